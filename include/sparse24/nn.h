@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * sparse24/nn: checkpoints, tokenizers and models around the core library. The rules of
+ * sparse24.h hold here too (result first, statuses, ownership, no printing, no globals).
+ *
+ *   1  checkpoints: read     3  tokenizers      5  pruning a whole model
+ *   2  checkpoints: write    4  encoders        6  text, evaluation
+ */
+#ifndef SPARSE24_NN_H
+#define SPARSE24_NN_H
+
+#include "sparse24/sparse24.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- 1. checkpoints: read --------------------------------------------------------------------- */
+
+#define S24_MAX_RANK 8
+
+/*
+ * One logical tensor of a checkpoint. A packed 2:4 weight (docs/format.md) appears as one tensor
+ * with its own name, its logical shape [n, k] and packed = 1; then data is NULL and values and
+ * indices are its canonical form. All pointers lead into the mapped file and live as long as
+ * the checkpoint does; data may be unaligned for its dtype only in malformed files, which are refused.
+ */
+typedef struct s24_tensor {
+    const char *name;
+    s24_dtype dtype;
+    int rank;
+    int64_t shape[S24_MAX_RANK];
+    const void *data;
+    int packed;
+    const void *values;
+    const uint8_t *indices;
+    size_t bytes;     /* in the file, values and indices together for a packed one */
+    const char *file; /* base name of the file that holds it ("model.safetensors") */
+} s24_tensor;
+
+typedef struct s24_checkpoint s24_checkpoint;
+
+/*
+ * Opens a .safetensors file, a model.safetensors.index.json, or a Hugging Face folder (model.safetensors, or shards
+ * with their index; config.json when there). Everything about the headers is checked before this returns: sizes,
+ * offsets without holes or overlap, duplicate keys, dtypes, shapes against bytes, packed tensors' parts and
+ * codes. Errors: IO, FORMAT (the sentence names file, tensor and expectation), MEMORY.
+ */
+S24_API s24_status s24_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path);
+S24_API void s24_checkpoint_close(s24_checkpoint *checkpoint);
+S24_API int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint);
+/* Tensors in the order of their names. NULL past the end / when not found. */
+S24_API const s24_tensor *s24_checkpoint_tensor(const s24_checkpoint *checkpoint, int64_t index);
+S24_API const s24_tensor *s24_checkpoint_find(const s24_checkpoint *checkpoint, const char *name);
+/* The folder's path, or NULL when a single file was opened. */
+S24_API const char *s24_checkpoint_folder(const s24_checkpoint *checkpoint);
+/* "model_type" of config.json, or NULL. */
+S24_API const char *s24_checkpoint_model_type(const s24_checkpoint *checkpoint);
+/* The value of a key in the (first) file's __metadata__, or NULL. */
+S24_API const char *s24_checkpoint_metadata(const s24_checkpoint *checkpoint, const char *key);
+
+/*
+ * Which tensors the 2:4 commands touch. include/exclude: globs over names separated by commas
+ * (* ? [..]; * matches dots too), NULL: default include = weights of rank 2 of the linear layers inside the
+ * blocks ("…layer.N.…", "…layers.N.…", "…h.N.…"), never embeddings, norms, heads, poolers. Returns 1 if selected.
+ * A tensor that is not a rank-2 f32 f16 bf16 i8 e4m3 e5m2 matrix is never selected by default.
+ */
+S24_API int s24_tensor_is_selected(const s24_tensor *tensor, const char *include,
+                                   const char *exclude);
+
+/* ---- 2. checkpoints: write --------------------------------------------------------------------- */
+
+/*
+ * Writes a checkpoint in two steps: declare every tensor (name, dtype, shape, packed), then give their
+ * data in any order. Files are written under a temporary name beside their place, and only
+ * s24_writer_commit makes them appear, after fsync, by rename; s24_writer_destroy without commit leaves nothing.
+ */
+typedef struct s24_writer s24_writer;
+
+typedef struct s24_writer_opts {
+    size_t size;                 /* sizeof(s24_writer_opts) */
+    int force;                   /* 1: an existing output is replaced; 0: S24_ERROR_EXISTS */
+    const s24_checkpoint *model; /* a folder whose config, tokenizer and other side files are copied
+                                    along and whose shards' names are kept; NULL: a single file */
+} s24_writer_opts;
+
+/* path: a folder if opts.model is a folder, else a .safetensors file. Errors: EXISTS, IO, MEMORY. */
+S24_API s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
+                                     const s24_writer_opts *opts);
+/* Only name, dtype, rank, shape, packed and file (NULL: the first file) of the tensor are used. */
+S24_API s24_status s24_writer_declare(s24_writer *writer, const s24_tensor *tensor);
+/* Gives the data of a declared dense tensor: exactly its bytes. */
+S24_API s24_status s24_writer_write(s24_writer *writer, const char *name, const void *data);
+/* Gives the two parts of a declared packed tensor. */
+S24_API s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const void *values,
+                                           const uint8_t *indices);
+S24_API s24_status s24_writer_commit(s24_writer *writer);
+S24_API void s24_writer_destroy(s24_writer *writer);
+
+/* ---- 3. tokenizers ------------------------------------------------------------------------------ */
+
+typedef struct s24_tokenizer s24_tokenizer;
+
+typedef struct s24_token {
+    int32_t id;
+    int32_t type;       /* 0: first text, 1: second */
+    int32_t begin, end; /* Unicode code points of the text it came from; 0, 0 for [CLS] and [SEP] */
+} s24_token;
+
+/* From a folder with tokenizer.json or vocab.txt (+ tokenizer_config.json), or a vocab.txt. Errors: IO,
+   FORMAT, UNSUPPORTED (a tokenizer that is not WordPiece, by its name), MEMORY. */
+S24_API s24_status s24_tokenizer_load(s24_tokenizer **out, s24_ctx *ctx, const char *path);
+S24_API void s24_tokenizer_destroy(s24_tokenizer *tokenizer);
+S24_API int32_t s24_tokenizer_vocabulary(const s24_tokenizer *tokenizer);
+/*
+ * [CLS] text [SEP], or [CLS] text [SEP] pair [SEP] with pair != NULL; cut (the longer part of a pair first) so that
+ * no more than max_tokens remain. Writes up to max_tokens tokens and returns their number in *count.
+ * Invalid UTF-8 reads as U+FFFD. The bytes need no terminator. Errors: ARGUMENT (max_tokens < 2, or 3 with a pair), MEMORY.
+ */
+S24_API s24_status s24_tokenizer_encode(s24_token *tokens, int64_t *count, int64_t max_tokens,
+                                        const s24_tokenizer *tokenizer, s24_ctx *ctx,
+                                        const char *text, size_t text_bytes, const char *pair,
+                                        size_t pair_bytes);
+
+/* ---- 4. encoders --------------------------------------------------------------------------------- */
+
+/* A model's weights, planned for this machine. Immutable; may be shared by sessions in many threads. */
+typedef struct s24_model s24_model;
+
+typedef struct s24_model_opts {
+    size_t size;     /* sizeof(s24_model_opts) */
+    s24_dtype dtype; /* weights of the linear layers are used as f32 or bf16; default: f32, or bf16 for a
+                        bf16 checkpoint */
+    int dense;       /* 1: multiply packed 2:4 weights as dense ones (to compare) */
+    int sparse;      /* 1: pack dense weights that are 2:4 already; 0: only packed ones run sparse */
+} s24_model_opts;
+
+typedef struct s24_model_info {
+    const char *model_type;
+    int64_t vocabulary, positions, types, width, layers, heads, intermediate;
+    int64_t linear_layers, sparse_layers; /* of the blocks; how many of them run 2:4 */
+    int64_t weight_bytes;                 /* of all tensors as stored */
+    int has_qa_head;
+    s24_dtype dtype;
+} s24_model_info;
+
+/* Errors: UNSUPPORTED (model_type named), FORMAT (a missing or misshapen tensor or config key named), MEMORY. */
+S24_API s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                                  const s24_model_opts *opts);
+/* A model of a named shape with random weights for timing ("minilm", "bert-base", …); sparse = 1: its blocks' layers are 2:4. */
+S24_API s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
+                                    const s24_model_opts *opts);
+/* Preset names by index; NULL past the end. */
+S24_API const char *s24_model_preset_name(int index);
+S24_API void s24_model_destroy(s24_model *model);
+S24_API void s24_model_describe(s24_model_info *info, const s24_model *model);
+
+/* Texts laid end to end without padding: text b is tokens offsets[b] … offsets[b+1]. */
+typedef struct s24_batch {
+    int64_t texts;
+    const int64_t *offsets; /* [texts + 1], offsets[0] = 0 */
+    const int32_t *ids;     /* [offsets[texts]] */
+    const int32_t *types;   /* [same] or NULL: 0 */
+    const uint8_t *mask;    /* [same] or NULL: 1; 0 = no token attends to this one */
+} s24_batch;
+
+/* Buffers of forward passes; one session a thread at a time. */
+typedef struct s24_session s24_session;
+
+/* max_tokens: the most tokens (all texts together) of a batch. Everything is allocated here. */
+S24_API s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *model,
+                                      int64_t max_tokens);
+S24_API void s24_session_destroy(s24_session *session);
+
+/* What s24_session_forward may give; NULL fields are not computed. All f32, row-major. */
+typedef struct s24_outputs {
+    float *hidden;       /* [tokens, width]: the last block's output */
+    float *blocks;       /* [layers + 1, tokens, width]: embeddings, then each block's output */
+    float *embeddings;   /* [texts, width]: pooled and normalised as modules.json says */
+    float *start_logits; /* [tokens], QA head */
+    float *end_logits;   /* [tokens] */
+} s24_outputs;
+
+/* Allocates nothing. Errors: ARGUMENT (ids or types out of range, a text longer than the positions, too
+   many tokens, a QA output without a head). */
+S24_API s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                                       const s24_outputs *outputs);
+
+/*
+ * Texts to embeddings [count, width]: tokenize (with the folder's prompt, if any), batch like lengths together, forward,
+ * pool, normalise. max_tokens 0: sentence_bert_config.json's max_seq_length, else the model's positions. An encoder owns
+ * its model, tokenizer and session. on_batch (may be NULL) is called after each batch with the indices done.
+ */
+typedef struct s24_encoder s24_encoder;
+
+typedef struct s24_encoder_opts {
+    size_t size; /* sizeof(s24_encoder_opts) */
+    s24_model_opts model;
+    int64_t max_tokens;   /* of a text; default as above */
+    int64_t batch_tokens; /* most tokens of one forward pass; default 4096 */
+    const char *prompt;   /* name of a prompt in config_sentence_transformers.json; default: its default */
+} s24_encoder_opts;
+
+typedef struct s24_text {
+    const char *data;
+    size_t bytes;
+} s24_text;
+
+S24_API s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
+                                    const s24_encoder_opts *opts);
+S24_API void s24_encoder_close(s24_encoder *encoder);
+S24_API const s24_model *s24_encoder_model(const s24_encoder *encoder);
+S24_API int64_t s24_encoder_width(const s24_encoder *encoder);
+/* *tokens (may be NULL) is the number of tokens run. Order of the result is that of the texts; an empty text is [CLS] [SEP]. */
+S24_API s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *encoder,
+                                     s24_ctx *ctx, const s24_text *texts, int64_t count);
+
+/* ---- 5. pruning a whole model --------------------------------------------------------------------- */
+
+typedef struct s24_layer_report {
+    const char *name; /* with ".weight" */
+    int64_t rows, cols;
+    double kept_l1;
+    double output_error; /* −1: not measured */
+    double seconds;
+} s24_layer_report;
+
+typedef struct s24_model_prune_opts {
+    size_t size;               /* sizeof(s24_model_prune_opts) */
+    s24_prune_opts prune;      /* criterion and its parameters */
+    const s24_text *texts;     /* calibration passages, NULL: none */
+    int64_t text_count;
+    int64_t max_tokens;        /* of a passage; 0: the model's own limit */
+    const char *include, *exclude; /* as s24_tensor_is_selected */
+    s24_dtype dtype;           /* of the selected tensors written; NONE: as they are */
+    int packed;                /* 1: write the pruned tensors packed */
+    int force;                 /* 1: replace an existing output */
+    /* Called for each layer as it is done; may be NULL. */
+    void (*report)(void *user, const s24_layer_report *layer);
+    void *user;
+} s24_model_prune_opts;
+
+/*
+ * Prunes a checkpoint into a new one at out_path. With calibration texts the statistics of each block
+ * are taken with every earlier block already pruned, and only one block's are in memory. A selected
+ * tensor whose k is no multiple of 4 is passed through with a log line. Errors: all of the above.
+ */
+S24_API s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *out_path,
+                                   const s24_model_prune_opts *opts);
+
+/* ---- 6. text, evaluation ---------------------------------------------------------------------------- */
+
+/* The lines of a UTF-8 file (LF or CR LF; a last line without end counts; empty lines count). */
+typedef struct s24_lines s24_lines;
+/* path "-" reads standard input. Errors: IO, FORMAT (invalid UTF-8: line named), MEMORY. */
+S24_API s24_status s24_lines_read(s24_lines **out, s24_ctx *ctx, const char *path);
+S24_API void s24_lines_destroy(s24_lines *lines);
+S24_API int64_t s24_lines_count(const s24_lines *lines);
+S24_API const s24_text *s24_lines_texts(const s24_lines *lines);
+
+/* The k documents with the largest dot product for each query, best first; ties: the lower index.
+   indices [queries, k], scores [queries, k]. */
+S24_API s24_status s24_nearest(int64_t *indices, float *scores, s24_ctx *ctx,
+                               const s24_dense *queries, const s24_dense *documents, int64_t k);
+
+/* Share (0 … 1) of queries whose gold document is among the best k: its score is beaten by fewer than k documents. */
+S24_API s24_status s24_retrieval_accuracy(double *share, s24_ctx *ctx, const s24_dense *queries,
+                                          const s24_dense *documents, const int64_t *gold,
+                                          int64_t k);
+
+/* A dense product y[m,n] = activation(x·wᵀ + bias) + residual through the dense engine of this build, with its weight
+   pre-packed: what the 2:4 layers are compared with. w [n, k] f32. */
+typedef struct s24_dense_linear s24_dense_linear;
+S24_API const char *s24_dense_engine(void); /* "oneDNN 2.6.3", "OpenBLAS …" or "none" */
+S24_API s24_status s24_dense_linear_create(s24_dense_linear **out, s24_ctx *ctx, const s24_dense *w,
+                                           const float *bias, s24_activation activation);
+S24_API void s24_dense_linear_destroy(s24_dense_linear *linear);
+/* residual may be NULL or y itself. */
+S24_API s24_status s24_dense_linear_run(s24_dense_linear *linear, s24_ctx *ctx, const s24_dense *y,
+                                        const s24_dense *x, const s24_dense *residual);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

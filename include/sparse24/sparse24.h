@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * sparse24: 2:4 semi-structured sparsity.
+ *
+ * A matrix is "2:4 along k" when of every four consecutive elements of a row at most two are
+ * non-zero. Such a matrix is stored at nearly half its size and multiplied with half the work.
+ * One shape convention holds everywhere:
+ *
+ *     Y[m,n] = X[m,k] · W[n,k]ᵀ + b[n]        m tokens, n outputs, k reduction, all row-major,
+ *                                             W is 2:4 along k
+ *
+ * The header reads from simple to expert:
+ *   1  status, dtypes, dense views          4  products: linear, mm, addmm
+ *   2  the context                          5  plans: products with nothing left to decide
+ *   3  2:4 matrices                         6  masks, checks and pruning on raw memory
+ *
+ * Rules that hold for every function here:
+ *  - The result is the first parameter; a function that can fail returns an s24_status, and
+ *    s24_ctx_error() then has a sentence that names the argument and what was expected.
+ *  - `_create` makes an object that the caller owns and ends with `_destroy` (NULL is fine);
+ *    pointers to const are borrowed for the call only.
+ *  - Option structs start with their own size; zero in any other field means the default, and a
+ *    NULL pointer means all defaults.
+ *  - The library never prints, exits, aborts or reads the environment and has no mutable globals.
+ *  - Sizes are int64_t elements; byte counts are size_t; leading dimensions (ld) count elements.
+ *  - A context is used by one thread at a time. Matrices and plans are immutable once made and may
+ *    be shared by any number of threads and contexts.
+ */
+#ifndef SPARSE24_H
+#define SPARSE24_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define S24_VERSION_MAJOR 0
+#define S24_VERSION_MINOR 1
+#define S24_VERSION_PATCH 0
+#define S24_VERSION "0.1.0"
+
+#if defined(__GNUC__)
+#define S24_API __attribute__((visibility("default")))
+#else
+#define S24_API
+#endif
+
+/* ---- 1. status, dtypes, dense views ---------------------------------------------------------- */
+
+typedef enum s24_status {
+    S24_OK = 0,
+    S24_ERROR_ARGUMENT = -1,     /* a NULL, an option out of its range, an unknown name */
+    S24_ERROR_SHAPE = -2,        /* shapes that do not fit together, k not a multiple of 4 */
+    S24_ERROR_DTYPE = -3,        /* a dtype this function does not take */
+    S24_ERROR_NOT_TWO_FOUR = -4, /* a group of four with more than two non-zeros */
+    S24_ERROR_NOT_FINITE = -5,   /* NaN or Inf in a weight, and the caller did not allow it */
+    S24_ERROR_MEMORY = -6,       /* the allocator said no */
+    S24_ERROR_UNSUPPORTED = -7,  /* legal, but not available here (CPU, build, model type) */
+    S24_ERROR_IO = -8,           /* the operating system refused: open, read, write, disk full */
+    S24_ERROR_FORMAT = -9,       /* a malformed file */
+    S24_ERROR_EXISTS = -10,      /* the output is there and may not be replaced */
+    S24_ERROR_INTERRUPTED = -11, /* the progress callback asked to stop */
+    S24_ERROR_NUMERIC = -12      /* a factorisation failed */
+} s24_status;
+
+/* A short constant text for a status, never NULL. */
+S24_API const char *s24_status_text(s24_status status);
+
+/* The version of the library at run time, "major.minor.patch". */
+S24_API const char *s24_version(void);
+
+typedef enum s24_dtype {
+    S24_DTYPE_NONE = 0,
+    S24_F32,
+    S24_F16,
+    S24_BF16,
+    S24_I8,
+    S24_I32,
+    S24_E4M3, /* OCP FP8 E4M3 (finite, NaN = 0x7f/0xff, largest 448) */
+    S24_E5M2, /* OCP FP8 E5M2 (IEEE-like, has Inf) */
+    S24_U8,
+    S24_I64,
+    S24_BOOL,
+    S24_F64, /* this and the following are carried through files, never computed on */
+    S24_I16,
+    S24_U16,
+    S24_U32,
+    S24_U64,
+    S24_DTYPE_COUNT
+} s24_dtype;
+
+/* Bytes of one element; 0 for an unknown dtype. */
+S24_API size_t s24_dtype_bytes(s24_dtype dtype);
+/* The name used on the command line and in reports: "f32", "bf16", "e4m3" …; "none" if unknown. */
+S24_API const char *s24_dtype_name(s24_dtype dtype);
+/* The dtype of such a name, S24_DTYPE_NONE if there is none. */
+S24_API s24_dtype s24_dtype_parse(const char *name);
+/* 1 if a 2:4 matrix can have this dtype: f32 f16 bf16 i8 e4m3 e5m2. */
+S24_API int s24_dtype_can_be_two_four(s24_dtype dtype);
+
+/*
+ * Converts count elements. Float to float rounds to nearest even; to e4m3 beyond 448 gives NaN and
+ * to e5m2 and f16 beyond the range gives Inf, as PyTorch does; to i8 rounds to nearest even and
+ * saturates, NaN becomes 0. f16, bf16, e4m3, e5m2 and i8 to f32 are exact. dst and src must not overlap.
+ * Errors: DTYPE for a pair that involves anything but f32 f16 bf16 i8 e4m3 e5m2.
+ */
+S24_API s24_status s24_convert(void *dst, s24_dtype dst_dtype, const void *src, s24_dtype src_dtype,
+                               int64_t count);
+
+/* A borrowed row-major matrix [rows, cols]; element (r, c) is at data + (r*ld + c) elements.
+   ld = 0 means cols. A function that takes a pointer to const never writes through data. */
+typedef struct s24_dense {
+    void *data;
+    s24_dtype dtype;
+    int64_t rows;
+    int64_t cols;
+    int64_t ld;
+} s24_dense;
+
+/* ---- 2. the context -------------------------------------------------------------------------- */
+
+/* CPU features as bits; a context holds what the CPU has, less what its options mask away. */
+enum {
+    S24_CPU_BASELINE = 1u << 0, /* always there: portable C */
+    S24_CPU_AVX2 = 1u << 1,     /* AVX2, FMA and F16C */
+    S24_CPU_AVX512 = 1u << 2,   /* AVX-512 F, BW, VL and DQ */
+    S24_CPU_AVX512VNNI = 1u << 3,
+    S24_CPU_AVX512BF16 = 1u << 4
+};
+
+/* What this CPU (and its operating system) can run, as S24_CPU_ bits. */
+S24_API uint32_t s24_cpu_detect(void);
+/* "baseline", "avx2", "avx512", "avx512vnni", "avx512bf16" → the bits up to and including that
+   level; 0 if the name is unknown. */
+S24_API uint32_t s24_cpu_parse(const char *name);
+/* The name of the highest level in the bits. */
+S24_API const char *s24_cpu_name(uint32_t cpu);
+
+/* alloc returns memory aligned to `alignment` (a power of two) or NULL; free gets the same size back. */
+typedef struct s24_allocator {
+    void *(*alloc)(void *user, size_t bytes, size_t alignment);
+    void (*free)(void *user, void *memory, size_t bytes);
+    void *user;
+} s24_allocator;
+
+typedef enum s24_log_level { S24_LOG_INFO = 1, S24_LOG_WARNING = 2 } s24_log_level;
+
+typedef struct s24_ctx_opts {
+    size_t size;             /* sizeof(s24_ctx_opts) */
+    s24_allocator allocator; /* alloc = NULL: the C library's aligned_alloc */
+    void (*log)(void *user, s24_log_level level, const char *text); /* NULL: silence */
+    /* Called between steps of long work on the calling thread; stage is a short constant phrase
+       ("calibrating"), done of total steps are finished. Non-zero return: stop with
+       S24_ERROR_INTERRUPTED. NULL: none. */
+    int (*progress)(void *user, const char *stage, int64_t done, int64_t total);
+    void *user;        /* handed to log and progress */
+    int threads;       /* 0: every core the process may run on */
+    uint32_t cpu_mask; /* S24_CPU_ bits that may be used; 0: all. Can only remove. */
+} s24_ctx_opts;
+
+typedef struct s24_ctx s24_ctx;
+
+/* Makes a context. On failure *out is NULL. Errors: ARGUMENT, MEMORY. */
+S24_API s24_status s24_ctx_create(s24_ctx **out, const s24_ctx_opts *opts);
+S24_API void s24_ctx_destroy(s24_ctx *ctx);
+/* The sentence of the last error in this context, "" if none; valid until the next call. */
+S24_API const char *s24_ctx_error(const s24_ctx *ctx);
+S24_API uint32_t s24_ctx_cpu(const s24_ctx *ctx);
+S24_API int s24_ctx_threads(const s24_ctx *ctx);
+/* Changes the number of threads (0: every core) for the calls that follow. */
+S24_API void s24_ctx_set_threads(s24_ctx *ctx, int threads);
+
+/*
+ * Runs fn over [0, count) split into at most s24_ctx_threads() contiguous ranges, one call a thread, and
+ * waits. `thread` is 0 … threads-1. Nested calls run on the calling thread alone. The split depends
+ * on count and the number of threads only, so results are reproducible.
+ */
+S24_API void s24_ctx_parallel_for(s24_ctx *ctx, int64_t count,
+                                  void (*fn)(void *arg, int64_t begin, int64_t end, int thread),
+                                  void *arg);
+
+/* For libraries built on this one (libsparse24-nn is one): memory from the context's allocator
+   (64-byte aligned, NULL when it fails), and the means to record an error, log and report
+   progress in the same context. s24_ctx_fail returns status for `return s24_ctx_fail(…)`. */
+S24_API void *s24_ctx_alloc(s24_ctx *ctx, size_t bytes);
+S24_API void s24_ctx_free(s24_ctx *ctx, void *memory); /* NULL is fine */
+S24_API s24_status s24_ctx_fail(s24_ctx *ctx, s24_status status, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+S24_API void s24_ctx_log(s24_ctx *ctx, s24_log_level level, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+/* S24_OK, or S24_ERROR_INTERRUPTED when the callback asks to stop. */
+S24_API s24_status s24_ctx_progress(s24_ctx *ctx, const char *stage, int64_t done, int64_t total);
+
+/* ---- 3. 2:4 matrices ------------------------------------------------------------------------- */
+
+/*
+ * An immutable 2:4 matrix [rows n, cols k] in the canonical form of docs/format.md: values
+ * [n, k/2] in k order, and a 4-bit code per group of four (two ascending 2-bit positions).
+ */
+typedef struct s24_matrix s24_matrix;
+
+typedef enum s24_select {
+    S24_SELECT_STRICT = 0, /* the source is 2:4 already; anything else is NOT_TWO_FOUR */
+    S24_SELECT_MAGNITUDE,  /* keep the two largest |w| of each group; ties keep the higher column */
+    S24_SELECT_MASK,       /* keep where opts.mask is non-zero; more than two a group: NOT_TWO_FOUR */
+    S24_SELECT_MVUE24      /* random, unbiased: E[result] = source (opts.seed) */
+} s24_select;
+
+typedef struct s24_matrix_opts {
+    size_t size;         /* sizeof(s24_matrix_opts) */
+    s24_select select;   /* default: strict */
+    s24_dtype dtype;     /* dtype of the stored values; default: the source's */
+    const uint8_t *mask; /* [n, k] contiguous, for S24_SELECT_MASK */
+    uint64_t seed;       /* for S24_SELECT_MVUE24 */
+    int allow_nonfinite; /* 1: NaN and Inf are kept as values (they rank as the largest magnitudes) */
+} s24_matrix_opts;
+
+/*
+ * Makes a 2:4 matrix from a dense one of dtype f32 f16 bf16 i8 e4m3 e5m2; nothing of src is kept.
+ * The choice is made on the source's values, then the kept ones are converted as s24_convert does.
+ * Errors: SHAPE (k not a multiple of 4, or no elements), DTYPE, NOT_TWO_FOUR and NOT_FINITE (both name row,
+ * column and group), MEMORY.
+ */
+S24_API s24_status s24_matrix_create(s24_matrix **out, s24_ctx *ctx, const s24_dense *src,
+                                     const s24_matrix_opts *opts);
+
+/*
+ * Makes a 2:4 matrix from canonical memory as a file holds it: values [n, k/2] of dtype, indices
+ * [n, ceil(k/8)] bytes. Both are copied and every index code is checked (FORMAT).
+ */
+S24_API s24_status s24_matrix_from_packed(s24_matrix **out, s24_ctx *ctx, const void *values,
+                                          const uint8_t *indices, s24_dtype dtype, int64_t rows,
+                                          int64_t cols);
+
+S24_API s24_status s24_matrix_copy(s24_matrix **out, s24_ctx *ctx, const s24_matrix *src);
+/* A transposed view that shares src's storage (src may be destroyed first): rows and cols change
+   places and the products below use op(W) = Wᵀ. */
+S24_API s24_status s24_matrix_transpose(s24_matrix **out, s24_ctx *ctx, const s24_matrix *src);
+S24_API void s24_matrix_destroy(s24_matrix *matrix);
+
+S24_API int64_t s24_matrix_rows(const s24_matrix *matrix);
+S24_API int64_t s24_matrix_cols(const s24_matrix *matrix);
+S24_API s24_dtype s24_matrix_dtype(const s24_matrix *matrix);
+S24_API int s24_matrix_is_transposed(const s24_matrix *matrix);
+/* Canonical values and indices of the stored (untransposed) matrix; borrowed. */
+S24_API const void *s24_matrix_values(const s24_matrix *matrix);
+S24_API const uint8_t *s24_matrix_indices(const s24_matrix *matrix);
+/* Bytes of values and indices together. */
+S24_API size_t s24_matrix_bytes(const s24_matrix *matrix);
+/* Writes the matrix (transposed if it is a view) with its zeros into dst, converting to dst->dtype. */
+S24_API s24_status s24_matrix_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_matrix *src);
+
+/* ---- 4. products ----------------------------------------------------------------------------- */
+/*
+ * x and y are f32. These calls plan on a matrix's first use, keep the plan with the matrix and
+ * the work memory with the context; later calls of no larger shape allocate nothing.
+ * Accumulation is f32 in an order that the kernel row and the number of threads fix. Errors: ARGUMENT,
+ * SHAPE, DTYPE, MEMORY.
+ */
+
+/* Y[m,n] = X[m,k] · W[n,k]ᵀ + bias[n]; bias may be NULL. */
+S24_API s24_status s24_linear(s24_ctx *ctx, const s24_dense *y, const s24_dense *x,
+                              const s24_matrix *w, const float *bias);
+/* Y[a,c] = X[a,b] · W[b,c]; W may be a transposed view (then this is s24_linear's product). */
+S24_API s24_status s24_mm_dense_sparse(s24_ctx *ctx, const s24_dense *y, const s24_dense *x,
+                                       const s24_matrix *w);
+/* Y[a,c] = W[a,b] · X[b,c]; W may be a transposed view. */
+S24_API s24_status s24_mm_sparse_dense(s24_ctx *ctx, const s24_dense *y, const s24_matrix *w,
+                                       const s24_dense *x);
+/* Y = alpha·(X·W) + beta·Y; beta = 0 does not read Y. */
+S24_API s24_status s24_addmm_dense_sparse(s24_ctx *ctx, const s24_dense *y, const s24_dense *x,
+                                          const s24_matrix *w, float alpha, float beta);
+/* Y = alpha·(W·X) + beta·Y; beta = 0 does not read Y. */
+S24_API s24_status s24_addmm_sparse_dense(s24_ctx *ctx, const s24_dense *y, const s24_matrix *w,
+                                          const s24_dense *x, float alpha, float beta);
+
+/* ---- 5. plans -------------------------------------------------------------------------------- */
+
+typedef enum s24_activation {
+    S24_ACTIVATION_NONE = 0,
+    S24_ACTIVATION_RELU,
+    S24_ACTIVATION_GELU,     /* x/2·(1 + erf(x/√2)) */
+    S24_ACTIVATION_GELU_TANH /* x/2·(1 + tanh(√(2/π)·(x + 0.044715x³))) */
+} s24_activation;
+
+/* A 2:4 weight in the layout of one kernel, ready to be multiplied at any m. Immutable. */
+typedef struct s24_plan s24_plan;
+
+typedef struct s24_plan_opts {
+    size_t size;        /* sizeof(s24_plan_opts) */
+    const char *kernel; /* a row's name (s24_kernel_name) instead of the best one; must fit */
+} s24_plan_opts;
+
+typedef struct s24_linear_args {
+    const s24_dense *y;        /* [m, n] f32, written */
+    const s24_dense *x;        /* [m, k] f32 */
+    const float *bias;         /* [n] or NULL */
+    s24_activation activation; /* applied after the bias */
+    const s24_dense *residual; /* [m, n] f32 or NULL, added after the activation; may be y itself */
+    void *work;                /* s24_plan_work_bytes(plan, ctx, m) bytes, 64-byte aligned */
+    size_t work_bytes;
+} s24_linear_args;
+
+/* Errors: SHAPE (a transposed view has no plan), ARGUMENT (unknown kernel), UNSUPPORTED (the kernel's CPU features
+   or dtype do not fit), MEMORY. */
+S24_API s24_status s24_plan_create(s24_plan **out, s24_ctx *ctx, const s24_matrix *w,
+                                   const s24_plan_opts *opts);
+S24_API void s24_plan_destroy(s24_plan *plan);
+/* Work memory for up to m rows of X with the context's number of threads. */
+S24_API size_t s24_plan_work_bytes(const s24_plan *plan, const s24_ctx *ctx, int64_t m);
+/* Bytes the plan's own layout of the weight takes. */
+S24_API size_t s24_plan_bytes(const s24_plan *plan);
+/* The name of the kernel row that runs for m rows of X. */
+S24_API const char *s24_plan_kernel(const s24_plan *plan, int64_t m);
+/* y = activation(x·wᵀ + bias) + residual. Allocates nothing. */
+S24_API s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_args *args);
+
+/* The kernel rows of this build, by index: name, what it needs of the CPU; NULL past the end. */
+S24_API const char *s24_kernel_name(int index, uint32_t *cpu, s24_dtype *dtype);
+
+/* ---- 6. masks, checks and pruning on raw memory ------------------------------------------------ */
+
+/* The first group that breaks 2:4: row, the group's first column, and how many non-zeros it has. */
+typedef struct s24_bad_group {
+    int64_t row;
+    int64_t col;
+    int nonzeros;
+} s24_bad_group;
+
+/* Is src [n, k] 2:4 along k? *two_four is 1 or 0; bad (may be NULL) is filled when it is 0. Zero
+   is ±0; NaN counts as non-zero. Errors: SHAPE, DTYPE. */
+S24_API s24_status s24_check(int *two_four, s24_bad_group *bad, s24_ctx *ctx, const s24_dense *src);
+
+/* mask[n,k] (1 keep, 0 drop; exactly two a group) by magnitude, ties keep the higher column.
+   Errors: SHAPE, DTYPE, NOT_FINITE (unless allow_nonfinite). */
+S24_API s24_status s24_magnitude_mask(uint8_t *mask, s24_ctx *ctx, const s24_dense *src,
+                                      int allow_nonfinite);
+
+/*
+ * Post-training pruning. A s24_stats gathers the Gram matrix Σ x·xᵀ of a layer's inputs from any
+ * number of calls; s24_prune then makes W 2:4 in place.
+ */
+typedef struct s24_stats s24_stats;
+
+/* The criteria of this build, by index ("magnitude", "wanda", "sparsegpt"); NULL past the end. */
+S24_API const char *s24_criterion_name(int index);
+/* 1 if the criterion needs s24_stats of its layer's input, 0 if not, -1 if there is none of that name. */
+S24_API int s24_criterion_needs_stats(const char *criterion);
+
+/* An empty k×k Gram matrix for inputs of width k. Errors: SHAPE, MEMORY. */
+S24_API s24_status s24_stats_create(s24_stats **out, s24_ctx *ctx, int64_t k);
+S24_API void s24_stats_destroy(s24_stats *stats);
+/* Adds x [tokens, k] f32. Sums are f32 within a call and f64 between calls, on all threads.
+   Errors: SHAPE, DTYPE, NOT_FINITE, MEMORY. */
+S24_API s24_status s24_stats_add(s24_stats *stats, s24_ctx *ctx, const s24_dense *x);
+
+typedef struct s24_prune_opts {
+    size_t size;           /* sizeof(s24_prune_opts) */
+    const char *criterion; /* default "magnitude" */
+    double dampening;      /* sparsegpt: share of the mean diagonal added to it; default 0.01 */
+    int block;             /* sparsegpt: columns updated at a time, a multiple of 4; default 128 */
+} s24_prune_opts;
+
+typedef struct s24_prune_report {
+    double kept_l1;      /* Σ|ŵ| / Σ|w| */
+    double output_error; /* ‖X(W−Ŵ)ᵀ‖² / ‖XWᵀ‖² over the inputs of stats; −1 without stats */
+} s24_prune_report;
+
+/*
+ * Makes w [n, k] f32 2:4 in place; stats may be NULL for a criterion that needs none; report may be NULL.
+ * Errors: ARGUMENT, SHAPE, DTYPE, NOT_FINITE, NUMERIC (the Gram matrix has no Cholesky factor even when
+ * dampened), MEMORY. On error w is unchanged.
+ */
+S24_API s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
+                             const s24_stats *stats, const s24_prune_opts *opts);
+
+/*
+ * PyTorch's CUTLASS layout (SparseSemiStructuredTensorCUTLASS): values [n, k/2], meta int16
+ * [n, k/16] for f16 and bf16, int32 [n, k/32] for i8, reordered as sm80 wants it. n is a multiple
+ * of 32 (16-bit) or 16 (8-bit); k of 64 or 128.
+ */
+S24_API s24_status s24_matrix_from_cutlass(s24_matrix **out, s24_ctx *ctx, const void *values,
+                                           const void *meta, s24_dtype dtype, int64_t rows,
+                                           int64_t cols);
+S24_API s24_status s24_matrix_to_cutlass(void *values, void *meta, s24_ctx *ctx,
+                                         const s24_matrix *src);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

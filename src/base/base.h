@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What every room shares: the context's inside, error macros, checked sizes, float conversions
+ * and the counter-based random numbers. Private to libsparse24.
+ */
+#ifndef S24_BASE_H
+#define S24_BASE_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sparse24/sparse24.h"
+
+struct s24_ctx {
+    s24_allocator allocator;
+    void (*log)(void *user, s24_log_level level, const char *text);
+    int (*progress)(void *user, const char *stage, int64_t done, int64_t total);
+    void *user;
+    int threads;
+    uint32_t cpu;
+    void *scratch; /* grows, never shrinks: work memory of the simple products */
+    size_t scratch_bytes;
+    char error[512];
+};
+
+/* Return the status of a failing call; inside a function with a `done:` label use TRY_DONE. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        s24_status try_status = (call);                                                            \
+        if (try_status != S24_OK) return try_status;                                               \
+    } while (0)
+#define TRY_DONE(call)                                                                             \
+    do {                                                                                           \
+        status = (call);                                                                           \
+        if (status != S24_OK) goto done;                                                           \
+    } while (0)
+/* Refuse with a sentence unless the condition holds. */
+#define REQUIRE(ctx, condition, status, ...)                                                       \
+    do {                                                                                           \
+        if (!(condition)) return s24_ctx_fail(ctx, status, __VA_ARGS__);                           \
+    } while (0)
+
+/* The context's scratch, at least bytes large, 64-byte aligned; NULL when memory is out. */
+void *s24i_ctx_scratch(s24_ctx *ctx, size_t bytes);
+
+/* *out = a·b (a + b) unless it overflows; 1 if it does. */
+static inline int s24i_mul_overflow(size_t a, size_t b, size_t *out)
+{
+    return __builtin_mul_overflow(a, b, out);
+}
+
+/* Exact scalar conversions; the float → narrow ones round to nearest even. */
+float s24i_f16_to_f32(uint16_t bits);
+uint16_t s24i_f32_to_f16(float value);
+static inline float s24i_bf16_to_f32(uint16_t bits)
+{
+    union {
+        uint32_t u;
+        float f;
+    } v = {(uint32_t)bits << 16};
+    return v.f;
+}
+uint16_t s24i_f32_to_bf16(float value);
+float s24i_e4m3_to_f32(uint8_t bits);
+uint8_t s24i_f32_to_e4m3(float value);
+float s24i_e5m2_to_f32(uint8_t bits);
+uint8_t s24i_f32_to_e5m2(float value);
+int8_t s24i_f32_to_i8(float value);
+/* Element i of an array of any dtype that can be 2:4, as f32 (exact). */
+float s24i_load_f32(const void *data, s24_dtype dtype, int64_t i);
+void s24i_store_f32(void *data, s24_dtype dtype, int64_t i, float value);
+
+/*
+ * Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11): four
+ * independent 32-bit words for a (seed, counter) pair, the same on every machine and split.
+ */
+void s24i_philox(uint32_t out[4], uint64_t seed, uint64_t counter);
+/* A word as a float in (0, 1]. */
+static inline float s24i_uniform(uint32_t word)
+{
+    return ((float)(word >> 8) + 1.0f) * (1.0f / 16777216.0f);
+}
+
+#endif

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The only place that knows where a bit lives. docs/format.md is the law; this folder obeys it.
+ *
+ * Canonical form of W [n, k], k a multiple of 4: values [n, k/2] in k order, and for each group of
+ * four a code  first | second << 2  with 0 ≤ first < second ≤ 3, two codes a byte, the lower
+ * group in the low bits, [n, ceil(k/8)] bytes; a last odd group leaves the high bits zero.
+ */
+#ifndef S24_FORMAT_H
+#define S24_FORMAT_H
+
+#include "base/base.h"
+
+static inline int64_t s24i_index_stride(int64_t k)
+{
+    return (k + 7) / 8;
+}
+static inline unsigned s24i_code(const uint8_t *row_indices, int64_t group)
+{
+    return (row_indices[group >> 1] >> ((group & 1) * 4)) & 0xfu;
+}
+static inline int s24i_code_is_legal(unsigned code)
+{
+    return (code & 3u) < (code >> 2); /* 0x4 0x8 0x9 0xC 0xD 0xE */
+}
+/* The canonical code of a group whose non-zeros are the bits of mask4 (at most two set). */
+unsigned s24i_code_of_mask(unsigned mask4);
+
+/* Where a matrix stops being 2:4, or has a value that is not finite. */
+typedef struct s24i_find {
+    int64_t row, col; /* col: of the group's first element (bad), of the element (not finite) */
+    int nonzeros;
+} s24i_find;
+/* 1 and *find when some group of src has more than two non-zeros, else 0. */
+int s24i_find_bad_group(s24i_find *find, const s24_dense *src);
+int s24i_find_nonfinite(s24i_find *find, const s24_dense *src);
+
+/* One row: dense elements of src_dtype (2:4 already) to canonical values of dst_dtype and codes. */
+void s24i_pack_row(void *values, s24_dtype dst_dtype, uint8_t *indices, const void *src,
+                   s24_dtype src_dtype, int64_t k);
+/* One row where keep[k] says which (at most two a group); others become absent. */
+void s24i_pack_row_mask(void *values, s24_dtype dst_dtype, uint8_t *indices, const void *src,
+                        s24_dtype src_dtype, const uint8_t *keep, int64_t k);
+/* One row back to dense with zeros; dst_dtype may differ from the values'. */
+void s24i_unpack_row(void *dst, s24_dtype dst_dtype, const void *values, s24_dtype dtype,
+                     const uint8_t *indices, int64_t k);
+/* 1 if every code of the matrix is legal and unused bits are zero; else 0 and the place. */
+int s24i_codes_are_legal(const uint8_t *indices, int64_t rows, int64_t k, s24i_find *find);
+
+#endif

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The border between "what to compute" (src/op) and "how" (ref/, cpu/, cuda/): plain structs of
+ * functions that a device fills, one struct a kernel, one row a struct in cpu/kernels.def.
+ * Kernels check nothing (src/op has), allocate nothing, and see neither contexts nor statuses.
+ *
+ * Common contract: sizes are elements; nothing outside the stated extents is read or written;
+ * operands have natural alignment only, except `w` and `work`, which are 64-byte aligned.
+ */
+#ifndef S24_KERNEL_H
+#define S24_KERNEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sparse24/sparse24.h"
+
+/* How a kernel spreads its work: run fn over [0, count) in contiguous ranges on `threads` threads
+   and wait. `threads` is also the number that work_bytes was asked for. */
+typedef struct s24i_parallel {
+    int threads;
+    void (*run)(void *pool, int64_t count,
+                void (*fn)(void *arg, int64_t begin, int64_t end, int thread), void *arg);
+    void *pool;
+} s24i_parallel;
+
+/* ---- 2:4 linear ------------------------------------------------------------------------------ */
+
+/*
+ * y[m,n] = activation(alpha·Σ_k x[m,k]·w[n,k] + bias[n]) + beta·residual[m,n]
+ * Element (m, k) of x is at x[m*x_stride_m + k*x_stride_k], and so on; one of x's two strides is 1
+ * and one of y's two strides is 1 (row-major tokens for a layer, column-major for W·X).
+ * residual may be y itself; beta = 0 or residual = NULL reads nothing.
+ */
+typedef struct s24i_linear_job {
+    int64_t m, n, k;
+    const float *x;
+    int64_t x_stride_m, x_stride_k;
+    const void *w; /* in the row's own layout */
+    float *y;
+    int64_t y_stride_m, y_stride_n;
+    const float *bias; /* [n] or NULL */
+    const float *residual;
+    int64_t residual_stride_m, residual_stride_n;
+    float alpha, beta;
+    s24_activation activation;
+    void *work;
+    s24i_parallel parallel;
+} s24i_linear_job;
+
+typedef struct s24i_linear_kernel {
+    const char *name; /* op_dtype_isa[_design], unique */
+    s24_dtype dtype;  /* of the values its layout holds */
+    uint32_t cpu;     /* S24_CPU_ bits it needs */
+    int rank;         /* of the rows that fit, the highest rank is taken */
+    size_t (*weight_bytes)(int64_t n, int64_t k);
+    /* From canonical values [n, k/2] of `dtype` and indices [n, ceil(k/8)] to the row's layout. */
+    void (*weight_pack)(void *w, const void *values, const uint8_t *indices, int64_t n, int64_t k);
+    size_t (*work_bytes)(int64_t m, int64_t n, int64_t k, int threads);
+    void (*run)(const s24i_linear_job *job);
+    /* For reports only: the design used at this m ("lanes", "broadcast"). */
+    const char *(*design)(int64_t m);
+} s24i_linear_kernel;
+
+/* ---- magnitude selection ------------------------------------------------------------------------ */
+
+/*
+ * Rows of k elements (k a multiple of 4) in f32. Exactly two of each group of four are kept: the two
+ * largest |w|, of equal magnitudes the higher column. NaN ranks above Inf, and equal to NaN.
+ */
+typedef struct s24i_select_kernel {
+    const char *name;
+    s24_dtype dtype;
+    uint32_t cpu;
+    int rank;
+    /* mask[count] = 1 kept, 0 dropped, for count = k·rows contiguous elements. */
+    void (*mask)(uint8_t *mask, const void *w, int64_t count);
+    /* Prune and pack one row in a pass: values [k/2], indices [ceil(k/8)] in the canonical form
+       (codes as selected, even where a kept value is zero: see docs/format.md). Returns 1 if all of
+       w is finite, else 0 (and the output is still well defined). */
+    int (*prune_pack)(void *values, uint8_t *indices, const void *w, int64_t k);
+} s24i_select_kernel;
+
+/* ---- the tables --------------------------------------------------------------------------------- */
+
+/* All rows of the build, ended by NULL. */
+extern const s24i_linear_kernel *const s24i_linear_kernels[];
+extern const s24i_select_kernel *const s24i_select_kernels[];
+
+/* The best row for a dtype under the CPU bits; NULL if there is none. */
+const s24i_linear_kernel *s24i_linear_kernel_find(s24_dtype dtype, uint32_t cpu);
+const s24i_select_kernel *s24i_select_kernel_find(s24_dtype dtype, uint32_t cpu);
+
+#endif
