@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Paths, read-only maps, and what error sentences about files are made of.
+ *
+ * A map stays valid when its file is renamed over or unlinked, which is what lets a model be
+ * replaced by its own pruned copy. A file that someone truncates in place while it is mapped
+ * raises SIGBUS; no library can repair that.
+ */
+#include "io/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+s24_status s24i_alloc(void **out, s24_ctx *ctx, size_t bytes)
+{
+    *out = s24_ctx_alloc(ctx, bytes ? bytes : 1);
+    REQUIRE(ctx, *out, S24_ERROR_MEMORY, "out of memory: %zu bytes are not to be had", bytes);
+    memset(*out, 0, bytes);
+    return S24_OK;
+}
+
+s24_status s24i_copy_string(char **out, s24_ctx *ctx, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    void *copy;
+    *out = NULL;
+    TRY(s24i_alloc(&copy, ctx, bytes));
+    *out = memcpy(copy, text, bytes);
+    return S24_OK;
+}
+
+s24_status s24i_join_path(char **out, s24_ctx *ctx, const char *folder, const char *file)
+{
+    size_t folder_bytes = strlen(folder), file_bytes = strlen(file);
+    void *path;
+    *out = NULL;
+    while (folder_bytes > 1 && folder[folder_bytes - 1] == '/')
+        folder_bytes--;
+    TRY(s24i_alloc(&path, ctx, folder_bytes + file_bytes + 2));
+    *out = path;
+    memcpy(*out, folder, folder_bytes);
+    if (folder_bytes == 0 || folder[folder_bytes - 1] != '/') (*out)[folder_bytes++] = '/';
+    memcpy(*out + folder_bytes, file, file_bytes);
+    return S24_OK;
+}
+
+const char *s24i_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+int s24i_ends_with(const char *text, const char *suffix)
+{
+    size_t text_bytes = strlen(text), suffix_bytes = strlen(suffix);
+    return text_bytes >= suffix_bytes && !strcmp(text + text_bytes - suffix_bytes, suffix);
+}
+
+s24_status s24i_fail_errno(s24_ctx *ctx, const char *verb, const char *path)
+{
+    s24_status status = errno == ENOMEM ? S24_ERROR_MEMORY : S24_ERROR_IO;
+    char reason[128];
+    if (strerror_r(errno, reason, sizeof reason) != 0) strcpy(reason, "unknown error");
+    return s24_ctx_fail(ctx, status, "cannot %s %s: %s", verb, path, reason);
+}
+
+s24i_shown s24i_show(const char *name)
+{
+    s24i_shown shown;
+    const size_t room = sizeof shown.text - 4; /* "…" and the NUL */
+    size_t length = 0;
+    for (; name[length] && length < room; length++) {
+        unsigned char byte = (unsigned char)name[length];
+        int is_c1 = length > 0 && (unsigned char)name[length - 1] == 0xc2 && byte < 0xa0;
+        shown.text[length] = byte < 0x20 || byte == 0x7f || is_c1 ? '?' : (char)byte;
+        if (is_c1) shown.text[length - 1] = '?';
+    }
+    if (name[length]) {
+        /* Do not cut a UTF-8 sequence in two. */
+        while (length > 0 && ((unsigned char)name[length] & 0xc0) == 0x80)
+            length--;
+        memcpy(shown.text + length, "\xe2\x80\xa6", 3);
+        length += 3;
+    }
+    shown.text[length] = '\0';
+    return shown;
+}
+
+s24_status s24i_map_open(s24i_map *out, s24_ctx *ctx, const char *path)
+{
+    static const uint8_t nothing[1] = {0};
+    s24_status status = S24_OK;
+    struct stat info;
+    void *data;
+    /* Without O_NONBLOCK a named pipe would wait here for a writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    *out = (s24i_map){nothing, 0};
+    if (fd < 0) return s24i_fail_errno(ctx, "open", path);
+    if (fstat(fd, &info) != 0) {
+        status = s24i_fail_errno(ctx, "read", path);
+        goto done;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        status = s24_ctx_fail(ctx, S24_ERROR_IO, "cannot read %s: %s, a regular file is expected",
+                              path, S_ISDIR(info.st_mode) ? "it is a folder" : "it is a device");
+        goto done;
+    }
+    if (info.st_size == 0) goto done;
+    data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) {
+        status = s24i_fail_errno(ctx, "map", path);
+        goto done;
+    }
+    *out = (s24i_map){data, (size_t)info.st_size};
+done:
+    close(fd);
+    return status;
+}
+
+void s24i_map_close(s24i_map *map)
+{
+    if (map->bytes) munmap((void *)(uintptr_t)map->data, map->bytes);
+    *map = (s24i_map){NULL, 0};
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the files of this room share: error macros, paths, read-only maps, names made fit for an
+ * error sentence, JSON. Private to libsparse24-nn; like a customer it sees the core's public
+ * header only.
+ *
+ * All memory comes from the context, but jansson's trees: its allocator can only be replaced for
+ * the whole process, so they come from malloc, and live no longer than the call that reads them
+ * or the s24i_config that holds them.
+ */
+#ifndef S24_IO_H
+#define S24_IO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "sparse24/nn.h"
+
+/* Return the status of a failing call; inside a function with a `done:` label use TRY_DONE. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        s24_status try_status = (call);                                                            \
+        if (try_status != S24_OK) return try_status;                                               \
+    } while (0)
+#define TRY_DONE(call)                                                                             \
+    do {                                                                                           \
+        status = (call);                                                                           \
+        if (status != S24_OK) goto done;                                                           \
+    } while (0)
+/* Refuse with a sentence unless the condition holds. */
+#define REQUIRE(ctx, condition, status, ...)                                                       \
+    do {                                                                                           \
+        if (!(condition)) return s24_ctx_fail(ctx, status, __VA_ARGS__);                           \
+    } while (0)
+
+/* Zeroed memory of the context. MEMORY with a sentence. */
+s24_status s24i_alloc(void **out, s24_ctx *ctx, size_t bytes);
+/* A copy of a string; "folder/file". Freed with s24_ctx_free. MEMORY. */
+s24_status s24i_copy_string(char **out, s24_ctx *ctx, const char *text);
+s24_status s24i_join_path(char **out, s24_ctx *ctx, const char *folder, const char *file);
+/* The part of a path after its last '/'. */
+const char *s24i_base_name(const char *path);
+/* 1 if text ends with suffix. */
+int s24i_ends_with(const char *text, const char *suffix);
+
+/* Fails with "cannot VERB PATH: what errno says": IO, or MEMORY for ENOMEM. */
+s24_status s24i_fail_errno(s24_ctx *ctx, const char *verb, const char *path);
+
+/* A name out of a file, cut to a bearable length and without control characters, for a sentence:
+   s24_ctx_fail(ctx, …, "%s", s24i_show(name).text). */
+typedef struct s24i_shown {
+    char text[104];
+} s24i_shown;
+s24i_shown s24i_show(const char *name);
+
+/* A regular file mapped for reading. data is not NULL even for an empty file. */
+typedef struct s24i_map {
+    const uint8_t *data;
+    size_t bytes;
+} s24i_map;
+/* IO (not there, not readable, not a regular file), MEMORY. On error *out is empty. */
+s24_status s24i_map_open(s24i_map *out, s24_ctx *ctx, const char *path);
+void s24i_map_close(s24i_map *map);
+
+/* Parses JSON strictly (UTF-8, no duplicate keys, nothing behind it). file is for the sentence.
+   FORMAT, MEMORY. The caller ends it with json_decref. */
+s24_status s24i_json_parse(json_t **out, s24_ctx *ctx, const char *file, const void *data,
+                           size_t bytes);
+
+#endif
