@@ -12,12 +12,15 @@
 
 #include "sparse24/sparse24.h"
 
+enum { S24I_MAX_THREADS = 1024 };
+
 struct s24_ctx {
     s24_allocator allocator;
     void (*log)(void *user, s24_log_level level, const char *text);
     int (*progress)(void *user, const char *stage, int64_t done, int64_t total);
     void *user;
     int threads;
+    int in_parallel; /* a region of s24_ctx_parallel_for is running */
     uint32_t cpu;
     void *scratch; /* grows, never shrinks: work memory of the simple products */
     size_t scratch_bytes;
@@ -40,6 +43,19 @@ struct s24_ctx {
     do {                                                                                           \
         if (!(condition)) return s24_ctx_fail(ctx, status, __VA_ARGS__);                           \
     } while (0)
+
+/* Memory of an allocator that objects outliving their context keep a copy of: 64-byte aligned,
+   NULL when it fails. Freeing NULL is fine. */
+void *s24i_alloc(const s24_allocator *allocator, size_t bytes);
+void s24i_free(const s24_allocator *allocator, void *memory);
+
+/*
+ * Reads an option struct of the caller into `known`, this library's own version of it (`bytes`
+ * large): fields that the caller's version lacks become zero, ones that only a newer version has
+ * must be zero. NULL gives all defaults. Refuses with a sentence naming the struct.
+ */
+s24_status s24i_opts_read(s24_ctx *ctx, void *known, size_t bytes, const void *given,
+                          const char *name);
 
 /* The context's scratch, at least bytes large, 64-byte aligned; NULL when memory is out. */
 void *s24i_ctx_scratch(s24_ctx *ctx, size_t bytes);
@@ -70,6 +86,9 @@ int8_t s24i_f32_to_i8(float value);
 /* Element i of an array of any dtype that can be 2:4, as f32 (exact). */
 float s24i_load_f32(const void *data, s24_dtype dtype, int64_t i);
 void s24i_store_f32(void *data, s24_dtype dtype, int64_t i, float value);
+/* Whole arrays of such a dtype to and from f32. */
+void s24i_widen(float *dst, const void *src, s24_dtype dtype, int64_t count);
+void s24i_narrow(void *dst, s24_dtype dtype, const float *src, int64_t count);
 
 /*
  * Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11): four

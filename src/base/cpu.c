@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * CPU features as a value. A level counts only when the operating system saves its registers
+ * (XGETBV); asked of the CPU directly, because compilers differ in what their built-ins know.
+ */
+#include <string.h>
+
+#include "base/base.h"
+
+static const struct {
+    const char *name;
+    uint32_t bit;
+} levels[] = {
+    {"baseline", S24_CPU_BASELINE},     {"avx2", S24_CPU_AVX2},
+    {"avx512", S24_CPU_AVX512},         {"avx512vnni", S24_CPU_AVX512VNNI},
+    {"avx512bf16", S24_CPU_AVX512BF16},
+};
+enum { LEVELS = sizeof levels / sizeof *levels };
+
+#ifdef __x86_64__
+#include <cpuid.h>
+
+static uint32_t enabled_state(void)
+{
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+uint32_t s24_cpu_detect(void)
+{
+    enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29 };
+    enum { AVX2 = 1 << 5, F = 1 << 16, DQ = 1 << 17, BW = 1 << 30 };
+    const uint32_t vl = 1u << 31;
+    const uint32_t vnni = 1u << 11, bf16 = 1u << 5;
+    const uint32_t ymm = 0x6, zmm = 0xe6; /* bits of XCR0 */
+    uint32_t eax, ebx, ecx, edx, cpu = S24_CPU_BASELINE;
+    const uint32_t leaf1 = FMA | OSXSAVE | AVX | F16C;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & leaf1) != leaf1) return cpu;
+    uint32_t state = enabled_state();
+    if ((state & ymm) != ymm || !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return cpu;
+    if (!(ebx & AVX2)) return cpu;
+    cpu |= S24_CPU_AVX2;
+    const uint32_t avx512 = F | DQ | BW | vl;
+    if ((state & zmm) != zmm || (ebx & avx512) != avx512) return cpu;
+    cpu |= S24_CPU_AVX512;
+    if (ecx & vnni) cpu |= S24_CPU_AVX512VNNI;
+    if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & bf16))
+        cpu |= S24_CPU_AVX512BF16;
+    return cpu;
+}
+
+#else
+
+uint32_t s24_cpu_detect(void)
+{
+    return S24_CPU_BASELINE;
+}
+
+#endif
+
+uint32_t s24_cpu_parse(const char *name)
+{
+    uint32_t cpu = 0;
+    for (int i = 0; name && i < LEVELS; i++) {
+        cpu |= levels[i].bit;
+        if (!strcmp(name, levels[i].name)) return cpu;
+    }
+    return 0;
+}
+
+const char *s24_cpu_name(uint32_t cpu)
+{
+    for (int i = LEVELS - 1; i > 0; i--)
+        if (cpu & levels[i].bit) return levels[i].name;
+    return levels[0].name;
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The context: options, memory, the last error, log and progress. A context belongs to one thread
+ * at a time, so nothing in here locks.
+ *
+ * Every block carries its size in a header of one alignment unit, because the caller's free wants
+ * the size back and s24_ctx_free does not know it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+enum { ALIGNMENT = 64 };
+
+static void *default_alloc(void *user, size_t bytes, size_t alignment)
+{
+    (void)user;
+    if (bytes > SIZE_MAX - alignment) return NULL;
+    return aligned_alloc(alignment, (bytes + alignment - 1) & ~(alignment - 1));
+}
+
+static void default_free(void *user, void *memory, size_t bytes)
+{
+    (void)user;
+    (void)bytes;
+    free(memory);
+}
+
+void *s24i_alloc(const s24_allocator *allocator, size_t bytes)
+{
+    size_t total;
+    if (__builtin_add_overflow(bytes, (size_t)ALIGNMENT, &total)) return NULL;
+    char *block = allocator->alloc(allocator->user, total, ALIGNMENT);
+    if (!block) return NULL;
+    memcpy(block, &total, sizeof total);
+    return block + ALIGNMENT;
+}
+
+void s24i_free(const s24_allocator *allocator, void *memory)
+{
+    size_t total;
+    if (!memory) return;
+    char *block = (char *)memory - ALIGNMENT;
+    memcpy(&total, block, sizeof total);
+    allocator->free(allocator->user, block, total);
+}
+
+s24_status s24i_opts_read(s24_ctx *ctx, void *known, size_t bytes, const void *given,
+                          const char *name)
+{
+    size_t size;
+    memset(known, 0, bytes);
+    if (!given) return S24_OK;
+    memcpy(&size, given, sizeof size);
+    REQUIRE(ctx, size >= sizeof size, S24_ERROR_ARGUMENT,
+            "%s.size is %zu; expected sizeof(%s) = %zu", name, size, name, bytes);
+    for (size_t i = bytes; i < size; i++)
+        REQUIRE(
+            ctx, ((const char *)given)[i] == 0, S24_ERROR_ARGUMENT,
+            "%s.size is %zu, newer than this library's %zu, and sets an option it does not know",
+            name, size, bytes);
+    memcpy(known, given, size < bytes ? size : bytes);
+    return S24_OK;
+}
+
+s24_status s24_ctx_create(s24_ctx **out, const s24_ctx_opts *opts)
+{
+    s24_ctx_opts known;
+    if (!out) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    TRY(s24i_opts_read(NULL, &known, sizeof known, opts, "s24_ctx_opts"));
+    if (known.threads < 0 || known.threads > S24I_MAX_THREADS) return S24_ERROR_ARGUMENT;
+    if (!known.allocator.alloc != !known.allocator.free) return S24_ERROR_ARGUMENT;
+    if (!known.allocator.alloc)
+        known.allocator = (s24_allocator){default_alloc, default_free, NULL};
+    s24_ctx *ctx = s24i_alloc(&known.allocator, sizeof *ctx);
+    if (!ctx) return S24_ERROR_MEMORY;
+    *ctx = (s24_ctx){
+        .allocator = known.allocator,
+        .log = known.log,
+        .progress = known.progress,
+        .user = known.user,
+        .cpu = s24_cpu_detect(),
+    };
+    if (known.cpu_mask) ctx->cpu &= known.cpu_mask | S24_CPU_BASELINE;
+    s24_ctx_set_threads(ctx, known.threads);
+    *out = ctx;
+    return S24_OK;
+}
+
+void s24_ctx_destroy(s24_ctx *ctx)
+{
+    if (!ctx) return;
+    s24_allocator allocator = ctx->allocator;
+    s24i_free(&allocator, ctx->scratch);
+    s24i_free(&allocator, ctx);
+}
+
+const char *s24_ctx_error(const s24_ctx *ctx)
+{
+    return ctx ? ctx->error : "";
+}
+
+uint32_t s24_ctx_cpu(const s24_ctx *ctx)
+{
+    return ctx ? ctx->cpu : S24_CPU_BASELINE;
+}
+
+int s24_ctx_threads(const s24_ctx *ctx)
+{
+    return ctx ? ctx->threads : 1;
+}
+
+void *s24_ctx_alloc(s24_ctx *ctx, size_t bytes)
+{
+    return ctx ? s24i_alloc(&ctx->allocator, bytes) : NULL;
+}
+
+void s24_ctx_free(s24_ctx *ctx, void *memory)
+{
+    if (ctx) s24i_free(&ctx->allocator, memory);
+}
+
+void *s24i_ctx_scratch(s24_ctx *ctx, size_t bytes)
+{
+    if (bytes <= ctx->scratch_bytes && ctx->scratch) return ctx->scratch;
+    s24i_free(&ctx->allocator, ctx->scratch);
+    ctx->scratch = s24i_alloc(&ctx->allocator, bytes);
+    ctx->scratch_bytes = ctx->scratch ? bytes : 0;
+    return ctx->scratch;
+}
+
+s24_status s24_ctx_fail(s24_ctx *ctx, s24_status status, const char *format, ...)
+{
+    va_list args;
+    if (!ctx) return status;
+    /* An argument may be the previous sentence ("loading x: …"), so it is written aside first. */
+    char sentence[sizeof ctx->error];
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    memcpy(ctx->error, sentence, sizeof sentence);
+    return status;
+}
+
+void s24_ctx_log(s24_ctx *ctx, s24_log_level level, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    if (!ctx || !ctx->log) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ctx->log(ctx->user, level, text);
+}
+
+s24_status s24_ctx_progress(s24_ctx *ctx, const char *stage, int64_t done, int64_t total)
+{
+    if (!ctx || !ctx->progress || !ctx->progress(ctx->user, stage, done, total)) return S24_OK;
+    return s24_ctx_fail(ctx, S24_ERROR_INTERRUPTED, "stopped while %s, at %lld of %lld", stage,
+                        (long long)done, (long long)total);
+}
