@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Dense products through a CBLAS where oneDNN is missing. CBLAS has no packed weights and nothing to fuse, so
+ * the weight is a plain copy and bias, activation and sum are a second pass over y.
+ * OpenBLAS keeps its number of threads for the whole process; it is set before every product.
+ */
+#include "nn/dense.h"
+
+#if S24_DENSE_CBLAS
+#include <string.h>
+
+#include <cblas.h>
+
+#include "nn/util.h"
+#include "nn/vec.h"
+
+struct s24i_dense_weight {
+    s24_ctx *ctx;
+    float *data; /* [n, k] */
+    int64_t n, k;
+};
+
+struct s24i_dense_runner {
+    s24_ctx *ctx;
+    float *work; /* the product before its activation, where y must be kept for the sum */
+    int64_t work_elems;
+};
+
+static void weight_destroy(s24i_dense_weight *weight)
+{
+    if (!weight) return;
+    s24_ctx_free(weight->ctx, weight->data);
+    s24_ctx_free(weight->ctx, weight);
+}
+
+static s24_status weight_create(s24i_dense_weight **out, s24_ctx *ctx, const s24_dense *w,
+                                s24_dtype dtype)
+{
+    (void)dtype;
+    *out = NULL;
+    s24i_dense_weight *weight;
+    TRY(s24i_alloc_elems(&weight, ctx, 1, sizeof *weight, "a dense weight"));
+    *weight = (s24i_dense_weight){.ctx = ctx, .n = w->rows, .k = w->cols};
+    const s24_status status =
+        s24i_alloc_elems(&weight->data, ctx, w->rows * w->cols, sizeof(float), "a dense weight");
+    if (status != S24_OK) {
+        weight_destroy(weight);
+        return status;
+    }
+    for (int64_t r = 0; r < w->rows; r++)
+        memcpy(weight->data + r * w->cols, (const float *)w->data + r * s24i_ld(w),
+               (size_t)w->cols * sizeof(float));
+    *out = weight;
+    return S24_OK;
+}
+
+static size_t weight_bytes(const s24i_dense_weight *weight)
+{
+    return (size_t)(weight->n * weight->k) * sizeof(float);
+}
+
+static s24_status runner_create(s24i_dense_runner **out, s24_ctx *ctx, int64_t most_x)
+{
+    (void)most_x;
+    TRY(s24i_alloc_elems(out, ctx, 1, sizeof **out, "a dense runner"));
+    **out = (s24i_dense_runner){.ctx = ctx};
+    return S24_OK;
+}
+
+static void runner_destroy(s24i_dense_runner *runner)
+{
+    if (!runner) return;
+    s24_ctx_free(runner->ctx, runner->work);
+    s24_ctx_free(runner->ctx, runner);
+}
+
+typedef struct epilogue_job {
+    const s24i_dense_job *job;
+    const s24i_vec *vec;
+    const float *product;
+    int64_t ld;
+    int accumulate;
+} epilogue_job;
+
+static void epilogue_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const epilogue_job *e = arg;
+    const s24i_dense_job *job = e->job;
+    for (int64_t i = begin; i < end; i++)
+        e->vec->epilogue((float *)job->y->data + i * s24i_ld(job->y), e->product + i * e->ld,
+                         job->bias, job->activation, e->accumulate, job->weight->n);
+}
+
+static s24_status run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_job *job)
+{
+    const s24i_dense_weight *w = job->weight;
+    const int64_t m = job->y->rows;
+    const int aside = job->accumulate && job->activation != S24_ACTIVATION_NONE;
+    float *product = job->y->data;
+    int64_t ld = s24i_ld(job->y);
+    if (aside && m * w->n > runner->work_elems) {
+        s24_ctx_free(runner->ctx, runner->work);
+        runner->work_elems = 0;
+        TRY(s24i_alloc_elems(&runner->work, runner->ctx, m * w->n, sizeof(float), "a product"));
+        runner->work_elems = m * w->n;
+    }
+    if (aside) {
+        product = runner->work;
+        ld = w->n;
+    }
+#if defined(OPENBLAS_CONFIG_H) || defined(OPENBLAS_VERSION)
+    openblas_set_num_threads(s24_ctx_threads(ctx));
+#endif
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)w->n, (int)w->k, 1.0f,
+                job->x->data, (int)s24i_ld(job->x), w->data, (int)w->k,
+                job->accumulate && !aside ? 1.0f : 0.0f, product, (int)ld);
+    if (!aside && !job->bias && job->activation == S24_ACTIVATION_NONE) return S24_OK;
+    epilogue_job e = {job, s24i_vec_find(s24_ctx_cpu(ctx)), product, ld, aside};
+    s24_ctx_parallel_for(ctx, m, epilogue_rows, &e);
+    return S24_OK;
+}
+
+const s24i_dense_engine_table s24i_dense_engine = {
+#if defined(OPENBLAS_VERSION)
+    .name = OPENBLAS_VERSION,
+#else
+    .name = "CBLAS",
+#endif
+    .weight_create = weight_create,
+    .weight_destroy = weight_destroy,
+    .weight_bytes = weight_bytes,
+    .runner_create = runner_create,
+    .runner_destroy = runner_destroy,
+    .run = run,
+};
+#endif

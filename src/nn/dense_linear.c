@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The public dense product: the engine of this build behind checked arguments. */
+#include <string.h>
+
+#include "nn/dense.h"
+#include "nn/util.h"
+
+struct s24_dense_linear {
+    s24_ctx *ctx;
+    s24i_dense_weight *weight;
+    s24i_dense_runner *runner;
+    float *bias;
+    int64_t n, k;
+    s24_activation activation;
+};
+
+const char *s24_dense_engine(void)
+{
+    return s24i_dense_engine.name;
+}
+
+void s24_dense_linear_destroy(s24_dense_linear *linear)
+{
+    if (!linear) return;
+    s24i_dense_engine.weight_destroy(linear->weight);
+    s24i_dense_engine.runner_destroy(linear->runner);
+    s24_ctx_free(linear->ctx, linear->bias);
+    s24_ctx_free(linear->ctx, linear);
+}
+
+static s24_status check_matrix(s24_ctx *ctx, const s24_dense *x, const char *name)
+{
+    if (!x || !x->data) return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "%s is NULL", name);
+    if (x->dtype != S24_F32)
+        return s24_ctx_fail(ctx, S24_ERROR_DTYPE, "%s is %s; f32 was expected", name,
+                            s24_dtype_name(x->dtype));
+    if (x->rows < 1 || x->cols < 1 || s24i_ld(x) < x->cols)
+        return s24_ctx_fail(ctx, S24_ERROR_SHAPE, "%s is [%lld, %lld] with ld %lld", name,
+                            (long long)x->rows, (long long)x->cols, (long long)x->ld);
+    return S24_OK;
+}
+
+static s24_status fill(s24_dense_linear *linear, s24_ctx *ctx, const s24_dense *w,
+                       const float *bias)
+{
+    if (bias) {
+        TRY(s24i_alloc_elems(&linear->bias, ctx, w->rows, sizeof(float), "a bias"));
+        memcpy(linear->bias, bias, (size_t)w->rows * sizeof(float));
+    }
+    TRY(s24i_dense_engine.weight_create(&linear->weight, ctx, w, S24_F32));
+    return s24i_dense_engine.runner_create(&linear->runner, ctx, 0);
+}
+
+s24_status s24_dense_linear_create(s24_dense_linear **out, s24_ctx *ctx, const s24_dense *w,
+                                   const float *bias, s24_activation activation)
+{
+    *out = NULL;
+    TRY(check_matrix(ctx, w, "w"));
+    if (activation < S24_ACTIVATION_NONE || activation > S24_ACTIVATION_GELU_TANH)
+        return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "activation %d is not one of s24_activation",
+                            (int)activation);
+    s24_dense_linear *linear;
+    TRY(s24i_alloc_elems(&linear, ctx, 1, sizeof *linear, "a dense product"));
+    *linear = (s24_dense_linear){.ctx = ctx, .n = w->rows, .k = w->cols, .activation = activation};
+    const s24_status status = fill(linear, ctx, w, bias);
+    if (status != S24_OK) {
+        s24_dense_linear_destroy(linear);
+        return status;
+    }
+    *out = linear;
+    return S24_OK;
+}
+
+static s24_status check_shape(s24_ctx *ctx, const s24_dense *x, const char *name, int64_t rows,
+                              int64_t cols)
+{
+    TRY(check_matrix(ctx, x, name));
+    if (x->rows != rows || x->cols != cols)
+        return s24_ctx_fail(ctx, S24_ERROR_SHAPE, "%s is [%lld, %lld]; [%lld, %lld] was expected",
+                            name, (long long)x->rows, (long long)x->cols, (long long)rows,
+                            (long long)cols);
+    return S24_OK;
+}
+
+s24_status s24_dense_linear_run(s24_dense_linear *linear, s24_ctx *ctx, const s24_dense *y,
+                                const s24_dense *x, const s24_dense *residual)
+{
+    TRY(check_matrix(ctx, x, "x"));
+    TRY(check_shape(ctx, x, "x", x->rows, linear->k));
+    TRY(check_shape(ctx, y, "y", x->rows, linear->n));
+    if (residual) TRY(check_shape(ctx, residual, "residual", x->rows, linear->n));
+    if (residual && residual->data != y->data) {
+        for (int64_t i = 0; i < y->rows; i++)
+            memcpy((float *)y->data + i * s24i_ld(y),
+                   (const float *)residual->data + i * s24i_ld(residual),
+                   (size_t)y->cols * sizeof(float));
+    }
+    const s24i_dense_job job = {.weight = linear->weight,
+                                .y = y,
+                                .x = x,
+                                .bias = linear->bias,
+                                .activation = linear->activation,
+                                .accumulate = residual != NULL};
+    return s24i_dense_engine.run(linear->runner, ctx, &job);
+}

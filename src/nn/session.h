@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Forward passes in steps: embeddings, then block by block, with a look at every input of the
+ * linear layers. What prunes a model uses the steps; s24_session_forward is made of them.
+ */
+#ifndef S24_NN_SESSION_H
+#define S24_NN_SESSION_H
+
+#include "nn/model.h"
+
+/* Called with the input [tokens, k] of the block's products as they are run, on the calling thread. The query's, key's
+   and value's common input is given once, as S24I_QUERY. A batch may come in several calls. */
+typedef struct s24i_observer {
+    s24_status (*input)(void *user, s24i_slot slot, const s24_dense *x);
+    void *user;
+} s24i_observer;
+
+/* hidden [tokens, width] = the embeddings of the batch. Errors as s24_session_forward. */
+s24_status s24i_session_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                              float *hidden);
+/* hidden goes through one block in place; observer may be NULL. The batch is checked as above. */
+s24_status s24i_session_block(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                              int64_t block, float *hidden, const s24i_observer *observer);
+/* embeddings [texts, width] from the last block's output, as the model pools and normalises. */
+void s24i_session_pool(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                       const float *hidden, float *embeddings);
+
+#endif

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Small things every file of src/nn uses. */
+#ifndef S24_NN_UTIL_H
+#define S24_NN_UTIL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "io/io.h"
+
+static inline int64_t s24i_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static inline int64_t s24i_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+/* a rounded up to a multiple of b. */
+static inline int64_t s24i_round_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b * b;
+}
+static inline int64_t s24i_ld(const s24_dense *x)
+{
+    return x->ld ? x->ld : x->cols;
+}
+
+/* count·size bytes of context memory (not zeroed), or S24_ERROR_MEMORY with a sentence that says what for. */
+s24_status s24i_alloc_elems(void *out, s24_ctx *ctx, int64_t count, size_t size, const char *what);
+
+#endif

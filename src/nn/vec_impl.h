@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The vector operations, written once over the macros that each vec_*.c defines before including
+ * this file: vec, WIDTH, V_*, TARGET (the instruction set, as a function attribute) and the tiles
+ * of the product. Not a header of its own: no guard, included once a table.
+ *
+ * Numbers: exp is a degree-6 polynomial on [−ln2/2, ln2/2] (2 ulp); erf is formula 7.1.26 of
+ * Abramowitz and Stegun, Handbook of Mathematical Functions (1964), |error| ≤ 1.5e-7.
+ */
+#include <float.h>
+#include <stddef.h>
+
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define INLINE __attribute__((always_inline)) static inline
+
+/* The first `count` < WIDTH elements; the others read as `fill`. */
+TARGET INLINE vec load_part(const float *p, int64_t count, float fill)
+{
+    float part[WIDTH];
+    for (int64_t i = 0; i < WIDTH; i++)
+        part[i] = i < count ? p[i] : fill;
+    return V_LOAD(part);
+}
+TARGET INLINE void store_part(float *p, vec v, int64_t count)
+{
+    float part[WIDTH];
+    V_STORE(part, v);
+    for (int64_t i = 0; i < count; i++)
+        p[i] = part[i];
+}
+
+/* exp, of at most 88; exactly 0 where the result would be subnormal. */
+TARGET INLINE vec vec_exp(vec x)
+{
+    x = V_MIN(V_MAX(x, V_SET(-120.0f)), V_SET(88.0f));
+    const vec n = V_ROUND(V_MUL(x, V_SET(1.44269504089f)));
+    vec r = V_FNMA(n, V_SET(0.693359375f), x); /* ln 2 in two parts, the first exact in 10 bits */
+    r = V_FNMA(n, V_SET(-2.12194440e-4f), r);
+    vec p = V_SET(1.3981999507e-3f);
+    p = V_FMA(p, r, V_SET(8.3334519073e-3f));
+    p = V_FMA(p, r, V_SET(4.1665795894e-2f));
+    p = V_FMA(p, r, V_SET(1.6666665459e-1f));
+    p = V_FMA(p, r, V_SET(5.0000001201e-1f));
+    p = V_FMA(p, V_MUL(r, r), V_ADD(r, V_SET(1.0f)));
+    return V_SCALE2(p, n);
+}
+
+/* ---- the product ------------------------------------------------------------------------------ */
+
+/* A tile of rows × vecs·WIDTH sums, kept in registers over the whole of k. */
+TARGET INLINE void tile(const s24i_product *job, int64_t i0, int64_t j0, int rows, int vecs)
+{
+    const int64_t lda = job->lda, ldb = job->ldb, k = job->k;
+    const float *a = job->a + i0 * lda, *b = job->b + j0;
+    vec sum[TILE_ROWS_SLIM][TILE_VECS_WIDE];
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vecs; j++)
+            sum[i][j] = V_SET(0.0f);
+    }
+    for (int64_t l = 0; l < k; l++, b += ldb) {
+        vec column[TILE_VECS_WIDE];
+        UNROLL
+        for (int j = 0; j < vecs; j++)
+            column[j] = V_LOAD(b + j * WIDTH);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            const vec left = V_SET(a[i * lda + l]);
+            UNROLL
+            for (int j = 0; j < vecs; j++)
+                sum[i][j] = V_FMA(left, column[j], sum[i][j]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        const vec factor = V_SET(job->scale ? job->scale[i0 + i] : 1.0f);
+        float *c = job->c + (i0 + i) * job->ldc + j0;
+        UNROLL
+        for (int j = 0; j < vecs; j++)
+            V_STORE(c + j * WIDTH, V_MUL(factor, sum[i][j]));
+    }
+}
+
+/* Every row of one column of tiles: full tiles, then what is left in twos and ones. */
+#define TILE_COLUMN(name, full_rows, vecs)                                                         \
+    TARGET static void name(const s24i_product *job, int64_t j0)                                   \
+    {                                                                                              \
+        int64_t i = 0;                                                                             \
+        for (; i + (full_rows) <= job->m; i += (full_rows))                                        \
+            tile(job, i, j0, full_rows, vecs);                                                     \
+        for (; i + 4 <= job->m; i += 4)                                                            \
+            tile(job, i, j0, 4, vecs);                                                             \
+        for (; i < job->m; i++)                                                                    \
+            tile(job, i, j0, 1, vecs);                                                             \
+    }
+TILE_COLUMN(tiles_wide, TILE_ROWS_WIDE, TILE_VECS_WIDE)
+TILE_COLUMN(tiles_slim, TILE_ROWS_SLIM, TILE_VECS_SLIM)
+TILE_COLUMN(tiles_one, TILE_ROWS_SLIM, 1)
+
+TARGET static void product(const s24i_product *job)
+{
+    const int64_t n = (job->n + WIDTH - 1) / WIDTH * WIDTH;
+    int64_t j = 0;
+    for (; j + TILE_VECS_WIDE * WIDTH <= n; j += TILE_VECS_WIDE * WIDTH)
+        tiles_wide(job, j);
+    for (; j + TILE_VECS_SLIM * WIDTH <= n; j += TILE_VECS_SLIM * WIDTH)
+        tiles_slim(job, j);
+    for (; j < n; j += WIDTH)
+        tiles_one(job, j);
+}
+
+/* ---- softmax, transpose ------------------------------------------------------------------------- */
+
+/* x·scale + mask in place, where there is a mask. */
+TARGET INLINE void softmax_mask(float *s, const s24i_softmax *job)
+{
+    const vec scale = V_SET(job->scale);
+    for (int64_t i = 0; i < job->n; i += WIDTH)
+        V_STORE(s + i, V_FMA(V_LOAD(s + i), scale, V_LOAD(job->mask + i)));
+}
+
+/* One row; returns the sum. A last partial vector is filled up with what exp makes 0. */
+TARGET INLINE float softmax_row(float *s, int64_t n, float scale)
+{
+    const int64_t whole = n / WIDTH * WIDTH;
+    vec top = V_SET(-FLT_MAX), sum = V_SET(0.0f);
+    for (int64_t i = 0; i < whole; i += WIDTH)
+        top = V_MAX(top, V_LOAD(s + i));
+    if (whole < n) {
+        const vec last = load_part(s + whole, n - whole, -FLT_MAX);
+        V_STORE(s + whole, last);
+        top = V_MAX(top, last);
+    }
+    const vec factor = V_SET(scale), down = V_SET(V_TOP(top) * scale);
+    for (int64_t i = 0; i < n; i += WIDTH) {
+        const vec e = vec_exp(V_SUB(V_MUL(V_LOAD(s + i), factor), down));
+        sum = V_ADD(sum, e);
+        V_STORE(s + i, e);
+    }
+    return V_SUM(sum);
+}
+
+TARGET static void softmax(const s24i_softmax *job)
+{
+    for (int64_t r = 0; r < job->rows; r++) {
+        float *s = job->s + r * job->ld;
+        if (job->mask) softmax_mask(s, job);
+        job->inverse[r] = 1.0f / softmax_row(s, job->n, job->mask ? 1.0f : job->scale);
+    }
+}
+
+#if HAVE_AVX2
+/* dst[c][r] = src[r][c] for 8 × 8 elements. */
+TARGET INLINE void transpose_8x8(float *dst, int64_t ldd, const float *src, int64_t lds)
+{
+    __m256 row[8], pair[8];
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        /* Rows i and i + 4 share a register, so that the halves need no exchange at the end. */
+        const float *low = src + i * lds, *high = src + (i + 4) * lds;
+        row[i] =
+            _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+        row[i + 4] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low + 4)),
+                                          _mm_loadu_ps(high + 4), 1);
+    }
+    UNROLL
+    for (int h = 0; h < 8; h += 4) {
+        pair[h] = _mm256_unpacklo_ps(row[h], row[h + 1]);
+        pair[h + 1] = _mm256_unpackhi_ps(row[h], row[h + 1]);
+        pair[h + 2] = _mm256_unpacklo_ps(row[h + 2], row[h + 3]);
+        pair[h + 3] = _mm256_unpackhi_ps(row[h + 2], row[h + 3]);
+        float *out = dst + h * ldd;
+        _mm256_storeu_ps(out, _mm256_shuffle_ps(pair[h], pair[h + 2], 0x44));
+        _mm256_storeu_ps(out + ldd, _mm256_shuffle_ps(pair[h], pair[h + 2], 0xee));
+        _mm256_storeu_ps(out + 2 * ldd, _mm256_shuffle_ps(pair[h + 1], pair[h + 3], 0x44));
+        _mm256_storeu_ps(out + 3 * ldd, _mm256_shuffle_ps(pair[h + 1], pair[h + 3], 0xee));
+    }
+}
+#define TRANSPOSE_STEP                      8
+#define TRANSPOSE_STEPS(dst, ldd, src, lds) transpose_8x8(dst, ldd, src, lds)
+#else
+#define TRANSPOSE_STEP                      1
+#define TRANSPOSE_STEPS(dst, ldd, src, lds) (*(dst) = *(src))
+#endif
+
+TARGET static void transpose(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t rows,
+                             int64_t cols)
+{
+    const int64_t whole_rows = rows / TRANSPOSE_STEP * TRANSPOSE_STEP;
+    const int64_t whole_cols = cols / TRANSPOSE_STEP * TRANSPOSE_STEP;
+    for (int64_t r = 0; r < whole_rows; r += TRANSPOSE_STEP)
+        for (int64_t c = 0; c < whole_cols; c += TRANSPOSE_STEP)
+            TRANSPOSE_STEPS(dst + c * ldd + r, ldd, src + r * lds + c, lds);
+    for (int64_t c = 0; c < cols; c++) {
+        for (int64_t r = c < whole_cols ? whole_rows : 0; r < rows; r++)
+            dst[c * ldd + r] = src[r * lds + c];
+        for (int64_t r = rows; r < ldd; r++)
+            dst[c * ldd + r] = 0.0f;
+    }
+}
+
+/* ---- rows ----------------------------------------------------------------------------------------- */
+
+TARGET static void layer_norm_row(float *x, const s24i_layer_norm *norm)
+{
+    const int64_t n = norm->n, whole = n / WIDTH * WIDTH;
+    vec sum = V_SET(0.0f), squares = V_SET(0.0f);
+    for (int64_t i = 0; i < whole; i += WIDTH)
+        sum = V_ADD(sum, V_LOAD(x + i));
+    if (whole < n) sum = V_ADD(sum, load_part(x + whole, n - whole, 0.0f));
+    const float mean = V_SUM(sum) / (float)n;
+    const vec centre = V_SET(mean);
+    for (int64_t i = 0; i < whole; i += WIDTH) {
+        const vec d = V_SUB(V_LOAD(x + i), centre);
+        squares = V_FMA(d, d, squares);
+    }
+    if (whole < n) {
+        const vec d = V_SUB(load_part(x + whole, n - whole, mean), centre);
+        squares = V_FMA(d, d, squares);
+    }
+    const float inverse = 1.0f / __builtin_sqrtf(V_SUM(squares) / (float)n + norm->eps);
+    const vec factor = V_SET(inverse);
+    for (int64_t i = 0; i < whole; i += WIDTH) {
+        const vec d = V_MUL(V_SUB(V_LOAD(x + i), centre), factor);
+        V_STORE(x + i, V_FMA(d, V_LOAD(norm->gamma + i), V_LOAD(norm->beta + i)));
+    }
+    for (int64_t i = whole; i < n; i++)
+        x[i] = (x[i] - mean) * inverse * norm->gamma[i] + norm->beta[i];
+}
+
+TARGET static void layer_norm(float *x, int64_t rows, const s24i_layer_norm *norm)
+{
+    for (int64_t r = 0; r < rows; r++)
+        layer_norm_row(x + r * norm->n, norm);
+}
+
+TARGET INLINE vec gelu_erf(vec x)
+{
+    const vec z = V_MUL(V_ABS(x), V_SET(0.70710678119f));
+    const vec t = V_DIV(V_SET(1.0f), V_FMA(z, V_SET(0.3275911f), V_SET(1.0f)));
+    vec p = V_SET(1.061405429f);
+    p = V_FMA(p, t, V_SET(-1.453152027f));
+    p = V_FMA(p, t, V_SET(1.421413741f));
+    p = V_FMA(p, t, V_SET(-0.284496736f));
+    p = V_FMA(p, t, V_SET(0.254829592f));
+    const vec e = vec_exp(V_SUB(V_SET(0.0f), V_MUL(z, z)));
+    const vec erf = V_SIGN(V_FNMA(V_MUL(p, t), e, V_SET(1.0f)), x);
+    const vec half = V_MUL(x, V_SET(0.5f));
+    return V_FMA(half, erf, half);
+}
+
+/* x/2·(1 + tanh u) = x/(1 + exp(−2u)). */
+TARGET INLINE vec gelu_tanh(vec x)
+{
+    const vec inner = V_FMA(V_MUL(x, x), V_SET(0.044715f), V_SET(1.0f));
+    const vec u = V_MUL(V_MUL(x, V_SET(-1.59576912161f)), inner); /* −2·√(2/π) */
+    return V_DIV(x, V_ADD(V_SET(1.0f), vec_exp(u)));
+}
+
+TARGET INLINE vec activate(vec x, s24_activation activation)
+{
+    switch (activation) {
+    case S24_ACTIVATION_RELU:
+        return V_MAX(x, V_SET(0.0f));
+    case S24_ACTIVATION_GELU:
+        return gelu_erf(x);
+    case S24_ACTIVATION_GELU_TANH:
+        return gelu_tanh(x);
+    case S24_ACTIVATION_NONE:
+        break;
+    }
+    return x;
+}
+
+TARGET static void epilogue(float *y, const float *x, const float *bias, s24_activation activation,
+                            int accumulate, int64_t n)
+{
+    const int64_t whole = n / WIDTH * WIDTH;
+    for (int64_t i = 0; i < whole; i += WIDTH) {
+        vec v = V_LOAD(x + i);
+        if (bias) v = V_ADD(v, V_LOAD(bias + i));
+        v = activate(v, activation);
+        V_STORE(y + i, accumulate ? V_ADD(V_LOAD(y + i), v) : v);
+    }
+    if (whole < n) {
+        vec v = load_part(x + whole, n - whole, 0.0f);
+        if (bias) v = V_ADD(v, load_part(bias + whole, n - whole, 0.0f));
+        v = activate(v, activation);
+        if (accumulate) v = V_ADD(load_part(y + whole, n - whole, 0.0f), v);
+        store_part(y + whole, v, n - whole);
+    }
+}
+
+TARGET static void add(float *y, const float *a, const float *b, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        V_STORE(y + i, V_ADD(V_LOAD(a + i), V_LOAD(b + i)));
+    for (; i < n; i++)
+        y[i] = a[i] + b[i];
+}
+
+TARGET static void axpy(float *y, float alpha, const float *x, int64_t n)
+{
+    const vec factor = V_SET(alpha);
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        V_STORE(y + i, V_FMA(factor, V_LOAD(x + i), V_LOAD(y + i)));
+    for (; i < n; i++)
+        y[i] += alpha * x[i];
+}
+
+TARGET static void maximum(float *y, const float *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        V_STORE(y + i, V_MAX(V_LOAD(y + i), V_LOAD(x + i)));
+    for (; i < n; i++)
+        y[i] = y[i] > x[i] ? y[i] : x[i];
+}
+
+TARGET static void scale(float *y, float alpha, int64_t n)
+{
+    const vec factor = V_SET(alpha);
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        V_STORE(y + i, V_MUL(V_LOAD(y + i), factor));
+    for (; i < n; i++)
+        y[i] *= alpha;
+}
+
+TARGET static float dot(const float *a, const float *b, int64_t n)
+{
+    vec even = V_SET(0.0f), odd = V_SET(0.0f);
+    int64_t i = 0;
+    for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {
+        even = V_FMA(V_LOAD(a + i), V_LOAD(b + i), even);
+        odd = V_FMA(V_LOAD(a + i + WIDTH), V_LOAD(b + i + WIDTH), odd);
+    }
+    float sum = V_SUM(V_ADD(even, odd));
+    for (; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+const s24i_vec TABLE = {
+    .name = TABLE_NAME,
+    .cpu = TABLE_CPU,
+    .product = product,
+    .softmax = softmax,
+    .transpose = transpose,
+    .layer_norm = layer_norm,
+    .epilogue = epilogue,
+    .add = add,
+    .axpy = axpy,
+    .maximum = maximum,
+    .scale = scale,
+    .dot = dot,
+};
