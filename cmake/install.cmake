@@ -1,10 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-# Libraries, headers, pkg-config and the CMake package.
-set(targets sparse24)
-if(S24_NN)
-  list(APPEND targets sparse24_nn)
-endif()
+# Libraries, headers, the command line, pkg-config files and the CMake package. Found afterwards as
+#   pkg-config sparse24, sparse24-nn    or    find_package(sparse24), sparse24::sparse24, sparse24::nn
+set(libraries sparse24)
 set_target_properties(sparse24 PROPERTIES EXPORT_NAME sparse24)
+install(FILES include/sparse24/sparse24.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparse24)
 if(S24_NN)
-  set_target_properties(sparse24_nn PROPERTIES EXPORT_NAME nn)
+  list(APPEND libraries sparse24_nn)
+  set_target_properties(sparse24_nn PROPERTIES EXPORT_NAME nn INSTALL_RPATH "$ORIGIN")
+  install(FILES include/sparse24/nn.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparse24)
 endif()
+
+if(BUILD_SHARED_LIBS)
+  foreach(library ${libraries})
+    target_link_options(${library} PRIVATE
+      LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/sparse24.map)
+    set_target_properties(${library} PROPERTIES LINK_DEPENDS
+      ${PROJECT_SOURCE_DIR}/cmake/sparse24.map)
+  endforeach()
+elseif(S24_NN)
+  list(APPEND libraries s24_dense_engine) # a static library passes its needs on to the linker
+endif()
+
+install(TARGETS ${libraries} EXPORT sparse24Targets)
+
+if(TARGET sparse24_cli)
+  set_target_properties(sparse24_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS sparse24_cli)
+endif()
+
+# pkg-config: the prefix is found from the file's own place, so that the tree can be moved.
+file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" prefix_from_pc "${prefix_from_pc}")
+if(S24_OPENMP)
+  set(threads_flag -fopenmp)
+else()
+  set(threads_flag -pthread)
+endif()
+set(dense_flag "") # for static linking: -ldnnl and the like
+if(S24_NN)
+  get_target_property(dense_libraries s24_dense_engine INTERFACE_LINK_LIBRARIES)
+  foreach(library ${dense_libraries})
+    if(library MATCHES "/lib([^/]*)\\.(so|a)")
+      string(APPEND dense_flag " -l${CMAKE_MATCH_1}")
+    endif()
+  endforeach()
+endif()
+configure_file(cmake/sparse24.pc.in sparse24.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/sparse24.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(S24_NN)
+  configure_file(cmake/sparse24-nn.pc.in sparse24-nn.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/sparse24-nn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sparse24)
+configure_package_config_file(cmake/sparse24Config.cmake.in sparse24Config.cmake
+  INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(sparse24ConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/sparse24Config.cmake
+  ${PROJECT_BINARY_DIR}/sparse24ConfigVersion.cmake DESTINATION ${package_dir})
+install(EXPORT sparse24Targets NAMESPACE sparse24:: DESTINATION ${package_dir})
