@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs from Debian's packages what a task of this tree needs and the machine does not have yet.
+# When nothing is missing it touches neither the network nor apt-get.
+#
+#   tools/setup.sh build             compiler, CMake, the libraries, Python for the tests
+#   tools/setup.sh demo              the same and mandoc
+#   tools/setup.sh checks            the same and clang, clang-format (what .ci/run needs)
+#   tools/setup.sh install NAME…     the named packages
+#   tools/setup.sh update            the package lists, for apt-get download
+set -eu
+
+# A row: the package, and what shows that it is not needed: a command, or a file.
+build_rows='
+gcc gcc
+libc6-dev /usr/include/stdio.h
+cmake cmake
+ninja-build ninja
+pkg-config pkg-config
+libjansson-dev /usr/include/jansson.h
+libutf8proc-dev /usr/include/utf8proc.h
+libdnnl-dev /usr/include/dnnl.h
+libcmocka-dev /usr/include/cmocka.h
+python3 python3
+'
+demo_rows="$build_rows
+mandoc mandoc
+"
+checks_rows="$build_rows
+mandoc mandoc
+git git
+clang clang
+clang-format clang-format
+libomp-dev /usr/lib/llvm-14/lib/libomp.so
+"
+
+is_here() {
+    case $1 in
+        /*) test -e "$1" ;;
+        *) command -v "$1" >/dev/null 2>&1 ;;
+    esac
+}
+
+# Prints the packages of the rows on stdin that are missing.
+missing() {
+    while read -r package probe; do
+        if [ -n "$package" ] && ! is_here "$probe"; then
+            printf ' %s' "$package"
+        fi
+    done
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null 2>&1; then
+        sudo "$@"
+    else
+        echo "setup: this needs root: run it as root, or install sudo. The command was: $*" >&2
+        exit 1
+    fi
+}
+
+apt() {
+    if ! command -v apt-get >/dev/null 2>&1; then
+        echo "setup: there is no apt-get here; please provide what stands above by other means" >&2
+        exit 1
+    fi
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o Dpkg::Use-Pty=0 "$@"
+}
+
+install_packages() {
+    [ $# -gt 0 ] || return 0
+    echo "setup: installing Debian packages: $*"
+    apt update
+    if ! apt install -y --no-install-recommends "$@"; then
+        echo "setup: apt-get could not install: $* (no network, or no package source has them)" >&2
+        exit 1
+    fi
+}
+
+# Unquoted on purpose: a list of package names.
+# shellcheck disable=SC2046
+case ${1:-} in
+    build) install_packages $(printf '%s' "$build_rows" | missing) ;;
+    demo) install_packages $(printf '%s' "$demo_rows" | missing) ;;
+    checks) install_packages $(printf '%s' "$checks_rows" | missing) ;;
+    install) shift && install_packages "$@" ;;
+    update) apt update ;;
+    *)
+        echo "usage: tools/setup.sh build | demo | checks | install NAME… | update" >&2
+        exit 2
+        ;;
+esac
