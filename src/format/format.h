@@ -23,7 +23,8 @@ static inline int s24i_code_is_legal(unsigned code)
 {
     return (code & 3u) < (code >> 2); /* 0x4 0x8 0x9 0xC 0xD 0xE */
 }
-/* The canonical code of a group whose non-zeros are the bits of mask4 (at most two set). */
+/* The code of a group whose non-zeros are the bits of mask4 (at most two set), by format.md's
+   table. */
 unsigned s24i_code_of_mask(unsigned mask4);
 
 /* Where a matrix stops being 2:4, or has a value that is not finite. */
@@ -38,7 +39,8 @@ int s24i_find_nonfinite(s24i_find *find, const s24_dense *src);
 /* One row: dense elements of src_dtype (2:4 already) to canonical values of dst_dtype and codes. */
 void s24i_pack_row(void *values, s24_dtype dst_dtype, uint8_t *indices, const void *src,
                    s24_dtype src_dtype, int64_t k);
-/* One row where keep[k] says which (at most two a group); others become absent. */
+/* One row where keep[k] says which (at most two a group); where that is fewer than two, the other
+   stored element is +0. */
 void s24i_pack_row_mask(void *values, s24_dtype dst_dtype, uint8_t *indices, const void *src,
                         s24_dtype src_dtype, const uint8_t *keep, int64_t k);
 /* One row back to dense with zeros; dst_dtype may differ from the values'. */
@@ -46,5 +48,18 @@ void s24i_unpack_row(void *dst, s24_dtype dst_dtype, const void *values, s24_dty
                      const uint8_t *indices, int64_t k);
 /* 1 if every code of the matrix is legal and unused bits are zero; else 0 and the place. */
 int s24i_codes_are_legal(const uint8_t *indices, int64_t rows, int64_t k, s24i_find *find);
+
+/*
+ * PyTorch's CUTLASS metadata, row by row of a matrix [rows, k] of a 16-bit or 8-bit dtype. Words
+ * have 2 or 4 bytes (0: the dtype has no such form); offset counts words. unpack finds the canonical
+ * indices and may reorder the two values of a group whose code is not canonical; it returns 0 and
+ * the group's column for a group that is not 2:4.
+ */
+size_t s24i_cutlass_word_bytes(s24_dtype dtype);
+int64_t s24i_cutlass_offset(int64_t row, int64_t word, int64_t rows, size_t word_bytes);
+void s24i_cutlass_pack_row(void *meta, s24_dtype dtype, const uint8_t *indices, int64_t row,
+                           int64_t rows, int64_t k);
+int s24i_cutlass_unpack_row(void *values, uint8_t *indices, s24_dtype dtype, const void *meta,
+                            int64_t row, int64_t rows, int64_t k, int64_t *bad_col);
 
 #endif

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Where a dense matrix is not 2:4, and where it is not finite: the first place in row order. */
+#include "format/element.h"
+
+static int row_bad_group(s24i_find *find, const void *row, int64_t k, size_t bytes,
+                         uint32_t magnitude)
+{
+    for (int64_t c = 0; c < k; c += 4) {
+        const char *group = (const char *)row + (size_t)c * bytes;
+        int nonzeros = __builtin_popcount(s24i_group_nonzeros(group, bytes, magnitude));
+        if (nonzeros <= 2) continue;
+        find->col = c;
+        find->nonzeros = nonzeros;
+        return 1;
+    }
+    return 0;
+}
+
+static int row_nonfinite(s24i_find *find, const void *row, int64_t k, size_t bytes,
+                         s24i_element element)
+{
+    for (int64_t c = 0; c < k; c++) {
+        uint32_t bits = s24i_element_bits(row, bytes, c);
+        if ((bits & element.magnitude) < element.nonfinite) continue;
+        find->col = c;
+        return 1;
+    }
+    return 0;
+}
+
+static const void *row_of(const s24_dense *src, size_t bytes, int64_t row)
+{
+    int64_t ld = src->ld ? src->ld : src->cols;
+    return (const char *)src->data + (size_t)(row * ld) * bytes;
+}
+
+int s24i_find_bad_group(s24i_find *find, const s24_dense *src)
+{
+    s24i_element e = s24i_element_of(src->dtype);
+    for (int64_t r = 0; r < src->rows; r++) {
+        const void *row = row_of(src, e.bytes, r);
+        int bad;
+        if (e.bytes == 4)
+            bad = row_bad_group(find, row, src->cols, 4, e.magnitude);
+        else if (e.bytes == 2)
+            bad = row_bad_group(find, row, src->cols, 2, e.magnitude);
+        else
+            bad = row_bad_group(find, row, src->cols, 1, e.magnitude);
+        if (!bad) continue;
+        find->row = r;
+        return 1;
+    }
+    return 0;
+}
+
+int s24i_find_nonfinite(s24i_find *find, const s24_dense *src)
+{
+    s24i_element e = s24i_element_of(src->dtype);
+    if (src->dtype == S24_I8) return 0;
+    for (int64_t r = 0; r < src->rows; r++) {
+        const void *row = row_of(src, e.bytes, r);
+        int bad;
+        if (e.bytes == 4)
+            bad = row_nonfinite(find, row, src->cols, 4, e);
+        else if (e.bytes == 2)
+            bad = row_nonfinite(find, row, src->cols, 2, e);
+        else
+            bad = row_nonfinite(find, row, src->cols, 1, e);
+        if (!bad) continue;
+        find->row = r;
+        return 1;
+    }
+    return 0;
+}
