@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-s24_status s24i_alloc(void **out, s24_ctx *ctx, size_t bytes)
+s24_status s24i_zeroed(void **out, s24_ctx *ctx, size_t bytes)
 {
     *out = s24_ctx_alloc(ctx, bytes ? bytes : 1);
     REQUIRE(ctx, *out, S24_ERROR_MEMORY, "out of memory: %zu bytes are not to be had", bytes);
@@ -28,7 +28,7 @@ s24_status s24i_copy_string(char **out, s24_ctx *ctx, const char *text)
     size_t bytes = strlen(text) + 1;
     void *copy;
     *out = NULL;
-    TRY(s24i_alloc(&copy, ctx, bytes));
+    TRY(s24i_zeroed(&copy, ctx, bytes));
     *out = memcpy(copy, text, bytes);
     return S24_OK;
 }
@@ -40,7 +40,7 @@ s24_status s24i_join_path(char **out, s24_ctx *ctx, const char *folder, const ch
     *out = NULL;
     while (folder_bytes > 1 && folder[folder_bytes - 1] == '/')
         folder_bytes--;
-    TRY(s24i_alloc(&path, ctx, folder_bytes + file_bytes + 2));
+    TRY(s24i_zeroed(&path, ctx, folder_bytes + file_bytes + 2));
     *out = path;
     memcpy(*out, folder, folder_bytes);
     if (folder_bytes == 0 || folder[folder_bytes - 1] != '/') (*out)[folder_bytes++] = '/';

@@ -36,7 +36,7 @@
     } while (0)
 
 /* Zeroed memory of the context. MEMORY with a sentence. */
-s24_status s24i_alloc(void **out, s24_ctx *ctx, size_t bytes);
+s24_status s24i_zeroed(void **out, s24_ctx *ctx, size_t bytes);
 /* A copy of a string; "folder/file". Freed with s24_ctx_free. MEMORY. */
 s24_status s24i_copy_string(char **out, s24_ctx *ctx, const char *text);
 s24_status s24i_join_path(char **out, s24_ctx *ctx, const char *folder, const char *file);

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * JSON of a Hugging Face folder through every typed read: whatever the bytes are, a read gives a
+ * value inside its range, or an error with a sentence.
+ */
+#include "fuzz.h"
+
+#include <stdlib.h>
+
+#include "io/config.h"
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) abort();                                                                 \
+    } while (0)
+
+static const char *const keys[] = {"model_type",    "hidden_size", "hidden_act", "layer_norm_eps",
+                                   "do_lower_case", "prompts",     "path",       "weight_map"};
+
+static void read_keys(const s24i_config *config)
+{
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        int64_t integer = 7;
+        double number = 0.5;
+        const char *text = NULL;
+        int flag = 1;
+        s24i_config child;
+        if (s24i_config_int(&integer, config, keys[i], S24I_REQUIRED, 1, 65536) != S24_OK)
+            CHECK(*s24_ctx_error(config->ctx));
+        CHECK(integer >= 1 && integer <= 65536);
+        if (s24i_config_double(&number, config, keys[i], S24I_OPTIONAL, 0, 1) != S24_OK)
+            CHECK(*s24_ctx_error(config->ctx));
+        CHECK(number >= 0 && number <= 1);
+        if (s24i_config_string(&text, config, keys[i], S24I_REQUIRED) == S24_OK) CHECK(text);
+        (void)s24i_config_bool(&flag, config, keys[i], S24I_OPTIONAL);
+        CHECK(flag == 0 || flag == 1);
+        if (s24i_config_child(&child, config, keys[i], S24I_REQUIRED) == S24_OK) CHECK(child.json);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    s24_ctx *ctx;
+    s24i_config config, item;
+    s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
+    if (s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
+    if (s24i_config_parse(&config, ctx, "config.json", data, bytes) == S24_OK) {
+        read_keys(&config);
+        for (size_t i = 0; s24i_config_item(&item, &config, i); i++)
+            read_keys(&item);
+    } else {
+        CHECK(*s24_ctx_error(ctx) && !config.json);
+    }
+    s24i_config_free(&config);
+    s24_ctx_destroy(ctx);
+    return 0;
+}
