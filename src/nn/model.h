@@ -99,6 +99,9 @@ s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,
 
 /* ---- making models (model_*.c) ---------------------------------------------------------------- */
 
+/* The caller's options with defaults for what is not there. Errors: DTYPE. */
+s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts);
+
 /* A model with its shape known and room for its floats; blocks' products are missing. */
 s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *shape, int qa_head);
 /* The arrays of model->floats, to be filled by whoever makes the model. */

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Multi-head attention over texts laid end to end. */
+#ifndef S24_NN_ATTENTION_H
+#define S24_NN_ATTENTION_H
+
+#include "nn/vec.h"
+#include "sparse24/nn.h"
+
+/*
+ * context[t, h·d …] = softmax(q·kᵀ/√d + mask)·v for every token t and head h of d elements, within t's text.
+ * qkv [tokens, 3·heads·d] holds query, key and value side by side. A token whose mask is 0 is attended by none; a text
+ * of such tokens only attends to all of them alike.
+ */
+typedef struct s24i_attention {
+    const s24i_vec *vec;
+    const float *qkv;
+    float *context; /* [tokens, heads·d] */
+    const s24_batch *batch;
+    const int64_t *tiles; /* [texts + 1]: tiles of queries before each text */
+    int64_t heads, d;
+    float *scratch; /* s24i_attention_scratch(…) floats a thread */
+    int64_t scratch_elems;
+} s24i_attention;
+
+/* Tiles of queries that a text of `tokens` is cut into. */
+int64_t s24i_attention_tiles(int64_t tokens);
+/* Floats of scratch a thread needs for texts of up to `longest` tokens. */
+int64_t s24i_attention_scratch(int64_t longest, int64_t d);
+void s24i_attention_run(s24_ctx *ctx, const s24i_attention *job);
+
+#endif

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A model's memory and description, and the table of model types. */
+#include "nn/model.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define S24I_MODEL(symbol) extern const s24i_architecture s24i_##symbol;
+#include "nn/models.def"
+#undef S24I_MODEL
+
+static const s24i_architecture *const architectures[] = {
+#define S24I_MODEL(symbol) &s24i_##symbol,
+#include "nn/models.def"
+#undef S24I_MODEL
+    NULL};
+
+const s24i_architecture *s24i_architecture_find(const char *model_type)
+{
+    for (const s24i_architecture *const *row = architectures; *row; row++)
+        if (strcmp((*row)->model_type, model_type) == 0) return *row;
+    return NULL;
+}
+
+void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot)
+{
+    *rows = slot == S24I_INTERMEDIATE ? shape->intermediate : shape->width;
+    *cols = slot == S24I_OUTPUT ? shape->intermediate : shape->width;
+}
+
+/* Does name read as the pattern, whose %d stands for digits, followed by ".weight"? */
+static int matches(int64_t *number, const char *name, const char *pattern)
+{
+    for (; *pattern; pattern++) {
+        if (*pattern != '%') {
+            if (*name++ != *pattern) return 0;
+            continue;
+        }
+        if (!isdigit((unsigned char)*name)) return 0;
+        for (*number = 0; isdigit((unsigned char)*name) && *number < INT32_MAX; name++)
+            *number = *number * 10 + (*name - '0');
+        pattern++;
+    }
+    return strcmp(name, ".weight") == 0;
+}
+
+int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *model,
+                           const char *name)
+{
+    const s24i_architecture *arch = model->architecture;
+    const size_t prefix = strlen(arch->prefix);
+    if (strncmp(name, arch->prefix, prefix) == 0) name += prefix;
+    for (int s = 0; s < S24I_SLOTS; s++) {
+        if (!matches(block, name, arch->slots[s])) continue;
+        *slot = (s24i_slot)s;
+        return *block < model->shape.layers;
+    }
+    return 0;
+}
+
+s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts)
+{
+    *out = (s24_model_opts){.size = sizeof *out};
+    if (!opts) return S24_OK;
+    memcpy(out, opts, opts->size && opts->size < sizeof *out ? opts->size : sizeof *out);
+    REQUIRE(ctx, !out->dtype || out->dtype == S24_F32 || out->dtype == S24_BF16, S24_ERROR_DTYPE,
+            "the option dtype of a model is %s; f32 or bf16 was expected",
+            s24_dtype_name(out->dtype));
+    return S24_OK;
+}
+
+/* Hands out the next `count` floats of the model's one allocation; counts only while base is NULL. */
+typedef struct carver {
+    float *base;
+    int64_t used;
+} carver;
+
+static const float *carve(carver *c, int64_t count)
+{
+    const float *floats = c->base ? c->base + c->used : NULL;
+    c->used += count;
+    return floats;
+}
+
+static void carve_norm(carver *c, s24i_layer_norm *norm, const s24i_shape *shape)
+{
+    norm->gamma = carve(c, shape->width);
+    norm->beta = carve(c, shape->width);
+    norm->eps = shape->eps;
+    norm->n = shape->width;
+}
+
+static void carve_block(carver *c, s24i_block *block, const s24i_shape *shape)
+{
+    for (int slot = 0; slot < S24I_SLOTS; slot++) {
+        int64_t rows, cols;
+        s24i_slot_shape(&rows, &cols, shape, (s24i_slot)slot);
+        block->bias[slot] = carve(c, rows);
+    }
+    carve_norm(c, &block->attention_norm, shape);
+    carve_norm(c, &block->output_norm, shape);
+}
+
+static void carve_model(carver *c, s24_model *model, int qa_head)
+{
+    const s24i_shape *shape = &model->shape;
+    model->words = carve(c, shape->vocabulary * shape->width);
+    model->position_rows = carve(c, shape->positions * shape->width);
+    model->type_rows = carve(c, shape->types * shape->width);
+    if (!shape->types) model->type_rows = NULL;
+    carve_norm(c, &model->embedding_norm, shape);
+    for (int64_t b = 0; b < shape->layers; b++)
+        carve_block(c, &model->blocks[b], shape);
+    if (qa_head) {
+        model->qa_weight = carve(c, 2 * shape->width);
+        model->qa_bias = carve(c, 2);
+    }
+}
+
+s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *shape, int qa_head)
+{
+    s24_model *model;
+    s24_status status = S24_OK;
+    *out = NULL;
+    TRY(s24i_alloc_elems(&model, ctx, 1, sizeof *model, "a model"));
+    memset(model, 0, sizeof *model);
+    model->ctx = ctx;
+    model->shape = *shape;
+    model->dtype = S24_F32;
+    model->normalise = 1;
+    TRY_DONE(s24i_alloc_elems(&model->blocks, ctx, shape->layers, sizeof *model->blocks,
+                              "a model's blocks"));
+    memset(model->blocks, 0, (size_t)shape->layers * sizeof *model->blocks);
+    carver count = {NULL, 0};
+    carve_model(&count, model, qa_head);
+    TRY_DONE(s24i_alloc_elems(&model->floats, ctx, count.used, sizeof(float),
+                              "a model's embeddings, biases and norms"));
+    carver floats = {model->floats, 0};
+    carve_model(&floats, model, qa_head);
+done:
+    if (status != S24_OK) {
+        s24_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return S24_OK;
+}
+
+void s24_model_destroy(s24_model *model)
+{
+    if (!model) return;
+    for (int64_t b = 0; model->blocks && b < model->shape.layers; b++)
+        s24i_block_clear(&model->blocks[b]);
+    s24_ctx_free(model->ctx, model->blocks);
+    s24_ctx_free(model->ctx, model->floats);
+    s24_ctx_free(model->ctx, model);
+}
+
+void s24_model_describe(s24_model_info *info, const s24_model *model)
+{
+    const s24i_shape *shape = &model->shape;
+    *info = (s24_model_info){.model_type = model->architecture->model_type,
+                             .vocabulary = shape->vocabulary,
+                             .positions = shape->positions,
+                             .types = shape->types,
+                             .width = shape->width,
+                             .layers = shape->layers,
+                             .heads = shape->heads,
+                             .intermediate = shape->intermediate,
+                             .linear_layers = S24I_SLOTS * shape->layers,
+                             .sparse_layers = model->sparse_layers,
+                             .weight_bytes = model->weight_bytes,
+                             .has_qa_head = model->qa_weight != NULL,
+                             .dtype = model->dtype};
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A model from a checkpoint. Every tensor's presence, shape and dtype is checked against the configuration before
+ * anything of the configuration's size is allocated: the same walk is made twice, first without
+ * a model to fill.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "nn/model.h"
+
+enum { NAME_BYTES = 160 };
+
+typedef struct loader {
+    s24_ctx *ctx;
+    const s24_checkpoint *checkpoint;
+    const s24i_architecture *arch;
+    s24i_shape shape;
+    s24_model_opts opts;
+    s24_dtype dtype;
+    s24_model *model; /* NULL in the walk that only checks */
+    void *buffers[S24I_SLOTS];
+    s24i_source sources[S24I_SLOTS];
+} loader;
+
+/* The tensor's full name for block b, as it stands in the checkpoint or would. */
+static const s24_tensor *find(const loader *l, char name[NAME_BYTES], const char *pattern,
+                              int64_t block, const char *suffix)
+{
+    char bare[NAME_BYTES / 2];
+    const char *number = strchr(pattern, '%');
+    if (number)
+        snprintf(bare, sizeof bare, "%.*s%lld%s", (int)(number - pattern), pattern,
+                 (long long)block, number + 2);
+    else
+        snprintf(bare, sizeof bare, "%s", pattern);
+    snprintf(name, NAME_BYTES, "%s%s", bare, suffix);
+    const s24_tensor *tensor = s24_checkpoint_find(l->checkpoint, name);
+    if (tensor) return tensor;
+    snprintf(name, NAME_BYTES, "%s%s%s", l->arch->prefix, bare, suffix);
+    return s24_checkpoint_find(l->checkpoint, name);
+}
+
+/* [rows, cols], or [rows] when cols is 0. */
+static s24_status check_shape(const loader *l, const s24_tensor *tensor, int64_t rows, int64_t cols)
+{
+    const int rank = cols ? 2 : 1;
+    if (tensor->rank == rank && tensor->shape[0] == rows && (!cols || tensor->shape[1] == cols))
+        return S24_OK;
+    char shape[128];
+    size_t used = 0;
+    for (int d = 0; d < tensor->rank && used < sizeof shape; d++)
+        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "",
+                                 (long long)tensor->shape[d]);
+    if (!tensor->rank) shape[0] = 0;
+    if (cols)
+        return s24_ctx_fail(l->ctx, S24_ERROR_FORMAT,
+                            "%s: tensor '%s' is [%s]; [%lld, %lld] was expected by config.json",
+                            tensor->file, tensor->name, shape, (long long)rows, (long long)cols);
+    return s24_ctx_fail(l->ctx, S24_ERROR_FORMAT,
+                        "%s: tensor '%s' is [%s]; [%lld] was expected by config.json", tensor->file,
+                        tensor->name, shape, (long long)rows);
+}
+
+static int is_float(s24_dtype dtype)
+{
+    return dtype == S24_F32 || dtype == S24_F16 || dtype == S24_BF16;
+}
+
+static s24_status check_float(const loader *l, const s24_tensor *tensor)
+{
+    if (is_float(tensor->dtype)) return S24_OK;
+    return s24_ctx_fail(l->ctx, S24_ERROR_FORMAT,
+                        "%s: tensor '%s' is %s; f32, f16 or bf16 was expected", tensor->file,
+                        tensor->name, s24_dtype_name(tensor->dtype));
+}
+
+static s24_status missing(const loader *l, const char *name)
+{
+    const char *folder = s24_checkpoint_folder(l->checkpoint);
+    return s24_ctx_fail(l->ctx, S24_ERROR_FORMAT,
+                        "%s: tensor '%s' is missing (with or without the prefix)", folder, name);
+}
+
+typedef struct wanted {
+    const char *pattern;
+    int64_t block;
+    const char *suffix, *old_suffix; /* old_suffix: of files before 2020, or NULL */
+    int64_t rows, cols;
+} wanted;
+
+/* A dense tensor into floats (checked only, when there is no model yet). */
+static s24_status take(loader *l, const float *floats, const wanted *w)
+{
+    char name[NAME_BYTES];
+    const s24_tensor *tensor = NULL;
+    if (w->old_suffix) tensor = find(l, name, w->pattern, w->block, w->old_suffix);
+    if (!tensor) tensor = find(l, name, w->pattern, w->block, w->suffix);
+    if (!tensor) return missing(l, name);
+    TRY(check_float(l, tensor));
+    TRY(check_shape(l, tensor, w->rows, w->cols));
+    REQUIRE(l->ctx, !tensor->packed, S24_ERROR_FORMAT,
+            "%s: tensor '%s' is packed; only the weights of linear layers can be", tensor->file,
+            tensor->name);
+    if (!l->model) return S24_OK;
+    return s24_convert(s24i_writable(floats), S24_F32, tensor->data, tensor->dtype,
+                       w->rows * (w->cols ? w->cols : 1));
+}
+
+static s24_status take_norm(loader *l, const s24i_layer_norm *norm, const char *pattern,
+                            int64_t block)
+{
+    const int64_t width = l->shape.width;
+    const wanted gamma = {pattern, block, ".weight", ".gamma", width, 0};
+    const wanted beta = {pattern, block, ".bias", ".beta", width, 0};
+    TRY(take(l, norm ? norm->gamma : NULL, &gamma));
+    return take(l, norm ? norm->beta : NULL, &beta);
+}
+
+/* ---- linear weights --------------------------------------------------------------------------- */
+
+/* Says which tensor the sentence of a failed core call is about. */
+static s24_status name_error(const loader *l, s24_status status, const s24_tensor *tensor)
+{
+    char sentence[384];
+    if (status == S24_OK) return status;
+    snprintf(sentence, sizeof sentence, "%s", s24_ctx_error(l->ctx));
+    return s24_ctx_fail(l->ctx, status, "%s: tensor '%s': %s", tensor->file, tensor->name,
+                        sentence);
+}
+
+static s24_status buffer(loader *l, int slot, s24_dense *dense, const s24_tensor *tensor)
+{
+    *dense = (s24_dense){NULL, S24_F32, tensor->shape[0], tensor->shape[1], 0};
+    TRY(s24i_alloc_elems(&l->buffers[slot], l->ctx, dense->rows * dense->cols, sizeof(float),
+                         "a weight"));
+    dense->data = l->buffers[slot];
+    return S24_OK;
+}
+
+/* A packed tensor: used as it is, or through f32 when the model computes in another dtype or dense. */
+static s24_status source_packed(loader *l, int slot, const s24_tensor *tensor)
+{
+    s24i_source *source = &l->sources[slot];
+    s24_matrix *matrix;
+    TRY(s24_matrix_from_packed(&matrix, l->ctx, tensor->values, tensor->indices, tensor->dtype,
+                               tensor->shape[0], tensor->shape[1]));
+    if (!l->opts.dense && tensor->dtype == l->dtype) {
+        source->matrix = matrix;
+        return S24_OK;
+    }
+    s24_dense dense;
+    s24_status status = buffer(l, slot, &dense, tensor);
+    if (status == S24_OK) status = s24_matrix_to_dense(l->ctx, &dense, matrix);
+    s24_matrix_destroy(matrix);
+    if (status != S24_OK) return status;
+    if (l->opts.dense) {
+        source->dense = dense;
+        return S24_OK;
+    }
+    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = l->dtype};
+    return s24_matrix_create(&source->matrix, l->ctx, &dense, &opts);
+}
+
+static s24_status source_dense(loader *l, int slot, const s24_tensor *tensor)
+{
+    s24i_source *source = &l->sources[slot];
+    s24_dense dense = {(void *)(uintptr_t)tensor->data, S24_F32, tensor->shape[0], tensor->shape[1],
+                       0};
+    if (tensor->dtype != S24_F32) {
+        TRY(buffer(l, slot, &dense, tensor));
+        TRY(s24_convert(dense.data, S24_F32, tensor->data, tensor->dtype, dense.rows * dense.cols));
+    }
+    int two_four = 0;
+    if (l->opts.sparse && dense.cols % 4 == 0) TRY(s24_check(&two_four, NULL, l->ctx, &dense));
+    if (!two_four) {
+        source->dense = dense;
+        return S24_OK;
+    }
+    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = l->dtype};
+    return s24_matrix_create(&source->matrix, l->ctx, &dense, &opts);
+}
+
+static s24_status source_slot(loader *l, int64_t block, int slot)
+{
+    char name[NAME_BYTES];
+    int64_t rows, cols;
+    s24i_slot_shape(&rows, &cols, &l->shape, (s24i_slot)slot);
+    const s24_tensor *tensor = find(l, name, l->arch->slots[slot], block, ".weight");
+    if (!tensor) return missing(l, name);
+    TRY(check_shape(l, tensor, rows, cols));
+    if (!tensor->packed) TRY(check_float(l, tensor));
+    if (!l->model) return S24_OK;
+    return name_error(
+        l, tensor->packed ? source_packed(l, slot, tensor) : source_dense(l, slot, tensor), tensor);
+}
+
+static void release_sources(loader *l)
+{
+    for (int slot = 0; slot < S24I_SLOTS; slot++) {
+        s24_matrix_destroy(l->sources[slot].matrix);
+        s24_ctx_free(l->ctx, l->buffers[slot]);
+        l->sources[slot] = (s24i_source){.matrix = NULL};
+        l->buffers[slot] = NULL;
+    }
+}
+
+static s24_status load_block(loader *l, int64_t b)
+{
+    s24i_block *block = l->model ? &l->model->blocks[b] : NULL;
+    for (int slot = 0; slot < S24I_SLOTS; slot++) {
+        int64_t rows, cols;
+        s24i_slot_shape(&rows, &cols, &l->shape, (s24i_slot)slot);
+        const wanted bias = {l->arch->slots[slot], b, ".bias", NULL, rows, 0};
+        TRY(take(l, block ? block->bias[slot] : NULL, &bias));
+        TRY(source_slot(l, b, slot));
+    }
+    TRY(take_norm(l, block ? &block->attention_norm : NULL, l->arch->attention_norm, b));
+    TRY(take_norm(l, block ? &block->output_norm : NULL, l->arch->output_norm, b));
+    return block ? s24i_block_build(l->model, l->ctx, b, l->sources) : S24_OK;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------- */
+
+static int has_qa_head(const loader *l)
+{
+    char name[NAME_BYTES];
+    return find(l, name, l->arch->qa_head, 0, ".weight") != NULL;
+}
+
+static s24_status walk(loader *l)
+{
+    const s24i_shape *s = &l->shape;
+    const s24_model *m = l->model;
+    const wanted words = {l->arch->words, 0, "", NULL, s->vocabulary, s->width};
+    const wanted positions = {l->arch->positions, 0, "", NULL, s->positions, s->width};
+    const wanted types = {l->arch->types, 0, "", NULL, s->types, s->width};
+    TRY(take(l, m ? m->words : NULL, &words));
+    TRY(take(l, m ? m->position_rows : NULL, &positions));
+    if (s->types) TRY(take(l, m ? m->type_rows : NULL, &types));
+    TRY(take_norm(l, m ? &m->embedding_norm : NULL, l->arch->embedding_norm, 0));
+    if (has_qa_head(l)) {
+        const wanted weight = {l->arch->qa_head, 0, ".weight", NULL, 2, s->width};
+        const wanted bias = {l->arch->qa_head, 0, ".bias", NULL, 2, 0};
+        TRY(take(l, m ? m->qa_weight : NULL, &weight));
+        TRY(take(l, m ? m->qa_bias : NULL, &bias));
+    }
+    for (int64_t b = 0; b < s->layers; b++) {
+        const s24_status status = load_block(l, b);
+        release_sources(l);
+        TRY(status);
+        if (m) TRY(s24_ctx_progress(l->ctx, "loading", b + 1, s->layers));
+    }
+    return S24_OK;
+}
+
+static s24_status prepare(loader *l)
+{
+    const char *folder = s24_checkpoint_folder(l->checkpoint);
+    REQUIRE(l->ctx, folder, S24_ERROR_ARGUMENT,
+            "a model needs a folder with config.json; a single file was opened");
+    const char *type = s24_checkpoint_model_type(l->checkpoint);
+    REQUIRE(l->ctx, type, S24_ERROR_FORMAT, "%s/config.json: model_type is missing", folder);
+    l->arch = s24i_architecture_find(type);
+    REQUIRE(l->ctx, l->arch, S24_ERROR_UNSUPPORTED,
+            "%s/config.json: model_type '%s' is not supported; bert is", folder,
+            s24i_show(type).text);
+    TRY(s24i_shape_read(&l->shape, l->ctx, l->arch, folder));
+    TRY(walk(l));
+    char name[NAME_BYTES];
+    const s24_tensor *first = find(l, name, l->arch->slots[S24I_QUERY], 0, ".weight");
+    l->dtype = l->opts.dtype ? l->opts.dtype : first->dtype == S24_BF16 ? S24_BF16 : S24_F32;
+    return S24_OK;
+}
+
+static int64_t stored_bytes(const s24_checkpoint *checkpoint)
+{
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < s24_checkpoint_count(checkpoint); i++)
+        bytes += (int64_t)s24_checkpoint_tensor(checkpoint, i)->bytes;
+    return bytes;
+}
+
+s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                          const s24_model_opts *opts)
+{
+    loader l = {.ctx = ctx, .checkpoint = checkpoint};
+    s24_model *model = NULL;
+    s24_status status;
+    *out = NULL;
+    TRY(s24i_model_opts_read(&l.opts, ctx, opts));
+    TRY(prepare(&l));
+    TRY(s24i_model_create(&model, ctx, &l.shape, has_qa_head(&l)));
+    model->architecture = l.arch;
+    model->dtype = l.dtype;
+    model->weight_bytes = stored_bytes(checkpoint);
+    l.model = model;
+    TRY_DONE(s24i_pooling_read(model, ctx, s24_checkpoint_folder(checkpoint)));
+    TRY_DONE(walk(&l));
+done:
+    if (status != S24_OK) {
+        s24_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return S24_OK;
+}

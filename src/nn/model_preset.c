@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Models of a known shape with random weights, to time forward passes without a checkpoint. The
+ * weights are the same on every machine: uniform with BERT's standard deviation of 0.02.
+ */
+#include <string.h>
+
+#include "nn/model.h"
+
+static const struct {
+    const char *name;
+    s24i_shape shape;
+} presets[] = {
+#define S24I_PRESET(name, vocabulary, positions, types, width, layers, heads, intermediate)        \
+    {name,                                                                                         \
+     {vocabulary, positions, types, width, layers, heads, intermediate, 1e-12f,                    \
+      S24_ACTIVATION_GELU}},
+#include "nn/presets.def"
+#undef S24I_PRESET
+};
+enum { PRESETS = sizeof presets / sizeof presets[0] };
+
+const char *s24_model_preset_name(int index)
+{
+    return index >= 0 && index < PRESETS ? presets[index].name : NULL;
+}
+
+/* The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014). */
+static void fill(float *x, int64_t count, uint64_t *state)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        z ^= z >> 31;
+        /* 24 bits to [−1, 1), times 0.02·√3. */
+        x[i] = ((float)(z >> 40) * (2.0f / 16777216.0f) - 1.0f) * 0.034641f;
+    }
+}
+
+static void fill_norm(const s24i_layer_norm *norm)
+{
+    for (int64_t i = 0; i < norm->n; i++) {
+        s24i_writable(norm->gamma)[i] = 1.0f;
+        s24i_writable(norm->beta)[i] = 0.0f;
+    }
+}
+
+static void fill_floats(s24_model *model, uint64_t *state)
+{
+    const s24i_shape *shape = &model->shape;
+    fill(s24i_writable(model->words), shape->vocabulary * shape->width, state);
+    fill(s24i_writable(model->position_rows), shape->positions * shape->width, state);
+    fill(s24i_writable(model->type_rows), shape->types * shape->width, state);
+    fill_norm(&model->embedding_norm);
+    for (int64_t b = 0; b < shape->layers; b++) {
+        const s24i_block *block = &model->blocks[b];
+        for (int slot = 0; slot < S24I_SLOTS; slot++) {
+            int64_t rows, cols;
+            s24i_slot_shape(&rows, &cols, shape, (s24i_slot)slot);
+            fill(s24i_writable(block->bias[slot]), rows, state);
+        }
+        fill_norm(&block->attention_norm);
+        fill_norm(&block->output_norm);
+    }
+}
+
+static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, float *weights,
+                             const s24_model_opts *opts, uint64_t *state)
+{
+    s24i_source sources[S24I_SLOTS];
+    memset(sources, 0, sizeof sources);
+    s24_status status = S24_OK;
+    for (int slot = 0; slot < S24I_SLOTS && status == S24_OK; slot++) {
+        s24_dense dense = {.data = weights, .dtype = S24_F32};
+        s24i_slot_shape(&dense.rows, &dense.cols, &model->shape, (s24i_slot)slot);
+        const int64_t count = dense.rows * dense.cols;
+        fill(weights, count, state);
+        weights += count;
+        model->weight_bytes += count * (int64_t)s24_dtype_bytes(model->dtype);
+        sources[slot].dense = dense;
+        if (!opts->sparse) continue;
+        const s24_matrix_opts magnitude = {
+            .size = sizeof magnitude, .select = S24_SELECT_MAGNITUDE, .dtype = model->dtype};
+        status = s24_matrix_create(&sources[slot].matrix, ctx, &dense, &magnitude);
+        if (status != S24_OK) break;
+        model->weight_bytes += (int64_t)s24_matrix_bytes(sources[slot].matrix) -
+                               count * (int64_t)s24_dtype_bytes(model->dtype);
+    }
+    if (status == S24_OK) status = s24i_block_build(model, ctx, block, sources);
+    for (int slot = 0; slot < S24I_SLOTS; slot++)
+        s24_matrix_destroy(sources[slot].matrix);
+    return status;
+}
+
+static s24_status fill_model(s24_model *model, s24_ctx *ctx, const s24_model_opts *opts)
+{
+    const s24i_shape *s = &model->shape;
+    float *weights;
+    uint64_t state = 1;
+    s24_status status = S24_OK;
+    fill_floats(model, &state);
+    TRY(s24i_alloc_elems(&weights, ctx, s->width * (4 * s->width + 2 * s->intermediate),
+                         sizeof(float), "a block's weights"));
+    for (int64_t b = 0; b < s->layers && status == S24_OK; b++)
+        status = fill_block(model, ctx, b, weights, opts, &state);
+    s24_ctx_free(ctx, weights);
+    return status;
+}
+
+s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
+                            const s24_model_opts *opts)
+{
+    s24_model_opts o;
+    s24_model *model;
+    int index = 0;
+    *out = NULL;
+    TRY(s24i_model_opts_read(&o, ctx, opts));
+    while (index < PRESETS && strcmp(presets[index].name, name) != 0)
+        index++;
+    REQUIRE(ctx, index < PRESETS, S24_ERROR_ARGUMENT, "there is no preset named '%s'",
+            s24i_show(name).text);
+    const s24i_shape *shape = &presets[index].shape;
+    TRY(s24i_model_create(&model, ctx, shape, 0));
+    model->architecture = s24i_architecture_find("bert");
+    if (o.dtype) model->dtype = o.dtype;
+    model->weight_bytes = (shape->vocabulary + shape->positions + shape->types) * shape->width * 4;
+    const s24_status status = fill_model(model, ctx, &o);
+    if (status != S24_OK) {
+        s24_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return S24_OK;
+}

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Sessions: the buffers of forward passes, and the passes themselves. Everything is allocated at
+ * create for max_tokens tokens and the context's threads; a pass allocates nothing of its own (the dense engine may
+ * prepare itself when it meets a number of tokens for the first time).
+ *
+ * hidden [tokens, width] is one buffer that a block updates in place: both of its residual sums are
+ * fused into the products that write them.
+ */
+#include "nn/session.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "nn/attention.h"
+
+/* The rows of the widest activation that are alive at a time: block by block of this many tokens
+   goes through the two outer layers, so that what is between them stays in the cache. */
+enum { OUTER_ROWS = 512 };
+
+struct s24_session {
+    s24_ctx *ctx;
+    const s24_model *model;
+    const s24i_vec *vec;
+    int64_t max_tokens;
+    int threads;
+    float *hidden;  /* [max_tokens, width] */
+    float *qkv;     /* [max_tokens, 3·width] */
+    float *context; /* [max_tokens, width] */
+    float *outer;   /* [min(OUTER_ROWS, max_tokens), intermediate] */
+    int64_t *tiles; /* [max_tokens + 1] */
+    float *scratch;
+    int64_t scratch_elems;
+    void *work; /* of the 2:4 plans */
+    size_t work_bytes;
+    s24i_dense_runner *runner;
+};
+
+/* ---- create and destroy ------------------------------------------------------------------------- */
+
+static int64_t outer_rows(const s24_session *session)
+{
+    return s24i_min(session->max_tokens, OUTER_ROWS);
+}
+
+/* The work memory of the most demanding 2:4 product. */
+static size_t most_work(const s24_session *session)
+{
+    const int64_t all = session->max_tokens, outer = outer_rows(session);
+    size_t most = 0;
+    for (int64_t b = 0; b < session->model->shape.layers; b++) {
+        const s24i_block *block = &session->model->blocks[b];
+        const struct {
+            const s24i_linear *linear;
+            int64_t rows;
+        } products[] = {{&block->qkv[0], all},         {&block->qkv[1], all},
+                        {&block->qkv[2], all},         {&block->attention, all},
+                        {&block->intermediate, outer}, {&block->output, outer}};
+        for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
+            const s24_plan *plan = products[i].linear->plan;
+            const size_t bytes =
+                plan ? s24_plan_work_bytes(plan, session->ctx, products[i].rows) : 0;
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return most;
+}
+
+static s24_status fill(s24_session *session, s24_ctx *ctx)
+{
+    const s24i_shape *shape = &session->model->shape;
+    const int64_t tokens = session->max_tokens;
+    const int64_t longest = s24i_min(tokens, shape->positions);
+    const int64_t widest = s24i_max(shape->width, shape->intermediate);
+    const size_t one = sizeof(float);
+    session->scratch_elems = s24i_attention_scratch(longest, shape->width / shape->heads);
+    session->work_bytes = most_work(session);
+    TRY(s24i_alloc_elems(&session->hidden, ctx, tokens * shape->width, one, "hidden states"));
+    TRY(s24i_alloc_elems(&session->qkv, ctx, tokens * 3 * shape->width, one, "q, k and v"));
+    TRY(s24i_alloc_elems(&session->context, ctx, tokens * shape->width, one, "attention"));
+    TRY(s24i_alloc_elems(&session->outer, ctx, outer_rows(session) * shape->intermediate, one,
+                         "activations"));
+    TRY(s24i_alloc_elems(&session->tiles, ctx, tokens + 1, sizeof(int64_t), "tiles"));
+    TRY(s24i_alloc_elems(&session->scratch, ctx, session->scratch_elems * session->threads, one,
+                         "attention's scratch"));
+    TRY(s24i_alloc_elems(&session->work, ctx, (int64_t)session->work_bytes, 1, "work memory"));
+    return s24i_dense_engine.runner_create(&session->runner, ctx,
+                                           session->model->dtype == S24_BF16 ? tokens * widest : 0);
+}
+
+s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *model,
+                              int64_t max_tokens)
+{
+    s24_session *session;
+    *out = NULL;
+    REQUIRE(ctx, max_tokens > 0 && max_tokens <= 1 << 24, S24_ERROR_ARGUMENT,
+            "max_tokens is %lld; 1 to %d was expected", (long long)max_tokens, 1 << 24);
+    TRY(s24i_alloc_elems(&session, ctx, 1, sizeof *session, "a session"));
+    *session = (s24_session){.ctx = ctx,
+                             .model = model,
+                             .vec = s24i_vec_find(s24_ctx_cpu(ctx)),
+                             .max_tokens = max_tokens,
+                             .threads = s24_ctx_threads(ctx)};
+    const s24_status status = fill(session, ctx);
+    if (status != S24_OK) {
+        s24_session_destroy(session);
+        return status;
+    }
+    *out = session;
+    return S24_OK;
+}
+
+void s24_session_destroy(s24_session *session)
+{
+    if (!session) return;
+    s24_ctx *ctx = session->ctx;
+    s24i_dense_engine.runner_destroy(session->runner);
+    s24_ctx_free(ctx, session->hidden);
+    s24_ctx_free(ctx, session->qkv);
+    s24_ctx_free(ctx, session->context);
+    s24_ctx_free(ctx, session->outer);
+    s24_ctx_free(ctx, session->tiles);
+    s24_ctx_free(ctx, session->scratch);
+    s24_ctx_free(ctx, session->work);
+    s24_ctx_free(ctx, session);
+}
+
+/* ---- checks --------------------------------------------------------------------------------------- */
+
+static s24_status check_text(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                             int64_t text)
+{
+    const s24i_shape *shape = &session->model->shape;
+    const int64_t first = batch->offsets[text], end = batch->offsets[text + 1];
+    REQUIRE(ctx, first < end, S24_ERROR_ARGUMENT, "text %lld has no tokens", (long long)text);
+    REQUIRE(ctx, end - first <= shape->positions, S24_ERROR_ARGUMENT,
+            "text %lld has %lld tokens; the model has %lld positions", (long long)text,
+            (long long)(end - first), (long long)shape->positions);
+    REQUIRE(ctx, end <= session->max_tokens, S24_ERROR_ARGUMENT,
+            "text %lld ends at token %lld; the session was made for %lld", (long long)text,
+            (long long)end, (long long)session->max_tokens);
+    for (int64_t t = first; t < end; t++)
+        REQUIRE(ctx, batch->ids[t] >= 0 && batch->ids[t] < shape->vocabulary, S24_ERROR_ARGUMENT,
+                "token %lld of text %lld is %d; the vocabulary has %lld", (long long)(t - first),
+                (long long)text, batch->ids[t], (long long)shape->vocabulary);
+    for (int64_t t = first; batch->types && t < end; t++)
+        REQUIRE(ctx, batch->types[t] >= 0 && batch->types[t] < s24i_max(shape->types, 1),
+                S24_ERROR_ARGUMENT, "token %lld of text %lld has type %d; the model has %lld",
+                (long long)(t - first), (long long)text, batch->types[t], (long long)shape->types);
+    return S24_OK;
+}
+
+/* Checks the batch and lays out the tiles of its texts. */
+static s24_status begin(s24_session *session, s24_ctx *ctx, const s24_batch *batch)
+{
+    REQUIRE(ctx, batch && batch->texts > 0 && batch->offsets && batch->ids, S24_ERROR_ARGUMENT,
+            "the batch has no texts, offsets or ids");
+    REQUIRE(ctx, batch->offsets[0] == 0, S24_ERROR_ARGUMENT,
+            "offsets[0] of the batch is %lld; 0 was expected", (long long)batch->offsets[0]);
+    REQUIRE(ctx, s24_ctx_threads(ctx) <= session->threads, S24_ERROR_ARGUMENT,
+            "the context has %d threads; the session was made for %d", s24_ctx_threads(ctx),
+            session->threads);
+    session->tiles[0] = 0;
+    for (int64_t b = 0; b < batch->texts; b++) {
+        TRY(check_text(session, ctx, batch, b));
+        session->tiles[b + 1] =
+            session->tiles[b] + s24i_attention_tiles(batch->offsets[b + 1] - batch->offsets[b]);
+    }
+    return S24_OK;
+}
+
+/* ---- embeddings ----------------------------------------------------------------------------------- */
+
+typedef struct token_job {
+    const s24_session *session;
+    const s24_batch *batch;
+    float *hidden;
+} token_job;
+
+static int64_t text_of(const s24_batch *batch, int64_t token)
+{
+    int64_t low = 0, high = batch->texts;
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if (batch->offsets[middle] <= token)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void embed_range(void *arg, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const token_job *job = arg;
+    const s24_batch *batch = job->batch;
+    const s24_model *model = job->session->model;
+    const s24i_vec *vec = job->session->vec;
+    const int64_t width = model->shape.width;
+    int64_t text = first < end ? text_of(batch, first) : 0;
+    for (int64_t t = first; t < end; t++) {
+        while (t >= batch->offsets[text + 1])
+            text++;
+        const int64_t position = t - batch->offsets[text];
+        const int64_t type = batch->types ? batch->types[t] : 0;
+        float *row = job->hidden + t * width;
+        vec->add(row, model->words + batch->ids[t] * width, model->position_rows + position * width,
+                 width);
+        if (model->type_rows) vec->add(row, row, model->type_rows + type * width, width);
+        vec->layer_norm(row, 1, &model->embedding_norm);
+    }
+}
+
+static void embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch, float *hidden)
+{
+    token_job job = {session, batch, hidden};
+    s24_ctx_parallel_for(ctx, batch->offsets[batch->texts], embed_range, &job);
+}
+
+s24_status s24i_session_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                              float *hidden)
+{
+    TRY(begin(session, ctx, batch));
+    embed(session, ctx, batch, hidden);
+    return S24_OK;
+}
+
+/* ---- a block -------------------------------------------------------------------------------------- */
+
+static s24_status linear(s24_session *session, s24_ctx *ctx, const s24i_linear *l,
+                         const s24_dense *y, const s24_dense *x, int accumulate)
+{
+    if (l->plan) {
+        const s24_linear_args args = {.y = y,
+                                      .x = x,
+                                      .bias = l->bias,
+                                      .activation = l->activation,
+                                      .residual = accumulate ? y : NULL,
+                                      .work = session->work,
+                                      .work_bytes = session->work_bytes};
+        return s24_plan_run(ctx, l->plan, &args);
+    }
+    const s24i_dense_job job = {.weight = l->weight,
+                                .y = y,
+                                .x = x,
+                                .bias = l->bias,
+                                .activation = l->activation,
+                                .accumulate = accumulate};
+    return s24i_dense_engine.run(session->runner, ctx, &job);
+}
+
+static s24_status observe(const s24i_observer *observer, s24i_slot slot, const s24_dense *x)
+{
+    return observer ? observer->input(observer->user, slot, x) : S24_OK;
+}
+
+typedef struct norm_job {
+    const s24_session *session;
+    const s24i_layer_norm *norm;
+    float *x;
+} norm_job;
+
+static void norm_range(void *arg, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const norm_job *job = arg;
+    job->session->vec->layer_norm(job->x + first * job->norm->n, end - first, job->norm);
+}
+
+static void layer_norm(s24_session *session, s24_ctx *ctx, const s24i_layer_norm *norm, float *x,
+                       int64_t rows)
+{
+    norm_job job = {session, norm, x};
+    s24_ctx_parallel_for(ctx, rows, norm_range, &job);
+}
+
+static s24_status attend(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                         const s24i_block *block, const s24_dense *x, const s24i_observer *observer)
+{
+    const s24i_shape *shape = &session->model->shape;
+    const int64_t width = shape->width;
+    for (int i = 0; i < block->qkv_count; i++) {
+        const s24_dense y = {session->qkv + i * width, S24_F32, x->rows, block->qkv[i].n,
+                             3 * width};
+        TRY(linear(session, ctx, &block->qkv[i], &y, x, 0));
+    }
+    const s24i_attention attention = {.vec = session->vec,
+                                      .qkv = session->qkv,
+                                      .context = session->context,
+                                      .batch = batch,
+                                      .tiles = session->tiles,
+                                      .heads = shape->heads,
+                                      .d = width / shape->heads,
+                                      .scratch = session->scratch,
+                                      .scratch_elems = session->scratch_elems};
+    s24i_attention_run(ctx, &attention);
+    const s24_dense context = {session->context, S24_F32, x->rows, width, width};
+    TRY(observe(observer, S24I_ATTENTION, &context));
+    return linear(session, ctx, &block->attention, x, &context, 1);
+}
+
+/* The two outer layers and their norm for some rows of hidden, in place. */
+static s24_status outer(s24_session *session, s24_ctx *ctx, const s24i_block *block,
+                        const s24_dense *x, const s24i_observer *observer)
+{
+    const int64_t wide = session->model->shape.intermediate;
+    const s24_dense y = {session->outer, S24_F32, x->rows, wide, wide};
+    TRY(observe(observer, S24I_INTERMEDIATE, x));
+    TRY(linear(session, ctx, &block->intermediate, &y, x, 0));
+    TRY(observe(observer, S24I_OUTPUT, &y));
+    TRY(linear(session, ctx, &block->output, x, &y, 1));
+    layer_norm(session, ctx, &block->output_norm, x->data, x->rows);
+    return S24_OK;
+}
+
+static s24_status run_block(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                            const s24i_block *block, float *hidden, const s24i_observer *observer)
+{
+    const int64_t tokens = batch->offsets[batch->texts], width = session->model->shape.width;
+    const s24_dense x = {hidden, S24_F32, tokens, width, width};
+    TRY(observe(observer, S24I_QUERY, &x));
+    TRY(attend(session, ctx, batch, block, &x, observer));
+    layer_norm(session, ctx, &block->attention_norm, hidden, tokens);
+    for (int64_t t = 0; t < tokens; t += OUTER_ROWS) {
+        const s24_dense rows = {hidden + t * width, S24_F32, s24i_min(OUTER_ROWS, tokens - t),
+                                width, width};
+        TRY(outer(session, ctx, block, &rows, observer));
+    }
+    return S24_OK;
+}
+
+s24_status s24i_session_block(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                              int64_t block, float *hidden, const s24i_observer *observer)
+{
+    TRY(begin(session, ctx, batch));
+    return run_block(session, ctx, batch, &session->model->blocks[block], hidden, observer);
+}
+
+/* ---- outputs -------------------------------------------------------------------------------------- */
+
+typedef struct pool_job {
+    const s24_session *session;
+    const s24_batch *batch;
+    const float *hidden;
+    float *embeddings;
+} pool_job;
+
+static void pool_text(const pool_job *job, int64_t text)
+{
+    const s24_model *model = job->session->model;
+    const s24i_vec *vec = job->session->vec;
+    const s24_batch *batch = job->batch;
+    const int64_t width = model->shape.width, first = batch->offsets[text];
+    float *y = job->embeddings + text * width;
+    int64_t counted = 0;
+    memset(y, 0, (size_t)width * sizeof(float));
+    for (int64_t t = first; t < batch->offsets[text + 1]; t++) {
+        const float *x = job->hidden + t * width;
+        if (model->pooling == S24I_POOL_CLS && t > first) break;
+        if (model->pooling != S24I_POOL_CLS && batch->mask && !batch->mask[t]) continue;
+        if (model->pooling == S24I_POOL_MAX && counted)
+            vec->maximum(y, x, width);
+        else
+            vec->axpy(y, 1.0f, x, width);
+        counted++;
+    }
+    if (model->pooling == S24I_POOL_MEAN && counted) vec->scale(y, 1.0f / (float)counted, width);
+    if (!model->normalise) return;
+    const float norm = sqrtf(vec->dot(y, y, width));
+    vec->scale(y, 1.0f / (norm > 1e-12f ? norm : 1e-12f), width);
+}
+
+static void pool_range(void *arg, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    for (int64_t text = first; text < end; text++)
+        pool_text(arg, text);
+}
+
+void s24i_session_pool(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                       const float *hidden, float *embeddings)
+{
+    pool_job job = {session, batch, hidden, embeddings};
+    s24_ctx_parallel_for(ctx, batch->texts, pool_range, &job);
+}
+
+static void answer_logits(const s24_session *session, const s24_batch *batch, const float *hidden,
+                          const s24_outputs *outputs)
+{
+    const s24_model *model = session->model;
+    const int64_t width = model->shape.width;
+    for (int64_t t = 0; t < batch->offsets[batch->texts]; t++) {
+        const float *x = hidden + t * width;
+        if (outputs->start_logits)
+            outputs->start_logits[t] =
+                session->vec->dot(x, model->qa_weight, width) + model->qa_bias[0];
+        if (outputs->end_logits)
+            outputs->end_logits[t] =
+                session->vec->dot(x, model->qa_weight + width, width) + model->qa_bias[1];
+    }
+}
+
+s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                               const s24_outputs *outputs)
+{
+    const s24_model *model = session->model;
+    const int answers = outputs->start_logits || outputs->end_logits;
+    REQUIRE(ctx, !answers || model->qa_weight, S24_ERROR_ARGUMENT,
+            "answer logits were asked of a model without a question answering head");
+    TRY(begin(session, ctx, batch));
+    const int64_t elems = batch->offsets[batch->texts] * model->shape.width;
+    const size_t bytes = (size_t)elems * sizeof(float);
+    float *hidden = outputs->hidden ? outputs->hidden : session->hidden;
+    embed(session, ctx, batch, hidden);
+    for (int64_t b = 0; b <= model->shape.layers; b++) {
+        if (b) TRY(run_block(session, ctx, batch, &model->blocks[b - 1], hidden, NULL));
+        if (outputs->blocks) memcpy(outputs->blocks + b * elems, hidden, bytes);
+    }
+    if (outputs->embeddings) s24i_session_pool(session, ctx, batch, hidden, outputs->embeddings);
+    if (answers) answer_logits(session, batch, hidden, outputs);
+    return S24_OK;
+}
