@@ -26,6 +26,7 @@ CALIBRATION_TEXTS = 256
 SEARCHED_TEXTS = 500
 DESCRIPTION_CHARACTERS = 1200
 SEED = "sparse24"
+NO_ROUTE = re.compile("failure resolving|Could not resolve|Could not connect|unreachable", re.I)
 
 NO_NETWORK = """{what} could not be fetched: {why}
 The demo also runs on what is here already, without a network:
@@ -43,9 +44,15 @@ def run(*command, cwd=None, fail=True):
     result = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True,
                             errors="replace", env=dict(os.environ, LC_ALL="C.UTF-8"))
     if fail and result.returncode != 0:
-        lines = (result.stderr or result.stdout).strip().splitlines()
-        raise DemoError(f"{command[0]}: {lines[-1] if lines else result.returncode}")
+        raise DemoError(f"{command[0]}: {complaint(result)}")
     return result
+
+
+def complaint(result):
+    """Why a command failed: the broken connection that pip only warns of, else its last line."""
+    said = (result.stderr or result.stdout).strip()
+    broken = re.search(r"connection broken by '?(.*?)'?: /", said)
+    return broken.group(1) if broken else (said.splitlines() or [f"status {result.returncode}"])[-1]
 
 
 def setup(*arguments):
@@ -112,8 +119,11 @@ def download_manuals(cache):
     print(f"text: apt-get download {' '.join(MANUAL_PACKAGES)} (3 MB)", flush=True)
     command = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", *MANUAL_PACKAGES]
     try:
-        if run(*command, cwd=cache, fail=False).returncode != 0:
-            setup("update")
+        result = run(*command, cwd=cache, fail=False)
+        if result.returncode != 0:
+            if NO_ROUTE.search(result.stderr):
+                raise DemoError(f"apt-get: {complaint(result)}")
+            setup("update")  # no lists yet, or lists that are too old
             run(*command, cwd=cache)
         partial = cache / "manuals.partial"
         for package in MANUAL_PACKAGES:
