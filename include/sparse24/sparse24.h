@@ -358,7 +358,7 @@ S24_API int s24_criterion_needs_stats(const char *criterion);
 /* An empty k×k Gram matrix for inputs of width k. Errors: SHAPE, MEMORY. */
 S24_API s24_status s24_stats_create(s24_stats **out, s24_ctx *ctx, int64_t k);
 S24_API void s24_stats_destroy(s24_stats *stats);
-/* Adds x [tokens, k] f32. Sums are f32 within a call and f64 between calls, on all threads.
+/* Adds x [tokens, k] f32. Sums are f32 over runs of 256 tokens and f64 beyond, on all threads.
    Errors: SHAPE, DTYPE, NOT_FINITE, MEMORY. */
 S24_API s24_status s24_stats_add(s24_stats *stats, s24_ctx *ctx, const s24_dense *x);
 

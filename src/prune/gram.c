@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The statistics of a layer's inputs: the Gram matrix Σ x·xᵀ, gathered over any number of calls.
+ *
+ * Products are summed in f32 over runs of S24I_PRODUCT_RUN = 256 inputs and in f64 beyond. Against
+ * exact sums the error of element (i, j) is about √256·2⁻²⁵ ≈ 5e-7 of √(H_ii·H_jj), four orders
+ * below the dampening, and f32 tiles run at twice the rate of f64 ones. Nothing is added unless
+ * every input is finite.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "prune/prune.h"
+
+s24_status s24_stats_create(s24_stats **out, s24_ctx *ctx, int64_t k)
+{
+    size_t bytes;
+    REQUIRE(ctx, out && ctx, S24_ERROR_ARGUMENT, "s24_stats_create: out and ctx are required");
+    *out = NULL;
+    REQUIRE(ctx, k >= 1, S24_ERROR_SHAPE, "the inputs' width is %lld; expected at least 1",
+            (long long)k);
+    s24_stats *stats = s24_ctx_alloc(ctx, sizeof *stats);
+    if (stats) *stats = (s24_stats){.allocator = ctx->allocator, .k = k};
+    if (stats && !s24i_mul_overflow((size_t)k, (size_t)k, &bytes) &&
+        !s24i_mul_overflow(bytes, sizeof(double), &bytes))
+        stats->gram = s24_ctx_alloc(ctx, bytes);
+    if (!stats || !stats->gram) {
+        s24_stats_destroy(stats);
+        return s24_ctx_fail(ctx, S24_ERROR_MEMORY,
+                            "out of memory for the Gram matrix of inputs of width %lld",
+                            (long long)k);
+    }
+    memset(stats->gram, 0, bytes);
+    *out = stats;
+    return S24_OK;
+}
+
+void s24_stats_destroy(s24_stats *stats)
+{
+    if (!stats) return;
+    s24_allocator allocator = stats->allocator;
+    s24i_free(&allocator, stats->gram);
+    s24i_free(&allocator, stats);
+}
+
+typedef struct finite_check {
+    const s24_dense *x;
+    int64_t ld;
+    unsigned char *row_is_bad; /* [rows] */
+} finite_check;
+
+static void check_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const finite_check *check = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const float *row = (const float *)check->x->data + r * check->ld;
+        unsigned bad = 0;
+        for (int64_t c = 0; c < check->x->cols; c++) {
+            uint32_t bits;
+            memcpy(&bits, &row[c], sizeof bits);
+            bad |= (bits & 0x7f800000u) == 0x7f800000u;
+        }
+        check->row_is_bad[r] = (unsigned char)bad;
+    }
+}
+
+static s24_status require_finite(s24_ctx *ctx, const s24_dense *x, int64_t ld, void *work)
+{
+    const finite_check check = {x, ld, work};
+    s24_ctx_parallel_for(ctx, x->rows, check_rows, (void *)&check);
+    for (int64_t r = 0; r < x->rows; r++) {
+        const float *row = (const float *)x->data + r * ld;
+        for (int64_t c = 0; check.row_is_bad[r] && c < x->cols; c++)
+            REQUIRE(ctx, isfinite(row[c]), S24_ERROR_NOT_FINITE,
+                    "the layer's input %lld has %s in column %lld; expected finite numbers",
+                    (long long)r, isnan(row[c]) ? "NaN" : "Inf", (long long)c);
+    }
+    return S24_OK;
+}
+
+s24_status s24_stats_add(s24_stats *stats, s24_ctx *ctx, const s24_dense *x)
+{
+    REQUIRE(ctx, stats && ctx && x, S24_ERROR_ARGUMENT,
+            "s24_stats_add: stats, ctx and x are required");
+    REQUIRE(ctx, x->dtype == S24_F32, S24_ERROR_DTYPE, "the inputs are %s; expected f32",
+            s24_dtype_name(x->dtype));
+    int64_t ld = x->ld ? x->ld : x->cols;
+    REQUIRE(ctx, x->rows >= 0 && x->cols == stats->k && ld >= x->cols, S24_ERROR_SHAPE,
+            "the inputs are [%lld, %lld] with ld %lld; expected %lld columns", (long long)x->rows,
+            (long long)x->cols, (long long)x->ld, (long long)stats->k);
+    if (x->rows == 0) return S24_OK;
+    REQUIRE(ctx, x->data, S24_ERROR_ARGUMENT, "s24_stats_add: x.data is NULL");
+    size_t bytes = s24i_product_work_bytes(stats->k, stats->k, x->rows);
+    if (bytes < (size_t)x->rows) bytes = (size_t)x->rows;
+    void *work = s24_ctx_alloc(ctx, bytes);
+    REQUIRE(ctx, work, S24_ERROR_MEMORY, "out of memory for the sums over %lld inputs",
+            (long long)x->rows);
+    s24_status status = require_finite(ctx, x, ld, work);
+    if (status == S24_OK) {
+        const s24i_product product = {.m = stats->k,
+                                      .n = stats->k,
+                                      .depth = x->rows,
+                                      .a = x->data,
+                                      .a_row = 1,
+                                      .a_depth = ld,
+                                      .b = x->data,
+                                      .b_row = 1,
+                                      .b_depth = ld,
+                                      .c = stats->gram,
+                                      .ldc = stats->k,
+                                      .sign = 1,
+                                      .f32 = 1,
+                                      .lower = 1};
+        s24i_product_run(ctx, &product, work);
+        stats->tokens += x->rows;
+    }
+    s24_ctx_free(ctx, work);
+    return status;
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the criteria share: the statistics of a layer's inputs, one job of pruning, the row of the
+ * table, and the float64 linear algebra under them. Private to libsparse24.
+ *
+ * A criterion makes its choice and its new weights in job->w, a copy; only when it and the report
+ * succeed are they written back, so a failing prune changes nothing.
+ */
+#ifndef S24_PRUNE_H
+#define S24_PRUNE_H
+
+#include "base/base.h"
+
+/* The Gram matrix of `tokens` inputs of width k. Only its lower triangle is kept up to date; what
+   lies above the diagonal is zero. */
+struct s24_stats {
+    s24_allocator allocator; /* of the context that made it, which may end before it */
+    int64_t k;
+    int64_t tokens;
+    double *gram; /* [k, k] */
+};
+
+typedef struct s24i_prune_job {
+    int64_t n, k;
+    float *w;               /* [n, k] contiguous, finite; pruned in place */
+    const s24_stats *stats; /* of width k and not empty, or NULL */
+    double dampening;
+    int64_t block;
+} s24i_prune_job;
+
+typedef struct s24i_criterion {
+    const char *name;
+    int needs_stats;
+    s24_status (*run)(s24_ctx *ctx, const s24i_prune_job *job);
+} s24i_criterion;
+
+s24_status s24i_prune_magnitude(s24_ctx *ctx, const s24i_prune_job *job);
+s24_status s24i_prune_wanda(s24_ctx *ctx, const s24i_prune_job *job);
+s24_status s24i_prune_sparsegpt(s24_ctx *ctx, const s24i_prune_job *job);
+
+/*
+ * The two of four with the largest scores, as bits; of equal scores the higher index is kept. An
+ * element stays when at most one other beats it, and exactly two elements are in that place.
+ */
+static inline unsigned s24i_keep_two(const double score[4])
+{
+    unsigned keep = 0;
+    for (int i = 0; i < 4; i++) {
+        int beaten = 0;
+        for (int j = 0; j < 4; j++)
+            beaten += j > i ? score[j] >= score[i] : score[j] > score[i];
+        keep |= (unsigned)(beaten < 2) << i;
+    }
+    return keep;
+}
+
+/* Zeroes all of w [rows, k] but the two of each group with the largest |w|·scale[column]; scale
+   may be NULL: 1. On all threads. */
+void s24i_prune_by_score(s24_ctx *ctx, float *w, int64_t rows, int64_t k, const double *scale);
+
+/* How much of `before` is left in `after`, both [n, k] contiguous; see s24_prune_report. */
+s24_status s24i_prune_measure(s24_prune_report *report, s24_ctx *ctx, const float *before,
+                              const s24i_prune_job *after);
+
+/*
+ * c[i, j] += sign · Σ_p a[i, p]·b[j, p]   for i < m, j < n, p < depth
+ *
+ * Element (i, p) of a is at a[i*a_row + p*a_depth], and so for b; one of each pair of strides is 1.
+ * f32 operands are multiplied and summed in f32 over runs of S24I_PRODUCT_RUN and added to c in
+ * f64; f64 operands are f64 throughout. The order of the sums depends on the CPU level alone, not
+ * on the number of threads.
+ */
+enum { S24I_PRODUCT_RUN = 256 };
+typedef struct s24i_product {
+    int64_t m, n, depth;
+    const void *a;
+    int64_t a_row, a_depth;
+    const void *b;
+    int64_t b_row, b_depth;
+    double *c;
+    int64_t ldc;
+    double sign; /* +1 or −1 */
+    int f32;     /* the operands' type: 1 f32, 0 f64 */
+    int lower;   /* 1: only j ≤ i is computed and written; then m = n */
+} s24i_product;
+
+/* Work memory that serves every product of at most m, n and depth. */
+size_t s24i_product_work_bytes(int64_t m, int64_t n, int64_t depth);
+void s24i_product_run(s24_ctx *ctx, const s24i_product *product, void *work);
+
+/*
+ * From the lower triangle of H [k, k], symmetric and positive definite, to U, upper triangular
+ * with UᵀU = H⁻¹, in place; below U's diagonal zeros are left. NUMERIC names the column
+ * whose pivot is not positive beyond rounding. h is lost on error.
+ */
+s24_status s24i_inverse_factor(s24_ctx *ctx, double *h, int64_t k);
+
+#endif

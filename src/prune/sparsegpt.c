@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The criterion "sparsegpt": drop weights one column after another, and let the columns to the
+ * right make good for each. With H the dampened Gram matrix and U upper triangular, UᵀU = H⁻¹:
+ *
+ *     at the first column of a group: keep the two with the largest w²/U_jj² of the weights as they
+ *     are by then;  at each column j:  e = (w − kept)/U_jj,  w[j:] −= e·U[j, j:]
+ *
+ * Rows are independent, so a thread takes whole rows through a block of columns; what a block's
+ * errors do to the columns beyond it is one product. All of it is f64; the result is rounded to f32.
+ * A column whose inputs are all zero is dead: its weights cost nothing and become zero.
+ *
+ * Reference: Frantar, Alistarh, "SparseGPT: massive language models can be accurately pruned in
+ * one-shot", ICML 2023, algorithm 1 and section 3.4 (n:m).
+ */
+#include <math.h>
+#include <string.h>
+
+#include "prune/prune.h"
+
+typedef struct solver {
+    int64_t n, k, block;
+    double *u;      /* [k, k]: the dampened Gram matrix, then U */
+    double *w;      /* [n, k] */
+    double *errors; /* [n, block] */
+    void *work;
+    int64_t begin, end; /* the columns of this block */
+} solver;
+
+/*
+ * H + dampening·mean(diagonal)·I. A dead column gets the mean of the living ones' diagonal: it then
+ * stands apart from the others whatever the inputs' scale, and leaves the mean as it is.
+ */
+static void dampen(const solver *s, const s24i_prune_job *job)
+{
+    int64_t k = s->k, alive = 0;
+    double sum = 0.0;
+    memcpy(s->u, job->stats->gram, (size_t)(k * k) * sizeof *s->u);
+    for (int64_t j = 0; j < k; j++) {
+        sum += s->u[j * k + j];
+        alive += s->u[j * k + j] != 0.0;
+    }
+    double mean = alive ? sum / (double)alive : 1.0;
+    for (int64_t j = 0; j < k; j++) {
+        double *diagonal = &s->u[j * k + j];
+        if (*diagonal == 0.0) {
+            *diagonal = mean;
+            for (int64_t r = 0; r < s->n; r++)
+                s->w[r * k + j] = 0.0;
+        }
+        *diagonal += job->dampening * mean;
+    }
+}
+
+/* One row through the columns of a block, group by group. */
+static void prune_row(const solver *s, double *restrict w, double *restrict errors)
+{
+    for (int64_t group = s->begin; group < s->end; group += 4) {
+        double score[4];
+        for (int64_t i = 0; i < 4; i++) {
+            double scaled = w[group + i] / s->u[(group + i) * s->k + group + i];
+            score[i] = scaled * scaled;
+        }
+        unsigned keep = s24i_keep_two(score);
+        for (int64_t j = group; j < group + 4; j++) {
+            const double *u = s->u + j * s->k;
+            double error = keep >> (j - group) & 1u ? 0.0 : w[j] / u[j];
+            errors[j - s->begin] = error;
+            if (keep >> (j - group) & 1u) continue;
+            for (int64_t c = j + 1; c < s->end; c++)
+                w[c] -= error * u[c];
+            w[j] = 0.0;
+        }
+    }
+}
+
+static void prune_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const solver *s = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        prune_row(s, s->w + r * s->k, s->errors + r * s->block);
+}
+
+static void prune_blocks(s24_ctx *ctx, solver *s)
+{
+    for (s->begin = 0; s->begin < s->k; s->begin = s->end) {
+        s->end = s->k - s->begin < s->block ? s->k : s->begin + s->block;
+        s24_ctx_parallel_for(ctx, s->n, prune_rows, s);
+        if (s->end == s->k) continue;
+        const s24i_product update = {.m = s->n,
+                                     .n = s->k - s->end,
+                                     .depth = s->end - s->begin,
+                                     .a = s->errors,
+                                     .a_row = s->block,
+                                     .a_depth = 1,
+                                     .b = s->u + s->begin * s->k + s->end,
+                                     .b_row = 1,
+                                     .b_depth = s->k,
+                                     .c = s->w + s->end,
+                                     .ldc = s->k,
+                                     .sign = -1};
+        s24i_product_run(ctx, &update, s->work);
+    }
+}
+
+static s24_status solve(s24_ctx *ctx, solver *s, const s24i_prune_job *job)
+{
+    int64_t count = s->n * s->k;
+    for (int64_t i = 0; i < count; i++)
+        s->w[i] = (double)job->w[i];
+    dampen(s, job);
+    TRY(s24i_inverse_factor(ctx, s->u, s->k));
+    prune_blocks(ctx, s);
+    for (int64_t i = 0; i < count; i++) {
+        job->w[i] = (float)s->w[i];
+        REQUIRE(
+            ctx, isfinite(job->w[i]), S24_ERROR_NUMERIC,
+            "the updated weight at row %lld, column %lld is beyond f32; expected more inputs or "
+            "a larger dampening",
+            (long long)(i / s->k), (long long)(i % s->k));
+    }
+    return S24_OK;
+}
+
+s24_status s24i_prune_sparsegpt(s24_ctx *ctx, const s24i_prune_job *job)
+{
+    solver s = {.n = job->n, .k = job->k, .block = job->block < job->k ? job->block : job->k};
+    s24_status status = S24_ERROR_MEMORY;
+    s.u = s24_ctx_alloc(ctx, (size_t)(s.k * s.k) * sizeof(double));
+    s.w = s24_ctx_alloc(ctx, (size_t)(s.n * s.k) * sizeof(double));
+    s.errors = s24_ctx_alloc(ctx, (size_t)(s.n * s.block) * sizeof(double));
+    s.work = s24_ctx_alloc(ctx, s24i_product_work_bytes(s.n, s.k, s.block));
+    if (s.u && s.w && s.errors && s.work)
+        status = solve(ctx, &s, job);
+    else
+        s24_ctx_fail(ctx, status, "out of memory to prune a weight of [%lld, %lld] by sparsegpt",
+                     (long long)s.n, (long long)s.k);
+    s24_ctx_free(ctx, s.work);
+    s24_ctx_free(ctx, s.errors);
+    s24_ctx_free(ctx, s.w);
+    s24_ctx_free(ctx, s.u);
+    return status;
+}
