@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * sparse24/nn: checkpoints, tokenizers and models around the core library. The rules of
- * sparse24.h hold here too (result first, statuses, ownership, no printing, no globals).
+ * sparse24.h hold here too (result first, statuses, ownership, no printing, no globals). An object
+ * remembers the context it was made with: destroy the objects before their context.
  *
  *   1  checkpoints: read     3  tokenizers      5  pruning a whole model
  *   2  checkpoints: write    4  encoders        6  text, evaluation
@@ -22,8 +23,8 @@ extern "C" {
 /*
  * One logical tensor of a checkpoint. A packed 2:4 weight (docs/format.md) appears as one tensor
  * with its own name, its logical shape [n, k] and packed = 1; then data is NULL and values and
- * indices are its canonical form. All pointers lead into the mapped file and live as long as
- * the checkpoint does; data may be unaligned for its dtype only in malformed files, which are refused.
+ * indices are its canonical form. All pointers live as long as the checkpoint does and are aligned
+ * for the dtype; they lead into the mapped file (a tensor that the file does not align is copied).
  */
 typedef struct s24_tensor {
     const char *name;
@@ -41,10 +42,12 @@ typedef struct s24_tensor {
 typedef struct s24_checkpoint s24_checkpoint;
 
 /*
- * Opens a .safetensors file, a model.safetensors.index.json, or a Hugging Face folder (model.safetensors, or shards
- * with their index; config.json when there). Everything about the headers is checked before this returns: sizes,
- * offsets without holes or overlap, duplicate keys, dtypes, shapes against bytes, packed tensors' parts and
- * codes. Errors: IO, FORMAT (the sentence names file, tensor and expectation), MEMORY.
+ * Opens a .safetensors file, a model.safetensors.index.json, or a Hugging Face folder
+ * (model.safetensors, or shards with their index; config.json when there). Everything about the
+ * headers is checked before this returns: sizes, offsets without holes or overlap, duplicate keys,
+ * dtypes, shapes against bytes, packed tensors' parts and codes, the index against its shards.
+ * The files must not be changed in place while they are open; replacing or removing them is fine.
+ * Errors: IO, FORMAT (the sentence names file, tensor and expectation), MEMORY, INTERRUPTED.
  */
 S24_API s24_status s24_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path);
 S24_API void s24_checkpoint_close(s24_checkpoint *checkpoint);
@@ -60,10 +63,12 @@ S24_API const char *s24_checkpoint_model_type(const s24_checkpoint *checkpoint);
 S24_API const char *s24_checkpoint_metadata(const s24_checkpoint *checkpoint, const char *key);
 
 /*
- * Which tensors the 2:4 commands touch. include/exclude: globs over names separated by commas
- * (* ? [..]; * matches dots too), NULL: default include = weights of rank 2 of the linear layers inside the
- * blocks ("…layer.N.…", "…layers.N.…", "…h.N.…"), never embeddings, norms, heads, poolers. Returns 1 if selected.
- * A tensor that is not a rank-2 f32 f16 bf16 i8 e4m3 e5m2 matrix is never selected by default.
+ * Which tensors the 2:4 commands touch: 1 if selected. include and exclude are globs over names,
+ * separated by commas (* ? [a-z] [!a-z]; * matches dots too). exclude wins; NULL: nothing is
+ * excluded. include NULL: the weights of the linear layers inside the blocks ("layer.N.",
+ * "layers.N.", "h.N.", "block.N.", "blocks.N."), never embeddings, norms, heads, poolers, routers,
+ * nor GPT-2's c_attn, c_fc and c_proj, which are stored [in, out]. A tensor that is not a matrix of f32 f16
+ * bf16 i8 e4m3 e5m2 is never selected.
  */
 S24_API int s24_tensor_is_selected(const s24_tensor *tensor, const char *include,
                                    const char *exclude);

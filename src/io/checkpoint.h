@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The inside of a checkpoint, for the files that open it and for the writer that follows its shape. */
+#ifndef S24_IO_CHECKPOINT_H
+#define S24_IO_CHECKPOINT_H
+
+#include "io/safetensors.h"
+
+/* One file of a checkpoint. Its tensors move into the checkpoint once it is read. */
+typedef struct s24i_shard {
+    char *path;
+    const char *name; /* base name, inside path */
+    s24i_map map;
+    s24i_header header;
+    void *aligned; /* copies of tensors that the file does not align, or NULL */
+} s24i_shard;
+
+struct s24_checkpoint {
+    s24_ctx *ctx;
+    char *folder;     /* NULL: a single file */
+    char *model_type; /* NULL: none known */
+    int has_index;    /* the shards come from model.safetensors.index.json */
+    s24i_shard *shards;
+    size_t shard_count;
+    s24_tensor *tensors; /* sorted by name */
+    size_t count;
+};
+
+#define S24I_SINGLE_FILE "model.safetensors"
+#define S24I_INDEX_FILE  "model.safetensors.index.json"
+
+/* Fills the checkpoint's shards with the files that an index names, in ascending order, each once.
+   *out is the index itself, for s24i_index_check. IO, FORMAT, MEMORY. */
+s24_status s24i_index_read(json_t **out, s24_checkpoint *checkpoint, const char *path);
+/* The index and the files must agree on every tensor. FORMAT, MEMORY. */
+s24_status s24i_index_check(const s24_checkpoint *checkpoint, const json_t *index,
+                            const char *path);
+
+#endif

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The safetensors container: 8 bytes little-endian N, N bytes of JSON, then the tensors' bytes
+ * without holes. Also the packed 2:4 matrices that docs/format.md section 3 lays into it.
+ */
+#ifndef S24_IO_SAFETENSORS_H
+#define S24_IO_SAFETENSORS_H
+
+#include "io/io.h"
+
+/* The container's own limit for N; also bounds what parsing a header may cost. */
+#define S24I_HEADER_MAX_BYTES ((uint64_t)100000000)
+
+#define S24I_VALUES_SUFFIX  ".s24_values"
+#define S24I_INDICES_SUFFIX ".s24_indices"
+#define S24I_VERSION_KEY    "sparse24.version"
+#define S24I_PACKED_KEY     "sparse24.packed"
+#define S24I_PACKED_VERSION "1"
+
+/* What a header says. Everything in it has been checked against the file's size. */
+typedef struct s24i_header {
+    s24_tensor *tensors; /* data points into the file's bytes; sorted by name; file is NULL */
+    size_t count;
+    char *names;      /* owns the tensors' names */
+    json_t *metadata; /* an object of strings, or NULL */
+} s24i_header;
+
+/*
+ * Reads the header of the file's bytes; path is for sentences. On error *out is empty.
+ * FORMAT names path, tensor, what stands there and what was expected. MEMORY.
+ */
+s24_status s24i_header_read(s24i_header *out, s24_ctx *ctx, const char *path, const uint8_t *data,
+                            size_t bytes);
+void s24i_header_free(s24i_header *header, s24_ctx *ctx);
+
+/* Turns the stored parts of every packed matrix into one logical tensor, after checking all that
+   docs/format.md wants checked, codes included. FORMAT, MEMORY, INTERRUPTED. */
+s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char *path);
+
+/* The dtype's name in a header ("F32"), NULL if it has none; and back, S24_DTYPE_NONE if unknown. */
+const char *s24i_dtype_label(s24_dtype dtype);
+s24_dtype s24i_dtype_of_label(const char *label);
+/* The order of dtypes in a file: larger comes first, wider elements before narrower ones. */
+int s24i_dtype_rank(s24_dtype dtype);
+
+/* qsort and bsearch by name, for arrays of s24_tensor. */
+int s24i_compare_names(const void *a, const void *b);
+s24_tensor *s24i_find_name(const s24_tensor *sorted, size_t count, const char *name);
+
+#endif
