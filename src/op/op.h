@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the operations share: the inside of matrices and plans, argument checks that end in a
+ * sentence, and the bridge to the kernels.
+ */
+#ifndef S24_OP_H
+#define S24_OP_H
+
+#include <inttypes.h>
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "format/format.h"
+#include "kernel/kernel.h"
+
+/*
+ * The canonical bytes of a matrix, shared by its transposed views; one block of memory, freed by
+ * the last reference. Values and indices never change once the matrix is made. plans is a list that
+ * only grows: the plans that the simple products made, one a kernel row (contexts that share the
+ * matrix may see different CPUs).
+ */
+typedef struct s24i_storage {
+    s24_allocator allocator;
+    atomic_int_fast64_t references;
+    s24_dtype dtype;
+    int64_t rows, cols;
+    size_t value_bytes, index_bytes;
+    void *values;
+    uint8_t *indices;
+    _Atomic(s24_plan *) plans;
+} s24i_storage;
+
+struct s24_matrix {
+    s24i_storage *storage;
+    int transposed;
+};
+
+/* Where the stored elements of (row, col) and on begin; col is a multiple of 4. */
+static inline void *s24i_values_at(const s24i_storage *s, int64_t row, int64_t col)
+{
+    return (char *)s->values + (size_t)(row * (s->cols / 2) + col / 2) * s24_dtype_bytes(s->dtype);
+}
+/* The same for codes; col is a multiple of 8. */
+static inline uint8_t *s24i_indices_at(const s24i_storage *s, int64_t row, int64_t col)
+{
+    return s->indices + row * s24i_index_stride(s->cols) + col / 8;
+}
+
+/* A matrix with storage for [rows, cols] of dtype, its bytes not yet set. */
+s24_status s24i_matrix_new(s24_matrix **out, s24_ctx *ctx, s24_dtype dtype, int64_t rows,
+                           int64_t cols);
+
+struct s24_plan {
+    s24_allocator allocator;
+    const s24i_linear_kernel *kernel;
+    int64_t n, k;
+    size_t bytes;
+    void *w;
+    s24_plan *next; /* in a storage's list */
+};
+
+/* The plan that the products use with this context, made on first use; the storage owns it. */
+s24_status s24i_storage_plan(const s24_plan **out, s24_ctx *ctx, s24i_storage *storage);
+s24i_parallel s24i_parallel_of(s24_ctx *ctx);
+
+/* Refuses, naming the argument, what is not a dense matrix with elements: NULL, sizes under one, a
+   leading dimension under the columns, more bytes than memory can have. */
+s24_status s24i_dense_check(s24_ctx *ctx, const char *name, const s24_dense *dense);
+/* The same, and a dtype of 2:4 and columns that 4 divides. */
+s24_status s24i_dense_check_groups(s24_ctx *ctx, const char *name, const s24_dense *dense);
+/* The same as the first, and f32 with this shape. */
+s24_status s24i_dense_check_f32(s24_ctx *ctx, const char *name, const s24_dense *dense,
+                                int64_t rows, int64_t cols);
+static inline int64_t s24i_dense_ld(const s24_dense *dense)
+{
+    return dense->ld ? dense->ld : dense->cols;
+}
+static inline void *s24i_dense_at(const s24_dense *dense, int64_t row, int64_t col)
+{
+    return (char *)dense->data +
+           (size_t)(row * s24i_dense_ld(dense) + col) * s24_dtype_bytes(dense->dtype);
+}
+
+/* s24i_find_bad_group or s24i_find_nonfinite over all rows on the context's threads. */
+int s24i_find_first(s24i_find *find, s24_ctx *ctx, const s24_dense *src,
+                    int (*in_rows)(s24i_find *find, const s24_dense *src));
+/* NOT_FINITE with its sentence if src has a NaN or an Inf. */
+s24_status s24i_require_finite(s24_ctx *ctx, const char *name, const s24_dense *src);
+
+/* Magnitude selection of count elements (a multiple of 4) of any dtype, at most
+   S24I_SELECT_CHUNK of them. kernel is an f32 row. */
+enum { S24I_SELECT_CHUNK = 256 };
+void s24i_magnitude_mask_chunk(uint8_t *mask, const s24i_select_kernel *kernel, const void *src,
+                               s24_dtype dtype, int64_t count);
+/* One group by the unbiased random choice: two ascending positions and their scaled values. */
+void s24i_mvue24_group(int kept[2], float values[2], const float group[4], uint64_t seed,
+                       uint64_t number);
+
+/* y = alpha·Σ_n x·W + bias + beta·y: the products that sum along W's rows; see along_n.c. */
+typedef struct s24i_along_n_job {
+    const s24i_storage *w;
+    int64_t lanes; /* rows of X·W, columns of Wᵀ·X */
+    const float *x;
+    int64_t x_stride_lane, x_stride_n;
+    float *y;
+    int64_t y_stride_lane, y_stride_k;
+    const float *bias; /* [k] or NULL */
+    float alpha, beta;
+} s24i_along_n_job;
+void s24i_along_n(s24_ctx *ctx, const s24i_along_n_job *job);
+
+#endif

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Plans: a weight in the layout of one kernel row. The row is the best one for the matrix's dtype
+ * under the context's CPU, or an f32 row when that ranks higher or there is none; then the values
+ * are widened once, which is exact.
+ */
+#include <string.h>
+
+#include "op/op.h"
+
+static void run_parallel(void *pool, int64_t count,
+                         void (*fn)(void *arg, int64_t begin, int64_t end, int thread), void *arg)
+{
+    s24_ctx_parallel_for(pool, count, fn, arg);
+}
+
+s24i_parallel s24i_parallel_of(s24_ctx *ctx)
+{
+    return (s24i_parallel){s24_ctx_threads(ctx), run_parallel, ctx};
+}
+
+const char *s24_kernel_name(int index, uint32_t *cpu, s24_dtype *dtype)
+{
+    for (int i = 0; index >= 0 && s24i_linear_kernels[i]; i++) {
+        if (i != index) continue;
+        if (cpu) *cpu = s24i_linear_kernels[i]->cpu;
+        if (dtype) *dtype = s24i_linear_kernels[i]->dtype;
+        return s24i_linear_kernels[i]->name;
+    }
+    return NULL;
+}
+
+static const s24i_linear_kernel *best_kernel(s24_dtype dtype, uint32_t cpu)
+{
+    const s24i_linear_kernel *own = s24i_linear_kernel_find(dtype, cpu);
+    const s24i_linear_kernel *wide = s24i_linear_kernel_find(S24_F32, cpu);
+    return !own || (wide && wide->rank > own->rank) ? wide : own;
+}
+
+static s24_status named_kernel(const s24i_linear_kernel **out, s24_ctx *ctx, const char *name,
+                               s24_dtype dtype)
+{
+    const s24i_linear_kernel *kernel = NULL;
+    for (int i = 0; s24i_linear_kernels[i]; i++)
+        if (!strcmp(s24i_linear_kernels[i]->name, name)) kernel = s24i_linear_kernels[i];
+    REQUIRE(ctx, kernel, S24_ERROR_ARGUMENT,
+            "there is no kernel named \"%s\"; s24_kernel_name lists them", name);
+    REQUIRE(ctx, !(kernel->cpu & ~ctx->cpu), S24_ERROR_UNSUPPORTED,
+            "the kernel %s needs %s; this context has %s", name, s24_cpu_name(kernel->cpu),
+            s24_cpu_name(ctx->cpu));
+    REQUIRE(ctx, kernel->dtype == dtype || kernel->dtype == S24_F32, S24_ERROR_UNSUPPORTED,
+            "the kernel %s computes on %s weights; the matrix is %s", name,
+            s24_dtype_name(kernel->dtype), s24_dtype_name(dtype));
+    *out = kernel;
+    return S24_OK;
+}
+
+typedef struct widen_job {
+    float *to;
+    const s24i_storage *from;
+} widen_job;
+
+static void widen_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const widen_job *j = arg;
+    int64_t half = j->from->cols / 2;
+    (void)thread;
+    s24i_widen(j->to + begin * half, s24i_values_at(j->from, begin, 0), j->from->dtype,
+               (end - begin) * half);
+}
+
+static s24_status pack_weight(s24_plan *plan, s24_ctx *ctx, const s24i_storage *from)
+{
+    const s24i_linear_kernel *kernel = plan->kernel;
+    if (kernel->dtype == from->dtype) {
+        kernel->weight_pack(plan->w, from->values, from->indices, plan->n, plan->k);
+        return S24_OK;
+    }
+    size_t bytes;
+    float *wide = NULL;
+    if (!s24i_mul_overflow((size_t)plan->n * (size_t)(plan->k / 2), sizeof *wide, &bytes))
+        wide = s24_ctx_alloc(ctx, bytes);
+    REQUIRE(ctx, wide, S24_ERROR_MEMORY,
+            "out of memory while widening a matrix of [%" PRId64 ", %" PRId64 "] to f32", plan->n,
+            plan->k);
+    widen_job j = {wide, from};
+    s24_ctx_parallel_for(ctx, plan->n, widen_rows, &j);
+    kernel->weight_pack(plan->w, wide, from->indices, plan->n, plan->k);
+    s24_ctx_free(ctx, wide);
+    return S24_OK;
+}
+
+static s24_status plan_new(s24_plan **out, s24_ctx *ctx, const s24_allocator *allocator,
+                           const s24i_storage *from, const s24i_linear_kernel *kernel)
+{
+    size_t bytes = kernel->weight_bytes(from->rows, from->cols);
+    s24_plan *plan = s24i_alloc(allocator, sizeof *plan);
+    void *w = s24i_alloc(allocator, bytes);
+    if (!plan || !w) {
+        s24i_free(allocator, plan);
+        s24i_free(allocator, w);
+        return s24_ctx_fail(ctx, S24_ERROR_MEMORY,
+                            "out of memory: %zu bytes for a plan of [%" PRId64 ", %" PRId64
+                            "] in the layout of %s",
+                            bytes, from->rows, from->cols, kernel->name);
+    }
+    *plan = (s24_plan){*allocator, kernel, from->rows, from->cols, bytes, w, NULL};
+    s24_status status = pack_weight(plan, ctx, from);
+    if (status != S24_OK) {
+        s24_plan_destroy(plan);
+        return status;
+    }
+    *out = plan;
+    return S24_OK;
+}
+
+s24_status s24_plan_create(s24_plan **out, s24_ctx *ctx, const s24_matrix *w,
+                           const s24_plan_opts *opts)
+{
+    s24_plan_opts known;
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_plan_opts"));
+    REQUIRE(ctx, w, S24_ERROR_ARGUMENT, "w is NULL; expected a matrix");
+    REQUIRE(ctx, !w->transposed, S24_ERROR_SHAPE,
+            "w is a transposed view, which has no plan; expected the matrix itself");
+    const s24i_linear_kernel *kernel = best_kernel(w->storage->dtype, ctx->cpu);
+    if (known.kernel) TRY(named_kernel(&kernel, ctx, known.kernel, w->storage->dtype));
+    return plan_new(out, ctx, &ctx->allocator, w->storage, kernel);
+}
+
+void s24_plan_destroy(s24_plan *plan)
+{
+    if (!plan) return;
+    s24_allocator allocator = plan->allocator;
+    s24i_free(&allocator, plan->w);
+    s24i_free(&allocator, plan);
+}
+
+/* The plan of a kernel row between two points of a list that grows at its head; NULL if absent. */
+static s24_plan *listed(s24_plan *from, const s24_plan *until, const s24i_linear_kernel *kernel)
+{
+    for (; from != until; from = from->next)
+        if (from->kernel == kernel) return from;
+    return NULL;
+}
+
+s24_status s24i_storage_plan(const s24_plan **out, s24_ctx *ctx, s24i_storage *storage)
+{
+    const s24i_linear_kernel *kernel = best_kernel(storage->dtype, ctx->cpu);
+    s24_plan *head = atomic_load(&storage->plans), *plan;
+    if ((*out = listed(head, NULL, kernel))) return S24_OK;
+    /* The storage's own allocator: this context may be gone before the matrix is. */
+    TRY(plan_new(&plan, ctx, &storage->allocator, storage, kernel));
+    plan->next = head;
+    while (!atomic_compare_exchange_strong(&storage->plans, &head, plan)) {
+        /* Another thread was faster; if it made the same plan, that one is kept. */
+        if ((*out = listed(head, plan->next, kernel))) {
+            s24_plan_destroy(plan);
+            return S24_OK;
+        }
+        plan->next = head;
+    }
+    *out = plan;
+    return S24_OK;
+}
+
+size_t s24_plan_work_bytes(const s24_plan *plan, const s24_ctx *ctx, int64_t m)
+{
+    if (!plan || m < 1) return 0;
+    return plan->kernel->work_bytes(m, plan->n, plan->k, s24_ctx_threads(ctx));
+}
+
+size_t s24_plan_bytes(const s24_plan *plan)
+{
+    return plan ? plan->bytes : 0;
+}
+
+const char *s24_plan_kernel(const s24_plan *plan, int64_t m)
+{
+    (void)m; /* one row serves every m; its design may differ */
+    return plan ? plan->kernel->name : "";
+}
+
+static s24_status check_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_args *args)
+{
+    REQUIRE(ctx, plan && args, S24_ERROR_ARGUMENT, "%s is NULL", plan ? "args" : "plan");
+    TRY(s24i_dense_check(ctx, "x", args->x));
+    TRY(s24i_dense_check_f32(ctx, "x", args->x, args->x->rows, plan->k));
+    TRY(s24i_dense_check_f32(ctx, "y", args->y, args->x->rows, plan->n));
+    REQUIRE(ctx, args->y->data != args->x->data, S24_ERROR_ARGUMENT, "y and x are the same memory");
+    if (args->residual)
+        TRY(s24i_dense_check_f32(ctx, "residual", args->residual, args->x->rows, plan->n));
+    REQUIRE(ctx,
+            (int)args->activation >= S24_ACTIVATION_NONE &&
+                args->activation <= S24_ACTIVATION_GELU_TANH,
+            S24_ERROR_ARGUMENT, "activation is %d; expected 0 to %d", (int)args->activation,
+            (int)S24_ACTIVATION_GELU_TANH);
+    REQUIRE(ctx, !(plan->kernel->cpu & ~ctx->cpu), S24_ERROR_UNSUPPORTED,
+            "the plan's kernel %s needs %s; this context has %s", plan->kernel->name,
+            s24_cpu_name(plan->kernel->cpu), s24_cpu_name(ctx->cpu));
+    size_t bytes = s24_plan_work_bytes(plan, ctx, args->x->rows);
+    REQUIRE(ctx, bytes == 0 || (args->work && args->work_bytes >= bytes), S24_ERROR_ARGUMENT,
+            "work has %zu bytes; s24_plan_work_bytes asks for %zu",
+            args->work ? args->work_bytes : 0, bytes);
+    REQUIRE(ctx, bytes == 0 || (uintptr_t)args->work % 64 == 0, S24_ERROR_ARGUMENT,
+            "work is not aligned to 64 bytes");
+    return S24_OK;
+}
+
+s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_args *args)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    TRY(check_run(ctx, plan, args));
+    s24i_linear_job job = {
+        .m = args->x->rows,
+        .n = plan->n,
+        .k = plan->k,
+        .x = args->x->data,
+        .x_stride_m = s24i_dense_ld(args->x),
+        .x_stride_k = 1,
+        .w = plan->w,
+        .y = args->y->data,
+        .y_stride_m = s24i_dense_ld(args->y),
+        .y_stride_n = 1,
+        .bias = args->bias,
+        .alpha = 1,
+        .activation = args->activation,
+        .work = args->work,
+        .parallel = s24i_parallel_of(ctx),
+    };
+    if (args->residual) {
+        job.residual = args->residual->data;
+        job.residual_stride_m = s24i_dense_ld(args->residual);
+        job.residual_stride_n = 1;
+        job.beta = 1;
+    }
+    plan->kernel->run(&job);
+    return S24_OK;
+}
