@@ -26,6 +26,14 @@ install(TARGETS ${libraries} EXPORT sparse24Targets)
 if(TARGET sparse24_cli)
   set_target_properties(sparse24_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
   install(TARGETS sparse24_cli)
+  get_target_property(pages sparse24_cli S24_MAN_PAGES) # written by the build, see cli/
+  if(pages)
+    install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  endif()
+  get_target_property(completion sparse24_cli S24_COMPLETION)
+  if(completion)
+    install(FILES ${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  endif()
 endif()
 
 # pkg-config: the prefix is found from the file's own place, so that the tree can be moved.

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Installs the build into a fresh prefix and builds examples/ against it, through pkg-config and
+through find_package; README.md shows the marked lines of examples/first.c word for word."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import textwrap
+import unittest
+
+SOURCE = pathlib.Path(os.environ["S24_SOURCE"])
+BUILD = pathlib.Path(os.environ["S24_BUILD"])
+WORK = BUILD / "install-test"
+PREFIX = WORK / "prefix"
+
+
+def run(*command, **options):
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
+
+
+class Install(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        shutil.rmtree(WORK, ignore_errors=True)
+        PREFIX.mkdir(parents=True)
+        cls.install = run("cmake", "--install", BUILD, "--prefix", PREFIX)
+
+    def check(self, result, code=0):
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        return result
+
+    def environment(self):
+        pc = next(PREFIX.rglob("sparse24.pc")).parent
+        return dict(os.environ, PKG_CONFIG_PATH=str(pc), LD_LIBRARY_PATH=str(pc.parent))
+
+    def programs_work(self, folder):
+        result = self.check(run(folder / "first", env=self.environment()))
+        self.assertRegex(result.stdout, r"524288 bytes dense, 278528 packed; largest difference \d")
+        result = self.check(run(folder / "strict", env=self.environment()), code=1)
+        self.assertRegex(result.stderr, r"^strict: .*row 1\b.*\b4\b", "row and column are named")
+
+    def test_installs(self):
+        self.check(self.install)
+        self.assertTrue((PREFIX / "include/sparse24/sparse24.h").exists())
+        self.assertFalse(list(PREFIX.rglob("base.h")), "private headers stay at home")
+
+    def test_pkg_config(self):
+        flags = self.check(run("pkg-config", "--cflags", "--libs", "sparse24",
+                               env=self.environment())).stdout.split()
+        for name in ("first", "strict"):
+            self.check(run(os.environ["CC"], "-std=c11", "-Wall", "-Wextra", "-Werror",
+                           SOURCE / f"examples/{name}.c", *flags, "-lm", "-o", WORK / name))
+        self.programs_work(WORK)
+
+    def test_find_package(self):
+        build = WORK / "examples"
+        self.check(run("cmake", "-S", SOURCE / "examples", "-B", build,
+                       f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DCMAKE_C_COMPILER={os.environ['CC']}"))
+        self.check(run("cmake", "--build", build))
+        self.programs_work(build)
+
+    def test_moved_prefix(self):
+        moved = WORK / "moved"
+        shutil.copytree(PREFIX, moved, symlinks=True)
+        pc = next(moved.rglob("sparse24.pc")).parent
+        flags = self.check(run("pkg-config", "--cflags", "sparse24",
+                               env=dict(os.environ, PKG_CONFIG_PATH=str(pc)))).stdout
+        self.assertIn("moved", flags)
+
+    def test_nn_package(self):
+        if not list(PREFIX.rglob("nn.h")):
+            self.skipTest("built without S24_NN")
+        flags = self.check(run("pkg-config", "--libs", "sparse24-nn",
+                               env=self.environment())).stdout
+        self.assertIn("-lsparse24-nn", flags)
+        self.assertIn("-lsparse24 ", flags + " ")
+        program = WORK / "nn.c"
+        program.write_text("#include <sparse24/nn.h>\n#include <stdio.h>\n"
+                           "int main(void) { puts(s24_dense_engine()); return 0; }\n")
+        flags = self.check(run("pkg-config", "--cflags", "--libs", "sparse24-nn",
+                               env=self.environment())).stdout.split()
+        self.check(run(os.environ["CC"], program, *flags, "-o", WORK / "nn"))
+        self.assertTrue(self.check(run(WORK / "nn", env=self.environment())).stdout.strip())
+
+    def test_command_line(self):
+        program = PREFIX / "bin/sparse24"
+        if not program.exists():
+            self.skipTest("built without the command line")
+        version = re.search(r'S24_VERSION "(.*)"',
+                            (SOURCE / "include/sparse24/sparse24.h").read_text()).group(1)
+        self.assertIn(version, self.check(run(program, "--version")).stdout)
+
+    def test_readme_shows_first_c(self):
+        text = (SOURCE / "examples/first.c").read_text()
+        lines = re.search(r"// README: begin\n(.*)\s*// README: end", text, re.S).group(1)
+        shown = re.search(r"<!-- examples/first.c -->\n```c\n(.*?)```",
+                          (SOURCE / "README.md").read_text(), re.S)
+        self.assertIsNotNone(shown, "README.md has no block <!-- examples/first.c -->")
+        self.assertEqual(textwrap.dedent(lines).strip(), shown.group(1).strip())
+
+
+if __name__ == "__main__":
+    unittest.main()
