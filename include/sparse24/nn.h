@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* ---- 1. checkpoints: read --------------------------------------------------------------------- */
+/* ---- 1. checkpoints: read -------------------------------------------------------------------- */
 
 #define S24_MAX_RANK 8
 
@@ -67,18 +67,19 @@ S24_API const char *s24_checkpoint_metadata(const s24_checkpoint *checkpoint, co
  * separated by commas (* ? [a-z] [!a-z]; * matches dots too). exclude wins; NULL: nothing is
  * excluded. include NULL: the weights of the linear layers inside the blocks ("layer.N.",
  * "layers.N.", "h.N.", "block.N.", "blocks.N."), never embeddings, norms, heads, poolers, routers,
- * nor GPT-2's c_attn, c_fc and c_proj, which are stored [in, out]. A tensor that is not a matrix of f32 f16
- * bf16 i8 e4m3 e5m2 is never selected.
+ * nor GPT-2's c_attn, c_fc and c_proj, which are stored [in, out]. A tensor that is not a matrix of
+ * f32 f16 bf16 i8 e4m3 e5m2 is never selected.
  */
 S24_API int s24_tensor_is_selected(const s24_tensor *tensor, const char *include,
                                    const char *exclude);
 
-/* ---- 2. checkpoints: write --------------------------------------------------------------------- */
+/* ---- 2. checkpoints: write ------------------------------------------------------------------- */
 
 /*
- * Writes a checkpoint in two steps: declare every tensor (name, dtype, shape, packed), then give their
- * data in any order. Files are written under a temporary name beside their place, and only
- * s24_writer_commit makes them appear, after fsync, by rename; s24_writer_destroy without commit leaves nothing.
+ * Writes a checkpoint in two steps: declare every tensor (name, dtype, shape, packed), then give
+ * their data in any order. Files are written under a temporary name beside their place, and only
+ * s24_writer_commit makes them appear, after fsync, by rename; s24_writer_destroy without commit
+ * leaves nothing.
  */
 typedef struct s24_writer s24_writer;
 
@@ -89,7 +90,8 @@ typedef struct s24_writer_opts {
                                     along and whose shards' names are kept; NULL: a single file */
 } s24_writer_opts;
 
-/* path: a folder if opts.model is a folder, else a .safetensors file. Errors: EXISTS, IO, MEMORY. */
+/* path: a folder if opts.model is a folder, else a .safetensors file. Errors: EXISTS, IO,
+   MEMORY. */
 S24_API s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
                                      const s24_writer_opts *opts);
 /* Only name, dtype, rank, shape, packed and file (NULL: the first file) of the tensor are used. */
@@ -102,7 +104,7 @@ S24_API s24_status s24_writer_write_packed(s24_writer *writer, const char *name,
 S24_API s24_status s24_writer_commit(s24_writer *writer);
 S24_API void s24_writer_destroy(s24_writer *writer);
 
-/* ---- 3. tokenizers ------------------------------------------------------------------------------ */
+/* ---- 3. tokenizers --------------------------------------------------------------------------- */
 
 typedef struct s24_tokenizer s24_tokenizer;
 
@@ -112,32 +114,35 @@ typedef struct s24_token {
     int32_t begin, end; /* Unicode code points of the text it came from; 0, 0 for [CLS] and [SEP] */
 } s24_token;
 
-/* From a folder with tokenizer.json or vocab.txt (+ tokenizer_config.json), or a vocab.txt. Errors: IO,
-   FORMAT, UNSUPPORTED (a tokenizer that is not WordPiece, by its name), MEMORY. */
+/* From a folder with tokenizer.json or vocab.txt (+ tokenizer_config.json), or a vocab.txt. Errors:
+   IO, FORMAT, UNSUPPORTED (a tokenizer that is not WordPiece, by its name), MEMORY. */
 S24_API s24_status s24_tokenizer_load(s24_tokenizer **out, s24_ctx *ctx, const char *path);
 S24_API void s24_tokenizer_destroy(s24_tokenizer *tokenizer);
 S24_API int32_t s24_tokenizer_vocabulary(const s24_tokenizer *tokenizer);
 /*
- * [CLS] text [SEP], or [CLS] text [SEP] pair [SEP] with pair != NULL; cut (the longer part of a pair first) so that
- * no more than max_tokens remain. Writes up to max_tokens tokens and returns their number in *count.
- * Invalid UTF-8 reads as U+FFFD. The bytes need no terminator. Errors: ARGUMENT (max_tokens < 2, or 3 with a pair), MEMORY.
+ * [CLS] text [SEP], or [CLS] text [SEP] pair [SEP] with pair != NULL; cut (the longer part of a
+ * pair first) so that no more than max_tokens remain. Writes up to max_tokens tokens and returns
+ * their number in *count. Invalid UTF-8 reads as U+FFFD. The bytes need no terminator. Errors:
+ * ARGUMENT (max_tokens < 2, or 3 with a pair), MEMORY.
  */
 S24_API s24_status s24_tokenizer_encode(s24_token *tokens, int64_t *count, int64_t max_tokens,
                                         const s24_tokenizer *tokenizer, s24_ctx *ctx,
                                         const char *text, size_t text_bytes, const char *pair,
                                         size_t pair_bytes);
 
-/* ---- 4. encoders --------------------------------------------------------------------------------- */
+/* ---- 4. encoders ----------------------------------------------------------------------------- */
 
-/* A model's weights, planned for this machine. Immutable; may be shared by sessions in many threads. */
+/* A model's weights, planned for this machine. Immutable; may be shared by sessions in many
+   threads. */
 typedef struct s24_model s24_model;
 
 typedef struct s24_model_opts {
-    size_t size;     /* sizeof(s24_model_opts) */
-    s24_dtype dtype; /* weights of the linear layers are used as f32 or bf16; default: f32, or bf16 for a
-                        bf16 checkpoint */
-    int dense;       /* 1: multiply packed 2:4 weights as dense ones (to compare) */
-    int sparse;      /* 1: pack dense weights that are 2:4 already; 0: only packed ones run sparse */
+    size_t size; /* sizeof(s24_model_opts) */
+    /* The linear layers' weights are used as f32 or bf16; default: f32, or bf16 for a bf16
+       checkpoint. */
+    s24_dtype dtype;
+    int dense;  /* 1: multiply packed 2:4 weights as dense ones (to compare) */
+    int sparse; /* 1: pack dense weights that are 2:4 already; 0: only packed ones run sparse */
 } s24_model_opts;
 
 typedef struct s24_model_info {
@@ -149,10 +154,12 @@ typedef struct s24_model_info {
     s24_dtype dtype;
 } s24_model_info;
 
-/* Errors: UNSUPPORTED (model_type named), FORMAT (a missing or misshapen tensor or config key named), MEMORY. */
+/* Errors: UNSUPPORTED (model_type named), FORMAT (a missing or misshapen tensor or config key
+   named), MEMORY. */
 S24_API s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
                                   const s24_model_opts *opts);
-/* A model of a named shape with random weights for timing ("minilm", "bert-base", …); sparse = 1: its blocks' layers are 2:4. */
+/* A model of a named shape with random weights for timing ("minilm", "bert-base", …); sparse = 1:
+   its blocks' layers are 2:4. */
 S24_API s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
                                     const s24_model_opts *opts);
 /* Preset names by index; NULL past the end. */
@@ -186,15 +193,15 @@ typedef struct s24_outputs {
     float *end_logits;   /* [tokens] */
 } s24_outputs;
 
-/* Allocates nothing. Errors: ARGUMENT (ids or types out of range, a text longer than the positions, too
-   many tokens, a QA output without a head). */
+/* Allocates nothing. Errors: ARGUMENT (ids or types out of range, a text longer than the positions,
+   too many tokens, a QA output without a head). */
 S24_API s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                                        const s24_outputs *outputs);
 
 /*
- * Texts to embeddings [count, width]: tokenize (with the folder's prompt, if any), batch like lengths together, forward,
- * pool, normalise. max_tokens 0: sentence_bert_config.json's max_seq_length, else the model's positions. An encoder owns
- * its model, tokenizer and session. on_batch (may be NULL) is called after each batch with the indices done.
+ * Texts to embeddings [count, width]: tokenize (with the folder's prompt, if any), batch like
+ * lengths together, forward, pool, normalise. max_tokens 0: sentence_bert_config.json's
+ * max_seq_length, else the model's positions. An encoder owns its model, tokenizer and session.
  */
 typedef struct s24_encoder s24_encoder;
 
@@ -203,7 +210,7 @@ typedef struct s24_encoder_opts {
     s24_model_opts model;
     int64_t max_tokens;   /* of a text; default as above */
     int64_t batch_tokens; /* most tokens of one forward pass; default 4096 */
-    const char *prompt;   /* name of a prompt in config_sentence_transformers.json; default: its default */
+    const char *prompt;   /* of config_sentence_transformers.json, by name; default: its default */
 } s24_encoder_opts;
 
 typedef struct s24_text {
@@ -216,11 +223,12 @@ S24_API s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char 
 S24_API void s24_encoder_close(s24_encoder *encoder);
 S24_API const s24_model *s24_encoder_model(const s24_encoder *encoder);
 S24_API int64_t s24_encoder_width(const s24_encoder *encoder);
-/* *tokens (may be NULL) is the number of tokens run. Order of the result is that of the texts; an empty text is [CLS] [SEP]. */
+/* *tokens (may be NULL) is the number of tokens run. Order of the result is that of the texts; an
+   empty text is [CLS] [SEP]. */
 S24_API s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *encoder,
                                      s24_ctx *ctx, const s24_text *texts, int64_t count);
 
-/* ---- 5. pruning a whole model --------------------------------------------------------------------- */
+/* ---- 5. pruning a whole model ---------------------------------------------------------------- */
 
 typedef struct s24_layer_report {
     const char *name; /* with ".weight" */
@@ -231,29 +239,30 @@ typedef struct s24_layer_report {
 } s24_layer_report;
 
 typedef struct s24_model_prune_opts {
-    size_t size;               /* sizeof(s24_model_prune_opts) */
-    s24_prune_opts prune;      /* criterion and its parameters */
-    const s24_text *texts;     /* calibration passages, NULL: none */
+    size_t size;           /* sizeof(s24_model_prune_opts) */
+    s24_prune_opts prune;  /* criterion and its parameters */
+    const s24_text *texts; /* calibration passages, NULL: none */
     int64_t text_count;
-    int64_t max_tokens;        /* of a passage; 0: the model's own limit */
+    int64_t max_tokens;            /* of a passage; 0: the model's own limit */
     const char *include, *exclude; /* as s24_tensor_is_selected */
-    s24_dtype dtype;           /* of the selected tensors written; NONE: as they are */
-    int packed;                /* 1: write the pruned tensors packed */
-    int force;                 /* 1: replace an existing output */
+    s24_dtype dtype;               /* of the selected tensors written; NONE: as they are */
+    int packed;                    /* 1: write the pruned tensors packed */
+    int force;                     /* 1: replace an existing output */
     /* Called for each layer as it is done; may be NULL. */
     void (*report)(void *user, const s24_layer_report *layer);
     void *user;
 } s24_model_prune_opts;
 
 /*
- * Prunes a checkpoint into a new one at out_path. With calibration texts the statistics of each block
- * are taken with every earlier block already pruned, and only one block's are in memory. A selected
- * tensor whose k is no multiple of 4 is passed through with a log line. Errors: all of the above.
+ * Prunes a checkpoint into a new one at out_path. With calibration texts the statistics of each
+ * block are taken with every earlier block already pruned, and only one block's are in memory. A
+ * selected tensor whose k is no multiple of 4 is passed through with a log line. Errors: all of the
+ * above.
  */
 S24_API s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *out_path,
                                    const s24_model_prune_opts *opts);
 
-/* ---- 6. text, evaluation ---------------------------------------------------------------------------- */
+/* ---- 6. text, evaluation --------------------------------------------------------------------- */
 
 /* The lines of a UTF-8 file (LF or CR LF; a last line without end counts; empty lines count). */
 typedef struct s24_lines s24_lines;
@@ -268,13 +277,14 @@ S24_API const s24_text *s24_lines_texts(const s24_lines *lines);
 S24_API s24_status s24_nearest(int64_t *indices, float *scores, s24_ctx *ctx,
                                const s24_dense *queries, const s24_dense *documents, int64_t k);
 
-/* Share (0 … 1) of queries whose gold document is among the best k: its score is beaten by fewer than k documents. */
+/* Share (0 … 1) of queries whose gold document is among the best k: its score is beaten by fewer
+   than k documents. */
 S24_API s24_status s24_retrieval_accuracy(double *share, s24_ctx *ctx, const s24_dense *queries,
                                           const s24_dense *documents, const int64_t *gold,
                                           int64_t k);
 
-/* A dense product y[m,n] = activation(x·wᵀ + bias) + residual through the dense engine of this build, with its weight
-   pre-packed: what the 2:4 layers are compared with. w [n, k] f32. */
+/* A dense product y[m,n] = activation(x·wᵀ + bias) + residual through the dense engine of this
+   build, with its weight pre-packed: what the 2:4 layers are compared with. w [n, k] f32. */
 typedef struct s24_dense_linear s24_dense_linear;
 S24_API const char *s24_dense_engine(void); /* "oneDNN 2.6.3", "OpenBLAS …" or "none" */
 S24_API s24_status s24_dense_linear_create(s24_dense_linear **out, s24_ctx *ctx, const s24_dense *w,

@@ -39,7 +39,7 @@ extern "C" {
 #define S24_VERSION_MAJOR 0
 #define S24_VERSION_MINOR 1
 #define S24_VERSION_PATCH 0
-#define S24_VERSION "0.1.0"
+#define S24_VERSION       "0.1.0"
 
 #if defined(__GNUC__)
 #define S24_API __attribute__((visibility("default")))
@@ -103,8 +103,8 @@ S24_API int s24_dtype_can_be_two_four(s24_dtype dtype);
 /*
  * Converts count elements. Float to float rounds to nearest even; to e4m3 beyond 448 gives NaN and
  * to e5m2 and f16 beyond the range gives Inf, as PyTorch does; to i8 rounds to nearest even and
- * saturates, NaN becomes 0. f16, bf16, e4m3, e5m2 and i8 to f32 are exact. dst and src must not overlap.
- * Errors: DTYPE for a pair that involves anything but f32 f16 bf16 i8 e4m3 e5m2.
+ * saturates, NaN becomes 0. f16, bf16, e4m3, e5m2 and i8 to f32 are exact. dst and src must not
+ * overlap. Errors: DTYPE for a pair that involves anything but f32 f16 bf16 i8 e4m3 e5m2.
  */
 S24_API s24_status s24_convert(void *dst, s24_dtype dst_dtype, const void *src, s24_dtype src_dtype,
                                int64_t count);
@@ -138,7 +138,8 @@ S24_API uint32_t s24_cpu_parse(const char *name);
 /* The name of the highest level in the bits. */
 S24_API const char *s24_cpu_name(uint32_t cpu);
 
-/* alloc returns memory aligned to `alignment` (a power of two) or NULL; free gets the same size back. */
+/* alloc returns memory aligned to `alignment` (a power of two) or NULL; free gets the same size
+   back. */
 typedef struct s24_allocator {
     void *(*alloc)(void *user, size_t bytes, size_t alignment);
     void (*free)(void *user, void *memory, size_t bytes);
@@ -173,9 +174,9 @@ S24_API int s24_ctx_threads(const s24_ctx *ctx);
 S24_API void s24_ctx_set_threads(s24_ctx *ctx, int threads);
 
 /*
- * Runs fn over [0, count) split into at most s24_ctx_threads() contiguous ranges, one call a thread, and
- * waits. `thread` is 0 … threads-1. Nested calls run on the calling thread alone. The split depends
- * on count and the number of threads only, so results are reproducible.
+ * Runs fn over [0, count) split into at most s24_ctx_threads() contiguous ranges, one call a
+ * thread, and waits. `thread` is 0 … threads-1. Nested calls run on the calling thread alone. The
+ * split depends on count and the number of threads only, so results are reproducible.
  */
 S24_API void s24_ctx_parallel_for(s24_ctx *ctx, int64_t count,
                                   void (*fn)(void *arg, int64_t begin, int64_t end, int thread),
@@ -210,8 +211,8 @@ typedef struct s24_matrix s24_matrix;
 typedef enum s24_select {
     S24_SELECT_STRICT = 0, /* the source is 2:4 already; anything else is NOT_TWO_FOUR */
     S24_SELECT_MAGNITUDE,  /* keep the two largest |w| of each group; ties keep the higher column */
-    S24_SELECT_MASK,       /* keep where opts.mask is non-zero; more than two a group: NOT_TWO_FOUR */
-    S24_SELECT_MVUE24      /* random, unbiased: E[result] = source (opts.seed) */
+    S24_SELECT_MASK,  /* keep where opts.mask is non-zero; more than two a group: NOT_TWO_FOUR */
+    S24_SELECT_MVUE24 /* random, unbiased: E[result] = source (opts.seed) */
 } s24_select;
 
 typedef struct s24_matrix_opts {
@@ -220,14 +221,14 @@ typedef struct s24_matrix_opts {
     s24_dtype dtype;     /* dtype of the stored values; default: the source's */
     const uint8_t *mask; /* [n, k] contiguous, for S24_SELECT_MASK */
     uint64_t seed;       /* for S24_SELECT_MVUE24 */
-    int allow_nonfinite; /* 1: NaN and Inf are kept as values (they rank as the largest magnitudes) */
+    int allow_nonfinite; /* 1: NaN and Inf are kept (they rank as the largest magnitudes) */
 } s24_matrix_opts;
 
 /*
  * Makes a 2:4 matrix from a dense one of dtype f32 f16 bf16 i8 e4m3 e5m2; nothing of src is kept.
  * The choice is made on the source's values, then the kept ones are converted as s24_convert does.
- * Errors: SHAPE (k not a multiple of 4, or no elements), DTYPE, NOT_TWO_FOUR and NOT_FINITE (both name row,
- * column and group), MEMORY.
+ * Errors: SHAPE (k not a multiple of 4, or no elements), DTYPE, NOT_TWO_FOUR and NOT_FINITE (both
+ * name row, column and group), MEMORY.
  */
 S24_API s24_status s24_matrix_create(s24_matrix **out, s24_ctx *ctx, const s24_dense *src,
                                      const s24_matrix_opts *opts);
@@ -255,15 +256,16 @@ S24_API const void *s24_matrix_values(const s24_matrix *matrix);
 S24_API const uint8_t *s24_matrix_indices(const s24_matrix *matrix);
 /* Bytes of values and indices together. */
 S24_API size_t s24_matrix_bytes(const s24_matrix *matrix);
-/* Writes the matrix (transposed if it is a view) with its zeros into dst, converting to dst->dtype. */
+/* Writes the matrix (transposed if it is a view) with its zeros into dst, converting to
+   dst->dtype. */
 S24_API s24_status s24_matrix_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_matrix *src);
 
 /* ---- 4. products ----------------------------------------------------------------------------- */
 /*
  * x and y are f32. These calls plan on a matrix's first use, keep the plan with the matrix and
  * the work memory with the context; later calls of no larger shape allocate nothing.
- * Accumulation is f32 in an order that the kernel row and the number of threads fix. Errors: ARGUMENT,
- * SHAPE, DTYPE, MEMORY.
+ * Accumulation is f32 in an order that the kernel row and the number of threads fix. Errors:
+ * ARGUMENT, SHAPE, DTYPE, MEMORY.
  */
 
 /* Y[m,n] = X[m,k] · W[n,k]ᵀ + bias[n]; bias may be NULL. */
@@ -309,8 +311,8 @@ typedef struct s24_linear_args {
     size_t work_bytes;
 } s24_linear_args;
 
-/* Errors: SHAPE (a transposed view has no plan), ARGUMENT (unknown kernel), UNSUPPORTED (the kernel's CPU features
-   or dtype do not fit), MEMORY. */
+/* Errors: SHAPE (a transposed view has no plan), ARGUMENT (unknown kernel), UNSUPPORTED (the
+   kernel's CPU features or dtype do not fit), MEMORY. */
 S24_API s24_status s24_plan_create(s24_plan **out, s24_ctx *ctx, const s24_matrix *w,
                                    const s24_plan_opts *opts);
 S24_API void s24_plan_destroy(s24_plan *plan);
@@ -326,7 +328,7 @@ S24_API s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_li
 /* The kernel rows of this build, by index: name, what it needs of the CPU; NULL past the end. */
 S24_API const char *s24_kernel_name(int index, uint32_t *cpu, s24_dtype *dtype);
 
-/* ---- 6. masks, checks and pruning on raw memory ------------------------------------------------ */
+/* ---- 6. masks, checks and pruning on raw memory ---------------------------------------------- */
 
 /* The first group that breaks 2:4: row, the group's first column, and how many non-zeros it has. */
 typedef struct s24_bad_group {
@@ -352,7 +354,8 @@ typedef struct s24_stats s24_stats;
 
 /* The criteria of this build, by index ("magnitude", "wanda", "sparsegpt"); NULL past the end. */
 S24_API const char *s24_criterion_name(int index);
-/* 1 if the criterion needs s24_stats of its layer's input, 0 if not, -1 if there is none of that name. */
+/* 1 if the criterion needs s24_stats of its layer's input, 0 if not, -1 if there is none of that
+   name. */
 S24_API int s24_criterion_needs_stats(const char *criterion);
 
 /* An empty k×k Gram matrix for inputs of width k. Errors: SHAPE, MEMORY. */
@@ -370,14 +373,14 @@ typedef struct s24_prune_opts {
 } s24_prune_opts;
 
 typedef struct s24_prune_report {
-    double kept_l1;      /* Σ|ŵ| / Σ|w| */
+    double kept_l1; /* Σ|ŵ| / Σ|w| */
     double output_error; /* ‖X(W−Ŵ)ᵀ‖² / ‖XWᵀ‖² over the inputs of stats; −1 without stats */
 } s24_prune_report;
 
 /*
- * Makes w [n, k] f32 2:4 in place; stats may be NULL for a criterion that needs none; report may be NULL.
- * Errors: ARGUMENT, SHAPE, DTYPE, NOT_FINITE, NUMERIC (the Gram matrix has no Cholesky factor even when
- * dampened), MEMORY. On error w is unchanged.
+ * Makes w [n, k] f32 2:4 in place; stats may be NULL for a criterion that needs none; report may be
+ * NULL. Errors: ARGUMENT, SHAPE, DTYPE, NOT_FINITE, NUMERIC (the Gram matrix has no Cholesky factor
+ * even when dampened), MEMORY. On error w is unchanged.
  */
 S24_API s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
                              const s24_stats *stats, const s24_prune_opts *opts);

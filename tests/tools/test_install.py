@@ -87,7 +87,7 @@ class Install(unittest.TestCase):
         program = PREFIX / "bin/sparse24"
         if not program.exists():
             self.skipTest("built without the command line")
-        version = re.search(r'S24_VERSION "(.*)"',
+        version = re.search(r'S24_VERSION +"(.*)"',
                             (SOURCE / "include/sparse24/sparse24.h").read_text()).group(1)
         self.assertIn(version, self.check(run(program, "--version")).stdout)
 
