@@ -52,7 +52,7 @@ TARGET static inline vec scale2(vec m, vec n)
 {
     const __m256i power =
         _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
-    const vec normal = _mm256_cmp_ps(n, _mm256_set1_ps(-126.0f), _CMP_GE_OQ);
+    const vec normal = _mm256_cmp_ps(n, _mm256_set1_ps(-126.0f), _CMP_NLT_UQ);
     return _mm256_and_ps(_mm256_mul_ps(m, _mm256_castsi256_ps(power)), normal);
 }
 #include "nn/vec_impl.h"

@@ -27,7 +27,7 @@ typedef __m512 vec;
 #define V_SIGN(a, b) _mm512_or_ps(a, _mm512_and_ps(b, _mm512_set1_ps(-0.0f)))
 /* m·2^n for whole n; 0 below −126. */
 #define V_SCALE2(m, n)                                                                             \
-    _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, _mm512_set1_ps(-126.0f), _CMP_GE_OQ), m, n)
+    _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ), m, n)
 #define TILE_ROWS_WIDE 6 /* 6 rows × 4 vectors = 24 sums, 4 columns of b, one broadcast */
 #define TILE_VECS_WIDE 4
 #define TILE_ROWS_SLIM 12 /* 12 × 2, for the head width 32 */

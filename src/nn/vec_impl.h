@@ -8,6 +8,7 @@
  * Abramowitz and Stegun, Handbook of Mathematical Functions (1964), |error| ≤ 1.5e-7.
  */
 #include <float.h>
+#include <math.h>
 #include <stddef.h>
 
 #if defined(__clang__)
@@ -33,10 +34,11 @@ TARGET INLINE void store_part(float *p, vec v, int64_t count)
         p[i] = part[i];
 }
 
-/* exp, of at most 88; exactly 0 where the result would be subnormal. */
+/* exp, of at most 88; exactly 0 where the result would be subnormal. V_MAX and V_MIN give their
+   second operand when one is NaN, so the constant goes first and NaN comes through. */
 TARGET INLINE vec vec_exp(vec x)
 {
-    x = V_MIN(V_MAX(x, V_SET(-120.0f)), V_SET(88.0f));
+    x = V_MIN(V_SET(88.0f), V_MAX(V_SET(-120.0f), x));
     const vec n = V_ROUND(V_MUL(x, V_SET(1.44269504089f)));
     vec r = V_FNMA(n, V_SET(0.693359375f), x); /* ln 2 in two parts, the first exact in 10 bits */
     r = V_FNMA(n, V_SET(-2.12194440e-4f), r);
@@ -132,7 +134,7 @@ TARGET INLINE float softmax_row(float *s, int64_t n, float scale)
     for (int64_t i = 0; i < whole; i += WIDTH)
         top = V_MAX(top, V_LOAD(s + i));
     if (whole < n) {
-        const vec last = load_part(s + whole, n - whole, -FLT_MAX);
+        const vec last = load_part(s + whole, n - whole, -HUGE_VALF);
         V_STORE(s + whole, last);
         top = V_MAX(top, last);
     }
@@ -266,7 +268,7 @@ TARGET INLINE vec activate(vec x, s24_activation activation)
 {
     switch (activation) {
     case S24_ACTIVATION_RELU:
-        return V_MAX(x, V_SET(0.0f));
+        return V_MAX(V_SET(0.0f), x);
     case S24_ACTIVATION_GELU:
         return gelu_erf(x);
     case S24_ACTIVATION_GELU_TANH:

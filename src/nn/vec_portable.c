@@ -11,6 +11,7 @@
 #define WIDTH 4
 typedef float vec __attribute__((vector_size(16)));
 typedef int32_t ivec __attribute__((vector_size(16)));
+typedef uint32_t uvec __attribute__((vector_size(16)));
 #define V_SET(x)        ((vec){(x), (x), (x), (x)})
 #define V_LOAD(p)       load4(p)
 #define V_STORE(p, v)   store4(p, v)
@@ -62,17 +63,16 @@ static inline float top4(vec a)
     const float high = a[2] > a[3] ? a[2] : a[3];
     return low > high ? low : high;
 }
-/* To the nearest whole number for |a| < 2^22: the addition drops the fraction. */
+/* 1.5·2^23: adding it to |a| < 2^22 drops the fraction and leaves the number in the low bits. */
+#define SHIFT V_SET(12582912.0f)
 static inline vec round4(vec a)
 {
-    const vec shift = V_SET(12582912.0f); /* 1.5·2^23 */
-    return (a + shift) - shift;
+    return (a + SHIFT) - SHIFT;
 }
 /* m·2^n for whole n up to 127; 0 below −126. */
 static inline vec scale2(vec m, vec n)
 {
-    ivec power = {(int32_t)n[0], (int32_t)n[1], (int32_t)n[2], (int32_t)n[3]};
-    power = (power + 127) << 23;
-    return (vec)((ivec)(m * (vec)power) & (n >= V_SET(-126.0f)));
+    const uvec power = ((uvec)(n + SHIFT) - (uvec)SHIFT + 127) << 23;
+    return (vec)((ivec)(m * (vec)power) & ~(n < V_SET(-126.0f)));
 }
 #include "nn/vec_impl.h"
