@@ -360,8 +360,18 @@ static void check_attention(s24_ctx *ctx, int64_t heads, int64_t d, int masked)
     const int64_t scratch = s24i_attention_scratch(130, d);
     float *qkv = floats(tokens * 3 * width, 17, 2.0f), *out = floats(tokens * width, 18, 1.0f);
     float *memory = floats(scratch * s24_ctx_threads(ctx), 19, 1.0f);
-    const s24i_attention job = {
-        s24i_vec_find(s24_ctx_cpu(ctx)), qkv, out, &batch, tiles, heads, d, memory, scratch};
+    const s24i_attention job = {.vec = s24i_vec_find(s24_ctx_cpu(ctx)),
+                                .q = qkv,
+                                .k = qkv + width,
+                                .v = qkv + 2 * width,
+                                .ld = 3 * width,
+                                .context = out,
+                                .batch = &batch,
+                                .tiles = tiles,
+                                .heads = heads,
+                                .d = d,
+                                .scratch = memory,
+                                .scratch_elems = scratch};
     s24i_attention_run(ctx, &job);
     const texts t = {heads, d, &batch, qkv};
     double expected[80];

@@ -60,12 +60,11 @@ static void pack(const scratch *s, const s24i_attention *job, int64_t text, int6
 {
     const int64_t first = job->batch->offsets[text];
     const int64_t tokens = job->batch->offsets[text + 1] - first;
-    const int64_t width = job->heads * job->d, ld = 3 * width;
-    const float *keys = job->qkv + first * ld + width + head * job->d;
-    job->vec->transpose(s->keys, s->tokens_ld, keys, ld, tokens, job->d);
+    const int64_t offset = first * job->ld + head * job->d;
+    job->vec->transpose(s->keys, s->tokens_ld, job->k + offset, job->ld, tokens, job->d);
     for (int64_t t = 0; t < tokens; t++) {
         float *row = s->values + t * s->d_ld;
-        memcpy(row, keys + t * ld + width, (size_t)job->d * sizeof(float));
+        memcpy(row, job->v + offset + t * job->ld, (size_t)job->d * sizeof(float));
         for (int64_t i = job->d; i < s->d_ld; i++)
             row[i] = 0.0f;
     }
@@ -84,8 +83,8 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
     float *context = job->context + token * width + head * job->d;
     const s24i_product scores = {.c = s->scores,
                                  .ldc = s->tokens_ld,
-                                 .a = job->qkv + token * 3 * width + head * job->d,
-                                 .lda = 3 * width,
+                                 .a = job->q + token * job->ld + head * job->d,
+                                 .lda = job->ld,
                                  .b = s->keys,
                                  .ldb = s->tokens_ld,
                                  .m = rows,

@@ -8,12 +8,13 @@
 
 /*
  * context[t, h·d …] = softmax(q·kᵀ/√d + mask)·v for every token t and head h of d elements, within t's text.
- * qkv [tokens, 3·heads·d] holds query, key and value side by side. A token whose mask is 0 is attended by none; a text
+ * q, k and v are [tokens, heads·d] with rows ld apart. A token whose mask is 0 is attended by none; a text
  * of such tokens only attends to all of them alike.
  */
 typedef struct s24i_attention {
     const s24i_vec *vec;
-    const float *qkv;
+    const float *q, *k, *v;
+    int64_t ld;
     float *context; /* [tokens, heads·d] */
     const s24_batch *batch;
     const int64_t *tiles; /* [texts + 1]: tiles of queries before each text */

@@ -6,6 +6,7 @@
  * alone (blocks of 16 × 64 from AVX-512 on), so primitives for any other m are asked for with that very layout.
  * A primitive is specific to m, strides and threads; a runner keeps the last CACHE of them, and
  * oneDNN's own cache makes a new one cheap when layers of the same shape share it.
+ * Its fast products want x and y without stride, so operands with one are copied.
  * oneDNN takes its thread count from OpenMP when it makes and when it runs a primitive, so the
  * calling thread's setting is changed around both and put back.
  *
@@ -36,7 +37,7 @@ struct s24i_dense_weight {
 
 /* What makes one primitive differ from another; compared as bytes, so zeroed before it is filled. */
 typedef struct key {
-    int64_t m, n, k, ldx, ldy;
+    int64_t m, n, k;
     int32_t type, activation, accumulate, bias, threads, unused;
 } key;
 
@@ -48,14 +49,20 @@ typedef struct entry {
     size_t work_bytes;
 } entry;
 
+/* Memory that grows. */
+typedef struct room {
+    void *data;
+    size_t bytes;
+} room;
+
 struct s24i_dense_runner {
     s24_ctx *ctx;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     uint64_t clock;
-    void *narrow; /* [most_x] bf16 */
-    void *work;
-    size_t work_bytes;
+    room narrow; /* x as bf16 */
+    room x, y;   /* copies without stride */
+    room work;
     entry entries[CACHE];
 };
 
@@ -68,11 +75,11 @@ static s24_status check(s24_ctx *ctx, dnnl_status_t status, const char *what)
     return s24_ctx_fail(ctx, code, "oneDNN: %s failed (status %d)", what, (int)status);
 }
 
-static dnnl_status_t plain_md(dnnl_memory_desc_t *md, int64_t rows, int64_t cols, int64_t ld,
+static dnnl_status_t plain_md(dnnl_memory_desc_t *md, int64_t rows, int64_t cols,
                               dnnl_data_type_t type)
 {
-    const dnnl_dims_t dims = {rows, cols}, strides = {ld, 1};
-    return dnnl_memory_desc_init_by_strides(md, 2, dims, type, strides);
+    const dnnl_dims_t dims = {rows, cols};
+    return dnnl_memory_desc_init_by_tag(md, 2, dims, type, dnnl_ab);
 }
 
 static dnnl_alg_kind_t algorithm(s24_activation activation)
@@ -115,9 +122,9 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine, 
     dnnl_memory_desc_t x, w, bias, y;
     dnnl_matmul_desc_t desc;
     dnnl_primitive_attr_t attr = NULL;
-    dnnl_status_t status = plain_md(&x, k->m, k->k, k->ldx, type);
-    if (status == dnnl_success) status = plain_md(&y, k->m, k->n, k->ldy, dnnl_f32);
-    if (status == dnnl_success) status = plain_md(&bias, 1, k->n, k->n, dnnl_f32);
+    dnnl_status_t status = plain_md(&x, k->m, k->k, type);
+    if (status == dnnl_success) status = plain_md(&y, k->m, k->n, dnnl_f32);
+    if (status == dnnl_success) status = plain_md(&bias, 1, k->n, dnnl_f32);
     if (status == dnnl_success)
         status = dnnl_memory_desc_init_by_tag(&w, 2, weight_dims, type, dnnl_format_tag_any);
     if (status == dnnl_success)
@@ -152,8 +159,7 @@ static dnnl_status_t choose_layout(s24i_dense_weight *weight)
     memset(&k, 0, sizeof k);
     k.m = REPRESENTATIVE_M;
     k.n = weight->n;
-    k.k = k.ldx = weight->k;
-    k.ldy = weight->n;
+    k.k = weight->k;
     k.type = (int32_t)weight->type;
     k.bias = 1;
     dnnl_primitive_desc_t pd = NULL;
@@ -250,9 +256,22 @@ static void runner_destroy(s24i_dense_runner *runner)
         entry_clear(&runner->entries[i]);
     if (runner->stream) dnnl_stream_destroy(runner->stream);
     if (runner->engine) dnnl_engine_destroy(runner->engine);
-    s24_ctx_free(runner->ctx, runner->narrow);
-    s24_ctx_free(runner->ctx, runner->work);
+    s24_ctx_free(runner->ctx, runner->narrow.data);
+    s24_ctx_free(runner->ctx, runner->x.data);
+    s24_ctx_free(runner->ctx, runner->y.data);
+    s24_ctx_free(runner->ctx, runner->work.data);
     s24_ctx_free(runner->ctx, runner);
+}
+
+static s24_status grow(s24i_dense_runner *runner, room *r, int64_t count, size_t size)
+{
+    const size_t bytes = (size_t)count * size;
+    if (bytes <= r->bytes) return S24_OK;
+    s24_ctx_free(runner->ctx, r->data);
+    *r = (room){NULL, 0};
+    TRY(s24i_alloc_elems(&r->data, runner->ctx, count, size, "a dense product's work memory"));
+    r->bytes = bytes;
+    return S24_OK;
 }
 
 static s24_status runner_fill(s24i_dense_runner *runner, s24_ctx *ctx, int64_t most_x)
@@ -260,7 +279,7 @@ static s24_status runner_fill(s24i_dense_runner *runner, s24_ctx *ctx, int64_t m
     TRY(check(ctx, dnnl_engine_create(&runner->engine, dnnl_cpu, 0), "making an engine"));
     TRY(check(ctx, dnnl_stream_create(&runner->stream, runner->engine, dnnl_stream_default_flags),
               "making a stream"));
-    return s24i_alloc_elems(&runner->narrow, ctx, most_x, sizeof(uint16_t), "bf16 activations");
+    return most_x ? grow(runner, &runner->narrow, most_x, sizeof(uint16_t)) : S24_OK;
 }
 
 static s24_status runner_create(s24i_dense_runner **out, s24_ctx *ctx, int64_t most_x)
@@ -306,13 +325,7 @@ static s24_status prepare(entry *e, s24i_dense_runner *runner, s24_ctx *ctx,
                           const s24i_dense_weight *weight)
 {
     TRY(check(ctx, entry_fill(e, runner->engine, weight), "preparing a product"));
-    if (e->work_bytes <= runner->work_bytes) return S24_OK;
-    s24_ctx_free(runner->ctx, runner->work);
-    runner->work_bytes = 0;
-    TRY(s24i_alloc_elems(&runner->work, runner->ctx, (int64_t)e->work_bytes, 1,
-                         "a product's work"));
-    runner->work_bytes = e->work_bytes;
-    return S24_OK;
+    return grow(runner, &runner->work, (int64_t)e->work_bytes, 1);
 }
 
 /* The primitive for a key: a kept one, or a new one in the place of the least recently used. */
@@ -342,13 +355,13 @@ static s24_status find(entry **out, s24i_dense_runner *runner, s24_ctx *ctx, con
 }
 
 static dnnl_status_t execute(const entry *e, const s24i_dense_runner *runner,
-                             const s24i_dense_job *job, const void *x)
+                             const s24i_dense_job *job, const void *x, void *y)
 {
     dnnl_status_t status = dnnl_memory_set_data_handle(e->x, (void *)(uintptr_t)x);
-    if (status == dnnl_success) status = dnnl_memory_set_data_handle(e->y, job->y->data);
+    if (status == dnnl_success) status = dnnl_memory_set_data_handle(e->y, y);
     if (status == dnnl_success && e->bias)
         status = dnnl_memory_set_data_handle(e->bias, (void *)(uintptr_t)job->bias);
-    if (status == dnnl_success) status = dnnl_memory_set_data_handle(e->work, runner->work);
+    if (status == dnnl_success) status = dnnl_memory_set_data_handle(e->work, runner->work.data);
     if (status != dnnl_success) return status;
     dnnl_exec_arg_t args[5] = {{DNNL_ARG_SRC, e->x},
                                {DNNL_ARG_WEIGHTS, job->weight->memory},
@@ -359,46 +372,75 @@ static dnnl_status_t execute(const entry *e, const s24i_dense_runner *runner,
     return status == dnnl_success ? dnnl_stream_wait(runner->stream) : status;
 }
 
-typedef struct narrow_job {
-    uint16_t *to;
+/* Rows of cols elements from one place to another, as f32 or narrowed to bf16. */
+typedef struct copy_job {
+    void *to;
     const float *from;
-    int64_t ld, k;
-} narrow_job;
+    int64_t ld_to, ld_from, cols;
+    s24_dtype dtype;
+} copy_job;
 
-static void narrow_rows(void *arg, int64_t begin, int64_t end, int thread)
+static void copy_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
-    const narrow_job *job = arg;
-    for (int64_t i = begin; i < end; i++)
-        s24_convert(job->to + i * job->k, S24_BF16, job->from + i * job->ld, S24_F32, job->k);
+    const copy_job *job = arg;
+    for (int64_t i = begin; i < end; i++) {
+        const float *from = job->from + i * job->ld_from;
+        if (job->dtype == S24_BF16)
+            s24_convert((uint16_t *)job->to + i * job->ld_to, S24_BF16, from, S24_F32, job->cols);
+        else
+            memcpy((float *)job->to + i * job->ld_to, from, (size_t)job->cols * sizeof(float));
+    }
+}
+
+/* x as the primitive reads it: without stride, in the weight's type. */
+static s24_status prepare_x(const void **out, s24i_dense_runner *runner, s24_ctx *ctx,
+                            const s24i_dense_job *job)
+{
+    const s24_dense *x = job->x;
+    const int narrow = job->weight->type == dnnl_bf16;
+    *out = x->data;
+    if (!narrow && (s24i_ld(x) == x->cols || x->rows == 1)) return S24_OK;
+    room *to = narrow ? &runner->narrow : &runner->x;
+    const size_t size = narrow ? sizeof(uint16_t) : sizeof(float);
+    TRY(grow(runner, to, x->rows * x->cols, size));
+    copy_job copy = {to->data, x->data, x->cols, s24i_ld(x), x->cols, narrow ? S24_BF16 : S24_F32};
+    s24_ctx_parallel_for(ctx, x->rows, copy_rows, &copy);
+    *out = to->data;
+    return S24_OK;
 }
 
 static s24_status run_threaded(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_job *job)
 {
     const s24i_dense_weight *weight = job->weight;
-    const int64_t m = job->y->rows;
-    const void *x = job->x->data;
+    const s24_dense *y = job->y;
+    const int strided = s24i_ld(y) != y->cols && y->rows > 1;
+    const void *x;
+    void *to = y->data;
+    TRY(prepare_x(&x, runner, ctx, job));
+    if (strided) {
+        TRY(grow(runner, &runner->y, y->rows * y->cols, sizeof(float)));
+        to = runner->y.data;
+    }
+    copy_job copy = {to, y->data, y->cols, s24i_ld(y), y->cols, S24_F32};
+    if (strided && job->accumulate) s24_ctx_parallel_for(ctx, y->rows, copy_rows, &copy);
     key k;
     memset(&k, 0, sizeof k);
-    k.m = m;
+    k.m = y->rows;
     k.n = weight->n;
     k.k = weight->k;
-    k.ldx = s24i_ld(job->x);
-    k.ldy = s24i_ld(job->y);
     k.type = (int32_t)weight->type;
     k.activation = (int32_t)job->activation;
     k.accumulate = job->accumulate != 0;
     k.bias = job->bias != NULL;
     k.threads = s24_ctx_threads(ctx);
-    if (weight->type == dnnl_bf16) {
-        narrow_job narrow = {runner->narrow, x, k.ldx, k.k};
-        s24_ctx_parallel_for(ctx, m, narrow_rows, &narrow);
-        x = runner->narrow;
-        k.ldx = k.k;
-    }
     entry *e;
     TRY(find(&e, runner, ctx, &k, weight));
-    return check(ctx, execute(e, runner, job, x), "a product");
+    TRY(check(ctx, execute(e, runner, job, x, to), "a product"));
+    if (!strided) return S24_OK;
+    copy = (copy_job){y->data, to, s24i_ld(y), y->cols, y->cols, S24_F32};
+    s24_ctx_parallel_for(ctx, y->rows, copy_rows, &copy);
+    return S24_OK;
 }
 
 static s24_status run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_job *job)

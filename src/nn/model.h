@@ -57,7 +57,7 @@ typedef struct s24i_linear {
 
 typedef struct s24i_block {
     /* One product of 3·width rows (in qkv[0]) when query, key and value are all dense or all 2:4,
-       else three that write side by side. */
+       else three. */
     s24i_linear qkv[3];
     int qkv_count;
     s24i_linear attention, intermediate, output;

@@ -25,7 +25,7 @@ struct s24_session {
     int64_t max_tokens;
     int threads;
     float *hidden;  /* [max_tokens, width] */
-    float *qkv;     /* [max_tokens, 3·width] */
+    float *qkv;     /* [max_tokens, 3·width], or three of [max_tokens, width] */
     float *context; /* [max_tokens, width] */
     float *outer;   /* [min(OUTER_ROWS, max_tokens), intermediate] */
     int64_t *tiles; /* [max_tokens + 1] */
@@ -280,13 +280,17 @@ static s24_status attend(s24_session *session, s24_ctx *ctx, const s24_batch *ba
 {
     const s24i_shape *shape = &session->model->shape;
     const int64_t width = shape->width;
+    const int64_t joined = block->qkv_count == 1; /* then q, k and v stand side by side */
+    const int64_t step = joined ? width : x->rows * width;
     for (int i = 0; i < block->qkv_count; i++) {
-        const s24_dense y = {session->qkv + i * width, S24_F32, x->rows, block->qkv[i].n,
-                             3 * width};
+        const s24_dense y = {session->qkv + i * step, S24_F32, x->rows, block->qkv[i].n, 0};
         TRY(linear(session, ctx, &block->qkv[i], &y, x, 0));
     }
     const s24i_attention attention = {.vec = session->vec,
-                                      .qkv = session->qkv,
+                                      .q = session->qkv,
+                                      .k = session->qkv + step,
+                                      .v = session->qkv + 2 * step,
+                                      .ld = joined ? 3 * width : width,
                                       .context = session->context,
                                       .batch = batch,
                                       .tiles = session->tiles,
