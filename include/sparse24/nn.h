@@ -77,30 +77,39 @@ S24_API int s24_tensor_is_selected(const s24_tensor *tensor, const char *include
 
 /*
  * Writes a checkpoint in two steps: declare every tensor (name, dtype, shape, packed), then give
- * their data in any order. Files are written under a temporary name beside their place, and only
+ * their data in any order. Files are written under a hidden temporary name beside their place, and only
  * s24_writer_commit makes them appear, after fsync, by rename; s24_writer_destroy without commit
- * leaves nothing.
+ * leaves nothing. The output may be the very file or folder that is read: opts.force is needed, and
+ * an open checkpoint keeps what it has mapped.
  */
 typedef struct s24_writer s24_writer;
 
 typedef struct s24_writer_opts {
     size_t size;                 /* sizeof(s24_writer_opts) */
-    int force;                   /* 1: an existing output is replaced; 0: S24_ERROR_EXISTS */
-    const s24_checkpoint *model; /* a folder whose config, tokenizer and other side files are copied
-                                    along and whose shards' names are kept; NULL: a single file */
+    int force;                   /* 1: an existing output is replaced; 0: S24_ERROR_EXISTS. A folder
+                                    is replaced only if it holds a model (or nothing) and no .git */
+    const s24_checkpoint *model; /* its metadata go along; if it is a folder, so do config, tokenizer
+                                    and other side files, and its shards' names are kept. It must
+                                    stay open until the commit. NULL: a single file, no metadata */
 } s24_writer_opts;
 
-/* path: a folder if opts.model is a folder, else a .safetensors file. Errors: EXISTS, IO,
-   MEMORY. */
+/* path: a folder if opts.model is a folder, else a .safetensors file. Errors: ARGUMENT, EXISTS,
+   IO, MEMORY. */
 S24_API s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
                                      const s24_writer_opts *opts);
-/* Only name, dtype, rank, shape, packed and file (NULL: the first file) of the tensor are used. */
+/* Only name, dtype, rank, shape, packed and file (NULL: the first file) of the tensor are used.
+   Errors: ARGUMENT (a name that is taken, reserved or not UTF-8, an unknown file, a call after the
+   first write), DTYPE, SHAPE, MEMORY. */
 S24_API s24_status s24_writer_declare(s24_writer *writer, const s24_tensor *tensor);
-/* Gives the data of a declared dense tensor: exactly its bytes. */
+/* Gives the data of a declared dense tensor: exactly its bytes, once. Errors: ARGUMENT, IO, MEMORY,
+   INTERRUPTED. */
 S24_API s24_status s24_writer_write(s24_writer *writer, const char *name, const void *data);
-/* Gives the two parts of a declared packed tensor. */
+/* Gives the two parts of a declared packed tensor. Errors: as above, FORMAT (an illegal code). */
 S24_API s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const void *values,
                                            const uint8_t *indices);
+/* Puts the output in its place. Afterwards, even after an error, the writer can only be destroyed,
+   unless a tensor was still to be written (ARGUMENT). Errors: ARGUMENT, IO, EXISTS, MEMORY,
+   INTERRUPTED. */
 S24_API s24_status s24_writer_commit(s24_writer *writer);
 S24_API void s24_writer_destroy(s24_writer *writer);
 

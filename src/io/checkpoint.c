@@ -162,15 +162,6 @@ done:
     return status;
 }
 
-/* The folder of an index that was named itself. */
-static s24_status folder_of(char **out, s24_ctx *ctx, const char *path)
-{
-    TRY(s24i_copy_string(out, ctx, s24i_base_name(path) == path ? "." : path));
-    char *slash = strrchr(*out, '/');
-    if (slash) slash[slash == *out] = '\0'; /* the root keeps its slash */
-    return S24_OK;
-}
-
 static s24_status open_path(s24_checkpoint *checkpoint, const char *path)
 {
     s24_ctx *ctx = checkpoint->ctx;
@@ -181,7 +172,7 @@ static s24_status open_path(s24_checkpoint *checkpoint, const char *path)
         return open_folder(checkpoint);
     }
     if (s24i_ends_with(path, ".safetensors.index.json")) {
-        TRY(folder_of(&checkpoint->folder, ctx, path));
+        TRY(s24i_parent_folder(&checkpoint->folder, ctx, path));
         return open_index(checkpoint, path);
     }
     return open_file(checkpoint, path);

@@ -48,6 +48,14 @@ s24_status s24i_join_path(char **out, s24_ctx *ctx, const char *folder, const ch
     return S24_OK;
 }
 
+s24_status s24i_parent_folder(char **out, s24_ctx *ctx, const char *path)
+{
+    TRY(s24i_copy_string(out, ctx, s24i_base_name(path) == path ? "." : path));
+    char *slash = strrchr(*out, '/');
+    if (slash) slash[slash == *out] = '\0'; /* the root keeps its slash */
+    return S24_OK;
+}
+
 const char *s24i_base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -113,16 +113,16 @@ static int64_t find_bad_code(const uint8_t *row, int64_t cols)
     return 8 * pairs;
 }
 
-static s24_status check_codes(const described *matrix, const uint8_t *indices, s24_ctx *ctx,
-                              const char *path)
+s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
+                            const uint8_t *indices, int64_t rows, int64_t cols)
 {
-    int64_t stride = (matrix->cols + 7) / 8;
-    for (int64_t row = 0; row < matrix->rows; row++) {
-        int64_t col = find_bad_code(indices + row * stride, matrix->cols);
+    int64_t stride = (cols + 7) / 8;
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t col = find_bad_code(indices + row * stride, cols);
         REQUIRE(ctx, col < 0, S24_ERROR_FORMAT,
                 "%s: packed tensor \"%s\": byte 0x%02x at row %lld, column %lld is no legal code "
                 "(expected half bytes of 4 8 9 C D E, unused ones 0)",
-                path, s24i_show(matrix->name).text, indices[row * stride + col / 8], (long long)row,
+                path, s24i_show(name).text, indices[row * stride + col / 8], (long long)row,
                 (long long)col);
     }
     return S24_OK;
@@ -144,7 +144,7 @@ static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path
     expected.dtype = S24_U8;
     expected.shape[1] = (matrix->cols + 7) / 8;
     TRY(find_part(&indices, header, ctx, path, &expected));
-    TRY(check_codes(matrix, indices->data, ctx, path));
+    TRY(s24i_check_codes(ctx, path, matrix->name, indices->data, matrix->rows, matrix->cols));
     REQUIRE(ctx, !s24i_find_name(header->tensors, header->count, matrix->name), S24_ERROR_FORMAT,
             "%s: tensor \"%s\" is there packed and dense", path, s24i_show(matrix->name).text);
     values->packed = 1;
@@ -164,10 +164,10 @@ static s24_status join_all(s24i_header *header, s24_ctx *ctx, const char *path, 
     const char *key;
     json_t *shape;
     void *name;
-    json_object_foreach(description, key, shape) if (strlen(key) > longest) longest = strlen(key);
+    json_object_foreach (description, key, shape)
+        if (strlen(key) > longest) longest = strlen(key);
     TRY(s24i_zeroed(&name, ctx, longest + sizeof S24I_INDICES_SUFFIX));
-    json_object_foreach(description, key, shape)
-    {
+    json_object_foreach (description, key, shape) {
         described matrix = {.name = key};
         TRY_DONE(read_logical_shape(&matrix, shape, ctx, path));
         TRY_DONE(join_parts(header, ctx, path, &matrix, name));

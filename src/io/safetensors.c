@@ -165,7 +165,7 @@ static s24_status read_metadata(s24i_header *header, const reader *r, json_t *ro
     if (!metadata) return S24_OK;
     REQUIRE(r->ctx, json_is_object(metadata), S24_ERROR_FORMAT,
             "%s: \"__metadata__\" is not an object", r->path);
-    json_object_foreach(metadata, key, value)
+    json_object_foreach (metadata, key, value)
         REQUIRE(r->ctx, json_is_string(value), S24_ERROR_FORMAT,
                 "%s: \"%s\" in \"__metadata__\" is not a string", r->path, s24i_show(key).text);
     header->metadata = json_incref(metadata);
@@ -179,7 +179,8 @@ static s24_status allocate(s24i_header *header, const reader *r, json_t *root)
     const char *key;
     json_t *entry;
     void *memory;
-    json_object_foreach(root, key, entry) names_bytes += strlen(key) + 1;
+    json_object_foreach (root, key, entry)
+        names_bytes += strlen(key) + 1;
     TRY(s24i_zeroed(&memory, r->ctx, json_object_size(root) * sizeof *header->tensors));
     header->tensors = memory;
     TRY(s24i_zeroed(&memory, r->ctx, names_bytes));
@@ -194,8 +195,7 @@ static s24_status read_entries(s24i_header *header, const reader *r, json_t *roo
     TRY(read_metadata(header, r, root));
     TRY(allocate(header, r, root));
     char *names = header->names;
-    json_object_foreach(root, key, entry)
-    {
+    json_object_foreach (root, key, entry) {
         s24_tensor *tensor = &header->tensors[header->count];
         if (!strcmp(key, "__metadata__")) continue;
         size_t name_bytes = strlen(key) + 1;

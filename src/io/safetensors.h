@@ -37,6 +37,10 @@ void s24i_header_free(s24i_header *header, s24_ctx *ctx);
    docs/format.md wants checked, codes included. FORMAT, MEMORY, INTERRUPTED. */
 s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char *path);
 
+/* The codes of a packed [rows, cols] must be legal and unused bits zero; FORMAT names the place. */
+s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
+                            const uint8_t *indices, int64_t rows, int64_t cols);
+
 /* The dtype's name in a header ("F32"), NULL if it has none; and back, S24_DTYPE_NONE if unknown. */
 const char *s24i_dtype_label(s24_dtype dtype);
 s24_dtype s24i_dtype_of_label(const char *label);

@@ -35,7 +35,8 @@ static size_t distinct_files(const char **files, json_t *map)
     size_t count = 0, distinct = 0;
     const char *tensor;
     json_t *file;
-    json_object_foreach(map, tensor, file) files[count++] = json_string_value(file);
+    json_object_foreach (map, tensor, file)
+        files[count++] = json_string_value(file);
     qsort(files, count, sizeof *files, compare_strings);
     for (size_t i = 0; i < count; i++)
         if (distinct == 0 || strcmp(files[distinct - 1], files[i]) != 0)
@@ -80,7 +81,8 @@ s24_status s24i_index_read(json_t **out, s24_checkpoint *checkpoint, const char 
     const char *tensor;
     REQUIRE(ctx, json_object_size(weight_map) > 0, S24_ERROR_FORMAT,
             "%s: \"weight_map\" is not an object that names a file for each tensor", path);
-    json_object_foreach(weight_map, tensor, file) TRY(check_file_name(ctx, path, tensor, file));
+    json_object_foreach (weight_map, tensor, file)
+        TRY(check_file_name(ctx, path, tensor, file));
     return add_shards(checkpoint, weight_map);
 }
 
@@ -104,8 +106,7 @@ static s24_status check_listed(const s24_checkpoint *checkpoint, json_t *map, co
 {
     const char *stored;
     json_t *value;
-    json_object_foreach(map, stored, value)
-    {
+    json_object_foreach (map, stored, value) {
         const char *file = json_string_value(value);
         const s24_tensor *tensor = find_stored(checkpoint, stored, scratch);
         REQUIRE(checkpoint->ctx, tensor, S24_ERROR_FORMAT,
@@ -143,8 +144,8 @@ s24_status s24i_index_check(const s24_checkpoint *checkpoint, const json_t *inde
     size_t longest = 0;
     const char *stored;
     void *scratch;
-    json_object_foreach(map, stored, value) longest =
-        strlen(stored) > longest ? strlen(stored) : longest;
+    json_object_foreach (map, stored, value)
+        longest = strlen(stored) > longest ? strlen(stored) : longest;
     for (size_t i = 0; i < checkpoint->count; i++) {
         size_t length = strlen(checkpoint->tensors[i].name);
         longest = length > longest ? length : longest;

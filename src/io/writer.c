@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Writes checkpoints: declare, write, commit. The first write (or the commit) ends declaring,
+ * fixes the layout and makes the temporary output; the commit syncs it and gives it its place.
+ * Whatever fails in between, destroying the writer removes what it made.
+ */
+#include "io/writer.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/output.h"
+
+static int is_empty_folder(const char *path)
+{
+    int entries = 0;
+    DIR *folder = opendir(path);
+    if (!folder) return 0;
+    while (entries < 3 && readdir(folder))
+        entries++; /* . and .. are always there */
+    closedir(folder);
+    return entries == 2;
+}
+
+/* May an existing output folder be replaced, which removes all that is in it? Only if it holds a
+   model, as a folder that was written before does, and nobody keeps its history there. */
+static s24_status check_replaceable(s24_ctx *ctx, const char *path)
+{
+    static const char *const files[] = {S24I_SINGLE_FILE, S24I_INDEX_FILE, ".git"};
+    int is_there[3];
+    for (int i = 0; i < 3; i++) {
+        char *file;
+        TRY(s24i_join_path(&file, ctx, path, files[i]));
+        is_there[i] = access(file, F_OK) == 0;
+        s24_ctx_free(ctx, file);
+    }
+    REQUIRE(ctx, !is_there[2], S24_ERROR_EXISTS,
+            "%s is a git repository, which replacing it would remove; write to another folder",
+            path);
+    REQUIRE(ctx, is_there[0] || is_there[1] || is_empty_folder(path), S24_ERROR_EXISTS,
+            "%s is not a model folder (no %s), so it is not replaced", path, S24I_SINGLE_FILE);
+    return S24_OK;
+}
+
+/* *path as the system sees it. */
+static s24_status resolve_links(char **path, s24_ctx *ctx)
+{
+    char *copy, *real = realpath(*path, NULL);
+    if (!real) return s24i_fail_errno(ctx, "resolve", *path);
+    s24_status status = s24i_copy_string(&copy, ctx, real);
+    free(real);
+    TRY(status);
+    s24_ctx_free(ctx, *path);
+    *path = copy;
+    return S24_OK;
+}
+
+/* Replacing a folder must not remove the model that lies further down in it. */
+static s24_status check_not_above(s24_ctx *ctx, const char *path, const char *model)
+{
+    char *real;
+    size_t bytes = strlen(path);
+    TRY(s24i_copy_string(&real, ctx, model));
+    s24_status status = resolve_links(&real, ctx);
+    if (status == S24_OK && !strncmp(real, path, bytes) && real[bytes] == '/')
+        status = s24_ctx_fail(ctx, S24_ERROR_EXISTS,
+                              "%s holds the model that is read (%s), so it is not replaced", path,
+                              model);
+    s24_ctx_free(ctx, real);
+    return status;
+}
+
+/* The output's path without slashes at its end; that of a folder to be replaced without links. */
+static s24_status resolve_path(s24_writer *writer, const char *path)
+{
+    s24_ctx *ctx = writer->ctx;
+    struct stat info;
+    TRY(s24i_copy_string(&writer->path, ctx, path));
+    for (size_t n = strlen(writer->path); n > 1 && writer->path[n - 1] == '/'; n--)
+        writer->path[n - 1] = '\0';
+    if (lstat(writer->path, &info) != 0) return S24_OK;
+    REQUIRE(ctx, writer->force, S24_ERROR_EXISTS, "%s exists and may not be replaced", path);
+    if (stat(writer->path, &info) != 0) return S24_OK; /* a broken link: renamed over */
+    REQUIRE(ctx, !S_ISDIR(info.st_mode) == !writer->folder, S24_ERROR_EXISTS,
+            "%s is a %s, but a %s is to be written", path,
+            S_ISDIR(info.st_mode) ? "folder" : "file", writer->folder ? "folder" : "file");
+    if (!writer->folder) return S24_OK;
+    TRY(resolve_links(&writer->path, ctx));
+    TRY(check_replaceable(ctx, writer->path));
+    return check_not_above(ctx, writer->path, writer->folder->folder);
+}
+
+/* The files to be written: the model's shards, or one. */
+static s24_status name_files(s24_writer *writer, const s24_checkpoint *model)
+{
+    size_t count = writer->folder ? model->shard_count : 1;
+    void *files;
+    TRY(s24i_zeroed(&files, writer->ctx, count * sizeof *writer->files));
+    writer->files = files;
+    for (size_t i = 0; i < count; i++) {
+        s24i_out_file *file = &writer->files[writer->file_count++];
+        file->fd = -1;
+        file->name = writer->folder ? model->shards[i].name : s24i_base_name(writer->path);
+        if (model && model->shard_count > 0) file->metadata = model->shards[i].header.metadata;
+        file->packed = json_object();
+        if (!file->packed)
+            return s24_ctx_fail(writer->ctx, S24_ERROR_MEMORY, "out of memory for a writer");
+    }
+    return S24_OK;
+}
+
+static s24_status set_up(s24_writer *writer, const char *path, const s24_checkpoint *model)
+{
+    TRY(resolve_path(writer, path));
+    writer->by_name = json_object();
+    REQUIRE(writer->ctx, writer->by_name, S24_ERROR_MEMORY, "out of memory for a writer");
+    return name_files(writer, model);
+}
+
+s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
+                             const s24_writer_opts *opts)
+{
+    s24_writer_opts known = {0};
+    void *memory;
+    if (!out) return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "out is NULL");
+    *out = NULL;
+    REQUIRE(ctx, path && *path, S24_ERROR_ARGUMENT, "the output's path is empty");
+    if (opts) {
+        REQUIRE(ctx, opts->size >= sizeof opts->size, S24_ERROR_ARGUMENT,
+                "s24_writer_opts.size is %zu, expected %zu", opts->size, sizeof known);
+        memcpy(&known, opts, opts->size < sizeof known ? opts->size : sizeof known);
+    }
+    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
+    s24_writer *writer = memory;
+    writer->ctx = ctx;
+    writer->force = known.force;
+    if (known.model && known.model->folder) writer->folder = known.model;
+    s24_status status = set_up(writer, path, known.model);
+    if (status == S24_OK)
+        *out = writer;
+    else
+        s24_writer_destroy(writer);
+    return status;
+}
+
+static s24_status check_declared(const s24_writer *writer, const s24_tensor *tensor)
+{
+    s24_ctx *ctx = writer->ctx;
+    REQUIRE(ctx, tensor && tensor->name, S24_ERROR_ARGUMENT, "a tensor without a name is declared");
+    REQUIRE(ctx, !writer->temporary, S24_ERROR_ARGUMENT,
+            "tensor \"%s\" is declared after the first write", s24i_show(tensor->name).text);
+    REQUIRE(ctx,
+            strcmp(tensor->name, "__metadata__") != 0 &&
+                !s24i_ends_with(tensor->name, S24I_VALUES_SUFFIX) &&
+                !s24i_ends_with(tensor->name, S24I_INDICES_SUFFIX),
+            S24_ERROR_ARGUMENT, "a tensor may not be named \"%s\"", s24i_show(tensor->name).text);
+    REQUIRE(ctx, s24i_dtype_label(tensor->dtype), S24_ERROR_DTYPE,
+            "tensor \"%s\" has a dtype (%s) that a file cannot hold", s24i_show(tensor->name).text,
+            s24_dtype_name(tensor->dtype));
+    REQUIRE(ctx, tensor->rank >= 0 && tensor->rank <= S24_MAX_RANK, S24_ERROR_SHAPE,
+            "tensor \"%s\" has rank %d, expected 0 to %d", s24i_show(tensor->name).text,
+            tensor->rank, S24_MAX_RANK);
+    if (!tensor->packed) return S24_OK;
+    REQUIRE(ctx, s24_dtype_can_be_two_four(tensor->dtype), S24_ERROR_DTYPE,
+            "packed tensor \"%s\" is %s, expected f32, f16, bf16, i8, e4m3 or e5m2",
+            s24i_show(tensor->name).text, s24_dtype_name(tensor->dtype));
+    REQUIRE(ctx,
+            tensor->rank == 2 && tensor->shape[0] >= 1 && tensor->shape[1] >= 4 &&
+                tensor->shape[1] % 4 == 0,
+            S24_ERROR_SHAPE, "packed tensor \"%s\" is no matrix of columns a multiple of 4",
+            s24i_show(tensor->name).text);
+    return S24_OK;
+}
+
+/* Which file a tensor goes into. */
+static s24_status find_file(size_t *out, const s24_writer *writer, const s24_tensor *tensor)
+{
+    *out = 0;
+    if (!tensor->file || !writer->folder) return S24_OK;
+    for (*out = 0; *out < writer->file_count; ++*out)
+        if (!strcmp(writer->files[*out].name, tensor->file)) return S24_OK;
+    return s24_ctx_fail(writer->ctx, S24_ERROR_ARGUMENT,
+                        "tensor \"%s\" is declared in %s, which is no file of the model",
+                        s24i_show(tensor->name).text, s24i_show(tensor->file).text);
+}
+
+/* name with a suffix; freed by the caller. */
+static s24_status stored_name(char **out, s24_ctx *ctx, const char *name, const char *suffix)
+{
+    size_t bytes = strlen(name);
+    void *memory;
+    *out = NULL;
+    TRY(s24i_zeroed(&memory, ctx, bytes + strlen(suffix) + 1));
+    *out = memory;
+    memcpy(*out, name, bytes);
+    strcpy(*out + bytes, suffix);
+    return S24_OK;
+}
+
+/* The part that a name with a suffix is stored under, NULL if there is none. */
+static s24_status find_part(s24i_part **out, const s24_writer *writer, const char *name,
+                            const char *suffix)
+{
+    char *stored;
+    TRY(stored_name(&stored, writer->ctx, name, suffix));
+    const json_t *index = json_object_get(writer->by_name, stored);
+    *out = index ? &writer->parts[json_integer_value(index)] : NULL;
+    s24_ctx_free(writer->ctx, stored);
+    return S24_OK;
+}
+
+static s24_status check_new(const s24_writer *writer, const char *name)
+{
+    static const char *const suffixes[] = {"", S24I_VALUES_SUFFIX, S24I_INDICES_SUFFIX};
+    for (int i = 0; i < 3; i++) {
+        s24i_part *part;
+        TRY(find_part(&part, writer, name, suffixes[i]));
+        REQUIRE(writer->ctx, !part, S24_ERROR_ARGUMENT, "tensor \"%s\" is declared twice",
+                s24i_show(name).text);
+    }
+    return S24_OK;
+}
+
+static s24_status grow(s24_writer *writer)
+{
+    void *parts;
+    size_t capacity = writer->capacity ? 2 * writer->capacity : 64;
+    if (writer->count < writer->capacity) return S24_OK;
+    TRY(s24i_zeroed(&parts, writer->ctx, capacity * sizeof *writer->parts));
+    if (writer->count > 0) memcpy(parts, writer->parts, writer->count * sizeof *writer->parts);
+    s24_ctx_free(writer->ctx, writer->parts);
+    writer->parts = parts;
+    writer->capacity = capacity;
+    return S24_OK;
+}
+
+/* Adds one stored tensor of the tensor's rank and rows, with its own dtype and last dimension. */
+static s24_status add_part(s24_writer *writer, const s24_tensor *tensor, const char *suffix,
+                           s24_dtype dtype, int64_t last)
+{
+    s24_ctx *ctx = writer->ctx;
+    int64_t bytes = (int64_t)s24_dtype_bytes(dtype);
+    TRY(grow(writer));
+    s24i_part *part = &writer->parts[writer->count];
+    *part = (s24i_part){.dtype = dtype, .rank = tensor->rank};
+    for (int i = 0; i < tensor->rank; i++) {
+        part->shape[i] = i == tensor->rank - 1 ? last : tensor->shape[i];
+        REQUIRE(ctx, part->shape[i] >= 0 && !__builtin_mul_overflow(bytes, part->shape[i], &bytes),
+                S24_ERROR_SHAPE,
+                "tensor \"%s\": dimension %d (%lld) is negative or makes it larger than 2^63 bytes",
+                s24i_show(tensor->name).text, i, (long long)part->shape[i]);
+    }
+    part->bytes = (size_t)bytes;
+    TRY(find_file(&part->file, writer, tensor));
+    TRY(stored_name(&part->name, ctx, tensor->name, suffix));
+    if (json_object_set_new(writer->by_name, part->name, json_integer((json_int_t)writer->count)) !=
+        0) {
+        s24_ctx_free(ctx, part->name);
+        return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT,
+                            "tensor name \"%s\" is not UTF-8, or memory is out",
+                            s24i_show(tensor->name).text);
+    }
+    writer->count++;
+    return S24_OK;
+}
+
+static s24_status add_packed(s24_writer *writer, const s24_tensor *tensor)
+{
+    int64_t k = tensor->shape[1];
+    TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, tensor->dtype, k / 2));
+    TRY(add_part(writer, tensor, S24I_INDICES_SUFFIX, S24_U8, (k + 7) / 8));
+    json_t *packed = writer->files[writer->parts[writer->count - 1].file].packed;
+    json_t *shape = json_pack("[I, I]", (json_int_t)tensor->shape[0], (json_int_t)k);
+    REQUIRE(writer->ctx, json_object_set_new(packed, tensor->name, shape) == 0, S24_ERROR_MEMORY,
+            "out of memory while declaring tensor \"%s\"", s24i_show(tensor->name).text);
+    return S24_OK;
+}
+
+s24_status s24_writer_declare(s24_writer *writer, const s24_tensor *tensor)
+{
+    if (!writer) return S24_ERROR_ARGUMENT;
+    TRY(check_declared(writer, tensor));
+    TRY(check_new(writer, tensor->name));
+    if (tensor->packed) return add_packed(writer, tensor);
+    return add_part(writer, tensor, "", tensor->dtype,
+                    tensor->rank > 0 ? tensor->shape[tensor->rank - 1] : 0);
+}
+
+static s24_status find_expected(s24i_part **out, s24_writer *writer, const char *name,
+                                const char *suffix)
+{
+    TRY(find_part(out, writer, name, suffix));
+    REQUIRE(writer->ctx, *out, S24_ERROR_ARGUMENT, "tensor \"%s\" was not declared as a %s one",
+            s24i_show(name).text, *suffix ? "packed" : "dense");
+    REQUIRE(writer->ctx, !(*out)->is_written, S24_ERROR_ARGUMENT, "tensor \"%s\" is written twice",
+            s24i_show(name).text);
+    return S24_OK;
+}
+
+static s24_status write_part(s24_writer *writer, const char *name, const char *suffix,
+                             const void *data)
+{
+    s24i_part *part;
+    TRY(find_expected(&part, writer, name, suffix));
+    TRY(s24i_write_at(writer->files[part->file].fd, writer->ctx, writer->path, data, part->bytes,
+                      part->offset));
+    part->is_written = 1;
+    return S24_OK;
+}
+
+static s24_status check_usable(const s24_writer *writer, const char *name, int has_data)
+{
+    if (!writer) return S24_ERROR_ARGUMENT;
+    REQUIRE(writer->ctx, !writer->is_closed, S24_ERROR_ARGUMENT,
+            "%s: nothing can be written after a commit", writer->path);
+    REQUIRE(writer->ctx, name && has_data, S24_ERROR_ARGUMENT,
+            "a tensor's name or its data are NULL");
+    return S24_OK;
+}
+
+s24_status s24_writer_write(s24_writer *writer, const char *name, const void *data)
+{
+    s24i_part *part;
+    TRY(check_usable(writer, name, data != NULL));
+    TRY(find_expected(&part, writer, name, ""));
+    TRY(s24i_writer_lay_out(writer));
+    return write_part(writer, name, "", data);
+}
+
+s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const void *values,
+                                   const uint8_t *indices)
+{
+    s24i_part *part;
+    TRY(check_usable(writer, name, values && indices));
+    TRY(find_expected(&part, writer, name, S24I_VALUES_SUFFIX));
+    TRY(s24i_check_codes(writer->ctx, writer->path, name, indices, part->shape[0],
+                         2 * part->shape[1]));
+    TRY(s24i_writer_lay_out(writer));
+    TRY(write_part(writer, name, S24I_VALUES_SUFFIX, values));
+    return write_part(writer, name, S24I_INDICES_SUFFIX, indices);
+}
+
+/* Adds to the temporary folder what is not a tensor. */
+static s24_status finish_folder(s24_writer *writer)
+{
+    s24_ctx *ctx = writer->ctx;
+    if (writer->folder->has_index) {
+        char *text, *path;
+        TRY(s24i_writer_index(&text, writer));
+        s24_status status = s24i_join_path(&path, ctx, writer->temporary, S24I_INDEX_FILE);
+        if (status == S24_OK) status = s24i_write_file(ctx, path, text, strlen(text));
+        s24_ctx_free(ctx, path);
+        free(text);
+        TRY(status);
+    }
+    return s24i_copy_side_files(ctx, writer->folder->folder, writer->temporary);
+}
+
+s24_status s24_writer_commit(s24_writer *writer)
+{
+    TRY(check_usable(writer, "", 1));
+    s24_ctx *ctx = writer->ctx;
+    for (size_t i = 0; i < writer->count; i++)
+        REQUIRE(ctx, writer->parts[i].is_written || writer->parts[i].bytes == 0, S24_ERROR_ARGUMENT,
+                "tensor \"%s\" was declared but not written",
+                s24i_show(writer->parts[i].name).text);
+    TRY(s24i_writer_lay_out(writer));
+    writer->is_closed = 1;
+    for (size_t i = 0; i < writer->file_count; i++) {
+        TRY(s24_ctx_progress(ctx, "syncing", (int64_t)i, (int64_t)writer->file_count));
+        TRY(s24i_sync_and_close(&writer->files[i].fd, ctx, writer->path));
+    }
+    if (writer->folder) TRY(finish_folder(writer));
+    TRY(s24i_put_in_place(ctx, writer->temporary, writer->path, writer->force));
+    writer->is_done = 1;
+    return S24_OK;
+}
+
+void s24_writer_destroy(s24_writer *writer)
+{
+    if (!writer) return;
+    s24_ctx *ctx = writer->ctx;
+    for (size_t i = 0; i < writer->file_count; i++) {
+        if (writer->files[i].fd >= 0) close(writer->files[i].fd);
+        json_decref(writer->files[i].packed);
+    }
+    if (writer->temporary && !writer->is_done && !s24i_remove_tree(writer->temporary))
+        s24_ctx_log(ctx, S24_LOG_WARNING, "an unfinished output remains at %s", writer->temporary);
+    for (size_t i = 0; i < writer->count; i++)
+        s24_ctx_free(ctx, writer->parts[i].name);
+    json_decref(writer->by_name);
+    s24_ctx_free(ctx, writer->files);
+    s24_ctx_free(ctx, writer->parts);
+    s24_ctx_free(ctx, writer->temporary);
+    s24_ctx_free(ctx, writer->path);
+    s24_ctx_free(ctx, writer);
+}
