@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Decode the packed 2:4 matrices of a safetensors file, from docs/format.md alone.
+
+    decode_s24.py IN          check IN and list its packed matrices
+    decode_s24.py IN OUT      write them, and all other tensors, as dense tensors to OUT
+
+It shares no code with the library: it is what the library is checked against. Exit 1 and one line
+on stderr for a file that a reader must refuse. Standard library only.
+"""
+import json
+import struct
+import sys
+
+BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1}
+POSITIONS = {0x4: (0, 1), 0x8: (0, 2), 0x9: (1, 2), 0xC: (0, 3), 0xD: (1, 3), 0xE: (2, 3)}
+VERSION, PACKED = "sparse24.version", "sparse24.packed"
+VALUES, INDICES = ".s24_values", ".s24_indices"
+
+
+class Refused(Exception):
+    pass
+
+
+def require(condition, sentence):
+    if not condition:
+        raise Refused(sentence)
+
+
+def once(pairs):
+    """A JSON object in which every name stands once."""
+    names = [name for name, _ in pairs]
+    require(len(set(names)) == len(names), f"a name stands twice in {sorted(names)}")
+    return dict(pairs)
+
+
+def read(path):
+    """Tensors {name: (dtype, shape, bytes)} and the metadata of a safetensors file."""
+    with open(path, "rb") as file:
+        data = file.read()
+    require(len(data) >= 8, "the file is shorter than its header's length")
+    (length,) = struct.unpack("<Q", data[:8])
+    require(length <= len(data) - 8, f"the header's length {length} is beyond the file")
+    header = json.loads(data[8:8 + length].decode(), object_pairs_hook=once)
+    metadata = header.pop("__metadata__", {})
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        require(0 <= begin <= end <= len(data) - 8 - length, f"{name} lies beyond the file")
+        tensors[name] = entry["dtype"], entry["shape"], data[8 + length + begin:8 + length + end]
+    return tensors, metadata
+
+
+def described(metadata):
+    """The packed matrices {name: (n, k)} that the metadata describes."""
+    require((VERSION in metadata) == (PACKED in metadata), f"one of {VERSION} and {PACKED} alone")
+    if VERSION not in metadata:
+        return {}
+    require(metadata[VERSION] == "1", f"{VERSION} is {metadata[VERSION]!r}; expected '1'")
+    packed = json.loads(metadata[PACKED], object_pairs_hook=once)
+    require(isinstance(packed, dict), f"{PACKED} is not an object")
+    for name, shape in packed.items():
+        fits = (isinstance(shape, list) and len(shape) == 2
+                and all(type(size) is int for size in shape)
+                and shape[0] >= 1 and shape[1] >= 4 and shape[1] % 4 == 0
+                and shape[0] * shape[1] < 2**63)
+        require(name and fits, f"{PACKED} says {shape} of {name!r}")
+    return packed
+
+
+def decode(name, n, k, values, indices):
+    """The dense bytes of one packed matrix, and its dtype."""
+    dtype, shape, stored = values
+    stride = (k + 7) // 8
+    require(dtype in BYTES, f"{name}{VALUES} is {dtype}")
+    require(shape == [n, k // 2], f"{name}{VALUES} is {shape}; expected {[n, k // 2]}")
+    require(indices[:2] == ("U8", [n, stride]),
+            f"{name}{INDICES} is {indices[0]} {indices[1]}; expected U8 {[n, stride]}")
+    size, codes = BYTES[dtype], indices[2]
+    require(len(stored) == n * (k // 2) * size, f"{name}{VALUES} has {len(stored)} bytes")
+    require(len(codes) == n * stride, f"{name}{INDICES} has {len(codes)} bytes")
+    dense = bytearray(n * k * size)
+    for row in range(n):
+        for group in range(2 * stride):
+            code = codes[row * stride + group // 2] >> 4 * (group % 2) & 15
+            at = f"row {row}, column {4 * group}"
+            if 4 * group >= k:
+                require(code == 0, f"{name}{INDICES}: unused bits are set at {at}")
+                continue
+            require(code in POSITIONS, f"{name}{INDICES}: code {code:#x} at {at}")
+            for i, position in enumerate(POSITIONS[code]):
+                source = (row * (k // 2) + 2 * group + i) * size
+                target = (row * k + 4 * group + position) * size
+                dense[target:target + size] = stored[source:source + size]
+    return dtype, [n, k], bytes(dense)
+
+
+def unpack(tensors, metadata):
+    """All tensors of the file, dense."""
+    packed = described(metadata)
+    dense = {}
+    for name, (n, k) in packed.items():
+        for part in (name + VALUES, name + INDICES):
+            require(part in tensors, f"{part} is missing")
+        require(name not in tensors, f"{name} is there packed and plain")
+        dense[name] = decode(name, n, k, tensors[name + VALUES], tensors[name + INDICES])
+    for name, tensor in tensors.items():
+        for suffix in (VALUES, INDICES):
+            if name.endswith(suffix):
+                require(name[:-len(suffix)] in packed, f"{name} is not described")
+                break
+        else:
+            dense[name] = tensor
+    return dense, packed
+
+
+def write(path, tensors):
+    """A safetensors file of {name: (dtype, shape, bytes)}, large elements first."""
+    order = sorted(tensors, key=lambda name: (-BYTES.get(tensors[name][0], 8), name))
+    header, offset = {}, 0
+    for name in order:
+        dtype, shape, data = tensors[name]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
+        offset += len(data)
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name in order:
+            file.write(tensors[name][2])
+
+
+def main(arguments):
+    if len(arguments) not in (1, 2) or arguments[0].startswith("-"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        dense, packed = unpack(*read(arguments[0]))
+    except (Refused, ValueError, KeyError, TypeError) as error:
+        print(f"{arguments[0]}: {error}", file=sys.stderr)
+        return 1
+    if len(arguments) == 2:
+        write(arguments[1], dense)
+    else:
+        for name in sorted(packed):
+            print(f"{name} {dense[name][0]} {packed[name][0]}x{packed[name][1]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
