@@ -139,7 +139,8 @@ S24_API uint32_t s24_cpu_parse(const char *name);
 S24_API const char *s24_cpu_name(uint32_t cpu);
 
 /* alloc returns memory aligned to `alignment` (a power of two) or NULL; free gets the same size
-   back. */
+   back. Both are called by whichever thread uses the context or an object made with it, and the
+   objects may outlive the context. */
 typedef struct s24_allocator {
     void *(*alloc)(void *user, size_t bytes, size_t alignment);
     void (*free)(void *user, void *memory, size_t bytes);
@@ -157,7 +158,7 @@ typedef struct s24_ctx_opts {
        S24_ERROR_INTERRUPTED. NULL: none. */
     int (*progress)(void *user, const char *stage, int64_t done, int64_t total);
     void *user;        /* handed to log and progress */
-    int threads;       /* 0: every core the process may run on */
+    int threads;       /* at most 1024; 0: every core the process may run on */
     uint32_t cpu_mask; /* S24_CPU_ bits that may be used; 0: all. Can only remove. */
 } s24_ctx_opts;
 
@@ -170,13 +171,13 @@ S24_API void s24_ctx_destroy(s24_ctx *ctx);
 S24_API const char *s24_ctx_error(const s24_ctx *ctx);
 S24_API uint32_t s24_ctx_cpu(const s24_ctx *ctx);
 S24_API int s24_ctx_threads(const s24_ctx *ctx);
-/* Changes the number of threads (0: every core) for the calls that follow. */
+/* Changes the number of threads (0: every core; over 1024: 1024) for the calls that follow. */
 S24_API void s24_ctx_set_threads(s24_ctx *ctx, int threads);
 
 /*
  * Runs fn over [0, count) split into at most s24_ctx_threads() contiguous ranges, one call a
- * thread, and waits. `thread` is 0 … threads-1. Nested calls run on the calling thread alone. The
- * split depends on count and the number of threads only, so results are reproducible.
+ * thread, and waits. `thread` is 0 … threads-1. Nested calls run all their ranges on the calling
+ * thread. The split depends on count and the number of threads only: results are reproducible.
  */
 S24_API void s24_ctx_parallel_for(s24_ctx *ctx, int64_t count,
                                   void (*fn)(void *arg, int64_t begin, int64_t end, int thread),
@@ -211,8 +212,11 @@ typedef struct s24_matrix s24_matrix;
 typedef enum s24_select {
     S24_SELECT_STRICT = 0, /* the source is 2:4 already; anything else is NOT_TWO_FOUR */
     S24_SELECT_MAGNITUDE,  /* keep the two largest |w| of each group; ties keep the higher column */
-    S24_SELECT_MASK,  /* keep where opts.mask is non-zero; more than two a group: NOT_TWO_FOUR */
-    S24_SELECT_MVUE24 /* random, unbiased: E[result] = source (opts.seed) */
+    S24_SELECT_MASK, /* keep where opts.mask is non-zero; more than two a group: NOT_TWO_FOUR */
+    /* Random and unbiased, E[result] = source: two of a group drawn in proportion to |w|, then
+       scaled (the approximate minimum-variance estimator). The same seed gives the same bytes on
+       any number of threads. The target is a floating dtype; NaN and Inf are never allowed. */
+    S24_SELECT_MVUE24
 } s24_select;
 
 typedef struct s24_matrix_opts {
@@ -228,7 +232,7 @@ typedef struct s24_matrix_opts {
  * Makes a 2:4 matrix from a dense one of dtype f32 f16 bf16 i8 e4m3 e5m2; nothing of src is kept.
  * The choice is made on the source's values, then the kept ones are converted as s24_convert does.
  * Errors: SHAPE (k not a multiple of 4, or no elements), DTYPE, NOT_TWO_FOUR and NOT_FINITE (both
- * name row, column and group), MEMORY.
+ * name row, column and group; a kept value beyond the target dtype's range is NOT_FINITE), MEMORY.
  */
 S24_API s24_status s24_matrix_create(s24_matrix **out, s24_ctx *ctx, const s24_dense *src,
                                      const s24_matrix_opts *opts);
@@ -256,8 +260,8 @@ S24_API const void *s24_matrix_values(const s24_matrix *matrix);
 S24_API const uint8_t *s24_matrix_indices(const s24_matrix *matrix);
 /* Bytes of values and indices together. */
 S24_API size_t s24_matrix_bytes(const s24_matrix *matrix);
-/* Writes the matrix (transposed if it is a view) with its zeros into dst, converting to
-   dst->dtype. */
+/* Writes the matrix (transposed if it is a view) with its zeros into dst, converting to dst->dtype.
+   Errors: ARGUMENT, SHAPE, DTYPE. */
 S24_API s24_status s24_matrix_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_matrix *src);
 
 /* ---- 4. products ----------------------------------------------------------------------------- */
@@ -312,7 +316,7 @@ typedef struct s24_linear_args {
 } s24_linear_args;
 
 /* Errors: SHAPE (a transposed view has no plan), ARGUMENT (unknown kernel), UNSUPPORTED (the
-   kernel's CPU features or dtype do not fit), MEMORY. */
+   kernel's CPU features or dtype do not fit; f32 kernels fit every dtype), MEMORY. */
 S24_API s24_status s24_plan_create(s24_plan **out, s24_ctx *ctx, const s24_matrix *w,
                                    const s24_plan_opts *opts);
 S24_API void s24_plan_destroy(s24_plan *plan);
@@ -322,10 +326,12 @@ S24_API size_t s24_plan_work_bytes(const s24_plan *plan, const s24_ctx *ctx, int
 S24_API size_t s24_plan_bytes(const s24_plan *plan);
 /* The name of the kernel row that runs for m rows of X. */
 S24_API const char *s24_plan_kernel(const s24_plan *plan, int64_t m);
-/* y = activation(x·wᵀ + bias) + residual. Allocates nothing. */
+/* y = activation(x·wᵀ + bias) + residual. Allocates nothing. Errors: ARGUMENT, SHAPE, DTYPE,
+   UNSUPPORTED (the plan's kernel needs CPU features that this context masks). */
 S24_API s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_args *args);
 
-/* The kernel rows of this build, by index: name, what it needs of the CPU; NULL past the end. */
+/* The linear kernel rows of this build, by index: name, what it needs of the CPU, its weights'
+   dtype (cpu and dtype may be NULL); NULL past the end. */
 S24_API const char *s24_kernel_name(int index, uint32_t *cpu, s24_dtype *dtype);
 
 /* ---- 6. masks, checks and pruning on raw memory ---------------------------------------------- */
@@ -387,8 +393,9 @@ S24_API s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_d
 
 /*
  * PyTorch's CUTLASS layout (SparseSemiStructuredTensorCUTLASS): values [n, k/2], meta int16
- * [n, k/16] for f16 and bf16, int32 [n, k/32] for i8, reordered as sm80 wants it. n is a multiple
- * of 32 (16-bit) or 16 (8-bit); k of 64 or 128.
+ * [n, k/16] for f16 and bf16, int32 [n, k/32] for i8, e4m3 and e5m2, reordered as
+ * sm80 wants it. n is a multiple of 32 (16-bit) or 16 (8-bit); k of 64 or 128. Errors: ARGUMENT,
+ * SHAPE, DTYPE, MEMORY, FORMAT (meta puts two values of a group in one place).
  */
 S24_API s24_status s24_matrix_from_cutlass(s24_matrix **out, s24_ctx *ctx, const void *values,
                                            const void *meta, s24_dtype dtype, int64_t rows,

@@ -52,7 +52,8 @@ typedef struct s24i_linear_kernel {
     const char *name; /* op_dtype_isa[_design], unique */
     s24_dtype dtype;  /* of the values its layout holds */
     uint32_t cpu;     /* S24_CPU_ bits it needs */
-    int rank;         /* of the rows that fit, the highest rank is taken */
+    int rank; /* of the rows that fit, the highest is taken; a narrow dtype's row yields to an f32
+                 row that ranks higher (src/op/plan.c) */
     size_t (*weight_bytes)(int64_t n, int64_t k);
     /* From canonical values [n, k/2] of `dtype` and indices [n, ceil(k/8)] to the row's layout. */
     void (*weight_pack)(void *w, const void *values, const uint8_t *indices, int64_t n, int64_t k);
