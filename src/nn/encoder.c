@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Texts to vectors: a folder's tokenizer, model and prompts put together. Texts go through in
+ * windows: a window is tokenized by all threads, ordered by length, cut into batches of like lengths
+ * laid end to end, and its vectors are put back in the order of the texts. What must stay true: a text's
+ * vector does not depend on its neighbours but for rounding, and embedding allocates nothing.
+ */
+#include <string.h>
+
+#include "io/config.h"
+#include "io/tokenizer.h"
+#include "nn/util.h"
+
+#define SENTENCE_CONFIG "sentence_bert_config.json"
+#define PROMPT_CONFIG   "config_sentence_transformers.json"
+enum { BATCH_TOKENS = 4096, WINDOW_TOKENS = 1 << 19, WINDOW_MIN = 16, WINDOW_MAX = 4096 };
+
+struct s24_encoder {
+    s24_ctx *ctx;
+    s24_model *model;
+    s24_tokenizer *tokenizer;
+    s24_session *session;
+    char *prompt;
+    int64_t width, max_tokens, batch_tokens;
+    int64_t window;    /* texts at a time */
+    s24_token *tokens; /* [window, max_tokens] */
+    int64_t *lengths;  /* [window] in tokens */
+    int64_t *order;    /* [window] texts, the longest first */
+    int64_t *starts;   /* [max_tokens + 2] where each length begins in order */
+    int64_t *offsets;  /* [window + 1] of a batch */
+    int32_t *ids;      /* [batch_tokens] */
+    float *vectors;    /* [window, width] of a batch */
+};
+
+/* ---- opening ------------------------------------------------------------------------------------ */
+
+static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
+                             const s24_model_opts *opts)
+{
+    s24_checkpoint *checkpoint;
+    TRY(s24_checkpoint_open(&checkpoint, ctx, folder));
+    s24_status status = S24_OK;
+    if (!s24_checkpoint_folder(checkpoint))
+        status =
+            s24_ctx_fail(ctx, S24_ERROR_ARGUMENT,
+                         "%s is a file; an encoder needs its folder, with the tokenizer", folder);
+    if (status == S24_OK) status = s24_model_load(&encoder->model, ctx, checkpoint, opts);
+    s24_checkpoint_close(checkpoint);
+    return status;
+}
+
+/* The limit of a text's tokens, and whether texts are made lower case whatever the tokenizer does. */
+static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *folder, int64_t asked)
+{
+    s24i_config config;
+    s24_model_info info;
+    int64_t limit;
+    int lower = 0;
+    s24_model_describe(&info, encoder->model);
+    limit = info.positions;
+    s24_status status = s24i_config_load(&config, ctx, folder, SENTENCE_CONFIG, S24I_OPTIONAL);
+    if (status == S24_OK)
+        status = s24i_config_int(&limit, &config, "max_seq_length", S24I_OPTIONAL, 2, INT32_MAX);
+    if (status == S24_OK)
+        status = s24i_config_bool(&lower, &config, "do_lower_case", S24I_OPTIONAL);
+    s24i_config_free(&config);
+    TRY(status);
+    REQUIRE(ctx, !asked || (asked >= 2 && asked <= info.positions), S24_ERROR_ARGUMENT,
+            "max_tokens is %lld, 2 to the model's positions, %lld, is expected", (long long)asked,
+            (long long)info.positions);
+    REQUIRE(ctx, info.positions >= 2, S24_ERROR_FORMAT,
+            "%s: %lld positions, at least 2 are expected for [CLS] and [SEP]", folder,
+            (long long)info.positions);
+    REQUIRE(ctx, s24_tokenizer_vocabulary(encoder->tokenizer) <= info.vocabulary, S24_ERROR_FORMAT,
+            "%s: the tokenizer's ids go up to %d, but the model has %lld word embeddings", folder,
+            (int)s24_tokenizer_vocabulary(encoder->tokenizer) - 1, (long long)info.vocabulary);
+    encoder->tokenizer->lower |= lower;
+    encoder->width = info.width;
+    encoder->max_tokens = asked ? asked : s24i_min(limit, info.positions);
+    return S24_OK;
+}
+
+static s24_status find_prompt(const char **text, const s24i_config *config, const char *asked)
+{
+    s24i_config prompts;
+    const char *name = asked;
+    *text = "";
+    if (!name) TRY(s24i_config_string(&name, config, "default_prompt_name", S24I_OPTIONAL));
+    if (!name) return S24_OK;
+    TRY(s24i_config_child(&prompts, config, "prompts", S24I_OPTIONAL));
+    REQUIRE(config->ctx, json_object_get(prompts.json, name),
+            asked ? S24_ERROR_ARGUMENT : S24_ERROR_FORMAT, "%s: there is no prompt \"%s\"",
+            config->file ? config->file : PROMPT_CONFIG, s24i_show(name).text);
+    return s24i_config_string(text, &prompts, name, S24I_REQUIRED);
+}
+
+static s24_status read_prompt(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
+                              const char *asked)
+{
+    s24i_config config;
+    const char *text;
+    s24_status status = s24i_config_load(&config, ctx, folder, PROMPT_CONFIG, S24I_OPTIONAL);
+    if (status == S24_OK) status = find_prompt(&text, &config, asked);
+    if (status == S24_OK) status = s24i_copy_string(&encoder->prompt, ctx, text);
+    s24i_config_free(&config);
+    return status;
+}
+
+static s24_status make_buffers(s24_encoder *e, s24_ctx *ctx, int64_t batch_tokens)
+{
+    REQUIRE(ctx, batch_tokens >= 0 && batch_tokens <= 1 << 24, S24_ERROR_ARGUMENT,
+            "batch_tokens is %lld, 0 to %d is expected", (long long)batch_tokens, 1 << 24);
+    e->batch_tokens = s24i_max(batch_tokens ? batch_tokens : BATCH_TOKENS, e->max_tokens);
+    e->window = s24i_max(WINDOW_MIN, s24i_min(WINDOW_MAX, WINDOW_TOKENS / e->max_tokens));
+    TRY(s24i_alloc_elems(&e->tokens, ctx, e->window * e->max_tokens, sizeof *e->tokens, "tokens"));
+    TRY(s24i_alloc_elems(&e->lengths, ctx, e->window, sizeof *e->lengths, "lengths"));
+    TRY(s24i_alloc_elems(&e->order, ctx, e->window, sizeof *e->order, "order"));
+    TRY(s24i_alloc_elems(&e->starts, ctx, e->max_tokens + 2, sizeof *e->starts, "counts"));
+    TRY(s24i_alloc_elems(&e->offsets, ctx, e->window + 1, sizeof *e->offsets, "offsets"));
+    TRY(s24i_alloc_elems(&e->ids, ctx, e->batch_tokens, sizeof *e->ids, "ids"));
+    TRY(s24i_alloc_elems(&e->vectors, ctx, e->window * e->width, sizeof *e->vectors, "vectors"));
+    return s24_session_create(&e->session, ctx, e->model, e->batch_tokens);
+}
+
+static s24_status open_encoder(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
+                               const s24_encoder_opts *opts)
+{
+    s24_model_opts model = opts->model;
+    if (!model.size) model.size = sizeof model;
+    TRY(load_model(encoder, ctx, folder, &model));
+    TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, folder));
+    TRY(read_limits(encoder, ctx, folder, opts->max_tokens));
+    TRY(read_prompt(encoder, ctx, folder, opts->prompt));
+    return make_buffers(encoder, ctx, opts->batch_tokens);
+}
+
+s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
+                            const s24_encoder_opts *opts)
+{
+    const s24_encoder_opts defaults = {.size = sizeof defaults};
+    void *memory;
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    REQUIRE(ctx, folder, S24_ERROR_ARGUMENT, "folder is NULL");
+    if (!opts) opts = &defaults;
+    REQUIRE(ctx, opts->size == sizeof *opts, S24_ERROR_ARGUMENT,
+            "s24_encoder_opts.size is %zu, %zu is expected", opts->size, sizeof *opts);
+    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
+    s24_encoder *encoder = memory;
+    encoder->ctx = ctx;
+    const s24_status status = open_encoder(encoder, ctx, folder, opts);
+    if (status != S24_OK) {
+        s24_encoder_close(encoder);
+        return status;
+    }
+    *out = encoder;
+    return S24_OK;
+}
+
+void s24_encoder_close(s24_encoder *encoder)
+{
+    if (!encoder) return;
+    s24_ctx *ctx = encoder->ctx;
+    s24_session_destroy(encoder->session);
+    s24_model_destroy(encoder->model);
+    s24_tokenizer_destroy(encoder->tokenizer);
+    s24_ctx_free(ctx, encoder->prompt);
+    s24_ctx_free(ctx, encoder->tokens);
+    s24_ctx_free(ctx, encoder->lengths);
+    s24_ctx_free(ctx, encoder->order);
+    s24_ctx_free(ctx, encoder->starts);
+    s24_ctx_free(ctx, encoder->offsets);
+    s24_ctx_free(ctx, encoder->ids);
+    s24_ctx_free(ctx, encoder->vectors);
+    s24_ctx_free(ctx, encoder);
+}
+
+const s24_model *s24_encoder_model(const s24_encoder *encoder)
+{
+    return encoder ? encoder->model : NULL;
+}
+
+int64_t s24_encoder_width(const s24_encoder *encoder)
+{
+    return encoder ? encoder->width : 0;
+}
+
+/* ---- embedding ---------------------------------------------------------------------------------- */
+
+typedef struct window {
+    s24_encoder *encoder;
+    const s24_text *texts;
+    int64_t count;
+    float *embeddings; /* [count, width] */
+} window;
+
+static void tokenize(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const window *w = arg;
+    s24_encoder *e = w->encoder;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        const s24_text parts[2] = {{e->prompt, strlen(e->prompt)}, w->texts[i]};
+        e->lengths[i] = s24i_tokenizer_encode(e->tokens + i * e->max_tokens, e->max_tokens,
+                                              e->tokenizer, parts, 2);
+    }
+}
+
+/* The longest first, equal ones as they came. */
+static void sort_by_length(s24_encoder *e, int64_t count)
+{
+    memset(e->starts, 0, (size_t)(e->max_tokens + 2) * sizeof *e->starts);
+    for (int64_t i = 0; i < count; i++)
+        e->starts[e->max_tokens - e->lengths[i] + 1]++;
+    for (int64_t l = 0; l <= e->max_tokens; l++)
+        e->starts[l + 1] += e->starts[l];
+    for (int64_t i = 0; i < count; i++)
+        e->order[e->starts[e->max_tokens - e->lengths[i]]++] = i;
+}
+
+/* Runs the texts order[first …] that fit one batch. *done is how many they were. */
+static s24_status run_batch(int64_t *done, const window *w, s24_ctx *ctx, int64_t first)
+{
+    s24_encoder *e = w->encoder;
+    const s24_outputs outputs = {.embeddings = e->vectors};
+    s24_batch batch = {.offsets = e->offsets, .ids = e->ids};
+    e->offsets[0] = 0;
+    for (int64_t i = first; i < w->count; i++) {
+        const int64_t text = e->order[i], start = e->offsets[batch.texts];
+        if (start + e->lengths[text] > e->batch_tokens) break;
+        for (int64_t t = 0; t < e->lengths[text]; t++)
+            e->ids[start + t] = e->tokens[text * e->max_tokens + t].id;
+        e->offsets[++batch.texts] = start + e->lengths[text];
+    }
+    TRY(s24_session_forward(e->session, ctx, &batch, &outputs));
+    for (int64_t i = 0; i < batch.texts; i++)
+        memcpy(w->embeddings + e->order[first + i] * e->width, e->vectors + i * e->width,
+               (size_t)e->width * sizeof(float));
+    *done = batch.texts;
+    return S24_OK;
+}
+
+static s24_status check_texts(const s24_encoder *encoder, s24_ctx *ctx, const s24_text *texts,
+                              int64_t count)
+{
+    const size_t most = INT32_MAX - strlen(encoder->prompt);
+    for (int64_t i = 0; i < count; i++) {
+        REQUIRE(ctx, texts[i].data || !texts[i].bytes, S24_ERROR_ARGUMENT, "texts[%lld] is NULL",
+                (long long)i);
+        REQUIRE(ctx, texts[i].bytes <= most, S24_ERROR_ARGUMENT,
+                "texts[%lld] has %zu bytes, at most %zu are expected", (long long)i, texts[i].bytes,
+                most);
+    }
+    return S24_OK;
+}
+
+s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *encoder, s24_ctx *ctx,
+                             const s24_text *texts, int64_t count)
+{
+    int64_t total = 0;
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, encoder && count >= 0 && (!count || (embeddings && texts)), S24_ERROR_ARGUMENT,
+            "%s",
+            !encoder      ? "encoder is NULL"
+            : count < 0   ? "count is negative"
+            : !embeddings ? "embeddings is NULL"
+                          : "texts is NULL");
+    TRY(check_texts(encoder, ctx, texts, count));
+    for (int64_t at = 0; at < count; at += encoder->window) {
+        window w = {encoder, texts + at, s24i_min(encoder->window, count - at),
+                    embeddings + at * encoder->width};
+        s24_ctx_parallel_for(ctx, w.count, tokenize, &w);
+        sort_by_length(encoder, w.count);
+        for (int64_t i = 0, done; i < w.count; i += done) {
+            TRY(run_batch(&done, &w, ctx, i));
+            TRY(s24_ctx_progress(ctx, "embedding", at + i + done, count));
+        }
+        for (int64_t i = 0; i < w.count; i++)
+            total += encoder->lengths[i];
+    }
+    if (tokens) *tokens = total;
+    return S24_OK;
+}
