@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Every kernel row that this CPU can run, against sums in double: odd shapes, both orientations,
+ * every epilogue, special values, threads, and operands that end at an inaccessible page.
+ */
+#include "support.h"
+
+#include <math.h>
+#include <sys/mman.h>
+
+#include "kernel/kernel.h"
+
+/* ---- operands between inaccessible pages ----------------------------------------------------- */
+
+typedef struct guarded {
+    char *base;
+    size_t mapped;
+    void *data;
+} guarded;
+
+/* `bytes` that end (at_end) or begin at an inaccessible page; `align` is kept at the end too. */
+static guarded guard(size_t bytes, size_t align, int at_end)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t inner = (bytes + page - 1) / page * page;
+    guarded g = {.mapped = inner + 2 * page};
+    g.base = mmap(NULL, g.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(g.base != MAP_FAILED);
+    assert_int_equal(mprotect(g.base, page, PROT_NONE), 0);
+    assert_int_equal(mprotect(g.base + page + inner, page, PROT_NONE), 0);
+    g.data = g.base + page + (at_end ? (inner - bytes) / align * align : 0);
+    return g;
+}
+
+static void unguard(guarded g)
+{
+    munmap(g.base, g.mapped);
+}
+
+/* ---- a pool that runs the ranges in turn: the split is what matters here --------------------- */
+
+static void run_in_turn(void *pool, int64_t count, void (*fn)(void *, int64_t, int64_t, int),
+                        void *arg)
+{
+    int threads = *(int *)pool;
+    for (int t = threads - 1; t >= 0; t--) {
+        int64_t share = count / threads, rest = count % threads;
+        int64_t begin = share * t + (t < rest ? t : rest);
+        fn(arg, begin, begin + share + (t < rest), t);
+    }
+}
+
+/* ---- one product ----------------------------------------------------------------------------- */
+
+typedef struct sample {
+    int64_t m, n, k;
+    int x_columns, y_columns; /* tokens together instead of features */
+    int64_t pad;              /* leading dimensions exceed the rows by this */
+    s24_activation activation;
+    int bias, residual, threads, at_end, special;
+    float alpha, beta;
+} sample;
+
+static double activate(double x, s24_activation activation)
+{
+    switch (activation) {
+    case S24_ACTIVATION_RELU:
+        return x > 0 || x != x ? x : 0;
+    case S24_ACTIVATION_GELU:
+        return 0.5 * x * (1 + erf(x * 0.70710678118654752));
+    case S24_ACTIVATION_GELU_TANH:
+        return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+    default:
+        return x;
+    }
+}
+
+static float bf16_to_f32(uint16_t h)
+{
+    uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static float special(uint64_t r)
+{
+    static const float values[] = {NAN, INFINITY, -INFINITY, -0.0f};
+    return values[r % 4];
+}
+
+/* Values [n, k/2] in the dtype, their exact f32, and codes. */
+typedef struct weight {
+    guarded values, codes;
+    float *exact;
+    int64_t row_codes;
+} weight;
+
+static weight make_weight(const sample *s, s24_dtype dtype, uint64_t *seed)
+{
+    static const uint8_t patterns[6] = {0x4, 0x8, 0xc, 0x9, 0xd, 0xe};
+    const int64_t count = s->n * (s->k / 2);
+    const size_t size = dtype == S24_F32 ? 4 : 2;
+    weight w = {.row_codes = (s->k + 7) / 8};
+    w.values = guard((size_t)count * size, size, s->at_end);
+    w.codes = guard((size_t)(s->n * w.row_codes), 1, s->at_end);
+    w.exact = malloc((size_t)count * sizeof(float));
+    for (int64_t i = 0; i < count; i++) {
+        float v = test_uniform(seed);
+        if (s->special && test_random(seed) % 64 == 0) v = special(test_random(seed));
+        if (size == 4) {
+            ((float *)w.values.data)[i] = v;
+        } else {
+            uint32_t bits;
+            memcpy(&bits, &v, sizeof bits);
+            uint16_t h = (uint16_t)(v != v ? 0x7fc0 : bits >> 16);
+            ((uint16_t *)w.values.data)[i] = h;
+            v = bf16_to_f32(h);
+        }
+        w.exact[i] = v;
+    }
+    memset(w.codes.data, 0, (size_t)(s->n * w.row_codes));
+    for (int64_t r = 0; r < s->n; r++)
+        for (int64_t g = 0; g < s->k / 4; g++)
+            ((uint8_t *)w.codes.data)[r * w.row_codes + g / 2] |=
+                (uint8_t)(patterns[test_random(seed) % 6] << (g % 2 * 4));
+    return w;
+}
+
+static void expect(const sample *s, const char *name, int64_t m, int64_t n, float got, double want,
+                   double bound)
+{
+    int ok = isnan(want)   ? isnan(got)
+             : isinf(want) ? (double)got == want
+                           : fabs(got - want) <= bound;
+    if (ok) return;
+    fail_msg("%s: m %lld n %lld k %lld activation %d threads %d: y[%lld,%lld] = %g, not %.9g (%g)",
+             name, (long long)s->m, (long long)s->n, (long long)s->k, (int)s->activation,
+             s->threads, (long long)m, (long long)n, (double)got, want, bound);
+}
+
+/* Error of products in f32 with x rounded to bf16 in the rows that say so. */
+static double unit_of(const s24i_linear_kernel *row)
+{
+    return row->cpu & S24_CPU_AVX512BF16 ? 1.0 / 256 : 1.2e-7;
+}
+
+static void check_output(const s24i_linear_kernel *row, const sample *s, const weight *w,
+                         const s24i_linear_job *job, const float *before)
+{
+    const double unit = unit_of(row);
+    for (int64_t m = 0; m < s->m; m++) {
+        for (int64_t n = 0; n < s->n; n++) {
+            double sum = 0, size = 0;
+            for (int64_t i = 0; i < s->k / 2; i++) {
+                int code = ((uint8_t *)w->codes.data)[n * w->row_codes + i / 4] >> (i / 2 % 2 * 4);
+                int64_t k = i / 2 * 4 + (i % 2 ? code >> 2 & 3 : code & 3);
+                double x = job->x[m * job->x_stride_m + k * job->x_stride_k];
+                sum += x * w->exact[n * (s->k / 2) + i];
+                size += fabs(x * w->exact[n * (s->k / 2) + i]);
+            }
+            sum = s->alpha * sum + (job->bias ? job->bias[n] : 0);
+            size = fabs(s->alpha) * size + (job->bias ? fabs(job->bias[n]) : 0);
+            double want = activate(sum, s->activation);
+            /* No activation is steeper than 1.13; the last term is the approximation's. */
+            double bound = (unit * (s->k < 64 ? 8 : 0.5 * sqrt((double)s->k)) + 1e-7) * size * 1.2 +
+                           3e-7 * (1 + fabs(sum));
+            if (job->residual && s->beta != 0) {
+                int64_t at = m * job->residual_stride_m + n * job->residual_stride_n;
+                want += (double)s->beta * before[at];
+                bound += 1.2e-7 * fabs((double)s->beta * before[at]);
+            }
+            /* A difference of infinities, or one times nothing, may go either way in a GELU. */
+            if (s->special && s->activation != S24_ACTIVATION_NONE && !(fabs(sum) < 1e30)) continue;
+            expect(s, row->name, m, n, job->y[m * job->y_stride_m + n * job->y_stride_n], want,
+                   bound);
+        }
+    }
+}
+
+static void check_sample(const s24i_linear_kernel *row, const sample *s, uint64_t seed)
+{
+    const int64_t ldx = (s->x_columns ? s->m : s->k) + s->pad;
+    const int64_t ldy = (s->y_columns ? s->m : s->n) + s->pad;
+    const int64_t x_rows = s->x_columns ? s->k : s->m, y_rows = s->y_columns ? s->n : s->m;
+    /* The last row ends where its elements end, not at the leading dimension. */
+    const size_t x_count = (size_t)(ldx * (x_rows - 1) + (s->x_columns ? s->m : s->k));
+    const size_t y_count = (size_t)(ldy * (y_rows - 1) + (s->y_columns ? s->m : s->n));
+    guarded x = guard(x_count * 4, 4, s->at_end), y = guard(y_count * 4, 4, s->at_end);
+    guarded bias = guard((size_t)s->n * 4, 4, s->at_end);
+    guarded w = guard(row->weight_bytes(s->n, s->k), 64, s->at_end);
+    size_t work_bytes = row->work_bytes(s->m, s->n, s->k, s->threads);
+    guarded work = guard(work_bytes ? work_bytes : 64, 64, s->at_end);
+    float *before = malloc(y_count * 4);
+    weight canonical = make_weight(s, row->dtype, &seed);
+    for (size_t i = 0; i < x_count; i++) {
+        float v = test_uniform(&seed);
+        if (s->special && test_random(&seed) % 97 == 0) v = special(test_random(&seed));
+        ((float *)x.data)[i] = v;
+    }
+    for (size_t i = 0; i < y_count; i++)
+        before[i] = ((float *)y.data)[i] = test_uniform(&seed);
+    for (int64_t i = 0; i < s->n; i++)
+        ((float *)bias.data)[i] = test_uniform(&seed);
+    memset(work.data, 0xff, work_bytes); /* NaN: whoever reads what nobody wrote shows it */
+    row->weight_pack(w.data, canonical.values.data, canonical.codes.data, s->n, s->k);
+    int threads = s->threads;
+    s24i_linear_job job = {
+        .m = s->m,
+        .n = s->n,
+        .k = s->k,
+        .x = x.data,
+        .x_stride_m = s->x_columns ? 1 : ldx,
+        .x_stride_k = s->x_columns ? ldx : 1,
+        .w = w.data,
+        .y = y.data,
+        .y_stride_m = s->y_columns ? 1 : ldy,
+        .y_stride_n = s->y_columns ? ldy : 1,
+        .bias = s->bias ? bias.data : NULL,
+        .residual = s->residual ? y.data : NULL,
+        .residual_stride_m = s->y_columns ? 1 : ldy,
+        .residual_stride_n = s->y_columns ? ldy : 1,
+        .alpha = s->alpha,
+        .beta = s->beta,
+        .activation = s->activation,
+        .work = work.data,
+        .parallel = {threads, run_in_turn, &threads},
+    };
+    row->run(&job);
+    check_output(row, s, &canonical, &job, before);
+    for (int64_t r = 0; r + 1 < y_rows; r++) /* between the rows nothing changes */
+        for (int64_t p = 0; p < s->pad; p++) {
+            size_t at = (size_t)(r * ldy + ldy - s->pad + p);
+            assert_memory_equal((float *)y.data + at, before + at, 4);
+        }
+    /* The same once more: same bits. */
+    float *again = malloc(y_count * 4);
+    memcpy(again, y.data, y_count * 4);
+    memcpy(y.data, before, y_count * 4);
+    row->run(&job);
+    assert_memory_equal(again, y.data, y_count * 4);
+    free(again), free(before), free(canonical.exact);
+    unguard(canonical.values), unguard(canonical.codes);
+    unguard(x), unguard(y), unguard(bias), unguard(w), unguard(work);
+}
+
+static const s24i_linear_kernel *linear_row(int i)
+{
+    const s24i_linear_kernel *row = s24i_linear_kernels[i];
+    if (row && (row->cpu & ~s24_cpu_detect())) {
+        print_message("skipped: %s is not for this CPU\n", row->name);
+        return NULL;
+    }
+    return row;
+}
+
+static sample random_sample(uint64_t *seed)
+{
+    sample s = {.alpha = 1, .beta = 1};
+    s.m = 1 + (int64_t)(test_random(seed) % 130);
+    s.n = 1 + (int64_t)(test_random(seed) % 70);
+    s.k = 4 + 4 * (int64_t)(test_random(seed) % 65);
+    if (test_random(seed) % 3 == 0) s.m = 1 + (int64_t)(test_random(seed) % 17);
+    s.x_columns = test_random(seed) % 4 == 0;
+    s.y_columns = test_random(seed) % 4 == 0;
+    s.pad = (int64_t)(test_random(seed) % 4);
+    s.activation = (s24_activation)(test_random(seed) % 4);
+    s.bias = test_random(seed) % 2, s.residual = test_random(seed) % 2;
+    s.threads = 1 + (int)(test_random(seed) % 3), s.at_end = test_random(seed) % 4 != 0;
+    if (test_random(seed) % 4 == 0) s.alpha = -0.5f, s.beta = 2;
+    if (test_random(seed) % 8 == 0) s.beta = 0;
+    return s;
+}
+
+static void linear_random(void **state)
+{
+    (void)state;
+    for (int i = 0; s24i_linear_kernels[i]; i++) {
+        const s24i_linear_kernel *row = linear_row(i);
+        uint64_t seed = 24;
+        for (int round = 0; row && round < 600; round++) {
+            sample s = random_sample(&seed);
+            check_sample(row, &s, seed);
+        }
+    }
+}
+
+static void linear_special(void **state)
+{
+    (void)state;
+    for (int i = 0; s24i_linear_kernels[i]; i++) {
+        const s24i_linear_kernel *row = linear_row(i);
+        uint64_t seed = 42;
+        for (int round = 0; row && round < 150; round++) {
+            sample s = random_sample(&seed);
+            s.special = 1;
+            check_sample(row, &s, seed);
+        }
+    }
+}
+
+/* Every number of tokens up to past the widest panel, and a long k of many passes. */
+static void linear_edges(void **state)
+{
+    (void)state;
+    for (int i = 0; s24i_linear_kernels[i]; i++) {
+        const s24i_linear_kernel *row = linear_row(i);
+        for (int64_t m = 1; row && m <= 300; m += m < 40 ? 1 : 13) {
+            sample s = {.m = m, .n = 33, .k = 68, .alpha = 1, .threads = 2, .at_end = 1, .bias = 1};
+            check_sample(row, &s, (uint64_t)m);
+        }
+        sample longs = {.m = 97, .n = 50, .k = 1540, .alpha = 1, .threads = 3, .at_end = 1};
+        if (row) check_sample(row, &longs, 7);
+        sample wide = {.m = 20, .n = 1300, .k = 68, .alpha = 1, .threads = 1, .at_end = 1};
+        if (row) check_sample(row, &wide, 8);
+    }
+}
+
+/* ---- selection ------------------------------------------------------------------------------- */
+
+static void fill_select(float *w, int64_t count, int kind, uint64_t *seed)
+{
+    static const float few[] = {0.0f, -0.0f, 1, -1, 2, -2, INFINITY, -INFINITY, NAN};
+    for (int64_t i = 0; i < count; i++) {
+        if (kind == 0)
+            w[i] = test_uniform(seed);
+        else
+            w[i] = few[test_random(seed) % (kind == 1 ? 6 : 9)];
+        uint32_t bits = (uint32_t)test_random(seed);
+        if (kind == 3) memcpy(&w[i], &bits, sizeof bits); /* any float there is */
+    }
+}
+
+static void select_rows(void **state)
+{
+    (void)state;
+    const s24i_select_kernel *ref = s24i_select_kernel_find(S24_F32, S24_CPU_BASELINE);
+    for (int i = 0; s24i_select_kernels[i]; i++) {
+        const s24i_select_kernel *row = s24i_select_kernels[i];
+        if (row->cpu & ~s24_cpu_detect()) continue;
+        assert_int_equal(row->dtype, S24_F32);
+        uint64_t seed = 9;
+        for (int round = 0; round < 2000; round++) {
+            int64_t k = 4 + 4 * (int64_t)(test_random(&seed) % 80);
+            size_t codes = (size_t)(k + 7) / 8;
+            int at_end = round % 4 != 0;
+            guarded w = guard((size_t)k * 4, 4, at_end), mask = guard((size_t)k, 1, at_end);
+            guarded values = guard((size_t)k * 2, 4, at_end), index = guard(codes, 1, at_end);
+            uint8_t want_mask[400], want_index[64];
+            float want[200];
+            fill_select(w.data, k, round % 4, &seed);
+            ref->mask(want_mask, w.data, k);
+            row->mask(mask.data, w.data, k);
+            assert_memory_equal(mask.data, want_mask, (size_t)k);
+            int finite = ref->prune_pack(want, want_index, w.data, k);
+            assert_int_equal(row->prune_pack(values.data, index.data, w.data, k), finite);
+            assert_memory_equal(values.data, want, (size_t)k * 2);
+            assert_memory_equal(index.data, want_index, codes);
+            unguard(w), unguard(mask), unguard(values), unguard(index);
+        }
+    }
+}
+
+static void rows_are_found(void **state)
+{
+    (void)state;
+    const s24i_linear_kernel *row = s24i_linear_kernel_find(S24_F32, S24_CPU_BASELINE);
+    assert_non_null(row);
+    assert_int_equal(row->cpu & ~(uint32_t)S24_CPU_BASELINE, 0);
+    for (int i = 0; s24i_linear_kernels[i]; i++) {
+        const s24i_linear_kernel *a = s24i_linear_kernels[i];
+        assert_non_null(a->design(1));
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(a->name, s24i_linear_kernels[j]->name);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_found), cmocka_unit_test(linear_edges),
+        cmocka_unit_test(linear_random),  cmocka_unit_test(linear_special),
+        cmocka_unit_test(select_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
