@@ -1,0 +1,602 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * 2:4 matrices: made in every way, copied, viewed, taken back to dense; refusals with their
+ * sentences; every allocation failing in turn.
+ */
+#include "support.h"
+
+#include <math.h>
+
+#include "base/base.h"
+#include "core_support.h"
+#include "format/format.h"
+#include "op/op.h"
+
+static s24_matrix *make(s24_ctx *ctx, const s24_dense *src, const s24_matrix_opts *opts)
+{
+    s24_matrix *w = NULL;
+    assert_ok(ctx, s24_matrix_create(&w, ctx, src, opts));
+    assert_non_null(w);
+    return w;
+}
+
+/* Its dense form in f32; the caller frees it. */
+static float *dense_of(s24_ctx *ctx, const s24_matrix *w)
+{
+    int64_t rows = s24_matrix_rows(w), cols = s24_matrix_cols(w);
+    float *data = malloc((size_t)(rows * cols) * sizeof *data);
+    s24_dense view = {data, S24_F32, rows, cols, 0};
+    assert_ok(ctx, s24_matrix_to_dense(ctx, &view, w));
+    return data;
+}
+
+static void test_strict_every_pair_of_dtypes(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 3);
+    uint64_t seed = 5;
+    enum { N = 9, K = 44, LD = 50 };
+    for (int a = 0; a < TWO_FOUR_DTYPES; a++) {
+        for (int b = 0; b < TWO_FOUR_DTYPES; b++) {
+            s24_dtype from = two_four_dtypes[a], to = two_four_dtypes[b];
+            char *data = random_dense(from, N, K, LD, 1, &seed);
+            s24_dense src = {data, from, N, K, LD};
+            s24_matrix_opts opts = {.size = sizeof opts, .dtype = to, .allow_nonfinite = 1};
+            s24_matrix *w = make(ctx, &src, &opts);
+            assert_int_equal(s24_matrix_rows(w), N);
+            assert_int_equal(s24_matrix_cols(w), K);
+            assert_int_equal(s24_matrix_dtype(w), to);
+            assert_false(s24_matrix_is_transposed(w));
+            assert_int_equal(s24_matrix_bytes(w), N * K / 2 * s24_dtype_bytes(to) + N * 6);
+            float *back = dense_of(ctx, w);
+            for (int64_t r = 0; r < N; r++) {
+                for (int64_t c = 0; c < K; c++) {
+                    char once[4];
+                    float wanted = s24i_load_f32(data, from, r * LD + c);
+                    s24i_store_f32(once, to, 0, wanted);
+                    wanted = s24i_load_f32(once, to, 0);
+                    float got = back[r * K + c];
+                    assert_true(got == wanted || (isnan(got) && isnan(wanted)));
+                }
+            }
+            free(back);
+            free(data);
+            s24_matrix_destroy(w);
+        }
+    }
+    ctx_off(&h, ctx);
+}
+
+static void test_strict_refusals(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 2);
+    float data[3 * 8] = {0};
+    s24_dense src = {data, S24_F32, 3, 8, 0};
+    s24_matrix *w = (s24_matrix *)data;
+    data[2 * 8 + 4] = data[2 * 8 + 5] = data[2 * 8 + 7] = 1;
+    assert_refused(ctx, S24_ERROR_NOT_TWO_FOUR, "row 2, columns 4 to 7 (group 1) have 3 non-zeros",
+                   s24_matrix_create(&w, ctx, &src, NULL));
+    assert_null(w);
+    data[0] = NAN; /* comes before: what is not a number is not judged further */
+    assert_refused(ctx, S24_ERROR_NOT_FINITE, "NaN at row 0, column 0 (group 0)",
+                   s24_matrix_create(&w, ctx, &src, NULL));
+    data[0] = 0;
+    data[2 * 8 + 7] = -INFINITY;
+    data[2 * 8 + 4] = 0;
+    assert_refused(ctx, S24_ERROR_NOT_FINITE, "Inf at row 2, column 7 (group 1)",
+                   s24_matrix_create(&w, ctx, &src, NULL));
+    s24_matrix_opts opts = {.size = sizeof opts, .allow_nonfinite = 1};
+    w = make(ctx, &src, &opts);
+    float *back = dense_of(ctx, w);
+    assert_true(back[2 * 8 + 7] == -INFINITY && back[2 * 8 + 5] == 1);
+    free(back);
+    s24_matrix_destroy(w);
+    /* A finite value that the target cannot hold. */
+    data[2 * 8 + 7] = 70000;
+    opts = (s24_matrix_opts){.size = sizeof opts, .dtype = S24_F16};
+    assert_refused(ctx, S24_ERROR_NOT_FINITE,
+                   "row 2, column 7 (group 1) is beyond the range of f16",
+                   s24_matrix_create(&w, ctx, &src, &opts));
+    opts.dtype = S24_E4M3;
+    assert_refused(ctx, S24_ERROR_NOT_FINITE, "range of e4m3",
+                   s24_matrix_create(&w, ctx, &src, &opts));
+    ctx_off(&h, ctx);
+}
+
+static void test_bad_arguments(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 1);
+    float data[16] = {0};
+    uint8_t mask[16] = {0};
+    s24_matrix *w;
+    s24_matrix_opts opts = {.size = sizeof opts};
+#define REFUSED(status, words, ...)                                                                \
+    do {                                                                                           \
+        s24_dense src = {__VA_ARGS__};                                                             \
+        int yes;                                                                                   \
+        assert_refused(ctx, status, words, s24_matrix_create(&w, ctx, &src, &opts));               \
+        assert_null(w);                                                                            \
+        assert_refused(ctx, status, words, s24_check(&yes, NULL, ctx, &src));                      \
+        assert_refused(ctx, status, words, s24_magnitude_mask(mask, ctx, &src, 0));                \
+    } while (0)
+    REFUSED(S24_ERROR_ARGUMENT, "src.data is NULL", NULL, S24_F32, 1, 4, 0);
+    REFUSED(S24_ERROR_SHAPE, "src has 6 columns; 2:4 needs a multiple of 4", data, S24_F32, 2, 6,
+            0);
+    REFUSED(S24_ERROR_SHAPE, "src is [0, 4]; expected at least one row", data, S24_F32, 0, 4, 0);
+    REFUSED(S24_ERROR_SHAPE, "src is [4, 0]", data, S24_F32, 4, 0, 0);
+    REFUSED(S24_ERROR_SHAPE, "src is [-1, 4]", data, S24_F32, -1, 4, 0);
+    REFUSED(S24_ERROR_SHAPE, "leading dimension of 7; expected 0 or at least its 8", data, S24_F32,
+            2, 8, 7);
+    REFUSED(S24_ERROR_SHAPE, "more bytes than memory", data, S24_F32, INT64_MAX, 8, 0);
+    REFUSED(S24_ERROR_SHAPE, "more bytes than memory", data, S24_F32, 4, 4, INT64_MAX);
+    REFUSED(S24_ERROR_DTYPE, "src is i32; expected f32, f16, bf16, i8, e4m3 or e5m2", data, S24_I32,
+            2, 4, 0);
+    REFUSED(S24_ERROR_DTYPE, "unknown dtype 77", data, (s24_dtype)77, 2, 4, 0);
+#undef REFUSED
+    s24_dense src = {data, S24_F32, 2, 8, 0};
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "src is NULL", s24_matrix_create(&w, ctx, NULL, NULL));
+    assert_int_equal(s24_matrix_create(NULL, ctx, &src, NULL), S24_ERROR_ARGUMENT);
+    assert_int_equal(s24_matrix_create(&w, NULL, &src, NULL), S24_ERROR_ARGUMENT);
+    opts.size = 1;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "s24_matrix_opts.size is 1",
+                   s24_matrix_create(&w, ctx, &src, &opts));
+    opts = (s24_matrix_opts){.size = sizeof opts, .select = (s24_select)9};
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "select is 9; expected 0 to 3",
+                   s24_matrix_create(&w, ctx, &src, &opts));
+    opts = (s24_matrix_opts){.size = sizeof opts, .dtype = S24_F64};
+    assert_refused(ctx, S24_ERROR_DTYPE, "s24_matrix_opts.dtype is f64",
+                   s24_matrix_create(&w, ctx, &src, &opts));
+    opts = (s24_matrix_opts){.size = sizeof opts, .select = S24_SELECT_MASK};
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "mask is NULL",
+                   s24_matrix_create(&w, ctx, &src, &opts));
+    opts = (s24_matrix_opts){.size = sizeof opts, .select = S24_SELECT_MVUE24, .dtype = S24_I8};
+    assert_refused(ctx, S24_ERROR_DTYPE, "i8", s24_matrix_create(&w, ctx, &src, &opts));
+    int yes;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "two_four is NULL", s24_check(NULL, NULL, ctx, &src));
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "mask is NULL", s24_magnitude_mask(NULL, ctx, &src, 0));
+    assert_int_equal(s24_check(&yes, NULL, NULL, &src), S24_ERROR_ARGUMENT);
+    assert_int_equal(s24_matrix_rows(NULL) + s24_matrix_cols(NULL), 0);
+    s24_matrix_destroy(NULL);
+    ctx_off(&h, ctx);
+}
+
+/* ---- selection --------------------------------------------------------------------------------- */
+
+/* Keeps exactly the two largest, of equals the higher column: by sorting, unlike the kernels. */
+static void brute_mask(uint8_t *mask, const float *group)
+{
+    for (int i = 0; i < 4; i++) {
+        int larger = 0;
+        for (int j = 0; j < 4; j++) {
+            float a = isnan(group[i]) ? INFINITY : fabsf(group[i]);
+            float b = isnan(group[j]) ? INFINITY : fabsf(group[j]);
+            int nan = isnan(group[j]) - isnan(group[i]);
+            if (b > a || (b == a && (nan > 0 || (nan == 0 && j > i)))) larger++;
+        }
+        mask[i] = larger < 2;
+    }
+}
+
+static void test_magnitude(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 2);
+    uint64_t seed = 17;
+    enum { N = 11, K = 532, LD = 540 };
+    for (int d = 0; d < TWO_FOUR_DTYPES; d++) {
+        s24_dtype dtype = two_four_dtypes[d];
+        char *data = random_dense(dtype, N, K, LD, 0, &seed);
+        for (int i = 0; i < 60; i++) { /* ties and zeros */
+            int64_t at = (int64_t)(test_random(&seed) % N) * LD + (int64_t)(test_random(&seed) % K);
+            s24i_store_f32(data, dtype, at, i % 3 ? (float)(i % 2) : -1);
+        }
+        s24_dense src = {data, dtype, N, K, LD};
+        uint8_t *mask = malloc(N * K);
+        assert_ok(ctx, s24_magnitude_mask(mask, ctx, &src, 0));
+        s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MAGNITUDE};
+        s24_matrix *w = make(ctx, &src, &opts);
+        float *back = dense_of(ctx, w);
+        for (int64_t r = 0; r < N; r++) {
+            for (int64_t c = 0; c < K; c += 4) {
+                float group[4];
+                uint8_t expected[4];
+                for (int i = 0; i < 4; i++)
+                    group[i] = s24i_load_f32(data, dtype, r * LD + c + i);
+                brute_mask(expected, group);
+                assert_memory_equal(mask + r * K + c, expected, 4);
+                for (int i = 0; i < 4; i++)
+                    assert_true(back[r * K + c + i] == (expected[i] ? group[i] : 0));
+            }
+        }
+        s24_matrix_destroy(w);
+        /* The mask of magnitudes selects the same. */
+        opts = (s24_matrix_opts){.size = sizeof opts, .select = S24_SELECT_MASK, .mask = mask};
+        w = make(ctx, &src, &opts);
+        float *masked = dense_of(ctx, w);
+        assert_memory_equal(masked, back, sizeof *back * N * K);
+        s24_matrix_destroy(w);
+        free(masked);
+        free(back);
+        free(mask);
+        free(data);
+    }
+    ctx_off(&h, ctx);
+}
+
+static void test_magnitude_of_nonfinite(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 1);
+    float data[8] = {INFINITY, NAN, 1, -NAN, 3, -INFINITY, INFINITY, 2};
+    const uint8_t expected[8] = {0, 1, 0, 1, 0, 1, 1, 0};
+    uint8_t mask[8];
+    s24_dense src = {data, S24_F32, 1, 8, 0};
+    s24_matrix *w;
+    s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MAGNITUDE};
+    assert_refused(ctx, S24_ERROR_NOT_FINITE, "Inf at row 0, column 0",
+                   s24_magnitude_mask(mask, ctx, &src, 0));
+    assert_refused(ctx, S24_ERROR_NOT_FINITE, "Inf at row 0, column 0",
+                   s24_matrix_create(&w, ctx, &src, &opts));
+    assert_ok(ctx, s24_magnitude_mask(mask, ctx, &src, 1));
+    assert_memory_equal(mask, expected, 8);
+    opts.allow_nonfinite = 1;
+    w = make(ctx, &src, &opts);
+    assert_int_equal(s24_matrix_indices(w)[0], 0x9d);
+    s24_matrix_destroy(w);
+    opts.allow_nonfinite = 0;
+    opts.dtype = S24_BF16; /* not fused: the same refusal */
+    assert_refused(ctx, S24_ERROR_NOT_FINITE, "Inf at row 0, column 0",
+                   s24_matrix_create(&w, ctx, &src, &opts));
+    ctx_off(&h, ctx);
+}
+
+static void test_mask(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 1);
+    float data[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    uint8_t mask[8] = {0, 0, 7, 0, 1, 0, 0, 255};
+    s24_dense src = {data, S24_F32, 1, 8, 0};
+    s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MASK, .mask = mask};
+    s24_matrix *w = make(ctx, &src, &opts);
+    float *back = dense_of(ctx, w);
+    const float expected[8] = {0, 0, 3, 0, 5, 0, 0, 8};
+    assert_memory_equal(back, expected, sizeof expected);
+    free(back);
+    s24_matrix_destroy(w);
+    mask[5] = 1;
+    assert_refused(ctx, S24_ERROR_NOT_TWO_FOUR,
+                   "mask is not 2:4: row 0, columns 4 to 7 (group 1) have 3",
+                   s24_matrix_create(&w, ctx, &src, &opts));
+    ctx_off(&h, ctx);
+}
+
+static void test_check(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 4);
+    enum { N = 33, K = 16 };
+    static float data[N * K];
+    s24_dense src = {data, S24_F32, N, K, 0};
+    s24_bad_group bad = {-1, -1, -1};
+    int two_four = 0;
+    for (int i = 0; i < N * K; i++)
+        data[i] = i % 4 < 2 ? -0.0f : 1;
+    assert_ok(ctx, s24_check(&two_four, &bad, ctx, &src));
+    assert_true(two_four);
+    assert_int_equal(bad.row, -1);
+    data[30 * K + 4] = 1; /* the first bad group is reported, whichever thread is faster */
+    data[7 * K + 8] = data[7 * K + 9] = NAN;
+    data[7 * K + 12] = 1;
+    assert_ok(ctx, s24_check(&two_four, &bad, ctx, &src));
+    assert_false(two_four);
+    assert_int_equal(bad.row, 7);
+    assert_int_equal(bad.col, 8);
+    assert_int_equal(bad.nonzeros, 4);
+    assert_ok(ctx, s24_check(&two_four, NULL, ctx, &src));
+    assert_false(two_four);
+    ctx_off(&h, ctx);
+}
+
+/* ---- MVUE24 ------------------------------------------------------------------------------------ */
+
+/*
+ * Mean and variance of many draws of one group against the closed form: an element kept with
+ * probability p has the value x/p, so its mean is x and its variance x²(1/p − 1). The p are those
+ * of the estimator, worked out by hand for |x| = (4, 3, 2, 1).
+ */
+static void test_mvue24_moments(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 2);
+    enum { GROUPS = 60000 };
+    static const double p[4] = {451.0 / 630, 73.0 / 120, 139.0 / 315, 197.0 / 840};
+    static const float x[4] = {4, -3, 2, -1};
+    float *data = malloc(sizeof *data * 4 * GROUPS);
+    for (int i = 0; i < 4 * GROUPS; i++)
+        data[i] = x[i % 4];
+    s24_dense src = {data, S24_F32, GROUPS / 100, 400, 0};
+    s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MVUE24, .seed = 42};
+    s24_matrix *w = make(ctx, &src, &opts);
+    float *back = dense_of(ctx, w);
+    for (int i = 0; i < 4; i++) {
+        double sum = 0, squares = 0;
+        int kept = 0;
+        for (int g = 0; g < GROUPS; g++) {
+            double v = back[4 * g + i];
+            if (v != 0) assert_true(fabs(v - x[i] / p[i]) < 1e-5);
+            kept += v != 0;
+            sum += v;
+            squares += (v - x[i]) * (v - x[i]);
+        }
+        double variance = (double)x[i] * x[i] * (1 / p[i] - 1);
+        /* Five standard deviations of what is measured. */
+        assert_true(fabs(sum / GROUPS - x[i]) < 5 * sqrt(variance / GROUPS));
+        assert_true(fabs((double)kept / GROUPS - p[i]) < 5 * sqrt(p[i] * (1 - p[i]) / GROUPS));
+        double fourth = pow(x[i], 4) * (pow(1 / p[i] - 1, 4) * p[i] + 1 - p[i]);
+        assert_true(fabs(squares / GROUPS - variance) <
+                    5 * sqrt((fourth - variance * variance) / GROUPS));
+    }
+    free(back);
+    free(data);
+    s24_matrix_destroy(w);
+    ctx_off(&h, ctx);
+}
+
+static void test_mvue24_is_reproducible(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 1);
+    uint64_t seed = 9;
+    enum { N = 13, K = 60 };
+    float *data = malloc(sizeof *data * N * K);
+    for (int i = 0; i < N * K; i++)
+        data[i] = i % 7 ? test_uniform(&seed) : 0;
+    s24_dense src = {data, S24_F32, N, K, 0};
+    s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MVUE24, .seed = 3};
+    s24_matrix *one = make(ctx, &src, &opts);
+    s24_ctx_set_threads(ctx, 5);
+    s24_matrix *five = make(ctx, &src, &opts);
+    opts.seed = 4;
+    s24_matrix *other = make(ctx, &src, &opts);
+    size_t bytes = sizeof *data * N * K / 2;
+    assert_memory_equal(s24_matrix_values(one), s24_matrix_values(five), bytes);
+    assert_memory_equal(s24_matrix_indices(one), s24_matrix_indices(five), N * 8);
+    assert_memory_not_equal(s24_matrix_values(one), s24_matrix_values(other), bytes);
+    s24_matrix_destroy(one);
+    s24_matrix_destroy(five);
+    s24_matrix_destroy(other);
+    /* A group of zeros stays zero; other dtypes round the scaled values. */
+    memset(data, 0, sizeof *data * N * K);
+    opts.dtype = S24_BF16;
+    one = make(ctx, &src, &opts);
+    float *back = dense_of(ctx, one);
+    for (int i = 0; i < N * K; i++)
+        assert_true(back[i] == 0);
+    free(back);
+    s24_matrix_destroy(one);
+    opts.allow_nonfinite = 1; /* there is no expectation of infinity */
+    data[5] = INFINITY;
+    assert_refused(ctx, S24_ERROR_NOT_FINITE, "column 5",
+                   s24_matrix_create(&one, ctx, &src, &opts));
+    free(data);
+    ctx_off(&h, ctx);
+}
+
+/* ---- packed memory, copies and views ----------------------------------------------------------- */
+
+static void test_from_packed(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 1);
+    const int8_t values[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    uint8_t indices[4] = {0x4e, 0x0d, 0x98, 0x0c};
+    s24_matrix *w;
+    assert_ok(ctx, s24_matrix_from_packed(&w, ctx, values, indices, S24_I8, 2, 12));
+    assert_memory_equal(s24_matrix_values(w), values, 12);
+    assert_memory_equal(s24_matrix_indices(w), indices, 4);
+    assert_ptr_not_equal(s24_matrix_values(w), values);
+    assert_int_equal((uintptr_t)s24_matrix_values(w) % 64, 0);
+    s24_matrix_destroy(w);
+    indices[2] = 0x9a;
+    assert_refused(ctx, S24_ERROR_FORMAT, "row 1, column 0 (group 0)",
+                   s24_matrix_from_packed(&w, ctx, values, indices, S24_I8, 2, 12));
+    assert_null(w);
+    indices[2] = 0x98;
+    indices[3] = 0x4c; /* beyond k */
+    assert_refused(ctx, S24_ERROR_FORMAT, "row 1, column 12",
+                   s24_matrix_from_packed(&w, ctx, values, indices, S24_I8, 2, 12));
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "indices is NULL",
+                   s24_matrix_from_packed(&w, ctx, values, NULL, S24_I8, 2, 12));
+    assert_refused(ctx, S24_ERROR_DTYPE, "i64",
+                   s24_matrix_from_packed(&w, ctx, values, indices, S24_I64, 2, 12));
+    assert_refused(ctx, S24_ERROR_SHAPE, "[2, 10]",
+                   s24_matrix_from_packed(&w, ctx, values, indices, S24_I8, 2, 10));
+    assert_refused(
+        ctx, S24_ERROR_SHAPE, "more bytes",
+        s24_matrix_from_packed(&w, ctx, values, indices, S24_F32, INT64_MAX / 8, INT64_MAX & ~3));
+    ctx_off(&h, ctx);
+}
+
+static void test_copies_and_views(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 2);
+    uint64_t seed = 23;
+    static const int64_t shapes[][2] = {{1, 4}, {7, 12}, {16, 64}, {17, 68}, {50, 132}};
+    for (int s = 0; s < 5; s++) {
+        for (int d = 0; d < TWO_FOUR_DTYPES; d++) {
+            int64_t n = shapes[s][0], k = shapes[s][1];
+            s24_dtype dtype = two_four_dtypes[d];
+            char *data = random_dense(dtype, n, k, k, 1, &seed);
+            s24_dense src = {data, dtype, n, k, 0};
+            s24_matrix *w = make(ctx, &src, NULL), *view, *copy, *twice;
+            assert_ok(ctx, s24_matrix_transpose(&view, ctx, w));
+            assert_ptr_equal(s24_matrix_values(view), s24_matrix_values(w));
+            s24_matrix_destroy(w); /* the view keeps the storage */
+            assert_true(s24_matrix_is_transposed(view));
+            assert_int_equal(s24_matrix_rows(view), k);
+            assert_int_equal(s24_matrix_cols(view), n);
+            assert_ok(ctx, s24_matrix_copy(&copy, ctx, view));
+            assert_true(s24_matrix_is_transposed(copy));
+            assert_ptr_not_equal(s24_matrix_values(view), s24_matrix_values(copy));
+            s24_matrix_destroy(view);
+            assert_ok(ctx, s24_matrix_transpose(&twice, ctx, copy));
+            assert_false(s24_matrix_is_transposed(twice));
+            float *turned = dense_of(ctx, copy), *back = dense_of(ctx, twice);
+            for (int64_t r = 0; r < n; r++) {
+                for (int64_t c = 0; c < k; c++) {
+                    assert_true(back[r * k + c] == s24i_load_f32(data, dtype, r * k + c));
+                    assert_true(turned[c * n + r] == back[r * k + c]);
+                }
+            }
+            free(turned);
+            free(back);
+            free(data);
+            s24_matrix_destroy(copy);
+            s24_matrix_destroy(twice);
+        }
+    }
+    ctx_off(&h, ctx);
+}
+
+static void test_to_dense_targets(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 1);
+    float data[2 * 4] = {0, 1.5f, 0, -300, 2.5f, 0, 0, 0};
+    s24_dense src = {data, S24_F32, 2, 4, 0};
+    s24_matrix *w = make(ctx, &src, NULL), *view;
+    int8_t to[2 * 6];
+    memset(to, 0x5a, sizeof to);
+    s24_dense dst = {to, S24_I8, 2, 4, 6};
+    assert_ok(ctx, s24_matrix_to_dense(ctx, &dst, w));
+    const int8_t expected[12] = {0, 2, 0, -128, 0x5a, 0x5a, 2, 0, 0, 0, 0x5a, 0x5a};
+    assert_memory_equal(to, expected, sizeof to); /* the gaps are left alone */
+    dst.cols = 5;
+    assert_refused(ctx, S24_ERROR_SHAPE, "dst is [2, 5]; expected [2, 4]",
+                   s24_matrix_to_dense(ctx, &dst, w));
+    assert_ok(ctx, s24_matrix_transpose(&view, ctx, w));
+    assert_refused(ctx, S24_ERROR_SHAPE, "expected [4, 2]", s24_matrix_to_dense(ctx, &dst, view));
+    dst = (s24_dense){to, S24_BOOL, 2, 4, 0};
+    assert_refused(ctx, S24_ERROR_DTYPE, "dst is bool", s24_matrix_to_dense(ctx, &dst, w));
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "src is NULL", s24_matrix_to_dense(ctx, &src, NULL));
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "dst is NULL", s24_matrix_to_dense(ctx, NULL, w));
+    s24_matrix_destroy(view);
+    s24_matrix_destroy(w);
+    ctx_off(&h, ctx);
+}
+
+static void test_cutlass_refusals(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 1);
+    int8_t values[16 * 64];
+    uint32_t meta[16 * 4];
+    s24_matrix *w, *view;
+    memset(values, 1, sizeof values);
+    memset(meta, 0xee, sizeof meta);
+    assert_ok(ctx, s24_matrix_from_cutlass(&w, ctx, values, meta, S24_E4M3, 16, 128));
+    assert_ok(ctx, s24_matrix_transpose(&view, ctx, w));
+    assert_refused(ctx, S24_ERROR_SHAPE, "transposed view",
+                   s24_matrix_to_cutlass(values, meta, ctx, view));
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "meta is NULL",
+                   s24_matrix_to_cutlass(values, NULL, ctx, w));
+    s24_matrix_destroy(view);
+    s24_matrix_destroy(w);
+    meta[0] = 0xeeeeee0eu; /* row 0, group 1: both values at position 0 */
+    assert_refused(ctx, S24_ERROR_FORMAT, "row 0, columns 4 to 7 (group 1)",
+                   s24_matrix_from_cutlass(&w, ctx, values, meta, S24_I8, 16, 128));
+    assert_null(w);
+    assert_refused(ctx, S24_ERROR_SHAPE, "a multiple of 16 rows and of 128 columns",
+                   s24_matrix_from_cutlass(&w, ctx, values, meta, S24_I8, 16, 64));
+    assert_refused(ctx, S24_ERROR_SHAPE, "a multiple of 32 rows and of 64 columns",
+                   s24_matrix_from_cutlass(&w, ctx, values, meta, S24_F16, 16, 64));
+    assert_refused(ctx, S24_ERROR_DTYPE, "f32",
+                   s24_matrix_from_cutlass(&w, ctx, values, meta, S24_F32, 32, 64));
+    float data[4] = {1};
+    s24_dense src = {data, S24_F32, 1, 4, 0};
+    w = make(ctx, &src, NULL);
+    assert_refused(ctx, S24_ERROR_DTYPE, "f32", s24_matrix_to_cutlass(values, meta, ctx, w));
+    s24_matrix_destroy(w);
+    ctx_off(&h, ctx);
+}
+
+/* ---- out of memory ------------------------------------------------------------------------------- */
+
+static s24_status make_all(s24_ctx *ctx)
+{
+    static float data[8 * 16];
+    s24_matrix *w = NULL, *copy = NULL, *view = NULL, *packed = NULL;
+    s24_status status;
+    s24_dense src = {data, S24_F32, 8, 16, 0};
+    s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MAGNITUDE, .dtype = S24_F16};
+    for (int i = 0; i < 8 * 16; i++)
+        data[i] = (float)(i % 5);
+    TRY_DONE(s24_matrix_create(&w, ctx, &src, &opts));
+    TRY_DONE(s24_matrix_copy(&copy, ctx, w));
+    TRY_DONE(s24_matrix_transpose(&view, ctx, w));
+    TRY_DONE(s24_matrix_from_packed(&packed, ctx, s24_matrix_values(w), s24_matrix_indices(w),
+                                    S24_F16, 8, 16));
+done:
+    s24_matrix_destroy(w);
+    s24_matrix_destroy(copy);
+    s24_matrix_destroy(view);
+    s24_matrix_destroy(packed);
+    return status;
+}
+
+static void test_every_allocation_fails(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 1);
+    int64_t at = 0;
+    for (;;) {
+        h.fail_at = h.calls + ++at;
+        s24_status status = make_all(ctx);
+        assert_int_equal(h.blocks, 1); /* the context itself */
+        if (status == S24_OK) break;
+        assert_int_equal(status, S24_ERROR_MEMORY);
+        assert_non_null(strstr(s24_ctx_error(ctx), "out of memory"));
+    }
+    assert_int_equal(at, 8); /* seven allocations */
+    h.fail_at = 0;
+    ctx_off(&h, ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strict_every_pair_of_dtypes),
+        cmocka_unit_test(test_strict_refusals),
+        cmocka_unit_test(test_bad_arguments),
+        cmocka_unit_test(test_magnitude),
+        cmocka_unit_test(test_magnitude_of_nonfinite),
+        cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_mvue24_moments),
+        cmocka_unit_test(test_mvue24_is_reproducible),
+        cmocka_unit_test(test_from_packed),
+        cmocka_unit_test(test_copies_and_views),
+        cmocka_unit_test(test_to_dense_targets),
+        cmocka_unit_test(test_cutlass_refusals),
+        cmocka_unit_test(test_every_allocation_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
