@@ -174,8 +174,12 @@ s24_status s24i_writer_index(char **out, const s24_writer *writer)
     json_t *index = is_bad ? NULL
                            : json_pack("{s:{s:I}, s:O}", "metadata", "total_size",
                                        (json_int_t)total, "weight_map", map);
-    *out = index ? json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
+    char *text = index ? json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
     json_decref(index);
     json_decref(map);
-    return *out ? S24_OK : no_memory(writer->ctx);
+    *out = text ? realloc(text, strlen(text) + 2) : NULL;
+    if (!*out) free(text);
+    if (!*out) return no_memory(writer->ctx);
+    strcat(*out, "\n");
+    return S24_OK;
 }
