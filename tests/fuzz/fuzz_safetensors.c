@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A safetensors file through the reader: whatever the bytes are, opening gives an error with a
+ * sentence, or tensors whose every byte can be read, and packed ones that the core takes.
+ */
+#define _GNU_SOURCE /* memfd_create */
+#include "fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sparse24/nn.h"
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) abort();                                                                 \
+    } while (0)
+
+/* Reads every byte, so that a sanitizer or the system objects to one that is not there. */
+static unsigned touch(const void *data, size_t bytes)
+{
+    unsigned sum = 0;
+    for (size_t i = 0; i < bytes; i++)
+        sum += ((const uint8_t *)data)[i];
+    return sum;
+}
+
+static void check_dense(const s24_tensor *tensor)
+{
+    size_t bytes = s24_dtype_bytes(tensor->dtype);
+    CHECK(bytes > 0 && tensor->rank >= 0 && tensor->rank <= S24_MAX_RANK);
+    for (int i = 0; i < tensor->rank; i++) {
+        CHECK(tensor->shape[i] >= 0);
+        bytes *= (size_t)tensor->shape[i];
+    }
+    CHECK(bytes == tensor->bytes);
+    CHECK(bytes == 0 || (uintptr_t)tensor->data % s24_dtype_bytes(tensor->dtype) == 0);
+    volatile unsigned sum = touch(tensor->data, bytes);
+    (void)sum;
+}
+
+static void check_packed(s24_ctx *ctx, const s24_tensor *tensor)
+{
+    s24_matrix *matrix;
+    CHECK(tensor->rank == 2 && !tensor->data && tensor->values && tensor->indices);
+    CHECK(s24_matrix_from_packed(&matrix, ctx, tensor->values, tensor->indices, tensor->dtype,
+                                 tensor->shape[0], tensor->shape[1]) == S24_OK);
+    CHECK(s24_matrix_bytes(matrix) == tensor->bytes);
+    s24_matrix_destroy(matrix);
+}
+
+static void check_tensors(s24_ctx *ctx, const s24_checkpoint *checkpoint)
+{
+    const s24_tensor *previous = NULL;
+    for (int64_t i = 0; i < s24_checkpoint_count(checkpoint); i++) {
+        const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
+        CHECK(!previous || strcmp(previous->name, tensor->name) < 0);
+        CHECK(s24_checkpoint_find(checkpoint, tensor->name) == tensor);
+        if (tensor->packed)
+            check_packed(ctx, tensor);
+        else
+            check_dense(tensor);
+        (void)s24_tensor_is_selected(tensor, NULL, NULL);
+        /* The name as a glob of its own may be anything, but must end. */
+        (void)s24_tensor_is_selected(tensor, tensor->name, "*a*b*");
+        previous = tensor;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    s24_ctx *ctx;
+    s24_checkpoint *checkpoint;
+    char path[64];
+    s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    CHECK(fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (s24_ctx_create(&ctx, &opts) == S24_OK) {
+        if (s24_checkpoint_open(&checkpoint, ctx, path) == S24_OK)
+            check_tensors(ctx, checkpoint);
+        else
+            CHECK(!checkpoint && *s24_ctx_error(ctx));
+        s24_checkpoint_close(checkpoint);
+        s24_ctx_destroy(ctx);
+    }
+    close(fd);
+    return 0;
+}
