@@ -141,14 +141,18 @@ S24_API s24_status s24_tokenizer_encode(s24_token *tokens, int64_t *count, int64
 
 /* ---- 4. encoders ----------------------------------------------------------------------------- */
 
-/* A model's weights, planned for this machine. Immutable; may be shared by sessions in many
-   threads. */
+/*
+ * A model's weights, planned for this machine. Immutable; may be shared by sessions in many
+ * threads. Nothing of the checkpoint is borrowed. The context that made a model, a session or a
+ * dense product must outlive it.
+ */
 typedef struct s24_model s24_model;
 
 typedef struct s24_model_opts {
     size_t size; /* sizeof(s24_model_opts) */
     /* The linear layers' weights are used as f32 or bf16; default: f32, or bf16 for a bf16
-       checkpoint. */
+       checkpoint. Between the layers all is f32; a dense layer runs as f32 where the dense engine
+       has no bf16. */
     s24_dtype dtype;
     int dense;  /* 1: multiply packed 2:4 weights as dense ones (to compare) */
     int sparse; /* 1: pack dense weights that are 2:4 already; 0: only packed ones run sparse */
@@ -163,8 +167,12 @@ typedef struct s24_model_info {
     s24_dtype dtype;
 } s24_model_info;
 
-/* Errors: UNSUPPORTED (model_type named), FORMAT (a missing or misshapen tensor or config key
-   named), MEMORY. */
+/*
+ * A model from a folder with config.json. Pooling and normalisation come from modules.json; a
+ * folder without it pools by mean and normalises. Errors: ARGUMENT (not a folder), UNSUPPORTED
+ * (model_type, activation, kind of positions or of pooling, by its name), FORMAT (a missing or
+ * misshapen tensor or config key, by its name), DTYPE, MEMORY.
+ */
 S24_API s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
                                   const s24_model_opts *opts);
 /* A model of a named shape with random weights for timing ("minilm", "bert-base", …); sparse = 1:
@@ -182,13 +190,16 @@ typedef struct s24_batch {
     const int64_t *offsets; /* [texts + 1], offsets[0] = 0 */
     const int32_t *ids;     /* [offsets[texts]] */
     const int32_t *types;   /* [same] or NULL: 0 */
-    const uint8_t *mask;    /* [same] or NULL: 1; 0 = no token attends to this one */
+    /* [same] or NULL: 1. No token attends to one whose mask is 0, and mean and max pooling leave it
+       out. In a text of zeros only, every token attends to all alike. */
+    const uint8_t *mask;
 } s24_batch;
 
 /* Buffers of forward passes; one session a thread at a time. */
 typedef struct s24_session s24_session;
 
-/* max_tokens: the most tokens (all texts together) of a batch. Everything is allocated here. */
+/* max_tokens: the most tokens (all texts together) of a batch. Everything is allocated here, for as
+   many threads as the context has now; a pass may use fewer. */
 S24_API s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *model,
                                       int64_t max_tokens);
 S24_API void s24_session_destroy(s24_session *session);
@@ -202,8 +213,9 @@ typedef struct s24_outputs {
     float *end_logits;   /* [tokens] */
 } s24_outputs;
 
-/* Allocates nothing. Errors: ARGUMENT (ids or types out of range, a text longer than the positions,
-   too many tokens, a QA output without a head). */
+/* Allocates nothing, but that the dense engine prepares itself when it meets a number of tokens for
+   the first time. Errors: ARGUMENT (ids or types out of range, an empty text or one longer than the
+   positions, too many tokens or threads, a QA output without a head), MEMORY. */
 S24_API s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                                        const s24_outputs *outputs);
 
@@ -299,7 +311,7 @@ S24_API const char *s24_dense_engine(void); /* "oneDNN 2.6.3", "OpenBLAS …" or
 S24_API s24_status s24_dense_linear_create(s24_dense_linear **out, s24_ctx *ctx, const s24_dense *w,
                                            const float *bias, s24_activation activation);
 S24_API void s24_dense_linear_destroy(s24_dense_linear *linear);
-/* residual may be NULL or y itself. */
+/* residual may be NULL or y itself. A dense product is used by one thread at a time. */
 S24_API s24_status s24_dense_linear_run(s24_dense_linear *linear, s24_ctx *ctx, const s24_dense *y,
                                         const s24_dense *x, const s24_dense *residual);
 
