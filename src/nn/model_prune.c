@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Pruning a checkpoint into a new one. Every tensor is declared to the writer first, so that an
+ * output that may not be written is refused before any work; the writer makes nothing appear
+ * until all is done, so an error or an interruption leaves nothing.
+ *
+ * Without calibration texts each tensor stands for itself and no model is needed. With them the
+ * linear layers of the blocks go first, block by block (model_prune_blocks.c).
+ */
+#include "nn/model_prune.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+s24_status s24i_pruner_name(const s24i_pruner *pruner, s24_status status, const s24_tensor *tensor)
+{
+    if (status == S24_OK || status == S24_ERROR_INTERRUPTED) return status;
+    return s24_ctx_fail(pruner->ctx, status, "%s: tensor '%s': %s", tensor->file,
+                        s24i_show(tensor->name).text, s24_ctx_error(pruner->ctx));
+}
+
+/* ---- which tensors ------------------------------------------------------------------------------ */
+
+static int is_selected(const s24i_pruner *pruner, const s24_tensor *tensor)
+{
+    return s24_tensor_is_selected(tensor, pruner->opts.include, pruner->opts.exclude);
+}
+
+int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor)
+{
+    return is_selected(pruner, tensor) && tensor->shape[0] > 0 && tensor->shape[1] > 0 &&
+           tensor->shape[1] % 4 == 0;
+}
+
+static s24_dtype dtype_of(const s24i_pruner *pruner, const s24_tensor *tensor)
+{
+    return pruner->opts.dtype ? pruner->opts.dtype : tensor->dtype;
+}
+
+static s24_status declare(const s24i_pruner *pruner)
+{
+    for (int64_t i = 0; i < s24_checkpoint_count(pruner->in); i++) {
+        s24_tensor tensor = *s24_checkpoint_tensor(pruner->in, i);
+        if (s24i_pruner_takes(pruner, &tensor)) {
+            tensor.dtype = dtype_of(pruner, &tensor);
+            tensor.packed = pruner->opts.packed;
+        } else if (is_selected(pruner, &tensor)) {
+            s24_ctx_log(
+                pruner->ctx, S24_LOG_WARNING,
+                "%s: tensor '%s' [%lld, %lld] is passed through: its columns do not come in "
+                "groups of 4",
+                tensor.file, s24i_show(tensor.name).text, (long long)tensor.shape[0],
+                (long long)tensor.shape[1]);
+        }
+        TRY(s24_writer_declare(pruner->writer, &tensor));
+    }
+    return S24_OK;
+}
+
+/* ---- one tensor --------------------------------------------------------------------------------- */
+
+static s24_dense dense_of(float *w, const s24_tensor *tensor)
+{
+    return (s24_dense){w, S24_F32, tensor->shape[0], tensor->shape[1], 0};
+}
+
+s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tensor *tensor)
+{
+    if (!tensor->packed)
+        return s24_convert(w, S24_F32, tensor->data, tensor->dtype,
+                           tensor->shape[0] * tensor->shape[1]);
+    s24_matrix *matrix;
+    const s24_dense dense = dense_of(w, tensor);
+    TRY(s24_matrix_from_packed(&matrix, pruner->ctx, tensor->values, tensor->indices, tensor->dtype,
+                               tensor->shape[0], tensor->shape[1]));
+    const s24_status status = s24_matrix_to_dense(pruner->ctx, &dense, matrix);
+    s24_matrix_destroy(matrix);
+    return status;
+}
+
+static s24_status write_packed(const s24i_pruner *pruner, const s24_dense *pruned, const char *name)
+{
+    s24_matrix *matrix;
+    TRY(s24_matrix_create(&matrix, pruner->ctx, pruned, NULL));
+    const s24_status status = s24_writer_write_packed(
+        pruner->writer, name, s24_matrix_values(matrix), s24_matrix_indices(matrix));
+    s24_matrix_destroy(matrix);
+    return status;
+}
+
+/* The finite f32 weight rounded to the dtype it is written in must be finite still. */
+static s24_status check_rounded(const s24i_pruner *pruner, const float *w, const s24_tensor *tensor)
+{
+    const int64_t count = tensor->shape[0] * tensor->shape[1];
+    for (int64_t i = 0; i < count; i++)
+        REQUIRE(pruner->ctx, isfinite(w[i]), S24_ERROR_NOT_FINITE,
+                "the pruned weight at row %lld, column %lld is beyond %s; expected a wider dtype",
+                (long long)(i / tensor->shape[1]), (long long)(i % tensor->shape[1]),
+                s24_dtype_name(dtype_of(pruner, tensor)));
+    return S24_OK;
+}
+
+static s24_status write_rounded(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
+                                void *rounded)
+{
+    const int64_t count = tensor->shape[0] * tensor->shape[1];
+    s24_dense out = dense_of(rounded, tensor);
+    out.dtype = dtype_of(pruner, tensor);
+    TRY(s24_convert(rounded, out.dtype, w, S24_F32, count));
+    TRY(s24_convert(w, S24_F32, rounded, out.dtype, count));
+    TRY(check_rounded(pruner, w, tensor));
+    return pruner->opts.packed ? write_packed(pruner, &out, tensor->name)
+                               : s24_writer_write(pruner->writer, tensor->name, rounded);
+}
+
+static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
+                              const s24_stats *stats)
+{
+    const double start = seconds_now();
+    const s24_dense dense = dense_of(w, tensor);
+    s24_prune_report report;
+    void *rounded;
+    TRY(s24_prune(&report, pruner->ctx, &dense, stats, &pruner->opts.prune));
+    const double end = seconds_now();
+    TRY(s24i_alloc_elems(&rounded, pruner->ctx, dense.rows * dense.cols,
+                         s24_dtype_bytes(dtype_of(pruner, tensor)), "a rounded weight"));
+    const s24_status status = write_rounded(pruner, w, tensor, rounded);
+    s24_ctx_free(pruner->ctx, rounded);
+    if (status != S24_OK || !pruner->opts.report) return status;
+    const s24_layer_report layer = {.name = tensor->name,
+                                    .rows = dense.rows,
+                                    .cols = dense.cols,
+                                    .kept_l1 = report.kept_l1,
+                                    .output_error = report.output_error,
+                                    .seconds = end - start};
+    pruner->opts.report(pruner->opts.user, &layer);
+    return S24_OK;
+}
+
+s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
+                             const s24_stats *stats)
+{
+    return s24i_pruner_name(pruner, prune_layer(pruner, w, tensor, stats), tensor);
+}
+
+static s24_status prune_alone(const s24i_pruner *pruner, const s24_tensor *tensor)
+{
+    float *w;
+    TRY(s24i_alloc_elems(&w, pruner->ctx, tensor->shape[0] * tensor->shape[1], sizeof *w,
+                         "a weight"));
+    s24_status status = s24i_pruner_name(pruner, s24i_pruner_load(pruner, w, tensor), tensor);
+    if (status == S24_OK) status = s24i_pruner_layer(pruner, w, tensor, NULL);
+    s24_ctx_free(pruner->ctx, w);
+    return status;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------- */
+
+/* The tensors that are no layer of the model's blocks (model NULL: all of them). */
+static s24_status write_others(const s24i_pruner *pruner, const s24_model *model)
+{
+    const int64_t count = s24_checkpoint_count(pruner->in);
+    for (int64_t i = 0; i < count; i++) {
+        const s24_tensor *tensor = s24_checkpoint_tensor(pruner->in, i);
+        int64_t block;
+        s24i_slot slot;
+        if (!model) TRY(s24_ctx_progress(pruner->ctx, "pruning", i, count));
+        if (!s24i_pruner_takes(pruner, tensor)) {
+            TRY(tensor->packed ? s24_writer_write_packed(pruner->writer, tensor->name,
+                                                         tensor->values, tensor->indices)
+                               : s24_writer_write(pruner->writer, tensor->name, tensor->data));
+        } else if (!model || !s24i_model_find_linear(&block, &slot, model, tensor->name)) {
+            TRY(prune_alone(pruner, tensor));
+        }
+    }
+    return model ? S24_OK : s24_ctx_progress(pruner->ctx, "pruning", count, count);
+}
+
+/* Every tensor to prune must have statistics when the criterion needs them. */
+static s24_status check_layers(const s24i_pruner *pruner, const s24_model *model)
+{
+    if (s24_criterion_needs_stats(pruner->opts.prune.criterion) != 1) return S24_OK;
+    for (int64_t i = 0; i < s24_checkpoint_count(pruner->in); i++) {
+        const s24_tensor *tensor = s24_checkpoint_tensor(pruner->in, i);
+        int64_t block;
+        s24i_slot slot;
+        REQUIRE(pruner->ctx,
+                !s24i_pruner_takes(pruner, tensor) ||
+                    s24i_model_find_linear(&block, &slot, model, tensor->name),
+                S24_ERROR_ARGUMENT,
+                "%s: tensor '%s' is selected, but is no linear layer of the model's blocks, whose "
+                "inputs %s needs",
+                tensor->file, s24i_show(tensor->name).text, pruner->opts.prune.criterion);
+    }
+    return S24_OK;
+}
+
+static s24_status prune_with_model(const s24i_pruner *pruner)
+{
+    /* Packed weights run dense too: the blocks get new dense weights as they are pruned. */
+    const s24_model_opts opts = {.size = sizeof opts, .dtype = S24_F32, .dense = 1};
+    s24_model *model;
+    TRY(s24_model_load(&model, pruner->ctx, pruner->in, &opts));
+    s24_status status = check_layers(pruner, model);
+    if (status == S24_OK) status = s24i_pruner_blocks(pruner, model);
+    if (status == S24_OK) status = write_others(pruner, model);
+    s24_model_destroy(model);
+    return status;
+}
+
+static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *opts)
+{
+    s24_model_prune_opts *known = &pruner->opts;
+    memset(known, 0, sizeof *known);
+    if (opts) memcpy(known, opts, opts->size < sizeof *known ? opts->size : sizeof *known);
+    if (known->prune.size == 0) known->prune.size = sizeof known->prune;
+    if (!known->prune.criterion) known->prune.criterion = "magnitude";
+    const char *criterion = known->prune.criterion;
+    const int needs_stats = s24_criterion_needs_stats(criterion);
+    REQUIRE(pruner->ctx, needs_stats >= 0, S24_ERROR_ARGUMENT,
+            "no criterion is named '%s'; expected one of s24_criterion_name()",
+            s24i_show(criterion).text);
+    REQUIRE(pruner->ctx, known->text_count >= 0 && (known->texts || known->text_count == 0),
+            S24_ERROR_ARGUMENT, "there are %lld calibration texts at NULL",
+            (long long)known->text_count);
+    REQUIRE(pruner->ctx, !needs_stats || known->text_count > 0, S24_ERROR_ARGUMENT,
+            "the criterion %s needs calibration texts", criterion);
+    REQUIRE(pruner->ctx,
+            !known->dtype || known->dtype == S24_F32 || known->dtype == S24_F16 ||
+                known->dtype == S24_BF16,
+            S24_ERROR_DTYPE, "pruned tensors cannot be written as %s; expected f32, f16 or bf16",
+            s24_dtype_name(known->dtype));
+    return S24_OK;
+}
+
+s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *out_path,
+                           const s24_model_prune_opts *opts)
+{
+    s24i_pruner pruner = {.ctx = ctx, .in = in};
+    s24_status status;
+    REQUIRE(ctx, ctx && in && out_path, S24_ERROR_ARGUMENT,
+            "s24_model_prune: ctx, in and out_path are required");
+    TRY(read_options(&pruner, opts));
+    const s24_writer_opts writer = {.size = sizeof writer,
+                                    .force = pruner.opts.force,
+                                    .model = s24_checkpoint_folder(in) ? in : NULL};
+    TRY(s24_writer_create(&pruner.writer, ctx, out_path, &writer));
+    TRY_DONE(declare(&pruner));
+    TRY_DONE(pruner.opts.text_count > 0 ? prune_with_model(&pruner) : write_others(&pruner, NULL));
+    status = s24_writer_commit(pruner.writer);
+done:
+    s24_writer_destroy(pruner.writer);
+    return status;
+}
