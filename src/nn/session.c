@@ -255,6 +255,11 @@ static s24_status observe(const s24i_observer *observer, s24i_slot slot, const s
     return observer ? observer->input(observer->user, slot, x) : S24_OK;
 }
 
+static int is_last(const s24i_observer *observer, s24i_slot slot)
+{
+    return observer && observer->last == 1u << slot;
+}
+
 typedef struct norm_job {
     const s24_session *session;
     const s24i_layer_norm *norm;
@@ -301,6 +306,7 @@ static s24_status attend(s24_session *session, s24_ctx *ctx, const s24_batch *ba
     s24i_attention_run(ctx, &attention);
     const s24_dense context = {session->context, S24_F32, x->rows, width, width};
     TRY(observe(observer, S24I_ATTENTION, &context));
+    if (is_last(observer, S24I_ATTENTION)) return S24_OK;
     return linear(session, ctx, &block->attention, x, &context, 1);
 }
 
@@ -311,8 +317,10 @@ static s24_status outer(s24_session *session, s24_ctx *ctx, const s24i_block *bl
     const int64_t wide = session->model->shape.intermediate;
     const s24_dense y = {session->outer, S24_F32, x->rows, wide, wide};
     TRY(observe(observer, S24I_INTERMEDIATE, x));
+    if (is_last(observer, S24I_INTERMEDIATE)) return S24_OK;
     TRY(linear(session, ctx, &block->intermediate, &y, x, 0));
     TRY(observe(observer, S24I_OUTPUT, &y));
+    if (is_last(observer, S24I_OUTPUT)) return S24_OK;
     TRY(linear(session, ctx, &block->output, x, &y, 1));
     layer_norm(session, ctx, &block->output_norm, x->data, x->rows);
     return S24_OK;
@@ -324,7 +332,9 @@ static s24_status run_block(s24_session *session, s24_ctx *ctx, const s24_batch 
     const int64_t tokens = batch->offsets[batch->texts], width = session->model->shape.width;
     const s24_dense x = {hidden, S24_F32, tokens, width, width};
     TRY(observe(observer, S24I_QUERY, &x));
+    if (is_last(observer, S24I_QUERY)) return S24_OK;
     TRY(attend(session, ctx, batch, block, &x, observer));
+    if (is_last(observer, S24I_ATTENTION)) return S24_OK;
     layer_norm(session, ctx, &block->attention_norm, hidden, tokens);
     for (int64_t t = 0; t < tokens; t += OUTER_ROWS) {
         const s24_dense rows = {hidden + t * width, S24_F32, s24i_min(OUTER_ROWS, tokens - t),

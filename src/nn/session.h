@@ -13,6 +13,8 @@
 typedef struct s24i_observer {
     s24_status (*input)(void *user, s24i_slot slot, const s24_dense *x);
     void *user;
+    unsigned last; /* 1u << slot: what comes after that slot's input is not computed, and hidden is
+                      left undefined; 0: the whole block runs */
 } s24i_observer;
 
 /* hidden [tokens, width] = the embeddings of the batch. Errors as s24_session_forward. */
