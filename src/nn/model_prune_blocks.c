@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Calibration: the texts go through the model once, block by block, and each block is pruned on the
- * inputs that the blocks before it, pruned already, give it.
+ * Calibration: the texts go through the model once, block by block, and each layer is pruned on the
+ * inputs that all layers before it, pruned already, give it.
  *
- *     hidden = embeddings of all texts                        [tokens, width], the only large array
- *     for each block:  run it on copies of hidden, gathering the Gram matrix of each layer's inputs
- *                      prune its layers, put the new weights in, forget the Gram matrices
- *                      run it on hidden itself
+ *     hidden = embeddings of all texts                   [tokens, width], the only large array
+ *     for each block, for each stage of layers that share an input:
+ *         run copies of hidden up to that input, gathering its Gram matrix
+ *         prune the stage's layers and put their new weights in
+ *     then run the block on hidden itself
  *
- * Texts are cut at max_tokens and laid end to end: no padding, so every row of a Gram matrix is a token.
+ * The runs up to the four inputs cost 0, 3, 4 and 8 of a block's 12·width² multiplications a token,
+ * so going stage by stage, one Gram matrix at a time, costs little more than one look at them all.
+ * Texts are cut at max_tokens and laid end to end: no padding, every row of a Gram matrix is a token.
  */
 #include "nn/model_prune.h"
 
@@ -19,9 +22,14 @@
 
 enum { BATCH_TOKENS = 4096 };
 
-/* Which slots share their input, by the slot the observer names it with. */
-static const s24i_slot input_of[S24I_SLOTS] = {S24I_QUERY,     S24I_QUERY,        S24I_QUERY,
-                                               S24I_ATTENTION, S24I_INTERMEDIATE, S24I_OUTPUT};
+/* The layers of a block that share their input, in the order they are pruned: first … end − 1. */
+static const struct {
+    int first, end;
+} stages[] = {{S24I_QUERY, S24I_ATTENTION},
+              {S24I_ATTENTION, S24I_INTERMEDIATE},
+              {S24I_INTERMEDIATE, S24I_OUTPUT},
+              {S24I_OUTPUT, S24I_SLOTS}};
+enum { STAGES = sizeof stages / sizeof *stages, NOTHING_OBSERVED = -1 };
 
 typedef struct calibration {
     const s24i_pruner *pruner;
@@ -38,16 +46,12 @@ typedef struct calibration {
     float *hidden;                  /* [tokens, width] */
     float *copy;                    /* [most_tokens, width] */
     const s24_tensor **tensors;     /* [layers][S24I_SLOTS] */
-    float *weights[S24I_SLOTS];     /* of the block at hand */
-    s24_stats *stats[S24I_SLOTS];   /* of the block at hand, by input_of */
-    const s24_tensor *const *block; /* its tensors */
-    int64_t done, total;            /* steps of progress: batches and blocks */
+    const s24_tensor *const *block; /* those of the block at hand */
+    s24_dense weights[S24I_SLOTS];  /* and its weights, pruned one after another */
+    int observed;                   /* the slot whose input goes into stats */
+    s24_stats *stats;
+    int64_t done, total; /* batches through blocks */
 } calibration;
-
-static s24_status advance(calibration *c)
-{
-    return s24_ctx_progress(c->ctx, "pruning", ++c->done, c->total);
-}
 
 /* ---- texts -------------------------------------------------------------------------------------- */
 
@@ -157,81 +161,70 @@ static s24_status embed(calibration *c)
 static s24_status observe_input(void *user, s24i_slot slot, const s24_dense *x)
 {
     const calibration *c = user;
-    if (!c->stats[slot]) return S24_OK;
-    return s24i_pruner_name(c->pruner, s24_stats_add(c->stats[slot], c->ctx, x), c->block[slot]);
+    if ((int)slot != c->observed) return S24_OK;
+    return s24i_pruner_name(c->pruner, s24_stats_add(c->stats, c->ctx, x), c->block[slot]);
 }
 
-/* All texts through a block: observed, hidden stays; else hidden becomes the block's output. */
-static s24_status run_block(calibration *c, int64_t block, int observed)
+/* All texts through a block: up to the observed input of a slot, hidden staying as it is, or, with
+   NOTHING_OBSERVED, to its end, so that hidden becomes the block's output. */
+static s24_status run_block(calibration *c, int64_t block, int slot)
 {
-    const s24i_observer observer = {observe_input, c};
+    const int observes = slot != NOTHING_OBSERVED;
+    const s24i_observer observer = {observe_input, c, 1u << (observes ? slot : 0)};
+    c->observed = slot;
     for (int64_t first = 0, end; first < c->texts; first = end) {
         end = batch_end(c, first);
         const s24_batch batch = batch_of(c, first, end);
         float *hidden = hidden_of(c, first);
         const int64_t elems = batch.offsets[batch.texts] * c->model->shape.width;
-        if (observed) memcpy(c->copy, hidden, (size_t)elems * sizeof *hidden);
-        TRY(s24i_session_block(c->session, c->ctx, &batch, block, observed ? c->copy : hidden,
-                               observed ? &observer : NULL));
-        TRY(advance(c));
+        if (observes) memcpy(c->copy, hidden, (size_t)elems * sizeof *hidden);
+        TRY(s24i_session_block(c->session, c->ctx, &batch, block, observes ? c->copy : hidden,
+                               observes ? &observer : NULL));
+        TRY(s24_ctx_progress(c->ctx, "pruning", ++c->done, c->total));
     }
     return S24_OK;
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------- */
 
-static void clear_stats(calibration *c)
+/* Does any layer of a stage get pruned? */
+static int takes_stage(const calibration *c, int64_t block, int stage)
 {
-    for (int slot = 0; slot < S24I_SLOTS; slot++) {
-        s24_stats_destroy(c->stats[slot]);
-        c->stats[slot] = NULL;
-    }
-}
-
-/* Does any layer of the block get pruned? */
-static int takes_block(const calibration *c, int64_t block)
-{
-    for (int slot = 0; slot < S24I_SLOTS; slot++)
+    for (int slot = stages[stage].first; slot < stages[stage].end; slot++)
         if (s24i_pruner_takes(c->pruner, c->tensors[block * S24I_SLOTS + slot])) return 1;
     return 0;
 }
 
-/* Empty statistics for the inputs of the layers to prune. */
-static s24_status make_stats(calibration *c)
+static s24_status load_weights(calibration *c)
 {
     for (int slot = 0; slot < S24I_SLOTS; slot++) {
-        s24_stats **stats = &c->stats[input_of[slot]];
-        if (!*stats && s24i_pruner_takes(c->pruner, c->block[slot]))
-            TRY(s24_stats_create(stats, c->ctx, c->block[slot]->shape[1]));
+        const s24_tensor *tensor = c->block[slot];
+        s24_dense *w = &c->weights[slot];
+        TRY(s24i_pruner_name(c->pruner, s24i_pruner_load(c->pruner, w->data, tensor), tensor));
     }
     return S24_OK;
 }
 
-static s24_status prune_layers(calibration *c, int64_t block)
+static s24_status prune_stage(calibration *c, int64_t block, int stage)
 {
-    s24_dense weights[S24I_SLOTS];
-    for (int slot = 0; slot < S24I_SLOTS; slot++) {
-        const s24_tensor *tensor = c->block[slot];
-        weights[slot] =
-            (s24_dense){c->weights[slot], S24_F32, tensor->shape[0], tensor->shape[1], 0};
-        TRY(s24i_pruner_name(c->pruner, s24i_pruner_load(c->pruner, c->weights[slot], tensor),
-                             tensor));
-        if (!s24i_pruner_takes(c->pruner, tensor)) continue;
-        TRY(s24i_pruner_layer(c->pruner, c->weights[slot], tensor, c->stats[input_of[slot]]));
-    }
-    return s24i_model_set_block(c->model, c->ctx, block, weights);
+    const int first = stages[stage].first;
+    TRY(s24_stats_create(&c->stats, c->ctx, c->block[first]->shape[1]));
+    TRY(run_block(c, block, first));
+    for (int slot = first; slot < stages[stage].end; slot++)
+        if (s24i_pruner_takes(c->pruner, c->block[slot]))
+            TRY(s24i_pruner_layer(c->pruner, c->weights[slot].data, c->block[slot], c->stats));
+    s24_stats_destroy(c->stats);
+    c->stats = NULL;
+    return s24i_model_set_block(c->model, c->ctx, block, c->weights);
 }
 
 static s24_status prune_block(calibration *c, int64_t block)
 {
     c->block = c->tensors + block * S24I_SLOTS;
-    if (takes_block(c, block)) {
-        TRY(make_stats(c));
-        TRY(run_block(c, block, 1));
-        TRY(prune_layers(c, block));
-        clear_stats(c);
-    }
-    return block + 1 < c->model->shape.layers ? run_block(c, block, 0) : S24_OK;
+    TRY(load_weights(c));
+    for (int stage = 0; stage < STAGES; stage++)
+        if (takes_stage(c, block, stage)) TRY(prune_stage(c, block, stage));
+    return block + 1 < c->model->shape.layers ? run_block(c, block, NOTHING_OBSERVED) : S24_OK;
 }
 
 static s24_status find_tensors(calibration *c)
@@ -257,17 +250,20 @@ static s24_status prepare(calibration *c)
         end = batch_end(c, first);
         c->most_tokens = s24i_max(c->most_tokens, c->ends[end] - c->ends[first]);
     }
+    c->total = batches * (c->model->shape.layers - 1);
     for (int64_t b = 0; b < c->model->shape.layers; b++)
-        c->total += batches * (takes_block(c, b) + (b + 1 < c->model->shape.layers));
+        for (int stage = 0; stage < STAGES; stage++)
+            c->total += batches * takes_stage(c, b, stage);
     const int64_t width = c->model->shape.width;
     TRY(s24i_alloc_elems(&c->hidden, c->ctx, c->ends[c->texts] * width, sizeof *c->hidden,
                          "the hidden states of the calibration texts"));
     TRY(s24i_alloc_elems(&c->copy, c->ctx, c->most_tokens * width, sizeof *c->copy,
                          "the hidden states of a batch"));
     for (int slot = 0; slot < S24I_SLOTS; slot++) {
-        int64_t rows, cols;
-        s24i_slot_shape(&rows, &cols, &c->model->shape, (s24i_slot)slot);
-        TRY(s24i_alloc_elems(&c->weights[slot], c->ctx, rows * cols, sizeof(float), "a weight"));
+        s24_dense *w = &c->weights[slot];
+        w->dtype = S24_F32;
+        s24i_slot_shape(&w->rows, &w->cols, &c->model->shape, (s24i_slot)slot);
+        TRY(s24i_alloc_elems(&w->data, c->ctx, w->rows * w->cols, sizeof(float), "a weight"));
     }
     return s24_session_create(&c->session, c->ctx, c->model, c->most_tokens);
 }
@@ -282,10 +278,10 @@ s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
     for (int64_t b = 0; b < model->shape.layers; b++)
         TRY_DONE(prune_block(&c, b));
 done:
-    clear_stats(&c);
+    s24_stats_destroy(c.stats);
     s24_session_destroy(c.session);
     for (int slot = 0; slot < S24I_SLOTS; slot++)
-        s24_ctx_free(c.ctx, c.weights[slot]);
+        s24_ctx_free(c.ctx, c.weights[slot].data);
     s24_ctx_free(c.ctx, c.copy);
     s24_ctx_free(c.ctx, c.hidden);
     s24_ctx_free(c.ctx, (void *)c.tensors);
