@@ -11,7 +11,7 @@
 #include "prune/product_tiles.h"
 #include "prune/prune.h"
 
-/* ---- contexts that count and fail ------------------------------------------------------------- */
+/* ---- contexts that count and fail ------------------------------------------------------------ */
 
 typedef struct failing {
     int64_t live;
@@ -46,7 +46,7 @@ static s24_ctx *make_ctx(const char *cpu, int threads)
 static const char *const levels[] = {"baseline", "avx2", "avx512"};
 enum { LEVELS = sizeof levels / sizeof *levels };
 
-/* ---- data ------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static float *random_floats(int64_t count, uint64_t seed)
 {
@@ -81,7 +81,7 @@ static s24_stats *stats_of(s24_ctx *ctx, float *x, int64_t tokens, int64_t k)
     return stats;
 }
 
-/* ---- the reference ---------------------------------------------------------------------------- */
+/* ---- the reference --------------------------------------------------------------------------- */
 
 static double *reference_gram(const float *x, int64_t tokens, int64_t k)
 {
@@ -244,7 +244,7 @@ static void assert_close(const float *w, const float *expected, int64_t count, d
     }
 }
 
-/* ---- the criteria ------------------------------------------------------------------------------- */
+/* ---- the criteria ---------------------------------------------------------------------------- */
 
 static void check_shape(s24_ctx *ctx, const char *criterion, int64_t n, int64_t k, int64_t tokens)
 {
@@ -481,7 +481,7 @@ static void only_the_view_is_written(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- statistics ----------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 static void calls_add_up(void **state)
 {
@@ -570,7 +570,7 @@ static void bad_inputs_are_refused(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- refusals of s24_prune ------------------------------------------------------------------------- */
+/* ---- refusals of s24_prune ------------------------------------------------------------------- */
 
 static void expect_refusal(s24_ctx *ctx, const s24_dense *w, const s24_stats *stats,
                            const s24_prune_opts *opts, s24_status status, const char *words)
@@ -651,7 +651,7 @@ static void inputs_whose_squares_overflow_are_refused(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* One allocation after another fails; each time the call says so, changes nothing and leaks nothing. */
+/* One allocation after another fails; each time the call says so, and nothing changes or leaks. */
 static void every_allocation_may_fail(void **state)
 {
     enum { N = 5, K = 132, TOKENS = 40 };
@@ -698,7 +698,7 @@ static void every_allocation_may_fail(void **state)
     free(x);
 }
 
-/* ---- the linear algebra ----------------------------------------------------------------------------- */
+/* ---- the linear algebra ---------------------------------------------------------------------- */
 
 typedef struct product_case {
     int64_t m, n, depth;

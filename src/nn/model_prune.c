@@ -27,7 +27,7 @@ s24_status s24i_pruner_name(const s24i_pruner *pruner, s24_status status, const 
                         s24i_show(tensor->name).text, s24_ctx_error(pruner->ctx));
 }
 
-/* ---- which tensors ------------------------------------------------------------------------------ */
+/* ---- which tensors --------------------------------------------------------------------------- */
 
 static int is_selected(const s24i_pruner *pruner, const s24_tensor *tensor)
 {
@@ -65,7 +65,7 @@ static s24_status declare(const s24i_pruner *pruner)
     return S24_OK;
 }
 
-/* ---- one tensor --------------------------------------------------------------------------------- */
+/* ---- one tensor ------------------------------------------------------------------------------ */
 
 static s24_dense dense_of(float *w, const s24_tensor *tensor)
 {
@@ -162,7 +162,7 @@ static s24_status prune_alone(const s24i_pruner *pruner, const s24_tensor *tenso
     return status;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 /* The tensors that are no layer of the model's blocks (model NULL: all of them). */
 static s24_status write_others(const s24i_pruner *pruner, const s24_model *model)

@@ -11,7 +11,7 @@
  *
  * The runs up to the four inputs cost 0, 3, 4 and 8 of a block's 12·width² multiplications a token,
  * so going stage by stage, one Gram matrix at a time, costs little more than one look at them all.
- * Texts are cut at max_tokens and laid end to end: no padding, every row of a Gram matrix is a token.
+ * Texts are cut at max_tokens and laid end to end: no padding, every row of an input is a token.
  */
 #include "nn/model_prune.h"
 
@@ -53,9 +53,9 @@ typedef struct calibration {
     int64_t done, total; /* batches through blocks */
 } calibration;
 
-/* ---- texts -------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
-/* What opts ask for, else sentence_bert_config.json's max_seq_length, else the model's positions. */
+/* What opts ask for, else sentence_bert_config.json's max_seq_length, else all positions. */
 static s24_status read_max_tokens(calibration *c)
 {
     const int64_t positions = c->model->shape.positions;
@@ -125,7 +125,7 @@ done:
     return status;
 }
 
-/* ---- batches ------------------------------------------------------------------------------------ */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 /* The text behind the batch that begins at `first`: whole texts, at least one. */
 static int64_t batch_end(const calibration *c, int64_t first)
@@ -185,7 +185,7 @@ static s24_status run_block(calibration *c, int64_t block, int slot)
     return S24_OK;
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Does any layer of a stage get pruned? */
 static int takes_stage(const calibration *c, int64_t block, int stage)

@@ -7,7 +7,7 @@
  *     are by then;  at each column j:  e = (w − kept)/U_jj,  w[j:] −= e·U[j, j:]
  *
  * Rows are independent, so a thread takes whole rows through a block of columns; what a block's
- * errors do to the columns beyond it is one product. All of it is f64; the result is rounded to f32.
+ * errors do to the columns beyond it is one product. All of it is f64 until the result is stored.
  * A column whose inputs are all zero is dead: its weights cost nothing and become zero.
  *
  * Reference: Frantar, Alistarh, "SparseGPT: massive language models can be accurately pruned in
