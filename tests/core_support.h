@@ -102,4 +102,23 @@ static inline void *random_dense(s24_dtype dtype, int64_t rows, int64_t cols, in
     return data;
 }
 
+/* s24_matrix_create that must not fail. */
+static inline s24_matrix *make(s24_ctx *ctx, const s24_dense *src, const s24_matrix_opts *opts)
+{
+    s24_matrix *w = NULL;
+    assert_ok(ctx, s24_matrix_create(&w, ctx, src, opts));
+    assert_non_null(w);
+    return w;
+}
+
+/* Its dense form in f32; the caller frees it. */
+static inline float *dense_of(s24_ctx *ctx, const s24_matrix *w)
+{
+    int64_t rows = s24_matrix_rows(w), cols = s24_matrix_cols(w);
+    float *data = malloc((size_t)(rows * cols) * sizeof *data);
+    s24_dense view = {data, S24_F32, rows, cols, 0};
+    assert_ok(ctx, s24_matrix_to_dense(ctx, &view, w));
+    return data;
+}
+
 #endif

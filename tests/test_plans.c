@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Plans against sums in double: every kernel row that this CPU runs, with bias, activations and
+ * residuals; refusals; contexts that mask what a row needs.
+ */
+#include "support.h"
+
+#include <math.h>
+
+#include "base/base.h"
+#include "core_support.h"
+#include "product_support.h"
+
+static double activated(double x, s24_activation activation)
+{
+    switch (activation) {
+    case S24_ACTIVATION_RELU:
+        return x > 0 ? x : 0;
+    case S24_ACTIVATION_GELU:
+        return x / 2 * (1 + erf(x / sqrt(2)));
+    case S24_ACTIVATION_GELU_TANH:
+        return x / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    default:
+        return x;
+    }
+}
+
+static void one_plan(s24_ctx *ctx, const weight *t, const char *kernel, int64_t m,
+                     s24_activation activation, int residual, uint64_t *seed)
+{
+    s24_plan *plan;
+    s24_plan_opts opts = {.size = sizeof opts, .kernel = kernel};
+    assert_ok(ctx, s24_plan_create(&plan, ctx, t->w, &opts));
+    assert_string_equal(s24_plan_kernel(plan, m), kernel);
+    assert_true(s24_plan_bytes(plan) > 0);
+    s24_dense x = make_dense(m, t->k, 0, seed), y = make_dense(m, t->n, 0, seed);
+    s24_dense other = make_dense(m, t->n, 0.25f, seed);
+    if (residual == 2) /* y itself */
+        memcpy(y.data, other.data, sizeof(float) * (size_t)(m * y.ld));
+    float bias[256];
+    for (int64_t i = 0; i < t->n; i++)
+        bias[i] = test_uniform(seed);
+    size_t bytes = s24_plan_work_bytes(plan, ctx, m);
+    void *work = bytes ? s24_ctx_alloc(ctx, bytes) : NULL;
+    s24_linear_args args = {&y, &x, bias, activation, NULL, work, bytes};
+    if (residual) args.residual = residual == 2 ? &y : &other;
+    assert_ok(ctx, s24_plan_run(ctx, plan, &args));
+    double share = tolerance(kernel, t->k);
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t n = 0; n < t->n; n++) {
+            double exact = (double)bias[n], size = fabs(exact);
+            for (int64_t k = 0; k < t->k; k++) {
+                double term = t->dense[n * t->k + k] * (double)*at(&x, i, k);
+                exact += term;
+                size += fabs(term);
+            }
+            exact = activated(exact, activation) + (residual ? 0.25 : 0);
+            double off = fabs((double)*at(&y, i, n) - exact);
+            /* The activations' slope is under 1.2; 2⁻²⁰ is for their own error. */
+            if (!(off <= 1.2 * share * (size + 1) + 1e-6))
+                fail_msg("%s, m %d, activation %d: y[%d, %d] off by %g", kernel, (int)m,
+                         (int)activation, (int)i, (int)n, off);
+        }
+    }
+    s24_ctx_free(ctx, work);
+    s24_plan_destroy(plan);
+    free(x.data), free(y.data), free(other.data);
+}
+
+static void test_plans_of_every_row(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{1, 7, 4}, {2, 16, 36}, {5, 33, 64}, {67, 50, 132}};
+    heap h = {0};
+    uint64_t seed = 53;
+    s24_ctx *ctx = ctx_on(&h, 1);
+    uint32_t cpu;
+    s24_dtype dtype;
+    const char *name;
+    for (int row = 0; (name = s24_kernel_name(row, &cpu, &dtype)); row++) {
+        if (cpu & ~s24_ctx_cpu(ctx)) continue;
+        for (int s = 0; s < 4; s++) {
+            weight t = make_weight(ctx, dtype, shapes[s][1], shapes[s][2], &seed);
+            s24_ctx_set_threads(ctx, 1 + s % 3);
+            for (int a = 0; a < 4; a++)
+                one_plan(ctx, &t, name, shapes[s][0], (s24_activation)a, (a + s) % 3, &seed);
+            drop_weight(&t);
+        }
+    }
+    assert_null(s24_kernel_name(-1, NULL, NULL));
+    assert_null(s24_kernel_name(1000, NULL, NULL));
+    ctx_off(&h, ctx);
+}
+
+static void test_plan_refusals(void **state)
+{
+    (void)state;
+    heap h = {0};
+    uint64_t seed = 59;
+    s24_ctx *ctx = ctx_on(&h, 1);
+    weight t = make_weight(ctx, S24_F16, 6, 8, &seed);
+    s24_matrix *view;
+    s24_plan *plan;
+    s24_plan_opts opts = {.size = sizeof opts, .kernel = "no_such_kernel"};
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "there is no kernel named \"no_such_kernel\"",
+                   s24_plan_create(&plan, ctx, t.w, &opts));
+    opts.size = 0;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "s24_plan_opts.size is 0",
+                   s24_plan_create(&plan, ctx, t.w, &opts));
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "w is NULL", s24_plan_create(&plan, ctx, NULL, NULL));
+    assert_ok(ctx, s24_matrix_transpose(&view, ctx, t.w));
+    assert_refused(ctx, S24_ERROR_SHAPE, "transposed view",
+                   s24_plan_create(&plan, ctx, view, NULL));
+    assert_null(plan);
+    s24_matrix_destroy(view);
+
+    assert_ok(ctx, s24_plan_create(&plan, ctx, t.w, NULL));
+    s24_dense x = make_dense(3, 8, 0, &seed), y = make_dense(3, 6, 0, &seed), wide = x;
+    size_t bytes = s24_plan_work_bytes(plan, ctx, 3);
+    char *work = s24_ctx_alloc(ctx, bytes + 64);
+    s24_linear_args good = {&y, &x, NULL, S24_ACTIVATION_NONE, NULL, work, bytes}, args = good;
+    assert_ok(ctx, s24_plan_run(ctx, plan, &good));
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "plan is NULL", s24_plan_run(ctx, NULL, &good));
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "args is NULL", s24_plan_run(ctx, plan, NULL));
+    wide.cols = 7;
+    args.x = &wide;
+    assert_refused(ctx, S24_ERROR_SHAPE, "x is [3, 7]; expected [3, 8]",
+                   s24_plan_run(ctx, plan, &args));
+    args = good;
+    args.residual = &x;
+    assert_refused(ctx, S24_ERROR_SHAPE, "residual is [3, 8]; expected [3, 6]",
+                   s24_plan_run(ctx, plan, &args));
+    args = good;
+    args.activation = (s24_activation)4;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "activation is 4; expected 0 to 3",
+                   s24_plan_run(ctx, plan, &args));
+    if (bytes) {
+        args = good;
+        args.work_bytes--;
+        assert_refused(ctx, S24_ERROR_ARGUMENT, "s24_plan_work_bytes asks for",
+                       s24_plan_run(ctx, plan, &args));
+        args = good;
+        args.work = work + 4;
+        assert_refused(ctx, S24_ERROR_ARGUMENT, "aligned to 64", s24_plan_run(ctx, plan, &args));
+    }
+    s24_ctx_free(ctx, work);
+    s24_plan_destroy(plan);
+    s24_plan_destroy(NULL);
+    free(x.data), free(y.data);
+    drop_weight(&t);
+    ctx_off(&h, ctx);
+}
+
+/* A context that masks features neither plans with nor runs what needs them. */
+static void test_masked_cpu(void **state)
+{
+    (void)state;
+    static const char *const levels[] = {"baseline", "avx2", "avx512", "avx512vnni", "avx512bf16"};
+    heap h = {0};
+    uint64_t seed = 61;
+    s24_ctx *ctx = ctx_on(&h, 1);
+    weight t = make_weight(ctx, S24_BF16, 20, 64, &seed);
+    for (int i = 0; i < 5; i++) {
+        s24_ctx *masked;
+        s24_ctx_opts opts = {.size = sizeof opts, .cpu_mask = s24_cpu_parse(levels[i])};
+        assert_int_equal(s24_ctx_create(&masked, &opts), S24_OK);
+        uint32_t cpu;
+        s24_dtype dtype;
+        const char *name;
+        for (int row = 0; (name = s24_kernel_name(row, &cpu, &dtype)); row++) {
+            if ((cpu & ~s24_ctx_cpu(ctx)) || !(cpu & ~s24_ctx_cpu(masked))) continue;
+            if (dtype != S24_F32 && dtype != S24_BF16) continue;
+            s24_plan_opts by_name = {.size = sizeof by_name, .kernel = name};
+            s24_plan *plan;
+            assert_refused(masked, S24_ERROR_UNSUPPORTED, name,
+                           s24_plan_create(&plan, masked, t.w, &by_name));
+            assert_ok(ctx, s24_plan_create(&plan, ctx, t.w, &by_name));
+            s24_dense x = make_dense(2, 64, 0, &seed), y = make_dense(2, 20, 0, &seed);
+            s24_linear_args args = {.y = &y, .x = &x};
+            assert_refused(masked, S24_ERROR_UNSUPPORTED, "this context has",
+                           s24_plan_run(masked, plan, &args));
+            s24_plan_destroy(plan);
+            free(x.data), free(y.data);
+        }
+        s24_ctx_destroy(masked);
+    }
+    drop_weight(&t);
+    ctx_off(&h, ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plans_of_every_row),
+        cmocka_unit_test(test_plan_refusals),
+        cmocka_unit_test(test_masked_cpu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
