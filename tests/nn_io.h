@@ -16,7 +16,7 @@
 #include "io/checkpoint.h"
 #include "sparse24/nn.h"
 
-/* An allocator that counts what is not given back and says no from the fail_at-th call on (0: never). */
+/* An allocator that counts what is not given back and says no at the fail_at-th call (0: never). */
 typedef struct shaky {
     int64_t calls, fail_at, live;
 } shaky;
@@ -86,7 +86,7 @@ static inline void io_end(io_env *env)
             fail_msg("\"%s\" does not say \"%s\"", s24_ctx_error(ctx), part);                      \
     } while (0)
 
-/* A path inside this program's own folder, which io_folder_setup makes. Four can be in use at once. */
+/* A path inside this program's own folder, which io_folder_setup makes. Four can be in use. */
 static char io_root[64];
 static inline const char *io_path(const char *name)
 {
@@ -173,7 +173,7 @@ static inline char *io_read_file(const char *path, size_t *bytes)
     return data;
 }
 
-/* A safetensors file with this header as it is, followed by data bytes 0, 1, 2 … (or data itself). */
+/* A safetensors file with this header as it is, followed by data, or by bytes 0, 1, 2 … */
 static inline size_t io_make(uint8_t *out, const char *header, const void *data, size_t bytes)
 {
     uint64_t length = strlen(header);

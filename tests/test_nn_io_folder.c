@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Hugging Face folders: shards and their index, side files, and folders written anew, over another or
- * over themselves.
+ * Hugging Face folders: shards and their index, side files, and folders written anew, over another
+ * or over themselves.
  */
 #include "nn_io.h"
 
@@ -381,7 +381,7 @@ static void refuses_a_file_that_the_model_has_not(void **state)
     io_end(&env);
 }
 
-/* Nothing is left behind, and an old output stays whole, wherever memory ends or the caller stops. */
+/* Nothing is left behind, and an old output stays whole, wherever memory ends or a caller stops. */
 static void failures_keep_the_old_folder(void **state)
 {
     io_env env;

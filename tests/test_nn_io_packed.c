@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Packed 2:4 matrices in a file (docs/format.md section 3): what is read, and each point of the list
- * of what a reader must refuse. Also which tensors are selected.
+ * Packed 2:4 matrices in a file (docs/format.md section 3): what is read, and each point of the
+ * list of what a reader must refuse. Also which tensors are selected.
  */
 #include "nn_io.h"
 

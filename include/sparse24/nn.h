@@ -77,9 +77,9 @@ S24_API int s24_tensor_is_selected(const s24_tensor *tensor, const char *include
 
 /*
  * Writes a checkpoint in two steps: declare every tensor (name, dtype, shape, packed), then give
- * their data in any order. Files are written under a hidden temporary name beside their place, and only
- * s24_writer_commit makes them appear, after fsync, by rename; s24_writer_destroy without commit
- * leaves nothing. The output may be the very file or folder that is read: opts.force is needed, and
+ * their data in any order. Files are written under a hidden temporary name beside their place, and
+ * only s24_writer_commit makes them appear, after fsync, by rename; s24_writer_destroy without
+ * commit leaves nothing. The output may be the very file or folder that is read: opts.force is needed, and
  * an open checkpoint keeps what it has mapped.
  */
 typedef struct s24_writer s24_writer;

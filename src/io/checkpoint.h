@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The inside of a checkpoint, for the files that open it and for the writer that follows its shape. */
+/*
+ * The inside of a checkpoint, for the files that open it and for the writer that follows its shape.
+ */
 #ifndef S24_IO_CHECKPOINT_H
 #define S24_IO_CHECKPOINT_H
 

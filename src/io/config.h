@@ -43,7 +43,8 @@ s24_status s24i_config_double(double *out, const s24i_config *config, const char
 s24_status s24i_config_string(const char **out, const s24i_config *config, const char *key,
                               s24i_need need);
 s24_status s24i_config_bool(int *out, const s24i_config *config, const char *key, s24i_need need);
-/* The object or array at a key, as a config of its own that borrows from this one: not to be freed. */
+/* The object or array at a key, as a config of its own that borrows from this one: not to be
+   freed. */
 s24_status s24i_config_child(s24i_config *out, const s24i_config *config, const char *key,
                              s24i_need need);
 /* Element index of an array; 0 when there is no such element or it is neither object nor array. */

@@ -37,7 +37,8 @@
 
 /* Zeroed memory of the context. MEMORY with a sentence. */
 s24_status s24i_zeroed(void **out, s24_ctx *ctx, size_t bytes);
-/* A copy of a string; "folder/file"; the folder that a path lies in. Freed with s24_ctx_free. MEMORY. */
+/* A copy of a string; "folder/file"; the folder that a path lies in. Freed with s24_ctx_free.
+   MEMORY. */
 s24_status s24i_copy_string(char **out, s24_ctx *ctx, const char *text);
 s24_status s24i_join_path(char **out, s24_ctx *ctx, const char *folder, const char *file);
 s24_status s24i_parent_folder(char **out, s24_ctx *ctx, const char *path);

@@ -25,7 +25,8 @@ s24_status s24i_sync_folder(s24_ctx *ctx, const char *path);
 /*
  * Gives a finished file or folder its place. Without force an existing output is EXISTS; with it
  * the old one is replaced in one step where the system can (Linux), else moved away first and
- * moved back if the new one cannot take its place. The parent folder is synced. IO, EXISTS.
+ * moved back if the new one cannot take its place. The parent folder is synced. IO, EXISTS,
+ * MEMORY (before anything is moved).
  */
 s24_status s24i_put_in_place(s24_ctx *ctx, const char *temporary, const char *path, int force);
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The inside of a writer, shared by writer.c (what callers do) and writer_layout.c (what lies where). */
+/*
+ * The inside of a writer, shared by writer.c (what callers do) and writer_layout.c (what lies
+ * where).
+ */
 #ifndef S24_IO_WRITER_H
 #define S24_IO_WRITER_H
 
