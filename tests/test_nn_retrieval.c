@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Exact search against a sort of f64 scores, and the share of gold documents found. */
+#include "support.h"
+
+#include <math.h>
+
+#include "nn_failing.h"
+#include "nn_io.h"
+
+static s24_ctx *ctx;
+
+static s24_dense view(float *data, int64_t rows, int64_t cols, int64_t ld)
+{
+    return (s24_dense){data, S24_F32, rows, cols, ld};
+}
+
+/* Small integers: every sum is exact, and ties abound. */
+static float *integers(int64_t count, uint64_t seed)
+{
+    float *data = malloc((size_t)count * sizeof *data);
+    for (int64_t i = 0; i < count; i++)
+        data[i] = (float)(test_random(&seed) % 5) - 2.0f;
+    return data;
+}
+
+/* How many documents go before document d: better, or as good with a lower index. */
+static int64_t rank_of(const float *scores, int64_t count, int64_t d)
+{
+    int64_t rank = 0;
+    for (int64_t i = 0; i < count; i++)
+        rank += scores[i] > scores[d] || (scores[i] == scores[d] && i < d);
+    return rank;
+}
+
+static void check_nearest(int64_t queries, int64_t documents, int64_t cols, int64_t k)
+{
+    const int64_t ld = cols + 3;
+    float *q = integers(queries * ld, 1), *d = integers(documents * ld, 2);
+    float *scores = malloc((size_t)documents * sizeof *scores);
+    int64_t *indices = malloc((size_t)(queries * k) * sizeof *indices);
+    float *best = malloc((size_t)(queries * k) * sizeof *best);
+    s24_dense qv = view(q, queries, cols, ld), dv = view(d, documents, cols, ld);
+    if (s24_nearest(indices, best, ctx, &qv, &dv, k) != S24_OK) fail_msg("%s", s24_ctx_error(ctx));
+    for (int64_t i = 0; i < queries; i++) {
+        for (int64_t j = 0; j < documents; j++) {
+            scores[j] = 0;
+            for (int64_t c = 0; c < cols; c++)
+                scores[j] += q[i * ld + c] * d[j * ld + c];
+        }
+        for (int64_t r = 0; r < k; r++) {
+            assert_int_equal(rank_of(scores, documents, indices[i * k + r]), r);
+            assert_true(best[i * k + r] == scores[indices[i * k + r]]);
+        }
+    }
+    free(q);
+    free(d);
+    free(scores);
+    free(indices);
+    free(best);
+}
+
+static void test_nearest(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 3; threads += 2) {
+        s24_ctx_set_threads(ctx, threads);
+        check_nearest(1, 1, 1, 1);
+        check_nearest(3, 7, 5, 7);     /* all of them, in order */
+        check_nearest(130, 50, 17, 5); /* more queries than go in one pass */
+        check_nearest(2, 1000, 384, 10);
+    }
+}
+
+static void test_accuracy(void **state)
+{
+    /* Query i's scores are column i of the documents. */
+    float q[] = {1, 0, 0, 0, 1, 0, 0, 0, 1}, d[] = {3, 1, 9, 2, 1, 1, 2, 1, 0};
+    const int64_t gold[] = {2, 2, 0};
+    double share = 0;
+    (void)state;
+    s24_dense qv = view(q, 3, 3, 0), dv = view(d, 3, 3, 0);
+    /* Beaten by one document; by none, as a tie is no defeat; by none. */
+    assert_int_equal(s24_retrieval_accuracy(&share, ctx, &qv, &dv, gold, 1), S24_OK);
+    assert_true(fabs(share - 2.0 / 3.0) < 1e-12);
+    assert_int_equal(s24_retrieval_accuracy(&share, ctx, &qv, &dv, gold, 2), S24_OK);
+    assert_true(share == 1.0);
+}
+
+/* A document whose score is not a number comes last and is found by nobody. */
+static void test_not_a_number(void **state)
+{
+    float q[] = {1, 1}, d[] = {NAN, 0, 1, 1, -5, 0};
+    const int64_t gold = 0;
+    int64_t indices[3];
+    float scores[3];
+    double share = 1;
+    (void)state;
+    s24_dense qv = view(q, 1, 2, 0), dv = view(d, 3, 2, 0);
+    assert_int_equal(s24_nearest(indices, scores, ctx, &qv, &dv, 3), S24_OK);
+    assert_int_equal(indices[0], 1);
+    assert_int_equal(indices[1], 2);
+    assert_int_equal(indices[2], 0);
+    assert_true(isinf(scores[2]) && scores[2] < 0);
+    assert_int_equal(s24_retrieval_accuracy(&share, ctx, &qv, &dv, &gold, 2), S24_OK);
+    assert_true(share == 0.0);
+}
+
+static void test_refused(void **state)
+{
+    float data[12] = {0};
+    int64_t indices[4], gold[2] = {0, 3};
+    float scores[4];
+    double share;
+    (void)state;
+    s24_dense q = view(data, 2, 2, 0), d = view(data, 3, 2, 0), wide = view(data, 3, 3, 0);
+    s24_dense half = {data, S24_F16, 2, 2, 0}, tight = view(data, 2, 2, 1);
+    assert_int_equal(s24_nearest(indices, scores, ctx, &q, &d, 4), S24_ERROR_ARGUMENT);
+    assert_sentence(ctx, "k is 4");
+    assert_int_equal(s24_nearest(indices, scores, ctx, &q, &d, 0), S24_ERROR_ARGUMENT);
+    assert_int_equal(s24_nearest(indices, scores, ctx, &q, &wide, 1), S24_ERROR_SHAPE);
+    assert_sentence(ctx, "2 columns, documents 3");
+    assert_int_equal(s24_nearest(indices, scores, ctx, &half, &d, 1), S24_ERROR_DTYPE);
+    assert_sentence(ctx, "queries is f16");
+    assert_int_equal(s24_nearest(indices, scores, ctx, &tight, &d, 1), S24_ERROR_SHAPE);
+    assert_int_equal(s24_nearest(NULL, scores, ctx, &q, &d, 1), S24_ERROR_ARGUMENT);
+    assert_sentence(ctx, "indices is NULL");
+    assert_int_equal(s24_retrieval_accuracy(&share, ctx, &q, &d, gold, 1), S24_ERROR_ARGUMENT);
+    assert_sentence(ctx, "gold[1] is 3");
+}
+
+static s24_status search(s24_ctx *failing_ctx)
+{
+    float data[12] = {0};
+    int64_t indices[2];
+    float scores[2];
+    double share;
+    s24_dense q = view(data, 2, 2, 0), d = view(data, 3, 2, 0);
+    s24_status status = s24_nearest(indices, scores, failing_ctx, &q, &d, 1);
+    const int64_t gold[2] = {0, 1};
+    if (status == S24_OK) status = s24_retrieval_accuracy(&share, failing_ctx, &q, &d, gold, 1);
+    return status;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    assert_true(count_failures(search) >= 4);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return s24_ctx_create(&ctx, NULL) == S24_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    s24_ctx_destroy(ctx);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nearest),      cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_not_a_number), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_memory),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
