@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Texts through a tokenizer, whole and cut, and through the reader of lines. Offsets must lie in
+ * order inside the text, a shorter limit must give the same tokens, fewer of them, and lines
+ * must be UTF-8 that has no line feed.
+ */
+#include "fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/utf8.h"
+#include "sparse24/nn.h"
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) abort();                                                                 \
+    } while (0)
+enum { MOST = 4096, FEW = 7 };
+
+static const char vocab[] =
+    "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n##a\n##b\n##ab\nab\n,\n\xe4\xb8\xad\n";
+
+static void check_offsets(const s24_token *tokens, int64_t count, int64_t characters)
+{
+    int32_t last = 0;
+    for (int64_t i = 1; i + 1 < count; i++) {
+        CHECK(tokens[i].begin >= last && tokens[i].end > tokens[i].begin);
+        CHECK(tokens[i].end <= characters);
+        last = tokens[i].begin;
+    }
+}
+
+static void encode(s24_ctx *ctx, const s24_tokenizer *tokenizer, const char *text, size_t bytes)
+{
+    static s24_token all[MOST], few[FEW];
+    int64_t count, cut, characters = 0;
+    uint32_t character;
+    for (size_t i = 0; i < bytes; characters++)
+        i += s24i_utf8_next(&character, (const unsigned char *)text + i, bytes - i);
+    CHECK(s24_tokenizer_encode(all, &count, MOST, tokenizer, ctx, text, bytes, NULL, 0) == S24_OK);
+    CHECK(count >= 2 && count <= MOST);
+    check_offsets(all, count, characters);
+    CHECK(s24_tokenizer_encode(few, &cut, FEW, tokenizer, ctx, text, bytes, NULL, 0) == S24_OK);
+    CHECK(cut == (count < FEW ? count : FEW));
+    CHECK(!memcmp(all, few, (size_t)(cut - 1) * sizeof *all));
+    CHECK(s24_tokenizer_encode(all, &cut, FEW, tokenizer, ctx, text, bytes, text, bytes / 2) ==
+          S24_OK);
+    CHECK(cut >= 3 && cut <= FEW);
+}
+
+static void read_lines(s24_ctx *ctx, const char *path)
+{
+    s24_lines *lines;
+    if (s24_lines_read(&lines, ctx, path) != S24_OK) {
+        CHECK(!lines && *s24_ctx_error(ctx));
+        return;
+    }
+    for (int64_t i = 0; i < s24_lines_count(lines); i++) {
+        const s24_text *line = &s24_lines_texts(lines)[i];
+        CHECK(s24i_utf8_valid(line->data, line->bytes) == line->bytes);
+        CHECK(!memchr(line->data, '\n', line->bytes));
+    }
+    s24_lines_destroy(lines);
+}
+
+static void write_file(const char *path, const void *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    CHECK(file);
+    CHECK(fwrite(data, 1, bytes, file) == bytes);
+    CHECK(fclose(file) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    char folder[] = "/tmp/s24-fuzz-XXXXXX", path[64];
+    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
+    s24_ctx *ctx;
+    s24_tokenizer *tokenizer;
+    if (s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
+    CHECK(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/vocab.txt", folder);
+    write_file(path, vocab, sizeof vocab - 1);
+    CHECK(s24_tokenizer_load(&tokenizer, ctx, path) == S24_OK);
+    encode(ctx, tokenizer, (const char *)data, bytes);
+    s24_tokenizer_destroy(tokenizer);
+    write_file(path, data, bytes);
+    read_lines(ctx, path);
+    CHECK(remove(path) == 0 && rmdir(folder) == 0);
+    s24_ctx_destroy(ctx);
+    return 0;
+}
