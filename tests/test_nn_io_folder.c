@@ -381,6 +381,64 @@ static void refuses_a_file_that_the_model_has_not(void **state)
     io_end(&env);
 }
 
+/* w comes out dense, b has no file named, and nothing goes into the second shard. */
+static void a_shard_without_tensors_is_not_written(void **state)
+{
+    io_env env;
+    s24_checkpoint *in, *out;
+    s24_writer *writer;
+    const s24_tensor b = {.name = "b", .dtype = S24_U8};
+    const s24_tensor w = {.name = "w", .dtype = S24_I8, .rank = 2, .shape = {1, 4}, .file = A1};
+    (void)state;
+    io_begin(&env);
+    make_sharded("part");
+    assert_ok(&env, s24_checkpoint_open(&in, env.ctx, io_path("part")));
+    s24_writer_opts opts = {.size = sizeof opts, .model = in};
+    assert_ok(&env, s24_writer_create(&writer, env.ctx, io_path("part-out"), &opts));
+    assert_ok(&env, s24_writer_declare(writer, &w));
+    assert_ok(&env, s24_writer_declare(writer, &b));
+    assert_ok(&env, s24_writer_write(writer, "b", "\1"));
+    assert_ok(&env, s24_writer_write(writer, "w", "\0\1\2\0"));
+    assert_ok(&env, s24_writer_commit(writer));
+    s24_writer_destroy(writer);
+    s24_checkpoint_close(in);
+    assert_int_equal(access(in_folder("part-out", A2), F_OK), -1);
+    assert_ok(&env, s24_checkpoint_open(&out, env.ctx, io_path("part-out")));
+    assert_int_equal(s24_checkpoint_count(out), 2);
+    assert_string_equal(s24_checkpoint_find(out, "b")->file, A1);
+    assert_memory_equal(s24_checkpoint_find(out, "w")->data, "\0\1\2\0", 4);
+    assert_string_equal(s24_checkpoint_metadata(out, "format"), "pt");
+    s24_checkpoint_close(out);
+    io_end(&env);
+}
+
+/* A file without packed tensors carries neither of our two keys, whatever its model had. */
+static void unpacking_drops_the_description(void **state)
+{
+    io_env env;
+    s24_checkpoint *in, *out;
+    s24_writer *writer;
+    const s24_tensor w = {.name = "w", .dtype = S24_I8, .rank = 2, .shape = {1, 4}};
+    (void)state;
+    io_begin(&env);
+    make_sharded("unpack");
+    assert_ok(&env, s24_checkpoint_open(&in, env.ctx, in_folder("unpack", A2)));
+    assert_string_equal(s24_checkpoint_metadata(in, "sparse24.version"), "1");
+    s24_writer_opts opts = {.size = sizeof opts, .model = in};
+    assert_ok(&env, s24_writer_create(&writer, env.ctx, io_path("unpacked.safetensors"), &opts));
+    assert_ok(&env, s24_writer_declare(writer, &w));
+    assert_ok(&env, s24_writer_write(writer, "w", "\0\0\5\6"));
+    assert_ok(&env, s24_writer_commit(writer));
+    s24_writer_destroy(writer);
+    s24_checkpoint_close(in);
+    assert_ok(&env, s24_checkpoint_open(&out, env.ctx, io_path("unpacked.safetensors")));
+    assert_string_equal(s24_checkpoint_metadata(out, "format"), "pt");
+    assert_null(s24_checkpoint_metadata(out, "sparse24.version"));
+    assert_null(s24_checkpoint_metadata(out, "sparse24.packed"));
+    s24_checkpoint_close(out);
+    io_end(&env);
+}
+
 /* Nothing is left behind, and an old output stays whole, wherever memory ends or a caller stops. */
 static void failures_keep_the_old_folder(void **state)
 {
@@ -423,6 +481,8 @@ int main(void)
         cmocka_unit_test(replaces_only_a_model_and_only_by_force),
         cmocka_unit_test(a_model_can_replace_itself),
         cmocka_unit_test(refuses_a_file_that_the_model_has_not),
+        cmocka_unit_test(a_shard_without_tensors_is_not_written),
+        cmocka_unit_test(unpacking_drops_the_description),
         cmocka_unit_test(failures_keep_the_old_folder),
     };
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
