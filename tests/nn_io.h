@@ -86,6 +86,13 @@ static inline void io_end(io_env *env)
             fail_msg("\"%s\" does not say \"%s\"", s24_ctx_error(ctx), part);                      \
     } while (0)
 
+#define assert_ok(env, call)                                                                       \
+    do {                                                                                           \
+        s24_status got = (call);                                                                   \
+        if (got != S24_OK)                                                                         \
+            fail_msg("%s: %s (%s)", #call, s24_status_text(got), s24_ctx_error((env)->ctx));       \
+    } while (0)
+
 /* A path inside this program's own folder, which io_folder_setup makes. Four can be in use. */
 static char io_root[64];
 static inline const char *io_path(const char *name)
@@ -191,6 +198,16 @@ static inline void io_write_tensors(const char *path, const char *header, const 
     assert_non_null(file);
     io_write_file(path, file, io_make(file, header, data, bytes));
     free(file);
+}
+
+static inline s24_writer *begin_writer(io_env *env, const char *path, int force,
+                                       const s24_checkpoint *model)
+{
+    s24_writer *writer;
+    s24_writer_opts opts = {.size = sizeof opts, .force = force, .model = model};
+    if (s24_writer_create(&writer, env->ctx, path, &opts) != S24_OK)
+        fail_msg("%s", s24_ctx_error(env->ctx));
+    return writer;
 }
 
 /* Opening must fail with this status and a sentence that has both parts. */

@@ -5,13 +5,6 @@
  */
 #include "nn_io.h"
 
-#define assert_ok(env, call)                                                                       \
-    do {                                                                                           \
-        s24_status got = (call);                                                                   \
-        if (got != S24_OK)                                                                         \
-            fail_msg("%s: %s (%s)", #call, s24_status_text(got), s24_ctx_error((env)->ctx));       \
-    } while (0)
-
 #define A1    "model-00001-of-00002.safetensors"
 #define A2    "model-00002-of-00002.safetensors"
 #define INDEX "model.safetensors.index.json"

@@ -9,23 +9,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-static s24_writer *begin_writer(io_env *env, const char *path, int force,
-                                const s24_checkpoint *model)
-{
-    s24_writer *writer;
-    s24_writer_opts opts = {.size = sizeof opts, .force = force, .model = model};
-    if (s24_writer_create(&writer, env->ctx, path, &opts) != S24_OK)
-        fail_msg("%s", s24_ctx_error(env->ctx));
-    return writer;
-}
-
-#define assert_ok(env, call)                                                                       \
-    do {                                                                                           \
-        s24_status got = (call);                                                                   \
-        if (got != S24_OK)                                                                         \
-            fail_msg("%s: %s (%s)", #call, s24_status_text(got), s24_ctx_error((env)->ctx));       \
-    } while (0)
-
 static const s24_tensor w2x2 = {.name = "w", .dtype = S24_F32, .rank = 2, .shape = {2, 2}};
 
 /* The format's documentation example: 57 bytes of JSON, padded to 64. */
