@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Canonical and CUTLASS memory of any content: it is refused with a sentence, or it is a matrix that
+ * goes to dense, is packed strictly and comes back as the same numbers.
+ *
+ * Input: dtype, layout, rows, columns, then bytes that are repeated as often as the shape needs.
+ */
+#include "fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sparse24/sparse24.h"
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) abort();                                                                 \
+    } while (0)
+
+static const s24_dtype dtypes[] = {S24_F32, S24_F16, S24_BF16, S24_I8, S24_E4M3, S24_E5M2};
+
+/* Memory of exactly that size, so that an over-read is seen. */
+static void *repeated(const uint8_t *data, size_t length, size_t bytes)
+{
+    uint8_t *out = malloc(bytes ? bytes : 1);
+    CHECK(out);
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = length ? data[i % length] : 0;
+    return out;
+}
+
+static int is_zero(const uint8_t *element, s24_dtype dtype)
+{
+    float value;
+    CHECK(s24_convert(&value, S24_F32, element, dtype, 1) == S24_OK);
+    return value == 0;
+}
+
+static void go_round(s24_ctx *ctx, const s24_matrix *w)
+{
+    s24_dtype dtype = s24_matrix_dtype(w);
+    size_t element = s24_dtype_bytes(dtype);
+    int64_t rows = s24_matrix_rows(w), cols = s24_matrix_cols(w);
+    size_t bytes = (size_t)(rows * cols) * element;
+    uint8_t *once = malloc(bytes), *twice = malloc(bytes);
+    CHECK(once && twice);
+    s24_dense first = {once, dtype, rows, cols, 0}, second = {twice, dtype, rows, cols, 0};
+    s24_matrix_opts opts = {.size = sizeof opts, .allow_nonfinite = 1};
+    s24_matrix *again;
+    int two_four = 0;
+    CHECK(s24_matrix_to_dense(ctx, &first, w) == S24_OK);
+    CHECK(s24_check(&two_four, NULL, ctx, &first) == S24_OK && two_four);
+    CHECK(s24_matrix_create(&again, ctx, &first, &opts) == S24_OK);
+    CHECK(s24_matrix_to_dense(ctx, &second, again) == S24_OK);
+    for (size_t i = 0; i < bytes; i += element)
+        CHECK(!memcmp(once + i, twice + i, element) ||
+              (is_zero(once + i, dtype) && is_zero(twice + i, dtype)));
+    s24_matrix_destroy(again);
+    free(once);
+    free(twice);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    s24_ctx *ctx;
+    s24_matrix *w = NULL;
+    s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
+    if (bytes < 4 || s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
+    s24_dtype dtype = dtypes[data[0] % 6];
+    int cutlass = data[1] % 2;
+    int64_t rows = data[2] % 65, cols = data[3] % 65 * (cutlass ? 64 : 4);
+    size_t count = (size_t)(rows * (cols / 2));
+    size_t indices = cutlass ? (size_t)(rows * cols) / 8 : (size_t)(rows * ((cols + 7) / 8));
+    void *values = repeated(data + 4, bytes - 4, count * s24_dtype_bytes(dtype));
+    void *codes = repeated(data + 4 + (bytes - 4) / 2, bytes - 4 - (bytes - 4) / 2, indices);
+    s24_status status = cutlass ? s24_matrix_from_cutlass(&w, ctx, values, codes, dtype, rows, cols)
+                                : s24_matrix_from_packed(&w, ctx, values, codes, dtype, rows, cols);
+    if (status == S24_OK)
+        go_round(ctx, w);
+    else
+        CHECK(!w && *s24_ctx_error(ctx));
+    s24_matrix_destroy(w);
+    free(values);
+    free(codes);
+    s24_ctx_destroy(ctx);
+    return 0;
+}
