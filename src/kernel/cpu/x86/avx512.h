@@ -18,6 +18,10 @@
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
 
+/* __builtin_prefetch(p, 1) is a plain prefetch unless the target says prfchw, which no row asks for;
+   every CPU with AVX2 takes the instruction, the oldest as a no-op. */
+#define PREFETCH_TO_WRITE(p) __asm__ volatile("prefetchw %0" ::"m"(*(const char *)(p)))
+
 AVX512_INLINE __mmask16 lane_mask(int64_t lanes)
 {
     return lanes >= 16 ? (__mmask16)0xffff : lanes <= 0 ? 0 : (__mmask16)((1u << lanes) - 1);
