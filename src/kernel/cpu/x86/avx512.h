@@ -61,6 +61,35 @@ AVX512_INLINE void transpose16(__m512 r[16])
     }
 }
 
+/* Four times 128 bits that lie `step` floats apart. The inserts from memory go to two ports, the
+   shuffles of transpose16's second half to one: a square loaded so takes two thirds of the time. */
+AVX512_INLINE __m512 load_quarters(const float *p, int64_t step)
+{
+    __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(p));
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(p + step), 1);
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(p + 2 * step), 2);
+    return _mm512_insertf32x4(v, _mm_loadu_ps(p + 3 * step), 3);
+}
+
+/* r[j] lane i = p[i * stride + j]. */
+AVX512_INLINE void load_transposed(__m512 r[16], const float *p, int64_t stride)
+{
+    UNROLL for (int q = 0; q < 4; q++) {
+        const __m512 a = load_quarters(p + 4 * q, 4 * stride);
+        const __m512 b = load_quarters(p + 4 * q + stride, 4 * stride);
+        const __m512 c = load_quarters(p + 4 * q + 2 * stride, 4 * stride);
+        const __m512 d = load_quarters(p + 4 * q + 3 * stride, 4 * stride);
+        const __m512d ab = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
+        const __m512d AB = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
+        const __m512d cd = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
+        const __m512d CD = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
+        r[4 * q] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd));
+        r[4 * q + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd));
+        r[4 * q + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(AB, CD));
+        r[4 * q + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(AB, CD));
+    }
+}
+
 /* z·p(z²)/q(z²), clamped to where it reaches ±1 (see gelu.h). NaN stays NaN: min and max return
    their second operand when either is NaN. */
 AVX512_INLINE __m512 sigmoid_like(__m512 z, const s24i_rational *f)

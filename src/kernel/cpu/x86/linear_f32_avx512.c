@@ -123,7 +123,7 @@ static const struct {
     int halves;
 } tiles[MAX_C + 1] = {
     {NULL, 0},   {tile_1, 16}, {tile_2, 8}, {tile_3, 6}, {tile_4, 4},
-    {tile_5, 4}, {tile_6, 4},  {tile_7, 3}, {tile_8, 2},
+    {tile_5, 4}, {tile_6, 4},  {tile_7, 3}, {tile_8, 3},
 };
 
 /* ---- the split of m into panels -------------------------------------------------------------- */
@@ -136,7 +136,7 @@ typedef struct panels {
 static panels panels_of(int64_t m)
 {
     panels p = {(m + 15) / 16, 0};
-    p.count = (p.vectors + 5) / 6;
+    p.count = p.vectors <= MAX_C ? 1 : (p.vectors + 5) / 6; /* 6 is best, 8 beats 4 + 4 */
     return p;
 }
 
@@ -172,10 +172,15 @@ AVX512_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_
     __m512 r[16];
     if (job->x_stride_k == 1) {
         const __mmask16 mask = lane_mask(columns);
-        for (int i = 0; i < 16; i++)
+        /* Sixteen rows of x are more streams than the hardware follows in time. */
+        for (int i = 0; i < 16 && i < tokens && columns > 4 * HALF; i++)
+            _mm_prefetch((const char *)(x + i * job->x_stride_m + 4 * HALF), _MM_HINT_T0);
+        if (tokens >= 16 && columns >= 16)
+            load_transposed(r, x, job->x_stride_m);
+        else for (int i = 0; i < 16; i++)
             r[i] = i < tokens ? _mm512_maskz_loadu_ps(mask, x + i * job->x_stride_m)
                               : _mm512_setzero_ps();
-        transpose16(r);
+        if (tokens < 16 || columns < 16) transpose16(r);
     } else {
         const __mmask16 mask = lane_mask(tokens);
         for (int i = 0; i < 16; i++)
@@ -214,13 +219,13 @@ static void pack_range(void *arg, int64_t begin, int64_t end, int thread)
 /* ---- broadcast design ------------------------------------------------------------------------ */
 
 /*
- * y is written in strips of TOGETHER row blocks: every token is a page of its own, and a visit to a
+ * y is written in strips of a few row blocks: every token is a page of its own, and a visit to a
  * page should store more than one line. The first touch of those lines waits for memory, so they are
  * asked for some passes early, a slice of the tokens each pass; asked for to be written, because a
  * plain prefetch leaves the wait for their ownership to the store (4096 x 1536 outputs: 23.4 ms
  * against 18.5).
  */
-enum { TOGETHER = 4 };
+enum { TOGETHER = 2 };
 
 static void prefetch_strip(const s24i_linear_job *job, int64_t b, int64_t blocks, int64_t m,
                            int64_t last)
