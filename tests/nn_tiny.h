@@ -166,7 +166,7 @@ static inline const char *tiny_write(const tiny *t, const char *name)
     return folder;
 }
 
-/* ---- the same in f64 ------------------------------------------------------------------------------ */
+/* ---- the same in f64 ------------------------------------------------------------------------- */
 
 static inline void tiny_linear(double *y, const double *x, int64_t n, int64_t k, const char *layer)
 {

@@ -2,6 +2,7 @@
 /* Encoders: every spelling of a folder, and everything that can be wrong. */
 #include "support.h"
 
+#include "nn/session.h"
 #include "nn_failing.h"
 #include "nn_load.h"
 #include "nn_tiny.h"
@@ -14,7 +15,7 @@ static s24_ctx *new_ctx(void)
     return ctx;
 }
 
-/* ---- folders and configurations ------------------------------------------------------------------- */
+/* ---- folders and configurations -------------------------------------------------------------- */
 
 static const int64_t tiny_offsets[] = {0, 1, 6, 15};
 static const int32_t tiny_ids[15] = {3, 1, 2, 10, 0, 5, 7, 7, 8, 9, 10, 1, 4, 6, 2};
@@ -150,74 +151,75 @@ static void pooling(void **state)
     }
 }
 
-static void refusals(void **state)
-{
-    (void)state;
 #define CONFIG(act, extra)                                                                         \
     "{\"model_type\": \"bert\", \"vocab_size\": 11, \"hidden_size\": 12, "                         \
     "\"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"intermediate_size\": 20, "            \
     "\"max_position_embeddings\": 9, \"hidden_act\": \"" act "\"" extra "}"
-    const struct {
-        tiny t;
-        s24_status status;
-        const char *sentence;
-    } cases[] = {
-        {{.config = "{\"model_type\": \"roberta\"}"},
-         S24_ERROR_UNSUPPORTED,
-         "model_type 'roberta' is not supported"},
-        {{.config = "{\"vocab_size\": 11}"}, S24_ERROR_FORMAT, "model_type is missing"},
-        {{.config = "{\"model_type\": \"bert\", \"vocab_size\": 11}"},
-         S24_ERROR_FORMAT,
-         "max_position_embeddings"},
-        {{.config = CONFIG("silu", "")}, S24_ERROR_UNSUPPORTED, "hidden_act is 'silu'"},
-        {{.config = CONFIG("gelu", ", \"position_embedding_type\": \"relative_key\"")},
-         S24_ERROR_UNSUPPORTED,
-         "relative_key"},
-        {{.config = CONFIG("gelu", ", \"layer_norm_eps\": \"small\"")},
-         S24_ERROR_FORMAT,
-         "layer_norm_eps"},
-        {{.drop = "embeddings.word_embeddings.weight"},
-         S24_ERROR_FORMAT,
-         "embeddings.word_embeddings.weight' is missing"},
-        {{.drop = "encoder.layer.1.output.LayerNorm.bias"},
-         S24_ERROR_FORMAT,
-         "encoder.layer.1.output.LayerNorm.bias' is missing"},
-        {{.drop = "encoder.layer.1.attention.self.key.weight"},
-         S24_ERROR_FORMAT,
-         "encoder.layer.1.attention.self.key.weight' is missing"},
-        {{.qa_head = 1, .drop = "qa_outputs.bias"}, S24_ERROR_FORMAT, "qa_outputs.bias"},
-        {{.bend = "encoder.layer.0.intermediate.dense.weight"},
-         S24_ERROR_FORMAT,
-         "encoder.layer.0.intermediate.dense.weight' is [21, 12]; [20, 12] was expected"},
-        {{.bend = "embeddings.LayerNorm.weight"}, S24_ERROR_FORMAT, "is [13]; [12] was expected"},
-        {{.retype = "encoder.layer.0.output.dense.bias"},
-         S24_ERROR_FORMAT,
-         "encoder.layer.0.output.dense.bias' is i64; f32, f16 or bf16 was expected"},
-        {{.retype = "encoder.layer.0.output.dense.weight"}, S24_ERROR_FORMAT, "is i64"},
-        {{.modules = "[" MODULE("Dense", "2_Dense") "]"}, S24_ERROR_UNSUPPORTED, "models.Dense'"},
-        {{.modules = POOLED, .pooling = "{\"pooling_mode_lasttoken\": true}"},
-         S24_ERROR_UNSUPPORTED,
-         "pooling_mode_lasttoken"},
-        {{.modules = POOLED,
-          .pooling = "{\"pooling_mode_cls_token\": true, \"pooling_mode_max_tokens\": true}"},
-         S24_ERROR_UNSUPPORTED,
-         "both"},
-        {{.modules = POOLED, .pooling = "{}"}, S24_ERROR_FORMAT, "no pooling_mode"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+static const struct {
+    tiny t;
+    s24_status status;
+    const char *sentence;
+} refused[] = {
+    {{.config = "{\"model_type\": \"roberta\"}"},
+     S24_ERROR_UNSUPPORTED,
+     "model_type 'roberta' is not supported"},
+    {{.config = "{\"vocab_size\": 11}"}, S24_ERROR_FORMAT, "model_type is missing"},
+    {{.config = "{\"model_type\": \"bert\", \"vocab_size\": 11}"},
+     S24_ERROR_FORMAT,
+     "max_position_embeddings"},
+    {{.config = CONFIG("silu", "")}, S24_ERROR_UNSUPPORTED, "hidden_act is 'silu'"},
+    {{.config = CONFIG("gelu", ", \"position_embedding_type\": \"relative_key\"")},
+     S24_ERROR_UNSUPPORTED,
+     "relative_key"},
+    {{.config = CONFIG("gelu", ", \"layer_norm_eps\": \"small\"")},
+     S24_ERROR_FORMAT,
+     "layer_norm_eps"},
+    {{.drop = "embeddings.word_embeddings.weight"},
+     S24_ERROR_FORMAT,
+     "embeddings.word_embeddings.weight' is missing"},
+    {{.drop = "encoder.layer.1.output.LayerNorm.bias"},
+     S24_ERROR_FORMAT,
+     "encoder.layer.1.output.LayerNorm.bias' is missing"},
+    {{.drop = "encoder.layer.1.attention.self.key.weight"},
+     S24_ERROR_FORMAT,
+     "encoder.layer.1.attention.self.key.weight' is missing"},
+    {{.qa_head = 1, .drop = "qa_outputs.bias"}, S24_ERROR_FORMAT, "qa_outputs.bias"},
+    {{.bend = "encoder.layer.0.intermediate.dense.weight"},
+     S24_ERROR_FORMAT,
+     "encoder.layer.0.intermediate.dense.weight' is [21, 12]; [20, 12] was expected"},
+    {{.bend = "embeddings.LayerNorm.weight"}, S24_ERROR_FORMAT, "is [13]; [12] was expected"},
+    {{.retype = "encoder.layer.0.output.dense.bias"},
+     S24_ERROR_FORMAT,
+     "encoder.layer.0.output.dense.bias' is i64; f32, f16 or bf16 was expected"},
+    {{.retype = "encoder.layer.0.output.dense.weight"}, S24_ERROR_FORMAT, "is i64"},
+    {{.modules = "[" MODULE("Dense", "2_Dense") "]"}, S24_ERROR_UNSUPPORTED, "models.Dense'"},
+    {{.modules = POOLED, .pooling = "{\"pooling_mode_lasttoken\": true}"},
+     S24_ERROR_UNSUPPORTED,
+     "pooling_mode_lasttoken"},
+    {{.modules = POOLED,
+      .pooling = "{\"pooling_mode_cls_token\": true, \"pooling_mode_max_tokens\": true}"},
+     S24_ERROR_UNSUPPORTED,
+     "both"},
+    {{.modules = POOLED, .pooling = "{}"}, S24_ERROR_FORMAT, "no pooling_mode"},
+};
+
+static void refusals(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         io_env env;
         io_begin(&env);
         s24_model *model;
-        const char *folder = tiny_write(&cases[i].t, "bad");
+        const char *folder = tiny_write(&refused[i].t, "bad");
         const s24_status status = load(&model, env.ctx, folder, NULL);
-        if (status != cases[i].status) fail_msg("case %zu: %s", i, s24_ctx_error(env.ctx));
+        if (status != refused[i].status) fail_msg("case %zu: %s", i, s24_ctx_error(env.ctx));
         assert_null(model);
-        assert_sentence(env.ctx, cases[i].sentence);
+        assert_sentence(env.ctx, refused[i].sentence);
         io_end(&env);
     }
 }
 
-/* ---- sessions ------------------------------------------------------------------------------------- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
 static void session_errors(void **state)
 {
@@ -262,6 +264,100 @@ static void session_errors(void **state)
     s24_session_destroy(session);
     s24_model_destroy(model);
     io_end(&env);
+}
+
+typedef struct seen {
+    int64_t rows[S24I_SLOTS], cols[S24I_SLOTS];
+    int calls;
+    s24_status status;
+} seen;
+
+static s24_status note_input(void *user, s24i_slot slot, const s24_dense *x)
+{
+    seen *s = user;
+    s->rows[slot] += x->rows;
+    s->cols[slot] = x->cols;
+    s->calls++;
+    return s->status;
+}
+
+/* Embeddings, blocks and pooling one by one give the bits of the whole pass, and every input of a
+   linear layer is shown; a status of the observer ends the block. */
+static void steps(void **state)
+{
+    (void)state;
+    io_env env;
+    io_begin(&env);
+    s24_model *model;
+    s24_session *session;
+    OK(env.ctx, load(&model, env.ctx, tiny_write(&(tiny){0}, "tiny"), NULL));
+    OK(env.ctx, s24_session_create(&session, env.ctx, model, 15));
+    const s24_batch batch = {3, tiny_offsets, tiny_ids, tiny_types, tiny_mask};
+    float whole[15 * TINY_WIDTH], hidden[15 * TINY_WIDTH];
+    float pooled_whole[3 * TINY_WIDTH], pooled_hidden[3 * TINY_WIDTH];
+    const s24_outputs outputs = {.hidden = whole, .embeddings = pooled_whole};
+    OK(env.ctx, s24_session_forward(session, env.ctx, &batch, &outputs));
+    seen s = {.status = S24_OK};
+    s24i_observer observer = {.input = note_input, .user = &s};
+    OK(env.ctx, s24i_session_embed(session, env.ctx, &batch, hidden));
+    for (int b = 0; b < TINY_LAYERS; b++)
+        OK(env.ctx, s24i_session_block(session, env.ctx, &batch, b, hidden, b ? NULL : &observer));
+    s24i_session_pool(session, env.ctx, &batch, hidden, pooled_hidden);
+    assert_memory_equal(whole, hidden, sizeof whole);
+    assert_memory_equal(pooled_whole, pooled_hidden, sizeof pooled_whole);
+    const s24i_slot slots[] = {S24I_QUERY, S24I_ATTENTION, S24I_INTERMEDIATE, S24I_OUTPUT};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(s.rows[slots[i]], 15);
+        assert_int_equal(s.cols[slots[i]], slots[i] == S24I_OUTPUT ? TINY_OUTER : TINY_WIDTH);
+    }
+    assert_int_equal(s.calls, 4);
+    observer.last = 1u << S24I_ATTENTION;
+    OK(env.ctx, s24i_session_block(session, env.ctx, &batch, 0, hidden, &observer));
+    assert_int_equal(s.calls, 6);
+    assert_int_equal(s.rows[S24I_INTERMEDIATE], 15);
+    s.status = S24_ERROR_INTERRUPTED;
+    assert_int_equal(s24i_session_block(session, env.ctx, &batch, 0, hidden, &observer),
+                     S24_ERROR_INTERRUPTED);
+    assert_int_equal(s.calls, 7);
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    io_end(&env);
+}
+
+static void linear_names(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name;
+        int found, block;
+        s24i_slot slot;
+    } names[] = {
+        {"encoder.layer.0.attention.self.query.weight", 1, 0, S24I_QUERY},
+        {"bert.encoder.layer.1.output.dense.weight", 1, 1, S24I_OUTPUT},
+        {"encoder.layer.1.attention.output.dense.weight", 1, 1, S24I_ATTENTION},
+        {"encoder.layer.2.output.dense.weight", 0, 0, 0},
+        {"encoder.layer.99999999999999999999.output.dense.weight", 0, 0, 0},
+        {"encoder.layer..output.dense.weight", 0, 0, 0},
+        {"encoder.layer.1.output.dense.bias", 0, 0, 0},
+        {"encoder.layer.1.output.dense.weight2", 0, 0, 0},
+        {"x.encoder.layer.1.output.dense.weight", 0, 0, 0},
+        {"embeddings.word_embeddings.weight", 0, 0, 0},
+        {"", 0, 0, 0},
+    };
+    s24_ctx *ctx = new_ctx();
+    s24_model *model;
+    OK(ctx, load(&model, ctx, tiny_write(&(tiny){0}, "tiny"), NULL));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int64_t block = -1;
+        s24i_slot slot;
+        assert_int_equal(s24i_model_find_linear(&block, &slot, model, names[i].name),
+                         names[i].found);
+        if (!names[i].found) continue;
+        assert_int_equal(block, names[i].block);
+        assert_int_equal(slot, names[i].slot);
+    }
+    s24_model_destroy(model);
+    s24_ctx_destroy(ctx);
 }
 
 /* The second pass of a batch allocates nothing. */
@@ -343,7 +439,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spellings),      cmocka_unit_test(qa_head),
         cmocka_unit_test(pooling),        cmocka_unit_test(refusals),
-        cmocka_unit_test(session_errors), cmocka_unit_test(no_allocation),
+        cmocka_unit_test(session_errors), cmocka_unit_test(steps),
+        cmocka_unit_test(linear_names),   cmocka_unit_test(no_allocation),
         cmocka_unit_test(out_of_memory),  cmocka_unit_test(presets),
     };
     return cmocka_run_group_tests_name("nn_model", tests, io_folder_setup, io_folder_teardown);

@@ -108,7 +108,8 @@ static void golden_states(void **state)
     free(r);
 }
 
-/* Every linear layer pruned by magnitude: of the slots in `plans` as 2:4 plans, the others dense. */
+/* Every linear layer pruned by magnitude: of the slots in `plans` as 2:4 plans, the others
+   dense. */
 static void prune_blocks(s24_model *model, s24_ctx *ctx, const golden *g, unsigned plans)
 {
     s24_checkpoint *checkpoint;

@@ -7,9 +7,9 @@
 #include "sparse24/nn.h"
 
 /*
- * context[t, h·d …] = softmax(q·kᵀ/√d + mask)·v for every token t and head h of d elements, within t's text.
- * q, k and v are [tokens, heads·d] with rows ld apart. A token whose mask is 0 is attended by none; a text
- * of such tokens only attends to all of them alike.
+ * context[t, h·d …] = softmax(q·kᵀ/√d + mask)·v for every token t and head h of d elements, within
+ * t's text. q, k and v are [tokens, heads·d] with rows ld apart. A token whose mask is 0 is
+ * attended by none; in a text of such tokens only, every token attends to all alike.
  */
 typedef struct s24i_attention {
     const s24i_vec *vec;

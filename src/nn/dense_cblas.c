@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Dense products through a CBLAS where oneDNN is missing. CBLAS has no packed weights and nothing to fuse, so
- * the weight is a plain copy and bias, activation and sum are a second pass over y.
+ * Dense products through a CBLAS where oneDNN is missing. CBLAS has no packed weights and nothing
+ * to fuse, so the weight is a plain copy and bias, activation and sum are a second pass over y.
  * OpenBLAS keeps its number of threads for the whole process; it is set before every product.
  */
 #include "nn/dense.h"

@@ -2,13 +2,13 @@
 /*
  * Dense products through oneDNN's matmul primitive with bias, activation and sum fused.
  *
- * The weight is laid out once, as oneDNN wants it for REPRESENTATIVE_M rows; its choice depends on n and k
- * alone (blocks of 16 × 64 from AVX-512 on), so primitives for any other m are asked for with that very layout.
- * A primitive is specific to m, strides and threads; a runner keeps the last CACHE of them, and
- * oneDNN's own cache makes a new one cheap when layers of the same shape share it.
- * Its fast products want x and y without stride, so operands with one are copied.
- * oneDNN takes its thread count from OpenMP when it makes and when it runs a primitive, so the
- * calling thread's setting is changed around both and put back.
+ * The weight is laid out once, as oneDNN wants it for REPRESENTATIVE_M rows; its choice depends on
+ * n and k alone (blocks of 16 × 64 from AVX-512 on), so primitives for any other m are asked for
+ * with that very layout. A primitive is specific to m and threads; a runner keeps the last
+ * CACHE of them, and oneDNN's own cache makes a new one cheap when layers of the same shape share
+ * it. Its fast products want x and y without stride, so operands with one are copied. oneDNN takes
+ * its thread count from OpenMP when it makes and when it runs a primitive, so the calling thread's
+ * setting is changed around both and put back.
  *
  * The CPU mask of the context does not reach oneDNN: it always uses the best it finds.
  */
@@ -35,7 +35,8 @@ struct s24i_dense_weight {
     dnnl_data_type_t type;
 };
 
-/* What makes one primitive differ from another; compared as bytes, so zeroed before it is filled. */
+/* What makes one primitive differ from another; compared as bytes, so zeroed before it is
+   filled. */
 typedef struct key {
     int64_t m, n, k;
     int32_t type, activation, accumulate, bias, threads, unused;
@@ -136,7 +137,7 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine, 
     return status;
 }
 
-/* ---- weights ------------------------------------------------------------------------------------ */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 static void weight_destroy(s24i_dense_weight *weight)
 {
@@ -237,7 +238,7 @@ static s24_status weight_create(s24i_dense_weight **out, s24_ctx *ctx, const s24
     return S24_OK;
 }
 
-/* ---- runners ------------------------------------------------------------------------------------ */
+/* ---- runners --------------------------------------------------------------------------------- */
 
 static void entry_clear(entry *e)
 {

@@ -69,7 +69,8 @@ s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_mod
     return S24_OK;
 }
 
-/* Hands out the next `count` floats of the model's one allocation; counts only while base is NULL. */
+/* Hands out the next `count` floats of the model's one allocation; counts only while base is
+   NULL. */
 typedef struct carver {
     float *base;
     int64_t used;

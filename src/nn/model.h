@@ -87,8 +87,8 @@ const s24i_architecture *s24i_architecture_find(const char *model_type);
 /* Rows and columns of a slot's weight. */
 void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot);
 
-/* Which linear layer a tensor of the checkpoint is ("bert.encoder.layer.3.output.dense.weight", with or without
-   the prefix): 1 and *block, *slot, or 0. */
+/* Which linear layer a tensor of the checkpoint is ("bert.encoder.layer.3.output.dense.weight",
+   with or without the prefix): 1 and *block, *slot, or 0. */
 int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *model,
                            const char *name);
 
@@ -97,7 +97,7 @@ int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *mod
 s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,
                                 const s24_dense weights[S24I_SLOTS]);
 
-/* ---- making models (model_*.c) ---------------------------------------------------------------- */
+/* ---- making models (model_*.c) --------------------------------------------------------------- */
 
 /* The caller's options with defaults for what is not there. Errors: DTYPE. */
 s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts);

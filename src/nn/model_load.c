@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A model from a checkpoint. Every tensor's presence, shape and dtype is checked against the configuration before
- * anything of the configuration's size is allocated: the same walk is made twice, first without
- * a model to fill.
+ * A model from a checkpoint. Every tensor's presence, shape and dtype is checked against the
+ * configuration before anything of the configuration's size is allocated: the same walk is made
+ * twice, first without a model to fill.
  */
 #include <stdio.h>
 #include <string.h>
@@ -117,7 +117,7 @@ static s24_status take_norm(loader *l, const s24i_layer_norm *norm, const char *
     return take(l, norm ? norm->beta : NULL, &beta);
 }
 
-/* ---- linear weights --------------------------------------------------------------------------- */
+/* ---- linear weights -------------------------------------------------------------------------- */
 
 /* Says which tensor the sentence of a failed core call is about. */
 static s24_status name_error(const loader *l, s24_status status, const s24_tensor *tensor)
@@ -138,7 +138,8 @@ static s24_status buffer(loader *l, int slot, s24_dense *dense, const s24_tensor
     return S24_OK;
 }
 
-/* A packed tensor: used as it is, or through f32 when the model computes in another dtype or dense. */
+/* A packed tensor: used as it is, or through f32 when the model computes in another dtype or
+   dense. */
 static s24_status source_packed(loader *l, int slot, const s24_tensor *tensor)
 {
     s24i_source *source = &l->sources[slot];
@@ -220,7 +221,7 @@ static s24_status load_block(loader *l, int64_t b)
     return block ? s24i_block_build(l->model, l->ctx, b, l->sources) : S24_OK;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static int has_qa_head(const loader *l)
 {

@@ -25,7 +25,8 @@ const char *s24_model_preset_name(int index)
     return index >= 0 && index < PRESETS ? presets[index].name : NULL;
 }
 
-/* The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014). */
+/* The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators"
+   (2014). */
 static void fill(float *x, int64_t count, uint64_t *state)
 {
     for (int64_t i = 0; i < count; i++) {

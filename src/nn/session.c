@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Sessions: the buffers of forward passes, and the passes themselves. Everything is allocated at
- * create for max_tokens tokens and the context's threads; a pass allocates nothing of its own (the dense engine may
- * prepare itself when it meets a number of tokens for the first time).
+ * create for max_tokens tokens and the context's threads; a pass allocates nothing of its own (the
+ * dense engine may prepare itself when it meets a number of tokens for the first time).
  *
  * hidden [tokens, width] is one buffer that a block updates in place: both of its residual sums are
  * fused into the products that write them.
@@ -36,7 +36,7 @@ struct s24_session {
     s24i_dense_runner *runner;
 };
 
-/* ---- create and destroy ------------------------------------------------------------------------- */
+/* ---- create and destroy ---------------------------------------------------------------------- */
 
 static int64_t outer_rows(const s24_session *session)
 {
@@ -125,7 +125,7 @@ void s24_session_destroy(s24_session *session)
     s24_ctx_free(ctx, session);
 }
 
-/* ---- checks --------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static s24_status check_text(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                              int64_t text)
@@ -169,7 +169,7 @@ static s24_status begin(s24_session *session, s24_ctx *ctx, const s24_batch *bat
     return S24_OK;
 }
 
-/* ---- embeddings ----------------------------------------------------------------------------------- */
+/* ---- embeddings ------------------------------------------------------------------------------ */
 
 typedef struct token_job {
     const s24_session *session;
@@ -226,7 +226,7 @@ s24_status s24i_session_embed(s24_session *session, s24_ctx *ctx, const s24_batc
     return S24_OK;
 }
 
-/* ---- a block -------------------------------------------------------------------------------------- */
+/* ---- a block --------------------------------------------------------------------------------- */
 
 static s24_status linear(s24_session *session, s24_ctx *ctx, const s24i_linear *l,
                          const s24_dense *y, const s24_dense *x, int accumulate)
@@ -351,7 +351,7 @@ s24_status s24i_session_block(s24_session *session, s24_ctx *ctx, const s24_batc
     return run_block(session, ctx, batch, &session->model->blocks[block], hidden, observer);
 }
 
-/* ---- outputs -------------------------------------------------------------------------------------- */
+/* ---- outputs --------------------------------------------------------------------------------- */
 
 typedef struct pool_job {
     const s24_session *session;

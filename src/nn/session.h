@@ -8,8 +8,11 @@
 
 #include "nn/model.h"
 
-/* Called with the input [tokens, k] of the block's products as they are run, on the calling thread. The query's, key's
-   and value's common input is given once, as S24I_QUERY. A batch may come in several calls. */
+/*
+ * Called with the input [tokens, k] of the block's products as they are run, on the calling thread.
+ * The query's, key's and value's common input is given once, as S24I_QUERY. A batch may come in
+ * several calls.
+ */
 typedef struct s24i_observer {
     s24_status (*input)(void *user, s24i_slot slot, const s24_dense *x);
     void *user;

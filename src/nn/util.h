@@ -26,7 +26,8 @@ static inline int64_t s24i_ld(const s24_dense *x)
     return x->ld ? x->ld : x->cols;
 }
 
-/* count·size bytes of context memory (not zeroed), or S24_ERROR_MEMORY with a sentence that says what for. */
+/* count·size bytes of context memory (not zeroed), or S24_ERROR_MEMORY with a sentence that says
+   what for. */
 s24_status s24i_alloc_elems(void *out, s24_ctx *ctx, int64_t count, size_t size, const char *what);
 
 #endif

@@ -29,8 +29,9 @@ typedef struct s24i_product {
     int64_t m, n, k;
 } s24i_product;
 
-/* scale is over 0: exp(s·scale + mask − its row's maximum) in place for s[rows, n], and one over each row's sum.
-   ld is a multiple of S24I_VEC_PAD and what stands in a row behind n may be overwritten. */
+/* scale is over 0: exp(s·scale + mask − its row's maximum) in place for s[rows, n], and one over
+   each row's sum. ld is a multiple of S24I_VEC_PAD and what stands in a row behind n may be
+   overwritten. */
 typedef struct s24i_softmax {
     float *s;
     int64_t ld;
@@ -51,7 +52,8 @@ typedef struct s24i_vec {
     uint32_t cpu; /* S24_CPU_ bits it needs */
     void (*product)(const s24i_product *job);
     void (*softmax)(const s24i_softmax *job);
-    /* dst[c*ldd + r] = src[r*lds + c] for r < rows, c < cols; dst's rows are padded with zeros up to ldd. */
+    /* dst[c*ldd + r] = src[r*lds + c] for r < rows, c < cols; dst's rows are padded with zeros
+       up to ldd. */
     void (*transpose)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t rows,
                       int64_t cols);
     /* x[rows, n] contiguous becomes gamma·(x − mean)/√(variance + eps) + beta, row by row. */

@@ -51,7 +51,7 @@ TARGET INLINE vec vec_exp(vec x)
     return V_SCALE2(p, n);
 }
 
-/* ---- the product ------------------------------------------------------------------------------ */
+/* ---- the product ----------------------------------------------------------------------------- */
 
 /* A tile of rows × vecs·WIDTH sums, kept in registers over the whole of k. */
 TARGET INLINE void tile(const s24i_product *job, int64_t i0, int64_t j0, int rows, int vecs)
@@ -116,7 +116,7 @@ TARGET static void product(const s24i_product *job)
         tiles_one(job, j);
 }
 
-/* ---- softmax, transpose ------------------------------------------------------------------------- */
+/* ---- softmax, transpose ---------------------------------------------------------------------- */
 
 /* x·scale + mask in place, where there is a mask. */
 TARGET INLINE void softmax_mask(float *s, const s24i_softmax *job)
@@ -206,7 +206,7 @@ TARGET static void transpose(float *dst, int64_t ldd, const float *src, int64_t 
     }
 }
 
-/* ---- rows ----------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 TARGET static void layer_norm_row(float *x, const s24i_layer_norm *norm)
 {
