@@ -15,7 +15,7 @@ enum { WIDTH = 16, LAYERS = 2, INTERMEDIATE = 32, POSITIONS = 40, VOCABULARY = 3
 
 static s24_ctx *ctx;
 
-/* ---- the folder --------------------------------------------------------------------------------- */
+/* ---- the folder ------------------------------------------------------------------------------ */
 
 typedef struct tiny {
     mini_tensor tensors[64];
@@ -133,7 +133,7 @@ static int64_t embed_one(float *out, s24_encoder *encoder, const char *text)
     return tokens;
 }
 
-/* ---- pooling ------------------------------------------------------------------------------------ */
+/* ---- pooling --------------------------------------------------------------------------------- */
 
 /* [tokens, WIDTH] hidden states → [WIDTH], in f64. */
 static void pool(float *out, const float *hidden, int64_t tokens, const char *mode, int normalise)
@@ -194,7 +194,7 @@ static void test_pooling(void **state)
         }
 }
 
-/* ---- batches ------------------------------------------------------------------------------------ */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 /* Letters with blanks; some are longer than the positions. */
 static void make_texts(s24_text *texts, char (*room)[128], int64_t count)
@@ -259,7 +259,7 @@ static void test_nothing_to_do(void **state)
     s24_encoder_close(NULL);
 }
 
-/* ---- the folder's own settings ------------------------------------------------------------------ */
+/* ---- the folder's own settings --------------------------------------------------------------- */
 
 static void test_limits(void **state)
 {
@@ -335,7 +335,7 @@ static void test_prompts(void **state)
     s24_encoder_close(encoder);
 }
 
-/* ---- what is refused ---------------------------------------------------------------------------- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 static void assert_no_encoder(const char *path, const s24_encoder_opts *opts, s24_status status,
                               const char *part)

@@ -61,7 +61,7 @@ static const char *encode(const s24_tokenizer *tokenizer, const char *text, size
     return out;
 }
 
-/* ---- golden ------------------------------------------------------------------------------------- */
+/* ---- golden ---------------------------------------------------------------------------------- */
 
 static void check_case(const s24_tokenizer *tokenizer, const s24_lines *vocab, json_t *one)
 {
@@ -113,7 +113,7 @@ static void test_golden(void **state)
     s24_lines_destroy(vocab);
 }
 
-/* ---- by hand ------------------------------------------------------------------------------------ */
+/* ---- by hand --------------------------------------------------------------------------------- */
 
 static void test_words(void **state)
 {
@@ -238,7 +238,7 @@ static void test_duplicates_in_vocab(void **state)
     s24_tokenizer_destroy(tokenizer);
 }
 
-/* ---- cutting ------------------------------------------------------------------------------------ */
+/* ---- cutting --------------------------------------------------------------------------------- */
 
 static void test_cut(void **state)
 {
@@ -305,7 +305,7 @@ static void test_arguments(void **state)
     s24_tokenizer_destroy(NULL);
 }
 
-/* ---- tokenizer.json ----------------------------------------------------------------------------- */
+/* ---- tokenizer.json -------------------------------------------------------------------------- */
 
 #define VOCAB "\"vocab\":{\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3,\"a\":4,\"##b\":5}"
 #define MODEL "\"model\":{\"type\":\"WordPiece\"," VOCAB "}"
@@ -336,70 +336,70 @@ static void test_json(void **state)
     s24_tokenizer_destroy(tokenizer);
 }
 
+static const struct {
+    const char *text;
+    s24_status status;
+    const char *part;
+} refused[] = {
+    {"{", S24_ERROR_FORMAT, "JSON is expected"},
+    {"[]", S24_ERROR_FORMAT, "\"model\""},
+    {"{}", S24_ERROR_FORMAT, "\"model\" is missing"},
+    {"{\"model\":{\"type\":\"BPE\"}}", S24_ERROR_UNSUPPORTED, "BPE is not supported"},
+    {"{\"model\":{\"type\":\"Unigram\"}}", S24_ERROR_UNSUPPORTED, "only WordPiece"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":[\"a\"]}}", S24_ERROR_FORMAT, "model.vocab"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", S24_ERROR_FORMAT, "model.vocab"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":\"0\"}}}", S24_ERROR_FORMAT,
+     "id of \"a\""},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":-1}}}", S24_ERROR_FORMAT, "id of \"a\""},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":16777216}}}", S24_ERROR_FORMAT,
+     "0 to 16777215"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":7,\"b\":7}}}", S24_ERROR_FORMAT,
+     "the id 7 of \"b\""},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":7,\"a\":8}}}", S24_ERROR_FORMAT,
+     "duplicate"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", S24_ERROR_FORMAT, "no [UNK]"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"max_input_chars_per_word\":0," VOCAB "}}",
+     S24_ERROR_FORMAT, "max_input_chars_per_word"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"max_input_chars_per_word\":513," VOCAB "}}",
+     S24_ERROR_FORMAT, "1 to 512"},
+    {"{" MODEL "," PRE ",\"normalizer\":{\"type\":\"NFC\"}}", S24_ERROR_UNSUPPORTED, "NFC"},
+    {"{" MODEL "," PRE ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
+     "\"NFD\"},{\"type\":\"Lowercase\"}]}}",
+     S24_ERROR_UNSUPPORTED, "Sequence"},
+    {"{" MODEL "," NORM ",\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}", S24_ERROR_UNSUPPORTED,
+     "ByteLevel"},
+    {"{" MODEL "," NORM "}", S24_ERROR_UNSUPPORTED, "pre_tokenizer null"},
+    {"{" MODEL "," PRE ",\"normalizer\":{\"type\":\"BertNormalizer\",\"lowercase\":1}}",
+     S24_ERROR_FORMAT, "\"lowercase\""},
+    {"{" MODEL "," PRE "," NORM ",\"post_processor\":{\"type\":\"ByteLevel\"}}",
+     S24_ERROR_UNSUPPORTED, "post_processor ByteLevel"},
+    {"{" MODEL "," PRE "," NORM ",\"post_processor\":{\"type\":\"TemplateProcessing\"}}",
+     S24_ERROR_FORMAT, "post_processor"},
+    {"{" MODEL "," PRE "," NORM ",\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":["
+     "\"<s>\",3],\"cls\":[\"[CLS]\",2]}}",
+     S24_ERROR_FORMAT, "no <s>"},
+    {"{" MODEL "," PRE "," NORM ",\"added_tokens\":[3]}", S24_ERROR_FORMAT, "element 0"},
+    {"{" MODEL "," PRE "," NORM ",\"added_tokens\":[{\"id\":0,\"content\":\"\"}]}",
+     S24_ERROR_FORMAT, "content is empty"},
+    {"{" MODEL "," PRE "," NORM ",\"added_tokens\":[{\"id\":5,\"content\":\"[SEP]\"}]}",
+     S24_ERROR_FORMAT, "\"[SEP]\" has the id 5, but 3"},
+    {"{" MODEL "," PRE "," NORM ",\"added_tokens\":[{\"id\":9,\"content\":\"x\","
+     "\"normalized\":true}]}",
+     S24_ERROR_UNSUPPORTED, "\"x\" is normalized"},
+};
+
 static void test_json_refused(void **state)
 {
-    static const struct {
-        const char *text;
-        s24_status status;
-        const char *part;
-    } cases[] = {
-        {"{", S24_ERROR_FORMAT, "JSON is expected"},
-        {"[]", S24_ERROR_FORMAT, "\"model\""},
-        {"{}", S24_ERROR_FORMAT, "\"model\" is missing"},
-        {"{\"model\":{\"type\":\"BPE\"}}", S24_ERROR_UNSUPPORTED, "BPE is not supported"},
-        {"{\"model\":{\"type\":\"Unigram\"}}", S24_ERROR_UNSUPPORTED, "only WordPiece"},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":[\"a\"]}}", S24_ERROR_FORMAT, "model.vocab"},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", S24_ERROR_FORMAT, "model.vocab"},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":\"0\"}}}", S24_ERROR_FORMAT,
-         "id of \"a\""},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":-1}}}", S24_ERROR_FORMAT,
-         "id of \"a\""},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":16777216}}}", S24_ERROR_FORMAT,
-         "0 to 16777215"},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":7,\"b\":7}}}", S24_ERROR_FORMAT,
-         "the id 7 of \"b\""},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":7,\"a\":8}}}", S24_ERROR_FORMAT,
-         "duplicate"},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", S24_ERROR_FORMAT, "no [UNK]"},
-        {"{\"model\":{\"type\":\"WordPiece\",\"max_input_chars_per_word\":0," VOCAB "}}",
-         S24_ERROR_FORMAT, "max_input_chars_per_word"},
-        {"{\"model\":{\"type\":\"WordPiece\",\"max_input_chars_per_word\":513," VOCAB "}}",
-         S24_ERROR_FORMAT, "1 to 512"},
-        {"{" MODEL "," PRE ",\"normalizer\":{\"type\":\"NFC\"}}", S24_ERROR_UNSUPPORTED, "NFC"},
-        {"{" MODEL "," PRE ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
-         "\"NFD\"},{\"type\":\"Lowercase\"}]}}",
-         S24_ERROR_UNSUPPORTED, "Sequence"},
-        {"{" MODEL "," NORM ",\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}", S24_ERROR_UNSUPPORTED,
-         "ByteLevel"},
-        {"{" MODEL "," NORM "}", S24_ERROR_UNSUPPORTED, "pre_tokenizer null"},
-        {"{" MODEL "," PRE ",\"normalizer\":{\"type\":\"BertNormalizer\",\"lowercase\":1}}",
-         S24_ERROR_FORMAT, "\"lowercase\""},
-        {"{" MODEL "," PRE "," NORM ",\"post_processor\":{\"type\":\"ByteLevel\"}}",
-         S24_ERROR_UNSUPPORTED, "post_processor ByteLevel"},
-        {"{" MODEL "," PRE "," NORM ",\"post_processor\":{\"type\":\"TemplateProcessing\"}}",
-         S24_ERROR_FORMAT, "post_processor"},
-        {"{" MODEL "," PRE "," NORM ",\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":["
-         "\"<s>\",3],\"cls\":[\"[CLS]\",2]}}",
-         S24_ERROR_FORMAT, "no <s>"},
-        {"{" MODEL "," PRE "," NORM ",\"added_tokens\":[3]}", S24_ERROR_FORMAT, "element 0"},
-        {"{" MODEL "," PRE "," NORM ",\"added_tokens\":[{\"id\":0,\"content\":\"\"}]}",
-         S24_ERROR_FORMAT, "content is empty"},
-        {"{" MODEL "," PRE "," NORM ",\"added_tokens\":[{\"id\":5,\"content\":\"[SEP]\"}]}",
-         S24_ERROR_FORMAT, "\"[SEP]\" has the id 5, but 3"},
-        {"{" MODEL "," PRE "," NORM ",\"added_tokens\":[{\"id\":9,\"content\":\"x\","
-         "\"normalized\":true}]}",
-         S24_ERROR_UNSUPPORTED, "\"x\" is normalized"},
-    };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         s24_tokenizer *tokenizer = (void *)&tokenizer;
-        io_write_text(io_path("bad.json"), cases[i].text);
+        io_write_text(io_path("bad.json"), refused[i].text);
         s24_status status = s24_tokenizer_load(&tokenizer, ctx, io_path("bad.json"));
-        if (status != cases[i].status)
-            fail_msg("%s: %d %s", cases[i].text, (int)status, s24_ctx_error(ctx));
+        if (status != refused[i].status)
+            fail_msg("%s: %d %s", refused[i].text, (int)status, s24_ctx_error(ctx));
         assert_null(tokenizer);
         assert_sentence(ctx, "bad.json");
-        assert_sentence(ctx, cases[i].part);
+        assert_sentence(ctx, refused[i].part);
     }
 }
 

@@ -4,8 +4,8 @@
  * must stay true: whatever this reader does not carry out exactly it refuses by its name; a token's
  * id is never guessed.
  *
- * Truncation and padding presets are ignored, and so is what `lstrip` and `rstrip` of an added token
- * add to its offsets: the white space they take makes no token of its own.
+ * Truncation and padding presets are ignored, and so is what `lstrip` and `rstrip` of an added
+ * token add to its offsets: the white space they take makes no token of its own.
  */
 #include "io/config.h"
 #include "io/tokenizer.h"
@@ -58,7 +58,7 @@ static s24_status find_special(int32_t *id, const s24_tokenizer *tokenizer, cons
     return S24_OK;
 }
 
-/* ---- tokenizer.json --------------------------------------------------------------------------- */
+/* ---- tokenizer.json -------------------------------------------------------------------------- */
 
 /* The "type" of what stands at key, or of the only element of a Sequence there; *part is that
    object. *type is NULL when there is nothing. */
@@ -133,15 +133,13 @@ static s24_status read_vocabulary(s24_tokenizer *tokenizer, const s24i_config *m
     REQUIRE(model->ctx, json_object_size(vocab.json) > 0, S24_ERROR_FORMAT,
             "%s: model.vocab is not an object of tokens and ids", model->file);
     TRY(s24i_zeroed(&seen, model->ctx, S24I_MAX_IDS / 8));
-    json_object_foreach(vocab.json, token, value)
-    {
+    json_object_foreach (vocab.json, token, value) {
         TRY_DONE(check_entry(model, token, value, seen));
         bytes += strlen(token);
     }
     TRY_DONE(s24i_vocabulary_create(&tokenizer->vocabulary, model->ctx,
                                     json_object_size(vocab.json), bytes));
-    json_object_foreach(vocab.json, token, value)
-    {
+    json_object_foreach (vocab.json, token, value) {
         const int32_t id = (int32_t)json_integer_value(value);
         s24i_vocabulary_add(&tokenizer->vocabulary, token, strlen(token), id);
         if (id >= tokenizer->count) tokenizer->count = id + 1;
@@ -255,7 +253,7 @@ done:
     return status;
 }
 
-/* ---- vocab.txt -------------------------------------------------------------------------------- */
+/* ---- vocab.txt ------------------------------------------------------------------------------- */
 
 static s24_status read_options(s24_tokenizer *tokenizer, const char *folder)
 {

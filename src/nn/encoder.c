@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Texts to vectors: a folder's tokenizer, model and prompts put together. Texts go through in
- * windows: a window is tokenized by all threads, ordered by length, cut into batches of like lengths
- * laid end to end, and its vectors are put back in the order of the texts. What must stay true: a text's
- * vector does not depend on its neighbours but for rounding, and embedding allocates nothing.
+ * windows: a window is tokenized by all threads, ordered by length, cut into batches of like
+ * lengths laid end to end, and its vectors are put back in the order of the texts. What must
+ * stay true: a text's vector does not depend on its neighbours but for rounding, and embedding
+ * allocates nothing.
  */
 #include <string.h>
 
@@ -32,7 +33,7 @@ struct s24_encoder {
     float *vectors;    /* [window, width] of a batch */
 };
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
                              const s24_model_opts *opts)
@@ -49,7 +50,7 @@ static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *fol
     return status;
 }
 
-/* The limit of a text's tokens, and whether texts are made lower case whatever the tokenizer does. */
+/* The limit of a text's tokens, and whether they are lower case whatever the tokenizer does. */
 static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *folder, int64_t asked)
 {
     s24i_config config;
@@ -185,7 +186,7 @@ int64_t s24_encoder_width(const s24_encoder *encoder)
     return encoder ? encoder->width : 0;
 }
 
-/* ---- embedding ---------------------------------------------------------------------------------- */
+/* ---- embedding ------------------------------------------------------------------------------- */
 
 typedef struct window {
     s24_encoder *encoder;
