@@ -12,6 +12,9 @@
 
 #include "sparse24/sparse24.h"
 
+/* Files are little-endian and are used where they are mapped. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "sparse24 needs a little-endian machine");
+
 enum { S24I_MAX_THREADS = 1024 };
 
 struct s24_ctx {
