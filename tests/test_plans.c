@@ -92,6 +92,48 @@ static void test_plans_of_every_row(void **state)
     ctx_off(&h, ctx);
 }
 
+/* An infinite input reaches the outputs whose stored weights meet it, and no others. */
+static void test_infinite_inputs(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 1);
+    enum { N = 35, K = 36 };
+    uint32_t cpu;
+    s24_dtype dtype;
+    const char *name;
+    for (int row = 0; (name = s24_kernel_name(row, &cpu, &dtype)); row++) {
+        if (cpu & ~s24_ctx_cpu(ctx)) continue;
+        for (int64_t m = 1; m <= 40; m += 13) {
+            float data[N * K], y[40 * N], x[40 * K];
+            for (int i = 0; i < N * K; i++) /* even rows keep 0 and 1, odd ones 2 and 3 */
+                data[i] = i / K % 2 == i % 4 / 2 ? 1 : 0;
+            for (int i = 0; i < 40 * K; i++)
+                x[i] = 1;
+            x[(m - 1) * K + K - 1] = INFINITY; /* the last token's last column */
+            s24_dense src = {data, S24_F32, N, K, 0}, dx = {x, S24_F32, m, K, 0},
+                      dy = {y, S24_F32, m, N, 0};
+            s24_matrix_opts opts = {.size = sizeof opts, .dtype = dtype};
+            s24_plan_opts by_name = {.size = sizeof by_name, .kernel = name};
+            s24_matrix *w = make(ctx, &src, &opts);
+            s24_plan *plan;
+            assert_ok(ctx, s24_plan_create(&plan, ctx, w, &by_name));
+            size_t bytes = s24_plan_work_bytes(plan, ctx, m);
+            void *work = bytes ? s24_ctx_alloc(ctx, bytes) : NULL;
+            s24_linear_args args = {.y = &dy, .x = &dx, .work = work, .work_bytes = bytes};
+            assert_ok(ctx, s24_plan_run(ctx, plan, &args));
+            for (int64_t i = 0; i < m * N; i++) {
+                float expected = i / N == m - 1 && i % N % 2 ? INFINITY : K / 2;
+                assert_true(y[i] == expected);
+            }
+            s24_ctx_free(ctx, work);
+            s24_plan_destroy(plan);
+            s24_matrix_destroy(w);
+        }
+    }
+    ctx_off(&h, ctx);
+}
+
 static void test_plan_refusals(void **state)
 {
     (void)state;
@@ -192,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans_of_every_row),
+        cmocka_unit_test(test_infinite_inputs),
         cmocka_unit_test(test_plan_refusals),
         cmocka_unit_test(test_masked_cpu),
     };
