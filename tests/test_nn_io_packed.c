@@ -53,6 +53,31 @@ static void reads_a_packed_matrix(void **state)
     io_end(&env);
 }
 
+static void unaligned_values_are_copied(void **state)
+{
+    io_env env;
+    char header[512] = "{" META("1", "{\\\"w\\\":[1,4]}") VALUES("F16", "[1,2]", "[1,5]") INDICES(
+        "U8", "[1,1]", "[5,6]") ",\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
+    const uint8_t data[6] = {7, 0x00, 0x3c, 0x00, 0xc0, 0x0d};
+    (void)state;
+    io_begin(&env);
+    for (int padding = 0; padding < 2; padding++) {
+        s24_checkpoint *checkpoint;
+        io_write_tensors(io_path("unaligned.safetensors"), header, data, 6);
+        assert_int_equal(
+            s24_checkpoint_open(&checkpoint, env.ctx, io_path("unaligned.safetensors")), S24_OK);
+        const s24_tensor *w = s24_checkpoint_find(checkpoint, "w");
+        assert_int_equal((uintptr_t)w->values % 2, 0);
+        assert_memory_equal(w->values, data + 1, 4);
+        assert_int_equal(w->indices[0], 0x0d);
+        assert_int_equal(w->bytes, 5);
+        s24_checkpoint_close(checkpoint);
+        strcat(header, " ");
+    }
+    assert_int_equal(env.log_lines, 1);
+    io_end(&env);
+}
+
 static const struct {
     const char *header;
     const char *says;
@@ -293,6 +318,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_a_packed_matrix),
+        cmocka_unit_test(unaligned_values_are_copied),
         cmocka_unit_test(refuses_what_the_format_forbids),
         cmocka_unit_test(refuses_illegal_codes),
         cmocka_unit_test(select_by_default_what_is_linear_in_a_block),

@@ -13,17 +13,36 @@
 /* No JSON file of a model comes near this; tokenizer.json, the largest, takes tens of megabytes. */
 #define CONFIG_MAX_BYTES ((size_t)256 << 20)
 
+int s24i_json_is_out_of_memory(const json_error_t *error)
+{
+    return !*error->text || json_error_code(error) == json_error_out_of_memory;
+}
+
 s24_status s24i_json_parse(json_t **out, s24_ctx *ctx, const char *file, const void *data,
                            size_t bytes)
 {
     json_error_t error;
     *out = json_loadb(data, bytes, JSON_REJECT_DUPLICATES, &error);
     if (*out) return S24_OK;
-    if (json_error_code(&error) == json_error_out_of_memory)
+    if (s24i_json_is_out_of_memory(&error))
         return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "out of memory while reading %s", file);
     return s24_ctx_fail(ctx, S24_ERROR_FORMAT,
                         "%s: JSON is expected, but at line %d, column %d: %s", file, error.line,
                         error.column, s24i_show(error.text).text);
+}
+
+s24_status s24i_json_text(char **out, s24_ctx *ctx, const json_t *json, size_t flags, size_t room)
+{
+    void *memory;
+    size_t bytes = json ? json_dumpb(json, NULL, 0, flags) : 0;
+    *out = NULL;
+    REQUIRE(ctx, bytes > 0, S24_ERROR_MEMORY, "out of memory while making a header");
+    TRY(s24i_zeroed(&memory, ctx, bytes + room + 1));
+    *out = memory;
+    if (json_dumpb(json, *out, bytes, flags) == bytes) return S24_OK;
+    s24_ctx_free(ctx, *out);
+    *out = NULL;
+    return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "out of memory while making a header");
 }
 
 s24_status s24i_config_parse(s24i_config *out, s24_ctx *ctx, const char *name, const void *data,

@@ -31,7 +31,7 @@ static s24_status read_description(json_t **out, const s24i_header *header, s24_
             s24i_show(version).text, S24I_PACKED_VERSION);
     json_error_t error;
     *out = json_loads(packed, JSON_REJECT_DUPLICATES, &error);
-    if (!*out && json_error_code(&error) == json_error_out_of_memory)
+    if (!*out && s24i_json_is_out_of_memory(&error))
         return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "out of memory while reading %s", path);
     if (!json_is_object(*out)) {
         json_decref(*out);

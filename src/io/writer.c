@@ -354,7 +354,7 @@ static s24_status finish_folder(s24_writer *writer)
         s24_status status = s24i_join_path(&path, ctx, writer->temporary, S24I_INDEX_FILE);
         if (status == S24_OK) status = s24i_write_file(ctx, path, text, strlen(text));
         s24_ctx_free(ctx, path);
-        free(text);
+        s24_ctx_free(ctx, text);
         TRY(status);
     }
     return s24i_copy_side_files(ctx, writer->folder->folder, writer->temporary);

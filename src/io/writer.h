@@ -46,7 +46,7 @@ struct s24_writer {
 
 /* Fixes the order and place of everything, makes the temporary output and writes the headers. */
 s24_status s24i_writer_lay_out(s24_writer *writer);
-/* The text of model.safetensors.index.json; ended with free. */
+/* The text of model.safetensors.index.json; freed with s24_ctx_free. */
 s24_status s24i_writer_index(char **out, const s24_writer *writer);
 
 #endif

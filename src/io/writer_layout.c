@@ -23,12 +23,6 @@ static int compare_parts(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* jansson gives no reasons; after names were checked for UTF-8, memory is the one that is left. */
-static s24_status no_memory(s24_ctx *ctx)
-{
-    return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "out of memory while making a header");
-}
-
 static json_t *describe(const s24i_part *part)
 {
     json_t *shape = json_array();
@@ -42,8 +36,22 @@ static json_t *describe(const s24i_part *part)
                      (json_int_t)(part->offset + part->bytes));
 }
 
-/* Adds "__metadata__": the model's, with our two keys made anew; nothing when there are none. */
-static int add_metadata(json_t *header, const s24i_out_file *file)
+/* Adds "sparse24.version" and "sparse24.packed" if the file has packed tensors. 1: no memory. */
+static int add_description(json_t *metadata, s24_ctx *ctx, const s24i_out_file *file)
+{
+    char *packed;
+    if (json_object_size(file->packed) == 0) return 0;
+    if (s24i_json_text(&packed, ctx, file->packed, JSON_COMPACT | JSON_SORT_KEYS, 0) != S24_OK)
+        return 1;
+    json_t *version = json_string(S24I_PACKED_VERSION), *names = json_string(packed);
+    int is_bad = json_object_set_new(metadata, S24I_VERSION_KEY, version) != 0;
+    is_bad |= json_object_set_new(metadata, S24I_PACKED_KEY, names) != 0;
+    s24_ctx_free(ctx, packed);
+    return is_bad;
+}
+
+/* Adds "__metadata__": the model's, with our two keys made anew; nothing if empty. 1: no memory. */
+static int add_metadata(json_t *header, s24_ctx *ctx, const s24i_out_file *file)
 {
     json_t *metadata = json_object(), *value;
     const char *key;
@@ -51,38 +59,26 @@ static int add_metadata(json_t *header, const s24i_out_file *file)
     json_object_foreach ((json_t *)(uintptr_t)file->metadata, key, value)
         if (strcmp(key, S24I_VERSION_KEY) != 0 && strcmp(key, S24I_PACKED_KEY) != 0)
             is_bad |= json_object_set(metadata, key, value) != 0;
-    if (json_object_size(file->packed) > 0) {
-        char *packed = json_dumps(file->packed, JSON_COMPACT | JSON_SORT_KEYS);
-        json_t *version = json_string(S24I_PACKED_VERSION), *names = json_string(packed);
-        is_bad |= json_object_set_new(metadata, S24I_VERSION_KEY, version) != 0;
-        is_bad |= json_object_set_new(metadata, S24I_PACKED_KEY, names) != 0;
-        free(packed);
-    }
+    is_bad |= add_description(metadata, ctx, file);
     if (json_object_size(metadata) > 0)
-        return is_bad | json_object_set_new(header, "__metadata__", metadata);
+        return is_bad | (json_object_set_new(header, "__metadata__", metadata) != 0);
     json_decref(metadata);
     return is_bad;
 }
 
-/* The JSON of a file's header, padded; ended with free. parts … end are the file's own. */
+/* The JSON of a file's header, padded; freed by the caller. parts … end are the file's own. */
 static s24_status header_text(char **out, s24_ctx *ctx, const s24i_out_file *file,
                               const s24i_part *parts, const s24i_part *end)
 {
-    *out = NULL;
     json_t *header = json_object();
-    int is_bad = !header || add_metadata(header, file);
+    int is_bad = !header || add_metadata(header, ctx, file);
     for (const s24i_part *part = parts; part < end && !is_bad; part++)
         is_bad = json_object_set_new(header, part->name, describe(part)) != 0;
-    char *text = is_bad ? NULL : json_dumps(header, JSON_COMPACT);
+    s24_status status = s24i_json_text(out, ctx, is_bad ? NULL : header, JSON_COMPACT, 7);
     json_decref(header);
-    if (!text) return no_memory(ctx);
-    size_t bytes = strlen(text), padded = (bytes + 7) / 8 * 8;
-    *out = realloc(text, padded + 1);
-    if (!*out) free(text);
-    if (!*out) return no_memory(ctx);
-    memset(*out + bytes, ' ', padded - bytes);
-    (*out)[padded] = '\0';
-    return S24_OK;
+    for (size_t bytes = *out ? strlen(*out) : 0; bytes % 8; bytes++)
+        (*out)[bytes] = ' ';
+    return status;
 }
 
 static s24_status open_output(s24_writer *writer, s24i_out_file *file)
@@ -123,7 +119,7 @@ static s24_status lay_out_file(s24_writer *writer, size_t index, s24i_part *part
         status = s24i_write_at(file->fd, writer->ctx, writer->path, &bytes, sizeof bytes, 0);
     if (status == S24_OK)
         status = s24i_write_at(file->fd, writer->ctx, writer->path, text, bytes, sizeof bytes);
-    free(text);
+    s24_ctx_free(writer->ctx, text);
     for (s24i_part *part = parts; part < end; part++)
         part->offset += sizeof bytes + bytes;
     return status;
@@ -174,12 +170,9 @@ s24_status s24i_writer_index(char **out, const s24_writer *writer)
     json_t *index = is_bad ? NULL
                            : json_pack("{s:{s:I}, s:O}", "metadata", "total_size",
                                        (json_int_t)total, "weight_map", map);
-    char *text = index ? json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
+    s24_status status = s24i_json_text(out, writer->ctx, index, JSON_INDENT(2) | JSON_SORT_KEYS, 1);
     json_decref(index);
     json_decref(map);
-    *out = text ? realloc(text, strlen(text) + 2) : NULL;
-    if (!*out) free(text);
-    if (!*out) return no_memory(writer->ctx);
-    strcat(*out, "\n");
-    return S24_OK;
+    if (status == S24_OK) strcat(*out, "\n");
+    return status;
 }
