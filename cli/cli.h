@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the files of the command line share: the shape of a command and of its options, exit codes,
+ * talk on stderr, JSON on stdout, selection of tensors.
+ *
+ * Rules: data goes to stdout, talk to stderr. A function that returns an exit code has said why on
+ * stderr before it returns anything but CLI_OK and CLI_NO. The only mutable global of the program is the
+ * flag that a signal sets (progress.c).
+ */
+#ifndef SPARSE24_CLI_H
+#define SPARSE24_CLI_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sparse24/nn.h"
+#include "sparse24/sparse24.h"
+
+/* Exit codes, as docs/architecture.md promises them to scripts. */
+enum {
+    CLI_OK = 0,
+    CLI_NO = 1, /* the check says no */
+    CLI_USAGE = 2,
+    CLI_IO = 3,
+    CLI_FORMAT = 4,
+    CLI_UNSUPPORTED = 5,
+    CLI_INTERRUPTED = 130
+};
+
+/* ---- options: one table a command drives parsing, help, man page and completion ------------------ */
+
+typedef enum cli_type {
+    CLI_FLAG,   /* int field, set to 1 */
+    CLI_TEXT,   /* const char * field */
+    CLI_COUNT,  /* int64_t field, a whole number of at least 1 */
+    CLI_CHOICE, /* const char * field, one of choice(0), choice(1) … */
+    CLI_LIST,   /* const char * field, some of them separated by commas */
+    CLI_COUNTS  /* const char * field, whole numbers of at least 1 separated by commas */
+} cli_type;
+
+typedef struct cli_option {
+    const char *name; /* without dashes; NULL ends a table */
+    char letter;      /* of the short form, or 0 */
+    cli_type type;
+    size_t offset;        /* of its field in the command's options struct */
+    const char *argument; /* shown for the value; NULL: none, or the choices */
+    const char *fallback; /* the default, read like a value; NULL: zero */
+    const char *help;
+    const char *(*choice)(int index); /* NULL past the end */
+} cli_option;
+
+/* The first member of every command's options struct. */
+typedef struct cli_common {
+    int json, quiet, force, help;
+    int64_t threads; /* 0: every core */
+    const char *isa, *device;
+} cli_common;
+
+typedef struct cli_app cli_app;
+
+typedef struct cli_example {
+    const char *line; /* NULL ends a table */
+    const char *text;
+} cli_example;
+
+typedef struct cli_command {
+    const char *name;
+    const char *summary;  /* a phrase, no full stop */
+    const char *operands; /* words: "IN OUT"; one in brackets may be left out */
+    const char *text;     /* for --help and the man page; a newline starts a paragraph */
+    const cli_example *examples;
+    const cli_option *options; /* NULL: only the common ones */
+    size_t options_bytes;      /* of the struct that begins with cli_common; zeroed by the caller */
+    int writes;                /* 1: takes --force */
+    int (*run)(cli_app *cli, const void *options);
+} cli_command;
+
+/* The commands in the order of commands.def; NULL past the end. */
+const cli_command *cli_command_at(int index);
+const cli_command *cli_command_find(const char *name);
+
+/* Every option that the command takes, its own before the common ones. Returns their number. */
+enum { CLI_MAX_OPTIONS = 48, CLI_MAX_THREADS = 4096 };
+int cli_option_collect(const cli_option **list, const cli_command *command);
+/* Fills options (zeroed) from the words after the command; operands are left in cli. */
+int cli_options_parse(cli_app *cli, void *options, int argc, char **argv);
+/* "a|b|c" of a choice into text. Returns text. */
+const char *cli_choices(char *text, size_t bytes, const char *(*choice)(int index));
+/* The next item of a list separated by commas into item; 0 at its end or if it is too long. */
+int cli_list_next(char *item, size_t bytes, const char **list);
+/* The counts of a CLI_COUNTS value, at most max. Returns their number. */
+int cli_counts(int64_t *counts, int max, const char *list);
+/* Edit distance, for "did you mean". */
+int cli_distance(const char *a, const char *b);
+
+/* The option rows that several commands share. */
+const char *cli_isa_name(int index);
+const char *cli_compute_dtype(int index); /* f32 bf16 */
+#define CLI_INCLUDE(type, fallback_text)                                                           \
+    {                                                                                              \
+        "include", 0, CLI_TEXT, offsetof(type, include), "GLOB", fallback_text,                    \
+            "Tensors to take, by name: globs separated by commas, * matches dots too. By default " \
+            "every "                                                                               \
+            "linear layer of the blocks; embeddings, heads and norms never.",                      \
+            NULL                                                                                   \
+    }
+#define CLI_EXCLUDE(type)                                                                          \
+    {                                                                                              \
+        "exclude", 0, CLI_TEXT, offsetof(type, exclude), "GLOB", NULL,                             \
+            "Tensors to leave out of those, by name.", NULL                                        \
+    }
+
+/* ---- the program ------------------------------------------------------------------------------------ */
+
+typedef struct cli_progress {
+    int animated; /* stderr is a terminal that can rewrite its line */
+    int open;     /* a line without its end stands there */
+    const char *stage;
+    int64_t done;
+    double started, printed;
+} cli_progress;
+
+struct cli_app {
+    const cli_command *command;
+    const cli_common *common;
+    s24_ctx *ctx;
+    char **operands;
+    int operand_count;
+    int json, quiet; /* known before the options are read, so that usage errors obey them */
+    int coloured;    /* stderr takes colours */
+    cli_progress progress;
+};
+
+/* The context of the common options, with this program's log and progress. */
+int cli_context(cli_app *cli);
+
+/* An error: a sentence on stderr, and with --json the object {"version", "exit", "error"}. Returns exit_code. */
+int cli_fail(cli_app *cli, int exit_code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same from a failed call's status and the context's sentence; 130 when a signal asked to stop. */
+int cli_status(cli_app *cli, s24_status status);
+/* A line of talk; silent with --quiet. */
+void cli_note(cli_app *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The short usage of the program (command NULL) or of a command, on stderr. */
+void cli_usage(const cli_command *command);
+
+/* {"version": 1}, to be filled; NULL when there is no memory (cli_json_print then fails). */
+json_t *cli_json(void);
+/* A number, or null for what is none (NaN, Inf). */
+json_t *cli_real(double value);
+/* Prints the one object of --json and releases it. */
+int cli_json_print(cli_app *cli, json_t *object);
+
+/* Signals: asks running work to stop; cli_interrupted() tells. */
+void cli_signals(void);
+int cli_interrupted(void);
+int cli_progress_step(void *user, const char *stage, int64_t done, int64_t total);
+/* Ends an open line of progress before something else is written. */
+void cli_progress_clear(cli_app *cli);
+double cli_seconds(void);
+
+/* "12.3 MB" of a count of bytes. */
+const char *cli_bytes(char *text, size_t size, double bytes);
+
+/* Refuses a path that exists, unless forced. */
+int cli_may_write(cli_app *cli, const char *path);
+/* A new folder under $TMPDIR; its path into folder. */
+int cli_temporary_create(cli_app *cli, char *folder, size_t bytes);
+void cli_temporary_remove(const char *folder);
+
+/* ---- help ------------------------------------------------------------------------------------------- */
+
+void cli_help_program(void);
+void cli_help_command(const cli_command *command);
+void cli_man_program(void);
+void cli_man_command(const cli_command *command);
+void cli_completion_bash(void);
+
+/* ---- checkpoints ------------------------------------------------------------------------------------ */
+
+/* A rank-2 tensor's data as a dense view. */
+s24_dense cli_tensor_view(const s24_tensor *tensor);
+/* How many tensors include and exclude select; none is a usage error that names them. */
+int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,
+                 const char *include, const char *exclude);
+/* A writer of the same kind (folder or file) as the checkpoint, every tensor of it declared; those
+   for which packed(user, tensor) is 1 are declared packed. */
+int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint, const char *path,
+               int (*packed)(void *user, const s24_tensor *tensor), void *user);
+/* Writes a tensor through unchanged. */
+s24_status cli_pass(s24_writer *writer, const s24_tensor *tensor);
+
+#endif

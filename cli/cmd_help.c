@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sparse24 help: the help text, the manual page or the completion, all from the commands' tables. */
+#include "cli.h"
+
+struct help_options {
+    cli_common common;
+    int man;
+    const char *completion;
+};
+
+static const char *shell(int index)
+{
+    return index == 0 ? "bash" : NULL;
+}
+
+static const cli_option options[] = {
+    {"man", 0, CLI_FLAG, offsetof(struct help_options, man), NULL, NULL,
+     "Print the manual page (of the program, or of COMMAND) as roff.", NULL},
+    {"completion", 0, CLI_CHOICE, offsetof(struct help_options, completion), NULL, NULL,
+     "Print the completion script of this shell.", shell},
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_example examples[] = {
+    {"sparse24 help prune", "Examples and options of a command."},
+    {"sparse24 help --completion bash > ~/.local/share/bash-completion/completions/sparse24",
+     "Complete commands, options and values in bash."},
+    {NULL, NULL}};
+
+static int run(cli_app *cli, const void *opaque)
+{
+    const struct help_options *o = opaque;
+    const cli_command *about = NULL;
+    if (cli->operand_count == 1) {
+        about = cli_command_find(cli->operands[0]);
+        if (!about)
+            return cli_fail(cli, CLI_USAGE, "there is no command '%s'; 'sparse24 help' lists them",
+                            cli->operands[0]);
+    }
+    if (cli->json) return cli_fail(cli, CLI_USAGE, "help is text; it has no --json");
+    if (o->completion)
+        cli_completion_bash();
+    else if (o->man && about)
+        cli_man_command(about);
+    else if (o->man)
+        cli_man_program();
+    else if (about)
+        cli_help_command(about);
+    else
+        cli_help_program();
+    return CLI_OK;
+}
+
+const cli_command cmd_help = {
+    .name = "help",
+    .summary = "show help, a manual page or a completion script",
+    .operands = "[COMMAND]",
+    .text = "Prints what the program, or COMMAND, does and takes.",
+    .examples = examples,
+    .options = options,
+    .options_bytes = sizeof(struct help_options),
+    .run = run,
+};

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * sparse24, the command line: finds the command, reads its options, makes the context, runs it.
+ * Nothing here knows a command by name; commands.def does.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+#define COMMAND(name) extern const cli_command cmd_##name;
+#include "commands.def"
+#undef COMMAND
+
+static const cli_command *const commands[] = {
+#define COMMAND(name) &cmd_##name,
+#include "commands.def"
+#undef COMMAND
+};
+
+enum { COMMANDS = (int)(sizeof commands / sizeof *commands) };
+
+const cli_command *cli_command_at(int index)
+{
+    return index >= 0 && index < COMMANDS ? commands[index] : NULL;
+}
+
+const cli_command *cli_command_find(const char *name)
+{
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0) return commands[i];
+    return NULL;
+}
+
+static int unknown_command(cli_app *cli, const char *name)
+{
+    const cli_command *nearest = NULL;
+    int best = 3; /* a slip is at most two letters */
+    for (int i = 0; i < COMMANDS; i++) {
+        int distance = cli_distance(name, commands[i]->name);
+        if (distance < best) {
+            best = distance;
+            nearest = commands[i];
+        }
+    }
+    if (nearest)
+        return cli_fail(cli, CLI_USAGE, "there is no command '%s'; did you mean '%s'?", name,
+                        nearest->name);
+    return cli_fail(cli, CLI_USAGE, "there is no command '%s'; 'sparse24 help' lists them", name);
+}
+
+static void version(void)
+{
+    printf("sparse24 %s\n", S24_VERSION);
+    printf("library %s, dense engine %s, CPU %s\n", s24_version(), s24_dense_engine(),
+           s24_cpu_name(s24_cpu_detect()));
+}
+
+/* Colours and moving lines only where a person looks at a terminal that has them. */
+static void look_at_terminal(cli_app *cli)
+{
+    const char *term = getenv("TERM");
+    const char *no_colour = getenv("NO_COLOR");
+    int terminal = isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+    cli->progress.animated = terminal;
+    cli->coloured = terminal && !(no_colour && *no_colour);
+}
+
+/* A usage error comes before the options are known, but shall obey --json all the same. */
+static void look_ahead(cli_app *cli, int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        cli->json |= strcmp(argv[i], "--json") == 0;
+        cli->quiet |= strcmp(argv[i], "--quiet") == 0 || strcmp(argv[i], "-q") == 0;
+    }
+}
+
+static int run_with(cli_app *cli, void *options, int argc, char **argv)
+{
+    int code = cli_options_parse(cli, options, argc, argv);
+    if (code != CLI_OK) return code;
+    if (cli->common->help) {
+        cli_help_command(cli->command);
+        return CLI_OK;
+    }
+    code = cli_context(cli);
+    if (code == CLI_OK) code = cli->command->run(cli, options);
+    cli_progress_clear(cli);
+    return code;
+}
+
+static int run(cli_app *cli, int argc, char **argv)
+{
+    /* Run bare, a command that needs something says what, and no more. */
+    const char *operands = cli->command->operands;
+    if (argc == 1 && *operands && *operands != '[') {
+        if (cli->json) return cli_fail(cli, CLI_USAGE, "%s needs %s", cli->command->name, operands);
+        cli_usage(cli->command);
+        return CLI_USAGE;
+    }
+    void *options = calloc(1, cli->command->options_bytes);
+    if (!options) return cli_fail(cli, CLI_IO, "out of memory");
+    cli->common = options;
+    int code = run_with(cli, options, argc, argv);
+    s24_ctx_destroy(cli->ctx);
+    free(options);
+    return code;
+}
+
+static int dispatch(cli_app *cli, int argc, char **argv)
+{
+    if (argc < 2) {
+        cli_usage(NULL);
+        return CLI_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        version();
+        return CLI_OK;
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        cli_help_program();
+        return CLI_OK;
+    }
+    look_ahead(cli, argc, argv);
+    if (*name == '-')
+        return cli_fail(cli, CLI_USAGE, "the first word is a command, not the option '%s'", name);
+    cli->command = cli_command_find(name);
+    return cli->command ? run(cli, argc - 1, argv + 1) : unknown_command(cli, name);
+}
+
+int main(int argc, char **argv)
+{
+    cli_app cli = {0};
+    look_at_terminal(&cli);
+    cli_signals();
+    int code = dispatch(&cli, argc, argv);
+    /* What could not be written was not done; a command's own failure says more. */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
+        fputs("sparse24: standard output could not be written\n", stderr);
+        code = CLI_IO;
+    }
+    return code;
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Reads a command's words by its table of options. A value is checked here against its type and its
+ * choices, so that a command sees only values that could be meant.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+const char *cli_isa_name(int index)
+{
+    static const char *const names[] = {"baseline", "avx2", "avx512", "avx512vnni", "avx512bf16"};
+    return index >= 0 && index < (int)(sizeof names / sizeof *names) ? names[index] : NULL;
+}
+
+const char *cli_compute_dtype(int index)
+{
+    static const char *const names[] = {"f32", "bf16"};
+    return index >= 0 && index < 2 ? names[index] : NULL;
+}
+
+static const cli_option common_options[] = {
+    {"threads", 0, CLI_COUNT, offsetof(cli_common, threads), "N", NULL,
+     "Threads to use. By default every core the process may run on.", NULL},
+    {"isa", 0, CLI_CHOICE, offsetof(cli_common, isa), NULL, NULL,
+     "Use the CPU's instructions up to this level only. By default all it has.", cli_isa_name},
+    {"device", 0, CLI_TEXT, offsetof(cli_common, device), "cpu|cuda[:i]", "cpu",
+     "Where to compute.", NULL},
+    {"json", 0, CLI_FLAG, offsetof(cli_common, json), NULL, NULL,
+     "Print one JSON object on standard output and nothing else there.", NULL},
+    {"quiet", 'q', CLI_FLAG, offsetof(cli_common, quiet), NULL, NULL,
+     "No progress and no notes on standard error, only errors.", NULL},
+    {"force", 'f', CLI_FLAG, offsetof(cli_common, force), NULL, NULL,
+     "Replace the output if it exists.", NULL},
+    {"help", 'h', CLI_FLAG, offsetof(cli_common, help), NULL, NULL, "Show this help.", NULL},
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_option *find_long(const cli_option *const *list, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(list[i]->name, name) == 0) return list[i];
+    return NULL;
+}
+
+int cli_option_collect(const cli_option **list, const cli_command *command)
+{
+    int count = 0;
+    for (const cli_option *o = command->options; o && o->name && count < CLI_MAX_OPTIONS; o++)
+        list[count++] = o;
+    for (const cli_option *o = common_options; o->name && count < CLI_MAX_OPTIONS; o++) {
+        int is_force = o->offset == offsetof(cli_common, force);
+        /* A command's own row of the same name stands for the common one. */
+        if ((is_force && !command->writes) || find_long(list, count, o->name)) continue;
+        list[count++] = o;
+    }
+    return count;
+}
+
+const char *cli_choices(char *text, size_t bytes, const char *(*choice)(int index))
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; choice(i) && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? "|" : "", choice(i));
+    return text;
+}
+
+int cli_list_next(char *item, size_t bytes, const char **list)
+{
+    const char *start = *list;
+    if (!start || !*start) return 0;
+    size_t length = strcspn(start, ",");
+    if (length >= bytes) return 0;
+    memcpy(item, start, length);
+    item[length] = '\0';
+    *list = start[length] ? start + length + 1 : start + length;
+    return 1;
+}
+
+/* A whole number of at least 1; 0 if it is none. */
+static int64_t parse_count(const char *text)
+{
+    char *end = NULL;
+    if (*text < '0' || *text > '9') return 0;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    return errno || *end ? 0 : (int64_t)value;
+}
+
+int cli_counts(int64_t *counts, int max, const char *list)
+{
+    char item[24];
+    int count = 0;
+    while (count < max && cli_list_next(item, sizeof item, &list))
+        counts[count++] = parse_count(item);
+    return count;
+}
+
+static int is_choice(const cli_option *option, const char *text)
+{
+    for (int i = 0; option->choice(i); i++)
+        if (strcmp(option->choice(i), text) == 0) return 1;
+    return 0;
+}
+
+static int items_valid(const cli_option *option, const char *value)
+{
+    char item[64];
+    size_t length = strlen(value);
+    if (length == 0 || value[length - 1] == ',') return 0;
+    const char *rest = value;
+    while (*rest) {
+        if (!cli_list_next(item, sizeof item, &rest)) return 0;
+        if (option->type == CLI_COUNTS ? parse_count(item) < 1 : !is_choice(option, item)) return 0;
+    }
+    return 1;
+}
+
+static int bad_value(cli_app *cli, const cli_option *option, const char *value)
+{
+    char choices[256];
+    switch (option->type) {
+    case CLI_CHOICE:
+        return cli_fail(cli, CLI_USAGE, "option --%s: '%s' is not one of %s", option->name, value,
+                        cli_choices(choices, sizeof choices, option->choice));
+    case CLI_LIST:
+        return cli_fail(cli, CLI_USAGE,
+                        "option --%s: '%s' is not a list, separated by commas, of %s", option->name,
+                        value, cli_choices(choices, sizeof choices, option->choice));
+    case CLI_COUNTS:
+        return cli_fail(cli, CLI_USAGE,
+                        "option --%s: '%s' is not a list, separated by commas, of whole numbers of "
+                        "at least 1",
+                        option->name, value);
+    case CLI_COUNT:
+        return cli_fail(cli, CLI_USAGE, "option --%s: '%s' is not a whole number of at least 1",
+                        option->name, value);
+    default:
+        return cli_fail(cli, CLI_USAGE, "option --%s: expected %s, not an empty word", option->name,
+                        option->argument ? option->argument : "a value");
+    }
+}
+
+static int option_set(cli_app *cli, const cli_option *option, void *options, const char *value)
+{
+    void *field = (char *)options + option->offset;
+    int valid = 1;
+    switch (option->type) {
+    case CLI_FLAG:
+        *(int *)field = 1;
+        return CLI_OK;
+    case CLI_COUNT:
+        *(int64_t *)field = parse_count(value);
+        return *(int64_t *)field < 1 ? bad_value(cli, option, value) : CLI_OK;
+    case CLI_CHOICE:
+        valid = is_choice(option, value);
+        break;
+    case CLI_LIST:
+    case CLI_COUNTS:
+        valid = items_valid(option, value);
+        break;
+    case CLI_TEXT:
+        valid = *value != '\0';
+        break;
+    }
+    *(const char **)field = value;
+    return valid ? CLI_OK : bad_value(cli, option, value);
+}
+
+static int unknown_option(cli_app *cli, const cli_option *const *list, int count, const char *word)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+    const char *bare = name + strspn(name, "-");
+    const char *nearest = NULL;
+    int best = 3;
+    for (int i = 0; i < count && strlen(bare) > 1; i++) {
+        int distance = cli_distance(bare, list[i]->name);
+        if (distance < best) {
+            best = distance;
+            nearest = list[i]->name;
+        }
+    }
+    if (nearest)
+        return cli_fail(cli, CLI_USAGE, "%s has no option '%s'; did you mean '--%s'?",
+                        cli->command->name, name, nearest);
+    return cli_fail(cli, CLI_USAGE, "%s has no option '%s'; 'sparse24 %s --help' lists them",
+                    cli->command->name, name, cli->command->name);
+}
+
+/* The least and the most operands of "IN OUT" or "[COMMAND]". */
+static int operands_fit(const char *operands, int count)
+{
+    int least = 0, most = 0;
+    for (const char *p = operands; *p; p += strcspn(p, " "), p += strspn(p, " ")) {
+        most++;
+        least += *p != '[';
+    }
+    return count >= least && count <= most;
+}
+
+static int check_operands(cli_app *cli)
+{
+    const char *operands = cli->command->operands;
+    if (cli->common->help || operands_fit(operands, cli->operand_count)) return CLI_OK;
+    if (!*operands)
+        return cli_fail(cli, CLI_USAGE, "%s takes no operand, got '%s'", cli->command->name,
+                        cli->operands[0]);
+    return cli_fail(cli, CLI_USAGE, "%s needs %s, got %d operand%s", cli->command->name, operands,
+                    cli->operand_count, cli->operand_count == 1 ? "" : "s");
+}
+
+typedef struct parser {
+    const cli_option *list[CLI_MAX_OPTIONS];
+    int count;
+    struct option longs[CLI_MAX_OPTIONS + 1];
+    char letters[2 * CLI_MAX_OPTIONS + 2];
+} parser;
+
+enum { LONG_BASE = 256 }; /* getopt's values of long options, above every letter */
+
+static void parser_prepare(parser *p, const cli_command *command)
+{
+    p->count = cli_option_collect(p->list, command);
+    char *letters = p->letters;
+    *letters++ = ':'; /* a missing value is told apart from an unknown option */
+    for (int i = 0; i < p->count; i++) {
+        const cli_option *o = p->list[i];
+        p->longs[i] = (struct option){o->name, o->type != CLI_FLAG, NULL, LONG_BASE + i};
+        if (o->letter) *letters++ = o->letter;
+        if (o->letter && o->type != CLI_FLAG) *letters++ = ':';
+    }
+}
+
+static int read_words(cli_app *cli, parser *p, void *options, int argc, char **argv)
+{
+    opterr = 0;
+    optind = 1;
+    for (;;) {
+        int word = optind;
+        int got = getopt_long(argc, argv, p->letters, p->longs, NULL);
+        if (got == -1) return CLI_OK;
+        if (got == ':')
+            return cli_fail(cli, CLI_USAGE, "option '%s' needs a value", argv[optind - 1]);
+        if (got == '?')
+            return unknown_option(cli, p->list, p->count,
+                                  optind > word ? argv[optind - 1] : argv[word]);
+        int index = got - LONG_BASE;
+        for (int i = 0; got < LONG_BASE && i < p->count; i++)
+            if (p->list[i]->letter == got) index = i;
+        int code = option_set(cli, p->list[index], options, optarg);
+        if (code != CLI_OK) return code;
+    }
+}
+
+int cli_options_parse(cli_app *cli, void *options, int argc, char **argv)
+{
+    parser p = {0};
+    parser_prepare(&p, cli->command);
+    for (int i = 0; i < p.count; i++)
+        if (p.list[i]->fallback) option_set(cli, p.list[i], options, p.list[i]->fallback);
+    int code = read_words(cli, &p, options, argc, argv);
+    if (code != CLI_OK) return code;
+    cli->operands = argv + optind;
+    cli->operand_count = argc - optind;
+    return check_operands(cli);
+}
+
+int cli_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 32 };
+    int row[LONGEST + 1];
+    size_t length = strlen(b);
+    if (length > LONGEST || strlen(a) > LONGEST) return LONGEST;
+    for (size_t j = 0; j <= length; j++)
+        row[j] = (int)j;
+    for (size_t i = 0; a[i]; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i + 1;
+        for (size_t j = 0; j < length; j++) {
+            int change = diagonal + (a[i] != b[j]);
+            diagonal = row[j + 1];
+            int shift = (diagonal < row[j] ? diagonal : row[j]) + 1;
+            row[j + 1] = change < shift ? change : shift;
+        }
+    }
+    return row[length];
+}

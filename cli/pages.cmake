@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# Writes the manual pages and the completion: PROGRAM, MAN_DIR, COMPLETION, COMMANDS.
+get_filename_component(completion_dir ${COMPLETION} DIRECTORY)
+file(MAKE_DIRECTORY ${MAN_DIR} ${completion_dir})
+function(write_text path)
+  execute_process(COMMAND ${PROGRAM} help ${ARGN} OUTPUT_FILE ${path} RESULT_VARIABLE result)
+  if(NOT result EQUAL 0)
+    file(REMOVE ${path})
+    message(FATAL_ERROR "sparse24 help ${ARGN}: ${result}")
+  endif()
+endfunction()
+write_text(${MAN_DIR}/sparse24.1 --man)
+foreach(command ${COMMANDS})
+  write_text(${MAN_DIR}/sparse24-${command}.1 --man ${command})
+endforeach()
+write_text(${COMPLETION} --completion bash)

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Places to write: may a file be replaced, and a temporary folder removed with all that is in it. */
+#define _XOPEN_SOURCE 700 /* nftw */
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+int cli_may_write(cli_app *cli, const char *path)
+{
+    if (!cli->common->force && access(path, F_OK) == 0)
+        return cli_fail(cli, CLI_IO, "%s exists; --force replaces it", path);
+    return CLI_OK;
+}
+
+int cli_temporary_create(cli_app *cli, char *folder, size_t bytes)
+{
+    const char *parent = getenv("TMPDIR");
+    if (!parent || !*parent) parent = "/tmp";
+    int length = snprintf(folder, bytes, "%s/sparse24-XXXXXX", parent);
+    if (length < 0 || (size_t)length >= bytes)
+        return cli_fail(cli, CLI_IO, "TMPDIR %s: the name is too long", parent);
+    if (!mkdtemp(folder)) return cli_fail(cli, CLI_IO, "TMPDIR %s: %s", parent, strerror(errno));
+    return CLI_OK;
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *place)
+{
+    (void)status;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+void cli_temporary_remove(const char *folder)
+{
+    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}

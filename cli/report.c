@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the program says: errors and notes on stderr, the object of --json on stdout; the one
+ * place that turns a status into an exit code, and the context that reports through here.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static int exit_code_of(s24_status status)
+{
+    switch (status) {
+    case S24_OK:
+        return CLI_OK;
+    case S24_ERROR_ARGUMENT:
+        return CLI_USAGE;
+    case S24_ERROR_IO:
+    case S24_ERROR_MEMORY:
+    case S24_ERROR_EXISTS:
+        return CLI_IO;
+    case S24_ERROR_FORMAT:
+    case S24_ERROR_NOT_TWO_FOUR:
+    case S24_ERROR_NOT_FINITE:
+    case S24_ERROR_SHAPE:
+    case S24_ERROR_DTYPE:
+    case S24_ERROR_NUMERIC:
+        return CLI_FORMAT;
+    case S24_ERROR_UNSUPPORTED:
+        return CLI_UNSUPPORTED;
+    case S24_ERROR_INTERRUPTED:
+        return CLI_INTERRUPTED;
+    }
+    return CLI_IO;
+}
+
+static void error_line(cli_app *cli, const char *text)
+{
+    cli_progress_clear(cli);
+    const char *red = cli->coloured ? "\033[31m" : "";
+    const char *plain = cli->coloured ? "\033[0m" : "";
+    fprintf(stderr, "sparse24%s%s: %serror:%s %s\n", cli->command ? " " : "",
+            cli->command ? cli->command->name : "", red, plain, text);
+}
+
+static int fail_text(cli_app *cli, int exit_code, const char *text)
+{
+    error_line(cli, text);
+    if (!cli->json) return exit_code;
+    json_t *object = cli_json();
+    json_object_set_new(object, "exit", json_integer(exit_code));
+    /* A file's name may be no UTF-8; the sentence on stderr has it in full. */
+    json_t *sentence = json_string(text);
+    json_object_set_new(object, "error", sentence ? sentence : json_string("see standard error"));
+    cli_json_print(cli, object);
+    return exit_code;
+}
+
+int cli_fail(cli_app *cli, int exit_code, const char *format, ...)
+{
+    char text[2048];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return fail_text(cli, exit_code, text);
+}
+
+int cli_status(cli_app *cli, s24_status status)
+{
+    if (status == S24_OK) return CLI_OK;
+    /* A call that a signal broke off reports what broke; the user only asked to stop. */
+    if (cli_interrupted() || status == S24_ERROR_INTERRUPTED)
+        return fail_text(cli, CLI_INTERRUPTED,
+                         cli->command->writes ? "interrupted; no file was written" : "interrupted");
+    const char *text = cli->ctx ? s24_ctx_error(cli->ctx) : "";
+    char copy[2048]; /* the sentence lives only until the next call */
+    snprintf(copy, sizeof copy, "%s", *text ? text : s24_status_text(status));
+    return fail_text(cli, exit_code_of(status), copy);
+}
+
+void cli_note(cli_app *cli, const char *format, ...)
+{
+    if (cli->quiet) return;
+    cli_progress_clear(cli);
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+}
+
+static void on_log(void *user, s24_log_level level, const char *text)
+{
+    cli_note(user, "%s%s", level == S24_LOG_WARNING ? "warning: " : "", text);
+}
+
+static int check_device(cli_app *cli)
+{
+    const char *device = cli->common->device;
+    if (strcmp(device, "cpu") == 0) return CLI_OK;
+    if (strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0)
+        return cli_fail(cli, CLI_UNSUPPORTED,
+                        "--device %s: this build computes on the CPU only; use --device cpu",
+                        device);
+    return cli_fail(cli, CLI_USAGE, "option --device: '%s' is not one of cpu|cuda[:i]", device);
+}
+
+int cli_context(cli_app *cli)
+{
+    const cli_common *common = cli->common;
+    cli->json = common->json;
+    cli->quiet = common->quiet;
+    int code = check_device(cli);
+    if (code != CLI_OK) return code;
+    if (common->threads > CLI_MAX_THREADS)
+        return cli_fail(cli, CLI_USAGE, "option --threads: %lld is more than %d",
+                        (long long)common->threads, CLI_MAX_THREADS);
+    s24_ctx_opts opts = {.size = sizeof opts,
+                         .log = on_log,
+                         .progress = cli_progress_step,
+                         .user = cli,
+                         .threads = (int)common->threads,
+                         .cpu_mask = common->isa ? s24_cpu_parse(common->isa) : 0};
+    return cli_status(cli, s24_ctx_create(&cli->ctx, &opts));
+}
+
+json_t *cli_json(void)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "version", json_integer(1));
+    return object;
+}
+
+json_t *cli_real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+int cli_json_print(cli_app *cli, json_t *object)
+{
+    /* A failed set of a member leaves the object short; its own absence is the one seen here. */
+    int code = CLI_OK;
+    if (!object) {
+        error_line(cli, "out of memory for the JSON object");
+        return CLI_IO;
+    }
+    if (json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) || putchar('\n') < 0) {
+        error_line(cli, "standard output could not be written");
+        code = CLI_IO;
+    }
+    json_decref(object);
+    return code;
+}
+
+const char *cli_bytes(char *text, size_t size, double bytes)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    int unit = 0;
+    while (bytes >= 1000 && unit < 4) {
+        bytes /= 1000;
+        unit++;
+    }
+    snprintf(text, size, "%.*f %s", unit ? 1 : 0, bytes, units[unit]);
+    return text;
+}
