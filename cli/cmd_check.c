@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * sparse24 check: are the selected tensors 2:4 along k? Exit 1 if one is not. Every matrix is looked
+ * at, selected or not, so that the report says what else could be packed; only the selected count.
+ */
+#include <stdio.h>
+
+#include "cli.h"
+
+struct check_options {
+    cli_common common;
+    const char *include, *exclude;
+};
+
+static const cli_option options[] = {CLI_INCLUDE(struct check_options, NULL),
+                                     CLI_EXCLUDE(struct check_options),
+                                     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_example examples[] = {
+    {"sparse24 check model-24", "Are the linear layers of the blocks 2:4?"},
+    {"sparse24 check weights.safetensors --include '*.weight' --exclude 'embed*'",
+     "Any tensors, by name."},
+    {"sparse24 check model-24 --quiet && echo yes", "For scripts: the answer is the exit code."},
+    {NULL, NULL}};
+
+typedef struct finding {
+    int two_four;
+    int has_bad;
+    s24_bad_group bad;
+} finding;
+
+static s24_status look(finding *f, cli_app *cli, const s24_tensor *tensor)
+{
+    *f = (finding){0};
+    if (tensor->rank != 2 || !s24_dtype_can_be_two_four(tensor->dtype)) return S24_OK;
+    if (tensor->packed) {
+        f->two_four = 1; /* the reader has checked every code */
+        return S24_OK;
+    }
+    if (tensor->shape[1] % 4 != 0 || tensor->shape[0] == 0 || tensor->shape[1] == 0) return S24_OK;
+    s24_dense view = cli_tensor_view(tensor);
+    s24_status status = s24_check(&f->two_four, &f->bad, cli->ctx, &view);
+    f->has_bad = status == S24_OK && !f->two_four;
+    return status;
+}
+
+static json_t *finding_json(const s24_tensor *tensor, const finding *f, int selected)
+{
+    int matrix = tensor->rank == 2;
+    json_t *object = json_object();
+    json_object_set_new(object, "name", json_string(tensor->name));
+    json_object_set_new(object, "rows", matrix ? json_integer(tensor->shape[0]) : json_null());
+    json_object_set_new(object, "cols", matrix ? json_integer(tensor->shape[1]) : json_null());
+    json_object_set_new(object, "dtype", json_string(s24_dtype_name(tensor->dtype)));
+    json_object_set_new(object, "selected", json_boolean(selected));
+    json_object_set_new(object, "two_four", json_boolean(f->two_four));
+    json_t *bad = json_null();
+    if (f->has_bad) {
+        bad = json_object();
+        json_object_set_new(bad, "row", json_integer(f->bad.row));
+        json_object_set_new(bad, "col", json_integer(f->bad.col));
+    }
+    json_object_set_new(object, "first_bad", bad);
+    return object;
+}
+
+static void finding_line(const s24_tensor *tensor, const finding *f)
+{
+    printf("%-3s  %s", f->two_four ? "ok" : "no", tensor->name);
+    printf("  [%lld, %lld] %s%s", (long long)tensor->shape[0], (long long)tensor->shape[1],
+           s24_dtype_name(tensor->dtype), tensor->packed ? " packed" : "");
+    if (f->has_bad)
+        printf(": row %lld has %d non-zeros in columns %lld to %lld", (long long)f->bad.row,
+               f->bad.nonzeros, (long long)f->bad.col, (long long)f->bad.col + 3);
+    else if (!f->two_four)
+        printf(": k must be a multiple of 4, and neither side empty");
+    putchar('\n');
+}
+
+typedef struct tally {
+    int64_t selected, good;
+} tally;
+
+static int check_all(cli_app *cli, const struct check_options *o, const s24_checkpoint *checkpoint,
+                     json_t *tensors, tally *sum)
+{
+    int64_t count = s24_checkpoint_count(checkpoint);
+    for (int64_t i = 0; i < count; i++) {
+        const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
+        finding f;
+        s24_status status = s24_ctx_progress(cli->ctx, "checking", i, count);
+        if (status == S24_OK) status = look(&f, cli, tensor);
+        if (status != S24_OK) return cli_status(cli, status);
+        int selected = s24_tensor_is_selected(tensor, o->include, o->exclude);
+        sum->selected += selected;
+        sum->good += selected && f.two_four;
+        if (cli->json)
+            json_array_append_new(tensors, finding_json(tensor, &f, selected));
+        else if (selected)
+            finding_line(tensor, &f);
+    }
+    return CLI_OK;
+}
+
+static int check_open(cli_app *cli, const struct check_options *o, const s24_checkpoint *checkpoint)
+{
+    tally sum = {0};
+    int code = cli_selected(cli, &sum.selected, checkpoint, o->include, o->exclude);
+    if (code != CLI_OK) return code;
+    sum.selected = 0;
+    json_t *tensors = json_array();
+    code = check_all(cli, o, checkpoint, tensors, &sum);
+    if (code != CLI_OK) {
+        json_decref(tensors);
+        return code;
+    }
+    int good = sum.good == sum.selected;
+    if (cli->json) {
+        json_t *object = cli_json();
+        json_object_set_new(object, "ok", json_boolean(good));
+        json_object_set_new(object, "tensors", tensors);
+        code = cli_json_print(cli, object);
+    } else {
+        json_decref(tensors);
+        cli_note(cli, "%lld of %lld selected tensors are 2:4", (long long)sum.good,
+                 (long long)sum.selected);
+    }
+    return code != CLI_OK ? code : good ? CLI_OK : CLI_NO;
+}
+
+static int run(cli_app *cli, const void *opaque)
+{
+    s24_checkpoint *checkpoint = NULL;
+    s24_status status = s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]);
+    int code = cli_status(cli, status);
+    if (code == CLI_OK) code = check_open(cli, opaque, checkpoint);
+    s24_checkpoint_close(checkpoint);
+    return code;
+}
+
+const cli_command cmd_check = {
+    .name = "check",
+    .summary = "say whether the selected tensors are 2:4",
+    .operands = "IN",
+    .text =
+        "Looks at every group of four consecutive weights along k, the last dimension, of the "
+        "selected tensors of IN. A tensor with more than two non-zeros in a group is named with "
+        "its first such group, and the exit code is 1. A tensor whose k is no multiple of 4 "
+        "cannot be 2:4.",
+    .examples = examples,
+    .options = options,
+    .options_bytes = sizeof(struct check_options),
+    .run = run,
+};

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sparse24 info: the tensors of a checkpoint and their totals. Reads headers only. */
+#include <stdio.h>
+
+#include "cli.h"
+
+struct info_options {
+    cli_common common;
+};
+
+static const cli_example examples[] = {
+    {"sparse24 info model-24", "What is in a folder: names, dtypes, shapes, what is packed."},
+    {"sparse24 info model.safetensors --json", "The same for a program."},
+    {NULL, NULL}};
+
+typedef struct totals {
+    int64_t tensors, packed, parameters, bytes;
+} totals;
+
+static int64_t elements(const s24_tensor *tensor)
+{
+    int64_t count = 1; /* the reader has checked that the product fits */
+    for (int d = 0; d < tensor->rank; d++)
+        count *= tensor->shape[d];
+    return count;
+}
+
+static json_t *tensor_json(const s24_tensor *tensor)
+{
+    json_t *shape = json_array();
+    for (int d = 0; d < tensor->rank; d++)
+        json_array_append_new(shape, json_integer(tensor->shape[d]));
+    json_t *object = json_object();
+    json_object_set_new(object, "name", json_string(tensor->name));
+    json_object_set_new(object, "dtype", json_string(s24_dtype_name(tensor->dtype)));
+    json_object_set_new(object, "shape", shape);
+    json_object_set_new(object, "packed", json_boolean(tensor->packed));
+    return object;
+}
+
+static void tensor_line(const s24_tensor *tensor)
+{
+    char shape[192] = "[";
+    size_t used = 1;
+    for (int d = 0; d < tensor->rank; d++)
+        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "",
+                                 (long long)tensor->shape[d]);
+    snprintf(shape + used, sizeof shape - used, "]");
+    printf("%-5s %-18s %-6s %12zu  %s\n", s24_dtype_name(tensor->dtype), shape,
+           tensor->packed ? "2:4" : "dense", tensor->bytes, tensor->name);
+}
+
+static void totals_lines(const totals *sum, const char *model_type)
+{
+    char text[32];
+    printf("%lld tensors, %lld of them packed, %lld parameters, %s\n", (long long)sum->tensors,
+           (long long)sum->packed, (long long)sum->parameters,
+           cli_bytes(text, sizeof text, (double)sum->bytes));
+    if (model_type) printf("model type %s\n", model_type);
+}
+
+static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
+{
+    totals sum = {.tensors = s24_checkpoint_count(checkpoint)};
+    json_t *tensors = json_array();
+    for (int64_t i = 0; i < sum.tensors; i++) {
+        const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
+        sum.packed += tensor->packed != 0;
+        sum.parameters += elements(tensor);
+        sum.bytes += (int64_t)tensor->bytes;
+        if (cli->json)
+            json_array_append_new(tensors, tensor_json(tensor));
+        else
+            tensor_line(tensor);
+    }
+    const char *model_type = s24_checkpoint_model_type(checkpoint);
+    if (!cli->json) {
+        json_decref(tensors);
+        totals_lines(&sum, model_type);
+        return CLI_OK;
+    }
+    json_t *object = cli_json();
+    json_object_set_new(object, "tensors", tensors);
+    json_object_set_new(object, "bytes", json_integer(sum.bytes));
+    json_object_set_new(object, "parameters", json_integer(sum.parameters));
+    json_object_set_new(object, "model_type", model_type ? json_string(model_type) : json_null());
+    return cli_json_print(cli, object);
+}
+
+static int run(cli_app *cli, const void *options)
+{
+    (void)options;
+    s24_checkpoint *checkpoint = NULL;
+    s24_status status = s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]);
+    int code = cli_status(cli, status);
+    if (code == CLI_OK) code = print_info(cli, checkpoint);
+    s24_checkpoint_close(checkpoint);
+    return code;
+}
+
+const cli_command cmd_info = {
+    .name = "info",
+    .summary = "list the tensors of a file or folder",
+    .operands = "IN",
+    .text = "Prints dtype, shape, storage, bytes and name of every tensor of IN, then the totals. "
+            "Shapes are logical: a packed weight [n, k] says k, not k/2.",
+    .examples = examples,
+    .options_bytes = sizeof(struct info_options),
+    .run = run,
+};

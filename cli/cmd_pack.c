@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * sparse24 pack and unpack: the canonical 2:4 form of docs/format.md and back. Both copy a checkpoint
+ * tensor by tensor; only what happens to a tensor that changes its form differs. The output appears
+ * as a whole or not at all.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli.h"
+
+struct pack_options {
+    cli_common common;
+    const char *include, *exclude;
+};
+
+static const cli_option pack_table[] = {CLI_INCLUDE(struct pack_options, NULL),
+                                        CLI_EXCLUDE(struct pack_options),
+                                        {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_option unpack_table[] = {
+    {"include", 0, CLI_TEXT, offsetof(struct pack_options, include), "GLOB", "*",
+     "Packed tensors to take, by name: globs separated by commas, * matches dots too.", NULL},
+    CLI_EXCLUDE(struct pack_options),
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_example pack_examples[] = {
+    {"sparse24 pack model-24 model-packed", "Store a pruned folder at nearly half its size."},
+    {"sparse24 pack w.safetensors w-packed.safetensors --include '*.fc?.weight'",
+     "Chosen tensors of a single file."},
+    {NULL, NULL}};
+
+static const cli_example unpack_examples[] = {
+    {"sparse24 unpack model-packed model-24", "Back to ordinary dense tensors, zeros and all."},
+    {NULL, NULL}};
+
+typedef struct job {
+    cli_app *cli;
+    const struct pack_options *options;
+    int packing; /* 1: pack, 0: unpack */
+    const s24_checkpoint *checkpoint;
+    s24_writer *writer;
+    json_t *layers;
+    int64_t changed, bytes_in, bytes_out;
+} job;
+
+/* Does the tensor change its form? */
+static int changes(const job *j, const s24_tensor *tensor)
+{
+    return tensor->packed != j->packing &&
+           s24_tensor_is_selected(tensor, j->options->include, j->options->exclude);
+}
+
+static int packed_in_output(void *user, const s24_tensor *tensor)
+{
+    return changes(user, tensor) ? ((job *)user)->packing : tensor->packed;
+}
+
+static s24_status pack_tensor(job *j, const s24_tensor *tensor, size_t *bytes)
+{
+    s24_ctx *ctx = j->cli->ctx;
+    s24_dense view = cli_tensor_view(tensor);
+    s24_matrix *matrix = NULL;
+    s24_status status = s24_matrix_create(&matrix, ctx, &view, NULL);
+    if (status != S24_OK) {
+        /* The library speaks of a matrix; which one is known here only. */
+        char sentence[512];
+        snprintf(sentence, sizeof sentence, "%s", s24_ctx_error(ctx));
+        return s24_ctx_fail(ctx, status, "tensor %s: %s", tensor->name, sentence);
+    }
+    *bytes = s24_matrix_bytes(matrix);
+    status = s24_writer_write_packed(j->writer, tensor->name, s24_matrix_values(matrix),
+                                     s24_matrix_indices(matrix));
+    s24_matrix_destroy(matrix);
+    return status;
+}
+
+static s24_status unpack_tensor(job *j, const s24_tensor *tensor, size_t *bytes)
+{
+    s24_ctx *ctx = j->cli->ctx;
+    int64_t rows = tensor->shape[0], cols = tensor->shape[1];
+    *bytes = (size_t)rows * (size_t)cols * s24_dtype_bytes(tensor->dtype);
+    s24_matrix *matrix = NULL;
+    void *dense = malloc(*bytes ? *bytes : 1);
+    if (!dense)
+        return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "tensor %s: no memory for its %zu dense bytes",
+                            tensor->name, *bytes);
+    s24_dense view = {.data = dense, .dtype = tensor->dtype, .rows = rows, .cols = cols};
+    s24_status status = s24_matrix_from_packed(&matrix, ctx, tensor->values, tensor->indices,
+                                               tensor->dtype, rows, cols);
+    if (status == S24_OK) status = s24_matrix_to_dense(ctx, &view, matrix);
+    if (status == S24_OK) status = s24_writer_write(j->writer, tensor->name, dense);
+    s24_matrix_destroy(matrix);
+    free(dense);
+    return status;
+}
+
+/* Before anything is written: what no packing can do. */
+static int check_shapes(const job *j)
+{
+    int64_t count = s24_checkpoint_count(j->checkpoint);
+    for (int64_t i = 0; i < count && j->packing; i++) {
+        const s24_tensor *tensor = s24_checkpoint_tensor(j->checkpoint, i);
+        if (changes(j, tensor) && tensor->shape[1] % 4 != 0)
+            return cli_fail(j->cli, CLI_FORMAT,
+                            "tensor %s: k = %lld is no multiple of 4; leave it out with --exclude",
+                            tensor->name, (long long)tensor->shape[1]);
+    }
+    return CLI_OK;
+}
+
+static s24_status copy_tensor(job *j, const s24_tensor *tensor)
+{
+    size_t bytes = tensor->bytes;
+    if (!changes(j, tensor)) {
+        j->bytes_in += (int64_t)bytes;
+        j->bytes_out += (int64_t)bytes;
+        return cli_pass(j->writer, tensor);
+    }
+    s24_status status =
+        j->packing ? pack_tensor(j, tensor, &bytes) : unpack_tensor(j, tensor, &bytes);
+    if (status != S24_OK) return status;
+    j->changed++;
+    j->bytes_in += (int64_t)tensor->bytes;
+    j->bytes_out += (int64_t)bytes;
+    json_t *layer = json_object();
+    json_object_set_new(layer, "name", json_string(tensor->name));
+    json_object_set_new(layer, "bytes_in", json_integer((json_int_t)tensor->bytes));
+    json_object_set_new(layer, "bytes_out", json_integer((json_int_t)bytes));
+    json_array_append_new(j->layers, layer);
+    cli_note(j->cli, "%s  %zu -> %zu bytes", tensor->name, tensor->bytes, bytes);
+    return S24_OK;
+}
+
+static int copy_all(job *j)
+{
+    int64_t count = s24_checkpoint_count(j->checkpoint);
+    s24_status status = S24_OK;
+    for (int64_t i = 0; i < count && status == S24_OK; i++) {
+        status = s24_ctx_progress(j->cli->ctx, j->packing ? "packing" : "unpacking", i, count);
+        if (status == S24_OK) status = copy_tensor(j, s24_checkpoint_tensor(j->checkpoint, i));
+    }
+    if (status == S24_OK) status = s24_ctx_progress(j->cli->ctx, "writing", count, count);
+    if (status == S24_OK) status = s24_writer_commit(j->writer);
+    return cli_status(j->cli, status);
+}
+
+static int report(job *j)
+{
+    char in[32], out[32];
+    if (j->cli->json) {
+        json_t *object = cli_json();
+        json_object_set_new(object, "bytes_in", json_integer(j->bytes_in));
+        json_object_set_new(object, "bytes_out", json_integer(j->bytes_out));
+        json_object_set(object, "layers", j->layers);
+        return cli_json_print(j->cli, object);
+    }
+    printf("%s %lld tensors: %s -> %s (%.3f)\n", j->packing ? "packed" : "unpacked",
+           (long long)j->changed, cli_bytes(in, sizeof in, (double)j->bytes_in),
+           cli_bytes(out, sizeof out, (double)j->bytes_out),
+           j->bytes_in ? (double)j->bytes_out / (double)j->bytes_in : 1.0);
+    return CLI_OK;
+}
+
+static int convert(cli_app *cli, const struct pack_options *options, int packing)
+{
+    s24_checkpoint *checkpoint = NULL;
+    int64_t selected = 0;
+    job j = {.cli = cli, .options = options, .packing = packing, .layers = json_array()};
+    int code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]));
+    j.checkpoint = checkpoint;
+    if (code == CLI_OK && packing)
+        code = cli_selected(cli, &selected, checkpoint, options->include, options->exclude);
+    if (code == CLI_OK) code = check_shapes(&j);
+    if (code == CLI_OK)
+        code = cli_writer(cli, &j.writer, checkpoint, cli->operands[1], packed_in_output, &j);
+    if (code == CLI_OK) code = copy_all(&j);
+    if (code == CLI_OK) code = report(&j);
+    json_decref(j.layers);
+    s24_writer_destroy(j.writer);
+    s24_checkpoint_close(checkpoint);
+    return code;
+}
+
+static int run_pack(cli_app *cli, const void *options)
+{
+    return convert(cli, options, 1);
+}
+
+static int run_unpack(cli_app *cli, const void *options)
+{
+    return convert(cli, options, 0);
+}
+
+const cli_command cmd_pack = {
+    .name = "pack",
+    .summary = "store 2:4 tensors at nearly half their size",
+    .operands = "IN OUT",
+    .text =
+        "Writes OUT like IN, with the selected tensors packed: the kept values and two bits a "
+        "value for their place. The others pass through. A selected tensor that is not 2:4 ends "
+        "the command with exit code 4 and its first bad group; nothing is written then.",
+    .examples = pack_examples,
+    .options = pack_table,
+    .options_bytes = sizeof(struct pack_options),
+    .writes = 1,
+    .run = run_pack,
+};
+
+const cli_command cmd_unpack = {
+    .name = "unpack",
+    .summary = "turn packed tensors into dense ones",
+    .operands = "IN OUT",
+    .text = "Writes OUT like IN, with the packed tensors dense again. After pack it gives the "
+            "original tensors bit for bit, but for a negative zero in a dropped place.",
+    .examples = unpack_examples,
+    .options = unpack_table,
+    .options_bytes = sizeof(struct pack_options),
+    .writes = 1,
+    .run = run_unpack,
+};
