@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * sparse24 embed: lines of text to vectors, into a safetensors file or, as a stream, one JSON line a
+ * text. With --stream a chunk is printed before the next one is run.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "encode.h"
+
+struct embed_options {
+    cli_common common;
+    const char *input, *output, *dtype;
+    int64_t max_tokens;
+    int stream;
+};
+
+static const cli_option options[] = {
+    {"input", 0, CLI_TEXT, offsetof(struct embed_options, input), "FILE|-", "-",
+     "UTF-8; every line is a text, an empty one too. - is standard input.", NULL},
+    {"output", 'o', CLI_TEXT, offsetof(struct embed_options, output), "FILE.safetensors", NULL,
+     "Write the tensor 'embeddings', f32 [lines, width], here.", NULL},
+    {"stream", 0, CLI_FLAG, offsetof(struct embed_options, stream), NULL, NULL,
+     "Print {\"line\": N, \"embedding\": [...]} on standard output for each text, as it is done.",
+     NULL},
+    ENCODE_DTYPE(struct embed_options),
+    ENCODE_MAX_TOKENS(struct embed_options),
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_example examples[] = {
+    {"sparse24 embed model-24 --input texts.txt --output vectors.safetensors",
+     "A file of texts to a file of vectors."},
+    {"cut -f2 log.tsv | sparse24 embed model-24 --stream > vectors.jsonl",
+     "In a pipe, a JSON line a text."},
+    {NULL, NULL}};
+
+static int save(cli_app *cli, const char *path, const embedded *e)
+{
+    s24_writer *writer = NULL;
+    s24_writer_opts opts = {.size = sizeof opts, .force = cli->common->force};
+    s24_tensor tensor = {
+        .name = "embeddings", .dtype = S24_F32, .rank = 2, .shape = {e->count, e->width}};
+    s24_status status = s24_writer_create(&writer, cli->ctx, path, &opts);
+    if (status == S24_OK) status = s24_writer_declare(writer, &tensor);
+    if (status == S24_OK) status = s24_writer_write(writer, tensor.name, e->vectors);
+    if (status == S24_OK) status = s24_writer_commit(writer);
+    s24_writer_destroy(writer);
+    return cli_status(cli, status);
+}
+
+static void print_vector(int64_t line, const float *vector, int64_t width)
+{
+    printf("{\"line\": %lld, \"embedding\": [", (long long)line);
+    for (int64_t i = 0; i < width; i++)
+        printf("%s%.9g", i ? ", " : "", (double)vector[i]);
+    printf("]}\n");
+}
+
+/* Chunk by chunk; with an output the vectors are kept for it too. */
+static int stream(cli_app *cli, s24_encoder *encoder, embedded *all)
+{
+    enum { CHUNK = 32 };
+    const s24_text *texts = s24_lines_texts(all->lines);
+    int64_t lines = s24_lines_count(all->lines);
+    for (int64_t begin = 0; begin < lines; begin += CHUNK) {
+        int64_t count = lines - begin < CHUNK ? lines - begin : CHUNK;
+        embedded part = {0};
+        int code = encode_texts(cli, encoder, texts + begin, count, &part);
+        for (int64_t i = 0; i < count && code == CLI_OK; i++)
+            print_vector(begin + i, part.vectors + i * part.width, part.width);
+        all->tokens += part.tokens;
+        embedded_free(&part);
+        if (code == CLI_OK && (fflush(stdout) != 0 || ferror(stdout)))
+            code = cli_fail(cli, CLI_IO, "standard output: %s", strerror(errno));
+        if (code != CLI_OK) return code;
+    }
+    all->count = lines;
+    return CLI_OK;
+}
+
+static int embed(cli_app *cli, const struct embed_options *o, s24_encoder *encoder, embedded *e)
+{
+    int code = cli_status(cli, s24_lines_read(&e->lines, cli->ctx, o->input));
+    if (code != CLI_OK) return code;
+    if (o->stream) return stream(cli, encoder, e);
+    code = encode_texts(cli, encoder, s24_lines_texts(e->lines), s24_lines_count(e->lines), e);
+    return code == CLI_OK ? save(cli, o->output, e) : code;
+}
+
+static int check_options(cli_app *cli, const struct embed_options *o)
+{
+    if (!o->output && !o->stream)
+        return cli_fail(cli, CLI_USAGE,
+                        "embed needs --output FILE.safetensors, or --stream for JSON lines on "
+                        "standard output");
+    if (o->output && o->stream)
+        return cli_fail(cli, CLI_USAGE,
+                        "--output and --stream exclude each other: one place for the vectors");
+    if (cli->json && o->stream)
+        return cli_fail(cli, CLI_USAGE,
+                        "--json and --stream exclude each other: both write standard output");
+    /* Said before minutes of work rather than after; the writer asks again. */
+    return o->output ? cli_may_write(cli, o->output) : CLI_OK;
+}
+
+static int run(cli_app *cli, const void *opaque)
+{
+    const struct embed_options *o = opaque;
+    s24_encoder *encoder = NULL;
+    embedded e = {0};
+    int code = check_options(cli, o);
+    if (code == CLI_OK)
+        code = encode_open(cli, &encoder, cli->operands[0], o->dtype, o->max_tokens);
+    double start = cli_seconds();
+    if (code == CLI_OK) code = embed(cli, o, encoder, &e);
+    double seconds = cli_seconds() - start;
+    if (code == CLI_OK && cli->json) {
+        json_t *object = cli_json();
+        json_object_set_new(object, "texts", json_integer(e.count));
+        json_object_set_new(object, "tokens", json_integer(e.tokens));
+        json_object_set_new(object, "seconds", cli_real(seconds));
+        code = cli_json_print(cli, object);
+    } else if (code == CLI_OK) {
+        cli_note(cli, "%lld texts, %lld tokens in %.2f s", (long long)e.count, (long long)e.tokens,
+                 seconds);
+    }
+    embedded_free(&e);
+    s24_encoder_close(encoder);
+    return code;
+}
+
+const cli_command cmd_embed = {
+    .name = "embed",
+    .summary = "turn lines of text into vectors",
+    .operands = "MODEL",
+    .text = "Runs the encoder MODEL, dense or packed, over every line of the input and pools and "
+            "normalises as the model's modules.json says. Layers that are 2:4 run as such.",
+    .examples = examples,
+    .options = options,
+    .options_bytes = sizeof(struct embed_options),
+    .writes = 1,
+    .run = run,
+};

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sparse24 search: the lines of a file nearest to a query by meaning. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "encode.h"
+
+struct search_options {
+    cli_common common;
+    const char *documents, *query, *dtype;
+    int64_t k, max_tokens;
+};
+
+static const cli_option options[] = {{"documents", 0, CLI_TEXT,
+                                      offsetof(struct search_options, documents), "FILE", NULL,
+                                      "UTF-8; every line is a document.", NULL},
+                                     {"query", 0, CLI_TEXT, offsetof(struct search_options, query),
+                                      "TEXT", NULL, "What to look for.", NULL},
+                                     {"count", 'k', CLI_COUNT, offsetof(struct search_options, k),
+                                      "N", "5", "How many lines to show.", NULL},
+                                     ENCODE_DTYPE(struct search_options),
+                                     ENCODE_MAX_TOKENS(struct search_options),
+                                     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_example examples[] = {
+    {"sparse24 search model-24 --documents manual.txt --query 'wait for a child process'",
+     "The five nearest lines."},
+    {"sparse24 search model-24 --documents notes.txt --query 'tax' -k 1 --json",
+     "The nearest one, for a program."},
+    {NULL, NULL}};
+
+static int print_hits(cli_app *cli, const embedded *documents, const int64_t *lines,
+                      const float *scores, int64_t k)
+{
+    json_t *hits = json_array();
+    for (int64_t i = 0; i < k; i++) {
+        const s24_text *text = &s24_lines_texts(documents->lines)[lines[i]];
+        if (!cli->json) {
+            printf("%lld  %.4f  line %lld  %.*s\n", (long long)i + 1, (double)scores[i],
+                   (long long)lines[i], (int)text->bytes, text->data);
+            continue;
+        }
+        json_t *hit = json_object();
+        json_object_set_new(hit, "line", json_integer(lines[i]));
+        json_object_set_new(hit, "score", cli_real((double)scores[i]));
+        json_object_set_new(hit, "text", json_stringn(text->data, text->bytes));
+        json_array_append_new(hits, hit);
+    }
+    if (!cli->json) {
+        json_decref(hits);
+        return CLI_OK;
+    }
+    json_t *object = cli_json();
+    json_object_set_new(object, "hits", hits);
+    return cli_json_print(cli, object);
+}
+
+static int find(cli_app *cli, const embedded *documents, const embedded *query, int64_t k)
+{
+    if (k > documents->count) k = documents->count;
+    int64_t *lines = calloc((size_t)k + 1, sizeof *lines);
+    float *scores = calloc((size_t)k + 1, sizeof *scores);
+    int code = CLI_OK;
+    if (!lines || !scores)
+        code = cli_fail(cli, CLI_IO, "out of memory for %lld hits", (long long)k);
+    s24_dense queries = embedded_view(query), all = embedded_view(documents);
+    if (code == CLI_OK && k > 0)
+        code = cli_status(cli, s24_nearest(lines, scores, cli->ctx, &queries, &all, k));
+    if (code == CLI_OK) code = print_hits(cli, documents, lines, scores, k);
+    free(lines);
+    free(scores);
+    return code;
+}
+
+static int run(cli_app *cli, const void *opaque)
+{
+    const struct search_options *o = opaque;
+    if (!o->documents || !o->query)
+        return cli_fail(cli, CLI_USAGE, "search needs --documents FILE and --query TEXT");
+    s24_encoder *encoder = NULL;
+    embedded documents = {0}, query = {0};
+    s24_text text = {o->query, strlen(o->query)};
+    int code = encode_open(cli, &encoder, cli->operands[0], o->dtype, o->max_tokens);
+    if (code == CLI_OK) code = encode_file(cli, encoder, o->documents, &documents);
+    if (code == CLI_OK) code = encode_texts(cli, encoder, &text, 1, &query);
+    if (code == CLI_OK) code = find(cli, &documents, &query, o->k);
+    embedded_free(&documents);
+    embedded_free(&query);
+    s24_encoder_close(encoder);
+    return code;
+}
+
+const cli_command cmd_search = {
+    .name = "search",
+    .summary = "find the lines of a file that are nearest to a query",
+    .operands = "MODEL",
+    .text = "Embeds every line of the documents and the query with the encoder MODEL, and prints "
+            "rank, score (dot product of the vectors), line (from 0) and text of the nearest.",
+    .examples = examples,
+    .options = options,
+    .options_bytes = sizeof(struct search_options),
+    .run = run,
+};

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Texts to vectors for embed, search and eval. */
+#include "encode.h"
+
+#include <stdlib.h>
+
+int encode_open(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
+                int64_t max_tokens)
+{
+    s24_encoder_opts opts = {.size = sizeof opts,
+                             .model = {.size = sizeof opts.model,
+                                       .dtype = dtype ? s24_dtype_parse(dtype) : S24_DTYPE_NONE,
+                                       .sparse = 1},
+                             .max_tokens = max_tokens};
+    return cli_status(cli, s24_encoder_open(encoder, cli->ctx, folder, &opts));
+}
+
+int encode_texts(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int64_t count,
+                 embedded *out)
+{
+    int64_t tokens = 0;
+    out->count = count;
+    out->width = s24_encoder_width(encoder);
+    out->vectors = calloc((size_t)count * (size_t)out->width + 1, sizeof *out->vectors);
+    if (!out->vectors)
+        return cli_fail(cli, CLI_IO, "out of memory for %lld vectors of %lld", (long long)count,
+                        (long long)out->width);
+    s24_status status = S24_OK;
+    if (count > 0)
+        status = s24_encoder_embed(out->vectors, &tokens, encoder, cli->ctx, texts, count);
+    out->tokens += tokens;
+    return cli_status(cli, status);
+}
+
+int encode_file(cli_app *cli, s24_encoder *encoder, const char *path, embedded *out)
+{
+    int code = cli_status(cli, s24_lines_read(&out->lines, cli->ctx, path));
+    if (code != CLI_OK) return code;
+    return encode_texts(cli, encoder, s24_lines_texts(out->lines), s24_lines_count(out->lines),
+                        out);
+}
+
+void embedded_free(embedded *e)
+{
+    s24_lines_destroy(e->lines);
+    free(e->vectors);
+}
+
+s24_dense embedded_view(const embedded *e)
+{
+    return (s24_dense){.data = e->vectors, .dtype = S24_F32, .rows = e->count, .cols = e->width};
+}
