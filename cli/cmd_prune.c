@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * sparse24 prune: makes the linear layers of a checkpoint 2:4. The work is s24_model_prune's; here is
+ * what it is told, and a line a layer of what it did.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct prune_options {
+    cli_common common;
+    const char *method, *calibration, *include, *exclude, *dtype;
+    int64_t samples, max_tokens;
+    int packed;
+};
+
+static const char *prune_dtype(int index)
+{
+    static const char *const names[] = {"keep", "f32", "f16", "bf16"};
+    return index >= 0 && index < 4 ? names[index] : NULL;
+}
+
+static const cli_option options[] = {
+    {"method", 0, CLI_CHOICE, offsetof(struct prune_options, method), NULL, "magnitude",
+     "How to choose the two weights of four that stay.", s24_criterion_name},
+    {"calibration", 0, CLI_TEXT, offsetof(struct prune_options, calibration), "FILE", NULL,
+     "Texts the model is run on to learn what its layers see: UTF-8, one passage a line. Some "
+     "methods need it, and a whole model; with the others it only adds the output error to the "
+     "report.",
+     NULL},
+    {"samples", 0, CLI_COUNT, offsetof(struct prune_options, samples), "N", "256",
+     "Use the first N passages that are not empty.", NULL},
+    {"max-tokens", 0, CLI_COUNT, offsetof(struct prune_options, max_tokens), "N", NULL,
+     "Cut passages to N tokens. By default to the model's own limit.", NULL},
+    CLI_INCLUDE(struct prune_options, NULL),
+    CLI_EXCLUDE(struct prune_options),
+    {"dtype", 0, CLI_CHOICE, offsetof(struct prune_options, dtype), NULL, "keep",
+     "The dtype of the pruned tensors written.", prune_dtype},
+    {"packed", 0, CLI_FLAG, offsetof(struct prune_options, packed), NULL, NULL,
+     "Write the pruned tensors packed, as 'sparse24 pack' does.", NULL},
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_example examples[] = {
+    {"sparse24 prune model model-24", "By magnitude: seconds, and needs nothing but the weights."},
+    {"sparse24 prune model model-24 --packed --method sparsegpt --calibration passages.txt",
+     "With a few hundred texts of the kind the model will read: far better quality."},
+    {"sparse24 prune model model-24 --exclude '*.layer.0.*'", "Leave the first block as it is."},
+    {NULL, NULL}};
+
+typedef struct job {
+    cli_app *cli;
+    json_t *layers;
+    int64_t count;
+    double kept_l1, output_error;
+} job;
+
+static void on_layer(void *user, const s24_layer_report *layer)
+{
+    job *j = user;
+    int measured = layer->output_error >= 0;
+    j->count++;
+    j->kept_l1 += layer->kept_l1;
+    j->output_error += measured ? layer->output_error : 0;
+    json_t *object = json_object();
+    json_object_set_new(object, "name", json_string(layer->name));
+    json_object_set_new(object, "rows", json_integer(layer->rows));
+    json_object_set_new(object, "cols", json_integer(layer->cols));
+    json_object_set_new(object, "kept_l1", cli_real(layer->kept_l1));
+    json_object_set_new(object, "output_error",
+                        measured ? cli_real(layer->output_error) : json_null());
+    json_array_append_new(j->layers, object);
+    char error[48] = "";
+    if (measured) snprintf(error, sizeof error, "  output error %.4f", layer->output_error);
+    cli_note(j->cli, "%s  [%lld, %lld]  kept |w| %.4f%s  %.2f s", layer->name,
+             (long long)layer->rows, (long long)layer->cols, layer->kept_l1, error, layer->seconds);
+}
+
+/* The first `samples` lines that are not empty, packed to the front of a new array. */
+static int read_passages(cli_app *cli, const struct prune_options *o, s24_lines **lines,
+                         s24_text **texts, int64_t *count)
+{
+    int code = cli_status(cli, s24_lines_read(lines, cli->ctx, o->calibration));
+    if (code != CLI_OK) return code;
+    int64_t total = s24_lines_count(*lines);
+    *texts = malloc(((size_t)total + 1) * sizeof **texts);
+    if (!*texts)
+        return cli_fail(cli, CLI_IO, "out of memory for %lld lines of %s", (long long)total,
+                        o->calibration);
+    for (int64_t i = 0; i < total && *count < o->samples; i++) {
+        const s24_text *line = &s24_lines_texts(*lines)[i];
+        if (line->bytes > 0) (*texts)[(*count)++] = *line;
+    }
+    if (*count == 0)
+        return cli_fail(cli, CLI_FORMAT, "--calibration %s: no line that is not empty",
+                        o->calibration);
+    return CLI_OK;
+}
+
+/* What can be said against the options once the input is known. */
+static int check_options(cli_app *cli, const struct prune_options *o, const s24_checkpoint *in)
+{
+    int64_t selected = 0;
+    if (o->calibration && !s24_checkpoint_folder(in))
+        return cli_fail(cli, CLI_USAGE,
+                        "--calibration runs the whole model, but %s is a single file; expected a "
+                        "Hugging Face folder",
+                        cli->operands[0]);
+    return cli_selected(cli, &selected, in, o->include, o->exclude);
+}
+
+static int report(cli_app *cli, job *j)
+{
+    if (cli->json) {
+        json_t *object = cli_json();
+        json_object_set(object, "layers", j->layers);
+        return cli_json_print(cli, object);
+    }
+    double count = j->count ? (double)j->count : 1;
+    printf("%lld layers are 2:4 in %s: mean kept |w| %.4f", (long long)j->count, cli->operands[1],
+           j->kept_l1 / count);
+    if (j->output_error > 0) printf(", mean output error %.4f", j->output_error / count);
+    putchar('\n');
+    return CLI_OK;
+}
+
+static int prune_with(cli_app *cli, const struct prune_options *o, const s24_checkpoint *in)
+{
+    s24_lines *lines = NULL;
+    s24_text *texts = NULL;
+    int64_t count = 0;
+    job j = {.cli = cli, .layers = json_array()};
+    int code = o->calibration ? read_passages(cli, o, &lines, &texts, &count) : CLI_OK;
+    s24_model_prune_opts opts = {.size = sizeof opts,
+                                 .prune = {.size = sizeof opts.prune, .criterion = o->method},
+                                 .texts = texts,
+                                 .text_count = count,
+                                 .max_tokens = o->max_tokens,
+                                 .include = o->include,
+                                 .exclude = o->exclude,
+                                 .dtype = strcmp(o->dtype, "keep") == 0 ? S24_DTYPE_NONE
+                                                                        : s24_dtype_parse(o->dtype),
+                                 .packed = o->packed,
+                                 .force = cli->common->force,
+                                 .report = on_layer,
+                                 .user = &j};
+    if (code == CLI_OK)
+        code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));
+    if (code == CLI_OK) code = report(cli, &j);
+    json_decref(j.layers);
+    free(texts);
+    s24_lines_destroy(lines);
+    return code;
+}
+
+static int run(cli_app *cli, const void *opaque)
+{
+    const struct prune_options *o = opaque;
+    s24_checkpoint *in = NULL;
+    if (s24_criterion_needs_stats(o->method) == 1 && !o->calibration)
+        return cli_fail(cli, CLI_USAGE,
+                        "--method %s needs --calibration FILE (UTF-8, one passage a line)",
+                        o->method);
+    int code = cli_status(cli, s24_checkpoint_open(&in, cli->ctx, cli->operands[0]));
+    if (code == CLI_OK) code = check_options(cli, o, in);
+    if (code == CLI_OK) code = prune_with(cli, o, in);
+    s24_checkpoint_close(in);
+    return code;
+}
+
+const cli_command cmd_prune = {
+    .name = "prune",
+    .summary = "make the linear layers of a model 2:4",
+    .operands = "IN OUT",
+    .text = "Writes OUT like IN, with at most two non-zeros in every group of four consecutive "
+            "weights along k of the selected tensors. Reports for each layer the share of |w| that "
+            "stays and, with calibration, the squared error of the layer's output relative to the "
+            "output.\nA selected tensor whose k is no multiple of 4 passes through with a note.",
+    .examples = examples,
+    .options = options,
+    .options_bytes = sizeof(struct prune_options),
+    .writes = 1,
+    .run = run,
+};
