@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The measuring part of the command line. One cell is a shape at a dtype and a number of threads:
+ * our product and every peer's run in turns, round after round, so that a machine that slows down
+ * slows all of them; medians of the rounds are compared. No figure is kept for a cell whose outputs
+ * disagree.
+ */
+#ifndef SPARSE24_CLI_BENCH_H
+#define SPARSE24_CLI_BENCH_H
+
+#include "cli.h"
+
+typedef struct bench_shape {
+    int64_t m, k, n;
+} bench_shape;
+
+/* ---- turns ------------------------------------------------------------------------------------- */
+
+typedef struct bench_times {
+    double median, min, max; /* seconds of one run */
+} bench_times;
+
+typedef struct bench_turn {
+    int (*run)(void *state); /* 0: done */
+    void *state;
+    bench_times times;
+} bench_turn;
+
+typedef struct bench_effort {
+    int64_t rounds;     /* at least 7 for a figure that is quoted */
+    double min_seconds; /* of one turn: short runs are repeated within it */
+} bench_effort;
+
+enum { BENCH_MAX_ROUNDS = 1000 };
+
+/* Times the turns against each other. */
+int bench_interleave(cli_app *cli, bench_turn *turns, int count, const bench_effort *effort);
+
+/* ---- peers: one row of peers.def and one file each -------------------------------------------- */
+
+typedef struct bench_problem {
+    s24_ctx *ctx; /* for peers without threads of their own; set to `threads` */
+    bench_shape shape;
+    s24_dtype dtype; /* f32 or bf16: of the weights; x and w hold only values it can represent */
+    int threads;
+    const float *x; /* [m, k] */
+    const float *w; /* [n, k], 2:4 with its zeros */
+} bench_problem;
+
+typedef struct bench_peer {
+    const char *name;
+    /* The library's handle and version, NULL when it is not here. */
+    void *(*open)(char *version, size_t bytes);
+    void (*close)(void *library);
+    /* Packs the weight as the peer likes it best. NULL when it has no such product. */
+    void *(*prepare)(void *library, const bench_problem *problem);
+    int (*run)(void *product, float *y); /* y [m, n]; 0: done */
+    void (*release)(void *product);
+} bench_peer;
+
+const bench_peer *bench_peer_at(int index);
+const char *bench_peer_name(int index);
+
+enum { BENCH_MAX_PEERS = 8 };
+
+typedef struct bench_library {
+    const bench_peer *peer;
+    void *library;
+    char version[48];
+} bench_library;
+
+/* The peers of the list ("all", "none", names) that are here. A missing one is a note. */
+void bench_peers_open(cli_app *cli, bench_library *libraries, int *count, const char *list);
+void bench_peers_close(bench_library *libraries, int count);
+
+/* ---- limits of the machine -------------------------------------------------------------------- */
+
+typedef struct bench_limit {
+    int threads;
+    s24_dtype dtype;
+    double flops; /* fused multiply-adds count two, a second */
+    double bytes; /* read from memory, a second */
+} bench_limit;
+
+/* ---- products ------------------------------------------------------------------------------------ */
+
+const char *bench_set_name(int index);
+/* The shapes of a set, at most max. Returns their number. */
+int bench_set_shapes(bench_shape *shapes, int max, const char *name);
+/* 'M,K,N;M,K,N'. */
+int bench_shapes_parse(cli_app *cli, bench_shape *shapes, int *count, int max, const char *text);
+
+enum { BENCH_MAX_SHAPES = 128, BENCH_MAX_LIST = 32 };
+
+typedef struct bench_peer_result {
+    const char *name, *version;
+    double seconds, ratio;
+} bench_peer_result;
+
+typedef struct bench_row {
+    bench_shape shape;
+    s24_dtype dtype;
+    int threads;
+    char kernel[48];
+    bench_times ours;
+    double flops;       /* dense-equivalent: 2·m·n·k */
+    double bytes;       /* packed weight, x and y */
+    double limit_share; /* least time the limits allow / median */
+    bench_peer_result peers[BENCH_MAX_PEERS];
+    int peer_count;
+    double ratio; /* to the best peer; 0: none */
+} bench_row;
+
+typedef struct bench_plan {
+    bench_shape shapes[BENCH_MAX_SHAPES];
+    int shape_count;
+    s24_dtype dtypes[2];
+    int dtype_count;
+    int64_t threads[BENCH_MAX_LIST];
+    int thread_count;
+    bench_library libraries[BENCH_MAX_PEERS];
+    int library_count;
+    bench_effort effort;
+} bench_plan;
+
+typedef struct bench_table {
+    bench_row *rows;
+    int count;
+    bench_limit *limits; /* one for each dtype and number of threads */
+    int limit_count;
+} bench_table;
+
+int bench_products(cli_app *cli, bench_table *table, const bench_plan *plan);
+/* One limit for each dtype and number of threads of the plan. */
+int bench_limits_measure(cli_app *cli, bench_table *table, const bench_plan *plan);
+void bench_table_free(bench_table *table);
+
+/* ---- reports --------------------------------------------------------------------------------------- */
+
+/* Machine, CPU, versions and date into an object. */
+void bench_json_machine(cli_app *cli, json_t *object);
+int bench_json_products(cli_app *cli, const bench_table *table);
+void bench_print_head(const bench_plan *plan);
+void bench_print_row(const bench_row *row);
+void bench_print_summary(const bench_table *table);
+
+typedef struct svg_bar {
+    char label[64];
+    char note[32]; /* at the bar's end */
+    double value;
+} svg_bar;
+
+typedef struct svg_chart {
+    const char *title, *subtitle, *axis;
+    const svg_bar *bars;
+    int count;
+    double mark; /* a line across, 0: none */
+} svg_chart;
+
+/* A bar chart; refuses to replace a file unless forced. */
+int svg_write(cli_app *cli, const char *path, const svg_chart *chart);
+int bench_svg_products(cli_app *cli, const char *path, const bench_table *table);
+
+/* ---- whole models ----------------------------------------------------------------------------------- */
+
+typedef struct bench_model_plan {
+    const char *model;
+    int64_t batches[BENCH_MAX_LIST], lengths[BENCH_MAX_LIST], threads[BENCH_MAX_LIST];
+    int batch_count, length_count, thread_count;
+    s24_dtype dtypes[2];
+    int dtype_count;
+    bench_effort effort;
+    const char *svg;
+} bench_model_plan;
+
+int bench_models(cli_app *cli, const bench_model_plan *plan);
+
+#endif

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Whole models: the forward pass, token ids to embeddings, of one set of 2:4 weights run dense and run 2:4,
+ * in turns. Both sides are the same function, and their outputs are compared before a figure is
+ * kept. A dense folder is first pruned by magnitude into a temporary copy: its speed is that of any 2:4
+ * weights of its shape.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+typedef struct models {
+    s24_model *dense, *sparse;
+    s24_model_info info; /* of the sparse one */
+} models;
+
+typedef struct pass {
+    cli_app *cli;
+    s24_session *session;
+    const s24_batch *batch;
+    s24_outputs outputs;
+} pass;
+
+typedef struct model_row {
+    int64_t batch, seq, threads;
+    s24_dtype dtype;
+    double dense, sparse; /* seconds, medians */
+    int64_t sparse_layers, layers, bytes;
+} model_row;
+
+static int run_pass(void *state)
+{
+    pass *p = state;
+    return s24_session_forward(p->session, p->cli->ctx, p->batch, &p->outputs) != S24_OK;
+}
+
+static int is_preset(const char *name)
+{
+    for (int i = 0; s24_model_preset_name(i); i++)
+        if (strcmp(s24_model_preset_name(i), name) == 0) return 1;
+    return 0;
+}
+
+static s24_status load(s24_model **out, cli_app *cli, const char *name,
+                       const s24_checkpoint *checkpoint, const s24_model_opts *opts)
+{
+    if (!checkpoint) return s24_model_preset(out, cli->ctx, name, opts);
+    return s24_model_load(out, cli->ctx, checkpoint, opts);
+}
+
+static void models_free(models *m)
+{
+    s24_model_destroy(m->dense);
+    s24_model_destroy(m->sparse);
+    *m = (models){0};
+}
+
+static s24_status models_load(models *m, cli_app *cli, const char *name,
+                              const s24_checkpoint *checkpoint, s24_dtype dtype)
+{
+    s24_model_opts opts = {.size = sizeof opts, .dtype = dtype, .sparse = 1};
+    s24_status status = load(&m->sparse, cli, name, checkpoint, &opts);
+    opts.dense = 1;
+    if (status == S24_OK) status = load(&m->dense, cli, name, checkpoint, &opts);
+    if (status == S24_OK) s24_model_describe(&m->info, m->sparse);
+    return status;
+}
+
+/* Random ids of whole lengths; the batch points into the two arrays. */
+static int batch_make(cli_app *cli, s24_batch *batch, const model_row *row, int64_t vocabulary)
+{
+    int64_t tokens = row->batch * row->seq;
+    int64_t *offsets = malloc(((size_t)row->batch + 1) * sizeof *offsets);
+    int32_t *ids = malloc((size_t)tokens * sizeof *ids);
+    *batch = (s24_batch){.texts = row->batch, .offsets = offsets, .ids = ids};
+    if (!offsets || !ids)
+        return cli_fail(cli, CLI_IO, "out of memory for %lld tokens", (long long)tokens);
+    for (int64_t i = 0; i <= row->batch; i++)
+        offsets[i] = i * row->seq;
+    uint64_t state = 1;
+    for (int64_t i = 0; i < tokens; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        ids[i] = (int32_t)((state >> 33) % (uint64_t)vocabulary);
+    }
+    return CLI_OK;
+}
+
+/* The two embeddings of the same weights; normalised, so that entries are compared as they are. */
+static int outputs_agree(cli_app *cli, const pass *a, const pass *b, const model_row *row,
+                         int64_t width)
+{
+    /* f32: the layers' rounding errors; bf16: one rounding of activations, 2^-9, a layer. */
+    double tolerance = row->dtype == S24_BF16 ? 5e-2 : 1e-3;
+    for (int64_t i = 0; i < row->batch * width; i++) {
+        double x = (double)a->outputs.embeddings[i], y = (double)b->outputs.embeddings[i];
+        if (!(fabs(x - y) <= tolerance))
+            return cli_fail(cli, CLI_NO,
+                            "text %lld, entry %lld: %g dense, %g 2:4; no figure is given for a "
+                            "wrong result",
+                            (long long)(i / width), (long long)(i % width), x, y);
+    }
+    return CLI_OK;
+}
+
+static int measure(cli_app *cli, const models *m, const s24_batch *batch, model_row *row,
+                   const bench_effort *effort)
+{
+    int64_t width = m->info.width, tokens = row->batch * row->seq;
+    pass passes[2] = {{.cli = cli, .batch = batch}, {.cli = cli, .batch = batch}};
+    bench_turn turns[2];
+    s24_status status = s24_session_create(&passes[0].session, cli->ctx, m->dense, tokens);
+    if (status == S24_OK)
+        status = s24_session_create(&passes[1].session, cli->ctx, m->sparse, tokens);
+    for (int i = 0; i < 2 && status == S24_OK; i++) {
+        passes[i].outputs.embeddings =
+            s24_ctx_alloc(cli->ctx, (size_t)(row->batch * width) * sizeof(float));
+        if (!passes[i].outputs.embeddings)
+            status = s24_ctx_fail(cli->ctx, S24_ERROR_MEMORY, "no memory for the embeddings");
+        else
+            status = s24_session_forward(passes[i].session, cli->ctx, batch, &passes[i].outputs);
+        turns[i] = (bench_turn){.run = run_pass, .state = &passes[i]};
+    }
+    int code = cli_status(cli, status);
+    if (code == CLI_OK) code = outputs_agree(cli, &passes[0], &passes[1], row, width);
+    if (code == CLI_OK) code = bench_interleave(cli, turns, 2, effort);
+    if (code == CLI_OK) {
+        row->dense = turns[0].times.median;
+        row->sparse = turns[1].times.median;
+    }
+    for (int i = 0; i < 2; i++) {
+        s24_ctx_free(cli->ctx, passes[i].outputs.embeddings);
+        s24_session_destroy(passes[i].session);
+    }
+    return code;
+}
+
+static int run_row(cli_app *cli, const models *m, model_row *row, const bench_effort *effort)
+{
+    s24_batch batch = {0};
+    row->sparse_layers = m->info.sparse_layers;
+    row->layers = m->info.linear_layers;
+    row->bytes = m->info.weight_bytes;
+    int code =
+        row->seq > m->info.positions
+            ? cli_fail(cli, CLI_USAGE, "option --seq: the model has %lld positions, not %lld",
+                       (long long)m->info.positions, (long long)row->seq)
+            : batch_make(cli, &batch, row, m->info.vocabulary);
+    s24_ctx_set_threads(cli->ctx, (int)row->threads);
+    if (code == CLI_OK) code = measure(cli, m, &batch, row, effort);
+    free((void *)batch.offsets);
+    free((void *)batch.ids);
+    return code;
+}
+
+static json_t *row_json(const model_row *row)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "batch", json_integer(row->batch));
+    json_object_set_new(object, "seq", json_integer(row->seq));
+    json_object_set_new(object, "dtype", json_string(s24_dtype_name(row->dtype)));
+    json_object_set_new(object, "threads", json_integer(row->threads));
+    json_object_set_new(object, "dense_ms", cli_real(1e3 * row->dense));
+    json_object_set_new(object, "sparse_ms", cli_real(1e3 * row->sparse));
+    json_object_set_new(object, "ratio", cli_real(row->dense / row->sparse));
+    json_object_set_new(object, "sparse_layers", json_integer(row->sparse_layers));
+    json_object_set_new(object, "layers", json_integer(row->layers));
+    json_object_set_new(object, "bytes", json_integer(row->bytes));
+    return object;
+}
+
+static void print_row(const model_row *row)
+{
+    printf("%6lld %6lld %-5s %2lld %10.3f %10.3f %6.2fx %8.1f\n", (long long)row->batch,
+           (long long)row->seq, s24_dtype_name(row->dtype), (long long)row->threads,
+           1e3 * row->dense, 1e3 * row->sparse, row->dense / row->sparse,
+           (double)row->batch / row->sparse);
+    fflush(stdout);
+}
+
+static int row_count(const bench_model_plan *plan)
+{
+    return plan->dtype_count * plan->batch_count * plan->length_count * plan->thread_count;
+}
+
+/* Row i of the product of the four lists; dtypes turn slowest, as each needs a load of its own. */
+static model_row row_at(const bench_model_plan *plan, int i)
+{
+    model_row row = {.threads = plan->threads[i % plan->thread_count]};
+    i /= plan->thread_count;
+    row.seq = plan->lengths[i % plan->length_count];
+    i /= plan->length_count;
+    row.batch = plan->batches[i % plan->batch_count];
+    row.dtype = plan->dtypes[i / plan->batch_count];
+    return row;
+}
+
+static int run_rows(cli_app *cli, const bench_model_plan *plan, const s24_checkpoint *checkpoint,
+                    model_row *rows)
+{
+    models m = {0};
+    int count = row_count(plan), code = CLI_OK;
+    if (!cli->json)
+        printf("%6s %6s %-5s %2s %10s %10s %7s %8s\n", "batch", "seq", "dtype", "T", "dense ms",
+               "2:4 ms", "ratio", "texts/s");
+    for (int i = 0; i < count && code == CLI_OK; i++) {
+        rows[i] = row_at(plan, i);
+        code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, count));
+        if (code == CLI_OK && (i == 0 || rows[i].dtype != rows[i - 1].dtype)) {
+            models_free(&m);
+            code = cli_status(cli, models_load(&m, cli, plan->model, checkpoint, rows[i].dtype));
+        }
+        if (code == CLI_OK) code = run_row(cli, &m, &rows[i], &plan->effort);
+        cli_progress_clear(cli);
+        if (code == CLI_OK && !cli->json) print_row(&rows[i]);
+    }
+    models_free(&m);
+    return code;
+}
+
+static int write_chart(cli_app *cli, const bench_model_plan *plan, const model_row *rows, int count)
+{
+    svg_bar *bars = calloc((size_t)count + 1, sizeof *bars);
+    if (!bars) return cli_fail(cli, CLI_IO, "out of memory for the chart");
+    for (int i = 0; i < count; i++) {
+        snprintf(bars[i].label, sizeof bars[i].label, "%lld x %lld tokens  %s  %lldT",
+                 (long long)rows[i].batch, (long long)rows[i].seq, s24_dtype_name(rows[i].dtype),
+                 (long long)rows[i].threads);
+        bars[i].value = rows[i].dense / rows[i].sparse;
+        snprintf(bars[i].note, sizeof bars[i].note, "%.2f", bars[i].value);
+    }
+    const svg_chart chart = {.title = "A whole model, dense against 2:4",
+                             .subtitle = plan->model,
+                             .axis = "dense time / 2:4 time (above 1: 2:4 is faster)",
+                             .bars = bars,
+                             .count = count,
+                             .mark = 1};
+    int code = svg_write(cli, plan->svg, &chart);
+    free(bars);
+    return code;
+}
+
+static int bench_checkpoint(cli_app *cli, const bench_model_plan *plan,
+                            const s24_checkpoint *checkpoint)
+{
+    int count = row_count(plan);
+    model_row *rows = calloc((size_t)count, sizeof *rows);
+    if (!rows) return cli_fail(cli, CLI_IO, "out of memory for %d rows", count);
+    int code = run_rows(cli, plan, checkpoint, rows);
+    if (code == CLI_OK && plan->svg) code = write_chart(cli, plan, rows, count);
+    if (code == CLI_OK && cli->json) {
+        json_t *object = cli_json(), *list = json_array();
+        bench_json_machine(cli, object);
+        json_object_set_new(object, "model", json_string(plan->model));
+        for (int i = 0; i < count; i++)
+            json_array_append_new(list, row_json(&rows[i]));
+        json_object_set_new(object, "rows", list);
+        code = cli_json_print(cli, object);
+    }
+    free(rows);
+    return code;
+}
+
+/* Are its blocks 2:4, packed or not? */
+static s24_status has_sparse_layers(int *sparse, cli_app *cli, const s24_checkpoint *checkpoint)
+{
+    s24_model *model = NULL;
+    s24_model_opts opts = {.size = sizeof opts, .sparse = 1};
+    s24_model_info info = {0};
+    s24_status status = s24_model_load(&model, cli->ctx, checkpoint, &opts);
+    if (status == S24_OK) s24_model_describe(&info, model);
+    *sparse = info.sparse_layers > 0;
+    s24_model_destroy(model);
+    return status;
+}
+
+/* A pruned and packed copy of the folder under a temporary name, opened. */
+static int prune_copy(cli_app *cli, s24_checkpoint **copy, const s24_checkpoint *checkpoint,
+                      const char *folder)
+{
+    char path[4096];
+    s24_model_prune_opts opts = {.size = sizeof opts, .packed = 1};
+    opts.prune.size = sizeof opts.prune;
+    if (snprintf(path, sizeof path, "%s/model", folder) >= (int)sizeof path)
+        return cli_fail(cli, CLI_IO, "%s: the name is too long", folder);
+    cli_note(cli,
+             "the weights are dense: pruned by magnitude into a temporary copy for both sides");
+    s24_status status = s24_model_prune(cli->ctx, checkpoint, path, &opts);
+    if (status == S24_OK) status = s24_checkpoint_open(copy, cli->ctx, path);
+    return cli_status(cli, status);
+}
+
+static int bench_dense_folder(cli_app *cli, const bench_model_plan *plan,
+                              const s24_checkpoint *checkpoint)
+{
+    char folder[4096];
+    s24_checkpoint *copy = NULL;
+    int code = cli_temporary_create(cli, folder, sizeof folder);
+    if (code != CLI_OK) return code;
+    code = prune_copy(cli, &copy, checkpoint, folder);
+    if (code == CLI_OK) code = bench_checkpoint(cli, plan, copy);
+    s24_checkpoint_close(copy);
+    cli_temporary_remove(folder);
+    return code;
+}
+
+int bench_models(cli_app *cli, const bench_model_plan *plan)
+{
+    if (is_preset(plan->model) && access(plan->model, F_OK) != 0)
+        return bench_checkpoint(cli, plan, NULL);
+    s24_checkpoint *checkpoint = NULL;
+    int sparse = 0;
+    int code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, plan->model));
+    if (code == CLI_OK) code = cli_status(cli, has_sparse_layers(&sparse, cli, checkpoint));
+    if (code == CLI_OK)
+        code = sparse ? bench_checkpoint(cli, plan, checkpoint)
+                      : bench_dense_folder(cli, plan, checkpoint);
+    s24_checkpoint_close(checkpoint);
+    return code;
+}

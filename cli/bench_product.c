@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Products of bench: for every shape and dtype one pruned weight and one X, for every number of
+ * threads one cell of our plan and the peers. Our time is s24_plan_run's whole: X's packing and every transpose
+ * are in it. A peer multiplies the same weight with its zeros.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+typedef struct cell {
+    cli_app *cli;
+    const bench_plan *plan;
+    bench_shape shape;
+    s24_dtype dtype;
+    float *x, *w, *y, *y_peer; /* [m, k], [n, k] with zeros, [m, n] twice */
+    s24_matrix *matrix;
+    double tolerance; /* of |y − y_peer| */
+} cell;
+
+/* Uniform in [−1, 1), the same every time. */
+static void fill(float *to, int64_t count, uint64_t state)
+{
+    for (int64_t i = 0; i < count; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        to[i] = (float)((double)(state >> 40) * (2.0 / 16777216.0) - 1.0);
+    }
+}
+
+/* Only values that bf16 holds, so that rounding X is no difference between two bf16 products. */
+static s24_status round_to(float *values, int64_t count, s24_dtype dtype, s24_ctx *ctx)
+{
+    if (dtype == S24_F32) return S24_OK;
+    uint16_t *narrow = s24_ctx_alloc(ctx, (size_t)count * sizeof *narrow);
+    if (!narrow)
+        return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for %lld values", (long long)count);
+    s24_status status = s24_convert(narrow, dtype, values, S24_F32, count);
+    if (status == S24_OK) status = s24_convert(values, S24_F32, narrow, dtype, count);
+    s24_ctx_free(ctx, narrow);
+    return status;
+}
+
+static void cell_free(cell *c)
+{
+    s24_ctx *ctx = c->cli->ctx;
+    s24_matrix_destroy(c->matrix);
+    s24_ctx_free(ctx, c->x);
+    s24_ctx_free(ctx, c->w);
+    s24_ctx_free(ctx, c->y);
+    s24_ctx_free(ctx, c->y_peer);
+}
+
+static s24_status cell_fill(cell *c)
+{
+    s24_ctx *ctx = c->cli->ctx;
+    bench_shape s = c->shape;
+    c->x = s24_ctx_alloc(ctx, (size_t)(s.m * s.k) * sizeof *c->x);
+    c->w = s24_ctx_alloc(ctx, (size_t)(s.n * s.k) * sizeof *c->w);
+    c->y = s24_ctx_alloc(ctx, (size_t)(s.m * s.n) * sizeof *c->y);
+    c->y_peer = s24_ctx_alloc(ctx, (size_t)(s.m * s.n) * sizeof *c->y_peer);
+    if (!c->x || !c->w || !c->y || !c->y_peer)
+        return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for the shape %lld,%lld,%lld",
+                            (long long)s.m, (long long)s.k, (long long)s.n);
+    fill(c->x, s.m * s.k, 1);
+    fill(c->w, s.n * s.k, 2);
+    s24_dense w = {.data = c->w, .dtype = S24_F32, .rows = s.n, .cols = s.k};
+    s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MAGNITUDE, .dtype = c->dtype};
+    s24_status status = round_to(c->x, s.m * s.k, c->dtype, ctx);
+    if (status == S24_OK) status = s24_matrix_create(&c->matrix, ctx, &w, &opts);
+    if (status == S24_OK) status = s24_matrix_to_dense(ctx, &w, c->matrix);
+    /* k roundings, each up to 2^-24 of a partial sum of about sqrt(k), add up like a random walk to
+       about k·2^-24; two such sums are compared. A product left out or doubled is far above it. */
+    c->tolerance = 4 * (double)s.k * 0x1p-24;
+    return status;
+}
+
+typedef struct ours {
+    s24_ctx *ctx;
+    s24_plan *plan;
+    void *work;
+    s24_dense x, y;
+    s24_linear_args args;
+    int threads;
+} ours;
+
+static int run_ours(void *state)
+{
+    ours *o = state;
+    return s24_plan_run(o->ctx, o->plan, &o->args) != S24_OK;
+}
+
+static s24_status ours_make(ours *o, cell *c)
+{
+    s24_ctx *ctx = c->cli->ctx;
+    o->ctx = ctx;
+    o->x = (s24_dense){.data = c->x, .dtype = S24_F32, .rows = c->shape.m, .cols = c->shape.k};
+    o->y = (s24_dense){.data = c->y, .dtype = S24_F32, .rows = c->shape.m, .cols = c->shape.n};
+    s24_status status = s24_plan_create(&o->plan, ctx, c->matrix, NULL);
+    if (status != S24_OK) return status;
+    size_t bytes = s24_plan_work_bytes(o->plan, ctx, c->shape.m);
+    o->work = s24_ctx_alloc(ctx, bytes ? bytes : 1);
+    if (!o->work)
+        return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for %zu bytes of work", bytes);
+    o->args = (s24_linear_args){.y = &o->y, .x = &o->x, .work = o->work, .work_bytes = bytes};
+    return S24_OK;
+}
+
+typedef struct theirs {
+    const bench_library *library;
+    void *product;
+    float *y;
+} theirs;
+
+static int run_theirs(void *state)
+{
+    theirs *t = state;
+    return t->library->peer->run(t->product, t->y);
+}
+
+/* Ours against theirs, once; a difference beyond rounding is the end of the run. */
+static int compare_outputs(cell *c, const theirs *t)
+{
+    int64_t count = c->shape.m * c->shape.n;
+    memset(c->y_peer, 0xff, (size_t)count * sizeof *c->y_peer); /* NaN: what is not written shows */
+    if (t->library->peer->run(t->product, c->y_peer))
+        return cli_fail(c->cli, CLI_IO, "%s failed", t->library->peer->name);
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabs((double)c->y[i] - (double)c->y_peer[i]) <= c->tolerance))
+            return cli_fail(c->cli, CLI_NO,
+                            "shape %lld,%lld,%lld %s: our output at row %lld, column %lld is %g, "
+                            "that of %s %g; no figure is given for a wrong result",
+                            (long long)c->shape.m, (long long)c->shape.k, (long long)c->shape.n,
+                            s24_dtype_name(c->dtype), (long long)(i / c->shape.n),
+                            (long long)(i % c->shape.n), (double)c->y[i], t->library->peer->name,
+                            (double)c->y_peer[i]);
+    return CLI_OK;
+}
+
+/* Without a peer, a few outputs against sums in double. */
+static int compare_sums(cell *c)
+{
+    bench_shape s = c->shape;
+    for (int64_t i = 0; i < 64; i++) {
+        int64_t row = i * 7919 % s.m, col = i * 104729 % s.n;
+        double sum = 0;
+        for (int64_t k = 0; k < s.k; k++)
+            sum += (double)c->x[row * s.k + k] * (double)c->w[col * s.k + k];
+        double got = (double)c->y[row * s.n + col];
+        if (!(fabs(sum - got) <= c->tolerance))
+            return cli_fail(c->cli, CLI_NO,
+                            "shape %lld,%lld,%lld %s: our output at row %lld, column %lld is %g, "
+                            "expected %g; no figure is given for a wrong result",
+                            (long long)s.m, (long long)s.k, (long long)s.n,
+                            s24_dtype_name(c->dtype), (long long)row, (long long)col, got, sum);
+    }
+    return CLI_OK;
+}
+
+static void row_fill(bench_row *row, const cell *c, const ours *o, const bench_limit *limit)
+{
+    bench_shape s = c->shape;
+    row->shape = s;
+    row->dtype = c->dtype;
+    row->threads = o->threads;
+    snprintf(row->kernel, sizeof row->kernel, "%s", s24_plan_kernel(o->plan, s.m));
+    row->flops = 2.0 * (double)s.m * (double)s.n * (double)s.k;
+    row->bytes = (double)s24_matrix_bytes(c->matrix) +
+                 (double)sizeof(float) * (double)(s.m * s.k + s.m * s.n);
+    /* Half of the dense operations are left to do. */
+    double compute = 0.5 * row->flops / limit->flops, memory = row->bytes / limit->bytes;
+    row->limit_share = (compute > memory ? compute : memory) / row->ours.median;
+}
+
+/* Turns of ours and of every peer that has such a product; fills the row. */
+static int measure(cell *c, ours *o, theirs *peers, int count, bench_row *row)
+{
+    bench_turn turns[1 + BENCH_MAX_PEERS] = {{.run = run_ours, .state = o}};
+    int code = run_ours(o) ? cli_fail(c->cli, CLI_IO, "our product: %s", s24_ctx_error(o->ctx))
+                           : compare_sums(c);
+    for (int i = 0; i < count && code == CLI_OK; i++) {
+        turns[1 + i] = (bench_turn){.run = run_theirs, .state = &peers[i]};
+        code = compare_outputs(c, &peers[i]);
+    }
+    if (code == CLI_OK) code = bench_interleave(c->cli, turns, 1 + count, &c->plan->effort);
+    if (code != CLI_OK) return code;
+    row->ours = turns[0].times;
+    for (int i = 0; i < count; i++) {
+        double seconds = turns[1 + i].times.median, ratio = seconds / row->ours.median;
+        row->peers[i] = (bench_peer_result){peers[i].library->peer->name, peers[i].library->version,
+                                            seconds, ratio};
+        if (i == 0 || ratio < row->ratio) row->ratio = ratio;
+    }
+    row->peer_count = count;
+    return CLI_OK;
+}
+
+static int cell_run(cell *c, const bench_limit *limit, bench_row *row)
+{
+    ours o = {.threads = limit->threads};
+    theirs peers[BENCH_MAX_PEERS];
+    int count = 0;
+    bench_problem problem = {.ctx = c->cli->ctx,
+                             .shape = c->shape,
+                             .dtype = c->dtype,
+                             .threads = limit->threads,
+                             .x = c->x,
+                             .w = c->w};
+    s24_ctx_set_threads(c->cli->ctx, limit->threads);
+    int code = cli_status(c->cli, ours_make(&o, c));
+    for (int i = 0; i < c->plan->library_count && code == CLI_OK; i++) {
+        const bench_library *library = &c->plan->libraries[i];
+        void *product = library->peer->prepare(library->library, &problem);
+        if (product) peers[count++] = (theirs){library, product, c->y_peer};
+    }
+    if (code == CLI_OK) code = measure(c, &o, peers, count, row);
+    if (code == CLI_OK) row_fill(row, c, &o, limit);
+    for (int i = 0; i < count; i++)
+        peers[i].library->peer->release(peers[i].product);
+    s24_ctx_free(c->cli->ctx, o.work);
+    s24_plan_destroy(o.plan);
+    return code;
+}
+
+/* Every number of threads of one shape and dtype; the weight is made once. */
+static int run_threads(cell *c, bench_table *table, int dtype_index)
+{
+    const bench_plan *plan = c->plan;
+    int code = cli_status(c->cli, cell_fill(c));
+    for (int t = 0; t < plan->thread_count && code == CLI_OK; t++) {
+        bench_row *row = &table->rows[table->count];
+        code = cell_run(c, &table->limits[dtype_index * plan->thread_count + t], row);
+        if (code != CLI_OK) break;
+        table->count++;
+        cli_progress_clear(c->cli);
+        if (!c->cli->json) bench_print_row(row);
+    }
+    cell_free(c);
+    return code;
+}
+
+int bench_products(cli_app *cli, bench_table *table, const bench_plan *plan)
+{
+    int64_t total = (int64_t)plan->shape_count * plan->dtype_count;
+    table->rows = calloc((size_t)(total * plan->thread_count), sizeof *table->rows);
+    if (!table->rows) return cli_fail(cli, CLI_IO, "out of memory for the table");
+    int code = bench_limits_measure(cli, table, plan);
+    if (code == CLI_OK && !cli->json) bench_print_head(plan);
+    for (int64_t i = 0; i < total && code == CLI_OK; i++) {
+        int d = (int)(i / plan->shape_count);
+        cell c = {.cli = cli,
+                  .plan = plan,
+                  .shape = plan->shapes[i % plan->shape_count],
+                  .dtype = plan->dtypes[d]};
+        code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, total));
+        if (code == CLI_OK) code = run_threads(&c, table, d);
+    }
+    return code;
+}
+
+void bench_table_free(bench_table *table)
+{
+    free(table->rows);
+    free(table->limits);
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * sparse24 bench: how fast the products, or whole models, are here, and beside whom. Reads the options into
+ * a plan; bench_product.c and bench_model.c carry it out.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+struct bench_options {
+    cli_common common;
+    const char *set, *shapes, *model, *dtype, *threads, *peers, *batch, *seq, *svg;
+    int64_t rounds, min_ms;
+};
+
+static const cli_option options[] = {
+    {"set", 0, CLI_CHOICE, offsetof(struct bench_options, set), NULL, NULL,
+     "Shapes of a known model's layers. By default bert-base.", bench_set_name},
+    {"shapes", 0, CLI_TEXT, offsetof(struct bench_options, shapes), "'M,K,N;...'", NULL,
+     "Shapes of your own: M tokens, K inputs, N outputs.", NULL},
+    {"model", 0, CLI_TEXT, offsetof(struct bench_options, model), "MODEL", NULL,
+     "Time whole forward passes, dense and 2:4, of a folder, or of a preset's shape with random "
+     "weights.",
+     NULL},
+    {"batch", 0, CLI_COUNTS, offsetof(struct bench_options, batch), "LIST", "1,32",
+     "With --model: numbers of texts.", NULL},
+    {"seq", 0, CLI_COUNTS, offsetof(struct bench_options, seq), "LIST", "16,128",
+     "With --model: tokens of a text.", NULL},
+    {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", "f32",
+     "Dtypes of the weights.", cli_compute_dtype},
+    {"threads", 0, CLI_COUNTS, offsetof(struct bench_options, threads), "LIST", NULL,
+     "Numbers of threads. By default every core.", NULL},
+    {"peers", 0, CLI_LIST, offsetof(struct bench_options, peers), "LIST", "all",
+     "Libraries to compare with, if they are installed.", bench_peer_name},
+    {"rounds", 0, CLI_COUNT, offsetof(struct bench_options, rounds), "N", "7",
+     "Rounds in which every contestant has its turn; medians of them are shown.", NULL},
+    {"min-ms", 0, CLI_COUNT, offsetof(struct bench_options, min_ms), "N", "20",
+     "Least duration of a turn; a short run is repeated within it.", NULL},
+    {"svg", 0, CLI_TEXT, offsetof(struct bench_options, svg), "FILE", NULL,
+     "Write a chart of the ratios here.", NULL},
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_example examples[] = {
+    {"sparse24 bench --set minilm --threads 1,2", "A known model's layers on one and two threads."},
+    {"sparse24 bench --shapes '384,768,3072;1,4096,14336' --dtype f32,bf16 --svg ratios.svg",
+     "Shapes of your own, with a chart."},
+    {"sparse24 bench --model minilm --batch 1,32 --seq 16,128 --json",
+     "A whole model of that shape, dense and 2:4, for a program."},
+    {NULL, NULL}};
+
+static int read_dtypes(s24_dtype *dtypes, const char *list)
+{
+    char item[16];
+    int count = 0;
+    while (count < 2 && cli_list_next(item, sizeof item, &list))
+        dtypes[count++] = s24_dtype_parse(item);
+    return count;
+}
+
+static int read_threads(cli_app *cli, int64_t *threads, int *count, const char *list)
+{
+    threads[0] = s24_ctx_threads(cli->ctx);
+    *count = list ? cli_counts(threads, BENCH_MAX_LIST, list) : 1;
+    for (int i = 0; i < *count; i++)
+        if (threads[i] > CLI_MAX_THREADS)
+            return cli_fail(cli, CLI_USAGE, "option --threads: %lld is more than %d",
+                            (long long)threads[i], CLI_MAX_THREADS);
+    return CLI_OK;
+}
+
+static bench_effort read_effort(const struct bench_options *o)
+{
+    return (bench_effort){.rounds = o->rounds, .min_seconds = 1e-3 * (double)o->min_ms};
+}
+
+static int run_model(cli_app *cli, const struct bench_options *o)
+{
+    bench_model_plan plan = {.model = o->model, .effort = read_effort(o), .svg = o->svg};
+    plan.batch_count = cli_counts(plan.batches, BENCH_MAX_LIST, o->batch);
+    plan.length_count = cli_counts(plan.lengths, BENCH_MAX_LIST, o->seq);
+    plan.dtype_count = read_dtypes(plan.dtypes, o->dtype);
+    int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
+    return code == CLI_OK ? bench_models(cli, &plan) : code;
+}
+
+static int report(cli_app *cli, const struct bench_options *o, const bench_table *table)
+{
+    int code = CLI_OK;
+    if (!cli->json) bench_print_summary(table);
+    if (o->svg) code = bench_svg_products(cli, o->svg, table);
+    if (code == CLI_OK && cli->json) code = bench_json_products(cli, table);
+    return code;
+}
+
+static int run_products(cli_app *cli, const struct bench_options *o)
+{
+    bench_plan *plan = calloc(1, sizeof *plan);
+    bench_table table = {0};
+    if (!plan) return cli_fail(cli, CLI_IO, "out of memory");
+    plan->effort = read_effort(o);
+    plan->dtype_count = read_dtypes(plan->dtypes, o->dtype);
+    int code = read_threads(cli, plan->threads, &plan->thread_count, o->threads);
+    if (code == CLI_OK && o->shapes)
+        code =
+            bench_shapes_parse(cli, plan->shapes, &plan->shape_count, BENCH_MAX_SHAPES, o->shapes);
+    else if (code == CLI_OK)
+        plan->shape_count =
+            bench_set_shapes(plan->shapes, BENCH_MAX_SHAPES, o->set ? o->set : bench_set_name(0));
+    if (code == CLI_OK) {
+        bench_peers_open(cli, plan->libraries, &plan->library_count, o->peers);
+        code = bench_products(cli, &table, plan);
+    }
+    if (code == CLI_OK) code = report(cli, o, &table);
+    bench_peers_close(plan->libraries, plan->library_count);
+    bench_table_free(&table);
+    free(plan);
+    return code;
+}
+
+static int run(cli_app *cli, const void *opaque)
+{
+    const struct bench_options *o = opaque;
+    if ((o->set != NULL) + (o->shapes != NULL) + (o->model != NULL) > 1)
+        return cli_fail(cli, CLI_USAGE, "--set, --shapes and --model exclude each other");
+    if (o->rounds > BENCH_MAX_ROUNDS)
+        return cli_fail(cli, CLI_USAGE, "option --rounds: %lld is more than %d",
+                        (long long)o->rounds, BENCH_MAX_ROUNDS);
+    /* Said before minutes of work rather than after. */
+    int code = o->svg ? cli_may_write(cli, o->svg) : CLI_OK;
+    if (code != CLI_OK) return code;
+    return o->model ? run_model(cli, o) : run_products(cli, o);
+}
+
+const cli_command cmd_bench = {
+    .name = "bench",
+    .summary = "measure products or whole models against the best dense ones",
+    .operands = "",
+    .text =
+        "Runs the 2:4 linear layer of each shape, and the same product dense in every peer "
+        "library that is installed, in turns within one run, and shows medians. The packing of "
+        "X and every transpose count in our time; the peers have their weight packed ahead, "
+        "where they can. Outputs are compared first: a wrong result has no figure.\n"
+        "ratio is the peer's time over ours: above 1, ours is faster. GFLOP/s are those of the "
+        "dense product. limit is the least time that the machine's multiply-adds and memory, "
+        "measured in the same run, would allow, over the time taken; a weight that stays in the "
+        "caches can exceed the limit of memory.",
+    .examples = examples,
+    .options = options,
+    .options_bytes = sizeof(struct bench_options),
+    .writes = 1,
+    .run = run,
+};
