@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The frame of the command line's tests: a class's fixtures are copied into a scratch folder for
+every case; a case is judged by exit code, standard output, standard error, and what is in the
+folder afterwards."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["S24_SOURCE"])
+BUILD = pathlib.Path(os.environ["S24_BUILD"])
+PROGRAM = BUILD / "sparse24"
+sys.path.insert(0, str(SOURCE / "tests" / "tools"))
+
+COMMANDS = "prune pack unpack check info embed search eval bench help".split()
+
+
+def clean_environment(more=None):
+    env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
+    env.update(more or {})
+    return env
+
+
+def run(*arguments, cwd=None, text=None, environment=None):
+    """The finished process; `text` is its standard input."""
+    return subprocess.run([PROGRAM, *map(str, arguments)], cwd=cwd, input=text or "",
+                          env=clean_environment(environment), capture_output=True, text=True,
+                          encoding="utf-8", timeout=120)
+
+
+def one_object(text):
+    """The one JSON object of version 1 that text must be."""
+    value, end = json.JSONDecoder().raw_decode(text)
+    if not isinstance(value, dict) or text[end:].strip():
+        raise AssertionError(f"not exactly one object: {text!r}")
+    if value.get("version") != 1:
+        raise AssertionError(f"no version 1: {text!r}")
+    return value
+
+
+def listing(folder):
+    """Every path below folder with its bytes."""
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None
+            for p in sorted(pathlib.Path(folder).rglob("*"))}
+
+
+class Scratch(unittest.TestCase):
+    @staticmethod
+    def make(folder):
+        """Writes the fixtures of the class."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.fixtures = pathlib.Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.fixtures)
+        cls.make(cls.fixtures)
+
+    def setUp(self):
+        self.folder = self.scratch()
+
+    def scratch(self):
+        parent = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, parent)
+        return pathlib.Path(shutil.copytree(self.fixtures, parent / "scratch", symlinks=True))
+
+    def good(self, *arguments, **more):
+        """Runs what must succeed; the finished process."""
+        done = run(*arguments, cwd=self.folder, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def json(self, *arguments, exit=0, **more):
+        """Runs with --json; its one object."""
+        done = run(*arguments, "--json", cwd=self.folder, **more)
+        self.assertEqual(done.returncode, exit, done.stderr)
+        return one_object(done.stdout)
+
+    def refusals(self, cases):
+        """A table of (name, arguments, exit code, pattern of the sentence), each plain and with --json;
+        none may write a word of data or touch the folder."""
+        for name, arguments, code, sentence in cases:
+            with self.subTest(name):
+                folder = self.scratch()
+                before = listing(folder)
+                done = run(*arguments, cwd=folder)
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertRegex(done.stderr, sentence)
+                self.assertEqual(done.stdout, "")
+                done = run(*arguments, "--json", cwd=folder)
+                self.assertEqual(done.returncode, code, done.stderr)
+                found = one_object(done.stdout)
+                self.assertEqual(found["exit"], code)
+                self.assertRegex(found["error"], sentence)
+                self.assertEqual(listing(folder), before)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench: the shape of its reports, not its figures; a figure is only asked to be one."""
+import math
+import unittest
+import xml.etree.ElementTree
+
+from cli_case import Scratch, listing, run
+import tiny_bert
+
+QUICK = ["--rounds", "3", "--min-ms", "1"]
+ROW = {"m", "k", "n", "dtype", "threads", "kernel", "ms", "ms_min", "ms_max", "gflops", "gbps",
+       "limit_share", "peers"}
+MODEL_ROW = {"batch", "seq", "dtype", "threads", "dense_ms", "sparse_ms", "ratio", "sparse_layers",
+             "layers", "bytes"}
+
+
+def is_positive(value):
+    return isinstance(value, float) and math.isfinite(value) and value > 0
+
+
+class Products(Scratch):
+    def test_rows_are_shapes_by_dtypes_by_threads(self):
+        found = self.json("bench", "--shapes", "5,16,12;1,20,7", "--dtype", "f32,bf16", "--threads",
+                          "1,2", "--peers", "none", *QUICK)
+        rows = found["rows"]
+        self.assertEqual([(r["dtype"], r["m"], r["k"], r["n"], r["threads"]) for r in rows],
+                         [(d, *s, t) for d in ("f32", "bf16") for s in ((5, 16, 12), (1, 20, 7))
+                          for t in (1, 2)])
+        for row in rows:
+            self.assertEqual(set(row), ROW)
+            self.assertEqual(row["peers"], [])
+            self.assertTrue(row["kernel"])
+            for key in ("ms", "ms_min", "ms_max", "gflops", "gbps", "limit_share"):
+                self.assertTrue(is_positive(row[key]), (key, row))
+            self.assertLessEqual(row["ms_min"], row["ms"])
+            self.assertLessEqual(row["ms"], row["ms_max"])
+        self.assertEqual([(x["dtype"], x["threads"]) for x in found["limits"]],
+                         [("f32", 1), ("f32", 2), ("bf16", 1), ("bf16", 2)])
+        for key in ("machine", "cpu", "versions", "date"):
+            self.assertIn(key, found)
+
+    def test_every_peer_that_is_here(self):
+        found = self.json("bench", "--shapes", "48,64,100;3,300,65", "--threads", "2", *QUICK)
+        engine = run("--version").stdout
+        for row in found["rows"]:
+            if "oneDNN" in engine:
+                self.assertIn("onednn", [p["name"] for p in row["peers"]])
+            for peer in row["peers"]:
+                self.assertEqual(set(peer), {"name", "version", "ms", "ratio"})
+                self.assertTrue(is_positive(peer["ms"]) and is_positive(peer["ratio"]))
+                self.assertTrue(math.isclose(peer["ratio"], peer["ms"] / row["ms"], rel_tol=1e-6))
+
+    def test_every_isa_is_right_and_none_wider_than_asked(self):
+        for isa in ("baseline", "avx2", "avx512"):
+            row = self.json("bench", "--shapes", "70,128,96", "--isa", isa, "--dtype", "f32",
+                            *QUICK)["rows"][0]
+            if isa == "baseline":
+                self.assertIn("ref", row["kernel"])
+            self.assertNotIn("avx512" if isa == "avx2" else "none", row["kernel"])
+
+    def test_the_table_ends_with_median_and_worst(self):
+        done = self.good("bench", "--shapes", "8,16,8", "--peers", "none", *QUICK)
+        self.assertRegex(done.stdout, r"(?m)^ +8 +16 +8 f32 ")
+        self.assertRegex(done.stdout, r"(?m)^limit f32, \d+ threads?: [\d.]+ GFLOP/s, ")
+        if "oneDNN" in run("--version").stdout:
+            done = self.good("bench", "--shapes", "8,16,8", "--peers", "onednn", *QUICK)
+            self.assertRegex(done.stdout,
+                             r"to the best peer: median [\d.]+x, worst [\d.]+x of 1\n\Z")
+
+    def test_the_chart_is_svg_with_a_bar_a_row(self):
+        self.good("bench", "--shapes", "8,16,8;4,8,4", "--threads", "1", "--svg", "c.svg", *QUICK)
+        root = xml.etree.ElementTree.parse(self.folder / "c.svg").getroot()
+        space = "{http://www.w3.org/2000/svg}"
+        texts = [t.text for t in root.iter(space + "text")]
+        for label in ("8 x 16 x 8  f32  1T", "4 x 8 x 4  f32  1T"):
+            self.assertIn(label, texts)
+        self.assertEqual(len(list(root.iter(space + "rect"))), 1 + 2)
+        self.assertTrue(root.find(space + "title").text)
+        before = listing(self.folder)
+        done = run("bench", "--shapes", "8,16,8", "--svg", "c.svg", *QUICK, cwd=self.folder)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("c.svg exists; --force replaces it", done.stderr)
+        self.assertEqual(listing(self.folder), before)
+
+    def test_refusals(self):
+        def shapes(text):
+            return (text, ["bench", "--shapes", text], 2,
+                    r"--shapes: '.*' is not M,K,N with K a multiple of 4")
+
+        self.refusals([
+            shapes("8,6,8"), shapes("8,8"), shapes("8,8,8,8"), shapes("a,8,8"), shapes("0,8,8"),
+            shapes("8,8,8;x"), shapes("8,8,99999999999999"),
+            ("both", ["bench", "--set", "minilm", "--shapes", "8,8,8"], 2, r"exclude each other"),
+            ("unknown set", ["bench", "--set", "luck"], 2,
+             r"--set: 'luck' is not one of bert-base\|minilm\|vit-l\|llama-3-8b"),
+            ("unknown peer", ["bench", "--peers", "luck"], 2,
+             r"--peers: 'luck' is not a list.*all\|none\|onednn\|openblas\|libxsmm"),
+        ])
+
+    def test_a_chart_that_cannot_be_written(self):
+        found = self.json("bench", "--shapes", "4,8,4", "--peers", "none", "--svg",
+                          "missing/c.svg", *QUICK, exit=3)
+        self.assertRegex(found["error"], r"missing/c\.svg: No such file")
+
+
+class Models(Scratch):
+    @staticmethod
+    def make(folder):
+        tiny_bert.write(folder / "model")
+        (folder / "temporary").mkdir()
+
+    def bench(self, model, *more):
+        return self.json("bench", "--model", model, "--batch", "1,3", "--seq", "4,16", "--threads",
+                         "1", *QUICK, *more,
+                         environment={"TMPDIR": str(self.folder / "temporary")})
+
+    def check_rows(self, rows, layers):
+        self.assertEqual([(r["batch"], r["seq"]) for r in rows], [(1, 4), (1, 16), (3, 4), (3, 16)])
+        for row in rows:
+            self.assertEqual(set(row), MODEL_ROW)
+            self.assertEqual((row["sparse_layers"], row["layers"]), (layers, layers))
+            self.assertGreater(row["bytes"], 0)
+            self.assertTrue(math.isclose(row["ratio"], row["dense_ms"] / row["sparse_ms"],
+                                         rel_tol=1e-6))
+
+    def test_a_folder_dense_pruned_or_packed(self):
+        layers = 6 * tiny_bert.LAYERS
+        self.good("prune", "model", "pruned")
+        self.good("pack", "pruned", "packed")
+        for model in ("model", "pruned", "packed"):
+            with self.subTest(model):
+                self.check_rows(self.bench(model)["rows"], layers)
+        self.assertEqual(listing(self.folder / "temporary"), {})
+
+    def test_both_dtypes_and_a_chart(self):
+        rows = self.bench("model", "--dtype", "f32,bf16", "--svg", "c.svg")["rows"]
+        self.assertEqual([r["dtype"] for r in rows], ["f32"] * 4 + ["bf16"] * 4)
+        self.assertIn("3 x 16 tokens  bf16  1T", (self.folder / "c.svg").read_text())
+
+    def test_a_preset_needs_no_folder(self):
+        found = self.json("bench", "--model", "minilm", "--batch", "1", "--seq", "4", "--threads",
+                          "2", "--rounds", "1", "--min-ms", "1")
+        self.assertEqual(found["rows"][0]["layers"], 36)
+
+    def test_refusals(self):
+        self.refusals([
+            ("missing", ["bench", "--model", "missing"], 3, r"missing.*No such"),
+        ])
+        found = self.json("bench", "--model", "model", "--batch", "1", "--seq", "161", exit=2)
+        self.assertIn("--seq: the model has 160 positions, not 161", found["error"])
+
+
+if __name__ == "__main__":
+    unittest.main()

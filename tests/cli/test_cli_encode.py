@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""embed, search and eval on a small model of random weights."""
+import json
+import math
+import unittest
+
+from cli_case import Scratch, run
+import tiny_bert
+from cli_data import floats, read
+
+LINES = tiny_bert.sentences(40)
+
+
+def make_model(folder):
+    tiny_bert.write(folder / "model")
+    (folder / "texts").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    (folder / "broken").write_bytes(b"good\nb\xffd\n")
+    (folder / "gold").write_text("".join(f"{i}\n" for i in range(len(LINES))))
+    other = folder / "other"
+    other.mkdir()
+    config = json.loads((folder / "model/config.json").read_text())
+    config["model_type"] = "gpt_neox"
+    (other / "config.json").write_text(json.dumps(config))
+    (other / "model.safetensors").write_bytes((folder / "model/model.safetensors").read_bytes())
+    (other / "vocab.txt").write_bytes((folder / "model/vocab.txt").read_bytes())
+    (folder / "taken.safetensors").write_bytes(b"precious")
+
+
+class Embed(Scratch):
+    make = staticmethod(make_model)
+
+    def vectors(self, path):
+        tensors, _ = read(self.folder / path)
+        self.assertEqual(list(tensors), ["embeddings"])
+        dtype, shape, raw = tensors["embeddings"]
+        self.assertEqual((dtype, shape[1]), ("F32", tiny_bert.WIDTH))
+        values = floats(raw)
+        return [values[i:i + shape[1]] for i in range(0, len(values), shape[1])]
+
+    def close(self, a, b, tolerance=1e-5):
+        self.assertEqual(len(a), len(b))
+        for x, y in zip(a, b):
+            self.assertLess(max(abs(u - v) for u, v in zip(x, y)), tolerance)
+
+    def test_a_vector_of_length_one_for_every_line(self):
+        found = self.json("embed", "model", "--input", "texts", "--output", "v.safetensors")
+        self.assertEqual(found["texts"], len(LINES))
+        self.assertGreater(found["tokens"], 2 * len(LINES))
+        self.assertGreater(found["seconds"], 0)
+        vectors = self.vectors("v.safetensors")
+        self.assertEqual(len(vectors), len(LINES))
+        for vector in vectors:
+            self.assertAlmostEqual(math.fsum(v * v for v in vector), 1, places=5)
+
+    def test_lines_are_counted_as_they_are(self):
+        for text, count in (("", 0), ("one", 1), ("one\n", 1), ("one\n\nthree", 3), ("\n", 1)):
+            out = f"v{count}{len(text)}.safetensors"
+            found = self.json("embed", "model", "--output", out, text=text)
+            self.assertEqual(found["texts"], count, repr(text))
+            self.assertEqual(read(self.folder / out)[0]["embeddings"][1],
+                             [count, tiny_bert.WIDTH])
+        self.good("embed", "model", "--output", "lf.safetensors", text="one\ntwo\n")
+        self.good("embed", "model", "--output", "crlf.safetensors", text="one\r\ntwo\r\n")
+        self.assertEqual(self.vectors("lf.safetensors"), self.vectors("crlf.safetensors"))
+
+    def test_the_stream_holds_the_same_vectors(self):
+        self.good("embed", "model", "--input", "texts", "--output", "v.safetensors")
+        done = self.good("embed", "model", "--stream", text="\n".join(LINES))
+        streamed = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([entry["line"] for entry in streamed], list(range(len(LINES))))
+        self.close([entry["embedding"] for entry in streamed], self.vectors("v.safetensors"))
+
+    def test_packed_and_pruned_weights_give_the_same_vectors(self):
+        self.good("prune", "model", "pruned")
+        self.good("pack", "pruned", "packed")
+        for model in ("pruned", "packed"):
+            self.good("embed", model, "--input", "texts", "--output", model + ".safetensors")
+        self.good("embed", "packed", "--input", "texts", "--output", "one.safetensors",
+                  "--threads", "1", "--isa", "baseline")
+        self.close(self.vectors("pruned.safetensors"), self.vectors("packed.safetensors"))
+        self.close(self.vectors("packed.safetensors"), self.vectors("one.safetensors"))
+
+    def test_bf16_is_near(self):
+        self.good("embed", "model", "--input", "texts", "--output", "a.safetensors")
+        self.good("embed", "model", "--input", "texts", "--output", "b.safetensors", "--dtype",
+                  "bf16")
+        self.close(self.vectors("a.safetensors"), self.vectors("b.safetensors"), 0.05)
+
+    def test_max_tokens_cuts(self):
+        few = self.json("embed", "model", "--input", "texts", "--output", "a.safetensors",
+                        "--max-tokens", "4")["tokens"]
+        self.assertLessEqual(few, 4 * len(LINES))
+
+    def test_refusals(self):
+        out = ["--output", "new.safetensors"]
+        self.refusals([
+            ("no place", ["embed", "model", "--input", "texts"], 2, r"--output .*--stream"),
+            ("two places", ["embed", "model", "--stream", *out], 2, r"--output and --stream"),
+            ("taken", ["embed", "model", "--input", "texts", "--output", "taken.safetensors"], 3,
+             r"taken\.safetensors exists; --force"),
+            ("no texts", ["embed", "model", "--input", "missing", *out], 3, r"missing.*No such"),
+            ("no UTF-8", ["embed", "model", "--input", "broken", *out], 4, r"broken.*UTF-8"),
+            ("no model", ["embed", "nowhere", "--input", "texts", *out], 3, r"nowhere.*No such"),
+            ("a model of another kind", ["embed", "other", "--input", "texts", *out], 5,
+             r"gpt_neox"),
+            ("one token", ["embed", "model", "--input", "texts", "--max-tokens", "1", *out], 2,
+             r"max.tokens|1 token"),
+        ])
+        done = run("embed", "model", "--stream", "--json", cwd=self.folder)
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, r"--json and --stream exclude each other")
+
+
+class Search(Scratch):
+    make = staticmethod(make_model)
+
+    def test_a_line_finds_itself(self):
+        found = self.json("search", "model", "--documents", "texts", "--query", LINES[7])
+        self.assertEqual(len(found["hits"]), 5)
+        self.assertEqual((found["hits"][0]["line"], found["hits"][0]["text"]), (7, LINES[7]))
+        scores = [hit["score"] for hit in found["hits"]]
+        self.assertAlmostEqual(scores[0], 1, places=4)
+        self.assertEqual(scores, sorted(scores, reverse=True))
+        done = self.good("search", "model", "--documents", "texts", "--query", LINES[7], "-k", "2")
+        self.assertEqual(len(done.stdout.splitlines()), 2)
+        self.assertRegex(done.stdout, r"\A1  \d\.\d{4}  line 7  line 7: ")
+
+    def test_no_more_hits_than_documents(self):
+        (self.folder / "few").write_text("one\ntwo\n")
+        found = self.json("search", "model", "--documents", "few", "--query", "one", "-k", "9")
+        self.assertEqual(len(found["hits"]), 2)
+
+    def test_refusals(self):
+        self.refusals([
+            ("no query", ["search", "model", "--documents", "texts"], 2, r"--documents .*--query"),
+            ("no documents", ["search", "model", "--query", "x"], 2, r"--documents .*--query"),
+            ("missing", ["search", "model", "--documents", "missing", "--query", "x"], 3,
+             r"missing.*No such"),
+            ("zero hits", ["search", "model", "--documents", "texts", "--query", "x", "-k", "0"], 2,
+             r"--count: '0' is not a whole number"),
+        ])
+
+
+class Eval(Scratch):
+    make = staticmethod(make_model)
+
+    def arguments(self, gold="gold", queries="texts"):
+        return ["eval", "model", "--task", "retrieval", "--queries", queries, "--documents",
+                "texts", "--gold", gold]
+
+    def test_percent(self):
+        self.assertEqual(self.json(*self.arguments()), {"version": 1, "top1": 100, "top5": 100})
+        count = len(LINES)
+        (self.folder / "half").write_text(
+            "".join(f"{i if i < count // 2 else (i + 1) % count}\n" for i in range(count)))
+        found = self.json(*self.arguments("half"))
+        self.assertEqual(found["top1"], 50)
+        self.assertGreaterEqual(found["top5"], 50)
+
+    def test_refusals(self):
+        count = len(LINES)
+        for name, last in (("word", "seven"), ("far", str(count)), ("under", "-1"), ("none", "")):
+            (self.fixtures / name).write_text("0\n" * (count - 1) + last + "\n")
+        (self.fixtures / "short").write_text("0\n")
+        last = rf"line {count - 1}: '.*' is not the number of a document, 0 to {count - 1}"
+        self.refusals([(name, self.arguments(name), 4, name + ": " + last)
+                       for name in ("word", "far", "under", "none")]
+                      + [("short", self.arguments("short"), 4,
+                          rf"short has 1 lines; expected one for each of {count} queries"),
+                         ("missing", self.arguments("missing"), 3, r"missing.*No such"),
+                         ("no task", ["eval", "model", "--task", "luck"], 2,
+                          r"--task: 'luck' is not one of retrieval"),
+                         ("no files", ["eval", "model"], 2, r"--queries, --documents and --gold")])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Help, manual pages and completion say the same; usage errors name what was wrong."""
+import re
+import shutil
+import subprocess
+import unittest
+
+from cli_case import BUILD, COMMANDS, SOURCE, Scratch, one_object, run
+
+COMMON = {"threads", "isa", "device", "json", "quiet", "help"}
+WRITERS = {"prune", "pack", "unpack", "embed", "bench"}
+
+
+def options_of(command):
+    """Long options as --help lists them."""
+    return set(re.findall(r"^  (?:-\w, )?--([a-z-]+)", run("help", command).stdout, re.M))
+
+
+class Help(unittest.TestCase):
+    def test_every_command_has_help_that_begins_with_examples(self):
+        for command in COMMANDS:
+            with self.subTest(command):
+                text = run("help", command).stdout
+                self.assertEqual(run(command, "--help").stdout, text)
+                self.assertEqual(run(command, "-h").stdout, text)
+                self.assertLess(text.index("Examples:"), text.index("Usage:"))
+                self.assertIn(f"  sparse24 {command}", text)
+                self.assertGreaterEqual(options_of(command), COMMON)
+                self.assertEqual("force" in options_of(command), command in WRITERS)
+                self.assertLessEqual(max(map(len, text.splitlines())), 100)
+
+    def test_the_program_lists_every_command(self):
+        text = run("help").stdout
+        self.assertEqual(run("--help").stdout, text)
+        for command in COMMANDS:
+            self.assertRegex(text, rf"(?m)^  {command} ")
+
+    def test_a_page_for_every_command_with_every_option_and_no_other(self):
+        for command in COMMANDS:
+            with self.subTest(command):
+                page = (BUILD / f"man/man1/sparse24-{command}.1").read_text()
+                listed = re.findall(r"^\.TP\n\\fB(?:\\-\w\\fR, \\fB)?\\-\\-([a-z\\-]+)\\fR", page,
+                                    re.M)
+                self.assertEqual({o.replace("\\-", "-") for o in listed}, options_of(command))
+        page = (BUILD / "man/man1/sparse24.1").read_text()
+        for command in COMMANDS:
+            self.assertIn(f"sparse24\\-{command} (1)", page)
+        for code in (0, 1, 2, 3, 4, 5, 130):
+            self.assertIn(f".TP\n{code}\n", page)
+
+    @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not here")
+    def test_pages_pass_the_lint(self):
+        pages = sorted((BUILD / "man/man1").glob("*.1"))
+        self.assertEqual(len(pages), len(COMMANDS) + 1)
+        for page in pages:
+            with self.subTest(page.name):
+                done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", page],
+                                      capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
+    def test_a_page_of_a_given_day_is_the_same_every_time(self):
+        page = run("help", "--man", "prune", environment={"SOURCE_DATE_EPOCH": "86400"}).stdout
+        self.assertTrue(page.startswith(".TH SPARSE24-PRUNE 1 1970-01-02 "), page[:60])
+
+    @unittest.skipUnless(shutil.which("bash"), "bash is not here")
+    def test_completion_offers_every_command_option_and_choice(self):
+        def complete(*words):
+            script = (f". '{BUILD}/completions/sparse24'\n"
+                      f"COMP_WORDS=({' '.join(map(repr, words))})\n"
+                      f"COMP_CWORD={len(words) - 1}\n_sparse24\necho \"${{COMPREPLY[@]}}\"")
+            done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+            self.assertEqual(done.stderr, "")
+            return set(done.stdout.split())
+
+        self.assertEqual(complete("sparse24", ""), set(COMMANDS) | {"--help", "--version"})
+        for command in COMMANDS:
+            self.assertEqual(complete("sparse24", command, "--"),
+                             {"--" + o for o in options_of(command)})
+        self.assertEqual(complete("sparse24", "prune", "--method", ""),
+                         {"magnitude", "wanda", "sparsegpt"})
+        self.assertEqual(complete("sparse24", "prune", "--method", "s"), {"sparsegpt"})
+        self.assertEqual(complete("sparse24", "bench", "--set", "b"), {"bert-base"})
+        self.assertEqual(complete("sparse24", "help", "unp"), {"unpack"})
+        self.assertEqual(complete("sparse24", "check", "f"), set(), "then files complete")
+
+    def test_version(self):
+        header = (SOURCE / "include/sparse24/sparse24.h").read_text()
+        version = re.search(r'#define S24_VERSION +"(.*)"', header).group(1)
+        done = run("--version")
+        self.assertEqual((done.returncode, done.stdout.splitlines()[0]), (0, f"sparse24 {version}"))
+
+
+class Usage(Scratch):
+    def test_run_bare_it_says_how_in_few_lines(self):
+        done = run()
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertLessEqual(len(done.stderr.splitlines()), 4)
+        for command in COMMANDS:
+            self.assertIn(f" {command}", done.stderr)
+        done = run("prune")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("usage: sparse24 prune [options] IN OUT", done.stderr)
+
+    def test_wrong_words(self):
+        self.refusals([
+            ("typo", ["chekc", "x"], 2, r"no command 'chekc'; did you mean 'check'\?"),
+            ("unknown command", ["frobnicate"], 2, r"no command 'frobnicate'; 'sparse24 help'"),
+            ("option first", ["--quiet", "check"], 2, r"first word is a command, not .*'--quiet'"),
+            ("option typo", ["check", "--incldue", "y", "f"], 2,
+             r"no option '--incldue'; did you mean '--include'\?"),
+            ("unknown option", ["check", "--frobnicate", "f"], 2,
+             r"no option '--frobnicate'; 'sparse24 check --help'"),
+            ("unknown letter", ["check", "-z", "f"], 2, r"no option '-z'"),
+            ("empty value", ["check", "f", "--include", ""], 2, r"--include: expected GLOB"),
+            ("unknown isa", ["check", "f", "--isa", "sse9"], 2,
+             r"--isa: 'sse9' is not one of baseline\|avx2\|avx512"),
+            ("unknown dtype", ["embed", "f", "--dtype", "f64"], 2,
+             r"--dtype: 'f64' is not one of f32\|bf16"),
+            ("unknown method", ["prune", "f", "g", "--method", "luck"], 2,
+             r"--method: 'luck' is not one of magnitude\|wanda\|sparsegpt"),
+            ("unknown dtype of a list", ["bench", "--dtype", "f32,f64"], 2,
+             r"--dtype: 'f32,f64' is not a list, separated by commas, of f32\|bf16"),
+            ("half a list", ["bench", "--threads", "1,"], 2, r"--threads: '1,' is not a list"),
+            ("zero threads", ["check", "f", "--threads", "0"], 2,
+             r"--threads: '0' is not a whole number of at least 1"),
+            ("threads in words", ["check", "f", "--threads", "two"], 2, r"--threads: 'two' is not"),
+            ("too many threads", ["check", "f", "--threads", "100000"], 2, r"100000 is more than"),
+            ("overflowing count", ["check", "f", "--threads", "99999999999999999999"], 2,
+             r"--threads: '99999999999999999999' is not"),
+            ("cuda", ["check", "f", "--device", "cuda"], 5, r"--device cuda: .*CPU only"),
+            ("second cuda", ["check", "f", "--device", "cuda:1"], 5, r"--device cuda:1: "),
+            ("unknown device", ["check", "f", "--device", "tpu"], 2,
+             r"--device: 'tpu' is not one of cpu\|cuda\[:i\]"),
+            ("force where nothing is written", ["check", "f", "--force"], 2, r"no option '--force'"),
+            ("too few operands", ["pack", "f"], 2, r"pack needs IN OUT, got 1 operand\b"),
+            ("too many operands", ["info", "f", "g"], 2, r"info needs IN, got 2 operands"),
+            ("no operand", ["bench", "f"], 2, r"bench takes no operand, got 'f'"),
+            ("help of nothing", ["help", "frobnicate"], 2, r"no command 'frobnicate'"),
+        ])
+
+    def test_an_option_at_the_end_without_its_value(self):
+        for words in (["check", "f", "--include"], ["search", "f", "-k"]):
+            done = run(*words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(f"option '{words[-1]}' needs a value", done.stderr)
+
+    def test_options_end_where_they_are_said_to(self):
+        done = run("info", "--", "--json", cwd=self.folder)
+        self.assertEqual((done.returncode, done.stdout), (3, ""))
+        self.assertIn("--json", done.stderr)
+
+    def test_no_colour_where_nobody_looks(self):
+        self.assertNotIn("\033", run("nothing").stderr)
+
+    def test_errors_are_said_even_when_quiet(self):
+        done = run("info", "--quiet", "--json", "missing", cwd=self.folder)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("missing", done.stderr)
+        self.assertEqual(one_object(done.stdout)["exit"], 3)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""prune: what it writes and reports, what it refuses, and how it stops."""
+import fcntl
+import math
+import os
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import unittest
+
+from cli_case import PROGRAM, Scratch, clean_environment, listing, run
+import tiny_bert
+from cli_data import floats, matrix, read, tensor, write
+
+ROWS, COLS, LAYERS = 16, 32, 160
+F_SETPIPE_SZ = 1031  # of Linux; Python has the name from 3.10 on
+
+
+def name(layer):
+    return f"blocks.layer.{layer}.fc.weight"
+
+
+def make_files(folder):
+    write(folder / "w.safetensors", {
+        name(0): tensor("f32", (ROWS, COLS), matrix("f32", ROWS, COLS, kept=4)),
+        name(1): tensor("f32", (ROWS, COLS), matrix("f32", ROWS, COLS, kept=4, seed=2)),
+        "embed.weight": tensor("f32", (4, 8), matrix("f32", 4, 8, kept=4))})
+    write(folder / "many.safetensors",
+          {name(i): tensor("f32", (ROWS, COLS), matrix("f32", ROWS, COLS, kept=4, seed=i))
+           for i in range(LAYERS)})
+    write(folder / "odd.safetensors", {
+        name(0): tensor("f32", (4, 6), matrix("f32", 4, 6, kept=2)),
+        name(1): tensor("f32", (4, 8), matrix("f32", 4, 8, kept=4))})
+    bad = bytearray(matrix("f32", ROWS, COLS, kept=4))
+    bad[4 * (3 * COLS + 9):4 * (3 * COLS + 10)] = struct.pack("<f", float("nan"))
+    write(folder / "nan.safetensors", {name(0): tensor("f32", (ROWS, COLS), bad)})
+    (folder / "taken.safetensors").write_bytes(b"precious")
+
+
+class Magnitude(Scratch):
+    make = staticmethod(make_files)
+
+    def test_it_keeps_the_two_largest_of_four_and_says_how_much_that_is(self):
+        found = self.json("prune", "w.safetensors", "p.safetensors")
+        before, after = read(self.folder / "w.safetensors")[0], read(self.folder / "p.safetensors")[0]
+        self.assertEqual(after["embed.weight"], before["embed.weight"])
+        self.assertEqual([layer["name"] for layer in found["layers"]], [name(0), name(1)])
+        for layer in found["layers"]:
+            dense, kept = floats(before[layer["name"]][2]), floats(after[layer["name"]][2])
+            for g in range(0, len(dense), 4):
+                order = sorted(range(4), key=lambda i: (abs(dense[g + i]), i))
+                expected = [dense[g + i] if i in order[2:] else 0 for i in range(4)]
+                self.assertEqual(kept[g:g + 4], expected)
+            share = sum(map(abs, kept)) / sum(map(abs, dense))
+            self.assertTrue(math.isclose(layer["kept_l1"], share, rel_tol=1e-5), layer)
+            self.assertEqual((layer["rows"], layer["cols"], layer["output_error"]),
+                             (ROWS, COLS, None))
+        self.assertIs(self.json("check", "p.safetensors")["ok"], True)
+
+    def test_packed_is_prune_then_pack(self):
+        self.good("prune", "w.safetensors", "p.safetensors")
+        self.good("pack", "p.safetensors", "pp.safetensors")
+        self.good("prune", "w.safetensors", "q.safetensors", "--packed")
+        self.good("unpack", "q.safetensors", "qu.safetensors")
+        self.assertEqual(read(self.folder / "qu.safetensors")[0],
+                         read(self.folder / "p.safetensors")[0])
+        self.assertEqual(set(read(self.folder / "q.safetensors")[0]),
+                         set(read(self.folder / "pp.safetensors")[0]))
+
+    def test_dtype_is_that_of_the_pruned_tensors_only(self):
+        self.good("prune", "w.safetensors", "p.safetensors", "--dtype", "bf16")
+        dtypes = {t["name"]: t["dtype"] for t in self.json("info", "p.safetensors")["tensors"]}
+        self.assertEqual(dtypes, {name(0): "bf16", name(1): "bf16", "embed.weight": "f32"})
+
+    def test_selection(self):
+        found = self.json("prune", "w.safetensors", "p.safetensors", "--include", "*.weight",
+                          "--exclude", "*.layer.0.*")
+        self.assertEqual([layer["name"] for layer in found["layers"]], [name(1), "embed.weight"])
+        self.assertEqual(read(self.folder / "p.safetensors")[0][name(0)],
+                         read(self.folder / "w.safetensors")[0][name(0)])
+
+    def test_a_k_that_four_does_not_divide_passes_with_a_line(self):
+        done = self.good("prune", "odd.safetensors", "p.safetensors")
+        self.assertRegex(done.stderr, r"blocks\.layer\.0\.fc\.weight.*4")
+        self.assertEqual(read(self.folder / "p.safetensors")[0][name(0)],
+                         read(self.folder / "odd.safetensors")[0][name(0)])
+
+    def test_one_line_a_layer_and_none_when_quiet(self):
+        done = self.good("prune", "w.safetensors", "p.safetensors")
+        lines = [line for line in done.stderr.splitlines() if "kept |w|" in line]
+        self.assertEqual([line.split()[0] for line in lines], [name(0), name(1)])
+        self.assertNotIn("\r", done.stderr)
+        self.assertIn("2 layers are 2:4 in p.safetensors", done.stdout)
+        done = self.good("prune", "w.safetensors", "q.safetensors", "--quiet")
+        self.assertEqual(done.stderr, "")
+
+    def test_refusals(self):
+        (self.folder / "texts").write_text("a text\n")
+        self.refusals([
+            ("wanda without calibration", ["prune", "w.safetensors", "new", "--method", "wanda"], 2,
+             r"--method wanda needs --calibration FILE"),
+            ("sparsegpt too", ["prune", "w.safetensors", "new", "--method", "sparsegpt"], 2,
+             r"--method sparsegpt needs --calibration FILE"),
+            ("calibration of a file", ["prune", "w.safetensors", "new", "--method", "wanda",
+                                       "--calibration", "w.safetensors"], 2,
+             r"--calibration.*w\.safetensors is a single file"),
+            ("not a number", ["prune", "nan.safetensors", "new"], 4,
+             r"blocks\.layer\.0\.fc\.weight.*row 3"),
+            ("taken", ["prune", "w.safetensors", "taken.safetensors"], 3, r"taken\.safetensors"),
+            ("no samples", ["prune", "w.safetensors", "new", "--samples", "0"], 2,
+             r"--samples: '0' is not a whole number"),
+        ])
+
+
+class Calibrated(Scratch):
+    @staticmethod
+    def make(folder):
+        tiny_bert.write(folder / "model")
+        lines = tiny_bert.sentences(24)
+        (folder / "texts").write_text("\n".join(lines[:3] + [""] + lines[3:]) + "\n")
+        (folder / "two").write_text("\n".join(lines[:2]) + "\n")
+        (folder / "blank").write_text("\n\n\n")
+        (folder / "broken").write_bytes(b"good\nb\xffd\n")
+
+    def test_every_method_measures_the_error_it_leaves(self):
+        worst = {}
+        for method in ("magnitude", "wanda", "sparsegpt"):
+            found = self.json("prune", "model", method, "--method", method, "--calibration",
+                              "texts")["layers"]
+            self.assertEqual(len(found), 6 * tiny_bert.LAYERS)
+            for layer in found:
+                self.assertGreater(layer["output_error"], 0)
+                self.assertLess(layer["output_error"], 1)
+                self.assertGreater(layer["kept_l1"], 0.5)
+            worst[method] = sum(layer["output_error"] for layer in found)
+            self.assertIs(self.json("check", method)["ok"], True)
+        self.assertLess(worst["sparsegpt"], worst["wanda"])
+        self.assertLess(worst["wanda"], worst["magnitude"])
+
+    def test_samples_are_the_first_lines_that_are_not_empty(self):
+        for texts, more, out in (("texts", ["--samples", "2"], "a"), ("two", [], "b")):
+            self.good("prune", "model", out, "--method", "wanda", "--calibration", texts, *more)
+        self.assertEqual((self.folder / "a/model.safetensors").read_bytes(),
+                         (self.folder / "b/model.safetensors").read_bytes())
+
+    def test_side_files_come_along_through_every_step(self):
+        self.good("prune", "model", "pruned")
+        self.good("pack", "pruned", "packed")
+        self.good("unpack", "packed", "back")
+        for side in ("config.json", "modules.json", "vocab.txt", "1_Pooling/config.json"):
+            self.assertEqual((self.folder / "back" / side).read_bytes(),
+                             (self.folder / "model" / side).read_bytes())
+        self.assertEqual(read(self.folder / "back/model.safetensors")[0],
+                         read(self.folder / "pruned/model.safetensors")[0])
+        packed = (self.folder / "packed/model.safetensors").stat().st_size
+        self.assertLess(packed, (self.folder / "pruned/model.safetensors").stat().st_size)
+
+    def test_refusals(self):
+        def case(texts, code, sentence):
+            return (texts, ["prune", "model", "new", "--method", "wanda", "--calibration", texts],
+                    code, sentence)
+
+        self.refusals([case("missing", 3, r"missing.*No such file"),
+                       case("blank", 4, r"--calibration blank: no line that is not empty"),
+                       case("broken", 4, r"broken.*line 1.*UTF-8|broken.*UTF-8.*line 1")])
+
+
+class Stop(Scratch):
+    make = staticmethod(make_files)
+
+    def interrupt(self, number):
+        """Sends the signal after the first layer. More layers than the pipe holds lines are left, so
+        the program cannot have come to its end."""
+        reader, writer = os.pipe()
+        fcntl.fcntl(writer, F_SETPIPE_SZ, 4096)
+        child = subprocess.Popen([PROGRAM, "prune", "many.safetensors", "taken.safetensors",
+                                  "--force", "--threads", "1"], cwd=self.folder, stderr=writer,
+                                 stdout=subprocess.PIPE, env=clean_environment())
+        os.close(writer)
+        first = os.read(reader, 1)
+        child.send_signal(number)
+        rest = b""
+        while True:
+            part = os.read(reader, 65536)
+            if not part:
+                break
+            rest += part
+        os.close(reader)
+        out, _ = child.communicate()
+        return child.returncode, out, (first + rest).decode()
+
+    @unittest.skipUnless(sys.platform == "linux", "needs a pipe of a chosen size")
+    def test_interrupted_it_leaves_nothing_behind(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number):
+                before = listing(self.folder)
+                code, out, err = self.interrupt(number)
+                self.assertEqual((code, out), (130, b""), err)
+                self.assertIn("interrupted; no file was written", err)
+                self.assertEqual(listing(self.folder), before)
+
+
+class Terminal(Scratch):
+    make = staticmethod(make_files)
+
+    def on_terminal(self, *arguments, environment=None):
+        """What a person sees on standard error."""
+        ours, theirs = os.openpty()
+        attributes = termios.tcgetattr(theirs)
+        attributes[1] &= ~termios.OPOST
+        termios.tcsetattr(theirs, termios.TCSANOW, attributes)
+        child = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, stderr=theirs,
+                                 stdout=subprocess.DEVNULL,
+                                 env=clean_environment(environment or {"TERM": "xterm"}))
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # Linux says EIO at the end
+                break
+            if not part:
+                break
+            seen += part
+        os.close(ours)
+        child.wait()
+        return seen.decode()
+
+    def test_a_line_moves_where_a_person_looks(self):
+        seen = self.on_terminal("prune", "many.safetensors", "p.safetensors")
+        self.assertRegex(seen, r"\r\033\[K\w[\w ]* \d+/\d+")
+        self.assertEqual(self.on_terminal("prune", "w.safetensors", "q.safetensors", "-q"), "")
+
+    def test_a_terminal_without_control_gets_plain_lines(self):
+        seen = self.on_terminal("prune", "w.safetensors", "p.safetensors",
+                                environment={"TERM": "dumb"})
+        self.assertNotIn("\033", seen)
+        self.assertIn("kept |w|", seen)
+
+    def test_colour_unless_the_user_wants_none(self):
+        self.assertIn("\033[31merror:\033[0m", self.on_terminal("info", "missing"))
+        seen = self.on_terminal("info", "missing", environment={"TERM": "xterm", "NO_COLOR": "1"})
+        self.assertNotIn("\033[31m", seen)
+        self.assertIn("error:", seen)
+
+
+if __name__ == "__main__":
+    unittest.main()
