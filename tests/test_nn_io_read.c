@@ -179,6 +179,21 @@ static void refuses_a_hostile_name_without_repeating_it(void **state)
     io_end(&env);
 }
 
+/* A long name is cut between characters: a euro sign takes three bytes and is not halved. */
+static void shows_names_cut_between_characters(void **state)
+{
+    char name[301] = "";
+    (void)state;
+    assert_string_equal(s24i_show("short.weight").text, "short.weight");
+    for (int i = 0; i < 100; i++)
+        strcat(name, "\xe2\x82\xac");
+    s24i_shown shown = s24i_show(name);
+    size_t length = strlen(shown.text);
+    assert_true(length < sizeof shown.text && length % 3 == 0);
+    assert_memory_equal(shown.text, name, length - 3);
+    assert_string_equal(shown.text + length - 3, "\xe2\x80\xa6");
+}
+
 /* The header's length word and the file's own length. */
 static void refuses_bad_lengths(void **state)
 {
@@ -409,6 +424,7 @@ int main(void)
         cmocka_unit_test(legal_oddities),
         cmocka_unit_test(refuses_bad_headers),
         cmocka_unit_test(refuses_a_hostile_name_without_repeating_it),
+        cmocka_unit_test(shows_names_cut_between_characters),
         cmocka_unit_test(refuses_bad_lengths),
         cmocka_unit_test(refuses_depth_bombs),
         cmocka_unit_test(refuses_what_is_no_file),
