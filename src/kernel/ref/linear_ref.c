@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The 2:4 linear in scalar C: the specification that every other row is compared with. Its layout
- * is the canonical form, values then indices. Each output is one sum in k order, so it does not
+ * is the canonical form, values then indices; narrow values are widened exactly. Each output is one sum in k order, so it does not
  * depend on the number of threads.
  */
 #include <math.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "kernel/kernel.h"
 
-static size_t value_bytes(int64_t n, int64_t k)
+static size_t value_bytes(int64_t n, int64_t k, size_t value)
 {
-    size_t bytes = (size_t)n * (size_t)(k / 2) * sizeof(float);
+    size_t bytes = (size_t)n * (size_t)(k / 2) * value;
     return (bytes + 63) & ~(size_t)63;
 }
 
-static size_t weight_bytes(int64_t n, int64_t k)
+static size_t index_bytes(int64_t n, int64_t k)
 {
-    return value_bytes(n, k) + (size_t)n * (size_t)((k + 7) / 8);
+    return (size_t)n * (size_t)((k + 7) / 8);
 }
 
-static void weight_pack(void *w, const void *values, const uint8_t *indices, int64_t n, int64_t k)
+static void pack(void *w, const void *values, const uint8_t *indices, int64_t n, int64_t k,
+                 size_t value)
 {
-    memcpy(w, values, (size_t)n * (size_t)(k / 2) * sizeof(float));
-    memcpy((char *)w + value_bytes(n, k), indices, (size_t)n * (size_t)((k + 7) / 8));
+    memcpy(w, values, (size_t)n * (size_t)(k / 2) * value);
+    memcpy((char *)w + value_bytes(n, k, value), indices, index_bytes(n, k));
 }
 
 static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
@@ -52,29 +54,51 @@ static float activate(float x, s24_activation activation)
     }
 }
 
-static float dot(const float *x, int64_t stride, const float *values, const uint8_t *indices,
-                 int64_t k)
+typedef float widen_fn(const void *values, int64_t i);
+
+static float widen_f32(const void *values, int64_t i)
 {
+    return ((const float *)values)[i];
+}
+
+static float widen_bf16(const void *values, int64_t i)
+{
+    return s24i_bf16_to_f32(((const uint16_t *)values)[i]);
+}
+
+static float widen_f16(const void *values, int64_t i)
+{
+    return s24i_f16_to_f32(((const uint16_t *)values)[i]);
+}
+
+typedef struct reference {
+    const s24i_linear_job *job;
+    const uint8_t *indices;
+    widen_fn *widen;
+} reference;
+
+static float dot(const reference *r, int64_t m, int64_t n)
+{
+    const int64_t k = r->job->k, first = n * (k / 2), stride = r->job->x_stride_k;
+    const uint8_t *indices = r->indices + n * ((k + 7) / 8);
+    const float *x = r->job->x + m * r->job->x_stride_m;
     float sum = 0;
     for (int64_t g = 0; g < k / 4; g++) {
         unsigned code = (indices[g >> 1] >> ((g & 1) * 4)) & 0xfu;
-        sum += x[(4 * g + (code & 3u)) * stride] * values[2 * g];
-        sum += x[(4 * g + (code >> 2)) * stride] * values[2 * g + 1];
+        sum += x[(4 * g + (code & 3u)) * stride] * r->widen(r->job->w, first + 2 * g);
+        sum += x[(4 * g + (code >> 2)) * stride] * r->widen(r->job->w, first + 2 * g + 1);
     }
     return sum;
 }
 
 static void run_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const s24i_linear_job *job = arg;
-    const float *all_values = job->w;
-    const uint8_t *all_indices = (const uint8_t *)job->w + value_bytes(job->n, job->k);
+    const reference *r = arg;
+    const s24i_linear_job *job = r->job;
     (void)thread;
     for (int64_t m = begin; m < end; m++) {
         for (int64_t n = 0; n < job->n; n++) {
-            float y = job->alpha * dot(job->x + m * job->x_stride_m, job->x_stride_k,
-                                       all_values + n * (job->k / 2),
-                                       all_indices + n * ((job->k + 7) / 8), job->k);
+            float y = job->alpha * dot(r, m, n);
             if (job->bias) y += job->bias[n];
             y = activate(y, job->activation);
             if (job->residual && job->beta != 0)
@@ -85,20 +109,38 @@ static void run_rows(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void run(const s24i_linear_job *job)
+static void run(const s24i_linear_job *job, size_t value, widen_fn *widen)
 {
-    s24i_linear_job copy = *job;
-    job->parallel.run(job->parallel.pool, job->m, run_rows, &copy);
+    reference r = {job, (const uint8_t *)job->w + value_bytes(job->n, job->k, value), widen};
+    job->parallel.run(job->parallel.pool, job->m, run_rows, &r);
 }
 
-const s24i_linear_kernel s24i_linear_f32_ref = {
-    .name = "linear_f32_ref",
-    .dtype = S24_F32,
-    .cpu = S24_CPU_BASELINE,
-    .rank = 0,
-    .weight_bytes = weight_bytes,
-    .weight_pack = weight_pack,
-    .work_bytes = work_bytes,
-    .run = run,
-    .design = design,
-};
+#define REFERENCE(dtype_, DTYPE, value)                                                            \
+    static size_t weight_bytes_##dtype_(int64_t n, int64_t k)                                      \
+    {                                                                                              \
+        return value_bytes(n, k, value) + index_bytes(n, k);                                       \
+    }                                                                                              \
+    static void weight_pack_##dtype_(void *w, const void *values, const uint8_t *indices,          \
+                                     int64_t n, int64_t k)                                         \
+    {                                                                                              \
+        pack(w, values, indices, n, k, value);                                                     \
+    }                                                                                              \
+    static void run_##dtype_(const s24i_linear_job *job)                                           \
+    {                                                                                              \
+        run(job, value, widen_##dtype_);                                                           \
+    }                                                                                              \
+    const s24i_linear_kernel s24i_linear_##dtype_##_ref = {                                        \
+        .name = "linear_" #dtype_ "_ref",                                                          \
+        .dtype = DTYPE,                                                                            \
+        .cpu = S24_CPU_BASELINE,                                                                   \
+        .rank = 0,                                                                                 \
+        .weight_bytes = weight_bytes_##dtype_,                                                     \
+        .weight_pack = weight_pack_##dtype_,                                                       \
+        .work_bytes = work_bytes,                                                                  \
+        .run = run_##dtype_,                                                                       \
+        .design = design,                                                                          \
+    };
+
+REFERENCE(f32, S24_F32, 4)
+REFERENCE(bf16, S24_BF16, 2)
+REFERENCE(f16, S24_F16, 2)

@@ -74,7 +74,8 @@ AVX512_INLINE __m512 load_quarters(const float *p, int64_t step)
 /* r[j] lane i = p[i * stride + j]. */
 AVX512_INLINE void load_transposed(__m512 r[16], const float *p, int64_t stride)
 {
-    UNROLL for (int q = 0; q < 4; q++) {
+    UNROLL for (int q = 0; q < 4; q++)
+    {
         const __m512 a = load_quarters(p + 4 * q, 4 * stride);
         const __m512 b = load_quarters(p + 4 * q + stride, 4 * stride);
         const __m512 c = load_quarters(p + 4 * q + 2 * stride, 4 * stride);

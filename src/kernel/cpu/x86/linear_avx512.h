@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * y = x·wᵀ, w 2:4, AVX-512: both designs read the one layout of rows16.h.
+ *
+ * "broadcast" (m > 8): tokens in the lanes. x is packed K-major in panels of C*16 tokens,
+ *      panel -> group of 4 k -> C vectors -> [4 k][16 tokens]     (so k's offset is index * 64 B)
+ * and a non-zero costs one broadcast of its value and C fused multiply-adds straight from
+ * panel + offset. The row tile R x C sits in registers. Nothing but the code word is decoded:
+ * a shift and an `and` make the offset, and the multiply-adds take it as an index register, which
+ * splits them in two at rename; that is free here, while an add would compete for their ports.
+ *
+ * What limits it (Golden Cove, one core): two 64-byte loads a cycle feed two multiply-adds, measured
+ * 1.77; a tile reaches 0.80 of the multiply-add peak on warm data, C = 4 less (0.73: more
+ * broadcasts a multiply-add). Panels of x must leave room in L1 for the sums that stream through:
+ * 16..24 KiB (32 KiB costs 10 %).
+ *
+ * "lanes" (m <= 8): rows in the lanes. Each group of a token's x is broadcast as four floats and
+ * vpermilps picks by the code bits; every weight is read once, in one sequential stream.
+ *
+ * Values of two bytes are widened: in registers in the lanes design; a pass's block at a time into
+ * L1 in the broadcast design, a few percent of a pass.
+ *
+ * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 16 of them as f32.
+ */
+#ifndef S24_KERNEL_X86_LINEAR_AVX512_H
+#define S24_KERNEL_X86_LINEAR_AVX512_H
+
+#include "kernel/cpu/x86/avx512.h"
+#include "kernel/cpu/x86/rows16.h"
+
+#define TARGET AVX512
+
+enum {
+    LANE = 16,   /* tokens of a vector */
+    MAX_C = 8,   /* vectors of tokens in a panel: at most, */
+    FIT_C = 8,   /* in a panel alone (8 beats 4 + 4), */
+    BEST_C = 6,  /* and else */
+    LANES_M = 8, /* tokens of the lanes design */
+    CHUNK = 32,  /* row blocks whose sums are kept between passes over k */
+    MAX_HALVES = 16,
+    BLOCK = CODES + SLOTS * ROWS * VALUE, /* bytes of a stored k block */
+    TILE_BLOCK = CODES + SLOTS * ROWS * 4 /* and of one the tile reads */
+};
+
+/* ---- the tile: 16 rows, C*16 tokens, some halves (16 columns) of k --------------------------- */
+
+typedef struct tile {
+    const uint8_t *w; /* the row block */
+    int64_t half, halves;
+    const float *x; /* the panel at that half */
+    float *sums;    /* [16][C*16] */
+    int first;      /* sums start at zero */
+    int64_t ahead;  /* bytes from these weights to those of the next call, to prefetch */
+} tile;
+
+/* The compiler knows nothing of what the assembly reads; TILE starts with a memory clobber. */
+#define MULTIPLY_ADD(acc, w, x, offset, disp)                                                      \
+    __asm__("vfmadd231ps %c1(%2,%3),%4,%0" : "+v"(acc) : "i"(disp), "r"(x), "r"(offset), "v"(w))
+
+#define GROUP(g)                                                                                   \
+    UNROLL for (int s = 0; s < 2; s++)                                                             \
+    {                                                                                              \
+        UNROLL for (int i = 0; i < R; i++)                                                         \
+        {                                                                                          \
+            const int bit = 4 * (g) + 2 * s;                                                       \
+            const uint64_t offset =                                                                \
+                (bit <= 6 ? code[i] << (6 - bit) : code[i] >> (bit - 6)) & 192u;                   \
+            const __m512 value = _mm512_set1_ps(values[(2 * (g) + s) * ROWS + i]);                 \
+            UNROLL for (int c = 0; c < C; c++)                                                     \
+            {                                                                                      \
+                MULTIPLY_ADD(acc[i][c], value, x, offset, (g)*C * 256 + c * 256);                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+#define TILE(R_, C_)                                                                               \
+    AVX512 static void tile_##C_(const tile *t)                                                    \
+    {                                                                                              \
+        enum { R = R_, C = C_, LINES = 8 * R / ROWS ? 8 * R / ROWS : 1 };                          \
+        const uint8_t *w = t->w + t->half / 2 * TILE_BLOCK;                                        \
+        __asm__ volatile("" ::: "memory");                                                         \
+        for (int row = 0; row < ROWS; row += R) {                                                  \
+            float *sums = t->sums + row * C * 16;                                                  \
+            const uint8_t *codes = w + 4 * row + (t->half & 1) * 2;                                \
+            const float *values =                                                                  \
+                (const float *)(const void *)(w + CODES) + row + (t->half & 1) * 8 * ROWS;         \
+            const uint8_t *next = (const uint8_t *)(values - row) + row * 32 + t->ahead;           \
+            const float *x = t->x;                                                                 \
+            int64_t to_half = t->half & 1 ? TILE_BLOCK - 2 : 2,                                    \
+                    to_values = to_half == 2 ? 512 : TILE_BLOCK - 512;                             \
+            __m512 acc[R][C];                                                                      \
+            UNROLL for (int i = 0; i < R; i++)                                                     \
+            {                                                                                      \
+                UNROLL for (int c = 0; c < C; c++)                                                 \
+                {                                                                                  \
+                    acc[i][c] =                                                                    \
+                        t->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + (i * C + c) * 16);  \
+                }                                                                                  \
+            }                                                                                      \
+            for (int64_t h = t->halves; h > 0; h--) {                                              \
+                uint32_t code[R];                                                                  \
+                UNROLL for (int i = 0; i < R; i++)                                                 \
+                {                                                                                  \
+                    code[i] = *(const uint16_t *)(const void *)(codes + 4 * i);                    \
+                }                                                                                  \
+                UNROLL for (int i = 0; i < LINES; i++)                                             \
+                {                                                                                  \
+                    _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);                        \
+                }                                                                                  \
+                GROUP(0) GROUP(1) GROUP(2) GROUP(3) x += 4 * C * 64;                               \
+                codes += to_half;                                                                  \
+                values = (const float *)(const void *)((const uint8_t *)values + to_values);       \
+                next += to_values;                                                                 \
+                to_half = TILE_BLOCK - to_half, to_values = TILE_BLOCK - to_values;                \
+            }                                                                                      \
+            UNROLL for (int i = 0; i < R; i++)                                                     \
+            {                                                                                      \
+                UNROLL for (int c = 0; c < C; c++)                                                 \
+                {                                                                                  \
+                    _mm512_store_ps(sums + (i * C + c) * 16, acc[i][c]);                           \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+TILE(8, 1)
+TILE(8, 2)
+TILE(8, 3)
+TILE(4, 4)
+TILE(4, 5)
+TILE(4, 6)
+TILE(4, 7)
+TILE(2, 8)
+
+/* By C: the tile, and how many halves of k make one pass (the panel's share of L1). */
+static const struct {
+    void (*run)(const tile *t);
+    int halves;
+} tiles[MAX_C + 1] = {
+    {NULL, 0},   {tile_1, 16}, {tile_2, 8}, {tile_3, 6}, {tile_4, 4},
+    {tile_5, 4}, {tile_6, 4},  {tile_7, 3}, {tile_8, 3},
+};
+
+/* ---- packing ---------------------------------------------------------------------- */
+
+/* 16 tokens x 16 columns, from either orientation of x. */
+AVX512_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_job *job, int64_t m,
+                               int64_t k)
+{
+    const float *x = job->x + m * job->x_stride_m + k * job->x_stride_k;
+    const int64_t tokens = job->m - m, columns = job->k - k;
+    __m512 r[16];
+    if (job->x_stride_k == 1) {
+        const __mmask16 mask = lane_mask(columns);
+        /* Sixteen rows of x are more streams than the hardware follows in time. */
+        for (int i = 0; i < 16 && i < tokens && columns > 4 * HALF; i++)
+            _mm_prefetch((const char *)(x + i * job->x_stride_m + 4 * HALF), _MM_HINT_T0);
+        if (tokens >= 16 && columns >= 16)
+            load_transposed(r, x, job->x_stride_m);
+        else
+            for (int i = 0; i < 16; i++)
+                r[i] = i < tokens ? _mm512_maskz_loadu_ps(mask, x + i * job->x_stride_m)
+                                  : _mm512_setzero_ps();
+        if (tokens < 16 || columns < 16) transpose16(r);
+    } else {
+        const __mmask16 mask = lane_mask(tokens);
+        for (int i = 0; i < 16; i++)
+            r[i] = i < columns ? load_lanes(x + i * job->x_stride_k, job->x_stride_m, mask)
+                               : _mm512_setzero_ps();
+    }
+    UNROLL for (int i = 0; i < 16; i++)
+    {
+        _mm512_store_ps(out + i / 4 * c_vectors * 64 + i % 4 * 16, r[i]);
+    }
+}
+
+#if VALUE != 4
+/* The tile's weights of this pass, as f32, and where they are found. */
+AVX512 static void widen(uint8_t *block, tile *t, int64_t half)
+{
+    const uint8_t *from = t->w + half / 2 * BLOCK;
+    const int64_t blocks = ((half & 1) + t->halves + 1) / 2;
+    uint8_t *to = block;
+    for (int64_t q = 0; q < blocks; q++, from += BLOCK, to += TILE_BLOCK) {
+        _mm512_store_si512(to, _mm512_load_si512(from));
+        for (int s = 0; s < SLOTS; s++) {
+            _mm_prefetch((const char *)from + t->ahead + s * ROWS * VALUE, _MM_HINT_T0);
+            _mm512_store_ps(to + CODES + s * ROWS * 4,
+                            LOAD_VALUES(from + CODES + s * ROWS * VALUE));
+        }
+    }
+    t->w = block, t->half = half & 1, t->ahead = 0;
+}
+#endif
+
+/* ---- lanes design ---------------------------------------------------------------------------- */
+
+/* Row block b, T tokens; x has its columns together. */
+#define LANES(T_)                                                                                  \
+    AVX512 static void lanes_##T_(const s24i_linear_job *job, const float *x, int64_t stride,      \
+                                  int64_t b)                                                       \
+    {                                                                                              \
+        enum { T = T_, S = T < 4 ? 2 : 1 };                                                        \
+        const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
+        __m512 acc[T][S];                                                                          \
+        UNROLL for (int t = 0; t < T; t++)                                                         \
+        {                                                                                          \
+            UNROLL for (int s = 0; s < S; s++)                                                     \
+            {                                                                                      \
+                acc[t][s] = _mm512_setzero_ps();                                                   \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t k = 0; k < job->k; k += COLUMNS, w += BLOCK) {                                \
+            __m512i code = _mm512_load_si512(w);                                                   \
+            const uint8_t *values = w + CODES;                                                     \
+            const int64_t columns = job->k - k < COLUMNS ? job->k - k : COLUMNS;                   \
+            for (int64_t g = 0; g < columns; g += 4, values += 2 * ROWS * VALUE) {                 \
+                const __m512i high = _mm512_srli_epi32(code, 2);                                   \
+                const __m512 w0 = LOAD_VALUES(values);                                             \
+                const __m512 w1 = LOAD_VALUES(values + ROWS * VALUE);                              \
+                _mm_prefetch((const char *)values + 4096, _MM_HINT_T0);                            \
+                _mm_prefetch((const char *)values + 4160, _MM_HINT_T0);                            \
+                UNROLL for (int t = 0; t < T; t++)                                                 \
+                {                                                                                  \
+                    const __m512 four =                                                            \
+                        _mm512_broadcast_f32x4(_mm_loadu_ps(x + t * stride + k + g));              \
+                    acc[t][0] = _mm512_fmadd_ps(_mm512_permutevar_ps(four, code), w0, acc[t][0]);  \
+                    acc[t][S - 1] =                                                                \
+                        _mm512_fmadd_ps(_mm512_permutevar_ps(four, high), w1, acc[t][S - 1]);      \
+                }                                                                                  \
+                code = _mm512_srli_epi32(code, 4);                                                 \
+            }                                                                                      \
+        }                                                                                          \
+        const __mmask16 mask = lane_mask(job->n - b * ROWS);                                       \
+        const __m512 bias =                                                                        \
+            job->bias ? _mm512_maskz_loadu_ps(mask, job->bias + b * ROWS) : _mm512_setzero_ps();   \
+        for (int t = 0; t < T; t++) {                                                              \
+            __m512 sum = S == 2 ? _mm512_add_ps(acc[t][0], acc[t][S - 1]) : acc[t][0];             \
+            finish_token(job, t, b *ROWS, mask, sum, bias);                                        \
+        }                                                                                          \
+    }
+
+LANES(1)
+LANES(2)
+LANES(3)
+LANES(4)
+LANES(5)
+LANES(6)
+LANES(7)
+LANES(8)
+
+static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const float *, int64_t,
+                                        int64_t) = {NULL,    lanes_1, lanes_2, lanes_3, lanes_4,
+                                                    lanes_5, lanes_6, lanes_7, lanes_8};
+
+#include "kernel/cpu/x86/linear_driver.h"
+
+#endif

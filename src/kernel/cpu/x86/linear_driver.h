@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the x86 linear rows do around their tiles: panels of tokens, packing, passes over k, shares
+ * of the threads. An instruction set's header (linear_avx512.h, linear_avx2.h) defines the macros
+ * and functions named below, includes this file, and is itself included by one file a row.
+ *
+ *   TARGET, VALUE (bytes of a stored value), LANE (tokens of a vector), MAX_C, BEST_C, FIT_C
+ *   tiles[c], lanes[m], pack_square(), finish_square(), widen() where VALUE is not 4
+ */
+#ifndef S24_KERNEL_X86_LINEAR_DRIVER_H
+#define S24_KERNEL_X86_LINEAR_DRIVER_H
+
+/* ---- the split of m into panels -------------------------------------------------------------- */
+
+/* Panels of BEST_C vectors at most, as even as they come; one of up to FIT_C alone. */
+typedef struct panels {
+    int64_t vectors, count;
+} panels;
+
+static panels panels_of(int64_t m)
+{
+    panels p = {(m + LANE - 1) / LANE, 0};
+    p.count = p.vectors <= FIT_C ? 1 : (p.vectors + BEST_C - 1) / BEST_C;
+    return p;
+}
+
+static int64_t panel_start(panels p, int64_t i)
+{
+    int64_t share = p.vectors / p.count, rest = p.vectors % p.count;
+    return share * i + (i < rest ? i : rest);
+}
+
+/* ---- packing of x ---------------------------------------------------------------------------- */
+
+typedef struct run {
+    const s24i_linear_job *job;
+    panels p;
+    float *x;    /* packed: [vectors before the panel] * LANE * k16 floats, then the panel */
+    float *sums; /* CHUNK row blocks a thread */
+    int64_t k16; /* k rounded up to 16 */
+} run;
+
+static int64_t round16(int64_t k)
+{
+    return (k + 15) & ~(int64_t)15;
+}
+
+enum { PACK_K = 128 }; /* columns of x that one item of packing takes */
+
+/* Columns [k0, k1) of one vector of tokens; `packed` is its panel. */
+TARGET static void pack_vector(const run *r, int64_t vector, int64_t start, int64_t c, int64_t k0,
+                               int64_t k1, float *packed)
+{
+    for (int64_t k = k0; k < k1; k += 16)
+        pack_square(packed + (vector - start) * 4 * LANE + k / 4 * c * 4 * LANE, c, r->job,
+                    vector * LANE, k);
+}
+
+static void pack_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const run *r = arg;
+    const int64_t slices = (r->k16 + PACK_K - 1) / PACK_K;
+    (void)thread;
+    for (int64_t item = begin; item < end; item++) {
+        int64_t vector = item / slices, k0 = item % slices * PACK_K, panel = 0;
+        while (panel_start(r->p, panel + 1) <= vector)
+            panel++;
+        int64_t start = panel_start(r->p, panel), c = panel_start(r->p, panel + 1) - start;
+        pack_vector(r, vector, start, c, k0, k0 + PACK_K < r->k16 ? k0 + PACK_K : r->k16,
+                    r->x + start * LANE * r->k16);
+    }
+}
+
+/* ---- broadcast design ------------------------------------------------------------------------ */
+
+/*
+ * y is written in strips of a few row blocks: every token is a page of its own, and a visit to a
+ * page should store more than one line. The first touch of those lines waits for memory, so they are
+ * asked for some passes early, a slice of the tokens each pass; asked for to be written, because a
+ * plain prefetch leaves the wait for their ownership to the store (4096 x 1536 outputs: 23.4 ms
+ * against 18.5).
+ */
+enum { TOGETHER = 2 };
+
+static void prefetch_strip(const s24i_linear_job *job, int64_t b, int64_t blocks, int64_t m,
+                           int64_t last)
+{
+    if (job->y_stride_n != 1) return;
+    if (last > job->m) last = job->m;
+    for (; m < last; m++)
+        for (int64_t i = 0; i < blocks; i++)
+            PREFETCH_TO_WRITE(job->y + m * job->y_stride_m + (b + i) * ROWS);
+}
+
+TARGET static void finish_strip(const s24i_linear_job *job, int64_t b, int64_t blocks, int64_t m,
+                                int64_t c, const float *sums)
+{
+    for (int64_t v = 0; v < c; v++)
+        for (int64_t i = 0; i < blocks; i++)
+            finish_square(job, m + v * LANE, (b + i) * ROWS, sums + (i * ROWS * c + v) * LANE,
+                          c * LANE);
+}
+
+/* Row blocks [b0, b1) of one panel, all of k. */
+static void run_panel(const run *r, int64_t panel, const float *packed, int64_t b0, int64_t b1,
+                      float *sums)
+{
+    const s24i_linear_job *job = r->job;
+    const int64_t start = panel_start(r->p, panel), c = panel_start(r->p, panel + 1) - start;
+    const int64_t halves = r->k16 / HALF, step = tiles[c].halves, m = start * LANE;
+    const int64_t row_bytes = rows16_k_blocks(job->k) * BLOCK;
+    const int64_t passes = (halves + step - 1) / step;
+#if VALUE != 4
+    _Alignas(64) uint8_t block[(MAX_HALVES / 2 + 1) * TILE_BLOCK];
+#endif
+    for (int64_t pass = 0; pass < passes; pass++) {
+        tile t = {.half = pass * step, .first = pass == 0};
+        t.halves = halves - t.half < step ? halves - t.half : step;
+        t.x = packed + t.half * HALF * c * LANE;
+        for (int64_t b = b0, strip = b0; b < b1; b++) {
+            t.w = (const uint8_t *)job->w + b * row_bytes;
+            t.sums = sums + (b - b0) * ROWS * c * LANE;
+            t.ahead = b + 1 < b1 ? row_bytes : (b0 - b) * row_bytes;
+#if VALUE != 4
+            widen(block, &t, pass * step);
+#endif
+            tiles[c].run(&t);
+            if (b + 1 < b1 && b + 1 < strip + TOGETHER) continue;
+            if (pass + 1 == passes)
+                finish_strip(job, strip, b + 1 - strip, m, c,
+                             sums + (strip - b0) * ROWS * c * LANE);
+            else
+                prefetch_strip(job, strip, b + 1 - strip, m + c * LANE * pass / (passes - 1),
+                               m + c * LANE * (pass + 1) / (passes - 1));
+            strip = b + 1;
+        }
+    }
+}
+
+/*
+ * Who does what. Enough panels: each thread packs its own, one after the other, and runs them down
+ * all of w; the packed panel is still in L2. Else x is packed by all, and the units shared out are
+ * row blocks where they suffice, or (panel, row block).
+ */
+enum { ENOUGH = 8 }; /* units a thread from which an uneven share costs little */
+
+static int shares_evenly(int64_t units, int64_t threads)
+{
+    return units % threads == 0 || units >= ENOUGH * threads;
+}
+
+static float *sums_of(const run *r, int thread)
+{
+    return r->sums + thread * (int64_t)CHUNK * ROWS * MAX_C * LANE;
+}
+
+static void run_blocks(const run *r, int64_t panel0, int64_t panel1, int64_t b0, int64_t b1,
+                       float *sums)
+{
+    for (int64_t b = b0; b < b1; b += CHUNK)
+        for (int64_t p = panel0; p < panel1; p++)
+            run_panel(r, p, r->x + panel_start(r->p, p) * LANE * r->k16, b,
+                      b + CHUNK < b1 ? b + CHUNK : b1, sums);
+}
+
+static void run_shared(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const run *r = arg;
+    const int64_t blocks = rows16_blocks(r->job->n);
+    if (shares_evenly(blocks, r->job->parallel.threads)) {
+        run_blocks(r, 0, r->p.count, begin, end, sums_of(r, thread));
+        return;
+    }
+    while (begin < end) {
+        int64_t panel = begin / blocks, b = begin % blocks;
+        int64_t stop = b + end - begin < blocks ? b + end - begin : blocks;
+        run_blocks(r, panel, panel + 1, b, stop, sums_of(r, thread));
+        begin += stop - b;
+    }
+}
+
+static void run_own_panels(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const run *r = arg;
+    const int64_t blocks = rows16_blocks(r->job->n);
+    float *packed = r->x + thread * (r->p.vectors / r->p.count + 1) * LANE * r->k16;
+    for (int64_t p = begin; p < end; p++) {
+        int64_t start = panel_start(r->p, p), stop = panel_start(r->p, p + 1);
+        for (int64_t v = start; v < stop; v++)
+            pack_vector(r, v, start, stop - start, 0, r->k16, packed);
+        for (int64_t b = 0; b < blocks; b += CHUNK)
+            run_panel(r, p, packed, b, b + CHUNK < blocks ? b + CHUNK : blocks, sums_of(r, thread));
+    }
+}
+
+/* ---- few tokens, rows in the lanes -------------------------------------------------- */
+
+static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const run *r = arg;
+    const s24i_linear_job *job = r->job;
+    (void)thread;
+    for (int64_t b = begin; b < end; b++) {
+        if (r->x)
+            lanes[job->m](job, r->x, r->k16, b);
+        else
+            lanes[job->m](job, job->x, job->x_stride_m, b);
+    }
+}
+
+/* Few tokens whose columns do not lie together are gathered first. */
+static void gather_tokens(const run *r)
+{
+    const s24i_linear_job *job = r->job;
+    for (int64_t m = 0; m < job->m; m++)
+        for (int64_t k = 0; k < job->k; k++)
+            r->x[m * r->k16 + k] = job->x[m * job->x_stride_m + k * job->x_stride_k];
+}
+
+/* ---- the row's entries --------------------------------------------------------------------------------- */
+
+static size_t weight_bytes(int64_t n, int64_t k)
+{
+    return rows16_bytes(n, k, VALUE);
+}
+
+static void weight_pack(void *w, const void *values, const uint8_t *indices, int64_t n, int64_t k)
+{
+    rows16_pack(w, values, indices, n, k, VALUE);
+}
+
+static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
+{
+    /* A panel of its own for each thread needs at most a vector a thread more than all of x. */
+    size_t x = (size_t)((round16(m) + LANE * threads) * round16(k)) * sizeof(float);
+    (void)n;
+    return x + (size_t)threads * CHUNK * ROWS * MAX_C * LANE * sizeof(float);
+}
+
+static void run_job(const s24i_linear_job *job)
+{
+    const s24i_parallel *parallel = &job->parallel;
+    run r = {.job = job, .k16 = round16(job->k)};
+    if (job->m <= LANES_M) {
+        if (job->x_stride_k != 1) {
+            r.x = job->work;
+            gather_tokens(&r);
+        }
+        parallel->run(parallel->pool, rows16_blocks(job->n), lanes_range, &r);
+        return;
+    }
+    r.p = panels_of(job->m);
+    r.x = job->work;
+    r.sums = r.x + (r.p.vectors + parallel->threads) * LANE * r.k16;
+    if (r.p.count >= parallel->threads && shares_evenly(r.p.count, parallel->threads)) {
+        parallel->run(parallel->pool, r.p.count, run_own_panels, &r);
+        return;
+    }
+    const int64_t blocks = rows16_blocks(job->n);
+    parallel->run(parallel->pool, r.p.vectors * ((r.k16 + PACK_K - 1) / PACK_K), pack_range, &r);
+    parallel->run(parallel->pool,
+                  shares_evenly(blocks, parallel->threads) ? blocks : blocks * r.p.count,
+                  run_shared, &r);
+}
+
+static const char *design(int64_t m)
+{
+    return m <= LANES_M ? "lanes" : "broadcast";
+}
+
+#endif

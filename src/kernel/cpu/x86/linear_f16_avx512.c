@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The linear of linear_avx512.h for f16 weights, widened exactly; sums and x in f32. */
+#define VALUE          2
+#define LOAD_VALUES(p) _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)(p)))
+#include "kernel/cpu/x86/linear_avx512.h"
+
+const s24i_linear_kernel s24i_linear_f16_avx512 = {
+    .name = "linear_f16_avx512",
+    .dtype = S24_F16,
+    .cpu = S24_CPU_AVX512,
+    .rank = 20,
+    .weight_bytes = weight_bytes,
+    .weight_pack = weight_pack,
+    .work_bytes = work_bytes,
+    .run = run_job,
+    .design = design,
+};
