@@ -48,7 +48,7 @@ class Tool:
 
     def version(self):
         return subprocess.run([self.program, "--version"], capture_output=True, text=True,
-                              check=True).stdout.strip()
+                              check=True).stdout.strip().replace("\n", ", ")
 
 
 class Steps:

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shared libraries export public names only, everything the headers promise, and keep no
+mutable global."""
+import os
+import pathlib
+import re
+import subprocess
+import unittest
+
+SOURCE = pathlib.Path(os.environ["S24_SOURCE"])
+BUILD = pathlib.Path(os.environ["S24_BUILD"])
+LIBRARIES = {"libsparse24.so": "sparse24.h", "libsparse24-nn.so": "nn.h"}
+# What the compiler's own start files put into every shared object.
+START_FILES = re.compile(r"completed\.\d+|__dso_handle|_DYNAMIC|__TMC_END__")
+
+
+def readelf(*arguments):
+    return subprocess.run(["readelf", "-W", *map(str, arguments)], capture_output=True, text=True,
+                          check=True, env=dict(os.environ, LC_ALL="C")).stdout
+
+
+def promised(header):
+    text = (SOURCE / "include/sparse24" / header).read_text()
+    text = re.sub(r"/\*.*?\*/|//[^\n]*|^#[^\n]*", "", text, flags=re.S | re.M)
+    return set(re.findall(r"S24_API[^;(]*?(\w+)\(", text))
+
+
+def exported(path):
+    names = set()
+    for line in readelf("--dyn-syms", path).splitlines():
+        fields = line.split()
+        if len(fields) >= 8 and fields[4] in ("GLOBAL", "WEAK") and fields[6].isdigit():
+            names.add(fields[7].split("@")[0])
+    return names
+
+
+def mutable(path):
+    sections = {}
+    for number, name in re.findall(r"\[\s*(\d+)\] (\S+)", readelf("-S", path)):
+        sections[number] = name
+    names = []
+    for line in readelf("-s", path).splitlines():
+        fields = line.split()
+        if (len(fields) >= 8 and fields[3] == "OBJECT"
+                and sections.get(fields[6]) in (".data", ".bss", ".tdata", ".tbss")
+                and not START_FILES.fullmatch(fields[7])):
+            names.append(fields[7])
+    return names
+
+
+class Symbols(unittest.TestCase):
+    def libraries(self):
+        found = [(BUILD / name, header) for name, header in LIBRARIES.items()
+                 if (BUILD / name).exists()]
+        if not found:
+            self.skipTest("no shared library in this build")
+        return found
+
+    def test_exported(self):
+        for path, header in self.libraries():
+            with self.subTest(path.name):
+                names = {n for n in exported(path) if not n.startswith("SPARSE24_")}
+                self.assertEqual(names, promised(header))
+                self.assertTrue(all(n.startswith("s24_") for n in names))
+
+    def test_no_mutable_globals(self):
+        for path, _ in self.libraries():
+            with self.subTest(path.name):
+                self.assertEqual(mutable(path), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
