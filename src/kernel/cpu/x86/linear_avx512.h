@@ -28,7 +28,8 @@
 #include "kernel/cpu/x86/avx512.h"
 #include "kernel/cpu/x86/rows16.h"
 
-#define TARGET AVX512
+#define TARGET    AVX512
+#define HAS_LANES 1
 
 enum {
     LANE = 16,   /* tokens of a vector */

@@ -195,6 +195,7 @@ static void run_own_panels(void *arg, int64_t begin, int64_t end, int thread)
 
 /* ---- few tokens, rows in the lanes -------------------------------------------------- */
 
+#if HAS_LANES
 static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const run *r = arg;
@@ -216,6 +217,8 @@ static void gather_tokens(const run *r)
         for (int64_t k = 0; k < job->k; k++)
             r->x[m * r->k16 + k] = job->x[m * job->x_stride_m + k * job->x_stride_k];
 }
+
+#endif
 
 /* ---- the row's entries --------------------------------------------------------------------------------- */
 
@@ -241,6 +244,7 @@ static void run_job(const s24i_linear_job *job)
 {
     const s24i_parallel *parallel = &job->parallel;
     run r = {.job = job, .k16 = round16(job->k)};
+#if HAS_LANES
     if (job->m <= LANES_M) {
         if (job->x_stride_k != 1) {
             r.x = job->work;
@@ -249,6 +253,7 @@ static void run_job(const s24i_linear_job *job)
         parallel->run(parallel->pool, rows16_blocks(job->n), lanes_range, &r);
         return;
     }
+#endif
     r.p = panels_of(job->m);
     r.x = job->work;
     r.sums = r.x + (r.p.vectors + parallel->threads) * LANE * r.k16;

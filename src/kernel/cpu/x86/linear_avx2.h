@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * y = x·wᵀ, w 2:4, AVX2: the broadcast design of linear_avx512.h with 8 tokens a vector,
+ *      panel -> group of 4 k -> C vectors -> [4 k][8 tokens]      (k's offset is index * 32 B)
+ * for every m. Tile 2 rows x 6 vectors: 12 sums, one broadcast value, three registers to spare; an
+ * AVX2 core loads two or three vectors a cycle for its two multiply-adds, so the bound is the
+ * multiply-adds themselves. Narrow m narrows the tile and adds rows.
+ *
+ * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 8 of them as f32.
+ */
+#ifndef S24_KERNEL_X86_LINEAR_AVX2_H
+#define S24_KERNEL_X86_LINEAR_AVX2_H
+
+#include <immintrin.h>
+#include <math.h>
+
+#include "kernel/cpu/x86/gelu.h"
+#include "kernel/cpu/x86/rows16.h"
+#include "kernel/kernel.h"
+
+#define AVX2        __attribute__((target("avx2,fma,f16c")))
+#define AVX2_INLINE AVX2 __attribute__((always_inline)) static inline
+#define TARGET      AVX2
+#define HAS_LANES   0
+
+/* clang unrolls constant loops by itself and warns of GCC's pragma. */
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+#define PREFETCH_TO_WRITE(p) __asm__ volatile("prefetchw %0" ::"m"(*(const char *)(p)))
+
+enum {
+    LANE = 8,  /* tokens of a vector */
+    MAX_C = 6, /* vectors of tokens in a panel */
+    FIT_C = 6,
+    BEST_C = 6,
+    LANES_M = 0, /* no lanes design */
+    CHUNK = 32,  /* row blocks whose sums are kept between passes over k */
+    MAX_HALVES = 16,
+    BLOCK = CODES + SLOTS * ROWS * VALUE, /* bytes of a stored k block */
+    TILE_BLOCK = CODES + SLOTS * ROWS * 4 /* and of one the tile reads */
+};
+
+/* ---- the tile -------------------------------------------------------------------------------- */
+
+typedef struct tile {
+    const uint8_t *w; /* the row block */
+    int64_t half, halves;
+    const float *x; /* the panel at that half */
+    float *sums;    /* [16][C*8] */
+    int first;      /* sums start at zero */
+    int64_t ahead;  /* bytes from these weights to those of the next call, to prefetch */
+} tile;
+
+/* The compiler knows nothing of what the assembly reads; TILE starts with a memory clobber. */
+#define MULTIPLY_ADD(acc, w, x, offset, disp)                                                      \
+    __asm__("vfmadd231ps %c1(%2,%3),%4,%0" : "+x"(acc) : "i"(disp), "r"(x), "r"(offset), "x"(w))
+
+#define SLOT(g, s)                                                                                 \
+    UNROLL for (int i = 0; i < R; i++)                                                             \
+    {                                                                                              \
+        enum { BIT = 4 * (g) + 2 * (s) };                                                          \
+        const uint64_t offset = (BIT <= 5 ? code[i] << (5 - BIT < 0 ? 0 : 5 - BIT)                 \
+                                          : code[i] >> (BIT - 5 < 0 ? 0 : BIT - 5)) &              \
+                                96u;                                                               \
+        const __m256 value = _mm256_set1_ps(values[(2 * (g) + (s)) * ROWS + i]);                   \
+        UNROLL for (int c = 0; c < C; c++)                                                         \
+        {                                                                                          \
+            MULTIPLY_ADD(acc[i][c], value, x, offset, (g)*C * 128 + c * 128);                      \
+        }                                                                                          \
+    }
+#define GROUP(g) SLOT(g, 0) SLOT(g, 1)
+
+#define TILE(R_, C_)                                                                               \
+    AVX2 static void tile_##C_(const tile *t)                                                      \
+    {                                                                                              \
+        enum { R = R_, C = C_ };                                                                   \
+        const uint8_t *w = t->w + t->half / 2 * TILE_BLOCK;                                        \
+        __asm__ volatile("" ::: "memory");                                                         \
+        for (int row = 0; row < ROWS; row += R) {                                                  \
+            float *sums = t->sums + row * C * 8;                                                   \
+            const uint8_t *codes = w + 4 * row + (t->half & 1) * 2;                                \
+            const float *values =                                                                  \
+                (const float *)(const void *)(w + CODES) + row + (t->half & 1) * 8 * ROWS;         \
+            const uint8_t *next = (const uint8_t *)(values - row) + row * 32 + t->ahead;           \
+            const float *x = t->x;                                                                 \
+            int64_t to_half = t->half & 1 ? TILE_BLOCK - 2 : 2;                                    \
+            int64_t to_values = t->half & 1 ? TILE_BLOCK - 512 : 512;                              \
+            __m256 acc[R][C];                                                                      \
+            UNROLL for (int i = 0; i < R; i++)                                                     \
+            {                                                                                      \
+                UNROLL for (int c = 0; c < C; c++)                                                 \
+                {                                                                                  \
+                    acc[i][c] =                                                                    \
+                        t->first ? _mm256_setzero_ps() : _mm256_load_ps(sums + (i * C + c) * 8);   \
+                }                                                                                  \
+            }                                                                                      \
+            for (int64_t h = t->halves; h > 0; h--) {                                              \
+                uint32_t code[R];                                                                  \
+                UNROLL for (int i = 0; i < R; i++)                                                 \
+                {                                                                                  \
+                    code[i] = *(const uint16_t *)(const void *)(codes + 4 * i);                    \
+                }                                                                                  \
+                _mm_prefetch((const char *)next, _MM_HINT_T0);                                     \
+                GROUP(0) GROUP(1) GROUP(2) GROUP(3) x += HALF * C * 8;                             \
+                codes += to_half;                                                                  \
+                values = (const float *)(const void *)((const uint8_t *)values + to_values);       \
+                next += to_values;                                                                 \
+                to_half = TILE_BLOCK - to_half, to_values = TILE_BLOCK - to_values;                \
+            }                                                                                      \
+            UNROLL for (int i = 0; i < R; i++)                                                     \
+            {                                                                                      \
+                UNROLL for (int c = 0; c < C; c++)                                                 \
+                {                                                                                  \
+                    _mm256_store_ps(sums + (i * C + c) * 8, acc[i][c]);                            \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+TILE(8, 1)
+TILE(4, 2)
+TILE(4, 3)
+TILE(2, 4)
+TILE(2, 5)
+TILE(2, 6)
+
+/* By C: the tile, and how many halves of k make one pass (16..18 KiB of L1). */
+static const struct {
+    void (*run)(const tile *t);
+    int halves;
+} tiles[MAX_C + 1] = {{NULL, 0},   {tile_1, 16}, {tile_2, 16}, {tile_3, 12},
+                      {tile_4, 8}, {tile_5, 6},  {tile_6, 6}};
+
+#if VALUE != 4
+/* The tile's weights of this pass, as f32, and where they are found. */
+AVX2 static void widen(uint8_t *block, tile *t, int64_t half)
+{
+    const uint8_t *from = t->w + half / 2 * BLOCK;
+    const int64_t blocks = ((half & 1) + t->halves + 1) / 2;
+    uint8_t *to = block;
+    for (int64_t q = 0; q < blocks; q++, from += BLOCK, to += TILE_BLOCK) {
+        memcpy(to, from, CODES);
+        for (int s = 0; s < SLOTS * ROWS; s += 8)
+            _mm256_store_ps((float *)(void *)(to + CODES) + s,
+                            LOAD_VALUES(from + CODES + s * VALUE));
+    }
+    t->w = block, t->half = half & 1, t->ahead = 0;
+}
+#endif
+
+/* ---- packing and the epilogue ---------------------------------------------------------------- */
+
+/* r[i] lane j <-> r[j] lane i. */
+AVX2_INLINE void transpose8(__m256 r[8])
+{
+    __m256 t[8];
+    UNROLL for (int i = 0; i < 8; i += 2)
+    {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    UNROLL for (int i = 0; i < 8; i += 4)
+    {
+        r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+        r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+        r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+        r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+    }
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+        t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
+    }
+    UNROLL for (int i = 0; i < 8; i++)
+    {
+        r[i] = t[i];
+    }
+}
+
+/* 8 lanes `stride` floats apart, of which `lanes` exist; the others are zero. */
+AVX2_INLINE __m256 load_lanes(const float *p, int64_t stride, int64_t lanes)
+{
+    float part[8] = {0};
+    if (stride == 1 && lanes >= 8) return _mm256_loadu_ps(p);
+    for (int i = 0; i < 8 && i < lanes; i++)
+        part[i] = p[i * stride];
+    return _mm256_loadu_ps(part);
+}
+
+AVX2_INLINE void store_lanes(float *p, int64_t stride, int64_t lanes, __m256 v)
+{
+    float part[8];
+    if (stride == 1 && lanes >= 8) {
+        _mm256_storeu_ps(p, v);
+        return;
+    }
+    _mm256_storeu_ps(part, v);
+    for (int i = 0; i < 8 && i < lanes; i++)
+        p[i * stride] = part[i];
+}
+
+/* 8 tokens x 16 columns, from either orientation of x. */
+AVX2_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_job *job, int64_t m,
+                             int64_t k)
+{
+    for (int64_t part = 0; part < 16; part += 8) {
+        const float *x = job->x + m * job->x_stride_m + (k + part) * job->x_stride_k;
+        const int64_t tokens = job->m - m, columns = job->k - k - part;
+        __m256 r[8];
+        for (int i = 0; i < 8; i++) {
+            r[i] = _mm256_setzero_ps();
+            if (job->x_stride_k == 1 && i < tokens && columns > 0)
+                r[i] = load_lanes(x + i * job->x_stride_m, 1, columns);
+            else if (job->x_stride_k != 1 && i < columns)
+                r[i] = load_lanes(x + i * job->x_stride_k, job->x_stride_m, tokens);
+        }
+        if (job->x_stride_k == 1) transpose8(r);
+        for (int i = 0; i < 8; i++)
+            _mm256_store_ps(out + (part + i) / 4 * c_vectors * 32 + i % 4 * 8, r[i]);
+    }
+}
+
+/* z·p(z²)/q(z²), clamped to where it reaches ±1 (see gelu.h). NaN stays NaN: min and max return
+   their second operand when either is NaN. */
+AVX2_INLINE __m256 sigmoid_like(__m256 z, const s24i_rational *f)
+{
+    z = _mm256_min_ps(_mm256_set1_ps(f->limit), z);
+    z = _mm256_max_ps(_mm256_set1_ps(-f->limit), z);
+    __m256 u = _mm256_mul_ps(z, z);
+    __m256 p = _mm256_set1_ps(f->p[S24I_RATIONAL_P - 1]);
+    __m256 q = _mm256_set1_ps(f->q[S24I_RATIONAL_Q - 1]);
+    for (int i = S24I_RATIONAL_P - 2; i >= 0; i--)
+        p = _mm256_fmadd_ps(p, u, _mm256_set1_ps(f->p[i]));
+    for (int i = S24I_RATIONAL_Q - 2; i >= 0; i--)
+        q = _mm256_fmadd_ps(q, u, _mm256_set1_ps(f->q[i]));
+    z = _mm256_div_ps(_mm256_mul_ps(z, p), q);
+    return _mm256_max_ps(_mm256_set1_ps(-1), _mm256_min_ps(_mm256_set1_ps(1), z));
+}
+
+AVX2_INLINE __m256 activate(__m256 x, s24_activation activation)
+{
+    __m256 half = _mm256_mul_ps(x, _mm256_set1_ps(0.5f)), s;
+    switch (activation) {
+    case S24_ACTIVATION_RELU:
+        return _mm256_max_ps(_mm256_setzero_ps(), x);
+    case S24_ACTIVATION_GELU:
+        s = sigmoid_like(_mm256_mul_ps(x, _mm256_set1_ps(GELU_SQRT_HALF)), &s24i_erf);
+        return _mm256_fmadd_ps(half, s, half);
+    case S24_ACTIVATION_GELU_TANH:
+        s = _mm256_mul_ps(_mm256_mul_ps(x, x), _mm256_set1_ps(GELU_CUBIC));
+        s = _mm256_mul_ps(_mm256_fmadd_ps(s, x, x), _mm256_set1_ps(GELU_SQRT_2_PI));
+        s = sigmoid_like(s, &s24i_tanh);
+        return _mm256_fmadd_ps(half, s, half);
+    default:
+        return x;
+    }
+}
+
+/* activation(alpha·v + bias) + beta·residual of one vector of outputs along `stride`s. */
+AVX2_INLINE void finish(const s24i_linear_job *job, int64_t m, int64_t n, int64_t lanes,
+                        int along_n, __m256 v, __m256 bias)
+{
+    const int64_t at_y = m * job->y_stride_m + n * job->y_stride_n;
+    v = activate(_mm256_fmadd_ps(v, _mm256_set1_ps(job->alpha), bias), job->activation);
+    if (job->residual && job->beta != 0) {
+        const float *r = job->residual + m * job->residual_stride_m + n * job->residual_stride_n;
+        const int64_t stride = along_n ? job->residual_stride_n : job->residual_stride_m;
+        v = _mm256_fmadd_ps(load_lanes(r, stride, lanes), _mm256_set1_ps(job->beta), v);
+    }
+    store_lanes(job->y + at_y, along_n ? job->y_stride_n : job->y_stride_m, lanes, v);
+}
+
+/* 16 outputs x 8 tokens from sums with tokens in the lanes, rows `pitch` floats apart. */
+AVX2_INLINE void finish_square(const s24i_linear_job *job, int64_t m, int64_t n, const float *sums,
+                               int64_t pitch)
+{
+    for (int64_t part = 0; part < 16 && n + part < job->n; part += 8) {
+        const int64_t tokens = job->m - m, outputs = job->n - n - part;
+        __m256 r[8];
+        for (int i = 0; i < 8; i++)
+            r[i] = _mm256_load_ps(sums + (part + i) * pitch);
+        if (job->y_stride_n != 1) {
+            for (int i = 0; i < 8 && i < outputs; i++) {
+                const float bias = job->bias ? job->bias[n + part + i] : 0;
+                finish(job, m, n + part + i, tokens, 0, r[i], _mm256_set1_ps(bias));
+            }
+            continue;
+        }
+        const __m256 bias =
+            job->bias ? load_lanes(job->bias + n + part, 1, outputs) : _mm256_setzero_ps();
+        transpose8(r);
+        for (int i = 0; i < 8 && i < tokens; i++)
+            finish(job, m + i, n + part, outputs, 1, r[i], bias);
+    }
+}
+
+#include "kernel/cpu/x86/linear_driver.h"
+
+#endif

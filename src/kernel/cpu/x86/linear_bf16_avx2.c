@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The linear of linear_avx2.h for bf16 weights, widened exactly; sums and x in f32. */
+#define VALUE 2
+#define LOAD_VALUES(p)                                                                             \
+    _mm256_castsi256_ps(_mm256_slli_epi32(                                                         \
+        _mm256_cvtepu16_epi32(_mm_load_si128((const __m128i *)(const void *)(p))), 16))
+#include "kernel/cpu/x86/linear_avx2.h"
+
+const s24i_linear_kernel s24i_linear_bf16_avx2 = {
+    .name = "linear_bf16_avx2",
+    .dtype = S24_BF16,
+    .cpu = S24_CPU_AVX2,
+    .rank = 10,
+    .weight_bytes = weight_bytes,
+    .weight_pack = weight_pack,
+    .work_bytes = work_bytes,
+    .run = run_job,
+    .design = design,
+};

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The linear of linear_avx2.h for f16 weights, widened exactly; sums and x in f32. */
+#define VALUE          2
+#define LOAD_VALUES(p) _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)(p)))
+#include "kernel/cpu/x86/linear_avx2.h"
+
+const s24i_linear_kernel s24i_linear_f16_avx2 = {
+    .name = "linear_f16_avx2",
+    .dtype = S24_F16,
+    .cpu = S24_CPU_AVX2,
+    .rank = 10,
+    .weight_bytes = weight_bytes,
+    .weight_pack = weight_pack,
+    .work_bytes = work_bytes,
+    .run = run_job,
+    .design = design,
+};

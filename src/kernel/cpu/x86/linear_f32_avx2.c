@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The linear of linear_avx2.h for f32 weights. */
+#define VALUE          4
+#define LOAD_VALUES(p) _mm256_load_ps(p)
+#include "kernel/cpu/x86/linear_avx2.h"
+
+const s24i_linear_kernel s24i_linear_f32_avx2 = {
+    .name = "linear_f32_avx2",
+    .dtype = S24_F32,
+    .cpu = S24_CPU_AVX2,
+    .rank = 10,
+    .weight_bytes = weight_bytes,
+    .weight_pack = weight_pack,
+    .work_bytes = work_bytes,
+    .run = run_job,
+    .design = design,
+};
