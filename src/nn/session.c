@@ -14,9 +14,12 @@
 
 #include "nn/attention.h"
 
-/* The rows of the widest activation that are alive at a time: block by block of this many tokens
-   goes through the two outer layers, so that what is between them stays in the cache. */
-enum { OUTER_ROWS = 512 };
+/*
+ * Tokens a thread that go through the products of a block at a time: what is between the products
+ * then stays in L2, and the chunks of a batch are of one size, for which the dense engine prepares
+ * itself once. Only the attention needs to see whole texts.
+ */
+enum { CHUNK_ROWS = 256 };
 
 struct s24_session {
     s24_ctx *ctx;
@@ -27,7 +30,7 @@ struct s24_session {
     float *hidden;  /* [max_tokens, width] */
     float *qkv;     /* [max_tokens, 3·width], or three of [max_tokens, width] */
     float *context; /* [max_tokens, width] */
-    float *outer;   /* [min(OUTER_ROWS, max_tokens), intermediate] */
+    float *outer;   /* [a chunk, intermediate] */
     int64_t *tiles; /* [max_tokens + 1] */
     float *scratch;
     int64_t scratch_elems;
@@ -38,28 +41,23 @@ struct s24_session {
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
-static int64_t outer_rows(const s24_session *session)
+static int64_t chunk_rows(const s24_session *session)
 {
-    return s24i_min(session->max_tokens, OUTER_ROWS);
+    return s24i_min(session->max_tokens, CHUNK_ROWS * (int64_t)session->threads);
 }
 
 /* The work memory of the most demanding 2:4 product. */
 static size_t most_work(const s24_session *session)
 {
-    const int64_t all = session->max_tokens, outer = outer_rows(session);
+    const int64_t rows = chunk_rows(session);
     size_t most = 0;
     for (int64_t b = 0; b < session->model->shape.layers; b++) {
         const s24i_block *block = &session->model->blocks[b];
-        const struct {
-            const s24i_linear *linear;
-            int64_t rows;
-        } products[] = {{&block->qkv[0], all},         {&block->qkv[1], all},
-                        {&block->qkv[2], all},         {&block->attention, all},
-                        {&block->intermediate, outer}, {&block->output, outer}};
+        const s24i_linear *products[] = {&block->qkv[0],    &block->qkv[1],       &block->qkv[2],
+                                         &block->attention, &block->intermediate, &block->output};
         for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
-            const s24_plan *plan = products[i].linear->plan;
-            const size_t bytes =
-                plan ? s24_plan_work_bytes(plan, session->ctx, products[i].rows) : 0;
+            const s24_plan *plan = products[i]->plan;
+            const size_t bytes = plan ? s24_plan_work_bytes(plan, session->ctx, rows) : 0;
             most = bytes > most ? bytes : most;
         }
     }
@@ -69,7 +67,7 @@ static size_t most_work(const s24_session *session)
 static s24_status fill(s24_session *session, s24_ctx *ctx)
 {
     const s24i_shape *shape = &session->model->shape;
-    const int64_t tokens = session->max_tokens;
+    const int64_t tokens = session->max_tokens, rows = chunk_rows(session);
     const int64_t longest = s24i_min(tokens, shape->positions);
     const int64_t widest = s24i_max(shape->width, shape->intermediate);
     const size_t one = sizeof(float);
@@ -78,14 +76,13 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
     TRY(s24i_alloc_elems(&session->hidden, ctx, tokens * shape->width, one, "hidden states"));
     TRY(s24i_alloc_elems(&session->qkv, ctx, tokens * 3 * shape->width, one, "q, k and v"));
     TRY(s24i_alloc_elems(&session->context, ctx, tokens * shape->width, one, "attention"));
-    TRY(s24i_alloc_elems(&session->outer, ctx, outer_rows(session) * shape->intermediate, one,
-                         "activations"));
+    TRY(s24i_alloc_elems(&session->outer, ctx, rows * shape->intermediate, one, "activations"));
     TRY(s24i_alloc_elems(&session->tiles, ctx, tokens + 1, sizeof(int64_t), "tiles"));
     TRY(s24i_alloc_elems(&session->scratch, ctx, session->scratch_elems * session->threads, one,
                          "attention's scratch"));
     TRY(s24i_alloc_elems(&session->work, ctx, (int64_t)session->work_bytes, 1, "work memory"));
     return s24i_dense_engine.runner_create(&session->runner, ctx,
-                                           session->model->dtype == S24_BF16 ? tokens * widest : 0);
+                                           session->model->dtype == S24_BF16 ? rows * widest : 0);
 }
 
 s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *model,
@@ -273,24 +270,44 @@ static void norm_range(void *arg, int64_t first, int64_t end, int thread)
     job->session->vec->layer_norm(job->x + first * job->norm->n, end - first, job->norm);
 }
 
-static void layer_norm(s24_session *session, s24_ctx *ctx, const s24i_layer_norm *norm, float *x,
-                       int64_t rows)
+static void layer_norm(s24_session *session, s24_ctx *ctx, const s24i_layer_norm *norm,
+                       const s24_dense *x)
 {
-    norm_job job = {session, norm, x};
-    s24_ctx_parallel_for(ctx, rows, norm_range, &job);
+    norm_job job = {session, norm, x->data};
+    s24_ctx_parallel_for(ctx, x->rows, norm_range, &job);
 }
 
-static s24_status attend(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
-                         const s24i_block *block, const s24_dense *x, const s24i_observer *observer)
+/* Rows t … of x, as many as a chunk has. */
+static s24_dense chunk(const s24_dense *x, int64_t t, int64_t rows)
+{
+    return (s24_dense){(float *)x->data + t * x->cols, S24_F32, s24i_min(rows, x->rows - t),
+                       x->cols, x->cols};
+}
+
+/* Query, key and value of every token, chunk by chunk. */
+static s24_status project(s24_session *session, s24_ctx *ctx, const s24i_block *block,
+                          const s24_dense *x)
+{
+    const int64_t width = x->cols, rows = chunk_rows(session);
+    for (int64_t t = 0; t < x->rows; t += rows) {
+        const s24_dense from = chunk(x, t, rows);
+        for (int i = 0; i < block->qkv_count; i++) {
+            const int64_t n = block->qkv[i].n;
+            float *to = session->qkv + i * x->rows * width + t * n;
+            const s24_dense y = {to, S24_F32, from.rows, n, n};
+            TRY(linear(session, ctx, &block->qkv[i], &y, &from, 0));
+        }
+    }
+    return S24_OK;
+}
+
+static void attend(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                   const s24i_block *block)
 {
     const s24i_shape *shape = &session->model->shape;
-    const int64_t width = shape->width;
-    const int64_t joined = block->qkv_count == 1; /* then q, k and v stand side by side */
-    const int64_t step = joined ? width : x->rows * width;
-    for (int i = 0; i < block->qkv_count; i++) {
-        const s24_dense y = {session->qkv + i * step, S24_F32, x->rows, block->qkv[i].n, 0};
-        TRY(linear(session, ctx, &block->qkv[i], &y, x, 0));
-    }
+    const int64_t width = shape->width, tokens = batch->offsets[batch->texts];
+    const int joined = block->qkv_count == 1; /* then q, k and v stand side by side */
+    const int64_t step = joined ? width : tokens * width;
     const s24i_attention attention = {.vec = session->vec,
                                       .q = session->qkv,
                                       .k = session->qkv + step,
@@ -304,25 +321,26 @@ static s24_status attend(s24_session *session, s24_ctx *ctx, const s24_batch *ba
                                       .scratch = session->scratch,
                                       .scratch_elems = session->scratch_elems};
     s24i_attention_run(ctx, &attention);
-    const s24_dense context = {session->context, S24_F32, x->rows, width, width};
-    TRY(observe(observer, S24I_ATTENTION, &context));
-    if (is_last(observer, S24I_ATTENTION)) return S24_OK;
-    return linear(session, ctx, &block->attention, x, &context, 1);
 }
 
-/* The two outer layers and their norm for some rows of hidden, in place. */
-static s24_status outer(s24_session *session, s24_ctx *ctx, const s24i_block *block,
-                        const s24_dense *x, const s24i_observer *observer)
+/* All that comes after the attention, for one chunk x of hidden in place. */
+static s24_status finish(s24_session *session, s24_ctx *ctx, const s24i_block *block,
+                         const s24_dense *x, const s24_dense *context,
+                         const s24i_observer *observer)
 {
     const int64_t wide = session->model->shape.intermediate;
-    const s24_dense y = {session->outer, S24_F32, x->rows, wide, wide};
+    const s24_dense outer = {session->outer, S24_F32, x->rows, wide, wide};
+    TRY(observe(observer, S24I_ATTENTION, context));
+    if (is_last(observer, S24I_ATTENTION)) return S24_OK;
+    TRY(linear(session, ctx, &block->attention, x, context, 1));
+    layer_norm(session, ctx, &block->attention_norm, x);
     TRY(observe(observer, S24I_INTERMEDIATE, x));
     if (is_last(observer, S24I_INTERMEDIATE)) return S24_OK;
-    TRY(linear(session, ctx, &block->intermediate, &y, x, 0));
-    TRY(observe(observer, S24I_OUTPUT, &y));
+    TRY(linear(session, ctx, &block->intermediate, &outer, x, 0));
+    TRY(observe(observer, S24I_OUTPUT, &outer));
     if (is_last(observer, S24I_OUTPUT)) return S24_OK;
-    TRY(linear(session, ctx, &block->output, x, &y, 1));
-    layer_norm(session, ctx, &block->output_norm, x->data, x->rows);
+    TRY(linear(session, ctx, &block->output, x, &outer, 1));
+    layer_norm(session, ctx, &block->output_norm, x);
     return S24_OK;
 }
 
@@ -330,16 +348,16 @@ static s24_status run_block(s24_session *session, s24_ctx *ctx, const s24_batch 
                             const s24i_block *block, float *hidden, const s24i_observer *observer)
 {
     const int64_t tokens = batch->offsets[batch->texts], width = session->model->shape.width;
+    const int64_t rows = chunk_rows(session);
     const s24_dense x = {hidden, S24_F32, tokens, width, width};
+    const s24_dense context = {session->context, S24_F32, tokens, width, width};
     TRY(observe(observer, S24I_QUERY, &x));
     if (is_last(observer, S24I_QUERY)) return S24_OK;
-    TRY(attend(session, ctx, batch, block, &x, observer));
-    if (is_last(observer, S24I_ATTENTION)) return S24_OK;
-    layer_norm(session, ctx, &block->attention_norm, hidden, tokens);
-    for (int64_t t = 0; t < tokens; t += OUTER_ROWS) {
-        const s24_dense rows = {hidden + t * width, S24_F32, s24i_min(OUTER_ROWS, tokens - t),
-                                width, width};
-        TRY(outer(session, ctx, block, &rows, observer));
+    TRY(project(session, ctx, block, &x));
+    attend(session, ctx, batch, block);
+    for (int64_t t = 0; t < tokens; t += rows) {
+        const s24_dense to = chunk(&x, t, rows), from = chunk(&context, t, rows);
+        TRY(finish(session, ctx, block, &to, &from, observer));
     }
     return S24_OK;
 }
