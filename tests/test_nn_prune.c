@@ -144,7 +144,7 @@ static void assert_pruned(s24_ctx *ctx, const char *in_path, const char *out_pat
     s24_checkpoint_close(in);
 }
 
-/* ---- against the core library, by hand ----------------------------------------------------------- */
+/* ---- against the core library, by hand ------------------------------------------------------- */
 
 typedef struct gathering {
     s24_ctx *ctx;
@@ -280,7 +280,7 @@ static void better_criteria_leave_less_error(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- without a model ------------------------------------------------------------------------------ */
+/* ---- without a model ------------------------------------------------------------------------- */
 
 static void magnitude_needs_no_model(void **state)
 {
@@ -356,7 +356,7 @@ static void odd_columns_are_passed_through_by_name(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- options --------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 /* The packed output holds what the strict packing of the dense output would. */
 static void packed_equals_pack_of_dense(void **state)
@@ -455,7 +455,7 @@ static void nothing_selected_is_a_copy(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- refusals --------------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void patch_float(const char *path, const char *name, int64_t at, float value)
 {
