@@ -17,10 +17,12 @@ typedef struct panels {
     int64_t vectors, count;
 } panels;
 
-static panels panels_of(int64_t m)
+static panels panels_of(int64_t m, int64_t threads)
 {
     panels p = {(m + LANE - 1) / LANE, 0};
     p.count = p.vectors <= FIT_C ? 1 : (p.vectors + BEST_C - 1) / BEST_C;
+    /* A panel for each thread needs no barrier after packing; worth it if they stay wide. */
+    if (p.count == 1 && p.vectors % threads == 0 && p.vectors / threads >= 4) p.count = threads;
     return p;
 }
 
@@ -254,7 +256,7 @@ static void run_job(const s24i_linear_job *job)
         return;
     }
 #endif
-    r.p = panels_of(job->m);
+    r.p = panels_of(job->m, parallel->threads);
     r.x = job->work;
     r.sums = r.x + (r.p.vectors + parallel->threads) * LANE * r.k16;
     if (r.p.count >= parallel->threads && shares_evenly(r.p.count, parallel->threads)) {
