@@ -182,6 +182,9 @@ static void errors(void **state)
     assert_string_equal(s24_ctx_error(ctx), "x is [2, 3]; [2, 4] was expected");
     assert_int_equal(s24_dense_linear_run(linear, ctx, &tall, &dx, NULL), S24_ERROR_SHAPE);
     assert_int_equal(s24_dense_linear_run(linear, ctx, &dy, &dx, &tall), S24_ERROR_SHAPE);
+    float padded[8];
+    const s24_dense wide = {padded, S24_F32, 2, 3, 5}, same = {padded, S24_F32, 2, 3, 4};
+    assert_int_equal(s24_dense_linear_run(linear, ctx, &wide, &dx, &same), S24_ERROR_ARGUMENT);
     assert_int_equal(s24_dense_linear_run(linear, ctx, &dy, &dx, NULL), S24_OK);
     s24_dense_linear_destroy(linear);
     s24_dense_linear_destroy(NULL);

@@ -89,6 +89,9 @@ s24_status s24_dense_linear_run(s24_dense_linear *linear, s24_ctx *ctx, const s2
     TRY(check_shape(ctx, x, "x", x->rows, linear->k));
     TRY(check_shape(ctx, y, "y", x->rows, linear->n));
     if (residual) TRY(check_shape(ctx, residual, "residual", x->rows, linear->n));
+    REQUIRE(ctx, !residual || residual->data != y->data || s24i_ld(residual) == s24i_ld(y),
+            S24_ERROR_ARGUMENT, "residual is y, but its ld is %lld and y's is %lld",
+            (long long)(residual ? s24i_ld(residual) : 0), (long long)s24i_ld(y));
     if (residual && residual->data != y->data) {
         for (int64_t i = 0; i < y->rows; i++)
             memcpy((float *)y->data + i * s24i_ld(y),
