@@ -42,7 +42,11 @@ static s24_status read_stream(s24_text *all, s24_lines *lines, int fd, const cha
     for (;;) {
         if (used == lines->room) TRY(grow(lines, used));
         ssize_t got = read(fd, lines->memory + used, lines->room - used);
-        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EINTR) {
+            /* The signal may be the user's wish to stop, which the progress callback knows. */
+            TRY(s24_ctx_progress(lines->ctx, "reading text", 0, 1));
+            continue;
+        }
         if (got < 0) return s24i_fail_errno(lines->ctx, "read", name);
         if (got == 0) break;
         used += (size_t)got;
