@@ -2,9 +2,15 @@
 """embed, search and eval on a small model of random weights."""
 import json
 import math
+import os
+import pathlib
+import platform
+import signal
+import subprocess
+import time
 import unittest
 
-from cli_case import Scratch, run
+from cli_case import PROGRAM, Scratch, clean_environment, run
 import tiny_bert
 from cli_data import floats, read
 
@@ -90,6 +96,23 @@ class Embed(Scratch):
         few = self.json("embed", "model", "--input", "texts", "--output", "a.safetensors",
                         "--max-tokens", "4")["tokens"]
         self.assertLessEqual(few, 4 * len(LINES))
+
+    @unittest.skipUnless(os.access("/proc/self/syscall", os.R_OK)
+                         and platform.machine() == "x86_64", "nothing tells what a process awaits")
+    def test_it_can_be_stopped_while_it_waits_for_texts(self):
+        child = subprocess.Popen([PROGRAM, "embed", "model", "--output", "new.safetensors",
+                                  "--threads", "1"], cwd=self.folder, env=clean_environment(),
+                                 stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        waiting = ["0", "0x0"]  # read, of standard input
+        while pathlib.Path(f"/proc/{child.pid}/syscall").read_text().split()[:2] != waiting:
+            self.assertIsNone(child.poll())
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+        self.assertEqual(child.wait(60), 130)
+        self.assertIn(b"interrupted", child.stderr.read())
+        child.stdin.close()
+        child.stderr.close()
+        self.assertFalse((self.folder / "new.safetensors").exists())
 
     def test_refusals(self):
         out = ["--output", "new.safetensors"]
