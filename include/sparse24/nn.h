@@ -79,18 +79,20 @@ S24_API int s24_tensor_is_selected(const s24_tensor *tensor, const char *include
  * Writes a checkpoint in two steps: declare every tensor (name, dtype, shape, packed), then give
  * their data in any order. Files are written under a hidden temporary name beside their place, and
  * only s24_writer_commit makes them appear, after fsync, by rename; s24_writer_destroy without
- * commit leaves nothing. The output may be the very file or folder that is read: opts.force is needed, and
- * an open checkpoint keeps what it has mapped.
+ * commit leaves nothing. The output may be the very file or folder that is read:
+ * opts.force is needed, and an open checkpoint keeps what it has mapped.
  */
 typedef struct s24_writer s24_writer;
 
 typedef struct s24_writer_opts {
-    size_t size;                 /* sizeof(s24_writer_opts) */
-    int force;                   /* 1: an existing output is replaced; 0: S24_ERROR_EXISTS. A folder
-                                    is replaced only if it holds a model (or nothing) and no .git */
-    const s24_checkpoint *model; /* its metadata go along; if it is a folder, so do config, tokenizer
-                                    and other side files, and its shards' names are kept. It must
-                                    stay open until the commit. NULL: a single file, no metadata */
+    size_t size; /* sizeof(s24_writer_opts) */
+    /* 1: an existing output is replaced; 0: S24_ERROR_EXISTS. A folder is replaced only if it holds
+       a model (or nothing) and no .git. */
+    int force;
+    /* Its metadata go along; if it is a folder, so do config, tokenizer and other side files, and
+       its shards' names are kept. It must stay open until the commit. NULL: a single file, no
+       metadata. */
+    const s24_checkpoint *model;
 } s24_writer_opts;
 
 /* path: a folder if opts.model is a folder, else a .safetensors file. Errors: ARGUMENT, EXISTS,
