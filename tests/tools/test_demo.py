@@ -153,25 +153,34 @@ class Balanced(html.parser.HTMLParser):
 
 @unittest.skipUnless(PROGRAM.exists(), "built without the command line")
 class Whole(Folder):
+    """Times are measured once: in the class's one run with queries."""
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        folder = pathlib.Path(holder.name)
+        cls.model = tiny_bert.write(folder / "tiny")
+        texts = tiny_bert.sentences(24)
+        cls.documents, cls.queries, cls.gold = (folder / f"{name}.txt" for name in "dqg")
+        cls.documents.write_text("\n".join(texts) + "\n")
+        cls.queries.write_text("\n".join(texts[::-1]) + "\n")
+        cls.gold.write_text("\n".join(str(i) for i in range(23, -1, -1)) + "\n")
+        cls.out = folder / "out"
+        cls.base = ["--model", cls.model, "--documents", cls.documents, "--out", cls.out,
+                    "--program", PROGRAM, "--query", "open a <file>"]
+        cls.code, cls.said, cls.complained = Folder.main(
+            None, *cls.base, "--queries", cls.queries, "--gold", cls.gold)
+        if cls.code == 0:
+            cls.result = json.loads((cls.out / "result.json").read_text())
+            cls.page = (cls.out / "report.html").read_text()
+
     def setUp(self):
         super().setUp()
-        self.model = tiny_bert.write(self.folder / "tiny")
-        self.documents = self.folder / "documents.txt"
-        self.documents.write_text("\n".join(tiny_bert.sentences(24)) + "\n")
-        self.queries = self.folder / "queries.txt"
-        self.queries.write_text("\n".join(tiny_bert.sentences(24)[::-1]) + "\n")
-        self.gold = self.folder / "gold.txt"
-        self.gold.write_text("\n".join(str(i) for i in range(23, -1, -1)) + "\n")
-        self.out = self.folder / "out"
-        self.base = ["--model", self.model, "--documents", self.documents, "--out", self.out,
-                     "--program", PROGRAM, "--query", "open a <file>"]
+        self.assertEqual((self.code, self.complained), (0, ""), self.said)
 
-    def test_whole(self):
-        options = self.base + ["--queries", self.queries, "--gold", self.gold]
-        for again in range(2):  # the second run replaces what the first one made
-            code, out, err = self.main(*options)
-            self.assertEqual((code, err), (0, ""), out)
-        result = json.loads((self.out / "result.json").read_text())
+    def test_figures(self):
+        result = self.result
         self.assertEqual(len(result["layers"]["sparsegpt"]), 6 * tiny_bert.LAYERS)
         self.assertLess(result["layer_bytes"]["sparsegpt"], 0.54 * result["layer_bytes"]["dense"])
         self.assertEqual(result["quality"]["dense"]["top1"], 100.0, "each text finds itself")
@@ -179,34 +188,35 @@ class Whole(Folder):
         self.assertEqual(len(result["search"]["hits"]), 5)
         for text in ("pruned layers, MB", "cosine to dense, worst", "top-5 %", "32 x 128 tokens",
                      'tiny-2of4 --documents', '"open a <file>"', "report.html"):
-            self.assertIn(text, out)
+            self.assertIn(text, self.said)
 
-        page = (self.out / "report.html").read_text()
+    def test_page(self):
         parser = Balanced()
-        parser.feed(page)
+        parser.feed(self.page)
         self.assertEqual((parser.open, parser.outside), ([], []))
         self.assertTrue({"svg", "table", "style"} <= parser.seen)
         self.assertNotIn("script", parser.seen)
-        self.assertNotRegex(page, r"url\(|@import|https?:")
-        self.assertIn("open a &lt;file&gt;", page)
+        self.assertNotRegex(self.page, r"url\(|@import|https?:")
+        self.assertIn("open a &lt;file&gt;", self.page)
 
     def test_eval_agrees_with_the_demo(self):
-        code, out, _ = self.main(*self.base, "--queries", self.queries, "--gold", self.gold)
-        self.assertEqual(code, 0, out)
         got = demo.Tool(PROGRAM)("eval", self.out / "tiny-2of4", "--task", "retrieval", "--queries",
                                  self.queries, "--documents", self.documents, "--gold", self.gold)
-        result = json.loads((self.out / "result.json").read_text())["quality"]["sparsegpt"]
         for key in ("top1", "top5"):
-            self.assertAlmostEqual(got[key], result[key], places=3)
+            self.assertAlmostEqual(got[key], self.result["quality"]["sparsegpt"][key], places=3)
 
-    def test_without_queries(self):
-        code, out, err = self.main(*self.base)
+    def test_again_without_queries(self):
+        """A second run replaces what the first one made."""
+        rows = self.result["speed"]
+        with mock.patch.object(demo, "speed", lambda *_: rows):
+            code, out, err = self.main(*self.base)
         self.assertEqual((code, err), (0, ""), out)
         self.assertNotIn("top-1", out)
 
     def test_a_failing_command_is_named(self):
-        (self.model / "config.json").write_text('{"model_type": "gpt2"}')
-        code, _, err = self.main(*self.base)
+        model = shutil.copytree(self.model, self.folder / "other")
+        (model / "config.json").write_text('{"model_type": "gpt2"}')
+        code, _, err = self.main(*self.base, "--model", model, "--out", self.folder / "out")
         self.assertEqual(code, 1)
         self.assertRegex(err, r"^demo: .*sparse24 .* ended with \d")
 
