@@ -109,7 +109,11 @@ AVX512_INLINE __m512 sigmoid_like(__m512 z, const s24i_rational *f)
     {
         q = _mm512_fmadd_ps(q, u, _mm512_set1_ps(f->q[i]));
     }
-    z = _mm512_div_ps(_mm512_mul_ps(z, p), q);
+    /* q is between 1 and 500: a reciprocal of 14 bits and one step of Newton's give 27, in a
+       third of a division's time. */
+    __m512 inverse = _mm512_rcp14_ps(q);
+    inverse = _mm512_mul_ps(inverse, _mm512_fnmadd_ps(q, inverse, _mm512_set1_ps(2)));
+    z = _mm512_mul_ps(_mm512_mul_ps(z, p), inverse);
     return _mm512_max_ps(_mm512_set1_ps(-1), _mm512_min_ps(one, z));
 }
 

@@ -58,15 +58,32 @@ typedef struct tile {
 #define MULTIPLY_ADD(acc, w, x, offset, disp)                                                      \
     __asm__("vfmadd231ps %c1(%2,%3),%4,%0" : "+v"(acc) : "i"(disp), "r"(x), "r"(offset), "v"(w))
 
+/* Lane `lane` of every four, to all of them; in assembly because clang wants a literal where the
+   intrinsic takes the lane. */
+#define SPREAD_LANE(value, four, lane)                                                             \
+    __asm__("vpermilps %2,%1,%0" : "=v"(value) : "v"(four), "i"(0x55 * (lane)))
+
+/* Four rows' values come as one load, each then spread by a shuffle: with four vectors of tokens and
+   more the load ports are the tighter ones (2 % of a whole call). */
+#define SPREAD(value, four, slot, i)                                                               \
+    __m512 value;                                                                                  \
+    if (R % 4 == 0 && C >= 4) {                                                                    \
+        if ((i) % 4 == 0) four = _mm512_broadcast_f32x4(_mm_load_ps(values + (slot)*ROWS + (i)));  \
+        SPREAD_LANE(value, four, (i) % 4);                                                         \
+    } else {                                                                                       \
+        value = _mm512_set1_ps(values[(slot)*ROWS + (i)]);                                         \
+    }
+
 #define GROUP(g)                                                                                   \
     UNROLL for (int s = 0; s < 2; s++)                                                             \
     {                                                                                              \
+        __m512 four = _mm512_setzero_ps();                                                         \
         UNROLL for (int i = 0; i < R; i++)                                                         \
         {                                                                                          \
             const int bit = 4 * (g) + 2 * s;                                                       \
             const uint64_t offset =                                                                \
                 (bit <= 6 ? code[i] << (6 - bit) : code[i] >> (bit - 6)) & 192u;                   \
-            const __m512 value = _mm512_set1_ps(values[(2 * (g) + s) * ROWS + i]);                 \
+            SPREAD(value, four, 2 * (g) + s, i)                                                    \
             UNROLL for (int c = 0; c < C; c++)                                                     \
             {                                                                                      \
                 MULTIPLY_ADD(acc[i][c], value, x, offset, (g)*C * 256 + c * 256);                  \
