@@ -43,6 +43,8 @@ static int find(void *function, void *handle, const char *name)
 
 static int load(library *l)
 {
+    /* Its idle threads spin for longer than a turn and would hold the cores of the others' turns. */
+    setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0);
     l->handle = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     return l->handle && find(&l->sgemm, l->handle, "cblas_sgemm") &&
            find(&l->set_threads, l->handle, "openblas_set_num_threads") &&
