@@ -14,7 +14,7 @@ typedef struct bench_shape {
     int64_t m, k, n;
 } bench_shape;
 
-/* ---- turns ------------------------------------------------------------------------------------- */
+/* ---- turns ----------------------------------------------------------------------------------- */
 
 typedef struct bench_times {
     double median, min, max; /* seconds of one run */
@@ -36,7 +36,7 @@ enum { BENCH_MAX_ROUNDS = 1000 };
 /* Times the turns against each other. */
 int bench_interleave(cli_app *cli, bench_turn *turns, int count, const bench_effort *effort);
 
-/* ---- peers: one row of peers.def and one file each -------------------------------------------- */
+/* ---- peers: one row of peers.def and one file each ------------------------------------------- */
 
 typedef struct bench_problem {
     s24_ctx *ctx; /* for peers without threads of their own; set to `threads` */
@@ -73,7 +73,7 @@ typedef struct bench_library {
 void bench_peers_open(cli_app *cli, bench_library *libraries, int *count, const char *list);
 void bench_peers_close(bench_library *libraries, int count);
 
-/* ---- limits of the machine -------------------------------------------------------------------- */
+/* ---- limits of the machine ------------------------------------------------------------------- */
 
 typedef struct bench_limit {
     int threads;
@@ -82,7 +82,7 @@ typedef struct bench_limit {
     double bytes; /* read from memory, a second */
 } bench_limit;
 
-/* ---- products ------------------------------------------------------------------------------------ */
+/* ---- products -------------------------------------------------------------------------------- */
 
 const char *bench_set_name(int index);
 /* The shapes of a set, at most max. Returns their number. */
@@ -135,7 +135,7 @@ int bench_products(cli_app *cli, bench_table *table, const bench_plan *plan);
 int bench_limits_measure(cli_app *cli, bench_table *table, const bench_plan *plan);
 void bench_table_free(bench_table *table);
 
-/* ---- reports --------------------------------------------------------------------------------------- */
+/* ---- reports --------------------------------------------------------------------------------- */
 
 /* Machine, CPU, versions and date into an object. */
 void bench_json_machine(cli_app *cli, json_t *object);
@@ -161,7 +161,7 @@ typedef struct svg_chart {
 int svg_write(cli_app *cli, const char *path, const svg_chart *chart);
 int bench_svg_products(cli_app *cli, const char *path, const bench_table *table);
 
-/* ---- whole models ----------------------------------------------------------------------------------- */
+/* ---- whole models ---------------------------------------------------------------------------- */
 
 typedef struct bench_model_plan {
     const char *model;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the machine can do at most, measured beside what it did: fused multiply-adds out of registers
- * on every thread, and reading memory that no cache holds. Best of several tries, as a limit is.
+ * What the machine can do at most, measured beside what it did: fused multiply-adds out of
+ * registers on every thread, and reading memory that no cache holds. Best of several tries, as a
+ * limit is.
  */
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Whole models: the forward pass, token ids to embeddings, of one set of 2:4 weights run dense and run 2:4,
- * in turns. Both sides are the same function, and their outputs are compared before a figure is
- * kept. A dense folder is first pruned by magnitude into a temporary copy: its speed is that of any 2:4
- * weights of its shape.
+ * Whole models: the forward pass, token ids to embeddings, of one set of 2:4 weights run dense and
+ * run 2:4, in turns. Both sides are the same function, and their outputs are compared before a
+ * figure is kept. A dense folder is first pruned by magnitude into a temporary copy: its speed is
+ * that of any 2:4 weights of its shape.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Products of bench: for every shape and dtype one pruned weight and one X, for every number of
- * threads one cell of our plan and the peers. Our time is s24_plan_run's whole: X's packing and every transpose
- * are in it. A peer multiplies the same weight with its zeros.
+ * threads one cell of our plan and the peers. Our time is s24_plan_run's whole: X's packing and
+ * every transpose are in it. A peer multiplies the same weight with its zeros.
  */
 #include <math.h>
 #include <stdio.h>

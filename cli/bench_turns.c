@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Turns: every contestant once untimed, then its timed share, round after round. The untimed run brings its
- * own weights into the caches and lets the threads of the one before it go to sleep: some
- * libraries' threads wait in a busy loop and would take the next one's cores.
+ * Turns: every contestant once untimed, then its timed share, round after round. The untimed run
+ * brings its own weights into the caches and lets the threads of the one before it go to sleep:
+ * some libraries' threads wait in a busy loop and would take the next one's cores.
  */
 #include <stdlib.h>
 

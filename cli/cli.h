@@ -4,8 +4,8 @@
  * talk on stderr, JSON on stdout, selection of tensors.
  *
  * Rules: data goes to stdout, talk to stderr. A function that returns an exit code has said why on
- * stderr before it returns anything but CLI_OK and CLI_NO. The only mutable global of the program is the
- * flag that a signal sets (progress.c).
+ * stderr before it returns anything but CLI_OK and CLI_NO. The only mutable global of the program
+ * is the flag that a signal sets (progress.c).
  */
 #ifndef SPARSE24_CLI_H
 #define SPARSE24_CLI_H
@@ -28,7 +28,7 @@ enum {
     CLI_INTERRUPTED = 130
 };
 
-/* ---- options: one table a command drives parsing, help, man page and completion ------------------ */
+/* ---- options: one table a command drives parsing, help, man page and completion -------------- */
 
 typedef enum cli_type {
     CLI_FLAG,   /* int field, set to 1 */
@@ -111,7 +111,7 @@ const char *cli_compute_dtype(int index); /* f32 bf16 */
             "Tensors to leave out of those, by name.", NULL                                        \
     }
 
-/* ---- the program ------------------------------------------------------------------------------------ */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 typedef struct cli_progress {
     int animated; /* stderr is a terminal that can rewrite its line */
@@ -135,10 +135,12 @@ struct cli_app {
 /* The context of the common options, with this program's log and progress. */
 int cli_context(cli_app *cli);
 
-/* An error: a sentence on stderr, and with --json the object {"version", "exit", "error"}. Returns exit_code. */
+/* An error: a sentence on stderr, and with --json the object {"version", "exit", "error"}. Returns
+   exit_code. */
 int cli_fail(cli_app *cli, int exit_code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same from a failed call's status and the context's sentence; 130 when a signal asked to stop. */
+/* The same from a failed call's status and the context's sentence; 130 when a signal asked to
+   stop. */
 int cli_status(cli_app *cli, s24_status status);
 /* A line of talk; silent with --quiet. */
 void cli_note(cli_app *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -169,7 +171,7 @@ int cli_may_write(cli_app *cli, const char *path);
 int cli_temporary_create(cli_app *cli, char *folder, size_t bytes);
 void cli_temporary_remove(const char *folder);
 
-/* ---- help ------------------------------------------------------------------------------------------- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 void cli_help_program(void);
 void cli_help_command(const cli_command *command);
@@ -177,7 +179,7 @@ void cli_man_program(void);
 void cli_man_command(const cli_command *command);
 void cli_completion_bash(void);
 
-/* ---- checkpoints ------------------------------------------------------------------------------------ */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 /* A rank-2 tensor's data as a dense view. */
 s24_dense cli_tensor_view(const s24_tensor *tensor);

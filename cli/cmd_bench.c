@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 bench: how fast the products, or whole models, are here, and beside whom. Reads the options into
- * a plan; bench_product.c and bench_model.c carry it out.
+ * sparse24 bench: how fast the products, or whole models, are here, and beside whom. Reads the
+ * options into a plan; bench_product.c and bench_model.c carry it out.
  */
 #include <stdlib.h>
 #include <string.h>

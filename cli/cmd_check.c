@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 check: are the selected tensors 2:4 along k? Exit 1 if one is not. Every matrix is looked
- * at, selected or not, so that the report says what else could be packed; only the selected count.
+ * sparse24 check: are the selected tensors 2:4 along k? Exit 1 if one is not. Every matrix is
+ * looked at, selected or not, so that the report says what else could be packed; only the selected
+ * count.
  */
 #include <stdio.h>
 

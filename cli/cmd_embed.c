@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 embed: lines of text to vectors, into a safetensors file or, as a stream, one JSON line a
- * text. With --stream a chunk is printed before the next one is run.
+ * sparse24 embed: lines of text to vectors, into a safetensors file or, as a stream, one JSON line
+ * a text. With --stream a chunk is printed before the next one is run.
  */
 #include <errno.h>
 #include <stdio.h>

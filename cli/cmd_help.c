@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sparse24 help: the help text, the manual page or the completion, all from the commands' tables. */
+/* sparse24 help: the help text, a manual page or the completion, all from the commands' tables. */
 #include "cli.h"
 
 struct help_options {

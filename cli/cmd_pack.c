@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 pack and unpack: the canonical 2:4 form of docs/format.md and back. Both copy a checkpoint
- * tensor by tensor; only what happens to a tensor that changes its form differs. The output appears
- * as a whole or not at all.
+ * sparse24 pack and unpack: the canonical 2:4 form of docs/format.md and back. Both copy a
+ * checkpoint tensor by tensor; only what happens to a tensor that changes its form differs. The
+ * output appears as a whole or not at all.
  */
 #include <stdio.h>
 #include <stdlib.h>

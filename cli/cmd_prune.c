@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 prune: makes the linear layers of a checkpoint 2:4. The work is s24_model_prune's; here is
- * what it is told, and a line a layer of what it did.
+ * sparse24 prune: makes the linear layers of a checkpoint 2:4. The work is s24_model_prune's; here
+ * is what it is told, and a line a layer of what it did.
  */
 #include <stdio.h>
 #include <stdlib.h>

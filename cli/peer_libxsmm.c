@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * libxsmm as a peer, through dlopen: its generated small kernels over a weight packed ahead in blocks.
- * For libxsmm, which counts by columns, Yᵀ[n, m] = W[n, k] · Xᵀ[k, m]: X and Y are used where they lie, and W is
- * stored in blocks of 64 outputs by up to 256 of k, each [k][64]. One kernel adds up to 256 of k into a
- * tile of 64 outputs by up to 48 tokens.
+ * libxsmm as a peer, through dlopen: its generated small kernels over a weight packed ahead in
+ * blocks. For libxsmm, which counts by columns, Yᵀ[n, m] = W[n, k] · Xᵀ[k, m]: X and Y are used
+ * where they lie, and W is stored in blocks of 64 outputs by up to 256 of k, each [k][64]. One
+ * kernel adds up to 256 of k into a tile of 64 outputs by up to 48 tokens.
  */
 #include <dlfcn.h>
 #include <stdio.h>

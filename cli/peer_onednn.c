@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * oneDNN as a peer, in its best mode: the matmul primitive with the weight reordered once into the layout
- * it asks for, and for bf16 with X handed over in bf16, for free. Present when the build
+ * oneDNN as a peer, in its best mode: the matmul primitive with the weight reordered once into the
+ * layout it asks for, and for bf16 with X handed over in bf16, for free. Present when the build
  * found it (cmake/dense_engine.cmake).
  */
 #include "bench.h"

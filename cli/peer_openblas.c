@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * OpenBLAS as a peer, through dlopen: cblas_sgemm. It has no form of a weight packed ahead, so it packs
- * at every call; Debian's build has no bf16 product.
+ * OpenBLAS as a peer, through dlopen: cblas_sgemm. It has no form of a weight packed ahead, so it
+ * packs at every call; Debian's build has no bf16 product.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -43,7 +43,8 @@ static int find(void *function, void *handle, const char *name)
 
 static int load(library *l)
 {
-    /* Its idle threads spin for longer than a turn and would hold the cores of the others' turns. */
+    /* Its idle threads spin for longer than a turn and would hold the cores of the others'
+       turns. */
     setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0);
     l->handle = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     return l->handle && find(&l->sgemm, l->handle, "cblas_sgemm") &&
@@ -52,8 +53,8 @@ static int load(library *l)
            find(&l->core, l->handle, "openblas_get_corename");
 }
 
-/* Older than its CPU, OpenBLAS takes the kernels of a CPU without AVX. Then it is loaded anew and told
-   the nearest CPU it knows, unless the user has told it one. */
+/* Older than its CPU, OpenBLAS takes the kernels of a CPU without AVX. Then it is loaded anew and
+   told the nearest CPU it knows, unless the user has told it one. */
 static int load_for_cpu(library *l)
 {
     const char *nearest = s24_cpu_detect() & S24_CPU_AVX512 ? "SkylakeX"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Places to write: may a file be replaced, and a temporary folder removed with all that is in it. */
+/* Places to write: may a file be replaced; a temporary folder, removed with all that is in it. */
 #define _XOPEN_SOURCE 700 /* nftw */
 #include <errno.h>
 #include <ftw.h>
