@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 embed: lines of text to vectors, into a safetensors file or, as a stream, one JSON line
- * a text. With --stream a chunk is printed before the next one is run.
+ * sparse24 embed: lines of text to vectors, into a safetensors file, as a stream of one JSON line a
+ * text, or both. With --stream a chunk is printed before the next one is run.
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "encode.h"
@@ -22,7 +23,8 @@ static const cli_option options[] = {
     {"output", 'o', CLI_TEXT, offsetof(struct embed_options, output), "FILE.safetensors", NULL,
      "Write the tensor 'embeddings', f32 [lines, width], here.", NULL},
     {"stream", 0, CLI_FLAG, offsetof(struct embed_options, stream), NULL, NULL,
-     "Print {\"line\": N, \"embedding\": [...]} on standard output for each text, as it is done.",
+     "Print {\"line\": N, \"embedding\": [...]} on standard output for each text, in order, 32 "
+     "texts at a time. All of the input is read first.",
      NULL},
     ENCODE_DTYPE(struct embed_options),
     ENCODE_MAX_TOKENS(struct embed_options),
@@ -57,18 +59,26 @@ static void print_vector(int64_t line, const float *vector, int64_t width)
     printf("]}\n");
 }
 
-/* Chunk by chunk; with an output the vectors are kept for it too. */
-static int stream(cli_app *cli, s24_encoder *encoder, embedded *all)
+/* Chunk by chunk; keep: the vectors stay for an output. */
+static int stream(cli_app *cli, s24_encoder *encoder, int keep, embedded *all)
 {
     enum { CHUNK = 32 };
     const s24_text *texts = s24_lines_texts(all->lines);
-    int64_t lines = s24_lines_count(all->lines);
+    int64_t lines = s24_lines_count(all->lines), width = s24_encoder_width(encoder);
+    all->width = width;
+    if (keep) all->vectors = calloc((size_t)lines * (size_t)width + 1, sizeof *all->vectors);
+    if (keep && !all->vectors)
+        return cli_fail(cli, CLI_IO, "out of memory for %lld vectors of %lld", (long long)lines,
+                        (long long)width);
     for (int64_t begin = 0; begin < lines; begin += CHUNK) {
         int64_t count = lines - begin < CHUNK ? lines - begin : CHUNK;
         embedded part = {0};
         int code = encode_texts(cli, encoder, texts + begin, count, &part);
         for (int64_t i = 0; i < count && code == CLI_OK; i++)
-            print_vector(begin + i, part.vectors + i * part.width, part.width);
+            print_vector(begin + i, part.vectors + i * width, width);
+        if (code == CLI_OK && keep)
+            memcpy(all->vectors + begin * width, part.vectors,
+                   (size_t)(count * width) * sizeof *part.vectors);
         all->tokens += part.tokens;
         embedded_free(&part);
         if (code == CLI_OK && (fflush(stdout) != 0 || ferror(stdout)))
@@ -83,9 +93,10 @@ static int embed(cli_app *cli, const struct embed_options *o, s24_encoder *encod
 {
     int code = cli_status(cli, s24_lines_read(&e->lines, cli->ctx, o->input));
     if (code != CLI_OK) return code;
-    if (o->stream) return stream(cli, encoder, e);
-    code = encode_texts(cli, encoder, s24_lines_texts(e->lines), s24_lines_count(e->lines), e);
-    return code == CLI_OK ? save(cli, o->output, e) : code;
+    code = o->stream ? stream(cli, encoder, o->output != NULL, e)
+                     : encode_texts(cli, encoder, s24_lines_texts(e->lines),
+                                    s24_lines_count(e->lines), e);
+    return code == CLI_OK && o->output ? save(cli, o->output, e) : code;
 }
 
 static int check_options(cli_app *cli, const struct embed_options *o)
@@ -94,9 +105,6 @@ static int check_options(cli_app *cli, const struct embed_options *o)
         return cli_fail(cli, CLI_USAGE,
                         "embed needs --output FILE.safetensors, or --stream for JSON lines on "
                         "standard output");
-    if (o->output && o->stream)
-        return cli_fail(cli, CLI_USAGE,
-                        "--output and --stream exclude each other: one place for the vectors");
     if (cli->json && o->stream)
         return cli_fail(cli, CLI_USAGE,
                         "--json and --stream exclude each other: both write standard output");

@@ -69,12 +69,27 @@ class Embed(Scratch):
         self.good("embed", "model", "--output", "crlf.safetensors", text="one\r\ntwo\r\n")
         self.assertEqual(self.vectors("lf.safetensors"), self.vectors("crlf.safetensors"))
 
+    def test_an_empty_line_is_a_text_whatever_ends_it(self):
+        for name, text in (("lf", "one\n\n\ntwo\n\n"), ("crlf", "one\r\n\r\n\r\ntwo\r\n\r\n")):
+            found = self.json("embed", "model", "--output", name + ".safetensors", text=text)
+            self.assertEqual(found["texts"], 5)
+        vectors = self.vectors("crlf.safetensors")
+        self.assertEqual(vectors, self.vectors("lf.safetensors"))
+        self.close([vectors[1], vectors[1]], [vectors[2], vectors[4]])
+        self.assertGreater(max(abs(a - b) for a, b in zip(vectors[0], vectors[1])), 1e-3)
+
     def test_the_stream_holds_the_same_vectors(self):
         self.good("embed", "model", "--input", "texts", "--output", "v.safetensors")
         done = self.good("embed", "model", "--stream", text="\n".join(LINES))
         streamed = [json.loads(line) for line in done.stdout.splitlines()]
+        for entry in streamed:
+            self.assertEqual(set(entry), {"line", "embedding"})
         self.assertEqual([entry["line"] for entry in streamed], list(range(len(LINES))))
         self.close([entry["embedding"] for entry in streamed], self.vectors("v.safetensors"))
+        both = self.good("embed", "model", "--stream", "--output", "w.safetensors",
+                         text="\n".join(LINES))
+        self.assertEqual(both.stdout, done.stdout)
+        self.close([e["embedding"] for e in streamed], self.vectors("w.safetensors"), 1e-8)
 
     def test_packed_and_pruned_weights_give_the_same_vectors(self):
         self.good("prune", "model", "pruned")
@@ -118,7 +133,6 @@ class Embed(Scratch):
         out = ["--output", "new.safetensors"]
         self.refusals([
             ("no place", ["embed", "model", "--input", "texts"], 2, r"--output .*--stream"),
-            ("two places", ["embed", "model", "--stream", *out], 2, r"--output and --stream"),
             ("taken", ["embed", "model", "--input", "texts", "--output", "taken.safetensors"], 3,
              r"taken\.safetensors exists; --force"),
             ("no texts", ["embed", "model", "--input", "missing", *out], 3, r"missing.*No such"),
