@@ -81,7 +81,7 @@ const cli_command *cli_command_at(int index);
 const cli_command *cli_command_find(const char *name);
 
 /* Every option that the command takes, its own before the common ones. Returns their number. */
-enum { CLI_MAX_OPTIONS = 48, CLI_MAX_THREADS = 4096 };
+enum { CLI_MAX_OPTIONS = 48, CLI_MAX_THREADS = 1024 /* of a context */ };
 int cli_option_collect(const cli_option **list, const cli_command *command);
 /* Fills options (zeroed) from the words after the command; operands are left in cli. */
 int cli_options_parse(cli_app *cli, void *options, int argc, char **argv);

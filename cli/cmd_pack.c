@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
 
@@ -101,10 +102,16 @@ static int check_shapes(const job *j)
     int64_t count = s24_checkpoint_count(j->checkpoint);
     for (int64_t i = 0; i < count && j->packing; i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(j->checkpoint, i);
-        if (changes(j, tensor) && tensor->shape[1] % 4 != 0)
+        if (!changes(j, tensor)) continue;
+        int64_t rows = tensor->shape[0], cols = tensor->shape[1];
+        if (cols % 4 != 0)
             return cli_fail(j->cli, CLI_FORMAT,
                             "tensor %s: k = %lld is no multiple of 4; leave it out with --exclude",
-                            tensor->name, (long long)tensor->shape[1]);
+                            tensor->name, (long long)cols);
+        if (rows == 0 || cols == 0)
+            return cli_fail(j->cli, CLI_FORMAT,
+                            "tensor %s: [%lld, %lld] is empty; leave it out with --exclude",
+                            tensor->name, (long long)rows, (long long)cols);
     }
     return CLI_OK;
 }
@@ -169,7 +176,8 @@ static int convert(cli_app *cli, const struct pack_options *options, int packing
     job j = {.cli = cli, .options = options, .packing = packing, .layers = json_array()};
     int code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]));
     j.checkpoint = checkpoint;
-    if (code == CLI_OK && packing)
+    /* unpack's default takes what there is to take; a name that nothing has is a slip. */
+    if (code == CLI_OK && (packing || strcmp(options->include, "*") != 0))
         code = cli_selected(cli, &selected, checkpoint, options->include, options->exclude);
     if (code == CLI_OK) code = check_shapes(&j);
     if (code == CLI_OK)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -107,6 +108,12 @@ static int check_options(cli_app *cli, const struct prune_options *o, const s24_
                         "--calibration runs the whole model, but %s is a single file; expected a "
                         "Hugging Face folder",
                         cli->operands[0]);
+    char config[4096];
+    snprintf(config, sizeof config, "%s/config.json", cli->operands[0]);
+    if (o->calibration && access(config, F_OK) != 0)
+        return cli_fail(cli, CLI_USAGE,
+                        "--calibration runs the whole model, but there is no %s to describe it",
+                        config);
     return cli_selected(cli, &selected, in, o->include, o->exclude);
 }
 

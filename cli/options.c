@@ -246,6 +246,9 @@ static int read_words(cli_app *cli, parser *p, void *options, int argc, char **a
         if (got == -1) return CLI_OK;
         if (got == ':')
             return cli_fail(cli, CLI_USAGE, "option '%s' needs a value", argv[optind - 1]);
+        if (got == '?' && optopt >= LONG_BASE)
+            return cli_fail(cli, CLI_USAGE, "option '--%s' takes no value",
+                            p->list[optopt - LONG_BASE]->name);
         if (got == '?')
             return unknown_option(cli, p->list, p->count,
                                   optind > word ? argv[optind - 1] : argv[word]);

@@ -78,7 +78,9 @@ int cli_status(cli_app *cli, s24_status status)
                          cli->command->writes ? "interrupted; no file was written" : "interrupted");
     const char *text = cli->ctx ? s24_ctx_error(cli->ctx) : "";
     char copy[2048]; /* the sentence lives only until the next call */
-    snprintf(copy, sizeof copy, "%s", *text ? text : s24_status_text(status));
+    const char *remedy =
+        status == S24_ERROR_EXISTS && !cli->common->force ? "; --force replaces it" : "";
+    snprintf(copy, sizeof copy, "%s%s", *text ? text : s24_status_text(status), remedy);
     return fail_text(cli, exit_code_of(status), copy);
 }
 

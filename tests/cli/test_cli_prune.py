@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """prune: what it writes and reports, what it refuses, and how it stops."""
 import fcntl
+import json
 import math
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -123,6 +125,9 @@ class Calibrated(Scratch):
         (folder / "two").write_text("\n".join(lines[:2]) + "\n")
         (folder / "blank").write_text("\n\n\n")
         (folder / "broken").write_bytes(b"good\nb\xffd\n")
+        (folder / "bare").mkdir()
+        (folder / "bare/model.safetensors").write_bytes(
+            (folder / "model/model.safetensors").read_bytes())
 
     def test_every_method_measures_the_error_it_leaves(self):
         worst = {}
@@ -145,6 +150,30 @@ class Calibrated(Scratch):
         self.assertEqual((self.folder / "a/model.safetensors").read_bytes(),
                          (self.folder / "b/model.safetensors").read_bytes())
 
+    def test_a_folder_of_shards_stays_one(self):
+        """The same tensors in two files: the same weights come out, in two files again."""
+        tensors = {n: {"dtype": t[0], "shape": t[1], "data": t[2]}
+                   for n, t in read(self.folder / "model/model.safetensors")[0].items()}
+        shutil.copytree(self.folder / "model", self.folder / "sharded")
+        (self.folder / "sharded/model.safetensors").unlink()
+        parts, names = {}, sorted(tensors)
+        for i, half in enumerate((names[::2], names[1::2])):
+            part = f"model-{i + 1:05}-of-00002.safetensors"
+            write(self.folder / "sharded" / part, {n: tensors[n] for n in half})
+            parts.update(dict.fromkeys(half, part))
+        (self.folder / "sharded/model.safetensors.index.json").write_text(
+            json.dumps({"metadata": {}, "weight_map": parts}))
+        more = ["--method", "sparsegpt", "--calibration", "texts", "--packed"]
+        one = self.json("prune", "model", "a", *more)["layers"]
+        self.assertEqual(self.json("prune", "sharded", "b", *more)["layers"], one)
+        self.assertEqual(len(list((self.folder / "b").glob("model-*-of-00002.safetensors"))), 2)
+        for folder in ("a", "b"):
+            self.good("unpack", folder, folder + "u")
+        found = {}
+        for part in sorted(set(parts.values())):
+            found.update(read(self.folder / "bu" / part)[0])
+        self.assertEqual(found, read(self.folder / "au/model.safetensors")[0])
+
     def test_side_files_come_along_through_every_step(self):
         self.good("prune", "model", "pruned")
         self.good("pack", "pruned", "packed")
@@ -162,7 +191,10 @@ class Calibrated(Scratch):
             return (texts, ["prune", "model", "new", "--method", "wanda", "--calibration", texts],
                     code, sentence)
 
-        self.refusals([case("missing", 3, r"missing.*No such file"),
+        self.refusals([("no config.json", ["prune", "bare", "new", "--method", "wanda",
+                                           "--calibration", "texts"], 2,
+                        r"--calibration runs the whole model, but there is no bare/config\.json"),
+                       case("missing", 3, r"missing.*No such file"),
                        case("blank", 4, r"--calibration blank: no line that is not empty"),
                        case("broken", 4, r"broken.*line 1.*UTF-8|broken.*UTF-8.*line 1")])
 

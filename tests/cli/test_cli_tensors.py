@@ -25,6 +25,7 @@ def make_files(folder):
     hole = bytearray(matrix("f32", 8, 16))
     hole[(2 * 16 + 4) * 4:(2 * 16 + 8) * 4] = struct.pack("<4f", float("nan"), 0, 0, 0)
     write(folder / "nan.safetensors", {"layer.0.weight": tensor("f32", (8, 16), hole)})
+    write(folder / "hollow.safetensors", {"layer.0.weight": tensor("f32", (0, 16), b"")})
     raw = (folder / "sparse.safetensors").read_bytes()
     (folder / "short.safetensors").write_bytes(raw[:-7])
     (folder / "stub.safetensors").write_bytes(raw[:5])
@@ -86,6 +87,20 @@ class Read(Scratch):
         done = run("check", "odd.safetensors", cwd=self.folder)
         self.assertRegex(done.stdout, r"no .*layer\.0\.weight  \[4, 6\].*multiple of 4")
 
+    def test_check_takes_nan_for_a_non_zero(self):
+        self.assertIs(self.json("check", "nan.safetensors")["ok"], True)
+        data = bytearray(matrix("f32", 8, 16))
+        data[(3 * 16 + 4) * 4:(3 * 16 + 8) * 4] = struct.pack("<4f", 1, float("nan"), -0.0, 2)
+        write(self.folder / "three.safetensors",
+              {"layer.0.weight": tensor("f32", (8, 16), data)})
+        found = self.json("check", "three.safetensors", exit=1)
+        self.assertEqual(found["tensors"][0]["first_bad"], {"row": 3, "col": 4})
+
+    def test_check_of_a_matrix_without_rows(self):
+        found = self.json("check", "hollow.safetensors", exit=1)
+        self.assertEqual([(t["two_four"], t["first_bad"]) for t in found["tensors"]],
+                         [(False, None)])
+
     def test_selection_by_name(self):
         found = self.json("check", "dense.safetensors", "--include", "*", "--exclude",
                           "*.fc.weight,*bias", exit=1)
@@ -113,7 +128,8 @@ class Read(Scratch):
         self.refusals([
             (command, [command, "sparse.safetensors", *more, "--include", "nothing*"], 2,
              r"--include nothing\* selects none of the 3 tensors of sparse\.safetensors")
-            for command, more in (("check", []), ("pack", ["new"]), ("prune", ["new"]))])
+            for command, more in (("check", []), ("pack", ["new"]), ("unpack", ["new"]),
+                                  ("prune", ["new"]))])
 
 
 class Write(Scratch):
@@ -157,11 +173,21 @@ class Write(Scratch):
         self.assertEqual(kept["layers"], [])
         self.assertEqual(len(self.json("unpack", "p.safetensors", "u.safetensors")["layers"]), 1)
 
+    def test_an_output_may_be_the_input(self):
+        before = read(self.folder / "sparse.safetensors")
+        self.good("pack", "sparse.safetensors", "sparse.safetensors", "--force")
+        found = self.json("info", "sparse.safetensors")["tensors"]
+        self.assertEqual([t["packed"] for t in found], [False, True, False])
+        self.good("unpack", "sparse.safetensors", "sparse.safetensors", "--force")
+        self.assertEqual(read(self.folder / "sparse.safetensors"), before)
+
     def test_what_cannot_be_packed(self):
         self.refusals([
             ("not 2:4", ["pack", "dense.safetensors", "new"], 4,
              r"blocks\.layer\.0\.fc\.weight.*row 5"),
             ("not a number", ["pack", "nan.safetensors", "new"], 4, r"layer\.0\.weight.*row 2"),
+            ("no rows", ["pack", "hollow.safetensors", "new"], 4,
+             r"layer\.0\.weight: \[0, 16\] is empty"),
             ("odd k", ["pack", "odd.safetensors", "new"], 4, r"layer\.0\.weight: k = 6"),
             ("a vector", ["pack", "sparse.safetensors", "new", "--include", "*bias"], 2,
              r"--include \*bias selects none"),
@@ -169,7 +195,8 @@ class Write(Scratch):
 
     def test_nothing_is_replaced_without_force(self):
         self.refusals([
-            (f"{command} onto {path}", [command, "sparse.safetensors", path], 3, path)
+            (f"{command} onto {path}", [command, "sparse.safetensors", path], 3,
+             path + r" exists.*; --force replaces it")
             for command in ("pack", "unpack", "prune") for path in ("taken.safetensors", "taken")])
         for command in ("pack", "unpack", "prune"):
             self.good(command, "sparse.safetensors", "taken.safetensors", "--force")
