@@ -141,7 +141,7 @@ void bench_table_free(bench_table *table);
 void bench_json_machine(cli_app *cli, json_t *object);
 int bench_json_products(cli_app *cli, const bench_table *table);
 void bench_print_head(const bench_plan *plan);
-void bench_print_row(const bench_row *row);
+void bench_print_row(const bench_plan *plan, const bench_row *row);
 void bench_print_summary(const bench_table *table);
 
 typedef struct svg_bar {

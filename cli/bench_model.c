@@ -13,6 +13,8 @@
 
 #include "bench.h"
 
+enum { MAX_TOKENS = 1 << 24 }; /* of a batch: far beyond any use, far below overflow */
+
 typedef struct models {
     s24_model *dense, *sparse;
     s24_model_info info; /* of the sparse one */
@@ -144,11 +146,14 @@ static int run_row(cli_app *cli, const models *m, model_row *row, const bench_ef
     row->sparse_layers = m->info.sparse_layers;
     row->layers = m->info.linear_layers;
     row->bytes = m->info.weight_bytes;
-    int code =
-        row->seq > m->info.positions
-            ? cli_fail(cli, CLI_USAGE, "option --seq: the model has %lld positions, not %lld",
-                       (long long)m->info.positions, (long long)row->seq)
-            : batch_make(cli, &batch, row, m->info.vocabulary);
+    if (row->seq > m->info.positions)
+        return cli_fail(cli, CLI_USAGE, "option --seq: the model has %lld positions, not %lld",
+                        (long long)m->info.positions, (long long)row->seq);
+    if (row->batch > MAX_TOKENS / row->seq)
+        return cli_fail(cli, CLI_USAGE,
+                        "option --batch: %lld texts of %lld tokens are more than %d tokens",
+                        (long long)row->batch, (long long)row->seq, MAX_TOKENS);
+    int code = batch_make(cli, &batch, row, m->info.vocabulary);
     s24_ctx_set_threads(cli->ctx, (int)row->threads);
     if (code == CLI_OK) code = measure(cli, m, &batch, row, effort);
     free((void *)batch.offsets);

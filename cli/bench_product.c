@@ -235,7 +235,7 @@ static int run_threads(cell *c, bench_table *table, int dtype_index)
         if (code != CLI_OK) break;
         table->count++;
         cli_progress_clear(c->cli);
-        if (!c->cli->json) bench_print_row(row);
+        if (!c->cli->json) bench_print_row(plan, row);
     }
     cell_free(c);
     return code;

@@ -108,15 +108,26 @@ void bench_print_head(const bench_plan *plan)
     printf("  kernel\n");
 }
 
-void bench_print_row(const bench_row *row)
+/* The peer's ratio under its own heading; not every peer has every product. */
+static void print_ratio(const bench_row *row, const char *peer)
+{
+    for (int i = 0; i < row->peer_count; i++)
+        if (strcmp(row->peers[i].name, peer) == 0) {
+            printf(" %8.2fx", row->peers[i].ratio);
+            return;
+        }
+    printf(" %9s", "-");
+}
+
+void bench_print_row(const bench_plan *plan, const bench_row *row)
 {
     double seconds = row->ours.median;
     printf("%6lld %6lld %6lld %-5s %2d %9.4f %8.1f %7.1f %5.0f%%", (long long)row->shape.m,
            (long long)row->shape.k, (long long)row->shape.n, s24_dtype_name(row->dtype),
            row->threads, 1e3 * seconds, 1e-9 * row->flops / seconds, 1e-9 * row->bytes / seconds,
            100 * row->limit_share);
-    for (int i = 0; i < row->peer_count; i++)
-        printf(" %8.2fx", row->peers[i].ratio);
+    for (int i = 0; i < plan->library_count; i++)
+        print_ratio(row, plan->libraries[i].peer->name);
     printf("  %s\n", row->kernel);
     fflush(stdout);
 }

@@ -33,7 +33,7 @@ static int timed(cli_app *cli, bench_turn *turn, double min_seconds, double *sec
             return cli_fail(cli, CLI_IO, "a product failed while it was timed");
         runs++;
         elapsed = cli_seconds() - start;
-    } while (elapsed < min_seconds);
+    } while (elapsed < min_seconds && !cli_interrupted());
     *seconds = elapsed / (double)runs;
     return CLI_OK;
 }
