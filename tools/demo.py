@@ -170,21 +170,34 @@ def quality(tool, steps, job, models):
     for name, model in models.items():
         steps.begin(f"run: embeddings of the texts, {name}")
         documents, report = embed(tool, job, model, texts["documents"], f"documents-{name}")
+        if not documents:
+            raise DemoError(f"{texts['documents']} has no line")
         rows[name] = documents
         found = cosines(documents, rows["dense"])
         result[name] = {"cosine_mean": sum(found) / len(found), "cosine_worst": min(found),
                         "cosines": found, "tokens": report["tokens"]}
         if texts["queries"]:
             queries, _ = embed(tool, job, model, texts["queries"], f"queries-{name}")
-            result[name].update(accuracy(queries, documents, gold_of(texts, len(queries))))
+            gold = gold_of(texts, len(queries), len(documents))
+            result[name].update(accuracy(queries, documents, gold))
         steps.end(f"{report['texts']} texts, {report['tokens']} tokens")
     return result
 
 
-def gold_of(texts, count):
-    if texts["gold"] is None:
-        return list(range(count))
-    return [int(line) for line in pathlib.Path(texts["gold"]).read_text().split()]
+def gold_of(texts, queries, documents):
+    """The document line of each query: that of its own number, where no file says otherwise."""
+    gold = list(range(queries))
+    if texts["gold"] is not None:
+        words = pathlib.Path(texts["gold"]).read_text(encoding="utf-8").split()
+        gold = [int(word) if word.isdecimal() else -1 for word in words]
+    if not gold or len(gold) != queries:
+        raise DemoError(f"{texts['gold'] or texts['queries']}: {len(gold)} lines; expected one for "
+                        f"each of {queries} queries, and a query at least")
+    for line, answer in enumerate(gold):
+        if not 0 <= answer < documents:
+            raise DemoError(f"{texts['gold'] or texts['queries']}: line {line} belongs to none of "
+                            f"the {documents} documents")
+    return gold
 
 
 def speed(tool, steps, model):
@@ -347,7 +360,7 @@ def main(argv=None):
         report.write_text(demo_report.html_page(result), encoding="utf-8")
         print(f"\nThe same with plots: {shown(report)}; all files are in {shown(options.out)}/.")
         return 0
-    except DemoError as error:
+    except (DemoError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

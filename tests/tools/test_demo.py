@@ -122,6 +122,26 @@ class Inputs(Folder):
         self.assertEqual(code, 1)
         self.assertRegex(err, r"nowhere\.txt is not here")
 
+    def test_gold_that_does_not_fit(self):
+        texts = {"queries": "q.txt", "gold": self.folder / "gold"}
+        for text, expected in (("1\n0\n", [1, 0]), ("0\n", r"gold: 1 lines; expected .* 2 queries"),
+                               ("0\nx\n", r"gold: line 1 belongs to none of the 3"),
+                               ("3\n0\n", r"gold: line 0 belongs to none of the 3")):
+            texts["gold"].write_text(text)
+            if isinstance(expected, list):
+                self.assertEqual(demo.gold_of(texts, 2, 3), expected)
+                continue
+            with self.assertRaisesRegex(demo.DemoError, expected):
+                demo.gold_of(texts, 2, 3)
+        with self.assertRaisesRegex(demo.DemoError, r"q\.txt: line 3 belongs to none of the 3"):
+            demo.gold_of({"queries": "q.txt", "gold": None}, 4, 3)
+
+    def test_a_place_that_cannot_be_written(self):
+        (self.folder / "file").write_text("")
+        code, _, err = self.main("--out", self.folder / "file" / "out", "--prepare")
+        self.assertEqual(code, 1)
+        self.assertRegex(err, r"^demo: .*file")
+
     def test_options_that_do_not_fit(self):
         for options in (["--queries", "q"], ["--calibration", "c"], ["--documents", "d", "--gold", "g"]):
             with self.subTest(options), self.assertRaises(SystemExit) as ended:
