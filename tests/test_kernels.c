@@ -355,7 +355,6 @@ static void rows_are_found(void **state)
     assert_int_equal(row->cpu & ~(uint32_t)S24_CPU_BASELINE, 0);
     for (int i = 0; s24i_linear_kernels[i]; i++) {
         const s24i_linear_kernel *a = s24i_linear_kernels[i];
-        assert_non_null(a->design(1));
         for (int j = 0; j < i; j++)
             assert_string_not_equal(a->name, s24i_linear_kernels[j]->name);
     }

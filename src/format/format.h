@@ -17,7 +17,7 @@ static inline int64_t s24i_index_stride(int64_t k)
 }
 static inline unsigned s24i_code(const uint8_t *row_indices, int64_t group)
 {
-    return (row_indices[group >> 1] >> ((group & 1) * 4)) & 0xfu;
+    return (unsigned)row_indices[group >> 1] >> ((group & 1) * 4) & 0xfu;
 }
 static inline int s24i_code_is_legal(unsigned code)
 {
@@ -51,7 +51,7 @@ int s24i_codes_are_legal(const uint8_t *indices, int64_t rows, int64_t k, s24i_f
 
 /*
  * PyTorch's CUTLASS metadata, row by row of a matrix [rows, k] of a 16-bit or 8-bit dtype. Words
- * have 2 or 4 bytes (0: the dtype has no such form); offset counts words. unpack finds the canonical
+ * have 2 or 4 bytes (0: the dtype has no such form); offset counts words. unpack finds canonical
  * indices and may reorder the two values of a group whose code is not canonical; it returns 0 and
  * the group's column for a group that is not 2:4.
  */

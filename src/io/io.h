@@ -72,8 +72,8 @@ int s24i_json_is_out_of_memory(const json_error_t *error);
    FORMAT, MEMORY. The caller ends it with json_decref. */
 s24_status s24i_json_parse(json_t **out, s24_ctx *ctx, const char *file, const void *data,
                            size_t bytes);
-/* The text of a tree, with room bytes of zeros behind it. Freed with s24_ctx_free. MEMORY, also when
-   json is NULL, which is how jansson says that it had none. */
+/* The text of a tree, with room bytes of zeros behind it. Freed with s24_ctx_free. MEMORY, also
+   when json is NULL, which is how jansson says that it had none. */
 s24_status s24i_json_text(char **out, s24_ctx *ctx, const json_t *json, size_t flags, size_t room);
 
 #endif

@@ -30,7 +30,7 @@ s24_status s24i_sync_folder(s24_ctx *ctx, const char *path);
  */
 s24_status s24i_put_in_place(s24_ctx *ctx, const char *temporary, const char *path, int force);
 
-/* Removes a file, or a folder with all that is in it; links are removed, not followed. 1 if gone. */
+/* Removes a file, or a folder with all in it; links are removed, not followed. 1 if gone. */
 int s24i_remove_tree(const char *path);
 
 /* Copies the side files of a model folder: see side_files.c for which. IO, MEMORY, INTERRUPTED. */

@@ -41,7 +41,7 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
 s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
                             const uint8_t *indices, int64_t rows, int64_t cols);
 
-/* The dtype's name in a header ("F32"), NULL if it has none; and back, S24_DTYPE_NONE if unknown. */
+/* The dtype's name in a header ("F32"), NULL if it has none; back, S24_DTYPE_NONE if unknown. */
 const char *s24i_dtype_label(s24_dtype dtype);
 s24_dtype s24i_dtype_of_label(const char *label);
 /* The order of dtypes in a file: larger comes first, wider elements before narrower ones. */

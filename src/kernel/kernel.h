@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The border between "what to compute" (src/op) and "how" (ref/, cpu/, cuda/): plain structs of
+ * The border between "what to compute" (src/op) and "how" (ref/, cpu/): plain structs of
  * functions that a device fills, one struct a kernel, one row a struct in cpu/kernels.def.
  * Kernels check nothing (src/op has), allocate nothing, and see neither contexts nor statuses.
  *
@@ -59,15 +59,13 @@ typedef struct s24i_linear_kernel {
     void (*weight_pack)(void *w, const void *values, const uint8_t *indices, int64_t n, int64_t k);
     size_t (*work_bytes)(int64_t m, int64_t n, int64_t k, int threads);
     void (*run)(const s24i_linear_job *job);
-    /* For reports only: the design used at this m ("lanes", "broadcast"). */
-    const char *(*design)(int64_t m);
 } s24i_linear_kernel;
 
-/* ---- magnitude selection ------------------------------------------------------------------------ */
+/* ---- magnitude selection --------------------------------------------------------------------- */
 
 /*
- * Rows of k elements (k a multiple of 4) in f32. Exactly two of each group of four are kept: the two
- * largest |w|, of equal magnitudes the higher column. NaN ranks above Inf, and equal to NaN.
+ * Rows of k elements (k a multiple of 4) in f32. Exactly two of each group of four are kept: the
+ * two largest |w|, of equal magnitudes the higher column. NaN ranks above Inf, and equal to NaN.
  */
 typedef struct s24i_select_kernel {
     const char *name;
@@ -82,7 +80,7 @@ typedef struct s24i_select_kernel {
     int (*prune_pack)(void *values, uint8_t *indices, const void *w, int64_t k);
 } s24i_select_kernel;
 
-/* ---- the tables --------------------------------------------------------------------------------- */
+/* ---- the tables ------------------------------------------------------------------------------ */
 
 /* All rows of the build, ended by NULL. */
 extern const s24i_linear_kernel *const s24i_linear_kernels[];

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The 2:4 linear in scalar C: the specification that every other row is compared with. Its layout
- * is the canonical form, values then indices; narrow values are widened exactly. Each output is one sum in k order, so it does not
- * depend on the number of threads.
+ * is the canonical form, values then indices; narrow values are widened exactly. Each output is one
+ * sum in k order, so it does not depend on the number of threads.
  */
 #include <math.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "format/format.h"
 #include "kernel/kernel.h"
 
 static size_t value_bytes(int64_t n, int64_t k, size_t value)
@@ -18,7 +19,7 @@ static size_t value_bytes(int64_t n, int64_t k, size_t value)
 
 static size_t index_bytes(int64_t n, int64_t k)
 {
-    return (size_t)n * (size_t)((k + 7) / 8);
+    return (size_t)n * (size_t)s24i_index_stride(k);
 }
 
 static void pack(void *w, const void *values, const uint8_t *indices, int64_t n, int64_t k,
@@ -32,12 +33,6 @@ static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 {
     (void)m, (void)n, (void)k, (void)threads;
     return 0;
-}
-
-static const char *design(int64_t m)
-{
-    (void)m;
-    return "scalar";
 }
 
 static float activate(float x, s24_activation activation)
@@ -80,11 +75,11 @@ typedef struct reference {
 static float dot(const reference *r, int64_t m, int64_t n)
 {
     const int64_t k = r->job->k, first = n * (k / 2), stride = r->job->x_stride_k;
-    const uint8_t *indices = r->indices + n * ((k + 7) / 8);
+    const uint8_t *indices = r->indices + n * s24i_index_stride(k);
     const float *x = r->job->x + m * r->job->x_stride_m;
     float sum = 0;
     for (int64_t g = 0; g < k / 4; g++) {
-        unsigned code = (indices[g >> 1] >> ((g & 1) * 4)) & 0xfu;
+        unsigned code = s24i_code(indices, g);
         sum += x[(4 * g + (code & 3u)) * stride] * r->widen(r->job->w, first + 2 * g);
         sum += x[(4 * g + (code >> 2)) * stride] * r->widen(r->job->w, first + 2 * g + 1);
     }
@@ -138,7 +133,6 @@ static void run(const s24i_linear_job *job, size_t value, widen_fn *widen)
         .weight_pack = weight_pack_##dtype_,                                                       \
         .work_bytes = work_bytes,                                                                  \
         .run = run_##dtype_,                                                                       \
-        .design = design,                                                                          \
     };
 
 REFERENCE(f32, S24_F32, 4)

@@ -3,28 +3,14 @@
 #ifndef S24_KERNEL_X86_AVX512_H
 #define S24_KERNEL_X86_AVX512_H
 
-#include <immintrin.h>
-
 #include "kernel/cpu/x86/gelu.h"
+#include "kernel/cpu/x86/x86.h"
 #include "kernel/kernel.h"
-
-#define AVX512        __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
-#define AVX512_INLINE AVX512 __attribute__((always_inline)) static inline
-
-/* clang unrolls constant loops by itself and warns of GCC's pragma. */
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 32")
-#endif
-
-/* __builtin_prefetch(p, 1) is a plain prefetch unless the target says prfchw, which no row asks for;
-   every CPU with AVX2 takes the instruction, the oldest as a no-op. */
-#define PREFETCH_TO_WRITE(p) __asm__ volatile("prefetchw %0" ::"m"(*(const char *)(p)))
 
 AVX512_INLINE __mmask16 lane_mask(int64_t lanes)
 {
-    return lanes >= 16 ? (__mmask16)0xffff : lanes <= 0 ? 0 : (__mmask16)((1u << lanes) - 1);
+    if (lanes >= 16) return 0xffff;
+    return lanes <= 0 ? (__mmask16)0 : (__mmask16)((1u << lanes) - 1);
 }
 
 /* r[i] lane j <-> r[j] lane i: two rounds inside the 128-bit lanes, two between them. */

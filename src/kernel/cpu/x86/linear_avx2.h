@@ -11,33 +11,20 @@
 #ifndef S24_KERNEL_X86_LINEAR_AVX2_H
 #define S24_KERNEL_X86_LINEAR_AVX2_H
 
-#include <immintrin.h>
-#include <math.h>
-
 #include "kernel/cpu/x86/gelu.h"
 #include "kernel/cpu/x86/rows16.h"
+#include "kernel/cpu/x86/x86.h"
 #include "kernel/kernel.h"
 
-#define AVX2        __attribute__((target("avx2,fma,f16c")))
-#define AVX2_INLINE AVX2 __attribute__((always_inline)) static inline
-#define TARGET      AVX2
-#define HAS_LANES   0
-
-/* clang unrolls constant loops by itself and warns of GCC's pragma. */
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 32")
-#endif
-#define PREFETCH_TO_WRITE(p) __asm__ volatile("prefetchw %0" ::"m"(*(const char *)(p)))
+#define TARGET    AVX2
+#define HAS_LANES 0
 
 enum {
     LANE = 8,  /* tokens of a vector */
     MAX_C = 6, /* vectors of tokens in a panel */
     FIT_C = 6,
     BEST_C = 6,
-    LANES_M = 0, /* no lanes design */
-    CHUNK = 32,  /* row blocks whose sums are kept between passes over k */
+    CHUNK = 32, /* row blocks whose sums are kept between passes over k */
     MAX_HALVES = 16,
     BLOCK = CODES + SLOTS * ROWS * VALUE, /* bytes of a stored k block */
     TILE_BLOCK = CODES + SLOTS * ROWS * 4 /* and of one the tile reads */

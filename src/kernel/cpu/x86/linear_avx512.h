@@ -9,10 +9,11 @@
  * a shift and an `and` make the offset, and the multiply-adds take it as an index register, which
  * splits them in two at rename; that is free here, while an add would compete for their ports.
  *
- * What limits it (Golden Cove, one core): two 64-byte loads a cycle feed two multiply-adds, measured
- * 1.77; a tile reaches 0.80 of the multiply-add peak on warm data, C = 4 less (0.73: more
- * broadcasts a multiply-add). Panels of x must leave room in L1 for the sums that stream through:
- * 16..24 KiB (32 KiB costs 10 %).
+ * What limits it (Golden Cove, one core): the peak is two multiply-adds a cycle, each with a load of
+ * 64 bytes. Measured, a non-zero costs about 0.57 cycle for each of its C multiply-adds and 0.6 for
+ * broadcast and decoding, whichever port the broadcast uses; so a tile with x and sums in L1
+ * reaches 0.71 (C = 4) to 0.78 (C = 8) of the peak, and whole calls 0.62 to 0.66. Panels of x must
+ * leave room in L1 for the sums that stream through: 16..24 KiB (32 KiB costs 10 %).
  *
  * "lanes" (m <= 16): rows in the lanes. Each group of a token's x is broadcast as four floats and
  * vpermilps picks by the code bits; every weight is read once, in one sequential stream.
@@ -63,8 +64,8 @@ typedef struct tile {
 #define SPREAD_LANE(value, four, lane)                                                             \
     __asm__("vpermilps %2,%1,%0" : "=v"(value) : "v"(four), "i"(0x55 * (lane)))
 
-/* Four rows' values come as one load, each then spread by a shuffle: with four vectors of tokens and
-   more the load ports are the tighter ones (2 % of a whole call). */
+/* Four rows' values come as one load, each then spread by a shuffle: from four vectors of tokens on
+   the loads saved are worth 2 % of a whole call. */
 #define SPREAD(value, four, slot, i)                                                               \
     __m512 value;                                                                                  \
     if (R % 4 == 0 && C >= 4) {                                                                    \
@@ -159,7 +160,7 @@ static const struct {
     {tile_5, 4}, {tile_6, 4},  {tile_7, 3}, {tile_8, 3},
 };
 
-/* ---- packing ---------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 /* 16 tokens x 16 columns, from either orientation of x. */
 AVX512_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_job *job, int64_t m,

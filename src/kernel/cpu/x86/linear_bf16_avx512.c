@@ -15,5 +15,4 @@ const s24i_linear_kernel s24i_linear_bf16_avx512 = {
     .weight_pack = weight_pack,
     .work_bytes = work_bytes,
     .run = run_job,
-    .design = design,
 };

@@ -77,10 +77,10 @@ static void pack_range(void *arg, int64_t begin, int64_t end, int thread)
 
 /*
  * y is written in strips of a few row blocks: every token is a page of its own, and a visit to a
- * page should store more than one line. The first touch of those lines waits for memory, so they are
- * asked for some passes early, a slice of the tokens each pass; asked for to be written, because a
- * plain prefetch leaves the wait for their ownership to the store (4096 x 1536 outputs: 23.4 ms
- * against 18.5).
+ * page should store more than one line. The first touch of those lines waits for memory, so they
+ * are asked for some passes early, a slice of the tokens each pass; asked for to be written,
+ * because a plain prefetch leaves the wait for their ownership to the store (4096 x 1536 outputs:
+ * 23.4 ms against 18.5).
  */
 enum { TOGETHER = 2 };
 
@@ -195,7 +195,7 @@ static void run_own_panels(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* ---- few tokens, rows in the lanes -------------------------------------------------- */
+/* ---- few tokens, rows in the lanes ----------------------------------------------------------- */
 
 #if HAS_LANES
 static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -222,7 +222,7 @@ static void gather_tokens(const run *r)
 
 #endif
 
-/* ---- the row's entries --------------------------------------------------------------------------------- */
+/* ---- the row's entries ----------------------------------------------------------------------- */
 
 static size_t weight_bytes(int64_t n, int64_t k)
 {
@@ -268,11 +268,6 @@ static void run_job(const s24i_linear_job *job)
     parallel->run(parallel->pool,
                   shares_evenly(blocks, parallel->threads) ? blocks : blocks * r.p.count,
                   run_shared, &r);
-}
-
-static const char *design(int64_t m)
-{
-    return m <= LANES_M ? "lanes" : "broadcast";
 }
 
 #endif

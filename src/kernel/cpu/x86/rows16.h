@@ -8,7 +8,7 @@
  *                                         i0 | i1 << 2 (exactly the canonical index bytes)
  *     16 vectors  value slot[16][16]      slot 2g and 2g+1 of group g, one row a lane
  *
- * Sixteen rows a vector serve the kernels with rows in the lanes (few tokens) directly; kernels with
+ * Sixteen rows a vector serve the kernels with rows in the lanes (few tokens) directly; those with
  * tokens in the lanes broadcast single values and decode the same codes with a shift and an `and`.
  * Rows past n and groups past k hold zeros and code 0.
  */

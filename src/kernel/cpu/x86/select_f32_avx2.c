@@ -3,16 +3,10 @@
  * Magnitude 2:4 selection in f32, AVX2 at its 128 bits: one group a vector, by the comparisons of
  * select_f32_avx512.c.
  */
-#include <immintrin.h>
 #include <string.h>
 
+#include "kernel/cpu/x86/x86.h"
 #include "kernel/kernel.h"
-
-#define AVX2        __attribute__((target("avx2,fma")))
-#define AVX2_INLINE AVX2 __attribute__((always_inline)) static inline
-
-/* The group's nibble i0 | i1 << 2 by the mask of kept lanes; only masks of two bits occur. */
-static const uint8_t code_of[16] = {[3] = 4, [5] = 8, [6] = 9, [9] = 12, [10] = 13, [12] = 14};
 
 /* Which elements of one group are kept, and whether all four are finite. */
 AVX2_INLINE int kept(__m128 w, int *finite)
@@ -49,7 +43,7 @@ AVX2 static int prune_pack(void *values, uint8_t *indices, const void *w, int64_
     float *out = values;
     int finite = 1;
     for (int64_t g = 0; g < k / 4; g++) {
-        const unsigned code = code_of[kept(_mm_loadu_ps(row + 4 * g), &finite) & 15];
+        const unsigned code = code_of_kept[kept(_mm_loadu_ps(row + 4 * g), &finite) & 15];
         out[2 * g] = row[4 * g + (code & 3)];
         out[2 * g + 1] = row[4 * g + (code >> 2)];
         if (g & 1)
