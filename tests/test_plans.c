@@ -172,6 +172,11 @@ static void test_plan_refusals(void **state)
     args.residual = &x;
     assert_refused(ctx, S24_ERROR_SHAPE, "residual is [3, 8]; expected [3, 6]",
                    s24_plan_run(ctx, plan, &args));
+    s24_dense other_ld = y;
+    other_ld.ld++;
+    args.residual = &other_ld;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "leading dimension of 10; expected y's 9",
+                   s24_plan_run(ctx, plan, &args));
     args = good;
     args.activation = (s24_activation)4;
     assert_refused(ctx, S24_ERROR_ARGUMENT, "activation is 4; expected 0 to 3",

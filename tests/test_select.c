@@ -150,7 +150,7 @@ static void test_check(void **state)
     ctx_off(&h, ctx);
 }
 
-/* ---- MVUE24 ------------------------------------------------------------------------------------ */
+/* ---- MVUE24 ---------------------------------------------------------------------------------- */
 
 /*
  * Mean and variance of many draws of one group against the closed form: an element kept with
@@ -192,6 +192,26 @@ static void test_mvue24_moments(void **state)
     }
     free(back);
     free(data);
+    s24_matrix_destroy(w);
+    ctx_off(&h, ctx);
+}
+
+/* The larger is kept for certain and the smaller drawn second, so that neither is scaled. */
+static void test_mvue24_beside_a_far_larger_weight(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 1);
+    float data[256];
+    for (int i = 0; i < 256; i++)
+        data[i] = i % 4 == 2 ? 1e30f : i % 4 == 1 ? -3 : 0;
+    s24_dense src = {data, S24_F32, 4, 64, 0};
+    s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MVUE24, .seed = 5};
+    s24_matrix *w = make(ctx, &src, &opts);
+    float *back = dense_of(ctx, w);
+    for (int i = 0; i < 256; i++)
+        assert_true(fabsf(back[i] - data[i]) <= 1e-6f * fabsf(data[i]));
+    free(back);
     s24_matrix_destroy(w);
     ctx_off(&h, ctx);
 }
@@ -243,6 +263,7 @@ int main(void)
         cmocka_unit_test(test_magnitude),      cmocka_unit_test(test_magnitude_of_nonfinite),
         cmocka_unit_test(test_mask),           cmocka_unit_test(test_check),
         cmocka_unit_test(test_mvue24_moments), cmocka_unit_test(test_mvue24_is_reproducible),
+        cmocka_unit_test(test_mvue24_beside_a_far_larger_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,12 +28,17 @@ static int draw(const double a[4], double total, double u)
     return last;
 }
 
-/* That i is drawn first, or second after any other. */
+/* That i is drawn first, or second after any other. What others leave is summed, not taken from the
+   total: beside a far larger one, nothing would be left of them. */
 static double inclusion(const double a[4], double total, int i)
 {
     double sum = 1;
-    for (int j = 0; j < 4; j++)
-        if (j != i) sum += a[j] / (total - a[j]);
+    for (int j = 0; j < 4; j++) {
+        double left = 0;
+        for (int other = 0; other < 4; other++)
+            if (other != j) left += a[other];
+        if (j != i) sum += a[j] / left;
+    }
     return a[i] / total * sum;
 }
 

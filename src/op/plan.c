@@ -189,8 +189,15 @@ static s24_status check_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear
     TRY(s24i_dense_check_f32(ctx, "x", args->x, args->x->rows, plan->k));
     TRY(s24i_dense_check_f32(ctx, "y", args->y, args->x->rows, plan->n));
     REQUIRE(ctx, args->y->data != args->x->data, S24_ERROR_ARGUMENT, "y and x are the same memory");
-    if (args->residual)
+    if (args->residual) {
         TRY(s24i_dense_check_f32(ctx, "residual", args->residual, args->x->rows, plan->n));
+        REQUIRE(ctx,
+                args->residual->data != args->y->data ||
+                    s24i_dense_ld(args->residual) == s24i_dense_ld(args->y),
+                S24_ERROR_ARGUMENT,
+                "residual is y, but with a leading dimension of %" PRId64 "; expected y's %" PRId64,
+                s24i_dense_ld(args->residual), s24i_dense_ld(args->y));
+    }
     REQUIRE(ctx,
             (int)args->activation >= S24_ACTIVATION_NONE &&
                 args->activation <= S24_ACTIVATION_GELU_TANH,
