@@ -54,6 +54,7 @@ static s24_status fill(s24_dense_linear *linear, s24_ctx *ctx, const s24_dense *
 s24_status s24_dense_linear_create(s24_dense_linear **out, s24_ctx *ctx, const s24_dense *w,
                                    const float *bias, s24_activation activation)
 {
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     TRY(check_matrix(ctx, w, "w"));
     if (activation < S24_ACTIVATION_NONE || activation > S24_ACTIVATION_GELU_TANH)
@@ -85,6 +86,8 @@ static s24_status check_shape(s24_ctx *ctx, const s24_dense *x, const char *name
 s24_status s24_dense_linear_run(s24_dense_linear *linear, s24_ctx *ctx, const s24_dense *y,
                                 const s24_dense *x, const s24_dense *residual)
 {
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, linear, S24_ERROR_ARGUMENT, "linear is NULL");
     TRY(check_matrix(ctx, x, "x"));
     TRY(check_shape(ctx, x, "x", x->rows, linear->k));
     TRY(check_shape(ctx, y, "y", x->rows, linear->n));

@@ -321,14 +321,6 @@ static dnnl_status_t entry_fill(entry *e, dnnl_engine_t engine, const s24i_dense
     return status;
 }
 
-/* Makes e ready for its key, and the runner's work memory large enough for it. */
-static s24_status prepare(entry *e, s24i_dense_runner *runner, s24_ctx *ctx,
-                          const s24i_dense_weight *weight)
-{
-    TRY(check(ctx, entry_fill(e, runner->engine, weight), "preparing a product"));
-    return grow(runner, &runner->work, (int64_t)e->work_bytes, 1);
-}
-
 /* The primitive for a key: a kept one, or a new one in the place of the least recently used. */
 static s24_status find(entry **out, s24i_dense_runner *runner, s24_ctx *ctx, const key *k,
                        const s24i_dense_weight *weight)
@@ -345,7 +337,8 @@ static s24_status find(entry **out, s24i_dense_runner *runner, s24_ctx *ctx, con
     }
     entry_clear(e);
     e->key = *k;
-    const s24_status status = prepare(e, runner, ctx, weight);
+    const s24_status status =
+        check(ctx, entry_fill(e, runner->engine, weight), "preparing a product");
     if (status != S24_OK) {
         entry_clear(e);
         return status;
@@ -437,6 +430,8 @@ static s24_status run_threaded(s24i_dense_runner *runner, s24_ctx *ctx, const s2
     k.threads = s24_ctx_threads(ctx);
     entry *e;
     TRY(find(&e, runner, ctx, &k, weight));
+    /* Also for a kept primitive: memory may have been given up where a larger one failed. */
+    TRY(grow(runner, &runner->work, (int64_t)e->work_bytes, 1));
     TRY(check(ctx, execute(e, runner, job, x, to), "a product"));
     if (!strided) return S24_OK;
     copy = (copy_job){y->data, to, s24i_ld(y), y->cols, y->cols, S24_F32};
