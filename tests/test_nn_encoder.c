@@ -333,6 +333,13 @@ static void test_prompts(void **state)
     encoder = open_with(folder, &opts);
     assert_int_equal(embed_one(prompted, encoder, "ab c"), 4);
     s24_encoder_close(encoder);
+    /* A prompt that must not be pooled is refused; none is fine. */
+    io_write_text(io_path("model/1_Pooling/config.json"),
+                  "{\"pooling_mode_mean_tokens\":true,\"include_prompt\":false}");
+    encoder = open_with(folder, &opts);
+    s24_encoder_close(encoder);
+    assert_int_equal(s24_encoder_open(&encoder, ctx, folder, NULL), S24_ERROR_UNSUPPORTED);
+    assert_sentence(ctx, "include_prompt of the pooling module is false");
 }
 
 /* ---- what is refused ------------------------------------------------------------------------- */

@@ -201,6 +201,8 @@ static const struct {
      S24_ERROR_UNSUPPORTED,
      "both"},
     {{.modules = POOLED, .pooling = "{}"}, S24_ERROR_FORMAT, "no pooling_mode"},
+    {{.modules = "{}"}, S24_ERROR_FORMAT, "an array of modules"},
+    {{.modules = "[3]"}, S24_ERROR_FORMAT, "module 0 is not an object"},
 };
 
 static void refusals(void **state)
@@ -231,6 +233,8 @@ static void session_errors(void **state)
     OK(env.ctx, load(&model, env.ctx, tiny_write(&(tiny){0}, "tiny"), NULL));
     assert_int_equal(s24_session_create(&session, env.ctx, model, 0), S24_ERROR_ARGUMENT);
     assert_null(session);
+    assert_int_equal(s24_session_create(&session, env.ctx, NULL, 12), S24_ERROR_ARGUMENT);
+    assert_sentence(env.ctx, "model is NULL");
     OK(env.ctx, s24_session_create(&session, env.ctx, model, 12));
     const int64_t one[] = {0, 3}, empty[] = {0, 3, 3}, late[] = {1, 3}, longest[] = {0, 10},
                   many[] = {0, 9, 13};
@@ -256,6 +260,8 @@ static void session_errors(void **state)
         assert_sentence(env.ctx, cases[i].sentence);
     }
     const s24_batch good = {1, one, ids, NULL, NULL};
+    assert_int_equal(s24_session_forward(session, env.ctx, &good, NULL), S24_ERROR_ARGUMENT);
+    assert_sentence(env.ctx, "outputs is NULL");
     assert_int_equal(s24_session_forward(session, env.ctx, &good, &answers), S24_ERROR_ARGUMENT);
     OK(env.ctx, s24_session_forward(session, env.ctx, &good, &none));
     s24_ctx_set_threads(env.ctx, 2);

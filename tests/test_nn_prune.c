@@ -515,10 +515,13 @@ static void bad_inputs_name_their_layer(void **state)
     char file[600];
     const char *in = write_folder("inputs", S24_F32);
     snprintf(file, sizeof file, "%s/model.safetensors", in);
-    patch_float(file, "embeddings.LayerNorm.bias", 2, NAN);
+    patch_float(file, "embeddings.LayerNorm.bias", 2, 1e30f);
     const s24_model_prune_opts opts = options("wanda", NULL);
-    expect_refusal(ctx, in, &opts, S24_ERROR_NOT_FINITE, "encoder.layer.0.attention.self.query",
-                   "input 0 has NaN in column 2");
+    expect_refusal(ctx, in, &opts, S24_ERROR_NUMERIC, "encoder.layer.0.attention.self.query",
+                   "squares in column 2 add up beyond f32");
+    patch_float(file, "embeddings.LayerNorm.bias", 2, NAN);
+    expect_refusal(ctx, in, &opts, S24_ERROR_NOT_FINITE, "'embeddings.LayerNorm.bias'",
+                   "NaN at row 0, column 2");
     s24_ctx_destroy(ctx);
 }
 

@@ -260,9 +260,12 @@ static void test_mvue24_is_reproducible(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_magnitude),      cmocka_unit_test(test_magnitude_of_nonfinite),
-        cmocka_unit_test(test_mask),           cmocka_unit_test(test_check),
-        cmocka_unit_test(test_mvue24_moments), cmocka_unit_test(test_mvue24_is_reproducible),
+        cmocka_unit_test(test_magnitude),
+        cmocka_unit_test(test_magnitude_of_nonfinite),
+        cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_mvue24_moments),
+        cmocka_unit_test(test_mvue24_is_reproducible),
         cmocka_unit_test(test_mvue24_beside_a_far_larger_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

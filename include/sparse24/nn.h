@@ -173,7 +173,7 @@ typedef struct s24_model_info {
  * A model from a folder with config.json. Pooling and normalisation come from modules.json; a
  * folder without it pools by mean and normalises. Errors: ARGUMENT (not a folder), UNSUPPORTED
  * (model_type, activation, kind of positions or of pooling, by its name), FORMAT (a missing or
- * misshapen tensor or config key, by its name), DTYPE, MEMORY.
+ * misshapen tensor or config key, by its name), NOT_FINITE (a weight, by its place), DTYPE, MEMORY.
  */
 S24_API s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
                                   const s24_model_opts *opts);
@@ -223,14 +223,15 @@ S24_API s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const
 
 /*
  * Texts to embeddings [count, width]: tokenize (with the folder's prompt, if any), batch like
- * lengths together, forward, pool, normalise. max_tokens 0: sentence_bert_config.json's
+ * lengths together, forward, pool, normalise. A prompt that the pooling module would leave out
+ * (include_prompt: false) is UNSUPPORTED. max_tokens 0: sentence_bert_config.json's
  * max_seq_length, else the model's positions. An encoder owns its model, tokenizer and session.
  */
 typedef struct s24_encoder s24_encoder;
 
 typedef struct s24_encoder_opts {
     size_t size; /* sizeof(s24_encoder_opts) */
-    s24_model_opts model;
+    s24_model_opts model; /* its size may be 0 here */
     int64_t max_tokens;   /* of a text; default as above */
     int64_t batch_tokens; /* most tokens of one forward pass; default 4096 */
     const char *prompt;   /* of config_sentence_transformers.json, by name; default: its default */
@@ -263,7 +264,7 @@ typedef struct s24_layer_report {
 
 typedef struct s24_model_prune_opts {
     size_t size;           /* sizeof(s24_model_prune_opts) */
-    s24_prune_opts prune;  /* criterion and its parameters */
+    s24_prune_opts prune;  /* criterion and its parameters; its size may be 0 here */
     const s24_text *texts; /* calibration passages, NULL: none */
     int64_t text_count;
     int64_t max_tokens;            /* of a passage; 0: the model's own limit */
@@ -307,7 +308,9 @@ S24_API s24_status s24_retrieval_accuracy(double *share, s24_ctx *ctx, const s24
                                           int64_t k);
 
 /* A dense product y[m,n] = activation(x·wᵀ + bias) + residual through the dense engine of this
-   build, with its weight pre-packed: what the 2:4 layers are compared with. w [n, k] f32. */
+   build, with its weight pre-packed: what the 2:4 layers are compared with. w [n, k] f32.
+   s24_ctx_opts.cpu_mask does not reach the engine, here and in a model's dense layers: oneDNN and
+   a CBLAS use the best that the CPU has. */
 typedef struct s24_dense_linear s24_dense_linear;
 S24_API const char *s24_dense_engine(void); /* "oneDNN 2.6.3", "OpenBLAS …" or "none" */
 S24_API s24_status s24_dense_linear_create(s24_dense_linear **out, s24_ctx *ctx, const s24_dense *w,

@@ -35,6 +35,14 @@
         if (!(condition)) return s24_ctx_fail(ctx, status, __VA_ARGS__);                           \
     } while (0)
 
+/*
+ * Reads an option struct of the caller into `known`, this library's own version of it (`bytes`
+ * large), by the core's rule: fields that the caller's version lacks become zero, ones that only a
+ * newer version has must be zero. NULL gives all defaults. known's own size is filled in. ARGUMENT.
+ */
+s24_status s24i_options_read(s24_ctx *ctx, void *known, size_t bytes, const void *given,
+                             const char *name);
+
 /* Zeroed memory of the context. MEMORY with a sentence. */
 s24_status s24i_zeroed(void **out, s24_ctx *ctx, size_t bytes);
 /* A copy of a string; "folder/file"; the folder that a path lies in. Freed with s24_ctx_free.

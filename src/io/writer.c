@@ -124,16 +124,12 @@ static s24_status set_up(s24_writer *writer, const char *path, const s24_checkpo
 s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
                              const s24_writer_opts *opts)
 {
-    s24_writer_opts known = {0};
+    s24_writer_opts known;
     void *memory;
     if (!out) return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "out is NULL");
     *out = NULL;
     REQUIRE(ctx, path && *path, S24_ERROR_ARGUMENT, "the output's path is empty");
-    if (opts) {
-        REQUIRE(ctx, opts->size >= sizeof opts->size, S24_ERROR_ARGUMENT,
-                "s24_writer_opts.size is %zu, expected %zu", opts->size, sizeof known);
-        memcpy(&known, opts, opts->size < sizeof known ? opts->size : sizeof known);
-    }
+    TRY(s24i_options_read(ctx, &known, sizeof known, opts, "s24_writer_opts"));
     TRY(s24i_zeroed(&memory, ctx, sizeof **out));
     s24_writer *writer = memory;
     writer->ctx = ctx;

@@ -10,7 +10,7 @@
 
 #include "io/config.h"
 #include "io/tokenizer.h"
-#include "nn/util.h"
+#include "nn/model.h"
 
 #define SENTENCE_CONFIG "sentence_bert_config.json"
 #define PROMPT_CONFIG   "config_sentence_transformers.json"
@@ -102,6 +102,11 @@ static s24_status read_prompt(s24_encoder *encoder, s24_ctx *ctx, const char *fo
     const char *text;
     s24_status status = s24i_config_load(&config, ctx, folder, PROMPT_CONFIG, S24I_OPTIONAL);
     if (status == S24_OK) status = find_prompt(&text, &config, asked);
+    if (status == S24_OK && *text && !encoder->model->pools_prompt)
+        status = s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED,
+                              "%s: include_prompt of the pooling module is false, which is not "
+                              "supported with a prompt (\"%s\")",
+                              folder, s24i_show(text).text);
     if (status == S24_OK) status = s24i_copy_string(&encoder->prompt, ctx, text);
     s24i_config_free(&config);
     return status;
@@ -126,9 +131,7 @@ static s24_status make_buffers(s24_encoder *e, s24_ctx *ctx, int64_t batch_token
 static s24_status open_encoder(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
                                const s24_encoder_opts *opts)
 {
-    s24_model_opts model = opts->model;
-    if (!model.size) model.size = sizeof model;
-    TRY(load_model(encoder, ctx, folder, &model));
+    TRY(load_model(encoder, ctx, folder, &opts->model));
     TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, folder));
     TRY(read_limits(encoder, ctx, folder, opts->max_tokens));
     TRY(read_prompt(encoder, ctx, folder, opts->prompt));
@@ -138,18 +141,17 @@ static s24_status open_encoder(s24_encoder *encoder, s24_ctx *ctx, const char *f
 s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
                             const s24_encoder_opts *opts)
 {
-    const s24_encoder_opts defaults = {.size = sizeof defaults};
+    s24_encoder_opts known;
     void *memory;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, folder, S24_ERROR_ARGUMENT, "folder is NULL");
-    if (!opts) opts = &defaults;
-    REQUIRE(ctx, opts->size == sizeof *opts, S24_ERROR_ARGUMENT,
-            "s24_encoder_opts.size is %zu, %zu is expected", opts->size, sizeof *opts);
+    TRY(s24i_options_read(ctx, &known, sizeof known, opts, "s24_encoder_opts"));
+    if (!known.model.size) known.model.size = sizeof known.model;
     TRY(s24i_zeroed(&memory, ctx, sizeof **out));
     s24_encoder *encoder = memory;
     encoder->ctx = ctx;
-    const s24_status status = open_encoder(encoder, ctx, folder, opts);
+    const s24_status status = open_encoder(encoder, ctx, folder, &known);
     if (status != S24_OK) {
         s24_encoder_close(encoder);
         return status;

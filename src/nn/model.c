@@ -60,9 +60,7 @@ int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *mod
 
 s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts)
 {
-    *out = (s24_model_opts){.size = sizeof *out};
-    if (!opts) return S24_OK;
-    memcpy(out, opts, opts->size && opts->size < sizeof *out ? opts->size : sizeof *out);
+    TRY(s24i_options_read(ctx, out, sizeof *out, opts, "s24_model_opts"));
     REQUIRE(ctx, !out->dtype || out->dtype == S24_F32 || out->dtype == S24_BF16, S24_ERROR_DTYPE,
             "the option dtype of a model is %s; f32 or bf16 was expected",
             s24_dtype_name(out->dtype));
@@ -128,6 +126,7 @@ s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *sh
     model->ctx = ctx;
     model->shape = *shape;
     model->dtype = S24_F32;
+    model->pools_prompt = 1;
     model->normalise = 1;
     TRY_DONE(s24i_alloc_elems(&model->blocks, ctx, shape->layers, sizeof *model->blocks,
                               "a model's blocks"));

@@ -76,6 +76,7 @@ struct s24_model {
     const float *qa_weight, *qa_bias; /* [2, width], [2]; NULL without a head */
     s24i_block *blocks;
     s24i_pooling pooling;
+    int pools_prompt; /* 0: a prompt's tokens would have to be left out, which is not done */
     int normalise;
     int64_t sparse_layers;
     int64_t weight_bytes;
@@ -99,7 +100,7 @@ s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,
 
 /* ---- making models (model_*.c) --------------------------------------------------------------- */
 
-/* The caller's options with defaults for what is not there. Errors: DTYPE. */
+/* The caller's options with defaults for what is not there. Errors: ARGUMENT, DTYPE. */
 s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts);
 
 /* A model with its shape known and room for its floats; blocks' products are missing. */

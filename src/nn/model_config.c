@@ -102,7 +102,7 @@ static s24_status read_pooling(s24_model *model, const s24i_config *config)
     }
     REQUIRE(config->ctx, chosen, S24_ERROR_FORMAT, "%s: no pooling_mode_… key is true",
             config->file);
-    return S24_OK;
+    return s24i_config_bool(&model->pools_prompt, config, "include_prompt", S24I_OPTIONAL);
 }
 
 static s24_status read_module(s24_model *model, const s24i_config *module, const char *folder)
@@ -130,16 +130,30 @@ static s24_status read_module(s24_model *model, const s24i_config *module, const
     return status;
 }
 
+static s24_status read_modules(s24_model *model, const s24i_config *modules, const char *folder)
+{
+    const size_t count = json_array_size(modules->json);
+    REQUIRE(modules->ctx, json_is_array(modules->json), S24_ERROR_FORMAT,
+            "%s: an array of modules was expected", modules->file);
+    for (size_t i = 0; i < count; i++) {
+        s24i_config module;
+        REQUIRE(modules->ctx, s24i_config_item(&module, modules, i), S24_ERROR_FORMAT,
+                "%s: module %zu is not an object", modules->file, i);
+        TRY(read_module(model, &module, folder));
+    }
+    return S24_OK;
+}
+
 s24_status s24i_pooling_read(s24_model *model, s24_ctx *ctx, const char *folder)
 {
-    s24i_config modules, module;
+    s24i_config modules;
     model->pooling = S24I_POOL_MEAN;
+    model->pools_prompt = 1;
     model->normalise = 1;
     s24_status status = s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL);
     if (status == S24_OK && modules.json) {
         model->normalise = 0;
-        for (size_t i = 0; status == S24_OK && s24i_config_item(&module, &modules, i); i++)
-            status = read_module(model, &module, folder);
+        status = read_modules(model, &modules, folder);
     }
     s24i_config_free(&modules);
     return status;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A model from a checkpoint. Every tensor's presence, shape and dtype is checked against the
- * configuration before anything of the configuration's size is allocated: the same walk is made
+ * A model from a checkpoint. Every tensor's presence, shape, dtype and values are checked against
+ * the configuration before anything of the configuration's size is allocated: the same walk is made
  * twice, first without a model to fill.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,6 +76,30 @@ static s24_status check_float(const loader *l, const s24_tensor *tensor)
                         tensor->name, s24_dtype_name(tensor->dtype));
 }
 
+/* NaN and Inf would go through every product and come out as vectors. Of a packed tensor the stored
+   values are looked at; two of them are a group. */
+static s24_status check_finite(const loader *l, const s24_tensor *tensor)
+{
+    enum { CHUNK = 256 };
+    const char *from = tensor->packed ? tensor->values : tensor->data;
+    const size_t bytes = s24_dtype_bytes(tensor->dtype);
+    const int64_t row = tensor->shape[tensor->rank - 1] / (tensor->packed ? 2 : 1);
+    const int64_t count = tensor->rank == 2 ? tensor->shape[0] * row : row;
+    float wide[CHUNK];
+    for (int64_t i = 0; i < count; i += CHUNK) {
+        const int64_t n = s24i_min(CHUNK, count - i);
+        TRY(s24_convert(wide, S24_F32, from + (size_t)i * bytes, tensor->dtype, n));
+        for (int64_t j = 0; j < n; j++)
+            REQUIRE(l->ctx, isfinite(wide[j]), S24_ERROR_NOT_FINITE,
+                    "%s: tensor '%s' has %s at row %lld, %s %lld; finite weights were expected",
+                    tensor->file, tensor->name, isnan(wide[j]) ? "NaN" : "Inf",
+                    (long long)(tensor->rank == 2 ? (i + j) / row : 0),
+                    tensor->packed ? "group" : "column",
+                    (long long)((i + j) % row / (tensor->packed ? 2 : 1)));
+    }
+    return S24_OK;
+}
+
 static s24_status missing(const loader *l, const char *name)
 {
     const char *folder = s24_checkpoint_folder(l->checkpoint);
@@ -102,7 +127,7 @@ static s24_status take(loader *l, const float *floats, const wanted *w)
     REQUIRE(l->ctx, !tensor->packed, S24_ERROR_FORMAT,
             "%s: tensor '%s' is packed; only the weights of linear layers can be", tensor->file,
             tensor->name);
-    if (!l->model) return S24_OK;
+    if (!l->model) return check_finite(l, tensor);
     return s24_convert(s24i_writable(floats), S24_F32, tensor->data, tensor->dtype,
                        w->rows * (w->cols ? w->cols : 1));
 }
@@ -118,16 +143,6 @@ static s24_status take_norm(loader *l, const s24i_layer_norm *norm, const char *
 }
 
 /* ---- linear weights -------------------------------------------------------------------------- */
-
-/* Says which tensor the sentence of a failed core call is about. */
-static s24_status name_error(const loader *l, s24_status status, const s24_tensor *tensor)
-{
-    char sentence[384];
-    if (status == S24_OK) return status;
-    snprintf(sentence, sizeof sentence, "%s", s24_ctx_error(l->ctx));
-    return s24_ctx_fail(l->ctx, status, "%s: tensor '%s': %s", tensor->file, tensor->name,
-                        sentence);
-}
 
 static s24_status buffer(loader *l, int slot, s24_dense *dense, const s24_tensor *tensor)
 {
@@ -191,9 +206,10 @@ static s24_status source_slot(loader *l, int64_t block, int slot)
     if (!tensor) return missing(l, name);
     TRY(check_shape(l, tensor, rows, cols));
     if (!tensor->packed) TRY(check_float(l, tensor));
-    if (!l->model) return S24_OK;
-    return name_error(
-        l, tensor->packed ? source_packed(l, slot, tensor) : source_dense(l, slot, tensor), tensor);
+    if (!l->model) return check_finite(l, tensor);
+    return s24i_name_tensor(
+        l->ctx, tensor->packed ? source_packed(l, slot, tensor) : source_dense(l, slot, tensor),
+        tensor);
 }
 
 static void release_sources(loader *l)
@@ -288,7 +304,9 @@ s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *c
     loader l = {.ctx = ctx, .checkpoint = checkpoint};
     s24_model *model = NULL;
     s24_status status;
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
+    REQUIRE(ctx, checkpoint, S24_ERROR_ARGUMENT, "checkpoint is NULL");
     TRY(s24i_model_opts_read(&l.opts, ctx, opts));
     TRY(prepare(&l));
     TRY(s24i_model_create(&model, ctx, &l.shape, has_qa_head(&l)));

@@ -115,7 +115,9 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
     s24_model_opts o;
     s24_model *model;
     int index = 0;
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
+    REQUIRE(ctx, name, S24_ERROR_ARGUMENT, "a preset's name is NULL");
     TRY(s24i_model_opts_read(&o, ctx, opts));
     while (index < PRESETS && strcmp(presets[index].name, name) != 0)
         index++;

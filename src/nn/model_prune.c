@@ -20,13 +20,6 @@ static double seconds_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-s24_status s24i_pruner_name(const s24i_pruner *pruner, s24_status status, const s24_tensor *tensor)
-{
-    if (status == S24_OK || status == S24_ERROR_INTERRUPTED) return status;
-    return s24_ctx_fail(pruner->ctx, status, "%s: tensor '%s': %s", tensor->file,
-                        s24i_show(tensor->name).text, s24_ctx_error(pruner->ctx));
-}
-
 /* ---- which tensors --------------------------------------------------------------------------- */
 
 static int is_selected(const s24i_pruner *pruner, const s24_tensor *tensor)
@@ -148,7 +141,7 @@ static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_ten
 s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
                              const s24_stats *stats)
 {
-    return s24i_pruner_name(pruner, prune_layer(pruner, w, tensor, stats), tensor);
+    return s24i_name_tensor(pruner->ctx, prune_layer(pruner, w, tensor, stats), tensor);
 }
 
 static s24_status prune_alone(const s24i_pruner *pruner, const s24_tensor *tensor)
@@ -156,7 +149,7 @@ static s24_status prune_alone(const s24i_pruner *pruner, const s24_tensor *tenso
     float *w;
     TRY(s24i_alloc_elems(&w, pruner->ctx, tensor->shape[0] * tensor->shape[1], sizeof *w,
                          "a weight"));
-    s24_status status = s24i_pruner_name(pruner, s24i_pruner_load(pruner, w, tensor), tensor);
+    s24_status status = s24i_name_tensor(pruner->ctx, s24i_pruner_load(pruner, w, tensor), tensor);
     if (status == S24_OK) status = s24i_pruner_layer(pruner, w, tensor, NULL);
     s24_ctx_free(pruner->ctx, w);
     return status;
@@ -219,8 +212,7 @@ static s24_status prune_with_model(const s24i_pruner *pruner)
 static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *opts)
 {
     s24_model_prune_opts *known = &pruner->opts;
-    memset(known, 0, sizeof *known);
-    if (opts) memcpy(known, opts, opts->size < sizeof *known ? opts->size : sizeof *known);
+    TRY(s24i_options_read(pruner->ctx, known, sizeof *known, opts, "s24_model_prune_opts"));
     if (known->prune.size == 0) known->prune.size = sizeof known->prune;
     if (!known->prune.criterion) known->prune.criterion = "magnitude";
     const char *criterion = known->prune.criterion;

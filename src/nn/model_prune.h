@@ -32,7 +32,4 @@ s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tens
    other tensors to prune remain. */
 s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model);
 
-/* Says which tensor the sentence of a failed call is about. */
-s24_status s24i_pruner_name(const s24i_pruner *pruner, s24_status status, const s24_tensor *tensor);
-
 #endif

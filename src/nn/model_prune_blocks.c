@@ -162,7 +162,7 @@ static s24_status observe_input(void *user, s24i_slot slot, const s24_dense *x)
 {
     const calibration *c = user;
     if ((int)slot != c->observed) return S24_OK;
-    return s24i_pruner_name(c->pruner, s24_stats_add(c->stats, c->ctx, x), c->block[slot]);
+    return s24i_name_tensor(c->ctx, s24_stats_add(c->stats, c->ctx, x), c->block[slot]);
 }
 
 /* All texts through a block: up to the observed input of a slot, hidden staying as it is, or, with
@@ -200,7 +200,7 @@ static s24_status load_weights(calibration *c)
     for (int slot = 0; slot < S24I_SLOTS; slot++) {
         const s24_tensor *tensor = c->block[slot];
         s24_dense *w = &c->weights[slot];
-        TRY(s24i_pruner_name(c->pruner, s24i_pruner_load(c->pruner, w->data, tensor), tensor));
+        TRY(s24i_name_tensor(c->ctx, s24i_pruner_load(c->pruner, w->data, tensor), tensor));
     }
     return S24_OK;
 }

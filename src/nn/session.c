@@ -90,7 +90,9 @@ s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *
                               int64_t max_tokens)
 {
     s24_session *session;
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
+    REQUIRE(ctx, model, S24_ERROR_ARGUMENT, "model is NULL");
     REQUIRE(ctx, max_tokens > 0 && max_tokens <= 1 << 24, S24_ERROR_ARGUMENT,
             "max_tokens is %lld; 1 to %d was expected", (long long)max_tokens, 1 << 24);
     TRY(s24i_alloc_elems(&session, ctx, 1, sizeof *session, "a session"));
@@ -437,6 +439,9 @@ static void answer_logits(const s24_session *session, const s24_batch *batch, co
 s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                                const s24_outputs *outputs)
 {
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, session && outputs, S24_ERROR_ARGUMENT, "%s is NULL",
+            session ? "outputs" : "session");
     const s24_model *model = session->model;
     const int answers = outputs->start_logits || outputs->end_logits;
     REQUIRE(ctx, !answers || model->qa_weight, S24_ERROR_ARGUMENT,
