@@ -230,7 +230,7 @@ S24_API s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const
 typedef struct s24_encoder s24_encoder;
 
 typedef struct s24_encoder_opts {
-    size_t size; /* sizeof(s24_encoder_opts) */
+    size_t size;          /* sizeof(s24_encoder_opts) */
     s24_model_opts model; /* its size may be 0 here */
     int64_t max_tokens;   /* of a text; default as above */
     int64_t batch_tokens; /* most tokens of one forward pass; default 4096 */
