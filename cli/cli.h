@@ -165,7 +165,7 @@ double cli_seconds(void);
 /* "12.3 MB" of a count of bytes. */
 const char *cli_bytes(char *text, size_t size, double bytes);
 
-/* Refuses a path that exists, unless forced. */
+/* Refuses a path that exists, unless it is a file and forced, or whose folder cannot be written. */
 int cli_may_write(cli_app *cli, const char *path);
 /* A new folder under $TMPDIR; its path into folder. */
 int cli_temporary_create(cli_app *cli, char *folder, size_t bytes);

@@ -6,14 +6,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
 
 int cli_may_write(cli_app *cli, const char *path)
 {
-    if (!cli->common->force && access(path, F_OK) == 0)
-        return cli_fail(cli, CLI_IO, "%s exists; --force replaces it", path);
+    struct stat info;
+    char parent[4096];
+    if (stat(path, &info) == 0) {
+        if (!cli->common->force)
+            return cli_fail(cli, CLI_IO, "%s exists; --force replaces it", path);
+        /* A rename would put the file in the place of a device or pipe, for everybody. */
+        if (!S_ISREG(info.st_mode))
+            return cli_fail(cli, CLI_IO, "%s is no regular file, so it is not replaced", path);
+    }
+    const char *slash = strrchr(path, '/');
+    size_t length = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
+    if (length >= sizeof parent) return cli_fail(cli, CLI_IO, "%s: the name is too long", path);
+    snprintf(parent, sizeof parent, "%.*s", length ? (int)length : 1, length ? path : ".");
+    if (access(parent, W_OK | X_OK) != 0)
+        return cli_fail(cli, CLI_IO, "%s: %s", path, strerror(errno));
     return CLI_OK;
 }
 

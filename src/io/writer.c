@@ -88,6 +88,9 @@ static s24_status resolve_path(s24_writer *writer, const char *path)
     REQUIRE(ctx, !S_ISDIR(info.st_mode) == !writer->folder, S24_ERROR_EXISTS,
             "%s is a %s, but a %s is to be written", path,
             S_ISDIR(info.st_mode) ? "folder" : "file", writer->folder ? "folder" : "file");
+    /* The rename would put a file in the place of a device or pipe, for everybody. */
+    REQUIRE(ctx, writer->folder || S_ISREG(info.st_mode), S24_ERROR_EXISTS,
+            "%s is a device or pipe, so it is not replaced", path);
     if (!writer->folder) return S24_OK;
     TRY(resolve_links(&writer->path, ctx));
     TRY(check_replaceable(ctx, writer->path));

@@ -203,6 +203,16 @@ class Write(Scratch):
             self.assertIn("blocks.layer.0.fc.bias", read(self.folder / "taken.safetensors")[0])
             (self.folder / "taken.safetensors").write_bytes(b"precious")
 
+    def test_force_replaces_files_only(self):
+        os.mkfifo(self.folder / "pipe")
+        for out, sentence in (("pipe", r"pipe is a device or pipe, so it is not replaced"),
+                              ("taken", r"taken is a folder, but a file is to be written")):
+            done = run("pack", "sparse.safetensors", out, "--force", cwd=self.folder)
+            self.assertEqual((done.returncode, done.stdout), (3, ""))
+            self.assertRegex(done.stderr, sentence)
+        self.assertTrue((self.folder / "pipe").is_fifo())
+        self.assertEqual((self.folder / "taken/precious").read_bytes(), b"precious")
+
     def test_places_that_cannot_be_written(self):
         self.refusals([
             ("no folder", ["pack", "sparse.safetensors", "missing/new"], 3, r"missing/new"),
