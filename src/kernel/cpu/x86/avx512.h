@@ -10,7 +10,8 @@
 AVX512_INLINE __mmask16 lane_mask(int64_t lanes)
 {
     if (lanes >= 16) return 0xffff;
-    return lanes <= 0 ? (__mmask16)0 : (__mmask16)((1u << lanes) - 1);
+    if (lanes <= 0) return 0;
+    return (__mmask16)((1u << lanes) - 1);
 }
 
 /* r[i] lane j <-> r[j] lane i: two rounds inside the 128-bit lanes, two between them. */
