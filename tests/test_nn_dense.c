@@ -2,7 +2,6 @@
 /* The dense engine of this build: products at any number of rows against f64 arithmetic. */
 #include "support.h"
 
-#include <limits.h>
 #include <math.h>
 
 #include "nn/dense.h"
@@ -211,43 +210,11 @@ static void out_of_memory(void **state)
     assert_true(count_failures(make_and_run) > 2);
 }
 
-/* A product that finds no memory leaves the ones that ran before able to run. */
-static void smaller_products_survive(void **state)
-{
-    (void)state;
-    enum { N = 200, K = 300 };
-    failing f = {.left = INT_MAX};
-    const s24_ctx_opts opts = {
-        .size = sizeof opts, .allocator = {failing_alloc, failing_free, &f}, .threads = 2};
-    const s24_activation activation = S24_ACTIVATION_GELU;
-    s24_ctx *ctx;
-    assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
-    float *w = floats(N * K, 1), *x = floats(900 * K, 3), *y = floats(900 * N, 4);
-    const s24_dense dw = {w, S24_F32, N, K, 0};
-    s24_dense_linear *linear;
-    assert_int_equal(s24_dense_linear_create(&linear, ctx, &dw, NULL, activation), S24_OK);
-    product p = {.n = N, .k = K, .ldx = K, .ldy = N, .activation = activation};
-    for (p.m = 1; p.m <= 30; p.m += 29)
-        check_run(ctx, linear, &p, w, NULL);
-    f.left = 0;
-    const s24_dense dx = {x, S24_F32, 900, K, 0}, dy = {y, S24_F32, 900, N, 0};
-    const s24_status status = s24_dense_linear_run(linear, ctx, &dy, &dx, NULL);
-    assert_true(status == S24_OK || status == S24_ERROR_MEMORY);
-    f.left = INT_MAX;
-    for (p.m = 1; p.m <= 30; p.m += 29)
-        check_run(ctx, linear, &p, w, NULL);
-    s24_dense_linear_destroy(linear);
-    free(w), free(x), free(y);
-    s24_ctx_destroy(ctx);
-    assert_int_equal(f.bytes, 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes),        cmocka_unit_test(many_row_counts),
-        cmocka_unit_test(bf16),          cmocka_unit_test(errors),
-        cmocka_unit_test(out_of_memory), cmocka_unit_test(smaller_products_survive),
+        cmocka_unit_test(shapes), cmocka_unit_test(many_row_counts), cmocka_unit_test(bf16),
+        cmocka_unit_test(errors), cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests_name("nn_dense", tests, NULL, NULL);
 }
