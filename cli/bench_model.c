@@ -146,13 +146,6 @@ static int run_row(cli_app *cli, const models *m, model_row *row, const bench_ef
     row->sparse_layers = m->info.sparse_layers;
     row->layers = m->info.linear_layers;
     row->bytes = m->info.weight_bytes;
-    if (row->seq > m->info.positions)
-        return cli_fail(cli, CLI_USAGE, "option --seq: the model has %lld positions, not %lld",
-                        (long long)m->info.positions, (long long)row->seq);
-    if (row->batch > MAX_TOKENS / row->seq)
-        return cli_fail(cli, CLI_USAGE,
-                        "option --batch: %lld texts of %lld tokens are more than %d tokens",
-                        (long long)row->batch, (long long)row->seq, MAX_TOKENS);
     int code = batch_make(cli, &batch, row, m->info.vocabulary);
     s24_ctx_set_threads(cli->ctx, (int)row->threads);
     if (code == CLI_OK) code = measure(cli, m, &batch, row, effort);
@@ -175,6 +168,13 @@ static json_t *row_json(const model_row *row)
     json_object_set_new(object, "layers", json_integer(row->layers));
     json_object_set_new(object, "bytes", json_integer(row->bytes));
     return object;
+}
+
+static void print_head(cli_app *cli)
+{
+    cli_progress_clear(cli);
+    printf("%6s %6s %-5s %2s %10s %10s %7s %8s\n", "batch", "seq", "dtype", "T", "dense ms",
+           "2:4 ms", "ratio", "texts/s");
 }
 
 static void print_row(const model_row *row)
@@ -203,14 +203,27 @@ static model_row row_at(const bench_model_plan *plan, int i)
     return row;
 }
 
+/* Said before the first figure: a row that cannot be run. */
+static int check_rows(cli_app *cli, const models *m, const bench_model_plan *plan)
+{
+    for (int i = 0; i < row_count(plan); i++) {
+        model_row row = row_at(plan, i);
+        if (row.seq > m->info.positions)
+            return cli_fail(cli, CLI_USAGE, "option --seq: the model has %lld positions, not %lld",
+                            (long long)m->info.positions, (long long)row.seq);
+        if (row.batch > MAX_TOKENS / row.seq)
+            return cli_fail(cli, CLI_USAGE,
+                            "option --batch: %lld texts of %lld tokens are more than %d tokens",
+                            (long long)row.batch, (long long)row.seq, MAX_TOKENS);
+    }
+    return CLI_OK;
+}
+
 static int run_rows(cli_app *cli, const bench_model_plan *plan, const s24_checkpoint *checkpoint,
                     model_row *rows)
 {
     models m = {0};
     int count = row_count(plan), code = CLI_OK;
-    if (!cli->json)
-        printf("%6s %6s %-5s %2s %10s %10s %7s %8s\n", "batch", "seq", "dtype", "T", "dense ms",
-               "2:4 ms", "ratio", "texts/s");
     for (int i = 0; i < count && code == CLI_OK; i++) {
         rows[i] = row_at(plan, i);
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, count));
@@ -218,6 +231,8 @@ static int run_rows(cli_app *cli, const bench_model_plan *plan, const s24_checkp
             models_free(&m);
             code = cli_status(cli, models_load(&m, cli, plan->model, checkpoint, rows[i].dtype));
         }
+        if (code == CLI_OK && i == 0) code = check_rows(cli, &m, plan);
+        if (code == CLI_OK && i == 0 && !cli->json) print_head(cli);
         if (code == CLI_OK) code = run_row(cli, &m, &rows[i], &plan->effort);
         cli_progress_clear(cli);
         if (code == CLI_OK && !cli->json) print_row(&rows[i]);
