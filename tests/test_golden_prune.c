@@ -63,7 +63,8 @@ static void check_criterion(const char *criterion)
                   differing, N * K / 4, error / limit);
     assert_true(differing <= NEAR_TIES);
     assert_true(error <= 1.001 * limit);
-    assert_true(error >= 0.999 * limit);
+    /* Ours refits the weights that stay, theirs does not; the other two change no weight. */
+    if (strcmp(criterion, "sparsegpt")) assert_true(error >= 0.999 * limit);
     s24_stats_destroy(stats);
     s24_ctx_destroy(ctx);
     free(pruned);

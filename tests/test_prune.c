@@ -157,12 +157,24 @@ static void upper_cholesky(double *u, const double *a, int64_t k)
         }
 }
 
+/* Eight rounds of every weight that stays to its optimum for the others, from the definition. */
+static void reference_refit(double *w, const float *before, const double *h, int64_t k)
+{
+    for (int sweep = 0; sweep < 8; sweep++)
+        for (int64_t j = 0; j < k; j++) {
+            double gradient = 0.0;
+            for (int64_t c = 0; c < k && w[j] != 0.0; c++)
+                gradient += (w[c] - (double)before[c]) * h[c * k + j];
+            if (w[j] != 0.0) w[j] -= gradient / h[j * k + j];
+        }
+}
+
 static void reference_sparsegpt(float *w32, int64_t n, int64_t k, const double *gram,
                                 double dampening)
 {
     size_t square = (size_t)(k * k) * sizeof(double);
     double *h = malloc(square), *inverse = malloc(square), *u = malloc(square);
-    double *w = malloc((size_t)(n * k) * sizeof *w), mean = 0.0;
+    double *dampened = malloc(square), *w = malloc((size_t)(n * k) * sizeof *w), mean = 0.0;
     int64_t alive = 0;
     memcpy(h, gram, square);
     for (int64_t i = 0; i < n * k; i++)
@@ -178,6 +190,7 @@ static void reference_sparsegpt(float *w32, int64_t n, int64_t k, const double *
             w[r * k + j] = 0.0;
         h[j * k + j] += (dead ? mean : 0.0) + dampening * mean;
     }
+    memcpy(dampened, h, square);
     gauss_jordan(inverse, h, k);
     upper_cholesky(u, inverse, k);
     for (int64_t r = 0; r < n; r++) {
@@ -193,9 +206,11 @@ static void reference_sparsegpt(float *w32, int64_t n, int64_t k, const double *
                 w[r * k + c] -= error * u[j * k + c];
             w[r * k + j] = 0.0;
         }
+        reference_refit(w + r * k, w32 + r * k, dampened, k);
     }
     for (int64_t i = 0; i < n * k; i++)
         w32[i] = (float)w[i];
+    free(dampened);
     free(w);
     free(u);
     free(inverse);

