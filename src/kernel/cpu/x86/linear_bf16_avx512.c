@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The linear of linear_avx512.h for bf16 weights, widened exactly; sums and x in f32. */
+#include "kernel/kernel.h"
+
+#if defined(__x86_64__)
 #define VALUE 2
 #define LOAD_VALUES(p)                                                                             \
     _mm512_castsi512_ps(_mm512_slli_epi32(                                                         \
@@ -16,3 +19,4 @@ const s24i_linear_kernel s24i_linear_bf16_avx512 = {
     .work_bytes = work_bytes,
     .run = run_job,
 };
+#endif

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The linear of linear_avx512.h for f16 weights, widened exactly; sums and x in f32. */
+#include "kernel/kernel.h"
+
+#if defined(__x86_64__)
 #define VALUE          2
 #define LOAD_VALUES(p) _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)(p)))
 #include "kernel/cpu/x86/linear_avx512.h"
@@ -14,3 +17,4 @@ const s24i_linear_kernel s24i_linear_f16_avx512 = {
     .work_bytes = work_bytes,
     .run = run_job,
 };
+#endif

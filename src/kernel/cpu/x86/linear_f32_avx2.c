@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The linear of linear_avx2.h for f32 weights. */
+#include "kernel/kernel.h"
+
+#if defined(__x86_64__)
 #define VALUE          4
 #define LOAD_VALUES(p) _mm256_load_ps(p)
 #include "kernel/cpu/x86/linear_avx2.h"
@@ -14,3 +17,4 @@ const s24i_linear_kernel s24i_linear_f32_avx2 = {
     .work_bytes = work_bytes,
     .run = run_job,
 };
+#endif

@@ -3,10 +3,12 @@
  * Magnitude 2:4 selection in f32, AVX2 at its 128 bits: one group a vector, by the comparisons of
  * select_f32_avx512.c.
  */
+#include "kernel/kernel.h"
+
+#if defined(__x86_64__)
 #include <string.h>
 
 #include "kernel/cpu/x86/x86.h"
-#include "kernel/kernel.h"
 
 /* Which elements of one group are kept, and whether all four are finite. */
 AVX2_INLINE int kept(__m128 w, int *finite)
@@ -62,3 +64,4 @@ const s24i_select_kernel s24i_select_f32_avx2 = {
     .mask = mask,
     .prune_pack = prune_pack,
 };
+#endif

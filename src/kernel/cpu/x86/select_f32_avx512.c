@@ -8,6 +8,9 @@
  * lane, folded into one comparison by adding a bit: 2|w| + 1 for the side that wins.
  * The kept ones of a vector are one compress; their codes come from a table by the group's mask.
  */
+#include "kernel/kernel.h"
+
+#if defined(__x86_64__)
 #include "kernel/cpu/x86/avx512.h"
 
 /* Floats between what is read and what is asked for early: 6.9 -> 10.4 GB/s from memory. */
@@ -77,3 +80,4 @@ const s24i_select_kernel s24i_select_f32_avx512 = {
     .mask = mask,
     .prune_pack = prune_pack,
 };
+#endif
