@@ -11,7 +11,7 @@
  * A column whose inputs are all zero is dead: its weights cost nothing and become zero.
  *
  * Beyond the paper, the weights that stay are then refitted together (see refit): on MiniLM's layers
- * the output error falls by a quarter, for a tenth of the time.
+ * the output error falls by a quarter; pruning the model takes 11.5 s instead of 9.3.
  *
  * Reference: Frantar, Alistarh, "SparseGPT: massive language models can be accurately pruned in
  * one-shot", ICML 2023, algorithm 1 and section 3.4 (n:m).
