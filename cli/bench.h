@@ -175,4 +175,7 @@ typedef struct bench_model_plan {
 
 int bench_models(cli_app *cli, const bench_model_plan *plan);
 
+/* Stores the address of a library's function in *function, a function pointer; 0: there is none. */
+int bench_symbol(void *function, void *handle, const char *name);
+
 #endif

@@ -40,14 +40,6 @@ static void close_library(void *opaque)
     free(l);
 }
 
-/* ISO C has no cast from an object pointer to a function's; its bytes are the same here. */
-static int find(void *function, void *handle, const char *name)
-{
-    void *symbol = dlsym(handle, name);
-    memcpy(function, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
 static void *open_library(char *version, size_t bytes)
 {
     static const char *const names[] = {"libxsmm.so.1", "libxsmm.so"};
@@ -56,8 +48,8 @@ static void *open_library(char *version, size_t bytes)
     for (int i = 0; i < 2 && !l->handle; i++)
         l->handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     void (*init)(void) = NULL;
-    if (!l->handle || !find(&l->dispatch, l->handle, "libxsmm_smmdispatch") ||
-        !find(&init, l->handle, "libxsmm_init")) {
+    if (!l->handle || !bench_symbol(&l->dispatch, l->handle, "libxsmm_smmdispatch") ||
+        !bench_symbol(&init, l->handle, "libxsmm_init")) {
         close_library(l);
         return NULL;
     }

@@ -33,24 +33,16 @@ static void close_library(void *opaque)
     free(l);
 }
 
-/* ISO C has no cast from an object pointer to a function's; its bytes are the same here. */
-static int find(void *function, void *handle, const char *name)
-{
-    void *symbol = dlsym(handle, name);
-    memcpy(function, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
 static int load(library *l)
 {
     /* Its idle threads spin for longer than a turn and would hold the cores of the others'
        turns. */
     setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0);
     l->handle = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
-    return l->handle && find(&l->sgemm, l->handle, "cblas_sgemm") &&
-           find(&l->set_threads, l->handle, "openblas_set_num_threads") &&
-           find(&l->config, l->handle, "openblas_get_config") &&
-           find(&l->core, l->handle, "openblas_get_corename");
+    return l->handle && bench_symbol(&l->sgemm, l->handle, "cblas_sgemm") &&
+           bench_symbol(&l->set_threads, l->handle, "openblas_set_num_threads") &&
+           bench_symbol(&l->config, l->handle, "openblas_get_config") &&
+           bench_symbol(&l->core, l->handle, "openblas_get_corename");
 }
 
 /* Older than its CPU, OpenBLAS takes the kernels of a CPU without AVX. Then it is loaded anew and
