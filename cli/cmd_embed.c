@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * sparse24 embed: lines of text to vectors, into a safetensors file, as a stream of one JSON line a
- * text, or both. With --stream a chunk is printed before the next one is run.
+ * text, or both. A stream keeps the model and answers lines as they come.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,8 +23,8 @@ static const cli_option options[] = {
     {"output", 'o', CLI_TEXT, offsetof(struct embed_options, output), "FILE.safetensors", NULL,
      "Write the tensor 'embeddings', f32 [lines, width], here.", NULL},
     {"stream", 0, CLI_FLAG, offsetof(struct embed_options, stream), NULL, NULL,
-     "Print {\"line\": N, \"embedding\": [...]} on standard output for each text, in order, 32 "
-     "texts at a time. All of the input is read first.",
+     "Print {\"line\": N, \"embedding\": [...]} on standard output for each text, in order. Lines "
+     "are answered as they come, those that wait together by up to 32.",
      NULL},
     ENCODE_DTYPE(struct embed_options),
     ENCODE_MAX_TOKENS(struct embed_options),
@@ -59,43 +59,71 @@ static void print_vector(int64_t line, const float *vector, int64_t width)
     printf("]}\n");
 }
 
-/* Chunk by chunk; keep: the vectors stay for an output. */
-static int stream(cli_app *cli, s24_encoder *encoder, int keep, embedded *all)
+/* The vectors of a stream: a batch's, or all of them where an output wants them. */
+typedef struct collected {
+    embedded *all;
+    int64_t room; /* vectors that all->vectors has room for */
+    int keep;
+} collected;
+
+enum { STREAM_BATCH = 32 };
+
+/* Where the next batch's vectors go. */
+static int make_room(cli_app *cli, collected *c, float **vectors)
 {
-    enum { CHUNK = 32 };
-    const s24_text *texts = s24_lines_texts(all->lines);
-    int64_t lines = s24_lines_count(all->lines), width = s24_encoder_width(encoder);
-    all->width = width;
-    if (keep) all->vectors = calloc((size_t)lines * (size_t)width + 1, sizeof *all->vectors);
-    if (keep && !all->vectors)
-        return cli_fail(cli, CLI_IO, "out of memory for %lld vectors of %lld", (long long)lines,
-                        (long long)width);
-    for (int64_t begin = 0; begin < lines; begin += CHUNK) {
-        int64_t count = lines - begin < CHUNK ? lines - begin : CHUNK;
-        embedded part = {0};
-        int code = encode_texts(cli, encoder, texts + begin, count, &part);
-        for (int64_t i = 0; i < count && code == CLI_OK; i++)
-            print_vector(begin + i, part.vectors + i * width, width);
-        if (code == CLI_OK && keep)
-            memcpy(all->vectors + begin * width, part.vectors,
-                   (size_t)(count * width) * sizeof *part.vectors);
-        all->tokens += part.tokens;
-        embedded_free(&part);
-        if (code == CLI_OK && (fflush(stdout) != 0 || ferror(stdout)))
-            code = cli_fail(cli, CLI_IO, "standard output: %s", strerror(errno));
-        if (code != CLI_OK) return code;
+    const int64_t kept = c->keep ? c->all->count : 0;
+    if (kept + STREAM_BATCH > c->room) {
+        const int64_t room = c->room ? 2 * c->room : STREAM_BATCH;
+        float *grown =
+            realloc(c->all->vectors, (size_t)room * (size_t)c->all->width * sizeof *grown);
+        if (!grown)
+            return cli_fail(cli, CLI_IO, "out of memory for %lld vectors of %lld", (long long)room,
+                            (long long)c->all->width);
+        c->all->vectors = grown;
+        c->room = room;
     }
-    all->count = lines;
+    *vectors = c->all->vectors + kept * c->all->width;
     return CLI_OK;
+}
+
+static int answer(cli_app *cli, s24_encoder *encoder, collected *c, const s24_text *texts,
+                  int64_t count)
+{
+    float *vectors = NULL;
+    int64_t tokens = 0;
+    int code = make_room(cli, c, &vectors);
+    if (code == CLI_OK)
+        code =
+            cli_status(cli, s24_encoder_embed(vectors, &tokens, encoder, cli->ctx, texts, count));
+    if (code != CLI_OK) return code;
+    cli_progress_clear(cli);
+    for (int64_t i = 0; i < count; i++)
+        print_vector(c->all->count + i, vectors + i * c->all->width, c->all->width);
+    c->all->count += count;
+    c->all->tokens += tokens;
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return cli_fail(cli, CLI_IO, "standard output: %s", strerror(errno));
+    return CLI_OK;
+}
+
+static int stream(cli_app *cli, const struct embed_options *o, s24_encoder *encoder, embedded *all)
+{
+    collected c = {.all = all, .keep = o->output != NULL};
+    s24_line_reader *reader = NULL;
+    all->width = s24_encoder_width(encoder);
+    int code = cli_status(cli, s24_line_reader_open(&reader, cli->ctx, o->input));
+    for (int64_t count = 1; code == CLI_OK && count > 0;) {
+        const s24_text *texts;
+        code = cli_status(cli, s24_line_reader_next(&texts, &count, reader, STREAM_BATCH));
+        if (code == CLI_OK && count > 0) code = answer(cli, encoder, &c, texts, count);
+    }
+    s24_line_reader_close(reader);
+    return code;
 }
 
 static int embed(cli_app *cli, const struct embed_options *o, s24_encoder *encoder, embedded *e)
 {
-    int code = cli_status(cli, s24_lines_read(&e->lines, cli->ctx, o->input));
-    if (code != CLI_OK) return code;
-    code = o->stream ? stream(cli, encoder, o->output != NULL, e)
-                     : encode_texts(cli, encoder, s24_lines_texts(e->lines),
-                                    s24_lines_count(e->lines), e);
+    int code = o->stream ? stream(cli, o, encoder, e) : encode_file(cli, encoder, o->input, e);
     return code == CLI_OK && o->output ? save(cli, o->output, e) : code;
 }
 

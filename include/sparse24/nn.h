@@ -296,6 +296,17 @@ S24_API void s24_lines_destroy(s24_lines *lines);
 S24_API int64_t s24_lines_count(const s24_lines *lines);
 S24_API const s24_text *s24_lines_texts(const s24_lines *lines);
 
+/* The same lines as they come, for a pipe that stays open. */
+typedef struct s24_line_reader s24_line_reader;
+/* path "-" reads standard input, which is left open. Errors: IO, MEMORY. */
+S24_API s24_status s24_line_reader_open(s24_line_reader **out, s24_ctx *ctx, const char *path);
+S24_API void s24_line_reader_close(s24_line_reader *reader);
+/* Waits for a line, then gives it and those that are there already, at most `most` of them; *count
+   0 is the end. The texts live until the next call. The lines before a bad one are given first.
+   Errors: IO, FORMAT (invalid UTF-8: line named), MEMORY, INTERRUPTED. */
+S24_API s24_status s24_line_reader_next(const s24_text **texts, int64_t *count,
+                                        s24_line_reader *reader, int64_t most);
+
 /* The k documents with the largest dot product for each query, best first; ties: the lower index.
    indices [queries, k], scores [queries, k]. */
 S24_API s24_status s24_nearest(int64_t *indices, float *scores, s24_ctx *ctx,

@@ -74,6 +74,11 @@ typedef struct s24i_map {
 s24_status s24i_map_open(s24i_map *out, s24_ctx *ctx, const char *path);
 void s24i_map_close(s24i_map *map);
 
+/* Makes a text of line `number` of the file `name`, given without its LF: a CR before an LF (ended:
+   there was one) drops, and what is not UTF-8 is refused. FORMAT. */
+s24_status s24i_line_take(s24_text *line, s24_ctx *ctx, const char *name, int64_t number,
+                          int ended);
+
 /* Did a parse end for want of memory? jansson mostly gives no reason then, and one for all else. */
 int s24i_json_is_out_of_memory(const json_error_t *error);
 /* Parses JSON strictly (UTF-8, no duplicate keys, nothing behind it). file is for the sentence.

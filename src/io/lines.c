@@ -80,6 +80,19 @@ static int64_t count_lines(const s24_text *all)
     return count;
 }
 
+s24_status s24i_line_take(s24_text *line, s24_ctx *ctx, const char *name, int64_t number, int ended)
+{
+    if (ended && line->bytes > 0 && line->data[line->bytes - 1] == '\r') line->bytes--;
+    REQUIRE(ctx, line->bytes <= INT32_MAX, S24_ERROR_FORMAT,
+            "%s: line %lld has %zu bytes, at most %d are expected", name, (long long)number,
+            line->bytes, INT32_MAX);
+    const size_t valid = s24i_utf8_valid(line->data, line->bytes);
+    REQUIRE(ctx, valid == line->bytes, S24_ERROR_FORMAT,
+            "%s: line %lld is not UTF-8 (byte %zu of the line; both counted from 0)", name,
+            (long long)number, valid);
+    return S24_OK;
+}
+
 /* Cuts the text into lines->texts, which has room for all of them. */
 static s24_status cut(s24_lines *lines, const s24_text *all, const char *name)
 {
@@ -87,17 +100,9 @@ static s24_status cut(s24_lines *lines, const s24_text *all, const char *name)
     for (int64_t i = 0; i < lines->count; i++) {
         const char *line = all->data + at;
         const char *end = memchr(line, '\n', all->bytes - at);
-        size_t bytes = end ? (size_t)(end - line) : all->bytes - at;
-        at += bytes + (end != NULL);
-        if (end && bytes > 0 && line[bytes - 1] == '\r') bytes--;
-        REQUIRE(lines->ctx, bytes <= INT32_MAX, S24_ERROR_FORMAT,
-                "%s: line %lld has %zu bytes, at most %d are expected", name, (long long)i, bytes,
-                INT32_MAX);
-        const size_t valid = s24i_utf8_valid(line, bytes);
-        REQUIRE(lines->ctx, valid == bytes, S24_ERROR_FORMAT,
-                "%s: line %lld is not UTF-8 (byte %zu of the line; both counted from 0)", name,
-                (long long)i, valid);
-        lines->texts[i] = (s24_text){line, bytes};
+        lines->texts[i] = (s24_text){line, end ? (size_t)(end - line) : all->bytes - at};
+        at += lines->texts[i].bytes + (end != NULL);
+        TRY(s24i_line_take(&lines->texts[i], lines->ctx, name, i, end != NULL));
     }
     return S24_OK;
 }

@@ -7,6 +7,7 @@ import pathlib
 import platform
 import signal
 import subprocess
+import threading
 import time
 import unittest
 
@@ -90,6 +91,62 @@ class Embed(Scratch):
                          text="\n".join(LINES))
         self.assertEqual(both.stdout, done.stdout)
         self.close([e["embedding"] for e in streamed], self.vectors("w.safetensors"), 1e-8)
+
+    def stream(self, *arguments):
+        """A running embed --stream with its pipes; ended with the case."""
+        child = subprocess.Popen([PROGRAM, "embed", "model", "--stream", *arguments],
+                                 cwd=self.folder, env=clean_environment(), bufsize=0,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE)
+        watch = threading.Timer(60, child.kill)  # a line that is not answered ends the wait
+        watch.start()
+
+        def end():
+            child.kill()
+            child.wait()
+            watch.cancel()
+            for pipe in (child.stdin, child.stdout, child.stderr):
+                pipe.close()
+        self.addCleanup(end)
+        return child
+
+    def test_a_stream_answers_each_line_while_the_pipe_is_open(self):
+        self.good("embed", "model", "--input", "texts", "--output", "v.safetensors")
+        expected = self.vectors("v.safetensors")
+        child = self.stream("--output", "w.safetensors")
+        for n in (0, 1):  # a lone line, then another
+            child.stdin.write(LINES[n].encode() + b"\n")
+            entry = json.loads(child.stdout.readline())
+            self.assertEqual(entry["line"], n)
+            self.close([entry["embedding"]], [expected[n]])
+        # Half a line waits for its end; then more at once than a batch takes.
+        rest = "\n".join(LINES[2:]).encode()
+        child.stdin.write(rest[:3])
+        time.sleep(0.05)
+        child.stdin.write(rest[3:] + b"\n")
+        for n in range(2, len(LINES)):
+            entry = json.loads(child.stdout.readline())
+            self.assertEqual(entry["line"], n)
+            self.close([entry["embedding"]], [expected[n]])
+        child.stdin.close()
+        self.assertEqual(child.stdout.read(), b"")
+        self.assertEqual(child.wait(60), 0)
+        self.close(self.vectors("w.safetensors"), expected)
+
+    def test_a_stream_answers_what_stands_before_a_bad_line(self):
+        child = self.stream()
+        child.stdin.write(b"\xef\xbb\xbfgood\r\n\nb\xffd\nnever\n")
+        for n in (0, 1):
+            self.assertEqual(json.loads(child.stdout.readline())["line"], n)
+        self.assertEqual(child.stdout.read(), b"")
+        self.assertEqual(child.wait(60), 4)
+        self.assertRegex(child.stderr.read(), rb"standard input: line 2 is not UTF-8 \(byte 1")
+        child = self.stream("--input", "broken")
+        self.assertEqual(json.loads(child.stdout.readline())["line"], 0)
+        self.assertEqual(child.wait(60), 4)
+        self.assertRegex(child.stderr.read(), rb"broken: line 1 is not UTF-8")
+        child = self.stream("--input", "nowhere")
+        self.assertEqual(child.wait(60), 3)
 
     def test_packed_and_pruned_weights_give_the_same_vectors(self):
         self.good("prune", "model", "pruned")
