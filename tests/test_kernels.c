@@ -58,7 +58,8 @@ typedef struct sample {
     int x_columns, y_columns; /* tokens together instead of features */
     int64_t pad;              /* leading dimensions exceed the rows by this */
     s24_activation activation;
-    int bias, residual, threads, at_end, special;
+    s24_dtype x_dtype, y_dtype; /* none: f32 */
+    int bias, gate, residual, threads, at_end, special;
     float alpha, beta;
 } sample;
 
@@ -71,6 +72,8 @@ static double activate(double x, s24_activation activation)
         return 0.5 * x * (1 + erf(x * 0.70710678118654752));
     case S24_ACTIVATION_GELU_TANH:
         return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+    case S24_ACTIVATION_SILU:
+        return x / (1 + exp(-x));
     default:
         return x;
     }
@@ -119,6 +122,12 @@ static weight make_weight(const sample *s, s24_dtype dtype, uint64_t *seed)
     return w;
 }
 
+/* A row that multiplies in bf16 rounds x to it first. */
+static double as_multiplied(const s24i_linear_kernel *row, float x)
+{
+    return row->cpu & S24_CPU_AVX512BF16 ? s24i_bf16_to_f32(s24i_f32_to_bf16(x)) : x;
+}
+
 static void expect(const sample *s, const char *name, int64_t m, int64_t n, float got, double want,
                    double bound)
 {
@@ -131,17 +140,21 @@ static void expect(const sample *s, const char *name, int64_t m, int64_t n, floa
              s->threads, (long long)m, (long long)n, (double)got, want, bound);
 }
 
+/* y was `before` in f32. */
 static void check_output(const s24i_linear_kernel *row, const sample *s, const weight *w,
                          const s24i_linear_job *job, const float *before)
 {
     const double unit = 1.2e-7; /* of f32 and a little; narrow weights are widened exactly */
+    const double last = job->y_dtype == S24_BF16 ? 0x1.01p-8 : 0; /* y's rounding */
     for (int64_t m = 0; m < s->m; m++) {
         for (int64_t n = 0; n < s->n; n++) {
             double sum = 0, size = 0;
             for (int64_t i = 0; i < s->k / 2; i++) {
                 int code = ((uint8_t *)w->codes.data)[n * w->row_codes + i / 4] >> (i / 2 % 2 * 4);
                 int64_t k = i / 2 * 4 + (i % 2 ? code >> 2 & 3 : code & 3);
-                double x = job->x[m * job->x_stride_m + k * job->x_stride_k];
+                double x =
+                    as_multiplied(row, s24i_load_f32(job->x, job->x_dtype,
+                                                     m * job->x_stride_m + k * job->x_stride_k));
                 sum += x * w->exact[n * (s->k / 2) + i];
                 size += fabs(x * w->exact[n * (s->k / 2) + i]);
             }
@@ -151,6 +164,11 @@ static void check_output(const s24i_linear_kernel *row, const sample *s, const w
             /* No activation is steeper than 1.13; the last term is the approximation's. */
             double bound = (unit * (s->k < 64 ? 8 : 0.5 * sqrt((double)s->k)) + 1e-7) * size * 1.2 +
                            3e-7 * (1 + fabs(sum));
+            if (job->gate) {
+                int64_t at = m * job->gate_stride_m + n * job->gate_stride_n;
+                double gate = s24i_load_f32(job->gate, job->y_dtype, at);
+                want *= gate, bound = bound * fabs(gate) + 1.2e-7 * fabs(want);
+            }
             if (job->residual && s->beta != 0) {
                 int64_t at = m * job->residual_stride_m + n * job->residual_stride_n;
                 want += (double)s->beta * before[at];
@@ -158,75 +176,101 @@ static void check_output(const s24i_linear_kernel *row, const sample *s, const w
             }
             /* A difference of infinities, or one times nothing, may go either way in a GELU. */
             if (s->special && s->activation != S24_ACTIVATION_NONE && !(fabs(sum) < 1e30)) continue;
-            expect(s, row->name, m, n, job->y[m * job->y_stride_m + n * job->y_stride_n], want,
-                   bound);
+            expect(s, row->name, m, n,
+                   s24i_load_f32(job->y, job->y_dtype, m * job->y_stride_m + n * job->y_stride_n),
+                   want, bound + last * (fabs(want) + bound));
         }
     }
 }
 
+/* Random elements of a dtype; special: NaN, Inf and -0 among them. */
+static void fill_operand(void *to, s24_dtype dtype, size_t count, int special_too, uint64_t *seed)
+{
+    for (size_t i = 0; i < count; i++) {
+        float v = test_uniform(seed);
+        if (special_too && test_random(seed) % 97 == 0) v = special(test_random(seed));
+        s24i_store_f32(to, dtype, (int64_t)i, v);
+    }
+}
+
+/* All of a job but its memory. */
+static s24i_linear_job job_of(const sample *s)
+{
+    const int64_t ldx = (s->x_columns ? s->m : s->k) + s->pad;
+    const int64_t ldy = (s->y_columns ? s->m : s->n) + s->pad;
+    const int64_t y_m = s->y_columns ? 1 : ldy, y_n = s->y_columns ? ldy : 1;
+    return (s24i_linear_job){
+        .m = s->m,
+        .n = s->n,
+        .k = s->k,
+        .x_dtype = s->x_dtype ? s->x_dtype : S24_F32,
+        .x_stride_m = s->x_columns ? 1 : ldx,
+        .x_stride_k = s->x_columns ? ldx : 1,
+        .y_dtype = s->y_dtype ? s->y_dtype : S24_F32,
+        .y_stride_m = y_m,
+        .y_stride_n = y_n,
+        .gate_stride_m = y_m,
+        .gate_stride_n = y_n,
+        .residual_stride_m = y_m,
+        .residual_stride_n = y_n,
+        .alpha = s->alpha,
+        .beta = s->beta,
+        .activation = s->activation,
+        .parallel = {s->threads, run_in_turn, (void *)(uintptr_t)&s->threads},
+    };
+}
+
 static void check_sample(const s24i_linear_kernel *row, const sample *s, uint64_t seed)
 {
+    s24i_linear_job job = job_of(s);
+    const s24_dtype x_dtype = job.x_dtype, y_dtype = job.y_dtype;
+    const size_t x_size = s24_dtype_bytes(x_dtype), y_size = s24_dtype_bytes(y_dtype);
     const int64_t ldx = (s->x_columns ? s->m : s->k) + s->pad;
     const int64_t ldy = (s->y_columns ? s->m : s->n) + s->pad;
     const int64_t x_rows = s->x_columns ? s->k : s->m, y_rows = s->y_columns ? s->n : s->m;
     /* The last row ends where its elements end, not at the leading dimension. */
     const size_t x_count = (size_t)(ldx * (x_rows - 1) + (s->x_columns ? s->m : s->k));
     const size_t y_count = (size_t)(ldy * (y_rows - 1) + (s->y_columns ? s->m : s->n));
-    guarded x = guard(x_count * 4, 4, s->at_end), y = guard(y_count * 4, 4, s->at_end);
+    guarded x = guard(x_count * x_size, x_size, s->at_end);
+    guarded y = guard(y_count * y_size, y_size, s->at_end);
+    guarded gate = guard(y_count * y_size, y_size, s->at_end);
     guarded bias = guard((size_t)s->n * 4, 4, s->at_end);
     guarded w = guard(row->weight_bytes(s->n, s->k), 64, s->at_end);
     size_t work_bytes = row->work_bytes(s->m, s->n, s->k, s->threads);
     guarded work = guard(work_bytes ? work_bytes : 64, 64, s->at_end);
     float *before = malloc(y_count * 4);
+    char *first = malloc(y_count * y_size), *again = malloc(y_count * y_size);
     weight canonical = make_weight(s, row->dtype, &seed);
-    for (size_t i = 0; i < x_count; i++) {
-        float v = test_uniform(&seed);
-        if (s->special && test_random(&seed) % 97 == 0) v = special(test_random(&seed));
-        ((float *)x.data)[i] = v;
-    }
-    for (size_t i = 0; i < y_count; i++)
-        before[i] = ((float *)y.data)[i] = test_uniform(&seed);
-    for (int64_t i = 0; i < s->n; i++)
-        ((float *)bias.data)[i] = test_uniform(&seed);
+    fill_operand(x.data, x_dtype, x_count, s->special, &seed);
+    fill_operand(y.data, y_dtype, y_count, 0, &seed);
+    fill_operand(gate.data, y_dtype, y_count, 0, &seed);
+    fill_operand(bias.data, S24_F32, (size_t)s->n, 0, &seed);
+    memcpy(first, y.data, y_count * y_size);
+    s24i_widen(before, y.data, y_dtype, (int64_t)y_count);
     memset(work.data, 0xff, work_bytes); /* NaN: whoever reads what nobody wrote shows it */
-    row->weight_pack(w.data, canonical.values.data, canonical.codes.data, s->n, s->k);
-    int threads = s->threads;
-    s24i_linear_job job = {
-        .m = s->m,
-        .n = s->n,
-        .k = s->k,
-        .x = x.data,
-        .x_stride_m = s->x_columns ? 1 : ldx,
-        .x_stride_k = s->x_columns ? ldx : 1,
-        .w = w.data,
-        .y = y.data,
-        .y_stride_m = s->y_columns ? 1 : ldy,
-        .y_stride_n = s->y_columns ? ldy : 1,
-        .bias = s->bias ? bias.data : NULL,
-        .residual = s->residual ? y.data : NULL,
-        .residual_stride_m = s->y_columns ? 1 : ldy,
-        .residual_stride_n = s->y_columns ? ldy : 1,
-        .alpha = s->alpha,
-        .beta = s->beta,
-        .activation = s->activation,
-        .work = work.data,
-        .parallel = {threads, run_in_turn, &threads},
-    };
+    const s24i_weight from = {.n = s->n,
+                              .k = s->k,
+                              .dtype = row->dtype,
+                              .values = canonical.values.data,
+                              .indices = canonical.codes.data};
+    row->weight_pack(w.data, &from);
+    job.x = x.data, job.w = w.data, job.y = y.data, job.work = work.data;
+    job.bias = s->bias ? bias.data : NULL;
+    job.gate = s->gate ? gate.data : NULL;
+    job.residual = s->residual ? y.data : NULL;
     row->run(&job);
     check_output(row, s, &canonical, &job, before);
-    for (int64_t r = 0; r + 1 < y_rows; r++) /* between the rows nothing changes */
-        for (int64_t p = 0; p < s->pad; p++) {
-            size_t at = (size_t)(r * ldy + ldy - s->pad + p);
-            assert_memory_equal((float *)y.data + at, before + at, 4);
-        }
+    for (int64_t r = 0; r + 1 < y_rows; r++) { /* between the rows nothing changes */
+        size_t at = (size_t)(r * ldy + ldy - s->pad) * y_size;
+        assert_memory_equal((char *)y.data + at, first + at, (size_t)s->pad * y_size);
+    }
     /* The same once more: same bits. */
-    float *again = malloc(y_count * 4);
-    memcpy(again, y.data, y_count * 4);
-    memcpy(y.data, before, y_count * 4);
+    memcpy(again, y.data, y_count * y_size);
+    memcpy(y.data, first, y_count * y_size);
     row->run(&job);
-    assert_memory_equal(again, y.data, y_count * 4);
-    free(again), free(before), free(canonical.exact);
-    unguard(canonical.values), unguard(canonical.codes);
+    assert_memory_equal(again, y.data, y_count * y_size);
+    free(first), free(again), free(before), free(canonical.exact);
+    unguard(canonical.values), unguard(canonical.codes), unguard(gate);
     unguard(x), unguard(y), unguard(bias), unguard(w), unguard(work);
 }
 
@@ -240,7 +284,7 @@ static const s24i_linear_kernel *linear_row(int i)
     return row;
 }
 
-static sample random_sample(uint64_t *seed)
+static sample random_sample(const s24i_linear_kernel *row, uint64_t *seed)
 {
     sample s = {.alpha = 1, .beta = 1};
     s.m = 1 + (int64_t)(test_random(seed) % 130);
@@ -250,11 +294,16 @@ static sample random_sample(uint64_t *seed)
     s.x_columns = test_random(seed) % 4 == 0;
     s.y_columns = test_random(seed) % 4 == 0;
     s.pad = (int64_t)(test_random(seed) % 4);
-    s.activation = (s24_activation)(test_random(seed) % 4);
+    s.activation = (s24_activation)(test_random(seed) % 5);
     s.bias = test_random(seed) % 2, s.residual = test_random(seed) % 2;
+    s.gate = test_random(seed) % 3 == 0;
     s.threads = 1 + (int)(test_random(seed) % 3), s.at_end = test_random(seed) % 4 != 0;
     if (test_random(seed) % 4 == 0) s.alpha = -0.5f, s.beta = 2;
     if (test_random(seed) % 8 == 0) s.beta = 0;
+    if (row->x_dtypes >> S24_BF16 & 1) {
+        s.x_dtype = test_random(seed) % 2 ? S24_BF16 : S24_F32;
+        s.y_dtype = test_random(seed) % 2 ? S24_BF16 : S24_F32;
+    }
     return s;
 }
 
@@ -265,7 +314,7 @@ static void linear_random(void **state)
         const s24i_linear_kernel *row = linear_row(i);
         uint64_t seed = 24;
         for (int round = 0; row && round < 600; round++) {
-            sample s = random_sample(&seed);
+            sample s = random_sample(row, &seed);
             check_sample(row, &s, seed);
         }
     }
@@ -278,7 +327,7 @@ static void linear_special(void **state)
         const s24i_linear_kernel *row = linear_row(i);
         uint64_t seed = 42;
         for (int round = 0; row && round < 150; round++) {
-            sample s = random_sample(&seed);
+            sample s = random_sample(row, &seed);
             s.special = 1;
             check_sample(row, &s, seed);
         }
@@ -355,6 +404,7 @@ static void rows_are_found(void **state)
     assert_int_equal(row->cpu & ~(uint32_t)S24_CPU_BASELINE, 0);
     for (int i = 0; s24i_linear_kernels[i]; i++) {
         const s24i_linear_kernel *a = s24i_linear_kernels[i];
+        assert_true(a->x_dtypes >> S24_F32 & 1); /* every row takes f32 */
         for (int j = 0; j < i; j++)
             assert_string_not_equal(a->name, s24i_linear_kernels[j]->name);
     }

@@ -30,6 +30,8 @@ static double activate(double x, s24_activation activation)
         return x / 2 * (1 + erf(x / sqrt(2)));
     case S24_ACTIVATION_GELU_TANH:
         return x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case S24_ACTIVATION_SILU:
+        return x / (1 + exp(-x));
     case S24_ACTIVATION_NONE:
         break;
     }
@@ -100,7 +102,7 @@ static void shapes(void **state)
                                      .k = sizes[i][1],
                                      .ldx = sizes[i][1] + variant % 2 * 5,
                                      .ldy = sizes[i][0] + variant % 3 * 3,
-                                     .activation = (s24_activation)(variant % 4),
+                                     .activation = (s24_activation)(variant % 5),
                                      .bias = variant % 5 != 0,
                                      .residual = variant % 3});
         s24_ctx_destroy(ctx);

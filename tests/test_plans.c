@@ -20,13 +20,15 @@ static double activated(double x, s24_activation activation)
         return x / 2 * (1 + erf(x / sqrt(2)));
     case S24_ACTIVATION_GELU_TANH:
         return x / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    case S24_ACTIVATION_SILU:
+        return x / (1 + exp(-x));
     default:
         return x;
     }
 }
 
 static void one_plan(s24_ctx *ctx, const weight *t, const char *kernel, int64_t m,
-                     s24_activation activation, int residual, uint64_t *seed)
+                     s24_activation activation, int residual, int gated, uint64_t *seed)
 {
     s24_plan *plan;
     s24_plan_opts opts = {.size = sizeof opts, .kernel = kernel};
@@ -34,7 +36,7 @@ static void one_plan(s24_ctx *ctx, const weight *t, const char *kernel, int64_t 
     assert_string_equal(s24_plan_kernel(plan, m), kernel);
     assert_true(s24_plan_bytes(plan) > 0);
     s24_dense x = make_dense(m, t->k, 0, seed), y = make_dense(m, t->n, 0, seed);
-    s24_dense other = make_dense(m, t->n, 0.25f, seed);
+    s24_dense other = make_dense(m, t->n, 0.25f, seed), gate = make_dense(m, t->n, 0, seed);
     if (residual == 2) /* y itself */
         memcpy(y.data, other.data, sizeof(float) * (size_t)(m * y.ld));
     float bias[256];
@@ -42,7 +44,13 @@ static void one_plan(s24_ctx *ctx, const weight *t, const char *kernel, int64_t 
         bias[i] = test_uniform(seed);
     size_t bytes = s24_plan_work_bytes(plan, ctx, m);
     void *work = bytes ? s24_ctx_alloc(ctx, bytes) : NULL;
-    s24_linear_args args = {&y, &x, bias, activation, NULL, work, bytes};
+    s24_linear_args args = {.y = &y,
+                            .x = &x,
+                            .bias = bias,
+                            .activation = activation,
+                            .gate = gated ? &gate : NULL,
+                            .work = work,
+                            .work_bytes = bytes};
     if (residual) args.residual = residual == 2 ? &y : &other;
     assert_ok(ctx, s24_plan_run(ctx, plan, &args));
     double share = tolerance(kernel, t->k);
@@ -54,7 +62,8 @@ static void one_plan(s24_ctx *ctx, const weight *t, const char *kernel, int64_t 
                 exact += term;
                 size += fabs(term);
             }
-            exact = activated(exact, activation) + (residual ? 0.25 : 0);
+            exact = activated(exact, activation) * (gated ? (double)*at(&gate, i, n) : 1);
+            exact += residual ? 0.25 : 0;
             double off = fabs((double)*at(&y, i, n) - exact);
             /* The activations' slope is under 1.2; 2⁻²⁰ is for their own error. */
             if (!(off <= 1.2 * share * (size + 1) + 1e-6))
@@ -64,7 +73,7 @@ static void one_plan(s24_ctx *ctx, const weight *t, const char *kernel, int64_t 
     }
     s24_ctx_free(ctx, work);
     s24_plan_destroy(plan);
-    free(x.data), free(y.data), free(other.data);
+    free(x.data), free(y.data), free(other.data), free(gate.data);
 }
 
 static void test_plans_of_every_row(void **state)
@@ -82,8 +91,9 @@ static void test_plans_of_every_row(void **state)
         for (int s = 0; s < 4; s++) {
             weight t = make_weight(ctx, dtype, shapes[s][1], shapes[s][2], &seed);
             s24_ctx_set_threads(ctx, 1 + s % 3);
-            for (int a = 0; a < 4; a++)
-                one_plan(ctx, &t, name, shapes[s][0], (s24_activation)a, (a + s) % 3, &seed);
+            for (int a = 0; a < 5; a++)
+                one_plan(ctx, &t, name, shapes[s][0], (s24_activation)a, (a + s) % 3, (a + s) % 2,
+                         &seed);
             drop_weight(&t);
         }
     }
@@ -134,6 +144,63 @@ static void test_infinite_inputs(void **state)
     ctx_off(&h, ctx);
 }
 
+/* Memory that a run may not be given: out of its alignment, or shared with what it writes. */
+static void test_bad_memory(void **state)
+{
+    (void)state;
+    heap h = {0};
+    uint64_t seed = 60;
+    s24_ctx *ctx = ctx_on(&h, 1);
+    enum { M = 40, N = 8, K = 12, LD = 32 };
+    weight t = make_weight(ctx, S24_F32, N, K, &seed);
+    s24_plan *plan;
+    assert_ok(ctx, s24_plan_create(&plan, ctx, t.w, NULL));
+    size_t bytes = s24_plan_work_bytes(plan, ctx, M);
+    float *both = s24_ctx_alloc(ctx, sizeof *both * M * LD + bytes);
+    void *work = both + M * LD;
+    memset(both, 0, sizeof *both * M * LD);
+    /* Columns of one buffer side by side share no byte. */
+    s24_dense x = {both, S24_F32, M, K, LD}, y = {both + K, S24_F32, M, N, LD}, part;
+    s24_linear_args good = {.y = &y, .x = &x, .work = work, .work_bytes = bytes}, args = good;
+    assert_ok(ctx, s24_plan_run(ctx, plan, &good));
+    const struct {
+        int64_t from; /* elements after both */
+        int64_t ld;
+    } overlapping[] = {{0, LD}, {K - 1, LD}, {LD - 1, LD}, {LD, LD}, {LD + K - 1, LD}, {K, LD + 1}};
+    for (size_t i = 0; i < sizeof overlapping / sizeof *overlapping; i++) {
+        part = (s24_dense){both + overlapping[i].from, S24_F32, M, N, overlapping[i].ld};
+        args.y = &part;
+        assert_refused(ctx, S24_ERROR_ARGUMENT, "y overlaps x", s24_plan_run(ctx, plan, &args));
+    }
+    args = good;
+    part = (s24_dense){both + K + 1, S24_F32, M, N, LD};
+    args.residual = &part;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "residual overlaps y; expected y itself",
+                   s24_plan_run(ctx, plan, &args));
+    args.residual = NULL, args.gate = &part;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "gate overlaps y; expected y itself",
+                   s24_plan_run(ctx, plan, &args));
+    args.gate = &y, args.residual = &y;
+    assert_ok(ctx, s24_plan_run(ctx, plan, &args));
+    args = good, args.bias = both + K + LD;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "bias overlaps y", s24_plan_run(ctx, plan, &args));
+    args.bias = (const float *)(const void *)((const char *)both + 1);
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "bias.data is not aligned",
+                   s24_plan_run(ctx, plan, &args));
+    args = good;
+    part = (s24_dense){(char *)both + 2, S24_F32, M, K, LD};
+    args.x = &part;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "x.data is not aligned to its elements of 4 bytes",
+                   s24_plan_run(ctx, plan, &args));
+    args = good, args.work = both;
+    if (bytes)
+        assert_refused(ctx, S24_ERROR_ARGUMENT, "work overlaps x", s24_plan_run(ctx, plan, &args));
+    s24_ctx_free(ctx, both);
+    s24_plan_destroy(plan);
+    drop_weight(&t);
+    ctx_off(&h, ctx);
+}
+
 static void test_plan_refusals(void **state)
 {
     (void)state;
@@ -155,18 +222,43 @@ static void test_plan_refusals(void **state)
                    s24_plan_create(&plan, ctx, view, NULL));
     assert_null(plan);
     s24_matrix_destroy(view);
+    drop_weight(&t);
+    ctx_off(&h, ctx);
+}
 
+static void test_run_refusals(void **state)
+{
+    (void)state;
+    heap h = {0};
+    uint64_t seed = 59;
+    s24_ctx *ctx = ctx_on(&h, 1);
+    weight t = make_weight(ctx, S24_F16, 6, 8, &seed);
+    s24_plan *plan;
     assert_ok(ctx, s24_plan_create(&plan, ctx, t.w, NULL));
     s24_dense x = make_dense(3, 8, 0, &seed), y = make_dense(3, 6, 0, &seed), wide = x;
     size_t bytes = s24_plan_work_bytes(plan, ctx, 3);
     char *work = s24_ctx_alloc(ctx, bytes + 64);
-    s24_linear_args good = {&y, &x, NULL, S24_ACTIVATION_NONE, NULL, work, bytes}, args = good;
+    s24_linear_args good = {.y = &y, .x = &x, .work = work, .work_bytes = bytes}, args = good;
     assert_ok(ctx, s24_plan_run(ctx, plan, &good));
     assert_refused(ctx, S24_ERROR_ARGUMENT, "plan is NULL", s24_plan_run(ctx, NULL, &good));
     assert_refused(ctx, S24_ERROR_ARGUMENT, "args is NULL", s24_plan_run(ctx, plan, NULL));
     wide.cols = 7;
     args.x = &wide;
     assert_refused(ctx, S24_ERROR_SHAPE, "x is [3, 7]; expected [3, 8]",
+                   s24_plan_run(ctx, plan, &args));
+    wide = x, wide.rows = 0;
+    assert_refused(ctx, S24_ERROR_SHAPE, "x is [0, 8]; expected at least one row",
+                   s24_plan_run(ctx, plan, &args));
+    wide = x, wide.ld = 7;
+    assert_refused(ctx, S24_ERROR_SHAPE, "x has a leading dimension of 7; expected 0 or at least",
+                   s24_plan_run(ctx, plan, &args));
+    args = good;
+    args.gate = &x;
+    assert_refused(ctx, S24_ERROR_SHAPE, "gate is [3, 8]; expected [3, 6]",
+                   s24_plan_run(ctx, plan, &args));
+    wide = y, wide.dtype = S24_BF16;
+    args.gate = &wide;
+    assert_refused(ctx, S24_ERROR_DTYPE, "gate is bf16; expected f32",
                    s24_plan_run(ctx, plan, &args));
     args = good;
     args.residual = &x;
@@ -178,8 +270,8 @@ static void test_plan_refusals(void **state)
     assert_refused(ctx, S24_ERROR_ARGUMENT, "leading dimension of 10; expected y's 9",
                    s24_plan_run(ctx, plan, &args));
     args = good;
-    args.activation = (s24_activation)4;
-    assert_refused(ctx, S24_ERROR_ARGUMENT, "activation is 4; expected 0 to 3",
+    args.activation = (s24_activation)5;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "activation is 5; expected 0 to 4",
                    s24_plan_run(ctx, plan, &args));
     if (bytes) {
         args = good;
@@ -195,6 +287,54 @@ static void test_plan_refusals(void **state)
     s24_plan_destroy(NULL);
     free(x.data), free(y.data);
     drop_weight(&t);
+    ctx_off(&h, ctx);
+}
+
+/* bf16 activations where a row takes them; where it does not, a sentence says what it takes. */
+static void test_activations(void **state)
+{
+    (void)state;
+    heap h = {0};
+    uint64_t seed = 67;
+    s24_ctx *ctx = ctx_on(&h, 1);
+    uint32_t cpu;
+    s24_dtype dtype;
+    const char *name;
+    for (int row = 0; (name = s24_kernel_name(row, &cpu, &dtype)); row++) {
+        if (cpu & ~s24_ctx_cpu(ctx)) continue;
+        weight t = make_weight(ctx, dtype, 5, 8, &seed);
+        s24_plan_opts by_name = {.size = sizeof by_name, .kernel = name};
+        s24_plan *plan;
+        assert_ok(ctx, s24_plan_create(&plan, ctx, t.w, &by_name));
+        uint16_t x[3 * 8], y[3 * 5], one = s24i_f32_to_bf16(1);
+        for (int i = 0; i < 3 * 8; i++)
+            x[i] = one;
+        s24_dense dx = {x, S24_BF16, 3, 8, 0}, dy = {y, S24_BF16, 3, 5, 0};
+        size_t bytes = s24_plan_work_bytes(plan, ctx, 3);
+        void *work = bytes ? s24_ctx_alloc(ctx, bytes) : NULL;
+        s24_linear_args args = {.y = &dy, .x = &dx, .work = work, .work_bytes = bytes};
+        assert_int_equal(s24_plan_takes(plan, S24_F32), 1);
+        assert_int_equal(s24_plan_takes(plan, S24_I8), 0);
+        if (!s24_plan_takes(plan, S24_BF16)) {
+            assert_refused(ctx, S24_ERROR_DTYPE, "x is bf16; expected f32",
+                           s24_plan_run(ctx, plan, &args));
+        } else {
+            assert_ok(ctx, s24_plan_run(ctx, plan, &args));
+            for (int i = 0; i < 3 * 5; i++) {
+                double sum = 0;
+                for (int k = 0; k < 8; k++)
+                    sum += t.dense[i % 5 * 8 + k];
+                assert_true(fabs(s24i_bf16_to_f32(y[i]) - sum) <= fabs(sum) / 256 + 1e-5);
+            }
+            dx.dtype = S24_F16;
+            assert_refused(ctx, S24_ERROR_DTYPE, "x is f16; expected f32 or bf16",
+                           s24_plan_run(ctx, plan, &args));
+        }
+        s24_ctx_free(ctx, work);
+        s24_plan_destroy(plan);
+        drop_weight(&t);
+    }
+    assert_int_equal(s24_plan_takes(NULL, S24_F32), 0);
     ctx_off(&h, ctx);
 }
 
@@ -238,9 +378,9 @@ static void test_masked_cpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plans_of_every_row),
-        cmocka_unit_test(test_infinite_inputs),
-        cmocka_unit_test(test_plan_refusals),
+        cmocka_unit_test(test_plans_of_every_row), cmocka_unit_test(test_infinite_inputs),
+        cmocka_unit_test(test_bad_memory),         cmocka_unit_test(test_plan_refusals),
+        cmocka_unit_test(test_run_refusals),       cmocka_unit_test(test_activations),
         cmocka_unit_test(test_masked_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

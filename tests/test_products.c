@@ -229,8 +229,7 @@ static void test_product_refusals(void **state)
                    s24_linear(ctx, &y, &bad, t.w, NULL));
     bad = y;
     bad.data = x.data;
-    assert_refused(ctx, S24_ERROR_ARGUMENT, "y and x are the same memory",
-                   s24_linear(ctx, &bad, &x, t.w, NULL));
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "y overlaps x", s24_linear(ctx, &bad, &x, t.w, NULL));
     assert_int_equal(s24_linear(NULL, &y, &x, t.w, NULL), S24_ERROR_ARGUMENT);
     free(x.data), free(y.data);
     s24_matrix_destroy(view);

@@ -293,8 +293,9 @@ S24_API s24_status s24_addmm_sparse_dense(s24_ctx *ctx, const s24_dense *y, cons
 typedef enum s24_activation {
     S24_ACTIVATION_NONE = 0,
     S24_ACTIVATION_RELU,
-    S24_ACTIVATION_GELU,     /* x/2·(1 + erf(x/√2)) */
-    S24_ACTIVATION_GELU_TANH /* x/2·(1 + tanh(√(2/π)·(x + 0.044715x³))) */
+    S24_ACTIVATION_GELU,      /* x/2·(1 + erf(x/√2)) */
+    S24_ACTIVATION_GELU_TANH, /* x/2·(1 + tanh(√(2/π)·(x + 0.044715x³))) */
+    S24_ACTIVATION_SILU       /* x/(1 + exp(−x)) */
 } s24_activation;
 
 /* A 2:4 weight in the layout of one kernel, ready to be multiplied at any m. Immutable. */
@@ -306,11 +307,12 @@ typedef struct s24_plan_opts {
 } s24_plan_opts;
 
 typedef struct s24_linear_args {
-    const s24_dense *y;        /* [m, n] f32, written */
-    const s24_dense *x;        /* [m, k] f32 */
+    const s24_dense *y;        /* [m, n], written; f32, or bf16 where the plan takes it */
+    const s24_dense *x;        /* [m, k], likewise; its dtype may differ from y's */
     const float *bias;         /* [n] or NULL */
     s24_activation activation; /* applied after the bias */
-    const s24_dense *residual; /* [m, n] f32 or NULL, added after the activation; may be y itself */
+    const s24_dense *gate;     /* [m, n] of y's dtype or NULL, a factor after the activation */
+    const s24_dense *residual; /* [m, n] of y's dtype or NULL, added last */
     void *work;                /* s24_plan_work_bytes(plan, ctx, m) bytes, 64-byte aligned */
     size_t work_bytes;
 } s24_linear_args;
@@ -326,8 +328,14 @@ S24_API size_t s24_plan_work_bytes(const s24_plan *plan, const s24_ctx *ctx, int
 S24_API size_t s24_plan_bytes(const s24_plan *plan);
 /* The name of the kernel row that runs for m rows of X. */
 S24_API const char *s24_plan_kernel(const s24_plan *plan, int64_t m);
-/* y = activation(x·wᵀ + bias) + residual. Allocates nothing. Errors: ARGUMENT, SHAPE, DTYPE,
-   UNSUPPORTED (the plan's kernel needs CPU features that this context masks). */
+/* 1 if x and y may have this dtype, which the plan's kernel decides: f32 always, bf16 with some. */
+S24_API int s24_plan_takes(const s24_plan *plan, s24_dtype activations);
+/*
+ * y = activation(x·wᵀ + bias)·gate + residual. gate and residual may be y itself; nothing else may
+ * overlap y or work. Allocates nothing. Errors: ARGUMENT (a NULL, memory not aligned to its
+ * elements, operands that overlap), SHAPE, DTYPE (the message names what the plan takes),
+ * UNSUPPORTED (the plan's kernel needs CPU features that this context masks).
+ */
 S24_API s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_args *args);
 
 /* The linear kernel rows of this build, by index: name, what it needs of the CPU, its weights'

@@ -26,21 +26,37 @@ typedef struct s24i_parallel {
 
 /* ---- 2:4 linear ------------------------------------------------------------------------------ */
 
+/* A weight as a row's weight_pack takes it: canonical values [n, k/2] of `dtype`, indices
+   [n, ceil(k/8)] bytes, and for integers f32 scales [n, ceil(k/group)] (group = k: one a row). */
+typedef struct s24i_weight {
+    int64_t n, k;
+    s24_dtype dtype;
+    const void *values;
+    const uint8_t *indices;
+    const float *scales; /* NULL for float values */
+    int64_t group;       /* columns that share a scale */
+} s24i_weight;
+
 /*
- * y[m,n] = activation(alpha·Σ_k x[m,k]·w[n,k] + bias[n]) + beta·residual[m,n]
+ * y[m,n] = activation(alpha·Σ_k x[m,k]·w[n,k] + bias[n])·gate[m,n] + beta·residual[m,n]
  * Element (m, k) of x is at x[m*x_stride_m + k*x_stride_k], and so on; one of x's two strides is 1
  * and one of y's two strides is 1 (row-major tokens for a layer, column-major for W·X).
- * residual may be y itself; beta = 0 or residual = NULL reads nothing.
+ * x and y are f32 or bf16, each by itself, as the row's x_dtypes allows; gate and residual have y's
+ * dtype. Either may be y itself; gate = NULL is ones; beta = 0 or residual = NULL reads nothing.
  */
 typedef struct s24i_linear_job {
     int64_t m, n, k;
-    const float *x;
+    const void *x;
+    s24_dtype x_dtype;
     int64_t x_stride_m, x_stride_k;
     const void *w; /* in the row's own layout */
-    float *y;
+    void *y;
+    s24_dtype y_dtype;
     int64_t y_stride_m, y_stride_n;
     const float *bias; /* [n] or NULL */
-    const float *residual;
+    const void *gate;
+    int64_t gate_stride_m, gate_stride_n;
+    const void *residual;
     int64_t residual_stride_m, residual_stride_n;
     float alpha, beta;
     s24_activation activation;
@@ -54,9 +70,10 @@ typedef struct s24i_linear_kernel {
     uint32_t cpu;     /* S24_CPU_ bits it needs */
     int rank; /* of the rows that fit, the highest is taken; a narrow dtype's row yields to an f32
                  row that ranks higher (src/op/plan.c) */
+    uint32_t x_dtypes; /* the dtypes that x and y may have: bits 1 << dtype */
     size_t (*weight_bytes)(int64_t n, int64_t k);
-    /* From canonical values [n, k/2] of `dtype` and indices [n, ceil(k/8)] to the row's layout. */
-    void (*weight_pack)(void *w, const void *values, const uint8_t *indices, int64_t n, int64_t k);
+    /* From canonical values of `dtype` to the row's layout. */
+    void (*weight_pack)(void *w, const s24i_weight *from);
     size_t (*work_bytes)(int64_t m, int64_t n, int64_t k, int threads);
     void (*run)(const s24i_linear_job *job);
 } s24i_linear_kernel;

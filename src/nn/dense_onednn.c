@@ -92,6 +92,8 @@ static dnnl_alg_kind_t algorithm(s24_activation activation)
         return dnnl_eltwise_gelu_erf;
     case S24_ACTIVATION_GELU_TANH:
         return dnnl_eltwise_gelu_tanh;
+    case S24_ACTIVATION_SILU:
+        return dnnl_eltwise_swish;
     case S24_ACTIVATION_NONE:
         break;
     }
@@ -107,7 +109,8 @@ static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, const key *k)
     if (status == dnnl_success) status = dnnl_post_ops_create(&ops);
     const dnnl_alg_kind_t alg = algorithm((s24_activation)k->activation);
     if (status == dnnl_success && alg != dnnl_alg_kind_undef)
-        status = dnnl_post_ops_append_eltwise(ops, 1.0f, alg, 0.0f, 0.0f);
+        status = dnnl_post_ops_append_eltwise(ops, 1.0f, alg,
+                                              alg == dnnl_eltwise_swish ? 1.0f : 0.0f, 0.0f);
     if (status == dnnl_success && k->accumulate) status = dnnl_post_ops_append_sum(ops, 1.0f);
     if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(*attr, ops);
     if (ops) dnnl_post_ops_destroy(ops);

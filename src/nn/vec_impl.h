@@ -273,6 +273,8 @@ TARGET INLINE vec activate(vec x, s24_activation activation)
         return gelu_erf(x);
     case S24_ACTIVATION_GELU_TANH:
         return gelu_tanh(x);
+    case S24_ACTIVATION_SILU:
+        return V_DIV(x, V_ADD(V_SET(1.0f), vec_exp(V_SUB(V_SET(0.0f), x))));
     case S24_ACTIVATION_NONE:
         break;
     }

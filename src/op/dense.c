@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Checks of dense arguments: every refusal names the argument, what it is and what was expected. */
+#include <stdio.h>
+
 #include "op/op.h"
 
 s24_status s24i_dense_check(s24_ctx *ctx, const char *name, const s24_dense *dense)
@@ -36,16 +38,50 @@ s24_status s24i_dense_check_groups(s24_ctx *ctx, const char *name, const s24_den
     return S24_OK;
 }
 
-s24_status s24i_dense_check_f32(s24_ctx *ctx, const char *name, const s24_dense *dense,
-                                int64_t rows, int64_t cols)
+/* "f32 or bf16" */
+static const char *dtype_list(char *text, size_t bytes, uint32_t dtypes)
 {
+    size_t used = 0;
+    *text = 0;
+    for (int d = 1; d < S24_DTYPE_COUNT && used < bytes; d++)
+        if (dtypes >> d & 1)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? " or " : "",
+                                     s24_dtype_name((s24_dtype)d));
+    return text;
+}
+
+s24_status s24i_dense_check_operand(s24_ctx *ctx, const char *name, const s24_dense *dense,
+                                    int64_t rows, int64_t cols, uint32_t dtypes)
+{
+    char list[64];
     TRY(s24i_dense_check(ctx, name, dense));
-    REQUIRE(ctx, dense->dtype == S24_F32, S24_ERROR_DTYPE, "%s is %s; expected f32", name,
-            s24_dtype_name(dense->dtype));
+    REQUIRE(ctx, dtypes >> (int)dense->dtype & 1, S24_ERROR_DTYPE, "%s is %s; expected %s", name,
+            s24_dtype_name(dense->dtype), dtype_list(list, sizeof list, dtypes));
     REQUIRE(ctx, dense->rows == rows && dense->cols == cols, S24_ERROR_SHAPE,
             "%s is [%" PRId64 ", %" PRId64 "]; expected [%" PRId64 ", %" PRId64 "]", name,
             dense->rows, dense->cols, rows, cols);
+    REQUIRE(ctx, (uintptr_t)dense->data % s24_dtype_bytes(dense->dtype) == 0, S24_ERROR_ARGUMENT,
+            "%s.data is not aligned to its elements of %zu bytes", name,
+            s24_dtype_bytes(dense->dtype));
     return S24_OK;
+}
+
+static size_t pitch_of(const s24_dense *d)
+{
+    return (size_t)s24i_dense_ld(d) * s24_dtype_bytes(d->dtype);
+}
+
+int s24i_dense_overlap(const s24_dense *a, const s24_dense *b)
+{
+    if ((uintptr_t)a->data > (uintptr_t)b->data) return s24i_dense_overlap(b, a);
+    const size_t distance = (uintptr_t)b->data - (uintptr_t)a->data;
+    const size_t a_width = (size_t)a->cols * s24_dtype_bytes(a->dtype);
+    const size_t b_width = (size_t)b->cols * s24_dtype_bytes(b->dtype);
+    const size_t pitch = a->rows > 1 ? pitch_of(a) : pitch_of(b);
+    if (distance >= (size_t)(a->rows - 1) * pitch_of(a) + a_width) return 0;
+    if (a->rows > 1 && b->rows > 1 && pitch_of(a) != pitch_of(b)) return 1;
+    /* Rows of one pitch: b begins in a row of a, or in a gap that must hold its whole width. */
+    return distance % pitch < a_width || distance % pitch + b_width > pitch;
 }
 
 typedef struct search {

@@ -68,9 +68,12 @@ s24i_parallel s24i_parallel_of(s24_ctx *ctx);
 s24_status s24i_dense_check(s24_ctx *ctx, const char *name, const s24_dense *dense);
 /* The same, and a dtype of 2:4 and columns that 4 divides. */
 s24_status s24i_dense_check_groups(s24_ctx *ctx, const char *name, const s24_dense *dense);
-/* The same as the first, and f32 with this shape. */
-s24_status s24i_dense_check_f32(s24_ctx *ctx, const char *name, const s24_dense *dense,
-                                int64_t rows, int64_t cols);
+/* The same as the first, with this shape, one of these dtypes (bits 1 << dtype) and aligned to its
+   elements: what kernels compute on. */
+s24_status s24i_dense_check_operand(s24_ctx *ctx, const char *name, const s24_dense *dense,
+                                    int64_t rows, int64_t cols, uint32_t dtypes);
+/* 1 if two checked matrices share a byte; columns of one buffer side by side do not. */
+int s24i_dense_overlap(const s24_dense *a, const s24_dense *b);
 static inline int64_t s24i_dense_ld(const s24_dense *dense)
 {
     return dense->ld ? dense->ld : dense->cols;

@@ -72,8 +72,13 @@ static void widen_rows(void *arg, int64_t begin, int64_t end, int thread)
 static s24_status pack_weight(s24_plan *plan, s24_ctx *ctx, const s24i_storage *from)
 {
     const s24i_linear_kernel *kernel = plan->kernel;
+    s24i_weight weight = {.n = plan->n,
+                          .k = plan->k,
+                          .dtype = from->dtype,
+                          .values = from->values,
+                          .indices = from->indices};
     if (kernel->dtype == from->dtype) {
-        kernel->weight_pack(plan->w, from->values, from->indices, plan->n, plan->k);
+        kernel->weight_pack(plan->w, &weight);
         return S24_OK;
     }
     size_t bytes;
@@ -85,7 +90,9 @@ static s24_status pack_weight(s24_plan *plan, s24_ctx *ctx, const s24i_storage *
             plan->k);
     widen_job j = {wide, from};
     s24_ctx_parallel_for(ctx, plan->n, widen_rows, &j);
-    kernel->weight_pack(plan->w, wide, from->indices, plan->n, plan->k);
+    weight.dtype = S24_F32;
+    weight.values = wide;
+    kernel->weight_pack(plan->w, &weight);
     s24_ctx_free(ctx, wide);
     return S24_OK;
 }
@@ -182,37 +189,84 @@ const char *s24_plan_kernel(const s24_plan *plan, int64_t m)
     return plan ? plan->kernel->name : "";
 }
 
+int s24_plan_takes(const s24_plan *plan, s24_dtype activations)
+{
+    return plan && s24_dtype_bytes(activations) && plan->kernel->x_dtypes >> activations & 1;
+}
+
+/* gate or residual: of y's dtype and shape, and apart from y unless they are y. */
+static s24_status check_beside(s24_ctx *ctx, const char *name, const s24_dense *beside,
+                               const s24_dense *y)
+{
+    TRY(s24i_dense_check_operand(ctx, name, beside, y->rows, y->cols, 1u << y->dtype));
+    if (beside->data != y->data) {
+        REQUIRE(ctx, !s24i_dense_overlap(beside, y), S24_ERROR_ARGUMENT,
+                "%s overlaps y; expected y itself or other memory", name);
+        return S24_OK;
+    }
+    REQUIRE(ctx, s24i_dense_ld(beside) == s24i_dense_ld(y), S24_ERROR_ARGUMENT,
+            "%s is y, but with a leading dimension of %" PRId64 "; expected y's %" PRId64, name,
+            s24i_dense_ld(beside), s24i_dense_ld(y));
+    return S24_OK;
+}
+
+static s24_status check_operands(s24_ctx *ctx, const s24_plan *plan, const s24_linear_args *args)
+{
+    TRY(s24i_dense_check(ctx, "x", args->x));
+    const int64_t m = args->x->rows;
+    const uint32_t dtypes = plan->kernel->x_dtypes;
+    TRY(s24i_dense_check_operand(ctx, "x", args->x, m, plan->k, dtypes));
+    TRY(s24i_dense_check_operand(ctx, "y", args->y, m, plan->n, dtypes));
+    REQUIRE(ctx, !s24i_dense_overlap(args->x, args->y), S24_ERROR_ARGUMENT,
+            "y overlaps x; expected memory of its own");
+    if (args->gate) TRY(check_beside(ctx, "gate", args->gate, args->y));
+    if (args->residual) TRY(check_beside(ctx, "residual", args->residual, args->y));
+    if (!args->bias) return S24_OK;
+    const s24_dense bias = {(void *)(uintptr_t)args->bias, S24_F32, 1, plan->n, 0};
+    TRY(s24i_dense_check_operand(ctx, "bias", &bias, 1, plan->n, 1u << S24_F32));
+    REQUIRE(ctx, !s24i_dense_overlap(&bias, args->y), S24_ERROR_ARGUMENT,
+            "bias overlaps y; expected memory of its own");
+    return S24_OK;
+}
+
+/* work is written: it must be large enough and nobody else's. */
+static s24_status check_work(s24_ctx *ctx, const s24_plan *plan, const s24_linear_args *args)
+{
+    const size_t bytes = s24_plan_work_bytes(plan, ctx, args->x->rows);
+    if (!bytes) return S24_OK;
+    REQUIRE(ctx, args->work && args->work_bytes >= bytes, S24_ERROR_ARGUMENT,
+            "work has %zu bytes; s24_plan_work_bytes asks for %zu",
+            args->work ? args->work_bytes : 0, bytes);
+    REQUIRE(ctx, (uintptr_t)args->work % 64 == 0, S24_ERROR_ARGUMENT,
+            "work is not aligned to 64 bytes");
+    const s24_dense work = {args->work, S24_U8, 1, (int64_t)bytes, 0};
+    const s24_dense bias = {(void *)(uintptr_t)args->bias, S24_F32, 1, plan->n, 0};
+    const struct {
+        const char *name;
+        const s24_dense *dense;
+    } others[] = {{"x", args->x},
+                  {"y", args->y},
+                  {"gate", args->gate},
+                  {"residual", args->residual},
+                  {"bias", args->bias ? &bias : NULL}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        REQUIRE(ctx, !others[i].dense || !s24i_dense_overlap(&work, others[i].dense),
+                S24_ERROR_ARGUMENT, "work overlaps %s; expected memory of its own", others[i].name);
+    return S24_OK;
+}
+
 static s24_status check_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_args *args)
 {
     REQUIRE(ctx, plan && args, S24_ERROR_ARGUMENT, "%s is NULL", plan ? "args" : "plan");
-    TRY(s24i_dense_check(ctx, "x", args->x));
-    TRY(s24i_dense_check_f32(ctx, "x", args->x, args->x->rows, plan->k));
-    TRY(s24i_dense_check_f32(ctx, "y", args->y, args->x->rows, plan->n));
-    REQUIRE(ctx, args->y->data != args->x->data, S24_ERROR_ARGUMENT, "y and x are the same memory");
-    if (args->residual) {
-        TRY(s24i_dense_check_f32(ctx, "residual", args->residual, args->x->rows, plan->n));
-        REQUIRE(ctx,
-                args->residual->data != args->y->data ||
-                    s24i_dense_ld(args->residual) == s24i_dense_ld(args->y),
-                S24_ERROR_ARGUMENT,
-                "residual is y, but with a leading dimension of %" PRId64 "; expected y's %" PRId64,
-                s24i_dense_ld(args->residual), s24i_dense_ld(args->y));
-    }
+    TRY(check_operands(ctx, plan, args));
     REQUIRE(ctx,
-            (int)args->activation >= S24_ACTIVATION_NONE &&
-                args->activation <= S24_ACTIVATION_GELU_TANH,
+            (int)args->activation >= S24_ACTIVATION_NONE && args->activation <= S24_ACTIVATION_SILU,
             S24_ERROR_ARGUMENT, "activation is %d; expected 0 to %d", (int)args->activation,
-            (int)S24_ACTIVATION_GELU_TANH);
+            (int)S24_ACTIVATION_SILU);
     REQUIRE(ctx, !(plan->kernel->cpu & ~ctx->cpu), S24_ERROR_UNSUPPORTED,
             "the plan's kernel %s needs %s; this context has %s", plan->kernel->name,
             s24_cpu_name(plan->kernel->cpu), s24_cpu_name(ctx->cpu));
-    size_t bytes = s24_plan_work_bytes(plan, ctx, args->x->rows);
-    REQUIRE(ctx, bytes == 0 || (args->work && args->work_bytes >= bytes), S24_ERROR_ARGUMENT,
-            "work has %zu bytes; s24_plan_work_bytes asks for %zu",
-            args->work ? args->work_bytes : 0, bytes);
-    REQUIRE(ctx, bytes == 0 || (uintptr_t)args->work % 64 == 0, S24_ERROR_ARGUMENT,
-            "work is not aligned to 64 bytes");
-    return S24_OK;
+    return check_work(ctx, plan, args);
 }
 
 s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_args *args)
@@ -224,10 +278,12 @@ s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_arg
         .n = plan->n,
         .k = plan->k,
         .x = args->x->data,
+        .x_dtype = args->x->dtype,
         .x_stride_m = s24i_dense_ld(args->x),
         .x_stride_k = 1,
         .w = plan->w,
         .y = args->y->data,
+        .y_dtype = args->y->dtype,
         .y_stride_m = s24i_dense_ld(args->y),
         .y_stride_n = 1,
         .bias = args->bias,
@@ -236,6 +292,11 @@ s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_arg
         .work = args->work,
         .parallel = s24i_parallel_of(ctx),
     };
+    if (args->gate) {
+        job.gate = args->gate->data;
+        job.gate_stride_m = s24i_dense_ld(args->gate);
+        job.gate_stride_n = 1;
+    }
     if (args->residual) {
         job.residual = args->residual->data;
         job.residual_stride_m = s24i_dense_ld(args->residual);

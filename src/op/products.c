@@ -17,15 +17,17 @@ typedef struct product {
 
 static s24_status check(s24_ctx *ctx, const product *p, int64_t sum, int64_t outputs)
 {
+    const uint32_t f32 = 1u << S24_F32;
     TRY(s24i_dense_check(ctx, "x", p->x));
     if (p->w_left) {
-        TRY(s24i_dense_check_f32(ctx, "x", p->x, sum, p->x->cols));
-        TRY(s24i_dense_check_f32(ctx, "y", p->y, outputs, p->x->cols));
+        TRY(s24i_dense_check_operand(ctx, "x", p->x, sum, p->x->cols, f32));
+        TRY(s24i_dense_check_operand(ctx, "y", p->y, outputs, p->x->cols, f32));
     } else {
-        TRY(s24i_dense_check_f32(ctx, "x", p->x, p->x->rows, sum));
-        TRY(s24i_dense_check_f32(ctx, "y", p->y, p->x->rows, outputs));
+        TRY(s24i_dense_check_operand(ctx, "x", p->x, p->x->rows, sum, f32));
+        TRY(s24i_dense_check_operand(ctx, "y", p->y, p->x->rows, outputs, f32));
     }
-    REQUIRE(ctx, p->y->data != p->x->data, S24_ERROR_ARGUMENT, "y and x are the same memory");
+    REQUIRE(ctx, !s24i_dense_overlap(p->x, p->y), S24_ERROR_ARGUMENT,
+            "y overlaps x; expected memory of its own");
     return S24_OK;
 }
 
@@ -39,10 +41,12 @@ static s24_status run_along_k(s24_ctx *ctx, const product *p)
         .n = plan->n,
         .k = plan->k,
         .x = p->x->data,
+        .x_dtype = S24_F32,
         .x_stride_m = p->w_left ? 1 : ldx,
         .x_stride_k = p->w_left ? ldx : 1,
         .w = plan->w,
         .y = p->y->data,
+        .y_dtype = S24_F32,
         .y_stride_m = p->w_left ? 1 : ldy,
         .y_stride_n = p->w_left ? ldy : 1,
         .bias = p->bias,

@@ -22,11 +22,11 @@ static size_t index_bytes(int64_t n, int64_t k)
     return (size_t)n * (size_t)s24i_index_stride(k);
 }
 
-static void pack(void *w, const void *values, const uint8_t *indices, int64_t n, int64_t k,
-                 size_t value)
+static void pack(void *w, const s24i_weight *from, size_t value)
 {
-    memcpy(w, values, (size_t)n * (size_t)(k / 2) * value);
-    memcpy((char *)w + value_bytes(n, k, value), indices, index_bytes(n, k));
+    const int64_t n = from->n, k = from->k;
+    memcpy(w, from->values, (size_t)n * (size_t)(k / 2) * value);
+    memcpy((char *)w + value_bytes(n, k, value), from->indices, index_bytes(n, k));
 }
 
 static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
@@ -44,6 +44,8 @@ static float activate(float x, s24_activation activation)
         return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
     case S24_ACTIVATION_GELU_TANH:
         return 0.5f * x * (1 + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+    case S24_ACTIVATION_SILU:
+        return x / (1 + expf(-x));
     default:
         return x;
     }
@@ -74,16 +76,33 @@ typedef struct reference {
 
 static float dot(const reference *r, int64_t m, int64_t n)
 {
-    const int64_t k = r->job->k, first = n * (k / 2), stride = r->job->x_stride_k;
+    const s24i_linear_job *job = r->job;
+    const int64_t k = job->k, first = n * (k / 2), x = m * job->x_stride_m;
     const uint8_t *indices = r->indices + n * s24i_index_stride(k);
-    const float *x = r->job->x + m * r->job->x_stride_m;
     float sum = 0;
     for (int64_t g = 0; g < k / 4; g++) {
-        unsigned code = s24i_code(indices, g);
-        sum += x[(4 * g + (code & 3u)) * stride] * r->widen(r->job->w, first + 2 * g);
-        sum += x[(4 * g + (code >> 2)) * stride] * r->widen(r->job->w, first + 2 * g + 1);
+        const unsigned code = s24i_code(indices, g);
+        const int64_t k0 = 4 * g + (code & 3u), k1 = 4 * g + (code >> 2);
+        sum += s24i_load_f32(job->x, job->x_dtype, x + k0 * job->x_stride_k) *
+               r->widen(job->w, first + 2 * g);
+        sum += s24i_load_f32(job->x, job->x_dtype, x + k1 * job->x_stride_k) *
+               r->widen(job->w, first + 2 * g + 1);
     }
     return sum;
+}
+
+static float finish(const s24i_linear_job *job, int64_t m, int64_t n, float y)
+{
+    y *= job->alpha;
+    if (job->bias) y += job->bias[n];
+    y = activate(y, job->activation);
+    if (job->gate)
+        y *=
+            s24i_load_f32(job->gate, job->y_dtype, m * job->gate_stride_m + n * job->gate_stride_n);
+    if (job->residual && job->beta != 0)
+        y += job->beta * s24i_load_f32(job->residual, job->y_dtype,
+                                       m * job->residual_stride_m + n * job->residual_stride_n);
+    return y;
 }
 
 static void run_rows(void *arg, int64_t begin, int64_t end, int thread)
@@ -91,17 +110,10 @@ static void run_rows(void *arg, int64_t begin, int64_t end, int thread)
     const reference *r = arg;
     const s24i_linear_job *job = r->job;
     (void)thread;
-    for (int64_t m = begin; m < end; m++) {
-        for (int64_t n = 0; n < job->n; n++) {
-            float y = job->alpha * dot(r, m, n);
-            if (job->bias) y += job->bias[n];
-            y = activate(y, job->activation);
-            if (job->residual && job->beta != 0)
-                y += job->beta *
-                     job->residual[m * job->residual_stride_m + n * job->residual_stride_n];
-            job->y[m * job->y_stride_m + n * job->y_stride_n] = y;
-        }
-    }
+    for (int64_t m = begin; m < end; m++)
+        for (int64_t n = 0; n < job->n; n++)
+            s24i_store_f32(job->y, job->y_dtype, m * job->y_stride_m + n * job->y_stride_n,
+                           finish(job, m, n, dot(r, m, n)));
 }
 
 static void run(const s24i_linear_job *job, size_t value, widen_fn *widen)
@@ -115,10 +127,9 @@ static void run(const s24i_linear_job *job, size_t value, widen_fn *widen)
     {                                                                                              \
         return value_bytes(n, k, value) + index_bytes(n, k);                                       \
     }                                                                                              \
-    static void weight_pack_##dtype_(void *w, const void *values, const uint8_t *indices,          \
-                                     int64_t n, int64_t k)                                         \
+    static void weight_pack_##dtype_(void *w, const s24i_weight *from)                             \
     {                                                                                              \
-        pack(w, values, indices, n, k, value);                                                     \
+        pack(w, from, value);                                                                      \
     }                                                                                              \
     static void run_##dtype_(const s24i_linear_job *job)                                           \
     {                                                                                              \
@@ -129,6 +140,7 @@ static void run(const s24i_linear_job *job, size_t value, widen_fn *widen)
         .dtype = DTYPE,                                                                            \
         .cpu = S24_CPU_BASELINE,                                                                   \
         .rank = 0,                                                                                 \
+        .x_dtypes = 1u << S24_F32 | 1u << S24_BF16,                                                \
         .weight_bytes = weight_bytes_##dtype_,                                                     \
         .weight_pack = weight_pack_##dtype_,                                                       \
         .work_bytes = work_bytes,                                                                  \

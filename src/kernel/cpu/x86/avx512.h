@@ -3,6 +3,7 @@
 #ifndef S24_KERNEL_X86_AVX512_H
 #define S24_KERNEL_X86_AVX512_H
 
+#include "base/base.h"
 #include "kernel/cpu/x86/gelu.h"
 #include "kernel/cpu/x86/x86.h"
 #include "kernel/kernel.h"
@@ -118,58 +119,85 @@ AVX512_INLINE __m512 activate(__m512 x, s24_activation activation)
         s = _mm512_mul_ps(_mm512_fmadd_ps(s, x, x), _mm512_set1_ps(GELU_SQRT_2_PI));
         s = sigmoid_like(s, &s24i_tanh);
         return _mm512_fmadd_ps(half, s, half);
+    case S24_ACTIVATION_SILU: /* x/2·(1 + tanh(x/2)) */
+        return _mm512_fmadd_ps(half, sigmoid_like(half, &s24i_tanh), half);
     default:
         return x;
     }
 }
 
-/* Lanes of a vector that lies in memory with a stride. */
-AVX512_INLINE __m512 load_lanes(const float *p, int64_t stride, __mmask16 mask)
+/* f32 to bf16 as s24i_f32_to_bf16 does it: to nearest even, subnormals kept, every NaN quiet. */
+AVX512_INLINE __m256i narrow_bf16(__m512 v)
 {
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i near = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    near = _mm512_mask_or_epi32(near, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), bits,
+                                _mm512_set1_epi32(0x400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(near, 16));
+}
+
+AVX512_INLINE __m512 widen_bf16(__m256i v)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+}
+
+/* Lanes of a vector that lies in memory with a stride, f32 or bf16. */
+AVX512_INLINE __m512 load_lanes(const void *p, s24_dtype dtype, int64_t stride, __mmask16 mask)
+{
+    const float *wide = p;
+    const uint16_t *narrow = p;
     float lanes[16] = {0};
-    if (stride == 1) return _mm512_maskz_loadu_ps(mask, p);
+    if (stride == 1 && dtype == S24_F32) return _mm512_maskz_loadu_ps(mask, wide);
+    if (stride == 1) return widen_bf16(_mm256_maskz_loadu_epi16(mask, narrow));
     for (int i = 0; i < 16; i++)
-        if (mask >> i & 1) lanes[i] = p[i * stride];
+        if (mask >> i & 1)
+            lanes[i] = dtype == S24_F32 ? wide[i * stride] : s24i_bf16_to_f32(narrow[i * stride]);
     return _mm512_loadu_ps(lanes);
 }
 
-AVX512_INLINE void store_lanes(float *p, int64_t stride, __mmask16 mask, __m512 v)
+AVX512_INLINE void store_lanes(void *p, s24_dtype dtype, int64_t stride, __mmask16 mask, __m512 v)
 {
-    float lanes[16];
+    float lanes[16], *wide = p;
+    uint16_t narrow_lanes[16], *narrow = p;
     if (stride == 1) {
-        _mm512_mask_storeu_ps(p, mask, v);
+        if (dtype == S24_F32)
+            _mm512_mask_storeu_ps(wide, mask, v);
+        else
+            _mm256_mask_storeu_epi16(narrow, mask, narrow_bf16(v));
         return;
     }
     _mm512_storeu_ps(lanes, v);
-    for (int i = 0; i < 16; i++)
-        if (mask >> i & 1) p[i * stride] = lanes[i];
+    _mm256_storeu_si256((__m256i *)(void *)narrow_lanes, narrow_bf16(v));
+    for (int i = 0; i < 16; i++) {
+        if (!(mask >> i & 1)) continue;
+        if (dtype == S24_F32)
+            wide[i * stride] = lanes[i];
+        else
+            narrow[i * stride] = narrow_lanes[i];
+    }
 }
 
-/* activation(alpha·v + bias) + beta·residual for outputs n..n+15 of token m. */
-AVX512_INLINE void finish_token(const s24i_linear_job *job, int64_t m, int64_t n, __mmask16 mask,
-                                __m512 v, __m512 bias)
+/* activation(alpha·v + bias)·gate + beta·residual for the outputs n and on of token m (along_n), or
+   for the tokens m and on of output n. */
+AVX512_INLINE void finish(const s24i_linear_job *job, int64_t m, int64_t n, int along_n,
+                          __mmask16 mask, __m512 v, __m512 bias)
 {
+    const s24_dtype dtype = job->y_dtype;
     v = activate(_mm512_fmadd_ps(v, _mm512_set1_ps(job->alpha), bias), job->activation);
-    if (job->residual && job->beta != 0) {
-        const float *r = job->residual + m * job->residual_stride_m + n * job->residual_stride_n;
-        v = _mm512_fmadd_ps(load_lanes(r, job->residual_stride_n, mask), _mm512_set1_ps(job->beta),
-                            v);
+    if (job->gate) {
+        const int64_t sm = job->gate_stride_m, sn = job->gate_stride_n;
+        v = _mm512_mul_ps(v, load_lanes(element_of(job->gate, dtype, m * sm + n * sn), dtype,
+                                        along_n ? sn : sm, mask));
     }
-    store_lanes(job->y + m * job->y_stride_m + n * job->y_stride_n, job->y_stride_n, mask, v);
-}
-
-/* The same for tokens m..m+15 of output n. */
-AVX512_INLINE void finish_row(const s24i_linear_job *job, int64_t m, int64_t n, __mmask16 mask,
-                              __m512 v)
-{
-    __m512 bias = _mm512_set1_ps(job->bias ? job->bias[n] : 0);
-    v = activate(_mm512_fmadd_ps(v, _mm512_set1_ps(job->alpha), bias), job->activation);
     if (job->residual && job->beta != 0) {
-        const float *r = job->residual + m * job->residual_stride_m + n * job->residual_stride_n;
-        v = _mm512_fmadd_ps(load_lanes(r, job->residual_stride_m, mask), _mm512_set1_ps(job->beta),
-                            v);
+        const int64_t sm = job->residual_stride_m, sn = job->residual_stride_n;
+        v = _mm512_fmadd_ps(load_lanes(element_of(job->residual, dtype, m * sm + n * sn), dtype,
+                                       along_n ? sn : sm, mask),
+                            _mm512_set1_ps(job->beta), v);
     }
-    store_lanes(job->y + m * job->y_stride_m + n * job->y_stride_n, job->y_stride_m, mask, v);
+    store_lanes(element_to(job->y, dtype, m * job->y_stride_m + n * job->y_stride_n), dtype,
+                along_n ? job->y_stride_n : job->y_stride_m, mask, v);
 }
 
 /* 16 outputs x 16 tokens from sums with tokens in the lanes, rows `pitch` floats apart. */
@@ -179,19 +207,22 @@ AVX512_INLINE void finish_square(const s24i_linear_job *job, int64_t m, int64_t 
     const __mmask16 tokens = lane_mask(job->m - m), outputs = lane_mask(job->n - n);
     if (job->y_stride_n != 1) {
         for (int i = 0; i < 16 && n + i < job->n; i++)
-            finish_row(job, m, n + i, tokens, _mm512_load_ps(sums + i * pitch));
+            finish(job, m, n + i, 0, tokens, _mm512_load_ps(sums + i * pitch),
+                   _mm512_set1_ps(job->bias ? job->bias[n + i] : 0));
         return;
     }
     __m512 r[16];
-    __m512 bias = job->bias ? _mm512_maskz_loadu_ps(outputs, job->bias + n) : _mm512_setzero_ps();
+    const __m512 bias =
+        job->bias ? _mm512_maskz_loadu_ps(outputs, job->bias + n) : _mm512_setzero_ps();
     UNROLL for (int i = 0; i < 16; i++)
     {
         r[i] = _mm512_load_ps(sums + i * pitch);
     }
     transpose16(r);
     if (outputs == 0xffff && tokens == 0xffff && job->activation == S24_ACTIVATION_NONE &&
-        job->alpha == 1 && !(job->residual && job->beta != 0)) {
-        float *y = job->y + m * job->y_stride_m + n;
+        job->y_dtype == S24_F32 && job->alpha == 1 && !job->gate &&
+        !(job->residual && job->beta != 0)) {
+        float *y = (float *)job->y + m * job->y_stride_m + n;
         UNROLL for (int i = 0; i < 16; i++)
         {
             _mm512_storeu_ps(y + i * job->y_stride_m, _mm512_add_ps(r[i], bias));
@@ -204,7 +235,7 @@ AVX512_INLINE void finish_square(const s24i_linear_job *job, int64_t m, int64_t 
         _mm512_storeu_ps(square[i], r[i]);
     }
     for (int i = 0; i < 16 && m + i < job->m; i++)
-        finish_token(job, m + i, n, outputs, _mm512_loadu_ps(square[i]), bias);
+        finish(job, m + i, n, 1, outputs, _mm512_loadu_ps(square[i]), bias);
 }
 
 #endif

@@ -194,7 +194,7 @@ AVX2_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_jo
                              int64_t k)
 {
     for (int64_t part = 0; part < 16; part += 8) {
-        const float *x = job->x + m * job->x_stride_m + (k + part) * job->x_stride_k;
+        const float *x = (const float *)job->x + m * job->x_stride_m + (k + part) * job->x_stride_k;
         const int64_t tokens = job->m - m, columns = job->k - k - part;
         __m256 r[8];
         for (int i = 0; i < 8; i++) {
@@ -241,23 +241,31 @@ AVX2_INLINE __m256 activate(__m256 x, s24_activation activation)
         s = _mm256_mul_ps(_mm256_fmadd_ps(s, x, x), _mm256_set1_ps(GELU_SQRT_2_PI));
         s = sigmoid_like(s, &s24i_tanh);
         return _mm256_fmadd_ps(half, s, half);
+    case S24_ACTIVATION_SILU: /* x/2·(1 + tanh(x/2)) */
+        return _mm256_fmadd_ps(half, sigmoid_like(half, &s24i_tanh), half);
     default:
         return x;
     }
 }
 
-/* activation(alpha·v + bias) + beta·residual of one vector of outputs along `stride`s. */
+/* activation(alpha·v + bias)·gate + beta·residual of one vector of outputs along `stride`s. */
 AVX2_INLINE void finish(const s24i_linear_job *job, int64_t m, int64_t n, int64_t lanes,
                         int along_n, __m256 v, __m256 bias)
 {
-    const int64_t at_y = m * job->y_stride_m + n * job->y_stride_n;
+    float *y = (float *)job->y + m * job->y_stride_m + n * job->y_stride_n;
     v = activate(_mm256_fmadd_ps(v, _mm256_set1_ps(job->alpha), bias), job->activation);
+    if (job->gate) {
+        const float *g = (const float *)job->gate + m * job->gate_stride_m + n * job->gate_stride_n;
+        v = _mm256_mul_ps(v,
+                          load_lanes(g, along_n ? job->gate_stride_n : job->gate_stride_m, lanes));
+    }
     if (job->residual && job->beta != 0) {
-        const float *r = job->residual + m * job->residual_stride_m + n * job->residual_stride_n;
+        const float *r =
+            (const float *)job->residual + m * job->residual_stride_m + n * job->residual_stride_n;
         const int64_t stride = along_n ? job->residual_stride_n : job->residual_stride_m;
         v = _mm256_fmadd_ps(load_lanes(r, stride, lanes), _mm256_set1_ps(job->beta), v);
     }
-    store_lanes(job->y + at_y, along_n ? job->y_stride_n : job->y_stride_m, lanes, v);
+    store_lanes(y, along_n ? job->y_stride_n : job->y_stride_m, lanes, v);
 }
 
 /* 16 outputs x 8 tokens from sums with tokens in the lanes, rows `pitch` floats apart. */

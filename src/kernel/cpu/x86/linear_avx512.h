@@ -166,7 +166,7 @@ static const struct {
 AVX512_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_job *job, int64_t m,
                                int64_t k)
 {
-    const float *x = job->x + m * job->x_stride_m + k * job->x_stride_k;
+    const float *x = (const float *)job->x + m * job->x_stride_m + k * job->x_stride_k;
     const int64_t tokens = job->m - m, columns = job->k - k;
     __m512 r[16];
     if (job->x_stride_k == 1) {
@@ -184,7 +184,7 @@ AVX512_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_
     } else {
         const __mmask16 mask = lane_mask(tokens);
         for (int i = 0; i < 16; i++)
-            r[i] = i < columns ? load_lanes(x + i * job->x_stride_k, job->x_stride_m, mask)
+            r[i] = i < columns ? load_lanes(x + i * job->x_stride_k, S24_F32, job->x_stride_m, mask)
                                : _mm512_setzero_ps();
     }
     UNROLL for (int i = 0; i < 16; i++)
@@ -255,7 +255,7 @@ AVX512 static void widen(uint8_t *block, tile *t, int64_t half)
             job->bias ? _mm512_maskz_loadu_ps(mask, job->bias + b * ROWS) : _mm512_setzero_ps();   \
         for (int t = 0; t < T; t++) {                                                              \
             __m512 sum = S == 2 ? _mm512_add_ps(acc[t][0], acc[t][S - 1]) : acc[t][0];             \
-            finish_token(job, t, b *ROWS, mask, sum, bias);                                        \
+            finish(job, t, b *ROWS, 1, mask, sum, bias);                                           \
         }                                                                                          \
     }
 

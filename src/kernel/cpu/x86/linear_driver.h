@@ -91,7 +91,8 @@ static void prefetch_strip(const s24i_linear_job *job, int64_t b, int64_t blocks
     if (last > job->m) last = job->m;
     for (; m < last; m++)
         for (int64_t i = 0; i < blocks; i++)
-            PREFETCH_TO_WRITE(job->y + m * job->y_stride_m + (b + i) * ROWS);
+            PREFETCH_TO_WRITE(
+                element_to(job->y, job->y_dtype, m * job->y_stride_m + (b + i) * ROWS));
 }
 
 TARGET static void finish_strip(const s24i_linear_job *job, int64_t b, int64_t blocks, int64_t m,
@@ -215,9 +216,10 @@ static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
 static void gather_tokens(const run *r)
 {
     const s24i_linear_job *job = r->job;
+    const float *x = job->x;
     for (int64_t m = 0; m < job->m; m++)
         for (int64_t k = 0; k < job->k; k++)
-            r->x[m * r->k16 + k] = job->x[m * job->x_stride_m + k * job->x_stride_k];
+            r->x[m * r->k16 + k] = x[m * job->x_stride_m + k * job->x_stride_k];
 }
 
 #endif
@@ -229,9 +231,9 @@ static size_t weight_bytes(int64_t n, int64_t k)
     return rows16_bytes(n, k, VALUE);
 }
 
-static void weight_pack(void *w, const void *values, const uint8_t *indices, int64_t n, int64_t k)
+static void weight_pack(void *w, const s24i_weight *from)
 {
-    rows16_pack(w, values, indices, n, k, VALUE);
+    rows16_pack(w, from->values, from->indices, from->n, from->k, VALUE);
 }
 
 static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)

@@ -12,6 +12,7 @@ const s24i_linear_kernel s24i_linear_f16_avx2 = {
     .dtype = S24_F16,
     .cpu = S24_CPU_AVX2,
     .rank = 10,
+    .x_dtypes = 1u << S24_F32,
     .weight_bytes = weight_bytes,
     .weight_pack = weight_pack,
     .work_bytes = work_bytes,

@@ -12,6 +12,7 @@ const s24i_linear_kernel s24i_linear_f32_avx512 = {
     .dtype = S24_F32,
     .cpu = S24_CPU_AVX512,
     .rank = 20,
+    .x_dtypes = 1u << S24_F32,
     .weight_bytes = weight_bytes,
     .weight_pack = weight_pack,
     .work_bytes = work_bytes,
