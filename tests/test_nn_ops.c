@@ -253,6 +253,16 @@ static void nan_row(const s24i_vec *vec)
     const s24i_softmax job = {s, 32, 1, 20, 1.0f, NULL, inverse};
     vec->softmax(&job);
     assert_true(isnan(s[0] * inverse[0]));
+    if (!vec->pair_softmax) return;
+    s[2] = NAN;
+    vec->pair_softmax(&job);
+    assert_true(isnan(inverse[0]));
+    const float wide[3] = {1.0f, NAN, -INFINITY};
+    uint16_t narrow[3];
+    vec->narrow(narrow, wide, 3);
+    assert_int_equal(narrow[0], 0x3f80);
+    assert_true((narrow[1] & 0x7fff) > 0x7f80);
+    assert_int_equal(narrow[2], 0xff80);
 }
 static void nan_comes_through(void **state)
 {
@@ -306,7 +316,8 @@ static void find(void **state)
     assert_string_equal(s24i_vec_find(S24_CPU_BASELINE)->name, "portable");
 #if defined(__x86_64__)
     assert_string_equal(s24i_vec_find(s24_cpu_parse("avx2"))->name, "avx2");
-    assert_string_equal(s24i_vec_find(s24_cpu_parse("avx512bf16"))->name, "avx512");
+    assert_string_equal(s24i_vec_find(s24_cpu_parse("avx512"))->name, "avx512");
+    assert_string_equal(s24i_vec_find(s24_cpu_parse("avx512bf16"))->name, "avx512bf16");
 #endif
     assert_null(s24i_vec_row(-1));
     assert_null(s24i_vec_row(100));
@@ -346,7 +357,16 @@ static void attend(double *out, const texts *t, int64_t text, int64_t token, int
             out[c] += score[j - first] / sum * t->qkv[j * 3 * width + 2 * width + head * t->d + c];
 }
 
-static void check_attention(s24_ctx *ctx, int64_t heads, int64_t d, int masked)
+/* Rounds to bf16 in place and gives the same numbers as bf16. */
+static uint16_t *round_bf16(float *x, int64_t count)
+{
+    uint16_t *narrow = malloc((size_t)(count + 1) * sizeof *narrow);
+    assert_int_equal(s24_convert(narrow, S24_BF16, x, S24_F32, count), S24_OK);
+    assert_int_equal(s24_convert(x, S24_F32, narrow, S24_BF16, count), S24_OK);
+    return narrow;
+}
+
+static void check_attention(s24_ctx *ctx, int64_t heads, int64_t d, int masked, s24_dtype dtype)
 {
     enum { TEXTS = 5 };
     const int64_t offsets[TEXTS + 1] = {0, 1, 48, 97, 100, 230};
@@ -361,12 +381,19 @@ static void check_attention(s24_ctx *ctx, int64_t heads, int64_t d, int masked)
     const int64_t scratch = s24i_attention_scratch(130, d);
     float *qkv = floats(tokens * 3 * width, 17, 2.0f), *out = floats(tokens * width, 18, 1.0f);
     float *memory = floats(scratch * s24_ctx_threads(ctx), 19, 1.0f);
+    uint16_t *qkv16 = round_bf16(qkv, dtype == S24_BF16 ? tokens * 3 * width : 0);
+    uint16_t *out16 = round_bf16(out, dtype == S24_BF16 ? tokens * width : 0);
+    const size_t step = (size_t)width * s24_dtype_bytes(dtype);
+    const char *q = dtype == S24_BF16 ? (const char *)qkv16 : (const char *)qkv;
+    /* Behind the rounding to bf16 of the weights, of at most 1, and of the result. */
+    const double bound = dtype == S24_BF16 ? 2 * 0x1p-8 : 1e-5;
     const s24i_attention job = {.vec = s24i_vec_find(s24_ctx_cpu(ctx)),
-                                .q = qkv,
-                                .k = qkv + width,
-                                .v = qkv + 2 * width,
+                                .dtype = dtype,
+                                .q = q,
+                                .k = q + step,
+                                .v = q + 2 * step,
                                 .ld = 3 * width,
-                                .context = out,
+                                .context = dtype == S24_BF16 ? (void *)out16 : (void *)out,
                                 .batch = &batch,
                                 .tiles = tiles,
                                 .heads = heads,
@@ -374,6 +401,8 @@ static void check_attention(s24_ctx *ctx, int64_t heads, int64_t d, int masked)
                                 .scratch = memory,
                                 .scratch_elems = scratch};
     s24i_attention_run(ctx, &job);
+    if (dtype == S24_BF16)
+        assert_int_equal(s24_convert(out, S24_F32, out16, S24_BF16, tokens * width), S24_OK);
     const texts t = {heads, d, &batch, qkv};
     double expected[80];
     for (int b = 0; b < TEXTS; b++)
@@ -381,9 +410,11 @@ static void check_attention(s24_ctx *ctx, int64_t heads, int64_t d, int masked)
             for (int64_t h = 0; h < heads; h++) {
                 attend(expected, &t, b, i, h);
                 for (int64_t c = 0; c < d; c++)
-                    assert_close(expected[c], out[i * width + h * d + c], 1e-5, "attention", i);
+                    assert_close(expected[c], out[i * width + h * d + c], bound, "attention", i);
             }
     free(qkv);
+    free(qkv16);
+    free(out16);
     free(out);
     free(memory);
 }
@@ -401,8 +432,12 @@ static void attention(void **state)
                 .size = sizeof opts, .threads = threads, .cpu_mask = s24_cpu_parse(levels[level])};
             s24_ctx *ctx;
             assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
-            for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-                check_attention(ctx, shapes[i].heads, shapes[i].d, (int)i % 2 == threads % 2);
+            for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+                const int masked = (int)i % 2 == threads % 2;
+                check_attention(ctx, shapes[i].heads, shapes[i].d, masked, S24_F32);
+                if (s24i_attention_takes_bf16(s24i_vec_find(s24_ctx_cpu(ctx)), shapes[i].d))
+                    check_attention(ctx, shapes[i].heads, shapes[i].d, masked, S24_BF16);
+            }
             s24_ctx_destroy(ctx);
         }
 }

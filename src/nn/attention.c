@@ -16,7 +16,7 @@
 
 #include "nn/util.h"
 
-enum { TILE = 48 };
+enum { TILE = 24 };
 
 /* One thread's scratch, cut up; rows are padded for the vectors. */
 typedef struct scratch {
@@ -56,20 +56,70 @@ int64_t s24i_attention_scratch(int64_t longest, int64_t d)
         d * tokens_ld + longest * d_ld + (TILE + 1) * tokens_ld + TILE * d_ld + TILE, S24I_VEC_PAD);
 }
 
+/* Keys by columns and values by rows, of one text and head, as the products read them. */
+static void pack_f32(const scratch *s, const s24i_attention *job, int64_t offset, int64_t tokens)
+{
+    const float *k = (const float *)job->k + offset, *v = (const float *)job->v + offset;
+    job->vec->transpose(s->keys, s->tokens_ld, k, job->ld, tokens, job->d);
+    for (int64_t t = 0; t < tokens; t++) {
+        float *row = s->values + t * s->d_ld;
+        memcpy(row, v + t * job->ld, (size_t)job->d * sizeof(float));
+        for (int64_t i = job->d; i < s->d_ld; i++)
+            row[i] = 0.0f;
+    }
+}
+
+/* A pair of keys' neighbours is a word, which is transposed like a float. */
+static void pack_bf16(const scratch *s, const s24i_attention *job, int64_t offset, int64_t tokens)
+{
+    const uint16_t *k = (const uint16_t *)job->k + offset, *v = (const uint16_t *)job->v + offset;
+    job->vec->transpose(s->keys, s->tokens_ld, (const void *)k, job->ld / 2, tokens, job->d / 2);
+    job->vec->pair_rows((void *)s->values, s->d_ld, v, job->ld, tokens, job->d);
+}
+
 static void pack(const scratch *s, const s24i_attention *job, int64_t text, int64_t head)
 {
     const int64_t first = job->batch->offsets[text];
     const int64_t tokens = job->batch->offsets[text + 1] - first;
     const int64_t offset = first * job->ld + head * job->d;
-    job->vec->transpose(s->keys, s->tokens_ld, job->k + offset, job->ld, tokens, job->d);
-    for (int64_t t = 0; t < tokens; t++) {
-        float *row = s->values + t * s->d_ld;
-        memcpy(row, job->v + offset + t * job->ld, (size_t)job->d * sizeof(float));
-        for (int64_t i = job->d; i < s->d_ld; i++)
-            row[i] = 0.0f;
-    }
+    if (job->dtype == S24_BF16)
+        pack_bf16(s, job, offset, tokens);
+    else
+        pack_f32(s, job, offset, tokens);
     for (int64_t t = 0; job->batch->mask && t < s->tokens_ld; t++)
         s->mask[t] = t < tokens && job->batch->mask[first + t] ? 0.0f : -FLT_MAX;
+}
+
+/* The three steps of a tile: `scores` and `mix` are products of f32 or of pairs. */
+typedef struct steps {
+    s24i_product scores, mix;
+    s24i_softmax softmax;
+} steps;
+
+static void run_f32(const scratch *s, const s24i_attention *job, steps *t, int64_t offset)
+{
+    const int64_t width = job->heads * job->d;
+    const int padded = s->d_ld != job->d;
+    float *context = (float *)job->context + offset;
+    if (!padded) t->mix.c = context, t->mix.ldc = width;
+    job->vec->product(&t->scores);
+    job->vec->softmax(&t->softmax);
+    job->vec->product(&t->mix);
+    for (int64_t r = 0; padded && r < t->mix.m; r++)
+        memcpy(context + r * width, s->out + r * s->d_ld, (size_t)job->d * sizeof(float));
+}
+
+static void run_bf16(const scratch *s, const s24i_attention *job, steps *t, int64_t offset)
+{
+    uint16_t *context = (uint16_t *)job->context + offset;
+    t->scores.lda /= 2;
+    t->scores.k /= 2;
+    t->mix.k = (t->mix.k + 1) / 2;
+    job->vec->pair_product(&t->scores);
+    job->vec->pair_softmax(&t->softmax);
+    job->vec->pair_product(&t->mix);
+    for (int64_t r = 0; r < t->mix.m; r++)
+        job->vec->narrow(context + r * job->heads * job->d, s->out + r * s->d_ld, job->d);
 }
 
 static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, int64_t head,
@@ -77,41 +127,39 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
 {
     const int64_t first = job->batch->offsets[text];
     const int64_t tokens = job->batch->offsets[text + 1] - first;
-    const int64_t width = job->heads * job->d, token = first + tile * TILE;
-    const int64_t rows = s24i_min(TILE, tokens - tile * TILE);
-    const int padded = s->d_ld != job->d;
-    float *context = job->context + token * width + head * job->d;
-    const s24i_product scores = {.c = s->scores,
-                                 .ldc = s->tokens_ld,
-                                 .a = job->q + token * job->ld + head * job->d,
-                                 .lda = job->ld,
-                                 .b = s->keys,
-                                 .ldb = s->tokens_ld,
-                                 .m = rows,
-                                 .n = tokens,
-                                 .k = job->d};
-    const s24i_softmax softmax = {.s = s->scores,
-                                  .ld = s->tokens_ld,
-                                  .rows = rows,
-                                  .n = tokens,
-                                  .scale = 1.0f / sqrtf((float)job->d),
-                                  .mask = job->batch->mask ? s->mask : NULL,
-                                  .inverse = s->inverse};
-    const s24i_product mix = {.c = padded ? s->out : context,
-                              .ldc = padded ? s->d_ld : width,
-                              .a = s->scores,
-                              .lda = s->tokens_ld,
-                              .b = s->values,
-                              .ldb = s->d_ld,
-                              .scale = s->inverse,
-                              .m = rows,
-                              .n = job->d,
-                              .k = tokens};
-    job->vec->product(&scores);
-    job->vec->softmax(&softmax);
-    job->vec->product(&mix);
-    for (int64_t r = 0; padded && r < rows; r++)
-        memcpy(context + r * width, s->out + r * s->d_ld, (size_t)job->d * sizeof(float));
+    const int64_t token = first + tile * TILE, rows = s24i_min(TILE, tokens - tile * TILE);
+    const int64_t query = token * job->ld + head * job->d;
+    const int64_t offset = token * job->heads * job->d + head * job->d;
+    steps t = {.scores = {.c = s->scores,
+                          .ldc = s->tokens_ld,
+                          .a = (const char *)job->q + (size_t)query * s24_dtype_bytes(job->dtype),
+                          .lda = job->ld,
+                          .b = s->keys,
+                          .ldb = s->tokens_ld,
+                          .m = rows,
+                          .n = tokens,
+                          .k = job->d},
+               .softmax = {.s = s->scores,
+                           .ld = s->tokens_ld,
+                           .rows = rows,
+                           .n = tokens,
+                           .scale = 1.0f / sqrtf((float)job->d),
+                           .mask = job->batch->mask ? s->mask : NULL,
+                           .inverse = s->inverse},
+               .mix = {.c = s->out,
+                       .ldc = s->d_ld,
+                       .a = s->scores,
+                       .lda = s->tokens_ld,
+                       .b = s->values,
+                       .ldb = s->d_ld,
+                       .scale = s->inverse,
+                       .m = rows,
+                       .n = job->d,
+                       .k = tokens}};
+    if (job->dtype == S24_BF16)
+        run_bf16(s, job, &t, offset);
+    else
+        run_f32(s, job, &t, offset);
 }
 
 /* The text that work item `item` belongs to. */

@@ -13,15 +13,22 @@
  */
 typedef struct s24i_attention {
     const s24i_vec *vec;
-    const float *q, *k, *v;
+    s24_dtype dtype; /* of q, k, v and context: f32, or bf16 where s24i_attention_takes_bf16 */
+    const void *q, *k, *v;
     int64_t ld;
-    float *context; /* [tokens, heads·d] */
+    void *context; /* [tokens, heads·d] */
     const s24_batch *batch;
     const int64_t *tiles; /* [texts + 1]: tiles of queries before each text */
     int64_t heads, d;
     float *scratch; /* s24i_attention_scratch(…) floats a thread */
     int64_t scratch_elems;
 } s24i_attention;
+
+/* In bf16 the products round the weights of softmax to bf16 and sum in f32. */
+static inline int s24i_attention_takes_bf16(const s24i_vec *vec, int64_t d)
+{
+    return vec->pair_product && d % 2 == 0;
+}
 
 /* Tiles of queries that a text of `tokens` is cut into. */
 int64_t s24i_attention_tiles(int64_t tokens);

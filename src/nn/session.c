@@ -312,6 +312,7 @@ static void attend(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
     const int joined = block->qkv_count == 1; /* then q, k and v stand side by side */
     const int64_t step = joined ? width : tokens * width;
     const s24i_attention attention = {.vec = session->vec,
+                                      .dtype = S24_F32,
                                       .q = session->qkv,
                                       .k = session->qkv + step,
                                       .v = session->qkv + 2 * step,

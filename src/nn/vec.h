@@ -16,14 +16,18 @@
 /* Columns of a packed right operand are padded to this many floats: the widest vector. */
 #define S24I_VEC_PAD 16
 
-/* c[m,n] = scale[m] · (a[m,k] · b[k,n]). b's rows and c's rows have room for n rounded up to
-   S24I_VEC_PAD (written there too); scale = NULL is 1. */
+/* Two bf16, the one of the lower address first: a word that is only moved and multiplied. */
+typedef int32_t __attribute__((may_alias)) s24i_pair;
+
+/* c[m,n] = scale[m] · (a[m,k] · b[k,n]), a and b f32. b's rows and c's rows have room for n rounded
+   up to S24I_VEC_PAD (written there too); scale = NULL is 1. In a product of pairs k, lda and ldb
+   count pairs of bf16: a's are neighbours in a row, b's in a column. */
 typedef struct s24i_product {
     float *c;
     int64_t ldc;
-    const float *a;
+    const void *a;
     int64_t lda;
-    const float *b;
+    const void *b;
     int64_t ldb;
     const float *scale; /* [m] */
     int64_t m, n, k;
@@ -67,6 +71,16 @@ typedef struct s24i_vec {
     void (*maximum)(float *y, const float *x, int64_t n);             /* y = max(y, x) */
     void (*scale)(float *y, float alpha, int64_t n);                  /* y = alpha·y */
     float (*dot)(const float *a, const float *b, int64_t n);          /* Σ a·b */
+
+    /* Of rows that multiply bf16; NULL in the others. */
+    void (*pair_product)(const s24i_product *job);
+    /* As softmax, but the weights leave as bf16, packed at the front of each row, zeros behind n
+       up to a multiple of two. */
+    void (*pair_softmax)(const s24i_softmax *job);
+    /* dst[r/2][c] = src[r][c], src[r+1][c], zeros for what src has not, c up to ldd. */
+    void (*pair_rows)(s24i_pair *dst, int64_t ldd, const uint16_t *src, int64_t lds, int64_t rows,
+                      int64_t cols);
+    void (*narrow)(uint16_t *y, const float *x, int64_t n); /* y = bf16(x) */
 } s24i_vec;
 
 /* The widest row that runs under the CPU bits; there always is one. */

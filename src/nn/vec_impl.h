@@ -53,12 +53,24 @@ TARGET INLINE vec vec_exp(vec x)
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
+/* The left element of a product to all lanes, and its multiply-add. */
+#if HAVE_PAIRS
+#define LEFT(pairs, a, i)                                                                          \
+    ((pairs) ? V_SET_PAIR((const s24i_pair *)(a) + (i)) : V_SET(((const float *)(a))[i]))
+#define MAC(pairs, left, b, c) ((pairs) ? V_DOT2(left, b, c) : V_FMA(left, b, c))
+#else
+#define LEFT(pairs, a, i)      V_SET(((const float *)(a))[i])
+#define MAC(pairs, left, b, c) V_FMA(left, b, c)
+#endif
+
 /* A tile of rows × vecs·WIDTH sums, kept in registers over the whole of k. */
-TARGET INLINE void tile(const s24i_product *job, int64_t i0, int64_t j0, int rows, int vecs)
+TARGET INLINE void tile(const s24i_product *job, int64_t i0, int64_t j0, int rows, int vecs,
+                        int pairs)
 {
     const int64_t lda = job->lda, ldb = job->ldb, k = job->k;
-    const float *a = job->a + i0 * lda, *b = job->b + j0;
+    const float *a = (const float *)job->a + i0 * lda, *b = (const float *)job->b + j0;
     vec sum[TILE_ROWS_SLIM][TILE_VECS_WIDE];
+    (void)pairs;
     UNROLL
     for (int i = 0; i < rows; i++) {
         UNROLL
@@ -72,10 +84,10 @@ TARGET INLINE void tile(const s24i_product *job, int64_t i0, int64_t j0, int row
             column[j] = V_LOAD(b + j * WIDTH);
         UNROLL
         for (int i = 0; i < rows; i++) {
-            const vec left = V_SET(a[i * lda + l]);
+            const vec left = LEFT(pairs, a, i * lda + l);
             UNROLL
             for (int j = 0; j < vecs; j++)
-                sum[i][j] = V_FMA(left, column[j], sum[i][j]);
+                sum[i][j] = MAC(pairs, left, column[j], sum[i][j]);
         }
     }
     UNROLL
@@ -88,33 +100,39 @@ TARGET INLINE void tile(const s24i_product *job, int64_t i0, int64_t j0, int row
     }
 }
 
-/* Every row of one column of tiles: full tiles, then what is left in twos and ones. */
-#define TILE_COLUMN(name, full_rows, vecs)                                                         \
+/* Every row of one column of tiles: full tiles, then what is left in fours and ones. */
+#define TILE_COLUMN(name, full_rows, vecs, pairs)                                                  \
     TARGET static void name(const s24i_product *job, int64_t j0)                                   \
     {                                                                                              \
         int64_t i = 0;                                                                             \
         for (; i + (full_rows) <= job->m; i += (full_rows))                                        \
-            tile(job, i, j0, full_rows, vecs);                                                     \
+            tile(job, i, j0, full_rows, vecs, pairs);                                              \
         for (; i + 4 <= job->m; i += 4)                                                            \
-            tile(job, i, j0, 4, vecs);                                                             \
+            tile(job, i, j0, 4, vecs, pairs);                                                      \
         for (; i < job->m; i++)                                                                    \
-            tile(job, i, j0, 1, vecs);                                                             \
+            tile(job, i, j0, 1, vecs, pairs);                                                      \
     }
-TILE_COLUMN(tiles_wide, TILE_ROWS_WIDE, TILE_VECS_WIDE)
-TILE_COLUMN(tiles_slim, TILE_ROWS_SLIM, TILE_VECS_SLIM)
-TILE_COLUMN(tiles_one, TILE_ROWS_SLIM, 1)
 
-TARGET static void product(const s24i_product *job)
-{
-    const int64_t n = (job->n + WIDTH - 1) / WIDTH * WIDTH;
-    int64_t j = 0;
-    for (; j + TILE_VECS_WIDE * WIDTH <= n; j += TILE_VECS_WIDE * WIDTH)
-        tiles_wide(job, j);
-    for (; j + TILE_VECS_SLIM * WIDTH <= n; j += TILE_VECS_SLIM * WIDTH)
-        tiles_slim(job, j);
-    for (; j < n; j += WIDTH)
-        tiles_one(job, j);
-}
+#define PRODUCT(name, pairs)                                                                       \
+    TILE_COLUMN(name##_wide, TILE_ROWS_WIDE, TILE_VECS_WIDE, pairs)                                \
+    TILE_COLUMN(name##_slim, TILE_ROWS_SLIM, TILE_VECS_SLIM, pairs)                                \
+    TILE_COLUMN(name##_one, TILE_ROWS_SLIM, 1, pairs)                                              \
+    TARGET static void name(const s24i_product *job)                                               \
+    {                                                                                              \
+        const int64_t n = (job->n + WIDTH - 1) / WIDTH * WIDTH;                                    \
+        int64_t j = 0;                                                                             \
+        for (; j + TILE_VECS_WIDE * WIDTH <= n; j += TILE_VECS_WIDE * WIDTH)                       \
+            name##_wide(job, j);                                                                   \
+        for (; j + TILE_VECS_SLIM * WIDTH <= n; j += TILE_VECS_SLIM * WIDTH)                       \
+            name##_slim(job, j);                                                                   \
+        for (; j < n; j += WIDTH)                                                                  \
+            name##_one(job, j);                                                                    \
+    }
+
+PRODUCT(product, 0)
+#if HAVE_PAIRS
+PRODUCT(pair_product, 1)
+#endif
 
 /* ---- softmax, transpose ---------------------------------------------------------------------- */
 
@@ -126,11 +144,11 @@ TARGET INLINE void softmax_mask(float *s, const s24i_softmax *job)
         V_STORE(s + i, V_FMA(V_LOAD(s + i), scale, V_LOAD(job->mask + i)));
 }
 
-/* One row; returns the sum. A last partial vector is filled up with what exp makes 0. */
-TARGET INLINE float softmax_row(float *s, int64_t n, float scale)
+/* A row's maximum. A last partial vector is filled up with what exp makes 0. */
+TARGET INLINE float row_top(float *s, int64_t n)
 {
     const int64_t whole = n / WIDTH * WIDTH;
-    vec top = V_SET(-FLT_MAX), sum = V_SET(0.0f);
+    vec top = V_SET(-FLT_MAX);
     for (int64_t i = 0; i < whole; i += WIDTH)
         top = V_MAX(top, V_LOAD(s + i));
     if (whole < n) {
@@ -138,23 +156,114 @@ TARGET INLINE float softmax_row(float *s, int64_t n, float scale)
         V_STORE(s + whole, last);
         top = V_MAX(top, last);
     }
-    const vec factor = V_SET(scale), down = V_SET(V_TOP(top) * scale);
+    return V_TOP(top);
+}
+
+/* 2^x, x of at most 0 up to rounding. The constant stands first, so that NaN comes through. */
+TARGET INLINE vec vec_exp2(vec x)
+{
+    x = V_MAX(V_SET(-200.0f), x);
+    const vec n = V_ROUND(x), r = V_SUB(x, n);
+    vec p = V_SET(1.3276472e-3f);
+    p = V_FMA(p, r, V_SET(9.6755415e-3f));
+    p = V_FMA(p, r, V_SET(5.5507133e-2f));
+    p = V_FMA(p, r, V_SET(2.4022120e-1f));
+    p = V_FMA(p, r, V_SET(6.9314697e-1f));
+    p = V_FMA(p, r, V_SET(1.0f));
+    return V_SCALE2(p, n);
+}
+
+/* One row and its maximum; returns the sum. exp(scale·(s − top)) is 2^(factor·(s − top)). */
+TARGET INLINE float softmax_row(float *s, int64_t n, float top, float scale)
+{
+    const vec most = V_SET(top), factor = V_SET(1.44269504089f * scale);
+    vec sum = V_SET(0.0f);
     for (int64_t i = 0; i < n; i += WIDTH) {
-        const vec e = vec_exp(V_SUB(V_MUL(V_LOAD(s + i), factor), down));
+        const vec e = vec_exp2(V_MUL(V_SUB(V_LOAD(s + i), most), factor));
         sum = V_ADD(sum, e);
         V_STORE(s + i, e);
     }
     return V_SUM(sum);
 }
 
-TARGET static void softmax(const s24i_softmax *job)
+/* Some rows' maxima come before their sums, so that no row waits for its own. */
+#define SOFTMAX(name, row)                                                                         \
+    TARGET static void name(const s24i_softmax *job)                                               \
+    {                                                                                              \
+        enum { ROWS = 8 };                                                                         \
+        const float scale = job->mask ? 1.0f : job->scale;                                         \
+        for (int64_t r0 = 0, end; r0 < job->rows; r0 = end) {                                      \
+            end = r0 + ROWS < job->rows ? r0 + ROWS : job->rows;                                   \
+            for (int64_t r = r0; r < end; r++) {                                                   \
+                float *s = job->s + r * job->ld;                                                   \
+                if (job->mask) softmax_mask(s, job);                                               \
+                job->inverse[r] = row_top(s, job->n);                                              \
+            }                                                                                      \
+            for (int64_t r = r0; r < end; r++)                                                     \
+                job->inverse[r] =                                                                  \
+                    1.0f / row(job->s + r * job->ld, job->n, job->inverse[r], scale);              \
+        }                                                                                          \
+    }
+
+SOFTMAX(softmax, softmax_row)
+
+#if HAVE_PAIRS
+/* 2^x to 8e-5: bf16 keeps 4e-3. */
+TARGET INLINE vec short_exp2(vec x)
 {
-    for (int64_t r = 0; r < job->rows; r++) {
-        float *s = job->s + r * job->ld;
-        if (job->mask) softmax_mask(s, job);
-        job->inverse[r] = 1.0f / softmax_row(s, job->n, job->mask ? 1.0f : job->scale);
+    x = V_MAX(V_SET(-200.0f), x);
+    const vec n = V_ROUND(x), r = V_SUB(x, n);
+    vec p = V_SET(5.5171669e-2f);
+    p = V_FMA(p, r, V_SET(2.4261113e-1f));
+    p = V_FMA(p, r, V_SET(6.9326099e-1f));
+    p = V_FMA(p, r, V_SET(9.9992807e-1f));
+    return V_SCALEF(p, n);
+}
+
+/* The weights take half the room of the scores, and each is stored behind what was read. */
+TARGET INLINE float pair_softmax_row(float *s, int64_t n, float top, float scale)
+{
+    const vec most = V_SET(top), factor = V_SET(1.44269504089f * scale);
+    char *to = (char *)s;
+    vec sum = V_SET(0.0f);
+    for (int64_t i = 0; i < n; i += WIDTH, to += 2 * WIDTH) {
+        const vec e = short_exp2(V_MUL(V_SUB(V_LOAD(s + i), most), factor));
+        sum = V_ADD(sum, e);
+        V_STORE_BF16(to, e);
+    }
+    return V_SUM(sum);
+}
+
+SOFTMAX(pair_softmax, pair_softmax_row)
+
+TARGET static void pair_rows(s24i_pair *dst, int64_t ldd, const uint16_t *src, int64_t lds,
+                             int64_t rows, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r += 2, dst += ldd, src += 2 * lds) {
+        const int both = r + 1 < rows;
+        int64_t c = 0;
+        for (; both && c + WIDTH <= cols; c += WIDTH)
+            V_STORE((float *)(dst + c), V_ZIP(src + c, src + lds + c));
+        for (; c < cols; c++)
+            dst[c] = (s24i_pair)(src[c] | (uint32_t)(both ? src[lds + c] : 0) << 16);
+        for (; c < ldd; c++)
+            dst[c] = 0;
     }
 }
+
+TARGET static void narrow(uint16_t *y, const float *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        V_STORE_BF16(y + i, V_LOAD(x + i));
+    if (i < n) {
+        uint16_t part[WIDTH];
+        V_STORE_BF16(part, load_part(x + i, n - i, 0.0f));
+        for (int64_t j = 0; i + j < n; j++)
+            y[i + j] = part[j];
+    }
+}
+#endif
 
 #if HAVE_AVX2
 /* dst[c][r] = src[r][c] for 8 × 8 elements. */
@@ -365,4 +474,10 @@ const s24i_vec TABLE = {
     .maximum = maximum,
     .scale = scale,
     .dot = dot,
+#if HAVE_PAIRS
+    .pair_product = pair_product,
+    .pair_softmax = pair_softmax,
+    .pair_rows = pair_rows,
+    .narrow = narrow,
+#endif
 };
