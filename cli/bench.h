@@ -90,7 +90,7 @@ int bench_set_shapes(bench_shape *shapes, int max, const char *name);
 /* 'M,K,N;M,K,N'. */
 int bench_shapes_parse(cli_app *cli, bench_shape *shapes, int *count, int max, const char *text);
 
-enum { BENCH_MAX_SHAPES = 128, BENCH_MAX_LIST = 32 };
+enum { BENCH_MAX_SHAPES = 128, BENCH_MAX_LIST = 32, BENCH_MAX_MEBIBYTES = 1 << 20 };
 
 typedef struct bench_peer_result {
     const char *name, *version;
@@ -174,6 +174,18 @@ typedef struct bench_model_plan {
 } bench_model_plan;
 
 int bench_models(cli_app *cli, const bench_model_plan *plan);
+
+/* ---- prune and pack -------------------------------------------------------------------------- */
+
+typedef struct bench_prune_plan {
+    int64_t mebibytes; /* of the dense matrix */
+    s24_dtype dtypes[2];
+    int64_t threads[BENCH_MAX_LIST];
+    int dtype_count, thread_count;
+    bench_effort effort;
+} bench_prune_plan;
+
+int bench_prune(cli_app *cli, const bench_prune_plan *plan);
 
 /* Stores the address of a library's function in *function, a function pointer; 0: there is none. */
 int bench_symbol(void *function, void *handle, const char *name);

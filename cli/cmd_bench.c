@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * sparse24 bench: how fast the products, or whole models, are here, and beside whom. Reads the
- * options into a plan; bench_product.c and bench_model.c carry it out.
+ * options into a plan; bench_product.c, bench_model.c and bench_prune.c carry it out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 struct bench_options {
     cli_common common;
     const char *set, *shapes, *model, *dtype, *threads, *peers, *batch, *seq, *svg;
-    int64_t rounds, min_ms;
+    int64_t prune, rounds, min_ms;
 };
 
 static const cli_option options[] = {
@@ -27,6 +27,8 @@ static const cli_option options[] = {
      "With --model: numbers of texts.", NULL},
     {"seq", 0, CLI_COUNTS, offsetof(struct bench_options, seq), "LIST", "16,128",
      "With --model: tokens of a text.", NULL},
+    {"prune", 0, CLI_COUNT, offsetof(struct bench_options, prune), "MIB", NULL,
+     "Time prune and pack by magnitude of a dense matrix of that many MiB, beside memcpy.", NULL},
     {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", "f32",
      "Dtypes of the weights.", cli_compute_dtype},
     {"threads", 0, CLI_COUNTS, offsetof(struct bench_options, threads), "LIST", NULL,
@@ -47,6 +49,8 @@ static const cli_example examples[] = {
      "Shapes of your own, with a chart."},
     {"sparse24 bench --model minilm --batch 1,32 --seq 16,128 --json",
      "A whole model of that shape, dense and 2:4, for a program."},
+    {"sparse24 bench --prune 512 --dtype f32,bf16 --threads 1",
+     "How fast a dense matrix becomes a packed one."},
     {NULL, NULL}};
 
 static int read_dtypes(s24_dtype *dtypes, const char *list)
@@ -82,6 +86,17 @@ static int run_model(cli_app *cli, const struct bench_options *o)
     plan.dtype_count = read_dtypes(plan.dtypes, o->dtype);
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
     return code == CLI_OK ? bench_models(cli, &plan) : code;
+}
+
+static int run_prune(cli_app *cli, const struct bench_options *o)
+{
+    if (o->prune > BENCH_MAX_MEBIBYTES)
+        return cli_fail(cli, CLI_USAGE, "option --prune: %lld is more than %d", (long long)o->prune,
+                        BENCH_MAX_MEBIBYTES);
+    bench_prune_plan plan = {.mebibytes = o->prune, .effort = read_effort(o)};
+    plan.dtype_count = read_dtypes(plan.dtypes, o->dtype);
+    int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
+    return code == CLI_OK ? bench_prune(cli, &plan) : code;
 }
 
 static int report(cli_app *cli, const struct bench_options *o, const bench_table *table)
@@ -121,14 +136,16 @@ static int run_products(cli_app *cli, const struct bench_options *o)
 static int run(cli_app *cli, const void *opaque)
 {
     const struct bench_options *o = opaque;
-    if ((o->set != NULL) + (o->shapes != NULL) + (o->model != NULL) > 1)
-        return cli_fail(cli, CLI_USAGE, "--set, --shapes and --model exclude each other");
+    if ((o->set != NULL) + (o->shapes != NULL) + (o->model != NULL) + (o->prune > 0) > 1)
+        return cli_fail(cli, CLI_USAGE, "--set, --shapes, --model and --prune exclude each other");
+    if (o->prune && o->svg) return cli_fail(cli, CLI_USAGE, "--prune has no chart");
     if (o->rounds > BENCH_MAX_ROUNDS)
         return cli_fail(cli, CLI_USAGE, "option --rounds: %lld is more than %d",
                         (long long)o->rounds, BENCH_MAX_ROUNDS);
     /* Said before minutes of work rather than after. */
     int code = o->svg ? cli_may_write(cli, o->svg) : CLI_OK;
     if (code != CLI_OK) return code;
+    if (o->prune) return run_prune(cli, o);
     return o->model ? run_model(cli, o) : run_products(cli, o);
 }
 

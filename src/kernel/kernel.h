@@ -81,20 +81,22 @@ typedef struct s24i_linear_kernel {
 /* ---- magnitude selection --------------------------------------------------------------------- */
 
 /*
- * Rows of k elements (k a multiple of 4) in f32. Exactly two of each group of four are kept: the
- * two largest |w|, of equal magnitudes the higher column. NaN ranks above Inf, and equal to NaN.
+ * Runs of `count` elements of the row's dtype, a multiple of 4. Exactly two of each group of four
+ * are kept: the two largest |w|, of equal magnitudes the higher column. NaN ranks above Inf, and
+ * equal to NaN.
  */
 typedef struct s24i_select_kernel {
     const char *name;
     s24_dtype dtype;
     uint32_t cpu;
     int rank;
-    /* mask[count] = 1 kept, 0 dropped, for count = k·rows contiguous elements. */
+    /* mask[count] = 1 kept, 0 dropped. */
     void (*mask)(uint8_t *mask, const void *w, int64_t count);
-    /* Prune and pack one row in a pass: values [k/2], indices [ceil(k/8)] in the canonical form
-       (codes as selected, even where a kept value is zero: see docs/format.md). Returns 1 if all of
-       w is finite, else 0 (and the output is still well defined). */
-    int (*prune_pack)(void *values, uint8_t *indices, const void *w, int64_t k);
+    /* Prune and pack in a pass: values [count/2], indices [ceil(count/8)] in the canonical form
+       (codes as selected, even where a kept value is zero: see docs/format.md). A run is a row, or
+       any number of rows where neither w nor the codes have anything between them. Returns 1 if
+       all of w is finite, else 0 (and the output is still well defined). */
+    int (*prune_pack)(void *values, uint8_t *indices, const void *w, int64_t count);
 } s24i_select_kernel;
 
 /* ---- the tables ------------------------------------------------------------------------------ */

@@ -25,12 +25,8 @@ static void mask_rows(void *arg, int64_t begin, int64_t end, int thread)
     const mask_job *j = arg;
     int64_t cols = j->src->cols;
     (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        for (int64_t c = 0; c < cols; c += S24I_SELECT_CHUNK)
-            s24i_magnitude_mask_chunk(j->mask + r * cols + c, j->kernel,
-                                      s24i_dense_at(j->src, r, c), j->src->dtype,
-                                      cols - c < S24I_SELECT_CHUNK ? cols - c : S24I_SELECT_CHUNK);
-    }
+    for (int64_t r = begin; r < end; r++)
+        j->kernel->mask(j->mask + r * cols, s24i_dense_at(j->src, r, 0), cols);
 }
 
 s24_status s24_magnitude_mask(uint8_t *mask, s24_ctx *ctx, const s24_dense *src,
@@ -40,7 +36,7 @@ s24_status s24_magnitude_mask(uint8_t *mask, s24_ctx *ctx, const s24_dense *src,
     REQUIRE(ctx, mask, S24_ERROR_ARGUMENT, "mask is NULL");
     TRY(s24i_dense_check_groups(ctx, "src", src));
     if (!allow_nonfinite) TRY(s24i_require_finite(ctx, "src", src));
-    mask_job j = {mask, src, s24i_select_kernel_find(S24_F32, ctx->cpu)};
+    mask_job j = {mask, src, s24i_select_kernel_find(src->dtype, ctx->cpu)};
     s24_ctx_parallel_for(ctx, src->rows, mask_rows, &j);
     return S24_OK;
 }

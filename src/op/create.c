@@ -7,6 +7,8 @@
 
 #include "op/op.h"
 
+enum { SELECT_CHUNK = 256 }; /* elements whose mask is kept at a time */
+
 typedef struct job {
     const s24_dense *src;
     const s24_matrix_opts *opts;
@@ -14,14 +16,6 @@ typedef struct job {
     const s24i_select_kernel *kernel;
     atomic_int nonfinite; /* seen by the fused kernel */
 } job;
-
-void s24i_magnitude_mask_chunk(uint8_t *mask, const s24i_select_kernel *kernel, const void *src,
-                               s24_dtype dtype, int64_t count)
-{
-    float wide[S24I_SELECT_CHUNK];
-    s24i_widen(wide, src, dtype, count);
-    kernel->mask(mask, wide, count);
-}
 
 static void strict_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -45,27 +39,29 @@ static void masked_rows(void *arg, int64_t begin, int64_t end, int thread)
 static void magnitude_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
     job *j = arg;
-    uint8_t mask[S24I_SELECT_CHUNK];
+    uint8_t mask[SELECT_CHUNK];
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
-        for (int64_t c = 0; c < j->to->cols; c += S24I_SELECT_CHUNK) {
-            int64_t count =
-                j->to->cols - c < S24I_SELECT_CHUNK ? j->to->cols - c : S24I_SELECT_CHUNK;
+        for (int64_t c = 0; c < j->to->cols; c += SELECT_CHUNK) {
+            int64_t count = j->to->cols - c < SELECT_CHUNK ? j->to->cols - c : SELECT_CHUNK;
             const void *from = s24i_dense_at(j->src, r, c);
-            s24i_magnitude_mask_chunk(mask, j->kernel, from, j->src->dtype, count);
+            j->kernel->mask(mask, from, count);
             s24i_pack_row_mask(s24i_values_at(j->to, r, c), j->to->dtype,
                                s24i_indices_at(j->to, r, c), from, j->src->dtype, mask, count);
         }
     }
 }
 
+/* Rows that lie without a gap, codes too, are one run: a short row costs what a long one does. */
 static void fused_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
     job *j = arg;
+    const int64_t cols = j->to->cols;
+    const int64_t run = s24i_dense_ld(j->src) == cols && cols % 8 == 0 ? end - begin : 1;
     (void)thread;
-    for (int64_t r = begin; r < end; r++)
+    for (int64_t r = begin; r < end; r += run)
         if (!j->kernel->prune_pack(s24i_values_at(j->to, r, 0), s24i_indices_at(j->to, r, 0),
-                                   s24i_dense_at(j->src, r, 0), j->to->cols))
+                                   s24i_dense_at(j->src, r, 0), run * cols))
             atomic_store(&j->nonfinite, 1);
 }
 
@@ -104,8 +100,8 @@ static s24_status check_source(s24_ctx *ctx, const s24_dense *src, const s24_mat
     REQUIRE(ctx, s24_dtype_can_be_two_four(opts->dtype), S24_ERROR_DTYPE,
             "s24_matrix_opts.dtype is %s; expected f32, f16, bf16, i8, e4m3 or e5m2",
             s24_dtype_name(opts->dtype));
-    int fused = opts->select == S24_SELECT_MAGNITUDE && src->dtype == S24_F32 &&
-                opts->dtype == S24_F32; /* finds them in its one pass */
+    int fused = opts->select == S24_SELECT_MAGNITUDE &&
+                opts->dtype == src->dtype; /* finds them in its one pass */
     if (!fused && !opts->allow_nonfinite) TRY(s24i_require_finite(ctx, "src", src));
     switch (opts->select) {
     case S24_SELECT_STRICT:
@@ -151,7 +147,7 @@ static s24_status fill(s24_ctx *ctx, job *j)
     };
     const s24_matrix_opts *opts = j->opts;
     int narrows = j->to->dtype != j->src->dtype || opts->select == S24_SELECT_MVUE24;
-    int fused = opts->select == S24_SELECT_MAGNITUDE && !narrows && j->to->dtype == S24_F32;
+    int fused = opts->select == S24_SELECT_MAGNITUDE && !narrows;
     s24_ctx_parallel_for(ctx, j->src->rows, fused ? fused_rows : fills[opts->select], j);
     if (opts->select != S24_SELECT_MVUE24 && opts->allow_nonfinite) return S24_OK;
     if (atomic_load(&j->nonfinite)) return s24i_require_finite(ctx, "src", j->src);
@@ -174,7 +170,7 @@ s24_status s24_matrix_create(s24_matrix **out, s24_ctx *ctx, const s24_dense *sr
         .src = src,
         .opts = &known,
         .to = matrix->storage,
-        .kernel = s24i_select_kernel_find(S24_F32, ctx->cpu),
+        .kernel = s24i_select_kernel_find(src->dtype, ctx->cpu),
     };
     atomic_init(&j.nonfinite, 0);
     s24_status status = fill(ctx, &j);

@@ -90,11 +90,6 @@ int s24i_find_first(s24i_find *find, s24_ctx *ctx, const s24_dense *src,
 /* NOT_FINITE with its sentence if src has a NaN or an Inf. */
 s24_status s24i_require_finite(s24_ctx *ctx, const char *name, const s24_dense *src);
 
-/* Magnitude selection of count elements (a multiple of 4) of any dtype, at most
-   S24I_SELECT_CHUNK of them. kernel is an f32 row. */
-enum { S24I_SELECT_CHUNK = 256 };
-void s24i_magnitude_mask_chunk(uint8_t *mask, const s24i_select_kernel *kernel, const void *src,
-                               s24_dtype dtype, int64_t count);
 /* One group by the unbiased random choice: two ascending positions and their scaled values. */
 void s24i_mvue24_group(int kept[2], float values[2], const float group[4], uint64_t seed,
                        uint64_t number);

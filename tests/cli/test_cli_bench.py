@@ -116,6 +116,30 @@ class Products(Scratch):
         self.assertRegex(found["error"], r"missing/c\.svg: No such file")
 
 
+class Prunings(Scratch):
+    def test_rows_are_dtypes_by_threads(self):
+        found = self.json("bench", "--prune", "1", "--dtype", "f32,bf16", "--threads", "1,2",
+                          *QUICK)
+        self.assertEqual([(r["rows"], r["cols"], r["dtype"], r["threads"]) for r in found["rows"]],
+                         [(64, 4096, "f32", 1), (64, 4096, "f32", 2),
+                          (128, 4096, "bf16", 1), (128, 4096, "bf16", 2)])
+        for row in found["rows"]:
+            self.assertEqual(set(row), {"rows", "cols", "dtype", "threads", "ms", "ms_min",
+                                        "ms_max", "gbps", "copy_ms", "ratio"})
+            for key in ("ms", "ms_min", "ms_max", "gbps", "copy_ms", "ratio"):
+                self.assertTrue(is_positive(row[key]), (key, row))
+            self.assertTrue(math.isclose(row["ratio"], row["copy_ms"] / row["ms"], rel_tol=1e-6))
+        done = self.good("bench", "--prune", "1", "--threads", "1", *QUICK)
+        self.assertRegex(done.stdout, r"\Af32 +1 +[\d.]+ ms +[\d.]+ GB/s +[\d.]+x memcpy\n\Z")
+
+    def test_refusals(self):
+        self.refusals([
+            ("both", ["bench", "--prune", "1", "--set", "minilm"], 2, r"exclude each other"),
+            ("chart", ["bench", "--prune", "1", "--svg", "c.svg"], 2, r"--prune has no chart"),
+            ("too large", ["bench", "--prune", str(2**21)], 2, r"--prune: 2097152 is more than"),
+        ])
+
+
 class Models(Scratch):
     @staticmethod
     def make(folder):
