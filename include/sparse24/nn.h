@@ -153,8 +153,9 @@ typedef struct s24_model s24_model;
 typedef struct s24_model_opts {
     size_t size; /* sizeof(s24_model_opts) */
     /* The linear layers' weights are used as f32 or bf16; default: f32, or bf16 for a bf16
-       checkpoint. Between the layers all is f32; a dense layer runs as f32 where the dense engine
-       has no bf16. */
+       checkpoint. The sums that a block adds to are always f32; with bf16, what else stands between
+       layers is bf16 where the CPU multiplies it and every layer takes it. A dense layer runs as
+       f32 where the dense engine has no bf16. */
     s24_dtype dtype;
     int dense;  /* 1: multiply packed 2:4 weights as dense ones (to compare) */
     int sparse; /* 1: pack dense weights that are 2:4 already; 0: only packed ones run sparse */

@@ -17,8 +17,8 @@ typedef struct s24i_dense_runner s24i_dense_runner;
 
 typedef struct s24i_dense_job {
     const s24i_dense_weight *weight;
-    const s24_dense *y; /* [m, n] f32 */
-    const s24_dense *x; /* [m, k] f32 */
+    const s24_dense *y; /* [m, n] f32, or bf16 where the weight takes it */
+    const s24_dense *x; /* [m, k] likewise */
     const float *bias;  /* [n] or NULL */
     s24_activation activation;
     int accumulate; /* y = activation(x·wᵀ + bias) + y */
@@ -32,6 +32,8 @@ typedef struct s24i_dense_engine_table {
                                 s24_dtype dtype);
     void (*weight_destroy)(s24i_dense_weight *weight);
     size_t (*weight_bytes)(const s24i_dense_weight *weight);
+    /* 1 if x and y may be bf16. NULL: never. */
+    int (*takes_bf16)(const s24i_dense_weight *weight);
     /* most_x: the most elements m·k of an x. ctx must outlive the runner. */
     s24_status (*runner_create)(s24i_dense_runner **out, s24_ctx *ctx, int64_t most_x);
     void (*runner_destroy)(s24i_dense_runner *runner);

@@ -22,6 +22,7 @@
 #include <dnnl.h>
 
 #include "nn/util.h"
+#include "nn/vec.h"
 
 enum { REPRESENTATIVE_M = 128, CACHE = 32 };
 
@@ -39,7 +40,7 @@ struct s24i_dense_weight {
    filled. */
 typedef struct key {
     int64_t m, n, k;
-    int32_t type, activation, accumulate, bias, threads, unused;
+    int32_t type, y_type, activation, accumulate, bias, threads;
 } key;
 
 typedef struct entry {
@@ -127,7 +128,7 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine, 
     dnnl_matmul_desc_t desc;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_status_t status = plain_md(&x, k->m, k->k, type);
-    if (status == dnnl_success) status = plain_md(&y, k->m, k->n, dnnl_f32);
+    if (status == dnnl_success) status = plain_md(&y, k->m, k->n, (dnnl_data_type_t)k->y_type);
     if (status == dnnl_success) status = plain_md(&bias, 1, k->n, dnnl_f32);
     if (status == dnnl_success)
         status = dnnl_memory_desc_init_by_tag(&w, 2, weight_dims, type, dnnl_format_tag_any);
@@ -156,6 +157,11 @@ static size_t weight_bytes(const s24i_dense_weight *weight)
     return dnnl_memory_desc_get_size(&weight->md);
 }
 
+static int takes_bf16(const s24i_dense_weight *weight)
+{
+    return weight->type == dnnl_bf16;
+}
+
 /* Does oneDNN multiply bf16 here? Then *md is the layout it wants. */
 static dnnl_status_t choose_layout(s24i_dense_weight *weight)
 {
@@ -165,6 +171,7 @@ static dnnl_status_t choose_layout(s24i_dense_weight *weight)
     k.n = weight->n;
     k.k = weight->k;
     k.type = (int32_t)weight->type;
+    k.y_type = dnnl_f32;
     k.bias = 1;
     dnnl_primitive_desc_t pd = NULL;
     const dnnl_status_t status = describe(&pd, weight->engine, &k, NULL);
@@ -369,25 +376,37 @@ static dnnl_status_t execute(const entry *e, const s24i_dense_runner *runner,
     return status == dnnl_success ? dnnl_stream_wait(runner->stream) : status;
 }
 
-/* Rows of cols elements from one place to another, as f32 or narrowed to bf16. */
+/* Rows of cols elements from one place to another, narrowed to bf16 where only `to` is bf16. */
 typedef struct copy_job {
-    void *to;
-    const float *from;
-    int64_t ld_to, ld_from, cols;
-    s24_dtype dtype;
+    s24_dense to, from;
+    const s24i_vec *vec;
 } copy_job;
 
 static void copy_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const copy_job *job = arg;
+    const size_t to_bytes = s24_dtype_bytes(job->to.dtype);
+    const size_t from_bytes = s24_dtype_bytes(job->from.dtype);
     for (int64_t i = begin; i < end; i++) {
-        const float *from = job->from + i * job->ld_from;
-        if (job->dtype == S24_BF16)
-            s24_convert((uint16_t *)job->to + i * job->ld_to, S24_BF16, from, S24_F32, job->cols);
+        char *to = (char *)job->to.data + (size_t)(i * s24i_ld(&job->to)) * to_bytes;
+        const char *from = (char *)job->from.data + (size_t)(i * s24i_ld(&job->from)) * from_bytes;
+        if (to_bytes < from_bytes && job->vec->narrow)
+            job->vec->narrow((void *)to, (const void *)from, job->to.cols);
         else
-            memcpy((float *)job->to + i * job->ld_to, from, (size_t)job->cols * sizeof(float));
+            s24_convert(to, job->to.dtype, from, job->from.dtype, job->to.cols);
     }
+}
+
+static void copy(s24_ctx *ctx, const s24_dense *to, const s24_dense *from)
+{
+    copy_job job = {*to, *from, s24i_vec_find(s24_ctx_cpu(ctx))};
+    s24_ctx_parallel_for(ctx, to->rows, copy_rows, &job);
+}
+
+static int is_strided(const s24_dense *x)
+{
+    return s24i_ld(x) != x->cols && x->rows > 1;
 }
 
 /* x as the primitive reads it: without stride, in the weight's type. */
@@ -395,15 +414,15 @@ static s24_status prepare_x(const void **out, s24i_dense_runner *runner, s24_ctx
                             const s24i_dense_job *job)
 {
     const s24_dense *x = job->x;
-    const int narrow = job->weight->type == dnnl_bf16;
+    const int narrow = job->weight->type == dnnl_bf16 && x->dtype != S24_BF16;
     *out = x->data;
-    if (!narrow && (s24i_ld(x) == x->cols || x->rows == 1)) return S24_OK;
-    room *to = narrow ? &runner->narrow : &runner->x;
-    const size_t size = narrow ? sizeof(uint16_t) : sizeof(float);
-    TRY(grow(runner, to, x->rows * x->cols, size));
-    copy_job copy = {to->data, x->data, x->cols, s24i_ld(x), x->cols, narrow ? S24_BF16 : S24_F32};
-    s24_ctx_parallel_for(ctx, x->rows, copy_rows, &copy);
-    *out = to->data;
+    if (!narrow && !is_strided(x)) return S24_OK;
+    room *r = narrow ? &runner->narrow : &runner->x;
+    s24_dense to = {NULL, narrow ? S24_BF16 : x->dtype, x->rows, x->cols, x->cols};
+    TRY(grow(runner, r, x->rows * x->cols, s24_dtype_bytes(to.dtype)));
+    to.data = r->data;
+    copy(ctx, &to, x);
+    *out = to.data;
     return S24_OK;
 }
 
@@ -411,22 +430,22 @@ static s24_status run_threaded(s24i_dense_runner *runner, s24_ctx *ctx, const s2
 {
     const s24i_dense_weight *weight = job->weight;
     const s24_dense *y = job->y;
-    const int strided = s24i_ld(y) != y->cols && y->rows > 1;
+    const int strided = is_strided(y);
+    s24_dense to = {y->data, y->dtype, y->rows, y->cols, y->cols};
     const void *x;
-    void *to = y->data;
     TRY(prepare_x(&x, runner, ctx, job));
     if (strided) {
-        TRY(grow(runner, &runner->y, y->rows * y->cols, sizeof(float)));
-        to = runner->y.data;
+        TRY(grow(runner, &runner->y, y->rows * y->cols, s24_dtype_bytes(y->dtype)));
+        to.data = runner->y.data;
     }
-    copy_job copy = {to, y->data, y->cols, s24i_ld(y), y->cols, S24_F32};
-    if (strided && job->accumulate) s24_ctx_parallel_for(ctx, y->rows, copy_rows, &copy);
+    if (strided && job->accumulate) copy(ctx, &to, y);
     key k;
     memset(&k, 0, sizeof k);
     k.m = y->rows;
     k.n = weight->n;
     k.k = weight->k;
     k.type = (int32_t)weight->type;
+    k.y_type = y->dtype == S24_BF16 ? dnnl_bf16 : dnnl_f32;
     k.activation = (int32_t)job->activation;
     k.accumulate = job->accumulate != 0;
     k.bias = job->bias != NULL;
@@ -435,10 +454,8 @@ static s24_status run_threaded(s24i_dense_runner *runner, s24_ctx *ctx, const s2
     TRY(find(&e, runner, ctx, &k, weight));
     /* Also for a kept primitive: memory may have been given up where a larger one failed. */
     TRY(grow(runner, &runner->work, (int64_t)e->work_bytes, 1));
-    TRY(check(ctx, execute(e, runner, job, x, to), "a product"));
-    if (!strided) return S24_OK;
-    copy = (copy_job){y->data, to, s24i_ld(y), y->cols, y->cols, S24_F32};
-    s24_ctx_parallel_for(ctx, y->rows, copy_rows, &copy);
+    TRY(check(ctx, execute(e, runner, job, x, to.data), "a product"));
+    if (strided) copy(ctx, y, &to);
     return S24_OK;
 }
 
@@ -459,6 +476,7 @@ const s24i_dense_engine_table s24i_dense_engine = {
     .weight_create = weight_create,
     .weight_destroy = weight_destroy,
     .weight_bytes = weight_bytes,
+    .takes_bf16 = takes_bf16,
     .runner_create = runner_create,
     .runner_destroy = runner_destroy,
     .run = run,

@@ -4,12 +4,13 @@
  * create for max_tokens tokens and the context's threads; a pass allocates nothing of its own (the
  * dense engine may prepare itself when it meets a number of tokens for the first time).
  *
- * hidden [tokens, width] is one buffer that a block updates in place: both of its residual sums are
- * fused into the products that write them.
+ * hidden [tokens, width] is one buffer of f32 that a block updates in place: both of its residual
+ * sums are fused into the products that write them. What stands between two products and is not
+ * summed up (q, k and v, the attention's result, the activations) is bf16 where the model computes
+ * in less than f32 and everybody takes it.
  */
 #include "nn/session.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "nn/attention.h"
@@ -22,24 +23,6 @@
  */
 enum { CHUNK_ROWS = 288 };
 
-struct s24_session {
-    s24_ctx *ctx;
-    const s24_model *model;
-    const s24i_vec *vec;
-    int64_t max_tokens;
-    int threads;
-    float *hidden;  /* [max_tokens, width] */
-    float *qkv;     /* [max_tokens, 3·width], or three of [max_tokens, width] */
-    float *context; /* [max_tokens, width] */
-    float *outer;   /* [a chunk, intermediate] */
-    int64_t *tiles; /* [max_tokens + 1] */
-    float *scratch;
-    int64_t scratch_elems;
-    void *work; /* of the 2:4 plans */
-    size_t work_bytes;
-    s24i_dense_runner *runner;
-};
-
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
 static int64_t chunk_rows(const s24_session *session)
@@ -47,16 +30,26 @@ static int64_t chunk_rows(const s24_session *session)
     return s24i_min(session->max_tokens, CHUNK_ROWS * (int64_t)session->threads);
 }
 
+/* The products of a block; those that are not there are empty. */
+enum { PRODUCTS = 6 };
+static void products_of(const s24i_linear *products[PRODUCTS], const s24i_block *block)
+{
+    for (int i = 0; i < 3; i++)
+        products[i] = &block->qkv[i];
+    products[3] = &block->attention;
+    products[4] = &block->intermediate;
+    products[5] = &block->output;
+}
+
 /* The work memory of the most demanding 2:4 product. */
 static size_t most_work(const s24_session *session)
 {
     const int64_t rows = chunk_rows(session);
+    const s24i_linear *products[PRODUCTS];
     size_t most = 0;
     for (int64_t b = 0; b < session->model->shape.layers; b++) {
-        const s24i_block *block = &session->model->blocks[b];
-        const s24i_linear *products[] = {&block->qkv[0],    &block->qkv[1],       &block->qkv[2],
-                                         &block->attention, &block->intermediate, &block->output};
-        for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
+        products_of(products, &session->model->blocks[b]);
+        for (int i = 0; i < PRODUCTS; i++) {
             const s24_plan *plan = products[i]->plan;
             const size_t bytes = plan ? s24_plan_work_bytes(plan, session->ctx, rows) : 0;
             most = bytes > most ? bytes : most;
@@ -65,19 +58,40 @@ static size_t most_work(const s24_session *session)
     return most;
 }
 
+static int takes_bf16(const s24i_linear *l)
+{
+    if (l->plan) return s24_plan_takes(l->plan, S24_BF16);
+    return !l->weight || (s24i_dense_engine.takes_bf16 && s24i_dense_engine.takes_bf16(l->weight));
+}
+
+static s24_dtype choose_between(const s24_session *session)
+{
+    const s24_model *model = session->model;
+    const s24i_linear *products[PRODUCTS];
+    if (model->dtype == S24_F32) return S24_F32;
+    if (!s24i_attention_takes_bf16(session->vec, model->shape.width / model->shape.heads))
+        return S24_F32;
+    for (int64_t b = 0; b < model->shape.layers; b++) {
+        products_of(products, &model->blocks[b]);
+        for (int i = 0; i < PRODUCTS; i++)
+            if (!takes_bf16(products[i])) return S24_F32;
+    }
+    return S24_BF16;
+}
+
 static s24_status fill(s24_session *session, s24_ctx *ctx)
 {
     const s24i_shape *shape = &session->model->shape;
     const int64_t tokens = session->max_tokens, rows = chunk_rows(session);
     const int64_t longest = s24i_min(tokens, shape->positions);
     const int64_t widest = s24i_max(shape->width, shape->intermediate);
-    const size_t one = sizeof(float);
+    const size_t one = sizeof(float), part = s24_dtype_bytes(session->between);
     session->scratch_elems = s24i_attention_scratch(longest, shape->width / shape->heads);
     session->work_bytes = most_work(session);
     TRY(s24i_alloc_elems(&session->hidden, ctx, tokens * shape->width, one, "hidden states"));
-    TRY(s24i_alloc_elems(&session->qkv, ctx, tokens * 3 * shape->width, one, "q, k and v"));
-    TRY(s24i_alloc_elems(&session->context, ctx, tokens * shape->width, one, "attention"));
-    TRY(s24i_alloc_elems(&session->outer, ctx, rows * shape->intermediate, one, "activations"));
+    TRY(s24i_alloc_elems(&session->qkv, ctx, tokens * 3 * shape->width, part, "q, k and v"));
+    TRY(s24i_alloc_elems(&session->context, ctx, tokens * shape->width, part, "attention"));
+    TRY(s24i_alloc_elems(&session->outer, ctx, rows * shape->intermediate, part, "activations"));
     TRY(s24i_alloc_elems(&session->tiles, ctx, tokens + 1, sizeof(int64_t), "tiles"));
     TRY(s24i_alloc_elems(&session->scratch, ctx, session->scratch_elems * session->threads, one,
                          "attention's scratch"));
@@ -101,6 +115,7 @@ s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *
                              .vec = s24i_vec_find(s24_ctx_cpu(ctx)),
                              .max_tokens = max_tokens,
                              .threads = s24_ctx_threads(ctx)};
+    session->between = choose_between(session);
     const s24_status status = fill(session, ctx);
     if (status != S24_OK) {
         s24_session_destroy(session);
@@ -280,10 +295,15 @@ static void layer_norm(s24_session *session, s24_ctx *ctx, const s24i_layer_norm
     s24_ctx_parallel_for(ctx, x->rows, norm_range, &job);
 }
 
+static void *elem(void *data, s24_dtype dtype, int64_t i)
+{
+    return (char *)data + (size_t)i * s24_dtype_bytes(dtype);
+}
+
 /* Rows t … of x, as many as a chunk has. */
 static s24_dense chunk(const s24_dense *x, int64_t t, int64_t rows)
 {
-    return (s24_dense){(float *)x->data + t * x->cols, S24_F32, s24i_min(rows, x->rows - t),
+    return (s24_dense){elem(x->data, x->dtype, t * x->cols), x->dtype, s24i_min(rows, x->rows - t),
                        x->cols, x->cols};
 }
 
@@ -296,8 +316,8 @@ static s24_status project(s24_session *session, s24_ctx *ctx, const s24i_block *
         const s24_dense from = chunk(x, t, rows);
         for (int i = 0; i < block->qkv_count; i++) {
             const int64_t n = block->qkv[i].n;
-            float *to = session->qkv + i * x->rows * width + t * n;
-            const s24_dense y = {to, S24_F32, from.rows, n, n};
+            void *to = elem(session->qkv, session->between, i * x->rows * width + t * n);
+            const s24_dense y = {to, session->between, from.rows, n, n};
             TRY(linear(session, ctx, &block->qkv[i], &y, &from, 0));
         }
     }
@@ -311,11 +331,12 @@ static void attend(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
     const int64_t width = shape->width, tokens = batch->offsets[batch->texts];
     const int joined = block->qkv_count == 1; /* then q, k and v stand side by side */
     const int64_t step = joined ? width : tokens * width;
+    const s24_dtype dtype = session->between;
     const s24i_attention attention = {.vec = session->vec,
-                                      .dtype = S24_F32,
+                                      .dtype = dtype,
                                       .q = session->qkv,
-                                      .k = session->qkv + step,
-                                      .v = session->qkv + 2 * step,
+                                      .k = elem(session->qkv, dtype, step),
+                                      .v = elem(session->qkv, dtype, 2 * step),
                                       .ld = joined ? 3 * width : width,
                                       .context = session->context,
                                       .batch = batch,
@@ -333,7 +354,7 @@ static s24_status finish(s24_session *session, s24_ctx *ctx, const s24i_block *b
                          const s24i_observer *observer)
 {
     const int64_t wide = session->model->shape.intermediate;
-    const s24_dense outer = {session->outer, S24_F32, x->rows, wide, wide};
+    const s24_dense outer = {session->outer, session->between, x->rows, wide, wide};
     TRY(observe(observer, S24I_ATTENTION, context));
     if (is_last(observer, S24I_ATTENTION)) return S24_OK;
     TRY(linear(session, ctx, &block->attention, x, context, 1));
@@ -354,7 +375,7 @@ static s24_status run_block(s24_session *session, s24_ctx *ctx, const s24_batch 
     const int64_t tokens = batch->offsets[batch->texts], width = session->model->shape.width;
     const int64_t rows = chunk_rows(session);
     const s24_dense x = {hidden, S24_F32, tokens, width, width};
-    const s24_dense context = {session->context, S24_F32, tokens, width, width};
+    const s24_dense context = {session->context, session->between, tokens, width, width};
     TRY(observe(observer, S24I_QUERY, &x));
     if (is_last(observer, S24I_QUERY)) return S24_OK;
     TRY(project(session, ctx, block, &x));
@@ -373,69 +394,7 @@ s24_status s24i_session_block(s24_session *session, s24_ctx *ctx, const s24_batc
     return run_block(session, ctx, batch, &session->model->blocks[block], hidden, observer);
 }
 
-/* ---- outputs --------------------------------------------------------------------------------- */
-
-typedef struct pool_job {
-    const s24_session *session;
-    const s24_batch *batch;
-    const float *hidden;
-    float *embeddings;
-} pool_job;
-
-static void pool_text(const pool_job *job, int64_t text)
-{
-    const s24_model *model = job->session->model;
-    const s24i_vec *vec = job->session->vec;
-    const s24_batch *batch = job->batch;
-    const int64_t width = model->shape.width, first = batch->offsets[text];
-    float *y = job->embeddings + text * width;
-    int64_t counted = 0;
-    memset(y, 0, (size_t)width * sizeof(float));
-    for (int64_t t = first; t < batch->offsets[text + 1]; t++) {
-        const float *x = job->hidden + t * width;
-        if (model->pooling == S24I_POOL_CLS && t > first) break;
-        if (model->pooling != S24I_POOL_CLS && batch->mask && !batch->mask[t]) continue;
-        if (model->pooling == S24I_POOL_MAX && counted)
-            vec->maximum(y, x, width);
-        else
-            vec->axpy(y, 1.0f, x, width);
-        counted++;
-    }
-    if (model->pooling == S24I_POOL_MEAN && counted) vec->scale(y, 1.0f / (float)counted, width);
-    if (!model->normalise) return;
-    const float norm = sqrtf(vec->dot(y, y, width));
-    vec->scale(y, 1.0f / (norm > 1e-12f ? norm : 1e-12f), width);
-}
-
-static void pool_range(void *arg, int64_t first, int64_t end, int thread)
-{
-    (void)thread;
-    for (int64_t text = first; text < end; text++)
-        pool_text(arg, text);
-}
-
-void s24i_session_pool(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
-                       const float *hidden, float *embeddings)
-{
-    pool_job job = {session, batch, hidden, embeddings};
-    s24_ctx_parallel_for(ctx, batch->texts, pool_range, &job);
-}
-
-static void answer_logits(const s24_session *session, const s24_batch *batch, const float *hidden,
-                          const s24_outputs *outputs)
-{
-    const s24_model *model = session->model;
-    const int64_t width = model->shape.width;
-    for (int64_t t = 0; t < batch->offsets[batch->texts]; t++) {
-        const float *x = hidden + t * width;
-        if (outputs->start_logits)
-            outputs->start_logits[t] =
-                session->vec->dot(x, model->qa_weight, width) + model->qa_bias[0];
-        if (outputs->end_logits)
-            outputs->end_logits[t] =
-                session->vec->dot(x, model->qa_weight + width, width) + model->qa_bias[1];
-    }
-}
+/* ---- the whole -------------------------------------------------------------------------------- */
 
 s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                                const s24_outputs *outputs)
@@ -457,6 +416,6 @@ s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_bat
         if (outputs->blocks) memcpy(outputs->blocks + b * elems, hidden, bytes);
     }
     if (outputs->embeddings) s24i_session_pool(session, ctx, batch, hidden, outputs->embeddings);
-    if (answers) answer_logits(session, batch, hidden, outputs);
+    if (answers) s24i_session_answer(session, batch, hidden, outputs);
     return S24_OK;
 }

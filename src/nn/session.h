@@ -8,6 +8,25 @@
 
 #include "nn/model.h"
 
+struct s24_session {
+    s24_ctx *ctx;
+    const s24_model *model;
+    const s24i_vec *vec;
+    int64_t max_tokens;
+    int threads;
+    s24_dtype between; /* f32 or bf16: of qkv, context and outer */
+    float *hidden;     /* [max_tokens, width] */
+    void *qkv;         /* [max_tokens, 3·width], or three of [max_tokens, width] */
+    void *context;     /* [max_tokens, width] */
+    void *outer;       /* [a chunk, intermediate] */
+    int64_t *tiles;    /* [max_tokens + 1] */
+    float *scratch;
+    int64_t scratch_elems;
+    void *work; /* of the 2:4 plans */
+    size_t work_bytes;
+    s24i_dense_runner *runner;
+};
+
 /*
  * Called with the input [tokens, k] of the block's products as they are run, on the calling thread.
  * The query's, key's and value's common input is given once, as S24I_QUERY. A batch may come in
@@ -29,5 +48,8 @@ s24_status s24i_session_block(s24_session *session, s24_ctx *ctx, const s24_batc
 /* embeddings [texts, width] from the last block's output, as the model pools and normalises. */
 void s24i_session_pool(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                        const float *hidden, float *embeddings);
+/* start_logits and end_logits [tokens] of outputs, those that are not NULL. */
+void s24i_session_answer(const s24_session *session, const s24_batch *batch, const float *hidden,
+                         const s24_outputs *outputs);
 
 #endif
