@@ -2,9 +2,8 @@
 /*
  * y = x·wᵀ, w 2:4, AVX2: the broadcast design of linear_avx512.h with 8 tokens a vector,
  *      panel -> group of 4 k -> C vectors -> [4 k][8 tokens]      (k's offset is index * 32 B)
- * for every m. Tile 2 rows x 6 vectors: 12 sums, one broadcast value, three registers to spare; an
- * AVX2 core loads two or three vectors a cycle for its two multiply-adds, so the bound is the
- * multiply-adds themselves. Narrow m narrows the tile and adds rows.
+ * for every m. Tile 2 rows x 6 vectors: 12 sums, a pair of values and one of them spread; 13 loads
+ * for 12 multiply-adds. Narrow m narrows the tile and adds rows.
  *
  * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 8 of them as f32.
  */
@@ -24,18 +23,18 @@ enum {
     MAX_C = 6, /* vectors of tokens in a panel */
     FIT_C = 6,
     BEST_C = 6,
-    CHUNK = 32, /* row blocks whose sums are kept between passes over k */
-    MAX_HALVES = 16,
+    CHUNK = 32,                           /* row blocks whose sums are kept between passes over k */
+    MAX_BLOCKS = 8,                       /* k blocks of a pass */
     BLOCK = CODES + SLOTS * ROWS * VALUE, /* bytes of a stored k block */
     TILE_BLOCK = CODES + SLOTS * ROWS * 4 /* and of one the tile reads */
 };
 
-/* ---- the tile -------------------------------------------------------------------------------- */
+/* ---- the tile: 16 rows, C*8 tokens, some k blocks (32 columns) ------------------------------- */
 
 typedef struct tile {
-    const uint8_t *w; /* the row block */
-    int64_t half, halves;
-    const float *x; /* the panel at that half */
+    const uint8_t *w; /* the row block at the first k block */
+    int64_t blocks;
+    const float *x; /* the panel there */
     float *sums;    /* [16][C*8] */
     int first;      /* sums start at zero */
     int64_t ahead;  /* bytes from these weights to those of the next call, to prefetch */
@@ -45,36 +44,53 @@ typedef struct tile {
 #define MULTIPLY_ADD(acc, w, x, offset, disp)                                                      \
     __asm__("vfmadd231ps %c1(%2,%3),%4,%0" : "+x"(acc) : "i"(disp), "r"(x), "r"(offset), "x"(w))
 
-#define SLOT(g, s)                                                                                 \
-    UNROLL for (int i = 0; i < R; i++)                                                             \
+/* Lane `lane` of every four, to all of them; in assembly because clang wants a literal where the
+   intrinsic takes the lane. */
+#define SPREAD_LANE(value, four, lane)                                                             \
+    __asm__("vpermilps %2,%1,%0" : "=x"(value) : "x"(four), "i"(0x55 * (lane)))
+
+#define CODE_AT(w, i)         (*(const uint32_t *)(const void *)((w) + 4 * (i)))
+#define VALUES_AT(w, slot, i) ((const void *)((w) + CODES + ((slot)*ROWS + (i)) * 4))
+
+/* One slot of R rows: values of four (or two) rows come as one load, each then spread by a shuffle;
+   a row's next code word is asked for as soon as the last of this one is used. */
+#define SLOT(slot)                                                                                 \
     {                                                                                              \
-        enum { BIT = 4 * (g) + 2 * (s) };                                                          \
-        const uint64_t offset = (BIT <= 5 ? code[i] << (5 - BIT < 0 ? 0 : 5 - BIT)                 \
-                                          : code[i] >> (BIT - 5 < 0 ? 0 : BIT - 5)) &              \
-                                96u;                                                               \
-        const __m256 value = _mm256_set1_ps(values[(2 * (g) + (s)) * ROWS + i]);                   \
-        UNROLL for (int c = 0; c < C; c++)                                                         \
+        __m256 four = _mm256_setzero_ps(), value;                                                  \
+        UNROLL for (int i = 0; i < R; i++)                                                         \
         {                                                                                          \
-            MULTIPLY_ADD(acc[i][c], value, x, offset, (g)*C * 128 + c * 128);                      \
+            const uint64_t offset =                                                                \
+                ((slot) <= 2 ? code[i] << (5 - 2 * (slot)) : code[i] >> (2 * (slot)-5)) & 96u;     \
+            if ((slot) == SLOTS - 1) code[i] = CODE_AT(following, i);                              \
+            if (R % 4 == 0 && i % 4 == 0)                                                          \
+                four = _mm256_broadcast_ps((const __m128 *)VALUES_AT(w, slot, i));                 \
+            else if (R % 4 != 0 && i % 2 == 0)                                                     \
+                four =                                                                             \
+                    _mm256_castpd_ps(_mm256_broadcast_sd((const double *)VALUES_AT(w, slot, i)));  \
+            SPREAD_LANE(value, four, i % (R % 4 == 0 ? 4 : 2));                                    \
+            UNROLL for (int c = 0; c < C; c++)                                                     \
+            {                                                                                      \
+                MULTIPLY_ADD(acc[i][c], value, x, offset, (slot) / 2 * C * 128 + c * 128);         \
+            }                                                                                      \
         }                                                                                          \
     }
-#define GROUP(g) SLOT(g, 0) SLOT(g, 1)
+#define SLOTS4(slot) SLOT(slot) SLOT(slot + 1) SLOT(slot + 2) SLOT(slot + 3)
 
 #define TILE(R_, C_)                                                                               \
     AVX2 static void tile_##C_(const tile *t)                                                      \
     {                                                                                              \
-        enum { R = R_, C = C_ };                                                                   \
-        const uint8_t *w = t->w + t->half / 2 * TILE_BLOCK;                                        \
+        enum { R = R_, C = C_, LINES = TILE_BLOCK * R / ROWS / 64 };                               \
+        uint32_t code[R];                                                                          \
         __asm__ volatile("" ::: "memory");                                                         \
+        UNROLL for (int i = 0; i < R; i++)                                                         \
+        {                                                                                          \
+            code[i] = CODE_AT(t->w, i);                                                            \
+        }                                                                                          \
         for (int row = 0; row < ROWS; row += R) {                                                  \
             float *sums = t->sums + row * C * 8;                                                   \
-            const uint8_t *codes = w + 4 * row + (t->half & 1) * 2;                                \
-            const float *values =                                                                  \
-                (const float *)(const void *)(w + CODES) + row + (t->half & 1) * 8 * ROWS;         \
-            const uint8_t *next = (const uint8_t *)(values - row) + row * 32 + t->ahead;           \
+            const uint8_t *w = t->w + 4 * row;                                                     \
+            const uint8_t *next = w + row * (TILE_BLOCK / ROWS - 4) + t->ahead;                    \
             const float *x = t->x;                                                                 \
-            int64_t to_half = t->half & 1 ? TILE_BLOCK - 2 : 2;                                    \
-            int64_t to_values = t->half & 1 ? TILE_BLOCK - 512 : 512;                              \
             __m256 acc[R][C];                                                                      \
             UNROLL for (int i = 0; i < R; i++)                                                     \
             {                                                                                      \
@@ -84,18 +100,15 @@ typedef struct tile {
                         t->first ? _mm256_setzero_ps() : _mm256_load_ps(sums + (i * C + c) * 8);   \
                 }                                                                                  \
             }                                                                                      \
-            for (int64_t h = t->halves; h > 0; h--) {                                              \
-                uint32_t code[R];                                                                  \
-                UNROLL for (int i = 0; i < R; i++)                                                 \
+            for (int64_t q = t->blocks; q > 0; q--) {                                              \
+                const uint8_t *following = q > 1 ? w + TILE_BLOCK : t->w + (4 * row + 4 * R) % 64; \
+                UNROLL for (int i = 0; i < LINES; i++)                                             \
                 {                                                                                  \
-                    code[i] = *(const uint16_t *)(const void *)(codes + 4 * i);                    \
+                    _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);                        \
                 }                                                                                  \
-                _mm_prefetch((const char *)next, _MM_HINT_T0);                                     \
-                GROUP(0) GROUP(1) GROUP(2) GROUP(3) x += HALF * C * 8;                             \
-                codes += to_half;                                                                  \
-                values = (const float *)(const void *)((const uint8_t *)values + to_values);       \
-                next += to_values;                                                                 \
-                to_half = TILE_BLOCK - to_half, to_values = TILE_BLOCK - to_values;                \
+                SLOTS4(0) SLOTS4(4) SLOTS4(8) SLOTS4(12) x += COLUMNS * C * 8;                     \
+                w += TILE_BLOCK;                                                                   \
+                next += TILE_BLOCK;                                                                \
             }                                                                                      \
             UNROLL for (int i = 0; i < R; i++)                                                     \
             {                                                                                      \
@@ -114,27 +127,26 @@ TILE(2, 4)
 TILE(2, 5)
 TILE(2, 6)
 
-/* By C: the tile, and how many halves of k make one pass (16..18 KiB of L1). */
+/* By C: the tile, and how many k blocks make one pass (16..18 KiB of L1). */
 static const struct {
     void (*run)(const tile *t);
-    int halves;
-} tiles[MAX_C + 1] = {{NULL, 0},   {tile_1, 16}, {tile_2, 16}, {tile_3, 12},
-                      {tile_4, 8}, {tile_5, 6},  {tile_6, 6}};
+    int blocks;
+} tiles[MAX_C + 1] = {{NULL, 0},   {tile_1, 8}, {tile_2, 8}, {tile_3, 6},
+                      {tile_4, 4}, {tile_5, 3}, {tile_6, 3}};
 
 #if VALUE != 4
 /* The tile's weights of this pass, as f32, and where they are found. */
-AVX2 static void widen(uint8_t *block, tile *t, int64_t half)
+AVX2 static void widen(uint8_t *block, tile *t)
 {
-    const uint8_t *from = t->w + half / 2 * BLOCK;
-    const int64_t blocks = ((half & 1) + t->halves + 1) / 2;
+    const uint8_t *from = t->w;
     uint8_t *to = block;
-    for (int64_t q = 0; q < blocks; q++, from += BLOCK, to += TILE_BLOCK) {
+    for (int64_t q = 0; q < t->blocks; q++, from += BLOCK, to += TILE_BLOCK) {
         memcpy(to, from, CODES);
         for (int s = 0; s < SLOTS * ROWS; s += 8)
             _mm256_store_ps((float *)(void *)(to + CODES) + s,
                             LOAD_VALUES(from + CODES + s * VALUE));
     }
-    t->w = block, t->half = half & 1, t->ahead = 0;
+    t->w = block, t->ahead = 0;
 }
 #endif
 

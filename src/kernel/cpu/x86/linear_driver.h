@@ -37,15 +37,10 @@ static int64_t panel_start(panels p, int64_t i)
 typedef struct run {
     const s24i_linear_job *job;
     panels p;
-    float *x;    /* packed: [vectors before the panel] * LANE * k16 floats, then the panel */
+    float *x;    /* packed: [vectors before the panel] * LANE * k_padded floats, then the panel */
     float *sums; /* CHUNK row blocks a thread */
-    int64_t k16; /* k rounded up to 16 */
+    int64_t k_padded; /* k rounded up to whole k blocks */
 } run;
-
-static int64_t round16(int64_t k)
-{
-    return (k + 15) & ~(int64_t)15;
-}
 
 enum { PACK_K = 128 }; /* columns of x that one item of packing takes */
 
@@ -61,15 +56,15 @@ TARGET static void pack_vector(const run *r, int64_t vector, int64_t start, int6
 static void pack_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const run *r = arg;
-    const int64_t slices = (r->k16 + PACK_K - 1) / PACK_K;
+    const int64_t slices = (r->k_padded + PACK_K - 1) / PACK_K;
     (void)thread;
     for (int64_t item = begin; item < end; item++) {
         int64_t vector = item / slices, k0 = item % slices * PACK_K, panel = 0;
         while (panel_start(r->p, panel + 1) <= vector)
             panel++;
         int64_t start = panel_start(r->p, panel), c = panel_start(r->p, panel + 1) - start;
-        pack_vector(r, vector, start, c, k0, k0 + PACK_K < r->k16 ? k0 + PACK_K : r->k16,
-                    r->x + start * LANE * r->k16);
+        pack_vector(r, vector, start, c, k0, k0 + PACK_K < r->k_padded ? k0 + PACK_K : r->k_padded,
+                    r->x + start * LANE * r->k_padded);
     }
 }
 
@@ -110,22 +105,22 @@ static void run_panel(const run *r, int64_t panel, const float *packed, int64_t 
 {
     const s24i_linear_job *job = r->job;
     const int64_t start = panel_start(r->p, panel), c = panel_start(r->p, panel + 1) - start;
-    const int64_t halves = r->k16 / HALF, step = tiles[c].halves, m = start * LANE;
-    const int64_t row_bytes = rows16_k_blocks(job->k) * BLOCK;
-    const int64_t passes = (halves + step - 1) / step;
+    const int64_t blocks = rows16_k_blocks(job->k), step = tiles[c].blocks, m = start * LANE;
+    const int64_t row_bytes = blocks * BLOCK, passes = (blocks + step - 1) / step;
 #if VALUE != 4
-    _Alignas(64) uint8_t block[(MAX_HALVES / 2 + 1) * TILE_BLOCK];
+    _Alignas(64) uint8_t block[MAX_BLOCKS * TILE_BLOCK];
 #endif
     for (int64_t pass = 0; pass < passes; pass++) {
-        tile t = {.half = pass * step, .first = pass == 0};
-        t.halves = halves - t.half < step ? halves - t.half : step;
-        t.x = packed + t.half * HALF * c * LANE;
+        const int64_t first = pass * step;
+        tile t = {.first = pass == 0};
+        t.blocks = blocks - first < step ? blocks - first : step;
+        t.x = packed + first * COLUMNS * c * LANE;
         for (int64_t b = b0, strip = b0; b < b1; b++) {
-            t.w = (const uint8_t *)job->w + b * row_bytes;
+            t.w = (const uint8_t *)job->w + b * row_bytes + first * BLOCK;
             t.sums = sums + (b - b0) * ROWS * c * LANE;
             t.ahead = b + 1 < b1 ? row_bytes : (b0 - b) * row_bytes;
 #if VALUE != 4
-            widen(block, &t, pass * step);
+            widen(block, &t);
 #endif
             tiles[c].run(&t);
             if (b + 1 < b1 && b + 1 < strip + TOGETHER) continue;
@@ -162,7 +157,7 @@ static void run_blocks(const run *r, int64_t panel0, int64_t panel1, int64_t b0,
 {
     for (int64_t b = b0; b < b1; b += CHUNK)
         for (int64_t p = panel0; p < panel1; p++)
-            run_panel(r, p, r->x + panel_start(r->p, p) * LANE * r->k16, b,
+            run_panel(r, p, r->x + panel_start(r->p, p) * LANE * r->k_padded, b,
                       b + CHUNK < b1 ? b + CHUNK : b1, sums);
 }
 
@@ -186,11 +181,11 @@ static void run_own_panels(void *arg, int64_t begin, int64_t end, int thread)
 {
     const run *r = arg;
     const int64_t blocks = rows16_blocks(r->job->n);
-    float *packed = r->x + thread * (r->p.vectors / r->p.count + 1) * LANE * r->k16;
+    float *packed = r->x + thread * (r->p.vectors / r->p.count + 1) * LANE * r->k_padded;
     for (int64_t p = begin; p < end; p++) {
         int64_t start = panel_start(r->p, p), stop = panel_start(r->p, p + 1);
         for (int64_t v = start; v < stop; v++)
-            pack_vector(r, v, start, stop - start, 0, r->k16, packed);
+            pack_vector(r, v, start, stop - start, 0, r->k_padded, packed);
         for (int64_t b = 0; b < blocks; b += CHUNK)
             run_panel(r, p, packed, b, b + CHUNK < blocks ? b + CHUNK : blocks, sums_of(r, thread));
     }
@@ -206,7 +201,7 @@ static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t b = begin; b < end; b++) {
         if (r->x)
-            lanes[job->m](job, r->x, r->k16, b);
+            lanes[job->m](job, r->x, r->k_padded, b);
         else
             lanes[job->m](job, job->x, job->x_stride_m, b);
     }
@@ -219,7 +214,7 @@ static void gather_tokens(const run *r)
     const float *x = job->x;
     for (int64_t m = 0; m < job->m; m++)
         for (int64_t k = 0; k < job->k; k++)
-            r->x[m * r->k16 + k] = x[m * job->x_stride_m + k * job->x_stride_k];
+            r->x[m * r->k_padded + k] = x[m * job->x_stride_m + k * job->x_stride_k];
 }
 
 #endif
@@ -239,7 +234,7 @@ static void weight_pack(void *w, const s24i_weight *from)
 static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 {
     /* A panel of its own for each thread needs at most a vector a thread more than all of x. */
-    size_t x = (size_t)((round16(m) + LANE * threads) * round16(k)) * sizeof(float);
+    size_t x = (size_t)((m + LANE * (threads + 1)) * rows16_k_blocks(k) * COLUMNS) * sizeof(float);
     (void)n;
     return x + (size_t)threads * CHUNK * ROWS * MAX_C * LANE * sizeof(float);
 }
@@ -247,7 +242,7 @@ static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 static void run_job(const s24i_linear_job *job)
 {
     const s24i_parallel *parallel = &job->parallel;
-    run r = {.job = job, .k16 = round16(job->k)};
+    run r = {.job = job, .k_padded = rows16_k_blocks(job->k) * COLUMNS};
 #if HAS_LANES
     if (job->m <= LANES_M) {
         if (job->x_stride_k != 1) {
@@ -260,13 +255,14 @@ static void run_job(const s24i_linear_job *job)
 #endif
     r.p = panels_of(job->m, parallel->threads);
     r.x = job->work;
-    r.sums = r.x + (r.p.vectors + parallel->threads) * LANE * r.k16;
+    r.sums = r.x + (r.p.vectors + parallel->threads) * LANE * r.k_padded;
     if (r.p.count >= parallel->threads && shares_evenly(r.p.count, parallel->threads)) {
         parallel->run(parallel->pool, r.p.count, run_own_panels, &r);
         return;
     }
     const int64_t blocks = rows16_blocks(job->n);
-    parallel->run(parallel->pool, r.p.vectors * ((r.k16 + PACK_K - 1) / PACK_K), pack_range, &r);
+    parallel->run(parallel->pool, r.p.vectors * ((r.k_padded + PACK_K - 1) / PACK_K), pack_range,
+                  &r);
     parallel->run(parallel->pool,
                   shares_evenly(blocks, parallel->threads) ? blocks : blocks * r.p.count,
                   run_shared, &r);

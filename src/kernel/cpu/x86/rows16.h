@@ -22,7 +22,6 @@
 enum {
     ROWS = 16,    /* rows of a row block */
     COLUMNS = 32, /* columns of a k block */
-    HALF = 16,    /* columns of the kernels' smallest step along k */
     CODES = 64,   /* bytes of a k block's codes */
     SLOTS = 16    /* value vectors of a k block */
 };
