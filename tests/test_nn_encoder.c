@@ -440,7 +440,10 @@ static s24_status open_and_embed(s24_ctx *failing_ctx)
     s24_encoder *encoder;
     s24_status status = s24_encoder_open(&encoder, failing_ctx, io_path("model"), NULL);
     if (status != S24_OK) return status;
-    status = s24_encoder_embed(vector, NULL, encoder, failing_ctx, &text, 1);
+    s24_encoder *other = NULL;
+    status = s24_encoder_share(&other, failing_ctx, encoder);
+    if (status == S24_OK) status = s24_encoder_embed(vector, NULL, other, failing_ctx, &text, 1);
+    s24_encoder_close(other);
     s24_encoder_close(encoder);
     return status;
 }

@@ -144,9 +144,10 @@ S24_API s24_status s24_tokenizer_encode(s24_token *tokens, int64_t *count, int64
 /* ---- 4. encoders ----------------------------------------------------------------------------- */
 
 /*
- * A model's weights, planned for this machine. Immutable; may be shared by sessions in many
- * threads. Nothing of the checkpoint is borrowed. The context that made a model, a session or a
- * dense product must outlive it.
+ * A model's weights, planned for this machine. Immutable: any number of threads may use one at a
+ * time, each through a context and a session of its own, with the bits that it would get alone.
+ * Nothing of the checkpoint is borrowed. The context that made a model, a session or a dense product
+ * must outlive it, and a model its sessions.
  */
 typedef struct s24_model s24_model;
 
@@ -245,6 +246,9 @@ typedef struct s24_text {
 
 S24_API s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
                                     const s24_encoder_opts *opts);
+/* Another encoder for another thread (with a context of its own) on the same model and tokenizer,
+   with the same options; `from` must outlive it. Errors: ARGUMENT, MEMORY. */
+S24_API s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder *from);
 S24_API void s24_encoder_close(s24_encoder *encoder);
 S24_API const s24_model *s24_encoder_model(const s24_encoder *encoder);
 S24_API int64_t s24_encoder_width(const s24_encoder *encoder);

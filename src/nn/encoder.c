@@ -20,8 +20,9 @@ struct s24_encoder {
     s24_ctx *ctx;
     s24_model *model;
     s24_tokenizer *tokenizer;
-    s24_session *session;
     char *prompt;
+    int shares; /* model, tokenizer and prompt are another's */
+    s24_session *session;
     int64_t width, max_tokens, batch_tokens;
     int64_t window;    /* texts at a time */
     s24_token *tokens; /* [window, max_tokens] */
@@ -128,6 +129,15 @@ static s24_status make_buffers(s24_encoder *e, s24_ctx *ctx, int64_t batch_token
     return s24_session_create(&e->session, ctx, e->model, e->batch_tokens);
 }
 
+static s24_status new_encoder(s24_encoder **out, s24_ctx *ctx)
+{
+    void *memory;
+    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
+    *out = memory;
+    (*out)->ctx = ctx;
+    return S24_OK;
+}
+
 static s24_status open_encoder(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
                                const s24_encoder_opts *opts)
 {
@@ -142,16 +152,36 @@ s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
                             const s24_encoder_opts *opts)
 {
     s24_encoder_opts known;
-    void *memory;
+    s24_encoder *encoder;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, folder, S24_ERROR_ARGUMENT, "folder is NULL");
     TRY(s24i_options_read(ctx, &known, sizeof known, opts, "s24_encoder_opts"));
     if (!known.model.size) known.model.size = sizeof known.model;
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_encoder *encoder = memory;
-    encoder->ctx = ctx;
+    TRY(new_encoder(&encoder, ctx));
     const s24_status status = open_encoder(encoder, ctx, folder, &known);
+    if (status != S24_OK) {
+        s24_encoder_close(encoder);
+        return status;
+    }
+    *out = encoder;
+    return S24_OK;
+}
+
+s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder *from)
+{
+    s24_encoder *encoder;
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    REQUIRE(ctx, from, S24_ERROR_ARGUMENT, "from is NULL");
+    TRY(new_encoder(&encoder, ctx));
+    encoder->shares = 1;
+    encoder->model = from->model;
+    encoder->tokenizer = from->tokenizer;
+    encoder->prompt = from->prompt;
+    encoder->width = from->width;
+    encoder->max_tokens = from->max_tokens;
+    const s24_status status = make_buffers(encoder, ctx, from->batch_tokens);
     if (status != S24_OK) {
         s24_encoder_close(encoder);
         return status;
@@ -165,9 +195,11 @@ void s24_encoder_close(s24_encoder *encoder)
     if (!encoder) return;
     s24_ctx *ctx = encoder->ctx;
     s24_session_destroy(encoder->session);
-    s24_model_destroy(encoder->model);
-    s24_tokenizer_destroy(encoder->tokenizer);
-    s24_ctx_free(ctx, encoder->prompt);
+    if (!encoder->shares) {
+        s24_model_destroy(encoder->model);
+        s24_tokenizer_destroy(encoder->tokenizer);
+        s24_ctx_free(ctx, encoder->prompt);
+    }
     s24_ctx_free(ctx, encoder->tokens);
     s24_ctx_free(ctx, encoder->lengths);
     s24_ctx_free(ctx, encoder->order);
