@@ -36,6 +36,14 @@ enum { BENCH_MAX_ROUNDS = 1000 };
 /* Times the turns against each other. */
 int bench_interleave(cli_app *cli, bench_turn *turns, int count, const bench_effort *effort);
 
+typedef struct bench_latency {
+    double p50, p95; /* seconds of one run */
+} bench_latency;
+
+/* The turn alone, run after run: for as long as its turns took, and at least once a round. */
+int bench_latencies(cli_app *cli, bench_turn *turn, const bench_effort *effort,
+                    bench_latency *latency);
+
 /* ---- peers: one row of peers.def and one file each ------------------------------------------- */
 
 typedef struct bench_problem {

@@ -15,9 +15,16 @@
 
 enum { MAX_TOKENS = 1 << 24 }; /* of a batch: far beyond any use, far below overflow */
 
+/* What it takes to have a model: from its files, in the page cache, to ready for a session. */
+typedef struct residence {
+    double seconds;
+    int64_t bytes; /* of private memory; -1: unknown */
+} residence;
+
 typedef struct models {
     s24_model *dense, *sparse;
     s24_model_info info; /* of the sparse one */
+    residence dense_residence, sparse_residence;
 } models;
 
 typedef struct pass {
@@ -31,6 +38,8 @@ typedef struct model_row {
     int64_t batch, seq, threads;
     s24_dtype dtype;
     double dense, sparse; /* seconds, medians */
+    bench_latency latency;
+    residence dense_residence, sparse_residence;
     int64_t sparse_layers, layers, bytes;
 } model_row;
 
@@ -47,11 +56,40 @@ static int is_preset(const char *name)
     return 0;
 }
 
-static s24_status load(s24_model **out, cli_app *cli, const char *name,
-                       const s24_checkpoint *checkpoint, const s24_model_opts *opts)
+/* Private memory of this process that is resident, -1 where nobody tells. */
+static int64_t private_bytes(void)
 {
-    if (!checkpoint) return s24_model_preset(out, cli->ctx, name, opts);
-    return s24_model_load(out, cli->ctx, checkpoint, opts);
+    char line[128];
+    long long kilobytes = -1;
+    FILE *file = fopen("/proc/self/status", "r");
+    if (!file) return -1;
+    while (kilobytes < 0 && fgets(line, sizeof line, file))
+        if (sscanf(line, "RssAnon: %lld kB", &kilobytes) != 1) kilobytes = -1;
+    fclose(file);
+    return kilobytes < 0 ? -1 : 1024 * (int64_t)kilobytes;
+}
+
+static s24_status load_folder(s24_model **out, cli_app *cli, const char *folder,
+                              const s24_model_opts *opts)
+{
+    s24_checkpoint *checkpoint = NULL;
+    s24_status status = s24_checkpoint_open(&checkpoint, cli->ctx, folder);
+    if (status == S24_OK) status = s24_model_load(out, cli->ctx, checkpoint, opts);
+    s24_checkpoint_close(checkpoint);
+    return status;
+}
+
+/* folder NULL: the preset of that name. */
+static s24_status load(s24_model **out, residence *r, cli_app *cli, const char *name,
+                       const char *folder, const s24_model_opts *opts)
+{
+    const int64_t before = private_bytes();
+    const double start = cli_seconds();
+    s24_status status =
+        folder ? load_folder(out, cli, folder, opts) : s24_model_preset(out, cli->ctx, name, opts);
+    r->seconds = cli_seconds() - start;
+    r->bytes = before < 0 ? -1 : private_bytes() - before;
+    return status;
 }
 
 static void models_free(models *m)
@@ -61,13 +99,13 @@ static void models_free(models *m)
     *m = (models){0};
 }
 
-static s24_status models_load(models *m, cli_app *cli, const char *name,
-                              const s24_checkpoint *checkpoint, s24_dtype dtype)
+static s24_status models_load(models *m, cli_app *cli, const char *name, const char *folder,
+                              s24_dtype dtype)
 {
     s24_model_opts opts = {.size = sizeof opts, .dtype = dtype, .sparse = 1};
-    s24_status status = load(&m->sparse, cli, name, checkpoint, &opts);
+    s24_status status = load(&m->sparse, &m->sparse_residence, cli, name, folder, &opts);
     opts.dense = 1;
-    if (status == S24_OK) status = load(&m->dense, cli, name, checkpoint, &opts);
+    if (status == S24_OK) status = load(&m->dense, &m->dense_residence, cli, name, folder, &opts);
     if (status == S24_OK) s24_model_describe(&m->info, m->sparse);
     return status;
 }
@@ -129,6 +167,7 @@ static int measure(cli_app *cli, const models *m, const s24_batch *batch, model_
     int code = cli_status(cli, status);
     if (code == CLI_OK) code = outputs_agree(cli, &passes[0], &passes[1], row, width);
     if (code == CLI_OK) code = bench_interleave(cli, turns, 2, effort);
+    if (code == CLI_OK) code = bench_latencies(cli, &turns[1], effort, &row->latency);
     if (code == CLI_OK) {
         row->dense = turns[0].times.median;
         row->sparse = turns[1].times.median;
@@ -146,12 +185,19 @@ static int run_row(cli_app *cli, const models *m, model_row *row, const bench_ef
     row->sparse_layers = m->info.sparse_layers;
     row->layers = m->info.linear_layers;
     row->bytes = m->info.weight_bytes;
+    row->dense_residence = m->dense_residence;
+    row->sparse_residence = m->sparse_residence;
     int code = batch_make(cli, &batch, row, m->info.vocabulary);
     s24_ctx_set_threads(cli->ctx, (int)row->threads);
     if (code == CLI_OK) code = measure(cli, m, &batch, row, effort);
     free((void *)batch.offsets);
     free((void *)batch.ids);
     return code;
+}
+
+static json_t *bytes_json(int64_t bytes)
+{
+    return bytes < 0 ? json_null() : json_integer(bytes);
 }
 
 static json_t *row_json(const model_row *row)
@@ -167,22 +213,28 @@ static json_t *row_json(const model_row *row)
     json_object_set_new(object, "sparse_layers", json_integer(row->sparse_layers));
     json_object_set_new(object, "layers", json_integer(row->layers));
     json_object_set_new(object, "bytes", json_integer(row->bytes));
+    json_object_set_new(object, "p50_ms", cli_real(1e3 * row->latency.p50));
+    json_object_set_new(object, "p95_ms", cli_real(1e3 * row->latency.p95));
+    json_object_set_new(object, "load_ms", cli_real(1e3 * row->sparse_residence.seconds));
+    json_object_set_new(object, "dense_load_ms", cli_real(1e3 * row->dense_residence.seconds));
+    json_object_set_new(object, "resident_bytes", bytes_json(row->sparse_residence.bytes));
+    json_object_set_new(object, "dense_resident_bytes", bytes_json(row->dense_residence.bytes));
     return object;
 }
 
 static void print_head(cli_app *cli)
 {
     cli_progress_clear(cli);
-    printf("%6s %6s %-5s %2s %10s %10s %7s %8s\n", "batch", "seq", "dtype", "T", "dense ms",
-           "2:4 ms", "ratio", "texts/s");
+    printf("%6s %6s %-5s %2s %10s %10s %7s %8s %9s\n", "batch", "seq", "dtype", "T", "dense ms",
+           "2:4 ms", "ratio", "texts/s", "p95 ms");
 }
 
 static void print_row(const model_row *row)
 {
-    printf("%6lld %6lld %-5s %2lld %10.3f %10.3f %6.2fx %8.1f\n", (long long)row->batch,
+    printf("%6lld %6lld %-5s %2lld %10.3f %10.3f %6.2fx %8.1f %9.3f\n", (long long)row->batch,
            (long long)row->seq, s24_dtype_name(row->dtype), (long long)row->threads,
            1e3 * row->dense, 1e3 * row->sparse, row->dense / row->sparse,
-           (double)row->batch / row->sparse);
+           (double)row->batch / row->sparse, 1e3 * row->latency.p95);
     fflush(stdout);
 }
 
@@ -219,23 +271,37 @@ static int check_rows(cli_app *cli, const models *m, const bench_model_plan *pla
     return CLI_OK;
 }
 
-static int run_rows(cli_app *cli, const bench_model_plan *plan, const s24_checkpoint *checkpoint,
-                    model_row *rows)
+/* The loaded model's cost, a line a dtype. */
+static void print_residence(const models *m, s24_dtype dtype)
+{
+    const residence *dense = &m->dense_residence, *sparse = &m->sparse_residence;
+    printf("%s: loaded in %.1f ms dense, %.1f ms 2:4", s24_dtype_name(dtype), 1e3 * dense->seconds,
+           1e3 * sparse->seconds);
+    if (sparse->bytes >= 0)
+        printf("; holds %.1f MB dense, %.1f MB 2:4", 1e-6 * (double)dense->bytes,
+               1e-6 * (double)sparse->bytes);
+    printf("\n");
+}
+
+static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *folder, model_row *rows)
 {
     models m = {0};
-    int count = row_count(plan), code = CLI_OK;
+    int count = row_count(plan), per_dtype = count / plan->dtype_count, code = CLI_OK;
     for (int i = 0; i < count && code == CLI_OK; i++) {
         rows[i] = row_at(plan, i);
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, count));
         if (code == CLI_OK && (i == 0 || rows[i].dtype != rows[i - 1].dtype)) {
             models_free(&m);
-            code = cli_status(cli, models_load(&m, cli, plan->model, checkpoint, rows[i].dtype));
+            code = cli_status(cli, models_load(&m, cli, plan->model, folder, rows[i].dtype));
         }
         if (code == CLI_OK && i == 0) code = check_rows(cli, &m, plan);
         if (code == CLI_OK && i == 0 && !cli->json) print_head(cli);
         if (code == CLI_OK) code = run_row(cli, &m, &rows[i], &plan->effort);
         cli_progress_clear(cli);
         if (code == CLI_OK && !cli->json) print_row(&rows[i]);
+        if (code == CLI_OK && !cli->json &&
+            (i + 1 == count || i / per_dtype != (i + 1) / per_dtype))
+            print_residence(&m, rows[i].dtype);
     }
     models_free(&m);
     return code;
@@ -263,13 +329,13 @@ static int write_chart(cli_app *cli, const bench_model_plan *plan, const model_r
     return code;
 }
 
-static int bench_checkpoint(cli_app *cli, const bench_model_plan *plan,
-                            const s24_checkpoint *checkpoint)
+/* folder NULL: a preset. */
+static int bench_folder(cli_app *cli, const bench_model_plan *plan, const char *folder)
 {
     int count = row_count(plan);
     model_row *rows = calloc((size_t)count, sizeof *rows);
     if (!rows) return cli_fail(cli, CLI_IO, "out of memory for %d rows", count);
-    int code = run_rows(cli, plan, checkpoint, rows);
+    int code = run_rows(cli, plan, folder, rows);
     if (code == CLI_OK && plan->svg) code = write_chart(cli, plan, rows, count);
     if (code == CLI_OK && cli->json) {
         json_t *object = cli_json(), *list = json_array();
@@ -297,32 +363,25 @@ static s24_status has_sparse_layers(int *sparse, cli_app *cli, const s24_checkpo
     return status;
 }
 
-/* A pruned and packed copy of the folder under a temporary name, opened. */
-static int prune_copy(cli_app *cli, s24_checkpoint **copy, const s24_checkpoint *checkpoint,
-                      const char *folder)
+/* A pruned and packed copy of the checkpoint at a path that is free. */
+static int prune_copy(cli_app *cli, const char *path, const s24_checkpoint *checkpoint)
 {
-    char path[4096];
     s24_model_prune_opts opts = {.size = sizeof opts, .packed = 1};
     opts.prune.size = sizeof opts.prune;
-    if (snprintf(path, sizeof path, "%s/model", folder) >= (int)sizeof path)
-        return cli_fail(cli, CLI_IO, "%s: the name is too long", folder);
     cli_note(cli,
              "the weights are dense: pruned by magnitude into a temporary copy for both sides");
-    s24_status status = s24_model_prune(cli->ctx, checkpoint, path, &opts);
-    if (status == S24_OK) status = s24_checkpoint_open(copy, cli->ctx, path);
-    return cli_status(cli, status);
+    return cli_status(cli, s24_model_prune(cli->ctx, checkpoint, path, &opts));
 }
 
-static int bench_dense_folder(cli_app *cli, const bench_model_plan *plan,
-                              const s24_checkpoint *checkpoint)
+static int bench_pruned(cli_app *cli, const bench_model_plan *plan,
+                        const s24_checkpoint *checkpoint)
 {
-    char folder[4096];
-    s24_checkpoint *copy = NULL;
+    char folder[4096], path[4096 + sizeof "/model"];
     int code = cli_temporary_create(cli, folder, sizeof folder);
     if (code != CLI_OK) return code;
-    code = prune_copy(cli, &copy, checkpoint, folder);
-    if (code == CLI_OK) code = bench_checkpoint(cli, plan, copy);
-    s24_checkpoint_close(copy);
+    snprintf(path, sizeof path, "%s/model", folder);
+    code = prune_copy(cli, path, checkpoint);
+    if (code == CLI_OK) code = bench_folder(cli, plan, path);
     cli_temporary_remove(folder);
     return code;
 }
@@ -330,14 +389,13 @@ static int bench_dense_folder(cli_app *cli, const bench_model_plan *plan,
 int bench_models(cli_app *cli, const bench_model_plan *plan)
 {
     if (is_preset(plan->model) && access(plan->model, F_OK) != 0)
-        return bench_checkpoint(cli, plan, NULL);
+        return bench_folder(cli, plan, NULL);
     s24_checkpoint *checkpoint = NULL;
     int sparse = 0;
     int code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, plan->model));
     if (code == CLI_OK) code = cli_status(cli, has_sparse_layers(&sparse, cli, checkpoint));
     if (code == CLI_OK)
-        code = sparse ? bench_checkpoint(cli, plan, checkpoint)
-                      : bench_dense_folder(cli, plan, checkpoint);
+        code = sparse ? bench_folder(cli, plan, plan->model) : bench_pruned(cli, plan, checkpoint);
     s24_checkpoint_close(checkpoint);
     return code;
 }

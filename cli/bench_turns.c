@@ -56,3 +56,24 @@ int bench_interleave(cli_app *cli, bench_turn *turns, int count, const bench_eff
     free(samples);
     return code;
 }
+
+int bench_latencies(cli_app *cli, bench_turn *turn, const bench_effort *effort,
+                    bench_latency *latency)
+{
+    enum { ROOM = 4096 };
+    const double least = (double)effort->rounds * effort->min_seconds, start = cli_seconds();
+    double *samples = calloc(ROOM, sizeof *samples);
+    int64_t count = 0;
+    int code = samples ? CLI_OK : cli_fail(cli, CLI_IO, "out of memory for %d times", ROOM);
+    while (code == CLI_OK && count < ROOM &&
+           (count < effort->rounds || cli_seconds() - start < least)) {
+        code = timed(cli, turn, 0, &samples[count++]);
+        if (code == CLI_OK && cli_interrupted()) code = cli_status(cli, S24_ERROR_INTERRUPTED);
+    }
+    if (code == CLI_OK) {
+        latency->p50 = summarise(samples, count).median;
+        latency->p95 = samples[(95 * count + 99) / 100 - 1]; /* the least that 95 % do not exceed */
+    }
+    free(samples);
+    return code;
+}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench: the shape of its reports, not its figures; a figure is only asked to be one."""
 import math
+import pathlib
 import re
 import unittest
 import xml.etree.ElementTree
@@ -12,7 +13,8 @@ QUICK = ["--rounds", "3", "--min-ms", "1"]
 ROW = {"m", "k", "n", "dtype", "threads", "kernel", "ms", "ms_min", "ms_max", "gflops", "gbps",
        "limit_share", "peers"}
 MODEL_ROW = {"batch", "seq", "dtype", "threads", "dense_ms", "sparse_ms", "ratio", "sparse_layers",
-             "layers", "bytes"}
+             "layers", "bytes", "p50_ms", "p95_ms", "load_ms", "dense_load_ms", "resident_bytes",
+             "dense_resident_bytes"}
 
 
 def is_positive(value):
@@ -157,6 +159,12 @@ class Models(Scratch):
             self.assertEqual(set(row), MODEL_ROW)
             self.assertEqual((row["sparse_layers"], row["layers"]), (layers, layers))
             self.assertGreater(row["bytes"], 0)
+            for key in ("p50_ms", "load_ms", "dense_load_ms"):
+                self.assertTrue(is_positive(row[key]), key)
+            self.assertGreaterEqual(row["p95_ms"], row["p50_ms"])
+            if pathlib.Path("/proc/self/status").exists():
+                self.assertIsInstance(row["resident_bytes"], int)
+                self.assertIsInstance(row["dense_resident_bytes"], int)
             self.assertTrue(math.isclose(row["ratio"], row["dense_ms"] / row["sparse_ms"],
                                          rel_tol=1e-6))
 
