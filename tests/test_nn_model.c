@@ -399,6 +399,29 @@ static void no_allocation(void **state)
     io_end(&env);
 }
 
+/* Word embeddings are read from the file's map, whatever becomes of its name. */
+static void file_may_go(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = new_ctx();
+    s24_model *model;
+    s24_session *session;
+    float before[15 * TINY_WIDTH], after[15 * TINY_WIDTH];
+    const char *folder = tiny_write(&(tiny){0}, "goes");
+    char path[600];
+    const s24_batch batch = {3, tiny_offsets, tiny_ids, NULL, NULL};
+    OK(ctx, load(&model, ctx, folder, NULL));
+    OK(ctx, s24_session_create(&session, ctx, model, 15));
+    OK(ctx, s24_session_forward(session, ctx, &batch, &(s24_outputs){.hidden = before}));
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    assert_int_equal(unlink(path), 0);
+    OK(ctx, s24_session_forward(session, ctx, &batch, &(s24_outputs){.hidden = after}));
+    assert_memory_equal(before, after, sizeof after);
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    s24_ctx_destroy(ctx);
+}
+
 static char failing_folder[512];
 static s24_status load_and_run(s24_ctx *ctx)
 {
@@ -432,6 +455,15 @@ static void presets(void **state)
     assert_sentence(ctx, "'bert-huge'");
     const s24_model_opts bad = {.size = sizeof bad, .dtype = S24_I8};
     assert_int_equal(s24_model_preset(&model, ctx, "minilm", &bad), S24_ERROR_DTYPE);
+    /* The same 2:4 weights as dense ones: what a bench compares with. */
+    for (int dense = 0; dense < 2; dense++) {
+        const s24_model_opts opts = {.size = sizeof opts, .sparse = 1, .dense = dense};
+        s24_model_info info;
+        OK(ctx, s24_model_preset(&model, ctx, "bert-tiny", &opts));
+        s24_model_describe(&info, model);
+        assert_int_equal(info.sparse_layers, dense ? 0 : info.linear_layers);
+        s24_model_destroy(model);
+    }
     int count = 0;
     while (s24_model_preset_name(count))
         count++;
@@ -448,6 +480,7 @@ int main(void)
         cmocka_unit_test(session_errors), cmocka_unit_test(steps),
         cmocka_unit_test(linear_names),   cmocka_unit_test(no_allocation),
         cmocka_unit_test(out_of_memory),  cmocka_unit_test(presets),
+        cmocka_unit_test(file_may_go),
     };
     return cmocka_run_group_tests_name("nn_model", tests, io_folder_setup, io_folder_teardown);
 }

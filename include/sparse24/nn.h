@@ -146,7 +146,8 @@ S24_API s24_status s24_tokenizer_encode(s24_token *tokens, int64_t *count, int64
 /*
  * A model's weights, planned for this machine. Immutable: any number of threads may use one at a
  * time, each through a context and a session of its own, with the bits that it would get alone.
- * Nothing of the checkpoint is borrowed. The context that made a model, a session or a dense product
+ * Nothing of the checkpoint object is borrowed, but f32 word embeddings stay mapped: as long as the
+ * model lives its file may be replaced or removed, not changed in place. The context that made a model, a session or a dense product
  * must outlive it, and a model its sessions.
  */
 typedef struct s24_model s24_model;

@@ -58,7 +58,7 @@ static s24_status align_tensors(s24i_shard *shard, s24_ctx *ctx)
 static s24_status read_shard(s24i_shard *shard, s24_ctx *ctx)
 {
     shard->name = s24i_base_name(shard->path);
-    TRY(s24i_map_open(&shard->map, ctx, shard->path));
+    TRY(s24i_map_open_fd(&shard->map, &shard->fd, ctx, shard->path));
     TRY(s24i_header_read(&shard->header, ctx, shard->path, shard->map.data, shard->map.bytes));
     TRY(s24i_header_fold_packed(&shard->header, ctx, shard->path));
     for (size_t i = 0; i < shard->header.count; i++)
@@ -202,6 +202,7 @@ void s24_checkpoint_close(s24_checkpoint *checkpoint)
     for (size_t i = 0; i < checkpoint->shard_count; i++) {
         s24i_shard *shard = &checkpoint->shards[i];
         s24i_header_free(&shard->header, ctx);
+        if (shard->map.bytes) close(shard->fd);
         s24i_map_close(&shard->map);
         s24_ctx_free(ctx, shard->aligned);
         s24_ctx_free(ctx, shard->path);
@@ -211,6 +212,22 @@ void s24_checkpoint_close(s24_checkpoint *checkpoint)
     s24_ctx_free(ctx, checkpoint->folder);
     s24_ctx_free(ctx, checkpoint->model_type);
     s24_ctx_free(ctx, checkpoint);
+}
+
+s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
+                               const s24_checkpoint *checkpoint, const s24_tensor *tensor)
+{
+    const uintptr_t at = (uintptr_t)tensor->data;
+    *data = NULL;
+    for (size_t i = 0; i < checkpoint->shard_count && tensor->bytes; i++) {
+        const s24i_shard *shard = &checkpoint->shards[i];
+        const uintptr_t start = (uintptr_t)shard->map.data;
+        if (at < start || at - start >= shard->map.bytes) continue;
+        TRY(s24i_map_again(map, ctx, shard->fd, at - start, tensor->bytes, shard->path));
+        *data = map->data + map->bytes - tensor->bytes;
+        return S24_OK;
+    }
+    return S24_OK;
 }
 
 int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint)

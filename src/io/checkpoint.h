@@ -12,6 +12,7 @@ typedef struct s24i_shard {
     char *path;
     const char *name; /* base name, inside path */
     s24i_map map;
+    int fd; /* of map, for s24i_checkpoint_map */
     s24i_header header;
     void *aligned; /* copies of tensors that the file does not align, or NULL */
 } s24i_shard;
@@ -29,6 +30,14 @@ struct s24_checkpoint {
 
 #define S24I_SINGLE_FILE "model.safetensors"
 #define S24I_INDEX_FILE  "model.safetensors.index.json"
+
+/*
+ * A dense tensor's data in a map that outlives the checkpoint: its pages are the file's, private to
+ * nobody and read when they are touched. *data is NULL where that cannot be, because the tensor had
+ * to be copied or is empty. IO, MEMORY.
+ */
+s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
+                               const s24_checkpoint *checkpoint, const s24_tensor *tensor);
 
 /* Fills the checkpoint's shards with the files that an index names, in ascending order, each once.
    *out is the index itself, for s24i_index_check. IO, FORMAT, MEMORY. */

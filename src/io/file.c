@@ -98,35 +98,53 @@ s24i_shown s24i_show(const char *name)
     return shown;
 }
 
-s24_status s24i_map_open(s24i_map *out, s24_ctx *ctx, const char *path)
+/* Maps bytes (over 0) of an open file from a page's start on. */
+static s24_status map_pages(s24i_map *out, s24_ctx *ctx, int fd, size_t start, size_t bytes,
+                            const char *path)
+{
+    void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, (off_t)start);
+    if (data == MAP_FAILED) return s24i_fail_errno(ctx, "map", path);
+    *out = (s24i_map){data, bytes};
+    return S24_OK;
+}
+
+static s24_status map_file(s24i_map *out, s24_ctx *ctx, int fd, const char *path)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0) return s24i_fail_errno(ctx, "read", path);
+    REQUIRE(ctx, S_ISREG(info.st_mode), S24_ERROR_IO,
+            "cannot read %s: %s, a regular file is expected", path,
+            S_ISDIR(info.st_mode) ? "it is a folder" : "it is a device");
+    return info.st_size ? map_pages(out, ctx, fd, 0, (size_t)info.st_size, path) : S24_OK;
+}
+
+s24_status s24i_map_open_fd(s24i_map *out, int *fd, s24_ctx *ctx, const char *path)
 {
     static const uint8_t nothing[1] = {0};
-    s24_status status = S24_OK;
-    struct stat info;
-    void *data;
-    /* Without O_NONBLOCK a named pipe would wait here for a writer. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     *out = (s24i_map){nothing, 0};
-    if (fd < 0) return s24i_fail_errno(ctx, "open", path);
-    if (fstat(fd, &info) != 0) {
-        status = s24i_fail_errno(ctx, "read", path);
-        goto done;
-    }
-    if (!S_ISREG(info.st_mode)) {
-        status = s24_ctx_fail(ctx, S24_ERROR_IO, "cannot read %s: %s, a regular file is expected",
-                              path, S_ISDIR(info.st_mode) ? "it is a folder" : "it is a device");
-        goto done;
-    }
-    if (info.st_size == 0) goto done;
-    data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) {
-        status = s24i_fail_errno(ctx, "map", path);
-        goto done;
-    }
-    *out = (s24i_map){data, (size_t)info.st_size};
-done:
-    close(fd);
+    /* Without O_NONBLOCK a named pipe would wait here for a writer. */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) return s24i_fail_errno(ctx, "open", path);
+    const s24_status status = map_file(out, ctx, *fd, path);
+    if (status == S24_OK) return S24_OK;
+    close(*fd);
+    *fd = -1;
     return status;
+}
+
+s24_status s24i_map_open(s24i_map *out, s24_ctx *ctx, const char *path)
+{
+    int fd;
+    const s24_status status = s24i_map_open_fd(out, &fd, ctx, path);
+    if (fd >= 0) close(fd);
+    return status;
+}
+
+s24_status s24i_map_again(s24i_map *out, s24_ctx *ctx, int fd, size_t begin, size_t bytes,
+                          const char *path)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), start = begin / page * page;
+    return map_pages(out, ctx, fd, start, begin - start + bytes, path);
 }
 
 void s24i_map_close(s24i_map *map)

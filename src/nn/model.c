@@ -100,23 +100,24 @@ static void carve_block(carver *c, s24i_block *block, const s24i_shape *shape)
     carve_norm(c, &block->output_norm, shape);
 }
 
-static void carve_model(carver *c, s24_model *model, int qa_head)
+static void carve_model(carver *c, s24_model *model, s24i_rooms rooms)
 {
     const s24i_shape *shape = &model->shape;
-    model->words = carve(c, shape->vocabulary * shape->width);
+    if (rooms.words) model->words = carve(c, shape->vocabulary * shape->width);
     model->position_rows = carve(c, shape->positions * shape->width);
     model->type_rows = carve(c, shape->types * shape->width);
     if (!shape->types) model->type_rows = NULL;
     carve_norm(c, &model->embedding_norm, shape);
     for (int64_t b = 0; b < shape->layers; b++)
         carve_block(c, &model->blocks[b], shape);
-    if (qa_head) {
+    if (rooms.qa_head) {
         model->qa_weight = carve(c, 2 * shape->width);
         model->qa_bias = carve(c, 2);
     }
 }
 
-s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *shape, int qa_head)
+s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *shape,
+                             s24i_rooms rooms)
 {
     s24_model *model;
     s24_status status = S24_OK;
@@ -132,11 +133,11 @@ s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *sh
                               "a model's blocks"));
     memset(model->blocks, 0, (size_t)shape->layers * sizeof *model->blocks);
     carver count = {NULL, 0};
-    carve_model(&count, model, qa_head);
+    carve_model(&count, model, rooms);
     TRY_DONE(s24i_alloc_elems(&model->floats, ctx, count.used, sizeof(float),
                               "a model's embeddings, biases and norms"));
     carver floats = {model->floats, 0};
-    carve_model(&floats, model, qa_head);
+    carve_model(&floats, model, rooms);
 done:
     if (status != S24_OK) {
         s24_model_destroy(model);
@@ -153,6 +154,7 @@ void s24_model_destroy(s24_model *model)
         s24i_block_clear(&model->blocks[b]);
     s24_ctx_free(model->ctx, model->blocks);
     s24_ctx_free(model->ctx, model->floats);
+    s24i_map_close(&model->words_map);
     s24_ctx_free(model->ctx, model);
 }
 

@@ -69,9 +69,11 @@ struct s24_model {
     s24_ctx *ctx;
     const s24i_architecture *architecture;
     s24i_shape shape;
-    s24_dtype dtype;                                /* of the linear products: f32 or bf16 */
-    float *floats;                                  /* everything below that is a float */
-    const float *words, *position_rows, *type_rows; /* type_rows is NULL without token types */
+    s24_dtype dtype; /* of the linear products: f32 or bf16 */
+    float *floats;   /* everything below that is a float */
+    /* words may lie in words_map, the checkpoint's file; type_rows is NULL without token types. */
+    const float *words, *position_rows, *type_rows;
+    s24i_map words_map; /* empty: words is among the floats */
     s24i_layer_norm embedding_norm;
     const float *qa_weight, *qa_bias; /* [2, width], [2]; NULL without a head */
     s24i_block *blocks;
@@ -103,8 +105,13 @@ s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,
 /* The caller's options with defaults for what is not there. Errors: ARGUMENT, DTYPE. */
 s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts);
 
+typedef struct s24i_rooms {
+    int words;   /* 0: they are mapped */
+    int qa_head; /* 0: there is none */
+} s24i_rooms;
 /* A model with its shape known and room for its floats; blocks' products are missing. */
-s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *shape, int qa_head);
+s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *shape,
+                             s24i_rooms rooms);
 /* The arrays of model->floats, to be filled by whoever makes the model. */
 static inline float *s24i_writable(const float *floats)
 {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/checkpoint.h"
 #include "nn/model.h"
 
 enum { NAME_BYTES = 160 };
@@ -19,7 +20,8 @@ typedef struct loader {
     s24i_shape shape;
     s24_model_opts opts;
     s24_dtype dtype;
-    s24_model *model; /* NULL in the walk that only checks */
+    s24_model *model;   /* NULL in the walk that only checks */
+    const void *mapped; /* data of the tensor that is used where the file is mapped, or NULL */
     void *buffers[S24I_SLOTS];
     s24i_source sources[S24I_SLOTS];
 } loader;
@@ -128,6 +130,7 @@ static s24_status take(loader *l, const float *floats, const wanted *w)
             "%s: tensor '%s' is packed; only the weights of linear layers can be", tensor->file,
             tensor->name);
     if (!l->model) return check_finite(l, tensor);
+    if (tensor->data == l->mapped) return S24_OK;
     return s24_convert(s24i_writable(floats), S24_F32, tensor->data, tensor->dtype,
                        w->rows * (w->cols ? w->cols : 1));
 }
@@ -290,6 +293,18 @@ static s24_status prepare(loader *l)
     return S24_OK;
 }
 
+/* The word embeddings are most of a small model, and a text touches few of them: f32 ones are used
+   where the file is mapped. */
+static s24_status map_words(s24i_map *map, const void **words, loader *l)
+{
+    char name[NAME_BYTES];
+    const s24_tensor *tensor = find(l, name, l->arch->words, 0, "");
+    if (tensor->dtype != S24_F32) return S24_OK;
+    TRY(s24i_checkpoint_map(map, words, l->ctx, l->checkpoint, tensor));
+    if (*words) l->mapped = tensor->data;
+    return S24_OK;
+}
+
 static int64_t stored_bytes(const s24_checkpoint *checkpoint)
 {
     int64_t bytes = 0;
@@ -308,8 +323,18 @@ s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *c
     *out = NULL;
     REQUIRE(ctx, checkpoint, S24_ERROR_ARGUMENT, "checkpoint is NULL");
     TRY(s24i_model_opts_read(&l.opts, ctx, opts));
+    s24i_map words_map = {0};
+    const void *words = NULL;
     TRY(prepare(&l));
-    TRY(s24i_model_create(&model, ctx, &l.shape, has_qa_head(&l)));
+    TRY(map_words(&words_map, &words, &l));
+    const s24i_rooms rooms = {.words = words == NULL, .qa_head = has_qa_head(&l)};
+    status = s24i_model_create(&model, ctx, &l.shape, rooms);
+    if (status != S24_OK) {
+        s24i_map_close(&words_map);
+        return status;
+    }
+    if (words) model->words = words;
+    model->words_map = words_map;
     model->architecture = l.arch;
     model->dtype = l.dtype;
     model->weight_bytes = stored_bytes(checkpoint);

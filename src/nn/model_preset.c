@@ -66,6 +66,15 @@ static void fill_floats(s24_model *model, uint64_t *state)
     }
 }
 
+/* 2:4 weights to be multiplied as dense ones. */
+static s24_status make_dense(s24i_source *source, s24_ctx *ctx)
+{
+    const s24_status status = s24_matrix_to_dense(ctx, &source->dense, source->matrix);
+    s24_matrix_destroy(source->matrix);
+    source->matrix = NULL;
+    return status;
+}
+
 static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, float *weights,
                              const s24_model_opts *opts, uint64_t *state)
 {
@@ -87,6 +96,7 @@ static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, floa
         if (status != S24_OK) break;
         model->weight_bytes += (int64_t)s24_matrix_bytes(sources[slot].matrix) -
                                count * (int64_t)s24_dtype_bytes(model->dtype);
+        if (opts->dense) status = make_dense(&sources[slot], ctx);
     }
     if (status == S24_OK) status = s24i_block_build(model, ctx, block, sources);
     for (int slot = 0; slot < S24I_SLOTS; slot++)
@@ -124,7 +134,7 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
     REQUIRE(ctx, index < PRESETS, S24_ERROR_ARGUMENT, "there is no preset named '%s'",
             s24i_show(name).text);
     const s24i_shape *shape = &presets[index].shape;
-    TRY(s24i_model_create(&model, ctx, shape, 0));
+    TRY(s24i_model_create(&model, ctx, shape, (s24i_rooms){.words = 1}));
     model->architecture = s24i_architecture_find("bert");
     if (o.dtype) model->dtype = o.dtype;
     model->weight_bytes = (shape->vocabulary + shape->positions + shape->types) * shape->width * 4;
