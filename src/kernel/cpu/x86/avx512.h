@@ -49,25 +49,27 @@ AVX512_INLINE void transpose16(__m512 r[16])
     }
 }
 
-/* Four times 128 bits that lie `step` floats apart. The inserts from memory go to two ports, the
+/* Four times 128 bits that lie `step` bytes apart. The inserts from memory go to two ports, the
    shuffles of transpose16's second half to one: a square loaded so takes two thirds of the time. */
-AVX512_INLINE __m512 load_quarters(const float *p, int64_t step)
+AVX512_INLINE __m512 load_quarters(const char *p, int64_t step)
 {
-    __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(p));
-    v = _mm512_insertf32x4(v, _mm_loadu_ps(p + step), 1);
-    v = _mm512_insertf32x4(v, _mm_loadu_ps(p + 2 * step), 2);
-    return _mm512_insertf32x4(v, _mm_loadu_ps(p + 3 * step), 3);
+    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)p));
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + step)), 1);
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 2 * step)), 2);
+    return _mm512_castsi512_ps(
+        _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 3 * step)), 3));
 }
 
-/* r[j] lane i = p[i * stride + j]. */
-AVX512_INLINE void load_transposed(__m512 r[16], const float *p, int64_t stride)
+/* r[j] lane i = the 32 bits at memory + i * stride + 4 * j bytes. */
+AVX512_INLINE void load_transposed(__m512 r[16], const void *memory, int64_t stride)
 {
+    const char *p = memory;
     UNROLL for (int q = 0; q < 4; q++)
     {
-        const __m512 a = load_quarters(p + 4 * q, 4 * stride);
-        const __m512 b = load_quarters(p + 4 * q + stride, 4 * stride);
-        const __m512 c = load_quarters(p + 4 * q + 2 * stride, 4 * stride);
-        const __m512 d = load_quarters(p + 4 * q + 3 * stride, 4 * stride);
+        const __m512 a = load_quarters(p + 16 * q, 4 * stride);
+        const __m512 b = load_quarters(p + 16 * q + stride, 4 * stride);
+        const __m512 c = load_quarters(p + 16 * q + 2 * stride, 4 * stride);
+        const __m512 d = load_quarters(p + 16 * q + 3 * stride, 4 * stride);
         const __m512d ab = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
         const __m512d AB = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
         const __m512d cd = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
@@ -200,18 +202,74 @@ AVX512_INLINE void finish(const s24i_linear_job *job, int64_t m, int64_t n, int 
                 along_n ? job->y_stride_n : job->y_stride_m, mask, v);
 }
 
+/* One vector of outputs, all of which exist or those of the mask. */
+AVX512_INLINE __m512 load_outputs(const void *p, s24_dtype dtype, __mmask16 mask)
+{
+    if (dtype == S24_F32) return _mm512_maskz_loadu_ps(mask, p);
+    return widen_bf16(_mm256_maskz_loadu_epi16(mask, p));
+}
+
+AVX512_INLINE void store_outputs(void *p, s24_dtype dtype, __mmask16 mask, __m512 v)
+{
+    if (dtype == S24_F32) {
+        if (mask == 0xffff)
+            _mm512_storeu_ps(p, v);
+        else
+            _mm512_mask_storeu_ps(p, mask, v);
+    } else if (mask == 0xffff) {
+        _mm256_storeu_si256(p, narrow_bf16(v));
+    } else {
+        _mm256_mask_storeu_epi16(p, mask, narrow_bf16(v));
+    }
+}
+
+/* gate, residual and the store of a square whose r[i] are the activated outputs of token m + i. */
+AVX512_INLINE void store_square(const s24i_linear_job *job, int64_t m, int64_t n, __mmask16 mask,
+                                s24_dtype dtype, __m512 r[16])
+{
+    const int64_t tokens = job->m - m;
+    if (job->gate) {
+        const int64_t stride = job->gate_stride_m, at = m * stride + n;
+        UNROLL for (int i = 0; i < 16; i++)
+        {
+            if (i < tokens)
+                r[i] = _mm512_mul_ps(
+                    r[i], load_outputs(element_of(job->gate, dtype, at + i * stride), dtype, mask));
+        }
+    }
+    if (job->residual && job->beta != 0) {
+        const int64_t stride = job->residual_stride_m, at = m * stride + n;
+        const __m512 beta = _mm512_set1_ps(job->beta);
+        UNROLL for (int i = 0; i < 16; i++)
+        {
+            if (i < tokens)
+                r[i] = _mm512_fmadd_ps(
+                    load_outputs(element_of(job->residual, dtype, at + i * stride), dtype, mask),
+                    beta, r[i]);
+        }
+    }
+    UNROLL for (int i = 0; i < 16; i++)
+    {
+        if (i < tokens)
+            store_outputs(element_to(job->y, dtype, (m + i) * job->y_stride_m + n), dtype, mask,
+                          r[i]);
+    }
+}
+
 /* 16 outputs x 16 tokens from sums with tokens in the lanes, rows `pitch` floats apart. */
 AVX512_INLINE void finish_square(const s24i_linear_job *job, int64_t m, int64_t n,
                                  const float *sums, int64_t pitch)
 {
     const __mmask16 tokens = lane_mask(job->m - m), outputs = lane_mask(job->n - n);
-    if (job->y_stride_n != 1) {
+    if (job->y_stride_n != 1 || (job->gate && job->gate_stride_n != 1) ||
+        (job->residual && job->residual_stride_n != 1)) {
         for (int i = 0; i < 16 && n + i < job->n; i++)
             finish(job, m, n + i, 0, tokens, _mm512_load_ps(sums + i * pitch),
                    _mm512_set1_ps(job->bias ? job->bias[n + i] : 0));
         return;
     }
     __m512 r[16];
+    const __m512 alpha = _mm512_set1_ps(job->alpha);
     const __m512 bias =
         job->bias ? _mm512_maskz_loadu_ps(outputs, job->bias + n) : _mm512_setzero_ps();
     UNROLL for (int i = 0; i < 16; i++)
@@ -219,23 +277,27 @@ AVX512_INLINE void finish_square(const s24i_linear_job *job, int64_t m, int64_t 
         r[i] = _mm512_load_ps(sums + i * pitch);
     }
     transpose16(r);
-    if (outputs == 0xffff && tokens == 0xffff && job->activation == S24_ACTIVATION_NONE &&
-        job->y_dtype == S24_F32 && job->alpha == 1 && !job->gate &&
-        !(job->residual && job->beta != 0)) {
-        float *y = (float *)job->y + m * job->y_stride_m + n;
-        UNROLL for (int i = 0; i < 16; i++)
-        {
-            _mm512_storeu_ps(y + i * job->y_stride_m, _mm512_add_ps(r[i], bias));
-        }
-        return;
-    }
-    float square[16][16];
     UNROLL for (int i = 0; i < 16; i++)
     {
-        _mm512_storeu_ps(square[i], r[i]);
+        r[i] = _mm512_fmadd_ps(r[i], alpha, bias);
     }
-    for (int i = 0; i < 16 && m + i < job->m; i++)
-        finish(job, m + i, n, 1, outputs, _mm512_loadu_ps(square[i]), bias);
+    if (job->activation != S24_ACTIVATION_NONE) {
+        float square[16][16]; /* so that the activation's code is there once */
+        UNROLL for (int i = 0; i < 16; i++)
+        {
+            _mm512_storeu_ps(square[i], r[i]);
+        }
+        for (int i = 0; i < 16 && m + i < job->m; i++)
+            _mm512_storeu_ps(square[i], activate(_mm512_loadu_ps(square[i]), job->activation));
+        UNROLL for (int i = 0; i < 16; i++)
+        {
+            r[i] = _mm512_loadu_ps(square[i]);
+        }
+    }
+    if (job->y_dtype == S24_F32)
+        store_square(job, m, n, outputs, S24_F32, r);
+    else
+        store_square(job, m, n, outputs, S24_BF16, r);
 }
 
 #endif

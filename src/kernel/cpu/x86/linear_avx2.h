@@ -11,34 +11,31 @@
 #define S24_KERNEL_X86_LINEAR_AVX2_H
 
 #include "kernel/cpu/x86/gelu.h"
+#include "kernel/cpu/x86/linear_tile.h"
 #include "kernel/cpu/x86/rows16.h"
 #include "kernel/cpu/x86/x86.h"
 #include "kernel/kernel.h"
 
 #define TARGET    AVX2
 #define HAS_LANES 0
+#define WIDEN     (VALUE != 4)
 
 enum {
     LANE = 8,  /* tokens of a vector */
     MAX_C = 6, /* vectors of tokens in a panel */
     FIT_C = 6,
     BEST_C = 6,
-    CHUNK = 32,                           /* row blocks whose sums are kept between passes over k */
-    MAX_BLOCKS = 8,                       /* k blocks of a pass */
+    CHUNK = 32,                 /* row blocks whose sums are kept between passes over k */
+    MAX_BLOCKS = 8,             /* k blocks of a pass */
+    ITEMS = 2,                  /* values of a group, each by itself */
+    ITEM = VALUE,               /* of so many bytes */
+    PANEL = COLUMNS * LANE * 4, /* bytes of a packed k block of a vector of tokens */
+    PANEL_SLACK = 0,
     BLOCK = CODES + SLOTS * ROWS * VALUE, /* bytes of a stored k block */
     TILE_BLOCK = CODES + SLOTS * ROWS * 4 /* and of one the tile reads */
 };
 
 /* ---- the tile: 16 rows, C*8 tokens, some k blocks (32 columns) ------------------------------- */
-
-typedef struct tile {
-    const uint8_t *w; /* the row block at the first k block */
-    int64_t blocks;
-    const float *x; /* the panel there */
-    float *sums;    /* [16][C*8] */
-    int first;      /* sums start at zero */
-    int64_t ahead;  /* bytes from these weights to those of the next call, to prefetch */
-} tile;
 
 /* The compiler knows nothing of what the assembly reads; TILE starts with a memory clobber. */
 #define MULTIPLY_ADD(acc, w, x, offset, disp)                                                      \
@@ -134,7 +131,7 @@ static const struct {
 } tiles[MAX_C + 1] = {{NULL, 0},   {tile_1, 8}, {tile_2, 8}, {tile_3, 6},
                       {tile_4, 4}, {tile_5, 3}, {tile_6, 3}};
 
-#if VALUE != 4
+#if WIDEN
 /* The tile's weights of this pass, as f32, and where they are found. */
 AVX2 static void widen(uint8_t *block, tile *t)
 {
@@ -220,6 +217,14 @@ AVX2_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_jo
         for (int i = 0; i < 8; i++)
             _mm256_store_ps(out + (part + i) / 4 * c_vectors * 32 + i % 4 * 8, r[i]);
     }
+}
+
+/* 8 tokens x 32 columns into their part of a panel of c vectors. */
+AVX2_INLINE void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *job, int64_t m,
+                            int64_t k)
+{
+    for (int64_t part = 0; part < COLUMNS; part += 16)
+        pack_square((float *)(void *)(out + part / 4 * c * (PANEL / GROUPS)), c, job, m, k + part);
 }
 
 /* z·p(z²)/q(z²), clamped to where it reaches ±1 (see gelu.h). NaN stays NaN: min and max return

@@ -30,33 +30,30 @@
 #define S24_KERNEL_X86_LINEAR_AVX512_H
 
 #include "kernel/cpu/x86/avx512.h"
+#include "kernel/cpu/x86/linear_tile.h"
 #include "kernel/cpu/x86/rows16.h"
 
 #define TARGET    AVX512
 #define HAS_LANES 1
+#define WIDEN     (VALUE != 4)
 
 enum {
-    LANE = 16,                            /* tokens of a vector */
-    MAX_C = 8,                            /* vectors of tokens in a panel: at most, */
-    FIT_C = 8,                            /* in a panel alone (8 beats 4 + 4), */
-    BEST_C = 6,                           /* and else */
-    LANES_M = 16,                         /* tokens of the lanes design */
-    CHUNK = 32,                           /* row blocks whose sums are kept between passes over k */
-    MAX_BLOCKS = 8,                       /* k blocks of a pass */
+    LANE = 16,                  /* tokens of a vector */
+    MAX_C = 8,                  /* vectors of tokens in a panel: at most, */
+    FIT_C = 8,                  /* in a panel alone (8 beats 4 + 4), */
+    BEST_C = 6,                 /* and else */
+    LANES_M = 16,               /* tokens of the lanes design */
+    CHUNK = 32,                 /* row blocks whose sums are kept between passes over k */
+    MAX_BLOCKS = 8,             /* k blocks of a pass */
+    ITEMS = 2,                  /* values of a group, each by itself */
+    ITEM = VALUE,               /* of so many bytes */
+    PANEL = COLUMNS * LANE * 4, /* bytes of a packed k block of a vector of tokens */
+    PANEL_SLACK = 0,
     BLOCK = CODES + SLOTS * ROWS * VALUE, /* bytes of a stored k block */
     TILE_BLOCK = CODES + SLOTS * ROWS * 4 /* and of one the tile reads */
 };
 
 /* ---- the tile: 16 rows, C*16 tokens, some k blocks (32 columns) ------------------------------ */
-
-typedef struct tile {
-    const uint8_t *w; /* the row block at the first k block */
-    int64_t blocks;
-    const float *x; /* the panel there */
-    float *sums;    /* [16][C*16] */
-    int first;      /* sums start at zero */
-    int64_t ahead;  /* bytes from these weights to those of the next call, to prefetch */
-} tile;
 
 /* The compiler knows nothing of what the assembly reads; TILE starts with a memory clobber. */
 #define MULTIPLY_ADD(acc, w, x, offset, disp)                                                      \
@@ -174,7 +171,7 @@ AVX512_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_
         for (int i = 0; i < 16 && i < tokens && columns > 64; i++)
             _mm_prefetch((const char *)(x + i * job->x_stride_m + 64), _MM_HINT_T0);
         if (tokens >= 16 && columns >= 16)
-            load_transposed(r, x, job->x_stride_m);
+            load_transposed(r, x, 4 * job->x_stride_m);
         else
             for (int i = 0; i < 16; i++)
                 r[i] = i < tokens ? _mm512_maskz_loadu_ps(mask, x + i * job->x_stride_m)
@@ -192,7 +189,15 @@ AVX512_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_
     }
 }
 
-#if VALUE != 4
+/* 16 tokens x 32 columns into their part of a panel of c vectors. */
+AVX512_INLINE void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *job, int64_t m,
+                              int64_t k)
+{
+    for (int64_t part = 0; part < COLUMNS; part += 16)
+        pack_square((float *)(void *)(out + part / 4 * c * (PANEL / GROUPS)), c, job, m, k + part);
+}
+
+#if WIDEN
 /* The tile's weights of this pass, as f32, and where they are found. */
 AVX512 static void widen(uint8_t *block, tile *t)
 {
@@ -278,6 +283,22 @@ static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const float *, 
                                         int64_t) = {
     NULL,    lanes_1,  lanes_2,  lanes_3,  lanes_4,  lanes_5,  lanes_6,  lanes_7, lanes_8,
     lanes_9, lanes_10, lanes_11, lanes_12, lanes_13, lanes_14, lanes_15, lanes_16};
+
+typedef float few_t;
+
+static int few_as_they_are(const s24i_linear_job *job)
+{
+    return job->x_stride_k == 1;
+}
+
+/* Few tokens whose columns do not lie together. */
+static void gather_few(float *to, int64_t stride, const s24i_linear_job *job)
+{
+    const float *x = job->x;
+    for (int64_t m = 0; m < job->m; m++)
+        for (int64_t k = 0; k < job->k; k++)
+            to[m * stride + k] = x[m * job->x_stride_m + k * job->x_stride_k];
+}
 
 #include "kernel/cpu/x86/linear_driver.h"
 

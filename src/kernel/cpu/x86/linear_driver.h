@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What the x86 linear rows do around their tiles: panels of tokens, packing, passes over k, shares
- * of the threads. An instruction set's header (linear_avx512.h, linear_avx2.h) defines the macros
- * and functions named below, includes this file, and is itself included by one file a row.
+ * of the threads. An instruction set's header (linear_avx512.h, linear_avx2.h) or a row's own file
+ * defines the macros and functions named below and includes this file.
  *
- *   TARGET, VALUE (bytes of a stored value), LANE (tokens of a vector), MAX_C, BEST_C, FIT_C
- *   tiles[c], lanes[m], pack_square(), finish_square(), widen() where VALUE is not 4
+ *   TARGET            function attribute of the instruction set
+ *   ITEMS, ITEM       what of a group lies together in w: so many items of so many bytes
+ *   BLOCK             bytes of a stored k block
+ *   LANE              tokens of a vector
+ *   PANEL             bytes of a packed k block of one vector of tokens, GROUPS equal parts of it
+ *   PANEL_SLACK       bytes that tiles may touch beyond the last panel (a multiple of 64)
+ *   MAX_C, BEST_C, FIT_C, CHUNK, tiles[c], pack_block(), finish_square()
+ *   WIDEN             1: widen() copies a pass's weights into the form that the tile reads
+ *   HAS_LANES         1: few tokens go another way: LANES_M, lanes[m], few_t, few_as_they_are(),
+ *                     gather_few()
  */
 #ifndef S24_KERNEL_X86_LINEAR_DRIVER_H
 #define S24_KERNEL_X86_LINEAR_DRIVER_H
@@ -37,34 +45,39 @@ static int64_t panel_start(panels p, int64_t i)
 typedef struct run {
     const s24i_linear_job *job;
     panels p;
-    float *x;    /* packed: [vectors before the panel] * LANE * k_padded floats, then the panel */
-    float *sums; /* CHUNK row blocks a thread */
-    int64_t k_padded; /* k rounded up to whole k blocks */
+    uint8_t *x;       /* packed: vector of tokens, k block -> PANEL bytes */
+    float *sums;      /* CHUNK row blocks a thread */
+    int64_t k_blocks; /* of job->k */
+#if HAS_LANES
+    const few_t *few; /* the tokens as the lanes design takes them, this many elements apart */
+    int64_t few_stride;
+#endif
 } run;
 
-enum { PACK_K = 128 }; /* columns of x that one item of packing takes */
+enum { PACK_BLOCKS = 4 }; /* k blocks of x that one item of packing takes */
 
-/* Columns [k0, k1) of one vector of tokens; `packed` is its panel. */
-TARGET static void pack_vector(const run *r, int64_t vector, int64_t start, int64_t c, int64_t k0,
-                               int64_t k1, float *packed)
+/* K blocks [q0, q1) of one vector of tokens; `packed` is its panel. */
+TARGET static void pack_vector(const run *r, int64_t vector, int64_t start, int64_t c, int64_t q0,
+                               int64_t q1, uint8_t *packed)
 {
-    for (int64_t k = k0; k < k1; k += 16)
-        pack_square(packed + (vector - start) * 4 * LANE + k / 4 * c * 4 * LANE, c, r->job,
-                    vector * LANE, k);
+    for (int64_t q = q0; q < q1; q++)
+        pack_block(packed + q * c * PANEL + (vector - start) * (PANEL / GROUPS), c, r->job,
+                   vector * LANE, q * COLUMNS);
 }
 
 static void pack_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const run *r = arg;
-    const int64_t slices = (r->k_padded + PACK_K - 1) / PACK_K;
+    const int64_t slices = (r->k_blocks + PACK_BLOCKS - 1) / PACK_BLOCKS;
     (void)thread;
     for (int64_t item = begin; item < end; item++) {
-        int64_t vector = item / slices, k0 = item % slices * PACK_K, panel = 0;
+        int64_t vector = item / slices, q0 = item % slices * PACK_BLOCKS, panel = 0;
         while (panel_start(r->p, panel + 1) <= vector)
             panel++;
         int64_t start = panel_start(r->p, panel), c = panel_start(r->p, panel + 1) - start;
-        pack_vector(r, vector, start, c, k0, k0 + PACK_K < r->k_padded ? k0 + PACK_K : r->k_padded,
-                    r->x + start * LANE * r->k_padded);
+        pack_vector(r, vector, start, c, q0,
+                    q0 + PACK_BLOCKS < r->k_blocks ? q0 + PACK_BLOCKS : r->k_blocks,
+                    r->x + start * r->k_blocks * PANEL);
     }
 }
 
@@ -100,26 +113,26 @@ TARGET static void finish_strip(const s24i_linear_job *job, int64_t b, int64_t b
 }
 
 /* Row blocks [b0, b1) of one panel, all of k. */
-static void run_panel(const run *r, int64_t panel, const float *packed, int64_t b0, int64_t b1,
+static void run_panel(const run *r, int64_t panel, const uint8_t *packed, int64_t b0, int64_t b1,
                       float *sums)
 {
     const s24i_linear_job *job = r->job;
     const int64_t start = panel_start(r->p, panel), c = panel_start(r->p, panel + 1) - start;
-    const int64_t blocks = rows16_k_blocks(job->k), step = tiles[c].blocks, m = start * LANE;
+    const int64_t blocks = r->k_blocks, step = tiles[c].blocks, m = start * LANE;
     const int64_t row_bytes = blocks * BLOCK, passes = (blocks + step - 1) / step;
-#if VALUE != 4
+#if WIDEN
     _Alignas(64) uint8_t block[MAX_BLOCKS * TILE_BLOCK];
 #endif
     for (int64_t pass = 0; pass < passes; pass++) {
         const int64_t first = pass * step;
         tile t = {.first = pass == 0};
         t.blocks = blocks - first < step ? blocks - first : step;
-        t.x = packed + first * COLUMNS * c * LANE;
+        t.x = packed + first * c * PANEL;
         for (int64_t b = b0, strip = b0; b < b1; b++) {
             t.w = (const uint8_t *)job->w + b * row_bytes + first * BLOCK;
             t.sums = sums + (b - b0) * ROWS * c * LANE;
             t.ahead = b + 1 < b1 ? row_bytes : (b0 - b) * row_bytes;
-#if VALUE != 4
+#if WIDEN
             widen(block, &t);
 #endif
             tiles[c].run(&t);
@@ -157,7 +170,7 @@ static void run_blocks(const run *r, int64_t panel0, int64_t panel1, int64_t b0,
 {
     for (int64_t b = b0; b < b1; b += CHUNK)
         for (int64_t p = panel0; p < panel1; p++)
-            run_panel(r, p, r->x + panel_start(r->p, p) * LANE * r->k_padded, b,
+            run_panel(r, p, r->x + panel_start(r->p, p) * r->k_blocks * PANEL, b,
                       b + CHUNK < b1 ? b + CHUNK : b1, sums);
 }
 
@@ -181,11 +194,11 @@ static void run_own_panels(void *arg, int64_t begin, int64_t end, int thread)
 {
     const run *r = arg;
     const int64_t blocks = rows16_blocks(r->job->n);
-    float *packed = r->x + thread * (r->p.vectors / r->p.count + 1) * LANE * r->k_padded;
+    uint8_t *packed = r->x + thread * (r->p.vectors / r->p.count + 1) * r->k_blocks * PANEL;
     for (int64_t p = begin; p < end; p++) {
         int64_t start = panel_start(r->p, p), stop = panel_start(r->p, p + 1);
         for (int64_t v = start; v < stop; v++)
-            pack_vector(r, v, start, stop - start, 0, r->k_padded, packed);
+            pack_vector(r, v, start, stop - start, 0, r->k_blocks, packed);
         for (int64_t b = 0; b < blocks; b += CHUNK)
             run_panel(r, p, packed, b, b + CHUNK < blocks ? b + CHUNK : blocks, sums_of(r, thread));
     }
@@ -199,22 +212,8 @@ static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
     const run *r = arg;
     const s24i_linear_job *job = r->job;
     (void)thread;
-    for (int64_t b = begin; b < end; b++) {
-        if (r->x)
-            lanes[job->m](job, r->x, r->k_padded, b);
-        else
-            lanes[job->m](job, job->x, job->x_stride_m, b);
-    }
-}
-
-/* Few tokens whose columns do not lie together are gathered first. */
-static void gather_tokens(const run *r)
-{
-    const s24i_linear_job *job = r->job;
-    const float *x = job->x;
-    for (int64_t m = 0; m < job->m; m++)
-        for (int64_t k = 0; k < job->k; k++)
-            r->x[m * r->k_padded + k] = x[m * job->x_stride_m + k * job->x_stride_k];
+    for (int64_t b = begin; b < end; b++)
+        lanes[job->m](job, r->few, r->few_stride, b);
 }
 
 #endif
@@ -223,31 +222,33 @@ static void gather_tokens(const run *r)
 
 static size_t weight_bytes(int64_t n, int64_t k)
 {
-    return rows16_bytes(n, k, VALUE);
+    return rows16_bytes(n, k, BLOCK);
 }
 
 static void weight_pack(void *w, const s24i_weight *from)
 {
-    rows16_pack(w, from->values, from->indices, from->n, from->k, VALUE);
+    rows16_pack(w, from, ITEMS, ITEM);
 }
 
 static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 {
     /* A panel of its own for each thread needs at most a vector a thread more than all of x. */
-    size_t x = (size_t)((m + LANE * (threads + 1)) * rows16_k_blocks(k) * COLUMNS) * sizeof(float);
+    size_t vectors = (size_t)((m + LANE - 1) / LANE + threads);
     (void)n;
-    return x + (size_t)threads * CHUNK * ROWS * MAX_C * LANE * sizeof(float);
+    return vectors * (size_t)rows16_k_blocks(k) * PANEL + PANEL_SLACK +
+           (size_t)threads * CHUNK * ROWS * MAX_C * LANE * sizeof(float);
 }
 
 static void run_job(const s24i_linear_job *job)
 {
     const s24i_parallel *parallel = &job->parallel;
-    run r = {.job = job, .k_padded = rows16_k_blocks(job->k) * COLUMNS};
+    run r = {.job = job, .k_blocks = rows16_k_blocks(job->k)};
 #if HAS_LANES
     if (job->m <= LANES_M) {
-        if (job->x_stride_k != 1) {
-            r.x = job->work;
-            gather_tokens(&r);
+        r.few = job->x, r.few_stride = job->x_stride_m;
+        if (!few_as_they_are(job)) {
+            r.few = job->work, r.few_stride = r.k_blocks * COLUMNS;
+            gather_few(job->work, r.few_stride, job);
         }
         parallel->run(parallel->pool, rows16_blocks(job->n), lanes_range, &r);
         return;
@@ -255,14 +256,15 @@ static void run_job(const s24i_linear_job *job)
 #endif
     r.p = panels_of(job->m, parallel->threads);
     r.x = job->work;
-    r.sums = r.x + (r.p.vectors + parallel->threads) * LANE * r.k_padded;
+    r.sums = (float *)(void *)(r.x + (r.p.vectors + parallel->threads) * r.k_blocks * PANEL +
+                               PANEL_SLACK);
     if (r.p.count >= parallel->threads && shares_evenly(r.p.count, parallel->threads)) {
         parallel->run(parallel->pool, r.p.count, run_own_panels, &r);
         return;
     }
     const int64_t blocks = rows16_blocks(job->n);
-    parallel->run(parallel->pool, r.p.vectors * ((r.k_padded + PACK_K - 1) / PACK_K), pack_range,
-                  &r);
+    parallel->run(parallel->pool, r.p.vectors * ((r.k_blocks + PACK_BLOCKS - 1) / PACK_BLOCKS),
+                  pack_range, &r);
     parallel->run(parallel->pool,
                   shares_evenly(blocks, parallel->threads) ? blocks : blocks * r.p.count,
                   run_shared, &r);

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * y = x·wᵀ, w 2:4 in bf16, on vdpbf16ps: x is rounded to bf16 unless it is bf16, sums are f32.
+ * A group's two kept values lie together in w (rows16.h) and meet their two columns of x in one dot.
+ *
+ * "table" (m > 16): tokens in the lanes. Of each group of 4 k all six pairs of columns are laid out,
+ *      panel -> group of 4 k -> C vectors -> 6 lines of [16 tokens][2 columns]
+ * so that a row's group is one broadcast of its pair and C dots straight from panel + offset. The
+ * offset is the code times 64 B: the six legal codes 4 8 9 12 13 14 differ modulo 7, so blocks of
+ * seven lines that reach over each other hold them without a clash and the code needs no decoding;
+ * a block's seventh line is never touched.
+ *
+ * What limits it (Zen 5): two loads of 64 bytes a cycle, of which a dot takes one. The pairs of
+ * eight rows come as one load, code words two at a time, and yet with sums read and written every
+ * pass a tile hot in L1 reaches 0.82 of the dots' peak (R8 C3, three k blocks a pass: 27 KiB of
+ * L1), 0.77 with w and sums in L2. Fewer vectors cost loads, more of them passes.
+ *
+ * "lanes" (m <= 16): rows in the lanes. A token's group is broadcast as 64 bits, vpermw picks by the
+ * code bits; every weight is read once, in one sequential stream.
+ */
+#include "kernel/kernel.h"
+
+#if defined(__x86_64__)
+#include "kernel/cpu/x86/avx512.h"
+#include "kernel/cpu/x86/linear_tile.h"
+#include "kernel/cpu/x86/rows16.h"
+
+#define TARGET        __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
+#define TARGET_INLINE TARGET __attribute__((always_inline)) static inline
+#define HAS_LANES     1
+#define WIDEN         0
+
+enum {
+    LANE = 16,                           /* tokens of a vector */
+    MAX_C = 4,                           /* vectors of tokens in a panel: at most, */
+    FIT_C = 4,                           /* in a panel alone, */
+    BEST_C = 3,                          /* and else */
+    LANES_M = 16,                        /* tokens of the lanes design */
+    CHUNK = 32,                          /* row blocks whose sums are kept between passes over k */
+    ITEMS = 1,                           /* a group's two values together */
+    ITEM = 4,                            /* bytes */
+    PART = 7 * 64,                       /* bytes of a group and vector of tokens in a panel */
+    PANEL = GROUPS * PART,               /* and of a k block */
+    PANEL_SLACK = 4 * 64,                /* the last block's lines reach over its seven */
+    FIRST_LINE = 4 * 64,                 /* the least offset that a code makes */
+    BLOCK = CODES + GROUPS * ROWS * ITEM /* bytes of a stored k block */
+};
+
+/* ---- the tile: 16 rows, C*16 tokens, some k blocks (32 columns) ------------------------------ */
+
+/* The compiler knows nothing of what the assembly reads; TILE starts with a memory clobber. */
+#define DOT(acc, w, x, offset, disp)                                                               \
+    __asm__("vdpbf16ps %c1(%2,%3),%4,%0" : "+v"(acc) : "i"(disp), "r"(x), "r"(offset), "v"(w))
+
+/* Lane `lane` of every four, to all of them; in assembly because clang wants a literal where the
+   intrinsic takes the lane. */
+#define SPREAD_LANE(value, four, lane)                                                             \
+    __asm__("vpermilps %2,%1,%0" : "=v"(value) : "v"(four), "i"(0x55 * (lane)))
+
+/* The code words of rows 2i and 2i + 1, and the offset that group g of row i makes. */
+#define CODES_AT(w, i) (*(const uint64_t *)(const void *)((w) + 8 * (i)))
+#define BIT(g, i)      (4 * (g) + (i) % 2 * 32)
+#define OFFSET(g, i)                                                                               \
+    ((BIT(g, i) <= 6 ? code[(i) / 2] << (6 - BIT(g, i)) : code[(i) / 2] >> (BIT(g, i) - 6)) & 960u)
+
+/* The pairs of rows i..i+3 in every 128 bits; eight rows' come with one load. */
+#define FOUR(g, i)                                                                                 \
+    if (R % 8 != 0) {                                                                              \
+        four = _mm512_broadcast_f32x4(_mm_load_ps(pairs + (g)*ROWS + (i)));                        \
+    } else if ((i) % 8 == 0) {                                                                     \
+        eight = _mm512_broadcast_f32x8(_mm256_load_ps(pairs + (g)*ROWS + (i)));                    \
+        four = _mm512_shuffle_f32x4(eight, eight, 0x00);                                           \
+    } else {                                                                                       \
+        four = _mm512_shuffle_f32x4(eight, eight, 0x55);                                           \
+    }
+
+/* One group of R rows. A row's next code word is asked for as soon as the last of this one is used:
+   every load of x waits for its offset, and a load that comes late is never made up for. */
+#define GROUP(g)                                                                                   \
+    {                                                                                              \
+        __m512 four = _mm512_setzero_ps(), eight = four, value;                                    \
+        UNROLL for (int i = 0; i < R; i++)                                                         \
+        {                                                                                          \
+            const uint64_t offset = OFFSET(g, i);                                                  \
+            if ((g) == GROUPS - 1 && i % 2) code[i / 2] = CODES_AT(following, i / 2);              \
+            if (i % 4 == 0) {                                                                      \
+                FOUR(g, i)                                                                         \
+            }                                                                                      \
+            SPREAD_LANE(value, four, i % 4);                                                       \
+            UNROLL for (int c = 0; c < C; c++)                                                     \
+            {                                                                                      \
+                DOT(acc[i][c], value, x, offset, ((g)*C + c) * PART - FIRST_LINE);                 \
+            }                                                                                      \
+        }                                                                                          \
+        (void)eight;                                                                               \
+    }
+
+#define TILE(R_, C_)                                                                               \
+    TARGET static void tile_##C_(const tile *t)                                                    \
+    {                                                                                              \
+        enum { R = R_, C = C_, LINES = BLOCK * R / ROWS / 64 };                                    \
+        uint64_t code[R / 2];                                                                      \
+        __asm__ volatile("" ::: "memory");                                                         \
+        UNROLL for (int i = 0; i < R / 2; i++)                                                     \
+        {                                                                                          \
+            code[i] = CODES_AT(t->w, i);                                                           \
+        }                                                                                          \
+        for (int row = 0; row < ROWS; row += R) {                                                  \
+            float *sums = t->sums + row * C * 16;                                                  \
+            const uint8_t *w = t->w, *x = t->x;                                                    \
+            const uint8_t *next = w + row * (BLOCK / ROWS) + t->ahead;                             \
+            __m512 acc[R][C];                                                                      \
+            UNROLL for (int i = 0; i < R; i++)                                                     \
+            {                                                                                      \
+                UNROLL for (int c = 0; c < C; c++)                                                 \
+                {                                                                                  \
+                    acc[i][c] =                                                                    \
+                        t->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + (i * C + c) * 16);  \
+                }                                                                                  \
+            }                                                                                      \
+            for (int64_t q = t->blocks; q > 0; q--) {                                              \
+                const uint8_t *following =                                                         \
+                    q > 1 ? w + BLOCK + 4 * row : t->w + (4 * row + 4 * R) % 64;                   \
+                const float *pairs = (const float *)(const void *)(w + CODES) + row;               \
+                UNROLL for (int i = 0; i < LINES; i++)                                             \
+                {                                                                                  \
+                    _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);                        \
+                }                                                                                  \
+                GROUP(0)                                                                           \
+                GROUP(1) GROUP(2) GROUP(3) GROUP(4) GROUP(5) GROUP(6) GROUP(7) x += C * PANEL;     \
+                w += BLOCK;                                                                        \
+                next += BLOCK;                                                                     \
+            }                                                                                      \
+            UNROLL for (int i = 0; i < R; i++)                                                     \
+            {                                                                                      \
+                UNROLL for (int c = 0; c < C; c++)                                                 \
+                {                                                                                  \
+                    _mm512_store_ps(sums + (i * C + c) * 16, acc[i][c]);                           \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+TILE(16, 1)
+TILE(8, 2)
+TILE(8, 3)
+TILE(4, 4)
+
+/* By C: the tile, and how many k blocks make one pass (the panel's share of L1). */
+static const struct {
+    void (*run)(const tile *t);
+    int blocks;
+} tiles[MAX_C + 1] = {{NULL, 0}, {tile_1, 8}, {tile_2, 4}, {tile_3, 3}, {tile_4, 2}};
+
+/* ---- x in bf16 ------------------------------------------------------------------------------- */
+
+static uint16_t element_bf16(const s24i_linear_job *job, int64_t m, int64_t k)
+{
+    const int64_t at = m * job->x_stride_m + k * job->x_stride_k;
+    return job->x_dtype == S24_F32 ? s24i_f32_to_bf16(((const float *)job->x)[at])
+                                   : ((const uint16_t *)job->x)[at];
+}
+
+/* 32 columns of a token, zeros where there are none. */
+TARGET_INLINE __m512i load_columns(const s24i_linear_job *job, int64_t m, int64_t k)
+{
+    const int64_t columns = job->k - k, at = m * job->x_stride_m + k;
+    const __mmask32 mask = columns >= COLUMNS ? 0xffffffffu : (1u << columns) - 1;
+    uint16_t part[COLUMNS] = {0};
+    if (job->x_stride_k != 1) {
+        for (int64_t i = 0; i < COLUMNS && i < columns; i++)
+            part[i] = element_bf16(job, m, k + i);
+        return _mm512_loadu_si512(part);
+    }
+    if (job->x_dtype != S24_F32)
+        return _mm512_maskz_loadu_epi16(mask, (const uint16_t *)job->x + at);
+    const float *x = (const float *)job->x + at;
+    return (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps((__mmask16)(mask >> 16), x + 16),
+                                        _mm512_maskz_loadu_ps((__mmask16)mask, x));
+}
+
+/* r[i] lane t = columns k + 2i and k + 2i + 1 of token m + t. */
+TARGET_INLINE void load_pairs(__m512 r[16], const s24i_linear_job *job, int64_t m, int64_t k)
+{
+    const int64_t tokens = job->m - m, columns = job->k - k, stride = job->x_stride_m;
+    if (job->x_stride_k == 1 && tokens >= 16 && columns >= COLUMNS) {
+        if (job->x_dtype != S24_F32) {
+            const uint16_t *x = (const uint16_t *)job->x + m * stride + k;
+            for (int i = 0; i < 16 && columns > 64; i++)
+                _mm_prefetch((const char *)(x + i * stride + 64), _MM_HINT_T0);
+            load_transposed(r, x, 2 * stride);
+            return;
+        }
+        const float *x = (const float *)job->x + m * stride + k;
+        UNROLL for (int i = 0; i < 16; i++)
+        {
+            const float *row = x + i * stride;
+            _mm_prefetch((const char *)(row + (columns > 64 ? 64 : 0)), _MM_HINT_T0);
+            _mm_prefetch((const char *)(row + (columns > 96 ? 80 : 0)), _MM_HINT_T0);
+            r[i] = (__m512)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(row + 16), _mm512_loadu_ps(row));
+        }
+    } else {
+        for (int i = 0; i < 16; i++)
+            r[i] =
+                i < tokens ? _mm512_castsi512_ps(load_columns(job, m + i, k)) : _mm512_setzero_ps();
+    }
+    transpose16(r);
+}
+
+/* 16 tokens x 32 columns as pairs into their part of a panel of c vectors. */
+TARGET static void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *job, int64_t m,
+                              int64_t k)
+{
+    const __mmask32 second = 0xaaaaaaaau;
+    __m512 r[16];
+    load_pairs(r, job, m, k);
+    UNROLL for (int g = 0; g < GROUPS; g++, out += c * PART)
+    {
+        const __m512i x01 = _mm512_castps_si512(r[2 * g]), x10 = _mm512_rol_epi32(x01, 16);
+        const __m512i x23 = _mm512_castps_si512(r[2 * g + 1]), x32 = _mm512_rol_epi32(x23, 16);
+        _mm512_store_si512(out, x01); /* code 4, less the least one */
+        _mm512_store_si512(out + 4 * 64, _mm512_mask_blend_epi16(second, x01, x32)); /* 0 2: 8 */
+        _mm512_store_si512(out + 5 * 64, _mm512_mask_blend_epi16(second, x10, x32)); /* 1 2: 9 */
+        _mm512_store_si512(out + 8 * 64, _mm512_mask_blend_epi16(second, x01, x23)); /* 0 3: 12 */
+        _mm512_store_si512(out + 9 * 64, _mm512_mask_blend_epi16(second, x10, x23)); /* 1 3: 13 */
+        _mm512_store_si512(out + 10 * 64, x23);                                      /* 2 3: 14 */
+    }
+}
+
+/* ---- lanes design ---------------------------------------------------------------------------- */
+
+/* The tokens as the lanes design takes them: group -> [m][4 columns]. */
+typedef uint16_t few_t;
+
+static int few_as_they_are(const s24i_linear_job *job)
+{
+    return job->m == 1 && job->x_stride_k == 1 && job->x_dtype != S24_F32;
+}
+
+TARGET static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *job)
+{
+    (void)stride;
+    for (int64_t m = 0; m < job->m; m++)
+        for (int64_t k = 0; k < job->k; k += COLUMNS) {
+            uint16_t part[COLUMNS];
+            _mm512_storeu_si512(part, load_columns(job, m, k));
+            for (int64_t i = 0; i < COLUMNS && k + i < job->k; i += 4)
+                memcpy(to + (k + i) * job->m + 4 * m, part + i, 8);
+        }
+}
+
+/* Group g of a k block, its codes at the bits 4g and 4g + 2 of both halves of `codes`' words. The
+   bits above the two meet copies of the same four columns. */
+#define LANES_GROUP(codes, shift, g)                                                               \
+    {                                                                                              \
+        const __m512i index = _mm512_srlv_epi16(codes, shift);                                     \
+        const __m512bh pair = (__m512bh)_mm512_load_si512(w + CODES + (g)*64);                     \
+        UNROLL for (int t = 0; t < T; t++)                                                         \
+        {                                                                                          \
+            int64_t four;                                                                          \
+            memcpy(&four, x + ((g)*T + t) * 4, sizeof four);                                       \
+            const __m512i picked = _mm512_permutexvar_epi16(index, _mm512_set1_epi64(four));       \
+            acc[t][(g) % S] = _mm512_dpbf16_ps(acc[t][(g) % S], pair, (__m512bh)picked);           \
+        }                                                                                          \
+    }
+
+/* Row block b, T tokens. */
+#define LANES(T_)                                                                                  \
+    TARGET static void lanes_##T_(const s24i_linear_job *job, const few_t *x, int64_t stride,      \
+                                  int64_t b)                                                       \
+    {                                                                                              \
+        enum { T = T_, S = T < 3 ? 4 : T < 6 ? 2 : 1, LINES = BLOCK / 64 };                        \
+        const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
+        const __mmask32 second = 0xaaaaaaaau;                                                      \
+        const __m512i shift0 = _mm512_set1_epi32(0x00020000);                                      \
+        const __m512i shift1 = _mm512_set1_epi32(0x00060004);                                      \
+        const __m512i shift2 = _mm512_set1_epi32(0x000a0008);                                      \
+        const __m512i shift3 = _mm512_set1_epi32(0x000e000c);                                      \
+        __m512 acc[T][S];                                                                          \
+        UNROLL for (int t = 0; t < T; t++)                                                         \
+        {                                                                                          \
+            UNROLL for (int s = 0; s < S; s++)                                                     \
+            {                                                                                      \
+                acc[t][s] = _mm512_setzero_ps();                                                   \
+            }                                                                                      \
+        }                                                                                          \
+        (void)stride;                                                                              \
+        int64_t k = 0;                                                                             \
+        for (; k + COLUMNS <= job->k; k += COLUMNS, w += BLOCK, x += COLUMNS * T) {                \
+            const __m512i code = _mm512_load_si512(w);                                             \
+            const __m512i low =                                                                    \
+                _mm512_mask_blend_epi16(second, code, _mm512_slli_epi32(code, 16));                \
+            const __m512i high =                                                                   \
+                _mm512_mask_blend_epi16(second, _mm512_srli_epi32(code, 16), code);                \
+            UNROLL for (int i = 0; i < LINES; i++)                                                 \
+            {                                                                                      \
+                _mm_prefetch((const char *)w + 8192 + 64 * i, _MM_HINT_T0);                        \
+            }                                                                                      \
+            LANES_GROUP(low, shift0, 0)                                                            \
+            LANES_GROUP(low, shift1, 1)                                                            \
+            LANES_GROUP(low, shift2, 2) LANES_GROUP(low, shift3, 3) LANES_GROUP(high, shift0, 4)   \
+                LANES_GROUP(high, shift1, 5) LANES_GROUP(high, shift2, 6)                          \
+                    LANES_GROUP(high, shift3, 7)                                                   \
+        }                                                                                          \
+        if (k < job->k) {                                                                          \
+            __m512i code = _mm512_load_si512(w);                                                   \
+            for (; k < job->k; k += 4, w += 64, x += 4 * T, code = _mm512_srli_epi32(code, 4))     \
+                LANES_GROUP(_mm512_mask_blend_epi16(second, code, _mm512_slli_epi32(code, 16)),    \
+                            shift0, 0)                                                             \
+        }                                                                                          \
+        const __mmask16 mask = lane_mask(job->n - b * ROWS);                                       \
+        const __m512 bias =                                                                        \
+            job->bias ? _mm512_maskz_loadu_ps(mask, job->bias + b * ROWS) : _mm512_setzero_ps();   \
+        for (int t = 0; t < T; t++) {                                                              \
+            for (int s = 1; s < S; s++)                                                            \
+                acc[t][0] = _mm512_add_ps(acc[t][0], acc[t][s]);                                   \
+            finish(job, t, b *ROWS, 1, mask, acc[t][0], bias);                                     \
+        }                                                                                          \
+    }
+
+LANES(1)
+LANES(2)
+LANES(3)
+LANES(4)
+LANES(5)
+LANES(6)
+LANES(7)
+LANES(8)
+LANES(9)
+LANES(10)
+LANES(11)
+LANES(12)
+LANES(13)
+LANES(14)
+LANES(15)
+LANES(16)
+
+static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const few_t *, int64_t,
+                                        int64_t) = {
+    NULL,    lanes_1,  lanes_2,  lanes_3,  lanes_4,  lanes_5,  lanes_6,  lanes_7, lanes_8,
+    lanes_9, lanes_10, lanes_11, lanes_12, lanes_13, lanes_14, lanes_15, lanes_16};
+
+#include "kernel/cpu/x86/linear_driver.h"
+
+const s24i_linear_kernel s24i_linear_bf16_avx512bf16 = {
+    .name = "linear_bf16_avx512bf16",
+    .dtype = S24_BF16,
+    .cpu = S24_CPU_AVX512 | S24_CPU_AVX512BF16,
+    .rank = 30,
+    .x_dtypes = 1u << S24_F32 | 1u << S24_BF16,
+    .weight_bytes = weight_bytes,
+    .weight_pack = weight_pack,
+    .work_bytes = work_bytes,
+    .run = run_job,
+};
+#endif
