@@ -119,7 +119,8 @@ typedef struct bench_row {
     double ratio; /* to the best peer; 0: none */
 } bench_row;
 
-typedef struct bench_plan {
+typedef struct bench_plan bench_plan;
+struct bench_plan {
     bench_shape shapes[BENCH_MAX_SHAPES];
     int shape_count;
     s24_dtype dtypes[2];
@@ -129,7 +130,8 @@ typedef struct bench_plan {
     bench_library libraries[BENCH_MAX_PEERS];
     int library_count;
     bench_effort effort;
-} bench_plan;
+    void (*row_done)(const bench_plan *plan, const bench_row *row); /* NULL: nobody is told */
+};
 
 typedef struct bench_table {
     bench_row *rows;
@@ -138,6 +140,7 @@ typedef struct bench_table {
     int limit_count;
 } bench_table;
 
+/* Every row of the plan. Rows know their share of a limit where the table has it already. */
 int bench_products(cli_app *cli, bench_table *table, const bench_plan *plan);
 /* One limit for each dtype and number of threads of the plan. */
 int bench_limits_measure(cli_app *cli, bench_table *table, const bench_plan *plan);
@@ -145,6 +148,8 @@ void bench_table_free(bench_table *table);
 
 /* ---- reports --------------------------------------------------------------------------------- */
 
+/* The CPU's name as the system gives it, "" where it does not. */
+void bench_cpu_model(char *text, size_t bytes);
 /* Machine, CPU, versions and date into an object. */
 void bench_json_machine(cli_app *cli, json_t *object);
 int bench_json_products(cli_app *cli, const bench_table *table);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Products of bench: for every shape and dtype one pruned weight and one X, for every number of
- * threads one cell of our plan and the peers. Our time is s24_plan_run's whole: X's packing and
- * every transpose are in it. A peer multiplies the same weight with its zeros.
+ * threads one cell of our plan and the peers. Shapes in a row that differ in M only share their
+ * weight. Our time is s24_plan_run's whole: X's packing and every transpose are in it. A peer
+ * multiplies the same weight with its zeros.
  */
 #include <math.h>
 #include <stdio.h>
@@ -43,38 +44,56 @@ static s24_status round_to(float *values, int64_t count, s24_dtype dtype, s24_ct
     return status;
 }
 
-static void cell_free(cell *c)
+static void cell_free_tokens(cell *c)
 {
     s24_ctx *ctx = c->cli->ctx;
-    s24_matrix_destroy(c->matrix);
     s24_ctx_free(ctx, c->x);
-    s24_ctx_free(ctx, c->w);
     s24_ctx_free(ctx, c->y);
     s24_ctx_free(ctx, c->y_peer);
+    c->x = c->y = c->y_peer = NULL;
 }
 
-static s24_status cell_fill(cell *c)
+static void cell_free_weight(cell *c)
+{
+    s24_matrix_destroy(c->matrix);
+    s24_ctx_free(c->cli->ctx, c->w);
+    c->matrix = NULL;
+    c->w = NULL;
+}
+
+static s24_status no_memory(const cell *c)
+{
+    return s24_ctx_fail(c->cli->ctx, S24_ERROR_MEMORY, "no memory for the shape %lld,%lld,%lld",
+                        (long long)c->shape.m, (long long)c->shape.k, (long long)c->shape.n);
+}
+
+static s24_status cell_fill_weight(cell *c)
+{
+    s24_ctx *ctx = c->cli->ctx;
+    bench_shape s = c->shape;
+    cell_free_weight(c);
+    c->w = s24_ctx_alloc(ctx, (size_t)(s.n * s.k) * sizeof *c->w);
+    if (!c->w) return no_memory(c);
+    fill(c->w, s.n * s.k, 2);
+    s24_dense w = {.data = c->w, .dtype = S24_F32, .rows = s.n, .cols = s.k};
+    s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MAGNITUDE, .dtype = c->dtype};
+    s24_status status = s24_matrix_create(&c->matrix, ctx, &w, &opts);
+    return status == S24_OK ? s24_matrix_to_dense(ctx, &w, c->matrix) : status;
+}
+
+static s24_status cell_fill_tokens(cell *c)
 {
     s24_ctx *ctx = c->cli->ctx;
     bench_shape s = c->shape;
     c->x = s24_ctx_alloc(ctx, (size_t)(s.m * s.k) * sizeof *c->x);
-    c->w = s24_ctx_alloc(ctx, (size_t)(s.n * s.k) * sizeof *c->w);
     c->y = s24_ctx_alloc(ctx, (size_t)(s.m * s.n) * sizeof *c->y);
     c->y_peer = s24_ctx_alloc(ctx, (size_t)(s.m * s.n) * sizeof *c->y_peer);
-    if (!c->x || !c->w || !c->y || !c->y_peer)
-        return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for the shape %lld,%lld,%lld",
-                            (long long)s.m, (long long)s.k, (long long)s.n);
+    if (!c->x || !c->y || !c->y_peer) return no_memory(c);
     fill(c->x, s.m * s.k, 1);
-    fill(c->w, s.n * s.k, 2);
-    s24_dense w = {.data = c->w, .dtype = S24_F32, .rows = s.n, .cols = s.k};
-    s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MAGNITUDE, .dtype = c->dtype};
-    s24_status status = round_to(c->x, s.m * s.k, c->dtype, ctx);
-    if (status == S24_OK) status = s24_matrix_create(&c->matrix, ctx, &w, &opts);
-    if (status == S24_OK) status = s24_matrix_to_dense(ctx, &w, c->matrix);
     /* k roundings, each up to 2^-24 of a partial sum of about sqrt(k), add up like a random walk to
        about k·2^-24; two such sums are compared. A product left out or doubled is far above it. */
     c->tolerance = 4 * (double)s.k * 0x1p-24;
-    return status;
+    return round_to(c->x, s.m * s.k, c->dtype, ctx);
 }
 
 typedef struct ours {
@@ -159,7 +178,7 @@ static int compare_sums(cell *c)
     return CLI_OK;
 }
 
-static void row_fill(bench_row *row, const cell *c, const ours *o, const bench_limit *limit)
+static void row_fill(bench_row *row, const cell *c, const ours *o)
 {
     bench_shape s = c->shape;
     row->shape = s;
@@ -169,9 +188,19 @@ static void row_fill(bench_row *row, const cell *c, const ours *o, const bench_l
     row->flops = 2.0 * (double)s.m * (double)s.n * (double)s.k;
     row->bytes = (double)s24_matrix_bytes(c->matrix) +
                  (double)sizeof(float) * (double)(s.m * s.k + s.m * s.n);
-    /* Half of the dense operations are left to do. */
-    double compute = 0.5 * row->flops / limit->flops, memory = row->bytes / limit->bytes;
-    row->limit_share = (compute > memory ? compute : memory) / row->ours.median;
+}
+
+/* The limit of the row's dtype and threads; a table without limits leaves 0. */
+static void row_limit(bench_row *row, const bench_table *table)
+{
+    for (int i = 0; i < table->limit_count; i++) {
+        const bench_limit *limit = &table->limits[i];
+        if (limit->dtype != row->dtype || limit->threads != row->threads) continue;
+        /* Half of the dense operations are left to do. */
+        double compute = 0.5 * row->flops / limit->flops, memory = row->bytes / limit->bytes;
+        row->limit_share = (compute > memory ? compute : memory) / row->ours.median;
+        return;
+    }
 }
 
 /* Turns of ours and of every peer that has such a product; fills the row. */
@@ -197,18 +226,18 @@ static int measure(cell *c, ours *o, theirs *peers, int count, bench_row *row)
     return CLI_OK;
 }
 
-static int cell_run(cell *c, const bench_limit *limit, bench_row *row)
+static int cell_run(cell *c, int threads, bench_row *row)
 {
-    ours o = {.threads = limit->threads};
+    ours o = {.threads = threads};
     theirs peers[BENCH_MAX_PEERS];
     int count = 0;
     bench_problem problem = {.ctx = c->cli->ctx,
                              .shape = c->shape,
                              .dtype = c->dtype,
-                             .threads = limit->threads,
+                             .threads = threads,
                              .x = c->x,
                              .w = c->w};
-    s24_ctx_set_threads(c->cli->ctx, limit->threads);
+    s24_ctx_set_threads(c->cli->ctx, threads);
     int code = cli_status(c->cli, ours_make(&o, c));
     for (int i = 0; i < c->plan->library_count && code == CLI_OK; i++) {
         const bench_library *library = &c->plan->libraries[i];
@@ -216,7 +245,7 @@ static int cell_run(cell *c, const bench_limit *limit, bench_row *row)
         if (product) peers[count++] = (theirs){library, product, c->y_peer};
     }
     if (code == CLI_OK) code = measure(c, &o, peers, count, row);
-    if (code == CLI_OK) row_fill(row, c, &o, limit);
+    if (code == CLI_OK) row_fill(row, c, &o);
     for (int i = 0; i < count; i++)
         peers[i].library->peer->release(peers[i].product);
     s24_ctx_free(c->cli->ctx, o.work);
@@ -224,39 +253,44 @@ static int cell_run(cell *c, const bench_limit *limit, bench_row *row)
     return code;
 }
 
-/* Every number of threads of one shape and dtype; the weight is made once. */
-static int run_threads(cell *c, bench_table *table, int dtype_index)
+/* Every number of threads of one shape and dtype. */
+static int run_threads(cell *c, bench_table *table)
 {
     const bench_plan *plan = c->plan;
-    int code = cli_status(c->cli, cell_fill(c));
+    int code = cli_status(c->cli, cell_fill_tokens(c));
     for (int t = 0; t < plan->thread_count && code == CLI_OK; t++) {
         bench_row *row = &table->rows[table->count];
-        code = cell_run(c, &table->limits[dtype_index * plan->thread_count + t], row);
+        code = cell_run(c, (int)plan->threads[t], row);
         if (code != CLI_OK) break;
+        row_limit(row, table);
         table->count++;
-        cli_progress_clear(c->cli);
-        if (!c->cli->json) bench_print_row(plan, row);
+        if (plan->row_done) {
+            cli_progress_clear(c->cli);
+            plan->row_done(plan, row);
+        }
     }
-    cell_free(c);
+    cell_free_tokens(c);
     return code;
 }
 
 int bench_products(cli_app *cli, bench_table *table, const bench_plan *plan)
 {
     int64_t total = (int64_t)plan->shape_count * plan->dtype_count;
+    cell c = {.cli = cli, .plan = plan};
+    int code = CLI_OK;
     table->rows = calloc((size_t)(total * plan->thread_count), sizeof *table->rows);
     if (!table->rows) return cli_fail(cli, CLI_IO, "out of memory for the table");
-    int code = bench_limits_measure(cli, table, plan);
-    if (code == CLI_OK && !cli->json) bench_print_head(plan);
     for (int64_t i = 0; i < total && code == CLI_OK; i++) {
-        int d = (int)(i / plan->shape_count);
-        cell c = {.cli = cli,
-                  .plan = plan,
-                  .shape = plan->shapes[i % plan->shape_count],
-                  .dtype = plan->dtypes[d]};
+        bench_shape before = c.shape;
+        s24_dtype dtype = plan->dtypes[i / plan->shape_count];
+        c.shape = plan->shapes[i % plan->shape_count];
+        int same = c.w && c.dtype == dtype && before.k == c.shape.k && before.n == c.shape.n;
+        c.dtype = dtype;
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, total));
-        if (code == CLI_OK) code = run_threads(&c, table, d);
+        if (code == CLI_OK && !same) code = cli_status(cli, cell_fill_weight(&c));
+        if (code == CLI_OK) code = run_threads(&c, table);
     }
+    cell_free_weight(&c);
     return code;
 }
 

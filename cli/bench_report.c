@@ -8,8 +8,7 @@
 
 #include "bench.h"
 
-/* The CPU's name as the system gives it, "" where it does not. */
-static void cpu_model(char *text, size_t bytes)
+void bench_cpu_model(char *text, size_t bytes)
 {
     char line[256];
     text[0] = '\0';
@@ -30,7 +29,7 @@ void bench_json_machine(cli_app *cli, json_t *object)
     struct tm utc;
     memset(&system, 0, sizeof system);
     uname(&system);
-    cpu_model(model, sizeof model);
+    bench_cpu_model(model, sizeof model);
     if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     json_t *machine = json_object();
     json_object_set_new(machine, "system", json_string(system.sysname));
@@ -173,7 +172,7 @@ int bench_svg_products(cli_app *cli, const char *path, const bench_table *table)
         snprintf(bars[i].note, sizeof bars[i].note, "%.2f", bars[i].value);
     }
     char model[128], subtitle[192];
-    cpu_model(model, sizeof model);
+    bench_cpu_model(model, sizeof model);
     snprintf(subtitle, sizeof subtitle, "%s, %s; M x K x N, medians of interleaved runs", model,
              s24_cpu_name(s24_ctx_cpu(cli->ctx)));
     const svg_chart chart = {

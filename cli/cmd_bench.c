@@ -124,8 +124,13 @@ static int run_products(cli_app *cli, const struct bench_options *o)
             bench_set_shapes(plan->shapes, BENCH_MAX_SHAPES, o->set ? o->set : bench_set_name(0));
     if (code == CLI_OK) {
         bench_peers_open(cli, plan->libraries, &plan->library_count, o->peers);
-        code = bench_products(cli, &table, plan);
+        code = bench_limits_measure(cli, &table, plan);
     }
+    if (code == CLI_OK && !cli->json) {
+        bench_print_head(plan);
+        plan->row_done = bench_print_row;
+    }
+    if (code == CLI_OK) code = bench_products(cli, &table, plan);
     if (code == CLI_OK) code = report(cli, o, &table);
     bench_peers_close(plan->libraries, plan->library_count);
     bench_table_free(&table);

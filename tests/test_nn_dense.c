@@ -161,6 +161,37 @@ static void bf16(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* A weight given as bf16, with a stride, is the f32 one of the same values run as bf16. */
+static void bf16_weight(void **state)
+{
+    (void)state;
+    enum { M = 5, N = 7, K = 24, LD = 29 };
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    float *w = floats(N * LD, 1), *x = floats(M * K, 2), wide[N * LD], y[M * N];
+    uint16_t narrow[N * LD];
+    assert_int_equal(s24_convert(narrow, S24_BF16, w, S24_F32, N * LD), S24_OK);
+    assert_int_equal(s24_convert(wide, S24_F32, narrow, S24_BF16, N * LD), S24_OK);
+    const s24_dense dw = {narrow, S24_BF16, N, K, LD}, dx = {x, S24_F32, M, K, 0},
+                    dy = {y, S24_F32, M, N, 0};
+    s24_dense_linear *linear;
+    assert_int_equal(s24_dense_linear_create(&linear, ctx, &dw, NULL, 0), S24_OK);
+    assert_int_equal(s24_dense_linear_run(linear, ctx, &dy, &dx, NULL), S24_OK);
+    for (int i = 0; i < M * N; i++) {
+        double sum = 0, magnitude = 0;
+        for (int l = 0; l < K; l++) {
+            const double term = (double)x[i / N * K + l] * (double)wide[i % N * LD + l];
+            sum += term;
+            magnitude += fabs(term);
+        }
+        assert_true(fabs(sum - (double)y[i]) <= 0x1p-8 * magnitude); /* x may be narrowed too */
+    }
+    s24_dense_linear_destroy(linear);
+    free(w);
+    free(x);
+    s24_ctx_destroy(ctx);
+}
+
 static void errors(void **state)
 {
     (void)state;
@@ -173,7 +204,7 @@ static void errors(void **state)
     assert_int_equal(s24_dense_linear_create(&linear, ctx, NULL, NULL, 0), S24_ERROR_ARGUMENT);
     assert_null(linear);
     assert_int_equal(s24_dense_linear_create(&linear, ctx, &half, NULL, 0), S24_ERROR_DTYPE);
-    assert_string_equal(s24_ctx_error(ctx), "w is f16; f32 was expected");
+    assert_string_equal(s24_ctx_error(ctx), "w is f16; f32 or bf16 was expected");
     assert_int_equal(s24_dense_linear_create(&linear, ctx, &flat, NULL, 0), S24_ERROR_SHAPE);
     assert_int_equal(s24_dense_linear_create(&linear, ctx, &good, NULL, (s24_activation)9),
                      S24_ERROR_ARGUMENT);
@@ -206,16 +237,28 @@ static s24_status make_and_run(s24_ctx *ctx)
     return status;
 }
 
+static s24_status make_narrow(s24_ctx *ctx)
+{
+    uint16_t w[12] = {0};
+    const s24_dense dw = {w, S24_BF16, 3, 4, 0};
+    s24_dense_linear *linear;
+    const s24_status status = s24_dense_linear_create(&linear, ctx, &dw, NULL, 0);
+    s24_dense_linear_destroy(linear);
+    return status;
+}
+
 static void out_of_memory(void **state)
 {
     (void)state;
     assert_true(count_failures(make_and_run) > 2);
+    assert_true(count_failures(make_narrow) > 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes), cmocka_unit_test(many_row_counts), cmocka_unit_test(bf16),
+        cmocka_unit_test(shapes), cmocka_unit_test(many_row_counts),
+        cmocka_unit_test(bf16),   cmocka_unit_test(bf16_weight),
         cmocka_unit_test(errors), cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests_name("nn_dense", tests, NULL, NULL);

@@ -325,7 +325,8 @@ S24_API s24_status s24_retrieval_accuracy(double *share, s24_ctx *ctx, const s24
                                           int64_t k);
 
 /* A dense product y[m,n] = activation(x·wᵀ + bias) + residual through the dense engine of this
-   build, with its weight pre-packed: what the 2:4 layers are compared with. w [n, k] f32.
+   build, with its weight pre-packed: what the 2:4 layers are compared with. w [n, k] f32, or bf16
+   to be multiplied as bf16 where the engine can (oneDNN), as f32 elsewhere; x and y are f32.
    s24_ctx_opts.cpu_mask does not reach the engine, here and in a model's dense layers: oneDNN and
    a CBLAS use the best that the CPU has. */
 typedef struct s24_dense_linear s24_dense_linear;

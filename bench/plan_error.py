@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How well `sparse24 plan` predicts: random shapes timed by `sparse24 bench` beside oneDNN, and
+predicted by the model that plan has of this machine (measured now, if there is none).
+
+    bench/plan_error.py [--threads 1] [--shapes 60] [--json FILE]
+"""
+import argparse
+import json
+import math
+import pathlib
+import random
+import statistics
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MOST_FLOPS = 1.2e10  # of a shape: some 50 ms
+
+
+def shapes(count, seed=5):
+    """M to 1024, K and N from 64 to 8192, even in their logarithms; half in multiples of 64."""
+    chance, found = random.Random(seed), []
+
+    def draw(low, high, step):
+        value = math.exp(chance.uniform(math.log(low), math.log(high)))
+        return max(step, round(value / step) * step)
+
+    while len(found) < count:
+        step = chance.choice((1, 64))
+        shape = draw(1, 1024, 1), draw(64, 8192, max(4, step)), draw(64, 8192, step)
+        if 2 * math.prod(shape) <= MOST_FLOPS:
+            found.append(shape)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description="How well sparse24 plan predicts.")
+    parser.add_argument("--program", default=str(ROOT / "build/release/sparse24"))
+    parser.add_argument("--threads", default="1")
+    parser.add_argument("--shapes", type=int, default=60)
+    parser.add_argument("--json", help="write the rows here")
+    options = parser.parse_args()
+
+    def run(*words):
+        return json.loads(subprocess.run(
+            [options.program, *words, "--threads", options.threads, "--json", "--quiet"],
+            check=True, capture_output=True, text=True).stdout)
+
+    drawn = shapes(options.shapes)
+    bench = run("bench", "--shapes", ";".join(",".join(map(str, s)) for s in drawn), "--peers",
+                "onednn", "--rounds", "5", "--min-ms", "3")["rows"]
+    rows = []
+    for shape, timed in zip(drawn, bench, strict=True):
+        told = run("plan", *map(str, shape))["rows"][0]
+        rows.append({"m": shape[0], "k": shape[1], "n": shape[2], "sparse_ms": timed["ms"],
+                     "dense_ms": timed["peers"][0]["ms"], "sparse_told_ms": told["sparse_ms"],
+                     "dense_told_ms": told["dense_ms"]})
+    for name in ("sparse", "dense"):
+        errors = sorted(abs(r[f"{name}_told_ms"] / r[f"{name}_ms"] - 1) for r in rows)
+        print(f"{name}: error {100 * statistics.median(errors):.1f} % (median), "
+              f"{100 * errors[int(0.9 * len(errors))]:.1f} % (9 of 10), "
+              f"{100 * errors[-1]:.1f} % (worst)")
+    wrong = [r for r in rows if (r["dense_ms"] > r["sparse_ms"])
+             != (r["dense_told_ms"] > r["sparse_told_ms"])]
+    lost = [max(r["dense_ms"], r["sparse_ms"]) / min(r["dense_ms"], r["sparse_ms"]) for r in wrong]
+    print(f"the slower side was advised for {len(wrong)} of {len(rows)}"
+          + (f", at most {max(lost):.2f}x slower" if lost else ""))
+    if options.json:
+        about = {k: told for k, told in run("plan", "1", "128", "128").items()
+                 if k in ("date", "machine", "cpu", "versions")}
+        pathlib.Path(options.json).write_text(
+            json.dumps({**about, "threads": int(options.threads), "rows": rows}, indent=1) + "\n",
+            encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Measuring the advisor's grid with bench's turns: ours beside the dense engine of this build, which
+ * is what a dense layer of a model runs on. X and Y are f32 on both sides.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "plan.h"
+
+/* ---- the dense engine as a peer of bench ----------------------------------------------------- */
+
+typedef struct dense_product {
+    s24_ctx *ctx;
+    s24_dense_linear *linear;
+    s24_dense x;
+    int64_t n;
+} dense_product;
+
+static void dense_release(void *opaque)
+{
+    dense_product *p = opaque;
+    s24_dense_linear_destroy(p->linear);
+    free(p);
+}
+
+/* The weight in the dtype that it is multiplied in. */
+static s24_status dense_weight(dense_product *p, const bench_problem *problem)
+{
+    s24_dense w = {(void *)(uintptr_t)problem->w, S24_F32, problem->shape.n, problem->shape.k, 0};
+    void *narrow = NULL;
+    s24_status status = S24_OK;
+    if (problem->dtype != S24_F32) {
+        int64_t count = w.rows * w.cols;
+        narrow = s24_ctx_alloc(p->ctx, (size_t)count * s24_dtype_bytes(problem->dtype));
+        status = narrow ? s24_convert(narrow, problem->dtype, problem->w, S24_F32, count)
+                        : S24_ERROR_MEMORY;
+        w.data = narrow;
+        w.dtype = problem->dtype;
+    }
+    if (status == S24_OK) status = s24_dense_linear_create(&p->linear, p->ctx, &w, NULL, 0);
+    s24_ctx_free(p->ctx, narrow);
+    return status;
+}
+
+static void *dense_prepare(void *library, const bench_problem *problem)
+{
+    (void)library;
+    dense_product *p = calloc(1, sizeof *p);
+    if (!p) return NULL;
+    p->ctx = problem->ctx;
+    p->n = problem->shape.n;
+    p->x =
+        (s24_dense){(void *)(uintptr_t)problem->x, S24_F32, problem->shape.m, problem->shape.k, 0};
+    if (dense_weight(p, problem) == S24_OK) return p;
+    dense_release(p);
+    return NULL;
+}
+
+static int dense_run(void *opaque, float *y)
+{
+    dense_product *p = opaque;
+    s24_dense to = {y, S24_F32, p->x.rows, p->n, 0};
+    return s24_dense_linear_run(p->linear, p->ctx, &to, &p->x, NULL) != S24_OK;
+}
+
+static const bench_peer dense_engine = {
+    .name = "the dense engine",
+    .prepare = dense_prepare,
+    .run = dense_run,
+    .release = dense_release,
+};
+
+/* ---- the grid -------------------------------------------------------------------------------- */
+
+static const int64_t grid_sizes[] = {PLAN_LEAST_SIZE, 512, 2048, 8192};
+static const int64_t grid_steps[] = {1, 4, 8, 16, 64, 256, 1024};
+/* None on the grid; those beyond its largest size are left out. */
+static const bench_shape checks[] = {
+    {24, 96, 120},   {3, 120, 96},    {100, 384, 384},  {12, 768, 2304}, {384, 384, 1536},
+    {48, 3072, 768}, {6, 1536, 1536}, {200, 1024, 700}, {1, 3072, 3072}, {20, 5120, 1280},
+};
+enum {
+    SIZES = (int)(sizeof grid_sizes / sizeof *grid_sizes),
+    STEPS = (int)(sizeof grid_steps / sizeof *grid_steps),
+    CHECKS = (int)(sizeof checks / sizeof *checks),
+    ROUNDS = 3
+};
+_Static_assert(SIZES <= (int)PLAN_SIZES && STEPS <= (int)PLAN_STEPS && CHECKS <= (int)PLAN_CHECKS &&
+                   SIZES * SIZES * STEPS + CHECKS <= (int)BENCH_MAX_SHAPES,
+               "the grid fits the model");
+/* Beyond a run of this length time grows with M, and need not be measured. */
+static const double long_seconds = 0.02, min_seconds = 1e-3;
+
+static double flops_of(bench_shape s)
+{
+    return 2.0 * (double)s.m * (double)s.k * (double)s.n;
+}
+
+/* The operations of a long run of the slowest side, from one shape that is not. */
+static int most_flops(cli_app *cli, double *flops, bench_plan *plan)
+{
+    bench_table table = {0};
+    plan->shapes[0] = (bench_shape){32, 256, 256};
+    plan->shape_count = 1;
+    int code = bench_products(cli, &table, plan);
+    *flops = INFINITY;
+    for (int i = 0; i < table.count && code == CLI_OK; i++) {
+        const bench_row *row = &table.rows[i];
+        double dense = row->peer_count ? row->peers[0].seconds : 0;
+        double rate = row->flops / (dense > row->ours.median ? dense : row->ours.median);
+        *flops = fmin(*flops, rate * long_seconds);
+    }
+    bench_table_free(&table);
+    return code;
+}
+
+static int grid_fill(bench_plan *plan, int64_t largest, double flops)
+{
+    int grid = 0;
+    for (int k = 0; k < SIZES && grid_sizes[k] <= largest; k++)
+        for (int n = 0; n < SIZES && grid_sizes[n] <= largest; n++)
+            for (int m = 0; m < STEPS; m++) {
+                bench_shape s = {grid_steps[m], grid_sizes[k], grid_sizes[n]};
+                if (m && flops_of(s) > flops) break;
+                plan->shapes[grid++] = s;
+            }
+    plan->shape_count = grid;
+    for (int i = 0; i < CHECKS; i++)
+        if (checks[i].k <= largest && checks[i].n <= largest)
+            plan->shapes[plan->shape_count++] = checks[i];
+    return grid;
+}
+
+/* The rows of one number of threads; those from grid on are checks. */
+static int model_fill(plan_model *model, const bench_plan *plan, const bench_table *table,
+                      int thread, int grid)
+{
+    time_t now = time(NULL);
+    struct tm utc;
+    memset(model, 0, sizeof *model);
+    if (gmtime_r(&now, &utc)) strftime(model->date, sizeof model->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    for (int i = 0; i < grid; i++)
+        if (model->sizes == 0 || plan->shapes[i].k > (int64_t)model->size[model->sizes - 1])
+            model->size[model->sizes++] = (double)plan->shapes[i].k;
+    int ok = 1;
+    for (int i = 0; i < plan->shape_count && ok; i++) {
+        const bench_row *row = &table->rows[i * plan->thread_count + thread];
+        double dense = row->peer_count ? row->peers[0].seconds : 0;
+        plan_point point = {row->shape, {row->ours.median, dense}};
+        if (i < grid)
+            ok = plan_model_add(model, &point);
+        else
+            model->checks[model->check_count++] = point;
+        ok = ok && dense > 0;
+    }
+    return ok && plan_model_finish(model);
+}
+
+static int measure(cli_app *cli, bench_plan *plan, plan_model *models, int64_t largest)
+{
+    bench_table table = {0};
+    double flops;
+    int code = most_flops(cli, &flops, plan);
+    if (code != CLI_OK) return code;
+    int grid = grid_fill(plan, largest, flops);
+    code = bench_products(cli, &table, plan);
+    for (int t = 0; t < plan->thread_count && code == CLI_OK; t++)
+        if (!model_fill(&models[t], plan, &table, t, grid))
+            code = cli_fail(cli, CLI_UNSUPPORTED,
+                            "the dense engine of this build (%s) has no %s product to compare with",
+                            s24_dense_engine(), s24_dtype_name(plan->dtypes[0]));
+    bench_table_free(&table);
+    return code;
+}
+
+int plan_measure(cli_app *cli, plan_model *models, s24_dtype dtype, const int64_t *threads,
+                 int count, int64_t largest)
+{
+    if (largest < PLAN_LEAST_SIZE)
+        return cli_fail(cli, CLI_USAGE, "option --largest: %lld is less than %d",
+                        (long long)largest, PLAN_LEAST_SIZE);
+    bench_plan *plan = calloc(1, sizeof *plan);
+    if (!plan) return cli_fail(cli, CLI_IO, "out of memory");
+    plan->dtypes[0] = dtype;
+    plan->dtype_count = 1;
+    plan->thread_count = count;
+    memcpy(plan->threads, threads, (size_t)count * sizeof *threads);
+    plan->libraries[0] = (bench_library){.peer = &dense_engine};
+    plan->library_count = 1;
+    plan->effort = (bench_effort){.rounds = ROUNDS, .min_seconds = min_seconds};
+    int code = measure(cli, plan, models, largest);
+    free(plan);
+    return code;
+}

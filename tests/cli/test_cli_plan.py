@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan: what it says of a model that is known exactly, and how it keeps the model that it measures.
+The measuring itself is asked for the smallest grid and judged by its shape, not its figures."""
+import json
+import math
+import shutil
+import unittest
+
+from cli_case import Scratch, listing, run
+
+SMALL = ["--threads", "1", "--largest", "128"]
+KEYS = {"version", "date", "machine", "cpu", "versions", "m", "k", "n", "dtype", "threads", "faster",
+        "ratio", "rows", "dense_faster"}
+ROW = {"threads", "sparse_ms", "dense_ms", "ratio", "measured", "error_median", "error_worst",
+       "cache"}
+
+
+class Plan(Scratch):
+    @staticmethod
+    def make(folder):
+        done = run("plan", 8, 128, 128, *SMALL, environment={"XDG_CACHE_HOME": str(folder / "cache")})
+        assert done.returncode == 0, done.stderr
+
+    @property
+    def here(self):
+        return {"XDG_CACHE_HOME": str(self.folder / "cache")}
+
+    def kept(self):
+        return sorted((self.folder / "cache/sparse24").iterdir())
+
+    def plan(self, *arguments, **more):
+        return self.json("plan", *arguments, **{"environment": self.here, **more})
+
+    def craft(self, sparse, dense, sizes=(128, 512), steps=(1, 16, 256), checks=None):
+        """The kept file with times of our own: functions of m, k and n in ms."""
+        path, = self.kept()
+        content = json.loads(path.read_text())
+        shapes = [(m, k, n) for k in sizes for n in sizes for m in steps]
+
+        def rows(them):
+            return [[*s, sparse(*s), dense(*s)] for s in them]
+
+        content.update(sizes=list(sizes), points=rows(shapes),
+                       checks=checks or rows([(3, 200, 300)]), measured="2026-01-02T03:04:05Z")
+        path.write_text(json.dumps(content))
+        return path
+
+    def test_powers_are_read_exactly_between_points_and_beyond(self):
+        def sparse(m, k, n):
+            return 1e-6 * m * k * n
+
+        path = self.craft(sparse, lambda m, k, n: 4e-6 * m**0.5 * k * n)
+        before = listing(self.folder)
+        for m, k, n in ((1, 128, 128), (5, 200, 300), (100, 512, 128), (256, 512, 512),
+                        (3000, 4096, 100), (2, 64, 2048)):
+            found = self.plan(m, k, n, "--threads", 1)
+            self.assertEqual(set(found), KEYS)
+            row, = found["rows"]
+            self.assertEqual(set(row), ROW)
+            self.assertTrue(math.isclose(row["sparse_ms"], sparse(m, k, n), rel_tol=1e-6), (m, row))
+            # Above the grid's 256 tokens both times grow with the work.
+            dense = 4e-6 * min(m, 256)**0.5 * max(1, m / 256) * k * n
+            self.assertTrue(math.isclose(row["dense_ms"], dense, rel_tol=1e-6), (m, row))
+            self.assertTrue(math.isclose(row["ratio"], dense / sparse(m, k, n), rel_tol=1e-6))
+            self.assertEqual(found["faster"], "dense" if m > 16 else "2:4")
+            # sqrt(m) is 4 at 16 tokens; beyond the end it is never said to turn again.
+            self.assertEqual([(r["from"] in (16, 17), r["to"]) for r in found["dense_faster"]],
+                             [(True, None)])
+            self.assertEqual((row["measured"], row["cache"]), ("2026-01-02T03:04:05Z", str(path)))
+            self.assertLess(row["error_worst"], 1e-9)
+        self.assertEqual(listing(self.folder), before)
+
+    def test_words(self):
+        self.craft(lambda m, k, n: 2.0 * m, lambda m, k, n: 3.0 * m)
+        done = self.good("plan", 7, 128, 128, "--threads", 1, environment=self.here)
+        self.assertRegex(done.stdout, r"(?m)^ +1 +14\.0000 +21\.0000 +1\.50x$")
+        self.assertIn("Take 2:4 on 1 thread: 1.50x as fast as dense there.\n", done.stdout)
+        self.assertIn("With K 128 and N 128 on 1 thread dense is faster for no M.\n", done.stdout)
+        self.assertIn("Measured 2026-01-02T03:04:05Z", done.stdout)
+        # 2:4 loses up to 4 tokens and from 64 on.
+        self.craft(lambda m, k, n: {1: 2.0, 4: 4.0, 16: 5.0, 64: 30.0}[m],
+                   lambda m, k, n: {1: 1.0, 4: 4.0, 16: 10.0, 64: 30.0}[m], steps=(1, 4, 16, 64),
+                   checks=[[4, 128, 128, 4.0, 4.0]])
+        done = self.good("plan", 1, 128, 128, "--threads", 1, environment=self.here)
+        self.assertIn("Take dense on 1 thread: 2.00x as fast as 2:4 there.\n", done.stdout)
+        self.assertRegex(done.stdout, r"dense is faster for M 1 to [34], M 6[45] and more\.\n")
+
+    def test_a_difference_within_the_error_is_no_advice(self):
+        self.craft(lambda m, k, n: 2.0 * m, lambda m, k, n: 2.1 * m,
+                   checks=[[3, 128, 128, 5.0, 7.0]])  # 6 and 6.3 are told
+        done = self.good("plan", 7, 128, 128, "--threads", 1, environment=self.here)
+        self.assertIn("About even on 1 thread: the difference is within the error.\n", done.stdout)
+
+    def test_the_faster_number_of_threads_is_chosen(self):
+        """Two models, of one and of two threads; the latter loses."""
+        self.plan(8, 128, 128, "--threads", 2, "--largest", 128)
+        self.assertEqual(len(self.kept()), 2)
+        for path in self.kept():
+            content = json.loads(path.read_text())
+            slow = content["key"]["threads"]
+            for name in ("points", "checks"):
+                content[name] = [[m, k, n, slow * m, slow * 2 * m] for m, k, n, _, _ in
+                                 content[name]]
+            path.write_text(json.dumps(content))
+        for threads in (1, 2):
+            found = self.plan(8, 128, 128, "--threads", threads)
+            self.assertEqual(found["threads"], threads)
+            self.assertTrue(math.isclose(found["rows"][0]["sparse_ms"], 8 * threads))
+        found = self.plan(8, 128, 128, "--largest", 128)
+        self.assertEqual(found["rows"][0]["threads"], 1)
+        self.assertEqual(found["threads"] in [r["threads"] for r in found["rows"]], True)
+
+    def test_what_is_measured(self):
+        path, = self.kept()
+        content = json.loads(path.read_text())
+        self.assertEqual(set(content), {"version", "key", "measured", "sizes", "points", "checks"})
+        self.assertEqual(set(content["key"]),
+                         {"cpu", "isa", "sparse24", "dense_engine", "dtype", "threads"})
+        self.assertEqual(content["sizes"], [128])
+        self.assertEqual(content["points"][0][:3], [1, 128, 128])
+        self.assertTrue(all(t > 0 for p in content["points"] + content["checks"] for t in p[3:]))
+        first = self.plan(8, 128, 128, *SMALL)
+        self.assertEqual(path.read_bytes(), (self.fixtures / "cache/sparse24" / path.name)
+                         .read_bytes())
+        again = self.plan(8, 128, 128, *SMALL)
+        self.assertEqual(first["rows"], again["rows"])
+
+    def test_measure_again(self):
+        path = self.craft(lambda m, k, n: 1.0, lambda m, k, n: 1.0)
+        self.plan(8, 128, 128, *SMALL, "--measure")
+        self.assertNotIn("2026-01-02", path.read_text())
+        self.assertEqual(self.kept(), [path])  # and no temporary file
+
+    def test_another_dtype_or_isa_is_another_model(self):
+        for more in (["--dtype", "bf16"], ["--isa", "baseline"]):
+            self.assertEqual(self.plan(8, 128, 128, *SMALL, *more)["dtype"], (more + ["f32"])[1]
+                             if more[0] == "--dtype" else "f32")
+        self.assertEqual(len(self.kept()), 3)
+
+    def test_a_file_that_cannot_be_read_counts_as_absent(self):
+        path, = self.kept()
+        good = json.loads(path.read_text())
+        points = good["points"]
+        for name, text in (
+                ("not JSON", "{"), ("no object", "[]"), ("empty", ""),
+                *((key, json.dumps({**good, **part})) for key, part in (
+                    ("another key", {"key": {**good["key"], "cpu": "another"}}),
+                    ("no points", {"points": []}),
+                    ("a point too short", {"points": [[1, 128, 128, 1.0]]}),
+                    ("a time of 0", {"points": [[1, 128, 128, 0, 1.0]]}),
+                    ("words", {"points": [["1", 128, 128, 1, 1]]}),
+                    ("another size", {"points": points + [[1, 64, 128, 1, 1]]}),
+                    ("falling", {"points": points[::-1]}),
+                    ("sizes that fall", {"sizes": [128, 64]}),
+                    ("too many sizes", {"sizes": list(range(1, 100))}),
+                    ("a size without points", {"sizes": [128, 256]}),
+                    ("no sizes", {"sizes": []}),
+                    ("too many points", {"points": [[m, 128, 128, 1, 1] for m in range(1, 99)]}),
+                    ("too many checks", {"checks": [[1, 128, 128, 1, 1]] * 99}),
+                    ("no checks", {"checks": []}), ("no date", {"measured": 3})))):
+            with self.subTest(name):
+                path.write_text(text)
+                done = self.good("plan", 8, 128, 128, *SMALL, environment=self.here)
+                self.assertIn(f"{path} is of another make or damaged: measured again", done.stderr)
+                self.assertEqual(json.loads(path.read_text())["sizes"], [128])
+
+    def test_where_the_model_is_kept(self):
+        home = self.folder / "home"
+        home.mkdir()
+        for cache in ("", "relative"):
+            found = self.plan(8, 128, 128, *SMALL,
+                              environment={"XDG_CACHE_HOME": cache, "HOME": str(home)})
+            self.assertTrue(found["rows"][0]["cache"].startswith(f"{home}/.cache/sparse24/plan-"))
+            shutil.rmtree(home / ".cache")
+        done = run("plan", 8, 128, 128, *SMALL, cwd=self.folder,
+                   environment={"XDG_CACHE_HOME": "", "HOME": ""})
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("neither XDG_CACHE_HOME nor HOME is a folder's path: not kept", done.stderr)
+
+    def test_a_place_that_cannot_be_written_is_no_error(self):
+        done = run("plan", 8, 128, 128, *SMALL, "--json", cwd=self.folder,
+                   environment={"XDG_CACHE_HOME": "/dev/null"})
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("could not be written (Not a directory)", done.stderr)
+        self.assertIsNone(json.loads(done.stdout)["rows"][0]["cache"])
+
+    def test_refusals(self):
+        self.refusals([
+            *((word, ["plan", word, "128", "128"], 2,
+               rf"M: '{word}' is not a whole number from 1 to 16777216")
+              for word in ("0", "x", "1.5", "99999999999999999999", "16777217")),
+            ("K", ["plan", "1", "6", "8"], 2, r"K: 6 is not a multiple of 4"),
+            ("N", ["plan", "1", "8", "many"], 2, r"N: 'many' is not a whole number"),
+            ("two", ["plan", "1", "8"], 2, r"plan needs M K N, got 2 operands"),
+            ("dtype", ["plan", "1", "8", "8", "--dtype", "luck"], 2, r"--dtype: 'luck' is not one"),
+            ("largest", ["plan", "1", "8", "8", "--measure", "--largest", "127"], 2,
+             r"--largest: 127 is less than 128"),
+        ])
+
+
+if __name__ == "__main__":
+    unittest.main()
