@@ -18,11 +18,12 @@ ROOMS = {
     "format": {"base"},
     "kernel": {"base", "format"},
     "op": {"base", "format", "kernel"},
-    "prune": {"base", "format", "kernel", "op"},
+    "quant": {"base", "format", "kernel", "op"},
+    "prune": {"base", "format", "kernel", "op", "quant"},
     "io": set(),
     "nn": {"io"},
 }
-CORE = {"base", "format", "kernel", "op", "prune"}
+CORE = {"base", "format", "kernel", "op", "quant", "prune"}
 PUBLIC_ONLY = {"cli", "examples"}
 FORBIDDEN = re.compile(r"(?<![\w.>])(printf|vprintf|fprintf|vfprintf|puts|fputs|putchar|perror|exit"
                        r"|_exit|_Exit|quick_exit|abort|getenv|secure_getenv|setenv)\s*\(")

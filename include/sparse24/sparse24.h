@@ -258,11 +258,38 @@ S24_API int s24_matrix_is_transposed(const s24_matrix *matrix);
 /* Canonical values and indices of the stored (untransposed) matrix; borrowed. */
 S24_API const void *s24_matrix_values(const s24_matrix *matrix);
 S24_API const uint8_t *s24_matrix_indices(const s24_matrix *matrix);
-/* Bytes of values and indices together. */
+/* Bytes of values, indices and scales together. */
 S24_API size_t s24_matrix_bytes(const s24_matrix *matrix);
-/* Writes the matrix (transposed if it is a view) with its zeros into dst, converting to dst->dtype.
-   Errors: ARGUMENT, SHAPE, DTYPE. */
+/* Writes the matrix (transposed if it is a view) with its zeros into dst, converting to dst->dtype;
+   an integer that has a scale counts as scale·integer. Errors: ARGUMENT, SHAPE, DTYPE. */
 S24_API s24_status s24_matrix_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_matrix *src);
+
+/*
+ * Quantised matrices: stored values are symmetric integers, w ≈ scale · integer, with an f32 scale
+ * for a row or for every 64 or 128 columns of it. Everything that takes a matrix takes them: to_dense
+ * and the products see scale·integer (rounded once to f32); copies and transposed views keep the
+ * scales.
+ */
+
+/* The schemes of this build, by index: "int8", "int8-g64", "int8-g128", "int4", "int4-g64",
+   "int4-g128"; bits of an integer and columns that share a scale, 0 for the whole row (either may
+   be NULL). NULL past the end. */
+S24_API const char *s24_scheme_name(int index, int *bits, int64_t *group);
+/*
+ * A quantised copy of a float matrix by a scheme (NULL: "int8"); which positions are stored does
+ * not change. 8 bits: scale = largest magnitude / 127, integers −127 … 127. 4 bits: integers −8 … 7,
+ * the scale with the least squared error among largest / 7 … / 16. Groups of zeros have scale 0.
+ * Errors: ARGUMENT (unknown scheme), SHAPE (a transposed view), DTYPE (integers already),
+ * NOT_FINITE (names row, column and group), MEMORY.
+ */
+S24_API s24_status s24_matrix_quantize(s24_matrix **out, s24_ctx *ctx, const s24_matrix *src,
+                                       const char *scheme);
+/* Scales [rows, ceil(cols/group)] of the stored matrix, borrowed; NULL if it has none. */
+S24_API const float *s24_matrix_scales(const s24_matrix *matrix);
+/* Bits of an integer, 8 or 4 (a 4-bit one takes a byte in s24_matrix_values); 0 for floats. */
+S24_API int s24_matrix_bits(const s24_matrix *matrix);
+/* Columns that share a scale (the stored matrix's width: one a row); 0 if there are no scales. */
+S24_API int64_t s24_matrix_group(const s24_matrix *matrix);
 
 /* ---- 4. products ----------------------------------------------------------------------------- */
 /*
@@ -304,6 +331,9 @@ typedef struct s24_plan s24_plan;
 typedef struct s24_plan_opts {
     size_t size;        /* sizeof(s24_plan_opts) */
     const char *kernel; /* a row's name (s24_kernel_name) instead of the best one; must fit */
+    /* S24_I8: each row of x is quantised when the plan runs, symmetrically to its largest magnitude,
+       and products are integers; w must be quantised. Default: floats */
+    s24_dtype activations;
 } s24_plan_opts;
 
 typedef struct s24_linear_args {
@@ -317,8 +347,9 @@ typedef struct s24_linear_args {
     size_t work_bytes;
 } s24_linear_args;
 
-/* Errors: SHAPE (a transposed view has no plan), ARGUMENT (unknown kernel), UNSUPPORTED (the
-   kernel's CPU features or dtype do not fit; f32 kernels fit every dtype), MEMORY. */
+/* Errors: SHAPE (a transposed view has no plan), ARGUMENT (unknown kernel), DTYPE (activations),
+   UNSUPPORTED (the kernel's CPU features, dtype or activations do not fit; f32 kernels fit every
+   dtype), MEMORY. */
 S24_API s24_status s24_plan_create(s24_plan **out, s24_ctx *ctx, const s24_matrix *w,
                                    const s24_plan_opts *opts);
 S24_API void s24_plan_destroy(s24_plan *plan);
@@ -341,6 +372,9 @@ S24_API s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_li
 /* The linear kernel rows of this build, by index: name, what it needs of the CPU, its weights'
    dtype (cpu and dtype may be NULL); NULL past the end. */
 S24_API const char *s24_kernel_name(int index, uint32_t *cpu, s24_dtype *dtype);
+/* Bits of the integers such a row's weights are, 8 or 4, 0 for floats; *activations (may be NULL) is
+   S24_I8 for a row that quantises x, else S24_DTYPE_NONE. */
+S24_API int s24_kernel_bits(int index, s24_dtype *activations);
 
 /* ---- 6. masks, checks and pruning on raw memory ---------------------------------------------- */
 

@@ -27,14 +27,15 @@ typedef struct s24i_parallel {
 /* ---- 2:4 linear ------------------------------------------------------------------------------ */
 
 /* A weight as a row's weight_pack takes it: canonical values [n, k/2] of `dtype`, indices
-   [n, ceil(k/8)] bytes, and for integers f32 scales [n, ceil(k/group)] (group = k: one a row). */
+   [n, ceil(k/8)] bytes, and for integers f32 scales [n, ceil(k/group)] (group = k: one a row). A
+   4-bit integer takes a byte here. */
 typedef struct s24i_weight {
     int64_t n, k;
     s24_dtype dtype;
     const void *values;
     const uint8_t *indices;
-    const float *scales; /* NULL for float values */
-    int64_t group;       /* columns that share a scale */
+    const float *scales; /* NULL for float values; for integers too, then they are ones */
+    int64_t group;       /* columns that share a scale: 64, 128 or k; k where there is none */
 } s24i_weight;
 
 /*
@@ -46,6 +47,7 @@ typedef struct s24i_weight {
  */
 typedef struct s24i_linear_job {
     int64_t m, n, k;
+    int64_t group; /* the weight's */
     const void *x;
     s24_dtype x_dtype;
     int64_t x_stride_m, x_stride_k;
@@ -67,11 +69,14 @@ typedef struct s24i_linear_job {
 typedef struct s24i_linear_kernel {
     const char *name; /* op_dtype_isa[_design], unique */
     s24_dtype dtype;  /* of the values its layout holds */
-    uint32_t cpu;     /* S24_CPU_ bits it needs */
+    int bits;         /* of an integer: 8 or 4; 0 for floats */
+    s24_dtype
+        activations; /* what it makes of x: S24_I8, or S24_DTYPE_NONE: it computes on floats */
+    uint32_t cpu;    /* S24_CPU_ bits it needs */
     int rank; /* of the rows that fit, the highest is taken; a narrow dtype's row yields to an f32
                  row that ranks higher (src/op/plan.c) */
     uint32_t x_dtypes; /* the dtypes that x and y may have: bits 1 << dtype */
-    size_t (*weight_bytes)(int64_t n, int64_t k);
+    size_t (*weight_bytes)(const s24i_weight *from); /* looks at sizes only */
     /* From canonical values of `dtype` to the row's layout. */
     void (*weight_pack)(void *w, const s24i_weight *from);
     size_t (*work_bytes)(int64_t m, int64_t n, int64_t k, int threads);
@@ -105,8 +110,10 @@ typedef struct s24i_select_kernel {
 extern const s24i_linear_kernel *const s24i_linear_kernels[];
 extern const s24i_select_kernel *const s24i_select_kernels[];
 
-/* The best row for a dtype under the CPU bits; NULL if there is none. */
-const s24i_linear_kernel *s24i_linear_kernel_find(s24_dtype dtype, uint32_t cpu);
+/* The best row for a dtype (of that many bits, with those activations) under the CPU bits; NULL if
+   there is none. */
+const s24i_linear_kernel *s24i_linear_kernel_find(s24_dtype dtype, int bits, s24_dtype activations,
+                                                  uint32_t cpu);
 const s24i_select_kernel *s24i_select_kernel_find(s24_dtype dtype, uint32_t cpu);
 
 #endif

@@ -29,9 +29,8 @@ typedef struct tile {
 static const float *row_values(const tile *t, int64_t n, float wide[BLOCK / 2])
 {
     const s24i_storage *w = t->job->w;
-    const void *stored = s24i_values_at(w, n, t->col);
-    if (w->dtype == S24_F32) return stored;
-    s24i_widen(wide, stored, w->dtype, t->cols / 2);
+    if (w->dtype == S24_F32) return s24i_values_at(w, n, t->col);
+    s24i_storage_widen(wide, w, n, t->col, t->cols);
     return wide;
 }
 

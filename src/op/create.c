@@ -126,15 +126,12 @@ static s24_status check_source(s24_ctx *ctx, const s24_dense *src, const s24_mat
 /* A finite source may hold what the narrower dtype cannot. */
 static s24_status check_range(s24_ctx *ctx, const s24i_storage *to)
 {
-    s24i_find find;
-    s24_dense values = {to->values, to->dtype, to->rows, to->cols / 2, 0};
-    if (!s24i_find_first(&find, ctx, &values, s24i_find_nonfinite)) return S24_OK;
-    unsigned code = s24i_code(s24i_indices_at(to, find.row, 0), find.col / 2);
-    int64_t col = find.col / 2 * 4 + (find.col & 1 ? code >> 2 : code & 3u);
+    int64_t row, col;
+    if (!s24i_storage_nonfinite(ctx, to, &row, &col)) return S24_OK;
     return s24_ctx_fail(ctx, S24_ERROR_NOT_FINITE,
                         "the value for row %" PRId64 ", column %" PRId64 " (group %" PRId64
                         ") is beyond the range of %s",
-                        find.row, col, col / 4, s24_dtype_name(to->dtype));
+                        row, col, col / 4, s24_dtype_name(to->dtype));
 }
 
 static s24_status fill(s24_ctx *ctx, job *j)

@@ -9,18 +9,22 @@
 
 enum { ALIGNMENT = 64 };
 
-/* Offsets of values and indices in a storage's block, and its size; 1 on overflow. */
-static int layout(s24i_storage *s, size_t offsets[2], size_t *total)
+/* Offsets of values, indices and scales in a storage's block, and its size; 1 on overflow. */
+static int layout(s24i_storage *s, size_t offsets[3], size_t *total)
 {
     size_t count, rows = (size_t)s->rows;
     offsets[0] = (sizeof *s + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     if (s24i_mul_overflow(rows, (size_t)s->cols / 2, &count) ||
         s24i_mul_overflow(count, s24_dtype_bytes(s->dtype), &s->value_bytes) ||
         s24i_mul_overflow(rows, (size_t)s24i_index_stride(s->cols), &s->index_bytes) ||
-        s->value_bytes > PTRDIFF_MAX / 4 || s->index_bytes > PTRDIFF_MAX / 4)
+        s24i_mul_overflow(rows, (size_t)s24i_scales_stride(s) * sizeof *s->scales,
+                          &s->scale_bytes) ||
+        s->value_bytes > PTRDIFF_MAX / 4 || s->index_bytes > PTRDIFF_MAX / 4 ||
+        s->scale_bytes > PTRDIFF_MAX / 4)
         return 1;
     offsets[1] = offsets[0] + ((s->value_bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1));
-    *total = offsets[1] + s->index_bytes;
+    offsets[2] = offsets[1] + ((s->index_bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1));
+    *total = s->group ? offsets[2] + s->scale_bytes : offsets[1] + s->index_bytes;
     return 0;
 }
 
@@ -33,11 +37,11 @@ static s24_status wrap(s24_matrix **out, s24_ctx *ctx, s24i_storage *storage, in
     return S24_OK;
 }
 
-s24_status s24i_matrix_new(s24_matrix **out, s24_ctx *ctx, s24_dtype dtype, int64_t rows,
-                           int64_t cols)
+static s24_status storage_new(s24_matrix **out, s24_ctx *ctx, s24i_storage plain)
 {
-    s24i_storage plain = {.allocator = ctx->allocator, .dtype = dtype, .rows = rows, .cols = cols};
-    size_t offsets[2], total = 0;
+    const int64_t rows = plain.rows, cols = plain.cols;
+    size_t offsets[3], total = 0;
+    plain.allocator = ctx->allocator;
     REQUIRE(ctx, !layout(&plain, offsets, &total), S24_ERROR_SHAPE,
             "a matrix of [%" PRId64 ", %" PRId64 "] has more bytes than memory can have", rows,
             cols);
@@ -48,11 +52,29 @@ s24_status s24i_matrix_new(s24_matrix **out, s24_ctx *ctx, s24_dtype dtype, int6
     *storage = plain;
     storage->values = (char *)storage + offsets[0];
     storage->indices = (uint8_t *)storage + offsets[1];
+    if (plain.group) storage->scales = (float *)(void *)((char *)storage + offsets[2]);
     atomic_init(&storage->references, 1);
     atomic_init(&storage->plans, NULL);
     s24_status status = wrap(out, ctx, storage, 0);
     if (status != S24_OK) s24i_free(&ctx->allocator, storage);
     return status;
+}
+
+s24_status s24i_matrix_new(s24_matrix **out, s24_ctx *ctx, s24_dtype dtype, int64_t rows,
+                           int64_t cols)
+{
+    s24i_storage plain = {.dtype = dtype, .rows = rows, .cols = cols};
+    plain.bits = dtype == S24_I8 ? 8 : 0;
+    return storage_new(out, ctx, plain);
+}
+
+s24_status s24i_matrix_new_scaled(s24_matrix **out, s24_ctx *ctx, int bits, int64_t group,
+                                  int64_t rows, int64_t cols)
+{
+    s24i_storage plain = {.dtype = S24_I8, .rows = rows, .cols = cols};
+    plain.bits = bits;
+    plain.group = group;
+    return storage_new(out, ctx, plain);
 }
 
 s24_status s24_matrix_from_packed(s24_matrix **out, s24_ctx *ctx, const void *values,
@@ -93,9 +115,14 @@ s24_status s24_matrix_copy(s24_matrix **out, s24_ctx *ctx, const s24_matrix *src
     *out = NULL;
     REQUIRE(ctx, src, S24_ERROR_ARGUMENT, "src is NULL; expected a matrix");
     const s24i_storage *from = src->storage;
-    TRY(s24i_matrix_new(out, ctx, from->dtype, from->rows, from->cols));
-    memcpy((*out)->storage->values, from->values, from->value_bytes);
-    memcpy((*out)->storage->indices, from->indices, from->index_bytes);
+    s24i_storage plain = {.dtype = from->dtype, .rows = from->rows, .cols = from->cols};
+    plain.bits = from->bits;
+    plain.group = from->group;
+    TRY(storage_new(out, ctx, plain));
+    s24i_storage *to = (*out)->storage;
+    memcpy(to->values, from->values, from->value_bytes);
+    memcpy(to->indices, from->indices, from->index_bytes);
+    if (from->scales) memcpy(to->scales, from->scales, from->scale_bytes);
     (*out)->transposed = src->transposed;
     return S24_OK;
 }
@@ -156,7 +183,44 @@ const uint8_t *s24_matrix_indices(const s24_matrix *matrix)
     return matrix ? matrix->storage->indices : NULL;
 }
 
+const float *s24_matrix_scales(const s24_matrix *matrix)
+{
+    return matrix ? matrix->storage->scales : NULL;
+}
+
+int s24_matrix_bits(const s24_matrix *matrix)
+{
+    return matrix ? matrix->storage->bits : 0;
+}
+
+int64_t s24_matrix_group(const s24_matrix *matrix)
+{
+    return matrix ? matrix->storage->group : 0;
+}
+
 size_t s24_matrix_bytes(const s24_matrix *matrix)
 {
-    return matrix ? matrix->storage->value_bytes + matrix->storage->index_bytes : 0;
+    if (!matrix) return 0;
+    const s24i_storage *s = matrix->storage;
+    return s->value_bytes + s->index_bytes + s->scale_bytes;
+}
+
+void s24i_storage_widen(float *wide, const s24i_storage *s, int64_t row, int64_t col, int64_t cols)
+{
+    s24i_widen(wide, s24i_values_at(s, row, col), s->dtype, cols / 2);
+    if (!s->scales) return;
+    const float *scales = s->scales + row * s24i_scales_stride(s);
+    for (int64_t i = 0; i < cols / 2; i++)
+        wide[i] *= scales[(col + 2 * i) / s->group];
+}
+
+int s24i_storage_nonfinite(s24_ctx *ctx, const s24i_storage *s, int64_t *row, int64_t *col)
+{
+    s24i_find find;
+    s24_dense values = {s->values, s->dtype, s->rows, s->cols / 2, 0};
+    if (!s24i_find_first(&find, ctx, &values, s24i_find_nonfinite)) return 0;
+    unsigned code = s24i_code(s24i_indices_at(s, find.row, 0), find.col / 2);
+    *row = find.row;
+    *col = find.col / 2 * 4 + (find.col & 1 ? code >> 2 : code & 3u);
+    return 1;
 }

@@ -24,9 +24,12 @@ typedef struct s24i_storage {
     atomic_int_fast64_t references;
     s24_dtype dtype;
     int64_t rows, cols;
-    size_t value_bytes, index_bytes;
+    int bits;      /* of an integer, 8 or 4 (then in a byte); 0 for floats */
+    int64_t group; /* columns that share a scale; 0: there are no scales */
+    size_t value_bytes, index_bytes, scale_bytes;
     void *values;
     uint8_t *indices;
+    float *scales; /* [rows, ceil(cols/group)] or NULL */
     _Atomic(s24_plan *) plans;
 } s24i_storage;
 
@@ -49,11 +52,23 @@ static inline uint8_t *s24i_indices_at(const s24i_storage *s, int64_t row, int64
 /* A matrix with storage for [rows, cols] of dtype, its bytes not yet set. */
 s24_status s24i_matrix_new(s24_matrix **out, s24_ctx *ctx, s24_dtype dtype, int64_t rows,
                            int64_t cols);
+/* The same with integers of `bits` bits and a scale every `group` columns (0: none). */
+s24_status s24i_matrix_new_scaled(s24_matrix **out, s24_ctx *ctx, int bits, int64_t group,
+                                  int64_t rows, int64_t cols);
+static inline int64_t s24i_scales_stride(const s24i_storage *s)
+{
+    return s->group ? (s->cols + s->group - 1) / s->group : 0;
+}
+/* The stored values of (row, col) and the `cols` columns from there as f32, times their scales;
+   col and cols are multiples of 4. */
+void s24i_storage_widen(float *wide, const s24i_storage *s, int64_t row, int64_t col, int64_t cols);
+/* 1 and its logical place if a stored value is NaN or Inf, the first in row order. */
+int s24i_storage_nonfinite(s24_ctx *ctx, const s24i_storage *s, int64_t *row, int64_t *col);
 
 struct s24_plan {
     s24_allocator allocator;
     const s24i_linear_kernel *kernel;
-    int64_t n, k;
+    int64_t n, k, group;
     size_t bytes;
     void *w;
     s24_plan *next; /* in a storage's list */

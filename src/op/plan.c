@@ -2,7 +2,7 @@
 /*
  * Plans: a weight in the layout of one kernel row. The row is the best one for the matrix's dtype
  * under the context's CPU, or an f32 row when that ranks higher or there is none; then the values
- * are widened once, which is exact.
+ * are widened once, which is exact but for scales, whose products round.
  */
 #include <string.h>
 
@@ -19,26 +19,56 @@ s24i_parallel s24i_parallel_of(s24_ctx *ctx)
     return (s24i_parallel){s24_ctx_threads(ctx), run_parallel, ctx};
 }
 
-const char *s24_kernel_name(int index, uint32_t *cpu, s24_dtype *dtype)
+static const s24i_linear_kernel *kernel_at(int index)
 {
-    for (int i = 0; index >= 0 && s24i_linear_kernels[i]; i++) {
-        if (i != index) continue;
-        if (cpu) *cpu = s24i_linear_kernels[i]->cpu;
-        if (dtype) *dtype = s24i_linear_kernels[i]->dtype;
-        return s24i_linear_kernels[i]->name;
-    }
+    for (int i = 0; index >= 0 && s24i_linear_kernels[i]; i++)
+        if (i == index) return s24i_linear_kernels[i];
     return NULL;
 }
 
-static const s24i_linear_kernel *best_kernel(s24_dtype dtype, uint32_t cpu)
+const char *s24_kernel_name(int index, uint32_t *cpu, s24_dtype *dtype)
 {
-    const s24i_linear_kernel *own = s24i_linear_kernel_find(dtype, cpu);
-    const s24i_linear_kernel *wide = s24i_linear_kernel_find(S24_F32, cpu);
+    const s24i_linear_kernel *kernel = kernel_at(index);
+    if (!kernel) return NULL;
+    if (cpu) *cpu = kernel->cpu;
+    if (dtype) *dtype = kernel->dtype;
+    return kernel->name;
+}
+
+int s24_kernel_bits(int index, s24_dtype *activations)
+{
+    const s24i_linear_kernel *kernel = kernel_at(index);
+    if (activations) *activations = kernel ? kernel->activations : S24_DTYPE_NONE;
+    return kernel ? kernel->bits : 0;
+}
+
+static const s24i_linear_kernel *best_kernel(const s24i_storage *w, uint32_t cpu)
+{
+    const s24i_linear_kernel *own = s24i_linear_kernel_find(w->dtype, w->bits, S24_DTYPE_NONE, cpu);
+    const s24i_linear_kernel *wide = s24i_linear_kernel_find(S24_F32, 0, S24_DTYPE_NONE, cpu);
     return !own || (wide && wide->rank > own->rank) ? wide : own;
 }
 
+static const char *values_name(s24_dtype dtype, int bits)
+{
+    return bits == 4 ? "i4" : s24_dtype_name(dtype);
+}
+
+/* The row that quantises x, where that was asked for. */
+static s24_status integer_kernel(const s24i_linear_kernel **out, s24_ctx *ctx,
+                                 const s24i_storage *w)
+{
+    *out = w->scales ? s24i_linear_kernel_find(w->dtype, w->bits, S24_I8, ctx->cpu) : NULL;
+    if (*out) return S24_OK;
+    return s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED,
+                        "there is no kernel here that takes i8 activations and a matrix of %s %s "
+                        "scales, grouped by %" PRId64 " of %" PRId64 " columns",
+                        values_name(w->dtype, w->bits), w->scales ? "with" : "without", w->group,
+                        w->cols);
+}
+
 static s24_status named_kernel(const s24i_linear_kernel **out, s24_ctx *ctx, const char *name,
-                               s24_dtype dtype)
+                               const s24i_storage *w, s24_dtype activations)
 {
     const s24i_linear_kernel *kernel = NULL;
     for (int i = 0; s24i_linear_kernels[i]; i++)
@@ -48,9 +78,13 @@ static s24_status named_kernel(const s24i_linear_kernel **out, s24_ctx *ctx, con
     REQUIRE(ctx, !(kernel->cpu & ~ctx->cpu), S24_ERROR_UNSUPPORTED,
             "the kernel %s needs %s; this context has %s", name, s24_cpu_name(kernel->cpu),
             s24_cpu_name(ctx->cpu));
-    REQUIRE(ctx, kernel->dtype == dtype || kernel->dtype == S24_F32, S24_ERROR_UNSUPPORTED,
-            "the kernel %s computes on %s weights; the matrix is %s", name,
-            s24_dtype_name(kernel->dtype), s24_dtype_name(dtype));
+    REQUIRE(ctx, (kernel->dtype == w->dtype && kernel->bits == w->bits) || kernel->dtype == S24_F32,
+            S24_ERROR_UNSUPPORTED, "the kernel %s computes on %s weights; the matrix is %s", name,
+            values_name(kernel->dtype, kernel->bits), values_name(w->dtype, w->bits));
+    REQUIRE(ctx, kernel->activations == activations, S24_ERROR_UNSUPPORTED,
+            "the kernel %s computes on %s activations; s24_plan_opts.activations asks for %s", name,
+            kernel->activations ? s24_dtype_name(kernel->activations) : "float",
+            activations ? s24_dtype_name(activations) : "float");
     *out = kernel;
     return S24_OK;
 }
@@ -63,20 +97,27 @@ typedef struct widen_job {
 static void widen_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
     const widen_job *j = arg;
-    int64_t half = j->from->cols / 2;
+    const int64_t cols = j->from->cols;
     (void)thread;
-    s24i_widen(j->to + begin * half, s24i_values_at(j->from, begin, 0), j->from->dtype,
-               (end - begin) * half);
+    for (int64_t r = begin; r < end; r++)
+        s24i_storage_widen(j->to + r * (cols / 2), j->from, r, 0, cols);
+}
+
+static s24i_weight weight_of(const s24i_storage *from)
+{
+    return (s24i_weight){.n = from->rows,
+                         .k = from->cols,
+                         .dtype = from->dtype,
+                         .values = from->values,
+                         .indices = from->indices,
+                         .scales = from->scales,
+                         .group = from->scales ? from->group : from->cols};
 }
 
 static s24_status pack_weight(s24_plan *plan, s24_ctx *ctx, const s24i_storage *from)
 {
     const s24i_linear_kernel *kernel = plan->kernel;
-    s24i_weight weight = {.n = plan->n,
-                          .k = plan->k,
-                          .dtype = from->dtype,
-                          .values = from->values,
-                          .indices = from->indices};
+    s24i_weight weight = weight_of(from);
     if (kernel->dtype == from->dtype) {
         kernel->weight_pack(plan->w, &weight);
         return S24_OK;
@@ -92,6 +133,7 @@ static s24_status pack_weight(s24_plan *plan, s24_ctx *ctx, const s24i_storage *
     s24_ctx_parallel_for(ctx, plan->n, widen_rows, &j);
     weight.dtype = S24_F32;
     weight.values = wide;
+    weight.scales = NULL;
     kernel->weight_pack(plan->w, &weight);
     s24_ctx_free(ctx, wide);
     return S24_OK;
@@ -100,7 +142,8 @@ static s24_status pack_weight(s24_plan *plan, s24_ctx *ctx, const s24i_storage *
 static s24_status plan_new(s24_plan **out, s24_ctx *ctx, const s24_allocator *allocator,
                            const s24i_storage *from, const s24i_linear_kernel *kernel)
 {
-    size_t bytes = kernel->weight_bytes(from->rows, from->cols);
+    const s24i_weight weight = weight_of(from);
+    size_t bytes = kernel->weight_bytes(&weight);
     s24_plan *plan = s24i_alloc(allocator, sizeof *plan);
     void *w = s24i_alloc(allocator, bytes);
     if (!plan || !w) {
@@ -111,7 +154,7 @@ static s24_status plan_new(s24_plan **out, s24_ctx *ctx, const s24_allocator *al
                             "] in the layout of %s",
                             bytes, from->rows, from->cols, kernel->name);
     }
-    *plan = (s24_plan){*allocator, kernel, from->rows, from->cols, bytes, w, NULL};
+    *plan = (s24_plan){*allocator, kernel, from->rows, from->cols, weight.group, bytes, w, NULL};
     s24_status status = pack_weight(plan, ctx, from);
     if (status != S24_OK) {
         s24_plan_destroy(plan);
@@ -131,8 +174,14 @@ s24_status s24_plan_create(s24_plan **out, s24_ctx *ctx, const s24_matrix *w,
     REQUIRE(ctx, w, S24_ERROR_ARGUMENT, "w is NULL; expected a matrix");
     REQUIRE(ctx, !w->transposed, S24_ERROR_SHAPE,
             "w is a transposed view, which has no plan; expected the matrix itself");
-    const s24i_linear_kernel *kernel = best_kernel(w->storage->dtype, ctx->cpu);
-    if (known.kernel) TRY(named_kernel(&kernel, ctx, known.kernel, w->storage->dtype));
+    REQUIRE(ctx, known.activations == S24_DTYPE_NONE || known.activations == S24_I8,
+            S24_ERROR_DTYPE, "s24_plan_opts.activations is %s; expected none or i8",
+            s24_dtype_name(known.activations));
+    const s24i_linear_kernel *kernel = best_kernel(w->storage, ctx->cpu);
+    if (known.kernel)
+        TRY(named_kernel(&kernel, ctx, known.kernel, w->storage, known.activations));
+    else if (known.activations)
+        TRY(integer_kernel(&kernel, ctx, w->storage));
     return plan_new(out, ctx, &ctx->allocator, w->storage, kernel);
 }
 
@@ -154,7 +203,7 @@ static s24_plan *listed(s24_plan *from, const s24_plan *until, const s24i_linear
 
 s24_status s24i_storage_plan(const s24_plan **out, s24_ctx *ctx, s24i_storage *storage)
 {
-    const s24i_linear_kernel *kernel = best_kernel(storage->dtype, ctx->cpu);
+    const s24i_linear_kernel *kernel = best_kernel(storage, ctx->cpu);
     s24_plan *head = atomic_load(&storage->plans), *plan;
     if ((*out = listed(head, NULL, kernel))) return S24_OK;
     /* The storage's own allocator: this context may be gone before the matrix is. */
@@ -277,6 +326,7 @@ s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_arg
         .m = args->x->rows,
         .n = plan->n,
         .k = plan->k,
+        .group = plan->group,
         .x = args->x->data,
         .x_dtype = args->x->dtype,
         .x_stride_m = s24i_dense_ld(args->x),

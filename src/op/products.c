@@ -40,6 +40,7 @@ static s24_status run_along_k(s24_ctx *ctx, const product *p)
         .m = p->w_left ? p->x->cols : p->x->rows,
         .n = plan->n,
         .k = plan->k,
+        .group = plan->group,
         .x = p->x->data,
         .x_dtype = S24_F32,
         .x_stride_m = p->w_left ? 1 : ldx,

@@ -11,13 +11,29 @@ typedef struct job {
     const s24i_storage *from;
 } job;
 
+/* Up to TILE columns of one row, from a multiple of 8 on. */
+static void unpack_part(void *dst, s24_dtype dtype, const s24i_storage *from, int64_t row,
+                        int64_t col, int64_t cols)
+{
+    const uint8_t *indices = s24i_indices_at(from, row, col);
+    float wide[TILE / 2];
+    if (!from->scales) {
+        s24i_unpack_row(dst, dtype, s24i_values_at(from, row, col), from->dtype, indices, cols);
+        return;
+    }
+    s24i_storage_widen(wide, from, row, col, cols);
+    s24i_unpack_row(dst, dtype, wide, S24_F32, indices, cols);
+}
+
 static void plain_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
     const job *j = arg;
     (void)thread;
+    const int64_t cols = j->from->cols;
     for (int64_t r = begin; r < end; r++)
-        s24i_unpack_row(s24i_dense_at(j->dst, r, 0), j->dst->dtype, s24i_values_at(j->from, r, 0),
-                        j->from->dtype, s24i_indices_at(j->from, r, 0), j->from->cols);
+        for (int64_t c = 0; c < cols; c += TILE)
+            unpack_part(s24i_dense_at(j->dst, r, c), j->dst->dtype, j->from, r, c,
+                        cols - c < TILE ? cols - c : TILE);
 }
 
 static void turned_tile(const job *j, int64_t row, int64_t col)
@@ -27,9 +43,8 @@ static void turned_tile(const job *j, int64_t row, int64_t col)
     int64_t rows = j->from->rows - row < TILE_ROWS ? j->from->rows - row : TILE_ROWS;
     int64_t cols = j->from->cols - col < TILE ? j->from->cols - col : TILE;
     for (int64_t r = 0; r < rows; r++)
-        s24i_unpack_row((char *)tile + (size_t)(r * TILE) * bytes, j->dst->dtype,
-                        s24i_values_at(j->from, row + r, col), j->from->dtype,
-                        s24i_indices_at(j->from, row + r, col), cols);
+        unpack_part((char *)tile + (size_t)(r * TILE) * bytes, j->dst->dtype, j->from, row + r, col,
+                    cols);
     for (int64_t c = 0; c < cols; c++) {
         char *to = s24i_dense_at(j->dst, col + c, row);
         for (int64_t r = 0; r < rows; r++)

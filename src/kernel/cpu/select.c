@@ -28,12 +28,14 @@ const s24i_select_kernel *const s24i_select_kernels[] = {
 #include "kernel/cpu/kernels.def"
     NULL};
 
-const s24i_linear_kernel *s24i_linear_kernel_find(s24_dtype dtype, uint32_t cpu)
+const s24i_linear_kernel *s24i_linear_kernel_find(s24_dtype dtype, int bits, s24_dtype activations,
+                                                  uint32_t cpu)
 {
     const s24i_linear_kernel *best = NULL;
     for (int i = 0; s24i_linear_kernels[i]; i++) {
         const s24i_linear_kernel *row = s24i_linear_kernels[i];
-        if (row->dtype != dtype || (row->cpu & ~cpu)) continue;
+        if (row->dtype != dtype || row->bits != bits || row->activations != activations) continue;
+        if (row->cpu & ~cpu) continue;
         if (!best || row->rank > best->rank) best = row;
     }
     return best;

@@ -220,9 +220,9 @@ static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
 
 /* ---- the row's entries ----------------------------------------------------------------------- */
 
-static size_t weight_bytes(int64_t n, int64_t k)
+static size_t weight_bytes(const s24i_weight *from)
 {
-    return rows16_bytes(n, k, BLOCK);
+    return rows16_bytes(from->n, from->k, BLOCK);
 }
 
 static void weight_pack(void *w, const s24i_weight *from)
