@@ -4,7 +4,7 @@
 #define S24_KERNEL_X86_AVX512_H
 
 #include "base/base.h"
-#include "kernel/cpu/x86/gelu.h"
+#include "kernel/cpu/gelu.h"
 #include "kernel/cpu/x86/x86.h"
 #include "kernel/kernel.h"
 

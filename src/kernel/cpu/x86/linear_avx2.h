@@ -10,9 +10,9 @@
 #ifndef S24_KERNEL_X86_LINEAR_AVX2_H
 #define S24_KERNEL_X86_LINEAR_AVX2_H
 
-#include "kernel/cpu/x86/gelu.h"
-#include "kernel/cpu/x86/linear_tile.h"
-#include "kernel/cpu/x86/rows16.h"
+#include "kernel/cpu/gelu.h"
+#include "kernel/cpu/linear_tile.h"
+#include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/x86.h"
 #include "kernel/kernel.h"
 
@@ -309,6 +309,6 @@ AVX2_INLINE void finish_square(const s24i_linear_job *job, int64_t m, int64_t n,
     }
 }
 
-#include "kernel/cpu/x86/linear_driver.h"
+#include "kernel/cpu/linear_driver.h"
 
 #endif

@@ -29,9 +29,9 @@
 #ifndef S24_KERNEL_X86_LINEAR_AVX512_H
 #define S24_KERNEL_X86_LINEAR_AVX512_H
 
+#include "kernel/cpu/linear_tile.h"
+#include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx512.h"
-#include "kernel/cpu/x86/linear_tile.h"
-#include "kernel/cpu/x86/rows16.h"
 
 #define TARGET    AVX512
 #define HAS_LANES 1
@@ -300,6 +300,6 @@ static void gather_few(float *to, int64_t stride, const s24i_linear_job *job)
             to[m * stride + k] = x[m * job->x_stride_m + k * job->x_stride_k];
 }
 
-#include "kernel/cpu/x86/linear_driver.h"
+#include "kernel/cpu/linear_driver.h"
 
 #endif

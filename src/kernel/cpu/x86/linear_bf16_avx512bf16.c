@@ -21,9 +21,9 @@
 #include "kernel/kernel.h"
 
 #if defined(__x86_64__)
+#include "kernel/cpu/linear_tile.h"
+#include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx512.h"
-#include "kernel/cpu/x86/linear_tile.h"
-#include "kernel/cpu/x86/rows16.h"
 
 #define TARGET        __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
 #define TARGET_INLINE TARGET __attribute__((always_inline)) static inline
@@ -298,9 +298,10 @@ TARGET static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *
             }                                                                                      \
             LANES_GROUP(low, shift0, 0)                                                            \
             LANES_GROUP(low, shift1, 1)                                                            \
-            LANES_GROUP(low, shift2, 2) LANES_GROUP(low, shift3, 3) LANES_GROUP(high, shift0, 4)   \
-                LANES_GROUP(high, shift1, 5) LANES_GROUP(high, shift2, 6)                          \
-                    LANES_GROUP(high, shift3, 7)                                                   \
+            LANES_GROUP(low, shift2, 2)                                                            \
+            LANES_GROUP(low, shift3, 3)                                                            \
+            LANES_GROUP(high, shift0, 4)                                                           \
+            LANES_GROUP(high, shift1, 5) LANES_GROUP(high, shift2, 6) LANES_GROUP(high, shift3, 7) \
         }                                                                                          \
         if (k < job->k) {                                                                          \
             __m512i code = _mm512_load_si512(w);                                                   \
@@ -340,7 +341,7 @@ static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const few_t *, 
     NULL,    lanes_1,  lanes_2,  lanes_3,  lanes_4,  lanes_5,  lanes_6,  lanes_7, lanes_8,
     lanes_9, lanes_10, lanes_11, lanes_12, lanes_13, lanes_14, lanes_15, lanes_16};
 
-#include "kernel/cpu/x86/linear_driver.h"
+#include "kernel/cpu/linear_driver.h"
 
 const s24i_linear_kernel s24i_linear_bf16_avx512bf16 = {
     .name = "linear_bf16_avx512bf16",

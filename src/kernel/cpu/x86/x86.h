@@ -1,39 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the rows of both instruction sets share: what compilers spell differently, and the codes of
-   a selection. */
+/* What the rows of both instruction sets share: their targets, and the codes of a selection. */
 #ifndef S24_KERNEL_X86_X86_H
 #define S24_KERNEL_X86_X86_H
 
 #include <immintrin.h>
 #include <stdint.h>
 
-#include "sparse24/sparse24.h"
+#include "kernel/cpu/cpu.h"
 
 #define AVX2          __attribute__((target("avx2,fma,f16c")))
 #define AVX2_INLINE   AVX2 __attribute__((always_inline)) static inline
 #define AVX512        __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
 #define AVX512_INLINE AVX512 __attribute__((always_inline)) static inline
 
-/* clang unrolls constant loops by itself and warns of GCC's pragma. */
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 32")
-#endif
-
 /* __builtin_prefetch(p, 1) is a plain prefetch unless the target says prfchw, which no row asks
    for; every CPU with AVX2 takes the instruction, the oldest as a no-op. */
 #define PREFETCH_TO_WRITE(p) __asm__ volatile("prefetchw %0" ::"m"(*(const char *)(p)))
-
-/* Element i of an operand that is f32 or bf16. */
-static inline const void *element_of(const void *p, s24_dtype dtype, int64_t i)
-{
-    return (const char *)p + i * (dtype == S24_F32 ? 4 : 2);
-}
-static inline void *element_to(void *p, s24_dtype dtype, int64_t i)
-{
-    return (char *)p + i * (dtype == S24_F32 ? 4 : 2);
-}
 
 /* A group's nibble i0 | i1 << 2 by the mask of kept lanes; only masks of two bits occur. */
 static const uint8_t code_of_kept[16] = {[3] = 4, [5] = 8, [6] = 9, [9] = 12, [10] = 13, [12] = 14};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the x86 linear rows do around their tiles: panels of tokens, packing, passes over k, shares
- * of the threads. An instruction set's header (linear_avx512.h, linear_avx2.h) or a row's own file
- * defines the macros and functions named below and includes this file.
+ * What the vector linear rows do around their tiles: panels of tokens, packing, passes over k,
+ * shares of the threads. An instruction set's header (x86/linear_avx512.h, x86/linear_avx2.h) or a
+ * row's own file defines the macros and functions named below and includes this file.
  *
  *   TARGET            function attribute of the instruction set
  *   ITEMS, ITEM       what of a group lies together in w: so many items of so many bytes
@@ -10,13 +10,14 @@
  *   LANE              tokens of a vector
  *   PANEL             bytes of a packed k block of one vector of tokens, GROUPS equal parts of it
  *   PANEL_SLACK       bytes that tiles may touch beyond the last panel (a multiple of 64)
+ *   PREFETCH_TO_WRITE(p)  asks for a line that will be stored to
  *   MAX_C, BEST_C, FIT_C, CHUNK, tiles[c], pack_block(), finish_square()
  *   WIDEN             1: widen() copies a pass's weights into the form that the tile reads
  *   HAS_LANES         1: few tokens go another way: LANES_M, lanes[m], few_t, few_as_they_are(),
  *                     gather_few()
  */
-#ifndef S24_KERNEL_X86_LINEAR_DRIVER_H
-#define S24_KERNEL_X86_LINEAR_DRIVER_H
+#ifndef S24_KERNEL_CPU_LINEAR_DRIVER_H
+#define S24_KERNEL_CPU_LINEAR_DRIVER_H
 
 /* ---- the split of m into panels -------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The weight layout that the x86 kernels share: one sequential stream, values and indices together.
+ * The weight layout that the vector kernels share: one sequential stream, values and indices together.
  *
  *   W [n, k]  ->  row blocks of 16 rows, each a run of k blocks of 32 columns:
  *
@@ -13,8 +13,8 @@
  * tokens in the lanes broadcast single items and decode the same codes with a shift and an `and`.
  * Rows past n and groups past k hold zeros and the code of positions 0 and 1.
  */
-#ifndef S24_KERNEL_X86_ROWS16_H
-#define S24_KERNEL_X86_ROWS16_H
+#ifndef S24_KERNEL_CPU_ROWS16_H
+#define S24_KERNEL_CPU_ROWS16_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What linear_driver.h asks of a tile: 16 rows, c vectors of tokens, some k blocks. */
-#ifndef S24_KERNEL_X86_LINEAR_TILE_H
-#define S24_KERNEL_X86_LINEAR_TILE_H
+#ifndef S24_KERNEL_CPU_LINEAR_TILE_H
+#define S24_KERNEL_CPU_LINEAR_TILE_H
 
 #include <stdint.h>
 

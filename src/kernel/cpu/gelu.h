@@ -4,8 +4,8 @@
  * so that the largest error is what counts. Evaluated in f32 the absolute error of both is below
  * 3.4e-7 (measured over 2 million points of [-12, 12]), so GELU's is below 1.7e-7·|x|.
  */
-#ifndef S24_KERNEL_X86_GELU_H
-#define S24_KERNEL_X86_GELU_H
+#ifndef S24_KERNEL_CPU_GELU_H
+#define S24_KERNEL_CPU_GELU_H
 
 #define GELU_SQRT_HALF 0.70710678118654752f
 #define GELU_SQRT_2_PI 0.79788456080286536f
