@@ -2,7 +2,7 @@
 /*
  * y = x·wᵀ, w 2:4, AVX-512: both designs read the one layout of rows16.h.
  *
- * "broadcast" (m > 16): tokens in the lanes. x is packed K-major in panels of C*16 tokens,
+ * "broadcast" (m > 12): tokens in the lanes. x is packed K-major in panels of C*16 tokens,
  *      panel -> group of 4 k -> C vectors -> [4 k][16 tokens]     (so k's offset is index * 64 B)
  * and a non-zero costs one broadcast of its value and C fused multiply-adds straight from
  * panel + offset. The row tile R x C sits in registers. Nothing but the code word is decoded:
@@ -18,7 +18,7 @@
  * reaches 0.71 (C = 4) to 0.78 (C = 8) of the peak, and whole calls 0.62 to 0.66. Panels of x must
  * leave room in L1 for the sums that stream through: 16..24 KiB (32 KiB costs 10 %).
  *
- * "lanes" (m <= 16): rows in the lanes. Each group of a token's x is broadcast as four floats and
+ * "lanes" (m <= 12): rows in the lanes. Each group of a token's x is broadcast as four floats and
  * vpermilps picks by the code bits; every weight is read once, in one sequential stream.
  *
  * Values of two bytes are widened: in registers in the lanes design; a pass's block at a time into
@@ -42,7 +42,7 @@ enum {
     MAX_C = 8,                  /* vectors of tokens in a panel: at most, */
     FIT_C = 8,                  /* in a panel alone (8 beats 4 + 4), */
     BEST_C = 6,                 /* and else */
-    LANES_M = 16,               /* tokens of the lanes design */
+    LANES_M = 12,               /* tokens of the lanes design */
     CHUNK = 32,                 /* row blocks whose sums are kept between passes over k */
     MAX_BLOCKS = 8,             /* k blocks of a pass */
     ITEMS = 2,                  /* values of a group, each by itself */
@@ -274,15 +274,11 @@ LANES(9)
 LANES(10)
 LANES(11)
 LANES(12)
-LANES(13)
-LANES(14)
-LANES(15)
-LANES(16)
 
 static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const float *, int64_t,
-                                        int64_t) = {
-    NULL,    lanes_1,  lanes_2,  lanes_3,  lanes_4,  lanes_5,  lanes_6,  lanes_7, lanes_8,
-    lanes_9, lanes_10, lanes_11, lanes_12, lanes_13, lanes_14, lanes_15, lanes_16};
+                                        int64_t) = {NULL,     lanes_1,  lanes_2, lanes_3, lanes_4,
+                                                    lanes_5,  lanes_6,  lanes_7, lanes_8, lanes_9,
+                                                    lanes_10, lanes_11, lanes_12};
 
 typedef float few_t;
 
