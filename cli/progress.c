@@ -9,14 +9,17 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli.h"
 
 static volatile sig_atomic_t interrupted;
 
+/* Whoever presses Ctrl-C a second time does not want to wait for the step at work; what it leaves in
+   temporary places stays. */
 static void on_signal(int number)
 {
-    (void)number;
+    if (number == SIGINT && interrupted) _exit(CLI_INTERRUPTED);
     interrupted = 1;
 }
 

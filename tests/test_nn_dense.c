@@ -206,6 +206,12 @@ static void errors(void **state)
     assert_int_equal(s24_dense_linear_create(&linear, ctx, &half, NULL, 0), S24_ERROR_DTYPE);
     assert_string_equal(s24_ctx_error(ctx), "w is f16; f32 or bf16 was expected");
     assert_int_equal(s24_dense_linear_create(&linear, ctx, &flat, NULL, 0), S24_ERROR_SHAPE);
+    if (strstr(s24_dense_engine(), "BLAS")) { /* it counts in int */
+        const s24_dense tall = {w, S24_F32, INT64_C(1) << 31, 4, 0};
+        assert_int_equal(s24_dense_linear_create(&linear, ctx, &tall, NULL, 0),
+                         S24_ERROR_UNSUPPORTED);
+        assert_non_null(strstr(s24_ctx_error(ctx), "w's rows: 2147483648 is more than the"));
+    }
     assert_int_equal(s24_dense_linear_create(&linear, ctx, &good, NULL, (s24_activation)9),
                      S24_ERROR_ARGUMENT);
     assert_int_equal(s24_dense_linear_create(&linear, ctx, &good, NULL, 0), S24_OK);

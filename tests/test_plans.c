@@ -386,13 +386,39 @@ static void test_masked_cpu(void **state)
     ctx_off(&h, ctx);
 }
 
+/* Views of memory that nobody has, and that is never looked at. */
+static void work_beyond_counting_is_refused(void **state)
+{
+    (void)state;
+    heap h = {0};
+    uint64_t seed = 61;
+    s24_ctx *ctx = ctx_on(&h, 1);
+    weight t = make_weight(ctx, S24_F16, 6, 8, &seed);
+    s24_plan *plan;
+    assert_ok(ctx, s24_plan_create(&plan, ctx, t.w, NULL));
+    s24_dense x = {(void *)(uintptr_t)64, S24_F32, INT64_C(1) << 56, 8, 0};
+    s24_dense y = {(void *)((uintptr_t)1 << 62), S24_F32, x.rows, 6, 0};
+    const s24_linear_args args = {.y = &y, .x = &x};
+    assert_int_equal(s24_plan_work_bytes(plan, ctx, x.rows), SIZE_MAX);
+    assert_int_equal(s24_plan_work_bytes(plan, ctx, INT64_MAX), SIZE_MAX);
+    assert_refused(ctx, S24_ERROR_SHAPE, "x has 72057594037927936 rows; a plan of [6, 8] takes at",
+                   s24_plan_run(ctx, plan, &args));
+    s24_plan_destroy(plan);
+    drop_weight(&t);
+    s24_ctx_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plans_of_every_row), cmocka_unit_test(test_infinite_inputs),
-        cmocka_unit_test(test_bad_memory),         cmocka_unit_test(test_plan_refusals),
-        cmocka_unit_test(test_run_refusals),       cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_plans_of_every_row),
+        cmocka_unit_test(test_infinite_inputs),
+        cmocka_unit_test(test_bad_memory),
+        cmocka_unit_test(test_plan_refusals),
+        cmocka_unit_test(test_run_refusals),
+        cmocka_unit_test(test_activations),
         cmocka_unit_test(test_masked_cpu),
+        cmocka_unit_test(work_beyond_counting_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@ import operator
 import os
 import pathlib
 import platform
+import shlex
 import subprocess
 import sys
 import time
@@ -312,8 +313,7 @@ def show_search(options, job):
     command = [options.program, "search", job["packed"][METHODS[-1]], "--documents",
                job["texts"]["documents"], "--query", options.query]
     line = [shown(c) if isinstance(c, pathlib.Path) else c for c in command]
-    print("\nSearch the texts by meaning:\n\n  " + " ".join(line[:-1]) + f' "{line[-1]}"\n',
-          flush=True)
+    print(f"\nSearch the texts by meaning:\n\n  {shlex.join(line)}\n", flush=True)
     hits = Tool(options.program)(*command[1:])["hits"]
     for hit in hits:
         text = hit["text"]

@@ -5,6 +5,7 @@ The page loads nothing from anywhere: style and SVG stand in it. Plots are 360 u
 their words stay readable on a phone, and take their colours from the style, light or dark.
 """
 import html
+import shlex
 
 MODELS = ["dense", "magnitude", "sparsegpt"]
 TITLES = {"dense": "dense", "magnitude": "magnitude", "sparsegpt": "SparseGPT"}
@@ -215,10 +216,9 @@ def html_table(head, rows):
 def search_part(search):
     if not search:
         return ""
-    *line, query = search["command"]
     hits = "".join(f"<li>{h['score']:.3f}, line {h['line']}: {html.escape(h['text'][:160])}</li>"
                    for h in search["hits"])
-    return ("<h2>Search by meaning</h2><pre>" + html.escape(" ".join(line) + f' "{query}"')
+    return ("<h2>Search by meaning</h2><pre>" + html.escape(shlex.join(search["command"]))
             + f"</pre><ol>{hits}</ol>")
 
 

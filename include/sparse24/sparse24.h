@@ -353,7 +353,8 @@ typedef struct s24_linear_args {
 S24_API s24_status s24_plan_create(s24_plan **out, s24_ctx *ctx, const s24_matrix *w,
                                    const s24_plan_opts *opts);
 S24_API void s24_plan_destroy(s24_plan *plan);
-/* Work memory for up to m rows of X with the context's number of threads. */
+/* Work memory for up to m rows of X with the context's number of threads. SIZE_MAX for an m whose
+   work cannot be counted in bytes; s24_plan_run refuses it. */
 S24_API size_t s24_plan_work_bytes(const s24_plan *plan, const s24_ctx *ctx, int64_t m);
 /* Bytes the plan's own layout of the weight takes. */
 S24_API size_t s24_plan_bytes(const s24_plan *plan);

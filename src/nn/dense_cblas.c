@@ -7,6 +7,7 @@
 #include "nn/dense.h"
 
 #if S24_DENSE_CBLAS
+#include <limits.h>
 #include <string.h>
 
 #include <cblas.h>
@@ -26,6 +27,15 @@ struct s24i_dense_runner {
     int64_t work_elems;
 };
 
+/* CBLAS counts in int. */
+static s24_status check_int(s24_ctx *ctx, const char *what, int64_t count)
+{
+    REQUIRE(ctx, count <= INT_MAX, S24_ERROR_UNSUPPORTED,
+            "%s: %lld is more than the %d that this dense engine (CBLAS) counts to", what,
+            (long long)count, INT_MAX);
+    return S24_OK;
+}
+
 static void weight_destroy(s24i_dense_weight *weight)
 {
     if (!weight) return;
@@ -38,6 +48,8 @@ static s24_status weight_create(s24i_dense_weight **out, s24_ctx *ctx, const s24
 {
     (void)dtype;
     *out = NULL;
+    TRY(check_int(ctx, "w's rows", w->rows));
+    TRY(check_int(ctx, "w's columns", w->cols));
     s24i_dense_weight *weight;
     TRY(s24i_alloc_elems(&weight, ctx, 1, sizeof *weight, "a dense weight"));
     *weight = (s24i_dense_weight){.ctx = ctx, .n = w->rows, .k = w->cols};
@@ -99,6 +111,9 @@ static s24_status run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_
     const int aside = job->accumulate && job->activation != S24_ACTIVATION_NONE;
     float *product = job->y->data;
     int64_t ld = s24i_ld(job->y);
+    TRY(check_int(ctx, "rows", m));
+    TRY(check_int(ctx, "x's leading dimension", s24i_ld(job->x)));
+    TRY(check_int(ctx, "y's leading dimension", ld));
     if (aside && m * w->n > runner->work_elems) {
         s24_ctx_free(runner->ctx, runner->work);
         runner->work_elems = 0;

@@ -36,8 +36,8 @@ struct s24i_dense_weight {
     dnnl_data_type_t type;
 };
 
-/* What makes one primitive differ from another; compared as bytes, so zeroed before it is
-   filled. */
+/* What makes one primitive differ from another, beside the weight's layout; compared as bytes, so
+   zeroed before it is filled. */
 typedef struct key {
     int64_t m, n, k;
     int32_t type, y_type, activation, accumulate, bias, threads;
@@ -45,6 +45,7 @@ typedef struct key {
 
 typedef struct entry {
     key key;
+    dnnl_memory_desc_t layout; /* of the weight: oneDNN may choose by more than its shape */
     uint64_t used;
     dnnl_primitive_t primitive;
     dnnl_memory_t x, bias, y, work;
@@ -338,7 +339,8 @@ static s24_status find(entry **out, s24i_dense_runner *runner, s24_ctx *ctx, con
     entry *e = runner->entries;
     for (int i = 0; i < CACHE; i++) {
         entry *other = &runner->entries[i];
-        if (other->primitive && memcmp(&other->key, k, sizeof *k) == 0) {
+        if (other->primitive && memcmp(&other->key, k, sizeof *k) == 0 &&
+            dnnl_memory_desc_equal(&other->layout, &weight->md)) {
             other->used = ++runner->clock;
             *out = other;
             return S24_OK;
@@ -347,6 +349,7 @@ static s24_status find(entry **out, s24i_dense_runner *runner, s24_ctx *ctx, con
     }
     entry_clear(e);
     e->key = *k;
+    e->layout = weight->md;
     const s24_status status =
         check(ctx, entry_fill(e, runner->engine, weight), "preparing a product");
     if (status != S24_OK) {

@@ -35,8 +35,11 @@ static s24_status linear_make(s24i_linear *linear, const s24_model *model, s24_c
     }
     linear->n = source->dense.rows;
     linear->k = source->dense.cols;
-    return s24i_dense_engine.weight_create(&linear->weight, model->ctx, &source->dense,
-                                           model->dtype);
+    /* The weight lives as long as the model, in its context's memory; errors are the caller's. */
+    const s24_status status =
+        s24i_dense_engine.weight_create(&linear->weight, model->ctx, &source->dense, model->dtype);
+    if (status == S24_OK || ctx == model->ctx) return status;
+    return s24_ctx_fail(ctx, status, "%s", s24_ctx_error(model->ctx));
 }
 
 static s24_status join_dense(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,

@@ -229,14 +229,21 @@ static s24_status prune_block(calibration *c, int64_t block)
 
 static s24_status find_tensors(calibration *c)
 {
-    TRY(s24i_alloc_elems(&c->tensors, c->ctx, c->model->shape.layers * S24I_SLOTS,
-                         sizeof *c->tensors, "the table of layers"));
+    const int64_t count = c->model->shape.layers * S24I_SLOTS;
+    TRY(s24i_alloc_elems(&c->tensors, c->ctx, count, sizeof *c->tensors, "the table of layers"));
+    for (int64_t i = 0; i < count; i++)
+        c->tensors[i] = NULL;
     for (int64_t i = 0; i < s24_checkpoint_count(c->pruner->in); i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(c->pruner->in, i);
         int64_t block;
         s24i_slot slot;
-        if (s24i_model_find_linear(&block, &slot, c->model, tensor->name))
-            c->tensors[block * S24I_SLOTS + slot] = tensor;
+        if (!s24i_model_find_linear(&block, &slot, c->model, tensor->name)) continue;
+        const s24_tensor **place = &c->tensors[block * S24I_SLOTS + slot];
+        /* The model has read one of them; the other would be written as it was, or not at all. */
+        REQUIRE(c->ctx, !*place, S24_ERROR_FORMAT,
+                "%s: tensors '%s' and '%s' are the same layer; one of them was expected",
+                tensor->file, (*place)->name, tensor->name);
+        *place = tensor;
     }
     return S24_OK;
 }

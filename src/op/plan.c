@@ -221,9 +221,17 @@ s24_status s24i_storage_plan(const s24_plan **out, s24_ctx *ctx, s24i_storage *s
     return S24_OK;
 }
 
+/* A kernel counts its work in whole blocks of tokens and of k, of 64 at most and 8 bytes an element:
+   beyond this many tokens the count itself could overflow. */
+static int64_t most_tokens(const s24_plan *plan)
+{
+    return INT64_MAX / 16 / (plan->n + plan->k + 64) - 64;
+}
+
 size_t s24_plan_work_bytes(const s24_plan *plan, const s24_ctx *ctx, int64_t m)
 {
     if (!plan || m < 1) return 0;
+    if (m > most_tokens(plan)) return SIZE_MAX;
     return plan->kernel->work_bytes(m, plan->n, plan->k, s24_ctx_threads(ctx));
 }
 
@@ -283,6 +291,9 @@ static s24_status check_work(s24_ctx *ctx, const s24_plan *plan, const s24_linea
 {
     const size_t bytes = s24_plan_work_bytes(plan, ctx, args->x->rows);
     if (!bytes) return S24_OK;
+    REQUIRE(ctx, bytes != SIZE_MAX, S24_ERROR_SHAPE,
+            "x has %" PRId64 " rows; a plan of [%" PRId64 ", %" PRId64 "] takes at most %" PRId64,
+            args->x->rows, plan->n, plan->k, most_tokens(plan));
     REQUIRE(ctx, args->work && args->work_bytes >= bytes, S24_ERROR_ARGUMENT,
             "work has %zu bytes; s24_plan_work_bytes asks for %zu",
             args->work ? args->work_bytes : 0, bytes);

@@ -3,10 +3,13 @@
 import math
 import pathlib
 import re
+import signal
+import subprocess
+import time
 import unittest
 import xml.etree.ElementTree
 
-from cli_case import Scratch, listing, run
+from cli_case import PROGRAM, Scratch, clean_environment, listing, run
 import tiny_bert
 
 QUICK = ["--rounds", "3", "--min-ms", "1"]
@@ -140,6 +143,25 @@ class Prunings(Scratch):
             ("chart", ["bench", "--prune", "1", "--svg", "c.svg"], 2, r"--prune has no chart"),
             ("too large", ["bench", "--prune", str(2**21)], 2, r"--prune: 2097152 is more than"),
         ])
+
+
+class Stop(Scratch):
+    def test_a_second_interrupt_does_not_wait(self):
+        """One product of the scalar kernel takes half a minute, and nothing asks in between."""
+        child = subprocess.Popen([PROGRAM, "bench", "--shapes", "4096,4096,4096", "--isa",
+                                  "baseline", "--threads", "1", "--peers", "none"],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                 env=clean_environment())
+        self.addCleanup(child.kill)
+        time.sleep(1.5)
+        for _ in range(20):  # the first ones may find it still starting
+            child.send_signal(signal.SIGINT)
+            try:
+                child.wait(0.2)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        self.assertIn(child.returncode, (130, -signal.SIGINT))
 
 
 class Models(Scratch):

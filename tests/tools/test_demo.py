@@ -207,7 +207,7 @@ class Whole(Folder):
         self.assertLess(result["quality"]["magnitude"]["cosine_worst"], 1.0)
         self.assertEqual(len(result["search"]["hits"]), 5)
         for text in ("pruned layers, MB", "cosine to dense, worst", "top-5 %", "32 x 128 tokens",
-                     'tiny-2of4 --documents', '"open a <file>"', "report.html"):
+                     'tiny-2of4 --documents', "'open a <file>'", "report.html"):
             self.assertIn(text, self.said)
 
     def test_page(self):

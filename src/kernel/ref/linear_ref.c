@@ -138,15 +138,17 @@ static float finish(const s24i_linear_job *job, int64_t m, int64_t n, float y)
     return y;
 }
 
-static void run_rows(void *arg, int64_t begin, int64_t end, int thread)
+/* Outputs in row-major order, so that one token's are shared by the threads too. */
+static void run_outputs(void *arg, int64_t begin, int64_t end, int thread)
 {
     const reference *r = arg;
     const s24i_linear_job *job = r->job;
     (void)thread;
-    for (int64_t m = begin; m < end; m++)
-        for (int64_t n = 0; n < job->n; n++)
-            s24i_store_f32(job->y, job->y_dtype, m * job->y_stride_m + n * job->y_stride_n,
-                           finish(job, m, n, dot(r, m, n)));
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t m = i / job->n, n = i % job->n;
+        s24i_store_f32(job->y, job->y_dtype, m * job->y_stride_m + n * job->y_stride_n,
+                       finish(job, m, n, dot(r, m, n)));
+    }
 }
 
 static void run(const s24i_linear_job *job, size_t value, widen_fn *widen)
@@ -154,7 +156,7 @@ static void run(const s24i_linear_job *job, size_t value, widen_fn *widen)
     const uint8_t *indices = (const uint8_t *)job->w + value_bytes(job->n, job->k, value);
     const void *scales = indices + index_bytes(job->n, job->k);
     reference r = {job, indices, value == 1 ? scales : NULL, widen};
-    job->parallel.run(job->parallel.pool, job->m, run_rows, &r);
+    job->parallel.run(job->parallel.pool, job->m * job->n, run_outputs, &r);
 }
 
 #define REFERENCE(name_, DTYPE, bits_, value, widen)                                               \
