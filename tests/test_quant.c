@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "core_support.h"
+#include "kernel/kernel.h"
 
 enum { N = 9, K = 332 };
 
@@ -213,9 +214,52 @@ static void test_plans(void **state)
     assert_refused(ctx, S24_ERROR_UNSUPPORTED, "computes on float activations",
                    s24_plan_create(&plan, ctx, q, &opts));
     opts.kernel = NULL;
-    assert_refused(ctx, S24_ERROR_UNSUPPORTED, "takes i8 activations and a matrix of f32 without",
+    assert_refused(ctx, S24_ERROR_UNSUPPORTED, "takes i8 activations and a matrix of f32",
                    s24_plan_create(&plan, ctx, w, &opts));
     s24_matrix_destroy(w), s24_matrix_destroy(q);
+    ctx_off(&h, ctx);
+}
+
+/* Integers times activations that are quantised as they come, against the quantised weights. */
+static void test_integer_plans(void **state)
+{
+    (void)state;
+    heap h = {0};
+    uint64_t seed = 31;
+    s24_ctx *ctx = ctx_on(&h, 2);
+    s24_matrix *w = float_matrix(ctx, S24_F32, 12), *q = quantized(ctx, w, "int8");
+    s24_matrix *grouped = quantized(ctx, w, "int8-g64"), *wide;
+    static float back[N * K], x[7 * K], y[7 * N], none[S24I_MAX_INTEGER_K + 8];
+    s24_dense dense = {back, S24_F32, N, K, 0}, dx = {x, S24_F32, 7, K, 0};
+    s24_dense dy = {y, S24_F32, 7, N, 0}, row = {none, S24_F32, 1, S24I_MAX_INTEGER_K + 8, 0};
+    assert_ok(ctx, s24_matrix_to_dense(ctx, &dense, q));
+    for (int i = 0; i < 7 * K; i++)
+        x[i] = test_uniform(&seed);
+    s24_plan_opts opts = {.size = sizeof opts, .activations = S24_I8};
+    s24_plan *plan;
+    assert_ok(ctx, s24_plan_create(&plan, ctx, q, &opts));
+    const size_t bytes = s24_plan_work_bytes(plan, ctx, 7);
+    void *work = s24_ctx_alloc(ctx, bytes);
+    s24_linear_args args = {.y = &dy, .x = &dx, .work = work, .work_bytes = bytes};
+    assert_ok(ctx, s24_plan_run(ctx, plan, &args));
+    for (int i = 0; i < 7 * N; i++) {
+        double sum = 0, size = 0, largest = 0;
+        for (int k = 0; k < K; k++) {
+            const double wk = (double)back[i % N * K + k], xk = (double)x[i / N * K + k];
+            sum += wk * xk, size += fabs(wk), largest = fmax(largest, fabs(xk));
+        }
+        assert_true(fabs((double)y[i] - sum) <= 0.501 * largest / 127 * size + 1e-6 * fabs(sum));
+    }
+    s24_ctx_free(ctx, work);
+    s24_plan_destroy(plan);
+    assert_refused(ctx, S24_ERROR_UNSUPPORTED, "this one has scales for groups of columns",
+                   s24_plan_create(&plan, ctx, grouped, &opts));
+    s24_matrix_opts as = {.size = sizeof as};
+    s24_matrix *wide_q = quantized(ctx, wide = make(ctx, &row, &as), "int8");
+    assert_refused(ctx, S24_ERROR_UNSUPPORTED, "w has 262152 columns; with i8 activations at most",
+                   s24_plan_create(&plan, ctx, wide_q, &opts));
+    s24_matrix_destroy(w), s24_matrix_destroy(q), s24_matrix_destroy(grouped);
+    s24_matrix_destroy(wide), s24_matrix_destroy(wide_q);
     ctx_off(&h, ctx);
 }
 
@@ -258,9 +302,9 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schemes),  cmocka_unit_test(test_copies_and_views),
-        cmocka_unit_test(test_products), cmocka_unit_test(test_plans),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_schemes),       cmocka_unit_test(test_copies_and_views),
+        cmocka_unit_test(test_products),      cmocka_unit_test(test_plans),
+        cmocka_unit_test(test_integer_plans), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

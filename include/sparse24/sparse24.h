@@ -123,10 +123,10 @@ typedef struct s24_dense {
 
 /* CPU features as bits; a context holds what the CPU has, less what its options mask away. */
 enum {
-    S24_CPU_BASELINE = 1u << 0, /* always there: portable C */
-    S24_CPU_AVX2 = 1u << 1,     /* AVX2, FMA and F16C */
-    S24_CPU_AVX512 = 1u << 2,   /* AVX-512 F, BW, VL and DQ */
-    S24_CPU_AVX512VNNI = 1u << 3,
+    S24_CPU_BASELINE = 1u << 0,   /* always there: portable C */
+    S24_CPU_AVX2 = 1u << 1,       /* AVX2, FMA and F16C */
+    S24_CPU_AVX512 = 1u << 2,     /* AVX-512 F, BW, VL and DQ */
+    S24_CPU_AVX512VNNI = 1u << 3, /* AVX-512 VNNI and VBMI */
     S24_CPU_AVX512BF16 = 1u << 4
 };
 

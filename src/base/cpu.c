@@ -32,8 +32,8 @@ uint32_t s24_cpu_detect(void)
     enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29 };
     enum { AVX2 = 1 << 5, F = 1 << 16, DQ = 1 << 17, BW = 1 << 30 };
     const uint32_t vl = 1u << 31;
-    const uint32_t vnni = 1u << 11, bf16 = 1u << 5;
-    const uint32_t ymm = 0x6, zmm = 0xe6; /* bits of XCR0 */
+    const uint32_t vnni = 1u << 11 | 1u << 1, bf16 = 1u << 5; /* VNNI with VBMI */
+    const uint32_t ymm = 0x6, zmm = 0xe6;                     /* bits of XCR0 */
     uint32_t eax, ebx, ecx, edx, cpu = S24_CPU_BASELINE;
     const uint32_t leaf1 = FMA | OSXSAVE | AVX | F16C;
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & leaf1) != leaf1) return cpu;
@@ -44,7 +44,7 @@ uint32_t s24_cpu_detect(void)
     const uint32_t avx512 = F | DQ | BW | vl;
     if ((state & zmm) != zmm || (ebx & avx512) != avx512) return cpu;
     cpu |= S24_CPU_AVX512;
-    if (ecx & vnni) cpu |= S24_CPU_AVX512VNNI;
+    if ((ecx & vnni) == vnni) cpu |= S24_CPU_AVX512VNNI;
     if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & bf16))
         cpu |= S24_CPU_AVX512BF16;
     return cpu;

@@ -66,6 +66,9 @@ typedef struct s24i_linear_job {
     s24i_parallel parallel;
 } s24i_linear_job;
 
+/* A row with i8 activations takes one scale a row and k up to this: 127·128·k/2 < 2³¹. */
+enum { S24I_MAX_INTEGER_K = 1 << 18 };
+
 typedef struct s24i_linear_kernel {
     const char *name; /* op_dtype_isa[_design], unique */
     s24_dtype dtype;  /* of the values its layout holds */

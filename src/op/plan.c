@@ -54,17 +54,29 @@ static const char *values_name(s24_dtype dtype, int bits)
     return bits == 4 ? "i4" : s24_dtype_name(dtype);
 }
 
+/* What a row that multiplies integers needs: one scale a row, and sums that fit. */
+static s24_status check_integers(s24_ctx *ctx, const s24i_storage *w)
+{
+    REQUIRE(
+        ctx, w->scales && w->group == w->cols, S24_ERROR_UNSUPPORTED,
+        "i8 activations need a matrix with one scale a row (s24_matrix_quantize, \"int8\"); this "
+        "one has %s",
+        w->scales ? "scales for groups of columns" : "no scales");
+    REQUIRE(ctx, w->cols <= S24I_MAX_INTEGER_K, S24_ERROR_UNSUPPORTED,
+            "w has %" PRId64 " columns; with i8 activations at most %d, so that sums fit 32 bits",
+            w->cols, (int)S24I_MAX_INTEGER_K);
+    return S24_OK;
+}
+
 /* The row that quantises x, where that was asked for. */
 static s24_status integer_kernel(const s24i_linear_kernel **out, s24_ctx *ctx,
                                  const s24i_storage *w)
 {
-    *out = w->scales ? s24i_linear_kernel_find(w->dtype, w->bits, S24_I8, ctx->cpu) : NULL;
-    if (*out) return S24_OK;
-    return s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED,
-                        "there is no kernel here that takes i8 activations and a matrix of %s %s "
-                        "scales, grouped by %" PRId64 " of %" PRId64 " columns",
-                        values_name(w->dtype, w->bits), w->scales ? "with" : "without", w->group,
-                        w->cols);
+    *out = s24i_linear_kernel_find(w->dtype, w->bits, S24_I8, ctx->cpu);
+    REQUIRE(ctx, *out, S24_ERROR_UNSUPPORTED,
+            "there is no kernel here that takes i8 activations and a matrix of %s",
+            values_name(w->dtype, w->bits));
+    return S24_OK;
 }
 
 static s24_status named_kernel(const s24i_linear_kernel **out, s24_ctx *ctx, const char *name,
@@ -182,6 +194,7 @@ s24_status s24_plan_create(s24_plan **out, s24_ctx *ctx, const s24_matrix *w,
         TRY(named_kernel(&kernel, ctx, known.kernel, w->storage, known.activations));
     else if (known.activations)
         TRY(integer_kernel(&kernel, ctx, w->storage));
+    if (known.activations) TRY(check_integers(ctx, w->storage));
     return plan_new(out, ctx, &ctx->allocator, w->storage, kernel);
 }
 

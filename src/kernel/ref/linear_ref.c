@@ -5,12 +5,12 @@
  * and an integer is multiplied with its scale first. Each output is one sum in k order, so it does
  * not depend on the number of threads.
  */
-#include <math.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "format/format.h"
 #include "kernel/kernel.h"
+#include "kernel/ref/linear_finish.h"
 
 static size_t value_bytes(int64_t n, int64_t k, size_t value)
 {
@@ -53,22 +53,6 @@ static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 {
     (void)m, (void)n, (void)k, (void)threads;
     return 0;
-}
-
-static float activate(float x, s24_activation activation)
-{
-    switch (activation) {
-    case S24_ACTIVATION_RELU:
-        return x > 0 || x != x ? x : 0;
-    case S24_ACTIVATION_GELU:
-        return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
-    case S24_ACTIVATION_GELU_TANH:
-        return 0.5f * x * (1 + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
-    case S24_ACTIVATION_SILU:
-        return x / (1 + expf(-x));
-    default:
-        return x;
-    }
 }
 
 typedef float widen_fn(const void *values, int64_t i);
@@ -124,20 +108,6 @@ static float dot(const reference *r, int64_t m, int64_t n)
     return sum;
 }
 
-static float finish(const s24i_linear_job *job, int64_t m, int64_t n, float y)
-{
-    y *= job->alpha;
-    if (job->bias) y += job->bias[n];
-    y = activate(y, job->activation);
-    if (job->gate)
-        y *=
-            s24i_load_f32(job->gate, job->y_dtype, m * job->gate_stride_m + n * job->gate_stride_n);
-    if (job->residual && job->beta != 0)
-        y += job->beta * s24i_load_f32(job->residual, job->y_dtype,
-                                       m * job->residual_stride_m + n * job->residual_stride_n);
-    return y;
-}
-
 /* Outputs in row-major order, so that one token's are shared by the threads too. */
 static void run_outputs(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -147,7 +117,7 @@ static void run_outputs(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         const int64_t m = i / job->n, n = i % job->n;
         s24i_store_f32(job->y, job->y_dtype, m * job->y_stride_m + n * job->y_stride_n,
-                       finish(job, m, n, dot(r, m, n)));
+                       linear_finish(job, m, n, dot(r, m, n)));
     }
 }
 

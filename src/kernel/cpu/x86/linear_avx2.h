@@ -10,11 +10,9 @@
 #ifndef S24_KERNEL_X86_LINEAR_AVX2_H
 #define S24_KERNEL_X86_LINEAR_AVX2_H
 
-#include "kernel/cpu/gelu.h"
 #include "kernel/cpu/linear_tile.h"
 #include "kernel/cpu/rows16.h"
-#include "kernel/cpu/x86/x86.h"
-#include "kernel/kernel.h"
+#include "kernel/cpu/x86/avx2.h"
 
 #define TARGET    AVX2
 #define HAS_LANES 0
@@ -176,28 +174,6 @@ AVX2_INLINE void transpose8(__m256 r[8])
     }
 }
 
-/* 8 lanes `stride` floats apart, of which `lanes` exist; the others are zero. */
-AVX2_INLINE __m256 load_lanes(const float *p, int64_t stride, int64_t lanes)
-{
-    float part[8] = {0};
-    if (stride == 1 && lanes >= 8) return _mm256_loadu_ps(p);
-    for (int i = 0; i < 8 && i < lanes; i++)
-        part[i] = p[i * stride];
-    return _mm256_loadu_ps(part);
-}
-
-AVX2_INLINE void store_lanes(float *p, int64_t stride, int64_t lanes, __m256 v)
-{
-    float part[8];
-    if (stride == 1 && lanes >= 8) {
-        _mm256_storeu_ps(p, v);
-        return;
-    }
-    _mm256_storeu_ps(part, v);
-    for (int i = 0; i < 8 && i < lanes; i++)
-        p[i * stride] = part[i];
-}
-
 /* 8 tokens x 16 columns, from either orientation of x. */
 AVX2_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_job *job, int64_t m,
                              int64_t k)
@@ -225,64 +201,6 @@ AVX2_INLINE void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *job,
 {
     for (int64_t part = 0; part < COLUMNS; part += 16)
         pack_square((float *)(void *)(out + part / 4 * c * (PANEL / GROUPS)), c, job, m, k + part);
-}
-
-/* z·p(z²)/q(z²), clamped to where it reaches ±1 (see gelu.h). NaN stays NaN: min and max return
-   their second operand when either is NaN. */
-AVX2_INLINE __m256 sigmoid_like(__m256 z, const s24i_rational *f)
-{
-    z = _mm256_min_ps(_mm256_set1_ps(f->limit), z);
-    z = _mm256_max_ps(_mm256_set1_ps(-f->limit), z);
-    __m256 u = _mm256_mul_ps(z, z);
-    __m256 p = _mm256_set1_ps(f->p[S24I_RATIONAL_P - 1]);
-    __m256 q = _mm256_set1_ps(f->q[S24I_RATIONAL_Q - 1]);
-    for (int i = S24I_RATIONAL_P - 2; i >= 0; i--)
-        p = _mm256_fmadd_ps(p, u, _mm256_set1_ps(f->p[i]));
-    for (int i = S24I_RATIONAL_Q - 2; i >= 0; i--)
-        q = _mm256_fmadd_ps(q, u, _mm256_set1_ps(f->q[i]));
-    z = _mm256_div_ps(_mm256_mul_ps(z, p), q);
-    return _mm256_max_ps(_mm256_set1_ps(-1), _mm256_min_ps(_mm256_set1_ps(1), z));
-}
-
-AVX2_INLINE __m256 activate(__m256 x, s24_activation activation)
-{
-    __m256 half = _mm256_mul_ps(x, _mm256_set1_ps(0.5f)), s;
-    switch (activation) {
-    case S24_ACTIVATION_RELU:
-        return _mm256_max_ps(_mm256_setzero_ps(), x);
-    case S24_ACTIVATION_GELU:
-        s = sigmoid_like(_mm256_mul_ps(x, _mm256_set1_ps(GELU_SQRT_HALF)), &s24i_erf);
-        return _mm256_fmadd_ps(half, s, half);
-    case S24_ACTIVATION_GELU_TANH:
-        s = _mm256_mul_ps(_mm256_mul_ps(x, x), _mm256_set1_ps(GELU_CUBIC));
-        s = _mm256_mul_ps(_mm256_fmadd_ps(s, x, x), _mm256_set1_ps(GELU_SQRT_2_PI));
-        s = sigmoid_like(s, &s24i_tanh);
-        return _mm256_fmadd_ps(half, s, half);
-    case S24_ACTIVATION_SILU: /* x/2·(1 + tanh(x/2)) */
-        return _mm256_fmadd_ps(half, sigmoid_like(half, &s24i_tanh), half);
-    default:
-        return x;
-    }
-}
-
-/* activation(alpha·v + bias)·gate + beta·residual of one vector of outputs along `stride`s. */
-AVX2_INLINE void finish(const s24i_linear_job *job, int64_t m, int64_t n, int64_t lanes,
-                        int along_n, __m256 v, __m256 bias)
-{
-    float *y = (float *)job->y + m * job->y_stride_m + n * job->y_stride_n;
-    v = activate(_mm256_fmadd_ps(v, _mm256_set1_ps(job->alpha), bias), job->activation);
-    if (job->gate) {
-        const float *g = (const float *)job->gate + m * job->gate_stride_m + n * job->gate_stride_n;
-        v = _mm256_mul_ps(v,
-                          load_lanes(g, along_n ? job->gate_stride_n : job->gate_stride_m, lanes));
-    }
-    if (job->residual && job->beta != 0) {
-        const float *r =
-            (const float *)job->residual + m * job->residual_stride_m + n * job->residual_stride_n;
-        const int64_t stride = along_n ? job->residual_stride_n : job->residual_stride_m;
-        v = _mm256_fmadd_ps(load_lanes(r, stride, lanes), _mm256_set1_ps(job->beta), v);
-    }
-    store_lanes(y, along_n ? job->y_stride_n : job->y_stride_m, lanes, v);
 }
 
 /* 16 outputs x 8 tokens from sums with tokens in the lanes, rows `pitch` floats apart. */

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the tests of kernels share: operands that end where nothing may be touched, and threads that
+   run in turn. */
+#ifndef SPARSE24_TESTS_GUARDED_H
+#define SPARSE24_TESTS_GUARDED_H
+
+#include "support.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- operands between inaccessible pages ----------------------------------------------------- */
+
+typedef struct guarded {
+    char *base;
+    size_t mapped;
+    void *data;
+} guarded;
+
+/* `bytes` that end (at_end) or begin at an inaccessible page; `align` is kept at the end too. */
+static inline guarded guard(size_t bytes, size_t align, int at_end)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t inner = (bytes + page - 1) / page * page;
+    guarded g = {.mapped = inner + 2 * page};
+    g.base = mmap(NULL, g.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(g.base != MAP_FAILED);
+    assert_int_equal(mprotect(g.base, page, PROT_NONE), 0);
+    assert_int_equal(mprotect(g.base + page + inner, page, PROT_NONE), 0);
+    g.data = g.base + page + (at_end ? (inner - bytes) / align * align : 0);
+    return g;
+}
+
+static inline void unguard(guarded g)
+{
+    munmap(g.base, g.mapped);
+}
+
+/* ---- a pool that runs the ranges in turn: the split is what matters here --------------------- */
+
+static inline void run_in_turn(void *pool, int64_t count, void (*fn)(void *, int64_t, int64_t, int),
+                               void *arg)
+{
+    int threads = *(int *)pool;
+    for (int t = threads - 1; t >= 0; t--) {
+        int64_t share = count / threads, rest = count % threads;
+        int64_t begin = share * t + (t < rest ? t : rest);
+        fn(arg, begin, begin + share + (t < rest), t);
+    }
+}
+
+#endif
