@@ -49,7 +49,8 @@ int bench_latencies(cli_app *cli, bench_turn *turn, const bench_effort *effort,
 typedef struct bench_problem {
     s24_ctx *ctx; /* for peers without threads of their own; set to `threads` */
     bench_shape shape;
-    s24_dtype dtype; /* f32 or bf16: of the weights; x and w hold only values it can represent */
+    s24_dtype dtype; /* of the weights: f32, bf16, and then x and w hold only values it has; i8, and
+                        then x holds integers 0..127 and w integers times a scale a row */
     int threads;
     const float *x; /* [m, k] */
     const float *w; /* [n, k], 2:4 with its zeros */
@@ -123,7 +124,7 @@ typedef struct bench_plan bench_plan;
 struct bench_plan {
     bench_shape shapes[BENCH_MAX_SHAPES];
     int shape_count;
-    s24_dtype dtypes[2];
+    s24_dtype dtypes[3];
     int dtype_count;
     int64_t threads[BENCH_MAX_LIST];
     int thread_count;
@@ -180,7 +181,7 @@ typedef struct bench_model_plan {
     const char *model;
     int64_t batches[BENCH_MAX_LIST], lengths[BENCH_MAX_LIST], threads[BENCH_MAX_LIST];
     int batch_count, length_count, thread_count;
-    s24_dtype dtypes[2];
+    s24_dtype dtypes[3];
     int dtype_count;
     bench_effort effort;
     const char *svg;
@@ -192,7 +193,7 @@ int bench_models(cli_app *cli, const bench_model_plan *plan);
 
 typedef struct bench_prune_plan {
     int64_t mebibytes; /* of the dense matrix */
-    s24_dtype dtypes[2];
+    s24_dtype dtypes[3];
     int64_t threads[BENCH_MAX_LIST];
     int dtype_count, thread_count;
     bench_effort effort;

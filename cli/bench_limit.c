@@ -87,6 +87,21 @@ __attribute__((target("avx512f,avx512bf16"))) static double chains_avx512bf16(vo
     return (double)_mm512_cvtss_f32(sums[0]);
 }
 
+__attribute__((target("avx512f,avx512vnni"))) static double chains_avx512vnni(void)
+{
+    __m512i sums[CHAINS];
+    const __m512i a = _mm512_set1_epi8(1), b = a;
+    for (int c = 0; c < CHAINS; c++)
+        sums[c] = _mm512_setzero_si512();
+    for (int i = 0; i < STEPS; i++)
+#pragma GCC unroll 12
+        for (int c = 0; c < CHAINS; c++)
+            sums[c] = _mm512_dpbusd_epi32(sums[c], a, b);
+    for (int c = 1; c < CHAINS; c++)
+        sums[0] = _mm512_max_epi32(sums[0], sums[c]);
+    return (double)_mm_cvtsi128_si32(_mm512_castsi512_si128(sums[0]));
+}
+
 __attribute__((target("avx2"))) static uint64_t read_avx2(const uint64_t *memory, int64_t words)
 {
     __m256i sums[4];
@@ -125,6 +140,7 @@ typedef struct chain_kernel {
 /* The first row that fits. */
 static const chain_kernel chain_kernels[] = {
 #if defined(__x86_64__)
+    {S24_CPU_AVX512VNNI, S24_I8, chains_avx512vnni, 128},
     {S24_CPU_AVX512BF16, S24_BF16, chains_avx512bf16, 64},
     {S24_CPU_AVX512, S24_DTYPE_NONE, chains_avx512, 32},
     {S24_CPU_AVX2, S24_DTYPE_NONE, chains_avx2, 16},

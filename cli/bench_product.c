@@ -2,8 +2,8 @@
 /*
  * Products of bench: for every shape and dtype one pruned weight and one X, for every number of
  * threads one cell of our plan and the peers. Shapes in a row that differ in M only share their
- * weight. Our time is s24_plan_run's whole: X's packing and every transpose are in it. A peer
- * multiplies the same weight with its zeros.
+ * weight. Our time is s24_plan_run's whole: X's packing or quantisation and every transpose
+ * are in it. A peer multiplies the same weight with its zeros; in i8 it is handed X quantised.
  */
 #include <math.h>
 #include <stdio.h>
@@ -31,10 +31,15 @@ static void fill(float *to, int64_t count, uint64_t state)
     }
 }
 
-/* Only values that bf16 holds, so that rounding X is no difference between two bf16 products. */
-static s24_status round_to(float *values, int64_t count, s24_dtype dtype, s24_ctx *ctx)
+/* Only values that bf16 holds, so that rounding X is no difference between two bf16 products. For i8
+   integers, of which each token has the largest, so that quantising them changes none. */
+static s24_status round_to(float *values, int64_t count, s24_dtype dtype, int64_t cols,
+                           s24_ctx *ctx)
 {
     if (dtype == S24_F32) return S24_OK;
+    for (int64_t i = 0; i < count && dtype == S24_I8; i++)
+        values[i] = i % cols ? rintf(fabsf(values[i]) * 127) : 127;
+    if (dtype == S24_I8) return S24_OK;
     uint16_t *narrow = s24_ctx_alloc(ctx, (size_t)count * sizeof *narrow);
     if (!narrow)
         return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for %lld values", (long long)count);
@@ -77,7 +82,13 @@ static s24_status cell_fill_weight(cell *c)
     fill(c->w, s.n * s.k, 2);
     s24_dense w = {.data = c->w, .dtype = S24_F32, .rows = s.n, .cols = s.k};
     s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MAGNITUDE, .dtype = c->dtype};
+    if (c->dtype == S24_I8) opts.dtype = S24_F32;
     s24_status status = s24_matrix_create(&c->matrix, ctx, &w, &opts);
+    if (status == S24_OK && c->dtype == S24_I8) {
+        s24_matrix *floats = c->matrix;
+        status = s24_matrix_quantize(&c->matrix, ctx, floats, "int8");
+        s24_matrix_destroy(floats);
+    }
     return status == S24_OK ? s24_matrix_to_dense(ctx, &w, c->matrix) : status;
 }
 
@@ -92,8 +103,8 @@ static s24_status cell_fill_tokens(cell *c)
     fill(c->x, s.m * s.k, 1);
     /* k roundings, each up to 2^-24 of a partial sum of about sqrt(k), add up like a random walk to
        about k·2^-24; two such sums are compared. A product left out or doubled is far above it. */
-    c->tolerance = 4 * (double)s.k * 0x1p-24;
-    return round_to(c->x, s.m * s.k, c->dtype, ctx);
+    c->tolerance = (c->dtype == S24_I8 ? 4 * 127 : 4) * (double)s.k * 0x1p-24;
+    return round_to(c->x, s.m * s.k, c->dtype, s.k, ctx);
 }
 
 typedef struct ours {
@@ -117,7 +128,9 @@ static s24_status ours_make(ours *o, cell *c)
     o->ctx = ctx;
     o->x = (s24_dense){.data = c->x, .dtype = S24_F32, .rows = c->shape.m, .cols = c->shape.k};
     o->y = (s24_dense){.data = c->y, .dtype = S24_F32, .rows = c->shape.m, .cols = c->shape.n};
-    s24_status status = s24_plan_create(&o->plan, ctx, c->matrix, NULL);
+    s24_plan_opts opts = {.size = sizeof opts};
+    if (c->dtype == S24_I8) opts.activations = S24_I8;
+    s24_status status = s24_plan_create(&o->plan, ctx, c->matrix, &opts);
     if (status != S24_OK) return status;
     size_t bytes = s24_plan_work_bytes(o->plan, ctx, c->shape.m);
     o->work = s24_ctx_alloc(ctx, bytes ? bytes : 1);

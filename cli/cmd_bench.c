@@ -14,6 +14,11 @@ struct bench_options {
     int64_t prune, rounds, min_ms;
 };
 
+static const char *product_dtype(int index)
+{
+    return index == 2 ? "i8" : cli_compute_dtype(index);
+}
+
 static const cli_option options[] = {
     {"set", 0, CLI_CHOICE, offsetof(struct bench_options, set), NULL, NULL,
      "Shapes of a known model's layers. By default bert-base.", bench_set_name},
@@ -30,7 +35,7 @@ static const cli_option options[] = {
     {"prune", 0, CLI_COUNT, offsetof(struct bench_options, prune), "MIB", NULL,
      "Time prune and pack by magnitude of a dense matrix of that many MiB, beside memcpy.", NULL},
     {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", "f32",
-     "Dtypes of the weights.", cli_compute_dtype},
+     "Dtypes of the weights; i8 (products only) quantises X as it comes.", product_dtype},
     {"threads", 0, CLI_COUNTS, offsetof(struct bench_options, threads), "LIST", NULL,
      "Numbers of threads. By default every core.", NULL},
     {"peers", 0, CLI_LIST, offsetof(struct bench_options, peers), "LIST", "all",
@@ -57,9 +62,17 @@ static int read_dtypes(s24_dtype *dtypes, const char *list)
 {
     char item[16];
     int count = 0;
-    while (count < 2 && cli_list_next(item, sizeof item, &list))
+    while (count < 3 && cli_list_next(item, sizeof item, &list))
         dtypes[count++] = s24_dtype_parse(item);
     return count;
+}
+
+static int has_integers(const char *list)
+{
+    s24_dtype dtypes[3];
+    for (int i = read_dtypes(dtypes, list) - 1; i >= 0; i--)
+        if (dtypes[i] == S24_I8) return 1;
+    return 0;
 }
 
 static int read_threads(cli_app *cli, int64_t *threads, int *count, const char *list)
@@ -143,6 +156,8 @@ static int run(cli_app *cli, const void *opaque)
     const struct bench_options *o = opaque;
     if ((o->set != NULL) + (o->shapes != NULL) + (o->model != NULL) + (o->prune > 0) > 1)
         return cli_fail(cli, CLI_USAGE, "--set, --shapes, --model and --prune exclude each other");
+    if ((o->model || o->prune) && has_integers(o->dtype))
+        return cli_fail(cli, CLI_USAGE, "option --dtype: i8 is for products; expected f32 or bf16");
     if (o->prune && o->svg) return cli_fail(cli, CLI_USAGE, "--prune has no chart");
     if (o->rounds > BENCH_MAX_ROUNDS)
         return cli_fail(cli, CLI_USAGE, "option --rounds: %lld is more than %d",

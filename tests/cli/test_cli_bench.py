@@ -65,6 +65,19 @@ class Products(Scratch):
             if isa == "avx2":
                 self.assertNotIn("avx512", row["kernel"])
 
+    def test_integers_beside_the_peer_that_has_them(self):
+        for isa in ("baseline", "avx512bf16"):
+            found = self.json("bench", "--shapes", "30,72,33;1,300,65", "--dtype", "i8", "--isa",
+                              isa, "--threads", "1,2", *QUICK)
+            self.assertEqual(len(found["rows"]), 4)
+            for row in found["rows"]:
+                self.assertIn("linear_i8_", row["kernel"])
+                self.assertLessEqual({p["name"] for p in row["peers"]}, {"onednn"})
+
+    def test_integers_are_for_products(self):
+        self.refusals([(other[0], ["bench", *other, "--dtype", "f32,i8"], 2, "i8 is for products")
+                       for other in (("--model", "minilm"), ("--prune", "1"))])
+
     def test_the_table_ends_with_median_and_worst(self):
         done = self.good("bench", "--shapes", "8,16,8", "--peers", "none", *QUICK)
         self.assertRegex(done.stdout, r"(?m)^ +8 +16 +8 f32 ")
