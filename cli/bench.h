@@ -51,6 +51,7 @@ typedef struct bench_problem {
     bench_shape shape;
     s24_dtype dtype; /* of the weights: f32, bf16, and then x and w hold only values it has; i8, and
                         then x holds integers 0..127 and w integers times a scale a row */
+    s24_dtype activations; /* of y; of x too if the peer can take both in one product */
     int threads;
     const float *x; /* [m, k] */
     const float *w; /* [n, k], 2:4 with its zeros */
@@ -63,7 +64,7 @@ typedef struct bench_peer {
     void (*close)(void *library);
     /* Packs the weight as the peer likes it best. NULL when it has no such product. */
     void *(*prepare)(void *library, const bench_problem *problem);
-    int (*run)(void *product, float *y); /* y [m, n]; 0: done */
+    int (*run)(void *product, void *y); /* y [m, n]; 0: done */
     void (*release)(void *product);
 } bench_peer;
 
@@ -108,7 +109,7 @@ typedef struct bench_peer_result {
 
 typedef struct bench_row {
     bench_shape shape;
-    s24_dtype dtype;
+    s24_dtype dtype, activations;
     int threads;
     char kernel[48];
     bench_times ours;
@@ -126,6 +127,7 @@ struct bench_plan {
     int shape_count;
     s24_dtype dtypes[3];
     int dtype_count;
+    s24_dtype activations; /* of x and y beside bf16 weights; NONE: f32 */
     int64_t threads[BENCH_MAX_LIST];
     int thread_count;
     bench_library libraries[BENCH_MAX_PEERS];

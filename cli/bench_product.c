@@ -16,10 +16,13 @@ typedef struct cell {
     cli_app *cli;
     const bench_plan *plan;
     bench_shape shape;
-    s24_dtype dtype;
-    float *x, *w, *y, *y_peer; /* [m, k], [n, k] with zeros, [m, n] twice */
+    s24_dtype dtype, activations;
+    float *x, *w;     /* [m, k], [n, k] with zeros */
+    void *x_given;    /* x in `activations` */
+    void *y, *y_peer; /* [m, n] in `activations` */
     s24_matrix *matrix;
-    double tolerance; /* of |y − y_peer| */
+    double tolerance; /* of |y − y_peer|, and what of it grows with y */
+    double relative;
 } cell;
 
 /* Uniform in [−1, 1), the same every time. */
@@ -49,13 +52,28 @@ static s24_status round_to(float *values, int64_t count, s24_dtype dtype, int64_
     return status;
 }
 
+static double output(const cell *c, const void *y, int64_t i)
+{
+    float value;
+    s24_convert(&value, S24_F32, (const char *)y + (size_t)i * s24_dtype_bytes(c->activations),
+                c->activations, 1);
+    return (double)value;
+}
+
+static int agree(const cell *c, double a, double b)
+{
+    return fabs(a - b) <= c->tolerance + c->relative * fabs(b);
+}
+
 static void cell_free_tokens(cell *c)
 {
     s24_ctx *ctx = c->cli->ctx;
     s24_ctx_free(ctx, c->x);
+    s24_ctx_free(ctx, c->x_given);
     s24_ctx_free(ctx, c->y);
     s24_ctx_free(ctx, c->y_peer);
-    c->x = c->y = c->y_peer = NULL;
+    c->x = NULL;
+    c->x_given = c->y = c->y_peer = NULL;
 }
 
 static void cell_free_weight(cell *c)
@@ -97,14 +115,19 @@ static s24_status cell_fill_tokens(cell *c)
     s24_ctx *ctx = c->cli->ctx;
     bench_shape s = c->shape;
     c->x = s24_ctx_alloc(ctx, (size_t)(s.m * s.k) * sizeof *c->x);
-    c->y = s24_ctx_alloc(ctx, (size_t)(s.m * s.n) * sizeof *c->y);
-    c->y_peer = s24_ctx_alloc(ctx, (size_t)(s.m * s.n) * sizeof *c->y_peer);
-    if (!c->x || !c->y || !c->y_peer) return no_memory(c);
+    const size_t element = s24_dtype_bytes(c->activations);
+    c->x_given = s24_ctx_alloc(ctx, (size_t)(s.m * s.k) * element);
+    c->y = s24_ctx_alloc(ctx, (size_t)(s.m * s.n) * element);
+    c->y_peer = s24_ctx_alloc(ctx, (size_t)(s.m * s.n) * element);
+    if (!c->x || !c->x_given || !c->y || !c->y_peer) return no_memory(c);
     fill(c->x, s.m * s.k, 1);
     /* k roundings, each up to 2^-24 of a partial sum of about sqrt(k), add up like a random walk to
        about k·2^-24; two such sums are compared. A product left out or doubled is far above it. */
     c->tolerance = (c->dtype == S24_I8 ? 4 * 127 : 4) * (double)s.k * 0x1p-24;
-    return round_to(c->x, s.m * s.k, c->dtype, s.k, ctx);
+    c->relative = c->activations == S24_F32 ? 0 : 0x1p-7; /* y's own rounding, twice */
+    s24_status status = round_to(c->x, s.m * s.k, c->dtype, s.k, ctx);
+    if (status != S24_OK) return status;
+    return s24_convert(c->x_given, c->activations, c->x, S24_F32, s.m * s.k);
 }
 
 typedef struct ours {
@@ -126,8 +149,10 @@ static s24_status ours_make(ours *o, cell *c)
 {
     s24_ctx *ctx = c->cli->ctx;
     o->ctx = ctx;
-    o->x = (s24_dense){.data = c->x, .dtype = S24_F32, .rows = c->shape.m, .cols = c->shape.k};
-    o->y = (s24_dense){.data = c->y, .dtype = S24_F32, .rows = c->shape.m, .cols = c->shape.n};
+    o->x = (s24_dense){
+        .data = c->x_given, .dtype = c->activations, .rows = c->shape.m, .cols = c->shape.k};
+    o->y =
+        (s24_dense){.data = c->y, .dtype = c->activations, .rows = c->shape.m, .cols = c->shape.n};
     s24_plan_opts opts = {.size = sizeof opts};
     if (c->dtype == S24_I8) opts.activations = S24_I8;
     s24_status status = s24_plan_create(&o->plan, ctx, c->matrix, &opts);
@@ -143,7 +168,7 @@ static s24_status ours_make(ours *o, cell *c)
 typedef struct theirs {
     const bench_library *library;
     void *product;
-    float *y;
+    void *y;
 } theirs;
 
 static int run_theirs(void *state)
@@ -156,18 +181,19 @@ static int run_theirs(void *state)
 static int compare_outputs(cell *c, const theirs *t)
 {
     int64_t count = c->shape.m * c->shape.n;
-    memset(c->y_peer, 0xff, (size_t)count * sizeof *c->y_peer); /* NaN: what is not written shows */
+    /* NaN: what is not written shows. */
+    memset(c->y_peer, 0xff, (size_t)count * s24_dtype_bytes(c->activations));
     if (t->library->peer->run(t->product, c->y_peer))
         return cli_fail(c->cli, CLI_IO, "%s failed", t->library->peer->name);
     for (int64_t i = 0; i < count; i++)
-        if (!(fabs((double)c->y[i] - (double)c->y_peer[i]) <= c->tolerance))
+        if (!agree(c, output(c, c->y, i), output(c, c->y_peer, i)))
             return cli_fail(c->cli, CLI_NO,
                             "shape %lld,%lld,%lld %s: our output at row %lld, column %lld is %g, "
                             "that of %s %g; no figure is given for a wrong result",
                             (long long)c->shape.m, (long long)c->shape.k, (long long)c->shape.n,
                             s24_dtype_name(c->dtype), (long long)(i / c->shape.n),
-                            (long long)(i % c->shape.n), (double)c->y[i], t->library->peer->name,
-                            (double)c->y_peer[i]);
+                            (long long)(i % c->shape.n), output(c, c->y, i), t->library->peer->name,
+                            output(c, c->y_peer, i));
     return CLI_OK;
 }
 
@@ -180,8 +206,8 @@ static int compare_sums(cell *c)
         double sum = 0;
         for (int64_t k = 0; k < s.k; k++)
             sum += (double)c->x[row * s.k + k] * (double)c->w[col * s.k + k];
-        double got = (double)c->y[row * s.n + col];
-        if (!(fabs(sum - got) <= c->tolerance))
+        double got = output(c, c->y, row * s.n + col);
+        if (!agree(c, got, sum))
             return cli_fail(c->cli, CLI_NO,
                             "shape %lld,%lld,%lld %s: our output at row %lld, column %lld is %g, "
                             "expected %g; no figure is given for a wrong result",
@@ -196,11 +222,12 @@ static void row_fill(bench_row *row, const cell *c, const ours *o)
     bench_shape s = c->shape;
     row->shape = s;
     row->dtype = c->dtype;
+    row->activations = c->activations;
     row->threads = o->threads;
     snprintf(row->kernel, sizeof row->kernel, "%s", s24_plan_kernel(o->plan, s.m));
     row->flops = 2.0 * (double)s.m * (double)s.n * (double)s.k;
     row->bytes = (double)s24_matrix_bytes(c->matrix) +
-                 (double)sizeof(float) * (double)(s.m * s.k + s.m * s.n);
+                 (double)s24_dtype_bytes(c->activations) * (double)(s.m * s.k + s.m * s.n);
 }
 
 /* The limit of the row's dtype and threads; a table without limits leaves 0. */
@@ -247,6 +274,7 @@ static int cell_run(cell *c, int threads, bench_row *row)
     bench_problem problem = {.ctx = c->cli->ctx,
                              .shape = c->shape,
                              .dtype = c->dtype,
+                             .activations = c->activations,
                              .threads = threads,
                              .x = c->x,
                              .w = c->w};
@@ -299,6 +327,7 @@ int bench_products(cli_app *cli, bench_table *table, const bench_plan *plan)
         c.shape = plan->shapes[i % plan->shape_count];
         int same = c.w && c.dtype == dtype && before.k == c.shape.k && before.n == c.shape.n;
         c.dtype = dtype;
+        c.activations = dtype == S24_BF16 && plan->activations ? plan->activations : S24_F32;
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, total));
         if (code == CLI_OK && !same) code = cli_status(cli, cell_fill_weight(&c));
         if (code == CLI_OK) code = run_threads(&c, table);

@@ -55,6 +55,7 @@ static json_t *row_json(const bench_row *row)
     json_object_set_new(object, "k", json_integer(row->shape.k));
     json_object_set_new(object, "n", json_integer(row->shape.n));
     json_object_set_new(object, "dtype", json_string(s24_dtype_name(row->dtype)));
+    json_object_set_new(object, "activations", json_string(s24_dtype_name(row->activations)));
     json_object_set_new(object, "threads", json_integer(row->threads));
     json_object_set_new(object, "kernel", json_string(row->kernel));
     json_object_set_new(object, "ms", cli_real(1e3 * seconds));

@@ -10,7 +10,7 @@
 
 struct bench_options {
     cli_common common;
-    const char *set, *shapes, *model, *dtype, *threads, *peers, *batch, *seq, *svg;
+    const char *set, *shapes, *model, *dtype, *activations, *threads, *peers, *batch, *seq, *svg;
     int64_t prune, rounds, min_ms;
 };
 
@@ -36,6 +36,9 @@ static const cli_option options[] = {
      "Time prune and pack by magnitude of a dense matrix of that many MiB, beside memcpy.", NULL},
     {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", "f32",
      "Dtypes of the weights; i8 (products only) quantises X as it comes.", product_dtype},
+    {"activations", 0, CLI_CHOICE, offsetof(struct bench_options, activations), NULL, "f32",
+     "Dtype of X and Y beside bf16 weights; a peer without f32 there gets X in bf16 for free.",
+     cli_compute_dtype},
     {"threads", 0, CLI_COUNTS, offsetof(struct bench_options, threads), "LIST", NULL,
      "Numbers of threads. By default every core.", NULL},
     {"peers", 0, CLI_LIST, offsetof(struct bench_options, peers), "LIST", "all",
@@ -128,6 +131,7 @@ static int run_products(cli_app *cli, const struct bench_options *o)
     if (!plan) return cli_fail(cli, CLI_IO, "out of memory");
     plan->effort = read_effort(o);
     plan->dtype_count = read_dtypes(plan->dtypes, o->dtype);
+    plan->activations = s24_dtype_parse(o->activations);
     int code = read_threads(cli, plan->threads, &plan->thread_count, o->threads);
     if (code == CLI_OK && o->shapes)
         code =

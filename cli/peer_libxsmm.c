@@ -144,7 +144,7 @@ static void tasks(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static int run(void *opaque, float *y)
+static int run(void *opaque, void *y)
 {
     product *p = opaque;
     p->y = y;

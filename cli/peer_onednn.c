@@ -129,7 +129,8 @@ static int make_product(product *p, const bench_problem *problem)
     dnnl_memory_desc_t x = matrix(s->m, s->k, type_of(problem->dtype, dnnl_u8), dnnl_ab);
     dnnl_memory_desc_t w =
         matrix(s->k, s->n, type_of(problem->dtype, dnnl_s8), dnnl_format_tag_any);
-    dnnl_memory_desc_t y = matrix(s->m, s->n, dnnl_f32, dnnl_ab);
+    dnnl_data_type_t y_type = problem->activations == S24_BF16 ? dnnl_bf16 : dnnl_f32;
+    dnnl_memory_desc_t y = matrix(s->m, s->n, y_type, dnnl_ab);
     dnnl_matmul_desc_t matmul;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t desc = NULL;
@@ -184,7 +185,7 @@ static void *prepare(void *opaque, const bench_problem *problem)
     return p;
 }
 
-static int run(void *opaque, float *y)
+static int run(void *opaque, void *y)
 {
     product *p = opaque;
     dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, p->x}, {DNNL_ARG_WEIGHTS, p->w}, {DNNL_ARG_DST, p->y}};
@@ -216,7 +217,7 @@ static void *prepare(void *library, const bench_problem *problem)
     return NULL;
 }
 
-static int run(void *product, float *y)
+static int run(void *product, void *y)
 {
     (void)product;
     (void)y;

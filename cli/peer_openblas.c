@@ -83,7 +83,7 @@ static void *prepare(void *opaque, const bench_problem *problem)
     return p;
 }
 
-static int run(void *opaque, float *y)
+static int run(void *opaque, void *y)
 {
     const product *p = opaque;
     int m = (int)p->problem.shape.m, k = (int)p->problem.shape.k, n = (int)p->problem.shape.n;

@@ -59,7 +59,7 @@ static void *dense_prepare(void *library, const bench_problem *problem)
     return NULL;
 }
 
-static int dense_run(void *opaque, float *y)
+static int dense_run(void *opaque, void *y)
 {
     dense_product *p = opaque;
     s24_dense to = {y, S24_F32, p->x.rows, p->n, 0};

@@ -13,8 +13,8 @@ from cli_case import PROGRAM, Scratch, clean_environment, listing, run
 import tiny_bert
 
 QUICK = ["--rounds", "3", "--min-ms", "1"]
-ROW = {"m", "k", "n", "dtype", "threads", "kernel", "ms", "ms_min", "ms_max", "gflops", "gbps",
-       "limit_share", "peers"}
+ROW = {"m", "k", "n", "dtype", "activations", "threads", "kernel", "ms", "ms_min", "ms_max",
+       "gflops", "gbps", "limit_share", "peers"}
 MODEL_ROW = {"batch", "seq", "dtype", "threads", "dense_ms", "sparse_ms", "ratio", "sparse_layers",
              "layers", "bytes", "p50_ms", "p95_ms", "load_ms", "dense_load_ms", "resident_bytes",
              "dense_resident_bytes"}
@@ -44,6 +44,18 @@ class Products(Scratch):
                          [("f32", 1), ("f32", 2), ("bf16", 1), ("bf16", 2)])
         for key in ("machine", "cpu", "versions", "date"):
             self.assertIn(key, found)
+
+    def test_activations_in_bf16(self):
+        """Beside bf16 weights, where the kernel takes them; elsewhere a sentence."""
+        narrow = ("bench", "--shapes", "20,64,48;3,64,48", "--activations", "bf16", *QUICK)
+        refused = run(*narrow, "--dtype", "bf16", "--isa", "avx2")
+        self.assertEqual(refused.returncode, 3)
+        self.assertIn("x is bf16; expected f32", refused.stderr)
+        rows = self.json(*narrow, "--dtype", "f32")["rows"]
+        self.assertEqual([r["activations"] for r in rows], ["f32"] * 2)
+        if run(*narrow, "--dtype", "bf16").returncode == 0:
+            rows = self.json(*narrow, "--dtype", "bf16")["rows"]
+            self.assertEqual([r["activations"] for r in rows], ["bf16"] * 2)
 
     def test_every_peer_that_is_here(self):
         found = self.json("bench", "--shapes", "48,64,100;3,300,65", "--threads", "2", *QUICK)
