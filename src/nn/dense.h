@@ -38,6 +38,7 @@ typedef struct s24i_dense_engine_table {
     s24_status (*runner_create)(s24i_dense_runner **out, s24_ctx *ctx, int64_t most_x);
     void (*runner_destroy)(s24i_dense_runner *runner);
     s24_status (*run)(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_job *job);
+    int concurrent; /* 1: runners of threads of their own run side by side at full speed */
 } s24i_dense_engine_table;
 
 extern const s24i_dense_engine_table s24i_dense_engine;

@@ -136,5 +136,6 @@ const s24i_dense_engine_table s24i_dense_engine = {
     .runner_create = runner_create,
     .runner_destroy = runner_destroy,
     .run = run,
+    .concurrent = 1,
 };
 #endif

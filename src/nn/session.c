@@ -14,21 +14,9 @@
 #include <string.h>
 
 #include "nn/attention.h"
-
-/*
- * Tokens a thread that go through the products of a block at a time: what is between the products
- * then stays in L2, and the chunks of a batch are of one size, for which the dense engine prepares
- * itself once. Three panels of 96 tokens, the 2:4 kernels' best. Only the attention needs to see
- * whole texts.
- */
-enum { CHUNK_ROWS = 288 };
+#include "nn/pass.h"
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
-
-static int64_t chunk_rows(const s24_session *session)
-{
-    return s24i_min(session->max_tokens, CHUNK_ROWS * (int64_t)session->threads);
-}
 
 /* The products of a block; those that are not there are empty. */
 enum { PRODUCTS = 6 };
@@ -41,21 +29,20 @@ static void products_of(const s24i_linear *products[PRODUCTS], const s24i_block 
     products[5] = &block->output;
 }
 
-/* The work memory of the most demanding 2:4 product. */
-static size_t most_work(const s24_session *session)
+/* The work memory of the most demanding 2:4 product of `rows` tokens on ctx's threads. */
+static size_t most_work(const s24_model *model, const s24_ctx *ctx, int64_t rows)
 {
-    const int64_t rows = chunk_rows(session);
     const s24i_linear *products[PRODUCTS];
     size_t most = 0;
-    for (int64_t b = 0; b < session->model->shape.layers; b++) {
-        products_of(products, &session->model->blocks[b]);
+    for (int64_t b = 0; b < model->shape.layers; b++) {
+        products_of(products, &model->blocks[b]);
         for (int i = 0; i < PRODUCTS; i++) {
             const s24_plan *plan = products[i]->plan;
-            const size_t bytes = plan ? s24_plan_work_bytes(plan, session->ctx, rows) : 0;
+            const size_t bytes = plan ? s24_plan_work_bytes(plan, ctx, rows) : 0;
             most = bytes > most ? bytes : most;
         }
     }
-    return most;
+    return (most + 63) / 64 * 64;
 }
 
 static int takes_bf16(const s24i_linear *l)
@@ -79,25 +66,82 @@ static s24_dtype choose_between(const s24_session *session)
     return S24_BF16;
 }
 
+/* Memory of a lane's own context, which the session's gives. */
+static void *lane_alloc(void *user, size_t bytes, size_t alignment)
+{
+    (void)alignment; /* a context aligns to 64 bytes, which is all that one of its own asks for */
+    return s24_ctx_alloc(user, bytes);
+}
+static void lane_free(void *user, void *memory, size_t bytes)
+{
+    (void)bytes;
+    s24_ctx_free(user, memory);
+}
+
+static s24_status lane_create(s24i_lane *lane, s24_ctx *ctx, int64_t most_x)
+{
+    const s24_ctx_opts opts = {.size = sizeof opts,
+                               .allocator = {lane_alloc, lane_free, ctx},
+                               .threads = 1,
+                               .cpu_mask = s24_ctx_cpu(ctx)};
+    REQUIRE(ctx, s24_ctx_create(&lane->own, &opts) == S24_OK, S24_ERROR_MEMORY,
+            "out of memory for a thread's context");
+    lane->ctx = lane->own;
+    return s24i_dense_engine.runner_create(&lane->runner, ctx, most_x);
+}
+
+/* The lanes share the memory of the whole: they never run beside it. */
+static s24_status fill_lanes(s24_session *session, s24_ctx *ctx)
+{
+    const s24_model *model = session->model;
+    const s24i_shape *shape = &model->shape;
+    const int64_t rows = s24i_min(session->max_tokens, CHUNK_ROWS), threads = session->threads;
+    const int64_t all = s24i_min(session->max_tokens, CHUNK_ROWS * threads);
+    const int64_t wide = model->dtype == S24_F32 ? 0 : s24i_max(shape->width, shape->intermediate);
+    const size_t part = s24_dtype_bytes(session->between);
+    s24i_lane *whole = &session->whole;
+    size_t one = 0, bytes = most_work(model, ctx, all);
+    TRY(s24i_alloc_elems(&session->lanes, ctx, threads, sizeof *session->lanes, "lanes"));
+    memset(session->lanes, 0, (size_t)threads * sizeof *session->lanes);
+    whole->rows = all;
+    TRY(s24i_dense_engine.runner_create(&whole->runner, ctx, all * wide));
+    for (int t = 0; t < threads && session->splits; t++)
+        TRY(lane_create(&session->lanes[t], ctx, rows * wide));
+    if (session->splits) one = most_work(model, session->lanes[0].ctx, rows);
+    if (bytes < one * (size_t)threads) bytes = one * (size_t)threads;
+    const int64_t outer = s24i_max(all, session->splits ? rows * threads : 0);
+    TRY(s24i_alloc_elems(&whole->outer, ctx, outer * shape->intermediate, part, "activations"));
+    TRY(s24i_alloc_elems(&whole->work, ctx, (int64_t)bytes, 1, "work memory"));
+    whole->work_bytes = bytes;
+    for (int t = 0; t < threads; t++) {
+        s24i_lane *lane = &session->lanes[t];
+        lane->rows = rows;
+        lane->outer = (char *)whole->outer + (size_t)(t * rows * shape->intermediate) * part;
+        lane->work = (char *)whole->work + (size_t)t * one;
+        lane->work_bytes = one;
+    }
+    return S24_OK;
+}
+
 static s24_status fill(s24_session *session, s24_ctx *ctx)
 {
     const s24i_shape *shape = &session->model->shape;
-    const int64_t tokens = session->max_tokens, rows = chunk_rows(session);
-    const int64_t longest = s24i_min(tokens, shape->positions);
-    const int64_t widest = s24i_max(shape->width, shape->intermediate);
+    const int64_t tokens = session->max_tokens, longest = s24i_min(tokens, shape->positions);
     const size_t one = sizeof(float), part = s24_dtype_bytes(session->between);
     session->scratch_elems = s24i_attention_scratch(longest, shape->width / shape->heads);
-    session->work_bytes = most_work(session);
     TRY(s24i_alloc_elems(&session->hidden, ctx, tokens * shape->width, one, "hidden states"));
     TRY(s24i_alloc_elems(&session->qkv, ctx, tokens * 3 * shape->width, part, "q, k and v"));
     TRY(s24i_alloc_elems(&session->context, ctx, tokens * shape->width, part, "attention"));
-    TRY(s24i_alloc_elems(&session->outer, ctx, rows * shape->intermediate, part, "activations"));
     TRY(s24i_alloc_elems(&session->tiles, ctx, tokens + 1, sizeof(int64_t), "tiles"));
     TRY(s24i_alloc_elems(&session->scratch, ctx, session->scratch_elems * session->threads, one,
                          "attention's scratch"));
-    TRY(s24i_alloc_elems(&session->work, ctx, (int64_t)session->work_bytes, 1, "work memory"));
-    return s24i_dense_engine.runner_create(&session->runner, ctx,
-                                           session->model->dtype == S24_BF16 ? rows * widest : 0);
+    return fill_lanes(session, ctx);
+}
+
+/* May threads run the model's products side by side? */
+static int can_split(const s24_model *model)
+{
+    return s24i_dense_engine.concurrent || model->sparse_layers == S24I_SLOTS * model->shape.layers;
 }
 
 s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *model,
@@ -116,6 +160,7 @@ s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *
                              .max_tokens = max_tokens,
                              .threads = s24_ctx_threads(ctx)};
     session->between = choose_between(session);
+    session->splits = session->threads > 1 && can_split(model);
     const s24_status status = fill(session, ctx);
     if (status != S24_OK) {
         s24_session_destroy(session);
@@ -129,14 +174,19 @@ void s24_session_destroy(s24_session *session)
 {
     if (!session) return;
     s24_ctx *ctx = session->ctx;
-    s24i_dense_engine.runner_destroy(session->runner);
+    for (int t = 0; session->lanes && t < session->threads; t++) {
+        s24i_dense_engine.runner_destroy(session->lanes[t].runner);
+        s24_ctx_destroy(session->lanes[t].own);
+    }
+    s24i_dense_engine.runner_destroy(session->whole.runner);
+    s24_ctx_free(ctx, session->lanes);
     s24_ctx_free(ctx, session->hidden);
     s24_ctx_free(ctx, session->qkv);
     s24_ctx_free(ctx, session->context);
-    s24_ctx_free(ctx, session->outer);
+    s24_ctx_free(ctx, session->whole.outer);
     s24_ctx_free(ctx, session->tiles);
     s24_ctx_free(ctx, session->scratch);
-    s24_ctx_free(ctx, session->work);
+    s24_ctx_free(ctx, session->whole.work);
     s24_ctx_free(ctx, session);
 }
 
@@ -241,157 +291,13 @@ s24_status s24i_session_embed(s24_session *session, s24_ctx *ctx, const s24_batc
     return S24_OK;
 }
 
-/* ---- a block --------------------------------------------------------------------------------- */
-
-static s24_status linear(s24_session *session, s24_ctx *ctx, const s24i_linear *l,
-                         const s24_dense *y, const s24_dense *x, int accumulate)
-{
-    if (l->plan) {
-        const s24_linear_args args = {.y = y,
-                                      .x = x,
-                                      .bias = l->bias,
-                                      .activation = l->activation,
-                                      .residual = accumulate ? y : NULL,
-                                      .work = session->work,
-                                      .work_bytes = session->work_bytes};
-        return s24_plan_run(ctx, l->plan, &args);
-    }
-    const s24i_dense_job job = {.weight = l->weight,
-                                .y = y,
-                                .x = x,
-                                .bias = l->bias,
-                                .activation = l->activation,
-                                .accumulate = accumulate};
-    return s24i_dense_engine.run(session->runner, ctx, &job);
-}
-
-static s24_status observe(const s24i_observer *observer, s24i_slot slot, const s24_dense *x)
-{
-    return observer ? observer->input(observer->user, slot, x) : S24_OK;
-}
-
-static int is_last(const s24i_observer *observer, s24i_slot slot)
-{
-    return observer && observer->last == 1u << slot;
-}
-
-typedef struct norm_job {
-    const s24_session *session;
-    const s24i_layer_norm *norm;
-    float *x;
-} norm_job;
-
-static void norm_range(void *arg, int64_t first, int64_t end, int thread)
-{
-    (void)thread;
-    const norm_job *job = arg;
-    job->session->vec->layer_norm(job->x + first * job->norm->n, end - first, job->norm);
-}
-
-static void layer_norm(s24_session *session, s24_ctx *ctx, const s24i_layer_norm *norm,
-                       const s24_dense *x)
-{
-    norm_job job = {session, norm, x->data};
-    s24_ctx_parallel_for(ctx, x->rows, norm_range, &job);
-}
-
-static void *elem(void *data, s24_dtype dtype, int64_t i)
-{
-    return (char *)data + (size_t)i * s24_dtype_bytes(dtype);
-}
-
-/* Rows t … of x, as many as a chunk has. */
-static s24_dense chunk(const s24_dense *x, int64_t t, int64_t rows)
-{
-    return (s24_dense){elem(x->data, x->dtype, t * x->cols), x->dtype, s24i_min(rows, x->rows - t),
-                       x->cols, x->cols};
-}
-
-/* Query, key and value of every token, chunk by chunk. */
-static s24_status project(s24_session *session, s24_ctx *ctx, const s24i_block *block,
-                          const s24_dense *x)
-{
-    const int64_t width = x->cols, rows = chunk_rows(session);
-    for (int64_t t = 0; t < x->rows; t += rows) {
-        const s24_dense from = chunk(x, t, rows);
-        for (int i = 0; i < block->qkv_count; i++) {
-            const int64_t n = block->qkv[i].n;
-            void *to = elem(session->qkv, session->between, i * x->rows * width + t * n);
-            const s24_dense y = {to, session->between, from.rows, n, n};
-            TRY(linear(session, ctx, &block->qkv[i], &y, &from, 0));
-        }
-    }
-    return S24_OK;
-}
-
-static void attend(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
-                   const s24i_block *block)
-{
-    const s24i_shape *shape = &session->model->shape;
-    const int64_t width = shape->width, tokens = batch->offsets[batch->texts];
-    const int joined = block->qkv_count == 1; /* then q, k and v stand side by side */
-    const int64_t step = joined ? width : tokens * width;
-    const s24_dtype dtype = session->between;
-    const s24i_attention attention = {.vec = session->vec,
-                                      .dtype = dtype,
-                                      .q = session->qkv,
-                                      .k = elem(session->qkv, dtype, step),
-                                      .v = elem(session->qkv, dtype, 2 * step),
-                                      .ld = joined ? 3 * width : width,
-                                      .context = session->context,
-                                      .batch = batch,
-                                      .tiles = session->tiles,
-                                      .heads = shape->heads,
-                                      .d = width / shape->heads,
-                                      .scratch = session->scratch,
-                                      .scratch_elems = session->scratch_elems};
-    s24i_attention_run(ctx, &attention);
-}
-
-/* All that comes after the attention, for one chunk x of hidden in place. */
-static s24_status finish(s24_session *session, s24_ctx *ctx, const s24i_block *block,
-                         const s24_dense *x, const s24_dense *context,
-                         const s24i_observer *observer)
-{
-    const int64_t wide = session->model->shape.intermediate;
-    const s24_dense outer = {session->outer, session->between, x->rows, wide, wide};
-    TRY(observe(observer, S24I_ATTENTION, context));
-    if (is_last(observer, S24I_ATTENTION)) return S24_OK;
-    TRY(linear(session, ctx, &block->attention, x, context, 1));
-    layer_norm(session, ctx, &block->attention_norm, x);
-    TRY(observe(observer, S24I_INTERMEDIATE, x));
-    if (is_last(observer, S24I_INTERMEDIATE)) return S24_OK;
-    TRY(linear(session, ctx, &block->intermediate, &outer, x, 0));
-    TRY(observe(observer, S24I_OUTPUT, &outer));
-    if (is_last(observer, S24I_OUTPUT)) return S24_OK;
-    TRY(linear(session, ctx, &block->output, x, &outer, 1));
-    layer_norm(session, ctx, &block->output_norm, x);
-    return S24_OK;
-}
-
-static s24_status run_block(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
-                            const s24i_block *block, float *hidden, const s24i_observer *observer)
-{
-    const int64_t tokens = batch->offsets[batch->texts], width = session->model->shape.width;
-    const int64_t rows = chunk_rows(session);
-    const s24_dense x = {hidden, S24_F32, tokens, width, width};
-    const s24_dense context = {session->context, session->between, tokens, width, width};
-    TRY(observe(observer, S24I_QUERY, &x));
-    if (is_last(observer, S24I_QUERY)) return S24_OK;
-    TRY(project(session, ctx, block, &x));
-    attend(session, ctx, batch, block);
-    for (int64_t t = 0; t < tokens; t += rows) {
-        const s24_dense to = chunk(&x, t, rows), from = chunk(&context, t, rows);
-        TRY(finish(session, ctx, block, &to, &from, observer));
-    }
-    return S24_OK;
-}
-
 s24_status s24i_session_block(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                               int64_t block, float *hidden, const s24i_observer *observer)
 {
+    const s24i_pass pass = {session, ctx, batch, hidden, observer};
     TRY(begin(session, ctx, batch));
-    return run_block(session, ctx, batch, &session->model->blocks[block], hidden, observer);
+    TRY(s24i_pass_start(&pass, block));
+    return s24i_pass_block(&pass, block, 0);
 }
 
 /* ---- the whole -------------------------------------------------------------------------------- */
@@ -411,9 +317,12 @@ s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_bat
     const size_t bytes = (size_t)elems * sizeof(float);
     float *hidden = outputs->hidden ? outputs->hidden : session->hidden;
     embed(session, ctx, batch, hidden);
-    for (int64_t b = 0; b <= model->shape.layers; b++) {
-        if (b) TRY(run_block(session, ctx, batch, &model->blocks[b - 1], hidden, NULL));
-        if (outputs->blocks) memcpy(outputs->blocks + b * elems, hidden, bytes);
+    if (outputs->blocks) memcpy(outputs->blocks, hidden, bytes);
+    const s24i_pass pass = {.session = session, .ctx = ctx, .batch = batch, .hidden = hidden};
+    if (model->shape.layers) TRY(s24i_pass_start(&pass, 0));
+    for (int64_t b = 0; b < model->shape.layers; b++) {
+        TRY(s24i_pass_block(&pass, b, b + 1 < model->shape.layers));
+        if (outputs->blocks) memcpy(outputs->blocks + (b + 1) * elems, hidden, bytes);
     }
     if (outputs->embeddings) s24i_session_pool(session, ctx, batch, hidden, outputs->embeddings);
     if (answers) s24i_session_answer(session, batch, hidden, outputs);

@@ -8,6 +8,25 @@
 
 #include "nn/model.h"
 
+/*
+ * Tokens a thread that go through the products of a block at a time: what is between the products
+ * then stays in L2, and the chunks of a batch are of one size, for which the dense engine prepares
+ * itself once. Three panels of 96 tokens, the 2:4 kernels' best. Only the attention needs to see
+ * whole texts.
+ */
+enum { CHUNK_ROWS = 288 };
+
+/* What runs products: all threads together, or one of them on tokens of its own. */
+typedef struct s24i_lane {
+    s24_ctx *ctx, *own; /* own: of one thread, the lane's; NULL for all threads together */
+    int64_t rows;       /* tokens at a time */
+    void *outer;        /* [rows, intermediate] */
+    void *work;         /* of the 2:4 plans */
+    size_t work_bytes;
+    s24i_dense_runner *runner;
+    s24_status status; /* of the lane's last work */
+} s24i_lane;
+
 struct s24_session {
     s24_ctx *ctx;
     const s24_model *model;
@@ -18,13 +37,12 @@ struct s24_session {
     float *hidden;     /* [max_tokens, width] */
     void *qkv;         /* [max_tokens, 3·width], or three of [max_tokens, width] */
     void *context;     /* [max_tokens, width] */
-    void *outer;       /* [a chunk, intermediate] */
     int64_t *tiles;    /* [max_tokens + 1] */
     float *scratch;
     int64_t scratch_elems;
-    void *work; /* of the 2:4 plans */
-    size_t work_bytes;
-    s24i_dense_runner *runner;
+    s24i_lane whole;  /* all threads; its ctx is each pass's own */
+    s24i_lane *lanes; /* [threads] */
+    int splits;       /* lanes may run */
 };
 
 /*
