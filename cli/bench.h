@@ -31,7 +31,7 @@ typedef struct bench_effort {
     double min_seconds; /* of one turn: short runs are repeated within it */
 } bench_effort;
 
-enum { BENCH_MAX_ROUNDS = 1000 };
+enum { BENCH_MAX_ROUNDS = 1000, BENCH_MAX_DTYPES = 3 };
 
 /* Times the turns against each other. */
 int bench_interleave(cli_app *cli, bench_turn *turns, int count, const bench_effort *effort);
@@ -125,7 +125,7 @@ typedef struct bench_plan bench_plan;
 struct bench_plan {
     bench_shape shapes[BENCH_MAX_SHAPES];
     int shape_count;
-    s24_dtype dtypes[3];
+    s24_dtype dtypes[BENCH_MAX_DTYPES];
     int dtype_count;
     s24_dtype activations; /* of x and y beside bf16 weights; NONE: f32 */
     int64_t threads[BENCH_MAX_LIST];
@@ -183,7 +183,7 @@ typedef struct bench_model_plan {
     const char *model;
     int64_t batches[BENCH_MAX_LIST], lengths[BENCH_MAX_LIST], threads[BENCH_MAX_LIST];
     int batch_count, length_count, thread_count;
-    s24_dtype dtypes[3];
+    s24_dtype dtypes[BENCH_MAX_DTYPES];
     int dtype_count;
     bench_effort effort;
     const char *svg;
@@ -195,7 +195,7 @@ int bench_models(cli_app *cli, const bench_model_plan *plan);
 
 typedef struct bench_prune_plan {
     int64_t mebibytes; /* of the dense matrix */
-    s24_dtype dtypes[3];
+    s24_dtype dtypes[BENCH_MAX_DTYPES];
     int64_t threads[BENCH_MAX_LIST];
     int dtype_count, thread_count;
     bench_effort effort;

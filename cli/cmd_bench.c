@@ -14,11 +14,6 @@ struct bench_options {
     int64_t prune, rounds, min_ms;
 };
 
-static const char *product_dtype(int index)
-{
-    return index == 2 ? "i8" : cli_compute_dtype(index);
-}
-
 static const cli_option options[] = {
     {"set", 0, CLI_CHOICE, offsetof(struct bench_options, set), NULL, NULL,
      "Shapes of a known model's layers. By default bert-base.", bench_set_name},
@@ -35,7 +30,9 @@ static const cli_option options[] = {
     {"prune", 0, CLI_COUNT, offsetof(struct bench_options, prune), "MIB", NULL,
      "Time prune and pack by magnitude of a dense matrix of that many MiB, beside memcpy.", NULL},
     {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", "f32",
-     "Dtypes of the weights; i8 (products only) quantises X as it comes.", product_dtype},
+     "Dtypes of the weights; i8 quantises X as it comes. With --model dense layers run in bf16 "
+     "then.",
+     cli_model_dtype},
     {"activations", 0, CLI_CHOICE, offsetof(struct bench_options, activations), NULL, "f32",
      "Dtype of X and Y beside bf16 weights; a peer without f32 there gets X in bf16 for free.",
      cli_compute_dtype},
@@ -61,18 +58,18 @@ static const cli_example examples[] = {
      "How fast a dense matrix becomes a packed one."},
     {NULL, NULL}};
 
-static int read_dtypes(s24_dtype *dtypes, const char *list)
+static int read_dtypes(s24_dtype dtypes[BENCH_MAX_DTYPES], const char *list)
 {
     char item[16];
     int count = 0;
-    while (count < 3 && cli_list_next(item, sizeof item, &list))
+    while (count < BENCH_MAX_DTYPES && cli_list_next(item, sizeof item, &list))
         dtypes[count++] = s24_dtype_parse(item);
     return count;
 }
 
 static int has_integers(const char *list)
 {
-    s24_dtype dtypes[3];
+    s24_dtype dtypes[BENCH_MAX_DTYPES];
     for (int i = read_dtypes(dtypes, list) - 1; i >= 0; i--)
         if (dtypes[i] == S24_I8) return 1;
     return 0;
@@ -160,8 +157,9 @@ static int run(cli_app *cli, const void *opaque)
     const struct bench_options *o = opaque;
     if ((o->set != NULL) + (o->shapes != NULL) + (o->model != NULL) + (o->prune > 0) > 1)
         return cli_fail(cli, CLI_USAGE, "--set, --shapes, --model and --prune exclude each other");
-    if ((o->model || o->prune) && has_integers(o->dtype))
-        return cli_fail(cli, CLI_USAGE, "option --dtype: i8 is for products; expected f32 or bf16");
+    if (o->prune && has_integers(o->dtype))
+        return cli_fail(cli, CLI_USAGE,
+                        "option --dtype: i8 is not for --prune; expected f32 or bf16");
     if (o->prune && o->svg) return cli_fail(cli, CLI_USAGE, "--prune has no chart");
     if (o->rounds > BENCH_MAX_ROUNDS)
         return cli_fail(cli, CLI_USAGE, "option --rounds: %lld is more than %d",

@@ -25,8 +25,10 @@ s24_dense embedded_view(const embedded *e);
 #define ENCODE_DTYPE(type)                                                                         \
     {                                                                                              \
         "dtype", 0, CLI_CHOICE, offsetof(type, dtype), NULL, NULL,                                 \
-            "Use the linear layers' weights as this dtype. By default as they are stored.",        \
-            cli_compute_dtype                                                                      \
+            "Use the linear layers' weights as this dtype; i8 quantises 2:4 ones, and each token " \
+            "as "                                                                                  \
+            "it is multiplied. By default as they are stored.",                                    \
+            cli_model_dtype                                                                        \
     }
 #define ENCODE_MAX_TOKENS(type)                                                                    \
     {                                                                                              \

@@ -23,6 +23,11 @@ const char *cli_compute_dtype(int index)
     return index >= 0 && index < 2 ? names[index] : NULL;
 }
 
+const char *cli_model_dtype(int index)
+{
+    return index == 2 ? "i8" : cli_compute_dtype(index);
+}
+
 static const cli_option common_options[] = {
     {"threads", 0, CLI_COUNT, offsetof(cli_common, threads), "N", NULL,
      "Threads to use. By default every core the process may run on.", NULL},

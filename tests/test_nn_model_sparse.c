@@ -66,7 +66,8 @@ static void packed_and_dense_weights(void **state)
     prune_tiny(packed, some, "*.0.*.query.weight", 1); /* packed comes in and goes out */
     const s24_model_opts none = {.size = sizeof none}, check = {.size = sizeof check, .sparse = 1},
                          unpack = {.size = sizeof unpack, .dense = 1},
-                         narrow = {.size = sizeof narrow, .dtype = S24_BF16};
+                         narrow = {.size = sizeof narrow, .dtype = S24_BF16},
+                         integers = {.size = sizeof integers, .dtype = S24_I8};
     assert_int_equal(run_tiny(unpruned, plain, &check), 0); /* not 2:4: nothing to pack */
     assert_int_equal(run_tiny(expected, dense, &none), 0);
     assert_memory_not_equal(unpruned, expected, sizeof expected);
@@ -76,9 +77,10 @@ static void packed_and_dense_weights(void **state)
         int64_t sparse;
         float tolerance; /* bf16 may round activations, 2^-9 each */
     } ways[] = {
-        {dense, &check, TINY_LINEARS, 2e-5f},   {packed, NULL, TINY_LINEARS, 2e-5f},
-        {packed, &check, TINY_LINEARS, 2e-5f},  {packed, &unpack, 0, 2e-5f},
-        {packed, &narrow, TINY_LINEARS, 5e-2f}, {dense, &narrow, 0, 5e-2f},
+        {dense, &check, TINY_LINEARS, 2e-5f},     {packed, NULL, TINY_LINEARS, 2e-5f},
+        {packed, &check, TINY_LINEARS, 2e-5f},    {packed, &unpack, 0, 2e-5f},
+        {packed, &narrow, TINY_LINEARS, 5e-2f},   {dense, &narrow, 0, 5e-2f},
+        {packed, &integers, TINY_LINEARS, 1e-1f}, {dense, &integers, 0, 5e-2f},
         {some, NULL, TINY_LINEARS, 2e-5f},
     };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {

@@ -110,6 +110,57 @@ static void one_model_in_many_threads(void **state)
         }
 }
 
+/* Vectors of four texts of 50 tokens on some threads, twice: the same bits. */
+static void embed_preset(float *vectors, s24_model *model, int threads)
+{
+    enum { TEXTS = 4, LENGTH = 50, WIDTH = 128 };
+    s24_ctx *ctx;
+    s24_session *session;
+    int64_t offsets[TEXTS + 1];
+    int32_t ids[TEXTS * LENGTH];
+    float again[TEXTS * WIDTH];
+    const s24_ctx_opts opts = {.size = sizeof opts, .threads = threads};
+    for (int i = 0; i <= TEXTS; i++)
+        offsets[i] = i * LENGTH;
+    for (int i = 0; i < TEXTS * LENGTH; i++)
+        ids[i] = i * 37 % 30522;
+    const s24_batch batch = {TEXTS, offsets, ids, NULL, NULL};
+    assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
+    OK(ctx, s24_session_create(&session, ctx, model, TEXTS * LENGTH));
+    OK(ctx, s24_session_forward(session, ctx, &batch, &(s24_outputs){.embeddings = vectors}));
+    OK(ctx, s24_session_forward(session, ctx, &batch, &(s24_outputs){.embeddings = again}));
+    assert_memory_equal(vectors, again, sizeof again);
+    s24_session_destroy(session);
+    s24_ctx_destroy(ctx);
+}
+
+/* With tokens enough, threads take a share of them each: what a token becomes is the same. */
+static void threads_share_the_tokens(void **state)
+{
+    (void)state;
+    static float one[4 * 128], some[4 * 128];
+    const s24_dtype dtypes[] = {S24_F32, S24_BF16, S24_I8};
+    const float bounds[] = {1e-5f, 1e-2f, 2e-2f}; /* other orders of sums, and roundings behind */
+    s24_ctx *ctx;
+    s24_model *model;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    for (int d = 0; d < 6; d++) {
+        const s24_model_opts opts = {
+            .size = sizeof opts, .sparse = 1, .dtype = dtypes[d % 3], .dense = d > 2};
+        OK(ctx, s24_model_preset(&model, ctx, "bert-tiny", &opts));
+        embed_preset(one, model, 1);
+        for (int threads = 2; threads <= 7; threads++) { /* of 7, none has tokens enough */
+            embed_preset(some, model, threads);
+            for (int i = 0; i < 4 * 128; i++)
+                if (!(fabsf(one[i] - some[i]) <= bounds[d % 3]))
+                    fail_msg("%d threads, way %d, entry %d: %g alone, %g", threads, d, i,
+                             (double)one[i], (double)some[i]);
+        }
+        s24_model_destroy(model);
+    }
+    s24_ctx_destroy(ctx);
+}
+
 typedef struct sharer {
     const s24_encoder *from;
     float vector[TINY_WIDTH];
@@ -165,6 +216,7 @@ static void encoders_share_a_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_model_in_many_threads),
-                                       cmocka_unit_test(encoders_share_a_model)};
+                                       cmocka_unit_test(encoders_share_a_model),
+                                       cmocka_unit_test(threads_share_the_tokens)};
     return cmocka_run_group_tests_name("nn_threads", tests, io_folder_setup, io_folder_teardown);
 }

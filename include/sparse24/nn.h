@@ -154,10 +154,11 @@ typedef struct s24_model s24_model;
 
 typedef struct s24_model_opts {
     size_t size; /* sizeof(s24_model_opts) */
-    /* The linear layers' weights are used as f32 or bf16; default: f32, or bf16 for a bf16
-       checkpoint. The sums that a block adds to are always f32; with bf16, what else stands between
-       layers is bf16 where the CPU multiplies it and every layer takes it. A dense layer runs as
-       f32 where the dense engine has no bf16. */
+    /* The linear layers' weights are used as f32, bf16 or i8; default: f32, or bf16 for a bf16
+       checkpoint. i8: 2:4 weights are quantised here with a scale a row, and each token when it is
+       multiplied. The sums that a block adds to are always f32; with bf16 and i8, what else stands
+       between layers is bf16 where the CPU multiplies it and every layer takes it. A dense layer
+       runs as bf16 instead of i8, and as f32 where the dense engine has no bf16. */
     s24_dtype dtype;
     int dense;  /* 1: multiply packed 2:4 weights as dense ones (to compare) */
     int sparse; /* 1: pack dense weights that are 2:4 already; 0: only packed ones run sparse */

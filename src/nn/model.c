@@ -61,8 +61,9 @@ int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *mod
 s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts)
 {
     TRY(s24i_options_read(ctx, out, sizeof *out, opts, "s24_model_opts"));
-    REQUIRE(ctx, !out->dtype || out->dtype == S24_F32 || out->dtype == S24_BF16, S24_ERROR_DTYPE,
-            "the option dtype of a model is %s; f32 or bf16 was expected",
+    REQUIRE(ctx,
+            !out->dtype || out->dtype == S24_F32 || out->dtype == S24_BF16 || out->dtype == S24_I8,
+            S24_ERROR_DTYPE, "the option dtype of a model is %s; f32, bf16 or i8 was expected",
             s24_dtype_name(out->dtype));
     return S24_OK;
 }

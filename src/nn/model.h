@@ -69,7 +69,7 @@ struct s24_model {
     s24_ctx *ctx;
     const s24i_architecture *architecture;
     s24i_shape shape;
-    s24_dtype dtype; /* of the linear products: f32 or bf16 */
+    s24_dtype dtype; /* of the linear products: f32, bf16 or i8 */
     float *floats;   /* everything below that is a float */
     /* words may lie in words_map, the checkpoint's file; type_rows is NULL without token types. */
     const float *words, *position_rows, *type_rows;
@@ -118,7 +118,13 @@ static inline float *s24i_writable(const float *floats)
     return (float *)(uintptr_t)floats;
 }
 
-/* One linear layer's weight on its way into a block: dense f32, or a 2:4 matrix. */
+/* The dtype that 2:4 weights are made in: integers are quantised from floats when planned. */
+static inline s24_dtype s24i_model_values(s24_dtype dtype)
+{
+    return dtype == S24_I8 ? S24_F32 : dtype;
+}
+
+/* One linear layer's weight on its way into a block: dense f32, or a 2:4 matrix of floats. */
 typedef struct s24i_source {
     s24_dense dense; /* data NULL when matrix is set */
     s24_matrix *matrix;

@@ -25,19 +25,32 @@ void s24i_block_clear(s24i_block *block)
     linear_clear(&block->output);
 }
 
+/* A scale a row, and each token quantised as it comes. */
+static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24_matrix *floats)
+{
+    const s24_plan_opts opts = {.size = sizeof opts, .activations = S24_I8};
+    s24_matrix *matrix;
+    TRY(s24_matrix_quantize(&matrix, ctx, floats, "int8"));
+    const s24_status status = s24_plan_create(plan, ctx, matrix, &opts);
+    s24_matrix_destroy(matrix);
+    return status;
+}
+
 static s24_status linear_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
                               const s24i_source *source)
 {
     if (source->matrix) {
         linear->n = s24_matrix_rows(source->matrix);
         linear->k = s24_matrix_cols(source->matrix);
+        if (model->dtype == S24_I8) return plan_integers(&linear->plan, ctx, source->matrix);
         return s24_plan_create(&linear->plan, ctx, source->matrix, NULL);
     }
     linear->n = source->dense.rows;
     linear->k = source->dense.cols;
     /* The weight lives as long as the model, in its context's memory; errors are the caller's. */
+    const s24_dtype dtype = model->dtype == S24_F32 ? S24_F32 : S24_BF16;
     const s24_status status =
-        s24i_dense_engine.weight_create(&linear->weight, model->ctx, &source->dense, model->dtype);
+        s24i_dense_engine.weight_create(&linear->weight, model->ctx, &source->dense, dtype);
     if (status == S24_OK || ctx == model->ctx) return status;
     return s24_ctx_fail(ctx, status, "%s", s24_ctx_error(model->ctx));
 }

@@ -164,7 +164,7 @@ static s24_status source_packed(loader *l, int slot, const s24_tensor *tensor)
     s24_matrix *matrix;
     TRY(s24_matrix_from_packed(&matrix, l->ctx, tensor->values, tensor->indices, tensor->dtype,
                                tensor->shape[0], tensor->shape[1]));
-    if (!l->opts.dense && tensor->dtype == l->dtype) {
+    if (!l->opts.dense && tensor->dtype == s24i_model_values(l->dtype)) {
         source->matrix = matrix;
         return S24_OK;
     }
@@ -177,7 +177,7 @@ static s24_status source_packed(loader *l, int slot, const s24_tensor *tensor)
         source->dense = dense;
         return S24_OK;
     }
-    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = l->dtype};
+    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = s24i_model_values(l->dtype)};
     return s24_matrix_create(&source->matrix, l->ctx, &dense, &opts);
 }
 
@@ -196,7 +196,7 @@ static s24_status source_dense(loader *l, int slot, const s24_tensor *tensor)
         source->dense = dense;
         return S24_OK;
     }
-    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = l->dtype};
+    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = s24i_model_values(l->dtype)};
     return s24_matrix_create(&source->matrix, l->ctx, &dense, &opts);
 }
 

@@ -87,15 +87,16 @@ static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, floa
         const int64_t count = dense.rows * dense.cols;
         fill(weights, count, state);
         weights += count;
-        model->weight_bytes += count * (int64_t)s24_dtype_bytes(model->dtype);
+        const int64_t bytes = count * (int64_t)s24_dtype_bytes(s24i_model_values(model->dtype));
+        model->weight_bytes += bytes;
         sources[slot].dense = dense;
         if (!opts->sparse) continue;
-        const s24_matrix_opts magnitude = {
-            .size = sizeof magnitude, .select = S24_SELECT_MAGNITUDE, .dtype = model->dtype};
+        const s24_matrix_opts magnitude = {.size = sizeof magnitude,
+                                           .select = S24_SELECT_MAGNITUDE,
+                                           .dtype = s24i_model_values(model->dtype)};
         status = s24_matrix_create(&sources[slot].matrix, ctx, &dense, &magnitude);
         if (status != S24_OK) break;
-        model->weight_bytes += (int64_t)s24_matrix_bytes(sources[slot].matrix) -
-                               count * (int64_t)s24_dtype_bytes(model->dtype);
+        model->weight_bytes += (int64_t)s24_matrix_bytes(sources[slot].matrix) - bytes;
         if (opts->dense) status = make_dense(&sources[slot], ctx);
     }
     if (status == S24_OK) status = s24i_block_build(model, ctx, block, sources);

@@ -86,9 +86,9 @@ class Products(Scratch):
                 self.assertIn("linear_i8_", row["kernel"])
                 self.assertLessEqual({p["name"] for p in row["peers"]}, {"onednn"})
 
-    def test_integers_are_for_products(self):
-        self.refusals([(other[0], ["bench", *other, "--dtype", "f32,i8"], 2, "i8 is for products")
-                       for other in (("--model", "minilm"), ("--prune", "1"))])
+    def test_integers_are_not_pruned(self):
+        self.refusals([("prune", ["bench", "--prune", "1", "--dtype", "f32,i8"], 2,
+                        "i8 is not for --prune")])
 
     def test_the_table_ends_with_median_and_worst(self):
         done = self.good("bench", "--shapes", "8,16,8", "--peers", "none", *QUICK)
@@ -224,9 +224,9 @@ class Models(Scratch):
                 self.check_rows(self.bench(model)["rows"], layers)
         self.assertEqual(listing(self.folder / "temporary"), {})
 
-    def test_both_dtypes_and_a_chart(self):
-        rows = self.bench("model", "--dtype", "f32,bf16", "--svg", "c.svg")["rows"]
-        self.assertEqual([r["dtype"] for r in rows], ["f32"] * 4 + ["bf16"] * 4)
+    def test_every_dtype_and_a_chart(self):
+        rows = self.bench("model", "--dtype", "f32,bf16,i8", "--svg", "c.svg")["rows"]
+        self.assertEqual([r["dtype"] for r in rows], ["f32"] * 4 + ["bf16"] * 4 + ["i8"] * 4)
         self.assertIn("3 x 16 tokens  bf16  1T", (self.folder / "c.svg").read_text())
 
     def test_a_preset_needs_no_folder(self):

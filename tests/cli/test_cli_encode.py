@@ -164,6 +164,14 @@ class Embed(Scratch):
                   "bf16")
         self.close(self.vectors("a.safetensors"), self.vectors("b.safetensors"), 0.05)
 
+    def test_i8_is_near(self):
+        self.good("prune", "model", "packed", "--packed")
+        for model in ("model", "packed"):
+            self.good("embed", model, "--input", "texts", "--output", "a.safetensors", "--force")
+            self.good("embed", model, "--input", "texts", "--output", "b.safetensors", "--dtype",
+                      "i8", "--force")
+            self.close(self.vectors("a.safetensors"), self.vectors("b.safetensors"), 0.1)
+
     def test_max_tokens_cuts(self):
         few = self.json("embed", "model", "--input", "texts", "--output", "a.safetensors",
                         "--max-tokens", "4")["tokens"]
