@@ -13,6 +13,8 @@
  *   PREFETCH_TO_WRITE(p)  asks for a line that will be stored to
  *   MAX_C, BEST_C, FIT_C, CHUNK, tiles[c], pack_block(), finish_square()
  *   WIDEN             1: widen() copies a pass's weights into the form that the tile reads
+ *   OWN_LAYOUT        1: weight_bytes() and weight_pack() are the row's, and widen() is told the
+ *                     place: widen(block, &tile, job, row block, k block)
  *   HAS_LANES         1: few tokens go another way: LANES_M, lanes[m], few_t, few_as_they_are(),
  *                     gather_few()
  */
@@ -141,10 +143,14 @@ static void run_panel(const run *r, int64_t panel, const uint8_t *packed, int64_
         t.blocks = blocks - first < step ? blocks - first : step;
         t.x = packed + first * c * PANEL;
         for (int64_t b = b0, strip = b0; b < b1; b++) {
+#if !OWN_LAYOUT
             t.w = (const uint8_t *)job->w + b * row_bytes + first * BLOCK;
+#endif
             t.sums = sums + (b - b0) * ROWS * c * LANE;
             t.ahead = b + 1 < b1 ? row_bytes : (b0 - b) * row_bytes;
-#if WIDEN
+#if OWN_LAYOUT
+            widen(block, &t, job, b, first);
+#elif WIDEN
             widen(block, &t);
 #endif
             tiles[c].run(&t);
@@ -232,6 +238,7 @@ static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
 
 /* ---- the row's entries ----------------------------------------------------------------------- */
 
+#if !OWN_LAYOUT
 static size_t weight_bytes(const s24i_weight *from)
 {
     return rows16_bytes(from->n, from->k, BLOCK);
@@ -241,6 +248,7 @@ static void weight_pack(void *w, const s24i_weight *from)
 {
     rows16_pack(w, from, ITEMS, ITEM);
 }
+#endif
 
 static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 {

@@ -33,9 +33,12 @@
 #include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx512.h"
 
-#define TARGET    AVX512
-#define HAS_LANES 1
-#define WIDEN     (VALUE != 4)
+#define TARGET AVX512
+#define WIDEN  (VALUE != 4)
+#ifndef OWN_LAYOUT
+#define OWN_LAYOUT 0
+#define HAS_LANES  1
+#endif
 
 enum {
     LANE = 16,                  /* tokens of a vector */
@@ -162,10 +165,20 @@ static const struct {
 AVX512_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_job *job, int64_t m,
                                int64_t k)
 {
-    const float *x = (const float *)job->x + m * job->x_stride_m + k * job->x_stride_k;
+    const s24_dtype dtype = job->x_dtype;
+    const float *x = element_of(job->x, dtype, m * job->x_stride_m + k * job->x_stride_k);
     const int64_t tokens = job->m - m, columns = job->k - k;
     __m512 r[16];
-    if (job->x_stride_k == 1) {
+    if (dtype != S24_F32) {
+        const int by_token = job->x_stride_k == 1;
+        const int64_t step = by_token ? job->x_stride_m : job->x_stride_k;
+        const __mmask16 mask = lane_mask(by_token ? columns : tokens);
+        for (int i = 0; i < 16; i++)
+            r[i] = i < (by_token ? tokens : columns)
+                       ? load_lanes(element_of(x, dtype, i * step), dtype, 1, mask)
+                       : _mm512_setzero_ps();
+        if (by_token) transpose16(r);
+    } else if (job->x_stride_k == 1) {
         const __mmask16 mask = lane_mask(columns);
         /* Sixteen rows of x are more streams than the hardware follows in time. */
         for (int i = 0; i < 16 && i < tokens && columns > 64; i++)
@@ -197,7 +210,7 @@ AVX512_INLINE void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *jo
         pack_square((float *)(void *)(out + part / 4 * c * (PANEL / GROUPS)), c, job, m, k + part);
 }
 
-#if WIDEN
+#if WIDEN && !OWN_LAYOUT
 /* The tile's weights of this pass, as f32, and where they are found. */
 AVX512 static void widen(uint8_t *block, tile *t)
 {
@@ -217,6 +230,7 @@ AVX512 static void widen(uint8_t *block, tile *t)
 
 /* ---- lanes design ---------------------------------------------------------------------------- */
 
+#if HAS_LANES
 /* Row block b, T tokens; x has its columns together. */
 #define LANES(T_)                                                                                  \
     AVX512 static void lanes_##T_(const s24i_linear_job *job, const float *x, int64_t stride,      \
@@ -295,6 +309,7 @@ static void gather_few(float *to, int64_t stride, const s24i_linear_job *job)
         for (int64_t k = 0; k < job->k; k++)
             to[m * stride + k] = x[m * job->x_stride_m + k * job->x_stride_k];
 }
+#endif
 
 #include "kernel/cpu/linear_driver.h"
 
