@@ -11,7 +11,7 @@
 
 /* From this many tokens a thread on, a share of its own: below, every thread would read all of the
    weights for too little. */
-enum { LEAST_SHARE = 64, ALIGNED = 16 };
+enum { LEAST_SHARE = 32, ALIGNED = 16 };
 
 static s24_status linear(const s24i_lane *lane, const s24i_linear *l, const s24_dense *y,
                          const s24_dense *x, int accumulate)
