@@ -13,7 +13,8 @@
 
 const char *cli_isa_name(int index)
 {
-    static const char *const names[] = {"baseline", "avx2", "avx512", "avx512vnni", "avx512bf16"};
+    static const char *const names[] = {"baseline",   "avx2",       "avx512",
+                                        "avx512vnni", "avx512bf16", "neon"};
     return index >= 0 && index < (int)(sizeof names / sizeof *names) ? names[index] : NULL;
 }
 

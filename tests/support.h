@@ -36,6 +36,13 @@ static inline int data_path(char *path, size_t bytes, const char *name)
         skip();                                                                                    \
     } while (0)
 
+/* Rounds of a random test: fewer where an emulator runs them, some fifty times slower than a CPU. */
+#ifdef S24_EMULATED
+#define ROUNDS(count) ((count) / 20)
+#else
+#define ROUNDS(count) (count)
+#endif
+
 /* SplitMix64: small, seeded, the same everywhere. */
 static inline uint64_t test_random(uint64_t *state)
 {

@@ -6,6 +6,7 @@
 #   tools/setup.sh build             compiler, CMake, the libraries, Python for the tests
 #   tools/setup.sh demo              the same and mandoc
 #   tools/setup.sh checks            the same and clang, clang-format (what .ci/run needs)
+#   tools/setup.sh neon              the build's, a cross compiler and an emulator of 64-bit ARM
 #   tools/setup.sh install NAME…     the named packages
 #   tools/setup.sh update            the package lists, for apt-get download
 set -eu
@@ -32,6 +33,13 @@ git git
 clang clang
 clang-format clang-format
 libomp-dev /usr/lib/llvm-14/lib/libomp.so
+"
+# The last one is of another architecture, which dpkg must be told of.
+neon_rows="$build_rows
+gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
+libc6-dev-arm64-cross /usr/aarch64-linux-gnu/include/stdio.h
+qemu-user qemu-aarch64
+libcmocka-dev:arm64 /usr/lib/aarch64-linux-gnu/pkgconfig/cmocka.pc
 "
 
 is_here() {
@@ -79,16 +87,32 @@ install_packages() {
     fi
 }
 
+# As install_packages, for lists with packages of arm64; dpkg forgets the architecture again where no
+# package source has it.
+install_foreign() {
+    [ $# -gt 0 ] || return 0
+    if dpkg --print-foreign-architectures | grep -qx arm64; then
+        install_packages "$@"
+        return
+    fi
+    as_root dpkg --add-architecture arm64
+    if ! (install_packages "$@"); then
+        as_root dpkg --remove-architecture arm64
+        exit 1
+    fi
+}
+
 # Unquoted on purpose: a list of package names.
 # shellcheck disable=SC2046
 case ${1:-} in
     build) install_packages $(printf '%s' "$build_rows" | missing) ;;
     demo) install_packages $(printf '%s' "$demo_rows" | missing) ;;
     checks) install_packages $(printf '%s' "$checks_rows" | missing) ;;
+    neon) install_foreign $(printf '%s' "$neon_rows" | missing) ;;
     install) shift && install_packages "$@" ;;
     update) apt update ;;
     *)
-        echo "usage: tools/setup.sh build | demo | checks | install NAME… | update" >&2
+        echo "usage: tools/setup.sh build | demo | checks | neon | install NAME… | update" >&2
         exit 2
         ;;
 esac

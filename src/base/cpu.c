@@ -7,13 +7,14 @@
 
 #include "base/base.h"
 
+/* Of an architecture each level includes those before it; NEON includes the baseline alone. */
 static const struct {
     const char *name;
     uint32_t bit;
 } levels[] = {
     {"baseline", S24_CPU_BASELINE},     {"avx2", S24_CPU_AVX2},
     {"avx512", S24_CPU_AVX512},         {"avx512vnni", S24_CPU_AVX512VNNI},
-    {"avx512bf16", S24_CPU_AVX512BF16},
+    {"avx512bf16", S24_CPU_AVX512BF16}, {"neon", S24_CPU_NEON},
 };
 enum { LEVELS = sizeof levels / sizeof *levels };
 
@@ -50,6 +51,13 @@ uint32_t s24_cpu_detect(void)
     return cpu;
 }
 
+#elif defined(__aarch64__)
+
+uint32_t s24_cpu_detect(void)
+{
+    return S24_CPU_BASELINE | S24_CPU_NEON;
+}
+
 #else
 
 uint32_t s24_cpu_detect(void)
@@ -63,6 +71,7 @@ uint32_t s24_cpu_parse(const char *name)
 {
     uint32_t cpu = 0;
     for (int i = 0; name && i < LEVELS; i++) {
+        if (levels[i].bit == S24_CPU_NEON) cpu = S24_CPU_BASELINE;
         cpu |= levels[i].bit;
         if (!strcmp(name, levels[i].name)) return cpu;
     }

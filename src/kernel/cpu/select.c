@@ -7,6 +7,11 @@
 #else
 #define X86(row)
 #endif
+#ifdef __aarch64__
+#define ARM(row) row
+#else
+#define ARM(row)
+#endif
 
 #define LINEAR(symbol) extern const s24i_linear_kernel symbol;
 #define SELECT(symbol) extern const s24i_select_kernel symbol;

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The linear of linear_neon.h for f16 weights, widened exactly; sums and x in f32. */
+#include "kernel/kernel.h"
+
+#if defined(__aarch64__)
+#define VALUE 2
+#define LOAD_VALUES(p)                                                                             \
+    vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(const void *)(p))))
+#include "kernel/cpu/arm/linear_neon.h"
+
+const s24i_linear_kernel s24i_linear_f16_neon = {
+    .name = "linear_f16_neon",
+    .dtype = S24_F16,
+    .cpu = S24_CPU_NEON,
+    .rank = 10,
+    .x_dtypes = 1u << S24_F32,
+    .weight_bytes = weight_bytes,
+    .weight_pack = weight_pack,
+    .work_bytes = work_bytes,
+    .run = run_job,
+};
+#endif

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * y = x·wᵀ, w 2:4, NEON: the two designs of x86/linear_avx512.h. A vector of tokens is two registers
+ * of four, because one instruction loads both.
+ *
+ * More than LANES_M tokens, the tokens in the lanes:
+ *      panel -> group of 4 k -> C vectors -> [4 k][8 tokens]      (k's offset is index * 32 B)
+ * A multiply-add takes its weight from a lane of a register, so that a slot's values of R rows are
+ * one load and nothing is spread. Tile 2 rows x 6 vectors: 24 sums.
+ *
+ * Up to LANES_M tokens, 4 rows in the lanes: a group's four columns of a token are one register, out
+ * of which a table look-up takes the column of each row.
+ *
+ * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 4 of them as f32.
+ */
+#ifndef S24_KERNEL_ARM_LINEAR_NEON_H
+#define S24_KERNEL_ARM_LINEAR_NEON_H
+
+#include "kernel/cpu/arm/neon.h"
+#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/gelu.h"
+#include "kernel/cpu/linear_tile.h"
+#include "kernel/cpu/rows16.h"
+#include "kernel/kernel.h"
+
+#define TARGET
+#define HAS_LANES            1
+#define WIDEN                (VALUE != 4)
+#define PREFETCH_TO_WRITE(p) __builtin_prefetch(p, 1)
+
+enum {
+    LANE = 8,  /* tokens of a vector */
+    MAX_C = 6, /* vectors of tokens in a panel */
+    FIT_C = 6,
+    BEST_C = 6,
+    LANES_M = 4,                /* tokens of the lanes design */
+    CHUNK = 32,                 /* row blocks whose sums are kept between passes over k */
+    MAX_BLOCKS = 8,             /* k blocks of a pass */
+    ITEMS = 2,                  /* values of a group, each by itself */
+    ITEM = VALUE,               /* of so many bytes */
+    PANEL = COLUMNS * LANE * 4, /* bytes of a packed k block of a vector of tokens */
+    PANEL_SLACK = 0,
+    BLOCK = CODES + SLOTS * ROWS * VALUE, /* bytes of a stored k block */
+    TILE_BLOCK = CODES + SLOTS * ROWS * 4 /* and of one the tile reads */
+};
+
+/* ---- the tile: 16 rows, C*8 tokens, some k blocks (32 columns) ------------------------------- */
+
+/* Keeps a compiler that schedules before it allocates registers from loading far ahead. */
+#define IN_ORDER __asm__ volatile("" ::: "memory")
+
+/* One slot of R rows; x is at the slot's group, w at the rows' values of it. */
+#define SLOT(slot)                                                                                 \
+    {                                                                                              \
+        float32x4_t four[R / 2];                                                                   \
+        UNROLL for (int i = 0; i < R; i += R == 2 ? 2 : 4)                                         \
+        {                                                                                          \
+            four[i / 4] = R == 2 ? vcombine_f32(vld1_f32(w), vdup_n_f32(0)) : vld1q_f32(w + i);    \
+        }                                                                                          \
+        UNROLL for (int i = 0; i < R; i++)                                                         \
+        {                                                                                          \
+            const float *picked = x + (code[i] >> (slot)&3) * LANE;                                \
+            UNROLL for (int c = 0; c < C; c++)                                                     \
+            {                                                                                      \
+                if (c % 3 == 0) IN_ORDER;                                                          \
+                const float32x4_t low = vld1q_f32(picked + c * 4 * LANE);                          \
+                const float32x4_t high = vld1q_f32(picked + c * 4 * LANE + 4);                     \
+                acc[i][c][0] = vfmaq_n_f32(acc[i][c][0], low, four[i / 4][i % 4]);                 \
+                acc[i][c][1] = vfmaq_n_f32(acc[i][c][1], high, four[i / 4][i % 4]);                \
+            }                                                                                      \
+        }                                                                                          \
+        w += ROWS;                                                                                 \
+    }
+#define GROUP(g) SLOT(4 * (g)) SLOT(4 * (g) + 2) x += C * 4 * LANE;
+
+#define TILE(R_, C_)                                                                               \
+    static void tile_##C_(const tile *t)                                                           \
+    {                                                                                              \
+        enum { R = R_, C = C_, LINES = TILE_BLOCK * R / ROWS / 64 };                               \
+        for (int row = 0; row < ROWS; row += R) {                                                  \
+            float *sums = t->sums + row * C * LANE;                                                \
+            const uint8_t *block = t->w;                                                           \
+            const uint8_t *next = t->w + row * (TILE_BLOCK / ROWS) + t->ahead;                     \
+            const float *x = t->x;                                                                 \
+            float32x4_t acc[R][C][2];                                                              \
+            UNROLL for (int i = 0; i < R * C * 2; i++)                                             \
+            {                                                                                      \
+                acc[i / 2 / C][i / 2 % C][i % 2] =                                                 \
+                    t->first ? vdupq_n_f32(0) : vld1q_f32(sums + i * 4);                           \
+            }                                                                                      \
+            for (int64_t q = t->blocks; q > 0; q--) {                                              \
+                const float *w = (const float *)(const void *)(block + CODES) + row;               \
+                uint32_t code[R];                                                                  \
+                UNROLL for (int i = 0; i < R; i++)                                                 \
+                {                                                                                  \
+                    code[i] = *(const uint32_t *)(const void *)(block + 4 * (row + i));            \
+                }                                                                                  \
+                UNROLL for (int i = 0; i < LINES; i++)                                             \
+                {                                                                                  \
+                    __builtin_prefetch(next + 64 * i);                                             \
+                }                                                                                  \
+                GROUP(0)                                                                           \
+                GROUP(1)                                                                           \
+                GROUP(2) GROUP(3) GROUP(4) GROUP(5) GROUP(6) GROUP(7) block += TILE_BLOCK;         \
+                next += TILE_BLOCK;                                                                \
+            }                                                                                      \
+            UNROLL for (int i = 0; i < R * C * 2; i++)                                             \
+            {                                                                                      \
+                vst1q_f32(sums + i * 4, acc[i / 2 / C][i / 2 % C][i % 2]);                         \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+TILE(8, 1)
+TILE(4, 2)
+TILE(4, 3)
+TILE(2, 4)
+TILE(2, 5)
+TILE(2, 6)
+
+/* By C: the tile, and how many k blocks make one pass (16..24 KiB of L1). */
+static const struct {
+    void (*run)(const tile *t);
+    int blocks;
+} tiles[MAX_C + 1] = {{NULL, 0},   {tile_1, 8}, {tile_2, 8}, {tile_3, 6},
+                      {tile_4, 4}, {tile_5, 3}, {tile_6, 3}};
+
+#if WIDEN
+/* The tile's weights of this pass, as f32, and where they are found. */
+static void widen(uint8_t *block, tile *t)
+{
+    const uint8_t *from = t->w;
+    uint8_t *to = block;
+    for (int64_t q = 0; q < t->blocks; q++, from += BLOCK, to += TILE_BLOCK) {
+        memcpy(to, from, CODES);
+        for (int s = 0; s < SLOTS * ROWS; s += 4)
+            vst1q_f32((float *)(void *)(to + CODES) + s, LOAD_VALUES(from + CODES + s * VALUE));
+    }
+    t->w = block, t->ahead = 0;
+}
+#endif
+
+/* ---- packing and the epilogue ---------------------------------------------------------------- */
+
+/* r[i] lane j <-> r[j] lane i. */
+NEON_INLINE void transpose4(float32x4_t r[4])
+{
+    const float32x4x2_t a = vtrnq_f32(r[0], r[1]), b = vtrnq_f32(r[2], r[3]);
+    r[0] = vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0]));
+    r[1] = vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1]));
+    r[2] = vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0]));
+    r[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
+}
+
+/* 4 lanes `stride` floats apart, of which `lanes` exist; the others are zero. */
+NEON_INLINE float32x4_t load_lanes(const float *p, int64_t stride, int64_t lanes)
+{
+    float part[4] = {0};
+    if (stride == 1 && lanes >= 4) return vld1q_f32(p);
+    for (int i = 0; i < 4 && i < lanes; i++)
+        part[i] = p[i * stride];
+    return vld1q_f32(part);
+}
+
+NEON_INLINE void store_lanes(float *p, int64_t stride, int64_t lanes, float32x4_t v)
+{
+    float part[4];
+    if (stride == 1 && lanes >= 4) {
+        vst1q_f32(p, v);
+        return;
+    }
+    vst1q_f32(part, v);
+    for (int i = 0; i < 4 && i < lanes; i++)
+        p[i * stride] = part[i];
+}
+
+/* 4 columns of 4 tokens, from either orientation of x; out: 4 times 4 tokens, LANE floats apart. */
+NEON_INLINE void pack_square(float *out, const s24i_linear_job *job, int64_t m, int64_t k)
+{
+    const float *x = (const float *)job->x + m * job->x_stride_m + k * job->x_stride_k;
+    const int64_t tokens = job->m - m, columns = job->k - k;
+    float32x4_t r[4];
+    for (int i = 0; i < 4; i++) {
+        r[i] = vdupq_n_f32(0);
+        if (columns <= 0) continue; /* k is a multiple of 4 */
+        if (job->x_stride_k != 1)
+            r[i] = load_lanes(x + i * job->x_stride_k, job->x_stride_m, tokens);
+        else if (i < tokens)
+            r[i] = vld1q_f32(x + i * job->x_stride_m);
+    }
+    if (job->x_stride_k == 1) transpose4(r);
+    for (int i = 0; i < 4; i++)
+        vst1q_f32(out + i * LANE, r[i]);
+}
+
+/* 8 tokens x 32 columns into their part of a panel of c vectors. */
+static void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *job, int64_t m, int64_t k)
+{
+    for (int g = 0; g < GROUPS; g++, out += c * (PANEL / GROUPS))
+        for (int half = 0; half < LANE; half += 4)
+            pack_square((float *)(void *)out + half, job, m + half, k + 4 * g);
+}
+
+/* z·p(z²)/q(z²), clamped to where it reaches ±1 (see gelu.h). NaN stays NaN: of NaN and a number
+   both min and max are NaN. */
+NEON_INLINE float32x4_t sigmoid_like(float32x4_t z, const s24i_rational *f)
+{
+    z = vmaxq_f32(vdupq_n_f32(-f->limit), vminq_f32(vdupq_n_f32(f->limit), z));
+    const float32x4_t u = vmulq_f32(z, z);
+    float32x4_t p = vdupq_n_f32(f->p[S24I_RATIONAL_P - 1]);
+    float32x4_t q = vdupq_n_f32(f->q[S24I_RATIONAL_Q - 1]);
+    for (int i = S24I_RATIONAL_P - 2; i >= 0; i--)
+        p = vfmaq_f32(vdupq_n_f32(f->p[i]), p, u);
+    for (int i = S24I_RATIONAL_Q - 2; i >= 0; i--)
+        q = vfmaq_f32(vdupq_n_f32(f->q[i]), q, u);
+    z = vdivq_f32(vmulq_f32(z, p), q);
+    return vmaxq_f32(vdupq_n_f32(-1), vminq_f32(vdupq_n_f32(1), z));
+}
+
+NEON_INLINE float32x4_t activate(float32x4_t x, s24_activation activation)
+{
+    const float32x4_t half = vmulq_n_f32(x, 0.5f);
+    float32x4_t s;
+    switch (activation) {
+    case S24_ACTIVATION_RELU:
+        return vmaxq_f32(vdupq_n_f32(0), x);
+    case S24_ACTIVATION_GELU:
+        return vfmaq_f32(half, half, sigmoid_like(vmulq_n_f32(x, GELU_SQRT_HALF), &s24i_erf));
+    case S24_ACTIVATION_GELU_TANH:
+        s = vmulq_n_f32(vmulq_f32(x, x), GELU_CUBIC);
+        s = vmulq_n_f32(vfmaq_f32(x, s, x), GELU_SQRT_2_PI);
+        return vfmaq_f32(half, half, sigmoid_like(s, &s24i_tanh));
+    case S24_ACTIVATION_SILU: /* x/2·(1 + tanh(x/2)) */
+        return vfmaq_f32(half, half, sigmoid_like(half, &s24i_tanh));
+    default:
+        return x;
+    }
+}
+
+/* activation(alpha·v + bias)·gate + beta·residual of four outputs along n or along m. */
+static void finish(const s24i_linear_job *job, int64_t m, int64_t n, int along_n, float32x4_t v,
+                   float32x4_t bias)
+{
+    const int64_t lanes = along_n ? job->n - n : job->m - m;
+    float *y = (float *)job->y + m * job->y_stride_m + n * job->y_stride_n;
+    v = activate(vfmaq_n_f32(bias, v, job->alpha), job->activation);
+    if (job->gate) {
+        const float *g = (const float *)job->gate + m * job->gate_stride_m + n * job->gate_stride_n;
+        v = vmulq_f32(v, load_lanes(g, along_n ? job->gate_stride_n : job->gate_stride_m, lanes));
+    }
+    if (job->residual && job->beta != 0) {
+        const float *r =
+            (const float *)job->residual + m * job->residual_stride_m + n * job->residual_stride_n;
+        const int64_t stride = along_n ? job->residual_stride_n : job->residual_stride_m;
+        v = vfmaq_n_f32(v, load_lanes(r, stride, lanes), job->beta);
+    }
+    store_lanes(y, along_n ? job->y_stride_n : job->y_stride_m, lanes, v);
+}
+
+NEON_INLINE float32x4_t load_bias(const s24i_linear_job *job, int64_t n)
+{
+    return job->bias ? load_lanes(job->bias + n, 1, job->n - n) : vdupq_n_f32(0);
+}
+
+/* 4 outputs of 4 tokens from sums with tokens in the lanes, rows `pitch` floats apart. */
+static void finish_four(const s24i_linear_job *job, int64_t m, int64_t n, const float *sums,
+                        int64_t pitch)
+{
+    float32x4_t r[4];
+    for (int i = 0; i < 4; i++)
+        r[i] = vld1q_f32(sums + i * pitch);
+    if (job->y_stride_n != 1) {
+        for (int i = 0; i < 4 && n + i < job->n; i++)
+            finish(job, m, n + i, 0, r[i], vdupq_n_f32(job->bias ? job->bias[n + i] : 0));
+        return;
+    }
+    const float32x4_t bias = load_bias(job, n);
+    transpose4(r);
+    for (int i = 0; i < 4 && m + i < job->m; i++)
+        finish(job, m + i, n, 1, r[i], bias);
+}
+
+/* 16 outputs of 8 tokens. */
+static void finish_square(const s24i_linear_job *job, int64_t m, int64_t n, const float *sums,
+                          int64_t pitch)
+{
+    for (int64_t half = 0; half < LANE && m + half < job->m; half += 4)
+        for (int64_t part = 0; part < ROWS && n + part < job->n; part += 4)
+            finish_four(job, m + half, n + part, sums + part * pitch + half, pitch);
+}
+
+/* ---- lanes design ---------------------------------------------------------------------------- */
+
+/* Of a token's four columns those at the lowest two bits of each row's code. */
+NEON_INLINE uint8x16_t places(uint32x4_t code)
+{
+    const uint32x4_t index = vandq_u32(code, vdupq_n_u32(3));
+    return vreinterpretq_u8_u32(vmlaq_u32(vdupq_n_u32(0x03020100), index, vdupq_n_u32(0x04040404)));
+}
+
+NEON_INLINE float32x4_t pick(float32x4_t four, uint8x16_t at)
+{
+    return vreinterpretq_f32_u8(vqtbl1q_u8(vreinterpretq_u8_f32(four), at));
+}
+
+/* Row block b, T tokens; x has its columns together. */
+#define LANES(T_)                                                                                  \
+    static void lanes_##T_(const s24i_linear_job *job, const float *x, int64_t stride, int64_t b)  \
+    {                                                                                              \
+        enum { T = T_, QUARTERS = ROWS / 4 };                                                      \
+        const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
+        float32x4_t acc[T][QUARTERS];                                                              \
+        UNROLL for (int i = 0; i < T * QUARTERS; i++)                                              \
+        {                                                                                          \
+            acc[i / QUARTERS][i % QUARTERS] = vdupq_n_f32(0);                                      \
+        }                                                                                          \
+        for (int64_t k = 0; k < job->k; k += COLUMNS, w += BLOCK) {                                \
+            const uint8_t *values = w + CODES;                                                     \
+            const int64_t columns = job->k - k < COLUMNS ? job->k - k : COLUMNS;                   \
+            uint32x4_t code[QUARTERS];                                                             \
+            UNROLL for (int r = 0; r < QUARTERS; r++)                                              \
+            {                                                                                      \
+                code[r] = vld1q_u32((const uint32_t *)(const void *)w + 4 * r);                    \
+            }                                                                                      \
+            for (int64_t g = 0; g < columns; g += 4, values += 2 * ROWS * VALUE) {                 \
+                UNROLL for (int r = 0; r < QUARTERS; r++)                                          \
+                {                                                                                  \
+                    const uint8x16_t first = places(code[r]);                                      \
+                    const uint8x16_t second = places(vshrq_n_u32(code[r], 2));                     \
+                    const float32x4_t w0 = LOAD_VALUES(values + 4 * r * VALUE);                    \
+                    const float32x4_t w1 = LOAD_VALUES(values + (ROWS + 4 * r) * VALUE);           \
+                    UNROLL for (int t = 0; t < T; t++)                                             \
+                    {                                                                              \
+                        const float32x4_t four = vld1q_f32(x + t * stride + k + g);                \
+                        acc[t][r] = vfmaq_f32(acc[t][r], pick(four, first), w0);                   \
+                        acc[t][r] = vfmaq_f32(acc[t][r], pick(four, second), w1);                  \
+                    }                                                                              \
+                    code[r] = vshrq_n_u32(code[r], 4);                                             \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t r = 0; r < QUARTERS && b * ROWS + 4 * r < job->n; r++)                        \
+            for (int64_t t = 0; t < T; t++)                                                        \
+                finish(job, t, b *ROWS + 4 * r, 1, acc[t][r], load_bias(job, b * ROWS + 4 * r));   \
+    }
+
+LANES(1)
+LANES(2)
+LANES(3)
+LANES(4)
+
+static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const float *, int64_t,
+                                        int64_t) = {NULL, lanes_1, lanes_2, lanes_3, lanes_4};
+
+typedef float few_t;
+
+static int few_as_they_are(const s24i_linear_job *job)
+{
+    return job->x_stride_k == 1;
+}
+
+/* Few tokens whose columns do not lie together. */
+static void gather_few(float *to, int64_t stride, const s24i_linear_job *job)
+{
+    const float *x = job->x;
+    for (int64_t m = 0; m < job->m; m++)
+        for (int64_t k = 0; k < job->k; k++)
+            to[m * stride + k] = x[m * job->x_stride_m + k * job->x_stride_k];
+}
+
+#include "kernel/cpu/linear_driver.h"
+
+#endif
