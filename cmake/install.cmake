@@ -3,7 +3,8 @@
 #   pkg-config sparse24, sparse24-nn    or    find_package(sparse24), sparse24::sparse24, sparse24::nn
 set(libraries sparse24)
 set_target_properties(sparse24 PROPERTIES EXPORT_NAME sparse24)
-install(FILES include/sparse24/sparse24.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparse24)
+install(FILES include/sparse24/sparse24.h include/sparse24/device.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparse24)
 if(S24_NN)
   list(APPEND libraries sparse24_nn)
   set_target_properties(sparse24_nn PROPERTIES EXPORT_NAME nn INSTALL_RPATH "$ORIGIN")
@@ -22,6 +23,10 @@ elseif(S24_NN)
 endif()
 
 install(TARGETS ${libraries} EXPORT sparse24Targets)
+
+if(TARGET sparse24_cuda)
+  install(TARGETS sparse24_cuda DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 
 if(TARGET sparse24_cli)
   set_target_properties(sparse24_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")

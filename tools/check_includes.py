@@ -20,16 +20,17 @@ ROOMS = {
     "op": {"base", "format", "kernel"},
     "quant": {"base", "format", "kernel", "op"},
     "prune": {"base", "format", "kernel", "op", "quant"},
+    "cuda": {"kernel"},
     "io": set(),
     "nn": {"io"},
 }
-CORE = {"base", "format", "kernel", "op", "quant", "prune"}
+CORE = {"base", "format", "kernel", "op", "quant", "prune", "cuda"}
 PUBLIC_ONLY = {"cli", "examples"}
 FORBIDDEN = re.compile(r"(?<![\w.>])(printf|vprintf|fprintf|vfprintf|puts|fputs|putchar|perror|exit"
                        r"|_exit|_Exit|quick_exit|abort|getenv|secure_getenv|setenv)\s*\(")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.M)
 SPDX = "SPDX-License-Identifier: Apache-2.0"
-SPDX_FILES = {".c", ".h", ".def", ".py", ".sh", ".cmake", ".map"}
+SPDX_FILES = {".c", ".h", ".cu", ".cuh", ".def", ".py", ".sh", ".cmake", ".map"}
 LONGEST_FILE = 500
 LONGEST_FUNCTION = 60
 
@@ -79,7 +80,7 @@ def direction(path, text, tree):
             if room not in ROOMS:
                 yield line, f"src/{room} is not a room; add it to {pathlib.Path(__file__).name}"
             elif header.parts[0] == "include":
-                if room in CORE and header.name != "sparse24.h":
+                if room in CORE and header.name not in ("sparse24.h", "device.h"):
                     yield line, f"{room} belongs to libsparse24 and may not see {header}"
             elif header_room != room and header_room not in ROOMS[room]:
                 yield line, f"{room} may not include {header}"
@@ -89,7 +90,7 @@ def direction(path, text, tree):
 
 def manners(path, text):
     """Yields (line, sentence) for calls that a library does not make."""
-    if path.parts[0] != "src" or path.suffix not in (".c", ".h"):
+    if path.parts[0] != "src" or path.suffix not in (".c", ".h", ".cu", ".cuh"):
         return
     code = code_of(text)
     for match in FORBIDDEN.finditer(code):
@@ -104,7 +105,7 @@ def licence(path, text):
 
 def sizes(path, text):
     """Yields (line, sentence) for files and functions that are longer than they should be."""
-    if path.suffix not in (".c", ".h"):
+    if path.suffix not in (".c", ".h", ".cu", ".cuh"):
         return
     lines = code_of(text).split("\n")
     if len(lines) - 1 > LONGEST_FILE:
@@ -134,7 +135,7 @@ def check(tree, files):
         except UnicodeDecodeError:
             continue
         found = list(licence(path, text)) + list(manners(path, text))
-        if path.suffix in (".c", ".h", ".def"):
+        if path.suffix in (".c", ".h", ".cu", ".cuh", ".def"):
             found += direction(path, text, tree)
         errors += [f"{path}:{line}: {sentence}" for line, sentence in found]
         warnings += [f"{path}:{line}: {sentence}" for line, sentence in sizes(path, text)]

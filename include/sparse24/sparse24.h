@@ -449,6 +449,16 @@ S24_API s24_status s24_matrix_from_cutlass(s24_matrix **out, s24_ctx *ctx, const
 S24_API s24_status s24_matrix_to_cutlass(void *values, void *meta, s24_ctx *ctx,
                                          const s24_matrix *src);
 
+/*
+ * The order of Hopper's sparse tensor cores (docs/format.md, section 4): values and metadata in one
+ * piece of s24_hopper_bytes, 0 for a dtype or shape that has none (f32; k not a multiple of 4).
+ * Errors: ARGUMENT, SHAPE, DTYPE, MEMORY, FORMAT (a code that is none).
+ */
+S24_API size_t s24_hopper_bytes(s24_dtype dtype, int64_t rows, int64_t cols);
+S24_API s24_status s24_matrix_from_hopper(s24_matrix **out, s24_ctx *ctx, const void *packed,
+                                          s24_dtype dtype, int64_t rows, int64_t cols);
+S24_API s24_status s24_matrix_to_hopper(void *packed, s24_ctx *ctx, const s24_matrix *src);
+
 #ifdef __cplusplus
 }
 #endif

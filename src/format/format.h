@@ -62,4 +62,16 @@ void s24i_cutlass_pack_row(void *meta, s24_dtype dtype, const uint8_t *indices, 
 int s24i_cutlass_unpack_row(void *values, uint8_t *indices, s24_dtype dtype, const void *meta,
                             int64_t row, int64_t rows, int64_t k, int64_t *bad_col);
 
+/*
+ * The order of Hopper's sparse tensor cores for a 16-bit or 8-bit dtype: slabs of 64 rows one after
+ * the other, each of slab_bytes (0: the dtype has no such order). The last slab's missing rows, and
+ * columns beyond k, are zeros. pack and unpack take one slab and what canonical rows it has.
+ */
+enum { S24I_HOPPER_SLAB = 64 };
+size_t s24i_hopper_slab_bytes(s24_dtype dtype, int64_t k);
+void s24i_hopper_pack_slab(void *slab, s24_dtype dtype, const void *values, const uint8_t *indices,
+                           int64_t rows, int64_t k);
+void s24i_hopper_unpack_slab(void *values, uint8_t *indices, s24_dtype dtype, const void *slab,
+                             int64_t rows, int64_t k);
+
 #endif

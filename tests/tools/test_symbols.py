@@ -9,7 +9,7 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ["S24_SOURCE"])
 BUILD = pathlib.Path(os.environ["S24_BUILD"])
-LIBRARIES = {"libsparse24.so": "sparse24.h", "libsparse24-nn.so": "nn.h"}
+LIBRARIES = {"libsparse24.so": ("sparse24.h", "device.h"), "libsparse24-nn.so": ("nn.h",)}
 # What the compiler's own start files put into every shared object.
 START_FILES = re.compile(r"completed\.\d+|__dso_handle|_DYNAMIC|__TMC_END__")
 
@@ -19,8 +19,8 @@ def readelf(*arguments):
                           check=True, env=dict(os.environ, LC_ALL="C")).stdout
 
 
-def promised(header):
-    text = (SOURCE / "include/sparse24" / header).read_text()
+def promised(headers):
+    text = "".join((SOURCE / "include/sparse24" / name).read_text() for name in headers)
     text = re.sub(r"/\*.*?\*/|//[^\n]*|^#[^\n]*", "", text, flags=re.S | re.M)
     return set(re.findall(r"S24_API[^;(]*?(\w+)\(", text))
 

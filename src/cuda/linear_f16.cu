@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The products in f16. */
+#include "linear_rows.cuh"
+
+const linear_row linear_rows_f16[] = {
+#define TILE(rows, tokens, warpgroups, teams, stages, chunk, buffers, step, end)                   \
+    linear_row_of<__half, linear_tile<rows, tokens, warpgroups, teams, stages, chunk, buffers>>(   \
+        #rows "x" #tokens, step, end),
+#include "tiles.def"
+#undef TILE
+};

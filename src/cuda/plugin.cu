@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * libsparse24-cuda: opening a device, its memory, and the table that libsparse24 asks for.
+ */
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+#include "device.cuh"
+
+s24_status device_failed(s24i_device_error *error, s24_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof error->text, format, args);
+    va_end(args);
+    return status;
+}
+
+s24_status cuda_failed(s24i_device_error *error, cudaError_t code, const char *what)
+{
+    cudaGetLastError(); /* else the next call would report it once more */
+    s24_status status = S24_ERROR_UNSUPPORTED;
+    if (code == cudaErrorMemoryAllocation) status = S24_ERROR_MEMORY;
+    if (code == cudaErrorInvalidValue) status = S24_ERROR_ARGUMENT;
+    return device_failed(error, status, "CUDA failed while %s: %s (%s)", what,
+                         cudaGetErrorString(code), cudaGetErrorName(code));
+}
+
+s24_status device_launch_kernel(s24i_device_error *error, const device_launch *launch, void **args,
+                                void *stream)
+{
+    cudaLaunchAttribute early;
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = launch->grid;
+    config.blockDim = dim3((unsigned)launch->threads);
+    config.dynamicSmemBytes = (size_t)launch->shared_bytes;
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &early;
+    config.numAttrs = launch->early ? 1 : 0;
+    CUDA_TRY(error, launch->what, cudaLaunchKernelExC(&config, launch->kernel, args));
+    return S24_OK;
+}
+
+/* ---- the device ------------------------------------------------------------------------------ */
+
+static s24_status describe(s24i_device *device, s24i_device_error *error)
+{
+    cudaDeviceProp prop;
+    int runtime = 0, driver = 0;
+    CUDA_TRY(error, "asking for a device's properties",
+             cudaGetDeviceProperties(&prop, device->index));
+    CUDA_TRY(error, "asking for the runtime's version", cudaRuntimeGetVersion(&runtime));
+    CUDA_TRY(error, "asking for the driver's version", cudaDriverGetVersion(&driver));
+    device->processors = prop.multiProcessorCount;
+    snprintf(device->text, sizeof device->text,
+             "%s, compute capability %d.%d, %d multiprocessors, CUDA %d.%d, driver for CUDA %d.%d",
+             prop.name, prop.major, prop.minor, prop.multiProcessorCount, runtime / 1000,
+             runtime % 1000 / 10, driver / 1000, driver % 1000 / 10);
+    if (prop.major == 9 && prop.minor == 0) return S24_OK;
+    return device_failed(error, S24_ERROR_UNSUPPORTED,
+                         "CUDA device %d is %s with compute capability %d.%d; this build computes "
+                         "on 9.0 (Hopper)",
+                         device->index, prop.name, prop.major, prop.minor);
+}
+
+static s24_status prepare(s24i_device *device, s24i_device_error *error)
+{
+    cudaDriverEntryPointQueryResult found;
+    void *encode = nullptr;
+    s24_status status = describe(device, error);
+    if (status != S24_OK) return status;
+    CUDA_TRY(error, "selecting a device", cudaSetDevice(device->index));
+    CUDA_TRY(error, "looking for cuTensorMapEncodeTiled",
+             cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000,
+                                              cudaEnableDefault, &found));
+    if (found != cudaDriverEntryPointSuccess)
+        return device_failed(error, S24_ERROR_UNSUPPORTED,
+                             "the CUDA driver has no cuTensorMapEncodeTiled; it must be one for "
+                             "CUDA 12.0 or later");
+    device->encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(encode);
+    return linear_prepare(device, error);
+}
+
+static s24_status device_open(s24i_device **out, int index, s24i_device_error *error)
+{
+    int count = 0, before = 0;
+    *out = nullptr;
+    CUDA_TRY(error, "looking for devices", cudaGetDeviceCount(&count));
+    if (index < 0 || index >= count)
+        return device_failed(error, S24_ERROR_UNSUPPORTED,
+                             "there is no CUDA device %d; this machine has %d", index, count);
+    s24i_device *device = static_cast<s24i_device *>(calloc(1, sizeof *device));
+    if (!device) return device_failed(error, S24_ERROR_MEMORY, "no memory for a device");
+    device->index = index;
+    cudaError_t known = cudaGetDevice(&before);
+    s24_status status = prepare(device, error);
+    if (known == cudaSuccess) cudaSetDevice(before);
+    if (status != S24_OK) {
+        free(device);
+        return status;
+    }
+    *out = device;
+    return S24_OK;
+}
+
+static void device_close(s24i_device *device)
+{
+    free(device);
+}
+
+static const char *device_text(const s24i_device *device)
+{
+    return device->text;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static s24_status device_alloc(s24i_device *device, void **out, size_t bytes, void *stream,
+                               s24i_device_error *error)
+{
+    device_scope scope(device);
+    char what[64];
+    *out = nullptr;
+    snprintf(what, sizeof what, "allocating %zu bytes on the device", bytes);
+    CUDA_TRY(error, "selecting a device", scope.code);
+    CUDA_TRY(error, what, cudaMallocAsync(out, bytes, static_cast<cudaStream_t>(stream)));
+    return S24_OK;
+}
+
+static s24_status device_release(s24i_device *device, void *memory, void *stream,
+                                 s24i_device_error *error)
+{
+    device_scope scope(device);
+    CUDA_TRY(error, "selecting a device", scope.code);
+    CUDA_TRY(error, "freeing device memory",
+             cudaFreeAsync(memory, static_cast<cudaStream_t>(stream)));
+    return S24_OK;
+}
+
+static s24_status device_copy(s24i_device *device, void *to, const void *from, size_t bytes,
+                              void *stream, s24i_device_error *error)
+{
+    device_scope scope(device);
+    CUDA_TRY(error, "selecting a device", scope.code);
+    CUDA_TRY(
+        error, "copying",
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)));
+    return S24_OK;
+}
+
+static s24_status device_clear(s24i_device *device, void *memory, size_t bytes, void *stream,
+                               s24i_device_error *error)
+{
+    device_scope scope(device);
+    CUDA_TRY(error, "selecting a device", scope.code);
+    CUDA_TRY(error, "clearing memory",
+             cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(stream)));
+    return S24_OK;
+}
+
+static s24_status device_wait(s24i_device *device, void *stream, s24i_device_error *error)
+{
+    device_scope scope(device);
+    CUDA_TRY(error, "selecting a device", scope.code);
+    CUDA_TRY(error, "waiting for a stream",
+             cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
+    return S24_OK;
+}
+
+/* ---- work on the device: its own context, whatever the thread has ---------------------------- */
+
+template <class JOB>
+using enqueue = s24_status (*)(s24i_device *, const JOB *, void *, s24i_device_error *);
+
+template <class JOB, enqueue<JOB> RUN>
+static s24_status on_device(s24i_device *device, const JOB *job, void *stream,
+                            s24i_device_error *error)
+{
+    device_scope scope(device);
+    CUDA_TRY(error, "selecting a device", scope.code);
+    return RUN(device, job, stream, error);
+}
+
+extern "C" __attribute__((visibility("default"))) const s24i_device_table *s24_device_table_cuda();
+
+const s24i_device_table *s24_device_table_cuda()
+{
+    static const s24i_device_table table = {
+        S24I_DEVICE_ABI,
+        device_open,
+        device_close,
+        device_text,
+        device_alloc,
+        device_release,
+        device_copy,
+        device_clear,
+        device_wait,
+        linear_tile_name,
+        linear_choose,
+        linear_work_bytes,
+        on_device<s24i_device_linear, linear_enqueue>,
+        on_device<s24i_device_weight, weight_pack_enqueue>,
+        on_device<s24i_device_weight, weight_unpack_enqueue>,
+    };
+    return &table;
+}

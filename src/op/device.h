@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the files of devices share: the inside of a device and of a weight there. */
+#ifndef S24_OP_DEVICE_H
+#define S24_OP_DEVICE_H
+
+#include "kernel/device.h"
+#include "op/op.h"
+#include "sparse24/device.h"
+
+struct s24_device {
+    s24_allocator allocator; /* of the handle */
+    s24_device_allocator memory;
+    void *library;
+    const s24i_device_table *table;
+    s24i_device *gpu;
+};
+
+struct s24_device_weight {
+    s24_allocator allocator;
+    s24_device *device;
+    void *stream;
+    s24_dtype dtype;
+    int64_t n, k;
+    size_t bytes;
+    void *packed;
+};
+
+/* A failed call of the table, its sentence into the context. */
+s24_status s24i_device_status(s24_ctx *ctx, s24_status status, const s24i_device_error *error);
+/* Memory of the device's allocator; the sentence says what it was for. */
+s24_status s24i_device_alloc(void **out, s24_ctx *ctx, s24_device *device, size_t bytes,
+                             void *stream, const char *purpose);
+void s24i_device_release(s24_device *device, void *memory, void *stream);
+
+#endif
