@@ -141,6 +141,7 @@ typedef struct bench_table {
     int count;
     bench_limit *limits; /* one for each dtype and number of threads */
     int limit_count;
+    char gpu[256]; /* what it computed on, "" on the CPU */
 } bench_table;
 
 /* Every row of the plan. Rows know their share of a limit where the table has it already. */

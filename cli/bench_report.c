@@ -81,6 +81,7 @@ int bench_json_products(cli_app *cli, const bench_table *table)
 {
     json_t *object = cli_json();
     bench_json_machine(cli, object);
+    if (*table->gpu) json_object_set_new(object, "gpu", json_string(table->gpu));
     json_t *limits = json_array();
     for (int i = 0; i < table->limit_count; i++) {
         const bench_limit *limit = &table->limits[i];

@@ -73,6 +73,7 @@ typedef struct cli_command {
     const cli_option *options; /* NULL: only the common ones */
     size_t options_bytes;      /* of the struct that begins with cli_common; zeroed by the caller */
     int writes;                /* 1: takes --force */
+    int gpu;                   /* 1: takes --device cuda */
     int (*run)(cli_app *cli, const void *options);
 } cli_command;
 

@@ -6,13 +6,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_gpu.h"
 
 struct bench_options {
     cli_common common;
     const char *set, *shapes, *model, *dtype, *activations, *threads, *peers, *batch, *seq, *svg;
     int64_t prune, rounds, min_ms;
 };
+
+static const char *bench_dtype(int index)
+{
+    static const char *const names[] = {"f32", "bf16", "i8", "f16"};
+    return index >= 0 && index < 4 ? names[index] : NULL;
+}
+
+/* For the list option: of the CPU's peers, then the GPU's. */
+static const char *peer_name(int index)
+{
+    int before = 0;
+    while (bench_peer_name(before))
+        before++;
+    if (index < before) return bench_peer_name(index);
+    const gpu_peer *peer = gpu_peer_at(index - before);
+    return peer ? peer->name : NULL;
+}
 
 static const cli_option options[] = {
     {"set", 0, CLI_CHOICE, offsetof(struct bench_options, set), NULL, NULL,
@@ -31,15 +48,15 @@ static const cli_option options[] = {
      "Time prune and pack by magnitude of a dense matrix of that many MiB, beside memcpy.", NULL},
     {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", "f32",
      "Dtypes of the weights; i8 quantises X as it comes. With --model dense layers run in bf16 "
-     "then.",
-     cli_model_dtype},
+     "then. f16 is for a GPU, which has no f32 and i8, and has X and Y of the weights' dtype.",
+     bench_dtype},
     {"activations", 0, CLI_CHOICE, offsetof(struct bench_options, activations), NULL, "f32",
      "Dtype of X and Y beside bf16 weights; a peer without f32 there gets X in bf16 for free.",
      cli_compute_dtype},
     {"threads", 0, CLI_COUNTS, offsetof(struct bench_options, threads), "LIST", NULL,
      "Numbers of threads. By default every core.", NULL},
     {"peers", 0, CLI_LIST, offsetof(struct bench_options, peers), "LIST", "all",
-     "Libraries to compare with, if they are installed.", bench_peer_name},
+     "Libraries to compare with, if they are installed.", peer_name},
     {"rounds", 0, CLI_COUNT, offsetof(struct bench_options, rounds), "N", "7",
      "Rounds in which every contestant has its turn; medians of them are shown.", NULL},
     {"min-ms", 0, CLI_COUNT, offsetof(struct bench_options, min_ms), "N", "20",
@@ -91,6 +108,29 @@ static bench_effort read_effort(const struct bench_options *o)
     return (bench_effort){.rounds = o->rounds, .min_seconds = 1e-3 * (double)o->min_ms};
 }
 
+static int on_gpu(const cli_app *cli)
+{
+    return strcmp(cli->common->device, "cpu") != 0;
+}
+
+/* What the device has no products of, said before anything is made. */
+static int check_device(cli_app *cli, const struct bench_options *o)
+{
+    const char *device = cli->common->device, *list = o->dtype;
+    char item[16];
+    if (on_gpu(cli) && (o->prune || o->model))
+        return cli_fail(cli, CLI_UNSUPPORTED,
+                        "--device %s: --model and --prune run on the CPU only", device);
+    while (cli_list_next(item, sizeof item, &list)) {
+        const int has =
+            on_gpu(cli) ? strcmp(item, "f32") && strcmp(item, "i8") : strcmp(item, "f16");
+        if (!has)
+            return cli_fail(cli, CLI_UNSUPPORTED, "--dtype %s: bench has none with --device %s",
+                            item, device);
+    }
+    return CLI_OK;
+}
+
 static int run_model(cli_app *cli, const struct bench_options *o)
 {
     bench_model_plan plan = {.model = o->model, .effort = read_effort(o), .svg = o->svg};
@@ -136,6 +176,13 @@ static int run_products(cli_app *cli, const struct bench_options *o)
     else if (code == CLI_OK)
         plan->shape_count =
             bench_set_shapes(plan->shapes, BENCH_MAX_SHAPES, o->set ? o->set : bench_set_name(0));
+    if (code == CLI_OK && on_gpu(cli)) {
+        code = bench_gpu_products(cli, &table, plan, o->peers);
+        if (code == CLI_OK) code = report(cli, o, &table);
+        bench_table_free(&table);
+        free(plan);
+        return code;
+    }
     if (code == CLI_OK) {
         bench_peers_open(cli, plan->libraries, &plan->library_count, o->peers);
         code = bench_limits_measure(cli, &table, plan);
@@ -167,6 +214,8 @@ static int run(cli_app *cli, const void *opaque)
     /* Said before minutes of work rather than after. */
     int code = o->svg ? cli_may_write(cli, o->svg) : CLI_OK;
     if (code != CLI_OK) return code;
+    code = check_device(cli, o);
+    if (code != CLI_OK) return code;
     if (o->prune) return run_prune(cli, o);
     return o->model ? run_model(cli, o) : run_products(cli, o);
 }
@@ -188,5 +237,6 @@ const cli_command cmd_bench = {
     .options = options,
     .options_bytes = sizeof(struct bench_options),
     .writes = 1,
+    .gpu = 1,
     .run = run,
 };

@@ -104,10 +104,12 @@ static int check_device(cli_app *cli)
 {
     const char *device = cli->common->device;
     if (strcmp(device, "cpu") == 0) return CLI_OK;
-    if (strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0)
+    if (strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0) {
+        if (cli->command->gpu) return CLI_OK;
         return cli_fail(cli, CLI_UNSUPPORTED,
-                        "--device %s: this build computes on the CPU only; use --device cpu",
-                        device);
+                        "--device %s: %s computes on the CPU only; use --device cpu", device,
+                        cli->command->name);
+    }
     return cli_fail(cli, CLI_USAGE, "option --device: '%s' is not one of cpu|cuda[:i]", device);
 }
 

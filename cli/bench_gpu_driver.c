@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/* CUDA's driver through dlopen: the device's primary context, a stream and two events. */
+#include <dlfcn.h>
+#include <stddef.h>
+
+#include "bench_gpu.h"
+
+int gpu_driver_open(gpu_driver *d, int device)
+{
+    int (*init)(unsigned) = NULL;
+    int (*retain)(void **, int) = NULL;
+    int (*current)(void *) = NULL;
+    int (*stream)(void **, unsigned) = NULL;
+    int (*event)(void **, unsigned) = NULL;
+    *d = (gpu_driver){.handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), .device = device};
+    const struct {
+        void *function;
+        const char *name;
+    } wanted[] = {
+        {&init, "cuInit"},
+        {&retain, "cuDevicePrimaryCtxRetain"},
+        {&current, "cuCtxSetCurrent"},
+        {&stream, "cuStreamCreate"},
+        {&event, "cuEventCreate"},
+        {&d->stream_synchronize, "cuStreamSynchronize"},
+        {&d->event_record, "cuEventRecord"},
+        {&d->event_synchronize, "cuEventSynchronize"},
+        {&d->event_elapsed, "cuEventElapsedTime"},
+        {&d->stream_destroy, "cuStreamDestroy_v2"},
+        {&d->event_destroy, "cuEventDestroy_v2"},
+        {&d->context_release, "cuDevicePrimaryCtxRelease_v2"},
+    };
+    int missing = !d->handle;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted && !missing; i++)
+        missing = !bench_symbol(wanted[i].function, d->handle, wanted[i].name);
+    if (missing || init(0) || retain(&d->context, device) || current(d->context) ||
+        stream(&d->stream, 1 /* does not wait for the default stream */) ||
+        event(&d->events[0], 0) || event(&d->events[1], 0)) {
+        gpu_driver_close(d);
+        return 1;
+    }
+    return 0;
+}
+
+void gpu_driver_close(gpu_driver *d)
+{
+    for (int i = 0; i < 2; i++)
+        if (d->events[i]) d->event_destroy(d->events[i]);
+    if (d->stream) d->stream_destroy(d->stream);
+    if (d->context) d->context_release(d->device);
+    if (d->handle) dlclose(d->handle);
+    *d = (gpu_driver){0};
+}
+
+double gpu_time(gpu_driver *d, int runs, int (*run)(void *state, int set), void *state)
+{
+    float ms = 0;
+    int failed = d->event_record(d->events[0], d->stream);
+    for (int i = 0; i < runs && !failed; i++)
+        failed = run(state, i);
+    failed = failed || d->event_record(d->events[1], d->stream) ||
+             d->event_synchronize(d->events[1]) ||
+             d->event_elapsed(&ms, d->events[0], d->events[1]);
+    return failed ? -1 : 1e-3 * (double)ms / runs;
+}
