@@ -3,7 +3,7 @@
 # Built where nvcc is, also on machines without a GPU; left out elsewhere.
 find_program(S24_NVCC nvcc HINTS /usr/local/cuda/bin)
 mark_as_advanced(S24_NVCC)
-if(NOT S24_NVCC OR S24_SANITIZE OR CMAKE_C_COMPILER_ID MATCHES Clang)
+if(NOT S24_NVCC OR CMAKE_CROSSCOMPILING OR S24_SANITIZE OR CMAKE_C_COMPILER_ID MATCHES Clang)
   message(STATUS "CUDA: no nvcc for this build, libsparse24-cuda is left out")
   return()
 endif()
