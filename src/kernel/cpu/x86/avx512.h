@@ -60,24 +60,30 @@ AVX512_INLINE __m512 load_quarters(const char *p, int64_t step)
         _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 3 * step)), 3));
 }
 
+/* In each quarter of four vectors, the square of 4 x 4 lanes. */
+AVX512_INLINE void transpose_quarters(__m512 r[4])
+{
+    const __m512d ab = _mm512_castps_pd(_mm512_unpacklo_ps(r[0], r[1]));
+    const __m512d AB = _mm512_castps_pd(_mm512_unpackhi_ps(r[0], r[1]));
+    const __m512d cd = _mm512_castps_pd(_mm512_unpacklo_ps(r[2], r[3]));
+    const __m512d CD = _mm512_castps_pd(_mm512_unpackhi_ps(r[2], r[3]));
+    r[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd));
+    r[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd));
+    r[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(AB, CD));
+    r[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(AB, CD));
+}
+
 /* r[j] lane i = the 32 bits at memory + i * stride + 4 * j bytes. */
 AVX512_INLINE void load_transposed(__m512 r[16], const void *memory, int64_t stride)
 {
     const char *p = memory;
     UNROLL for (int q = 0; q < 4; q++)
     {
-        const __m512 a = load_quarters(p + 16 * q, 4 * stride);
-        const __m512 b = load_quarters(p + 16 * q + stride, 4 * stride);
-        const __m512 c = load_quarters(p + 16 * q + 2 * stride, 4 * stride);
-        const __m512 d = load_quarters(p + 16 * q + 3 * stride, 4 * stride);
-        const __m512d ab = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
-        const __m512d AB = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
-        const __m512d cd = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
-        const __m512d CD = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
-        r[4 * q] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd));
-        r[4 * q + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd));
-        r[4 * q + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(AB, CD));
-        r[4 * q + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(AB, CD));
+        UNROLL for (int i = 0; i < 4; i++)
+        {
+            r[4 * q + i] = load_quarters(p + 16 * q + i * stride, 4 * stride);
+        }
+        transpose_quarters(r + 4 * q);
     }
 }
 

@@ -10,7 +10,7 @@
  * splits them in two at rename on Intel; that is free, while an add would compete for their ports.
  * Code words are loaded a slot before they are used: the tile is bound by its loads, 25 for 24
  * multiply-adds, and each waits for its index, so that a code word that comes late costs the time
- * in which nothing could be loaded (Zen 5, tile hot in L1: 0.82 of the peak, 0.875 with).
+ * in which nothing could be loaded (Zen 5, C = 6 hot in L1: 0.82 of the peak, 0.875 with).
  *
  * What limits it (Golden Cove, one core): the peak is two multiply-adds a cycle, each with a load of
  * 64 bytes. Measured, a non-zero costs about 0.57 cycle for each of its C multiply-adds and 0.6 for
@@ -69,6 +69,11 @@ enum {
 
 #define CODE_AT(w, i)         (*(const uint32_t *)(const void *)((w) + 4 * (i)))
 #define VALUES_AT(w, slot, i) ((const void *)((w) + CODES + ((slot)*ROWS + (i)) * 4))
+#define FOUR_VALUES(w, slot, i)                                                                    \
+    _mm512_broadcast_f32x4(_mm_load_ps((const float *)VALUES_AT(w, slot, i)))
+/* Of the slot's k in its group of the panel. */
+#define OFFSET(code, slot)                                                                         \
+    (((slot) <= 3 ? (code) << (6 - 2 * (slot)) : (code) >> (2 * (slot)-6)) & 192u)
 
 /* One slot of R rows. Values of four rows (of two, where R is 2) come as one load, each then spread
    by a shuffle. A row's next code word is asked for as soon as the last of this one is used: every
@@ -78,28 +83,26 @@ enum {
         __m512 four = _mm512_setzero_ps(), value;                                                  \
         UNROLL for (int i = 0; i < R; i++)                                                         \
         {                                                                                          \
-            const uint64_t offset =                                                                \
-                ((slot) <= 3 ? code[i] << (6 - 2 * (slot)) : code[i] >> (2 * (slot)-6)) & 192u;    \
+            const uint64_t offset = OFFSET(code[i], slot);                                         \
             if ((slot) == SLOTS - 1) code[i] = CODE_AT(following, i);                              \
             if (R % 4 == 0 && i % 4 == 0)                                                          \
-                four = _mm512_broadcast_f32x4(_mm_load_ps((const float *)VALUES_AT(w, slot, i)));  \
+                four = FOUR_VALUES(w, slot, i);                                                    \
             else if (R % 4 != 0 && i % 2 == 0)                                                     \
                 four = _mm512_castpd_ps(_mm512_set1_pd(*(const double *)VALUES_AT(w, slot, i)));   \
             SPREAD_LANE(value, four, i % (R % 4 == 0 ? 4 : 2));                                    \
             UNROLL for (int c = 0; c < C; c++)                                                     \
             {                                                                                      \
-                MULTIPLY_ADD(acc[(slot) % S * R + i][c], value, x, offset,                         \
-                             (slot) / 2 * C * 256 + c * 256);                                      \
+                MULTIPLY_ADD(acc[i][c], value, x, offset, (slot) / 2 * C * 256 + c * 256);         \
             }                                                                                      \
         }                                                                                          \
     }
 #define SLOTS4(slot) SLOT(slot) SLOT(slot + 1) SLOT(slot + 2) SLOT(slot + 3)
 
-/* R rows at a time, S sets of sums (where R * C alone would wait for the multiply-adds' latency). */
-#define TILE(R_, C_, S_)                                                                           \
+/* R rows at a time. */
+#define TILE(R_, C_)                                                                               \
     AVX512 static void tile_##C_(const tile *t)                                                    \
     {                                                                                              \
-        enum { R = R_, C = C_, S = S_, LINES = TILE_BLOCK * R / ROWS / 64 };                       \
+        enum { R = R_, C = C_, LINES = TILE_BLOCK * R / ROWS / 64 };                               \
         uint32_t code[R];                                                                          \
         __asm__ volatile("" ::: "memory");                                                         \
         UNROLL for (int i = 0; i < R; i++)                                                         \
@@ -111,13 +114,13 @@ enum {
             const uint8_t *w = t->w + 4 * row;                                                     \
             const uint8_t *next = w + row * (TILE_BLOCK / ROWS - 4) + t->ahead;                    \
             const float *x = t->x;                                                                 \
-            __m512 acc[S * R][C];                                                                  \
-            UNROLL for (int i = 0; i < S * R; i++)                                                 \
+            __m512 acc[R][C];                                                                      \
+            UNROLL for (int i = 0; i < R; i++)                                                     \
             {                                                                                      \
                 UNROLL for (int c = 0; c < C; c++)                                                 \
                 {                                                                                  \
-                    acc[i][c] = t->first || i >= R ? _mm512_setzero_ps()                           \
-                                                   : _mm512_load_ps(sums + (i * C + c) * 16);      \
+                    acc[i][c] =                                                                    \
+                        t->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + (i * C + c) * 16);  \
                 }                                                                                  \
             }                                                                                      \
             for (int64_t q = t->blocks; q > 0; q--) {                                              \
@@ -134,29 +137,126 @@ enum {
             {                                                                                      \
                 UNROLL for (int c = 0; c < C; c++)                                                 \
                 {                                                                                  \
-                    if (S == 2) acc[i][c] = _mm512_add_ps(acc[i][c], acc[(S - 1) * R + i][c]);     \
                     _mm512_store_ps(sums + (i * C + c) * 16, acc[i][c]);                           \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
     }
 
-TILE(8, 1, 2)
-TILE(8, 2, 1)
-TILE(8, 3, 1)
-TILE(4, 4, 1)
-TILE(4, 5, 1)
-TILE(4, 6, 1)
-TILE(4, 7, 1)
-TILE(2, 8, 1)
+TILE(8, 2)
+TILE(8, 3)
+TILE(4, 4)
+TILE(4, 5)
+TILE(4, 6)
+TILE(4, 7)
+TILE(2, 8)
+
+/*
+ * One vector of tokens: a broadcast serves a single multiply-add, so what is loaded limits the tile.
+ * Half of the rows therefore go another way: four rows and four tokens a vector, their group of x in
+ * registers (transposed from the panel), picked from by vpermilps with the rows' codes. All 16 rows
+ * in one visit and all of k in one pass leave the weights one sequential stream, which is what a
+ * whole call waits for; they are asked for into L2 only, since L1 runs out of places for misses.
+ */
+enum {
+    SINGLES = 8,                  /* rows that broadcast */
+    QUADS = (ROWS - SINGLES) / 4, /* fours of rows that do not */
+    STREAM_AHEAD = 8192           /* bytes from the weights at work to those asked for */
+};
+
+#define MIXED_SLOT(slot)                                                                           \
+    {                                                                                              \
+        if ((slot) % 2 == 0) {                                                                     \
+            UNROLL for (int j = 0; j < 4; j++)                                                     \
+            {                                                                                      \
+                group[j] = _mm512_load_ps(x + (slot) / 2 * 64 + j * 16);                           \
+            }                                                                                      \
+            transpose_quarters(group);                                                             \
+        }                                                                                          \
+        __m512 four = _mm512_setzero_ps(), value;                                                  \
+        UNROLL for (int i = 0; i < SINGLES; i++)                                                   \
+        {                                                                                          \
+            const uint64_t offset = OFFSET(code[i], slot);                                         \
+            if ((slot) == SLOTS - 1) code[i] = CODE_AT(following, i);                              \
+            if (i % 4 == 0) four = FOUR_VALUES(w, slot, i);                                        \
+            SPREAD_LANE(value, four, i % 4);                                                       \
+            MULTIPLY_ADD(acc[i], value, x, offset, (slot) / 2 * 256);                              \
+        }                                                                                          \
+        UNROLL for (int p = 0; p < QUADS; p++)                                                     \
+        {                                                                                          \
+            four = FOUR_VALUES(w, slot, SINGLES + 4 * p);                                          \
+            UNROLL for (int j = 0; j < 4; j++)                                                     \
+            {                                                                                      \
+                const __m512 picked = _mm512_permutevar_ps(group[j], picks[p]);                    \
+                quad[p][j] = _mm512_fmadd_ps(picked, four, quad[p][j]);                            \
+            }                                                                                      \
+            if ((slot) < SLOTS - 1) picks[p] = _mm512_srli_epi32(picks[p], 2);                     \
+        }                                                                                          \
+    }
+#define MIXED_SLOTS4(slot)                                                                         \
+    MIXED_SLOT(slot) MIXED_SLOT(slot + 1) MIXED_SLOT(slot + 2) MIXED_SLOT(slot + 3)
+
+AVX512 static void tile_1(const tile *t)
+{
+    const uint8_t *w = t->w;
+    const float *x = t->x;
+    float *quad_sums = t->sums + SINGLES * LANE;
+    uint32_t code[SINGLES];
+    __m512 acc[SINGLES], quad[QUADS][4], group[4];
+    __m512i picks[QUADS];
+    __asm__ volatile("" ::: "memory");
+    UNROLL for (int i = 0; i < SINGLES; i++)
+    {
+        code[i] = CODE_AT(w, i);
+        acc[i] = t->first ? _mm512_setzero_ps() : _mm512_load_ps(t->sums + i * LANE);
+    }
+    UNROLL for (int p = 0; p < QUADS; p++)
+    {
+        UNROLL for (int j = 0; j < 4; j++)
+        {
+            quad[p][j] =
+                t->first ? _mm512_setzero_ps() : _mm512_load_ps(quad_sums + (4 * p + j) * LANE);
+        }
+        transpose_quarters(quad[p]);
+    }
+    for (int64_t q = t->blocks; q > 0; q--) {
+        const uint8_t *following = q > 1 ? w + TILE_BLOCK : w;
+        UNROLL for (int i = 0; i < TILE_BLOCK / 64 && !WIDEN; i++)
+        {
+            _mm_prefetch((const char *)w + STREAM_AHEAD + 64 * i, _MM_HINT_T1);
+        }
+        UNROLL for (int p = 0; p < QUADS; p++)
+        {
+            picks[p] =
+                _mm512_broadcast_i32x4(_mm_load_si128((const void *)(w + 4 * (SINGLES + 4 * p))));
+        }
+        MIXED_SLOTS4(0) MIXED_SLOTS4(4) MIXED_SLOTS4(8) MIXED_SLOTS4(12) x += COLUMNS * LANE;
+        w += TILE_BLOCK;
+    }
+    UNROLL for (int i = 0; i < SINGLES; i++)
+    {
+        _mm512_store_ps(t->sums + i * LANE, acc[i]);
+    }
+    UNROLL for (int p = 0; p < QUADS; p++)
+    {
+        transpose_quarters(quad[p]);
+        UNROLL for (int j = 0; j < 4; j++)
+        {
+            _mm512_store_ps(quad_sums + (4 * p + j) * LANE, quad[p][j]);
+        }
+    }
+}
 
 /* By C: the tile, and how many k blocks make one pass (the panel's share of L1). */
 static const struct {
     void (*run)(const tile *t);
     int blocks;
 } tiles[MAX_C + 1] = {
-    {NULL, 0},   {tile_1, 8}, {tile_2, 4}, {tile_3, 3}, {tile_4, 2},
-    {tile_5, 2}, {tile_6, 2}, {tile_7, 2}, {tile_8, 2},
+    {NULL, 0},   {tile_1, WIDEN ? MAX_BLOCKS : 1 << 20},
+    {tile_2, 4}, {tile_3, 3},
+    {tile_4, 2}, {tile_5, 2},
+    {tile_6, 2}, {tile_7, 2},
+    {tile_8, 2},
 };
 
 /* ---- packing --------------------------------------------------------------------------------- */
