@@ -36,8 +36,9 @@ static inline int data_path(char *path, size_t bytes, const char *name)
         skip();                                                                                    \
     } while (0)
 
-/* Rounds of a random test: fewer where an emulator runs them, some fifty times slower than a CPU. */
-#ifdef S24_EMULATED
+/* Rounds of a random test: fewer where an emulator or the thread sanitizer runs them, some fifty
+   times slower than a CPU. */
+#if defined(S24_EMULATED) || defined(__SANITIZE_THREAD__)
 #define ROUNDS(count) ((count) / 20)
 #else
 #define ROUNDS(count) (count)
