@@ -128,10 +128,7 @@ static void opens_the_golden_models(void **state)
         char path[1024];
         s24_checkpoint *checkpoint;
         int selected = 0;
-        if (!golden_path(path, sizeof path, cases[i].folder)) {
-            io_end(&env);
-            SKIP_WITHOUT(path);
-        }
+        if (!golden_path(path, sizeof path, cases[i].folder)) IO_SKIP_WITHOUT(&env, path);
         assert_ok(&env, s24_checkpoint_open(&checkpoint, env.ctx, path));
         assert_string_equal(s24_checkpoint_model_type(checkpoint), cases[i].type);
         assert_non_null(s24_checkpoint_find(checkpoint, cases[i].tensor));
