@@ -352,21 +352,7 @@ LANES(4)
 static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const float *, int64_t,
                                         int64_t) = {NULL, lanes_1, lanes_2, lanes_3, lanes_4};
 
-typedef float few_t;
-
-static int few_as_they_are(const s24i_linear_job *job)
-{
-    return job->x_stride_k == 1;
-}
-
-/* Few tokens whose columns do not lie together. */
-static void gather_few(float *to, int64_t stride, const s24i_linear_job *job)
-{
-    const float *x = job->x;
-    for (int64_t m = 0; m < job->m; m++)
-        for (int64_t k = 0; k < job->k; k++)
-            to[m * stride + k] = x[m * job->x_stride_m + k * job->x_stride_k];
-}
+#include "kernel/cpu/linear_few_f32.h"
 
 #include "kernel/cpu/linear_driver.h"
 
