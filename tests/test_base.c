@@ -186,15 +186,15 @@ static void test_philox(void **state)
 {
     (void)state;
     uint32_t out[4];
-    s24i_philox(out, 0, 0); /* the published answer */
+    s24_random(out, 0, 0); /* the published answer */
     assert_int_equal(out[0], 0x6627e8d5);
     assert_int_equal(out[1], 0xe169c58d);
     assert_int_equal(out[2], 0xbc57ac4c);
     assert_int_equal(out[3], 0x9b00dbd8);
     uint32_t other[4];
-    s24i_philox(other, 0, (uint64_t)1 << 32);
+    s24_random(other, 0, (uint64_t)1 << 32);
     assert_memory_not_equal(out, other, sizeof out);
-    s24i_philox(other, (uint64_t)1 << 32, 0);
+    s24_random(other, (uint64_t)1 << 32, 0);
     assert_memory_not_equal(out, other, sizeof out);
     assert_true(s24i_uniform(0) > 0);
     assert_true(s24i_uniform(0xffffffffu) == 1);

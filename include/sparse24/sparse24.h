@@ -202,6 +202,13 @@ S24_API void s24_ctx_log(s24_ctx *ctx, s24_log_level level, const char *format, 
 /* S24_OK, or S24_ERROR_INTERRUPTED when the callback asks to stop. */
 S24_API s24_status s24_ctx_progress(s24_ctx *ctx, const char *stage, int64_t done, int64_t total);
 
+/*
+ * Random numbers without a state: four independent 32-bit words for a (seed, counter) pair, the same
+ * on every machine and split. Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as
+ * 1, 2, 3", SC11).
+ */
+S24_API void s24_random(uint32_t out[4], uint64_t seed, uint64_t counter);
+
 /* ---- 3. 2:4 matrices ------------------------------------------------------------------------- */
 
 /*

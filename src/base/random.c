@@ -3,7 +3,7 @@
    answers. */
 #include "base/base.h"
 
-void s24i_philox(uint32_t out[4], uint64_t seed, uint64_t counter)
+void s24_random(uint32_t out[4], uint64_t seed, uint64_t counter)
 {
     uint32_t c[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), 0, 0};
     uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);

@@ -23,6 +23,18 @@ s24_status s24i_zeroed(void **out, s24_ctx *ctx, size_t bytes)
     return S24_OK;
 }
 
+s24_status s24i_alloc_elems(void *out, s24_ctx *ctx, int64_t count, size_t size, const char *what)
+{
+    size_t bytes;
+    void *memory = NULL;
+    if (count >= 0 && !__builtin_mul_overflow((size_t)count, size, &bytes))
+        memory = s24_ctx_alloc(ctx, bytes ? bytes : 1);
+    memcpy(out, &memory, sizeof memory);
+    if (memory) return S24_OK;
+    return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "out of memory: %s (%lld × %zu bytes)", what,
+                        (long long)count, size);
+}
+
 s24_status s24i_copy_string(char **out, s24_ctx *ctx, const char *text)
 {
     size_t bytes = strlen(text) + 1;

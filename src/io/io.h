@@ -45,6 +45,9 @@ s24_status s24i_options_read(s24_ctx *ctx, void *known, size_t bytes, const void
 
 /* Zeroed memory of the context. MEMORY with a sentence. */
 s24_status s24i_zeroed(void **out, s24_ctx *ctx, size_t bytes);
+/* count·size bytes of context memory (not zeroed), or S24_ERROR_MEMORY with a sentence that says
+   what for. */
+s24_status s24i_alloc_elems(void *out, s24_ctx *ctx, int64_t count, size_t size, const char *what);
 /* A copy of a string; "folder/file"; the folder that a path lies in. Freed with s24_ctx_free.
    MEMORY. */
 s24_status s24i_copy_string(char **out, s24_ctx *ctx, const char *text);

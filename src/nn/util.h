@@ -26,10 +26,6 @@ static inline int64_t s24i_ld(const s24_dense *x)
     return x->ld ? x->ld : x->cols;
 }
 
-/* count·size bytes of context memory (not zeroed), or S24_ERROR_MEMORY with a sentence that says
-   what for. */
-s24_status s24i_alloc_elems(void *out, s24_ctx *ctx, int64_t count, size_t size, const char *what);
-
 /* Says which tensor the sentence of a failed call is about; S24_OK and INTERRUPTED pass. */
 s24_status s24i_name_tensor(s24_ctx *ctx, s24_status status, const s24_tensor *tensor);
 

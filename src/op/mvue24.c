@@ -49,7 +49,7 @@ void s24i_mvue24_group(int kept[2], float values[2], const float group[4], uint6
     const double tiny = 1.1920928955078125e-7;
     double a[4], rest[4], total = 0;
     uint32_t words[4];
-    s24i_philox(words, seed, number);
+    s24_random(words, seed, number);
     for (int i = 0; i < 4; i++) {
         a[i] = rest[i] = fabs((double)group[i]) + tiny;
         total += a[i];
