@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 # Every room of src/ with the rooms whose headers it may include, beside its own and include/.
-# io, nn and cli see libsparse24 as a customer does: through its public header.
+# io, task, nn and cli see libsparse24 as a customer does: through its public header.
 ROOMS = {
     "base": set(),
     "format": {"base"},
@@ -22,7 +22,8 @@ ROOMS = {
     "prune": {"base", "format", "kernel", "op", "quant"},
     "cuda": {"kernel"},
     "io": set(),
-    "nn": {"io"},
+    "task": {"io"},
+    "nn": {"io", "task"},
 }
 CORE = {"base", "format", "kernel", "op", "quant", "prune", "cuda"}
 PUBLIC_ONLY = {"cli", "examples"}
