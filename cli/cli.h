@@ -13,6 +13,7 @@
 #include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "sparse24/nn.h"
 #include "sparse24/sparse24.h"
@@ -169,6 +170,16 @@ const char *cli_bytes(char *text, size_t size, double bytes);
 
 /* Refuses a path that exists, unless it is a file and forced, or whose folder cannot be written. */
 int cli_may_write(cli_app *cli, const char *path);
+/* A text file on its way: written under a temporary name beside its place, renamed when whole. */
+typedef struct cli_output {
+    FILE *file;
+    const char *path;
+    char temporary[4096];
+} cli_output;
+/* Refuses what cli_may_write refuses. */
+int cli_output_open(cli_app *cli, cli_output *output, const char *path);
+/* Puts the file in its place, or says what failed and leaves nothing. */
+int cli_output_commit(cli_app *cli, cli_output *output);
 /* A new folder under $TMPDIR; its path into folder. */
 int cli_temporary_create(cli_app *cli, char *folder, size_t bytes);
 void cli_temporary_remove(const char *folder);

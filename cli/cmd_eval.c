@@ -1,32 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sparse24 eval: how well an encoder finds the document that belongs to a query. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
+/* sparse24 eval: measures a model on a task. Nothing here knows a task; eval_tasks.def does. */
 #include <string.h>
 
-#include "encode.h"
+#include "eval.h"
 
-struct eval_options {
-    cli_common common;
-    const char *task, *queries, *documents, *gold, *dtype;
-    int64_t max_tokens;
+#define TASK(name) extern const eval_task eval_##name;
+#include "eval_tasks.def"
+#undef TASK
+
+static const eval_task *const tasks[] = {
+#define TASK(name) &eval_##name,
+#include "eval_tasks.def"
+#undef TASK
 };
 
 static const char *task_name(int index)
 {
-    return index == 0 ? "retrieval" : NULL;
+    return index < (int)(sizeof tasks / sizeof *tasks) ? tasks[index]->name : NULL;
 }
 
 static const cli_option options[] = {
     {"task", 0, CLI_CHOICE, offsetof(struct eval_options, task), NULL, "retrieval",
      "What to measure.", task_name},
     {"queries", 0, CLI_TEXT, offsetof(struct eval_options, queries), "FILE", NULL,
-     "UTF-8; every line is a query.", NULL},
+     "retrieval: UTF-8; every line is a query.", NULL},
     {"documents", 0, CLI_TEXT, offsetof(struct eval_options, documents), "FILE", NULL,
-     "UTF-8; every line is a document.", NULL},
+     "retrieval: UTF-8; every line is a document.", NULL},
     {"gold", 0, CLI_TEXT, offsetof(struct eval_options, gold), "FILE", NULL,
-     "Line i is the number, from 0, of the document line that belongs to query i.", NULL},
+     "retrieval: line i is the number, from 0, of the document line that belongs to query i.",
+     NULL},
+    {"data", 0, CLI_TEXT, offsetof(struct eval_options, data), "FILE", NULL,
+     "qa: the questions, in the JSON of SQuAD v1.1.", NULL},
+    {"predictions", 0, CLI_TEXT, offsetof(struct eval_options, predictions), "FILE", NULL,
+     "qa: write the answers there, a JSON object of question ids and texts.", NULL},
+    {"stride", 0, CLI_COUNT, offsetof(struct eval_options, stride), "N", NULL,
+     "qa: tokens that two neighbouring pieces of a long context share; default 128, or a third of "
+     "--max-tokens where that is less.",
+     NULL},
     ENCODE_DTYPE(struct eval_options),
     ENCODE_MAX_TOKENS(struct eval_options),
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
@@ -34,104 +44,34 @@ static const cli_option options[] = {
 static const cli_example examples[] = {
     {"sparse24 eval model-24 --queries q.txt --documents d.txt --gold gold.txt",
      "Top-1 and top-5 in percent."},
+    {"sparse24 eval qa-24 --task qa --data dev-v1.1.json --predictions answers.json",
+     "Exact match and F1 of extractive question answering."},
     {NULL, NULL}};
-
-static int gold_line(cli_app *cli, const char *path, int64_t line, const s24_text *text,
-                     int64_t documents, int64_t *value)
-{
-    char number[24], *end = number;
-    long long parsed = -1;
-    if (text->bytes > 0 && text->bytes < sizeof number) {
-        memcpy(number, text->data, text->bytes);
-        number[text->bytes] = '\0';
-        errno = 0;
-        parsed = strtoll(number, &end, 10);
-    }
-    if (end == number || *end || errno || parsed < 0 || parsed >= documents)
-        return cli_fail(cli, CLI_FORMAT,
-                        "%s: line %lld: '%.*s' is not the number of a document, 0 to %lld", path,
-                        (long long)line, text->bytes > 40 ? 40 : (int)text->bytes, text->data,
-                        (long long)documents - 1);
-    *value = parsed;
-    return CLI_OK;
-}
-
-static int read_gold(cli_app *cli, const char *path, int64_t queries, int64_t documents,
-                     int64_t **gold)
-{
-    s24_lines *lines = NULL;
-    int code = cli_status(cli, s24_lines_read(&lines, cli->ctx, path));
-    if (code != CLI_OK) return code;
-    int64_t count = s24_lines_count(lines);
-    if (count != queries || queries == 0)
-        code = cli_fail(cli, CLI_FORMAT, "%s has %lld lines; expected one for each of %lld queries",
-                        path, (long long)count, (long long)queries);
-    *gold = calloc((size_t)count + 1, sizeof **gold);
-    if (code == CLI_OK && !*gold) code = cli_fail(cli, CLI_IO, "out of memory for %s", path);
-    for (int64_t i = 0; i < count && code == CLI_OK; i++)
-        code = gold_line(cli, path, i, &s24_lines_texts(lines)[i], documents, &(*gold)[i]);
-    s24_lines_destroy(lines);
-    return code;
-}
-
-static int print_accuracy(cli_app *cli, const embedded *queries, const embedded *documents,
-                          const int64_t *gold)
-{
-    s24_dense q = embedded_view(queries), d = embedded_view(documents);
-    double top1 = 0, top5 = 0;
-    s24_status status = s24_retrieval_accuracy(&top1, cli->ctx, &q, &d, gold, 1);
-    if (status == S24_OK) status = s24_retrieval_accuracy(&top5, cli->ctx, &q, &d, gold, 5);
-    if (status != S24_OK) return cli_status(cli, status);
-    if (cli->json) {
-        json_t *object = cli_json();
-        json_object_set_new(object, "top1", cli_real(100 * top1));
-        json_object_set_new(object, "top5", cli_real(100 * top5));
-        return cli_json_print(cli, object);
-    }
-    printf("top-1 %.2f %%  top-5 %.2f %%  (%lld queries, %lld documents)\n", 100 * top1, 100 * top5,
-           (long long)queries->count, (long long)documents->count);
-    return CLI_OK;
-}
 
 static int run(cli_app *cli, const void *opaque)
 {
     const struct eval_options *o = opaque;
-    if (!o->queries || !o->documents || !o->gold)
-        return cli_fail(cli, CLI_USAGE, "eval needs --queries, --documents and --gold");
-    s24_encoder *encoder = NULL;
-    embedded queries = {0}, documents = {0};
-    int64_t *gold = NULL;
-    int code = encode_open(cli, &encoder, cli->operands[0], o->dtype, o->max_tokens);
-    if (code == CLI_OK)
-        code = cli_status(cli, s24_lines_read(&queries.lines, cli->ctx, o->queries));
-    if (code == CLI_OK)
-        code = cli_status(cli, s24_lines_read(&documents.lines, cli->ctx, o->documents));
-    /* The small file first: a wrong one is said before the long work. */
-    if (code == CLI_OK)
-        code = read_gold(cli, o->gold, s24_lines_count(queries.lines),
-                         s24_lines_count(documents.lines), &gold);
-    if (code == CLI_OK)
-        code = encode_texts(cli, encoder, s24_lines_texts(queries.lines),
-                            s24_lines_count(queries.lines), &queries);
-    if (code == CLI_OK)
-        code = encode_texts(cli, encoder, s24_lines_texts(documents.lines),
-                            s24_lines_count(documents.lines), &documents);
-    if (code == CLI_OK) code = print_accuracy(cli, &queries, &documents, gold);
-    free(gold);
-    embedded_free(&queries);
-    embedded_free(&documents);
-    s24_encoder_close(encoder);
-    return code;
+    int i = 0;
+    while (strcmp(tasks[i]->name, o->task) != 0)
+        i++;
+    return tasks[i]->run(cli, o);
 }
 
 const cli_command cmd_eval = {
     .name = "eval",
-    .summary = "measure how well an encoder retrieves",
+    .summary = "measure a model on a task",
     .operands = "MODEL",
-    .text = "Embeds queries and documents with the encoder MODEL and says for how many queries, in "
-            "percent, the document that belongs to it is the nearest, or among the five nearest.",
+    .text =
+        "retrieval embeds queries and documents with the encoder MODEL and says for how many "
+        "queries, in percent, the document that belongs to it is the nearest, or among the five "
+        "nearest.\n"
+        "qa lets MODEL, an encoder with a question-answering head, answer the questions of SQuAD "
+        "v1.1: exact match and F1 in percent by SQuAD's rules, of the best of 20 starts and 20 "
+        "ends, 30 tokens at most. --max-tokens is of question and context together (default 384, "
+        "or the model's positions if these are fewer).",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct eval_options),
+    .writes = 1,
     .run = run,
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Places to write: may a file be replaced; a temporary folder, removed with all that is in it. */
+/* Places to write: may a file be replaced; a file that appears whole; a temporary folder, removed with all that is in it. */
 #define _XOPEN_SOURCE 700 /* nftw */
 #include <errno.h>
 #include <ftw.h>
@@ -29,6 +29,30 @@ int cli_may_write(cli_app *cli, const char *path)
     if (access(parent, W_OK | X_OK) != 0)
         return cli_fail(cli, CLI_IO, "%s: %s", path, strerror(errno));
     return CLI_OK;
+}
+
+int cli_output_open(cli_app *cli, cli_output *output, const char *path)
+{
+    int code = cli_may_write(cli, path);
+    if (code != CLI_OK) return code;
+    output->path = path;
+    const size_t room = sizeof output->temporary;
+    const int length = snprintf(output->temporary, room, "%s.%ld.tmp", path, (long)getpid());
+    if (length < 0 || (size_t)length >= room)
+        return cli_fail(cli, CLI_IO, "%s: the name is too long", path);
+    output->file = fopen(output->temporary, "wx");
+    return output->file ? CLI_OK : cli_fail(cli, CLI_IO, "%s: %s", path, strerror(errno));
+}
+
+int cli_output_commit(cli_app *cli, cli_output *output)
+{
+    FILE *file = output->file;
+    int failed = fflush(file) != 0 || ferror(file) || fsync(fileno(file)) != 0;
+    failed |= fclose(file) != 0;
+    if (!failed && rename(output->temporary, output->path) == 0) return CLI_OK;
+    const int reason = errno;
+    unlink(output->temporary);
+    return cli_fail(cli, CLI_IO, "%s: %s", output->path, strerror(reason));
 }
 
 int cli_temporary_create(cli_app *cli, char *folder, size_t bytes)

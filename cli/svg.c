@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A bar chart as SVG: a bar a row, its label at the left, its value at its end, ticks below.
- * Colours and fonts stand in the file itself, so that it looks the same everywhere. Written to a
- * temporary file beside its place, then renamed.
+ * Colours and fonts stand in the file itself, so that it looks the same everywhere.
  */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "bench.h"
 
@@ -101,21 +97,9 @@ static void draw(FILE *file, const svg_chart *chart)
 
 int svg_write(cli_app *cli, const char *path, const svg_chart *chart)
 {
-    char temporary[4096];
-    int code = cli_may_write(cli, path);
+    cli_output output;
+    int code = cli_output_open(cli, &output, path);
     if (code != CLI_OK) return code;
-    int length = snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid());
-    if (length < 0 || (size_t)length >= sizeof temporary)
-        return cli_fail(cli, CLI_IO, "%s: the name is too long", path);
-    FILE *file = fopen(temporary, "wx");
-    if (!file) return cli_fail(cli, CLI_IO, "%s: %s", path, strerror(errno));
-    draw(file, chart);
-    int failed = fflush(file) != 0 || ferror(file) || fsync(fileno(file)) != 0;
-    failed |= fclose(file) != 0;
-    if (failed || rename(temporary, path) != 0) {
-        int reason = errno;
-        unlink(temporary);
-        return cli_fail(cli, CLI_IO, "%s: %s", path, strerror(reason));
-    }
-    return CLI_OK;
+    draw(output.file, chart);
+    return cli_output_commit(cli, &output);
 }

@@ -3,7 +3,7 @@
  * sparse24/task: what models are trained and measured on: examples, the order they come in, and
  * scores. The rules of sparse24.h and nn.h hold here too.
  *
- *   1  the order of examples
+ *   1  the order of examples     2  extractive question answering
  */
 #ifndef SPARSE24_TASK_H
 #define SPARSE24_TASK_H
@@ -51,6 +51,110 @@ S24_API int64_t s24_batches_per_epoch(const s24_batches *batches);
    Allocates nothing; a step of another epoch than the last call's orders that epoch, which takes
    time in proportion to the examples. */
 S24_API int64_t s24_batches_at(const int64_t **examples, s24_batches *batches, int64_t step);
+
+/* ---- 2. extractive question answering -------------------------------------------------------- */
+
+/* The questions of a file in the JSON of SQuAD v1.1. */
+typedef struct s24_qa s24_qa;
+
+typedef struct s24_qa_answer {
+    s24_text text;
+    int64_t begin, end; /* where it stands in the context, in code points */
+} s24_qa_answer;
+
+typedef struct s24_qa_question {
+    const char *id;
+    s24_text text; /* without white space at its ends */
+    s24_text context;
+    int64_t paragraph; /* questions of one paragraph have one context */
+    const s24_qa_answer *answers;
+    int64_t answer_count; /* at least 1 */
+} s24_qa_question;
+
+/* Errors: IO, FORMAT (not JSON, a field that is missing or of another type, by its place; an answer
+   that does not stand in its context where it says), MEMORY. */
+S24_API s24_status s24_qa_read(s24_qa **out, s24_ctx *ctx, const char *path);
+S24_API void s24_qa_destroy(s24_qa *qa);
+S24_API int64_t s24_qa_count(const s24_qa *qa);
+/* NULL past the end. */
+S24_API const s24_qa_question *s24_qa_at(const s24_qa *qa, int64_t index);
+
+/*
+ * What a model reads: [CLS] question [SEP] context [SEP]. A context that is too long for that is cut
+ * into several, each `stride` tokens into the one before.
+ */
+typedef struct s24_qa_features s24_qa_features;
+
+typedef struct s24_qa_features_opts {
+    size_t size;        /* sizeof(s24_qa_features_opts) */
+    int64_t max_tokens; /* of a feature; default 384 */
+    int64_t stride;     /* tokens of the context that two neighbours share; 0: none */
+    /* The labels of a feature that the answer reaches into without lying in it: 0: both are 0, as
+       where it has no part of it; 1: they follow the answer to the edges, where the start may be
+       the token before the context and the end the one behind it, as in PyTorch's tutorial. */
+    int clip;
+} s24_qa_features_opts;
+
+typedef struct s24_qa_feature {
+    int64_t question;
+    int32_t tokens;                     /* all of them, [CLS] and [SEP] too */
+    int32_t context_begin, context_end; /* tokens of the context: begin … end − 1 */
+    int32_t start, end;                 /* tokens of the first answer; 0, 0: not in here */
+} s24_qa_feature;
+
+/* Features in the order of the questions. qa must outlive them. Errors: ARGUMENT (a question that
+   leaves no room for its context, by its id; an option out of range), UNSUPPORTED (a tokenizer
+   without [CLS] and [SEP]), MEMORY. */
+S24_API s24_status s24_qa_features_create(s24_qa_features **out, s24_ctx *ctx, const s24_qa *qa,
+                                          const s24_tokenizer *tokenizer,
+                                          const s24_qa_features_opts *opts);
+S24_API void s24_qa_features_destroy(s24_qa_features *features);
+S24_API int64_t s24_qa_features_count(const s24_qa_features *features);
+/* [count] tokens of each, as s24_batches takes them. */
+S24_API const int32_t *s24_qa_features_lengths(const s24_qa_features *features);
+S24_API const s24_qa_feature *s24_qa_feature_at(const s24_qa_features *features, int64_t index);
+/* Writes a feature's ids and types [tokens]; types may be NULL. */
+S24_API void s24_qa_feature_write(int32_t *ids, int32_t *types, const s24_qa_features *features,
+                                  int64_t index);
+
+/*
+ * From logits to answers: of the `best` likeliest starts and ends of a feature each pair that lies
+ * in the context and spans 1 to max_tokens tokens is an answer, and the greatest sum of a
+ * question's features wins; equal sums: the earlier feature, then the likelier start.
+ */
+typedef struct s24_qa_answers s24_qa_answers;
+
+typedef struct s24_qa_answers_opts {
+    size_t size;        /* sizeof(s24_qa_answers_opts) */
+    int64_t best;       /* at most 100; default 20 */
+    int64_t max_tokens; /* default 30 */
+} s24_qa_answers_opts;
+
+/* features must outlive it. Errors: ARGUMENT, MEMORY. */
+S24_API s24_status s24_qa_answers_create(s24_qa_answers **out, s24_ctx *ctx,
+                                         const s24_qa_features *features,
+                                         const s24_qa_answers_opts *opts);
+S24_API void s24_qa_answers_destroy(s24_qa_answers *answers);
+/* The logits [tokens] of a feature; features come in any order, each once. Allocates nothing. NaN is
+   no answer. */
+S24_API void s24_qa_answers_add(s24_qa_answers *answers, int64_t feature, const float *start_logits,
+                                const float *end_logits);
+/* A piece of the question's context; empty where no feature had an answer. */
+S24_API s24_text s24_qa_answers_text(const s24_qa_answers *answers, int64_t question);
+/* Percent, over all questions. Errors: MEMORY. */
+S24_API s24_status s24_qa_answers_score(double *exact_match, double *f1, s24_ctx *ctx,
+                                        const s24_qa_answers *answers);
+
+/* The best match of a prediction among a question's answers by SQuAD's rules, 0 … 1: lower case,
+   without ASCII punctuation and the words a, an and the, white space made even. Errors: MEMORY. */
+S24_API s24_status s24_qa_score(double *exact_match, double *f1, s24_ctx *ctx,
+                                const s24_text *prediction, const s24_qa_question *question);
+
+/* Runs a model with a question-answering head over every feature and adds its logits. batch_tokens:
+   most tokens of one pass, default 4096. Errors: ARGUMENT (features longer than the model's
+   positions), UNSUPPORTED (no such head), and those of s24_session_forward. */
+S24_API s24_status s24_qa_answers_predict(s24_qa_answers *answers, s24_ctx *ctx,
+                                          const s24_model *model, int64_t batch_tokens);
 
 #ifdef __cplusplus
 }

@@ -17,8 +17,9 @@ def vocabulary():
             + [w for w in WORDS if len(w) > 1])
 
 
-def shapes():
-    """Name to shape of every tensor, as sentence-transformers stores a BertModel."""
+def shapes(qa=False):
+    """Name to shape of every tensor, as sentence-transformers stores a BertModel, or transformers
+    a BertForQuestionAnswering."""
     found = {"embeddings.word_embeddings.weight": [len(vocabulary()), WIDTH],
              "embeddings.position_embeddings.weight": [POSITIONS, WIDTH],
              "embeddings.token_type_embeddings.weight": [2, WIDTH]}
@@ -39,7 +40,11 @@ def shapes():
         linear(f"{layer}.intermediate.dense", INTERMEDIATE, WIDTH)
         linear(f"{layer}.output.dense", WIDTH, INTERMEDIATE)
         norm(f"{layer}.output")
-    linear("pooler.dense", WIDTH, WIDTH)
+    if qa:
+        found = {"bert." + name: shape for name, shape in found.items()}
+        linear("qa_outputs", 2, WIDTH)
+    else:
+        linear("pooler.dense", WIDTH, WIDTH)
     return found
 
 
@@ -57,19 +62,20 @@ def safetensors(tensors):
     return len(text).to_bytes(8, "little") + text + data
 
 
-def write(folder, seed=1):
-    """Makes the folder; returns its path."""
+def write(folder, seed=1, qa=False):
+    """Makes the folder, with a question-answering head in place of the pooler if so asked; returns
+    its path."""
     folder = pathlib.Path(folder)
     (folder / "1_Pooling").mkdir(parents=True)
     chance = random.Random(seed)
     tensors = {}
-    for name, shape in shapes().items():
+    for name, shape in shapes(qa).items():
         count = shape[0] * (shape[1] if len(shape) == 2 else 1)
         centre = 1.0 if name.endswith("LayerNorm.weight") else 0.0
         scale = 0.02 if len(shape) == 1 else 0.3
         tensors[name] = (shape, [chance.gauss(centre, scale) for _ in range(count)])
     (folder / "model.safetensors").write_bytes(safetensors(tensors))
-    config = {"architectures": ["BertModel"], "model_type": "bert", "hidden_act": "gelu",
+    config = {"architectures": ["BertForQuestionAnswering" if qa else "BertModel"], "model_type": "bert", "hidden_act": "gelu",
               "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
               "intermediate_size": INTERMEDIATE, "max_position_embeddings": POSITIONS,
               "type_vocab_size": 2, "vocab_size": len(vocabulary()), "layer_norm_eps": 1e-12,

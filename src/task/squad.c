@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * SQuAD's JSON: data[].paragraphs[].{context, qas[].{id, question, answers[].{text, answer_start}}}.
+ * The tree is walked twice: once to check and count, once to copy. Offsets count code points, and
+ * an answer must stand where its offset says.
+ */
+#include <string.h>
+
+#include "io/utf8.h"
+#include "task/squad.h"
+
+typedef struct reader {
+    s24_ctx *ctx;
+    const char *file;
+    size_t article, paragraph, question, answer; /* where it is, for sentences */
+    int depth;                                   /* how many of these count */
+    s24_qa *qa;                                  /* its arrays are NULL while it only counts */
+    size_t bytes;
+} reader;
+
+/* "data[3].paragraphs[0].qas[2]" */
+static const char *where(char text[128], const reader *r)
+{
+    static const char *const names[] = {"data", "paragraphs", "qas", "answers"};
+    const size_t indices[] = {r->article, r->paragraph, r->question, r->answer};
+    int length = 0;
+    text[0] = '\0';
+    for (int i = 0; i < r->depth; i++)
+        length += snprintf(text + length, 128 - (size_t)length, "%s%s[%zu]", i ? "." : "", names[i],
+                           indices[i]);
+    return text;
+}
+
+/* The value at a key, of the type that `expected` names. */
+static s24_status get(json_t **out, const reader *r, const json_t *object, const char *key,
+                      json_type type, const char *expected)
+{
+    char place[128];
+    *out = json_object_get(object, key);
+    REQUIRE(r->ctx, *out && json_typeof(*out) == type, S24_ERROR_FORMAT,
+            "%s: %s%s\"%s\" is %s, %s is expected", r->file, where(place, r), r->depth ? ": " : "",
+            key, *out ? "of another type" : "missing", expected);
+    return S24_OK;
+}
+
+static s24_status get_text(s24_text *out, const reader *r, const json_t *object, const char *key)
+{
+    json_t *value;
+    TRY(get(&value, r, object, key, JSON_STRING, "a string"));
+    *out = (s24_text){json_string_value(value), json_string_length(value)};
+    return S24_OK;
+}
+
+/* A copy that ends in a zero. The first time it is only counted. */
+static s24_text keep(reader *r, s24_text text)
+{
+    s24_text copy = {NULL, text.bytes};
+    if (r->qa->pool) copy.data = memcpy(r->qa->pool + r->bytes, text.data, text.bytes);
+    r->bytes += text.bytes + 1;
+    return copy;
+}
+
+static s24_text trimmed(s24_text text)
+{
+    while (text.bytes && strchr(" \t\r\n\v\f", text.data[0])) {
+        text.data++;
+        text.bytes--;
+    }
+    while (text.bytes && strchr(" \t\r\n\v\f", text.data[text.bytes - 1]))
+        text.bytes--;
+    return text;
+}
+
+/* Bytes of the text's first `count` code points; SIZE_MAX when it has fewer. */
+static size_t bytes_of(s24_text text, int64_t count)
+{
+    size_t i = 0;
+    for (; count > 0 && i < text.bytes; count--) {
+        uint32_t character;
+        i += s24i_utf8_next(&character, (const unsigned char *)text.data + i, text.bytes - i);
+    }
+    return count ? SIZE_MAX : i;
+}
+
+static int64_t code_points(s24_text text)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < text.bytes; i++)
+        count += ((unsigned char)text.data[i] & 0xc0) != 0x80;
+    return count;
+}
+
+static s24_status read_answer(reader *r, const json_t *json, const s24_qa_question *question)
+{
+    char place[128];
+    s24_text text;
+    json_t *value;
+    TRY(get_text(&text, r, json, "text"));
+    TRY(get(&value, r, json, "answer_start", JSON_INTEGER, "a whole number"));
+    const int64_t begin = json_integer_value(value);
+    const size_t at = begin >= 0 ? bytes_of(question->context, begin) : SIZE_MAX;
+    REQUIRE(r->ctx,
+            at != SIZE_MAX && text.bytes <= question->context.bytes - at &&
+                !memcmp(question->context.data + at, text.data, text.bytes),
+            S24_ERROR_FORMAT,
+            "%s: %s: the answer \"%s\" of question %s does not stand at character %lld "
+            "(answer_start) of its context",
+            r->file, where(place, r), s24i_show(text.data).text, s24i_show(question->id).text,
+            (long long)begin);
+    text = keep(r, text);
+    if (r->qa->answers)
+        r->qa->answers[r->qa->answer_count] =
+            (s24_qa_answer){text, begin, begin + code_points(text)};
+    r->qa->answer_count++;
+    return S24_OK;
+}
+
+static s24_status read_question(reader *r, const json_t *json, s24_qa_question *question)
+{
+    char place[128];
+    s24_text id;
+    json_t *answers;
+    TRY(get_text(&id, r, json, "id"));
+    TRY(get_text(&question->text, r, json, "question"));
+    TRY(get(&answers, r, json, "answers", JSON_ARRAY, "an array"));
+    question->id = id.data;
+    question->answer_count = (int64_t)json_array_size(answers);
+    REQUIRE(r->ctx, question->answer_count > 0, S24_ERROR_FORMAT,
+            "%s: %s: question %s has no answer, SQuAD v1.1 gives each at least one", r->file,
+            where(place, r), s24i_show(id.data).text);
+    const int64_t first = r->qa->answer_count;
+    r->depth = 4;
+    for (r->answer = 0; r->answer < json_array_size(answers); r->answer++)
+        TRY(read_answer(r, json_array_get(answers, r->answer), question));
+    r->depth = 3;
+    question->id = keep(r, id).data;
+    question->text = keep(r, trimmed(question->text));
+    if (r->qa->questions) {
+        question->context = r->qa->contexts[question->paragraph];
+        question->answers = r->qa->answers + first;
+        r->qa->questions[r->qa->count] = *question;
+    }
+    r->qa->count++;
+    return S24_OK;
+}
+
+static s24_status read_paragraph(reader *r, const json_t *json)
+{
+    s24_qa_question question = {.paragraph = r->qa->paragraph_count};
+    json_t *list;
+    TRY(get_text(&question.context, r, json, "context"));
+    TRY(get(&list, r, json, "qas", JSON_ARRAY, "an array"));
+    const s24_text context = keep(r, question.context);
+    if (r->qa->contexts) r->qa->contexts[question.paragraph] = context;
+    r->qa->paragraph_count++;
+    r->depth = 3;
+    for (r->question = 0; r->question < json_array_size(list); r->question++)
+        TRY(read_question(r, json_array_get(list, r->question), &question));
+    r->depth = 2;
+    return S24_OK;
+}
+
+static s24_status read_all(reader *r, const json_t *root)
+{
+    json_t *articles, *paragraphs;
+    r->depth = 0;
+    r->bytes = 0;
+    r->qa->count = r->qa->answer_count = r->qa->paragraph_count = 0;
+    TRY(get(&articles, r, root, "data", JSON_ARRAY, "an array of articles"));
+    for (r->article = 0; r->article < json_array_size(articles); r->article++) {
+        r->depth = 1;
+        TRY(get(&paragraphs, r, json_array_get(articles, r->article), "paragraphs", JSON_ARRAY,
+                "an array"));
+        r->depth = 2;
+        for (r->paragraph = 0; r->paragraph < json_array_size(paragraphs); r->paragraph++)
+            TRY(read_paragraph(r, json_array_get(paragraphs, r->paragraph)));
+    }
+    REQUIRE(r->ctx, r->qa->count > 0, S24_ERROR_FORMAT, "%s has no question", r->file);
+    return S24_OK;
+}
+
+static s24_status fill(s24_qa *qa, const char *path, const json_t *root)
+{
+    reader r = {.ctx = qa->ctx, .file = path, .qa = qa};
+    void *pool;
+    TRY(read_all(&r, root));
+    TRY(s24i_alloc_elems(&qa->questions, qa->ctx, qa->count, sizeof *qa->questions, "questions"));
+    TRY(s24i_alloc_elems(&qa->answers, qa->ctx, qa->answer_count, sizeof *qa->answers, "answers"));
+    TRY(s24i_alloc_elems(&qa->contexts, qa->ctx, qa->paragraph_count, sizeof *qa->contexts,
+                         "contexts"));
+    TRY(s24i_zeroed(&pool, qa->ctx, r.bytes));
+    qa->pool = pool;
+    return read_all(&r, root);
+}
+
+static s24_status read_file(s24_qa *qa, const char *path)
+{
+    s24i_map map;
+    json_t *root = NULL;
+    s24_status status = s24i_map_open(&map, qa->ctx, path);
+    if (status == S24_OK) status = s24i_json_parse(&root, qa->ctx, path, map.data, map.bytes);
+    if (status == S24_OK) status = fill(qa, path, root);
+    s24i_map_close(&map);
+    json_decref(root);
+    return status;
+}
+
+s24_status s24_qa_read(s24_qa **out, s24_ctx *ctx, const char *path)
+{
+    void *memory;
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    REQUIRE(ctx, path, S24_ERROR_ARGUMENT, "path is NULL, a file of questions is expected");
+    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
+    s24_qa *qa = memory;
+    qa->ctx = ctx;
+    s24_status status = s24i_copy_string(&qa->file, ctx, path);
+    if (status == S24_OK) status = read_file(qa, path);
+    if (status != S24_OK) {
+        s24_qa_destroy(qa);
+        return status;
+    }
+    *out = qa;
+    return S24_OK;
+}
+
+void s24_qa_destroy(s24_qa *qa)
+{
+    if (!qa) return;
+    s24_ctx *ctx = qa->ctx;
+    s24_ctx_free(ctx, qa->questions);
+    s24_ctx_free(ctx, qa->answers);
+    s24_ctx_free(ctx, qa->contexts);
+    s24_ctx_free(ctx, qa->pool);
+    s24_ctx_free(ctx, qa->file);
+    s24_ctx_free(ctx, qa);
+}
+
+int64_t s24_qa_count(const s24_qa *qa)
+{
+    return qa ? qa->count : 0;
+}
+
+const s24_qa_question *s24_qa_at(const s24_qa *qa, int64_t index)
+{
+    return qa && index >= 0 && index < qa->count ? &qa->questions[index] : NULL;
+}
