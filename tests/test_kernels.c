@@ -21,6 +21,7 @@ typedef struct sample {
     s24_dtype x_dtype, y_dtype; /* none: f32 */
     int bias, gate, residual, threads, at_end, special;
     float alpha, beta;
+    float magnitude; /* of x; 0: 1 */
 } sample;
 
 static double activate(double x, s24_activation activation)
@@ -131,7 +132,12 @@ static void check_output(const s24i_linear_kernel *row, const sample *s, const w
     const double last = job->y_dtype == S24_BF16 ? 0x1.01p-8 : 0; /* y's rounding */
     for (int64_t m = 0; m < s->m; m++) {
         for (int64_t n = 0; n < s->n; n++) {
-            double sum = 0, size = 0;
+            double sum = 0, size = 0, weights = 0, largest = 0;
+            for (int64_t i = 0; i < s->k; i++) {
+                double x = fabs(
+                    s24i_load_f32(job->x, job->x_dtype, m * job->x_stride_m + i * job->x_stride_k));
+                largest = isfinite(x) ? fmax(largest, x) : largest;
+            }
             for (int64_t i = 0; i < s->k / 2; i++) {
                 int code = ((uint8_t *)w->codes.data)[n * w->row_codes + i / 4] >> (i / 2 % 2 * 4);
                 int64_t k = i / 2 * 4 + (i % 2 ? code >> 2 & 3 : code & 3);
@@ -140,6 +146,7 @@ static void check_output(const s24i_linear_kernel *row, const sample *s, const w
                                                      m * job->x_stride_m + k * job->x_stride_k));
                 sum += x * w->exact[n * (s->k / 2) + i];
                 size += fabs(x * w->exact[n * (s->k / 2) + i]);
+                weights += fabs(w->exact[n * (s->k / 2) + i]);
             }
             sum = s->alpha * sum + (job->bias ? job->bias[n] : 0);
             size = fabs(s->alpha) * size + (job->bias ? fabs(job->bias[n]) : 0);
@@ -147,7 +154,9 @@ static void check_output(const s24i_linear_kernel *row, const sample *s, const w
             /* No activation is steeper than 1.13; the last term is the approximation's. */
             double bound = (unit * (s->k < 64 ? 8 : 0.5 * sqrt((double)s->k)) + 1e-7) * size * 1.2 +
                            3e-7 * (1 + fabs(sum));
-            if (row->bits == 4) bound += 0x1p-16 * size; /* x in two parts of bf16 */
+            /* x in integers of 24 bits beside the largest of its segment */
+            if (row->bits && row->cpu & S24_CPU_AVX512VNNI)
+                bound += 0x1.4p-23 * fabs(s->alpha) * largest * weights;
             if (job->gate) {
                 int64_t at = m * job->gate_stride_m + n * job->gate_stride_n;
                 double gate = s24i_load_f32(job->gate, job->y_dtype, at);
@@ -233,6 +242,9 @@ static void check_sample(const s24i_linear_kernel *row, const sample *s, uint64_
     float *before = malloc(y_count * 4);
     char *first = malloc(y_count * y_size), *again = malloc(y_count * y_size);
     fill_operand(x.data, x_dtype, x_count, s->special, &seed);
+    for (size_t i = 0; i < x_count && s->magnitude > 0; i++)
+        s24i_store_f32(x.data, x_dtype, (int64_t)i,
+                       s24i_load_f32(x.data, x_dtype, (int64_t)i) * s->magnitude);
     fill_operand(y.data, y_dtype, y_count, 0, &seed);
     fill_operand(gate.data, y_dtype, y_count, 0, &seed);
     fill_operand(bias.data, S24_F32, (size_t)s->n, 0, &seed);
@@ -343,6 +355,23 @@ static void linear_edges(void **state)
     }
 }
 
+/* Tokens of which no value is near 1. */
+static void linear_magnitudes(void **state)
+{
+    (void)state;
+    static const float powers[] = {0x1p-110f, 0x1p-20f, 0x1p30f, 0x1p110f};
+    for (int i = 0; s24i_linear_kernels[i]; i++) {
+        const s24i_linear_kernel *row = linear_row(i);
+        uint64_t seed = 11;
+        for (int round = 0; row && round < ROUNDS(80); round++) {
+            sample s = random_sample(row, &seed);
+            s.magnitude = powers[round % 4], s.alpha = 1 / s.magnitude;
+            if (round % 2) s.m = 1 + s.m % 8;
+            check_sample(row, &s, seed);
+        }
+    }
+}
+
 /* ---- selection ------------------------------------------------------------------------------- */
 
 static void fill_select(void *w, s24_dtype dtype, int64_t count, int kind, uint64_t *seed)
@@ -425,9 +454,10 @@ static void rows_are_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_found), cmocka_unit_test(linear_edges),
-        cmocka_unit_test(linear_random),  cmocka_unit_test(linear_special),
-        cmocka_unit_test(select_rows),    cmocka_unit_test(select_long_runs),
+        cmocka_unit_test(rows_are_found),    cmocka_unit_test(linear_edges),
+        cmocka_unit_test(linear_random),     cmocka_unit_test(linear_special),
+        cmocka_unit_test(linear_magnitudes), cmocka_unit_test(select_rows),
+        cmocka_unit_test(select_long_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
