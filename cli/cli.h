@@ -196,6 +196,8 @@ void cli_completion_bash(void);
 
 /* A rank-2 tensor's data as a dense view. */
 s24_dense cli_tensor_view(const s24_tensor *tensor);
+/* A packed tensor's dense elements, the caller's to free. */
+s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tensor);
 /* How many tensors include and exclude select; none is a usage error that names them. */
 int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,
                  const char *include, const char *exclude);

@@ -1,51 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 check: are the selected tensors 2:4 along k? Exit 1 if one is not. Every matrix is
- * looked at, selected or not, so that the report says what else could be packed; only the selected
- * count.
+ * sparse24 check: are the selected tensors 2:4 along k, and along n too where --both asks? Exit 1 if
+ * one is not. Every matrix is looked at, selected or not, so that the report says what else could be
+ * packed; only the selected count.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli.h"
 
 struct check_options {
     cli_common common;
     const char *include, *exclude;
+    int both;
 };
 
 static const cli_option options[] = {CLI_INCLUDE(struct check_options, NULL),
                                      CLI_EXCLUDE(struct check_options),
+                                     {"both", 0, CLI_FLAG, offsetof(struct check_options, both),
+                                      NULL, NULL,
+                                      "Along n as well: of every four consecutive rows of a column "
+                                      "at most two are non-zero, so that "
+                                      "the transposed weight is 2:4 too.",
+                                      NULL},
                                      {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
     {"sparse24 check model-24", "Are the linear layers of the blocks 2:4?"},
     {"sparse24 check weights.safetensors --include '*.weight' --exclude 'embed*'",
      "Any tensors, by name."},
+    {"sparse24 check model-24 --both", "Can a training step multiply with their transposes too?"},
     {"sparse24 check model-24 --quiet && echo yes", "For scripts: the answer is the exit code."},
     {NULL, NULL}};
 
 typedef struct finding {
-    int two_four;
-    int has_bad;
-    s24_bad_group bad;
+    int two_four, two_four_n; /* along k, along n; the second only where it is asked for */
+    int has_bad, has_bad_n;
+    s24_bad_group bad, bad_n;
 } finding;
 
-static s24_status look(finding *f, cli_app *cli, const s24_tensor *tensor)
+static s24_status look_along_n(finding *f, cli_app *cli, const s24_tensor *tensor)
 {
-    *f = (finding){0};
-    if (tensor->rank != 2 || !s24_dtype_can_be_two_four(tensor->dtype)) return S24_OK;
+    s24_dense view = cli_tensor_view(tensor);
+    void *dense = NULL;
+    s24_status status = tensor->packed ? cli_tensor_unpack(&dense, cli->ctx, tensor) : S24_OK;
+    if (tensor->packed) view.data = dense;
+    if (status == S24_OK) status = s24_check_along_n(&f->two_four_n, &f->bad_n, cli->ctx, &view);
+    f->has_bad_n = status == S24_OK && !f->two_four_n;
+    free(dense);
+    return status;
+}
+
+static s24_status look_along_k(finding *f, cli_app *cli, const s24_tensor *tensor)
+{
     if (tensor->packed) {
         f->two_four = 1; /* the reader has checked every code */
         return S24_OK;
     }
-    if (tensor->shape[1] % 4 != 0 || tensor->shape[0] == 0 || tensor->shape[1] == 0) return S24_OK;
+    if (tensor->shape[1] % 4 != 0) return S24_OK;
     s24_dense view = cli_tensor_view(tensor);
     s24_status status = s24_check(&f->two_four, &f->bad, cli->ctx, &view);
     f->has_bad = status == S24_OK && !f->two_four;
     return status;
 }
 
-static json_t *finding_json(const s24_tensor *tensor, const finding *f, int selected)
+static s24_status look(finding *f, cli_app *cli, const s24_tensor *tensor, int both)
+{
+    *f = (finding){0};
+    if (tensor->rank != 2 || !s24_dtype_can_be_two_four(tensor->dtype)) return S24_OK;
+    if (tensor->shape[0] == 0 || tensor->shape[1] == 0) return S24_OK;
+    s24_status status = look_along_k(f, cli, tensor);
+    return status == S24_OK && both ? look_along_n(f, cli, tensor) : status;
+}
+
+static json_t *bad_json(int has_bad, const s24_bad_group *bad)
+{
+    if (!has_bad) return json_null();
+    json_t *object = json_object();
+    json_object_set_new(object, "row", json_integer(bad->row));
+    json_object_set_new(object, "col", json_integer(bad->col));
+    return object;
+}
+
+static json_t *finding_json(const s24_tensor *tensor, const finding *f, int selected, int both)
 {
     int matrix = tensor->rank == 2;
     json_t *object = json_object();
@@ -55,19 +92,22 @@ static json_t *finding_json(const s24_tensor *tensor, const finding *f, int sele
     json_object_set_new(object, "dtype", json_string(s24_dtype_name(tensor->dtype)));
     json_object_set_new(object, "selected", json_boolean(selected));
     json_object_set_new(object, "two_four", json_boolean(f->two_four));
-    json_t *bad = json_null();
-    if (f->has_bad) {
-        bad = json_object();
-        json_object_set_new(bad, "row", json_integer(f->bad.row));
-        json_object_set_new(bad, "col", json_integer(f->bad.col));
+    json_object_set_new(object, "first_bad", bad_json(f->has_bad, &f->bad));
+    if (both) {
+        json_object_set_new(object, "two_four_n", json_boolean(f->two_four_n));
+        json_object_set_new(object, "first_bad_n", bad_json(f->has_bad_n, &f->bad_n));
     }
-    json_object_set_new(object, "first_bad", bad);
     return object;
 }
 
-static void finding_line(const s24_tensor *tensor, const finding *f)
+static int is_good(const finding *f, int both)
 {
-    printf("%-3s  %s", f->two_four ? "ok" : "no", tensor->name);
+    return f->two_four && (!both || f->two_four_n);
+}
+
+static void finding_line(const s24_tensor *tensor, const finding *f, int both)
+{
+    printf("%-3s  %s", is_good(f, both) ? "ok" : "no", tensor->name);
     printf("  [%lld, %lld] %s%s", (long long)tensor->shape[0], (long long)tensor->shape[1],
            s24_dtype_name(tensor->dtype), tensor->packed ? " packed" : "");
     if (f->has_bad)
@@ -75,6 +115,9 @@ static void finding_line(const s24_tensor *tensor, const finding *f)
                f->bad.nonzeros, (long long)f->bad.col, (long long)f->bad.col + 3);
     else if (!f->two_four)
         printf(": k must be a multiple of 4, and neither side empty");
+    else if (f->has_bad_n)
+        printf(": column %lld has %d non-zeros in rows %lld to %lld", (long long)f->bad_n.col,
+               f->bad_n.nonzeros, (long long)f->bad_n.row, (long long)f->bad_n.row + 3);
     putchar('\n');
 }
 
@@ -90,15 +133,15 @@ static int check_all(cli_app *cli, const struct check_options *o, const s24_chec
         const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
         finding f;
         s24_status status = s24_ctx_progress(cli->ctx, "checking", i, count);
-        if (status == S24_OK) status = look(&f, cli, tensor);
+        if (status == S24_OK) status = look(&f, cli, tensor, o->both);
         if (status != S24_OK) return cli_status(cli, status);
         int selected = s24_tensor_is_selected(tensor, o->include, o->exclude);
         sum->selected += selected;
-        sum->good += selected && f.two_four;
+        sum->good += selected && is_good(&f, o->both);
         if (cli->json)
-            json_array_append_new(tensors, finding_json(tensor, &f, selected));
+            json_array_append_new(tensors, finding_json(tensor, &f, selected, o->both));
         else if (selected)
-            finding_line(tensor, &f);
+            finding_line(tensor, &f, o->both);
     }
     return CLI_OK;
 }
@@ -123,8 +166,8 @@ static int check_open(cli_app *cli, const struct check_options *o, const s24_che
         code = cli_json_print(cli, object);
     } else {
         json_decref(tensors);
-        cli_note(cli, "%lld of %lld selected tensors are 2:4", (long long)sum.good,
-                 (long long)sum.selected);
+        cli_note(cli, "%lld of %lld selected tensors are 2:4%s", (long long)sum.good,
+                 (long long)sum.selected, o->both ? " in both directions" : "");
     }
     return code != CLI_OK ? code : good ? CLI_OK : CLI_NO;
 }

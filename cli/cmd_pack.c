@@ -78,20 +78,10 @@ static s24_status pack_tensor(job *j, const s24_tensor *tensor, size_t *bytes)
 
 static s24_status unpack_tensor(job *j, const s24_tensor *tensor, size_t *bytes)
 {
-    s24_ctx *ctx = j->cli->ctx;
-    int64_t rows = tensor->shape[0], cols = tensor->shape[1];
-    *bytes = (size_t)rows * (size_t)cols * s24_dtype_bytes(tensor->dtype);
-    s24_matrix *matrix = NULL;
-    void *dense = malloc(*bytes ? *bytes : 1);
-    if (!dense)
-        return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "tensor %s: no memory for its %zu dense bytes",
-                            tensor->name, *bytes);
-    s24_dense view = {.data = dense, .dtype = tensor->dtype, .rows = rows, .cols = cols};
-    s24_status status = s24_matrix_from_packed(&matrix, ctx, tensor->values, tensor->indices,
-                                               tensor->dtype, rows, cols);
-    if (status == S24_OK) status = s24_matrix_to_dense(ctx, &view, matrix);
+    void *dense = NULL;
+    *bytes = (size_t)tensor->shape[0] * (size_t)tensor->shape[1] * s24_dtype_bytes(tensor->dtype);
+    s24_status status = cli_tensor_unpack(&dense, j->cli->ctx, tensor);
     if (status == S24_OK) status = s24_writer_write(j->writer, tensor->name, dense);
-    s24_matrix_destroy(matrix);
     free(dense);
     return status;
 }

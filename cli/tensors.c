@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What several commands do with a checkpoint: select tensors, declare an output like the input. */
 
+#include <stdlib.h>
+
 #include "cli.h"
 
 s24_dense cli_tensor_view(const s24_tensor *tensor)
@@ -9,6 +11,27 @@ s24_dense cli_tensor_view(const s24_tensor *tensor)
                        .dtype = tensor->dtype,
                        .rows = tensor->shape[0],
                        .cols = tensor->shape[1]};
+}
+
+s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tensor)
+{
+    size_t bytes =
+        (size_t)tensor->shape[0] * (size_t)tensor->shape[1] * s24_dtype_bytes(tensor->dtype);
+    s24_matrix *matrix = NULL;
+    *dense = malloc(bytes ? bytes : 1);
+    if (!*dense)
+        return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "tensor %s: no memory for its %zu dense bytes",
+                            tensor->name, bytes);
+    s24_dense view = cli_tensor_view(tensor);
+    view.data = *dense;
+    s24_status status = s24_matrix_from_packed(&matrix, ctx, tensor->values, tensor->indices,
+                                               tensor->dtype, view.rows, view.cols);
+    if (status == S24_OK) status = s24_matrix_to_dense(ctx, &view, matrix);
+    s24_matrix_destroy(matrix);
+    if (status == S24_OK) return S24_OK;
+    free(*dense);
+    *dense = NULL;
+    return status;
 }
 
 int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,

@@ -129,7 +129,7 @@ static void test_bad_arguments(void **state)
     assert_refused(ctx, S24_ERROR_ARGUMENT, "s24_matrix_opts.size is 1",
                    s24_matrix_create(&w, ctx, &src, &opts));
     opts = (s24_matrix_opts){.size = sizeof opts, .select = (s24_select)9};
-    assert_refused(ctx, S24_ERROR_ARGUMENT, "select is 9; expected 0 to 3",
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "select is 9; expected 0 to 7",
                    s24_matrix_create(&w, ctx, &src, &opts));
     opts = (s24_matrix_opts){.size = sizeof opts, .dtype = S24_F64};
     assert_refused(ctx, S24_ERROR_DTYPE, "s24_matrix_opts.dtype is f64",

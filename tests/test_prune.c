@@ -4,6 +4,7 @@
  * the inverse by Gauss-Jordan. Every CPU level and several thread counts, odd shapes, dead columns,
  * inputs of low rank.
  */
+#include "kernel/tile.h"
 #include "prune_support.h"
 
 /* ---- the reference --------------------------------------------------------------------------- */
@@ -142,9 +143,32 @@ static double reference_energy(const float *d, int64_t n, int64_t k, const doubl
     return sum;
 }
 
+/* Tile by tile; the rules themselves are test_tile's. */
+static void reference_tiles(float *w, int64_t n, int64_t k, const char *criterion)
+{
+    static const char *const names[] = {"tile-best", "tile-greedy", "tile-signed",
+                                        "tile-causal1122"};
+    int rule = 0;
+    while (strcmp(names[rule], criterion))
+        rule++;
+    for (int64_t r = 0; r < n; r += 4)
+        for (int64_t c = 0; c < k; c += 4) {
+            float tile[16] = {0};
+            int rows = n - r < 4 ? (int)(n - r) : 4;
+            for (int i = 0; i < 4 * rows; i++)
+                tile[i] = w[(r + i / 4) * k + c + i % 4];
+            const s24_select select = (s24_select)(S24_SELECT_TILE_BEST + rule);
+            unsigned keep = s24i_tile_rule_find(select)->mask(tile, rows);
+            for (int i = 0; i < 4 * rows; i++)
+                if (!(keep >> i & 1)) w[(r + i / 4) * k + c + i % 4] = 0.0f;
+        }
+}
+
 static void reference_prune(float *w, int64_t n, int64_t k, const double *h, const char *criterion)
 {
-    if (!strcmp(criterion, "sparsegpt"))
+    if (!strncmp(criterion, "tile-", 5))
+        reference_tiles(w, n, k, criterion);
+    else if (!strcmp(criterion, "sparsegpt"))
         reference_sparsegpt(w, n, k, h, 0.01);
     else
         reference_by_score(w, n, k, strcmp(criterion, "wanda") ? NULL : h);
@@ -233,7 +257,9 @@ static void the_table_names_its_criteria(void **state)
     assert_string_equal(s24_criterion_name(0), "magnitude");
     assert_string_equal(s24_criterion_name(1), "wanda");
     assert_string_equal(s24_criterion_name(2), "sparsegpt");
-    assert_null(s24_criterion_name(3));
+    assert_string_equal(s24_criterion_name(3), "tile-best");
+    assert_string_equal(s24_criterion_name(6), "tile-causal1122");
+    assert_null(s24_criterion_name(7));
     assert_null(s24_criterion_name(-1));
     assert_int_equal(s24_criterion_needs_stats("magnitude"), 0);
     assert_int_equal(s24_criterion_needs_stats("wanda"), 1);
@@ -292,7 +318,7 @@ static void dead_columns_are_dropped_first(void **state)
     }
     double *h = reference_gram(x, TOKENS, K);
     s24_stats *stats = stats_of(ctx, x, TOKENS, K);
-    for (int c = 1; s24_criterion_name(c); c++) {
+    for (int c = 1; s24_criterion_needs_stats(s24_criterion_name(c)) == 1; c++) {
         float *w = random_floats(N * K, 8), *expected = random_floats(N * K, 8);
         s24_dense weight = view(w, N, K);
         s24_prune_opts opts = {.size = sizeof opts, .criterion = s24_criterion_name(c)};

@@ -12,7 +12,7 @@
  * The header reads from simple to expert:
  *   1  status, dtypes, dense views          4  products: linear, mm, addmm
  *   2  the context                          5  plans: products with nothing left to decide
- *   3  2:4 matrices                         6  masks, checks and pruning on raw memory
+ *   3  2:4 matrices                         6  pruning, other orders; masks and checks: masks.h
  *
  * Rules that hold for every function here:
  *  - The result is the first parameter; a function that can fail returns an s24_status, and
@@ -224,16 +224,31 @@ typedef enum s24_select {
     /* Random and unbiased, E[result] = source: two of a group drawn in proportion to |w|, then
        scaled (the approximate minimum-variance estimator). The same seed gives the same bytes on
        any number of threads. The target is a floating dtype; NaN and Inf are never allowed. */
-    S24_SELECT_MVUE24
+    S24_SELECT_MVUE24,
+    /*
+     * Of each tile of 4 rows and 4 columns at most two of every row and every column, so that the
+     * matrix and its transpose are 2:4 at once ("transposable"). Rows that the last tile lacks are
+     * never chosen. Without NaN and Inf, TILE_BEST keeps eight of 16, TILE_GREEDY and TILE_SIGNED
+     * seven or eight, TILE_CAUSAL1122 six.
+     */
+    S24_SELECT_TILE_BEST,       /* the largest Σ|w| that any choice has; of equal ones the first */
+    S24_SELECT_TILE_GREEDY,     /* the largest |w| first (PyTorch's largest_abs_values_greedy) */
+    S24_SELECT_TILE_SIGNED,     /* the largest w first, −2 after 1 (PyTorch's default) */
+    S24_SELECT_TILE_CAUSAL1122, /* row by row the largest w: 1, 1, 2, 2 (PyTorch's causal1122) */
 } s24_select;
 
 typedef struct s24_matrix_opts {
     size_t size;         /* sizeof(s24_matrix_opts) */
     s24_select select;   /* default: strict */
     s24_dtype dtype;     /* dtype of the stored values; default: the source's */
-    const uint8_t *mask; /* [n, k] contiguous, for S24_SELECT_MASK */
+    const uint8_t *mask; /* [rows, cols] of the source, contiguous, for S24_SELECT_MASK */
     uint64_t seed;       /* for S24_SELECT_MVUE24 */
-    int allow_nonfinite; /* 1: NaN and Inf are kept (they rank as the largest magnitudes) */
+    /* 1: NaN and Inf are kept. They rank as the largest magnitudes; in the order that TILE_GREEDY,
+       TILE_SIGNED and TILE_CAUSAL1122 take, a NaN has no certain place. */
+    int allow_nonfinite;
+    /* 1: the matrix of srcᵀ, [cols, rows] of src. Groups and MVUE24's numbers are the result's, tiles
+       are chosen on src as it lies. */
+    int transpose;
 } s24_matrix_opts;
 
 /*
@@ -244,6 +259,15 @@ typedef struct s24_matrix_opts {
  */
 S24_API s24_status s24_matrix_create(s24_matrix **out, s24_ctx *ctx, const s24_dense *src,
                                      const s24_matrix_opts *opts);
+/*
+ * From one selection both the 2:4 matrix of src [n, k] and that of srcᵀ [k, n]: what a layer
+ * multiplies with forward and backward. opts.select is strict, a mask (each 2:4 both ways) or one of
+ * S24_SELECT_TILE_*; n and k are multiples of 4. Errors: as s24_matrix_create's, ARGUMENT for the
+ * other ways to select; then neither is made.
+ */
+S24_API s24_status s24_matrix_create_pair(s24_matrix **out, s24_matrix **out_transposed,
+                                          s24_ctx *ctx, const s24_dense *src,
+                                          const s24_matrix_opts *opts);
 
 /*
  * Makes a 2:4 matrix from canonical memory as a file holds it: values [n, k/2] of dtype, indices
@@ -385,23 +409,7 @@ S24_API const char *s24_kernel_name(int index, uint32_t *cpu, s24_dtype *dtype);
    S24_I8 for a row that quantises x, else S24_DTYPE_NONE. */
 S24_API int s24_kernel_bits(int index, s24_dtype *activations);
 
-/* ---- 6. masks, checks and pruning on raw memory ---------------------------------------------- */
-
-/* The first group that breaks 2:4: row, the group's first column, and how many non-zeros it has. */
-typedef struct s24_bad_group {
-    int64_t row;
-    int64_t col;
-    int nonzeros;
-} s24_bad_group;
-
-/* Is src [n, k] 2:4 along k? *two_four is 1 or 0; bad (may be NULL) is filled when it is 0. Zero
-   is ±0; NaN counts as non-zero. Errors: SHAPE, DTYPE. */
-S24_API s24_status s24_check(int *two_four, s24_bad_group *bad, s24_ctx *ctx, const s24_dense *src);
-
-/* mask[n,k] (1 keep, 0 drop; exactly two a group) by magnitude, ties keep the higher column.
-   Errors: SHAPE, DTYPE, NOT_FINITE (unless allow_nonfinite). */
-S24_API s24_status s24_magnitude_mask(uint8_t *mask, s24_ctx *ctx, const s24_dense *src,
-                                      int allow_nonfinite);
+/* ---- 6. pruning, other orders; masks and checks: sparse24/masks.h ------------------------------ */
 
 /*
  * Post-training pruning. A s24_stats gathers the Gram matrix Σ x·xᵀ of a layer's inputs from any
@@ -411,7 +419,9 @@ typedef struct s24_stats s24_stats;
 
 /* The criteria of this build, by index; NULL past the end: "magnitude" (|w|), "wanda" (|w| times the
    norm of its input; Sun et al., ICLR 2024), "sparsegpt" (second order, what stays makes good for
-   what goes; Frantar and Alistarh, ICML 2023; then what stays is refitted by least squares). */
+   what goes; Frantar and Alistarh, ICML 2023; then what stays is refitted by least squares);
+   "tile-best", "tile-greedy", "tile-signed", "tile-causal1122": 2:4 along k and along n at once, as
+   S24_SELECT_TILE_* choose. */
 S24_API const char *s24_criterion_name(int index);
 /* 1 if the criterion needs s24_stats of its layer's input, 0 if not, -1 if there is none of that
    name. */
@@ -469,5 +479,7 @@ S24_API s24_status s24_matrix_to_hopper(void *packed, s24_ctx *ctx, const s24_ma
 #ifdef __cplusplus
 }
 #endif
+
+#include "sparse24/masks.h"
 
 #endif

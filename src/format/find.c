@@ -72,3 +72,20 @@ int s24i_find_nonfinite(s24i_find *find, const s24_dense *src)
     }
     return 0;
 }
+
+int s24i_find_bad_along_n(s24i_find *find, const s24_dense *src)
+{
+    s24i_element e = s24i_element_of(src->dtype);
+    for (int64_t r = 0; r < src->rows; r += 4)
+        for (int64_t c = 0; c < src->cols; c++) {
+            int nonzeros = 0;
+            for (int64_t i = r; i < r + 4 && i < src->rows; i++) {
+                uint32_t bits = s24i_element_bits(row_of(src, e.bytes, i), e.bytes, c);
+                nonzeros += (bits & e.magnitude) != 0;
+            }
+            if (nonzeros <= 2) continue;
+            *find = (s24i_find){r, c, nonzeros};
+            return 1;
+        }
+    return 0;
+}

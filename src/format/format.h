@@ -35,6 +35,9 @@ typedef struct s24i_find {
 /* 1 and *find when some group of src has more than two non-zeros, else 0. */
 int s24i_find_bad_group(s24i_find *find, const s24_dense *src);
 int s24i_find_nonfinite(s24i_find *find, const s24_dense *src);
+/* The same as the first along n: groups are four rows of a column (the last may be fewer), and
+   find->row is a group's first row. */
+int s24i_find_bad_along_n(s24i_find *find, const s24_dense *src);
 
 /* One row: dense elements of src_dtype (2:4 already) to canonical values of dst_dtype and codes. */
 void s24i_pack_row(void *values, s24_dtype dst_dtype, uint8_t *indices, const void *src,

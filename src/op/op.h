@@ -105,6 +105,9 @@ int s24i_find_first(s24i_find *find, s24_ctx *ctx, const s24_dense *src,
 /* NOT_FINITE with its sentence if src has a NaN or an Inf. */
 s24_status s24i_require_finite(s24_ctx *ctx, const char *name, const s24_dense *src);
 
+/* mask [rows, cols] of a rule of tiles, arguments checked. */
+void s24i_tile_mask(uint8_t *mask, s24_ctx *ctx, const s24_dense *src, s24_select select);
+
 /* One group by the unbiased random choice: two ascending positions and their scaled values. */
 void s24i_mvue24_group(int kept[2], float values[2], const float group[4], uint64_t seed,
                        uint64_t number);

@@ -37,6 +37,10 @@ typedef struct s24i_criterion {
 s24_status s24i_prune_magnitude(s24_ctx *ctx, const s24i_prune_job *job);
 s24_status s24i_prune_wanda(s24_ctx *ctx, const s24i_prune_job *job);
 s24_status s24i_prune_sparsegpt(s24_ctx *ctx, const s24i_prune_job *job);
+s24_status s24i_prune_tile_best(s24_ctx *ctx, const s24i_prune_job *job);
+s24_status s24i_prune_tile_greedy(s24_ctx *ctx, const s24i_prune_job *job);
+s24_status s24i_prune_tile_signed(s24_ctx *ctx, const s24i_prune_job *job);
+s24_status s24i_prune_tile_causal1122(s24_ctx *ctx, const s24i_prune_job *job);
 
 /*
  * The two of four with the largest scores, as bits; of equal scores the higher index is kept. An

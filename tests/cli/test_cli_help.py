@@ -77,7 +77,8 @@ class Help(unittest.TestCase):
             self.assertEqual(complete("sparse24", command, "--"),
                              {"--" + o for o in options_of(command)})
         self.assertEqual(complete("sparse24", "prune", "--method", ""),
-                         {"magnitude", "wanda", "sparsegpt"})
+                         {"magnitude", "wanda", "sparsegpt", "tile-best", "tile-greedy", "tile-signed",
+                          "tile-causal1122"})
         self.assertEqual(complete("sparse24", "prune", "--method", "s"), {"sparsegpt"})
         self.assertEqual(complete("sparse24", "bench", "--set", "b"), {"bert-base"})
         self.assertEqual(complete("sparse24", "help", "unp"), {"unpack"})

@@ -87,6 +87,22 @@ class Read(Scratch):
         done = run("check", "odd.safetensors", cwd=self.folder)
         self.assertRegex(done.stdout, r"no .*layer\.0\.weight  \[4, 6\].*multiple of 4")
 
+    def test_check_in_both_directions(self):
+        found = self.json("check", "sparse.safetensors", "--both", exit=1)
+        weight = [t for t in found["tensors"] if t["selected"]][0]
+        self.assertEqual((weight["two_four"], weight["first_bad"], weight["two_four_n"]),
+                         (True, None, False))
+        row, col = weight["first_bad_n"]["row"], weight["first_bad_n"]["col"]
+        values = struct.unpack("<128f", matrix("f32", 8, 16))
+        self.assertGreater(sum(values[(row + i) * 16 + col] != 0 for i in range(4)), 2)
+        done = run("check", "sparse.safetensors", "--both", cwd=self.folder)
+        self.assertRegex(done.stdout, rf"no .*: column {col} has . non-zeros in rows {row} to")
+        for method in ("best", "greedy", "signed", "causal1122"):
+            for packed in ((), ("--packed",)):
+                self.good("prune", "dense.safetensors", "both.safetensors", "--method",
+                          f"tile-{method}", "--force", *packed)
+                self.assertIs(self.json("check", "both.safetensors", "--both")["ok"], True)
+
     def test_check_takes_nan_for_a_non_zero(self):
         self.assertIs(self.json("check", "nan.safetensors")["ok"], True)
         data = bytearray(matrix("f32", 8, 16))
