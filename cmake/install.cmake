@@ -8,7 +8,8 @@ install(FILES include/sparse24/sparse24.h include/sparse24/masks.h include/spars
 if(S24_NN)
   list(APPEND libraries sparse24_nn)
   set_target_properties(sparse24_nn PROPERTIES EXPORT_NAME nn INSTALL_RPATH "$ORIGIN")
-  install(FILES include/sparse24/nn.h include/sparse24/task.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparse24)
+  install(FILES include/sparse24/nn.h include/sparse24/task.h include/sparse24/train.h
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparse24)
 endif()
 
 if(BUILD_SHARED_LIBS)

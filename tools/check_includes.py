@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 # Every room of src/ with the rooms whose headers it may include, beside its own and include/.
-# io, task, nn and cli see libsparse24 as a customer does: through its public header.
+# io, task, nn, train and cli see libsparse24 as a customer does: through its public header.
 ROOMS = {
     "base": set(),
     "format": {"base"},
@@ -24,6 +24,7 @@ ROOMS = {
     "io": set(),
     "task": {"io"},
     "nn": {"io", "task"},
+    "train": {"io", "task", "nn"},
 }
 CORE = {"base", "format", "kernel", "op", "quant", "prune", "cuda"}
 PUBLIC_ONLY = {"cli", "examples"}

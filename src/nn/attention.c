@@ -81,7 +81,8 @@ static void pack(const scratch *s, const s24i_attention *job, int64_t text, int6
 {
     const int64_t first = job->batch->offsets[text];
     const int64_t tokens = job->batch->offsets[text + 1] - first;
-    const int64_t offset = first * job->ld + head * job->d;
+    const int64_t group = job->kv_heads ? job->heads / job->kv_heads : 1;
+    const int64_t offset = first * job->ld + head / group * job->d;
     if (job->dtype == S24_BF16)
         pack_bf16(s, job, offset, tokens);
     else
@@ -96,6 +97,21 @@ typedef struct steps {
     s24i_softmax softmax;
 } steps;
 
+/* Row r of a tile sees the tokens up to its own, of which the tile's first sees `seen`. */
+static void softmax_causal(const s24i_attention *job, const steps *t, int64_t seen)
+{
+    for (int64_t r = 0; r < t->softmax.rows; r++) {
+        s24i_softmax row = t->softmax;
+        row.s += r * row.ld;
+        row.inverse += r;
+        row.rows = 1;
+        row.n = seen + r;
+        job->vec->softmax(&row);
+        for (int64_t i = row.n; i < t->softmax.n; i++)
+            row.s[i] = 0.0f;
+    }
+}
+
 static void run_f32(const scratch *s, const s24i_attention *job, steps *t, int64_t offset)
 {
     const int64_t width = job->heads * job->d;
@@ -103,7 +119,13 @@ static void run_f32(const scratch *s, const s24i_attention *job, steps *t, int64
     float *context = (float *)job->context + offset;
     if (!padded) t->mix.c = context, t->mix.ldc = width;
     job->vec->product(&t->scores);
-    job->vec->softmax(&t->softmax);
+    if (job->causal)
+        softmax_causal(job, t, t->scores.n - t->scores.m + 1);
+    else
+        job->vec->softmax(&t->softmax);
+    for (int64_t r = 0; job->drop && r < t->mix.m; r++)
+        s24i_dropout_row(t->softmax.s + r * t->softmax.ld, t->softmax.n, job->drop,
+                         offset / job->d + r * job->heads);
     job->vec->product(&t->mix);
     for (int64_t r = 0; padded && r < t->mix.m; r++)
         memcpy(context + r * width, s->out + r * s->d_ld, (size_t)job->d * sizeof(float));
@@ -128,6 +150,7 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
     const int64_t first = job->batch->offsets[text];
     const int64_t tokens = job->batch->offsets[text + 1] - first;
     const int64_t token = first + tile * TILE, rows = s24i_min(TILE, tokens - tile * TILE);
+    const int64_t seen = job->causal ? tile * TILE + rows : tokens;
     const int64_t query = token * job->ld + head * job->d;
     const int64_t offset = token * job->heads * job->d + head * job->d;
     steps t = {.scores = {.c = s->scores,
@@ -137,12 +160,12 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
                           .b = s->keys,
                           .ldb = s->tokens_ld,
                           .m = rows,
-                          .n = tokens,
+                          .n = seen,
                           .k = job->d},
                .softmax = {.s = s->scores,
                            .ld = s->tokens_ld,
                            .rows = rows,
-                           .n = tokens,
+                           .n = seen,
                            .scale = 1.0f / sqrtf((float)job->d),
                            .mask = job->batch->mask ? s->mask : NULL,
                            .inverse = s->inverse},
@@ -155,7 +178,7 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
                        .scale = s->inverse,
                        .m = rows,
                        .n = job->d,
-                       .k = tokens}};
+                       .k = seen}};
     if (job->dtype == S24_BF16)
         run_bf16(s, job, &t, offset);
     else

@@ -24,6 +24,17 @@ typedef struct s24i_dense_job {
     int accumulate; /* y = activation(x·wᵀ + bias) + y */
 } s24i_dense_job;
 
+/* c[m,n] = A·B + beta·c, all f32 row-major with rows ld apart: A [m,k] is a, or the transpose of a
+   [k,m]; B [k,n] is b, or the transpose of b [n,k]. beta is 0 (c is not read) or 1. */
+typedef struct s24i_gemm {
+    float *c;
+    const float *a, *b;
+    int64_t ldc, lda, ldb;
+    int64_t m, n, k;
+    int transposed_a, transposed_b;
+    float beta;
+} s24i_gemm;
+
 typedef struct s24i_dense_engine_table {
     const char *name;
     /* w [n, k] f32, copied; dtype f32 or bf16: what it is multiplied as. An engine without bf16 on
@@ -38,6 +49,9 @@ typedef struct s24i_dense_engine_table {
     s24_status (*runner_create)(s24i_dense_runner **out, s24_ctx *ctx, int64_t most_x);
     void (*runner_destroy)(s24i_dense_runner *runner);
     s24_status (*run)(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_job *job);
+    /* A product of two matrices that both change, as training has them. May allocate work memory.
+       Errors: MEMORY, UNSUPPORTED. */
+    s24_status (*gemm)(s24_ctx *ctx, const s24i_gemm *job);
     int concurrent; /* 1: runners of threads of their own run side by side at full speed */
 } s24i_dense_engine_table;
 

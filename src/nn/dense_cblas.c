@@ -136,6 +136,21 @@ static s24_status run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_
     return S24_OK;
 }
 
+static s24_status gemm(s24_ctx *ctx, const s24i_gemm *job)
+{
+    TRY(check_int(ctx, "rows", job->m));
+    TRY(check_int(ctx, "columns", job->n));
+    TRY(check_int(ctx, "a sum's terms", job->k));
+#if defined(OPENBLAS_CONFIG_H) || defined(OPENBLAS_VERSION)
+    openblas_set_num_threads(s24_ctx_threads(ctx));
+#endif
+    cblas_sgemm(CblasRowMajor, job->transposed_a ? CblasTrans : CblasNoTrans,
+                job->transposed_b ? CblasTrans : CblasNoTrans, (int)job->m, (int)job->n,
+                (int)job->k, 1.0f, job->a, (int)job->lda, job->b, (int)job->ldb, job->beta, job->c,
+                (int)job->ldc);
+    return S24_OK;
+}
+
 const s24i_dense_engine_table s24i_dense_engine = {
 #if defined(OPENBLAS_VERSION)
     .name = OPENBLAS_VERSION,
@@ -148,5 +163,6 @@ const s24i_dense_engine_table s24i_dense_engine = {
     .runner_create = runner_create,
     .runner_destroy = runner_destroy,
     .run = run,
+    .gemm = gemm,
 };
 #endif

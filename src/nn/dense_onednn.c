@@ -471,6 +471,17 @@ static s24_status run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_
     return status;
 }
 
+static s24_status gemm(s24_ctx *ctx, const s24i_gemm *job)
+{
+    const int threads = omp_get_max_threads();
+    omp_set_num_threads(s24_ctx_threads(ctx));
+    const dnnl_status_t status =
+        dnnl_sgemm(job->transposed_a ? 'T' : 'N', job->transposed_b ? 'T' : 'N', job->m, job->n,
+                   job->k, 1.0f, job->a, job->lda, job->b, job->ldb, job->beta, job->c, job->ldc);
+    omp_set_num_threads(threads);
+    return check(ctx, status, "a product");
+}
+
 #define TEXT(x)      #x
 #define DOT(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
 
@@ -483,6 +494,7 @@ const s24i_dense_engine_table s24i_dense_engine = {
     .runner_create = runner_create,
     .runner_destroy = runner_destroy,
     .run = run,
+    .gemm = gemm,
     .concurrent = 1,
 };
 #endif

@@ -128,6 +128,78 @@ static s24_status run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_
     return S24_OK;
 }
 
+typedef struct gemm_job {
+    const s24i_gemm *gemm;
+    const s24i_vec *vec;
+    float *
+        work; /* [threads][(PANEL + ROWS)·k]: a panel of B, and rows of A where they lie in columns */
+} gemm_job;
+
+/* Columns first … first + PANEL of B as [k][PANEL], zeros behind n. */
+static void pack_panel(float *panel, const gemm_job *job, int64_t first)
+{
+    const s24i_gemm *g = job->gemm;
+    const int64_t cols = s24i_min(PANEL, g->n - first);
+    if (g->transposed_b) {
+        job->vec->transpose(panel, PANEL, g->b + first * g->ldb, g->ldb, cols, g->k);
+        return;
+    }
+    for (int64_t r = 0; r < g->k; r++) {
+        memcpy(panel + r * PANEL, g->b + r * g->ldb + first, (size_t)cols * sizeof(float));
+        memset(panel + r * PANEL + cols, 0, (size_t)(PANEL - cols) * sizeof(float));
+    }
+}
+
+static void gemm_rows(const gemm_job *job, float *panel, int64_t row, int64_t col)
+{
+    const s24i_gemm *g = job->gemm;
+    const int64_t rows = s24i_min(ROWS, g->m - row), cols = s24i_min(PANEL, g->n - col);
+    float sums[ROWS * PANEL], *packed = panel + PANEL * g->k;
+    s24i_product product = {.c = sums,
+                            .ldc = PANEL,
+                            .a = g->a + row * g->lda,
+                            .lda = g->lda,
+                            .b = panel,
+                            .ldb = PANEL,
+                            .m = rows,
+                            .n = cols,
+                            .k = g->k};
+    if (g->transposed_a) {
+        job->vec->transpose(packed, g->k, g->a + row, g->lda, g->k, rows);
+        product.a = packed;
+        product.lda = g->k;
+    }
+    job->vec->product(&product);
+    for (int64_t i = 0; i < rows; i++) {
+        float *c = g->c + (row + i) * g->ldc + col;
+        if (g->beta == 0.0f)
+            memcpy(c, sums + i * PANEL, (size_t)cols * sizeof(float));
+        else
+            job->vec->add(c, c, sums + i * PANEL, cols);
+    }
+}
+
+static void gemm_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const gemm_job *job = arg;
+    float *panel = job->work + thread * (PANEL + ROWS) * job->gemm->k;
+    for (int64_t p = begin; p < end; p++) {
+        pack_panel(panel, job, p * PANEL);
+        for (int64_t row = 0; row < job->gemm->m; row += ROWS)
+            gemm_rows(job, panel, row, p * PANEL);
+    }
+}
+
+static s24_status gemm(s24_ctx *ctx, const s24i_gemm *g)
+{
+    gemm_job job = {g, s24i_vec_find(s24_ctx_cpu(ctx)), NULL};
+    TRY(s24i_alloc_elems(&job.work, ctx, s24_ctx_threads(ctx) * (PANEL + ROWS) * g->k,
+                         sizeof(float), "a product"));
+    s24_ctx_parallel_for(ctx, panel_count(g->n), gemm_range, &job);
+    s24_ctx_free(ctx, job.work);
+    return S24_OK;
+}
+
 const s24i_dense_engine_table s24i_dense_engine = {
     .name = "none",
     .weight_create = weight_create,
@@ -136,6 +208,7 @@ const s24i_dense_engine_table s24i_dense_engine = {
     .runner_create = runner_create,
     .runner_destroy = runner_destroy,
     .run = run,
+    .gemm = gemm,
     .concurrent = 1,
 };
 #endif

@@ -103,7 +103,7 @@ static s24_status read_prompt(s24_encoder *encoder, s24_ctx *ctx, const char *fo
     const char *text;
     s24_status status = s24i_config_load(&config, ctx, folder, PROMPT_CONFIG, S24I_OPTIONAL);
     if (status == S24_OK) status = find_prompt(&text, &config, asked);
-    if (status == S24_OK && *text && !encoder->model->pools_prompt)
+    if (status == S24_OK && *text && !encoder->model->pooled.pools_prompt)
         status = s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED,
                               "%s: include_prompt of the pooling module is false, which is not "
                               "supported with a prompt (\"%s\")",

@@ -128,8 +128,8 @@ s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *sh
     model->ctx = ctx;
     model->shape = *shape;
     model->dtype = S24_F32;
-    model->pools_prompt = 1;
-    model->normalise = 1;
+    model->pooled.pools_prompt = 1;
+    model->pooled.normalise = 1;
     TRY_DONE(s24i_alloc_elems(&model->blocks, ctx, shape->layers, sizeof *model->blocks,
                               "a model's blocks"));
     memset(model->blocks, 0, (size_t)shape->layers * sizeof *model->blocks);

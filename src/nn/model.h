@@ -22,28 +22,57 @@ typedef enum s24i_slot {
     S24I_ATTENTION, /* of the attention's output */
     S24I_INTERMEDIATE,
     S24I_OUTPUT,
-    S24I_SLOTS
+    S24I_SLOTS,             /* of an encoder's block */
+    S24I_GATE = S24I_SLOTS, /* of a gated block: output(activation(gate) · intermediate) */
+    S24I_ALL_SLOTS
 } s24i_slot;
 
 typedef enum s24i_pooling { S24I_POOL_MEAN, S24I_POOL_CLS, S24I_POOL_MAX } s24i_pooling;
 
-/* How a model_type spells its configuration and tensors: one row of models.def. In names %d is
-   the block. */
+/* How token vectors become a text's. */
+typedef struct s24i_pooled {
+    s24i_pooling pooling;
+    int pools_prompt; /* 0: a prompt's tokens would have to be left out, which is not done */
+    int normalise;
+} s24i_pooled;
+
+/* How a model_type spells its configuration and tensors, and how its block is built: one row of
+   models.def. In names %d is the block; what a model has not is NULL or 0. */
 typedef struct s24i_architecture {
     const char *model_type;
-    const char *prefix; /* may stand before every name but the head's, or be missing */
+    const char *prefix; /* may stand before every name but the heads', or be missing */
     const char *key_vocabulary, *key_positions, *key_types, *key_width, *key_layers, *key_heads,
-        *key_intermediate, *key_activation, *key_eps, *key_position_type;
-    const char *words, *positions, *types, *embedding_norm; /* the norm without .weight, .bias */
-    const char *slots[S24I_SLOTS];                          /* without .weight, .bias */
-    const char *attention_norm, *output_norm;
-    const char *qa_head;
+        *key_kv_heads, *key_head_width, *key_intermediate, *key_activation, *key_eps,
+        *key_position_type, *key_theta, *key_image, *key_patch, *key_channels, *key_dropout,
+        *key_attention_dropout;
+    const char *activation; /* where the key is not there; NULL: gelu */
+    const char *words, *positions, *types;
+    const char *first_token, *patches; /* of images: what stands before the patches, their layer */
+    const char *slots[S24I_ALL_SLOTS]; /* without .weight, .bias */
+    /* Norms without .weight, .bias: one before the first block where norms follow the sums, one
+       behind the last where they precede the layers. */
+    const char *embedding_norm, *attention_norm, *output_norm, *final_norm;
+    const char *qa_head, *lm_head, *class_head;
+
+    int encodes;    /* s24_model runs it; the others are for training and for libsparse24's tools */
+    int pre_norm;   /* x + f(norm(x)) instead of norm(x + f(x)) */
+    int rms;        /* norms divide by the root mean square: no mean, no .bias */
+    int causal;     /* no token attends to a later one */
+    int rotary;     /* positions turn queries and keys */
+    int joint;      /* query, key and value are one tensor, slots[S24I_QUERY] */
+    int transposed; /* weights are stored [k, n] */
+    int biases;     /* linear layers have them; 0: those that the checkpoint has */
+    int state_normed; /* the last hidden state is the final norm's */
 } s24i_architecture;
 
 typedef struct s24i_shape {
     int64_t vocabulary, positions, types, width, layers, heads, intermediate;
     float eps;
     s24_activation activation;
+    int squared;                             /* ReLU² */
+    int64_t kv_heads, head_width;            /* heads, width / heads where nothing else is said */
+    int64_t image, patch, channels, classes; /* of images; 0: the model reads text */
+    float theta, dropout, attention_dropout;
 } s24i_shape;
 
 /* y[m,n] = activation(x[m,k]·wᵀ + bias) (+ y): dense or 2:4, one of weight and plan is set. */
@@ -77,9 +106,7 @@ struct s24_model {
     s24i_layer_norm embedding_norm;
     const float *qa_weight, *qa_bias; /* [2, width], [2]; NULL without a head */
     s24i_block *blocks;
-    s24i_pooling pooling;
-    int pools_prompt; /* 0: a prompt's tokens would have to be left out, which is not done */
-    int normalise;
+    s24i_pooled pooled;
     int64_t sparse_layers;
     int64_t weight_bytes;
 };
@@ -112,6 +139,25 @@ typedef struct s24i_rooms {
 /* A model with its shape known and room for its floats; blocks' products are missing. */
 s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *shape,
                              s24i_rooms rooms);
+/* ---- tensors of a model (model_tensor.c) ----------------------------------------------------- */
+
+enum { S24I_NAME_BYTES = 160 };
+/* The tensor of a pattern's name for a block, with the architecture's prefix or without it; NULL,
+   and in name what it would be called. */
+const s24_tensor *s24i_tensor_find(char name[S24I_NAME_BYTES], const s24_checkpoint *checkpoint,
+                                   const s24i_architecture *arch, const char *pattern,
+                                   int64_t block, const char *suffix);
+s24_status s24i_tensor_missing(s24_ctx *ctx, const s24_checkpoint *checkpoint, const char *name);
+/* [rows, cols], or [rows] when cols is 0; f32, f16 or bf16; no NaN and no Inf (which would go
+   through every product). FORMAT, NOT_FINITE. */
+s24_status s24i_tensor_check_shape(s24_ctx *ctx, const s24_tensor *tensor, int64_t rows,
+                                   int64_t cols);
+s24_status s24i_tensor_check_float(s24_ctx *ctx, const s24_tensor *tensor);
+s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor);
+
+/* A tensor's numbers as f32, a packed one's as a dense matrix. MEMORY. */
+s24_status s24i_tensor_widen(s24_ctx *ctx, float *to, const s24_tensor *tensor);
+
 /* The arrays of model->floats, to be filled by whoever makes the model. */
 static inline float *s24i_writable(const float *floats)
 {
@@ -139,6 +185,6 @@ void s24i_block_clear(s24i_block *block);
 /* Reads shape, pooling and normalisation of a folder. */
 s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,
                            const char *folder);
-s24_status s24i_pooling_read(s24_model *model, s24_ctx *ctx, const char *folder);
+s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx, const char *folder);
 
 #endif

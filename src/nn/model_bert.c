@@ -17,6 +17,8 @@ const s24i_architecture s24i_bert = {
     .key_intermediate = "intermediate_size",
     .key_activation = "hidden_act",
     .key_eps = "layer_norm_eps",
+    .key_dropout = "hidden_dropout_prob",
+    .key_attention_dropout = "attention_probs_dropout_prob",
     .key_position_type = "position_embedding_type",
     .words = "embeddings.word_embeddings.weight",
     .positions = "embeddings.position_embeddings.weight",
@@ -31,4 +33,6 @@ const s24i_architecture s24i_bert = {
     .attention_norm = "encoder.layer.%d.attention.output.LayerNorm",
     .output_norm = "encoder.layer.%d.output.LayerNorm",
     .qa_head = "qa_outputs",
+    .encodes = 1,
+    .biases = 1,
 };

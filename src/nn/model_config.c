@@ -13,53 +13,136 @@
 /* Far beyond any encoder, and small enough that no product of three of them overflows. */
 enum { MOST_ROWS = 1 << 24, MOST_WIDTH = 1 << 16 };
 
-static s24_status read_activation(s24i_shape *shape, const s24i_config *config, const char *key)
+static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
+                                  const s24i_architecture *arch)
 {
     static const struct {
         const char *name;
         s24_activation activation;
-    } names[] = {{"gelu", S24_ACTIVATION_GELU},
-                 {"gelu_new", S24_ACTIVATION_GELU_TANH},
-                 {"gelu_pytorch_tanh", S24_ACTIVATION_GELU_TANH},
-                 {"relu", S24_ACTIVATION_RELU}};
-    const char *name = "gelu";
-    TRY(s24i_config_string(&name, config, key, S24I_OPTIONAL));
+        int encodes, squared;
+    } names[] = {{"gelu", S24_ACTIVATION_GELU, 1, 0},
+                 {"gelu_new", S24_ACTIVATION_GELU_TANH, 1, 0},
+                 {"gelu_pytorch_tanh", S24_ACTIVATION_GELU_TANH, 1, 0},
+                 {"relu", S24_ACTIVATION_RELU, 1, 0},
+                 {"silu", S24_ACTIVATION_SILU, 0, 0},
+                 {"relu2", S24_ACTIVATION_RELU, 0, 1}};
+    const char *name = arch->activation ? arch->activation : "gelu";
+    TRY(s24i_config_string(&name, config, arch->key_activation, S24I_OPTIONAL));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(names[i].name, name) != 0) continue;
+        if (strcmp(names[i].name, name) != 0 || (arch->encodes && !names[i].encodes)) continue;
         shape->activation = names[i].activation;
+        shape->squared = names[i].squared;
         return S24_OK;
     }
     return s24_ctx_fail(config->ctx, S24_ERROR_UNSUPPORTED,
-                        "%s: %s is '%s'; gelu, gelu_new, gelu_pytorch_tanh or relu was expected",
-                        config->file, key, s24i_show(name).text);
+                        "%s: %s is '%s'; gelu, gelu_new, gelu_pytorch_tanh%s was expected",
+                        config->file, arch->key_activation, s24i_show(name).text,
+                        arch->encodes ? " or relu" : ", relu, relu2 or silu");
+}
+
+/* A key that the architecture may not have, which leaves *out as it is. */
+static s24_status read_int(int64_t *out, const s24i_config *config, const char *key, s24i_need need,
+                           int64_t min, int64_t max)
+{
+    return key ? s24i_config_int(out, config, key, need, min, max) : S24_OK;
+}
+
+static s24_status read_float(float *out, const s24i_config *config, const char *key, double min,
+                             double max)
+{
+    double value = (double)*out;
+    if (key) TRY(s24i_config_double(&value, config, key, S24I_OPTIONAL, min, max));
+    *out = (float)value;
+    return S24_OK;
+}
+
+/* Positions of an image are its patches and the token before them. */
+static s24_status read_image(s24i_shape *shape, const s24i_config *config,
+                             const s24i_architecture *arch)
+{
+    if (!arch->key_image) return S24_OK;
+    shape->channels = 3;
+    TRY(s24i_config_int(&shape->image, config, arch->key_image, S24I_REQUIRED, 1, 1 << 14));
+    TRY(s24i_config_int(&shape->patch, config, arch->key_patch, S24I_REQUIRED, 1, 1 << 14));
+    TRY(s24i_config_int(&shape->channels, config, arch->key_channels, S24I_OPTIONAL, 1, 1 << 10));
+    REQUIRE(config->ctx, shape->image % shape->patch == 0, S24_ERROR_FORMAT,
+            "%s: %s %lld is no multiple of %s %lld", config->file, arch->key_image,
+            (long long)shape->image, arch->key_patch, (long long)shape->patch);
+    const int64_t side = shape->image / shape->patch;
+    shape->positions = side * side + 1;
+    return S24_OK;
+}
+
+/* The base of rotary positions: at the top, or in rope_parameters since transformers 5. */
+static s24_status read_rotary(s24i_shape *shape, const s24i_config *config,
+                              const s24i_architecture *arch)
+{
+    s24i_config rope;
+    const char *type = "default";
+    shape->theta = 10000.0f;
+    if (!arch->rotary) return S24_OK;
+    TRY(read_float(&shape->theta, config, arch->key_theta, 1.0, 1e12));
+    for (int i = 0; i < 2; i++) {
+        TRY(s24i_config_child(&rope, config, i ? "rope_scaling" : "rope_parameters",
+                              S24I_OPTIONAL));
+        if (!rope.json) continue;
+        TRY(read_float(&shape->theta, &rope, arch->key_theta, 1.0, 1e12));
+        TRY(s24i_config_string(&type, &rope, "rope_type", S24I_OPTIONAL));
+    }
+    REQUIRE(config->ctx, strcmp(type, "default") == 0, S24_ERROR_UNSUPPORTED,
+            "%s: rope_type is '%s'; only default is supported", config->file, s24i_show(type).text);
+    return S24_OK;
+}
+
+static s24_status read_heads(s24i_shape *shape, const s24i_config *config,
+                             const s24i_architecture *arch)
+{
+    TRY(s24i_config_int(&shape->heads, config, arch->key_heads, S24I_REQUIRED, 1, MOST_WIDTH));
+    shape->kv_heads = shape->heads;
+    TRY(read_int(&shape->kv_heads, config, arch->key_kv_heads, S24I_OPTIONAL, 1, MOST_WIDTH));
+    shape->head_width = shape->width / shape->heads;
+    int64_t said = 0;
+    TRY(read_int(&said, config, arch->key_head_width, S24I_OPTIONAL, 1, MOST_WIDTH));
+    if (said) shape->head_width = said;
+    REQUIRE(config->ctx, said || shape->width % shape->heads == 0, S24_ERROR_FORMAT,
+            "%s: %s %lld is no multiple of %s %lld", config->file, arch->key_width,
+            (long long)shape->width, arch->key_heads, (long long)shape->heads);
+    REQUIRE(config->ctx, shape->heads % shape->kv_heads == 0, S24_ERROR_FORMAT,
+            "%s: %s %lld is no multiple of %s %lld", config->file, arch->key_heads,
+            (long long)shape->heads, arch->key_kv_heads, (long long)shape->kv_heads);
+    REQUIRE(config->ctx, !arch->rotary || shape->head_width % 2 == 0, S24_ERROR_FORMAT,
+            "%s: heads of %lld; an even width was expected by rotary positions", config->file,
+            (long long)shape->head_width);
+    return S24_OK;
 }
 
 static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
-    double eps = 1e-12;
     const char *positions = "absolute";
-    shape->types = 2;
-    TRY(s24i_config_int(&shape->vocabulary, config, arch->key_vocabulary, S24I_REQUIRED, 1,
-                        MOST_ROWS));
-    TRY(s24i_config_int(&shape->positions, config, arch->key_positions, S24I_REQUIRED, 1,
-                        MOST_ROWS));
-    TRY(s24i_config_int(&shape->types, config, arch->key_types, S24I_OPTIONAL, 0, MOST_WIDTH));
+    shape->types = arch->key_types ? 2 : 0;
+    shape->eps = 1e-12f;
+    TRY(read_int(&shape->vocabulary, config, arch->key_vocabulary, S24I_REQUIRED, 1, MOST_ROWS));
+    TRY(read_int(&shape->positions, config, arch->key_positions, S24I_REQUIRED, 1, MOST_ROWS));
+    TRY(read_int(&shape->types, config, arch->key_types, S24I_OPTIONAL, 0, MOST_WIDTH));
     TRY(s24i_config_int(&shape->width, config, arch->key_width, S24I_REQUIRED, 1, MOST_WIDTH));
     TRY(s24i_config_int(&shape->layers, config, arch->key_layers, S24I_REQUIRED, 1, 4096));
-    TRY(s24i_config_int(&shape->heads, config, arch->key_heads, S24I_REQUIRED, 1, MOST_WIDTH));
-    TRY(s24i_config_int(&shape->intermediate, config, arch->key_intermediate, S24I_REQUIRED, 1,
-                        4 * MOST_WIDTH));
-    TRY(s24i_config_double(&eps, config, arch->key_eps, S24I_OPTIONAL, 0.0, 1.0));
-    shape->eps = (float)eps;
-    TRY(read_activation(shape, config, arch->key_activation));
+    TRY(read_heads(shape, config, arch));
+    /* GPT-2 leaves it out for four times the width; the others say it. */
+    shape->intermediate = 4 * shape->width;
+    TRY(s24i_config_int(&shape->intermediate, config, arch->key_intermediate,
+                        arch->joint ? S24I_OPTIONAL : S24I_REQUIRED, 1, 4 * MOST_WIDTH));
+    TRY(read_float(&shape->eps, config, arch->key_eps, 0.0, 1.0));
+    TRY(read_float(&shape->dropout, config, arch->key_dropout, 0.0, 1.0));
+    TRY(read_float(&shape->attention_dropout, config, arch->key_attention_dropout, 0.0, 1.0));
+    TRY(read_activation(shape, config, arch));
+    TRY(read_image(shape, config, arch));
+    TRY(read_rotary(shape, config, arch));
+    if (!arch->key_position_type) return S24_OK;
     TRY(s24i_config_string(&positions, config, arch->key_position_type, S24I_OPTIONAL));
     REQUIRE(config->ctx, strcmp(positions, "absolute") == 0, S24_ERROR_UNSUPPORTED,
             "%s: %s is '%s'; only absolute is supported", config->file, arch->key_position_type,
             s24i_show(positions).text);
-    REQUIRE(config->ctx, shape->width % shape->heads == 0, S24_ERROR_FORMAT,
-            "%s: %s %lld is no multiple of %s %lld", config->file, arch->key_width,
-            (long long)shape->width, arch->key_heads, (long long)shape->heads);
     return S24_OK;
 }
 
@@ -74,7 +157,7 @@ s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architect
     return status;
 }
 
-static s24_status read_pooling(s24_model *model, const s24i_config *config)
+static s24_status read_pooling(s24i_pooled *pooled, const s24i_config *config)
 {
     static const struct {
         const char *key;
@@ -98,14 +181,14 @@ static s24_status read_pooling(s24_model *model, const s24i_config *config)
                 "%s: both %s and %s are on; one way of pooling was expected", config->file, chosen,
                 modes[i].key);
         chosen = modes[i].key;
-        model->pooling = modes[i].pooling;
+        pooled->pooling = modes[i].pooling;
     }
     REQUIRE(config->ctx, chosen, S24_ERROR_FORMAT, "%s: no pooling_mode_… key is true",
             config->file);
-    return s24i_config_bool(&model->pools_prompt, config, "include_prompt", S24I_OPTIONAL);
+    return s24i_config_bool(&pooled->pools_prompt, config, "include_prompt", S24I_OPTIONAL);
 }
 
-static s24_status read_module(s24_model *model, const s24i_config *module, const char *folder)
+static s24_status read_module(s24i_pooled *pooled, const s24i_config *module, const char *folder)
 {
     const char *type, *path = "";
     TRY(s24i_config_string(&type, module, "type", S24I_REQUIRED));
@@ -113,7 +196,7 @@ static s24_status read_module(s24_model *model, const s24i_config *module, const
     name = name ? name + 1 : type;
     if (strcmp(name, "Transformer") == 0) return S24_OK;
     if (strcmp(name, "Normalize") == 0) {
-        model->normalise = 1;
+        pooled->normalise = 1;
         return S24_OK;
     }
     REQUIRE(module->ctx, strcmp(name, "Pooling") == 0, S24_ERROR_UNSUPPORTED,
@@ -124,13 +207,13 @@ static s24_status read_module(s24_model *model, const s24i_config *module, const
     char *place;
     TRY(s24i_join_path(&place, module->ctx, folder, path));
     s24_status status = s24i_config_load(&config, module->ctx, place, "config.json", S24I_REQUIRED);
-    if (status == S24_OK) status = read_pooling(model, &config);
+    if (status == S24_OK) status = read_pooling(pooled, &config);
     s24i_config_free(&config);
     s24_ctx_free(module->ctx, place);
     return status;
 }
 
-static s24_status read_modules(s24_model *model, const s24i_config *modules, const char *folder)
+static s24_status read_modules(s24i_pooled *pooled, const s24i_config *modules, const char *folder)
 {
     const size_t count = json_array_size(modules->json);
     REQUIRE(modules->ctx, json_is_array(modules->json), S24_ERROR_FORMAT,
@@ -139,21 +222,21 @@ static s24_status read_modules(s24_model *model, const s24i_config *modules, con
         s24i_config module;
         REQUIRE(modules->ctx, s24i_config_item(&module, modules, i), S24_ERROR_FORMAT,
                 "%s: module %zu is not an object", modules->file, i);
-        TRY(read_module(model, &module, folder));
+        TRY(read_module(pooled, &module, folder));
     }
     return S24_OK;
 }
 
-s24_status s24i_pooling_read(s24_model *model, s24_ctx *ctx, const char *folder)
+s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx, const char *folder)
 {
     s24i_config modules;
-    model->pooling = S24I_POOL_MEAN;
-    model->pools_prompt = 1;
-    model->normalise = 1;
+    pooled->pooling = S24I_POOL_MEAN;
+    pooled->pools_prompt = 1;
+    pooled->normalise = 1;
     s24_status status = s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL);
     if (status == S24_OK && modules.json) {
-        model->normalise = 0;
-        status = read_modules(model, &modules, folder);
+        pooled->normalise = 0;
+        status = read_modules(pooled, &modules, folder);
     }
     s24i_config_free(&modules);
     return status;

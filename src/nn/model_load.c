@@ -4,14 +4,10 @@
  * the configuration before anything of the configuration's size is allocated: the same walk is made
  * twice, first without a model to fill.
  */
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "io/checkpoint.h"
 #include "nn/model.h"
-
-enum { NAME_BYTES = 160 };
 
 typedef struct loader {
     s24_ctx *ctx;
@@ -26,87 +22,15 @@ typedef struct loader {
     s24i_source sources[S24I_SLOTS];
 } loader;
 
-/* The tensor's full name for block b, as it stands in the checkpoint or would. */
-static const s24_tensor *find(const loader *l, char name[NAME_BYTES], const char *pattern,
+static const s24_tensor *find(char name[S24I_NAME_BYTES], const loader *l, const char *pattern,
                               int64_t block, const char *suffix)
 {
-    char bare[NAME_BYTES / 2];
-    const char *number = strchr(pattern, '%');
-    if (number)
-        snprintf(bare, sizeof bare, "%.*s%lld%s", (int)(number - pattern), pattern,
-                 (long long)block, number + 2);
-    else
-        snprintf(bare, sizeof bare, "%s", pattern);
-    snprintf(name, NAME_BYTES, "%s%s", bare, suffix);
-    const s24_tensor *tensor = s24_checkpoint_find(l->checkpoint, name);
-    if (tensor) return tensor;
-    snprintf(name, NAME_BYTES, "%s%s%s", l->arch->prefix, bare, suffix);
-    return s24_checkpoint_find(l->checkpoint, name);
-}
-
-/* [rows, cols], or [rows] when cols is 0. */
-static s24_status check_shape(const loader *l, const s24_tensor *tensor, int64_t rows, int64_t cols)
-{
-    const int rank = cols ? 2 : 1;
-    if (tensor->rank == rank && tensor->shape[0] == rows && (!cols || tensor->shape[1] == cols))
-        return S24_OK;
-    char shape[128];
-    size_t used = 0;
-    for (int d = 0; d < tensor->rank && used < sizeof shape; d++)
-        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "",
-                                 (long long)tensor->shape[d]);
-    if (!tensor->rank) shape[0] = 0;
-    if (cols)
-        return s24_ctx_fail(l->ctx, S24_ERROR_FORMAT,
-                            "%s: tensor '%s' is [%s]; [%lld, %lld] was expected by config.json",
-                            tensor->file, tensor->name, shape, (long long)rows, (long long)cols);
-    return s24_ctx_fail(l->ctx, S24_ERROR_FORMAT,
-                        "%s: tensor '%s' is [%s]; [%lld] was expected by config.json", tensor->file,
-                        tensor->name, shape, (long long)rows);
-}
-
-static int is_float(s24_dtype dtype)
-{
-    return dtype == S24_F32 || dtype == S24_F16 || dtype == S24_BF16;
-}
-
-static s24_status check_float(const loader *l, const s24_tensor *tensor)
-{
-    if (is_float(tensor->dtype)) return S24_OK;
-    return s24_ctx_fail(l->ctx, S24_ERROR_FORMAT,
-                        "%s: tensor '%s' is %s; f32, f16 or bf16 was expected", tensor->file,
-                        tensor->name, s24_dtype_name(tensor->dtype));
-}
-
-/* NaN and Inf would go through every product and come out as vectors. Of a packed tensor the stored
-   values are looked at; two of them are a group. */
-static s24_status check_finite(const loader *l, const s24_tensor *tensor)
-{
-    enum { CHUNK = 256 };
-    const char *from = tensor->packed ? tensor->values : tensor->data;
-    const size_t bytes = s24_dtype_bytes(tensor->dtype);
-    const int64_t row = tensor->shape[tensor->rank - 1] / (tensor->packed ? 2 : 1);
-    const int64_t count = tensor->rank == 2 ? tensor->shape[0] * row : row;
-    float wide[CHUNK];
-    for (int64_t i = 0; i < count; i += CHUNK) {
-        const int64_t n = s24i_min(CHUNK, count - i);
-        TRY(s24_convert(wide, S24_F32, from + (size_t)i * bytes, tensor->dtype, n));
-        for (int64_t j = 0; j < n; j++)
-            REQUIRE(l->ctx, isfinite(wide[j]), S24_ERROR_NOT_FINITE,
-                    "%s: tensor '%s' has %s at row %lld, %s %lld; finite weights were expected",
-                    tensor->file, tensor->name, isnan(wide[j]) ? "NaN" : "Inf",
-                    (long long)(tensor->rank == 2 ? (i + j) / row : 0),
-                    tensor->packed ? "group" : "column",
-                    (long long)((i + j) % row / (tensor->packed ? 2 : 1)));
-    }
-    return S24_OK;
+    return s24i_tensor_find(name, l->checkpoint, l->arch, pattern, block, suffix);
 }
 
 static s24_status missing(const loader *l, const char *name)
 {
-    const char *folder = s24_checkpoint_folder(l->checkpoint);
-    return s24_ctx_fail(l->ctx, S24_ERROR_FORMAT,
-                        "%s: tensor '%s' is missing (with or without the prefix)", folder, name);
+    return s24i_tensor_missing(l->ctx, l->checkpoint, name);
 }
 
 typedef struct wanted {
@@ -119,17 +43,17 @@ typedef struct wanted {
 /* A dense tensor into floats (checked only, when there is no model yet). */
 static s24_status take(loader *l, const float *floats, const wanted *w)
 {
-    char name[NAME_BYTES];
+    char name[S24I_NAME_BYTES];
     const s24_tensor *tensor = NULL;
-    if (w->old_suffix) tensor = find(l, name, w->pattern, w->block, w->old_suffix);
-    if (!tensor) tensor = find(l, name, w->pattern, w->block, w->suffix);
+    if (w->old_suffix) tensor = find(name, l, w->pattern, w->block, w->old_suffix);
+    if (!tensor) tensor = find(name, l, w->pattern, w->block, w->suffix);
     if (!tensor) return missing(l, name);
-    TRY(check_float(l, tensor));
-    TRY(check_shape(l, tensor, w->rows, w->cols));
+    TRY(s24i_tensor_check_float(l->ctx, tensor));
+    TRY(s24i_tensor_check_shape(l->ctx, tensor, w->rows, w->cols));
     REQUIRE(l->ctx, !tensor->packed, S24_ERROR_FORMAT,
             "%s: tensor '%s' is packed; only the weights of linear layers can be", tensor->file,
             tensor->name);
-    if (!l->model) return check_finite(l, tensor);
+    if (!l->model) return s24i_tensor_check_finite(l->ctx, tensor);
     if (tensor->data == l->mapped) return S24_OK;
     return s24_convert(s24i_writable(floats), S24_F32, tensor->data, tensor->dtype,
                        w->rows * (w->cols ? w->cols : 1));
@@ -202,14 +126,14 @@ static s24_status source_dense(loader *l, int slot, const s24_tensor *tensor)
 
 static s24_status source_slot(loader *l, int64_t block, int slot)
 {
-    char name[NAME_BYTES];
+    char name[S24I_NAME_BYTES];
     int64_t rows, cols;
     s24i_slot_shape(&rows, &cols, &l->shape, (s24i_slot)slot);
-    const s24_tensor *tensor = find(l, name, l->arch->slots[slot], block, ".weight");
+    const s24_tensor *tensor = find(name, l, l->arch->slots[slot], block, ".weight");
     if (!tensor) return missing(l, name);
-    TRY(check_shape(l, tensor, rows, cols));
-    if (!tensor->packed) TRY(check_float(l, tensor));
-    if (!l->model) return check_finite(l, tensor);
+    TRY(s24i_tensor_check_shape(l->ctx, tensor, rows, cols));
+    if (!tensor->packed) TRY(s24i_tensor_check_float(l->ctx, tensor));
+    if (!l->model) return s24i_tensor_check_finite(l->ctx, tensor);
     return s24i_name_tensor(
         l->ctx, tensor->packed ? source_packed(l, slot, tensor) : source_dense(l, slot, tensor),
         tensor);
@@ -244,8 +168,8 @@ static s24_status load_block(loader *l, int64_t b)
 
 static int has_qa_head(const loader *l)
 {
-    char name[NAME_BYTES];
-    return find(l, name, l->arch->qa_head, 0, ".weight") != NULL;
+    char name[S24I_NAME_BYTES];
+    return find(name, l, l->arch->qa_head, 0, ".weight") != NULL;
 }
 
 static s24_status walk(loader *l)
@@ -282,13 +206,13 @@ static s24_status prepare(loader *l)
     const char *type = s24_checkpoint_model_type(l->checkpoint);
     REQUIRE(l->ctx, type, S24_ERROR_FORMAT, "%s/config.json: model_type is missing", folder);
     l->arch = s24i_architecture_find(type);
-    REQUIRE(l->ctx, l->arch, S24_ERROR_UNSUPPORTED,
+    REQUIRE(l->ctx, l->arch && l->arch->encodes, S24_ERROR_UNSUPPORTED,
             "%s/config.json: model_type '%s' is not supported; bert is", folder,
             s24i_show(type).text);
     TRY(s24i_shape_read(&l->shape, l->ctx, l->arch, folder));
     TRY(walk(l));
-    char name[NAME_BYTES];
-    const s24_tensor *first = find(l, name, l->arch->slots[S24I_QUERY], 0, ".weight");
+    char name[S24I_NAME_BYTES];
+    const s24_tensor *first = find(name, l, l->arch->slots[S24I_QUERY], 0, ".weight");
     l->dtype = l->opts.dtype ? l->opts.dtype : first->dtype == S24_BF16 ? S24_BF16 : S24_F32;
     return S24_OK;
 }
@@ -297,8 +221,8 @@ static s24_status prepare(loader *l)
    where the file is mapped. */
 static s24_status map_words(s24i_map *map, const void **words, loader *l)
 {
-    char name[NAME_BYTES];
-    const s24_tensor *tensor = find(l, name, l->arch->words, 0, "");
+    char name[S24I_NAME_BYTES];
+    const s24_tensor *tensor = find(name, l, l->arch->words, 0, "");
     if (tensor->dtype != S24_F32) return S24_OK;
     TRY(s24i_checkpoint_map(map, words, l->ctx, l->checkpoint, tensor));
     if (*words) l->mapped = tensor->data;
@@ -339,7 +263,7 @@ s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *c
     model->dtype = l.dtype;
     model->weight_bytes = stored_bytes(checkpoint);
     l.model = model;
-    TRY_DONE(s24i_pooling_read(model, ctx, s24_checkpoint_folder(checkpoint)));
+    TRY_DONE(s24i_pooling_read(&model->pooled, ctx, s24_checkpoint_folder(checkpoint)));
     TRY_DONE(walk(&l));
 done:
     if (status != S24_OK) {

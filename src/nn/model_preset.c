@@ -11,10 +11,17 @@ static const struct {
     const char *name;
     s24i_shape shape;
 } presets[] = {
-#define S24I_PRESET(name, vocabulary, positions, types, width, layers, heads, intermediate)        \
-    {name,                                                                                         \
-     {vocabulary, positions, types, width, layers, heads, intermediate, 1e-12f,                    \
-      S24_ACTIVATION_GELU}},
+#define S24I_PRESET(preset, words, rows, kinds, wide, deep, many, inner)                           \
+    {preset,                                                                                       \
+     {.vocabulary = words,                                                                         \
+      .positions = rows,                                                                           \
+      .types = kinds,                                                                              \
+      .width = wide,                                                                               \
+      .layers = deep,                                                                              \
+      .heads = many,                                                                               \
+      .intermediate = inner,                                                                       \
+      .eps = 1e-12f,                                                                               \
+      .activation = S24_ACTIVATION_GELU}},
 #include "nn/presets.def"
 #undef S24I_PRESET
 };

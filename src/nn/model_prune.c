@@ -67,16 +67,7 @@ static s24_dense dense_of(float *w, const s24_tensor *tensor)
 
 s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tensor *tensor)
 {
-    if (!tensor->packed)
-        return s24_convert(w, S24_F32, tensor->data, tensor->dtype,
-                           tensor->shape[0] * tensor->shape[1]);
-    s24_matrix *matrix;
-    const s24_dense dense = dense_of(w, tensor);
-    TRY(s24_matrix_from_packed(&matrix, pruner->ctx, tensor->values, tensor->indices, tensor->dtype,
-                               tensor->shape[0], tensor->shape[1]));
-    const s24_status status = s24_matrix_to_dense(pruner->ctx, &dense, matrix);
-    s24_matrix_destroy(matrix);
-    return status;
+    return s24i_tensor_widen(pruner->ctx, w, tensor);
 }
 
 static s24_status write_packed(const s24i_pruner *pruner, const s24_dense *pruned, const char *name)

@@ -23,16 +23,17 @@ static void pool_text(const pool_job *job, int64_t text)
     memset(y, 0, (size_t)width * sizeof(float));
     for (int64_t t = first; t < batch->offsets[text + 1]; t++) {
         const float *x = job->hidden + t * width;
-        if (model->pooling == S24I_POOL_CLS && t > first) break;
-        if (model->pooling != S24I_POOL_CLS && batch->mask && !batch->mask[t]) continue;
-        if (model->pooling == S24I_POOL_MAX && counted)
+        if (model->pooled.pooling == S24I_POOL_CLS && t > first) break;
+        if (model->pooled.pooling != S24I_POOL_CLS && batch->mask && !batch->mask[t]) continue;
+        if (model->pooled.pooling == S24I_POOL_MAX && counted)
             vec->maximum(y, x, width);
         else
             vec->axpy(y, 1.0f, x, width);
         counted++;
     }
-    if (model->pooling == S24I_POOL_MEAN && counted) vec->scale(y, 1.0f / (float)counted, width);
-    if (!model->normalise) return;
+    if (model->pooled.pooling == S24I_POOL_MEAN && counted)
+        vec->scale(y, 1.0f / (float)counted, width);
+    if (!model->pooled.normalise) return;
     const float norm = sqrtf(vec->dot(y, y, width));
     vec->scale(y, 1.0f / (norm > 1e-12f ? norm : 1e-12f), width);
 }

@@ -19,12 +19,15 @@ typedef __m512 vec;
 #define V_FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
 #define V_MAX(a, b)     _mm512_max_ps(a, b)
 #define V_MIN(a, b)     _mm512_min_ps(a, b)
+#define V_SQRT(a)       _mm512_sqrt_ps(a)
 #define V_ABS(a)        _mm512_abs_ps(a)
 #define V_SUM(a)        _mm512_reduce_add_ps(a)
 #define V_TOP(a)        _mm512_reduce_max_ps(a)
 #define V_ROUND(a)      _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 /* a with the sign of b, where a ≥ 0. */
 #define V_SIGN(a, b) _mm512_or_ps(a, _mm512_and_ps(b, _mm512_set1_ps(-0.0f)))
+/* 1 in the lanes whose bit is set, else 0. */
+#define V_BITS(bits) _mm512_maskz_mov_ps((__mmask16)(bits), _mm512_set1_ps(1.0f))
 /* m·2^n for whole n; 0 below −126. */
 #define V_SCALE2(m, n)                                                                             \
     _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ), m, n)

@@ -3,53 +3,8 @@
  * The vector operations, written once over the macros that each vec_*.c defines before including
  * this file: vec, WIDTH, V_*, TARGET (the instruction set, as a function attribute) and the tiles
  * of the product. Not a header of its own: no guard, included once a table.
- *
- * Numbers: exp is a degree-6 polynomial on [−ln2/2, ln2/2] (2 ulp); erf is formula 7.1.26 of
- * Abramowitz and Stegun, Handbook of Mathematical Functions (1964), |error| ≤ 1.5e-7.
  */
-#include <float.h>
-#include <math.h>
-#include <stddef.h>
-
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-#define INLINE __attribute__((always_inline)) static inline
-
-/* The first `count` < WIDTH elements; the others read as `fill`. */
-TARGET INLINE vec load_part(const float *p, int64_t count, float fill)
-{
-    float part[WIDTH];
-    for (int64_t i = 0; i < WIDTH; i++)
-        part[i] = i < count ? p[i] : fill;
-    return V_LOAD(part);
-}
-TARGET INLINE void store_part(float *p, vec v, int64_t count)
-{
-    float part[WIDTH];
-    V_STORE(part, v);
-    for (int64_t i = 0; i < count; i++)
-        p[i] = part[i];
-}
-
-/* exp, of at most 88; exactly 0 where the result would be subnormal. V_MAX and V_MIN give their
-   second operand when one is NaN, so the constant goes first and NaN comes through. */
-TARGET INLINE vec vec_exp(vec x)
-{
-    x = V_MIN(V_SET(88.0f), V_MAX(V_SET(-120.0f), x));
-    const vec n = V_ROUND(V_MUL(x, V_SET(1.44269504089f)));
-    vec r = V_FNMA(n, V_SET(0.693359375f), x); /* ln 2 in two parts, the first exact in 10 bits */
-    r = V_FNMA(n, V_SET(-2.12194440e-4f), r);
-    vec p = V_SET(1.3981999507e-3f);
-    p = V_FMA(p, r, V_SET(8.3334519073e-3f));
-    p = V_FMA(p, r, V_SET(4.1665795894e-2f));
-    p = V_FMA(p, r, V_SET(1.6666665459e-1f));
-    p = V_FMA(p, r, V_SET(5.0000001201e-1f));
-    p = V_FMA(p, V_MUL(r, r), V_ADD(r, V_SET(1.0f)));
-    return V_SCALE2(p, n);
-}
+#include "nn/vec_math.h"
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
@@ -348,46 +303,6 @@ TARGET static void layer_norm(float *x, int64_t rows, const s24i_layer_norm *nor
 {
     for (int64_t r = 0; r < rows; r++)
         layer_norm_row(x + r * norm->n, norm);
-}
-
-TARGET INLINE vec gelu_erf(vec x)
-{
-    const vec z = V_MUL(V_ABS(x), V_SET(0.70710678119f));
-    const vec t = V_DIV(V_SET(1.0f), V_FMA(z, V_SET(0.3275911f), V_SET(1.0f)));
-    vec p = V_SET(1.061405429f);
-    p = V_FMA(p, t, V_SET(-1.453152027f));
-    p = V_FMA(p, t, V_SET(1.421413741f));
-    p = V_FMA(p, t, V_SET(-0.284496736f));
-    p = V_FMA(p, t, V_SET(0.254829592f));
-    const vec e = vec_exp(V_SUB(V_SET(0.0f), V_MUL(z, z)));
-    const vec erf = V_SIGN(V_FNMA(V_MUL(p, t), e, V_SET(1.0f)), x);
-    const vec half = V_MUL(x, V_SET(0.5f));
-    return V_FMA(half, erf, half);
-}
-
-/* x/2·(1 + tanh u) = x/(1 + exp(−2u)). */
-TARGET INLINE vec gelu_tanh(vec x)
-{
-    const vec inner = V_FMA(V_MUL(x, x), V_SET(0.044715f), V_SET(1.0f));
-    const vec u = V_MUL(V_MUL(x, V_SET(-1.59576912161f)), inner); /* −2·√(2/π) */
-    return V_DIV(x, V_ADD(V_SET(1.0f), vec_exp(u)));
-}
-
-TARGET INLINE vec activate(vec x, s24_activation activation)
-{
-    switch (activation) {
-    case S24_ACTIVATION_RELU:
-        return V_MAX(V_SET(0.0f), x);
-    case S24_ACTIVATION_GELU:
-        return gelu_erf(x);
-    case S24_ACTIVATION_GELU_TANH:
-        return gelu_tanh(x);
-    case S24_ACTIVATION_SILU:
-        return V_DIV(x, V_ADD(V_SET(1.0f), vec_exp(V_SUB(V_SET(0.0f), x))));
-    case S24_ACTIVATION_NONE:
-        break;
-    }
-    return x;
 }
 
 TARGET static void epilogue(float *y, const float *x, const float *bias, s24_activation activation,

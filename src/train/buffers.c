@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The memory of passes, planned once: every buffer is a part of one arena. */
+#include <math.h>
+#include <string.h>
+
+#include "train/transformer.h"
+
+enum { ALIGN = 64, LOGITS_CHUNK = 1 << 23 /* logits that are made at a time */ };
+
+/* With base NULL it only counts. */
+typedef struct plan {
+    char *base;
+    size_t used;
+} plan;
+
+static void *part(plan *p, int64_t count, size_t size)
+{
+    void *memory = p->base ? p->base + p->used : NULL;
+    p->used += ((size_t)count * size + ALIGN - 1) / ALIGN * ALIGN;
+    return memory;
+}
+static float *floats(plan *p, int64_t count)
+{
+    return part(p, count, sizeof(float));
+}
+
+static void plan_step(plan *p, s24_transformer *t)
+{
+    const int64_t tokens = t->opts.max_tokens, texts = t->opts.max_texts;
+    const s24i_shape *s = &t->shape;
+    s24i_step *r = &t->room;
+    r->offsets = part(p, texts + 1, sizeof *r->offsets);
+    r->tiles = part(p, texts + 1, sizeof *r->tiles);
+    r->ids = part(p, tokens, sizeof *r->ids);
+    r->types = part(p, tokens, sizeof *r->types);
+    r->positions = part(p, tokens, sizeof *r->positions);
+    r->mask = part(p, tokens, sizeof *r->mask);
+    r->targets = part(p, tokens, sizeof *r->targets);
+    r->starts = part(p, texts, sizeof *r->starts);
+    r->ends = part(p, texts, sizeof *r->ends);
+    if (s->image) r->pixels = floats(p, tokens / s->positions * s->channels * s->image * s->image);
+}
+
+/* Of each layer where a backward pass will ask for them, else of the one at work. */
+static void plan_forward(plan *p, s24_transformer *t)
+{
+    const s24i_shape *s = &t->shape;
+    s24i_buffers *at = &t->at;
+    const int64_t tokens = t->opts.max_tokens, gated = t->arch->slots[S24I_GATE] ? 2 : 1;
+    const int64_t wide = s->heads * s->head_width, kv = s->kv_heads * s->head_width;
+    const int64_t step = t->opts.train != 0, layers = step ? s->layers : 1;
+    const int64_t states = step ? 2 * s->layers + 1 : 1;
+    at->s_step = tokens * s->width * step;
+    at->stats_step = 2 * tokens * step;
+    at->qkv_step = tokens * (wide + 2 * kv) * step;
+    at->context_step = tokens * wide * step;
+    at->u_step = tokens * s->intermediate * gated * step;
+    at->h_step = tokens * s->intermediate * step;
+    at->s = floats(p, states * tokens * s->width);
+    at->n = floats(p, states * tokens * s->width);
+    at->stats = floats(p, states * tokens * 2);
+    at->qkv = floats(p, layers * tokens * (wide + 2 * kv));
+    at->context = floats(p, layers * tokens * wide);
+    at->u = floats(p, layers * tokens * s->intermediate * gated);
+    at->h = floats(p, layers * tokens * s->intermediate);
+    at->z = floats(p, tokens * s->width);
+    if (s->image) at->rows = floats(p, tokens * s->channels * s->patch * s->patch);
+    if (t->arch->rotary) at->angles = floats(p, s->positions * s->head_width);
+    at->pooled = floats(p, t->opts.max_texts * s->width);
+    at->loss = part(p, 1, sizeof(double));
+    at->chunk = 0;
+    if (t->head.n && t->head_kind == S24_HEAD_LM)
+        at->chunk = s24i_max(1, s24i_min(tokens, LOGITS_CHUNK / t->head.n));
+    else if (t->head.n)
+        at->chunk = t->head_kind == S24_HEAD_QA ? tokens : t->opts.max_texts;
+    at->logits = floats(p, at->chunk * t->head.n);
+}
+
+static void plan_backward(plan *p, s24_transformer *t)
+{
+    const s24i_shape *s = &t->shape;
+    s24i_buffers *at = &t->at;
+    const int64_t tokens = t->opts.max_tokens, gated = t->arch->slots[S24I_GATE] ? 2 : 1;
+    const int64_t wide = s->heads * s->head_width, kv = s->kv_heads * s->head_width;
+    at->dn = floats(p, tokens * s->width);
+    at->ds = floats(p, tokens * s->width);
+    at->dqkv = floats(p, tokens * (wide + 2 * kv));
+    at->dcontext = floats(p, tokens * wide);
+    at->dh = floats(p, tokens * s->intermediate);
+    at->du = gated > 1 ? floats(p, tokens * s->intermediate * gated) : at->dh;
+    at->states = floats(p, (s->layers + 1) * tokens * s->width);
+    at->teacher_pooled = floats(p, t->opts.max_texts * s->width);
+    at->teacher_logits = floats(p, at->chunk * t->head.n);
+}
+
+static void plan_all(plan *p, s24_transformer *t)
+{
+    plan_step(p, t);
+    plan_forward(p, t);
+    if (t->opts.train) plan_backward(p, t);
+}
+
+/* angles[position] = cos and sin of position·theta^(−2i/d), i below d/2. */
+static s24_status fill_angles(s24_transformer *t, s24_ctx *ctx)
+{
+    const int64_t d = t->shape.head_width, half = d / 2, count = t->shape.positions * d;
+    float *angles;
+    TRY(s24i_alloc_elems(&angles, ctx, count, sizeof *angles, "rotary positions"));
+    for (int64_t p = 0; p < t->shape.positions; p++)
+        for (int64_t i = 0; i < half; i++) {
+            const float turn = 1.0f / powf(t->shape.theta, 2.0f * (float)i / (float)d);
+            angles[p * d + i] = cosf((float)p * turn);
+            angles[p * d + half + i] = sinf((float)p * turn);
+        }
+    t->machine.ops->upload(&t->machine, t->at.angles, angles, (size_t)count * sizeof *angles);
+    s24_ctx_free(ctx, angles);
+    return S24_OK;
+}
+
+s24_status s24i_plan_buffers(s24_transformer *t, s24_ctx *ctx)
+{
+    plan p = {0};
+    plan_all(&p, t);
+    t->arena = t->machine.ops->alloc(&t->machine, p.used);
+    REQUIRE(ctx, t->arena, S24_ERROR_MEMORY, "out of memory: %zu bytes for passes over %lld tokens",
+            p.used, (long long)t->opts.max_tokens);
+    p = (plan){.base = t->arena};
+    plan_all(&p, t);
+    return t->arch->rotary ? fill_angles(t, ctx) : S24_OK;
+}

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The operations on the CPU: products through the dense engine, everything else row by row on the
+ * context's threads. Sums over rows are taken in the order of threads, so results depend on their
+ * number alone.
+ */
+#include <string.h>
+
+#include "nn/attention.h"
+#include "nn/dense.h"
+#include "nn/util.h"
+#include "train/ops.h"
+
+enum { CHUNK = 4096 /* elements that a thread takes of a flat array */ };
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void *cpu_alloc(s24i_machine *m, size_t bytes)
+{
+    return s24_ctx_alloc(m->ctx, bytes);
+}
+static void cpu_free(s24i_machine *m, void *memory)
+{
+    s24_ctx_free(m->ctx, memory);
+}
+static void cpu_copy(s24i_machine *m, void *to, const void *from, size_t bytes)
+{
+    (void)m;
+    memcpy(to, from, bytes);
+}
+static void cpu_clear(s24i_machine *m, void *memory, size_t bytes)
+{
+    (void)m;
+    memset(memory, 0, bytes);
+}
+
+static void run(s24i_machine *m, int64_t count, void (*fn)(void *, int64_t, int64_t, int),
+                const void *arg)
+{
+    if (m->status == S24_OK) s24_ctx_parallel_for(m->ctx, count, fn, (void *)(uintptr_t)arg);
+}
+
+/* ---- linear layers ---------------------------------------------------------------------------- */
+
+static void gemm(s24i_machine *m, const s24i_gemm *job)
+{
+    if (m->status == S24_OK) m->status = s24i_dense_engine.gemm(m->ctx, job);
+}
+
+typedef struct sum_job {
+    s24i_machine *m;
+    float *rows;       /* [count, n] that get the bias, or are summed up */
+    const float *from; /* the bias, or the rows */
+    int64_t count, n;
+} sum_job;
+
+static void bias_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const sum_job *j = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        j->m->vec->add(j->rows + r * j->n, j->rows + r * j->n, j->from, j->n);
+}
+
+/* Every thread has columns of its own. */
+static void columns_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const sum_job *j = arg;
+    (void)thread;
+    for (int64_t r = 0; r < j->count; r++)
+        j->m->vec->add(j->rows + begin, j->rows + begin, j->from + r * j->n + begin, end - begin);
+}
+
+static void linear(s24i_machine *m, float *y, const float *x, const s24i_layer *l, int64_t rows,
+                   int with_bias)
+{
+    const s24i_gemm job = {.c = y,
+                           .a = x,
+                           .b = l->w,
+                           .ldc = l->n,
+                           .lda = l->k,
+                           .ldb = l->k,
+                           .m = rows,
+                           .n = l->n,
+                           .k = l->k,
+                           .transposed_b = 1};
+    const sum_job bias = {m, y, l->bias, rows, l->n};
+    gemm(m, &job);
+    if (with_bias && l->bias) run(m, rows, bias_range, &bias);
+}
+
+static void linear_dx(s24i_machine *m, float *dx, const float *dy, const s24i_layer *l,
+                      int64_t rows)
+{
+    const s24i_gemm job = {.c = dx,
+                           .a = dy,
+                           .b = l->w,
+                           .ldc = l->k,
+                           .lda = l->n,
+                           .ldb = l->k,
+                           .m = rows,
+                           .n = l->k,
+                           .k = l->n};
+    gemm(m, &job);
+}
+
+static void linear_dw(s24i_machine *m, const float *dy, const float *x, const s24i_layer *l,
+                      int64_t rows)
+{
+    const s24i_gemm job = {.c = l->dw,
+                           .a = dy,
+                           .b = x,
+                           .ldc = l->k,
+                           .lda = l->n,
+                           .ldb = l->k,
+                           .m = l->n,
+                           .n = l->k,
+                           .k = rows,
+                           .transposed_a = 1,
+                           .beta = 1.0f};
+    const sum_job bias = {m, l->dbias, dy, rows, l->n};
+    gemm(m, &job);
+    if (l->dbias) run(m, l->n, columns_range, &bias);
+}
+
+/* ---- embeddings -------------------------------------------------------------------------------- */
+
+typedef struct embed_job {
+    s24i_machine *m;
+    float *s;
+    const s24i_embed *e;
+    const s24i_step *step;
+    int64_t image, patch, channels;
+} embed_job;
+
+static void embed_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const embed_job *j = arg;
+    const s24i_embed *e = j->e;
+    const s24i_step *step = j->step;
+    const int64_t width = e->width;
+    const size_t bytes = (size_t)width * sizeof(float);
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        float *s = j->s + t * width;
+        if (step->ids)
+            memcpy(s, e->words + step->ids[t] * width, bytes);
+        else if (step->positions[t] == 0)
+            memcpy(s, e->first, bytes);
+        if (e->positions) j->m->vec->add(s, s, e->positions + step->positions[t] * width, width);
+        if (e->types)
+            j->m->vec->add(s, s, e->types + (step->types ? step->types[t] : 0) * width, width);
+    }
+}
+
+static void embed(s24i_machine *m, float *s, const s24i_embed *e, const s24i_step *step)
+{
+    const embed_job job = {.m = m, .s = s, .e = e, .step = step};
+    run(m, step->tokens, embed_range, &job);
+}
+
+/* Many tokens share a row of a table: every thread has columns of its own. */
+static void embed_back_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const embed_job *j = arg;
+    const s24i_embed *e = j->e;
+    const s24i_step *step = j->step;
+    const int64_t width = e->width, n = end - begin;
+    (void)thread;
+    for (int64_t t = 0; t < step->tokens; t++) {
+        float *ds = j->s + t * width + begin, *to = NULL;
+        const int64_t type = step->types ? step->types[t] : 0;
+        if (e->dpositions) {
+            to = e->dpositions + step->positions[t] * width + begin;
+            j->m->vec->add(to, to, ds, n);
+        }
+        if (e->dtypes) {
+            to = e->dtypes + type * width + begin;
+            j->m->vec->add(to, to, ds, n);
+        }
+        if (step->ids)
+            to = e->dwords + step->ids[t] * width + begin;
+        else if (step->positions[t] == 0)
+            to = e->dfirst + begin;
+        else
+            continue;
+        j->m->vec->add(to, to, ds, n);
+        if (!step->ids) memset(ds, 0, (size_t)n * sizeof(float));
+    }
+}
+
+static void embed_back(s24i_machine *m, float *ds, const s24i_embed *e, const s24i_step *step)
+{
+    const embed_job job = {.m = m, .s = ds, .e = e, .step = step};
+    run(m, e->width, embed_back_range, &job);
+}
+
+static void unfold_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const embed_job *j = arg;
+    const int64_t p = j->patch, side = j->image / p, row = j->channels * p * p;
+    const int64_t positions = side * side + 1;
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        const int64_t at = t % positions - 1;
+        const float *pixels = j->step->pixels + t / positions * j->channels * j->image * j->image;
+        float *to = j->s + t * row;
+        if (at < 0) memset(to, 0, (size_t)row * sizeof(float));
+        for (int64_t c = 0; at >= 0 && c < j->channels; c++)
+            for (int64_t y = 0; y < p; y++, to += p)
+                memcpy(to, pixels + (c * j->image + at / side * p + y) * j->image + at % side * p,
+                       (size_t)p * sizeof(float));
+    }
+}
+
+static void unfold(s24i_machine *m, float *rows, const s24i_step *step, int64_t image,
+                   int64_t patch, int64_t channels)
+{
+    const embed_job job = {
+        .m = m, .s = rows, .step = step, .image = image, .patch = patch, .channels = channels};
+    run(m, step->tokens, unfold_range, &job);
+}
+
+/* ---- norms, dropout ---------------------------------------------------------------------------- */
+
+typedef struct norm_job {
+    s24i_machine *m;
+    const s24i_add_norm *forward;
+    const s24i_norm_back *back;
+} norm_job;
+
+static void add_norm_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const norm_job *j = arg;
+    const s24i_add_norm *a = j->forward;
+    const s24i_vec *vec = j->m->vec;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        float *s = a->s + r * a->width;
+        const float *z = a->z ? a->z + r * a->width : NULL;
+        const int in_place = a->residual == a->s;
+        if (in_place)
+            vec->add(s, s, z, a->width);
+        else if (z)
+            memcpy(s, z, (size_t)a->width * sizeof *s);
+        if (a->bias) vec->add(s, s, a->bias, a->width);
+        if (a->drop) s24i_dropout_row(s, a->width, a->drop, r);
+        if (a->residual && !in_place) vec->add(s, s, a->residual + r * a->width, a->width);
+        j->m->kernels->norm(a->y + r * a->width, a->stats + 2 * r, s, &a->norm->row);
+    }
+}
+
+static void add_norm(s24i_machine *m, const s24i_add_norm *forward)
+{
+    const norm_job job = {.m = m, .forward = forward};
+    run(m, forward->rows, add_norm_range, &job);
+}
+
+static void norm_back_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const norm_job *j = arg;
+    const s24i_norm_back *b = j->back;
+    const int64_t width = b->width;
+    float *sums = j->m->scratch + thread * j->m->scratch_elems;
+    for (int64_t r = begin; r < end; r++) {
+        float *dy = b->dy + r * width, *ds = b->ds + r * width;
+        if (b->dy2) j->m->vec->add(dy, dy, b->dy2 + r * width, width);
+        if (b->drop) s24i_dropout_row(dy, width, b->drop, r);
+        j->m->kernels->norm_back(b->add ? dy : ds, sums, b->norm->dbeta ? sums + width : NULL, dy,
+                                 b->s + r * width, b->stats + 2 * r, &b->norm->row);
+        if (b->add) j->m->vec->add(ds, ds, dy, width);
+    }
+}
+
+static void norm_back(s24i_machine *m, const s24i_norm_back *back)
+{
+    const norm_job job = {.m = m, .back = back};
+    const int64_t width = back->width;
+    for (int t = 0; t < m->threads; t++)
+        memset(m->scratch + t * m->scratch_elems, 0, (size_t)(2 * width) * sizeof(float));
+    run(m, back->rows, norm_back_range, &job);
+    for (int t = 0; t < m->threads; t++) {
+        const float *sums = m->scratch + t * m->scratch_elems;
+        m->vec->add(back->norm->dgamma, back->norm->dgamma, sums, width);
+        if (back->norm->dbeta)
+            m->vec->add(back->norm->dbeta, back->norm->dbeta, sums + width, width);
+    }
+}
+
+typedef struct drop_job {
+    float *x;
+    const s24i_dropout *drop;
+    int64_t width;
+} drop_job;
+
+static void drop_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const drop_job *j = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        s24i_dropout_row(j->x + r * j->width, j->width, j->drop, r);
+}
+
+static void dropout(s24i_machine *m, float *x, const s24i_dropout *drop, int64_t rows,
+                    int64_t width)
+{
+    const drop_job job = {x, drop, width};
+    run(m, rows, drop_range, &job);
+}
+
+/* ---- activations ------------------------------------------------------------------------------- */
+
+typedef struct activate_job {
+    s24i_machine *m;
+    const s24i_activate *a;
+    float *du;
+    const float *dh;
+} activate_job;
+
+static void activate_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const activate_job *j = arg;
+    const s24i_activate *a = j->a;
+    const int64_t n = a->width, ld = a->gated ? 2 * n : n;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        float *u = a->u + r * ld, *h = a->h + r * n;
+        if (a->bias) j->m->vec->add(u, u, a->bias, ld);
+        j->m->kernels->activate(h, u, a->activation, a->squared, n);
+        if (a->gated) j->m->kernels->multiply(h, h, u + n, n);
+    }
+}
+
+static void activate(s24i_machine *m, const s24i_activate *a)
+{
+    const activate_job job = {.m = m, .a = a};
+    run(m, a->rows, activate_range, &job);
+}
+
+static void activate_back_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const activate_job *j = arg;
+    const s24i_activate *a = j->a;
+    const s24i_train_kernels *k = j->m->kernels;
+    const int64_t n = a->width, ld = a->gated ? 2 * n : n;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const float *u = a->u + r * ld, *dh = j->dh + r * n;
+        float *du = j->du + r * ld;
+        if (a->gated) { /* du[n …] first holds the activation, then the gate's dy */
+            k->activate(du + n, u, a->activation, a->squared, n);
+            k->multiply(du, dh, u + n, n);
+            k->multiply(du + n, du + n, dh, n);
+            dh = du;
+        }
+        k->activate_back(du, dh, u, a->activation, a->squared, n);
+    }
+}
+
+static void activate_back(s24i_machine *m, float *du, const float *dh, const s24i_activate *a)
+{
+    const activate_job job = {m, a, du, dh};
+    run(m, a->rows, activate_back_range, &job);
+}
+
+/* ---- the optimiser ------------------------------------------------------------------------------ */
+
+typedef struct flat_job {
+    s24i_machine *m;
+    const s24i_adamw *adamw;
+    const float *g;
+    const uint16_t *mask;
+    double *sums; /* [threads] */
+    int64_t n;
+} flat_job;
+
+static void squares_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const flat_job *j = arg;
+    for (int64_t c = begin; c < end; c++) {
+        const int64_t at = c * CHUNK;
+        j->sums[thread] += (double)j->m->kernels->squares(
+            j->g + at, j->mask ? j->mask + at / 16 : NULL, s24i_min(CHUNK, j->n - at));
+    }
+}
+
+static void squares(s24i_machine *m, double *sum, const float *g, const uint16_t *mask, int64_t n)
+{
+    double sums[1024] = {0};
+    const flat_job job = {.m = m, .g = g, .mask = mask, .sums = sums, .n = n};
+    run(m, (n + CHUNK - 1) / CHUNK, squares_range, &job);
+    *sum = 0;
+    for (int t = 0; t < m->threads; t++)
+        *sum += sums[t];
+}
+
+static void adamw_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const flat_job *j = arg;
+    (void)thread;
+    s24i_adamw part = *j->adamw;
+    const int64_t at = begin * CHUNK;
+    part.p += at;
+    part.g += at;
+    part.m += at;
+    part.v += at;
+    if (part.mask) part.mask += at / 16;
+    part.n = s24i_min(end * CHUNK, j->n) - at;
+    j->m->kernels->adamw(&part);
+}
+
+static void adamw(s24i_machine *m, const s24i_adamw *a)
+{
+    const flat_job job = {.m = m, .adamw = a, .n = a->n};
+    run(m, (a->n + CHUNK - 1) / CHUNK, adamw_range, &job);
+}
+
+s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest, int64_t d,
+                            int64_t width)
+{
+    const int threads = s24_ctx_threads(ctx);
+    const int64_t forward = s24i_attention_scratch(longest, d);
+    /* Beside attention: two rows of a norm or of logits, four of a text's answers. */
+    int64_t elems = s24i_max(2 * width + 4 * longest, s24i_cpu_attention_scratch(longest, d));
+    elems = s24i_round_up(s24i_max(elems, forward), S24I_VEC_PAD);
+    *machine = (s24i_machine){.ops = &s24i_ops_cpu,
+                              .ctx = ctx,
+                              .vec = s24i_vec_find(s24_ctx_cpu(ctx)),
+                              .kernels = s24i_train_kernels_find(s24_ctx_cpu(ctx)),
+                              .scratch_elems = elems,
+                              .threads = threads};
+    return s24i_alloc_elems(&machine->scratch, ctx, threads * elems, sizeof(float),
+                            "work memory of training");
+}
+
+const s24i_ops s24i_ops_cpu = {
+    .name = "cpu",
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .clear = cpu_clear,
+    .linear = linear,
+    .linear_dx = linear_dx,
+    .linear_dw = linear_dw,
+    .unfold = unfold,
+    .embed = embed,
+    .embed_back = embed_back,
+    .add_norm = add_norm,
+    .norm_back = norm_back,
+    .dropout = dropout,
+    .rotate = s24i_cpu_rotate,
+    .attention = s24i_cpu_attention,
+    .attention_back = s24i_cpu_attention_back,
+    .activate = activate,
+    .activate_back = activate_back,
+    .cross_entropy = s24i_cpu_cross_entropy,
+    .answer_loss = s24i_cpu_answer_loss,
+    .squared_error = s24i_cpu_squared_error,
+    .pool = s24i_cpu_pool,
+    .cosine_loss = s24i_cpu_cosine_loss,
+    .squares = squares,
+    .adamw = adamw,
+};

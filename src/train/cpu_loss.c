@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Losses on the CPU: each leaves its gradient and adds what it is to a sum in double, which is taken
+   in the order of threads. */
+#include <math.h>
+#include <string.h>
+
+#include "nn/model.h"
+#include "train/ops.h"
+
+typedef struct loss_job {
+    s24i_machine *m;
+    const s24i_step *step;
+    const s24i_cross_entropy *rows;
+    const s24i_answer_loss *answers;
+    const s24i_pool *pool;
+    float *dx;
+    const float *x, *y;
+    double weight;
+    int64_t width;
+    double sums[1024]; /* of each thread */
+} loss_job;
+
+static void run(loss_job *job, double *loss, int64_t count,
+                void (*fn)(void *, int64_t, int64_t, int))
+{
+    s24i_machine *m = job->m;
+    if (m->status != S24_OK) return;
+    memset(job->sums, 0, (size_t)m->threads * sizeof job->sums[0]);
+    s24_ctx_parallel_for(m->ctx, count, fn, job);
+    for (int t = 0; t < m->threads && loss; t++)
+        *loss += job->sums[t];
+}
+
+/* ---- cross-entropy ----------------------------------------------------------------------------- */
+
+typedef struct terms {
+    double label, teacher; /* weights */
+    float temperature;
+} terms;
+
+/* A row of n logits x becomes its gradient; z, the teacher's (or NULL), is overwritten. work has
+   room for 2·n. With p and q the softmax of x/T and z/T: T²·KL(q ‖ p) = T²·Σ q·(ln q − ln p), and
+   its gradient T·(p − q). */
+static double row_loss(const s24i_machine *m, float *x, float *z, int64_t n, int32_t label,
+                       const terms *w, float *work)
+{
+    float *gradient = work, *q = work + n;
+    double loss = 0;
+    memset(gradient, 0, (size_t)n * sizeof *gradient);
+    if (label >= 0 && w->label != 0) {
+        const double all = (double)m->kernels->softmax(gradient, x, 1.0f, n);
+        loss += w->label * (all - (double)x[label]);
+        m->vec->scale(gradient, (float)w->label, n);
+        gradient[label] -= (float)w->label;
+    }
+    if (z && w->teacher != 0) {
+        const double t = (double)w->temperature;
+        const float inverse = 1.0f / w->temperature;
+        const double all_z = (double)m->kernels->softmax(q, z, inverse, n);
+        const double mean_z = (double)m->vec->dot(q, z, n), mean_x = (double)m->vec->dot(q, x, n);
+        const double all_x = (double)m->kernels->softmax(z, x, inverse, n);
+        loss += w->teacher * t * t * ((mean_z - mean_x) / t - all_z + all_x);
+        m->vec->axpy(gradient, (float)(w->teacher * t), z, n);
+        m->vec->axpy(gradient, (float)(-w->teacher * t), q, n);
+    }
+    memcpy(x, gradient, (size_t)n * sizeof *x);
+    return loss;
+}
+
+static void rows_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    loss_job *j = arg;
+    const s24i_cross_entropy *c = j->rows;
+    const terms w = {c->label_weight, c->teacher_weight, c->temperature};
+    float *work = j->m->scratch + thread * j->m->scratch_elems;
+    for (int64_t r = begin; r < end; r++)
+        j->sums[thread] +=
+            row_loss(j->m, c->logits + r * c->n, c->teacher ? c->teacher + r * c->n : NULL, c->n,
+                     c->labels ? c->labels[r] : -1, &w, work);
+}
+
+void s24i_cpu_cross_entropy(s24i_machine *m, const s24i_cross_entropy *rows)
+{
+    loss_job job = {.m = m, .rows = rows};
+    run(&job, rows->loss, rows->rows, rows_range);
+}
+
+/* One of the two columns of a text's logits [n, 2]. */
+static double column_loss(const loss_job *j, int64_t first, int64_t n, int column, int32_t label,
+                          float *work)
+{
+    const s24i_answer_loss *a = j->answers;
+    const terms w = {a->label_weight, a->teacher_weight, a->temperature};
+    float *x = work, *z = work + n;
+    for (int64_t t = 0; t < n; t++) {
+        x[t] = a->logits[2 * (first + t) + column];
+        if (a->teacher) z[t] = a->teacher[2 * (first + t) + column];
+    }
+    const double loss = row_loss(j->m, x, a->teacher ? z : NULL, n, label, &w, work + 2 * n);
+    for (int64_t t = 0; t < n; t++)
+        a->logits[2 * (first + t) + column] = x[t];
+    return loss;
+}
+
+static void answers_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    loss_job *j = arg;
+    const s24i_step *s = j->step;
+    float *work = j->m->scratch + thread * j->m->scratch_elems;
+    for (int64_t b = begin; b < end; b++)
+        for (int column = 0; column < 2; column++) {
+            const int32_t *labels = column ? s->ends : s->starts;
+            j->sums[thread] += column_loss(j, s->offsets[b], s->offsets[b + 1] - s->offsets[b],
+                                           column, labels ? labels[b] : -1, work);
+        }
+}
+
+void s24i_cpu_answer_loss(s24i_machine *m, const s24i_answer_loss *answers, const s24i_step *step)
+{
+    loss_job job = {.m = m, .answers = answers, .step = step};
+    run(&job, answers->loss, step->texts, answers_range);
+}
+
+/* ---- hidden states, embeddings ------------------------------------------------------------------ */
+
+static void squared_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    loss_job *j = arg;
+    const int64_t n = j->width;
+    for (int64_t t = begin; t < end; t++) {
+        if (j->step->mask && !j->step->mask[t]) continue;
+        j->sums[thread] +=
+            j->weight * (double)j->m->kernels->pull(j->dx + t * n, 2.0f * (float)j->weight,
+                                                    j->x + t * n, j->y + t * n, n);
+    }
+}
+
+void s24i_cpu_squared_error(s24i_machine *m, double *loss, float *dx, const float *x,
+                            const float *y, double weight, const s24i_step *step, int64_t width)
+{
+    loss_job job = {
+        .m = m, .step = step, .dx = dx, .x = x, .y = y, .weight = weight, .width = width};
+    run(&job, loss, step->tokens, squared_range);
+}
+
+static int is_pooled(const s24i_step *step, int64_t t)
+{
+    return !step->mask || step->mask[t];
+}
+
+/* Tokens that a text's mean is over; of masked tokens only, none, and the vector is 0. */
+static int64_t pooled_tokens(const s24i_step *step, int64_t text)
+{
+    int64_t count = 0;
+    for (int64_t t = step->offsets[text]; t < step->offsets[text + 1]; t++)
+        count += is_pooled(step, t);
+    return count;
+}
+
+static void pool_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const loss_job *j = arg;
+    const s24i_pool *p = j->pool;
+    const s24i_step *s = j->step;
+    const int64_t n = p->width;
+    (void)thread;
+    for (int64_t b = begin; b < end; b++) {
+        float *y = p->vectors + b * n;
+        const int64_t first = s->offsets[b], count = pooled_tokens(s, b);
+        int64_t seen = 0;
+        memset(y, 0, (size_t)n * sizeof *y);
+        if (p->pooling == S24I_POOL_CLS) memcpy(y, p->x + first * n, (size_t)n * sizeof *y);
+        for (int64_t t = first; p->pooling != S24I_POOL_CLS && t < s->offsets[b + 1]; t++) {
+            if (!is_pooled(s, t)) continue;
+            if (p->pooling == S24I_POOL_MEAN)
+                j->m->vec->axpy(y, 1.0f / (float)count, p->x + t * n, n);
+            else if (seen++)
+                j->m->vec->maximum(y, p->x + t * n, n);
+            else
+                memcpy(y, p->x + t * n, (size_t)n * sizeof *y);
+        }
+        const float norm = sqrtf(j->m->vec->dot(y, y, n));
+        if (p->normalise) j->m->vec->scale(y, 1.0f / fmaxf(norm, 1e-12f), n);
+    }
+}
+
+void s24i_cpu_pool(s24i_machine *m, const s24i_pool *pool, const s24i_step *step)
+{
+    loss_job job = {.m = m, .pool = pool, .step = step};
+    run(&job, NULL, step->texts, pool_range);
+}
+
+/* d cos/dp = (z/|z| − cos·p/|p|)/|p|, which every token of a mean gets its share of. */
+static void cosine_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    loss_job *j = arg;
+    const s24i_pool *p = j->pool;
+    const s24i_step *s = j->step;
+    const s24i_vec *vec = j->m->vec;
+    const int64_t n = p->width;
+    float *slope = j->m->scratch + thread * j->m->scratch_elems;
+    for (int64_t b = begin; b < end; b++) {
+        const float *e = p->vectors + b * n, *z = j->y + b * n;
+        const float length = fmaxf(sqrtf(vec->dot(e, e, n)), 1e-12f);
+        const float other = fmaxf(sqrtf(vec->dot(z, z, n)), 1e-12f);
+        const float cosine = vec->dot(e, z, n) / (length * other);
+        const int cls = p->pooling == S24I_POOL_CLS;
+        const int64_t first = s->offsets[b], last = cls ? first + 1 : s->offsets[b + 1];
+        const int64_t count = cls ? 1 : pooled_tokens(s, b);
+        if (!count) continue;
+        const float share = -(float)j->weight / (length * (float)count);
+        memset(slope, 0, (size_t)n * sizeof *slope);
+        vec->axpy(slope, share / other, z, n);
+        vec->axpy(slope, -share * cosine / length, e, n);
+        for (int64_t t = first; t < last; t++)
+            if (cls || is_pooled(s, t)) vec->add(j->dx + t * n, j->dx + t * n, slope, n);
+        j->sums[thread] += j->weight * (1.0 - (double)cosine);
+    }
+}
+
+void s24i_cpu_cosine_loss(s24i_machine *m, double *loss, float *dx, const s24i_pool *pool,
+                          const float *teacher, double weight, const s24i_step *step)
+{
+    loss_job job = {.m = m, .pool = pool, .step = step, .dx = dx, .y = teacher, .weight = weight};
+    run(&job, loss, step->texts, cosine_range);
+}

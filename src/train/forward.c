@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A batch into the arena, and the pass forward. */
+#include <string.h>
+
+#include "nn/attention.h"
+#include "train/transformer.h"
+
+/* ---- the batch --------------------------------------------------------------------------------- */
+
+static s24_status check_texts(const s24_transformer *t, s24_ctx *ctx, const s24_batch *batch)
+{
+    const int64_t positions = t->shape.positions;
+    REQUIRE(ctx, batch->offsets && batch->ids, S24_ERROR_ARGUMENT, "texts.%s is NULL",
+            batch->ids ? "offsets" : "ids");
+    for (int64_t b = 0; b < batch->texts; b++) {
+        const int64_t n = batch->offsets[b + 1] - batch->offsets[b];
+        REQUIRE(ctx, n >= 1 && n <= positions, S24_ERROR_ARGUMENT,
+                "text %lld has %lld tokens, 1 to the model's positions, %lld, are expected",
+                (long long)b, (long long)n, (long long)positions);
+    }
+    const int64_t tokens = batch->offsets[batch->texts];
+    REQUIRE(ctx, batch->offsets[0] == 0 && tokens <= t->opts.max_tokens, S24_ERROR_ARGUMENT,
+            "the batch has %lld tokens, at most %lld are expected", (long long)tokens,
+            (long long)t->opts.max_tokens);
+    for (int64_t i = 0; i < tokens; i++) {
+        REQUIRE(ctx, batch->ids[i] >= 0 && batch->ids[i] < t->shape.vocabulary, S24_ERROR_ARGUMENT,
+                "token %lld has id %d, 0 to %lld is expected", (long long)i, (int)batch->ids[i],
+                (long long)t->shape.vocabulary - 1);
+        REQUIRE(ctx,
+                !batch->types ||
+                    (batch->types[i] >= 0 && batch->types[i] < s24i_max(1, t->shape.types)),
+                S24_ERROR_ARGUMENT, "token %lld has type %d, 0 to %lld is expected", (long long)i,
+                (int)(batch->types ? batch->types[i] : 0), (long long)t->shape.types - 1);
+    }
+    return S24_OK;
+}
+
+static s24_status check_labels(s24_ctx *ctx, const int32_t *labels, int64_t count, int64_t limit,
+                               const char *name)
+{
+    for (int64_t i = 0; labels && i < count; i++)
+        REQUIRE(ctx, labels[i] >= -1 && labels[i] < limit, S24_ERROR_ARGUMENT,
+                "%s[%lld] is %d, −1 to %lld is expected", name, (long long)i, (int)labels[i],
+                (long long)limit - 1);
+    return S24_OK;
+}
+
+static s24_status check(const s24_transformer *t, s24_ctx *ctx, const s24_examples *e)
+{
+    const s24_batch *batch = &e->texts;
+    const int64_t positions = t->shape.positions;
+    REQUIRE(ctx, batch->texts >= 1 && batch->texts <= t->opts.max_texts, S24_ERROR_ARGUMENT,
+            "the batch has %lld texts, 1 to %lld are expected", (long long)batch->texts,
+            (long long)t->opts.max_texts);
+    if (t->shape.image) {
+        REQUIRE(ctx, e->pixels && batch->texts * positions <= t->opts.max_tokens,
+                S24_ERROR_ARGUMENT, "%s",
+                e->pixels ? "the batch has more positions than max_tokens" : "pixels is NULL");
+        return check_labels(ctx, e->targets, batch->texts, t->shape.classes, "targets");
+    }
+    TRY(check_texts(t, ctx, batch));
+    TRY(check_labels(ctx, e->targets, batch->offsets[batch->texts], t->shape.vocabulary,
+                     "targets"));
+    for (int64_t b = 0; b < batch->texts; b++) {
+        const int64_t n = batch->offsets[b + 1] - batch->offsets[b];
+        TRY(check_labels(ctx, e->starts ? e->starts + b : NULL, 1, n, "starts"));
+        TRY(check_labels(ctx, e->ends ? e->ends + b : NULL, 1, n, "ends"));
+    }
+    return S24_OK;
+}
+
+static void *put(s24_transformer *t, void *to, const void *from, int64_t count, size_t size)
+{
+    if (!from) return NULL;
+    t->machine.ops->upload(&t->machine, to, from, (size_t)count * size);
+    return to;
+}
+
+/* offsets, tiles and positions are made here on the host: a batch's are small. */
+static s24_status lay_out(s24_transformer *t, s24_ctx *ctx, const s24_examples *e)
+{
+    const s24i_step *r = &t->room;
+    s24i_step *s = &t->step;
+    const int64_t texts = e->texts.texts, image = t->shape.image;
+    const int64_t tokens = image ? texts * t->shape.positions : e->texts.offsets[texts];
+    int64_t *offsets;
+    TRY(s24i_alloc_elems(&offsets, ctx, 2 * (texts + 1) + tokens, sizeof *offsets, "a batch"));
+    int64_t *tiles = offsets + texts + 1;
+    int32_t *positions = (int32_t *)(void *)(tiles + texts + 1);
+    int64_t longest = offsets[0] = tiles[0] = 0;
+    for (int64_t b = 0; b < texts; b++) {
+        offsets[b + 1] = image ? (b + 1) * t->shape.positions : e->texts.offsets[b + 1];
+        const int64_t n = offsets[b + 1] - offsets[b];
+        tiles[b + 1] = tiles[b] + s24i_attention_tiles(n);
+        longest = s24i_max(longest, n);
+        for (int64_t i = 0; i < n; i++)
+            positions[offsets[b] + i] = (int32_t)i;
+    }
+    *s = (s24i_step){.tokens = tokens, .texts = texts, .longest = longest};
+    s->offsets = put(t, r->offsets, offsets, texts + 1, sizeof *offsets);
+    s->tiles = put(t, r->tiles, tiles, texts + 1, sizeof *tiles);
+    s->positions = put(t, r->positions, positions, tokens, sizeof *positions);
+    s24_ctx_free(ctx, offsets);
+    s->targets = put(t, r->targets, e->targets, image ? texts : tokens, sizeof *e->targets);
+    if (image) {
+        s->pixels = put(t, r->pixels, e->pixels, texts * t->shape.channels * image * image,
+                        sizeof *e->pixels);
+        return S24_OK;
+    }
+    s->ids = put(t, r->ids, e->texts.ids, tokens, sizeof *e->texts.ids);
+    s->types = put(t, r->types, e->texts.types, tokens, sizeof *e->texts.types);
+    s->mask = put(t, r->mask, e->texts.mask, tokens, sizeof *e->texts.mask);
+    s->starts = put(t, r->starts, e->starts, texts, sizeof *e->starts);
+    s->ends = put(t, r->ends, e->ends, texts, sizeof *e->ends);
+    return S24_OK;
+}
+
+s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *examples)
+{
+    t->machine.ctx = ctx;
+    t->machine.status = S24_OK;
+    REQUIRE(ctx, s24_ctx_threads(ctx) <= t->machine.threads, S24_ERROR_ARGUMENT,
+            "the context has %d threads, the transformer was made for %d", s24_ctx_threads(ctx),
+            t->machine.threads);
+    TRY(check(t, ctx, examples));
+    return lay_out(t, ctx, examples);
+}
+
+/* ---- forward ----------------------------------------------------------------------------------- */
+
+const s24i_dropout *s24i_drop(s24i_dropout *drop, const s24i_mode *mode, double rate, int64_t site)
+{
+    *drop = (s24i_dropout){(float)rate, mode->seed ^ ((uint64_t)(site + 1) << 40)};
+    return rate > 0 ? drop : NULL;
+}
+
+s24i_heads s24i_heads_of(const s24_transformer *t)
+{
+    const s24i_shape *s = &t->shape;
+    return (s24i_heads){.step = &t->step,
+                        .heads = s->heads,
+                        .kv_heads = s->kv_heads,
+                        .d = s->head_width,
+                        .causal = t->arch->causal,
+                        .angles = t->at.angles};
+}
+
+s24i_activate s24i_activate_of(const s24_transformer *t, int64_t b)
+{
+    return (s24i_activate){.h = t->at.h + b * t->at.h_step,
+                           .u = t->at.u + b * t->at.u_step,
+                           .bias = t->blocks[b].up.bias,
+                           .activation = t->shape.activation,
+                           .squared = t->shape.squared,
+                           .gated = t->arch->slots[S24I_GATE] != NULL,
+                           .rows = t->step.tokens,
+                           .width = t->shape.intermediate};
+}
+
+/* s(j) = dropout(z + bias) + r(j − 1), n(j) = its norm. */
+static void sum_up(s24_transformer *t, const s24i_mode *mode, int64_t j, const float *bias)
+{
+    s24i_machine *m = &t->machine;
+    s24i_dropout drop;
+    const s24i_add_norm job = {.y = s24i_norm_at(t, j),
+                               .s = s24i_sum_at(t, j),
+                               .stats = s24i_stats_at(t, j),
+                               .z = t->at.z,
+                               .bias = bias,
+                               .residual = t->arch->pre_norm ? s24i_sum_at(t, j - 1)
+                                                             : s24i_norm_at(t, j - 1),
+                               .norm = &t->norms[j],
+                               .drop = s24i_drop(&drop, mode, mode->dropout, j),
+                               .rows = t->step.tokens,
+                               .width = t->shape.width};
+    m->ops->add_norm(m, &job);
+}
+
+static void attend(s24_transformer *t, const s24i_mode *mode, int64_t b)
+{
+    s24i_machine *m = &t->machine;
+    const s24i_train_block *block = &t->blocks[b];
+    const int64_t rows = t->step.tokens;
+    float *qkv = t->at.qkv + b * t->at.qkv_step, *context = t->at.context + b * t->at.context_step;
+    s24i_dropout drop;
+    s24i_heads heads = s24i_heads_of(t);
+    heads.drop = s24i_drop(&drop, mode, mode->attention_dropout, s24i_attention_site(b));
+    m->ops->linear(m, qkv, s24i_norm_at(t, 2 * b), &block->qkv, rows, 1);
+    if (heads.angles) m->ops->rotate(m, qkv, &heads, 0);
+    m->ops->attention(m, context, qkv, &heads);
+    m->ops->linear(m, t->at.z, context, &block->attention, rows, 0);
+    sum_up(t, mode, 2 * b + 1, block->attention.bias);
+}
+
+static void feed(s24_transformer *t, const s24i_mode *mode, int64_t b)
+{
+    s24i_machine *m = &t->machine;
+    const s24i_train_block *block = &t->blocks[b];
+    const int64_t rows = t->step.tokens;
+    const s24i_activate activate = s24i_activate_of(t, b);
+    m->ops->linear(m, activate.u, s24i_norm_at(t, 2 * b + 1), &block->up, rows, 0);
+    m->ops->activate(m, &activate);
+    m->ops->linear(m, t->at.z, activate.h, &block->down, rows, 0);
+    sum_up(t, mode, 2 * b + 2, block->down.bias);
+}
+
+/* Hidden state b goes where the mode wants it. */
+static void give(s24_transformer *t, const s24i_mode *mode, int64_t b)
+{
+    s24i_machine *m = &t->machine;
+    const int64_t elems = t->step.tokens * t->shape.width;
+    const float *from = s24i_state_is_normed(t, b) ? s24i_norm_at(t, 2 * b) : s24i_sum_at(t, 2 * b);
+    if (!mode->states) return;
+    (mode->to_machine ? m->ops->upload : m->ops->download)(m, mode->states + b * elems, from,
+                                                           (size_t)elems * sizeof *from);
+}
+
+static void embed(s24_transformer *t, const s24i_mode *mode)
+{
+    s24i_machine *m = &t->machine;
+    const s24i_shape *s = &t->shape;
+    const int64_t rows = t->step.tokens;
+    float *sum = s24i_sum_at(t, 0);
+    s24i_dropout drop;
+    const s24i_dropout *dropped = s24i_drop(&drop, mode, mode->dropout, 0);
+    if (s->image) {
+        m->ops->unfold(m, t->at.rows, &t->step, s->image, s->patch, s->channels);
+        m->ops->linear(m, sum, t->at.rows, &t->patches, rows, 1);
+    }
+    m->ops->embed(m, sum, &t->embed, &t->step);
+    if (dropped && t->arch->pre_norm) m->ops->dropout(m, sum, dropped, rows, s->width);
+    const s24i_add_norm job = {.y = s24i_norm_at(t, 0),
+                               .s = sum,
+                               .stats = s24i_stats_at(t, 0),
+                               .norm = &t->norms[0],
+                               .rows = rows,
+                               .width = s->width};
+    m->ops->add_norm(m, &job);
+    if (dropped && !t->arch->pre_norm)
+        m->ops->dropout(m, s24i_norm_at(t, 0), dropped, rows, s->width);
+}
+
+void s24i_run_forward(s24_transformer *t, const s24i_mode *mode)
+{
+    embed(t, mode);
+    give(t, mode, 0);
+    for (int64_t b = 0; b < t->shape.layers; b++) {
+        attend(t, mode, b);
+        feed(t, mode, b);
+        give(t, mode, b + 1);
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The inside of a transformer. One block for all of them: with n(0) = norm(embeddings),
+ *
+ *     s(j+1) = r(j) + f(n(j))      n(j+1) = norm(s(j+1))      j = 0 … 2·layers − 1
+ *
+ * where f is attention for even j and the feed-forward layers for odd j, and the residual r is n
+ * where norms follow the sums (BERT) and s where they precede the layers (GPT-2, Llama, ViT). So
+ * there are 2·layers + 1 norms: BERT's first is its embeddings' norm, the others' last is the final
+ * norm. Hidden state b is n(2b), or s(2b).
+ *
+ * Weights lie in one arena, gradients in another of the same layout, and whatever a pass needs in a
+ * third; all are made at load for the largest batch.
+ */
+#ifndef S24_TRAIN_TRANSFORMER_H
+#define S24_TRAIN_TRANSFORMER_H
+
+#include "nn/model.h"
+#include "sparse24/train.h"
+#include "train/ops.h"
+
+/* A tensor of the checkpoint and where the arena has it: [rows, cols], perhaps transposed. */
+typedef struct s24i_place {
+    char name[S24I_NAME_BYTES];
+    int rank;
+    int64_t shape[S24_MAX_RANK];
+    int64_t offset, rows, cols;
+    int transposed;
+    int made; /* not in the checkpoint: a head */
+} s24i_place;
+
+/* Neighbours in the arena that are treated alike; offset and count are multiples of 16. */
+typedef struct s24i_segment {
+    int64_t offset, count;
+    int matrix; /* weight decay and masks are for these */
+} s24i_segment;
+
+typedef struct s24i_train_block {
+    s24i_layer qkv, attention, up, down; /* up: [gate;] intermediate */
+} s24i_train_block;
+
+/* Buffers of a pass. What a backward pass needs is there for every layer, else once. */
+typedef struct s24i_buffers {
+    float *s, *n, *stats;         /* of norm j: s + j·s_step … */
+    float *qkv, *context, *u, *h; /* of block b: qkv + b·qkv_step … */
+    int64_t s_step, stats_step, qkv_step, context_step, u_step, h_step;
+    float *z;    /* [T, width]: a half's output before its sum */
+    float *rows; /* [T, channels·patch²] of images */
+    float *dn, *ds, *dqkv, *dcontext, *dh, *du;
+    float *logits, *teacher_logits; /* [chunk, logits] */
+    int64_t chunk;
+    float *pooled, *teacher_pooled; /* [texts, width] */
+    float *states;                  /* [layers + 1, T, width]: a teacher's */
+    float *angles;                  /* [positions, head_width] */
+    double *loss;
+} s24i_buffers;
+
+struct s24_transformer {
+    s24_ctx *ctx;
+    s24i_machine machine;
+    const s24i_architecture *arch;
+    s24i_shape shape;
+    s24i_pooled pooled;
+    s24_head head_kind;
+    s24_transformer_opts opts;
+    s24i_place *places;
+    int64_t place_count;
+    s24i_segment *segments;
+    int64_t segment_count;
+    float *weights, *gradients; /* [elems] in the machine's memory */
+    int64_t elems;
+    s24i_embed embed;
+    s24i_layer patches, head;
+    s24i_norm *norms;         /* [2·layers + 1] */
+    s24i_train_block *blocks; /* [layers] */
+    void *arena;
+    s24i_buffers at;
+    s24i_step step; /* the batch that was begun; its arrays lie in the arena */
+    s24i_step room; /* those arrays */
+};
+
+/* How a pass is run. */
+typedef struct s24i_mode {
+    double dropout, attention_dropout;
+    uint64_t seed;
+    float *states;  /* where hidden states go, in host memory or the machine's; or NULL */
+    int to_machine; /* the machine's */
+} s24i_mode;
+
+/* Checks a batch and lays it into the arena. */
+s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *examples);
+/* The forward pass of the batch that was begun, to the last norm. */
+void s24i_run_forward(s24_transformer *t, const s24i_mode *mode);
+/* Adds to the gradients; dn holds the gradient of the last norm's output. Hidden states are pulled
+   to those of a teacher, weight times their squared difference, where states is not NULL. */
+typedef struct s24i_pull {
+    const float *states; /* in the machine's memory */
+    double weight;
+} s24i_pull;
+void s24i_run_backward(s24_transformer *t, const s24i_mode *mode, const s24i_pull *pull);
+
+/* What forward and backward tell operations alike. s24i_drop: NULL where the rate is 0. */
+const s24i_dropout *s24i_drop(s24i_dropout *drop, const s24i_mode *mode, double rate, int64_t site);
+s24i_heads s24i_heads_of(const s24_transformer *t);
+s24i_activate s24i_activate_of(const s24_transformer *t, int64_t b);
+/* The site of a block's attention for s24i_drop; norm j's sum is site j. */
+static inline int64_t s24i_attention_site(int64_t b)
+{
+    return -b - 2;
+}
+
+/* Where state j of the norms stands. */
+static inline float *s24i_sum_at(const s24_transformer *t, int64_t j)
+{
+    return t->at.s + j * t->at.s_step;
+}
+static inline float *s24i_norm_at(const s24_transformer *t, int64_t j)
+{
+    return t->at.n + j * t->at.s_step;
+}
+static inline float *s24i_stats_at(const s24_transformer *t, int64_t j)
+{
+    return t->at.stats + j * t->at.stats_step;
+}
+/* Hidden state b, as transformers counts them, is a norm's output, or the sum before it. */
+static inline int s24i_state_is_normed(const s24_transformer *t, int64_t b)
+{
+    return !t->arch->pre_norm || (b == t->shape.layers && t->arch->state_normed);
+}
+
+s24_status s24i_plan_buffers(s24_transformer *t, s24_ctx *ctx);
+
+#endif

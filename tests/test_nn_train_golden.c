@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Transformers against the hidden states, outputs, losses and gradients of transformers. */
+#include "support.h"
+
+#include <math.h>
+
+#include "nn_load.h"
+#include "safetensors_mini.h"
+#include "sparse24/train.h"
+
+enum { MOST = 256 /* tokens of a batch */ };
+
+static const char *const levels[] = {"baseline", "avx2", "avx512"};
+enum { LEVELS = sizeof levels / sizeof *levels };
+
+typedef struct golden {
+    char folder[512];
+    mini_file io;
+    int64_t offsets[8];
+    int32_t ids[MOST], types[MOST], targets[MOST], starts[8], ends[8];
+    uint8_t mask[MOST];
+    s24_examples examples;
+} golden;
+
+static int64_t count_of(const mini_tensor *t)
+{
+    int64_t count = 1;
+    for (int d = 0; d < t->rank; d++)
+        count *= t->shape[d];
+    return count;
+}
+
+static void narrow(int32_t *to, const mini_file *io, const char *name)
+{
+    const mini_tensor t = mini_get(io, name);
+    for (int64_t i = 0; i < count_of(&t); i++)
+        to[i] = (int32_t)((const int64_t *)t.data)[i];
+}
+
+/* texts of `length` tokens each. */
+static int golden_open(golden *g, const char *model, int texts, int length)
+{
+    char path[600];
+    memset(g, 0, sizeof *g);
+    if (!golden_path(g->folder, sizeof g->folder, model)) return 0;
+    snprintf(path, sizeof path, "%s/io.safetensors", g->folder);
+    g->io = mini_open(path);
+    for (int b = 0; b <= texts; b++)
+        g->offsets[b] = b * length;
+    g->examples.texts = (s24_batch){.texts = texts, .offsets = g->offsets, .ids = g->ids};
+    return 1;
+}
+
+static int open_bert(golden *g)
+{
+    if (!golden_open(g, "models/bert-qa", 3, 40)) return 0;
+    narrow(g->ids, &g->io, "input.input_ids");
+    narrow(g->types, &g->io, "input.token_type_ids");
+    narrow(g->targets, &g->io, "input.attention_mask");
+    narrow(g->starts, &g->io, "input.start_positions");
+    narrow(g->ends, &g->io, "input.end_positions");
+    for (int t = 0; t < 120; t++)
+        g->mask[t] = (uint8_t)g->targets[t];
+    g->examples.texts.types = g->types;
+    g->examples.texts.mask = g->mask;
+    g->examples.starts = g->starts;
+    g->examples.ends = g->ends;
+    return 1;
+}
+
+static int open_text(golden *g, const char *model)
+{
+    if (!golden_open(g, model, 2, 33)) return 0;
+    narrow(g->ids, &g->io, "input.input_ids");
+    for (int t = 0; t < 66; t++)
+        g->targets[t] = t % 33 == 32 ? -1 : g->ids[t + 1];
+    g->examples.targets = g->targets;
+    return 1;
+}
+
+static int open_vit(golden *g)
+{
+    if (!golden_open(g, "models/vit", 2, 65)) return 0;
+    g->examples.pixels = mini_get(&g->io, "input.pixel_values").data;
+    g->targets[0] = 3;
+    g->targets[1] = 7;
+    g->examples.targets = g->targets;
+    return 1;
+}
+
+/* Within bound of the largest magnitude. What has no gradient but rounding's (a key's bias, the last
+   norm's where answers' logits are compared) is below 1e-7 on both sides. */
+static void near(const float *expected, const float *got, int64_t count, double bound,
+                 const char *what)
+{
+    double most = 0;
+    for (int64_t i = 0; i < count; i++)
+        most = fabs((double)expected[i]) > most ? fabs((double)expected[i]) : most;
+    const double limit = most < 1e-7 ? 1e-7 : bound * most;
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabs((double)expected[i] - (double)got[i]) <= limit))
+            fail_msg("%s at %lld: expected %g, got %g, largest %g", what, (long long)i,
+                     (double)expected[i], (double)got[i], most);
+}
+
+static void open_transformer(s24_transformer **out, s24_ctx *ctx, const char *folder, int train)
+{
+    s24_checkpoint *checkpoint;
+    const s24_transformer_opts opts = {
+        .size = sizeof opts, .max_tokens = MOST, .max_texts = 8, .train = train};
+    OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder));
+    OK(ctx, s24_transformer_load(out, ctx, checkpoint, &opts));
+    s24_checkpoint_close(checkpoint);
+}
+
+static void check_outputs(s24_transformer *t, s24_ctx *ctx, const golden *g)
+{
+    s24_transformer_info info;
+    double loss = 0;
+    s24_transformer_describe(&info, t);
+    float *states = malloc(sizeof(float) * (size_t)((info.layers + 1) * MOST * info.width));
+    float *logits = malloc(sizeof(float) * (size_t)(MOST * info.logits));
+    const s24_pass_outputs outputs = {.states = states, .logits = logits, .loss = &loss};
+    OK(ctx, s24_transformer_forward(t, ctx, &g->examples, &outputs));
+    for (int64_t b = 0; b <= info.layers; b++) {
+        char name[16];
+        snprintf(name, sizeof name, "hidden.%d", (int)b);
+        const mini_tensor h = mini_get(&g->io, name);
+        near(h.data, states + b * count_of(&h), count_of(&h), 1e-4, name);
+    }
+    if (info.head == S24_HEAD_QA) {
+        const mini_tensor s = mini_get(&g->io, "output.start_logits");
+        const float *e = mini_get(&g->io, "output.end_logits").data;
+        for (int64_t i = 0; i < count_of(&s); i++) {
+            assert_true(fabsf(((const float *)s.data)[i] - logits[2 * i]) < 1e-4f);
+            assert_true(fabsf(e[i] - logits[2 * i + 1]) < 1e-4f);
+        }
+    } else {
+        const mini_tensor l = mini_get(&g->io, "output.logits");
+        near(l.data, logits, count_of(&l), 1e-4, "logits");
+    }
+    const float expected = *(const float *)mini_get(&g->io, "loss").data;
+    assert_true(fabs(loss - (double)expected) <= 1e-4 * (double)expected);
+    free(states);
+    free(logits);
+}
+
+/* transformers 5 calls ViT's parameters by other names than the folder. */
+static void gradient_name(char *to, size_t bytes, const char *name)
+{
+    static const char *const renamed[][2] = {{"vit.encoder.layer.", "vit.layers."},
+                                             {"attention.attention.query", "attention.q_proj"},
+                                             {"attention.attention.key", "attention.k_proj"},
+                                             {"attention.attention.value", "attention.v_proj"},
+                                             {"attention.output.dense", "attention.o_proj"},
+                                             {".intermediate.dense", ".mlp.fc1"},
+                                             {".output.dense", ".mlp.fc2"}};
+    snprintf(to, bytes, "grad.%s", name);
+    for (size_t i = 0; strncmp(name, "vit.", 4) == 0 && i < sizeof renamed / sizeof *renamed; i++) {
+        char *found = strstr(to, renamed[i][0]), rest[160];
+        if (!found) continue;
+        snprintf(rest, sizeof rest, "%s", found + strlen(renamed[i][0]));
+        snprintf(found, bytes - (size_t)(found - to), "%s%s", renamed[i][1], rest);
+    }
+}
+
+static void check_gradients(s24_transformer *t, s24_ctx *ctx, const golden *g)
+{
+    const s24_objective labels = {.size = sizeof labels, .labels = 1};
+    s24_parameter p;
+    double loss;
+    /* Twice half of it: gradients add up. */
+    s24_objective half = labels;
+    half.scale = 0.5;
+    s24_transformer_clear(t, ctx);
+    OK(ctx, s24_transformer_gradients(&loss, t, ctx, &g->examples, &half));
+    OK(ctx, s24_transformer_gradients(&loss, t, ctx, &g->examples, &half));
+    const float expected = *(const float *)mini_get(&g->io, "loss").data;
+    assert_true(fabs(2 * loss - (double)expected) <= 1e-4 * (double)expected);
+    int64_t index = 0;
+    for (; s24_transformer_parameter(&p, t, index); index++) {
+        char name[200];
+        gradient_name(name, sizeof name, p.name);
+        const mini_tensor want = mini_get(&g->io, name);
+        float *got = malloc(sizeof(float) * (size_t)p.count);
+        assert_int_equal(count_of(&want), p.count);
+        OK(ctx, s24_transformer_read(got, t, ctx, index, 1));
+        near(want.data, got, p.count, 1e-4, name);
+        free(got);
+    }
+    assert_true(index >= 29);
+}
+
+static void check_model(golden *g)
+{
+    for (int level = 0; level < LEVELS; level++)
+        for (int threads = 1; threads <= 2; threads++) {
+            s24_ctx *ctx;
+            s24_transformer *t;
+            const s24_ctx_opts opts = {
+                .size = sizeof opts, .threads = threads, .cpu_mask = s24_cpu_parse(levels[level])};
+            assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
+            for (int train = 0; train <= 1; train++) {
+                open_transformer(&t, ctx, g->folder, train);
+                check_outputs(t, ctx, g);
+                if (train) check_gradients(t, ctx, g);
+                s24_transformer_destroy(t);
+            }
+            s24_ctx_destroy(ctx);
+        }
+    mini_close(&g->io);
+}
+
+static void bert(void **state)
+{
+    golden g;
+    (void)state;
+    if (!open_bert(&g)) SKIP_WITHOUT(g.folder);
+    check_model(&g);
+}
+static void gpt2(void **state)
+{
+    golden g;
+    (void)state;
+    if (!open_text(&g, "models/gpt2")) SKIP_WITHOUT(g.folder);
+    check_model(&g);
+}
+static void llama(void **state)
+{
+    golden g;
+    (void)state;
+    if (!open_text(&g, "models/llama")) SKIP_WITHOUT(g.folder);
+    check_model(&g);
+}
+static void vit(void **state)
+{
+    golden g;
+    (void)state;
+    if (!open_vit(&g)) SKIP_WITHOUT(g.folder);
+    check_model(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bert), cmocka_unit_test(gpt2),
+                                       cmocka_unit_test(llama), cmocka_unit_test(vit)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
