@@ -194,18 +194,18 @@ void cli_completion_bash(void);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-/* A rank-2 tensor's data as a dense view. */
+/* A rank-2 tensor's data as a dense view; of quantised ones it is f32. */
 s24_dense cli_tensor_view(const s24_tensor *tensor);
 /* A packed tensor's dense elements, the caller's to free. */
 s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tensor);
 /* How many tensors include and exclude select; none is a usage error that names them. */
 int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,
                  const char *include, const char *exclude);
-/* A writer of the same kind (folder or file) as the checkpoint, every tensor of it declared; those
-   for which packed(user, tensor) is 1 are declared packed. */
+/* A writer of the same kind (folder or file) as the checkpoint, every tensor of it declared as
+   change(user, &tensor) leaves it. */
 int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint, const char *path,
-               int (*packed)(void *user, const s24_tensor *tensor), void *user);
-/* Writes a tensor through unchanged. */
-s24_status cli_pass(s24_writer *writer, const s24_tensor *tensor);
+               void (*change)(void *user, s24_tensor *tensor), void *user);
+/* The name of a quantised tensor's scheme, NULL for any other. */
+const char *cli_scheme(const s24_tensor *tensor);
 
 #endif

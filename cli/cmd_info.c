@@ -35,6 +35,8 @@ static json_t *tensor_json(const s24_tensor *tensor)
     json_object_set_new(object, "dtype", json_string(s24_dtype_name(tensor->dtype)));
     json_object_set_new(object, "shape", shape);
     json_object_set_new(object, "packed", json_boolean(tensor->packed));
+    const char *scheme = cli_scheme(tensor);
+    json_object_set_new(object, "quantized", scheme ? json_string(scheme) : json_null());
     return object;
 }
 
@@ -46,8 +48,9 @@ static void tensor_line(const s24_tensor *tensor)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "",
                                  (long long)tensor->shape[d]);
     snprintf(shape + used, sizeof shape - used, "]");
-    printf("%-5s %-18s %-6s %12zu  %s\n", s24_dtype_name(tensor->dtype), shape,
-           tensor->packed ? "2:4" : "dense", tensor->bytes, tensor->name);
+    const char *scheme = cli_scheme(tensor);
+    printf("%-5s %-18s %-5s %-9s %12zu  %s\n", s24_dtype_name(tensor->dtype), shape,
+           tensor->packed ? "2:4" : "dense", scheme ? scheme : "", tensor->bytes, tensor->name);
 }
 
 static void totals_lines(const totals *sum, const char *model_type)

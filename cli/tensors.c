@@ -8,24 +8,22 @@
 s24_dense cli_tensor_view(const s24_tensor *tensor)
 {
     return (s24_dense){.data = (void *)tensor->data,
-                       .dtype = tensor->dtype,
+                       .dtype = tensor->bits ? S24_F32 : tensor->dtype,
                        .rows = tensor->shape[0],
                        .cols = tensor->shape[1]};
 }
 
 s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tensor)
 {
-    size_t bytes =
-        (size_t)tensor->shape[0] * (size_t)tensor->shape[1] * s24_dtype_bytes(tensor->dtype);
+    s24_dense view = cli_tensor_view(tensor);
+    size_t bytes = (size_t)view.rows * (size_t)view.cols * s24_dtype_bytes(view.dtype);
     s24_matrix *matrix = NULL;
     *dense = malloc(bytes ? bytes : 1);
     if (!*dense)
         return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "tensor %s: no memory for its %zu dense bytes",
                             tensor->name, bytes);
-    s24_dense view = cli_tensor_view(tensor);
     view.data = *dense;
-    s24_status status = s24_matrix_from_packed(&matrix, ctx, tensor->values, tensor->indices,
-                                               tensor->dtype, view.rows, view.cols);
+    s24_status status = s24_tensor_matrix(&matrix, ctx, tensor);
     if (status == S24_OK) status = s24_matrix_to_dense(ctx, &view, matrix);
     s24_matrix_destroy(matrix);
     if (status == S24_OK) return S24_OK;
@@ -52,7 +50,7 @@ int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,
 }
 
 int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint, const char *path,
-               int (*packed)(void *user, const s24_tensor *tensor), void *user)
+               void (*change)(void *user, s24_tensor *tensor), void *user)
 {
     s24_writer_opts opts = {.size = sizeof opts,
                             .force = cli->common->force,
@@ -61,15 +59,18 @@ int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint,
     int64_t tensors = s24_checkpoint_count(checkpoint);
     for (int64_t i = 0; i < tensors && status == S24_OK; i++) {
         s24_tensor declared = *s24_checkpoint_tensor(checkpoint, i);
-        declared.packed = packed(user, &declared);
+        change(user, &declared);
         status = s24_writer_declare(*out, &declared);
     }
     return cli_status(cli, status);
 }
 
-s24_status cli_pass(s24_writer *writer, const s24_tensor *tensor)
+const char *cli_scheme(const s24_tensor *tensor)
 {
-    if (tensor->packed)
-        return s24_writer_write_packed(writer, tensor->name, tensor->values, tensor->indices);
-    return s24_writer_write(writer, tensor->name, tensor->data);
+    const char *name = NULL;
+    int bits;
+    int64_t group;
+    for (int i = 0; tensor->bits && (name = s24_scheme_name(i, &bits, &group)); i++)
+        if (bits == tensor->bits && (group ? group : tensor->shape[1]) == tensor->group) break;
+    return name;
 }

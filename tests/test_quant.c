@@ -136,6 +136,67 @@ static void test_copies_and_views(void **state)
     ctx_off(&h, ctx);
 }
 
+/* To the form of a file and back, and what that form must not hold. */
+static void test_stored_form(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 2);
+    const char *name;
+    static uint8_t values[N * K / 2];
+    s24_matrix *w = float_matrix(ctx, S24_F32, 21), *back;
+    s24_quantized from = {.rows = N, .cols = K};
+    for (int i = 0; (name = s24_scheme_name(i, NULL, NULL)); i++) {
+        s24_matrix *q = quantized(ctx, w, name);
+        assert_ok(ctx, s24_matrix_to_quantized(values, ctx, q));
+        from.bits = s24_matrix_bits(q), from.group = s24_matrix_group(q);
+        from.values = values, from.indices = s24_matrix_indices(q);
+        from.scales = s24_matrix_scales(q);
+        assert_ok(ctx, s24_matrix_from_quantized(&back, ctx, &from));
+        assert_memory_equal(s24_matrix_values(back), s24_matrix_values(q), N * K / 2);
+        assert_int_equal(s24_matrix_bytes(back), s24_matrix_bytes(q));
+        s24_matrix_destroy(back), s24_matrix_destroy(q);
+    }
+    s24_matrix *q = quantized(ctx, w, "int4-g64");
+    float scales[N * 6];
+    uint8_t codes[N * ((K + 7) / 8)];
+    memcpy(scales, s24_matrix_scales(q), sizeof scales);
+    memcpy(codes, s24_matrix_indices(q), sizeof codes);
+    const s24_quantized good = {N, K, 4, 64, values, codes, scales};
+    s24_quantized bad = good;
+    bad.bits = 3;
+    assert_refused(ctx, S24_ERROR_DTYPE, "integers of 3 bits; expected 8 or 4",
+                   s24_matrix_from_quantized(&back, ctx, &bad));
+    bad = good, bad.group = 32;
+    assert_refused(ctx, S24_ERROR_SHAPE, "a scale for 32 columns; expected 64, 128",
+                   s24_matrix_from_quantized(&back, ctx, &bad));
+    bad = good, bad.cols = 6;
+    assert_refused(ctx, S24_ERROR_SHAPE, "a packed matrix of [9, 6]",
+                   s24_matrix_from_quantized(&back, ctx, &bad));
+    bad = good, bad.scales = NULL;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "scales is NULL",
+                   s24_matrix_from_quantized(&back, ctx, &bad));
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "from is NULL",
+                   s24_matrix_from_quantized(&back, ctx, NULL));
+    scales[7] = -0.5f;
+    assert_refused(ctx, S24_ERROR_FORMAT, "the scale of row 1, column 64 is -0.5",
+                   s24_matrix_from_quantized(&back, ctx, &good));
+    scales[7] = NAN;
+    assert_refused(ctx, S24_ERROR_FORMAT, "the scale of row 1, column 64 is nan",
+                   s24_matrix_from_quantized(&back, ctx, &good));
+    scales[7] = 0;
+    codes[3] = 0x50;
+    assert_refused(ctx, S24_ERROR_FORMAT, "row 0, column 24 (group 6)",
+                   s24_matrix_from_quantized(&back, ctx, &good));
+    assert_null(back);
+    assert_refused(ctx, S24_ERROR_DTYPE, "src is not quantised",
+                   s24_matrix_to_quantized(values, ctx, w));
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "src is NULL",
+                   s24_matrix_to_quantized(values, ctx, NULL));
+    s24_matrix_destroy(w), s24_matrix_destroy(q);
+    ctx_off(&h, ctx);
+}
+
 static void check_product(const float *y, const float *x, const float *w, int64_t m, int64_t n,
                           int64_t k, int w_transposed)
 {
@@ -302,9 +363,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schemes),       cmocka_unit_test(test_copies_and_views),
-        cmocka_unit_test(test_products),      cmocka_unit_test(test_plans),
-        cmocka_unit_test(test_integer_plans), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_schemes),     cmocka_unit_test(test_copies_and_views),
+        cmocka_unit_test(test_stored_form), cmocka_unit_test(test_products),
+        cmocka_unit_test(test_plans),       cmocka_unit_test(test_integer_plans),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ import sys
 BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1}
 POSITIONS = {0x4: (0, 1), 0x8: (0, 2), 0x9: (1, 2), 0xC: (0, 3), 0xD: (1, 3), 0xE: (2, 3)}
 VERSION, PACKED = "sparse24.version", "sparse24.packed"
-VALUES, INDICES = ".s24_values", ".s24_indices"
+VALUES, INDICES, SCALES = ".s24_values", ".s24_indices", ".s24_scales"
 
 
 class Refused(Exception):
@@ -52,18 +52,20 @@ def read(path):
 
 
 def described(metadata):
-    """The packed matrices {name: (n, k)} that the metadata describes."""
+    """The packed matrices {name: [n, k] or [n, k, bits, group]} that the metadata describes."""
     require((VERSION in metadata) == (PACKED in metadata), f"one of {VERSION} and {PACKED} alone")
     if VERSION not in metadata:
         return {}
-    require(metadata[VERSION] == "1", f"{VERSION} is {metadata[VERSION]!r}; expected '1'")
+    require(metadata[VERSION] in ("1", "2"), f"{VERSION} is {metadata[VERSION]!r}; expected 1 or 2")
+    sizes = (2,) if metadata[VERSION] == "1" else (2, 4)
     packed = json.loads(metadata[PACKED], object_pairs_hook=once)
     require(isinstance(packed, dict), f"{PACKED} is not an object")
     for name, shape in packed.items():
-        fits = (isinstance(shape, list) and len(shape) == 2
+        fits = (isinstance(shape, list) and len(shape) in sizes
                 and all(type(size) is int for size in shape)
                 and shape[0] >= 1 and shape[1] >= 4 and shape[1] % 4 == 0
-                and shape[0] * shape[1] < 2**63)
+                and shape[0] * shape[1] < 2**63
+                and (len(shape) == 2 or shape[2] in (8, 4) and shape[3] in (64, 128, shape[1])))
         require(name and fits, f"{PACKED} says {shape} of {name!r}")
     return packed
 
@@ -95,19 +97,46 @@ def decode(name, n, k, values, indices):
     return dtype, [n, k], bytes(dense)
 
 
+def multiplied(name, n, k, bits, group, values, indices, scales):
+    """The dense f32 bytes of one quantised matrix."""
+    dtype, shape, stored = values
+    expected = ("I8", [n, k // 2]) if bits == 8 else ("U8", [n, k // 4])
+    require((dtype, shape) == expected, f"{name}{VALUES} is {dtype} {shape}; expected {expected}")
+    groups = -(-k // group)
+    require(scales[:2] == ("F32", [n, groups]) and len(scales[2]) == 4 * n * groups,
+            f"{name}{SCALES} is {scales[0]} {scales[1]}; expected F32 {[n, groups]}")
+    factors = struct.unpack(f"<{n * groups}f", scales[2])
+    for i, factor in enumerate(factors):
+        require(0 <= factor < float("inf"), f"{name}{SCALES}: {factor} at row {i // groups}")
+    if bits == 4:
+        stored = bytes(half for byte in stored for half in (byte & 15, byte >> 4))
+    integers = [q - 2**bits if q >= 2**(bits - 1) else q for q in stored]
+    # Each stored place, in order: positions ascend in a group.
+    marks = decode(name, n, k, ("I8", [n, k // 2], b"\1" * (n * k // 2)), indices)[2]
+    dense, following = bytearray(4 * n * k), iter(integers)
+    for place in (i for i, mark in enumerate(marks) if mark):
+        product = factors[place // k * groups + place % k // group] * next(following)
+        dense[4 * place:4 * place + 4] = struct.pack("<f", product)
+    return "F32", [n, k], bytes(dense)
+
+
 def unpack(tensors, metadata):
     """All tensors of the file, dense."""
     packed = described(metadata)
     dense = {}
-    for name, (n, k) in packed.items():
-        for part in (name + VALUES, name + INDICES):
-            require(part in tensors, f"{part} is missing")
+    for name, shape in packed.items():
+        suffixes = (VALUES, INDICES) if len(shape) == 2 else (VALUES, INDICES, SCALES)
+        for suffix in suffixes:
+            require(name + suffix in tensors, f"{name}{suffix} is missing")
         require(name not in tensors, f"{name} is there packed and plain")
-        dense[name] = decode(name, n, k, tensors[name + VALUES], tensors[name + INDICES])
+        dense[name] = (decode if len(shape) == 2 else multiplied)(
+            name, *shape, *(tensors[name + suffix] for suffix in suffixes))
     for name, tensor in tensors.items():
-        for suffix in (VALUES, INDICES):
+        for suffix in (VALUES, INDICES) + ((SCALES,) if metadata.get(VERSION) == "2" else ()):
             if name.endswith(suffix):
-                require(name[:-len(suffix)] in packed, f"{name} is not described")
+                described_as = packed.get(name[:-len(suffix)], ())
+                require(len(described_as) == 4 or described_as and suffix != SCALES,
+                        f"{name} is not described")
                 break
         else:
             dense[name] = tensor
@@ -143,7 +172,9 @@ def main(arguments):
         write(arguments[1], dense)
     else:
         for name in sorted(packed):
-            print(f"{name} {dense[name][0]} {packed[name][0]}x{packed[name][1]}")
+            shape = packed[name]
+            scheme = f" of {shape[2]} bits by {shape[3]}" if len(shape) == 4 else ""
+            print(f"{name} {dense[name][0]} {shape[0]}x{shape[1]}{scheme}")
     return 0
 
 

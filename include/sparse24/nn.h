@@ -23,7 +23,8 @@ extern "C" {
 /*
  * One logical tensor of a checkpoint. A packed 2:4 weight (docs/format.md) appears as one tensor
  * with its own name, its logical shape [n, k] and packed = 1; then data is NULL and values and
- * indices are its canonical form. All pointers live as long as the checkpoint does and are aligned
+ * indices are its canonical form. A quantised one has dtype i8, bits 8 or 4, and scales, as in
+ * s24_quantized. All pointers live as long as the checkpoint does and are aligned
  * for the dtype; they lead into the mapped file (a tensor that the file does not align is copied).
  */
 typedef struct s24_tensor {
@@ -35,8 +36,11 @@ typedef struct s24_tensor {
     int packed;
     const void *values;
     const uint8_t *indices;
-    size_t bytes;     /* in the file, values and indices together for a packed one */
+    size_t bytes;     /* in the file, all parts together for a packed one */
     const char *file; /* base name of the file that holds it ("model.safetensors") */
+    int bits;         /* of a quantised one's integers, 8 or 4; else 0 */
+    int64_t group;    /* columns that share a scale */
+    const float *scales;
 } s24_tensor;
 
 typedef struct s24_checkpoint s24_checkpoint;
@@ -55,6 +59,9 @@ S24_API int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint);
 /* Tensors in the order of their names. NULL past the end / when not found. */
 S24_API const s24_tensor *s24_checkpoint_tensor(const s24_checkpoint *checkpoint, int64_t index);
 S24_API const s24_tensor *s24_checkpoint_find(const s24_checkpoint *checkpoint, const char *name);
+/* The 2:4 matrix of a packed tensor, quantised or not. Errors: ARGUMENT (it is not packed), and those
+   of s24_matrix_from_packed and s24_matrix_from_quantized. */
+S24_API s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor);
 /* The folder's path, or NULL when a single file was opened. */
 S24_API const char *s24_checkpoint_folder(const s24_checkpoint *checkpoint);
 /* "model_type" of config.json, or NULL. */
@@ -99,7 +106,8 @@ typedef struct s24_writer_opts {
    IO, MEMORY. */
 S24_API s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
                                      const s24_writer_opts *opts);
-/* Only name, dtype, rank, shape, packed and file (NULL: the first file) of the tensor are used.
+/* Only name, dtype, rank, shape, packed, bits, group and file (NULL: the first file) of the tensor
+   are used; bits makes a packed tensor a quantised one.
    Errors: ARGUMENT (a name that is taken, reserved or not UTF-8, an unknown file, a call after the
    first write), DTYPE, SHAPE, MEMORY. */
 S24_API s24_status s24_writer_declare(s24_writer *writer, const s24_tensor *tensor);
@@ -109,6 +117,14 @@ S24_API s24_status s24_writer_write(s24_writer *writer, const char *name, const 
 /* Gives the two parts of a declared packed tensor. Errors: as above, FORMAT (an illegal code). */
 S24_API s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const void *values,
                                            const uint8_t *indices);
+/* The same for a quantised one; values as in s24_quantized. Also FORMAT for a scale that is not
+   finite or is negative. */
+S24_API s24_status s24_writer_write_quantized(s24_writer *writer, const char *name,
+                                              const void *values, const uint8_t *indices,
+                                              const float *scales);
+/* Gives the data of a tensor that was declared as it stands in a checkpoint, packed or not. Errors:
+   as above. */
+S24_API s24_status s24_writer_copy(s24_writer *writer, const s24_tensor *tensor);
 /* Puts the output in its place. Afterwards, even after an error, the writer can only be destroyed,
    unless a tensor was still to be written (ARGUMENT). Errors: ARGUMENT, IO, EXISTS, MEMORY,
    INTERRUPTED. */
@@ -155,7 +171,7 @@ typedef struct s24_model s24_model;
 typedef struct s24_model_opts {
     size_t size; /* sizeof(s24_model_opts) */
     /* The linear layers' weights are used as f32, bf16 or i8; default: f32, or bf16 for a bf16
-       checkpoint. i8: 2:4 weights are quantised here with a scale a row, and each token when it is
+       checkpoint. i8: 2:4 weights are quantised here with a scale a row unless they are stored so, and each token when it is
        multiplied. The sums that a block adds to are always f32; with bf16 and i8, what else stands
        between layers is bf16 where the CPU multiplies it and every layer takes it. A dense layer
        runs as bf16 instead of i8, and as f32 where the dense engine has no bf16. */

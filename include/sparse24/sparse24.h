@@ -316,6 +316,21 @@ S24_API const char *s24_scheme_name(int index, int *bits, int64_t *group);
  */
 S24_API s24_status s24_matrix_quantize(s24_matrix **out, s24_ctx *ctx, const s24_matrix *src,
                                        const char *scheme);
+/* A quantised matrix as a file holds it (docs/format.md, section 3). */
+typedef struct s24_quantized {
+    int64_t rows, cols;
+    int bits;           /* of an integer: 8 or 4 */
+    int64_t group;      /* columns that share a scale: 64, 128 or cols */
+    const void *values; /* int8_t [rows, cols/2], or bytes [rows, cols/4], a group's first low */
+    const uint8_t *indices; /* [rows, ceil(cols/8)] */
+    const float *scales;    /* [rows, ceil(cols/group)], finite and not negative */
+} s24_quantized;
+
+/* A quantised matrix from a copy of such memory. Errors: ARGUMENT, DTYPE, SHAPE, FORMAT, MEMORY. */
+S24_API s24_status s24_matrix_from_quantized(s24_matrix **out, s24_ctx *ctx,
+                                             const s24_quantized *from);
+/* Its values in that form; indices and scales are so already. Errors: ARGUMENT, DTYPE. */
+S24_API s24_status s24_matrix_to_quantized(void *values, s24_ctx *ctx, const s24_matrix *src);
 /* Scales [rows, ceil(cols/group)] of the stored matrix, borrowed; NULL if it has none. */
 S24_API const float *s24_matrix_scales(const s24_matrix *matrix);
 /* Bits of an integer, 8 or 4 (a 4-bit one takes a byte in s24_matrix_values); 0 for floats. */

@@ -15,21 +15,28 @@
 
 #include "io/config.h"
 
-/* Both parts of a packed tensor are bytes or lie in the values' dtype; only values can be off. */
+/* Of a packed tensor's parts the indices are bytes, and of a quantised one's the values too: only
+   one part can be off. */
 static const void **data_of(s24_tensor *tensor)
 {
+    if (tensor->bits) return (const void **)(void *)&tensor->scales;
     return tensor->packed ? &tensor->values : &tensor->data;
 }
 
 static size_t data_bytes(const s24_tensor *tensor)
 {
     if (!tensor->packed) return tensor->bytes;
-    return tensor->bytes - (size_t)(tensor->shape[0] * ((tensor->shape[1] + 7) / 8));
+    const int64_t k = tensor->shape[1], codes = (k + 7) / 8;
+    if (tensor->bits)
+        return (size_t)tensor->shape[0] * (size_t)((k + tensor->group - 1) / tensor->group) *
+               sizeof *tensor->scales;
+    return tensor->bytes - (size_t)(tensor->shape[0] * codes);
 }
 
 static int is_aligned(s24_tensor *tensor)
 {
-    return (uintptr_t)*data_of(tensor) % s24_dtype_bytes(tensor->dtype) == 0;
+    const size_t element = tensor->bits ? sizeof *tensor->scales : s24_dtype_bytes(tensor->dtype);
+    return (uintptr_t)*data_of(tensor) % element == 0;
 }
 
 static s24_status align_tensors(s24i_shard *shard, s24_ctx *ctx)

@@ -2,10 +2,11 @@
 /*
  * Packed 2:4 matrices in a safetensors file: what docs/format.md section 3 says a reader must
  * refuse is refused here, in the order of its list, before anyone sees the tensor. Nothing is
- * copied; values and indices stay where they lie in the file.
+ * copied; values, indices and scales stay where they lie in the file.
  */
 #include "io/safetensors.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,22 +14,27 @@
 typedef struct described {
     const char *name;
     int64_t rows, cols;
+    int bits; /* 0: not quantised */
+    int64_t group;
 } described;
 
-/* The description of every packed matrix, or *out = NULL when the file has none. */
-static s24_status read_description(json_t **out, const s24i_header *header, s24_ctx *ctx,
-                                   const char *path)
+/* The description of every packed matrix, or *out = NULL when the file has none. *quantized: may
+   there be quantised ones? */
+static s24_status read_description(json_t **out, int *quantized, const s24i_header *header,
+                                   s24_ctx *ctx, const char *path)
 {
     const char *version = json_string_value(json_object_get(header->metadata, S24I_VERSION_KEY));
     const char *packed = json_string_value(json_object_get(header->metadata, S24I_PACKED_KEY));
     *out = NULL;
+    *quantized = 0;
     if (!version && !packed) return S24_OK;
     REQUIRE(ctx, version && packed, S24_ERROR_FORMAT, "%s: the metadata have \"%s\" without \"%s\"",
             path, version ? S24I_VERSION_KEY : S24I_PACKED_KEY,
             version ? S24I_PACKED_KEY : S24I_VERSION_KEY);
-    REQUIRE(ctx, !strcmp(version, S24I_PACKED_VERSION), S24_ERROR_FORMAT,
-            "%s: \"%s\" is \"%s\", this build reads \"%s\"", path, S24I_VERSION_KEY,
-            s24i_show(version).text, S24I_PACKED_VERSION);
+    *quantized = !strcmp(version, S24I_QUANTIZED_VERSION);
+    REQUIRE(ctx, *quantized || !strcmp(version, S24I_PACKED_VERSION), S24_ERROR_FORMAT,
+            "%s: \"%s\" is \"%s\", this build reads \"%s\" and \"%s\"", path, S24I_VERSION_KEY,
+            s24i_show(version).text, S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION);
     json_error_t error;
     *out = json_loads(packed, JSON_REJECT_DUPLICATES, &error);
     if (!*out && s24i_json_is_out_of_memory(&error))
@@ -43,16 +49,39 @@ static s24_status read_description(json_t **out, const s24i_header *header, s24_
     return S24_OK;
 }
 
-static s24_status read_logical_shape(described *matrix, const json_t *shape, s24_ctx *ctx,
-                                     const char *path)
+/* bits and group, the third and fourth number of a quantised matrix. */
+static s24_status read_scheme(described *matrix, const json_t *shape, s24_ctx *ctx,
+                              const char *path)
 {
+    const json_int_t bits = json_integer_value(json_array_get(shape, 2));
+    matrix->group = json_integer_value(json_array_get(shape, 3));
+    REQUIRE(ctx, bits == 8 || bits == 4, S24_ERROR_FORMAT,
+            "%s: quantised tensor \"%s\" has %lld bits, expected 8 or 4", path,
+            s24i_show(matrix->name).text, (long long)bits);
+    REQUIRE(
+        ctx, matrix->group == 64 || matrix->group == 128 || matrix->group == matrix->cols,
+        S24_ERROR_FORMAT,
+        "%s: quantised tensor \"%s\" has a scale for %lld columns, expected 64, 128 or all %lld",
+        path, s24i_show(matrix->name).text, (long long)matrix->group, (long long)matrix->cols);
+    matrix->bits = (int)bits;
+    return S24_OK;
+}
+
+static s24_status read_logical_shape(described *matrix, const json_t *shape, int quantized,
+                                     s24_ctx *ctx, const char *path)
+{
+    const size_t numbers = json_array_size(shape);
     const json_t *rows = json_array_get(shape, 0), *cols = json_array_get(shape, 1);
     int64_t elements;
     REQUIRE(ctx, *matrix->name, S24_ERROR_FORMAT, "%s: \"%s\" describes a tensor without a name",
             path, S24I_PACKED_KEY);
-    REQUIRE(ctx, json_array_size(shape) == 2 && json_is_integer(rows) && json_is_integer(cols),
-            S24_ERROR_FORMAT, "%s: \"%s\" does not give tensor \"%s\" a shape of two integers",
-            path, S24I_PACKED_KEY, s24i_show(matrix->name).text);
+    int fits = numbers == 2 || (quantized && numbers == 4);
+    for (size_t i = 0; i < numbers && fits; i++)
+        fits = json_is_integer(json_array_get(shape, i));
+    REQUIRE(ctx, fits, S24_ERROR_FORMAT,
+            "%s: \"%s\" does not give tensor \"%s\" a shape of two integers%s", path,
+            S24I_PACKED_KEY, s24i_show(matrix->name).text,
+            quantized ? ", or these, bits and group" : "");
     matrix->rows = json_integer_value(rows);
     matrix->cols = json_integer_value(cols);
     REQUIRE(ctx,
@@ -62,7 +91,7 @@ static s24_status read_logical_shape(described *matrix, const json_t *shape, s24
             "%s: packed tensor \"%s\" has shape [%lld, %lld], expected a row or more, columns a "
             "multiple of 4, and fewer than 2^63 elements",
             path, s24i_show(matrix->name).text, (long long)matrix->rows, (long long)matrix->cols);
-    return S24_OK;
+    return numbers == 4 ? read_scheme(matrix, shape, ctx, path) : S24_OK;
 }
 
 /* Finds a stored part and checks its shape. dtype NONE: any that can be 2:4. */
@@ -128,7 +157,43 @@ s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
     return S24_OK;
 }
 
-/* Makes the logical tensor out of the values' entry; the indices' one is marked with packed = −1.
+s24_status s24i_check_scales(s24_ctx *ctx, const char *path, const char *name, const void *scales,
+                             int64_t rows, int64_t cols, int64_t group)
+{
+    const int64_t stride = (cols + group - 1) / group;
+    for (int64_t i = 0; i < rows * stride; i++) {
+        float scale;
+        memcpy(&scale, (const char *)scales + (size_t)i * sizeof scale, sizeof scale);
+        REQUIRE(ctx, isfinite(scale) && scale >= 0, S24_ERROR_FORMAT,
+                "%s: quantised tensor \"%s\": the scale at row %lld, column %lld is %g (expected a "
+                "finite number that is not negative)",
+                path, s24i_show(name).text, (long long)(i / stride),
+                (long long)(i % stride * group), (double)scale);
+    }
+    return S24_OK;
+}
+
+/* The third part of a quantised matrix. `name` has room for its name. */
+static s24_status join_scales(s24_tensor *values, s24i_header *header, s24_ctx *ctx,
+                              const char *path, const described *matrix, char *name)
+{
+    s24_tensor *scales;
+    const int64_t groups = (matrix->cols + matrix->group - 1) / matrix->group;
+    const s24_tensor expected = {.name = name, .shape = {matrix->rows, groups}, .dtype = S24_F32};
+    strcpy(name + strlen(matrix->name), S24I_SCALES_SUFFIX);
+    TRY(find_part(&scales, header, ctx, path, &expected));
+    TRY(s24i_check_scales(ctx, path, matrix->name, scales->data, matrix->rows, matrix->cols,
+                          matrix->group));
+    values->dtype = S24_I8;
+    values->bits = matrix->bits;
+    values->group = matrix->group;
+    values->scales = scales->data;
+    values->bytes += scales->bytes;
+    scales->packed = -1;
+    return S24_OK;
+}
+
+/* Makes the logical tensor out of the values' entry; the others are marked with packed = −1.
    Names change later, since the search needs them sorted as they are. */
 static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path,
                              const described *matrix, char *name)
@@ -136,6 +201,8 @@ static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path
     s24_tensor *values, *indices;
     s24_tensor expected = {
         .name = name, .shape = {matrix->rows, matrix->cols / 2}, .dtype = S24_DTYPE_NONE};
+    if (matrix->bits) expected.dtype = matrix->bits == 8 ? S24_I8 : S24_U8;
+    if (matrix->bits == 4) expected.shape[1] /= 2;
     size_t length = strlen(matrix->name);
     memcpy(name, matrix->name, length);
     strcpy(name + length, S24I_VALUES_SUFFIX);
@@ -147,6 +214,7 @@ static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path
     TRY(s24i_check_codes(ctx, path, matrix->name, indices->data, matrix->rows, matrix->cols));
     REQUIRE(ctx, !s24i_find_name(header->tensors, header->count, matrix->name), S24_ERROR_FORMAT,
             "%s: tensor \"%s\" is there packed and dense", path, s24i_show(matrix->name).text);
+    if (matrix->bits) TRY(join_scales(values, header, ctx, path, matrix, name));
     values->packed = 1;
     values->values = values->data;
     values->indices = indices->data;
@@ -157,7 +225,8 @@ static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path
     return S24_OK;
 }
 
-static s24_status join_all(s24i_header *header, s24_ctx *ctx, const char *path, json_t *description)
+static s24_status join_all(s24i_header *header, s24_ctx *ctx, const char *path, json_t *description,
+                           int quantized)
 {
     size_t done = 0, longest = 0;
     s24_status status = S24_OK;
@@ -169,7 +238,7 @@ static s24_status join_all(s24i_header *header, s24_ctx *ctx, const char *path, 
     TRY(s24i_zeroed(&name, ctx, longest + sizeof S24I_INDICES_SUFFIX));
     json_object_foreach (description, key, shape) {
         described matrix = {.name = key};
-        TRY_DONE(read_logical_shape(&matrix, shape, ctx, path));
+        TRY_DONE(read_logical_shape(&matrix, shape, quantized, ctx, path));
         TRY_DONE(join_parts(header, ctx, path, &matrix, name));
         TRY_DONE(s24_ctx_progress(ctx, "opening", (int64_t)++done,
                                   (int64_t)json_object_size(description)));
@@ -183,16 +252,19 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
 {
     json_t *description;
     size_t count = 0;
-    TRY(read_description(&description, header, ctx, path));
-    s24_status status = description ? join_all(header, ctx, path, description) : S24_OK;
+    int quantized;
+    TRY(read_description(&description, &quantized, header, ctx, path));
+    s24_status status = description ? join_all(header, ctx, path, description, quantized) : S24_OK;
     json_decref(description);
     TRY(status);
     for (size_t i = 0; i < header->count; i++) {
         s24_tensor *tensor = &header->tensors[i];
         if (tensor->packed < 0) continue;
         REQUIRE(ctx,
-                tensor->packed || !(s24i_ends_with(tensor->name, S24I_VALUES_SUFFIX) ||
-                                    s24i_ends_with(tensor->name, S24I_INDICES_SUFFIX)),
+                tensor->packed ||
+                    !(s24i_ends_with(tensor->name, S24I_VALUES_SUFFIX) ||
+                      s24i_ends_with(tensor->name, S24I_INDICES_SUFFIX) ||
+                      (quantized && s24i_ends_with(tensor->name, S24I_SCALES_SUFFIX))),
                 S24_ERROR_FORMAT,
                 "%s: tensor \"%s\" is part of a packed tensor that \"%s\" in the metadata does not "
                 "describe",
@@ -206,4 +278,22 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
     header->count = count;
     if (count > 0) qsort(header->tensors, count, sizeof *header->tensors, s24i_compare_names);
     return S24_OK;
+}
+
+s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor)
+{
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    REQUIRE(ctx, tensor && tensor->packed, S24_ERROR_ARGUMENT, "the tensor is not packed");
+    if (!tensor->bits)
+        return s24_matrix_from_packed(out, ctx, tensor->values, tensor->indices, tensor->dtype,
+                                      tensor->shape[0], tensor->shape[1]);
+    const s24_quantized from = {.rows = tensor->shape[0],
+                                .cols = tensor->shape[1],
+                                .bits = tensor->bits,
+                                .group = tensor->group,
+                                .values = tensor->values,
+                                .indices = tensor->indices,
+                                .scales = tensor->scales};
+    return s24_matrix_from_quantized(out, ctx, &from);
 }

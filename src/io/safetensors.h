@@ -11,11 +11,13 @@
 /* The container's own limit for N; also bounds what parsing a header may cost. */
 #define S24I_HEADER_MAX_BYTES ((uint64_t)100000000)
 
-#define S24I_VALUES_SUFFIX  ".s24_values"
-#define S24I_INDICES_SUFFIX ".s24_indices"
-#define S24I_VERSION_KEY    "sparse24.version"
-#define S24I_PACKED_KEY     "sparse24.packed"
-#define S24I_PACKED_VERSION "1"
+#define S24I_VALUES_SUFFIX     ".s24_values"
+#define S24I_INDICES_SUFFIX    ".s24_indices"
+#define S24I_SCALES_SUFFIX     ".s24_scales"
+#define S24I_VERSION_KEY       "sparse24.version"
+#define S24I_PACKED_KEY        "sparse24.packed"
+#define S24I_PACKED_VERSION    "1"
+#define S24I_QUANTIZED_VERSION "2" /* of a file that has a quantised matrix */
 
 /* What a header says. Everything in it has been checked against the file's size. */
 typedef struct s24i_header {
@@ -40,6 +42,10 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
 /* The codes of a packed [rows, cols] must be legal and unused bits zero; FORMAT names the place. */
 s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
                             const uint8_t *indices, int64_t rows, int64_t cols);
+
+/* The scales of a quantised [rows, cols] must be finite and not negative; FORMAT names the place. */
+s24_status s24i_check_scales(s24_ctx *ctx, const char *path, const char *name, const void *scales,
+                             int64_t rows, int64_t cols, int64_t group);
 
 /* The dtype's name in a header ("F32"), NULL if it has none; back, S24_DTYPE_NONE if unknown. */
 const char *s24i_dtype_label(s24_dtype dtype);

@@ -92,13 +92,15 @@ static const s24_tensor *find_stored(const s24_checkpoint *checkpoint, const cha
 {
     const s24_tensor *tensor = s24i_find_name(checkpoint->tensors, checkpoint->count, stored);
     if (tensor && !tensor->packed) return tensor;
-    const char *suffix =
-        s24i_ends_with(stored, S24I_VALUES_SUFFIX) ? S24I_VALUES_SUFFIX : S24I_INDICES_SUFFIX;
+    const char *suffix = S24I_INDICES_SUFFIX;
+    if (s24i_ends_with(stored, S24I_VALUES_SUFFIX)) suffix = S24I_VALUES_SUFFIX;
+    if (s24i_ends_with(stored, S24I_SCALES_SUFFIX)) suffix = S24I_SCALES_SUFFIX;
     if (!s24i_ends_with(stored, suffix)) return NULL;
     strcpy(scratch, stored);
     scratch[strlen(stored) - strlen(suffix)] = '\0';
     tensor = s24i_find_name(checkpoint->tensors, checkpoint->count, scratch);
-    return tensor && tensor->packed ? tensor : NULL;
+    if (!tensor || !tensor->packed) return NULL;
+    return tensor->bits || strcmp(suffix, S24I_SCALES_SUFFIX) != 0 ? tensor : NULL;
 }
 
 static s24_status check_listed(const s24_checkpoint *checkpoint, json_t *map, const char *path,
@@ -124,14 +126,16 @@ static s24_status check_unlisted(const s24_checkpoint *checkpoint, json_t *map, 
 {
     for (size_t i = 0; i < checkpoint->count; i++) {
         const s24_tensor *tensor = &checkpoint->tensors[i];
+        static const char *const parts[] = {S24I_VALUES_SUFFIX, S24I_INDICES_SUFFIX,
+                                            S24I_SCALES_SUFFIX};
         int is_listed = 1;
         strcpy(scratch, tensor->name);
-        if (tensor->packed) {
-            strcpy(scratch + strlen(tensor->name), S24I_INDICES_SUFFIX);
-            is_listed = json_object_get(map, scratch) != NULL;
-            strcpy(scratch + strlen(tensor->name), S24I_VALUES_SUFFIX);
+        if (!tensor->packed) is_listed = json_object_get(map, scratch) != NULL;
+        for (int p = 0; p < (tensor->packed ? tensor->bits ? 3 : 2 : 0); p++) {
+            strcpy(scratch + strlen(tensor->name), parts[p]);
+            is_listed &= json_object_get(map, scratch) != NULL;
         }
-        REQUIRE(checkpoint->ctx, is_listed && json_object_get(map, scratch), S24_ERROR_FORMAT,
+        REQUIRE(checkpoint->ctx, is_listed, S24_ERROR_FORMAT,
                 "%s: tensor \"%s\" of %s is not in the \"weight_map\"", path,
                 s24i_show(tensor->name).text, s24i_show(tensor->file).text);
     }

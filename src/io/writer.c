@@ -155,7 +155,8 @@ static s24_status check_declared(const s24_writer *writer, const s24_tensor *ten
     REQUIRE(ctx,
             strcmp(tensor->name, "__metadata__") != 0 &&
                 !s24i_ends_with(tensor->name, S24I_VALUES_SUFFIX) &&
-                !s24i_ends_with(tensor->name, S24I_INDICES_SUFFIX),
+                !s24i_ends_with(tensor->name, S24I_INDICES_SUFFIX) &&
+                !s24i_ends_with(tensor->name, S24I_SCALES_SUFFIX),
             S24_ERROR_ARGUMENT, "a tensor may not be named \"%s\"", s24i_show(tensor->name).text);
     REQUIRE(ctx, s24i_dtype_label(tensor->dtype), S24_ERROR_DTYPE,
             "tensor \"%s\" has a dtype (%s) that a file cannot hold", s24i_show(tensor->name).text,
@@ -172,6 +173,14 @@ static s24_status check_declared(const s24_writer *writer, const s24_tensor *ten
                 tensor->shape[1] % 4 == 0,
             S24_ERROR_SHAPE, "packed tensor \"%s\" is no matrix of columns a multiple of 4",
             s24i_show(tensor->name).text);
+    if (!tensor->bits) return S24_OK;
+    REQUIRE(ctx, tensor->dtype == S24_I8 && (tensor->bits == 8 || tensor->bits == 4),
+            S24_ERROR_DTYPE, "quantised tensor \"%s\" is %s of %d bits, expected i8 of 8 or 4",
+            s24i_show(tensor->name).text, s24_dtype_name(tensor->dtype), tensor->bits);
+    REQUIRE(ctx, tensor->group == 64 || tensor->group == 128 || tensor->group == tensor->shape[1],
+            S24_ERROR_SHAPE,
+            "quantised tensor \"%s\" has a scale for %lld columns, expected 64, 128 or all %lld",
+            s24i_show(tensor->name).text, (long long)tensor->group, (long long)tensor->shape[1]);
     return S24_OK;
 }
 
@@ -269,13 +278,23 @@ static s24_status add_part(s24_writer *writer, const s24_tensor *tensor, const c
 
 static s24_status add_packed(s24_writer *writer, const s24_tensor *tensor)
 {
-    int64_t k = tensor->shape[1];
-    TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, tensor->dtype, k / 2));
+    const int64_t n = tensor->shape[0], k = tensor->shape[1];
+    if (tensor->bits == 4)
+        TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, S24_U8, k / 4));
+    else
+        TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, tensor->dtype, k / 2));
     TRY(add_part(writer, tensor, S24I_INDICES_SUFFIX, S24_U8, (k + 7) / 8));
-    json_t *packed = writer->files[writer->parts[writer->count - 1].file].packed;
-    json_t *shape = json_pack("[I, I]", (json_int_t)tensor->shape[0], (json_int_t)k);
-    REQUIRE(writer->ctx, json_object_set_new(packed, tensor->name, shape) == 0, S24_ERROR_MEMORY,
-            "out of memory while declaring tensor \"%s\"", s24i_show(tensor->name).text);
+    if (tensor->bits)
+        TRY(add_part(writer, tensor, S24I_SCALES_SUFFIX, S24_F32,
+                     (k + tensor->group - 1) / tensor->group));
+    s24i_out_file *file = &writer->files[writer->parts[writer->count - 1].file];
+    json_t *shape = tensor->bits ? json_pack("[I, I, i, I]", (json_int_t)n, (json_int_t)k,
+                                             tensor->bits, (json_int_t)tensor->group)
+                                 : json_pack("[I, I]", (json_int_t)n, (json_int_t)k);
+    file->has_quantized |= tensor->bits != 0;
+    REQUIRE(writer->ctx, json_object_set_new(file->packed, tensor->name, shape) == 0,
+            S24_ERROR_MEMORY, "out of memory while declaring tensor \"%s\"",
+            s24i_show(tensor->name).text);
     return S24_OK;
 }
 
@@ -330,17 +349,58 @@ s24_status s24_writer_write(s24_writer *writer, const char *name, const void *da
     return write_part(writer, name, "", data);
 }
 
-s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const void *values,
-                                   const uint8_t *indices)
+/* The parts that every packed tensor has. */
+static s24_status write_two_parts(s24_writer *writer, const char *name, const void *values,
+                                  const uint8_t *indices, int64_t columns_a_value)
 {
     s24i_part *part;
-    TRY(check_usable(writer, name, values && indices));
     TRY(find_expected(&part, writer, name, S24I_VALUES_SUFFIX));
     TRY(s24i_check_codes(writer->ctx, writer->path, name, indices, part->shape[0],
-                         2 * part->shape[1]));
+                         columns_a_value * part->shape[1]));
     TRY(s24i_writer_lay_out(writer));
     TRY(write_part(writer, name, S24I_VALUES_SUFFIX, values));
     return write_part(writer, name, S24I_INDICES_SUFFIX, indices);
+}
+
+s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const void *values,
+                                   const uint8_t *indices)
+{
+    s24i_part *scales;
+    TRY(check_usable(writer, name, values && indices));
+    TRY(find_part(&scales, writer, name, S24I_SCALES_SUFFIX));
+    REQUIRE(writer->ctx, !scales, S24_ERROR_ARGUMENT,
+            "tensor \"%s\" was declared as a quantised one, but is written without scales",
+            s24i_show(name).text);
+    return write_two_parts(writer, name, values, indices, 2);
+}
+
+s24_status s24_writer_write_quantized(s24_writer *writer, const char *name, const void *values,
+                                      const uint8_t *indices, const float *scales)
+{
+    s24i_part *part;
+    TRY(check_usable(writer, name, values && indices && scales));
+    TRY(find_part(&part, writer, name, S24I_SCALES_SUFFIX));
+    REQUIRE(writer->ctx, part, S24_ERROR_ARGUMENT,
+            "tensor \"%s\" was not declared as a quantised one", s24i_show(name).text);
+    const json_t *scheme = json_object_get(writer->files[part->file].packed, name);
+    const int64_t columns = json_integer_value(json_array_get(scheme, 1));
+    TRY(s24i_check_scales(writer->ctx, writer->path, name, scales, part->shape[0], columns,
+                          json_integer_value(json_array_get(scheme, 3))));
+    const int is_four = json_integer_value(json_array_get(scheme, 2)) == 4;
+    TRY(write_two_parts(writer, name, values, indices, is_four ? 4 : 2));
+    return write_part(writer, name, S24I_SCALES_SUFFIX, scales);
+}
+
+s24_status s24_writer_copy(s24_writer *writer, const s24_tensor *tensor)
+{
+    if (!writer) return S24_ERROR_ARGUMENT;
+    REQUIRE(writer->ctx, tensor, S24_ERROR_ARGUMENT, "tensor is NULL");
+    if (tensor->bits)
+        return s24_writer_write_quantized(writer, tensor->name, tensor->values, tensor->indices,
+                                          tensor->scales);
+    if (tensor->packed)
+        return s24_writer_write_packed(writer, tensor->name, tensor->values, tensor->indices);
+    return s24_writer_write(writer, tensor->name, tensor->data);
 }
 
 /* Adds to the temporary folder what is not a tensor. */

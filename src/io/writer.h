@@ -8,7 +8,7 @@
 
 #include "io/checkpoint.h"
 
-/* One stored tensor: a dense one, or one of the two parts of a packed one. */
+/* One stored tensor: a dense one, or one of the parts of a packed one. */
 typedef struct s24i_part {
     char *name;
     s24_dtype dtype;
@@ -23,9 +23,10 @@ typedef struct s24i_part {
 typedef struct s24i_out_file {
     const char *name;       /* the model's, or the base name of a single output */
     const json_t *metadata; /* the model's, or NULL */
-    json_t *packed;         /* name → [rows, cols] of its packed tensors */
-    int fd;                 /* −1: not open */
-    int is_used;            /* has a tensor, or is the only file */
+    json_t *packed; /* name → [rows, cols] or [rows, cols, bits, group] of its packed tensors */
+    int has_quantized;
+    int fd;      /* −1: not open */
+    int is_used; /* has a tensor, or is the only file */
 } s24i_out_file;
 
 struct s24_writer {

@@ -43,7 +43,9 @@ static int add_description(json_t *metadata, s24_ctx *ctx, const s24i_out_file *
     if (json_object_size(file->packed) == 0) return 0;
     if (s24i_json_text(&packed, ctx, file->packed, JSON_COMPACT | JSON_SORT_KEYS, 0) != S24_OK)
         return 1;
-    json_t *version = json_string(S24I_PACKED_VERSION), *names = json_string(packed);
+    json_t *version =
+        json_string(file->has_quantized ? S24I_QUANTIZED_VERSION : S24I_PACKED_VERSION);
+    json_t *names = json_string(packed);
     int is_bad = json_object_set_new(metadata, S24I_VERSION_KEY, version) != 0;
     is_bad |= json_object_set_new(metadata, S24I_PACKED_KEY, names) != 0;
     s24_ctx_free(ctx, packed);

@@ -25,12 +25,13 @@ void s24i_block_clear(s24i_block *block)
     linear_clear(&block->output);
 }
 
-/* A scale a row, and each token quantised as it comes. */
-static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24_matrix *floats)
+/* A scale a row, as stored or made here, and each token quantised as it comes. */
+static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24_matrix *from)
 {
     const s24_plan_opts opts = {.size = sizeof opts, .activations = S24_I8};
     s24_matrix *matrix;
-    TRY(s24_matrix_quantize(&matrix, ctx, floats, "int8"));
+    if (s24_matrix_bits(from)) return s24_plan_create(plan, ctx, from, &opts);
+    TRY(s24_matrix_quantize(&matrix, ctx, from, "int8"));
     const s24_status status = s24_plan_create(plan, ctx, matrix, &opts);
     s24_matrix_destroy(matrix);
     return status;
@@ -72,26 +73,66 @@ static s24_status join_dense(s24i_linear *linear, const s24_model *model, s24_ct
     return status;
 }
 
+/* Of integers their form in a file, which is what matrices are made from. */
+static s24_status stored_values(uint8_t *to, s24_ctx *ctx, const s24_matrix *matrix, size_t bytes)
+{
+    if (s24_matrix_bits(matrix)) return s24_matrix_to_quantized(to, ctx, matrix);
+    memcpy(to, s24_matrix_values(matrix), bytes);
+    return S24_OK;
+}
+
 static s24_status join_matrices(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
                                 const s24i_source *sources)
 {
-    const int64_t n = s24_matrix_rows(sources[0].matrix), k = s24_matrix_cols(sources[0].matrix);
-    const s24_dtype dtype = s24_matrix_dtype(sources[0].matrix);
-    const size_t values = (size_t)(n * (k / 2)) * s24_dtype_bytes(dtype);
+    const s24_matrix *first = sources[0].matrix;
+    const int64_t n = s24_matrix_rows(first), k = s24_matrix_cols(first);
+    const int64_t group = s24_matrix_group(first);
+    const s24_dtype dtype = s24_matrix_dtype(first);
+    const size_t values =
+        (size_t)(n * (k / (s24_matrix_bits(first) == 4 ? 4 : 2))) * s24_dtype_bytes(dtype);
+    const size_t scales = group ? (size_t)(n * ((k + group - 1) / group)) * sizeof(float) : 0;
     const size_t indices = (size_t)(n * ((k + 7) / 8));
     uint8_t *bytes;
-    TRY(s24i_alloc_elems(&bytes, ctx, 3, values + indices, "a joined weight"));
-    for (size_t i = 0; i < 3; i++) {
-        memcpy(bytes + i * values, s24_matrix_values(sources[i].matrix), values);
-        memcpy(bytes + 3 * values + i * indices, s24_matrix_indices(sources[i].matrix), indices);
+    TRY(s24i_alloc_elems(&bytes, ctx, 3, scales + values + indices, "a joined weight"));
+    uint8_t *all_values = bytes + 3 * scales, *all_indices = all_values + 3 * values;
+    s24_status status = S24_OK;
+    for (size_t i = 0; i < 3 && status == S24_OK; i++) {
+        const s24_matrix *matrix = sources[i].matrix;
+        if (scales) memcpy(bytes + i * scales, s24_matrix_scales(matrix), scales);
+        status = stored_values(all_values + i * values, ctx, matrix, values);
+        memcpy(all_indices + i * indices, s24_matrix_indices(matrix), indices);
     }
     s24i_source joined = {.matrix = NULL};
-    s24_status status =
-        s24_matrix_from_packed(&joined.matrix, ctx, bytes, bytes + 3 * values, dtype, 3 * n, k);
+    const s24_quantized from = {.rows = 3 * n,
+                                .cols = k,
+                                .bits = s24_matrix_bits(first),
+                                .group = group,
+                                .values = all_values,
+                                .indices = all_indices,
+                                .scales = (const float *)(const void *)bytes};
+    if (status == S24_OK && scales)
+        status = s24_matrix_from_quantized(&joined.matrix, ctx, &from);
+    else if (status == S24_OK)
+        status =
+            s24_matrix_from_packed(&joined.matrix, ctx, all_values, all_indices, dtype, 3 * n, k);
     if (status == S24_OK) status = linear_make(linear, model, ctx, &joined);
     s24_matrix_destroy(joined.matrix);
     s24_ctx_free(ctx, bytes);
     return status;
+}
+
+/* Are they three matrices of one dtype, or of one scheme? */
+static int can_be_joined(const s24i_source *sources)
+{
+    const s24_matrix *first = sources[0].matrix;
+    for (int i = 1; i < 3; i++) {
+        const s24_matrix *other = sources[i].matrix;
+        if (!first || !other || s24_matrix_dtype(first) != s24_matrix_dtype(other) ||
+            s24_matrix_bits(first) != s24_matrix_bits(other) ||
+            s24_matrix_group(first) != s24_matrix_group(other))
+            return 0;
+    }
+    return 1;
 }
 
 static s24_status build_qkv(s24i_block *block, const s24_model *model, s24_ctx *ctx,
@@ -99,11 +140,12 @@ static s24_status build_qkv(s24i_block *block, const s24_model *model, s24_ctx *
 {
     const int matrices =
         (sources[0].matrix != NULL) + (sources[1].matrix != NULL) + (sources[2].matrix != NULL);
-    block->qkv_count = matrices % 3 == 0 ? 1 : 3;
+    const int join = matrices == 0 || can_be_joined(sources);
+    block->qkv_count = join ? 1 : 3;
     for (int i = 0; i < block->qkv_count; i++)
         block->qkv[i].bias = block->bias[i];
     if (matrices == 0) return join_dense(&block->qkv[0], model, ctx, sources);
-    if (matrices == 3) return join_matrices(&block->qkv[0], model, ctx, sources);
+    if (join) return join_matrices(&block->qkv[0], model, ctx, sources);
     for (int i = 0; i < 3; i++)
         TRY(linear_make(&block->qkv[i], model, ctx, &sources[i]));
     return S24_OK;

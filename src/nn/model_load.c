@@ -80,15 +80,22 @@ static s24_status buffer(loader *l, int slot, s24_dense *dense, const s24_tensor
     return S24_OK;
 }
 
+/* Integers are multiplied as they are stored, but i8 activations want a scale a row. */
+static int runs_as_stored(const loader *l, const s24_tensor *tensor)
+{
+    if (l->opts.dense) return 0;
+    if (!tensor->bits) return tensor->dtype == s24i_model_values(l->dtype);
+    return l->dtype != S24_I8 || (tensor->bits == 8 && tensor->group == tensor->shape[1]);
+}
+
 /* A packed tensor: used as it is, or through f32 when the model computes in another dtype or
    dense. */
 static s24_status source_packed(loader *l, int slot, const s24_tensor *tensor)
 {
     s24i_source *source = &l->sources[slot];
     s24_matrix *matrix;
-    TRY(s24_matrix_from_packed(&matrix, l->ctx, tensor->values, tensor->indices, tensor->dtype,
-                               tensor->shape[0], tensor->shape[1]));
-    if (!l->opts.dense && tensor->dtype == s24i_model_values(l->dtype)) {
+    TRY(s24_tensor_matrix(&matrix, l->ctx, tensor));
+    if (runs_as_stored(l, tensor)) {
         source->matrix = matrix;
         return S24_OK;
     }
@@ -133,7 +140,8 @@ static s24_status source_slot(loader *l, int64_t block, int slot)
     if (!tensor) return missing(l, name);
     TRY(s24i_tensor_check_shape(l->ctx, tensor, rows, cols));
     if (!tensor->packed) TRY(s24i_tensor_check_float(l->ctx, tensor));
-    if (!l->model) return s24i_tensor_check_finite(l->ctx, tensor);
+    /* Integers are finite, and their scales were checked on opening. */
+    if (!l->model) return tensor->bits ? S24_OK : s24i_tensor_check_finite(l->ctx, tensor);
     return s24i_name_tensor(
         l->ctx, tensor->packed ? source_packed(l, slot, tensor) : source_dense(l, slot, tensor),
         tensor);

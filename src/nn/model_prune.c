@@ -35,7 +35,8 @@ int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor)
 
 static s24_dtype dtype_of(const s24i_pruner *pruner, const s24_tensor *tensor)
 {
-    return pruner->opts.dtype ? pruner->opts.dtype : tensor->dtype;
+    if (pruner->opts.dtype) return pruner->opts.dtype;
+    return tensor->bits ? S24_F32 : tensor->dtype; /* of integers with scales */
 }
 
 static s24_status declare(const s24i_pruner *pruner)
@@ -45,6 +46,7 @@ static s24_status declare(const s24i_pruner *pruner)
         if (s24i_pruner_takes(pruner, &tensor)) {
             tensor.dtype = dtype_of(pruner, &tensor);
             tensor.packed = pruner->opts.packed;
+            tensor.bits = 0;
         } else if (is_selected(pruner, &tensor)) {
             s24_ctx_log(
                 pruner->ctx, S24_LOG_WARNING,
@@ -158,9 +160,7 @@ static s24_status write_others(const s24i_pruner *pruner, const s24_model *model
         s24i_slot slot;
         if (!model) TRY(s24_ctx_progress(pruner->ctx, "pruning", i, count));
         if (!s24i_pruner_takes(pruner, tensor)) {
-            TRY(tensor->packed ? s24_writer_write_packed(pruner->writer, tensor->name,
-                                                         tensor->values, tensor->indices)
-                               : s24_writer_write(pruner->writer, tensor->name, tensor->data));
+            TRY(s24_writer_copy(pruner->writer, tensor));
         } else if (!model || !s24i_model_find_linear(&block, &slot, model, tensor->name)) {
             TRY(prune_alone(pruner, tensor));
         }

@@ -99,8 +99,7 @@ s24_status s24i_tensor_widen(s24_ctx *ctx, float *to, const s24_tensor *tensor)
     if (!tensor->packed) return s24_convert(to, S24_F32, tensor->data, tensor->dtype, count);
     s24_matrix *matrix;
     const s24_dense dense = {to, S24_F32, tensor->shape[0], tensor->shape[1], 0};
-    TRY(s24_matrix_from_packed(&matrix, ctx, tensor->values, tensor->indices, tensor->dtype,
-                               dense.rows, dense.cols));
+    TRY(s24_tensor_matrix(&matrix, ctx, tensor));
     const s24_status status = s24_matrix_to_dense(ctx, &dense, matrix);
     s24_matrix_destroy(matrix);
     return status;

@@ -42,9 +42,12 @@ class Read(Scratch):
     def test_info(self):
         found = self.json("info", "sparse.safetensors")
         self.assertEqual(found["tensors"], [
-            {"name": "blocks.layer.0.fc.bias", "dtype": "f32", "shape": [8], "packed": False},
-            {"name": WEIGHT, "dtype": "f32", "shape": [8, 16], "packed": False},
-            {"name": "embed.weight", "dtype": "f32", "shape": [4, 8], "packed": False}])
+            {"name": "blocks.layer.0.fc.bias", "dtype": "f32", "shape": [8], "packed": False,
+             "quantized": None},
+            {"name": WEIGHT, "dtype": "f32", "shape": [8, 16], "packed": False,
+             "quantized": None},
+            {"name": "embed.weight", "dtype": "f32", "shape": [4, 8], "packed": False,
+             "quantized": None}])
         self.assertEqual((found["bytes"], found["parameters"], found["model_type"]),
                          (4 * (8 + 128 + 32), 8 + 128 + 32, None))
         text = self.good("info", "sparse.safetensors").stdout

@@ -47,9 +47,11 @@ static void check_packed(s24_ctx *ctx, const s24_tensor *tensor)
 {
     s24_matrix *matrix;
     CHECK(tensor->rank == 2 && !tensor->data && tensor->values && tensor->indices);
-    CHECK(s24_matrix_from_packed(&matrix, ctx, tensor->values, tensor->indices, tensor->dtype,
-                                 tensor->shape[0], tensor->shape[1]) == S24_OK);
-    CHECK(s24_matrix_bytes(matrix) == tensor->bytes);
+    CHECK(s24_tensor_matrix(&matrix, ctx, tensor) == S24_OK);
+    /* In memory an integer of 4 bits takes a byte. */
+    const size_t cells = (size_t)(tensor->shape[0] * tensor->shape[1]);
+    CHECK(s24_matrix_bytes(matrix) == tensor->bytes + (tensor->bits == 4 ? cells / 4 : 0));
+    CHECK(!tensor->bits || (uintptr_t)tensor->scales % sizeof(float) == 0);
     s24_matrix_destroy(matrix);
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes packed.safetensors and dense.safetensors, by hand from the tables of docs/format.md.
+"""Makes packed.safetensors and dense.safetensors, and quantized and quantized-dense, by hand from the
+tables of docs/format.md.
 
-They pin the bytes of version 1: they change only together with the version. Every dtype has one
+They pin the bytes of versions 1 and 2: they change only together with the version. Every dtype has one
 matrix [11, 12], whose rows hold in their first group each of the eleven sets of at most two
 non-zeros, in the second a full pair, and in the third (so that k/4 is odd) the set once more turned
 around; minus_zero holds the rules about -0, and minus_zero.source what it was packed from.
@@ -87,6 +88,48 @@ def main():
     write(here / "packed.safetensors", sparse,
           {"sparse24.packed": description, "sparse24.version": "1"})
     write(here / "dense.safetensors", dense, None)
+    quantized(here)
+
+
+def quantized(here):
+    """A matrix for each number of bits and kind of group, of five rows of scales of every kind."""
+    sparse, dense, shapes = {}, {}, {}
+    patterns = list(STORED)
+    for bits in (8, 4):
+        for name, k, group in (("row", 12, 12), ("g64", 68, 64), ("g128", 132, 128)):
+            n, groups = 5, -(-k // group)
+            scales = [0x3F000000, 0x3DCCCCCD, 0x00000000, 0x00000003, 0x7B000000]  # .5 .1 0 4e-45 7e35
+            numbers = ([1, -1, 127, -127, -128, 0, 77] if bits == 8 else [1, -1, 7, -8, 0, 3, -5])
+            values, indices, factors, wide, turn = [], [], [], [], 0
+            for row in range(n):
+                factors += [scales[(row + g) % 5] for g in range(groups)]
+                codes = [patterns[(row + g) % 6] for g in range(k // 4)]
+                line = [0] * k
+                for g, code in enumerate(codes):
+                    for position in STORED[code]:
+                        q = numbers[turn % len(numbers)]
+                        turn += 1
+                        values.append(q % 2**bits)
+                        column = 4 * g + position
+                        factor = struct.unpack("<f", scales[(row + column // group) % 5].to_bytes(
+                            4, "little"))[0]
+                        line[column] = int.from_bytes(struct.pack("<f", factor * q), "little")
+                codes.append(0)
+                indices += [codes[2 * i] | codes[2 * i + 1] << 4 for i in range((k // 4 + 1) // 2)]
+                wide += line
+            tensor = f"int{bits}.{name}"
+            if bits == 4:
+                values = [values[2 * i] | values[2 * i + 1] << 4 for i in range(len(values) // 2)]
+            sparse[f"{tensor}.s24_values"] = ("I8" if bits == 8 else "U8",
+                                              [n, k // 2 if bits == 8 else k // 4], values)
+            sparse[f"{tensor}.s24_indices"] = "U8", [n, (k + 7) // 8], indices
+            sparse[f"{tensor}.s24_scales"] = "F32", [n, groups], factors
+            dense[tensor] = "F32", [n, k], wide
+            shapes[tensor] = [n, k, bits, group]
+    description = json.dumps(dict(sorted(shapes.items())), separators=(",", ":"))
+    write(here / "quantized.safetensors", sparse,
+          {"sparse24.packed": description, "sparse24.version": "2"})
+    write(here / "quantized-dense.safetensors", dense, None)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Quantised matrices from and to the form of docs/format.md, section 3: integers of 4 bits two a byte. */
+#include <math.h>
+#include <string.h>
+
+#include "op/op.h"
+
+/* Columns of a byte's two integers are in k order, the first in the low half. */
+static void widen_nibbles(int8_t *to, const uint8_t *from, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        to[2 * i] = (int8_t)(((from[i] & 15) ^ 8) - 8);
+        to[2 * i + 1] = (int8_t)(((from[i] >> 4) ^ 8) - 8);
+    }
+}
+
+static s24_status check(s24_ctx *ctx, const s24_quantized *from)
+{
+    REQUIRE(ctx, from, S24_ERROR_ARGUMENT, "from is NULL; expected a quantised matrix");
+    REQUIRE(ctx, from->values && from->indices && from->scales, S24_ERROR_ARGUMENT, "%s is NULL",
+            !from->values    ? "values"
+            : !from->indices ? "indices"
+                             : "scales");
+    REQUIRE(ctx, from->bits == 8 || from->bits == 4, S24_ERROR_DTYPE,
+            "integers of %d bits; expected 8 or 4", from->bits);
+    REQUIRE(ctx, from->rows > 0 && from->cols > 0 && from->cols % 4 == 0, S24_ERROR_SHAPE,
+            "a packed matrix of [%" PRId64 ", %" PRId64
+            "]; expected at least one row and a multiple of 4 columns",
+            from->rows, from->cols);
+    REQUIRE(ctx, from->group == 64 || from->group == 128 || from->group == from->cols,
+            S24_ERROR_SHAPE,
+            "a scale for %" PRId64 " columns; expected 64, 128 or the whole row, %" PRId64,
+            from->group, from->cols);
+    return S24_OK;
+}
+
+/* The copies are checked, not the source: the caller's memory may be a file that changes. */
+static s24_status check_copies(s24_ctx *ctx, const s24i_storage *s)
+{
+    const int64_t stride = s24i_scales_stride(s);
+    s24i_find find;
+    REQUIRE(ctx, s24i_codes_are_legal(s->indices, s->rows, s->cols, &find), S24_ERROR_FORMAT,
+            "the indices of row %" PRId64 ", column %" PRId64 " (group %" PRId64
+            ") are not a legal 2:4 code",
+            find.row, find.col, find.col / 4);
+    for (int64_t i = 0; i < s->rows * stride; i++)
+        REQUIRE(ctx, isfinite(s->scales[i]) && s->scales[i] >= 0, S24_ERROR_FORMAT,
+                "the scale of row %" PRId64 ", column %" PRId64
+                " is %g; expected a finite number that is not negative",
+                i / stride, i % stride * s->group, (double)s->scales[i]);
+    return S24_OK;
+}
+
+s24_status s24_matrix_from_quantized(s24_matrix **out, s24_ctx *ctx, const s24_quantized *from)
+{
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    TRY(check(ctx, from));
+    TRY(s24i_matrix_new_scaled(out, ctx, from->bits, from->group, from->rows, from->cols));
+    s24i_storage *s = (*out)->storage;
+    memcpy(s->indices, from->indices, s->index_bytes);
+    memcpy(s->scales, from->scales, s->scale_bytes);
+    const s24_status status = check_copies(ctx, s);
+    if (status != S24_OK) {
+        s24_matrix_destroy(*out);
+        *out = NULL;
+        return status;
+    }
+    if (from->bits == 8)
+        memcpy(s->values, from->values, s->value_bytes);
+    else
+        widen_nibbles(s->values, from->values, s->value_bytes / 2);
+    return S24_OK;
+}
+
+s24_status s24_matrix_to_quantized(void *values, s24_ctx *ctx, const s24_matrix *src)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, values && src, S24_ERROR_ARGUMENT, "%s is NULL", values ? "src" : "values");
+    const s24i_storage *s = src->storage;
+    REQUIRE(ctx, s->scales, S24_ERROR_DTYPE,
+            "src is not quantised; s24_matrix_quantize makes it so");
+    if (s->bits == 8) {
+        memcpy(values, s->values, s->value_bytes);
+        return S24_OK;
+    }
+    const int8_t *from = s->values;
+    uint8_t *to = values;
+    for (size_t i = 0; i < s->value_bytes / 2; i++)
+        to[i] = (uint8_t)((from[2 * i] & 15) | (from[2 * i + 1] & 15) << 4);
+    return S24_OK;
+}
