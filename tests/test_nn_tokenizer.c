@@ -344,7 +344,7 @@ static const struct {
     {"{", S24_ERROR_FORMAT, "JSON is expected"},
     {"[]", S24_ERROR_FORMAT, "\"model\""},
     {"{}", S24_ERROR_FORMAT, "\"model\" is missing"},
-    {"{\"model\":{\"type\":\"BPE\"}}", S24_ERROR_UNSUPPORTED, "BPE is not supported"},
+    {"{\"model\":{\"type\":\"BPE\"}}", S24_ERROR_FORMAT, "\"vocab\" is missing"},
     {"{\"model\":{\"type\":\"Unigram\"}}", S24_ERROR_UNSUPPORTED, "only WordPiece"},
     {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":[\"a\"]}}", S24_ERROR_FORMAT, "model.vocab"},
     {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", S24_ERROR_FORMAT, "model.vocab"},

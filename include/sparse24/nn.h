@@ -133,6 +133,12 @@ S24_API void s24_writer_destroy(s24_writer *writer);
 
 /* ---- 3. tokenizers --------------------------------------------------------------------------- */
 
+/* UTF-8, not ended by a zero. */
+typedef struct s24_text {
+    const char *data;
+    size_t bytes;
+} s24_text;
+
 typedef struct s24_tokenizer s24_tokenizer;
 
 typedef struct s24_token {
@@ -141,21 +147,43 @@ typedef struct s24_token {
     int32_t begin, end; /* Unicode code points of the text it came from; 0, 0 for [CLS] and [SEP] */
 } s24_token;
 
-/* From a folder with tokenizer.json or vocab.txt (+ tokenizer_config.json), or a vocab.txt. Errors:
-   IO, FORMAT, UNSUPPORTED (a tokenizer that is not WordPiece, by its name), MEMORY. */
+/*
+ * From a folder or one of its files: tokenizer.json (WordPiece; BPE at byte level as of GPT-2, Llama
+ * 3 and Qwen 2, or with SentencePiece's blanks and byte fallback as of Llama 2, or of characters),
+ * vocab.txt (+ tokenizer_config.json), vocab.json + merges.txt (GPT-2), tokenizer.model (SentencePiece
+ * BPE). Errors: IO, FORMAT, UNSUPPORTED (a part of a tokenizer that is not carried out, by its name),
+ * MEMORY.
+ */
 S24_API s24_status s24_tokenizer_load(s24_tokenizer **out, s24_ctx *ctx, const char *path);
 S24_API void s24_tokenizer_destroy(s24_tokenizer *tokenizer);
 S24_API int32_t s24_tokenizer_vocabulary(const s24_tokenizer *tokenizer);
 /*
  * [CLS] text [SEP], or [CLS] text [SEP] pair [SEP] with pair != NULL; cut (the longer part of a
- * pair first) so that no more than max_tokens remain. Writes up to max_tokens tokens and returns
- * their number in *count. Invalid UTF-8 reads as U+FFFD. The bytes need no terminator. Errors:
- * ARGUMENT (max_tokens < 2, or 3 with a pair), MEMORY.
+ * pair first) so that no more than max_tokens remain. A tokenizer that puts other tokens around a
+ * text, one, or none, does so here. Writes up to max_tokens tokens and returns their number in
+ * *count. Invalid UTF-8 reads as U+FFFD, but at byte level, where bytes stay what they are. The bytes
+ * need no terminator. Errors: ARGUMENT (max_tokens < 2, or 3 with a pair), UNSUPPORTED (a pair where
+ * no token stands between), MEMORY.
  */
 S24_API s24_status s24_tokenizer_encode(s24_token *tokens, int64_t *count, int64_t max_tokens,
                                         const s24_tokenizer *tokenizer, s24_ctx *ctx,
                                         const char *text, size_t text_bytes, const char *pair,
                                         size_t pair_bytes);
+
+/*
+ * Writes a tokenizer.json to path, where nothing may be yet, whose tokens are the characters of the
+ * texts, in the order of their code points: BPE without merges, which other libraries read too.
+ * Errors: ARGUMENT (no character), FORMAT (invalid UTF-8 or U+0000, by its text), EXISTS, IO, MEMORY.
+ */
+S24_API s24_status s24_tokenizer_write_characters(s24_ctx *ctx, const char *path,
+                                                  const s24_text *texts, int64_t count);
+/*
+ * Tokens to text, without special ones ([CLS], <s>). *bytes: in, the room of text; out, the bytes
+ * that the whole text has, of which those that fit were written. Tokens at byte level may end within
+ * a character. Errors: ARGUMENT (an id that is none).
+ */
+S24_API s24_status s24_tokenizer_decode(char *text, size_t *bytes, const s24_tokenizer *tokenizer,
+                                        s24_ctx *ctx, const int32_t *ids, int64_t count);
 
 /* ---- 4. encoders ----------------------------------------------------------------------------- */
 
@@ -256,11 +284,6 @@ typedef struct s24_encoder_opts {
     int64_t batch_tokens; /* most tokens of one forward pass; default 4096 */
     const char *prompt;   /* of config_sentence_transformers.json, by name; default: its default */
 } s24_encoder_opts;
-
-typedef struct s24_text {
-    const char *data;
-    size_t bytes;
-} s24_text;
 
 S24_API s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
                                     const s24_encoder_opts *opts);

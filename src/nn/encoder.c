@@ -73,6 +73,11 @@ static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *fo
     REQUIRE(ctx, info.positions >= 2, S24_ERROR_FORMAT,
             "%s: %lld positions, at least 2 are expected for [CLS] and [SEP]", folder,
             (long long)info.positions);
+    REQUIRE(
+        ctx, encoder->tokenizer->cls >= 0 && encoder->tokenizer->sep >= 0, S24_ERROR_UNSUPPORTED,
+        "%s: a tokenizer that puts no tokens like [CLS] and [SEP] around a text is not supported "
+        "in an encoder",
+        folder);
     REQUIRE(ctx, s24_tokenizer_vocabulary(encoder->tokenizer) <= info.vocabulary, S24_ERROR_FORMAT,
             "%s: the tokenizer's ids go up to %d, but the model has %lld word embeddings", folder,
             (int)s24_tokenizer_vocabulary(encoder->tokenizer) - 1, (long long)info.vocabulary);
@@ -241,6 +246,14 @@ static void tokenize(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
+static s24_status tokenize_window(window *w, s24_ctx *ctx)
+{
+    s24_ctx_parallel_for(ctx, w->count, tokenize, w);
+    for (int64_t i = 0; i < w->count; i++)
+        if (w->encoder->lengths[i] < 0) return s24i_tokenizer_no_memory(ctx);
+    return S24_OK;
+}
+
 /* The longest first, equal ones as they came. */
 static void sort_by_length(s24_encoder *e, int64_t count)
 {
@@ -304,7 +317,7 @@ s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *en
     for (int64_t at = 0; at < count; at += encoder->window) {
         window w = {encoder, texts + at, s24i_min(encoder->window, count - at),
                     embeddings + at * encoder->width};
-        s24_ctx_parallel_for(ctx, w.count, tokenize, &w);
+        TRY(tokenize_window(&w, ctx));
         sort_by_length(encoder, w.count);
         for (int64_t i = 0, done; i < w.count; i += done) {
             TRY(run_batch(&done, &w, ctx, i));

@@ -35,7 +35,10 @@ static void tokenize(void *arg, int64_t begin, int64_t end, int thread)
             run.room = lists->starts[i + 1] - lists->starts[i];
         }
         const int64_t count = s24i_tokenizer_run(job->tokenizer, &run, text, 1);
-        if (!lists->tokens) lists->starts[i + 1] = count;
+        if (!lists->tokens)
+            lists->starts[i + 1] = count;
+        else if (count < 0)
+            run.tokens->id = -1;
     }
 }
 
@@ -47,11 +50,15 @@ static s24_status make_lists(s24i_token_lists *lists, s24_ctx *ctx, const s24_qa
     TRY(s24i_alloc_elems(&lists->starts, ctx, count + 1, sizeof *lists->starts, "tokens"));
     s24_ctx_parallel_for(ctx, count, tokenize, &job);
     lists->starts[0] = 0;
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++) {
+        if (lists->starts[i + 1] < 0) return s24i_tokenizer_no_memory(ctx);
         lists->starts[i + 1] += lists->starts[i];
+    }
     TRY(s24i_alloc_elems(&lists->tokens, ctx, lists->starts[count], sizeof *lists->tokens,
                          "tokens"));
     s24_ctx_parallel_for(ctx, count, tokenize, &job);
+    for (int64_t i = 0; i < lists->starts[count]; i++)
+        if (lists->tokens[i].id < 0) return s24i_tokenizer_no_memory(ctx);
     return S24_OK;
 }
 
@@ -150,6 +157,9 @@ s24_status s24_qa_features_create(s24_qa_features **out, s24_ctx *ctx, const s24
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, qa && tokenizer, S24_ERROR_ARGUMENT, "%s is NULL", qa ? "tokenizer" : "qa");
+    REQUIRE(ctx, tokenizer->cls >= 0 && tokenizer->sep >= 0, S24_ERROR_UNSUPPORTED,
+            "question and context need a tokenizer that puts tokens like [CLS] and [SEP] around "
+            "them");
     TRY(s24i_options_read(ctx, &known, sizeof known, opts, "s24_qa_features_opts"));
     if (!known.max_tokens) known.max_tokens = 384;
     TRY(check(ctx, &known));

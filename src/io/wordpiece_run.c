@@ -238,18 +238,6 @@ static inline void read_ascii(reader *r, unsigned char c)
     }
 }
 
-/* The longest added token that the text begins with, or NULL. */
-static const s24i_added *find_added(const s24_tokenizer *t, const char *text, size_t bytes)
-{
-    const s24i_added *best = NULL;
-    for (size_t i = 0; i < t->added_count; i++) {
-        const s24i_added *added = &t->added[i];
-        if (added->bytes > bytes || memcmp(added->text, text, added->bytes)) continue;
-        if (!best || added->bytes > best->bytes) best = added;
-    }
-    return best;
-}
-
 /* Passes an added token whole. Returns its bytes. */
 static size_t read_added(reader *r, const s24i_added *added)
 {
@@ -271,7 +259,8 @@ static void read_part(reader *r, const s24_text *text)
     size_t i = 0;
     while (i < text->bytes && r->count < r->run->room) {
         if (r->tokenizer->added_first[p[i]]) {
-            const s24i_added *added = find_added(r->tokenizer, text->data + i, text->bytes - i);
+            const s24i_added *added =
+                s24i_added_find(r->tokenizer, text->data + i, text->bytes - i);
             if (added) {
                 i += read_added(r, added);
                 continue;
@@ -288,7 +277,7 @@ static void read_part(reader *r, const s24_text *text)
     }
 }
 
-int64_t s24i_tokenizer_run(const s24_tokenizer *tokenizer, const s24i_run *run,
+int64_t s24i_wordpiece_run(const s24_tokenizer *tokenizer, const s24i_run *run,
                            const s24_text *parts, int part_count)
 {
     reader r;

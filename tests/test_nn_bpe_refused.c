@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Byte pair encoding that is malformed or not carried out: refused, by its place. */
+#include "nn_bpe.h"
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+#define V       "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}"
+#define M(more) "{\"model\":{\"type\":\"BPE\"," more "}}"
+
+static void test_refused(void **state)
+{
+    static const struct {
+        const char *text;
+        s24_status status;
+        const char *part;
+    } cases[] = {
+        {M(V), S24_ERROR_FORMAT, "\"merges\" is missing"},
+        {M(V ",\"merges\":[\"ab\"]"), S24_ERROR_FORMAT, "merge 0, \"ab\", is not two tokens"},
+        {M(V ",\"merges\":[\"a b \"]"), S24_ERROR_FORMAT, "is not two tokens"},
+        {M(V ",\"merges\":[[\"a\",\"b\"],\"a c\"]"), S24_ERROR_FORMAT,
+         "merge 1, \"a\" and \"c\": the vocabulary has no c"},
+        {M(V ",\"merges\":[\"b a\"]"), S24_ERROR_FORMAT, "no token of both"},
+        {M(V ",\"merges\":[7]"), S24_ERROR_FORMAT, "merge 0 is neither a string"},
+        {M(V ",\"merges\":[[\"a\"]]"), S24_ERROR_FORMAT, "merge 0 is neither"},
+        {M(V ",\"merges\":[],\"unk_token\":\"?\""), S24_ERROR_FORMAT, "no ?"},
+        {M(V ",\"merges\":[],\"dropout\":0.1"), S24_ERROR_UNSUPPORTED, "dropout of a BPE model"},
+        {M(V ",\"merges\":[],\"end_of_word_suffix\":\"</w>\""), S24_ERROR_UNSUPPORTED,
+         "end_of_word_suffix of a BPE model is \"</w>\""},
+        {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\"}," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
+         "add_prefix_space"},
+        {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"}," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
+         "pre_tokenizer Whitespace"},
+        {"{\"pre_tokenizer\":{\"type\":\"Metaspace\"}," LLAMA_MODEL "}", S24_ERROR_UNSUPPORTED,
+         "split true"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
+         "\"x\"}}," BYTE_MODEL "}",
+         S24_ERROR_UNSUPPORTED, "the pattern \"x\""},
+        {"{\"normalizer\":{\"type\":\"NFC\"}," BYTE_LEVEL "," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
+         "normalizer NFC"},
+        {"{" LLAMA_NORM "," BYTE_LEVEL "," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
+         "a normalizer beside pre_tokenizer ByteLevel"},
+        {"{" LLAMA_NORM "," LLAMA_MODEL ",\"added_tokens\":[{\"id\":1,\"content\":\"<s>\","
+         "\"normalized\":true}]}",
+         S24_ERROR_UNSUPPORTED, "\"<s>\" is normalized"},
+        {"{" BYTE_LEVEL "," BYTE_MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\","
+         "\"single\":[]}}",
+         S24_ERROR_FORMAT, "the template of post_processor"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        s24_tokenizer *tokenizer = (void *)&tokenizer;
+        io_write_text(io_path("bad.json"), cases[i].text);
+        const s24_status status = s24_tokenizer_load(&tokenizer, ctx, io_path("bad.json"));
+        if (status != cases[i].status)
+            fail_msg("%s: %d %s", cases[i].text, (int)status, s24_ctx_error(ctx));
+        assert_null(tokenizer);
+        assert_sentence(ctx, "bad.json");
+        assert_sentence(ctx, cases[i].part);
+    }
+}
+
+/* Pieces of SentencePiece: text, score as a float's bytes, type. */
+#define PIECE(bytes, text, score, type) "\x0a" bytes text "\x15\x00\x00" score "\x18" type
+#define BPE_SPEC                        "\x12\x02\x18\x02"
+#define NORM_SPEC                       "\x1a\x02\x20\x00"
+
+static void test_sentencepiece(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t count;
+        s24_status status;
+        const char *part;
+    } cases[] = {
+        {"", 0, S24_ERROR_FORMAT, "malformed"},
+        {"\x0a\x05x", 3, S24_ERROR_FORMAT, "malformed"},
+        {"\x0a\x00", 2, S24_ERROR_FORMAT, "piece 0 is no text"},
+        {"\x0a\x03\x0a\x01\xff", 5, S24_ERROR_FORMAT, "piece 0 is no text"},
+        {"\x0a\x03\x0a\x01"
+         "a",
+         5, S24_ERROR_UNSUPPORTED, "kind 1 is not supported, only 2"},
+        {"\x0a\x03\x0a\x01"
+         "a" BPE_SPEC,
+         9, S24_ERROR_UNSUPPORTED, "drops white space"},
+        {"\x0a\x03\x0a\x01"
+         "a" BPE_SPEC "\x1a\x03\x12\x01x",
+         14, S24_ERROR_UNSUPPORTED, "replaces characters"},
+        {"\x0a\x03\x0a\x01"
+         "a\x0a\x03\x0a\x01"
+         "a" BPE_SPEC NORM_SPEC,
+         18, S24_ERROR_FORMAT, "piece 1 stands there twice"},
+        {"\x0a\x03\x0a\x01"
+         "a" BPE_SPEC NORM_SPEC,
+         13, S24_ERROR_FORMAT, "no <s>"},
+    };
+    (void)state;
+    mkdir(io_path("sp"), 0700);
+    const char *path = io_path("sp/tokenizer.model");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        s24_tokenizer *tokenizer = (void *)&tokenizer;
+        io_write_file(path, cases[i].bytes, cases[i].count);
+        const s24_status status = s24_tokenizer_load(&tokenizer, ctx, path);
+        if (status != cases[i].status)
+            fail_msg("case %zu: %d %s", i, (int)status, s24_ctx_error(ctx));
+        assert_null(tokenizer);
+        assert_sentence(ctx, "tokenizer.model");
+        assert_sentence(ctx, cases[i].part);
+    }
+    /* a, b and ▁ alone; "ab" is better than "▁a". */
+    static const char model[] =
+        "\x0a\x0a" PIECE("\x01", "a", "\x00\x00", "\x01") "\x0a\x0a" PIECE("\x01", "b", "\x00\x00", "\x01") "\x0a\x0c" PIECE(
+            "\x03", BLANK, "\x00\x00",
+            "\x01") "\x0a\x0d" PIECE("\x04", BLANK "a", "\x80\xc0",
+                                     "\x01") "\x0a\x0b" PIECE("\x02", "ab", "\x80\xbf",
+                                                              "\x01") "\x0a\x0e" PIECE("\x05",
+                                                                                       "<unk>",
+                                                                                       "\x00\x00",
+                                                                                       "\x02")
+            BPE_SPEC NORM_SPEC;
+    io_write_file(path, model, sizeof model - 1);
+    io_write_text(io_path("sp/tokenizer_config.json"), "{\"add_bos_token\": false}");
+    s24_tokenizer *tokenizer = load(io_path("sp"));
+    assert_string_equal(encode(tokenizer, "ab a?"), "2:0-1 4:0-2 3:2-4 5:4-5");
+    s24_tokenizer_destroy(tokenizer);
+}
+
+static s24_status load_model(s24_ctx *failing_ctx)
+{
+    s24_tokenizer *tokenizer = NULL;
+    const s24_status status = s24_tokenizer_load(&tokenizer, failing_ctx, io_path("sp"));
+    s24_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    assert_true(count_failures(load_model) >= 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_sentencepiece),
+        cmocka_unit_test(test_memory),
+    };
+    return cmocka_run_group_tests(tests, bpe_setup, bpe_teardown);
+}
