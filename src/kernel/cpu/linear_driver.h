@@ -12,6 +12,8 @@
  *   PANEL_SLACK       bytes that tiles may touch beyond the last panel (a multiple of 64)
  *   PREFETCH_TO_WRITE(p)  asks for a line that will be stored to
  *   MAX_C, BEST_C, FIT_C, CHUNK, tiles[c], pack_block(), finish_square()
+ *   FOURS(c)          how many of a panel's c vectors, the last ones, lie in its tile's other form;
+ *                     pack_block() and finish_square() then are told
  *   WIDEN             1: widen() copies a pass's weights into the form that the tile reads
  *   OWN_LAYOUT        1: weight_bytes() and weight_pack() are the row's, and widen() is told the
  *                     place: widen(block, &tile, job, row block, k block)
@@ -20,6 +22,12 @@
  */
 #ifndef S24_KERNEL_CPU_LINEAR_DRIVER_H
 #define S24_KERNEL_CPU_LINEAR_DRIVER_H
+
+#ifdef FOURS
+#define IF_FOURS(vector, c) , (vector) >= (c)-FOURS(c)
+#else
+#define IF_FOURS(vector, c)
+#endif
 
 /* ---- the split of m into panels -------------------------------------------------------------- */
 
@@ -65,7 +73,7 @@ TARGET static void pack_vector(const run *r, int64_t vector, int64_t start, int6
 {
     for (int64_t q = q0; q < q1; q++)
         pack_block(packed + q * c * PANEL + (vector - start) * (PANEL / GROUPS), c, r->job,
-                   vector * LANE, q * COLUMNS);
+                   vector * LANE, q * COLUMNS IF_FOURS(vector - start, c));
 }
 
 static void pack_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -123,23 +131,29 @@ TARGET static void finish_strip(const s24i_linear_job *job, int64_t b, int64_t b
     for (int64_t v = 0; v < c; v++)
         for (int64_t i = 0; i < blocks; i++)
             finish_square(job, m + v * LANE, (b + i) * ROWS, sums + (i * ROWS * c + v) * LANE,
-                          c * LANE);
+                          c * LANE IF_FOURS(v, c));
 }
 
-/* Row blocks [b0, b1) of one panel, all of k. */
-static void run_panel(const run *r, int64_t panel, const uint8_t *packed, int64_t b0, int64_t b1,
-                      float *sums)
+/* Weights of so many bytes do not stay near between two panels: the part of a shared L3 that a
+   process can count on. */
+enum { FAR = 6 << 20 };
+
+/* Row blocks [b0, b1) of one panel, all of k; cold if it is the thread's first with these rows. */
+static void run_panel(const run *r, int64_t panel, int cold, const uint8_t *packed, int64_t b0,
+                      int64_t b1, float *sums)
 {
     const s24i_linear_job *job = r->job;
     const int64_t start = panel_start(r->p, panel), c = panel_start(r->p, panel + 1) - start;
-    const int64_t blocks = r->k_blocks, step = tiles[c].blocks, m = start * LANE;
-    const int64_t row_bytes = blocks * BLOCK, passes = (blocks + step - 1) / step;
+    const int64_t blocks = r->k_blocks, m = start * LANE, row_bytes = blocks * BLOCK;
+    const int64_t passes = (blocks + tiles[c].blocks - 1) / tiles[c].blocks;
+    const int64_t step = (blocks + passes - 1) / passes;
 #if WIDEN
     _Alignas(64) uint8_t block[MAX_BLOCKS * TILE_BLOCK];
 #endif
+    cold = !WIDEN && (cold || rows16_blocks(job->n) * row_bytes > FAR);
     for (int64_t pass = 0; pass < passes; pass++) {
         const int64_t first = pass * step;
-        tile t = {.first = pass == 0};
+        tile t = {.first = pass == 0, .cold = cold};
         t.blocks = blocks - first < step ? blocks - first : step;
         t.x = packed + first * c * PANEL;
         for (int64_t b = b0, strip = b0; b < b1; b++) {
@@ -188,7 +202,7 @@ static void run_blocks(const run *r, int64_t panel0, int64_t panel1, int64_t b0,
 {
     for (int64_t b = b0; b < b1; b += CHUNK)
         for (int64_t p = panel0; p < panel1; p++)
-            run_panel(r, p, r->x + panel_start(r->p, p) * r->k_blocks * PANEL, b,
+            run_panel(r, p, p == panel0, r->x + panel_start(r->p, p) * r->k_blocks * PANEL, b,
                       b + CHUNK < b1 ? b + CHUNK : b1, sums);
 }
 
@@ -218,7 +232,8 @@ static void run_own_panels(void *arg, int64_t begin, int64_t end, int thread)
         for (int64_t v = start; v < stop; v++)
             pack_vector(r, v, start, stop - start, 0, r->k_blocks, packed);
         for (int64_t b = 0; b < blocks; b += CHUNK)
-            run_panel(r, p, packed, b, b + CHUNK < blocks ? b + CHUNK : blocks, sums_of(r, thread));
+            run_panel(r, p, p == begin, packed, b, b + CHUNK < blocks ? b + CHUNK : blocks,
+                      sums_of(r, thread));
     }
 }
 

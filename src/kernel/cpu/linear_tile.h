@@ -12,6 +12,7 @@ typedef struct tile {
     float *sums;   /* [16][c * LANE] */
     int first;     /* sums start at zero */
     int64_t ahead; /* bytes from these weights to those of the next call, to prefetch */
+    int cold;      /* they come from far, all of them: no panel before left them near */
 } tile;
 
 #endif

@@ -60,6 +60,19 @@ AVX512_INLINE __m512 load_quarters(const char *p, int64_t step)
         _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 3 * step)), 3));
 }
 
+/* Quarter i of r[4 * j] <-> quarter j of r[4 * i]. */
+AVX512_INLINE void exchange_quarters(__m512 r[16])
+{
+    const __m512 a = _mm512_shuffle_f32x4(r[0], r[4], 0x88);
+    const __m512 b = _mm512_shuffle_f32x4(r[0], r[4], 0xdd);
+    const __m512 c = _mm512_shuffle_f32x4(r[8], r[12], 0x88);
+    const __m512 d = _mm512_shuffle_f32x4(r[8], r[12], 0xdd);
+    r[0] = _mm512_shuffle_f32x4(a, c, 0x88);
+    r[4] = _mm512_shuffle_f32x4(b, d, 0x88);
+    r[8] = _mm512_shuffle_f32x4(a, c, 0xdd);
+    r[12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+}
+
 /* In each quarter of four vectors, the square of 4 x 4 lanes. */
 AVX512_INLINE void transpose_quarters(__m512 r[4])
 {
@@ -73,18 +86,32 @@ AVX512_INLINE void transpose_quarters(__m512 r[4])
     r[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(AB, CD));
 }
 
-/* r[j] lane i = the 32 bits at memory + i * stride + 4 * j bytes. */
-AVX512_INLINE void load_transposed(__m512 r[16], const void *memory, int64_t stride)
+/* r[4 * g + j] = 128 bits g of the rows j, 4 + j, 8 + j and 12 + j of memory. */
+AVX512_INLINE void load_fours(__m512 r[16], const void *memory, int64_t stride)
 {
     const char *p = memory;
-    UNROLL for (int q = 0; q < 4; q++)
+    UNROLL for (int g = 0; g < 4; g++)
     {
-        UNROLL for (int i = 0; i < 4; i++)
+        UNROLL for (int j = 0; j < 4; j++)
         {
-            r[4 * q + i] = load_quarters(p + 16 * q + i * stride, 4 * stride);
+            r[4 * g + j] = load_quarters(p + 16 * g + j * stride, 4 * stride);
         }
-        transpose_quarters(r + 4 * q);
     }
+}
+
+/* From that to r[j] lane i = the 32 bits at memory + i * stride + 4 * j bytes, and back. */
+AVX512_INLINE void transpose_fours(__m512 r[16])
+{
+    UNROLL for (int g = 0; g < 4; g++)
+    {
+        transpose_quarters(r + 4 * g);
+    }
+}
+
+AVX512_INLINE void load_transposed(__m512 r[16], const void *memory, int64_t stride)
+{
+    load_fours(r, memory, stride);
+    transpose_fours(r);
 }
 
 /* z·p(z²)/q(z²), clamped to where it reaches ±1 (see gelu.h). NaN stays NaN: min and max return
@@ -262,27 +289,13 @@ AVX512_INLINE void store_square(const s24i_linear_job *job, int64_t m, int64_t n
     }
 }
 
-/* 16 outputs x 16 tokens from sums with tokens in the lanes, rows `pitch` floats apart. */
-AVX512_INLINE void finish_square(const s24i_linear_job *job, int64_t m, int64_t n,
-                                 const float *sums, int64_t pitch)
+/* The epilogue of a square whose r[i] are the sums of token m + i, outputs n and on. */
+AVX512_INLINE void finish_tokens(const s24i_linear_job *job, int64_t m, int64_t n, __m512 r[16])
 {
-    const __mmask16 tokens = lane_mask(job->m - m), outputs = lane_mask(job->n - n);
-    if (job->y_stride_n != 1 || (job->gate && job->gate_stride_n != 1) ||
-        (job->residual && job->residual_stride_n != 1)) {
-        for (int i = 0; i < 16 && n + i < job->n; i++)
-            finish(job, m, n + i, 0, tokens, _mm512_load_ps(sums + i * pitch),
-                   _mm512_set1_ps(job->bias ? job->bias[n + i] : 0));
-        return;
-    }
-    __m512 r[16];
+    const __mmask16 outputs = lane_mask(job->n - n);
     const __m512 alpha = _mm512_set1_ps(job->alpha);
     const __m512 bias =
         job->bias ? _mm512_maskz_loadu_ps(outputs, job->bias + n) : _mm512_setzero_ps();
-    UNROLL for (int i = 0; i < 16; i++)
-    {
-        r[i] = _mm512_load_ps(sums + i * pitch);
-    }
-    transpose16(r);
     UNROLL for (int i = 0; i < 16; i++)
     {
         r[i] = _mm512_fmadd_ps(r[i], alpha, bias);
@@ -304,6 +317,47 @@ AVX512_INLINE void finish_square(const s24i_linear_job *job, int64_t m, int64_t 
         store_square(job, m, n, outputs, S24_F32, r);
     else
         store_square(job, m, n, outputs, S24_BF16, r);
+}
+
+/* The same where outputs do not lie together: r[i] are the sums of output n + i, tokens m and on. */
+AVX512_INLINE void finish_outputs(const s24i_linear_job *job, int64_t m, int64_t n,
+                                  const __m512 r[16])
+{
+    for (int i = 0; i < 16 && n + i < job->n; i++)
+        finish(job, m, n + i, 0, lane_mask(job->m - m), r[i],
+               _mm512_set1_ps(job->bias ? job->bias[n + i] : 0));
+}
+
+AVX512_INLINE int outputs_together(const s24i_linear_job *job)
+{
+    return job->y_stride_n == 1 && (!job->gate || job->gate_stride_n == 1) &&
+           (!job->residual || job->residual_stride_n == 1);
+}
+
+/* 16 outputs x 16 tokens from sums, rows `pitch` floats apart: tokens in the lanes, or (fours)
+   row 4p + j lane 4q + i = output 4p + i of token 4q + j. */
+AVX512_INLINE void finish_square(const s24i_linear_job *job, int64_t m, int64_t n,
+                                 const float *sums, int64_t pitch, int fours)
+{
+    __m512 r[16];
+    UNROLL for (int i = 0; i < 16; i++)
+    {
+        r[i] = _mm512_load_ps(sums + i * pitch);
+    }
+    if (!outputs_together(job)) {
+        if (fours) transpose_fours(r);
+        finish_outputs(job, m, n, r);
+        return;
+    }
+    if (fours) {
+        UNROLL for (int j = 0; j < 4; j++)
+        {
+            exchange_quarters(r + j);
+        }
+    } else {
+        transpose16(r);
+    }
+    finish_tokens(job, m, n, r);
 }
 
 #endif

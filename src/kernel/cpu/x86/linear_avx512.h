@@ -2,21 +2,23 @@
 /*
  * y = x·wᵀ, w 2:4, AVX-512: both designs read the one layout of rows16.h.
  *
- * "broadcast" (m > 12): tokens in the lanes. x is packed K-major in panels of C*16 tokens,
- *      panel -> group of 4 k -> C vectors -> [4 k][16 tokens]     (so k's offset is index * 64 B)
- * and a non-zero costs one broadcast of its value and C fused multiply-adds straight from
- * panel + offset. The row tile R x C sits in registers. Nothing but the code word is decoded:
- * a shift and an `and` make the offset, and the multiply-adds take it as an index register, which
- * splits them in two at rename on Intel; that is free, while an add would compete for their ports.
- * Code words are loaded a slot before they are used: the tile is bound by its loads, 25 for 24
- * multiply-adds, and each waits for its index, so that a code word that comes late costs the time
- * in which nothing could be loaded (Zen 5, C = 6 hot in L1: 0.82 of the peak, 0.875 with).
+ * "mixed" (m > 12): x is packed in panels of so many vectors of 16 tokens,
+ *      panel -> group of 4 k -> vectors -> [4 k][16 tokens]           tokens in the lanes, or
+ *                                          [4][4 tokens][4 k]         (the last one or two) fours
+ * Of the first form a non-zero costs one broadcast of its value and a fused multiply-add a vector,
+ * straight from panel + offset: a shift and an `and` make the offset, and the multiply-adds take it
+ * as an index register, which splits them in two at rename on Intel; that is free, while an add
+ * would compete for their ports. Of the second, four rows and four tokens share a vector: their
+ * group of x is loaded once for both slots and vpermilps picks from it by the rows' codes.
  *
- * What limits it (Golden Cove, one core): the peak is two multiply-adds a cycle, each with a load of
- * 64 bytes. Measured, a non-zero costs about 0.57 cycle for each of its C multiply-adds and 0.6 for
- * broadcast and decoding, whichever port the broadcast uses; so a tile with x and sums in L1
- * reaches 0.71 (C = 4) to 0.78 (C = 8) of the peak, and whole calls 0.62 to 0.66. Panels of x must
- * leave room in L1 for the sums that stream through: 16..24 KiB (32 KiB costs 10 %).
+ * What limits it (Zen 5): a multiply-add takes half a cycle, and its load of 64 bytes 0.54 to 0.6,
+ * whatever the addresses (two loads a cycle are reached only while something else holds them back),
+ * so a tile of loads alone ends at 0.83 to 0.87 of the peak. The shuffles of the second form go to
+ * ports that are free. With a third of the multiply-adds so, 21 loads for 24 multiply-adds, a tile
+ * hot in L1 reaches 0.93, with sums and weights in L2 0.89; whole calls reach 0.77 to 0.81: weights
+ * that come from L3, y and packing. Code words are loaded a slot before they are used, since each
+ * load of x waits for one, and prefetches of weights cost more than they give unless those come from
+ * far (linear_driver.h): else the next row block's first lines are enough, hardware follows.
  *
  * "lanes" (m <= 12): rows in the lanes. Each group of a token's x is broadcast as four floats and
  * vpermilps picks by the code bits; every weight is read once, in one sequential stream.
@@ -42,9 +44,9 @@
 
 enum {
     LANE = 16,                  /* tokens of a vector */
-    MAX_C = 8,                  /* vectors of tokens in a panel: at most, */
-    FIT_C = 8,                  /* in a panel alone (8 beats 4 + 4), */
-    BEST_C = 6,                 /* and else */
+    MAX_C = 6,                  /* vectors of tokens in a panel: at most, */
+    FIT_C = 6,                  /* in a panel alone, */
+    BEST_C = 4,                 /* and else */
     LANES_M = 12,               /* tokens of the lanes design */
     CHUNK = 32,                 /* row blocks whose sums are kept between passes over k */
     MAX_BLOCKS = 8,             /* k blocks of a pass */
@@ -68,88 +70,121 @@ enum {
     __asm__("vpermilps %2,%1,%0" : "=v"(value) : "v"(four), "i"(0x55 * (lane)))
 
 #define CODE_AT(w, i)         (*(const uint32_t *)(const void *)((w) + 4 * (i)))
+#define CODES_AT(w, i)        (*(const uint64_t *)(const void *)((w) + 8 * (i))) /* two rows */
 #define VALUES_AT(w, slot, i) ((const void *)((w) + CODES + ((slot)*ROWS + (i)) * 4))
 #define FOUR_VALUES(w, slot, i)                                                                    \
     _mm512_broadcast_f32x4(_mm_load_ps((const float *)VALUES_AT(w, slot, i)))
-/* Of the slot's k in its group of the panel. */
-#define OFFSET(code, slot)                                                                         \
-    (((slot) <= 3 ? (code) << (6 - 2 * (slot)) : (code) >> (2 * (slot)-6)) & 192u)
+/* A bit pair of a code word, as the offset of its k in a group of the panel. */
+#define OFFSET_AT(code, bit) (((bit) <= 6 ? (code) << (6 - (bit)) : (code) >> ((bit)-6)) & 192u)
+#define OFFSET(code, slot)   OFFSET_AT(code, 2 * (slot))
 
-/* One slot of R rows. Values of four rows (of two, where R is 2) come as one load, each then spread
-   by a shuffle. A row's next code word is asked for as soon as the last of this one is used: every
-   load of x waits for its index, and a load that comes late is never made up for. */
-#define SLOT(slot)                                                                                 \
+/* A group, four rows i and on: of each row two slots of C broadcast multiply-adds, and between them
+   the vectors of the other form, Q of them. A row's next code word is asked for as soon as the last
+   of this one is used: every load of x waits for its index, and a load that comes late is never
+   made up for. */
+#define MIXED_FOUR(g, i)                                                                           \
     {                                                                                              \
-        __m512 four = _mm512_setzero_ps(), value;                                                  \
-        UNROLL for (int i = 0; i < R; i++)                                                         \
+        const __m512 four0 = FOUR_VALUES(w, 2 * (g), i), four1 = FOUR_VALUES(w, 2 * (g) + 1, i);   \
+        const __m512i picks0 = _mm512_srli_epi32(picks[(i) / 4], 4 * (g));                         \
+        const __m512i picks1 = _mm512_srli_epi32(picks[(i) / 4], 4 * (g) + 2);                     \
+        UNROLL for (int s = 0; s < 8; s++)                                                         \
         {                                                                                          \
-            const uint64_t offset = OFFSET(code[i], slot);                                         \
-            if ((slot) == SLOTS - 1) code[i] = CODE_AT(following, i);                              \
-            if (R % 4 == 0 && i % 4 == 0)                                                          \
-                four = FOUR_VALUES(w, slot, i);                                                    \
-            else if (R % 4 != 0 && i % 2 == 0)                                                     \
-                four = _mm512_castpd_ps(_mm512_set1_pd(*(const double *)VALUES_AT(w, slot, i)));   \
-            SPREAD_LANE(value, four, i % (R % 4 == 0 ? 4 : 2));                                    \
+            const int row_ = (i) + s % 4;                                                          \
+            const uint64_t offset =                                                                \
+                OFFSET_AT(code[row_ / 2], 4 * (g) + s / 4 * 2 + row_ % 2 * 32);                    \
+            __m512 value;                                                                          \
+            if ((g) == GROUPS - 1 && s > 4 && s % 2)                                               \
+                code[row_ / 2] = CODES_AT(following, row_ / 2);                                    \
+            SPREAD_LANE(value, s < 4 ? four0 : four1, s % 4);                                      \
             UNROLL for (int c = 0; c < C; c++)                                                     \
             {                                                                                      \
-                MULTIPLY_ADD(acc[i][c], value, x, offset, (slot) / 2 * C * 256 + c * 256);         \
+                MULTIPLY_ADD(acc[row_][c], value, x, offset, ((g) * (4 * C + Q) + 4 * c) * 64);    \
+            }                                                                                      \
+            if ((s + 1) * Q / 8 > s * Q / 8) {                                                     \
+                const int j = s * Q / 8;                                                           \
+                const __m512 group = _mm512_load_ps(x + ((g) * (4 * C + Q) + 4 * C + j) * 16);     \
+                __m512 *sum = &quad[(i) / 4][j];                                                   \
+                *sum = _mm512_fmadd_ps(_mm512_permutevar_ps(group, picks0), four0, *sum);          \
+                *sum = _mm512_fmadd_ps(_mm512_permutevar_ps(group, picks1), four1, *sum);          \
             }                                                                                      \
         }                                                                                          \
     }
-#define SLOTS4(slot) SLOT(slot) SLOT(slot + 1) SLOT(slot + 2) SLOT(slot + 3)
-
-/* R rows at a time. */
-#define TILE(R_, C_)                                                                               \
-    AVX512 static void tile_##C_(const tile *t)                                                    \
+#define MIXED_GROUP(g)                                                                             \
+    UNROLL for (int i = 0; i < R; i += 4)                                                          \
     {                                                                                              \
-        enum { R = R_, C = C_, LINES = TILE_BLOCK * R / ROWS / 64 };                               \
-        uint32_t code[R];                                                                          \
+        MIXED_FOUR(g, i)                                                                           \
+    }
+
+/* R rows at a time of C vectors that are broadcast to and Q / 4 of the other form. */
+#define TILE(R_, C_, Q_, VECTORS)                                                                  \
+    AVX512 static void tile_##VECTORS(const tile *t)                                               \
+    {                                                                                              \
+        enum { R = R_, C = C_, Q = Q_, LINES = TILE_BLOCK * R / ROWS / 64 };                       \
+        uint64_t code[R / 2];                                                                      \
         __asm__ volatile("" ::: "memory");                                                         \
-        UNROLL for (int i = 0; i < R; i++)                                                         \
+        UNROLL for (int i = 0; i < R / 2; i++)                                                     \
         {                                                                                          \
-            code[i] = CODE_AT(t->w, i);                                                            \
+            code[i] = CODES_AT(t->w, i);                                                           \
         }                                                                                          \
         for (int row = 0; row < ROWS; row += R) {                                                  \
-            float *sums = t->sums + row * C * 16;                                                  \
+            float *sums = t->sums + row * VECTORS * 16;                                            \
             const uint8_t *w = t->w + 4 * row;                                                     \
             const uint8_t *next = w + row * (TILE_BLOCK / ROWS - 4) + t->ahead;                    \
             const float *x = t->x;                                                                 \
-            __m512 acc[R][C];                                                                      \
+            __m512 acc[R][C], quad[R / 4][Q];                                                      \
             UNROLL for (int i = 0; i < R; i++)                                                     \
             {                                                                                      \
-                UNROLL for (int c = 0; c < C; c++)                                                 \
+                UNROLL for (int c = 0; c < VECTORS; c++)                                           \
                 {                                                                                  \
-                    acc[i][c] =                                                                    \
-                        t->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + (i * C + c) * 16);  \
+                    const __m512 sum = t->first ? _mm512_setzero_ps()                              \
+                                                : _mm512_load_ps(sums + (i * VECTORS + c) * 16);   \
+                    if (c < C)                                                                     \
+                        acc[i][c] = sum;                                                           \
+                    else                                                                           \
+                        quad[i / 4][(c - C) * 4 + i % 4] = sum;                                    \
                 }                                                                                  \
             }                                                                                      \
             for (int64_t q = t->blocks; q > 0; q--) {                                              \
                 const uint8_t *following = q > 1 ? w + TILE_BLOCK : t->w + (4 * row + 4 * R) % 64; \
-                UNROLL for (int i = 0; i < LINES; i++)                                             \
+                __m512i picks[R / 4];                                                              \
+                UNROLL for (int i = 0; i < R / 4; i++)                                             \
                 {                                                                                  \
-                    _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);                        \
+                    picks[i] = _mm512_broadcast_i32x4(_mm_load_si128((const void *)(w + 16 * i))); \
                 }                                                                                  \
-                SLOTS4(0) SLOTS4(4) SLOTS4(8) SLOTS4(12) x += COLUMNS * C * 16;                    \
+                if (t->cold || (row == 0 && q == t->blocks)) {                                     \
+                    UNROLL for (int i = 0; i < LINES; i++)                                         \
+                    {                                                                              \
+                        _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);                    \
+                    }                                                                              \
+                }                                                                                  \
+                MIXED_GROUP(0)                                                                     \
+                MIXED_GROUP(1)                                                                     \
+                MIXED_GROUP(2)                                                                     \
+                MIXED_GROUP(3)                                                                     \
+                MIXED_GROUP(4)                                                                     \
+                MIXED_GROUP(5)                                                                     \
+                MIXED_GROUP(6) MIXED_GROUP(7) x += COLUMNS * VECTORS * 16;                         \
                 w += TILE_BLOCK;                                                                   \
                 next += TILE_BLOCK;                                                                \
             }                                                                                      \
             UNROLL for (int i = 0; i < R; i++)                                                     \
             {                                                                                      \
-                UNROLL for (int c = 0; c < C; c++)                                                 \
+                UNROLL for (int c = 0; c < VECTORS; c++)                                           \
                 {                                                                                  \
-                    _mm512_store_ps(sums + (i * C + c) * 16, acc[i][c]);                           \
+                    _mm512_store_ps(sums + (i * VECTORS + c) * 16,                                 \
+                                    c < C ? acc[i][c] : quad[i / 4][(c - C) * 4 + i % 4]);         \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
     }
 
-TILE(8, 2)
-TILE(8, 3)
-TILE(4, 4)
-TILE(4, 5)
-TILE(4, 6)
-TILE(4, 7)
-TILE(2, 8)
+TILE(8, 1, 4, 2)
+TILE(8, 2, 4, 3)
+TILE(4, 3, 4, 4)
+TILE(4, 4, 4, 5)
+TILE(4, 4, 8, 6)
+
+#define FOURS(c) ((c) == 1 ? 0 : (c) < 6 ? 1 : 2)
 
 /*
  * One vector of tokens: a broadcast serves a single multiply-add, so what is loaded limits the tile.
@@ -253,61 +288,58 @@ static const struct {
     int blocks;
 } tiles[MAX_C + 1] = {
     {NULL, 0},   {tile_1, WIDEN ? MAX_BLOCKS : 1 << 20},
-    {tile_2, 4}, {tile_3, 3},
-    {tile_4, 2}, {tile_5, 2},
-    {tile_6, 2}, {tile_7, 2},
-    {tile_8, 2},
+    {tile_2, 4}, {tile_3, 5},
+    {tile_4, 4}, {tile_5, 3},
+    {tile_6, 3},
 };
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* 16 tokens x 16 columns, from either orientation of x. */
-AVX512_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_job *job, int64_t m,
-                               int64_t k)
+/* 16 tokens x 16 columns, from either orientation of x: r[i] = column i of the tokens, or (fours)
+   r[4 * g + j] = columns 4g and on of the tokens j, 4 + j, 8 + j and 12 + j. */
+AVX512_INLINE void load_square(__m512 r[16], const s24i_linear_job *job, int64_t m, int64_t k,
+                               int fours)
 {
     const s24_dtype dtype = job->x_dtype;
-    const float *x = element_of(job->x, dtype, m * job->x_stride_m + k * job->x_stride_k);
+    const char *x = element_of(job->x, dtype, m * job->x_stride_m + k * job->x_stride_k);
     const int64_t tokens = job->m - m, columns = job->k - k;
-    __m512 r[16];
-    if (dtype != S24_F32) {
-        const int by_token = job->x_stride_k == 1;
-        const int64_t step = by_token ? job->x_stride_m : job->x_stride_k;
-        const __mmask16 mask = lane_mask(by_token ? columns : tokens);
-        for (int i = 0; i < 16; i++)
-            r[i] = i < (by_token ? tokens : columns)
-                       ? load_lanes(element_of(x, dtype, i * step), dtype, 1, mask)
-                       : _mm512_setzero_ps();
-        if (by_token) transpose16(r);
-    } else if (job->x_stride_k == 1) {
-        const __mmask16 mask = lane_mask(columns);
+    const int by_token = job->x_stride_k == 1;
+    const int64_t step = by_token ? job->x_stride_m : job->x_stride_k;
+    const __mmask16 mask = lane_mask(by_token ? columns : tokens);
+    if (by_token && dtype == S24_F32) {
         /* Sixteen rows of x are more streams than the hardware follows in time. */
         for (int i = 0; i < 16 && i < tokens && columns > 64; i++)
-            _mm_prefetch((const char *)(x + i * job->x_stride_m + 64), _MM_HINT_T0);
-        if (tokens >= 16 && columns >= 16)
-            load_transposed(r, x, 4 * job->x_stride_m);
-        else
-            for (int i = 0; i < 16; i++)
-                r[i] = i < tokens ? _mm512_maskz_loadu_ps(mask, x + i * job->x_stride_m)
-                                  : _mm512_setzero_ps();
-        if (tokens < 16 || columns < 16) transpose16(r);
-    } else {
-        const __mmask16 mask = lane_mask(tokens);
-        for (int i = 0; i < 16; i++)
-            r[i] = i < columns ? load_lanes(x + i * job->x_stride_k, S24_F32, job->x_stride_m, mask)
-                               : _mm512_setzero_ps();
+            _mm_prefetch(x + 4 * (i * step + 64), _MM_HINT_T0);
+        if (tokens >= 16 && columns >= 16) {
+            load_fours(r, x, 4 * step);
+            if (!fours) transpose_fours(r);
+            return;
+        }
     }
-    UNROLL for (int i = 0; i < 16; i++)
-    {
-        _mm512_store_ps(out + i / 4 * c_vectors * 64 + i % 4 * 16, r[i]);
-    }
+    for (int i = 0; i < 16; i++)
+        r[i] = i < (by_token ? tokens : columns)
+                   ? load_lanes(element_of(x, dtype, i * step), dtype, 1, mask)
+                   : _mm512_setzero_ps();
+    if (by_token) transpose16(r);
+    if (fours) transpose_fours(r);
 }
 
 /* 16 tokens x 32 columns into their part of a panel of c vectors. */
-AVX512_INLINE void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *job, int64_t m,
-                              int64_t k)
+AVX512 static void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *job, int64_t m,
+                              int64_t k, int fours)
 {
-    for (int64_t part = 0; part < COLUMNS; part += 16)
-        pack_square((float *)(void *)(out + part / 4 * c * (PANEL / GROUPS)), c, job, m, k + part);
+    float *to = (float *)(void *)out;
+    for (int64_t part = 0; part < COLUMNS; part += 16, to += c * 256) {
+        __m512 r[16];
+        if (fours)
+            load_square(r, job, m, k + part, 1);
+        else
+            load_square(r, job, m, k + part, 0);
+        UNROLL for (int i = 0; i < 16; i++)
+        {
+            _mm512_store_ps(to + i / 4 * c * 64 + i % 4 * 16, r[i]);
+        }
+    }
 }
 
 #if WIDEN && !OWN_LAYOUT

@@ -208,9 +208,11 @@ TARGET_INLINE void load_pairs(__m512 r[16], const s24i_linear_job *job, int64_t 
 }
 
 /* 16 tokens x 32 columns as pairs into their part of a panel of c vectors. */
+#define FOURS(c) 0
 TARGET static void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *job, int64_t m,
-                              int64_t k)
+                              int64_t k, int fours)
 {
+    (void)fours;
     const __mmask32 second = 0xaaaaaaaau;
     __m512 r[16];
     load_pairs(r, job, m, k);
