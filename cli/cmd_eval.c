@@ -30,7 +30,9 @@ static const cli_option options[] = {
      "retrieval: line i is the number, from 0, of the document line that belongs to query i.",
      NULL},
     {"data", 0, CLI_TEXT, offsetof(struct eval_options, data), "FILE", NULL,
-     "qa: the questions, in the JSON of SQuAD v1.1.", NULL},
+     "qa: the questions, in the JSON of SQuAD v1.1; lm: a text file; image: a folder of class "
+     "folders of JPEG files, or an idx file of images with its labels beside it.",
+     NULL},
     {"predictions", 0, CLI_TEXT, offsetof(struct eval_options, predictions), "FILE", NULL,
      "qa: write the answers there, a JSON object of question ids and texts.", NULL},
     {"stride", 0, CLI_COUNT, offsetof(struct eval_options, stride), "N", NULL,
@@ -46,6 +48,7 @@ static const cli_example examples[] = {
      "Top-1 and top-5 in percent."},
     {"sparse24 eval qa-24 --task qa --data dev-v1.1.json --predictions answers.json",
      "Exact match and F1 of extractive question answering."},
+    {"sparse24 eval gpt2-24 --task lm --data wiki.test.raw", "Loss and perplexity of a text."},
     {NULL, NULL}};
 
 static int run(cli_app *cli, const void *opaque)
@@ -68,7 +71,13 @@ const cli_command cmd_eval = {
         "qa lets MODEL, an encoder with a question-answering head, answer the questions of SQuAD "
         "v1.1: exact match and F1 in percent by SQuAD's rules, of the best of 20 starts and 20 "
         "ends, 30 tokens at most. --max-tokens is of question and context together (default 384, "
-        "or the model's positions if these are fewer).",
+        "or the model's positions if these are fewer).\n"
+        "lm reads a text as one stream of tokens, cut into windows of --max-tokens (default: the "
+        "model's positions, at most 1024), and says the mean loss of every next token but the "
+        "first, "
+        "in nats, and its perplexity. MODEL is a language model (gpt2, llama).\n"
+        "image says for how many images, in percent, MODEL (vit) gives the right class the largest "
+        "logit. lm and image run in f32.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct eval_options),

@@ -4,6 +4,7 @@
  * scores. The rules of sparse24.h and nn.h hold here too.
  *
  *   1  the order of examples     2  extractive question answering
+ *   3  streams of tokens         4  images
  */
 #ifndef SPARSE24_TASK_H
 #define SPARSE24_TASK_H
@@ -155,6 +156,58 @@ S24_API s24_status s24_qa_score(double *exact_match, double *f1, s24_ctx *ctx,
    positions), UNSUPPORTED (no such head), and those of s24_session_forward. */
 S24_API s24_status s24_qa_answers_predict(s24_qa_answers *answers, s24_ctx *ctx,
                                           const s24_model *model, int64_t batch_tokens);
+
+/* ---- 3. streams of tokens -------------------------------------------------------------------- */
+
+/* The tokens of text files laid end to end, as a language model reads them. */
+typedef struct s24_stream s24_stream;
+
+/* Each file is one text, with what the tokenizer puts before and behind a text. Errors: IO, FORMAT
+   (what is not UTF-8 by its line and byte; a character that the tokenizer has no token for, by its
+   line; no token at all), ARGUMENT (no file; one of 2 GiB), MEMORY. */
+S24_API s24_status s24_stream_read(s24_stream **out, s24_ctx *ctx, const s24_tokenizer *tokenizer,
+                                   const char *const *paths, int64_t count);
+S24_API void s24_stream_destroy(s24_stream *stream);
+S24_API int64_t s24_stream_count(const s24_stream *stream);
+S24_API const int32_t *s24_stream_tokens(const s24_stream *stream);
+/* Of all files. */
+S24_API int64_t s24_stream_bytes(const s24_stream *stream);
+
+/* ---- 4. images ------------------------------------------------------------------------------- */
+
+/* Images of one size with their classes, in bytes. */
+typedef struct s24_images s24_images;
+
+typedef struct s24_images_info {
+    int64_t count, channels, height, width, classes;
+} s24_images_info;
+
+/*
+ * From a folder that has a folder of JPEG files for each class (classes and files in the order of
+ * their names; what is not .jpg or .jpeg is left alone), or from an idx file of images, whose labels
+ * stand beside it under its name with "labels-idx1" for "images-idx3". JPEG comes with three channels,
+ * idx with one. Errors: IO, FORMAT (a file that is damaged, cut short, or of another size than the
+ * first, by its name), UNSUPPORTED (JPEG in a build without libjpeg), MEMORY, INTERRUPTED.
+ */
+S24_API s24_status s24_images_read(s24_images **out, s24_ctx *ctx, const char *path);
+S24_API void s24_images_destroy(s24_images *images);
+S24_API void s24_images_describe(s24_images_info *info, const s24_images *images);
+/* A class's folder; NULL past the end and for idx files. */
+S24_API const char *s24_images_class(const s24_images *images, int64_t index);
+S24_API int32_t s24_images_label(const s24_images *images, int64_t index);
+/* [channels, height, width] of an image, row-major, 0 to 255. */
+S24_API const uint8_t *s24_images_bytes(const s24_images *images, int64_t index);
+
+/* How a model wants them: (bytes / 255 − mean) / deviation, a channel each. */
+typedef struct s24_normalisation {
+    float mean[4], deviation[4];
+} s24_normalisation;
+/* From the folder's preprocessor_config.json; 0.5 and 0.5 where there is none. Errors: FORMAT,
+   UNSUPPORTED (another rescale_factor), MEMORY. */
+S24_API s24_status s24_normalisation_read(s24_normalisation *out, s24_ctx *ctx, const char *folder);
+/* Writes image `index` as floats [channels, height, width]. */
+S24_API void s24_images_write(float *pixels, const s24_images *images, int64_t index,
+                              const s24_normalisation *normalisation);
 
 #ifdef __cplusplus
 }

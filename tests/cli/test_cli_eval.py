@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""eval --task qa on a small model of random weights and questions made of its words."""
+"""eval --task qa, lm and image on small models: random weights for questions made of their words,
+and weights whose logits are known for a text and for images."""
 import collections
 import json
+import math
 import random
 import re
 import string
@@ -119,6 +121,160 @@ class Answers(Scratch):
             ("too long", [*base, "--max-tokens", "999"], 2, "999 tokens.*160 positions"),
             ("taken", [*base, "--predictions", "taken.json"], 3, "taken.json exists; --force"),
             ("no folder", [*base, "--predictions", "no/p.json"], 3, "no/p.json: No such"),
+        ])
+
+
+# ---- language models and images ------------------------------------------------------------------
+
+WIDTH, LETTERS, BIAS = 4, "abc \n", [0.5, -1.0, 2.0, 0.25]
+
+
+def write_model(folder, config, tensors):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").write_bytes(tiny_bert.safetensors(tensors))
+
+
+def constant(name, shape, value=0.0):
+    return {name: (shape, [value] * math.prod(shape))}
+
+
+def words():
+    """The embeddings of the letters: rows of distinct numbers."""
+    return [[0.1 * i - 0.2 * j for j in range(WIDTH)] for i in range(len(LETTERS))]
+
+
+def write_gpt2(folder):
+    """A GPT-2 whose last norm gives BIAS for every token: the logits are words() times BIAS."""
+    tensors = {"transformer.wte.weight": ([len(LETTERS), WIDTH], sum(words(), [])),
+               "transformer.ln_f.bias": ([WIDTH], BIAS)}
+    tensors |= constant("transformer.wpe.weight", [16, WIDTH])
+    tensors |= constant("transformer.ln_f.weight", [WIDTH])
+    for name, rows, cols in (("attn.c_attn", WIDTH, 3 * WIDTH), ("attn.c_proj", WIDTH, WIDTH),
+                             ("mlp.c_fc", WIDTH, 4 * WIDTH), ("mlp.c_proj", 4 * WIDTH, WIDTH)):
+        tensors |= constant(f"transformer.h.0.{name}.weight", [rows, cols], 0.1)
+        tensors |= constant(f"transformer.h.0.{name}.bias", [cols])
+    for name in ("ln_1", "ln_2"):
+        tensors |= constant(f"transformer.h.0.{name}.weight", [WIDTH], 1.0)
+        tensors |= constant(f"transformer.h.0.{name}.bias", [WIDTH])
+    write_model(folder, {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": WIDTH,
+                         "n_head": 2, "n_layer": 1, "n_positions": 16, "vocab_size": len(LETTERS),
+                         "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
+                         "tie_word_embeddings": True}, tensors)
+    (folder / "tokenizer.json").write_text(json.dumps(
+        {"model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(LETTERS)}, "merges": []}}))
+
+
+def write_vit(folder):
+    """A ViT for 4 x 4 pixels of one channel with three classes, of which it always says the second."""
+    tensors = {"classifier.bias": ([3], [0.0, 1.0, -1.0])}
+    tensors |= constant("classifier.weight", [3, WIDTH])
+    tensors |= constant("vit.embeddings.cls_token", [1, 1, WIDTH], 0.1)
+    tensors |= constant("vit.embeddings.position_embeddings", [1, 5, WIDTH], 0.1)
+    tensors |= constant("vit.embeddings.patch_embeddings.projection.weight", [WIDTH, 1, 2, 2], 0.1)
+    tensors |= constant("vit.embeddings.patch_embeddings.projection.bias", [WIDTH])
+    layer = "vit.encoder.layer.0."
+    for name, rows, cols in (("attention.attention.query", WIDTH, WIDTH),
+                             ("attention.attention.key", WIDTH, WIDTH),
+                             ("attention.attention.value", WIDTH, WIDTH),
+                             ("attention.output.dense", WIDTH, WIDTH),
+                             ("intermediate.dense", 8, WIDTH), ("output.dense", WIDTH, 8)):
+        tensors |= constant(layer + name + ".weight", [rows, cols], 0.1)
+        tensors |= constant(layer + name + ".bias", [rows])
+    for name in (layer + "layernorm_before", layer + "layernorm_after", "vit.layernorm"):
+        tensors |= constant(name + ".weight", [WIDTH], 1.0) | constant(name + ".bias", [WIDTH])
+    write_model(folder, {"model_type": "vit", "architectures": ["ViTForImageClassification"],
+                         "hidden_size": WIDTH, "num_hidden_layers": 1, "num_attention_heads": 2,
+                         "intermediate_size": 8, "hidden_act": "gelu", "layer_norm_eps": 1e-12,
+                         "image_size": 4, "patch_size": 2, "num_channels": 1, "qkv_bias": True,
+                         "id2label": {"0": "x", "1": "y", "2": "z"}}, tensors)
+
+
+def write_idx(folder, name, labels, side=4):
+    count = len(labels).to_bytes(4, "big")
+    (folder / f"{name}-images-idx3-ubyte").write_bytes(
+        b"\0\0\x08\x03" + count + 2 * side.to_bytes(4, "big") + bytes(len(labels) * side * side))
+    (folder / f"{name}-labels-idx1-ubyte").write_bytes(b"\0\0\x08\x01" + count + bytes(labels))
+
+
+TEXT = "abc cab\nbaac " * 9
+
+
+def make_others(folder):
+    tiny_bert.write(folder / "encoder")
+    write_gpt2(folder / "gpt2")
+    write_vit(folder / "vit")
+    (folder / "text").write_text(TEXT)
+    (folder / "one").write_text("a")
+    (folder / "empty").write_text("")
+    (folder / "foreign").write_text("ab\nx")
+    (folder / "bytes").write_bytes(b"ab\n\xff")
+    write_idx(folder, "good", [1, 0, 1, 2] * 50)
+    write_idx(folder, "many", [7])
+    write_idx(folder, "large", [1], 5)
+    (folder / "cut-images-idx3-ubyte").write_bytes(b"\0\0\x08\x03\0\0")
+
+
+class Texts(Scratch):
+    make = staticmethod(make_others)
+
+    def expected(self):
+        """Cross-entropy of every token but the first against the constant logits."""
+        logits = [sum(w * b for w, b in zip(row, BIAS)) for row in words()]
+        total = math.log(sum(map(math.exp, logits)))
+        return sum(total - logits[LETTERS.index(c)] for c in TEXT[1:]) / (len(TEXT) - 1)
+
+    def test_loss_whatever_the_window(self):
+        for window in ((), ("--max-tokens", "7"), ("--max-tokens", "1")):
+            found = self.json("eval", "gpt2", "--task", "lm", "--data", "text", *window)
+            self.assertEqual(set(found), {"version", "loss", "perplexity", "bits_per_byte",
+                                          "tokens", "bytes", "seconds"})
+            self.assertAlmostEqual(found["loss"], self.expected(), places=5)
+            self.assertAlmostEqual(found["perplexity"], math.exp(found["loss"]))
+            self.assertEqual((found["tokens"], found["bytes"]), (len(TEXT), len(TEXT)))
+            self.assertAlmostEqual(found["bits_per_byte"], found["loss"] * (len(TEXT) - 1)
+                                   / len(TEXT) / math.log(2))
+        self.assertRegex(self.good("eval", "gpt2", "--task", "lm", "--data", "text").stdout,
+                         rf"loss {self.expected():.4f}  perplexity")
+
+    def test_refusals(self):
+        def lm(data, *more, model="gpt2"):
+            return ["eval", model, "--task", "lm", "--data", data, *more]
+        self.refusals([
+            ("no data", ["eval", "gpt2", "--task", "lm"], 2, "--task lm needs --data"),
+            ("no file", lm("none"), 3, "none.*No such"),
+            ("not UTF-8", lm("bytes"), 4, "bytes: line 1 is not UTF-8 at byte 3"),
+            ("foreign", lm("foreign"), 4, r"foreign: line 1: .* no token for the character U\+0078"),
+            ("empty", lm("empty"), 4, "empty: there is no text"),
+            ("one", lm("one"), 4, "one has one token"),
+            ("wide", lm("text", "--max-tokens", "17"), 2, "--max-tokens 17: the most here are 16"),
+            ("dtype", lm("text", "--dtype", "bf16"), 5, "--task lm runs in f32 only"),
+            ("an encoder", lm("text", model="encoder"), 5, "no head for this task; a language model"),
+            ("images", lm("text", model="vit"), 5, r"vit \(vit\) has no head for this task"),
+        ])
+
+
+class Images(Scratch):
+    make = staticmethod(make_others)
+
+    def test_accuracy(self):
+        found = self.json("eval", "vit", "--task", "image", "--data", "good-images-idx3-ubyte")
+        self.assertEqual(set(found), {"version", "top1", "loss", "images", "classes", "seconds"})
+        self.assertEqual((found["top1"], found["images"], found["classes"]), (50, 200, 3))
+        total = math.log(1 + math.e + 1 / math.e)
+        self.assertAlmostEqual(found["loss"], total - (2 * 1 + 0 - 1) / 4, places=5)
+
+    def test_refusals(self):
+        def image(data, model="vit"):
+            return ["eval", model, "--task", "image", "--data", data]
+        self.refusals([
+            ("no data", ["eval", "vit", "--task", "image"], 2, "--task image needs --data"),
+            ("no file", image("none"), 3, "none.*No such"),
+            ("cut", image("cut-images-idx3-ubyte"), 4, "cut-images.*idx file of bytes with 3"),
+            ("size", image("large-images-idx3-ubyte"), 4,
+             "images of 5 x 5 pixels and 1 channels, but the model reads 4 x 4 and 1"),
+            ("classes", image("many-images-idx3-ubyte"), 4, "8 classes, but the model has 3"),
+            ("a text model", image("good-images-idx3-ubyte", "gpt2"), 5, "no head for this task"),
         ])
 
 

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/* eval --task image: accuracy of an image classifier. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "eval.h"
+#include "sparse24/task.h"
+
+typedef struct image_parts {
+    s24_transformer *transformer;
+    s24_transformer_info info;
+    s24_images *images;
+    s24_images_info set;
+    s24_normalisation normalisation;
+    int64_t batch;
+    float *pixels, *logits; /* of a batch */
+    int64_t right;
+    double loss; /* sum */
+} image_parts;
+
+static int check(cli_app *cli, const image_parts *p, const char *path)
+{
+    const s24_transformer_info *m = &p->info;
+    const s24_images_info *s = &p->set;
+    if (s->channels != m->channels || s->height != m->image || s->width != m->image)
+        return cli_fail(cli, CLI_FORMAT,
+                        "%s: images of %lld x %lld pixels and %lld channels, but the model reads "
+                        "%lld x %lld and %lld",
+                        path, (long long)s->width, (long long)s->height, (long long)s->channels,
+                        (long long)m->image, (long long)m->image, (long long)m->channels);
+    if (s->classes > m->classes)
+        return cli_fail(cli, CLI_FORMAT, "%s: %lld classes, but the model has %lld", path,
+                        (long long)s->classes, (long long)m->classes);
+    return CLI_OK;
+}
+
+static int load(image_parts *p, cli_app *cli, const struct eval_options *o)
+{
+    int code = eval_transformer(cli, &p->transformer, o, S24_HEAD_CLASSES,
+                                "an image model with a classifier");
+    if (code == CLI_OK)
+        code =
+            cli_status(cli, s24_normalisation_read(&p->normalisation, cli->ctx, cli->operands[0]));
+    if (code == CLI_OK) code = cli_status(cli, s24_images_read(&p->images, cli->ctx, o->data));
+    if (code != CLI_OK) return code;
+    s24_transformer_describe(&p->info, p->transformer);
+    s24_images_describe(&p->set, p->images);
+    code = check(cli, p, o->data);
+    if (code != CLI_OK) return code;
+    p->batch = EVAL_TOKENS / p->info.positions;
+    const size_t image = (size_t)(p->set.channels * p->set.height * p->set.width);
+    p->pixels = calloc((size_t)p->batch + 1, image * sizeof *p->pixels);
+    p->logits = calloc((size_t)p->batch + 1, (size_t)p->info.classes * sizeof *p->logits);
+    if (p->batch < 1)
+        return cli_fail(cli, CLI_UNSUPPORTED, "an image of %lld positions; at most %d are expected",
+                        (long long)p->info.positions, EVAL_TOKENS);
+    return p->pixels && p->logits ? CLI_OK : cli_fail(cli, CLI_IO, "out of memory for images");
+}
+
+/* Adds an image's cross-entropy, and whether its class has the largest logit. */
+static void judge(image_parts *p, const float *logits, int32_t label)
+{
+    double sum = 0;
+    int64_t best = 0;
+    for (int64_t c = 1; c < p->info.classes; c++)
+        if (logits[c] > logits[best]) best = c;
+    for (int64_t c = 0; c < p->info.classes; c++)
+        sum += exp((double)logits[c] - (double)logits[best]);
+    p->loss += log(sum) + (double)logits[best] - (double)logits[label];
+    p->right += best == label;
+}
+
+static s24_status run_batch(image_parts *p, cli_app *cli, int64_t first)
+{
+    const int64_t left = p->set.count - first, count = left < p->batch ? left : p->batch;
+    const int64_t image = p->set.channels * p->set.height * p->set.width;
+    const s24_examples examples = {.texts = {.texts = count}, .pixels = p->pixels};
+    const s24_pass_outputs outputs = {.logits = p->logits};
+    for (int64_t i = 0; i < count; i++)
+        s24_images_write(p->pixels + i * image, p->images, first + i, &p->normalisation);
+    const s24_status status =
+        s24_transformer_forward(p->transformer, cli->ctx, &examples, &outputs);
+    for (int64_t i = 0; status == S24_OK && i < count; i++)
+        judge(p, p->logits + i * p->info.classes, s24_images_label(p->images, first + i));
+    if (status != S24_OK) return status;
+    return s24_ctx_progress(cli->ctx, "images", first + count, p->set.count);
+}
+
+static int print(cli_app *cli, const image_parts *p, double seconds)
+{
+    const double count = (double)p->set.count;
+    if (cli->json) {
+        json_t *object = cli_json();
+        json_object_set_new(object, "top1", cli_real(100 * (double)p->right / count));
+        json_object_set_new(object, "loss", cli_real(p->loss / count));
+        json_object_set_new(object, "images", json_integer(p->set.count));
+        json_object_set_new(object, "classes", json_integer(p->set.classes));
+        json_object_set_new(object, "seconds", cli_real(seconds));
+        return cli_json_print(cli, object);
+    }
+    printf("top-1 %.2f %%  loss %.4f  (%lld images, %.1f s)\n", 100 * (double)p->right / count,
+           p->loss / count, (long long)p->set.count, seconds);
+    return CLI_OK;
+}
+
+static int run(cli_app *cli, const struct eval_options *o)
+{
+    image_parts p = {0};
+    if (!o->data) return cli_fail(cli, CLI_USAGE, "--task image needs --data FOLDER or idx file");
+    int code = load(&p, cli, o);
+    const double start = cli_seconds();
+    for (int64_t i = 0; code == CLI_OK && i < p.set.count; i += p.batch)
+        code = cli_status(cli, run_batch(&p, cli, i));
+    if (code == CLI_OK) code = print(cli, &p, cli_seconds() - start);
+    free(p.pixels);
+    free(p.logits);
+    s24_images_destroy(p.images);
+    s24_transformer_destroy(p.transformer);
+    return code;
+}
+
+const eval_task eval_image = {"image", run};

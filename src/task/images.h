@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the readers of images share. */
+#ifndef S24_TASK_IMAGES_H
+#define S24_TASK_IMAGES_H
+
+#include "io/io.h"
+#include "sparse24/task.h"
+
+struct s24_images {
+    s24_ctx *ctx;
+    s24_images_info info;
+    uint8_t *bytes;  /* [count, channels, height, width] */
+    int32_t *labels; /* [count] */
+    char **names;    /* [info.classes], of folders; NULL for idx */
+};
+
+/* Room for the images that info describes. MEMORY. */
+s24_status s24i_images_room(s24_images *images);
+
+/* Fill a zeroed set (ctx is set). Errors as s24_images_read. */
+s24_status s24i_images_read_folder(s24_images *images, const char *path);
+s24_status s24i_images_read_idx(s24_images *images, const char *path);
+
+/* Height and width of a JPEG file. FORMAT, UNSUPPORTED. */
+s24_status s24i_jpeg_size(int64_t size[2], s24_ctx *ctx, const char *path, const s24i_map *file);
+/* Its pixels [3, height, width], of a file of this size. */
+s24_status s24i_jpeg_read(uint8_t *pixels, const int64_t size[2], s24_ctx *ctx, const char *path,
+                          const s24i_map *file);
+
+#endif

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Sets of images: JPEG folders and idx files, their order and labels, how a model wants them, and
+   everything that is damaged. */
+#include "support.h"
+
+#include <math.h>
+
+#include "nn_failing.h"
+#include "nn_io.h"
+#include "sparse24/task.h"
+
+#if S24_JPEG
+#include <jpeglib.h>
+#endif
+
+static s24_ctx *ctx;
+
+static s24_images *read_images(const char *path)
+{
+    s24_images *images;
+    if (s24_images_read(&images, ctx, path) != S24_OK) fail_msg("%s", s24_ctx_error(ctx));
+    return images;
+}
+
+static void refuse(const char *path, s24_status expected, const char *part)
+{
+    s24_images *images = (void *)&images;
+    const s24_status status = s24_images_read(&images, ctx, path);
+    if (status != expected) fail_msg("%d: %s", (int)status, s24_ctx_error(ctx));
+    assert_null(images);
+    assert_sentence(ctx, part);
+}
+
+/* ---- idx ------------------------------------------------------------------------------------- */
+
+#define IMAGES "\0\0\x08\x03\0\0\0\x02\0\0\0\x02\0\0\0\x03"
+#define LABELS "\0\0\x08\x01\0\0\0\x02"
+
+static void write_idx(const char *pixels, size_t pixel_bytes, const char *labels,
+                      size_t label_bytes)
+{
+    io_write_file(io_path("x-images-idx3-ubyte"), pixels, pixel_bytes);
+    io_write_file(io_path("x-labels-idx1-ubyte"), labels, label_bytes);
+}
+
+static void test_idx(void **state)
+{
+    s24_images_info info;
+    float pixels[6];
+    const s24_normalisation how = {{0.5f}, {0.25f}};
+    (void)state;
+    write_idx(IMAGES "\x00\x01\x02\x03\x04\x05\xff\xfe\xfd\xfc\xfb\xfa", 28, LABELS "\x07\x01", 10);
+    s24_images *images = read_images(io_path("x-images-idx3-ubyte"));
+    s24_images_describe(&info, images);
+    assert_true(info.count == 2 && info.channels == 1 && info.height == 2 && info.width == 3);
+    assert_int_equal(info.classes, 8);
+    assert_int_equal(s24_images_label(images, 0), 7);
+    assert_int_equal(s24_images_label(images, 1), 1);
+    assert_null(s24_images_class(images, 0));
+    assert_memory_equal(s24_images_bytes(images, 1), "\xff\xfe\xfd\xfc\xfb\xfa", 6);
+    s24_images_write(pixels, images, 1, &how);
+    assert_true(fabsf(pixels[0] - 2) < 1e-6f);
+    assert_true(fabsf(pixels[5] - (250.0f / 255 - 0.5f) * 4) < 1e-6f);
+    s24_images_destroy(images);
+}
+
+static void test_idx_refused(void **state)
+{
+    static const struct {
+        const char *pixels;
+        size_t pixel_bytes;
+        const char *labels;
+        size_t label_bytes;
+        const char *part;
+    } cases[] = {
+        {"", 0, LABELS "ab", 10, "x-images-idx3-ubyte: an idx file of bytes with 3 dimensions"},
+        {"\x1f\x8b\x08", 3, LABELS "ab", 10, "packed by gzip"},
+        {IMAGES "12345678901", 27, LABELS "ab", 10, "its head promises 12 bytes, and 11 are there"},
+        {IMAGES "1234567890123", 29, LABELS "ab", 10, "promises 12 bytes, and 13"},
+        {"\0\0\x0d" IMAGES, 19, LABELS "ab", 10, "an idx file of bytes"},
+        {IMAGES "123456789012", 28, LABELS "a", 9, "labels-idx1-ubyte: its head promises 2"},
+        {IMAGES "123456789012", 28,
+         "\0\0\x08\x01\0\0\0\x01"
+         "a",
+         9, "1 labels for the 2 images of"},
+        {"\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16, LABELS "ab", 10,
+         "its head promises"},
+        {"\0\0\x08\x03\0\0\0\0\0\0\0\x02\0\0\0\x03", 16, LABELS "ab", 10, "promises 0 bytes"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_idx(cases[i].pixels, cases[i].pixel_bytes, cases[i].labels, cases[i].label_bytes);
+        refuse(io_path("x-images-idx3-ubyte"), S24_ERROR_FORMAT, cases[i].part);
+    }
+    unlink(io_path("x-labels-idx1-ubyte"));
+    io_write_file(io_path("x-images-idx3-ubyte"), IMAGES "123456789012", 28);
+    refuse(io_path("x-images-idx3-ubyte"), S24_ERROR_IO, "x-labels-idx1-ubyte");
+    io_write_text(io_path("other"), "x");
+    refuse(io_path("other"), S24_ERROR_FORMAT, "with \"images-idx3\" in its name");
+    refuse(io_path("nowhere"), S24_ERROR_IO, "nowhere");
+}
+
+/* ---- JPEG ------------------------------------------------------------------------------------ */
+
+#if S24_JPEG
+
+/* An image of one colour; channels 1 is grey. */
+static void write_jpeg(const char *path, int width, int height, int channels,
+                       const uint8_t colour[3])
+{
+    struct jpeg_compress_struct jpeg;
+    struct jpeg_error_mgr errors;
+    JSAMPLE row[3 * 64];
+    JSAMPROW rows[1] = {row};
+    FILE *file = fopen(path, "wb");
+    for (int i = 0; i < width * channels; i++)
+        row[i] = colour[i % channels];
+    jpeg.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&jpeg);
+    jpeg_stdio_dest(&jpeg, file);
+    jpeg.image_width = (JDIMENSION)width;
+    jpeg.image_height = (JDIMENSION)height;
+    jpeg.input_components = channels;
+    jpeg.in_color_space = channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
+    jpeg_set_defaults(&jpeg);
+    jpeg_set_quality(&jpeg, 100, TRUE);
+    jpeg_start_compress(&jpeg, TRUE);
+    for (int y = 0; y < height; y++)
+        jpeg_write_scanlines(&jpeg, rows, 1);
+    jpeg_finish_compress(&jpeg);
+    jpeg_destroy_compress(&jpeg);
+    fclose(file);
+}
+
+static const uint8_t red[3] = {250, 10, 20}, blue[3] = {5, 30, 240}, grey[3] = {99, 99, 99};
+
+static void make_folder(void)
+{
+    mkdir(io_path("set"), 0700);
+    mkdir(io_path("set/b"), 0700);
+    mkdir(io_path("set/a"), 0700);
+    write_jpeg(io_path("set/b/2.jpg"), 10, 8, 3, red);
+    write_jpeg(io_path("set/b/1.JPEG"), 10, 8, 1, grey);
+    write_jpeg(io_path("set/a/x.jpg"), 10, 8, 3, blue);
+    io_write_text(io_path("set/a/readme.txt"), "not an image");
+    io_write_text(io_path("set/notes"), "not a class");
+}
+
+static void test_folder(void **state)
+{
+    const uint8_t *const colours[] = {blue, grey, red};
+    s24_images_info info;
+    (void)state;
+    make_folder();
+    s24_images *images = read_images(io_path("set"));
+    s24_images_describe(&info, images);
+    assert_true(info.count == 3 && info.channels == 3 && info.height == 8 && info.width == 10);
+    assert_int_equal(info.classes, 2);
+    assert_string_equal(s24_images_class(images, 0), "a");
+    assert_string_equal(s24_images_class(images, 1), "b");
+    assert_null(s24_images_class(images, 2));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(s24_images_label(images, i), i > 0);
+        for (int c = 0; c < 3; c++)
+            for (int p = 0; p < 80; p++) {
+                const int got = s24_images_bytes(images, i)[80 * c + p];
+                assert_in_range(got + 4, colours[i][c] + 1, colours[i][c] + 7);
+            }
+    }
+    s24_images_destroy(images);
+}
+
+static void test_folder_refused(void **state)
+{
+    char bytes[8192], path[512];
+    (void)state;
+    make_folder();
+    snprintf(path, sizeof path, "%s", io_path("set/b/2.jpg"));
+    write_jpeg(path, 8, 8, 3, red);
+    refuse(io_path("set"), S24_ERROR_FORMAT,
+           "set/b/2.jpg has 8 x 8 pixels, but the first image has 10 x 8");
+    write_jpeg(path, 10, 8, 3, red);
+    FILE *file = fopen(path, "rb");
+    const size_t count = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    for (size_t cut = 0; cut < count - 1; cut += 7) {
+        io_write_file(path, bytes, cut);
+        refuse(io_path("set"), S24_ERROR_FORMAT, "set/b/2.jpg: a whole JPEG image is expected");
+    }
+    write_jpeg(path, 10, 8, 3, red);
+    mkdir(io_path("set/c"), 0700);
+    refuse(io_path("set"), S24_ERROR_FORMAT, "set/c has no .jpg or .jpeg file");
+    rmdir(io_path("set/c"));
+    mkdir(io_path("empty"), 0700);
+    refuse(io_path("empty"), S24_ERROR_FORMAT, "a folder of JPEG files for each class");
+}
+
+static s24_status read_set(s24_ctx *failing_ctx)
+{
+    s24_images *images = NULL;
+    const s24_status status = s24_images_read(&images, failing_ctx, io_path("set"));
+    s24_images_destroy(images);
+    return status;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    make_folder();
+    assert_true(count_failures(read_set) >= 12);
+}
+
+#else
+
+static void test_folder(void **state)
+{
+    (void)state;
+    mkdir(io_path("set"), 0700);
+    mkdir(io_path("set/a"), 0700);
+    io_write_text(io_path("set/a/x.jpg"), "x");
+    refuse(io_path("set"), S24_ERROR_UNSUPPORTED, "this build reads no JPEG");
+}
+
+#endif
+
+/* ---- normalisation --------------------------------------------------------------------------- */
+
+static void test_normalisation(void **state)
+{
+    static const struct {
+        const char *text;
+        s24_status status;
+        const char *part;
+    } cases[] = {
+        {"{\"image_mean\":[0.1,0.2,0.3],\"image_std\":[1,2,3],\"rescale_factor\":0.00392156862745}",
+         S24_OK, NULL},
+        {"{\"image_std\":[]}", S24_ERROR_FORMAT, "\"image_std\" has 0 numbers"},
+        {"{\"image_std\":[0.5,\"x\"]}", S24_ERROR_FORMAT, "element 1 of \"image_std\""},
+        {"{\"image_std\":[0]}", S24_ERROR_FORMAT, "more than 0 is expected"},
+        {"{\"rescale_factor\":1}", S24_ERROR_UNSUPPORTED, "rescale_factor 1"},
+        {"{\"do_rescale\":false}", S24_ERROR_UNSUPPORTED, "do_rescale false"},
+    };
+    s24_normalisation got;
+    (void)state;
+    mkdir(io_path("model"), 0700);
+    assert_int_equal(s24_normalisation_read(&got, ctx, io_path("model")), S24_OK);
+    assert_true(got.mean[0] == 0.5f && got.deviation[3] == 0.5f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        io_write_text(io_path("model/preprocessor_config.json"), cases[i].text);
+        assert_int_equal(s24_normalisation_read(&got, ctx, io_path("model")), cases[i].status);
+        if (cases[i].part) assert_sentence(ctx, cases[i].part);
+        if (!cases[i].part) assert_true(got.mean[2] == 0.3f && got.deviation[1] == 2);
+    }
+}
+
+static int setup(void **state)
+{
+    if (io_folder_setup(state)) return -1;
+    return s24_ctx_create(&ctx, NULL) == S24_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    s24_ctx_destroy(ctx);
+    return io_folder_teardown(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_idx),
+        cmocka_unit_test(test_idx_refused),
+        cmocka_unit_test(test_folder),
+#if S24_JPEG
+        cmocka_unit_test(test_folder_refused),
+        cmocka_unit_test(test_memory),
+#endif
+        cmocka_unit_test(test_normalisation),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
