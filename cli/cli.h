@@ -35,6 +35,7 @@ typedef enum cli_type {
     CLI_FLAG,   /* int field, set to 1 */
     CLI_TEXT,   /* const char * field */
     CLI_COUNT,  /* int64_t field, a whole number of at least 1 */
+    CLI_REAL,   /* double field, a number of at least 0 */
     CLI_CHOICE, /* const char * field, one of choice(0), choice(1) … */
     CLI_LIST,   /* const char * field, some of them separated by commas */
     CLI_COUNTS  /* const char * field, whole numbers of at least 1 separated by commas */
@@ -122,6 +123,7 @@ typedef struct cli_progress {
     const char *stage;
     int64_t done;
     double started, printed;
+    char detail[64]; /* said behind the rest; "" for none */
 } cli_progress;
 
 struct cli_app {

@@ -4,6 +4,7 @@
  * choices, so that a command sees only values that could be meant.
  */
 #include <errno.h>
+#include <float.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,6 +98,16 @@ static int64_t parse_count(const char *text)
     return errno || *end ? 0 : (int64_t)value;
 }
 
+/* A number of at least 0; −1 if it is none. */
+static double parse_real(const char *text)
+{
+    char *end = NULL;
+    if ((*text < '0' || *text > '9') && *text != '.') return -1;
+    errno = 0;
+    double value = strtod(text, &end);
+    return errno || *end || !(value >= 0 && value <= DBL_MAX) ? -1 : value;
+}
+
 int cli_counts(int64_t *counts, int max, const char *list)
 {
     char item[24];
@@ -145,6 +156,9 @@ static int bad_value(cli_app *cli, const cli_option *option, const char *value)
     case CLI_COUNT:
         return cli_fail(cli, CLI_USAGE, "option --%s: '%s' is not a whole number of at least 1",
                         option->name, value);
+    case CLI_REAL:
+        return cli_fail(cli, CLI_USAGE, "option --%s: '%s' is not a number of at least 0",
+                        option->name, value);
     default:
         return cli_fail(cli, CLI_USAGE, "option --%s: expected %s, not an empty word", option->name,
                         option->argument ? option->argument : "a value");
@@ -162,6 +176,9 @@ static int option_set(cli_app *cli, const cli_option *option, void *options, con
     case CLI_COUNT:
         *(int64_t *)field = parse_count(value);
         return *(int64_t *)field < 1 ? bad_value(cli, option, value) : CLI_OK;
+    case CLI_REAL:
+        *(double *)field = parse_real(value);
+        return *(double *)field < 0 ? bad_value(cli, option, value) : CLI_OK;
     case CLI_CHOICE:
         valid = is_choice(option, value);
         break;

@@ -70,6 +70,7 @@ static void show(cli_app *cli, int64_t done, int64_t total, double now)
             fprintf(stderr, "  %.*f/s", rate < 10 ? 1 : 0, rate);
         fprintf(stderr, "  ETA %ld:%02ld", left / 60, left % 60);
     }
+    if (p->detail[0]) fprintf(stderr, "  %s", p->detail);
     if (!p->animated) fputc('\n', stderr);
     fflush(stderr);
     p->open = p->animated;

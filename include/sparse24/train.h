@@ -120,15 +120,107 @@ typedef struct s24_objective {
     s24_transformer *teacher; /* its max_tokens must do */
     double dropout, attention_dropout;
     uint64_t seed; /* of dropout: another one every step */
-    double scale;  /* of loss and gradients, default 1: 1/parts where a step is cut in parts */
+    /* What the means are over where a step is cut into several batches: the texts, tokens and labels
+       of all of them. Default: this batch's. */
+    int64_t texts, tokens, label_count;
 } s24_objective;
 
 /* Adds the gradients of the objective on the examples to those that are there. *loss is the
-   objective, scaled. Errors: as s24_transformer_forward. */
+   objective. Errors: as s24_transformer_forward. */
 S24_API s24_status s24_transformer_gradients(double *loss, s24_transformer *transformer,
                                              s24_ctx *ctx, const s24_examples *examples,
                                              const s24_objective *objective);
 S24_API void s24_transformer_clear(s24_transformer *transformer, s24_ctx *ctx);
+
+/* ---- 3. training ----------------------------------------------------------------------------- */
+
+/* One example, to be written where the pointers lead. */
+typedef struct s24_example {
+    int32_t *ids, *types; /* [tokens]; types are 0 when this is called */
+    int32_t *targets;     /* LM: [tokens], −1 when this is called; images: [1] */
+    int32_t *start, *end; /* QA; −1 when this is called */
+    float *pixels;        /* of images: [channels, side, side] */
+} s24_example;
+
+/* What a run is trained on. */
+typedef struct s24_train_source {
+    int64_t count;
+    const int32_t *lengths; /* [count] tokens of each; NULL for images */
+    s24_status (*write)(void *user, s24_ctx *ctx, const s24_example *example, int64_t index);
+    void *user;
+} s24_train_source;
+
+typedef enum s24_schedule {
+    S24_SCHEDULE_LINEAR = 0, /* to 0 at the end */
+    S24_SCHEDULE_COSINE,
+    S24_SCHEDULE_CONSTANT
+} s24_schedule;
+
+typedef struct s24_train_report {
+    int64_t step, steps; /* done; of the run, estimated where it goes by time */
+    int64_t tokens;      /* of the run until now */
+    double epoch;
+    double loss; /* of this step */
+    double rate; /* learning rate */
+    double norm; /* of the gradients, before they were clipped */
+    double seconds;
+    double held_out; /* mean loss of the held-out examples, NaN where it was not measured now */
+} s24_train_report;
+
+typedef struct s24_train_opts {
+    size_t size;             /* sizeof(s24_train_opts) */
+    s24_objective objective; /* its size may be 0 here; seed and the counts are the run's */
+    /* How long: epochs, or steps, or seconds of work (the schedule then follows the clock, and a run
+       is not the same bits twice). One of them. */
+    double epochs;
+    int64_t steps;
+    double seconds;
+    int64_t batch;  /* examples a step; default 32. As many at a time as the transformer takes. */
+    int64_t bucket; /* see s24_batches_opts; default 1: nothing is padded here */
+    uint64_t seed;
+    double rate;   /* the largest learning rate; default 1e-4 */
+    double warmup; /* share of the run until it is reached */
+    s24_schedule schedule;
+    double decay;              /* AdamW's weight decay, of matrices */
+    double beta1, beta2, eps;  /* defaults 0.9, 0.999, 1e-8 */
+    double clip;               /* largest norm of the gradients; 0: any */
+    int fixed;                 /* 1: weights that are 0 in a 2:4 matrix of the blocks stay 0 */
+    const char *checkpoint;    /* a .safetensors file to go on from; NULL: none is written */
+    int64_t checkpoint_steps;  /* steps from one to the next; default 200 */
+    double checkpoint_seconds; /* or this time; 0: steps alone */
+    int resume;                /* 1: start from the checkpoint if it is there */
+    const s24_train_source *held_out; /* or NULL */
+    int64_t held_out_steps;           /* steps from one measurement to the next; default: the end */
+    /* Called after each step; may be NULL. Not 0: stop. */
+    int (*report)(void *user, const s24_train_report *report);
+    void *user;
+} s24_train_opts;
+
+/*
+ * Trains a transformer. Loop, order, dropout and so the weights are a function of the options, the
+ * source and the number of threads; a run that was stopped anywhere and goes on from its checkpoint
+ * ends with the bits that it would have had. A checkpoint that cannot be written is a warning in the
+ * log, and the one before it stays. *report (may be NULL) is the last step's.
+ * Errors: ARGUMENT, INTERRUPTED (by the report or the progress callback; a checkpoint is written
+ * first), NUMERIC (a loss or a gradient that is not finite: nothing of that step was applied and no
+ * checkpoint is written; the sentence says where), FORMAT (a checkpoint of another run), NOT_TWO_FOUR
+ * (fixed, but no matrix of the blocks is 2:4), and what the source says.
+ */
+S24_API s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24_ctx *ctx,
+                             const s24_train_source *source, const s24_train_opts *opts);
+
+/*
+ * Texts as a source: tokenized by the folder's tokenizer, cut to max_tokens (0:
+ * sentence_bert_config.json's max_seq_length, else the model's positions). next_token = 1: each token's
+ * target is the one behind it. The texts are read here only. Errors: as s24_tokenizer_load, ARGUMENT
+ * (no texts), MEMORY.
+ */
+typedef struct s24_text_source s24_text_source;
+S24_API s24_status s24_text_source_create(s24_text_source **out, s24_ctx *ctx, const char *folder,
+                                          const s24_text *texts, int64_t count, int64_t max_tokens,
+                                          int next_token);
+S24_API void s24_text_source_destroy(s24_text_source *source);
+S24_API const s24_train_source *s24_text_source_get(const s24_text_source *source);
 
 #ifdef __cplusplus
 }

@@ -13,13 +13,6 @@
 #include <string.h>
 #include <time.h>
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* ---- which tensors --------------------------------------------------------------------------- */
 
 static int is_selected(const s24i_pruner *pruner, const s24_tensor *tensor)
@@ -110,12 +103,12 @@ static s24_status write_rounded(const s24i_pruner *pruner, float *w, const s24_t
 static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
                               const s24_stats *stats)
 {
-    const double start = seconds_now();
+    const double start = s24i_seconds();
     const s24_dense dense = dense_of(w, tensor);
     s24_prune_report report;
     void *rounded;
     TRY(s24_prune(&report, pruner->ctx, &dense, stats, &pruner->opts.prune));
-    const double end = seconds_now();
+    const double end = s24i_seconds();
     TRY(s24i_alloc_elems(&rounded, pruner->ctx, dense.rows * dense.cols,
                          s24_dtype_bytes(dtype_of(pruner, tensor)), "a rounded weight"));
     const s24_status status = write_rounded(pruner, w, tensor, rounded);

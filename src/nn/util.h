@@ -29,4 +29,7 @@ static inline int64_t s24i_ld(const s24_dense *x)
 /* Says which tensor the sentence of a failed call is about; S24_OK and INTERRUPTED pass. */
 s24_status s24i_name_tensor(s24_ctx *ctx, s24_status status, const s24_tensor *tensor);
 
+/* A clock that only runs forward. */
+double s24i_seconds(void);
+
 #endif

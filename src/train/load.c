@@ -45,6 +45,9 @@ static void segment(maker *k, int matrix)
 
 static s24_status check(const maker *k, const s24_tensor *tensor, const wanted *w)
 {
+    REQUIRE(k->ctx, !tensor->scales || !k->t->opts.train, S24_ERROR_UNSUPPORTED,
+            "%s: tensor '%s' is quantised; floats are trained and quantised afterwards",
+            tensor->file, tensor->name);
     if (!tensor->packed) TRY(s24i_tensor_check_float(k->ctx, tensor));
     if (w->any_rank) {
         int64_t count = 1;

@@ -234,10 +234,13 @@ static void run_losses(s24_transformer *t, const s24_examples *examples, const s
                        const s24i_mode *mode)
 {
     s24i_machine *m = &t->machine;
-    const int64_t width = t->shape.width, labels = o->labels != 0 ? label_count(t, examples) : 0;
-    const double rows = (double)(t->head_kind == S24_HEAD_QA ? t->step.texts : s24i_head_rows(t));
-    const s24i_head_job head = {.label_weight = labels ? o->scale * o->labels / (double)labels : 0,
-                                .teacher_weight = o->scale * o->logits / rows,
+    const int64_t width = t->shape.width, texts = o->texts ? o->texts : t->step.texts;
+    const int64_t tokens = o->tokens ? o->tokens : token_count(t, examples);
+    int64_t labels = o->labels != 0 ? label_count(t, examples) : 0;
+    if (labels && o->label_count) labels = o->label_count;
+    const double rows = (double)(t->head_kind == S24_HEAD_LM ? tokens : texts);
+    const s24i_head_job head = {.label_weight = labels ? o->labels / (double)labels : 0,
+                                .teacher_weight = o->logits / rows,
                                 .temperature = (float)o->temperature,
                                 .teacher = o->logits != 0 ? o->teacher : NULL,
                                 .gradient = 1};
@@ -250,11 +253,10 @@ static void run_losses(s24_transformer *t, const s24_examples *examples, const s
             .vectors = t->at.pooled, .pooling = (int)t->pooled.pooling, .width = width};
         pool(t, t->at.pooled, 0);
         m->ops->cosine_loss(m, t->at.loss, t->at.dn, &pooled, t->at.teacher_pooled,
-                            o->scale * o->cosine / (double)t->step.texts, &t->step);
+                            o->cosine / (double)texts, &t->step);
     }
     const s24i_pull pull = {.states = o->hidden != 0 ? t->at.states : NULL,
-                            .weight = o->scale * o->hidden /
-                                      ((double)token_count(t, examples) * (double)width)};
+                            .weight = o->hidden / ((double)tokens * (double)width)};
     s24i_run_backward(t, mode, &pull);
 }
 
@@ -268,7 +270,6 @@ s24_status s24_transformer_gradients(double *loss, s24_transformer *t, s24_ctx *
             : !examples ? "examples"
                         : "loss");
     TRY(s24i_options_read(ctx, &o, sizeof o, objective, "s24_objective"));
-    if (o.scale == 0) o.scale = 1;
     if (o.temperature == 0) o.temperature = 2;
     REQUIRE(ctx, t->gradients, S24_ERROR_ARGUMENT,
             "gradients were asked of a transformer that was not made to train");

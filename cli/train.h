@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the files of sparse24 train share: its options, the examples they name, the losses. */
+#ifndef SPARSE24_CLI_TRAIN_H
+#define SPARSE24_CLI_TRAIN_H
+
+#include "cli.h"
+#include "sparse24/task.h"
+#include "sparse24/train.h"
+
+struct train_options {
+    cli_common common;
+    const char *teacher, *text, *qa, *loss, *schedule, *metrics, *dropout;
+    double epochs, minutes, rate, warmup, decay, clip, temperature;
+    int64_t steps, batch, tokens, max_tokens, seed, held_out, checkpoint_steps;
+    int resume, dense;
+};
+
+/* The examples of a run, and those that are held out of it. */
+typedef struct train_data {
+    s24_text_source *texts, *held_texts;
+    s24_qa *qa;
+    s24_qa_features *features;
+    s24_train_source source, held_out;
+    int64_t most; /* tokens of the longest */
+} train_data;
+
+/* Reads what --text or --qa names; next_token: of a language model. Released by train_data_free,
+   also after an error. */
+int train_data_read(cli_app *cli, train_data *data, const struct train_options *o, int next_token);
+void train_data_free(train_data *data);
+
+/* Fills the weights of the objective from --loss, or with the defaults of the task. */
+int train_loss_read(cli_app *cli, s24_objective *objective, const struct train_options *o,
+                    s24_head head);
+
+#endif

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a run goes on from: one safetensors file with the three arenas (weights and the optimiser's
+ * moments) and `state`, written as every output is: aside, synced, then renamed into its place.
+ */
+#include <string.h>
+
+#include "train/train.h"
+
+enum { VERSION = 1, STATE = 6 };
+
+static s24_status write_arena(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
+                              const char *name, const float *arena)
+{
+    s24i_machine *m = &t->machine;
+    float *host;
+    TRY(s24i_alloc_elems(&host, ctx, t->elems, sizeof *host, "a checkpoint"));
+    m->ctx = ctx;
+    m->ops->download(m, host, arena, (size_t)t->elems * sizeof *host);
+    const s24_status status = s24_writer_write(writer, name, host);
+    s24_ctx_free(ctx, host);
+    return status;
+}
+
+static s24_status write_all(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
+                            const s24i_optimiser *o, const s24i_train_state *state)
+{
+    const char *const arenas[] = {"weights", "m", "v"};
+    s24_tensor tensor = {.name = "state", .dtype = S24_I64, .rank = 1, .shape = {STATE}};
+    int64_t numbers[STATE] = {VERSION, state->step, state->tokens};
+    memcpy(numbers + 3, &state->seconds, sizeof state->seconds);
+    memcpy(numbers + 4, &state->run, sizeof state->run);
+    numbers[5] = t->elems;
+    TRY(s24_writer_declare(writer, &tensor));
+    tensor = (s24_tensor){.dtype = S24_F32, .rank = 1, .shape = {t->elems}};
+    for (int i = 0; i < 3; i++) {
+        tensor.name = arenas[i];
+        TRY(s24_writer_declare(writer, &tensor));
+    }
+    TRY(s24_writer_write(writer, "state", numbers));
+    TRY(write_arena(writer, t, ctx, "weights", t->weights));
+    TRY(write_arena(writer, t, ctx, "m", o->m));
+    TRY(write_arena(writer, t, ctx, "v", o->v));
+    return s24_writer_commit(writer);
+}
+
+s24_status s24i_checkpoint_write(s24_transformer *t, s24_ctx *ctx, const s24i_optimiser *o,
+                                 const s24i_train_state *state, const char *path)
+{
+    s24_writer *writer;
+    const s24_writer_opts opts = {.size = sizeof opts, .force = 1};
+    TRY(s24_writer_create(&writer, ctx, path, &opts));
+    const s24_status status = write_all(writer, t, ctx, o, state);
+    s24_writer_destroy(writer);
+    return status;
+}
+
+/* A tensor of this dtype and this many numbers. */
+static s24_status find(const s24_tensor **out, s24_ctx *ctx, const s24_checkpoint *file,
+                       const char *path, const char *name, s24_dtype dtype, int64_t count)
+{
+    const s24_tensor *tensor = *out = s24_checkpoint_find(file, name);
+    REQUIRE(ctx, tensor && tensor->dtype == dtype && tensor->rank == 1 && !tensor->packed,
+            S24_ERROR_FORMAT, "%s: no training checkpoint: tensor '%s' is missing or misshapen",
+            path, name);
+    REQUIRE(ctx, tensor->shape[0] == count, S24_ERROR_FORMAT,
+            "%s: tensor '%s' has %lld numbers; %lld were expected for this model", path, name,
+            (long long)tensor->shape[0], (long long)count);
+    return S24_OK;
+}
+
+static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx *ctx,
+                           const s24i_optimiser *o, const s24_checkpoint *file, const char *path)
+{
+    const s24_tensor *tensor, *w, *m, *v;
+    int64_t numbers[STATE];
+    s24i_machine *machine = &t->machine;
+    const size_t bytes = (size_t)t->elems * sizeof(float);
+    const uint64_t run = state->run;
+    TRY(find(&tensor, ctx, file, path, "state", S24_I64, STATE));
+    memcpy(numbers, tensor->data, sizeof numbers);
+    REQUIRE(ctx, numbers[0] == VERSION, S24_ERROR_FORMAT,
+            "%s: a checkpoint of version %lld; %d is expected", path, (long long)numbers[0],
+            VERSION);
+    TRY(find(&w, ctx, file, path, "weights", S24_F32, t->elems));
+    TRY(find(&m, ctx, file, path, "m", S24_F32, t->elems));
+    TRY(find(&v, ctx, file, path, "v", S24_F32, t->elems));
+    state->step = numbers[1];
+    state->tokens = numbers[2];
+    memcpy(&state->seconds, numbers + 3, sizeof state->seconds);
+    memcpy(&state->run, numbers + 4, sizeof state->run);
+    REQUIRE(ctx, state->run == run, S24_ERROR_FORMAT,
+            "%s is of a run with other options, another model or other examples", path);
+    REQUIRE(ctx, state->step >= 0 && state->seconds >= 0, S24_ERROR_FORMAT,
+            "%s: step %lld after %g seconds", path, (long long)state->step, state->seconds);
+    machine->ops->upload(machine, t->weights, w->data, bytes);
+    machine->ops->upload(machine, o->m, m->data, bytes);
+    machine->ops->upload(machine, o->v, v->data, bytes);
+    return S24_OK;
+}
+
+s24_status s24i_checkpoint_read(s24i_train_state *state, s24_transformer *t, s24_ctx *ctx,
+                                const s24i_optimiser *o, const char *path)
+{
+    s24_checkpoint *file;
+    TRY(s24_checkpoint_open(&file, ctx, path));
+    const s24_status status = read_all(state, t, ctx, o, file, path);
+    s24_checkpoint_close(file);
+    return status;
+}

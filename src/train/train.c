@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The loop: a step's examples, their gradients, the optimiser, a report; checkpoints now and then. */
+#include "train/train.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct runner {
+    s24_transformer *t;
+    s24_ctx *ctx;
+    const s24_train_source *source;
+    s24_train_opts opts;
+    s24_batches *batches;
+    s24i_examples examples, held_out;
+    s24i_optimiser optimiser;
+    s24i_train_state state;
+    s24_train_report last;
+    int64_t steps;       /* of the run; 0: it goes by time */
+    double started;      /* on the clock, less what earlier runs took */
+    double checkpointed; /* seconds of the run at the last checkpoint */
+} runner;
+
+/* ---- preparing ---------------------------------------------------------------------------------- */
+
+static s24_status read_options(s24_train_opts *o, s24_ctx *ctx, const s24_train_opts *opts)
+{
+    TRY(s24i_options_read(ctx, o, sizeof *o, opts, "s24_train_opts"));
+    if (!o->batch) o->batch = 32;
+    if (!o->bucket) o->bucket = 1;
+    if (o->rate == 0) o->rate = 1e-4;
+    if (o->beta1 == 0) o->beta1 = 0.9;
+    if (o->beta2 == 0) o->beta2 = 0.999;
+    if (o->eps == 0) o->eps = 1e-8;
+    if (!o->checkpoint_steps) o->checkpoint_steps = 200;
+    o->objective.size = sizeof o->objective;
+    REQUIRE(ctx, (o->epochs > 0) + (o->steps > 0) + (o->seconds > 0) == 1, S24_ERROR_ARGUMENT,
+            "one of epochs, steps and seconds is expected to be over 0");
+    REQUIRE(ctx,
+            o->rate > 0 && o->warmup >= 0 && o->warmup < 1 && o->decay >= 0 && o->clip >= 0 &&
+                o->batch > 0,
+            S24_ERROR_ARGUMENT,
+            "a learning rate over 0, a warm-up of 0 to below 1, no negative decay, clip or batch "
+            "are expected");
+    REQUIRE(ctx, o->beta1 > 0 && o->beta1 < 1 && o->beta2 > 0 && o->beta2 < 1 && o->eps > 0,
+            S24_ERROR_ARGUMENT, "betas between 0 and 1 and an eps over 0 are expected");
+    return S24_OK;
+}
+
+/* FNV-1a over what makes one run differ from another. */
+static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ ((const uint8_t *)data)[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t run_number(const runner *r)
+{
+    const s24_train_opts *o = &r->opts;
+    const double reals[] = {o->epochs,
+                            o->seconds,
+                            o->rate,
+                            o->warmup,
+                            o->decay,
+                            o->beta1,
+                            o->beta2,
+                            o->eps,
+                            o->clip,
+                            o->objective.labels,
+                            o->objective.logits,
+                            o->objective.temperature,
+                            o->objective.hidden,
+                            o->objective.cosine,
+                            o->objective.dropout,
+                            o->objective.attention_dropout};
+    const int64_t numbers[] = {o->steps,         o->batch,    o->bucket,
+                               (int64_t)o->seed, o->schedule, o->fixed,
+                               r->source->count, r->t->elems, r->t->opts.max_tokens};
+    uint64_t hash = mix(UINT64_C(0xcbf29ce484222325), reals, sizeof reals);
+    hash = mix(hash, numbers, sizeof numbers);
+    if (r->source->lengths)
+        hash = mix(hash, r->source->lengths, (size_t)r->source->count * sizeof *r->source->lengths);
+    return hash;
+}
+
+static s24_status prepare(runner *r)
+{
+    s24_train_opts *o = &r->opts;
+    const s24_train_source *source = r->source;
+    const s24_batches_opts batches = {.size = sizeof batches,
+                                      .examples = source->count,
+                                      .lengths = source->lengths,
+                                      .batch = o->batch,
+                                      .bucket = o->bucket,
+                                      .seed = o->seed,
+                                      .keep_rest = source->count < o->batch};
+    TRY(s24i_optimiser_create(&r->optimiser, r->t, r->ctx, o->fixed));
+    TRY(s24i_examples_create(&r->examples, r->t, r->ctx, source, o->batch));
+    if (o->held_out) TRY(s24i_examples_create(&r->held_out, r->t, r->ctx, o->held_out, o->batch));
+    TRY(s24_batches_create(&r->batches, r->ctx, &batches));
+    const int64_t epoch = s24_batches_per_epoch(r->batches);
+    if (o->epochs > 0) r->steps = s24i_max(1, (int64_t)(o->epochs * (double)epoch + 0.5));
+    if (o->steps) r->steps = o->steps;
+    r->state.run = run_number(r);
+    if (o->resume && o->checkpoint && access(o->checkpoint, F_OK) == 0)
+        TRY(s24i_checkpoint_read(&r->state, r->t, r->ctx, &r->optimiser, o->checkpoint));
+    s24_transformer_clear(r->t, r->ctx);
+    r->started = s24i_seconds() - r->state.seconds;
+    r->checkpointed = r->state.seconds;
+    return S24_OK;
+}
+
+/* ---- running ------------------------------------------------------------------------------------ */
+
+/* Progress 0 … 1, and what a step adds to it. */
+static double progress_of(const runner *r, double *share)
+{
+    const double step = (double)r->state.step;
+    if (r->steps) {
+        *share = 1.0 / (double)r->steps;
+        return step / (double)r->steps;
+    }
+    const double progress = r->state.seconds / r->opts.seconds;
+    *share = step > 0 ? progress / step : 0.001;
+    return progress;
+}
+
+/* Mean objective over the held-out examples; the gradients it makes are thrown away. */
+static s24_status measure(double *mean, runner *r)
+{
+    const s24_train_source *source = r->opts.held_out;
+    s24_objective objective = r->opts.objective;
+    int64_t which[64];
+    double sum = 0;
+    objective.dropout = objective.attention_dropout = 0;
+    const int64_t batch = s24i_min(r->opts.batch, 64);
+    for (int64_t at = 0; at < source->count; at += batch) {
+        const int64_t count = s24i_min(batch, source->count - at);
+        double loss;
+        for (int64_t i = 0; i < count; i++)
+            which[i] = at + i;
+        TRY(s24i_examples_read(&r->held_out, r->t, r->ctx, which, count));
+        TRY(s24i_examples_gradients(&loss, &r->held_out, r->t, r->ctx, &objective));
+        sum += loss * (double)count;
+    }
+    s24_transformer_clear(r->t, r->ctx);
+    *mean = sum / (double)source->count;
+    return S24_OK;
+}
+
+static s24_status refuse(const runner *r, const char *what, double value)
+{
+    const char *path = r->opts.checkpoint;
+    return s24_ctx_fail(r->ctx, S24_ERROR_NUMERIC,
+                        "%s is %g at step %lld (epoch %.2f); nothing of it was applied%s%s", what,
+                        value, (long long)r->state.step,
+                        (double)r->state.step / (double)s24_batches_per_epoch(r->batches),
+                        path ? ", the last good checkpoint is " : "", path ? path : "");
+}
+
+static s24_status step(runner *r)
+{
+    const s24_train_opts *o = &r->opts;
+    s24_train_report *report = &r->last;
+    const int64_t *which;
+    double share, loss;
+    const int64_t count = s24_batches_at(&which, r->batches, r->state.step);
+    const double progress = progress_of(r, &share);
+    s24_objective objective = o->objective;
+    objective.seed = (o->seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + ((uint64_t)r->state.step << 20);
+    TRY(s24i_examples_read(&r->examples, r->t, r->ctx, which, count));
+    TRY(s24i_examples_gradients(&loss, &r->examples, r->t, r->ctx, &objective));
+    if (!isfinite(loss)) return refuse(r, "the loss", loss);
+    const double norm = s24i_optimiser_norm(&r->optimiser, r->t, r->ctx);
+    if (!isfinite(norm)) return refuse(r, "the gradients' norm", norm);
+    const double rate = o->rate * s24i_schedule_at(o, progress, share);
+    s24i_optimiser_step(&r->optimiser, r->t, r->ctx, o, r->state.step + 1, rate,
+                        o->clip > 0 && norm > o->clip ? o->clip / norm : 1.0);
+    r->state.step++;
+    r->state.tokens += r->examples.tokens;
+    r->state.seconds = s24i_seconds() - r->started;
+    *report = (s24_train_report){
+        .step = r->state.step,
+        .steps =
+            r->steps ? r->steps : (int64_t)((double)r->state.step * o->seconds / r->state.seconds),
+        .tokens = r->state.tokens,
+        .epoch = (double)r->state.step / (double)s24_batches_per_epoch(r->batches),
+        .loss = loss,
+        .rate = rate,
+        .norm = norm,
+        .seconds = r->state.seconds,
+        .held_out = NAN};
+    return r->t->machine.status;
+}
+
+static int is_over(const runner *r)
+{
+    return r->steps ? r->state.step >= r->steps : r->state.seconds >= r->opts.seconds;
+}
+
+/* A disk that is full takes nothing from the run: the checkpoint before stays, and it goes on. */
+static void checkpoint(runner *r)
+{
+    const char *path = r->opts.checkpoint;
+    r->checkpointed = r->state.seconds;
+    if (!path) return;
+    if (s24i_checkpoint_write(r->t, r->ctx, &r->optimiser, &r->state, path) != S24_OK)
+        s24_ctx_log(r->ctx, S24_LOG_WARNING, "no checkpoint at step %lld: %s",
+                    (long long)r->state.step, s24_ctx_error(r->ctx));
+}
+
+static int is_due(const runner *r)
+{
+    const s24_train_opts *o = &r->opts;
+    return r->state.step % o->checkpoint_steps == 0 ||
+           (o->checkpoint_seconds > 0 &&
+            r->state.seconds - r->checkpointed >= o->checkpoint_seconds);
+}
+
+static s24_status loop(runner *r)
+{
+    const s24_train_opts *o = &r->opts;
+    while (!is_over(r)) {
+        TRY(step(r));
+        const int over = is_over(r);
+        const int measured =
+            o->held_out && (over || (o->held_out_steps && r->state.step % o->held_out_steps == 0));
+        if (measured) TRY(measure(&r->last.held_out, r));
+        int stop = o->report && o->report(o->user, &r->last);
+        stop = stop || s24_ctx_progress(r->ctx, "training", r->state.step, r->last.steps) != S24_OK;
+        if (stop || over || is_due(r)) checkpoint(r);
+        if (stop && !over)
+            return s24_ctx_fail(r->ctx, S24_ERROR_INTERRUPTED,
+                                "stopped while training, at step "
+                                "%lld of %lld",
+                                (long long)r->state.step, (long long)r->last.steps);
+    }
+    return S24_OK;
+}
+
+static s24_status check(s24_ctx *ctx, const s24_transformer *t, const s24_train_source *source)
+{
+    REQUIRE(ctx, t && source && source->write && source->count > 0, S24_ERROR_ARGUMENT, "%s",
+            !t                   ? "transformer is NULL"
+            : !source            ? "source is NULL"
+            : source->count <= 0 ? "the source has no examples"
+                                 : "source.write is NULL");
+    REQUIRE(ctx, t->gradients, S24_ERROR_ARGUMENT, "the transformer was not made to train");
+    return S24_OK;
+}
+
+s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24_ctx *ctx,
+                     const s24_train_source *source, const s24_train_opts *opts)
+{
+    runner r = {.t = transformer, .ctx = ctx, .source = source};
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    TRY(check(ctx, transformer, source));
+    TRY(read_options(&r.opts, ctx, opts));
+    s24_status status = prepare(&r);
+    if (status == S24_OK) status = loop(&r);
+    if (report) *report = r.last;
+    s24_batches_destroy(r.batches);
+    s24i_examples_free(&r.examples, ctx);
+    s24i_examples_free(&r.held_out, ctx);
+    s24i_optimiser_free(&r.optimiser, transformer, ctx);
+    return status;
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The inside of a training run. */
+#ifndef S24_TRAIN_TRAIN_H
+#define S24_TRAIN_TRAIN_H
+
+#include "sparse24/task.h"
+#include "train/transformer.h"
+
+/* Examples side by side in host memory. */
+typedef struct s24i_examples {
+    const s24_train_source *source;
+    int64_t most; /* examples at a time */
+    int64_t *offsets;
+    int32_t *ids, *types, *targets, *starts, *ends;
+    float *pixels;
+    int64_t tokens, count, labels; /* of those that are there */
+} s24i_examples;
+
+/* Room for `most` examples of a source. ARGUMENT, MEMORY. */
+s24_status s24i_examples_create(s24i_examples *e, s24_transformer *t, s24_ctx *ctx,
+                                const s24_train_source *source, int64_t most);
+void s24i_examples_free(s24i_examples *e, s24_ctx *ctx);
+/* Fills it with the examples of these numbers. */
+s24_status s24i_examples_read(s24i_examples *e, s24_transformer *t, s24_ctx *ctx,
+                              const int64_t *which, int64_t count);
+/* Adds the gradients of all of them, in as many batches as the transformer needs. */
+s24_status s24i_examples_gradients(double *loss, const s24i_examples *e, s24_transformer *t,
+                                   s24_ctx *ctx, const s24_objective *objective);
+
+typedef struct s24i_optimiser {
+    float *m, *v;   /* in the machine's memory, laid out as the weights */
+    uint16_t *mask; /* likewise, a bit a weight; NULL: all may be anything */
+} s24i_optimiser;
+
+s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx, int fixed);
+void s24i_optimiser_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
+/* The norm of the gradients. */
+double s24i_optimiser_norm(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
+/* Step number `step` (1, 2, …) at a learning rate, the gradients scaled first. Clears them. */
+void s24i_optimiser_step(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                         const s24_train_opts *opts, int64_t step, double rate, double scale);
+/* The learning rate's share at progress 0 … 1 of a run whose step takes `share` of it. */
+double s24i_schedule_at(const s24_train_opts *opts, double progress, double share);
+
+/* What a run goes on from, beside weights and moments. */
+typedef struct s24i_train_state {
+    int64_t step, tokens;
+    double seconds;
+    uint64_t run; /* of the options and the source that the run was started with */
+} s24i_train_state;
+
+s24_status s24i_checkpoint_write(s24_transformer *t, s24_ctx *ctx, const s24i_optimiser *o,
+                                 const s24i_train_state *state, const char *path);
+/* FORMAT where it is of another run or of another model. */
+s24_status s24i_checkpoint_read(s24i_train_state *state, s24_transformer *t, s24_ctx *ctx,
+                                const s24i_optimiser *o, const char *path);
+
+#endif

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""train on a small model of random weights: a pruned copy learns from the dense one."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from cli_case import PROGRAM, Scratch, clean_environment, run
+import tiny_bert
+from cli_data import floats, read
+
+LINES = tiny_bert.sentences(40)
+QUESTION = {"id": "1", "question": LINES[1],
+            "answers": [{"text": LINES[2].split()[0], "answer_start": 0}]}
+
+
+def make_model(folder):
+    tiny_bert.write(folder / "model")
+    (folder / "texts").write_text("\n".join(LINES) + "\n\n", encoding="utf-8")
+    (folder / "qa.json").write_text(json.dumps({"version": "1.1", "data": [
+        {"title": "", "paragraphs": [{"context": LINES[2], "qas": [QUESTION]}]}]}))
+    done = run("prune", "model", "student", "--method", "magnitude", cwd=folder)
+    if done.returncode:
+        raise AssertionError(done.stderr)
+
+
+def weights(path):
+    tensors, _ = read(path / "model.safetensors")
+    return {name: raw for name, (_, _, raw) in tensors.items()}
+
+
+class Train(Scratch):
+    make = staticmethod(make_model)
+    SHORT = ("--text", "texts", "--teacher", "model", "--steps", "12", "--batch", "8", "--threads", "1")
+
+    def losses(self, path):
+        return [json.loads(line)["loss"] for line in (self.folder / path).read_text().splitlines()]
+
+    def test_a_pruned_model_comes_nearer_to_its_teacher(self):
+        found = self.json("train", "student", "out", *self.SHORT, "--rate", "1e-3", "--metrics", "m",
+                          "--held-out", "6")
+        self.assertEqual(found["steps"], 12)
+        self.assertEqual(found["step"], 12)
+        self.assertGreater(found["tokens"], 12 * 8 * 2)
+        losses = self.losses("m")
+        self.assertEqual(len(losses), 12)
+        self.assertLess(losses[-1], 0.9 * losses[0])
+        self.assertLess(found["held_out"], losses[0])
+        self.assertTrue(self.json("check", "out")["ok"])
+        self.assertFalse((self.folder / "out.training").exists())
+        before, after = weights(self.folder / "student"), weights(self.folder / "out")
+        self.assertEqual(set(before), set(after))
+        changed = [name for name in before if before[name] != after[name]]
+        self.assertGreater(len(changed), len(before) // 2)
+        self.good("embed", "out", "--input", "texts", "--output", "v.safetensors")
+
+    def test_packed_stays_packed(self):
+        self.good("pack", "student", "packed")
+        self.good("train", "packed", "out", *self.SHORT)
+        self.assertTrue(any(name.endswith(".s24_values") for name in weights(self.folder / "out")))
+
+    def test_dense_lets_zeros_go(self):
+        self.good("train", "student", "out", *self.SHORT, "--dense")
+        self.json("check", "out", exit=1)
+
+    def test_answers_from_labels(self):
+        found = self.json("train", "model", "qa", "--qa", "qa.json", "--steps", "20", "--batch", "1",
+                          "--rate", "1e-2", "--dropout", "0", "--threads", "1", "--metrics", "m",
+                          "--max-tokens", "32")
+        losses = self.losses("m")
+        self.assertEqual(found["step"], 20)
+        self.assertLess(losses[-1], losses[0])
+        self.assertIn("qa_outputs.weight", weights(self.folder / "qa"))
+
+    def test_killed_and_resumed_it_ends_with_the_same_bits(self):
+        options = (*self.SHORT[:-4], "--batch", "8", "--threads", "1", "--checkpoint-steps", "5")
+        options = tuple("400" if o == "12" else o for o in options)
+        self.good("train", "student", "whole", *options)
+        process = subprocess.Popen([PROGRAM, "train", "student", "out", *options], cwd=self.folder,
+                                   env=clean_environment(), stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 60
+        while not (self.folder / "out.training").exists() and time.monotonic() < end:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        if not (self.folder / "out").exists():
+            self.bad(3, r"out.training is there from a run that was stopped; --resume goes on",
+                     "train", "student", "out", *options)
+            self.bad(4, r"of a run with other options", "train", "student", "out", *options,
+                     "--resume", "--rate", "1e-5")
+            self.good("train", "student", "out", *options, "--resume")
+        self.assertEqual(weights(self.folder / "whole"), weights(self.folder / "out"))
+
+    def bad(self, code, sentence, *arguments):
+        done = run(*arguments, cwd=self.folder)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertRegex(done.stderr, sentence)
+
+    def test_refusals(self):
+        shutil.copytree(self.folder / "model", self.folder / "wide")
+        config = json.loads((self.folder / "wide/config.json").read_text())
+        config["hidden_size"] *= 2
+        (self.folder / "wide/config.json").write_text(json.dumps(config))
+        self.good("pack", "student", "integers", "--quantize", "int8")
+        (self.folder / "empty").write_text("\n\n")
+        (self.folder / "junk.training").write_bytes(b"no checkpoint at all")
+        for code, sentence, arguments in (
+                (2, r"needs --text FILE or --qa FILE", ("student", "out")),
+                (2, r"there is nothing to learn from", ("student", "out", "--text", "texts")),
+                (2, r"need --teacher", ("student", "out", "--text", "texts", "--loss", "cosine=1")),
+                (2, r"--loss: 'warmth=1' is not labels", ("student", "out", *self.SHORT, "--loss",
+                                                         "warmth=1")),
+                (2, r"--rate: 'fast' is not a number", ("student", "out", *self.SHORT, "--rate",
+                                                       "fast")),
+                (2, r"--dropout: '1' is not a number of 0 to below 1",
+                 ("student", "out", *self.SHORT, "--dropout", "1")),
+                (2, r"only one of", ("student", "out", *self.SHORT, "--minutes", "1")),
+                (3, r"student exists", ("model", "student", *self.SHORT)),
+                (3, r"nothing", ("student", "out", "--text", "nothing", "--teacher", "model")),
+                (4, r"empty: 0 lines", ("student", "out", "--text", "empty", "--teacher", "model")),
+                (4, r"was expected by config.json", ("wide", "out", *self.SHORT)),
+                (5, r"is quantised", ("integers", "out", *self.SHORT)),
+                (4, r"junk.training", ("student", "junk", *self.SHORT, "--resume"))):
+            with self.subTest(arguments=arguments):
+                self.bad(code, sentence, "train", *arguments)
+                self.assertFalse((self.folder / "out").exists())
+
+    def test_a_loss_that_is_no_number_stops_it(self):
+        self.bad(4, r"(loss|norm) is .* at step \d+ .*nothing of it was applied", "train", "model", "out",
+                 "--qa", "qa.json", "--steps", "20", "--batch", "1", "--rate", "1e30", "--warmup", "0",
+                 "--clip", "0", "--max-tokens", "32", "--threads", "1")
+        self.assertFalse((self.folder / "out").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
