@@ -31,7 +31,7 @@ typedef struct bench_effort {
     double min_seconds; /* of one turn: short runs are repeated within it */
 } bench_effort;
 
-enum { BENCH_MAX_ROUNDS = 1000, BENCH_MAX_DTYPES = 3 };
+enum { BENCH_MAX_ROUNDS = 1000, BENCH_MAX_DTYPES = 16 };
 
 /* Times the turns against each other. */
 int bench_interleave(cli_app *cli, bench_turn *turns, int count, const bench_effort *effort);
@@ -50,7 +50,9 @@ typedef struct bench_problem {
     s24_ctx *ctx; /* for peers without threads of their own; set to `threads` */
     bench_shape shape;
     s24_dtype dtype; /* of the weights: f32, bf16, and then x and w hold only values it has; i8, and
-                        then x holds integers 0..127 and w integers times a scale a row */
+                        then x holds integers 0..127 and w integers times a scale a row; NONE where
+                        quantised weights meet x in f32 */
+    const s24_matrix *quantized; /* these weights, w is scale times integer; else NULL */
     s24_dtype activations; /* of y; of x too if the peer can take both in one product */
     int threads;
     const float *x; /* [m, k] */
@@ -88,6 +90,7 @@ void bench_peers_close(bench_library *libraries, int count);
 typedef struct bench_limit {
     int threads;
     s24_dtype dtype;
+    const char *scheme; /* of quantised weights beside x in f32, or NULL */
     double flops; /* fused multiply-adds count two, a second */
     double bytes; /* read from memory, a second */
 } bench_limit;
@@ -110,6 +113,7 @@ typedef struct bench_peer_result {
 typedef struct bench_row {
     bench_shape shape;
     s24_dtype dtype, activations;
+    const char *scheme; /* of quantised weights beside x in f32, or NULL */
     int threads;
     char kernel[48];
     bench_times ours;
@@ -126,6 +130,7 @@ struct bench_plan {
     bench_shape shapes[BENCH_MAX_SHAPES];
     int shape_count;
     s24_dtype dtypes[BENCH_MAX_DTYPES];
+    const char *schemes[BENCH_MAX_DTYPES]; /* with dtype i8: weights only; NULL elsewhere */
     int dtype_count;
     s24_dtype activations; /* of x and y beside bf16 weights; NONE: f32 */
     int64_t threads[BENCH_MAX_LIST];
@@ -149,6 +154,9 @@ int bench_products(cli_app *cli, bench_table *table, const bench_plan *plan);
 /* One limit for each dtype and number of threads of the plan. */
 int bench_limits_measure(cli_app *cli, bench_table *table, const bench_plan *plan);
 void bench_table_free(bench_table *table);
+
+/* How a row's weights are called: a dtype's name or a scheme's. */
+const char *bench_dtype_name(s24_dtype dtype, const char *scheme);
 
 /* ---- reports --------------------------------------------------------------------------------- */
 

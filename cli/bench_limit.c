@@ -208,6 +208,21 @@ static double best_rate(s24_ctx *ctx, probe *p, int64_t count,
     return best;
 }
 
+static double compute_rate(s24_ctx *ctx, probe *p, int threads, s24_dtype dtype)
+{
+    p->dtype = dtype;
+    return best_rate(ctx, p, threads, compute) * choose(p)->flops * CHAINS * STEPS;
+}
+
+/* Integers beside x in f32: as floats, or with x in three bytes. */
+static double mixed_rate(s24_ctx *ctx, probe *p, const bench_limit *limit)
+{
+    const double floats = compute_rate(ctx, p, limit->threads, S24_F32);
+    p->dtype = S24_I8;
+    if (choose(p)->dtype != S24_I8) return floats;
+    return limit->flops / 3 > floats ? limit->flops / 3 : floats;
+}
+
 int bench_limits_measure(cli_app *cli, bench_table *table, const bench_plan *plan)
 {
     s24_ctx *ctx = cli->ctx;
@@ -226,11 +241,12 @@ int bench_limits_measure(cli_app *cli, bench_table *table, const bench_plan *pla
     for (int d = 0; d < plan->dtype_count; d++)
         for (int t = 0; t < plan->thread_count; t++) {
             bench_limit *limit = &table->limits[table->limit_count++];
-            *limit = (bench_limit){.threads = (int)plan->threads[t], .dtype = plan->dtypes[d]};
+            *limit = (bench_limit){.threads = (int)plan->threads[t],
+                                   .dtype = plan->dtypes[d],
+                                   .scheme = plan->schemes[d]};
             s24_ctx_set_threads(ctx, limit->threads);
-            p.dtype = limit->dtype;
-            limit->flops =
-                best_rate(ctx, &p, limit->threads, compute) * choose(&p)->flops * CHAINS * STEPS;
+            limit->flops = compute_rate(ctx, &p, limit->threads, limit->dtype);
+            if (limit->scheme) limit->flops = mixed_rate(ctx, &p, limit);
             /* Memory does not know the dtype. */
             limit->bytes = d ? table->limits[t].bytes
                              : best_rate(ctx, &p, bytes / LINE_PAIR, read_all) * LINE_PAIR;

@@ -17,6 +17,7 @@ typedef struct cell {
     const bench_plan *plan;
     bench_shape shape;
     s24_dtype dtype, activations;
+    const char *scheme; /* of integers beside x in f32, or NULL */
     float *x, *w;     /* [m, k], [n, k] with zeros */
     void *x_given;    /* x in `activations` */
     void *y, *y_peer; /* [m, n] in `activations` */
@@ -104,7 +105,7 @@ static s24_status cell_fill_weight(cell *c)
     s24_status status = s24_matrix_create(&c->matrix, ctx, &w, &opts);
     if (status == S24_OK && c->dtype == S24_I8) {
         s24_matrix *floats = c->matrix;
-        status = s24_matrix_quantize(&c->matrix, ctx, floats, "int8");
+        status = s24_matrix_quantize(&c->matrix, ctx, floats, c->scheme);
         s24_matrix_destroy(floats);
     }
     return status == S24_OK ? s24_matrix_to_dense(ctx, &w, c->matrix) : status;
@@ -123,9 +124,11 @@ static s24_status cell_fill_tokens(cell *c)
     fill(c->x, s.m * s.k, 1);
     /* k roundings, each up to 2^-24 of a partial sum of about sqrt(k), add up like a random walk to
        about k·2^-24; two such sums are compared. A product left out or doubled is far above it. */
-    c->tolerance = (c->dtype == S24_I8 ? 4 * 127 : 4) * (double)s.k * 0x1p-24;
+    c->tolerance = (c->dtype == S24_I8 && !c->scheme ? 4 * 127 : 4) * (double)s.k * 0x1p-24;
+    if (c->scheme) c->tolerance *= 4; /* x is in fixed point beside the largest of a segment */
     c->relative = c->activations == S24_F32 ? 0 : 0x1p-7; /* y's own rounding, twice */
-    s24_status status = round_to(c->x, s.m * s.k, c->dtype, s.k, ctx);
+    s24_status status = S24_OK;
+    if (!c->scheme) status = round_to(c->x, s.m * s.k, c->dtype, s.k, ctx);
     if (status != S24_OK) return status;
     return s24_convert(c->x_given, c->activations, c->x, S24_F32, s.m * s.k);
 }
@@ -154,7 +157,7 @@ static s24_status ours_make(ours *o, cell *c)
     o->y =
         (s24_dense){.data = c->y, .dtype = c->activations, .rows = c->shape.m, .cols = c->shape.n};
     s24_plan_opts opts = {.size = sizeof opts};
-    if (c->dtype == S24_I8) opts.activations = S24_I8;
+    if (c->dtype == S24_I8 && !c->scheme) opts.activations = S24_I8;
     s24_status status = s24_plan_create(&o->plan, ctx, c->matrix, &opts);
     if (status != S24_OK) return status;
     size_t bytes = s24_plan_work_bytes(o->plan, ctx, c->shape.m);
@@ -191,7 +194,7 @@ static int compare_outputs(cell *c, const theirs *t)
                             "shape %lld,%lld,%lld %s: our output at row %lld, column %lld is %g, "
                             "that of %s %g; no figure is given for a wrong result",
                             (long long)c->shape.m, (long long)c->shape.k, (long long)c->shape.n,
-                            s24_dtype_name(c->dtype), (long long)(i / c->shape.n),
+                            bench_dtype_name(c->dtype, c->scheme), (long long)(i / c->shape.n),
                             (long long)(i % c->shape.n), output(c, c->y, i), t->library->peer->name,
                             output(c, c->y_peer, i));
     return CLI_OK;
@@ -212,7 +215,7 @@ static int compare_sums(cell *c)
                             "shape %lld,%lld,%lld %s: our output at row %lld, column %lld is %g, "
                             "expected %g; no figure is given for a wrong result",
                             (long long)s.m, (long long)s.k, (long long)s.n,
-                            s24_dtype_name(c->dtype), (long long)row, (long long)col, got, sum);
+                            bench_dtype_name(c->dtype, c->scheme), (long long)row, (long long)col, got, sum);
     }
     return CLI_OK;
 }
@@ -222,11 +225,14 @@ static void row_fill(bench_row *row, const cell *c, const ours *o)
     bench_shape s = c->shape;
     row->shape = s;
     row->dtype = c->dtype;
+    row->scheme = c->scheme;
     row->activations = c->activations;
     row->threads = o->threads;
     snprintf(row->kernel, sizeof row->kernel, "%s", s24_plan_kernel(o->plan, s.m));
     row->flops = 2.0 * (double)s.m * (double)s.n * (double)s.k;
-    row->bytes = (double)s24_matrix_bytes(c->matrix) +
+    /* A matrix in memory has a byte for an integer of 4 bits, a file and a plan have half of one. */
+    const double halves = s24_matrix_bits(c->matrix) == 4 ? 0.25 * (double)s.n * (double)s.k : 0;
+    row->bytes = (double)s24_matrix_bytes(c->matrix) - halves +
                  (double)s24_dtype_bytes(c->activations) * (double)(s.m * s.k + s.m * s.n);
 }
 
@@ -236,6 +242,7 @@ static void row_limit(bench_row *row, const bench_table *table)
     for (int i = 0; i < table->limit_count; i++) {
         const bench_limit *limit = &table->limits[i];
         if (limit->dtype != row->dtype || limit->threads != row->threads) continue;
+        if (limit->scheme != row->scheme) continue;
         /* Half of the dense operations are left to do. */
         double compute = 0.5 * row->flops / limit->flops, memory = row->bytes / limit->bytes;
         row->limit_share = (compute > memory ? compute : memory) / row->ours.median;
@@ -273,7 +280,8 @@ static int cell_run(cell *c, int threads, bench_row *row)
     int count = 0;
     bench_problem problem = {.ctx = c->cli->ctx,
                              .shape = c->shape,
-                             .dtype = c->dtype,
+                             .dtype = c->scheme ? S24_DTYPE_NONE : c->dtype,
+                             .quantized = c->scheme ? c->matrix : NULL,
                              .activations = c->activations,
                              .threads = threads,
                              .x = c->x,
@@ -324,9 +332,11 @@ int bench_products(cli_app *cli, bench_table *table, const bench_plan *plan)
     for (int64_t i = 0; i < total && code == CLI_OK; i++) {
         bench_shape before = c.shape;
         s24_dtype dtype = plan->dtypes[i / plan->shape_count];
+        const char *scheme = plan->schemes[i / plan->shape_count];
         c.shape = plan->shapes[i % plan->shape_count];
-        int same = c.w && c.dtype == dtype && before.k == c.shape.k && before.n == c.shape.n;
+        int same = c.w && c.dtype == dtype && c.scheme == scheme && before.k == c.shape.k && before.n == c.shape.n;
         c.dtype = dtype;
+        c.scheme = scheme;
         c.activations = dtype == S24_BF16 && plan->activations ? plan->activations : S24_F32;
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, total));
         if (code == CLI_OK && !same) code = cli_status(cli, cell_fill_weight(&c));

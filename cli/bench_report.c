@@ -47,6 +47,11 @@ void bench_json_machine(cli_app *cli, json_t *object)
     json_object_set_new(object, "versions", versions);
 }
 
+const char *bench_dtype_name(s24_dtype dtype, const char *scheme)
+{
+    return scheme ? scheme : s24_dtype_name(dtype);
+}
+
 static json_t *row_json(const bench_row *row)
 {
     double seconds = row->ours.median;
@@ -54,7 +59,7 @@ static json_t *row_json(const bench_row *row)
     json_object_set_new(object, "m", json_integer(row->shape.m));
     json_object_set_new(object, "k", json_integer(row->shape.k));
     json_object_set_new(object, "n", json_integer(row->shape.n));
-    json_object_set_new(object, "dtype", json_string(s24_dtype_name(row->dtype)));
+    json_object_set_new(object, "dtype", json_string(bench_dtype_name(row->dtype, row->scheme)));
     json_object_set_new(object, "activations", json_string(s24_dtype_name(row->activations)));
     json_object_set_new(object, "threads", json_integer(row->threads));
     json_object_set_new(object, "kernel", json_string(row->kernel));
@@ -86,7 +91,7 @@ int bench_json_products(cli_app *cli, const bench_table *table)
     for (int i = 0; i < table->limit_count; i++) {
         const bench_limit *limit = &table->limits[i];
         json_t *entry = json_object();
-        json_object_set_new(entry, "dtype", json_string(s24_dtype_name(limit->dtype)));
+        json_object_set_new(entry, "dtype", json_string(bench_dtype_name(limit->dtype, limit->scheme)));
         json_object_set_new(entry, "threads", json_integer(limit->threads));
         json_object_set_new(entry, "gflops", cli_real(1e-9 * limit->flops));
         json_object_set_new(entry, "gbps", cli_real(1e-9 * limit->bytes));
@@ -102,7 +107,7 @@ int bench_json_products(cli_app *cli, const bench_table *table)
 
 void bench_print_head(const bench_plan *plan)
 {
-    printf("%6s %6s %6s %-5s %2s %9s %8s %7s %6s", "M", "K", "N", "dtype", "T", "ms", "GFLOP/s",
+    printf("%6s %6s %6s %-9s %2s %9s %8s %7s %6s", "M", "K", "N", "dtype", "T", "ms", "GFLOP/s",
            "GB/s", "limit");
     for (int i = 0; i < plan->library_count; i++)
         printf(" %9s", plan->libraries[i].peer->name);
@@ -123,9 +128,9 @@ static void print_ratio(const bench_row *row, const char *peer)
 void bench_print_row(const bench_plan *plan, const bench_row *row)
 {
     double seconds = row->ours.median;
-    printf("%6lld %6lld %6lld %-5s %2d %9.4f %8.1f %7.1f %5.0f%%", (long long)row->shape.m,
-           (long long)row->shape.k, (long long)row->shape.n, s24_dtype_name(row->dtype),
-           row->threads, 1e3 * seconds, 1e-9 * row->flops / seconds, 1e-9 * row->bytes / seconds,
+    printf("%6lld %6lld %6lld %-9s %2d %9.4f %8.1f %7.1f %5.0f%%", (long long)row->shape.m,
+           (long long)row->shape.k, (long long)row->shape.n,
+           bench_dtype_name(row->dtype, row->scheme), row->threads, 1e3 * seconds, 1e-9 * row->flops / seconds, 1e-9 * row->bytes / seconds,
            100 * row->limit_share);
     for (int i = 0; i < plan->library_count; i++)
         print_ratio(row, plan->libraries[i].peer->name);
@@ -147,7 +152,7 @@ void bench_print_summary(const bench_table *table)
         if (table->rows[i].peer_count) ratios[count++] = table->rows[i].ratio;
     for (int i = 0; i < table->limit_count; i++)
         printf("limit %s, %d thread%s: %.1f GFLOP/s, %.1f GB/s\n",
-               s24_dtype_name(table->limits[i].dtype), table->limits[i].threads,
+               bench_dtype_name(table->limits[i].dtype, table->limits[i].scheme), table->limits[i].threads,
                table->limits[i].threads == 1 ? "" : "s", 1e-9 * table->limits[i].flops,
                1e-9 * table->limits[i].bytes);
     if (count) {
@@ -169,7 +174,7 @@ int bench_svg_products(cli_app *cli, const char *path, const bench_table *table)
         const bench_row *row = &table->rows[i];
         snprintf(bars[i].label, sizeof bars[i].label, "%lld x %lld x %lld  %s  %dT",
                  (long long)row->shape.m, (long long)row->shape.k, (long long)row->shape.n,
-                 s24_dtype_name(row->dtype), row->threads);
+                 bench_dtype_name(row->dtype, row->scheme), row->threads);
         bars[i].value = with_peers ? row->ratio : row->limit_share;
         snprintf(bars[i].note, sizeof bars[i].note, "%.2f", bars[i].value);
     }

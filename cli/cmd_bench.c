@@ -17,7 +17,7 @@ struct bench_options {
 static const char *bench_dtype(int index)
 {
     static const char *const names[] = {"f32", "bf16", "i8", "f16"};
-    return index >= 0 && index < 4 ? names[index] : NULL;
+    return index < 4 ? names[index] : s24_scheme_name(index - 4, NULL, NULL);
 }
 
 /* For the list option: of the CPU's peers, then the GPU's. */
@@ -47,8 +47,8 @@ static const cli_option options[] = {
     {"prune", 0, CLI_COUNT, offsetof(struct bench_options, prune), "MIB", NULL,
      "Time prune and pack by magnitude of a dense matrix of that many MiB, beside memcpy.", NULL},
     {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", "f32",
-     "Dtypes of the weights; i8 quantises X as it comes. With --model dense layers run in bf16 "
-     "then. f16 is for a GPU, which has no f32 and i8, and has X and Y of the weights' dtype.",
+     "Dtypes of the weights; i8 quantises X as it comes, int8 and the others take it as f32. With "
+     "--model dense layers run in bf16 then. f16 is for a GPU, which has no f32 and i8, and has X and Y of the weights' dtype.",
      bench_dtype},
     {"activations", 0, CLI_CHOICE, offsetof(struct bench_options, activations), NULL, "f32",
      "Dtype of X and Y beside bf16 weights; a peer without f32 there gets X in bf16 for free.",
@@ -75,13 +75,29 @@ static const cli_example examples[] = {
      "How fast a dense matrix becomes a packed one."},
     {NULL, NULL}};
 
+/* The scheme of quantised weights of that name, NULL if it is a dtype's. */
+static const char *scheme_of(const char *item)
+{
+    const char *name;
+    for (int i = 0; (name = s24_scheme_name(i, NULL, NULL)); i++)
+        if (!strcmp(name, item)) return name;
+    return NULL;
+}
+
 static int read_dtypes(s24_dtype dtypes[BENCH_MAX_DTYPES], const char *list)
 {
     char item[16];
     int count = 0;
-    while (count < BENCH_MAX_DTYPES && cli_list_next(item, sizeof item, &list))
-        dtypes[count++] = s24_dtype_parse(item);
+    for (; count < BENCH_MAX_DTYPES && cli_list_next(item, sizeof item, &list); count++)
+        dtypes[count] = scheme_of(item) ? S24_I8 : s24_dtype_parse(item);
     return count;
+}
+
+static void read_schemes(const char *schemes[BENCH_MAX_DTYPES], const char *list)
+{
+    char item[16];
+    for (int i = 0; i < BENCH_MAX_DTYPES && cli_list_next(item, sizeof item, &list); i++)
+        schemes[i] = scheme_of(item);
 }
 
 static int has_integers(const char *list)
@@ -122,8 +138,13 @@ static int check_device(cli_app *cli, const struct bench_options *o)
         return cli_fail(cli, CLI_UNSUPPORTED,
                         "--device %s: --model and --prune run on the CPU only", device);
     while (cli_list_next(item, sizeof item, &list)) {
+        if (scheme_of(item) && o->model)
+            return cli_fail(cli, CLI_USAGE,
+                            "option --dtype: %s is not for --model; pack --quantize makes such a "
+                            "folder", item);
         const int has =
-            on_gpu(cli) ? strcmp(item, "f32") && strcmp(item, "i8") : strcmp(item, "f16");
+            on_gpu(cli) ? strcmp(item, "f32") && strcmp(item, "i8") && !scheme_of(item)
+                        : strcmp(item, "f16");
         if (!has)
             return cli_fail(cli, CLI_UNSUPPORTED, "--dtype %s: bench has none with --device %s",
                             item, device);
@@ -168,6 +189,7 @@ static int run_products(cli_app *cli, const struct bench_options *o)
     if (!plan) return cli_fail(cli, CLI_IO, "out of memory");
     plan->effort = read_effort(o);
     plan->dtype_count = read_dtypes(plan->dtypes, o->dtype);
+    read_schemes(plan->schemes, o->dtype);
     plan->activations = s24_dtype_parse(o->activations);
     int code = read_threads(cli, plan->threads, &plan->thread_count, o->threads);
     if (code == CLI_OK && o->shapes)
