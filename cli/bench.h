@@ -53,7 +53,7 @@ typedef struct bench_problem {
                         then x holds integers 0..127 and w integers times a scale a row; NONE where
                         quantised weights meet x in f32 */
     const s24_matrix *quantized; /* these weights, w is scale times integer; else NULL */
-    s24_dtype activations; /* of y; of x too if the peer can take both in one product */
+    s24_dtype activations;       /* of y; of x too if the peer can take both in one product */
     int threads;
     const float *x; /* [m, k] */
     const float *w; /* [n, k], 2:4 with its zeros */
@@ -91,8 +91,8 @@ typedef struct bench_limit {
     int threads;
     s24_dtype dtype;
     const char *scheme; /* of quantised weights beside x in f32, or NULL */
-    double flops; /* fused multiply-adds count two, a second */
-    double bytes; /* read from memory, a second */
+    double flops;       /* fused multiply-adds count two, a second */
+    double bytes;       /* read from memory, a second */
 } bench_limit;
 
 /* ---- products -------------------------------------------------------------------------------- */

@@ -18,9 +18,9 @@ typedef struct cell {
     bench_shape shape;
     s24_dtype dtype, activations;
     const char *scheme; /* of integers beside x in f32, or NULL */
-    float *x, *w;     /* [m, k], [n, k] with zeros */
-    void *x_given;    /* x in `activations` */
-    void *y, *y_peer; /* [m, n] in `activations` */
+    float *x, *w;       /* [m, k], [n, k] with zeros */
+    void *x_given;      /* x in `activations` */
+    void *y, *y_peer;   /* [m, n] in `activations` */
     s24_matrix *matrix;
     double tolerance; /* of |y − y_peer|, and what of it grows with y */
     double relative;
@@ -215,7 +215,8 @@ static int compare_sums(cell *c)
                             "shape %lld,%lld,%lld %s: our output at row %lld, column %lld is %g, "
                             "expected %g; no figure is given for a wrong result",
                             (long long)s.m, (long long)s.k, (long long)s.n,
-                            bench_dtype_name(c->dtype, c->scheme), (long long)row, (long long)col, got, sum);
+                            bench_dtype_name(c->dtype, c->scheme), (long long)row, (long long)col,
+                            got, sum);
     }
     return CLI_OK;
 }
@@ -334,7 +335,8 @@ int bench_products(cli_app *cli, bench_table *table, const bench_plan *plan)
         s24_dtype dtype = plan->dtypes[i / plan->shape_count];
         const char *scheme = plan->schemes[i / plan->shape_count];
         c.shape = plan->shapes[i % plan->shape_count];
-        int same = c.w && c.dtype == dtype && c.scheme == scheme && before.k == c.shape.k && before.n == c.shape.n;
+        int same = c.w && c.dtype == dtype && c.scheme == scheme && before.k == c.shape.k &&
+                   before.n == c.shape.n;
         c.dtype = dtype;
         c.scheme = scheme;
         c.activations = dtype == S24_BF16 && plan->activations ? plan->activations : S24_F32;

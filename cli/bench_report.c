@@ -91,7 +91,8 @@ int bench_json_products(cli_app *cli, const bench_table *table)
     for (int i = 0; i < table->limit_count; i++) {
         const bench_limit *limit = &table->limits[i];
         json_t *entry = json_object();
-        json_object_set_new(entry, "dtype", json_string(bench_dtype_name(limit->dtype, limit->scheme)));
+        json_object_set_new(entry, "dtype",
+                            json_string(bench_dtype_name(limit->dtype, limit->scheme)));
         json_object_set_new(entry, "threads", json_integer(limit->threads));
         json_object_set_new(entry, "gflops", cli_real(1e-9 * limit->flops));
         json_object_set_new(entry, "gbps", cli_real(1e-9 * limit->bytes));
@@ -130,8 +131,8 @@ void bench_print_row(const bench_plan *plan, const bench_row *row)
     double seconds = row->ours.median;
     printf("%6lld %6lld %6lld %-9s %2d %9.4f %8.1f %7.1f %5.0f%%", (long long)row->shape.m,
            (long long)row->shape.k, (long long)row->shape.n,
-           bench_dtype_name(row->dtype, row->scheme), row->threads, 1e3 * seconds, 1e-9 * row->flops / seconds, 1e-9 * row->bytes / seconds,
-           100 * row->limit_share);
+           bench_dtype_name(row->dtype, row->scheme), row->threads, 1e3 * seconds,
+           1e-9 * row->flops / seconds, 1e-9 * row->bytes / seconds, 100 * row->limit_share);
     for (int i = 0; i < plan->library_count; i++)
         print_ratio(row, plan->libraries[i].peer->name);
     printf("  %s\n", row->kernel);
@@ -152,9 +153,9 @@ void bench_print_summary(const bench_table *table)
         if (table->rows[i].peer_count) ratios[count++] = table->rows[i].ratio;
     for (int i = 0; i < table->limit_count; i++)
         printf("limit %s, %d thread%s: %.1f GFLOP/s, %.1f GB/s\n",
-               bench_dtype_name(table->limits[i].dtype, table->limits[i].scheme), table->limits[i].threads,
-               table->limits[i].threads == 1 ? "" : "s", 1e-9 * table->limits[i].flops,
-               1e-9 * table->limits[i].bytes);
+               bench_dtype_name(table->limits[i].dtype, table->limits[i].scheme),
+               table->limits[i].threads, table->limits[i].threads == 1 ? "" : "s",
+               1e-9 * table->limits[i].flops, 1e-9 * table->limits[i].bytes);
     if (count) {
         qsort(ratios, (size_t)count, sizeof *ratios, compare);
         printf("to the best peer: median %.2fx, worst %.2fx of %d\n",

@@ -48,7 +48,8 @@ static const cli_option options[] = {
      "Time prune and pack by magnitude of a dense matrix of that many MiB, beside memcpy.", NULL},
     {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", "f32",
      "Dtypes of the weights; i8 quantises X as it comes, int8 and the others take it as f32. With "
-     "--model dense layers run in bf16 then. f16 is for a GPU, which has no f32 and i8, and has X and Y of the weights' dtype.",
+     "--model dense layers run in bf16 then. f16 is for a GPU, which has no f32 and i8, and has X "
+     "and Y of the weights' dtype.",
      bench_dtype},
     {"activations", 0, CLI_CHOICE, offsetof(struct bench_options, activations), NULL, "f32",
      "Dtype of X and Y beside bf16 weights; a peer without f32 there gets X in bf16 for free.",
@@ -141,10 +142,10 @@ static int check_device(cli_app *cli, const struct bench_options *o)
         if (scheme_of(item) && o->model)
             return cli_fail(cli, CLI_USAGE,
                             "option --dtype: %s is not for --model; pack --quantize makes such a "
-                            "folder", item);
-        const int has =
-            on_gpu(cli) ? strcmp(item, "f32") && strcmp(item, "i8") && !scheme_of(item)
-                        : strcmp(item, "f16");
+                            "folder",
+                            item);
+        const int has = on_gpu(cli) ? strcmp(item, "f32") && strcmp(item, "i8") && !scheme_of(item)
+                                    : strcmp(item, "f16");
         if (!has)
             return cli_fail(cli, CLI_UNSUPPORTED, "--dtype %s: bench has none with --device %s",
                             item, device);

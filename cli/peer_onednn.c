@@ -173,6 +173,7 @@ static int narrow_operands(product *p, const bench_problem *problem)
 
 static void *prepare(void *opaque, const bench_problem *problem)
 {
+    if (problem->quantized) return NULL;
     product *p = calloc(1, sizeof *p);
     if (!p) return NULL;
     p->library = opaque;

@@ -110,6 +110,21 @@ class Products(Scratch):
         if "openblas" in head:
             self.assertEqual(lines[2].split()[head.index("openblas")], "-")
 
+    def test_quantised_weights(self):
+        """Bytes are those of a file; a dense product of 4 bits stands beside 4 bits only."""
+        schemes = {"int8": (8, 136), "int4-g64": (4, 64)}
+        found = self.json("bench", "--shapes", "1,136,40;9,136,40", "--dtype", "int8,int4-g64,i8",
+                          "--threads", "1", *QUICK)
+        self.assertEqual([(r["m"], r["dtype"]) for r in found["rows"]],
+                         [(m, d) for d in ("int8", "int4-g64", "i8") for m in (1, 9)])
+        for row in found["rows"][:4]:
+            bits, group = schemes[row["dtype"]]
+            size = 40 * (136 * bits // 16 + 17 + 4 * -(-136 // group)) + 4 * row["m"] * (136 + 40)
+            self.assertTrue(math.isclose(row["gbps"], 1e-6 * size / row["ms"], rel_tol=1e-6))
+            self.assertTrue(is_positive(row["limit_share"]))
+            self.assertLessEqual({p["name"] for p in row["peers"]},
+                                 {"dense4"} if bits == 4 and row["m"] == 1 else set())
+
     def test_the_chart_is_svg_with_a_bar_a_row(self):
         self.good("bench", "--shapes", "8,16,8;4,8,4", "--threads", "1", "--svg", "c.svg", *QUICK)
         root = xml.etree.ElementTree.parse(self.folder / "c.svg").getroot()
@@ -134,6 +149,8 @@ class Products(Scratch):
             shapes("8,6,8"), shapes("8,8"), shapes("8,8,8,8"), shapes("a,8,8"), shapes("0,8,8"),
             shapes("8,8,8;x"), shapes("8,8,99999999999999"),
             ("both", ["bench", "--set", "minilm", "--shapes", "8,8,8"], 2, r"exclude each other"),
+            ("a folder has its own", ["bench", "--model", "minilm", "--dtype", "int4"], 2,
+             r"--dtype: int4 is not for --model; pack --quantize makes such a folder"),
             ("unknown set", ["bench", "--set", "luck"], 2,
              r"--set: 'luck' is not one of bert-base\|minilm\|vit-l\|llama-3-8b"),
             ("unknown peer", ["bench", "--peers", "luck"], 2,
