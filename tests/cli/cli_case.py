@@ -16,7 +16,8 @@ BUILD = pathlib.Path(os.environ["S24_BUILD"])
 PROGRAM = BUILD / "sparse24"
 sys.path.insert(0, str(SOURCE / "tests" / "tools"))
 
-COMMANDS = "prune train pack unpack check info embed search eval bench plan help".split()
+COMMANDS = ("tutorial prune train pack unpack check info embed search eval bench plan "
+            "help").split()
 
 
 def clean_environment(more=None):
