@@ -29,6 +29,13 @@ static const cli_option options[] = {
     OPTION("qa", CLI_TEXT, qa, "FILE", NULL,
            "Examples: questions with answers in the JSON of SQuAD v1.1. An encoder without a head "
            "for answers gets one."),
+    OPTION(
+        "stream", CLI_TEXT, stream, "FILE", NULL,
+        "Examples: pieces of --max-tokens (512, or the model's positions) of a text file's tokens, "
+        "for a language model."),
+    OPTION("images", CLI_TEXT, images, "PATH", NULL,
+           "Examples: a folder of class folders of JPEG files, or an idx file of images, for an "
+           "image classifier."),
     OPTION("epochs", CLI_REAL, epochs, "X", NULL, "How often to go through the examples: 1."),
     OPTION("steps", CLI_COUNT, steps, "N", NULL, "Or: how many steps to make."),
     OPTION("minutes", CLI_REAL, minutes, "X", NULL,
@@ -275,6 +282,8 @@ static int prepare(job *j, const s24_checkpoint *model, const s24_checkpoint *te
     if (code == CLI_OK && teacher) code = load(j, &j->teacher, teacher, 0);
     if (code != CLI_OK) return code;
     s24_transformer_describe(&j->info, j->student);
+    if (j->data.images) code = cli_images_fit(j->cli, j->data.images, &j->info);
+    if (code != CLI_OK) return code;
     j->objective.teacher = j->teacher;
     code = train_loss_read(j->cli, &j->objective, j->o, j->info.head);
     if (code == CLI_OK) code = read_dropout(j);
@@ -311,7 +320,8 @@ const cli_command cmd_train = {
         "Weights that are zero in a 2:4 layer stay zero. With --teacher the model learns to do "
         "what the teacher does: its hidden states, its embeddings, its logits; texts then need "
         "no labels.\nEncoders learn embeddings from --text and answers from --qa; gpt2 and llama "
-        "learn the next token of --text.\nA run that is stopped leaves OUT.training, from which "
+        "learn the next token of --text or --stream, vit the classes of --images.\nA run that is "
+        "stopped leaves OUT.training, from which "
         "--resume goes on; it is removed when OUT is written. A loss that is not finite stops "
         "the run, and the last checkpoint stays.",
     .examples = examples,

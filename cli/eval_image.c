@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "eval.h"
-#include "sparse24/task.h"
+#include "images.h"
 
 typedef struct image_parts {
     s24_transformer *transformer;
@@ -19,22 +19,6 @@ typedef struct image_parts {
     double loss; /* sum */
 } image_parts;
 
-static int check(cli_app *cli, const image_parts *p, const char *path)
-{
-    const s24_transformer_info *m = &p->info;
-    const s24_images_info *s = &p->set;
-    if (s->channels != m->channels || s->height != m->image || s->width != m->image)
-        return cli_fail(cli, CLI_FORMAT,
-                        "%s: images of %lld x %lld pixels and %lld channels, but the model reads "
-                        "%lld x %lld and %lld",
-                        path, (long long)s->width, (long long)s->height, (long long)s->channels,
-                        (long long)m->image, (long long)m->image, (long long)m->channels);
-    if (s->classes > m->classes)
-        return cli_fail(cli, CLI_FORMAT, "%s: %lld classes, but the model has %lld", path,
-                        (long long)s->classes, (long long)m->classes);
-    return CLI_OK;
-}
-
 static int load(image_parts *p, cli_app *cli, const struct eval_options *o)
 {
     int code = eval_transformer(cli, &p->transformer, o, S24_HEAD_CLASSES,
@@ -46,7 +30,7 @@ static int load(image_parts *p, cli_app *cli, const struct eval_options *o)
     if (code != CLI_OK) return code;
     s24_transformer_describe(&p->info, p->transformer);
     s24_images_describe(&p->set, p->images);
-    code = check(cli, p, o->data);
+    code = cli_images_fit(cli, p->images, &p->info);
     if (code != CLI_OK) return code;
     p->batch = EVAL_TOKENS / p->info.positions;
     const size_t image = (size_t)(p->set.channels * p->set.height * p->set.width);

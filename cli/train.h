@@ -3,13 +3,13 @@
 #ifndef SPARSE24_CLI_TRAIN_H
 #define SPARSE24_CLI_TRAIN_H
 
-#include "cli.h"
+#include "images.h"
 #include "sparse24/task.h"
 #include "sparse24/train.h"
 
 struct train_options {
     cli_common common;
-    const char *teacher, *text, *qa, *loss, *schedule, *metrics, *dropout;
+    const char *teacher, *text, *qa, *stream, *images, *loss, *schedule, *metrics, *dropout;
     double epochs, minutes, rate, warmup, decay, clip, temperature;
     int64_t steps, batch, tokens, max_tokens, seed, held_out, checkpoint_steps;
     int resume, dense;
@@ -20,14 +20,24 @@ typedef struct train_data {
     s24_text_source *texts, *held_texts;
     s24_qa *qa;
     s24_qa_features *features;
+    s24_stream *stream;
+    int64_t window;   /* tokens of the stream's pieces */
+    int32_t *lengths; /* of each */
+    s24_images *images;
+    s24_normalisation normalisation;
+    int64_t *order; /* of the images, which come sorted by class */
     s24_train_source source, held_out;
     int64_t most; /* tokens of the longest */
 } train_data;
 
-/* Reads what --text or --qa names; next_token: of a language model. Released by train_data_free,
-   also after an error. */
+/* Reads what --text, --qa, --stream or --images names; next_token: of a language model. Released by
+   train_data_free, also after an error. */
 int train_data_read(cli_app *cli, train_data *data, const struct train_options *o, int next_token);
 void train_data_free(train_data *data);
+
+/* --stream and --images (train_sets.c). */
+int train_stream_read(cli_app *cli, train_data *data, const struct train_options *o);
+int train_images_read(cli_app *cli, train_data *data, const struct train_options *o);
 
 /* Fills the weights of the objective from --loss, or with the defaults of the task. */
 int train_loss_read(cli_app *cli, s24_objective *objective, const struct train_options *o,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The examples of sparse24 train: lines of text, or questions in SQuAD's JSON. */
+/* The examples of sparse24 train: lines of text, or questions in SQuAD's JSON; train_sets.c has the
+   others. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,8 +104,13 @@ static int read_questions(cli_app *cli, train_data *data, const struct train_opt
 
 int train_data_read(cli_app *cli, train_data *data, const struct train_options *o, int next_token)
 {
-    if (!o->text == !o->qa)
-        return cli_fail(cli, CLI_USAGE, "train needs --text FILE or --qa FILE, and not both");
+    if (!!o->text + !!o->qa + !!o->stream + !!o->images != 1)
+        return cli_fail(
+            cli, CLI_USAGE,
+            "train needs --text FILE, --qa FILE, --stream FILE or --images PATH: one of "
+            "them");
+    if (o->stream) return train_stream_read(cli, data, o);
+    if (o->images) return train_images_read(cli, data, o);
     return o->text ? read_lines(cli, data, o, next_token) : read_questions(cli, data, o);
 }
 
@@ -114,6 +120,10 @@ void train_data_free(train_data *data)
     s24_text_source_destroy(data->held_texts);
     s24_qa_features_destroy(data->features);
     s24_qa_destroy(data->qa);
+    s24_stream_destroy(data->stream);
+    s24_images_destroy(data->images);
+    free(data->lengths);
+    free(data->order);
 }
 
 /* ---- losses -------------------------------------------------------------------------------------- */

@@ -109,7 +109,7 @@ class Train(Scratch):
         (self.folder / "empty").write_text("\n\n")
         (self.folder / "junk.training").write_bytes(b"no checkpoint at all")
         for code, sentence, arguments in (
-                (2, r"needs --text FILE or --qa FILE", ("student", "out")),
+                (2, r"needs --text FILE, --qa FILE, --stream FILE or --images", ("student", "out")),
                 (2, r"there is nothing to learn from", ("student", "out", "--text", "texts")),
                 (2, r"need --teacher", ("student", "out", "--text", "texts", "--loss", "cosine=1")),
                 (2, r"--loss: 'warmth=1' is not labels", ("student", "out", *self.SHORT, "--loss",

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""train --stream and --images: small models of random weights learn what there is to learn, and what
+does not fit is refused."""
+import json
+import random
+import unittest
+
+from cli_case import Scratch
+import test_cli_eval
+import tiny_bert
+
+LETTERS = test_cli_eval.LETTERS
+
+
+def randomise(folder, seed):
+    """The folder's matrices drawn anew: with equal weights nothing could be told apart."""
+    raw = (folder / "model.safetensors").read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:8 + size])
+    header.pop("__metadata__", None)
+    chance = random.Random(seed)
+    tensors = {}
+    for name, entry in sorted(header.items()):
+        begin, end = entry["data_offsets"]
+        values = list(memoryview(raw[8 + size:])[begin:end].cast("f"))
+        norm = "ln_" in name or "layernorm" in name
+        if norm:
+            values = [1.0 if name.endswith("weight") else 0.0] * len(values)
+        elif len(entry["shape"]) > 1:
+            values = [chance.gauss(0, 0.3) for _ in values]
+        tensors[name] = (entry["shape"], values)
+    (folder / "model.safetensors").write_bytes(tiny_bert.safetensors(tensors))
+
+
+def write_squares(folder, name, count, seed):
+    """Images that are bright on the left (class 0), on the right (1) or nowhere (2)."""
+    chance = random.Random(seed)
+    labels = [chance.randrange(3) for _ in range(count)]
+    pixels = bytearray()
+    for label in labels:
+        for i in range(16):
+            bright = (label == 0 and i % 4 < 2) or (label == 1 and i % 4 >= 2)
+            pixels.append((200 if bright else 0) + chance.randrange(50))
+    test_cli_eval.write_idx(folder, name, labels)
+    path = folder / f"{name}-images-idx3-ubyte"
+    path.write_bytes(path.read_bytes()[:16] + pixels)
+
+
+def make(folder):
+    test_cli_eval.make_others(folder)
+    for name in ("gpt2", "vit"):
+        randomise(folder / name, 3)
+    (folder / "play").write_text("abcb" * 400 + "\n")
+    write_squares(folder, "learn", 300, 1)
+    write_squares(folder, "other", 100, 2)
+
+
+class Sets(Scratch):
+    make = staticmethod(make)
+
+    def loss(self, model):
+        return self.json("eval", model, "--task", "lm", "--data", "play", "--max-tokens", "8")["loss"]
+
+    def test_a_stream(self):
+        found = self.json("train", "gpt2", "out", "--stream", "play", "--max-tokens", "8", "--steps",
+                          "120", "--batch", "8", "--rate", "0.02", "--held-out", "20", "--metrics",
+                          "m.jsonl")
+        lines = [json.loads(line) for line in (self.folder / "m.jsonl").read_text().splitlines()]
+        # Of 1,600 predictions 20 pieces of 8 are held out; a step has 8 pieces.
+        self.assertAlmostEqual(lines[0]["epoch"], 8 / 180, places=2)
+        self.assertLess(found["held_out"], 0.6)
+        self.assertLess(self.loss("out"), 0.6)
+        self.assertGreater(self.loss("gpt2"), 1)
+
+    def test_images(self):
+        data = ["--images", "learn-images-idx3-ubyte"]
+        found = self.json("train", "vit", "out", *data, "--steps", "150", "--batch", "16", "--rate",
+                          "0.02", "--held-out", "30")
+        self.assertLess(found["held_out"], 0.3)
+        score = self.json("eval", "out", "--task", "image", "--data", "other-images-idx3-ubyte")
+        self.assertGreater(score["top1"], 90)
+
+    def test_a_pruned_classifier_stays_pruned(self):
+        self.good("prune", "vit", "sparse")
+        self.good("train", "sparse", "out", "--images", "learn-images-idx3-ubyte", "--steps", "3")
+        self.assertTrue(self.json("check", "out")["ok"])
+
+    def test_refusals(self):
+        def train(*more, model="gpt2"):
+            return ["train", model, "out", *more]
+        self.refusals([
+            ("two", train("--stream", "play", "--text", "play"), 2, "one of them"),
+            ("foreign", train("--stream", "foreign"), 4, "foreign: line 1: .* no token for the"),
+            ("wide", train("--stream", "play", "--max-tokens", "17"), 2, "17 tokens, 1 to 16"),
+            ("held out", train("--stream", "play", "--held-out", "500"), 4,
+             "play: 100 examples, 500 held out"),
+            ("images to a text model", train("--images", "good-images-idx3-ubyte"), 5,
+             r"this one \(gpt2\) is none"),
+            ("a text to an image model", train("--stream", "play", model="vit"), 3, "tokenizer.json"),
+            ("size", train("--images", "large-images-idx3-ubyte", model="vit"), 4,
+             "images of 5 x 5 pixels"),
+            ("classes", train("--images", "many-images-idx3-ubyte", model="vit"), 4,
+             "images of 8 classes, but the model has 3"),
+            ("cut", train("--images", "cut-images-idx3-ubyte", model="vit"), 4, "idx file of bytes"),
+        ])
+
+
+if __name__ == "__main__":
+    unittest.main()
