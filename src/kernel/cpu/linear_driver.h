@@ -102,7 +102,7 @@ static void pack_range(void *arg, int64_t begin, int64_t end, int thread)
  * out. Asked for to be written, because a plain prefetch leaves the wait for their ownership to the
  * store (4096 x 1536 outputs on Golden Cove: 23.4 ms against 18.5).
  */
-enum { TOGETHER = 4, LEAD = 2 };
+enum { TOGETHER = 8, LEAD = 2 };
 
 static void prefetch_strip(const s24i_linear_job *job, int64_t b, int64_t blocks, int64_t m,
                            int64_t last)
