@@ -9,7 +9,8 @@ import re
 import string
 import unittest
 
-from cli_case import Scratch
+from cli_case import SOURCE, Scratch
+import stories
 import tiny_bert
 
 CONTEXTS = 6
@@ -252,6 +253,25 @@ class Texts(Scratch):
             ("an encoder", lm("text", model="encoder"), 5, "no head for this task; a language model"),
             ("images", lm("text", model="vit"), 5, r"vit \(vit\) has no head for this task"),
         ])
+
+
+class Stories(Scratch):
+    """A real Llama: what it says when it is asked for the likeliest words."""
+    TEXT = ("Once upon a time, there was a little girl named Lily. She loved to play outside in the "
+            "park. One day, she saw a big, red ball. She wanted to play with it, but it was too high.")
+
+    def test_its_own_words_surprise_it_little(self):
+        weights = SOURCE / "../shared/data/weights"
+        if not (weights / "stories260K.bin").exists():
+            self.skipTest(f"{weights}/stories260K.bin is not here")
+        stories.write(self.folder / "model", weights / "stories260K.bin", weights / "tok512.bin")
+        words = self.TEXT.split()
+        (self.folder / "own").write_text(self.TEXT)
+        (self.folder / "shuffled").write_text(" ".join(sorted(words)))
+        losses = [self.json("eval", "model", "--task", "lm", "--data", name)
+                  for name in ("own", "shuffled")]
+        self.assertLess(losses[0]["loss"], 0.45)
+        self.assertGreater(losses[1]["loss"], 2)
 
 
 class Images(Scratch):
