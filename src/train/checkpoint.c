@@ -44,14 +44,25 @@ static s24_status write_all(s24_writer *writer, s24_transformer *t, s24_ctx *ctx
     return s24_writer_commit(writer);
 }
 
+/* Whoever asked to stop wants the checkpoint whole: it is written in a context that nobody can
+   interrupt. */
 s24_status s24i_checkpoint_write(s24_transformer *t, s24_ctx *ctx, const s24i_optimiser *o,
                                  const s24i_train_state *state, const char *path)
 {
+    s24_ctx *calm;
     s24_writer *writer;
+    const s24_ctx_opts calm_opts = {.size = sizeof calm_opts, .threads = 1};
     const s24_writer_opts opts = {.size = sizeof opts, .force = 1};
-    TRY(s24_writer_create(&writer, ctx, path, &opts));
-    const s24_status status = write_all(writer, t, ctx, o, state);
-    s24_writer_destroy(writer);
+    REQUIRE(ctx, s24_ctx_create(&calm, &calm_opts) == S24_OK, S24_ERROR_MEMORY,
+            "out of memory for a checkpoint");
+    s24_status status = s24_writer_create(&writer, calm, path, &opts);
+    if (status == S24_OK) {
+        status = write_all(writer, t, calm, o, state);
+        s24_writer_destroy(writer);
+    }
+    if (status != S24_OK) s24_ctx_fail(ctx, status, "%s", s24_ctx_error(calm));
+    t->machine.ctx = ctx;
+    s24_ctx_destroy(calm);
     return status;
 }
 
