@@ -209,18 +209,25 @@ static void random_samples(void **state)
     }
 }
 
-/* Every number of tokens of a panel and past it; a long k; rows that need several chunks. */
+/* Every number of tokens of a panel and past it; then a long k, rows that need several chunks,
+   tokens that need several groups, and each way in which threads share them out. */
 static void edges(void **state)
 {
     (void)state;
+    static const int64_t shapes[][4] = {{29, 250, 4100, 2}, {150, 40, 4100, 1}, {33, 70, 4100, 3},
+                                        {9, 520, 36, 2},    {30, 1030, 36, 3},  {100, 35, 1028, 2},
+                                        {97, 1500, 68, 2},  {200, 24, 40, 3}};
     for (int i = 0; s24i_linear_kernels[i]; i++) {
         const s24i_linear_kernel *row = integer_row(i);
         sample s = {.n = 33, .k = 68, .threads = 2, .at_end = 1};
         s.x_dtype = s.y_dtype = S24_F32;
         for (s.m = 1; row && s.m <= 75; s.m++)
             check_sample(row, &s, (uint64_t)s.m);
-        s.m = 29, s.k = 4100, s.n = 250;
-        if (row) check_sample(row, &s, 1);
+        for (size_t j = 0; row && j < sizeof shapes / sizeof *shapes; j++) {
+            s.m = shapes[j][0], s.n = shapes[j][1], s.k = shapes[j][2];
+            s.threads = (int)shapes[j][3];
+            check_sample(row, &s, j);
+        }
     }
 }
 
@@ -231,9 +238,9 @@ static void special_tokens(void **state)
     static const float values[] = {0, -0.0f, 1e-40f, NAN, INFINITY, -INFINITY, 3e38f};
     for (int i = 0; s24i_linear_kernels[i]; i++) {
         const s24i_linear_kernel *row = integer_row(i);
-        for (int64_t k = 64; row && k <= 100; k += 36) {
+        for (int64_t k = 64; row && k <= 136; k += 36) {
             uint64_t seed = 5;
-            sample s = {.m = 9, .n = 20, .k = k, .threads = 1, .at_end = 1};
+            sample s = {.m = k == 100 ? 40 : 9, .n = 20, .k = k, .threads = 1, .at_end = 1};
             s.x_dtype = s.y_dtype = S24_F32;
             operands o = make_operands(&s, &seed);
             for (int64_t t = 0; t < 7; t++) {

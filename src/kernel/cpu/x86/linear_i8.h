@@ -5,31 +5,30 @@
  *
  *   W [n, k]  ->  row blocks of 16 rows:
  *     64 B   f32 scales[16]
- *     64 B   i32 sums[16]        the row's integers, summed
+ *     64 B   i32 starts[16]      -X_OFFSET times the sum of the row's integers
  *     then k blocks of 32 columns:
  *       64 B      u32 codes[16]  row r of the block: 8 nibbles, as in rows16.h
  *       4 x 64 B  i8 quads[16][4]  the four kept values of columns 8q..8q+7, one row a lane
- *   one sequential stream of 5 bits a dense weight. What is past n and k is zero.
+ *   one sequential stream of 5 bits a dense weight. What is past n and k has the code of positions
+ *   0 and 1 and is zero.
  *
  *   x [m, k]  ->  panels of tokens: [eight columns][token][8]  bytes, q + X_OFFSET
  * so that a tile reads its panel in a row too, eight columns of a token by one broadcast.
  *
- * A row's file defines TARGET, X_OFFSET and MAX_TOKENS, includes this one and defines the three
- * functions declared below.
+ * A row's file defines TARGET, X_OFFSET, MAX_TOKENS and TOGETHER, of which row blocks come in
+ * multiples, includes this one and defines the three functions declared below.
  */
 #ifndef S24_KERNEL_X86_LINEAR_I8_H
 #define S24_KERNEL_X86_LINEAR_I8_H
 
+#include "kernel/cpu/rows16.h"
 #include "kernel/linear_i8.h"
 
 enum {
-    ROWS = 16,
-    COLUMNS = 32,
-    HEAD = 128,        /* bytes of a row block before its k blocks */
-    CODES = 64,        /* bytes of a k block's codes */
-    BLOCK = 320,       /* bytes of a k block */
-    CHUNK = 256 << 10, /* bytes of W that all panels pass over before the next: they stay in L2 */
-    AHEAD = 4096       /* bytes of W that are asked for early */
+    ROW_HEAD = 128,          /* bytes of a row block before its k blocks */
+    BLOCK = 320,             /* bytes of a k block */
+    LANES_CHUNK = 256 << 10, /* bytes of W that all panels pass over before the next: in L2 */
+    AHEAD = 4096             /* bytes of W that are asked for early */
 };
 
 /* Token m: its bytes, `step` bytes from eight columns to the next, and its scale. */
@@ -44,36 +43,37 @@ static void run_tile(int64_t tokens, const uint8_t *w, int64_t k_blocks, const u
 TARGET static void finish_tile(const s24i_linear_job *job, int64_t m, int64_t tokens, int64_t n,
                                const uint8_t *w, const float *scales, int32_t (*sums)[ROWS]);
 
-static inline int64_t k_blocks_of(int64_t k)
-{
-    return (k + COLUMNS - 1) / COLUMNS;
-}
-
 static inline int64_t row_block_bytes(int64_t k)
 {
-    return HEAD + k_blocks_of(k) * BLOCK;
+    return ROW_HEAD + rows16_k_blocks(k) * BLOCK;
+}
+
+static inline int64_t stored_blocks(int64_t n)
+{
+    return (rows16_blocks(n) + TOGETHER - 1) / TOGETHER * TOGETHER;
 }
 
 /* ---- the weight ------------------------------------------------------------------------------ */
 
 static size_t weight_bytes(const s24i_weight *from)
 {
-    return (size_t)((from->n + ROWS - 1) / ROWS * row_block_bytes(from->k));
+    return (size_t)(stored_blocks(from->n) * row_block_bytes(from->k));
 }
 
 /* Row `row`, lane `lane` of its block. */
 static void pack_row(uint8_t *block, int64_t lane, const s24i_weight *from, int64_t row)
 {
-    const int8_t *values = (const int8_t *)from->values + row * (from->k / 2);
-    const uint8_t *indices = from->indices + row * ((from->k + 7) / 8);
-    const float scale = from->scales ? from->scales[row] : 1;
-    int32_t sum = 0;
-    uint8_t *k_block = block + HEAD;
+    const int there = row < from->n;
+    const int8_t *values = (const int8_t *)from->values + (there ? row : 0) * (from->k / 2);
+    const uint8_t *indices = from->indices + (there ? row : 0) * ((from->k + 7) / 8);
+    const float scale = from->scales && there ? from->scales[row] : 1;
+    int64_t sum = 0;
+    uint8_t *k_block = block + ROW_HEAD;
     for (int64_t k = 0; k < from->k; k += COLUMNS, k_block += BLOCK) {
-        const int64_t groups = from->k - k < COLUMNS ? (from->k - k) / 4 : COLUMNS / 4;
-        uint8_t codes[4] = {0};
+        const int64_t left = there ? (from->k - k) / 4 : 0, groups = left < GROUPS ? left : GROUPS;
+        uint8_t codes[4] = {0x44, 0x44, 0x44, 0x44};
         memcpy(codes, indices + k / 8, (size_t)((groups + 1) / 2));
-        if (groups & 1) codes[groups / 2] &= 0xf;
+        if (groups & 1) codes[groups / 2] = (uint8_t)((codes[groups / 2] & 0xf) | 0x40);
         memcpy(k_block + 4 * lane, codes, sizeof codes);
         for (int64_t i = 0; i < 2 * groups; i++) {
             const int8_t value = values[k / 2 + i];
@@ -81,125 +81,163 @@ static void pack_row(uint8_t *block, int64_t lane, const s24i_weight *from, int6
             sum += value;
         }
     }
+    const uint32_t start = (uint32_t)(-X_OFFSET * sum); /* wraps for the longest k */
     memcpy(block + 4 * lane, &scale, sizeof scale);
-    memcpy(block + 64 + 4 * lane, &sum, sizeof sum);
+    memcpy(block + 64 + 4 * lane, &start, sizeof start);
 }
 
 static void weight_pack(void *w, const s24i_weight *from)
 {
     memset(w, 0, weight_bytes(from));
-    for (int64_t row = 0; row < from->n; row++)
+    for (int64_t row = 0; row < stored_blocks(from->n) * ROWS; row++)
         pack_row((uint8_t *)w + row / ROWS * row_block_bytes(from->k), row % ROWS, from, row);
 }
 
 /* ---- the tokens ------------------------------------------------------------------------------ */
-
-typedef struct run {
-    const s24i_linear_job *job;
-    int64_t panels;
-    float *scales; /* [m] */
-    uint8_t *x;
-} run;
-
-/* Panels are as even as they come. */
-static int64_t panels_of(int64_t m)
-{
-    return (m + MAX_TOKENS - 1) / MAX_TOKENS;
-}
-
-static int64_t panel_start(const run *r, int64_t panel)
-{
-    return r->job->m / r->panels * panel +
-           (panel < r->job->m % r->panels ? panel : r->job->m % r->panels);
-}
-
-static uint8_t *panel_of(const run *r, int64_t panel)
-{
-    return r->x + panel_start(r, panel) * k_blocks_of(r->job->k) * COLUMNS;
-}
-
-static void quantise_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const run *r = arg;
-    int64_t panel = 0;
-    (void)thread;
-    for (int64_t m = begin; m < end; m++) {
-        while (panel_start(r, panel + 1) <= m)
-            panel++;
-        const int64_t start = panel_start(r, panel);
-        quantise_token(r->job, m, panel_of(r, panel) + 8 * (m - start),
-                       8 * (panel_start(r, panel + 1) - start), r->scales + m);
-    }
-}
 
 static size_t scale_bytes(int64_t m)
 {
     return ((size_t)m * sizeof(float) + 63) & ~(size_t)63;
 }
 
-static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
+/* Scales and values of m tokens. */
+static size_t token_bytes(int64_t m, int64_t k)
 {
-    (void)n, (void)threads;
-    return scale_bytes(m) + (size_t)(m * k_blocks_of(k) * COLUMNS);
+    return scale_bytes(m) + (((size_t)(m * rows16_k_blocks(k) * COLUMNS) + 63) & ~(size_t)63);
+}
+
+/* With many outputs a thread is faster quantising all tokens for itself than waiting for the others
+   and fetching what they have made. */
+static int tokens_for_each(int64_t n, int64_t threads)
+{
+    return n >= 512 * (threads - 1);
+}
+
+typedef struct lanes_run {
+    const s24i_linear_job *job;
+    int64_t panels, share,
+        rest;      /* panels of share + 1 tokens, of which there are `rest`, then share */
+    float *scales; /* [m] */
+    uint8_t *x;
+} lanes_run;
+
+/* Panels of at most `most` tokens, as even as they come. */
+static lanes_run lanes_of(const s24i_linear_job *job, void *work, int64_t most)
+{
+    const int64_t panels = (job->m + most - 1) / most;
+    return (lanes_run){.job = job,
+                       .panels = panels,
+                       .share = job->m / panels,
+                       .rest = job->m % panels,
+                       .scales = work,
+                       .x = (uint8_t *)work + scale_bytes(job->m)};
+}
+
+static int64_t lanes_start(const lanes_run *r, int64_t panel)
+{
+    return r->share * panel + (panel < r->rest ? panel : r->rest);
+}
+
+static uint8_t *lanes_panel(const lanes_run *r, int64_t panel)
+{
+    return r->x + lanes_start(r, panel) * rows16_k_blocks(r->job->k) * COLUMNS;
+}
+
+static void lanes_quantise(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const lanes_run *r = arg;
+    int64_t panel = 0;
+    (void)thread;
+    for (int64_t m = begin; m < end; m++) {
+        while (lanes_start(r, panel + 1) <= m)
+            panel++;
+        const int64_t start = lanes_start(r, panel);
+        quantise_token(r->job, m, lanes_panel(r, panel) + 8 * (m - start),
+                       8 * (lanes_start(r, panel + 1) - start), r->scales + m);
+    }
+}
+
+static size_t lanes_work_bytes(int64_t m, int64_t n, int64_t k, int threads)
+{
+    return token_bytes(m, k) * (tokens_for_each(n, threads) ? (size_t)threads : 1);
 }
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-static void product_tile(const run *r, int64_t panel, int64_t b)
+/* Lines of y that are written for the first time wait for memory, unless asked for early. */
+static void prefetch_outputs(const s24i_linear_job *job, int64_t m, int64_t tokens, int64_t n)
+{
+    for (int64_t t = m; t < m + tokens && job->y_stride_n == 1; t++)
+        PREFETCH_TO_WRITE(element_to(job->y, job->y_dtype, t * job->y_stride_m + n));
+}
+
+static void lanes_tile(const lanes_run *r, int64_t panel, int64_t b)
 {
     const s24i_linear_job *job = r->job;
-    const int64_t start = panel_start(r, panel), tokens = panel_start(r, panel + 1) - start;
+    const int64_t start = lanes_start(r, panel), tokens = lanes_start(r, panel + 1) - start;
     const uint8_t *w = (const uint8_t *)job->w + b * row_block_bytes(job->k);
     _Alignas(64) int32_t sums[MAX_TOKENS][ROWS];
-    /* Lines of y that are written for the first time wait for memory, unless asked for early. */
-    for (int64_t t = 0; t < tokens && job->y_stride_n == 1; t++)
-        PREFETCH_TO_WRITE(
-            element_to(job->y, job->y_dtype, (start + t) * job->y_stride_m + b * ROWS));
-    run_tile(tokens, w, k_blocks_of(job->k), panel_of(r, panel), sums);
+    prefetch_outputs(job, start, tokens, b * ROWS);
+    run_tile(tokens, w, rows16_k_blocks(job->k), lanes_panel(r, panel), sums);
     finish_tile(job, start, tokens, b * ROWS, w, r->scales + start, sums);
 }
 
-static void run_blocks(const run *r, int64_t panel0, int64_t panel1, int64_t b0, int64_t b1)
+static void lanes_blocks(const lanes_run *r, int64_t panel0, int64_t panel1, int64_t b0, int64_t b1)
 {
-    const int64_t bytes = row_block_bytes(r->job->k), fit = bytes < CHUNK ? CHUNK / bytes : 1;
+    const int64_t bytes = row_block_bytes(r->job->k),
+                  fit = bytes < LANES_CHUNK ? LANES_CHUNK / bytes : 1;
     for (int64_t b = b0; b < b1; b += fit)
         for (int64_t panel = panel0; panel < panel1; panel++)
             for (int64_t i = b; i < b + fit && i < b1; i++)
-                product_tile(r, panel, i);
+                lanes_tile(r, panel, i);
 }
 
 /* A unit is a row block under all panels where that shares out evenly, else under one panel. */
-static int shares_rows(const run *r, int64_t blocks)
+static int lanes_share_rows(const lanes_run *r, int64_t blocks)
 {
     const int64_t threads = r->job->parallel.threads;
     return blocks % threads == 0 || blocks >= 8 * threads;
 }
 
-static void product_range(void *arg, int64_t begin, int64_t end, int thread)
+static void lanes_product(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const run *r = arg;
-    const int64_t blocks = (r->job->n + ROWS - 1) / ROWS;
+    const lanes_run *r = arg;
+    const int64_t blocks = rows16_blocks(r->job->n);
     (void)thread;
-    if (shares_rows(r, blocks)) {
-        run_blocks(r, 0, r->panels, begin, end);
+    if (lanes_share_rows(r, blocks)) {
+        lanes_blocks(r, 0, r->panels, begin, end);
         return;
     }
     while (begin < end) {
         const int64_t panel = begin / blocks, b = begin % blocks;
         const int64_t stop = b + end - begin < blocks ? b + end - begin : blocks;
-        run_blocks(r, panel, panel + 1, b, stop);
+        lanes_blocks(r, panel, panel + 1, b, stop);
         begin += stop - b;
     }
 }
 
-static void run_job(const s24i_linear_job *job)
+static void lanes_for_each(void *arg, int64_t begin, int64_t end, int thread)
 {
-    run r = {.job = job, .panels = panels_of(job->m), .scales = job->work};
-    const int64_t blocks = (job->n + ROWS - 1) / ROWS;
-    r.x = (uint8_t *)job->work + scale_bytes(job->m);
-    job->parallel.run(job->parallel.pool, job->m, quantise_range, &r);
-    job->parallel.run(job->parallel.pool, shares_rows(&r, blocks) ? blocks : blocks * r.panels,
-                      product_range, &r);
+    const s24i_linear_job *job = arg;
+    char *work = (char *)job->work + (size_t)thread * token_bytes(job->m, job->k);
+    lanes_run r = lanes_of(job, work, MAX_TOKENS);
+    lanes_quantise(&r, 0, job->m, 0);
+    lanes_product(&r, begin, end, 0);
+}
+
+static void lanes_job(const s24i_linear_job *job)
+{
+    const s24i_parallel *parallel = &job->parallel;
+    lanes_run r = lanes_of(job, job->work, MAX_TOKENS);
+    const int64_t blocks = rows16_blocks(job->n);
+    const int64_t units = lanes_share_rows(&r, blocks) ? blocks : blocks * r.panels;
+    if (tokens_for_each(job->n, parallel->threads)) {
+        s24i_linear_job copy = *job;
+        parallel->run(parallel->pool, units, lanes_for_each, &copy);
+        return;
+    }
+    parallel->run(parallel->pool, job->m, lanes_quantise, &r);
+    parallel->run(parallel->pool, units, lanes_product, &r);
 }
 
 #endif

@@ -14,6 +14,7 @@
 
 enum {
     X_OFFSET = 0,
+    TOGETHER = 1,
     MAX_TOKENS = 8 /* sums of eight rows in registers; up to four tokens of all sixteen */
 };
 
@@ -103,7 +104,7 @@ AVX2_INLINE __m256i dot(__m256i sum, long long eight, __m256i pick, __m256i quad
                 acc[h][t] = _mm256_setzero_si256();                                                \
             }                                                                                      \
         }                                                                                          \
-        w += HEAD + 32 * half;                                                                     \
+        w += ROW_HEAD + 32 * half;                                                                 \
         for (; k_blocks > 0; k_blocks--, w += BLOCK) {                                             \
             _mm_prefetch((const char *)w + AHEAD, _MM_HINT_T0);                                    \
             for (int q = 0; q < 4; q++, x += 8 * T) {                                              \
@@ -181,7 +182,7 @@ const s24i_linear_kernel s24i_linear_i8_avx2 = {
     .x_dtypes = 1u << S24_F32,
     .weight_bytes = weight_bytes,
     .weight_pack = weight_pack,
-    .work_bytes = work_bytes,
-    .run = run_job,
+    .work_bytes = lanes_work_bytes,
+    .run = lanes_job,
 };
 #endif
