@@ -120,6 +120,9 @@ static s24_status fill_angles(s24_transformer *t, s24_ctx *ctx)
 s24_status s24i_plan_buffers(s24_transformer *t, s24_ctx *ctx)
 {
     plan p = {0};
+    TRY(s24i_alloc_elems(&t->host, ctx, 2 * (t->opts.max_texts + 1), sizeof *t->host, "a batch"));
+    TRY(s24i_alloc_elems(&t->host_positions, ctx, t->opts.max_tokens, sizeof *t->host_positions,
+                         "a batch"));
     plan_all(&p, t);
     t->arena = t->machine.ops->alloc(&t->machine, p.used);
     REQUIRE(ctx, t->arena, S24_ERROR_MEMORY, "out of memory: %zu bytes for passes over %lld tokens",

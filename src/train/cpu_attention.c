@@ -62,6 +62,7 @@ typedef struct job {
     const s24i_heads *h;
     float *dqkv;
     const float *qkv, *dcontext;
+    int64_t turns; /* threads */
     int back;
 } job;
 
@@ -215,20 +216,28 @@ static void head_back(float *memory, const job *j, int64_t text, int64_t kv_head
     }
 }
 
-static void back_range(void *arg, int64_t begin, int64_t end, int thread)
+/* Threads take turns: a text's heads cost the same, one text and another do not. */
+static void back_turns(void *arg, int64_t begin, int64_t end, int thread)
 {
     const job *j = arg;
+    const int64_t items = j->h->step->texts * j->h->kv_heads;
     float *memory = j->m->scratch + thread * j->m->scratch_elems;
-    for (int64_t i = begin; i < end; i++)
-        head_back(memory, j, i / j->h->kv_heads, i % j->h->kv_heads);
+    for (int64_t turn = begin; turn < end; turn++)
+        for (int64_t i = turn; i < items; i += j->turns)
+            head_back(memory, j, i / j->h->kv_heads, i % j->h->kv_heads);
 }
 
 void s24i_cpu_attention_back(s24i_machine *m, float *dqkv, const float *dcontext, const float *qkv,
                              const s24i_heads *heads)
 {
-    job j = {.m = m, .h = heads, .dqkv = dqkv, .qkv = qkv, .dcontext = dcontext};
+    job j = {.m = m,
+             .h = heads,
+             .dqkv = dqkv,
+             .qkv = qkv,
+             .dcontext = dcontext,
+             .turns = s24_ctx_threads(m->ctx)};
     if (m->status != S24_OK) return;
-    s24_ctx_parallel_for(m->ctx, heads->step->texts * heads->kv_heads, back_range, &j);
+    s24_ctx_parallel_for(m->ctx, j.turns, back_turns, &j);
 }
 
 void s24i_cpu_attention(s24i_machine *m, float *context, const float *qkv, const s24i_heads *h)

@@ -21,7 +21,8 @@ s24_status s24i_examples_create(s24i_examples *e, s24_transformer *t, s24_ctx *c
         longest = i ? s24i_max(longest, n) : n;
     }
     const int64_t tokens = most * longest, image = s->channels * s->image * s->image;
-    TRY(s24i_alloc_elems(&e->offsets, ctx, most + 1, sizeof *e->offsets, "a step's examples"));
+    TRY(s24i_alloc_elems(&e->offsets, ctx, 2 * (most + 1), sizeof *e->offsets,
+                         "a step's examples"));
     TRY(s24i_alloc_elems(&e->starts, ctx, 2 * most, sizeof *e->starts, "a step's examples"));
     TRY(s24i_alloc_elems(&e->ids, ctx, 3 * tokens, sizeof *e->ids, "a step's examples"));
     e->ends = e->starts + most;
@@ -85,12 +86,11 @@ s24_status s24i_examples_gradients(double *loss, const s24i_examples *e, s24_tra
 {
     const s24i_shape *s = &t->shape;
     s24_objective o = *objective;
-    int64_t *offsets;
+    int64_t *offsets = e->offsets + e->most + 1;
     o.texts = e->count;
     o.tokens = e->tokens;
     o.label_count = e->labels;
     *loss = 0;
-    TRY(s24i_alloc_elems(&offsets, ctx, e->count + 1, sizeof *offsets, "a batch"));
     s24_status status = S24_OK;
     for (int64_t first = 0, n; first < e->count && status == S24_OK; first += n) {
         n = fitting(e, t, first);
@@ -108,6 +108,5 @@ s24_status s24i_examples_gradients(double *loss, const s24i_examples *e, s24_tra
         status = s24_transformer_gradients(&one, t, ctx, &part, &o);
         *loss += one;
     }
-    s24_ctx_free(ctx, offsets);
     return status;
 }

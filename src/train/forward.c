@@ -77,16 +77,14 @@ static void *put(s24_transformer *t, void *to, const void *from, int64_t count, 
 }
 
 /* offsets, tiles and positions are made here on the host: a batch's are small. */
-static s24_status lay_out(s24_transformer *t, s24_ctx *ctx, const s24_examples *e)
+static void lay_out(s24_transformer *t, const s24_examples *e)
 {
     const s24i_step *r = &t->room;
     s24i_step *s = &t->step;
     const int64_t texts = e->texts.texts, image = t->shape.image;
     const int64_t tokens = image ? texts * t->shape.positions : e->texts.offsets[texts];
-    int64_t *offsets;
-    TRY(s24i_alloc_elems(&offsets, ctx, 2 * (texts + 1) + tokens, sizeof *offsets, "a batch"));
-    int64_t *tiles = offsets + texts + 1;
-    int32_t *positions = (int32_t *)(void *)(tiles + texts + 1);
+    int64_t *offsets = t->host, *tiles = offsets + texts + 1;
+    int32_t *positions = t->host_positions;
     int64_t longest = offsets[0] = tiles[0] = 0;
     for (int64_t b = 0; b < texts; b++) {
         offsets[b + 1] = image ? (b + 1) * t->shape.positions : e->texts.offsets[b + 1];
@@ -100,19 +98,17 @@ static s24_status lay_out(s24_transformer *t, s24_ctx *ctx, const s24_examples *
     s->offsets = put(t, r->offsets, offsets, texts + 1, sizeof *offsets);
     s->tiles = put(t, r->tiles, tiles, texts + 1, sizeof *tiles);
     s->positions = put(t, r->positions, positions, tokens, sizeof *positions);
-    s24_ctx_free(ctx, offsets);
     s->targets = put(t, r->targets, e->targets, image ? texts : tokens, sizeof *e->targets);
     if (image) {
         s->pixels = put(t, r->pixels, e->pixels, texts * t->shape.channels * image * image,
                         sizeof *e->pixels);
-        return S24_OK;
+        return;
     }
     s->ids = put(t, r->ids, e->texts.ids, tokens, sizeof *e->texts.ids);
     s->types = put(t, r->types, e->texts.types, tokens, sizeof *e->texts.types);
     s->mask = put(t, r->mask, e->texts.mask, tokens, sizeof *e->texts.mask);
     s->starts = put(t, r->starts, e->starts, texts, sizeof *e->starts);
     s->ends = put(t, r->ends, e->ends, texts, sizeof *e->ends);
-    return S24_OK;
 }
 
 s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *examples)
@@ -123,7 +119,8 @@ s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *exam
             "the context has %d threads, the transformer was made for %d", s24_ctx_threads(ctx),
             t->machine.threads);
     TRY(check(t, ctx, examples));
-    return lay_out(t, ctx, examples);
+    lay_out(t, examples);
+    return S24_OK;
 }
 
 /* ---- forward ----------------------------------------------------------------------------------- */

@@ -9,8 +9,8 @@
 /* Examples side by side in host memory. */
 typedef struct s24i_examples {
     const s24_train_source *source;
-    int64_t most; /* examples at a time */
-    int64_t *offsets;
+    int64_t most;     /* examples at a time */
+    int64_t *offsets; /* [most + 1], and as many for one batch of them */
     int32_t *ids, *types, *targets, *starts, *ends;
     float *pixels;
     int64_t tokens, count, labels; /* of those that are there */

@@ -18,6 +18,8 @@ void s24_transformer_destroy(s24_transformer *t)
         t->machine.ops->free(&t->machine, t->gradients);
     }
     s24_ctx_free(ctx, t->machine.scratch);
+    s24_ctx_free(ctx, t->host);
+    s24_ctx_free(ctx, t->host_positions);
     s24_ctx_free(ctx, t->places);
     s24_ctx_free(ctx, t->segments);
     s24_ctx_free(ctx, t->norms);

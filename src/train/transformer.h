@@ -77,6 +77,8 @@ struct s24_transformer {
     s24i_buffers at;
     s24i_step step; /* the batch that was begun; its arrays lie in the arena */
     s24i_step room; /* those arrays */
+    int64_t *host;  /* [2·(texts + 1)] what of a batch is worked out before it goes there */
+    int32_t *host_positions; /* [tokens] */
 };
 
 /* How a pass is run. */
