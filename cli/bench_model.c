@@ -85,6 +85,16 @@ static s24_status load_folder(s24_model **out, cli_app *cli, const char *folder,
     return status;
 }
 
+/* What loading left in this process, or on the device that the model is on. */
+static int64_t held_bytes(const s24_model *model, int64_t before)
+{
+    s24_model_info info;
+    if (!model) return -1;
+    s24_model_describe(&info, model);
+    if (info.device_bytes) return info.device_bytes;
+    return before < 0 ? -1 : private_bytes() - before;
+}
+
 /* folder NULL: the preset of that name. */
 static s24_status load(s24_model **out, residence *r, cli_app *cli, const char *name,
                        const char *folder, const s24_model_opts *opts)
@@ -94,7 +104,7 @@ static s24_status load(s24_model **out, residence *r, cli_app *cli, const char *
     s24_status status =
         folder ? load_folder(out, cli, folder, opts) : s24_model_preset(out, cli->ctx, name, opts);
     r->seconds = cli_seconds() - start;
-    r->bytes = before < 0 ? -1 : private_bytes() - before;
+    r->bytes = held_bytes(status == S24_OK ? *out : NULL, before);
     return status;
 }
 
@@ -108,7 +118,7 @@ static void models_free(models *m)
 static s24_status models_load(models *m, cli_app *cli, const char *name, const char *folder,
                               s24_dtype dtype)
 {
-    s24_model_opts opts = {.size = sizeof opts, .dtype = dtype, .sparse = 1};
+    s24_model_opts opts = {.size = sizeof opts, .dtype = dtype, .sparse = 1, .device = cli->device};
     s24_status status = load(&m->sparse, &m->sparse_residence, cli, name, folder, &opts);
     opts.dense = 1;
     if (status == S24_OK) status = load(&m->dense, &m->dense_residence, cli, name, folder, &opts);
@@ -175,6 +185,7 @@ static int measure(cli_app *cli, const models *m, const s24_batch *batch, model_
     if (code == CLI_OK) code = bench_interleave(cli, turns, 2, effort);
     if (code == CLI_OK) code = bench_latencies(cli, &turns[1], effort, &row->latency);
     if (code == CLI_OK) {
+        row->sparse_layers = s24_session_sparse_layers(passes[1].session, tokens);
         row->dense = turns[0].times.median;
         row->sparse = turns[1].times.median;
     }
@@ -231,16 +242,18 @@ static json_t *row_json(const model_row *row)
 static void print_head(cli_app *cli)
 {
     cli_progress_clear(cli);
-    printf("%6s %6s %-5s %2s %10s %10s %7s %8s %9s\n", "batch", "seq", "dtype", "T", "dense ms",
-           "2:4 ms", "ratio", "texts/s", "p95 ms");
+    if (cli->device) printf("%s\n", s24_device_text(cli->device));
+    printf("%6s %6s %-5s %2s %10s %10s %7s %8s %9s %s\n", "batch", "seq", "dtype", "T", "dense ms",
+           "2:4 ms", "ratio", "texts/s", "p95 ms", " 2:4 layers");
 }
 
 static void print_row(const model_row *row)
 {
-    printf("%6lld %6lld %-5s %2lld %10.3f %10.3f %6.2fx %8.1f %9.3f\n", (long long)row->batch,
-           (long long)row->seq, s24_dtype_name(row->dtype), (long long)row->threads,
-           1e3 * row->dense, 1e3 * row->sparse, row->dense / row->sparse,
-           (double)row->batch / row->sparse, 1e3 * row->latency.p95);
+    printf("%6lld %6lld %-5s %2lld %10.3f %10.3f %6.2fx %8.1f %9.3f  %lld of %lld\n",
+           (long long)row->batch, (long long)row->seq, s24_dtype_name(row->dtype),
+           (long long)row->threads, 1e3 * row->dense, 1e3 * row->sparse, row->dense / row->sparse,
+           (double)row->batch / row->sparse, 1e3 * row->latency.p95, (long long)row->sparse_layers,
+           (long long)row->layers);
     fflush(stdout);
 }
 
@@ -346,6 +359,8 @@ static int bench_folder(cli_app *cli, const bench_model_plan *plan, const char *
     if (code == CLI_OK && cli->json) {
         json_t *object = cli_json(), *list = json_array();
         bench_json_machine(cli, object);
+        if (cli->device)
+            json_object_set_new(object, "gpu", json_string(s24_device_text(cli->device)));
         json_object_set_new(object, "model", json_string(plan->model));
         for (int i = 0; i < count; i++)
             json_array_append_new(list, row_json(&rows[i]));
@@ -394,6 +409,9 @@ static int bench_pruned(cli_app *cli, const bench_model_plan *plan,
 
 int bench_models(cli_app *cli, const bench_model_plan *plan)
 {
+    s24_device *device; /* models are loaded to it */
+    int opened = cli_device(cli, &device);
+    if (opened != CLI_OK) return opened;
     if (is_preset(plan->model) && access(plan->model, F_OK) != 0)
         return bench_folder(cli, plan, NULL);
     s24_checkpoint *checkpoint = NULL;

@@ -100,7 +100,7 @@ int cli_distance(const char *a, const char *b);
 /* The option rows that several commands share. */
 const char *cli_isa_name(int index);
 const char *cli_compute_dtype(int index); /* f32 bf16 */
-const char *cli_model_dtype(int index);   /* f32 bf16 i8 */
+const char *cli_model_dtype(int index);   /* f32 f16 bf16 i8 */
 #define CLI_INCLUDE(type, fallback_text)                                                           \
     {                                                                                              \
         "include", 0, CLI_TEXT, offsetof(type, include), "GLOB", fallback_text,                    \
@@ -130,6 +130,7 @@ struct cli_app {
     const cli_command *command;
     const cli_common *common;
     s24_ctx *ctx;
+    s24_device *device; /* cli_device's */
     char **operands;
     int operand_count;
     int json, quiet; /* known before the options are read, so that usage errors obey them */
@@ -139,6 +140,9 @@ struct cli_app {
 
 /* The context of the common options, with this program's log and progress. */
 int cli_context(cli_app *cli);
+/* The device of --device, opened by the first call; NULL for the CPU. The program closes it. */
+int cli_device(cli_app *cli, s24_device **device);
+int cli_on_cpu(const cli_app *cli);
 
 /* An error: a sentence on stderr, and with --json the object {"version", "exit", "error"}. Returns
    exit_code. */

@@ -46,10 +46,12 @@ static const cli_option options[] = {
      "With --model: tokens of a text.", NULL},
     {"prune", 0, CLI_COUNT, offsetof(struct bench_options, prune), "MIB", NULL,
      "Time prune and pack by magnitude of a dense matrix of that many MiB, beside memcpy.", NULL},
-    {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", "f32",
-     "Dtypes of the weights; i8 quantises X as it comes, int8 and the others take it as f32. With "
-     "--model dense layers run in bf16 then. f16 is for a GPU, which has no f32 and i8, and has X "
-     "and Y of the weights' dtype.",
+    {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", NULL,
+     "Dtypes of the weights, by default f32, on a GPU f16; i8 quantises X as it comes, int8 and "
+     "the "
+     "others take it as f32. With --model dense layers run in bf16 then. f16 is for a GPU, which "
+     "has "
+     "no f32 and i8, and has X and Y of the weights' dtype.",
      bench_dtype},
     {"activations", 0, CLI_CHOICE, offsetof(struct bench_options, activations), NULL, "f32",
      "Dtype of X and Y beside bf16 weights; a peer without f32 there gets X in bf16 for free.",
@@ -72,6 +74,8 @@ static const cli_example examples[] = {
      "Shapes of your own, with a chart."},
     {"sparse24 bench --model minilm --batch 1,32 --seq 16,128 --json",
      "A whole model of that shape, dense and 2:4, for a program."},
+    {"sparse24 bench --model bert-base --batch 1,4,16,64,256 --seq 384 --device cuda",
+     "The same on a GPU."},
     {"sparse24 bench --prune 512 --dtype f32,bf16 --threads 1",
      "How fast a dense matrix becomes a packed one."},
     {NULL, NULL}};
@@ -125,27 +129,27 @@ static bench_effort read_effort(const struct bench_options *o)
     return (bench_effort){.rounds = o->rounds, .min_seconds = 1e-3 * (double)o->min_ms};
 }
 
-static int on_gpu(const cli_app *cli)
+static const char *dtypes_of(const cli_app *cli, const struct bench_options *o)
 {
-    return strcmp(cli->common->device, "cpu") != 0;
+    return o->dtype ? o->dtype : cli_on_cpu(cli) ? "f32" : "f16";
 }
 
 /* What the device has no products of, said before anything is made. */
 static int check_device(cli_app *cli, const struct bench_options *o)
 {
-    const char *device = cli->common->device, *list = o->dtype;
+    const char *device = cli->common->device, *list = dtypes_of(cli, o);
     char item[16];
-    if (on_gpu(cli) && (o->prune || o->model))
-        return cli_fail(cli, CLI_UNSUPPORTED,
-                        "--device %s: --model and --prune run on the CPU only", device);
+    if (!cli_on_cpu(cli) && o->prune)
+        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --prune runs on the CPU only", device);
     while (cli_list_next(item, sizeof item, &list)) {
         if (scheme_of(item) && o->model)
             return cli_fail(cli, CLI_USAGE,
                             "option --dtype: %s is not for --model; pack --quantize makes such a "
                             "folder",
                             item);
-        const int has = on_gpu(cli) ? strcmp(item, "f32") && strcmp(item, "i8") && !scheme_of(item)
-                                    : strcmp(item, "f16");
+        const int has = !cli_on_cpu(cli)
+                            ? strcmp(item, "f32") && strcmp(item, "i8") && !scheme_of(item)
+                            : strcmp(item, "f16");
         if (!has)
             return cli_fail(cli, CLI_UNSUPPORTED, "--dtype %s: bench has none with --device %s",
                             item, device);
@@ -158,7 +162,7 @@ static int run_model(cli_app *cli, const struct bench_options *o)
     bench_model_plan plan = {.model = o->model, .effort = read_effort(o), .svg = o->svg};
     plan.batch_count = cli_counts(plan.batches, BENCH_MAX_LIST, o->batch);
     plan.length_count = cli_counts(plan.lengths, BENCH_MAX_LIST, o->seq);
-    plan.dtype_count = read_dtypes(plan.dtypes, o->dtype);
+    plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
     return code == CLI_OK ? bench_models(cli, &plan) : code;
 }
@@ -169,7 +173,7 @@ static int run_prune(cli_app *cli, const struct bench_options *o)
         return cli_fail(cli, CLI_USAGE, "option --prune: %lld is more than %d", (long long)o->prune,
                         BENCH_MAX_MEBIBYTES);
     bench_prune_plan plan = {.mebibytes = o->prune, .effort = read_effort(o)};
-    plan.dtype_count = read_dtypes(plan.dtypes, o->dtype);
+    plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
     return code == CLI_OK ? bench_prune(cli, &plan) : code;
 }
@@ -189,8 +193,8 @@ static int run_products(cli_app *cli, const struct bench_options *o)
     bench_table table = {0};
     if (!plan) return cli_fail(cli, CLI_IO, "out of memory");
     plan->effort = read_effort(o);
-    plan->dtype_count = read_dtypes(plan->dtypes, o->dtype);
-    read_schemes(plan->schemes, o->dtype);
+    plan->dtype_count = read_dtypes(plan->dtypes, dtypes_of(cli, o));
+    read_schemes(plan->schemes, dtypes_of(cli, o));
     plan->activations = s24_dtype_parse(o->activations);
     int code = read_threads(cli, plan->threads, &plan->thread_count, o->threads);
     if (code == CLI_OK && o->shapes)
@@ -199,7 +203,7 @@ static int run_products(cli_app *cli, const struct bench_options *o)
     else if (code == CLI_OK)
         plan->shape_count =
             bench_set_shapes(plan->shapes, BENCH_MAX_SHAPES, o->set ? o->set : bench_set_name(0));
-    if (code == CLI_OK && on_gpu(cli)) {
+    if (code == CLI_OK && !cli_on_cpu(cli)) {
         code = bench_gpu_products(cli, &table, plan, o->peers);
         if (code == CLI_OK) code = report(cli, o, &table);
         bench_table_free(&table);
@@ -227,7 +231,7 @@ static int run(cli_app *cli, const void *opaque)
     const struct bench_options *o = opaque;
     if ((o->set != NULL) + (o->shapes != NULL) + (o->model != NULL) + (o->prune > 0) > 1)
         return cli_fail(cli, CLI_USAGE, "--set, --shapes, --model and --prune exclude each other");
-    if (o->prune && has_integers(o->dtype))
+    if (o->prune && has_integers(dtypes_of(cli, o)))
         return cli_fail(cli, CLI_USAGE,
                         "option --dtype: i8 is not for --prune; expected f32 or bf16");
     if (o->prune && o->svg) return cli_fail(cli, CLI_USAGE, "--prune has no chart");

@@ -176,5 +176,6 @@ const cli_command cmd_embed = {
     .options = options,
     .options_bytes = sizeof(struct embed_options),
     .writes = 1,
+    .gpu = 1,
     .run = run,
 };

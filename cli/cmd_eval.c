@@ -57,6 +57,10 @@ static int run(cli_app *cli, const void *opaque)
     int i = 0;
     while (strcmp(tasks[i]->name, o->task) != 0)
         i++;
+    if (!cli_on_cpu(cli) && !tasks[i]->gpu)
+        return cli_fail(cli, CLI_UNSUPPORTED,
+                        "--device %s: --task %s computes on the CPU only; use --device cpu",
+                        cli->common->device, o->task);
     return tasks[i]->run(cli, o);
 }
 
@@ -82,5 +86,6 @@ const cli_command cmd_eval = {
     .options = options,
     .options_bytes = sizeof(struct eval_options),
     .writes = 1,
+    .gpu = 1,
     .run = run,
 };

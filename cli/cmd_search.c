@@ -100,5 +100,6 @@ const cli_command cmd_search = {
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct search_options),
+    .gpu = 1,
     .run = run,
 };

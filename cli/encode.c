@@ -7,10 +7,14 @@
 int encode_open(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
                 int64_t max_tokens)
 {
+    s24_device *device;
+    int code = cli_device(cli, &device);
+    if (code != CLI_OK) return code;
     s24_encoder_opts opts = {.size = sizeof opts,
                              .model = {.size = sizeof opts.model,
                                        .dtype = dtype ? s24_dtype_parse(dtype) : S24_DTYPE_NONE,
-                                       .sparse = 1},
+                                       .sparse = 1,
+                                       .device = device},
                              .max_tokens = max_tokens};
     return cli_status(cli, s24_encoder_open(encoder, cli->ctx, folder, &opts));
 }

@@ -104,4 +104,4 @@ static int run(cli_app *cli, const struct eval_options *o)
     return code;
 }
 
-const eval_task eval_image = {"image", run};
+const eval_task eval_image = {"image", run, 0};

@@ -20,7 +20,8 @@ static s24_status load_model(qa_parts *p, cli_app *cli, const struct eval_option
 {
     const s24_model_opts opts = {.size = sizeof opts,
                                  .dtype = o->dtype ? s24_dtype_parse(o->dtype) : S24_DTYPE_NONE,
-                                 .sparse = 1};
+                                 .sparse = 1,
+                                 .device = cli->device};
     s24_status status = s24_checkpoint_open(&p->checkpoint, cli->ctx, cli->operands[0]);
     if (status == S24_OK) status = s24_model_load(&p->model, cli->ctx, p->checkpoint, &opts);
     s24_checkpoint_close(p->checkpoint);
@@ -111,8 +112,10 @@ static int run(cli_app *cli, const struct eval_options *o)
 {
     qa_parts p = {0};
     double seconds = 0;
+    s24_device *device; /* the model is loaded to it */
     if (!o->data) return cli_fail(cli, CLI_USAGE, "--task qa needs --data FILE");
     int code = o->predictions ? cli_may_write(cli, o->predictions) : CLI_OK;
+    if (code == CLI_OK) code = cli_device(cli, &device);
     if (code == CLI_OK) code = cli_status(cli, load_model(&p, cli, o));
     if (code == CLI_OK) code = check(cli, &p);
     if (code == CLI_OK) code = cli_status(cli, s24_qa_read(&p.qa, cli->ctx, o->data));
@@ -127,4 +130,4 @@ static int run(cli_app *cli, const struct eval_options *o)
     return code;
 }
 
-const eval_task eval_qa = {"qa", run};
+const eval_task eval_qa = {"qa", run, 1};

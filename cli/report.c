@@ -113,6 +113,21 @@ static int check_device(cli_app *cli)
     return cli_fail(cli, CLI_USAGE, "option --device: '%s' is not one of cpu|cuda[:i]", device);
 }
 
+int cli_on_cpu(const cli_app *cli)
+{
+    return strcmp(cli->common->device, "cpu") == 0;
+}
+
+int cli_device(cli_app *cli, s24_device **device)
+{
+    const s24_device_opts opts = {.size = sizeof opts, .name = cli->common->device};
+    int code = CLI_OK;
+    if (!cli_on_cpu(cli) && !cli->device)
+        code = cli_status(cli, s24_device_create(&cli->device, cli->ctx, &opts));
+    *device = cli->device;
+    return code;
+}
+
 int cli_context(cli_app *cli)
 {
     const cli_common *common = cli->common;

@@ -128,6 +128,141 @@ S24_API const char *s24_device_tile_name(const s24_device *device, int index);
 S24_API const char *s24_device_linear_tile(const s24_device *device,
                                            const s24_device_weight *weight, int64_t m);
 
+/* ---- what a transformer needs beside them ----------------------------------------------------- */
+
+/*
+ * All of these enqueue and allocate nothing, take device memory only, compute sums in f32 and round
+ * once, and may be captured into a graph. Matrices without a leading dimension of their own are
+ * contiguous; data start at multiples of 16 bytes, and 8 divides a row's elements. Errors: ARGUMENT
+ * (alignment, NULL), SHAPE, DTYPE (f16 and bf16 are taken), UNSUPPORTED.
+ */
+
+typedef struct s24_device_dense_args {
+    size_t size;        /* sizeof(s24_device_dense_args) */
+    const s24_dense *y; /* [m, n] written */
+    const s24_dense *x; /* [m, k] */
+    const s24_dense *w; /* [n, k] without stride */
+    const void *bias;   /* [n] of the dtype, or NULL */
+    s24_activation activation;
+    const s24_dense *residual; /* [m, n] or NULL, added; may be y; not beside an activation */
+    void *work; /* work_bytes of device memory, used by one stream; 32 MiB are best */
+    size_t work_bytes;
+    void *stream;
+} s24_device_dense_args;
+
+/* y = activation(x·wᵀ + bias) + residual of a dense weight, through cuBLASLt. The sum is rounded
+   before an activation. UNSUPPORTED where libcublasLt is not. */
+S24_API s24_status s24_device_dense(s24_ctx *ctx, s24_device *device,
+                                    const s24_device_dense_args *args);
+/* Measures the algorithms that cuBLASLt proposes, on these operands, and keeps the fastest for
+   products of this shape and about as many tokens. y is overwritten. Waits. *seconds: a run. */
+S24_API s24_status s24_device_dense_search(double *seconds, s24_ctx *ctx, s24_device *device,
+                                           const s24_device_dense_args *args);
+
+typedef struct s24_device_norm_args {
+    size_t size;               /* sizeof(s24_device_norm_args) */
+    const s24_dense *y;        /* [rows, width] written */
+    const s24_dense *x;        /* [rows, width], may be y; NULL: embeddings, */
+    const s24_dense *residual; /* [rows, width] added to x before, may be y; or NULL */
+    const int32_t *ids;        /* [rows] of words, all in range, */
+    const int32_t *positions;  /* [rows] of position_rows, */
+    const int32_t *types;      /* [rows] of type_rows; NULL: all 0 */
+    const void *words;         /* [.., width], */
+    const void *position_rows;
+    const void *type_rows; /* NULL: none */
+    const void *gamma;     /* [width] of the dtype */
+    const void *beta;
+    float eps;
+    void *stream;
+} s24_device_norm_args;
+
+/* y = (x − mean(x)) / √(var(x) + eps) · gamma + beta by rows of up to 2048 elements, the residual
+   part of x; with x NULL the row is words[id] + position_rows[position] + type_rows[type]. */
+S24_API s24_status s24_device_norm(s24_ctx *ctx, s24_device *device,
+                                   const s24_device_norm_args *args);
+
+typedef struct s24_device_attention_args {
+    size_t size;              /* sizeof(s24_device_attention_args) */
+    const s24_dense *context; /* [tokens, width] written */
+    const s24_dense *qkv;     /* [tokens, 3·width]: queries, keys, values side by side */
+    int64_t heads;            /* of width/heads elements: 32 or 64 */
+    const int32_t *offsets; /* [texts + 1]: text b is tokens offsets[b] … offsets[b+1], not empty */
+    const int32_t
+        *tiles; /* [tile_count, 2]: of each text b (b, 0), (b, queries), (b, 2·queries) … */
+    int64_t tile_count;
+    int queries;         /* s24_device_attention_queries */
+    const uint8_t *mask; /* [tokens], or NULL: 1 */
+    void *stream;
+} s24_device_attention_args;
+
+/* How many queries a tile of attention has for that many tokens in all; 0: heads of width/heads
+   elements are not supported. */
+S24_API int s24_device_attention_queries(const s24_device *device, int64_t tokens, int64_t width,
+                                         int64_t heads);
+/* context = softmax(q·kᵀ/√d)·v by head within each text. A token whose mask is 0 is attended by
+   none; in a text of such tokens only, every token attends to all alike. */
+S24_API s24_status s24_device_attention(s24_ctx *ctx, s24_device *device,
+                                        const s24_device_attention_args *args);
+
+typedef enum s24_device_pooling {
+    S24_DEVICE_POOL_MEAN = 0,
+    S24_DEVICE_POOL_FIRST,
+    S24_DEVICE_POOL_MAX
+} s24_device_pooling;
+
+typedef struct s24_device_pool_args {
+    size_t size;            /* sizeof(s24_device_pool_args) */
+    float *y;               /* [texts, width] written */
+    const s24_dense *x;     /* [tokens, width], width up to 8192 */
+    const int32_t *offsets; /* [texts + 1] */
+    int64_t texts;
+    const uint8_t *mask; /* [tokens], or NULL: 1. Mean and max leave out a 0. */
+    s24_device_pooling pooling;
+    int normalise; /* 1: divided by its length, at least 10⁻¹² */
+    void *stream;
+} s24_device_pool_args;
+S24_API s24_status s24_device_pool(s24_ctx *ctx, s24_device *device,
+                                   const s24_device_pool_args *args);
+
+typedef struct s24_device_head_args {
+    size_t size;        /* sizeof(s24_device_head_args) */
+    float *y;           /* [outputs, rows] written; without w [rows, width] */
+    const s24_dense *x; /* [rows, width] */
+    const s24_dense *w; /* [outputs, width] of a few outputs; NULL: y = x */
+    const float *bias;  /* [outputs] */
+    void *stream;
+} s24_device_head_args;
+/* y[o, row] = x[row]·w[o] + bias[o] in f32, or x widened to f32. */
+S24_API s24_status s24_device_head(s24_ctx *ctx, s24_device *device,
+                                   const s24_device_head_args *args);
+
+/* ---- streams, graphs, time ------------------------------------------------------------------- */
+
+/* A stream of its own, which waits for no other. */
+S24_API s24_status s24_device_stream_create(void **stream, s24_ctx *ctx, s24_device *device);
+S24_API void s24_device_stream_destroy(s24_device *device, void *stream);
+
+/* Work captured once and launched at little cost. Every pointer in it must stay what it is. */
+typedef struct s24_device_graph s24_device_graph;
+/* From here on what this thread enqueues in the stream is captured, not run. */
+S24_API s24_status s24_device_graph_begin(s24_ctx *ctx, s24_device *device, void *stream);
+/* Ends the capture, also after a failed call in it. */
+S24_API s24_status s24_device_graph_end(s24_device_graph **out, s24_ctx *ctx, s24_device *device,
+                                        void *stream);
+S24_API s24_status s24_device_graph_launch(s24_ctx *ctx, s24_device *device,
+                                           const s24_device_graph *graph, void *stream);
+S24_API void s24_device_graph_destroy(s24_device *device, s24_device_graph *graph);
+
+/* Host memory that copies run beside the host to and from. */
+S24_API s24_status s24_device_pinned_alloc(void **out, s24_ctx *ctx, s24_device *device,
+                                           size_t bytes);
+S24_API void s24_device_pinned_free(s24_device *device, void *memory);
+
+/* The time between the two calls' places in the stream. The second waits. One pair at a time. */
+S24_API s24_status s24_device_timer_start(s24_ctx *ctx, s24_device *device, void *stream);
+S24_API s24_status s24_device_timer_stop(double *seconds, s24_ctx *ctx, s24_device *device,
+                                         void *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,6 +10,7 @@
 #ifndef SPARSE24_NN_H
 #define SPARSE24_NN_H
 
+#include "sparse24/device.h"
 #include "sparse24/sparse24.h"
 
 #ifdef __cplusplus
@@ -206,6 +207,10 @@ typedef struct s24_model_opts {
     s24_dtype dtype;
     int dense;  /* 1: multiply packed 2:4 weights as dense ones (to compare) */
     int sparse; /* 1: pack dense weights that are 2:4 already; 0: only packed ones run sparse */
+    /* The model's weights are put on this GPU, in f16 or bf16 (default: f16, or bf16 for a bf16
+       checkpoint), and its sessions run there; what is between layers is of that dtype too. Dense
+       layers need cuBLASLt. The device must outlive the model. NULL: the CPU. */
+    s24_device *device;
 } s24_model_opts;
 
 typedef struct s24_model_info {
@@ -215,6 +220,7 @@ typedef struct s24_model_info {
     int64_t weight_bytes;                 /* of all tensors as stored */
     int has_qa_head;
     s24_dtype dtype;
+    int64_t device_bytes; /* that the model holds on its device */
 } s24_model_info;
 
 /*
@@ -253,6 +259,10 @@ typedef struct s24_session s24_session;
 S24_API s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *model,
                                       int64_t max_tokens);
 S24_API void s24_session_destroy(s24_session *session);
+/* How many of the blocks' linear layers a pass of that many tokens multiplies as 2:4. On a device
+   the first pass of each power of two of tokens measures which way is faster, and a 2:4 layer may
+   run dense; before it, and on the CPU, these are the model's sparse_layers. */
+S24_API int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens);
 
 /* What s24_session_forward may give; NULL fields are not computed. All f32, row-major. */
 typedef struct s24_outputs {

@@ -17,6 +17,8 @@ struct s24i_device {
     int index;
     int processors;
     PFN_cuTensorMapEncodeTiled_v12000 encode;
+    struct dense_engine *dense; /* cuBLASLt, opened by the first dense product */
+    cudaEvent_t timer[2];       /* made when they are first used */
     char text[384];
 };
 
@@ -69,5 +71,33 @@ s24_status weight_pack_enqueue(s24i_device *device, const s24i_device_weight *jo
                                s24i_device_error *error);
 s24_status weight_unpack_enqueue(s24i_device *device, const s24i_device_weight *job, void *stream,
                                  s24i_device_error *error);
+s24_status dense_enqueue(s24i_device *device, const s24i_device_dense *job, void *stream,
+                         s24i_device_error *error);
+s24_status dense_search(s24i_device *device, const s24i_device_dense *job, double *seconds,
+                        void *stream, s24i_device_error *error);
+void dense_close(s24i_device *device);
+s24_status activation_enqueue(s24i_device *device, const s24i_device_dense *job, void *stream,
+                              s24i_device_error *error);
+s24_status norm_enqueue(s24i_device *device, const s24i_device_norm *job, void *stream,
+                        s24i_device_error *error);
+s24_status attention_prepare(s24i_device *device, s24i_device_error *error);
+int attention_queries(int64_t d, int64_t tokens, int64_t heads);
+s24_status attention_enqueue(s24i_device *device, const s24i_device_attention *job, void *stream,
+                             s24i_device_error *error);
+s24_status pool_enqueue(s24i_device *device, const s24i_device_pool *job, void *stream,
+                        s24i_device_error *error);
+s24_status head_enqueue(s24i_device *device, const s24i_device_head *job, void *stream,
+                        s24i_device_error *error);
+s24_status stream_create(s24i_device *device, void **out, s24i_device_error *error);
+void stream_destroy(s24i_device *device, void *stream);
+s24_status graph_begin(s24i_device *device, void *stream, s24i_device_error *error);
+s24_status graph_end(s24i_device *device, void **out, void *stream, s24i_device_error *error);
+s24_status graph_launch(s24i_device *device, void *graph, void *stream, s24i_device_error *error);
+void graph_destroy(s24i_device *device, void *graph);
+s24_status pinned_alloc(s24i_device *device, void **out, size_t bytes, s24i_device_error *error);
+void pinned_free(s24i_device *device, void *memory);
+s24_status timer_start(s24i_device *device, void *stream, s24i_device_error *error);
+s24_status timer_stop(s24i_device *device, double *seconds, void *stream, s24i_device_error *error);
+void timer_close(s24i_device *device);
 
 #endif

@@ -191,7 +191,9 @@ s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, vo
     if (status == S24_OK)
         status = make_map(device, error, &y, job, job->y, job->n, job->m, job->ldy, row->chunk);
     if (status != S24_OK) return status;
-    linear_epilogue epilogue = job->activation || job->residual ? LINEAR_FULL : LINEAR_BIAS;
+    linear_epilogue epilogue = LINEAR_FULL;
+    if (!job->residual && job->activation == S24_ACTIVATION_NONE) epilogue = LINEAR_BIAS;
+    if (!job->residual && job->activation == S24_ACTIVATION_GELU) epilogue = LINEAR_GELU;
     const device_launch launch = {"launching a product", row->kernels[epilogue],
                                   dim3((unsigned)grid),  row->threads,
                                   row->shared_bytes,     true};

@@ -9,7 +9,7 @@ struct linear_row {
     const char *name;
     int rows, tokens, chunk, threads, shared_bytes;
     int step_ns, end_ns;
-    const void *kernels[2]; /* by linear_epilogue */
+    const void *kernels[3]; /* by linear_epilogue */
 };
 
 extern const linear_row linear_rows_bf16[], linear_rows_f16[]; /* in the order of tiles.def */
@@ -26,6 +26,7 @@ constexpr linear_row linear_row_of(const char *name, int step_ns, int end_ns)
             step_ns,
             end_ns,
             {(const void *)linear_kernel<T, TILE, LINEAR_BIAS>,
+             (const void *)linear_kernel<T, TILE, LINEAR_GELU>,
              (const void *)linear_kernel<T, TILE, LINEAR_FULL>}};
 }
 

@@ -19,8 +19,9 @@ enum {
     BARRIER_TURN = 4,       /* and on: of a team */
 };
 
-/* What happens to the sums: FULL also knows activations and a residual; its code is long. */
-enum linear_epilogue { LINEAR_BIAS, LINEAR_FULL };
+/* What happens to the sums: GELU is that alone; FULL knows every activation and a residual, and asks
+   again every few sums, which costs more than the work. */
+enum linear_epilogue { LINEAR_BIAS, LINEAR_GELU, LINEAR_FULL };
 
 struct linear_params {
     linear_shape shape;

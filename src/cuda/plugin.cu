@@ -81,7 +81,8 @@ static s24_status prepare(s24i_device *device, s24i_device_error *error)
                              "the CUDA driver has no cuTensorMapEncodeTiled; it must be one for "
                              "CUDA 12.0 or later");
     device->encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(encode);
-    return linear_prepare(device, error);
+    status = linear_prepare(device, error);
+    return status == S24_OK ? attention_prepare(device, error) : status;
 }
 
 static s24_status device_open(s24i_device **out, int index, s24i_device_error *error)
@@ -108,6 +109,8 @@ static s24_status device_open(s24i_device **out, int index, s24i_device_error *e
 
 static void device_close(s24i_device *device)
 {
+    dense_close(device);
+    timer_close(device);
     free(device);
 }
 
@@ -204,6 +207,23 @@ const s24i_device_table *s24_device_table_cuda()
         on_device<s24i_device_linear, linear_enqueue>,
         on_device<s24i_device_weight, weight_pack_enqueue>,
         on_device<s24i_device_weight, weight_unpack_enqueue>,
+        on_device<s24i_device_dense, dense_enqueue>,
+        dense_search,
+        on_device<s24i_device_norm, norm_enqueue>,
+        attention_queries,
+        on_device<s24i_device_attention, attention_enqueue>,
+        on_device<s24i_device_pool, pool_enqueue>,
+        on_device<s24i_device_head, head_enqueue>,
+        stream_create,
+        stream_destroy,
+        graph_begin,
+        graph_end,
+        graph_launch,
+        graph_destroy,
+        pinned_alloc,
+        pinned_free,
+        timer_start,
+        timer_stop,
     };
     return &table;
 }

@@ -16,7 +16,7 @@
 
 #include "sparse24/sparse24.h"
 
-#define S24I_DEVICE_ABI    1
+#define S24I_DEVICE_ABI    2
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"
 
 typedef struct s24i_device s24i_device;
@@ -51,6 +51,74 @@ typedef struct s24i_device_weight {
     int64_t *report;
 } s24i_device_weight;
 
+/* y[m,n] = activation(x[m,k]·w[n,k]ᵀ + bias[n]) + residual[m,n], dense, all of `dtype`; no residual
+   behind an activation. */
+typedef struct s24i_device_dense {
+    s24_dtype dtype;
+    int64_t m, n, k;
+    const void *w, *x, *bias, *residual;
+    void *y;
+    int64_t ldx, ldy, ld_residual;
+    s24_activation activation;
+    void *work;
+    size_t work_bytes;
+} s24i_device_dense;
+
+/* y = norm(x + residual)·gamma + beta by rows of `width`, without stride; with ids, x is words[id] +
+   position_rows[position] + type_rows[type] (types NULL: 0, type_rows NULL: none). */
+typedef struct s24i_device_norm {
+    s24_dtype dtype;
+    int64_t rows, width;
+    const void *x, *residual; /* NULL: none */
+    void *y;
+    const void *gamma, *beta;
+    float eps;
+    const int32_t *ids, *positions, *types;
+    const void *words, *position_rows, *type_rows;
+} s24i_device_norm;
+
+/* context = softmax(q·kᵀ/√d + mask)·v by text and head; q, k and v side by side in rows of qkv. A
+   tile is a text and the first of `queries` of its tokens. */
+typedef struct s24i_device_attention {
+    s24_dtype dtype;
+    int64_t tokens, width, heads;
+    const void *qkv;
+    int64_t ld_qkv;
+    void *context;
+    int64_t ld_context;
+    const int32_t *offsets; /* [texts + 1] */
+    const int32_t *tiles;   /* [tile_count, 2] */
+    int64_t tile_count;
+    int queries;
+    const uint8_t *mask; /* [tokens] or NULL */
+} s24i_device_attention;
+
+typedef enum s24i_device_pooling {
+    S24I_DEVICE_POOL_MEAN = 0,
+    S24I_DEVICE_POOL_FIRST,
+    S24I_DEVICE_POOL_MAX
+} s24i_device_pooling;
+
+/* y [texts, width] f32 */
+typedef struct s24i_device_pool {
+    s24_dtype dtype;
+    int64_t texts, width;
+    const void *x;
+    const int32_t *offsets;
+    const uint8_t *mask;
+    int pooling, normalise;
+    float *y;
+} s24i_device_pool;
+
+/* y[o, row] = x[row]·w[o] + bias[o] in f32; outputs 0: y[row, width] = x. */
+typedef struct s24i_device_head {
+    s24_dtype dtype;
+    int64_t rows, width, outputs;
+    const void *x, *w;
+    const float *bias;
+    float *y;
+} s24i_device_head;
+
 typedef struct s24i_device_table {
     int abi;
     s24_status (*open)(s24i_device **out, int index, s24i_device_error *error);
@@ -79,6 +147,39 @@ typedef struct s24i_device_table {
                               s24i_device_error *error);
     s24_status (*weight_unpack)(s24i_device *device, const s24i_device_weight *job, void *stream,
                                 s24i_device_error *error);
+    /* dense_search measures the proposed algorithms and keeps the fastest for products of this
+       shape and about as many tokens; y is overwritten. It waits, and gives the seconds. */
+    s24_status (*dense)(s24i_device *device, const s24i_device_dense *job, void *stream,
+                        s24i_device_error *error);
+    s24_status (*dense_search)(s24i_device *device, const s24i_device_dense *job, double *seconds,
+                               void *stream, s24i_device_error *error);
+    s24_status (*norm)(s24i_device *device, const s24i_device_norm *job, void *stream,
+                       s24i_device_error *error);
+    /* Queries of a tile for that many tokens and heads of d; 0: there is no such attention. */
+    int (*attention_queries)(int64_t d, int64_t tokens, int64_t heads);
+    s24_status (*attention)(s24i_device *device, const s24i_device_attention *job, void *stream,
+                            s24i_device_error *error);
+    s24_status (*pool)(s24i_device *device, const s24i_device_pool *job, void *stream,
+                       s24i_device_error *error);
+    s24_status (*head)(s24i_device *device, const s24i_device_head *job, void *stream,
+                       s24i_device_error *error);
+    s24_status (*stream_create)(s24i_device *device, void **out, s24i_device_error *error);
+    void (*stream_destroy)(s24i_device *device, void *stream);
+    /* What is enqueued between begin and end becomes a graph instead of being run. end ends the
+       capture in any case; out is NULL when it failed. */
+    s24_status (*graph_begin)(s24i_device *device, void *stream, s24i_device_error *error);
+    s24_status (*graph_end)(s24i_device *device, void **out, void *stream,
+                            s24i_device_error *error);
+    s24_status (*graph_launch)(s24i_device *device, void *graph, void *stream,
+                               s24i_device_error *error);
+    void (*graph_destroy)(s24i_device *device, void *graph);
+    s24_status (*pinned_alloc)(s24i_device *device, void **out, size_t bytes,
+                               s24i_device_error *error);
+    void (*pinned_free)(s24i_device *device, void *memory);
+    /* The time between the two in a stream, on the device's clock. The second waits. */
+    s24_status (*timer_start)(s24i_device *device, void *stream, s24i_device_error *error);
+    s24_status (*timer_stop)(s24i_device *device, double *seconds, void *stream,
+                             s24i_device_error *error);
 } s24i_device_table;
 
 #endif

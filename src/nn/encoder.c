@@ -2,19 +2,37 @@
 /*
  * Texts to vectors: a folder's tokenizer, model and prompts put together. Texts go through in
  * windows: a window is tokenized by all threads, ordered by length, cut into batches of like
- * lengths laid end to end, and its vectors are put back in the order of the texts. What must
- * stay true: a text's vector does not depend on its neighbours but for rounding, and embedding
- * allocates nothing.
+ * lengths laid end to end, and its vectors are put back in the order of the texts. On a device two
+ * lanes, each with a stream, take batches by turns, and the next window is tokenized while they
+ * run. What must stay true: a text's vector does not depend on its neighbours but for rounding,
+ * and embedding allocates nothing.
  */
 #include <string.h>
 
 #include "io/config.h"
 #include "io/tokenizer.h"
-#include "nn/model.h"
+#include "nn/session.h"
 
 #define SENTENCE_CONFIG "sentence_bert_config.json"
 #define PROMPT_CONFIG   "config_sentence_transformers.json"
-enum { BATCH_TOKENS = 4096, WINDOW_TOKENS = 1 << 19, WINDOW_MIN = 16, WINDOW_MAX = 4096 };
+enum {
+    BATCH_TOKENS = 4096,
+    DEVICE_BATCH_TOKENS = 32768,
+    WINDOW_TOKENS = 1 << 19,
+    WINDOW_MIN = 16,
+    WINDOW_MAX = 4096,
+    LANES = 2 /* on a device; the CPU has one */
+};
+
+/* A batch on its way. */
+typedef struct encoder_lane {
+    s24_session *session;
+    int64_t *offsets; /* [window + 1] */
+    int32_t *ids;     /* [batch_tokens] */
+    float *vectors;   /* [window, width] */
+    int64_t *places;  /* [window] where the vectors belong, in texts */
+    int64_t texts;    /* 0: none is on its way */
+} encoder_lane;
 
 struct s24_encoder {
     s24_ctx *ctx;
@@ -22,16 +40,14 @@ struct s24_encoder {
     s24_tokenizer *tokenizer;
     char *prompt;
     int shares; /* model, tokenizer and prompt are another's */
-    s24_session *session;
     int64_t width, max_tokens, batch_tokens;
     int64_t window;    /* texts at a time */
     s24_token *tokens; /* [window, max_tokens] */
     int64_t *lengths;  /* [window] in tokens */
     int64_t *order;    /* [window] texts, the longest first */
     int64_t *starts;   /* [max_tokens + 2] where each length begins in order */
-    int64_t *offsets;  /* [window + 1] of a batch */
-    int32_t *ids;      /* [batch_tokens] */
-    float *vectors;    /* [window, width] of a batch */
+    encoder_lane lanes[LANES];
+    int lane_count, next; /* lane */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -118,20 +134,61 @@ static s24_status read_prompt(s24_encoder *encoder, s24_ctx *ctx, const char *fo
     return status;
 }
 
+static s24_status make_lane(encoder_lane *lane, const s24_encoder *e, s24_ctx *ctx)
+{
+    TRY(s24i_alloc_elems(&lane->offsets, ctx, e->window + 1, sizeof *lane->offsets, "offsets"));
+    TRY(s24i_alloc_elems(&lane->ids, ctx, e->batch_tokens, sizeof *lane->ids, "ids"));
+    TRY(s24i_alloc_elems(&lane->places, ctx, e->window, sizeof *lane->places, "places"));
+    return s24i_alloc_elems(&lane->vectors, ctx, e->window * e->width, sizeof *lane->vectors,
+                            "vectors");
+}
+
+static s24_status make_sessions(s24_encoder *e, s24_ctx *ctx)
+{
+    s24_status status = S24_OK;
+    for (int i = 0; i < e->lane_count && status == S24_OK; i++)
+        status = s24_session_create(&e->lanes[i].session, ctx, e->model, e->batch_tokens);
+    if (status == S24_OK) return S24_OK;
+    for (int i = 0; i < e->lane_count; i++) {
+        s24_session_destroy(e->lanes[i].session);
+        e->lanes[i].session = NULL;
+    }
+    return status;
+}
+
+/* A device that has no room for a batch gets smaller ones; said once. */
+static s24_status fit_sessions(s24_encoder *e, s24_ctx *ctx)
+{
+    const int64_t wanted = e->batch_tokens;
+    s24_status status = make_sessions(e, ctx);
+    while (status == S24_ERROR_MEMORY && e->model->device && e->batch_tokens / 2 >= e->max_tokens) {
+        e->batch_tokens /= 2;
+        status = make_sessions(e, ctx);
+    }
+    if (status == S24_OK && e->batch_tokens < wanted)
+        s24_ctx_log(ctx, S24_LOG_WARNING,
+                    "batches of %lld tokens instead of %lld: the device has no memory for more",
+                    (long long)e->batch_tokens, (long long)wanted);
+    return status;
+}
+
 static s24_status make_buffers(s24_encoder *e, s24_ctx *ctx, int64_t batch_tokens)
 {
     REQUIRE(ctx, batch_tokens >= 0 && batch_tokens <= 1 << 24, S24_ERROR_ARGUMENT,
             "batch_tokens is %lld, 0 to %d is expected", (long long)batch_tokens, 1 << 24);
-    e->batch_tokens = s24i_max(batch_tokens ? batch_tokens : BATCH_TOKENS, e->max_tokens);
-    e->window = s24i_max(WINDOW_MIN, s24i_min(WINDOW_MAX, WINDOW_TOKENS / e->max_tokens));
+    const int64_t usual = e->model->device ? DEVICE_BATCH_TOKENS : BATCH_TOKENS;
+    e->lane_count = e->model->device ? LANES : 1;
+    e->batch_tokens = s24i_max(batch_tokens ? batch_tokens : usual, e->max_tokens);
+    /* On a device no more than the lanes take, if texts have half of their limit's tokens. */
+    const int64_t at_once = e->model->device ? 2 * LANES * e->batch_tokens : (int64_t)WINDOW_TOKENS;
+    e->window = s24i_max(WINDOW_MIN, s24i_min(WINDOW_MAX, at_once / e->max_tokens));
     TRY(s24i_alloc_elems(&e->tokens, ctx, e->window * e->max_tokens, sizeof *e->tokens, "tokens"));
     TRY(s24i_alloc_elems(&e->lengths, ctx, e->window, sizeof *e->lengths, "lengths"));
     TRY(s24i_alloc_elems(&e->order, ctx, e->window, sizeof *e->order, "order"));
     TRY(s24i_alloc_elems(&e->starts, ctx, e->max_tokens + 2, sizeof *e->starts, "counts"));
-    TRY(s24i_alloc_elems(&e->offsets, ctx, e->window + 1, sizeof *e->offsets, "offsets"));
-    TRY(s24i_alloc_elems(&e->ids, ctx, e->batch_tokens, sizeof *e->ids, "ids"));
-    TRY(s24i_alloc_elems(&e->vectors, ctx, e->window * e->width, sizeof *e->vectors, "vectors"));
-    return s24_session_create(&e->session, ctx, e->model, e->batch_tokens);
+    for (int i = 0; i < e->lane_count; i++)
+        TRY(make_lane(&e->lanes[i], e, ctx));
+    return fit_sessions(e, ctx);
 }
 
 static s24_status new_encoder(s24_encoder **out, s24_ctx *ctx)
@@ -199,7 +256,14 @@ void s24_encoder_close(s24_encoder *encoder)
 {
     if (!encoder) return;
     s24_ctx *ctx = encoder->ctx;
-    s24_session_destroy(encoder->session);
+    for (int i = 0; i < LANES; i++) {
+        encoder_lane *lane = &encoder->lanes[i];
+        s24_session_destroy(lane->session);
+        s24_ctx_free(ctx, lane->offsets);
+        s24_ctx_free(ctx, lane->ids);
+        s24_ctx_free(ctx, lane->places);
+        s24_ctx_free(ctx, lane->vectors);
+    }
     if (!encoder->shares) {
         s24_model_destroy(encoder->model);
         s24_tokenizer_destroy(encoder->tokenizer);
@@ -209,9 +273,6 @@ void s24_encoder_close(s24_encoder *encoder)
     s24_ctx_free(ctx, encoder->lengths);
     s24_ctx_free(ctx, encoder->order);
     s24_ctx_free(ctx, encoder->starts);
-    s24_ctx_free(ctx, encoder->offsets);
-    s24_ctx_free(ctx, encoder->ids);
-    s24_ctx_free(ctx, encoder->vectors);
     s24_ctx_free(ctx, encoder);
 }
 
@@ -230,8 +291,8 @@ int64_t s24_encoder_width(const s24_encoder *encoder)
 typedef struct window {
     s24_encoder *encoder;
     const s24_text *texts;
-    int64_t count;
-    float *embeddings; /* [count, width] */
+    int64_t first, count; /* of all texts */
+    float *embeddings;    /* of all texts */
 } window;
 
 static void tokenize(void *arg, int64_t begin, int64_t end, int thread)
@@ -240,15 +301,15 @@ static void tokenize(void *arg, int64_t begin, int64_t end, int thread)
     s24_encoder *e = w->encoder;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
-        const s24_text parts[2] = {{e->prompt, strlen(e->prompt)}, w->texts[i]};
+        const s24_text parts[2] = {{e->prompt, strlen(e->prompt)}, w->texts[w->first + i]};
         e->lengths[i] = s24i_tokenizer_encode(e->tokens + i * e->max_tokens, e->max_tokens,
                                               e->tokenizer, parts, 2);
     }
 }
 
-static s24_status tokenize_window(window *w, s24_ctx *ctx)
+static s24_status tokenize_window(const window *w, s24_ctx *ctx)
 {
-    s24_ctx_parallel_for(ctx, w->count, tokenize, w);
+    s24_ctx_parallel_for(ctx, w->count, tokenize, (void *)(uintptr_t)w);
     for (int64_t i = 0; i < w->count; i++)
         if (w->encoder->lengths[i] < 0) return s24i_tokenizer_no_memory(ctx);
     return S24_OK;
@@ -266,24 +327,39 @@ static void sort_by_length(s24_encoder *e, int64_t count)
         e->order[e->starts[e->max_tokens - e->lengths[i]]++] = i;
 }
 
-/* Runs the texts order[first …] that fit one batch. *done is how many they were. */
-static s24_status run_batch(int64_t *done, const window *w, s24_ctx *ctx, int64_t first)
+/* Waits for the lane's batch and puts its vectors where they belong. */
+static s24_status collect(s24_encoder *e, encoder_lane *lane, s24_ctx *ctx, float *embeddings)
+{
+    const int64_t texts = lane->texts;
+    lane->texts = 0;
+    if (!texts) return S24_OK;
+    TRY(s24i_session_finish(lane->session, ctx));
+    for (int64_t i = 0; i < texts; i++)
+        memcpy(embeddings + lane->places[i] * e->width, lane->vectors + i * e->width,
+               (size_t)e->width * sizeof(float));
+    return S24_OK;
+}
+
+/* Sends the texts order[first …] that fit one batch on their way. *done is how many they were. */
+static s24_status send_batch(int64_t *done, const window *w, s24_ctx *ctx, int64_t first)
 {
     s24_encoder *e = w->encoder;
-    const s24_outputs outputs = {.embeddings = e->vectors};
-    s24_batch batch = {.offsets = e->offsets, .ids = e->ids};
-    e->offsets[0] = 0;
+    encoder_lane *lane = &e->lanes[e->next];
+    const s24_outputs outputs = {.embeddings = lane->vectors};
+    s24_batch batch = {.offsets = lane->offsets, .ids = lane->ids};
+    e->next = (e->next + 1) % e->lane_count;
+    TRY(collect(e, lane, ctx, w->embeddings));
+    lane->offsets[0] = 0;
     for (int64_t i = first; i < w->count; i++) {
-        const int64_t text = e->order[i], start = e->offsets[batch.texts];
+        const int64_t text = e->order[i], start = lane->offsets[batch.texts];
         if (start + e->lengths[text] > e->batch_tokens) break;
         for (int64_t t = 0; t < e->lengths[text]; t++)
-            e->ids[start + t] = e->tokens[text * e->max_tokens + t].id;
-        e->offsets[++batch.texts] = start + e->lengths[text];
+            lane->ids[start + t] = e->tokens[text * e->max_tokens + t].id;
+        lane->places[batch.texts] = w->first + text;
+        lane->offsets[++batch.texts] = start + e->lengths[text];
     }
-    TRY(s24_session_forward(e->session, ctx, &batch, &outputs));
-    for (int64_t i = 0; i < batch.texts; i++)
-        memcpy(w->embeddings + e->order[first + i] * e->width, e->vectors + i * e->width,
-               (size_t)e->width * sizeof(float));
+    TRY(s24i_session_submit(lane->session, ctx, &batch, &outputs));
+    lane->texts = batch.texts;
     *done = batch.texts;
     return S24_OK;
 }
@@ -302,6 +378,18 @@ static s24_status check_texts(const s24_encoder *encoder, s24_ctx *ctx, const s2
     return S24_OK;
 }
 
+static s24_status run_window(const window *w, s24_ctx *ctx, int64_t all)
+{
+    s24_encoder *e = w->encoder;
+    TRY(tokenize_window(w, ctx));
+    sort_by_length(e, w->count);
+    for (int64_t i = 0, done; i < w->count; i += done) {
+        TRY(send_batch(&done, w, ctx, i));
+        TRY(s24_ctx_progress(ctx, "embedding", w->first + i + done, all));
+    }
+    return S24_OK;
+}
+
 s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *encoder, s24_ctx *ctx,
                              const s24_text *texts, int64_t count)
 {
@@ -314,18 +402,19 @@ s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *en
             : !embeddings ? "embeddings is NULL"
                           : "texts is NULL");
     TRY(check_texts(encoder, ctx, texts, count));
-    for (int64_t at = 0; at < count; at += encoder->window) {
-        window w = {encoder, texts + at, s24i_min(encoder->window, count - at),
-                    embeddings + at * encoder->width};
-        TRY(tokenize_window(&w, ctx));
-        sort_by_length(encoder, w.count);
-        for (int64_t i = 0, done; i < w.count; i += done) {
-            TRY(run_batch(&done, &w, ctx, i));
-            TRY(s24_ctx_progress(ctx, "embedding", at + i + done, count));
-        }
+    s24_status status = S24_OK;
+    for (int64_t at = 0; at < count && status == S24_OK; at += encoder->window) {
+        const window w = {encoder, texts, at, s24i_min(encoder->window, count - at), embeddings};
+        status = run_window(&w, ctx, count);
         for (int64_t i = 0; i < w.count; i++)
             total += encoder->lengths[i];
     }
+    for (int i = 0; i < encoder->lane_count; i++) {
+        encoder_lane *lane = &encoder->lanes[(encoder->next + i) % encoder->lane_count];
+        if (status == S24_OK) status = collect(encoder, lane, ctx, embeddings);
+        if (lane->texts) (void)s24i_session_finish(lane->session, encoder->ctx);
+        lane->texts = 0;
+    }
     if (tokens) *tokens = total;
-    return S24_OK;
+    return status;
 }

@@ -5,6 +5,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "nn/gpu.h"
+
 #define S24I_MODEL(symbol) extern const s24i_architecture s24i_##symbol;
 #include "nn/models.def"
 #undef S24I_MODEL
@@ -61,10 +63,13 @@ int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *mod
 s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts)
 {
     TRY(s24i_options_read(ctx, out, sizeof *out, opts, "s24_model_opts"));
-    REQUIRE(ctx,
-            !out->dtype || out->dtype == S24_F32 || out->dtype == S24_BF16 || out->dtype == S24_I8,
+    const s24_dtype dtype = out->dtype;
+    REQUIRE(ctx, !out->device || !dtype || dtype == S24_F16 || dtype == S24_BF16, S24_ERROR_DTYPE,
+            "the option dtype of a model on a device is %s; f16 or bf16 was expected",
+            s24_dtype_name(dtype));
+    REQUIRE(ctx, out->device || !dtype || dtype == S24_F32 || dtype == S24_BF16 || dtype == S24_I8,
             S24_ERROR_DTYPE, "the option dtype of a model is %s; f32, bf16 or i8 was expected",
-            s24_dtype_name(out->dtype));
+            s24_dtype_name(dtype));
     return S24_OK;
 }
 
@@ -153,6 +158,7 @@ void s24_model_destroy(s24_model *model)
     if (!model) return;
     for (int64_t b = 0; model->blocks && b < model->shape.layers; b++)
         s24i_block_clear(&model->blocks[b]);
+    s24i_gpu_free(model);
     s24_ctx_free(model->ctx, model->blocks);
     s24_ctx_free(model->ctx, model->floats);
     s24i_map_close(&model->words_map);
@@ -174,5 +180,6 @@ void s24_model_describe(s24_model_info *info, const s24_model *model)
                              .sparse_layers = model->sparse_layers,
                              .weight_bytes = model->weight_bytes,
                              .has_qa_head = model->qa_weight != NULL,
-                             .dtype = model->dtype};
+                             .dtype = model->dtype,
+                             .device_bytes = model->device_bytes};
 }

@@ -75,13 +75,18 @@ typedef struct s24i_shape {
     float theta, dropout, attention_dropout;
 } s24i_shape;
 
-/* y[m,n] = activation(x[m,k]·wᵀ + bias) (+ y): dense or 2:4, one of weight and plan is set. */
+/* y[m,n] = activation(x[m,k]·wᵀ + bias) (+ y): dense or 2:4. On the CPU one of weight and plan is
+   set. */
 typedef struct s24i_linear {
     int64_t n, k;
     const float *bias;
     s24_activation activation;
     s24i_dense_weight *weight;
     s24_plan *plan;
+    /* Or on a device, likewise one of them: 2:4, or [n, k] in the model's dtype. */
+    s24_device *device;
+    s24_device_weight *packed;
+    void *dense;
 } s24i_linear;
 
 typedef struct s24i_block {
@@ -98,7 +103,7 @@ struct s24_model {
     s24_ctx *ctx;
     const s24i_architecture *architecture;
     s24i_shape shape;
-    s24_dtype dtype; /* of the linear products: f32, bf16 or i8 */
+    s24_dtype dtype; /* of the linear products: f32, bf16 or i8; on a device f16 or bf16 */
     float *floats;   /* everything below that is a float */
     /* words may lie in words_map, the checkpoint's file; type_rows is NULL without token types. */
     const float *words, *position_rows, *type_rows;
@@ -109,7 +114,21 @@ struct s24_model {
     s24i_pooled pooled;
     int64_t sparse_layers;
     int64_t weight_bytes;
+    s24_device *device; /* NULL: the CPU; else what follows is there (gpu_model.c) */
+    void *device_floats, *device_map;
+    const void *device_words;
+    float *device_qa_bias;
+    int64_t device_bytes;
 };
+
+/* The products of a block by number; those that it does not have are empty. */
+enum {
+    S24I_PRODUCT_ATTENTION = 3, /* before it query's, key's and value's, or one for all three */
+    S24I_PRODUCT_INTERMEDIATE,
+    S24I_PRODUCT_OUTPUT,
+    S24I_PRODUCTS
+};
+const s24i_linear *s24i_block_product(const s24i_block *block, int index);
 
 /* The row of a model_type, NULL if there is none. */
 const s24i_architecture *s24i_architecture_find(const char *model_type);

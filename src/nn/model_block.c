@@ -9,8 +9,19 @@
 
 #include <string.h>
 
+#include "nn/gpu.h"
+
+const s24i_linear *s24i_block_product(const s24i_block *block, int index)
+{
+    const s24i_linear *products[S24I_PRODUCTS] = {&block->qkv[0],       &block->qkv[1],
+                                                  &block->qkv[2],       &block->attention,
+                                                  &block->intermediate, &block->output};
+    return products[index];
+}
+
 static void linear_clear(s24i_linear *linear)
 {
+    if (linear->device) s24i_gpu_linear_clear(linear);
     s24i_dense_engine.weight_destroy(linear->weight);
     s24_plan_destroy(linear->plan);
     *linear = (s24i_linear){0};
@@ -40,6 +51,7 @@ static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24_matrix 
 static s24_status linear_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
                               const s24i_source *source)
 {
+    if (model->device) return s24i_gpu_linear_make(linear, model, ctx, source);
     if (source->matrix) {
         linear->n = s24_matrix_rows(source->matrix);
         linear->k = s24_matrix_cols(source->matrix);
@@ -165,12 +177,17 @@ static s24_status build(s24i_block *block, const s24_model *model, s24_ctx *ctx,
     return S24_OK;
 }
 
+static int is_sparse(const s24i_linear *linear)
+{
+    return linear->plan || linear->packed;
+}
+
 static int64_t sparse_slots(const s24i_block *block)
 {
-    int64_t count = (block->attention.plan != NULL) + (block->intermediate.plan != NULL) +
-                    (block->output.plan != NULL);
+    int64_t count =
+        is_sparse(&block->attention) + is_sparse(&block->intermediate) + is_sparse(&block->output);
     for (int i = 0; i < 3; i++)
-        if (block->qkv[i].plan) count += block->qkv_count == 1 ? 3 : 1;
+        if (is_sparse(&block->qkv[i])) count += block->qkv_count == 1 ? 3 : 1;
     return count;
 }
 

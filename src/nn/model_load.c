@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "io/checkpoint.h"
-#include "nn/model.h"
+#include "nn/gpu.h"
 
 typedef struct loader {
     s24_ctx *ctx;
@@ -218,10 +218,12 @@ static s24_status prepare(loader *l)
             "%s/config.json: model_type '%s' is not supported; bert is", folder,
             s24i_show(type).text);
     TRY(s24i_shape_read(&l->shape, l->ctx, l->arch, folder));
+    if (l->opts.device) TRY(s24i_gpu_check(l->ctx, &l->shape));
     TRY(walk(l));
     char name[S24I_NAME_BYTES];
     const s24_tensor *first = find(name, l, l->arch->slots[S24I_QUERY], 0, ".weight");
-    l->dtype = l->opts.dtype ? l->opts.dtype : first->dtype == S24_BF16 ? S24_BF16 : S24_F32;
+    const s24_dtype wide = l->opts.device ? S24_F16 : S24_F32;
+    l->dtype = l->opts.dtype ? l->opts.dtype : first->dtype == S24_BF16 ? S24_BF16 : wide;
     return S24_OK;
 }
 
@@ -269,10 +271,12 @@ s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *c
     model->words_map = words_map;
     model->architecture = l.arch;
     model->dtype = l.dtype;
+    model->device = l.opts.device;
     model->weight_bytes = stored_bytes(checkpoint);
     l.model = model;
     TRY_DONE(s24i_pooling_read(&model->pooled, ctx, s24_checkpoint_folder(checkpoint)));
     TRY_DONE(walk(&l));
+    if (model->device) TRY_DONE(s24i_gpu_upload(model, ctx));
 done:
     if (status != S24_OK) {
         s24_model_destroy(model);

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "nn/model.h"
+#include "nn/gpu.h"
 
 static const struct {
     const char *name;
@@ -142,11 +142,14 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
     REQUIRE(ctx, index < PRESETS, S24_ERROR_ARGUMENT, "there is no preset named '%s'",
             s24i_show(name).text);
     const s24i_shape *shape = &presets[index].shape;
+    if (o.device) TRY(s24i_gpu_check(ctx, shape));
     TRY(s24i_model_create(&model, ctx, shape, (s24i_rooms){.words = 1}));
     model->architecture = s24i_architecture_find("bert");
-    if (o.dtype) model->dtype = o.dtype;
+    model->device = o.device;
+    model->dtype = o.dtype ? o.dtype : o.device ? S24_F16 : S24_F32;
     model->weight_bytes = (shape->vocabulary + shape->positions + shape->types) * shape->width * 4;
-    const s24_status status = fill_model(model, ctx, &o);
+    s24_status status = fill_model(model, ctx, &o);
+    if (status == S24_OK && o.device) status = s24i_gpu_upload(model, ctx);
     if (status != S24_OK) {
         s24_model_destroy(model);
         return status;

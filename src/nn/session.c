@@ -14,30 +14,18 @@
 #include <string.h>
 
 #include "nn/attention.h"
+#include "nn/gpu.h"
 #include "nn/pass.h"
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
-/* The products of a block; those that are not there are empty. */
-enum { PRODUCTS = 6 };
-static void products_of(const s24i_linear *products[PRODUCTS], const s24i_block *block)
-{
-    for (int i = 0; i < 3; i++)
-        products[i] = &block->qkv[i];
-    products[3] = &block->attention;
-    products[4] = &block->intermediate;
-    products[5] = &block->output;
-}
-
 /* The work memory of the most demanding 2:4 product of `rows` tokens on ctx's threads. */
 static size_t most_work(const s24_model *model, const s24_ctx *ctx, int64_t rows)
 {
-    const s24i_linear *products[PRODUCTS];
     size_t most = 0;
     for (int64_t b = 0; b < model->shape.layers; b++) {
-        products_of(products, &model->blocks[b]);
-        for (int i = 0; i < PRODUCTS; i++) {
-            const s24_plan *plan = products[i]->plan;
+        for (int i = 0; i < S24I_PRODUCTS; i++) {
+            const s24_plan *plan = s24i_block_product(&model->blocks[b], i)->plan;
             const size_t bytes = plan ? s24_plan_work_bytes(plan, ctx, rows) : 0;
             most = bytes > most ? bytes : most;
         }
@@ -54,15 +42,12 @@ static int takes_bf16(const s24i_linear *l)
 static s24_dtype choose_between(const s24_session *session)
 {
     const s24_model *model = session->model;
-    const s24i_linear *products[PRODUCTS];
     if (model->dtype == S24_F32) return S24_F32;
     if (!s24i_attention_takes_bf16(session->vec, model->shape.width / model->shape.heads))
         return S24_F32;
-    for (int64_t b = 0; b < model->shape.layers; b++) {
-        products_of(products, &model->blocks[b]);
-        for (int i = 0; i < PRODUCTS; i++)
-            if (!takes_bf16(products[i])) return S24_F32;
-    }
+    for (int64_t b = 0; b < model->shape.layers; b++)
+        for (int i = 0; i < S24I_PRODUCTS; i++)
+            if (!takes_bf16(s24i_block_product(&model->blocks[b], i))) return S24_F32;
     return S24_BF16;
 }
 
@@ -159,9 +144,14 @@ s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *
                              .vec = s24i_vec_find(s24_ctx_cpu(ctx)),
                              .max_tokens = max_tokens,
                              .threads = s24_ctx_threads(ctx)};
-    session->between = choose_between(session);
-    session->splits = session->threads > 1 && can_split(model);
-    const s24_status status = fill(session, ctx);
+    s24_status status;
+    if (model->device) {
+        status = s24i_gpu_session_create(&session->gpu, ctx, model, max_tokens);
+    } else {
+        session->between = choose_between(session);
+        session->splits = session->threads > 1 && can_split(model);
+        status = fill(session, ctx);
+    }
     if (status != S24_OK) {
         s24_session_destroy(session);
         return status;
@@ -174,6 +164,7 @@ void s24_session_destroy(s24_session *session)
 {
     if (!session) return;
     s24_ctx *ctx = session->ctx;
+    s24i_gpu_session_destroy(session->gpu);
     for (int t = 0; session->lanes && t < session->threads; t++) {
         s24i_dense_engine.runner_destroy(session->lanes[t].runner);
         s24_ctx_destroy(session->lanes[t].own);
@@ -188,6 +179,13 @@ void s24_session_destroy(s24_session *session)
     s24_ctx_free(ctx, session->scratch);
     s24_ctx_free(ctx, session->whole.work);
     s24_ctx_free(ctx, session);
+}
+
+int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens)
+{
+    if (!session) return 0;
+    if (session->gpu && tokens > 0) return s24i_gpu_sparse_layers(session->gpu, tokens);
+    return session->model->sparse_layers;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -225,9 +223,10 @@ static s24_status begin(s24_session *session, s24_ctx *ctx, const s24_batch *bat
     REQUIRE(ctx, s24_ctx_threads(ctx) <= session->threads, S24_ERROR_ARGUMENT,
             "the context has %d threads; the session was made for %d", s24_ctx_threads(ctx),
             session->threads);
-    session->tiles[0] = 0;
+    if (session->tiles) session->tiles[0] = 0;
     for (int64_t b = 0; b < batch->texts; b++) {
         TRY(check_text(session, ctx, batch, b));
+        if (!session->tiles) continue; /* on a device */
         session->tiles[b + 1] =
             session->tiles[b] + s24i_attention_tiles(batch->offsets[b + 1] - batch->offsets[b]);
     }
@@ -302,17 +301,10 @@ s24_status s24i_session_block(s24_session *session, s24_ctx *ctx, const s24_batc
 
 /* ---- the whole -------------------------------------------------------------------------------- */
 
-s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
-                               const s24_outputs *outputs)
+static s24_status forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                          const s24_outputs *outputs)
 {
-    if (!ctx) return S24_ERROR_ARGUMENT;
-    REQUIRE(ctx, session && outputs, S24_ERROR_ARGUMENT, "%s is NULL",
-            session ? "outputs" : "session");
     const s24_model *model = session->model;
-    const int answers = outputs->start_logits || outputs->end_logits;
-    REQUIRE(ctx, !answers || model->qa_weight, S24_ERROR_ARGUMENT,
-            "answer logits were asked of a model without a question answering head");
-    TRY(begin(session, ctx, batch));
     const int64_t elems = batch->offsets[batch->texts] * model->shape.width;
     const size_t bytes = (size_t)elems * sizeof(float);
     float *hidden = outputs->hidden ? outputs->hidden : session->hidden;
@@ -325,6 +317,33 @@ s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_bat
         if (outputs->blocks) memcpy(outputs->blocks + (b + 1) * elems, hidden, bytes);
     }
     if (outputs->embeddings) s24i_session_pool(session, ctx, batch, hidden, outputs->embeddings);
-    if (answers) s24i_session_answer(session, batch, hidden, outputs);
+    if (outputs->start_logits || outputs->end_logits)
+        s24i_session_answer(session, batch, hidden, outputs);
     return S24_OK;
+}
+
+s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                               const s24_outputs *outputs)
+{
+    const int answers = outputs->start_logits || outputs->end_logits;
+    REQUIRE(ctx, !answers || session->model->qa_weight, S24_ERROR_ARGUMENT,
+            "answer logits were asked of a model without a question answering head");
+    TRY(begin(session, ctx, batch));
+    if (session->gpu) return s24i_gpu_submit(session->gpu, ctx, batch, outputs);
+    return forward(session, ctx, batch, outputs);
+}
+
+s24_status s24i_session_finish(s24_session *session, s24_ctx *ctx)
+{
+    return session->gpu ? s24i_gpu_finish(session->gpu, ctx) : S24_OK;
+}
+
+s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                               const s24_outputs *outputs)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, session && outputs, S24_ERROR_ARGUMENT, "%s is NULL",
+            session ? "outputs" : "session");
+    TRY(s24i_session_submit(session, ctx, batch, outputs));
+    return s24i_session_finish(session, ctx);
 }

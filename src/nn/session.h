@@ -40,9 +40,10 @@ struct s24_session {
     int64_t *tiles;    /* [max_tokens + 1] */
     float *scratch;
     int64_t scratch_elems;
-    s24i_lane whole;  /* all threads; its ctx is each pass's own */
-    s24i_lane *lanes; /* [threads] */
-    int splits;       /* lanes may run */
+    s24i_lane whole;              /* all threads; its ctx is each pass's own */
+    s24i_lane *lanes;             /* [threads] */
+    int splits;                   /* lanes may run */
+    struct s24i_gpu_session *gpu; /* of a model on a device; then nothing above but ctx … threads */
 };
 
 /*
@@ -56,6 +57,12 @@ typedef struct s24i_observer {
     unsigned last; /* 1u << slot: what comes after that slot's input is not computed, and hidden is
                       left undefined; 0: the whole block runs */
 } s24i_observer;
+
+/* s24_session_forward in two halves, so that the host can work while a device does: the batch may
+   change after the first, the outputs are there after the second. The CPU does all in the first. */
+s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                               const s24_outputs *outputs);
+s24_status s24i_session_finish(s24_session *session, s24_ctx *ctx);
 
 /* hidden [tokens, width] = the embeddings of the batch. Errors as s24_session_forward. */
 s24_status s24i_session_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch,

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a transformer does row by row between its products: embeddings, layer norms, activations
+ * behind dense products, pooling, an answer's logits. All of it is bound by memory: 16 bytes a
+ * thread and access, sums in f32, one rounding at the end.
+ */
+#include "device.cuh"
+#include "linear_store.cuh"
+
+enum { WARPS = 4, MOST_CHUNKS = 8 }; /* of a block; of 256 elements of a row */
+
+/* Eight elements as f32. */
+template <class T> static __device__ inline void load_8(float (&v)[8], const void *from)
+{
+    const uint4 all = *static_cast<const uint4 *>(from);
+    const uint32_t words[4] = {all.x, all.y, all.z, all.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float2 pair = pair_of<T>::unpack(words[i]);
+        v[2 * i] = pair.x;
+        v[2 * i + 1] = pair.y;
+    }
+}
+template <class T> static __device__ inline void store_8(void *to, const float (&v)[8])
+{
+    *static_cast<uint4 *>(to) =
+        make_uint4(pair_of<T>::pack(v[0], v[1]), pair_of<T>::pack(v[2], v[3]),
+                   pair_of<T>::pack(v[4], v[5]), pair_of<T>::pack(v[6], v[7]));
+}
+
+static __device__ inline float warp_sum(float v)
+{
+#pragma unroll
+    for (int i = 16; i > 0; i /= 2)
+        v += __shfl_xor_sync(~0u, v, i);
+    return v;
+}
+
+/* ---- norms and embeddings: a warp a row ------------------------------------------------------ */
+
+/* Row r before its norm, elements `at` to at + 7. */
+template <class T>
+static __device__ inline void norm_load(float (&v)[8], const s24i_device_norm &job, int64_t r,
+                                        int at)
+{
+    if (!job.ids) {
+        load_8<T>(v, static_cast<const T *>(job.x) + r * job.width + at);
+        if (!job.residual) return;
+        float w[8];
+        load_8<T>(w, static_cast<const T *>(job.residual) + r * job.width + at);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            v[i] += w[i];
+        return;
+    }
+    float w[8];
+    load_8<T>(v, static_cast<const T *>(job.words) + job.ids[r] * job.width + at);
+    load_8<T>(w, static_cast<const T *>(job.position_rows) + job.positions[r] * job.width + at);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        v[i] += w[i];
+    if (!job.type_rows) return;
+    const int64_t type = job.types ? job.types[r] : 0;
+    load_8<T>(w, static_cast<const T *>(job.type_rows) + type * job.width + at);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        v[i] += w[i];
+}
+
+template <class T, int CHUNKS>
+__global__ void __launch_bounds__(32 * WARPS)
+    norm_kernel(const __grid_constant__ s24i_device_norm job)
+{
+    const int lane = threadIdx.x % 32, width = (int)job.width;
+    dependents_may_start();
+    wait_for_predecessors();
+    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; r < job.rows;
+         r += (int64_t)gridDim.x * WARPS) {
+        float v[CHUNKS][8], sum = 0, squares = 0;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const int at = c * 256 + lane * 8;
+#pragma unroll
+            for (float &x : v[c])
+                x = 0;
+            if (at < width) norm_load<T>(v[c], job, r, at);
+        }
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+            for (float x : v[c])
+                sum += x;
+        const float mean = warp_sum(sum) / (float)width;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+            if (c * 256 + lane * 8 < width)
+#pragma unroll
+                for (float &x : v[c]) {
+                    x -= mean;
+                    squares += x * x;
+                }
+        const float inverse = rsqrtf(warp_sum(squares) / (float)width + job.eps);
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const int at = c * 256 + lane * 8;
+            if (at >= width) continue;
+            float gamma[8], beta[8];
+            load_8<T>(gamma, static_cast<const T *>(job.gamma) + at);
+            load_8<T>(beta, static_cast<const T *>(job.beta) + at);
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                v[c][i] = v[c][i] * inverse * gamma[i] + beta[i];
+            store_8<T>(static_cast<T *>(job.y) + r * job.width + at, v[c]);
+        }
+    }
+}
+
+template <class T> static const void *norm_kernel_of(int chunks)
+{
+    static const void *const kernels[MOST_CHUNKS] = {
+        (const void *)norm_kernel<T, 1>, (const void *)norm_kernel<T, 2>,
+        (const void *)norm_kernel<T, 3>, (const void *)norm_kernel<T, 4>,
+        (const void *)norm_kernel<T, 5>, (const void *)norm_kernel<T, 6>,
+        (const void *)norm_kernel<T, 7>, (const void *)norm_kernel<T, 8>};
+    return kernels[chunks - 1];
+}
+
+static unsigned blocks_of(const s24i_device *device, int64_t rows, int a_processor)
+{
+    const int64_t blocks = (rows + WARPS - 1) / WARPS,
+                  most = (int64_t)device->processors * a_processor;
+    return (unsigned)(blocks < most ? blocks : most);
+}
+
+s24_status norm_enqueue(s24i_device *device, const s24i_device_norm *job, void *stream,
+                        s24i_device_error *error)
+{
+    const int chunks = (int)((job->width + 255) / 256);
+    s24i_device_norm args_of = *job;
+    const device_launch launch = {"launching a norm",
+                                  job->dtype == S24_BF16 ? norm_kernel_of<__nv_bfloat16>(chunks)
+                                                         : norm_kernel_of<__half>(chunks),
+                                  dim3(blocks_of(device, job->rows, 12)),
+                                  32 * WARPS,
+                                  0,
+                                  true};
+    void *args[] = {&args_of};
+    return device_launch_kernel(error, &launch, args, stream);
+}
+
+/* ---- activations ----------------------------------------------------------------------------- */
+
+template <class T>
+__global__ void __launch_bounds__(256)
+    activation_kernel(T *y, int64_t ld, int64_t rows, int pieces, int activation)
+{
+    dependents_may_start();
+    wait_for_predecessors();
+    const int64_t all = rows * pieces;
+    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < all;
+         i += (int64_t)gridDim.x * 256) {
+        T *at = y + i / pieces * ld + i % pieces * 8;
+        float v[8];
+        load_8<T>(v, at);
+        activate(v, activation);
+        store_8<T>(at, v);
+    }
+}
+
+s24_status activation_enqueue(s24i_device *device, const s24i_device_dense *job, void *stream,
+                              s24i_device_error *error)
+{
+    void *y = job->y;
+    int64_t ld = job->ldy, rows = job->m;
+    int pieces = (int)(job->n / 8), activation = job->activation;
+    const int64_t blocks = (rows * pieces + 255) / 256, most = (int64_t)device->processors * 8;
+    const device_launch launch = {"launching an activation",
+                                  job->dtype == S24_BF16
+                                      ? (const void *)activation_kernel<__nv_bfloat16>
+                                      : (const void *)activation_kernel<__half>,
+                                  dim3((unsigned)(blocks < most ? blocks : most)),
+                                  256,
+                                  0,
+                                  true};
+    void *args[] = {&y, &ld, &rows, &pieces, &activation};
+    return device_launch_kernel(error, &launch, args, stream);
+}
+
+/* ---- pooling: a block a text ----------------------------------------------------------------- */
+
+enum { POOL_THREADS = 1024 };
+
+/* A thread's part of a text: eight columns of every groups-th token. Returns how many they were. */
+template <class T>
+static __device__ int pool_tokens(float (&sum)[8], const s24i_device_pool &job, int first, int end,
+                                  int step)
+{
+    const bool most = job.pooling == S24I_DEVICE_POOL_MAX;
+    const uint8_t *mask = job.pooling == S24I_DEVICE_POOL_FIRST ? nullptr : job.mask;
+    int count = 0;
+#pragma unroll
+    for (float &s : sum)
+        s = most ? -INFINITY : 0;
+    for (int t = first; t < end; t += step) {
+        if (mask && !mask[t]) continue;
+        float v[8];
+        load_8<T>(v, static_cast<const T *>(job.x) + (int64_t)t * job.width +
+                         threadIdx.x % (job.width / 8) * 8);
+#pragma unroll
+        for (int i = 0; i < 8; i++) /* a NaN stays one */
+            sum[i] = !most ? sum[i] + v[i] : v[i] > sum[i] || v[i] != v[i] ? v[i] : sum[i];
+        count++;
+    }
+    return count;
+}
+
+/* 1 / the length of a vector of which each thread has some squares. */
+static __device__ float pool_factor(float squares)
+{
+    __shared__ float reduced[33];
+    squares = warp_sum(squares);
+    if (threadIdx.x % 32 == 0) reduced[threadIdx.x / 32] = squares;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        squares = warp_sum(reduced[threadIdx.x]);
+        const float norm = sqrtf(squares);
+        if (threadIdx.x == 0) reduced[32] = 1.0f / (norm > 1e-12f || norm != norm ? norm : 1e-12f);
+    }
+    __syncthreads();
+    return reduced[32];
+}
+
+/* Threads of a group have the row's pieces of eight elements; groups take tokens by turns. */
+template <class T>
+__global__ void __launch_bounds__(POOL_THREADS)
+    pool_kernel(const __grid_constant__ s24i_device_pool job)
+{
+    extern __shared__ float partial[]; /* [groups][width] */
+    __shared__ int counts[POOL_THREADS];
+    const int width = (int)job.width, pieces = width / 8, groups = POOL_THREADS / pieces;
+    const int group = threadIdx.x / pieces, piece = threadIdx.x % pieces;
+    const bool most = job.pooling == S24I_DEVICE_POOL_MAX;
+    dependents_may_start();
+    wait_for_predecessors();
+    const int text = blockIdx.x, first = job.offsets[text];
+    const int end = job.pooling == S24I_DEVICE_POOL_FIRST ? first + 1 : job.offsets[text + 1];
+    if (group < groups) {
+        float sum[8];
+        const int count = pool_tokens<T>(sum, job, first + group, end, groups);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            partial[group * width + piece * 8 + i] = sum[i];
+        if (piece == 0) counts[group] = count;
+    }
+    __syncthreads();
+    int tokens = 0;
+    for (int g = 0; g < groups; g++)
+        tokens += counts[g];
+    float squares = 0;
+    for (int c = threadIdx.x; c < width; c += POOL_THREADS) {
+        float v = partial[c];
+        for (int g = 1; g < groups; g++) {
+            const float other = partial[g * width + c];
+            v = !most ? v + other : other > v || other != other ? other : v;
+        }
+        if (!tokens) v = 0;
+        if (job.pooling == S24I_DEVICE_POOL_MEAN && tokens) v *= 1.0f / (float)tokens;
+        partial[c] = v;
+        squares += v * v;
+    }
+    const float factor = job.normalise ? pool_factor(squares) : 1;
+    for (int c = threadIdx.x; c < width; c += POOL_THREADS)
+        job.y[(int64_t)text * width + c] = partial[c] * factor;
+}
+
+s24_status pool_enqueue(s24i_device *device, const s24i_device_pool *job, void *stream,
+                        s24i_device_error *error)
+{
+    (void)device;
+    const int groups = POOL_THREADS / (int)(job->width / 8);
+    s24i_device_pool args_of = *job;
+    const device_launch launch = {"launching pooling",
+                                  job->dtype == S24_BF16 ? (const void *)pool_kernel<__nv_bfloat16>
+                                                         : (const void *)pool_kernel<__half>,
+                                  dim3((unsigned)job->texts),
+                                  POOL_THREADS,
+                                  groups * (int)job->width *
+                                      (int)sizeof(float), /* no more than 32 KiB */
+                                  true};
+    void *args[] = {&args_of};
+    return device_launch_kernel(error, &launch, args, stream);
+}
+
+/* ---- rows to f32: of a head of a few outputs, or themselves ---------------------------------- */
+
+template <class T>
+__global__ void __launch_bounds__(32 * WARPS)
+    head_kernel(const __grid_constant__ s24i_device_head job)
+{
+    const int lane = threadIdx.x % 32, width = (int)job.width;
+    dependents_may_start();
+    wait_for_predecessors();
+    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; r < job.rows;
+         r += (int64_t)gridDim.x * WARPS) {
+        const T *x = static_cast<const T *>(job.x) + r * job.width;
+        if (!job.outputs)
+            for (int at = lane * 8; at < width; at += 256) {
+                float v[8];
+                load_8<T>(v, x + at);
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+                    job.y[r * job.width + at + i] = v[i];
+            }
+        for (int o = 0; o < job.outputs; o++) {
+            float sum = 0;
+            for (int at = lane * 8; at < width; at += 256) {
+                float v[8], w[8];
+                load_8<T>(v, x + at);
+                load_8<T>(w, static_cast<const T *>(job.w) + o * job.width + at);
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+                    sum += v[i] * w[i];
+            }
+            sum = warp_sum(sum);
+            if (lane == 0) job.y[o * job.rows + r] = sum + job.bias[o];
+        }
+    }
+}
+
+s24_status head_enqueue(s24i_device *device, const s24i_device_head *job, void *stream,
+                        s24i_device_error *error)
+{
+    s24i_device_head args_of = *job;
+    const device_launch launch = {"launching a head",
+                                  job->dtype == S24_BF16 ? (const void *)head_kernel<__nv_bfloat16>
+                                                         : (const void *)head_kernel<__half>,
+                                  dim3(blocks_of(device, job->rows, 16)),
+                                  32 * WARPS,
+                                  0,
+                                  true};
+    void *args[] = {&args_of};
+    return device_launch_kernel(error, &launch, args, stream);
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A model's weights on its device. The floats that the loader fills lie there once more, narrowed,
+ * each at its own place in the array; mapped word embeddings beside them.
+ */
+#include "nn/gpu.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ELEMENT = 2, MOST_WIDTH = 2048 }; /* bytes of f16 and bf16; of a norm on a device */
+
+s24_status s24i_gpu_check(s24_ctx *ctx, const s24i_shape *shape)
+{
+    const int64_t d = shape->width / shape->heads;
+    REQUIRE(ctx, d == 32 || d == 64, S24_ERROR_UNSUPPORTED,
+            "attention heads of %lld elements; a device takes 32 and 64", (long long)d);
+    REQUIRE(ctx, shape->width <= MOST_WIDTH && shape->intermediate % 8 == 0, S24_ERROR_UNSUPPORTED,
+            "a model %lld wide with %lld intermediate outputs; a device takes widths up to %d and "
+            "multiples of 8",
+            (long long)shape->width, (long long)shape->intermediate, MOST_WIDTH);
+    return S24_OK;
+}
+
+/* count floats, narrowed, to device memory of at least 256-byte alignment. */
+static s24_status upload(void *to, const s24_model *model, s24_ctx *ctx, const float *floats,
+                         int64_t count)
+{
+    enum { PIECE = 1 << 20 };
+    void *narrow;
+    s24_status status = S24_OK;
+    TRY(s24i_alloc_elems(&narrow, ctx, s24i_min(count, PIECE), ELEMENT, "narrowed weights"));
+    for (int64_t i = 0; i < count && status == S24_OK; i += PIECE) {
+        const int64_t n = s24i_min(PIECE, count - i);
+        status = s24_convert(narrow, model->dtype, floats + i, S24_F32, n);
+        /* Pageable memory is read before the copy returns. */
+        if (status == S24_OK)
+            status = s24_device_copy(ctx, model->device, (char *)to + ELEMENT * i, narrow,
+                                     (size_t)(ELEMENT * n), NULL);
+        if (status == S24_OK) status = s24_device_wait(ctx, model->device, NULL);
+    }
+    s24_ctx_free(ctx, narrow);
+    return status;
+}
+
+static s24_status upload_dense(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+                               const s24_dense *dense)
+{
+    const float limit = model->dtype == S24_F16 ? 65504.0f : 3.38953139e38f;
+    const int64_t count = dense->rows * dense->cols;
+    REQUIRE(ctx, s24i_ld(dense) == dense->cols, S24_ERROR_SHAPE, "a dense weight with a stride");
+    for (int64_t i = 0; i < count; i++)
+        REQUIRE(ctx, fabsf(((const float *)dense->data)[i]) <= limit, S24_ERROR_NOT_FINITE,
+                "a weight at row %lld, column %lld is %g, which %s cannot hold",
+                (long long)(i / dense->cols), (long long)(i % dense->cols),
+                (double)((const float *)dense->data)[i], s24_dtype_name(model->dtype));
+    TRY(s24_device_alloc(&linear->dense, ctx, model->device, (size_t)(ELEMENT * count), NULL));
+    return upload(linear->dense, model, ctx, dense->data, count);
+}
+
+s24_status s24i_gpu_linear_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+                                const s24i_source *source)
+{
+    linear->device = model->device;
+    if (!source->matrix) {
+        linear->n = source->dense.rows;
+        linear->k = source->dense.cols;
+        return upload_dense(linear, model, ctx, &source->dense);
+    }
+    linear->n = s24_matrix_rows(source->matrix);
+    linear->k = s24_matrix_cols(source->matrix);
+    return s24_device_weight_create(&linear->packed, ctx, model->device, source->matrix, NULL);
+}
+
+/* Freed without a context's help: the device's memory knows none. */
+static void release(s24_device *device, void *memory)
+{
+    s24_ctx *ctx = NULL;
+    if (!memory || s24_ctx_create(&ctx, NULL) != S24_OK) return;
+    (void)s24_device_free(ctx, device, memory, NULL);
+    s24_ctx_destroy(ctx);
+}
+
+void s24i_gpu_linear_clear(s24i_linear *linear)
+{
+    s24_device_weight_destroy(linear->packed);
+    release(linear->device, linear->dense);
+}
+
+static int64_t float_count(const s24_model *model)
+{
+    const s24i_shape *s = &model->shape;
+    const s24i_block *last = s->layers ? &model->blocks[s->layers - 1] : NULL;
+    const float *end = model->qa_bias ? model->qa_bias
+                       : last         ? last->output_norm.beta + s->width
+                                      : model->embedding_norm.beta + s->width;
+    return end - model->floats;
+}
+
+s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx)
+{
+    const s24i_shape *s = &model->shape;
+    const int64_t count = float_count(model), words = s->vocabulary * s->width;
+    const int mapped = model->words_map.data != NULL;
+    TRY(s24_device_alloc(&model->device_floats, ctx, model->device, (size_t)(ELEMENT * count),
+                         NULL));
+    TRY(upload(model->device_floats, model, ctx, model->floats, count));
+    model->device_words = s24i_on_device(model, model->words);
+    model->device_bytes += ELEMENT * (count + (mapped ? words : 0));
+    if (mapped) {
+        TRY(s24_device_alloc(&model->device_map, ctx, model->device, (size_t)(ELEMENT * words),
+                             NULL));
+        TRY(upload(model->device_map, model, ctx, model->words, words));
+        model->device_words = model->device_map;
+    }
+    for (int64_t b = 0; b < s->layers; b++)
+        for (int i = 0; i < S24I_PRODUCTS; i++) {
+            const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
+            model->device_bytes += (int64_t)s24_device_weight_bytes(l->packed) +
+                                   (l->dense ? ELEMENT * l->n * l->k : 0);
+        }
+    if (!model->qa_bias) return S24_OK;
+    void *bias;
+    TRY(s24_device_alloc(&bias, ctx, model->device, 2 * sizeof(float), NULL));
+    model->device_qa_bias = bias;
+    TRY(s24_device_copy(ctx, model->device, bias, model->qa_bias, 2 * sizeof(float), NULL));
+    return s24_device_wait(ctx, model->device, NULL);
+}
+
+void s24i_gpu_free(s24_model *model)
+{
+    if (!model->device) return;
+    release(model->device, model->device_floats);
+    release(model->device, model->device_map);
+    release(model->device, model->device_qa_bias);
+}

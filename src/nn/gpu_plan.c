@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The plan of a session on a device: for each power of two of tokens and each of a block's products
+ * the fastest way is measured, when such a batch comes for the first time. 2:4 products are timed
+ * tile by tile over the weights of all blocks; where the best algorithm of a dense product is
+ * faster still, by more than measuring errs, the weights are laid out dense once more.
+ */
+#include "nn/gpu_session.h"
+
+#include <string.h>
+
+/* Dense weights are timed hot, which they are not in a pass. */
+static const double DENSE_MARGIN = 0.93;
+
+int s24i_gpu_octave(int64_t tokens)
+{
+    int octave = 0;
+    while (octave + 1 < S24I_GPU_OCTAVES && (int64_t)1 << octave < tokens)
+        octave++;
+    return octave;
+}
+
+/* ---- one product ----------------------------------------------------------------------------- */
+
+typedef struct operands {
+    s24_dense y, x;
+} operands;
+
+static operands operands_of(const s24i_gpu_session *gpu, int64_t tokens, const s24i_linear *l,
+                            int index)
+{
+    const int64_t width = gpu->model->shape.width;
+    operands o = {s24i_gpu_view(gpu, gpu->qkv, tokens, l->n),
+                  s24i_gpu_view(gpu, gpu->hidden, tokens, l->k)};
+    if (index < S24I_PRODUCT_ATTENTION) {
+        o.y.ld = 3 * width;
+        o.y.data = (char *)gpu->qkv + S24I_GPU_ELEMENT * index * l->n;
+    }
+    if (index == S24I_PRODUCT_ATTENTION) o.x.data = gpu->context;
+    if (index == S24I_PRODUCT_INTERMEDIATE) o.y.data = gpu->outer;
+    if (index == S24I_PRODUCT_OUTPUT) o.x.data = gpu->outer;
+    return o;
+}
+
+/* seconds: NULL runs it, else the best algorithm is searched for. */
+static s24_status run_dense(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
+                            const operands *o, void *weight, double *seconds)
+{
+    const s24_dense w = s24i_gpu_view(gpu, weight, l->n, l->k);
+    const s24_device_dense_args args = {.size = sizeof args,
+                                        .y = &o->y,
+                                        .x = &o->x,
+                                        .w = &w,
+                                        .bias = s24i_on_device(gpu->model, l->bias),
+                                        .activation = l->activation,
+                                        .work = gpu->dense_work,
+                                        .work_bytes = S24I_GPU_DENSE_WORK,
+                                        .stream = gpu->stream};
+    if (seconds) return s24_device_dense_search(seconds, ctx, gpu->device, &args);
+    return s24_device_dense(ctx, gpu->device, &args);
+}
+
+static s24_status run_sparse(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
+                             const operands *o, const char *tile)
+{
+    const s24_device_linear_args args = {.size = sizeof args,
+                                         .y = &o->y,
+                                         .x = &o->x,
+                                         .bias = s24i_on_device(gpu->model, l->bias),
+                                         .activation = l->activation,
+                                         .work = gpu->work,
+                                         .work_bytes = gpu->work_bytes,
+                                         .tile = tile,
+                                         .stream = gpu->stream};
+    return s24_device_linear(ctx, gpu->device, l->packed, &args);
+}
+
+/* Of a block whose product has the first one's shape; NULL for others (a block may have query, key
+   and value in one where another has them apart). */
+static void *dense_copy(const s24i_gpu_session *gpu, int index, int64_t block)
+{
+    const s24i_linear *first = s24i_block_product(&gpu->model->blocks[0], index);
+    const s24i_linear *l = s24i_block_product(&gpu->model->blocks[block], index);
+    if (!gpu->dense_copies[index] || l->n != first->n || l->k != first->k) return NULL;
+    return (char *)gpu->dense_copies[index] + S24I_GPU_ELEMENT * block * l->n * l->k;
+}
+
+s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                            int64_t block, int index)
+{
+    const s24i_linear *l = s24i_block_product(&gpu->model->blocks[block], index);
+    const s24i_gpu_choice *choice = &gpu->choices[s24i_gpu_octave(tokens)][index];
+    const operands o = operands_of(gpu, tokens, l, index);
+    if (!l->packed) return run_dense(gpu, ctx, l, &o, l->dense, NULL);
+    void *copy = choice->dense ? dense_copy(gpu, index, block) : NULL;
+    if (copy) return run_dense(gpu, ctx, l, &o, copy, NULL);
+    return run_sparse(gpu, ctx, l, &o, choice->tile);
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+/* The seconds of a 2:4 product with a tile: each block's weight, one after the other. */
+static s24_status time_tile(double *seconds, const s24i_gpu_session *gpu, s24_ctx *ctx,
+                            int64_t tokens, int index, const char *tile)
+{
+    const int64_t layers = gpu->model->shape.layers;
+    const s24i_linear *l = s24i_block_product(&gpu->model->blocks[0], index);
+    const operands o = operands_of(gpu, tokens, l, index);
+    int64_t runs = 0;
+    TRY(run_sparse(gpu, ctx, l, &o, tile));
+    TRY(s24_device_timer_start(ctx, gpu->device, gpu->stream));
+    for (int64_t b = 0; b < layers; b++) {
+        const s24i_linear *other = s24i_block_product(&gpu->model->blocks[b], index);
+        if (!other->packed || other->n != l->n) continue;
+        TRY(run_sparse(gpu, ctx, other, &o, tile));
+        runs++;
+    }
+    TRY(s24_device_timer_stop(seconds, ctx, gpu->device, gpu->stream));
+    *seconds /= (double)runs;
+    return S24_OK;
+}
+
+static s24_status best_tile(s24i_gpu_choice *choice, double *least, const s24i_gpu_session *gpu,
+                            s24_ctx *ctx, int64_t tokens, int index)
+{
+    enum { TURNS = 2 };
+    const char *tile;
+    *least = 0;
+    for (int turn = 0; turn < TURNS; turn++)
+        for (int i = 0; (tile = s24_device_tile_name(gpu->device, i)) != NULL; i++) {
+            double seconds;
+            TRY(time_tile(&seconds, gpu, ctx, tokens, index, tile));
+            if (choice->tile && seconds >= *least) continue;
+            *least = seconds;
+            choice->tile = tile;
+        }
+    return S24_OK;
+}
+
+static s24_status copy_dense(s24i_gpu_session *gpu, s24_ctx *ctx, int index)
+{
+    const s24i_linear *first = s24i_block_product(&gpu->model->blocks[0], index);
+    const int64_t layers = gpu->model->shape.layers;
+    const size_t bytes = (size_t)(S24I_GPU_ELEMENT * layers * first->n * first->k);
+    TRY(s24_device_alloc(&gpu->dense_copies[index], ctx, gpu->device, bytes, gpu->stream));
+    for (int64_t b = 0; b < layers; b++) {
+        const s24i_linear *l = s24i_block_product(&gpu->model->blocks[b], index);
+        void *copy = dense_copy(gpu, index, b);
+        if (!l->packed || !copy) continue;
+        const s24_dense w = s24i_gpu_view(gpu, copy, l->n, l->k);
+        TRY(s24_device_weight_to_dense(ctx, gpu->device, &w, l->packed, gpu->stream));
+    }
+    return S24_OK;
+}
+
+/* Is dense faster? Without memory or a dense engine it is not known, and 2:4 it stays. */
+static s24_status compare_dense(s24i_gpu_choice *choice, s24i_gpu_session *gpu, s24_ctx *ctx,
+                                int64_t tokens, int index, double sparse)
+{
+    const s24i_linear *l = s24i_block_product(&gpu->model->blocks[0], index);
+    const operands o = operands_of(gpu, tokens, l, index);
+    double dense = 0;
+    void *weight;
+    if (s24_device_alloc(&weight, ctx, gpu->device, (size_t)(S24I_GPU_ELEMENT * l->n * l->k),
+                         gpu->stream) != S24_OK)
+        return S24_OK;
+    const s24_dense w = s24i_gpu_view(gpu, weight, l->n, l->k);
+    s24_status status = s24_device_weight_to_dense(ctx, gpu->device, &w, l->packed, gpu->stream);
+    if (status == S24_OK) status = run_dense(gpu, ctx, l, &o, weight, &dense);
+    (void)s24_device_free(ctx, gpu->device, weight, gpu->stream);
+    if (status == S24_ERROR_UNSUPPORTED) return S24_OK;
+    TRY(status);
+    if (dense >= DENSE_MARGIN * sparse) return S24_OK;
+    if (!gpu->dense_copies[index] && copy_dense(gpu, ctx, index) != S24_OK) return S24_OK;
+    choice->dense = 1;
+    return S24_OK;
+}
+
+s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens)
+{
+    const int octave = s24i_gpu_octave(tokens);
+    if (gpu->planned[octave] || !gpu->model->shape.layers) return S24_OK;
+    for (int i = 0; i < S24I_PRODUCTS; i++) {
+        const s24i_linear *l = s24i_block_product(&gpu->model->blocks[0], i);
+        s24i_gpu_choice *choice = &gpu->choices[octave][i];
+        double seconds;
+        *choice = (s24i_gpu_choice){0};
+        if (l->packed) {
+            TRY(best_tile(choice, &seconds, gpu, ctx, tokens, i));
+            TRY(compare_dense(choice, gpu, ctx, tokens, i, seconds));
+        } else if (l->dense) {
+            const operands o = operands_of(gpu, tokens, l, i);
+            TRY(run_dense(gpu, ctx, l, &o, l->dense, &seconds));
+        }
+    }
+    gpu->planned[octave] = 1;
+    return S24_OK;
+}
+
+int64_t s24i_gpu_sparse_layers(const s24i_gpu_session *gpu, int64_t tokens)
+{
+    const s24i_gpu_choice *choices = gpu->choices[s24i_gpu_octave(tokens)];
+    int64_t count = 0;
+    for (int64_t b = 0; b < gpu->model->shape.layers; b++) {
+        const s24i_block *block = &gpu->model->blocks[b];
+        for (int i = 0; i < S24I_PRODUCTS; i++)
+            if (s24i_block_product(block, i)->packed &&
+                !(choices[i].dense && dense_copy(gpu, i, b)))
+                count += i == 0 && block->qkv_count == 1 ? 3 : 1;
+    }
+    return count;
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The inside of a session on a device, and its plan: which kernels a number of tokens gets. */
+#ifndef S24_NN_GPU_SESSION_H
+#define S24_NN_GPU_SESSION_H
+
+#include "nn/gpu.h"
+
+enum {
+    S24I_GPU_GRAPHS = 32,
+    S24I_GPU_OCTAVES = 26, /* powers of two of tokens, to beyond the most of a session */
+    S24I_GPU_DENSE_WORK = 32 << 20,
+    S24I_GPU_ELEMENT = 2 /* bytes */
+};
+
+/* What decides about the kernels of a pass and their pointers. */
+typedef struct s24i_gpu_shape {
+    int64_t tokens, texts, tiles;
+    int64_t types, mask, embeddings, logits, hidden; /* 0 or 1 */
+} s24i_gpu_shape;
+
+typedef struct s24i_gpu_graph {
+    s24i_gpu_shape shape;
+    s24_device_graph *graph; /* NULL: the shape has been seen once */
+    int64_t used;            /* number of the pass */
+} s24i_gpu_graph;
+
+/* How one of a block's products runs, in all blocks alike. */
+typedef struct s24i_gpu_choice {
+    const char *tile; /* of a 2:4 product; NULL: the device's own choice */
+    int dense;        /* 1: a 2:4 weight is multiplied as a dense one */
+} s24i_gpu_choice;
+
+struct s24i_gpu_session {
+    s24_ctx *ctx;
+    const s24_model *model;
+    s24_device *device;
+    void *stream;
+    int64_t max_tokens, wide; /* columns of outer */
+    void *hidden, *qkv, *context, *outer, *work, *dense_work;
+    size_t work_bytes;
+    int32_t *inputs, *pinned; /* on the device, and where the host writes them */
+    size_t input_bytes;
+    s24i_gpu_graph graphs[S24I_GPU_GRAPHS];
+    int64_t passes;
+    s24i_gpu_choice choices[S24I_GPU_OCTAVES][S24I_PRODUCTS];
+    int planned[S24I_GPU_OCTAVES];
+    void *dense_copies[S24I_PRODUCTS]; /* of the 2:4 weights of all blocks, where one is chosen */
+    s24_outputs outputs;               /* of the submitted pass */
+    s24i_gpu_shape submitted;          /* tokens 0: none */
+};
+
+/* Numbers of tokens that share a plan: up to this power of two. */
+int s24i_gpu_octave(int64_t tokens);
+/* Measures the products of that many tokens on the device, once an octave: 2:4 tile by tile, dense
+   algorithm by algorithm. What is in the buffers is overwritten. */
+s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens);
+/* Runs product `index` of a block as planned. */
+s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                            int64_t block, int index);
+static inline s24_dense s24i_gpu_view(const s24i_gpu_session *gpu, void *data, int64_t rows,
+                                      int64_t cols)
+{
+    return (s24_dense){data, gpu->model->dtype, rows, cols, 0};
+}
+
+#endif

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Models on a device against the same models on the CPU: the same random weights, dense and 2:4,
+ * texts of mixed lengths, masks and types, shape by shape often enough to run from a graph. Says in
+ * a line where there is no GPU. The plugin is this build's, or the one that SPARSE24_CUDA_PLUGIN
+ * names.
+ */
+#include "core_support.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sparse24/nn.h"
+
+static s24_device *device_here(s24_ctx *ctx)
+{
+    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
+    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
+    s24_device *device;
+    if (s24_device_create(&device, ctx, &opts) == S24_OK) return device;
+    print_message("skipped: %s\n", s24_ctx_error(ctx));
+    return NULL;
+}
+
+enum { TEXTS = 5, TOKENS = 1 + 40 + 130 + 7 + 64 };
+
+typedef struct batch_data {
+    int64_t offsets[TEXTS + 1];
+    int32_t ids[TOKENS], types[TOKENS];
+    uint8_t mask[TOKENS];
+} batch_data;
+
+static void batch_fill(batch_data *b)
+{
+    static const int64_t lengths[TEXTS] = {1, 40, 130, 7, 64};
+    b->offsets[0] = 0;
+    for (int i = 0; i < TEXTS; i++)
+        b->offsets[i + 1] = b->offsets[i] + lengths[i];
+    for (int i = 0; i < TOKENS; i++) {
+        b->ids[i] = (int32_t)((i * 7919 + 13) % 30000);
+        b->types[i] = i % 2;
+        b->mask[i] = i % 4 != 3;
+    }
+}
+
+typedef struct result {
+    float *hidden, *embeddings;
+} result;
+
+static result forward(s24_ctx *ctx, s24_session *session, const s24_batch *batch, int64_t width)
+{
+    result r = {calloc((size_t)(TOKENS * width), sizeof(float)),
+                calloc((size_t)(TEXTS * width), sizeof(float))};
+    const s24_outputs outputs = {.hidden = r.hidden, .embeddings = r.embeddings};
+    assert_ok(ctx, s24_session_forward(session, ctx, batch, &outputs));
+    return r;
+}
+
+static void result_free(result *r)
+{
+    free(r->hidden);
+    free(r->embeddings);
+}
+
+/* ‖a − b‖ / ‖b‖; a NaN is far off. */
+static double distance(const float *a, const float *b, int64_t count)
+{
+    double squares = 0, all = 0;
+    for (int64_t i = 0; i < count; i++) {
+        squares += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        all += (double)b[i] * (double)b[i];
+    }
+    return squares == squares ? sqrt(squares / all) : 1e9;
+}
+
+static void compare(s24_ctx *ctx, s24_device *device, const char *preset, s24_dtype dtype,
+                    int sparse)
+{
+    const double bound = dtype == S24_BF16 ? 3e-2 : 4e-3;
+    const s24_model_opts here = {.size = sizeof here, .sparse = sparse};
+    const s24_model_opts there = {
+        .size = sizeof there, .sparse = sparse, .dtype = dtype, .device = device};
+    s24_model *models[2];
+    s24_session *sessions[2];
+    s24_model_info info;
+    batch_data data;
+    batch_fill(&data);
+    assert_ok(ctx, s24_model_preset(&models[0], ctx, preset, &here));
+    assert_ok(ctx, s24_model_preset(&models[1], ctx, preset, &there));
+    s24_model_describe(&info, models[1]);
+    assert_int_equal(info.dtype, dtype);
+    assert_int_equal(info.sparse_layers, sparse ? info.linear_layers : 0);
+    assert_true(info.device_bytes > 0);
+    for (int i = 0; i < 2; i++)
+        assert_ok(ctx, s24_session_create(&sessions[i], ctx, models[i], TOKENS));
+    for (int variant = 0; variant < 3; variant++) {
+        const s24_batch batch = {.texts = TEXTS - variant,
+                                 .offsets = data.offsets,
+                                 .ids = data.ids,
+                                 .types = variant > 0 ? data.types : NULL,
+                                 .mask = variant > 1 ? data.mask : NULL};
+        result expected = forward(ctx, sessions[0], &batch, info.width);
+        for (int turn = 0; turn < 4; turn++) { /* alone, captured, from the graph twice */
+            result got = forward(ctx, sessions[1], &batch, info.width);
+            const int64_t tokens = data.offsets[batch.texts];
+            const double hidden = distance(got.hidden, expected.hidden, tokens * info.width);
+            const double vectors =
+                distance(got.embeddings, expected.embeddings, batch.texts * info.width);
+            if (!(hidden < bound && vectors < bound))
+                fail_msg("%s, %s, %s, variant %d, turn %d: hidden states are %.2e off, vectors "
+                         "%.2e",
+                         preset, s24_dtype_name(dtype), sparse ? "2:4" : "dense", variant, turn,
+                         hidden, vectors);
+            result_free(&got);
+        }
+        result_free(&expected);
+    }
+    for (int i = 0; i < 2; i++) {
+        s24_session_destroy(sessions[i]);
+        s24_model_destroy(models[i]);
+    }
+}
+
+static void test_same(void **state)
+{
+    (void)state;
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    for (int i = 0; device && i < 4; i++)
+        compare(ctx, device, "bert-tiny", i % 2 ? S24_BF16 : S24_F16, i / 2);
+    if (device) compare(ctx, device, "minilm", S24_F16, 1);
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
+/* An allocator of another device's memory that ends somewhere. */
+typedef struct budget {
+    s24_ctx *ctx;
+    s24_device *device;
+    int64_t left, live;
+} budget;
+
+static void *budget_alloc(void *user, size_t bytes, void *stream)
+{
+    budget *b = user;
+    void *memory;
+    if ((int64_t)bytes > b->left) return NULL;
+    assert_ok(b->ctx, s24_device_alloc(&memory, b->ctx, b->device, bytes, stream));
+    b->left -= (int64_t)bytes;
+    b->live++;
+    return memory;
+}
+
+static void budget_free(void *user, void *memory, void *stream)
+{
+    budget *b = user;
+    assert_ok(b->ctx, s24_device_free(b->ctx, b->device, memory, stream));
+    b->live--;
+}
+
+/* Wherever memory ends, it is said and nothing is kept. */
+static void refuse_memory(s24_ctx *ctx, s24_device *device)
+{
+    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
+    budget b = {ctx, device, 0, 0};
+    const s24_device_opts opts = {.size = sizeof opts,
+                                  .library = named ? named : S24_CUDA_PLUGIN,
+                                  .allocator = {budget_alloc, budget_free, &b}};
+    s24_device *limited;
+    assert_ok(ctx, s24_device_create(&limited, ctx, &opts));
+    s24_model_opts model_opts = {.size = sizeof model_opts, .sparse = 1, .device = limited};
+    s24_status status = S24_ERROR_MEMORY;
+    for (int64_t budget_bytes = 0; status != S24_OK; budget_bytes += 3 << 20) {
+        s24_model *model = NULL;
+        s24_session *session = NULL;
+        b.left = budget_bytes;
+        status = s24_model_preset(&model, ctx, "bert-tiny", &model_opts);
+        if (status == S24_OK) status = s24_session_create(&session, ctx, model, 1000);
+        if (status != S24_OK) {
+            assert_int_equal(status, S24_ERROR_MEMORY);
+            assert_non_null(strstr(s24_ctx_error(ctx), "bytes of device memory"));
+        }
+        s24_session_destroy(session);
+        s24_model_destroy(model);
+        assert_int_equal(b.live, 0);
+    }
+    s24_device_destroy(limited);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    if (device) {
+        s24_model_opts opts = {.size = sizeof opts, .device = device, .dtype = S24_I8};
+        s24_model *model;
+        s24_session *session;
+        float blocks[3 * 128];
+        const int64_t offsets[] = {0, 1};
+        int32_t id = 5;
+        const s24_batch batch = {.texts = 1, .offsets = offsets, .ids = &id};
+        const s24_outputs outputs = {.blocks = blocks};
+        assert_refused(ctx, S24_ERROR_DTYPE, "i8; f16 or bf16 was expected",
+                       s24_model_preset(&model, ctx, "bert-tiny", &opts));
+        opts.dtype = S24_DTYPE_NONE;
+        opts.sparse = 1;
+        assert_ok(ctx, s24_model_preset(&model, ctx, "bert-tiny", &opts));
+        assert_ok(ctx, s24_session_create(&session, ctx, model, 8));
+        assert_refused(ctx, S24_ERROR_UNSUPPORTED, "every block",
+                       s24_session_forward(session, ctx, &batch, &outputs));
+        id = 1 << 20;
+        assert_refused(ctx, S24_ERROR_ARGUMENT, "the vocabulary has 30522",
+                       s24_session_forward(session, ctx, &batch, &outputs));
+        s24_session_destroy(session);
+        s24_model_destroy(model);
+        refuse_memory(ctx, device);
+    }
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
