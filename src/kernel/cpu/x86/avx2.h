@@ -4,6 +4,7 @@
 #ifndef S24_KERNEL_X86_AVX2_H
 #define S24_KERNEL_X86_AVX2_H
 
+#include "base/base.h"
 #include "kernel/cpu/gelu.h"
 #include "kernel/cpu/x86/x86.h"
 #include "kernel/kernel.h"
@@ -28,6 +29,33 @@ AVX2_INLINE void store_lanes(float *p, int64_t stride, int64_t lanes, __m256 v)
     _mm256_storeu_ps(part, v);
     for (int i = 0; i < 8 && i < lanes; i++)
         p[i * stride] = part[i];
+}
+
+/* The same for f32 or bf16. */
+AVX2_INLINE __m256 load_either(const void *p, s24_dtype dtype, int64_t stride, int64_t lanes)
+{
+    const uint16_t *narrow = p;
+    float part[8] = {0};
+    if (dtype == S24_F32) return load_lanes(p, stride, lanes);
+    if (stride == 1 && lanes >= 8)
+        return _mm256_castsi256_ps(
+            _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
+    for (int i = 0; i < 8 && i < lanes; i++)
+        part[i] = s24i_bf16_to_f32(narrow[i * stride]);
+    return _mm256_loadu_ps(part);
+}
+
+AVX2_INLINE void store_either(void *p, s24_dtype dtype, int64_t stride, int64_t lanes, __m256 v)
+{
+    uint16_t *narrow = p;
+    float part[8];
+    if (dtype == S24_F32) {
+        store_lanes(p, stride, lanes, v);
+        return;
+    }
+    _mm256_storeu_ps(part, v);
+    for (int i = 0; i < 8 && i < lanes; i++)
+        narrow[i * stride] = s24i_f32_to_bf16(part[i]);
 }
 
 /* z·p(z²)/q(z²), clamped to where it reaches ±1 (see gelu.h). NaN stays NaN: min and max return
@@ -72,20 +100,21 @@ AVX2_INLINE __m256 activate(__m256 x, s24_activation activation)
 AVX2_INLINE void finish(const s24i_linear_job *job, int64_t m, int64_t n, int64_t lanes,
                         int along_n, __m256 v, __m256 bias)
 {
-    float *y = (float *)job->y + m * job->y_stride_m + n * job->y_stride_n;
+    const s24_dtype dtype = job->y_dtype;
     v = activate(_mm256_fmadd_ps(v, _mm256_set1_ps(job->alpha), bias), job->activation);
     if (job->gate) {
-        const float *g = (const float *)job->gate + m * job->gate_stride_m + n * job->gate_stride_n;
-        v = _mm256_mul_ps(v,
-                          load_lanes(g, along_n ? job->gate_stride_n : job->gate_stride_m, lanes));
+        const int64_t sm = job->gate_stride_m, sn = job->gate_stride_n;
+        v = _mm256_mul_ps(v, load_either(element_of(job->gate, dtype, m * sm + n * sn), dtype,
+                                         along_n ? sn : sm, lanes));
     }
     if (job->residual && job->beta != 0) {
-        const float *r =
-            (const float *)job->residual + m * job->residual_stride_m + n * job->residual_stride_n;
-        const int64_t stride = along_n ? job->residual_stride_n : job->residual_stride_m;
-        v = _mm256_fmadd_ps(load_lanes(r, stride, lanes), _mm256_set1_ps(job->beta), v);
+        const int64_t sm = job->residual_stride_m, sn = job->residual_stride_n;
+        v = _mm256_fmadd_ps(load_either(element_of(job->residual, dtype, m * sm + n * sn), dtype,
+                                        along_n ? sn : sm, lanes),
+                            _mm256_set1_ps(job->beta), v);
     }
-    store_lanes(y, along_n ? job->y_stride_n : job->y_stride_m, lanes, v);
+    store_either(element_to(job->y, dtype, m * job->y_stride_m + n * job->y_stride_n), dtype,
+                 along_n ? job->y_stride_n : job->y_stride_m, lanes, v);
 }
 
 #endif

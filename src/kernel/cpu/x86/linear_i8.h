@@ -106,11 +106,11 @@ static size_t token_bytes(int64_t m, int64_t k)
     return scale_bytes(m) + (((size_t)(m * rows16_k_blocks(k) * COLUMNS) + 63) & ~(size_t)63);
 }
 
-/* With many outputs a thread is faster quantising all tokens for itself than waiting for the others
-   and fetching what they have made. */
-static int tokens_for_each(int64_t n, int64_t threads)
+/* With many outputs a thread is faster quantising all of few tokens for itself than waiting for the
+   others and fetching what they have made. */
+static int tokens_for_each(int64_t m, int64_t n, int64_t threads)
 {
-    return n >= 512 * (threads - 1);
+    return m <= 48 * threads && n >= 512 * (threads - 1);
 }
 
 typedef struct lanes_run {
@@ -159,7 +159,7 @@ static void lanes_quantise(void *arg, int64_t begin, int64_t end, int thread)
 
 static size_t lanes_work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 {
-    return token_bytes(m, k) * (tokens_for_each(n, threads) ? (size_t)threads : 1);
+    return token_bytes(m, k) * (tokens_for_each(m, n, threads) ? (size_t)threads : 1);
 }
 
 /* ---- the product ----------------------------------------------------------------------------- */
@@ -231,7 +231,7 @@ static void lanes_job(const s24i_linear_job *job)
     lanes_run r = lanes_of(job, job->work, MAX_TOKENS);
     const int64_t blocks = rows16_blocks(job->n);
     const int64_t units = lanes_share_rows(&r, blocks) ? blocks : blocks * r.panels;
-    if (tokens_for_each(job->n, parallel->threads)) {
+    if (tokens_for_each(job->m, job->n, parallel->threads)) {
         s24i_linear_job copy = *job;
         parallel->run(parallel->pool, units, lanes_for_each, &copy);
         return;

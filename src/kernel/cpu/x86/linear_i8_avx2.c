@@ -24,8 +24,9 @@ enum {
 
 AVX2_INLINE __m256 token_columns(const s24i_linear_job *job, int64_t m, int64_t k)
 {
-    const float *x = (const float *)job->x + m * job->x_stride_m + k * job->x_stride_k;
-    return k < job->k ? load_lanes(x, job->x_stride_k, job->k - k) : _mm256_setzero_ps();
+    const s24_dtype dtype = job->x_dtype;
+    const void *x = element_of(job->x, dtype, m * job->x_stride_m + k * job->x_stride_k);
+    return k < job->k ? load_either(x, dtype, job->x_stride_k, job->k - k) : _mm256_setzero_ps();
 }
 
 AVX2 static uint32_t largest_magnitude(const s24i_linear_job *job, int64_t m)
@@ -179,7 +180,7 @@ const s24i_linear_kernel s24i_linear_i8_avx2 = {
     .activations = S24_I8,
     .cpu = S24_CPU_AVX2,
     .rank = 10,
-    .x_dtypes = 1u << S24_F32,
+    .x_dtypes = 1u << S24_F32 | 1u << S24_BF16,
     .weight_bytes = weight_bytes,
     .weight_pack = weight_pack,
     .work_bytes = lanes_work_bytes,

@@ -233,7 +233,7 @@ static int way_of(int64_t m, int64_t n, int64_t threads)
 {
     const int64_t least = n < 1024 * threads ? 2 : 4; /* panels that make up for reading all of w */
     if (threads > 1 && m >= least * MAX_WIDE * threads) return OWN_TOKENS;
-    return tokens_for_each(n, threads) ? ALL_TOKENS : COMMON_TOKENS;
+    return tokens_for_each(m, n, threads) ? ALL_TOKENS : COMMON_TOKENS;
 }
 
 static size_t part_bytes(int64_t m, int64_t k)
