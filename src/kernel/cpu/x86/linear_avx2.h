@@ -5,7 +5,8 @@
  * for every m. Tile 2 rows x 6 vectors: 12 sums, a pair of values and one of them spread; 13 loads
  * for 12 multiply-adds. Narrow m narrows the tile and adds rows.
  *
- * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 8 of them as f32.
+ * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 8 of them as f32, or what
+ * linear_driver.h asks of a row with OWN_LAYOUT or HAS_LANES.
  */
 #ifndef S24_KERNEL_X86_LINEAR_AVX2_H
 #define S24_KERNEL_X86_LINEAR_AVX2_H
@@ -14,9 +15,11 @@
 #include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx2.h"
 
-#define TARGET    AVX2
+#define TARGET AVX2
+#define WIDEN  (VALUE != 4)
+#ifndef HAS_LANES
 #define HAS_LANES 0
-#define WIDEN     (VALUE != 4)
+#endif
 
 enum {
     LANE = 8,  /* tokens of a vector */
@@ -129,7 +132,7 @@ static const struct {
 } tiles[MAX_C + 1] = {{NULL, 0},   {tile_1, 8}, {tile_2, 8}, {tile_3, 6},
                       {tile_4, 4}, {tile_5, 3}, {tile_6, 3}};
 
-#if WIDEN
+#if WIDEN && !OWN_LAYOUT
 /* The tile's weights of this pass, as f32, and where they are found. */
 AVX2 static void widen(uint8_t *block, tile *t)
 {

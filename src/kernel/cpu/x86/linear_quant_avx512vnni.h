@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * y = x·wᵀ, w 2:4 in integers with scales, x in floats, AVX-512 with VNNI and VBMI. One sequential
- * stream of values, codes and scales:
- *
- *   w [n, k]  ->  blocks of 64 rows, each
- *     if a row has one scale: 4 x float scales[16]
- *     a run of segments of 128 columns (64 where a scale serves 64), each four times, for 16 rows,
- *       if scales serve groups: float scales[16]
- *       k blocks of 32 columns: uint32 codes[16], VALUES bytes
+ * y = x·wᵀ, w 2:4 in integers with scales, x in floats, AVX-512 with VNNI and VBMI. The weights lie as
+ * rows16_scaled.h has it, in blocks of 64 rows.
  *
  * x becomes integers of 24 bits beside the largest magnitude of its segment, in three bytes, and
  * products of bytes are summed exactly:
@@ -49,58 +43,13 @@ enum {
     DIGITS = 3,       /* bytes of an integer x */
     HALF = 64,        /* columns that a vpermb picks from */
     AHEAD = 4096,     /* bytes from the weights that are used to those asked for */
-    QUARTERS = 4,     /* times 16 rows: one block of rows */
-    QUANT_BLOCK = CODES + VALUES,
-    SCALES = ROWS * (int)sizeof(float)
+    QUARTERS = 4      /* times 16 rows: one block of rows */
 };
 
-static inline void put_value(uint8_t *values, int64_t lane, int64_t group, int64_t slot, int8_t q);
 /* The four values of a pair of groups of 16 rows, times 2^VALUE_BITS. */
 AVX512_INLINE __m512i pair_values(const uint8_t *values, int pair);
 
-/* Where things are, from a weight's k and group. */
-typedef struct layout {
-    int64_t k_blocks, per_segment; /* k blocks */
-    int64_t head;                  /* bytes of scales before the segments */
-    int64_t segment_head;          /* and before the k blocks of a segment's 16 rows */
-    int64_t bytes;                 /* of 64 rows */
-} layout;
-
-static inline layout layout_of(int64_t k, int64_t group)
-{
-    layout l = {.k_blocks = rows16_k_blocks(k), .per_segment = group == 64 && k > 64 ? 2 : 4};
-    const int64_t segments = (l.k_blocks + l.per_segment - 1) / l.per_segment;
-    l.head = group >= k ? QUARTERS * SCALES : 0;
-    l.segment_head = group >= k ? 0 : SCALES;
-    l.bytes = l.head + QUARTERS * (segments * l.segment_head + l.k_blocks * QUANT_BLOCK);
-    return l;
-}
-
-/* The scales of 16 rows (of 64) that serve k block q, and that k block. */
-static inline int64_t scales_at(const layout *l, int64_t quarter, int64_t q)
-{
-    if (l->head) return quarter * SCALES;
-    const int64_t first = q / l->per_segment * l->per_segment, rest = l->k_blocks - first;
-    const int64_t here = rest < l->per_segment ? rest : l->per_segment;
-    return QUARTERS * (q / l->per_segment * l->segment_head + first * QUANT_BLOCK) +
-           quarter * (l->segment_head + here * QUANT_BLOCK);
-}
-
-static inline int64_t block_at(const layout *l, int64_t quarter, int64_t q)
-{
-    const int64_t first = q / l->per_segment * l->per_segment, rest = l->k_blocks - first;
-    const int64_t here = rest < l->per_segment ? rest : l->per_segment;
-    return l->head + QUARTERS * (q / l->per_segment * l->segment_head + first * QUANT_BLOCK) +
-           quarter * (l->segment_head + here * QUANT_BLOCK) + l->segment_head +
-           (q - first) * QUANT_BLOCK;
-}
-
-static inline int64_t quant_blocks(int64_t n)
-{
-    return (n + QUARTERS * ROWS - 1) / (QUARTERS * ROWS);
-}
-
-/* ---- packing the weight ---------------------------------------------------------------------- */
+/* ---- codes ----------------------------------------------------------------------------------- */
 
 /* Sixteen 2-bit places, a square of four by four transposed: from group 2p + h, slot s at
    4(2p + h) + 2s to 8(2h + s) + 2p and back. */
@@ -122,51 +71,9 @@ AVX512_INLINE __m512i rows16_codes(__m512i v)
     return _mm512_xor_si512(v, _mm512_xor_si512(t, _mm512_slli_epi32(t, 12)));
 }
 
-static size_t weight_bytes(const s24i_weight *from)
-{
-    const layout l = layout_of(from->k, from->group);
-    return (size_t)(quant_blocks(from->n) * l.bytes);
-}
+#include "kernel/cpu/rows16_scaled.h"
 
-static void pack_block_row(uint8_t *block, int64_t lane, const int8_t *values, const uint8_t *codes,
-                           int64_t groups)
-{
-    uint8_t bytes[4] = {0x44, 0x44, 0x44, 0x44};
-    uint32_t word;
-    memcpy(bytes, codes, (size_t)((groups + 1) / 2));
-    if (groups & 1) bytes[groups / 2] = (uint8_t)((bytes[groups / 2] & 0xf) | 0x40);
-    memcpy(&word, bytes, sizeof word);
-    word = stored_codes(word);
-    memcpy(block + 4 * lane, &word, sizeof word);
-    for (int64_t i = 0; i < 2 * groups; i++)
-        put_value(block + CODES, lane, i / 2, i & 1, values[i]);
-}
-
-static void pack_row(uint8_t *w, const layout *l, const s24i_weight *from, int64_t row)
-{
-    const int64_t k = from->k, stride = (k + from->group - 1) / from->group;
-    uint8_t *block = w + row / (QUARTERS * ROWS) * l->bytes;
-    const int64_t quarter = row / ROWS % QUARTERS, lane = row % ROWS;
-    for (int64_t q = 0; q < l->k_blocks; q++) {
-        float *scales = (float *)(void *)(block + scales_at(l, quarter, q));
-        const int64_t groups = (k - q * COLUMNS) / 4;
-        scales[lane] = from->scales ? from->scales[row * stride + q * COLUMNS / from->group] : 1.0f;
-        pack_block_row(block + block_at(l, quarter, q), lane,
-                       (const int8_t *)from->values + row * (k / 2) + q * (COLUMNS / 2),
-                       from->indices + row * ((k + 7) / 8) + q * (COLUMNS / 8),
-                       groups < GROUPS ? groups : GROUPS);
-    }
-}
-
-static void weight_pack(void *w, const s24i_weight *from)
-{
-    const layout l = layout_of(from->k, from->group);
-    memset(w, 0, weight_bytes(from));
-    for (int64_t row = 0; row < from->n; row++)
-        pack_row(w, &l, from, row);
-}
-
-/* ---- tokens that are no integers ----------------------------------------------------------------------------- */
+/* ---- tokens that are no integers ------------------------------------------------------------- */
 
 /* To 16 rows of 16 slots of f32, from VALUES bytes. */
 AVX512_INLINE void widen_values(float *to, const uint8_t *from, __m512 scale);

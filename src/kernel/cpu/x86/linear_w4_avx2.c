@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The linear of linear_quant_avx2.h for 4-bit integers: groups [8] of 16 rows, a byte each, the first
+ * value in the low half.
+ */
+#include "kernel/kernel.h"
+
+#if defined(__x86_64__)
+#include <string.h>
+
+#include "kernel/cpu/rows16.h"
+
+enum { VALUES = GROUPS * ROWS };
+
+#include "kernel/cpu/x86/linear_quant_avx2.h"
+
+static inline void put_value(uint8_t *values, int64_t lane, int64_t group, int64_t slot, int8_t q)
+{
+    uint8_t *byte = values + group * ROWS + lane;
+    *byte = (uint8_t)(*byte | (q & 15) << 4 * slot);
+}
+
+AVX2_INLINE __m256 slot_values(const uint8_t *values, int slot, int half)
+{
+    const __m128i eight = _mm_loadl_epi64((const void *)(values + slot / 2 * ROWS + 8 * half));
+    __m256i v = _mm256_cvtepi8_epi32(eight);
+    if (slot % 2 == 0) v = _mm256_slli_epi32(v, 28);
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(v, slot % 2 ? 4 : 28));
+}
+
+const s24i_linear_kernel s24i_linear_w4_avx2 = {
+    .name = "linear_w4_avx2",
+    .dtype = S24_I8,
+    .bits = 4,
+    .cpu = S24_CPU_AVX2,
+    .rank = 10,
+    .x_dtypes = 1u << S24_F32,
+    .weight_bytes = weight_bytes,
+    .weight_pack = weight_pack,
+    .work_bytes = work_bytes,
+    .run = run_job,
+};
+#endif
