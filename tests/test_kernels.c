@@ -355,6 +355,41 @@ static void linear_edges(void **state)
     }
 }
 
+/* Rows of more than 2^31 bytes: only their sizes, which must be counted in more than 32 bits. */
+static void long_rows(void **state)
+{
+    (void)state;
+    for (int i = 0; s24i_linear_kernels[i]; i++) {
+        const s24i_linear_kernel *row = s24i_linear_kernels[i];
+        const int64_t k = (int64_t)3 << 32;
+        const s24i_weight from = {.n = 17, .k = k, .dtype = row->dtype, .group = k};
+        const uint64_t bits = row->bits == 4 ? 4 : 8 * s24_dtype_bytes(row->dtype);
+        const uint64_t least = 17 * ((uint64_t)k / 2 * bits / 8 + (uint64_t)k / 8);
+        assert_in_range(row->weight_bytes(&from), least, 8 * least);
+        const uint64_t x = row->work_bytes(5, 17, k, 2);
+        assert_true(x == 0 || (x >= 5 * (uint64_t)k && x < 5 * (uint64_t)k * 256));
+    }
+}
+
+/* docs/numerics.md has a bound for every row. */
+static void every_row_has_a_bound(void **state)
+{
+    (void)state;
+    static char text[1 << 16];
+    FILE *file = fopen(S24_SOURCE "/docs/numerics.md", "r");
+    assert_non_null(file);
+    const size_t bytes = fread(text, 1, sizeof text - 1, file);
+    assert_in_range(bytes, 1, sizeof text - 2);
+    fclose(file);
+    const char *table = strstr(text, "| rows | x | sums |");
+    assert_non_null(table);
+    for (int i = 0; s24i_linear_kernels[i]; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "`%s`", s24i_linear_kernels[i]->name);
+        if (!strstr(table, name)) fail_msg("docs/numerics.md has no bound for %s", name);
+    }
+}
+
 /* Tokens of which no value is near 1. */
 static void linear_magnitudes(void **state)
 {
@@ -454,9 +489,10 @@ static void rows_are_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_found),    cmocka_unit_test(linear_edges),
-        cmocka_unit_test(linear_random),     cmocka_unit_test(linear_special),
-        cmocka_unit_test(linear_magnitudes), cmocka_unit_test(select_rows),
+        cmocka_unit_test(rows_are_found),        cmocka_unit_test(linear_edges),
+        cmocka_unit_test(linear_random),         cmocka_unit_test(linear_special),
+        cmocka_unit_test(linear_magnitudes),     cmocka_unit_test(long_rows),
+        cmocka_unit_test(every_row_has_a_bound), cmocka_unit_test(select_rows),
         cmocka_unit_test(select_long_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -108,6 +108,10 @@ static void test_bad_arguments(void **state)
         assert_refused(ctx, status, words, s24_magnitude_mask(mask, ctx, &src, 0));                \
     } while (0)
     REFUSED(S24_ERROR_ARGUMENT, "src.data is NULL", NULL, S24_F32, 1, 4, 0);
+    REFUSED(S24_ERROR_ARGUMENT, "src.data is not aligned to its elements of 4 bytes",
+            (char *)data + 2, S24_F32, 1, 4, 0);
+    REFUSED(S24_ERROR_ARGUMENT, "src.data is not aligned to its elements of 2 bytes",
+            (char *)data + 1, S24_BF16, 1, 4, 0);
     REFUSED(S24_ERROR_SHAPE, "src has 6 columns; 2:4 needs a multiple of 4", data, S24_F32, 2, 6,
             0);
     REFUSED(S24_ERROR_SHAPE, "src is [0, 4]; expected at least one row", data, S24_F32, 0, 4, 0);

@@ -197,6 +197,52 @@ static void test_stored_form(void **state)
     ctx_off(&h, ctx);
 }
 
+/* Scales of zero: the outputs are what the epilogue makes of 0, with every kernel. */
+static void test_scales_of_zero(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 2);
+    static const int8_t values[3 * 72] = {1, -8, 7, 3, -1};
+    static const float scales[3 * 2] = {0};
+    static float x[9 * 144], y[9 * 3], bias[3] = {0.5f, -2, 3};
+    uint8_t codes[3 * 18];
+    for (int i = 0; i < 9 * 144; i++)
+        x[i] = (float)(i % 7) - 3;
+    memset(codes, 0xee, sizeof codes);
+    const char *name;
+    int levels = 0;
+    for (int i = 0; (name = s24_kernel_name(i, NULL, NULL)); i++) {
+        s24_dtype activations;
+        const int bits = s24_kernel_bits(i, &activations);
+        s24_quantized from = {3, 144, bits, activations ? 144 : 128, values, codes, scales};
+        s24_matrix *q;
+        s24_plan *plan;
+        s24_plan_opts opts = {.size = sizeof opts, .kernel = name, .activations = activations};
+        if (!bits) continue;
+        assert_ok(ctx, s24_matrix_from_quantized(&q, ctx, &from));
+        if (s24_plan_create(&plan, ctx, q, &opts) != S24_OK) { /* not for this CPU */
+            s24_matrix_destroy(q);
+            continue;
+        }
+        for (int64_t m = 1; m <= 9; m += 4) {
+            const s24_dense dx = {x, S24_F32, m, 144, 0}, dy = {y, S24_F32, m, 3, 0};
+            const size_t bytes = s24_plan_work_bytes(plan, ctx, m);
+            void *work = s24_ctx_alloc(ctx, bytes + 1);
+            s24_linear_args args = {
+                .y = &dy, .x = &dx, .bias = bias, .work = work, .work_bytes = bytes};
+            assert_ok(ctx, s24_plan_run(ctx, plan, &args));
+            for (int64_t o = 0; o < 3 * m; o++)
+                assert_true(y[o] == bias[o % 3]);
+            s24_ctx_free(ctx, work);
+        }
+        levels++;
+        s24_plan_destroy(plan), s24_matrix_destroy(q);
+    }
+    assert_true(levels >= 3); /* w8, w4 and i8 in scalar code at least */
+    ctx_off(&h, ctx);
+}
+
 static void check_product(const float *y, const float *x, const float *w, int64_t m, int64_t n,
                           int64_t k, int w_transposed)
 {
@@ -363,10 +409,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schemes),     cmocka_unit_test(test_copies_and_views),
-        cmocka_unit_test(test_stored_form), cmocka_unit_test(test_products),
-        cmocka_unit_test(test_plans),       cmocka_unit_test(test_integer_plans),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_schemes),       cmocka_unit_test(test_copies_and_views),
+        cmocka_unit_test(test_stored_form),   cmocka_unit_test(test_scales_of_zero),
+        cmocka_unit_test(test_products),      cmocka_unit_test(test_plans),
+        cmocka_unit_test(test_integer_plans), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,8 +103,8 @@ S24_API int s24_dtype_can_be_two_four(s24_dtype dtype);
 /*
  * Converts count elements. Float to float rounds to nearest even; to e4m3 beyond 448 gives NaN and
  * to e5m2 and f16 beyond the range gives Inf, as PyTorch does; to i8 rounds to nearest even and
- * saturates, NaN becomes 0. f16, bf16, e4m3, e5m2 and i8 to f32 are exact. dst and src must not
- * overlap. Errors: DTYPE for a pair that involves anything but f32 f16 bf16 i8 e4m3 e5m2.
+ * saturates, NaN becomes 0. f16, bf16, e4m3, e5m2 and i8 to f32 are exact. Errors: DTYPE for a pair
+ * that involves anything but f32 f16 bf16 i8 e4m3 e5m2; ARGUMENT: unaligned or overlapping memory.
  */
 S24_API s24_status s24_convert(void *dst, s24_dtype dst_dtype, const void *src, s24_dtype src_dtype,
                                int64_t count);

@@ -136,6 +136,10 @@ s24_status s24_convert(void *dst, s24_dtype dst_dtype, const void *src, s24_dtyp
     if (!s24_dtype_can_be_two_four(dst_dtype) || !s24_dtype_can_be_two_four(src_dtype))
         return S24_ERROR_DTYPE;
     size_t to_bytes = s24_dtype_bytes(dst_dtype), from_bytes = s24_dtype_bytes(src_dtype);
+    if ((uintptr_t)dst % to_bytes || (uintptr_t)src % from_bytes) return S24_ERROR_ARGUMENT;
+    if ((uintptr_t)to < (uintptr_t)from + (size_t)count * from_bytes &&
+        (uintptr_t)from < (uintptr_t)to + (size_t)count * to_bytes)
+        return S24_ERROR_ARGUMENT;
     if (dst_dtype == src_dtype) { /* bit for bit, NaN payloads too */
         if (count > 0) memcpy(dst, src, (size_t)count * to_bytes);
         return S24_OK;

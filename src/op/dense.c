@@ -24,6 +24,8 @@ s24_status s24i_dense_check(s24_ctx *ctx, const char *name, const s24_dense *den
                 !s24i_mul_overflow(bytes, element, &bytes) && bytes <= PTRDIFF_MAX,
             S24_ERROR_SHAPE, "%s is [%" PRId64 ", %" PRId64 "], more bytes than memory can have",
             name, dense->rows, dense->cols);
+    REQUIRE(ctx, (uintptr_t)dense->data % element == 0, S24_ERROR_ARGUMENT,
+            "%s.data is not aligned to its elements of %zu bytes", name, element);
     return S24_OK;
 }
 
@@ -60,9 +62,6 @@ s24_status s24i_dense_check_operand(s24_ctx *ctx, const char *name, const s24_de
     REQUIRE(ctx, dense->rows == rows && dense->cols == cols, S24_ERROR_SHAPE,
             "%s is [%" PRId64 ", %" PRId64 "]; expected [%" PRId64 ", %" PRId64 "]", name,
             dense->rows, dense->cols, rows, cols);
-    REQUIRE(ctx, (uintptr_t)dense->data % s24_dtype_bytes(dense->dtype) == 0, S24_ERROR_ARGUMENT,
-            "%s.data is not aligned to its elements of %zu bytes", name,
-            s24_dtype_bytes(dense->dtype));
     return S24_OK;
 }
 
