@@ -11,7 +11,8 @@
  * Up to LANES_M tokens, 4 rows in the lanes: a group's four columns of a token are one register, out
  * of which a table look-up takes the column of each row.
  *
- * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 4 of them as f32.
+ * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 4 of them as f32, or what
+ * linear_driver.h asks of a row with OWN_LAYOUT, and HAS_LANES 0.
  */
 #ifndef S24_KERNEL_ARM_LINEAR_NEON_H
 #define S24_KERNEL_ARM_LINEAR_NEON_H
@@ -24,9 +25,11 @@
 #include "kernel/kernel.h"
 
 #define TARGET
-#define HAS_LANES            1
 #define WIDEN                (VALUE != 4)
 #define PREFETCH_TO_WRITE(p) __builtin_prefetch(p, 1)
+#ifndef HAS_LANES
+#define HAS_LANES 1
+#endif
 
 enum {
     LANE = 8,  /* tokens of a vector */
@@ -125,7 +128,7 @@ static const struct {
 } tiles[MAX_C + 1] = {{NULL, 0},   {tile_1, 8}, {tile_2, 8}, {tile_3, 6},
                       {tile_4, 4}, {tile_5, 3}, {tile_6, 3}};
 
-#if WIDEN
+#if WIDEN && !OWN_LAYOUT
 /* The tile's weights of this pass, as f32, and where they are found. */
 static void widen(uint8_t *block, tile *t)
 {
@@ -289,6 +292,7 @@ static void finish_square(const s24i_linear_job *job, int64_t m, int64_t n, cons
             finish_four(job, m + half, n + part, sums + part * pitch + half, pitch);
 }
 
+#if HAS_LANES
 /* ---- lanes design ---------------------------------------------------------------------------- */
 
 /* Of a token's four columns those at the lowest two bits of each row's code. */
@@ -353,6 +357,7 @@ static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const float *, 
                                         int64_t) = {NULL, lanes_1, lanes_2, lanes_3, lanes_4};
 
 #include "kernel/cpu/linear_few_f32.h"
+#endif
 
 #include "kernel/cpu/linear_driver.h"
 

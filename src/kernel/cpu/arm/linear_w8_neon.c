@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The linear of linear_quant_neon.h for 8-bit integers: slots [16] of 16 rows, a byte each.
+ */
+#include "kernel/kernel.h"
+
+#if defined(__aarch64__)
+#include <string.h>
+
+#include "kernel/cpu/rows16.h"
+
+enum { VALUES = SLOTS * ROWS };
+
+#include "kernel/cpu/arm/linear_quant_neon.h"
+
+static inline void put_value(uint8_t *values, int64_t lane, int64_t group, int64_t slot, int8_t q)
+{
+    values[(2 * group + slot) * ROWS + lane] = (uint8_t)q;
+}
+
+NEON_INLINE int8x8_t slot_values(const uint8_t *values, int slot, int half)
+{
+    return vld1_s8((const int8_t *)values + slot * ROWS + 8 * half);
+}
+
+const s24i_linear_kernel s24i_linear_w8_neon = {
+    .name = "linear_w8_neon",
+    .dtype = S24_I8,
+    .bits = 8,
+    .cpu = S24_CPU_NEON,
+    .rank = 10,
+    .x_dtypes = 1u << S24_F32,
+    .weight_bytes = weight_bytes,
+    .weight_pack = weight_pack,
+    .work_bytes = work_bytes,
+    .run = run_job,
+};
+#endif
