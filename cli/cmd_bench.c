@@ -49,9 +49,9 @@ static const cli_option options[] = {
     {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", NULL,
      "Dtypes of the weights, by default f32, on a GPU f16; i8 quantises X as it comes, int8 and "
      "the "
-     "others take it as f32. With --model dense layers run in bf16 then. f16 is for a GPU, which "
-     "has "
-     "no f32 and i8, and has X and Y of the weights' dtype.",
+     "others take it as f32. With --model dense layers run in bf16 then. f16 is for --prune and "
+     "for "
+     "a GPU, which has no f32 and i8, and has X and Y of the weights' dtype.",
      bench_dtype},
     {"activations", 0, CLI_CHOICE, offsetof(struct bench_options, activations), NULL, "f32",
      "Dtype of X and Y beside bf16 weights; a peer without f32 there gets X in bf16 for free.",
@@ -105,11 +105,11 @@ static void read_schemes(const char *schemes[BENCH_MAX_DTYPES], const char *list
         schemes[i] = scheme_of(item);
 }
 
-static int has_integers(const char *list)
+/* The first name of the list that means integers, in item; 0: there is none. */
+static int has_integers(char item[16], const char *list)
 {
-    s24_dtype dtypes[BENCH_MAX_DTYPES];
-    for (int i = read_dtypes(dtypes, list) - 1; i >= 0; i--)
-        if (dtypes[i] == S24_I8) return 1;
+    while (cli_list_next(item, 16, &list))
+        if (scheme_of(item) || s24_dtype_parse(item) == S24_I8) return 1;
     return 0;
 }
 
@@ -149,7 +149,7 @@ static int check_device(cli_app *cli, const struct bench_options *o)
                             item);
         const int has = !cli_on_cpu(cli)
                             ? strcmp(item, "f32") && strcmp(item, "i8") && !scheme_of(item)
-                            : strcmp(item, "f16");
+                            : strcmp(item, "f16") || o->prune;
         if (!has)
             return cli_fail(cli, CLI_UNSUPPORTED, "--dtype %s: bench has none with --device %s",
                             item, device);
@@ -231,9 +231,10 @@ static int run(cli_app *cli, const void *opaque)
     const struct bench_options *o = opaque;
     if ((o->set != NULL) + (o->shapes != NULL) + (o->model != NULL) + (o->prune > 0) > 1)
         return cli_fail(cli, CLI_USAGE, "--set, --shapes, --model and --prune exclude each other");
-    if (o->prune && has_integers(dtypes_of(cli, o)))
+    char item[16];
+    if (o->prune && has_integers(item, dtypes_of(cli, o)))
         return cli_fail(cli, CLI_USAGE,
-                        "option --dtype: i8 is not for --prune; expected f32 or bf16");
+                        "option --dtype: %s is not for --prune; expected f32, bf16 or f16", item);
     if (o->prune && o->svg) return cli_fail(cli, CLI_USAGE, "--prune has no chart");
     if (o->rounds > BENCH_MAX_ROUNDS)
         return cli_fail(cli, CLI_USAGE, "option --rounds: %lld is more than %d",

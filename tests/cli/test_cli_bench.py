@@ -176,12 +176,16 @@ class Prunings(Scratch):
             for key in ("ms", "ms_min", "ms_max", "gbps", "copy_ms", "ratio"):
                 self.assertTrue(is_positive(row[key]), (key, row))
             self.assertTrue(math.isclose(row["ratio"], row["copy_ms"] / row["ms"], rel_tol=1e-6))
+        row, = self.json("bench", "--prune", "1", "--dtype", "f16", "--threads", "1", *QUICK)["rows"]
+        self.assertEqual((row["rows"], row["dtype"]), (128, "f16"))
         done = self.good("bench", "--prune", "1", "--threads", "1", *QUICK)
         self.assertRegex(done.stdout, r"\Af32 +1 +[\d.]+ ms +[\d.]+ GB/s +[\d.]+x memcpy\n\Z")
 
     def test_refusals(self):
         self.refusals([
             ("both", ["bench", "--prune", "1", "--set", "minilm"], 2, r"exclude each other"),
+            ("integers", ["bench", "--prune", "1", "--dtype", "f16,int4"], 2,
+             r"--dtype: int4 is not for --prune; expected f32, bf16 or f16"),
             ("chart", ["bench", "--prune", "1", "--svg", "c.svg"], 2, r"--prune has no chart"),
             ("too large", ["bench", "--prune", str(2**21)], 2, r"--prune: 2097152 is more than"),
         ])
