@@ -6,6 +6,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "nn/vec.h"
 #include "safetensors_mini.h"
 #include "train/kernels.h"
 
@@ -189,6 +190,38 @@ static void flat(void **state)
     }
 }
 
+/* ---- dropout ------------------------------------------------------------------------------------- */
+
+/* Every row of the table drops the same elements, about as many as it should, by s24_random's words. */
+static void dropouts(void **state)
+{
+    enum { N = 1000, ROWS = 50 };
+    (void)state;
+    for (int row = 0; s24i_vec_row(row); row++) {
+        const s24i_vec *vec = s24i_vec_row(row);
+        const s24i_dropout drop = {.rate = 0.25f, .seed = UINT64_C(0x123456789abcdef)};
+        int dropped = 0;
+        if (vec->cpu & ~s24_cpu_detect()) continue;
+        for (int64_t r = 0; r < ROWS; r++) {
+            float x[N];
+            for (int i = 0; i < N; i++)
+                x[i] = 3.0f;
+            vec->dropout(x, N - (int)r, &drop, r);
+            for (int i = 0; i < N - r; i++) {
+                const int block = i / 128, word = i % 128 / 32, lane = i % 16, high = i / 16 % 2;
+                uint32_t words[4];
+                s24_random(words, drop.seed, (uint64_t)r << 20 | (uint64_t)(16 * block + lane));
+                const uint32_t bits = high ? words[word] >> 16 : words[word] & 0xffff;
+                assert_true(x[i] == (bits < 16384 ? 0.0f : 4.0f));
+                dropped += x[i] == 0.0f;
+            }
+            for (int i = N - (int)r; i < N; i++)
+                assert_true(x[i] == 3.0f);
+        }
+        assert_in_range(dropped, N * ROWS / 4 - 700, N * ROWS / 4 + 300);
+    }
+}
+
 /* ---- AdamW --------------------------------------------------------------------------------------- */
 
 static s24i_adamw adamw_step(int step, double rate, double decay, double beta1, double beta2)
@@ -269,8 +302,9 @@ static void masked_adamw(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms), cmocka_unit_test(activations),  cmocka_unit_test(softmaxes),
-        cmocka_unit_test(flat),  cmocka_unit_test(golden_adamw), cmocka_unit_test(masked_adamw),
+        cmocka_unit_test(norms),    cmocka_unit_test(activations),  cmocka_unit_test(softmaxes),
+        cmocka_unit_test(flat),     cmocka_unit_test(golden_adamw), cmocka_unit_test(masked_adamw),
+        cmocka_unit_test(dropouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,8 +124,8 @@ static void run_f32(const scratch *s, const s24i_attention *job, steps *t, int64
     else
         job->vec->softmax(&t->softmax);
     for (int64_t r = 0; job->drop && r < t->mix.m; r++)
-        s24i_dropout_row(t->softmax.s + r * t->softmax.ld, t->softmax.n, job->drop,
-                         offset / job->d + r * job->heads);
+        job->vec->dropout(t->softmax.s + r * t->softmax.ld, t->softmax.n, job->drop,
+                          offset / job->d + r * job->heads);
     job->vec->product(&t->mix);
     for (int64_t r = 0; padded && r < t->mix.m; r++)
         memcpy(context + r * width, s->out + r * s->d_ld, (size_t)job->d * sizeof(float));

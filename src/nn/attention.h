@@ -3,7 +3,6 @@
 #ifndef S24_NN_ATTENTION_H
 #define S24_NN_ATTENTION_H
 
-#include "nn/dropout.h"
 #include "nn/vec.h"
 #include "sparse24/nn.h"
 

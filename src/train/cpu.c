@@ -244,7 +244,7 @@ static void add_norm_range(void *arg, int64_t begin, int64_t end, int thread)
         else if (z)
             memcpy(s, z, (size_t)a->width * sizeof *s);
         if (a->bias) vec->add(s, s, a->bias, a->width);
-        if (a->drop) s24i_dropout_row(s, a->width, a->drop, r);
+        if (a->drop) vec->dropout(s, a->width, a->drop, r);
         if (a->residual && !in_place) vec->add(s, s, a->residual + r * a->width, a->width);
         j->m->kernels->norm(a->y + r * a->width, a->stats + 2 * r, s, &a->norm->row);
     }
@@ -265,7 +265,7 @@ static void norm_back_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t r = begin; r < end; r++) {
         float *dy = b->dy + r * width, *ds = b->ds + r * width;
         if (b->dy2) j->m->vec->add(dy, dy, b->dy2 + r * width, width);
-        if (b->drop) s24i_dropout_row(dy, width, b->drop, r);
+        if (b->drop) j->m->vec->dropout(dy, width, b->drop, r);
         j->m->kernels->norm_back(b->add ? dy : ds, sums, b->norm->dbeta ? sums + width : NULL, dy,
                                  b->s + r * width, b->stats + 2 * r, &b->norm->row);
         if (b->add) j->m->vec->add(ds, ds, dy, width);
@@ -288,6 +288,7 @@ static void norm_back(s24i_machine *m, const s24i_norm_back *back)
 }
 
 typedef struct drop_job {
+    const s24i_vec *vec;
     float *x;
     const s24i_dropout *drop;
     int64_t width;
@@ -298,13 +299,13 @@ static void drop_range(void *arg, int64_t begin, int64_t end, int thread)
     const drop_job *j = arg;
     (void)thread;
     for (int64_t r = begin; r < end; r++)
-        s24i_dropout_row(j->x + r * j->width, j->width, j->drop, r);
+        j->vec->dropout(j->x + r * j->width, j->width, j->drop, r);
 }
 
 static void dropout(s24i_machine *m, float *x, const s24i_dropout *drop, int64_t rows,
                     int64_t width)
 {
-    const drop_job job = {x, drop, width};
+    const drop_job job = {m->vec, x, drop, width};
     run(m, rows, drop_range, &job);
 }
 

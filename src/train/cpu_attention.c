@@ -172,14 +172,14 @@ static void tile_back(const scratch *s, const job *j, const place *at, int64_t h
     vec->product(&dp);
     if (h->drop) { /* dp is used before P is dropped, and dV after */
         for (int64_t r = 0; r < rows; r++)
-            s24i_dropout_row(s->dp + r * s->tokens_ld, seen, h->drop,
-                             (token + r) * h->heads + head);
+            j->m->vec->dropout(s->dp + r * s->tokens_ld, seen, h->drop,
+                               (token + r) * h->heads + head);
     }
     for (int64_t r = 0; r < rows; r++)
         j->m->kernels->softmax_back(s->dp + r * s->tokens_ld, s->p + r * s->tokens_ld,
                                     1.0f / sqrtf((float)d), seen);
     for (int64_t r = 0; h->drop && r < rows; r++)
-        s24i_dropout_row(s->p + r * s->tokens_ld, seen, h->drop, (token + r) * h->heads + head);
+        j->m->vec->dropout(s->p + r * s->tokens_ld, seen, h->drop, (token + r) * h->heads + head);
     add_turned(s, j, s->dvalues, s->p, s->dout, rows, seen);
     add_turned(s, j, s->dkeys, s->dp, s->queries, rows, seen);
     vec->product(&dq);
