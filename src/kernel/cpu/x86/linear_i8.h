@@ -28,16 +28,18 @@ enum {
     ROW_HEAD = 128,          /* bytes of a row block before its k blocks */
     BLOCK = 320,             /* bytes of a k block */
     LANES_CHUNK = 256 << 10, /* bytes of W that all panels pass over before the next: in L2 */
-    AHEAD = 4096             /* bytes of W that are asked for early */
+    AHEAD = 8192             /* bytes of W that are asked for early */
 };
 
 /* Token m: its bytes, `step` bytes from eight columns to the next, and its scale. */
 TARGET static void quantise_token(const s24i_linear_job *job, int64_t m, uint8_t *to, int64_t step,
                                   float *scale);
 
-/* The integer sums of a row block and the tokens of a panel. */
+/* The integer sums of a row block and the tokens of a panel. Lines of y that are written for the
+   first time wait for memory, unless they are asked for on the way (many at once wait for each
+   other): a token's `y_step` bytes after the one before. */
 static void run_tile(int64_t tokens, const uint8_t *w, int64_t k_blocks, const uint8_t *x,
-                     int32_t (*sums)[ROWS]);
+                     const uint8_t *y, int64_t y_step, int32_t (*sums)[ROWS]);
 
 /* The epilogue of tokens m and on, outputs n to n + 15, whose row block is w. */
 TARGET static void finish_tile(const s24i_linear_job *job, int64_t m, int64_t tokens, int64_t n,
@@ -164,21 +166,18 @@ static size_t lanes_work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-/* Lines of y that are written for the first time wait for memory, unless asked for early. */
-static void prefetch_outputs(const s24i_linear_job *job, int64_t m, int64_t tokens, int64_t n)
-{
-    for (int64_t t = m; t < m + tokens && job->y_stride_n == 1; t++)
-        PREFETCH_TO_WRITE(element_to(job->y, job->y_dtype, t * job->y_stride_m + n));
-}
-
 static void lanes_tile(const lanes_run *r, int64_t panel, int64_t b)
 {
     const s24i_linear_job *job = r->job;
     const int64_t start = lanes_start(r, panel), tokens = lanes_start(r, panel + 1) - start;
     const uint8_t *w = (const uint8_t *)job->w + b * row_block_bytes(job->k);
     _Alignas(64) int32_t sums[MAX_TOKENS][ROWS];
-    prefetch_outputs(job, start, tokens, b * ROWS);
-    run_tile(tokens, w, rows16_k_blocks(job->k), lanes_panel(r, panel), sums);
+    const int64_t element = job->y_dtype == S24_F32 ? 4 : 2;
+    const uint8_t *y = (const uint8_t *)sums;
+    if (job->y_stride_n == 1)
+        y = element_of(job->y, job->y_dtype, start * job->y_stride_m + b * ROWS);
+    run_tile(tokens, w, rows16_k_blocks(job->k), lanes_panel(r, panel), y,
+             job->y_stride_n == 1 ? job->y_stride_m * element : 0, sums);
     finish_tile(job, start, tokens, b * ROWS, w, r->scales + start, sums);
 }
 

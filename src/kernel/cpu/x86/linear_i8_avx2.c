@@ -94,7 +94,7 @@ AVX2_INLINE __m256i dot(__m256i sum, long long eight, __m256i pick, __m256i quad
 /* Rows 8·half and on, `halves` times eight of them, by T tokens. */
 #define TILE(T_, H_)                                                                               \
     AVX2 static void tile_##T_(const uint8_t *w, int64_t k_blocks, const uint8_t *x, int half,     \
-                               int32_t(*sums)[ROWS])                                               \
+                               const uint8_t *y, int64_t y_step, int32_t(*sums)[ROWS])             \
     {                                                                                              \
         enum { T = T_, H = H_ };                                                                   \
         __m256i acc[H][T];                                                                         \
@@ -106,7 +106,10 @@ AVX2_INLINE __m256i dot(__m256i sum, long long eight, __m256i pick, __m256i quad
             }                                                                                      \
         }                                                                                          \
         w += ROW_HEAD + 32 * half;                                                                 \
+        int64_t left = T;                                                                          \
         for (; k_blocks > 0; k_blocks--, w += BLOCK) {                                             \
+            PREFETCH_TO_WRITE(y);                                                                  \
+            y += --left > 0 ? y_step : 0;                                                          \
             _mm_prefetch((const char *)w + AHEAD, _MM_HINT_T0);                                    \
             for (int q = 0; q < 4; q++, x += 8 * T) {                                              \
                 _mm_prefetch((const char *)w + AHEAD + CODES + 64 * q, _MM_HINT_T0);               \
@@ -144,14 +147,14 @@ TILE(7, 1)
 TILE(8, 1)
 
 static void (*const tiles[MAX_TOKENS + 1])(const uint8_t *, int64_t, const uint8_t *, int,
-                                           int32_t (*)[ROWS]) = {
+                                           const uint8_t *, int64_t, int32_t (*)[ROWS]) = {
     NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6, tile_7, tile_8};
 
 static void run_tile(int64_t tokens, const uint8_t *w, int64_t k_blocks, const uint8_t *x,
-                     int32_t (*sums)[ROWS])
+                     const uint8_t *y, int64_t y_step, int32_t (*sums)[ROWS])
 {
-    tiles[tokens](w, k_blocks, x, 0, sums);
-    if (tokens > 4) tiles[tokens](w, k_blocks, x, 1, sums);
+    tiles[tokens](w, k_blocks, x, 0, y, y_step, sums);
+    if (tokens > 4) tiles[tokens](w, k_blocks, x, 1, y, 0, sums);
 }
 
 /* ---- the epilogue ---------------------------------------------------------------------------- */

@@ -141,7 +141,7 @@ TARGET_INLINE __m512i shifts_of(__m512i code, long long from)
 /* The indices are made eight columns before their use: their latency is not hidden otherwise. */
 #define TILE(T_)                                                                                   \
     TARGET static void tile_##T_(const uint8_t *w, int64_t k_blocks, const uint8_t *x,             \
-                                 int32_t(*sums)[ROWS])                                             \
+                                 const uint8_t *y, int64_t y_step, int32_t(*sums)[ROWS])           \
     {                                                                                              \
         enum { T = T_ };                                                                           \
         const __m512i start = _mm512_load_si512(w + 64);                                           \
@@ -152,7 +152,10 @@ TARGET_INLINE __m512i shifts_of(__m512i code, long long from)
         }                                                                                          \
         w += ROW_HEAD;                                                                             \
         __m512i code = _mm512_load_si512(w), pick = indices_of(code, 0);                           \
+        int64_t left = T;                                                                          \
         for (; k_blocks > 0; k_blocks--) {                                                         \
+            PREFETCH_TO_WRITE(y);                                                                  \
+            y += --left > 0 ? y_step : 0;                                                          \
             _mm_prefetch((const char *)w + AHEAD, _MM_HINT_T0);                                    \
             w += CODES;                                                                            \
             UNROLL for (int q = 0; q < 4; q++)                                                     \
@@ -207,15 +210,15 @@ TILE(23)
 TILE(24)
 
 static void (*const lane_tiles[MAX_TOKENS + 1])(const uint8_t *, int64_t, const uint8_t *,
-                                                int32_t (*)[ROWS]) = {
+                                                const uint8_t *, int64_t, int32_t (*)[ROWS]) = {
     NULL,    tile_1,  tile_2,  tile_3,  tile_4,  tile_5,  tile_6,  tile_7,  tile_8,
     tile_9,  tile_10, tile_11, tile_12, tile_13, tile_14, tile_15, tile_16, tile_17,
     tile_18, tile_19, tile_20, tile_21, tile_22, tile_23, tile_24};
 
 static void run_tile(int64_t tokens, const uint8_t *w, int64_t k_blocks, const uint8_t *x,
-                     int32_t (*sums)[ROWS])
+                     const uint8_t *y, int64_t y_step, int32_t (*sums)[ROWS])
 {
-    lane_tiles[tokens](w, k_blocks, x, sums);
+    lane_tiles[tokens](w, k_blocks, x, y, y_step, sums);
 }
 
 /* ---- the epilogue ---------------------------------------------------------------------------- */
