@@ -109,6 +109,7 @@ static void train_distilled(tutorial_words *w, const tutorial *t)
     tutorial_add(w, "%s/pruned", t->out);
     train_words(w, t, "distilled", t->o->distil_epochs);
     tutorial_add(w, "--teacher=%s/dense", t->out);
+    tutorial_add(w, "--dropout=0.1"); /* labels are learnt too, of which there are few */
 }
 
 static void pack(tutorial_words *w, const tutorial *t)
