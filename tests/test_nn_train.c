@@ -1,174 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Gradients against finite differences, and the loop: what it learns, what stays zero, how it goes
-   on after it was stopped, and what it refuses. */
+/* The loop: what it learns, what stays zero, how it goes on after it was stopped, what it refuses. */
 #include "support.h"
 
 #include <fcntl.h>
-#include <math.h>
 
 #include "nn_failing.h"
-#include "nn_load.h"
-#include "nn_tiny.h"
-#include "sparse24/train.h"
+#include "nn_train_support.h"
 
-enum { EXAMPLES = 20, LENGTH = 7, MOST_TOKENS = 40, PARAMETERS = 64 };
-
-static char student_folder[512], teacher_folder[512];
-
-static int threads = 1;
-
-static s24_ctx *new_ctx(void)
-{
-    s24_ctx *ctx;
-    const s24_ctx_opts opts = {.size = sizeof opts, .threads = threads};
-    assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
-    return ctx;
-}
-
-static s24_status load_as(s24_transformer **out, s24_ctx *ctx, const char *folder, int train)
-{
-    s24_checkpoint *checkpoint;
-    const s24_transformer_opts opts = {
-        .size = sizeof opts, .max_tokens = MOST_TOKENS, .max_texts = 8, .train = train};
-    *out = NULL;
-    s24_status status = s24_checkpoint_open(&checkpoint, ctx, folder);
-    if (status != S24_OK) return status;
-    status = s24_transformer_load(out, ctx, checkpoint, &opts);
-    s24_checkpoint_close(checkpoint);
-    return status;
-}
-
-/* The teacher is another model of the same shape: the student's weights, changed a little. */
-static s24_transformer *load_teacher(s24_ctx *ctx)
-{
-    s24_transformer *t;
-    s24_parameter p;
-    OK(ctx, load_as(&t, ctx, teacher_folder, 0));
-    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
-        float *w = malloc((size_t)p.count * sizeof *w);
-        OK(ctx, s24_transformer_read(w, t, ctx, i, 0));
-        for (int64_t k = 0; k < p.count; k++)
-            w[k] += 0.3f * sinf((float)(k + 3 * i));
-        OK(ctx, s24_transformer_write(t, ctx, i, w));
-        free(w);
-    }
-    return t;
-}
-
-/* ---- finite differences -------------------------------------------------------------------------- */
-
-typedef struct batch {
-    int64_t offsets[4];
-    int32_t ids[18], types[18], starts[3], ends[3];
-    uint8_t mask[18];
-    s24_examples examples;
-} batch;
-
-static void fill_batch(batch *b)
-{
-    *b = (batch){.offsets = {0, 9, 10, 18}, .starts = {2, 0, -1}, .ends = {5, 0, 3}};
-    for (int i = 0; i < 18; i++) {
-        b->ids[i] = (i * 7 + 2) % TINY_VOCABULARY;
-        b->types[i] = i % 9 > 4;
-        b->mask[i] = i != 3 && i != 16;
-    }
-    b->examples = (s24_examples){
-        .texts = {3, b->offsets, b->ids, b->types, b->mask}, .starts = b->starts, .ends = b->ends};
-}
-
-static double loss_of(s24_transformer *t, s24_ctx *ctx, const batch *b, const s24_objective *o)
-{
-    double loss;
-    OK(ctx, s24_transformer_gradients(&loss, t, ctx, &b->examples, o));
-    return loss;
-}
-
-/* Along each tensor's own gradient the loss must rise by the gradient's length. */
-static void check_slopes(const s24_objective *objective)
-{
-    s24_ctx *ctx = new_ctx();
-    s24_transformer *t, *teacher = load_teacher(ctx);
-    s24_objective o = *objective;
-    s24_parameter p;
-    batch b;
-    fill_batch(&b);
-    OK(ctx, load_as(&t, ctx, student_folder, 1));
-    o.size = sizeof o;
-    if (o.logits + o.hidden + o.cosine > 0) o.teacher = teacher;
-    loss_of(t, ctx, &b, &o);
-    int moved = 0;
-    float *gradients[PARAMETERS] = {NULL};
-    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
-        gradients[i] = malloc((size_t)p.count * sizeof(float));
-        OK(ctx, s24_transformer_read(gradients[i], t, ctx, i, 1));
-    }
-    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
-        const float h = 4e-3f;
-        float *w = malloc((size_t)p.count * sizeof *w),
-              *shifted = malloc((size_t)p.count * sizeof *w);
-        double length = 0, side[2];
-        for (int64_t k = 0; k < p.count; k++)
-            length += (double)gradients[i][k] * (double)gradients[i][k];
-        length = sqrt(length);
-        OK(ctx, s24_transformer_read(w, t, ctx, i, 0));
-        for (int s = 0; s < 2 && length > 1e-3; s++) {
-            for (int64_t k = 0; k < p.count; k++)
-                shifted[k] = w[k] + (s ? h : -h) * gradients[i][k] / (float)length;
-            OK(ctx, s24_transformer_write(t, ctx, i, shifted));
-            side[s] = loss_of(t, ctx, &b, &o);
-        }
-        OK(ctx, s24_transformer_write(t, ctx, i, w));
-        const double slope = length > 1e-3 ? (side[1] - side[0]) / (2 * (double)h) : 0;
-        if (length > 1e-3 && !(fabs(slope - length) <= 0.02 * length + 2e-3))
-            fail_msg("%s: the gradient is %g long, the loss rises by %g", p.name, length, slope);
-        moved += length > 1e-3;
-        free(w);
-        free(shifted);
-    }
-    for (int i = 0; i < PARAMETERS; i++)
-        free(gradients[i]);
-    assert_true(moved > 20);
-    s24_transformer_destroy(t);
-    s24_transformer_destroy(teacher);
-    s24_ctx_destroy(ctx);
-}
-
-static void slopes(void **state)
-{
-    (void)state;
-    check_slopes(&(s24_objective){.labels = 1});
-    check_slopes(&(s24_objective){.logits = 1, .temperature = 2});
-    check_slopes(&(s24_objective){.hidden = 1});
-    check_slopes(&(s24_objective){.cosine = 5});
-    check_slopes(&(s24_objective){.labels = 0.5, .logits = 0.3, .hidden = 0.7, .cosine = 2});
-}
-
-static void slopes_with_dropout(void **state)
-{
-    (void)state;
-    check_slopes(&(s24_objective){.labels = 1, .dropout = 0.2, .seed = 4});
-    check_slopes(&(s24_objective){.labels = 1, .attention_dropout = 0.3, .seed = 5});
-    check_slopes(&(s24_objective){
-        .hidden = 1, .cosine = 3, .dropout = 0.1, .attention_dropout = 0.1, .seed = 6});
-}
-
-/* Dropout is what its seed says: the same bits, and others with another seed. */
-static void dropout_by_seed(void **state)
-{
-    s24_ctx *ctx = new_ctx();
-    s24_transformer *t;
-    batch b;
-    (void)state;
-    fill_batch(&b);
-    OK(ctx, load_as(&t, ctx, student_folder, 1));
-    s24_objective o = {.size = sizeof o, .labels = 1, .dropout = 0.3, .seed = 1};
-    const double first = loss_of(t, ctx, &b, &o);
-    assert_true(loss_of(t, ctx, &b, &o) == first);
-    o.seed = 2;
-    assert_true(loss_of(t, ctx, &b, &o) != first);
-    s24_transformer_destroy(t);
-    s24_ctx_destroy(ctx);
-}
+enum { EXAMPLES = 20, LENGTH = 7 };
 
 /* ---- the loop ------------------------------------------------------------------------------------ */
 
@@ -447,7 +286,7 @@ static void memory_fails(void **state)
     assert_true(count_failures(train_a_little) > 20);
 }
 
-/* ---- saving, refusals ----------------------------------------------------------------------------- */
+/* ---- saving ----------------------------------------------------------------------------- */
 
 static void saves(void **state)
 {
@@ -474,50 +313,9 @@ static void saves(void **state)
     s24_ctx_destroy(ctx);
 }
 
-static void refuses(void **state)
-{
-    s24_ctx *ctx = new_ctx();
-    s24_transformer *t;
-    batch b;
-    double loss;
-    float states[600];
-    s24_objective o = {.size = sizeof o, .hidden = 1};
-    const s24_pass_outputs outputs = {.states = states};
-    (void)state;
-    fill_batch(&b);
-    OK(ctx, load_as(&t, ctx, student_folder, 0));
-    assert_int_equal(s24_transformer_gradients(&loss, t, ctx, &b.examples, &o), S24_ERROR_ARGUMENT);
-    b.ids[4] = TINY_VOCABULARY;
-    assert_int_equal(s24_transformer_forward(t, ctx, &b.examples, &outputs), S24_ERROR_ARGUMENT);
-    assert_non_null(strstr(s24_ctx_error(ctx), "token 4 has id 11"));
-    b.ids[4] = 0;
-    b.starts[0] = 9;
-    assert_int_equal(s24_transformer_forward(t, ctx, &b.examples, &outputs), S24_ERROR_ARGUMENT);
-    assert_non_null(strstr(s24_ctx_error(ctx), "starts[0] is 9"));
-    s24_transformer_destroy(t);
-    OK(ctx, load_as(&t, ctx, student_folder, 1));
-    fill_batch(&b);
-    assert_int_equal(s24_transformer_gradients(&loss, t, ctx, &b.examples, &o), S24_ERROR_ARGUMENT);
-    assert_non_null(strstr(s24_ctx_error(ctx), "has no teacher"));
-    s24_transformer_destroy(t);
-    s24_ctx_destroy(ctx);
-}
-
-static int setup(void **state)
-{
-    const tiny t = {.qa_head = 1, .activation = "gelu"};
-    if (io_folder_setup(state)) return 1;
-    snprintf(student_folder, sizeof student_folder, "%s", tiny_write(&t, "student"));
-    snprintf(teacher_folder, sizeof teacher_folder, "%s", tiny_write(&t, "teacher"));
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slopes),
-        cmocka_unit_test(slopes_with_dropout),
-        cmocka_unit_test(dropout_by_seed),
         cmocka_unit_test(learns),
         cmocka_unit_test(resumes),
         cmocka_unit_test(refuses_checkpoints),
@@ -526,7 +324,6 @@ int main(void)
         cmocka_unit_test(stops_at_nan),
         cmocka_unit_test(memory_fails),
         cmocka_unit_test(saves),
-        cmocka_unit_test(refuses),
     };
-    return cmocka_run_group_tests(tests, setup, io_folder_teardown);
+    return cmocka_run_group_tests(tests, train_setup, io_folder_teardown);
 }
