@@ -429,12 +429,11 @@ static void open_peers(gpu_bench *b, const char *list)
 int bench_gpu_products(cli_app *cli, bench_table *table, const bench_plan *plan, const char *list)
 {
     gpu_bench *b = calloc(1, sizeof *b);
-    const char *name = cli->common->device, *colon = strchr(name, ':');
-    s24_device_opts opts = {.size = sizeof opts, .name = name};
+    const char *colon = strchr(cli->common->device, ':');
     if (!b) return cli_fail(cli, CLI_IO, "out of memory");
     b->cli = cli;
     b->plan = plan;
-    int code = cli_status(cli, s24_device_create(&b->device, cli->ctx, &opts));
+    int code = cli_device(cli, &b->device);
     if (code == CLI_OK && gpu_driver_open(&b->driver, colon ? atoi(colon + 1) : 0))
         code = cli_fail(cli, CLI_UNSUPPORTED, "CUDA's driver cannot be used for timing");
     if (code == CLI_OK) {

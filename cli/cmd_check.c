@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "cli.h"
+#include "sparse24/device.h"
 
 struct check_options {
     cli_common common;
@@ -39,6 +40,11 @@ typedef struct finding {
     s24_bad_group bad, bad_n;
 } finding;
 
+typedef struct look_how {
+    const struct check_options *options;
+    s24_device *device; /* NULL: the CPU */
+} look_how;
+
 static s24_status look_along_n(finding *f, cli_app *cli, const s24_tensor *tensor)
 {
     s24_dense view = cli_tensor_view(tensor);
@@ -51,7 +57,8 @@ static s24_status look_along_n(finding *f, cli_app *cli, const s24_tensor *tenso
     return status;
 }
 
-static s24_status look_along_k(finding *f, cli_app *cli, const s24_tensor *tensor)
+static s24_status look_along_k(finding *f, cli_app *cli, s24_device *device,
+                               const s24_tensor *tensor)
 {
     if (tensor->packed) {
         f->two_four = 1; /* the reader has checked every code */
@@ -59,18 +66,20 @@ static s24_status look_along_k(finding *f, cli_app *cli, const s24_tensor *tenso
     }
     if (tensor->shape[1] % 4 != 0) return S24_OK;
     s24_dense view = cli_tensor_view(tensor);
-    s24_status status = s24_check(&f->two_four, &f->bad, cli->ctx, &view);
+    s24_status status = device
+                            ? s24_device_check(&f->two_four, &f->bad, cli->ctx, device, &view, NULL)
+                            : s24_check(&f->two_four, &f->bad, cli->ctx, &view);
     f->has_bad = status == S24_OK && !f->two_four;
     return status;
 }
 
-static s24_status look(finding *f, cli_app *cli, const s24_tensor *tensor, int both)
+static s24_status look(finding *f, cli_app *cli, const look_how *how, const s24_tensor *tensor)
 {
     *f = (finding){0};
     if (tensor->rank != 2 || !s24_dtype_can_be_two_four(tensor->dtype)) return S24_OK;
     if (tensor->shape[0] == 0 || tensor->shape[1] == 0) return S24_OK;
-    s24_status status = look_along_k(f, cli, tensor);
-    return status == S24_OK && both ? look_along_n(f, cli, tensor) : status;
+    s24_status status = look_along_k(f, cli, how->device, tensor);
+    return status == S24_OK && how->options->both ? look_along_n(f, cli, tensor) : status;
 }
 
 static json_t *bad_json(int has_bad, const s24_bad_group *bad)
@@ -125,15 +134,16 @@ typedef struct tally {
     int64_t selected, good;
 } tally;
 
-static int check_all(cli_app *cli, const struct check_options *o, const s24_checkpoint *checkpoint,
+static int check_all(cli_app *cli, const look_how *how, const s24_checkpoint *checkpoint,
                      json_t *tensors, tally *sum)
 {
+    const struct check_options *o = how->options;
     int64_t count = s24_checkpoint_count(checkpoint);
     for (int64_t i = 0; i < count; i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
         finding f;
         s24_status status = s24_ctx_progress(cli->ctx, "checking", i, count);
-        if (status == S24_OK) status = look(&f, cli, tensor, o->both);
+        if (status == S24_OK) status = look(&f, cli, how, tensor);
         if (status != S24_OK) return cli_status(cli, status);
         int selected = s24_tensor_is_selected(tensor, o->include, o->exclude);
         sum->selected += selected;
@@ -146,14 +156,15 @@ static int check_all(cli_app *cli, const struct check_options *o, const s24_chec
     return CLI_OK;
 }
 
-static int check_open(cli_app *cli, const struct check_options *o, const s24_checkpoint *checkpoint)
+static int check_open(cli_app *cli, const look_how *how, const s24_checkpoint *checkpoint)
 {
+    const struct check_options *o = how->options;
     tally sum = {0};
     int code = cli_selected(cli, &sum.selected, checkpoint, o->include, o->exclude);
     if (code != CLI_OK) return code;
     sum.selected = 0;
     json_t *tensors = json_array();
-    code = check_all(cli, o, checkpoint, tensors, &sum);
+    code = check_all(cli, how, checkpoint, tensors, &sum);
     if (code != CLI_OK) {
         json_decref(tensors);
         return code;
@@ -175,9 +186,11 @@ static int check_open(cli_app *cli, const struct check_options *o, const s24_che
 static int run(cli_app *cli, const void *opaque)
 {
     s24_checkpoint *checkpoint = NULL;
-    s24_status status = s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]);
-    int code = cli_status(cli, status);
-    if (code == CLI_OK) code = check_open(cli, opaque, checkpoint);
+    look_how how = {.options = opaque};
+    int code = cli_device(cli, &how.device);
+    if (code == CLI_OK)
+        code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]));
+    if (code == CLI_OK) code = check_open(cli, &how, checkpoint);
     s24_checkpoint_close(checkpoint);
     return code;
 }
@@ -194,5 +207,6 @@ const cli_command cmd_check = {
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct check_options),
+    .gpu = 1,
     .run = run,
 };

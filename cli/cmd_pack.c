@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "sparse24/device.h"
 
 struct pack_options {
     cli_common common;
@@ -54,6 +55,7 @@ typedef struct job {
     const char *scheme; /* pack into integers, NULL: as it is */
     int bits;           /* of it */
     int64_t group;
+    s24_device *device; /* NULL: the CPU */
     const s24_checkpoint *checkpoint;
     s24_writer *writer;
     json_t *layers;
@@ -113,6 +115,7 @@ static s24_status matrix_of(s24_matrix **out, job *j, const s24_tensor *tensor)
 {
     const s24_dense view = cli_tensor_view(tensor);
     if (tensor->packed) return s24_tensor_matrix(out, j->cli->ctx, tensor);
+    if (j->device) return s24_device_matrix_create(out, j->cli->ctx, j->device, &view, NULL, NULL);
     return s24_matrix_create(out, j->cli->ctx, &view, NULL);
 }
 
@@ -233,7 +236,9 @@ static int convert(cli_app *cli, const struct pack_options *options, int packing
     int64_t selected = 0;
     job j = {.cli = cli, .options = options, .packing = packing, .layers = json_array()};
     if (packing) take_scheme(&j);
-    int code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]));
+    int code = cli_device(cli, &j.device);
+    if (code == CLI_OK)
+        code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]));
     j.checkpoint = checkpoint;
     /* unpack's default takes what there is to take; a name that nothing has is a slip. */
     if (code == CLI_OK && (packing || strcmp(options->include, "*") != 0))
@@ -274,6 +279,7 @@ const cli_command cmd_pack = {
     .options = pack_table,
     .options_bytes = sizeof(struct pack_options),
     .writes = 1,
+    .gpu = 1,
     .run = run_pack,
 };
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "sparse24/device.h"
 
 struct prune_options {
     cli_common common;
@@ -132,26 +133,27 @@ static int report(cli_app *cli, job *j)
     return CLI_OK;
 }
 
-static int prune_with(cli_app *cli, const struct prune_options *o, const s24_checkpoint *in)
+static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *device,
+                      const s24_checkpoint *in)
 {
     s24_lines *lines = NULL;
     s24_text *texts = NULL;
     int64_t count = 0;
     job j = {.cli = cli, .layers = json_array()};
     int code = o->calibration ? read_passages(cli, o, &lines, &texts, &count) : CLI_OK;
-    s24_model_prune_opts opts = {.size = sizeof opts,
-                                 .prune = {.size = sizeof opts.prune, .criterion = o->method},
-                                 .texts = texts,
-                                 .text_count = count,
-                                 .max_tokens = o->max_tokens,
-                                 .include = o->include,
-                                 .exclude = o->exclude,
-                                 .dtype = strcmp(o->dtype, "keep") == 0 ? S24_DTYPE_NONE
-                                                                        : s24_dtype_parse(o->dtype),
-                                 .packed = o->packed,
-                                 .force = cli->common->force,
-                                 .report = on_layer,
-                                 .user = &j};
+    s24_model_prune_opts opts = {
+        .size = sizeof opts,
+        .prune = {.size = sizeof opts.prune, .criterion = o->method, .device = device},
+        .texts = texts,
+        .text_count = count,
+        .max_tokens = o->max_tokens,
+        .include = o->include,
+        .exclude = o->exclude,
+        .dtype = strcmp(o->dtype, "keep") == 0 ? S24_DTYPE_NONE : s24_dtype_parse(o->dtype),
+        .packed = o->packed,
+        .force = cli->common->force,
+        .report = on_layer,
+        .user = &j};
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));
     if (code == CLI_OK) code = report(cli, &j);
@@ -169,9 +171,15 @@ static int run(cli_app *cli, const void *opaque)
         return cli_fail(cli, CLI_USAGE,
                         "--method %s needs --calibration FILE (UTF-8, one passage a line)",
                         o->method);
-    int code = cli_status(cli, s24_checkpoint_open(&in, cli->ctx, cli->operands[0]));
+    if (s24_criterion_needs_stats(o->method) == 1 && !cli_on_cpu(cli))
+        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --method %s runs on the CPU only",
+                        cli->common->device, o->method);
+    s24_device *device = NULL;
+    int code = cli_device(cli, &device);
+    if (code == CLI_OK)
+        code = cli_status(cli, s24_checkpoint_open(&in, cli->ctx, cli->operands[0]));
     if (code == CLI_OK) code = check_options(cli, o, in);
-    if (code == CLI_OK) code = prune_with(cli, o, in);
+    if (code == CLI_OK) code = prune_with(cli, o, device, in);
     s24_checkpoint_close(in);
     return code;
 }
@@ -188,5 +196,6 @@ const cli_command cmd_prune = {
     .options = options,
     .options_bytes = sizeof(struct prune_options),
     .writes = 1,
+    .gpu = 1,
     .run = run,
 };

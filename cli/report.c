@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "sparse24/device.h"
 
 static int exit_code_of(s24_status status)
 {

@@ -16,6 +16,9 @@ set_target_properties(sparse24_cuda PROPERTIES PREFIX lib OUTPUT_NAME sparse24-c
   CUDA_VISIBILITY_PRESET hidden CUDA_STANDARD 17 CUDA_RUNTIME_LIBRARY Static)
 target_include_directories(sparse24_cuda PRIVATE ${PROJECT_SOURCE_DIR}/include
   ${PROJECT_SOURCE_DIR}/src)
+# The random choice has the CPU's bits only where products and sums stay apart.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cuda/weight16.cu
+  ${PROJECT_SOURCE_DIR}/src/cuda/select.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
 # ptxas says only in a warning that it serialised the tensor cores' work.
 if(S24_WERROR)
   target_compile_options(sparse24_cuda PRIVATE -Werror=all-warnings -Xptxas=-Werror)

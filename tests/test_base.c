@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "base/base.h"
+#include "base/random.h"
 #include "core_support.h"
 
 static void test_status_texts(void **state)

@@ -137,7 +137,7 @@ static void test_best_of_all(void **state)
     heap h = {0};
     s24_ctx *ctx = ctx_on(&h, 1);
     uint64_t seed = 5;
-    for (int round = 0; round < ROUNDS(20000); round++) {
+    for (int round = 0; round < ROUNDS(4000); round++) {
         float w[16];
         double most = -1, kept = 0;
         for (int i = 0; i < 16; i++)

@@ -20,7 +20,7 @@ ROOMS = {
     "op": {"base", "format", "kernel"},
     "quant": {"base", "format", "kernel", "op"},
     "prune": {"base", "format", "kernel", "op", "quant"},
-    "cuda": {"kernel"},
+    "cuda": {"base", "kernel"},
     "io": set(),
     "task": {"io"},
     "nn": {"io", "task"},

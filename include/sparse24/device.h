@@ -29,8 +29,6 @@ extern "C" {
 
 /* ---- the device and its memory --------------------------------------------------------------- */
 
-typedef struct s24_device s24_device;
-
 /* alloc returns device memory aligned to 256 bytes, to be used on `stream`, or NULL. */
 typedef struct s24_device_allocator {
     void *(*alloc)(void *user, size_t bytes, void *stream);
@@ -68,7 +66,8 @@ S24_API s24_status s24_device_wait(s24_ctx *ctx, s24_device *device, void *strea
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* A 2:4 matrix [n, k] of f16 or bf16 in the GPU's own order (docs/format.md). Immutable. */
+/* A 2:4 matrix [n, k] of f16 or bf16 in the GPU's own order (docs/format.md). Only
+   s24_device_weight_update changes it. */
 typedef struct s24_device_weight s24_device_weight;
 
 /* From a matrix on the host. Waits. Errors: SHAPE (a transposed view), DTYPE, MEMORY. */
@@ -76,13 +75,32 @@ S24_API s24_status s24_device_weight_create(s24_device_weight **out, s24_ctx *ct
                                             s24_device *device, const s24_matrix *src,
                                             void *stream);
 /*
- * From dense device memory, pruned and packed there; of opts select (strict or magnitude) and
- * allow_nonfinite count, the dtype is the source's. Waits. Errors as s24_matrix_create's, and
- * UNSUPPORTED for the other ways to select.
+ * From dense device memory, selected and packed there with the bytes that s24_matrix_create would
+ * give; opts.mask is device memory too, the dtype is the source's. f16 and bf16 in every way that
+ * s24_select knows, 8 bits strictly and by magnitude. Waits. Errors: as s24_matrix_create's, and
+ * UNSUPPORTED.
  */
 S24_API s24_status s24_device_weight_from_dense(s24_device_weight **out, s24_ctx *ctx,
                                                 s24_device *device, const s24_dense *src,
                                                 const s24_matrix_opts *opts, void *stream);
+/* s24_matrix_create_pair there: W [n, k] and its transpose [k, n] of f16 or bf16 in one pass. */
+S24_API s24_status s24_device_weight_pair_from_dense(s24_device_weight **out,
+                                                     s24_device_weight **out_transposed,
+                                                     s24_ctx *ctx, s24_device *device,
+                                                     const s24_dense *src,
+                                                     const s24_matrix_opts *opts, void *stream);
+/*
+ * The same into weights that are there, for a step of training: transposed may be NULL. Enqueues,
+ * waits for nothing and allocates nothing; no product with them may be running in another stream.
+ * What is wrong with src is told by s24_device_weight_verify, until when the weights mean nothing.
+ */
+S24_API s24_status s24_device_weight_update(s24_ctx *ctx, s24_device_weight *weight,
+                                            s24_device_weight *transposed, const s24_dense *src,
+                                            const s24_matrix_opts *opts, void *stream);
+/* What the last packing into the weight found (of a pair: the first). Waits. Errors: NOT_TWO_FOUR,
+   NOT_FINITE, and what failed in the stream. */
+S24_API s24_status s24_device_weight_verify(s24_ctx *ctx, const s24_device_weight *weight,
+                                            void *stream);
 /* Back to a matrix on the host. Waits. */
 S24_API s24_status s24_device_weight_to_matrix(s24_matrix **out, s24_ctx *ctx, s24_device *device,
                                                const s24_device_weight *weight, void *stream);
@@ -93,6 +111,26 @@ S24_API s24_status s24_device_weight_to_dense(s24_ctx *ctx, s24_device *device,
 /* Waits for the stream that it was made on. */
 S24_API void s24_device_weight_destroy(s24_device_weight *weight);
 S24_API size_t s24_device_weight_bytes(const s24_device_weight *weight);
+
+/* ---- masks, matrices and checks on a device -------------------------------------------------- */
+
+/* mask [n, k] (1 keep, 0 drop) of a dense matrix by magnitude or S24_SELECT_TILE_*, all in device
+   memory; any dtype that can be 2:4. NaN and Inf rank as s24_matrix_opts.allow_nonfinite says.
+   Enqueues; work: at least 32 bytes of device memory. Errors: ARGUMENT, SHAPE, DTYPE. */
+S24_API s24_status s24_device_mask(uint8_t *mask, s24_ctx *ctx, s24_device *device,
+                                   const s24_dense *src, s24_select select, void *work,
+                                   void *stream);
+/* dst = src where mask is not zero, else +0, all in device memory; dst may be src. Enqueues. */
+S24_API s24_status s24_device_mask_apply(s24_ctx *ctx, s24_device *device, const s24_dense *dst,
+                                         const s24_dense *src, const uint8_t *mask, void *stream);
+/* s24_matrix_create, computed on the device, with the same bytes: src and opts.mask are device or
+   host memory, the matrix is the host's. MVUE24 of f32, f16 and bf16. Waits. */
+S24_API s24_status s24_device_matrix_create(s24_matrix **out, s24_ctx *ctx, s24_device *device,
+                                            const s24_dense *src, const s24_matrix_opts *opts,
+                                            void *stream);
+/* s24_check on the device; src is device or host memory. Waits. */
+S24_API s24_status s24_device_check(int *two_four, s24_bad_group *bad, s24_ctx *ctx,
+                                    s24_device *device, const s24_dense *src, void *stream);
 
 /* ---- products -------------------------------------------------------------------------------- */
 

@@ -209,6 +209,8 @@ S24_API s24_status s24_ctx_progress(s24_ctx *ctx, const char *stage, int64_t don
  */
 S24_API void s24_random(uint32_t out[4], uint64_t seed, uint64_t counter);
 
+typedef struct s24_device s24_device; /* a GPU: sparse24/device.h */
+
 /* ---- 3. 2:4 matrices ------------------------------------------------------------------------- */
 
 /*
@@ -225,12 +227,9 @@ typedef enum s24_select {
        scaled (the approximate minimum-variance estimator). The same seed gives the same bytes on
        any number of threads. The target is a floating dtype; NaN and Inf are never allowed. */
     S24_SELECT_MVUE24,
-    /*
-     * Of each tile of 4 rows and 4 columns at most two of every row and every column, so that the
-     * matrix and its transpose are 2:4 at once ("transposable"). Rows that the last tile lacks are
-     * never chosen. Without NaN and Inf, TILE_BEST keeps eight of 16, TILE_GREEDY and TILE_SIGNED
-     * seven or eight, TILE_CAUSAL1122 six.
-     */
+    /* Of each 4x4 tile at most two of every row and column: the matrix and its transpose are 2:4 at
+       once ("transposable"). Rows that the last tile lacks are never chosen. TILE_BEST keeps eight of
+       16, TILE_GREEDY and TILE_SIGNED seven or eight, TILE_CAUSAL1122 six. */
     S24_SELECT_TILE_BEST,       /* the largest Σ|w| that any choice has; of equal ones the first */
     S24_SELECT_TILE_GREEDY,     /* the largest |w| first (PyTorch's largest_abs_values_greedy) */
     S24_SELECT_TILE_SIGNED,     /* the largest w first, −2 after 1 (PyTorch's default) */
@@ -243,8 +242,8 @@ typedef struct s24_matrix_opts {
     s24_dtype dtype;     /* dtype of the stored values; default: the source's */
     const uint8_t *mask; /* [rows, cols] of the source, contiguous, for S24_SELECT_MASK */
     uint64_t seed;       /* for S24_SELECT_MVUE24 */
-    /* 1: NaN and Inf are kept. They rank as the largest magnitudes; in the order that TILE_GREEDY,
-       TILE_SIGNED and TILE_CAUSAL1122 take, a NaN has no certain place. */
+    /* 1: NaN and Inf are kept. They rank as the largest magnitudes; where TILE_GREEDY, TILE_SIGNED and
+       TILE_CAUSAL1122 sort, a NaN has no certain place. */
     int allow_nonfinite;
     /* 1: the matrix of srcᵀ, [cols, rows] of src. Groups and MVUE24's numbers are the result's, tiles
        are chosen on src as it lies. */
@@ -454,6 +453,7 @@ typedef struct s24_prune_opts {
     const char *criterion; /* default "magnitude" */
     double dampening;      /* sparsegpt: share of the mean diagonal added to it; default 0.01 */
     int block;             /* sparsegpt: columns updated at a time, a multiple of 4; default 128 */
+    s24_device *device; /* magnitude and tile-…: chosen there, with the same result; NULL: here */
 } s24_prune_opts;
 
 typedef struct s24_prune_report {

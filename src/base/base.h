@@ -93,10 +93,4 @@ void s24i_store_f32(void *data, s24_dtype dtype, int64_t i, float value);
 void s24i_widen(float *dst, const void *src, s24_dtype dtype, int64_t count);
 void s24i_narrow(void *dst, s24_dtype dtype, const float *src, int64_t count);
 
-/* A word of s24_random as a float in (0, 1]. */
-static inline float s24i_uniform(uint32_t word)
-{
-    return ((float)(word >> 8) + 1.0f) * (1.0f / 16777216.0f);
-}
-
 #endif

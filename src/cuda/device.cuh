@@ -99,5 +99,11 @@ void pinned_free(s24i_device *device, void *memory);
 s24_status timer_start(s24i_device *device, void *stream, s24i_device_error *error);
 s24_status timer_stop(s24i_device *device, double *seconds, void *stream, s24i_device_error *error);
 void timer_close(s24i_device *device);
+s24_status weight16_enqueue(s24i_device *device, const s24i_device_weight *job, void *stream,
+                            s24i_device_error *error);
+s24_status select_enqueue(s24i_device *device, const s24i_device_select *job, void *stream,
+                          s24i_device_error *error);
+s24_status mask_apply_enqueue(s24i_device *device, const s24i_device_masking *job, void *stream,
+                              s24i_device_error *error);
 
 #endif

@@ -93,7 +93,19 @@ static __device__ inline void tile_store(const CUtensorMap *map, int x, int y, u
                  "r"(x), "r"(y), "r"(from)
                  : "memory");
 }
-/* Until all but the newest N stores of this thread have read their source. */
+/* bytes: a multiple of 16, as are both addresses. */
+static __device__ inline void bulk_store(void *to, uint32_t from, uint32_t bytes)
+{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from),
+                 "r"(bytes)
+                 : "memory");
+}
+/* This thread's stores since the last call are a group, which may be empty. */
+static __device__ inline void stores_commit()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+/* Until all but the newest N groups of this thread have read their source. */
 template <int N> static __device__ inline void stores_read()
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");

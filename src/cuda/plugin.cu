@@ -224,6 +224,8 @@ const s24i_device_table *s24_device_table_cuda()
         pinned_free,
         timer_start,
         timer_stop,
+        on_device<s24i_device_select, select_enqueue>,
+        on_device<s24i_device_masking, mask_apply_enqueue>,
     };
     return &table;
 }

@@ -16,7 +16,7 @@
 
 #include "sparse24/sparse24.h"
 
-#define S24I_DEVICE_ABI    2
+#define S24I_DEVICE_ABI    3
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"
 
 typedef struct s24i_device s24i_device;
@@ -40,15 +40,25 @@ typedef struct s24i_device_linear {
     int cut;  /* 1: blocks share the tiles of the last wave, by steps along k; 0: they do not */
 } s24i_device_linear;
 
+/* What a job found in dense memory, as row·k + column; −1 where there is none. */
+typedef struct s24i_device_report {
+    int64_t bad_group;   /* the first element of the first group along k that is not 2:4 */
+    int64_t nonfinite;   /* the first NaN or Inf */
+    int64_t beyond;      /* the first element that is beyond its dtype when scaled (MVUE24) */
+    int64_t bad_along_n; /* the first of four rows of a column that are not 2:4 (a pair) */
+} s24i_device_report;
+
 /* dense [n, k] of `dtype` to or from the device's order. */
 typedef struct s24i_device_weight {
     s24_dtype dtype;
     int64_t n, k, ld;
     void *packed, *dense;
-    int magnitude; /* prunes; else dense must be 2:4 */
-    /* Device memory for two int64, written: row·k + column of the first element of the first group
-       that is not 2:4, and of the first NaN or Inf; −1 where there is none. */
-    int64_t *report;
+    void *packed_t; /* the transpose's or NULL; 16 bits, selected by tiles, a mask or strictly */
+    /* Strict and magnitude for every dtype, the other ones for f16 and bf16. */
+    s24_select select;
+    const uint8_t *mask; /* [n, k] device memory */
+    uint64_t seed;
+    s24i_device_report *report; /* device memory, written */
 } s24i_device_weight;
 
 /* y[m,n] = activation(x[m,k]·w[n,k]ᵀ + bias[n]) + residual[m,n], dense, all of `dtype`; no residual
@@ -119,6 +129,29 @@ typedef struct s24i_device_head {
     float *y;
 } s24i_device_head;
 
+/* dense [n, k] of any dtype that can be 2:4 to a mask or to canonical memory, all on the device. */
+typedef struct s24i_device_select {
+    s24_dtype dtype;
+    int64_t n, k, ld;
+    const void *dense;
+    s24_select select;          /* of a mask: magnitude or tiles; else anything but tiles */
+    const uint8_t *mask;        /* [n, k] */
+    uint64_t seed;              /* MVUE24 of f32, f16 and bf16 */
+    uint8_t *chosen;            /* [n, k], or NULL and */
+    void *values;               /* [n, k/2] */
+    uint8_t *indices;           /* [n, ceil(k/8)] */
+    s24i_device_report *report; /* written */
+} s24i_device_select;
+
+/* dst[r, c] = mask[r, c] ? src[r, c] : 0, elements of `bytes`. */
+typedef struct s24i_device_masking {
+    size_t bytes;
+    int64_t rows, cols, ld_dst, ld_src;
+    void *dst;
+    const void *src;
+    const uint8_t *mask;
+} s24i_device_masking;
+
 typedef struct s24i_device_table {
     int abi;
     s24_status (*open)(s24i_device **out, int index, s24i_device_error *error);
@@ -179,6 +212,10 @@ typedef struct s24i_device_table {
     /* The time between the two in a stream, on the device's clock. The second waits. */
     s24_status (*timer_start)(s24i_device *device, void *stream, s24i_device_error *error);
     s24_status (*timer_stop)(s24i_device *device, double *seconds, void *stream,
+                             s24i_device_error *error);
+    s24_status (*select)(s24i_device *device, const s24i_device_select *job, void *stream,
+                         s24i_device_error *error);
+    s24_status (*mask_apply)(s24i_device *device, const s24i_device_masking *job, void *stream,
                              s24i_device_error *error);
 } s24i_device_table;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Selections of 4x4 tiles that leave at most two in every row and every column: ref/tile_ref.c. */
+/* Selections of 4x4 tiles that leave at most two in every row and every column: tile_choose.h. */
 #ifndef S24_KERNEL_TILE_H
 #define S24_KERNEL_TILE_H
 

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "kernel/mvue24.h"
 #include "kernel/tile.h"
 #include "op/op.h"
 

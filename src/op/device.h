@@ -23,7 +23,18 @@ struct s24_device_weight {
     int64_t n, k;
     size_t bytes;
     void *packed;
+    s24i_device_report *report; /* device memory: what the last packing there found */
+    int allow_nonfinite;        /* of that packing */
 };
+
+static inline int s24i_select_is_tile(s24_select select)
+{
+    return select >= S24_SELECT_TILE_BEST && select <= S24_SELECT_TILE_CAUSAL1122;
+}
+
+/* What a packing job found in src [n, k], as a status. */
+s24_status s24i_device_judge(s24_ctx *ctx, const s24i_device_report *found, int64_t k,
+                             s24_dtype dtype, int allow_nonfinite);
 
 /* A failed call of the table, its sentence into the context. */
 s24_status s24i_device_status(s24_ctx *ctx, s24_status status, const s24i_device_error *error);

@@ -108,10 +108,6 @@ s24_status s24i_require_finite(s24_ctx *ctx, const char *name, const s24_dense *
 /* mask [rows, cols] of a rule of tiles, arguments checked. */
 void s24i_tile_mask(uint8_t *mask, s24_ctx *ctx, const s24_dense *src, s24_select select);
 
-/* One group by the unbiased random choice: two ascending positions and their scaled values. */
-void s24i_mvue24_group(int kept[2], float values[2], const float group[4], uint64_t seed,
-                       uint64_t number);
-
 /* y = alpha·Σ_n x·W + bias + beta·y: the products that sum along W's rows; see along_n.c. */
 typedef struct s24i_along_n_job {
     const s24i_storage *w;

@@ -9,7 +9,7 @@
 #include "prune/prune.h"
 
 static const s24i_criterion criteria[] = {
-#define CRITERION(name, needs_stats, run) {name, needs_stats, run},
+#define CRITERION(name, needs_stats, select, run) {name, needs_stats, select, run},
 #include "prune/criteria.def"
 #undef CRITERION
 };
@@ -130,7 +130,7 @@ static s24_status prune_copies(s24_prune_report *report, s24_ctx *ctx, const s24
     const float *before = job->w + elements;
     TRY(copy_weight(ctx, job->w, w));
     memcpy(job->w + elements, job->w, elements * sizeof *job->w);
-    TRY(criterion->run(ctx, job));
+    TRY(job->device ? s24i_prune_on_device(ctx, job) : criterion->run(ctx, job));
     s24_prune_report measured;
     if (report) TRY(s24i_prune_measure(&measured, ctx, before, job));
     if (report) *report = measured;
@@ -150,6 +150,8 @@ s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
     TRY(check_weight(ctx, w));
     const s24i_criterion *criterion = find_criterion(known.criterion);
     TRY(check_stats(ctx, stats, w, criterion));
+    REQUIRE(ctx, !known.device || criterion->select != S24_SELECT_STRICT, S24_ERROR_UNSUPPORTED,
+            "the criterion \"%s\" runs on the CPU only", criterion->name);
     void *copies = NULL;
     if (!s24i_mul_overflow((size_t)w->rows, (size_t)w->cols, &bytes) &&
         !s24i_mul_overflow(bytes, 2 * sizeof(float), &bytes))
@@ -161,7 +163,9 @@ s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
                                 .w = copies,
                                 .stats = stats,
                                 .dampening = known.dampening,
-                                .block = known.block};
+                                .block = known.block,
+                                .select = criterion->select,
+                                .device = known.device};
     s24_status status = prune_copies(report, ctx, w, criterion, &job);
     s24_ctx_free(ctx, copies);
     return status;

@@ -26,21 +26,23 @@ typedef struct s24i_prune_job {
     const s24_stats *stats; /* of width k and not empty, or NULL */
     double dampening;
     int64_t block;
+    s24_select select; /* of the criterion; S24_SELECT_STRICT where it is none */
+    s24_device *device;
 } s24i_prune_job;
 
 typedef struct s24i_criterion {
     const char *name;
     int needs_stats;
+    s24_select select;
     s24_status (*run)(s24_ctx *ctx, const s24i_prune_job *job);
 } s24i_criterion;
 
 s24_status s24i_prune_magnitude(s24_ctx *ctx, const s24i_prune_job *job);
 s24_status s24i_prune_wanda(s24_ctx *ctx, const s24i_prune_job *job);
 s24_status s24i_prune_sparsegpt(s24_ctx *ctx, const s24i_prune_job *job);
-s24_status s24i_prune_tile_best(s24_ctx *ctx, const s24i_prune_job *job);
-s24_status s24i_prune_tile_greedy(s24_ctx *ctx, const s24i_prune_job *job);
-s24_status s24i_prune_tile_signed(s24_ctx *ctx, const s24i_prune_job *job);
-s24_status s24i_prune_tile_causal1122(s24_ctx *ctx, const s24i_prune_job *job);
+s24_status s24i_prune_tiles(s24_ctx *ctx, const s24i_prune_job *job);
+/* The same choice as a criterion's with a way to select, made on job->device. */
+s24_status s24i_prune_on_device(s24_ctx *ctx, const s24i_prune_job *job);
 
 /*
  * The two of four with the largest scores, as bits; of equal scores the higher index is kept. An

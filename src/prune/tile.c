@@ -4,34 +4,14 @@
 #include "op/op.h"
 #include "prune/prune.h"
 
-static s24_status prune_tiles(s24_ctx *ctx, const s24i_prune_job *job, s24_select select)
+s24_status s24i_prune_tiles(s24_ctx *ctx, const s24i_prune_job *job)
 {
     const s24_dense w = {job->w, S24_F32, job->n, job->k, 0};
     uint8_t *mask = s24_ctx_alloc(ctx, (size_t)job->n * (size_t)job->k);
     REQUIRE(ctx, mask, S24_ERROR_MEMORY, "out of memory for the mask of [%lld, %lld]",
             (long long)job->n, (long long)job->k);
-    s24i_tile_mask(mask, ctx, &w, select);
+    s24i_tile_mask(mask, ctx, &w, job->select);
     s24_status status = s24_mask_apply(ctx, &w, &w, mask);
     s24_ctx_free(ctx, mask);
     return status;
-}
-
-s24_status s24i_prune_tile_best(s24_ctx *ctx, const s24i_prune_job *job)
-{
-    return prune_tiles(ctx, job, S24_SELECT_TILE_BEST);
-}
-
-s24_status s24i_prune_tile_greedy(s24_ctx *ctx, const s24i_prune_job *job)
-{
-    return prune_tiles(ctx, job, S24_SELECT_TILE_GREEDY);
-}
-
-s24_status s24i_prune_tile_signed(s24_ctx *ctx, const s24i_prune_job *job)
-{
-    return prune_tiles(ctx, job, S24_SELECT_TILE_SIGNED);
-}
-
-s24_status s24i_prune_tile_causal1122(s24_ctx *ctx, const s24i_prune_job *job)
-{
-    return prune_tiles(ctx, job, S24_SELECT_TILE_CAUSAL1122);
 }

@@ -7,15 +7,18 @@
  * expectation is exact, its variance a little above the least possible.
  *
  * The random words depend on the seed and the group's number alone, so results do not depend on
- * threads.
+ * threads. A device computes the same bits where its compiler fuses no product with a sum.
  */
+#ifndef S24_KERNEL_MVUE24_H
+#define S24_KERNEL_MVUE24_H
+
 #include <math.h>
 
-#include "op/op.h"
+#include "base/random.h"
 
 /* The first index at which the running sum of a reaches u·total; the last that can be drawn if
    rounding keeps the sum below. */
-static int draw(const double a[4], double total, double u)
+S24I_CODE int s24i_mvue24_draw(const double a[4], double total, double u)
 {
     double sum = 0;
     int last = 0;
@@ -30,7 +33,7 @@ static int draw(const double a[4], double total, double u)
 
 /* That i is drawn first, or second after any other. What others leave is summed, not taken from the
    total: beside a far larger one, nothing would be left of them. */
-static double inclusion(const double a[4], double total, int i)
+S24I_CODE double s24i_mvue24_inclusion(const double a[4], double total, int i)
 {
     double sum = 1;
     for (int j = 0; j < 4; j++) {
@@ -42,23 +45,27 @@ static double inclusion(const double a[4], double total, int i)
     return a[i] / total * sum;
 }
 
-void s24i_mvue24_group(int kept[2], float values[2], const float group[4], uint64_t seed,
-                       uint64_t number)
+/* One group: two ascending positions and their scaled values. */
+S24I_CODE void s24i_mvue24_group(int kept[2], float values[2], const float group[4], uint64_t seed,
+                                 uint64_t number)
 {
     /* Keeps every element possible, so that zeros need no case of their own. */
     const double tiny = 1.1920928955078125e-7;
     double a[4], rest[4], total = 0;
     uint32_t words[4];
-    s24_random(words, seed, number);
+    s24i_philox(words, seed, number);
     for (int i = 0; i < 4; i++) {
         a[i] = rest[i] = fabs((double)group[i]) + tiny;
         total += a[i];
     }
-    int i = draw(a, total, (double)s24i_uniform(words[0]));
+    int i = s24i_mvue24_draw(a, total, (double)s24i_uniform(words[0]));
     rest[i] = 0;
-    int j = draw(rest, rest[0] + rest[1] + rest[2] + rest[3], (double)s24i_uniform(words[1]));
+    int j = s24i_mvue24_draw(rest, rest[0] + rest[1] + rest[2] + rest[3],
+                             (double)s24i_uniform(words[1]));
     kept[0] = i < j ? i : j;
     kept[1] = i < j ? j : i;
     for (int v = 0; v < 2; v++)
-        values[v] = (float)((double)group[kept[v]] / inclusion(a, total, kept[v]));
+        values[v] = (float)((double)group[kept[v]] / s24i_mvue24_inclusion(a, total, kept[v]));
 }
+
+#endif

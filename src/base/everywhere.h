@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/* For headers that are code alone and that a device's compiler takes too, so that the CPU and the
+   device compute from the same lines. */
+#ifndef S24_EVERYWHERE_H
+#define S24_EVERYWHERE_H
+
+#ifdef __CUDACC__
+#define S24I_CODE  static __device__ inline
+#define S24I_TABLE static __device__ const
+#else
+#define S24I_CODE  static inline
+#define S24I_TABLE static const
+#endif
+
+#endif
