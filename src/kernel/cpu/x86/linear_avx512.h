@@ -386,8 +386,8 @@ AVX512 static void widen(uint8_t *block, tile *t)
                 const __m512i high = _mm512_srli_epi32(code, 2);                                   \
                 const __m512 w0 = LOAD_VALUES(values);                                             \
                 const __m512 w1 = LOAD_VALUES(values + ROWS * VALUE);                              \
-                _mm_prefetch((const char *)values + 4096, _MM_HINT_T0);                            \
-                _mm_prefetch((const char *)values + 4160, _MM_HINT_T0);                            \
+                _mm_prefetch((const char *)values + 8192, _MM_HINT_NTA);                           \
+                _mm_prefetch((const char *)values + 8256, _MM_HINT_NTA);                           \
                 UNROLL for (int t = 0; t < T; t++)                                                 \
                 {                                                                                  \
                     const __m512 four =                                                            \
