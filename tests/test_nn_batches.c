@@ -217,9 +217,9 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_epochs),  cmocka_unit_test(test_seeds),
+        cmocka_unit_test(test_epochs),    cmocka_unit_test(test_seeds),
         cmocka_unit_test(test_any_place), cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
