@@ -21,12 +21,12 @@ static void check_pool(gpu *g, int64_t width, s24_device_pooling pooling, int ma
             if (pooling == S24_DEVICE_POOL_FIRST ? t > offsets[b] : masked && !mask[t]) continue;
             for (int64_t c = 0; c < width; c++) {
                 const double v = (double)x.host[t * width + c];
-                y[c] = pooling == S24_DEVICE_POOL_MAX && count ? fmax(y[c], v) : y[c] + v;
+                y[c] = pooling == S24_DEVICE_POOL_MAX && count > 0 ? fmax(y[c], v) : y[c] + v;
             }
             count++;
         }
         for (int64_t c = 0; c < width; c++) {
-            if (pooling == S24_DEVICE_POOL_MEAN && count) y[c] /= count;
+            if (pooling == S24_DEVICE_POOL_MEAN && count > 0) y[c] /= count;
             squares += y[c] * y[c];
         }
         for (int64_t c = 0; c < width && masked; c++)
