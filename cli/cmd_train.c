@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "page.h"
 #include "train.h"
 
 static const char *schedule_name(int index)
@@ -77,6 +78,8 @@ static const cli_option options[] = {
     OPTION(
         "metrics", CLI_TEXT, metrics, "FILE", NULL,
         "Append a JSON object a step: step, epoch, loss, rate, norm, tokens, seconds, held_out."),
+    OPTION("report", CLI_TEXT, report, "FILE", NULL,
+           "Write a page with the curves of --metrics: losses, learning rate, gradients' norm."),
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
@@ -152,7 +155,10 @@ static int check_places(job *j)
         return cli_fail(j->cli, CLI_USAGE, "only one of --epochs, --steps and --minutes");
     if (j->o->warmup >= 1)
         return cli_fail(j->cli, CLI_USAGE, "option --warmup: %g is not below 1", j->o->warmup);
-    return CLI_OK;
+    if (!j->o->report) return CLI_OK;
+    if (!j->o->metrics)
+        return cli_fail(j->cli, CLI_USAGE, "--report needs --metrics FILE, whose curves it shows");
+    return cli_may_write(j->cli, j->o->report);
 }
 
 static int load(job *j, s24_transformer **out, const s24_checkpoint *checkpoint, int train)
@@ -250,6 +256,34 @@ static int report(job *j)
     return CLI_OK;
 }
 
+static int write_report(job *j)
+{
+    static const struct {
+        const char *key, *title;
+    } curves[] = {{"loss", "loss by step"},
+                  {"held_out", "loss on the examples held out"},
+                  {"rate", "learning rate"},
+                  {"norm", "norm of the gradients, before clipping"}};
+    const s24_train_report *r = &j->report;
+    cli_app *cli = j->cli;
+    cli_output output;
+    int code = cli_output_open(cli, &output, j->o->report);
+    if (code != CLI_OK) return code;
+    page_begin(output.file, cli->operands[1]);
+    fprintf(output.file, "<p>Trained from ");
+    page_text(output.file, cli->operands[0]);
+    if (j->o->teacher) fprintf(output.file, " towards ");
+    page_text(output.file, j->o->teacher ? j->o->teacher : "");
+    fprintf(output.file,
+            ": %lld steps, %.2f epochs, %lld tokens in %.0f s, last loss %.4f. sparse24 %s.</p>\n",
+            (long long)r->step, r->epoch, (long long)r->tokens, r->seconds, r->loss, s24_version());
+    for (size_t i = 0; i < sizeof curves / sizeof *curves && code == CLI_OK; i++)
+        code = page_curve(cli, output.file, j->o->metrics, curves[i].key, curves[i].title);
+    page_end(output.file);
+    const int written = cli_output_commit(cli, &output);
+    return code != CLI_OK ? code : written;
+}
+
 static int train(job *j, const s24_checkpoint *model)
 {
     cli_app *cli = j->cli;
@@ -262,7 +296,8 @@ static int train(job *j, const s24_checkpoint *model)
                                                 cli->common->force));
     if (code != CLI_OK) return code;
     unlink(j->checkpoint); /* OUT has what it was for */
-    return report(j);
+    if (j->o->report) code = write_report(j);
+    return code == CLI_OK ? report(j) : code;
 }
 
 static int open_metrics(job *j)

@@ -2,6 +2,7 @@
 """train on a small model of random weights: a pruned copy learns from the dense one."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -56,6 +57,21 @@ class Train(Scratch):
         changed = [name for name in before if before[name] != after[name]]
         self.assertGreater(len(changed), len(before) // 2)
         self.good("embed", "out", "--input", "texts", "--output", "v.safetensors")
+
+    def test_report_shows_the_curves(self):
+        self.good("train", "student", "longer", *self.SHORT, "--metrics", "m", "--held-out", "6")
+        short = tuple("3" if option == "12" else option for option in self.SHORT)
+        self.good("train", "student", "o<ut", *short, "--metrics", "m", "--report", "page.html")
+        page = (self.folder / "page.html").read_text(encoding="utf-8")
+        self.assertIn("<h1>o&#60;ut</h1>", page)
+        self.assertIn("from student towards model: 3 steps", page)
+        curves = re.findall(r"<figcaption>(.*?)</figcaption>.*?points=\"(.*?)\"", page, re.S)
+        self.assertEqual([title for title, _ in curves],
+                         ["loss by step", "learning rate", "norm of the gradients, before clipping"])
+        self.assertEqual({len(points.split()) for _, points in curves}, {3}, "of the later run alone")
+        self.good("train", "student", "out", *short, "--metrics", "n", "--held-out", "6", "--report",
+                  "held.html")
+        self.assertIn("examples held out", (self.folder / "held.html").read_text(encoding="utf-8"))
 
     def test_packed_stays_packed(self):
         self.good("pack", "student", "packed")
@@ -119,6 +135,9 @@ class Train(Scratch):
                 (2, r"--dropout: '1' is not a number of 0 to below 1",
                  ("student", "out", *self.SHORT, "--dropout", "1")),
                 (2, r"only one of", ("student", "out", *self.SHORT, "--minutes", "1")),
+                (2, r"--report needs --metrics", ("student", "out", *self.SHORT, "--report", "page")),
+                (3, r"texts exists; --force", ("student", "out", *self.SHORT, "--metrics", "m",
+                                               "--report", "texts")),
                 (3, r"student exists", ("model", "student", *self.SHORT)),
                 (3, r"nothing", ("student", "out", "--text", "nothing", "--teacher", "model")),
                 (4, r"empty: 0 lines", ("student", "out", "--text", "empty", "--teacher", "model")),
