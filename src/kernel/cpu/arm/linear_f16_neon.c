@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The linear of linear_neon.h for f16 weights, widened exactly; sums and x in f32. */
+/* The linear of linear_neon.h for f16 weights, widened exactly as x is; sums in f32. */
 #include "kernel/kernel.h"
 
 #if defined(__aarch64__)
@@ -13,7 +13,7 @@ const s24i_linear_kernel s24i_linear_f16_neon = {
     .dtype = S24_F16,
     .cpu = S24_CPU_NEON,
     .rank = 10,
-    .x_dtypes = 1u << S24_F32,
+    .x_dtypes = 1u << S24_F32 | 1u << S24_BF16,
     .weight_bytes = weight_bytes,
     .weight_pack = weight_pack,
     .work_bytes = work_bytes,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * y = x·wᵀ, w 2:4, NEON: the two designs of x86/linear_avx512.h. A vector of tokens is two registers
- * of four, because one instruction loads both.
+ * of four, because one instruction loads both. x and y are f32 or bf16: widened when tokens are
+ * packed or gathered, rounded when outputs are stored.
  *
  * More than LANES_M tokens, the tokens in the lanes:
  *      panel -> group of 4 k -> C vectors -> [4 k][8 tokens]      (k's offset is index * 32 B)
@@ -17,9 +18,7 @@
 #ifndef S24_KERNEL_ARM_LINEAR_NEON_H
 #define S24_KERNEL_ARM_LINEAR_NEON_H
 
-#include "kernel/cpu/arm/neon.h"
-#include "kernel/cpu/cpu.h"
-#include "kernel/cpu/gelu.h"
+#include "kernel/cpu/arm/linear_finish_neon.h"
 #include "kernel/cpu/linear_tile.h"
 #include "kernel/cpu/rows16.h"
 #include "kernel/kernel.h"
@@ -48,9 +47,6 @@ enum {
 };
 
 /* ---- the tile: 16 rows, C*8 tokens, some k blocks (32 columns) ------------------------------- */
-
-/* Keeps a compiler that schedules before it allocates registers from loading far ahead. */
-#define IN_ORDER __asm__ volatile("" ::: "memory")
 
 /* One slot of R rows; x is at the slot's group, w at the rows' values of it. */
 #define SLOT(slot)                                                                                 \
@@ -155,43 +151,20 @@ NEON_INLINE void transpose4(float32x4_t r[4])
     r[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
 }
 
-/* 4 lanes `stride` floats apart, of which `lanes` exist; the others are zero. */
-NEON_INLINE float32x4_t load_lanes(const float *p, int64_t stride, int64_t lanes)
-{
-    float part[4] = {0};
-    if (stride == 1 && lanes >= 4) return vld1q_f32(p);
-    for (int i = 0; i < 4 && i < lanes; i++)
-        part[i] = p[i * stride];
-    return vld1q_f32(part);
-}
-
-NEON_INLINE void store_lanes(float *p, int64_t stride, int64_t lanes, float32x4_t v)
-{
-    float part[4];
-    if (stride == 1 && lanes >= 4) {
-        vst1q_f32(p, v);
-        return;
-    }
-    vst1q_f32(part, v);
-    for (int i = 0; i < 4 && i < lanes; i++)
-        p[i * stride] = part[i];
-}
-
 /* 4 columns of 4 tokens, from either orientation of x; out: 4 times 4 tokens, LANE floats apart. */
 NEON_INLINE void pack_square(float *out, const s24i_linear_job *job, int64_t m, int64_t k)
 {
-    const float *x = (const float *)job->x + m * job->x_stride_m + k * job->x_stride_k;
-    const int64_t tokens = job->m - m, columns = job->k - k;
+    const int64_t tokens = job->m - m, sm = job->x_stride_m, sk = job->x_stride_k;
     float32x4_t r[4];
     for (int i = 0; i < 4; i++) {
         r[i] = vdupq_n_f32(0);
-        if (columns <= 0) continue; /* k is a multiple of 4 */
-        if (job->x_stride_k != 1)
-            r[i] = load_lanes(x + i * job->x_stride_k, job->x_stride_m, tokens);
+        if (k >= job->k) continue; /* k is a multiple of 4 */
+        if (sk != 1)
+            r[i] = load_lanes(job->x, job->x_dtype, m * sm + (k + i) * sk, sm, tokens);
         else if (i < tokens)
-            r[i] = vld1q_f32(x + i * job->x_stride_m);
+            r[i] = load_lanes(job->x, job->x_dtype, (m + i) * sm + k, 1, 4);
     }
-    if (job->x_stride_k == 1) transpose4(r);
+    if (sk == 1) transpose4(r);
     for (int i = 0; i < 4; i++)
         vst1q_f32(out + i * LANE, r[i]);
 }
@@ -202,67 +175,6 @@ static void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *job, int6
     for (int g = 0; g < GROUPS; g++, out += c * (PANEL / GROUPS))
         for (int half = 0; half < LANE; half += 4)
             pack_square((float *)(void *)out + half, job, m + half, k + 4 * g);
-}
-
-/* z·p(z²)/q(z²), clamped to where it reaches ±1 (see gelu.h). NaN stays NaN: of NaN and a number
-   both min and max are NaN. */
-NEON_INLINE float32x4_t sigmoid_like(float32x4_t z, const s24i_rational *f)
-{
-    z = vmaxq_f32(vdupq_n_f32(-f->limit), vminq_f32(vdupq_n_f32(f->limit), z));
-    const float32x4_t u = vmulq_f32(z, z);
-    float32x4_t p = vdupq_n_f32(f->p[S24I_RATIONAL_P - 1]);
-    float32x4_t q = vdupq_n_f32(f->q[S24I_RATIONAL_Q - 1]);
-    for (int i = S24I_RATIONAL_P - 2; i >= 0; i--)
-        p = vfmaq_f32(vdupq_n_f32(f->p[i]), p, u);
-    for (int i = S24I_RATIONAL_Q - 2; i >= 0; i--)
-        q = vfmaq_f32(vdupq_n_f32(f->q[i]), q, u);
-    z = vdivq_f32(vmulq_f32(z, p), q);
-    return vmaxq_f32(vdupq_n_f32(-1), vminq_f32(vdupq_n_f32(1), z));
-}
-
-NEON_INLINE float32x4_t activate(float32x4_t x, s24_activation activation)
-{
-    const float32x4_t half = vmulq_n_f32(x, 0.5f);
-    float32x4_t s;
-    switch (activation) {
-    case S24_ACTIVATION_RELU:
-        return vmaxq_f32(vdupq_n_f32(0), x);
-    case S24_ACTIVATION_GELU:
-        return vfmaq_f32(half, half, sigmoid_like(vmulq_n_f32(x, GELU_SQRT_HALF), &s24i_erf));
-    case S24_ACTIVATION_GELU_TANH:
-        s = vmulq_n_f32(vmulq_f32(x, x), GELU_CUBIC);
-        s = vmulq_n_f32(vfmaq_f32(x, s, x), GELU_SQRT_2_PI);
-        return vfmaq_f32(half, half, sigmoid_like(s, &s24i_tanh));
-    case S24_ACTIVATION_SILU: /* x/2·(1 + tanh(x/2)) */
-        return vfmaq_f32(half, half, sigmoid_like(half, &s24i_tanh));
-    default:
-        return x;
-    }
-}
-
-/* activation(alpha·v + bias)·gate + beta·residual of four outputs along n or along m. */
-static void finish(const s24i_linear_job *job, int64_t m, int64_t n, int along_n, float32x4_t v,
-                   float32x4_t bias)
-{
-    const int64_t lanes = along_n ? job->n - n : job->m - m;
-    float *y = (float *)job->y + m * job->y_stride_m + n * job->y_stride_n;
-    v = activate(vfmaq_n_f32(bias, v, job->alpha), job->activation);
-    if (job->gate) {
-        const float *g = (const float *)job->gate + m * job->gate_stride_m + n * job->gate_stride_n;
-        v = vmulq_f32(v, load_lanes(g, along_n ? job->gate_stride_n : job->gate_stride_m, lanes));
-    }
-    if (job->residual && job->beta != 0) {
-        const float *r =
-            (const float *)job->residual + m * job->residual_stride_m + n * job->residual_stride_n;
-        const int64_t stride = along_n ? job->residual_stride_n : job->residual_stride_m;
-        v = vfmaq_n_f32(v, load_lanes(r, stride, lanes), job->beta);
-    }
-    store_lanes(y, along_n ? job->y_stride_n : job->y_stride_m, lanes, v);
-}
-
-NEON_INLINE float32x4_t load_bias(const s24i_linear_job *job, int64_t n)
-{
-    return job->bias ? load_lanes(job->bias + n, 1, job->n - n) : vdupq_n_f32(0);
 }
 
 /* 4 outputs of 4 tokens from sums with tokens in the lanes, rows `pitch` floats apart. */

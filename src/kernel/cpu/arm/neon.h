@@ -8,4 +8,7 @@
 
 #define NEON_INLINE __attribute__((always_inline)) static inline
 
+/* Keeps a compiler that schedules before it allocates registers from loading far ahead. */
+#define IN_ORDER __asm__ volatile("" ::: "memory")
+
 #endif
