@@ -18,7 +18,7 @@ enum {
     MAX_TOKENS = 8 /* sums of eight rows in registers; up to four tokens of all sixteen */
 };
 
-#include "kernel/cpu/x86/linear_i8.h"
+#include "kernel/cpu/linear_i8_driver.h"
 
 /* ---- quantisation ---------------------------------------------------------------------------- */
 

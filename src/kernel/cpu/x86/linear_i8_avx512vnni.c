@@ -23,7 +23,7 @@ enum {
     TOGETHER = 2     /* row blocks of a tile of many tokens */
 };
 
-#include "kernel/cpu/x86/linear_i8.h"
+#include "kernel/cpu/linear_i8_driver.h"
 
 /* ---- quantisation ---------------------------------------------------------------------------- */
 

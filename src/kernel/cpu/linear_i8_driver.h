@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the x86 rows with int8 activations share: the weight's layout, the tokens' layout, and who
+ * What the vector rows with int8 activations share: the weight's layout, the tokens' layout, and who
  * does what. Rows of W lie in the lanes: a tile is 16 rows by up to MAX_TOKENS tokens, all of k.
  *
  *   W [n, k]  ->  row blocks of 16 rows:
@@ -18,9 +18,10 @@
  * A row's file defines TARGET, X_OFFSET, MAX_TOKENS and TOGETHER, of which row blocks come in
  * multiples, includes this one and defines the three functions declared below.
  */
-#ifndef S24_KERNEL_X86_LINEAR_I8_H
-#define S24_KERNEL_X86_LINEAR_I8_H
+#ifndef S24_KERNEL_CPU_LINEAR_I8_DRIVER_H
+#define S24_KERNEL_CPU_LINEAR_I8_DRIVER_H
 
+#include "kernel/cpu/cpu.h"
 #include "kernel/cpu/rows16.h"
 #include "kernel/linear_i8.h"
 
