@@ -112,8 +112,8 @@ typedef struct bench_peer_result {
 
 typedef struct bench_row {
     bench_shape shape;
-    s24_dtype dtype, activations;
-    const char *scheme; /* of quantised weights beside x in f32, or NULL */
+    s24_dtype dtype, activations; /* the latter on a GPU: Y's */
+    const char *scheme;           /* of quantised weights beside x in f32, or NULL */
     int threads;
     char kernel[48];
     bench_times ours;
@@ -122,7 +122,8 @@ typedef struct bench_row {
     double limit_share; /* least time the limits allow / median */
     bench_peer_result peers[BENCH_MAX_PEERS];
     int peer_count;
-    double ratio; /* to the best peer; 0: none */
+    json_t *tiles; /* with --tune: [{"tile", "ms"}], the best first */
+    double ratio;  /* to the best peer; 0: none */
 } bench_row;
 
 typedef struct bench_plan bench_plan;
@@ -133,6 +134,8 @@ struct bench_plan {
     const char *schemes[BENCH_MAX_DTYPES]; /* with dtype i8: weights only; NULL elsewhere */
     int dtype_count;
     s24_dtype activations; /* of x and y beside bf16 weights; NONE: f32 */
+    s24_dtype output;      /* of y on a GPU; NONE: what suits the weights */
+    int tune;              /* times every tile of a GPU first */
     int64_t threads[BENCH_MAX_LIST];
     int thread_count;
     bench_library libraries[BENCH_MAX_PEERS];

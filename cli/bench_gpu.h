@@ -31,7 +31,8 @@ double gpu_time(gpu_driver *driver, int runs, int (*run)(void *state, int set), 
 typedef struct gpu_problem {
     gpu_driver *driver;
     bench_shape shape;
-    s24_dtype dtype;    /* bf16 or f16, of x, w and y */
+    s24_dtype dtype; /* of x and w */
+    s24_dtype y_dtype;
     int sets;           /* of operands, so that none stays in a cache */
     void **x, **w, **y; /* device memory: [m, k], [n, k] 2:4 with its zeros, [m, n] */
     void *work;
@@ -40,6 +41,9 @@ typedef struct gpu_problem {
     void *(*more)(void *user, size_t bytes);
     void *user;
 } gpu_problem;
+
+/* The number that library_types.h gives a dtype. */
+int gpu_type(s24_dtype dtype);
 
 /* The best algorithm is searched for when the product is prepared. */
 typedef struct gpu_peer {
@@ -53,6 +57,63 @@ typedef struct gpu_peer {
 
 /* The rows of bench_gpu_peers.def; NULL past the end. */
 const gpu_peer *gpu_peer_at(int index);
+
+/* ---- a run of bench: bench_gpu.c ------------------------------------------------------------- */
+
+enum { GPU_MAX_PEERS = 4, GPU_MAX_SETS = 40, GPU_MAX_BLOCKS = 320 };
+
+typedef struct gpu_library {
+    const gpu_peer *peer;
+    void *library;
+    char version[48];
+} gpu_library;
+
+typedef struct gpu_bench {
+    cli_app *cli;
+    const bench_plan *plan;
+    s24_device *device;
+    gpu_driver driver;
+    gpu_library libraries[GPU_MAX_PEERS];
+    int library_count;
+    void *blocks[GPU_MAX_BLOCKS]; /* device memory of the cell */
+    int block_count;
+} gpu_bench;
+
+typedef struct gpu_cell {
+    gpu_bench *bench;
+    gpu_problem problem;
+    void *x[GPU_MAX_SETS], *w[GPU_MAX_SETS], *y[GPU_MAX_SETS];
+    s24_device_weight *weights[GPU_MAX_SETS];
+    void *share; /* s24_device_linear's work memory */
+    size_t share_bytes;
+    const char *tile; /* NULL: the library's choice */
+} gpu_cell;
+
+typedef struct gpu_contestant {
+    int (*run)(void *state, int set);
+    void *state;
+    int runs; /* a window */
+    double samples[BENCH_MAX_ROUNDS];
+} gpu_contestant;
+
+/* Times everybody in turns: a window after a pause, in rounds; the samples end up sorted. */
+int gpu_interleave(gpu_bench *b, gpu_contestant *all, int count, int64_t rounds);
+double gpu_median(const gpu_contestant *who, int64_t rounds);
+
+/* ---- a shape's operands and the check of its outputs: bench_gpu_cell.c ------------------------ */
+
+s24_status gpu_cell_fill(gpu_cell *c, bench_shape shape, s24_dtype dtype);
+void gpu_cell_free(gpu_cell *c);
+/* Our product; the cell's `tile` if it names one. */
+int gpu_run_ours(void *cell, int set);
+/* Outputs of one run, all bits set before, against sums in double: 256 of them, the last row's and
+   column's among them. CLI_NO with a sentence in wrong, not yet said, if they differ. */
+int gpu_check(gpu_cell *c, const gpu_contestant *who, const char *name, char *wrong, size_t bytes);
+
+/* ---- tiles, measured: bench_gpu_tune.c -------------------------------------------------------- */
+
+/* Times every tile for the cell, and keeps the best one for it in the cache on disk. */
+int gpu_tune(gpu_cell *c, bench_row *row);
 
 int bench_gpu_products(cli_app *cli, bench_table *table, const bench_plan *plan, const char *peers);
 

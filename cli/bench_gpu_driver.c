@@ -63,3 +63,23 @@ double gpu_time(gpu_driver *d, int runs, int (*run)(void *state, int set), void 
              d->event_elapsed(&ms, d->events[0], d->events[1]);
     return failed ? -1 : 1e-3 * (double)ms / runs;
 }
+
+int gpu_type(s24_dtype dtype)
+{
+    switch (dtype) {
+    case S24_F16:
+        return 2;
+    case S24_I8:
+        return 3;
+    case S24_I32:
+        return 10;
+    case S24_BF16:
+        return 14;
+    case S24_E4M3:
+        return 28;
+    case S24_E5M2:
+        return 29;
+    default:
+        return 0; /* f32 */
+    }
+}

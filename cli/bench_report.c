@@ -79,6 +79,7 @@ static json_t *row_json(const bench_row *row)
         json_array_append_new(peers, peer);
     }
     json_object_set_new(object, "peers", peers);
+    if (row->tiles) json_object_set(object, "tiles", row->tiles);
     return object;
 }
 

@@ -214,4 +214,19 @@ int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint,
 /* The name of a quantised tensor's scheme, NULL for any other. */
 const char *cli_scheme(const s24_tensor *tensor);
 
+/* ---- cache.c, tile_cache.c: what is measured once and kept ------------------------------------ */
+
+/* Where what depends on the key is kept; 0: nowhere. */
+int cli_cache_path(char *path, size_t bytes, const char *kind, const json_t *key);
+/* 0: it could not be kept, and a note has said so. */
+int cli_cache_write(cli_app *cli, const char *path, const json_t *file);
+
+struct s24_device;
+struct s24_device_choice;
+/* Tiles that bench --tune found best on this GPU, if there are any, to the library. */
+void cli_tiles_load(cli_app *cli, struct s24_device *device);
+/* One more of them, there and to the library. */
+void cli_tiles_keep(cli_app *cli, struct s24_device *device,
+                    const struct s24_device_choice *choice);
+
 #endif

@@ -10,14 +10,22 @@
 
 struct bench_options {
     cli_common common;
-    const char *set, *shapes, *model, *dtype, *activations, *threads, *peers, *batch, *seq, *svg;
+    const char *set, *shapes, *model, *dtype, *activations, *output, *threads, *peers, *batch, *seq,
+        *svg;
     int64_t prune, rounds, min_ms;
+    int tune;
 };
 
 static const char *bench_dtype(int index)
 {
-    static const char *const names[] = {"f32", "bf16", "i8", "f16"};
-    return index < 4 ? names[index] : s24_scheme_name(index - 4, NULL, NULL);
+    static const char *const names[] = {"f32", "bf16", "i8", "f16", "e4m3", "e5m2"};
+    return index < 6 ? names[index] : s24_scheme_name(index - 6, NULL, NULL);
+}
+
+static const char *output_dtype(int index)
+{
+    static const char *const names[] = {"f32", "bf16", "f16", "i32", "i8"};
+    return index >= 0 && index < 5 ? names[index] : NULL;
 }
 
 /* For the list option: of the CPU's peers, then the GPU's. */
@@ -50,12 +58,20 @@ static const cli_option options[] = {
      "Dtypes of the weights, by default f32, on a GPU f16; i8 quantises X as it comes, int8 and "
      "the "
      "others take it as f32. With --model dense layers run in bf16 then. f16 is for --prune and "
-     "for "
-     "a GPU, which has no f32 and i8, and has X and Y of the weights' dtype.",
+     "for a GPU, as are e4m3 and e5m2; a GPU has no f32 and takes X in the weights' dtype.",
      bench_dtype},
     {"activations", 0, CLI_CHOICE, offsetof(struct bench_options, activations), NULL, "f32",
      "Dtype of X and Y beside bf16 weights; a peer without f32 there gets X in bf16 for free.",
      cli_compute_dtype},
+    {"output", 0, CLI_CHOICE, offsetof(struct bench_options, output), NULL, NULL,
+     "Dtype of Y on a GPU: f32 or the weights'; of 8-bit weights f16, bf16 (the default) or f32, "
+     "of "
+     "i8 also i32 and i8.",
+     output_dtype},
+    {"tune", 0, CLI_FLAG, offsetof(struct bench_options, tune), NULL, NULL,
+     "On a GPU: time every tile for each shape, and keep the best one for it in "
+     "$XDG_CACHE_HOME/sparse24 (default ~/.cache), where later runs find it.",
+     NULL},
     {"threads", 0, CLI_COUNTS, offsetof(struct bench_options, threads), "LIST", NULL,
      "Numbers of threads. By default every core.", NULL},
     {"peers", 0, CLI_LIST, offsetof(struct bench_options, peers), "LIST", "all",
@@ -134,11 +150,22 @@ static const char *dtypes_of(const cli_app *cli, const struct bench_options *o)
     return o->dtype ? o->dtype : cli_on_cpu(cli) ? "f32" : "f16";
 }
 
+static int has_dtype(const cli_app *cli, const struct bench_options *o, const char *item)
+{
+    if (cli_on_cpu(cli))
+        return (strcmp(item, "f16") || o->prune) && strcmp(item, "e4m3") && strcmp(item, "e5m2");
+    if (o->model || o->prune) return !strcmp(item, "f16") || !strcmp(item, "bf16");
+    return strcmp(item, "f32") && !scheme_of(item);
+}
+
 /* What the device has no products of, said before anything is made. */
 static int check_device(cli_app *cli, const struct bench_options *o)
 {
     const char *device = cli->common->device, *list = dtypes_of(cli, o);
     char item[16];
+    if (cli_on_cpu(cli) && (o->output || o->tune))
+        return cli_fail(cli, CLI_USAGE, "option --%s is for --device cuda",
+                        o->output ? "output" : "tune");
     if (!cli_on_cpu(cli) && o->prune)
         return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --prune runs on the CPU only", device);
     while (cli_list_next(item, sizeof item, &list)) {
@@ -147,10 +174,7 @@ static int check_device(cli_app *cli, const struct bench_options *o)
                             "option --dtype: %s is not for --model; pack --quantize makes such a "
                             "folder",
                             item);
-        const int has = !cli_on_cpu(cli)
-                            ? strcmp(item, "f32") && strcmp(item, "i8") && !scheme_of(item)
-                            : strcmp(item, "f16") || o->prune;
-        if (!has)
+        if (!has_dtype(cli, o, item))
             return cli_fail(cli, CLI_UNSUPPORTED, "--dtype %s: bench has none with --device %s",
                             item, device);
     }
@@ -196,6 +220,8 @@ static int run_products(cli_app *cli, const struct bench_options *o)
     plan->dtype_count = read_dtypes(plan->dtypes, dtypes_of(cli, o));
     read_schemes(plan->schemes, dtypes_of(cli, o));
     plan->activations = s24_dtype_parse(o->activations);
+    plan->tune = o->tune;
+    plan->output = o->output ? s24_dtype_parse(o->output) : S24_DTYPE_NONE;
     int code = read_threads(cli, plan->threads, &plan->thread_count, o->threads);
     if (code == CLI_OK && o->shapes)
         code =

@@ -10,8 +10,8 @@
 #include "bench_gpu.h"
 
 /* Of cublasLt.h and library_types.h; these numbers do not change between versions. */
-enum { COMPUTE_32F = 68, R_32F = 0, R_16F = 2, R_16BF = 14, OP_T = 1 };
-enum { DESC_TRANSA = 3, PREF_MAX_WORKSPACE_BYTES = 1, PROPOSALS = 8 };
+enum { COMPUTE_32F = 68, COMPUTE_32I = 72, OP_T = 1 };
+enum { DESC_TRANSA = 3, DESC_FAST_ACCUM = 25, PREF_MAX_WORKSPACE_BYTES = 1, PROPOSALS = 8 };
 
 typedef struct proposal {
     uint64_t algorithm[8];
@@ -98,11 +98,15 @@ static int run(void *opaque, int set)
 {
     const product *c = opaque;
     const gpu_problem *p = c->p;
-    const float one = 1, zero = 0;
+    const float float_one = 1, float_zero = 0;
+    const int32_t int_one = 1, int_zero = 0;
+    const int integers = p->dtype == S24_I8;
+    const void *one = integers ? (const void *)&int_one : &float_one;
+    const void *zero = integers ? (const void *)&int_zero : &float_zero;
     int i = set % p->sets;
-    return c->l->multiply(c->l->lt, c->desc, &one, p->w[i], c->w, p->x[i], c->x, &zero, p->y[i],
-                          c->y, p->y[i], c->y, c->proposals[c->chosen].algorithm, p->work,
-                          p->work_bytes, p->driver->stream);
+    return c->l->multiply(c->l->lt, c->desc, one, p->w[i], c->w, p->x[i], c->x, zero, p->y[i], c->y,
+                          p->y[i], c->y, c->proposals[c->chosen].algorithm, p->work, p->work_bytes,
+                          p->driver->stream);
 }
 
 static void release(void *opaque)
@@ -145,13 +149,17 @@ static void *prepare(void *opaque, const gpu_problem *p)
     product *c = calloc(1, sizeof *c);
     if (!c) return NULL;
     *c = (product){.l = l, .p = p};
-    const int type = p->dtype == S24_BF16 ? R_16BF : R_16F, transposed = OP_T;
+    const int type = gpu_type(p->dtype), y_type = gpu_type(p->y_dtype), transposed = OP_T;
+    const int integers = p->dtype == S24_I8;
+    const int8_t fast = p->dtype == S24_E4M3 || p->dtype == S24_E5M2; /* as the tensor cores sum */
     const uint64_t m = (uint64_t)p->shape.m, n = (uint64_t)p->shape.n, k = (uint64_t)p->shape.k;
-    if (l->desc_create(&c->desc, COMPUTE_32F, R_32F) ||
+    if (l->desc_create(&c->desc, integers ? COMPUTE_32I : COMPUTE_32F,
+                       gpu_type(integers ? S24_I32 : S24_F32)) ||
+        (fast && l->desc_set(c->desc, DESC_FAST_ACCUM, &fast, sizeof fast)) ||
         l->desc_set(c->desc, DESC_TRANSA, &transposed, sizeof transposed) ||
         l->layout_create(&c->w, type, k, n, p->shape.k) ||
         l->layout_create(&c->x, type, k, m, p->shape.k) ||
-        l->layout_create(&c->y, type, n, m, p->shape.n) || search(c)) {
+        l->layout_create(&c->y, y_type, n, m, p->shape.n) || search(c)) {
         release(c);
         return NULL;
     }

@@ -9,9 +9,9 @@
 
 #include "bench_gpu.h"
 
-/* Of cusparse.h, cusparseLt.h and library_types.h. */
-enum { R_16F = 2, R_16BF = 14, ORDER_COL = 1, ORDER_ROW = 2, PLAIN = 0, TRANSPOSED = 1 };
-enum { COMPUTE_32F = 2, HALF_OF_IT = 0, DEFAULT_ALGORITHM = 0, ALIGNMENT = 16 };
+/* Of cusparse.h and cusparseLt.h. */
+enum { ORDER_COL = 1, ORDER_ROW = 2, PLAIN = 0, TRANSPOSED = 1 };
+enum { COMPUTE_32I = 0, COMPUTE_32F = 2, HALF_OF_IT = 0, DEFAULT_ALGORITHM = 0, ALIGNMENT = 16 };
 
 /* Its structs are opaque, 512 bytes in 0.8 and 11 KiB in older versions. */
 typedef struct opaque {
@@ -123,11 +123,12 @@ static int describe(product *c)
     const library *l = c->l;
     const gpu_problem *p = c->p;
     const bench_shape s = p->shape;
-    const int type = p->dtype == S24_BF16 ? R_16BF : R_16F;
+    const int type = gpu_type(p->dtype), y_type = gpu_type(p->y_dtype);
+    const int compute = p->dtype == S24_I8 ? COMPUTE_32I : COMPUTE_32F;
     if (l->sparse(&l->lt, &c->w, s.n, s.k, s.k, ALIGNMENT, type, ORDER_ROW, HALF_OF_IT) ||
         l->dense(&l->lt, &c->x, s.m, s.k, s.k, ALIGNMENT, type, ORDER_ROW) ||
-        l->dense(&l->lt, &c->y, s.n, s.m, s.n, ALIGNMENT, type, ORDER_COL) ||
-        l->matmul(&l->lt, &c->desc, PLAIN, TRANSPOSED, &c->w, &c->x, &c->y, &c->y, COMPUTE_32F) ||
+        l->dense(&l->lt, &c->y, s.n, s.m, s.n, ALIGNMENT, y_type, ORDER_COL) ||
+        l->matmul(&l->lt, &c->desc, PLAIN, TRANSPOSED, &c->w, &c->x, &c->y, &c->y, compute) ||
         l->algorithm(&l->lt, &c->selection, &c->desc, DEFAULT_ALGORITHM) ||
         l->plan(&l->lt, &c->plan, &c->desc, &c->selection))
         return 1;

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The advisor's models on disk: a JSON file each in sparse24/ of the user's folder for caches. A file
+ * The advisor's models on disk, a JSON file each among the caches. A file
  * says which machine, build, dtype and number of threads it is of; one that says otherwise, or that
  * cannot be read, counts as absent. Written under a temporary name, then renamed.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "plan.h"
@@ -28,31 +25,12 @@ static json_t *key_json(cli_app *cli, s24_dtype dtype, int64_t threads)
     return key;
 }
 
-/* FNV-1a: a name that differs where the key does. */
-static uint64_t hash(const char *text)
-{
-    uint64_t value = 14695981039346656037u;
-    for (; text && *text; text++)
-        value = (value ^ (unsigned char)*text) * 1099511628211u;
-    return value;
-}
-
 int plan_cache_path(cli_app *cli, char *path, size_t bytes, s24_dtype dtype, int64_t threads)
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    const char *below = "";
-    if (!cache || *cache != '/') { /* a relative one is to be ignored */
-        cache = home;
-        below = "/.cache";
-    }
-    if (!cache || *cache != '/') return 0;
     json_t *key = key_json(cli, dtype, threads);
-    char *text = json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS);
-    int length = snprintf(path, bytes, "%s%s/sparse24/plan-%016llx.json", cache, below,
-                          (unsigned long long)hash(text));
-    free(text);
+    int ok = cli_cache_path(path, bytes, "plan", key);
     json_decref(key);
-    return length > 0 && (size_t)length < bytes;
+    return ok;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -149,34 +127,12 @@ static json_t *model_json(const plan_model *model)
     return file;
 }
 
-/* Every folder above path, for its owner alone where it is not there. */
-static int make_folders(const char *path)
-{
-    char folder[4096];
-    if (snprintf(folder, sizeof folder, "%s", path) >= (int)sizeof folder) return 0;
-    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(folder, 0700) != 0 && errno != EEXIST) return 0;
-        *slash = '/';
-    }
-    return 1;
-}
-
 int plan_cache_save(cli_app *cli, const plan_model *model, const char *path, s24_dtype dtype,
                     int64_t threads)
 {
-    char temporary[4160];
     json_t *file = model_json(model);
     json_object_set_new(file, "key", key_json(cli, dtype, threads));
-    snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
-    errno = 0;
-    int ok = make_folders(path) && json_dump_file(file, temporary, JSON_COMPACT) == 0 &&
-             rename(temporary, path) == 0;
-    if (!ok) {
-        cli_note(cli, "%s could not be written (%s); the next call measures again", path,
-                 errno ? strerror(errno) : "no memory");
-        unlink(temporary);
-    }
+    int ok = cli_cache_write(cli, path, file);
     json_decref(file);
     return ok;
 }

@@ -66,7 +66,7 @@ S24_API s24_status s24_device_wait(s24_ctx *ctx, s24_device *device, void *strea
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* A 2:4 matrix [n, k] of f16 or bf16 in the GPU's own order (docs/format.md). Only
+/* A 2:4 matrix [n, k] of f16, bf16, i8, e4m3 or e5m2 in the GPU's own order (docs/format.md). Only
    s24_device_weight_update changes it. */
 typedef struct s24_device_weight s24_device_weight;
 
@@ -135,33 +135,49 @@ S24_API s24_status s24_device_check(int *two_four, s24_bad_group *bad, s24_ctx *
 /* ---- products -------------------------------------------------------------------------------- */
 
 typedef struct s24_device_linear_args {
-    size_t size;        /* sizeof(s24_device_linear_args) */
-    const s24_dense *y; /* [m, n] device memory of the weight's dtype, written */
-    const s24_dense *x; /* [m, k] likewise */
-    const void *bias;   /* [n] likewise, or NULL */
+    size_t size; /* sizeof(s24_device_linear_args) */
+    /* [m, n] device memory, written: of the weight's dtype or f32 where that has 16 bits, else of
+       f16, bf16 or f32, and from i8 also i32 and i8 (to nearest, saturated). */
+    const s24_dense *y;
+    const s24_dense *x; /* [m, k] of the weight's dtype */
+    const void *bias;   /* [n] of y's dtype, f32 where that is an integer; or NULL */
     s24_activation activation;
-    const s24_dense *residual; /* [m, n] likewise or NULL, added after the activation; may be y */
+    const s24_dense *residual; /* [m, n] as y or NULL, added after the activation; may be y */
     /* Device memory that lets the GPU's processors share a tile: NULL, or
        s24_device_linear_work_bytes bytes, zeros before its first use and used by one stream. */
     void *work;
     size_t work_bytes;
     const char *tile; /* a row of s24_device_tile_name instead of the best one */
     void *stream;
+    const float *x_scale; /* [m] device memory, a factor a token, or NULL */
+    const float *w_scale; /* [n] device memory, a factor an output, or NULL */
 } s24_device_linear_args;
 
 S24_API size_t s24_device_linear_work_bytes(const s24_device *device,
                                             const s24_device_weight *weight);
 /*
- * y = activation(x·wᵀ + bias) + residual, sums in f32, rounded once. Enqueues one kernel and
- * allocates nothing; it may be captured into a graph. x, y and residual start at multiples of 16
+ * y = activation(x·wᵀ·x_scale·w_scale + bias) + residual, sums in f32 (of i8 in i32, exact, and as
+ * they are into a y of i32 where nothing else is asked), rounded once. e4m3 and e5m2 are summed as
+ * the tensor cores do it, with 14 bits or so: docs/numerics.md. Enqueues one kernel and allocates
+ * nothing; it may be captured into a graph. x, y and residual start at multiples of 16
  * bytes and so do their rows. The weight and the bias must be complete before. Errors: ARGUMENT
  * (alignment, an unknown tile), SHAPE, DTYPE.
  */
 S24_API s24_status s24_device_linear(s24_ctx *ctx, s24_device *device,
                                      const s24_device_weight *weight,
                                      const s24_device_linear_args *args);
-/* The tiles of products by index: "256x192", outputs by tokens; NULL past the end. */
+/* The tiles of products by index: "256x192", outputs by tokens; where the GPU's processors share
+   them along k "256x192/k", in pairs "64x8/2"; NULL past the end. */
 S24_API const char *s24_device_tile_name(const s24_device *device, int index);
+/* Measured tiles, which products of exactly this shape get instead of what a model of their cost
+   says; copied, in place of those given before. Errors: ARGUMENT (an unknown tile), MEMORY. */
+typedef struct s24_device_choice {
+    s24_dtype dtype; /* of the weight */
+    int64_t m, k, n;
+    const char *tile;
+} s24_device_choice;
+S24_API s24_status s24_device_tune(s24_ctx *ctx, s24_device *device,
+                                   const s24_device_choice *choices, int64_t count);
 /* Which one m tokens get. */
 S24_API const char *s24_device_linear_tile(const s24_device *device,
                                            const s24_device_weight *weight, int64_t m);

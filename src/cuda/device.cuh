@@ -38,7 +38,8 @@ struct device_launch {
     dim3 grid;
     int threads;
     int shared_bytes;
-    bool early; /* may start while the kernel before it in the stream still runs */
+    bool early;  /* may start while the kernel before it in the stream still runs */
+    int cluster; /* blocks of one; 0 or 1: none */
 };
 
 s24_status device_launch_kernel(s24i_device_error *error, const device_launch *launch, void **args,
@@ -63,7 +64,7 @@ struct device_scope {
 
 s24_status linear_prepare(s24i_device *device, s24i_device_error *error);
 const char *linear_tile_name(int index);
-void linear_choose(const s24i_device *device, const s24i_device_linear *job, int *tile, int *cut);
+int linear_choose(const s24i_device *device, const s24i_device_linear *job);
 size_t linear_work_bytes(const s24i_device *device, s24_dtype dtype);
 s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
                           s24i_device_error *error);

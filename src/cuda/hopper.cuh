@@ -88,10 +88,10 @@ static __device__ inline void tile_load(uint32_t to, const CUtensorMap *map, int
 /* What lies outside of the map's tensor is not written. */
 static __device__ inline void tile_store(const CUtensorMap *map, int x, int y, uint32_t from)
 {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];\n"
-                 "cp.async.bulk.commit_group;" ::"l"(map),
-                 "r"(x), "r"(y), "r"(from)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+        "r"(x), "r"(y), "r"(from)
+        : "memory");
 }
 /* bytes: a multiple of 16, as are both addresses. */
 static __device__ inline void bulk_store(void *to, uint32_t from, uint32_t bytes)
@@ -128,6 +128,33 @@ static __device__ inline void wait_for_predecessors()
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
+/* ---- clusters: blocks that run together and write into each other's shared memory ------------ */
+
+/* The same place in the shared memory of another block of the cluster. */
+static __device__ inline uint32_t cluster_place(uint32_t address, int rank)
+{
+    uint32_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    return there;
+}
+/* Every thread of the cluster arrives once; who waits knows that all blocks have begun. */
+static __device__ inline void cluster_arrive()
+{
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+static __device__ inline void cluster_wait()
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/* 16 bytes into another block's shared memory, counted by a barrier there. */
+static __device__ inline void cluster_send(uint32_t to, const uint32_t (&v)[4], uint32_t bar)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
+                 "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+                 "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]), "r"(bar)
+                 : "memory");
+}
+
 /* ---- registers and matrix fragments ---------------------------------------------------------- */
 
 template <int N> static __device__ inline void registers_take()
@@ -150,20 +177,6 @@ static __device__ inline void matrices_store_2(uint32_t at, const uint32_t (&v)[
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(at),
                  "r"(v[0]), "r"(v[1])
-                 : "memory");
-}
-static __device__ inline void matrices_load_4(uint32_t (&v)[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-                 : "r"(at)
-                 : "memory");
-}
-static __device__ inline void matrices_load_2(uint32_t (&v)[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(v[0]), "=r"(v[1])
-                 : "r"(at)
                  : "memory");
 }
 

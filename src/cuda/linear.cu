@@ -14,14 +14,96 @@ enum {
 #undef TILE
 };
 
-static const linear_row *rows_of(s24_dtype dtype)
+/* What a dtype's products have. */
+struct linear_kind {
+    s24_dtype dtype;
+    const linear_row *rows;
+    int block_k, weight_block; /* columns and bytes of a weight's block */
+    CUtensorMapDataType type;
+};
+
+template <class T>
+static constexpr linear_kind kind_of(s24_dtype dtype, const linear_row *rows,
+                                     CUtensorMapDataType type)
 {
-    return dtype == S24_BF16 ? linear_rows_bf16 : linear_rows_f16;
+    return {dtype, rows, element_of<T>::block_k, element_of<T>::weight_block, type};
 }
+
+static const linear_kind kinds[] = {
+    kind_of<__nv_bfloat16>(S24_BF16, linear_rows_bf16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
+    kind_of<__half>(S24_F16, linear_rows_f16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16),
+    kind_of<int8_t>(S24_I8, linear_rows_i8, CU_TENSOR_MAP_DATA_TYPE_UINT8),
+    kind_of<__nv_fp8_e4m3>(S24_E4M3, linear_rows_e4m3, CU_TENSOR_MAP_DATA_TYPE_UINT8),
+    kind_of<__nv_fp8_e5m2>(S24_E5M2, linear_rows_e5m2, CU_TENSOR_MAP_DATA_TYPE_UINT8),
+};
+
+/* src/op asks for these dtypes only. */
+static const linear_kind *kind_of_dtype(s24_dtype dtype)
+{
+    const linear_kind *kind = kinds;
+    while (kind->dtype != dtype)
+        kind++;
+    return kind;
+}
+
+static int bytes_of(s24_dtype dtype)
+{
+    return dtype == S24_F32 || dtype == S24_I32 ? 4 : dtype == S24_F16 || dtype == S24_BF16 ? 2 : 1;
+}
+
+static linear_epilogue epilogue_of(const s24i_device_linear *job)
+{
+    const s24_dtype y_dtype = bytes_of(job->dtype) == 1 ? S24_BF16 : job->dtype;
+    const bool bare = !job->residual && !job->x_scale && !job->w_scale;
+    if (bare && job->y_dtype == y_dtype) {
+        if (job->activation == S24_ACTIVATION_NONE) return LINEAR_BIAS;
+        if (job->activation == S24_ACTIVATION_GELU && y_dtype == job->dtype) return LINEAR_GELU;
+    }
+    return bare && job->y_dtype == S24_I32 && !job->bias && !job->activation ? LINEAR_SUMS
+                                                                             : LINEAR_FULL;
+}
+
+/* ---- tiles, and how blocks share them -------------------------------------------------------- */
+
+/* A tile and a way to deal it out, which callers choose by one name. */
+struct linear_option {
+    const char *name;
+    int row;   /* of tiles.def */
+    bool cut;  /* the last wave's tiles are shared by steps: "/k" */
+    int share; /* blocks of a cluster share a tile: "/2" */
+};
+
+enum {
+#define TILE(rows, tokens, ...) ROW_##rows##x##tokens,
+#include "tiles.def"
+#undef TILE
+};
+
+static const linear_option all_options[] = {
+#define TILE(rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares, ...)          \
+    {#rows "x" #tokens, ROW_##rows##x##tokens, false, 1},                                          \
+        {#rows "x" #tokens "/k", ROW_##rows##x##tokens, true, 1},                                  \
+        {#rows "x" #tokens "/2", ROW_##rows##x##tokens, false, shares >= 2 ? 2 : 0},               \
+        {#rows "x" #tokens "/4", ROW_##rows##x##tokens, false, shares >= 4 ? 4 : 0},
+#include "tiles.def"
+#undef TILE
+};
+
+/* Those that there are. */
+struct linear_options {
+    linear_option list[sizeof all_options / sizeof *all_options];
+    int count;
+    linear_options() : list(), count(0)
+    {
+        for (const linear_option &o : all_options)
+            if (o.share) list[count++] = o;
+    }
+};
+static const linear_options options;
 
 const char *linear_tile_name(int index)
 {
-    return index >= 0 && index < TILES ? linear_rows_bf16[index].name : nullptr;
+    return index >= 0 && index < options.count ? options.list[index].name : nullptr;
 }
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -36,12 +118,15 @@ static int64_t ceil_div(int64_t a, int64_t b)
  * pass by once a group; the group's weights are read once if L2 keeps them, else once a wave of
  * tiles.
  */
-static int group_of(const linear_shape *s, const linear_row *row, int64_t wave)
+static int group_of(const linear_shape *s, const linear_row *row, const linear_kind *kind,
+                    int64_t wave)
 {
-    const double weight = (double)row->rows * s->steps * 72, room = 26 << 20;
-    const double tokens = (double)s->m * s->steps * 128;
+    const double weight = (double)row->rows / 64 * s->k_blocks * kind->weight_block,
+                 room = 26 << 20;
+    const double tokens = (double)s->m * s->k_blocks * TOKEN_BYTES;
     double best = 0;
     int group = s->n_tiles;
+    if ((int64_t)s->m_tiles * s->n_tiles <= wave) return group; /* all at once */
     for (int groups = 1; groups <= s->n_tiles; groups++) {
         int width = (int)ceil_div(s->n_tiles, groups);
         double waves = (double)width * s->m_tiles / (double)wave;
@@ -54,95 +139,127 @@ static int group_of(const linear_shape *s, const linear_row *row, int64_t wave)
     return group;
 }
 
-/* The tiles of a product and the number of blocks; cut shares the last wave's out by steps. */
-static linear_shape shape_of(const s24i_device *device, const s24i_device_linear *job,
-                             const linear_row *row, int cut, int *grid)
+/* Blocks that a processor has at a time: only small tiles leave room for a second one. */
+static int blocks_at_a_time(const linear_row *row)
 {
+    return row->shared_bytes <= 112 * 1024 ? 2 : 1;
+}
+
+/* The tiles of a product, not yet in groups, and the number of blocks. */
+static linear_shape shape_of(const s24i_device *device, const s24i_device_linear *job,
+                             const linear_row *row, const linear_option *option, int *grid)
+{
+    const linear_kind *kind = kind_of_dtype(job->dtype);
     linear_shape s = {};
     s.m = (int)job->m;
     s.n = (int)job->n;
-    s.steps = (int)ceil_div(job->k, 64);
+    s.k_blocks = (int)ceil_div(job->k, kind->block_k);
+    s.steps = (int)ceil_div(s.k_blocks, row->depth);
     s.m_tiles = (int)ceil_div(job->m, row->tokens);
     s.n_tiles = (int)ceil_div(job->n, row->rows);
+    s.share = option->share;
     const int64_t tiles = (int64_t)s.m_tiles * s.n_tiles, wave = device->processors;
-    s.group = group_of(&s, row, wave);
-    s.whole = (int)(cut ? tiles / wave * wave : tiles);
-    int64_t blocks = tiles;
-    if (s.whole < tiles) blocks = s.whole ? wave : tiles * s.steps;
-    *grid = (int)(blocks < wave ? blocks : wave);
+    s.whole = (int)(option->cut ? tiles / wave * wave : tiles);
+    int64_t blocks = tiles < wave * blocks_at_a_time(row) ? tiles : wave * blocks_at_a_time(row);
+    if (s.whole < tiles) {
+        blocks = s.whole ? wave : tiles * s.steps;
+        blocks = blocks < wave ? blocks : wave;
+    }
+    *grid = (int)(s.share > 1 ? tiles * s.share : blocks);
     return s;
 }
 
 /*
- * What a product takes, in ns: a launch, then a wave of tiles after the other. A last wave that is
- * partly filled costs less than a full one, because the chip then clocks higher. Cutting has a
- * price of its own, and pays where there are fewer tiles than processors.
+ * What a product takes, in ns: a launch, then a wave of tiles after the other, but no less than
+ * memory takes for the weight, of which a processor reads no more than 36 bytes a ns. A last wave
+ * that is partly filled costs less than a full one, because the chip then clocks higher. Sharing has
+ * a price of its own, and pays where there are fewer tiles than processors; clusters of four do not
+ * reach every processor.
  */
 static double cost(const s24i_device *device, const s24i_device_linear *job, const linear_row *row,
-                   int cut)
+                   const linear_option *option)
 {
-    const double launch = 2530, filled = 0.17, hand_over = 2800 + 3.0 * row->end_ns;
+    const linear_kind *kind = kind_of_dtype(job->dtype);
+    const double launch = 2530, filled = 0.17, memory = 4100, processor = 36; /* bytes a ns */
+    const double end = row->end_ns * (bytes_of(job->y_dtype) == 4 ? 1.6 : 1.0);
     int grid;
-    linear_shape s = shape_of(device, job, row, cut, &grid);
-    const double tiles = (double)s.m_tiles * s.n_tiles;
-    if (s.whole < tiles)
-        return launch + hand_over + tiles * s.steps / grid * row->step_ns + row->end_ns;
-    double exact = tiles / device->processors, waves = ceil(exact);
-    if (exact > 1) waves -= filled * (waves - exact);
-    return launch + waves * ((double)s.steps * row->step_ns + row->end_ns);
+    linear_shape s = shape_of(device, job, row, option, &grid);
+    const double tiles = (double)s.m_tiles * s.n_tiles, steps = s.steps;
+    const double rate = grid * processor < memory ? grid * processor : memory;
+    const double weight = (double)ceil_div(job->n, 64) * s.k_blocks * kind->weight_block / rate;
+    double time;
+    if (s.whole < tiles) {
+        time = 2800 + 3 * end + tiles * steps / grid * row->step_ns + end;
+    } else {
+        const double room = (s.share > 2 ? 0.91 : 1.0) * device->processors;
+        double exact = tiles * s.share / (room * blocks_at_a_time(row)), waves = ceil(exact);
+        if (exact > 1) waves -= filled * (waves - exact);
+        time = waves * (steps / s.share * row->step_ns + end) + (s.share > 1 ? 600 : 0);
+    }
+    return launch + (time > weight ? time : weight);
 }
 
 size_t linear_work_bytes(const s24i_device *device, s24_dtype dtype)
 {
+    const linear_row *rows = kind_of_dtype(dtype)->rows;
     size_t most = 0;
     for (int i = 0; i < TILES; i++) {
-        size_t bytes = (size_t)rows_of(dtype)[i].rows * rows_of(dtype)[i].tokens * sizeof(float);
+        size_t bytes = (size_t)rows[i].rows * rows[i].tokens * sizeof(float);
         if (bytes > most) most = bytes;
     }
     return (size_t)device->processors * (MAX_WARPS * sizeof(unsigned) + most);
 }
 
-/* A tile twice as long as there are tokens only loads what is not there. */
+/* A tile more than twice as long as there are tokens only loads what is not there. */
 static bool is_too_long(const linear_row *row, int64_t m)
 {
-    return row->tokens >= 2 * ceil_div(m, 8) * 8;
+    return row->tokens > 2 * ceil_div(m, 8) * 8;
 }
 
-void linear_choose(const s24i_device *device, const s24i_device_linear *job, int *tile, int *cut)
+static bool can_be_used(const s24i_device_linear *job, const linear_option *option)
 {
+    const linear_kind *kind = kind_of_dtype(job->dtype);
+    const linear_row *row = &kind->rows[option->row];
+    return row->kernels[epilogue_of(job)] && (!option->cut || job->work) &&
+           option->share <= ceil_div(job->k, kind->block_k * row->depth);
+}
+
+int linear_choose(const s24i_device *device, const s24i_device_linear *job)
+{
+    const linear_row *rows = kind_of_dtype(job->dtype)->rows;
     double best = 0;
-    *tile = -1;
-    for (int i = 0; i < TILES; i++) {
-        const linear_row *row = &rows_of(job->dtype)[i];
+    int chosen = -1;
+    if (job->tile >= 0) return can_be_used(job, &options.list[job->tile]) ? job->tile : -1;
+    for (int i = 0; i < options.count; i++) {
+        const linear_option *option = &options.list[i];
+        const linear_row *row = &rows[option->row];
         const bool few =
             ceil_div(job->m, row->tokens) * ceil_div(job->n, row->rows) < device->processors;
-        if (job->tile >= 0 ? i != job->tile : is_too_long(row, job->m)) continue;
-        for (int c = 0; c <= (job->work && (few || job->cut > 0)); c++) {
-            if (job->cut >= 0 && c != job->cut) continue;
-            double time = cost(device, job, row, c);
-            if (*tile >= 0 && time >= best) continue;
-            best = time;
-            *tile = i;
-            *cut = c;
-        }
+        const bool shares = option->cut || option->share > 1;
+        if (!can_be_used(job, option) || is_too_long(row, job->m) || (shares && !few)) continue;
+        double time = cost(device, job, row, option);
+        if (chosen >= 0 && time >= best) continue;
+        best = time;
+        chosen = i;
     }
+    return chosen;
 }
 
 /* ---- the launch ------------------------------------------------------------------------------ */
 
+/* A dense operand of the copy engine: a box of it is 128 bytes wide. */
 static s24_status make_map(const s24i_device *device, s24i_device_error *error, CUtensorMap *map,
-                           const s24i_device_linear *job, const void *data, int64_t cols,
-                           int64_t rows, int64_t ld, int box_rows)
+                           CUtensorMapDataType type, int bytes, const void *data,
+                           const int64_t (&size)[3], int box_rows)
 {
+    const int64_t rows = size[0], cols = size[1], ld = size[2];
     const cuuint64_t sizes[2] = {(cuuint64_t)cols, (cuuint64_t)rows},
-                     pitch[1] = {(cuuint64_t)ld * 2};
-    const cuuint32_t box[2] = {64, (cuuint32_t)box_rows}, step[2] = {1, 1};
-    CUresult code = device->encode(
-        map,
-        job->dtype == S24_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        2, const_cast<void *>(data), sizes, pitch, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                     pitch[1] = {(cuuint64_t)(ld * bytes)};
+    const cuuint32_t box[2] = {128u / bytes, (cuuint32_t)box_rows}, step[2] = {1, 1};
+    CUresult code =
+        device->encode(map, type, 2, const_cast<void *>(data), sizes, pitch, box, step,
+                       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (code == CUDA_SUCCESS) return S24_OK;
     return device_failed(error, S24_ERROR_ARGUMENT,
                          "the copy engine refuses a matrix of [%lld, %lld], leading dimension %lld "
@@ -150,53 +267,81 @@ static s24_status make_map(const s24i_device *device, s24i_device_error *error, 
                          (long long)rows, (long long)cols, (long long)ld, (int)code);
 }
 
+/* X's, and Y's where the copy engine writes it. */
+static s24_status make_maps(const s24i_device *device, s24i_device_error *error,
+                            const s24i_device_linear *job, const linear_row *row, CUtensorMap *x,
+                            CUtensorMap *y)
+{
+    const int64_t from[3] = {job->m, job->k, job->ldx}, to[3] = {job->m, job->n, job->ldy};
+    s24_status status = make_map(device, error, x, kind_of_dtype(job->dtype)->type,
+                                 bytes_of(job->dtype), job->x, from, row->tokens);
+    if (status != S24_OK || epilogue_of(job) == LINEAR_FULL) return status;
+    if (epilogue_of(job) != LINEAR_SUMS)
+        return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, job->y, to,
+                        row->chunk);
+    return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_INT32, 4, job->y, to,
+                    row->full_chunk);
+}
+
 s24_status linear_prepare(s24i_device *device, s24i_device_error *error)
 {
     (void)device;
-    for (const linear_row *rows : {linear_rows_bf16, linear_rows_f16})
+    for (const linear_kind &kind : kinds)
         for (int i = 0; i < TILES; i++)
-            for (const void *kernel : rows[i].kernels)
-                CUDA_TRY(error, "giving a kernel its shared memory",
-                         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              rows[i].shared_bytes));
+            for (const void *kernel : kind.rows[i].kernels)
+                if (kernel)
+                    CUDA_TRY(error, "giving a kernel its shared memory",
+                             cudaFuncSetAttribute(kernel,
+                                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                  kind.rows[i].shared_bytes));
     return S24_OK;
+}
+
+/* Beside its shape. */
+static linear_params params_of(const s24i_device *device, const s24i_device_linear *job)
+{
+    linear_params p = {};
+    p.w = static_cast<const uint8_t *>(job->w);
+    p.w_slabs = (int)ceil_div(job->n, 64);
+    p.bias = job->bias;
+    p.residual = job->residual;
+    p.x_scale = job->x_scale;
+    p.w_scale = job->w_scale;
+    p.residual_ld = job->ld_residual;
+    p.y = job->y;
+    p.y_ld = job->ldy;
+    p.activation = job->activation;
+    p.y_dtype = job->y_dtype;
+    p.bias_dtype = job->y_dtype == S24_I32 || job->y_dtype == S24_I8 ? S24_F32 : job->y_dtype;
+    p.ready = static_cast<unsigned *>(job->work);
+    p.partial =
+        static_cast<char *>(job->work) + (size_t)device->processors * MAX_WARPS * sizeof(unsigned);
+    return p;
 }
 
 s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
                           s24i_device_error *error)
 {
-    int tile, cut, grid;
-    linear_choose(device, job, &tile, &cut);
-    if (tile < 0)
-        return device_failed(error, S24_ERROR_ARGUMENT,
-                             "a product whose tiles are cut needs its work memory");
-    const linear_row *row = &rows_of(job->dtype)[tile];
-    linear_params p = {};
-    p.shape = shape_of(device, job, row, cut, &grid);
-    p.w = static_cast<const uint8_t *>(job->w);
-    p.w_slabs = (int)ceil_div(job->n, 64);
-    p.slab_bytes = (unsigned)p.shape.steps * WEIGHT_BLOCK;
-    p.bias = job->bias;
-    p.residual = job->residual;
-    p.residual_ld = job->ld_residual;
-    p.y = job->y;
-    p.y_ld = job->ldy;
-    p.activation = job->activation;
-    p.ready = static_cast<unsigned *>(job->work);
-    p.partial = reinterpret_cast<float4 *>(
-        static_cast<char *>(job->work) + (size_t)device->processors * MAX_WARPS * sizeof(unsigned));
-    CUtensorMap x, y;
-    s24_status status =
-        make_map(device, error, &x, job, job->x, job->k, job->m, job->ldx, row->tokens);
-    if (status == S24_OK)
-        status = make_map(device, error, &y, job, job->y, job->n, job->m, job->ldy, row->chunk);
+    const linear_kind *kind = kind_of_dtype(job->dtype);
+    CUtensorMap x, y = {};
+    int grid, chosen = linear_choose(device, job);
+    if (chosen < 0)
+        return device_failed(
+            error, S24_ERROR_ARGUMENT,
+            "the tile cannot be used: sharing by steps needs the work memory, in "
+            "clusters a k that is long enough, and 8-bit dtypes have not every tile");
+    const linear_option *option = &options.list[chosen];
+    const linear_row *row = &kind->rows[option->row];
+    linear_params p = params_of(device, job);
+    p.shape = shape_of(device, job, row, option, &grid);
+    p.shape.group = group_of(&p.shape, row, kind, device->processors);
+    p.slab_bytes = (unsigned)(p.shape.k_blocks * kind->weight_block);
+    s24_status status = make_maps(device, error, job, row, &x, &y);
     if (status != S24_OK) return status;
-    linear_epilogue epilogue = LINEAR_FULL;
-    if (!job->residual && job->activation == S24_ACTIVATION_NONE) epilogue = LINEAR_BIAS;
-    if (!job->residual && job->activation == S24_ACTIVATION_GELU) epilogue = LINEAR_GELU;
-    const device_launch launch = {"launching a product", row->kernels[epilogue],
+    const device_launch launch = {"launching a product", row->kernels[epilogue_of(job)],
                                   dim3((unsigned)grid),  row->threads,
-                                  row->shared_bytes,     true};
+                                  row->shared_bytes,     true,
+                                  option->share};
     void *args[] = {&x, &y, &p};
     return device_launch_kernel(error, &launch, args, stream);
 }

@@ -1,44 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Y = activation(X·Wᵀ + bias) + residual on Hopper: W 2:4 in the Hopper order of docs/format.md.
+ * Y = activation(X·Wᵀ·scales + bias) + residual on Hopper: W 2:4 in the Hopper order of
+ * docs/format.md.
  *
- * A block has one producer and 1 to 3 consumer warpgroups. The producer fills a ring of
- * stages, each 64 of k: the tile's weights with their metadata (one copy per 64 rows) and its
- * tokens. Consumers multiply out of the ring; the sums of a tile stay in registers. Tiles follow
- * each other without a pause: while consumers store one, the producer already loads the next.
+ * A block has one producer and 1 to 3 consumer warpgroups. The producer fills a ring of stages, each
+ * of one or more of the weight's blocks along k: the tile's weights with their metadata (one copy
+ * per 64 rows) and its tokens. Consumers multiply out of the ring; the sums of a tile stay in
+ * registers. Tiles follow each other without a pause: while consumers store one, the producer
+ * already loads the next.
  */
 #ifndef S24_CUDA_LINEAR_CUH
 #define S24_CUDA_LINEAR_CUH
 
 #include "hopper.cuh"
 #include "linear_store.cuh"
+#include "linear_store_full.cuh"
 #include "linear_tile.cuh"
 #include "wgmma.cuh"
 
 /* ---- the producer: one thread ---------------------------------------------------------------- */
 
+/* How many blocks along k a step has: the last one may have fewer. */
+template <class TILE> static __device__ int depth_of(const linear_shape &s, int step)
+{
+    if (TILE::depth == 1) return 1;
+    return min(TILE::depth, s.k_blocks - step * TILE::depth);
+}
+
 /* Where the weights of the next step begin. */
 template <class TILE> struct weight_source {
+    static constexpr int BLOCK = TILE::element::weight_block;
     const uint8_t *first; /* slab */
     int slabs;            /* beside it; past the last one, that is loaded again and not stored */
 
     __device__ weight_source(const linear_params &p, int n_tile, int step)
-        : first(p.w + ((size_t)n_tile * TILE::slabs * p.shape.steps + (size_t)step) * WEIGHT_BLOCK),
+        : first(p.w +
+                ((size_t)n_tile * TILE::slabs * p.shape.k_blocks + (size_t)step * TILE::depth) *
+                    BLOCK),
           slabs(p.w_slabs - 1 - n_tile * TILE::slabs)
     {
     }
     /* Announces a stage and loads its weights; on to the next step. */
-    __device__ void load(const linear_ring<TILE> &ring, const linear_params &p, int stage)
+    __device__ void load(const linear_ring<TILE> &ring, const linear_params &p, int stage, int step)
     {
-        barrier_expect(ring.full(stage), TILE::token_stage + TILE::weight_stage);
+        const int depth = depth_of<TILE>(p.shape, step);
+        barrier_expect(ring.full(stage), depth * (TILE::token_block + TILE::slabs * BLOCK));
 #pragma unroll
         for (int i = 0; i < TILE::slabs; i++)
-            bulk_load(ring.weight(stage) + i * WEIGHT_BLOCK,
-                      first + (size_t)(unsigned)min(i, slabs) * p.slab_bytes, WEIGHT_BLOCK,
+            bulk_load(ring.weight(stage) + i * TILE::depth * BLOCK,
+                      first + (size_t)(unsigned)min(i, slabs) * p.slab_bytes, depth * BLOCK,
                       ring.full(stage));
-        first += WEIGHT_BLOCK;
+        first += TILE::depth * BLOCK;
     }
 };
+
+/* The tokens of a step. */
+template <class TILE>
+static __device__ void load_tokens(const linear_ring<TILE> &ring, const linear_params &p,
+                                   const CUtensorMap *x, int stage, int step, int m)
+{
+    const int depth = depth_of<TILE>(p.shape, step);
+#pragma unroll
+    for (int j = 0; j < TILE::depth; j++)
+        if (j < depth)
+            tile_load(ring.tokens(stage) + j * TILE::token_block, x,
+                      (step * TILE::depth + j) * TILE::element::block_k, m, ring.full(stage));
+}
 
 template <class TILE>
 static __device__ void produce(const linear_ring<TILE> &ring, const linear_params &p,
@@ -56,19 +83,18 @@ static __device__ void produce(const linear_ring<TILE> &ring, const linear_param
     int early = min(TILE::stages, part.end - part.begin);
 #pragma unroll 1
     for (int i = 0; i < early; i++)
-        weight.load(ring, p, i);
+        weight.load(ring, p, i, part.begin + i);
     wait_for_predecessors();
 #pragma unroll 1
     for (int i = 0; i < early; i++, at.next())
-        tile_load(ring.tokens(i), x, (part.begin + i) * 64, m_tile * TILE::tokens, ring.full(i));
+        load_tokens(ring, p, x, i, part.begin + i, m_tile * TILE::tokens);
     int step = part.begin + early;
     for (;;) {
 #pragma unroll 1
         for (; step < part.end; step++, at.next()) {
             barrier_wait(ring.empty(at.stage), at.parity ^ 1);
-            weight.load(ring, p, at.stage);
-            tile_load(ring.tokens(at.stage), x, step * 64, m_tile * TILE::tokens,
-                      ring.full(at.stage));
+            weight.load(ring, p, at.stage, step);
+            load_tokens(ring, p, x, at.stage, step, m_tile * TILE::tokens);
         }
         if (!walk.next(p.shape, &part)) return;
         tile_origin(p.shape, part.tile, &m_tile, &n_tile);
@@ -93,40 +119,114 @@ static __device__ inline void turn_give(int team)
     asm volatile("bar.arrive %0, 256;" ::"r"(BARRIER_TURN + team) : "memory");
 }
 
+/* A thread's metadata of a stage. */
+template <class TILE> struct stage_metadata {
+    uint32_t words[TILE::blocks][TILE::depth][TILE::element::metadata_words];
+
+    /* Of the first COUNT along k, from the blocks at `weight`. */
+    template <int COUNT> __device__ void load(uint32_t weight, int thread)
+    {
+#pragma unroll
+        for (int i = 0; i < TILE::blocks * TILE::depth; i++) {
+            if (i % TILE::depth >= COUNT) continue;
+            uint32_t at = weight + i * TILE::element::weight_block + WEIGHT_VALUES;
+            uint32_t(&word)[TILE::element::metadata_words] =
+                words[i / TILE::depth][i % TILE::depth];
+            if constexpr (TILE::element::metadata_words == 1)
+                asm volatile("ld.shared.u32 %0, [%1];"
+                             : "=r"(word[0])
+                             : "r"(at + thread * 4)
+                             : "memory");
+            else
+                asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                             : "=r"(word[0]), "=r"(word[1])
+                             : "r"(at + thread * 8)
+                             : "memory");
+        }
+    }
+    /* In use until here. */
+    __device__ void keep() const
+    {
+#pragma unroll
+        for (int b = 0; b < TILE::blocks; b++)
+#pragma unroll
+            for (int j = 0; j < TILE::depth; j++)
+                for (uint32_t word : words[b][j])
+                    asm volatile("" ::"r"(word) : "memory");
+    }
+};
+
 /* Multiplies one stage into d, and gives the stage before back to the producer. */
-template <class T, class TILE>
+template <class TILE>
 static __device__ __forceinline__ void
-multiply_stage(float (&d)[TILE::blocks][TILE::sums], const linear_ring<TILE> &ring,
+multiply_stage(typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear_ring<TILE> &ring,
                const ring_place<TILE::stages> &at, const thread_place &me,
-               uint32_t (&meta)[TILE::blocks], const uint32_t (&meta_before)[TILE::blocks],
+               stage_metadata<TILE> &meta, const stage_metadata<TILE> &meta_before,
                int &stage_before)
 {
-    const uint32_t weight = ring.weight(at.stage) + me.member * TILE::blocks * WEIGHT_BLOCK;
+    using T = typename TILE::type;
+    constexpr int BLOCK = TILE::element::weight_block;
+    const uint32_t weight = ring.weight(at.stage) + me.member * TILE::blocks * TILE::depth * BLOCK;
     const uint32_t tokens = ring.tokens(at.stage);
     const int add = stage_before >= 0;
     barrier_wait(ring.full(at.stage), at.parity);
-#pragma unroll
-    for (int b = 0; b < TILE::blocks; b++)
-        asm volatile("ld.shared.u32 %0, [%1];"
-                     : "=r"(meta[b])
-                     : "r"(weight + b * WEIGHT_BLOCK + WEIGHT_METADATA + me.thread * 4)
-                     : "memory");
+    meta.template load<TILE::depth>(weight, me.thread);
     products_begin();
 #pragma unroll
-    for (int b = 0; b < TILE::blocks; b++) {
-        uint32_t block = weight + b * WEIGHT_BLOCK;
-        wgmma_sp<T, TILE::tokens, 0>::run(d[b], weight_place(block), tokens_place(tokens), meta[b],
-                                          add);
-        wgmma_sp<T, TILE::tokens, 1>::run(d[b], weight_place(block + WEIGHT_K_STEP),
-                                          tokens_place(tokens + TOKEN_BYTES / 2), meta[b], 1);
+    for (int j = 0; j < TILE::depth; j++) {
+#pragma unroll
+        for (int b = 0; b < TILE::blocks; b++) {
+            const uint32_t block = weight + (b * TILE::depth + j) * BLOCK;
+            const uint32_t some = tokens + j * TILE::token_block;
+            wgmma_sp<T, TILE::tokens, 0>::run(d[b], weight_place(block), tokens_place(some),
+                                              meta.words[b][j], j ? 1 : add);
+            wgmma_sp<T, TILE::tokens, 1>::run(d[b], weight_place(block + WEIGHT_STEP_VALUES),
+                                              tokens_place(some + TOKEN_BYTES / 2),
+                                              meta.words[b][j], 1);
+        }
     }
     products_commit();
     products_wait<1>(); /* the stage before is done */
-#pragma unroll
-    for (int b = 0; b < TILE::blocks; b++)
-        asm volatile("" ::"r"(meta_before[b]) : "memory");
+    meta_before.keep();
     __syncwarp(); /* every lane has read its metadata */
     if (add && me.lane == 0) barrier_arrive(ring.empty(stage_before));
+    stage_before = at.stage;
+}
+
+/* The same with a last stage of which only `depth` blocks along k are there, one after the other. */
+template <class TILE>
+static __device__ __forceinline__ void
+multiply_rest(typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear_ring<TILE> &ring,
+              const ring_place<TILE::stages> &at, const thread_place &me, int depth,
+              int &stage_before)
+{
+    using T = typename TILE::type;
+    constexpr int BLOCK = TILE::element::weight_block;
+    const uint32_t weight = ring.weight(at.stage) + me.member * TILE::blocks * TILE::depth * BLOCK;
+    int add = stage_before >= 0;
+    barrier_wait(ring.full(at.stage), at.parity);
+#pragma unroll 1
+    for (int j = 0; j < depth; j++) {
+        const uint32_t tokens = ring.tokens(at.stage) + j * TILE::token_block;
+        stage_metadata<TILE> meta = {};
+        meta.template load<1>(weight + j * BLOCK, me.thread);
+        products_begin();
+#pragma unroll
+        for (int b = 0; b < TILE::blocks; b++) {
+            const uint32_t block = weight + (b * TILE::depth + j) * BLOCK;
+            wgmma_sp<T, TILE::tokens, 0>::run(d[b], weight_place(block), tokens_place(tokens),
+                                              meta.words[b][0], add);
+            wgmma_sp<T, TILE::tokens, 1>::run(d[b], weight_place(block + WEIGHT_STEP_VALUES),
+                                              tokens_place(tokens + TOKEN_BYTES / 2),
+                                              meta.words[b][0], 1);
+        }
+        products_commit();
+        products_wait<0>();
+        meta.keep();
+        add = 1;
+    }
+    __syncwarp();
+    if (stage_before >= 0 && me.lane == 0) barrier_arrive(ring.empty(stage_before));
     stage_before = at.stage;
 }
 
@@ -135,31 +235,38 @@ multiply_stage(float (&d)[TILE::blocks][TILE::sums], const linear_ring<TILE> &ri
  * to it, which the compiler does not know: two sets of registers take turns, and each is kept in
  * use until the products that read it are done.
  */
-template <class T, class TILE>
-static __device__ void multiply(float (&d)[TILE::blocks][TILE::sums], const linear_ring<TILE> &ring,
-                                ring_place<TILE::stages> &at, const thread_place &me, int steps,
+template <class TILE>
+static __device__ void multiply(typename TILE::sum (&d)[TILE::blocks][TILE::sums],
+                                const linear_ring<TILE> &ring, ring_place<TILE::stages> &at,
+                                const thread_place &me, const linear_part &part,
                                 const linear_walk &walk, const linear_shape &shape)
 {
-    uint32_t even[TILE::blocks], odd[TILE::blocks] = {};
-    int before = -1;
+    stage_metadata<TILE> even, odd = {};
+    const int rest = depth_of<TILE>(shape, part.end - 1);
+    const int whole = TILE::depth > 1 && rest < TILE::depth ? part.end - 1 : part.end;
+    int before = -1, step = part.begin;
 #pragma unroll 1
-    for (; steps >= 2; steps -= 2) {
-        multiply_stage<T, TILE>(d, ring, at, me, even, odd, before);
+    for (; step + 2 <= whole; step += 2) {
+        multiply_stage<TILE>(d, ring, at, me, even, odd, before);
         at.next();
-        multiply_stage<T, TILE>(d, ring, at, me, odd, even, before);
+        multiply_stage<TILE>(d, ring, at, me, odd, even, before);
         at.next();
     }
-    if (steps) {
-        multiply_stage<T, TILE>(d, ring, at, me, even, odd, before);
+    if (step < whole) {
+        multiply_stage<TILE>(d, ring, at, me, even, odd, before);
+        at.next();
+    }
+    if (TILE::depth > 1 && whole < part.end) {
+        multiply_rest<TILE>(d, ring, at, me, rest, before);
         at.next();
     }
     if (TILE::teams > 1 && walk.more(shape)) turn_give(me.team ^ 1);
     products_wait<0>();
+    even.keep();
+    odd.keep();
 #pragma unroll
-    for (int b = 0; b < TILE::blocks; b++) {
-        asm volatile("" ::"r"(even[b]), "r"(odd[b]) : "memory");
+    for (int b = 0; b < TILE::blocks; b++)
         products_pin(d[b]);
-    }
     __syncwarp();
     if (me.lane == 0) barrier_arrive(ring.empty(before));
 }
@@ -167,18 +274,19 @@ static __device__ void multiply(float (&d)[TILE::blocks][TILE::sums], const line
 /* Sums of this block's part to its place, for the owner of the tile. Warps do not wait for each
    other: each hands over to the owner's warp of its number. */
 template <class TILE>
-static __device__ void hand_over(const float (&d)[TILE::blocks][TILE::sums], const linear_params &p,
-                                 const thread_place &me)
+static __device__ void hand_over(const typename TILE::sum (&d)[TILE::blocks][TILE::sums],
+                                 const linear_params &p, const thread_place &me)
 {
     const int threads = 128 * TILE::team_size;
-    float4 *to =
-        p.partial + (size_t)blockIdx.x * (TILE::partial_floats / 4) + me.member * 128 + me.thread;
+    sums_of_four<typename TILE::sum> *to =
+        static_cast<sums_of_four<typename TILE::sum> *>(p.partial) +
+        (size_t)blockIdx.x * (TILE::partial_sums / 4) + me.member * 128 + me.thread;
 #pragma unroll
     for (int b = 0; b < TILE::blocks; b++)
 #pragma unroll
         for (int i = 0; i < TILE::sums; i += 4)
             __stcg(to + (b * (TILE::sums / 4) + i / 4) * threads,
-                   make_float4(d[b][i], d[b][i + 1], d[b][i + 2], d[b][i + 3]));
+                   {d[b][i], d[b][i + 1], d[b][i + 2], d[b][i + 3]});
     __syncwarp();
     if (me.lane == 0) {
         unsigned *flag = p.ready + blockIdx.x * MAX_WARPS + me.member * 4 + me.warp;
@@ -190,16 +298,17 @@ static __device__ void hand_over(const float (&d)[TILE::blocks][TILE::sums], con
 /* Adds what the blocks before this one handed over of the tile whose steps begin at `start`, in
    falling order of their numbers: the same bits every time. */
 template <class TILE>
-static __device__ void take_over(float (&d)[TILE::blocks][TILE::sums], const linear_params &p,
-                                 const thread_place &me, int start)
+static __device__ void take_over(typename TILE::sum (&d)[TILE::blocks][TILE::sums],
+                                 const linear_params &p, const thread_place &me, int start)
 {
     const int threads = 128 * TILE::team_size;
     for (int block = blockIdx.x - 1; block >= 0; block--) {
         int low = linear_walk::cut_at(p.shape, block);
         if (low == linear_walk::cut_at(p.shape, block + 1)) continue; /* it had no steps */
         unsigned *flag = p.ready + block * MAX_WARPS + me.member * 4 + me.warp;
-        const float4 *from =
-            p.partial + (size_t)block * (TILE::partial_floats / 4) + me.member * 128 + me.thread;
+        const sums_of_four<typename TILE::sum> *from =
+            static_cast<const sums_of_four<typename TILE::sum> *>(p.partial) +
+            (size_t)block * (TILE::partial_sums / 4) + me.member * 128 + me.thread;
         if (me.lane == 0) {
             unsigned there;
             do
@@ -214,7 +323,8 @@ static __device__ void take_over(float (&d)[TILE::blocks][TILE::sums], const lin
         for (int b = 0; b < TILE::blocks; b++)
 #pragma unroll
             for (int i = 0; i < TILE::sums; i += 4) {
-                float4 v = __ldcg(from + (b * (TILE::sums / 4) + i / 4) * threads);
+                sums_of_four<typename TILE::sum> v =
+                    __ldcg(from + (b * (TILE::sums / 4) + i / 4) * threads);
                 d[b][i] += v.x;
                 d[b][i + 1] += v.y;
                 d[b][i + 2] += v.z;
@@ -226,7 +336,58 @@ static __device__ void take_over(float (&d)[TILE::blocks][TILE::sums], const lin
     }
 }
 
-template <class T, class TILE, linear_epilogue EPILOGUE>
+/* ---- tiles that a cluster shares ------------------------------------------------------------- */
+
+/* Sums of this block's part to the first block of the cluster. */
+template <class TILE>
+static __device__ void send_sums(const typename TILE::sum (&d)[TILE::blocks][TILE::sums],
+                                 const linear_ring<TILE> &ring, const thread_place &me, int rank,
+                                 int zero)
+{
+    const int threads = 128 * TILE::team_size;
+    const uint32_t bar = cluster_place(ring.inbox_full(), 0);
+    const uint32_t to = cluster_place(ring.inbox(rank), 0) + (me.member * 128 + me.thread) * 16;
+    cluster_wait();
+#pragma unroll
+    for (int b = 0; b < TILE::blocks; b++)
+#pragma unroll
+        for (int i = 0; i < TILE::sums; i += 4) {
+            uint32_t bits[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                bits[j] = copy_of_sum(d[b][i + j], zero);
+            cluster_send(to + (b * (TILE::sums / 4) + i / 4) * threads * 16, bits, bar);
+        }
+}
+
+/* Adds what the others of the cluster sent, in the order of their ranks. */
+template <class TILE>
+static __device__ void receive_sums(typename TILE::sum (&d)[TILE::blocks][TILE::sums],
+                                    const linear_ring<TILE> &ring, const thread_place &me,
+                                    int share)
+{
+    const int threads = 128 * TILE::team_size;
+    barrier_wait(ring.inbox_full(), 0);
+#pragma unroll 1
+    for (int rank = 1; rank < share; rank++) {
+        const uint32_t from = ring.inbox(rank) + (me.member * 128 + me.thread) * 16;
+#pragma unroll
+        for (int b = 0; b < TILE::blocks; b++)
+#pragma unroll
+            for (int i = 0; i < TILE::sums; i += 4) {
+                uint32_t bits[4];
+                asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                             : "=r"(bits[0]), "=r"(bits[1]), "=r"(bits[2]), "=r"(bits[3])
+                             : "r"(from + (b * (TILE::sums / 4) + i / 4) * threads * 16)
+                             : "memory");
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    d[b][i + j] += sum_of_bits(bits[j], d[b][i + j]);
+            }
+    }
+}
+
+template <class TILE, linear_epilogue EPILOGUE>
 static __device__ void consume(const linear_ring<TILE> &ring, const linear_params &p,
                                const CUtensorMap *y)
 {
@@ -239,7 +400,7 @@ static __device__ void consume(const linear_ring<TILE> &ring, const linear_param
     ring_place<TILE::stages> at;
     int buffer = 0, turn = 0;
     while (walk.next(p.shape, &part)) {
-        float d[TILE::blocks][TILE::sums];
+        typename TILE::sum d[TILE::blocks][TILE::sums];
         int m_tile, n_tile;
         if (TILE::teams > 1) {
             if (turn++ % TILE::teams != me.team) {
@@ -248,25 +409,38 @@ static __device__ void consume(const linear_ring<TILE> &ring, const linear_param
             }
             if (turn > 1) turn_take(me.team);
         }
-        multiply<T, TILE>(d, ring, at, me, part.end - part.begin, walk, p.shape);
-        if (part.end < p.shape.steps) {
+        multiply<TILE>(d, ring, at, me, part, walk, p.shape);
+        if (TILE::shares > 1 && p.shape.share > 1) {
+            if (blockIdx.x % p.shape.share != 0) {
+                send_sums<TILE>(d, ring, me, blockIdx.x % p.shape.share, p.shape.whole >> 31);
+                break;
+            }
+            receive_sums<TILE>(d, ring, me, p.shape.share);
+        } else if (part.end < p.shape.steps) {
             hand_over<TILE>(d, p, me);
             continue;
-        }
-        if (part.begin > 0) take_over<TILE>(d, p, me, (part.tile - p.shape.whole) * p.shape.steps);
+        } else if (part.begin > 0)
+            take_over<TILE>(d, p, me, (part.tile - p.shape.whole) * p.shape.steps);
         tile_origin(p.shape, part.tile, &m_tile, &n_tile);
+        const int m = m_tile * TILE::tokens,
+                  n = n_tile * TILE::rows + me.member * TILE::blocks * 64;
+        if constexpr (EPILOGUE == LINEAR_FULL) {
+            store_full<TILE>(d, ring, p, me, m, n, buffer);
+        } else {
 #pragma unroll
-        for (int b = 0; b < TILE::blocks; b++) {
-            int n = n_tile * TILE::rows + (me.member * TILE::blocks + b) * 64;
-            if (n < p.shape.n)
-                store_block<T, TILE, EPILOGUE>(d[b], ring, p, y, me, m_tile * TILE::tokens, n,
-                                               buffer);
+            for (int b = 0; b < TILE::blocks; b++) {
+                if (n + b * 64 >= p.shape.n) continue;
+                if constexpr (EPILOGUE == LINEAR_SUMS)
+                    store_sums<TILE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
+                else
+                    store_quick<TILE, EPILOGUE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
+            }
         }
     }
     if (me.thread == 0) stores_read<0>();
 }
 
-template <class T, class TILE, linear_epilogue EPILOGUE>
+template <class TILE, linear_epilogue EPILOGUE>
 __global__ void __launch_bounds__(TILE::threads, 1)
     linear_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap y,
                   const __grid_constant__ linear_params p)
@@ -281,16 +455,20 @@ __global__ void __launch_bounds__(TILE::threads, 1)
             barrier_init(ring.full(i), 1);
             barrier_init(ring.empty(i), 4 * TILE::team_size);
         }
+        if (TILE::shares > 1) barrier_init(ring.inbox_full(), 1);
         barrier_init_done();
+        if (TILE::shares > 1)
+            barrier_expect(ring.inbox_full(), (p.shape.share - 1) * TILE::partial_sums * 4);
     }
     __syncthreads();
+    if (TILE::shares > 1 && p.shape.share > 1) cluster_arrive();
     dependents_may_start();
     if (producer >= 0) {
         if constexpr (TILE::warpgroups > 1) registers_give<TILE::give>();
         if (producer == 0 && one_lane()) produce<TILE>(ring, p, &x);
     } else {
         if constexpr (TILE::warpgroups > 1) registers_take<TILE::take>();
-        consume<T, TILE, EPILOGUE>(ring, p, &y);
+        consume<TILE, EPILOGUE>(ring, p, &y);
     }
 }
 

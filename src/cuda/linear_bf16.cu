@@ -3,10 +3,9 @@
 #include "linear_rows.cuh"
 
 const linear_row linear_rows_bf16[] = {
-#define TILE(rows, tokens, warpgroups, teams, stages, chunk, buffers, step, end)                   \
-    linear_row_of<__nv_bfloat16,                                                                   \
-                  linear_tile<rows, tokens, warpgroups, teams, stages, chunk, buffers>>(           \
-        #rows "x" #tokens, step, end),
+#define TILE(rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares, step, end)    \
+    linear_row_of<__nv_bfloat16, rows, tokens, warpgroups, teams, stages, depth, chunk, buffers,   \
+                  shares>(#rows "x" #tokens, step, end),
 #include "tiles.def"
 #undef TILE
 };

@@ -3,8 +3,8 @@
 #include "linear_rows.cuh"
 
 const linear_row linear_rows_f16[] = {
-#define TILE(rows, tokens, warpgroups, teams, stages, chunk, buffers, step, end)                   \
-    linear_row_of<__half, linear_tile<rows, tokens, warpgroups, teams, stages, chunk, buffers>>(   \
+#define TILE(rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares, step, end)    \
+    linear_row_of<__half, rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares>( \
         #rows "x" #tokens, step, end),
 #include "tiles.def"
 #undef TILE

@@ -4,24 +4,21 @@
 #ifndef S24_CUDA_LINEAR_TILE_CUH
 #define S24_CUDA_LINEAR_TILE_CUH
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "sparse24/sparse24.h"
 
+#include "element.cuh"
 #include "schedule.cuh"
 
 enum {
-    WEIGHT_BLOCK = 4608,    /* 64 rows, 64 of k: 4096 bytes of values, 512 of metadata */
-    WEIGHT_K_STEP = 2048,   /* values of 32 of k */
-    WEIGHT_METADATA = 4096, /* where it begins */
-    TOKEN_BYTES = 128,      /* 64 of k */
-    MAX_WARPS = 12,         /* of consumers */
-    BARRIER_STORE = 1,      /* and on: of a warpgroup */
-    BARRIER_TURN = 4,       /* and on: of a team */
+    MAX_WARPS = 12,    /* of consumers */
+    BARRIER_STORE = 1, /* and on: of a warpgroup */
+    BARRIER_TURN = 4,  /* and on: of a team */
 };
 
-/* What happens to the sums: GELU is that alone; FULL knows every activation and a residual, and asks
-   again every few sums, which costs more than the work. */
-enum linear_epilogue { LINEAR_BIAS, LINEAR_GELU, LINEAR_FULL };
+/* What happens to the sums. BIAS is quick: a bias, and Y of X's 16-bit dtype or, of an 8-bit one, of
+   bf16; GELU is the same and that activation, for 16-bit dtypes. SUMS of i8 go into a Y of i32 as
+   they are. FULL does whatever there is. */
+enum linear_epilogue { LINEAR_BIAS, LINEAR_GELU, LINEAR_FULL, LINEAR_SUMS, LINEAR_EPILOGUES };
 
 struct linear_params {
     linear_shape shape;
@@ -29,10 +26,12 @@ struct linear_params {
     int w_slabs;         /* of 64 rows */
     unsigned slab_bytes; /* of one, all of k */
     const void *bias, *residual;
+    const float *x_scale, *w_scale; /* [m], [n], or NULL */
     void *y;
     long long residual_ld, y_ld;
     int activation;
-    float4 *partial; /* sums of parts that another block owns, one place a block */
+    s24_dtype y_dtype, bias_dtype;
+    void *partial;   /* sums of parts that another block owns, one place a block */
     unsigned *ready; /* [blocks][MAX_WARPS]: 1 when they are there; the reader sets 0 again */
 };
 
@@ -43,10 +42,6 @@ template <> struct pair_of<__nv_bfloat16> {
         __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
         return *reinterpret_cast<uint32_t *>(&v);
     }
-    static __device__ float2 unpack(uint32_t v)
-    {
-        return __bfloat1622float2(*reinterpret_cast<__nv_bfloat162 *>(&v));
-    }
 };
 template <> struct pair_of<__half> {
     static __device__ uint32_t pack(float low, float high)
@@ -54,31 +49,55 @@ template <> struct pair_of<__half> {
         __half2 v = __floats2half2_rn(low, high);
         return *reinterpret_cast<uint32_t *>(&v);
     }
-    static __device__ float2 unpack(uint32_t v)
-    {
-        return __half22float2(*reinterpret_cast<__half2 *>(&v));
-    }
 };
 
-/* A tile: ROWS outputs by TOKENS, a ring of STAGES; its result leaves in pieces of CHUNK tokens
-   through BUFFERS places a warpgroup. Of WARPGROUPS consumers one TEAM computes a tile; with two
-   teams, one stores its tile while the other multiplies. */
-template <int ROWS, int TOKENS, int WARPGROUPS, int TEAMS, int STAGES, int CHUNK, int BUFFERS>
+template <class SUM> struct four_of;
+template <> struct four_of<float> {
+    using type = float4;
+};
+template <> struct four_of<int> {
+    using type = int4;
+};
+template <class SUM> using sums_of_four = typename four_of<SUM>::type;
+
+/* A tile of dtype T: ROWS outputs by TOKENS, a ring of STAGES, each DEPTH of the weight's blocks
+   along k; its result leaves in pieces of CHUNK tokens through BUFFERS places a warpgroup. Of
+   WARPGROUPS consumers one TEAM computes a tile; with two teams, one stores its tile while the other
+   multiplies. Up to SHARES blocks of threads in a cluster may share a tile. */
+template <class T, int ROWS, int TOKENS, int WARPGROUPS, int TEAMS, int STAGES, int DEPTH,
+          int CHUNK, int BUFFERS, int SHARES>
 struct linear_tile {
+    using type = T;
+    using element = element_of<T>;
+    using sum = typename element::sum;
     static constexpr int rows = ROWS, tokens = TOKENS, warpgroups = WARPGROUPS, teams = TEAMS,
-                         stages = STAGES, chunk = CHUNK, buffers = BUFFERS;
+                         stages = STAGES, depth = DEPTH, chunk = CHUNK, buffers = BUFFERS,
+                         shares = SHARES;
     static constexpr int team_size = WARPGROUPS / TEAMS;
     static constexpr int slabs = ROWS / 64;          /* of 64 outputs */
     static constexpr int blocks = slabs / team_size; /* of them a warpgroup */
     static constexpr int sums = TOKENS / 2;          /* a thread and block */
     static constexpr int threads = 128 * (WARPGROUPS + 1);
-    static constexpr int token_stage = TOKENS * TOKEN_BYTES, weight_stage = slabs * WEIGHT_BLOCK;
+    static constexpr int token_block = TOKENS * TOKEN_BYTES, token_stage = DEPTH * token_block,
+                         weight_stage = slabs * DEPTH * element::weight_block;
+    /* The result's places: quickly, as 16 bits, or with all there is, as sums of 32 bits. */
     static constexpr int chunk_bytes = CHUNK * 128;
+    static constexpr int full_chunk = CHUNK % 16 == 0   ? CHUNK / 2
+                                      : CHUNK % 24 == 0 ? CHUNK / 3
+                                                        : CHUNK;
+    static constexpr int full_bytes = full_chunk * 256;
+    static constexpr int full_buffers = BUFFERS * chunk_bytes >= 2 * full_bytes ? 2 : 1;
+    static constexpr int out_bytes =
+        BUFFERS * chunk_bytes > full_bytes ? BUFFERS *chunk_bytes : full_bytes;
     static constexpr int out_at = STAGES * token_stage;
-    static constexpr int weight_at = out_at + WARPGROUPS * BUFFERS * chunk_bytes;
+    static constexpr int weight_at = out_at + WARPGROUPS * out_bytes;
     static constexpr int barriers_at = weight_at + STAGES * weight_stage;
-    static constexpr int shared_bytes = 1024 + barriers_at + STAGES * 16; /* 1024: alignment */
-    static constexpr int partial_floats = ROWS * TOKENS;
+    static constexpr int partial_sums = ROWS * TOKENS;
+    /* Where the sums of the others that share a tile arrive. */
+    static constexpr int inbox_at = barriers_at + (STAGES + 1) * 16;
+    /* Scales and bias of 64 outputs, a warpgroup. */
+    static constexpr int terms_at = inbox_at + (SHARES - 1) * partial_sums * 4;
+    static constexpr int shared_bytes = 1024 + terms_at + WARPGROUPS * 512; /* 1024: alignment */
     /* Registers a thread of consumers and producer: 64 Ki in all. */
     static constexpr int take = WARPGROUPS == 3 ? 160 : 232, give = WARPGROUPS == 3 ? 32 : 40;
     static_assert(TOKENS % CHUNK == 0 && CHUNK % 8 == 0 && slabs % team_size == 0, "tile");
@@ -96,9 +115,9 @@ template <class TILE> struct linear_ring {
     {
         return base + TILE::weight_at + stage * TILE::weight_stage;
     }
-    __device__ uint32_t out(int warpgroup, int buffer) const
+    __device__ uint32_t out(int warpgroup) const
     {
-        return base + TILE::out_at + (warpgroup * TILE::buffers + buffer) * TILE::chunk_bytes;
+        return base + TILE::out_at + warpgroup * TILE::out_bytes;
     }
     __device__ uint32_t full(int stage) const
     {
@@ -107,6 +126,18 @@ template <class TILE> struct linear_ring {
     __device__ uint32_t empty(int stage) const
     {
         return full(stage) + 8;
+    }
+    __device__ uint32_t terms(int warpgroup) const
+    {
+        return base + TILE::terms_at + warpgroup * 512;
+    }
+    __device__ uint32_t inbox_full() const
+    {
+        return full(TILE::stages);
+    }
+    __device__ uint32_t inbox(int rank) const
+    {
+        return base + TILE::inbox_at + (rank - 1) * TILE::partial_sums * 4;
     }
 };
 

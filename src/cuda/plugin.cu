@@ -30,16 +30,24 @@ s24_status cuda_failed(s24i_device_error *error, cudaError_t code, const char *w
 s24_status device_launch_kernel(s24i_device_error *error, const device_launch *launch, void **args,
                                 void *stream)
 {
-    cudaLaunchAttribute early;
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attributes[2];
     cudaLaunchConfig_t config = {};
     config.gridDim = launch->grid;
     config.blockDim = dim3((unsigned)launch->threads);
     config.dynamicSmemBytes = (size_t)launch->shared_bytes;
     config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &early;
-    config.numAttrs = launch->early ? 1 : 0;
+    config.attrs = attributes;
+    if (launch->early) {
+        cudaLaunchAttribute *early = &attributes[config.numAttrs++];
+        early->id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early->val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (launch->cluster > 1) {
+        cudaLaunchAttribute *cluster = &attributes[config.numAttrs++];
+        cluster->id = cudaLaunchAttributeClusterDimension;
+        cluster->val.clusterDim.x = (unsigned)launch->cluster;
+        cluster->val.clusterDim.y = cluster->val.clusterDim.z = 1;
+    }
     CUDA_TRY(error, launch->what, cudaLaunchKernelExC(&config, launch->kernel, args));
     return S24_OK;
 }

@@ -5,21 +5,20 @@
  * thread and access, sums in f32, one rounding at the end.
  */
 #include "device.cuh"
-#include "linear_store.cuh"
+#include "linear_store_full.cuh"
 
 enum { WARPS = 4, MOST_CHUNKS = 8 }; /* of a block; of 256 elements of a row */
 
 /* Eight elements as f32. */
 template <class T> static __device__ inline void load_8(float (&v)[8], const void *from)
 {
-    const uint4 all = *static_cast<const uint4 *>(from);
-    const uint32_t words[4] = {all.x, all.y, all.z, all.w};
+    union {
+        uint4 all;
+        T each[8];
+    } u = {*static_cast<const uint4 *>(from)};
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const float2 pair = pair_of<T>::unpack(words[i]);
-        v[2 * i] = pair.x;
-        v[2 * i + 1] = pair.y;
-    }
+    for (int i = 0; i < 8; i++)
+        v[i] = (float)u.each[i];
 }
 template <class T> static __device__ inline void store_8(void *to, const float (&v)[8])
 {

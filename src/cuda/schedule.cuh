@@ -6,6 +6,9 @@
  * as the others; a tile that is cut has its last part's block as its owner, which adds the sums of
  * the parts before.
  *
+ * Where there are fewer tiles than processors, clusters of `share` blocks may share each instead: a
+ * block has its part of one tile, and the sums go to the first of the cluster.
+ *
  * A block first does the part whose tile another block owns, and the parts that it owns last, so
  * that nobody waits. It waits for blocks of lower number only: those started before it.
  */
@@ -13,11 +16,13 @@
 #define S24_CUDA_SCHEDULE_CUH
 
 struct linear_shape {
-    int m, n;  /* tokens, outputs */
-    int steps; /* of 64 along k */
+    int m, n;     /* tokens, outputs */
+    int k_blocks; /* of the weight's order */
+    int steps;    /* stages along k */
     int m_tiles, n_tiles;
     int group; /* of n_tiles that are walked together, so that their weights stay in L2 */
     int whole; /* tiles that are not cut */
+    int share; /* blocks of a cluster that share each tile, 1: none */
 };
 
 struct linear_part {
@@ -42,6 +47,14 @@ struct linear_walk {
     }
     __device__ bool next(const linear_shape &s, linear_part *part)
     {
+        if (s.share > 1) {
+            int rank = blockIdx.x % s.share;
+            *part = {(int)blockIdx.x / s.share, s.steps * rank / s.share,
+                     s.steps * (rank + 1) / s.share};
+            bool first = next_whole >= 0;
+            next_whole = -1;
+            return first;
+        }
         bool cut = high > low, others = cut && high % s.steps != 0;
         if (!others && next_whole < s.whole) {
             *part = {next_whole, 0, s.steps};

@@ -28,7 +28,7 @@ template <class T, int N> struct wgmma;
             asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #P2 ", 0;\n"                     \
                          "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE           \
                          " {" S24_REGS_##SUMS "}, %" #P0 ", %" #P1 ", add, 1, 1, 0, 0;\n}\n"       \
-                         : S24_ACCS_##SUMS                                                         \
+                         : S24_ACCS_##SUMS(S24_FLOAT)                                              \
                          : "l"(a), "l"(b), "r"(add));                                              \
         }                                                                                          \
         /* d += a·b, a in registers, b's rows along n. */                                         \
@@ -37,7 +37,7 @@ template <class T, int N> struct wgmma;
             asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE           \
                          " {" S24_REGS_##SUMS "}, {%" #P0 ", %" #P1 ", %" #P2 ", %" #P3 "}, %" #P4 \
                                               ", 1, 1, 1, 1;\n"                                    \
-                         : S24_ACCS_##SUMS                                                         \
+                         : S24_ACCS_##SUMS(S24_FLOAT)                                              \
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                    \
         }                                                                                          \
     };

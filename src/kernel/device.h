@@ -25,19 +25,22 @@ typedef struct s24i_device_error {
     char text[256];
 } s24i_device_error;
 
-/* y[m,n] = activation(x[m,k]·w[n,k]ᵀ + bias[n]) + residual[m,n], all of `dtype`, w in the device's
-   order. The tile and the cut are the plugin's choice where they are negative. */
+/*
+ * y[m,n] = activation(x[m,k]·w[n,k]ᵀ·x_scale[m]·w_scale[n] + bias[n]) + residual[m,n]: x and w of
+ * `dtype`, w in the device's order, y and residual of y_dtype, the bias too where that is a
+ * floating point dtype, else f32. The tile is the plugin's choice where negative.
+ */
 typedef struct s24i_device_linear {
-    s24_dtype dtype;
+    s24_dtype dtype, y_dtype;
     int64_t m, n, k;
     const void *w, *x, *bias, *residual;
+    const float *x_scale, *w_scale; /* or NULL */
     void *y;
     int64_t ldx, ldy, ld_residual;
     s24_activation activation;
     void *work; /* NULL, or work_bytes bytes whose first use found zeros */
     size_t work_bytes;
-    int tile; /* a row of the plugin's tiles */
-    int cut;  /* 1: blocks share the tiles of the last wave, by steps along k; 0: they do not */
+    int tile; /* one of the plugin's tiles */
 } s24i_device_linear;
 
 /* What a job found in dense memory, as row·k + column; −1 where there is none. */
@@ -168,11 +171,11 @@ typedef struct s24i_device_table {
     s24_status (*clear)(s24i_device *device, void *memory, size_t bytes, void *stream,
                         s24i_device_error *error);
     s24_status (*wait)(s24i_device *device, void *stream, s24i_device_error *error);
-    /* The rows of tiles, by index: "256x192"; NULL past the end. */
+    /* Tiles by index: "256x192", or one that is shared by steps along k, "256x192/k", or in clusters
+       of blocks, "64x8/2"; NULL past the end. */
     const char *(*tile_name)(int index);
-    /* Which tile and cut a product would get. */
-    void (*linear_choose)(const s24i_device *device, const s24i_device_linear *job, int *tile,
-                          int *cut);
+    /* Which tile a product would get, −1: none. */
+    int (*linear_choose)(const s24i_device *device, const s24i_device_linear *job);
     size_t (*linear_work_bytes)(const s24i_device *device, s24_dtype dtype);
     s24_status (*linear)(s24i_device *device, const s24i_device_linear *job, void *stream,
                          s24i_device_error *error);

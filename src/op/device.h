@@ -7,12 +7,20 @@
 #include "op/op.h"
 #include "sparse24/device.h"
 
+/* A measured tile: its index, for a shape. */
+typedef struct s24i_device_choice {
+    int64_t shape[4]; /* dtype, m, k, n */
+    int tile;
+} s24i_device_choice;
+
 struct s24_device {
     s24_allocator allocator; /* of the handle */
     s24_device_allocator memory;
     void *library;
     const s24i_device_table *table;
     s24i_device *gpu;
+    s24i_device_choice *choices; /* sorted */
+    int64_t choice_count;
 };
 
 struct s24_device_weight {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Products on a device: the checks before one kernel. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "op/device.h"
@@ -9,18 +10,69 @@ static s24_status check_operand(s24_ctx *ctx, const char *name, const s24_dense 
                                 int64_t rows, int64_t cols)
 {
     TRY(s24i_dense_check(ctx, name, d));
-    REQUIRE(ctx, d->dtype == dtype, S24_ERROR_DTYPE, "%s is %s; expected the weight's %s", name,
+    REQUIRE(ctx, d->dtype == dtype, S24_ERROR_DTYPE, "%s is %s; expected %s", name,
             s24_dtype_name(d->dtype), s24_dtype_name(dtype));
     REQUIRE(ctx, d->rows == rows && d->cols == cols, S24_ERROR_SHAPE,
             "%s is [%" PRId64 ", %" PRId64 "]; expected [%" PRId64 ", %" PRId64 "]", name, d->rows,
             d->cols, rows, cols);
     REQUIRE(ctx, rows < INT32_MAX / 2, S24_ERROR_SHAPE,
             "%s has %" PRId64 " rows, too many for one product on a device", name, rows);
-    REQUIRE(ctx, (uintptr_t)d->data % 16 == 0 && s24i_dense_ld(d) % 8 == 0, S24_ERROR_ARGUMENT,
+    const int64_t piece = 16 / (int64_t)s24_dtype_bytes(dtype);
+    REQUIRE(ctx, (uintptr_t)d->data % 16 == 0 && s24i_dense_ld(d) % piece == 0, S24_ERROR_ARGUMENT,
             "%s is at %p with a leading dimension of %" PRId64
-            "; expected a multiple of 16 bytes and one of 8 elements",
-            name, d->data, s24i_dense_ld(d));
+            "; expected a multiple of 16 bytes and one of %" PRId64 " elements",
+            name, d->data, s24i_dense_ld(d), piece);
     return S24_OK;
+}
+
+/* Y of a 16-bit weight has its dtype or f32, of an 8-bit one any floating point dtype, of i8 also i8
+   and i32. */
+static s24_status check_y_dtype(s24_ctx *ctx, s24_dtype w, s24_dtype y)
+{
+    const int narrow = s24_dtype_bytes(w) == 1;
+    const int known = y == S24_F32 || (narrow ? y == S24_F16 || y == S24_BF16 : y == w) ||
+                      (w == S24_I8 && (y == S24_I8 || y == S24_I32));
+    REQUIRE(ctx, known, S24_ERROR_DTYPE, "y is %s of a weight of %s; expected %s",
+            s24_dtype_name(y), s24_dtype_name(w),
+            w == S24_I8 ? "f32, f16, bf16, i32 or i8"
+            : narrow    ? "f32, f16 or bf16"
+                        : "the weight's dtype or f32");
+    return S24_OK;
+}
+
+static s24_status check_vectors(s24_ctx *ctx, const s24_device_linear_args *a)
+{
+    const size_t bytes = s24_dtype_bytes(a->y->dtype) == 2 ? 2 : 4;
+    REQUIRE(ctx, (uintptr_t)a->bias % bytes == 0, S24_ERROR_ARGUMENT,
+            "bias is at %p; expected a multiple of %zu bytes", a->bias, bytes);
+    REQUIRE(ctx, (uintptr_t)a->x_scale % 4 == 0 && (uintptr_t)a->w_scale % 4 == 0,
+            S24_ERROR_ARGUMENT, "x_scale is at %p and w_scale at %p; expected multiples of 4 bytes",
+            (const void *)a->x_scale, (const void *)a->w_scale);
+    return S24_OK;
+}
+
+/* ---- measured tiles -------------------------------------------------------------------------- */
+
+static int by_shape(const void *a, const void *b)
+{
+    const s24i_device_choice *x = a, *y = b;
+    for (int i = 0; i < 4; i++)
+        if (x->shape[i] != y->shape[i]) return x->shape[i] < y->shape[i] ? -1 : 1;
+    return 0;
+}
+
+/* −1: none was measured, or it needs work memory that is not there. */
+static int measured_tile(const s24_device *device, const s24i_device_linear *job)
+{
+    const s24i_device_choice wanted = {{(int64_t)job->dtype, job->m, job->k, job->n}, -1};
+    const s24i_device_choice *found =
+        device->choices ? bsearch(&wanted, device->choices, (size_t)device->choice_count,
+                                  sizeof wanted, by_shape)
+                        : NULL;
+    if (!found) return -1;
+    s24i_device_linear trial = *job;
+    trial.tile = found->tile;
+    return device->table->linear_choose(device->gpu, &trial);
 }
 
 static s24_status tile_index(int *out, s24_ctx *ctx, const s24_device *device, const char *name)
@@ -40,19 +92,22 @@ static s24_status check_args(s24i_device_linear *job, s24_ctx *ctx, const s24_de
     REQUIRE(ctx, a->x && a->y, S24_ERROR_ARGUMENT, "%s is NULL", a->x ? "y" : "x");
     const int64_t m = a->x->rows;
     TRY(check_operand(ctx, "x", a->x, w->dtype, m, w->k));
-    TRY(check_operand(ctx, "y", a->y, w->dtype, m, w->n));
-    if (a->residual) TRY(check_operand(ctx, "residual", a->residual, w->dtype, m, w->n));
+    TRY(check_y_dtype(ctx, w->dtype, a->y->dtype));
+    TRY(check_operand(ctx, "y", a->y, a->y->dtype, m, w->n));
+    if (a->residual) TRY(check_operand(ctx, "residual", a->residual, a->y->dtype, m, w->n));
     REQUIRE(ctx, (int)a->activation >= 0 && a->activation <= S24_ACTIVATION_SILU,
             S24_ERROR_ARGUMENT, "activation is %d; expected 0 to %d", (int)a->activation,
             (int)S24_ACTIVATION_SILU);
-    REQUIRE(ctx, (uintptr_t)a->bias % 2 == 0, S24_ERROR_ARGUMENT,
-            "bias is at %p; expected a multiple of 2 bytes", a->bias);
+    TRY(check_vectors(ctx, a));
     size_t need = device->table->linear_work_bytes(device->gpu, w->dtype);
     REQUIRE(ctx, !a->work || (a->work_bytes >= need && (uintptr_t)a->work % 256 == 0),
             S24_ERROR_ARGUMENT,
             "work is %zu bytes at %p; expected %zu bytes at a multiple of 256, or NULL",
             a->work_bytes, a->work, need);
     *job = (s24i_device_linear){.dtype = w->dtype,
+                                .y_dtype = a->y->dtype,
+                                .x_scale = a->x_scale,
+                                .w_scale = a->w_scale,
                                 .m = m,
                                 .n = w->n,
                                 .k = w->k,
@@ -66,9 +121,10 @@ static s24_status check_args(s24i_device_linear *job, s24_ctx *ctx, const s24_de
                                 .ld_residual = a->residual ? s24i_dense_ld(a->residual) : 0,
                                 .activation = a->activation,
                                 .work = a->work,
-                                .work_bytes = a->work_bytes,
-                                .cut = -1};
-    return tile_index(&job->tile, ctx, device, a->tile);
+                                .work_bytes = a->work_bytes};
+    TRY(tile_index(&job->tile, ctx, device, a->tile));
+    if (job->tile < 0) job->tile = measured_tile(device, job);
+    return S24_OK;
 }
 
 s24_status s24_device_linear(s24_ctx *ctx, s24_device *device, const s24_device_weight *weight,
@@ -101,15 +157,41 @@ const char *s24_device_tile_name(const s24_device *device, int index)
 const char *s24_device_linear_tile(const s24_device *device, const s24_device_weight *weight,
                                    int64_t m)
 {
-    int tile, cut;
     if (!device || !weight || m < 1) return NULL;
+    s24_dtype y = s24_dtype_bytes(weight->dtype) == 2 ? weight->dtype : S24_BF16;
     s24i_device_linear job = {.dtype = weight->dtype,
+                              .y_dtype = y,
                               .m = m,
                               .n = weight->n,
                               .k = weight->k,
                               .work = device->gpu, /* any: as if there was work memory */
-                              .tile = -1,
-                              .cut = -1};
-    device->table->linear_choose(device->gpu, &job, &tile, &cut);
-    return device->table->tile_name(tile);
+                              .tile = -1};
+    job.tile = measured_tile(device, &job);
+    return device->table->tile_name(device->table->linear_choose(device->gpu, &job));
+}
+
+s24_status s24_device_tune(s24_ctx *ctx, s24_device *device, const s24_device_choice *choices,
+                           int64_t count)
+{
+    size_t bytes;
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, device && (choices || !count) && count >= 0, S24_ERROR_ARGUMENT, "%s",
+            device ? "choices is NULL or their number negative" : "device is NULL");
+    REQUIRE(ctx, !s24i_mul_overflow((size_t)count + 1, sizeof(s24i_device_choice), &bytes),
+            S24_ERROR_MEMORY, "out of memory for %" PRId64 " tiles", count);
+    s24i_device_choice *own = s24i_alloc(&device->allocator, bytes);
+    REQUIRE(ctx, own, S24_ERROR_MEMORY, "out of memory for %" PRId64 " tiles", count);
+    for (int64_t i = 0; i < count; i++) {
+        const s24_device_choice *c = &choices[i];
+        own[i] = (s24i_device_choice){{(int64_t)c->dtype, c->m, c->k, c->n}, -1};
+        s24_status status = tile_index(&own[i].tile, ctx, device, c->tile ? c->tile : "");
+        if (status == S24_OK) continue;
+        s24i_free(&device->allocator, own);
+        return status;
+    }
+    qsort(own, (size_t)count, sizeof *own, by_shape);
+    s24i_free(&device->allocator, device->choices);
+    device->choices = own;
+    device->choice_count = count;
+    return S24_OK;
 }

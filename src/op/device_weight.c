@@ -8,8 +8,9 @@
 static s24_status weight_new(s24_device_weight **out, s24_ctx *ctx, s24_device *device,
                              s24_dtype dtype, int64_t n, int64_t k, void *stream)
 {
-    REQUIRE(ctx, dtype == S24_F16 || dtype == S24_BF16, S24_ERROR_DTYPE,
-            "a weight of %s on a device; expected f16 or bf16", s24_dtype_name(dtype));
+    REQUIRE(ctx, s24_dtype_can_be_two_four(dtype) && s24_dtype_bytes(dtype) <= 2, S24_ERROR_DTYPE,
+            "a weight of %s on a device; expected f16, bf16, i8, e4m3 or e5m2",
+            s24_dtype_name(dtype));
     /* The hardware's coordinates are 32 bits wide. */
     REQUIRE(ctx, n < INT32_MAX / 2 && k < INT32_MAX / 64 / 72 && s24_hopper_bytes(dtype, n, k),
             S24_ERROR_SHAPE, "a weight of [%" PRId64 ", %" PRId64 "] is too large for a device", n,

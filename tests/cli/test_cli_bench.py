@@ -155,6 +155,11 @@ class Products(Scratch):
              r"--set: 'luck' is not one of bert-base\|minilm\|vit-l\|llama-3-8b"),
             ("unknown peer", ["bench", "--peers", "luck"], 2,
              r"--peers: 'luck' is not a list.*all\|none\|onednn\|openblas\|libxsmm"),
+            ("an output of a GPU", ["bench", "--output", "i32"], 2,
+             r"option --output is for --device cuda"),
+            ("tiles of a GPU", ["bench", "--tune"], 2, r"option --tune is for --device cuda"),
+            ("a dtype of a GPU", ["bench", "--dtype", "e4m3"], 5,
+             r"--dtype e4m3: bench has none with --device cpu"),
         ])
 
     def test_a_chart_that_cannot_be_written(self):

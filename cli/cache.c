@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What is measured once and kept: JSON files in sparse24/ of the user's folder for caches, named by
+ * what they depend on. Written under a temporary name, then renamed.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+/* FNV-1a: a name that differs where the key does. */
+static uint64_t hash(const char *text)
+{
+    uint64_t value = 14695981039346656037u;
+    for (; text && *text; text++)
+        value = (value ^ (unsigned char)*text) * 1099511628211u;
+    return value;
+}
+
+int cli_cache_path(char *path, size_t bytes, const char *kind, const json_t *key)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *below = "";
+    if (!cache || *cache != '/') { /* a relative one is to be ignored */
+        cache = home;
+        below = "/.cache";
+    }
+    if (!cache || *cache != '/') return 0;
+    char *text = json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS);
+    int length = snprintf(path, bytes, "%s%s/sparse24/%s-%016llx.json", cache, below, kind,
+                          (unsigned long long)hash(text));
+    free(text);
+    return length > 0 && (size_t)length < bytes;
+}
+
+/* Every folder above path, for its owner alone where it is not there. */
+static int make_folders(const char *path)
+{
+    char folder[4096];
+    if (snprintf(folder, sizeof folder, "%s", path) >= (int)sizeof folder) return 0;
+    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(folder, 0700) != 0 && errno != EEXIST) return 0;
+        *slash = '/';
+    }
+    return 1;
+}
+
+int cli_cache_write(cli_app *cli, const char *path, const json_t *file)
+{
+    char temporary[4160];
+    snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
+    errno = 0;
+    int ok = make_folders(path) && json_dump_file(file, temporary, JSON_COMPACT) == 0 &&
+             rename(temporary, path) == 0;
+    if (!ok) {
+        cli_note(cli, "%s could not be written (%s); the next call measures again", path,
+                 errno ? strerror(errno) : "no memory");
+        unlink(temporary);
+    }
+    return ok;
+}

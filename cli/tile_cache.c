@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Which tile of a GPU's products is best for a shape, as bench --tune measured it: one file a GPU
+ * and version, handed to the library when a command opens the GPU. A file that cannot be read
+ * counts as absent.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "sparse24/device.h"
+
+static json_t *key_json(const s24_device *device)
+{
+    json_t *key = json_object();
+    json_object_set_new(key, "gpu", json_string(s24_device_text(device)));
+    json_object_set_new(key, "sparse24", json_string(s24_version()));
+    return key;
+}
+
+/* {"key", "tiles": [[dtype, m, k, n, tile]]}, a new reference; NULL: there is none. */
+static json_t *load(const s24_device *device, char *path, size_t bytes)
+{
+    json_t *key = key_json(device), *file = NULL;
+    if (cli_cache_path(path, bytes, "tiles", key)) file = json_load_file(path, 0, NULL);
+    if (file && !json_equal(json_object_get(file, "key"), key)) {
+        json_decref(file);
+        file = NULL;
+    }
+    json_decref(key);
+    return file;
+}
+
+static int choice_read(s24_device_choice *choice, const json_t *row)
+{
+    if (!json_is_array(row) || json_array_size(row) != 5) return 0;
+    const char *dtype = json_string_value(json_array_get(row, 0));
+    *choice = (s24_device_choice){.dtype = dtype ? s24_dtype_parse(dtype) : S24_DTYPE_NONE,
+                                  .m = json_integer_value(json_array_get(row, 1)),
+                                  .k = json_integer_value(json_array_get(row, 2)),
+                                  .n = json_integer_value(json_array_get(row, 3)),
+                                  .tile = json_string_value(json_array_get(row, 4))};
+    return choice->dtype != S24_DTYPE_NONE && choice->tile != NULL;
+}
+
+void cli_tiles_load(cli_app *cli, s24_device *device)
+{
+    char path[4096];
+    json_t *file = load(device, path, sizeof path);
+    const json_t *tiles = json_object_get(file, "tiles");
+    size_t count = json_array_size(tiles), known = 0;
+    s24_device_choice *choices = count ? calloc(count, sizeof *choices) : NULL;
+    for (size_t i = 0; choices && i < count; i++)
+        known += (size_t)choice_read(&choices[known], json_array_get(tiles, i));
+    if (known && s24_device_tune(cli->ctx, device, choices, (int64_t)known) != S24_OK)
+        cli_note(cli, "%s is not used: %s", path, s24_ctx_error(cli->ctx));
+    free(choices);
+    json_decref(file);
+}
+
+void cli_tiles_keep(cli_app *cli, s24_device *device, const s24_device_choice *choice)
+{
+    char path[4096] = "";
+    json_t *file = load(device, path, sizeof path), *tiles = json_array();
+    const json_t *before = json_object_get(file, "tiles");
+    for (size_t i = 0; i < json_array_size(before); i++) {
+        s24_device_choice other;
+        json_t *row = json_array_get(before, i);
+        if (choice_read(&other, row) && !(other.dtype == choice->dtype && other.m == choice->m &&
+                                          other.k == choice->k && other.n == choice->n))
+            json_array_append(tiles, row);
+    }
+    json_array_append_new(tiles,
+                          json_pack("[sIIIs]", s24_dtype_name(choice->dtype), (json_int_t)choice->m,
+                                    (json_int_t)choice->k, (json_int_t)choice->n, choice->tile));
+    json_decref(file);
+    file = json_object();
+    json_object_set_new(file, "key", key_json(device));
+    json_object_set_new(file, "tiles", tiles);
+    if (*path) cli_cache_write(cli, path, file);
+    json_decref(file);
+    cli_tiles_load(cli, device);
+}
