@@ -219,7 +219,6 @@ int bench_gpu_products(cli_app *cli, bench_table *table, const bench_plan *plan,
     for (int i = 0; i < b->library_count; i++)
         b->libraries[i].peer->close(b->libraries[i].library);
     if (b->driver.handle) gpu_driver_close(&b->driver);
-    s24_device_destroy(b->device);
     free(b);
     return code;
 }
