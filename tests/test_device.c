@@ -302,7 +302,7 @@ static void run_twice(problem *p, const char *tile, s24_activation activation, i
         s24_status status = s24_device_linear(p->ctx, p->device, p->weight, &args);
         /* 8-bit dtypes have not every tile, and a short k nothing to share. */
         if (tile && (s24_dtype_bytes(p->dtype) == 1 || strchr(tile, '/')) &&
-            status == S24_ERROR_ARGUMENT && strstr(s24_ctx_error(p->ctx), "cannot be used")) {
+            status == S24_ERROR_UNSUPPORTED && strstr(s24_ctx_error(p->ctx), "cannot be used")) {
             free(first);
             return;
         }

@@ -161,7 +161,7 @@ S24_API size_t s24_device_linear_work_bytes(const s24_device *device,
  * the tensor cores do it, with 14 bits or so: docs/numerics.md. Enqueues one kernel and allocates
  * nothing; it may be captured into a graph. x, y and residual start at multiples of 16
  * bytes and so do their rows. The weight and the bias must be complete before. Errors: ARGUMENT
- * (alignment, an unknown tile), SHAPE, DTYPE.
+ * (alignment, an unknown tile), UNSUPPORTED (a tile that this product cannot have), SHAPE, DTYPE.
  */
 S24_API s24_status s24_device_linear(s24_ctx *ctx, s24_device *device,
                                      const s24_device_weight *weight,

@@ -327,7 +327,7 @@ s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, vo
     int grid, chosen = linear_choose(device, job);
     if (chosen < 0)
         return device_failed(
-            error, S24_ERROR_ARGUMENT,
+            error, S24_ERROR_UNSUPPORTED,
             "the tile cannot be used: sharing by steps needs the work memory, in "
             "clusters a k that is long enough, and 8-bit dtypes have not every tile");
     const linear_option *option = &options.list[chosen];

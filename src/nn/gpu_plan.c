@@ -129,7 +129,9 @@ static s24_status best_tile(s24i_gpu_choice *choice, double *least, const s24i_g
     for (int turn = 0; turn < TURNS; turn++)
         for (int i = 0; (tile = s24_device_tile_name(gpu->device, i)) != NULL; i++) {
             double seconds;
-            TRY(time_tile(&seconds, gpu, ctx, tokens, index, tile));
+            const s24_status status = time_tile(&seconds, gpu, ctx, tokens, index, tile);
+            if (status == S24_ERROR_UNSUPPORTED) continue; /* not every product has every tile */
+            TRY(status);
             if (choice->tile && seconds >= *least) continue;
             *least = seconds;
             choice->tile = tile;
