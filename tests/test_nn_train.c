@@ -246,24 +246,74 @@ static void stops_at_nan(void **state)
     snprintf(path, sizeof path, "%s", io_path("nan.safetensors"));
     s24_train_opts opts = options(&w);
     opts.checkpoint = path;
-    opts.checkpoint_steps = 4;
     opts.objective.labels = 1;
     opts.rate = 1e30; /* the second step's weights are beyond any logit */
     opts.warmup = 0;
     opts.clip = 0;
+    for (int written = 0; written < 2; written++) {
+        s24_ctx *ctx = new_ctx();
+        s24_transformer *t;
+        const s24_train_source examples = source();
+        opts.checkpoint_steps = written ? 1 : 4;
+        OK(ctx, load_as(&t, ctx, student_folder, 1));
+        assert_int_equal(s24_train(NULL, t, ctx, &examples, &opts), S24_ERROR_NUMERIC);
+        assert_non_null(strstr(s24_ctx_error(ctx), "at step"));
+        /* A checkpoint is named where there is one. */
+        assert_int_equal(access(path, F_OK) == 0, written);
+        assert_int_equal(strstr(s24_ctx_error(ctx), path) != NULL, written);
+        float *weights = weights_of(t, ctx, &count);
+        for (int64_t i = 0; i < count; i++)
+            assert_true(isfinite(weights[i]));
+        free(weights);
+        s24_transformer_destroy(t);
+        s24_ctx_destroy(ctx);
+    }
+}
+
+/* A run that was killed between its last checkpoint and what its caller does with the weights. */
+static void resumes_at_the_end(void **state)
+{
+    char path[600];
+    int64_t count, other;
+    watch w = {0};
+    (void)state;
+    snprintf(path, sizeof path, "%s", io_path("ended.safetensors"));
+    s24_train_opts opts = options(&w);
+    opts.checkpoint = path;
+    float *whole = run(&opts, student_folder, S24_OK, &count);
+    opts.resume = 1;
     s24_ctx *ctx = new_ctx();
     s24_transformer *t;
+    s24_train_report report;
     const s24_train_source examples = source();
     OK(ctx, load_as(&t, ctx, student_folder, 1));
-    assert_int_equal(s24_train(NULL, t, ctx, &examples, &opts), S24_ERROR_NUMERIC);
-    assert_non_null(strstr(s24_ctx_error(ctx), "at step"));
-    assert_non_null(strstr(s24_ctx_error(ctx), path));
-    float *weights = weights_of(t, ctx, &count);
-    for (int64_t i = 0; i < count; i++)
-        assert_true(isfinite(weights[i]));
-    free(weights);
+    OK(ctx, s24_train(&report, t, ctx, &examples, &opts));
+    float *again = weights_of(t, ctx, &other);
+    assert_memory_equal(whole, again, (size_t)count * sizeof *whole);
+    assert_int_equal(report.step, 24);
+    assert_int_equal(report.steps, 24);
+    assert_true(report.tokens > 0 && report.epoch > 0 && report.seconds > 0);
+    assert_true(isnan(report.loss) && isnan(report.held_out));
+    free(whole);
+    free(again);
     s24_transformer_destroy(t);
     s24_ctx_destroy(ctx);
+}
+
+/* No more examples are taken a step than there are, and what no run can last is refused. */
+static void bounds_its_options(void **state)
+{
+    int64_t count;
+    watch w = {0};
+    (void)state;
+    s24_train_opts opts = options(&w);
+    opts.steps = 2;
+    opts.batch = INT64_MAX;
+    free(run(&opts, student_folder, S24_OK, &count));
+    assert_int_equal(w.steps, 2);
+    opts.steps = 0;
+    opts.epochs = 1e300;
+    free(run(&opts, student_folder, S24_ERROR_ARGUMENT, &count));
 }
 
 static s24_status train_a_little(s24_ctx *ctx)
@@ -318,6 +368,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(learns),
         cmocka_unit_test(resumes),
+        cmocka_unit_test(resumes_at_the_end),
+        cmocka_unit_test(bounds_its_options),
         cmocka_unit_test(refuses_checkpoints),
         cmocka_unit_test(goes_on_without_checkpoints),
         cmocka_unit_test(zeros_stay),

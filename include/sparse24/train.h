@@ -172,7 +172,7 @@ typedef struct s24_train_opts {
     s24_objective objective; /* its size may be 0 here; seed and the counts are the run's */
     /* How long: epochs, or steps, or seconds of work (the schedule then follows the clock, and a run
        is not the same bits twice). One of them. */
-    double epochs;
+    double epochs; /* 1e9 at most */
     int64_t steps;
     double seconds;
     int64_t batch;  /* examples a step; default 32. As many at a time as the transformer takes. */
@@ -200,7 +200,8 @@ typedef struct s24_train_opts {
  * Trains a transformer. Loop, order, dropout and so the weights are a function of the options, the
  * source and the number of threads; a run that was stopped anywhere and goes on from its checkpoint
  * ends with the bits that it would have had. A checkpoint that cannot be written is a warning in the
- * log, and the one before it stays. *report (may be NULL) is the last step's.
+ * log, and the one before it stays. *report (may be NULL) is the last step's; loss, rate and norm are
+ * NaN where a checkpoint had nothing left to do.
  * Errors: ARGUMENT, INTERRUPTED (by the report or the progress callback; a checkpoint is written
  * first), NUMERIC (a loss or a gradient that is not finite: nothing of that step was applied and no
  * checkpoint is written; the sentence says where), FORMAT (a checkpoint of another run), NOT_TWO_FOUR

@@ -141,7 +141,7 @@ static s24_status source_slot(loader *l, int64_t block, int slot)
     TRY(s24i_tensor_check_shape(l->ctx, tensor, rows, cols));
     if (!tensor->packed) TRY(s24i_tensor_check_float(l->ctx, tensor));
     /* Integers are finite, and their scales were checked on opening. */
-    if (!l->model) return tensor->bits ? S24_OK : s24i_tensor_check_finite(l->ctx, tensor);
+    if (!l->model) return s24i_tensor_check_finite(l->ctx, tensor);
     return s24i_name_tensor(
         l->ctx, tensor->packed ? source_packed(l, slot, tensor) : source_dense(l, slot, tensor),
         tensor);

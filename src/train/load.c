@@ -56,10 +56,10 @@ static s24_status check(const maker *k, const s24_tensor *tensor, const wanted *
         REQUIRE(k->ctx, count == w->rows * w->cols, S24_ERROR_FORMAT,
                 "%s: tensor '%s' has %lld numbers; %lld were expected by config.json", tensor->file,
                 tensor->name, (long long)count, (long long)(w->rows * w->cols));
-        return S24_OK;
+    } else {
+        TRY(s24i_tensor_check_shape(k->ctx, tensor, w->transposed ? w->cols : w->rows,
+                                    w->transposed ? w->rows : w->cols));
     }
-    TRY(s24i_tensor_check_shape(k->ctx, tensor, w->transposed ? w->cols : w->rows,
-                                w->transposed ? w->rows : w->cols));
     return s24i_tensor_check_finite(k->ctx, tensor);
 }
 
@@ -75,14 +75,6 @@ static void record(const maker *k, const s24_tensor *tensor, const wanted *w)
     memcpy(p->shape, tensor->shape, sizeof p->shape);
 }
 
-/* Rows and columns change places. */
-static void transpose(float *to, const float *from, int64_t rows, int64_t cols)
-{
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < cols; c++)
-            to[r * cols + c] = from[c * rows + r];
-}
-
 static s24_status copy(const maker *k, const s24_tensor *tensor, const wanted *w)
 {
     const int64_t count = w->rows * (w->cols ? w->cols : 1);
@@ -92,7 +84,7 @@ static s24_status copy(const maker *k, const s24_tensor *tensor, const wanted *w
     s24_status status = s24i_tensor_widen(k->ctx, wide, tensor);
     if (status == S24_OK && w->transposed)
         status = s24i_alloc_elems(&turned, k->ctx, count, sizeof *turned, "a tensor");
-    if (turned) transpose(turned, wide, w->rows, w->cols);
+    if (turned) s24i_transpose(turned, wide, w->cols, w->rows);
     if (status == S24_OK)
         m->ops->upload(m, k->t->weights + k->at, turned ? turned : wide,
                        (size_t)count * sizeof *wide);

@@ -72,9 +72,7 @@ static s24_status write_all(const saver *s)
         if (index >= 0)
             TRY(write_place(s, index, tensor));
         else
-            TRY(tensor->packed ? s24_writer_write_packed(s->writer, tensor->name, tensor->values,
-                                                         tensor->indices)
-                               : s24_writer_write(s->writer, tensor->name, tensor->data));
+            TRY(s24_writer_copy(s->writer, tensor));
     }
     for (int64_t i = 0; i < s->t->place_count; i++)
         if (s->t->places[i].made && !s24_checkpoint_find(s->model, s->t->places[i].name))

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { HELD_OUT = 64 /* examples of it at a time, at most */ };
+
 typedef struct runner {
     s24_transformer *t;
     s24_ctx *ctx;
@@ -19,6 +21,7 @@ typedef struct runner {
     int64_t steps;       /* of the run; 0: it goes by time */
     double started;      /* on the clock, less what earlier runs took */
     double checkpointed; /* seconds of the run at the last checkpoint */
+    int has_checkpoint;  /* of this run, at opts.checkpoint */
 } runner;
 
 /* ---- preparing ---------------------------------------------------------------------------------- */
@@ -42,6 +45,8 @@ static s24_status read_options(s24_train_opts *o, s24_ctx *ctx, const s24_train_
             S24_ERROR_ARGUMENT,
             "a learning rate over 0, a warm-up of 0 to below 1, no negative decay, clip or batch "
             "are expected");
+    REQUIRE(ctx, o->epochs <= 1e9, S24_ERROR_ARGUMENT, "epochs is %g, 1e9 at most are expected",
+            o->epochs);
     REQUIRE(ctx, o->beta1 > 0 && o->beta1 < 1 && o->beta2 > 0 && o->beta2 < 1 && o->eps > 0,
             S24_ERROR_ARGUMENT, "betas between 0 and 1 and an eps over 0 are expected");
     return S24_OK;
@@ -84,6 +89,27 @@ static uint64_t run_number(const runner *r)
     return hash;
 }
 
+/* Steps of a run that goes by time, if they go on taking as long. */
+static int64_t estimate(const runner *r)
+{
+    const double steps = (double)r->state.step * r->opts.seconds / r->state.seconds;
+    return steps < 9e18 ? (int64_t)steps : 0; /* NaN before the first one */
+}
+
+static s24_train_report report_at(const runner *r, double loss, double rate, double norm)
+{
+    return (s24_train_report){.step = r->state.step,
+                              .steps = r->steps ? r->steps : estimate(r),
+                              .tokens = r->state.tokens,
+                              .epoch =
+                                  (double)r->state.step / (double)s24_batches_per_epoch(r->batches),
+                              .loss = loss,
+                              .rate = rate,
+                              .norm = norm,
+                              .seconds = r->state.seconds,
+                              .held_out = NAN};
+}
+
 static s24_status prepare(runner *r)
 {
     s24_train_opts *o = &r->opts;
@@ -96,15 +122,22 @@ static s24_status prepare(runner *r)
                                       .seed = o->seed,
                                       .keep_rest = source->count < o->batch};
     TRY(s24i_optimiser_create(&r->optimiser, r->t, r->ctx, o->fixed));
-    TRY(s24i_examples_create(&r->examples, r->t, r->ctx, source, o->batch));
-    if (o->held_out) TRY(s24i_examples_create(&r->held_out, r->t, r->ctx, o->held_out, o->batch));
+    TRY(s24i_examples_create(&r->examples, r->t, r->ctx, source,
+                             s24i_min(o->batch, source->count)));
+    if (o->held_out)
+        TRY(s24i_examples_create(&r->held_out, r->t, r->ctx, o->held_out,
+                                 s24i_min(o->batch, HELD_OUT)));
     TRY(s24_batches_create(&r->batches, r->ctx, &batches));
     const int64_t epoch = s24_batches_per_epoch(r->batches);
     if (o->epochs > 0) r->steps = s24i_max(1, (int64_t)(o->epochs * (double)epoch + 0.5));
     if (o->steps) r->steps = o->steps;
     r->state.run = run_number(r);
-    if (o->resume && o->checkpoint && access(o->checkpoint, F_OK) == 0)
+    if (o->resume && o->checkpoint && access(o->checkpoint, F_OK) == 0) {
         TRY(s24i_checkpoint_read(&r->state, r->t, r->ctx, &r->optimiser, o->checkpoint));
+        r->has_checkpoint = 1;
+    }
+    /* Where nothing is left to do; what no step of this process measured is NaN. */
+    r->last = report_at(r, NAN, NAN, NAN);
     s24_transformer_clear(r->t, r->ctx);
     r->started = s24i_seconds() - r->state.seconds;
     r->checkpointed = r->state.seconds;
@@ -131,10 +164,10 @@ static s24_status measure(double *mean, runner *r)
 {
     const s24_train_source *source = r->opts.held_out;
     s24_objective objective = r->opts.objective;
-    int64_t which[64];
+    int64_t which[HELD_OUT];
     double sum = 0;
     objective.dropout = objective.attention_dropout = 0;
-    const int64_t batch = s24i_min(r->opts.batch, 64);
+    const int64_t batch = s24i_min(r->opts.batch, HELD_OUT);
     for (int64_t at = 0; at < source->count; at += batch) {
         const int64_t count = s24i_min(batch, source->count - at);
         double loss;
@@ -151,10 +184,10 @@ static s24_status measure(double *mean, runner *r)
 
 static s24_status refuse(const runner *r, const char *what, double value)
 {
-    const char *path = r->opts.checkpoint;
+    const char *path = r->has_checkpoint ? r->opts.checkpoint : NULL;
     return s24_ctx_fail(r->ctx, S24_ERROR_NUMERIC,
-                        "%s is %g at step %lld (epoch %.2f); nothing of it was applied%s%s", what,
-                        value, (long long)r->state.step,
+                        "%s is %s at step %lld (epoch %.2f); nothing of it was applied%s%s", what,
+                        isnan(value) ? "NaN" : "infinite", (long long)r->state.step,
                         (double)r->state.step / (double)s24_batches_per_epoch(r->batches),
                         path ? ", the last good checkpoint is " : "", path ? path : "");
 }
@@ -162,7 +195,6 @@ static s24_status refuse(const runner *r, const char *what, double value)
 static s24_status step(runner *r)
 {
     const s24_train_opts *o = &r->opts;
-    s24_train_report *report = &r->last;
     const int64_t *which;
     double share, loss;
     const int64_t count = s24_batches_at(&which, r->batches, r->state.step);
@@ -180,17 +212,7 @@ static s24_status step(runner *r)
     r->state.step++;
     r->state.tokens += r->examples.tokens;
     r->state.seconds = s24i_seconds() - r->started;
-    *report = (s24_train_report){
-        .step = r->state.step,
-        .steps =
-            r->steps ? r->steps : (int64_t)((double)r->state.step * o->seconds / r->state.seconds),
-        .tokens = r->state.tokens,
-        .epoch = (double)r->state.step / (double)s24_batches_per_epoch(r->batches),
-        .loss = loss,
-        .rate = rate,
-        .norm = norm,
-        .seconds = r->state.seconds,
-        .held_out = NAN};
+    r->last = report_at(r, loss, rate, norm);
     return r->t->machine.status;
 }
 
@@ -205,7 +227,9 @@ static void checkpoint(runner *r)
     const char *path = r->opts.checkpoint;
     r->checkpointed = r->state.seconds;
     if (!path) return;
-    if (s24i_checkpoint_write(r->t, r->ctx, &r->optimiser, &r->state, path) != S24_OK)
+    if (s24i_checkpoint_write(r->t, r->ctx, &r->optimiser, &r->state, path) == S24_OK)
+        r->has_checkpoint = 1;
+    else
         s24_ctx_log(r->ctx, S24_LOG_WARNING, "no checkpoint at step %lld: %s",
                     (long long)r->state.step, s24_ctx_error(r->ctx));
 }

@@ -59,8 +59,7 @@ int s24_transformer_parameter(s24_parameter *out, const s24_transformer *t, int6
     return 1;
 }
 
-/* to[c][r] = from[r][c]. */
-static void transpose(float *to, const float *from, int64_t rows, int64_t cols)
+void s24i_transpose(float *to, const float *from, int64_t rows, int64_t cols)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++)
@@ -78,9 +77,9 @@ static s24_status move(s24_transformer *t, s24_ctx *ctx, const s24i_place *p, fl
     if (p->transposed) TRY(s24i_alloc_elems(&turned, ctx, count, sizeof *turned, "a tensor"));
     if (out) {
         m->ops->download(m, turned ? turned : out, arena, bytes);
-        if (turned) transpose(out, turned, p->rows, p->cols);
+        if (turned) s24i_transpose(out, turned, p->rows, p->cols);
     } else {
-        if (turned) transpose(turned, in, p->cols, p->rows);
+        if (turned) s24i_transpose(turned, in, p->cols, p->rows);
         m->ops->upload(m, arena, turned ? turned : in, bytes);
     }
     s24_ctx_free(ctx, turned);
@@ -202,7 +201,9 @@ static s24_status check_teacher(const s24_transformer *t, s24_ctx *ctx, const s2
             "the teacher has %lld words and %lld positions, the student %lld and %lld",
             (long long)b->vocabulary, (long long)b->positions, (long long)a->vocabulary,
             (long long)a->positions);
-    REQUIRE(ctx, o->logits == 0 || (t->head.n && t->head.n == z->head.n), S24_ERROR_SHAPE,
+    REQUIRE(ctx, o->logits == 0 || t->head.n, S24_ERROR_ARGUMENT,
+            "a teacher's logits were given to a model without a head");
+    REQUIRE(ctx, o->logits == 0 || t->head.n == z->head.n, S24_ERROR_SHAPE,
             "the teacher's head has %lld logits, the student's %lld; the same are expected",
             (long long)z->head.n, (long long)t->head.n);
     REQUIRE(ctx, o->cosine == 0 || t->pooled.pooling != S24I_POOL_MAX, S24_ERROR_UNSUPPORTED,

@@ -89,6 +89,8 @@ typedef struct s24i_mode {
     int to_machine; /* the machine's */
 } s24i_mode;
 
+/* to[c][r] = from[r][c] of a [rows, cols] matrix. */
+void s24i_transpose(float *to, const float *from, int64_t rows, int64_t cols);
 /* Checks a batch and lays it into the arena. */
 s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *examples);
 /* The forward pass of the batch that was begun, to the last norm. */
