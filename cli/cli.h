@@ -32,13 +32,14 @@ enum {
 /* ---- options: one table a command drives parsing, help, man page and completion -------------- */
 
 typedef enum cli_type {
-    CLI_FLAG,   /* int field, set to 1 */
-    CLI_TEXT,   /* const char * field */
-    CLI_COUNT,  /* int64_t field, a whole number of at least 1 */
-    CLI_REAL,   /* double field, a number of at least 0 */
-    CLI_CHOICE, /* const char * field, one of choice(0), choice(1) … */
-    CLI_LIST,   /* const char * field, some of them separated by commas */
-    CLI_COUNTS  /* const char * field, whole numbers of at least 1 separated by commas */
+    CLI_FLAG,     /* int field, set to 1 */
+    CLI_TEXT,     /* const char * field */
+    CLI_COUNT,    /* int64_t field, a whole number of at least 1 */
+    CLI_REAL,     /* double field, a number of at least 0 */
+    CLI_POSITIVE, /* likewise, over 0 */
+    CLI_CHOICE,   /* const char * field, one of choice(0), choice(1) … */
+    CLI_LIST,     /* const char * field, some of them separated by commas */
+    CLI_COUNTS    /* const char * field, whole numbers of at least 1 separated by commas */
 } cli_type;
 
 typedef struct cli_option {
@@ -176,6 +177,8 @@ const char *cli_bytes(char *text, size_t size, double bytes);
 
 /* Refuses a path that exists, unless it is a file and forced, or whose folder cannot be written. */
 int cli_may_write(cli_app *cli, const char *path);
+/* Refuses a path whose folder is not there or cannot be written. */
+int cli_may_create(cli_app *cli, const char *path);
 /* A text file on its way: written under a temporary name beside its place, renamed when whole. */
 typedef struct cli_output {
     FILE *file;

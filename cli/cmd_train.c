@@ -37,13 +37,13 @@ static const cli_option options[] = {
     OPTION("images", CLI_TEXT, images, "PATH", NULL,
            "Examples: a folder of class folders of JPEG files, or an idx file of images, for an "
            "image classifier."),
-    OPTION("epochs", CLI_REAL, epochs, "X", NULL, "How often to go through the examples: 1."),
+    OPTION("epochs", CLI_POSITIVE, epochs, "X", NULL, "How often to go through the examples: 1."),
     OPTION("steps", CLI_COUNT, steps, "N", NULL, "Or: how many steps to make."),
-    OPTION("minutes", CLI_REAL, minutes, "X", NULL,
+    OPTION("minutes", CLI_POSITIVE, minutes, "X", NULL,
            "Or: how long. The learning rate then follows the clock."),
     OPTION("batch", CLI_COUNT, batch, "N", NULL,
            "Examples a step: 64 for embeddings, 32 for all else."),
-    OPTION("rate", CLI_REAL, rate, "X", NULL,
+    OPTION("rate", CLI_POSITIVE, rate, "X", NULL,
            "The largest learning rate: with a teacher 3e-4 for embeddings and 2e-4 for all else, "
            "without one 1e-4."),
     OPTION("warmup", CLI_REAL, warmup, "X", "0.06",
@@ -60,7 +60,7 @@ static const cli_option options[] = {
            "(squared difference of hidden states), cosine (of embeddings), each times its number. "
            "By default cosine=20,hidden=1 for embeddings, labels=1,logits=1,hidden=1 for all else, "
            "and labels=1 without a teacher."),
-    OPTION("temperature", CLI_REAL, temperature, "X", "2", "The logits' temperature."),
+    OPTION("temperature", CLI_POSITIVE, temperature, "X", "2", "The logits' temperature."),
     OPTION("dense", CLI_FLAG, dense, NULL, NULL,
            "Let zeros of 2:4 layers become weights. By default they stay zero."),
     OPTION("max-tokens", CLI_COUNT, max_tokens, "N", NULL,
@@ -142,9 +142,17 @@ static int check_places(job *j)
 {
     const char *out = j->cli->operands[1];
     const int force = j->cli->common->force;
-    snprintf(j->checkpoint, sizeof j->checkpoint, "%s.training", out);
+    size_t length = strlen(out);
+    while (length > 1 && out[length - 1] == '/')
+        length--;
+    const int written =
+        snprintf(j->checkpoint, sizeof j->checkpoint, "%.*s.training", (int)length, out);
+    if (written < 0 || (size_t)written >= sizeof j->checkpoint)
+        return cli_fail(j->cli, CLI_IO, "%s: the name is too long", out);
     if (!force && access(out, F_OK) == 0)
         return cli_fail(j->cli, CLI_IO, "%s exists; --force replaces it", out);
+    const int code = cli_may_create(j->cli, j->checkpoint);
+    if (code != CLI_OK) return code;
     if (!force && !j->o->resume && access(j->checkpoint, F_OK) == 0)
         return cli_fail(
             j->cli, CLI_IO,
@@ -284,19 +292,34 @@ static int write_report(job *j)
     return code != CLI_OK ? code : written;
 }
 
+static int close_metrics(job *j)
+{
+    FILE *file = j->metrics;
+    if (!file) return CLI_OK;
+    j->metrics = NULL;
+    const int failed = ferror(file);
+    if (fclose(file) == 0 && !failed) return CLI_OK;
+    return cli_fail(j->cli, CLI_IO, "%s is written, but lines of --metrics %s are missing",
+                    j->cli->operands[1], j->o->metrics);
+}
+
 static int train(job *j, const s24_checkpoint *model)
 {
     cli_app *cli = j->cli;
     const s24_train_opts opts = make_opts(j, model);
     cli_note(cli, "%lld examples, %lld parameters%s", (long long)j->data.source.count,
              (long long)j->info.parameters, opts.fixed ? ", zeros of 2:4 layers stay" : "");
-    int code = cli_status(cli, s24_train(&j->report, j->student, cli->ctx, &j->data.source, &opts));
-    if (code != CLI_OK) return code;
-    code = cli_status(cli, s24_transformer_save(j->student, cli->ctx, model, cli->operands[1],
-                                                cli->common->force));
+    const s24_status status = s24_train(&j->report, j->student, cli->ctx, &j->data.source, &opts);
+    if (status == S24_ERROR_INTERRUPTED && access(j->checkpoint, F_OK) == 0)
+        return cli_fail(cli, CLI_INTERRUPTED, "interrupted at step %lld; --resume goes on from %s",
+                        (long long)j->report.step, j->checkpoint);
+    if (status != S24_OK) return cli_status(cli, status);
+    int code = cli_status(cli, s24_transformer_save(j->student, cli->ctx, model, cli->operands[1],
+                                                    cli->common->force));
     if (code != CLI_OK) return code;
     unlink(j->checkpoint); /* OUT has what it was for */
-    if (j->o->report) code = write_report(j);
+    code = close_metrics(j);
+    if (code == CLI_OK && j->o->report) code = write_report(j);
     return code == CLI_OK ? report(j) : code;
 }
 

@@ -160,6 +160,9 @@ static int bad_value(cli_app *cli, const cli_option *option, const char *value)
     case CLI_REAL:
         return cli_fail(cli, CLI_USAGE, "option --%s: '%s' is not a number of at least 0",
                         option->name, value);
+    case CLI_POSITIVE:
+        return cli_fail(cli, CLI_USAGE, "option --%s: '%s' is not a number over 0", option->name,
+                        value);
     default:
         return cli_fail(cli, CLI_USAGE, "option --%s: expected %s, not an empty word", option->name,
                         option->argument ? option->argument : "a value");
@@ -180,6 +183,9 @@ static int option_set(cli_app *cli, const cli_option *option, void *options, con
     case CLI_REAL:
         *(double *)field = parse_real(value);
         return *(double *)field < 0 ? bad_value(cli, option, value) : CLI_OK;
+    case CLI_POSITIVE:
+        *(double *)field = parse_real(value);
+        return *(double *)field <= 0 ? bad_value(cli, option, value) : CLI_OK;
     case CLI_CHOICE:
         valid = is_choice(option, value);
         break;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Places to write: may a file be replaced; a file that appears whole; a temporary folder, removed with all that is in it. */
+/* Places to write: may a file be replaced; a file that appears whole; a temporary folder, removed
+   with all that is in it. */
 #define _XOPEN_SOURCE 700 /* nftw */
 #include <errno.h>
 #include <ftw.h>
@@ -14,7 +15,6 @@
 int cli_may_write(cli_app *cli, const char *path)
 {
     struct stat info;
-    char parent[4096];
     if (stat(path, &info) == 0) {
         if (!cli->common->force)
             return cli_fail(cli, CLI_IO, "%s exists; --force replaces it", path);
@@ -22,6 +22,12 @@ int cli_may_write(cli_app *cli, const char *path)
         if (!S_ISREG(info.st_mode))
             return cli_fail(cli, CLI_IO, "%s is no regular file, so it is not replaced", path);
     }
+    return cli_may_create(cli, path);
+}
+
+int cli_may_create(cli_app *cli, const char *path)
+{
+    char parent[4096];
     const char *slash = strrchr(path, '/');
     size_t length = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
     if (length >= sizeof parent) return cli_fail(cli, CLI_IO, "%s: the name is too long", path);

@@ -36,6 +36,10 @@ typedef struct train_data {
 int train_data_read(cli_app *cli, train_data *data, const struct train_options *o, int next_token);
 void train_data_free(train_data *data);
 
+/* Refuses a file of no examples, or of none beside those held out. */
+int train_held_out_check(cli_app *cli, const struct train_options *o, const char *path,
+                         int64_t count);
+
 /* --stream and --images (train_sets.c). */
 int train_stream_read(cli_app *cli, train_data *data, const struct train_options *o);
 int train_images_read(cli_app *cli, train_data *data, const struct train_options *o);

@@ -7,6 +7,15 @@
 
 #include "train.h"
 
+int train_held_out_check(cli_app *cli, const struct train_options *o, const char *path,
+                         int64_t count)
+{
+    if (count == 0) return cli_fail(cli, CLI_FORMAT, "%s: there is no example in it", path);
+    if (count > o->held_out) return CLI_OK;
+    return cli_fail(cli, CLI_FORMAT, "%s: %lld examples; --held-out %lld leaves none to train on",
+                    path, (long long)count, (long long)o->held_out);
+}
+
 /* ---- texts --------------------------------------------------------------------------------------- */
 
 static int64_t longest(const s24_train_source *source)
@@ -24,9 +33,8 @@ static int read_texts(cli_app *cli, train_data *data, const struct train_options
     int64_t count = 0;
     for (int64_t i = 0; i < s24_lines_count(lines); i++)
         if (s24_lines_texts(lines)[i].bytes > 0) texts[count++] = s24_lines_texts(lines)[i];
-    if (count <= o->held_out)
-        return cli_fail(cli, CLI_FORMAT, "--text %s: %lld lines that are not empty, %lld held out",
-                        o->text, (long long)count, (long long)o->held_out);
+    const int code = train_held_out_check(cli, o, o->text, count);
+    if (code != CLI_OK) return code;
     count -= o->held_out;
     const char *folder = cli->operands[0];
     s24_status status = s24_text_source_create(&data->texts, cli->ctx, folder, texts, count,
@@ -90,9 +98,8 @@ static int read_questions(cli_app *cli, train_data *data, const struct train_opt
     if (status != S24_OK) return cli_status(cli, status);
     const int64_t count = s24_qa_features_count(data->features);
     const int32_t *lengths = s24_qa_features_lengths(data->features);
-    if (count <= o->held_out)
-        return cli_fail(cli, CLI_FORMAT, "--qa %s: %lld features, %lld held out", o->qa,
-                        (long long)count, (long long)o->held_out);
+    const int code = train_held_out_check(cli, o, o->qa, count);
+    if (code != CLI_OK) return code;
     const int64_t used = count - o->held_out;
     data->source = (s24_train_source){used, lengths, write_feature, data->features};
     if (o->held_out)

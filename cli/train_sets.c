@@ -11,18 +11,6 @@ static int no_room(cli_app *cli, int64_t count)
     return cli_fail(cli, CLI_IO, "out of memory for %lld examples", (long long)count);
 }
 
-/* The last --held-out of `count` examples go into data->held_out. */
-static int hold_out(cli_app *cli, train_data *data, const struct train_options *o, const char *path,
-                    int64_t count)
-{
-    if (count <= o->held_out)
-        return cli_fail(cli, CLI_FORMAT, "%s: %lld examples, %lld held out", path, (long long)count,
-                        (long long)o->held_out);
-    data->source.count = count - o->held_out;
-    data->held_out.count = o->held_out;
-    return CLI_OK;
-}
-
 /* ---- streams --------------------------------------------------------------------------------- */
 
 static s24_status write_piece(const train_data *data, const s24_example *example, int64_t index)
@@ -79,7 +67,7 @@ int train_stream_read(cli_app *cli, train_data *data, const struct train_options
     const int64_t tokens = s24_stream_count(data->stream) - 1;
     data->window = data->most = piece_tokens(folder, o);
     const int64_t count = (tokens + data->window - 1) / data->window;
-    int code = hold_out(cli, data, o, o->stream, count);
+    const int code = train_held_out_check(cli, o, o->stream, count);
     if (code != CLI_OK) return code;
     data->lengths = malloc((size_t)count * sizeof *data->lengths);
     if (!data->lengths) return no_room(cli, count);
@@ -87,9 +75,9 @@ int train_stream_read(cli_app *cli, train_data *data, const struct train_options
         const int64_t left = tokens - i * data->window;
         data->lengths[i] = (int32_t)(left < data->window ? left : data->window);
     }
-    const int64_t used = data->source.count;
+    const int64_t used = count - o->held_out;
     data->source = (s24_train_source){used, data->lengths, write_train_piece, data};
-    data->held_out = (s24_train_source){count - used, data->lengths + used, write_held_piece, data};
+    data->held_out = (s24_train_source){o->held_out, data->lengths + used, write_held_piece, data};
     return CLI_OK;
 }
 
@@ -144,10 +132,10 @@ int train_images_read(cli_app *cli, train_data *data, const struct train_options
     if (status != S24_OK) return cli_status(cli, status);
     s24_images_describe(&info, data->images);
     data->most = 1;
-    int code = hold_out(cli, data, o, o->images, info.count);
+    int code = train_held_out_check(cli, o, o->images, info.count);
     if (code == CLI_OK) code = order_images(cli, data, o, info.count);
-    const int64_t used = data->source.count;
+    const int64_t used = info.count - o->held_out;
     data->source = (s24_train_source){used, NULL, write_train_image, data};
-    data->held_out = (s24_train_source){info.count - used, NULL, write_held_image, data};
+    data->held_out = (s24_train_source){o->held_out, NULL, write_held_image, data};
     return code;
 }

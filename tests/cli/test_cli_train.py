@@ -140,13 +140,50 @@ class Train(Scratch):
                                                "--report", "texts")),
                 (3, r"student exists", ("model", "student", *self.SHORT)),
                 (3, r"nothing", ("student", "out", "--text", "nothing", "--teacher", "model")),
-                (4, r"empty: 0 lines", ("student", "out", "--text", "empty", "--teacher", "model")),
+                (4, r"empty: there is no example in it",
+                 ("student", "out", "--text", "empty", "--teacher", "model")),
+                (4, r"texts: 40 examples; --held-out 40 leaves none",
+                 ("student", "out", *self.SHORT, "--held-out", "40")),
+                (2, r"--epochs: '0' is not a number over 0",
+                 ("student", "out", "--text", "texts", "--teacher", "model", "--epochs", "0")),
+                (2, r"epochs is 1e\+300",
+                 ("student", "out", "--text", "texts", "--teacher", "model", "--epochs", "1e300")),
+                (2, r"--temperature: '0' is not a number over 0",
+                 ("student", "out", *self.SHORT, "--temperature", "0")),
+                (2, r"logits were given to a model without a head",
+                 ("student", "out", *self.SHORT, "--loss", "logits=1")),
+                (3, r"no/where/out", ("student", "no/where/out", *self.SHORT)),
                 (4, r"was expected by config.json", ("wide", "out", *self.SHORT)),
                 (5, r"is quantised", ("integers", "out", *self.SHORT)),
                 (4, r"junk.training", ("student", "junk", *self.SHORT, "--resume"))):
             with self.subTest(arguments=arguments):
                 self.bad(code, sentence, "train", *arguments)
                 self.assertFalse((self.folder / "out").exists())
+
+    def test_a_folder_with_a_slash(self):
+        self.good("train", "student", "out/", *self.SHORT, "--checkpoint-steps", "5")
+        self.assertTrue(self.json("check", "out")["ok"])
+        self.assertFalse((self.folder / "out.training").exists())
+
+    def test_metrics_that_cannot_be_written_are_said(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        self.bad(3, r"out is written, but lines of --metrics /dev/full are missing",
+                 "train", "student", "out", *self.SHORT, "--metrics", "/dev/full")
+        self.assertTrue((self.folder / "out").exists())
+
+    def test_interrupted_it_says_how_to_go_on(self):
+        process = subprocess.Popen(
+            [PROGRAM, "train", "student", "out", *self.SHORT[:4], "--steps", "1000000",
+             "--checkpoint-steps", "1", "--quiet"], cwd=self.folder, env=clean_environment(),
+            stderr=subprocess.PIPE, text=True)
+        end = time.monotonic() + 60
+        while not (self.folder / "out.training").exists() and time.monotonic() < end:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate()
+        self.assertEqual(process.returncode, 130, error)
+        self.assertRegex(error, r"interrupted at step \d+; --resume goes on from out.training")
 
     def test_a_loss_that_is_no_number_stops_it(self):
         self.bad(4, r"(loss|norm) is .* at step \d+ .*nothing of it was applied", "train", "model", "out",

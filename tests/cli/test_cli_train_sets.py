@@ -93,7 +93,7 @@ class Sets(Scratch):
             ("foreign", train("--stream", "foreign"), 4, "foreign: line 1: .* no token for the"),
             ("wide", train("--stream", "play", "--max-tokens", "17"), 2, "17 tokens, 1 to 16"),
             ("held out", train("--stream", "play", "--held-out", "500"), 4,
-             "play: 100 examples, 500 held out"),
+             "play: 100 examples; --held-out 500"),
             ("images to a text model", train("--images", "good-images-idx3-ubyte"), 5,
              r"this one \(gpt2\) is none"),
             ("a text to an image model", train("--stream", "play", model="vit"), 3, "tokenizer.json"),
