@@ -131,6 +131,16 @@ def prune(tool, steps, job, method):
     return out, layers
 
 
+def recover(tool, steps, job, pruned):
+    """Distils what SparseGPT left from the dense model; its folder, and what the training said."""
+    out = job["out"] / f"{job['name']}-recovered"
+    steps.begin(f"recover: distil for {job['minutes']:g} minutes")
+    report = tool("train", pruned, out, "--teacher", job["model"], "--text",
+                  job["texts"]["recovery"], "--minutes", job["minutes"], "--force")
+    steps.end(f"{report['step']} steps, {report['tokens']} tokens, loss {report['loss']:.3f}")
+    return out, report
+
+
 def check_all(tool, steps, folders):
     steps.begin("check: is every layer of the blocks 2:4 along k?")
     said = []
@@ -144,13 +154,17 @@ def check_all(tool, steps, folders):
     steps.end("; ".join(said))
 
 
+def packed_folder(job, method):
+    kind = "2of4" if method == METHODS[-1] else f"{method}-2of4"
+    return job["out"] / f"{job['name']}-{kind}"
+
+
 def pack_all(tool, steps, job, pruned):
     """Packs every pruned model; folders, and the bytes of the packed layers."""
     steps.begin("pack")
     packed, layers = {}, {}
     for method, folder in pruned.items():
-        kind = "2of4" if method == METHODS[-1] else f"{method}-2of4"
-        packed[method] = job["out"] / f"{job['name']}-{kind}"
+        packed[method] = packed_folder(job, method)
         layers[method] = tool("pack", folder, packed[method], "--force")["layers"]
     dense = sum(layer["bytes_in"] for layer in layers[METHODS[-1]])
     small = sum(layer["bytes_out"] for layer in layers[METHODS[-1]])
@@ -219,10 +233,14 @@ def full(tool, steps, job):
     for texts in demo_inputs.question_sets(job["out"]):
         squad["texts"] = texts
         if not results:
-            folder, _ = prune(tool, steps, squad, "sparsegpt")
-            models = {"dense": job["model"], "magnitude": job["packed"]["magnitude"],
-                      "sparsegpt": job["out"] / f"{squad['name']}-2of4"}
-            tool("pack", folder, models["sparsegpt"], "--force")
+            start, _ = prune(tool, steps, squad, "sparsegpt")
+            models = {"dense": job["model"], "magnitude": job["packed"]["magnitude"]}
+            pruned = {"sparsegpt": start}
+            if job["minutes"]:
+                pruned["recovered"], _ = recover(tool, steps, squad, start)
+            for name, folder in pruned.items():
+                models[name] = packed_folder(squad, name)
+                tool("pack", folder, models[name], "--force")
         entry = {"name": texts["name"]}
         for name, model in models.items():
             steps.begin(f"{texts['name']}: retrieval, {name}")
@@ -262,23 +280,27 @@ def inputs(options):
     if options.documents:
         calibration = options.calibration or options.documents
         texts = {"name": options.documents.name, "calibration": calibration,
-                 "documents": options.documents, "queries": options.queries, "gold": options.gold}
+                 "documents": options.documents, "queries": options.queries, "gold": options.gold,
+                 "recovery": calibration}
     else:
-        texts = demo_inputs.fetch_manuals(out, cache)
+        texts = demo_inputs.fetch_manuals(out, cache, options.recover > 0)
+    texts["recovery"] = options.text or texts["recovery"]
     for path in filter(None, (options.model, *(v for k, v in texts.items() if k != "name"))):
         if not path.exists():
             raise DemoError(f"{path} is not here")
     if options.full:
         demo_inputs.data_folder()
     model = options.model or demo_inputs.fetch_model(cache)
-    return {"out": out, "model": model, "name": model.resolve().name, "texts": texts}
+    return {"out": out, "model": model, "name": model.resolve().name, "texts": texts,
+            "minutes": options.recover}
 
 
 def work(options, job):
     tool = Tool(options.program)
-    steps = Steps(9 + (7 if options.full else 0))
+    more = 1 if options.recover else 0  # a model more: made, embedded, asked twice
+    steps = Steps(9 + 2 * more + ((7 + 3 * more) if options.full else 0))
     result = {"version": 1, "machine": machine(), "tool": tool.version(), "model": job["name"],
-              "texts": job["texts"]["name"], "question_sets": []}
+              "texts": job["texts"]["name"], "question_sets": [], "recovery": None}
 
     steps.begin(f"read {job['model']}")
     info = tool("info", job["model"])
@@ -289,6 +311,9 @@ def work(options, job):
     pruned, result["layers"] = {}, {}
     for method in METHODS:
         pruned[method], result["layers"][method] = prune(tool, steps, job, method)
+    if options.recover:
+        pruned["recovered"], result["recovery"] = recover(tool, steps, job, pruned[METHODS[-1]])
+        result["recovery"]["minutes"] = options.recover
     check_all(tool, steps, {"dense": job["model"], **pruned})
     job["packed"], result["layer_bytes"] = pack_all(tool, steps, job, pruned)
     models = {"dense": job["model"], **job["packed"]}
@@ -310,7 +335,8 @@ def shown(path):
 
 def show_search(options, job):
     """Prints the line that searches the texts by meaning, and what it prints."""
-    command = [options.program, "search", job["packed"][METHODS[-1]], "--documents",
+    best = job["packed"].get("recovered", job["packed"][METHODS[-1]])
+    command = [options.program, "search", best, "--documents",
                job["texts"]["documents"], "--query", options.query]
     line = [shown(c) if isinstance(c, pathlib.Path) else c for c in command]
     print(f"\nSearch the texts by meaning:\n\n  {shlex.join(line)}\n", flush=True)
@@ -319,6 +345,13 @@ def show_search(options, job):
         text = hit["text"]
         print(f"  {hit['score']:.3f}  line {hit['line']}: {text[:76]}{'…' if text[76:] else ''}")
     return {"command": line, "hits": hits}
+
+
+def minutes(text):
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError(text)
+    return value
 
 
 def arguments(argv):
@@ -331,6 +364,10 @@ def arguments(argv):
     parser.add_argument("--queries", type=path, help="one a line; query i asks for document i")
     parser.add_argument("--gold", type=path, help="line i: the document line of query i")
     parser.add_argument("--calibration", type=path, help="passages, one a line (default: DOCUMENTS)")
+    parser.add_argument("--recover", type=minutes, default=0, metavar="MINUTES",
+                        help="distil the pruned model from the dense one for that long")
+    parser.add_argument("--text", type=path, help="what it learns from, one passage a line (default: "
+                        "manual pages that are not searched, or CALIBRATION)")
     parser.add_argument("--query", default=QUESTION, help="what the last line searches for")
     parser.add_argument("--full", action="store_true",
                         help="XQuAD and SQuAD too, from the folder SPARSE24_DATA or ../shared/data")
@@ -341,6 +378,8 @@ def arguments(argv):
     options = parser.parse_args(argv)
     if (options.queries or options.calibration) and not options.documents:
         parser.error("--queries and --calibration go with --documents")
+    if options.text and not options.recover:
+        parser.error("--text goes with --recover")
     if options.gold and not options.queries:
         parser.error("--gold goes with --queries")
     return options

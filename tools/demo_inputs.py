@@ -164,8 +164,8 @@ def seeded(name):
     return hashlib.sha256(f"{SEED}:{name}".encode()).digest()
 
 
-def choose_pages(folder):
-    """Distinct pages in a shuffled but fixed order, as many as the demo needs."""
+def choose_pages(folder, most):
+    """Distinct pages in a shuffled but fixed order, `most` of them at most."""
     paths = [p for p in folder.rglob("*.gz") if p.is_file() and not p.is_symlink()]
     chosen, seen = [], set()
     for path in sorted(paths, key=lambda p: seeded(p.relative_to(folder).as_posix())):
@@ -173,7 +173,7 @@ def choose_pages(folder):
         if texts and not seen & set(texts):
             seen.update(texts)
             chosen.append(texts)
-        if len(chosen) == CALIBRATION_TEXTS + SEARCHED_TEXTS:
+        if len(chosen) == most:
             break
     return chosen
 
@@ -183,19 +183,25 @@ def write_lines(path, lines):
     return path
 
 
-def fetch_manuals(out, cache):
-    """Calibration, documents and queries made of manual pages; line i answers query i."""
-    files = {name: out / f"{name}.txt" for name in ("calibration", "manuals", "queries")}
+def fetch_manuals(out, cache, recover):
+    """Calibration, documents and queries made of manual pages; line i answers query i. With `recover`
+    a text to distil on too: one-liners and descriptions of every page that is not searched."""
+    names = ["calibration", "manuals", "queries"] + ["recovery"] * recover
+    files = {name: out / f"{name}.txt" for name in names}
+    used = CALIBRATION_TEXTS + SEARCHED_TEXTS
     if not all(f.exists() for f in files.values()):
-        pages = choose_pages(download_manuals(cache))
-        if len(pages) < CALIBRATION_TEXTS + SEARCHED_TEXTS:
-            raise DemoError(f"only {len(pages)} manual pages could be read, expected "
-                            f"{CALIBRATION_TEXTS + SEARCHED_TEXTS}")
+        pages = choose_pages(download_manuals(cache), sys.maxsize if recover else used)
+        if len(pages) < used:
+            raise DemoError(f"only {len(pages)} manual pages could be read, expected {used}")
+        searched, others = pages[CALIBRATION_TEXTS:used], pages[:CALIBRATION_TEXTS] + pages[used:]
         write_lines(files["calibration"], [d for _, d in pages[:CALIBRATION_TEXTS]])
-        write_lines(files["manuals"], [d for _, d in pages[CALIBRATION_TEXTS:]])
-        write_lines(files["queries"], [q for q, _ in pages[CALIBRATION_TEXTS:]])
+        write_lines(files["manuals"], [d for _, d in searched])
+        write_lines(files["queries"], [q for q, _ in searched])
+        if recover:
+            write_lines(files["recovery"], [text for page in others for text in page])
     return {"name": "manual pages", "calibration": files["calibration"],
-            "documents": files["manuals"], "queries": files["queries"], "gold": None}
+            "documents": files["manuals"], "queries": files["queries"], "gold": None,
+            "recovery": files.get("recovery")}
 
 
 # ---- question sets, with --full ------------------------------------------------------------------------
@@ -225,16 +231,18 @@ def data_folder():
 
 
 def question_sets(out):
-    """The retrieval sets of --full, calibrated by passages of SQuAD's training set."""
+    """The retrieval sets of --full, calibrated by passages of SQuAD's training set and recovered on
+    its passages and questions."""
     folder = data_folder() / "qa"
-    train = squad(folder / "qa-train.json.xz")[0]
+    train, asked, _ = squad(folder / "qa-train.json.xz")
     order = sorted(range(len(train)), key=lambda i: seeded(str(i)))[:CALIBRATION_TEXTS]
     calibration = write_lines(out / "squad-calibration.txt", [train[i] for i in order])
+    recovery = write_lines(out / "squad-recovery.txt", train + asked)
     sets = []
     for name, file in (("XQuAD", "qa-dev.json"), ("SQuAD dev", "squad-dev-v1.1.json.xz")):
         passages, questions, gold = squad(folder / file)
         stem = name.split()[0].lower()
-        sets.append({"name": name, "calibration": calibration,
+        sets.append({"name": name, "calibration": calibration, "recovery": recovery,
                      "documents": write_lines(out / f"{stem}-passages.txt", passages),
                      "queries": write_lines(out / f"{stem}-questions.txt", questions),
                      "gold": write_lines(out / f"{stem}-gold.txt", gold)})

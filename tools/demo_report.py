@@ -7,15 +7,15 @@ their words stay readable on a phone, and take their colours from the style, lig
 import html
 import shlex
 
-MODELS = ["dense", "magnitude", "sparsegpt"]
-TITLES = {"dense": "dense", "magnitude": "magnitude", "sparsegpt": "SparseGPT"}
+TITLES = {"dense": "dense", "magnitude": "magnitude", "sparsegpt": "SparseGPT",
+          "recovered": "recovered"}
 
 STYLE = """
 :root { --ink: #1c2128; --soft: #59636e; --paper: #ffffff; --line: #d5dae0;
-        --dense: #7a828c; --magnitude: #c9651b; --sparsegpt: #1f6fb5; }
+        --dense: #7a828c; --magnitude: #c9651b; --sparsegpt: #1f6fb5; --recovered: #2c8a57; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e4e7eb; --soft: #a2abb6; --paper: #15181c; --line: #363c44;
-          --dense: #99a2ad; --magnitude: #e8955a; --sparsegpt: #62aae6; } }
+          --dense: #99a2ad; --magnitude: #e8955a; --sparsegpt: #62aae6; --recovered: #63c08d; } }
 body { background: var(--paper); color: var(--ink); margin: 0 auto; padding: 1rem;
        max-width: 60rem; font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
@@ -31,10 +31,11 @@ svg { width: 100%; height: auto; max-width: 32rem; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
 svg .soft { fill: var(--soft); } svg line { stroke: var(--line); }
 .dense { fill: var(--dense); } .magnitude { fill: var(--magnitude); }
-.sparsegpt { fill: var(--sparsegpt); }
+.sparsegpt { fill: var(--sparsegpt); } .recovered { fill: var(--recovered); }
 svg path { fill-opacity: .55; stroke-width: 1.5; }
 @media (max-width: 30rem) { th, td { padding-right: .4rem; font-size: .85rem; } }
 path.magnitude { stroke: var(--magnitude); } path.sparsegpt { stroke: var(--sparsegpt); }
+path.recovered { stroke: var(--recovered); }
 pre { overflow-x: auto; padding: .75rem; border: 1px solid var(--line); border-radius: .4rem; }
 """
 
@@ -42,21 +43,27 @@ pre { overflow-x: auto; padding: .75rem; border: 1px solid var(--line); border-r
 # ---- rows, shared by both forms ------------------------------------------------------------------------
 
 
+def models_of(result):
+    """The models that were compared, in the order of their columns."""
+    return [m for m in TITLES if m in result["files"]]
+
+
 def quality_rows(result):
-    """(label, dense, magnitude, SparseGPT), each already text."""
+    """(label, dense, magnitude, SparseGPT, perhaps recovered), each already text."""
+    models = models_of(result)
     files, layers, quality = result["files"], result["layer_bytes"], result["quality"]
 
     def megabytes(sizes):
-        return [f"{sizes[m] / 1e6:.1f} ({sizes[m] / max(sizes['dense'], 1):.3f}x)" for m in MODELS]
+        return [f"{sizes[m] / 1e6:.1f} ({sizes[m] / max(sizes['dense'], 1):.3f}x)" for m in models]
 
-    rows = [["folder, MB", *megabytes({m: files[m]["folder"] for m in MODELS})],
-            ["weights file, MB", *megabytes({m: files[m]["weights"] for m in MODELS})],
+    rows = [["folder, MB", *megabytes({m: files[m]["folder"] for m in models})],
+            ["weights file, MB", *megabytes({m: files[m]["weights"] for m in models})],
             ["pruned layers, MB", *megabytes(layers)],
-            ["cosine to dense, mean", *(f"{quality[m]['cosine_mean']:.3f}" for m in MODELS)],
-            ["cosine to dense, worst", *(f"{quality[m]['cosine_worst']:.3f}" for m in MODELS)]]
+            ["cosine to dense, mean", *(f"{quality[m]['cosine_mean']:.3f}" for m in models)],
+            ["cosine to dense, worst", *(f"{quality[m]['cosine_worst']:.3f}" for m in models)]]
     for name, found in retrieval(result):
         for key, label in (("top1", "top-1"), ("top5", "top-5")):
-            rows.append([f"{name}, {label} %", *(f"{found[m][key]:.2f}" for m in MODELS)])
+            rows.append([f"{name}, {label} %", *(f"{found[m][key]:.2f}" for m in models)])
     return rows
 
 
@@ -81,18 +88,19 @@ def speed_rows(result):
 
 def table(result):
     """The table at the end of the demo."""
-    lines = [["", *(TITLES[m] for m in MODELS)], *quality_rows(result), [],
+    lines = [["", *(TITLES[m] for m in models_of(result))], *quality_rows(result), [],
              ["sentences/s", "dense", "2:4", "ratio"]]
     lines += [[label, f"{dense:.1f}", f"{sparse:.1f}", f"{ratio:.2f}x"]
               for label, dense, sparse, ratio in speed_rows(result)]
-    widths = [max(len(line[i]) for line in lines if line) for i in range(4)]
+    columns = len(lines[0])
+    widths = [max(len(line[i]) for line in lines if i < len(line)) for i in range(columns)]
     text = []
     for line in lines:
         cells = [cell.ljust(widths[0]) if i == 0 else cell.rjust(widths[i])
                  for i, cell in enumerate(line)]
         text.append("  ".join(cells).rstrip())
         if line and not line[0] or line and line[0] == "sentences/s":
-            text.append("-" * (sum(widths) + 6))
+            text.append("-" * (sum(widths) + 2 * (columns - 1)))
     return "\n".join(text)
 
 
@@ -181,15 +189,15 @@ def layer_bars(title, layers):
 
 
 def plots(result):
-    layers, quality = result["layer_bytes"], result["quality"]
-    weights = {m: result["files"][m]["weights"] for m in MODELS}
+    layers, quality, models = result["layer_bytes"], result["quality"], models_of(result)
+    weights = {m: result["files"][m]["weights"] for m in models}
     sizes = [(label, [("dense", "dense", sizes["dense"] / 1e6, f"{sizes['dense'] / 1e6:.1f}"),
                       ("sparsegpt", "2:4 packed", sizes["sparsegpt"] / 1e6,
                        f"{sizes['sparsegpt'] / 1e6:.1f}")])
              for label, sizes in (("weights file", weights), ("pruned layers", layers))]
     found = [bars("Size, MB", sizes, "MB")]
     for name, got in retrieval(result):
-        groups = [(label, [(m, TITLES[m], got[m][key], f"{got[m][key]:.1f}") for m in MODELS])
+        groups = [(label, [(m, TITLES[m], got[m][key], f"{got[m][key]:.1f}") for m in models])
                   for key, label in (("top1", "top-1"), ("top5", "top-5"))]
         found.append(bars(f"Retrieval: {name}, %", groups, "%"))
     found.append(bars("Sentences a second (bars: against dense)", [
@@ -197,7 +205,7 @@ def plots(result):
                  ("sparsegpt", f"2:4, {ratio:.2f}x", ratio, f"{sparse:.1f}")])
         for label, dense, sparse, ratio in speed_rows(result)], "sentences/s"))
     found.append(histogram("Cosine of the embeddings to the dense ones",
-                           {m: quality[m]["cosines"] for m in MODELS[1:]}))
+                           {m: quality[m]["cosines"] for m in models[1:]}))
     found.append(layer_bars("Relative squared output error, layer by layer (SparseGPT)",
                             result["layers"]["sparsegpt"]))
     return "".join(found)
@@ -222,6 +230,15 @@ def search_part(search):
             + f"</pre><ol>{hits}</ol>")
 
 
+def recovery_part(recovery):
+    """What stands behind the column "recovered"."""
+    if not recovery:
+        return ""
+    return (f"<p>Recovered: what SparseGPT left, distilled from the dense model for "
+            f"{recovery['minutes']:g} minutes ({recovery['step']} steps, {recovery['tokens']} tokens, "
+            f"{recovery['epoch']:.1f} epochs, without labels).</p>")
+
+
 def html_page(result):
     """The whole report."""
     about = result["machine"]
@@ -243,7 +260,8 @@ every four weights: once the two largest (magnitude), once chosen and corrected 
 {html.escape(result['texts'])}. Both run from packed weights; embeddings, norms and the pooling stay
 dense.</p>
 <h2>Size and quality</h2>
-{html_table(["", *(TITLES[m] for m in MODELS)], quality_rows(result))}
+{recovery_part(result["recovery"])}
+{html_table(["", *(TITLES[m] for m in models_of(result))], quality_rows(result))}
 <h2>Speed, sentences a second</h2>
 {html_table(["batch x tokens", "dense", "2:4", "ratio"], speeds)}
 <p class="soft">Medians, from token ids to embeddings, the weights resident; dense is this build's

@@ -87,12 +87,25 @@ class Inputs(Folder):
         for i in range(12):
             self.page(f"p{i}.3.gz", PAGE.replace("example", f"example{i // 2}"))
         (self.folder / "q.3.gz").symlink_to("p0.3.gz")
-        chosen = demo_inputs.choose_pages(self.folder)
+        chosen = demo_inputs.choose_pages(self.folder, 100)
         self.assertEqual(len(chosen), 6)
-        self.assertEqual(chosen, demo_inputs.choose_pages(self.folder))
+        self.assertEqual(chosen, demo_inputs.choose_pages(self.folder, 100))
+        self.assertEqual(demo_inputs.choose_pages(self.folder, 4), chosen[:4])
+
+    def test_what_is_searched_is_not_learnt_from(self):
+        pages = [(f"query {i}", f"document {i}") for i in range(6)]
         with mock.patch.object(demo_inputs, "CALIBRATION_TEXTS", 1), \
-                mock.patch.object(demo_inputs, "SEARCHED_TEXTS", 3):
-            self.assertEqual(demo_inputs.choose_pages(self.folder), chosen[:4])
+                mock.patch.object(demo_inputs, "SEARCHED_TEXTS", 3), \
+                mock.patch.object(demo_inputs, "download_manuals"), \
+                mock.patch.object(demo_inputs, "choose_pages", lambda _, most: pages[:most]):
+            texts = demo_inputs.fetch_manuals(self.folder, self.folder, False)
+            self.assertIsNone(texts["recovery"])
+            self.assertFalse((self.folder / "recovery.txt").exists())
+            again = demo_inputs.fetch_manuals(self.folder, self.folder, True)
+        self.assertEqual(again["recovery"].read_text().splitlines(),
+                         [text for i in (0, 4, 5) for text in pages[i]])
+        self.assertEqual(again["documents"].read_text(), "document 1\ndocument 2\ndocument 3\n")
+        self.assertEqual(again["queries"].read_text(), "query 1\nquery 2\nquery 3\n")
 
     def test_squad(self):
         path = self.folder / "qa.json"
@@ -143,7 +156,8 @@ class Inputs(Folder):
         self.assertRegex(err, r"^demo: .*file")
 
     def test_options_that_do_not_fit(self):
-        for options in (["--queries", "q"], ["--calibration", "c"], ["--documents", "d", "--gold", "g"]):
+        for options in (["--queries", "q"], ["--calibration", "c"], ["--documents", "d", "--gold", "g"],
+                        ["--text", "t"], ["--recover", "0"], ["--recover", "long"]):
             with self.subTest(options), self.assertRaises(SystemExit) as ended:
                 self.main(*options)
             self.assertEqual(ended.exception.code, 2)
@@ -232,6 +246,33 @@ class Whole(Folder):
             code, out, err = self.main(*self.base)
         self.assertEqual((code, err), (0, ""), out)
         self.assertNotIn("top-1", out)
+
+    def test_recovered(self):
+        """Distilled for a moment: a column more, of a model that is 2:4, nearer to the dense one."""
+        rows = self.result["speed"]
+        out = self.folder / "out"
+        with mock.patch.object(demo, "speed", lambda *_: rows):
+            code, said, err = self.main(*self.base, "--out", out, "--queries", self.queries, "--gold",
+                                        self.gold, "--recover", "0.01", "--text", self.queries)
+        self.assertEqual((code, err), (0, ""), said)
+        self.assertIn("[10/11] run: embeddings of the texts, recovered", said)
+        self.assertIn("recovered-2of4 --documents", said)
+        result = json.loads((out / "result.json").read_text())
+        self.assertGreater(result["recovery"]["step"], 0)
+        quality = result["quality"]
+        self.assertGreater(quality["recovered"]["cosine_mean"], quality["sparsegpt"]["cosine_mean"])
+        self.assertEqual(result["layer_bytes"]["recovered"], result["layer_bytes"]["sparsegpt"])
+        header, row = (line.split() for line in said.splitlines()
+                       if line.split()[:1] == ["dense"] or "cosine to dense, mean" in line)
+        self.assertEqual(header, ["dense", "magnitude", "SparseGPT", "recovered"])
+        self.assertEqual(row[-1], f"{quality['recovered']['cosine_mean']:.3f}")
+        page = (out / "report.html").read_text()
+        parser = Balanced()
+        parser.feed(page)
+        self.assertEqual((parser.open, parser.outside), ([], []))
+        self.assertIn("<th>recovered</th>", page)
+        self.assertIn("0.01 minutes", page)
+        self.assertNotIn("<th>recovered</th>", self.page)
 
     def test_a_failing_command_is_named(self):
         model = shutil.copytree(self.model, self.folder / "other")
