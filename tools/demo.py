@@ -26,6 +26,10 @@ from demo_inputs import ROOT, DemoError
 METHODS = ["magnitude", "sparsegpt"]
 QUESTION = "read the contents of a directory"
 SPEED = [("1", "16,128"), ("32", "128")]  # batch, tokens
+WITHOUT_NETWORK = """The demo also runs on what is here already, without a network:
+    tools/demo --model FOLDER --documents FILE
+FOLDER is a Hugging Face folder of a BERT-shaped encoder, FILE has one text a line;
+tools/demo --help names the rest."""
 
 
 class Tool:
@@ -289,7 +293,7 @@ def inputs(options):
         if not path.exists():
             raise DemoError(f"{path} is not here")
     if options.full:
-        demo_inputs.data_folder()
+        demo_inputs.data_folder("qa-dev.json", "--full")
     model = options.model or demo_inputs.fetch_model(cache)
     return {"out": out, "model": model, "name": model.resolve().name, "texts": texts,
             "minutes": options.recover}
@@ -401,6 +405,8 @@ def main(argv=None):
         return 0
     except (DemoError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
+        if isinstance(error, demo_inputs.NotFetched):
+            print(WITHOUT_NETWORK, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("demo: interrupted", file=sys.stderr)

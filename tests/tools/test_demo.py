@@ -253,7 +253,7 @@ class Whole(Folder):
         out = self.folder / "out"
         with mock.patch.object(demo, "speed", lambda *_: rows):
             code, said, err = self.main(*self.base, "--out", out, "--queries", self.queries, "--gold",
-                                        self.gold, "--recover", "0.01", "--text", self.queries)
+                                        self.gold, "--recover", "0.03", "--text", self.queries)
         self.assertEqual((code, err), (0, ""), said)
         self.assertIn("[10/11] run: embeddings of the texts, recovered", said)
         self.assertIn("recovered-2of4 --documents", said)
@@ -271,7 +271,7 @@ class Whole(Folder):
         parser.feed(page)
         self.assertEqual((parser.open, parser.outside), ([], []))
         self.assertIn("<th>recovered</th>", page)
-        self.assertIn("0.01 minutes", page)
+        self.assertIn("0.03 minutes", page)
         self.assertNotIn("<th>recovered</th>", self.page)
 
     def test_a_failing_command_is_named(self):
