@@ -150,12 +150,25 @@ static s24_status unpack_tensor(job *j, const s24_tensor *tensor, size_t *bytes)
     return status;
 }
 
+/* Integers that are not what --quantize asks for. */
+static int is_of_another_scheme(const job *j, const s24_tensor *tensor)
+{
+    const int64_t group = j->group ? j->group : tensor->shape[1];
+    return j->scheme && tensor->bits && (tensor->bits != j->bits || tensor->group != group) &&
+           s24_tensor_is_selected(tensor, j->options->include, j->options->exclude);
+}
+
 /* Before anything is written: what no packing can do. */
 static int check_shapes(const job *j)
 {
     int64_t count = s24_checkpoint_count(j->checkpoint);
     for (int64_t i = 0; i < count && j->packing; i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(j->checkpoint, i);
+        if (is_of_another_scheme(j, tensor))
+            return cli_fail(j->cli, CLI_FORMAT,
+                            "tensor %s holds %s integers, of which --quantize makes no %s ones; "
+                            "unpack it first, or leave it out with --exclude",
+                            tensor->name, cli_scheme(tensor), j->scheme);
         if (!changes(j, tensor)) continue;
         int64_t rows = tensor->shape[0], cols = tensor->shape[1];
         if (cols % 4 != 0)

@@ -33,9 +33,9 @@ def tensor(dtype, shape, data):
     return {"dtype": DTYPES[dtype][0], "shape": list(shape), "data": data}
 
 
-def write(path, tensors):
+def write(path, tensors, metadata=None):
     """A file of name to tensor()."""
-    header, data = {}, b""
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
     for name in sorted(tensors):
         entry = tensors[name]
         header[name] = {"dtype": entry["dtype"], "shape": entry["shape"],

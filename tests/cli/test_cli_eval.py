@@ -99,6 +99,17 @@ class Answers(Scratch):
         self.assertEqual((self.folder / "dense.json").read_text(),
                          (self.folder / "packed.json").read_text())
 
+    def test_integers_and_their_dense_floats_alike(self):
+        self.good("prune", "model", "sparse")
+        for scheme in ("int8", "int4-g64"):
+            self.good("pack", "sparse", scheme, "--quantize", scheme)
+            self.good("unpack", scheme, scheme + "-dense")
+            found = []
+            for name in (scheme, scheme + "-dense"):
+                self.good(*self.arguments(model=name), "--predictions", name + ".json")
+                found.append(json.loads((self.folder / (name + ".json")).read_text()))
+            self.assertEqual(*found)
+
     def test_options(self):
         wide = self.json(*self.arguments(), "--max-tokens", "160", "--stride", "1")
         narrow = self.json(*self.arguments(), "--max-tokens", "64", "--stride", "40")
@@ -166,13 +177,13 @@ def write_gpt2(folder):
         {"model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(LETTERS)}, "merges": []}}))
 
 
-def write_vit(folder):
+def write_vit(folder, patches=0.1):
     """A ViT for 4 x 4 pixels of one channel with three classes, of which it always says the second."""
     tensors = {"classifier.bias": ([3], [0.0, 1.0, -1.0])}
     tensors |= constant("classifier.weight", [3, WIDTH])
     tensors |= constant("vit.embeddings.cls_token", [1, 1, WIDTH], 0.1)
     tensors |= constant("vit.embeddings.position_embeddings", [1, 5, WIDTH], 0.1)
-    tensors |= constant("vit.embeddings.patch_embeddings.projection.weight", [WIDTH, 1, 2, 2], 0.1)
+    tensors |= constant("vit.embeddings.patch_embeddings.projection.weight", [WIDTH, 1, 2, 2], patches)
     tensors |= constant("vit.embeddings.patch_embeddings.projection.bias", [WIDTH])
     layer = "vit.encoder.layer.0."
     for name, rows, cols in (("attention.attention.query", WIDTH, WIDTH),
@@ -205,6 +216,7 @@ def make_others(folder):
     tiny_bert.write(folder / "encoder")
     write_gpt2(folder / "gpt2")
     write_vit(folder / "vit")
+    write_vit(folder / "nan", patches=math.nan)
     (folder / "text").write_text(TEXT)
     (folder / "one").write_text("a")
     (folder / "empty").write_text("")
@@ -295,6 +307,8 @@ class Images(Scratch):
              "images of 5 x 5 pixels and 1 channels, but the model reads 4 x 4 and 1"),
             ("classes", image("many-images-idx3-ubyte"), 4, "images of 8 classes, but the model has 3"),
             ("a text model", image("good-images-idx3-ubyte", "gpt2"), 5, "no head for this task"),
+            ("not finite", image("good-images-idx3-ubyte", "nan"), 4,
+             "patch_embeddings.projection.weight' has NaN at row 0, column 0"),
         ])
 
 

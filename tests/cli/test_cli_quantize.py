@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """pack --quantize: what is stored, what info, check and unpack say of it, and models that run it."""
 import json
+import shutil
 import struct
 import subprocess
 import sys
 import unittest
 
-from cli_case import SOURCE, Scratch
+from cli_case import SOURCE, Scratch, run
 import tiny_bert
 from cli_data import floats, matrix, read, tensor, write
 
@@ -80,9 +81,17 @@ class Files(Scratch):
 
     def test_integers_pass_through(self):
         self.good("pack", "sparse.safetensors", "a.safetensors", "--quantize", "int8")
-        found = self.json("pack", "a.safetensors", "b.safetensors", "--quantize", "int4")
+        found = self.json("pack", "a.safetensors", "b.safetensors", "--quantize", "int8")
         self.assertEqual(found["layers"], [])
         self.assertEqual(read(self.folder / "a.safetensors"), read(self.folder / "b.safetensors"))
+
+    def test_integers_of_another_scheme_are_refused(self):
+        self.good("pack", "sparse.safetensors", "int8.safetensors", "--quantize", "int8")
+        for scheme in ("int4", "int8-g64"):
+            done = run("pack", "int8.safetensors", "new", "--quantize", scheme, cwd=self.folder)
+            self.assertEqual(done.returncode, 4)
+            self.assertRegex(done.stderr, rf"fc.weight holds int8 integers.* no {scheme} ones")
+            self.assertFalse((self.folder / "new").exists())
 
     def test_prune_of_integers_writes_floats(self):
         self.good("pack", "sparse.safetensors", "a.safetensors", "--quantize", "int8")
@@ -144,6 +153,37 @@ class Models(Scratch):
         row = self.json("bench", "--model", "int4-g64", "--batch", 1, "--seq", 8, "--rounds", 1,
                         "--min-ms", 1, "--threads", 1)["rows"][0]
         self.assertEqual(row["sparse_layers"], 6 * tiny_bert.LAYERS)
+
+    def test_a_folder_of_shards(self):
+        self.good("prune", "model", "sparse", "--packed")
+        self.good("pack", "sparse", "whole", "--quantize", "int4")
+        tensors, metadata = read(self.folder / "whole/model.safetensors")
+        described = json.loads(metadata["sparse24.packed"])
+        names = sorted({name.split(".s24_")[0] for name in tensors})
+        shutil.copytree(self.folder / "whole", self.folder / "shards")
+        (self.folder / "shards/model.safetensors").unlink()
+        places = {}
+        for i in range(2):
+            part = f"model-{i + 1:05}-of-00002.safetensors"
+            mine = {n: t for n, t in tensors.items() if n.split(".s24_")[0] in names[i::2]}
+            write(self.folder / "shards" / part,
+                  {n: {"dtype": t[0], "shape": t[1], "data": t[2]} for n, t in mine.items()},
+                  {"sparse24.version": "2", "sparse24.packed": json.dumps(
+                      {n: described[n] for n in names[i::2] if n in described})})
+            places.update(dict.fromkeys(mine, part))
+        index = self.folder / "shards/model.safetensors.index.json"
+        index.write_text(json.dumps({"metadata": {}, "weight_map": places}))
+        self.assertEqual(self.vectors("shards"), self.vectors("whole"))
+        self.assertIs(self.json("check", "shards")["ok"], True)
+        for folder in ("whole", "shards"):
+            self.good("unpack", folder, folder + "-dense")
+        self.assertEqual(self.vectors("shards-dense"), self.vectors("whole-dense"))
+        lost = next(name for name in places if name.endswith(".s24_scales"))
+        del places[lost]
+        index.write_text(json.dumps({"metadata": {}, "weight_map": places}))
+        done = run("check", "shards", cwd=self.folder)
+        self.assertEqual(done.returncode, 4)
+        self.assertRegex(done.stderr, rf'"{lost.split(".s24_")[0]}" .* not in the "weight_map"')
 
     def test_i8_runs_the_stored_integers(self):
         self.good("prune", "model", "sparse", "--packed")
