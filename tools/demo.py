@@ -234,7 +234,7 @@ def full(tool, steps, job):
     """XQuAD and SQuAD: retrieval by `eval`, SparseGPT calibrated by SQuAD's training passages."""
     results = []
     squad = dict(job, name=f"{job['name']}-squad")
-    for texts in demo_inputs.question_sets(job["out"]):
+    for texts in demo_inputs.question_sets(job["out"], job["minutes"] > 0):
         squad["texts"] = texts
         if not results:
             start, _ = prune(tool, steps, squad, "sparsegpt")

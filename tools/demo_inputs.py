@@ -232,14 +232,14 @@ def data_folder(file, what):
     return folder
 
 
-def question_sets(out):
-    """The retrieval sets of --full, calibrated by passages of SQuAD's training set and recovered on
-    its passages and questions."""
+def question_sets(out, recover):
+    """The retrieval sets of --full, calibrated by passages of SQuAD's training set; with `recover`
+    its passages and questions are what is distilled on."""
     folder = data_folder("qa-dev.json", "--full")
     train, asked, _ = squad(folder / "qa-train.json.xz")
     order = sorted(range(len(train)), key=lambda i: seeded(str(i)))[:CALIBRATION_TEXTS]
     calibration = write_lines(out / "squad-calibration.txt", [train[i] for i in order])
-    recovery = write_lines(out / "squad-recovery.txt", train + asked)
+    recovery = write_lines(out / "squad-recovery.txt", train + asked) if recover else None
     sets = []
     for name, file in (("XQuAD", "qa-dev.json"), ("SQuAD dev", "squad-dev-v1.1.json.xz")):
         passages, questions, gold = squad(folder / file)
