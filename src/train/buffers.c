@@ -41,6 +41,12 @@ static void plan_step(plan *p, s24_transformer *t)
     if (s->image) r->pixels = floats(p, tokens / s->positions * s->channels * s->image * s->image);
 }
 
+/* Positions that a text of a batch can reach; a model may say a million. */
+static int64_t turned_positions(const s24_transformer *t)
+{
+    return s24i_min(t->shape.positions, t->opts.max_tokens);
+}
+
 /* Of each layer where a backward pass will ask for them, else of the one at work. */
 static void plan_forward(plan *p, s24_transformer *t)
 {
@@ -65,7 +71,7 @@ static void plan_forward(plan *p, s24_transformer *t)
     at->h = floats(p, layers * tokens * s->intermediate);
     at->z = floats(p, tokens * s->width);
     if (s->image) at->rows = floats(p, tokens * s->channels * s->patch * s->patch);
-    if (t->arch->rotary) at->angles = floats(p, s->positions * s->head_width);
+    if (t->arch->rotary) at->angles = floats(p, turned_positions(t) * s->head_width);
     at->pooled = floats(p, t->opts.max_texts * s->width);
     at->loss = part(p, 1, sizeof(double));
     at->chunk = 0;
@@ -103,10 +109,11 @@ static void plan_all(plan *p, s24_transformer *t)
 /* angles[position] = cos and sin of position·theta^(−2i/d), i below d/2. */
 static s24_status fill_angles(s24_transformer *t, s24_ctx *ctx)
 {
-    const int64_t d = t->shape.head_width, half = d / 2, count = t->shape.positions * d;
+    const int64_t d = t->shape.head_width, half = d / 2, positions = turned_positions(t);
+    const int64_t count = positions * d;
     float *angles;
     TRY(s24i_alloc_elems(&angles, ctx, count, sizeof *angles, "rotary positions"));
-    for (int64_t p = 0; p < t->shape.positions; p++)
+    for (int64_t p = 0; p < positions; p++)
         for (int64_t i = 0; i < half; i++) {
             const float turn = 1.0f / powf(t->shape.theta, 2.0f * (float)i / (float)d);
             angles[p * d + i] = cosf((float)p * turn);

@@ -51,7 +51,7 @@ typedef struct s24i_buffers {
     int64_t chunk;
     float *pooled, *teacher_pooled; /* [texts, width] */
     float *states;                  /* [layers + 1, T, width]: a teacher's */
-    float *angles;                  /* [positions, head_width] */
+    float *angles;                  /* [positions that are reached, head_width] */
     double *loss;
 } s24i_buffers;
 
