@@ -198,21 +198,7 @@ static int read_dropout(job *j)
     return CLI_OK;
 }
 
-/* 1 if a linear layer of the blocks is 2:4, so that its zeros are to stay. */
-static int is_sparse(job *j, const s24_checkpoint *model)
-{
-    for (int64_t i = 0; i < s24_checkpoint_count(model); i++) {
-        const s24_tensor *t = s24_checkpoint_tensor(model, i);
-        int two_four = t->packed;
-        if (!s24_tensor_is_selected(t, NULL, NULL)) continue;
-        const s24_dense dense = {(void *)(uintptr_t)t->data, t->dtype, t->shape[0], t->shape[1], 0};
-        if (!t->packed && dense.cols % 4 == 0) s24_check(&two_four, NULL, j->cli->ctx, &dense);
-        if (two_four) return 1;
-    }
-    return 0;
-}
-
-static s24_train_opts make_opts(job *j, const s24_checkpoint *model)
+static s24_train_opts make_opts(job *j)
 {
     const struct train_options *o = j->o;
     const int embeds = j->info.head == S24_HEAD_NONE;
@@ -229,7 +215,7 @@ static s24_train_opts make_opts(job *j, const s24_checkpoint *model)
                            .warmup = o->warmup,
                            .decay = o->decay,
                            .clip = o->clip,
-                           .fixed = !o->dense && is_sparse(j, model),
+                           .fixed = !o->dense,
                            .checkpoint = j->checkpoint,
                            .checkpoint_steps = o->checkpoint_steps,
                            .checkpoint_seconds = 60,
@@ -306,10 +292,15 @@ static int close_metrics(job *j)
 static int train(job *j, const s24_checkpoint *model)
 {
     cli_app *cli = j->cli;
-    const s24_train_opts opts = make_opts(j, model);
-    cli_note(cli, "%lld examples, %lld parameters%s", (long long)j->data.source.count,
-             (long long)j->info.parameters, opts.fixed ? ", zeros of 2:4 layers stay" : "");
-    const s24_status status = s24_train(&j->report, j->student, cli->ctx, &j->data.source, &opts);
+    s24_train_opts opts = make_opts(j);
+    cli_note(cli, "%lld examples, %lld parameters", (long long)j->data.source.count,
+             (long long)j->info.parameters);
+    s24_status status = s24_train(&j->report, j->student, cli->ctx, &j->data.source, &opts);
+    if (status == S24_ERROR_NOT_TWO_FOUR) { /* said before the first step */
+        cli_note(cli, "no layer is 2:4: every weight is trained");
+        opts.fixed = 0;
+        status = s24_train(&j->report, j->student, cli->ctx, &j->data.source, &opts);
+    }
     if (status == S24_ERROR_INTERRUPTED && access(j->checkpoint, F_OK) == 0)
         return cli_fail(cli, CLI_INTERRUPTED, "interrupted at step %lld; --resume goes on from %s",
                         (long long)j->report.step, j->checkpoint);

@@ -181,14 +181,16 @@ typedef struct s24_train_opts {
     double rate;   /* the largest learning rate; default 1e-4 */
     double warmup; /* share of the run until it is reached */
     s24_schedule schedule;
-    double decay;              /* AdamW's weight decay, of matrices */
-    double beta1, beta2, eps;  /* defaults 0.9, 0.999, 1e-8 */
-    double clip;               /* largest norm of the gradients; 0: any */
-    int fixed;                 /* 1: weights that are 0 in a 2:4 matrix of the blocks stay 0 */
-    const char *checkpoint;    /* a .safetensors file to go on from; NULL: none is written */
-    int64_t checkpoint_steps;  /* steps from one to the next; default 200 */
-    double checkpoint_seconds; /* or this time; 0: steps alone */
-    int resume;                /* 1: start from the checkpoint if it is there */
+    double decay;             /* AdamW's weight decay, of matrices */
+    double beta1, beta2, eps; /* defaults 0.9, 0.999, 1e-8 */
+    double clip;              /* largest norm of the gradients; 0: any */
+    /* 1: weights that are 0 in a 2:4 matrix of the blocks stay 0. A matrix that its file has
+       transposed (GPT-2's) counts where it is 2:4 along either side. */
+    int fixed;
+    const char *checkpoint;           /* a .safetensors file to go on from; NULL: none is written */
+    int64_t checkpoint_steps;         /* steps from one to the next; default 200 */
+    double checkpoint_seconds;        /* or this time; 0: steps alone */
+    int resume;                       /* 1: start from the checkpoint if it is there */
     const s24_train_source *held_out; /* or NULL */
     int64_t held_out_steps;           /* steps from one measurement to the next; default: the end */
     /* Called after each step; may be NULL. Not 0: stop. */

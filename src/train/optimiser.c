@@ -8,7 +8,8 @@
 
 #include "train/train.h"
 
-/* Is a place's matrix a linear layer of the blocks that is 2:4 along k? */
+/* Is a place's matrix a linear layer of the blocks that is 2:4? One that lies transposed in its file
+   may be so along either side: whoever prunes files sees k in their columns. */
 static s24_status is_two_four(int *yes, const s24_transformer *t, s24_ctx *ctx, const s24i_place *p,
                               float *w)
 {
@@ -18,11 +19,11 @@ static s24_status is_two_four(int *yes, const s24_transformer *t, s24_ctx *ctx, 
     /* GPT-2's [k, n] tensors are selected by hand when they are pruned, so any of its matrices that
        is 2:4 counts. */
     if (!p->transposed && !s24_tensor_is_selected(&tensor, NULL, NULL)) return S24_OK;
-    if (p->cols % 4) return S24_OK;
     s24i_machine *m = (s24i_machine *)(uintptr_t)&t->machine;
     const s24_dense dense = {w, S24_F32, p->rows, p->cols, 0};
     m->ops->download(m, w, t->weights + p->offset, (size_t)(p->rows * p->cols) * sizeof *w);
-    return s24_check(yes, NULL, ctx, &dense);
+    if (p->cols % 4 == 0) TRY(s24_check(yes, NULL, ctx, &dense));
+    return *yes || !p->transposed ? S24_OK : s24_check_along_n(yes, NULL, ctx, &dense);
 }
 
 /* Clears the bits of the zeros of w at an offset. */

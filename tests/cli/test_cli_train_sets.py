@@ -8,6 +8,7 @@ import unittest
 from cli_case import Scratch
 import test_cli_eval
 import tiny_bert
+from cli_data import floats, read
 
 LETTERS = test_cli_eval.LETTERS
 
@@ -71,6 +72,27 @@ class Sets(Scratch):
         self.assertLess(found["held_out"], 0.6)
         self.assertLess(self.loss("out"), 0.6)
         self.assertGreater(self.loss("gpt2"), 1)
+
+    def test_a_pruned_language_model_stays_pruned(self):
+        """GPT-2's matrices lie transposed, and are chosen by hand."""
+        options = ("--stream", "play", "--max-tokens", "8", "--steps", "10", "--batch", "8",
+                   "--rate", "0.02", "--threads", "1")
+        for method in ("magnitude", "tile-best"):
+            with self.subTest(method):
+                self.good("prune", "gpt2", method, "--method", method, "--include",
+                          "*.h.0.*.weight", "--exclude", "*ln_*")
+                done = self.good("train", method, method + "-out", *options)
+                self.assertNotIn("every weight is trained", done.stderr)
+                before, after = (read(self.folder / f / "model.safetensors")[0]
+                                 for f in (method, method + "-out"))
+                for name in before:
+                    if ".h.0." in name and len(before[name][1]) == 2:
+                        old, new = floats(before[name][2]), floats(after[name][2])
+                        self.assertGreaterEqual(old.count(0), len(old) // 2)
+                        self.assertEqual([v == 0 for v in old], [v == 0 for v in new], name)
+                self.assertNotEqual(before, after)
+        done = self.good("train", "gpt2", "dense-out", *options)
+        self.assertIn("no layer is 2:4: every weight is trained", done.stderr)
 
     def test_images(self):
         data = ["--images", "learn-images-idx3-ubyte"]
