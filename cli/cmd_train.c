@@ -65,7 +65,7 @@ static const cli_option options[] = {
            "Let zeros of 2:4 layers become weights. By default they stay zero."),
     OPTION("max-tokens", CLI_COUNT, max_tokens, "N", NULL,
            "Cut texts to N tokens (by default to the model's own limit), or questions with their "
-           "context to pieces of N (384)."),
+           "context to pieces of N (384, or the model's positions)."),
     OPTION("tokens", CLI_COUNT, tokens, "N", "4096",
            "Tokens at a time; a step of more is made in parts, which costs no memory."),
     OPTION("seed", CLI_COUNT, seed, "N", "1", "Of the examples' order and of what is dropped."),

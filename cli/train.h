@@ -40,6 +40,9 @@ void train_data_free(train_data *data);
 int train_held_out_check(cli_app *cli, const struct train_options *o, const char *path,
                          int64_t count);
 
+/* --max-tokens, which the positions of MODEL's config.json bound; else `most` or these, if fewer. */
+int train_max_tokens(cli_app *cli, int64_t *tokens, const struct train_options *o, int64_t most);
+
 /* --stream and --images (train_sets.c). */
 int train_stream_read(cli_app *cli, train_data *data, const struct train_options *o);
 int train_images_read(cli_app *cli, train_data *data, const struct train_options *o);

@@ -16,6 +16,24 @@ int train_held_out_check(cli_app *cli, const struct train_options *o, const char
                     path, (long long)count, (long long)o->held_out);
 }
 
+int train_max_tokens(cli_app *cli, int64_t *tokens, const struct train_options *o, int64_t most)
+{
+    static const char *const keys[] = {"max_position_embeddings", "n_positions"};
+    char path[4200];
+    int64_t positions = INT64_MAX;
+    snprintf(path, sizeof path, "%s/config.json", cli->operands[0]);
+    json_t *config = json_load_file(path, 0, NULL);
+    for (int i = 0; i < 2; i++) {
+        const json_int_t found = json_integer_value(json_object_get(config, keys[i]));
+        if (found > 0) positions = found;
+    }
+    json_decref(config);
+    *tokens = o->max_tokens ? o->max_tokens : most < positions ? most : positions;
+    if (*tokens <= positions) return CLI_OK;
+    return cli_fail(cli, CLI_USAGE, "option --max-tokens: %lld; %s has %lld positions",
+                    (long long)*tokens, cli->operands[0], (long long)positions);
+}
+
 /* ---- texts --------------------------------------------------------------------------------------- */
 
 static int64_t longest(const s24_train_source *source)
@@ -55,7 +73,9 @@ static int read_texts(cli_app *cli, train_data *data, const struct train_options
 static int read_lines(cli_app *cli, train_data *data, const struct train_options *o, int next_token)
 {
     s24_lines *lines = NULL;
-    int code = cli_status(cli, s24_lines_read(&lines, cli->ctx, o->text));
+    int64_t tokens; /* the folder's own limit may be lower: s24_text_source_create knows it */
+    int code = train_max_tokens(cli, &tokens, o, INT64_MAX);
+    if (code == CLI_OK) code = cli_status(cli, s24_lines_read(&lines, cli->ctx, o->text));
     if (code != CLI_OK) return code;
     s24_text *texts = malloc(((size_t)s24_lines_count(lines) + 1) * sizeof *texts);
     code = texts ? read_texts(cli, data, o, next_token, lines, texts)
@@ -87,7 +107,9 @@ static s24_status write_held(void *user, s24_ctx *ctx, const s24_example *exampl
 static int read_questions(cli_app *cli, train_data *data, const struct train_options *o)
 {
     s24_tokenizer *tokenizer = NULL;
-    const int64_t tokens = o->max_tokens ? o->max_tokens : 384;
+    int64_t tokens;
+    int code = train_max_tokens(cli, &tokens, o, 384);
+    if (code != CLI_OK) return code;
     const s24_qa_features_opts opts = {
         .size = sizeof opts, .max_tokens = tokens, .stride = tokens / 3 < 128 ? tokens / 3 : 128};
     s24_status status = s24_qa_read(&data->qa, cli->ctx, o->qa);
@@ -98,7 +120,7 @@ static int read_questions(cli_app *cli, train_data *data, const struct train_opt
     if (status != S24_OK) return cli_status(cli, status);
     const int64_t count = s24_qa_features_count(data->features);
     const int32_t *lengths = s24_qa_features_lengths(data->features);
-    const int code = train_held_out_check(cli, o, o->qa, count);
+    code = train_held_out_check(cli, o, o->qa, count);
     if (code != CLI_OK) return code;
     const int64_t used = count - o->held_out;
     data->source = (s24_train_source){used, lengths, write_feature, data->features};

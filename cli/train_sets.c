@@ -37,27 +37,12 @@ static s24_status write_held_piece(void *user, s24_ctx *ctx, const s24_example *
     return write_piece(data, example, data->source.count + index);
 }
 
-/* --max-tokens, else the positions of the folder's config.json, at most 512. */
-static int64_t piece_tokens(const char *folder, const struct train_options *o)
-{
-    static const char *const keys[] = {"max_position_embeddings", "n_positions"};
-    char path[4200];
-    int64_t tokens = 512;
-    if (o->max_tokens) return o->max_tokens;
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    json_t *config = json_load_file(path, 0, NULL);
-    for (int i = 0; i < 2; i++) {
-        const json_int_t found = json_integer_value(json_object_get(config, keys[i]));
-        if (found > 0 && found < tokens) tokens = found;
-    }
-    json_decref(config);
-    return tokens;
-}
-
 int train_stream_read(cli_app *cli, train_data *data, const struct train_options *o)
 {
     const char *folder = cli->operands[0];
     s24_tokenizer *tokenizer = NULL;
+    int code = train_max_tokens(cli, &data->window, o, 512);
+    if (code != CLI_OK) return code;
     s24_status status = s24_tokenizer_load(&tokenizer, cli->ctx, folder);
     if (status == S24_OK)
         status = s24_stream_read(&data->stream, cli->ctx, tokenizer, &o->stream, 1);
@@ -65,9 +50,9 @@ int train_stream_read(cli_app *cli, train_data *data, const struct train_options
     if (status != S24_OK) return cli_status(cli, status);
     /* Every token but the last is read once and has the next one as its target. */
     const int64_t tokens = s24_stream_count(data->stream) - 1;
-    data->window = data->most = piece_tokens(folder, o);
+    data->most = data->window;
     const int64_t count = (tokens + data->window - 1) / data->window;
-    const int code = train_held_out_check(cli, o, o->stream, count);
+    code = train_held_out_check(cli, o, o->stream, count);
     if (code != CLI_OK) return code;
     data->lengths = malloc((size_t)count * sizeof *data->lengths);
     if (!data->lengths) return no_room(cli, count);

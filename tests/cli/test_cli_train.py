@@ -152,6 +152,8 @@ class Train(Scratch):
                  ("student", "out", *self.SHORT, "--temperature", "0")),
                 (2, r"logits were given to a model without a head",
                  ("student", "out", *self.SHORT, "--loss", "logits=1")),
+                (2, r"--max-tokens: 161; student has 160 positions",
+                 ("student", "out", *self.SHORT, "--max-tokens", "161")),
                 (3, r"no/where/out", ("student", "no/where/out", *self.SHORT)),
                 (4, r"was expected by config.json", ("wide", "out", *self.SHORT)),
                 (5, r"is quantised", ("integers", "out", *self.SHORT)),
@@ -159,6 +161,15 @@ class Train(Scratch):
             with self.subTest(arguments=arguments):
                 self.bad(code, sentence, "train", *arguments)
                 self.assertFalse((self.folder / "out").exists())
+
+    def test_contexts_are_cut_to_the_positions(self):
+        context = " ".join(tiny_bert.sentences(60))
+        answer = {"text": context[:4], "answer_start": 0}
+        (self.folder / "long.json").write_text(json.dumps({"data": [{"paragraphs": [
+            {"context": context, "qas": [{**QUESTION, "answers": [answer]}]}]}]}))
+        found = self.json("train", "model", "qa", "--qa", "long.json", "--steps", "1", "--tokens",
+                          "160", "--threads", "1")
+        self.assertGreater(found["tokens"], 160)
 
     def test_a_folder_with_a_slash(self):
         self.good("train", "student", "out/", *self.SHORT, "--checkpoint-steps", "5")

@@ -113,7 +113,7 @@ class Sets(Scratch):
         self.refusals([
             ("two", train("--stream", "play", "--text", "play"), 2, "one of them"),
             ("foreign", train("--stream", "foreign"), 4, "foreign: line 1: .* no token for the"),
-            ("wide", train("--stream", "play", "--max-tokens", "17"), 2, "17 tokens, 1 to 16"),
+            ("wide", train("--stream", "play", "--max-tokens", "17"), 2, "--max-tokens: 17; gpt2 has 16 positions"),
             ("held out", train("--stream", "play", "--held-out", "500"), 4,
              "play: 100 examples; --held-out 500"),
             ("images to a text model", train("--images", "good-images-idx3-ubyte"), 5,
