@@ -2,6 +2,8 @@
 /* Byte pair encoding that is malformed or not carried out: refused, by its place. */
 #include "nn_bpe.h"
 
+#include "sparse24/train.h"
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 #define V       "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}"
@@ -138,12 +140,39 @@ static void test_memory(void **state)
     assert_true(count_failures(load_model) >= 8);
 }
 
+/* A word of more symbols than the stack holds takes memory while texts are tokenized. */
+static s24_status make_source(s24_ctx *failing_ctx)
+{
+    char word[1000];
+    s24_text_source *source;
+    for (size_t i = 0; i < sizeof word; i++)
+        word[i] = "abc"[i % 3 * (i % 7 > 0)];
+    const s24_text text = {word, sizeof word};
+    const s24_status status =
+        s24_text_source_create(&source, failing_ctx, io_path("words"), &text, 1, 2000, 1);
+    if (status != S24_OK) return status;
+    const s24_train_source *made = s24_text_source_get(source);
+    assert_int_equal(made->count, 1);
+    assert_in_range(made->lengths[0], 250, 1000);
+    s24_text_source_destroy(source);
+    return S24_OK;
+}
+
+static void test_texts_without_memory(void **state)
+{
+    (void)state;
+    mkdir(io_path("words"), 0700);
+    io_write_text(io_path("words/tokenizer.json"), "{" BYTE_LEVEL "," BYTE_MODEL "}");
+    assert_true(count_failures(make_source) >= 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_sentencepiece),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_texts_without_memory),
     };
     return cmocka_run_group_tests(tests, bpe_setup, bpe_teardown);
 }

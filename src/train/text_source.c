@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "io/config.h"
+#include "io/tokenizer.h"
 #include "nn/util.h"
 #include "sparse24/train.h"
 
@@ -50,21 +51,20 @@ static s24_status read_limit(int64_t *limit, s24_ctx *ctx, const char *folder)
 
 typedef struct window {
     const s24_tokenizer *tokenizer;
-    s24_ctx *ctx;
     const s24_text *texts;
     s24_token *tokens; /* [WINDOW, limit] */
     int64_t *counts;   /* [WINDOW] */
     int64_t limit;
 } window;
 
-/* Encoding reports errors of its arguments only, which were checked. */
+/* A context says one sentence at a time: what fails here leaves a count below 0. */
 static void encode_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const window *w = arg;
     (void)thread;
     for (int64_t i = begin; i < end; i++)
-        s24_tokenizer_encode(w->tokens + i * w->limit, &w->counts[i], w->limit, w->tokenizer,
-                             w->ctx, w->texts[i].data, w->texts[i].bytes, NULL, 0);
+        w->counts[i] = s24i_tokenizer_encode(w->tokens + i * w->limit, w->limit, w->tokenizer,
+                                             &w->texts[i], 1);
 }
 
 static s24_status grow(s24_text_source *s, int64_t used, int64_t more)
@@ -84,6 +84,7 @@ static s24_status take_window(s24_text_source *s, const window *w, int64_t first
 {
     for (int64_t i = 0; i < count; i++) {
         const int64_t used = s->starts[first + i], n = w->counts[i];
+        if (n < 0) return s24i_tokenizer_no_memory(s->ctx);
         TRY(grow(s, used, n));
         for (int64_t k = 0; k < n; k++)
             s->ids[used + k] = w->tokens[i * w->limit + k].id;
@@ -115,11 +116,15 @@ static s24_status fill(s24_text_source *s, s24_ctx *ctx, const char *folder, con
     TRY(read_limit(&limit, ctx, folder));
     REQUIRE(ctx, limit >= 2 && limit <= 1 << 20, S24_ERROR_ARGUMENT,
             "max_tokens is %lld, 2 to %d is expected", (long long)limit, 1 << 20);
+    for (int64_t i = 0; i < count; i++)
+        REQUIRE(ctx, texts[i].bytes <= INT32_MAX, S24_ERROR_ARGUMENT,
+                "text %lld has %zu bytes, at most %d are expected", (long long)i, texts[i].bytes,
+                INT32_MAX);
     TRY(s24i_alloc_elems(&s->starts, ctx, count + 1, sizeof *s->starts, "texts"));
     TRY(s24i_alloc_elems(&s->lengths, ctx, count, sizeof *s->lengths, "texts"));
     s->starts[0] = 0;
     TRY(s24_tokenizer_load(&tokenizer, ctx, folder));
-    window w = {.tokenizer = tokenizer, .ctx = ctx, .texts = texts, .limit = limit};
+    window w = {.tokenizer = tokenizer, .texts = texts, .limit = limit};
     const s24_status status = tokenize(s, ctx, &w, count);
     s24_ctx_free(ctx, w.tokens);
     s24_ctx_free(ctx, w.counts);
