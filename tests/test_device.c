@@ -245,7 +245,7 @@ static double slack(const problem *p, const s24_device_linear_args *args, double
 static void expect(problem *p, const s24_device_linear_args *args)
 {
     const size_t bytes = s24_dtype_bytes(p->y_dtype);
-    const char poison[4] = {-1, -1, -1, -1};
+    const unsigned char poison[4] = {255, 255, 255, 255};
     for (int64_t r = 0; r <= p->m; r++)
         for (int64_t c = 0; c < p->ldy; c++) {
             if (r == p->m || c >= p->n) { /* beyond the output */
