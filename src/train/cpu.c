@@ -387,7 +387,7 @@ static void squares_range(void *arg, int64_t begin, int64_t end, int thread)
 
 static void squares(s24i_machine *m, double *sum, const float *g, const uint16_t *mask, int64_t n)
 {
-    double sums[1024] = {0};
+    double sums[S24I_TRAIN_THREADS] = {0};
     const flat_job job = {.m = m, .g = g, .mask = mask, .sums = sums, .n = n};
     run(m, (n + CHUNK - 1) / CHUNK, squares_range, &job);
     *sum = 0;

@@ -17,7 +17,7 @@ typedef struct loss_job {
     const float *x, *y;
     double weight;
     int64_t width;
-    double sums[1024]; /* of each thread */
+    double sums[S24I_TRAIN_THREADS]; /* of each thread */
 } loss_job;
 
 static void run(loss_job *job, double *loss, int64_t count,

@@ -168,6 +168,9 @@ typedef struct s24i_ops {
     void (*adamw)(s24i_machine *m, const s24i_adamw *job);
 } s24i_ops;
 
+/* The most that a context has, by s24_ctx_opts. */
+enum { S24I_TRAIN_THREADS = 1024 };
+
 struct s24i_machine {
     const s24i_ops *ops;
     s24_ctx *ctx; /* of the call that runs */
