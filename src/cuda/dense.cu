@@ -5,44 +5,15 @@
  * residual are its own epilogue; an activation is a kernel of ours behind it, because its GELU is
  * another one.
  */
-#include <cublasLt.h>
 #include <dlfcn.h>
 
 #include <cstdlib>
 
-#include "device.cuh"
+#include "dense.cuh"
 
-enum { PROPOSALS = 8, CACHED = 256, TURNS = 3, RUNS = 4 };
+enum { PROPOSALS = 8, TURNS = 3, RUNS = 4 };
 
-/* Which algorithm products of a shape get; m rounded up to a sixteenth of its power of two. */
-struct dense_choice {
-    s24_dtype dtype;
-    int64_t m, n, k;
-    bool residual;
-    cublasLtMatmulAlgo_t algorithm;
-};
-
-struct dense_engine {
-    void *library;
-    cublasLtHandle_t lt;
-    decltype(&cublasLtCreate) create;
-    decltype(&cublasLtDestroy) destroy;
-    decltype(&cublasLtMatmulDescCreate) desc_create;
-    decltype(&cublasLtMatmulDescSetAttribute) desc_set;
-    decltype(&cublasLtMatmulDescDestroy) desc_destroy;
-    decltype(&cublasLtMatrixLayoutCreate) layout_create;
-    decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
-    decltype(&cublasLtMatmulPreferenceCreate) preference_create;
-    decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
-    decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
-    decltype(&cublasLtMatmulAlgoGetHeuristic) propose;
-    decltype(&cublasLtMatmulAlgoCheck) check;
-    decltype(&cublasLtMatmul) multiply;
-    int count, next; /* of choices; the oldest is replaced */
-    dense_choice choices[CACHED];
-};
-
-static s24_status open_engine(s24i_device *device, s24i_device_error *error)
+s24_status dense_open(s24i_device *device, s24i_device_error *error)
 {
     if (device->dense) return S24_OK;
     dense_engine *e = static_cast<dense_engine *>(calloc(1, sizeof *e));
@@ -87,6 +58,7 @@ void dense_close(s24i_device *device)
     if (!device->dense) return;
     device_scope scope(device);
     device->dense->destroy(device->dense->lt);
+    free(device->dense->products);
     dlclose(device->dense->library);
     free(device->dense);
     device->dense = nullptr;
@@ -149,19 +121,11 @@ struct dense_product {
     }
 };
 
-static int64_t class_of(int64_t m)
-{
-    int64_t step = 1;
-    while (step * 16 < m)
-        step *= 2;
-    return (m + step - 1) / step * step;
-}
-
 static dense_choice *find(dense_engine *e, const s24i_device_dense *job)
 {
     for (int i = 0; i < e->count; i++) {
         dense_choice *c = &e->choices[i];
-        if (c->dtype == job->dtype && c->m == class_of(job->m) && c->n == job->n &&
+        if (c->dtype == job->dtype && c->m == dense_class(job->m) && c->n == job->n &&
             c->k == job->k && c->residual == (job->residual != nullptr))
             return c;
     }
@@ -180,7 +144,7 @@ static s24_status refused(s24i_device_error *error, const s24i_device_dense *job
 s24_status dense_enqueue(s24i_device *device, const s24i_device_dense *job, void *stream,
                          s24i_device_error *error)
 {
-    s24_status status = open_engine(device, error);
+    s24_status status = dense_open(device, error);
     if (status != S24_OK) return status;
     dense_product product(device->dense, job);
     if (!product.good) return refused(error, job);
@@ -219,7 +183,7 @@ s24_status dense_search(s24i_device *device, const s24i_device_dense *job, doubl
     cublasLtMatmulHeuristicResult_t found[PROPOSALS];
     int best = -1;
     CUDA_TRY(error, "selecting a device", scope.code);
-    s24_status status = open_engine(device, error);
+    s24_status status = dense_open(device, error);
     if (status != S24_OK) return status;
     dense_engine *e = device->dense;
     dense_product product(e, job);
@@ -234,10 +198,10 @@ s24_status dense_search(s24i_device *device, const s24i_device_dense *job, doubl
     dense_choice *choice = find(e, job);
     if (!choice) {
         choice = &e->choices[e->next];
-        e->next = (e->next + 1) % CACHED;
-        if (e->count < CACHED) e->count++;
+        e->next = (e->next + 1) % DENSE_CACHED;
+        if (e->count < DENSE_CACHED) e->count++;
     }
-    *choice = {job->dtype, class_of(job->m),         job->n,
+    *choice = {job->dtype, dense_class(job->m),      job->n,
                job->k,     job->residual != nullptr, found[best].algo};
     if (!job->activation) return S24_OK;
     double behind = 0;

@@ -60,6 +60,19 @@ struct device_scope {
     }
 };
 
+/* An entry of the table that works on the device: its own context, whatever the thread has. */
+template <class JOB>
+using enqueue = s24_status (*)(s24i_device *, const JOB *, void *, s24i_device_error *);
+
+template <class JOB, enqueue<JOB> RUN>
+static s24_status on_device(s24i_device *device, const JOB *job, void *stream,
+                            s24i_device_error *error)
+{
+    device_scope scope(device);
+    CUDA_TRY(error, "selecting a device", scope.code);
+    return RUN(device, job, stream, error);
+}
+
 /* ---- what the table is made of --------------------------------------------------------------- */
 
 s24_status linear_prepare(s24i_device *device, s24i_device_error *error);

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "device.cuh"
+#include "train.cuh"
 
 s24_status device_failed(s24i_device_error *error, s24_status status, const char *format, ...)
 {
@@ -181,19 +181,7 @@ static s24_status device_wait(s24i_device *device, void *stream, s24i_device_err
     return S24_OK;
 }
 
-/* ---- work on the device: its own context, whatever the thread has ---------------------------- */
-
-template <class JOB>
-using enqueue = s24_status (*)(s24i_device *, const JOB *, void *, s24i_device_error *);
-
-template <class JOB, enqueue<JOB> RUN>
-static s24_status on_device(s24i_device *device, const JOB *job, void *stream,
-                            s24i_device_error *error)
-{
-    device_scope scope(device);
-    CUDA_TRY(error, "selecting a device", scope.code);
-    return RUN(device, job, stream, error);
-}
+/* ---- the table ------------------------------------------------------------------------------- */
 
 extern "C" __attribute__((visibility("default"))) const s24i_device_table *s24_device_table_cuda();
 
@@ -234,6 +222,7 @@ const s24i_device_table *s24_device_table_cuda()
         timer_stop,
         on_device<s24i_device_select, select_enqueue>,
         on_device<s24i_device_masking, mask_apply_enqueue>,
+        &train_table,
     };
     return &table;
 }

@@ -16,10 +16,11 @@
 
 #include "sparse24/sparse24.h"
 
-#define S24I_DEVICE_ABI    3
+#define S24I_DEVICE_ABI    4
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"
 
 typedef struct s24i_device s24i_device;
+typedef struct s24i_device_train_table s24i_device_train_table; /* kernel/device_train.h */
 
 typedef struct s24i_device_error {
     char text[256];
@@ -220,6 +221,7 @@ typedef struct s24i_device_table {
                          s24i_device_error *error);
     s24_status (*mask_apply)(s24i_device *device, const s24i_device_masking *job, void *stream,
                              s24i_device_error *error);
+    const s24i_device_train_table *train;
 } s24i_device_table;
 
 #endif

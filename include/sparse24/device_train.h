@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What training a transformer needs on a device, beside device.h: the other passes of its layers,
+ * losses and an optimiser, in mixed precision.
+ *
+ * Rules beside those of device.h: `dtype` is f16 or bf16, the dtype of every `void *` matrix; sums are
+ * f32 and rounded once, statistics, gradients of parameters and master weights f32, losses double.
+ * Matrices are row-major without stride unless a leading dimension is named, all pointers lead into
+ * device memory at multiples of 16 bytes, and 8 divides a row's elements. Everything enqueues, allocates
+ * nothing, waits for nothing, may be captured, and gives the same bits every time: there are no sums
+ * in the order of chance. `work` is S24_DEVICE_TRAIN_WORK bytes that one stream uses; what is in it
+ * means nothing before and after. Texts lie end to end: text b is tokens offsets[b] … offsets[b + 1].
+ * Errors: ARGUMENT (NULL, alignment), SHAPE, DTYPE, UNSUPPORTED.
+ */
+#ifndef SPARSE24_DEVICE_TRAIN_H
+#define SPARSE24_DEVICE_TRAIN_H
+
+#include "sparse24/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { S24_DEVICE_TRAIN_WORK = 64 << 20 };
+
+/* ---- conversion, products (T1) --------------------------------------------------------------- */
+
+/* to[i] = from[i]: between f32, f16 and bf16, rounded to nearest even. */
+typedef struct s24_device_train_convert_args {
+    size_t size; /* sizeof(s24_device_train_convert_args) */
+    void *to;
+    const void *from;
+    s24_dtype to_dtype, from_dtype;
+    int64_t count;
+    void *stream;
+} s24_device_train_convert_args;
+S24_API s24_status s24_device_train_convert(s24_ctx *ctx, s24_device *device,
+                                            const s24_device_train_convert_args *args);
+
+/*
+ * y = op(a)·op(b) (+ y where `add`) (+ bias): y [m, n] of f32 or of the dtype of a and b, op the
+ * transpose where asked. Through cuBLASLt; the algorithm is a function of the shapes, m and the sum's
+ * length rounded up to a sixteenth of their power of two, so that it is the same in every run.
+ */
+typedef struct s24_device_train_product_args {
+    size_t size; /* sizeof(s24_device_train_product_args) */
+    const s24_dense *y, *a, *b;
+    int transposed_a, transposed_b;
+    int add;          /* 1: y += */
+    const void *bias; /* [n] of y's dtype, or NULL */
+    void *work;
+    size_t work_bytes;
+    void *stream;
+} s24_device_train_product_args;
+S24_API s24_status s24_device_train_product(s24_ctx *ctx, s24_device *device,
+                                            const s24_device_train_product_args *args);
+
+/* ---- rows (T3) ------------------------------------------------------------------------------- */
+
+/* Dropout of s24i_dropout: element i of row r is kept or not by seed, r and i alone. Rate 0: none. */
+typedef struct s24_device_dropout {
+    float rate;
+    uint64_t seed;
+} s24_device_dropout;
+
+/* y = dropout(x); y may be x. */
+typedef struct s24_device_train_dropout_args {
+    size_t size; /* sizeof(s24_device_train_dropout_args) */
+    s24_dtype dtype;
+    int64_t rows, width;
+    void *y;
+    const void *x;
+    s24_device_dropout drop;
+    void *stream;
+} s24_device_train_dropout_args;
+S24_API s24_status s24_device_train_dropout(s24_ctx *ctx, s24_device *device,
+                                            const s24_device_train_dropout_args *args);
+
+/* sums[c] += Σ over rows of x[r, c]. */
+typedef struct s24_device_train_sums_args {
+    size_t size; /* sizeof(s24_device_train_sums_args) */
+    s24_dtype dtype;
+    int64_t rows, cols, ld; /* ld in elements, 8 divides it; cols may be anything */
+    float *sums;            /* [cols], any alignment of 4 bytes */
+    const void *x;
+    void *work;
+    void *stream;
+} s24_device_train_sums_args;
+S24_API s24_status s24_device_train_sums(s24_ctx *ctx, s24_device *device,
+                                         const s24_device_train_sums_args *args);
+
+/* s = dropout(z + bias) + residual, y = norm(s), stats[r] = mean and 1/√(var + eps). z NULL: s is
+   there already. residual may be s. rms: mean 0, beta NULL. Parameters are the f32 ones. */
+typedef struct s24_device_train_add_norm_args {
+    size_t size; /* sizeof(s24_device_train_add_norm_args) */
+    s24_dtype dtype;
+    int64_t rows, width; /* any width that 8 divides, to 8192 */
+    void *y, *s;
+    float *stats; /* [rows, 2] */
+    const void *z, *residual;
+    const float *bias; /* [width] or NULL */
+    const float *gamma, *beta;
+    float eps;
+    int rms;
+    s24_device_dropout drop;
+    void *stream;
+} s24_device_train_add_norm_args;
+S24_API s24_status s24_device_train_add_norm(s24_ctx *ctx, s24_device *device,
+                                             const s24_device_train_add_norm_args *args);
+
+/* g = dropout(dy (+ dy2)); ds = (add ? ds : 0) + the gradient of s that g is of y;
+   dgamma += Σ g·h, dbeta += Σ g (NULL: rms). dy is not kept. dy2 may be ds where add is 0. */
+typedef struct s24_device_train_norm_back_args {
+    size_t size; /* sizeof(s24_device_train_norm_back_args) */
+    s24_dtype dtype;
+    int64_t rows, width;
+    void *ds, *dy;
+    const void *dy2, *s;
+    const float *stats, *gamma;
+    float *dgamma, *dbeta;
+    int rms, add;
+    s24_device_dropout drop;
+    void *work;
+    void *stream;
+} s24_device_train_norm_back_args;
+S24_API s24_status s24_device_train_norm_back(s24_ctx *ctx, s24_device *device,
+                                              const s24_device_train_norm_back_args *args);
+
+/* u += bias; h = activation(u), squared where asked; gated: u is [rows, 2·width], gate and up beside
+   each other, h = activation(g)·up. */
+typedef struct s24_device_train_activate_args {
+    size_t size; /* sizeof(s24_device_train_activate_args) */
+    s24_dtype dtype;
+    int64_t rows, width;
+    void *h, *u;
+    const float *bias; /* [width or 2·width] or NULL */
+    s24_activation activation;
+    int squared, gated;
+    void *stream;
+} s24_device_train_activate_args;
+S24_API s24_status s24_device_train_activate(s24_ctx *ctx, s24_device *device,
+                                             const s24_device_train_activate_args *args);
+
+/* du from dh and u (bias and all). du may be dh where not gated. dbias (or NULL) += Σ du. */
+typedef struct s24_device_train_activate_back_args {
+    size_t size; /* sizeof(s24_device_train_activate_back_args) */
+    s24_dtype dtype;
+    int64_t rows, width;
+    void *du;
+    const void *dh, *u;
+    float *dbias;
+    s24_activation activation;
+    int squared, gated;
+    void *work;
+    void *stream;
+} s24_device_train_activate_back_args;
+S24_API s24_status s24_device_train_activate_back(s24_ctx *ctx, s24_device *device,
+                                                  const s24_device_train_activate_back_args *args);
+
+/* ---- embeddings (T3) ------------------------------------------------------------------------- */
+
+/* s[t] = words[ids[t]] + positions[position[t]] + types[type[t]], of what is there. Images: ids NULL,
+   s holds the patches' vectors, and `first` is added where position is 0 (s is 0 there). Tables are
+   of the dtype. */
+typedef struct s24_device_train_embed_args {
+    size_t size; /* sizeof(s24_device_train_embed_args) */
+    s24_dtype dtype;
+    int64_t tokens, width;
+    void *s;
+    const void *words, *positions, *types, *first;
+    const int32_t *ids, *position, *type; /* [tokens]; type NULL: 0 */
+    void *stream;
+} s24_device_train_embed_args;
+S24_API s24_status s24_device_train_embed(s24_ctx *ctx, s24_device *device,
+                                          const s24_device_train_embed_args *args);
+
+/* Adds ds to the tables' gradients, NULL ones left out. Equal ids and types are summed in the order of
+   tokens by `order`: the tokens sorted by id, runs[i] … runs[i + 1] of one id, run_count of them.
+   Positions: text by text. Images: the first tokens' rows of ds become 0 afterwards. */
+typedef struct s24_device_train_embed_back_args {
+    size_t size; /* sizeof(s24_device_train_embed_back_args) */
+    s24_dtype dtype;
+    int64_t tokens, texts, longest, width, type_count;
+    void *ds;
+    float *dwords, *dpositions, *dtypes, *dfirst;
+    const int32_t *ids, *position, *type;
+    const int32_t *offsets;      /* [texts + 1] */
+    const int32_t *order, *runs; /* [tokens], [run_count + 1] */
+    int64_t run_count;
+    void *work;
+    void *stream;
+} s24_device_train_embed_back_args;
+S24_API s24_status s24_device_train_embed_back(s24_ctx *ctx, s24_device *device,
+                                               const s24_device_train_embed_back_args *args);
+
+/* rows[t] = the patch of token t: channels × patch × patch of f32 pixels; 0 for the first token of an
+   image. An image has (image/patch)² + 1 tokens. */
+typedef struct s24_device_train_unfold_args {
+    size_t size; /* sizeof(s24_device_train_unfold_args) */
+    s24_dtype dtype;
+    int64_t tokens, image, patch, channels;
+    void *rows;          /* [tokens, channels·patch²], which 8 divides */
+    const float *pixels; /* [images, channels, image, image] */
+    void *stream;
+} s24_device_train_unfold_args;
+S24_API s24_status s24_device_train_unfold(s24_ctx *ctx, s24_device *device,
+                                           const s24_device_train_unfold_args *args);
+
+/* ---- attention (T2) -------------------------------------------------------------------------- */
+
+/* Rows of qkv: heads·d of queries, kv_heads·d of keys, as many of values. Head h reads keys and values
+   of head h / (heads / kv_heads). */
+typedef struct s24_device_train_attention_args {
+    size_t size; /* sizeof(s24_device_train_attention_args) */
+    s24_dtype dtype;
+    int64_t tokens, texts, longest; /* longest: tokens of the longest text */
+    int64_t heads, kv_heads, d;     /* d: 32, 64, 96 or 128; smaller ones that 8 divides too */
+    int causal;
+    const int32_t *offsets; /* [texts + 1] */
+    const uint8_t *mask;    /* [tokens] or NULL: 1; 0: attended by none */
+    s24_device_dropout
+        drop; /* of the weights: row token·heads + head, element the key in its text */
+    const void *qkv;
+    void *context;        /* [tokens, heads·d]: written forward, read backward */
+    float *lse;           /* [heads, tokens] ln Σ exp of the scaled scores: as context */
+    const void *dcontext; /* backward: [tokens, heads·d], */
+    void *dqkv;           /* as qkv, written */
+    void *work;
+    size_t work_bytes; /* s24_device_train_attention_work_bytes */
+    void *stream;
+} s24_device_train_attention_args;
+S24_API size_t s24_device_train_attention_work_bytes(const s24_device *device, int64_t tokens,
+                                                     int64_t heads, int64_t kv_heads, int64_t d);
+/* As s24_device_attention; lse may be NULL where no backward pass follows. */
+S24_API s24_status s24_device_train_attention(s24_ctx *ctx, s24_device *device,
+                                              const s24_device_train_attention_args *args);
+S24_API s24_status s24_device_train_attention_back(s24_ctx *ctx, s24_device *device,
+                                                   const s24_device_train_attention_args *args);
+
+/* Turns queries and keys in place by their positions; back: the other way. Element i of a head turns
+   with element i + d/2. */
+typedef struct s24_device_train_rotate_args {
+    size_t size; /* sizeof(s24_device_train_rotate_args) */
+    s24_dtype dtype;
+    int64_t tokens, heads, kv_heads, d;
+    void *qkv;
+    const float *angles;     /* [positions, d]: cosines, then sines, by half */
+    const int32_t *position; /* [tokens] */
+    int back;
+    void *stream;
+} s24_device_train_rotate_args;
+S24_API s24_status s24_device_train_rotate(s24_ctx *ctx, s24_device *device,
+                                           const s24_device_train_rotate_args *args);
+
+/* ---- losses (T3) ----------------------------------------------------------------------------- */
+
+/*
+ * Losses add to *loss; gradients are multiplied by gradient_scale (the loss scale of f16), losses are
+ * not. Rows of logits are f32, `ld` apart (8 divides it, at least n); the gradient is written as rows
+ * of the dtype, `ld` apart too, 0 behind n.
+ *
+ * Cross-entropy of a row with its label (−1: none) × label_weight, and temperature² · KL(teacher ‖
+ * row) at the temperature × teacher_weight.
+ */
+typedef struct s24_device_train_cross_entropy_args {
+    size_t size; /* sizeof(s24_device_train_cross_entropy_args) */
+    s24_dtype dtype;
+    int64_t rows, n, ld;
+    const float *logits, *teacher; /* teacher or NULL */
+    void *dlogits;                 /* or NULL: the loss alone */
+    const int32_t *labels;         /* [rows] or NULL: none */
+    double *loss;
+    double label_weight, teacher_weight;
+    float temperature, gradient_scale;
+    void *work;
+    void *stream;
+} s24_device_train_cross_entropy_args;
+S24_API s24_status s24_device_train_cross_entropy(s24_ctx *ctx, s24_device *device,
+                                                  const s24_device_train_cross_entropy_args *args);
+
+/* The same of columns 0 and 1 of each text's rows, with labels starts and ends [texts], which count
+   from the text's first token; the weights are a column's. */
+typedef struct s24_device_train_answer_args {
+    size_t size; /* sizeof(s24_device_train_answer_args) */
+    s24_dtype dtype;
+    int64_t tokens, texts, ld;
+    const int32_t *offsets; /* [texts + 1] */
+    const float *logits, *teacher;
+    void *dlogits;
+    const int32_t *starts, *ends; /* or NULL */
+    double *loss;
+    double label_weight, teacher_weight;
+    float temperature, gradient_scale;
+    void *work;
+    void *stream;
+} s24_device_train_answer_args;
+S24_API s24_status s24_device_train_answer(s24_ctx *ctx, s24_device *device,
+                                           const s24_device_train_answer_args *args);
+
+/* *loss += weight·Σ (x − y)², dx += gradient_scale·2·weight·(x − y), of rows that the mask lets be. */
+typedef struct s24_device_train_squared_args {
+    size_t size; /* sizeof(s24_device_train_squared_args) */
+    s24_dtype dtype;
+    int64_t rows, width;
+    void *dx;
+    const void *x, *y;
+    const uint8_t *mask; /* [rows] or NULL */
+    double *loss;
+    double weight;
+    float gradient_scale;
+    void *work;
+    void *stream;
+} s24_device_train_squared_args;
+S24_API s24_status s24_device_train_squared(s24_ctx *ctx, s24_device *device,
+                                            const s24_device_train_squared_args *args);
+
+/* *loss += weight·Σ (1 − cos(vectors, teacher)); dx += gradient_scale × its gradient through the
+   pooling (mean of what the mask lets be, or the first token) of s24_device_pool without
+   normalisation. */
+typedef struct s24_device_train_cosine_args {
+    size_t size; /* sizeof(s24_device_train_cosine_args) */
+    s24_dtype dtype;
+    int64_t tokens, texts, width;
+    void *dx;                       /* [tokens, width] */
+    const float *vectors, *teacher; /* [texts, width] */
+    const int32_t *offsets;         /* [texts + 1] */
+    const uint8_t *mask;            /* [tokens] or NULL */
+    s24_device_pooling pooling;
+    double *loss;
+    double weight;
+    float gradient_scale;
+    void *work;
+    void *stream;
+} s24_device_train_cosine_args;
+S24_API s24_status s24_device_train_cosine(s24_ctx *ctx, s24_device *device,
+                                           const s24_device_train_cosine_args *args);
+
+/* ---- the optimiser (T3) ---------------------------------------------------------------------- */
+
+/* *sum = Σ g² of what the mask lets be: bit i % 16 of word i / 16. */
+typedef struct s24_device_train_squares_args {
+    size_t size;   /* sizeof(s24_device_train_squares_args) */
+    int64_t count; /* 16 divides it */
+    const float *g;
+    const uint16_t *mask; /* or NULL */
+    double *sum;
+    void *work;
+    void *stream;
+} s24_device_train_squares_args;
+S24_API s24_status s24_device_train_squares(s24_ctx *ctx, s24_device *device,
+                                            const s24_device_train_squares_args *args);
+
+/*
+ * AdamW over a whole arena in one go. With n = √*squares / gradient_scale, the norm: where n or *loss
+ * is not finite nothing but g changes; else g is divided by gradient_scale and, with clip over 0 and
+ * n over it, multiplied by clip/n. Then m = beta1·m + (1 − beta1)·g, v likewise, p = keep·p −
+ * step·m/(√v·inverse2 + eps), keep being 1 − decay for elements of matrices, and narrow[i] = p[i]. What
+ * the mask forbids becomes 0. g becomes 0 in any case.
+ */
+typedef struct s24_device_train_adamw_args {
+    size_t size;     /* sizeof(s24_device_train_adamw_args) */
+    s24_dtype dtype; /* of narrow */
+    int64_t count;   /* 16 divides it */
+    float *p, *g, *m, *v;
+    void *narrow;             /* [count] */
+    const uint16_t *mask;     /* a bit an element, or NULL */
+    const uint16_t *matrices; /* likewise: 1 where weight decay is */
+    const double *squares, *loss;
+    double gradient_scale, clip;
+    double beta1, beta2, eps, decay; /* decay: rate times weight decay */
+    double step, inverse2;           /* rate / (1 − beta1^t), 1 / √(1 − beta2^t) */
+    void *stream;
+} s24_device_train_adamw_args;
+S24_API s24_status s24_device_train_adamw(s24_ctx *ctx, s24_device *device,
+                                          const s24_device_train_adamw_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

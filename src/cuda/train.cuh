@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the plugin's files of training share, and what its part of the table is made of. */
+#ifndef S24_CUDA_TRAIN_CUH
+#define S24_CUDA_TRAIN_CUH
+
+#include "device.cuh"
+#include "kernel/device_train.h"
+
+#define TRAIN_ENQUEUE(name, args)                                                                  \
+    s24_status train_##name##_enqueue(s24i_device *device, const args *job, void *stream,          \
+                                      s24i_device_error *error)
+
+TRAIN_ENQUEUE(convert, s24_device_train_convert_args);
+TRAIN_ENQUEUE(product, s24_device_train_product_args);
+
+extern const s24i_device_train_table train_table;
+
+#endif
