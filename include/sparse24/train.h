@@ -8,6 +8,7 @@
 #ifndef SPARSE24_TRAIN_H
 #define SPARSE24_TRAIN_H
 
+#include "sparse24/device.h"
 #include "sparse24/nn.h"
 
 #ifdef __cplusplus
@@ -39,6 +40,11 @@ typedef struct s24_transformer_opts {
        Default: the checkpoint's. */
     s24_head head;
     uint64_t seed;
+    /* Runs there, in f16 or bf16 (default) with weights, gradients of weights and statistics in f32;
+       NULL: on the CPU in f32. The device must outlive the transformer. */
+    s24_device *device;
+    s24_dtype dtype;
+    int recompute; /* 1: of a block only its input is kept, the rest is computed again: less memory */
 } s24_transformer_opts;
 
 typedef struct s24_transformer_info {

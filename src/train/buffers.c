@@ -5,23 +5,38 @@
 
 #include "train/transformer.h"
 
-enum { ALIGN = 64, LOGITS_CHUNK = 1 << 23 /* logits that are made at a time */ };
+enum { LOGITS_CHUNK = 1 << 23 /* logits that are made at a time */ };
 
 /* With base NULL it only counts. */
 typedef struct plan {
     char *base;
-    size_t used;
+    size_t used, align, element;
 } plan;
 
 static void *part(plan *p, int64_t count, size_t size)
 {
     void *memory = p->base ? p->base + p->used : NULL;
-    p->used += ((size_t)count * size + ALIGN - 1) / ALIGN * ALIGN;
+    p->used += ((size_t)count * size + p->align - 1) / p->align * p->align;
     return memory;
 }
 static float *floats(plan *p, int64_t count)
 {
     return part(p, count, sizeof(float));
+}
+static void *activations(plan *p, int64_t count)
+{
+    return part(p, count, p->element);
+}
+static s24i_stacked stacked(plan *p, int64_t slots, int64_t count, size_t size)
+{
+    const size_t step = ((size_t)count * size + p->align - 1) / p->align * p->align;
+    return (s24i_stacked){part(p, slots * (int64_t)step, 1), step};
+}
+
+/* Does the pass backward read the tokens sorted by id? */
+static int is_sorted(const s24_transformer *t)
+{
+    return t->opts.train && t->machine.ops->sorted && !t->shape.image;
 }
 
 static void plan_step(plan *p, s24_transformer *t)
@@ -31,11 +46,14 @@ static void plan_step(plan *p, s24_transformer *t)
     s24i_step *r = &t->room;
     r->offsets = part(p, texts + 1, sizeof *r->offsets);
     r->tiles = part(p, texts + 1, sizeof *r->tiles);
+    r->bounds = part(p, texts + 1, sizeof *r->bounds);
     r->ids = part(p, tokens, sizeof *r->ids);
     r->types = part(p, tokens, sizeof *r->types);
     r->positions = part(p, tokens, sizeof *r->positions);
     r->mask = part(p, tokens, sizeof *r->mask);
     r->targets = part(p, tokens, sizeof *r->targets);
+    if (is_sorted(t)) r->order = part(p, tokens, sizeof *r->order);
+    if (is_sorted(t)) r->runs = part(p, tokens + 1, sizeof *r->runs);
     r->starts = part(p, texts, sizeof *r->starts);
     r->ends = part(p, texts, sizeof *r->ends);
     if (s->image) r->pixels = floats(p, tokens / s->positions * s->channels * s->image * s->image);
@@ -54,32 +72,27 @@ static void plan_forward(plan *p, s24_transformer *t)
     s24i_buffers *at = &t->at;
     const int64_t tokens = t->opts.max_tokens, gated = t->arch->slots[S24I_GATE] ? 2 : 1;
     const int64_t wide = s->heads * s->head_width, kv = s->kv_heads * s->head_width;
-    const int64_t step = t->opts.train != 0, layers = step ? s->layers : 1;
-    const int64_t states = step ? 2 * s->layers + 1 : 1;
-    at->s_step = tokens * s->width * step;
-    at->stats_step = 2 * tokens * step;
-    at->qkv_step = tokens * (wide + 2 * kv) * step;
-    at->context_step = tokens * wide * step;
-    at->u_step = tokens * s->intermediate * gated * step;
-    at->h_step = tokens * s->intermediate * step;
-    at->s = floats(p, states * tokens * s->width);
-    at->n = floats(p, states * tokens * s->width);
-    at->stats = floats(p, states * tokens * 2);
-    at->qkv = floats(p, layers * tokens * (wide + 2 * kv));
-    at->context = floats(p, layers * tokens * wide);
-    at->u = floats(p, layers * tokens * s->intermediate * gated);
-    at->h = floats(p, layers * tokens * s->intermediate);
-    at->z = floats(p, tokens * s->width);
-    if (s->image) at->rows = floats(p, tokens * s->channels * s->patch * s->patch);
+    const int64_t norms = s24i_norm_slot(t, 2 * s->layers) + 1;
+    const int64_t blocks = s24i_block_slot(t, s->layers - 1) + 1;
+    at->s = stacked(p, norms, tokens * s->width, p->element);
+    at->n = stacked(p, norms, tokens * s->width, p->element);
+    at->stats = stacked(p, norms, 2 * tokens, sizeof(float));
+    at->qkv = stacked(p, blocks, tokens * (wide + 2 * kv), p->element);
+    at->context = stacked(p, blocks, tokens * wide, p->element);
+    at->u = stacked(p, blocks, tokens * s->intermediate * gated, p->element);
+    at->h = stacked(p, blocks, tokens * s->intermediate, p->element);
+    at->lse = stacked(p, blocks, t->machine.gpu ? tokens * s->heads : 0, sizeof(float));
+    at->z = activations(p, tokens * s->width);
+    if (s->image) at->rows = activations(p, tokens * s->channels * s->patch * s->patch);
     if (t->arch->rotary) at->angles = floats(p, turned_positions(t) * s->head_width);
     at->pooled = floats(p, t->opts.max_texts * s->width);
-    at->loss = part(p, 1, sizeof(double));
+    at->sums = part(p, 1, sizeof *at->sums);
     at->chunk = 0;
     if (t->head.n && t->head_kind == S24_HEAD_LM)
         at->chunk = s24i_max(1, s24i_min(tokens, LOGITS_CHUNK / t->head.n));
     else if (t->head.n)
         at->chunk = t->head_kind == S24_HEAD_QA ? tokens : t->opts.max_texts;
-    at->logits = floats(p, at->chunk * t->head.n);
+    at->logits = floats(p, at->chunk * t->head.ldy);
 }
 
 static void plan_backward(plan *p, s24_transformer *t)
@@ -88,15 +101,19 @@ static void plan_backward(plan *p, s24_transformer *t)
     s24i_buffers *at = &t->at;
     const int64_t tokens = t->opts.max_tokens, gated = t->arch->slots[S24I_GATE] ? 2 : 1;
     const int64_t wide = s->heads * s->head_width, kv = s->kv_heads * s->head_width;
-    at->dn = floats(p, tokens * s->width);
-    at->ds = floats(p, tokens * s->width);
-    at->dqkv = floats(p, tokens * (wide + 2 * kv));
-    at->dcontext = floats(p, tokens * wide);
-    at->dh = floats(p, tokens * s->intermediate);
-    at->du = gated > 1 ? floats(p, tokens * s->intermediate * gated) : at->dh;
-    at->states = floats(p, (s->layers + 1) * tokens * s->width);
+    at->dn = activations(p, tokens * s->width);
+    at->ds = activations(p, tokens * s->width);
+    at->dqkv = activations(p, tokens * (wide + 2 * kv));
+    at->dcontext = activations(p, tokens * wide);
+    at->dh = activations(p, tokens * s->intermediate);
+    at->du = gated > 1 ? activations(p, tokens * s->intermediate * gated) : at->dh;
+    at->dlogits = p->element < sizeof(float) ? activations(p, at->chunk * t->head.ldy) : at->logits;
+    at->states = activations(p, (s->layers + 1) * tokens * s->width);
+    const s24i_heads heads = s24i_heads_of(t, 0);
+    at->attention_bytes = t->machine.ops->attention_bytes(&t->machine, &heads, tokens);
+    at->attention = part(p, (int64_t)at->attention_bytes, 1);
     at->teacher_pooled = floats(p, t->opts.max_texts * s->width);
-    at->teacher_logits = floats(p, at->chunk * t->head.n);
+    at->teacher_logits = floats(p, at->chunk * t->head.ldy);
 }
 
 static void plan_all(plan *p, s24_transformer *t)
@@ -126,15 +143,18 @@ static s24_status fill_angles(s24_transformer *t, s24_ctx *ctx)
 
 s24_status s24i_plan_buffers(s24_transformer *t, s24_ctx *ctx)
 {
-    plan p = {0};
+    const s24i_machine *m = &t->machine;
+    plan p = {.align = m->memory_align, .element = m->element};
+    const int64_t words = t->opts.max_texts + 1 + t->opts.max_tokens +
+                          (is_sorted(t) ? 2 * t->opts.max_tokens + 1 + t->shape.vocabulary : 0);
     TRY(s24i_alloc_elems(&t->host, ctx, 2 * (t->opts.max_texts + 1), sizeof *t->host, "a batch"));
-    TRY(s24i_alloc_elems(&t->host_positions, ctx, t->opts.max_tokens, sizeof *t->host_positions,
-                         "a batch"));
+    TRY(s24i_alloc_elems(&t->host_words, ctx, words, sizeof *t->host_words, "a batch"));
     plan_all(&p, t);
-    t->arena = t->machine.ops->alloc(&t->machine, p.used);
+    t->arena = m->ops->alloc(&t->machine, p.used);
     REQUIRE(ctx, t->arena, S24_ERROR_MEMORY, "out of memory: %zu bytes for passes over %lld tokens",
             p.used, (long long)t->opts.max_tokens);
-    p = (plan){.base = t->arena};
+    p.base = t->arena;
+    p.used = 0;
     plan_all(&p, t);
     return t->arch->rotary ? fill_angles(t, ctx) : S24_OK;
 }

@@ -7,7 +7,7 @@
 
 #include "train/train.h"
 
-enum { VERSION = 1, STATE = 6 };
+enum { VERSION = 2, STATE = 9 };
 
 static s24_status write_arena(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
                               const char *name, const float *arena)
@@ -31,6 +31,9 @@ static s24_status write_all(s24_writer *writer, s24_transformer *t, s24_ctx *ctx
     memcpy(numbers + 3, &state->seconds, sizeof state->seconds);
     memcpy(numbers + 4, &state->run, sizeof state->run);
     numbers[5] = t->elems;
+    memcpy(numbers + 6, &state->scale, sizeof state->scale);
+    numbers[7] = state->since;
+    numbers[8] = state->left_out;
     TRY(s24_writer_declare(writer, &tensor));
     tensor = (s24_tensor){.dtype = S24_F32, .rank = 1, .shape = {t->elems}};
     for (int i = 0; i < 3; i++) {
@@ -102,12 +105,19 @@ static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx 
     memcpy(&state->run, numbers + 4, sizeof state->run);
     REQUIRE(ctx, state->run == run, S24_ERROR_FORMAT,
             "%s is of a run with other options, another model or other examples", path);
-    REQUIRE(ctx, state->step >= 0 && state->seconds >= 0, S24_ERROR_FORMAT,
-            "%s: step %lld after %g seconds", path, (long long)state->step, state->seconds);
+    memcpy(&state->scale, numbers + 6, sizeof state->scale);
+    state->since = numbers[7];
+    state->left_out = numbers[8];
+    REQUIRE(ctx,
+            state->step >= 0 && state->seconds >= 0 && state->scale > 0 && state->since >= 0 &&
+                state->left_out >= 0 && state->left_out <= state->step,
+            S24_ERROR_FORMAT, "%s: step %lld after %g seconds, %lld left out, scale %g", path,
+            (long long)state->step, state->seconds, (long long)state->left_out, state->scale);
     machine->ops->upload(machine, t->weights, w->data, bytes);
     machine->ops->upload(machine, o->m, m->data, bytes);
     machine->ops->upload(machine, o->v, v->data, bytes);
-    return S24_OK;
+    machine->ops->refresh(machine);
+    return machine->status;
 }
 
 s24_status s24i_checkpoint_read(s24i_train_state *state, s24_transformer *t, s24_ctx *ctx,

@@ -4,6 +4,7 @@
  * context's threads. Sums over rows are taken in the order of threads, so results depend on their
  * number alone.
  */
+#include <math.h>
 #include <string.h>
 
 #include "nn/attention.h"
@@ -34,6 +35,35 @@ static void cpu_clear(s24i_machine *m, void *memory, size_t bytes)
     memset(memory, 0, bytes);
 }
 
+static void cpu_read(s24i_machine *m, float *to, const void *from, int64_t count)
+{
+    cpu_copy(m, to, from, (size_t)count * sizeof *to);
+}
+static void cpu_read_rows(s24i_machine *m, float *to, const float *from, int64_t rows, int64_t n,
+                          int64_t ld)
+{
+    for (int64_t r = 0; r < rows; r++)
+        cpu_read(m, to + r * n, from + r * ld, n);
+}
+static s24_status cpu_prepare(s24i_machine *m, const s24i_arena *arena)
+{
+    (void)m, (void)arena;
+    return S24_OK;
+}
+static size_t cpu_attention_bytes(s24i_machine *m, const s24i_heads *heads, int64_t tokens)
+{
+    (void)m, (void)heads, (void)tokens;
+    return 0;
+}
+static void cpu_refresh(s24i_machine *m)
+{
+    (void)m;
+}
+static void cpu_close(s24i_machine *m)
+{
+    s24_ctx_free(m->ctx, m->scratch);
+}
+
 static void run(s24i_machine *m, int64_t count, void (*fn)(void *, int64_t, int64_t, int),
                 const void *arg)
 {
@@ -49,7 +79,7 @@ static void gemm(s24i_machine *m, const s24i_gemm *job)
 
 typedef struct sum_job {
     s24i_machine *m;
-    float *rows;       /* [count, n] that get the bias, or are summed up */
+    float *rows;       /* [count, n] that get the bias, or the sums */
     const float *from; /* the bias, or the rows */
     int64_t count, n;
 } sum_job;
@@ -71,14 +101,14 @@ static void columns_range(void *arg, int64_t begin, int64_t end, int thread)
         j->m->vec->add(j->rows + begin, j->rows + begin, j->from + r * j->n + begin, end - begin);
 }
 
-static void linear(s24i_machine *m, float *y, const float *x, const s24i_layer *l, int64_t rows,
+static void linear(s24i_machine *m, void *y, const void *x, const s24i_layer *l, int64_t rows,
                    int with_bias)
 {
     const s24i_gemm job = {.c = y,
                            .a = x,
                            .b = l->w,
-                           .ldc = l->n,
-                           .lda = l->k,
+                           .ldc = l->ldy,
+                           .lda = l->ldx,
                            .ldb = l->k,
                            .m = rows,
                            .n = l->n,
@@ -89,14 +119,18 @@ static void linear(s24i_machine *m, float *y, const float *x, const s24i_layer *
     if (with_bias && l->bias) run(m, rows, bias_range, &bias);
 }
 
-static void linear_dx(s24i_machine *m, float *dx, const float *dy, const s24i_layer *l,
-                      int64_t rows)
+static void logits(s24i_machine *m, float *y, const void *x, const s24i_layer *l, int64_t rows)
+{
+    linear(m, y, x, l, rows, 1);
+}
+
+static void linear_dx(s24i_machine *m, void *dx, const void *dy, const s24i_layer *l, int64_t rows)
 {
     const s24i_gemm job = {.c = dx,
                            .a = dy,
                            .b = l->w,
-                           .ldc = l->k,
-                           .lda = l->n,
+                           .ldc = l->ldx,
+                           .lda = l->ldy,
                            .ldb = l->k,
                            .m = rows,
                            .n = l->k,
@@ -104,15 +138,15 @@ static void linear_dx(s24i_machine *m, float *dx, const float *dy, const s24i_la
     gemm(m, &job);
 }
 
-static void linear_dw(s24i_machine *m, const float *dy, const float *x, const s24i_layer *l,
-                      int64_t rows)
+static void linear_dw(s24i_machine *m, const void *dy, const void *x, const s24i_layer *l,
+                      int64_t rows, int with_bias)
 {
     const s24i_gemm job = {.c = l->dw,
                            .a = dy,
                            .b = x,
                            .ldc = l->k,
-                           .lda = l->n,
-                           .ldb = l->k,
+                           .lda = l->ldy,
+                           .ldb = l->ldx,
                            .m = l->n,
                            .n = l->k,
                            .k = rows,
@@ -120,7 +154,7 @@ static void linear_dw(s24i_machine *m, const float *dy, const float *x, const s2
                            .beta = 1.0f};
     const sum_job bias = {m, l->dbias, dy, rows, l->n};
     gemm(m, &job);
-    if (l->dbias) run(m, l->n, columns_range, &bias);
+    if (with_bias && l->dbias) run(m, l->n, columns_range, &bias);
 }
 
 /* ---- embeddings -------------------------------------------------------------------------------- */
@@ -153,7 +187,7 @@ static void embed_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void embed(s24i_machine *m, float *s, const s24i_embed *e, const s24i_step *step)
+static void embed(s24i_machine *m, void *s, const s24i_embed *e, const s24i_step *step)
 {
     const embed_job job = {.m = m, .s = s, .e = e, .step = step};
     run(m, step->tokens, embed_range, &job);
@@ -189,7 +223,7 @@ static void embed_back_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void embed_back(s24i_machine *m, float *ds, const s24i_embed *e, const s24i_step *step)
+static void embed_back(s24i_machine *m, void *ds, const s24i_embed *e, const s24i_step *step)
 {
     const embed_job job = {.m = m, .s = ds, .e = e, .step = step};
     run(m, e->width, embed_back_range, &job);
@@ -213,8 +247,8 @@ static void unfold_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void unfold(s24i_machine *m, float *rows, const s24i_step *step, int64_t image,
-                   int64_t patch, int64_t channels)
+static void unfold(s24i_machine *m, void *rows, const s24i_step *step, int64_t image, int64_t patch,
+                   int64_t channels)
 {
     const embed_job job = {
         .m = m, .s = rows, .step = step, .image = image, .patch = patch, .channels = channels};
@@ -236,8 +270,8 @@ static void add_norm_range(void *arg, int64_t begin, int64_t end, int thread)
     const s24i_vec *vec = j->m->vec;
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
-        float *s = a->s + r * a->width;
-        const float *z = a->z ? a->z + r * a->width : NULL;
+        float *s = (float *)a->s + r * a->width;
+        const float *z = a->z ? (const float *)a->z + r * a->width : NULL;
         const int in_place = a->residual == a->s;
         if (in_place)
             vec->add(s, s, z, a->width);
@@ -245,8 +279,9 @@ static void add_norm_range(void *arg, int64_t begin, int64_t end, int thread)
             memcpy(s, z, (size_t)a->width * sizeof *s);
         if (a->bias) vec->add(s, s, a->bias, a->width);
         if (a->drop) vec->dropout(s, a->width, a->drop, r);
-        if (a->residual && !in_place) vec->add(s, s, a->residual + r * a->width, a->width);
-        j->m->kernels->norm(a->y + r * a->width, a->stats + 2 * r, s, &a->norm->row);
+        if (a->residual && !in_place)
+            vec->add(s, s, (const float *)a->residual + r * a->width, a->width);
+        j->m->kernels->norm((float *)a->y + r * a->width, a->stats + 2 * r, s, &a->norm->row);
     }
 }
 
@@ -263,11 +298,11 @@ static void norm_back_range(void *arg, int64_t begin, int64_t end, int thread)
     const int64_t width = b->width;
     float *sums = j->m->scratch + thread * j->m->scratch_elems;
     for (int64_t r = begin; r < end; r++) {
-        float *dy = b->dy + r * width, *ds = b->ds + r * width;
-        if (b->dy2) j->m->vec->add(dy, dy, b->dy2 + r * width, width);
+        float *dy = (float *)b->dy + r * width, *ds = (float *)b->ds + r * width;
+        if (b->dy2) j->m->vec->add(dy, dy, (const float *)b->dy2 + r * width, width);
         if (b->drop) j->m->vec->dropout(dy, width, b->drop, r);
         j->m->kernels->norm_back(b->add ? dy : ds, sums, b->norm->dbeta ? sums + width : NULL, dy,
-                                 b->s + r * width, b->stats + 2 * r, &b->norm->row);
+                                 (const float *)b->s + r * width, b->stats + 2 * r, &b->norm->row);
         if (b->add) j->m->vec->add(ds, ds, dy, width);
     }
 }
@@ -302,10 +337,11 @@ static void drop_range(void *arg, int64_t begin, int64_t end, int thread)
         j->vec->dropout(j->x + r * j->width, j->width, j->drop, r);
 }
 
-static void dropout(s24i_machine *m, float *x, const s24i_dropout *drop, int64_t rows,
+static void dropout(s24i_machine *m, void *y, const void *x, const s24i_dropout *drop, int64_t rows,
                     int64_t width)
 {
-    const drop_job job = {m->vec, x, drop, width};
+    const drop_job job = {m->vec, y, drop, width};
+    if (y != x && m->status == S24_OK) memcpy(y, x, (size_t)(rows * width) * sizeof(float));
     run(m, rows, drop_range, &job);
 }
 
@@ -325,7 +361,7 @@ static void activate_range(void *arg, int64_t begin, int64_t end, int thread)
     const int64_t n = a->width, ld = a->gated ? 2 * n : n;
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
-        float *u = a->u + r * ld, *h = a->h + r * n;
+        float *u = (float *)a->u + r * ld, *h = (float *)a->h + r * n;
         if (a->bias) j->m->vec->add(u, u, a->bias, ld);
         j->m->kernels->activate(h, u, a->activation, a->squared, n);
         if (a->gated) j->m->kernels->multiply(h, h, u + n, n);
@@ -346,7 +382,7 @@ static void activate_back_range(void *arg, int64_t begin, int64_t end, int threa
     const int64_t n = a->width, ld = a->gated ? 2 * n : n;
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
-        const float *u = a->u + r * ld, *dh = j->dh + r * n;
+        const float *u = (const float *)a->u + r * ld, *dh = j->dh + r * n;
         float *du = j->du + r * ld;
         if (a->gated) { /* du[n …] first holds the activation, then the gate's dy */
             k->activate(du + n, u, a->activation, a->squared, n);
@@ -358,10 +394,13 @@ static void activate_back_range(void *arg, int64_t begin, int64_t end, int threa
     }
 }
 
-static void activate_back(s24i_machine *m, float *du, const float *dh, const s24i_activate *a)
+static void activate_back(s24i_machine *m, void *du, const void *dh, const s24i_activate *a)
 {
+    const int64_t n = a->gated ? 2 * a->width : a->width;
     const activate_job job = {m, a, du, dh};
+    const sum_job bias = {m, a->dbias, du, a->rows, n};
     run(m, a->rows, activate_back_range, &job);
+    if (a->dbias) run(m, n, columns_range, &bias);
 }
 
 /* ---- the optimiser ------------------------------------------------------------------------------ */
@@ -410,10 +449,34 @@ static void adamw_range(void *arg, int64_t begin, int64_t end, int thread)
     j->m->kernels->adamw(&part);
 }
 
-static void adamw(s24i_machine *m, const s24i_adamw *a)
+static void update(s24i_machine *m, const s24i_update *u)
 {
-    const flat_job job = {.m = m, .adamw = a, .n = a->n};
-    run(m, (a->n + CHUNK - 1) / CHUNK, adamw_range, &job);
+    const double norm = sqrt(u->sums->squares),
+                 scale = u->clip > 0 && norm > u->clip ? u->clip / norm : 1.0;
+    const double first = 1.0 - pow(u->beta1, (double)u->step);
+    const double second = 1.0 - pow(u->beta2, (double)u->step);
+    if (!isfinite(u->sums->loss) || !isfinite(norm)) {
+        memset(u->g, 0, (size_t)u->count * sizeof *u->g);
+        return;
+    }
+    for (int64_t i = 0; i < u->segment_count; i++) {
+        const s24i_segment *s = &u->segments[i];
+        const s24i_adamw part = {.p = u->p + s->offset,
+                                 .g = u->g + s->offset,
+                                 .m = u->m + s->offset,
+                                 .v = u->v + s->offset,
+                                 .mask = u->mask && s->matrix ? u->mask + s->offset / 16 : NULL,
+                                 .n = s->count,
+                                 .gscale = (float)scale,
+                                 .beta1 = (float)u->beta1,
+                                 .beta2 = (float)u->beta2,
+                                 .eps = (float)u->eps,
+                                 .keep = (float)(1.0 - (s->matrix ? u->rate * u->decay : 0)),
+                                 .step = (float)(u->rate / first),
+                                 .inverse2 = (float)(1.0 / sqrt(second))};
+        const flat_job job = {.m = m, .adamw = &part, .n = part.n};
+        run(m, (part.n + CHUNK - 1) / CHUNK, adamw_range, &job);
+    }
 }
 
 s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest, int64_t d,
@@ -426,6 +489,10 @@ s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest
     elems = s24i_round_up(s24i_max(elems, forward), S24I_VEC_PAD);
     *machine = (s24i_machine){.ops = &s24i_ops_cpu,
                               .ctx = ctx,
+                              .element = sizeof(float),
+                              .row_align = 1,
+                              .memory_align = 64,
+                              .scale = 1.0f,
                               .vec = s24i_vec_find(s24_ctx_cpu(ctx)),
                               .kernels = s24i_train_kernels_find(s24_ctx_cpu(ctx)),
                               .scratch_elems = elems,
@@ -440,8 +507,15 @@ const s24i_ops s24i_ops_cpu = {
     .free = cpu_free,
     .upload = cpu_copy,
     .download = cpu_copy,
+    .copy = cpu_copy,
     .clear = cpu_clear,
+    .read = cpu_read,
+    .read_rows = cpu_read_rows,
+    .prepare = cpu_prepare,
+    .refresh = cpu_refresh,
+    .close = cpu_close,
     .linear = linear,
+    .logits = logits,
     .linear_dx = linear_dx,
     .linear_dw = linear_dw,
     .unfold = unfold,
@@ -451,6 +525,7 @@ const s24i_ops s24i_ops_cpu = {
     .norm_back = norm_back,
     .dropout = dropout,
     .rotate = s24i_cpu_rotate,
+    .attention_bytes = cpu_attention_bytes,
     .attention = s24i_cpu_attention,
     .attention_back = s24i_cpu_attention_back,
     .activate = activate,
@@ -461,5 +536,5 @@ const s24i_ops s24i_ops_cpu = {
     .pool = s24i_cpu_pool,
     .cosine_loss = s24i_cpu_cosine_loss,
     .squares = squares,
-    .adamw = adamw,
+    .update = update,
 };

@@ -227,7 +227,7 @@ static void back_turns(void *arg, int64_t begin, int64_t end, int thread)
             head_back(memory, j, i / j->h->kv_heads, i % j->h->kv_heads);
 }
 
-void s24i_cpu_attention_back(s24i_machine *m, float *dqkv, const float *dcontext, const float *qkv,
+void s24i_cpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, const void *qkv,
                              const s24i_heads *heads)
 {
     job j = {.m = m,
@@ -240,8 +240,9 @@ void s24i_cpu_attention_back(s24i_machine *m, float *dqkv, const float *dcontext
     s24_ctx_parallel_for(m->ctx, j.turns, back_turns, &j);
 }
 
-void s24i_cpu_attention(s24i_machine *m, float *context, const float *qkv, const s24i_heads *h)
+void s24i_cpu_attention(s24i_machine *m, void *context, const void *rows, const s24i_heads *h)
 {
+    const float *qkv = rows;
     const s24i_step *step = h->step;
     const s24_batch batch = {.texts = step->texts, .offsets = step->offsets, .mask = step->mask};
     const s24i_attention attention = {.vec = m->vec,
@@ -285,7 +286,7 @@ static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-void s24i_cpu_rotate(s24i_machine *m, float *qkv, const s24i_heads *heads, int back)
+void s24i_cpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *heads, int back)
 {
     job j = {.m = m, .h = heads, .dqkv = qkv, .back = back};
     if (m->status == S24_OK) s24_ctx_parallel_for(m->ctx, heads->step->tokens, rotate_range, &j);

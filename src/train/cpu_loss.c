@@ -135,8 +135,8 @@ static void squared_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-void s24i_cpu_squared_error(s24i_machine *m, double *loss, float *dx, const float *x,
-                            const float *y, double weight, const s24i_step *step, int64_t width)
+void s24i_cpu_squared_error(s24i_machine *m, double *loss, void *dx, const void *x, const void *y,
+                            double weight, const s24i_step *step, int64_t width)
 {
     loss_job job = {
         .m = m, .step = step, .dx = dx, .x = x, .y = y, .weight = weight, .width = width};
@@ -167,17 +167,18 @@ static void pool_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t b = begin; b < end; b++) {
         float *y = p->vectors + b * n;
         const int64_t first = s->offsets[b], count = pooled_tokens(s, b);
+        const float *x = p->x;
         int64_t seen = 0;
         memset(y, 0, (size_t)n * sizeof *y);
-        if (p->pooling == S24I_POOL_CLS) memcpy(y, p->x + first * n, (size_t)n * sizeof *y);
+        if (p->pooling == S24I_POOL_CLS) memcpy(y, x + first * n, (size_t)n * sizeof *y);
         for (int64_t t = first; p->pooling != S24I_POOL_CLS && t < s->offsets[b + 1]; t++) {
             if (!is_pooled(s, t)) continue;
             if (p->pooling == S24I_POOL_MEAN)
-                j->m->vec->axpy(y, 1.0f / (float)count, p->x + t * n, n);
+                j->m->vec->axpy(y, 1.0f / (float)count, x + t * n, n);
             else if (seen++)
-                j->m->vec->maximum(y, p->x + t * n, n);
+                j->m->vec->maximum(y, x + t * n, n);
             else
-                memcpy(y, p->x + t * n, (size_t)n * sizeof *y);
+                memcpy(y, x + t * n, (size_t)n * sizeof *y);
         }
         const float norm = sqrtf(j->m->vec->dot(y, y, n));
         if (p->normalise) j->m->vec->scale(y, 1.0f / fmaxf(norm, 1e-12f), n);
@@ -218,7 +219,7 @@ static void cosine_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-void s24i_cpu_cosine_loss(s24i_machine *m, double *loss, float *dx, const s24i_pool *pool,
+void s24i_cpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_pool *pool,
                           const float *teacher, double weight, const s24i_step *step)
 {
     loss_job job = {.m = m, .pool = pool, .step = step, .dx = dx, .y = teacher, .weight = weight};

@@ -81,8 +81,8 @@ static int64_t fitting(const s24i_examples *e, const s24_transformer *t, int64_t
     return end - first;
 }
 
-s24_status s24i_examples_gradients(double *loss, const s24i_examples *e, s24_transformer *t,
-                                   s24_ctx *ctx, const s24_objective *objective)
+s24_status s24i_examples_gradients(const s24i_examples *e, s24_transformer *t, s24_ctx *ctx,
+                                   const s24_objective *objective)
 {
     const s24i_shape *s = &t->shape;
     s24_objective o = *objective;
@@ -90,7 +90,6 @@ s24_status s24i_examples_gradients(double *loss, const s24i_examples *e, s24_tra
     o.texts = e->count;
     o.tokens = e->tokens;
     o.label_count = e->labels;
-    *loss = 0;
     s24_status status = S24_OK;
     for (int64_t first = 0, n; first < e->count && status == S24_OK; first += n) {
         n = fitting(e, t, first);
@@ -103,10 +102,8 @@ s24_status s24i_examples_gradients(double *loss, const s24i_examples *e, s24_tra
             .targets = e->targets + at,
             .starts = e->starts + first,
             .ends = e->ends + first};
-        double one = 0;
         o.seed = objective->seed + (uint64_t)first;
-        status = s24_transformer_gradients(&one, t, ctx, &part, &o);
-        *loss += one;
+        status = s24i_gradients(t, ctx, &part, &o);
     }
     return status;
 }

@@ -76,28 +76,59 @@ static void *put(s24_transformer *t, void *to, const void *from, int64_t count, 
     return to;
 }
 
+/* The tokens sorted by id, equal ones in their order, and where each id's begin: what a sum over the
+   tokens of an id goes by. `count` has room for a number a word of the vocabulary. */
+static int64_t sort_tokens(int32_t *order, int32_t *runs, int32_t *count, const int32_t *ids,
+                           int64_t tokens, int64_t vocabulary)
+{
+    int64_t run_count = 0;
+    int32_t at = 0;
+    memset(count, 0, (size_t)vocabulary * sizeof *count);
+    for (int64_t i = 0; i < tokens; i++)
+        count[ids[i]]++;
+    for (int64_t w = 0; w < vocabulary; w++) {
+        const int32_t n = count[w];
+        if (n) runs[run_count++] = at;
+        count[w] = at;
+        at += n;
+    }
+    runs[run_count] = at;
+    for (int64_t i = 0; i < tokens; i++)
+        order[count[ids[i]]++] = (int32_t)i;
+    return run_count;
+}
+
 /* offsets, tiles and positions are made here on the host: a batch's are small. */
-static void lay_out(s24_transformer *t, const s24_examples *e)
+static void lay_out_places(s24_transformer *t, const s24_examples *e)
 {
     const s24i_step *r = &t->room;
     s24i_step *s = &t->step;
     const int64_t texts = e->texts.texts, image = t->shape.image;
-    const int64_t tokens = image ? texts * t->shape.positions : e->texts.offsets[texts];
     int64_t *offsets = t->host, *tiles = offsets + texts + 1;
-    int32_t *positions = t->host_positions;
-    int64_t longest = offsets[0] = tiles[0] = 0;
+    int32_t *bounds = t->host_words, *positions = bounds + texts + 1;
+    int64_t longest = offsets[0] = tiles[0] = bounds[0] = 0;
     for (int64_t b = 0; b < texts; b++) {
         offsets[b + 1] = image ? (b + 1) * t->shape.positions : e->texts.offsets[b + 1];
+        bounds[b + 1] = (int32_t)offsets[b + 1];
         const int64_t n = offsets[b + 1] - offsets[b];
         tiles[b + 1] = tiles[b] + s24i_attention_tiles(n);
         longest = s24i_max(longest, n);
         for (int64_t i = 0; i < n; i++)
             positions[offsets[b] + i] = (int32_t)i;
     }
-    *s = (s24i_step){.tokens = tokens, .texts = texts, .longest = longest};
+    *s = (s24i_step){.tokens = offsets[texts], .texts = texts, .longest = longest};
     s->offsets = put(t, r->offsets, offsets, texts + 1, sizeof *offsets);
     s->tiles = put(t, r->tiles, tiles, texts + 1, sizeof *tiles);
-    s->positions = put(t, r->positions, positions, tokens, sizeof *positions);
+    s->bounds = put(t, r->bounds, bounds, texts + 1, sizeof *bounds);
+    s->positions = put(t, r->positions, positions, s->tokens, sizeof *positions);
+}
+
+static void lay_out(s24_transformer *t, const s24_examples *e)
+{
+    const s24i_step *r = &t->room;
+    s24i_step *s = &t->step;
+    lay_out_places(t, e);
+    const int64_t texts = s->texts, tokens = s->tokens, image = t->shape.image;
     s->targets = put(t, r->targets, e->targets, image ? texts : tokens, sizeof *e->targets);
     if (image) {
         s->pixels = put(t, r->pixels, e->pixels, texts * t->shape.channels * image * image,
@@ -109,6 +140,13 @@ static void lay_out(s24_transformer *t, const s24_examples *e)
     s->mask = put(t, r->mask, e->texts.mask, tokens, sizeof *e->texts.mask);
     s->starts = put(t, r->starts, e->starts, texts, sizeof *e->starts);
     s->ends = put(t, r->ends, e->ends, texts, sizeof *e->ends);
+    if (!r->order) return;
+    int32_t *order = t->host_words + t->opts.max_texts + 1 + t->opts.max_tokens;
+    int32_t *runs = order + tokens;
+    s->run_count =
+        sort_tokens(order, runs, runs + tokens + 1, e->texts.ids, tokens, t->shape.vocabulary);
+    s->order = put(t, r->order, order, tokens, sizeof *order);
+    s->runs = put(t, r->runs, runs, s->run_count + 1, sizeof *runs);
 }
 
 s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *examples)
@@ -131,22 +169,29 @@ const s24i_dropout *s24i_drop(s24i_dropout *drop, const s24i_mode *mode, double 
     return rate > 0 ? drop : NULL;
 }
 
-s24i_heads s24i_heads_of(const s24_transformer *t)
+s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b)
 {
     const s24i_shape *s = &t->shape;
+    const int64_t slot = s24i_block_slot(t, b);
     return (s24i_heads){.step = &t->step,
                         .heads = s->heads,
                         .kv_heads = s->kv_heads,
                         .d = s->head_width,
                         .causal = t->arch->causal,
-                        .angles = t->at.angles};
+                        .angles = t->at.angles,
+                        .context = s24i_in_stack(&t->at.context, slot),
+                        .lse = t->opts.train ? s24i_in_stack(&t->at.lse, slot) : NULL,
+                        .work = t->at.attention,
+                        .work_bytes = t->at.attention_bytes};
 }
 
 s24i_activate s24i_activate_of(const s24_transformer *t, int64_t b)
 {
-    return (s24i_activate){.h = t->at.h + b * t->at.h_step,
-                           .u = t->at.u + b * t->at.u_step,
+    const int64_t slot = s24i_block_slot(t, b);
+    return (s24i_activate){.h = s24i_in_stack(&t->at.h, slot),
+                           .u = s24i_in_stack(&t->at.u, slot),
                            .bias = t->blocks[b].up.bias,
+                           .dbias = t->blocks[b].up.dbias,
                            .activation = t->shape.activation,
                            .squared = t->shape.squared,
                            .gated = t->arch->slots[S24I_GATE] != NULL,
@@ -177,10 +222,10 @@ static void attend(s24_transformer *t, const s24i_mode *mode, int64_t b)
 {
     s24i_machine *m = &t->machine;
     const s24i_train_block *block = &t->blocks[b];
-    const int64_t rows = t->step.tokens;
-    float *qkv = t->at.qkv + b * t->at.qkv_step, *context = t->at.context + b * t->at.context_step;
+    const int64_t rows = t->step.tokens, slot = s24i_block_slot(t, b);
+    void *qkv = s24i_in_stack(&t->at.qkv, slot), *context = s24i_in_stack(&t->at.context, slot);
     s24i_dropout drop;
-    s24i_heads heads = s24i_heads_of(t);
+    s24i_heads heads = s24i_heads_of(t, b);
     heads.drop = s24i_drop(&drop, mode, mode->attention_dropout, s24i_attention_site(b));
     m->ops->linear(m, qkv, s24i_norm_at(t, 2 * b), &block->qkv, rows, 1);
     if (heads.angles) m->ops->rotate(m, qkv, &heads, 0);
@@ -189,16 +234,27 @@ static void attend(s24_transformer *t, const s24i_mode *mode, int64_t b)
     sum_up(t, mode, 2 * b + 1, block->attention.bias);
 }
 
+static void widen(s24_transformer *t, int64_t b)
+{
+    s24i_machine *m = &t->machine;
+    const s24i_activate activate = s24i_activate_of(t, b);
+    m->ops->linear(m, activate.u, s24i_norm_at(t, 2 * b + 1), &t->blocks[b].up, t->step.tokens, 0);
+    m->ops->activate(m, &activate);
+}
+
 static void feed(s24_transformer *t, const s24i_mode *mode, int64_t b)
 {
     s24i_machine *m = &t->machine;
-    const s24i_train_block *block = &t->blocks[b];
-    const int64_t rows = t->step.tokens;
-    const s24i_activate activate = s24i_activate_of(t, b);
-    m->ops->linear(m, activate.u, s24i_norm_at(t, 2 * b + 1), &block->up, rows, 0);
-    m->ops->activate(m, &activate);
-    m->ops->linear(m, t->at.z, activate.h, &block->down, rows, 0);
-    sum_up(t, mode, 2 * b + 2, block->down.bias);
+    const s24i_layer *down = &t->blocks[b].down;
+    widen(t, b);
+    m->ops->linear(m, t->at.z, s24i_activate_of(t, b).h, down, t->step.tokens, 0);
+    sum_up(t, mode, 2 * b + 2, down->bias);
+}
+
+void s24i_run_again(s24_transformer *t, const s24i_mode *mode, int64_t b)
+{
+    attend(t, mode, b);
+    widen(t, b);
 }
 
 /* Hidden state b goes where the mode wants it. */
@@ -206,10 +262,10 @@ static void give(s24_transformer *t, const s24i_mode *mode, int64_t b)
 {
     s24i_machine *m = &t->machine;
     const int64_t elems = t->step.tokens * t->shape.width;
-    const float *from = s24i_state_is_normed(t, b) ? s24i_norm_at(t, 2 * b) : s24i_sum_at(t, 2 * b);
-    if (!mode->states) return;
-    (mode->to_machine ? m->ops->upload : m->ops->download)(m, mode->states + b * elems, from,
-                                                           (size_t)elems * sizeof *from);
+    const size_t bytes = (size_t)elems * m->element;
+    const void *from = s24i_state_is_normed(t, b) ? s24i_norm_at(t, 2 * b) : s24i_sum_at(t, 2 * b);
+    if (mode->states) m->ops->read(m, mode->states + b * elems, from, elems);
+    if (mode->kept) m->ops->copy(m, mode->kept + (size_t)b * bytes, from, bytes);
 }
 
 static void embed(s24_transformer *t, const s24i_mode *mode)
@@ -217,7 +273,7 @@ static void embed(s24_transformer *t, const s24i_mode *mode)
     s24i_machine *m = &t->machine;
     const s24i_shape *s = &t->shape;
     const int64_t rows = t->step.tokens;
-    float *sum = s24i_sum_at(t, 0);
+    void *sum = s24i_sum_at(t, 0), *normed = s24i_norm_at(t, 0);
     s24i_dropout drop;
     const s24i_dropout *dropped = s24i_drop(&drop, mode, mode->dropout, 0);
     if (s->image) {
@@ -225,16 +281,15 @@ static void embed(s24_transformer *t, const s24i_mode *mode)
         m->ops->linear(m, sum, t->at.rows, &t->patches, rows, 1);
     }
     m->ops->embed(m, sum, &t->embed, &t->step);
-    if (dropped && t->arch->pre_norm) m->ops->dropout(m, sum, dropped, rows, s->width);
-    const s24i_add_norm job = {.y = s24i_norm_at(t, 0),
+    if (dropped && t->arch->pre_norm) m->ops->dropout(m, sum, sum, dropped, rows, s->width);
+    const s24i_add_norm job = {.y = normed,
                                .s = sum,
                                .stats = s24i_stats_at(t, 0),
                                .norm = &t->norms[0],
                                .rows = rows,
                                .width = s->width};
     m->ops->add_norm(m, &job);
-    if (dropped && !t->arch->pre_norm)
-        m->ops->dropout(m, s24i_norm_at(t, 0), dropped, rows, s->width);
+    if (dropped && !t->arch->pre_norm) m->ops->dropout(m, normed, normed, dropped, rows, s->width);
 }
 
 void s24i_run_forward(s24_transformer *t, const s24i_mode *mode)

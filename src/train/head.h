@@ -10,8 +10,8 @@ typedef struct s24i_head_job {
     float *logits;                       /* on the host: all of them; or NULL */
     double label_weight, teacher_weight; /* of a row; QA: of a text, start and end together */
     float temperature;
-    const s24_transformer *teacher; /* its last norm's output is there; or NULL */
-    int gradient;                   /* 1: dn and the head's gradients */
+    s24_transformer *teacher; /* its last norm's output is there; or NULL */
+    int gradient;             /* 1: dn and the head's gradients */
 } s24i_head_job;
 
 /* Rows that the head gives logits of: tokens, or images. */

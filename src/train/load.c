@@ -132,7 +132,7 @@ static s24_status take_stack(maker *k, s24i_layer *layer, const stack *s, int64_
                              int64_t cols)
 {
     const s24i_architecture *arch = k->t->arch;
-    s24i_layer made = {.k = cols};
+    s24i_layer made = {.k = cols, .ldx = cols};
     float *w, *dw;
     for (int bias = 0; bias < 2; bias++) {
         segment(k, !bias);
@@ -152,6 +152,7 @@ static s24_status take_stack(maker *k, s24i_layer *layer, const stack *s, int64_
     }
     for (int i = 0; i < s->count; i++)
         made.n += s->rows[i];
+    made.ldy = made.n;
     *layer = made;
     return S24_OK;
 }
@@ -222,6 +223,7 @@ static s24_status take_embeddings(maker *k)
     const wanted first = {
         .pattern = a->first_token, .suffix = "", .rows = 1, .cols = s->width, .any_rank = 1};
     e->width = s->width;
+    e->type_count = s->types;
     segment(k, 1);
     if (a->words) TRY(take(k, &e->words, &e->dwords, &words));
     if (a->positions) TRY(take(k, &e->positions, &e->dpositions, &positions));
@@ -232,7 +234,7 @@ static s24_status take_embeddings(maker *k)
     const wanted w = {
         .pattern = a->patches, .suffix = ".weight", .rows = s->width, .cols = row, .any_rank = 1};
     const wanted bias = {.pattern = a->patches, .suffix = ".bias", .rows = s->width};
-    t->patches = (s24i_layer){.n = s->width, .k = row};
+    t->patches = (s24i_layer){.n = s->width, .k = row, .ldx = row, .ldy = s->width};
     segment(k, 1);
     TRY(take(k, &t->patches.w, &t->patches.dw, &w));
     segment(k, 0);
@@ -334,7 +336,9 @@ static s24_status take_head(maker *k)
         rows = s->vocabulary;
         break;
     }
-    s24i_layer head = {.n = rows, .k = s->width};
+    s24i_layer head = {.n = rows, .k = s->width, .ldx = s->width};
+    head.ldy = s24i_round_up(rows, t->machine.row_align);
+    if (t->head_kind == S24_HEAD_CLASSES) head.ldx *= s->positions;
     if (t->head_kind == S24_HEAD_LM && !has(k, pattern)) {
         head.w = t->embed.words; /* tied: the words' embeddings are the head */
         head.dw = t->embed.dwords;
@@ -384,7 +388,20 @@ static s24_status alloc_weights(s24_transformer *t, s24_ctx *ctx)
             "out of memory: %lld weights", (long long)t->elems);
     m->ops->clear(m, t->weights, bytes);
     if (t->gradients) m->ops->clear(m, t->gradients, bytes);
-    return S24_OK;
+    const s24i_arena arena = {.weights = t->weights,
+                              .elems = t->elems,
+                              .segments = t->segments,
+                              .segment_count = t->segment_count,
+                              .train = t->opts.train};
+    return m->ops->prepare(m, &arena);
+}
+
+static s24_status make_machine(s24_transformer *t, s24_ctx *ctx)
+{
+    const s24i_shape *s = &t->shape;
+    if (t->opts.device) return s24i_machine_gpu(&t->machine, ctx, t->opts.device, t->opts.dtype);
+    return s24i_machine_cpu(&t->machine, ctx, s24i_min(s->positions, t->opts.max_tokens),
+                            s->head_width, s24i_max(s->width, t->head.n));
 }
 
 static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
@@ -414,13 +431,14 @@ static s24_status load(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *c
     TRY(s24i_alloc_elems(&t->norms, ctx, 2 * s->layers + 1, sizeof *t->norms, "norms"));
     TRY(s24i_alloc_elems(&t->blocks, ctx, s->layers, sizeof *t->blocks, "blocks"));
     TRY(choose_head(&k));
+    t->machine.row_align = 1;
     TRY(walk(&k));
-    const int64_t logits = t->head.n;
-    TRY(s24i_machine_cpu(&t->machine, ctx, s24i_min(s->positions, t->opts.max_tokens),
-                         s->head_width, s24i_max(s->width, logits)));
+    TRY(make_machine(t, ctx));
     TRY(alloc_weights(t, ctx));
     k.filling = 1;
     TRY(walk(&k));
+    t->machine.ops->refresh(&t->machine);
+    TRY(t->machine.status);
     return s24i_plan_buffers(t, ctx);
 }
 
@@ -434,6 +452,12 @@ s24_status s24_transformer_load(s24_transformer **out, s24_ctx *ctx,
     TRY(s24i_options_read(ctx, &known, sizeof known, opts, "s24_transformer_opts"));
     REQUIRE(ctx, known.max_tokens >= 1 && known.max_tokens <= 1 << 24, S24_ERROR_ARGUMENT,
             "max_tokens is %lld, 1 to %d is expected", (long long)known.max_tokens, 1 << 24);
+    if (!known.dtype) known.dtype = known.device ? S24_BF16 : S24_F32;
+    REQUIRE(ctx,
+            known.device ? known.dtype == S24_BF16 || known.dtype == S24_F16
+                         : known.dtype == S24_F32,
+            S24_ERROR_DTYPE, "dtype is %s; %s is expected", s24_dtype_name(known.dtype),
+            known.device ? "f16 or bf16 on a device" : "f32 on the CPU");
     if (!known.max_texts) known.max_texts = known.max_tokens;
     REQUIRE(ctx, known.max_texts >= 1 && known.max_texts <= known.max_tokens, S24_ERROR_ARGUMENT,
             "max_texts is %lld, 1 to max_tokens, %lld, is expected", (long long)known.max_texts,

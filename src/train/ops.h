@@ -5,22 +5,28 @@
  * run them one after the other without waiting. The first failure stays in machine->status, and
  * what follows it does nothing.
  *
- * All matrices are f32, row-major and without stride. T is the number of tokens of the batch.
+ * Activations and their gradients are `void *`: f32 on the CPU, f16 or bf16 on a GPU, machine->element
+ * bytes each. What is f32 by type is f32 everywhere. Matrices are row-major, without stride but where
+ * a layer says otherwise. T is the number of tokens of the batch.
  */
 #ifndef S24_TRAIN_OPS_H
 #define S24_TRAIN_OPS_H
+
+#include "sparse24/device.h"
 
 #include "nn/dropout.h"
 #include "nn/vec.h"
 #include "train/kernels.h"
 
 typedef struct s24i_machine s24i_machine;
+typedef struct s24i_gpu s24i_gpu; /* train/gpu.h */
 
 /* y[m,n] = x[m,k]·wᵀ + bias: a linear layer's place among weights and gradients. */
 typedef struct s24i_layer {
     float *w, *bias; /* [n,k], [n] or NULL */
     float *dw, *dbias;
     int64_t n, k;
+    int64_t ldx, ldy; /* elements from one row of x, of y, to the next */
 } s24i_layer;
 
 typedef struct s24i_norm {
@@ -33,8 +39,12 @@ typedef struct s24i_step {
     int64_t tokens, texts, longest;
     int64_t *offsets; /* [texts + 1] */
     int64_t *tiles;   /* [texts + 1]: tiles of queries before each text, for attention */
+    int32_t *bounds;  /* [texts + 1]: offsets once more */
     int32_t *ids, *types, *positions; /* [tokens]; ids NULL for images, types NULL: 0 */
-    uint8_t *mask;                    /* [tokens] or NULL */
+    /* Where ops->sorted asks for them: the tokens sorted by id, and where each id's begin. */
+    int32_t *order, *runs; /* [tokens], [run_count + 1] */
+    int64_t run_count;
+    uint8_t *mask; /* [tokens] or NULL */
     float *pixels;
     int32_t *targets, *starts, *ends; /* or NULL */
 } s24i_step;
@@ -42,13 +52,15 @@ typedef struct s24i_step {
 typedef struct s24i_embed {
     float *words, *positions, *types, *first; /* tables, NULL where the model has none */
     float *dwords, *dpositions, *dtypes, *dfirst;
-    int64_t width;
+    int64_t width, type_count;
 } s24i_embed;
 
 /* s = dropout(z + bias) + residual, y = norm(s). residual may be s where nothing is dropped. */
 typedef struct s24i_add_norm {
-    float *y, *s, *stats;             /* [T, width], [T, width], [T, 2] */
-    const float *z, *bias, *residual; /* z NULL: s is there already */
+    void *y, *s;              /* [T, width] */
+    float *stats;             /* [T, 2] */
+    const void *z, *residual; /* z NULL: s is there already */
+    const float *bias;
     const s24i_norm *norm;
     const s24i_dropout *drop; /* NULL: none */
     int64_t rows, width;
@@ -56,9 +68,10 @@ typedef struct s24i_add_norm {
 
 /* ds = [ds +] the gradient of s that dropout(dy [+ dy2]) is of y. dy is overwritten. */
 typedef struct s24i_norm_back {
-    float *ds, *dy;
-    const float *dy2; /* or NULL; may be ds where nothing is added */
-    const float *s, *stats;
+    void *ds, *dy;
+    const void *dy2; /* or NULL; may be ds where nothing is added */
+    const void *s;
+    const float *stats;
     const s24i_norm *norm;
     const s24i_dropout *drop; /* NULL: none */
     int add;
@@ -72,100 +85,158 @@ typedef struct s24i_heads {
     int causal;
     const float *angles; /* [positions, d]: cos and sin by half; NULL: no rotary positions */
     const s24i_dropout *drop;
+    const void *context; /* attention's output, for the pass backward, */
+    float *lse;          /* what a device leaves for it: [heads, T], */
+    void *work;          /* and attention_bytes bytes */
+    size_t work_bytes;
 } s24i_heads;
 
 /* h = activation(u + bias), of gated layers activation(g)·u with g and u beside each other in a row
    of 2·width. u keeps u + bias. */
 typedef struct s24i_activate {
-    float *h, *u;
+    void *h, *u;
     const float *bias;
+    float *dbias; /* backward: += Σ du; or NULL */
     s24_activation activation;
     int squared, gated;
     int64_t rows, width;
 } s24i_activate;
 
-/* Rows of logits against labels, a teacher or both: *loss += and the gradient in place. */
+/* Rows of logits against labels, a teacher or both: *loss += and the gradient. */
 typedef struct s24i_cross_entropy {
-    float *logits;         /* [rows, n] */
-    float *teacher;        /* [rows, n] or NULL; overwritten */
+    float *logits;         /* [rows, n], rows ld apart; overwritten */
+    void *dlogits;         /* likewise, of activations; of f32 the same memory */
+    float *teacher;        /* as logits or NULL; overwritten */
     const int32_t *labels; /* [rows], −1: none; or NULL */
     double *loss;
     double label_weight, teacher_weight; /* of a row */
     float temperature;
-    int64_t rows, n;
+    int64_t rows, n, ld;
 } s24i_cross_entropy;
 
-/* Of the texts' start and end logits [T, 2]. The weights are a text's. */
+/* Of the texts' start and end logits [T, 2], rows ld apart. The weights are a text's. */
 typedef struct s24i_answer_loss {
-    float *logits;
+    float *logits; /* overwritten */
+    void *dlogits;
     float *teacher; /* or NULL; overwritten */
     double *loss;
     double label_weight, teacher_weight;
     float temperature;
+    int64_t ld;
 } s24i_answer_loss;
 
 /* Pooled, normalised vectors of the texts and their cosine to a teacher's. */
 typedef struct s24i_pool {
     float *vectors; /* [texts, width] */
-    float *norms;   /* [texts] of the vectors before they were normalised, or NULL */
-    const float *x; /* [T, width] */
+    const void *x;  /* [T, width] */
     int pooling, normalise;
     int64_t width;
 } s24i_pool;
 
+/* Neighbours in the arena that are treated alike; offset and count are multiples of 16. */
+typedef struct s24i_segment {
+    int64_t offset, count;
+    int matrix; /* weight decay and masks are for these */
+} s24i_segment;
+
+/* The arena of weights. */
+typedef struct s24i_arena {
+    float *weights;
+    int64_t elems;
+    const s24i_segment *segments;
+    int64_t segment_count;
+    int train;
+} s24i_arena;
+
+/* What a step gives: the loss, and the sum of the gradients' squares. In the machine's memory. */
+typedef struct s24i_sums {
+    double loss, squares;
+} s24i_sums;
+
+/* A step of AdamW over the whole arena, of whose `count` elements `segments` say what they are. The
+   gradients, divided by machine->scale, are clipped to a norm of `clip` (0: any); where loss or norm
+   is not finite, nothing is changed but gradients, which become 0. */
+typedef struct s24i_update {
+    float *p, *g, *m, *v;
+    const uint16_t *mask; /* a bit an element of matrices: may it be other than 0? NULL: all may */
+    const s24i_segment *segments;
+    int64_t segment_count, count;
+    const s24i_sums *sums;
+    double clip, beta1, beta2, eps;
+    double rate, decay; /* of matrices, times the rate */
+    int64_t step;       /* 1, 2, … */
+} s24i_update;
+
 typedef struct s24i_ops {
     const char *name;
+    int sorted; /* 1: embed_back reads order and runs of the step */
     void *(*alloc)(s24i_machine *m, size_t bytes);
     void (*free)(s24i_machine *m, void *memory);
+    /* From the host, to the host, within the machine. Only download waits. */
     void (*upload)(s24i_machine *m, void *to, const void *from, size_t bytes);
     void (*download)(s24i_machine *m, void *to, const void *from, size_t bytes);
+    void (*copy)(s24i_machine *m, void *to, const void *from, size_t bytes);
     void (*clear)(s24i_machine *m, void *memory, size_t bytes);
+    /* Activations to the host, as f32. */
+    void (*read)(s24i_machine *m, float *to, const void *from, int64_t count);
+    /* Rows of f32 to the host, ld apart there in the machine, side by side in `to`. */
+    void (*read_rows)(s24i_machine *m, float *to, const float *from, int64_t rows, int64_t n,
+                      int64_t ld);
+    /* Room for what the machine makes of the weights; then, and whenever they were changed from
+       outside, that is made anew. */
+    s24_status (*prepare)(s24i_machine *m, const s24i_arena *arena);
+    void (*refresh)(s24i_machine *m);
+    void (*close)(s24i_machine *m);
 
-    /* y = x·wᵀ (+ bias where with_bias); dx = dy·w; dw += dyᵀ·x, dbias += Σ dy. */
-    void (*linear)(s24i_machine *m, float *y, const float *x, const s24i_layer *layer, int64_t rows,
+    /* y = x·wᵀ (+ bias where with_bias); dx = dy·w; dw += dyᵀ·x (and dbias += Σ dy). `logits` is
+       linear with bias into f32. */
+    void (*linear)(s24i_machine *m, void *y, const void *x, const s24i_layer *layer, int64_t rows,
                    int with_bias);
-    void (*linear_dx)(s24i_machine *m, float *dx, const float *dy, const s24i_layer *layer,
+    void (*logits)(s24i_machine *m, float *y, const void *x, const s24i_layer *layer, int64_t rows);
+    void (*linear_dx)(s24i_machine *m, void *dx, const void *dy, const s24i_layer *layer,
                       int64_t rows);
-    void (*linear_dw)(s24i_machine *m, const float *dy, const float *x, const s24i_layer *layer,
-                      int64_t rows);
+    void (*linear_dw)(s24i_machine *m, const void *dy, const void *x, const s24i_layer *layer,
+                      int64_t rows, int with_bias);
 
     /* Images: pixels to rows of patches, zeros for the first token. */
-    void (*unfold)(s24i_machine *m, float *rows, const s24i_step *step, int64_t image,
-                   int64_t patch, int64_t channels);
+    void (*unfold)(s24i_machine *m, void *rows, const s24i_step *step, int64_t image, int64_t patch,
+                   int64_t channels);
     /* s[T, width] from ids; of images s already holds the patches' vectors. */
-    void (*embed)(s24i_machine *m, float *s, const s24i_embed *embed, const s24i_step *step);
+    void (*embed)(s24i_machine *m, void *s, const s24i_embed *embed, const s24i_step *step);
     /* Adds ds to the tables' gradients; of images the first tokens' rows become 0. */
-    void (*embed_back)(s24i_machine *m, float *ds, const s24i_embed *embed, const s24i_step *step);
+    void (*embed_back)(s24i_machine *m, void *ds, const s24i_embed *embed, const s24i_step *step);
 
     void (*add_norm)(s24i_machine *m, const s24i_add_norm *job);
     void (*norm_back)(s24i_machine *m, const s24i_norm_back *job);
-    /* x[rows, width] in place. */
-    void (*dropout)(s24i_machine *m, float *x, const s24i_dropout *drop, int64_t rows,
+    /* y[rows, width] = dropout(x); y may be x. */
+    void (*dropout)(s24i_machine *m, void *y, const void *x, const s24i_dropout *drop, int64_t rows,
                     int64_t width);
 
     /* Turns queries and keys by their positions; back: the other way. */
-    void (*rotate)(s24i_machine *m, float *qkv, const s24i_heads *heads, int back);
-    void (*attention)(s24i_machine *m, float *context, const float *qkv, const s24i_heads *heads);
-    void (*attention_back)(s24i_machine *m, float *dqkv, const float *dcontext, const float *qkv,
+    void (*rotate)(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
+    /* What a pass backward over so many tokens needs beside its operands. */
+    size_t (*attention_bytes)(s24i_machine *m, const s24i_heads *heads, int64_t tokens);
+    void (*attention)(s24i_machine *m, void *context, const void *qkv, const s24i_heads *heads);
+    void (*attention_back)(s24i_machine *m, void *dqkv, const void *dcontext, const void *qkv,
                            const s24i_heads *heads);
 
     void (*activate)(s24i_machine *m, const s24i_activate *job);
     /* du from dh: [rows, width], of gated layers [rows, 2·width]. du may be dh where not gated. */
-    void (*activate_back)(s24i_machine *m, float *du, const float *dh, const s24i_activate *job);
+    void (*activate_back)(s24i_machine *m, void *du, const void *dh, const s24i_activate *job);
 
     void (*cross_entropy)(s24i_machine *m, const s24i_cross_entropy *job);
     void (*answer_loss)(s24i_machine *m, const s24i_answer_loss *job, const s24i_step *step);
     /* *loss += weight·Σ (x − y)², dx += 2·weight·(x − y), of tokens that the mask lets be. */
-    void (*squared_error)(s24i_machine *m, double *loss, float *dx, const float *x, const float *y,
+    void (*squared_error)(s24i_machine *m, double *loss, void *dx, const void *x, const void *y,
                           double weight, const s24i_step *step, int64_t width);
     void (*pool)(s24i_machine *m, const s24i_pool *job, const s24i_step *step);
     /* *loss += weight·Σ (1 − cos), dx += its gradient. */
-    void (*cosine_loss)(s24i_machine *m, double *loss, float *dx, const s24i_pool *job,
+    void (*cosine_loss)(s24i_machine *m, double *loss, void *dx, const s24i_pool *job,
                         const float *teacher, double weight, const s24i_step *step);
 
     /* *sum = Σ g² of what the mask lets be. */
     void (*squares)(s24i_machine *m, double *sum, const float *g, const uint16_t *mask, int64_t n);
-    void (*adamw)(s24i_machine *m, const s24i_adamw *job);
+    void (*update)(s24i_machine *m, const s24i_update *job);
 } s24i_ops;
 
 /* The most that a context has, by s24_ctx_opts. */
@@ -175,6 +246,11 @@ struct s24i_machine {
     const s24i_ops *ops;
     s24_ctx *ctx; /* of the call that runs */
     s24_status status;
+    size_t element;      /* bytes of an activation */
+    int64_t row_align;   /* elements that rows of logits are a multiple of */
+    size_t memory_align; /* bytes, of a part of an arena */
+    float scale;         /* of all gradients: f16 has no small numbers */
+    s24i_gpu *gpu;
     /* The CPU's. */
     const s24i_vec *vec;
     const s24i_train_kernels *kernels;
@@ -187,20 +263,23 @@ struct s24i_machine {
 extern const s24i_ops s24i_ops_cpu;
 s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest, int64_t d,
                             int64_t width);
+/* A device's, in f16 or bf16. */
+s24_status s24i_machine_gpu(s24i_machine *machine, s24_ctx *ctx, s24_device *device,
+                            s24_dtype dtype);
 
 /* ---- parts of the CPU's table (cpu_*.c) ------------------------------------------------------- */
 
-void s24i_cpu_rotate(s24i_machine *m, float *qkv, const s24i_heads *heads, int back);
-void s24i_cpu_attention(s24i_machine *m, float *context, const float *qkv, const s24i_heads *heads);
-void s24i_cpu_attention_back(s24i_machine *m, float *dqkv, const float *dcontext, const float *qkv,
+void s24i_cpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
+void s24i_cpu_attention(s24i_machine *m, void *context, const void *qkv, const s24i_heads *heads);
+void s24i_cpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, const void *qkv,
                              const s24i_heads *heads);
 int64_t s24i_cpu_attention_scratch(int64_t longest, int64_t d);
 void s24i_cpu_cross_entropy(s24i_machine *m, const s24i_cross_entropy *job);
 void s24i_cpu_answer_loss(s24i_machine *m, const s24i_answer_loss *job, const s24i_step *step);
-void s24i_cpu_squared_error(s24i_machine *m, double *loss, float *dx, const float *x,
-                            const float *y, double weight, const s24i_step *step, int64_t width);
+void s24i_cpu_squared_error(s24i_machine *m, double *loss, void *dx, const void *x, const void *y,
+                            double weight, const s24i_step *step, int64_t width);
 void s24i_cpu_pool(s24i_machine *m, const s24i_pool *job, const s24i_step *step);
-void s24i_cpu_cosine_loss(s24i_machine *m, double *loss, float *dx, const s24i_pool *job,
+void s24i_cpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_pool *job,
                           const float *teacher, double weight, const s24i_step *step);
 
 #endif

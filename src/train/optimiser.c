@@ -68,7 +68,7 @@ static s24_status create_mask(s24i_optimiser *o, s24_transformer *t, s24_ctx *ct
     const s24_status status = fill_mask(mask, t, ctx);
     if (status == S24_OK) m->ops->upload(m, o->mask, mask, bytes);
     s24_ctx_free(ctx, mask);
-    return status;
+    return status == S24_OK ? m->status : status;
 }
 
 s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx, int fixed)
@@ -77,6 +77,7 @@ s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx 
     const size_t bytes = (size_t)t->elems * sizeof(float);
     *o = (s24i_optimiser){0};
     m->ctx = ctx;
+    m->status = S24_OK;
     o->m = m->ops->alloc(m, bytes);
     o->v = m->ops->alloc(m, bytes);
     REQUIRE(ctx, o->m && o->v, S24_ERROR_MEMORY, "out of memory: the optimiser's %lld moments",
@@ -95,40 +96,29 @@ void s24i_optimiser_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
     m->ops->free(m, o->mask);
 }
 
-double s24i_optimiser_norm(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
-{
-    s24i_machine *m = &t->machine;
-    double sum = 0;
-    m->ctx = ctx;
-    m->ops->squares(m, t->at.loss, t->gradients, o->mask, t->elems);
-    m->ops->download(m, &sum, t->at.loss, sizeof sum);
-    return sqrt(sum);
-}
-
 void s24i_optimiser_step(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
-                         const s24_train_opts *opts, int64_t step, double rate, double scale)
+                         const s24_train_opts *opts, int64_t step, double rate)
 {
     s24i_machine *m = &t->machine;
-    const double first = 1.0 - pow(opts->beta1, (double)step);
-    const double second = 1.0 - pow(opts->beta2, (double)step);
+    const s24i_update job = {.p = t->weights,
+                             .g = t->gradients,
+                             .m = o->m,
+                             .v = o->v,
+                             .mask = o->mask,
+                             .segments = t->segments,
+                             .segment_count = t->segment_count,
+                             .count = t->elems,
+                             .sums = t->at.sums,
+                             .clip = opts->clip,
+                             .beta1 = opts->beta1,
+                             .beta2 = opts->beta2,
+                             .eps = opts->eps,
+                             .rate = rate,
+                             .decay = opts->decay,
+                             .step = step};
     m->ctx = ctx;
-    for (int64_t i = 0; i < t->segment_count; i++) {
-        const s24i_segment *s = &t->segments[i];
-        const s24i_adamw job = {.p = t->weights + s->offset,
-                                .g = t->gradients + s->offset,
-                                .m = o->m + s->offset,
-                                .v = o->v + s->offset,
-                                .mask = o->mask && s->matrix ? o->mask + s->offset / 16 : NULL,
-                                .n = s->count,
-                                .gscale = (float)scale,
-                                .beta1 = (float)opts->beta1,
-                                .beta2 = (float)opts->beta2,
-                                .eps = (float)opts->eps,
-                                .keep = (float)(1.0 - (s->matrix ? rate * opts->decay : 0)),
-                                .step = (float)(rate / first),
-                                .inverse2 = (float)(1.0 / sqrt(second))};
-        m->ops->adamw(m, &job);
-    }
+    m->ops->squares(m, &t->at.sums->squares, t->gradients, o->mask, t->elems);
+    m->ops->update(m, &job);
 }
 
 double s24i_schedule_at(const s24_train_opts *opts, double progress, double share)

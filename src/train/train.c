@@ -6,7 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HELD_OUT = 64 /* examples of it at a time, at most */ };
+enum {
+    HELD_OUT = 64, /* examples of it at a time, at most */
+    /* Gradients in f16, as everybody scales them: halved where one is too large, doubled after so many
+       steps in which none was. */
+    SCALE_FIRST = 65536,
+    SCALE_STEPS = 2000
+};
+static const double SCALE_LEAST = 1.0 / (1 << 24);
 
 typedef struct runner {
     s24_transformer *t;
@@ -79,9 +86,9 @@ static uint64_t run_number(const runner *r)
                             o->objective.cosine,
                             o->objective.dropout,
                             o->objective.attention_dropout};
-    const int64_t numbers[] = {o->steps,         o->batch,    o->bucket,
-                               (int64_t)o->seed, o->schedule, o->fixed,
-                               r->source->count, r->t->elems, r->t->opts.max_tokens};
+    const int64_t numbers[] = {
+        o->steps, o->batch,         o->bucket,   (int64_t)o->seed,      o->schedule,
+        o->fixed, r->source->count, r->t->elems, r->t->opts.max_tokens, r->t->opts.dtype};
     uint64_t hash = mix(UINT64_C(0xcbf29ce484222325), reals, sizeof reals);
     hash = mix(hash, numbers, sizeof numbers);
     if (r->source->lengths)
@@ -132,6 +139,7 @@ static s24_status prepare(runner *r)
     if (o->epochs > 0) r->steps = s24i_max(1, (int64_t)(o->epochs * (double)epoch + 0.5));
     if (o->steps) r->steps = o->steps;
     r->state.run = run_number(r);
+    r->state.scale = r->t->opts.dtype == S24_F16 ? SCALE_FIRST : 1;
     if (o->resume && o->checkpoint && access(o->checkpoint, F_OK) == 0) {
         TRY(s24i_checkpoint_read(&r->state, r->t, r->ctx, &r->optimiser, o->checkpoint));
         r->has_checkpoint = 1;
@@ -159,6 +167,26 @@ static double progress_of(const runner *r, double *share)
     return progress;
 }
 
+/* Gradients of what was read, and the sums that they leave. `update` goes on with them; may be NULL. */
+static s24_status run(s24i_sums *sums, runner *r, const s24i_examples *examples,
+                      const s24_objective *objective, const double *rate)
+{
+    s24_transformer *t = r->t;
+    s24i_machine *m = &t->machine;
+    s24_objective o;
+    TRY(s24i_objective_read(&o, t, r->ctx, objective));
+    m->ctx = r->ctx;
+    m->status = S24_OK;
+    m->scale = (float)r->state.scale;
+    m->ops->clear(m, t->at.sums, sizeof *t->at.sums);
+    TRY(s24i_examples_gradients(examples, t, r->ctx, &o));
+    if (rate)
+        s24i_optimiser_step(&r->optimiser, t, r->ctx, &r->opts,
+                            r->state.step + 1 - r->state.left_out, *rate);
+    m->ops->download(m, sums, t->at.sums, sizeof *sums);
+    return m->status;
+}
+
 /* Mean objective over the held-out examples; the gradients it makes are thrown away. */
 static s24_status measure(double *mean, runner *r)
 {
@@ -170,12 +198,12 @@ static s24_status measure(double *mean, runner *r)
     const int64_t batch = s24i_min(r->opts.batch, HELD_OUT);
     for (int64_t at = 0; at < source->count; at += batch) {
         const int64_t count = s24i_min(batch, source->count - at);
-        double loss;
+        s24i_sums sums;
         for (int64_t i = 0; i < count; i++)
             which[i] = at + i;
         TRY(s24i_examples_read(&r->held_out, r->t, r->ctx, which, count));
-        TRY(s24i_examples_gradients(&loss, &r->held_out, r->t, r->ctx, &objective));
-        sum += loss * (double)count;
+        TRY(run(&sums, r, &r->held_out, &objective, NULL));
+        sum += sums.loss * (double)count;
     }
     s24_transformer_clear(r->t, r->ctx);
     *mean = sum / (double)source->count;
@@ -192,28 +220,43 @@ static s24_status refuse(const runner *r, const char *what, double value)
                         path ? ", the last good checkpoint is " : "", path ? path : "");
 }
 
+/* The scale of f16's gradients after a step of that norm, which was left out where that is not
+   finite. */
+static void rescale(s24i_train_state *state, double norm)
+{
+    const int left_out = !isfinite(norm);
+    state->left_out += left_out;
+    if (left_out)
+        state->scale /= 2;
+    else if (++state->since >= SCALE_STEPS)
+        state->scale *= 2;
+    if (left_out || state->since >= SCALE_STEPS) state->since = 0;
+}
+
 static s24_status step(runner *r)
 {
     const s24_train_opts *o = &r->opts;
     const int64_t *which;
-    double share, loss;
+    double share;
+    s24i_sums sums;
     const int64_t count = s24_batches_at(&which, r->batches, r->state.step);
     const double progress = progress_of(r, &share);
+    const double rate = o->rate * s24i_schedule_at(o, progress, share);
     s24_objective objective = o->objective;
     objective.seed = (o->seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + ((uint64_t)r->state.step << 20);
     TRY(s24i_examples_read(&r->examples, r->t, r->ctx, which, count));
-    TRY(s24i_examples_gradients(&loss, &r->examples, r->t, r->ctx, &objective));
-    if (!isfinite(loss)) return refuse(r, "the loss", loss);
-    const double norm = s24i_optimiser_norm(&r->optimiser, r->t, r->ctx);
-    if (!isfinite(norm)) return refuse(r, "the gradients' norm", norm);
-    const double rate = o->rate * s24i_schedule_at(o, progress, share);
-    s24i_optimiser_step(&r->optimiser, r->t, r->ctx, o, r->state.step + 1, rate,
-                        o->clip > 0 && norm > o->clip ? o->clip / norm : 1.0);
+    TRY(run(&sums, r, &r->examples, &objective, &rate));
+    if (!isfinite(sums.loss)) return refuse(r, "the loss", sums.loss);
+    const double norm = sqrt(sums.squares) / r->state.scale;
+    const int scaled = r->t->opts.dtype == S24_F16;
+    if (!isfinite(norm) && (!scaled || r->state.scale <= SCALE_LEAST))
+        return refuse(r, "the gradients' norm", norm);
+    if (scaled) rescale(&r->state, norm);
     r->state.step++;
     r->state.tokens += r->examples.tokens;
     r->state.seconds = s24i_seconds() - r->started;
-    r->last = report_at(r, loss, rate, norm);
-    return r->t->machine.status;
+    r->last = report_at(r, sums.loss, rate, norm);
+    return S24_OK;
 }
 
 static int is_over(const runner *r)

@@ -23,9 +23,10 @@ void s24i_examples_free(s24i_examples *e, s24_ctx *ctx);
 /* Fills it with the examples of these numbers. */
 s24_status s24i_examples_read(s24i_examples *e, s24_transformer *t, s24_ctx *ctx,
                               const int64_t *which, int64_t count);
-/* Adds the gradients of all of them, in as many batches as the transformer needs. */
-s24_status s24i_examples_gradients(double *loss, const s24i_examples *e, s24_transformer *t,
-                                   s24_ctx *ctx, const s24_objective *objective);
+/* Adds the gradients of all of them, in as many batches as the transformer needs, and their loss, to
+   what the machine has. */
+s24_status s24i_examples_gradients(const s24i_examples *e, s24_transformer *t, s24_ctx *ctx,
+                                   const s24_objective *objective);
 
 typedef struct s24i_optimiser {
     float *m, *v;   /* in the machine's memory, laid out as the weights */
@@ -34,11 +35,10 @@ typedef struct s24i_optimiser {
 
 s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx, int fixed);
 void s24i_optimiser_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
-/* The norm of the gradients. */
-double s24i_optimiser_norm(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
-/* Step number `step` (1, 2, …) at a learning rate, the gradients scaled first. Clears them. */
+/* Step number `step` (1, 2, …) at a learning rate, which leaves the squares of the gradients with the
+   loss and clears them; nothing else where one of these is not finite. Waits for nothing. */
 void s24i_optimiser_step(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
-                         const s24_train_opts *opts, int64_t step, double rate, double scale);
+                         const s24_train_opts *opts, int64_t step, double rate);
 /* The learning rate's share at progress 0 … 1 of a run whose step takes `share` of it. */
 double s24i_schedule_at(const s24_train_opts *opts, double progress, double share);
 
@@ -47,6 +47,10 @@ typedef struct s24i_train_state {
     int64_t step, tokens;
     double seconds;
     uint64_t run; /* of the options and the source that the run was started with */
+    /* Of gradients in f16: what they are multiplied by, steps since that was changed, and steps that
+       were left out because a gradient was too large for it. */
+    double scale;
+    int64_t since, left_out;
 } s24i_train_state;
 
 s24_status s24i_checkpoint_write(s24_transformer *t, s24_ctx *ctx, const s24i_optimiser *o,

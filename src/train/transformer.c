@@ -16,10 +16,10 @@ void s24_transformer_destroy(s24_transformer *t)
         t->machine.ops->free(&t->machine, t->arena);
         t->machine.ops->free(&t->machine, t->weights);
         t->machine.ops->free(&t->machine, t->gradients);
+        t->machine.ops->close(&t->machine);
     }
-    s24_ctx_free(ctx, t->machine.scratch);
     s24_ctx_free(ctx, t->host);
-    s24_ctx_free(ctx, t->host_positions);
+    s24_ctx_free(ctx, t->host_words);
     s24_ctx_free(ctx, t->places);
     s24_ctx_free(ctx, t->segments);
     s24_ctx_free(ctx, t->norms);
@@ -75,15 +75,18 @@ static s24_status move(s24_transformer *t, s24_ctx *ctx, const s24i_place *p, fl
     const size_t bytes = (size_t)count * sizeof(float);
     float *turned = NULL;
     if (p->transposed) TRY(s24i_alloc_elems(&turned, ctx, count, sizeof *turned, "a tensor"));
+    m->ctx = ctx;
+    m->status = S24_OK;
     if (out) {
         m->ops->download(m, turned ? turned : out, arena, bytes);
         if (turned) s24i_transpose(out, turned, p->rows, p->cols);
     } else {
         if (turned) s24i_transpose(turned, in, p->cols, p->rows);
         m->ops->upload(m, arena, turned ? turned : in, bytes);
+        m->ops->refresh(m);
     }
     s24_ctx_free(ctx, turned);
-    return S24_OK;
+    return m->status;
 }
 
 s24_status s24_transformer_read(float *out, const s24_transformer *t, s24_ctx *ctx, int64_t index,
@@ -96,7 +99,10 @@ s24_status s24_transformer_read(float *out, const s24_transformer *t, s24_ctx *c
             "gradients were asked of a transformer that was not made to train");
     const s24i_place *p = &t->places[index];
     float *arena = (gradient ? t->gradients : t->weights) + p->offset;
-    return move((s24_transformer *)(uintptr_t)t, ctx, p, arena, out, NULL);
+    TRY(move((s24_transformer *)(uintptr_t)t, ctx, p, arena, out, NULL));
+    for (int64_t i = 0; gradient && t->machine.scale != 1.0f && i < p->rows * p->cols; i++)
+        out[i] /= t->machine.scale;
+    return S24_OK;
 }
 
 s24_status s24_transformer_write(s24_transformer *t, s24_ctx *ctx, int64_t index,
@@ -136,9 +142,9 @@ static void pool(s24_transformer *t, float *vectors, int normalise)
 static s24_status finish(s24_transformer *t, double *loss)
 {
     s24i_machine *m = &t->machine;
-    double sum = 0;
-    m->ops->download(m, &sum, t->at.loss, sizeof sum);
-    if (loss) *loss = sum;
+    s24i_sums sums = {0};
+    m->ops->download(m, &sums, t->at.sums, sizeof sums);
+    if (loss) *loss = sums.loss;
     return m->status;
 }
 
@@ -157,7 +163,7 @@ s24_status s24_transformer_forward(s24_transformer *t, s24_ctx *ctx, const s24_e
     TRY(s24i_begin(t, ctx, examples));
     s24i_machine *m = &t->machine;
     const s24i_mode mode = {.states = outputs->states};
-    m->ops->clear(m, t->at.loss, sizeof *t->at.loss);
+    m->ops->clear(m, t->at.sums, sizeof *t->at.sums);
     s24i_run_forward(t, &mode);
     if (outputs->embeddings) {
         pool(t, t->at.pooled, t->pooled.normalise);
@@ -191,6 +197,9 @@ static s24_status check_teacher(const s24_transformer *t, s24_ctx *ctx, const s2
             "%lld",
             (long long)z->opts.max_tokens, (long long)z->opts.max_texts,
             (long long)t->opts.max_tokens, (long long)t->opts.max_texts);
+    REQUIRE(ctx,
+            z->opts.device == t->opts.device && (!t->opts.device || z->opts.dtype == t->opts.dtype),
+            S24_ERROR_ARGUMENT, "teacher and student are on different devices, or of two dtypes");
     const s24i_shape *a = &t->shape, *b = &z->shape;
     REQUIRE(ctx, a->width == b->width && a->layers == b->layers && a->image == b->image,
             S24_ERROR_SHAPE,
@@ -215,7 +224,7 @@ static s24_status run_teacher(s24_transformer *t, s24_ctx *ctx, const s24_exampl
                               const s24_objective *o)
 {
     s24_transformer *z = o->teacher;
-    const s24i_mode mode = {.states = o->hidden != 0 ? t->at.states : NULL, .to_machine = 1};
+    const s24i_mode mode = {.kept = o->hidden != 0 ? t->at.states : NULL};
     if (!z) return S24_OK;
     TRY(s24i_begin(z, ctx, examples));
     s24i_run_forward(z, &mode);
@@ -250,17 +259,45 @@ static void run_losses(s24_transformer *t, const s24_examples *examples, const s
     if (head.label_weight != 0 || head.teacher_weight != 0)
         s24i_run_head(t, &head);
     else
-        m->ops->clear(m, t->at.dn, (size_t)(t->step.tokens * width) * sizeof(float));
+        m->ops->clear(m, t->at.dn, (size_t)(t->step.tokens * width) * m->element);
     if (o->cosine != 0) {
         const s24i_pool pooled = {
             .vectors = t->at.pooled, .pooling = (int)t->pooled.pooling, .width = width};
         pool(t, t->at.pooled, 0);
-        m->ops->cosine_loss(m, t->at.loss, t->at.dn, &pooled, t->at.teacher_pooled,
+        m->ops->cosine_loss(m, &t->at.sums->loss, t->at.dn, &pooled, t->at.teacher_pooled,
                             o->cosine / (double)texts, &t->step);
     }
     const s24i_pull pull = {.states = o->hidden != 0 ? t->at.states : NULL,
                             .weight = o->hidden / ((double)tokens * (double)width)};
     s24i_run_backward(t, mode, &pull);
+}
+
+s24_status s24i_gradients(s24_transformer *t, s24_ctx *ctx, const s24_examples *examples,
+                          const s24_objective *o)
+{
+    TRY(s24i_begin(t, ctx, examples));
+    TRY(run_teacher(t, ctx, examples, o));
+    const s24i_mode mode = {
+        .dropout = o->dropout, .attention_dropout = o->attention_dropout, .seed = o->seed};
+    s24i_run_forward(t, &mode);
+    run_losses(t, examples, o, &mode);
+    return t->machine.status;
+}
+
+s24_status s24i_objective_read(s24_objective *o, const s24_transformer *t, s24_ctx *ctx,
+                               const s24_objective *objective)
+{
+    TRY(s24i_options_read(ctx, o, sizeof *o, objective, "s24_objective"));
+    if (o->temperature == 0) o->temperature = 2;
+    REQUIRE(ctx, t->gradients, S24_ERROR_ARGUMENT,
+            "gradients were asked of a transformer that was not made to train");
+    REQUIRE(ctx, o->labels == 0 || t->head.n, S24_ERROR_ARGUMENT,
+            "labels were given to a model without a head");
+    REQUIRE(ctx,
+            o->temperature > 0 && o->dropout >= 0 && o->dropout < 1 && o->attention_dropout >= 0 &&
+                o->attention_dropout < 1,
+            S24_ERROR_ARGUMENT, "a temperature over 0 and dropouts of 0 to below 1 are expected");
+    return check_teacher(t, ctx, o);
 }
 
 s24_status s24_transformer_gradients(double *loss, s24_transformer *t, s24_ctx *ctx,
@@ -272,24 +309,10 @@ s24_status s24_transformer_gradients(double *loss, s24_transformer *t, s24_ctx *
             !t          ? "transformer"
             : !examples ? "examples"
                         : "loss");
-    TRY(s24i_options_read(ctx, &o, sizeof o, objective, "s24_objective"));
-    if (o.temperature == 0) o.temperature = 2;
-    REQUIRE(ctx, t->gradients, S24_ERROR_ARGUMENT,
-            "gradients were asked of a transformer that was not made to train");
-    REQUIRE(ctx, o.labels == 0 || t->head.n, S24_ERROR_ARGUMENT,
-            "labels were given to a model without a head");
-    REQUIRE(ctx,
-            o.temperature > 0 && o.dropout >= 0 && o.dropout < 1 && o.attention_dropout >= 0 &&
-                o.attention_dropout < 1,
-            S24_ERROR_ARGUMENT, "a temperature over 0 and dropouts of 0 to below 1 are expected");
-    TRY(check_teacher(t, ctx, &o));
-    TRY(s24i_begin(t, ctx, examples));
-    TRY(run_teacher(t, ctx, examples, &o));
-    const s24i_mode mode = {
-        .dropout = o.dropout, .attention_dropout = o.attention_dropout, .seed = o.seed};
-    t->machine.ops->clear(&t->machine, t->at.loss, sizeof *t->at.loss);
-    s24i_run_forward(t, &mode);
-    run_losses(t, examples, &o, &mode);
+    TRY(s24i_objective_read(&o, t, ctx, objective));
+    t->machine.ctx = ctx;
+    t->machine.ops->clear(&t->machine, t->at.sums, sizeof *t->at.sums);
+    TRY(s24i_gradients(t, ctx, examples, &o));
     return finish(t, loss);
 }
 

@@ -29,30 +29,33 @@ typedef struct s24i_place {
     int made; /* not in the checkpoint: a head */
 } s24i_place;
 
-/* Neighbours in the arena that are treated alike; offset and count are multiples of 16. */
-typedef struct s24i_segment {
-    int64_t offset, count;
-    int matrix; /* weight decay and masks are for these */
-} s24i_segment;
-
 typedef struct s24i_train_block {
     s24i_layer qkv, attention, up, down; /* up: [gate;] intermediate */
 } s24i_train_block;
 
-/* Buffers of a pass. What a backward pass needs is there for every layer, else once. */
+/* A buffer that is there several times, `step` bytes apart. */
+typedef struct s24i_stacked {
+    char *at;
+    size_t step;
+} s24i_stacked;
+
+/* Buffers of a pass. What a backward pass needs is there for every layer, else once; where activations
+   are computed again, sums and norms between blocks alone are there for every one. */
 typedef struct s24i_buffers {
-    float *s, *n, *stats;         /* of norm j: s + j·s_step … */
-    float *qkv, *context, *u, *h; /* of block b: qkv + b·qkv_step … */
-    int64_t s_step, stats_step, qkv_step, context_step, u_step, h_step;
-    float *z;    /* [T, width]: a half's output before its sum */
-    float *rows; /* [T, channels·patch²] of images */
-    float *dn, *ds, *dqkv, *dcontext, *dh, *du;
-    float *logits, *teacher_logits; /* [chunk, logits] */
+    s24i_stacked s, n, stats;             /* of norms */
+    s24i_stacked qkv, context, u, h, lse; /* of blocks */
+    void *z;                              /* [T, width]: a half's output before its sum */
+    void *rows;                           /* [T, channels·patch²] of images */
+    void *dn, *ds, *dqkv, *dcontext, *dh, *du;
+    float *logits, *teacher_logits; /* [chunk, head.ldy] */
+    void *attention;                /* what attention's pass backward needs */
+    size_t attention_bytes;
+    void *dlogits; /* likewise; of f32 the logits' own memory */
     int64_t chunk;
     float *pooled, *teacher_pooled; /* [texts, width] */
-    float *states;                  /* [layers + 1, T, width]: a teacher's */
+    char *states;                   /* [layers + 1, T, width]: a teacher's */
     float *angles;                  /* [positions that are reached, head_width] */
-    double *loss;
+    s24i_sums *sums;
 } s24i_buffers;
 
 struct s24_transformer {
@@ -77,35 +80,45 @@ struct s24_transformer {
     s24i_buffers at;
     s24i_step step; /* the batch that was begun; its arrays lie in the arena */
     s24i_step room; /* those arrays */
-    int64_t *host;  /* [2·(texts + 1)] what of a batch is worked out before it goes there */
-    int32_t *host_positions; /* [tokens] */
+    /* What of a batch is worked out before it goes there: offsets and tiles; positions, bounds and,
+       sorted by id, the tokens. */
+    int64_t *host;
+    int32_t *host_words;
 };
 
 /* How a pass is run. */
 typedef struct s24i_mode {
     double dropout, attention_dropout;
     uint64_t seed;
-    float *states;  /* where hidden states go, in host memory or the machine's; or NULL */
-    int to_machine; /* the machine's */
+    float *states; /* where hidden states go in host memory; or NULL */
+    char *kept;    /* where they go in the machine's; or NULL */
 } s24i_mode;
 
 /* to[c][r] = from[r][c] of a [rows, cols] matrix. */
 void s24i_transpose(float *to, const float *from, int64_t rows, int64_t cols);
 /* Checks a batch and lays it into the arena. */
 s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *examples);
+/* The caller's objective, checked and with its defaults. */
+s24_status s24i_objective_read(s24_objective *o, const s24_transformer *t, s24_ctx *ctx,
+                               const s24_objective *objective);
+/* Adds the objective's gradients and its loss to those that are there; waits for nothing. */
+s24_status s24i_gradients(s24_transformer *t, s24_ctx *ctx, const s24_examples *examples,
+                          const s24_objective *objective);
 /* The forward pass of the batch that was begun, to the last norm. */
 void s24i_run_forward(s24_transformer *t, const s24i_mode *mode);
 /* Adds to the gradients; dn holds the gradient of the last norm's output. Hidden states are pulled
    to those of a teacher, weight times their squared difference, where states is not NULL. */
 typedef struct s24i_pull {
-    const float *states; /* in the machine's memory */
+    const char *states; /* in the machine's memory */
     double weight;
 } s24i_pull;
 void s24i_run_backward(s24_transformer *t, const s24i_mode *mode, const s24i_pull *pull);
 
 /* What forward and backward tell operations alike. s24i_drop: NULL where the rate is 0. */
 const s24i_dropout *s24i_drop(s24i_dropout *drop, const s24i_mode *mode, double rate, int64_t site);
-s24i_heads s24i_heads_of(const s24_transformer *t);
+s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b);
+/* Block b's forward pass up to its last product, once more. */
+void s24i_run_again(s24_transformer *t, const s24i_mode *mode, int64_t b);
 s24i_activate s24i_activate_of(const s24_transformer *t, int64_t b);
 /* The site of a block's attention for s24i_drop; norm j's sum is site j. */
 static inline int64_t s24i_attention_site(int64_t b)
@@ -113,18 +126,31 @@ static inline int64_t s24i_attention_site(int64_t b)
     return -b - 2;
 }
 
-/* Where state j of the norms stands. */
-static inline float *s24i_sum_at(const s24_transformer *t, int64_t j)
+static inline void *s24i_in_stack(const s24i_stacked *stack, int64_t slot)
 {
-    return t->at.s + j * t->at.s_step;
+    return stack->at + (size_t)slot * stack->step;
 }
-static inline float *s24i_norm_at(const s24_transformer *t, int64_t j)
+/* Where norm j's and block b's buffers stand: one place for all where no pass backward follows. */
+static inline int64_t s24i_norm_slot(const s24_transformer *t, int64_t j)
 {
-    return t->at.n + j * t->at.s_step;
+    if (!t->opts.train) return 0;
+    return !t->opts.recompute ? j : j % 2 ? 0 : 1 + j / 2;
+}
+static inline int64_t s24i_block_slot(const s24_transformer *t, int64_t b)
+{
+    return t->opts.train && !t->opts.recompute ? b : 0;
+}
+static inline void *s24i_sum_at(const s24_transformer *t, int64_t j)
+{
+    return s24i_in_stack(&t->at.s, s24i_norm_slot(t, j));
+}
+static inline void *s24i_norm_at(const s24_transformer *t, int64_t j)
+{
+    return s24i_in_stack(&t->at.n, s24i_norm_slot(t, j));
 }
 static inline float *s24i_stats_at(const s24_transformer *t, int64_t j)
 {
-    return t->at.stats + j * t->at.stats_step;
+    return s24i_in_stack(&t->at.stats, s24i_norm_slot(t, j));
 }
 /* Hidden state b, as transformers counts them, is a norm's output, or the sum before it. */
 static inline int s24i_state_is_normed(const s24_transformer *t, int64_t b)

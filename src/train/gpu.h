@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The inside of a device's machine. Everything runs in the device's default stream. */
+#ifndef S24_TRAIN_GPU_H
+#define S24_TRAIN_GPU_H
+
+#include "sparse24/device_train.h"
+#include "train/ops.h"
+
+enum { S24I_TRAIN_PINNED = 4 << 20 /* bytes that go up without waiting */ };
+
+struct s24i_gpu {
+    s24_device *device;
+    s24_dtype dtype;
+    s24i_arena arena;
+    void *narrow;       /* [elems] the weights in dtype, which products read */
+    uint16_t *matrices; /* a bit an element: is there weight decay? */
+    void *work;         /* S24_DEVICE_TRAIN_WORK bytes */
+    char *pinned;
+    size_t pinned_used; /* bytes that copies may still read */
+};
+
+/* Keeps the first failure. */
+void s24i_gpu_did(s24i_machine *m, s24_status status);
+
+/* Runs an operation of sparse24/device_train.h, its arguments' size and stream set, if nothing has
+   failed before. */
+#define GPU_RUN(m, operation, ...)                                                                 \
+    do {                                                                                           \
+        const s24_device_train_##operation##_args args_ = {.size = sizeof args_, __VA_ARGS__};     \
+        if ((m)->status == S24_OK)                                                                 \
+            s24i_gpu_did(m, s24_device_train_##operation((m)->ctx, (m)->gpu->device, &args_));     \
+    } while (0)
+
+/* Where a weight lies in the dtype; NULL stays NULL. */
+static inline void *s24i_gpu_narrow(const s24i_machine *m, const float *w)
+{
+    return w ? (char *)m->gpu->narrow + m->element * (size_t)(w - m->gpu->arena.weights) : NULL;
+}
+
+/* ---- parts of the table (gpu_*.c) -------------------------------------------------------------- */
+
+void s24i_gpu_linear(s24i_machine *m, void *y, const void *x, const s24i_layer *layer, int64_t rows,
+                     int with_bias);
+void s24i_gpu_logits(s24i_machine *m, float *y, const void *x, const s24i_layer *layer,
+                     int64_t rows);
+void s24i_gpu_linear_dx(s24i_machine *m, void *dx, const void *dy, const s24i_layer *layer,
+                        int64_t rows);
+void s24i_gpu_linear_dw(s24i_machine *m, const void *dy, const void *x, const s24i_layer *layer,
+                        int64_t rows, int with_bias);
+void s24i_gpu_unfold(s24i_machine *m, void *rows, const s24i_step *step, int64_t image,
+                     int64_t patch, int64_t channels);
+void s24i_gpu_embed(s24i_machine *m, void *s, const s24i_embed *embed, const s24i_step *step);
+void s24i_gpu_embed_back(s24i_machine *m, void *ds, const s24i_embed *embed, const s24i_step *step);
+void s24i_gpu_add_norm(s24i_machine *m, const s24i_add_norm *job);
+void s24i_gpu_norm_back(s24i_machine *m, const s24i_norm_back *job);
+void s24i_gpu_dropout(s24i_machine *m, void *y, const void *x, const s24i_dropout *drop,
+                      int64_t rows, int64_t width);
+void s24i_gpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
+void s24i_gpu_attention(s24i_machine *m, void *context, const void *qkv, const s24i_heads *heads);
+void s24i_gpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, const void *qkv,
+                             const s24i_heads *heads);
+void s24i_gpu_activate(s24i_machine *m, const s24i_activate *job);
+void s24i_gpu_activate_back(s24i_machine *m, void *du, const void *dh, const s24i_activate *job);
+void s24i_gpu_cross_entropy(s24i_machine *m, const s24i_cross_entropy *job);
+void s24i_gpu_answer_loss(s24i_machine *m, const s24i_answer_loss *job, const s24i_step *step);
+void s24i_gpu_squared_error(s24i_machine *m, double *loss, void *dx, const void *x, const void *y,
+                            double weight, const s24i_step *step, int64_t width);
+void s24i_gpu_pool(s24i_machine *m, const s24i_pool *job, const s24i_step *step);
+void s24i_gpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_pool *job,
+                          const float *teacher, double weight, const s24i_step *step);
+void s24i_gpu_squares(s24i_machine *m, double *sum, const float *g, const uint16_t *mask,
+                      int64_t n);
+void s24i_gpu_update(s24i_machine *m, const s24i_update *job);
+
+#endif
