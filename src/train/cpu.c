@@ -4,15 +4,12 @@
  * context's threads. Sums over rows are taken in the order of threads, so results depend on their
  * number alone.
  */
-#include <math.h>
 #include <string.h>
 
 #include "nn/attention.h"
 #include "nn/dense.h"
 #include "nn/util.h"
 #include "train/ops.h"
-
-enum { CHUNK = 4096 /* elements that a thread takes of a flat array */ };
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -64,8 +61,8 @@ static void cpu_close(s24i_machine *m)
     s24_ctx_free(m->ctx, m->scratch);
 }
 
-static void run(s24i_machine *m, int64_t count, void (*fn)(void *, int64_t, int64_t, int),
-                const void *arg)
+void s24i_cpu_run(s24i_machine *m, int64_t count, void (*fn)(void *, int64_t, int64_t, int),
+                  const void *arg)
 {
     if (m->status == S24_OK) s24_ctx_parallel_for(m->ctx, count, fn, (void *)(uintptr_t)arg);
 }
@@ -116,7 +113,7 @@ static void linear(s24i_machine *m, void *y, const void *x, const s24i_layer *l,
                            .transposed_b = 1};
     const sum_job bias = {m, y, l->bias, rows, l->n};
     gemm(m, &job);
-    if (with_bias && l->bias) run(m, rows, bias_range, &bias);
+    if (with_bias && l->bias) s24i_cpu_run(m, rows, bias_range, &bias);
 }
 
 static void logits(s24i_machine *m, float *y, const void *x, const s24i_layer *l, int64_t rows)
@@ -154,7 +151,7 @@ static void linear_dw(s24i_machine *m, const void *dy, const void *x, const s24i
                            .beta = 1.0f};
     const sum_job bias = {m, l->dbias, dy, rows, l->n};
     gemm(m, &job);
-    if (with_bias && l->dbias) run(m, l->n, columns_range, &bias);
+    if (with_bias && l->dbias) s24i_cpu_run(m, l->n, columns_range, &bias);
 }
 
 /* ---- embeddings -------------------------------------------------------------------------------- */
@@ -190,7 +187,7 @@ static void embed_range(void *arg, int64_t begin, int64_t end, int thread)
 static void embed(s24i_machine *m, void *s, const s24i_embed *e, const s24i_step *step)
 {
     const embed_job job = {.m = m, .s = s, .e = e, .step = step};
-    run(m, step->tokens, embed_range, &job);
+    s24i_cpu_run(m, step->tokens, embed_range, &job);
 }
 
 /* Many tokens share a row of a table: every thread has columns of its own. */
@@ -226,7 +223,7 @@ static void embed_back_range(void *arg, int64_t begin, int64_t end, int thread)
 static void embed_back(s24i_machine *m, void *ds, const s24i_embed *e, const s24i_step *step)
 {
     const embed_job job = {.m = m, .s = ds, .e = e, .step = step};
-    run(m, e->width, embed_back_range, &job);
+    s24i_cpu_run(m, e->width, embed_back_range, &job);
 }
 
 static void unfold_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -252,7 +249,7 @@ static void unfold(s24i_machine *m, void *rows, const s24i_step *step, int64_t i
 {
     const embed_job job = {
         .m = m, .s = rows, .step = step, .image = image, .patch = patch, .channels = channels};
-    run(m, step->tokens, unfold_range, &job);
+    s24i_cpu_run(m, step->tokens, unfold_range, &job);
 }
 
 /* ---- norms, dropout ---------------------------------------------------------------------------- */
@@ -288,7 +285,7 @@ static void add_norm_range(void *arg, int64_t begin, int64_t end, int thread)
 static void add_norm(s24i_machine *m, const s24i_add_norm *forward)
 {
     const norm_job job = {.m = m, .forward = forward};
-    run(m, forward->rows, add_norm_range, &job);
+    s24i_cpu_run(m, forward->rows, add_norm_range, &job);
 }
 
 static void norm_back_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -313,7 +310,7 @@ static void norm_back(s24i_machine *m, const s24i_norm_back *back)
     const int64_t width = back->width;
     for (int t = 0; t < m->threads; t++)
         memset(m->scratch + t * m->scratch_elems, 0, (size_t)(2 * width) * sizeof(float));
-    run(m, back->rows, norm_back_range, &job);
+    s24i_cpu_run(m, back->rows, norm_back_range, &job);
     for (int t = 0; t < m->threads; t++) {
         const float *sums = m->scratch + t * m->scratch_elems;
         m->vec->add(back->norm->dgamma, back->norm->dgamma, sums, width);
@@ -342,7 +339,7 @@ static void dropout(s24i_machine *m, void *y, const void *x, const s24i_dropout 
 {
     const drop_job job = {m->vec, y, drop, width};
     if (y != x && m->status == S24_OK) memcpy(y, x, (size_t)(rows * width) * sizeof(float));
-    run(m, rows, drop_range, &job);
+    s24i_cpu_run(m, rows, drop_range, &job);
 }
 
 /* ---- activations ------------------------------------------------------------------------------- */
@@ -371,7 +368,7 @@ static void activate_range(void *arg, int64_t begin, int64_t end, int thread)
 static void activate(s24i_machine *m, const s24i_activate *a)
 {
     const activate_job job = {.m = m, .a = a};
-    run(m, a->rows, activate_range, &job);
+    s24i_cpu_run(m, a->rows, activate_range, &job);
 }
 
 static void activate_back_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -399,85 +396,11 @@ static void activate_back(s24i_machine *m, void *du, const void *dh, const s24i_
     const int64_t n = a->gated ? 2 * a->width : a->width;
     const activate_job job = {m, a, du, dh};
     const sum_job bias = {m, a->dbias, du, a->rows, n};
-    run(m, a->rows, activate_back_range, &job);
-    if (a->dbias) run(m, n, columns_range, &bias);
+    s24i_cpu_run(m, a->rows, activate_back_range, &job);
+    if (a->dbias) s24i_cpu_run(m, n, columns_range, &bias);
 }
 
-/* ---- the optimiser ------------------------------------------------------------------------------ */
-
-typedef struct flat_job {
-    s24i_machine *m;
-    const s24i_adamw *adamw;
-    const float *g;
-    const uint16_t *mask;
-    double *sums; /* [threads] */
-    int64_t n;
-} flat_job;
-
-static void squares_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const flat_job *j = arg;
-    for (int64_t c = begin; c < end; c++) {
-        const int64_t at = c * CHUNK;
-        j->sums[thread] += (double)j->m->kernels->squares(
-            j->g + at, j->mask ? j->mask + at / 16 : NULL, s24i_min(CHUNK, j->n - at));
-    }
-}
-
-static void squares(s24i_machine *m, double *sum, const float *g, const uint16_t *mask, int64_t n)
-{
-    double sums[S24I_TRAIN_THREADS] = {0};
-    const flat_job job = {.m = m, .g = g, .mask = mask, .sums = sums, .n = n};
-    run(m, (n + CHUNK - 1) / CHUNK, squares_range, &job);
-    *sum = 0;
-    for (int t = 0; t < m->threads; t++)
-        *sum += sums[t];
-}
-
-static void adamw_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const flat_job *j = arg;
-    (void)thread;
-    s24i_adamw part = *j->adamw;
-    const int64_t at = begin * CHUNK;
-    part.p += at;
-    part.g += at;
-    part.m += at;
-    part.v += at;
-    if (part.mask) part.mask += at / 16;
-    part.n = s24i_min(end * CHUNK, j->n) - at;
-    j->m->kernels->adamw(&part);
-}
-
-static void update(s24i_machine *m, const s24i_update *u)
-{
-    const double norm = sqrt(u->sums->squares),
-                 scale = u->clip > 0 && norm > u->clip ? u->clip / norm : 1.0;
-    const double first = 1.0 - pow(u->beta1, (double)u->step);
-    const double second = 1.0 - pow(u->beta2, (double)u->step);
-    if (!isfinite(u->sums->loss) || !isfinite(norm)) {
-        memset(u->g, 0, (size_t)u->count * sizeof *u->g);
-        return;
-    }
-    for (int64_t i = 0; i < u->segment_count; i++) {
-        const s24i_segment *s = &u->segments[i];
-        const s24i_adamw part = {.p = u->p + s->offset,
-                                 .g = u->g + s->offset,
-                                 .m = u->m + s->offset,
-                                 .v = u->v + s->offset,
-                                 .mask = u->mask && s->matrix ? u->mask + s->offset / 16 : NULL,
-                                 .n = s->count,
-                                 .gscale = (float)scale,
-                                 .beta1 = (float)u->beta1,
-                                 .beta2 = (float)u->beta2,
-                                 .eps = (float)u->eps,
-                                 .keep = (float)(1.0 - (s->matrix ? u->rate * u->decay : 0)),
-                                 .step = (float)(u->rate / first),
-                                 .inverse2 = (float)(1.0 / sqrt(second))};
-        const flat_job job = {.m = m, .adamw = &part, .n = part.n};
-        run(m, (part.n + CHUNK - 1) / CHUNK, adamw_range, &job);
-    }
-}
+/* ---- the machine ------------------------------------------------------------------------------- */
 
 s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest, int64_t d,
                             int64_t width)
@@ -535,6 +458,6 @@ const s24i_ops s24i_ops_cpu = {
     .squared_error = s24i_cpu_squared_error,
     .pool = s24i_cpu_pool,
     .cosine_loss = s24i_cpu_cosine_loss,
-    .squares = squares,
-    .update = update,
+    .squares = s24i_cpu_squares,
+    .update = s24i_cpu_update,
 };

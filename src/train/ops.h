@@ -267,6 +267,10 @@ s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest
 s24_status s24i_machine_gpu(s24i_machine *machine, s24_ctx *ctx, s24_device *device,
                             s24_dtype dtype);
 
+/* s24_ctx_parallel_for, if nothing has failed before. */
+void s24i_cpu_run(s24i_machine *m, int64_t count, void (*fn)(void *, int64_t, int64_t, int),
+                  const void *arg);
+
 /* ---- parts of the CPU's table (cpu_*.c) ------------------------------------------------------- */
 
 void s24i_cpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
@@ -281,5 +285,8 @@ void s24i_cpu_squared_error(s24i_machine *m, double *loss, void *dx, const void 
 void s24i_cpu_pool(s24i_machine *m, const s24i_pool *job, const s24i_step *step);
 void s24i_cpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_pool *job,
                           const float *teacher, double weight, const s24i_step *step);
+void s24i_cpu_squares(s24i_machine *m, double *sum, const float *g, const uint16_t *mask,
+                      int64_t n);
+void s24i_cpu_update(s24i_machine *m, const s24i_update *job);
 
 #endif
