@@ -208,32 +208,40 @@ S24_API s24_status s24_device_train_unfold(s24_ctx *ctx, s24_device *device,
 
 /* ---- attention (T2) -------------------------------------------------------------------------- */
 
-/* Rows of qkv: heads·d of queries, kv_heads·d of keys, as many of values. Head h reads keys and values
-   of head h / (heads / kv_heads). */
+/*
+ * context = dropout(softmax(q·kᵀ/√d + mask))·v within each text, for tokens·heads queries, after
+ * FlashAttention-2 (Dao, 2023). Rows of qkv: heads·d of queries, kv_heads·d of keys, as many of
+ * values; head h reads keys and values of head h / (heads / kv_heads). A token whose mask is 0 is
+ * attended by none, but a token that sees only such ones attends to them all alike. causal: no token
+ * sees a later one. Weights are rounded to the dtype before they multiply, sums are f32.
+ */
 typedef struct s24_device_train_attention_args {
     size_t size; /* sizeof(s24_device_train_attention_args) */
     s24_dtype dtype;
-    int64_t tokens, texts, longest; /* longest: tokens of the longest text */
-    int64_t heads, kv_heads, d;     /* d: 32, 64, 96 or 128; smaller ones that 8 divides too */
+    int64_t tokens, texts; /* texts: at most 65,535 */
+    int64_t longest;       /* no text has more tokens */
+    int64_t heads, kv_heads;
+    int64_t d; /* 8 to 128, which 8 divides; 32, 64, 96 and 128 are not padded inside */
     int causal;
     const int32_t *offsets; /* [texts + 1] */
-    const uint8_t *mask;    /* [tokens] or NULL: 1; 0: attended by none */
-    s24_device_dropout
-        drop; /* of the weights: row token·heads + head, element the key in its text */
+    const uint8_t *mask;    /* [tokens] or NULL: all 1 */
+    /* Of the weights: row token·heads + head, element: the key's place in its text. */
+    s24_device_dropout drop;
     const void *qkv;
     void *context;        /* [tokens, heads·d]: written forward, read backward */
-    float *lse;           /* [heads, tokens] ln Σ exp of the scaled scores: as context */
-    const void *dcontext; /* backward: [tokens, heads·d], */
-    void *dqkv;           /* as qkv, written */
+    float *lse;           /* [heads, tokens]: ln Σ exp of the scaled scores, likewise */
+    const void *dcontext; /* backward alone, as what follows: [tokens, heads·d] */
+    void *dqkv;           /* as qkv; every element of the texts is written */
     void *work;
-    size_t work_bytes; /* s24_device_train_attention_work_bytes */
+    size_t work_bytes; /* at least s24_device_train_attention_work_bytes */
     void *stream;
 } s24_device_train_attention_args;
 S24_API size_t s24_device_train_attention_work_bytes(const s24_device *device, int64_t tokens,
                                                      int64_t heads, int64_t kv_heads, int64_t d);
-/* As s24_device_attention; lse may be NULL where no backward pass follows. */
+/* lse may be NULL where no backward pass follows. */
 S24_API s24_status s24_device_train_attention(s24_ctx *ctx, s24_device *device,
                                               const s24_device_train_attention_args *args);
+/* The gradient of qkv from that of the context, with what the pass forward was given and has left. */
 S24_API s24_status s24_device_train_attention_back(s24_ctx *ctx, s24_device *device,
                                                    const s24_device_train_attention_args *args);
 

@@ -45,4 +45,17 @@ s24_status train_convert_enqueue(s24i_device *device, const s24_device_train_con
 const s24i_device_train_table train_table = {
     on_device<s24_device_train_convert_args, train_convert_enqueue>,
     on_device<s24_device_train_product_args, train_product_enqueue>,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    train_attention_work_bytes,
+    on_device<s24_device_train_attention_args, train_attention_enqueue>,
+    on_device<s24_device_train_attention_args, train_attention_back_enqueue>,
+    on_device<s24_device_train_rotate_args, train_rotate_enqueue>,
 };
