@@ -194,7 +194,7 @@ int bench_svg_products(cli_app *cli, const char *path, const bench_table *table)
 typedef struct bench_model_plan {
     const char *model;
     int64_t batches[BENCH_MAX_LIST], lengths[BENCH_MAX_LIST], threads[BENCH_MAX_LIST];
-    int batch_count, length_count, thread_count;
+    int batch_count, length_count, thread_count; /* length_count 0: the model's own */
     s24_dtype dtypes[BENCH_MAX_DTYPES];
     int dtype_count;
     bench_effort effort;
@@ -202,6 +202,11 @@ typedef struct bench_model_plan {
 } bench_model_plan;
 
 int bench_models(cli_app *cli, const bench_model_plan *plan);
+
+/* A random batch for the model, of texts of seq tokens or of images; freed in any case. */
+int bench_batch_make(cli_app *cli, s24_batch *batch, int64_t texts, int64_t seq,
+                     const s24_model_info *info);
+void bench_batch_free(cli_app *cli, const s24_batch *batch);
 
 /* ---- prune and pack -------------------------------------------------------------------------- */
 

@@ -126,25 +126,6 @@ static s24_status models_load(models *m, cli_app *cli, const char *name, const c
     return status;
 }
 
-/* Random ids of whole lengths; the batch points into the two arrays. */
-static int batch_make(cli_app *cli, s24_batch *batch, const model_row *row, int64_t vocabulary)
-{
-    int64_t tokens = row->batch * row->seq;
-    int64_t *offsets = malloc(((size_t)row->batch + 1) * sizeof *offsets);
-    int32_t *ids = malloc((size_t)tokens * sizeof *ids);
-    *batch = (s24_batch){.texts = row->batch, .offsets = offsets, .ids = ids};
-    if (!offsets || !ids)
-        return cli_fail(cli, CLI_IO, "out of memory for %lld tokens", (long long)tokens);
-    for (int64_t i = 0; i <= row->batch; i++)
-        offsets[i] = i * row->seq;
-    uint64_t state = 1;
-    for (int64_t i = 0; i < tokens; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        ids[i] = (int32_t)((state >> 33) % (uint64_t)vocabulary);
-    }
-    return CLI_OK;
-}
-
 /* The two embeddings of the same weights; normalised, so that entries are compared as they are. */
 static int outputs_agree(cli_app *cli, const pass *a, const pass *b, const model_row *row,
                          int64_t width)
@@ -204,11 +185,10 @@ static int run_row(cli_app *cli, const models *m, model_row *row, const bench_ef
     row->bytes = m->info.weight_bytes;
     row->dense_residence = m->dense_residence;
     row->sparse_residence = m->sparse_residence;
-    int code = batch_make(cli, &batch, row, m->info.vocabulary);
+    int code = bench_batch_make(cli, &batch, row->batch, row->seq, &m->info);
     s24_ctx_set_threads(cli->ctx, (int)row->threads);
     if (code == CLI_OK) code = measure(cli, m, &batch, row, effort);
-    free((void *)batch.offsets);
-    free((void *)batch.ids);
+    bench_batch_free(cli, &batch);
     return code;
 }
 
@@ -302,27 +282,40 @@ static void print_residence(const models *m, s24_dtype dtype)
     printf("\n");
 }
 
-static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *folder, model_row *rows)
+/* The lengths where none were asked for; images have one. */
+static int choose_lengths(cli_app *cli, bench_model_plan *plan, const s24_model_info *info)
 {
-    models m = {0};
-    int count = row_count(plan), per_dtype = count / plan->dtype_count, code = CLI_OK;
+    if (plan->length_count && info->image)
+        return cli_fail(cli, CLI_USAGE, "option --seq: images of this model have %lld tokens",
+                        (long long)info->positions);
+    if (plan->length_count) return CLI_OK;
+    plan->length_count = info->image ? 1 : 2;
+    plan->lengths[0] = info->image ? info->positions : 16;
+    plan->lengths[1] = 128;
+    return CLI_OK;
+}
+
+/* m holds the models of the first dtype. */
+static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *folder, models *m,
+                    model_row *rows)
+{
+    int count = row_count(plan), per_dtype = count / plan->dtype_count;
+    int code = check_rows(cli, m, plan);
+    if (code == CLI_OK && !cli->json) print_head(cli);
     for (int i = 0; i < count && code == CLI_OK; i++) {
         rows[i] = row_at(plan, i);
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, count));
-        if (code == CLI_OK && (i == 0 || rows[i].dtype != rows[i - 1].dtype)) {
-            models_free(&m);
-            code = cli_status(cli, models_load(&m, cli, plan->model, folder, rows[i].dtype));
+        if (code == CLI_OK && i > 0 && rows[i].dtype != rows[i - 1].dtype) {
+            models_free(m);
+            code = cli_status(cli, models_load(m, cli, plan->model, folder, rows[i].dtype));
         }
-        if (code == CLI_OK && i == 0) code = check_rows(cli, &m, plan);
-        if (code == CLI_OK && i == 0 && !cli->json) print_head(cli);
-        if (code == CLI_OK) code = run_row(cli, &m, &rows[i], &plan->effort);
+        if (code == CLI_OK) code = run_row(cli, m, &rows[i], &plan->effort);
         cli_progress_clear(cli);
         if (code == CLI_OK && !cli->json) print_row(&rows[i]);
         if (code == CLI_OK && !cli->json &&
             (i + 1 == count || i / per_dtype != (i + 1) / per_dtype))
-            print_residence(&m, rows[i].dtype);
+            print_residence(m, rows[i].dtype);
     }
-    models_free(&m);
     return code;
 }
 
@@ -348,25 +341,35 @@ static int write_chart(cli_app *cli, const bench_model_plan *plan, const model_r
     return code;
 }
 
-/* folder NULL: a preset. */
-static int bench_folder(cli_app *cli, const bench_model_plan *plan, const char *folder)
+static int print_json(cli_app *cli, const char *model, const model_row *rows, int count)
 {
-    int count = row_count(plan);
-    model_row *rows = calloc((size_t)count, sizeof *rows);
-    if (!rows) return cli_fail(cli, CLI_IO, "out of memory for %d rows", count);
-    int code = run_rows(cli, plan, folder, rows);
-    if (code == CLI_OK && plan->svg) code = write_chart(cli, plan, rows, count);
-    if (code == CLI_OK && cli->json) {
-        json_t *object = cli_json(), *list = json_array();
-        bench_json_machine(cli, object);
-        if (cli->device)
-            json_object_set_new(object, "gpu", json_string(s24_device_text(cli->device)));
-        json_object_set_new(object, "model", json_string(plan->model));
-        for (int i = 0; i < count; i++)
-            json_array_append_new(list, row_json(&rows[i]));
-        json_object_set_new(object, "rows", list);
-        code = cli_json_print(cli, object);
-    }
+    json_t *object = cli_json(), *list = json_array();
+    bench_json_machine(cli, object);
+    if (cli->device) json_object_set_new(object, "gpu", json_string(s24_device_text(cli->device)));
+    json_object_set_new(object, "model", json_string(model));
+    for (int i = 0; i < count; i++)
+        json_array_append_new(list, row_json(&rows[i]));
+    json_object_set_new(object, "rows", list);
+    return cli_json_print(cli, object);
+}
+
+/* folder NULL: a preset. */
+static int bench_folder(cli_app *cli, const bench_model_plan *asked, const char *folder)
+{
+    bench_model_plan plan = *asked;
+    models m = {0};
+    model_row *rows = NULL;
+    int code = cli_status(cli, s24_ctx_progress(cli->ctx, "loading", 0, 1));
+    if (code == CLI_OK)
+        code = cli_status(cli, models_load(&m, cli, plan.model, folder, plan.dtypes[0]));
+    if (code == CLI_OK) code = choose_lengths(cli, &plan, &m.info);
+    const int count = code == CLI_OK ? row_count(&plan) : 0;
+    if (code == CLI_OK) rows = calloc((size_t)count, sizeof *rows);
+    if (code == CLI_OK && !rows) code = cli_fail(cli, CLI_IO, "out of memory for %d rows", count);
+    if (code == CLI_OK) code = run_rows(cli, &plan, folder, &m, rows);
+    models_free(&m);
+    if (code == CLI_OK && plan.svg) code = write_chart(cli, &plan, rows, count);
+    if (code == CLI_OK && cli->json) code = print_json(cli, plan.model, rows, count);
     free(rows);
     return code;
 }

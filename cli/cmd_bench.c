@@ -49,9 +49,10 @@ static const cli_option options[] = {
      "weights.",
      NULL},
     {"batch", 0, CLI_COUNTS, offsetof(struct bench_options, batch), "LIST", "1,32",
-     "With --model: numbers of texts.", NULL},
-    {"seq", 0, CLI_COUNTS, offsetof(struct bench_options, seq), "LIST", "16,128",
-     "With --model: tokens of a text.", NULL},
+     "With --model: numbers of texts, or of images.", NULL},
+    {"seq", 0, CLI_COUNTS, offsetof(struct bench_options, seq), "LIST", NULL,
+     "With --model: tokens of a text, by default 16,128; images have as many as the model says.",
+     NULL},
     {"prune", 0, CLI_COUNT, offsetof(struct bench_options, prune), "MIB", NULL,
      "Time prune and pack by magnitude of a dense matrix of that many MiB, beside memcpy.", NULL},
     {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", NULL,
@@ -92,6 +93,7 @@ static const cli_example examples[] = {
      "A whole model of that shape, dense and 2:4, for a program."},
     {"sparse24 bench --model bert-base --batch 1,4,16,64,256 --seq 384 --device cuda",
      "The same on a GPU."},
+    {"sparse24 bench --model vit-l --batch 256 --device cuda", "Images instead of texts."},
     {"sparse24 bench --prune 512 --dtype f32,bf16 --threads 1",
      "How fast a dense matrix becomes a packed one."},
     {NULL, NULL}};
@@ -185,7 +187,7 @@ static int run_model(cli_app *cli, const struct bench_options *o)
 {
     bench_model_plan plan = {.model = o->model, .effort = read_effort(o), .svg = o->svg};
     plan.batch_count = cli_counts(plan.batches, BENCH_MAX_LIST, o->batch);
-    plan.length_count = cli_counts(plan.lengths, BENCH_MAX_LIST, o->seq);
+    plan.length_count = o->seq ? cli_counts(plan.lengths, BENCH_MAX_LIST, o->seq) : 0;
     plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
     return code == CLI_OK ? bench_models(cli, &plan) : code;

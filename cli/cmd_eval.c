@@ -81,7 +81,7 @@ const cli_command cmd_eval = {
         "first, "
         "in nats, and its perplexity. MODEL is a language model (gpt2, llama).\n"
         "image says for how many images, in percent, MODEL (vit) gives the right class the largest "
-        "logit. lm and image run in f32.",
+        "logit. lm runs in f32, image too where no --dtype is given, on a GPU in f16 or bf16.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct eval_options),

@@ -331,7 +331,9 @@ static int prepare(job *j, const s24_checkpoint *model, const s24_checkpoint *te
     if (code == CLI_OK && teacher) code = load(j, &j->teacher, teacher, 0);
     if (code != CLI_OK) return code;
     s24_transformer_describe(&j->info, j->student);
-    if (j->data.images) code = cli_images_fit(j->cli, j->data.images, &j->info);
+    const cli_image_model reads = {j->info.model_type, j->info.image, j->info.channels,
+                                   j->info.classes};
+    if (j->data.images) code = cli_images_fit(j->cli, j->data.images, &reads);
     if (code != CLI_OK) return code;
     j->objective.teacher = j->teacher;
     code = train_loss_read(j->cli, &j->objective, j->o, j->info.head);

@@ -8,8 +8,9 @@
 #include "images.h"
 
 typedef struct image_parts {
-    s24_transformer *transformer;
-    s24_transformer_info info;
+    s24_model *model;
+    s24_session *session;
+    s24_model_info info;
     s24_images *images;
     s24_images_info set;
     s24_normalisation normalisation;
@@ -19,27 +20,50 @@ typedef struct image_parts {
     double loss; /* sum */
 } image_parts;
 
+enum { DEVICE_TOKENS = 8 * EVAL_TOKENS }; /* of a pass there */
+
+static s24_status load_model(image_parts *p, cli_app *cli, const struct eval_options *o)
+{
+    const s24_dtype usual = cli->device ? S24_DTYPE_NONE : S24_F32;
+    const s24_model_opts opts = {.size = sizeof opts,
+                                 .dtype = o->dtype ? s24_dtype_parse(o->dtype) : usual,
+                                 .sparse = 1,
+                                 .device = cli->device};
+    s24_checkpoint *checkpoint = NULL;
+    s24_status status = s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]);
+    if (status == S24_OK) status = s24_model_load(&p->model, cli->ctx, checkpoint, &opts);
+    s24_checkpoint_close(checkpoint);
+    if (status == S24_OK) s24_model_describe(&p->info, p->model);
+    return status;
+}
+
 static int load(image_parts *p, cli_app *cli, const struct eval_options *o)
 {
-    int code = eval_transformer(cli, &p->transformer, o, S24_HEAD_CLASSES,
-                                "an image model with a classifier");
+    s24_device *device; /* the model is loaded to it */
+    int code = cli_device(cli, &device);
+    if (code == CLI_OK) code = cli_status(cli, load_model(p, cli, o));
+    if (code == CLI_OK && !p->info.classes)
+        return cli_fail(cli, CLI_UNSUPPORTED,
+                        "%s (%s) has no head for this task; an image model with a classifier is "
+                        "expected",
+                        cli->operands[0], p->info.model_type);
     if (code == CLI_OK)
         code =
             cli_status(cli, s24_normalisation_read(&p->normalisation, cli->ctx, cli->operands[0]));
     if (code == CLI_OK) code = cli_status(cli, s24_images_read(&p->images, cli->ctx, o->data));
     if (code != CLI_OK) return code;
-    s24_transformer_describe(&p->info, p->transformer);
     s24_images_describe(&p->set, p->images);
-    code = cli_images_fit(cli, p->images, &p->info);
+    const cli_image_model reads = {p->info.model_type, p->info.image, p->info.channels,
+                                   p->info.classes};
+    code = cli_images_fit(cli, p->images, &reads);
     if (code != CLI_OK) return code;
-    p->batch = EVAL_TOKENS / p->info.positions;
+    const int64_t tokens = cli->device ? DEVICE_TOKENS : EVAL_TOKENS, one = p->info.positions;
+    p->batch = one < tokens ? tokens / one : 1;
     const size_t image = (size_t)(p->set.channels * p->set.height * p->set.width);
-    p->pixels = calloc((size_t)p->batch + 1, image * sizeof *p->pixels);
-    p->logits = calloc((size_t)p->batch + 1, (size_t)p->info.classes * sizeof *p->logits);
-    if (p->batch < 1)
-        return cli_fail(cli, CLI_UNSUPPORTED, "an image of %lld positions; at most %d are expected",
-                        (long long)p->info.positions, EVAL_TOKENS);
-    return p->pixels && p->logits ? CLI_OK : cli_fail(cli, CLI_IO, "out of memory for images");
+    p->pixels = calloc((size_t)p->batch, image * sizeof *p->pixels);
+    p->logits = calloc((size_t)p->batch, (size_t)p->info.classes * sizeof *p->logits);
+    if (!p->pixels || !p->logits) return cli_fail(cli, CLI_IO, "out of memory for images");
+    return cli_status(cli, s24_session_create(&p->session, cli->ctx, p->model, p->batch * one));
 }
 
 /* Adds an image's cross-entropy, and whether its class has the largest logit. */
@@ -59,12 +83,11 @@ static s24_status run_batch(image_parts *p, cli_app *cli, int64_t first)
 {
     const int64_t left = p->set.count - first, count = left < p->batch ? left : p->batch;
     const int64_t image = p->set.channels * p->set.height * p->set.width;
-    const s24_examples examples = {.texts = {.texts = count}, .pixels = p->pixels};
-    const s24_pass_outputs outputs = {.logits = p->logits};
+    const s24_batch batch = {.texts = count, .pixels = p->pixels};
+    const s24_outputs outputs = {.logits = p->logits};
     for (int64_t i = 0; i < count; i++)
         s24_images_write(p->pixels + i * image, p->images, first + i, &p->normalisation);
-    const s24_status status =
-        s24_transformer_forward(p->transformer, cli->ctx, &examples, &outputs);
+    const s24_status status = s24_session_forward(p->session, cli->ctx, &batch, &outputs);
     for (int64_t i = 0; status == S24_OK && i < count; i++)
         judge(p, p->logits + i * p->info.classes, s24_images_label(p->images, first + i));
     if (status != S24_OK) return status;
@@ -100,8 +123,9 @@ static int run(cli_app *cli, const struct eval_options *o)
     free(p.pixels);
     free(p.logits);
     s24_images_destroy(p.images);
-    s24_transformer_destroy(p.transformer);
+    s24_session_destroy(p.session);
+    s24_model_destroy(p.model);
     return code;
 }
 
-const eval_task eval_image = {"image", run, 0};
+const eval_task eval_image = {"image", run, 1};

@@ -8,6 +8,10 @@
 #include "sparse24/train.h"
 
 /* Refuses images of another size than the model's, or of more classes, and a model of none. */
-int cli_images_fit(cli_app *cli, const s24_images *images, const s24_transformer_info *info);
+typedef struct cli_image_model {
+    const char *model_type;
+    int64_t image, channels, classes; /* 0: none */
+} cli_image_model;
+int cli_images_fit(cli_app *cli, const s24_images *images, const cli_image_model *model);
 
 #endif

@@ -244,9 +244,9 @@ static void test_attention(void **state)
     static const int64_t asked[] = {1, 2000, 20000, 1 << 20}; /* tokens: each chooses its tile */
     gpu g = {0};
     if (!gpu_here(&g)) return;
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 24; i++) {
         g.dtype = i % 2 ? S24_F16 : S24_BF16;
-        check_attention(&g, i % 3 + 1, i / 2 % 2 ? 64 : 32, asked[i / 4]);
+        check_attention(&g, i % 3 + 1, 16 << i / 2 % 3, asked[i / 6]);
     }
     assert_int_equal(s24_device_attention_queries(g.device, 1, 48, 1), 0);
     gpu_end(&g);
@@ -276,12 +276,12 @@ static void test_refusals(void **state)
     s24_device_attention_args attention = {.size = sizeof attention,
                                            .context = &b,
                                            .qkv = &a,
-                                           .heads = 2,
+                                           .heads = 4,
                                            .offsets = numbers,
                                            .tiles = numbers,
                                            .tile_count = 1,
                                            .queries = 64};
-    assert_refused(g.ctx, S24_ERROR_UNSUPPORTED, "no attention of 16 elements",
+    assert_refused(g.ctx, S24_ERROR_UNSUPPORTED, "no attention of 8 elements",
                    s24_device_attention(g.ctx, g.device, &attention));
     attention.heads = 5;
     assert_refused(g.ctx, S24_ERROR_SHAPE, "three times the heads, 5",

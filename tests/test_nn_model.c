@@ -36,8 +36,8 @@ static void check_tiny(tiny_results *r, const tiny *t, int typed, int masked)
     s24_session *session;
     OK(ctx, load(&model, ctx, folder, &opts));
     OK(ctx, s24_session_create(&session, ctx, model, 15));
-    const s24_batch batch = {3, tiny_offsets, tiny_ids, typed ? tiny_types : NULL,
-                             masked ? tiny_mask : NULL};
+    const s24_batch batch = {
+        3, tiny_offsets, tiny_ids, typed ? tiny_types : NULL, masked ? tiny_mask : NULL, NULL};
     const s24_outputs outputs = {.hidden = r->hidden,
                                  .embeddings = r->embeddings,
                                  .start_logits = t->qa_head ? r->starts : NULL,
@@ -243,14 +243,14 @@ static void session_errors(void **state)
         s24_batch batch;
         const char *sentence;
     } cases[] = {
-        {{1, one, high, NULL, NULL}, "token 1 of text 0 is 11; the vocabulary has 11"},
-        {{1, one, low, NULL, NULL}, "token 2 of text 0 is -1"},
-        {{1, one, ids, types, NULL}, "token 2 of text 0 has type 2; the model has 2"},
-        {{2, empty, ids, NULL, NULL}, "text 1 has no tokens"},
-        {{1, late, ids, NULL, NULL}, "offsets[0] of the batch is 1"},
-        {{1, longest, ids, NULL, NULL}, "text 0 has 10 tokens; the model has 9 positions"},
-        {{2, many, ids, NULL, NULL}, "text 1 ends at token 13; the session was made for 12"},
-        {{0, one, ids, NULL, NULL}, "no texts"},
+        {{1, one, high, NULL, NULL, NULL}, "token 1 of text 0 is 11; the vocabulary has 11"},
+        {{1, one, low, NULL, NULL, NULL}, "token 2 of text 0 is -1"},
+        {{1, one, ids, types, NULL, NULL}, "token 2 of text 0 has type 2; the model has 2"},
+        {{2, empty, ids, NULL, NULL, NULL}, "text 1 has no tokens"},
+        {{1, late, ids, NULL, NULL, NULL}, "offsets[0] of the batch is 1"},
+        {{1, longest, ids, NULL, NULL, NULL}, "text 0 has 10 tokens; the model has 9 positions"},
+        {{2, many, ids, NULL, NULL, NULL}, "text 1 ends at token 13; the session was made for 12"},
+        {{0, one, ids, NULL, NULL, NULL}, "no texts"},
     };
     float logits[13];
     const s24_outputs none = {0}, answers = {.start_logits = logits};
@@ -259,7 +259,7 @@ static void session_errors(void **state)
                          S24_ERROR_ARGUMENT);
         assert_sentence(env.ctx, cases[i].sentence);
     }
-    const s24_batch good = {1, one, ids, NULL, NULL};
+    const s24_batch good = {1, one, ids, NULL, NULL, NULL};
     assert_int_equal(s24_session_forward(session, env.ctx, &good, NULL), S24_ERROR_ARGUMENT);
     assert_sentence(env.ctx, "outputs is NULL");
     assert_int_equal(s24_session_forward(session, env.ctx, &good, &answers), S24_ERROR_ARGUMENT);
@@ -298,7 +298,7 @@ static void steps(void **state)
     s24_session *session;
     OK(env.ctx, load(&model, env.ctx, tiny_write(&(tiny){0}, "tiny"), NULL));
     OK(env.ctx, s24_session_create(&session, env.ctx, model, 15));
-    const s24_batch batch = {3, tiny_offsets, tiny_ids, tiny_types, tiny_mask};
+    const s24_batch batch = {3, tiny_offsets, tiny_ids, tiny_types, tiny_mask, NULL};
     float whole[15 * TINY_WIDTH], hidden[15 * TINY_WIDTH];
     float pooled_whole[3 * TINY_WIDTH], pooled_hidden[3 * TINY_WIDTH];
     const s24_outputs outputs = {.hidden = whole, .embeddings = pooled_whole};
@@ -382,7 +382,7 @@ static void no_allocation(void **state)
     for (int i = 0; i < 700; i++)
         ids[i] = i * 37 % 30522;
     float *embeddings = malloc(2 * 128 * sizeof(float)), again[2 * 128];
-    const s24_batch batch = {2, offsets, ids, NULL, NULL};
+    const s24_batch batch = {2, offsets, ids, NULL, NULL, NULL};
     const s24_outputs outputs = {.embeddings = embeddings};
     OK(env.ctx, s24_session_forward(session, env.ctx, &batch, &outputs));
     memcpy(again, embeddings, sizeof again);
@@ -409,7 +409,7 @@ static void file_may_go(void **state)
     float before[15 * TINY_WIDTH], after[15 * TINY_WIDTH];
     const char *folder = tiny_write(&(tiny){0}, "goes");
     char path[600];
-    const s24_batch batch = {3, tiny_offsets, tiny_ids, NULL, NULL};
+    const s24_batch batch = {3, tiny_offsets, tiny_ids, NULL, NULL, NULL};
     OK(ctx, load(&model, ctx, folder, NULL));
     OK(ctx, s24_session_create(&session, ctx, model, 15));
     OK(ctx, s24_session_forward(session, ctx, &batch, &(s24_outputs){.hidden = before}));
@@ -428,7 +428,7 @@ static s24_status load_and_run(s24_ctx *ctx)
     s24_model *model;
     s24_session *session = NULL;
     float hidden[15 * TINY_WIDTH];
-    const s24_batch batch = {3, tiny_offsets, tiny_ids, NULL, NULL};
+    const s24_batch batch = {3, tiny_offsets, tiny_ids, NULL, NULL, NULL};
     const s24_outputs outputs = {.hidden = hidden};
     s24_status status = load(&model, ctx, failing_folder, NULL);
     if (status == S24_OK) status = s24_session_create(&session, ctx, model, 15);

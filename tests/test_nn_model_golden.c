@@ -47,7 +47,8 @@ static int golden_open(golden *g)
     }
     for (int b = 0; b <= TEXTS; b++)
         g->offsets[b] = b * LENGTH;
-    g->batch = (s24_batch){TEXTS, g->offsets, g->ids, g->types, g->mask};
+    g->batch = (s24_batch){
+        .texts = TEXTS, .offsets = g->offsets, .ids = g->ids, .types = g->types, .mask = g->mask};
     return 1;
 }
 
@@ -59,7 +60,11 @@ typedef struct results {
 static void run_golden(results *r, s24_ctx *ctx, const s24_model *model, const golden *g)
 {
     s24_session *session;
-    const s24_outputs outputs = {r->hidden, r->blocks, r->embeddings, r->starts, r->ends};
+    const s24_outputs outputs = {.hidden = r->hidden,
+                                 .blocks = r->blocks,
+                                 .embeddings = r->embeddings,
+                                 .start_logits = r->starts,
+                                 .end_logits = r->ends};
     OK(ctx, s24_session_create(&session, ctx, model, TOKENS));
     OK(ctx, s24_session_forward(session, ctx, &g->batch, &outputs));
     s24_session_destroy(session);

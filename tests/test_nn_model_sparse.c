@@ -37,7 +37,7 @@ static int64_t run_tiny(float *hidden, const char *folder, const s24_model_opts 
     s24_model_info info;
     const int64_t offsets[] = {0, 1, 6, 15};
     const int32_t ids[15] = {3, 1, 2, 10, 0, 5, 7, 7, 8, 9, 10, 1, 4, 6, 2};
-    const s24_batch batch = {3, offsets, ids, NULL, NULL};
+    const s24_batch batch = {.texts = 3, .offsets = offsets, .ids = ids};
     const s24_outputs outputs = {.hidden = hidden};
     OK(ctx, load(&model, ctx, folder, opts));
     s24_model_describe(&info, model);

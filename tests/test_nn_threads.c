@@ -26,7 +26,7 @@ static s24_status pass(float *hidden, s24_ctx *ctx, s24_session *session, int te
 {
     static const int64_t offsets[] = {0, 1, 6, 15};
     static const int32_t ids[TOKENS] = {3, 1, 2, 10, 0, 5, 7, 7, 8, 9, 10, 1, 4, 6, 2};
-    const s24_batch batch = {texts, offsets, ids, NULL, NULL};
+    const s24_batch batch = {.texts = texts, .offsets = offsets, .ids = ids};
     const s24_outputs outputs = {.hidden = hidden};
     return s24_session_forward(session, ctx, &batch, &outputs);
 }
@@ -124,7 +124,7 @@ static void embed_preset(float *vectors, s24_model *model, int threads)
         offsets[i] = i * LENGTH;
     for (int i = 0; i < TEXTS * LENGTH; i++)
         ids[i] = i * 37 % 30522;
-    const s24_batch batch = {TEXTS, offsets, ids, NULL, NULL};
+    const s24_batch batch = {.texts = TEXTS, .offsets = offsets, .ids = ids};
     assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
     OK(ctx, s24_session_create(&session, ctx, model, TEXTS * LENGTH));
     OK(ctx, s24_session_forward(session, ctx, &batch, &(s24_outputs){.embeddings = vectors}));

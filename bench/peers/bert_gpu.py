@@ -35,12 +35,12 @@ class DeviceOptions(ctypes.Structure):
 
 class Batch(ctypes.Structure):
     _fields_ = [("texts", ctypes.c_int64), ("offsets", ctypes.c_void_p), ("ids", ctypes.c_void_p),
-                ("types", ctypes.c_void_p), ("mask", ctypes.c_void_p)]
+                ("types", ctypes.c_void_p), ("mask", ctypes.c_void_p), ("pixels", ctypes.c_void_p)]
 
 
 class Outputs(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in
-                ("hidden", "blocks", "embeddings", "start_logits", "end_logits")]
+                ("hidden", "blocks", "embeddings", "start_logits", "end_logits", "logits")]
 
 
 class Ours:
@@ -98,23 +98,22 @@ class Ours:
 
 
 class Torch:
-    def __init__(self, dtype, peers):
+    """Torch's contestants; what is of BERT here another model overrides."""
+
+    def __init__(self, dtype, peers, shape=None):
         import torch
-        import transformers
-        self.torch, self.peers = torch, peers
-        kind = torch.float16 if dtype == "f16" else torch.bfloat16
+        self.torch, self.peers, self.shape = torch, peers, shape
+        self.kind = torch.float16 if dtype == "f16" else torch.bfloat16
         torch.manual_seed(0)
-        config = transformers.BertConfig()
-        config._attn_implementation = "sdpa"
 
         def make(semi):
-            model = transformers.BertForQuestionAnswering(config).cuda().to(kind).eval()
+            model = self.make().cuda().to(self.kind).eval()
             for name, layer in model.named_modules():
-                if isinstance(layer, torch.nn.Linear) and "layer" in name:
+                if isinstance(layer, torch.nn.Linear) and self.prunes(name):
                     layer.weight = torch.nn.Parameter(self.pruned(layer.weight.detach(), semi),
                                                       requires_grad=False)
             return model
-        dense = make(False)
+        dense = make(False) if peers else None
         self.models = {"eager": dense}
         if "compiled" in peers:
             self.models["compiled"] = torch.compile(dense)
@@ -124,6 +123,16 @@ class Torch:
             self.models["semi"] = make(True)
             self.models["semi-compiled"] = torch.compile(self.models["semi"])
         self.models = {name: self.models[name] for name in peers}
+
+    def make(self):
+        import transformers
+        config = transformers.BertConfig()
+        config._attn_implementation = "sdpa"
+        return transformers.BertForQuestionAnswering(config)
+
+    def prunes(self, name):
+        """Is this linear layer 2:4?"""
+        return "layer" in name
 
     def pruned(self, weight, semi):
         torch = self.torch
@@ -135,19 +144,22 @@ class Torch:
     def passes(self, batch, seq):
         torch = self.torch
         ids = torch.randint(1000, 28000, (batch, seq), device="cuda")
-        mask = torch.ones_like(ids)
-        runs = {}
+        return self.runs({"input_ids": ids, "attention_mask": torch.ones_like(ids)},
+                         f"batch {batch}")
+
+    def runs(self, inputs, what):
+        torch, runs = self.torch, {}
         for name, model in self.models.items():
             def run(model=model):
                 with torch.no_grad():
-                    return model(input_ids=ids, attention_mask=mask)
+                    return model(**inputs)
             try:
                 for _ in range(3):
                     run()
                 torch.cuda.synchronize()
                 runs[name] = run
             except Exception as error:  # one that cannot do a shape is a line of the report
-                print(f"{name}, batch {batch}: {type(error).__name__}: {str(error)[:150]}",
+                print(f"{name}, {what}: {type(error).__name__}: {str(error)[:150]}",
                       file=sys.stderr)
         return runs
 
@@ -168,6 +180,16 @@ def window(run, synchronize):
                 return 1000 * elapsed / count
 
 
+def interleave(everyone, theirs, torch, rounds):
+    """Windows of every contestant; those of torch are waited for."""
+    samples = {name: [] for name in everyone}
+    for _ in range(rounds):
+        for name, run in everyone.items():
+            wait = torch.cuda.synchronize if name in theirs else lambda: None
+            samples[name].append(window(run, wait))
+    return samples
+
+
 def distance(a, b):
     squares = sum((x - y) ** 2 for x, y in zip(a, b))
     return (squares / sum(y * y for y in b)) ** 0.5
@@ -184,11 +206,7 @@ def measure(ours, peers, batch, options):
         raise RuntimeError(f"batch {batch}: dense and 2:4 vectors are {off:.3f} apart")
     theirs = peers.passes(batch, options.seq) if peers else {}
     everyone.update(theirs)
-    samples = {name: [] for name in everyone}
-    for _ in range(options.rounds):
-        for name, run in everyone.items():
-            wait = peers.torch.cuda.synchronize if name in theirs else lambda: None
-            samples[name].append(window(run, wait))
+    samples = interleave(everyone, theirs, peers.torch if peers else None, options.rounds)
     ours.end(runs)
     return {"batch": batch, "seq": options.seq, "vectors_apart": off,
             "ms": {name: statistics.median(times) for name, times in samples.items()},

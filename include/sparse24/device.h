@@ -222,16 +222,18 @@ typedef struct s24_device_norm_args {
     const int32_t *positions;  /* [rows] of position_rows, */
     const int32_t *types;      /* [rows] of type_rows; NULL: all 0 */
     const void *words;         /* [.., width], */
-    const void *position_rows;
-    const void *type_rows; /* NULL: none */
-    const void *gamma;     /* [width] of the dtype */
+    const void *position_rows; /* beside x: NULL: none */
+    const void *type_rows;     /* NULL: none */
+    const void *gamma;         /* [width] of the dtype */
     const void *beta;
     float eps;
     void *stream;
+    const s24_dense
+        *sum; /* [rows, width] written: what the norm is of; may be x or residual; or NULL */
 } s24_device_norm_args;
 
-/* y = (x − mean(x)) / √(var(x) + eps) · gamma + beta by rows of up to 2048 elements, the residual
-   part of x; with x NULL the row is words[id] + position_rows[position] + type_rows[type]. */
+/* y = (s − mean(s)) / √(var(s) + eps) · gamma + beta by rows of up to 2048 elements, s = x + residual +
+   position_rows[position], or with x NULL words[id] + position_rows[position] + type_rows[type]. */
 S24_API s24_status s24_device_norm(s24_ctx *ctx, s24_device *device,
                                    const s24_device_norm_args *args);
 
@@ -239,7 +241,7 @@ typedef struct s24_device_attention_args {
     size_t size;              /* sizeof(s24_device_attention_args) */
     const s24_dense *context; /* [tokens, width] written */
     const s24_dense *qkv;     /* [tokens, 3·width]: queries, keys, values side by side */
-    int64_t heads;            /* of width/heads elements: 32 or 64 */
+    int64_t heads;            /* of width/heads elements: 16, 32 or 64 */
     const int32_t *offsets; /* [texts + 1]: text b is tokens offsets[b] … offsets[b+1], not empty */
     const int32_t
         *tiles; /* [tile_count, 2]: of each text b (b, 0), (b, queries), (b, 2·queries) … */
@@ -281,14 +283,28 @@ S24_API s24_status s24_device_pool(s24_ctx *ctx, s24_device *device,
 typedef struct s24_device_head_args {
     size_t size;        /* sizeof(s24_device_head_args) */
     float *y;           /* [outputs, rows] written; without w [rows, width] */
-    const s24_dense *x; /* [rows, width] */
+    const s24_dense *x; /* [rows, width], rows any distance apart */
     const s24_dense *w; /* [outputs, width] of a few outputs; NULL: y = x */
     const float *bias;  /* [outputs] */
     void *stream;
+    int rows_first; /* 1: y is [rows, outputs] */
 } s24_device_head_args;
 /* y[o, row] = x[row]·w[o] + bias[o] in f32, or x widened to f32. */
 S24_API s24_status s24_device_head(s24_ctx *ctx, s24_device *device,
                                    const s24_device_head_args *args);
+
+typedef struct s24_device_unfold_args {
+    size_t size;                            /* sizeof(s24_device_unfold_args) */
+    const s24_dense *y;                     /* [images · (first + patches), columns] written */
+    const float *pixels;                    /* [images, channels, image, image] */
+    int64_t images, channels, image, patch; /* pixels a side; patch divides image */
+    int64_t first;                          /* rows of zeros before an image's patches */
+    void *stream;
+} s24_device_unfold_args;
+/* A row a patch, line by line of an image: its channels · patch² pixels, zeros in what columns there
+   are behind them. */
+S24_API s24_status s24_device_unfold(s24_ctx *ctx, s24_device *device,
+                                     const s24_device_unfold_args *args);
 
 /* ---- streams, graphs, time ------------------------------------------------------------------- */
 

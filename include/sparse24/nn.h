@@ -221,6 +221,8 @@ typedef struct s24_model_info {
     int has_qa_head;
     s24_dtype dtype;
     int64_t device_bytes; /* that the model holds on its device */
+    /* Of a model of images: pixels a side, of a patch too, channels, classes of its head; else 0. */
+    int64_t image, patch, channels, classes;
 } s24_model_info;
 
 /*
@@ -249,6 +251,9 @@ typedef struct s24_batch {
     /* [same] or NULL: 1. No token attends to one whose mask is 0, and mean and max pooling leave it
        out. In a text of zeros only, every token attends to all alike. */
     const uint8_t *mask;
+    /* Of a model of images, and then nothing of the above but the number of texts is read: [texts,
+       channels, side, side], normalised, in host memory or that of the model's device. */
+    const float *pixels;
 } s24_batch;
 
 /* Buffers of forward passes; one session a thread at a time. */
@@ -266,11 +271,12 @@ S24_API int64_t s24_session_sparse_layers(const s24_session *session, int64_t to
 
 /* What s24_session_forward may give; NULL fields are not computed. All f32, row-major. */
 typedef struct s24_outputs {
-    float *hidden;       /* [tokens, width]: the last block's output */
+    float *hidden;       /* [tokens, width]: the last block's output (before a last norm) */
     float *blocks;       /* [layers + 1, tokens, width]: embeddings, then each block's output */
     float *embeddings;   /* [texts, width]: pooled and normalised as modules.json says */
     float *start_logits; /* [tokens], QA head */
     float *end_logits;   /* [tokens] */
+    float *logits;       /* [texts, classes], a classifier's of images */
 } s24_outputs;
 
 /* Allocates nothing, but that the dense engine prepares itself when it meets a number of tokens for

@@ -60,7 +60,9 @@ static s24_status make_map(const s24i_device *device, s24i_device_error *error, 
         map,
         job->dtype == S24_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
         2, const_cast<void *>(job->qkv), sizes, pitch, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        d == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+        d == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+        : d == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                  : CU_TENSOR_MAP_SWIZZLE_32B,
         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (code == CUDA_SUCCESS) return S24_OK;
     return device_failed(error, S24_ERROR_ARGUMENT,

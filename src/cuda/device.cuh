@@ -102,6 +102,8 @@ s24_status pool_enqueue(s24i_device *device, const s24i_device_pool *job, void *
                         s24i_device_error *error);
 s24_status head_enqueue(s24i_device *device, const s24i_device_head *job, void *stream,
                         s24i_device_error *error);
+s24_status unfold_enqueue(s24i_device *device, const s24i_device_unfold *job, void *stream,
+                          s24i_device_error *error);
 s24_status stream_create(s24i_device *device, void **out, s24i_device_error *error);
 void stream_destroy(s24i_device *device, void *stream);
 s24_status graph_begin(s24i_device *device, void *stream, s24i_device_error *error);

@@ -222,6 +222,7 @@ const s24i_device_table *s24_device_table_cuda()
         timer_stop,
         on_device<s24i_device_select, select_enqueue>,
         on_device<s24i_device_masking, mask_apply_enqueue>,
+        on_device<s24i_device_unfold, unfold_enqueue>,
         &train_table,
     };
     return &table;

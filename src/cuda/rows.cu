@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a transformer does row by row between its products: embeddings, layer norms, activations
- * behind dense products, pooling, an answer's logits. All of it is bound by memory: 16 bytes a
+ * What a transformer does row by row between its products: embeddings, patches of images, layer
+ * norms, activations behind dense products, pooling, logits. All of it is bound by memory: 16 bytes a
  * thread and access, sums in f32, one rounding at the end.
  */
 #include "device.cuh"
@@ -37,33 +37,32 @@ static __device__ inline float warp_sum(float v)
 
 /* ---- norms and embeddings: a warp a row ------------------------------------------------------ */
 
+template <class T> static __device__ inline void add_8(float (&v)[8], const void *from)
+{
+    float w[8];
+    load_8<T>(w, from);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        v[i] += w[i];
+}
+
 /* Row r before its norm, elements `at` to at + 7. */
 template <class T>
 static __device__ inline void norm_load(float (&v)[8], const s24i_device_norm &job, int64_t r,
                                         int at)
 {
-    if (!job.ids) {
-        load_8<T>(v, static_cast<const T *>(job.x) + r * job.width + at);
-        if (!job.residual) return;
-        float w[8];
-        load_8<T>(w, static_cast<const T *>(job.residual) + r * job.width + at);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            v[i] += w[i];
-        return;
-    }
-    float w[8];
-    load_8<T>(v, static_cast<const T *>(job.words) + job.ids[r] * job.width + at);
-    load_8<T>(w, static_cast<const T *>(job.position_rows) + job.positions[r] * job.width + at);
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        v[i] += w[i];
-    if (!job.type_rows) return;
-    const int64_t type = job.types ? job.types[r] : 0;
-    load_8<T>(w, static_cast<const T *>(job.type_rows) + type * job.width + at);
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        v[i] += w[i];
+    const int64_t here = r * job.width + at;
+    if (job.ids)
+        load_8<T>(v, static_cast<const T *>(job.words) + job.ids[r] * job.width + at);
+    else
+        load_8<T>(v, static_cast<const T *>(job.x) + here);
+    if (job.residual) add_8<T>(v, static_cast<const T *>(job.residual) + here);
+    if (job.position_rows)
+        add_8<T>(v, static_cast<const T *>(job.position_rows) + job.positions[r] * job.width + at);
+    if (job.type_rows)
+        add_8<T>(v, static_cast<const T *>(job.type_rows) +
+                        (job.types ? job.types[r] : 0) * job.width + at);
+    if (job.sum) store_8<T>(static_cast<T *>(job.sum) + here, v);
 }
 
 template <class T, int CHUNKS>
@@ -292,6 +291,8 @@ s24_status pool_enqueue(s24i_device *device, const s24i_device_pool *job, void *
 
 /* ---- rows to f32: of a head of a few outputs, or themselves ---------------------------------- */
 
+enum { HEAD_OUTPUTS = 8 }; /* of a warp and row */
+
 template <class T>
 __global__ void __launch_bounds__(32 * WARPS)
     head_kernel(const __grid_constant__ s24i_device_head job)
@@ -299,9 +300,12 @@ __global__ void __launch_bounds__(32 * WARPS)
     const int lane = threadIdx.x % 32, width = (int)job.width;
     dependents_may_start();
     wait_for_predecessors();
-    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; r < job.rows;
-         r += (int64_t)gridDim.x * WARPS) {
-        const T *x = static_cast<const T *>(job.x) + r * job.width;
+    const int64_t groups = job.outputs ? (job.outputs + HEAD_OUTPUTS - 1) / HEAD_OUTPUTS : 1;
+    for (int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; i < job.rows * groups;
+         i += (int64_t)gridDim.x * WARPS) {
+        const int64_t r = i / groups, o_first = i % groups * HEAD_OUTPUTS;
+        const int64_t o_end = min(job.outputs, o_first + HEAD_OUTPUTS);
+        const T *x = static_cast<const T *>(job.x) + r * job.ldx;
         if (!job.outputs)
             for (int at = lane * 8; at < width; at += 256) {
                 float v[8];
@@ -310,7 +314,7 @@ __global__ void __launch_bounds__(32 * WARPS)
                 for (int i = 0; i < 8; i++)
                     job.y[r * job.width + at + i] = v[i];
             }
-        for (int o = 0; o < job.outputs; o++) {
+        for (int64_t o = o_first; o < o_end; o++) {
             float sum = 0;
             for (int at = lane * 8; at < width; at += 256) {
                 float v[8], w[8];
@@ -321,7 +325,8 @@ __global__ void __launch_bounds__(32 * WARPS)
                     sum += v[i] * w[i];
             }
             sum = warp_sum(sum);
-            if (lane == 0) job.y[o * job.rows + r] = sum + job.bias[o];
+            if (lane == 0)
+                job.y[job.rows_first ? r * job.outputs + o : o * job.rows + r] = sum + job.bias[o];
         }
     }
 }
@@ -330,11 +335,74 @@ s24_status head_enqueue(s24i_device *device, const s24i_device_head *job, void *
                         s24i_device_error *error)
 {
     s24i_device_head args_of = *job;
+    const int64_t groups = job->outputs ? (job->outputs + HEAD_OUTPUTS - 1) / HEAD_OUTPUTS : 1;
     const device_launch launch = {"launching a head",
                                   job->dtype == S24_BF16 ? (const void *)head_kernel<__nv_bfloat16>
                                                          : (const void *)head_kernel<__half>,
-                                  dim3(blocks_of(device, job->rows, 16)),
+                                  dim3(blocks_of(device, job->rows * groups, 16)),
                                   32 * WARPS,
+                                  0,
+                                  true};
+    void *args[] = {&args_of};
+    return device_launch_kernel(error, &launch, args, stream);
+}
+
+/* ---- patches of images: a thread eight elements of a row ------------------------------------- */
+
+/* Element c of a patch, 0 behind its last. */
+static __device__ inline float patch_at(const s24i_device_unfold &job, const float *corner, int c)
+{
+    const int n = (int)job.patch, square = n * n;
+    if (c >= job.channels * square) return 0;
+    return corner[(c / square * job.image + c % square / n) * job.image + c % n];
+}
+
+template <class T>
+__global__ void __launch_bounds__(256) unfold_kernel(const __grid_constant__ s24i_device_unfold job)
+{
+    const int n = (int)job.patch, side = (int)(job.image / n), pieces = (int)(job.row / 8);
+    const int positions = (int)job.first + side * side;
+    /* Whole pieces of a patch's lines can be read at once. */
+    const bool wide = n % 8 == 0 && job.image % 4 == 0;
+    dependents_may_start();
+    wait_for_predecessors();
+    const int64_t all = job.images * positions * pieces;
+    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < all;
+         i += (int64_t)gridDim.x * 256) {
+        const int64_t t = i / pieces;
+        const int c = (int)(i - t * pieces) * 8, at = (int)(t % positions) - (int)job.first;
+        const float *corner = job.pixels + t / positions * job.channels * job.image * job.image +
+                              (int64_t)(at / side) * n * job.image + at % side * n;
+        float v[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        if (at >= 0 && wide && c < job.channels * n * n) {
+            const int square = n * n;
+            const float4 *line = reinterpret_cast<const float4 *>(
+                corner + (c / square * job.image + c % square / n) * job.image + c % n);
+            const float4 a = line[0], b = line[1];
+            v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
+            v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+        } else if (at >= 0) {
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                v[j] = patch_at(job, corner, c + j);
+        }
+        store_8<T>(static_cast<T *>(job.y) + t * job.row + c, v);
+    }
+}
+
+s24_status unfold_enqueue(s24i_device *device, const s24i_device_unfold *job, void *stream,
+                          s24i_device_error *error)
+{
+    s24i_device_unfold args_of = *job;
+    const int64_t side = job->image / job->patch;
+    const int64_t all = job->images * (job->first + side * side) * (job->row / 8);
+    const int64_t blocks = (all + 255) / 256, most = (int64_t)device->processors * 8;
+    const device_launch launch = {"launching the unfolding of images",
+                                  job->dtype == S24_BF16
+                                      ? (const void *)unfold_kernel<__nv_bfloat16>
+                                      : (const void *)unfold_kernel<__half>,
+                                  dim3((unsigned)(blocks < most ? blocks : most)),
+                                  256,
                                   0,
                                   true};
     void *args[] = {&args_of};

@@ -16,7 +16,7 @@
 
 #include "sparse24/sparse24.h"
 
-#define S24I_DEVICE_ABI    4
+#define S24I_DEVICE_ABI    5
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"
 
 typedef struct s24i_device s24i_device;
@@ -78,13 +78,14 @@ typedef struct s24i_device_dense {
     size_t work_bytes;
 } s24i_device_dense;
 
-/* y = norm(x + residual)·gamma + beta by rows of `width`, without stride; with ids, x is words[id] +
-   position_rows[position] + type_rows[type] (types NULL: 0, type_rows NULL: none). */
+/* y = norm(s)·gamma + beta by rows of `width`, without stride. s = x + residual, with ids words[id] in
+   place of x, + position_rows[position] + type_rows[type] (types NULL: 0), where there are such
+   rows. */
 typedef struct s24i_device_norm {
     s24_dtype dtype;
     int64_t rows, width;
     const void *x, *residual; /* NULL: none */
-    void *y;
+    void *y, *sum;            /* sum: s, may be x or residual; or NULL */
     const void *gamma, *beta;
     float eps;
     const int32_t *ids, *positions, *types;
@@ -124,14 +125,24 @@ typedef struct s24i_device_pool {
     float *y;
 } s24i_device_pool;
 
-/* y[o, row] = x[row]·w[o] + bias[o] in f32; outputs 0: y[row, width] = x. */
+/* y[o, row] = x[row]·w[o] + bias[o] in f32, or y[row, o]; outputs 0: y[row, width] = x. */
 typedef struct s24i_device_head {
     s24_dtype dtype;
-    int64_t rows, width, outputs;
+    int64_t rows, width, outputs, ldx;
     const void *x, *w;
     const float *bias;
     float *y;
+    int rows_first;
 } s24i_device_head;
+
+/* y [images · positions, row] = the patches of images [images, channels, image, image], rounded:
+   of each image `first` rows of zeros, then a row a patch, and zeros behind channels · patch². */
+typedef struct s24i_device_unfold {
+    s24_dtype dtype;
+    int64_t images, channels, image, patch, first, row;
+    const float *pixels;
+    void *y;
+} s24i_device_unfold;
 
 /* dense [n, k] of any dtype that can be 2:4 to a mask or to canonical memory, all on the device. */
 typedef struct s24i_device_select {
@@ -221,6 +232,8 @@ typedef struct s24i_device_table {
                          s24i_device_error *error);
     s24_status (*mask_apply)(s24i_device *device, const s24i_device_masking *job, void *stream,
                              s24i_device_error *error);
+    s24_status (*unfold)(s24i_device *device, const s24i_device_unfold *job, void *stream,
+                         s24i_device_error *error);
     const s24i_device_train_table *train;
 } s24i_device_table;
 

@@ -13,8 +13,8 @@ enum { ELEMENT = 2, MOST_WIDTH = 2048 }; /* bytes of f16 and bf16; of a norm on 
 s24_status s24i_gpu_check(s24_ctx *ctx, const s24i_shape *shape)
 {
     const int64_t d = shape->width / shape->heads;
-    REQUIRE(ctx, d == 32 || d == 64, S24_ERROR_UNSUPPORTED,
-            "attention heads of %lld elements; a device takes 32 and 64", (long long)d);
+    REQUIRE(ctx, d == 16 || d == 32 || d == 64, S24_ERROR_UNSUPPORTED,
+            "attention heads of %lld elements; a device takes 16, 32 and 64", (long long)d);
     REQUIRE(ctx, shape->width <= MOST_WIDTH && shape->intermediate % 8 == 0, S24_ERROR_UNSUPPORTED,
             "a model %lld wide with %lld intermediate outputs; a device takes widths up to %d and "
             "multiples of 8",
@@ -87,20 +87,28 @@ void s24i_gpu_linear_clear(s24i_linear *linear)
     release(linear->device, linear->dense);
 }
 
-static int64_t float_count(const s24_model *model)
+static int64_t product_bytes(const s24i_linear *l)
 {
-    const s24i_shape *s = &model->shape;
-    const s24i_block *last = s->layers ? &model->blocks[s->layers - 1] : NULL;
-    const float *end = model->qa_bias ? model->qa_bias
-                       : last         ? last->output_norm.beta + s->width
-                                      : model->embedding_norm.beta + s->width;
-    return end - model->floats;
+    return (int64_t)s24_device_weight_bytes(l->packed) + (l->dense ? ELEMENT * l->n * l->k : 0);
+}
+
+/* A head's bias is added in f32. */
+static s24_status upload_bias(float **to, const s24_model *model, s24_ctx *ctx, const float *bias,
+                              int64_t count)
+{
+    const size_t bytes = (size_t)count * sizeof *bias;
+    void *memory;
+    if (!bias) return S24_OK;
+    TRY(s24_device_alloc(&memory, ctx, model->device, bytes, NULL));
+    *to = memory;
+    TRY(s24_device_copy(ctx, model->device, memory, bias, bytes, NULL));
+    return s24_device_wait(ctx, model->device, NULL);
 }
 
 s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx)
 {
     const s24i_shape *s = &model->shape;
-    const int64_t count = float_count(model), words = s->vocabulary * s->width;
+    const int64_t count = model->float_count, words = s->vocabulary * s->width;
     const int mapped = model->words_map.data != NULL;
     TRY(s24_device_alloc(&model->device_floats, ctx, model->device, (size_t)(ELEMENT * count),
                          NULL));
@@ -114,17 +122,11 @@ s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx)
         model->device_words = model->device_map;
     }
     for (int64_t b = 0; b < s->layers; b++)
-        for (int i = 0; i < S24I_PRODUCTS; i++) {
-            const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
-            model->device_bytes += (int64_t)s24_device_weight_bytes(l->packed) +
-                                   (l->dense ? ELEMENT * l->n * l->k : 0);
-        }
-    if (!model->qa_bias) return S24_OK;
-    void *bias;
-    TRY(s24_device_alloc(&bias, ctx, model->device, 2 * sizeof(float), NULL));
-    model->device_qa_bias = bias;
-    TRY(s24_device_copy(ctx, model->device, bias, model->qa_bias, 2 * sizeof(float), NULL));
-    return s24_device_wait(ctx, model->device, NULL);
+        for (int i = 0; i < S24I_PRODUCTS; i++)
+            model->device_bytes += product_bytes(s24i_block_product(&model->blocks[b], i));
+    model->device_bytes += product_bytes(&model->patches);
+    TRY(upload_bias(&model->device_qa_bias, model, ctx, model->qa_bias, 2));
+    return upload_bias(&model->device_class_bias, model, ctx, model->class_bias, s->classes);
 }
 
 void s24i_gpu_free(s24_model *model)
@@ -133,4 +135,5 @@ void s24i_gpu_free(s24_model *model)
     release(model->device, model->device_floats);
     release(model->device, model->device_map);
     release(model->device, model->device_qa_bias);
+    release(model->device, model->device_class_bias);
 }

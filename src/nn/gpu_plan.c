@@ -30,8 +30,8 @@ static operands operands_of(const s24i_gpu_session *gpu, int64_t tokens, const s
                             int index)
 {
     const int64_t width = gpu->model->shape.width;
-    operands o = {s24i_gpu_view(gpu, gpu->qkv, tokens, l->n),
-                  s24i_gpu_view(gpu, gpu->hidden, tokens, l->k)};
+    void *in = gpu->model->architecture->pre_norm ? gpu->context : gpu->hidden;
+    operands o = {s24i_gpu_view(gpu, gpu->qkv, tokens, l->n), s24i_gpu_view(gpu, in, tokens, l->k)};
     if (index < S24I_PRODUCT_ATTENTION) {
         o.y.ld = 3 * width;
         o.y.data = (char *)gpu->qkv + S24I_GPU_ELEMENT * index * l->n;
@@ -73,6 +73,41 @@ static s24_status run_sparse(const s24i_gpu_session *gpu, s24_ctx *ctx, const s2
                                          .tile = tile,
                                          .stream = gpu->stream};
     return s24_device_linear(ctx, gpu->device, l->packed, &args);
+}
+
+s24_status s24i_gpu_embed_images(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t images,
+                                 const int32_t *positions)
+{
+    const s24_model *model = gpu->model;
+    const s24i_patches *p = &model->patch_map;
+    const int64_t tokens = images * model->shape.positions, width = model->shape.width;
+    const s24i_layer_norm *norm = &model->blocks[0].attention_norm;
+    const operands o = {s24i_gpu_view(gpu, gpu->qkv, tokens, width),
+                        s24i_gpu_view(gpu, gpu->outer, tokens, p->row)};
+    const s24_dense hidden = s24i_gpu_view(gpu, gpu->hidden, tokens, width);
+    const s24_dense context = s24i_gpu_view(gpu, gpu->context, tokens, width);
+    const s24_device_unfold_args unfold = {.size = sizeof unfold,
+                                           .y = &o.x,
+                                           .pixels = gpu->pixels,
+                                           .images = images,
+                                           .channels = p->channels,
+                                           .image = p->image,
+                                           .patch = p->patch,
+                                           .first = p->first,
+                                           .stream = gpu->stream};
+    const s24_device_norm_args args = {.size = sizeof args,
+                                       .y = &context,
+                                       .sum = &hidden,
+                                       .x = &o.y,
+                                       .positions = positions,
+                                       .position_rows = s24i_on_device(model, model->position_rows),
+                                       .gamma = s24i_on_device(model, norm->gamma),
+                                       .beta = s24i_on_device(model, norm->beta),
+                                       .eps = norm->eps,
+                                       .stream = gpu->stream};
+    TRY(s24_device_unfold(ctx, gpu->device, &unfold));
+    TRY(run_dense(gpu, ctx, &model->patches, &o, model->patches.dense, NULL));
+    return s24_device_norm(ctx, gpu->device, &args);
 }
 
 /* Of a block whose product has the first one's shape; NULL for others (a block may have query, key

@@ -6,8 +6,9 @@
  *
  * hidden [tokens, width] is updated by the norms, which add what the products left in sum: behind a
  * product a residual would be waited for, in a norm it streams. q, k and v stand side by side in qkv,
- * and sum takes their place. When the last block is done, qkv, context and outer hold the outputs on
- * their way to the host.
+ * and sum takes their place. Where norms stand before the layers hidden holds the sums, and context
+ * their norm whenever it does not hold what the attention gave. When the last block is done, qkv,
+ * context and outer hold the outputs on their way to the host.
  */
 #include "nn/gpu_session.h"
 
@@ -22,7 +23,7 @@ static input_places places_of(const s24i_gpu_shape *key)
 {
     input_places p = {.tiles = 0};
     p.ids = 2 * key->tiles;
-    p.positions = p.ids + key->tokens;
+    p.positions = p.ids + (key->images ? 0 : key->tokens);
     p.offsets = p.positions + key->tokens;
     p.types = p.offsets + key->texts + 1;
     p.mask = p.types + (key->types ? key->tokens : 0);
@@ -54,13 +55,30 @@ static s24_status reserve_work(s24i_gpu_session *gpu, s24_ctx *ctx)
     return s24_device_alloc(&gpu->dense_work, ctx, gpu->device, S24I_GPU_DENSE_WORK, gpu->stream);
 }
 
+static s24_status reserve_images(s24i_gpu_session *gpu, s24_ctx *ctx)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    const int64_t images = gpu->max_tokens / s->positions;
+    const int64_t pixels = images * s->channels * s->image * s->image;
+    TRY(s24_device_alloc(&gpu->pixels, ctx, gpu->device, (size_t)pixels * sizeof(float),
+                         gpu->stream));
+    if (!gpu->model->class_weight) return S24_OK;
+    return s24_device_alloc(&gpu->class_logits, ctx, gpu->device,
+                            (size_t)(images * s->classes) * sizeof(float), gpu->stream);
+}
+
 static s24_status fill(s24i_gpu_session *gpu, s24_ctx *ctx)
 {
     const s24i_shape *s = &gpu->model->shape;
     const int64_t tokens = gpu->max_tokens;
-    const s24i_gpu_shape most = {tokens, tokens, tokens + tokens / 64 + 1, 1, 1, 1, 1, 1};
+    const s24i_gpu_shape most = {.tokens = tokens,
+                                 .texts = tokens,
+                                 .tiles = tokens + tokens / 64 + 1,
+                                 .types = 1,
+                                 .mask = 1};
     void *inputs;
     gpu->wide = s24i_max(s->intermediate, 2 * s->width); /* f32 hidden states fit too */
+    if (s->image) gpu->wide = s24i_max(gpu->wide, gpu->model->patch_map.row);
     gpu->input_bytes = (size_t)places_of(&most).end * sizeof(int32_t);
     TRY(s24_device_stream_create(&gpu->stream, ctx, gpu->device));
     TRY(reserve(&gpu->hidden, gpu, ctx, s->width));
@@ -71,6 +89,7 @@ static s24_status fill(s24i_gpu_session *gpu, s24_ctx *ctx)
     gpu->inputs = inputs;
     TRY(s24_device_pinned_alloc(&inputs, ctx, gpu->device, gpu->input_bytes));
     gpu->pinned = inputs;
+    if (s->image) TRY(reserve_images(gpu, ctx));
     return reserve_work(gpu, ctx);
 }
 
@@ -101,8 +120,8 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
     if (gpu->stream) (void)s24_device_wait(ctx, gpu->device, gpu->stream);
     for (int i = 0; i < S24I_GPU_GRAPHS; i++)
         s24_device_graph_destroy(gpu->device, gpu->graphs[i].graph);
-    void *const buffers[] = {gpu->hidden, gpu->qkv,        gpu->context, gpu->outer,
-                             gpu->work,   gpu->dense_work, gpu->inputs};
+    void *const buffers[] = {gpu->hidden, gpu->qkv,    gpu->context,      gpu->outer,     gpu->work,
+                             gpu->inputs, gpu->pixels, gpu->class_logits, gpu->dense_work};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i]) (void)s24_device_free(ctx, gpu->device, buffers[i], gpu->stream);
     for (int i = 0; i < S24I_PRODUCTS; i++)
@@ -115,12 +134,15 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* hidden = norm(sum + hidden) */
+/* hidden = norm(sum + hidden); before layers hidden += sum, and context is the norm of that. */
 static s24_status norm(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_layer_norm *norm,
                        const s24_dense *hidden, const s24_dense *sum)
 {
+    const int before = gpu->model->architecture->pre_norm;
+    const s24_dense context = s24i_gpu_view(gpu, gpu->context, hidden->rows, hidden->cols);
     const s24_device_norm_args args = {.size = sizeof args,
-                                       .y = hidden,
+                                       .y = before ? &context : hidden,
+                                       .sum = before ? hidden : NULL,
                                        .x = sum,
                                        .residual = hidden,
                                        .gamma = s24i_on_device(gpu->model, norm->gamma),
@@ -135,6 +157,7 @@ static s24_status embed(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gp
 {
     const s24_model *model = gpu->model;
     const input_places p = places_of(key);
+    if (key->images) return s24i_gpu_embed_images(gpu, ctx, key->texts, gpu->inputs + p.positions);
     const s24_device_norm_args args = {.size = sizeof args,
                                        .y = hidden,
                                        .ids = gpu->inputs + p.ids,
@@ -161,6 +184,14 @@ static const uint8_t *mask_of(const s24i_gpu_session *gpu, const s24i_gpu_shape 
     return key->mask ? (const uint8_t *)(gpu->inputs + places_of(key).mask) : NULL;
 }
 
+/* The norm behind the sums of a block: its own, or where norms stand before layers the next one's. */
+static const s24i_layer_norm *norm_behind(const s24_model *model, int64_t block)
+{
+    if (!model->architecture->pre_norm) return &model->blocks[block].output_norm;
+    return block + 1 < model->shape.layers ? &model->blocks[block + 1].attention_norm
+                                           : &model->final_norm;
+}
+
 static s24_status block(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *key,
                         int64_t number, const s24_dense *hidden)
 {
@@ -184,10 +215,31 @@ static s24_status block(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gp
         TRY(s24i_gpu_product(gpu, ctx, key->tokens, number, i));
     TRY(s24_device_attention(ctx, gpu->device, &attention));
     TRY(s24i_gpu_product(gpu, ctx, key->tokens, number, S24I_PRODUCT_ATTENTION));
-    TRY(norm(gpu, ctx, &b->attention_norm, hidden, &sum));
+    const int before = gpu->model->architecture->pre_norm;
+    TRY(norm(gpu, ctx, before ? &b->output_norm : &b->attention_norm, hidden, &sum));
     TRY(s24i_gpu_product(gpu, ctx, key->tokens, number, S24I_PRODUCT_INTERMEDIATE));
     TRY(s24i_gpu_product(gpu, ctx, key->tokens, number, S24I_PRODUCT_OUTPUT));
-    return norm(gpu, ctx, &b->output_norm, hidden, &sum);
+    return norm(gpu, ctx, norm_behind(gpu->model, number), hidden, &sum);
+}
+
+/* logits [images, classes] from the first token of each. */
+static s24_status classify(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *key,
+                           const s24_dense *states)
+{
+    const s24_model *model = gpu->model;
+    const s24_dense w =
+        s24i_gpu_view(gpu, (void *)(uintptr_t)s24i_on_device(model, model->class_weight),
+                      model->shape.classes, model->shape.width);
+    const s24_dense first = {states->data, states->dtype, key->texts, states->cols,
+                             model->shape.positions * states->cols};
+    const s24_device_head_args args = {.size = sizeof args,
+                                       .y = gpu->class_logits,
+                                       .x = &first,
+                                       .w = &w,
+                                       .bias = model->device_class_bias,
+                                       .rows_first = 1,
+                                       .stream = gpu->stream};
+    return s24_device_head(ctx, gpu->device, &args);
 }
 
 static s24_status results(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *key,
@@ -195,6 +247,8 @@ static s24_status results(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_
 {
     const s24_model *model = gpu->model;
     const int64_t width = model->shape.width;
+    const s24_dense normed = s24i_gpu_view(gpu, gpu->context, key->tokens, width);
+    const s24_dense *states = model->final_norm.gamma ? &normed : hidden;
     static const s24_device_pooling poolings[] = {[S24I_POOL_MEAN] = S24_DEVICE_POOL_MEAN,
                                                   [S24I_POOL_CLS] = S24_DEVICE_POOL_FIRST,
                                                   [S24I_POOL_MAX] = S24_DEVICE_POOL_MAX};
@@ -214,10 +268,11 @@ static s24_status results(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_
                                            .stream = gpu->stream};
         TRY(s24_device_head(ctx, gpu->device, &args));
     }
+    if (key->classes) TRY(classify(gpu, ctx, key, states));
     if (!key->embeddings) return S24_OK;
     const s24_device_pool_args args = {.size = sizeof args,
                                        .y = gpu->qkv,
-                                       .x = hidden,
+                                       .x = states,
                                        .offsets = gpu->inputs + places_of(key).offsets,
                                        .texts = key->texts,
                                        .mask = mask_of(gpu, key),
@@ -307,9 +362,15 @@ static void write_inputs(s24i_gpu_session *gpu, const s24_batch *batch, const s2
     for (int64_t b = 0; b <= batch->texts; b++)
         gpu->pinned[p.offsets + b] = (int32_t)batch->offsets[b];
     const size_t tokens = (size_t)key->tokens;
-    memcpy(gpu->pinned + p.ids, batch->ids, tokens * sizeof(int32_t));
+    if (!key->images) memcpy(gpu->pinned + p.ids, batch->ids, tokens * sizeof(int32_t));
     if (key->types) memcpy(gpu->pinned + p.types, batch->types, tokens * sizeof(int32_t));
     if (key->mask) memcpy(gpu->pinned + p.mask, batch->mask, tokens);
+}
+
+static size_t pixel_bytes(const s24i_gpu_session *gpu, const s24i_gpu_shape *key)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    return (size_t)(key->texts * s->channels * s->image * s->image) * sizeof(float);
 }
 
 s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch *batch,
@@ -321,7 +382,9 @@ s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch 
                           .mask = batch->mask != NULL,
                           .embeddings = outputs->embeddings != NULL,
                           .logits = outputs->start_logits || outputs->end_logits,
-                          .hidden = outputs->hidden != NULL};
+                          .hidden = outputs->hidden != NULL,
+                          .classes = outputs->logits != NULL,
+                          .images = gpu->pixels != NULL};
     const int queries = queries_of(gpu, key.tokens);
     key.tiles = tile_count(batch, queries);
     REQUIRE(ctx, !outputs->blocks, S24_ERROR_UNSUPPORTED,
@@ -331,6 +394,9 @@ s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch 
     write_inputs(gpu, batch, &key, queries);
     TRY(s24_device_copy(ctx, gpu->device, gpu->inputs, gpu->pinned,
                         (size_t)places_of(&key).end * sizeof(int32_t), gpu->stream));
+    if (key.images)
+        TRY(s24_device_copy(ctx, gpu->device, gpu->pixels, batch->pixels, pixel_bytes(gpu, &key),
+                            gpu->stream));
     TRY(run(gpu, ctx, &key));
     gpu->outputs = *outputs;
     gpu->submitted = key;
@@ -356,5 +422,6 @@ s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx)
     TRY(fetch(gpu, ctx, o->start_logits, gpu->context, 0, key.tokens));
     TRY(fetch(gpu, ctx, o->end_logits, gpu->context, key.tokens, key.tokens));
     TRY(fetch(gpu, ctx, o->hidden, gpu->outer, 0, key.tokens * width));
+    TRY(fetch(gpu, ctx, o->logits, gpu->class_logits, 0, key.texts * gpu->model->shape.classes));
     return s24_device_wait(ctx, gpu->device, gpu->stream);
 }

@@ -15,7 +15,7 @@ enum {
 /* What decides about the kernels of a pass and their pointers. */
 typedef struct s24i_gpu_shape {
     int64_t tokens, texts, tiles;
-    int64_t types, mask, embeddings, logits, hidden; /* 0 or 1 */
+    int64_t types, mask, embeddings, logits, hidden, classes, images; /* 0 or 1 */
 } s24i_gpu_shape;
 
 typedef struct s24i_gpu_graph {
@@ -37,6 +37,7 @@ struct s24i_gpu_session {
     void *stream;
     int64_t max_tokens, wide; /* columns of outer */
     void *hidden, *qkv, *context, *outer, *work, *dense_work;
+    void *pixels, *class_logits; /* f32, of a model of images; else NULL */
     size_t work_bytes;
     int32_t *inputs, *pinned; /* on the device, and where the host writes them */
     size_t input_bytes;
@@ -57,6 +58,9 @@ s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens);
 /* Runs product `index` of a block as planned. */
 s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                             int64_t block, int index);
+/* hidden becomes the embeddings of the images in pixels, context their first norm. */
+s24_status s24i_gpu_embed_images(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t images,
+                                 const int32_t *positions);
 static inline s24_dense s24i_gpu_view(const s24i_gpu_session *gpu, void *data, int64_t rows,
                                       int64_t cols)
 {

@@ -95,6 +95,16 @@ static void carve_norm(carver *c, s24i_layer_norm *norm, const s24i_shape *shape
     norm->n = shape->width;
 }
 
+/* Behind everything else: what comes after a few outputs' bias were not aligned on a device. */
+static void carve_heads(carver *c, s24_model *model, s24i_rooms rooms)
+{
+    const s24i_shape *shape = &model->shape;
+    if (rooms.class_head) model->class_weight = carve(c, shape->classes * shape->width);
+    if (rooms.qa_head) model->qa_weight = carve(c, 2 * shape->width);
+    if (rooms.qa_head) model->qa_bias = carve(c, 2);
+    if (rooms.class_head) model->class_bias = carve(c, shape->classes);
+}
+
 static void carve_block(carver *c, s24i_block *block, const s24i_shape *shape)
 {
     for (int slot = 0; slot < S24I_SLOTS; slot++) {
@@ -113,17 +123,25 @@ static void carve_model(carver *c, s24_model *model, s24i_rooms rooms)
     model->position_rows = carve(c, shape->positions * shape->width);
     model->type_rows = carve(c, shape->types * shape->width);
     if (!shape->types) model->type_rows = NULL;
-    carve_norm(c, &model->embedding_norm, shape);
+    if (model->architecture->embedding_norm) carve_norm(c, &model->embedding_norm, shape);
+    if (model->architecture->final_norm) carve_norm(c, &model->final_norm, shape);
+    if (shape->image) model->patch_bias = carve(c, shape->width);
+    if (model->architecture->first_token) model->first_token = carve(c, shape->width);
     for (int64_t b = 0; b < shape->layers; b++)
         carve_block(c, &model->blocks[b], shape);
-    if (rooms.qa_head) {
-        model->qa_weight = carve(c, 2 * shape->width);
-        model->qa_bias = carve(c, 2);
-    }
+    carve_heads(c, model, rooms);
 }
 
-s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *shape,
-                             s24i_rooms rooms)
+static s24i_patches patches_of(const s24i_architecture *architecture, const s24i_shape *shape)
+{
+    enum { MULTIPLE = 8 }; /* of a row: the products of a device read so many elements at a time */
+    return (s24i_patches){shape->image, shape->patch, shape->channels,
+                          architecture->first_token != NULL,
+                          s24i_round_up(shape->channels * shape->patch * shape->patch, MULTIPLE)};
+}
+
+s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_architecture *architecture,
+                             const s24i_shape *shape, s24i_rooms rooms)
 {
     s24_model *model;
     s24_status status = S24_OK;
@@ -131,7 +149,9 @@ s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *sh
     TRY(s24i_alloc_elems(&model, ctx, 1, sizeof *model, "a model"));
     memset(model, 0, sizeof *model);
     model->ctx = ctx;
+    model->architecture = architecture;
     model->shape = *shape;
+    model->patch_map = patches_of(architecture, shape);
     model->dtype = S24_F32;
     model->pooled.pools_prompt = 1;
     model->pooled.normalise = 1;
@@ -142,6 +162,7 @@ s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *sh
     carve_model(&count, model, rooms);
     TRY_DONE(s24i_alloc_elems(&model->floats, ctx, count.used, sizeof(float),
                               "a model's embeddings, biases and norms"));
+    model->float_count = count.used;
     carver floats = {model->floats, 0};
     carve_model(&floats, model, rooms);
 done:
@@ -158,6 +179,7 @@ void s24_model_destroy(s24_model *model)
     if (!model) return;
     for (int64_t b = 0; model->blocks && b < model->shape.layers; b++)
         s24i_block_clear(&model->blocks[b]);
+    s24i_patches_clear(model);
     s24i_gpu_free(model);
     s24_ctx_free(model->ctx, model->blocks);
     s24_ctx_free(model->ctx, model->floats);
@@ -181,5 +203,9 @@ void s24_model_describe(s24_model_info *info, const s24_model *model)
                              .weight_bytes = model->weight_bytes,
                              .has_qa_head = model->qa_weight != NULL,
                              .dtype = model->dtype,
-                             .device_bytes = model->device_bytes};
+                             .device_bytes = model->device_bytes,
+                             .image = shape->image,
+                             .patch = shape->patch,
+                             .channels = shape->channels,
+                             .classes = model->class_weight ? shape->classes : 0};
 }

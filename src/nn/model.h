@@ -5,11 +5,15 @@
  *
  *   block b:  x ─ QUERY KEY VALUE ─ attention ─ ATTENTION ─ (+x) norm ─ y
  *             y ─ INTERMEDIATE, activation ─ OUTPUT ─ (+y) norm ─ x of the next block
+ *   with norms before the layers:
+ *             x ─ norm ─ QUERY KEY VALUE ─ attention ─ ATTENTION ─ (+x) ─ y
+ *             y ─ norm ─ INTERMEDIATE, activation ─ OUTPUT ─ (+y) ─ x, and a norm behind the last
  */
 #ifndef S24_NN_MODEL_H
 #define S24_NN_MODEL_H
 
 #include "nn/dense.h"
+#include "nn/patches.h"
 #include "nn/util.h"
 #include "nn/vec.h"
 #include "sparse24/nn.h"
@@ -105,11 +109,18 @@ struct s24_model {
     s24i_shape shape;
     s24_dtype dtype; /* of the linear products: f32, bf16 or i8; on a device f16 or bf16 */
     float *floats;   /* everything below that is a float */
+    int64_t float_count;
     /* words may lie in words_map, the checkpoint's file; type_rows is NULL without token types. */
     const float *words, *position_rows, *type_rows;
-    s24i_map words_map; /* empty: words is among the floats */
-    s24i_layer_norm embedding_norm;
-    const float *qa_weight, *qa_bias; /* [2, width], [2]; NULL without a head */
+    s24i_map words_map;                         /* empty: words is among the floats */
+    s24i_layer_norm embedding_norm, final_norm; /* no gamma: there is none */
+    const float *qa_weight, *qa_bias;           /* [2, width], [2]; NULL without a head */
+    /* Of images: position_rows hold the patches' bias and the first token too, so that the layer's
+       weights alone are left, [width, patch_map.row]. */
+    s24i_linear patches;
+    s24i_patches patch_map;
+    const float *first_token, *patch_bias;  /* [width] each, as read */
+    const float *class_weight, *class_bias; /* [classes, width], [classes]; NULL without a head */
     s24i_block *blocks;
     s24i_pooled pooled;
     int64_t sparse_layers;
@@ -117,7 +128,7 @@ struct s24_model {
     s24_device *device; /* NULL: the CPU; else what follows is there (gpu_model.c) */
     void *device_floats, *device_map;
     const void *device_words;
-    float *device_qa_bias;
+    float *device_qa_bias, *device_class_bias;
     int64_t device_bytes;
 };
 
@@ -152,12 +163,13 @@ s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,
 s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts);
 
 typedef struct s24i_rooms {
-    int words;   /* 0: they are mapped */
-    int qa_head; /* 0: there is none */
+    int words;      /* 0: they are mapped */
+    int qa_head;    /* 0: there is none */
+    int class_head; /* likewise, of shape.classes */
 } s24i_rooms;
-/* A model with its shape known and room for its floats; blocks' products are missing. */
-s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_shape *shape,
-                             s24i_rooms rooms);
+/* A model with its shape known and room for its floats; products are missing. */
+s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_architecture *architecture,
+                             const s24i_shape *shape, s24i_rooms rooms);
 /* ---- tensors of a model (model_tensor.c) ----------------------------------------------------- */
 
 enum { S24I_NAME_BYTES = 160 };
@@ -171,6 +183,8 @@ s24_status s24i_tensor_missing(s24_ctx *ctx, const s24_checkpoint *checkpoint, c
    through every product). FORMAT, NOT_FINITE. */
 s24_status s24i_tensor_check_shape(s24_ctx *ctx, const s24_tensor *tensor, int64_t rows,
                                    int64_t cols);
+/* Any shape of so many elements. */
+s24_status s24i_tensor_check_count(s24_ctx *ctx, const s24_tensor *tensor, int64_t expected);
 s24_status s24i_tensor_check_float(s24_ctx *ctx, const s24_tensor *tensor);
 s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor);
 
@@ -200,10 +214,15 @@ typedef struct s24i_source {
 s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
                             const s24i_source sources[S24I_SLOTS]);
 void s24i_block_clear(s24i_block *block);
+/* The layer that reads patches, from its weight [width, channels · patch²]; when all floats are
+   there, which it changes: bias and first token go into the positions' rows. */
+s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weight);
+void s24i_patches_clear(s24_model *model);
 
 /* Reads shape, pooling and normalisation of a folder. */
 s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,
                            const char *folder);
-s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx, const char *folder);
+s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
+                             const s24i_architecture *architecture, const char *folder);
 
 #endif

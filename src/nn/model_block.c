@@ -48,6 +48,18 @@ static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24_matrix 
     return status;
 }
 
+/* The weight lives as long as the model, in its context's memory; errors are the caller's. */
+static s24_status make_dense(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+                             const s24i_source *source, s24_dtype dtype)
+{
+    linear->n = source->dense.rows;
+    linear->k = source->dense.cols;
+    const s24_status status =
+        s24i_dense_engine.weight_create(&linear->weight, model->ctx, &source->dense, dtype);
+    if (status == S24_OK || ctx == model->ctx) return status;
+    return s24_ctx_fail(ctx, status, "%s", s24_ctx_error(model->ctx));
+}
+
 static s24_status linear_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
                               const s24i_source *source)
 {
@@ -58,14 +70,42 @@ static s24_status linear_make(s24i_linear *linear, const s24_model *model, s24_c
         if (model->dtype == S24_I8) return plan_integers(&linear->plan, ctx, source->matrix);
         return s24_plan_create(&linear->plan, ctx, source->matrix, NULL);
     }
-    linear->n = source->dense.rows;
-    linear->k = source->dense.cols;
-    /* The weight lives as long as the model, in its context's memory; errors are the caller's. */
-    const s24_dtype dtype = model->dtype == S24_F32 ? S24_F32 : S24_BF16;
-    const s24_status status =
-        s24i_dense_engine.weight_create(&linear->weight, model->ctx, &source->dense, dtype);
-    if (status == S24_OK || ctx == model->ctx) return status;
-    return s24_ctx_fail(ctx, status, "%s", s24_ctx_error(model->ctx));
+    return make_dense(linear, model, ctx, source, model->dtype == S24_F32 ? S24_F32 : S24_BF16);
+}
+
+void s24i_patches_clear(s24_model *model)
+{
+    linear_clear(&model->patches);
+}
+
+/* The bias is every patch's, the first token has one position only. */
+static void fold_into_positions(s24_model *model)
+{
+    const int64_t width = model->shape.width;
+    float *rows = s24i_writable(model->position_rows);
+    for (int64_t t = 0; t < model->shape.positions; t++) {
+        const float *more = t < model->patch_map.first ? model->first_token : model->patch_bias;
+        for (int64_t i = 0; i < width; i++)
+            rows[t * width + i] += more[i];
+    }
+}
+
+s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weight)
+{
+    const s24i_patches *p = &model->patch_map;
+    const int64_t width = model->shape.width, used = p->channels * p->patch * p->patch;
+    float *rows;
+    fold_into_positions(model);
+    TRY(s24i_alloc_elems(&rows, ctx, width * p->row, sizeof *rows, "the patches' layer"));
+    memset(rows, 0, (size_t)(width * p->row) * sizeof *rows);
+    for (int64_t r = 0; r < width; r++)
+        memcpy(rows + r * p->row, weight + r * used, (size_t)used * sizeof *rows);
+    const s24i_source source = {.dense = {rows, S24_F32, width, p->row, 0}};
+    const s24_status status = model->device
+                                  ? s24i_gpu_linear_make(&model->patches, model, ctx, &source)
+                                  : make_dense(&model->patches, model, ctx, &source, S24_F32);
+    s24_ctx_free(ctx, rows);
+    return status;
 }
 
 static s24_status join_dense(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,

@@ -2,7 +2,8 @@
 /*
  * What the JSON files of a folder say about an encoder: config.json its shape, modules.json and the
  * pooling module's config.json how token vectors become a text's vector. A folder without
- * modules.json (a plain transformers model) pools by mean and normalises.
+ * modules.json (a plain transformers model) pools by mean, of images takes the first token, and
+ * normalises.
  */
 #include "nn/model.h"
 
@@ -227,10 +228,11 @@ static s24_status read_modules(s24i_pooled *pooled, const s24i_config *modules, 
     return S24_OK;
 }
 
-s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx, const char *folder)
+s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
+                             const s24i_architecture *architecture, const char *folder)
 {
     s24i_config modules;
-    pooled->pooling = S24I_POOL_MEAN;
+    pooled->pooling = architecture->first_token ? S24I_POOL_CLS : S24I_POOL_MEAN;
     pooled->pools_prompt = 1;
     pooled->normalise = 1;
     s24_status status = s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL);

@@ -38,6 +38,7 @@ typedef struct wanted {
     int64_t block;
     const char *suffix, *old_suffix; /* old_suffix: of files before 2020, or NULL */
     int64_t rows, cols;
+    int any_rank; /* whatever its shape, that many elements */
 } wanted;
 
 /* A dense tensor into floats (checked only, when there is no model yet). */
@@ -49,7 +50,8 @@ static s24_status take(loader *l, const float *floats, const wanted *w)
     if (!tensor) tensor = find(name, l, w->pattern, w->block, w->suffix);
     if (!tensor) return missing(l, name);
     TRY(s24i_tensor_check_float(l->ctx, tensor));
-    TRY(s24i_tensor_check_shape(l->ctx, tensor, w->rows, w->cols));
+    TRY(w->any_rank ? s24i_tensor_check_count(l->ctx, tensor, w->rows * w->cols)
+                    : s24i_tensor_check_shape(l->ctx, tensor, w->rows, w->cols));
     REQUIRE(l->ctx, !tensor->packed, S24_ERROR_FORMAT,
             "%s: tensor '%s' is packed; only the weights of linear layers can be", tensor->file,
             tensor->name);
@@ -63,8 +65,8 @@ static s24_status take_norm(loader *l, const s24i_layer_norm *norm, const char *
                             int64_t block)
 {
     const int64_t width = l->shape.width;
-    const wanted gamma = {pattern, block, ".weight", ".gamma", width, 0};
-    const wanted beta = {pattern, block, ".bias", ".beta", width, 0};
+    const wanted gamma = {pattern, block, ".weight", ".gamma", width, 0, 0};
+    const wanted beta = {pattern, block, ".bias", ".beta", width, 0, 0};
     TRY(take(l, norm ? norm->gamma : NULL, &gamma));
     return take(l, norm ? norm->beta : NULL, &beta);
 }
@@ -163,7 +165,7 @@ static s24_status load_block(loader *l, int64_t b)
     for (int slot = 0; slot < S24I_SLOTS; slot++) {
         int64_t rows, cols;
         s24i_slot_shape(&rows, &cols, &l->shape, (s24i_slot)slot);
-        const wanted bias = {l->arch->slots[slot], b, ".bias", NULL, rows, 0};
+        const wanted bias = {l->arch->slots[slot], b, ".bias", NULL, rows, 0, 0};
         TRY(take(l, block ? block->bias[slot] : NULL, &bias));
         TRY(source_slot(l, b, slot));
     }
@@ -174,29 +176,68 @@ static s24_status load_block(loader *l, int64_t b)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static int has_qa_head(const loader *l)
+static const s24_tensor *head_weight(const loader *l, const char *pattern)
 {
     char name[S24I_NAME_BYTES];
-    return find(name, l, l->arch->qa_head, 0, ".weight") != NULL;
+    return pattern ? find(name, l, pattern, 0, ".weight") : NULL;
+}
+
+/* weight and bias: NULL while there is no model. */
+static s24_status take_head(loader *l, const char *pattern, int64_t outputs, const float *weight,
+                            const float *bias)
+{
+    const wanted w = {pattern, 0, ".weight", NULL, outputs, l->shape.width, 0};
+    const wanted b = {pattern, 0, ".bias", NULL, outputs, 0, 0};
+    if (!head_weight(l, pattern)) return S24_OK;
+    TRY(take(l, weight, &w));
+    return take(l, bias, &b);
+}
+
+/* Of images: the layer of the patches, whose weight is made when the others are there. */
+static s24_status take_image(loader *l)
+{
+    const s24i_architecture *a = l->arch;
+    const s24i_shape *s = &l->shape;
+    const s24_model *m = l->model;
+    const wanted first = {a->first_token, 0, "", NULL, 1, s->width, 1};
+    const wanted bias = {a->patches, 0, ".bias", NULL, s->width, 0, 0};
+    const wanted weight = {
+        a->patches, 0, ".weight", NULL, s->width, s->channels * s->patch * s->patch, 1};
+    if (a->first_token) TRY(take(l, m ? m->first_token : NULL, &first));
+    TRY(take(l, m ? m->patch_bias : NULL, &bias));
+    if (!m) return take(l, NULL, &weight);
+    float *wide;
+    TRY(s24i_alloc_elems(&wide, l->ctx, weight.rows * weight.cols, sizeof *wide, "a weight"));
+    s24_status status = take(l, wide, &weight);
+    if (status == S24_OK) status = s24i_patches_build(l->model, l->ctx, wide);
+    s24_ctx_free(l->ctx, wide);
+    return status;
+}
+
+static s24_status take_embeddings(loader *l)
+{
+    const s24i_architecture *a = l->arch;
+    const s24i_shape *s = &l->shape;
+    const s24_model *m = l->model;
+    const wanted words = {a->words, 0, "", NULL, s->vocabulary, s->width, 0};
+    const wanted positions = {a->positions, 0, "", NULL, s->positions, s->width, s->image > 0};
+    const wanted types = {a->types, 0, "", NULL, s->types, s->width, 0};
+    if (a->words) TRY(take(l, m ? m->words : NULL, &words));
+    TRY(take(l, m ? m->position_rows : NULL, &positions));
+    if (s->types) TRY(take(l, m ? m->type_rows : NULL, &types));
+    if (a->embedding_norm) TRY(take_norm(l, m ? &m->embedding_norm : NULL, a->embedding_norm, 0));
+    if (a->final_norm) TRY(take_norm(l, m ? &m->final_norm : NULL, a->final_norm, 0));
+    return s->image ? take_image(l) : S24_OK;
 }
 
 static s24_status walk(loader *l)
 {
     const s24i_shape *s = &l->shape;
     const s24_model *m = l->model;
-    const wanted words = {l->arch->words, 0, "", NULL, s->vocabulary, s->width};
-    const wanted positions = {l->arch->positions, 0, "", NULL, s->positions, s->width};
-    const wanted types = {l->arch->types, 0, "", NULL, s->types, s->width};
-    TRY(take(l, m ? m->words : NULL, &words));
-    TRY(take(l, m ? m->position_rows : NULL, &positions));
-    if (s->types) TRY(take(l, m ? m->type_rows : NULL, &types));
-    TRY(take_norm(l, m ? &m->embedding_norm : NULL, l->arch->embedding_norm, 0));
-    if (has_qa_head(l)) {
-        const wanted weight = {l->arch->qa_head, 0, ".weight", NULL, 2, s->width};
-        const wanted bias = {l->arch->qa_head, 0, ".bias", NULL, 2, 0};
-        TRY(take(l, m ? m->qa_weight : NULL, &weight));
-        TRY(take(l, m ? m->qa_bias : NULL, &bias));
-    }
+    TRY(take_embeddings(l));
+    TRY(take_head(l, l->arch->qa_head, 2, m ? m->qa_weight : NULL, m ? m->qa_bias : NULL));
+    TRY(take_head(l, l->arch->class_head, s->classes, m ? m->class_weight : NULL,
+                  m ? m->class_bias : NULL));
     for (int64_t b = 0; b < s->layers; b++) {
         const s24_status status = load_block(l, b);
         release_sources(l);
@@ -204,6 +245,13 @@ static s24_status walk(loader *l)
         if (m) TRY(s24_ctx_progress(l->ctx, "loading", b + 1, s->layers));
     }
     return S24_OK;
+}
+
+/* The classes of an image model are the rows of its head. */
+static void read_classes(loader *l)
+{
+    const s24_tensor *head = head_weight(l, l->arch->class_head);
+    if (head && head->rank == 2) l->shape.classes = head->shape[0];
 }
 
 static s24_status prepare(loader *l)
@@ -215,9 +263,10 @@ static s24_status prepare(loader *l)
     REQUIRE(l->ctx, type, S24_ERROR_FORMAT, "%s/config.json: model_type is missing", folder);
     l->arch = s24i_architecture_find(type);
     REQUIRE(l->ctx, l->arch && l->arch->encodes, S24_ERROR_UNSUPPORTED,
-            "%s/config.json: model_type '%s' is not supported; bert is", folder,
+            "%s/config.json: model_type '%s' is not supported; bert and vit are", folder,
             s24i_show(type).text);
     TRY(s24i_shape_read(&l->shape, l->ctx, l->arch, folder));
+    read_classes(l);
     if (l->opts.device) TRY(s24i_gpu_check(l->ctx, &l->shape));
     TRY(walk(l));
     char name[S24I_NAME_BYTES];
@@ -232,6 +281,7 @@ static s24_status prepare(loader *l)
 static s24_status map_words(s24i_map *map, const void **words, loader *l)
 {
     char name[S24I_NAME_BYTES];
+    if (!l->arch->words) return S24_OK;
     const s24_tensor *tensor = find(name, l, l->arch->words, 0, "");
     if (tensor->dtype != S24_F32) return S24_OK;
     TRY(s24i_checkpoint_map(map, words, l->ctx, l->checkpoint, tensor));
@@ -261,20 +311,21 @@ s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *c
     const void *words = NULL;
     TRY(prepare(&l));
     TRY(map_words(&words_map, &words, &l));
-    const s24i_rooms rooms = {.words = words == NULL, .qa_head = has_qa_head(&l)};
-    status = s24i_model_create(&model, ctx, &l.shape, rooms);
+    const s24i_rooms rooms = {.words = words == NULL,
+                              .qa_head = head_weight(&l, l.arch->qa_head) != NULL,
+                              .class_head = head_weight(&l, l.arch->class_head) != NULL};
+    status = s24i_model_create(&model, ctx, l.arch, &l.shape, rooms);
     if (status != S24_OK) {
         s24i_map_close(&words_map);
         return status;
     }
     if (words) model->words = words;
     model->words_map = words_map;
-    model->architecture = l.arch;
     model->dtype = l.dtype;
     model->device = l.opts.device;
     model->weight_bytes = stored_bytes(checkpoint);
     l.model = model;
-    TRY_DONE(s24i_pooling_read(&model->pooled, ctx, s24_checkpoint_folder(checkpoint)));
+    TRY_DONE(s24i_pooling_read(&model->pooled, ctx, l.arch, s24_checkpoint_folder(checkpoint)));
     TRY_DONE(walk(&l));
     if (model->device) TRY_DONE(s24i_gpu_upload(model, ctx));
 done:

@@ -8,11 +8,12 @@
 #include "nn/gpu.h"
 
 static const struct {
-    const char *name;
+    const char *name, *model_type;
     s24i_shape shape;
 } presets[] = {
 #define S24I_PRESET(preset, words, rows, kinds, wide, deep, many, inner)                           \
     {preset,                                                                                       \
+     "bert",                                                                                       \
      {.vocabulary = words,                                                                         \
       .positions = rows,                                                                           \
       .types = kinds,                                                                              \
@@ -22,8 +23,23 @@ static const struct {
       .intermediate = inner,                                                                       \
       .eps = 1e-12f,                                                                               \
       .activation = S24_ACTIVATION_GELU}},
+#define S24I_IMAGE_PRESET(preset, side, piece, kinds, wide, deep, many, inner)                     \
+    {preset,                                                                                       \
+     "vit",                                                                                        \
+     {.positions = (side) / (piece) * ((side) / (piece)) + 1,                                      \
+      .image = side,                                                                               \
+      .patch = piece,                                                                              \
+      .channels = 3,                                                                               \
+      .classes = kinds,                                                                            \
+      .width = wide,                                                                               \
+      .layers = deep,                                                                              \
+      .heads = many,                                                                               \
+      .intermediate = inner,                                                                       \
+      .eps = 1e-12f,                                                                               \
+      .activation = S24_ACTIVATION_GELU}},
 #include "nn/presets.def"
 #undef S24I_PRESET
+#undef S24I_IMAGE_PRESET
 };
 enum { PRESETS = sizeof presets / sizeof presets[0] };
 
@@ -60,7 +76,8 @@ static void fill_floats(s24_model *model, uint64_t *state)
     fill(s24i_writable(model->words), shape->vocabulary * shape->width, state);
     fill(s24i_writable(model->position_rows), shape->positions * shape->width, state);
     fill(s24i_writable(model->type_rows), shape->types * shape->width, state);
-    fill_norm(&model->embedding_norm);
+    if (model->embedding_norm.gamma) fill_norm(&model->embedding_norm);
+    if (model->final_norm.gamma) fill_norm(&model->final_norm);
     for (int64_t b = 0; b < shape->layers; b++) {
         const s24i_block *block = &model->blocks[b];
         for (int slot = 0; slot < S24I_SLOTS; slot++) {
@@ -71,6 +88,24 @@ static void fill_floats(s24_model *model, uint64_t *state)
         fill_norm(&block->attention_norm);
         fill_norm(&block->output_norm);
     }
+    if (shape->image) fill(s24i_writable(model->patch_bias), shape->width, state);
+    if (model->first_token) fill(s24i_writable(model->first_token), shape->width, state);
+    if (!model->class_weight) return;
+    fill(s24i_writable(model->class_weight), shape->classes * shape->width, state);
+    fill(s24i_writable(model->class_bias), shape->classes, state);
+}
+
+static s24_status fill_patches(s24_model *model, s24_ctx *ctx, uint64_t *state)
+{
+    const s24i_shape *s = &model->shape;
+    const int64_t count = s->width * s->channels * s->patch * s->patch;
+    float *weight;
+    TRY(s24i_alloc_elems(&weight, ctx, count, sizeof *weight, "the patches' layer"));
+    fill(weight, count, state);
+    model->weight_bytes += count * (int64_t)sizeof *weight;
+    const s24_status status = s24i_patches_build(model, ctx, weight);
+    s24_ctx_free(ctx, weight);
+    return status;
 }
 
 /* 2:4 weights to be multiplied as dense ones. */
@@ -119,6 +154,7 @@ static s24_status fill_model(s24_model *model, s24_ctx *ctx, const s24_model_opt
     uint64_t state = 1;
     s24_status status = S24_OK;
     fill_floats(model, &state);
+    if (s->image) TRY(fill_patches(model, ctx, &state));
     TRY(s24i_alloc_elems(&weights, ctx, s->width * (4 * s->width + 2 * s->intermediate),
                          sizeof(float), "a block's weights"));
     for (int64_t b = 0; b < s->layers && status == S24_OK; b++)
@@ -143,8 +179,10 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
             s24i_show(name).text);
     const s24i_shape *shape = &presets[index].shape;
     if (o.device) TRY(s24i_gpu_check(ctx, shape));
-    TRY(s24i_model_create(&model, ctx, shape, (s24i_rooms){.words = 1}));
-    model->architecture = s24i_architecture_find("bert");
+    const s24i_rooms rooms = {.words = 1, .class_head = shape->classes > 0};
+    TRY(s24i_model_create(&model, ctx, s24i_architecture_find(presets[index].model_type), shape,
+                          rooms));
+    if (model->first_token) model->pooled.pooling = S24I_POOL_CLS;
     model->device = o.device;
     model->dtype = o.dtype ? o.dtype : o.device ? S24_F16 : S24_F32;
     model->weight_bytes = (shape->vocabulary + shape->positions + shape->types) * shape->width * 4;

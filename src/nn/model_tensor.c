@@ -47,6 +47,17 @@ s24_status s24i_tensor_check_shape(s24_ctx *ctx, const s24_tensor *tensor, int64
                         tensor->name, shape, (long long)rows);
 }
 
+s24_status s24i_tensor_check_count(s24_ctx *ctx, const s24_tensor *tensor, int64_t expected)
+{
+    int64_t count = 1;
+    for (int d = 0; d < tensor->rank; d++)
+        count *= tensor->shape[d];
+    REQUIRE(ctx, count == expected, S24_ERROR_FORMAT,
+            "%s: tensor '%s' has %lld numbers; %lld were expected by config.json", tensor->file,
+            tensor->name, (long long)count, (long long)expected);
+    return S24_OK;
+}
+
 static int is_float(s24_dtype dtype)
 {
     return dtype == S24_F32 || dtype == S24_F16 || dtype == S24_BF16;

@@ -7,14 +7,16 @@
  */
 #include "nn/pass.h"
 
+#include <string.h>
+
 #include "nn/attention.h"
 
 /* From this many tokens a thread on, a share of its own: below, every thread would read all of the
    weights for too little. */
 enum { LEAST_SHARE = 32, ALIGNED = 16 };
 
-static s24_status linear(const s24i_lane *lane, const s24i_linear *l, const s24_dense *y,
-                         const s24_dense *x, int accumulate)
+s24_status s24i_lane_linear(const s24i_lane *lane, const s24i_linear *l, const s24_dense *y,
+                            const s24_dense *x, int accumulate)
 {
     if (l->plan) {
         const s24_linear_args args = {.y = y,
@@ -65,6 +67,25 @@ static void layer_norm(const s24i_pass *pass, const s24i_lane *lane, const s24i_
     s24_ctx_parallel_for(lane->ctx, x->rows, norm_range, &job);
 }
 
+/* What a layer reads of the sums x: themselves, or in the lane's memory their norm. */
+static s24_dense input_of(const s24i_pass *pass, const s24i_lane *lane, const s24i_layer_norm *norm,
+                          const s24_dense *x)
+{
+    s24_dense normed = *x;
+    if (!pass->session->model->architecture->pre_norm) return normed;
+    normed.data = lane->normed;
+    memcpy(normed.data, x->data, (size_t)(x->rows * x->cols) * sizeof(float));
+    layer_norm(pass, lane, norm, &normed);
+    return normed;
+}
+
+/* The sums x are complete; with norms behind the layers their norm takes their place. */
+static void sum_done(const s24i_pass *pass, const s24i_lane *lane, const s24i_layer_norm *norm,
+                     const s24_dense *x)
+{
+    if (!pass->session->model->architecture->pre_norm) layer_norm(pass, lane, norm, x);
+}
+
 static void *elem(void *data, s24_dtype dtype, int64_t i)
 {
     return (char *)data + (size_t)i * s24_dtype_bytes(dtype);
@@ -86,12 +107,15 @@ static s24_status project(const s24i_pass *pass, const s24i_lane *lane, const s2
     const int64_t width = session->model->shape.width;
     const int64_t tokens = pass->batch->offsets[pass->batch->texts];
     for (int64_t t = begin; t < end; t += lane->rows) {
-        const s24_dense x = chunk(lane, pass->hidden, S24_F32, width, t, end);
+        const s24_dense sums = chunk(lane, pass->hidden, S24_F32, width, t, end);
+        const s24_dense x = input_of(pass, lane, &block->attention_norm, &sums);
+        TRY(observe(pass, S24I_QUERY, &x));
+        if (is_last(pass, S24I_QUERY)) continue;
         for (int i = 0; i < block->qkv_count; i++) {
             const int64_t n = block->qkv[i].n;
             void *to = elem(session->qkv, session->between, i * tokens * width + t * n);
             const s24_dense y = {to, session->between, x.rows, n, n};
-            TRY(linear(lane, &block->qkv[i], &y, &x, 0));
+            TRY(s24i_lane_linear(lane, &block->qkv[i], &y, &x, 0));
         }
     }
     return S24_OK;
@@ -130,15 +154,16 @@ static s24_status finish_chunk(const s24i_pass *pass, const s24i_lane *lane,
     const s24_dense outer = {lane->outer, pass->session->between, x->rows, wide, wide};
     TRY(observe(pass, S24I_ATTENTION, context));
     if (is_last(pass, S24I_ATTENTION)) return S24_OK;
-    TRY(linear(lane, &block->attention, x, context, 1));
-    layer_norm(pass, lane, &block->attention_norm, x);
-    TRY(observe(pass, S24I_INTERMEDIATE, x));
+    TRY(s24i_lane_linear(lane, &block->attention, x, context, 1));
+    sum_done(pass, lane, &block->attention_norm, x);
+    const s24_dense y = input_of(pass, lane, &block->output_norm, x);
+    TRY(observe(pass, S24I_INTERMEDIATE, &y));
     if (is_last(pass, S24I_INTERMEDIATE)) return S24_OK;
-    TRY(linear(lane, &block->intermediate, &outer, x, 0));
+    TRY(s24i_lane_linear(lane, &block->intermediate, &outer, &y, 0));
     TRY(observe(pass, S24I_OUTPUT, &outer));
     if (is_last(pass, S24I_OUTPUT)) return S24_OK;
-    TRY(linear(lane, &block->output, x, &outer, 1));
-    layer_norm(pass, lane, &block->output_norm, x);
+    TRY(s24i_lane_linear(lane, &block->output, x, &outer, 1));
+    sum_done(pass, lane, &block->output_norm, x);
     return S24_OK;
 }
 
@@ -206,11 +231,6 @@ static s24_status run_stretch(const s24i_pass *pass, const s24i_block *finish,
 
 s24_status s24i_pass_start(const s24i_pass *pass, int64_t block)
 {
-    const int64_t width = pass->session->model->shape.width;
-    const s24_dense x = {pass->hidden, S24_F32, pass->batch->offsets[pass->batch->texts], width,
-                         width};
-    TRY(observe(pass, S24I_QUERY, &x));
-    if (is_last(pass, S24I_QUERY)) return S24_OK;
     return run_stretch(pass, NULL, &pass->session->model->blocks[block]);
 }
 

@@ -13,6 +13,9 @@ typedef struct s24i_pass {
     const s24i_observer *observer;
 } s24i_pass;
 
+/* y (+)= activation(x·wᵀ + bias) on the lane's threads, with its memory. */
+s24_status s24i_lane_linear(const s24i_lane *lane, const s24i_linear *l, const s24_dense *y,
+                            const s24_dense *x, int accumulate);
 /* What the first block of the pass needs before its attention. */
 s24_status s24i_pass_start(const s24i_pass *pass, int64_t block);
 /* hidden goes through a block in place, the one that started or followed; more: the next one

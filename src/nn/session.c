@@ -75,6 +75,11 @@ static s24_status lane_create(s24i_lane *lane, s24_ctx *ctx, int64_t most_x)
     return s24i_dense_engine.runner_create(&lane->runner, ctx, most_x);
 }
 
+static int64_t normed_columns(const s24_model *model)
+{
+    return s24i_max(model->shape.width, model->shape.image ? model->patch_map.row : 0);
+}
+
 /* The lanes share the memory of the whole: they never run beside it. */
 static s24_status fill_lanes(s24_session *session, s24_ctx *ctx)
 {
@@ -97,11 +102,14 @@ static s24_status fill_lanes(s24_session *session, s24_ctx *ctx)
     const int64_t outer = s24i_max(all, session->splits ? rows * threads : 0);
     TRY(s24i_alloc_elems(&whole->outer, ctx, outer * shape->intermediate, part, "activations"));
     TRY(s24i_alloc_elems(&whole->work, ctx, (int64_t)bytes, 1, "work memory"));
+    const int64_t normed = model->architecture->pre_norm ? normed_columns(model) : 0;
+    TRY(s24i_alloc_elems(&whole->normed, ctx, outer * normed, sizeof(float), "norms' results"));
     whole->work_bytes = bytes;
     for (int t = 0; t < threads; t++) {
         s24i_lane *lane = &session->lanes[t];
         lane->rows = rows;
         lane->outer = (char *)whole->outer + (size_t)(t * rows * shape->intermediate) * part;
+        lane->normed = whole->normed + t * rows * normed;
         lane->work = (char *)whole->work + (size_t)t * one;
         lane->work_bytes = one;
     }
@@ -129,6 +137,20 @@ static int can_split(const s24_model *model)
     return s24i_dense_engine.concurrent || model->sparse_layers == S24I_SLOTS * model->shape.layers;
 }
 
+static s24_status lay_out_images(s24_session *session, s24_ctx *ctx)
+{
+    const s24i_shape *shape = &session->model->shape;
+    if (!shape->image) return S24_OK;
+    const int64_t count = session->max_tokens / shape->positions;
+    REQUIRE(ctx, count > 0, S24_ERROR_ARGUMENT,
+            "max_tokens is %lld; an image of this model has %lld", (long long)session->max_tokens,
+            (long long)shape->positions);
+    TRY(s24i_alloc_elems(&session->images, ctx, count + 1, sizeof *session->images, "offsets"));
+    for (int64_t i = 0; i <= count; i++)
+        session->images[i] = i * shape->positions;
+    return S24_OK;
+}
+
 s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *model,
                               int64_t max_tokens)
 {
@@ -144,10 +166,10 @@ s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *
                              .vec = s24i_vec_find(s24_ctx_cpu(ctx)),
                              .max_tokens = max_tokens,
                              .threads = s24_ctx_threads(ctx)};
-    s24_status status;
-    if (model->device) {
+    s24_status status = lay_out_images(session, ctx);
+    if (status == S24_OK && model->device) {
         status = s24i_gpu_session_create(&session->gpu, ctx, model, max_tokens);
-    } else {
+    } else if (status == S24_OK) {
         session->between = choose_between(session);
         session->splits = session->threads > 1 && can_split(model);
         status = fill(session, ctx);
@@ -175,6 +197,8 @@ void s24_session_destroy(s24_session *session)
     s24_ctx_free(ctx, session->qkv);
     s24_ctx_free(ctx, session->context);
     s24_ctx_free(ctx, session->whole.outer);
+    s24_ctx_free(ctx, session->whole.normed);
+    s24_ctx_free(ctx, session->images);
     s24_ctx_free(ctx, session->tiles);
     s24_ctx_free(ctx, session->scratch);
     s24_ctx_free(ctx, session->whole.work);
@@ -213,88 +237,64 @@ static s24_status check_text(const s24_session *session, s24_ctx *ctx, const s24
     return S24_OK;
 }
 
-/* Checks the batch and lays out the tiles of its texts. */
-static s24_status begin(s24_session *session, s24_ctx *ctx, const s24_batch *batch)
+static s24_status check_texts(const s24_session *session, s24_ctx *ctx, const s24_batch *batch)
 {
     REQUIRE(ctx, batch && batch->texts > 0 && batch->offsets && batch->ids, S24_ERROR_ARGUMENT,
             "the batch has no texts, offsets or ids");
     REQUIRE(ctx, batch->offsets[0] == 0, S24_ERROR_ARGUMENT,
             "offsets[0] of the batch is %lld; 0 was expected", (long long)batch->offsets[0]);
-    REQUIRE(ctx, s24_ctx_threads(ctx) <= session->threads, S24_ERROR_ARGUMENT,
-            "the context has %d threads; the session was made for %d", s24_ctx_threads(ctx),
-            session->threads);
-    if (session->tiles) session->tiles[0] = 0;
-    for (int64_t b = 0; b < batch->texts; b++) {
+    for (int64_t b = 0; b < batch->texts; b++)
         TRY(check_text(session, ctx, batch, b));
-        if (!session->tiles) continue; /* on a device */
-        session->tiles[b + 1] =
-            session->tiles[b] + s24i_attention_tiles(batch->offsets[b + 1] - batch->offsets[b]);
-    }
     return S24_OK;
 }
 
-/* ---- embeddings ------------------------------------------------------------------------------ */
-
-typedef struct token_job {
-    const s24_session *session;
-    const s24_batch *batch;
-    float *hidden;
-} token_job;
-
-static int64_t text_of(const s24_batch *batch, int64_t token)
+static s24_status check_images(const s24_session *session, s24_ctx *ctx, const s24_batch *batch)
 {
-    int64_t low = 0, high = batch->texts;
-    while (high - low > 1) {
-        const int64_t middle = (low + high) / 2;
-        if (batch->offsets[middle] <= token)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    const int64_t most = session->max_tokens / session->model->shape.positions;
+    REQUIRE(ctx, batch && batch->pixels, S24_ERROR_ARGUMENT,
+            "the batch has no pixels, which this model reads");
+    REQUIRE(ctx, batch->texts > 0 && batch->texts <= most, S24_ERROR_ARGUMENT,
+            "the batch has %lld images; 1 to %lld were expected, for so many the session was made",
+            (long long)batch->texts, (long long)most);
+    REQUIRE(ctx, !batch->types && !batch->mask, S24_ERROR_ARGUMENT,
+            "the batch has %s, which images have not", batch->types ? "types" : "a mask");
+    return S24_OK;
 }
 
-static void embed_range(void *arg, int64_t first, int64_t end, int thread)
+/* Checks the batch, completes it to *whole, and lays out the tiles of its texts. */
+static s24_status begin(s24_session *session, s24_ctx *ctx, s24_batch *whole,
+                        const s24_batch *batch)
 {
-    (void)thread;
-    const token_job *job = arg;
-    const s24_batch *batch = job->batch;
-    const s24_model *model = job->session->model;
-    const s24i_vec *vec = job->session->vec;
-    const int64_t width = model->shape.width;
-    int64_t text = first < end ? text_of(batch, first) : 0;
-    for (int64_t t = first; t < end; t++) {
-        while (t >= batch->offsets[text + 1])
-            text++;
-        const int64_t position = t - batch->offsets[text];
-        const int64_t type = batch->types ? batch->types[t] : 0;
-        float *row = job->hidden + t * width;
-        vec->add(row, model->words + batch->ids[t] * width, model->position_rows + position * width,
-                 width);
-        if (model->type_rows) vec->add(row, row, model->type_rows + type * width, width);
-        vec->layer_norm(row, 1, &model->embedding_norm);
-    }
+    TRY(session->images ? check_images(session, ctx, batch) : check_texts(session, ctx, batch));
+    REQUIRE(ctx, s24_ctx_threads(ctx) <= session->threads, S24_ERROR_ARGUMENT,
+            "the context has %d threads; the session was made for %d", s24_ctx_threads(ctx),
+            session->threads);
+    *whole = *batch;
+    if (session->images) whole->offsets = session->images;
+    if (!session->tiles) return S24_OK; /* on a device */
+    session->tiles[0] = 0;
+    for (int64_t b = 0; b < whole->texts; b++)
+        session->tiles[b + 1] =
+            session->tiles[b] + s24i_attention_tiles(whole->offsets[b + 1] - whole->offsets[b]);
+    return S24_OK;
 }
 
-static void embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch, float *hidden)
-{
-    token_job job = {session, batch, hidden};
-    s24_ctx_parallel_for(ctx, batch->offsets[batch->texts], embed_range, &job);
-}
+/* ---- the steps -------------------------------------------------------------------------------- */
 
 s24_status s24i_session_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                               float *hidden)
 {
-    TRY(begin(session, ctx, batch));
-    embed(session, ctx, batch, hidden);
-    return S24_OK;
+    s24_batch whole;
+    TRY(begin(session, ctx, &whole, batch));
+    return s24i_embed(session, ctx, &whole, hidden);
 }
 
 s24_status s24i_session_block(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                               int64_t block, float *hidden, const s24i_observer *observer)
 {
-    const s24i_pass pass = {session, ctx, batch, hidden, observer};
-    TRY(begin(session, ctx, batch));
+    s24_batch whole;
+    const s24i_pass pass = {session, ctx, &whole, hidden, observer};
+    TRY(begin(session, ctx, &whole, batch));
     TRY(s24i_pass_start(&pass, block));
     return s24i_pass_block(&pass, block, 0);
 }
@@ -308,7 +308,7 @@ static s24_status forward(s24_session *session, s24_ctx *ctx, const s24_batch *b
     const int64_t elems = batch->offsets[batch->texts] * model->shape.width;
     const size_t bytes = (size_t)elems * sizeof(float);
     float *hidden = outputs->hidden ? outputs->hidden : session->hidden;
-    embed(session, ctx, batch, hidden);
+    TRY(s24i_embed(session, ctx, batch, hidden));
     if (outputs->blocks) memcpy(outputs->blocks, hidden, bytes);
     const s24i_pass pass = {.session = session, .ctx = ctx, .batch = batch, .hidden = hidden};
     if (model->shape.layers) TRY(s24i_pass_start(&pass, 0));
@@ -316,9 +316,11 @@ static s24_status forward(s24_session *session, s24_ctx *ctx, const s24_batch *b
         TRY(s24i_pass_block(&pass, b, b + 1 < model->shape.layers));
         if (outputs->blocks) memcpy(outputs->blocks + (b + 1) * elems, hidden, bytes);
     }
-    if (outputs->embeddings) s24i_session_pool(session, ctx, batch, hidden, outputs->embeddings);
+    const float *states = s24i_session_states(session, ctx, batch, hidden, outputs);
+    if (outputs->embeddings) s24i_session_pool(session, ctx, batch, states, outputs->embeddings);
     if (outputs->start_logits || outputs->end_logits)
-        s24i_session_answer(session, batch, hidden, outputs);
+        s24i_session_answer(session, batch, states, outputs);
+    if (outputs->logits) s24i_session_classify(session, ctx, batch, states, outputs->logits);
     return S24_OK;
 }
 
@@ -328,9 +330,12 @@ s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_bat
     const int answers = outputs->start_logits || outputs->end_logits;
     REQUIRE(ctx, !answers || session->model->qa_weight, S24_ERROR_ARGUMENT,
             "answer logits were asked of a model without a question answering head");
-    TRY(begin(session, ctx, batch));
-    if (session->gpu) return s24i_gpu_submit(session->gpu, ctx, batch, outputs);
-    return forward(session, ctx, batch, outputs);
+    REQUIRE(ctx, !outputs->logits || session->model->class_weight, S24_ERROR_ARGUMENT,
+            "logits of classes were asked of a model without a classifier");
+    s24_batch whole;
+    TRY(begin(session, ctx, &whole, batch));
+    if (session->gpu) return s24i_gpu_submit(session->gpu, ctx, &whole, outputs);
+    return forward(session, ctx, &whole, outputs);
 }
 
 s24_status s24i_session_finish(s24_session *session, s24_ctx *ctx)

@@ -21,6 +21,7 @@ typedef struct s24i_lane {
     s24_ctx *ctx, *own; /* own: of one thread, the lane's; NULL for all threads together */
     int64_t rows;       /* tokens at a time */
     void *outer;        /* [rows, intermediate] */
+    float *normed;      /* [rows, width] where norms stand before the layers, [rows, patch] */
     void *work;         /* of the 2:4 plans */
     size_t work_bytes;
     s24i_dense_runner *runner;
@@ -38,6 +39,7 @@ struct s24_session {
     void *qkv;         /* [max_tokens, 3·width], or three of [max_tokens, width] */
     void *context;     /* [max_tokens, width] */
     int64_t *tiles;    /* [max_tokens + 1] */
+    int64_t *images;   /* [max_tokens / positions + 1]: where they begin, of a model of images */
     float *scratch;
     int64_t scratch_elems;
     s24i_lane whole;              /* all threads; its ctx is each pass's own */
@@ -64,6 +66,12 @@ s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_bat
                                const s24_outputs *outputs);
 s24_status s24i_session_finish(s24_session *session, s24_ctx *ctx);
 
+/* The embeddings of a checked batch (session_embed.c). */
+s24_status s24i_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch, float *hidden);
+/* What pooling and heads read of the last block's output: itself, or the last norm's, which may
+   take its place. */
+const float *s24i_session_states(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                                 float *hidden, const s24_outputs *outputs);
 /* hidden [tokens, width] = the embeddings of the batch. Errors as s24_session_forward. */
 s24_status s24i_session_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                               float *hidden);
@@ -76,5 +84,8 @@ void s24i_session_pool(s24_session *session, s24_ctx *ctx, const s24_batch *batc
 /* start_logits and end_logits [tokens] of outputs, those that are not NULL. */
 void s24i_session_answer(const s24_session *session, const s24_batch *batch, const float *hidden,
                          const s24_outputs *outputs);
+/* logits [images, classes] from the first token of each. */
+void s24i_session_classify(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                           const float *hidden, float *logits);
 
 #endif

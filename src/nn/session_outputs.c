@@ -5,6 +5,34 @@
 #include <math.h>
 #include <string.h>
 
+typedef struct norm_job {
+    const s24_session *session;
+    float *states;
+} norm_job;
+
+static void norm_range(void *arg, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const norm_job *job = arg;
+    const s24i_layer_norm *norm = &job->session->model->final_norm;
+    job->session->vec->layer_norm(job->states + first * norm->n, end - first, norm);
+}
+
+const float *s24i_session_states(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                                 float *hidden, const s24_outputs *outputs)
+{
+    const int64_t tokens = batch->offsets[batch->texts];
+    norm_job job = {session, session->hidden};
+    if (!session->model->final_norm.gamma) return hidden;
+    if (!outputs->embeddings && !outputs->start_logits && !outputs->end_logits && !outputs->logits)
+        return hidden;
+    if (hidden != session->hidden)
+        memcpy(session->hidden, hidden,
+               (size_t)(tokens * session->model->shape.width) * sizeof(float));
+    s24_ctx_parallel_for(ctx, tokens, norm_range, &job);
+    return session->hidden;
+}
+
 typedef struct pool_job {
     const s24_session *session;
     const s24_batch *batch;
@@ -66,4 +94,33 @@ void s24i_session_answer(const s24_session *session, const s24_batch *batch, con
             outputs->end_logits[t] =
                 session->vec->dot(x, model->qa_weight + width, width) + model->qa_bias[1];
     }
+}
+
+typedef struct class_job {
+    const s24_session *session;
+    const s24_batch *batch;
+    const float *hidden;
+    float *logits;
+} class_job;
+
+static void class_range(void *arg, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const class_job *job = arg;
+    const s24_model *model = job->session->model;
+    const int64_t width = model->shape.width, classes = model->shape.classes;
+    for (int64_t i = first; i < end; i++) {
+        const float *x = job->hidden + job->batch->offsets[i] * width;
+        for (int64_t c = 0; c < classes; c++)
+            job->logits[i * classes + c] =
+                job->session->vec->dot(x, model->class_weight + c * width, width) +
+                model->class_bias[c];
+    }
+}
+
+void s24i_session_classify(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                           const float *hidden, float *logits)
+{
+    class_job job = {session, batch, hidden, logits};
+    s24_ctx_parallel_for(ctx, batch->texts, class_range, &job);
 }

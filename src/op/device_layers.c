@@ -141,10 +141,17 @@ s24_status s24_device_norm(s24_ctx *ctx, s24_device *device, const s24_device_no
         }
     } else {
         TRY(not_null(ctx, a.ids, "ids"));
-        TRY(not_null(ctx, a.positions, "positions"));
         TRY(aligned(ctx, a.words, "words"));
         TRY(aligned(ctx, a.position_rows, "position_rows"));
         if (a.type_rows) TRY(aligned(ctx, a.type_rows, "type_rows"));
+    }
+    if (a.position_rows) {
+        TRY(not_null(ctx, a.positions, "positions"));
+        TRY(aligned(ctx, a.position_rows, "position_rows"));
+    }
+    if (a.sum) {
+        TRY(operand(ctx, "sum", a.sum, a.y->dtype, a.y->rows, a.y->cols));
+        TRY(contiguous(ctx, "sum", a.sum));
     }
     TRY(aligned(ctx, a.gamma, "gamma"));
     TRY(aligned(ctx, a.beta, "beta"));
@@ -154,6 +161,7 @@ s24_status s24_device_norm(s24_ctx *ctx, s24_device *device, const s24_device_no
                                   .x = a.x ? a.x->data : NULL,
                                   .residual = a.x && a.residual ? a.residual->data : NULL,
                                   .y = a.y->data,
+                                  .sum = a.sum ? a.sum->data : NULL,
                                   .gamma = a.gamma,
                                   .beta = a.beta,
                                   .eps = a.eps,
@@ -162,7 +170,7 @@ s24_status s24_device_norm(s24_ctx *ctx, s24_device *device, const s24_device_no
                                   .types = a.types,
                                   .words = a.words,
                                   .position_rows = a.position_rows,
-                                  .type_rows = a.type_rows};
+                                  .type_rows = a.x ? NULL : a.type_rows};
     return RUN(norm, &job, a.stream);
 }
 
@@ -198,7 +206,6 @@ s24_status s24_device_head(s24_ctx *ctx, s24_device *device, const s24_device_he
     s24_device_head_args a;
     READ_ARGS(a, args, "s24_device_head_args");
     TRY(operand(ctx, "x", a.x, S24_DTYPE_NONE, 0, 0));
-    TRY(contiguous(ctx, "x", a.x));
     TRY(not_null(ctx, a.y, "y"));
     if (a.w) {
         TRY(operand(ctx, "w", a.w, a.x->dtype, 0, a.x->cols));
@@ -209,11 +216,45 @@ s24_status s24_device_head(s24_ctx *ctx, s24_device *device, const s24_device_he
                                   .rows = a.x->rows,
                                   .width = a.x->cols,
                                   .outputs = a.w ? a.w->rows : 0,
+                                  .ldx = s24i_dense_ld(a.x),
                                   .x = a.x->data,
                                   .w = a.w ? a.w->data : NULL,
                                   .bias = a.bias,
-                                  .y = a.y};
+                                  .y = a.y,
+                                  .rows_first = a.rows_first};
     return RUN(head, &job, a.stream);
+}
+
+s24_status s24_device_unfold(s24_ctx *ctx, s24_device *device, const s24_device_unfold_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_unfold_args a;
+    READ_ARGS(a, args, "s24_device_unfold_args");
+    TRY(aligned(ctx, a.pixels, "pixels"));
+    REQUIRE(ctx,
+            a.images > 0 && a.channels > 0 && a.patch > 0 && a.image > 0 && a.first >= 0 &&
+                a.image % a.patch == 0 && a.image <= 1 << 14 && a.channels <= 1 << 10 &&
+                a.images < INT32_MAX && a.first < INT32_MAX,
+            S24_ERROR_SHAPE,
+            "%" PRId64 " images of %" PRId64 " channels, %" PRId64
+            " pixels a side, patches of %" PRId64 " and %" PRId64
+            " rows before; patches that divide an image were expected",
+            a.images, a.channels, a.image, a.patch, a.first);
+    const int64_t side = a.image / a.patch, row = a.channels * a.patch * a.patch;
+    TRY(operand(ctx, "y", a.y, S24_DTYPE_NONE, a.images * (a.first + side * side), 0));
+    TRY(contiguous(ctx, "y", a.y));
+    REQUIRE(ctx, a.y->cols >= row, S24_ERROR_SHAPE,
+            "y has %" PRId64 " columns; a patch has %" PRId64 " numbers", a.y->cols, row);
+    const s24i_device_unfold job = {.dtype = a.y->dtype,
+                                    .images = a.images,
+                                    .channels = a.channels,
+                                    .image = a.image,
+                                    .patch = a.patch,
+                                    .first = a.first,
+                                    .row = a.y->cols,
+                                    .pixels = a.pixels,
+                                    .y = a.y->data};
+    return RUN(unfold, &job, a.stream);
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 
 #include "nn/attention.h"
 #include "nn/dense.h"
+#include "nn/patches.h"
 #include "nn/util.h"
 #include "train/ops.h"
 
@@ -161,7 +162,7 @@ typedef struct embed_job {
     float *s;
     const s24i_embed *e;
     const s24i_step *step;
-    int64_t image, patch, channels;
+    const s24i_patches *patches;
 } embed_job;
 
 static void embed_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -229,26 +230,15 @@ static void embed_back(s24i_machine *m, void *ds, const s24i_embed *e, const s24
 static void unfold_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const embed_job *j = arg;
-    const int64_t p = j->patch, side = j->image / p, row = j->channels * p * p;
-    const int64_t positions = side * side + 1;
     (void)thread;
-    for (int64_t t = begin; t < end; t++) {
-        const int64_t at = t % positions - 1;
-        const float *pixels = j->step->pixels + t / positions * j->channels * j->image * j->image;
-        float *to = j->s + t * row;
-        if (at < 0) memset(to, 0, (size_t)row * sizeof(float));
-        for (int64_t c = 0; at >= 0 && c < j->channels; c++)
-            for (int64_t y = 0; y < p; y++, to += p)
-                memcpy(to, pixels + (c * j->image + at / side * p + y) * j->image + at % side * p,
-                       (size_t)p * sizeof(float));
-    }
+    s24i_unfold(j->s + begin * j->patches->row, j->step->pixels, j->patches, begin, end);
 }
 
 static void unfold(s24i_machine *m, void *rows, const s24i_step *step, int64_t image, int64_t patch,
                    int64_t channels)
 {
-    const embed_job job = {
-        .m = m, .s = rows, .step = step, .image = image, .patch = patch, .channels = channels};
+    const s24i_patches patches = {image, patch, channels, 1, channels * patch * patch};
+    const embed_job job = {.m = m, .s = rows, .step = step, .patches = &patches};
     s24i_cpu_run(m, step->tokens, unfold_range, &job);
 }
 

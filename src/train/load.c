@@ -50,12 +50,7 @@ static s24_status check(const maker *k, const s24_tensor *tensor, const wanted *
             tensor->file, tensor->name);
     if (!tensor->packed) TRY(s24i_tensor_check_float(k->ctx, tensor));
     if (w->any_rank) {
-        int64_t count = 1;
-        for (int d = 0; d < tensor->rank; d++)
-            count *= tensor->shape[d];
-        REQUIRE(k->ctx, count == w->rows * w->cols, S24_ERROR_FORMAT,
-                "%s: tensor '%s' has %lld numbers; %lld were expected by config.json", tensor->file,
-                tensor->name, (long long)count, (long long)(w->rows * w->cols));
+        TRY(s24i_tensor_check_count(k->ctx, tensor, w->rows * w->cols));
     } else {
         TRY(s24i_tensor_check_shape(k->ctx, tensor, w->transposed ? w->cols : w->rows,
                                     w->transposed ? w->rows : w->cols));
@@ -417,7 +412,7 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
             "%s/config.json: model_type '%s' is not supported; bert, gpt2, llama and vit are",
             folder, s24i_show(type).text);
     TRY(s24i_shape_read(&t->shape, ctx, t->arch, folder));
-    return s24i_pooling_read(&t->pooled, ctx, folder);
+    return s24i_pooling_read(&t->pooled, ctx, t->arch, folder);
 }
 
 static s24_status load(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *checkpoint)

@@ -306,7 +306,8 @@ class Images(Scratch):
             ("size", image("large-images-idx3-ubyte"), 4,
              "images of 5 x 5 pixels and 1 channels, but the model reads 4 x 4 and 1"),
             ("classes", image("many-images-idx3-ubyte"), 4, "images of 8 classes, but the model has 3"),
-            ("a text model", image("good-images-idx3-ubyte", "gpt2"), 5, "no head for this task"),
+            ("a text model", image("good-images-idx3-ubyte", "gpt2"), 5,
+             "model_type 'gpt2' is not supported; bert and vit are"),
             ("not finite", image("good-images-idx3-ubyte", "nan"), 4,
              "patch_embeddings.projection.weight' has NaN at row 0, column 0"),
         ])

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A ViT's forward pass on a GPU, ours and PyTorch's, interleaved in one process.
+
+    bench/peers/vit_gpu.py --libraries build/release [--model vit-l] [--batch 256] [--json FILE]
+
+Contestants: this tree's encoder, dense and 2:4 (pixels on the GPU to logits on the host, waiting for
+each pass), and transformers' ViTForImageClassification of the same shape with sdpa attention, its
+pixels on the GPU, passes queued without waiting: as bert_gpu.py has them. All weights are random;
+those of the blocks' linear layers 2:4. Needs torch and transformers.
+"""
+import argparse
+import ctypes
+import json
+import pathlib
+import statistics
+import sys
+
+import bert_gpu
+
+# As src/nn/presets.def: width, layers, heads, intermediate.
+SHAPES = {"vit-tiny": (192, 12, 3, 768), "vit-b": (768, 12, 12, 3072), "vit-l": (1024, 24, 16, 4096)}
+CLASSES = 1000
+
+
+class Ours(bert_gpu.Ours):
+    def passes(self, pixels):
+        """Two functions that run a pass, dense and 2:4, and the logits that they write."""
+        batch = pixels.shape[0]
+        self.batch = bert_gpu.Batch(texts=batch, pixels=pixels.data_ptr())
+        self.keep, runs = [pixels], []
+        for model in self.models:
+            session = ctypes.c_void_p()
+            self.call(self.nn.s24_session_create, ctypes.byref(session), self.ctx, model,
+                      ctypes.c_int64(batch * 197))
+            logits = (ctypes.c_float * (batch * CLASSES))()
+            outputs = bert_gpu.Outputs(logits=ctypes.addressof(logits))
+            self.keep += [logits, outputs]
+
+            def run(session=session, outputs=outputs):
+                self.call(self.nn.s24_session_forward, session, self.ctx,
+                          ctypes.byref(self.batch), ctypes.byref(outputs))
+            runs.append((run, session, logits))
+        return runs
+
+
+class Torch(bert_gpu.Torch):
+    def make(self):
+        import transformers
+        width, layers, heads, intermediate = SHAPES[self.shape]
+        config = transformers.ViTConfig(
+            hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
+            intermediate_size=intermediate, num_labels=CLASSES)
+        config._attn_implementation = "sdpa"
+        return transformers.ViTForImageClassification(config)
+
+    def inputs(self, pixels):
+        return {"pixel_values": pixels.to(self.kind)}
+
+
+def measure(ours, peers, batch, options):
+    torch = peers.torch
+    pixels = torch.randn(batch, 3, 224, 224, device="cuda")
+    torch.cuda.synchronize()
+    runs = ours.passes(pixels)
+    everyone = {"ours dense": runs[0][0], "ours 2:4": runs[1][0]}
+    for run in list(everyone.values()):
+        for _ in range(3):
+            run()
+    some = CLASSES * min(batch, 4)
+    off = bert_gpu.distance(runs[1][2][:some], runs[0][2][:some])
+    if not off < 0.05:
+        raise RuntimeError(f"batch {batch}: dense and 2:4 logits are {off:.3f} apart")
+    theirs = peers.runs(peers.inputs(pixels), f"batch {batch}")
+    everyone.update(theirs)
+    samples = bert_gpu.interleave(everyone, theirs, torch, options.rounds)
+    sparse = [ours.nn.s24_session_sparse_layers(session, ctypes.c_int64(batch * 197))
+              for _, session, _ in runs]  # of dense and of 2:4
+    ours.end(runs)
+    return {"batch": batch, "logits_apart": off, "sparse_layers": sparse[1],
+            "ms": {name: statistics.median(times) for name, times in samples.items()},
+            "least": {name: min(times) for name, times in samples.items()},
+            "most": {name: max(times) for name, times in samples.items()}}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--libraries", type=pathlib.Path, required=True)
+    parser.add_argument("--model", choices=SHAPES, default="vit-l")
+    parser.add_argument("--batch", default="256")
+    parser.add_argument("--dtype", choices=("f16", "bf16"), default="f16")
+    parser.add_argument("--peers", default="eager,compiled")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    names = [name for name in options.peers.split(",") if name != "none"]
+    unknown = set(names) - set(bert_gpu.PEERS)
+    if unknown:
+        parser.error(f"--peers: {', '.join(sorted(unknown))} is none of {bert_gpu.PEERS}")
+    ours = Ours(options.libraries.resolve(), options.model, options.dtype)
+    peers = Torch(options.dtype, names, options.model)
+    rows, text = [], ours.core.s24_device_text(ours.device).decode()
+    print(text, {"torch": peers.torch.__version__})
+    for batch in (int(b) for b in options.batch.split(",")):
+        row = measure(ours, peers, batch, options)
+        rows.append(row)
+        ms = row["ms"]
+        print(f"{options.model} batch {batch}:",
+              "  ".join(f"{name} {t:.3f}" for name, t in ms.items()),
+              f"  2:4 {ms['ours dense'] / ms['ours 2:4']:.2f}x of ours dense,",
+              f"{row['sparse_layers']} layers 2:4, {row['logits_apart']:.1e} apart", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(
+            {"model": options.model, "dtype": options.dtype, "torch": peers.torch.__version__,
+             "gpu": text, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
