@@ -6,9 +6,9 @@
  * Rules beside those of device.h: `dtype` is f16 or bf16, the dtype of every `void *` matrix; sums are
  * f32 and rounded once, statistics, gradients of parameters and master weights f32, losses double.
  * Matrices are row-major without stride unless a leading dimension is named, all pointers lead into
- * device memory at multiples of 16 bytes, and 8 divides a row's elements. Everything enqueues, allocates
- * nothing, waits for nothing, may be captured, and gives the same bits every time: there are no sums
- * in the order of chance. `work` is S24_DEVICE_TRAIN_WORK bytes that one stream uses; what is in it
+ * device memory at multiples of 16 bytes (sums: of 8, labels: of 4), and 8 divides a row's elements.
+ * Everything enqueues, allocates nothing, waits for nothing, may be captured, and gives the same bits
+ * every time: there are no sums in the order of chance. `work` is S24_DEVICE_TRAIN_WORK bytes that one stream uses; what is in it
  * means nothing before and after. Texts lie end to end: text b is tokens offsets[b] … offsets[b + 1].
  * Errors: ARGUMENT (NULL, alignment), SHAPE, DTYPE, UNSUPPORTED.
  */
@@ -109,17 +109,21 @@ S24_API s24_status s24_device_train_add_norm(s24_ctx *ctx, s24_device *device,
                                              const s24_device_train_add_norm_args *args);
 
 /* g = dropout(dy (+ dy2)); ds = (add ? ds : 0) + the gradient of s that g is of y;
-   dgamma += Σ g·h, dbeta += Σ g (NULL: rms). dy is not kept. dy2 may be ds where add is 0. */
+   dgamma += Σ g·h, dbeta += Σ g (NULL: rms). dy2 may be ds where add is 0. What the layer before needs
+   comes along where it is asked for: dz = dropout(ds), dbias += Σ of that. */
 typedef struct s24_device_train_norm_back_args {
     size_t size; /* sizeof(s24_device_train_norm_back_args) */
     s24_dtype dtype;
     int64_t rows, width;
-    void *ds, *dy;
-    const void *dy2, *s;
+    void *ds;
+    const void *dy, *dy2, *s;
     const float *stats, *gamma;
     float *dgamma, *dbeta;
     int rms, add;
     s24_device_dropout drop;
+    void *dz;     /* [rows, width] or NULL */
+    float *dbias; /* [width] or NULL */
+    s24_device_dropout drop_z;
     void *work;
     void *stream;
 } s24_device_train_norm_back_args;
@@ -174,9 +178,9 @@ typedef struct s24_device_train_embed_args {
 S24_API s24_status s24_device_train_embed(s24_ctx *ctx, s24_device *device,
                                           const s24_device_train_embed_args *args);
 
-/* Adds ds to the tables' gradients, NULL ones left out. Equal ids and types are summed in the order of
-   tokens by `order`: the tokens sorted by id, runs[i] … runs[i + 1] of one id, run_count of them.
-   Positions: text by text. Images: the first tokens' rows of ds become 0 afterwards. */
+/* Adds ds to the tables' gradients, NULL ones left out. `order` is the tokens sorted by id, those of
+   one id in any order that is always the same. Position i is token i of each text. Images (dfirst):
+   the first tokens' rows of ds become 0 afterwards. work holds tokens·width/16 floats of it. */
 typedef struct s24_device_train_embed_back_args {
     size_t size; /* sizeof(s24_device_train_embed_back_args) */
     s24_dtype dtype;
@@ -184,9 +188,8 @@ typedef struct s24_device_train_embed_back_args {
     void *ds;
     float *dwords, *dpositions, *dtypes, *dfirst;
     const int32_t *ids, *position, *type;
-    const int32_t *offsets;      /* [texts + 1] */
-    const int32_t *order, *runs; /* [tokens], [run_count + 1] */
-    int64_t run_count;
+    const int32_t *offsets; /* [texts + 1] */
+    const int32_t *order;   /* [tokens], for dwords */
     void *work;
     void *stream;
 } s24_device_train_embed_back_args;

@@ -6,34 +6,9 @@
  */
 #include "device.cuh"
 #include "linear_store_full.cuh"
+#include "rows.cuh"
 
 enum { WARPS = 4, MOST_CHUNKS = 8 }; /* of a block; of 256 elements of a row */
-
-/* Eight elements as f32. */
-template <class T> static __device__ inline void load_8(float (&v)[8], const void *from)
-{
-    union {
-        uint4 all;
-        T each[8];
-    } u = {*static_cast<const uint4 *>(from)};
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        v[i] = (float)u.each[i];
-}
-template <class T> static __device__ inline void store_8(void *to, const float (&v)[8])
-{
-    *static_cast<uint4 *>(to) =
-        make_uint4(pair_of<T>::pack(v[0], v[1]), pair_of<T>::pack(v[2], v[3]),
-                   pair_of<T>::pack(v[4], v[5]), pair_of<T>::pack(v[6], v[7]));
-}
-
-static __device__ inline float warp_sum(float v)
-{
-#pragma unroll
-    for (int i = 16; i > 0; i /= 2)
-        v += __shfl_xor_sync(~0u, v, i);
-    return v;
-}
 
 /* ---- norms and embeddings: a warp a row ------------------------------------------------------ */
 

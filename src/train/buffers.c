@@ -53,7 +53,6 @@ static void plan_step(plan *p, s24_transformer *t)
     r->mask = part(p, tokens, sizeof *r->mask);
     r->targets = part(p, tokens, sizeof *r->targets);
     if (is_sorted(t)) r->order = part(p, tokens, sizeof *r->order);
-    if (is_sorted(t)) r->runs = part(p, tokens + 1, sizeof *r->runs);
     r->starts = part(p, texts, sizeof *r->starts);
     r->ends = part(p, texts, sizeof *r->ends);
     if (s->image) r->pixels = floats(p, tokens / s->positions * s->channels * s->image * s->image);
@@ -146,7 +145,7 @@ s24_status s24i_plan_buffers(s24_transformer *t, s24_ctx *ctx)
     const s24i_machine *m = &t->machine;
     plan p = {.align = m->memory_align, .element = m->element};
     const int64_t words = t->opts.max_texts + 1 + t->opts.max_tokens +
-                          (is_sorted(t) ? 2 * t->opts.max_tokens + 1 + t->shape.vocabulary : 0);
+                          (is_sorted(t) ? t->opts.max_tokens + t->shape.vocabulary : 0);
     TRY(s24i_alloc_elems(&t->host, ctx, 2 * (t->opts.max_texts + 1), sizeof *t->host, "a batch"));
     TRY(s24i_alloc_elems(&t->host_words, ctx, words, sizeof *t->host_words, "a batch"));
     plan_all(&p, t);

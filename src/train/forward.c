@@ -76,26 +76,22 @@ static void *put(s24_transformer *t, void *to, const void *from, int64_t count, 
     return to;
 }
 
-/* The tokens sorted by id, equal ones in their order, and where each id's begin: what a sum over the
-   tokens of an id goes by. `count` has room for a number a word of the vocabulary. */
-static int64_t sort_tokens(int32_t *order, int32_t *runs, int32_t *count, const int32_t *ids,
-                           int64_t tokens, int64_t vocabulary)
+/* The tokens sorted by id, equal ones in their order. `count` has room for a number a word of the
+   vocabulary. */
+static void sort_tokens(int32_t *order, int32_t *count, const int32_t *ids, int64_t tokens,
+                        int64_t vocabulary)
 {
-    int64_t run_count = 0;
     int32_t at = 0;
     memset(count, 0, (size_t)vocabulary * sizeof *count);
     for (int64_t i = 0; i < tokens; i++)
         count[ids[i]]++;
     for (int64_t w = 0; w < vocabulary; w++) {
         const int32_t n = count[w];
-        if (n) runs[run_count++] = at;
         count[w] = at;
         at += n;
     }
-    runs[run_count] = at;
     for (int64_t i = 0; i < tokens; i++)
         order[count[ids[i]]++] = (int32_t)i;
-    return run_count;
 }
 
 /* offsets, tiles and positions are made here on the host: a batch's are small. */
@@ -142,11 +138,8 @@ static void lay_out(s24_transformer *t, const s24_examples *e)
     s->ends = put(t, r->ends, e->ends, texts, sizeof *e->ends);
     if (!r->order) return;
     int32_t *order = t->host_words + t->opts.max_texts + 1 + t->opts.max_tokens;
-    int32_t *runs = order + tokens;
-    s->run_count =
-        sort_tokens(order, runs, runs + tokens + 1, e->texts.ids, tokens, t->shape.vocabulary);
+    sort_tokens(order, order + tokens, e->texts.ids, tokens, t->shape.vocabulary);
     s->order = put(t, r->order, order, tokens, sizeof *order);
-    s->runs = put(t, r->runs, runs, s->run_count + 1, sizeof *runs);
 }
 
 s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *examples)

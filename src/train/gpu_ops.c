@@ -93,8 +93,8 @@ void s24i_gpu_embed_back(s24i_machine *m, void *ds, const s24i_embed *e, const s
             .longest = step->longest, .width = e->width, .type_count = e->type_count, .ds = ds,
             .dwords = step->ids ? e->dwords : NULL, .dpositions = e->dpositions,
             .dtypes = e->dtypes, .dfirst = e->dfirst, .ids = step->ids, .position = step->positions,
-            .type = step->types, .offsets = step->bounds, .order = step->order, .runs = step->runs,
-            .run_count = step->run_count, .work = m->gpu->work);
+            .type = step->types, .offsets = step->bounds, .order = step->order,
+            .work = m->gpu->work);
 }
 
 /* ---- rows ---------------------------------------------------------------------------------------- */

@@ -41,10 +41,8 @@ typedef struct s24i_step {
     int64_t *tiles;   /* [texts + 1]: tiles of queries before each text, for attention */
     int32_t *bounds;  /* [texts + 1]: offsets once more */
     int32_t *ids, *types, *positions; /* [tokens]; ids NULL for images, types NULL: 0 */
-    /* Where ops->sorted asks for them: the tokens sorted by id, and where each id's begin. */
-    int32_t *order, *runs; /* [tokens], [run_count + 1] */
-    int64_t run_count;
-    uint8_t *mask; /* [tokens] or NULL */
+    int32_t *order;                   /* [tokens] sorted by id, where ops->sorted asks for them */
+    uint8_t *mask;                    /* [tokens] or NULL */
     float *pixels;
     int32_t *targets, *starts, *ends; /* or NULL */
 } s24i_step;
@@ -169,7 +167,7 @@ typedef struct s24i_update {
 
 typedef struct s24i_ops {
     const char *name;
-    int sorted; /* 1: embed_back reads order and runs of the step */
+    int sorted; /* 1: embed_back reads the step's order */
     void *(*alloc)(s24i_machine *m, size_t bytes);
     void (*free)(s24i_machine *m, void *memory);
     /* From the host, to the host, within the machine. Only download waits. */

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Losses that pull vectors to a teacher's: hidden states by their squared distance, pooled vectors by
+   their angle. */
+#include "rows.cuh"
+#include "train.cuh"
+#include "train_sums.cuh"
+
+enum { WARPS = 8, THREADS = 32 * WARPS, AHEAD = 2 /* pieces of 256 columns */ };
+
+/* A warp's sum in double to its block's part. */
+static __device__ void leave_total(double *parts, double sum)
+{
+    __shared__ double shared[WARPS];
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x) return;
+    sum = 0;
+    for (int w = 0; w < WARPS; w++)
+        sum += shared[w];
+    parts[blockIdx.x] = sum;
+}
+
+/* ---- squared distances: a warp a row --------------------------------------------------------- */
+
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    squared_kernel(const __grid_constant__ s24_device_train_squared_args job)
+{
+    const float factor = 2.0f * (float)job.weight * job.gradient_scale;
+    double loss = 0;
+    dependents_may_start();
+    wait_for_predecessors();
+    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; r < job.rows;
+         r += (int64_t)gridDim.x * WARPS) {
+        if (job.mask && !job.mask[r]) continue;
+        const T *x = static_cast<const T *>(job.x) + r * job.width;
+        const T *y = static_cast<const T *>(job.y) + r * job.width;
+        T *dx = static_cast<T *>(job.dx) + r * job.width;
+        float squares = 0;
+#pragma unroll AHEAD
+        for (int c = threadIdx.x % 32 * 8; c < job.width; c += 256) {
+            float v[8], w[8], d[8];
+            load_8<T>(v, x + c);
+            load_8<T>(w, y + c);
+            load_8<T>(d, dx + c);
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const float apart = v[i] - w[i];
+                squares += apart * apart;
+                d[i] += factor * apart;
+            }
+            store_8<T>(dx + c, d);
+        }
+        loss += (double)squares;
+    }
+    leave_total(static_cast<double *>(job.work), loss);
+}
+
+TRAIN_ENQUEUE(squared, s24_device_train_squared_args)
+{
+    s24_device_train_squared_args args_of = *job;
+    const device_launch launch = {"launching squared distances",
+                                  job->dtype == S24_BF16
+                                      ? (const void *)squared_kernel<__nv_bfloat16>
+                                      : (const void *)squared_kernel<__half>,
+                                  dim3(train_blocks(device, job->rows, WARPS, 8)),
+                                  THREADS,
+                                  0,
+                                  true};
+    void *args[] = {&args_of};
+    const s24_status status = device_launch_kernel(error, &launch, args, stream);
+    if (status != S24_OK) return status;
+    const total_parts sum = {static_cast<const double *>(job->work), (int)launch.grid.x, job->loss,
+                             job->weight, 1};
+    return total_parts_enqueue(device, &sum, stream, error);
+}
+
+/* ---- angles: a block a text ------------------------------------------------------------------ */
+
+static __device__ float block_sum(float v)
+{
+    __shared__ float shared[WARPS];
+    v = warp_sum(v);
+    __syncthreads(); /* the sum before may still be read */
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = v;
+    __syncthreads();
+    float all = 0;
+#pragma unroll
+    for (int w = 0; w < WARPS; w++)
+        all += shared[w];
+    return all;
+}
+
+/* d cos/de = (z/|z| − cos·e/|e|)/|e|, which every token of a mean gets its share of. */
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    cosine_kernel(const __grid_constant__ s24_device_train_cosine_args job)
+{
+    const int text = blockIdx.x, lane = threadIdx.x % 32, width = (int)job.width;
+    const bool first_only = job.pooling == S24_DEVICE_POOL_FIRST;
+    dependents_may_start();
+    wait_for_predecessors();
+    const float *e = job.vectors + text * job.width, *z = job.teacher + text * job.width;
+    const int first = job.offsets[text], end = first_only ? first + 1 : job.offsets[text + 1];
+    const uint8_t *mask = first_only ? nullptr : job.mask;
+    float ee = 0, zz = 0, ez = 0, tokens = 0;
+    for (int c = threadIdx.x; c < width; c += THREADS) {
+        ee += e[c] * e[c];
+        zz += z[c] * z[c];
+        ez += e[c] * z[c];
+    }
+    for (int t = first + threadIdx.x; t < end; t += THREADS)
+        tokens += !mask || mask[t];
+    const float square = block_sum(ee), other_square = block_sum(zz), product = block_sum(ez);
+    const float count = block_sum(tokens);
+    /* A NaN stays one. */
+    const float length = square < 1e-24f ? 1e-12f : sqrtf(square);
+    const float other = other_square < 1e-24f ? 1e-12f : sqrtf(other_square);
+    const float cosine = product / (length * other);
+    if (threadIdx.x == 0)
+        static_cast<double *>(job.work)[text] = count > 0 ? 1.0 - (double)cosine : 0.0;
+    if (!(count > 0)) return;
+    const float share = -(float)job.weight * job.gradient_scale / (length * count);
+    const float to_z = share / other, to_e = -share * cosine / length;
+    for (int c = lane * 8; c < width; c += 256) {
+        float v[8], w[8];
+        load_8_wide(v, e + c);
+        load_8_wide(w, z + c);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            v[i] = to_z * w[i] + to_e * v[i];
+        for (int t = first + threadIdx.x / 32; t < end; t += WARPS) {
+            if (mask && !mask[t]) continue;
+            T *dx = static_cast<T *>(job.dx) + t * job.width + c;
+            load_8<T>(w, dx);
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                w[i] += v[i];
+            store_8<T>(dx, w);
+        }
+    }
+}
+
+TRAIN_ENQUEUE(cosine, s24_device_train_cosine_args)
+{
+    s24_device_train_cosine_args args_of = *job;
+    const device_launch launch = {"launching the angles of vectors",
+                                  job->dtype == S24_BF16
+                                      ? (const void *)cosine_kernel<__nv_bfloat16>
+                                      : (const void *)cosine_kernel<__half>,
+                                  dim3((unsigned)job->texts),
+                                  THREADS,
+                                  0,
+                                  true};
+    void *args[] = {&args_of};
+    const s24_status status = device_launch_kernel(error, &launch, args, stream);
+    if (status != S24_OK) return status;
+    const total_parts sum = {static_cast<const double *>(job->work), (int)job->texts, job->loss,
+                             job->weight, 1};
+    return total_parts_enqueue(device, &sum, stream, error);
+}
