@@ -23,8 +23,9 @@ static void fill_batch(batch *b)
         b->types[i] = i % 9 > 4;
         b->mask[i] = i != 3 && i != 16;
     }
-    b->examples = (s24_examples){
-        .texts = {3, b->offsets, b->ids, b->types, b->mask}, .starts = b->starts, .ends = b->ends};
+    b->examples = (s24_examples){.texts = {3, b->offsets, b->ids, b->types, b->mask, NULL},
+                                 .starts = b->starts,
+                                 .ends = b->ends};
 }
 
 static double loss_of(s24_transformer *t, s24_ctx *ctx, const batch *b, const s24_objective *o)
