@@ -193,7 +193,7 @@ static void open_peers(gpu_bench *b, const char *list)
         gpu_library *l = &b->libraries[b->library_count];
         if (!wanted) continue;
         *l = (gpu_library){.peer = peers[i]};
-        l->library = peers[i]->open(l->version, sizeof l->version);
+        l->library = peers[i]->open(b, l->version, sizeof l->version);
         if (l->library)
             b->library_count++;
         else

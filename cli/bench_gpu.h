@@ -46,9 +46,10 @@ typedef struct gpu_problem {
 int gpu_type(s24_dtype dtype);
 
 /* The best algorithm is searched for when the product is prepared. */
+struct gpu_bench;
 typedef struct gpu_peer {
     const char *name;
-    void *(*open)(char *version, size_t bytes);
+    void *(*open)(const struct gpu_bench *bench, char *version, size_t bytes);
     void (*close)(void *library);
     void *(*prepare)(void *library, const gpu_problem *problem);
     int (*run)(void *product, int set);

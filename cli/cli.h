@@ -131,7 +131,8 @@ struct cli_app {
     const cli_command *command;
     const cli_common *common;
     s24_ctx *ctx;
-    s24_device *device; /* cli_device's */
+    s24_device *device;  /* cli_device's */
+    const char *backend; /* of its products; NULL: our own */
     char **operands;
     int operand_count;
     int json, quiet; /* known before the options are read, so that usage errors obey them */

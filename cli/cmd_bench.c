@@ -10,8 +10,8 @@
 
 struct bench_options {
     cli_common common;
-    const char *set, *shapes, *model, *dtype, *activations, *output, *threads, *peers, *batch, *seq,
-        *svg;
+    const char *set, *shapes, *model, *dtype, *activations, *output, *backend, *threads, *peers,
+        *batch, *seq, *svg;
     int64_t prune, rounds, min_ms;
     int tune;
 };
@@ -26,6 +26,12 @@ static const char *output_dtype(int index)
 {
     static const char *const names[] = {"f32", "bf16", "f16", "i32", "i8"};
     return index >= 0 && index < 5 ? names[index] : NULL;
+}
+
+static const char *backend_name(int index)
+{
+    static const char *const names[] = {"own", "cusparselt"};
+    return index >= 0 && index < 2 ? names[index] : NULL;
 }
 
 /* For the list option: of the CPU's peers, then the GPU's. */
@@ -73,6 +79,8 @@ static const cli_option options[] = {
      "On a GPU: time every tile for each shape, and keep the best one for it in "
      "$XDG_CACHE_HOME/sparse24 (default ~/.cache), where later runs find it.",
      NULL},
+    {"backend", 0, CLI_CHOICE, offsetof(struct bench_options, backend), NULL, NULL,
+     "On a GPU: whose 2:4 products are timed as ours, by default our own.", backend_name},
     {"threads", 0, CLI_COUNTS, offsetof(struct bench_options, threads), "LIST", NULL,
      "Numbers of threads. By default every core.", NULL},
     {"peers", 0, CLI_LIST, offsetof(struct bench_options, peers), "LIST", "all",
@@ -165,9 +173,14 @@ static int check_device(cli_app *cli, const struct bench_options *o)
 {
     const char *device = cli->common->device, *list = dtypes_of(cli, o);
     char item[16];
-    if (cli_on_cpu(cli) && (o->output || o->tune))
+    if (cli_on_cpu(cli) && (o->output || o->tune || o->backend))
         return cli_fail(cli, CLI_USAGE, "option --%s is for --device cuda",
-                        o->output ? "output" : "tune");
+                        o->output ? "output"
+                        : o->tune ? "tune"
+                                  : "backend");
+    cli->backend = o->backend;
+    if (o->backend && (o->model || o->tune))
+        return cli_fail(cli, CLI_USAGE, "--backend is not for --%s", o->model ? "model" : "tune");
     if (!cli_on_cpu(cli) && o->prune)
         return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --prune runs on the CPU only", device);
     while (cli_list_next(item, sizeof item, &list)) {

@@ -58,8 +58,9 @@ static void close_library(void *opaque)
     free(l);
 }
 
-static void *open_library(char *version, size_t bytes)
+static void *open_library(const gpu_bench *bench, char *version, size_t bytes)
 {
+    (void)bench;
     static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
     library *l = calloc(1, sizeof *l);
     if (!l) return NULL;

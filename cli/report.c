@@ -121,7 +121,8 @@ int cli_on_cpu(const cli_app *cli)
 
 int cli_device(cli_app *cli, s24_device **device)
 {
-    const s24_device_opts opts = {.size = sizeof opts, .name = cli->common->device};
+    const s24_device_opts opts = {
+        .size = sizeof opts, .name = cli->common->device, .backend = cli->backend};
     int code = CLI_OK;
     if (!cli_on_cpu(cli) && !cli->device)
         code = cli_status(cli, s24_device_create(&cli->device, cli->ctx, &opts));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * 2:4 products on a GPU. The code for a kind of GPU is a plugin, libsparse24-cuda for NVIDIA's
- * Hopper family (compute capability 9.0), which s24_device_create opens; libsparse24 itself needs
- * nothing of CUDA.
+ * 2:4 products on a GPU. The code for a kind of GPU is a plugin, libsparse24-cuda for NVIDIA's from
+ * compute capability 8.0 on, which s24_device_create opens; libsparse24 itself needs nothing of
+ * CUDA. Hopper (9.0) has products of its own, and attention there alone; 8-bit floats begin with
+ * 8.9.
  *
  *     s24_device_create(&device, ctx, NULL);                      the first GPU
  *     s24_device_weight_create(&w, ctx, device, matrix, NULL);    a 2:4 matrix, there
@@ -42,14 +43,21 @@ typedef struct s24_device_opts {
     /* The plugin's file; NULL: libsparse24-cuda.so.0 beside libsparse24 or where the loader looks. */
     const char *library;
     s24_device_allocator allocator; /* alloc = NULL: CUDA's pool of the device */
+    /* Whose 2:4 products: NULL or "own"; "cusparselt": NVIDIA's library of that name, found at run
+       time. Its algorithm for a shape is searched when the first product of it is asked for, and a
+       weight is compressed for it in its first product of the shape (again after an update): that
+       call allocates device memory of its own, waits, and cannot be captured. Bias, activation and
+       scales are UNSUPPORTED there, tiles mean nothing, and a weight is used by one thread. */
+    const char *backend;
 } s24_device_opts;
 
-/* Opens a GPU. Errors: ARGUMENT (a name that is none), MEMORY, UNSUPPORTED (no plugin, a plugin of
-   another version, no driver, no such GPU, or one that the plugin has no code for). */
+/* Opens a GPU. Errors: ARGUMENT (a name or a backend that is none), MEMORY, UNSUPPORTED (no plugin,
+   a plugin of another version, no driver, no such GPU, one that the plugin has no code for, or no
+   library of the backend). */
 S24_API s24_status s24_device_create(s24_device **out, s24_ctx *ctx, const s24_device_opts *opts);
 /* What was made with the device must be gone. */
 S24_API void s24_device_destroy(s24_device *device);
-/* The GPU's name, capability and versions, for people. */
+/* The GPU's name, capability and versions, the backend's too, for people. */
 S24_API const char *s24_device_text(const s24_device *device);
 
 S24_API s24_status s24_device_alloc(void **out, s24_ctx *ctx, s24_device *device, size_t bytes,
@@ -166,8 +174,22 @@ S24_API size_t s24_device_linear_work_bytes(const s24_device *device,
 S24_API s24_status s24_device_linear(s24_ctx *ctx, s24_device *device,
                                      const s24_device_weight *weight,
                                      const s24_device_linear_args *args);
+/*
+ * y [n, m] = w·x of x [k, m]: the same with a token a column, as sparse @ dense is written; residual
+ * is [n, m], the scales and the bias stay those of tokens and outputs. f16 and bf16: the tensor
+ * cores take 8 bits with a token's elements side by side only. Errors: as s24_device_linear's.
+ *
+ * dense @ sparse, x [m, n] times w [n, k], sums along n: it is s24_device_linear of the transpose, a
+ * weight [k, n] that is 2:4 along n, such as the second one of s24_device_weight_pair_from_dense
+ * (the gradient of X is dY times W). A w that is 2:4 along k alone has no such product on tensor
+ * cores, which skip zeros along the sum.
+ */
+S24_API s24_status s24_device_mm_sparse_dense(s24_ctx *ctx, s24_device *device,
+                                              const s24_device_weight *weight,
+                                              const s24_device_linear_args *args);
 /* The tiles of products by index: "256x192", outputs by tokens; where the GPU's processors share
-   them along k "256x192/k", in pairs "64x8/2"; NULL past the end. */
+   them along k "256x192/k", in pairs "64x8/2"; those of every GPU, not of Hopper alone,
+   "128x128/mma"; NULL past the end. */
 S24_API const char *s24_device_tile_name(const s24_device *device, int index);
 /* Measured tiles, which products of exactly this shape get instead of what a model of their cost
    says; copied, in place of those given before. Errors: ARGUMENT (an unknown tile), MEMORY. */
@@ -178,7 +200,7 @@ typedef struct s24_device_choice {
 } s24_device_choice;
 S24_API s24_status s24_device_tune(s24_ctx *ctx, s24_device *device,
                                    const s24_device_choice *choices, int64_t count);
-/* Which one m tokens get. */
+/* Which one m tokens get; NULL: the GPU has no product of the weight's dtype. */
 S24_API const char *s24_device_linear_tile(const s24_device *device,
                                            const s24_device_weight *weight, int64_t m);
 

@@ -75,6 +75,10 @@ s24_status attention_enqueue(s24i_device *device, const s24i_device_attention *j
 {
     const int64_t d = job->width / job->heads;
     const attention_row *row = nullptr;
+    if (device->capability != HOPPER)
+        return device_failed(error, S24_ERROR_UNSUPPORTED,
+                             "attention runs on compute capability 9.0 (Hopper), not on %d.%d",
+                             device->capability / 10, device->capability % 10);
     for (const attention_row &r : rows)
         if (r.d == d && r.queries == job->queries) row = &r;
     if (!row)

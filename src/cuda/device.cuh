@@ -13,12 +13,16 @@
 
 #include "kernel/device.h"
 
+enum { HOPPER = 90 }; /* compute capability 9.0 */
+
 struct s24i_device {
     int index;
     int processors;
+    int capability; /* HOPPER: its own code runs here; else what every GPU since 8.0 has */
     PFN_cuTensorMapEncodeTiled_v12000 encode;
-    struct dense_engine *dense; /* cuBLASLt, opened by the first dense product */
-    cudaEvent_t timer[2];       /* made when they are first used */
+    struct dense_engine *dense;   /* cuBLASLt, opened by the first dense product */
+    struct vendor_engine *vendor; /* cuSPARSELt where it is the backend, else NULL */
+    cudaEvent_t timer[2];         /* made when they are first used */
     char text[384];
 };
 
@@ -78,6 +82,11 @@ static s24_status on_device(s24i_device *device, const JOB *job, void *stream,
 s24_status linear_prepare(s24i_device *device, s24i_device_error *error);
 const char *linear_tile_name(int index);
 int linear_choose(const s24i_device *device, const s24i_device_linear *job);
+s24_status vendor_open(s24i_device *device, s24i_device_error *error);
+void vendor_close(s24i_device *device);
+s24_status vendor_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
+                          s24i_device_error *error);
+void vendor_release(s24i_device *device, void *weights);
 size_t linear_work_bytes(const s24i_device *device, s24_dtype dtype);
 s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
                           s24i_device_error *error);

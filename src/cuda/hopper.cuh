@@ -108,7 +108,9 @@ static __device__ inline void stores_commit()
 /* Until all but the newest N groups of this thread have read their source. */
 template <int N> static __device__ inline void stores_read()
 {
+#if __CUDA_ARCH__ >= 900
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+#endif
 }
 /* Ordinary writes to shared memory before this are seen by the copy engine and tensor cores. */
 static __device__ inline void publish_shared()
@@ -118,14 +120,19 @@ static __device__ inline void publish_shared()
 
 /* ---- dependent launches ---------------------------------------------------------------------- */
 
+/* Before Hopper there are none, and the host asks for none where this code is not Hopper's. */
 static __device__ inline void dependents_may_start()
 {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 /* Until the kernels before this one in its stream are done and their writes seen. */
 static __device__ inline void wait_for_predecessors()
 {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 /* ---- clusters: blocks that run together and write into each other's shared memory ------------ */
@@ -165,11 +172,17 @@ template <int N> static __device__ inline void registers_give()
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
-/* Four (two) 8x8 matrices of 16-bit elements, each transposed; lane l holds the address of row l%8
-   of matrix l/8. */
+/* Four (two) 8x8 matrices of 16-bit elements, each transposed, or as they are; lane l holds the
+   address of row l%8 of matrix l/8. */
 static __device__ inline void matrices_store_4(uint32_t at, const uint32_t (&v)[4])
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
+                 "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+                 : "memory");
+}
+static __device__ inline void matrices_store_rows(uint32_t at, const uint32_t (&v)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
                  "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
                  : "memory");
 }

@@ -5,36 +5,47 @@
 #include <cmath>
 
 #include "device.cuh"
-#include "linear_rows.cuh"
+#include "linear_row.cuh"
+#include "mma_params.cuh"
 
 enum {
     TILES = 0
 #define TILE(...) +1
 #include "tiles.def"
-#undef TILE
+};
+enum {
+    MMA_TILES = 0
+#define MMA_TILE(...) +1
+#include "tiles.def"
 };
 
 /* What a dtype's products have. */
 struct linear_kind {
     s24_dtype dtype;
-    const linear_row *rows;
+    const linear_row *rows, *mma_rows;
+    int least;                 /* compute capability of the latter */
     int block_k, weight_block; /* columns and bytes of a weight's block */
     CUtensorMapDataType type;
 };
 
 template <class T>
 static constexpr linear_kind kind_of(s24_dtype dtype, const linear_row *rows,
+                                     const linear_row *mma_rows, int least,
                                      CUtensorMapDataType type)
 {
-    return {dtype, rows, element_of<T>::block_k, element_of<T>::weight_block, type};
+    return {dtype, rows, mma_rows, least, element_of<T>::block_k, element_of<T>::weight_block,
+            type};
 }
 
 static const linear_kind kinds[] = {
-    kind_of<__nv_bfloat16>(S24_BF16, linear_rows_bf16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
-    kind_of<__half>(S24_F16, linear_rows_f16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16),
-    kind_of<int8_t>(S24_I8, linear_rows_i8, CU_TENSOR_MAP_DATA_TYPE_UINT8),
-    kind_of<__nv_fp8_e4m3>(S24_E4M3, linear_rows_e4m3, CU_TENSOR_MAP_DATA_TYPE_UINT8),
-    kind_of<__nv_fp8_e5m2>(S24_E5M2, linear_rows_e5m2, CU_TENSOR_MAP_DATA_TYPE_UINT8),
+    kind_of<__nv_bfloat16>(S24_BF16, linear_rows_bf16, mma_rows_bf16, 80,
+                           CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
+    kind_of<__half>(S24_F16, linear_rows_f16, mma_rows_f16, 80, CU_TENSOR_MAP_DATA_TYPE_FLOAT16),
+    kind_of<int8_t>(S24_I8, linear_rows_i8, mma_rows_i8, 80, CU_TENSOR_MAP_DATA_TYPE_UINT8),
+    kind_of<__nv_fp8_e4m3>(S24_E4M3, linear_rows_e4m3, mma_rows_e4m3, 89,
+                           CU_TENSOR_MAP_DATA_TYPE_UINT8),
+    kind_of<__nv_fp8_e5m2>(S24_E5M2, linear_rows_e5m2, mma_rows_e5m2, 89,
+                           CU_TENSOR_MAP_DATA_TYPE_UINT8),
 };
 
 /* src/op asks for these dtypes only. */
@@ -68,7 +79,8 @@ static linear_epilogue epilogue_of(const s24i_device_linear *job)
 /* A tile and a way to deal it out, which callers choose by one name. */
 struct linear_option {
     const char *name;
-    int row;   /* of tiles.def */
+    bool mma;  /* of every GPU, not of Hopper alone */
+    int row;   /* of its kind of tiles in tiles.def */
     bool cut;  /* the last wave's tiles are shared by steps: "/k" */
     int share; /* blocks of a cluster share a tile: "/2" */
 };
@@ -76,18 +88,27 @@ struct linear_option {
 enum {
 #define TILE(rows, tokens, ...) ROW_##rows##x##tokens,
 #include "tiles.def"
-#undef TILE
+};
+enum {
+#define MMA_TILE(rows, tokens, ...) MMA_ROW_##rows##x##tokens,
+#include "tiles.def"
 };
 
 static const linear_option all_options[] = {
 #define TILE(rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares, ...)          \
-    {#rows "x" #tokens, ROW_##rows##x##tokens, false, 1},                                          \
-        {#rows "x" #tokens "/k", ROW_##rows##x##tokens, true, 1},                                  \
-        {#rows "x" #tokens "/2", ROW_##rows##x##tokens, false, shares >= 2 ? 2 : 0},               \
-        {#rows "x" #tokens "/4", ROW_##rows##x##tokens, false, shares >= 4 ? 4 : 0},
+    {#rows "x" #tokens, false, ROW_##rows##x##tokens, false, 1},                                   \
+        {#rows "x" #tokens "/k", false, ROW_##rows##x##tokens, true, 1},                           \
+        {#rows "x" #tokens "/2", false, ROW_##rows##x##tokens, false, shares >= 2 ? 2 : 0},        \
+        {#rows "x" #tokens "/4", false, ROW_##rows##x##tokens, false, shares >= 4 ? 4 : 0},
+#define MMA_TILE(rows, tokens, ...)                                                                \
+    {#rows "x" #tokens "/mma", true, MMA_ROW_##rows##x##tokens, false, 1},
 #include "tiles.def"
-#undef TILE
 };
+
+static const linear_row *row_of(const linear_kind *kind, const linear_option *option)
+{
+    return option->mma ? &kind->mma_rows[option->row] : &kind->rows[option->row];
+}
 
 /* Those that there are. */
 struct linear_options {
@@ -171,8 +192,9 @@ static linear_shape shape_of(const s24i_device *device, const s24i_device_linear
 
 /*
  * What a product takes, in ns: a launch, then a wave of tiles after the other, but no less than
- * memory takes for the weight, of which a processor reads no more than 36 bytes a ns. A last wave
- * that is partly filled costs less than a full one, because the chip then clocks higher. Sharing has
+ * memory takes for the weight, or the processors for theirs: 36 bytes a ns, more for tokens beyond a
+ * tile's, which find the weight in L2. A last wave that is partly filled costs less than a full one,
+ * because the chip then clocks higher. Sharing has
  * a price of its own, and pays where there are fewer tiles than processors; clusters of four do not
  * reach every processor.
  */
@@ -181,12 +203,20 @@ static double cost(const s24i_device *device, const s24i_device_linear *job, con
 {
     const linear_kind *kind = kind_of_dtype(job->dtype);
     const double launch = 2530, filled = 0.17, memory = 4100, processor = 36; /* bytes a ns */
+    const double again = 0.36; /* of the first time a processor reads them */
     const double end = row->end_ns * (bytes_of(job->y_dtype) == 4 ? 1.6 : 1.0);
     int grid;
     linear_shape s = shape_of(device, job, row, option, &grid);
     const double tiles = (double)s.m_tiles * s.n_tiles, steps = s.steps;
-    const double rate = grid * processor < memory ? grid * processor : memory;
-    const double weight = (double)ceil_div(job->n, 64) * s.k_blocks * kind->weight_block / rate;
+    const double bytes = (double)ceil_div(job->n, 64) * s.k_blocks * kind->weight_block;
+    const double from_memory = bytes / memory;
+    const double inwards =
+        bytes * (1 + again * (s.m_tiles - 1)) / (min(grid, device->processors) * processor);
+    /* Tokens that are not there are loaded too; sharing ends with a hand-over. */
+    const double weight = (from_memory > inwards ? from_memory : inwards) + 8 * row->tokens +
+                          (option->cut   ? 1500
+                           : s.share > 1 ? 400
+                                         : 0);
     double time;
     if (s.whole < tiles) {
         time = 2800 + 3 * end + tiles * steps / grid * row->step_ns + end;
@@ -216,27 +246,40 @@ static bool is_too_long(const linear_row *row, int64_t m)
     return row->tokens > 2 * ceil_div(m, 8) * 8;
 }
 
-static bool can_be_used(const s24i_device_linear *job, const linear_option *option)
+/* Hopper's own tiles take columns of tokens the quick way alone. */
+static const void *kernel_of(const linear_option *option, const linear_row *row,
+                             const s24i_device_linear *job)
+{
+    const linear_epilogue epilogue = epilogue_of(job);
+    if (!job->columns) return row->kernels[epilogue];
+    return option->mma || (epilogue == LINEAR_BIAS && job->m % 8 == 0) ? row->columns : nullptr;
+}
+
+static bool can_be_used(const s24i_device *device, const s24i_device_linear *job,
+                        const linear_option *option)
 {
     const linear_kind *kind = kind_of_dtype(job->dtype);
-    const linear_row *row = &kind->rows[option->row];
-    return row->kernels[epilogue_of(job)] && (!option->cut || job->work) &&
+    const linear_row *row = row_of(kind, option);
+    const bool runs =
+        option->mma ? device->capability >= kind->least : device->capability == HOPPER;
+    return runs && kernel_of(option, row, job) && (!option->cut || job->work) &&
            option->share <= ceil_div(job->k, kind->block_k * row->depth);
 }
 
 int linear_choose(const s24i_device *device, const s24i_device_linear *job)
 {
-    const linear_row *rows = kind_of_dtype(job->dtype)->rows;
+    const linear_kind *kind = kind_of_dtype(job->dtype);
     double best = 0;
     int chosen = -1;
-    if (job->tile >= 0) return can_be_used(job, &options.list[job->tile]) ? job->tile : -1;
+    if (job->tile >= 0) return can_be_used(device, job, &options.list[job->tile]) ? job->tile : -1;
     for (int i = 0; i < options.count; i++) {
         const linear_option *option = &options.list[i];
-        const linear_row *row = &rows[option->row];
+        const linear_row *row = row_of(kind, option);
         const bool few =
             ceil_div(job->m, row->tokens) * ceil_div(job->n, row->rows) < device->processors;
         const bool shares = option->cut || option->share > 1;
-        if (!can_be_used(job, option) || is_too_long(row, job->m) || (shares && !few)) continue;
+        if (!can_be_used(device, job, option) || is_too_long(row, job->m) || (shares && !few))
+            continue;
         double time = cost(device, job, row, option);
         if (chosen >= 0 && time >= best) continue;
         best = time;
@@ -272,6 +315,12 @@ static s24_status make_maps(const s24i_device *device, s24i_device_error *error,
                             const s24i_device_linear *job, const linear_row *row, CUtensorMap *x,
                             CUtensorMap *y)
 {
+    if (job->columns) { /* boxes of 64 by 64 */
+        const int64_t from[3] = {job->k, job->m, job->ldx}, to[3] = {job->n, job->m, job->ldy};
+        const CUtensorMapDataType type = kind_of_dtype(job->dtype)->type;
+        s24_status status = make_map(device, error, x, type, 2, job->x, from, 64);
+        return status == S24_OK ? make_map(device, error, y, type, 2, job->y, to, 64) : status;
+    }
     const int64_t from[3] = {job->m, job->k, job->ldx}, to[3] = {job->m, job->n, job->ldy};
     s24_status status = make_map(device, error, x, kind_of_dtype(job->dtype)->type,
                                  bytes_of(job->dtype), job->x, from, row->tokens);
@@ -283,18 +332,33 @@ static s24_status make_maps(const s24i_device *device, s24i_device_error *error,
                     row->full_chunk);
 }
 
+static s24_status give_memory(s24i_device_error *error, const linear_row *row)
+{
+    const void *last = nullptr;
+    for (const void *kernel : row->kernels) {
+        if (kernel && kernel != last)
+            CUDA_TRY(error, "giving a kernel its shared memory",
+                     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          row->shared_bytes));
+        last = kernel;
+    }
+    if (row->columns)
+        CUDA_TRY(error, "giving a kernel its shared memory",
+                 cudaFuncSetAttribute(row->columns, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      row->shared_bytes));
+    return S24_OK;
+}
+
 s24_status linear_prepare(s24i_device *device, s24i_device_error *error)
 {
-    (void)device;
-    for (const linear_kind &kind : kinds)
-        for (int i = 0; i < TILES; i++)
-            for (const void *kernel : kind.rows[i].kernels)
-                if (kernel)
-                    CUDA_TRY(error, "giving a kernel its shared memory",
-                             cudaFuncSetAttribute(kernel,
-                                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                  kind.rows[i].shared_bytes));
-    return S24_OK;
+    s24_status status = S24_OK;
+    for (const linear_kind &kind : kinds) {
+        for (int i = 0; i < TILES && status == S24_OK && device->capability == HOPPER; i++)
+            status = give_memory(error, &kind.rows[i]);
+        for (int i = 0; i < MMA_TILES && status == S24_OK && device->capability >= kind.least; i++)
+            status = give_memory(error, &kind.mma_rows[i]);
+    }
+    return status;
 }
 
 /* Beside its shape. */
@@ -319,6 +383,21 @@ static linear_params params_of(const s24i_device *device, const s24i_device_line
     return p;
 }
 
+/* Without the copy engine's descriptions. */
+static s24_status mma_enqueue(const s24i_device_linear *job, const device_launch *launch,
+                              const linear_params *linear, void *stream, s24i_device_error *error)
+{
+    const int bytes = bytes_of(job->dtype);
+    mma_params p = {*linear,
+                    static_cast<const uint8_t *>(job->x),
+                    job->ldx * bytes,
+                    (int)(job->columns ? job->m : job->k) * bytes,
+                    (int)(job->columns ? job->k : job->m),
+                    epilogue_of(job) == LINEAR_SUMS};
+    void *args[] = {&p};
+    return device_launch_kernel(error, launch, args, stream);
+}
+
 s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
                           s24i_device_error *error)
 {
@@ -329,19 +408,23 @@ s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, vo
         return device_failed(
             error, S24_ERROR_UNSUPPORTED,
             "the tile cannot be used: sharing by steps needs the work memory, in "
-            "clusters a k that is long enough, and 8-bit dtypes have not every tile");
+            "clusters a k that is long enough; not every tile is there for 8-bit dtypes, for "
+            "columns of tokens and on every GPU (this is compute capability %d.%d)",
+            device->capability / 10, device->capability % 10);
     const linear_option *option = &options.list[chosen];
-    const linear_row *row = &kind->rows[option->row];
+    const linear_row *row = row_of(kind, option);
     linear_params p = params_of(device, job);
     p.shape = shape_of(device, job, row, option, &grid);
     p.shape.group = group_of(&p.shape, row, kind, device->processors);
     p.slab_bytes = (unsigned)(p.shape.k_blocks * kind->weight_block);
-    s24_status status = make_maps(device, error, job, row, &x, &y);
-    if (status != S24_OK) return status;
-    const device_launch launch = {"launching a product", row->kernels[epilogue_of(job)],
+    if (option->mma) grid = p.shape.m_tiles * p.shape.n_tiles; /* a block has one tile */
+    const device_launch launch = {"launching a product", kernel_of(option, row, job),
                                   dim3((unsigned)grid),  row->threads,
                                   row->shared_bytes,     true,
                                   option->share};
+    if (option->mma) return mma_enqueue(job, &launch, &p, stream, error);
+    s24_status status = make_maps(device, error, job, row, &x, &y);
+    if (status != S24_OK) return status;
     void *args[] = {&x, &y, &p};
     return device_launch_kernel(error, &launch, args, stream);
 }

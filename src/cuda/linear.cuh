@@ -61,10 +61,15 @@ static __device__ void load_tokens(const linear_ring<TILE> &ring, const linear_p
 {
     const int depth = depth_of<TILE>(p.shape, step);
 #pragma unroll
-    for (int j = 0; j < TILE::depth; j++)
-        if (j < depth)
-            tile_load(ring.tokens(stage) + j * TILE::token_block, x,
-                      (step * TILE::depth + j) * TILE::element::block_k, m, ring.full(stage));
+    for (int j = 0; j < TILE::depth; j++) {
+        const uint32_t to = ring.tokens(stage) + j * TILE::token_block;
+        const int k = (step * TILE::depth + j) * TILE::element::block_k;
+        if (j >= depth) break;
+        if (!TILE::columns) tile_load(to, x, k, m, ring.full(stage));
+#pragma unroll
+        for (int i = 0; TILE::columns && i < TILE::tokens / 64; i++)
+            tile_load(to + i * COLUMNS_BOX, x, m + i * 64, k, ring.full(stage));
+    }
 }
 
 template <class TILE>
@@ -156,6 +161,16 @@ template <class TILE> struct stage_metadata {
     }
 };
 
+template <class TILE, int STEP>
+using product = wgmma_sp<typename TILE::type, TILE::tokens, STEP, TILE::columns>;
+
+/* Where step STEP of the tokens of a weight's block is: half of each line, or of the lines. */
+template <class TILE, int STEP> static __device__ __forceinline__ uint64_t step_place(uint32_t at)
+{
+    return TILE::columns ? columns_place(at + STEP * COLUMNS_BOX / 2)
+                         : tokens_place(at + STEP * TOKEN_BYTES / 2);
+}
+
 /* Multiplies one stage into d, and gives the stage before back to the producer. */
 template <class TILE>
 static __device__ __forceinline__ void
@@ -164,7 +179,6 @@ multiply_stage(typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear_r
                stage_metadata<TILE> &meta, const stage_metadata<TILE> &meta_before,
                int &stage_before)
 {
-    using T = typename TILE::type;
     constexpr int BLOCK = TILE::element::weight_block;
     const uint32_t weight = ring.weight(at.stage) + me.member * TILE::blocks * TILE::depth * BLOCK;
     const uint32_t tokens = ring.tokens(at.stage);
@@ -178,11 +192,10 @@ multiply_stage(typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear_r
         for (int b = 0; b < TILE::blocks; b++) {
             const uint32_t block = weight + (b * TILE::depth + j) * BLOCK;
             const uint32_t some = tokens + j * TILE::token_block;
-            wgmma_sp<T, TILE::tokens, 0>::run(d[b], weight_place(block), tokens_place(some),
-                                              meta.words[b][j], j ? 1 : add);
-            wgmma_sp<T, TILE::tokens, 1>::run(d[b], weight_place(block + WEIGHT_STEP_VALUES),
-                                              tokens_place(some + TOKEN_BYTES / 2),
-                                              meta.words[b][j], 1);
+            product<TILE, 0>::run(d[b], weight_place(block), step_place<TILE, 0>(some),
+                                  meta.words[b][j], j ? 1 : add);
+            product<TILE, 1>::run(d[b], weight_place(block + WEIGHT_STEP_VALUES),
+                                  step_place<TILE, 1>(some), meta.words[b][j], 1);
         }
     }
     products_commit();
@@ -200,7 +213,6 @@ multiply_rest(typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear_ri
               const ring_place<TILE::stages> &at, const thread_place &me, int depth,
               int &stage_before)
 {
-    using T = typename TILE::type;
     constexpr int BLOCK = TILE::element::weight_block;
     const uint32_t weight = ring.weight(at.stage) + me.member * TILE::blocks * TILE::depth * BLOCK;
     int add = stage_before >= 0;
@@ -214,11 +226,10 @@ multiply_rest(typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear_ri
 #pragma unroll
         for (int b = 0; b < TILE::blocks; b++) {
             const uint32_t block = weight + (b * TILE::depth + j) * BLOCK;
-            wgmma_sp<T, TILE::tokens, 0>::run(d[b], weight_place(block), tokens_place(tokens),
-                                              meta.words[b][0], add);
-            wgmma_sp<T, TILE::tokens, 1>::run(d[b], weight_place(block + WEIGHT_STEP_VALUES),
-                                              tokens_place(tokens + TOKEN_BYTES / 2),
-                                              meta.words[b][0], 1);
+            product<TILE, 0>::run(d[b], weight_place(block), step_place<TILE, 0>(tokens),
+                                  meta.words[b][0], add);
+            product<TILE, 1>::run(d[b], weight_place(block + WEIGHT_STEP_VALUES),
+                                  step_place<TILE, 1>(tokens), meta.words[b][0], 1);
         }
         products_commit();
         products_wait<0>();
@@ -430,7 +441,9 @@ static __device__ void consume(const linear_ring<TILE> &ring, const linear_param
 #pragma unroll
             for (int b = 0; b < TILE::blocks; b++) {
                 if (n + b * 64 >= p.shape.n) continue;
-                if constexpr (EPILOGUE == LINEAR_SUMS)
+                if constexpr (TILE::columns)
+                    store_columns<TILE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
+                else if constexpr (EPILOGUE == LINEAR_SUMS)
                     store_sums<TILE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
                 else
                     store_quick<TILE, EPILOGUE>(d[b], ring, p, y, me, m, n + b * 64, buffer);

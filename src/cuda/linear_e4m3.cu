@@ -7,5 +7,4 @@ const linear_row linear_rows_e4m3[] = {
     linear_row_of<__nv_fp8_e4m3, rows, tokens, warpgroups, teams, stages, depth, chunk, buffers,   \
                   shares>(#rows "x" #tokens, step, end),
 #include "tiles.def"
-#undef TILE
 };

@@ -7,5 +7,4 @@ const linear_row linear_rows_e5m2[] = {
     linear_row_of<__nv_fp8_e5m2, rows, tokens, warpgroups, teams, stages, depth, chunk, buffers,   \
                   shares>(#rows "x" #tokens, step, end),
 #include "tiles.def"
-#undef TILE
 };

@@ -7,5 +7,4 @@ const linear_row linear_rows_i8[] = {
     linear_row_of<int8_t, rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares>( \
         #rows "x" #tokens, step, end),
 #include "tiles.def"
-#undef TILE
 };

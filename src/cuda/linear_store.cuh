@@ -106,4 +106,46 @@ static __device__ void store_quick(const typename TILE::sum (&d)[TILE::sums],
     }
 }
 
+/* The same to a Y [n, m]: a thread's sums are of one output and tokens side by side, as Y wants them.
+   m is a multiple of 8, so that the copy engine writes every edge. */
+template <class TILE>
+static __device__ void store_columns(const typename TILE::sum (&d)[TILE::sums],
+                                     const linear_ring<TILE> &ring, const linear_params &p,
+                                     const CUtensorMap *y, const thread_place &me, int m, int n,
+                                     int &buffer)
+{
+    using output = typename TILE::element::output;
+    static_assert(TILE::chunk == 64, "the width of a box");
+    const output *bias = static_cast<const output *>(p.bias);
+    const int row = n + me.warp * 16 + me.lane / 4;
+    const float bias_low = bias && row < p.shape.n ? (float)bias[row] : 0.0f;
+    const float bias_high = bias && row + 8 < p.shape.n ? (float)bias[row + 8] : 0.0f;
+    const int line = me.warp * 16 + me.lane / 8 % 2 * 8 + me.lane % 8; /* this lane's */
+#pragma unroll
+    for (int c = 0; c < TILE::tokens / 64; c++) {
+        if (m + c * 64 >= p.shape.m) break;
+        const uint32_t out = ring.out(me.warpgroup) + buffer * TILE::chunk_bytes;
+        if (me.thread == 0) stores_read<TILE::buffers - 1>();
+        named_barrier(BARRIER_STORE + me.warpgroup, 128);
+#pragma unroll
+        for (int i = 0; i < 32; i += 8) { /* 16 tokens */
+            uint32_t v[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const float b = j % 2 ? bias_high : bias_low;
+                const int at = c * 32 + i + 2 * j;
+                v[j] = pair_of<output>::pack((float)d[at] + b, (float)d[at + 1] + b);
+            }
+            matrices_store_rows(out + line * 128 + ((i / 4 + me.lane / 16) ^ me.lane % 8) * 16, v);
+        }
+        publish_shared();
+        named_barrier(BARRIER_STORE + me.warpgroup, 128);
+        if (me.thread == 0) {
+            tile_store(y, m + c * 64, n, out);
+            stores_commit();
+        }
+        buffer = buffer + 1 == TILE::buffers ? 0 : buffer + 1;
+    }
+}
+
 #endif

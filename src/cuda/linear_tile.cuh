@@ -63,13 +63,15 @@ template <class SUM> using sums_of_four = typename four_of<SUM>::type;
 /* A tile of dtype T: ROWS outputs by TOKENS, a ring of STAGES, each DEPTH of the weight's blocks
    along k; its result leaves in pieces of CHUNK tokens through BUFFERS places a warpgroup. Of
    WARPGROUPS consumers one TEAM computes a tile; with two teams, one stores its tile while the other
-   multiplies. Up to SHARES blocks of threads in a cluster may share a tile. */
+   multiplies. Up to SHARES blocks of threads in a cluster may share a tile. Of COLUMNS, X is [k, m]
+   and Y [n, m]; their boxes are 64 tokens wide. */
 template <class T, int ROWS, int TOKENS, int WARPGROUPS, int TEAMS, int STAGES, int DEPTH,
-          int CHUNK, int BUFFERS, int SHARES>
+          int CHUNK, int BUFFERS, int SHARES, bool COLUMNS = false>
 struct linear_tile {
     using type = T;
     using element = element_of<T>;
     using sum = typename element::sum;
+    static constexpr bool columns = COLUMNS;
     static constexpr int rows = ROWS, tokens = TOKENS, warpgroups = WARPGROUPS, teams = TEAMS,
                          stages = STAGES, depth = DEPTH, chunk = CHUNK, buffers = BUFFERS,
                          shares = SHARES;

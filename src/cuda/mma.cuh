@@ -49,12 +49,16 @@ static __device__ inline void matrices_turned(uint32_t (&v)[4], uint32_t at)
                  : "memory");
 }
 
-/* 16 bytes to shared memory, of which those that are not `here` become 0. */
+/* 16 bytes to shared memory, of which those behind the first `bytes` become 0. */
+static __device__ inline void copy_some_of_16(uint32_t to, const void *from, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+                 : "memory");
+}
+/* All or none. */
 static __device__ inline void copy_16(uint32_t to, const void *from, bool here)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                 "r"(here ? 16 : 0)
-                 : "memory");
+    copy_some_of_16(to, from, here ? 16 : 0);
 }
 static __device__ inline void copy_4(uint32_t to, const void *from, bool here)
 {

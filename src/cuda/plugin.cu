@@ -27,6 +27,15 @@ s24_status cuda_failed(s24i_device_error *error, cudaError_t code, const char *w
                          cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
+/* The code of others knows nothing of kernels that start early, and would not wait. */
+static bool is_hopper()
+{
+    int device, major = 0;
+    if (cudaGetDevice(&device) != cudaSuccess) return false;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    return major == HOPPER / 10;
+}
+
 s24_status device_launch_kernel(s24i_device_error *error, const device_launch *launch, void **args,
                                 void *stream)
 {
@@ -37,7 +46,7 @@ s24_status device_launch_kernel(s24i_device_error *error, const device_launch *l
     config.dynamicSmemBytes = (size_t)launch->shared_bytes;
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = attributes;
-    if (launch->early) {
+    if (launch->early && is_hopper()) {
         cudaLaunchAttribute *early = &attributes[config.numAttrs++];
         early->id = cudaLaunchAttributeProgrammaticStreamSerialization;
         early->val.programmaticStreamSerializationAllowed = 1;
@@ -67,10 +76,11 @@ static s24_status describe(s24i_device *device, s24i_device_error *error)
              "%s, compute capability %d.%d, %d multiprocessors, CUDA %d.%d, driver for CUDA %d.%d",
              prop.name, prop.major, prop.minor, prop.multiProcessorCount, runtime / 1000,
              runtime % 1000 / 10, driver / 1000, driver % 1000 / 10);
-    if (prop.major == 9 && prop.minor == 0) return S24_OK;
+    device->capability = prop.major * 10 + prop.minor;
+    if (device->capability >= 80) return S24_OK;
     return device_failed(error, S24_ERROR_UNSUPPORTED,
-                         "CUDA device %d is %s with compute capability %d.%d; this build computes "
-                         "on 9.0 (Hopper)",
+                         "CUDA device %d is %s with compute capability %d.%d; 2:4 products begin "
+                         "with 8.0 (Ampere)",
                          device->index, prop.name, prop.major, prop.minor);
 }
 
@@ -93,7 +103,7 @@ static s24_status prepare(s24i_device *device, s24i_device_error *error)
     return status == S24_OK ? attention_prepare(device, error) : status;
 }
 
-static s24_status device_open(s24i_device **out, int index, s24i_device_error *error)
+static s24_status device_open(s24i_device **out, int index, int vendor, s24i_device_error *error)
 {
     int count = 0, before = 0;
     *out = nullptr;
@@ -106,6 +116,7 @@ static s24_status device_open(s24i_device **out, int index, s24i_device_error *e
     device->index = index;
     cudaError_t known = cudaGetDevice(&before);
     s24_status status = prepare(device, error);
+    if (status == S24_OK && vendor) status = vendor_open(device, error);
     if (known == cudaSuccess) cudaSetDevice(before);
     if (status != S24_OK) {
         free(device);
@@ -118,6 +129,7 @@ static s24_status device_open(s24i_device **out, int index, s24i_device_error *e
 static void device_close(s24i_device *device)
 {
     dense_close(device);
+    vendor_close(device);
     timer_close(device);
     free(device);
 }
@@ -183,6 +195,13 @@ static s24_status device_wait(s24i_device *device, void *stream, s24i_device_err
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
+static s24_status product_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
+                                  s24i_device_error *error)
+{
+    return device->vendor ? vendor_enqueue(device, job, stream, error)
+                          : linear_enqueue(device, job, stream, error);
+}
+
 extern "C" __attribute__((visibility("default"))) const s24i_device_table *s24_device_table_cuda();
 
 const s24i_device_table *s24_device_table_cuda()
@@ -200,7 +219,8 @@ const s24i_device_table *s24_device_table_cuda()
         linear_tile_name,
         linear_choose,
         linear_work_bytes,
-        on_device<s24i_device_linear, linear_enqueue>,
+        on_device<s24i_device_linear, product_enqueue>,
+        vendor_release,
         on_device<s24i_device_weight, weight_pack_enqueue>,
         on_device<s24i_device_weight, weight_unpack_enqueue>,
         on_device<s24i_device_dense, dense_enqueue>,

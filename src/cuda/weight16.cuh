@@ -198,8 +198,26 @@ static constexpr int weight_resident(weight_mode mode)
     return mode == WEIGHT_MASK ? 6 : mode == WEIGHT_MVUE24 ? 5 : 8;
 }
 
+/* A packed block to its place, when all threads are here. */
+static __device__ __forceinline__ void block_store(uint8_t *to, const uint8_t *block)
+{
+#if __CUDA_ARCH__ >= 900
+    publish_shared();
+    if (threadIdx.x == 0) stores_read<0>(); /* the other block's: the next turn writes there */
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        bulk_store(to, shared_address(block), WEIGHT16_BYTES);
+        stores_commit();
+    }
+#else
+    __syncthreads();
+    for (int i = threadIdx.x; i < WEIGHT16_BYTES / 16; i += WEIGHT_THREADS)
+        __stcs(reinterpret_cast<uint4 *>(to) + i, reinterpret_cast<const uint4 *>(block)[i]);
+#endif
+}
+
 /* As many blocks as fit walk the tiles; each reads the next tile while it packs this one, and the
-   copy engine carries the packed one away. */
+   copy engine, where there is one, carries the packed one away. */
 template <weight_mode MODE, class D>
 __global__ void __launch_bounds__(WEIGHT_THREADS, weight_resident(MODE))
     weight16_kernel(const weight16_params p)
@@ -215,14 +233,7 @@ __global__ void __launch_bounds__(WEIGHT_THREADS, weight_resident(MODE))
         for (int i = 0; i < 4; i++)
             piece_pack<MODE, D>(blocks[turn], (int)threadIdx.x / 8 + 16 * i, (int)threadIdx.x % 8,
                                 now.v[i], now.mask[i], p, place_of(p, tile, i));
-        publish_shared();
-        if (threadIdx.x == 0) stores_read<0>(); /* the other block's: the next turn writes there */
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            bulk_store(p.packed + (size_t)tile * WEIGHT16_BYTES, shared_address(blocks[turn]),
-                       WEIGHT16_BYTES);
-            stores_commit();
-        }
+        block_store(p.packed + (size_t)tile * WEIGHT16_BYTES, blocks[turn]);
     }
     if (threadIdx.x == 0) stores_read<0>();
 }

@@ -23,6 +23,15 @@ static __device__ inline uint64_t tokens_place(uint32_t address)
     return (uint64_t)(1 << 30 | 1024 >> 4) << 32 | (1 << 16 | (address & 0x3ffff) >> 4);
 }
 
+/* Tokens in columns: boxes of 64 columns one after the other, in each a line of 128 bytes an element
+   of k, swizzled alike. */
+enum { COLUMNS_BOX = 64 * 128 };
+static __device__ inline uint64_t columns_place(uint32_t address)
+{
+    return (uint64_t)(1 << 30 | 1024 >> 4) << 32 |
+           ((COLUMNS_BOX >> 4) << 16 | (address & 0x3ffff) >> 4);
+}
+
 static __device__ inline void products_begin()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -128,12 +137,14 @@ template <int N> static __device__ inline void products_pin(int (&d)[N])
 /*
  * d (+)= 64 rows at `a` times N tokens at `b`: step STEP of the two of a stage. Both of a 16-bit
  * dtype take the same word of metadata and say by a selector which lanes' words are meant; of an
- * 8-bit one each has a word of its own. add = 0: the sums start here.
+ * 8-bit one each has a word of its own. add = 0: the sums start here. Of COLUMNS, b's lines are along
+ * the tokens.
  */
-template <class T, int N, int STEP> struct wgmma_sp;
+template <class T, int N, int STEP, bool COLUMNS = false> struct wgmma_sp;
 
-#define S24_WGMMA_SP_STEP(T, STEP, N, SUMS, SUM, KIND, SELECTOR, LAST, META, A, B, E, ADD)         \
-    template <> struct wgmma_sp<T, N, STEP> {                                                      \
+#define S24_WGMMA_SP_STEP(T, STEP, COLUMNS, N, SUMS, SUM, KIND, SELECTOR, LAST, META, A, B, E,     \
+                          ADD)                                                                     \
+    template <> struct wgmma_sp<T, N, STEP, COLUMNS> {                                             \
         static __device__ void run(element_of<T>::sum (&d)[SUMS], uint64_t a, uint64_t b,          \
                                    const uint32_t (&meta)[element_of<T>::metadata_words], int add) \
         {                                                                                          \
@@ -141,13 +152,17 @@ template <class T, int N, int STEP> struct wgmma_sp;
         }                                                                                          \
     };
 #define S24_WGMMA_SP_16(T, TYPE, N, SUMS, ...)                                                     \
-    S24_WGMMA_SP_STEP(T, 0, N, SUMS, S24_FLOAT, "k32.f32." TYPE "." TYPE, "0", ", 1, 1, 0, 0",     \
-                      meta[0], __VA_ARGS__)                                                        \
-    S24_WGMMA_SP_STEP(T, 1, N, SUMS, S24_FLOAT, "k32.f32." TYPE "." TYPE, "1", ", 1, 1, 0, 0",     \
-                      meta[0], __VA_ARGS__)
+    S24_WGMMA_SP_STEP(T, 0, false, N, SUMS, S24_FLOAT, "k32.f32." TYPE "." TYPE, "0",              \
+                      ", 1, 1, 0, 0", meta[0], __VA_ARGS__)                                        \
+    S24_WGMMA_SP_STEP(T, 1, false, N, SUMS, S24_FLOAT, "k32.f32." TYPE "." TYPE, "1",              \
+                      ", 1, 1, 0, 0", meta[0], __VA_ARGS__)                                        \
+    S24_WGMMA_SP_STEP(T, 0, true, N, SUMS, S24_FLOAT, "k32.f32." TYPE "." TYPE, "0",               \
+                      ", 1, 1, 0, 1", meta[0], __VA_ARGS__)                                        \
+    S24_WGMMA_SP_STEP(T, 1, true, N, SUMS, S24_FLOAT, "k32.f32." TYPE "." TYPE, "1",               \
+                      ", 1, 1, 0, 1", meta[0], __VA_ARGS__)
 #define S24_WGMMA_SP_8(T, TYPE, SUM, LAST, N, SUMS, ...)                                           \
-    S24_WGMMA_SP_STEP(T, 0, N, SUMS, SUM, "k64." TYPE, "0", LAST, meta[0], __VA_ARGS__)            \
-    S24_WGMMA_SP_STEP(T, 1, N, SUMS, SUM, "k64." TYPE, "0", LAST, meta[1], __VA_ARGS__)
+    S24_WGMMA_SP_STEP(T, 0, false, N, SUMS, SUM, "k64." TYPE, "0", LAST, meta[0], __VA_ARGS__)     \
+    S24_WGMMA_SP_STEP(T, 1, false, N, SUMS, SUM, "k64." TYPE, "0", LAST, meta[1], __VA_ARGS__)
 /* The four operands after the sums are numbered by hand. Integers know fewer N. */
 #define S24_WGMMA_SP_FLOATS(...)                                                                   \
     S24_WGMMA_SP_16(__nv_bfloat16, "bf16", __VA_ARGS__)                                            \

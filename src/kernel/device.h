@@ -16,7 +16,7 @@
 
 #include "sparse24/sparse24.h"
 
-#define S24I_DEVICE_ABI    5
+#define S24I_DEVICE_ABI    6
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"
 
 typedef struct s24i_device s24i_device;
@@ -41,7 +41,10 @@ typedef struct s24i_device_linear {
     s24_activation activation;
     void *work; /* NULL, or work_bytes bytes whose first use found zeros */
     size_t work_bytes;
-    int tile; /* one of the plugin's tiles */
+    int tile;    /* one of the plugin's tiles */
+    int columns; /* x is [k, m], y and residual [n, m]; 16-bit dtypes */
+    /* The weight's, NULL at first: what another backend makes of it; freed by linear_release. */
+    void **vendor;
 } s24i_device_linear;
 
 /* What a job found in dense memory, as row·k + column; −1 where there is none. */
@@ -169,7 +172,8 @@ typedef struct s24i_device_masking {
 
 typedef struct s24i_device_table {
     int abi;
-    s24_status (*open)(s24i_device **out, int index, s24i_device_error *error);
+    /* vendor: products by the vendor's library instead of the plugin's own. */
+    s24_status (*open)(s24i_device **out, int index, int vendor, s24i_device_error *error);
     void (*close)(s24i_device *device);
     /* "NVIDIA H200, compute capability 9.0, 132 multiprocessors, CUDA 13.0 (driver 13.0)" */
     const char *(*text)(const s24i_device *device);
@@ -191,6 +195,7 @@ typedef struct s24i_device_table {
     size_t (*linear_work_bytes)(const s24i_device *device, s24_dtype dtype);
     s24_status (*linear)(s24i_device *device, const s24i_device_linear *job, void *stream,
                          s24i_device_error *error);
+    void (*linear_release)(s24i_device *device, void *vendor);
     s24_status (*weight_pack)(s24i_device *device, const s24i_device_weight *job, void *stream,
                               s24i_device_error *error);
     s24_status (*weight_unpack)(s24i_device *device, const s24i_device_weight *job, void *stream,

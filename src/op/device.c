@@ -9,6 +9,7 @@
 #include "op/device.h"
 
 #define PLUGIN "libsparse24-cuda.so.0"
+#define VENDOR "cusparselt"
 
 s24_status s24i_device_status(s24_ctx *ctx, s24_status status, const s24i_device_error *error)
 {
@@ -57,8 +58,13 @@ static s24_status open_device(s24_device *device, s24_ctx *ctx, const s24_device
             "there is no kind of device named \"%s\"; expected cuda or cuda:i", name);
     REQUIRE(ctx, !opts->allocator.alloc == !opts->allocator.free, S24_ERROR_ARGUMENT,
             "s24_device_opts.allocator has alloc or free only");
+    const char *backend = opts->backend ? opts->backend : "own";
+    device->vendor = !strcmp(backend, VENDOR);
+    REQUIRE(ctx, device->vendor || !strcmp(backend, "own"), S24_ERROR_ARGUMENT,
+            "s24_device_opts.backend is \"%s\"; expected own or " VENDOR, backend);
     TRY(open_plugin(device, ctx, opts->library));
-    return s24i_device_status(ctx, device->table->open(&device->gpu, index, &error), &error);
+    return s24i_device_status(ctx, device->table->open(&device->gpu, index, device->vendor, &error),
+                              &error);
 }
 
 s24_status s24_device_create(s24_device **out, s24_ctx *ctx, const s24_device_opts *opts)

@@ -19,6 +19,7 @@ struct s24_device {
     void *library;
     const s24i_device_table *table;
     s24i_device *gpu;
+    int vendor;                  /* products by cuSPARSELt */
     s24i_device_choice *choices; /* sorted */
     int64_t choice_count;
 };
@@ -33,6 +34,7 @@ struct s24_device_weight {
     void *packed;
     s24i_device_report *report; /* device memory: what the last packing there found */
     int allow_nonfinite;        /* of that packing */
+    void *vendor;               /* what another backend made of it */
 };
 
 static inline int s24i_select_is_tile(s24_select select)

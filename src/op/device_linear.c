@@ -86,15 +86,29 @@ static s24_status tile_index(int *out, s24_ctx *ctx, const s24_device *device, c
     return S24_OK;
 }
 
-static s24_status check_args(s24i_device_linear *job, s24_ctx *ctx, const s24_device *device,
-                             const s24_device_weight *w, const s24_device_linear_args *a)
+/* x [m, k], y and the residual [m, n]; of columns x [k, m], y and the residual [n, m]. */
+static s24_status check_operands(s24_ctx *ctx, const s24_device_weight *w,
+                                 const s24_device_linear_args *a, int columns)
 {
     REQUIRE(ctx, a->x && a->y, S24_ERROR_ARGUMENT, "%s is NULL", a->x ? "y" : "x");
-    const int64_t m = a->x->rows;
-    TRY(check_operand(ctx, "x", a->x, w->dtype, m, w->k));
+    REQUIRE(ctx, !columns || s24_dtype_bytes(w->dtype) == 2, S24_ERROR_UNSUPPORTED,
+            "a weight of %s times columns of tokens; the tensor cores take 8 bits with a token's "
+            "elements side by side only: s24_device_linear",
+            s24_dtype_name(w->dtype));
+    const int64_t m = columns ? a->x->cols : a->x->rows;
+    const int64_t rows = columns ? w->n : m, cols = columns ? m : w->n;
+    TRY(check_operand(ctx, "x", a->x, w->dtype, columns ? w->k : m, columns ? m : w->k));
     TRY(check_y_dtype(ctx, w->dtype, a->y->dtype));
-    TRY(check_operand(ctx, "y", a->y, a->y->dtype, m, w->n));
-    if (a->residual) TRY(check_operand(ctx, "residual", a->residual, a->y->dtype, m, w->n));
+    TRY(check_operand(ctx, "y", a->y, a->y->dtype, rows, cols));
+    if (a->residual) TRY(check_operand(ctx, "residual", a->residual, a->y->dtype, rows, cols));
+    return S24_OK;
+}
+
+static s24_status check_args(s24i_device_linear *job, s24_ctx *ctx, const s24_device *device,
+                             const s24_device_weight *w, const s24_device_linear_args *a,
+                             int columns)
+{
+    TRY(check_operands(ctx, w, a, columns));
     REQUIRE(ctx, (int)a->activation >= 0 && a->activation <= S24_ACTIVATION_SILU,
             S24_ERROR_ARGUMENT, "activation is %d; expected 0 to %d", (int)a->activation,
             (int)S24_ACTIVATION_SILU);
@@ -108,9 +122,11 @@ static s24_status check_args(s24i_device_linear *job, s24_ctx *ctx, const s24_de
                                 .y_dtype = a->y->dtype,
                                 .x_scale = a->x_scale,
                                 .w_scale = a->w_scale,
-                                .m = m,
+                                .m = columns ? a->x->cols : a->x->rows,
                                 .n = w->n,
                                 .k = w->k,
+                                .columns = columns,
+                                .vendor = (void **)(uintptr_t)&w->vendor,
                                 .w = w->packed,
                                 .x = a->x->data,
                                 .ldx = s24i_dense_ld(a->x),
@@ -123,12 +139,12 @@ static s24_status check_args(s24i_device_linear *job, s24_ctx *ctx, const s24_de
                                 .work = a->work,
                                 .work_bytes = a->work_bytes};
     TRY(tile_index(&job->tile, ctx, device, a->tile));
-    if (job->tile < 0) job->tile = measured_tile(device, job);
+    if (job->tile < 0 && !columns) job->tile = measured_tile(device, job);
     return S24_OK;
 }
 
-s24_status s24_device_linear(s24_ctx *ctx, s24_device *device, const s24_device_weight *weight,
-                             const s24_device_linear_args *args)
+static s24_status run(s24_ctx *ctx, s24_device *device, const s24_device_weight *weight,
+                      const s24_device_linear_args *args, int columns)
 {
     s24i_device_error error = {""};
     s24_device_linear_args known;
@@ -139,9 +155,22 @@ s24_status s24_device_linear(s24_ctx *ctx, s24_device *device, const s24_device_
             : !weight ? "weight"
                       : "args");
     TRY(s24i_opts_read(ctx, &known, sizeof known, args, "s24_device_linear_args"));
-    TRY(check_args(&job, ctx, device, weight, &known));
+    TRY(check_args(&job, ctx, device, weight, &known, columns));
     return s24i_device_status(ctx, device->table->linear(device->gpu, &job, known.stream, &error),
                               &error);
+}
+
+s24_status s24_device_linear(s24_ctx *ctx, s24_device *device, const s24_device_weight *weight,
+                             const s24_device_linear_args *args)
+{
+    return run(ctx, device, weight, args, 0);
+}
+
+s24_status s24_device_mm_sparse_dense(s24_ctx *ctx, s24_device *device,
+                                      const s24_device_weight *weight,
+                                      const s24_device_linear_args *args)
+{
+    return run(ctx, device, weight, args, 1);
 }
 
 size_t s24_device_linear_work_bytes(const s24_device *device, const s24_device_weight *weight)
@@ -158,6 +187,7 @@ const char *s24_device_linear_tile(const s24_device *device, const s24_device_we
                                    int64_t m)
 {
     if (!device || !weight || m < 1) return NULL;
+    if (device->vendor) return "cusparselt";
     s24_dtype y = s24_dtype_bytes(weight->dtype) == 2 ? weight->dtype : S24_BF16;
     s24i_device_linear job = {.dtype = weight->dtype,
                               .y_dtype = y,

@@ -27,7 +27,10 @@ static s24_status weight_new(s24_device_weight **out, s24_ctx *ctx, s24_device *
     /* Behind the weight, which is a multiple of 512 bytes. */
     s24_status status = s24i_device_alloc(&w->packed, ctx, device, w->bytes + sizeof *w->report,
                                           stream, "a weight");
+    /* The rows that pad the last slab are loaded and copied like any other. */
+    if (status == S24_OK) status = s24_device_clear(ctx, device, w->packed, w->bytes, stream);
     if (status != S24_OK) {
+        s24i_device_release(device, w->packed, stream);
         s24i_free(&ctx->allocator, w);
         return status;
     }
@@ -41,6 +44,7 @@ void s24_device_weight_destroy(s24_device_weight *weight)
     s24i_device_error error;
     if (!weight) return;
     (void)weight->device->table->wait(weight->device->gpu, weight->stream, &error);
+    weight->device->table->linear_release(weight->device->gpu, weight->vendor);
     s24i_device_release(weight->device, weight->packed, weight->stream);
     s24_allocator allocator = weight->allocator;
     s24i_free(&allocator, weight);
@@ -200,12 +204,21 @@ static s24_status check_opts(s24_matrix_opts *known, s24_ctx *ctx, const s24_den
     return S24_OK;
 }
 
+/* What another backend made of the weight that was. */
+static void forget_vendor(s24_device_weight *w)
+{
+    w->device->table->linear_release(w->device->gpu, w->vendor);
+    w->vendor = NULL;
+}
+
 static s24_status enqueue(s24_device_weight *w, s24_device_weight *wt, s24_ctx *ctx,
                           const s24_dense *src, const s24_matrix_opts *known, void *stream)
 {
     s24i_device_error error = {""};
     s24i_device_weight job = job_of(w, src);
     job.packed_t = wt ? wt->packed : NULL;
+    forget_vendor(w);
+    if (wt) forget_vendor(wt);
     job.select = known->select;
     job.mask = known->mask;
     job.seed = known->seed;

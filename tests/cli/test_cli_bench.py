@@ -157,6 +157,8 @@ class Products(Scratch):
              r"--peers: 'luck' is not a list.*all\|none\|onednn\|openblas\|libxsmm"),
             ("an output of a GPU", ["bench", "--output", "i32"], 2,
              r"option --output is for --device cuda"),
+            ("products of a GPU", ["bench", "--backend", "cusparselt"], 2,
+             r"option --backend is for --device cuda"),
             ("tiles of a GPU", ["bench", "--tune"], 2, r"option --tune is for --device cuda"),
             ("a dtype of a GPU", ["bench", "--dtype", "e4m3"], 5,
              r"--dtype e4m3: bench has none with --device cpu"),

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Products on a GPU: every tile against sums in double over odd shapes, in every pair of dtypes. */
+#include "device_product.h"
+
+/* Every tile in every pair of dtypes. Sums of i8 without scales are beyond 16 bits and f16. */
+static void test_products(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{1, 8, 64},     {2, 72, 4},      {7, 64, 132},
+                                        {16, 136, 704}, {17, 130, 192},  {127, 200, 68},
+                                        {129, 65, 320}, {200, 264, 256}, {9, 70, 2820}};
+    static const s24_dtype dtypes[][2] = {
+        {S24_BF16, S24_BF16}, {S24_F16, S24_F16},  {S24_BF16, S24_F32},  {S24_F16, S24_F32},
+        {S24_I8, S24_I32},    {S24_I8, S24_I8},    {S24_I8, S24_BF16},   {S24_I8, S24_F16},
+        {S24_I8, S24_F32},    {S24_E4M3, S24_F16}, {S24_E4M3, S24_BF16}, {S24_E4M3, S24_F32},
+        {S24_E5M2, S24_F16},  {S24_E5M2, S24_F32}, {S24_E5M2, S24_BF16}};
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    const char *tile;
+    int turn = 0;
+    for (size_t d = 0; device && d < sizeof dtypes / sizeof *dtypes; d++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            problem p = {.ctx = ctx,
+                         .device = device,
+                         .dtype = dtypes[d][0],
+                         .y_dtype = dtypes[d][1],
+                         .m = shapes[s][0],
+                         .n = shapes[s][1],
+                         .k = shapes[s][2]};
+            const int large = p.dtype == S24_I8 && p.y_dtype != S24_I32 && p.y_dtype != S24_F32;
+            problem_make(&p);
+            if (!s24_device_linear_tile(device, p.weight, p.m)) { /* 8-bit floats before 8.9 */
+                assert_true(p.dtype == S24_E4M3 || p.dtype == S24_E5M2);
+                problem_free(&p);
+                continue;
+            }
+            run_twice(&p, NULL, S24_ACTIVATION_NONE, large ? WITH_SCALES : 0);
+            for (int i = 0; (tile = s24_device_tile_name(device, i)) != NULL; i++, turn++) {
+                int with = turn * 5 % 8;
+                run_twice(&p, tile, (s24_activation)(turn % 5), large ? with | WITH_SCALES : with);
+            }
+            problem_free(&p);
+        }
+    if (device) assert_true(products_run > 300);
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
+/* W·X with the tokens of X and Y in columns. */
+static void test_columns(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{1, 8, 64},     {2, 72, 4},    {7, 64, 132},
+                                        {16, 136, 704}, {127, 65, 68}, {130, 200, 320},
+                                        {200, 264, 256}};
+    static const s24_dtype dtypes[][2] = {
+        {S24_BF16, S24_BF16}, {S24_F16, S24_F16}, {S24_BF16, S24_F32}, {S24_F16, S24_F32}};
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    const char *tile;
+    int turn = 0;
+    products_run = 0;
+    for (size_t d = 0; device && d < sizeof dtypes / sizeof *dtypes; d++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            problem p = {.ctx = ctx,
+                         .device = device,
+                         .dtype = dtypes[d][0],
+                         .y_dtype = dtypes[d][1],
+                         .m = shapes[s][0],
+                         .n = shapes[s][1],
+                         .k = shapes[s][2],
+                         .columns = 1};
+            problem_make(&p);
+            run_twice(&p, NULL, S24_ACTIVATION_NONE, 0);
+            for (int i = 0; (tile = s24_device_tile_name(device, i)) != NULL; i++, turn++)
+                run_twice(&p, tile, (s24_activation)(turn % 5), turn * 5 % 8);
+            problem_free(&p);
+        }
+    if (device) assert_true(products_run > 100);
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
+static void test_columns_refused(void **state)
+{
+    (void)state;
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    for (int i = 0; device && i < 2; i++) {
+        const s24_dtype dtype = i ? S24_I8 : S24_F16;
+        problem p = {.ctx = ctx, .device = device, .dtype = dtype, .y_dtype = S24_F16};
+        p.m = 16;
+        p.n = p.k = 64;
+        p.columns = 1;
+        problem_make(&p);
+        s24_dense x = {p.gpu[0], dtype, 60, 16, p.ldx}, y = {p.gpu[1], S24_F16, 64, 16, p.ldy};
+        s24_device_linear_args args = {.size = sizeof args, .x = &x, .y = &y};
+        if (i)
+            assert_refused(ctx, S24_ERROR_UNSUPPORTED, "side by side only",
+                           s24_device_mm_sparse_dense(ctx, device, p.weight, &args));
+        else
+            assert_refused(ctx, S24_ERROR_SHAPE, "expected [64, 16]",
+                           s24_device_mm_sparse_dense(ctx, device, p.weight, &args));
+        problem_free(&p);
+    }
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_columns_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
