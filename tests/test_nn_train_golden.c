@@ -4,89 +4,10 @@
 
 #include <math.h>
 
-#include "nn_load.h"
-#include "safetensors_mini.h"
-#include "sparse24/train.h"
-
-enum { MOST = 256 /* tokens of a batch */ };
+#include "nn_train_golden.h"
 
 static const char *const levels[] = {"baseline", "avx2", "avx512"};
 enum { LEVELS = sizeof levels / sizeof *levels };
-
-typedef struct golden {
-    char folder[512];
-    mini_file io;
-    int64_t offsets[8];
-    int32_t ids[MOST], types[MOST], targets[MOST], starts[8], ends[8];
-    uint8_t mask[MOST];
-    s24_examples examples;
-} golden;
-
-static int64_t count_of(const mini_tensor *t)
-{
-    int64_t count = 1;
-    for (int d = 0; d < t->rank; d++)
-        count *= t->shape[d];
-    return count;
-}
-
-static void narrow(int32_t *to, const mini_file *io, const char *name)
-{
-    const mini_tensor t = mini_get(io, name);
-    for (int64_t i = 0; i < count_of(&t); i++)
-        to[i] = (int32_t)((const int64_t *)t.data)[i];
-}
-
-/* texts of `length` tokens each. */
-static int golden_open(golden *g, const char *model, int texts, int length)
-{
-    char path[600];
-    memset(g, 0, sizeof *g);
-    if (!golden_path(g->folder, sizeof g->folder, model)) return 0;
-    snprintf(path, sizeof path, "%s/io.safetensors", g->folder);
-    g->io = mini_open(path);
-    for (int b = 0; b <= texts; b++)
-        g->offsets[b] = b * length;
-    g->examples.texts = (s24_batch){.texts = texts, .offsets = g->offsets, .ids = g->ids};
-    return 1;
-}
-
-static int open_bert(golden *g)
-{
-    if (!golden_open(g, "models/bert-qa", 3, 40)) return 0;
-    narrow(g->ids, &g->io, "input.input_ids");
-    narrow(g->types, &g->io, "input.token_type_ids");
-    narrow(g->targets, &g->io, "input.attention_mask");
-    narrow(g->starts, &g->io, "input.start_positions");
-    narrow(g->ends, &g->io, "input.end_positions");
-    for (int t = 0; t < 120; t++)
-        g->mask[t] = (uint8_t)g->targets[t];
-    g->examples.texts.types = g->types;
-    g->examples.texts.mask = g->mask;
-    g->examples.starts = g->starts;
-    g->examples.ends = g->ends;
-    return 1;
-}
-
-static int open_text(golden *g, const char *model)
-{
-    if (!golden_open(g, model, 2, 33)) return 0;
-    narrow(g->ids, &g->io, "input.input_ids");
-    for (int t = 0; t < 66; t++)
-        g->targets[t] = t % 33 == 32 ? -1 : g->ids[t + 1];
-    g->examples.targets = g->targets;
-    return 1;
-}
-
-static int open_vit(golden *g)
-{
-    if (!golden_open(g, "models/vit", 2, 65)) return 0;
-    g->examples.pixels = mini_get(&g->io, "input.pixel_values").data;
-    g->targets[0] = 3;
-    g->targets[1] = 7;
-    g->examples.targets = g->targets;
-    return 1;
-}
 
 /* Within bound of the largest magnitude. What has no gradient but rounding's (a key's bias, the last
    norm's where answers' logits are compared) is below 1e-7 on both sides. */
@@ -143,25 +64,6 @@ static void check_outputs(s24_transformer *t, s24_ctx *ctx, const golden *g)
     assert_true(fabs(loss - (double)expected) <= 1e-4 * (double)expected);
     free(states);
     free(logits);
-}
-
-/* transformers 5 calls ViT's parameters by other names than the folder. */
-static void gradient_name(char *to, size_t bytes, const char *name)
-{
-    static const char *const renamed[][2] = {{"vit.encoder.layer.", "vit.layers."},
-                                             {"attention.attention.query", "attention.q_proj"},
-                                             {"attention.attention.key", "attention.k_proj"},
-                                             {"attention.attention.value", "attention.v_proj"},
-                                             {"attention.output.dense", "attention.o_proj"},
-                                             {".intermediate.dense", ".mlp.fc1"},
-                                             {".output.dense", ".mlp.fc2"}};
-    snprintf(to, bytes, "grad.%s", name);
-    for (size_t i = 0; strncmp(name, "vit.", 4) == 0 && i < sizeof renamed / sizeof *renamed; i++) {
-        char *found = strstr(to, renamed[i][0]), rest[160];
-        if (!found) continue;
-        snprintf(rest, sizeof rest, "%s", found + strlen(renamed[i][0]));
-        snprintf(found, bytes - (size_t)(found - to), "%s%s", renamed[i][1], rest);
-    }
 }
 
 static void check_gradients(s24_transformer *t, s24_ctx *ctx, const golden *g)

@@ -171,6 +171,9 @@ typedef struct s24_train_report {
     double norm; /* of the gradients, before they were clipped */
     double seconds;
     double held_out; /* mean loss of the held-out examples, NaN where it was not measured now */
+    /* On a device: layers (a block's queries, keys and values count as one) whose forward products run
+       2:4, because that is faster there. */
+    int64_t sparse_layers;
 } s24_train_report;
 
 typedef struct s24_train_opts {

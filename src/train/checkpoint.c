@@ -7,7 +7,7 @@
 
 #include "train/train.h"
 
-enum { VERSION = 2, STATE = 9 };
+enum { VERSION = 2, STATE = 10 };
 
 static s24_status write_arena(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
                               const char *name, const float *arena)
@@ -34,6 +34,7 @@ static s24_status write_all(s24_writer *writer, s24_transformer *t, s24_ctx *ctx
     memcpy(numbers + 6, &state->scale, sizeof state->scale);
     numbers[7] = state->since;
     numbers[8] = state->left_out;
+    numbers[9] = state->plan;
     TRY(s24_writer_declare(writer, &tensor));
     tensor = (s24_tensor){.dtype = S24_F32, .rank = 1, .shape = {t->elems}};
     for (int i = 0; i < 3; i++) {
@@ -108,6 +109,7 @@ static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx 
     memcpy(&state->scale, numbers + 6, sizeof state->scale);
     state->since = numbers[7];
     state->left_out = numbers[8];
+    state->plan = numbers[9];
     REQUIRE(ctx,
             state->step >= 0 && state->seconds >= 0 && state->scale > 0 && state->since >= 0 &&
                 state->left_out >= 0 && state->left_out <= state->step,

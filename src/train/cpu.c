@@ -57,6 +57,12 @@ static void cpu_refresh(s24i_machine *m)
 {
     (void)m;
 }
+static s24_status cpu_fix(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan)
+{
+    (void)m, (void)fixed;
+    *plan = 0;
+    return S24_OK;
+}
 static void cpu_close(s24i_machine *m)
 {
     s24_ctx_free(m->ctx, m->scratch);
@@ -278,6 +284,29 @@ static void add_norm(s24i_machine *m, const s24i_add_norm *forward)
     s24i_cpu_run(m, forward->rows, add_norm_range, &job);
 }
 
+typedef struct drop_job {
+    const s24i_vec *vec;
+    float *x;
+    const s24i_dropout *drop;
+    int64_t width;
+} drop_job;
+
+static void drop_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const drop_job *j = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        j->vec->dropout(j->x + r * j->width, j->width, j->drop, r);
+}
+
+static void dropout(s24i_machine *m, void *y, const void *x, const s24i_dropout *drop, int64_t rows,
+                    int64_t width)
+{
+    const drop_job job = {m->vec, y, drop, width};
+    if (y != x && m->status == S24_OK) memcpy(y, x, (size_t)(rows * width) * sizeof(float));
+    s24i_cpu_run(m, rows, drop_range, &job);
+}
+
 static void norm_back_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const norm_job *j = arg;
@@ -307,29 +336,9 @@ static void norm_back(s24i_machine *m, const s24i_norm_back *back)
         if (back->norm->dbeta)
             m->vec->add(back->norm->dbeta, back->norm->dbeta, sums + width, width);
     }
-}
-
-typedef struct drop_job {
-    const s24i_vec *vec;
-    float *x;
-    const s24i_dropout *drop;
-    int64_t width;
-} drop_job;
-
-static void drop_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const drop_job *j = arg;
-    (void)thread;
-    for (int64_t r = begin; r < end; r++)
-        j->vec->dropout(j->x + r * j->width, j->width, j->drop, r);
-}
-
-static void dropout(s24i_machine *m, void *y, const void *x, const s24i_dropout *drop, int64_t rows,
-                    int64_t width)
-{
-    const drop_job job = {m->vec, y, drop, width};
-    if (y != x && m->status == S24_OK) memcpy(y, x, (size_t)(rows * width) * sizeof(float));
-    s24i_cpu_run(m, rows, drop_range, &job);
+    const sum_job bias = {m, back->dbias, back->dz ? back->dz : back->ds, back->rows, width};
+    if (back->dz) dropout(m, back->dz, back->ds, back->drop_z, back->rows, width);
+    if (back->dbias) s24i_cpu_run(m, width, columns_range, &bias);
 }
 
 /* ---- activations ------------------------------------------------------------------------------- */
@@ -426,6 +435,8 @@ const s24i_ops s24i_ops_cpu = {
     .read_rows = cpu_read_rows,
     .prepare = cpu_prepare,
     .refresh = cpu_refresh,
+    .fix = cpu_fix,
+    .unfix = cpu_refresh,
     .close = cpu_close,
     .linear = linear,
     .logits = logits,

@@ -110,6 +110,7 @@ static void gpu_refresh(s24i_machine *m)
 {
     GPU_RUN(m, convert, .to = m->gpu->narrow, .to_dtype = m->gpu->dtype,
             .from = m->gpu->arena.weights, .from_dtype = S24_F32, .count = m->gpu->arena.elems);
+    s24i_gpu_pack(m);
 }
 
 static s24_status upload_matrices(s24i_machine *m)
@@ -152,6 +153,7 @@ static void gpu_close(s24i_machine *m)
 {
     s24i_gpu *gpu = m->gpu;
     if (!gpu) return;
+    s24i_gpu_unfix(m);
     gpu_free(m, gpu->narrow);
     gpu_free(m, gpu->matrices);
     gpu_free(m, gpu->work);
@@ -174,6 +176,8 @@ static const s24i_ops gpu_ops = {
     .read_rows = gpu_read_rows,
     .prepare = gpu_prepare,
     .refresh = gpu_refresh,
+    .fix = s24i_gpu_fix,
+    .unfix = s24i_gpu_unfix,
     .close = gpu_close,
     .linear = s24i_gpu_linear,
     .logits = s24i_gpu_logits,

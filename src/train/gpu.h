@@ -8,6 +8,13 @@
 
 enum { S24I_TRAIN_PINNED = 4 << 20 /* bytes that go up without waiting */ };
 
+/* A layer's weights packed for 2:4 products, and their transpose; NULL where they are not 2:4. */
+typedef struct s24i_gpu_pair {
+    s24i_layer *layer;
+    s24_device_weight *weight, *transposed;
+    int forward, backward; /* are they used? */
+} s24i_gpu_pair;
+
 struct s24i_gpu {
     s24_device *device;
     s24_dtype dtype;
@@ -17,6 +24,10 @@ struct s24i_gpu {
     void *work;         /* S24_DEVICE_TRAIN_WORK bytes */
     char *pinned;
     size_t pinned_used; /* bytes that copies may still read */
+    s24i_gpu_pair *pairs;
+    int64_t pair_count;
+    void *sparse_work; /* of 2:4 products */
+    size_t sparse_work_bytes;
 };
 
 /* Keeps the first failure. */
@@ -47,6 +58,15 @@ void s24i_gpu_linear_dx(s24i_machine *m, void *dx, const void *dy, const s24i_la
                         int64_t rows);
 void s24i_gpu_linear_dw(s24i_machine *m, const void *dy, const void *x, const s24i_layer *layer,
                         int64_t rows, int with_bias);
+/* gpu_sparse.c: 1 where the product ran 2:4. */
+int s24i_gpu_sparse_linear(s24i_machine *m, const s24_dense *y, const s24_dense *x,
+                           const s24i_layer *layer, const void *bias);
+int s24i_gpu_sparse_dx(s24i_machine *m, const s24_dense *dx, const s24_dense *dy,
+                       const s24i_layer *layer);
+/* Packs the layers that are used so once more, after the weights have changed. */
+void s24i_gpu_pack(s24i_machine *m);
+s24_status s24i_gpu_fix(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan);
+void s24i_gpu_unfix(s24i_machine *m);
 void s24i_gpu_unfold(s24i_machine *m, void *rows, const s24i_step *step, int64_t image,
                      int64_t patch, int64_t channels);
 void s24i_gpu_embed(s24i_machine *m, void *s, const s24i_embed *embed, const s24i_step *step);

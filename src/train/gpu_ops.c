@@ -33,6 +33,7 @@ static void forward(s24i_machine *m, const s24_dense *y, const void *x, const s2
 {
     const s24_dense a = view(m, x, y->rows, l->k, l->ldx);
     const s24_dense b = view(m, s24i_gpu_narrow(m, l->w), l->n, l->k, l->k);
+    if (s24i_gpu_sparse_linear(m, y, &a, l, bias)) return;
     product(m, &(s24_device_train_product_args){
                    .y = y, .a = &a, .b = &b, .transposed_b = 1, .bias = bias});
 }
@@ -55,6 +56,7 @@ void s24i_gpu_linear_dx(s24i_machine *m, void *dx, const void *dy, const s24i_la
 {
     const s24_dense out = view(m, dx, rows, l->k, l->ldx), a = view(m, dy, rows, l->n, l->ldy);
     const s24_dense b = view(m, s24i_gpu_narrow(m, l->w), l->n, l->k, l->k);
+    if (s24i_gpu_sparse_dx(m, &out, &a, l)) return;
     product(m, &(s24_device_train_product_args){.y = &out, .a = &a, .b = &b});
 }
 
@@ -113,7 +115,8 @@ void s24i_gpu_norm_back(s24i_machine *m, const s24i_norm_back *b)
     GPU_RUN(m, norm_back, .dtype = m->gpu->dtype, .rows = b->rows, .width = b->width, .ds = b->ds,
             .dy = b->dy, .dy2 = b->dy2, .s = b->s, .stats = b->stats, .gamma = b->norm->row.gamma,
             .dgamma = b->norm->dgamma, .dbeta = b->norm->dbeta, .rms = b->norm->row.rms,
-            .add = b->add, .drop = dropped(b->drop), .work = m->gpu->work);
+            .add = b->add, .drop = dropped(b->drop), .dz = b->dz, .dbias = b->dbias,
+            .drop_z = dropped(b->drop_z), .work = m->gpu->work);
 }
 
 void s24i_gpu_dropout(s24i_machine *m, void *y, const void *x, const s24i_dropout *drop,
@@ -261,4 +264,5 @@ void s24i_gpu_update(s24i_machine *m, const s24i_update *u)
             .gradient_scale = (double)m->scale, .clip = u->clip, .beta1 = u->beta1,
             .beta2 = u->beta2, .eps = u->eps, .decay = u->rate * u->decay, .step = u->rate / first,
             .inverse2 = 1.0 / sqrt(second));
+    s24i_gpu_pack(m);
 }

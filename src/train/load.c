@@ -391,10 +391,30 @@ static s24_status alloc_weights(s24_transformer *t, s24_ctx *ctx)
     return m->ops->prepare(m, &arena);
 }
 
+/* A device reads 16 bytes at a time. */
+static s24_status check_device_shape(const s24i_shape *s, s24_ctx *ctx)
+{
+    const struct {
+        const char *name;
+        int64_t elems;
+    } rows[] = {{"width", s->width},
+                {"heads", s->head_width},
+                {"intermediate outputs", s->intermediate},
+                {"patches", s->channels * s->patch * s->patch}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        REQUIRE(ctx, rows[i].elems % 8 == 0, S24_ERROR_UNSUPPORTED,
+                "a model whose %s are %lld elements; a device takes multiples of 8", rows[i].name,
+                (long long)rows[i].elems);
+    return S24_OK;
+}
+
 static s24_status make_machine(s24_transformer *t, s24_ctx *ctx)
 {
     const s24i_shape *s = &t->shape;
-    if (t->opts.device) return s24i_machine_gpu(&t->machine, ctx, t->opts.device, t->opts.dtype);
+    if (t->opts.device) {
+        TRY(check_device_shape(s, ctx));
+        return s24i_machine_gpu(&t->machine, ctx, t->opts.device, t->opts.dtype);
+    }
     return s24i_machine_cpu(&t->machine, ctx, s24i_min(s->positions, t->opts.max_tokens),
                             s->head_width, s24i_max(s->width, t->head.n));
 }

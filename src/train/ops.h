@@ -27,6 +27,7 @@ typedef struct s24i_layer {
     float *dw, *dbias;
     int64_t n, k;
     int64_t ldx, ldy; /* elements from one row of x, of y, to the next */
+    void *device;     /* what a device keeps of it */
 } s24i_layer;
 
 typedef struct s24i_norm {
@@ -64,7 +65,9 @@ typedef struct s24i_add_norm {
     int64_t rows, width;
 } s24i_add_norm;
 
-/* ds = [ds +] the gradient of s that dropout(dy [+ dy2]) is of y. dy is overwritten. */
+/* ds = [ds +] the gradient of s that dropout(dy [+ dy2]) is of y; dy is overwritten. With it comes what
+   the layer whose output was added to s needs: dz, its dropout once more, and the gradient of its
+   bias. */
 typedef struct s24i_norm_back {
     void *ds, *dy;
     const void *dy2; /* or NULL; may be ds where nothing is added */
@@ -73,6 +76,9 @@ typedef struct s24i_norm_back {
     const s24i_norm *norm;
     const s24i_dropout *drop; /* NULL: none */
     int add;
+    void *dz; /* NULL: nothing was dropped, it is ds */
+    const s24i_dropout *drop_z;
+    float *dbias; /* += Σ dz; or NULL */
     int64_t rows, width;
 } s24i_norm_back;
 
@@ -146,6 +152,13 @@ typedef struct s24i_arena {
     int train;
 } s24i_arena;
 
+/* Layers of blocks, S24I_LAYERS_A_BLOCK each, whose zeros will stay, some of them 2:4. */
+enum { S24I_LAYERS_A_BLOCK = 4, S24I_NO_PLAN = -1 };
+typedef struct s24i_fixed {
+    s24i_layer *const *layers;
+    int64_t count, tokens; /* tokens: of a batch, about */
+} s24i_fixed;
+
 /* What a step gives: the loss, and the sum of the gradients' squares. In the machine's memory. */
 typedef struct s24i_sums {
     double loss, squares;
@@ -184,6 +197,10 @@ typedef struct s24i_ops {
        outside, that is made anew. */
     s24_status (*prepare)(s24i_machine *m, const s24i_arena *arena);
     void (*refresh)(s24i_machine *m);
+    /* From now on 2:4 layers are multiplied as such where that is faster: *plan is what was found, or,
+       if it is not S24I_NO_PLAN, what is done. unfix ends that. */
+    s24_status (*fix)(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan);
+    void (*unfix)(s24i_machine *m);
     void (*close)(s24i_machine *m);
 
     /* y = x·wᵀ (+ bias where with_bias); dx = dy·w; dw += dyᵀ·x (and dbias += Σ dy). `logits` is
@@ -248,6 +265,7 @@ struct s24i_machine {
     int64_t row_align;   /* elements that rows of logits are a multiple of */
     size_t memory_align; /* bytes, of a part of an arena */
     float scale;         /* of all gradients: f16 has no small numbers */
+    int64_t two_four;    /* layers whose forward products run 2:4 */
     s24i_gpu *gpu;
     /* The CPU's. */
     const s24i_vec *vec;

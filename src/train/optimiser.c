@@ -87,10 +87,33 @@ s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx 
     return fixed ? create_mask(o, t, ctx) : S24_OK;
 }
 
+s24_status s24i_optimiser_fix(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                              int64_t *plan)
+{
+    s24i_machine *m = &t->machine;
+    s24i_layer **layers;
+    s24i_fixed fixed = {.count = S24I_LAYERS_A_BLOCK * t->shape.layers,
+                        .tokens = t->opts.max_tokens};
+    if (!o->mask) return S24_OK;
+    TRY(s24i_alloc_elems(&layers, ctx, fixed.count, sizeof *layers, "a list of layers"));
+    for (int64_t b = 0; b < t->shape.layers; b++) {
+        s24i_train_block *block = &t->blocks[b];
+        s24i_layer *const each[S24I_LAYERS_A_BLOCK] = {&block->qkv, &block->attention, &block->up,
+                                                       &block->down};
+        memcpy(layers + S24I_LAYERS_A_BLOCK * b, each, sizeof each);
+    }
+    fixed.layers = layers;
+    m->ctx = ctx;
+    const s24_status status = m->ops->fix(m, &fixed, plan);
+    s24_ctx_free(ctx, layers);
+    return status;
+}
+
 void s24i_optimiser_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
 {
     s24i_machine *m = &t->machine;
     m->ctx = ctx;
+    m->ops->unfix(m);
     m->ops->free(m, o->m);
     m->ops->free(m, o->v);
     m->ops->free(m, o->mask);

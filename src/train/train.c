@@ -114,7 +114,8 @@ static s24_train_report report_at(const runner *r, double loss, double rate, dou
                               .rate = rate,
                               .norm = norm,
                               .seconds = r->state.seconds,
-                              .held_out = NAN};
+                              .held_out = NAN,
+                              .sparse_layers = r->t->machine.two_four};
 }
 
 static s24_status prepare(runner *r)
@@ -139,11 +140,13 @@ static s24_status prepare(runner *r)
     if (o->epochs > 0) r->steps = s24i_max(1, (int64_t)(o->epochs * (double)epoch + 0.5));
     if (o->steps) r->steps = o->steps;
     r->state.run = run_number(r);
+    r->state.plan = S24I_NO_PLAN;
     r->state.scale = r->t->opts.dtype == S24_F16 ? SCALE_FIRST : 1;
     if (o->resume && o->checkpoint && access(o->checkpoint, F_OK) == 0) {
         TRY(s24i_checkpoint_read(&r->state, r->t, r->ctx, &r->optimiser, o->checkpoint));
         r->has_checkpoint = 1;
     }
+    TRY(s24i_optimiser_fix(&r->optimiser, r->t, r->ctx, &r->state.plan));
     /* Where nothing is left to do; what no step of this process measured is NaN. */
     r->last = report_at(r, NAN, NAN, NAN);
     s24_transformer_clear(r->t, r->ctx);

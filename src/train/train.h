@@ -34,6 +34,9 @@ typedef struct s24i_optimiser {
 } s24i_optimiser;
 
 s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx, int fixed);
+/* Where weights are fixed: 2:4 layers are multiplied as such from now on. */
+s24_status s24i_optimiser_fix(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                              int64_t *plan);
 void s24i_optimiser_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
 /* Step number `step` (1, 2, …) at a learning rate, which leaves the squares of the gradients with the
    loss and clears them; nothing else where one of these is not finite. Waits for nothing. */
@@ -51,6 +54,7 @@ typedef struct s24i_train_state {
        were left out because a gradient was too large for it. */
     double scale;
     int64_t since, left_out;
+    int64_t plan; /* which layers run 2:4, see s24i_ops.fix */
 } s24i_train_state;
 
 s24_status s24i_checkpoint_write(s24_transformer *t, s24_ctx *ctx, const s24i_optimiser *o,

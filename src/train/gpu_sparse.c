@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * 2:4 layers whose zeros stay, on a device: forward products read a packed copy of the weights, and
+ * where these are 2:4 along n too, dX reads a packed transpose. Both are made anew behind every step
+ * of the optimiser. Of a block's four layers each is measured once, packing counted, and what is not
+ * faster 2:4 stays dense; the choice is part of a checkpoint, because it decides about bits.
+ */
+#include "train/gpu.h"
+
+#include "nn/util.h"
+
+enum { TURNS = 3, RUNS = 8 };
+/* 2:4 must be faster by more than measuring errs. */
+static const double MARGIN = 0.97;
+
+/* What of a layer runs 2:4: two bits a kind of layer in a plan. */
+enum { DENSE = 0, FORWARD = 1, BOTH = 3 };
+
+/* ---- products ---------------------------------------------------------------------------------- */
+
+static s24_dense weight_view(const s24i_machine *m, const s24i_layer *l)
+{
+    return (s24_dense){s24i_gpu_narrow(m, l->w), m->gpu->dtype, l->n, l->k, l->k};
+}
+
+static s24_status multiply(const s24i_machine *m, const s24_device_weight *w, const s24_dense *y,
+                           const s24_dense *x, const void *bias)
+{
+    const s24_device_linear_args args = {.size = sizeof args,
+                                         .y = y,
+                                         .x = x,
+                                         .bias = bias,
+                                         .work = m->gpu->sparse_work,
+                                         .work_bytes = m->gpu->sparse_work_bytes};
+    return s24_device_linear(m->ctx, m->gpu->device, w, &args);
+}
+
+int s24i_gpu_sparse_linear(s24i_machine *m, const s24_dense *y, const s24_dense *x,
+                           const s24i_layer *l, const void *bias)
+{
+    const s24i_gpu_pair *pair = l->device;
+    if (!pair || !pair->forward) return 0;
+    if (m->status == S24_OK) s24i_gpu_did(m, multiply(m, pair->weight, y, x, bias));
+    return 1;
+}
+
+int s24i_gpu_sparse_dx(s24i_machine *m, const s24_dense *dx, const s24_dense *dy,
+                       const s24i_layer *l)
+{
+    const s24i_gpu_pair *pair = l->device;
+    if (!pair || !pair->backward) return 0;
+    if (m->status == S24_OK) s24i_gpu_did(m, multiply(m, pair->transposed, dx, dy, NULL));
+    return 1;
+}
+
+static s24_status pack(const s24i_machine *m, const s24i_gpu_pair *pair, int both)
+{
+    const s24_dense src = weight_view(m, pair->layer);
+    return s24_device_weight_update(m->ctx, pair->weight, both ? pair->transposed : NULL, &src,
+                                    NULL, NULL);
+}
+
+void s24i_gpu_pack(s24i_machine *m)
+{
+    for (int64_t i = 0; i < m->gpu->pair_count; i++) {
+        const s24i_gpu_pair *pair = &m->gpu->pairs[i];
+        if (pair->forward && m->status == S24_OK) s24i_gpu_did(m, pack(m, pair, pair->backward));
+    }
+}
+
+/* ---- choosing ---------------------------------------------------------------------------------- */
+
+/* One layer's products on memory of their own. */
+typedef struct trial {
+    s24i_machine *m;
+    const s24i_gpu_pair *pair;
+    s24_dense x, y;
+    int what; /* 0 … 5: dense forward and dX, 2:4 forward and dX, packing one, packing both */
+} trial;
+
+static s24_status dense_product(const trial *t, int back)
+{
+    const s24_dense w = weight_view(t->m, t->pair->layer);
+    const s24_device_train_product_args args = {.size = sizeof args,
+                                                .y = back ? &t->x : &t->y,
+                                                .a = back ? &t->y : &t->x,
+                                                .b = &w,
+                                                .transposed_b = !back,
+                                                .work = t->m->gpu->work,
+                                                .work_bytes = S24_DEVICE_TRAIN_WORK};
+    return s24_device_train_product(t->m->ctx, t->m->gpu->device, &args);
+}
+
+static s24_status run_trial(const trial *t)
+{
+    switch (t->what) {
+    case 0:
+    case 1:
+        return dense_product(t, t->what);
+    case 2:
+        return multiply(t->m, t->pair->weight, &t->y, &t->x, NULL);
+    case 3:
+        return multiply(t->m, t->pair->transposed, &t->x, &t->y, NULL);
+    default:
+        return pack(t->m, t->pair, t->what == 5);
+    }
+}
+
+/* The least seconds of a run of turns. */
+static s24_status time_trial(double *least, const trial *t)
+{
+    s24_ctx *ctx = t->m->ctx;
+    s24_device *device = t->m->gpu->device;
+    for (int turn = 0; turn <= TURNS; turn++) { /* the first one warms up */
+        double seconds;
+        TRY(s24_device_timer_start(ctx, device, NULL));
+        for (int i = 0; i < RUNS; i++)
+            TRY(run_trial(t));
+        TRY(s24_device_timer_stop(&seconds, ctx, device, NULL));
+        if (turn == 1 || (turn > 1 && seconds < *least)) *least = seconds;
+    }
+    return S24_OK;
+}
+
+static s24_status choose(int *choice, trial *t)
+{
+    double seconds[6] = {0};
+    const int both = t->pair->transposed != NULL;
+    for (t->what = 0; t->what < 6; t->what++)
+        if (both || (t->what != 3 && t->what != 5)) TRY(time_trial(&seconds[t->what], t));
+    const double dense = MARGIN * (seconds[0] + seconds[1]);
+    const double forward = seconds[2] + seconds[1] + seconds[4];
+    const double all = seconds[2] + seconds[3] + seconds[5];
+    *choice = forward < dense ? FORWARD : DENSE;
+    if (both && all < dense && all < forward) *choice = BOTH;
+    return S24_OK;
+}
+
+/* Without memory for it, nothing is known, and dense it stays. */
+static s24_status measure(int *choice, s24i_machine *m, const s24i_gpu_pair *pair, int64_t tokens)
+{
+    const s24i_layer *l = pair->layer;
+    s24_device *device = m->gpu->device;
+    void *memory;
+    *choice = DENSE;
+    if (s24_device_alloc(&memory, m->ctx, device, (size_t)(tokens * (l->n + l->k)) * m->element,
+                         NULL) != S24_OK)
+        return S24_OK;
+    char *behind = (char *)memory + (size_t)(tokens * l->k) * m->element;
+    trial t = {.m = m,
+               .pair = pair,
+               .x = {memory, m->gpu->dtype, tokens, l->k, l->k},
+               .y = {behind, m->gpu->dtype, tokens, l->n, l->n}};
+    s24_status status = s24_device_clear(m->ctx, device, memory,
+                                         (size_t)(tokens * (l->n + l->k)) * m->element, NULL);
+    if (status == S24_OK) status = choose(choice, &t);
+    (void)s24_device_free(m->ctx, device, memory, NULL);
+    return status;
+}
+
+/* ---- making ------------------------------------------------------------------------------------ */
+
+/* A layer that is 2:4 along k gets a packed copy, and one of its transpose where that is too; others
+   get none. */
+static s24_status make_pair(s24i_gpu_pair *pair, const s24i_machine *m)
+{
+    const s24_dense src = weight_view(m, pair->layer);
+    s24_device *device = m->gpu->device;
+    s24_status status = s24_device_weight_pair_from_dense(&pair->weight, &pair->transposed, m->ctx,
+                                                          device, &src, NULL, NULL);
+    if (status == S24_ERROR_NOT_TWO_FOUR || status == S24_ERROR_SHAPE)
+        status = s24_device_weight_from_dense(&pair->weight, m->ctx, device, &src, NULL, NULL);
+    return status == S24_ERROR_NOT_TWO_FOUR || status == S24_ERROR_SHAPE ? S24_OK : status;
+}
+
+static s24_status make_work(s24i_machine *m)
+{
+    s24i_gpu *gpu = m->gpu;
+    for (int64_t i = 0; i < gpu->pair_count && !gpu->sparse_work_bytes; i++)
+        if (gpu->pairs[i].weight)
+            gpu->sparse_work_bytes =
+                s24_device_linear_work_bytes(gpu->device, gpu->pairs[i].weight);
+    if (!gpu->sparse_work_bytes) return S24_OK;
+    TRY(s24_device_alloc(&gpu->sparse_work, m->ctx, gpu->device, gpu->sparse_work_bytes, NULL));
+    return s24_device_clear(m->ctx, gpu->device, gpu->sparse_work, gpu->sparse_work_bytes, NULL);
+}
+
+void s24i_gpu_unfix(s24i_machine *m)
+{
+    s24i_gpu *gpu = m->gpu;
+    for (int64_t i = 0; i < gpu->pair_count; i++) {
+        s24_device_weight_destroy(gpu->pairs[i].weight);
+        s24_device_weight_destroy(gpu->pairs[i].transposed);
+        gpu->pairs[i].layer->device = NULL;
+    }
+    s24_ctx_free(m->ctx, gpu->pairs);
+    if (gpu->sparse_work) (void)s24_device_free(m->ctx, gpu->device, gpu->sparse_work, NULL);
+    gpu->pairs = NULL;
+    gpu->pair_count = 0;
+    gpu->sparse_work = NULL;
+    gpu->sparse_work_bytes = 0;
+    m->two_four = 0;
+}
+
+/* The first 2:4 layer of a kind decides for all of it. */
+static s24_status plan_kind(int64_t *plan, s24i_machine *m, int kind, int64_t tokens)
+{
+    const s24i_gpu *gpu = m->gpu;
+    int choice = DENSE;
+    for (int64_t i = kind; i < gpu->pair_count; i += S24I_LAYERS_A_BLOCK)
+        if (gpu->pairs[i].weight) {
+            TRY(measure(&choice, m, &gpu->pairs[i], tokens));
+            break;
+        }
+    *plan |= (int64_t)choice << 2 * kind;
+    return S24_OK;
+}
+
+s24_status s24i_gpu_fix(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan)
+{
+    s24i_gpu *gpu = m->gpu;
+    void *memory;
+    s24i_gpu_unfix(m);
+    TRY(s24i_zeroed(&memory, m->ctx, (size_t)fixed->count * sizeof *gpu->pairs));
+    gpu->pairs = memory;
+    gpu->pair_count = fixed->count;
+    for (int64_t i = 0; i < fixed->count; i++) {
+        gpu->pairs[i].layer = fixed->layers[i];
+        TRY(make_pair(&gpu->pairs[i], m));
+    }
+    TRY(make_work(m));
+    if (*plan == S24I_NO_PLAN) {
+        *plan = 0;
+        for (int kind = 0; kind < S24I_LAYERS_A_BLOCK; kind++)
+            TRY(plan_kind(plan, m, kind, fixed->tokens));
+    }
+    for (int64_t i = 0; i < fixed->count; i++) {
+        s24i_gpu_pair *pair = &gpu->pairs[i];
+        const int choice = (int)(*plan >> 2 * (i % S24I_LAYERS_A_BLOCK) & BOTH);
+        pair->forward = pair->weight && choice != DENSE;
+        pair->backward = pair->transposed && choice == BOTH;
+        pair->layer->device = pair;
+        m->two_four += pair->forward;
+    }
+    return S24_OK;
+}
