@@ -57,10 +57,6 @@ static int run(cli_app *cli, const void *opaque)
     int i = 0;
     while (strcmp(tasks[i]->name, o->task) != 0)
         i++;
-    if (!cli_on_cpu(cli) && !tasks[i]->gpu)
-        return cli_fail(cli, CLI_UNSUPPORTED,
-                        "--device %s: --task %s computes on the CPU only; use --device cpu",
-                        cli->common->device, o->task);
     return tasks[i]->run(cli, o);
 }
 
@@ -81,7 +77,7 @@ const cli_command cmd_eval = {
         "first, "
         "in nats, and its perplexity. MODEL is a language model (gpt2, llama).\n"
         "image says for how many images, in percent, MODEL (vit) gives the right class the largest "
-        "logit. lm runs in f32, image too where no --dtype is given, on a GPU in f16 or bf16.",
+        "logit. lm runs in f32, image too where no --dtype is given, on a GPU both in f16 or bf16.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct eval_options),

@@ -18,6 +18,12 @@ static const char *schedule_name(int index)
     return index >= 0 && index < 3 ? names[index] : NULL;
 }
 
+static const char *dtype_name(int index)
+{
+    static const char *const names[] = {"f32", "bf16", "f16"};
+    return index >= 0 && index < 3 ? names[index] : NULL;
+}
+
 #define OPTION(name, type, field, argument, fallback, help)                                        \
     {                                                                                              \
         name, 0, type, offsetof(struct train_options, field), argument, fallback, help, NULL       \
@@ -66,8 +72,16 @@ static const cli_option options[] = {
     OPTION("max-tokens", CLI_COUNT, max_tokens, "N", NULL,
            "Cut texts to N tokens (by default to the model's own limit), or questions with their "
            "context to pieces of N (384, or the model's positions)."),
-    OPTION("tokens", CLI_COUNT, tokens, "N", "4096",
-           "Tokens at a time; a step of more is made in parts, which costs no memory."),
+    OPTION("tokens", CLI_COUNT, tokens, "N", NULL,
+           "Tokens at a time; a step of more is made in parts, which costs no memory. By default "
+           "4096, on a GPU 16384."),
+    {"dtype", 0, CLI_CHOICE, offsetof(struct train_options, dtype), NULL, NULL,
+     "Of activations and their gradients on a GPU, bf16 by default; weights and what is summed up "
+     "stay f32. f16 has finer numbers, and its gradients are scaled. On the CPU all is f32.",
+     dtype_name},
+    OPTION("recompute", CLI_FLAG, recompute, NULL, NULL,
+           "Keep only the inputs of blocks and compute the rest again in the pass backward: less "
+           "memory for a third more work, the same bits."),
     OPTION("seed", CLI_COUNT, seed, "N", "1", "Of the examples' order and of what is dropped."),
     OPTION("held-out", CLI_COUNT, held_out, "N", NULL,
            "Hold the last N examples out and measure the loss on them at every checkpoint."),
@@ -87,8 +101,8 @@ static const cli_example examples[] = {
      "What pruning took from an encoder comes back, without labels, from any text."},
     {"sparse24 train model-24 qa-24 --teacher qa --qa train-v1.1.json --epochs 3",
      "A 2:4 model answers as its dense teacher does."},
-    {"sparse24 train model qa --qa train-v1.1.json --epochs 3 --decay 0.01",
-     "Fine-tune a dense encoder for answers."},
+    {"sparse24 train model qa --qa train-v1.1.json --epochs 3 --decay 0.01 --device cuda",
+     "Fine-tune a dense encoder for answers on a GPU."},
     {NULL, NULL}};
 
 typedef struct job {
@@ -115,6 +129,7 @@ static json_t *report_json(const s24_train_report *r)
     json_object_set_new(object, "tokens", json_integer(r->tokens));
     json_object_set_new(object, "seconds", cli_real(r->seconds));
     json_object_set_new(object, "held_out", cli_real(r->held_out));
+    json_object_set_new(object, "sparse_layers", json_integer(r->sparse_layers));
     return object;
 }
 
@@ -161,6 +176,10 @@ static int check_places(job *j)
             j->checkpoint);
     if ((j->o->epochs > 0) + (j->o->steps > 0) + (j->o->minutes > 0) > 1)
         return cli_fail(j->cli, CLI_USAGE, "only one of --epochs, --steps and --minutes");
+    if (j->o->dtype && (strcmp(j->o->dtype, "f32") == 0) != cli_on_cpu(j->cli))
+        return cli_fail(j->cli, CLI_UNSUPPORTED, "--dtype %s: %s", j->o->dtype,
+                        cli_on_cpu(j->cli) ? "on the CPU training runs in f32"
+                                           : "on a GPU training runs in bf16 or f16");
     if (j->o->warmup >= 1)
         return cli_fail(j->cli, CLI_USAGE, "option --warmup: %g is not below 1", j->o->warmup);
     if (!j->o->report) return CLI_OK;
@@ -172,12 +191,17 @@ static int check_places(job *j)
 static int load(job *j, s24_transformer **out, const s24_checkpoint *checkpoint, int train)
 {
     const struct train_options *o = j->o;
-    int64_t most = j->data.most > o->tokens ? j->data.most : o->tokens;
+    const int64_t tokens = o->tokens ? o->tokens : cli_on_cpu(j->cli) ? 4096 : 16384;
+    const int64_t most = j->data.most > tokens ? j->data.most : tokens;
     const s24_transformer_opts opts = {.size = sizeof opts,
                                        .max_tokens = most,
                                        .train = train,
                                        .head = o->qa ? S24_HEAD_QA : S24_HEAD_NONE,
-                                       .seed = (uint64_t)o->seed};
+                                       .seed = (uint64_t)o->seed,
+                                       .device = j->cli->device,
+                                       .dtype =
+                                           o->dtype ? s24_dtype_parse(o->dtype) : S24_DTYPE_NONE,
+                                       .recompute = o->recompute};
     return cli_status(j->cli, s24_transformer_load(out, j->cli->ctx, checkpoint, &opts));
 }
 
@@ -346,7 +370,9 @@ static int run(cli_app *cli, const void *opaque)
 {
     job j = {.cli = cli, .o = opaque, .objective = {.size = sizeof j.objective}};
     s24_checkpoint *model = NULL, *teacher = NULL;
+    s24_device *device; /* the transformers are loaded to it */
     int code = check_places(&j);
+    if (code == CLI_OK) code = cli_device(cli, &device);
     if (code == CLI_OK)
         code = cli_status(cli, s24_checkpoint_open(&model, cli->ctx, cli->operands[0]));
     if (code == CLI_OK && j.o->teacher)
@@ -374,10 +400,12 @@ const cli_command cmd_train = {
         "learn the next token of --text or --stream, vit the classes of --images.\nA run that is "
         "stopped leaves OUT.training, from which "
         "--resume goes on; it is removed when OUT is written. A loss that is not finite stops "
-        "the run, and the last checkpoint stays.",
+        "the run, and the last checkpoint stays.\nWith --device cuda it runs on a GPU, in mixed "
+        "precision; a run goes on there as on the CPU, to the same bits.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct train_options),
     .writes = 1,
+    .gpu = 1,
     .run = run,
 };

@@ -41,8 +41,8 @@ static const cli_option options[] = {
     OPTION("seed", CLI_COUNT, seed, "N", "1", "Of the examples' order and of dropout."),
     OPTION("batch", CLI_COUNTS, batch, "LIST", "1,4,16", "Numbers of texts to time."),
     OPTION("seq", CLI_COUNTS, seq, "LIST", "128", "Their tokens."),
-    {"dtype", 0, CLI_CHOICE, offsetof(struct tutorial_options, dtype), NULL, "f32",
-     "Dtype of the weights that are timed.", cli_model_dtype},
+    {"dtype", 0, CLI_CHOICE, offsetof(struct tutorial_options, dtype), NULL, NULL,
+     "Dtype of the weights that are timed: f32, or on a GPU f16.", cli_model_dtype},
     OPTION("rounds", CLI_COUNT, rounds, "N", "5", "Rounds of timing."),
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
@@ -127,9 +127,9 @@ static void time_it(tutorial_words *w, const tutorial *t)
     tutorial_add(w, "--model=%s/packed", t->out);
     tutorial_add(w, "--batch=%s", t->o->batch);
     tutorial_add(w, "--seq=%s", t->o->seq);
-    tutorial_add(w, "--dtype=%s", t->o->dtype);
+    if (t->o->dtype) tutorial_add(w, "--dtype=%s", t->o->dtype);
     tutorial_add(w, "--rounds=%lld", (long long)t->o->rounds);
-    common_words(w, t, 0);
+    common_words(w, t, 1);
 }
 
 static void evaluate(tutorial_words *w, const tutorial *t, const char *name)
@@ -141,7 +141,7 @@ static void evaluate(tutorial_words *w, const tutorial *t, const char *name)
     tutorial_add(w, "--predictions=%s/%s-answers.json", t->out, name);
     if (t->o->max_tokens) tutorial_add(w, "--max-tokens=%lld", (long long)t->o->max_tokens);
     tutorial_add(w, "--force");
-    common_words(w, t, 0);
+    common_words(w, t, 1);
 }
 
 #define EVALUATE(name)                                                                             \
@@ -208,7 +208,8 @@ static json_t *settings(const tutorial *t)
     json_object_set_new(object, "seed", json_integer(o->seed));
     json_object_set_new(object, "batch", json_string(o->batch));
     json_object_set_new(object, "seq", json_string(o->seq));
-    json_object_set_new(object, "dtype", json_string(o->dtype));
+    json_object_set_new(object, "dtype", json_string(o->dtype ? o->dtype : ""));
+    json_object_set_new(object, "device", json_string(o->common.device));
     json_object_set_new(object, "rounds", json_integer(o->rounds));
     return object;
 }
@@ -347,7 +348,9 @@ const cli_command cmd_tutorial = {
         "way and, another time, towards the dense one, packs the result and times it. Prints a "
         "table, and writes OUT/report.html with the loss curves.\nEach stage is a command of this "
         "program; what it printed stands in OUT/STAGE.json. A tutorial that was broken off goes on "
-        "where it stopped when it is started again.",
+        "where it stopped when it is started again. With --device cuda models are trained, "
+        "measured "
+        "and timed on a GPU.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct tutorial_options),

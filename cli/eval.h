@@ -20,7 +20,6 @@ enum { EVAL_TOKENS = 4096 };
 typedef struct eval_task {
     const char *name;
     int (*run)(cli_app *cli, const struct eval_options *options);
-    int gpu; /* 1: takes --device cuda */
 } eval_task;
 
 /* Loads the transformer of MODEL for batches of at most max_tokens tokens, and refuses one that has

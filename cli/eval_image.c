@@ -128,4 +128,4 @@ static int run(cli_app *cli, const struct eval_options *o)
     return code;
 }
 
-const eval_task eval_image = {"image", run, 1};
+const eval_task eval_image = {"image", run};

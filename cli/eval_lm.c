@@ -111,4 +111,4 @@ static int run(cli_app *cli, const struct eval_options *o)
     return code;
 }
 
-const eval_task eval_lm = {"lm", run, 0};
+const eval_task eval_lm = {"lm", run};

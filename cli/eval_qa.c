@@ -130,4 +130,4 @@ static int run(cli_app *cli, const struct eval_options *o)
     return code;
 }
 
-const eval_task eval_qa = {"qa", run, 1};
+const eval_task eval_qa = {"qa", run};

@@ -94,4 +94,4 @@ static int run(cli_app *cli, const struct eval_options *o)
     return code;
 }
 
-const eval_task eval_retrieval = {"retrieval", run, 1};
+const eval_task eval_retrieval = {"retrieval", run};

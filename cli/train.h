@@ -10,10 +10,10 @@
 struct train_options {
     cli_common common;
     const char *teacher, *text, *qa, *stream, *images, *loss, *schedule, *metrics, *report,
-        *dropout;
+        *dropout, *dtype;
     double epochs, minutes, rate, warmup, decay, clip, temperature;
     int64_t steps, batch, tokens, max_tokens, seed, held_out, checkpoint_steps;
-    int resume, dense;
+    int resume, dense, recompute;
 };
 
 /* The examples of a run, and those that are held out of it. */
