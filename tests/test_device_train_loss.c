@@ -85,6 +85,8 @@ static void test_cross_entropy(void **state)
     gpu g = {0};
     (void)state;
     if (!gpu_here(&g)) return;
+    g.dtype = S24_BF16;
+    check_cross_entropy(&g, 40000, 2, 1, 1); /* more rows than a grid is high */
     for (int i = 0; i < 9; i++)
         for (int v = 1; v < 4; v++) {
             g.dtype = (i + v) % 2 ? S24_F16 : S24_BF16;
@@ -288,6 +290,9 @@ static void test_refusals(void **state)
     double *sum = m;
     REFUSED(&g, S24_ERROR_SHAPE, "holds them", cross_entropy, .dtype = S24_F16, .rows = 1, .n = 9,
             .ld = 8, .logits = m, .loss = sum, .temperature = 1, .gradient_scale = 1, .work = m);
+    REFUSED(&g, S24_ERROR_UNSUPPORTED, "work memory", cross_entropy, .dtype = S24_F16,
+            .rows = 1 << 21, .n = 8, .ld = 8, .logits = m, .loss = sum, .temperature = 1,
+            .gradient_scale = 1, .work = m);
     REFUSED(&g, S24_ERROR_ARGUMENT, "temperature is 0", cross_entropy, .dtype = S24_F16, .rows = 1,
             .n = 8, .ld = 8, .logits = m, .loss = sum, .gradient_scale = 1, .work = m);
     REFUSED(&g, S24_ERROR_ARGUMENT, "gradient_scale is nan", squared, .dtype = S24_F16, .rows = 1,

@@ -180,7 +180,7 @@ S24_API s24_status s24_device_train_embed(s24_ctx *ctx, s24_device *device,
 
 /* Adds ds to the tables' gradients, NULL ones left out. `order` is the tokens sorted by id, those of
    one id in any order that is always the same. Position i is token i of each text. Images (dfirst):
-   the first tokens' rows of ds become 0 afterwards. work holds tokens·width/16 floats of it. */
+   the first tokens' rows of ds become 0 afterwards. work holds tokens·width/8 floats of it. */
 typedef struct s24_device_train_embed_back_args {
     size_t size; /* sizeof(s24_device_train_embed_back_args) */
     s24_dtype dtype;

@@ -76,7 +76,7 @@ TRAIN_ENQUEUE(squared, s24_device_train_squared_args)
     return total_parts_enqueue(device, &sum, stream, error);
 }
 
-/* ---- angles: a block a text ------------------------------------------------------------------ */
+/* ---- angles: some blocks a text, which share its tokens -------------------------------------- */
 
 static __device__ float block_sum(float v)
 {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(THREADS)
     const float length = square < 1e-24f ? 1e-12f : sqrtf(square);
     const float other = other_square < 1e-24f ? 1e-12f : sqrtf(other_square);
     const float cosine = product / (length * other);
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0 && blockIdx.y == 0)
         static_cast<double *>(job.work)[text] = count > 0 ? 1.0 - (double)cosine : 0.0;
     if (!(count > 0)) return;
     const float share = -(float)job.weight * job.gradient_scale / (length * count);
@@ -130,7 +130,9 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int i = 0; i < 8; i++)
             v[i] = to_z * w[i] + to_e * v[i];
-        for (int t = first + threadIdx.x / 32; t < end; t += WARPS) {
+#pragma unroll 4
+        for (int t = first + blockIdx.y * WARPS + threadIdx.x / 32; t < end;
+             t += WARPS * gridDim.y) {
             if (mask && !mask[t]) continue;
             T *dx = static_cast<T *>(job.dx) + t * job.width + c;
             load_8<T>(w, dx);
@@ -145,11 +147,13 @@ __global__ void __launch_bounds__(THREADS)
 TRAIN_ENQUEUE(cosine, s24_device_train_cosine_args)
 {
     s24_device_train_cosine_args args_of = *job;
+    /* Four tokens a warp in a text of the mean length. */
+    const int64_t mean = job->tokens / job->texts, shares = mean / (4 * WARPS) + 1;
     const device_launch launch = {"launching the angles of vectors",
                                   job->dtype == S24_BF16
                                       ? (const void *)cosine_kernel<__nv_bfloat16>
                                       : (const void *)cosine_kernel<__half>,
-                                  dim3((unsigned)job->texts),
+                                  dim3((unsigned)job->texts, (unsigned)(shares < 64 ? shares : 64)),
                                   THREADS,
                                   0,
                                   true};

@@ -9,7 +9,8 @@
 #include "train.cuh"
 #include "train_sums.cuh"
 
-enum { WARPS = 8, THREADS = 32 * WARPS, PIECE = 32 };
+enum { WARPS = 8, THREADS = 32 * WARPS };
+enum { PIECE = 16 /* tokens, not over 30 */, PIECE_WARPS = 4 /* of a block */ };
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
@@ -70,90 +71,111 @@ TRAIN_ENQUEUE(embed, s24_device_train_embed_args)
 
 /* ---- backward: words ------------------------------------------------------------------------- */
 
-static __device__ inline void add_to_table(float *table, const float (&sum)[8])
-{
-    float v[8];
-    load_8_wide(v, table);
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        v[i] += sum[i];
-    store_8_wide(table, v);
-}
-
 /* A warp a piece and 256 columns. Places 2·piece of the work memory: the sum of an id that began
-   before the piece; 2·piece + 1: of one that begins here and goes on behind it. */
+   before the piece; 2·piece + 1: of one that begins here and goes on behind it. The rows of READ tokens
+   and of their table are asked for before the first one is needed. */
 template <class T>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(32 * PIECE_WARPS)
     word_pieces_kernel(const __grid_constant__ s24_device_train_embed_back_args job)
 {
+    enum { READ = 8 };
     const int lane = threadIdx.x % 32;
-    const int64_t piece = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, first = piece * PIECE;
+    const int64_t piece = (int64_t)blockIdx.x * PIECE_WARPS + threadIdx.x / 32,
+                  first = piece * PIECE;
     const int64_t c = (int64_t)blockIdx.y * 256 + lane * 8;
     dependents_may_start();
     wait_for_predecessors();
     if (first >= job.tokens) return;
     const int count = (int)(job.tokens - first < PIECE ? job.tokens - first : PIECE);
-    const int token = lane < count ? job.order[first + lane] : 0, id = job.ids[token];
-    const int before = first ? job.ids[job.order[first - 1]] : -1;
-    const int behind = first + count < job.tokens ? job.ids[job.order[first + count]] : -1;
+    /* Lane l has token l − 1 of the piece, so that both neighbours of the piece are there. */
+    const int64_t at = first + lane - 1;
+    const bool there = lane <= count + 1 && at >= 0 && at < job.tokens;
+    const int token = there ? job.order[at] : 0, id = there ? job.ids[token] : -1;
     const T *ds = static_cast<const T *>(job.ds) + c;
     float *part = static_cast<float *>(job.work) + 2 * piece * job.width + c, sum[8] = {};
-    int begin = 0;
-#pragma unroll 8
-    for (int k = 0; k < count; k++) {
-        const int64_t t = __shfl_sync(~0u, token, k);
-        const int here = __shfl_sync(~0u, id, k);
-        const int next = k + 1 < count ? __shfl_sync(~0u, id, k + 1) : behind;
-        if (c < job.width) {
+    const int before = __shfl_sync(~0u, id, 0);
+    bool from_before = true;
+    for (int k0 = 0; k0 < count; k0 += READ) {
+        uint4 bits[READ];
+        float table[READ][8];
+#pragma unroll
+        for (int k = 0; k < READ; k++) {
+            const int64_t t = __shfl_sync(~0u, token, (k0 + k + 1) % 32);
+            const int here = __shfl_sync(~0u, id, (k0 + k + 1) % 32);
+            const int next = __shfl_sync(~0u, id, (k0 + k + 2) % 32);
+            if (k0 + k >= count || c >= job.width) continue;
+            bits[k] = *reinterpret_cast<const uint4 *>(ds + t * job.width);
+            if (next != here) load_8_wide(table[k], job.dwords + here * job.width + c);
+        }
+#pragma unroll
+        for (int k = 0; k < READ; k++) {
+            const int here = __shfl_sync(~0u, id, (k0 + k + 1) % 32);
+            const int next = __shfl_sync(~0u, id, (k0 + k + 2) % 32);
+            if (k0 + k >= count || c >= job.width) continue;
             float v[8];
-            load_8<T>(v, ds + t * job.width);
+            unpack_8<T>(v, bits[k]);
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 sum[i] += v[i];
-        }
-        if (next == here && k + 1 < count) continue;
-        const bool from_before = begin == 0 && before == here;
-        if (c < job.width) {
-            if (from_before)
+            if (next == here && k0 + k + 1 < count) continue;
+            if (from_before && before == here) {
                 store_8_wide(part, sum);
-            else if (next == here)
+            } else if (next == here) {
                 store_8_wide(part + job.width, sum);
-            else
-                add_to_table(job.dwords + here * job.width + c, sum);
-        }
+            } else {
 #pragma unroll
-        for (float &x : sum)
-            x = 0;
-        begin = k + 1;
+                for (int i = 0; i < 8; i++)
+                    table[k][i] += sum[i];
+                store_8_wide(job.dwords + here * job.width + c, table[k]);
+            }
+            from_before = false;
+#pragma unroll
+            for (float &x : sum)
+                x = 0;
+        }
     }
 }
 
 /* The pieces behind which an id goes on that began there: a warp each. */
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(32 * PIECE_WARPS)
     word_ends_kernel(const __grid_constant__ s24_device_train_embed_back_args job)
 {
     const int lane = threadIdx.x % 32;
-    const int64_t piece = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    const int64_t piece = (int64_t)blockIdx.x * PIECE_WARPS + threadIdx.x / 32;
     const int64_t c = (int64_t)blockIdx.y * 256 + lane * 8, behind = (piece + 1) * PIECE;
     dependents_may_start();
     wait_for_predecessors();
-    if (behind >= job.tokens || c >= job.width) return;
+    if (behind >= job.tokens) return;
     const int id = job.ids[job.order[behind]];
     const int64_t first = piece * PIECE;
     if (job.ids[job.order[behind - 1]] != id) return;
     if (first && job.ids[job.order[first - 1]] == id) return;
     const float *parts = static_cast<const float *>(job.work) + 2 * piece * job.width + c;
     float sum[8];
-    load_8_wide(sum, parts + job.width);
-    for (int64_t p = 1; behind + (p - 1) * PIECE < job.tokens; p++) {
-        if (job.ids[job.order[behind + (p - 1) * PIECE]] != id) break;
-        float v[8];
-        load_8_wide(v, parts + 2 * p * job.width);
+    if (c < job.width) load_8_wide(sum, parts + job.width);
+    for (int64_t p = 1;; p += 32) { /* 32 pieces: which of them begin with the id? */
+        const int64_t at = behind + (p - 1 + lane) * PIECE;
+        const bool same = at < job.tokens && job.ids[job.order[at]] == id;
+        const unsigned which = __ballot_sync(~0u, same);
+        const int count = which == ~0u ? 32 : __ffs((int)~which) - 1;
+#pragma unroll 8
+        for (int k = 0; k < count; k++) {
+            if (c >= job.width) continue;
+            float v[8];
+            load_8_wide(v, parts + 2 * (p + k) * job.width);
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            sum[i] += v[i];
+            for (int i = 0; i < 8; i++)
+                sum[i] += v[i];
+        }
+        if (count < 32) break;
     }
-    add_to_table(job.dwords + id * job.width + c, sum);
+    if (c >= job.width) return;
+    float table[8];
+    load_8_wide(table, job.dwords + id * job.width + c);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        table[i] += sum[i];
+    store_8_wide(job.dwords + id * job.width + c, table);
 }
 
 static s24_status words_back(s24i_device *device, const s24_device_train_embed_back_args *job,
@@ -162,14 +184,15 @@ static s24_status words_back(s24i_device *device, const s24_device_train_embed_b
     (void)device;
     s24_device_train_embed_back_args args_of = *job;
     const int64_t pieces = (job->tokens + PIECE - 1) / PIECE;
-    const dim3 grid((unsigned)((pieces + WARPS - 1) / WARPS), (unsigned)((job->width + 255) / 256));
-    const device_launch launches[] = {{"launching the gradient of words",
-                                       job->dtype == S24_BF16
-                                           ? (const void *)word_pieces_kernel<__nv_bfloat16>
-                                           : (const void *)word_pieces_kernel<__half>,
-                                       grid, THREADS, 0, true},
-                                      {"launching the gradient of frequent words",
-                                       (const void *)word_ends_kernel, grid, THREADS, 0, true}};
+    const dim3 grid((unsigned)((pieces + PIECE_WARPS - 1) / PIECE_WARPS),
+                    (unsigned)((job->width + 255) / 256));
+    const device_launch launches[] = {
+        {"launching the gradient of words",
+         job->dtype == S24_BF16 ? (const void *)word_pieces_kernel<__nv_bfloat16>
+                                : (const void *)word_pieces_kernel<__half>,
+         grid, 32 * PIECE_WARPS, 0, true},
+        {"launching the gradient of frequent words", (const void *)word_ends_kernel, grid,
+         32 * PIECE_WARPS, 0, true}};
     void *args[] = {&args_of};
     const s24_status status = device_launch_kernel(error, &launches[0], args, stream);
     return status == S24_OK ? device_launch_kernel(error, &launches[1], args, stream) : status;

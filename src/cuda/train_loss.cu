@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Losses of rows of logits: a label, a teacher at a temperature, or both. A block has a row and goes
- * over it twice, forward for maxima and sums at once, back for the gradient, so that the second time
- * finds in the caches what the first one left there. Each block's loss is a part of a sum in double.
+ * Losses of rows of logits: a label, a teacher at a temperature, or both. A block has PART logits of a
+ * row. One kernel leaves each part's maxima and sums in the work memory, a second one merges those of
+ * its row, in their order, and writes the gradient; what it reads again is in the cache where the
+ * caller takes rows by chunks. Each row's loss is a part of a sum in double.
  */
 #include <cfloat>
 
@@ -47,23 +48,18 @@ struct row_sums_of {
     }
 };
 
-/* Over the block; every thread gets the result. */
+/* Over the block; thread 0 gets the result. */
 static __device__ row_sums_of block_sums(row_sums_of v, float inverse)
 {
-    __shared__ row_sums_of shared[33];
+    __shared__ row_sums_of shared[32];
 #pragma unroll
     for (int i = 16; i > 0; i /= 2)
         v.merge(v.neighbour(i), inverse);
-    __syncthreads(); /* the row before may still be read */
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = v;
     __syncthreads();
-    if (threadIdx.x == 0) {
-        for (unsigned w = 1; w < blockDim.x / 32; w++)
-            v.merge(shared[w], inverse);
-        shared[32] = v;
-    }
-    __syncthreads();
-    return shared[32];
+    for (unsigned w = 1; w < blockDim.x / 32 && threadIdx.x == 0; w++)
+        v.merge(shared[w], inverse);
+    return v;
 }
 
 struct row_terms {
@@ -125,79 +121,127 @@ static __device__ inline void add_exponentials(exponentials &e, const float (&v)
 
 /* ---- cross-entropy --------------------------------------------------------------------------- */
 
-static __device__ void sum_row(row_sums_of &s, const s24_device_train_cross_entropy_args &job,
-                               const float *x, const float *z, float inverse, bool labelled)
-{
-    for (int64_t i = threadIdx.x * 8; i < job.n; i += blockDim.x * 8) {
-        const int count = job.n - i < 8 ? (int)(job.n - i) : 8;
-        float v[8], t[8];
-        load_8_wide(v, x + i);
-        if (labelled) add_exponentials(s.x, v, count, 1.0f);
-        if (!z) continue;
-        load_8_wide(t, z + i);
-        const float before = s.z.top;
-        add_exponentials(s.warm, v, count, inverse);
-        add_exponentials(s.z, t, count, inverse);
-        s.apart *= __expf((before - s.z.top) * inverse);
-#pragma unroll
-        for (int k = 0; k < 8; k++)
-            if (k < count) s.apart += __expf((t[k] - s.z.top) * inverse) * (t[k] - v[k]);
+enum { THREADS = 256, PIECES = 4 /* of eight logits a thread */, PART = 8 * PIECES * THREADS };
+
+/* What a block is told of its row. */
+struct row_place {
+    int64_t row, first; /* of the part's logits */
+    int label;          /* −1: none */
+    bool taught;
+    const float *x, *z;
+
+    __device__ explicit row_place(const s24_device_train_cross_entropy_args &job)
+        : row(blockIdx.y + (int64_t)blockIdx.z * gridDim.y), first((int64_t)blockIdx.x * PART),
+          label(-1), taught(job.teacher && job.teacher_weight != 0), x(nullptr), z(nullptr)
+    {
+        if (row >= job.rows) return;
+        if (job.labels && job.label_weight != 0) label = job.labels[row];
+        x = job.logits + row * job.ld;
+        if (taught) z = job.teacher + row * job.ld;
     }
+    /* Eight logits of a thread's piece k, and how many of them there are. */
+    __device__ int64_t at(int k) const
+    {
+        return first + (k * THREADS + (int)threadIdx.x) * 8;
+    }
+};
+
+static __device__ inline int part_of_8(int64_t at, int64_t n)
+{
+    return at >= n ? 0 : n - at < 8 ? (int)(n - at) : 8;
 }
 
-template <class T>
-static __device__ void
-write_row(const row_slope &slope, const s24_device_train_cross_entropy_args &job, T *to,
-          const float *x, const float *z, bool labelled, int label, float at_label)
+static __device__ inline row_terms terms_of(const s24_device_train_cross_entropy_args &job)
 {
-    const int64_t step = blockDim.x * 8;
-    int64_t i = threadIdx.x * 8;
-    i += (job.ld - 1 - i) / step * step; /* the last one first, below 0 where there is none */
-    if (threadIdx.x * 8 >= job.ld) return;
-    for (; i >= 0; i -= step) {
-        float v[8], t[8] = {}, g[8] = {};
-        if (labelled || z) load_8_wide(v, x + i);
-        if (z) load_8_wide(t, z + i);
-#pragma unroll
-        for (int k = 0; k < 8; k++) {
-            if (i + k >= job.n || !(labelled || z)) continue;
-            g[k] = slope.at(v[k], t[k], labelled, z != nullptr);
-            if (labelled && i + k == label) g[k] -= at_label;
-        }
-        store_8<T>(to + i, g);
-    }
+    return {job.label_weight, job.teacher_weight, job.temperature, 1.0f / job.temperature,
+            job.gradient_scale};
 }
 
-template <class T>
-__global__ void __launch_bounds__(1024)
-    cross_entropy_kernel(const __grid_constant__ s24_device_train_cross_entropy_args job)
+/* [rows][parts] in the work memory, and [rows] losses behind them. */
+static __host__ __device__ inline double *losses_of(const s24_device_train_cross_entropy_args &job)
 {
-    const row_terms w = {job.label_weight, job.teacher_weight, job.temperature,
-                         1.0f / job.temperature, job.gradient_scale};
-    const bool taught = job.teacher && job.teacher_weight != 0;
-    double loss = 0;
+    const int64_t parts = (job.n + PART - 1) / PART;
+    return reinterpret_cast<double *>(static_cast<row_sums_of *>(job.work) +
+                                      (job.rows * parts + 1) / 2 * 2);
+}
+
+__global__ void __launch_bounds__(THREADS)
+    row_parts_kernel(const __grid_constant__ s24_device_train_cross_entropy_args job)
+{
     dependents_may_start();
     wait_for_predecessors();
-    for (int64_t r = blockIdx.x; r < job.rows; r += gridDim.x) {
-        const int label = job.labels && job.label_weight != 0 ? job.labels[r] : -1;
-        const bool labelled = label >= 0;
-        const float *x = job.logits + r * job.ld, *z = taught ? job.teacher + r * job.ld : nullptr;
-        row_sums_of s = {{-FLT_MAX, 0}, {-FLT_MAX, 0}, {-FLT_MAX, 0}, 0};
-        if (labelled || taught) {
-            sum_row(s, job, x, z, w.inverse, labelled);
-            s = block_sums(s, w.inverse);
-            if (threadIdx.x == 0)
-                loss += row_loss(s, w, labelled, labelled ? x[label] : 0.0f, taught);
+    const row_place me(job);
+    const float inverse = 1.0f / job.temperature;
+    if (me.row >= job.rows || (me.label < 0 && !me.taught)) return;
+    float v[PIECES][8], t[PIECES][8];
+#pragma unroll
+    for (int k = 0; k < PIECES; k++)
+        if (me.at(k) < job.n) {
+            load_8_wide(v[k], me.x + me.at(k));
+            if (me.taught) load_8_wide(t[k], me.z + me.at(k));
         }
-        if (!job.dlogits) continue;
-        const row_slope slope(s, w, labelled, taught);
-        write_row(slope, job, static_cast<T *>(job.dlogits) + r * job.ld, x, z, labelled, label,
-                  (float)w.label_weight * w.gradient_scale);
+    row_sums_of s = {{-FLT_MAX, 0}, {-FLT_MAX, 0}, {-FLT_MAX, 0}, 0};
+#pragma unroll
+    for (int k = 0; k < PIECES; k++) {
+        const int count = part_of_8(me.at(k), job.n);
+        if (me.label >= 0) add_exponentials(s.x, v[k], count, 1.0f);
+        if (!me.taught) continue;
+        const float before = s.z.top;
+        add_exponentials(s.warm, v[k], count, inverse);
+        add_exponentials(s.z, t[k], count, inverse);
+        s.apart *= __expf((before - s.z.top) * inverse);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (i < count) s.apart += __expf((t[k][i] - s.z.top) * inverse) * (t[k][i] - v[k][i]);
     }
-    if (threadIdx.x == 0) static_cast<double *>(job.work)[blockIdx.x] = loss;
+    s = block_sums(s, inverse);
+    if (threadIdx.x == 0) static_cast<row_sums_of *>(job.work)[me.row * gridDim.x + blockIdx.x] = s;
 }
 
-static s24_status add_loss(s24i_device *device, void *work, unsigned parts, double *loss,
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    row_gradient_kernel(const __grid_constant__ s24_device_train_cross_entropy_args job)
+{
+    __shared__ row_sums_of whole;
+    const row_terms w = terms_of(job);
+    const int64_t parts = (job.n + PART - 1) / PART;
+    dependents_may_start();
+    wait_for_predecessors();
+    const row_place me(job);
+    if (me.row >= job.rows) return;
+    const bool labelled = me.label >= 0, any = labelled || me.taught;
+    if (threadIdx.x == 0) {
+        const row_sums_of *of = static_cast<const row_sums_of *>(job.work) + me.row * parts;
+        row_sums_of s = {{-FLT_MAX, 0}, {-FLT_MAX, 0}, {-FLT_MAX, 0}, 0};
+        for (int64_t p = 0; p < parts && any; p++)
+            s.merge(of[p], w.inverse);
+        whole = s;
+        if (blockIdx.x == 0)
+            losses_of(job)[me.row] =
+                any ? row_loss(s, w, labelled, labelled ? me.x[me.label] : 0.0f, me.taught) : 0.0;
+    }
+    __syncthreads();
+    if (!job.dlogits) return;
+    const row_slope slope(whole, w, labelled, me.taught);
+    const float at_label = (float)w.label_weight * w.gradient_scale;
+#pragma unroll
+    for (int k = 0; k < PIECES; k++) {
+        if (me.at(k) >= job.ld) break;
+        const int count = any ? part_of_8(me.at(k), job.n) : 0;
+        float v[8] = {}, t[8] = {}, g[8] = {};
+        if (count) load_8_wide(v, me.x + me.at(k));
+        if (count && me.taught) load_8_wide(t, me.z + me.at(k));
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            if (i >= count) continue;
+            g[i] = slope.at(v[i], t[i], labelled, me.taught);
+            if (me.at(k) + i == me.label) g[i] -= at_label;
+        }
+        store_8<T>(static_cast<T *>(job.dlogits) + me.row * job.ld + me.at(k), g);
+    }
+}
+
+static s24_status add_loss(s24i_device *device, void *work, int64_t parts, double *loss,
                            double factor, void *stream, s24i_device_error *error)
 {
     const total_parts sum = {static_cast<const double *>(work), (int)parts, loss, factor, 1};
@@ -206,20 +250,24 @@ static s24_status add_loss(s24i_device *device, void *work, unsigned parts, doub
 
 TRAIN_ENQUEUE(cross_entropy, s24_device_train_cross_entropy_args)
 {
+    enum { MOST = 32768 /* rows of a grid's layer */ };
     s24_device_train_cross_entropy_args args_of = *job;
-    const int threads = job->n > 8192 ? 1024 : job->n > 1024 ? 256 : 64;
-    const device_launch launch = {"launching a cross-entropy",
-                                  job->dtype == S24_BF16
-                                      ? (const void *)cross_entropy_kernel<__nv_bfloat16>
-                                      : (const void *)cross_entropy_kernel<__half>,
-                                  dim3(train_blocks(device, job->rows, 1, 2048 / threads)),
-                                  threads,
-                                  0,
-                                  true};
+    const int64_t length = job->dlogits ? job->ld : job->n, layers = (job->rows + MOST - 1) / MOST;
+    const dim3 parts((unsigned)((job->n + PART - 1) / PART),
+                     (unsigned)(job->rows < MOST ? job->rows : MOST), (unsigned)layers);
+    const dim3 all(job->dlogits ? (unsigned)((length + PART - 1) / PART) : 1, parts.y, parts.z);
+    const device_launch launches[] = {{"launching the sums of a cross-entropy",
+                                       (const void *)row_parts_kernel, parts, THREADS, 0, true},
+                                      {"launching the gradient of a cross-entropy",
+                                       job->dtype == S24_BF16
+                                           ? (const void *)row_gradient_kernel<__nv_bfloat16>
+                                           : (const void *)row_gradient_kernel<__half>,
+                                       all, THREADS, 0, true}};
     void *args[] = {&args_of};
-    const s24_status status = device_launch_kernel(error, &launch, args, stream);
+    s24_status status = device_launch_kernel(error, &launches[0], args, stream);
+    if (status == S24_OK) status = device_launch_kernel(error, &launches[1], args, stream);
     if (status != S24_OK) return status;
-    return add_loss(device, job->work, launch.grid.x, job->loss, 1, stream, error);
+    return add_loss(device, losses_of(*job), job->rows, job->loss, 1, stream, error);
 }
 
 /* ---- answers: a block a text and column ------------------------------------------------------ */
@@ -249,12 +297,16 @@ __global__ void __launch_bounds__(ANSWER_THREADS)
         if (t != t) one.z = {-FLT_MAX, t};
         s.merge(one, w.inverse);
     }
+    __shared__ row_sums_of whole;
     s = block_sums(s, w.inverse);
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
+        whole = s;
         static_cast<double *>(job.work)[blockIdx.x] =
             row_loss(s, w, labelled, labelled ? x[label * job.ld] : 0.0f, taught);
+    }
+    __syncthreads();
     if (!job.dlogits) return;
-    const row_slope slope(s, w, labelled, taught);
+    const row_slope slope(whole, w, labelled, taught);
     for (int i = threadIdx.x; i < n; i += ANSWER_THREADS) {
         T *to = static_cast<T *>(job.dlogits) + (first + i) * job.ld + column;
         float g = slope.at(x[i * job.ld], taught ? z[i * job.ld] : 0.0f, labelled, taught);

@@ -50,6 +50,11 @@ template <int CHUNKS, int ROW_WARPS> struct row_place {
     }
 };
 
+template <class T> static __device__ inline uint4 bits_at(const void *from, int64_t at)
+{
+    return *reinterpret_cast<const uint4 *>(static_cast<const T *>(from) + at);
+}
+
 /* What 16 bits make of it. */
 template <class T> static __device__ inline float rounded(float v)
 {
@@ -69,20 +74,21 @@ __global__ void __launch_bounds__(THREADS)
     dependents_may_start();
     wait_for_predecessors();
     for (int64_t r = place::first(); r < job.rows; r += place::step()) {
+        uint4 own[CHUNKS], residual[CHUNKS];
         float v[CHUNKS][8], sum = 0, squares = 0;
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
-            const int at = place::column(c);
-            const T *from = static_cast<const T *>(job.z ? job.z : job.s) + r * job.width;
-#pragma unroll
-            for (float &x : v[c])
-                x = 0;
-            if (at < width) load_8<T>(v[c], from + at);
+            const int64_t at = r * job.width + place::column(c);
+            const bool inside = place::column(c) < width;
+            own[c] = residual[c] = make_uint4(0, 0, 0, 0);
+            if (inside) own[c] = bits_at<T>(job.z ? job.z : job.s, at);
+            if (inside && job.residual) residual[c] = bits_at<T>(job.residual, at);
         }
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             const int at = place::column(c);
-            if (!job.z) break;
+            unpack_8<T>(v[c], own[c]);
+            if (!job.z) continue;
             float other[8];
             if (job.bias && at < width) {
                 load_8_wide(other, job.bias + at);
@@ -91,17 +97,11 @@ __global__ void __launch_bounds__(THREADS)
                     v[c][i] += other[i];
             }
             if (drop.limit) drop.apply(v[c], r, place::piece(c));
-            if (at >= width) continue;
-            if (job.residual) {
-                load_8<T>(other, static_cast<const T *>(job.residual) + r * job.width + at);
+            unpack_8<T>(other, residual[c]);
 #pragma unroll
-                for (int i = 0; i < 8; i++)
-                    v[c][i] += other[i];
-            }
-#pragma unroll
-            for (float &x : v[c])
-                x = rounded<T>(x);
-            store_8<T>(static_cast<T *>(job.s) + r * job.width + at, v[c]);
+            for (int i = 0; i < 8; i++)
+                v[c][i] = rounded<T>(v[c][i] + other[i]);
+            if (at < width) store_8<T>(static_cast<T *>(job.s) + r * job.width + at, v[c]);
         }
         float mean = 0;
         if (!job.rms) {
@@ -166,33 +166,88 @@ static __device__ void leave_sums(float *part, int width, const float (&sums)[CH
     }
 }
 
+/* What a row is made of, on its way to the thread that asked for it: STAGES rows ahead, each thread its
+   own 16 bytes of every matrix and chunk, so that nobody waits for anybody. */
+enum { STAGES = 3 };
+enum { ROW_DY, ROW_S, ROW_DY2, ROW_DS, ROW_MATRICES };
+
+template <int CHUNKS> struct row_ring {
+    uint32_t base; /* this thread's first place in shared memory */
+
+    __device__ uint32_t place(int stage, int matrix, int c) const
+    {
+        return base + (uint32_t)(((stage * ROW_MATRICES + matrix) * CHUNKS + c) * THREADS * 16);
+    }
+    __device__ void ask(int stage, int matrix, int c, const void *from) const
+    {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place(stage, matrix, c)),
+                     "l"(from)
+                     : "memory");
+    }
+    template <class T> __device__ void read(float (&v)[8], int stage, int matrix, int c) const
+    {
+        uint4 bits;
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+                     : "r"(place(stage, matrix, c))
+                     : "memory");
+        unpack_8<T>(v, bits);
+    }
+};
+
 /* With h = (s − mean)·inverse and g = dy·gamma: ds = inverse·(g − mean(g) − h·mean(g·h)). */
 template <class T, int CHUNKS, int ROW_WARPS>
 __global__ void __launch_bounds__(THREADS, CHUNKS <= 2 ? 2 : 1)
     norm_back_kernel(const __grid_constant__ s24_device_train_norm_back_args job)
 {
     using place = row_place<CHUNKS, ROW_WARPS>;
+    extern __shared__ uint4 ring_memory[];
     const int width = (int)job.width;
     const dropper drop(job.drop), drop_z(job.drop_z);
+    const row_ring<CHUNKS> ring = {(uint32_t)__cvta_generic_to_shared(ring_memory + threadIdx.x)};
     float dgamma[CHUNKS][8] = {}, dbeta[CHUNKS][8] = {}, dbias[CHUNKS][8] = {};
+    float2 ahead[STAGES - 1]; /* statistics */
     unsigned turn = 0;
     dependents_may_start();
     wait_for_predecessors();
-    for (int64_t r = place::first(); r < job.rows; r += place::step()) {
-        float g[CHUNKS][8], h[CHUNKS][8], sum = 0, product = 0;
-        const float2 stats = reinterpret_cast<const float2 *>(job.stats)[r];
+    const auto ask = [&](int64_t r, int stage) -> float2 {
+        const bool there = r < job.rows;
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             const int64_t at = r * job.width + place::column(c);
+            if (!there || place::column(c) >= width) continue;
+            ring.ask(stage, ROW_DY, c, static_cast<const T *>(job.dy) + at);
+            ring.ask(stage, ROW_S, c, static_cast<const T *>(job.s) + at);
+            if (job.dy2) ring.ask(stage, ROW_DY2, c, static_cast<const T *>(job.dy2) + at);
+            if (job.add) ring.ask(stage, ROW_DS, c, static_cast<const T *>(job.ds) + at);
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        return there ? reinterpret_cast<const float2 *>(job.stats)[r] : make_float2(0, 0);
+    };
+    int64_t r = place::first();
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++)
+        ahead[i] = ask(r + i * place::step(), i);
+    for (int stage = 0; r < job.rows; r += place::step(), stage = (stage + 1) % STAGES) {
+        float g[CHUNKS][8], h[CHUNKS][8], sum = 0, product = 0;
+        const float2 stats = ahead[0],
+                     last = ask(r + (STAGES - 1) * place::step(), (stage + STAGES - 1) % STAGES);
+#pragma unroll
+        for (int i = 0; i < STAGES - 2; i++)
+            ahead[i] = ahead[i + 1];
+        ahead[STAGES - 2] = last;
+        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 g[c][i] = h[c][i] = 0;
             if (place::column(c) >= width) continue;
-            load_8<T>(g[c], static_cast<const T *>(job.dy) + at);
-            load_8<T>(h[c], static_cast<const T *>(job.s) + at);
+            ring.template read<T>(g[c], stage, ROW_DY, c);
+            ring.template read<T>(h[c], stage, ROW_S, c);
             if (!job.dy2) continue;
             float other[8];
-            load_8<T>(other, static_cast<const T *>(job.dy2) + at);
+            ring.template read<T>(other, stage, ROW_DY2, c);
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 g[c][i] += other[i];
@@ -220,7 +275,7 @@ __global__ void __launch_bounds__(THREADS, CHUNKS <= 2 ? 2 : 1)
             const int64_t at = r * job.width + place::column(c);
             const bool inside = place::column(c) < width;
             float other[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-            if (job.add && inside) load_8<T>(other, static_cast<const T *>(job.ds) + at);
+            if (job.add && inside) ring.template read<T>(other, stage, ROW_DS, c);
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 g[c][i] = other[i] + stats.y * (g[c][i] - shift - h[c][i] * slope);
@@ -246,19 +301,26 @@ __global__ void __launch_bounds__(THREADS)
     dropout_kernel(const __grid_constant__ s24_device_train_dropout_args job)
 {
     const dropper drop(job.drop);
+    enum { AHEAD = 2 };
     const int width = (int)job.width, lane = threadIdx.x % 32;
-    const int pieces = (width + 255) / 256;
     dependents_may_start();
     wait_for_predecessors();
     for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; r < job.rows;
          r += (int64_t)gridDim.x * WARPS)
-        for (int p = 0; p < pieces; p++) {
-            const int64_t at = r * job.width + p * 256 + lane * 8;
-            const bool inside = p * 256 + lane * 8 < width;
-            float v[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-            if (inside) load_8<T>(v, static_cast<const T *>(job.x) + at);
-            if (drop.limit) drop.apply(v, r, p * 256);
-            if (inside) store_8<T>(static_cast<T *>(job.y) + at, v);
+        for (int p = 0; p < width; p += 256 * AHEAD) {
+            const int64_t at = r * job.width + p + lane * 8;
+            uint4 bits[AHEAD];
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++)
+                if (p + k * 256 + lane * 8 < width) bits[k] = bits_at<T>(job.x, at + k * 256);
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) {
+                float v[8];
+                unpack_8<T>(v, bits[k]);
+                if (drop.limit) drop.apply(v, r, p + k * 256);
+                if (p + k * 256 + lane * 8 < width)
+                    store_8<T>(static_cast<T *>(job.y) + at + k * 256, v);
+            }
         }
 }
 
@@ -275,11 +337,16 @@ __global__ void __launch_bounds__(THREADS)
         }                                                                                          \
     }
 
+static int norm_chunks(int64_t width)
+{
+    const int columns = width > 256 * MOST_CHUNKS ? 256 * WARPS : 256;
+    return (int)((width + columns - 1) / columns);
+}
+
 static const void *norm_choose(const void *const (&kernels)[2][2][MOST_CHUNKS], s24_dtype dtype,
                                int64_t width)
 {
-    const int wide = width > 256 * MOST_CHUNKS, columns = wide ? 256 * WARPS : 256;
-    return kernels[dtype == S24_F16][wide][(width + columns - 1) / columns - 1];
+    return kernels[dtype == S24_F16][width > 256 * MOST_CHUNKS][norm_chunks(width) - 1];
 }
 
 static unsigned norm_blocks(const s24i_device *device, int64_t rows, int64_t width, int most)
@@ -294,7 +361,7 @@ TRAIN_ENQUEUE(add_norm, s24_device_train_add_norm_args)
     s24_device_train_add_norm_args args_of = *job;
     const device_launch launch = {"launching a sum and its norm",
                                   norm_choose(kernels, job->dtype, job->width),
-                                  dim3(norm_blocks(device, job->rows, job->width, 6)),
+                                  dim3(norm_blocks(device, job->rows, job->width, 1 << 16)),
                                   THREADS,
                                   0,
                                   true};
@@ -307,13 +374,14 @@ TRAIN_ENQUEUE(norm_back, s24_device_train_norm_back_args)
     static const void *const kernels[2][2][MOST_CHUNKS] = {
         NORM_KERNELS(norm_back_kernel, __nv_bfloat16), NORM_KERNELS(norm_back_kernel, __half)};
     s24_device_train_norm_back_args args_of = *job;
-    const unsigned blocks = norm_blocks(device, job->rows, job->width, 2);
-    const device_launch launch = {"launching the gradient of a norm",
-                                  norm_choose(kernels, job->dtype, job->width),
-                                  dim3(blocks),
-                                  THREADS,
-                                  0,
-                                  true};
+    const int chunks = norm_chunks(job->width);
+    const int shared = STAGES * ROW_MATRICES * chunks * THREADS * 16;
+    const void *kernel = norm_choose(kernels, job->dtype, job->width);
+    const unsigned blocks = norm_blocks(device, job->rows, job->width, chunks <= 2 ? 2 : 1);
+    const device_launch launch = {
+        "launching the gradient of a norm", kernel, dim3(blocks), THREADS, shared, true};
+    CUDA_TRY(error, "asking for shared memory",
+             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     const column_parts sums = {static_cast<const float *>(job->work),
                                MOST_SUMS * job->width,
                                job->width,
@@ -332,7 +400,7 @@ TRAIN_ENQUEUE(dropout, s24_device_train_dropout_args)
                                   job->dtype == S24_BF16
                                       ? (const void *)dropout_kernel<__nv_bfloat16>
                                       : (const void *)dropout_kernel<__half>,
-                                  dim3(train_blocks(device, job->rows, WARPS, 8)),
+                                  dim3(train_blocks(device, job->rows, WARPS, 1 << 16)),
                                   THREADS,
                                   0,
                                   true};

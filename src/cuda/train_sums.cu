@@ -90,7 +90,7 @@ s24_status total_parts_enqueue(s24i_device *device, const total_parts *job, void
 /* ---- sums of rows, of all or of those of a kind ---------------------------------------------- */
 
 /* A block has 256 columns, its warps take rows by turns. */
-template <class T>
+template <class T, bool KINDS>
 __global__ void __launch_bounds__(THREADS) row_sums_kernel(const __grid_constant__ row_sums job)
 {
     __shared__ __align__(16) float shared[WARPS][256];
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(THREADS) row_sums_kernel(const __grid_constant
         const T *from = static_cast<const T *>(job.x) + c;
 #pragma unroll 8
         for (int64_t r = (int64_t)blockIdx.y * WARPS + warp; r < job.rows; r += step) {
-            if (job.kinds && job.kinds[r] != kind) continue;
+            if (KINDS && job.kinds[r] != kind) continue;
             float v[8];
             load_8<T>(v, from + r * job.ld);
 #pragma unroll
@@ -130,10 +130,12 @@ s24_status row_sums_enqueue(s24i_device *device, const row_sums *job, void *stre
         train_blocks(device, job->rows, 4 * WARPS, (int)(columns >= 4 ? 1 : 4 / columns));
     row_sums args_of = *job;
     args_of.padded = columns * 256;
+    static const void *const kernels[2][2] = {{(const void *)row_sums_kernel<__nv_bfloat16, false>,
+                                               (const void *)row_sums_kernel<__nv_bfloat16, true>},
+                                              {(const void *)row_sums_kernel<__half, false>,
+                                               (const void *)row_sums_kernel<__half, true>}};
     const device_launch launch = {"launching sums of rows",
-                                  job->dtype == S24_BF16
-                                      ? (const void *)row_sums_kernel<__nv_bfloat16>
-                                      : (const void *)row_sums_kernel<__half>,
+                                  kernels[job->dtype == S24_F16][job->kinds != nullptr],
                                   dim3((unsigned)columns, parts, (unsigned)job->kind_count),
                                   THREADS,
                                   0,

@@ -52,6 +52,10 @@ s24_status s24_device_train_cross_entropy(s24_ctx *ctx, s24_device *device,
             "[%" PRId64 ", %" PRId64 "] logits, rows %" PRId64
             " apart; expected at least one, and a distance that 8 divides and that holds them",
             a.rows, a.n, a.ld);
+    REQUIRE(ctx, a.rows * ((a.n + 8191) / 8192 * 28 + 8) <= S24_DEVICE_TRAIN_WORK - 64,
+            S24_ERROR_UNSUPPORTED,
+            "the sums of [%" PRId64 ", %" PRId64 "] logits need more than %d bytes of work memory",
+            a.rows, a.n, (int)S24_DEVICE_TRAIN_WORK);
     TRY(check_terms(ctx, TERMS(a)));
     const s24i_train_pointer pointers[] = {{"logits", a.logits, 0},
                                            {"teacher", a.teacher, 1},

@@ -181,7 +181,7 @@ s24_status s24_device_train_embed_back(s24_ctx *ctx, s24_device *device,
             a.longest, a.tokens);
     REQUIRE(ctx, !a.type || !a.dtypes || (a.type_count >= 1 && a.type_count <= 64), S24_ERROR_SHAPE,
             "%" PRId64 " types; expected 1 to 64", a.type_count);
-    REQUIRE(ctx, !a.dwords || (a.tokens + 31) / 32 * 2 * a.width <= S24_DEVICE_TRAIN_WORK / 4,
+    REQUIRE(ctx, !a.dwords || (a.tokens + 15) / 16 * 2 * a.width <= S24_DEVICE_TRAIN_WORK / 4,
             S24_ERROR_UNSUPPORTED,
             "the gradient of [%" PRId64 ", %" PRId64
             "] embeddings needs more than %d bytes of work memory",
