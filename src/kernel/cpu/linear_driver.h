@@ -9,11 +9,13 @@
  *   BLOCK             bytes of a stored k block
  *   LANE              tokens of a vector
  *   PANEL             bytes of a packed k block of one vector of tokens, GROUPS equal parts of it
+ *   KBLOCK(c)         bytes of a panel's k block of c vectors where that is less than c * PANEL
  *   PANEL_SLACK       bytes that tiles may touch beyond the last panel (a multiple of 64)
  *   PREFETCH_TO_WRITE(p)  asks for a line that will be stored to
  *   MAX_C, BEST_C, FIT_C, CHUNK, tiles[c], pack_block(), finish_square()
  *   FOURS(c)          how many of a panel's c vectors, the last ones, lie in its tile's other form;
  *                     pack_block() and finish_square() then are told
+ *   PAIRS             1: finish_pair() may do the squares of two row blocks at once
  *   WIDEN             1: widen() copies a pass's weights into the form that the tile reads
  *   OWN_LAYOUT        1: weight_bytes() and weight_pack() are the row's, and widen() is told the
  *                     place: widen(block, &tile, job, row block, k block)
@@ -29,7 +31,18 @@
 #define IF_FOURS(vector, c)
 #endif
 
+#ifndef KBLOCK
+#define KBLOCK(c) ((c)*PANEL)
+#endif
+
 /* ---- the split of m into panels -------------------------------------------------------------- */
+
+enum { ENOUGH = 8 }; /* units a thread from which an uneven share costs little */
+
+static int shares_evenly(int64_t units, int64_t threads)
+{
+    return units % threads == 0 || units >= ENOUGH * threads;
+}
 
 /* Panels of BEST_C vectors at most, as even as they come; one of up to FIT_C alone. */
 typedef struct panels {
@@ -40,8 +53,12 @@ static panels panels_of(int64_t m, int64_t threads)
 {
     panels p = {(m + LANE - 1) / LANE, 0};
     p.count = p.vectors <= FIT_C ? 1 : (p.vectors + BEST_C - 1) / BEST_C;
-    /* A panel for each thread needs no barrier after packing; worth it if they stay wide. */
+    /* Panels of its own for each thread need no barrier after packing; worth it if they stay wide. */
     if (p.count == 1 && p.vectors % threads == 0 && p.vectors / threads >= 4) p.count = threads;
+    if (p.count > 1 && !shares_evenly(p.count, threads)) {
+        const int64_t more = (p.count + threads - 1) / threads * threads;
+        if (p.vectors / more >= 3) p.count = more;
+    }
     return p;
 }
 
@@ -72,7 +89,7 @@ TARGET static void pack_vector(const run *r, int64_t vector, int64_t start, int6
                                int64_t q1, uint8_t *packed)
 {
     for (int64_t q = q0; q < q1; q++)
-        pack_block(packed + q * c * PANEL + (vector - start) * (PANEL / GROUPS), c, r->job,
+        pack_block(packed + q * KBLOCK(c) + (vector - start) * (PANEL / GROUPS), c, r->job,
                    vector * LANE, q * COLUMNS IF_FOURS(vector - start, c));
 }
 
@@ -129,9 +146,17 @@ TARGET static void finish_strip(const s24i_linear_job *job, int64_t b, int64_t b
                                 int64_t c, const float *sums)
 {
     for (int64_t v = 0; v < c; v++)
-        for (int64_t i = 0; i < blocks; i++)
-            finish_square(job, m + v * LANE, (b + i) * ROWS, sums + (i * ROWS * c + v) * LANE,
-                          c * LANE IF_FOURS(v, c));
+        for (int64_t i = 0; i < blocks; i++) {
+            const float *square = sums + (i * ROWS * c + v) * LANE;
+#if PAIRS
+            if (i + 1 < blocks && finish_pair(job, m + v * LANE, (b + i) * ROWS, square,
+                                              ROWS * c * LANE, c * LANE IF_FOURS(v, c))) {
+                i++;
+                continue;
+            }
+#endif
+            finish_square(job, m + v * LANE, (b + i) * ROWS, square, c * LANE IF_FOURS(v, c));
+        }
 }
 
 /* Weights of so many bytes do not stay near between two panels: the part of a shared L3 that a
@@ -155,7 +180,7 @@ static void run_panel(const run *r, int64_t panel, int cold, const uint8_t *pack
         const int64_t first = pass * step;
         tile t = {.first = pass == 0, .cold = cold};
         t.blocks = blocks - first < step ? blocks - first : step;
-        t.x = packed + first * c * PANEL;
+        t.x = packed + first * KBLOCK(c);
         for (int64_t b = b0, strip = b0; b < b1; b++) {
 #if !OWN_LAYOUT
             t.w = (const uint8_t *)job->w + b * row_bytes + first * BLOCK;
@@ -182,14 +207,22 @@ static void run_panel(const run *r, int64_t panel, int cold, const uint8_t *pack
 
 /*
  * Who does what. Enough panels: each thread packs its own, one after the other, and runs them down
- * all of w; the packed panel is still in L2. Else x is packed by all, and the units shared out are
- * row blocks where they suffice, or (panel, row block).
+ * all of w; the packed panel is still in L2. One panel and enough rows for a few threads: each packs
+ * all of it for itself, which takes less than fetching it from another core's cache. Else x is packed
+ * by all, and the units shared out are row blocks where they suffice, or (panel, row block).
  */
-enum { ENOUGH = 8 }; /* units a thread from which an uneven share costs little */
+enum { COPIES = 4, COPY_BLOCKS = 8 }; /* threads at most, row blocks for each at least */
 
-static int shares_evenly(int64_t units, int64_t threads)
+static int packs_copies(panels p, int64_t blocks, int64_t threads)
 {
-    return units % threads == 0 || units >= ENOUGH * threads;
+    return p.count == 1 && threads > 1 && threads <= COPIES && blocks >= COPY_BLOCKS * threads;
+}
+
+/* The packed vectors that there is room for. */
+static int64_t packed_vectors(int64_t vectors, int64_t threads)
+{
+    /* A panel of its own for each thread needs at most a vector a thread more than all of x. */
+    return vectors <= FIT_C && threads <= COPIES ? (vectors + 1) * threads : vectors + threads;
 }
 
 static float *sums_of(const run *r, int thread)
@@ -237,6 +270,16 @@ static void run_own_panels(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
+static void run_own_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const run *r = arg;
+    uint8_t *packed = r->x + thread * r->p.vectors * r->k_blocks * PANEL;
+    for (int64_t v = 0; v < r->p.vectors && begin < end; v++)
+        pack_vector(r, v, 0, r->p.vectors, 0, r->k_blocks, packed);
+    for (int64_t b = begin; b < end; b += CHUNK)
+        run_panel(r, 0, 1, packed, b, b + CHUNK < end ? b + CHUNK : end, sums_of(r, thread));
+}
+
 /* ---- few tokens, rows in the lanes ----------------------------------------------------------- */
 
 #if HAS_LANES
@@ -267,11 +310,10 @@ static void weight_pack(void *w, const s24i_weight *from)
 
 static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 {
-    /* A panel of its own for each thread needs at most a vector a thread more than all of x. */
-    size_t vectors = (size_t)((m + LANE - 1) / LANE + threads);
     (void)n;
-    return vectors * (size_t)rows16_k_blocks(k) * PANEL + PANEL_SLACK +
-           (size_t)threads * CHUNK * ROWS * MAX_C * LANE * sizeof(float);
+    return (size_t)packed_vectors((m + LANE - 1) / LANE, threads) * (size_t)rows16_k_blocks(k) *
+               PANEL +
+           PANEL_SLACK + (size_t)threads * CHUNK * ROWS * MAX_C * LANE * sizeof(float);
 }
 
 static void run_job(const s24i_linear_job *job)
@@ -291,13 +333,18 @@ static void run_job(const s24i_linear_job *job)
 #endif
     r.p = panels_of(job->m, parallel->threads);
     r.x = job->work;
-    r.sums = (float *)(void *)(r.x + (r.p.vectors + parallel->threads) * r.k_blocks * PANEL +
+    r.sums = (float *)(void *)(r.x +
+                               packed_vectors(r.p.vectors, parallel->threads) * r.k_blocks * PANEL +
                                PANEL_SLACK);
     if (r.p.count >= parallel->threads && shares_evenly(r.p.count, parallel->threads)) {
         parallel->run(parallel->pool, r.p.count, run_own_panels, &r);
         return;
     }
     const int64_t blocks = rows16_blocks(job->n);
+    if (packs_copies(r.p, blocks, parallel->threads)) {
+        parallel->run(parallel->pool, blocks, run_own_rows, &r);
+        return;
+    }
     parallel->run(parallel->pool, r.p.vectors * ((r.k_blocks + PACK_BLOCKS - 1) / PACK_BLOCKS),
                   pack_range, &r);
     parallel->run(parallel->pool,

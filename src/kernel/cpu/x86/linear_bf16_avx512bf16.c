@@ -3,17 +3,23 @@
  * y = x·wᵀ, w 2:4 in bf16, on vdpbf16ps: x is rounded to bf16 unless it is bf16, sums are f32.
  * A group's two kept values lie together in w (rows16.h) and meet their two columns of x in one dot.
  *
- * "table" (m > 16): tokens in the lanes. Of each group of 4 k all six pairs of columns are laid out,
- *      panel -> group of 4 k -> C vectors -> 6 lines of [16 tokens][2 columns]
- * so that a row's group is one broadcast of its pair and C dots straight from panel + offset. The
- * offset is the code times 64 B: the six legal codes 4 8 9 12 13 14 differ modulo 7, so blocks of
- * seven lines that reach over each other hold them without a clash and the code needs no decoding;
- * a block's seventh line is never touched.
+ * "mixed" (m > 16): x is packed in panels of so many vectors of 16 tokens. Of most of them tokens lie
+ * in the lanes, and of each group of 4 k all six pairs of columns are laid out,
+ *      6 lines of [16 tokens][2 columns]
+ * so that a row's group is one broadcast of its pair and a dot a vector, straight from panel +
+ * offset. The offset is the code times 64 B: the six legal codes 4 8 9 12 13 14 differ modulo 7, so
+ * blocks of seven lines that reach over each other hold them without a clash and the code needs no
+ * decoding; a block's seventh line is never touched. The last two vectors of four or five are fours,
+ *      [4][4 tokens][8 k]
+ * four rows and four tokens a vector: two groups of x are loaded at once, vpshufb picks the rows'
+ * pairs, and what it picks by is made from the code words once a k block for all vectors.
  *
- * What limits it (Zen 5): two loads of 64 bytes a cycle, of which a dot takes one. The pairs of
- * eight rows come as one load, code words two at a time, and yet with sums read and written every
- * pass a tile hot in L1 reaches 0.82 of the dots' peak (R8 C3, three k blocks a pass: 27 KiB of
- * L1), 0.77 with w and sums in L2. Fewer vectors cost loads, more of them passes.
+ * What limits it (Zen 5): two loads of 64 bytes a cycle, of which a dot with the table takes one; a
+ * dot with fours takes one shuffle, of which there are two a cycle on ports of which the dots want
+ * one. Tables alone reach 0.82 of the dots' peak hot in L1, three table vectors and two of fours
+ * 0.85, 0.82 with w and sums in L2; whole calls 0.71 to 0.74. With fours a panel takes as much of L1 as
+ * 48 tokens of tables did and serves 80. How fours and dots are written matters as much as how many
+ * there are: left to itself the compiler loads x twice and copies sums (0.77).
  *
  * "lanes" (m <= 16): rows in the lanes. A token's group is broadcast as 64 bits, vpermw picks by the
  * code bits; every weight is read once, in one sequential stream.
@@ -29,14 +35,15 @@
 #define TARGET_INLINE TARGET __attribute__((always_inline)) static inline
 #define HAS_LANES     1
 #define WIDEN         0
+#define PAIRS         1
 
 enum {
     LANE = 16,                           /* tokens of a vector */
-    MAX_C = 4,                           /* vectors of tokens in a panel: at most, */
-    FIT_C = 4,                           /* in a panel alone, */
-    BEST_C = 3,                          /* and else */
+    MAX_C = 5,                           /* vectors of tokens in a panel: at most, */
+    FIT_C = 5,                           /* in a panel alone, */
+    BEST_C = 5,                          /* and else */
     LANES_M = 16,                        /* tokens of the lanes design */
-    CHUNK = 32,                          /* row blocks whose sums are kept between passes over k */
+    CHUNK = 48,                          /* row blocks whose sums are kept between passes over k */
     ITEMS = 1,                           /* a group's two values together */
     ITEM = 4,                            /* bytes */
     PART = 7 * 64,                       /* bytes of a group and vector of tokens in a panel */
@@ -46,11 +53,23 @@ enum {
     BLOCK = CODES + GROUPS * ROWS * ITEM /* bytes of a stored k block */
 };
 
+/*
+ * Of a panel's c vectors the last ones are fours. Two groups and all vectors are a unit of so many
+ * bytes: first a group's parts, C tables and the fours, then the other's C tables. The lines 1 to 3
+ * of a part are those that the table before it reaches over to.
+ */
+#define FOURS(c)     ((c) < 4 ? 0 : 2)
+#define UNIT(c)      ((2 * (c)-FOURS(c)) * PART)
+#define KBLOCK(c)    (GROUPS / 2 * UNIT(c))
+#define FOUR_LINE(j) ((j) == 0 ? 0 : 64 * ((j) + 3))
+
 /* ---- the tile: 16 rows, C*16 tokens, some k blocks (32 columns) ------------------------------ */
 
 /* The compiler knows nothing of what the assembly reads; TILE starts with a memory clobber. */
 #define DOT(acc, w, x, offset, disp)                                                               \
     __asm__("vdpbf16ps %c1(%2,%3),%4,%0" : "+v"(acc) : "i"(disp), "r"(x), "r"(offset), "v"(w))
+
+#define DOT_REGISTERS(acc, a, b) __asm__("vdpbf16ps %2,%1,%0" : "+v"(acc) : "v"(a), "v"(b))
 
 /* Lane `lane` of every four, to all of them; in assembly because clang wants a literal where the
    intrinsic takes the lane. */
@@ -63,94 +82,151 @@ enum {
 #define OFFSET(g, i)                                                                               \
     ((BIT(g, i) <= 6 ? code[(i) / 2] << (6 - BIT(g, i)) : code[(i) / 2] >> (BIT(g, i) - 6)) & 960u)
 
-/* The pairs of rows i..i+3 in every 128 bits; eight rows' come with one load. */
-#define FOUR(g, i)                                                                                 \
-    if (R % 8 != 0) {                                                                              \
-        four = _mm512_broadcast_f32x4(_mm_load_ps(pairs + (g)*ROWS + (i)));                        \
-    } else if ((i) % 8 == 0) {                                                                     \
-        eight = _mm512_broadcast_f32x8(_mm256_load_ps(pairs + (g)*ROWS + (i)));                    \
-        four = _mm512_shuffle_f32x4(eight, eight, 0x00);                                           \
-    } else {                                                                                       \
-        four = _mm512_shuffle_f32x4(eight, eight, 0x55);                                           \
+/* 128 bits, to every 128. */
+#define FOUR_PAIRS(p) _mm512_broadcast_f32x4(_mm_load_ps(p))
+#define FOUR_WORDS(p) _mm512_broadcast_i32x4(_mm_load_si128((const void *)(p)))
+
+/*
+ * What four rows take of the four-token form, as bytes for vpshufb: of each row's code word the two
+ * columns of the groups first .. first + 3, one group in each 128 bits; of two groups that share
+ * their 16 bytes of a token the second has the upper eight.
+ */
+TARGET_INLINE __m512i picks_of(__m512i codes, int first)
+{
+    const int a = (4 * first + 31) % 32, b = 4 * first + 3, c = b + 4, d = c + 4;
+    const __m512i turn = _mm512_set_epi32(d, d, d, d, c, c, c, c, b, b, b, b, a, a, a, a);
+    const __m512i spread = _mm512_set4_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0);
+    const __m512i second = _mm512_set1_epi32(0x00020000), column = _mm512_set1_epi8(6);
+    const __m512i bytes = _mm512_mask_blend_epi32(0xf0f0, _mm512_set1_epi32(0x01000100),
+                                                  _mm512_set1_epi32(0x09080908));
+    codes = _mm512_shuffle_epi8(_mm512_rorv_epi32(codes, turn), spread);
+    return _mm512_ternarylogic_epi32(_mm512_srlv_epi16(codes, second), column, bytes, 0xea);
+}
+
+/* Of R rows and all groups of a k block; stored long before they are loaded, 128 bits at a time. */
+#define MAKE_PICKS(to, from)                                                                       \
+    {                                                                                              \
+        UNROLL for (int i = 0; i < R * (Q > 0); i += 4)                                            \
+        {                                                                                          \
+            const __m512i codes = FOUR_WORDS((from) + 4 * i);                                      \
+            _mm512_store_si512((to) + 32 * i, picks_of(codes, 0));                                 \
+            _mm512_store_si512((to) + 32 * i + 64, picks_of(codes, 4));                            \
+        }                                                                                          \
     }
 
-/* One group of R rows. A row's next code word is asked for as soon as the last of this one is used:
-   every load of x waits for its offset, and a load that comes late is never made up for. */
-#define GROUP(g)                                                                                   \
+/* Two groups of the rows i .. i + 3: of each row and group C dots with the table, and between them
+   the vectors of the other form, Q of them. A row's next code word is asked for as soon as the last
+   of this one is used: every load of x waits for its offset, and a load that comes late is never
+   made up for. The assembly keeps the compiler from loading a vector twice and from copying sums. */
+#define FOUR_ROWS(u, i)                                                                            \
     {                                                                                              \
-        __m512 four = _mm512_setzero_ps(), eight = four, value;                                    \
-        UNROLL for (int i = 0; i < R; i++)                                                         \
+        const __m512 four0 = FOUR_PAIRS(pairs + 2 * (u)*ROWS + (i));                               \
+        const __m512 four1 = FOUR_PAIRS(pairs + (2 * (u) + 1) * ROWS + (i));                       \
+        __m512i picks0 = _mm512_setzero_si512(), picks1 = picks0;                                  \
+        if (Q > 0) {                                                                               \
+            picks0 = FOUR_WORDS(picks + 32 * (i) + 32 * (u));                                      \
+            picks1 = FOUR_WORDS(picks + 32 * (i) + 32 * (u) + 16);                                 \
+        }                                                                                          \
+        UNROLL for (int s = 0; s < 8; s++)                                                         \
         {                                                                                          \
-            const uint64_t offset = OFFSET(g, i);                                                  \
-            if ((g) == GROUPS - 1 && i % 2) code[i / 2] = CODES_AT(following, i / 2);              \
-            if (i % 4 == 0) {                                                                      \
-                FOUR(g, i)                                                                         \
-            }                                                                                      \
-            SPREAD_LANE(value, four, i % 4);                                                       \
+            const int row_ = (i) + s % 4;                                                          \
+            const uint64_t offset = OFFSET(2 * (u) + s / 4, row_);                                 \
+            __m512 value;                                                                          \
+            if ((u) == 3 && s > 4 && s % 2) code[row_ / 2] = CODES_AT(following, row_ / 2);        \
+            SPREAD_LANE(value, s < 4 ? four0 : four1, s % 4);                                      \
             UNROLL for (int c = 0; c < C; c++)                                                     \
             {                                                                                      \
-                DOT(acc[i][c], value, x, offset, ((g)*C + c) * PART - FIRST_LINE);                 \
+                DOT(acc[row_][c], value, x, offset,                                                \
+                    (u)*UNIT(VECTORS) + (s / 4 * VECTORS + c) * PART - FIRST_LINE);                \
+            }                                                                                      \
+            if ((s + 1) * Q / 8 > s * Q / 8) {                                                     \
+                const int j = s * Q / 8;                                                           \
+                __m512i eight = _mm512_load_si512(x + (u)*UNIT(VECTORS) + (C + j / 4) * PART +     \
+                                                  FOUR_LINE(j % 4));                               \
+                __asm__("" : "+v"(eight));                                                         \
+                DOT_REGISTERS(quad[(i) / 4][j], four0, _mm512_shuffle_epi8(eight, picks0));        \
+                DOT_REGISTERS(quad[(i) / 4][j], four1, _mm512_shuffle_epi8(eight, picks1));        \
             }                                                                                      \
         }                                                                                          \
-        (void)eight;                                                                               \
+    }
+#define TWO_GROUPS(u)                                                                              \
+    UNROLL for (int i = 0; i < R; i += 4)                                                          \
+    {                                                                                              \
+        FOUR_ROWS(u, i)                                                                            \
     }
 
-#define TILE(R_, C_)                                                                               \
-    TARGET static void tile_##C_(const tile *t)                                                    \
+#define SUM_AT(i, c) ((i)*VECTORS + (c)) * LANE
+
+/* R rows at a time of so many vectors of tokens. */
+#define TILE(R_, VECTORS_)                                                                         \
+    TARGET static void tile_##VECTORS_(const tile *t)                                              \
     {                                                                                              \
-        enum { R = R_, C = C_, LINES = BLOCK * R / ROWS / 64 };                                    \
+        enum { R = R_, VECTORS = VECTORS_, Q = 4 * FOURS(VECTORS), C = VECTORS - Q / 4 };          \
+        enum { LINES = (BLOCK * R / ROWS + 63) / 64 };                                             \
         uint64_t code[R / 2];                                                                      \
-        __asm__ volatile("" ::: "memory");                                                         \
+        _Alignas(64) uint8_t picks_of_two[2][32 * R];                                              \
+        uint8_t *picks = picks_of_two[0], *picks_after = picks_of_two[1];                          \
+        __asm__ volatile("" : "+r"(picks), "+r"(picks_after)::"memory");                           \
         UNROLL for (int i = 0; i < R / 2; i++)                                                     \
         {                                                                                          \
             code[i] = CODES_AT(t->w, i);                                                           \
         }                                                                                          \
+        MAKE_PICKS(picks, t->w)                                                                    \
         for (int row = 0; row < ROWS; row += R) {                                                  \
-            float *sums = t->sums + row * C * 16;                                                  \
+            float *sums = t->sums + row * VECTORS * LANE;                                          \
             const uint8_t *w = t->w, *x = t->x;                                                    \
             const uint8_t *next = w + row * (BLOCK / ROWS) + t->ahead;                             \
-            __m512 acc[R][C];                                                                      \
+            __m512 acc[R][C], quad[R / 4][Q + 1];                                                  \
             UNROLL for (int i = 0; i < R; i++)                                                     \
             {                                                                                      \
-                UNROLL for (int c = 0; c < C; c++)                                                 \
+                UNROLL for (int c = 0; c < VECTORS; c++)                                           \
                 {                                                                                  \
-                    acc[i][c] =                                                                    \
-                        t->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + (i * C + c) * 16);  \
+                    const __m512 sum =                                                             \
+                        t->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + SUM_AT(i, c));      \
+                    if (c < C)                                                                     \
+                        acc[i][c] = sum;                                                           \
+                    else                                                                           \
+                        quad[i / 4][(c - C) * 4 + i % 4] = sum;                                    \
                 }                                                                                  \
             }                                                                                      \
             for (int64_t q = t->blocks; q > 0; q--) {                                              \
                 const uint8_t *following =                                                         \
                     q > 1 ? w + BLOCK + 4 * row : t->w + (4 * row + 4 * R) % 64;                   \
                 const float *pairs = (const float *)(const void *)(w + CODES) + row;               \
-                UNROLL for (int i = 0; i < LINES; i++)                                             \
-                {                                                                                  \
-                    _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);                        \
+                MAKE_PICKS(picks_after, following)                                                 \
+                if (t->cold) {                                                                     \
+                    UNROLL for (int i = 0; i < LINES; i++)                                         \
+                    {                                                                              \
+                        _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);                    \
+                    }                                                                              \
                 }                                                                                  \
-                GROUP(0)                                                                           \
-                GROUP(1) GROUP(2) GROUP(3) GROUP(4) GROUP(5) GROUP(6) GROUP(7) x += C * PANEL;     \
+                TWO_GROUPS(0)                                                                      \
+                TWO_GROUPS(1) TWO_GROUPS(2) TWO_GROUPS(3) x += KBLOCK(VECTORS);                    \
                 w += BLOCK;                                                                        \
                 next += BLOCK;                                                                     \
+                uint8_t *const used = picks;                                                       \
+                picks = picks_after, picks_after = used;                                           \
             }                                                                                      \
             UNROLL for (int i = 0; i < R; i++)                                                     \
             {                                                                                      \
-                UNROLL for (int c = 0; c < C; c++)                                                 \
+                UNROLL for (int c = 0; c < VECTORS; c++)                                           \
                 {                                                                                  \
-                    _mm512_store_ps(sums + (i * C + c) * 16, acc[i][c]);                           \
+                    _mm512_store_ps(sums + SUM_AT(i, c),                                           \
+                                    c < C ? acc[i][c] : quad[i / 4][(c - C) * 4 + i % 4]);         \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
     }
-
-TILE(16, 1)
 TILE(8, 2)
 TILE(8, 3)
 TILE(4, 4)
+TILE(4, 5)
 
 /* By C: the tile, and how many k blocks make one pass (the panel's share of L1). */
 static const struct {
     void (*run)(const tile *t);
     int blocks;
-} tiles[MAX_C + 1] = {{NULL, 0}, {tile_1, 8}, {tile_2, 4}, {tile_3, 3}, {tile_4, 2}};
+} tiles[MAX_C + 1] = {{NULL, 0}, {NULL, 0}, {tile_2, 4}, {tile_3, 3}, {tile_4, 4}, {tile_5, 3}};
 
 /* ---- x in bf16 ------------------------------------------------------------------------------- */
 
@@ -179,8 +255,10 @@ TARGET_INLINE __m512i load_columns(const s24i_linear_job *job, int64_t m, int64_
                                         _mm512_maskz_loadu_ps((__mmask16)mask, x));
 }
 
-/* r[i] lane t = columns k + 2i and k + 2i + 1 of token m + t. */
-TARGET_INLINE void load_pairs(__m512 r[16], const s24i_linear_job *job, int64_t m, int64_t k)
+/* 16 tokens x 32 columns: r[i] lane t = columns k + 2i and k + 2i + 1 of token m + t, or (fours)
+   r[4 * u + j] quarter q = columns k + 8u and on of token m + 4q + j. */
+TARGET_INLINE void load_pairs(__m512 r[16], const s24i_linear_job *job, int64_t m, int64_t k,
+                              int fours)
 {
     const int64_t tokens = job->m - m, columns = job->k - k, stride = job->x_stride_m;
     if (job->x_stride_k == 1 && tokens >= 16 && columns >= COLUMNS) {
@@ -188,7 +266,8 @@ TARGET_INLINE void load_pairs(__m512 r[16], const s24i_linear_job *job, int64_t 
             const uint16_t *x = (const uint16_t *)job->x + m * stride + k;
             for (int i = 0; i < 16 && columns > 64; i++)
                 _mm_prefetch((const char *)(x + i * stride + 64), _MM_HINT_T0);
-            load_transposed(r, x, 2 * stride);
+            load_fours(r, x, 2 * stride);
+            if (!fours) transpose_fours(r);
             return;
         }
         const float *x = (const float *)job->x + m * stride + k;
@@ -204,30 +283,49 @@ TARGET_INLINE void load_pairs(__m512 r[16], const s24i_linear_job *job, int64_t 
             r[i] =
                 i < tokens ? _mm512_castsi512_ps(load_columns(job, m + i, k)) : _mm512_setzero_ps();
     }
-    transpose16(r);
+    if (!fours) {
+        transpose16(r);
+        return;
+    }
+    UNROLL for (int j = 0; j < 4; j++)
+    {
+        exchange_quarters(r + j);
+    }
 }
 
 /* 16 tokens x 32 columns as pairs into their part of a panel of c vectors. */
-#define FOURS(c) 0
 TARGET static void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *job, int64_t m,
                               int64_t k, int fours)
 {
-    (void)fours;
     const __mmask32 second = 0xaaaaaaaau;
     __m512 r[16];
-    load_pairs(r, job, m, k);
-    UNROLL for (int g = 0; g < GROUPS; g++, out += c * PART)
+    if (fours) {
+        load_pairs(r, job, m, k, 1);
+        UNROLL for (int u = 0; u < GROUPS / 2; u++, out += UNIT(c))
+        {
+            UNROLL for (int j = 0; j < 4; j++)
+            {
+                _mm512_store_ps(out + FOUR_LINE(j), r[4 * u + j]);
+            }
+        }
+        return;
+    }
+    load_pairs(r, job, m, k, 0);
+    UNROLL for (int g = 0; g < GROUPS; g++)
     {
+        uint8_t *to = out + g / 2 * UNIT(c) + g % 2 * c * PART;
         const __m512i x01 = _mm512_castps_si512(r[2 * g]), x10 = _mm512_rol_epi32(x01, 16);
         const __m512i x23 = _mm512_castps_si512(r[2 * g + 1]), x32 = _mm512_rol_epi32(x23, 16);
-        _mm512_store_si512(out, x01); /* code 4, less the least one */
-        _mm512_store_si512(out + 4 * 64, _mm512_mask_blend_epi16(second, x01, x32)); /* 0 2: 8 */
-        _mm512_store_si512(out + 5 * 64, _mm512_mask_blend_epi16(second, x10, x32)); /* 1 2: 9 */
-        _mm512_store_si512(out + 8 * 64, _mm512_mask_blend_epi16(second, x01, x23)); /* 0 3: 12 */
-        _mm512_store_si512(out + 9 * 64, _mm512_mask_blend_epi16(second, x10, x23)); /* 1 3: 13 */
-        _mm512_store_si512(out + 10 * 64, x23);                                      /* 2 3: 14 */
+        _mm512_store_si512(to, x01); /* code 4, less the least one */
+        _mm512_store_si512(to + 4 * 64, _mm512_mask_blend_epi16(second, x01, x32)); /* 0 2: 8 */
+        _mm512_store_si512(to + 5 * 64, _mm512_mask_blend_epi16(second, x10, x32)); /* 1 2: 9 */
+        _mm512_store_si512(to + 8 * 64, _mm512_mask_blend_epi16(second, x01, x23)); /* 0 3: 12 */
+        _mm512_store_si512(to + 9 * 64, _mm512_mask_blend_epi16(second, x10, x23)); /* 1 3: 13 */
+        _mm512_store_si512(to + 10 * 64, x23);                                      /* 2 3: 14 */
     }
 }
+
+#include "kernel/cpu/x86/linear_finish_bf16.h"
 
 /* ---- lanes design ---------------------------------------------------------------------------- */
 
