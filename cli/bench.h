@@ -199,6 +199,7 @@ typedef struct bench_model_plan {
     int dtype_count;
     bench_effort effort;
     const char *svg;
+    const char *include, *exclude; /* of a preset's layers; NULL: all */
 } bench_model_plan;
 
 int bench_models(cli_app *cli, const bench_model_plan *plan);

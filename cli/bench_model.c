@@ -115,10 +115,16 @@ static void models_free(models *m)
     *m = (models){0};
 }
 
-static s24_status models_load(models *m, cli_app *cli, const char *name, const char *folder,
-                              s24_dtype dtype)
+static s24_status models_load(models *m, cli_app *cli, const bench_model_plan *plan,
+                              const char *folder, s24_dtype dtype)
 {
-    s24_model_opts opts = {.size = sizeof opts, .dtype = dtype, .sparse = 1, .device = cli->device};
+    const char *name = plan->model;
+    s24_model_opts opts = {.size = sizeof opts,
+                           .dtype = dtype,
+                           .sparse = 1,
+                           .device = cli->device,
+                           .include = plan->include,
+                           .exclude = plan->exclude};
     s24_status status = load(&m->sparse, &m->sparse_residence, cli, name, folder, &opts);
     opts.dense = 1;
     if (status == S24_OK) status = load(&m->dense, &m->dense_residence, cli, name, folder, &opts);
@@ -307,7 +313,7 @@ static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *fold
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, count));
         if (code == CLI_OK && i > 0 && rows[i].dtype != rows[i - 1].dtype) {
             models_free(m);
-            code = cli_status(cli, models_load(m, cli, plan->model, folder, rows[i].dtype));
+            code = cli_status(cli, models_load(m, cli, plan, folder, rows[i].dtype));
         }
         if (code == CLI_OK) code = run_row(cli, m, &rows[i], &plan->effort);
         cli_progress_clear(cli);
@@ -360,8 +366,7 @@ static int bench_folder(cli_app *cli, const bench_model_plan *asked, const char 
     models m = {0};
     model_row *rows = NULL;
     int code = cli_status(cli, s24_ctx_progress(cli->ctx, "loading", 0, 1));
-    if (code == CLI_OK)
-        code = cli_status(cli, models_load(&m, cli, plan.model, folder, plan.dtypes[0]));
+    if (code == CLI_OK) code = cli_status(cli, models_load(&m, cli, &plan, folder, plan.dtypes[0]));
     if (code == CLI_OK) code = choose_lengths(cli, &plan, &m.info);
     const int count = code == CLI_OK ? row_count(&plan) : 0;
     if (code == CLI_OK) rows = calloc((size_t)count, sizeof *rows);
@@ -417,6 +422,10 @@ int bench_models(cli_app *cli, const bench_model_plan *plan)
     if (opened != CLI_OK) return opened;
     if (is_preset(plan->model) && access(plan->model, F_OK) != 0)
         return bench_folder(cli, plan, NULL);
+    if (plan->include || plan->exclude)
+        return cli_fail(cli, CLI_USAGE,
+                        "option --%s is for presets; prune --include makes such a folder of %s",
+                        plan->include ? "include" : "exclude", plan->model);
     s24_checkpoint *checkpoint = NULL;
     int sparse = 0;
     int code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, plan->model));

@@ -11,7 +11,7 @@
 struct bench_options {
     cli_common common;
     const char *set, *shapes, *model, *dtype, *activations, *output, *backend, *threads, *peers,
-        *batch, *seq, *svg;
+        *batch, *seq, *svg, *include, *exclude;
     int64_t prune, rounds, min_ms;
     int tune;
 };
@@ -59,6 +59,10 @@ static const cli_option options[] = {
     {"seq", 0, CLI_COUNTS, offsetof(struct bench_options, seq), "LIST", NULL,
      "With --model: tokens of a text, by default 16,128; images have as many as the model says.",
      NULL},
+    {"include", 0, CLI_TEXT, offsetof(struct bench_options, include), "GLOB", NULL,
+     "With a preset's --model: only these layers are 2:4, by the names of their tensors.", NULL},
+    {"exclude", 0, CLI_TEXT, offsetof(struct bench_options, exclude), "GLOB", NULL,
+     "With a preset's --model: all but these layers are 2:4.", NULL},
     {"prune", 0, CLI_COUNT, offsetof(struct bench_options, prune), "MIB", NULL,
      "Time prune and pack by magnitude of a dense matrix of that many MiB, beside memcpy.", NULL},
     {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", NULL,
@@ -102,6 +106,8 @@ static const cli_example examples[] = {
     {"sparse24 bench --model bert-base --batch 1,4,16,64,256 --seq 384 --device cuda",
      "The same on a GPU."},
     {"sparse24 bench --model vit-l --batch 256 --device cuda", "Images instead of texts."},
+    {"sparse24 bench --model sam-vit-h --batch 8 --include '*.mlp.*' --device cuda",
+     "Only the layers of the MLP 2:4."},
     {"sparse24 bench --prune 512 --dtype f32,bf16 --threads 1",
      "How fast a dense matrix becomes a packed one."},
     {NULL, NULL}};
@@ -198,7 +204,11 @@ static int check_device(cli_app *cli, const struct bench_options *o)
 
 static int run_model(cli_app *cli, const struct bench_options *o)
 {
-    bench_model_plan plan = {.model = o->model, .effort = read_effort(o), .svg = o->svg};
+    bench_model_plan plan = {.model = o->model,
+                             .include = o->include,
+                             .exclude = o->exclude,
+                             .effort = read_effort(o),
+                             .svg = o->svg};
     plan.batch_count = cli_counts(plan.batches, BENCH_MAX_LIST, o->batch);
     plan.length_count = o->seq ? cli_counts(plan.lengths, BENCH_MAX_LIST, o->seq) : 0;
     plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
@@ -276,6 +286,9 @@ static int run(cli_app *cli, const void *opaque)
     if (o->prune && has_integers(item, dtypes_of(cli, o)))
         return cli_fail(cli, CLI_USAGE,
                         "option --dtype: %s is not for --prune; expected f32, bf16 or f16", item);
+    if ((o->include || o->exclude) && !o->model)
+        return cli_fail(cli, CLI_USAGE, "option --%s is for --model",
+                        o->include ? "include" : "exclude");
     if (o->prune && o->svg) return cli_fail(cli, CLI_USAGE, "--prune has no chart");
     if (o->rounds > BENCH_MAX_ROUNDS)
         return cli_fail(cli, CLI_USAGE, "option --rounds: %lld is more than %d",

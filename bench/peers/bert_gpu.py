@@ -25,7 +25,8 @@ PEERS = ("eager", "compiled", "graphs", "semi", "semi-compiled")
 
 class Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("dtype", ctypes.c_int), ("dense", ctypes.c_int),
-                ("sparse", ctypes.c_int), ("device", ctypes.c_void_p)]
+                ("sparse", ctypes.c_int), ("device", ctypes.c_void_p),
+                ("include", ctypes.c_char_p), ("exclude", ctypes.c_char_p)]
 
 
 class DeviceOptions(ctypes.Structure):
@@ -46,7 +47,7 @@ class Outputs(ctypes.Structure):
 class Ours:
     """libsparse24-nn by ctypes."""
 
-    def __init__(self, libraries, preset, dtype):
+    def __init__(self, libraries, preset, dtype, include=None):
         # Python's own globals would do as well, but the plugin is looked for beside the library.
         self.core = ctypes.CDLL(str(libraries / "libsparse24.so.0"), ctypes.RTLD_GLOBAL)
         self.nn = ctypes.CDLL(str(libraries / "libsparse24-nn.so.0"))
@@ -58,6 +59,7 @@ class Ours:
         self.call(self.core.s24_device_create, ctypes.byref(self.device), self.ctx,
                   ctypes.byref(options))
         code = self.core.s24_dtype_parse(dtype.encode())
+        self.include = include.encode() if include else None  # the layers that are 2:4
         self.models = [self.model(preset, code, dense) for dense in (1, 0)]
 
     def call(self, function, *arguments):
@@ -66,7 +68,8 @@ class Ours:
 
     def model(self, preset, dtype, dense):
         model = ctypes.c_void_p()
-        options = Options(ctypes.sizeof(Options), dtype, dense, 1, self.device.value)
+        options = Options(ctypes.sizeof(Options), dtype, dense, 1, self.device.value,
+                          self.include)
         self.call(self.nn.s24_model_preset, ctypes.byref(model), self.ctx, preset.encode(),
                   ctypes.byref(options))
         return model

@@ -237,7 +237,7 @@ S24_API s24_status s24_device_dense_search(double *seconds, s24_ctx *ctx, s24_de
 
 typedef struct s24_device_norm_args {
     size_t size;               /* sizeof(s24_device_norm_args) */
-    const s24_dense *y;        /* [rows, width] written */
+    const s24_dense *y;        /* [rows, width] written; may be NULL beside sum */
     const s24_dense *x;        /* [rows, width], may be y; NULL: embeddings, */
     const s24_dense *residual; /* [rows, width] added to x before, may be y; or NULL */
     const int32_t *ids;        /* [rows] of words, all in range, */
@@ -281,6 +281,31 @@ S24_API int s24_device_attention_queries(const s24_device *device, int64_t token
    none; in a text of such tokens only, every token attends to all alike. */
 S24_API s24_status s24_device_attention(s24_ctx *ctx, s24_device *device,
                                         const s24_device_attention_args *args);
+
+typedef struct s24_device_attention_grid_args {
+    size_t size;              /* sizeof(s24_device_attention_grid_args) */
+    const s24_dense *context; /* [images·grid², width] written */
+    const s24_dense *qkv;     /* [images·grid², 3·width]: queries, keys, values side by side */
+    int64_t heads;            /* of width/heads elements */
+    int64_t images, grid;     /* tokens a side of an image, line by line */
+    int64_t window;   /* tokens a side of a window; 0: none, each attends to a whole image */
+    const void *bias; /* [3·width] of the dtype: of the layer that made qkv */
+    const void *rel_h,
+        *rel_w; /* [2·side − 1, width/heads] of the dtype, side the window's or grid's */
+    void *stream;
+} s24_device_attention_grid_args;
+
+/* 1 where s24_device_attention_grid takes heads of width/heads elements over such squares. */
+S24_API int s24_device_attention_grid_takes(const s24_device *device, int64_t width, int64_t heads,
+                                            int64_t side);
+/*
+ * context = softmax(s)·v by head within each image, or each window of it, s of query (y, x) and key
+ * (v, u) being q·k/√d + q·rel_h[y − v + side − 1] + q·rel_w[x − u + side − 1]: decomposed relative
+ * positions (MViTv2; Segment Anything). The last windows may reach beyond the grid, where keys and
+ * values are the biases, as of padding with zeros before the layer. UNSUPPORTED: other heads and sides.
+ */
+S24_API s24_status s24_device_attention_grid(s24_ctx *ctx, s24_device *device,
+                                             const s24_device_attention_grid_args *args);
 
 typedef enum s24_device_pooling {
     S24_DEVICE_POOL_MEAN = 0,

@@ -211,6 +211,8 @@ typedef struct s24_model_opts {
        checkpoint), and its sessions run there; what is between layers is of that dtype too. Dense
        layers need cuBLASLt. The device must outlive the model. NULL: the CPU. */
     s24_device *device;
+    /* What sparse packs, as s24_tensor_is_selected; both NULL: every layer of the blocks. */
+    const char *include, *exclude;
 } s24_model_opts;
 
 typedef struct s24_model_info {

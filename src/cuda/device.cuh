@@ -107,6 +107,10 @@ s24_status attention_prepare(s24i_device *device, s24i_device_error *error);
 int attention_queries(int64_t d, int64_t tokens, int64_t heads);
 s24_status attention_enqueue(s24i_device *device, const s24i_device_attention *job, void *stream,
                              s24i_device_error *error);
+s24_status attention_grid_prepare(s24i_device *device, s24i_device_error *error);
+int attention_grid_takes(int64_t d, int64_t side);
+s24_status attention_grid_enqueue(s24i_device *device, const s24i_device_attention_grid *job,
+                                  void *stream, s24i_device_error *error);
 s24_status pool_enqueue(s24i_device *device, const s24i_device_pool *job, void *stream,
                         s24i_device_error *error);
 s24_status head_enqueue(s24i_device *device, const s24i_device_head *job, void *stream,

@@ -100,7 +100,9 @@ static s24_status prepare(s24i_device *device, s24i_device_error *error)
                              "CUDA 12.0 or later");
     device->encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(encode);
     status = linear_prepare(device, error);
-    return status == S24_OK ? attention_prepare(device, error) : status;
+    if (device->capability != HOPPER) return status; /* attention is Hopper's alone */
+    if (status == S24_OK) status = attention_prepare(device, error);
+    return status == S24_OK ? attention_grid_prepare(device, error) : status;
 }
 
 static s24_status device_open(s24i_device **out, int index, int vendor, s24i_device_error *error)
@@ -243,6 +245,8 @@ const s24i_device_table *s24_device_table_cuda()
         on_device<s24i_device_select, select_enqueue>,
         on_device<s24i_device_masking, mask_apply_enqueue>,
         on_device<s24i_device_unfold, unfold_enqueue>,
+        attention_grid_takes,
+        on_device<s24i_device_attention_grid, attention_grid_enqueue>,
         &train_table,
     };
     return &table;

@@ -16,7 +16,7 @@
 
 #include "sparse24/sparse24.h"
 
-#define S24I_DEVICE_ABI    6
+#define S24I_DEVICE_ABI    7
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"
 
 typedef struct s24i_device s24i_device;
@@ -81,7 +81,7 @@ typedef struct s24i_device_dense {
     size_t work_bytes;
 } s24i_device_dense;
 
-/* y = norm(s)·gamma + beta by rows of `width`, without stride. s = x + residual, with ids words[id] in
+/* y = norm(s)·gamma + beta by rows of `width`, without stride; y NULL: not computed. s = x + residual, with ids words[id] in
    place of x, + position_rows[position] + type_rows[type] (types NULL: 0), where there are such
    rows. */
 typedef struct s24i_device_norm {
@@ -110,6 +110,19 @@ typedef struct s24i_device_attention {
     int queries;
     const uint8_t *mask; /* [tokens] or NULL */
 } s24i_device_attention;
+
+/* context = softmax(q·kᵀ/√d + q·rel_h[y − v + side − 1] + q·rel_w[x − u + side − 1])·v of query (y, x)
+   and key (v, u), by head, over each image's grid² tokens or each window of it, which are `side` wide;
+   a window's places beyond the grid have the biases for keys and values. */
+typedef struct s24i_device_attention_grid {
+    s24_dtype dtype;
+    int64_t images, grid, window, width, heads; /* window 0: the whole grid */
+    const void *qkv;                            /* [images·grid², 3·width] */
+    const void *bias;                           /* [3·width] */
+    const void *rel_h, *rel_w;                  /* [2·side − 1, d] */
+    void *context;
+    int64_t ld_qkv, ld_context;
+} s24i_device_attention_grid;
 
 typedef enum s24i_device_pooling {
     S24I_DEVICE_POOL_MEAN = 0,
@@ -239,6 +252,10 @@ typedef struct s24i_device_table {
                              s24i_device_error *error);
     s24_status (*unfold)(s24i_device *device, const s24i_device_unfold *job, void *stream,
                          s24i_device_error *error);
+    /* Is there attention of heads of d over squares of side²? */
+    int (*attention_grid_takes)(int64_t d, int64_t side);
+    s24_status (*attention_grid)(s24i_device *device, const s24i_device_attention_grid *job,
+                                 void *stream, s24i_device_error *error);
     const s24i_device_train_table *train;
 } s24i_device_table;
 

@@ -64,6 +64,10 @@ static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *fol
                          "%s is a file; an encoder needs its folder, with the tokenizer", folder);
     if (status == S24_OK) status = s24_model_load(&encoder->model, ctx, checkpoint, opts);
     s24_checkpoint_close(checkpoint);
+    if (status == S24_OK && encoder->model->shape.image)
+        status = s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED,
+                              "%s: a model of type '%s' reads images, and texts were given", folder,
+                              encoder->model->architecture->model_type);
     return status;
 }
 

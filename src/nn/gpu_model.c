@@ -10,10 +10,24 @@
 
 enum { ELEMENT = 2, MOST_WIDTH = 2048 }; /* bytes of f16 and bf16; of a norm on a device */
 
-s24_status s24i_gpu_check(s24_ctx *ctx, const s24i_shape *shape)
+static s24_status check_grid(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape)
+{
+    for (int64_t b = 0; b < shape->layers; b++) {
+        const int64_t side = s24i_attended_side(shape, b);
+        REQUIRE(ctx, s24_device_attention_grid_takes(device, shape->width, shape->heads, side),
+                S24_ERROR_UNSUPPORTED,
+                "block %lld attends over squares of %lld tokens with heads of %lld elements; a "
+                "device takes squares of 14 and 64, heads of 64 and 80",
+                (long long)b, (long long)side, (long long)(shape->width / shape->heads));
+    }
+    return S24_OK;
+}
+
+s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape)
 {
     const int64_t d = shape->width / shape->heads;
-    REQUIRE(ctx, d == 16 || d == 32 || d == 64, S24_ERROR_UNSUPPORTED,
+    if (shape->grid) TRY(check_grid(ctx, device, shape));
+    REQUIRE(ctx, shape->grid || d == 16 || d == 32 || d == 64, S24_ERROR_UNSUPPORTED,
             "attention heads of %lld elements; a device takes 16, 32 and 64", (long long)d);
     REQUIRE(ctx, shape->width <= MOST_WIDTH && shape->intermediate % 8 == 0, S24_ERROR_UNSUPPORTED,
             "a model %lld wide with %lld intermediate outputs; a device takes widths up to %d and "

@@ -134,14 +134,17 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* hidden = norm(sum + hidden); before layers hidden += sum, and context is the norm of that. */
+/* hidden = norm(sum + hidden); before layers hidden += sum, and context is the norm of that, if there
+   is one. */
 static s24_status norm(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_layer_norm *norm,
                        const s24_dense *hidden, const s24_dense *sum)
 {
     const int before = gpu->model->architecture->pre_norm;
     const s24_dense context = s24i_gpu_view(gpu, gpu->context, hidden->rows, hidden->cols);
     const s24_device_norm_args args = {.size = sizeof args,
-                                       .y = before ? &context : hidden,
+                                       .y = !before       ? hidden
+                                            : norm->gamma ? &context
+                                                          : NULL,
                                        .sum = before ? hidden : NULL,
                                        .x = sum,
                                        .residual = hidden,
@@ -184,6 +187,44 @@ static const uint8_t *mask_of(const s24i_gpu_session *gpu, const s24i_gpu_shape 
     return key->mask ? (const uint8_t *)(gpu->inputs + places_of(key).mask) : NULL;
 }
 
+/* context = the attention of q, k and v. */
+static s24_status attend(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *key,
+                         int64_t number)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    const s24i_block *b = &gpu->model->blocks[number];
+    const input_places p = places_of(key);
+    const s24_dense qkv = s24i_gpu_view(gpu, gpu->qkv, key->tokens, 3 * s->width);
+    const s24_dense context = s24i_gpu_view(gpu, gpu->context, key->tokens, s->width);
+    if (s->grid) {
+        const int64_t side = s24i_attended_side(s, number);
+        const s24_device_attention_grid_args args = {
+            .size = sizeof args,
+            .context = &context,
+            .qkv = &qkv,
+            .heads = s->heads,
+            .images = key->texts,
+            .grid = s->grid,
+            .window = side < s->grid ? side : 0,
+            .bias = s24i_on_device(gpu->model, b->bias[S24I_QUERY]),
+            .rel_h = s24i_on_device(gpu->model, b->rel_h),
+            .rel_w = s24i_on_device(gpu->model, b->rel_w),
+            .stream = gpu->stream};
+        return s24_device_attention_grid(ctx, gpu->device, &args);
+    }
+    const s24_device_attention_args args = {.size = sizeof args,
+                                            .context = &context,
+                                            .qkv = &qkv,
+                                            .heads = s->heads,
+                                            .offsets = gpu->inputs + p.offsets,
+                                            .tiles = gpu->inputs + p.tiles,
+                                            .tile_count = key->tiles,
+                                            .queries = queries_of(gpu, key->tokens),
+                                            .mask = mask_of(gpu, key),
+                                            .stream = gpu->stream};
+    return s24_device_attention(ctx, gpu->device, &args);
+}
+
 /* The norm behind the sums of a block: its own, or where norms stand before layers the next one's. */
 static const s24i_layer_norm *norm_behind(const s24_model *model, int64_t block)
 {
@@ -197,23 +238,10 @@ static s24_status block(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gp
 {
     const s24i_shape *s = &gpu->model->shape;
     const s24i_block *b = &gpu->model->blocks[number];
-    const input_places p = places_of(key);
-    const s24_dense qkv = s24i_gpu_view(gpu, gpu->qkv, key->tokens, 3 * s->width);
-    const s24_dense context = s24i_gpu_view(gpu, gpu->context, key->tokens, s->width);
     const s24_dense sum = s24i_gpu_view(gpu, gpu->qkv, key->tokens, s->width);
-    const s24_device_attention_args attention = {.size = sizeof attention,
-                                                 .context = &context,
-                                                 .qkv = &qkv,
-                                                 .heads = s->heads,
-                                                 .offsets = gpu->inputs + p.offsets,
-                                                 .tiles = gpu->inputs + p.tiles,
-                                                 .tile_count = key->tiles,
-                                                 .queries = queries_of(gpu, key->tokens),
-                                                 .mask = mask_of(gpu, key),
-                                                 .stream = gpu->stream};
     for (int i = 0; i < b->qkv_count; i++)
         TRY(s24i_gpu_product(gpu, ctx, key->tokens, number, i));
-    TRY(s24_device_attention(ctx, gpu->device, &attention));
+    TRY(attend(gpu, ctx, key, number));
     TRY(s24i_gpu_product(gpu, ctx, key->tokens, number, S24I_PRODUCT_ATTENTION));
     const int before = gpu->model->architecture->pre_norm;
     TRY(norm(gpu, ctx, before ? &b->output_norm : &b->attention_norm, hidden, &sum));
@@ -337,10 +365,11 @@ static s24_status run(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape 
 
 /* ---- in and out ------------------------------------------------------------------------------ */
 
+/* queries 0: attention over a grid needs no tiles. */
 static int64_t tile_count(const s24_batch *batch, int queries)
 {
     int64_t count = 0;
-    for (int64_t b = 0; b < batch->texts; b++)
+    for (int64_t b = 0; queries && b < batch->texts; b++)
         count += (batch->offsets[b + 1] - batch->offsets[b] + queries - 1) / queries;
     return count;
 }
@@ -352,7 +381,7 @@ static void write_inputs(s24i_gpu_session *gpu, const s24_batch *batch, const s2
     int32_t *tiles = gpu->pinned + p.tiles, *positions = gpu->pinned + p.positions;
     for (int64_t b = 0; b < batch->texts; b++) {
         const int64_t length = batch->offsets[b + 1] - batch->offsets[b];
-        for (int64_t q = 0; q < length; q += queries) {
+        for (int64_t q = 0; queries && q < length; q += queries) {
             *tiles++ = (int32_t)b;
             *tiles++ = (int32_t)q;
         }

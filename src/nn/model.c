@@ -27,6 +27,8 @@ const s24i_architecture *s24i_architecture_find(const char *model_type)
 void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot)
 {
     *rows = slot == S24I_INTERMEDIATE ? shape->intermediate : shape->width;
+    if (shape->joint && slot == S24I_QUERY) *rows *= 3;
+    if (shape->joint && (slot == S24I_KEY || slot == S24I_VALUE)) *rows = 0;
     *cols = slot == S24I_OUTPUT ? shape->intermediate : shape->width;
 }
 
@@ -53,6 +55,7 @@ int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *mod
     const size_t prefix = strlen(arch->prefix);
     if (strncmp(name, arch->prefix, prefix) == 0) name += prefix;
     for (int s = 0; s < S24I_SLOTS; s++) {
+        if (!arch->slots[s]) continue;
         if (!matches(block, name, arch->slots[s])) continue;
         *slot = (s24i_slot)s;
         return *block < model->shape.layers;
@@ -71,6 +74,12 @@ s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_mod
             S24_ERROR_DTYPE, "the option dtype of a model is %s; f32, bf16 or i8 was expected",
             s24_dtype_name(dtype));
     return S24_OK;
+}
+
+int s24i_model_packs(const s24_model_opts *opts, const s24_tensor *tensor)
+{
+    if (!opts->include && !opts->exclude) return 1;
+    return s24_tensor_is_selected(tensor, opts->include, opts->exclude);
 }
 
 /* Hands out the next `count` floats of the model's one allocation; counts only while base is
@@ -105,7 +114,7 @@ static void carve_heads(carver *c, s24_model *model, s24i_rooms rooms)
     if (rooms.class_head) model->class_bias = carve(c, shape->classes);
 }
 
-static void carve_block(carver *c, s24i_block *block, const s24i_shape *shape)
+static void carve_block(carver *c, s24i_block *block, const s24i_shape *shape, int64_t number)
 {
     for (int slot = 0; slot < S24I_SLOTS; slot++) {
         int64_t rows, cols;
@@ -114,6 +123,10 @@ static void carve_block(carver *c, s24i_block *block, const s24i_shape *shape)
     }
     carve_norm(c, &block->attention_norm, shape);
     carve_norm(c, &block->output_norm, shape);
+    if (!shape->grid) return;
+    const int64_t rows = 2 * s24i_attended_side(shape, number) - 1;
+    block->rel_h = carve(c, rows * shape->head_width);
+    block->rel_w = carve(c, rows * shape->head_width);
 }
 
 static void carve_model(carver *c, s24_model *model, s24i_rooms rooms)
@@ -128,7 +141,7 @@ static void carve_model(carver *c, s24_model *model, s24i_rooms rooms)
     if (shape->image) model->patch_bias = carve(c, shape->width);
     if (model->architecture->first_token) model->first_token = carve(c, shape->width);
     for (int64_t b = 0; b < shape->layers; b++)
-        carve_block(c, &model->blocks[b], shape);
+        carve_block(c, &model->blocks[b], shape, b);
     carve_heads(c, model, rooms);
 }
 
@@ -198,7 +211,7 @@ void s24_model_describe(s24_model_info *info, const s24_model *model)
                              .layers = shape->layers,
                              .heads = shape->heads,
                              .intermediate = shape->intermediate,
-                             .linear_layers = S24I_SLOTS * shape->layers,
+                             .linear_layers = s24i_slot_count(shape) * shape->layers,
                              .sparse_layers = model->sparse_layers,
                              .weight_bytes = model->weight_bytes,
                              .has_qa_head = model->qa_weight != NULL,

@@ -57,6 +57,9 @@ typedef struct s24i_architecture {
        behind the last where they precede the layers. */
     const char *embedding_norm, *attention_norm, *output_norm, *final_norm;
     const char *qa_head, *lm_head, *class_head;
+    /* Of attention over a grid: tables of relative positions of a block, keys of a window's side and
+       of the blocks that have none. */
+    const char *rel_h, *rel_w, *key_window, *key_globals;
 
     int encodes;    /* s24_model runs it; the others are for training and for libsparse24's tools */
     int pre_norm;   /* x + f(norm(x)) instead of norm(x + f(x)) */
@@ -77,7 +80,22 @@ typedef struct s24i_shape {
     int64_t kv_heads, head_width;            /* heads, width / heads where nothing else is said */
     int64_t image, patch, channels, classes; /* of images; 0: the model reads text */
     float theta, dropout, attention_dropout;
+    int joint;              /* query, key and value are one layer, S24I_QUERY */
+    int64_t grid, window;   /* tokens a side of an image with relative positions, of a window */
+    uint64_t global_blocks; /* bits of blocks that attend beyond windows */
 } s24i_shape;
+
+/* The side of the square that a block attends to. */
+static inline int64_t s24i_attended_side(const s24i_shape *shape, int64_t block)
+{
+    return shape->window && !(shape->global_blocks >> block & 1) ? shape->window : shape->grid;
+}
+
+/* Linear layers of a block. */
+static inline int64_t s24i_slot_count(const s24i_shape *shape)
+{
+    return shape->joint ? S24I_SLOTS - 2 : S24I_SLOTS;
+}
 
 /* y[m,n] = activation(x[m,k]·wᵀ + bias) (+ y): dense or 2:4. On the CPU one of weight and plan is
    set. */
@@ -101,6 +119,7 @@ typedef struct s24i_block {
     s24i_linear attention, intermediate, output;
     const float *bias[S24I_SLOTS]; /* query's, key's and value's stand end to end */
     s24i_layer_norm attention_norm, output_norm;
+    const float *rel_h, *rel_w; /* [2·side − 1, head], NULL: none */
 } s24i_block;
 
 struct s24_model {
@@ -144,7 +163,7 @@ const s24i_linear *s24i_block_product(const s24i_block *block, int index);
 /* The row of a model_type, NULL if there is none. */
 const s24i_architecture *s24i_architecture_find(const char *model_type);
 
-/* Rows and columns of a slot's weight. */
+/* Rows and columns of a slot's weight; none of one that is joint with another. */
 void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot);
 
 /* Which linear layer a tensor of the checkpoint is ("bert.encoder.layer.3.output.dense.weight",
@@ -162,6 +181,9 @@ s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,
 /* The caller's options with defaults for what is not there. Errors: ARGUMENT, DTYPE. */
 s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts);
 
+/* Do the options let a dense layer of that name be packed? */
+int s24i_model_packs(const s24_model_opts *opts, const s24_tensor *tensor);
+
 typedef struct s24i_rooms {
     int words;      /* 0: they are mapped */
     int qa_head;    /* 0: there is none */
@@ -175,6 +197,9 @@ s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_architect
 enum { S24I_NAME_BYTES = 160 };
 /* The tensor of a pattern's name for a block, with the architecture's prefix or without it; NULL,
    and in name what it would be called. */
+/* A pattern's name for a block, without prefix. */
+void s24i_tensor_name(char name[S24I_NAME_BYTES], const char *pattern, int64_t block,
+                      const char *suffix);
 const s24_tensor *s24i_tensor_find(char name[S24I_NAME_BYTES], const s24_checkpoint *checkpoint,
                                    const s24i_architecture *arch, const char *pattern,
                                    int64_t block, const char *suffix);

@@ -192,10 +192,12 @@ static s24_status build_qkv(s24i_block *block, const s24_model *model, s24_ctx *
 {
     const int matrices =
         (sources[0].matrix != NULL) + (sources[1].matrix != NULL) + (sources[2].matrix != NULL);
-    const int join = matrices == 0 || can_be_joined(sources);
+    const int joint = model->shape.joint;
+    const int join = joint || matrices == 0 || can_be_joined(sources);
     block->qkv_count = join ? 1 : 3;
     for (int i = 0; i < block->qkv_count; i++)
         block->qkv[i].bias = block->bias[i];
+    if (joint) return linear_make(&block->qkv[0], model, ctx, &sources[S24I_QUERY]);
     if (matrices == 0) return join_dense(&block->qkv[0], model, ctx, sources);
     if (join) return join_matrices(&block->qkv[0], model, ctx, sources);
     for (int i = 0; i < 3; i++)
@@ -222,12 +224,12 @@ static int is_sparse(const s24i_linear *linear)
     return linear->plan || linear->packed;
 }
 
-static int64_t sparse_slots(const s24i_block *block)
+static int64_t sparse_slots(const s24i_block *block, int joint)
 {
     int64_t count =
         is_sparse(&block->attention) + is_sparse(&block->intermediate) + is_sparse(&block->output);
     for (int i = 0; i < 3; i++)
-        if (is_sparse(&block->qkv[i])) count += block->qkv_count == 1 ? 3 : 1;
+        if (is_sparse(&block->qkv[i])) count += block->qkv_count == 1 && !joint ? 3 : 1;
     return count;
 }
 
@@ -243,7 +245,8 @@ s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
         s24i_block_clear(&made);
         return status;
     }
-    model->sparse_layers += sparse_slots(&made) - sparse_slots(old);
+    const int joint = model->shape.joint;
+    model->sparse_layers += sparse_slots(&made, joint) - sparse_slots(old, joint);
     s24i_block_clear(old);
     *old = made;
     return S24_OK;

@@ -57,6 +57,23 @@ static s24_status read_float(float *out, const s24i_config *config, const char *
     return S24_OK;
 }
 
+/* The numbers of an array as bits. */
+static s24_status read_blocks(uint64_t *blocks, const s24i_config *config, const char *key,
+                              int64_t layers)
+{
+    s24i_config array;
+    TRY(s24i_config_child(&array, config, key, S24I_REQUIRED));
+    for (size_t i = 0; i < json_array_size(array.json); i++) {
+        const json_t *item = json_array_get(array.json, i);
+        const int64_t block = json_is_integer(item) ? json_integer_value(item) : -1;
+        REQUIRE(config->ctx, block >= 0 && block < layers, S24_ERROR_FORMAT,
+                "%s: element %zu of %s is no number of a block, 0 to %lld", config->file, i, key,
+                (long long)layers - 1);
+        *blocks |= (uint64_t)1 << block;
+    }
+    return S24_OK;
+}
+
 /* Positions of an image are its patches and the token before them. */
 static s24_status read_image(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
@@ -70,8 +87,28 @@ static s24_status read_image(s24i_shape *shape, const s24i_config *config,
             "%s: %s %lld is no multiple of %s %lld", config->file, arch->key_image,
             (long long)shape->image, arch->key_patch, (long long)shape->patch);
     const int64_t side = shape->image / shape->patch;
-    shape->positions = side * side + 1;
+    shape->positions = side * side + (arch->first_token != NULL);
     return S24_OK;
+}
+
+/* Windows of attention, and the blocks that have none. */
+static s24_status read_grid(s24i_shape *shape, const s24i_config *config,
+                            const s24i_architecture *arch)
+{
+    enum { MOST_LAYERS = 64 };
+    int relative = 1, absolute = 1;
+    if (!arch->rel_h) return S24_OK;
+    shape->grid = shape->image / shape->patch;
+    TRY(s24i_config_bool(&relative, config, "use_rel_pos", S24I_OPTIONAL));
+    TRY(s24i_config_bool(&absolute, config, "use_abs_pos", S24I_OPTIONAL));
+    REQUIRE(config->ctx, relative && absolute, S24_ERROR_UNSUPPORTED,
+            "%s: %s is false; only true is supported", config->file,
+            relative ? "use_abs_pos" : "use_rel_pos");
+    TRY(s24i_config_int(&shape->window, config, arch->key_window, S24I_REQUIRED, 0, shape->grid));
+    REQUIRE(config->ctx, shape->layers <= MOST_LAYERS, S24_ERROR_UNSUPPORTED,
+            "%s: %lld blocks with windows; at most %d are supported", config->file,
+            (long long)shape->layers, MOST_LAYERS);
+    return read_blocks(&shape->global_blocks, config, arch->key_globals, shape->layers);
 }
 
 /* The base of rotary positions: at the top, or in rope_parameters since transformers 5. */
@@ -122,6 +159,7 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
 {
     const char *positions = "absolute";
     shape->types = arch->key_types ? 2 : 0;
+    shape->joint = arch->joint;
     shape->eps = 1e-12f;
     TRY(read_int(&shape->vocabulary, config, arch->key_vocabulary, S24I_REQUIRED, 1, MOST_ROWS));
     TRY(read_int(&shape->positions, config, arch->key_positions, S24I_REQUIRED, 1, MOST_ROWS));
@@ -138,6 +176,7 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     TRY(read_float(&shape->attention_dropout, config, arch->key_attention_dropout, 0.0, 1.0));
     TRY(read_activation(shape, config, arch));
     TRY(read_image(shape, config, arch));
+    TRY(read_grid(shape, config, arch));
     TRY(read_rotary(shape, config, arch));
     if (!arch->key_position_type) return S24_OK;
     TRY(s24i_config_string(&positions, config, arch->key_position_type, S24I_OPTIONAL));

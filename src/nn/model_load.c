@@ -124,7 +124,8 @@ static s24_status source_dense(loader *l, int slot, const s24_tensor *tensor)
         TRY(s24_convert(dense.data, S24_F32, tensor->data, tensor->dtype, dense.rows * dense.cols));
     }
     int two_four = 0;
-    if (l->opts.sparse && dense.cols % 4 == 0) TRY(s24_check(&two_four, NULL, l->ctx, &dense));
+    if (l->opts.sparse && dense.cols % 4 == 0 && s24i_model_packs(&l->opts, tensor))
+        TRY(s24_check(&two_four, NULL, l->ctx, &dense));
     if (!two_four) {
         source->dense = dense;
         return S24_OK;
@@ -159,11 +160,21 @@ static void release_sources(loader *l)
     }
 }
 
+static s24_status take_relative(loader *l, const s24i_block *block, int64_t b)
+{
+    const int64_t rows = 2 * s24i_attended_side(&l->shape, b) - 1, cols = l->shape.head_width;
+    const wanted h = {l->arch->rel_h, b, "", NULL, rows, cols, 0};
+    const wanted w = {l->arch->rel_w, b, "", NULL, rows, cols, 0};
+    TRY(take(l, block ? block->rel_h : NULL, &h));
+    return take(l, block ? block->rel_w : NULL, &w);
+}
+
 static s24_status load_block(loader *l, int64_t b)
 {
     s24i_block *block = l->model ? &l->model->blocks[b] : NULL;
     for (int slot = 0; slot < S24I_SLOTS; slot++) {
         int64_t rows, cols;
+        if (!l->arch->slots[slot]) continue;
         s24i_slot_shape(&rows, &cols, &l->shape, (s24i_slot)slot);
         const wanted bias = {l->arch->slots[slot], b, ".bias", NULL, rows, 0, 0};
         TRY(take(l, block ? block->bias[slot] : NULL, &bias));
@@ -171,6 +182,7 @@ static s24_status load_block(loader *l, int64_t b)
     }
     TRY(take_norm(l, block ? &block->attention_norm : NULL, l->arch->attention_norm, b));
     TRY(take_norm(l, block ? &block->output_norm : NULL, l->arch->output_norm, b));
+    if (l->shape.grid) TRY(take_relative(l, block, b));
     return block ? s24i_block_build(l->model, l->ctx, b, l->sources) : S24_OK;
 }
 
@@ -263,11 +275,12 @@ static s24_status prepare(loader *l)
     REQUIRE(l->ctx, type, S24_ERROR_FORMAT, "%s/config.json: model_type is missing", folder);
     l->arch = s24i_architecture_find(type);
     REQUIRE(l->ctx, l->arch && l->arch->encodes, S24_ERROR_UNSUPPORTED,
-            "%s/config.json: model_type '%s' is not supported; bert and vit are", folder,
-            s24i_show(type).text);
+            "%s/config.json: model_type '%s' is not supported; bert, vit and "
+            "sam_vision_model are",
+            folder, s24i_show(type).text);
     TRY(s24i_shape_read(&l->shape, l->ctx, l->arch, folder));
     read_classes(l);
-    if (l->opts.device) TRY(s24i_gpu_check(l->ctx, &l->shape));
+    if (l->opts.device) TRY(s24i_gpu_check(l->ctx, l->opts.device, &l->shape));
     TRY(walk(l));
     char name[S24I_NAME_BYTES];
     const s24_tensor *first = find(name, l, l->arch->slots[S24I_QUERY], 0, ".weight");

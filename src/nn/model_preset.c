@@ -23,10 +23,16 @@ static const struct {
       .intermediate = inner,                                                                       \
       .eps = 1e-12f,                                                                               \
       .activation = S24_ACTIVATION_GELU}},
-#define S24I_IMAGE_PRESET(preset, side, piece, kinds, wide, deep, many, inner)                     \
+#define S24I_IMAGE_PRESET(preset, type, side, piece, kinds, wide, deep, many, inner, small, near,  \
+                          far)                                                                     \
     {preset,                                                                                       \
-     "vit",                                                                                        \
-     {.positions = (side) / (piece) * ((side) / (piece)) + 1,                                      \
+     type,                                                                                         \
+     {.positions = (side) / (piece) * ((side) / (piece)) + !(near),                                \
+      .joint = (near) > 0,                                                                         \
+      .grid = (near) ? (side) / (piece) : 0,                                                       \
+      .window = near,                                                                              \
+      .global_blocks = far,                                                                        \
+      .head_width = (wide) / (many),                                                               \
       .image = side,                                                                               \
       .patch = piece,                                                                              \
       .channels = 3,                                                                               \
@@ -35,7 +41,7 @@ static const struct {
       .layers = deep,                                                                              \
       .heads = many,                                                                               \
       .intermediate = inner,                                                                       \
-      .eps = 1e-12f,                                                                               \
+      .eps = small,                                                                                \
       .activation = S24_ACTIVATION_GELU}},
 #include "nn/presets.def"
 #undef S24I_PRESET
@@ -87,6 +93,10 @@ static void fill_floats(s24_model *model, uint64_t *state)
         }
         fill_norm(&block->attention_norm);
         fill_norm(&block->output_norm);
+        if (!shape->grid) continue;
+        const int64_t rows = 2 * s24i_attended_side(shape, b) - 1;
+        fill(s24i_writable(block->rel_h), rows * shape->head_width, state);
+        fill(s24i_writable(block->rel_w), rows * shape->head_width, state);
     }
     if (shape->image) fill(s24i_writable(model->patch_bias), shape->width, state);
     if (model->first_token) fill(s24i_writable(model->first_token), shape->width, state);
@@ -117,6 +127,15 @@ static s24_status make_dense(s24i_source *source, s24_ctx *ctx)
     return status;
 }
 
+/* Do the options let this layer be 2:4? As of a tensor of a checkpoint. */
+static int packs(const s24_model *model, const s24_model_opts *opts, s24i_slot slot, int64_t block)
+{
+    char name[S24I_NAME_BYTES];
+    const s24_tensor tensor = {.name = name, .dtype = S24_F32, .rank = 2};
+    s24i_tensor_name(name, model->architecture->slots[slot], block, ".weight");
+    return s24i_model_packs(opts, &tensor);
+}
+
 static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, float *weights,
                              const s24_model_opts *opts, uint64_t *state)
 {
@@ -127,12 +146,13 @@ static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, floa
         s24_dense dense = {.data = weights, .dtype = S24_F32};
         s24i_slot_shape(&dense.rows, &dense.cols, &model->shape, (s24i_slot)slot);
         const int64_t count = dense.rows * dense.cols;
+        if (!count) continue;
         fill(weights, count, state);
         weights += count;
         const int64_t bytes = count * (int64_t)s24_dtype_bytes(s24i_model_values(model->dtype));
         model->weight_bytes += bytes;
         sources[slot].dense = dense;
-        if (!opts->sparse) continue;
+        if (!opts->sparse || !packs(model, opts, (s24i_slot)slot, block)) continue;
         const s24_matrix_opts magnitude = {.size = sizeof magnitude,
                                            .select = S24_SELECT_MAGNITUDE,
                                            .dtype = s24i_model_values(model->dtype)};
@@ -178,7 +198,7 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
     REQUIRE(ctx, index < PRESETS, S24_ERROR_ARGUMENT, "there is no preset named '%s'",
             s24i_show(name).text);
     const s24i_shape *shape = &presets[index].shape;
-    if (o.device) TRY(s24i_gpu_check(ctx, shape));
+    if (o.device) TRY(s24i_gpu_check(ctx, o.device, shape));
     const s24i_rooms rooms = {.words = 1, .class_head = shape->classes > 0};
     TRY(s24i_model_create(&model, ctx, s24i_architecture_find(presets[index].model_type), shape,
                           rooms));

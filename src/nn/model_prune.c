@@ -186,7 +186,13 @@ static s24_status prune_with_model(const s24i_pruner *pruner)
     const s24_model_opts opts = {.size = sizeof opts, .dtype = S24_F32, .dense = 1};
     s24_model *model;
     TRY(s24_model_load(&model, pruner->ctx, pruner->in, &opts));
-    s24_status status = check_layers(pruner, model);
+    s24_status status = S24_OK;
+    if (model->shape.image)
+        status = s24_ctx_fail(pruner->ctx, S24_ERROR_UNSUPPORTED,
+                              "a model of type '%s' reads images, which texts cannot calibrate; "
+                              "magnitude and tiles need no calibration",
+                              model->architecture->model_type);
+    if (status == S24_OK) status = check_layers(pruner, model);
     if (status == S24_OK) status = s24i_pruner_blocks(pruner, model);
     if (status == S24_OK) status = write_others(pruner, model);
     s24_model_destroy(model);

@@ -6,22 +6,28 @@
 
 #include "nn/model.h"
 
+void s24i_tensor_name(char name[S24I_NAME_BYTES], const char *pattern, int64_t block,
+                      const char *suffix)
+{
+    const char *number = strchr(pattern, '%');
+    if (number)
+        snprintf(name, S24I_NAME_BYTES, "%.*s%lld%s%s", (int)(number - pattern), pattern,
+                 (long long)block, number + 2, suffix);
+    else
+        snprintf(name, S24I_NAME_BYTES, "%s%s", pattern, suffix);
+}
+
 /* The tensor's full name for block b, as it stands in the checkpoint or would. */
 const s24_tensor *s24i_tensor_find(char name[S24I_NAME_BYTES], const s24_checkpoint *checkpoint,
                                    const s24i_architecture *arch, const char *pattern,
                                    int64_t block, const char *suffix)
 {
-    char bare[S24I_NAME_BYTES / 2];
-    const char *number = strchr(pattern, '%');
-    if (number)
-        snprintf(bare, sizeof bare, "%.*s%lld%s", (int)(number - pattern), pattern,
-                 (long long)block, number + 2);
-    else
-        snprintf(bare, sizeof bare, "%s", pattern);
-    snprintf(name, S24I_NAME_BYTES, "%s%s", bare, suffix);
+    char bare[S24I_NAME_BYTES];
+    s24i_tensor_name(bare, pattern, block, suffix);
+    snprintf(name, S24I_NAME_BYTES, "%s", bare);
     const s24_tensor *tensor = s24_checkpoint_find(checkpoint, name);
     if (tensor) return tensor;
-    snprintf(name, S24I_NAME_BYTES, "%s%s%s", arch->prefix, bare, suffix);
+    snprintf(name, S24I_NAME_BYTES, "%.32s%.120s", arch->prefix, bare);
     return s24_checkpoint_find(checkpoint, name);
 }
 

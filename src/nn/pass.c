@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "nn/attention.h"
+#include "nn/attention_grid.h"
 
 /* From this many tokens a thread on, a share of its own: below, every thread would read all of the
    weights for too little. */
@@ -121,8 +122,34 @@ static s24_status project(const s24i_pass *pass, const s24i_lane *lane, const s2
     return S24_OK;
 }
 
+/* The block reads q, k and v of one product in f32. */
+static void attend_grid(const s24i_pass *pass, const s24i_block *block)
+{
+    const s24_session *session = pass->session;
+    const s24i_shape *shape = &session->model->shape;
+    const s24i_attention_grid job = {.vec = session->vec,
+                                     .qkv = session->qkv,
+                                     .bias = block->bias[S24I_QUERY],
+                                     .rel_h = block->rel_h,
+                                     .rel_w = block->rel_w,
+                                     .context = session->context,
+                                     .images = pass->batch->texts,
+                                     .grid = shape->grid,
+                                     .side =
+                                         s24i_attended_side(shape, block - session->model->blocks),
+                                     .heads = shape->heads,
+                                     .d = shape->head_width,
+                                     .scratch = session->scratch,
+                                     .scratch_elems = session->scratch_elems};
+    s24i_attention_grid_run(pass->ctx, &job);
+}
+
 static void attend(const s24i_pass *pass, const s24i_block *block)
 {
+    if (block->rel_h) {
+        attend_grid(pass, block);
+        return;
+    }
     const s24_session *session = pass->session;
     const s24i_shape *shape = &session->model->shape;
     const int64_t width = shape->width, tokens = pass->batch->offsets[pass->batch->texts];

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "nn/attention.h"
+#include "nn/attention_grid.h"
 #include "nn/gpu.h"
 #include "nn/pass.h"
 
@@ -42,7 +43,7 @@ static int takes_bf16(const s24i_linear *l)
 static s24_dtype choose_between(const s24_session *session)
 {
     const s24_model *model = session->model;
-    if (model->dtype == S24_F32) return S24_F32;
+    if (model->dtype == S24_F32 || model->shape.grid) return S24_F32;
     if (!s24i_attention_takes_bf16(session->vec, model->shape.width / model->shape.heads))
         return S24_F32;
     for (int64_t b = 0; b < model->shape.layers; b++)
@@ -121,7 +122,9 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
     const s24i_shape *shape = &session->model->shape;
     const int64_t tokens = session->max_tokens, longest = s24i_min(tokens, shape->positions);
     const size_t one = sizeof(float), part = s24_dtype_bytes(session->between);
-    session->scratch_elems = s24i_attention_scratch(longest, shape->width / shape->heads);
+    session->scratch_elems = shape->grid
+                                 ? s24i_attention_grid_scratch(shape)
+                                 : s24i_attention_scratch(longest, shape->width / shape->heads);
     TRY(s24i_alloc_elems(&session->hidden, ctx, tokens * shape->width, one, "hidden states"));
     TRY(s24i_alloc_elems(&session->qkv, ctx, tokens * 3 * shape->width, part, "q, k and v"));
     TRY(s24i_alloc_elems(&session->context, ctx, tokens * shape->width, part, "attention"));
@@ -134,7 +137,8 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
 /* May threads run the model's products side by side? */
 static int can_split(const s24_model *model)
 {
-    return s24i_dense_engine.concurrent || model->sparse_layers == S24I_SLOTS * model->shape.layers;
+    return s24i_dense_engine.concurrent ||
+           model->sparse_layers == s24i_slot_count(&model->shape) * model->shape.layers;
 }
 
 static s24_status lay_out_images(s24_session *session, s24_ctx *ctx)

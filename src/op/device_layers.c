@@ -128,6 +128,8 @@ s24_status s24_device_norm(s24_ctx *ctx, s24_device *device, const s24_device_no
     s24i_device_error error = {""};
     s24_device_norm_args a;
     READ_ARGS(a, args, "s24_device_norm_args");
+    const int only_sum = !a.y && a.sum;
+    if (only_sum) a.y = a.sum; /* for its shape */
     TRY(operand(ctx, "y", a.y, S24_DTYPE_NONE, 0, 0));
     TRY(contiguous(ctx, "y", a.y));
     REQUIRE(ctx, a.y->cols <= 2048, S24_ERROR_UNSUPPORTED,
@@ -153,14 +155,14 @@ s24_status s24_device_norm(s24_ctx *ctx, s24_device *device, const s24_device_no
         TRY(operand(ctx, "sum", a.sum, a.y->dtype, a.y->rows, a.y->cols));
         TRY(contiguous(ctx, "sum", a.sum));
     }
-    TRY(aligned(ctx, a.gamma, "gamma"));
-    TRY(aligned(ctx, a.beta, "beta"));
+    if (!only_sum) TRY(aligned(ctx, a.gamma, "gamma"));
+    if (!only_sum) TRY(aligned(ctx, a.beta, "beta"));
     const s24i_device_norm job = {.dtype = a.y->dtype,
                                   .rows = a.y->rows,
                                   .width = a.y->cols,
                                   .x = a.x ? a.x->data : NULL,
                                   .residual = a.x && a.residual ? a.residual->data : NULL,
-                                  .y = a.y->data,
+                                  .y = only_sum ? NULL : a.y->data,
                                   .sum = a.sum ? a.sum->data : NULL,
                                   .gamma = a.gamma,
                                   .beta = a.beta,
@@ -298,6 +300,51 @@ s24_status s24_device_attention(s24_ctx *ctx, s24_device *device,
                                        .queries = a.queries,
                                        .mask = a.mask};
     return RUN(attention, &job, a.stream);
+}
+
+int s24_device_attention_grid_takes(const s24_device *device, int64_t width, int64_t heads,
+                                    int64_t side)
+{
+    if (!device || heads < 1 || width % heads) return 0;
+    return device->table->attention_grid_takes(width / heads, side);
+}
+
+s24_status s24_device_attention_grid(s24_ctx *ctx, s24_device *device,
+                                     const s24_device_attention_grid_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_attention_grid_args a;
+    READ_ARGS(a, args, "s24_device_attention_grid_args");
+    REQUIRE(ctx,
+            a.images > 0 && a.images < 1 << 15 && a.grid > 0 && a.grid < 1 << 10 && a.window >= 0 &&
+                a.window <= a.grid,
+            S24_ERROR_SHAPE,
+            "%" PRId64 " images of %" PRId64 " tokens a side, windows of %" PRId64
+            "; windows no larger than a grid below 1024 were expected",
+            a.images, a.grid, a.window);
+    TRY(operand(ctx, "qkv", a.qkv, S24_DTYPE_NONE, a.images * a.grid * a.grid, 0));
+    REQUIRE(ctx, a.heads > 0 && a.heads < 65536 && a.qkv->cols % (3 * a.heads) == 0,
+            S24_ERROR_SHAPE,
+            "qkv has %" PRId64 " columns; expected a multiple of three times the heads, %" PRId64,
+            a.qkv->cols, a.heads);
+    TRY(operand(ctx, "context", a.context, a.qkv->dtype, a.qkv->rows, a.qkv->cols / 3));
+    TRY(aligned(ctx, a.bias, "bias"));
+    TRY(aligned(ctx, a.rel_h, "rel_h"));
+    TRY(aligned(ctx, a.rel_w, "rel_w"));
+    const s24i_device_attention_grid job = {.dtype = a.qkv->dtype,
+                                            .images = a.images,
+                                            .grid = a.grid,
+                                            .window = a.window,
+                                            .width = a.context->cols,
+                                            .heads = a.heads,
+                                            .qkv = a.qkv->data,
+                                            .bias = a.bias,
+                                            .rel_h = a.rel_h,
+                                            .rel_w = a.rel_w,
+                                            .context = a.context->data,
+                                            .ld_qkv = s24i_dense_ld(a.qkv),
+                                            .ld_context = s24i_dense_ld(a.context)};
+    return RUN(attention_grid, &job, a.stream);
 }
 
 /* ---- streams, graphs, time ------------------------------------------------------------------- */

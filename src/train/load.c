@@ -428,7 +428,7 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
     const char *type = s24_checkpoint_model_type(checkpoint);
     REQUIRE(ctx, type, S24_ERROR_FORMAT, "%s/config.json: model_type is missing", folder);
     t->arch = s24i_architecture_find(type);
-    REQUIRE(ctx, t->arch, S24_ERROR_UNSUPPORTED,
+    REQUIRE(ctx, t->arch && !t->arch->rel_h, S24_ERROR_UNSUPPORTED,
             "%s/config.json: model_type '%s' is not supported; bert, gpt2, llama and vit are",
             folder, s24i_show(type).text);
     TRY(s24i_shape_read(&t->shape, ctx, t->arch, folder));

@@ -262,11 +262,23 @@ class Models(Scratch):
                           "2", "--rounds", "1", "--min-ms", "1")
         self.assertEqual(found["rows"][0]["layers"], 36)
 
+    def test_images_and_chosen_layers(self):
+        found = self.json("bench", "--model", "vit-tiny", "--batch", "1,2", "--include",
+                          "*.intermediate.*", "--threads", "2", "--rounds", "1", "--min-ms", "1")
+        self.assertEqual([(r["batch"], r["seq"], r["sparse_layers"], r["layers"])
+                          for r in found["rows"]], [(1, 197, 12, 72), (2, 197, 12, 72)])
+
     def test_refusals(self):
         self.refusals([
             ("missing", ["bench", "--model", "missing"], 3, r"missing.*No such"),
             ("too long", ["bench", "--model", "model", "--batch", "1", "--seq", "4,161"], 2,
              r"--seq: the model has 160 positions, not 161"),
+            ("seq of images", ["bench", "--model", "vit-tiny", "--seq", "16"], 2,
+             "--seq: images of this model have 197 tokens"),
+            ("include without a model", ["bench", "--include", "*"], 2,
+             "--include is for --model"),
+            ("include of a folder", ["bench", "--model", "model", "--exclude", "*"], 2,
+             "--exclude is for presets"),
             *((f"batch {n}", ["bench", "--model", "model", "--batch", f"1,{n}", "--seq", "16"], 2,
                rf"--batch: {n} texts of 16 tokens are more than")
               for n in (2**24 // 16 + 1, 2**61, 2**63 - 1)),

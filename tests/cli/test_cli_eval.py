@@ -302,12 +302,14 @@ class Images(Scratch):
         self.refusals([
             ("no data", ["eval", "vit", "--task", "image"], 2, "--task image needs --data"),
             ("no file", image("none"), 3, "none.*No such"),
+            ("texts", ["embed", "vit", "--input", "good-labels-idx1-ubyte", "--output", "x"], 5,
+             "vit: a model of type 'vit' reads images, and texts were given"),
             ("cut", image("cut-images-idx3-ubyte"), 4, "cut-images.*idx file of bytes with 3"),
             ("size", image("large-images-idx3-ubyte"), 4,
              "images of 5 x 5 pixels and 1 channels, but the model reads 4 x 4 and 1"),
             ("classes", image("many-images-idx3-ubyte"), 4, "images of 8 classes, but the model has 3"),
             ("a text model", image("good-images-idx3-ubyte", "gpt2"), 5,
-             "model_type 'gpt2' is not supported; bert and vit are"),
+             "model_type 'gpt2' is not supported; bert, vit and"),
             ("not finite", image("good-images-idx3-ubyte", "nan"), 4,
              "patch_embeddings.projection.weight' has NaN at row 0, column 0"),
         ])

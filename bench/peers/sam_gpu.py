@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The image encoder of Segment Anything on a GPU, ours and PyTorch's, interleaved in one process.
+
+    bench/peers/sam_gpu.py --libraries build/release [--model sam-vit-h] [--batch 8] [--json FILE]
+    bench/peers/sam_gpu.py --libraries build/release --check
+
+Contestants: this tree's encoder, dense and with the MLP 2:4 (pixels on the GPU to mean vectors on the
+host, waiting for each pass), and transformers' SamVisionModel of the same shape without its neck,
+eager and compiled, its pixels on the GPU, passes queued without waiting. All weights are random; those
+of the MLP 2:4. --check instead loads a small random SamVisionModel into ours and compares their last
+hidden states. Needs torch and transformers.
+"""
+import argparse
+import ctypes
+import json
+import pathlib
+import statistics
+import tempfile
+
+import bert_gpu
+
+IMAGE, TOKENS = 1024, 4096
+# As src/nn/presets.def: width, layers, heads, intermediate, blocks without windows.
+SHAPES = {"sam-tiny": (160, 2, 2, 320, [1]), "sam-vit-b": (768, 12, 12, 3072, [2, 5, 8, 11]),
+          "sam-vit-h": (1280, 32, 16, 5120, [7, 15, 23, 31])}
+
+
+def torch_model(shape):
+    import torch
+    import transformers
+    width, layers, heads, intermediate, blocks = SHAPES[shape]
+    config = transformers.SamVisionConfig(
+        hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
+        mlp_dim=intermediate, global_attn_indexes=blocks, image_size=IMAGE, window_size=14)
+    config._attn_implementation = "sdpa"
+    with torch.device("cuda"):
+        model = transformers.SamVisionModel(config)
+    for name, weight in model.named_parameters():  # which are zeros, or would be
+        if "rel_pos" in name or "pos_embed" in name or "bias" in name:
+            torch.nn.init.normal_(weight, std=0.02)
+    return model
+
+
+class Ours(bert_gpu.Ours):
+    def passes(self, pixels, width):
+        """Two functions that run a pass, dense and 2:4, and the vectors that they write."""
+        batch = pixels.shape[0]
+        self.batch = bert_gpu.Batch(texts=batch, pixels=pixels.data_ptr())
+        self.keep, runs = [pixels], []
+        for model in self.models:
+            session = ctypes.c_void_p()
+            self.call(self.nn.s24_session_create, ctypes.byref(session), self.ctx, model,
+                      ctypes.c_int64(batch * TOKENS))
+            vectors = (ctypes.c_float * (batch * width))()
+            outputs = bert_gpu.Outputs(embeddings=ctypes.addressof(vectors))
+            self.keep += [vectors, outputs]
+
+            def run(session=session, outputs=outputs):
+                self.call(self.nn.s24_session_forward, session, self.ctx,
+                          ctypes.byref(self.batch), ctypes.byref(outputs))
+            runs.append((run, session, vectors))
+        return runs
+
+    def hidden(self, folder, pixels, dtype):
+        """The last hidden state of a folder's model, [images, tokens, width] as a list."""
+        checkpoint, model, session = (ctypes.c_void_p() for _ in range(3))
+        code = self.core.s24_dtype_parse(dtype.encode())
+        options = bert_gpu.Options(ctypes.sizeof(bert_gpu.Options), code, 0, 0, self.device.value)
+        self.call(self.nn.s24_checkpoint_open, ctypes.byref(checkpoint), self.ctx,
+                  str(folder).encode())
+        self.call(self.nn.s24_model_load, ctypes.byref(model), self.ctx, checkpoint,
+                  ctypes.byref(options))
+        images = pixels.shape[0]
+        self.call(self.nn.s24_session_create, ctypes.byref(session), self.ctx, model,
+                  ctypes.c_int64(images * TOKENS))
+        values = (ctypes.c_float * (images * TOKENS * SHAPES["sam-tiny"][0]))()
+        outputs = bert_gpu.Outputs(hidden=ctypes.addressof(values))
+        batch = bert_gpu.Batch(texts=images, pixels=pixels.data_ptr())
+        self.call(self.nn.s24_session_forward, session, self.ctx, ctypes.byref(batch),
+                  ctypes.byref(outputs))
+        self.nn.s24_session_destroy(session)
+        self.nn.s24_model_destroy(model)
+        self.nn.s24_checkpoint_close(checkpoint)
+        return values
+
+
+class Torch(bert_gpu.Torch):
+    def make(self):
+        model = torch_model(self.shape)
+        model.vision_encoder.neck = self.torch.nn.Identity()
+        return model
+
+    def prunes(self, name):
+        return "mlp" in name
+
+
+def check(ours):
+    """Distances of ours to transformers' last hidden state in f32."""
+    import torch
+    torch.manual_seed(1)
+    model = torch_model("sam-tiny").cuda().eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "rel_pos" in name:  # large enough to be seen
+                weight.normal_(std=0.3)
+    pixels = torch.randn(2, 3, IMAGE, IMAGE, device="cuda")
+    model.vision_encoder.neck = torch.nn.Identity()
+    with torch.no_grad():
+        expected = model(pixels).last_hidden_state.reshape(-1).cpu()
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        for dtype in ("f16", "bf16"):
+            got = torch.tensor(ours.hidden(folder, pixels, dtype)[:])
+            print(f"sam-tiny beside transformers, {dtype}: "
+                  f"{((got - expected).norm() / expected.norm()).item():.2e} off")
+
+
+def measure(ours, peers, batch, options):
+    torch = peers.torch
+    width = SHAPES[options.model][0]
+    pixels = torch.randn(batch, 3, IMAGE, IMAGE, device="cuda")
+    torch.cuda.synchronize()
+    runs = ours.passes(pixels, width)
+    everyone = {"ours dense": runs[0][0], "ours 2:4": runs[1][0]}
+    for run in list(everyone.values()):
+        for _ in range(3):
+            run()
+    off = bert_gpu.distance(runs[1][2], runs[0][2])
+    if not off < 0.05:
+        raise RuntimeError(f"batch {batch}: dense and 2:4 vectors are {off:.3f} apart")
+    theirs = peers.runs({"pixel_values": pixels.to(peers.kind)}, f"batch {batch}")
+    everyone.update(theirs)
+    samples = bert_gpu.interleave(everyone, theirs, torch, options.rounds)
+    sparse = ours.nn.s24_session_sparse_layers(runs[1][1], ctypes.c_int64(batch * TOKENS))
+    ours.end(runs)
+    return {"batch": batch, "vectors_apart": off, "sparse_layers": sparse,
+            "ms": {name: statistics.median(times) for name, times in samples.items()},
+            "least": {name: min(times) for name, times in samples.items()},
+            "most": {name: max(times) for name, times in samples.items()}}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--libraries", type=pathlib.Path, required=True)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--model", choices=SHAPES, default="sam-vit-h")
+    parser.add_argument("--batch", default="8")
+    parser.add_argument("--include", default="*.mlp.*", help="the layers that are 2:4")
+    parser.add_argument("--dtype", choices=("f16", "bf16"), default="f16")
+    parser.add_argument("--peers", default="eager,compiled")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    names = [name for name in options.peers.split(",") if name != "none"]
+    unknown = set(names) - set(bert_gpu.PEERS)
+    if unknown:
+        parser.error(f"--peers: {', '.join(sorted(unknown))} is none of {bert_gpu.PEERS}")
+    ours = Ours(options.libraries.resolve(), "sam-tiny" if options.check else options.model,
+                options.dtype, options.include)
+    if options.check:
+        check(ours)
+        return
+    peers = Torch(options.dtype, names, options.model)
+    rows, text = [], ours.core.s24_device_text(ours.device).decode()
+    print(text, {"torch": peers.torch.__version__})
+    for batch in (int(b) for b in options.batch.split(",")):
+        row = measure(ours, peers, batch, options)
+        rows.append(row)
+        ms = row["ms"]
+        print(f"{options.model} batch {batch}:",
+              "  ".join(f"{name} {t:.3f}" for name, t in ms.items()),
+              f"  2:4 {ms['ours dense'] / ms['ours 2:4']:.2f}x of ours dense,",
+              f"{row['sparse_layers']} layers 2:4, {row['vectors_apart']:.1e} apart", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(
+            {"model": options.model, "dtype": options.dtype, "include": options.include,
+             "torch": peers.torch.__version__, "gpu": text, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
