@@ -6,9 +6,9 @@
 static void test_products(void **state)
 {
     (void)state;
-    static const int64_t shapes[][3] = {{1, 8, 64},     {2, 72, 4},      {7, 64, 132},
-                                        {16, 136, 704}, {17, 130, 192},  {127, 200, 68},
-                                        {129, 65, 320}, {200, 264, 256}, {9, 70, 2820}};
+    static const int64_t shapes[][3] = {
+        {1, 8, 64},     {2, 72, 4},     {7, 64, 132},    {16, 136, 704}, {17, 130, 192},
+        {127, 200, 68}, {129, 65, 320}, {200, 264, 256}, {9, 70, 2820},  {8, 72, 6020}};
     static const s24_dtype dtypes[][2] = {
         {S24_BF16, S24_BF16}, {S24_F16, S24_F16},  {S24_BF16, S24_F32},  {S24_F16, S24_F32},
         {S24_I8, S24_I32},    {S24_I8, S24_I8},    {S24_I8, S24_BF16},   {S24_I8, S24_F16},
@@ -42,7 +42,9 @@ static void test_products(void **state)
             }
             problem_free(&p);
         }
-    if (device) assert_true(products_run > 300);
+    /* On Hopper what cannot be used is the exception; other GPUs have few of the tiles. */
+    const int hopper = device && strstr(s24_device_text(device), "capability 9.0") != NULL;
+    if (device) assert_true(products_run > (hopper ? turn / 2 : 300));
     s24_device_destroy(device);
     s24_ctx_destroy(ctx);
 }
@@ -110,12 +112,60 @@ static void test_columns_refused(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* X·W, the sum along n: linear of W's transpose, which a pair has packed, as dX = dY·W needs it. */
+static void test_dense_sparse(void **state)
+{
+    (void)state;
+    enum { M = 19, N = 136, K = 200 };
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    if (device) {
+        problem p = {.ctx = ctx, .device = device, .dtype = S24_F16, .y_dtype = S24_F32};
+        uint16_t *w = malloc(sizeof *w * N * K), *x = malloc(sizeof *x * M * N);
+        float *y = malloc(sizeof *y * M * K);
+        fill(&p, w, S24_F16, (int64_t)N * K);
+        fill(&p, x, S24_F16, (int64_t)M * N);
+        const s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_TILE_BEST};
+        const s24_dense dw = {upload(&p, w, sizeof *w * N * K), S24_F16, N, K, 0};
+        const s24_dense dx = {upload(&p, x, sizeof *x * M * N), S24_F16, M, N, 0};
+        const s24_dense dy = {upload(&p, y, sizeof *y * M * K), S24_F32, M, K, 0};
+        s24_device_weight *forward, *backward;
+        assert_ok(ctx, s24_device_weight_pair_from_dense(&forward, &backward, ctx, device, &dw,
+                                                         &opts, NULL));
+        assert_ok(ctx, s24_device_weight_to_dense(ctx, device, &dw, forward, NULL));
+        const s24_device_linear_args args = {.size = sizeof args, .x = &dx, .y = &dy};
+        assert_ok(ctx, s24_device_linear(ctx, device, backward, &args));
+        assert_ok(ctx, s24_device_copy(ctx, device, w, dw.data, sizeof *w * N * K, NULL));
+        assert_ok(ctx, s24_device_copy(ctx, device, y, dy.data, sizeof *y * M * K, NULL));
+        assert_ok(ctx, s24_device_wait(ctx, device, NULL));
+        for (int64_t at = 0; at < M * K; at++) {
+            double sum = 0;
+            for (int64_t i = 0; i < N; i++)
+                sum +=
+                    value(&p, x, S24_F16, at / K * N + i) * value(&p, w, S24_F16, i * K + at % K);
+            assert_true(fabs((double)y[at] - sum) <= 1e-4);
+        }
+        s24_device_weight_destroy(forward);
+        s24_device_weight_destroy(backward);
+        void *const there[] = {dw.data, dx.data, dy.data};
+        for (int i = 0; i < 3; i++)
+            assert_ok(ctx, s24_device_free(ctx, device, there[i], NULL));
+        free(w);
+        free(x);
+        free(y);
+    }
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_columns),
         cmocka_unit_test(test_columns_refused),
+        cmocka_unit_test(test_dense_sparse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -188,8 +188,8 @@ S24_API s24_status s24_device_mm_sparse_dense(s24_ctx *ctx, s24_device *device,
                                               const s24_device_weight *weight,
                                               const s24_device_linear_args *args);
 /* The tiles of products by index: "256x192", outputs by tokens; where the GPU's processors share
-   them along k "256x192/k", in pairs "64x8/2"; those of every GPU, not of Hopper alone,
-   "128x128/mma"; NULL past the end. */
+   them along k "256x192/k", in pairs "64x8/2"; for so few tokens alone "64x8/kept"; those of every
+   GPU, not of Hopper alone, "128x128/mma"; NULL past the end. */
 S24_API const char *s24_device_tile_name(const s24_device *device, int index);
 /* Measured tiles, which products of exactly this shape get instead of what a model of their cost
    says; copied, in place of those given before. Errors: ARGUMENT (an unknown tile), MEMORY. */

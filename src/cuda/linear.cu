@@ -14,37 +14,52 @@ enum {
 #include "tiles.def"
 };
 enum {
+    KEPT_TILES = 0
+#define KEPT_TILE(...) +1
+#include "tiles.def"
+};
+enum {
     MMA_TILES = 0
 #define MMA_TILE(...) +1
 #include "tiles.def"
 };
 
+/* Of tiles: linear.cuh's, for few tokens linear_kept.cuh's, and for every GPU mma_linear.cuh's. */
+enum linear_family { LINEAR_WGMMA, LINEAR_KEPT, LINEAR_MMA, LINEAR_FAMILIES };
+static const int tiles_of[LINEAR_FAMILIES] = {TILES, KEPT_TILES, MMA_TILES};
+
 /* What a dtype's products have. */
 struct linear_kind {
     s24_dtype dtype;
-    const linear_row *rows, *mma_rows;
-    int least;                 /* compute capability of the latter */
+    const linear_row *rows[LINEAR_FAMILIES];
+    int least;                 /* compute capability of LINEAR_MMA */
     int block_k, weight_block; /* columns and bytes of a weight's block */
     CUtensorMapDataType type;
 };
 
 template <class T>
 static constexpr linear_kind kind_of(s24_dtype dtype, const linear_row *rows,
-                                     const linear_row *mma_rows, int least,
-                                     CUtensorMapDataType type)
+                                     const linear_row *kept_rows, const linear_row *mma_rows,
+                                     int least, CUtensorMapDataType type)
 {
-    return {dtype, rows, mma_rows, least, element_of<T>::block_k, element_of<T>::weight_block,
+    return {dtype,
+            {rows, kept_rows, mma_rows},
+            least,
+            element_of<T>::block_k,
+            element_of<T>::weight_block,
             type};
 }
 
 static const linear_kind kinds[] = {
-    kind_of<__nv_bfloat16>(S24_BF16, linear_rows_bf16, mma_rows_bf16, 80,
+    kind_of<__nv_bfloat16>(S24_BF16, linear_rows_bf16, kept_rows_bf16, mma_rows_bf16, 80,
                            CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
-    kind_of<__half>(S24_F16, linear_rows_f16, mma_rows_f16, 80, CU_TENSOR_MAP_DATA_TYPE_FLOAT16),
-    kind_of<int8_t>(S24_I8, linear_rows_i8, mma_rows_i8, 80, CU_TENSOR_MAP_DATA_TYPE_UINT8),
-    kind_of<__nv_fp8_e4m3>(S24_E4M3, linear_rows_e4m3, mma_rows_e4m3, 89,
+    kind_of<__half>(S24_F16, linear_rows_f16, kept_rows_f16, mma_rows_f16, 80,
+                    CU_TENSOR_MAP_DATA_TYPE_FLOAT16),
+    kind_of<int8_t>(S24_I8, linear_rows_i8, kept_rows_i8, mma_rows_i8, 80,
+                    CU_TENSOR_MAP_DATA_TYPE_UINT8),
+    kind_of<__nv_fp8_e4m3>(S24_E4M3, linear_rows_e4m3, kept_rows_e4m3, mma_rows_e4m3, 89,
                            CU_TENSOR_MAP_DATA_TYPE_UINT8),
-    kind_of<__nv_fp8_e5m2>(S24_E5M2, linear_rows_e5m2, mma_rows_e5m2, 89,
+    kind_of<__nv_fp8_e5m2>(S24_E5M2, linear_rows_e5m2, kept_rows_e5m2, mma_rows_e5m2, 89,
                            CU_TENSOR_MAP_DATA_TYPE_UINT8),
 };
 
@@ -79,8 +94,8 @@ static linear_epilogue epilogue_of(const s24i_device_linear *job)
 /* A tile and a way to deal it out, which callers choose by one name. */
 struct linear_option {
     const char *name;
-    bool mma;  /* of every GPU, not of Hopper alone */
-    int row;   /* of its kind of tiles in tiles.def */
+    linear_family family;
+    int row;   /* of its family in tiles.def */
     bool cut;  /* the last wave's tiles are shared by steps: "/k" */
     int share; /* blocks of a cluster share a tile: "/2" */
 };
@@ -90,24 +105,31 @@ enum {
 #include "tiles.def"
 };
 enum {
+#define KEPT_TILE(rows, tokens, ...) KEPT_ROW_##rows##x##tokens,
+#include "tiles.def"
+};
+enum {
 #define MMA_TILE(rows, tokens, ...) MMA_ROW_##rows##x##tokens,
 #include "tiles.def"
 };
 
 static const linear_option all_options[] = {
 #define TILE(rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares, ...)          \
-    {#rows "x" #tokens, false, ROW_##rows##x##tokens, false, 1},                                   \
-        {#rows "x" #tokens "/k", false, ROW_##rows##x##tokens, true, 1},                           \
-        {#rows "x" #tokens "/2", false, ROW_##rows##x##tokens, false, shares >= 2 ? 2 : 0},        \
-        {#rows "x" #tokens "/4", false, ROW_##rows##x##tokens, false, shares >= 4 ? 4 : 0},
+    {#rows "x" #tokens, LINEAR_WGMMA, ROW_##rows##x##tokens, false, 1},                            \
+        {#rows "x" #tokens "/k", LINEAR_WGMMA, ROW_##rows##x##tokens, true, 1},                    \
+        {#rows "x" #tokens "/2", LINEAR_WGMMA, ROW_##rows##x##tokens, false, shares >= 2 ? 2 : 0}, \
+        {#rows "x" #tokens "/4", LINEAR_WGMMA, ROW_##rows##x##tokens, false, shares >= 4 ? 4 : 0},
+#define KEPT_TILE(rows, tokens, ...)                                                               \
+    {#rows "x" #tokens "/kept", LINEAR_KEPT, KEPT_ROW_##rows##x##tokens, false, 1},                \
+        {#rows "x" #tokens "/kept/2", LINEAR_KEPT, KEPT_ROW_##rows##x##tokens, false, 2},
 #define MMA_TILE(rows, tokens, ...)                                                                \
-    {#rows "x" #tokens "/mma", true, MMA_ROW_##rows##x##tokens, false, 1},
+    {#rows "x" #tokens "/mma", LINEAR_MMA, MMA_ROW_##rows##x##tokens, false, 1},
 #include "tiles.def"
 };
 
 static const linear_row *row_of(const linear_kind *kind, const linear_option *option)
 {
-    return option->mma ? &kind->mma_rows[option->row] : &kind->rows[option->row];
+    return &kind->rows[option->family][option->row];
 }
 
 /* Those that there are. */
@@ -202,7 +224,9 @@ static double cost(const s24i_device *device, const s24i_device_linear *job, con
                    const linear_option *option)
 {
     const linear_kind *kind = kind_of_dtype(job->dtype);
-    const double launch = 2530, filled = 0.17, memory = 4100, processor = 36; /* bytes a ns */
+    /* Most of a launch passes while the one before still runs, if there is room for both. */
+    const double launch = option->family == LINEAR_KEPT ? 1300 : 2530;
+    const double filled = 0.17, memory = 4100, processor = 36; /* bytes a ns */
     const double again = 0.36; /* of the first time a processor reads them */
     const double end = row->end_ns * (bytes_of(job->y_dtype) == 4 ? 1.6 : 1.0);
     int grid;
@@ -219,7 +243,11 @@ static double cost(const s24i_device *device, const s24i_device_linear *job, con
                                          : 0);
     double time;
     if (s.whole < tiles) {
-        time = 2800 + 3 * end + tiles * steps / grid * row->step_ns + end;
+        /* A block alone on its processor waits for its loads: 55 bytes a ns. */
+        const double loads =
+            row->depth / 55.0 * (row->rows / 64 * kind->weight_block + row->tokens * TOKEN_BYTES);
+        const double step = loads > row->step_ns ? loads : row->step_ns;
+        time = 3800 + 3 * end + tiles * steps / grid * step + end;
     } else {
         const double room = (s.share > 2 ? 0.91 : 1.0) * device->processors;
         double exact = tiles * s.share / (room * blocks_at_a_time(row)), waves = ceil(exact);
@@ -231,7 +259,7 @@ static double cost(const s24i_device *device, const s24i_device_linear *job, con
 
 size_t linear_work_bytes(const s24i_device *device, s24_dtype dtype)
 {
-    const linear_row *rows = kind_of_dtype(dtype)->rows;
+    const linear_row *rows = kind_of_dtype(dtype)->rows[LINEAR_WGMMA];
     size_t most = 0;
     for (int i = 0; i < TILES; i++) {
         size_t bytes = (size_t)rows[i].rows * rows[i].tokens * sizeof(float);
@@ -252,7 +280,9 @@ static const void *kernel_of(const linear_option *option, const linear_row *row,
 {
     const linear_epilogue epilogue = epilogue_of(job);
     if (!job->columns) return row->kernels[epilogue];
-    return option->mma || (epilogue == LINEAR_BIAS && job->m % 8 == 0) ? row->columns : nullptr;
+    return option->family == LINEAR_MMA || (epilogue == LINEAR_BIAS && job->m % 8 == 0)
+               ? row->columns
+               : nullptr;
 }
 
 static bool can_be_used(const s24i_device *device, const s24i_device_linear *job,
@@ -260,9 +290,10 @@ static bool can_be_used(const s24i_device *device, const s24i_device_linear *job
 {
     const linear_kind *kind = kind_of_dtype(job->dtype);
     const linear_row *row = row_of(kind, option);
-    const bool runs =
-        option->mma ? device->capability >= kind->least : device->capability == HOPPER;
-    return runs && kernel_of(option, row, job) && (!option->cut || job->work) &&
+    const bool runs = option->family == LINEAR_MMA ? device->capability >= kind->least
+                                                   : device->capability == HOPPER;
+    const bool fits = option->family != LINEAR_KEPT || job->m <= row->tokens;
+    return runs && fits && kernel_of(option, row, job) && (!option->cut || job->work) &&
            option->share <= ceil_div(job->k, kind->block_k * row->depth);
 }
 
@@ -324,7 +355,7 @@ static s24_status make_maps(const s24i_device *device, s24i_device_error *error,
     const int64_t from[3] = {job->m, job->k, job->ldx}, to[3] = {job->m, job->n, job->ldy};
     s24_status status = make_map(device, error, x, kind_of_dtype(job->dtype)->type,
                                  bytes_of(job->dtype), job->x, from, row->tokens);
-    if (status != S24_OK || epilogue_of(job) == LINEAR_FULL) return status;
+    if (status != S24_OK || epilogue_of(job) == LINEAR_FULL || !row->chunk) return status;
     if (epilogue_of(job) != LINEAR_SUMS)
         return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, job->y, to,
                         row->chunk);
@@ -353,10 +384,12 @@ s24_status linear_prepare(s24i_device *device, s24i_device_error *error)
 {
     s24_status status = S24_OK;
     for (const linear_kind &kind : kinds) {
-        for (int i = 0; i < TILES && status == S24_OK && device->capability == HOPPER; i++)
-            status = give_memory(error, &kind.rows[i]);
-        for (int i = 0; i < MMA_TILES && status == S24_OK && device->capability >= kind.least; i++)
-            status = give_memory(error, &kind.mma_rows[i]);
+        for (int f = 0; f < LINEAR_FAMILIES; f++) {
+            const bool runs =
+                f == LINEAR_MMA ? device->capability >= kind.least : device->capability == HOPPER;
+            for (int i = 0; i < tiles_of[f] && status == S24_OK && runs; i++)
+                status = give_memory(error, &kind.rows[f][i]);
+        }
     }
     return status;
 }
@@ -417,12 +450,13 @@ s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, vo
     p.shape = shape_of(device, job, row, option, &grid);
     p.shape.group = group_of(&p.shape, row, kind, device->processors);
     p.slab_bytes = (unsigned)(p.shape.k_blocks * kind->weight_block);
-    if (option->mma) grid = p.shape.m_tiles * p.shape.n_tiles; /* a block has one tile */
+    if (option->family != LINEAR_WGMMA) /* a block has one tile, or its part */
+        grid = p.shape.m_tiles * p.shape.n_tiles * option->share;
     const device_launch launch = {"launching a product", kernel_of(option, row, job),
                                   dim3((unsigned)grid),  row->threads,
                                   row->shared_bytes,     true,
                                   option->share};
-    if (option->mma) return mma_enqueue(job, &launch, &p, stream, error);
+    if (option->family == LINEAR_MMA) return mma_enqueue(job, &launch, &p, stream, error);
     s24_status status = make_maps(device, error, job, row, &x, &y);
     if (status != S24_OK) return status;
     void *args[] = {&x, &y, &p};
