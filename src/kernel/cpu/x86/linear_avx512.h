@@ -48,7 +48,7 @@ enum {
     FIT_C = 6,                  /* in a panel alone, */
     BEST_C = 4,                 /* and else */
     LANES_M = 12,               /* tokens of the lanes design */
-    CHUNK = 32,                 /* row blocks whose sums are kept between passes over k */
+    CHUNK = 48,                 /* row blocks whose sums are kept between passes over k */
     MAX_BLOCKS = 8,             /* k blocks of a pass */
     ITEMS = 2,                  /* values of a group, each by itself */
     ITEM = VALUE,               /* of so many bytes */
@@ -63,6 +63,9 @@ enum {
 /* The compiler knows nothing of what the assembly reads; TILE starts with a memory clobber. */
 #define MULTIPLY_ADD(acc, w, x, offset, disp)                                                      \
     __asm__("vfmadd231ps %c1(%2,%3),%4,%0" : "+v"(acc) : "i"(disp), "r"(x), "r"(offset), "v"(w))
+
+/* Holds a loaded vector in its register: left to itself gcc loads it again for its second use. */
+#define KEEP(vector) __asm__("" : "+v"(vector))
 
 /* Lane `lane` of every four, to all of them; in assembly because clang wants a literal where the
    intrinsic takes the lane. */
@@ -102,8 +105,9 @@ enum {
             }                                                                                      \
             if ((s + 1) * Q / 8 > s * Q / 8) {                                                     \
                 const int j = s * Q / 8;                                                           \
-                const __m512 group = _mm512_load_ps(x + ((g) * (4 * C + Q) + 4 * C + j) * 16);     \
+                __m512 group = _mm512_load_ps(x + ((g) * (4 * C + Q) + 4 * C + j) * 16);           \
                 __m512 *sum = &quad[(i) / 4][j];                                                   \
+                KEEP(group);                                                                       \
                 *sum = _mm512_fmadd_ps(_mm512_permutevar_ps(group, picks0), four0, *sum);          \
                 *sum = _mm512_fmadd_ps(_mm512_permutevar_ps(group, picks1), four1, *sum);          \
             }                                                                                      \

@@ -18,9 +18,7 @@
  * dot with fours takes one shuffle, of which there are two a cycle on ports of which the dots want
  * one. Tables alone reach 0.82 of the dots' peak hot in L1, three table vectors and two of fours
  * 0.85, 0.82 with w and sums in L2; whole calls 0.71 to 0.74. With fours a panel takes as much of L1 as
- * 48 tokens of tables did and serves 80. How fours and dots are written matters as much as how many
- * there are: left to itself the compiler loads x twice and copies sums (0.77).
- *
+ * 48 tokens of tables did and serves 80. *
  * "lanes" (m <= 16): rows in the lanes. A token's group is broadcast as 64 bits, vpermw picks by the
  * code bits; every weight is read once, in one sequential stream.
  */
@@ -69,7 +67,8 @@ enum {
 #define DOT(acc, w, x, offset, disp)                                                               \
     __asm__("vdpbf16ps %c1(%2,%3),%4,%0" : "+v"(acc) : "i"(disp), "r"(x), "r"(offset), "v"(w))
 
-#define DOT_REGISTERS(acc, a, b) __asm__("vdpbf16ps %2,%1,%0" : "+v"(acc) : "v"(a), "v"(b))
+/* Holds a loaded vector in its register: left to itself gcc loads it again for its second use. */
+#define KEEP(vector) __asm__("" : "+v"(vector))
 
 /* Lane `lane` of every four, to all of them; in assembly because clang wants a literal where the
    intrinsic takes the lane. */
@@ -117,7 +116,7 @@ TARGET_INLINE __m512i picks_of(__m512i codes, int first)
 /* Two groups of the rows i .. i + 3: of each row and group C dots with the table, and between them
    the vectors of the other form, Q of them. A row's next code word is asked for as soon as the last
    of this one is used: every load of x waits for its offset, and a load that comes late is never
-   made up for. The assembly keeps the compiler from loading a vector twice and from copying sums. */
+   made up for. */
 #define FOUR_ROWS(u, i)                                                                            \
     {                                                                                              \
         const __m512 four0 = FOUR_PAIRS(pairs + 2 * (u)*ROWS + (i));                               \
@@ -143,9 +142,12 @@ TARGET_INLINE __m512i picks_of(__m512i codes, int first)
                 const int j = s * Q / 8;                                                           \
                 __m512i eight = _mm512_load_si512(x + (u)*UNIT(VECTORS) + (C + j / 4) * PART +     \
                                                   FOUR_LINE(j % 4));                               \
-                __asm__("" : "+v"(eight));                                                         \
-                DOT_REGISTERS(quad[(i) / 4][j], four0, _mm512_shuffle_epi8(eight, picks0));        \
-                DOT_REGISTERS(quad[(i) / 4][j], four1, _mm512_shuffle_epi8(eight, picks1));        \
+                KEEP(eight);                                                                       \
+                __m512 *sum = &quad[(i) / 4][j];                                                   \
+                *sum = _mm512_dpbf16_ps(*sum, (__m512bh)four0,                                     \
+                                        (__m512bh)_mm512_shuffle_epi8(eight, picks0));             \
+                *sum = _mm512_dpbf16_ps(*sum, (__m512bh)four1,                                     \
+                                        (__m512bh)_mm512_shuffle_epi8(eight, picks1));             \
             }                                                                                      \
         }                                                                                          \
     }
