@@ -146,16 +146,17 @@ def ours(options, place, task, turn):
 class Peer:
     """A step without or with a teacher, compiled once for both kinds of questions."""
 
-    def __init__(self, shape, teacher):
+    def __init__(self, shape, teacher, device):
         import torch
         import torch.nn.functional as f
         from transformers import BertConfig, BertModel
         self.torch, self.f = torch, f
+        self.device = device.split(":")[0]
 
         def model():
             config = BertConfig(**shape, attn_implementation="sdpa")
-            body = BertModel(config, add_pooling_layer=False).cuda()
-            head = torch.nn.Linear(shape["hidden_size"], 2).cuda()
+            body = BertModel(config, add_pooling_layer=False).to(self.device)
+            head = torch.nn.Linear(shape["hidden_size"], 2).to(self.device)
             return torch.nn.ModuleDict({"body": body, "head": head})
         self.student = model().train()
         self.teacher = model().eval() if teacher else None
@@ -184,7 +185,8 @@ class Peer:
             mask = (torch.arange(LENGTH)[None] < lengths[:, None]).long()
             ids = torch.randint(5, self.words, (BATCH, LENGTH)) * mask
             ends = torch.randint(0, 40, (2, BATCH))
-            self.batches.append([x.cuda() for x in (ids, mask * 0, mask, ends[0], ends[1])])
+            self.batches.append([x.to(self.device)
+                                 for x in (ids, mask * 0, mask, ends[0], ends[1])])
 
     def mask(self, w):
         groups = w.abs().reshape(w.shape[0], -1, 4)
@@ -194,7 +196,7 @@ class Peer:
     def step(self, number):
         torch, f = self.torch, self.f
         ids, types, mask, starts, ends = self.batches[number % len(self.batches)]
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast(self.device, torch.bfloat16):
             s, e, states = self.run(ids, types, mask)
             if self.teacher is not None:
                 with torch.no_grad():
@@ -216,13 +218,17 @@ class Peer:
             with torch.no_grad():
                 torch._foreach_mul_([layer.weight.data for layer in self.layers], self.masks)
 
+    def wait(self):
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+
     def time(self, steps):
         """Steps enqueued one behind the other, waited for at the end."""
-        self.torch.cuda.synchronize()
+        self.wait()
         start = time.perf_counter()
         for i in range(steps):
             self.step(i)
-        self.torch.cuda.synchronize()
+        self.wait()
         return 1e3 * (time.perf_counter() - start) / steps
 
 
@@ -281,7 +287,7 @@ def main():
             kind, lengths = name.split("-")
             task = {"name": name, "teacher": kind == "distil", "lengths": lengths}
             if not options.ours and kind not in made:
-                made[kind] = Peer(shape, task["teacher"])
+                made[kind] = Peer(shape, task["teacher"], options.device)
             peer = made.get(kind)
             if peer:
                 peer.read(lengths == "mixed")
