@@ -13,7 +13,8 @@ set(CMAKE_CUDA_ARCHITECTURES 80-real 89 90a-real)
 enable_language(CUDA)
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu)
 file(GLOB cuda_hopper CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/linear*.cu
-  ${PROJECT_SOURCE_DIR}/src/cuda/attention*.cu)
+  ${PROJECT_SOURCE_DIR}/src/cuda/attention*.cu
+  ${PROJECT_SOURCE_DIR}/src/cuda/train_attention_*.cu)
 list(REMOVE_ITEM cuda_sources ${cuda_hopper})
 add_library(sparse24_cuda_hopper OBJECT ${cuda_hopper})
 add_library(sparse24_cuda MODULE ${cuda_sources} $<TARGET_OBJECTS:sparse24_cuda_hopper>)

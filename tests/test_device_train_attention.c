@@ -23,6 +23,7 @@ typedef struct room {
     uint8_t *mask;
     array qkv, dcontext;
     void *context, *lse, *dqkv, *work, *offsets, *mask_there;
+    size_t work_bytes;
     double *want_context, *want_lse, *want_dqkv;
     double *p, *dp; /* [longest] of a query */
 } room;
@@ -113,8 +114,8 @@ static room room_make(gpu *g, const shape *s)
     r.context = poisoned(g, (size_t)(r.tokens * r.width) * 2);
     r.dqkv = poisoned(g, (size_t)(r.tokens * r.ld) * 2);
     r.lse = poisoned(g, (size_t)(r.tokens * s->heads) * 4);
-    r.work = poisoned(
-        g, s24_device_train_attention_work_bytes(g->device, r.tokens, s->heads, s->kv_heads, s->d));
+    r.work_bytes = s24_device_train_attention_work_bytes(g->device, r.tokens, r.longest, s->heads);
+    r.work = poisoned(g, r.work_bytes);
     r.want_context = calloc((size_t)(r.tokens * r.width), sizeof(double));
     r.want_dqkv = calloc((size_t)(r.tokens * r.ld), sizeof(double));
     r.want_lse = calloc((size_t)(r.tokens * s->heads), sizeof(double));
@@ -158,7 +159,7 @@ static s24_device_train_attention_args args_of(const gpu *g, const room *r)
                                              .dcontext = r->dcontext.there,
                                              .dqkv = r->dqkv,
                                              .work = r->work,
-                                             .work_bytes = (size_t)(r->tokens * r->s->heads) * 4};
+                                             .work_bytes = r->work_bytes};
 }
 
 static void *download(gpu *g, const void *there, size_t bytes)
@@ -372,7 +373,7 @@ static void test_refusals(void **state)
                    s24_device_train_attention_back(g.ctx, g.device, &a));
     a = good;
     a.work_bytes--;
-    assert_refused(g.ctx, S24_ERROR_ARGUMENT, "work_bytes is 71; expected at least 72",
+    assert_refused(g.ctx, S24_ERROR_ARGUMENT, "work_bytes is 431; expected at least 432",
                    s24_device_train_attention_back(g.ctx, g.device, &a));
     s24_device_train_rotate_args rotate = {
         .size = sizeof rotate, .dtype = S24_F16, .tokens = 1, .heads = 1, .kv_heads = 1, .d = 8};

@@ -224,7 +224,7 @@ typedef struct s24_device_train_attention_args {
     int64_t tokens, texts; /* texts: at most 65,535 */
     int64_t longest;       /* no text has more tokens */
     int64_t heads, kv_heads;
-    int64_t d; /* 8 to 128, which 8 divides; 32, 64, 96 and 128 are not padded inside */
+    int64_t d; /* 8 to 128, which 8 divides; 32, 64 and 128 are not padded inside */
     int causal;
     const int32_t *offsets; /* [texts + 1] */
     const uint8_t *mask;    /* [tokens] or NULL: all 1 */
@@ -240,7 +240,7 @@ typedef struct s24_device_train_attention_args {
     void *stream;
 } s24_device_train_attention_args;
 S24_API size_t s24_device_train_attention_work_bytes(const s24_device *device, int64_t tokens,
-                                                     int64_t heads, int64_t kv_heads, int64_t d);
+                                                     int64_t longest, int64_t heads);
 /* lse may be NULL where no backward pass follows. */
 S24_API s24_status s24_device_train_attention(s24_ctx *ctx, s24_device *device,
                                               const s24_device_train_attention_args *args);

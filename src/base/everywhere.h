@@ -6,9 +6,11 @@
 
 #ifdef __CUDACC__
 #define S24I_CODE  static __device__ inline
+#define S24I_BOTH  static __host__ __device__ inline /* on either side of a launch */
 #define S24I_TABLE static __device__ const
 #else
 #define S24I_CODE  static inline
+#define S24I_BOTH  static inline
 #define S24I_TABLE static const
 #endif
 

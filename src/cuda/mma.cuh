@@ -60,10 +60,10 @@ static __device__ inline void copy_16(uint32_t to, const void *from, bool here)
 {
     copy_some_of_16(to, from, here ? 16 : 0);
 }
-static __device__ inline void copy_4(uint32_t to, const void *from, bool here)
+static __device__ inline void copy_8(uint32_t to, const void *from, bool here)
 {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
-                 "r"(here ? 4 : 0)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from),
+                 "r"(here ? 8 : 0)
                  : "memory");
 }
 static __device__ inline void copies_commit()

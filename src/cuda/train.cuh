@@ -12,7 +12,7 @@
 
 TRAIN_ENQUEUE(convert, s24_device_train_convert_args);
 TRAIN_ENQUEUE(product, s24_device_train_product_args);
-size_t train_attention_work_bytes(int64_t tokens, int64_t heads, int64_t kv_heads, int64_t d);
+size_t train_attention_work_bytes(int64_t tokens, int64_t longest, int64_t heads);
 TRAIN_ENQUEUE(attention, s24_device_train_attention_args);
 TRAIN_ENQUEUE(attention_back, s24_device_train_attention_args);
 TRAIN_ENQUEUE(rotate, s24_device_train_rotate_args);

@@ -3,16 +3,22 @@
 #include "train.cuh"
 #include "train_attention.cuh"
 
-size_t train_attention_work_bytes(int64_t tokens, int64_t heads, int64_t kv_heads, int64_t d)
+/* The sums of all queries, which end at a multiple of 16 bytes, and 16 bytes of dropout for each of
+   them and 128 keys. */
+static size_t sums_of(int64_t queries)
 {
-    (void)kv_heads;
-    (void)d;
-    return (size_t)(tokens * heads) * sizeof(float);
+    return (size_t)((queries + 1) / 2 * 2);
+}
+
+size_t train_attention_work_bytes(int64_t tokens, int64_t longest, int64_t heads)
+{
+    const int64_t queries = tokens * heads, blocks = (longest + 127) / 128;
+    return sums_of(queries) * sizeof(float2) + (size_t)(queries * blocks * 16);
 }
 
 static train_heads heads_of(const s24_device_train_attention_args *job)
 {
-    train_heads h = {};
+    train_heads h = {.drop = dropper(job->drop)};
     h.offsets = job->offsets;
     h.mask = job->mask;
     h.qkv = job->qkv;
@@ -20,8 +26,10 @@ static train_heads heads_of(const s24_device_train_attention_args *job)
     h.context = job->context;
     h.dqkv = job->dqkv;
     h.lse = job->lse;
-    h.delta = static_cast<float *>(job->work);
+    h.sums = static_cast<float2 *>(job->work);
+    h.kept = reinterpret_cast<uint32_t *>(h.sums + sums_of(job->tokens * job->heads));
     h.tokens = (int)job->tokens;
+    h.longest = (int)job->longest;
     h.heads = (int)job->heads;
     h.kv_heads = (int)job->kv_heads;
     h.d = (int)job->d;
@@ -30,16 +38,19 @@ static train_heads heads_of(const s24_device_train_attention_args *job)
     h.ld_context = job->heads * job->d;
     h.scale = 1.0f / sqrtf((float)job->d);
     h.log2_scale = LOG2E / sqrtf((float)job->d);
-    h.drop_limit = (uint32_t)(job->drop.rate * 65536.0f);
-    h.seed = job->drop.seed;
     return h;
 }
 
 /* A block for each tile of the longest text, each of `heads`, and each text. */
-static s24_status pass_enqueue(const train_rows &rows, const s24_device_train_attention_args *job,
-                               int64_t heads, const char *what, void *stream,
-                               s24i_device_error *error)
+static s24_status pass_enqueue(const s24i_device *device, const train_rows &rows,
+                               const s24_device_train_attention_args *job, int64_t heads,
+                               const char *what, void *stream, s24i_device_error *error)
 {
+    if (device->capability != HOPPER)
+        return device_failed(error, S24_ERROR_UNSUPPORTED,
+                             "attention for training runs on compute capability 9.0 (Hopper), not "
+                             "on %d.%d",
+                             device->capability / 10, device->capability % 10);
     const train_row *row = nullptr;
     for (int i = rows.count - 1; i >= 0 && rows.rows[i].d >= job->d; i--)
         row = &rows.rows[i];
@@ -48,7 +59,7 @@ static s24_status pass_enqueue(const train_rows &rows, const s24_device_train_at
                              "no attention for training of %lld elements a head",
                              (long long)job->d);
     train_heads h = heads_of(job);
-    const void *kernel = row->kernels[job->dtype == S24_BF16 ? 0 : 1][h.drop_limit > 0];
+    const void *kernel = row->kernels[job->dtype == S24_BF16 ? 0 : 1][job->drop.rate > 0];
     CUDA_TRY(error, "giving a kernel its shared memory",
              cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   row->shared_bytes));
@@ -66,8 +77,8 @@ static s24_status pass_enqueue(const train_rows &rows, const s24_device_train_at
 s24_status train_attention_enqueue(s24i_device *device, const s24_device_train_attention_args *job,
                                    void *stream, s24i_device_error *error)
 {
-    (void)device;
-    return pass_enqueue(train_forward_rows, job, job->heads, "launching attention", stream, error);
+    return pass_enqueue(device, train_forward_rows, job, job->heads, "launching attention", stream,
+                        error);
 }
 
 /* The first kernel leaves the sums of dO∘O to the second. */
@@ -75,12 +86,11 @@ s24_status train_attention_back_enqueue(s24i_device *device,
                                         const s24_device_train_attention_args *job, void *stream,
                                         s24i_device_error *error)
 {
-    (void)device;
-    const s24_status status = pass_enqueue(train_queries_rows, job, job->heads,
+    const s24_status status = pass_enqueue(device, train_queries_rows, job, job->heads,
                                            "launching the gradients of queries", stream, error);
     if (status != S24_OK) return status;
-    return pass_enqueue(train_keys_rows, job, job->kv_heads, "launching the gradients of keys",
-                        stream, error);
+    return pass_enqueue(device, train_keys_rows, job, job->kv_heads,
+                        "launching the gradients of keys", stream, error);
 }
 
 /* ---- rotary positions: a block a token, four elements and their partners a thread -------------- */

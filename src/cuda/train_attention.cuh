@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What attention's passes of training share: where a block works, rows of a text in shared memory,
- * fragments of them, dropout, results on their way out.
+ * products with them, dropout, results on their way out.
  *
- * A block has WARPS warps, each with TILES times 16 rows (queries; keys where their gradients are
- * made) of one text and head, and goes through the other side N rows at a time, two stages of which
- * are in shared memory. Rows there are 16 bytes apart from a multiple of 32, so that eight of them
- * lie in different banks; heads of less than D elements are filled with zeros, as are rows behind
- * the text's end.
+ * A block has GROUPS warpgroups, each with 64 rows (queries; keys where their gradients are made) of
+ * one text and head, and goes through the other side N rows at a time, two stages of which are in
+ * shared memory. There, rows lie in slabs of up to 64 columns, swizzled as wgmma reads them; heads of
+ * less than D elements are filled with zeros, as are rows behind the text's end. A thread has of
+ * every 64 x N sums the rows lane/4 and lane/4 + 8 of its warp's 16: of each 8 columns, c[0] and c[1]
+ * are columns lane%4·2 and the next one of the first row, c[2] and c[3] of the second.
  */
 #ifndef S24_CUDA_TRAIN_ATTENTION_CUH
 #define S24_CUDA_TRAIN_ATTENTION_CUH
 
-#include "base/random.h"
 #include "hopper.cuh"
 #include "linear_tile.cuh"
 #include "mma.cuh"
+#include "train_dropout.cuh"
+#include "wgmma_dense.cuh"
 
 /* A score that no other is below, whose product with any scale is exact: in a text of masked tokens
    only, all have the same weight. */
@@ -27,20 +29,22 @@ struct train_heads {
     const uint8_t *mask;    /* [tokens] or NULL */
     const void *qkv, *dcontext;
     void *context, *dqkv;
-    float *lse, *delta; /* [heads, tokens]; delta: the sum of dcontext·context */
-    int tokens, heads, kv_heads, d, causal;
+    float *lse;     /* [heads, tokens] */
+    float2 *sums;   /* [heads, tokens]: −lse of base 2, the sum of dcontext·context */
+    uint32_t *kept; /* [heads, blocks of 128 keys, tokens, 4]: which weights stay */
+    int tokens, longest, heads, kv_heads, d, causal;
     long long ld, ld_context;
     float scale, log2_scale; /* 1/√d, and of exponents of 2 */
-    uint32_t drop_limit;     /* of 65536 */
-    uint64_t seed;
+    dropper drop;
 };
 
-template <int D_, int TILES_, int WARPS_, int N_, int BLOCKS_> struct train_tile {
-    static constexpr int d = D_, tiles = TILES_, warps = WARPS_, n = N_, blocks = BLOCKS_;
-    static constexpr int rows = 16 * TILES_ * WARPS_, threads = 32 * WARPS_;
-    static constexpr int pitch = 2 * D_ + 16; /* bytes */
-    static constexpr int own_bytes = rows * pitch, other_bytes = N_ * pitch;
-    static_assert(D_ % 16 == 0 && 128 % N_ == 0 && N_ % 16 == 0, "whole products");
+template <int D_, int GROUPS_, int N_, int BLOCKS_> struct train_tile {
+    static constexpr int d = D_, groups = GROUPS_, n = N_, blocks = BLOCKS_;
+    static constexpr int rows = 64 * GROUPS_, threads = 128 * GROUPS_;
+    static constexpr int slab = D_ < 64 ? D_ : 64, slabs = D_ / slab; /* columns */
+    static constexpr int row = 2 * slab;                              /* bytes */
+    static constexpr int own_bytes = rows * 2 * D_, other_bytes = N_ * 2 * D_;
+    static_assert((D_ == 32 || D_ % 64 == 0) && 128 % N_ == 0 && N_ % 32 == 0, "whole products");
 };
 
 /* A line of train_attention.def, of one pass: kernels of bf16 and f16, without dropout and with. */
@@ -83,87 +87,102 @@ static __device__ inline train_place train_place_of(const train_heads &h, int ro
     return at;
 }
 
-/* ROWS rows of a text from `row` on; from: the text's first token, the head's first element. */
+/* ---- shared memory ----------------------------------------------------------------------------- */
+
+static __device__ inline uint32_t train_memory(void *memory)
+{
+    return (shared_address(memory) + 1023) / 1024 * 1024;
+}
+
+/* Until all but the newest N groups of this thread are there, and the tensor cores see them. */
+template <int N> static __device__ inline void rows_wait()
+{
+    copies_wait<N>();
+    publish_shared();
+}
+
+/* Where 16 bytes `piece` of row r are in ROWS rows. */
+template <class TILE, int ROWS> static __device__ inline uint32_t piece_at(int r, int piece)
+{
+    constexpr int in_slab = TILE::slab / 8;
+    const uint32_t at = r * TILE::row + piece % in_slab * 16;
+    return piece / in_slab * (ROWS * TILE::row) + (at ^ (at >> 3 & (TILE::row - 16)));
+}
+
+/* ROWS rows of a text from `row` on; from: the text's first token, the head's first element. A
+   thread's rows are a multiple of 8 apart, so that the swizzle is the same for all. */
 template <class TILE, int ROWS, class T>
 static __device__ inline void rows_in(uint32_t to, const T *from, long long ld, int row, int length,
                                       int d)
 {
-    constexpr int pieces = TILE::d / 8;
+    constexpr int pieces = TILE::d / 8, step = TILE::threads / pieces;
+    static_assert(step % 8 == 0 && TILE::threads % pieces == 0, "one swizzle a thread");
+    const int r = threadIdx.x / pieces, piece = threadIdx.x % pieces;
+    if (ROWS < step && r >= ROWS) return;
+    to += piece_at<TILE, ROWS>(r, piece);
+    from += (row + r) * ld + piece * 8;
+    if (row + ROWS <= length && d == TILE::d) {
 #pragma unroll
-    for (int i = threadIdx.x; i < ROWS * pieces; i += TILE::threads) {
-        const int r = i / pieces, piece = i % pieces;
-        const bool here = row + r < length && piece * 8 < d;
-        copy_16(to + r * TILE::pitch + piece * 16, here ? from + (row + r) * ld + piece * 8 : from,
-                here);
+        for (int i = 0; i < ROWS; i += step)
+            copy_16(to + i * TILE::row, from + i * ld, true);
+    } else {
+        const int left = piece * 8 < d ? length - row - r : 0;
+#pragma unroll
+        for (int i = 0; i < ROWS; i += step)
+            copy_16(to + i * TILE::row, from + i * ld, i < left);
     }
 }
 
-/* Addresses of ldmatrix: of 16 x 16 elements whose first is at `at`, as an operand's rows (or, turned,
-   as columns of k), and as columns that lie in rows. */
-template <class TILE> static __device__ inline uint32_t as_rows(uint32_t at, int lane)
-{
-    return at + lane % 16 * TILE::pitch + lane / 16 * 16;
-}
-template <class TILE> static __device__ inline uint32_t as_columns(uint32_t at, int lane)
-{
-    return at + (lane % 8 + lane / 16 * 8) * TILE::pitch + lane / 8 % 2 * 16;
-}
+/* ---- products ---------------------------------------------------------------------------------- */
 
-/* The warp's rows of shared memory as left operands. */
-template <class TILE>
-static __device__ inline void fragments(uint32_t (&v)[TILE::tiles][TILE::d / 16][4], uint32_t at)
-{
-    const uint32_t mine =
-        as_rows<TILE>(at + threadIdx.x / 32 * 16 * TILE::tiles * TILE::pitch, threadIdx.x % 32);
-#pragma unroll
-    for (int m = 0; m < TILE::tiles; m++)
-#pragma unroll
-        for (int k = 0; k < TILE::d / 16; k++)
-            matrices(v[m][k], mine + m * 16 * TILE::pitch + k * 32);
-}
-
-/* c[rows, 16] += a·bᵀ of 16 rows b at `at`. */
+/* c = a·bᵀ: the warpgroup's rows of a block's own ones at a, N of the other side at b. */
 template <class T, class TILE>
-static __device__ inline void times_rows(float (&c)[TILE::tiles][2][4],
-                                         const uint32_t (&a)[TILE::tiles][TILE::d / 16][4],
-                                         uint32_t at)
+static __device__ inline void times_rows(float (&c)[TILE::n / 2], uint32_t a, uint32_t b)
 {
+    constexpr int steps = TILE::slab / 16;
+    a += threadIdx.x / 128 * 64 * TILE::row;
 #pragma unroll
-    for (int k = 0; k < TILE::d / 16; k++) {
-        uint32_t b[4];
-        matrices(b, at + k * 32);
-#pragma unroll
-        for (int m = 0; m < TILE::tiles; m++) {
-            mma<T>::add(c[m][0], a[m][k], b[0], b[1]);
-            mma<T>::add(c[m][1], a[m][k], b[2], b[3]);
-        }
-    }
+    for (int k = 0; k < TILE::d / 16; k++)
+        wgmma<T, TILE::n>::rows(
+            c, rows_place<TILE::row>(a + k / steps * (TILE::rows * TILE::row) + k % steps * 32),
+            rows_place<TILE::row>(b + k / steps * (TILE::n * TILE::row) + k % steps * 32), k > 0);
 }
 
-/* c[rows, d] += a·b of 16 rows b at `at`. */
+/* c += a·b, b being N rows of the other side. */
 template <class T, class TILE>
-static __device__ inline void times_columns(float (&c)[TILE::tiles][TILE::d / 8][4],
-                                            const uint32_t (&a)[TILE::tiles][4], uint32_t at)
+static __device__ inline void times_columns(float (&c)[TILE::slabs][TILE::slab / 2],
+                                            const uint32_t (&a)[TILE::n / 16][4], uint32_t b)
 {
 #pragma unroll
-    for (int n = 0; n < TILE::d / 16; n++) {
-        uint32_t b[4];
-        matrices_turned(b, at + n * 32);
+    for (int k = 0; k < TILE::n / 16; k++)
 #pragma unroll
-        for (int m = 0; m < TILE::tiles; m++) {
-            mma<T>::add(c[m][2 * n], a[m], b[0], b[1]);
-            mma<T>::add(c[m][2 * n + 1], a[m], b[2], b[3]);
-        }
-    }
+        for (int slab = 0; slab < TILE::slabs; slab++)
+            wgmma<T, TILE::slab>::columns(
+                c[slab], a[k],
+                rows_place<TILE::row>(b + slab * (TILE::n * TILE::row) + k * 16 * TILE::row));
 }
 
-/* 16 columns of sums as a left operand. */
-template <class T>
-static __device__ inline void as_operand(uint32_t (&a)[4], const float (&c)[2][4])
+template <int SLABS, int SUMS> static __device__ inline void sums_pin(float (&c)[SLABS][SUMS])
 {
 #pragma unroll
-    for (int j = 0; j < 4; j++)
-        a[j] = pair_of<T>::pack(c[j / 2][j % 2 * 2], c[j / 2][j % 2 * 2 + 1]);
+    for (int i = 0; i < SLABS; i++)
+        products_pin(c[i]);
+}
+/* Operands are read while products run: kept until here. */
+template <int STEPS> static __device__ inline void operand_pin(const uint32_t (&a)[STEPS][4])
+{
+#pragma unroll
+    for (int k = 0; k < STEPS; k++)
+        asm volatile("" ::"r"(a[k][0]), "r"(a[k][1]), "r"(a[k][2]), "r"(a[k][3]) : "memory");
+}
+
+/* Sums as a left operand. */
+template <class T, int SUMS>
+static __device__ inline void as_operand(uint32_t (&a)[SUMS / 8][4], const float (&c)[SUMS])
+{
+#pragma unroll
+    for (int i = 0; i < SUMS / 2; i++)
+        a[i / 4][i % 4] = pair_of<T>::pack(c[2 * i], c[2 * i + 1]);
 }
 
 static __device__ inline float exp2_of(float x)
@@ -180,81 +199,56 @@ static __device__ inline float sum_of_four(float v)
     return v + __shfl_xor_sync(~0u, v, 2);
 }
 
-/* The warp's rows of a result, times factor[row], by way of `place` in shared memory, which the warp
-   has for itself. to: the text's first token, the head's first element. */
+/* The warp's rows of a result, times factor[row], by way of their own place in shared memory, which
+   nobody multiplies with any more. to: the text's first token, the head's first element. */
 template <class T, class TILE>
-static __device__ inline void rows_out(const float (&c)[TILE::tiles][TILE::d / 8][4],
-                                       const float (&factor)[TILE::tiles][2], uint32_t place, T *to,
+static __device__ inline void rows_out(const float (&c)[TILE::slabs][TILE::slab / 2],
+                                       const float (&factor)[2], uint32_t place, T *to,
                                        long long ld, int row, int length, int d)
 {
     constexpr int pieces = TILE::d / 8;
-    const int lane = threadIdx.x % 32, mine = threadIdx.x / 32 * 16 * TILE::tiles;
+    const int lane = threadIdx.x % 32, mine = threadIdx.x / 32 * 16;
+#pragma unroll
+    for (int n = 0; n < TILE::d / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const float *v = &c[n / (TILE::slab / 8)][n % (TILE::slab / 8) * 4 + 2 * i];
+            asm volatile(
+                "st.shared.u32 [%0], %1;" ::"r"(
+                    place + piece_at<TILE, TILE::rows>(mine + lane / 4 + 8 * i, n) + lane % 4 * 4),
+                "r"(pair_of<T>::pack(v[0] * factor[i], v[1] * factor[i]))
+                : "memory");
+        }
     __syncwarp();
-    place += mine * TILE::pitch;
-    const uint32_t at = place + lane / 4 * TILE::pitch + lane % 4 * 4;
-#pragma unroll
-    for (int m = 0; m < TILE::tiles; m++)
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-#pragma unroll
-            for (int n = 0; n < TILE::d / 8; n++)
-                asm volatile(
-                    "st.shared.u32 [%0], %1;" ::"r"(at + (m * 16 + i * 8) * TILE::pitch + n * 16),
-                    "r"(pair_of<T>::pack(c[m][n][2 * i] * factor[m][i],
-                                         c[m][n][2 * i + 1] * factor[m][i]))
-                    : "memory");
-    __syncwarp();
-    for (int i = lane; i < 16 * TILE::tiles * pieces; i += 32) {
-        const int r = i / pieces, piece = i % pieces;
-        if (row + mine + r >= length || piece * 8 >= d) continue;
+    for (int i = lane; i < 16 * pieces; i += 32) {
+        const int r = mine + i / pieces, piece = i % pieces;
+        if (row + r >= length || piece * 8 >= d) continue;
         uint4 v;
         asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                     : "r"(place + r * TILE::pitch + piece * 16)
+                     : "r"(place + piece_at<TILE, TILE::rows>(r, piece))
                      : "memory");
-        *reinterpret_cast<uint4 *>(to + (row + mine + r) * ld + piece * 8) = v;
+        *reinterpret_cast<uint4 *>(to + (row + r) * ld + piece * 8) = v;
     }
 }
 
-/* ---- dropout: of 128 weights from key 128·block on, 8 share a counter (nn/vec_impl.h) ---------- */
+/* ---- dropout ----------------------------------------------------------------------------------- */
 
-static __device__ inline uint64_t drop_counter(const train_heads &h, int token, int head, int block)
-{
-    return (uint64_t)((int64_t)token * h.heads + head) << 20 | (uint64_t)(block * 16);
-}
-
-/* The weights of a query that this lane has of a block of 128 keys: bit 4i + 2j + e is key
-   16i + 8j + lane%4·2 + e, 1 where it stays. */
-static __device__ inline uint32_t drop_of_row(const train_heads &h, uint64_t counter)
+/* The weights of a query that this lane has of 128 keys: bit 8·(2e + j) + i is key 16i + 8j +
+   lane%4·2 + e of the block, 1 where it stays. The four lanes' words are a row of train_heads.kept. */
+static __device__ inline uint32_t drop_of_row(const dropper &drop, int64_t row, int block)
 {
     uint32_t kept = 0;
 #pragma unroll
-    for (int a = 0; a < 4; a++) {
-        uint32_t words[4];
-        s24i_philox(words, h.seed, counter + a / 2 * 8 + threadIdx.x % 4 * 2 + a % 2);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            if ((i % 2 ? words[i / 2] : words[i / 2] << 16) >= h.drop_limit << 16)
-                kept |= 1u << (4 * i + a);
-    }
+    for (int b = 0; b < 4; b++)
+        kept |= drop.bits(row, block, b % 2 * 8 + threadIdx.x % 4 * 2 + b / 2) << 8 * b;
     return kept;
 }
 
-/* Bit i is key 16i + the counter's low four bits. */
-static __device__ inline uint32_t drop_of_column(const train_heads &h, uint64_t counter)
+/* Does sum i of a tile whose bits have been shifted to its first key stay? */
+static __device__ inline bool drop_keeps(uint32_t kept, int i)
 {
-    uint32_t words[4], kept = 0;
-    s24i_philox(words, h.seed, counter);
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        if ((i % 2 ? words[i / 2] : words[i / 2] << 16) >= h.drop_limit << 16) kept |= 1u << i;
-    return kept;
-}
-
-/* What a weight that stays is multiplied with. */
-static __device__ inline float drop_keeps(const train_heads &h)
-{
-    return 65536.0f / (65536.0f - (float)h.drop_limit);
+    return kept >> (8 * (2 * (i % 2) + i / 4 % 2) + i / 8) & 1;
 }
 
 #endif

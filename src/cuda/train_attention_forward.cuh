@@ -11,76 +11,62 @@
 
 template <class TILE> static constexpr int train_forward_bytes()
 {
-    return TILE::own_bytes + 4 * TILE::other_bytes;
+    return 1024 + TILE::own_bytes + 4 * TILE::other_bytes;
 }
 
 /* Scores of keys that a row does not see become −∞, of masked ones MASKED; NaN stays. row: the
    lane's first one, key: its first one. */
-template <class TILE>
-static __device__ void train_scores_mask(float (&s)[TILE::tiles][TILE::n / 8][4],
-                                         const train_heads &h, const train_place &at, int row,
-                                         int key)
+template <int SUMS>
+static __device__ void train_scores_mask(float (&s)[SUMS], const train_heads &h,
+                                         const train_place &at, int row, int key)
 {
 #pragma unroll
-    for (int n = 0; n < TILE::n / 8; n++)
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-            const int k = key + n * 8 + e;
-            const bool masked = h.mask && k < at.length && !h.mask[at.first + k];
-#pragma unroll
-            for (int m = 0; m < TILE::tiles; m++)
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    float &v = s[m][n][2 * i + e];
-                    if (masked) v += MASKED;
-                    if (k >= at.length || (h.causal && k > row + m * 16 + i * 8)) v = -INFINITY;
-                }
-        }
+    for (int i = 0; i < SUMS; i++) {
+        const int k = key + i / 4 * 8 + i % 2;
+        if (h.mask && k < at.length && !h.mask[at.first + k]) s[i] += MASKED;
+        if (k >= at.length || (h.causal && k > row + i / 2 % 2 * 8)) s[i] = -INFINITY;
+    }
 }
 
 /* Scores to weights, in place; what was summed with the earlier ones is multiplied down. */
-template <class TILE>
-static __device__ inline void
-train_softmax(float (&s)[TILE::tiles][TILE::n / 8][4], float (&o)[TILE::tiles][TILE::d / 8][4],
-              float (&most)[TILE::tiles][2], float (&sum)[TILE::tiles][2], float log2_scale)
+template <int SUMS, int SLABS, int OUT>
+static __device__ inline void train_softmax(float (&s)[SUMS], float (&o)[SLABS][OUT],
+                                            float (&most)[2], float (&sum)[2], float log2_scale)
 {
 #pragma unroll
-    for (int m = 0; m < TILE::tiles; m++)
+    for (int r = 0; r < 2; r++) {
+        float top = most[r];
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            float top = most[m][i];
+        for (int i = 0; i < SUMS; i += 4)
+            top = fmaxf(top, fmaxf(s[i + 2 * r], s[i + 2 * r + 1]));
+        top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+        const float at = top * log2_scale, factor = exp2_of(fmaf(most[r], log2_scale, -at));
+        float now = 0;
+        most[r] = top;
 #pragma unroll
-            for (int n = 0; n < TILE::n / 8; n++)
-                top = fmaxf(top, fmaxf(s[m][n][2 * i], s[m][n][2 * i + 1]));
-            top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-            top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-            const float at = top * log2_scale;
-            const float factor = exp2_of(fmaf(most[m][i], log2_scale, -at));
-            float now = 0;
-            most[m][i] = top;
+        for (int i = 0; i < SUMS; i += 4)
 #pragma unroll
-            for (int n = 0; n < TILE::n / 8; n++)
-#pragma unroll
-                for (int e = 2 * i; e < 2 * i + 2; e++) {
-                    s[m][n][e] = exp2_of(fmaf(s[m][n][e], log2_scale, -at));
-                    now += s[m][n][e];
-                }
-            sum[m][i] = fmaf(sum[m][i], factor, now);
-#pragma unroll
-            for (int n = 0; n < TILE::d / 8; n++) {
-                o[m][n][2 * i] *= factor;
-                o[m][n][2 * i + 1] *= factor;
+            for (int j = i + 2 * r; j < i + 2 * r + 2; j++) {
+                s[j] = exp2_of(fmaf(s[j], log2_scale, -at));
+                now += s[j];
             }
+        sum[r] = fmaf(sum[r], factor, now);
+#pragma unroll
+        for (int i = 0; i < SLABS * OUT; i += 4) {
+            o[i / OUT][i % OUT + 2 * r] *= factor;
+            o[i / OUT][i % OUT + 2 * r + 1] *= factor;
         }
+    }
 }
 
 template <class T, class TILE, bool DROP>
 __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
     train_forward_kernel(const __grid_constant__ train_heads h)
 {
-    extern __shared__ __align__(128) uint8_t memory[];
-    const uint32_t own = shared_address(memory), other = own + TILE::own_bytes;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    extern __shared__ uint8_t memory[];
+    const uint32_t own = train_memory(memory), other = own + TILE::own_bytes;
+    const int lane = threadIdx.x % 32;
     dependents_may_start();
     wait_for_predecessors();
     const train_place at = train_place_of(h, TILE::rows, true);
@@ -89,12 +75,9 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
     const T *keys = rows + (h.heads + at.head / (h.heads / h.kv_heads)) * h.d;
     const T *values = keys + h.kv_heads * h.d;
     const int seen = h.causal ? min(at.length, at.row + TILE::rows) : at.length;
-    const int row = at.row + warp * 16 * TILE::tiles; /* the warp's first */
-    uint32_t q[TILE::tiles][TILE::d / 16][4], kept[TILE::tiles][2];
-    float o[TILE::tiles][TILE::d / 8][4] = {}, sum[TILE::tiles][2] = {}, most[TILE::tiles][2];
-#pragma unroll
-    for (int m = 0; m < TILE::tiles; m++)
-        most[m][0] = most[m][1] = -INFINITY;
+    const int row = at.row + threadIdx.x / 32 * 16 + lane / 4; /* the lane's first */
+    uint32_t kept[2];
+    float o[TILE::slabs][TILE::slab / 2] = {}, sum[2] = {}, most[2] = {-INFINITY, -INFINITY};
 
     rows_in<TILE, TILE::rows>(own, rows + at.head * h.d, h.ld, at.row, at.length, h.d);
     rows_in<TILE, TILE::n>(other, keys, h.ld, 0, at.length, h.d);
@@ -102,8 +85,12 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
     copies_commit();
     for (int key = 0, stage = 0; key < seen; key += TILE::n, stage ^= 1) {
         const uint32_t here = other + stage * 2 * TILE::other_bytes;
-        copies_wait<0>();
+        float s[TILE::n / 2];
+        rows_wait<0>();
         __syncthreads();
+        products_begin();
+        times_rows<T, TILE>(s, own, here);
+        products_commit();
         if (key + TILE::n < seen) {
             const uint32_t there = other + (stage ^ 1) * 2 * TILE::other_bytes;
             rows_in<TILE, TILE::n>(there, keys, h.ld, key + TILE::n, at.length, h.d);
@@ -111,65 +98,44 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
                                    at.length, h.d);
             copies_commit();
         }
-        if (key == 0) fragments<TILE>(q, own);
-        float s[TILE::tiles][TILE::n / 8][4] = {};
+        if (DROP && key % 128 == 0) {
 #pragma unroll
-        for (int k = 0; k < TILE::d / 16; k++)
-#pragma unroll
-            for (int n = 0; n < TILE::n / 16; n++) {
-                uint32_t b[4];
-                matrices(b, as_columns<TILE>(here, lane) + n * 16 * TILE::pitch + k * 32);
-#pragma unroll
-                for (int m = 0; m < TILE::tiles; m++) {
-                    mma<T>::add(s[m][2 * n], q[m][k], b[0], b[1]);
-                    mma<T>::add(s[m][2 * n + 1], q[m][k], b[2], b[3]);
-                }
-            }
-        if (h.mask || key + TILE::n > at.length || (h.causal && key + TILE::n > row + 1))
-            train_scores_mask<TILE>(s, h, at, row + lane / 4, key + lane % 4 * 2);
-        train_softmax<TILE>(s, o, most, sum, h.log2_scale);
+            for (int r = 0; r < 2; r++)
+                kept[r] = drop_of_row(h.drop, (int64_t)(at.first + row + 8 * r) * h.heads + at.head,
+                                      key / 128);
+        }
+        products_wait<0>();
+        products_pin(s);
+        if (h.mask || key + TILE::n > at.length || (h.causal && key + TILE::n > at.row + 1))
+            train_scores_mask(s, h, at, row, key + lane % 4 * 2);
+        train_softmax(s, o, most, sum, h.log2_scale);
         if (DROP) {
+            const uint32_t bits[2] = {kept[0] >> key % 128 / 16, kept[1] >> key % 128 / 16};
 #pragma unroll
-            for (int m = 0; m < TILE::tiles; m++)
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    if (key % 128 == 0)
-                        kept[m][i] = drop_of_row(
-                            h, drop_counter(h, at.first + row + lane / 4 + m * 16 + i * 8, at.head,
-                                            key / 128));
-                    const uint32_t bits = kept[m][i] >> (key % 128 / 4);
-#pragma unroll
-                    for (int n = 0; n < TILE::n / 8; n++)
-#pragma unroll
-                        for (int e = 0; e < 2; e++)
-                            if (!(bits >> (2 * n + e) & 1)) s[m][n][2 * i + e] = 0;
-                }
+            for (int i = 0; i < TILE::n / 2; i++)
+                if (!drop_keeps(bits[i / 2 % 2], i)) s[i] = 0;
         }
-#pragma unroll
-        for (int n = 0; n < TILE::n / 16; n++) {
-            uint32_t weights[TILE::tiles][4];
-#pragma unroll
-            for (int m = 0; m < TILE::tiles; m++) {
-                const float(&pair)[2][4] = reinterpret_cast<float(&)[2][4]>(s[m][2 * n]);
-                as_operand<T>(weights[m], pair);
-            }
-            times_columns<T, TILE>(
-                o, weights, as_rows<TILE>(here + TILE::other_bytes, lane) + n * 16 * TILE::pitch);
-        }
+        uint32_t weights[TILE::n / 16][4];
+        as_operand<T>(weights, s);
+        sums_pin(o);
+        products_begin();
+        times_columns<T, TILE>(o, weights, here + TILE::other_bytes);
+        products_commit();
+        products_wait<0>();
+        sums_pin(o);
+        operand_pin(weights);
     }
 
-    float factor[TILE::tiles][2];
+    __syncthreads();
+    float factor[2];
 #pragma unroll
-    for (int m = 0; m < TILE::tiles; m++)
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const float all = sum_of_four(sum[m][i]);
-            const int mine = row + lane / 4 + m * 16 + i * 8;
-            factor[m][i] = (DROP ? drop_keeps(h) : 1.0f) / all;
-            if (h.lse && lane % 4 == 0 && mine < at.length)
-                h.lse[(int64_t)at.head * h.tokens + at.first + mine] =
-                    fmaf(most[m][i], h.scale, logf(all));
-        }
+    for (int r = 0; r < 2; r++) {
+        const float all = sum_of_four(sum[r]);
+        factor[r] = (DROP ? h.drop.keep : 1.0f) / all;
+        if (h.lse && lane % 4 == 0 && row + 8 * r < at.length)
+            h.lse[(int64_t)at.head * h.tokens + at.first + row + 8 * r] =
+                fmaf(most[r], h.scale, logf(all));
+    }
     rows_out<T, TILE>(o, factor, own,
                       static_cast<T *>(h.context) + at.first * h.ld_context + at.head * h.d,
                       h.ld_context, at.row, at.length, h.d);

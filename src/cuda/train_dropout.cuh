@@ -11,12 +11,12 @@
 #include "sparse24/device_train.h"
 
 struct dropper {
-    uint64_t seed;
+    s24i_philox_keys keys;
     uint32_t limit; /* of 65536 */
     float keep;     /* what stays is multiplied by it */
 
-    __device__ explicit dropper(const s24_device_dropout &drop)
-        : seed(drop.seed), limit((uint32_t)(drop.rate * 65536.0f)),
+    __host__ __device__ explicit dropper(const s24_device_dropout &drop)
+        : keys(s24i_philox_keys_of(drop.seed)), limit((uint32_t)(drop.rate * 65536.0f)),
           keep(65536.0f / (65536.0f - (float)limit))
     {
     }
@@ -25,7 +25,7 @@ struct dropper {
     __device__ uint32_t bits(int64_t row, int block, int lane) const
     {
         uint32_t words[4], kept = 0;
-        s24i_philox(words, seed, (uint64_t)row << 20 | (uint64_t)(block * 16 + lane));
+        s24i_philox_keyed(words, &keys, (uint64_t)row << 20 | (uint64_t)(block * 16 + lane));
 #pragma unroll
         for (int w = 0; w < 4; w++)
             kept |= ((words[w] & 0xffff) >= limit ? 1u << 2 * w : 0) |

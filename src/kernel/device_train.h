@@ -25,7 +25,7 @@ struct s24i_device_train_table {
     S24I_DEVICE_TRAIN_ENTRY(embed, s24_device_train_embed_args);
     S24I_DEVICE_TRAIN_ENTRY(embed_back, s24_device_train_embed_back_args);
     S24I_DEVICE_TRAIN_ENTRY(unfold, s24_device_train_unfold_args);
-    size_t (*attention_work_bytes)(int64_t tokens, int64_t heads, int64_t kv_heads, int64_t d);
+    size_t (*attention_work_bytes)(int64_t tokens, int64_t longest, int64_t heads);
     S24I_DEVICE_TRAIN_ENTRY(attention, s24_device_train_attention_args);
     S24I_DEVICE_TRAIN_ENTRY(attention_back, s24_device_train_attention_args);
     S24I_DEVICE_TRAIN_ENTRY(rotate, s24_device_train_rotate_args);

@@ -20,10 +20,10 @@ static s24_status heads_check(s24_ctx *ctx, int64_t tokens, int64_t heads, int64
 }
 
 size_t s24_device_train_attention_work_bytes(const s24_device *device, int64_t tokens,
-                                             int64_t heads, int64_t kv_heads, int64_t d)
+                                             int64_t longest, int64_t heads)
 {
     if (!device || !device->table->train->attention_work_bytes) return 0;
-    return device->table->train->attention_work_bytes(tokens, heads, kv_heads, d);
+    return device->table->train->attention_work_bytes(tokens, longest, heads);
 }
 
 static s24_status attention_check(s24_ctx *ctx, const s24_device_train_attention_args *a)
@@ -68,7 +68,7 @@ s24_status s24_device_train_attention_back(s24_ctx *ctx, s24_device *device,
         {"lse", a.lse, 0}, {"dcontext", a.dcontext, 0}, {"dqkv", a.dqkv, 0}, {"work", a.work, 0}};
     TRY(s24i_train_pointers(ctx, pointers, sizeof pointers / sizeof *pointers));
     const size_t bytes =
-        s24_device_train_attention_work_bytes(device, a.tokens, a.heads, a.kv_heads, a.d);
+        s24_device_train_attention_work_bytes(device, a.tokens, a.longest, a.heads);
     REQUIRE(ctx, a.work_bytes >= bytes, S24_ERROR_ARGUMENT,
             "work_bytes is %zu; expected at least %zu", a.work_bytes, bytes);
     return TRAIN_RUN(attention_back, &a);

@@ -109,7 +109,8 @@ static void plan_backward(plan *p, s24_transformer *t)
     at->dlogits = p->element < sizeof(float) ? activations(p, at->chunk * t->head.ldy) : at->logits;
     at->states = activations(p, (s->layers + 1) * tokens * s->width);
     const s24i_heads heads = s24i_heads_of(t, 0);
-    at->attention_bytes = t->machine.ops->attention_bytes(&t->machine, &heads, tokens);
+    at->attention_bytes = t->machine.ops->attention_bytes(&t->machine, &heads, tokens,
+                                                          s24i_min(tokens, s->positions));
     at->attention = part(p, (int64_t)at->attention_bytes, 1);
     at->teacher_pooled = floats(p, t->opts.max_texts * s->width);
     at->teacher_logits = floats(p, at->chunk * t->head.ldy);

@@ -48,9 +48,10 @@ static s24_status cpu_prepare(s24i_machine *m, const s24i_arena *arena)
     (void)m, (void)arena;
     return S24_OK;
 }
-static size_t cpu_attention_bytes(s24i_machine *m, const s24i_heads *heads, int64_t tokens)
+static size_t cpu_attention_bytes(s24i_machine *m, const s24i_heads *heads, int64_t tokens,
+                                  int64_t longest)
 {
-    (void)m, (void)heads, (void)tokens;
+    (void)m, (void)heads, (void)tokens, (void)longest;
     return 0;
 }
 static void cpu_refresh(s24i_machine *m)

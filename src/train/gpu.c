@@ -141,10 +141,10 @@ static s24_status gpu_prepare(s24i_machine *m, const s24i_arena *arena)
     return arena->train ? upload_matrices(m) : S24_OK;
 }
 
-static size_t gpu_attention_bytes(s24i_machine *m, const s24i_heads *h, int64_t tokens)
+static size_t gpu_attention_bytes(s24i_machine *m, const s24i_heads *h, int64_t tokens,
+                                  int64_t longest)
 {
-    return s24_device_train_attention_work_bytes(m->gpu->device, tokens, h->heads, h->kv_heads,
-                                                 h->d);
+    return s24_device_train_attention_work_bytes(m->gpu->device, tokens, longest, h->heads);
 }
 
 /* ---- the machine ------------------------------------------------------------------------------- */

@@ -229,8 +229,9 @@ typedef struct s24i_ops {
 
     /* Turns queries and keys by their positions; back: the other way. */
     void (*rotate)(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
-    /* What a pass backward over so many tokens needs beside its operands. */
-    size_t (*attention_bytes)(s24i_machine *m, const s24i_heads *heads, int64_t tokens);
+    /* What a pass backward over so many tokens in texts of up to `longest` needs beside its operands. */
+    size_t (*attention_bytes)(s24i_machine *m, const s24i_heads *heads, int64_t tokens,
+                              int64_t longest);
     void (*attention)(s24i_machine *m, void *context, const void *qkv, const s24i_heads *heads);
     void (*attention_back)(s24i_machine *m, void *dqkv, const void *dcontext, const void *qkv,
                            const s24i_heads *heads);
