@@ -185,7 +185,9 @@ static void run_panel(const run *r, int64_t panel, int cold, const uint8_t *pack
 #if !OWN_LAYOUT
             t.w = (const uint8_t *)job->w + b * row_bytes + first * BLOCK;
 #endif
-            t.sums = sums + (b - b0) * ROWS * c * LANE;
+            /* Sums of a single pass are over with their strip. */
+            float *const strip_sums = sums + (passes > 1 ? strip - b0 : 0) * ROWS * c * LANE;
+            t.sums = strip_sums + (b - strip) * ROWS * c * LANE;
             t.ahead = b + 1 < b1 ? row_bytes : (b0 - b) * row_bytes;
 #if OWN_LAYOUT
             widen(block, &t, job, b, first);
@@ -195,8 +197,7 @@ static void run_panel(const run *r, int64_t panel, int cold, const uint8_t *pack
             tiles[c].run(&t);
             if (b + 1 < b1 && b + 1 < strip + TOGETHER) continue;
             if (pass + 1 == passes)
-                finish_strip(job, strip, b + 1 - strip, m, c,
-                             sums + (strip - b0) * ROWS * c * LANE);
+                finish_strip(job, strip, b + 1 - strip, m, c, strip_sums);
             else
                 prefetch_early(job, strip, b + 1 - strip, m, c * LANE, passes - 1 - pass,
                                passes - 1);
@@ -208,14 +209,16 @@ static void run_panel(const run *r, int64_t panel, int cold, const uint8_t *pack
 /*
  * Who does what. Enough panels: each thread packs its own, one after the other, and runs them down
  * all of w; the packed panel is still in L2. One panel and enough rows for a few threads: each packs
- * all of it for itself, which takes less than fetching it from another core's cache. Else x is packed
- * by all, and the units shared out are row blocks where they suffice, or (panel, row block).
+ * all of it for itself, which takes less than fetching it from another core's cache (a lone vector
+ * is little to fetch). Else x is packed by all, and the units shared out are row blocks where they
+ * suffice, or (panel, row block).
  */
 enum { COPIES = 4, COPY_BLOCKS = 8 }; /* threads at most, row blocks for each at least */
 
 static int packs_copies(panels p, int64_t blocks, int64_t threads)
 {
-    return p.count == 1 && threads > 1 && threads <= COPIES && blocks >= COPY_BLOCKS * threads;
+    return p.count == 1 && p.vectors > 1 && threads > 1 && threads <= COPIES &&
+           blocks >= COPY_BLOCKS * threads;
 }
 
 /* The packed vectors that there is room for. */
