@@ -58,6 +58,17 @@ class Train(Scratch):
         self.assertGreater(len(changed), len(before) // 2)
         self.good("embed", "out", "--input", "texts", "--output", "v.safetensors")
 
+    def test_on_a_gpu(self):
+        done = run("train", "student", "out", *self.SHORT, "--device", "cuda", "--metrics", "m",
+                   cwd=self.folder)
+        if done.returncode == 5:
+            self.assertRegex(done.stderr, "no GPU here|there is no CUDA device|CUDA|cuBLASLt")
+            self.skipTest(done.stderr.strip())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        losses = self.losses("m")
+        self.assertLess(losses[-1], 0.9 * losses[0])
+        self.assertTrue(self.json("check", "out")["ok"])
+
     def test_report_shows_the_curves(self):
         self.good("train", "student", "longer", *self.SHORT, "--metrics", "m", "--held-out", "6")
         short = tuple("3" if option == "12" else option for option in self.SHORT)
