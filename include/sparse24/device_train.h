@@ -23,7 +23,7 @@ extern "C" {
 
 enum { S24_DEVICE_TRAIN_WORK = 64 << 20 };
 
-/* ---- conversion, products (T1) --------------------------------------------------------------- */
+/* ---- conversion, products -------------------------------------------------------------------- */
 
 /* to[i] = from[i]: between f32, f16 and bf16, rounded to nearest even. */
 typedef struct s24_device_train_convert_args {
@@ -55,9 +55,10 @@ typedef struct s24_device_train_product_args {
 S24_API s24_status s24_device_train_product(s24_ctx *ctx, s24_device *device,
                                             const s24_device_train_product_args *args);
 
-/* ---- rows (T3) ------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Dropout of s24i_dropout: element i of row r is kept or not by seed, r and i alone. Rate 0: none. */
+/* Element i of row r is kept or not by seed, r and i alone, with s24_random: what the CPU drops. Rate
+   0: none. */
 typedef struct s24_device_dropout {
     float rate;
     uint64_t seed;
@@ -161,7 +162,7 @@ typedef struct s24_device_train_activate_back_args {
 S24_API s24_status s24_device_train_activate_back(s24_ctx *ctx, s24_device *device,
                                                   const s24_device_train_activate_back_args *args);
 
-/* ---- embeddings (T3) ------------------------------------------------------------------------- */
+/* ---- embeddings ------------------------------------------------------------------------------ */
 
 /* s[t] = words[ids[t]] + positions[position[t]] + types[type[t]], of what is there. Images: ids NULL,
    s holds the patches' vectors, and `first` is added where position is 0 (s is 0 there). Tables are
@@ -209,7 +210,7 @@ typedef struct s24_device_train_unfold_args {
 S24_API s24_status s24_device_train_unfold(s24_ctx *ctx, s24_device *device,
                                            const s24_device_train_unfold_args *args);
 
-/* ---- attention (T2) -------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 /*
  * context = dropout(softmax(q·kᵀ/√d + mask))·v within each text, for tokens·heads queries, after
@@ -264,7 +265,7 @@ typedef struct s24_device_train_rotate_args {
 S24_API s24_status s24_device_train_rotate(s24_ctx *ctx, s24_device *device,
                                            const s24_device_train_rotate_args *args);
 
-/* ---- losses (T3) ----------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 /*
  * Losses add to *loss; gradients are multiplied by gradient_scale (the loss scale of f16), losses are
@@ -347,7 +348,7 @@ typedef struct s24_device_train_cosine_args {
 S24_API s24_status s24_device_train_cosine(s24_ctx *ctx, s24_device *device,
                                            const s24_device_train_cosine_args *args);
 
-/* ---- the optimiser (T3) ---------------------------------------------------------------------- */
+/* ---- the optimiser --------------------------------------------------------------------------- */
 
 /* *sum = Σ g² of what the mask lets be: bit i % 16 of word i / 16. */
 typedef struct s24_device_train_squares_args {
