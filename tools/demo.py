@@ -140,7 +140,7 @@ def recover(tool, steps, job, pruned):
     out = job["out"] / f"{job['name']}-recovered"
     steps.begin(f"recover: distil for {job['minutes']:g} minutes")
     report = tool("train", pruned, out, "--teacher", job["model"], "--text",
-                  job["texts"]["recovery"], "--minutes", job["minutes"], "--force")
+                  job["texts"]["recovery"], "--minutes", job["minutes"], "--force", "--device", job["device"])
     steps.end(f"{report['step']} steps, {report['tokens']} tokens, loss {report['loss']:.3f}")
     return out, report
 
@@ -296,7 +296,7 @@ def inputs(options):
         demo_inputs.data_folder("qa-dev.json", "--full")
     model = options.model or demo_inputs.fetch_model(cache)
     return {"out": out, "model": model, "name": model.resolve().name, "texts": texts,
-            "minutes": options.recover}
+            "minutes": options.recover, "device": options.device}
 
 
 def work(options, job):
@@ -370,6 +370,8 @@ def arguments(argv):
     parser.add_argument("--calibration", type=path, help="passages, one a line (default: DOCUMENTS)")
     parser.add_argument("--recover", type=minutes, default=0, metavar="MINUTES",
                         help="distil the pruned model from the dense one for that long")
+    parser.add_argument("--device", default="cpu", metavar="cpu|cuda[:i]",
+                        help="where that is done; on a GPU for a minute, if --recover does not say")
     parser.add_argument("--text", type=path, help="what it learns from, one passage a line (default: "
                         "manual pages that are not searched, or CALIBRATION)")
     parser.add_argument("--query", default=QUESTION, help="what the last line searches for")
@@ -382,6 +384,8 @@ def arguments(argv):
     options = parser.parse_args(argv)
     if (options.queries or options.calibration) and not options.documents:
         parser.error("--queries and --calibration go with --documents")
+    if options.device != "cpu" and not options.recover:
+        options.recover = 1.0
     if options.text and not options.recover:
         parser.error("--text goes with --recover")
     if options.gold and not options.queries:

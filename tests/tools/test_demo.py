@@ -162,6 +162,11 @@ class Inputs(Folder):
                 self.main(*options)
             self.assertEqual(ended.exception.code, 2)
 
+    def test_a_gpu_recovers_for_a_minute(self):
+        self.assertEqual(demo.arguments([]).recover, 0)
+        self.assertEqual(demo.arguments(["--device", "cuda"]).recover, 1)
+        self.assertEqual(demo.arguments(["--device", "cuda:1", "--recover", "3"]).recover, 3)
+
 
 class Balanced(html.parser.HTMLParser):
     """Every element is closed, and nothing is loaded from anywhere."""
