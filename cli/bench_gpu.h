@@ -20,6 +20,12 @@ typedef struct gpu_driver {
     int (*stream_destroy)(void *stream);
     int (*event_destroy)(void *event);
     int (*context_release)(int device);
+    int (*capture_begin)(void *stream, int mode);
+    int (*capture_end)(void *stream, void **captured);
+    int (*graph_make)(void **graph, void *captured, unsigned long long flags);
+    int (*graph_launch)(void *graph, void *stream);
+    int (*graph_destroy)(void *graph);
+    int (*captured_destroy)(void *captured);
 } gpu_driver;
 
 /* 0: done. */
@@ -27,6 +33,10 @@ int gpu_driver_open(gpu_driver *driver, int device);
 void gpu_driver_close(gpu_driver *driver);
 /* Seconds of one of `runs` runs over rotating buffers, negative when one failed. */
 double gpu_time(gpu_driver *driver, int runs, int (*run)(void *state, int set), void *state);
+/* The same runs as a graph, so that they cost the host one launch; NULL when they cannot be one. */
+void *gpu_record(gpu_driver *driver, int runs, int (*run)(void *state, int set), void *state);
+/* Seconds of one of the graph's runs. */
+double gpu_play(gpu_driver *driver, void *graph, int runs);
 
 typedef struct gpu_problem {
     gpu_driver *driver;
@@ -93,7 +103,8 @@ typedef struct gpu_cell {
 typedef struct gpu_contestant {
     int (*run)(void *state, int set);
     void *state;
-    int runs; /* a window */
+    int runs;    /* a window */
+    void *graph; /* of it; NULL: they are enqueued one by one */
     double samples[BENCH_MAX_ROUNDS];
 } gpu_contestant;
 

@@ -116,7 +116,7 @@ enum {
 static const linear_option all_options[] = {
 #define TILE(rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares, ...)          \
     {#rows "x" #tokens, LINEAR_WGMMA, ROW_##rows##x##tokens, false, 1},                            \
-        {#rows "x" #tokens "/k", LINEAR_WGMMA, ROW_##rows##x##tokens, true, 1},                    \
+        {#rows "x" #tokens "/k", LINEAR_WGMMA, ROW_##rows##x##tokens, true, shares >= 2 ? 1 : 0},  \
         {#rows "x" #tokens "/2", LINEAR_WGMMA, ROW_##rows##x##tokens, false, shares >= 2 ? 2 : 0}, \
         {#rows "x" #tokens "/4", LINEAR_WGMMA, ROW_##rows##x##tokens, false, shares >= 4 ? 4 : 0},
 #define KEPT_TILE(rows, tokens, ...)                                                               \
@@ -228,7 +228,9 @@ static double cost(const s24i_device *device, const s24i_device_linear *job, con
     const double launch = option->family == LINEAR_KEPT ? 1300 : 2530;
     const double filled = 0.17, memory = 4100, processor = 36; /* bytes a ns */
     const double again = 0.36; /* of the first time a processor reads them */
-    const double end = row->end_ns * (bytes_of(job->y_dtype) == 4 ? 1.6 : 1.0);
+    /* Sums of i8 leave as fast as memory takes them. */
+    const double wide = job->y_dtype == S24_I32 ? 4.0 : bytes_of(job->y_dtype) == 4 ? 1.6 : 1.0;
+    const double end = row->end_ns * wide;
     int grid;
     linear_shape s = shape_of(device, job, row, option, &grid);
     const double tiles = (double)s.m_tiles * s.n_tiles, steps = s.steps;

@@ -76,7 +76,7 @@ template <class TILE>
 static __device__ void produce(const linear_ring<TILE> &ring, const linear_params &p,
                                const CUtensorMap *x)
 {
-    linear_walk walk(p.shape);
+    typename TILE::walk walk(p.shape);
     linear_part part;
     ring_place<TILE::stages> at;
     int m_tile, n_tile;
@@ -250,7 +250,7 @@ template <class TILE>
 static __device__ void multiply(typename TILE::sum (&d)[TILE::blocks][TILE::sums],
                                 const linear_ring<TILE> &ring, ring_place<TILE::stages> &at,
                                 const thread_place &me, const linear_part &part,
-                                const linear_walk &walk, const linear_shape &shape)
+                                const typename TILE::walk &walk, const linear_shape &shape)
 {
     stage_metadata<TILE> even, odd = {};
     const int rest = depth_of<TILE>(shape, part.end - 1);
@@ -314,8 +314,8 @@ static __device__ void take_over(typename TILE::sum (&d)[TILE::blocks][TILE::sum
 {
     const int threads = 128 * TILE::team_size;
     for (int block = blockIdx.x - 1; block >= 0; block--) {
-        int low = linear_walk::cut_at(p.shape, block);
-        if (low == linear_walk::cut_at(p.shape, block + 1)) continue; /* it had no steps */
+        int low = TILE::walk::cut_at(p.shape, block);
+        if (low == TILE::walk::cut_at(p.shape, block + 1)) continue; /* it had no steps */
         unsigned *flag = p.ready + block * MAX_WARPS + me.member * 4 + me.warp;
         const sums_of_four<typename TILE::sum> *from =
             static_cast<const sums_of_four<typename TILE::sum> *>(p.partial) +
@@ -406,7 +406,7 @@ static __device__ void consume(const linear_ring<TILE> &ring, const linear_param
     const thread_place me = {
         warp / 4,   warp / 4 / TILE::team_size, warp / 4 % TILE::team_size, warp % 4, thread % 128,
         thread % 32};
-    linear_walk walk(p.shape);
+    typename TILE::walk walk(p.shape);
     linear_part part;
     ring_place<TILE::stages> at;
     int buffer = 0, turn = 0;
@@ -421,17 +421,19 @@ static __device__ void consume(const linear_ring<TILE> &ring, const linear_param
             if (turn > 1) turn_take(me.team);
         }
         multiply<TILE>(d, ring, at, me, part, walk, p.shape);
-        if (TILE::shares > 1 && p.shape.share > 1) {
-            if (blockIdx.x % p.shape.share != 0) {
-                send_sums<TILE>(d, ring, me, blockIdx.x % p.shape.share, p.shape.whole >> 31);
-                break;
-            }
-            receive_sums<TILE>(d, ring, me, p.shape.share);
-        } else if (part.end < p.shape.steps) {
-            hand_over<TILE>(d, p, me);
-            continue;
-        } else if (part.begin > 0)
-            take_over<TILE>(d, p, me, (part.tile - p.shape.whole) * p.shape.steps);
+        if constexpr (TILE::shared) {
+            if (p.shape.share > 1) {
+                if (blockIdx.x % p.shape.share != 0) {
+                    send_sums<TILE>(d, ring, me, blockIdx.x % p.shape.share, p.shape.whole >> 31);
+                    break;
+                }
+                receive_sums<TILE>(d, ring, me, p.shape.share);
+            } else if (part.end < p.shape.steps) {
+                hand_over<TILE>(d, p, me);
+                continue;
+            } else if (part.begin > 0)
+                take_over<TILE>(d, p, me, (part.tile - p.shape.whole) * p.shape.steps);
+        }
         tile_origin(p.shape, part.tile, &m_tile, &n_tile);
         const int m = m_tile * TILE::tokens,
                   n = n_tile * TILE::rows + me.member * TILE::blocks * 64;
@@ -468,13 +470,13 @@ __global__ void __launch_bounds__(TILE::threads, 1)
             barrier_init(ring.full(i), 1);
             barrier_init(ring.empty(i), 4 * TILE::team_size);
         }
-        if (TILE::shares > 1) barrier_init(ring.inbox_full(), 1);
+        if (TILE::shared) barrier_init(ring.inbox_full(), 1);
         barrier_init_done();
-        if (TILE::shares > 1)
+        if (TILE::shared)
             barrier_expect(ring.inbox_full(), (p.shape.share - 1) * TILE::partial_sums * 4);
     }
     __syncthreads();
-    if (TILE::shares > 1 && p.shape.share > 1) cluster_arrive();
+    if (TILE::shared && p.shape.share > 1) cluster_arrive();
     dependents_may_start();
     if (producer >= 0) {
         if constexpr (TILE::warpgroups > 1) registers_give<TILE::give>();

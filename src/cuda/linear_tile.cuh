@@ -63,8 +63,8 @@ template <class SUM> using sums_of_four = typename four_of<SUM>::type;
 /* A tile of dtype T: ROWS outputs by TOKENS, a ring of STAGES, each DEPTH of the weight's blocks
    along k; its result leaves in pieces of CHUNK tokens through BUFFERS places a warpgroup. Of
    WARPGROUPS consumers one TEAM computes a tile; with two teams, one stores its tile while the other
-   multiplies. Up to SHARES blocks of threads in a cluster may share a tile. Of COLUMNS, X is [k, m]
-   and Y [n, m]; their boxes are 64 tokens wide. */
+   multiplies. Up to SHARES blocks of threads in a cluster may share a tile, and any number by steps;
+   with 1 no tile is shared. Of COLUMNS, X is [k, m] and Y [n, m]; their boxes are 64 tokens wide. */
 template <class T, int ROWS, int TOKENS, int WARPGROUPS, int TEAMS, int STAGES, int DEPTH,
           int CHUNK, int BUFFERS, int SHARES, bool COLUMNS = false>
 struct linear_tile {
@@ -75,6 +75,8 @@ struct linear_tile {
     static constexpr int rows = ROWS, tokens = TOKENS, warpgroups = WARPGROUPS, teams = TEAMS,
                          stages = STAGES, depth = DEPTH, chunk = CHUNK, buffers = BUFFERS,
                          shares = SHARES;
+    static constexpr bool shared = SHARES > 1;
+    using walk = linear_walk<shared>;
     static constexpr int team_size = WARPGROUPS / TEAMS;
     static constexpr int slabs = ROWS / 64;          /* of 64 outputs */
     static constexpr int blocks = slabs / team_size; /* of them a warpgroup */
@@ -88,7 +90,8 @@ struct linear_tile {
                                       : CHUNK % 24 == 0 ? CHUNK / 3
                                                         : CHUNK;
     static constexpr int full_bytes = full_chunk * 256;
-    static constexpr int full_buffers = BUFFERS * chunk_bytes >= 2 * full_bytes ? 2 : 1;
+    static constexpr int full_buffers =
+        BUFFERS * chunk_bytes >= full_bytes ? BUFFERS * chunk_bytes / full_bytes : 1;
     static constexpr int out_bytes =
         BUFFERS * chunk_bytes > full_bytes ? BUFFERS *chunk_bytes : full_bytes;
     static constexpr int out_at = STAGES * token_stage;

@@ -29,7 +29,9 @@ struct linear_part {
     int tile, begin, end; /* steps */
 };
 
-struct linear_walk {
+/* Of blocks that share tiles, by steps or in clusters, and of those that do not, which the shorter
+   code spares registers. */
+template <bool SHARED> struct linear_walk {
     int next_whole, low, high; /* the block's range of the cut tiles' steps still to do */
 
     static __device__ int cut_at(const linear_shape &s, int block)
@@ -65,6 +67,25 @@ struct linear_walk {
         int tile = (high - 1) / s.steps, start = tile * s.steps, from = max(low, start);
         *part = {s.whole + tile, from - start, high - start};
         high = from;
+        return true;
+    }
+};
+
+template <> struct linear_walk<false> {
+    int next_whole;
+
+    __device__ explicit linear_walk(const linear_shape &) : next_whole(blockIdx.x)
+    {
+    }
+    __device__ bool more(const linear_shape &s) const
+    {
+        return next_whole < s.whole;
+    }
+    __device__ bool next(const linear_shape &s, linear_part *part)
+    {
+        if (!more(s)) return false;
+        *part = {next_whole, 0, s.steps};
+        next_whole += gridDim.x;
         return true;
     }
 };
