@@ -12,6 +12,7 @@ are random; those of the linear layers 2:4. Each round gives every contestant on
 pause; medians over the rounds. Needs torch and transformers.
 """
 import argparse
+import copy
 import ctypes
 import json
 import pathlib
@@ -20,7 +21,7 @@ import sys
 import time
 
 PAUSE, WINDOW = 0.03, 0.06  # seconds
-PEERS = ("eager", "compiled", "graphs", "semi", "semi-compiled")
+PEERS = ("eager", "compiled", "blocks", "graphs", "semi", "semi-compiled")
 
 
 class Options(ctypes.Structure):
@@ -120,12 +121,23 @@ class Torch:
         self.models = {"eager": dense}
         if "compiled" in peers:
             self.models["compiled"] = torch.compile(dense)
+        if "blocks" in peers:
+            self.models["blocks"] = self.by_blocks(dense)
         if "graphs" in peers:
             self.models["graphs"] = torch.compile(dense, mode="reduce-overhead")
         if "semi" in peers or "semi-compiled" in peers:
             self.models["semi"] = make(True)
             self.models["semi-compiled"] = torch.compile(self.models["semi"])
         self.models = {name: self.models[name] for name in peers}
+
+    def by_blocks(self, model):
+        """A copy compiled block by block: alike blocks are compiled once."""
+        model = copy.deepcopy(model)
+        for module in model.modules():
+            if isinstance(module, self.torch.nn.ModuleList):
+                for block in module:
+                    block.compile()
+        return model
 
     def make(self):
         import transformers
