@@ -8,7 +8,11 @@
 #include "linear_store_full.cuh"
 #include "rows.cuh"
 
-enum { WARPS = 4, MOST_CHUNKS = 8 }; /* of a block; of 256 elements of a row */
+enum {
+    WARPS = 4,       /* of a block */
+    BLOCKS = 8,      /* that a processor has room for */
+    MOST_CHUNKS = 8, /* of 256 elements of a row */
+};
 
 /* ---- norms and embeddings: a warp a row ------------------------------------------------------ */
 
@@ -41,14 +45,15 @@ static __device__ inline void norm_load(float (&v)[8], const s24i_device_norm &j
 }
 
 template <class T, int CHUNKS>
-__global__ void __launch_bounds__(32 * WARPS)
+__global__ void __launch_bounds__(32 * WARPS, CHUNKS <= 4 ? BLOCKS : BLOCKS / 2)
     norm_kernel(const __grid_constant__ s24i_device_norm job)
 {
     const int lane = threadIdx.x % 32, width = (int)job.width;
     dependents_may_start();
     wait_for_predecessors();
-    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; r < job.rows;
-         r += (int64_t)gridDim.x * WARPS) {
+    /* The product before wrote the last rows last: they may still be in L2. */
+    for (int64_t r = job.rows - 1 - ((int64_t)blockIdx.x * WARPS + threadIdx.x / 32); r >= 0;
+         r -= (int64_t)gridDim.x * WARPS) {
         float v[CHUNKS][8], sum = 0, squares = 0;
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
@@ -111,13 +116,14 @@ s24_status norm_enqueue(s24i_device *device, const s24i_device_norm *job, void *
 {
     const int chunks = (int)((job->width + 255) / 256);
     s24i_device_norm args_of = *job;
-    const device_launch launch = {"launching a norm",
-                                  job->dtype == S24_BF16 ? norm_kernel_of<__nv_bfloat16>(chunks)
-                                                         : norm_kernel_of<__half>(chunks),
-                                  dim3(blocks_of(device, job->rows, 12)),
-                                  32 * WARPS,
-                                  0,
-                                  true};
+    const device_launch launch = {
+        "launching a norm",
+        job->dtype == S24_BF16 ? norm_kernel_of<__nv_bfloat16>(chunks)
+                               : norm_kernel_of<__half>(chunks),
+        dim3(blocks_of(device, job->rows, chunks <= 4 ? BLOCKS : BLOCKS / 2)),
+        32 * WARPS,
+        0,
+        true};
     void *args[] = {&args_of};
     return device_launch_kernel(error, &launch, args, stream);
 }
@@ -160,14 +166,14 @@ s24_status activation_enqueue(s24i_device *device, const s24i_device_dense *job,
     return device_launch_kernel(error, &launch, args, stream);
 }
 
-/* ---- pooling: a block a text ----------------------------------------------------------------- */
+/* ---- pooling: a cluster of blocks a text, each with a slice of its columns ------------------- */
 
-enum { POOL_THREADS = 1024 };
+enum { POOL_THREADS = 1024, MOST_SLICES = 8 };
 
-/* A thread's part of a text: eight columns of every groups-th token. Returns how many they were. */
+/* A thread's part of a slice: eight columns of every step-th token. Returns how many they were. */
 template <class T>
-static __device__ int pool_tokens(float (&sum)[8], const s24i_device_pool &job, int first, int end,
-                                  int step)
+static __device__ int pool_tokens(float (&sum)[8], const s24i_device_pool &job, int column,
+                                  int first, int end, int step)
 {
     const bool most = job.pooling == S24I_DEVICE_POOL_MAX;
     const uint8_t *mask = job.pooling == S24I_DEVICE_POOL_FIRST ? nullptr : job.mask;
@@ -175,11 +181,11 @@ static __device__ int pool_tokens(float (&sum)[8], const s24i_device_pool &job, 
 #pragma unroll
     for (float &s : sum)
         s = most ? -INFINITY : 0;
+#pragma unroll 4
     for (int t = first; t < end; t += step) {
         if (mask && !mask[t]) continue;
         float v[8];
-        load_8<T>(v, static_cast<const T *>(job.x) + (int64_t)t * job.width +
-                         threadIdx.x % (job.width / 8) * 8);
+        load_8<T>(v, static_cast<const T *>(job.x) + (int64_t)t * job.width + column);
 #pragma unroll
         for (int i = 0; i < 8; i++) /* a NaN stays one */
             sum[i] = !most ? sum[i] + v[i] : v[i] > sum[i] || v[i] != v[i] ? v[i] : sum[i];
@@ -188,42 +194,85 @@ static __device__ int pool_tokens(float (&sum)[8], const s24i_device_pool &job, 
     return count;
 }
 
-/* 1 / the length of a vector of which each thread has some squares. */
-static __device__ float pool_factor(float squares)
+/* What blocks of a cluster say to each other; before Hopper a cluster is one block. */
+static __device__ inline void pool_arrive()
 {
-    __shared__ float reduced[33];
-    squares = warp_sum(squares);
-    if (threadIdx.x % 32 == 0) reduced[threadIdx.x / 32] = squares;
+#if __CUDA_ARCH__ >= 900
+    cluster_arrive();
+#endif
+}
+/* v to `place` of the block of that rank, when all have begun. */
+static __device__ inline void pool_send(float *place, int rank, float v)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile(
+        "st.shared::cluster.f32 [%0], %1;" ::"r"(cluster_place(shared_address(place), rank)), "f"(v)
+        : "memory");
+#else
+    *place = v;
+#endif
+}
+static __device__ inline void pool_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    cluster_wait();
+#endif
+}
+static __device__ inline void pool_sync()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+#else
     __syncthreads();
-    if (threadIdx.x < 32) {
-        squares = warp_sum(reduced[threadIdx.x]);
-        const float norm = sqrtf(squares);
-        if (threadIdx.x == 0) reduced[32] = 1.0f / (norm > 1e-12f || norm != norm ? norm : 1e-12f);
-    }
-    __syncthreads();
-    return reduced[32];
+#endif
 }
 
-/* Threads of a group have the row's pieces of eight elements; groups take tokens by turns. */
+/* 1 / the length of a vector of which each thread of the cluster has some squares. */
+static __device__ float pool_factor(float squares, int slices)
+{
+    __shared__ float warps[32], blocks[MOST_SLICES];
+    const int lane = threadIdx.x % 32;
+    squares = warp_sum(squares);
+    if (lane == 0) warps[threadIdx.x / 32] = squares;
+    __syncthreads();
+    pool_wait();
+    if (threadIdx.x < 32) {
+        squares = warp_sum(lane < POOL_THREADS / 32 ? warps[lane] : 0);
+        if (lane < slices) pool_send(&blocks[blockIdx.x % slices], lane, squares);
+    }
+    pool_sync();
+    float norm = 0;
+    for (int i = 0; i < slices; i++)
+        norm += blocks[i];
+    norm = sqrtf(norm);
+    return 1.0f / (norm > 1e-12f || norm != norm ? norm : 1e-12f);
+}
+
+/* Threads of a group have the slice's pieces of eight elements; groups take tokens by turns. */
 template <class T>
 __global__ void __launch_bounds__(POOL_THREADS)
-    pool_kernel(const __grid_constant__ s24i_device_pool job)
+    pool_kernel(const __grid_constant__ s24i_device_pool job, int slices, int most_columns)
 {
-    extern __shared__ float partial[]; /* [groups][width] */
+    extern __shared__ float partial[]; /* [groups][columns] */
     __shared__ int counts[POOL_THREADS];
-    const int width = (int)job.width, pieces = width / 8, groups = POOL_THREADS / pieces;
+    const int text = blockIdx.x / slices, column = (int)blockIdx.x % slices * most_columns;
+    const int columns = min(most_columns, (int)job.width - column), pieces = columns / 8;
+    const int groups = POOL_THREADS / pieces;
     const int group = threadIdx.x / pieces, piece = threadIdx.x % pieces;
     const bool most = job.pooling == S24I_DEVICE_POOL_MAX;
+    pool_arrive();
     dependents_may_start();
     wait_for_predecessors();
-    const int text = blockIdx.x, first = job.offsets[text];
+    const int first = job.offsets[text];
     const int end = job.pooling == S24I_DEVICE_POOL_FIRST ? first + 1 : job.offsets[text + 1];
     if (group < groups) {
         float sum[8];
-        const int count = pool_tokens<T>(sum, job, first + group, end, groups);
+        const int count = pool_tokens<T>(sum, job, column + piece * 8, first + group, end, groups);
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            partial[group * width + piece * 8 + i] = sum[i];
+            partial[group * columns + piece * 8 + i] = sum[i];
         if (piece == 0) counts[group] = count;
     }
     __syncthreads();
@@ -231,10 +280,10 @@ __global__ void __launch_bounds__(POOL_THREADS)
     for (int g = 0; g < groups; g++)
         tokens += counts[g];
     float squares = 0;
-    for (int c = threadIdx.x; c < width; c += POOL_THREADS) {
+    for (int c = threadIdx.x; c < columns; c += POOL_THREADS) {
         float v = partial[c];
         for (int g = 1; g < groups; g++) {
-            const float other = partial[g * width + c];
+            const float other = partial[g * columns + c];
             v = !most ? v + other : other > v || other != other ? other : v;
         }
         if (!tokens) v = 0;
@@ -242,26 +291,28 @@ __global__ void __launch_bounds__(POOL_THREADS)
         partial[c] = v;
         squares += v * v;
     }
-    const float factor = job.normalise ? pool_factor(squares) : 1;
-    for (int c = threadIdx.x; c < width; c += POOL_THREADS)
-        job.y[(int64_t)text * width + c] = partial[c] * factor;
+    const float factor = pool_factor(job.normalise ? squares : 1, slices);
+    for (int c = threadIdx.x; c < columns; c += POOL_THREADS)
+        job.y[(int64_t)text * job.width + column + c] =
+            partial[c] * (job.normalise ? factor : 1.0f);
 }
 
 s24_status pool_enqueue(s24i_device *device, const s24i_device_pool *job, void *stream,
                         s24i_device_error *error)
 {
-    (void)device;
-    const int groups = POOL_THREADS / (int)(job->width / 8);
+    const int most = device->capability == HOPPER ? MOST_SLICES : 1;
+    const int pieces = (int)(job->width / 8), each = (pieces + most - 1) / most;
+    int slices = (pieces + each - 1) / each, columns = 8 * each;
     s24i_device_pool args_of = *job;
     const device_launch launch = {"launching pooling",
                                   job->dtype == S24_BF16 ? (const void *)pool_kernel<__nv_bfloat16>
                                                          : (const void *)pool_kernel<__half>,
-                                  dim3((unsigned)job->texts),
+                                  dim3((unsigned)(job->texts * slices)),
                                   POOL_THREADS,
-                                  groups * (int)job->width *
-                                      (int)sizeof(float), /* no more than 32 KiB */
-                                  true};
-    void *args[] = {&args_of};
+                                  POOL_THREADS * 8 * (int)sizeof(float),
+                                  true,
+                                  slices};
+    void *args[] = {&args_of, &slices, &columns};
     return device_launch_kernel(error, &launch, args, stream);
 }
 
