@@ -10,8 +10,9 @@
 static const struct {
     const char *name, *model_type;
     s24i_shape shape;
+    int answers;
 } presets[] = {
-#define S24I_PRESET(preset, words, rows, kinds, wide, deep, many, inner)                           \
+#define S24I_PRESET(preset, words, rows, kinds, wide, deep, many, inner, head)                     \
     {preset,                                                                                       \
      "bert",                                                                                       \
      {.vocabulary = words,                                                                         \
@@ -22,7 +23,8 @@ static const struct {
       .heads = many,                                                                               \
       .intermediate = inner,                                                                       \
       .eps = 1e-12f,                                                                               \
-      .activation = S24_ACTIVATION_GELU}},
+      .activation = S24_ACTIVATION_GELU},                                                          \
+     head},
 #define S24I_IMAGE_PRESET(preset, type, side, piece, kinds, wide, deep, many, inner, small, near,  \
                           far)                                                                     \
     {preset,                                                                                       \
@@ -42,7 +44,8 @@ static const struct {
       .heads = many,                                                                               \
       .intermediate = inner,                                                                       \
       .eps = small,                                                                                \
-      .activation = S24_ACTIVATION_GELU}},
+      .activation = S24_ACTIVATION_GELU},                                                          \
+     0},
 #include "nn/presets.def"
 #undef S24I_PRESET
 #undef S24I_IMAGE_PRESET
@@ -100,6 +103,10 @@ static void fill_floats(s24_model *model, uint64_t *state)
     }
     if (shape->image) fill(s24i_writable(model->patch_bias), shape->width, state);
     if (model->first_token) fill(s24i_writable(model->first_token), shape->width, state);
+    if (model->qa_weight) {
+        fill(s24i_writable(model->qa_weight), 2 * shape->width, state);
+        fill(s24i_writable(model->qa_bias), 2, state);
+    }
     if (!model->class_weight) return;
     fill(s24i_writable(model->class_weight), shape->classes * shape->width, state);
     fill(s24i_writable(model->class_bias), shape->classes, state);
@@ -199,7 +206,8 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
             s24i_show(name).text);
     const s24i_shape *shape = &presets[index].shape;
     if (o.device) TRY(s24i_gpu_check(ctx, o.device, shape));
-    const s24i_rooms rooms = {.words = 1, .class_head = shape->classes > 0};
+    const s24i_rooms rooms = {
+        .words = 1, .qa_head = presets[index].answers, .class_head = shape->classes > 0};
     TRY(s24i_model_create(&model, ctx, s24i_architecture_find(presets[index].model_type), shape,
                           rooms));
     if (model->first_token) model->pooled.pooling = S24I_POOL_CLS;
