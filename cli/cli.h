@@ -232,5 +232,8 @@ void cli_tiles_load(cli_app *cli, struct s24_device *device);
 /* One more of them, there and to the library. */
 void cli_tiles_keep(cli_app *cli, struct s24_device *device,
                     const struct s24_device_choice *choice);
+/* What models' sessions noted with a GPU in earlier calls to it, and from it to where that is kept. */
+void cli_notes_load(cli_app *cli, struct s24_device *device);
+void cli_notes_keep(cli_app *cli, const struct s24_device *device);
 
 #endif

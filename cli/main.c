@@ -104,6 +104,7 @@ static int run(cli_app *cli, int argc, char **argv)
     if (!options) return cli_fail(cli, CLI_IO, "out of memory");
     cli->common = options;
     int code = run_with(cli, options, argc, argv);
+    if (cli->device) cli_notes_keep(cli, cli->device);
     s24_device_destroy(cli->device);
     s24_ctx_destroy(cli->ctx);
     free(options);

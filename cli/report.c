@@ -124,8 +124,10 @@ int cli_device(cli_app *cli, s24_device **device)
     const s24_device_opts opts = {
         .size = sizeof opts, .name = cli->common->device, .backend = cli->backend};
     int code = CLI_OK;
-    if (!cli_on_cpu(cli) && !cli->device)
+    if (!cli_on_cpu(cli) && !cli->device) {
         code = cli_status(cli, s24_device_create(&cli->device, cli->ctx, &opts));
+        if (code == CLI_OK) cli_notes_load(cli, cli->device);
+    }
     *device = cli->device;
     return code;
 }

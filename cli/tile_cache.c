@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which tile of a GPU's products is best for a shape, as bench --tune measured it: one file a GPU
- * and version, handed to the library when a command opens the GPU. A file that cannot be read
- * counts as absent.
+ * What was measured on a GPU: which tile of its products is best for a shape, as bench --tune found
+ * it, and what models' sessions noted. One file of each a GPU and version, handed to the library
+ * when a command opens the GPU. A file that cannot be read counts as absent.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +18,11 @@ static json_t *key_json(const s24_device *device)
     return key;
 }
 
-/* {"key", "tiles": [[dtype, m, k, n, tile]]}, a new reference; NULL: there is none. */
-static json_t *load(const s24_device *device, char *path, size_t bytes)
+/* {"key", KIND: …}, a new reference; NULL: there is none. */
+static json_t *load(const s24_device *device, const char *kind, char *path, size_t bytes)
 {
     json_t *key = key_json(device), *file = NULL;
-    if (cli_cache_path(path, bytes, "tiles", key)) file = json_load_file(path, 0, NULL);
+    if (cli_cache_path(path, bytes, kind, key)) file = json_load_file(path, 0, NULL);
     if (file && !json_equal(json_object_get(file, "key"), key)) {
         json_decref(file);
         file = NULL;
@@ -31,6 +31,7 @@ static json_t *load(const s24_device *device, char *path, size_t bytes)
     return file;
 }
 
+/* [dtype, m, k, n, tile] */
 static int choice_read(s24_device_choice *choice, const json_t *row)
 {
     if (!json_is_array(row) || json_array_size(row) != 5) return 0;
@@ -46,7 +47,7 @@ static int choice_read(s24_device_choice *choice, const json_t *row)
 void cli_tiles_load(cli_app *cli, s24_device *device)
 {
     char path[4096];
-    json_t *file = load(device, path, sizeof path);
+    json_t *file = load(device, "tiles", path, sizeof path);
     const json_t *tiles = json_object_get(file, "tiles");
     size_t count = json_array_size(tiles), known = 0;
     s24_device_choice *choices = count ? calloc(count, sizeof *choices) : NULL;
@@ -61,7 +62,7 @@ void cli_tiles_load(cli_app *cli, s24_device *device)
 void cli_tiles_keep(cli_app *cli, s24_device *device, const s24_device_choice *choice)
 {
     char path[4096] = "";
-    json_t *file = load(device, path, sizeof path), *tiles = json_array();
+    json_t *file = load(device, "tiles", path, sizeof path), *tiles = json_array();
     const json_t *before = json_object_get(file, "tiles");
     for (size_t i = 0; i < json_array_size(before); i++) {
         s24_device_choice other;
@@ -80,4 +81,37 @@ void cli_tiles_keep(cli_app *cli, s24_device *device, const s24_device_choice *c
     if (*path) cli_cache_write(cli, path, file);
     json_decref(file);
     cli_tiles_load(cli, device);
+}
+
+void cli_notes_load(cli_app *cli, s24_device *device)
+{
+    char path[4096];
+    json_t *file = load(device, "plans", path, sizeof path);
+    const char *key;
+    json_t *value;
+    json_object_foreach (json_object_get(file, "plans"), key, value) {
+        const char *text = json_string_value(value);
+        if (text && s24_device_note(cli->ctx, device, key, text) != S24_OK)
+            cli_note(cli, "%s: %s", path, s24_ctx_error(cli->ctx));
+    }
+    json_decref(file);
+}
+
+void cli_notes_keep(cli_app *cli, const s24_device *device)
+{
+    char path[4096] = "";
+    json_t *file = load(device, "plans", path, sizeof path), *plans = json_object();
+    const char *key;
+    json_object_update(plans, json_object_get(file, "plans"));
+    for (int64_t i = 0; (key = s24_device_note_key(device, i)) != NULL; i++)
+        json_object_set_new(plans, key, json_string(s24_device_noted(device, key)));
+    if (*path && !json_equal(plans, json_object_get(file, "plans")) && json_object_size(plans)) {
+        json_decref(file);
+        file = json_object();
+        json_object_set_new(file, "key", key_json(device));
+        json_object_set(file, "plans", plans);
+        cli_cache_write(cli, path, file);
+    }
+    json_decref(plans);
+    json_decref(file);
 }

@@ -135,6 +135,59 @@ static void test_same(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* A pass of a new session, so that a plan is made. Every note then is `expected`, if that is not
+   NULL, and is replaced. */
+static void notes_after_pass(s24_ctx *ctx, s24_device *device, const s24_model *model,
+                             const char *expected, const char *replaced)
+{
+    s24_session *session;
+    batch_data data;
+    batch_fill(&data);
+    const s24_batch batch = {.texts = TEXTS, .offsets = data.offsets, .ids = data.ids};
+    assert_ok(ctx, s24_session_create(&session, ctx, model, TOKENS));
+    result r = forward(ctx, session, &batch, 128);
+    result_free(&r);
+    s24_session_destroy(session);
+    const char *key;
+    int64_t count = 0;
+    for (; (key = s24_device_note_key(device, count)) != NULL; count++) {
+        assert_non_null(strstr(key, "f16 256x")); /* tokens, up to a power of two */
+        assert_string_not_equal(s24_device_noted(device, key), "1x1");
+        if (expected) assert_string_equal(s24_device_noted(device, key), expected);
+        assert_ok(ctx, s24_device_note(ctx, device, key, replaced));
+    }
+    assert_int_equal(count, 4); /* a block's products */
+}
+
+/* Sessions note what they measured; the next one believes it if it can. */
+static void test_notes(void **state)
+{
+    (void)state;
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    if (device) {
+        const s24_model_opts opts = {.size = sizeof opts, .sparse = 1, .device = device};
+        s24_model *model;
+        assert_null(s24_device_note_key(device, 0));
+        assert_ok(ctx, s24_model_preset(&model, ctx, "bert-tiny", &opts));
+        notes_after_pass(ctx, device, model, NULL, "1x1"); /* no such tile: measured again */
+        notes_after_pass(ctx, device, model, NULL, "128x96");
+        notes_after_pass(ctx, device, model, "128x96", "128x72"); /* that there is: as noted */
+        assert_null(s24_device_noted(device, "no such key"));
+        char longest[97];
+        memset(longest, 'k', 96);
+        longest[96] = 0;
+        assert_refused(ctx, S24_ERROR_ARGUMENT, "a note of 96",
+                       s24_device_note(ctx, device, longest, "v"));
+        assert_refused(ctx, S24_ERROR_ARGUMENT, "value is NULL",
+                       s24_device_note(ctx, device, "k", NULL));
+        s24_model_destroy(model);
+    }
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
 /* An allocator of another device's memory that ends somewhere. */
 typedef struct budget {
     s24_ctx *ctx;
@@ -227,6 +280,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same),
+        cmocka_unit_test(test_notes),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

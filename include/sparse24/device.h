@@ -200,6 +200,18 @@ typedef struct s24_device_choice {
 } s24_device_choice;
 S24_API s24_status s24_device_tune(s24_ctx *ctx, s24_device *device,
                                    const s24_device_choice *choices, int64_t count);
+/*
+ * What was measured on this GPU, in words: a session notes the kernels that it chose (the tile of
+ * each product, or "dense"), and looks here before it measures. A program that hands the notes of
+ * its last run to the device spares the measuring. Both are copied; a key's value may be replaced.
+ * Errors: ARGUMENT (NULL; a key of 96 bytes or a value of 32), MEMORY.
+ */
+S24_API s24_status s24_device_note(s24_ctx *ctx, s24_device *device, const char *key,
+                                   const char *value);
+/* NULL: there is none. */
+S24_API const char *s24_device_noted(const s24_device *device, const char *key);
+/* The key by index, the newest first; NULL past the end. */
+S24_API const char *s24_device_note_key(const s24_device *device, int64_t index);
 /* Which one m tokens get; NULL: the GPU has no product of the weight's dtype. */
 S24_API const char *s24_device_linear_tile(const s24_device *device,
                                            const s24_device_weight *weight, int64_t m);

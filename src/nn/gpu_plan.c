@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The plan of a session on a device: for each power of two of tokens and each of a block's products
- * the fastest way is measured, when such a batch comes for the first time. 2:4 products are timed
+ * the fastest way is measured, when such a batch comes for the first time, and noted with the device
+ * for other sessions. 2:4 products are timed
  * tile by tile over the weights of all blocks; where the best algorithm of a dense product is
  * faster still, by more than measuring errs, the weights are laid out dense once more.
  */
 #include "nn/gpu_session.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Dense weights are timed hot, which they are not in a pass. */
@@ -134,43 +136,87 @@ s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t t
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
+/* One of a block's products for a number of tokens, and the best way so far. */
+typedef struct search {
+    s24i_gpu_session *gpu;
+    s24_ctx *ctx;
+    int64_t tokens;
+    int index;
+    const s24i_linear *linear; /* of the first block */
+    operands o;
+    s24i_gpu_choice *choice;
+    double seconds; /* its 2:4 product; 0: none was measured */
+} search;
+
 /* The seconds of a 2:4 product with a tile: each block's weight, one after the other. */
-static s24_status time_tile(double *seconds, const s24i_gpu_session *gpu, s24_ctx *ctx,
-                            int64_t tokens, int index, const char *tile)
+static s24_status time_tile(double *seconds, const search *s, const char *tile)
 {
-    const int64_t layers = gpu->model->shape.layers;
-    const s24i_linear *l = s24i_block_product(&gpu->model->blocks[0], index);
-    const operands o = operands_of(gpu, tokens, l, index);
+    const s24i_gpu_session *gpu = s->gpu;
     int64_t runs = 0;
-    TRY(run_sparse(gpu, ctx, l, &o, tile));
-    TRY(s24_device_timer_start(ctx, gpu->device, gpu->stream));
-    for (int64_t b = 0; b < layers; b++) {
-        const s24i_linear *other = s24i_block_product(&gpu->model->blocks[b], index);
-        if (!other->packed || other->n != l->n) continue;
-        TRY(run_sparse(gpu, ctx, other, &o, tile));
+    TRY(s24_device_timer_start(s->ctx, gpu->device, gpu->stream));
+    for (int64_t b = 0; b < gpu->model->shape.layers; b++) {
+        const s24i_linear *l = s24i_block_product(&gpu->model->blocks[b], s->index);
+        if (!l->packed || l->n != s->linear->n) continue;
+        TRY(run_sparse(gpu, s->ctx, l, &s->o, tile));
         runs++;
     }
-    TRY(s24_device_timer_stop(seconds, ctx, gpu->device, gpu->stream));
+    TRY(s24_device_timer_stop(seconds, s->ctx, gpu->device, gpu->stream));
     *seconds /= (double)runs;
     return S24_OK;
 }
 
-static s24_status best_tile(s24i_gpu_choice *choice, double *least, const s24i_gpu_session *gpu,
-                            s24_ctx *ctx, int64_t tokens, int index)
+/* A first look at a tile. One that is far behind the best so far at its first run is not run on. */
+static s24_status look_at_tile(double *seconds, const search *s, const char *tile)
 {
-    enum { TURNS = 2 };
-    const char *tile;
-    *least = 0;
+    const double far = 1.3, launch = 5e-6; /* a run by itself shows its launch */
+    const s24i_gpu_session *gpu = s->gpu;
+    TRY(run_sparse(gpu, s->ctx, s->linear, &s->o, tile)); /* loads the kernel */
+    TRY(s24_device_timer_start(s->ctx, gpu->device, gpu->stream));
+    TRY(run_sparse(gpu, s->ctx, s->linear, &s->o, tile));
+    TRY(s24_device_timer_stop(seconds, s->ctx, gpu->device, gpu->stream));
+    if (s->seconds > 0 && *seconds > far * s->seconds + launch) return S24_OK;
+    return time_tile(seconds, s, tile);
+}
+
+enum { TILES = 96 };
+
+/* seconds[i] of tile i, 0 where the product cannot have it; the one that the device would choose by
+   itself goes before. */
+static s24_status look_at_tiles(double (*seconds)[TILES], search *s)
+{
+    const s24_device *device = s->gpu->device;
+    const char *tile = s24_device_linear_tile(device, s->linear->packed, s->tokens);
+    TRY(look_at_tile(&s->seconds, s, tile));
+    s->choice->tile = tile;
+    for (int i = 0; i < TILES && (tile = s24_device_tile_name(device, i)) != NULL; i++) {
+        const s24_status status = look_at_tile(&(*seconds)[i], s, tile);
+        if (status == S24_ERROR_UNSUPPORTED) continue; /* not every product has every tile */
+        TRY(status);
+        if ((*seconds)[i] < s->seconds) s->seconds = (*seconds)[i];
+    }
+    return S24_OK;
+}
+
+/* Those that came close, by turns: a look is short, and the chip is faster after a rest. */
+static s24_status best_tile(search *s)
+{
+    enum { TURNS = 4 };
+    const double near = 1.15;
+    double looks[TILES] = {0}, sums[TILES] = {0}, least = 0;
+    TRY(look_at_tiles(&looks, s));
     for (int turn = 0; turn < TURNS; turn++)
-        for (int i = 0; (tile = s24_device_tile_name(gpu->device, i)) != NULL; i++) {
+        for (int i = 0; i < TILES; i++) {
             double seconds;
-            const s24_status status = time_tile(&seconds, gpu, ctx, tokens, index, tile);
-            if (status == S24_ERROR_UNSUPPORTED) continue; /* not every product has every tile */
-            TRY(status);
-            if (choice->tile && seconds >= *least) continue;
-            *least = seconds;
-            choice->tile = tile;
+            if (looks[i] <= 0 || looks[i] > near * s->seconds) continue;
+            TRY(time_tile(&seconds, s, s24_device_tile_name(s->gpu->device, i)));
+            sums[i] += seconds / TURNS;
         }
+    for (int i = 0; i < TILES; i++) {
+        if (sums[i] <= 0 || (least > 0 && sums[i] >= least)) continue;
+        least = sums[i];
+        s->choice->tile = s24_device_tile_name(s->gpu->device, i);
+    }
+    if (least > 0) s->seconds = least;
     return S24_OK;
 }
 
@@ -191,26 +237,69 @@ static s24_status copy_dense(s24i_gpu_session *gpu, s24_ctx *ctx, int index)
 }
 
 /* Is dense faster? Without memory or a dense engine it is not known, and 2:4 it stays. */
-static s24_status compare_dense(s24i_gpu_choice *choice, s24i_gpu_session *gpu, s24_ctx *ctx,
-                                int64_t tokens, int index, double sparse)
+static s24_status compare_dense(search *s)
 {
-    const s24i_linear *l = s24i_block_product(&gpu->model->blocks[0], index);
-    const operands o = operands_of(gpu, tokens, l, index);
+    s24i_gpu_session *gpu = s->gpu;
+    const s24i_linear *l = s->linear;
     double dense = 0;
     void *weight;
-    if (s24_device_alloc(&weight, ctx, gpu->device, (size_t)(S24I_GPU_ELEMENT * l->n * l->k),
+    if (s24_device_alloc(&weight, s->ctx, gpu->device, (size_t)(S24I_GPU_ELEMENT * l->n * l->k),
                          gpu->stream) != S24_OK)
         return S24_OK;
     const s24_dense w = s24i_gpu_view(gpu, weight, l->n, l->k);
-    s24_status status = s24_device_weight_to_dense(ctx, gpu->device, &w, l->packed, gpu->stream);
-    if (status == S24_OK) status = run_dense(gpu, ctx, l, &o, weight, &dense);
-    (void)s24_device_free(ctx, gpu->device, weight, gpu->stream);
+    s24_status status = s24_device_weight_to_dense(s->ctx, gpu->device, &w, l->packed, gpu->stream);
+    if (status == S24_OK) status = run_dense(gpu, s->ctx, l, &s->o, weight, &dense);
+    (void)s24_device_free(s->ctx, gpu->device, weight, gpu->stream);
     if (status == S24_ERROR_UNSUPPORTED) return S24_OK;
     TRY(status);
-    if (dense >= DENSE_MARGIN * sparse) return S24_OK;
-    if (!gpu->dense_copies[index] && copy_dense(gpu, ctx, index) != S24_OK) return S24_OK;
-    choice->dense = 1;
+    if (dense >= DENSE_MARGIN * s->seconds) return S24_OK;
+    if (!gpu->dense_copies[s->index] && copy_dense(gpu, s->ctx, s->index) != S24_OK) return S24_OK;
+    s->choice->dense = 1;
     return S24_OK;
+}
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+static const char *const DENSE = "dense";
+
+typedef struct note_key {
+    char text[96];
+} note_key;
+
+static note_key key_of(const search *s)
+{
+    static const char *const activations[] = {"", " relu", " gelu", " gelu-tanh", " silu"};
+    note_key key;
+    snprintf(key.text, sizeof key.text, "%s %lldx%lldx%lld%s", s24_dtype_name(s->gpu->model->dtype),
+             1ll << s24i_gpu_octave(s->tokens), (long long)s->linear->k, (long long)s->linear->n,
+             activations[s->linear->activation]);
+    return key;
+}
+
+/* What an earlier session measured. A tile that cannot be used is none: notes come from outside. A
+   dense product is compared once more, since its algorithm is found by measuring, too. */
+static int take_noted(const search *s)
+{
+    const char *noted = s24_device_noted(s->gpu->device, key_of(s).text), *tile;
+    for (int i = 0; noted && (tile = s24_device_tile_name(s->gpu->device, i)) != NULL; i++)
+        if (strcmp(tile, noted) == 0 &&
+            run_sparse(s->gpu, s->ctx, s->linear, &s->o, tile) == S24_OK) {
+            s->choice->tile = tile;
+            return 1;
+        }
+    return 0;
+}
+
+static s24_status plan_product(search *s)
+{
+    if (s->linear->dense)
+        return run_dense(s->gpu, s->ctx, s->linear, &s->o, s->linear->dense, &s->seconds);
+    if (!s->linear->packed || take_noted(s)) return S24_OK;
+    TRY(best_tile(s));
+    TRY(compare_dense(s));
+    if (!s->choice->dense && !s->choice->tile) return S24_OK; /* a GPU without names for tiles */
+    return s24_device_note(s->ctx, s->gpu->device, key_of(s).text,
+                           s->choice->dense ? DENSE : s->choice->tile);
 }
 
 s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens)
@@ -220,15 +309,15 @@ s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens)
     for (int i = 0; i < S24I_PRODUCTS; i++) {
         const s24i_linear *l = s24i_block_product(&gpu->model->blocks[0], i);
         s24i_gpu_choice *choice = &gpu->choices[octave][i];
-        double seconds;
         *choice = (s24i_gpu_choice){0};
-        if (l->packed) {
-            TRY(best_tile(choice, &seconds, gpu, ctx, tokens, i));
-            TRY(compare_dense(choice, gpu, ctx, tokens, i, seconds));
-        } else if (l->dense) {
-            const operands o = operands_of(gpu, tokens, l, i);
-            TRY(run_dense(gpu, ctx, l, &o, l->dense, &seconds));
-        }
+        search s = {.gpu = gpu,
+                    .ctx = ctx,
+                    .tokens = tokens,
+                    .index = i,
+                    .linear = l,
+                    .o = operands_of(gpu, tokens, l, i),
+                    .choice = choice};
+        TRY(plan_product(&s));
     }
     gpu->planned[octave] = 1;
     return S24_OK;
