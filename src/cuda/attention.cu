@@ -4,24 +4,25 @@
 #include "device.cuh"
 
 struct attention_row {
-    int d, queries, threads, shared_bytes, keys;
+    int d, queries, threads, shared_bytes, keys, blocks;
     const void *kernels[2]; /* bf16, f16 */
 };
 
-template <class TILE, int BLOCKS> static constexpr attention_row row_of()
+template <class TILE> static constexpr attention_row row_of()
 {
     return {TILE::d,
             TILE::queries,
             TILE::threads,
             TILE::shared_bytes,
             TILE::keys,
-            {(const void *)attention_kernel<__nv_bfloat16, TILE, BLOCKS>,
-             (const void *)attention_kernel<__half, TILE, BLOCKS>}};
+            TILE::blocks,
+            {(const void *)attention_kernel<__nv_bfloat16, TILE>,
+             (const void *)attention_kernel<__half, TILE>}};
 }
 
 static const attention_row rows[] = {
 #define ATTENTION(d, groups, keys, stages, blocks)                                                 \
-    row_of<attention_tile<d, groups, keys, stages>, blocks>(),
+    row_of<attention_tile<d, groups, keys, stages, blocks>>(),
 #include "attention.def"
 #undef ATTENTION
 };
@@ -44,7 +45,7 @@ int attention_queries(int64_t d, int64_t tokens, int64_t heads)
     for (const attention_row &row : rows) {
         if (row.d != d) continue;
         /* More queries a block read keys and values less often, fewer fill the processors. */
-        if (!queries || tokens / row.queries * heads >= 4 * 132) queries = row.queries;
+        if (!queries || tokens / row.queries * heads >= 92) queries = row.queries;
     }
     return queries;
 }
@@ -95,11 +96,15 @@ s24_status attention_enqueue(s24i_device *device, const s24i_device_attention *j
     p.mask = job->mask;
     p.context = job->context;
     p.ld = job->ld_context;
+    p.tile_count = (int)job->tile_count;
+    p.heads = (int)job->heads;
+    p.items = (int)(job->tile_count * job->heads);
     p.width = (int)job->width;
     p.log2_scale = 1.4426950408889634f / sqrtf((float)d);
+    const int most = device->processors * row->blocks;
     const device_launch launch = {"launching attention",
                                   row->kernels[job->dtype == S24_BF16 ? 0 : 1],
-                                  dim3((unsigned)job->tile_count, (unsigned)job->heads),
+                                  dim3((unsigned)(p.items < most ? p.items : most)),
                                   row->threads,
                                   row->shared_bytes,
                                   true};
