@@ -27,8 +27,11 @@ static void near(const float *expected, const float *got, int64_t count, double 
 static void open_transformer(s24_transformer **out, s24_ctx *ctx, const char *folder, int train)
 {
     s24_checkpoint *checkpoint;
-    const s24_transformer_opts opts = {
-        .size = sizeof opts, .max_tokens = MOST, .max_texts = 8, .train = train};
+    const s24_transformer_opts opts = {.size = sizeof opts,
+                                       .max_tokens = MOST,
+                                       .max_texts = 8,
+                                       .train = train > 0,
+                                       .recompute = train > 1};
     OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder));
     OK(ctx, s24_transformer_load(out, ctx, checkpoint, &opts));
     s24_checkpoint_close(checkpoint);
@@ -102,7 +105,7 @@ static void check_model(golden *g)
             const s24_ctx_opts opts = {
                 .size = sizeof opts, .threads = threads, .cpu_mask = s24_cpu_parse(levels[level])};
             assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
-            for (int train = 0; train <= 1; train++) {
+            for (int train = 0; train <= 2; train++) { /* 2: activations computed again */
                 open_transformer(&t, ctx, g->folder, train);
                 check_outputs(t, ctx, g);
                 if (train) check_gradients(t, ctx, g);
