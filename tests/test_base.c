@@ -306,6 +306,13 @@ static void test_ctx_memory(void **state)
     s24_ctx *plain;
     assert_int_equal(s24_ctx_create(&plain, NULL), S24_OK);
     assert_null(s24_ctx_alloc(plain, SIZE_MAX - 64)); /* the default allocator, too */
+    for (size_t bytes = ((size_t)2 << 20) - 65; bytes < (size_t)7 << 20; bytes += 1234567) {
+        char *large = s24_ctx_alloc(plain, bytes); /* about and beyond a huge page */
+        assert_non_null(large);
+        assert_int_equal((uintptr_t)large % 64, 0);
+        memset(large, 1, bytes);
+        s24_ctx_free(plain, large);
+    }
     void *block = s24_ctx_alloc(plain, 1);
     assert_int_equal((uintptr_t)block % 64, 0);
     s24_ctx_free(plain, block);

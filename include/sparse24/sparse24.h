@@ -152,7 +152,7 @@ typedef enum s24_log_level { S24_LOG_INFO = 1, S24_LOG_WARNING = 2 } s24_log_lev
 
 typedef struct s24_ctx_opts {
     size_t size;             /* sizeof(s24_ctx_opts) */
-    s24_allocator allocator; /* alloc = NULL: the C library's aligned_alloc */
+    s24_allocator allocator; /* alloc = NULL: the C library's, in huge pages */
     void (*log)(void *user, s24_log_level level, const char *text); /* NULL: silence */
     /* Called between steps of long work on the calling thread; stage is a short constant phrase
        ("calibrating"), done of total steps are finished. Non-zero return: stop with
