@@ -17,7 +17,7 @@
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
 
 /* Weights are read once a call and are larger than what a TLB reaches in pages of 4 KiB: where the
-   system gives larger ones to who asks, a token's product with 499 MB takes a sixth less. The end
+   system gives larger ones to who asks, a token's product with 499 MB takes a seventh less. The end
    that does not fill one stays in small pages, so that nothing is paid for in memory. */
 static void *default_alloc(void *user, size_t bytes, size_t alignment)
 {
