@@ -13,12 +13,11 @@ hidden states. Needs torch and transformers.
 """
 import argparse
 import ctypes
-import json
-import pathlib
 import statistics
 import tempfile
 
 import bert_gpu
+import vit_gpu
 
 IMAGE, TOKENS = 1024, 4096
 # As src/nn/presets.def: width, layers, heads, intermediate, blocks without windows.
@@ -142,40 +141,18 @@ def measure(ours, peers, batch, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--libraries", type=pathlib.Path, required=True)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--model", choices=SHAPES, default="sam-vit-h")
     parser.add_argument("--batch", default="8")
     parser.add_argument("--include", default="*.mlp.*", help="the layers that are 2:4")
-    parser.add_argument("--dtype", choices=("f16", "bf16"), default="f16")
-    parser.add_argument("--peers", default="eager,compiled")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", type=pathlib.Path)
-    options = parser.parse_args()
-    names = [name for name in options.peers.split(",") if name != "none"]
-    unknown = set(names) - set(bert_gpu.PEERS)
-    if unknown:
-        parser.error(f"--peers: {', '.join(sorted(unknown))} is none of {bert_gpu.PEERS}")
+    options = vit_gpu.read_options(parser)
     ours = Ours(options.libraries.resolve(), "sam-tiny" if options.check else options.model,
                 options.dtype, options.include)
     if options.check:
         check(ours)
         return
-    peers = Torch(options.dtype, names, options.model)
-    rows, text = [], ours.core.s24_device_text(ours.device).decode()
-    print(text, {"torch": peers.torch.__version__})
-    for batch in (int(b) for b in options.batch.split(",")):
-        row = measure(ours, peers, batch, options)
-        rows.append(row)
-        ms = row["ms"]
-        print(f"{options.model} batch {batch}:",
-              "  ".join(f"{name} {t:.3f}" for name, t in ms.items()),
-              f"  2:4 {ms['ours dense'] / ms['ours 2:4']:.2f}x of ours dense,",
-              f"{row['sparse_layers']} layers 2:4, {row['vectors_apart']:.1e} apart", flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(
-            {"model": options.model, "dtype": options.dtype, "include": options.include,
-             "torch": peers.torch.__version__, "gpu": text, "rows": rows}, indent=1) + "\n")
+    vit_gpu.report(ours, Torch(options.dtype, options.names, options.model), options, measure,
+                   "vectors_apart", include=options.include)
 
 
 if __name__ == "__main__":

@@ -83,22 +83,23 @@ def measure(ours, peers, batch, options):
             "most": {name: max(times) for name, times in samples.items()}}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def read_options(parser):
+    """Of both scripts for images; what is wrong ends the program."""
     parser.add_argument("--libraries", type=pathlib.Path, required=True)
-    parser.add_argument("--model", choices=SHAPES, default="vit-l")
-    parser.add_argument("--batch", default="256")
     parser.add_argument("--dtype", choices=("f16", "bf16"), default="f16")
     parser.add_argument("--peers", default="eager,compiled")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
-    names = [name for name in options.peers.split(",") if name != "none"]
-    unknown = set(names) - set(bert_gpu.PEERS)
+    options.names = [name for name in options.peers.split(",") if name != "none"]
+    unknown = set(options.names) - set(bert_gpu.PEERS)
     if unknown:
         parser.error(f"--peers: {', '.join(sorted(unknown))} is none of {bert_gpu.PEERS}")
-    ours = Ours(options.libraries.resolve(), options.model, options.dtype)
-    peers = Torch(options.dtype, names, options.model)
+    return options
+
+
+def report(ours, peers, options, measure, apart, **more):
+    """A line a batch; with --json the rows too. apart: the key of a row's difference."""
     rows, text = [], ours.core.s24_device_text(ours.device).decode()
     print(text, {"torch": peers.torch.__version__})
     for batch in (int(b) for b in options.batch.split(",")):
@@ -108,11 +109,21 @@ def main():
         print(f"{options.model} batch {batch}:",
               "  ".join(f"{name} {t:.3f}" for name, t in ms.items()),
               f"  2:4 {ms['ours dense'] / ms['ours 2:4']:.2f}x of ours dense,",
-              f"{row['sparse_layers']} layers 2:4, {row['logits_apart']:.1e} apart", flush=True)
+              f"{row['sparse_layers']} layers 2:4, {row[apart]:.1e} apart", flush=True)
     if options.json:
         options.json.write_text(json.dumps(
-            {"model": options.model, "dtype": options.dtype, "torch": peers.torch.__version__,
-             "gpu": text, "rows": rows}, indent=1) + "\n")
+            {"model": options.model, "dtype": options.dtype, **more,
+             "torch": peers.torch.__version__, "gpu": text, "rows": rows}, indent=1) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", choices=SHAPES, default="vit-l")
+    parser.add_argument("--batch", default="256")
+    options = read_options(parser)
+    ours = Ours(options.libraries.resolve(), options.model, options.dtype)
+    report(ours, Torch(options.dtype, options.names, options.model), options, measure,
+           "logits_apart")
 
 
 if __name__ == "__main__":
