@@ -84,9 +84,10 @@ static const cli_option options[] = {
            "memory for a third more work, the same bits."),
     OPTION("seed", CLI_COUNT, seed, "N", "1", "Of the examples' order and of what is dropped."),
     OPTION("held-out", CLI_COUNT, held_out, "N", NULL,
-           "Hold the last N examples out and measure the loss on them at every checkpoint."),
-    OPTION("checkpoint-steps", CLI_COUNT, checkpoint_steps, "N", "200",
-           "Write OUT.training every N steps."),
+           "Hold the last N examples out and measure the loss on them every --checkpoint-steps, or "
+           "200, and at the end."),
+    OPTION("checkpoint-steps", CLI_COUNT, checkpoint_steps, "N", NULL,
+           "Write OUT.training every N steps too, not every 30 seconds alone."),
     OPTION("resume", CLI_FLAG, resume, NULL, NULL,
            "Go on from OUT.training where it is there: the result has the same bits."),
     OPTION(
@@ -242,10 +243,10 @@ static s24_train_opts make_opts(job *j)
                            .fixed = !o->dense,
                            .checkpoint = j->checkpoint,
                            .checkpoint_steps = o->checkpoint_steps,
-                           .checkpoint_seconds = 60,
+                           .checkpoint_seconds = 30,
                            .resume = o->resume,
                            .held_out = o->held_out ? &j->data.held_out : NULL,
-                           .held_out_steps = o->checkpoint_steps,
+                           .held_out_steps = o->checkpoint_steps ? o->checkpoint_steps : 200,
                            .report = on_step,
                            .user = j};
     if (o->epochs == 0 && !o->steps && o->minutes == 0) opts.epochs = 1;

@@ -250,11 +250,14 @@ static void stops_at_nan(void **state)
     opts.rate = 1e30; /* the second step's weights are beyond any logit */
     opts.warmup = 0;
     opts.clip = 0;
-    for (int written = 0; written < 2; written++) {
+    for (int turn = 0; turn < 4; turn++) {
         s24_ctx *ctx = new_ctx();
         s24_transformer *t;
         const s24_train_source examples = source();
-        opts.checkpoint_steps = written ? 1 : 4;
+        const int written = turn % 2;
+        remove(path);
+        opts.checkpoint_steps = turn >= 2 ? 0 : written ? 1 : 4;
+        opts.checkpoint_seconds = turn < 2 ? 0 : written ? 1e-9 : 1e9; /* alone: no steps at all */
         OK(ctx, load_as(&t, ctx, student_folder, 1));
         assert_int_equal(s24_train(NULL, t, ctx, &examples, &opts), S24_ERROR_NUMERIC);
         assert_non_null(strstr(s24_ctx_error(ctx), "at step"));

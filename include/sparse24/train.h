@@ -196,9 +196,10 @@ typedef struct s24_train_opts {
     /* 1: weights that are 0 in a 2:4 matrix of the blocks stay 0. A matrix that its file has
        transposed (GPT-2's) counts where it is 2:4 along either side. */
     int fixed;
-    const char *checkpoint;           /* a .safetensors file to go on from; NULL: none is written */
-    int64_t checkpoint_steps;         /* steps from one to the next; default 200 */
-    double checkpoint_seconds;        /* or this time; 0: steps alone */
+    const char *checkpoint; /* a .safetensors file to go on from; NULL: none is written */
+    /* From one to the next: steps, or this time; of both what comes first. Default: 200 steps. */
+    int64_t checkpoint_steps;
+    double checkpoint_seconds;
     int resume;                       /* 1: start from the checkpoint if it is there */
     const s24_train_source *held_out; /* or NULL */
     int64_t held_out_steps;           /* steps from one measurement to the next; default: the end */

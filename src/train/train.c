@@ -42,7 +42,7 @@ static s24_status read_options(s24_train_opts *o, s24_ctx *ctx, const s24_train_
     if (o->beta1 == 0) o->beta1 = 0.9;
     if (o->beta2 == 0) o->beta2 = 0.999;
     if (o->eps == 0) o->eps = 1e-8;
-    if (!o->checkpoint_steps) o->checkpoint_steps = 200;
+    if (!o->checkpoint_steps && o->checkpoint_seconds <= 0) o->checkpoint_steps = 200;
     o->objective.size = sizeof o->objective;
     REQUIRE(ctx, (o->epochs > 0) + (o->steps > 0) + (o->seconds > 0) == 1, S24_ERROR_ARGUMENT,
             "one of epochs, steps and seconds is expected to be over 0");
@@ -283,7 +283,7 @@ static void checkpoint(runner *r)
 static int is_due(const runner *r)
 {
     const s24_train_opts *o = &r->opts;
-    return r->state.step % o->checkpoint_steps == 0 ||
+    return (o->checkpoint_steps && r->state.step % o->checkpoint_steps == 0) ||
            (o->checkpoint_seconds > 0 &&
             r->state.seconds - r->checkpointed >= o->checkpoint_seconds);
 }
