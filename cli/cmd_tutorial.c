@@ -32,10 +32,10 @@ static const cli_option options[] = {
     OPTION("distil-epochs", CLI_REAL, distil_epochs, "X", "3",
            "Epochs of training it towards the dense one."),
     OPTION("steps", CLI_COUNT, steps, "N", NULL, "Instead: N steps of each, for a quick look."),
-    {"method", 0, CLI_CHOICE, offsetof(struct tutorial_options, method), NULL, "magnitude",
+    {"method", 0, CLI_CHOICE, offsetof(struct tutorial_options, method), NULL, "sparsegpt",
      "How to prune.", method_name},
     OPTION("calibration", CLI_TEXT, calibration, "FILE", NULL,
-           "Passages for wanda and sparsegpt, one a line."),
+           "Passages for wanda and sparsegpt, one a line; by default 256 contexts of --train."),
     OPTION("max-tokens", CLI_COUNT, max_tokens, "N", NULL,
            "Of question and context together: 384, or the model's positions."),
     OPTION("seed", CLI_COUNT, seed, "N", "1", "Of the examples' order and of dropout."),
@@ -91,7 +91,10 @@ static void prune(tutorial_words *w, const tutorial *t)
     tutorial_add(w, "%s/dense", t->out);
     tutorial_add(w, "%s/pruned", t->out);
     tutorial_add(w, "--method=%s", t->o->method);
-    if (t->o->calibration) tutorial_add(w, "--calibration=%s", t->o->calibration);
+    if (t->o->calibration)
+        tutorial_add(w, "--calibration=%s", t->o->calibration);
+    else if (s24_criterion_needs_stats(t->o->method))
+        tutorial_add(w, "--calibration=%s/passages.txt", t->out);
     tutorial_add(w, "--force");
     common_words(w, t, 0);
 }
@@ -109,7 +112,6 @@ static void train_distilled(tutorial_words *w, const tutorial *t)
     tutorial_add(w, "%s/pruned", t->out);
     train_words(w, t, "distilled", t->o->distil_epochs);
     tutorial_add(w, "--teacher=%s/dense", t->out);
-    tutorial_add(w, "--dropout=0.1"); /* labels are learnt too, of which there are few */
 }
 
 static void pack(tutorial_words *w, const tutorial *t)
@@ -156,17 +158,17 @@ EVALUATE(distilled)
 EVALUATE(packed)
 
 static const tutorial_stage stages[] = {
-    {"dense", "fine-tune the dense model", train_dense},
-    {"dense-score", "measure it", evaluate_dense},
-    {"pruned", "prune it to 2:4", prune},
-    {"pruned-score", "measure that as it is", evaluate_pruned},
-    {"plain", "train the pruned model on", train_plain},
-    {"plain-score", "measure it", evaluate_plain},
-    {"distilled", "train the pruned model towards the dense one", train_distilled},
-    {"distilled-score", "measure it", evaluate_distilled},
-    {"packed", "pack it", pack},
-    {"packed-score", "measure the packed one", evaluate_packed},
-    {"times", "time dense and 2:4", time_it},
+    {"dense", "fine-tune the dense model", train_dense, NULL},
+    {"dense-score", "measure it", evaluate_dense, NULL},
+    {"pruned", "prune it to 2:4", prune, tutorial_passages},
+    {"pruned-score", "measure that as it is", evaluate_pruned, NULL},
+    {"plain", "train the pruned model on", train_plain, NULL},
+    {"plain-score", "measure it", evaluate_plain, NULL},
+    {"distilled", "train the pruned model towards the dense one", train_distilled, NULL},
+    {"distilled-score", "measure it", evaluate_distilled, NULL},
+    {"packed", "pack it", pack, NULL},
+    {"packed-score", "measure the packed one", evaluate_packed, NULL},
+    {"times", "time dense and 2:4", time_it, NULL},
 };
 enum { STAGES = (int)(sizeof stages / sizeof *stages) };
 
@@ -277,9 +279,10 @@ static int run_stage(tutorial *t, int number)
     result = access(path, F_OK) == 0 ? json_load_file(path, 0, NULL) : NULL;
     cli_note(t->cli, "%d/%d %s%s", number + 1, STAGES, stage->text, result ? ": done before" : "");
     if (!result) {
+        int code = stage->before ? stage->before(t) : CLI_OK;
         tutorial_add(&words, "sparse24");
         stage->words(&words, t);
-        int code = tutorial_child(t->cli, &result, &words);
+        if (code == CLI_OK) code = tutorial_child(t->cli, &result, &words);
         if (code == CLI_OK) code = write_json(t->cli, path, result);
         if (code != CLI_OK) {
             json_decref(result);
@@ -293,17 +296,15 @@ static int run_stage(tutorial *t, int number)
 static int check(const tutorial *t)
 {
     cli_app *cli = t->cli;
-    const char *files[] = {t->o->train, t->o->dev};
+    const char *files[] = {t->o->train, t->o->dev, t->o->calibration};
     if (!t->o->train || !t->o->dev)
         return cli_fail(cli, CLI_USAGE, "tutorial needs --train FILE and --dev FILE");
-    for (int i = 0; i < 2; i++)
-        if (access(files[i], R_OK) != 0)
+    for (int i = 0; i < 3; i++)
+        if (files[i] && access(files[i], R_OK) != 0)
             return cli_fail(cli, CLI_IO, "%s: %s", files[i], strerror(errno));
     if (access(t->model, R_OK) != 0)
         return cli_fail(cli, CLI_IO, "%s: %s", t->model, strerror(errno));
     if (strlen(t->out) > 4000) return cli_fail(cli, CLI_IO, "%s: the name is too long", t->out);
-    if (s24_criterion_needs_stats(t->o->method) && !t->o->calibration)
-        return cli_fail(cli, CLI_USAGE, "--method %s needs --calibration FILE", t->o->method);
     return CLI_OK;
 }
 

@@ -36,7 +36,11 @@ typedef struct tutorial_stage {
     const char *name; /* of OUT/NAME.json; what it makes is OUT/NAME, if it makes something */
     const char *text; /* said when it begins */
     void (*words)(tutorial_words *words, const tutorial *t);
+    int (*before)(const tutorial *t); /* makes what the stage reads; or NULL */
 } tutorial_stage;
+
+/* OUT/passages.txt, where pruning is calibrated and --calibration names nothing. */
+int tutorial_passages(const tutorial *t);
 
 /* Runs this program with the words and --json; *object is what it printed. Fails with its exit code
    after it has said why. */

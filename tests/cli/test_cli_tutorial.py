@@ -29,6 +29,12 @@ class Tutorial(Scratch):
         for name, good in (("dense", 1), ("pruned", 0), ("plain", 0), ("distilled", 0)):
             checked = self.json("check", f"out/{name}", exit=good)
             self.assertEqual(checked["ok"], not good)
+        # Calibrated with the contexts of --train, each once.
+        contexts = [" ".join(p["context"].split("\n")) for a in
+                    json.loads((self.folder / "dev.json").read_text())["data"] for p in a["paragraphs"]]
+        passages = (self.folder / "out/passages.txt").read_text(encoding="utf-8")
+        self.assertEqual(passages.splitlines(), contexts)
+        self.assertIsNotNone(found["stages"]["pruned"]["layers"][0]["output_error"])
         page = (self.folder / "out/report.html").read_text(encoding="utf-8")
         self.assertEqual(page.count("<polyline"), 3)
         self.assertIn(f"<td>{scores['dense']:.2f}</td>", page)
@@ -48,6 +54,22 @@ class Tutorial(Scratch):
         self.assertEqual(listing(self.folder / "out"), after)
         found = self.json(*self.arguments("--force", steps="1"))
         self.assertEqual(found["stages"]["plain"]["step"], 1)
+
+    def test_passages_are_of_the_whole_file(self):
+        paragraphs = []
+        for i in range(600):
+            context = f"number {i} is\nhere"
+            answer = {"text": f"{i}", "answer_start": 7}
+            paragraphs.append({"context": context, "qas": [
+                {"id": f"{i}-{k}", "question": "what is here", "answers": [answer]}
+                for k in range(1 + i % 2)]})
+        (self.folder / "many.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+        arguments = self.arguments(steps="1")
+        arguments[arguments.index("--train") + 1] = "many.json"
+        self.good(*arguments)
+        lines = (self.folder / "out/passages.txt").read_text(encoding="utf-8").splitlines()
+        numbers = [int(re.fullmatch(r"number (\d+) is here", line)[1]) for line in lines]
+        self.assertEqual(numbers, [-(-600 * i // 256) for i in range(256)])
 
     def test_a_stage_that_fails_says_why(self):
         broken = json.loads((self.folder / "dev.json").read_text())
@@ -70,8 +92,7 @@ class Tutorial(Scratch):
             ("full", self.arguments(out="full"), 3, "full exists and is no tutorial's folder"),
             ("full, forced", self.arguments("--force", out="full"), 3, "is no tutorial's folder"),
             ("no parent", self.arguments(out="no/out"), 3, "no/out: No such"),
-            ("no calibration", self.arguments("--method", "wanda"), 2,
-             "--method wanda needs --calibration"),
+            ("no calibration", self.arguments("--calibration", "none"), 3, "none: No such"),
         ])
 
 
