@@ -35,6 +35,23 @@ s24_status s24i_alloc_elems(void *out, s24_ctx *ctx, int64_t count, size_t size,
                         (long long)count, size);
 }
 
+s24_status s24i_reserve_elems(void *data, int64_t *room, s24_ctx *ctx, int64_t wanted, size_t size,
+                              const char *what)
+{
+    enum { LEAST = 64 };
+    void *before, *after;
+    if (wanted <= *room) return S24_OK;
+    const int64_t twice = *room < INT64_MAX / 2 ? 2 * *room : INT64_MAX;
+    const int64_t most = wanted > twice ? wanted : twice > LEAST ? twice : LEAST;
+    TRY(s24i_alloc_elems(&after, ctx, most, size, what));
+    memcpy(&before, data, sizeof before);
+    if (*room) memcpy(after, before, (size_t)*room * size);
+    s24_ctx_free(ctx, before);
+    memcpy(data, &after, sizeof after);
+    *room = most;
+    return S24_OK;
+}
+
 s24_status s24i_copy_string(char **out, s24_ctx *ctx, const char *text)
 {
     size_t bytes = strlen(text) + 1;

@@ -27,19 +27,11 @@ static void list_free(list *l)
 /* Takes the name over. */
 static s24_status list_add(list *l, char *name)
 {
-    if (l->count == l->room) {
-        const int64_t room = l->room ? 2 * l->room : 64;
-        char **names;
-        const s24_status status =
-            s24i_alloc_elems(&names, l->ctx, room, sizeof *names, "names of files");
-        if (status != S24_OK) {
-            s24_ctx_free(l->ctx, name);
-            return status;
-        }
-        if (l->count) memcpy(names, l->names, (size_t)l->count * sizeof *names);
-        s24_ctx_free(l->ctx, l->names);
-        l->names = names;
-        l->room = room;
+    const s24_status status = s24i_reserve_elems(&l->names, &l->room, l->ctx, l->count + 1,
+                                                 sizeof *l->names, "names of files");
+    if (status != S24_OK) {
+        s24_ctx_free(l->ctx, name);
+        return status;
     }
     l->names[l->count++] = name;
     return S24_OK;

@@ -51,19 +51,6 @@ static s24_status check_whole(const s24_tokenizer *tokenizer, s24_ctx *ctx, cons
                         line_of(text->data, byte), (unsigned)c);
 }
 
-static s24_status grow(s24_stream *s, int64_t more)
-{
-    int32_t *tokens;
-    if (s->count + more <= s->room) return S24_OK;
-    const int64_t room = s->count + more > 2 * s->room ? s->count + more : 2 * s->room;
-    TRY(s24i_alloc_elems(&tokens, s->ctx, room, sizeof *tokens, "tokens"));
-    if (s->count) memcpy(tokens, s->tokens, (size_t)s->count * sizeof *tokens);
-    s24_ctx_free(s->ctx, s->tokens);
-    s->tokens = tokens;
-    s->room = room;
-    return S24_OK;
-}
-
 static s24_status add_text(s24_stream *s, const s24_tokenizer *tokenizer, const char *path,
                            const s24_text *text)
 {
@@ -80,7 +67,9 @@ static s24_status add_text(s24_stream *s, const s24_tokenizer *tokenizer, const 
     const int64_t count = s24i_tokenizer_encode(tokens, most, tokenizer, text, 1);
     s24_status status = count < 0 ? s24i_tokenizer_no_memory(s->ctx)
                                   : check_whole(tokenizer, s->ctx, path, text, tokens, count);
-    if (status == S24_OK) status = grow(s, count);
+    if (status == S24_OK)
+        status = s24i_reserve_elems(&s->tokens, &s->room, s->ctx, s->count + count,
+                                    sizeof *s->tokens, "tokens");
     for (int64_t i = 0; status == S24_OK && i < count; i++)
         s->tokens[s->count + i] = tokens[i].id;
     if (status == S24_OK) {

@@ -67,25 +67,13 @@ static void encode_range(void *arg, int64_t begin, int64_t end, int thread)
                                              &w->texts[i], 1);
 }
 
-static s24_status grow(s24_text_source *s, int64_t used, int64_t more)
-{
-    int32_t *ids;
-    if (used + more <= s->room) return S24_OK;
-    const int64_t room = s24i_max(2 * s->room, used + more);
-    TRY(s24i_alloc_elems(&ids, s->ctx, room, sizeof *ids, "texts' tokens"));
-    if (used) memcpy(ids, s->ids, (size_t)used * sizeof *ids);
-    s24_ctx_free(s->ctx, s->ids);
-    s->ids = ids;
-    s->room = room;
-    return S24_OK;
-}
-
 static s24_status take_window(s24_text_source *s, const window *w, int64_t first, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         const int64_t used = s->starts[first + i], n = w->counts[i];
         if (n < 0) return s24i_tokenizer_no_memory(s->ctx);
-        TRY(grow(s, used, n));
+        TRY(s24i_reserve_elems(&s->ids, &s->room, s->ctx, used + n, sizeof *s->ids,
+                               "texts' tokens"));
         for (int64_t k = 0; k < n; k++)
             s->ids[used + k] = w->tokens[i * w->limit + k].id;
         s->lengths[first + i] = (int32_t)n;
