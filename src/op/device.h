@@ -58,4 +58,13 @@ s24_status s24i_device_alloc(void **out, s24_ctx *ctx, s24_device *device, size_
                              void *stream, const char *purpose);
 void s24i_device_release(s24_device *device, void *memory, void *stream);
 
+/* The caller's struct in this version's shape; inside a function that has ctx and device. */
+#define READ_ARGS(known, args, name)                                                               \
+    do {                                                                                           \
+        if (!ctx) return S24_ERROR_ARGUMENT;                                                       \
+        REQUIRE(ctx, device && (args), S24_ERROR_ARGUMENT, "%s is NULL",                           \
+                device ? "args" : "device");                                                       \
+        TRY(s24i_opts_read(ctx, &(known), sizeof(known), args, name));                             \
+    } while (0)
+
 #endif

@@ -8,15 +8,6 @@
 #define RUN(entry, job, stream)                                                                    \
     s24i_device_status(ctx, device->table->entry(device->gpu, job, stream, &error), &error)
 
-/* The caller's struct in this version's shape. */
-#define READ_ARGS(known, args, name)                                                               \
-    do {                                                                                           \
-        if (!ctx) return S24_ERROR_ARGUMENT;                                                       \
-        REQUIRE(ctx, device && (args), S24_ERROR_ARGUMENT, "%s is NULL",                           \
-                device ? "args" : "device");                                                       \
-        TRY(s24i_opts_read(ctx, &(known), sizeof(known), args, name));                             \
-    } while (0)
-
 static s24_status not_null(s24_ctx *ctx, const void *pointer, const char *name)
 {
     REQUIRE(ctx, pointer, S24_ERROR_ARGUMENT, "%s is NULL", name);

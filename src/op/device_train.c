@@ -38,7 +38,7 @@ s24_status s24_device_train_convert(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_convert_args a;
-    TRAIN_READ(a, args, "s24_device_train_convert_args");
+    READ_ARGS(a, args, "s24_device_train_convert_args");
     const s24i_train_pointer pointers[] = {{"to", a.to, 0}, {"from", a.from, 0}};
     TRY(s24i_train_pointers(ctx, pointers, 2));
     REQUIRE(ctx, is_float(a.to_dtype) && is_float(a.from_dtype), S24_ERROR_DTYPE,
@@ -68,7 +68,7 @@ s24_status s24_device_train_product(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_product_args a;
-    TRAIN_READ(a, args, "s24_device_train_product_args");
+    READ_ARGS(a, args, "s24_device_train_product_args");
     TRY(operand(ctx, "y", a.y));
     TRY(operand(ctx, "a", a.a));
     TRY(operand(ctx, "b", a.b));

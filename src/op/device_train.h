@@ -6,15 +6,6 @@
 #include "kernel/device_train.h"
 #include "op/device.h"
 
-/* The caller's struct in this version's shape, its dtype checked where it has one. */
-#define TRAIN_READ(known, args, name)                                                              \
-    do {                                                                                           \
-        if (!ctx) return S24_ERROR_ARGUMENT;                                                       \
-        REQUIRE(ctx, device && (args), S24_ERROR_ARGUMENT, "%s is NULL",                           \
-                device ? "args" : "device");                                                       \
-        TRY(s24i_opts_read(ctx, &(known), sizeof(known), args, name));                             \
-    } while (0)
-
 /* Runs an entry of the device's table on a job. */
 #define TRAIN_RUN(entry, job)                                                                      \
     s24i_device_status(ctx, device->table->train->entry(device->gpu, job, (job)->stream, &error),  \

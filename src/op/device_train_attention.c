@@ -52,7 +52,7 @@ s24_status s24_device_train_attention(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_attention_args a;
-    TRAIN_READ(a, args, "s24_device_train_attention_args");
+    READ_ARGS(a, args, "s24_device_train_attention_args");
     TRY(attention_check(ctx, &a));
     return TRAIN_RUN(attention, &a);
 }
@@ -62,7 +62,7 @@ s24_status s24_device_train_attention_back(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_attention_args a;
-    TRAIN_READ(a, args, "s24_device_train_attention_args");
+    READ_ARGS(a, args, "s24_device_train_attention_args");
     TRY(attention_check(ctx, &a));
     const s24i_train_pointer pointers[] = {
         {"lse", a.lse, 0}, {"dcontext", a.dcontext, 0}, {"dqkv", a.dqkv, 0}, {"work", a.work, 0}};
@@ -79,7 +79,7 @@ s24_status s24_device_train_rotate(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_rotate_args a;
-    TRAIN_READ(a, args, "s24_device_train_rotate_args");
+    READ_ARGS(a, args, "s24_device_train_rotate_args");
     const s24i_train_pointer pointers[] = {
         {"qkv", a.qkv, 0}, {"angles", a.angles, 0}, {"position", a.position, 0}};
     TRY(s24i_train_dtype(ctx, a.dtype));

@@ -45,7 +45,7 @@ s24_status s24_device_train_cross_entropy(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_cross_entropy_args a;
-    TRAIN_READ(a, args, "s24_device_train_cross_entropy_args");
+    READ_ARGS(a, args, "s24_device_train_cross_entropy_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     REQUIRE(ctx, a.rows >= 1 && a.n >= 1 && a.n <= a.ld && a.ld % 8 == 0 && a.ld < INT32_MAX / 2,
             S24_ERROR_SHAPE,
@@ -71,7 +71,7 @@ s24_status s24_device_train_answer(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_answer_args a;
-    TRAIN_READ(a, args, "s24_device_train_answer_args");
+    READ_ARGS(a, args, "s24_device_train_answer_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     REQUIRE(ctx, a.tokens >= 1 && a.texts >= 1 && a.texts <= a.tokens && a.ld >= 8 && a.ld % 8 == 0,
             S24_ERROR_SHAPE,
@@ -93,7 +93,7 @@ s24_status s24_device_train_squared(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_squared_args a;
-    TRAIN_READ(a, args, "s24_device_train_squared_args");
+    READ_ARGS(a, args, "s24_device_train_squared_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     TRY(s24i_train_rows(ctx, a.rows, a.width));
     TRY(check_scale(ctx, a.weight, a.gradient_scale));
@@ -109,7 +109,7 @@ s24_status s24_device_train_cosine(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_cosine_args a;
-    TRAIN_READ(a, args, "s24_device_train_cosine_args");
+    READ_ARGS(a, args, "s24_device_train_cosine_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     TRY(s24i_train_rows(ctx, a.tokens, a.width));
     REQUIRE(ctx, a.texts >= 1 && a.texts <= a.tokens, S24_ERROR_SHAPE,
@@ -131,7 +131,7 @@ s24_status s24_device_train_squares(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_squares_args a;
-    TRAIN_READ(a, args, "s24_device_train_squares_args");
+    READ_ARGS(a, args, "s24_device_train_squares_args");
     REQUIRE(ctx, a.count >= 16 && a.count % 16 == 0, S24_ERROR_SHAPE,
             "count is %" PRId64 "; expected a multiple of 16", a.count);
     const s24i_train_pointer pointers[] = {{"g", a.g, 0}, {"mask", a.mask, 1}, {"work", a.work, 0}};
@@ -145,7 +145,7 @@ s24_status s24_device_train_adamw(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_adamw_args a;
-    TRAIN_READ(a, args, "s24_device_train_adamw_args");
+    READ_ARGS(a, args, "s24_device_train_adamw_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     REQUIRE(ctx, a.count >= 16 && a.count % 16 == 0, S24_ERROR_SHAPE,
             "count is %" PRId64 "; expected a multiple of 16", a.count);

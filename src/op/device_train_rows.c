@@ -31,7 +31,7 @@ s24_status s24_device_train_dropout(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_dropout_args a;
-    TRAIN_READ(a, args, "s24_device_train_dropout_args");
+    READ_ARGS(a, args, "s24_device_train_dropout_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     TRY(s24i_train_rows(ctx, a.rows, a.width));
     TRY(check_rate(ctx, &a.drop));
@@ -45,7 +45,7 @@ s24_status s24_device_train_sums(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_sums_args a;
-    TRAIN_READ(a, args, "s24_device_train_sums_args");
+    READ_ARGS(a, args, "s24_device_train_sums_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     REQUIRE(ctx, a.rows >= 1 && a.cols >= 1 && a.ld % 8 == 0 && a.cols <= a.ld, S24_ERROR_SHAPE,
             "[%" PRId64 ", %" PRId64 "] elements, rows %" PRId64
@@ -63,7 +63,7 @@ s24_status s24_device_train_add_norm(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_add_norm_args a;
-    TRAIN_READ(a, args, "s24_device_train_add_norm_args");
+    READ_ARGS(a, args, "s24_device_train_add_norm_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     TRY(s24i_train_rows(ctx, a.rows, a.width));
     TRY(check_norm_width(ctx, a.width));
@@ -82,7 +82,7 @@ s24_status s24_device_train_norm_back(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_norm_back_args a;
-    TRAIN_READ(a, args, "s24_device_train_norm_back_args");
+    READ_ARGS(a, args, "s24_device_train_norm_back_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     TRY(s24i_train_rows(ctx, a.rows, a.width));
     TRY(check_norm_width(ctx, a.width));
@@ -106,7 +106,7 @@ s24_status s24_device_train_activate(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_activate_args a;
-    TRAIN_READ(a, args, "s24_device_train_activate_args");
+    READ_ARGS(a, args, "s24_device_train_activate_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     TRY(s24i_train_rows(ctx, a.rows, a.width));
     TRY(check_activation(ctx, a.activation));
@@ -120,7 +120,7 @@ s24_status s24_device_train_activate_back(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_activate_back_args a;
-    TRAIN_READ(a, args, "s24_device_train_activate_back_args");
+    READ_ARGS(a, args, "s24_device_train_activate_back_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     TRY(s24i_train_rows(ctx, a.rows, a.width));
     TRY(check_activation(ctx, a.activation));
@@ -140,7 +140,7 @@ s24_status s24_device_train_embed(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_embed_args a;
-    TRAIN_READ(a, args, "s24_device_train_embed_args");
+    READ_ARGS(a, args, "s24_device_train_embed_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     TRY(s24i_train_rows(ctx, a.tokens, a.width));
     const s24i_train_pointer pointers[] = {{"s", a.s, 0},
@@ -161,7 +161,7 @@ s24_status s24_device_train_embed_back(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_embed_back_args a;
-    TRAIN_READ(a, args, "s24_device_train_embed_back_args");
+    READ_ARGS(a, args, "s24_device_train_embed_back_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     TRY(s24i_train_rows(ctx, a.tokens, a.width));
     const s24i_train_pointer pointers[] = {{"ds", a.ds, 0},
@@ -194,7 +194,7 @@ s24_status s24_device_train_unfold(s24_ctx *ctx, s24_device *device,
 {
     s24i_device_error error = {""};
     s24_device_train_unfold_args a;
-    TRAIN_READ(a, args, "s24_device_train_unfold_args");
+    READ_ARGS(a, args, "s24_device_train_unfold_args");
     TRY(s24i_train_dtype(ctx, a.dtype));
     REQUIRE(ctx, a.patch >= 1 && a.image >= 1 && a.image % a.patch == 0, S24_ERROR_SHAPE,
             "patches of %" PRId64 " pixels in images of %" PRId64 "; expected a divisor", a.patch,
