@@ -18,6 +18,11 @@ static void test_absent(void **state)
     opts.library = "libm.so.6";
     assert_refused(ctx, S24_ERROR_UNSUPPORTED, "no plugin of sparse24",
                    s24_device_create(&device, ctx, &opts));
+    opts.library = S24_OTHER_PLUGIN;
+    assert_refused(ctx, S24_ERROR_UNSUPPORTED, "both must be of one version",
+                   s24_device_create(&device, ctx, &opts));
+    assert_null(device);
+    opts.library = "libm.so.6";
     static const char *const names[] = {"gpu", "cuda:", "cuda:x", "cudaa", "cuda:12345"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         opts.name = names[i];

@@ -218,9 +218,24 @@ static void test_squared(void **state)
     gpu_end(&g);
 }
 
-/* 1 − cos of a text's vector; the gradient joins expected. */
+/* The maxima of a text's tokens as its vector, and where they first are; 0s of masked tokens only. */
+static void fill_maxima(array *vectors, int *places, const array *x, int b, int64_t width,
+                        const uint8_t *mask)
+{
+    for (int64_t c = 0; c < width; c++) {
+        int place = -1;
+        for (int t = offsets[b]; t < offsets[b + 1]; t++)
+            if ((!mask || mask[t]) &&
+                (place < 0 || x->host[t * width + c] > x->host[place * width + c]))
+                place = t;
+        places[c] = place;
+        vectors->host[b * width + c] = place < 0 ? 0 : x->host[place * width + c];
+    }
+}
+
+/* 1 − cos of a text's vector; the gradient joins expected. `places`: of maxima, or NULL. */
 static double angle(double *expected, const array *vectors, const array *teacher, int b,
-                    int64_t width, const uint8_t *mask, int first_only)
+                    int64_t width, const uint8_t *mask, int first_only, const int *places)
 {
     const float *e = vectors->host + b * width, *z = teacher->host + b * width;
     const int first = offsets[b], end = first_only ? first + 1 : offsets[b + 1];
@@ -237,8 +252,10 @@ static double angle(double *expected, const array *vectors, const array *teacher
     const double cosine = ez / sqrt(ee * zz);
     for (int t = first; t < end; t++)
         for (int64_t c = 0; c < width && (first_only || !mask || mask[t]); c++)
-            expected[t * width + c] -= 8 * 0.5 / (sqrt(ee) * count) *
-                                       ((double)z[c] / sqrt(zz) - cosine * (double)e[c] / sqrt(ee));
+            if (!places || places[c] == t)
+                expected[t * width + c] -=
+                    8 * 0.5 / (sqrt(ee) * (places ? 1 : count)) *
+                    ((double)z[c] / sqrt(zz) - cosine * (double)e[c] / sqrt(ee));
     return 0.5 * (1 - cosine);
 }
 
@@ -248,24 +265,35 @@ static void test_cosine(void **state)
     (void)state;
     if (!gpu_here(&g)) return;
     void *work = work_memory(&g), *bounds = upload(&g, offsets, sizeof offsets);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 7; i++) {
         const int64_t width = i % 2 ? 264 : 8, n = TOKENS * width;
+        const s24_device_pooling pooling = i == 3  ? S24_DEVICE_POOL_FIRST
+                                           : i > 3 ? S24_DEVICE_POOL_MAX
+                                                   : S24_DEVICE_POOL_MEAN;
         const double before[2] = {2, 0};
         double sum = 2, *expected = malloc((size_t)n * sizeof *expected);
         uint8_t mask[TOKENS];
-        g.dtype = i < 2 ? S24_F16 : S24_BF16;
+        g.dtype = i < 2 || i == 5 ? S24_F16 : S24_BF16;
         mask_fill(mask);
-        array dx = array_make(&g, n, 1), vectors = wide_make(&g, TEXTS * width, 1);
+        array dx = array_make(&g, n, 1), x = array_make(&g, n, 1),
+              vectors = wide_make(&g, TEXTS * width, 1);
         array teacher = wide_make(&g, TEXTS * width, 1);
         void *mask_there = i ? upload(&g, mask, sizeof mask) : NULL;
         double *loss = upload(&g, before, sizeof before);
         for (int64_t k = 0; k < n; k++)
             expected[k] = (double)dx.host[k];
-        for (int b = 0; b < TEXTS; b++)
-            sum += angle(expected, &vectors, &teacher, b, width, mask_there ? mask : NULL, i == 3);
+        for (int b = 0; b < TEXTS; b++) {
+            int places[264];
+            const uint8_t *masked = mask_there ? mask : NULL;
+            if (i > 3) fill_maxima(&vectors, places, &x, b, width, masked);
+            sum += angle(expected, &vectors, &teacher, b, width, masked, i == 3,
+                         i > 3 ? places : NULL);
+        }
+        assert_ok(g.ctx, s24_device_copy(g.ctx, g.device, vectors.there, vectors.host,
+                                         (size_t)(TEXTS * width) * sizeof(float), NULL));
         DO(&g, cosine, .dtype = g.dtype, .tokens = TOKENS, .texts = TEXTS, .width = width,
-           .dx = dx.there, .vectors = vectors.there, .teacher = teacher.there, .offsets = bounds,
-           .mask = mask_there, .pooling = i == 3 ? S24_DEVICE_POOL_FIRST : S24_DEVICE_POOL_MEAN,
+           .dx = dx.there, .x = i > 3 ? x.there : NULL, .vectors = vectors.there,
+           .teacher = teacher.there, .offsets = bounds, .mask = mask_there, .pooling = pooling,
            .loss = loss, .weight = 0.5, .gradient_scale = 8, .work = work);
         expect(&g, "turn", dx.there, 0, expected, n, 2e-6);
         close_to(sum, read_double(&g, loss), 1e-6, "angles", i);
@@ -273,6 +301,7 @@ static void test_cosine(void **state)
         if (mask_there) release(&g, mask_there);
         release(&g, loss);
         array_free(&g, &dx);
+        array_free(&g, &x);
         array_free(&g, &vectors);
         array_free(&g, &teacher);
     }
@@ -302,8 +331,12 @@ static void test_refusals(void **state)
     REFUSED(&g, S24_ERROR_SHAPE, "logits 4 apart", answer, .dtype = S24_F16, .tokens = 1,
             .texts = 1, .ld = 4, .offsets = m, .logits = m, .loss = sum, .temperature = 1,
             .gradient_scale = 1, .work = m);
-    REFUSED(&g, S24_ERROR_UNSUPPORTED, "pooling is 2", cosine, .dtype = S24_F16, .tokens = 1,
+    REFUSED(&g, S24_ERROR_ARGUMENT, "pooling is 3", cosine, .dtype = S24_F16, .tokens = 1,
             .texts = 1, .width = 8, .dx = m, .vectors = m, .teacher = m, .offsets = m,
+            .pooling = (s24_device_pooling)3, .loss = sum, .weight = 1, .gradient_scale = 1,
+            .work = m);
+    REFUSED(&g, S24_ERROR_ARGUMENT, "x is NULL", cosine, .dtype = S24_F16, .tokens = 1, .texts = 1,
+            .width = 8, .dx = m, .vectors = m, .teacher = m, .offsets = m,
             .pooling = S24_DEVICE_POOL_MAX, .loss = sum, .weight = 1, .gradient_scale = 1,
             .work = m);
     release(&g, m);

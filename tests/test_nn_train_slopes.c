@@ -36,7 +36,7 @@ static double loss_of(s24_transformer *t, s24_ctx *ctx, const batch *b, const s2
 }
 
 /* Along each tensor's own gradient the loss must rise by the gradient's length. */
-static void check_slopes(const s24_objective *objective)
+static void check_slopes_of(const char *folder, const s24_objective *objective, float h)
 {
     s24_ctx *ctx = new_ctx();
     s24_transformer *t, *teacher = load_teacher(ctx);
@@ -44,7 +44,7 @@ static void check_slopes(const s24_objective *objective)
     s24_parameter p;
     batch b;
     fill_batch(&b);
-    OK(ctx, load_as(&t, ctx, student_folder, 1));
+    OK(ctx, load_as(&t, ctx, folder, 1));
     o.size = sizeof o;
     if (o.logits + o.hidden + o.cosine > 0) o.teacher = teacher;
     loss_of(t, ctx, &b, &o);
@@ -55,7 +55,6 @@ static void check_slopes(const s24_objective *objective)
         OK(ctx, s24_transformer_read(gradients[i], t, ctx, i, 1));
     }
     for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
-        const float h = 4e-3f;
         float *w = malloc((size_t)p.count * sizeof *w),
               *shifted = malloc((size_t)p.count * sizeof *w);
         double length = 0, side[2];
@@ -85,6 +84,11 @@ static void check_slopes(const s24_objective *objective)
     s24_ctx_destroy(ctx);
 }
 
+static void check_slopes(const s24_objective *objective)
+{
+    check_slopes_of(student_folder, objective, 4e-3f);
+}
+
 static void slopes(void **state)
 {
     (void)state;
@@ -102,6 +106,22 @@ static void slopes_with_dropout(void **state)
     check_slopes(&(s24_objective){.labels = 1, .attention_dropout = 0.3, .seed = 5});
     check_slopes(&(s24_objective){
         .hidden = 1, .cosine = 3, .dropout = 0.1, .attention_dropout = 0.1, .seed = 6});
+}
+
+/* A vector of maxima: what has the most is what moves it, as long as no other token has more. */
+static void slopes_of_maxima(void **state)
+{
+    const tiny most = {
+        .qa_head = 1,
+        .activation = "gelu",
+        .modules =
+            "[{\"idx\":0,\"path\":\"\",\"type\":\"sentence_transformers.models.Transformer\"},"
+            "{\"idx\":1,\"path\":\"1_Pooling\",\"type\":\"sentence_transformers.models.Pooling\"}]",
+        .pooling = "{\"word_embedding_dimension\":12,\"pooling_mode_max_tokens\":true}"};
+    char folder[512];
+    (void)state;
+    snprintf(folder, sizeof folder, "%s", tiny_write(&most, "most"));
+    check_slopes_of(folder, &(s24_objective){.cosine = 5}, 3e-4f);
 }
 
 /* Dropout is what its seed says: the same bits, and others with another seed. */
@@ -156,6 +176,7 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slopes_of_maxima),
         cmocka_unit_test(slopes),
         cmocka_unit_test(slopes_with_dropout),
         cmocka_unit_test(dropout_by_seed),

@@ -328,13 +328,13 @@ S24_API s24_status s24_device_train_squared(s24_ctx *ctx, s24_device *device,
                                             const s24_device_train_squared_args *args);
 
 /* *loss += weight·Σ (1 − cos(vectors, teacher)); dx += gradient_scale × its gradient through the
-   pooling (mean of what the mask lets be, or the first token) of s24_device_pool without
-   normalisation. */
+   pooling of s24_device_pool without normalisation; that of a maximum goes to its first token. */
 typedef struct s24_device_train_cosine_args {
     size_t size; /* sizeof(s24_device_train_cosine_args) */
     s24_dtype dtype;
     int64_t tokens, texts, width;
-    void *dx;                       /* [tokens, width] */
+    void *dx;      /* [tokens, width] */
+    const void *x; /* [tokens, width]: what was pooled; of a maximum only, else NULL */
     const float *vectors, *teacher; /* [texts, width] */
     const int32_t *offsets;         /* [texts + 1] */
     const uint8_t *mask;            /* [tokens] or NULL */

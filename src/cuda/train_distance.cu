@@ -92,48 +92,68 @@ static __device__ float block_sum(float v)
     return all;
 }
 
-/* d cos/de = (z/|z| − cos·e/|e|)/|e|, which every token of a mean gets its share of. */
+/* A block's text: its tokens, those of them that count, and the slope to_z·z + to_e·e that they share:
+   d cos/de = (z/|z| − cos·e/|e|)/|e|. */
+struct angle {
+    const float *e, *z;
+    const uint8_t *mask;
+    int first, end;
+    float tokens, to_z, to_e;
+
+    /* For the whole block; the first one of a text leaves its loss. */
+    __device__ explicit angle(const s24_device_train_cosine_args &job)
+        : e(job.vectors + blockIdx.x * job.width), z(job.teacher + blockIdx.x * job.width),
+          mask(job.pooling == S24_DEVICE_POOL_FIRST ? nullptr : job.mask),
+          first(job.offsets[blockIdx.x]),
+          end(job.pooling == S24_DEVICE_POOL_FIRST ? first + 1 : job.offsets[blockIdx.x + 1])
+    {
+        float ee = 0, zz = 0, ez = 0, count = 0;
+        for (int c = threadIdx.x; c < job.width; c += THREADS) {
+            ee += e[c] * e[c];
+            zz += z[c] * z[c];
+            ez += e[c] * z[c];
+        }
+        for (int t = first + threadIdx.x; t < end; t += THREADS)
+            count += counts(t);
+        const float square = block_sum(ee), other_square = block_sum(zz), product = block_sum(ez);
+        tokens = block_sum(count);
+        /* A NaN stays one. */
+        const float length = square < 1e-24f ? 1e-12f : sqrtf(square);
+        const float other = other_square < 1e-24f ? 1e-12f : sqrtf(other_square);
+        const float cosine = product / (length * other);
+        if (threadIdx.x == 0 && blockIdx.y == 0)
+            static_cast<double *>(job.work)[blockIdx.x] = tokens > 0 ? 1.0 - (double)cosine : 0.0;
+        const float shares = job.pooling == S24_DEVICE_POOL_MAX ? 1.0f : tokens;
+        const float share = -(float)job.weight * job.gradient_scale / (length * shares);
+        to_z = share / other;
+        to_e = -share * cosine / length;
+    }
+    __device__ bool counts(int t) const
+    {
+        return !mask || mask[t];
+    }
+};
+
+/* Every token of a mean gets its share. */
 template <class T>
 __global__ void __launch_bounds__(THREADS)
     cosine_kernel(const __grid_constant__ s24_device_train_cosine_args job)
 {
-    const int text = blockIdx.x, lane = threadIdx.x % 32, width = (int)job.width;
-    const bool first_only = job.pooling == S24_DEVICE_POOL_FIRST;
     dependents_may_start();
     wait_for_predecessors();
-    const float *e = job.vectors + text * job.width, *z = job.teacher + text * job.width;
-    const int first = job.offsets[text], end = first_only ? first + 1 : job.offsets[text + 1];
-    const uint8_t *mask = first_only ? nullptr : job.mask;
-    float ee = 0, zz = 0, ez = 0, tokens = 0;
-    for (int c = threadIdx.x; c < width; c += THREADS) {
-        ee += e[c] * e[c];
-        zz += z[c] * z[c];
-        ez += e[c] * z[c];
-    }
-    for (int t = first + threadIdx.x; t < end; t += THREADS)
-        tokens += !mask || mask[t];
-    const float square = block_sum(ee), other_square = block_sum(zz), product = block_sum(ez);
-    const float count = block_sum(tokens);
-    /* A NaN stays one. */
-    const float length = square < 1e-24f ? 1e-12f : sqrtf(square);
-    const float other = other_square < 1e-24f ? 1e-12f : sqrtf(other_square);
-    const float cosine = product / (length * other);
-    if (threadIdx.x == 0 && blockIdx.y == 0)
-        static_cast<double *>(job.work)[text] = count > 0 ? 1.0 - (double)cosine : 0.0;
-    if (!(count > 0)) return;
-    const float share = -(float)job.weight * job.gradient_scale / (length * count);
-    const float to_z = share / other, to_e = -share * cosine / length;
-    for (int c = lane * 8; c < width; c += 256) {
+    const angle a(job);
+    if (!(a.tokens > 0)) return;
+    for (int c = threadIdx.x % 32 * 8; c < (int)job.width; c += 256) {
         float v[8], w[8];
-        load_8_wide(v, e + c);
-        load_8_wide(w, z + c);
+        load_8_wide(v, a.e + c);
+        load_8_wide(w, a.z + c);
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            v[i] = to_z * w[i] + to_e * v[i];
+            v[i] = a.to_z * w[i] + a.to_e * v[i];
 #pragma unroll 4
-        for (int t = first + blockIdx.y * WARPS + threadIdx.x / 32; t < end;
+        for (int t = a.first + blockIdx.y * WARPS + threadIdx.x / 32; t < a.end;
              t += WARPS * gridDim.y) {
-            if (mask && !mask[t]) continue;
+            if (!a.counts(t)) continue;
             T *dx = static_cast<T *>(job.dx) + t * job.width + c;
             load_8<T>(w, dx);
 #pragma unroll
@@ -144,16 +164,61 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
+/* Of a maximum each column's share goes to the first token that has it: a block has 256 columns, its
+   warps look for them by turns. */
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    cosine_most_kernel(const __grid_constant__ s24_device_train_cosine_args job)
+{
+    __shared__ int found[WARPS][256];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, base = (int)blockIdx.y * 256;
+    const int column = base + lane * 8;
+    dependents_may_start();
+    wait_for_predecessors();
+    const angle a(job);
+    if (!(a.tokens > 0)) return;
+    int at[8];
+    float e[8] = {}, v[8];
+#pragma unroll
+    for (int &place : at)
+        place = a.end;
+    if (column < job.width) load_8_wide(e, a.e + column);
+#pragma unroll 4
+    for (int t = a.first + warp; t < a.end && column < job.width; t += WARPS) {
+        if (!a.counts(t)) continue;
+        load_8<T>(v, static_cast<const T *>(job.x) + t * job.width + column);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (v[i] == e[i]) at[i] = min(at[i], t);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        found[warp][lane * 8 + i] = at[i];
+    __syncthreads();
+    const int c = base + (int)threadIdx.x;
+    int first = a.end;
+#pragma unroll
+    for (int w = 0; w < WARPS; w++)
+        first = min(first, found[w][threadIdx.x]);
+    if (c >= job.width || first == a.end) return; /* a NaN is nowhere */
+    T *dx = static_cast<T *>(job.dx) + first * job.width + c;
+    *dx = (T)((float)*dx + a.to_z * a.z[c] + a.to_e * a.e[c]);
+}
+
 TRAIN_ENQUEUE(cosine, s24_device_train_cosine_args)
 {
     s24_device_train_cosine_args args_of = *job;
     /* Four tokens a warp in a text of the mean length. */
     const int64_t mean = job->tokens / job->texts, shares = mean / (4 * WARPS) + 1;
+    const bool most = job->pooling == S24_DEVICE_POOL_MAX;
+    static const void *const kernels[2][2] = {
+        {(const void *)cosine_kernel<__nv_bfloat16>,
+         (const void *)cosine_most_kernel<__nv_bfloat16>},
+        {(const void *)cosine_kernel<__half>, (const void *)cosine_most_kernel<__half>}};
+    const int64_t blocks = most ? (job->width + 255) / 256 : shares < 64 ? shares : 64;
     const device_launch launch = {"launching the angles of vectors",
-                                  job->dtype == S24_BF16
-                                      ? (const void *)cosine_kernel<__nv_bfloat16>
-                                      : (const void *)cosine_kernel<__half>,
-                                  dim3((unsigned)job->texts, (unsigned)(shares < 64 ? shares : 64)),
+                                  kernels[job->dtype == S24_F16][most],
+                                  dim3((unsigned)job->texts, (unsigned)blocks),
                                   THREADS,
                                   0,
                                   true};

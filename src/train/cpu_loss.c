@@ -191,6 +191,20 @@ void s24i_cpu_pool(s24i_machine *m, const s24i_pool *pool, const s24i_step *step
     run(&job, NULL, step->texts, pool_range);
 }
 
+/* The slope of a maximum's columns goes to the first token that has it. */
+static void add_to_first(const loss_job *j, int64_t text, const float *slope)
+{
+    const s24i_step *s = j->step;
+    const int64_t n = j->pool->width;
+    const float *e = j->pool->vectors + text * n, *x = j->pool->x;
+    for (int64_t c = 0; c < n; c++)
+        for (int64_t t = s->offsets[text]; t < s->offsets[text + 1]; t++)
+            if (is_pooled(s, t) && x[t * n + c] == e[c]) {
+                j->dx[t * n + c] += slope[c];
+                break;
+            }
+}
+
 /* d cos/dp = (z/|z| − cos·p/|p|)/|p|, which every token of a mean gets its share of. */
 static void cosine_range(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -205,15 +219,16 @@ static void cosine_range(void *arg, int64_t begin, int64_t end, int thread)
         const float length = fmaxf(sqrtf(vec->dot(e, e, n)), 1e-12f);
         const float other = fmaxf(sqrtf(vec->dot(z, z, n)), 1e-12f);
         const float cosine = vec->dot(e, z, n) / (length * other);
-        const int cls = p->pooling == S24I_POOL_CLS;
+        const int cls = p->pooling == S24I_POOL_CLS, most = p->pooling == S24I_POOL_MAX;
         const int64_t first = s->offsets[b], last = cls ? first + 1 : s->offsets[b + 1];
         const int64_t count = cls ? 1 : pooled_tokens(s, b);
         if (!count) continue;
-        const float share = -(float)j->weight / (length * (float)count);
+        const float share = -(float)j->weight / (length * (most ? 1.0f : (float)count));
         memset(slope, 0, (size_t)n * sizeof *slope);
         vec->axpy(slope, share / other, z, n);
         vec->axpy(slope, -share * cosine / length, e, n);
-        for (int64_t t = first; t < last; t++)
+        if (most) add_to_first(j, b, slope);
+        for (int64_t t = first; t < last && !most; t++)
             if (cls || is_pooled(s, t)) vec->add(j->dx + t * n, j->dx + t * n, slope, n);
         j->sums[thread] += j->weight * (1.0 - (double)cosine);
     }

@@ -242,7 +242,7 @@ void s24i_gpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_po
                           const float *teacher, double weight, const s24i_step *step)
 {
     GPU_RUN(m, cosine, .dtype = m->gpu->dtype, .tokens = step->tokens, .texts = step->texts,
-            .width = p->width, .dx = dx, .vectors = p->vectors, .teacher = teacher,
+            .width = p->width, .dx = dx, .x = p->x, .vectors = p->vectors, .teacher = teacher,
             .offsets = step->bounds, .mask = step->mask, .pooling = pooling_of(p->pooling),
             .loss = loss, .weight = weight, .gradient_scale = m->scale, .work = m->gpu->work);
 }

@@ -127,7 +127,7 @@ static int64_t label_count(const s24_transformer *t, const s24_examples *e)
     return count;
 }
 
-static void pool(s24_transformer *t, float *vectors, int normalise)
+static s24i_pool pool(s24_transformer *t, float *vectors, int normalise)
 {
     s24i_machine *m = &t->machine;
     const s24i_pool job = {.vectors = vectors,
@@ -136,6 +136,7 @@ static void pool(s24_transformer *t, float *vectors, int normalise)
                            .normalise = normalise,
                            .width = t->shape.width};
     m->ops->pool(m, &job, &t->step);
+    return job;
 }
 
 /* The sentence of an operation that failed is in the context already. */
@@ -215,8 +216,6 @@ static s24_status check_teacher(const s24_transformer *t, s24_ctx *ctx, const s2
     REQUIRE(ctx, o->logits == 0 || t->head.n == z->head.n, S24_ERROR_SHAPE,
             "the teacher's head has %lld logits, the student's %lld; the same are expected",
             (long long)z->head.n, (long long)t->head.n);
-    REQUIRE(ctx, o->cosine == 0 || t->pooled.pooling != S24I_POOL_MAX, S24_ERROR_UNSUPPORTED,
-            "embeddings that are pooled by maximum cannot be trained");
     return S24_OK;
 }
 
@@ -261,9 +260,7 @@ static void run_losses(s24_transformer *t, const s24_examples *examples, const s
     else
         m->ops->clear(m, t->at.dn, (size_t)(t->step.tokens * width) * m->element);
     if (o->cosine != 0) {
-        const s24i_pool pooled = {
-            .vectors = t->at.pooled, .pooling = (int)t->pooled.pooling, .width = width};
-        pool(t, t->at.pooled, 0);
+        const s24i_pool pooled = pool(t, t->at.pooled, 0);
         m->ops->cosine_loss(m, &t->at.sums->loss, t->at.dn, &pooled, t->at.teacher_pooled,
                             o->cosine / (double)texts, &t->step);
     }
