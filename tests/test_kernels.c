@@ -377,6 +377,11 @@ static void linear_edges(void **state)
         if (row) check_sample(row, &longs, 7);
         sample wide = {.m = 20, .n = 1300, .k = 68, .alpha = 1, .threads = 1, .at_end = 1};
         if (row) check_sample(row, &wide, 8);
+        /* Several panels that visit the row blocks together, more than once. */
+        sample visits = {.m = 200, .n = 420, .k = 388, .alpha = 1, .threads = 1, .at_end = 1};
+        if (row) check_sample(row, &visits, 9);
+        visits.n = 800, visits.k = 100, visits.threads = 2;
+        if (row) check_sample(row, &visits, 10);
     }
 }
 
@@ -393,6 +398,25 @@ static void long_rows(void **state)
         assert_in_range(row->weight_bytes(&from), least, 8 * least);
         const uint64_t x = row->work_bytes(5, 17, k, 2);
         assert_true(x == 0 || (x >= 5 * (uint64_t)k && x < 5 * (uint64_t)k * 256));
+    }
+}
+
+/* Whoever brings work memory for many tokens may come with fewer. */
+static void work_never_shrinks(void **state)
+{
+    (void)state;
+    for (int i = 0; s24i_linear_kernels[i]; i++) {
+        const s24i_linear_kernel *row = s24i_linear_kernels[i];
+        for (int threads = 1; threads <= 6; threads++) {
+            size_t before = 0;
+            for (int64_t m = 1; m <= 400; m++) {
+                const size_t bytes = row->work_bytes(m, 384, 384, threads);
+                if (bytes < before)
+                    fail_msg("%s, %d threads: %zu bytes for %d tokens, %zu for one less", row->name,
+                             threads, bytes, (int)m, before);
+                before = bytes;
+            }
+        }
     }
 }
 
@@ -450,10 +474,10 @@ static void rows_are_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_found),        cmocka_unit_test(linear_edges),
-        cmocka_unit_test(linear_random),         cmocka_unit_test(linear_special),
-        cmocka_unit_test(linear_magnitudes),     cmocka_unit_test(long_rows),
-        cmocka_unit_test(every_row_has_a_bound),
+        cmocka_unit_test(rows_are_found),     cmocka_unit_test(linear_edges),
+        cmocka_unit_test(linear_random),      cmocka_unit_test(linear_special),
+        cmocka_unit_test(linear_magnitudes),  cmocka_unit_test(long_rows),
+        cmocka_unit_test(work_never_shrinks), cmocka_unit_test(every_row_has_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

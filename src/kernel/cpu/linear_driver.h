@@ -13,6 +13,7 @@
  *   PANEL_SLACK       bytes that tiles may touch beyond the last panel (a multiple of 64)
  *   PREFETCH_TO_WRITE(p)  asks for a line that will be stored to
  *   MAX_C, BEST_C, FIT_C, CHUNK, tiles[c], pack_block(), finish_square()
+ *   NEAR              bytes of L2 that the packed panels of one visit to the weights may take
  *   FOURS(c)          how many of a panel's c vectors, the last ones, lie in its tile's other form;
  *                     pack_block() and finish_square() then are told
  *   PAIRS             1: finish_pair() may do the squares of two row blocks at once
@@ -163,7 +164,7 @@ TARGET static void finish_strip(const s24i_linear_job *job, int64_t b, int64_t b
    process can count on. */
 enum { FAR = 6 << 20 };
 
-/* Row blocks [b0, b1) of one panel, all of k; cold if it is the thread's first with these rows. */
+/* Row blocks [b0, b1) of one panel, all of k; cold if no panel before it used them just now. */
 static void run_panel(const run *r, int64_t panel, int cold, const uint8_t *packed, int64_t b0,
                       int64_t b1, float *sums)
 {
@@ -207,11 +208,11 @@ static void run_panel(const run *r, int64_t panel, int cold, const uint8_t *pack
 }
 
 /*
- * Who does what. Enough panels: each thread packs its own, one after the other, and runs them down
- * all of w; the packed panel is still in L2. One panel and enough rows for a few threads: each packs
- * all of it for itself, which takes less than fetching it from another core's cache (a lone vector
- * is little to fetch). Else x is packed by all, and the units shared out are row blocks where they
- * suffice, or (panel, row block).
+ * Who does what. Enough panels: each thread packs its own and runs them down all of w, as many at a
+ * time as L2 holds beside a few row blocks, so that those come from far once for all of them. One
+ * panel and enough rows for a few threads: each packs all of it for itself, which takes less than
+ * fetching it from another core's cache (a lone vector is little to fetch). Else x is packed by all,
+ * and the units shared out are row blocks where they suffice, or (panel, row block).
  */
 enum { COPIES = 4, COPY_BLOCKS = 8 }; /* threads at most, row blocks for each at least */
 
@@ -221,11 +222,34 @@ static int packs_copies(panels p, int64_t blocks, int64_t threads)
            blocks >= COPY_BLOCKS * threads;
 }
 
-/* The packed vectors that there is room for. */
+static int has_own_panels(panels p, int64_t threads)
+{
+    return p.count >= threads && shares_evenly(p.count, threads);
+}
+
+/* How many panels of its own a thread runs together. */
+static int64_t panels_together(panels p, int64_t threads, int64_t k_blocks)
+{
+    const int64_t own = (p.count + threads - 1) / threads;
+    const int64_t widest = (p.vectors + p.count - 1) / p.count;
+    const int64_t near = NEAR / (widest * k_blocks * PANEL);
+    return near < 1 ? 1 : near < own ? near : own;
+}
+
+/* And on how many row blocks at a time: a quarter of a megabyte of weights, in whole strips. */
+static int64_t visit_blocks(int64_t together, int64_t k_blocks)
+{
+    const int64_t blocks = (256 << 10) / (k_blocks * BLOCK) / TOGETHER * TOGETHER;
+    if (together == 1 || blocks > CHUNK) return CHUNK;
+    return blocks < TOGETHER ? TOGETHER : blocks;
+}
+
+/* The packed vectors that there is room for: all, or a lone panel for each thread; never fewer for
+   more tokens, because whoever asks for many may come with few. */
 static int64_t packed_vectors(int64_t vectors, int64_t threads)
 {
-    /* A panel of its own for each thread needs at most a vector a thread more than all of x. */
-    return vectors <= FIT_C && threads <= COPIES ? (vectors + 1) * threads : vectors + threads;
+    const int64_t copies = threads <= COPIES ? (vectors < FIT_C ? vectors : FIT_C) * threads : 0;
+    return vectors > copies ? vectors : copies;
 }
 
 static float *sums_of(const run *r, int thread)
@@ -261,15 +285,24 @@ static void run_shared(void *arg, int64_t begin, int64_t end, int thread)
 static void run_own_panels(void *arg, int64_t begin, int64_t end, int thread)
 {
     const run *r = arg;
-    const int64_t blocks = rows16_blocks(r->job->n);
-    uint8_t *packed = r->x + thread * (r->p.vectors / r->p.count + 1) * r->k_blocks * PANEL;
-    for (int64_t p = begin; p < end; p++) {
-        int64_t start = panel_start(r->p, p), stop = panel_start(r->p, p + 1);
-        for (int64_t v = start; v < stop; v++)
-            pack_vector(r, v, start, stop - start, 0, r->k_blocks, packed);
-        for (int64_t b = 0; b < blocks; b += CHUNK)
-            run_panel(r, p, p == begin, packed, b, b + CHUNK < blocks ? b + CHUNK : blocks,
-                      sums_of(r, thread));
+    const int64_t blocks = rows16_blocks(r->job->n), vector = r->k_blocks * PANEL;
+    const int64_t together = panels_together(r->p, r->job->parallel.threads, r->k_blocks);
+    const int64_t visit = visit_blocks(together, r->k_blocks);
+    /* No later panels take more room than the first ones. */
+    uint8_t *packed = r->x + panel_start(r->p, begin) * vector;
+    for (int64_t p0 = begin, p1; p0 < end; p0 = p1) {
+        const int64_t first = panel_start(r->p, p0);
+        p1 = p0 + together < end ? p0 + together : end;
+        for (int64_t p = p0; p < p1; p++) {
+            const int64_t start = panel_start(r->p, p), stop = panel_start(r->p, p + 1);
+            for (int64_t v = start; v < stop; v++)
+                pack_vector(r, v, start, stop - start, 0, r->k_blocks,
+                            packed + (start - first) * vector);
+        }
+        for (int64_t b = 0; b < blocks; b += visit)
+            for (int64_t p = p0; p < p1; p++)
+                run_panel(r, p, p == p0, packed + (panel_start(r->p, p) - first) * vector, b,
+                          b + visit < blocks ? b + visit : blocks, sums_of(r, thread));
     }
 }
 
@@ -339,7 +372,7 @@ static void run_job(const s24i_linear_job *job)
     r.sums = (float *)(void *)(r.x +
                                packed_vectors(r.p.vectors, parallel->threads) * r.k_blocks * PANEL +
                                PANEL_SLACK);
-    if (r.p.count >= parallel->threads && shares_evenly(r.p.count, parallel->threads)) {
+    if (has_own_panels(r.p, parallel->threads)) {
         parallel->run(parallel->pool, r.p.count, run_own_panels, &r);
         return;
     }

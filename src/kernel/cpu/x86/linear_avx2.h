@@ -27,6 +27,7 @@ enum {
     FIT_C = 6,
     BEST_C = 6,
     CHUNK = 32,                 /* row blocks whose sums are kept between passes over k */
+    NEAR = 128 << 10,           /* bytes of panels that share a visit to w */
     MAX_BLOCKS = 8,             /* k blocks of a pass */
     ITEMS = 2,                  /* values of a group, each by itself */
     ITEM = VALUE,               /* of so many bytes */

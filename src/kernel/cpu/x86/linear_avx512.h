@@ -49,6 +49,7 @@ enum {
     BEST_C = 4,                 /* and else */
     LANES_M = 12,               /* tokens of the lanes design */
     CHUNK = 48,                 /* row blocks whose sums are kept between passes over k */
+    NEAR = 400 << 10,           /* bytes of panels that share a visit to w */
     MAX_BLOCKS = 8,             /* k blocks of a pass */
     ITEMS = 2,                  /* values of a group, each by itself */
     ITEM = VALUE,               /* of so many bytes */

@@ -42,6 +42,7 @@ enum {
     BEST_C = 5,                          /* and else */
     LANES_M = 16,                        /* tokens of the lanes design */
     CHUNK = 48,                          /* row blocks whose sums are kept between passes over k */
+    NEAR = 400 << 10,                    /* bytes of panels that share a visit to w */
     ITEMS = 1,                           /* a group's two values together */
     ITEM = 4,                            /* bytes */
     PART = 7 * 64,                       /* bytes of a group and vector of tokens in a panel */
