@@ -60,17 +60,17 @@ AVX512_INLINE __m512 load_quarters(const char *p, int64_t step)
         _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 3 * step)), 3));
 }
 
-/* Quarter i of r[4 * j] <-> quarter j of r[4 * i]. */
-AVX512_INLINE void exchange_quarters(__m512 r[16])
+/* Quarter i of r[j * step] <-> quarter j of r[i * step], i and j below 4. */
+AVX512_INLINE void exchange_quarters(__m512 *r, int step)
 {
-    const __m512 a = _mm512_shuffle_f32x4(r[0], r[4], 0x88);
-    const __m512 b = _mm512_shuffle_f32x4(r[0], r[4], 0xdd);
-    const __m512 c = _mm512_shuffle_f32x4(r[8], r[12], 0x88);
-    const __m512 d = _mm512_shuffle_f32x4(r[8], r[12], 0xdd);
+    const __m512 a = _mm512_shuffle_f32x4(r[0], r[step], 0x88);
+    const __m512 b = _mm512_shuffle_f32x4(r[0], r[step], 0xdd);
+    const __m512 c = _mm512_shuffle_f32x4(r[2 * step], r[3 * step], 0x88);
+    const __m512 d = _mm512_shuffle_f32x4(r[2 * step], r[3 * step], 0xdd);
     r[0] = _mm512_shuffle_f32x4(a, c, 0x88);
-    r[4] = _mm512_shuffle_f32x4(b, d, 0x88);
-    r[8] = _mm512_shuffle_f32x4(a, c, 0xdd);
-    r[12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+    r[step] = _mm512_shuffle_f32x4(b, d, 0x88);
+    r[2 * step] = _mm512_shuffle_f32x4(a, c, 0xdd);
+    r[3 * step] = _mm512_shuffle_f32x4(b, d, 0xdd);
 }
 
 /* In each quarter of four vectors, the square of 4 x 4 lanes. */
@@ -114,48 +114,51 @@ AVX512_INLINE void load_transposed(__m512 r[16], const void *memory, int64_t str
     transpose_fours(r);
 }
 
-/* z·p(z²)/q(z²), clamped to where it reaches ±1 (see gelu.h). NaN stays NaN: min and max return
-   their second operand when either is NaN. */
-AVX512_INLINE __m512 sigmoid_like(__m512 z, const s24i_rational *f)
+/* (1 + f(scale·x)) / 2, f as in gelu.h; scale and f are known where this is inlined, so that the
+   scaled coefficients are constants. NaN stays NaN: min and max return their second operand when
+   either is NaN. */
+AVX512_INLINE __m512 half_of_one_and(const s24i_rational *f, float scale, __m512 x)
 {
-    const __m512 limit = _mm512_set1_ps(f->limit), one = _mm512_set1_ps(1);
-    const __m512 minus = _mm512_set1_ps(-f->limit);
-    z = _mm512_max_ps(minus, _mm512_min_ps(limit, z));
-    __m512 u = _mm512_mul_ps(z, z);
-    __m512 p = _mm512_set1_ps(f->p[S24I_RATIONAL_P - 1]);
-    __m512 q = _mm512_set1_ps(f->q[S24I_RATIONAL_Q - 1]);
-    UNROLL for (int i = S24I_RATIONAL_P - 2; i >= 0; i--)
+    const float limit = f->limit / scale;
+    const __m512 z = _mm512_max_ps(_mm512_set1_ps(-limit), _mm512_min_ps(_mm512_set1_ps(limit), x));
+    const __m512 u = _mm512_mul_ps(z, z);
+    float power[S24I_RATIONAL_P];
+    power[0] = 1;
+    UNROLL for (int i = 1; i < S24I_RATIONAL_P; i++)
     {
-        p = _mm512_fmadd_ps(p, u, _mm512_set1_ps(f->p[i]));
+        power[i] = power[i - 1] * scale * scale;
     }
-    UNROLL for (int i = S24I_RATIONAL_Q - 2; i >= 0; i--)
+    __m512 p = _mm512_setzero_ps(), q = p;
+    UNROLL for (int i = S24I_RATIONAL_P - 1; i >= 0; i--)
     {
-        q = _mm512_fmadd_ps(q, u, _mm512_set1_ps(f->q[i]));
+        const __m512 top = _mm512_set1_ps(f->p[i] * scale / 2 * power[i]);
+        const __m512 bottom = _mm512_set1_ps(f->q[i] * power[i]);
+        p = i == S24I_RATIONAL_P - 1 ? top : _mm512_fmadd_ps(p, u, top);
+        q = i == S24I_RATIONAL_P - 1 ? bottom : _mm512_fmadd_ps(q, u, bottom);
     }
     /* q is between 1 and 500: a reciprocal of 14 bits and one step of Newton's give 27, in a
        third of a division's time. */
-    __m512 inverse = _mm512_rcp14_ps(q);
-    inverse = _mm512_mul_ps(inverse, _mm512_fnmadd_ps(q, inverse, _mm512_set1_ps(2)));
-    z = _mm512_mul_ps(_mm512_mul_ps(z, p), inverse);
-    return _mm512_max_ps(_mm512_set1_ps(-1), _mm512_min_ps(one, z));
+    const __m512 inverse = _mm512_rcp14_ps(q);
+    const __m512 rest = _mm512_fnmadd_ps(q, inverse, _mm512_set1_ps(2));
+    p = _mm512_mul_ps(_mm512_mul_ps(z, p), inverse);
+    p = _mm512_fmadd_ps(p, rest, _mm512_set1_ps(0.5f));
+    return _mm512_max_ps(_mm512_setzero_ps(), _mm512_min_ps(_mm512_set1_ps(1), p));
 }
 
 AVX512_INLINE __m512 activate(__m512 x, s24_activation activation)
 {
-    __m512 half = _mm512_mul_ps(x, _mm512_set1_ps(0.5f)), s;
+    __m512 s;
     switch (activation) {
     case S24_ACTIVATION_RELU:
         return _mm512_max_ps(_mm512_setzero_ps(), x);
     case S24_ACTIVATION_GELU:
-        s = sigmoid_like(_mm512_mul_ps(x, _mm512_set1_ps(GELU_SQRT_HALF)), &s24i_erf);
-        return _mm512_fmadd_ps(half, s, half);
+        return _mm512_mul_ps(x, half_of_one_and(&s24i_erf, GELU_SQRT_HALF, x));
     case S24_ACTIVATION_GELU_TANH:
-        s = _mm512_mul_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(GELU_CUBIC));
-        s = _mm512_mul_ps(_mm512_fmadd_ps(s, x, x), _mm512_set1_ps(GELU_SQRT_2_PI));
-        s = sigmoid_like(s, &s24i_tanh);
-        return _mm512_fmadd_ps(half, s, half);
+        s = _mm512_mul_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(GELU_CUBIC * GELU_SQRT_2_PI));
+        s = _mm512_mul_ps(_mm512_add_ps(s, _mm512_set1_ps(GELU_SQRT_2_PI)), x);
+        return _mm512_mul_ps(x, half_of_one_and(&s24i_tanh, 1.0f, s));
     case S24_ACTIVATION_SILU: /* x/2·(1 + tanh(x/2)) */
-        return _mm512_fmadd_ps(half, sigmoid_like(half, &s24i_tanh), half);
+        return _mm512_mul_ps(x, half_of_one_and(&s24i_tanh, 0.5f, x));
     default:
         return x;
     }
@@ -256,67 +259,89 @@ AVX512_INLINE void store_outputs(void *p, s24_dtype dtype, __mmask16 mask, __m51
     }
 }
 
-/* gate, residual and the store of a square whose r[i] are the activated outputs of token m + i. */
-AVX512_INLINE void store_square(const s24i_linear_job *job, int64_t m, int64_t n, __mmask16 mask,
-                                s24_dtype dtype, __m512 r[16])
+/* What the epilogue of a square needs, in registers: every store could be to the job's own fields
+   for all that the compiler knows. gate and residual are NULL where they do not count. */
+typedef struct epilogue {
+    s24_activation activation;
+    __mmask16 mask;
+    __m512 alpha, beta, bias;
+    int64_t tokens, y_step, gate_step, residual_step; /* steps in bytes */
+    char *y;
+    const char *gate, *residual;
+} epilogue;
+
+AVX512_INLINE epilogue epilogue_of(const s24i_linear_job *job, int64_t m, int64_t n,
+                                   s24_dtype dtype)
 {
-    const int64_t tokens = job->m - m;
-    if (job->gate) {
-        const int64_t stride = job->gate_stride_m, at = m * stride + n;
-        UNROLL for (int i = 0; i < 16; i++)
-        {
-            if (i < tokens)
-                r[i] = _mm512_mul_ps(
-                    r[i], load_outputs(element_of(job->gate, dtype, at + i * stride), dtype, mask));
-        }
-    }
-    if (job->residual && job->beta != 0) {
-        const int64_t stride = job->residual_stride_m, at = m * stride + n;
-        const __m512 beta = _mm512_set1_ps(job->beta);
-        UNROLL for (int i = 0; i < 16; i++)
-        {
-            if (i < tokens)
-                r[i] = _mm512_fmadd_ps(
-                    load_outputs(element_of(job->residual, dtype, at + i * stride), dtype, mask),
-                    beta, r[i]);
-        }
-    }
+    const int64_t bytes = dtype == S24_F32 ? 4 : 2;
+    epilogue e = {.activation = job->activation,
+                  .mask = lane_mask(job->n - n),
+                  .alpha = _mm512_set1_ps(job->alpha),
+                  .beta = _mm512_set1_ps(job->beta),
+                  .bias = _mm512_setzero_ps(),
+                  .tokens = job->m - m,
+                  .y_step = job->y_stride_m * bytes,
+                  .gate_step = job->gate_stride_m * bytes,
+                  .residual_step = job->residual_stride_m * bytes,
+                  .y = (char *)job->y + (m * job->y_stride_m + n) * bytes};
+    if (job->bias) e.bias = _mm512_maskz_loadu_ps(e.mask, job->bias + n);
+    if (job->gate) e.gate = (const char *)job->gate + (m * job->gate_stride_m + n) * bytes;
+    if (job->residual && job->beta != 0)
+        e.residual = (const char *)job->residual + (m * job->residual_stride_m + n) * bytes;
+    return e;
+}
+
+/* gate, residual and the store of token t, whose activated outputs are v. */
+AVX512_INLINE void finish_token(const epilogue *e, int64_t t, s24_dtype dtype, __m512 v)
+{
+    if (e->gate) v = _mm512_mul_ps(v, load_outputs(e->gate + t * e->gate_step, dtype, e->mask));
+    if (e->residual)
+        v = _mm512_fmadd_ps(load_outputs(e->residual + t * e->residual_step, dtype, e->mask),
+                            e->beta, v);
+    store_outputs(e->y + t * e->y_step, dtype, e->mask, v);
+}
+
+/* With an activation: in a loop, so that its code is there once. */
+AVX512_INLINE void finish_activated(const epilogue *e, s24_dtype dtype, const __m512 r[16])
+{
+    float square[16][16];
     UNROLL for (int i = 0; i < 16; i++)
     {
-        if (i < tokens)
-            store_outputs(element_to(job->y, dtype, (m + i) * job->y_stride_m + n), dtype, mask,
-                          r[i]);
+        _mm512_storeu_ps(square[i], r[i]);
+    }
+    for (int64_t t = 0; t < 16 && t < e->tokens; t += 4) {
+        __m512 v[4];
+        UNROLL for (int i = 0; i < 4; i++)
+        {
+            v[i] = _mm512_fmadd_ps(_mm512_loadu_ps(square[t + i]), e->alpha, e->bias);
+            v[i] = activate(v[i], e->activation);
+        }
+        for (int i = 0; i < 4 && t + i < e->tokens; i++)
+            finish_token(e, t + i, dtype, v[i]);
     }
 }
 
-/* The epilogue of a square whose r[i] are the sums of token m + i, outputs n and on. */
-AVX512_INLINE void finish_tokens(const s24i_linear_job *job, int64_t m, int64_t n, __m512 r[16])
+/* The epilogue of a square: quarter q of r[4 * p + j] is outputs 4p … 4p + 3 of token 4q + j. */
+AVX512_INLINE void finish_tokens(const s24i_linear_job *job, int64_t m, int64_t n, s24_dtype dtype,
+                                 __m512 r[16])
 {
-    const __mmask16 outputs = lane_mask(job->n - n);
-    const __m512 alpha = _mm512_set1_ps(job->alpha);
-    const __m512 bias =
-        job->bias ? _mm512_maskz_loadu_ps(outputs, job->bias + n) : _mm512_setzero_ps();
-    UNROLL for (int i = 0; i < 16; i++)
+    const epilogue e = epilogue_of(job, m, n, dtype);
+    if (e.activation != S24_ACTIVATION_NONE) {
+        UNROLL for (int j = 0; j < 4; j++)
+        {
+            exchange_quarters(r + j, 4);
+        }
+        finish_activated(&e, dtype, r);
+        return;
+    }
+    UNROLL for (int j = 0; j < 4; j++)
     {
-        r[i] = _mm512_fmadd_ps(r[i], alpha, bias);
-    }
-    if (job->activation != S24_ACTIVATION_NONE) {
-        float square[16][16]; /* so that the activation's code is there once */
-        UNROLL for (int i = 0; i < 16; i++)
+        exchange_quarters(r + j, 4);
+        UNROLL for (int64_t t = j; t < 16; t += 4)
         {
-            _mm512_storeu_ps(square[i], r[i]);
-        }
-        for (int i = 0; i < 16 && m + i < job->m; i++)
-            _mm512_storeu_ps(square[i], activate(_mm512_loadu_ps(square[i]), job->activation));
-        UNROLL for (int i = 0; i < 16; i++)
-        {
-            r[i] = _mm512_loadu_ps(square[i]);
+            if (t < e.tokens) finish_token(&e, t, dtype, _mm512_fmadd_ps(r[t], e.alpha, e.bias));
         }
     }
-    if (job->y_dtype == S24_F32)
-        store_square(job, m, n, outputs, S24_F32, r);
-    else
-        store_square(job, m, n, outputs, S24_BF16, r);
 }
 
 /* The same where outputs do not lie together: r[i] are the sums of output n + i, tokens m and on. */
@@ -349,15 +374,11 @@ AVX512_INLINE void finish_square(const s24i_linear_job *job, int64_t m, int64_t 
         finish_outputs(job, m, n, r);
         return;
     }
-    if (fours) {
-        UNROLL for (int j = 0; j < 4; j++)
-        {
-            exchange_quarters(r + j);
-        }
-    } else {
-        transpose16(r);
-    }
-    finish_tokens(job, m, n, r);
+    if (!fours) transpose_fours(r);
+    if (job->y_dtype == S24_F32)
+        finish_tokens(job, m, n, S24_F32, r);
+    else
+        finish_tokens(job, m, n, S24_BF16, r);
 }
 
 #endif

@@ -292,7 +292,7 @@ TARGET_INLINE void load_pairs(__m512 r[16], const s24i_linear_job *job, int64_t 
     }
     UNROLL for (int j = 0; j < 4; j++)
     {
-        exchange_quarters(r + j);
+        exchange_quarters(r + j, 4);
     }
 }
 

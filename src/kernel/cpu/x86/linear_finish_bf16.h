@@ -57,7 +57,7 @@ TARGET_INLINE int finish_pair_of(const s24i_linear_job *job, int64_t m, int64_t 
     if (fours) {
         UNROLL for (int j = 0; j < 4; j++)
         {
-            exchange_quarters(r + j);
+            exchange_quarters(r + j, 4);
         }
     } else {
         transpose16(r);
