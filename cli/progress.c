@@ -32,9 +32,11 @@ void cli_signals(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
-    /* A reader that went away is an error of writing, met where it is written. */
+    /* A reader that went away, or a file that may grow no further, is an error of writing, met where it
+       is written. */
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL);
 }
 
 int cli_interrupted(void)

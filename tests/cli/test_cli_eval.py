@@ -151,25 +151,25 @@ def constant(name, shape, value=0.0):
     return {name: (shape, [value] * math.prod(shape))}
 
 
-def words():
+def words(width=WIDTH):
     """The embeddings of the letters: rows of distinct numbers."""
-    return [[0.1 * i - 0.2 * j for j in range(WIDTH)] for i in range(len(LETTERS))]
+    return [[0.1 * i - 0.2 * j for j in range(width)] for i in range(len(LETTERS))]
 
 
-def write_gpt2(folder):
+def write_gpt2(folder, width=WIDTH):
     """A GPT-2 whose last norm gives BIAS for every token: the logits are words() times BIAS."""
-    tensors = {"transformer.wte.weight": ([len(LETTERS), WIDTH], sum(words(), [])),
-               "transformer.ln_f.bias": ([WIDTH], BIAS)}
-    tensors |= constant("transformer.wpe.weight", [16, WIDTH])
-    tensors |= constant("transformer.ln_f.weight", [WIDTH])
-    for name, rows, cols in (("attn.c_attn", WIDTH, 3 * WIDTH), ("attn.c_proj", WIDTH, WIDTH),
-                             ("mlp.c_fc", WIDTH, 4 * WIDTH), ("mlp.c_proj", 4 * WIDTH, WIDTH)):
+    tensors = {"transformer.wte.weight": ([len(LETTERS), width], sum(words(width), [])),
+               "transformer.ln_f.bias": ([width], BIAS * (width // WIDTH))}
+    tensors |= constant("transformer.wpe.weight", [16, width])
+    tensors |= constant("transformer.ln_f.weight", [width])
+    for name, rows, cols in (("attn.c_attn", width, 3 * width), ("attn.c_proj", width, width),
+                             ("mlp.c_fc", width, 4 * width), ("mlp.c_proj", 4 * width, width)):
         tensors |= constant(f"transformer.h.0.{name}.weight", [rows, cols], 0.1)
         tensors |= constant(f"transformer.h.0.{name}.bias", [cols])
     for name in ("ln_1", "ln_2"):
-        tensors |= constant(f"transformer.h.0.{name}.weight", [WIDTH], 1.0)
-        tensors |= constant(f"transformer.h.0.{name}.bias", [WIDTH])
-    write_model(folder, {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": WIDTH,
+        tensors |= constant(f"transformer.h.0.{name}.weight", [width], 1.0)
+        tensors |= constant(f"transformer.h.0.{name}.bias", [width])
+    write_model(folder, {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": width,
                          "n_head": 2, "n_layer": 1, "n_positions": 16, "vocab_size": len(LETTERS),
                          "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
                          "tie_word_embeddings": True}, tensors)
@@ -177,28 +177,31 @@ def write_gpt2(folder):
         {"model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(LETTERS)}, "merges": []}}))
 
 
-def write_vit(folder, patches=0.1):
-    """A ViT for 4 x 4 pixels of one channel with three classes, of which it always says the second."""
+def write_vit(folder, patches=0.1, width=WIDTH, image=4, channels=1):
+    """A ViT for so many pixels a side, in four patches, with three classes, of which it always says the
+    second."""
     tensors = {"classifier.bias": ([3], [0.0, 1.0, -1.0])}
-    tensors |= constant("classifier.weight", [3, WIDTH])
-    tensors |= constant("vit.embeddings.cls_token", [1, 1, WIDTH], 0.1)
-    tensors |= constant("vit.embeddings.position_embeddings", [1, 5, WIDTH], 0.1)
-    tensors |= constant("vit.embeddings.patch_embeddings.projection.weight", [WIDTH, 1, 2, 2], patches)
-    tensors |= constant("vit.embeddings.patch_embeddings.projection.bias", [WIDTH])
+    tensors |= constant("classifier.weight", [3, width])
+    tensors |= constant("vit.embeddings.cls_token", [1, 1, width], 0.1)
+    tensors |= constant("vit.embeddings.position_embeddings", [1, 5, width], 0.1)
+    tensors |= constant("vit.embeddings.patch_embeddings.projection.weight",
+                        [width, channels, image // 2, image // 2], patches)
+    tensors |= constant("vit.embeddings.patch_embeddings.projection.bias", [width])
     layer = "vit.encoder.layer.0."
-    for name, rows, cols in (("attention.attention.query", WIDTH, WIDTH),
-                             ("attention.attention.key", WIDTH, WIDTH),
-                             ("attention.attention.value", WIDTH, WIDTH),
-                             ("attention.output.dense", WIDTH, WIDTH),
-                             ("intermediate.dense", 8, WIDTH), ("output.dense", WIDTH, 8)):
+    for name, rows, cols in (("attention.attention.query", width, width),
+                             ("attention.attention.key", width, width),
+                             ("attention.attention.value", width, width),
+                             ("attention.output.dense", width, width),
+                             ("intermediate.dense", 8, width), ("output.dense", width, 8)):
         tensors |= constant(layer + name + ".weight", [rows, cols], 0.1)
         tensors |= constant(layer + name + ".bias", [rows])
     for name in (layer + "layernorm_before", layer + "layernorm_after", "vit.layernorm"):
-        tensors |= constant(name + ".weight", [WIDTH], 1.0) | constant(name + ".bias", [WIDTH])
+        tensors |= constant(name + ".weight", [width], 1.0) | constant(name + ".bias", [width])
     write_model(folder, {"model_type": "vit", "architectures": ["ViTForImageClassification"],
-                         "hidden_size": WIDTH, "num_hidden_layers": 1, "num_attention_heads": 2,
+                         "hidden_size": width, "num_hidden_layers": 1, "num_attention_heads": 2,
                          "intermediate_size": 8, "hidden_act": "gelu", "layer_norm_eps": 1e-12,
-                         "image_size": 4, "patch_size": 2, "num_channels": 1, "qkv_bias": True,
+                         "image_size": image, "patch_size": image // 2, "num_channels": channels,
+                         "qkv_bias": True,
                          "id2label": {"0": "x", "1": "y", "2": "z"}}, tensors)
 
 

@@ -33,16 +33,17 @@ def randomise(folder, seed):
     (folder / "model.safetensors").write_bytes(tiny_bert.safetensors(tensors))
 
 
-def write_squares(folder, name, count, seed):
+def write_squares(folder, name, count, seed, side=4):
     """Images that are bright on the left (class 0), on the right (1) or nowhere (2)."""
     chance = random.Random(seed)
     labels = [chance.randrange(3) for _ in range(count)]
     pixels = bytearray()
     for label in labels:
-        for i in range(16):
-            bright = (label == 0 and i % 4 < 2) or (label == 1 and i % 4 >= 2)
+        for i in range(side * side):
+            left = i % side < side // 2
+            bright = (label == 0 and left) or (label == 1 and not left)
             pixels.append((200 if bright else 0) + chance.randrange(50))
-    test_cli_eval.write_idx(folder, name, labels)
+    test_cli_eval.write_idx(folder, name, labels, side)
     path = folder / f"{name}-images-idx3-ubyte"
     path.write_bytes(path.read_bytes()[:16] + pixels)
 
