@@ -122,7 +122,7 @@ typedef struct cli_progress {
     int animated; /* stderr is a terminal that can rewrite its line */
     int open;     /* a line without its end stands there */
     const char *stage;
-    int64_t done;
+    int64_t done, first; /* the latter when the stage began */
     double started, printed;
     char detail[64]; /* said behind the rest; "" for none */
 } cli_progress;

@@ -61,10 +61,10 @@ static void show(cli_app *cli, int64_t done, int64_t total, double now)
 {
     cli_progress *p = &cli->progress;
     double elapsed = now - p->started;
-    double rate = elapsed > 0 ? (double)done / elapsed : 0;
+    double rate = elapsed > 0 ? (double)(done - p->first) / elapsed : 0;
     if (p->animated) fputs("\r\033[K", stderr);
     fprintf(stderr, "%s %lld/%lld", p->stage, (long long)done, (long long)total);
-    if (rate > 0 && done > 0) {
+    if (rate > 0) {
         long left = (long)((double)(total - done) / rate + 0.5);
         if (rate < 1)
             fprintf(stderr, "  %.1f s each", 1 / rate);
@@ -88,6 +88,7 @@ int cli_progress_step(void *user, const char *stage, int64_t done, int64_t total
     if (!p->stage || strcmp(p->stage, stage) != 0 || done < p->done) {
         p->stage = stage;
         p->started = now;
+        p->first = done; /* what was done before: a run may have been gone on with */
         /* A terminal hears at once what goes on; a log only of what takes long. */
         p->printed = p->animated ? 0 : now;
     }

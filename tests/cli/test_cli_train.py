@@ -2,6 +2,7 @@
 """train on a small model of random weights: a pruned copy learns from the dense one."""
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -21,6 +22,9 @@ QUESTION = {"id": "1", "question": LINES[1],
 def make_model(folder):
     tiny_bert.write(folder / "model")
     (folder / "texts").write_text("\n".join(LINES) + "\n\n", encoding="utf-8")
+    lost = {**QUESTION, "answers": [{"text": "nowhere", "answer_start": 0}]}
+    (folder / "lost.json").write_text(json.dumps({"version": "1.1", "data": [
+        {"title": "", "paragraphs": [{"context": LINES[2], "qas": [lost]}]}]}))
     (folder / "qa.json").write_text(json.dumps({"version": "1.1", "data": [
         {"title": "", "paragraphs": [{"context": LINES[2], "qas": [QUESTION]}]}]}))
     done = run("prune", "model", "student", "--method", "magnitude", cwd=folder)
@@ -83,6 +87,26 @@ class Train(Scratch):
         self.good("train", "student", "out", *short, "--metrics", "n", "--held-out", "6", "--report",
                   "held.html")
         self.assertIn("examples held out", (self.folder / "held.html").read_text(encoding="utf-8"))
+
+    def test_a_terminal_sees_rate_eta_and_loss(self):
+        master, terminal = pty.openpty()
+        process = subprocess.Popen([PROGRAM, "train", "student", "out", *self.SHORT[:4], "--steps", "400",
+                                    "--batch", "8", "--threads", "1"], cwd=self.folder, stderr=terminal,
+                                   stdout=subprocess.DEVNULL, env=clean_environment({"TERM": "xterm"}))
+        os.close(terminal)
+        said = b""
+        while True:
+            try:
+                part = os.read(master, 4096)
+            except OSError:  # nobody holds the other end
+                break
+            if not part:
+                break
+            said += part
+        os.close(master)
+        self.assertEqual(process.wait(), 0, said)
+        self.assertRegex(said.decode(), r"training \d+/400  [\d.]+(/s| s each)  ETA \d+:\d\d  "
+                         r"loss \d+\.\d+  \d+ tokens/s")
 
     def test_packed_stays_packed(self):
         self.good("pack", "student", "packed")
@@ -151,6 +175,8 @@ class Train(Scratch):
                                                "--report", "texts")),
                 (3, r"student exists", ("model", "student", *self.SHORT)),
                 (3, r"nothing", ("student", "out", "--text", "nothing", "--teacher", "model")),
+                (4, r"lost.json: data\[0\].paragraphs\[0\].qas\[0\].answers\[0\]: the answer .nowhere. of "
+                    r"question 1 does not stand at character", ("model", "out", "--qa", "lost.json")),
                 (4, r"empty: there is no example in it",
                  ("student", "out", "--text", "empty", "--teacher", "model")),
                 (4, r"texts: 40 examples; --held-out 40 leaves none",
