@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "activation.h"
 #include "core_support.h"
 #include "sparse24/device.h"
 
@@ -201,22 +202,6 @@ static inline void problem_free(problem *p)
         free(host[i]);
 }
 
-static inline double activated(double v, s24_activation activation)
-{
-    switch (activation) {
-    case S24_ACTIVATION_RELU:
-        return v > 0 ? v : 0;
-    case S24_ACTIVATION_GELU:
-        return 0.5 * v * (1 + erf(v / sqrt(2.0)));
-    case S24_ACTIVATION_GELU_TANH:
-        return 0.5 * v * (1 + tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)));
-    case S24_ACTIVATION_SILU:
-        return v / (1 + exp(-v));
-    default:
-        return v;
-    }
-}
-
 /* What rounding to Y's dtype may make of a value, and the sums' own error, which sums up as the
    hardware's: i8 exactly, of 8-bit floats 14 bits of the largest, else f32. */
 static inline double slack(const problem *p, const s24_device_linear_args *args, double v,
@@ -257,7 +242,7 @@ static inline void expect(problem *p, const s24_device_linear_args *args)
             if (args->bias) sum += value(p, p->bias, p->bias_dtype, c);
             /* The hardware's tanh is all that GELU needs in 16 bits. */
             const double rough = args->activation == S24_ACTIVATION_GELU ? 4e-4 * fabs(sum) : 0;
-            sum = activated(sum, args->activation);
+            sum = activation_of(sum, args->activation);
             if (args->residual) sum += value(p, p->residual, p->y_dtype, y_place(p, r, c));
             if (p->y_dtype == S24_I8) sum = sum < -128 ? -128 : sum > 127 ? 127 : sum;
             double got = value(p, p->y, p->y_dtype, y_place(p, r, c));

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
+#include "activation.h"
 #include "nn_io.h"
 #include "safetensors_mini.h"
 
@@ -197,10 +198,10 @@ static inline void tiny_norm(double *x, const char *norm)
 
 static inline double tiny_activate(double x, const char *name)
 {
-    if (name && !strcmp(name, "relu")) return x > 0 ? x : 0;
-    if (name && strcmp(name, "gelu") != 0)
-        return x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    return x / 2 * (1 + erf(x / sqrt(2)));
+    const int relu = name && !strcmp(name, "relu"), exact = !name || !strcmp(name, "gelu");
+    return activation_of(x, relu    ? S24_ACTIVATION_RELU
+                            : exact ? S24_ACTIVATION_GELU
+                                    : S24_ACTIVATION_GELU_TANH);
 }
 
 typedef double tiny_rows[TINY_POSITIONS][TINY_WIDTH];

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Activations, column sums, embeddings and patches of training on a device against sums in double on
    odd shapes, in both dtypes. Says in a line where there is no GPU. */
+#include "activation.h"
 #include "device_train_support.h"
 
 /* ---- activations -------------------------------------------------------------------------------- */
 
 static double value_of(double x, s24_activation activation, int squared)
 {
-    double y = x;
-    if (activation == S24_ACTIVATION_RELU) y = x < 0 ? 0 : x;
-    if (activation == S24_ACTIVATION_GELU) y = 0.5 * x * (1 + erf(x / sqrt(2.0)));
-    if (activation == S24_ACTIVATION_GELU_TANH)
-        y = 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979) * (x + 0.044715 * x * x * x)));
-    if (activation == S24_ACTIVATION_SILU) y = x / (1 + exp(-x));
+    const double y = activation_of(x, activation);
     return squared ? y * y : y;
 }
 

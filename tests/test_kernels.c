@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "activation.h"
 #include "base/base.h"
 #include "guarded.h"
 #include "kernel/kernel.h"
@@ -23,22 +24,6 @@ typedef struct sample {
     float alpha, beta;
     float magnitude; /* of x; 0: 1 */
 } sample;
-
-static double activate(double x, s24_activation activation)
-{
-    switch (activation) {
-    case S24_ACTIVATION_RELU:
-        return x > 0 || x != x ? x : 0;
-    case S24_ACTIVATION_GELU:
-        return 0.5 * x * (1 + erf(x * 0.70710678118654752));
-    case S24_ACTIVATION_GELU_TANH:
-        return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
-    case S24_ACTIVATION_SILU:
-        return x / (1 + exp(-x));
-    default:
-        return x;
-    }
-}
 
 static float special(uint64_t r)
 {
@@ -150,7 +135,7 @@ static void check_output(const s24i_linear_kernel *row, const sample *s, const w
             }
             sum = s->alpha * sum + (job->bias ? job->bias[n] : 0);
             size = fabs(s->alpha) * size + (job->bias ? fabs(job->bias[n]) : 0);
-            double want = activate(sum, s->activation);
+            double want = activation_of(sum, s->activation);
             /* No activation is steeper than 1.13; the last term is the approximation's. */
             double bound = (unit * (s->k < 64 ? 8 : 0.5 * sqrt((double)s->k)) + 1e-7) * size * 1.2 +
                            3e-7 * (1 + fabs(sum));

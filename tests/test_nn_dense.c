@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "activation.h"
 #include "nn/dense.h"
 #include "nn_failing.h"
 
@@ -18,23 +19,6 @@ static float *floats(int64_t count, uint64_t seed)
     float *x = malloc((size_t)count * sizeof(float));
     for (int64_t i = 0; i < count; i++)
         x[i] = test_uniform(&seed);
-    return x;
-}
-
-static double activate(double x, s24_activation activation)
-{
-    switch (activation) {
-    case S24_ACTIVATION_RELU:
-        return x > 0 ? x : 0;
-    case S24_ACTIVATION_GELU:
-        return x / 2 * (1 + erf(x / sqrt(2)));
-    case S24_ACTIVATION_GELU_TANH:
-        return x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    case S24_ACTIVATION_SILU:
-        return x / (1 + exp(-x));
-    case S24_ACTIVATION_NONE:
-        break;
-    }
     return x;
 }
 
@@ -58,7 +42,7 @@ static void check_run(s24_ctx *ctx, s24_dense_linear *linear, const product *p, 
             sum += term;
             magnitude += fabs(term);
         }
-        sum = activate(sum, p->activation) + (residual ? r[row * p->ldy + col] : 0);
+        sum = activation_of(sum, p->activation) + (residual ? r[row * p->ldy + col] : 0);
         const double error = fabs(sum - y[row * p->ldy + col]);
         if (!(error <= 1.2e-7 * (double)(p->k + 4) * (magnitude + 1) + 3e-6))
             fail_msg("m %lld n %lld k %lld act %d at %lld: expected %g, got %g", (long long)p->m,

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "activation.h"
 #include "nn/attention.h"
 #include "nn/util.h"
 #include "nn/vec.h"
@@ -189,22 +190,6 @@ static void layer_norm(void **state)
     each_row(layer_norm_row);
 }
 
-static double activate(double x, s24_activation activation)
-{
-    switch (activation) {
-    case S24_ACTIVATION_RELU:
-        return x > 0 ? x : 0;
-    case S24_ACTIVATION_GELU:
-        return x / 2 * (1 + erf(x / sqrt(2)));
-    case S24_ACTIVATION_GELU_TANH:
-        return x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    case S24_ACTIVATION_SILU:
-        return x / (1 + exp(-x));
-    case S24_ACTIVATION_NONE:
-        break;
-    }
-    return x;
-}
 static void epilogue_row(const s24i_vec *vec)
 {
     for (int activation = 0; activation <= S24_ACTIVATION_SILU; activation++)
@@ -216,9 +201,9 @@ static void epilogue_row(const s24i_vec *vec)
             vec->epilogue(same, same, NULL, (s24_activation)activation, 0, n);
             for (int64_t i = 0; i < n; i++) {
                 const double v = (double)x[i] + bias[i];
-                assert_close(activate(v, (s24_activation)activation) + y[i], sum[i], 3e-6,
+                assert_close(activation_of(v, (s24_activation)activation) + y[i], sum[i], 3e-6,
                              "bias, activation, sum", i);
-                assert_close(activate(x[i], (s24_activation)activation), same[i], 3e-6,
+                assert_close(activation_of(x[i], (s24_activation)activation), same[i], 3e-6,
                              "activation in place", i);
             }
             free(x);

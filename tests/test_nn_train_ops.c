@@ -6,6 +6,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "activation.h"
 #include "nn/vec.h"
 #include "safetensors_mini.h"
 #include "train/kernels.h"
@@ -96,12 +97,7 @@ static void norms(void **state)
 
 static double activation_reference(double x, s24_activation activation, int squared)
 {
-    double y = x;
-    if (activation == S24_ACTIVATION_RELU) y = x > 0 ? x : 0;
-    if (activation == S24_ACTIVATION_GELU) y = 0.5 * x * (1 + erf(x / sqrt(2.0)));
-    if (activation == S24_ACTIVATION_GELU_TANH)
-        y = 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979) * (x + 0.044715 * x * x * x)));
-    if (activation == S24_ACTIVATION_SILU) y = x / (1 + exp(-x));
+    const double y = activation_of(x, activation);
     return squared ? y * y : y;
 }
 

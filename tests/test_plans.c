@@ -7,25 +7,10 @@
 
 #include <math.h>
 
+#include "activation.h"
 #include "base/base.h"
 #include "core_support.h"
 #include "product_support.h"
-
-static double activated(double x, s24_activation activation)
-{
-    switch (activation) {
-    case S24_ACTIVATION_RELU:
-        return x > 0 ? x : 0;
-    case S24_ACTIVATION_GELU:
-        return x / 2 * (1 + erf(x / sqrt(2)));
-    case S24_ACTIVATION_GELU_TANH:
-        return x / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
-    case S24_ACTIVATION_SILU:
-        return x / (1 + exp(-x));
-    default:
-        return x;
-    }
-}
 
 static void one_plan(s24_ctx *ctx, const weight *t, const char *kernel, int64_t m,
                      s24_activation activation, int residual, int gated, uint64_t *seed)
@@ -62,7 +47,7 @@ static void one_plan(s24_ctx *ctx, const weight *t, const char *kernel, int64_t 
                 exact += term;
                 size += fabs(term);
             }
-            exact = activated(exact, activation) * (gated ? (double)*at(&gate, i, n) : 1);
+            exact = activation_of(exact, activation) * (gated ? (double)*at(&gate, i, n) : 1);
             exact += residual ? 0.25 : 0;
             double off = fabs((double)*at(&y, i, n) - exact);
             /* The activations' slope is under 1.2; 2⁻²⁰ is for their own error. */
