@@ -69,6 +69,11 @@ static const cli_option options[] = {
     OPTION("temperature", CLI_POSITIVE, temperature, "X", "2", "The logits' temperature."),
     OPTION("dense", CLI_FLAG, dense, NULL, NULL,
            "Let zeros of 2:4 layers become weights. By default they stay zero."),
+    OPTION("refresh", CLI_COUNT, refresh, "N", NULL,
+           "Make the blocks' layers 2:4, MODEL's may be dense, and choose their zeros anew every N "
+           "steps, by magnitude; what counts as zero learns on behind."),
+    OPTION("refresh-until", CLI_POSITIVE, refresh_until, "X", "0.5",
+           "The share of the run in which --refresh does so; then they stay."),
     OPTION("max-tokens", CLI_COUNT, max_tokens, "N", NULL,
            "Cut texts to N tokens (by default to the model's own limit), or questions with their "
            "context to pieces of N (384, or the model's positions)."),
@@ -183,6 +188,11 @@ static int check_places(job *j)
                                            : "on a GPU training runs in bf16 or f16");
     if (j->o->warmup >= 1)
         return cli_fail(j->cli, CLI_USAGE, "option --warmup: %g is not below 1", j->o->warmup);
+    if (j->o->refresh && (j->o->dense || j->o->refresh_until > 1))
+        return cli_fail(j->cli, CLI_USAGE,
+                        j->o->dense ? "--refresh makes layers 2:4, --dense lets them be dense"
+                                    : "option --refresh-until: %g is over 1",
+                        j->o->refresh_until);
     if (!j->o->report) return CLI_OK;
     if (!j->o->metrics)
         return cli_fail(j->cli, CLI_USAGE, "--report needs --metrics FILE, whose curves it shows");
@@ -241,6 +251,8 @@ static s24_train_opts make_opts(job *j)
                            .decay = o->decay,
                            .clip = o->clip,
                            .fixed = !o->dense,
+                           .refresh = o->refresh,
+                           .refresh_until = o->refresh_until,
                            .checkpoint = j->checkpoint,
                            .checkpoint_steps = o->checkpoint_steps,
                            .checkpoint_seconds = 30,
@@ -321,7 +333,7 @@ static int train(job *j, const s24_checkpoint *model)
     cli_note(cli, "%lld examples, %lld parameters", (long long)j->data.source.count,
              (long long)j->info.parameters);
     s24_status status = s24_train(&j->report, j->student, cli->ctx, &j->data.source, &opts);
-    if (status == S24_ERROR_NOT_TWO_FOUR) { /* said before the first step */
+    if (status == S24_ERROR_NOT_TWO_FOUR && !opts.refresh) { /* said before the first step */
         cli_note(cli, "no layer is 2:4: every weight is trained");
         opts.fixed = 0;
         status = s24_train(&j->report, j->student, cli->ctx, &j->data.source, &opts);

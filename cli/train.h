@@ -11,8 +11,8 @@ struct train_options {
     cli_common common;
     const char *teacher, *text, *qa, *stream, *images, *loss, *schedule, *metrics, *report,
         *dropout, *dtype;
-    double epochs, minutes, rate, warmup, decay, clip, temperature;
-    int64_t steps, batch, tokens, max_tokens, seed, held_out, checkpoint_steps;
+    double epochs, minutes, rate, warmup, decay, clip, temperature, refresh_until;
+    int64_t steps, refresh, batch, tokens, max_tokens, seed, held_out, checkpoint_steps;
     int resume, dense, recompute;
 };
 

@@ -148,28 +148,42 @@ static void reference_step(const state_of *s, const arena *a, double factor,
                            const s24_device_train_adamw_args *args)
 {
     for (int64_t i = 0; i < a->count; i++) {
-        const int on = s->bits[i / 16] >> i % 16 & 1;
-        const double slope = on ? factor * (double)a->g.host[i] : 0;
+        const int on = s->bits[i / 16] >> i % 16 & 1, learns = on || args->masked;
+        const double slope =
+            learns ? factor * (double)a->g.host[i] + (on ? 0 : args->pull * s->p[i]) : 0;
         s->m[i] = 0.9 * s->m[i] + 0.1 * slope;
         s->v[i] = 0.999 * s->v[i] + 0.001 * slope * slope;
-        s->p[i] = on ? s->p[i] * (i / 16 % 3 ? 1 - 1e-3 : 1) -
-                           args->step * s->m[i] / (sqrt(s->v[i]) * args->inverse2 + 1e-8)
-                     : 0;
+        s->p[i] = learns ? s->p[i] * (i / 16 % 3 ? 1 - 1e-3 : 1) -
+                               args->step * s->m[i] / (sqrt(s->v[i]) * args->inverse2 + 1e-8)
+                         : 0;
     }
 }
 
-/* Three steps of every kind of element beside double: masked, with decay, clipped, scaled. */
-static void test_steps(void **state)
+/* What the mask leaves of p. */
+static void expect_shown(gpu *g, const arena *a, const s24_device_train_adamw_args *args,
+                         const state_of *s)
+{
+    double *shown = malloc((size_t)a->count * sizeof *shown);
+    for (int64_t i = 0; i < a->count; i++)
+        shown[i] = s->bits[i / 16] >> i % 16 & 1 ? s->p[i] : 0;
+    expect(g, "narrow", a->narrow, 0, shown, a->count, 2e-6);
+    if (args->masked) expect(g, "masked", args->masked, 1, shown, a->count, 2e-6);
+    free(shown);
+}
+
+/* Three steps of every kind of element beside double: masked, with decay, clipped, scaled; behind: what
+   is masked learns on, and what the mask leaves goes elsewhere. */
+static void check_steps(int behind)
 {
     enum { N = 50000 / 16 * 16 };
     gpu g = {0};
-    (void)state;
     if (!gpu_here(&g)) return;
     void *work = work_memory(&g);
     for (int d = 0; d < 2; d++) {
         g.dtype = d ? S24_F16 : S24_BF16;
         arena a = arena_make(&g, N);
         uint16_t *bits = malloc(N / 8), *matrix = malloc(N / 8);
+        float *left = behind ? poisoned(&g, N * 4) : NULL;
         double *p = malloc(N * sizeof *p), *m = calloc(N, sizeof *m), *v = calloc(N, sizeof *v);
         for (int64_t w = 0; w < N / 16; w++) {
             bits[w] = (uint16_t)(w * 40503 + 9);
@@ -197,13 +211,17 @@ static void test_steps(void **state)
             args.decay = 1e-3;
             args.gradient_scale = 64;
             args.clip = clip;
+            args.masked = left;
+            args.pull = 0.3;
             assert_ok(g.ctx, s24_device_train_adamw(g.ctx, g.device, &args));
             reference_step(&(state_of){p, m, v, bits}, &a, factor, &args);
             expect(&g, "p", a.p.there, 1, p, N, 2e-6);
-            expect(&g, "m", a.m.there, 1, m, N, 1e-8);
+            /* Behind a mask p, which is in f32, is part of the slope. */
+            expect(&g, "m", a.m.there, 1, m, N, behind ? 2e-7 : 1e-8);
             expect(&g, "v", a.v.there, 1, v, N, 1e-9);
-            expect(&g, "narrow", a.narrow, 0, p, N, 2e-6);
+            expect_shown(&g, &a, &args, &(state_of){p, m, v, bits});
         }
+        if (left) release(&g, left);
         free(bits);
         free(matrix);
         free(p);
@@ -215,6 +233,18 @@ static void test_steps(void **state)
     }
     release(&g, work);
     gpu_end(&g);
+}
+
+static void test_steps(void **state)
+{
+    (void)state;
+    check_steps(0);
+}
+
+static void test_steps_behind_a_mask(void **state)
+{
+    (void)state;
+    check_steps(1);
 }
 
 /* Where the norm or the loss is not finite, nothing but g changes. */
@@ -277,7 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_squares),  cmocka_unit_test(test_golden),
         cmocka_unit_test(test_steps),    cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_steps_behind_a_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

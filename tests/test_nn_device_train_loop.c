@@ -100,8 +100,8 @@ static void copy_file(const char *to, const char *from)
     assert_int_equal(fclose(out), 0);
 }
 
-/* Stopped after any step, a run ends with the bits of one that was not; with 2:4 layers from its first
-   checkpoint on, which says which of them are multiplied as such. */
+/* Stopped after any step, a run ends with the bits of one that was not; with 2:4 layers, and with masks
+   that are chosen anew, from its first checkpoint on, which says which layers are multiplied as such. */
 static void resumes(void **state)
 {
     golden g;
@@ -112,11 +112,14 @@ static void resumes(void **state)
     SKIP_HERE(g, open_bert(&g));
     snprintf(path, sizeof path, "%s", io_path("run.safetensors"));
     snprintf(first, sizeof first, "%s", io_path("first.safetensors"));
-    for (int pruned = 0; pruned < 2; pruned++) {
+    for (int turn = 0; turn < 3; turn++) {
+        const int pruned = turn > 0;
         const how h = {
             .dtype = pruned ? S24_BF16 : S24_F16, .train = 1, .max_tokens = 100, .pruned = pruned};
         s24_train_opts opts = options(&w);
         opts.fixed = pruned;
+        opts.refresh = turn == 2 ? 2 : 0;
+        opts.refresh_until = 0.8;
         opts.resume = 1;
         opts.checkpoint = first;
         w.stop_at = 1;

@@ -109,15 +109,16 @@ static void learns(void **state)
     }
 }
 
-/* Stopped after any step, a run ends with the bits of one that was not. */
-static void resumes(void **state)
+/* Stopped after any step, a run ends with the bits of one that was not; refresh: of masks. */
+static void check_resuming(int64_t refresh)
 {
     char path[600];
     int64_t count, other;
     watch w = {0};
-    (void)state;
     snprintf(path, sizeof path, "%s", io_path("run.safetensors"));
     s24_train_opts opts = options(&w);
+    opts.fixed = refresh > 0;
+    opts.refresh = refresh;
     threads = 2;
     float *whole = run(&opts, student_folder, S24_OK, &count);
     for (int stop = 1; stop < 24; stop += 7) {
@@ -134,6 +135,13 @@ static void resumes(void **state)
     }
     threads = 1;
     free(whole);
+}
+
+static void resumes(void **state)
+{
+    (void)state;
+    check_resuming(0);
+    check_resuming(4); /* of the stops one is at a choice, the others between two */
 }
 
 static void checkpoint_refused(const s24_train_opts *opts, const char *sentence)
@@ -189,12 +197,14 @@ static void goes_on_without_checkpoints(void **state)
 }
 
 /* The student with its second block's feed-forward layer 2:4. */
-static const char *prune(const char *name)
+static const char *prune(const char *name, const char *criterion)
 {
     s24_ctx *ctx = new_ctx();
     s24_checkpoint *in;
     const char *out = io_path(name);
-    const s24_model_prune_opts opts = {.size = sizeof opts, .include = "*layer.1.*dense.weight"};
+    const s24_model_prune_opts opts = {.size = sizeof opts,
+                                       .prune = {.criterion = criterion},
+                                       .include = "*layer.1.*dense.weight"};
     OK(ctx, s24_checkpoint_open(&in, ctx, student_folder));
     OK(ctx, s24_model_prune(ctx, in, out, &opts));
     s24_checkpoint_close(in);
@@ -208,7 +218,7 @@ static void zeros_stay(void **state)
     watch w = {0};
     (void)state;
     char folder[512];
-    snprintf(folder, sizeof folder, "%s", prune("pruned"));
+    snprintf(folder, sizeof folder, "%s", prune("pruned", NULL));
     s24_ctx *ctx = new_ctx();
     s24_transformer *t;
     OK(ctx, load_as(&t, ctx, folder, 0));
@@ -234,6 +244,104 @@ static void zeros_stay(void **state)
     free(before);
     opts.fixed = 1;
     free(run(&opts, student_folder, S24_ERROR_NOT_TWO_FOUR, &count));
+}
+
+/* Every layer of the blocks is 2:4, by the magnitude that its weights have where the masks are chosen
+   for the last time. */
+static void masks_are_chosen_anew(void **state)
+{
+    int64_t count;
+    watch w = {0};
+    (void)state;
+    s24_train_opts opts = options(&w);
+    opts.fixed = 1;
+    opts.rate = 2e-2;
+    opts.objective.dropout = opts.objective.attention_dropout = 0;
+    opts.refresh = 25; /* the first choice stays */
+    float *first = run(&opts, student_folder, S24_OK, &count);
+    assert_true(w.last < 0.6 * w.first);
+    opts.refresh = 4;
+    float *changed = run(&opts, student_folder, S24_OK, &count);
+    assert_true(w.last < 0.6 * w.first);
+    opts.refresh_until = 1;
+    float *late = run(&opts, student_folder, S24_OK, &count);
+    int64_t at = 0, matrices = 0, moved = 0, moved_late = 0;
+    s24_parameter p;
+    s24_transformer *t;
+    s24_ctx *ctx = new_ctx();
+    OK(ctx, load_as(&t, ctx, student_folder, 0));
+    float *start = weights_of(t, ctx, &count);
+    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); at += p.count, i++) {
+        const s24_tensor tensor = {
+            .name = p.name, .dtype = S24_F32, .rank = p.rank, .shape = {p.shape[0], p.shape[1]}};
+        if (!s24_tensor_is_selected(&tensor, NULL, NULL)) continue;
+        float *const all[] = {first + at, changed + at, late + at};
+        uint8_t *keep = malloc((size_t)p.count);
+        s24_dense dense = {start + at, S24_F32, p.shape[0], p.shape[1], 0};
+        OK(ctx, s24_magnitude_mask(keep, ctx, &dense, 0));
+        for (int64_t e = 0; e < p.count; e++) {
+            assert_true(keep[e] || first[at + e] == 0.0f);
+            moved += !keep[e] && changed[at + e] != 0.0f;
+            moved_late += (late[at + e] != 0.0f) != (changed[at + e] != 0.0f);
+        }
+        for (int k = 0; k < 3; k++) {
+            int yes;
+            dense.data = all[k];
+            OK(ctx, s24_check(&yes, NULL, ctx, &dense));
+            assert_true(yes);
+        }
+        free(keep);
+        matrices++;
+    }
+    assert_int_equal(matrices, 12);
+    assert_true(moved > 0 && moved_late > 0);
+    free(start);
+    free(first);
+    free(changed);
+    free(late);
+    s24_transformer_destroy(t);
+    s24_ctx_destroy(ctx);
+    opts.fixed = 0;
+    free(run(&opts, student_folder, S24_ERROR_ARGUMENT, &count));
+    opts.fixed = 1;
+    opts.refresh_until = 1.5;
+    free(run(&opts, student_folder, S24_ERROR_ARGUMENT, &count));
+}
+
+static void masks_along_both_sides_are_chosen_anew(void **state)
+{
+    int64_t count, at = 0, matrices = 0, moved = 0;
+    int sides[2];
+    char folder[512];
+    watch w = {0};
+    s24_parameter p;
+    s24_transformer *t;
+    (void)state;
+    snprintf(folder, sizeof folder, "%s", prune("tiles", "tile-greedy"));
+    s24_train_opts opts = options(&w);
+    opts.fixed = 1;
+    opts.rate = 2e-2;
+    opts.refresh = 4;
+    float *after = run(&opts, folder, S24_OK, &count);
+    s24_ctx *ctx = new_ctx();
+    OK(ctx, load_as(&t, ctx, folder, 0));
+    float *before = weights_of(t, ctx, &count);
+    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); at += p.count, i++) {
+        const s24_dense dense = {after + at, S24_F32, p.shape[0], p.shape[1], 0};
+        if (!strstr(p.name, "layer.1.") || !strstr(p.name, "dense.weight")) continue;
+        OK(ctx, s24_check(&sides[0], NULL, ctx, &dense));
+        OK(ctx, s24_check_along_n(&sides[1], NULL, ctx, &dense));
+        assert_true(sides[0] && sides[1]);
+        for (int64_t e = at; e < at + p.count; e++)
+            moved += before[e] == 0.0f && after[e] != 0.0f;
+        matrices++;
+    }
+    assert_int_equal(matrices, 3);
+    assert_true(moved > 0);
+    free(before);
+    free(after);
+    s24_transformer_destroy(t);
+    s24_ctx_destroy(ctx);
 }
 
 /* A loss that is no number: nothing of the step is applied and the checkpoint before stays. */
@@ -323,7 +431,13 @@ static s24_status train_a_little(s24_ctx *ctx)
 {
     s24_transformer *t, *teacher = NULL;
     const s24_train_source examples = source();
-    s24_train_opts opts = {.size = sizeof opts, .steps = 2, .batch = 4, .objective = {.hidden = 1}};
+    s24_train_opts opts = {.size = sizeof opts,
+                           .steps = 2,
+                           .batch = 4,
+                           .objective = {.hidden = 1},
+                           .fixed = 1,
+                           .refresh = 1,
+                           .refresh_until = 1};
     s24_status status = load_as(&t, ctx, student_folder, 1);
     if (status == S24_OK) status = load_as(&teacher, ctx, teacher_folder, 0);
     opts.objective.teacher = teacher;
@@ -376,6 +490,8 @@ int main(void)
         cmocka_unit_test(refuses_checkpoints),
         cmocka_unit_test(goes_on_without_checkpoints),
         cmocka_unit_test(zeros_stay),
+        cmocka_unit_test(masks_are_chosen_anew),
+        cmocka_unit_test(masks_along_both_sides_are_chosen_anew),
         cmocka_unit_test(stops_at_nan),
         cmocka_unit_test(memory_fails),
         cmocka_unit_test(saves),

@@ -295,11 +295,59 @@ static void masked_adamw(void **state)
     }
 }
 
+/* Behind a mask weights learn on, pulled to 0, and what the mask leaves of them goes elsewhere. */
+static void adamw_behind_a_mask(void **state)
+{
+    (void)state;
+    EACH_ROW(k)
+    {
+        const uint16_t mask[4] = {0x5a5a, 0, 0xffff, 0x0180};
+        float p[64], g[64], m[64] = {0}, v[64] = {0}, left[64];
+        double expected[64], em[64] = {0}, ev[64] = {0};
+        uint64_t seed = 9;
+        for (int i = 0; i < 64; i++)
+            expected[i] = (double)(p[i] = draw(&seed));
+        for (int step = 1; step <= 3; step++) {
+            s24i_adamw job = adamw_step(step, 1e-2, 0.1, 0.9, 0.999);
+            for (int i = 0; i < 64; i++) {
+                const int on = mask[i / 16] >> i % 16 & 1;
+                g[i] = draw(&seed);
+                const double slope = 0.5 * (double)g[i] + (on ? 0 : 0.3 * expected[i]);
+                em[i] = 0.9 * em[i] + 0.1 * slope;
+                ev[i] = 0.999 * ev[i] + 0.001 * slope * slope;
+                expected[i] =
+                    expected[i] * (1 - 1e-3) - 1e-2 / (1 - pow(0.9, step)) * em[i] /
+                                                   (sqrt(ev[i] / (1 - pow(0.999, step))) + 1e-8);
+            }
+            job.p = p;
+            job.g = g;
+            job.m = m;
+            job.v = v;
+            job.mask = mask;
+            job.masked = left;
+            job.pull = 0.3f;
+            job.gscale = 0.5f;
+            job.n = 64;
+            k->adamw(&job);
+            for (int i = 0; i < 64; i++) {
+                close_to(expected[i], p[i], 1e-5, "p", i);
+                assert_true(left[i] == (mask[i / 16] >> i % 16 & 1 ? p[i] : 0.0f));
+                assert_true(g[i] == 0.0f);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms),    cmocka_unit_test(activations),  cmocka_unit_test(softmaxes),
-        cmocka_unit_test(flat),     cmocka_unit_test(golden_adamw), cmocka_unit_test(masked_adamw),
+        cmocka_unit_test(norms),
+        cmocka_unit_test(activations),
+        cmocka_unit_test(softmaxes),
+        cmocka_unit_test(flat),
+        cmocka_unit_test(golden_adamw),
+        cmocka_unit_test(masked_adamw),
+        cmocka_unit_test(adamw_behind_a_mask),
         cmocka_unit_test(dropouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -382,6 +382,10 @@ typedef struct s24_device_train_adamw_args {
     double gradient_scale, clip;
     double beta1, beta2, eps, decay; /* decay: rate times weight decay */
     double step, inverse2;           /* rate / (1 − beta1^t), 1 / √(1 − beta2^t) */
+    /* NULL, or [count]: what the mask leaves of p is written here, and of that narrow is made; p learns
+       on behind the mask, its gradient there greater by pull · p (SR-STE). */
+    float *masked;
+    double pull;
     void *stream;
 } s24_device_train_adamw_args;
 S24_API s24_status s24_device_train_adamw(s24_ctx *ctx, s24_device *device,

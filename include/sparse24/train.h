@@ -196,6 +196,11 @@ typedef struct s24_train_opts {
     /* 1: weights that are 0 in a 2:4 matrix of the blocks stay 0. A matrix that its file has
        transposed (GPT-2's) counts where it is 2:4 along either side. */
     int fixed;
+    /* Over 0, with fixed: every so many steps of the run's first share `refresh_until` (default 0.5)
+       the linear layers of the blocks, 2:4 or dense, get new masks, by the magnitude of weights that
+       go on learning while they count as 0; layers that are 2:4 along k and n stay so. */
+    int64_t refresh;
+    double refresh_until;
     const char *checkpoint; /* a .safetensors file to go on from; NULL: none is written */
     /* From one to the next: steps, or this time; of both what comes first. Default: 200 steps. */
     int64_t checkpoint_steps;
@@ -217,7 +222,7 @@ typedef struct s24_train_opts {
  * Errors: ARGUMENT, INTERRUPTED (by the report or the progress callback; a checkpoint is written
  * first), NUMERIC (a loss or a gradient that is not finite: nothing of that step was applied and no
  * checkpoint is written; the sentence says where), FORMAT (a checkpoint of another run), NOT_TWO_FOUR
- * (fixed, but no matrix of the blocks is 2:4), and what the source says.
+ * (fixed, but no matrix of the blocks is 2:4, or with refresh can be), and what the source says.
  */
 S24_API s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24_ctx *ctx,
                              const s24_train_source *source, const s24_train_opts *opts);

@@ -65,7 +65,7 @@ TRAIN_ENQUEUE(squares, s24_device_train_squares_args)
 
 struct adamw_factors {
     float beta1, new1, beta2, new2; /* new: 1 − beta */
-    float eps, keep_matrix, step, inverse2;
+    float eps, keep_matrix, step, inverse2, pull;
 };
 
 /* What g is multiplied by; NaN: nothing of this step is applied. */
@@ -88,9 +88,9 @@ static __device__ void adamw_8(const s24_device_train_adamw_args &job, const ada
     load_8_wide(v, job.v + i);
 #pragma unroll
     for (int k = 0; k < 8; k++) {
-        const float allowed = on >> k & 1 ? 1.0f : 0.0f;
-        g[k] *= factor * allowed;
-        p[k] *= (matrix >> k & 1 ? f.keep_matrix : 1.0f) * allowed;
+        const bool allowed = on >> k & 1, learns = allowed || job.masked;
+        g[k] = learns ? fmaf(g[k], factor, allowed ? 0.0f : f.pull * p[k]) : g[k] * 0.0f;
+        p[k] *= learns ? (matrix >> k & 1 ? f.keep_matrix : 1.0f) : 0.0f;
         m[k] = fmaf(f.beta1, m[k], f.new1 * g[k]);
         v[k] = fmaf(f.beta2, v[k], f.new2 * (g[k] * g[k]));
         p[k] -= f.step * __fdividef(m[k], fmaf(sqrtf(v[k]), f.inverse2, f.eps));
@@ -98,6 +98,12 @@ static __device__ void adamw_8(const s24_device_train_adamw_args &job, const ada
     store_8_wide(job.p + i, p);
     store_8_wide(job.m + i, m);
     store_8_wide(job.v + i, v);
+    if (job.masked) {
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            p[k] = on >> k & 1 ? p[k] : 0.0f;
+        store_8_wide(job.masked + i, p);
+    }
     store_8<T>(static_cast<T *>(job.narrow) + i, p);
 }
 
@@ -107,7 +113,7 @@ __global__ void __launch_bounds__(THREADS)
 {
     const adamw_factors f = {(float)job.beta1,       (float)(1 - job.beta1), (float)job.beta2,
                              (float)(1 - job.beta2), (float)job.eps,         (float)(1 - job.decay),
-                             (float)job.step,        (float)job.inverse2};
+                             (float)job.step,        (float)job.inverse2,    (float)job.pull};
     const float none[8] = {};
     const int64_t step = (int64_t)gridDim.x * THREADS * 8;
     dependents_may_start();

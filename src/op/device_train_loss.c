@@ -155,11 +155,12 @@ s24_status s24_device_train_adamw(s24_ctx *ctx, s24_device *device,
         ctx,
         a.gradient_scale > 0 && isfinite(a.gradient_scale) && a.clip >= 0 && a.beta1 >= 0 &&
             a.beta1 < 1 && a.beta2 >= 0 && a.beta2 < 1 && a.eps >= 0 && isfinite(a.eps) &&
-            isfinite(a.decay) && isfinite(a.step) && isfinite(a.inverse2),
+            isfinite(a.decay) && isfinite(a.step) && isfinite(a.inverse2) && isfinite(a.pull),
         S24_ERROR_ARGUMENT,
-        "gradient_scale %g, clip %g, beta1 %g, beta2 %g, eps %g, decay %g, step %g, inverse2 %g; "
-        "expected finite ones, the scale over 0, clip and eps 0 or more, betas 0 to less than 1",
-        a.gradient_scale, a.clip, a.beta1, a.beta2, a.eps, a.decay, a.step, a.inverse2);
+        "gradient_scale %g, clip %g, beta1 %g, beta2 %g, eps %g, decay %g, step %g, inverse2 %g, "
+        "pull %g; expected finite ones, the scale over 0, clip and eps 0 or more, betas 0 to less "
+        "than 1",
+        a.gradient_scale, a.clip, a.beta1, a.beta2, a.eps, a.decay, a.step, a.inverse2, a.pull);
     const s24i_train_pointer pointers[] = {
         {"p", a.p, 0},
         {"g", a.g, 0},
@@ -168,6 +169,7 @@ s24_status s24_device_train_adamw(s24_ctx *ctx, s24_device *device,
         {"narrow", a.narrow, 0},
         {"mask", a.mask, 1},
         {"matrices", a.matrices, 0},
+        {"masked", a.masked, 1},
     };
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
     TRY(check_sum(ctx, "squares", a.squares));

@@ -22,10 +22,25 @@ static s24_status write_arena(s24_writer *writer, s24_transformer *t, s24_ctx *c
     return status;
 }
 
+/* Masks are of weights as they were when these were last looked at. */
+static s24_status write_latent(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
+                               const s24i_optimiser *o)
+{
+    s24i_machine *m = &t->machine;
+    uint8_t *mask;
+    TRY(write_arena(writer, t, ctx, "latent", o->latent));
+    TRY(s24i_alloc_elems(&mask, ctx, t->elems / 8, 1, "masks"));
+    m->ops->download(m, mask, o->mask, (size_t)t->elems / 8);
+    const s24_status status = s24_writer_write(writer, "mask", mask);
+    s24_ctx_free(ctx, mask);
+    return status;
+}
+
 static s24_status write_all(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
                             const s24i_optimiser *o, const s24i_train_state *state)
 {
-    const char *const arenas[] = {"weights", "m", "v"};
+    const char *const arenas[] = {"weights", "m", "v", "latent"};
+    const int count = o->latent ? 4 : 3;
     s24_tensor tensor = {.name = "state", .dtype = S24_I64, .rank = 1, .shape = {STATE}};
     int64_t numbers[STATE] = {VERSION, state->step, state->tokens};
     memcpy(numbers + 3, &state->seconds, sizeof state->seconds);
@@ -37,14 +52,17 @@ static s24_status write_all(s24_writer *writer, s24_transformer *t, s24_ctx *ctx
     numbers[9] = state->plan;
     TRY(s24_writer_declare(writer, &tensor));
     tensor = (s24_tensor){.dtype = S24_F32, .rank = 1, .shape = {t->elems}};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < count; i++) {
         tensor.name = arenas[i];
         TRY(s24_writer_declare(writer, &tensor));
     }
+    tensor = (s24_tensor){.name = "mask", .dtype = S24_U8, .rank = 1, .shape = {t->elems / 8}};
+    if (o->latent) TRY(s24_writer_declare(writer, &tensor));
     TRY(s24_writer_write(writer, "state", numbers));
     TRY(write_arena(writer, t, ctx, "weights", t->weights));
     TRY(write_arena(writer, t, ctx, "m", o->m));
     TRY(write_arena(writer, t, ctx, "v", o->v));
+    if (o->latent) TRY(write_latent(writer, t, ctx, o));
     return s24_writer_commit(writer);
 }
 
@@ -87,7 +105,7 @@ static s24_status find(const s24_tensor **out, s24_ctx *ctx, const s24_checkpoin
 static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx *ctx,
                            const s24i_optimiser *o, const s24_checkpoint *file, const char *path)
 {
-    const s24_tensor *tensor, *w, *m, *v;
+    const s24_tensor *tensor, *w, *m, *v, *latent = NULL, *mask = NULL;
     int64_t numbers[STATE];
     s24i_machine *machine = &t->machine;
     const size_t bytes = (size_t)t->elems * sizeof(float);
@@ -100,6 +118,10 @@ static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx 
     TRY(find(&w, ctx, file, path, "weights", S24_F32, t->elems));
     TRY(find(&m, ctx, file, path, "m", S24_F32, t->elems));
     TRY(find(&v, ctx, file, path, "v", S24_F32, t->elems));
+    if (o->latent) {
+        TRY(find(&latent, ctx, file, path, "latent", S24_F32, t->elems));
+        TRY(find(&mask, ctx, file, path, "mask", S24_U8, t->elems / 8));
+    }
     state->step = numbers[1];
     state->tokens = numbers[2];
     memcpy(&state->seconds, numbers + 3, sizeof state->seconds);
@@ -118,6 +140,10 @@ static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx 
     machine->ops->upload(machine, t->weights, w->data, bytes);
     machine->ops->upload(machine, o->m, m->data, bytes);
     machine->ops->upload(machine, o->v, v->data, bytes);
+    if (latent) {
+        machine->ops->upload(machine, o->latent, latent->data, bytes);
+        machine->ops->upload(machine, o->mask, mask->data, (size_t)t->elems / 8);
+    }
     machine->ops->refresh(machine);
     return machine->status;
 }

@@ -48,6 +48,7 @@ static void adamw_range(void *arg, int64_t begin, int64_t end, int thread)
     part.m += at;
     part.v += at;
     if (part.mask) part.mask += at / 16;
+    if (part.masked) part.masked += at;
     part.n = s24i_min(end * CHUNK, j->n) - at;
     j->m->kernels->adamw(&part);
 }
@@ -69,6 +70,8 @@ void s24i_cpu_update(s24i_machine *m, const s24i_update *u)
                                  .m = u->m + s->offset,
                                  .v = u->v + s->offset,
                                  .mask = u->mask && s->matrix ? u->mask + s->offset / 16 : NULL,
+                                 .masked = u->masked ? u->masked + s->offset : NULL,
+                                 .pull = (float)u->pull,
                                  .n = s->count,
                                  .gscale = (float)scale,
                                  .beta1 = (float)u->beta1,

@@ -263,6 +263,6 @@ void s24i_gpu_update(s24i_machine *m, const s24i_update *u)
             .squares = &u->sums->squares, .loss = &u->sums->loss,
             .gradient_scale = (double)m->scale, .clip = u->clip, .beta1 = u->beta1,
             .beta2 = u->beta2, .eps = u->eps, .decay = u->rate * u->decay, .step = u->rate / first,
-            .inverse2 = 1.0 / sqrt(second));
+            .inverse2 = 1.0 / sqrt(second), .masked = u->masked, .pull = u->pull);
     s24i_gpu_pack(m);
 }

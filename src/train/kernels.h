@@ -23,7 +23,11 @@ typedef struct s24i_norm_row {
 typedef struct s24i_adamw {
     float *p, *g, *m, *v;
     const uint16_t *mask; /* bit i % 16 of word i / 16: may p[i] be other than 0? NULL: all may */
-    int64_t n;            /* a multiple of 16 where there is a mask */
+    /* NULL, or where what the mask leaves of p is written: p then learns on behind the mask, its
+       gradient there greater by pull·p. */
+    float *masked;
+    float pull;
+    int64_t n;                             /* a multiple of 16 where there is a mask */
     float gscale, beta1, beta2, eps, keep; /* keep: 1 − lr·weight decay */
     float step;                            /* lr / (1 − beta1^t) */
     float inverse2;                        /* 1 / √(1 − beta2^t) */

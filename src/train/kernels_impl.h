@@ -211,11 +211,15 @@ TARGET static void adamw(const s24i_adamw *job)
     EACH(i, job->n)
     {
         vec g = V_MUL(get(job->g + i, part, 0.0f), V_SET(job->gscale));
-        vec p = V_MUL(get(job->p + i, part, 0.0f), V_SET(job->keep));
-        if (job->mask) {
-            const vec on = allowed(job->mask, i);
+        vec p = get(job->p + i, part, 0.0f);
+        const vec on = job->mask ? allowed(job->mask, i) : V_SET(1.0f);
+        if (job->masked) {
+            const vec off = V_SUB(V_SET(1.0f), on);
+            g = V_FMA(V_MUL(off, V_SET(job->pull)), p, g);
+            p = V_MUL(p, V_SET(job->keep));
+        } else {
             g = V_MUL(g, on);
-            p = V_MUL(p, on);
+            p = V_MUL(V_MUL(p, V_SET(job->keep)), on);
         }
         const vec m = V_FMA(V_SET(job->beta1), get(job->m + i, part, 0.0f),
                             V_MUL(V_SET(1.0f - job->beta1), g));
@@ -224,7 +228,9 @@ TARGET static void adamw(const s24i_adamw *job)
         const vec root = V_FMA(V_SQRT(v), V_SET(job->inverse2), V_SET(job->eps));
         put(job->m + i, m, part);
         put(job->v + i, v, part);
-        put(job->p + i, V_FNMA(V_SET(job->step), V_DIV(m, root), p), part);
+        p = V_FNMA(V_SET(job->step), V_DIV(m, root), p);
+        put(job->p + i, p, part);
+        if (job->masked) put(job->masked + i, V_MUL(p, on), part);
         put(job->g + i, zero, part);
     }
 }

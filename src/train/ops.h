@@ -169,12 +169,15 @@ typedef struct s24i_sums {
    is not finite, nothing is changed but gradients, which become 0. */
 typedef struct s24i_update {
     float *p, *g, *m, *v;
+    float
+        *masked; /* NULL: p is; else what the mask leaves of p goes there, and p learns on behind */
     const uint16_t *mask; /* a bit an element of matrices: may it be other than 0? NULL: all may */
     const s24i_segment *segments;
     int64_t segment_count, count;
     const s24i_sums *sums;
     double clip, beta1, beta2, eps;
     double rate, decay; /* of matrices, times the rate */
+    double pull;        /* towards 0, of what is masked: a gradient of pull·p */
     int64_t step;       /* 1, 2, … */
 } s24i_update;
 

@@ -8,70 +8,11 @@
 
 #include "train/train.h"
 
-/* Is a place's matrix a linear layer of the blocks that is 2:4? One that lies transposed in its file
-   may be so along either side: whoever prunes files sees k in their columns. */
-static s24_status is_two_four(int *yes, const s24_transformer *t, s24_ctx *ctx, const s24i_place *p,
-                              float *w)
-{
-    s24_tensor tensor = {.name = p->name, .dtype = S24_F32, .rank = p->rank};
-    memcpy(tensor.shape, p->shape, sizeof tensor.shape);
-    *yes = 0;
-    /* GPT-2's [k, n] tensors are selected by hand when they are pruned, so any of its matrices that
-       is 2:4 counts. */
-    if (!p->transposed && !s24_tensor_is_selected(&tensor, NULL, NULL)) return S24_OK;
-    s24i_machine *m = (s24i_machine *)(uintptr_t)&t->machine;
-    const s24_dense dense = {w, S24_F32, p->rows, p->cols, 0};
-    m->ops->download(m, w, t->weights + p->offset, (size_t)(p->rows * p->cols) * sizeof *w);
-    if (p->cols % 4 == 0) TRY(s24_check(yes, NULL, ctx, &dense));
-    return *yes || !p->transposed ? S24_OK : s24_check_along_n(yes, NULL, ctx, &dense);
-}
+/* SR-STE's factor: how strongly masked weights that learn on are pulled to 0. */
+static const double PULL = 2e-4;
 
-/* Clears the bits of the zeros of w at an offset. */
-static void mask_zeros(uint16_t *mask, int64_t offset, const float *w, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        if (w[i] == 0.0f) mask[(offset + i) / 16] &= (uint16_t) ~(1u << (offset + i) % 16);
-}
-
-static s24_status fill_mask(uint16_t *mask, const s24_transformer *t, s24_ctx *ctx)
-{
-    int64_t found = 0, most = 0;
-    float *w;
-    for (int64_t i = 0; i < t->place_count; i++)
-        most = s24i_max(most, t->places[i].rows * t->places[i].cols);
-    TRY(s24i_alloc_elems(&w, ctx, most, sizeof *w, "a weight"));
-    memset(mask, 0xff, (size_t)(t->elems / 16) * sizeof *mask);
-    s24_status status = S24_OK;
-    for (int64_t i = 0; i < t->place_count && status == S24_OK; i++) {
-        const s24i_place *p = &t->places[i];
-        int yes;
-        status = is_two_four(&yes, t, ctx, p, w);
-        if (status != S24_OK || !yes) continue;
-        mask_zeros(mask, p->offset, w, p->rows * p->cols);
-        found++;
-    }
-    s24_ctx_free(ctx, w);
-    TRY(status);
-    REQUIRE(ctx, found, S24_ERROR_NOT_TWO_FOUR,
-            "no linear layer of the blocks is 2:4: there is nothing to keep zero");
-    return S24_OK;
-}
-
-static s24_status create_mask(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
-{
-    s24i_machine *m = &t->machine;
-    const size_t bytes = (size_t)(t->elems / 16) * sizeof *o->mask;
-    uint16_t *mask;
-    o->mask = m->ops->alloc(m, bytes);
-    REQUIRE(ctx, o->mask, S24_ERROR_MEMORY, "out of memory: masks");
-    TRY(s24i_alloc_elems(&mask, ctx, (int64_t)bytes, 1, "masks"));
-    const s24_status status = fill_mask(mask, t, ctx);
-    if (status == S24_OK) m->ops->upload(m, o->mask, mask, bytes);
-    s24_ctx_free(ctx, mask);
-    return status == S24_OK ? m->status : status;
-}
-
-s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx, int fixed)
+s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                                 const s24_train_opts *opts)
 {
     s24i_machine *m = &t->machine;
     const size_t bytes = (size_t)t->elems * sizeof(float);
@@ -84,7 +25,13 @@ s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx 
             2 * (long long)t->elems);
     m->ops->clear(m, o->m, bytes);
     m->ops->clear(m, o->v, bytes);
-    return fixed ? create_mask(o, t, ctx) : S24_OK;
+    if (!opts->fixed) return S24_OK;
+    o->mask = m->ops->alloc(m, (size_t)t->elems / 8);
+    if (opts->refresh) o->latent = m->ops->alloc(m, bytes);
+    REQUIRE(ctx, o->mask && (o->latent || !opts->refresh), S24_ERROR_MEMORY,
+            "out of memory: masks of %lld weights", (long long)t->elems);
+    if (o->latent) m->ops->copy(m, o->latent, t->weights, bytes);
+    return s24i_masks_make(o, t, ctx);
 }
 
 s24_status s24i_optimiser_fix(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
@@ -117,13 +64,16 @@ void s24i_optimiser_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
     m->ops->free(m, o->m);
     m->ops->free(m, o->v);
     m->ops->free(m, o->mask);
+    m->ops->free(m, o->latent);
 }
 
 void s24i_optimiser_step(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                          const s24_train_opts *opts, int64_t step, double rate)
 {
     s24i_machine *m = &t->machine;
-    const s24i_update job = {.p = t->weights,
+    const s24i_update job = {.p = o->latent ? o->latent : t->weights,
+                             .masked = o->latent ? t->weights : NULL,
+                             .pull = PULL,
                              .g = t->gradients,
                              .m = o->m,
                              .v = o->v,
@@ -140,7 +90,7 @@ void s24i_optimiser_step(const s24i_optimiser *o, s24_transformer *t, s24_ctx *c
                              .decay = opts->decay,
                              .step = step};
     m->ctx = ctx;
-    m->ops->squares(m, &t->at.sums->squares, t->gradients, o->mask, t->elems);
+    m->ops->squares(m, &t->at.sums->squares, t->gradients, o->latent ? NULL : o->mask, t->elems);
     m->ops->update(m, &job);
 }
 

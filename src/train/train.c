@@ -43,6 +43,7 @@ static s24_status read_options(s24_train_opts *o, s24_ctx *ctx, const s24_train_
     if (o->beta2 == 0) o->beta2 = 0.999;
     if (o->eps == 0) o->eps = 1e-8;
     if (!o->checkpoint_steps && o->checkpoint_seconds <= 0) o->checkpoint_steps = 200;
+    if (o->refresh_until == 0) o->refresh_until = 0.5;
     o->objective.size = sizeof o->objective;
     REQUIRE(ctx, (o->epochs > 0) + (o->steps > 0) + (o->seconds > 0) == 1, S24_ERROR_ARGUMENT,
             "one of epochs, steps and seconds is expected to be over 0");
@@ -56,6 +57,13 @@ static s24_status read_options(s24_train_opts *o, s24_ctx *ctx, const s24_train_
             o->epochs);
     REQUIRE(ctx, o->beta1 > 0 && o->beta1 < 1 && o->beta2 > 0 && o->beta2 < 1 && o->eps > 0,
             S24_ERROR_ARGUMENT, "betas between 0 and 1 and an eps over 0 are expected");
+    REQUIRE(
+        ctx,
+        o->refresh >= 0 && (o->fixed || !o->refresh) && o->refresh_until > 0 &&
+            o->refresh_until <= 1,
+        S24_ERROR_ARGUMENT,
+        "masks are refreshed every 1 or more steps, of weights that are fixed, until a share of "
+        "the run of over 0 to 1");
     return S24_OK;
 }
 
@@ -85,10 +93,12 @@ static uint64_t run_number(const runner *r)
                             o->objective.hidden,
                             o->objective.cosine,
                             o->objective.dropout,
-                            o->objective.attention_dropout};
-    const int64_t numbers[] = {
-        o->steps, o->batch,         o->bucket,   (int64_t)o->seed,      o->schedule,
-        o->fixed, r->source->count, r->t->elems, r->t->opts.max_tokens, r->t->opts.dtype};
+                            o->objective.attention_dropout,
+                            o->refresh_until};
+    const int64_t numbers[] = {o->steps,         o->batch,    o->bucket,
+                               (int64_t)o->seed, o->schedule, o->fixed,
+                               r->source->count, r->t->elems, r->t->opts.max_tokens,
+                               r->t->opts.dtype, o->refresh};
     uint64_t hash = mix(UINT64_C(0xcbf29ce484222325), reals, sizeof reals);
     hash = mix(hash, numbers, sizeof numbers);
     if (r->source->lengths)
@@ -129,7 +139,7 @@ static s24_status prepare(runner *r)
                                       .bucket = o->bucket,
                                       .seed = o->seed,
                                       .keep_rest = source->count < o->batch};
-    TRY(s24i_optimiser_create(&r->optimiser, r->t, r->ctx, o->fixed));
+    TRY(s24i_optimiser_create(&r->optimiser, r->t, r->ctx, o));
     TRY(s24i_examples_create(&r->examples, r->t, r->ctx, source,
                              s24i_min(o->batch, source->count)));
     if (o->held_out)
@@ -247,6 +257,11 @@ static s24_status step(runner *r)
     const double rate = o->rate * s24i_schedule_at(o, progress, share);
     s24_objective objective = o->objective;
     objective.seed = (o->seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + ((uint64_t)r->state.step << 20);
+    if (o->refresh && r->state.step && r->state.step % o->refresh == 0 &&
+        progress < o->refresh_until) {
+        TRY(s24i_masks_make(&r->optimiser, r->t, r->ctx));
+        TRY(s24i_optimiser_fix(&r->optimiser, r->t, r->ctx, &r->state.plan));
+    }
     TRY(s24i_examples_read(&r->examples, r->t, r->ctx, which, count));
     TRY(run(&sums, r, &r->examples, &objective, &rate));
     if (!isfinite(sums.loss)) return refuse(r, "the loss", sums.loss);

@@ -31,9 +31,14 @@ s24_status s24i_examples_gradients(const s24i_examples *e, s24_transformer *t, s
 typedef struct s24i_optimiser {
     float *m, *v;   /* in the machine's memory, laid out as the weights */
     uint16_t *mask; /* likewise, a bit a weight; NULL: all may be anything */
+    float *latent;  /* the weights before they are masked, where masks change; else NULL */
 } s24i_optimiser;
 
-s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx, int fixed);
+s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                                 const s24_train_opts *opts);
+/* o->mask: the zeros of 2:4 layers, or, where there are latent weights, their magnitudes' choice, by
+   which the transformer's weights are made anew. NOT_TWO_FOUR. */
+s24_status s24i_masks_make(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
 /* Where weights are fixed: 2:4 layers are multiplied as such from now on. */
 s24_status s24i_optimiser_fix(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                               int64_t *plan);

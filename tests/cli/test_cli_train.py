@@ -6,6 +6,7 @@ import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import time
 import unittest
@@ -113,6 +114,23 @@ class Train(Scratch):
         self.good("train", "packed", "out", *self.SHORT)
         self.assertTrue(any(name.endswith(".s24_values") for name in weights(self.folder / "out")))
 
+    def test_masks_are_chosen_anew(self):
+        for model in ("student", "model", "packed"):
+            if model == "packed":
+                self.good("pack", "student", "packed")
+            self.good("train", model, "out", *self.SHORT, "--rate", "1e-2", "--refresh", "2", "--force",
+                      "--refresh-until", "0.9")
+            self.assertTrue(self.json("check", "out")["ok"])
+        masks = [[value != 0 for value in struct.unpack(f"<{len(data) // 4}f", data)]
+                 for name, data in sorted(weights(self.folder / "student").items())
+                 if "intermediate.dense.weight" in name]
+        self.good("train", "student", "out", *self.SHORT, "--rate", "1e-2", "--refresh", "2", "--force")
+        after = [[value != 0 for value in struct.unpack(f"<{len(data) // 4}f", data)]
+                 for name, data in sorted(weights(self.folder / "out").items())
+                 if "intermediate.dense.weight" in name]
+        self.assertTrue(masks)
+        self.assertNotEqual(masks, after)
+
     def test_dense_lets_zeros_go(self):
         self.good("train", "student", "out", *self.SHORT, "--dense")
         self.json("check", "out", exit=1)
@@ -169,6 +187,10 @@ class Train(Scratch):
                                                        "fast")),
                 (2, r"--dropout: '1' is not a number of 0 to below 1",
                  ("student", "out", *self.SHORT, "--dropout", "1")),
+                (2, r"--dense lets them be dense",
+                 ("student", "out", *self.SHORT, "--refresh", "2", "--dense")),
+                (2, r"--refresh-until: 1.5 is over 1",
+                 ("student", "out", *self.SHORT, "--refresh", "2", "--refresh-until", "1.5")),
                 (2, r"only one of", ("student", "out", *self.SHORT, "--minutes", "1")),
                 (2, r"--report needs --metrics", ("student", "out", *self.SHORT, "--report", "page")),
                 (3, r"texts exists; --force", ("student", "out", *self.SHORT, "--metrics", "m",
