@@ -107,6 +107,8 @@ static const cli_example examples[] = {
      "What pruning took from an encoder comes back, without labels, from any text."},
     {"sparse24 train model-24 qa-24 --teacher qa --qa train-v1.1.json --epochs 3",
      "A 2:4 model answers as its dense teacher does."},
+    {"sparse24 train qa qa-24 --teacher qa --qa train-v1.1.json --epochs 3 --refresh 100",
+     "A dense model becomes a 2:4 one while it learns from itself, without calibration."},
     {"sparse24 train model qa --qa train-v1.1.json --epochs 3 --decay 0.01 --device cuda",
      "Fine-tune a dense encoder for answers on a GPU."},
     {NULL, NULL}};
