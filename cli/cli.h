@@ -101,7 +101,7 @@ int cli_distance(const char *a, const char *b);
 /* The option rows that several commands share. */
 const char *cli_isa_name(int index);
 const char *cli_compute_dtype(int index); /* f32 bf16 */
-const char *cli_model_dtype(int index);   /* f32 f16 bf16 i8 */
+const char *cli_model_dtype(int index);   /* f32 f16 bf16 i8 e4m3 */
 #define CLI_INCLUDE(type, fallback_text)                                                           \
     {                                                                                              \
         "include", 0, CLI_TEXT, offsetof(type, include), "GLOB", fallback_text,                    \

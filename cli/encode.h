@@ -26,8 +26,8 @@ s24_dense embedded_view(const embedded *e);
     {                                                                                              \
         "dtype", 0, CLI_CHOICE, offsetof(type, dtype), NULL, NULL,                                 \
             "Use the linear layers' weights as this dtype; i8 quantises 2:4 ones, and each token " \
-            "as it is multiplied; f16 is for a GPU, which takes f16 and bf16. By default as they " \
-            "are stored, f16 on a GPU for what is not bf16.",                                      \
+            "as it is multiplied, on a GPU where that is faster; f16 and e4m3 are for a GPU, "     \
+            "which has no f32. By default as they are stored, f16 on a GPU for what is not bf16.", \
             cli_model_dtype                                                                        \
     }
 #define ENCODE_MAX_TOKENS(type)                                                                    \

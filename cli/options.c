@@ -27,8 +27,8 @@ const char *cli_compute_dtype(int index)
 
 const char *cli_model_dtype(int index)
 {
-    static const char *const names[] = {"f32", "f16", "bf16", "i8"};
-    return index >= 0 && index < 4 ? names[index] : NULL;
+    static const char *const names[] = {"f32", "f16", "bf16", "i8", "e4m3"};
+    return index >= 0 && index < 5 ? names[index] : NULL;
 }
 
 static const cli_option common_options[] = {

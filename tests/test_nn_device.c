@@ -74,10 +74,16 @@ static double distance(const float *a, const float *b, int64_t count)
     return squares == squares ? sqrt(squares / all) : 1e9;
 }
 
+/* Roundings between the layers, and of tokens and weights in 8 bits. */
+static double bound_of(s24_dtype dtype)
+{
+    return dtype == S24_F16 ? 4e-3 : dtype == S24_E4M3 ? 0.15 : dtype == S24_I8 ? 5e-2 : 3e-2;
+}
+
 static void compare(s24_ctx *ctx, s24_device *device, const char *preset, s24_dtype dtype,
                     int sparse)
 {
-    const double bound = dtype == S24_BF16 ? 3e-2 : 4e-3;
+    const double bound = bound_of(dtype);
     const s24_model_opts here = {.size = sizeof here, .sparse = sparse};
     const s24_model_opts there = {
         .size = sizeof there, .sparse = sparse, .dtype = dtype, .device = device};
@@ -131,6 +137,9 @@ static void test_same(void **state)
     for (int i = 0; device && i < 4; i++)
         compare(ctx, device, "bert-tiny", i % 2 ? S24_BF16 : S24_F16, i / 2);
     if (device) compare(ctx, device, "minilm", S24_F16, 1);
+    if (device) compare(ctx, device, "bert-tiny", S24_I8, 0);
+    for (int i = 0; device && i < 2; i++)
+        compare(ctx, device, "minilm", i ? S24_E4M3 : S24_I8, 1);
     s24_device_destroy(device);
     s24_ctx_destroy(ctx);
 }
@@ -184,6 +193,81 @@ static void test_notes(void **state)
                        s24_device_note(ctx, device, "k", NULL));
         s24_model_destroy(model);
     }
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
+/* The distance of a new session's hidden states from `expected`, in *layers how many ran in 8 bits. */
+static double narrow_distance(int64_t *layers, s24_ctx *ctx, const s24_model *model,
+                              const float *expected)
+{
+    s24_session *session;
+    batch_data data;
+    batch_fill(&data);
+    const s24_batch batch = {.texts = TEXTS, .offsets = data.offsets, .ids = data.ids};
+    assert_ok(ctx, s24_session_create(&session, ctx, model, TOKENS));
+    double off = 0;
+    for (int turn = 0; turn < 3; turn++) {
+        result r = forward(ctx, session, &batch, 128);
+        off = fmax(off, distance(r.hidden, expected, (int64_t)TOKENS * 128));
+        result_free(&r);
+    }
+    *layers = s24_session_narrow_layers(session, TOKENS);
+    s24_session_destroy(session);
+    return off;
+}
+
+/* Every product in 8 bits, whatever is faster: notes say so. */
+static void all_narrow(s24_ctx *ctx, s24_device *device, s24_dtype dtype)
+{
+    const s24_model_opts here = {.size = sizeof here, .sparse = 1};
+    const s24_model_opts there = {
+        .size = sizeof there, .sparse = 1, .dtype = dtype, .device = device};
+    const s24_batch batch = {.texts = TEXTS};
+    s24_model *models[2];
+    s24_session *session;
+    s24_model_info info;
+    batch_data data;
+    batch_fill(&data);
+    s24_batch whole = batch;
+    whole.offsets = data.offsets;
+    whole.ids = data.ids;
+    assert_ok(ctx, s24_model_preset(&models[0], ctx, "bert-tiny", &here));
+    assert_ok(ctx, s24_model_preset(&models[1], ctx, "bert-tiny", &there));
+    s24_model_describe(&info, models[1]);
+    assert_ok(ctx, s24_session_create(&session, ctx, models[0], TOKENS));
+    result expected = forward(ctx, session, &whole, info.width);
+    s24_session_destroy(session);
+    int64_t layers;
+    assert_true(narrow_distance(&layers, ctx, models[1], expected.hidden) < bound_of(dtype));
+    assert_in_range(layers, 0, info.linear_layers);
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "bf16/%s 256x", s24_dtype_name(dtype));
+    int noted = 0;
+    for (int i = 0; i < 2; i++) { /* in 8 bits, then not */
+        const char *key;
+        for (int64_t k = 0; (key = s24_device_note_key(device, k)) != NULL; k++)
+            if (strncmp(key, prefix, strlen(prefix)) == 0) {
+                assert_ok(ctx, s24_device_note(ctx, device, key, i ? "64x64" : "8-bit 64x64"));
+                noted++;
+            }
+        assert_true(narrow_distance(&layers, ctx, models[1], expected.hidden) < bound_of(dtype));
+        assert_int_equal(layers, i ? 0 : info.linear_layers);
+    }
+    assert_int_equal(noted, 2 * 4);
+    result_free(&expected);
+    for (int i = 0; i < 2; i++)
+        s24_model_destroy(models[i]);
+}
+
+static void test_narrow(void **state)
+{
+    (void)state;
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    for (int i = 0; device && i < 2; i++)
+        all_narrow(ctx, device, i ? S24_E4M3 : S24_I8);
     s24_device_destroy(device);
     s24_ctx_destroy(ctx);
 }
@@ -249,7 +333,7 @@ static void test_refusals(void **state)
     assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
     s24_device *device = device_here(ctx);
     if (device) {
-        s24_model_opts opts = {.size = sizeof opts, .device = device, .dtype = S24_I8};
+        s24_model_opts opts = {.size = sizeof opts, .device = device, .dtype = S24_F32};
         s24_model *model;
         s24_session *session;
         float blocks[3 * 128];
@@ -257,7 +341,7 @@ static void test_refusals(void **state)
         int32_t id = 5;
         const s24_batch batch = {.texts = 1, .offsets = offsets, .ids = &id};
         const s24_outputs outputs = {.blocks = blocks};
-        assert_refused(ctx, S24_ERROR_DTYPE, "i8; f16 or bf16 was expected",
+        assert_refused(ctx, S24_ERROR_DTYPE, "f32; f16, bf16, i8 or e4m3 was expected",
                        s24_model_preset(&model, ctx, "bert-tiny", &opts));
         opts.dtype = S24_DTYPE_NONE;
         opts.sparse = 1;
@@ -279,8 +363,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same),
-        cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_lost),     cmocka_unit_test(test_same),
+        cmocka_unit_test(test_notes),    cmocka_unit_test(test_narrow),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

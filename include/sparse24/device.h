@@ -264,12 +264,27 @@ typedef struct s24_device_norm_args {
     void *stream;
     const s24_dense
         *sum; /* [rows, width] written: what the norm is of; may be x or residual; or NULL */
+    /* y once more for an 8-bit product, from f32, as s24_device_quantise: or NULL. */
+    const s24_dense *narrow; /* [rows, width] of i8 or e4m3 written */
+    float *narrow_scale;     /* [rows] written */
 } s24_device_norm_args;
 
 /* y = (s − mean(s)) / √(var(s) + eps) · gamma + beta by rows of up to 2048 elements, s = x + residual +
    position_rows[position], or with x NULL words[id] + position_rows[position] + type_rows[type]. */
 S24_API s24_status s24_device_norm(s24_ctx *ctx, s24_device *device,
                                    const s24_device_norm_args *args);
+
+typedef struct s24_device_quantise_args {
+    size_t size;        /* sizeof(s24_device_quantise_args) */
+    const s24_dense *y; /* [rows, width] of i8 or e4m3 written */
+    float *scale;       /* [rows] written: s24_device_linear_args.x_scale */
+    const s24_dense *x; /* [rows, width] of f16 or bf16, width up to 8192 */
+    void *stream;
+} s24_device_quantise_args;
+/* Tokens for an 8-bit product: scale = the largest |x| of a row over 127 (i8) or 448 (e4m3), y = x /
+   scale, to nearest. A row with NaN or Inf has a scale that makes its products NaN. */
+S24_API s24_status s24_device_quantise(s24_ctx *ctx, s24_device *device,
+                                       const s24_device_quantise_args *args);
 
 typedef struct s24_device_attention_args {
     size_t size;              /* sizeof(s24_device_attention_args) */

@@ -208,8 +208,10 @@ typedef struct s24_model_opts {
     int dense;  /* 1: multiply packed 2:4 weights as dense ones (to compare) */
     int sparse; /* 1: pack dense weights that are 2:4 already; 0: only packed ones run sparse */
     /* The model's weights are put on this GPU, in f16 or bf16 (default: f16, or bf16 for a bf16
-       checkpoint), and its sessions run there; what is between layers is of that dtype too. Dense
-       layers need cuBLASLt. The device must outlive the model. NULL: the CPU. */
+       checkpoint), and its sessions run there; what is between layers is of that dtype too. i8 or
+       e4m3: in bf16, and the 2:4 weights once more in 8 bits with a scale a row, which a session
+       multiplies tokens with that it quantises as they come, where it measured that to be faster.
+       Dense layers need cuBLASLt. The device must outlive the model. NULL: the CPU. */
     s24_device *device;
     /* What sparse packs, as s24_tensor_is_selected; both NULL: every layer of the blocks. */
     const char *include, *exclude;
@@ -270,6 +272,8 @@ S24_API void s24_session_destroy(s24_session *session);
    the first pass of each power of two of tokens measures which way is faster, and a 2:4 layer may
    run dense; before it, and on the CPU, these are the model's sparse_layers. */
 S24_API int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens);
+/* And how many of those in 8 bits, of a model that was made with i8 or e4m3. */
+S24_API int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens);
 
 /* What s24_session_forward may give; NULL fields are not computed. All f32, row-major. */
 typedef struct s24_outputs {

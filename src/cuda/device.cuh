@@ -103,6 +103,8 @@ s24_status activation_enqueue(s24i_device *device, const s24i_device_dense *job,
                               s24i_device_error *error);
 s24_status norm_enqueue(s24i_device *device, const s24i_device_norm *job, void *stream,
                         s24i_device_error *error);
+s24_status quantise_enqueue(s24i_device *device, const s24i_device_quantise *job, void *stream,
+                            s24i_device_error *error);
 s24_status attention_prepare(s24i_device *device, s24i_device_error *error);
 int attention_queries(int64_t d, int64_t tokens, int64_t heads);
 s24_status attention_enqueue(s24i_device *device, const s24i_device_attention *job, void *stream,

@@ -42,6 +42,7 @@ static __device__ inline int sum_of_bits(uint32_t bits, int)
 template <class SUM, int BITS> struct element_base {
     using sum = SUM;
     static constexpr bool is_16_bit = BITS == 16, is_integer = false;
+    static constexpr bool has_scales = false;        /* the quick way, of both sides */
     static constexpr int metadata_words = 16 / BITS; /* a thread and block */
     static constexpr int weight_block = WEIGHT_VALUES + 512 * metadata_words;
     static constexpr int block_k = 64 * metadata_words;
@@ -60,13 +61,14 @@ template <> struct element_of<__half> : element_base<float, 16> {
 };
 template <> struct element_of<__nv_fp8_e4m3> : element_base<float, 8> {
     using output = __nv_bfloat16;
+    static constexpr bool has_scales = true;
 };
 template <> struct element_of<__nv_fp8_e5m2> : element_base<float, 8> {
     using output = __nv_bfloat16;
 };
 template <> struct element_of<int8_t> : element_base<int, 8> {
     using output = __nv_bfloat16;
-    static constexpr bool is_integer = true;
+    static constexpr bool is_integer = true, has_scales = true;
     static constexpr bool takes(int tokens)
     {
         return tokens % 16 == 0 || tokens == 8;

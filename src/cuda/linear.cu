@@ -81,6 +81,11 @@ static linear_epilogue epilogue_of(const s24i_device_linear *job)
 {
     const s24_dtype y_dtype = bytes_of(job->dtype) == 1 ? S24_BF16 : job->dtype;
     const bool bare = !job->residual && !job->x_scale && !job->w_scale;
+    const bool narrow = job->dtype == S24_I8 || job->dtype == S24_E4M3;
+    if (narrow && !job->residual && job->x_scale && job->w_scale && job->y_dtype == y_dtype) {
+        if (job->activation == S24_ACTIVATION_NONE) return LINEAR_SCALED;
+        if (job->activation == S24_ACTIVATION_GELU) return LINEAR_SCALED_GELU;
+    }
     if (bare && job->y_dtype == y_dtype) {
         if (job->activation == S24_ACTIVATION_NONE) return LINEAR_BIAS;
         if (job->activation == S24_ACTIVATION_GELU && y_dtype == job->dtype) return LINEAR_GELU;

@@ -27,6 +27,10 @@ constexpr linear_row linear_row_of(const char *name, int step_ns, int end_ns)
     }
     if constexpr (TILE::element::is_16_bit)
         row.kernels[LINEAR_GELU] = (const void *)linear_kernel<TILE, LINEAR_GELU>;
+    if constexpr (TILE::element::takes(TOKENS) && TILE::element::has_scales) {
+        row.kernels[LINEAR_SCALED] = (const void *)linear_kernel<TILE, LINEAR_SCALED>;
+        row.kernels[LINEAR_SCALED_GELU] = (const void *)linear_kernel<TILE, LINEAR_SCALED_GELU>;
+    }
     if constexpr (TILE::element::takes(TOKENS) && TILE::element::is_integer)
         row.kernels[LINEAR_SUMS] = (const void *)linear_kernel<TILE, LINEAR_SUMS>;
     return row;

@@ -62,6 +62,27 @@ static __device__ __forceinline__ void put_matrices(const float (&s)[N], uint32_
     }
 }
 
+/* A thread's sums of a chunk times the scales of their tokens and of its outputs `row` and row + 8,
+   and the biases of those. */
+template <int N>
+static __device__ __forceinline__ void scale_sums(float (&s)[N], const linear_params &p,
+                                                  const thread_place &me, int m, int row,
+                                                  float bias_low, float bias_high)
+{
+    const float low = row < p.shape.n ? p.w_scale[row] : 0.0f;
+    const float high = row + 8 < p.shape.n ? p.w_scale[row + 8] : 0.0f;
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+        const int token = m + i * 2 + me.lane % 4 * 2;
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const float scale = token + j < p.shape.m ? p.x_scale[token + j] : 0.0f;
+            s[i + j] = fmaf(s[i + j] * scale, low, bias_low);
+            s[i + 2 + j] = fmaf(s[i + 2 + j] * scale, high, bias_high);
+        }
+    }
+}
+
 /* 64 outputs, whose sums are d, of TOKENS tokens: a chunk at a time into shared memory, token by
    token as Y wants it, and from there to Y. `buffer` goes around from call to call. */
 template <class TILE, linear_epilogue EPILOGUE>
@@ -71,6 +92,7 @@ static __device__ void store_quick(const typename TILE::sum (&d)[TILE::sums],
                                    int &buffer)
 {
     using output = typename TILE::element::output;
+    constexpr bool SCALED = EPILOGUE == LINEAR_SCALED || EPILOGUE == LINEAR_SCALED_GELU;
     const output *bias = static_cast<const output *>(p.bias);
     const int row = n + me.warp * 16 + me.lane / 4;
     const float bias_low = bias && row < p.shape.n ? (float)bias[row] : 0.0f;
@@ -86,8 +108,11 @@ static __device__ void store_quick(const typename TILE::sum (&d)[TILE::sums],
             /* Of each eight tokens a thread has two: two sums of output `row`, then two of row + 8. */
 #pragma unroll
         for (int i = 0; i < TILE::chunk / 2; i++)
-            s[i] = (float)d[c * TILE::chunk / 2 + i] + (i / 2 % 2 ? bias_high : bias_low);
-        if (EPILOGUE == LINEAR_GELU)
+            s[i] = (float)d[c * TILE::chunk / 2 + i] + (SCALED      ? 0.0f
+                                                        : i / 2 % 2 ? bias_high
+                                                                    : bias_low);
+        if (SCALED) scale_sums(s, p, me, first, row, bias_low, bias_high);
+        if (EPILOGUE == LINEAR_GELU || EPILOGUE == LINEAR_SCALED_GELU)
 #pragma unroll
             for (float &x : s)
                 x = gelu(x);

@@ -16,9 +16,18 @@ enum {
 };
 
 /* What happens to the sums. BIAS is quick: a bias, and Y of X's 16-bit dtype or, of an 8-bit one, of
-   bf16; GELU is the same and that activation, for 16-bit dtypes. SUMS of i8 go into a Y of i32 as
-   they are. FULL does whatever there is. */
-enum linear_epilogue { LINEAR_BIAS, LINEAR_GELU, LINEAR_FULL, LINEAR_SUMS, LINEAR_EPILOGUES };
+   bf16; GELU is the same and that activation, for 16-bit dtypes; SCALED and SCALED_GELU are those of
+   i8 and e4m3 with both scales. SUMS of i8 go into a Y of i32 as they are. FULL does whatever there
+   is. */
+enum linear_epilogue {
+    LINEAR_BIAS,
+    LINEAR_GELU,
+    LINEAR_FULL,
+    LINEAR_SUMS,
+    LINEAR_SCALED,
+    LINEAR_SCALED_GELU,
+    LINEAR_EPILOGUES
+};
 
 struct linear_params {
     linear_shape shape;

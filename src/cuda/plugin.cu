@@ -247,6 +247,7 @@ const s24i_device_table *s24_device_table_cuda()
         on_device<s24i_device_unfold, unfold_enqueue>,
         attention_grid_takes,
         on_device<s24i_device_attention_grid, attention_grid_enqueue>,
+        on_device<s24i_device_quantise, quantise_enqueue>,
         &train_table,
     };
     return &table;

@@ -6,7 +6,7 @@
  */
 #include "device.cuh"
 #include "linear_store_full.cuh"
-#include "rows.cuh"
+#include "quantise.cuh"
 
 enum {
     WARPS = 4,       /* of a block */
@@ -91,6 +91,18 @@ __global__ void __launch_bounds__(32 * WARPS, CHUNKS <= 4 ? BLOCKS : BLOCKS / 2)
                 v[c][i] = v[c][i] * inverse * gamma[i] + beta[i];
             store_8<T>(static_cast<T *>(job.y) + r * job.width + at, v[c]);
         }
+        if (!job.narrow) continue;
+        float most = 0;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+            if (c * 256 + lane * 8 < width) most = largest_of(most, v[c]);
+        const quantiser q(warp_largest(most), job.narrow_dtype);
+        if (lane == 0) job.scales[r] = q.scale;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+            if (c * 256 + lane * 8 < width)
+                q.store_8(static_cast<uint8_t *>(job.narrow) + r * width + c * 256 + lane * 8,
+                          v[c]);
     }
 }
 

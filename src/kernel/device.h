@@ -93,7 +93,21 @@ typedef struct s24i_device_norm {
     float eps;
     const int32_t *ids, *positions, *types;
     const void *words, *position_rows, *type_rows;
+    void
+        *narrow; /* [rows, width] of narrow_dtype: y before it is rounded, as quantise's; or NULL */
+    float *scales;
+    s24_dtype narrow_dtype; /* i8 or e4m3 */
 } s24i_device_norm;
+
+/* y [rows, width] of i8 or e4m3 = x / scales[row], scales[row] = the largest |x| of the row over the
+   dtype's largest number. */
+typedef struct s24i_device_quantise {
+    s24_dtype dtype, to;
+    int64_t rows, width, ldx; /* width up to 8192 */
+    const void *x;
+    void *y;
+    float *scales;
+} s24i_device_quantise;
 
 /* context = softmax(q·kᵀ/√d + mask)·v by text and head; q, k and v side by side in rows of qkv. A
    tile is a text and the first of `queries` of its tokens. */
@@ -256,6 +270,8 @@ typedef struct s24i_device_table {
     int (*attention_grid_takes)(int64_t d, int64_t side);
     s24_status (*attention_grid)(s24i_device *device, const s24i_device_attention_grid *job,
                                  void *stream, s24i_device_error *error);
+    s24_status (*quantise)(s24i_device *device, const s24i_device_quantise *job, void *stream,
+                           s24i_device_error *error);
     const s24i_device_train_table *train;
 } s24i_device_table;
 

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Models and sessions on a device: the same model, loaded the same way, its weights there in f16 or
- * bf16, and a forward pass of kernels in a stream. Tokens are never padded.
+ * bf16 (and in 8 bits beside that, where it was asked for), and a forward pass of kernels in a stream. Tokens are never padded.
  */
 #ifndef S24_NN_GPU_H
 #define S24_NN_GPU_H
 
 #include "nn/model.h"
 
+/* The 8-bit form of a device's 2:4 weight beside it, from floats [n, k], which are changed. */
+s24_status s24i_gpu_narrow_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+                                const s24_dense *floats);
 /* Refuses what a device has no kernels for: UNSUPPORTED. */
 s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape);
 /* The product of a source, on the model's device; model->dtype is f16 or bf16. */
@@ -37,5 +40,7 @@ s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx);
 
 /* How many linear layers a pass of that many tokens runs 2:4. */
 int64_t s24i_gpu_sparse_layers(const s24i_gpu_session *gpu, int64_t tokens);
+/* And how many of them in 8 bits. */
+int64_t s24i_gpu_narrow_layers(const s24i_gpu_session *gpu, int64_t tokens);
 
 #endif

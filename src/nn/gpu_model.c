@@ -72,6 +72,18 @@ static s24_status upload_dense(s24i_linear *linear, const s24_model *model, s24_
     return upload(linear->dense, model, ctx, dense->data, count);
 }
 
+static s24_status upload_packed(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+                                const s24_dense *floats)
+{
+    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = model->dtype};
+    s24_matrix *matrix;
+    TRY(s24_matrix_create(&matrix, ctx, floats, &opts));
+    const s24_status status =
+        s24_device_weight_create(&linear->packed, ctx, model->device, matrix, NULL);
+    s24_matrix_destroy(matrix);
+    return status;
+}
+
 s24_status s24i_gpu_linear_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
                                 const s24i_source *source)
 {
@@ -83,7 +95,16 @@ s24_status s24i_gpu_linear_make(s24i_linear *linear, const s24_model *model, s24
     }
     linear->n = s24_matrix_rows(source->matrix);
     linear->k = s24_matrix_cols(source->matrix);
-    return s24_device_weight_create(&linear->packed, ctx, model->device, source->matrix, NULL);
+    if (!s24_matrix_bits(source->matrix) && !model->narrow)
+        return s24_device_weight_create(&linear->packed, ctx, model->device, source->matrix, NULL);
+    s24_dense floats = {NULL, S24_F32, linear->n, linear->k, 0};
+    TRY(s24i_alloc_elems(&floats.data, ctx, linear->n * linear->k, sizeof(float), "a weight"));
+    s24_status status = s24_matrix_to_dense(ctx, &floats, source->matrix);
+    if (status == S24_OK) status = upload_packed(linear, model, ctx, &floats);
+    if (status == S24_OK && model->narrow)
+        status = s24i_gpu_narrow_make(linear, model, ctx, &floats);
+    s24_ctx_free(ctx, floats.data);
+    return status;
 }
 
 /* Freed without a context's help: the device's memory knows none. */
@@ -98,12 +119,17 @@ static void release(s24_device *device, void *memory)
 void s24i_gpu_linear_clear(s24i_linear *linear)
 {
     s24_device_weight_destroy(linear->packed);
+    s24_device_weight_destroy(linear->narrow);
     release(linear->device, linear->dense);
+    release(linear->device, linear->narrow_scale);
 }
 
 static int64_t product_bytes(const s24i_linear *l)
 {
-    return (int64_t)s24_device_weight_bytes(l->packed) + (l->dense ? ELEMENT * l->n * l->k : 0);
+    const int64_t narrow = l->narrow ? l->n * (int64_t)sizeof *l->narrow_scale : 0;
+    return (int64_t)s24_device_weight_bytes(l->packed) +
+           (int64_t)s24_device_weight_bytes(l->narrow) + narrow +
+           (l->dense ? ELEMENT * l->n * l->k : 0);
 }
 
 /* A head's bias is added in f32. */

@@ -13,6 +13,8 @@
 
 /* Dense weights are timed hot, which they are not in a pass. */
 static const double DENSE_MARGIN = 0.93;
+/* Fewer bits must be worth it. */
+static const double NARROW_MARGIN = 0.97;
 
 int s24i_gpu_octave(int64_t tokens)
 {
@@ -63,8 +65,9 @@ static s24_status run_dense(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24
 }
 
 static s24_status run_sparse(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
-                             const operands *o, const char *tile)
+                             const operands *o, const char *tile, int narrow)
 {
+    if (narrow) return s24i_gpu_narrow_product(gpu, ctx, l, &o->y, tile);
     const s24_device_linear_args args = {.size = sizeof args,
                                          .y = &o->y,
                                          .x = &o->x,
@@ -75,6 +78,12 @@ static s24_status run_sparse(const s24i_gpu_session *gpu, s24_ctx *ctx, const s2
                                          .tile = tile,
                                          .stream = gpu->stream};
     return s24_device_linear(ctx, gpu->device, l->packed, &args);
+}
+
+/* No norm makes what these products read. */
+static int has_own_quantiser(int index)
+{
+    return index == S24I_PRODUCT_ATTENTION || index == S24I_PRODUCT_OUTPUT;
 }
 
 s24_status s24i_gpu_embed_images(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t images,
@@ -88,6 +97,7 @@ s24_status s24i_gpu_embed_images(const s24i_gpu_session *gpu, s24_ctx *ctx, int6
                         s24i_gpu_view(gpu, gpu->outer, tokens, p->row)};
     const s24_dense hidden = s24i_gpu_view(gpu, gpu->hidden, tokens, width);
     const s24_dense context = s24i_gpu_view(gpu, gpu->context, tokens, width);
+    const s24_dense eight = s24i_gpu_narrow_view(gpu, tokens, width);
     const s24_device_unfold_args unfold = {.size = sizeof unfold,
                                            .y = &o.x,
                                            .pixels = gpu->pixels,
@@ -106,6 +116,9 @@ s24_status s24i_gpu_embed_images(const s24i_gpu_session *gpu, s24_ctx *ctx, int6
                                        .gamma = s24i_on_device(model, norm->gamma),
                                        .beta = s24i_on_device(model, norm->beta),
                                        .eps = norm->eps,
+                                       .narrow =
+                                           s24i_gpu_norm_narrows(gpu, tokens, 0, 0) ? &eight : NULL,
+                                       .narrow_scale = gpu->narrow_scale,
                                        .stream = gpu->stream};
     TRY(s24_device_unfold(ctx, gpu->device, &unfold));
     TRY(run_dense(gpu, ctx, &model->patches, &o, model->patches.dense, NULL));
@@ -131,7 +144,9 @@ s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t t
     if (!l->packed) return run_dense(gpu, ctx, l, &o, l->dense, NULL);
     void *copy = choice->dense ? dense_copy(gpu, index, block) : NULL;
     if (copy) return run_dense(gpu, ctx, l, &o, copy, NULL);
-    return run_sparse(gpu, ctx, l, &o, choice->tile);
+    const int narrow = choice->narrow && l->narrow;
+    if (narrow && has_own_quantiser(index)) TRY(s24i_gpu_quantise(gpu, ctx, &o.x));
+    return run_sparse(gpu, ctx, l, &o, choice->tile, narrow);
 }
 
 /* ---- measuring ------------------------------------------------------------------------------- */
@@ -145,7 +160,8 @@ typedef struct search {
     const s24i_linear *linear; /* of the first block */
     operands o;
     s24i_gpu_choice *choice;
-    double seconds; /* its 2:4 product; 0: none was measured */
+    int narrow;     /* which of its 2:4 products: in 8 bits? */
+    double seconds; /* of that; 0: none was measured */
 } search;
 
 /* The seconds of a 2:4 product with a tile: each block's weight, one after the other. */
@@ -156,8 +172,8 @@ static s24_status time_tile(double *seconds, const search *s, const char *tile)
     TRY(s24_device_timer_start(s->ctx, gpu->device, gpu->stream));
     for (int64_t b = 0; b < gpu->model->shape.layers; b++) {
         const s24i_linear *l = s24i_block_product(&gpu->model->blocks[b], s->index);
-        if (!l->packed || l->n != s->linear->n) continue;
-        TRY(run_sparse(gpu, s->ctx, l, &s->o, tile));
+        if (!l->packed || l->n != s->linear->n || (s->narrow && !l->narrow)) continue;
+        TRY(run_sparse(gpu, s->ctx, l, &s->o, tile, s->narrow));
         runs++;
     }
     TRY(s24_device_timer_stop(seconds, s->ctx, gpu->device, gpu->stream));
@@ -170,9 +186,9 @@ static s24_status look_at_tile(double *seconds, const search *s, const char *til
 {
     const double far = 1.3, launch = 5e-6; /* a run by itself shows its launch */
     const s24i_gpu_session *gpu = s->gpu;
-    TRY(run_sparse(gpu, s->ctx, s->linear, &s->o, tile)); /* loads the kernel */
+    TRY(run_sparse(gpu, s->ctx, s->linear, &s->o, tile, s->narrow)); /* loads the kernel */
     TRY(s24_device_timer_start(s->ctx, gpu->device, gpu->stream));
-    TRY(run_sparse(gpu, s->ctx, s->linear, &s->o, tile));
+    TRY(run_sparse(gpu, s->ctx, s->linear, &s->o, tile, s->narrow));
     TRY(s24_device_timer_stop(seconds, s->ctx, gpu->device, gpu->stream));
     if (s->seconds > 0 && *seconds > far * s->seconds + launch) return S24_OK;
     return time_tile(seconds, s, tile);
@@ -185,7 +201,8 @@ enum { TILES = 96 };
 static s24_status look_at_tiles(double (*seconds)[TILES], search *s)
 {
     const s24_device *device = s->gpu->device;
-    const char *tile = s24_device_linear_tile(device, s->linear->packed, s->tokens);
+    const char *tile = s24_device_linear_tile(
+        device, s->narrow ? s->linear->narrow : s->linear->packed, s->tokens);
     TRY(look_at_tile(&s->seconds, s, tile));
     s->choice->tile = tile;
     for (int i = 0; i < TILES && (tile = s24_device_tile_name(device, i)) != NULL; i++) {
@@ -255,12 +272,48 @@ static s24_status compare_dense(search *s)
     if (dense >= DENSE_MARGIN * s->seconds) return S24_OK;
     if (!gpu->dense_copies[s->index] && copy_dense(gpu, s->ctx, s->index) != S24_OK) return S24_OK;
     s->choice->dense = 1;
+    s->seconds = dense;
+    return S24_OK;
+}
+
+/* What a product in 8 bits costs beside it: its tokens' way there. */
+static s24_status time_quantiser(double *seconds, const search *s)
+{
+    enum { RUNS = 8 };
+    const s24i_gpu_session *gpu = s->gpu;
+    TRY(s24i_gpu_quantise(gpu, s->ctx, &s->o.x));
+    TRY(s24_device_timer_start(s->ctx, gpu->device, gpu->stream));
+    for (int i = 0; i < RUNS; i++)
+        TRY(s24i_gpu_quantise(gpu, s->ctx, &s->o.x));
+    TRY(s24_device_timer_stop(seconds, s->ctx, gpu->device, gpu->stream));
+    *seconds /= RUNS;
+    /* Behind a norm only the writing comes on top: one byte of three. */
+    if (!has_own_quantiser(s->index)) *seconds /= 3;
+    return S24_OK;
+}
+
+/* Is it faster in 8 bits, all in all? */
+static s24_status compare_narrow(search *s)
+{
+    s24i_gpu_choice choice = {.narrow = 1};
+    search narrow = *s;
+    double more;
+    if (!s->linear->narrow) return S24_OK;
+    narrow.narrow = 1;
+    narrow.seconds = 0;
+    narrow.choice = &choice;
+    TRY(time_quantiser(&more, s));
+    const s24_status status = best_tile(&narrow);
+    if (status == S24_ERROR_UNSUPPORTED) return S24_OK; /* this GPU has no products of the dtype */
+    TRY(status);
+    if (narrow.seconds + more >= NARROW_MARGIN * s->seconds) return S24_OK;
+    *s->choice = choice;
     return S24_OK;
 }
 
 /* ---- notes ----------------------------------------------------------------------------------- */
 
-static const char *const DENSE = "dense";
+static const char *const DENSE = "dense", *const NARROW = "8-bit ";
 
 typedef struct note_key {
     char text[96];
@@ -270,7 +323,9 @@ static note_key key_of(const search *s)
 {
     static const char *const activations[] = {"", " relu", " gelu", " gelu-tanh", " silu"};
     note_key key;
-    snprintf(key.text, sizeof key.text, "%s %lldx%lldx%lld%s", s24_dtype_name(s->gpu->model->dtype),
+    const s24_model *model = s->gpu->model;
+    snprintf(key.text, sizeof key.text, "%s%s%s %lldx%lldx%lld%s", s24_dtype_name(model->dtype),
+             model->narrow ? "/" : "", model->narrow ? s24_dtype_name(model->narrow) : "",
              1ll << s24i_gpu_octave(s->tokens), (long long)s->linear->k, (long long)s->linear->n,
              activations[s->linear->activation]);
     return key;
@@ -281,13 +336,25 @@ static note_key key_of(const search *s)
 static int take_noted(const search *s)
 {
     const char *noted = s24_device_noted(s->gpu->device, key_of(s).text), *tile;
+    const int narrow = noted && strncmp(noted, NARROW, strlen(NARROW)) == 0;
+    if (narrow) noted += strlen(NARROW);
+    if (narrow && !s->linear->narrow) return 0;
     for (int i = 0; noted && (tile = s24_device_tile_name(s->gpu->device, i)) != NULL; i++)
         if (strcmp(tile, noted) == 0 &&
-            run_sparse(s->gpu, s->ctx, s->linear, &s->o, tile) == S24_OK) {
-            s->choice->tile = tile;
+            run_sparse(s->gpu, s->ctx, s->linear, &s->o, tile, narrow) == S24_OK) {
+            *s->choice = (s24i_gpu_choice){.tile = tile, .narrow = narrow};
             return 1;
         }
     return 0;
+}
+
+static s24_status take_note(const search *s)
+{
+    const s24i_gpu_choice *c = s->choice;
+    char value[32];
+    if (!c->dense && !c->tile) return S24_OK; /* a GPU without names for tiles */
+    snprintf(value, sizeof value, "%s%s", c->narrow ? NARROW : "", c->dense ? DENSE : c->tile);
+    return s24_device_note(s->ctx, s->gpu->device, key_of(s).text, value);
 }
 
 static s24_status plan_product(search *s)
@@ -297,9 +364,8 @@ static s24_status plan_product(search *s)
     if (!s->linear->packed || take_noted(s)) return S24_OK;
     TRY(best_tile(s));
     TRY(compare_dense(s));
-    if (!s->choice->dense && !s->choice->tile) return S24_OK; /* a GPU without names for tiles */
-    return s24_device_note(s->ctx, s->gpu->device, key_of(s).text,
-                           s->choice->dense ? DENSE : s->choice->tile);
+    TRY(compare_narrow(s));
+    return take_note(s);
 }
 
 s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens)

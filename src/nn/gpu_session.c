@@ -90,6 +90,7 @@ static s24_status fill(s24i_gpu_session *gpu, s24_ctx *ctx)
     TRY(s24_device_pinned_alloc(&inputs, ctx, gpu->device, gpu->input_bytes));
     gpu->pinned = inputs;
     if (s->image) TRY(reserve_images(gpu, ctx));
+    TRY(s24i_gpu_narrow_reserve(gpu, ctx));
     return reserve_work(gpu, ctx);
 }
 
@@ -120,8 +121,9 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
     if (gpu->stream) (void)s24_device_wait(ctx, gpu->device, gpu->stream);
     for (int i = 0; i < S24I_GPU_GRAPHS; i++)
         s24_device_graph_destroy(gpu->device, gpu->graphs[i].graph);
-    void *const buffers[] = {gpu->hidden, gpu->qkv,    gpu->context,      gpu->outer,     gpu->work,
-                             gpu->inputs, gpu->pixels, gpu->class_logits, gpu->dense_work};
+    void *const buffers[] = {gpu->hidden,       gpu->qkv,        gpu->context, gpu->outer,
+                             gpu->work,         gpu->inputs,     gpu->pixels,  gpu->class_logits,
+                             gpu->narrow_scale, gpu->dense_work, gpu->narrow};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i]) (void)s24_device_free(ctx, gpu->device, buffers[i], gpu->stream);
     for (int i = 0; i < S24I_PRODUCTS; i++)
@@ -135,12 +137,13 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
 /* ---- the pass -------------------------------------------------------------------------------- */
 
 /* hidden = norm(sum + hidden); before layers hidden += sum, and context is the norm of that, if there
-   is one. */
+   is one. narrow: the products that read it want it in 8 bits too. */
 static s24_status norm(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_layer_norm *norm,
-                       const s24_dense *hidden, const s24_dense *sum)
+                       const s24_dense *hidden, const s24_dense *sum, int narrow)
 {
     const int before = gpu->model->architecture->pre_norm;
     const s24_dense context = s24i_gpu_view(gpu, gpu->context, hidden->rows, hidden->cols);
+    const s24_dense eight = s24i_gpu_narrow_view(gpu, hidden->rows, hidden->cols);
     const s24_device_norm_args args = {.size = sizeof args,
                                        .y = !before       ? hidden
                                             : norm->gamma ? &context
@@ -151,6 +154,8 @@ static s24_status norm(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_lay
                                        .gamma = s24i_on_device(gpu->model, norm->gamma),
                                        .beta = s24i_on_device(gpu->model, norm->beta),
                                        .eps = norm->eps,
+                                       .narrow = narrow ? &eight : NULL,
+                                       .narrow_scale = gpu->narrow_scale,
                                        .stream = gpu->stream};
     return s24_device_norm(ctx, gpu->device, &args);
 }
@@ -160,19 +165,23 @@ static s24_status embed(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gp
 {
     const s24_model *model = gpu->model;
     const input_places p = places_of(key);
+    const s24_dense eight = s24i_gpu_narrow_view(gpu, hidden->rows, hidden->cols);
     if (key->images) return s24i_gpu_embed_images(gpu, ctx, key->texts, gpu->inputs + p.positions);
-    const s24_device_norm_args args = {.size = sizeof args,
-                                       .y = hidden,
-                                       .ids = gpu->inputs + p.ids,
-                                       .positions = gpu->inputs + p.positions,
-                                       .types = key->types ? gpu->inputs + p.types : NULL,
-                                       .words = model->device_words,
-                                       .position_rows = s24i_on_device(model, model->position_rows),
-                                       .type_rows = s24i_on_device(model, model->type_rows),
-                                       .gamma = s24i_on_device(model, model->embedding_norm.gamma),
-                                       .beta = s24i_on_device(model, model->embedding_norm.beta),
-                                       .eps = model->embedding_norm.eps,
-                                       .stream = gpu->stream};
+    const s24_device_norm_args args = {
+        .size = sizeof args,
+        .y = hidden,
+        .ids = gpu->inputs + p.ids,
+        .positions = gpu->inputs + p.positions,
+        .types = key->types ? gpu->inputs + p.types : NULL,
+        .words = model->device_words,
+        .position_rows = s24i_on_device(model, model->position_rows),
+        .type_rows = s24i_on_device(model, model->type_rows),
+        .gamma = s24i_on_device(model, model->embedding_norm.gamma),
+        .beta = s24i_on_device(model, model->embedding_norm.beta),
+        .eps = model->embedding_norm.eps,
+        .narrow = s24i_gpu_norm_narrows(gpu, key->tokens, 0, 0) ? &eight : NULL,
+        .narrow_scale = gpu->narrow_scale,
+        .stream = gpu->stream};
     return s24_device_norm(ctx, gpu->device, &args);
 }
 
@@ -244,10 +253,12 @@ static s24_status block(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gp
     TRY(attend(gpu, ctx, key, number));
     TRY(s24i_gpu_product(gpu, ctx, key->tokens, number, S24I_PRODUCT_ATTENTION));
     const int before = gpu->model->architecture->pre_norm;
-    TRY(norm(gpu, ctx, before ? &b->output_norm : &b->attention_norm, hidden, &sum));
+    TRY(norm(gpu, ctx, before ? &b->output_norm : &b->attention_norm, hidden, &sum,
+             s24i_gpu_norm_narrows(gpu, key->tokens, number, S24I_PRODUCT_INTERMEDIATE)));
     TRY(s24i_gpu_product(gpu, ctx, key->tokens, number, S24I_PRODUCT_INTERMEDIATE));
     TRY(s24i_gpu_product(gpu, ctx, key->tokens, number, S24I_PRODUCT_OUTPUT));
-    return norm(gpu, ctx, norm_behind(gpu->model, number), hidden, &sum);
+    return norm(gpu, ctx, norm_behind(gpu->model, number), hidden, &sum,
+                s24i_gpu_norm_narrows(gpu, key->tokens, number + 1, 0));
 }
 
 /* logits [images, classes] from the first token of each. */

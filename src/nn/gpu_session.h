@@ -28,6 +28,7 @@ typedef struct s24i_gpu_graph {
 typedef struct s24i_gpu_choice {
     const char *tile; /* of a 2:4 product; NULL: the device's own choice */
     int dense;        /* 1: a 2:4 weight is multiplied as a dense one */
+    int narrow;       /* 1: in 8 bits */
 } s24i_gpu_choice;
 
 struct s24i_gpu_session {
@@ -38,6 +39,8 @@ struct s24i_gpu_session {
     int64_t max_tokens, wide; /* columns of outer */
     void *hidden, *qkv, *context, *outer, *work, *dense_work;
     void *pixels, *class_logits; /* f32, of a model of images; else NULL */
+    void *narrow;                /* tokens of an 8-bit product, */
+    float *narrow_scale;         /* and their scales; NULL: the model has no such products */
     size_t work_bytes;
     int32_t *inputs, *pinned; /* on the device, and where the host writes them */
     size_t input_bytes;
@@ -58,9 +61,23 @@ s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens);
 /* Runs product `index` of a block as planned. */
 s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                             int64_t block, int index);
+/* Do the products of a block that read a norm's result want it in 8 bits? Of the attention's norm
+   (query, key and value) or the intermediate layer's. */
+int s24i_gpu_norm_narrows(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int index);
 /* hidden becomes the embeddings of the images in pixels, context their first norm. */
 s24_status s24i_gpu_embed_images(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t images,
                                  const int32_t *positions);
+
+/* ---- 8 bits (gpu_narrow.c) ------------------------------------------------------------------- */
+
+s24_status s24i_gpu_narrow_reserve(s24i_gpu_session *gpu, s24_ctx *ctx);
+/* Where the tokens of a product in 8 bits stand: [rows, cols]. */
+s24_dense s24i_gpu_narrow_view(const s24i_gpu_session *gpu, int64_t rows, int64_t cols);
+/* x into that place. */
+s24_status s24i_gpu_quantise(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24_dense *x);
+/* y of what stands there. */
+s24_status s24i_gpu_narrow_product(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
+                                   const s24_dense *y, const char *tile);
 static inline s24_dense s24i_gpu_view(const s24i_gpu_session *gpu, void *data, int64_t rows,
                                       int64_t cols)
 {

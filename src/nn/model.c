@@ -67,13 +67,24 @@ s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_mod
 {
     TRY(s24i_options_read(ctx, out, sizeof *out, opts, "s24_model_opts"));
     const s24_dtype dtype = out->dtype;
-    REQUIRE(ctx, !out->device || !dtype || dtype == S24_F16 || dtype == S24_BF16, S24_ERROR_DTYPE,
-            "the option dtype of a model on a device is %s; f16 or bf16 was expected",
+    REQUIRE(ctx,
+            !out->device || !dtype || dtype == S24_F16 || dtype == S24_BF16 || dtype == S24_I8 ||
+                dtype == S24_E4M3,
+            S24_ERROR_DTYPE,
+            "the option dtype of a model on a device is %s; f16, bf16, i8 or e4m3 was expected",
             s24_dtype_name(dtype));
     REQUIRE(ctx, out->device || !dtype || dtype == S24_F32 || dtype == S24_BF16 || dtype == S24_I8,
             S24_ERROR_DTYPE, "the option dtype of a model is %s; f32, bf16 or i8 was expected",
             s24_dtype_name(dtype));
     return S24_OK;
+}
+
+void s24i_model_set_dtype(s24_model *model, s24_dtype asked, s24_dtype usual)
+{
+    const s24_dtype dtype = asked ? asked : usual;
+    const int narrow = model->device && (dtype == S24_I8 || dtype == S24_E4M3);
+    model->dtype = narrow ? S24_BF16 : dtype;
+    model->narrow = narrow ? dtype : S24_DTYPE_NONE;
 }
 
 int s24i_model_packs(const s24_model_opts *opts, const s24_tensor *tensor)
@@ -215,7 +226,7 @@ void s24_model_describe(s24_model_info *info, const s24_model *model)
                              .sparse_layers = model->sparse_layers,
                              .weight_bytes = model->weight_bytes,
                              .has_qa_head = model->qa_weight != NULL,
-                             .dtype = model->dtype,
+                             .dtype = model->narrow ? model->narrow : model->dtype,
                              .device_bytes = model->device_bytes,
                              .image = shape->image,
                              .patch = shape->patch,

@@ -109,6 +109,9 @@ typedef struct s24i_linear {
     s24_device *device;
     s24_device_weight *packed;
     void *dense;
+    /* Beside packed: the same in the model's 8-bit dtype, times a factor a row, [n] there. */
+    s24_device_weight *narrow;
+    float *narrow_scale;
 } s24i_linear;
 
 typedef struct s24i_block {
@@ -126,8 +129,9 @@ struct s24_model {
     s24_ctx *ctx;
     const s24i_architecture *architecture;
     s24i_shape shape;
-    s24_dtype dtype; /* of the linear products: f32, bf16 or i8; on a device f16 or bf16 */
-    float *floats;   /* everything below that is a float */
+    s24_dtype dtype;  /* of the linear products: f32, bf16 or i8; on a device f16 or bf16 */
+    s24_dtype narrow; /* on a device: i8 or e4m3, which 2:4 products may run in too; else NONE */
+    float *floats;    /* everything below that is a float */
     int64_t float_count;
     /* words may lie in words_map, the checkpoint's file; type_rows is NULL without token types. */
     const float *words, *position_rows, *type_rows;
@@ -180,6 +184,10 @@ s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,
 
 /* The caller's options with defaults for what is not there. Errors: ARGUMENT, DTYPE. */
 s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts);
+
+/* The dtypes of a model that was asked for in `asked`, or NONE for `usual`. On a device 8 bits are of
+   2:4 products alone, and everything else is bf16. */
+void s24i_model_set_dtype(s24_model *model, s24_dtype asked, s24_dtype usual);
 
 /* Do the options let a dense layer of that name be packed? */
 int s24i_model_packs(const s24_model_opts *opts, const s24_tensor *tensor);

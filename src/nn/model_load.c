@@ -334,8 +334,9 @@ s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *c
     }
     if (words) model->words = words;
     model->words_map = words_map;
-    model->dtype = l.dtype;
     model->device = l.opts.device;
+    s24i_model_set_dtype(model, l.dtype, S24_F32);
+    l.dtype = model->dtype;
     model->weight_bytes = stored_bytes(checkpoint);
     l.model = model;
     TRY_DONE(s24i_pooling_read(&model->pooled, ctx, l.arch, s24_checkpoint_folder(checkpoint)));

@@ -216,6 +216,13 @@ int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens)
     return session->model->sparse_layers;
 }
 
+int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens)
+{
+    if (!session || tokens < 1) return 0;
+    if (session->gpu) return s24i_gpu_narrow_layers(session->gpu, tokens);
+    return session->model->dtype == S24_I8 ? session->model->sparse_layers : 0;
+}
+
 /* ---- checks ---------------------------------------------------------------------------------- */
 
 static s24_status check_text(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,

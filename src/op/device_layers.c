@@ -45,6 +45,24 @@ static s24_status operand(s24_ctx *ctx, const char *name, const s24_dense *d, s2
     return S24_OK;
 }
 
+/* Rows of 8 bits beside x, [rows, cols], and their scales. */
+static s24_status narrow_rows(s24_ctx *ctx, const char *name, const s24_dense *d,
+                              const float *scales, const s24_dense *x)
+{
+    TRY(not_null(ctx, d, name));
+    TRY(s24i_dense_check(ctx, name, d));
+    TRY(aligned(ctx, d->data, name));
+    TRY(aligned(ctx, scales, "the scale"));
+    REQUIRE(ctx, d->dtype == S24_I8 || d->dtype == S24_E4M3, S24_ERROR_DTYPE,
+            "%s is %s; expected i8 or e4m3", name, s24_dtype_name(d->dtype));
+    REQUIRE(ctx, d->rows == x->rows && d->cols == x->cols && s24i_dense_ld(d) == d->cols,
+            S24_ERROR_SHAPE,
+            "%s is [%" PRId64 ", %" PRId64 "]; expected [%" PRId64 ", %" PRId64
+            "] without a stride",
+            name, d->rows, d->cols, x->rows, x->cols);
+    return S24_OK;
+}
+
 static s24_status contiguous(s24_ctx *ctx, const char *name, const s24_dense *d)
 {
     REQUIRE(ctx, s24i_dense_ld(d) == d->cols, S24_ERROR_SHAPE,
@@ -146,6 +164,7 @@ s24_status s24_device_norm(s24_ctx *ctx, s24_device *device, const s24_device_no
         TRY(operand(ctx, "sum", a.sum, a.y->dtype, a.y->rows, a.y->cols));
         TRY(contiguous(ctx, "sum", a.sum));
     }
+    if (a.narrow) TRY(narrow_rows(ctx, "narrow", a.narrow, a.narrow_scale, a.y));
     if (!only_sum) TRY(aligned(ctx, a.gamma, "gamma"));
     if (!only_sum) TRY(aligned(ctx, a.beta, "beta"));
     const s24i_device_norm job = {.dtype = a.y->dtype,
@@ -163,8 +182,32 @@ s24_status s24_device_norm(s24_ctx *ctx, s24_device *device, const s24_device_no
                                   .types = a.types,
                                   .words = a.words,
                                   .position_rows = a.position_rows,
-                                  .type_rows = a.x ? NULL : a.type_rows};
+                                  .type_rows = a.x ? NULL : a.type_rows,
+                                  .narrow = a.narrow && !only_sum ? a.narrow->data : NULL,
+                                  .scales = a.narrow_scale,
+                                  .narrow_dtype = a.narrow ? a.narrow->dtype : S24_DTYPE_NONE};
     return RUN(norm, &job, a.stream);
+}
+
+s24_status s24_device_quantise(s24_ctx *ctx, s24_device *device,
+                               const s24_device_quantise_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_quantise_args a;
+    READ_ARGS(a, args, "s24_device_quantise_args");
+    TRY(operand(ctx, "x", a.x, S24_DTYPE_NONE, 0, 0));
+    TRY(narrow_rows(ctx, "y", a.y, a.scale, a.x));
+    REQUIRE(ctx, a.x->cols <= 8192, S24_ERROR_UNSUPPORTED,
+            "rows of %" PRId64 " elements; a device quantises up to 8192", a.x->cols);
+    const s24i_device_quantise job = {.dtype = a.x->dtype,
+                                      .to = a.y->dtype,
+                                      .rows = a.x->rows,
+                                      .width = a.x->cols,
+                                      .ldx = s24i_dense_ld(a.x),
+                                      .x = a.x->data,
+                                      .y = a.y->data,
+                                      .scales = a.scale};
+    return RUN(quantise, &job, a.stream);
 }
 
 s24_status s24_device_pool(s24_ctx *ctx, s24_device *device, const s24_device_pool_args *args)
