@@ -22,6 +22,9 @@ typedef struct bench_times {
 
 typedef struct bench_turn {
     int (*run)(void *state); /* 0: done */
+    /* Instead of run: a window that is timed elsewhere; the seconds of one run, and a code of
+       cli_fail's. */
+    int (*window)(cli_app *cli, void *state, double min_seconds, double *seconds);
     void *state;
     bench_times times;
 } bench_turn;
@@ -200,6 +203,8 @@ typedef struct bench_model_plan {
     bench_effort effort;
     const char *svg;
     const char *include, *exclude; /* of a preset's layers; NULL: all */
+    const char *python;            /* an interpreter whose PyTorch runs beside; NULL: none */
+    struct bench_torch *torch;     /* it, when it has been started */
 } bench_model_plan;
 
 int bench_models(cli_app *cli, const bench_model_plan *plan);

@@ -14,20 +14,14 @@
 #include <malloc.h>
 #endif
 
-#include "bench.h"
+#include "bench_model.h"
 
 enum { MAX_TOKENS = 1 << 24 }; /* of a batch: far beyond any use, far below overflow */
-
-/* What it takes to have a model: from its files, in the page cache, to ready for a session. */
-typedef struct residence {
-    double seconds;
-    int64_t bytes; /* of private memory; -1: unknown */
-} residence;
 
 typedef struct models {
     s24_model *dense, *sparse;
     s24_model_info info; /* of the sparse one */
-    residence dense_residence, sparse_residence;
+    model_residence dense_residence, sparse_residence;
 } models;
 
 typedef struct pass {
@@ -37,15 +31,6 @@ typedef struct pass {
     s24_outputs outputs;
     float *values; /* what they point into */
 } pass;
-
-typedef struct model_row {
-    int64_t batch, seq, threads;
-    s24_dtype dtype;
-    double dense, sparse; /* seconds, medians */
-    bench_latency latency;
-    residence dense_residence, sparse_residence;
-    int64_t sparse_layers, layers, bytes;
-} model_row;
 
 static int run_pass(void *state)
 {
@@ -97,7 +82,7 @@ static int64_t held_bytes(const s24_model *model, int64_t before)
 }
 
 /* folder NULL: the preset of that name. */
-static s24_status load(s24_model **out, residence *r, cli_app *cli, const char *name,
+static s24_status load(s24_model **out, model_residence *r, cli_app *cli, const char *name,
                        const char *folder, const s24_model_opts *opts)
 {
     const int64_t before = private_bytes();
@@ -155,8 +140,10 @@ static s24_status outputs_make(pass *p, const models *m, const model_row *row)
 static int outputs_agree(cli_app *cli, const pass *a, const pass *b, const model_row *row,
                          int64_t count)
 {
-    /* f32: the layers' rounding errors; else roundings of activations, 2^-9 and more, a layer. */
-    double tolerance = row->dtype == S24_F32 ? 1e-3 : 5e-2, most = 1;
+    /* f32: the layers' rounding errors; else roundings of activations, 2^-9 and more, a layer, of
+       e4m3 2^-4. */
+    double tolerance = row->dtype == S24_F32 ? 1e-3 : row->dtype == S24_E4M3 ? 0.25 : 5e-2;
+    double most = 1;
     for (int64_t i = 0; i < count; i++)
         most = fmax(most, fabs((double)a->values[i]));
     for (int64_t i = 0; i < count; i++) {
@@ -169,16 +156,41 @@ static int outputs_agree(cli_app *cli, const pass *a, const pass *b, const model
     return CLI_OK;
 }
 
-static int measure(cli_app *cli, const models *m, const s24_batch *batch, model_row *row,
-                   const bench_effort *effort)
+enum { OURS = 2 /* turns: dense, 2:4 */ };
+
+/* The turns of PyTorch behind ours. */
+static int add_torch(cli_app *cli, const models *m, const model_row *row,
+                     const bench_model_plan *plan, bench_turn *turns, int *count)
 {
+    const bench_torch_shape shape = {&m->info,     row->dtype,    row->batch,   row->seq,
+                                     row->threads, plan->include, plan->exclude};
+    return plan->torch ? bench_torch_turns(cli, plan->torch, &shape, turns, count) : CLI_OK;
+}
+
+static void keep_times(model_row *row, const bench_turn *turns, int peers)
+{
+    row->dense = turns[0].times.median;
+    row->sparse = turns[1].times.median;
+    row->peer_count = peers;
+    for (int i = 0; i < peers; i++) {
+        const bench_torch_way *way = turns[OURS + i].state;
+        row->peers[i].name = way->name;
+        row->peers[i].times = turns[OURS + i].times;
+    }
+}
+
+static int measure(cli_app *cli, const models *m, const s24_batch *batch, model_row *row,
+                   const bench_model_plan *plan)
+{
+    const bench_effort *effort = &plan->effort;
     int64_t tokens = row->batch * row->seq;
-    pass passes[2] = {{.cli = cli, .batch = batch}, {.cli = cli, .batch = batch}};
-    bench_turn turns[2];
+    pass passes[OURS] = {{.cli = cli, .batch = batch}, {.cli = cli, .batch = batch}};
+    bench_turn turns[OURS + BENCH_TORCH_WAYS];
+    int peers = 0;
     s24_status status = s24_session_create(&passes[0].session, cli->ctx, m->dense, tokens);
     if (status == S24_OK)
         status = s24_session_create(&passes[1].session, cli->ctx, m->sparse, tokens);
-    for (int i = 0; i < 2 && status == S24_OK; i++) {
+    for (int i = 0; i < OURS && status == S24_OK; i++) {
         status = outputs_make(&passes[i], m, row);
         if (status == S24_OK)
             status = s24_session_forward(passes[i].session, cli->ctx, batch, &passes[i].outputs);
@@ -186,21 +198,22 @@ static int measure(cli_app *cli, const models *m, const s24_batch *batch, model_
     }
     int code = cli_status(cli, status);
     if (code == CLI_OK) code = outputs_agree(cli, &passes[0], &passes[1], row, value_count(m, row));
-    if (code == CLI_OK) code = bench_interleave(cli, turns, 2, effort);
+    if (code == CLI_OK) code = add_torch(cli, m, row, plan, turns + OURS, &peers);
+    if (code == CLI_OK) code = bench_interleave(cli, turns, OURS + peers, effort);
     if (code == CLI_OK) code = bench_latencies(cli, &turns[1], effort, &row->latency);
     if (code == CLI_OK) {
         row->sparse_layers = s24_session_sparse_layers(passes[1].session, tokens);
-        row->dense = turns[0].times.median;
-        row->sparse = turns[1].times.median;
+        row->narrow_layers = s24_session_narrow_layers(passes[1].session, tokens);
+        keep_times(row, turns, peers);
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < OURS; i++) {
         s24_ctx_free(cli->ctx, passes[i].values);
         s24_session_destroy(passes[i].session);
     }
     return code;
 }
 
-static int run_row(cli_app *cli, const models *m, model_row *row, const bench_effort *effort)
+static int run_row(cli_app *cli, const models *m, model_row *row, const bench_model_plan *plan)
 {
     s24_batch batch = {0};
     row->sparse_layers = m->info.sparse_layers;
@@ -210,54 +223,9 @@ static int run_row(cli_app *cli, const models *m, model_row *row, const bench_ef
     row->sparse_residence = m->sparse_residence;
     int code = bench_batch_make(cli, &batch, row->batch, row->seq, &m->info);
     s24_ctx_set_threads(cli->ctx, (int)row->threads);
-    if (code == CLI_OK) code = measure(cli, m, &batch, row, effort);
+    if (code == CLI_OK) code = measure(cli, m, &batch, row, plan);
     bench_batch_free(cli, &batch);
     return code;
-}
-
-static json_t *bytes_json(int64_t bytes)
-{
-    return bytes < 0 ? json_null() : json_integer(bytes);
-}
-
-static json_t *row_json(const model_row *row)
-{
-    json_t *object = json_object();
-    json_object_set_new(object, "batch", json_integer(row->batch));
-    json_object_set_new(object, "seq", json_integer(row->seq));
-    json_object_set_new(object, "dtype", json_string(s24_dtype_name(row->dtype)));
-    json_object_set_new(object, "threads", json_integer(row->threads));
-    json_object_set_new(object, "dense_ms", cli_real(1e3 * row->dense));
-    json_object_set_new(object, "sparse_ms", cli_real(1e3 * row->sparse));
-    json_object_set_new(object, "ratio", cli_real(row->dense / row->sparse));
-    json_object_set_new(object, "sparse_layers", json_integer(row->sparse_layers));
-    json_object_set_new(object, "layers", json_integer(row->layers));
-    json_object_set_new(object, "bytes", json_integer(row->bytes));
-    json_object_set_new(object, "p50_ms", cli_real(1e3 * row->latency.p50));
-    json_object_set_new(object, "p95_ms", cli_real(1e3 * row->latency.p95));
-    json_object_set_new(object, "load_ms", cli_real(1e3 * row->sparse_residence.seconds));
-    json_object_set_new(object, "dense_load_ms", cli_real(1e3 * row->dense_residence.seconds));
-    json_object_set_new(object, "resident_bytes", bytes_json(row->sparse_residence.bytes));
-    json_object_set_new(object, "dense_resident_bytes", bytes_json(row->dense_residence.bytes));
-    return object;
-}
-
-static void print_head(cli_app *cli)
-{
-    cli_progress_clear(cli);
-    if (cli->device) printf("%s\n", s24_device_text(cli->device));
-    printf("%6s %6s %-5s %2s %10s %10s %7s %8s %9s %s\n", "batch", "seq", "dtype", "T", "dense ms",
-           "2:4 ms", "ratio", "texts/s", "p95 ms", " 2:4 layers");
-}
-
-static void print_row(const model_row *row)
-{
-    printf("%6lld %6lld %-5s %2lld %10.3f %10.3f %6.2fx %8.1f %9.3f  %lld of %lld\n",
-           (long long)row->batch, (long long)row->seq, s24_dtype_name(row->dtype),
-           (long long)row->threads, 1e3 * row->dense, 1e3 * row->sparse, row->dense / row->sparse,
-           (double)row->batch / row->sparse, 1e3 * row->latency.p95, (long long)row->sparse_layers,
-           (long long)row->layers);
-    fflush(stdout);
 }
 
 static int row_count(const bench_model_plan *plan)
@@ -293,18 +261,6 @@ static int check_rows(cli_app *cli, const models *m, const bench_model_plan *pla
     return CLI_OK;
 }
 
-/* The loaded model's cost, a line a dtype. */
-static void print_residence(const models *m, s24_dtype dtype)
-{
-    const residence *dense = &m->dense_residence, *sparse = &m->sparse_residence;
-    printf("%s: loaded in %.1f ms dense, %.1f ms 2:4", s24_dtype_name(dtype), 1e3 * dense->seconds,
-           1e3 * sparse->seconds);
-    if (sparse->bytes >= 0)
-        printf("; holds %.1f MB dense, %.1f MB 2:4", 1e-6 * (double)dense->bytes,
-               1e-6 * (double)sparse->bytes);
-    printf("\n");
-}
-
 /* The lengths where none were asked for; images have one. */
 static int choose_lengths(cli_app *cli, bench_model_plan *plan, const s24_model_info *info)
 {
@@ -324,7 +280,7 @@ static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *fold
 {
     int count = row_count(plan), per_dtype = count / plan->dtype_count;
     int code = check_rows(cli, m, plan);
-    if (code == CLI_OK && !cli->json) print_head(cli);
+    if (code == CLI_OK && !cli->json) model_print_head(cli, plan->torch);
     for (int i = 0; i < count && code == CLI_OK; i++) {
         rows[i] = row_at(plan, i);
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, count));
@@ -332,48 +288,14 @@ static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *fold
             models_free(m);
             code = cli_status(cli, models_load(m, cli, plan, folder, rows[i].dtype));
         }
-        if (code == CLI_OK) code = run_row(cli, m, &rows[i], &plan->effort);
+        if (code == CLI_OK) code = run_row(cli, m, &rows[i], plan);
         cli_progress_clear(cli);
-        if (code == CLI_OK && !cli->json) print_row(&rows[i]);
+        if (code == CLI_OK && !cli->json) model_print_row(&rows[i], plan->torch);
         if (code == CLI_OK && !cli->json &&
             (i + 1 == count || i / per_dtype != (i + 1) / per_dtype))
-            print_residence(m, rows[i].dtype);
+            model_print_residence(&rows[i]);
     }
     return code;
-}
-
-static int write_chart(cli_app *cli, const bench_model_plan *plan, const model_row *rows, int count)
-{
-    svg_bar *bars = calloc((size_t)count + 1, sizeof *bars);
-    if (!bars) return cli_fail(cli, CLI_IO, "out of memory for the chart");
-    for (int i = 0; i < count; i++) {
-        snprintf(bars[i].label, sizeof bars[i].label, "%lld x %lld tokens  %s  %lldT",
-                 (long long)rows[i].batch, (long long)rows[i].seq, s24_dtype_name(rows[i].dtype),
-                 (long long)rows[i].threads);
-        bars[i].value = rows[i].dense / rows[i].sparse;
-        snprintf(bars[i].note, sizeof bars[i].note, "%.2f", bars[i].value);
-    }
-    const svg_chart chart = {.title = "A whole model, dense against 2:4",
-                             .subtitle = plan->model,
-                             .axis = "dense time / 2:4 time (above 1: 2:4 is faster)",
-                             .bars = bars,
-                             .count = count,
-                             .mark = 1};
-    int code = svg_write(cli, plan->svg, &chart);
-    free(bars);
-    return code;
-}
-
-static int print_json(cli_app *cli, const char *model, const model_row *rows, int count)
-{
-    json_t *object = cli_json(), *list = json_array();
-    bench_json_machine(cli, object);
-    if (cli->device) json_object_set_new(object, "gpu", json_string(s24_device_text(cli->device)));
-    json_object_set_new(object, "model", json_string(model));
-    for (int i = 0; i < count; i++)
-        json_array_append_new(list, row_json(&rows[i]));
-    json_object_set_new(object, "rows", list);
-    return cli_json_print(cli, object);
 }
 
 /* folder NULL: a preset. */
@@ -390,8 +312,9 @@ static int bench_folder(cli_app *cli, const bench_model_plan *asked, const char 
     if (code == CLI_OK && !rows) code = cli_fail(cli, CLI_IO, "out of memory for %d rows", count);
     if (code == CLI_OK) code = run_rows(cli, &plan, folder, &m, rows);
     models_free(&m);
-    if (code == CLI_OK && plan.svg) code = write_chart(cli, &plan, rows, count);
-    if (code == CLI_OK && cli->json) code = print_json(cli, plan.model, rows, count);
+    if (code == CLI_OK && plan.svg) code = model_write_chart(cli, &plan, rows, count);
+    if (code == CLI_OK && cli->json)
+        code = model_print_json(cli, plan.model, plan.torch, rows, count);
     free(rows);
     return code;
 }
@@ -432,11 +355,8 @@ static int bench_pruned(cli_app *cli, const bench_model_plan *plan,
     return code;
 }
 
-int bench_models(cli_app *cli, const bench_model_plan *plan)
+static int bench_any(cli_app *cli, const bench_model_plan *plan)
 {
-    s24_device *device; /* models are loaded to it */
-    int opened = cli_device(cli, &device);
-    if (opened != CLI_OK) return opened;
     if (is_preset(plan->model) && access(plan->model, F_OK) != 0)
         return bench_folder(cli, plan, NULL);
     if (plan->include || plan->exclude)
@@ -450,5 +370,20 @@ int bench_models(cli_app *cli, const bench_model_plan *plan)
     if (code == CLI_OK)
         code = sparse ? bench_folder(cli, plan, plan->model) : bench_pruned(cli, plan, checkpoint);
     s24_checkpoint_close(checkpoint);
+    return code;
+}
+
+int bench_models(cli_app *cli, const bench_model_plan *asked)
+{
+    bench_model_plan plan = *asked;
+    bench_torch torch = {0};
+    s24_device *device; /* models are loaded to it */
+    int code = cli_device(cli, &device);
+    if (code == CLI_OK && plan.python) {
+        plan.torch = &torch;
+        code = bench_torch_open(cli, &torch, plan.python);
+    }
+    if (code == CLI_OK) code = bench_any(cli, &plan);
+    bench_torch_close(&torch);
     return code;
 }

@@ -11,7 +11,7 @@
 struct bench_options {
     cli_common common;
     const char *set, *shapes, *model, *dtype, *activations, *output, *backend, *threads, *peers,
-        *batch, *seq, *svg, *include, *exclude;
+        *python, *batch, *seq, *svg, *include, *exclude;
     int64_t prune, rounds, min_ms;
     int tune;
 };
@@ -34,7 +34,9 @@ static const char *backend_name(int index)
     return index >= 0 && index < 2 ? names[index] : NULL;
 }
 
-/* For the list option: of the CPU's peers, then the GPU's. */
+static const char *const TORCH = "torch"; /* of whole models */
+
+/* For the list option: of the CPU's peers, then the GPU's, then models'. */
 static const char *peer_name(int index)
 {
     int before = 0;
@@ -42,7 +44,8 @@ static const char *peer_name(int index)
         before++;
     if (index < before) return bench_peer_name(index);
     const gpu_peer *peer = gpu_peer_at(index - before);
-    return peer ? peer->name : NULL;
+    if (peer) return peer->name;
+    return index == before || gpu_peer_at(index - before - 1) ? TORCH : NULL;
 }
 
 static const cli_option options[] = {
@@ -88,7 +91,12 @@ static const cli_option options[] = {
     {"threads", 0, CLI_COUNTS, offsetof(struct bench_options, threads), "LIST", NULL,
      "Numbers of threads. By default every core.", NULL},
     {"peers", 0, CLI_LIST, offsetof(struct bench_options, peers), "LIST", "all",
-     "Libraries to compare with, if they are installed.", peer_name},
+     "Libraries to compare with, if they are installed. With --model: torch runs PyTorch's passes "
+     "of "
+     "the same shapes beside ours: eager, compiled, and its semi-structured weights.",
+     peer_name},
+    {"python", 0, CLI_TEXT, offsetof(struct bench_options, python), "PROGRAM", "python3",
+     "With --peers torch: the interpreter to start, which has torch and transformers.", NULL},
     {"rounds", 0, CLI_COUNT, offsetof(struct bench_options, rounds), "N", "7",
      "Rounds in which every contestant has its turn; medians of them are shown.", NULL},
     {"min-ms", 0, CLI_COUNT, offsetof(struct bench_options, min_ms), "N", "20",
@@ -105,6 +113,8 @@ static const cli_example examples[] = {
      "A whole model of that shape, dense and 2:4, for a program."},
     {"sparse24 bench --model bert-base --batch 1,4,16,64,256 --seq 384 --device cuda",
      "The same on a GPU."},
+    {"sparse24 bench --model bert-base --batch 16 --seq 384 --device cuda --peers torch",
+     "Beside PyTorch, in the same run."},
     {"sparse24 bench --model vit-l --batch 256 --device cuda", "Images instead of texts."},
     {"sparse24 bench --model sam-vit-h --batch 8 --include '*.mlp.*' --device cuda",
      "Only the layers of the MLP 2:4."},
@@ -170,6 +180,7 @@ static int has_dtype(const cli_app *cli, const struct bench_options *o, const ch
 {
     if (cli_on_cpu(cli))
         return (strcmp(item, "f16") || o->prune) && strcmp(item, "e4m3") && strcmp(item, "e5m2");
+    if (o->model && (!strcmp(item, "i8") || !strcmp(item, "e4m3"))) return 1;
     if (o->model || o->prune) return !strcmp(item, "f16") || !strcmp(item, "bf16");
     return strcmp(item, "f32") && !scheme_of(item);
 }
@@ -202,8 +213,34 @@ static int check_device(cli_app *cli, const struct bench_options *o)
     return CLI_OK;
 }
 
+static int has_item(const char *list, const char *name)
+{
+    char item[32];
+    while (cli_list_next(item, sizeof item, &list))
+        if (!strcmp(item, name)) return 1;
+    return 0;
+}
+
+/* Whether PyTorch is asked for; the other peers are of products. */
+static int read_model_peers(cli_app *cli, const struct bench_options *o, int *torch)
+{
+    const char *list = o->peers;
+    char item[32];
+    *torch = 0;
+    while (cli_list_next(item, sizeof item, &list)) {
+        if (!strcmp(item, TORCH))
+            *torch = 1;
+        else if (strcmp(item, "all") && strcmp(item, "none"))
+            return cli_fail(cli, CLI_USAGE,
+                            "option --peers: %s is for products; with --model there is torch",
+                            item);
+    }
+    return CLI_OK;
+}
+
 static int run_model(cli_app *cli, const struct bench_options *o)
 {
+    int torch;
     bench_model_plan plan = {.model = o->model,
                              .include = o->include,
                              .exclude = o->exclude,
@@ -213,6 +250,8 @@ static int run_model(cli_app *cli, const struct bench_options *o)
     plan.length_count = o->seq ? cli_counts(plan.lengths, BENCH_MAX_LIST, o->seq) : 0;
     plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
+    if (code == CLI_OK) code = read_model_peers(cli, o, &torch);
+    if (code == CLI_OK && torch) plan.python = o->python;
     return code == CLI_OK ? bench_models(cli, &plan) : code;
 }
 
@@ -290,6 +329,8 @@ static int run(cli_app *cli, const void *opaque)
         return cli_fail(cli, CLI_USAGE, "option --%s is for --model",
                         o->include ? "include" : "exclude");
     if (o->prune && o->svg) return cli_fail(cli, CLI_USAGE, "--prune has no chart");
+    if (!o->model && has_item(o->peers, TORCH))
+        return cli_fail(cli, CLI_USAGE, "option --peers: torch is for --model");
     if (o->rounds > BENCH_MAX_ROUNDS)
         return cli_fail(cli, CLI_USAGE, "option --rounds: %lld is more than %d",
                         (long long)o->rounds, BENCH_MAX_ROUNDS);

@@ -6,13 +6,13 @@
 
 Contestants: this tree's encoder, dense and 2:4 (token ids on the host to the answers' logits on the
 host, waiting for each pass), and transformers' BertForQuestionAnswering with sdpa attention, its
-ids on the GPU, passes queued without waiting: eager, torch.compile, torch.compile with CUDA graphs
+ids on the GPU, passes queued without waiting: eager, torch.compile of the whole, of each block
+("blocks"), of each block with its products searched ("tuned"), torch.compile with CUDA graphs
 (mode="reduce-overhead"), and its semi-structured weights (to_sparse_semi_structured). All weights
 are random; those of the linear layers 2:4. Each round gives every contestant one window after a
 pause; medians over the rounds. Needs torch and transformers.
 """
 import argparse
-import copy
 import ctypes
 import json
 import pathlib
@@ -20,8 +20,10 @@ import statistics
 import sys
 import time
 
+import torch_model
+
 PAUSE, WINDOW = 0.03, 0.06  # seconds
-PEERS = ("eager", "compiled", "blocks", "graphs", "semi", "semi-compiled")
+PEERS = ("eager", "compiled", "blocks", "tuned", "graphs", "semi", "semi-compiled")
 
 
 class Options(ctypes.Structure):
@@ -102,82 +104,16 @@ class Ours:
             self.nn.s24_session_destroy(session)
 
 
-class Torch:
-    """Torch's contestants; what is of BERT here another model overrides."""
+def torch_side(options, names, shape, prunes=torch_model.is_layer):
+    """Torch's contestants, and on standard error who cannot be one."""
+    return torch_model.Torch(shape, options.dtype, names, prunes=prunes)
 
-    def __init__(self, dtype, peers, shape=None):
-        import torch
-        self.torch, self.peers, self.shape = torch, peers, shape
-        self.kind = torch.float16 if dtype == "f16" else torch.bfloat16
-        torch.manual_seed(0)
 
-        def make(semi):
-            model = self.make().cuda().to(self.kind).eval()
-            for name, layer in model.named_modules():
-                if isinstance(layer, torch.nn.Linear) and self.prunes(name):
-                    layer.weight = torch.nn.Parameter(self.pruned(layer.weight.detach(), semi),
-                                                      requires_grad=False)
-            return model
-        dense = make(False) if peers else None
-        self.models = {"eager": dense}
-        if "compiled" in peers:
-            self.models["compiled"] = torch.compile(dense)
-        if "blocks" in peers:
-            self.models["blocks"] = self.by_blocks(dense)
-        if "graphs" in peers:
-            self.models["graphs"] = torch.compile(dense, mode="reduce-overhead")
-        if "semi" in peers or "semi-compiled" in peers:
-            self.models["semi"] = make(True)
-            self.models["semi-compiled"] = torch.compile(self.models["semi"])
-        self.models = {name: self.models[name] for name in peers}
-
-    def by_blocks(self, model):
-        """A copy compiled block by block: alike blocks are compiled once."""
-        model = copy.deepcopy(model)
-        for module in model.modules():
-            if isinstance(module, self.torch.nn.ModuleList):
-                for block in module:
-                    block.compile()
-        return model
-
-    def make(self):
-        import transformers
-        config = transformers.BertConfig()
-        config._attn_implementation = "sdpa"
-        return transformers.BertForQuestionAnswering(config)
-
-    def prunes(self, name):
-        """Is this linear layer 2:4?"""
-        return "layer" in name
-
-    def pruned(self, weight, semi):
-        torch = self.torch
-        groups = weight.float().abs().reshape(-1, 4)
-        mask = torch.zeros_like(groups).scatter_(1, groups.topk(2, dim=1).indices, 1)
-        weight = (weight * mask.reshape(weight.shape).to(weight.dtype)).contiguous()
-        return torch.sparse.to_sparse_semi_structured(weight) if semi else weight
-
-    def passes(self, batch, seq):
-        torch = self.torch
-        ids = torch.randint(1000, 28000, (batch, seq), device="cuda")
-        return self.runs({"input_ids": ids, "attention_mask": torch.ones_like(ids)},
-                         f"batch {batch}")
-
-    def runs(self, inputs, what):
-        torch, runs = self.torch, {}
-        for name, model in self.models.items():
-            def run(model=model):
-                with torch.no_grad():
-                    return model(**inputs)
-            try:
-                for _ in range(3):
-                    run()
-                torch.cuda.synchronize()
-                runs[name] = run
-            except Exception as error:  # one that cannot do a shape is a line of the report
-                print(f"{name}, {what}: {type(error).__name__}: {str(error)[:150]}",
-                      file=sys.stderr)
-        return runs
+def torch_runs(peers, inputs, what):
+    runs = peers.runs(inputs)
+    for name, why in peers.refused.items():
+        print(f"{name}, {what}: {why[:150]}", file=sys.stderr)
+    return runs
 
 
 def window(run, synchronize):
@@ -220,7 +156,7 @@ def measure(ours, peers, batch, options):
     off = distance(runs[1][2], runs[0][2])
     if not off < 0.05:
         raise RuntimeError(f"batch {batch}: dense and 2:4 logits are {off:.3f} apart")
-    theirs = peers.passes(batch, options.seq) if peers else {}
+    theirs = torch_runs(peers, peers.inputs(batch, options.seq), f"batch {batch}") if peers else {}
     everyone.update(theirs)
     samples = interleave(everyone, theirs, peers.torch if peers else None, options.rounds)
     ours.end(runs)
@@ -245,7 +181,8 @@ def main():
     if unknown:
         parser.error(f"--peers: {', '.join(sorted(unknown))} is none of {', '.join(PEERS)}")
     ours = Ours(options.libraries.resolve(), "bert-base", options.dtype)
-    peers = Torch(options.dtype, names) if names else None
+    shape = torch_model.Shape("bert", answers=1)
+    peers = torch_side(options, names, shape) if names else None
     versions = {}
     if peers:
         import transformers

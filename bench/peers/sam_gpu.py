@@ -17,28 +17,19 @@ import statistics
 import tempfile
 
 import bert_gpu
+import torch_model
 import vit_gpu
 
 IMAGE, TOKENS = 1024, 4096
-# As src/nn/presets.def: width, layers, heads, intermediate, blocks without windows.
-SHAPES = {"sam-tiny": (160, 2, 2, 320, [1]), "sam-vit-b": (768, 12, 12, 3072, [2, 5, 8, 11]),
-          "sam-vit-h": (1280, 32, 16, 5120, [7, 15, 23, 31])}
+# As src/nn/presets.def: width, layers, heads, intermediate.
+SHAPES = {"sam-tiny": (160, 2, 2, 320), "sam-vit-b": (768, 12, 12, 3072),
+          "sam-vit-h": (1280, 32, 16, 5120)}
 
 
-def torch_model(shape):
-    import torch
-    import transformers
-    width, layers, heads, intermediate, blocks = SHAPES[shape]
-    config = transformers.SamVisionConfig(
-        hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
-        mlp_dim=intermediate, global_attn_indexes=blocks, image_size=IMAGE, window_size=14)
-    config._attn_implementation = "sdpa"
-    with torch.device("cuda"):
-        model = transformers.SamVisionModel(config)
-    for name, weight in model.named_parameters():  # which are zeros, or would be
-        if "rel_pos" in name or "pos_embed" in name or "bias" in name:
-            torch.nn.init.normal_(weight, std=0.02)
-    return model
+def torch_shape(name):
+    width, layers, heads, intermediate = SHAPES[name]
+    return torch_model.Shape("sam_vision_model", width=width, layers=layers, heads=heads,
+                             intermediate=intermediate, image=IMAGE, patch=16)
 
 
 class Ours(bert_gpu.Ours):
@@ -84,27 +75,17 @@ class Ours(bert_gpu.Ours):
         return values
 
 
-class Torch(bert_gpu.Torch):
-    def make(self):
-        model = torch_model(self.shape)
-        model.vision_encoder.neck = self.torch.nn.Identity()
-        return model
-
-    def prunes(self, name):
-        return "mlp" in name
-
-
 def check(ours):
     """Distances of ours to transformers' last hidden state in f32."""
     import torch
     torch.manual_seed(1)
-    model = torch_model("sam-tiny").cuda().eval()
+    with torch.device("cuda"):
+        model = torch_model.make(torch_shape("sam-tiny")).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "rel_pos" in name:  # large enough to be seen
                 weight.normal_(std=0.3)
     pixels = torch.randn(2, 3, IMAGE, IMAGE, device="cuda")
-    model.vision_encoder.neck = torch.nn.Identity()
     with torch.no_grad():
         expected = model(pixels).last_hidden_state.reshape(-1).cpu()
     with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +109,7 @@ def measure(ours, peers, batch, options):
     off = bert_gpu.distance(runs[1][2], runs[0][2])
     if not off < 0.05:
         raise RuntimeError(f"batch {batch}: dense and 2:4 vectors are {off:.3f} apart")
-    theirs = peers.runs({"pixel_values": pixels.to(peers.kind)}, f"batch {batch}")
+    theirs = bert_gpu.torch_runs(peers, {"pixel_values": pixels.to(peers.kind)}, f"batch {batch}")
     everyone.update(theirs)
     samples = bert_gpu.interleave(everyone, theirs, torch, options.rounds)
     sparse = ours.nn.s24_session_sparse_layers(runs[1][1], ctypes.c_int64(batch * TOKENS))
@@ -151,8 +132,11 @@ def main():
     if options.check:
         check(ours)
         return
-    vit_gpu.report(ours, Torch(options.dtype, options.names, options.model), options, measure,
-                   "vectors_apart", include=options.include)
+    peers = bert_gpu.torch_side(
+        options, options.names, torch_shape(options.model),
+        lambda name: torch_model.is_layer(name) and
+        torch_model.is_selected(name, options.include, None))
+    vit_gpu.report(ours, peers, options, measure, "vectors_apart", include=options.include)
 
 
 if __name__ == "__main__":

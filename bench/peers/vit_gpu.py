@@ -17,6 +17,7 @@ import statistics
 import sys
 
 import bert_gpu
+import torch_model
 
 # As src/nn/presets.def: width, layers, heads, intermediate.
 SHAPES = {"vit-tiny": (192, 12, 3, 768), "vit-b": (768, 12, 12, 3072), "vit-l": (1024, 24, 16, 4096)}
@@ -44,20 +45,6 @@ class Ours(bert_gpu.Ours):
         return runs
 
 
-class Torch(bert_gpu.Torch):
-    def make(self):
-        import transformers
-        width, layers, heads, intermediate = SHAPES[self.shape]
-        config = transformers.ViTConfig(
-            hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
-            intermediate_size=intermediate, num_labels=CLASSES)
-        config._attn_implementation = "sdpa"
-        return transformers.ViTForImageClassification(config)
-
-    def inputs(self, pixels):
-        return {"pixel_values": pixels.to(self.kind)}
-
-
 def measure(ours, peers, batch, options):
     torch = peers.torch
     pixels = torch.randn(batch, 3, 224, 224, device="cuda")
@@ -71,7 +58,7 @@ def measure(ours, peers, batch, options):
     off = bert_gpu.distance(runs[1][2][:some], runs[0][2][:some])
     if not off < 0.05:
         raise RuntimeError(f"batch {batch}: dense and 2:4 logits are {off:.3f} apart")
-    theirs = peers.runs(peers.inputs(pixels), f"batch {batch}")
+    theirs = bert_gpu.torch_runs(peers, {"pixel_values": pixels.to(peers.kind)}, f"batch {batch}")
     everyone.update(theirs)
     samples = bert_gpu.interleave(everyone, theirs, torch, options.rounds)
     sparse = [ours.nn.s24_session_sparse_layers(session, ctypes.c_int64(batch * 197))
@@ -122,7 +109,10 @@ def main():
     parser.add_argument("--batch", default="256")
     options = read_options(parser)
     ours = Ours(options.libraries.resolve(), options.model, options.dtype)
-    report(ours, Torch(options.dtype, options.names, options.model), options, measure,
+    width, layers, heads, intermediate = SHAPES[options.model]
+    shape = torch_model.Shape("vit", width=width, layers=layers, heads=heads,
+                              intermediate=intermediate, image=224, patch=16, classes=CLASSES)
+    report(ours, bert_gpu.torch_side(options, options.names, shape), options, measure,
            "logits_apart")
 
 

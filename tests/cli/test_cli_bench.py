@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench: the shape of its reports, not its figures; a figure is only asked to be one."""
+import json
 import math
 import pathlib
 import re
 import signal
 import subprocess
+import sys
 import time
 import unittest
 import xml.etree.ElementTree
@@ -17,7 +19,7 @@ ROW = {"m", "k", "n", "dtype", "activations", "threads", "kernel", "ms", "ms_min
        "gflops", "gbps", "limit_share", "peers"}
 MODEL_ROW = {"batch", "seq", "dtype", "threads", "dense_ms", "sparse_ms", "ratio", "sparse_layers",
              "layers", "bytes", "p50_ms", "p95_ms", "load_ms", "dense_load_ms", "resident_bytes",
-             "dense_resident_bytes"}
+             "dense_resident_bytes", "narrow_layers", "peers"}
 
 
 def is_positive(value):
@@ -154,7 +156,7 @@ class Products(Scratch):
             ("unknown set", ["bench", "--set", "luck"], 2,
              r"--set: 'luck' is not one of bert-base\|minilm\|vit-l\|llama-3-8b"),
             ("unknown peer", ["bench", "--peers", "luck"], 2,
-             r"--peers: 'luck' is not a list.*all\|none\|onednn\|openblas\|libxsmm"),
+             r"--peers: 'luck' is not a list.*all\|none\|onednn\|openblas\|libxsmm.*torch"),
             ("an output of a GPU", ["bench", "--output", "i32"], 2,
              r"option --output is for --device cuda"),
             ("products of a GPU", ["bench", "--backend", "cusparselt"], 2,
@@ -282,6 +284,71 @@ class Models(Scratch):
             *((f"batch {n}", ["bench", "--model", "model", "--batch", f"1,{n}", "--seq", "16"], 2,
                rf"--batch: {n} texts of 16 tokens are more than")
               for n in (2**24 // 16 + 1, 2**61, 2**63 - 1)),
+        ])
+
+    # An interpreter that has a PyTorch, as far as orders and answers go.
+    PYTHON = """#!{python}
+import json, os, sys
+assert sys.argv[1] == "-c" and "def prepare" in sys.argv[2]
+orders = open("orders", "a")
+for line in sys.stdin:
+    order = json.loads(line)
+    print(line.strip(), file=orders, flush=True)
+    answers = {{"version": {{"version": "9.9", "ways": ["eager", "compiled"], "cuda": False}},
+               "prepare": {{"ways": ["compiled"], "refused": {{"eager": "no time"}}}},
+               "turn": {turn}}}
+    print(json.dumps(answers[order["do"]]), flush=True)
+"""
+
+    def interpreter(self, name, turn='{"ms": 2.5}'):
+        path = self.folder / name
+        path.write_text(self.PYTHON.format(python=sys.executable, turn=turn))
+        path.chmod(0o755)
+        return path
+
+    def test_beside_pytorch(self):
+        python = self.interpreter("python")
+        words = ("bench", "--model", "model", "--batch", "1,3", "--seq", "4", "--threads", "1",
+                 "--peers", "torch", "--python", python, *QUICK)
+        environment = {"TMPDIR": str(self.folder / "temporary")}
+        rows = self.json(*words, environment=environment)["rows"]
+        for row in rows:
+            peer, = row["peers"]
+            self.assertEqual((peer["name"], peer["version"], peer["ms"]),
+                             ("torch-compiled", "9.9", 2.5))
+            self.assertTrue(math.isclose(peer["ratio"], 2.5 / row["sparse_ms"], rel_tol=1e-6))
+        orders = [json.loads(line) for line in (self.folder / "orders").read_text().splitlines()]
+        self.assertEqual(orders[0], {"do": "version"})
+        shapes = [order for order in orders if order["do"] == "prepare"]
+        self.assertEqual([(s["batch"], s["seq"], s["dtype"], s["device"], s["threads"])
+                          for s in shapes], [(1, 4, "f32", "cpu", 1), (3, 4, "f32", "cpu", 1)])
+        self.assertEqual((shapes[0]["shape"]["type"], shapes[0]["shape"]["layers"]),
+                         ("bert", tiny_bert.LAYERS))
+        turns = {(order["way"], order["seconds"]) for order in orders if order["do"] == "turn"}
+        self.assertEqual(turns, {("compiled", 0.001)})
+        done = self.good(*words, environment=environment)
+        self.assertRegex(done.stdout, r"torch-eager +torch-compiled +best")
+        self.assertRegex(done.stdout, r" - +2\.500 +[\d.]+x")
+        self.assertIn("torch-eager is left out: no time", done.stderr)
+
+    def test_without_pytorch(self):
+        words = ["bench", "--model", "minilm", "--batch", "1", "--seq", "4", "--threads", "1",
+                 "--peers", "torch", "--python"]
+        (self.folder / "bare").write_text(
+            f"#!/bin/sh\nexec {sys.executable} -S -E \"$@\"\n")  # no packages
+        (self.folder / "bare").chmod(0o755)
+        failing = self.interpreter("failing", '{"error": "RuntimeError: no room"}')
+        done = run(*words, str(failing), *QUICK, cwd=self.folder)
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("failing: RuntimeError: no room", done.stderr)
+        self.refusals([
+            ("no interpreter", [*words, "no/such/python"], 5,
+             r"no/such/python: this program cannot be started; --python names"),
+            ("no torch", [*words, str(self.folder / "bare")], 5, r"No module named 'torch'"),
+            ("no answer", [*words, "true"], 5, r"true: it ended without an answer"),
+            ("products", ["bench", "--peers", "torch"], 2, r"--peers: torch is for --model"),
+            ("others", ["bench", "--model", "minilm", "--peers", "onednn"], 2,
+             r"--peers: onednn is for products; with --model there is torch"),
         ])
 
 
