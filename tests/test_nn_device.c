@@ -10,6 +10,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "sparse24/nn.h"
 
@@ -270,6 +272,55 @@ static void test_narrow(void **state)
         all_narrow(ctx, device, i ? S24_E4M3 : S24_I8);
     s24_device_destroy(device);
     s24_ctx_destroy(ctx);
+}
+
+/* In a process of its own, which a GPU is lost to: a kernel reads where nothing is. */
+static int lose_device(void)
+{
+    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
+    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
+    s24_ctx *ctx;
+    s24_device *device;
+    s24_model *model;
+    s24_session *session;
+    if (s24_ctx_create(&ctx, NULL) != S24_OK) return 1;
+    if (s24_device_create(&device, ctx, &opts) != S24_OK) return 0; /* no GPU here */
+    const s24_model_opts model_opts = {.size = sizeof model_opts, .sparse = 1, .device = device};
+    batch_data data;
+    batch_fill(&data);
+    const s24_batch batch = {.texts = TEXTS, .offsets = data.offsets, .ids = data.ids};
+    float vectors[TEXTS * 128];
+    const s24_outputs outputs = {.embeddings = vectors};
+    if (s24_model_preset(&model, ctx, "bert-tiny", &model_opts) != S24_OK) return 2;
+    if (s24_session_create(&session, ctx, model, TOKENS) != S24_OK) return 3;
+    if (s24_session_forward(session, ctx, &batch, &outputs) != S24_OK) return 4;
+    const s24_dense nowhere = {(void *)(uintptr_t)4096, S24_F16, 8, 128, 0};
+    const s24_device_head_args args = {
+        .size = sizeof args, .y = (float *)(uintptr_t)8192, .x = &nowhere};
+    (void)s24_device_head(ctx, device, &args);
+    (void)s24_device_wait(ctx, device, NULL);
+    for (int i = 0; i < 3; i++) {
+        if (s24_session_forward(session, ctx, &batch, &outputs) != S24_ERROR_UNSUPPORTED) return 5;
+        if (!strstr(s24_ctx_error(ctx), "the device is lost")) return 6;
+    }
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+    return 0;
+}
+
+/* Before any other test: CUDA does not outlive a fork. */
+static void test_lost(void **state)
+{
+    (void)state;
+    int status;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(lose_device());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* An allocator of another device's memory that ends somewhere. */

@@ -17,14 +17,28 @@ s24_status device_failed(s24i_device_error *error, s24_status status, const char
     return status;
 }
 
+/* Failures that every later call reports again. */
+static bool is_lost(cudaError_t code)
+{
+    static const cudaError_t lost[] = {cudaErrorIllegalAddress,     cudaErrorLaunchFailure,
+                                       cudaErrorLaunchTimeout,      cudaErrorHardwareStackError,
+                                       cudaErrorIllegalInstruction, cudaErrorMisalignedAddress,
+                                       cudaErrorInvalidPc,          cudaErrorAssert,
+                                       cudaErrorECCUncorrectable,   cudaErrorUnknown};
+    for (cudaError_t known : lost)
+        if (code == known) return true;
+    return false;
+}
+
 s24_status cuda_failed(s24i_device_error *error, cudaError_t code, const char *what)
 {
     cudaGetLastError(); /* else the next call would report it once more */
     s24_status status = S24_ERROR_UNSUPPORTED;
     if (code == cudaErrorMemoryAllocation) status = S24_ERROR_MEMORY;
     if (code == cudaErrorInvalidValue) status = S24_ERROR_ARGUMENT;
-    return device_failed(error, status, "CUDA failed while %s: %s (%s)", what,
-                         cudaGetErrorString(code), cudaGetErrorName(code));
+    return device_failed(error, status, "CUDA failed while %s: %s (%s)%s", what,
+                         cudaGetErrorString(code), cudaGetErrorName(code),
+                         is_lost(code) ? "; the device is lost to this process" : "");
 }
 
 /* The code of others knows nothing of kernels that start early, and would not wait. */

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--device cuda where a GPU seldom is: on a device that is none (tests/fake_device.c), whose memory
+ends, which is lost, and which counts. The first element of a text's vector is its number of tokens."""
+import re
+import unittest
+
+from cli_case import BUILD, Scratch, one_object, run
+from cli_data import floats, read
+import tiny_bert
+
+FAKE = BUILD / "tests" / "fake"
+WORDS = [w for w in tiny_bert.WORDS if len(w) > 1]
+LENGTHS = [i * 7 % 23 for i in range(700)] + [0, 200, 1]  # in words
+
+
+def make_model(folder):
+    tiny_bert.write(folder / "model")
+    lines = [" ".join(WORDS[(i + w) % len(WORDS)] for w in range(n)) for i, n in enumerate(LENGTHS)]
+    (folder / "texts").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "broken").write_bytes(b"good\nb\xffd\n")
+    (folder / "gold").write_text("".join(f"{i}\n" for i in range(len(LENGTHS))))
+
+
+@unittest.skipUnless((FAKE / "libsparse24-cuda.so.0").exists(), "no modules in this build")
+class Device(Scratch):
+    make = staticmethod(make_model)
+    EMBED = ("embed", "model", "--input", "texts", "--output", "v.safetensors", "--device", "cuda")
+    # Tokens of each text: its words, [CLS], [SEP], cut as sentence_bert_config.json says.
+    TOKENS = [min(n + 2, 48) for n in LENGTHS]
+
+    def environment(self, **more):
+        return {"LD_LIBRARY_PATH": str(FAKE), "XDG_CACHE_HOME": str(self.folder / "cache"),
+                **{f"S24_FAKE_{name.upper()}": str(value) for name, value in more.items()}}
+
+    def tokens(self):
+        tensors, _ = read(self.folder / "v.safetensors")
+        _, shape, raw = tensors["embeddings"]
+        values = floats(raw)
+        return [int(values[i]) for i in range(0, len(values), shape[1])]
+
+    def fails(self, words, code, sentence, **more):
+        """It says so, and leaves nothing."""
+        done = run(*words, cwd=self.folder, environment=self.environment(**more))
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertRegex(done.stderr, sentence)
+        left = {p.name for p in self.folder.iterdir()} - {"cache"}
+        self.assertEqual(left, {"model", "texts", "broken", "gold"})
+        return done
+
+    def test_every_text_in_its_place(self):
+        """Short and long, empty and cut, in two streams, whatever batch they were in."""
+        report = self.folder / "report"
+        found = self.json(*self.EMBED, environment=self.environment(report=report))
+        self.assertEqual((found["texts"], found["tokens"]), (len(LENGTHS), sum(self.TOKENS)))
+        self.assertEqual(self.tokens(), self.TOKENS)
+        counts = one_object('{"version": 1, ' + report.read_text()[1:])
+        self.assertEqual((counts["streams"], counts["left"]), (2, 0))
+
+    def test_in_8_bits(self):
+        for dtype in ("i8", "e4m3"):
+            self.good(*self.EMBED, "--force", "--dtype", dtype, environment=self.environment())
+            self.assertEqual(self.tokens(), self.TOKENS)
+
+    def test_a_batch_that_does_not_fit(self):
+        """Halved until it does, and said once."""
+        done = self.good(*self.EMBED, environment=self.environment(memory=78_000_000))
+        said = re.findall(r"batches of (\d+) tokens instead of (\d+)", done.stderr)
+        self.assertEqual(len(said), 1, done.stderr)
+        self.assertLess(int(said[0][0]), int(said[0][1]))
+        self.assertEqual(self.tokens(), self.TOKENS)
+
+    def test_no_memory_at_all(self):
+        for memory in (0, 10_000, 40_000_000):
+            with self.subTest(memory):
+                self.fails(self.EMBED, 3, "out of device memory", memory=memory)
+
+    def test_the_device_is_lost(self):
+        """At the first wait, while loading, and in the middle of the texts."""
+        search = ("search", "model", "--documents", "texts", "--query", "read", "--device", "cuda")
+        evaluate = ("eval", "model", "--task", "retrieval", "--queries", "texts", "--documents",
+                    "texts", "--gold", "gold", "--device", "cuda")
+        found = set()
+        for waits in (0, 20, 60):
+            for words in (self.EMBED, search, evaluate):
+                done = run(*words, cwd=self.folder, environment=self.environment(waits=waits))
+                found.add(done.returncode)
+                if done.returncode:
+                    self.fails(words, 5, "the device is lost", waits=waits)
+                (self.folder / "v.safetensors").unlink(missing_ok=True)
+        self.assertIn(5, found)
+
+    def test_a_stream_keeps_what_it_answered(self):
+        words = ("embed", "model", "--input", "texts", "--stream", "--device", "cuda")
+        whole = self.good(*words, environment=self.environment()).stdout
+        lost = []
+        for waits in range(40, 120, 20):
+            done = run(*words, cwd=self.folder, environment=self.environment(waits=waits))
+            self.assertTrue(whole.startswith(done.stdout))
+            self.assertTrue(done.stdout.endswith("\n") or not done.stdout)
+            if done.returncode:
+                self.assertRegex(done.stderr, "the device is lost")
+                lost.append(len(done.stdout))
+        self.assertTrue(lost and max(lost) > 0, lost)
+
+    def test_what_is_no_text(self):
+        words = [*self.EMBED]
+        words[3] = "broken"
+        self.fails(words, 4, r"line 1\b.*UTF-8")
+
+    def test_shapes_that_come_again(self):
+        """Run from graphs, once they came twice; none is left."""
+        report = self.folder / "report"
+        found = self.json("bench", "--model", "bert-tiny", "--batch", "1,2", "--seq", "16",
+                          "--device", "cuda", "--rounds", "3", "--min-ms", "1",
+                          environment=self.environment(report=report))
+        self.assertEqual([row["sparse_layers"] for row in found["rows"]], [12, 12])
+        counts = one_object('{"version": 1, ' + report.read_text()[1:])
+        self.assertEqual((counts["captures"], counts["left"]), (4, 0))
+        self.assertGreater(counts["launches"], 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
