@@ -19,7 +19,7 @@ struct s24i_device {
     long long memory, waits; /* left */
     int lost, capturing;
     int streams, graphs; /* alive */
-    int most_streams, most_graphs, captures, launches;
+    int most_streams, most_graphs, captures, launches, waited;
     s24i_device_pool pools[MOST_POOLS]; /* of the capture */
     int pool_count;
 };
@@ -64,8 +64,9 @@ static void fake_close(s24i_device *d)
     if (file) {
         fprintf(file,
                 "{\"streams\": %d, \"graphs\": %d, \"captures\": %d, \"launches\": %d, "
-                "\"left\": %d}\n",
-                d->most_streams, d->most_graphs, d->captures, d->launches, d->graphs + d->streams);
+                "\"left\": %d, \"waits\": %d}\n",
+                d->most_streams, d->most_graphs, d->captures, d->launches, d->graphs + d->streams,
+                d->waited);
         fclose(file);
     }
     free(d);
@@ -124,6 +125,7 @@ static s24_status fake_wait(s24i_device *d, void *stream, s24i_device_error *err
 {
     (void)stream;
     d->lost |= d->waits-- <= 0;
+    d->waited++;
     return alive(d, error);
 }
 

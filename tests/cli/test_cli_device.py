@@ -91,16 +91,19 @@ class Device(Scratch):
 
     def test_a_stream_keeps_what_it_answered(self):
         words = ("embed", "model", "--input", "texts", "--stream", "--device", "cuda")
-        whole = self.good(*words, environment=self.environment()).stdout
+        report = self.folder / "report"
+        whole = self.good(*words, environment=self.environment(report=report)).stdout
+        waited = one_object('{"version": 1, ' + report.read_text()[1:])["waits"]
         lost = []
-        for waits in range(40, 120, 20):
+        for waits in (1, waited // 2, waited - 12, waited - 8, waited - 4):
             done = run(*words, cwd=self.folder, environment=self.environment(waits=waits))
             self.assertTrue(whole.startswith(done.stdout))
             self.assertTrue(done.stdout.endswith("\n") or not done.stdout)
-            if done.returncode:
-                self.assertRegex(done.stderr, "the device is lost")
-                lost.append(len(done.stdout))
-        self.assertTrue(lost and max(lost) > 0, lost)
+            self.assertEqual(done.returncode, 5)
+            self.assertRegex(done.stderr, "the device is lost")
+            lost.append(len(done.stdout))
+        self.assertEqual(lost[0], 0)
+        self.assertTrue(0 < max(lost) < len(whole), lost)
 
     def test_what_is_no_text(self):
         words = [*self.EMBED]
