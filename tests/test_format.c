@@ -48,6 +48,27 @@ static void test_codes_are_legal(void **state)
     }
 }
 
+/* In rows that are checked eight bytes at a time, their ends and what is behind them. */
+static void bad_codes_are_found_anywhere(void **state)
+{
+    (void)state;
+    enum { K = 204, STRIDE = (K + 7) / 8 };
+    uint8_t indices[2 * STRIDE];
+    s24i_find find;
+    memset(indices, 0x44, sizeof indices);
+    indices[STRIDE - 1] = indices[2 * STRIDE - 1] = 0x04; /* 51 groups a row */
+    assert_true(s24i_codes_are_legal(indices, 2, K, &find));
+    for (int64_t g = 0; g < K / 4; g++)
+        for (unsigned code = 0; code < 16; code++) {
+            uint8_t *byte = indices + STRIDE + g / 2;
+            const uint8_t before = *byte;
+            *byte = (uint8_t)(g % 2 ? (before & 0xf) | code << 4 : (before & 0xf0) | code);
+            assert_int_equal(s24i_codes_are_legal(indices, 2, K, &find), (code & 3) < code >> 2);
+            if ((code & 3) >= code >> 2) assert_true(find.row == 1 && find.col == 4 * g);
+            *byte = before;
+        }
+}
+
 /* The example of docs/format.md, byte for byte. */
 static void test_documented_example(void **state)
 {
@@ -356,6 +377,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_codes),
         cmocka_unit_test(test_codes_are_legal),
+        cmocka_unit_test(bad_codes_are_found_anywhere),
         cmocka_unit_test(test_documented_example),
         cmocka_unit_test(test_pack_unpack_rows),
         cmocka_unit_test(test_pack_converts),

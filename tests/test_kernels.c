@@ -239,7 +239,8 @@ static void check_sample(const s24i_linear_kernel *row, const sample *s, uint64_
                               .values = canonical.values.data,
                               .indices = canonical.codes.data,
                               .scales = canonical.scales.data,
-                              .group = canonical.group};
+                              .group = canonical.group,
+                              .parallel = job.parallel};
     guarded w = guard(row->weight_bytes(&from), 64, s->at_end);
     size_t work_bytes = row->work_bytes(s->m, s->n, s->k, s->threads);
     guarded work = guard(work_bytes ? work_bytes : 64, 64, s->at_end);

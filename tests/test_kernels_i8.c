@@ -109,13 +109,15 @@ static float product(const sample *s, const operands *o, int64_t m, int64_t n)
 
 static s24i_linear_job job_of(const s24i_linear_kernel *row, const sample *s, operands *o)
 {
+    const s24i_parallel parallel = {s->threads, run_in_turn, (void *)(uintptr_t)&s->threads};
     const s24i_weight from = {.n = s->n,
                               .k = s->k,
                               .dtype = S24_I8,
                               .values = o->values.data,
                               .indices = o->codes.data,
                               .scales = o->scales.data,
-                              .group = s->k};
+                              .group = s->k,
+                              .parallel = parallel};
     const int64_t y_m = s->y_columns ? 1 : o->ldy, y_n = s->y_columns ? o->ldy : 1;
     const size_t work_bytes = row->work_bytes(s->m, s->n, s->k, s->threads);
     o->w = guard(row->weight_bytes(&from), 64, s->at_end);
@@ -127,7 +129,7 @@ static s24i_linear_job job_of(const s24i_linear_kernel *row, const sample *s, op
     job.x_stride_m = s->x_columns ? 1 : o->ldx, job.x_stride_k = s->x_columns ? o->ldx : 1;
     job.w = o->w.data, job.work = o->work.data, job.alpha = 1;
     job.y = o->y.data, job.y_dtype = s->y_dtype, job.y_stride_m = y_m, job.y_stride_n = y_n;
-    job.parallel = (s24i_parallel){s->threads, run_in_turn, (void *)(uintptr_t)&s->threads};
+    job.parallel = parallel;
     if (!s->epilogue) return job;
     job.bias = o->bias.data, job.gate = o->gate.data, job.residual = o->y.data;
     job.gate_stride_m = job.residual_stride_m = y_m;

@@ -34,8 +34,9 @@ typedef struct s24i_weight {
     s24_dtype dtype;
     const void *values;
     const uint8_t *indices;
-    const float *scales; /* NULL for float values; for integers too, then they are ones */
-    int64_t group;       /* columns that share a scale: 64, 128 or k; k where there is none */
+    const float *scales;    /* NULL for float values; for integers too, then they are ones */
+    int64_t group;          /* columns that share a scale: 64, 128 or k; k where there is none */
+    s24i_parallel parallel; /* who packs it */
 } s24i_weight;
 
 /*

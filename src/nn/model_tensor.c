@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Finding a model's tensors in a checkpoint and holding them against what was expected. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,30 +78,78 @@ s24_status s24i_tensor_check_float(s24_ctx *ctx, const s24_tensor *tensor)
                         tensor->name, s24_dtype_name(tensor->dtype));
 }
 
+/* Numbers of a file begin at any byte. */
+typedef uint32_t __attribute__((aligned(1), may_alias)) word_at;
+typedef uint16_t __attribute__((aligned(1), may_alias)) half_at;
+
+enum { SCAN = 1024 }; /* numbers that are looked at together */
+
+typedef struct scan {
+    const char *from;
+    s24_dtype dtype;
+    int64_t count;
+    _Atomic int64_t first; /* the first that is NaN or Inf; count: none */
+} scan;
+
+/* Are n numbers, SCAN at most, finite? A NaN or Inf has all bits of its exponent. */
+static int all_finite(const void *from, s24_dtype dtype, int64_t n)
+{
+    const word_at *words = from;
+    const half_at *halves = from;
+    const uint16_t exponent = dtype == S24_F16 ? 0x7c00 : 0x7f80;
+    float wide[SCAN];
+    int bad = 0;
+    if (dtype == S24_F32) {
+        for (int64_t i = 0; i < n; i++)
+            bad |= (words[i] & 0x7f800000u) == 0x7f800000u;
+    } else if (dtype == S24_F16 || dtype == S24_BF16) {
+        for (int64_t i = 0; i < n; i++)
+            bad |= (halves[i] & exponent) == exponent;
+    } else if (s24_convert(wide, S24_F32, from, dtype, n) == S24_OK) {
+        for (int64_t i = 0; i < n; i++)
+            bad |= !isfinite(wide[i]);
+    }
+    return !bad;
+}
+
+static void scan_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    scan *s = arg;
+    const size_t bytes = s24_dtype_bytes(s->dtype);
+    (void)thread;
+    for (int64_t i = begin * SCAN; i < s24i_min(end * SCAN, s->count); i += SCAN) {
+        int64_t n = s24i_min(SCAN, s->count - i), bad = i, before = atomic_load(&s->first);
+        if (all_finite(s->from + (size_t)i * bytes, s->dtype, n)) continue;
+        while (all_finite(s->from + (size_t)bad * bytes, s->dtype, 1))
+            bad++;
+        while (bad < before && !atomic_compare_exchange_weak(&s->first, &before, bad))
+            ;
+        return;
+    }
+}
+
 /* NaN and Inf would go through every product and come out as vectors. Of a packed tensor the stored
    values are looked at; two of them are a group. */
 s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor)
 {
-    enum { CHUNK = 256 };
-    const char *from = tensor->packed ? tensor->values : tensor->data;
-    const size_t bytes = s24_dtype_bytes(tensor->dtype);
     const int64_t row = tensor->shape[tensor->rank - 1] / (tensor->packed ? 2 : 1);
-    int64_t count = row;
-    float wide[CHUNK];
+    scan s = {.from = tensor->packed ? tensor->values : tensor->data,
+              .dtype = tensor->dtype,
+              .count = row};
+    float bad;
     if (tensor->bits) return S24_OK; /* integers, whose scales the reader has checked */
     for (int d = 0; d < tensor->rank - 1; d++)
-        count *= tensor->shape[d];
-    for (int64_t i = 0; i < count; i += CHUNK) {
-        const int64_t n = s24i_min(CHUNK, count - i);
-        TRY(s24_convert(wide, S24_F32, from + (size_t)i * bytes, tensor->dtype, n));
-        for (int64_t j = 0; j < n; j++)
-            REQUIRE(ctx, isfinite(wide[j]), S24_ERROR_NOT_FINITE,
-                    "%s: tensor '%s' has %s at row %lld, %s %lld; finite weights were expected",
-                    tensor->file, tensor->name, isnan(wide[j]) ? "NaN" : "Inf",
-                    (long long)((i + j) / row), tensor->packed ? "group" : "column",
-                    (long long)((i + j) % row / (tensor->packed ? 2 : 1)));
-    }
-    return S24_OK;
+        s.count *= tensor->shape[d];
+    atomic_init(&s.first, s.count);
+    s24_ctx_parallel_for(ctx, (s.count + SCAN - 1) / SCAN, scan_range, &s);
+    const int64_t first = atomic_load(&s.first);
+    if (first == s.count) return S24_OK;
+    TRY(s24_convert(&bad, S24_F32, s.from + (size_t)first * s24_dtype_bytes(s.dtype), s.dtype, 1));
+    return s24_ctx_fail(ctx, S24_ERROR_NOT_FINITE,
+                        "%s: tensor '%s' has %s at row %lld, %s %lld; finite weights were expected",
+                        tensor->file, tensor->name, isnan(bad) ? "NaN" : "Inf",
+                        (long long)(first / row), tensor->packed ? "group" : "column",
+                        (long long)(first % row / (tensor->packed ? 2 : 1)));
 }
 
 s24_status s24i_tensor_missing(s24_ctx *ctx, const s24_checkpoint *checkpoint, const char *name)

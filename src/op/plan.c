@@ -115,7 +115,7 @@ static void widen_rows(void *arg, int64_t begin, int64_t end, int thread)
         s24i_storage_widen(j->to + r * (cols / 2), j->from, r, 0, cols);
 }
 
-static s24i_weight weight_of(const s24i_storage *from)
+static s24i_weight weight_of(s24_ctx *ctx, const s24i_storage *from)
 {
     return (s24i_weight){.n = from->rows,
                          .k = from->cols,
@@ -123,13 +123,14 @@ static s24i_weight weight_of(const s24i_storage *from)
                          .values = from->values,
                          .indices = from->indices,
                          .scales = from->scales,
-                         .group = from->scales ? from->group : from->cols};
+                         .group = from->scales ? from->group : from->cols,
+                         .parallel = s24i_parallel_of(ctx)};
 }
 
 static s24_status pack_weight(s24_plan *plan, s24_ctx *ctx, const s24i_storage *from)
 {
     const s24i_linear_kernel *kernel = plan->kernel;
-    s24i_weight weight = weight_of(from);
+    s24i_weight weight = weight_of(ctx, from);
     if (kernel->dtype == from->dtype) {
         kernel->weight_pack(plan->w, &weight);
         return S24_OK;
@@ -154,7 +155,7 @@ static s24_status pack_weight(s24_plan *plan, s24_ctx *ctx, const s24i_storage *
 static s24_status plan_new(s24_plan **out, s24_ctx *ctx, const s24_allocator *allocator,
                            const s24i_storage *from, const s24i_linear_kernel *kernel)
 {
-    const s24i_weight weight = weight_of(from);
+    const s24i_weight weight = weight_of(ctx, from);
     size_t bytes = kernel->weight_bytes(&weight);
     s24_plan *plan = s24i_alloc(allocator, sizeof *plan);
     void *w = s24i_alloc(allocator, bytes);

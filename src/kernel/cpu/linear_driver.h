@@ -338,9 +338,17 @@ static size_t weight_bytes(const s24i_weight *from)
     return rows16_bytes(from->n, from->k, BLOCK);
 }
 
+static void pack_blocks(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const packing *p = arg;
+    (void)thread;
+    for (int64_t b = begin; b < end; b++)
+        rows16_pack_block(p->w, p->from, b, ITEMS, ITEM);
+}
+
 static void weight_pack(void *w, const s24i_weight *from)
 {
-    rows16_pack(w, from, ITEMS, ITEM);
+    rows16_share(w, from, rows16_blocks(from->n), pack_blocks);
 }
 #endif
 

@@ -89,11 +89,20 @@ static void pack_row(uint8_t *block, int64_t lane, const s24i_weight *from, int6
     memcpy(block + 64 + 4 * lane, &start, sizeof start);
 }
 
+static void pack_blocks(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const packing *p = arg;
+    const int64_t bytes = row_block_bytes(p->from->k);
+    uint8_t *w = p->w;
+    (void)thread;
+    memset(w + begin * bytes, 0, (size_t)((end - begin) * bytes));
+    for (int64_t row = begin * ROWS; row < end * ROWS; row++)
+        pack_row(w + row / ROWS * bytes, row % ROWS, p->from, row);
+}
+
 static void weight_pack(void *w, const s24i_weight *from)
 {
-    memset(w, 0, weight_bytes(from));
-    for (int64_t row = 0; row < stored_blocks(from->n) * ROWS; row++)
-        pack_row((uint8_t *)w + row / ROWS * row_block_bytes(from->k), row % ROWS, from, row);
+    rows16_share(w, from, stored_blocks(from->n), pack_blocks);
 }
 
 /* ---- the tokens ------------------------------------------------------------------------------ */

@@ -59,13 +59,16 @@ static inline void rows16_pack_row(uint8_t *block, int64_t lane, int64_t items, 
         memcpy(block + CODES + (s * ROWS + lane) * item, values + s * item, (size_t)item);
 }
 
-static inline void rows16_pack(void *w, const s24i_weight *from, int64_t items, int64_t item)
+/* Row block b of w, whole. */
+static inline void rows16_pack_block(void *w, const s24i_weight *from, int64_t b, int64_t items,
+                                     int64_t item)
 {
     const int64_t n = from->n, k = from->k, k_blocks = rows16_k_blocks(k);
     const int64_t bytes = CODES + GROUPS * items * ROWS * item;
-    memset(w, 0, rows16_bytes(n, k, bytes));
-    for (int64_t row = 0; row < rows16_blocks(n) * ROWS; row++) {
-        uint8_t *block = (uint8_t *)w + row / ROWS * k_blocks * bytes;
+    uint8_t *first = (uint8_t *)w + b * k_blocks * bytes;
+    memset(first, 0, (size_t)(k_blocks * bytes));
+    for (int64_t row = b * ROWS; row < (b + 1) * ROWS; row++) {
+        uint8_t *block = first;
         const int64_t at = row < n ? row : 0;
         const uint8_t *values = (const uint8_t *)from->values + at * (k / 4) * items * item;
         const uint8_t *codes = from->indices + at * ((k + 7) / 8);
@@ -75,6 +78,19 @@ static inline void rows16_pack(void *w, const s24i_weight *from, int64_t items, 
                             codes + q * (COLUMNS / 8), groups < GROUPS ? groups : GROUPS);
         }
     }
+}
+
+/* A weight on its way to a layout of row blocks, which threads share out. */
+typedef struct packing {
+    void *w;
+    const s24i_weight *from;
+} packing;
+
+static inline void rows16_share(void *w, const s24i_weight *from, int64_t blocks,
+                                void (*pack)(void *arg, int64_t begin, int64_t end, int thread))
+{
+    packing p = {w, from};
+    from->parallel.run(from->parallel.pool, blocks, pack, &p);
 }
 
 #endif

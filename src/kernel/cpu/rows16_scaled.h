@@ -98,12 +98,19 @@ static void pack_row(uint8_t *w, const layout *l, const s24i_weight *from, int64
     }
 }
 
+static void pack_blocks(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const packing *p = arg;
+    const layout l = layout_of(p->from->k, p->from->group);
+    (void)thread;
+    memset((uint8_t *)p->w + begin * l.bytes, 0, (size_t)((end - begin) * l.bytes));
+    for (int64_t row = begin * QUARTERS * ROWS; row < end * QUARTERS * ROWS; row++)
+        if (row < p->from->n) pack_row(p->w, &l, p->from, row);
+}
+
 static void weight_pack(void *w, const s24i_weight *from)
 {
-    const layout l = layout_of(from->k, from->group);
-    memset(w, 0, weight_bytes(from));
-    for (int64_t row = 0; row < from->n; row++)
-        pack_row(w, &l, from, row);
+    rows16_share(w, from, quant_blocks(from->n), pack_blocks);
 }
 
 #endif
