@@ -29,6 +29,7 @@ typedef struct plan_column {
 
 typedef struct plan_model {
     char date[32]; /* when it was measured */
+    int64_t threads;
     int sizes;
     double size[PLAN_SIZES]; /* the Ks and the Ns of the grid, in rising order */
     plan_column columns[PLAN_SIZES][PLAN_SIZES]; /* [k][n] */

@@ -80,6 +80,7 @@ int plan_cache_load(cli_app *cli, plan_model *model, const char *path, s24_dtype
                     int64_t threads)
 {
     memset(model, 0, sizeof *model);
+    model->threads = threads;
     if (access(path, F_OK) != 0) return 0;
     json_t *file = json_load_file(path, 0, NULL);
     json_t *key = key_json(cli, dtype, threads);

@@ -141,6 +141,7 @@ static int model_fill(plan_model *model, const bench_plan *plan, const bench_tab
     time_t now = time(NULL);
     struct tm utc;
     memset(model, 0, sizeof *model);
+    model->threads = plan->threads[thread];
     if (gmtime_r(&now, &utc)) strftime(model->date, sizeof model->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     for (int i = 0; i < grid; i++)
         if (model->sizes == 0 || plan->shapes[i].k > (int64_t)model->size[model->sizes - 1])
