@@ -103,12 +103,53 @@ static __device__ __forceinline__ uint32_t choose_causal(const uint32_t (&v)[4][
     return places;
 }
 
-/* One tile's best of the 90 patterns; sums as kernel/tile_choose.h has them. */
+/* Places that a row keeps, as one of six pairs of columns; what pair p leaves out is pair 5 - p. */
+static __host__ __device__ constexpr int pair_of(int keep)
+{
+    return keep == 0x3   ? 0
+           : keep == 0x5 ? 1
+           : keep == 0x9 ? 2
+           : keep == 0x6 ? 3
+           : keep == 0xa ? 4
+                         : 5;
+}
+
+/* The greatest of the 90 sums. Adding and rounding keeps order, so that of patterns that share their
+   first or their last two rows' choices the greatest parts make the greatest sum. */
+static __device__ __forceinline__ float greatest_sum(const float (&high)[6][6],
+                                                     const float (&low)[6][6])
+{
+    float left = high[0][5], right = low[0][5], most;
+#pragma unroll
+    for (int a = 1; a < 6; a++) { /* the second row takes what the first one leaves out */
+        left = fmaxf(left, high[a][5 - a]);
+        right = fmaxf(right, low[a][5 - a]);
+    }
+    most = left + right;
+#pragma unroll
+    for (int a = 0; a < 6; a++)
+#pragma unroll
+        for (int b = a; b < 6; b++) { /* the same columns, or one in common */
+            if (b == 5 - a) continue;
+            most = fmaxf(most, fmaxf(high[a][b], high[b][a]) +
+                                   fmaxf(low[5 - a][5 - b], low[5 - b][5 - a]));
+        }
+    return most;
+}
+
+/* One tile's best of the 90 patterns, of equal ones the first; sums as kernel/tile_choose.h has
+   them. */
 template <class D>
 static __device__ __forceinline__ uint32_t best_pattern(const uint32_t (&v)[4][4], int shift,
                                                         int rows)
 {
-    float pair[4][6], most = -1;
+    constexpr uint32_t patterns[] = {
+#define TILE_PATTERN(a, b, c, d) (a) | (b) << 4 | (c) << 8 | (d) << 12,
+#include "kernel/tile_patterns.def"
+#undef TILE_PATTERN
+    };
+    constexpr int COUNT = sizeof patterns / sizeof *patterns;
+    float pair[4][6], high[6][6], low[6][6];
     uint32_t best = 0;
 #pragma unroll
     for (int r = 0; r < 4; r++) {
@@ -122,24 +163,20 @@ static __device__ __forceinline__ uint32_t best_pattern(const uint32_t (&v)[4][4
         pair[r][4] = size[1] + size[3];
         pair[r][5] = size[2] + size[3];
     }
-/* The place of a row's pattern among the six. */
-#define PAIR_OF(keep)                                                                              \
-    ((keep) == 0x3   ? 0                                                                           \
-     : (keep) == 0x5 ? 1                                                                           \
-     : (keep) == 0x9 ? 2                                                                           \
-     : (keep) == 0x6 ? 3                                                                           \
-     : (keep) == 0xa ? 4                                                                           \
-                     : 5)
-#define TILE_PATTERN(a, b, c, d)                                                                   \
-    {                                                                                              \
-        const float sum = (pair[0][PAIR_OF(a)] + pair[1][PAIR_OF(b)]) +                            \
-                          (pair[2][PAIR_OF(c)] + pair[3][PAIR_OF(d)]);                             \
-        best = sum > most ? (a) | (b) << 4 | (c) << 8 | (d) << 12 : best;                          \
-        most = fmaxf(sum, most);                                                                   \
+#pragma unroll
+    for (int a = 0; a < 6; a++)
+#pragma unroll
+        for (int b = 0; b < 6; b++) {
+            high[a][b] = pair[0][a] + pair[1][b];
+            low[a][b] = pair[2][a] + pair[3][b];
+        }
+    const float most = greatest_sum(high, low);
+#pragma unroll
+    for (int i = COUNT - 1; i >= 0; i--) {
+        const int a = pair_of(patterns[i] & 15), b = pair_of(patterns[i] >> 4 & 15);
+        const int c = pair_of(patterns[i] >> 8 & 15), d = pair_of(patterns[i] >> 12);
+        best = high[a][b] + low[c][d] == most ? patterns[i] : best;
     }
-#include "kernel/tile_patterns.def"
-#undef TILE_PATTERN
-#undef PAIR_OF
     return best;
 }
 
