@@ -101,7 +101,7 @@ static int run(void *opaque, int set)
     const gpu_problem *p = c->p;
     const float float_one = 1, float_zero = 0;
     const int32_t int_one = 1, int_zero = 0;
-    const int integers = p->dtype == S24_I8;
+    const int integers = p->dtype == S24_I8 && p->y_dtype == S24_I32;
     const void *one = integers ? (const void *)&int_one : &float_one;
     const void *zero = integers ? (const void *)&int_zero : &float_zero;
     int i = set % p->sets;
@@ -154,8 +154,8 @@ static void *prepare(void *opaque, const gpu_problem *p)
     const int integers = p->dtype == S24_I8;
     const int8_t fast = p->dtype == S24_E4M3 || p->dtype == S24_E5M2; /* as the tensor cores sum */
     const uint64_t m = (uint64_t)p->shape.m, n = (uint64_t)p->shape.n, k = (uint64_t)p->shape.k;
-    if (l->desc_create(&c->desc, integers ? COMPUTE_32I : COMPUTE_32F,
-                       gpu_type(integers ? S24_I32 : S24_F32)) ||
+    const s24_dtype scale = integers && p->y_dtype == S24_I32 ? S24_I32 : S24_F32;
+    if (l->desc_create(&c->desc, integers ? COMPUTE_32I : COMPUTE_32F, gpu_type(scale)) ||
         (fast && l->desc_set(c->desc, DESC_FAST_ACCUM, &fast, sizeof fast)) ||
         l->desc_set(c->desc, DESC_TRANSA, &transposed, sizeof transposed) ||
         l->layout_create(&c->w, type, k, n, p->shape.k) ||
