@@ -49,6 +49,38 @@ static void test_products(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* Each number of tokens from 1 to 17, where tiles begin and end, in every tile. */
+static void test_few_tokens(void **state)
+{
+    (void)state;
+    static const s24_dtype dtypes[][2] = {
+        {S24_BF16, S24_BF16}, {S24_I8, S24_I32}, {S24_E4M3, S24_BF16}};
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    const char *tile;
+    int turn = 0;
+    for (int d = 0; device && d < 3; d++)
+        for (int64_t m = 1; m <= 17; m++) {
+            problem p = {.ctx = ctx,
+                         .device = device,
+                         .dtype = dtypes[d][0],
+                         .y_dtype = dtypes[d][1],
+                         .m = m,
+                         .n = 60 + m,
+                         .k = 192 + 4 * m};
+            problem_make(&p);
+            const int there = s24_device_linear_tile(device, p.weight, m) != NULL;
+            assert_true(there || p.dtype == S24_E4M3); /* before 8.9 */
+            if (there) run_twice(&p, NULL, S24_ACTIVATION_NONE, 0);
+            for (int i = 0; there && (tile = s24_device_tile_name(device, i)) != NULL; i++, turn++)
+                run_twice(&p, tile, (s24_activation)(turn % 5), turn * 5 % 8);
+            problem_free(&p);
+        }
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
 /* W·X with the tokens of X and Y in columns. */
 static void test_columns(void **state)
 {
@@ -162,9 +194,8 @@ static void test_dense_sparse(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_columns),
-        cmocka_unit_test(test_columns_refused),
+        cmocka_unit_test(test_products),     cmocka_unit_test(test_few_tokens),
+        cmocka_unit_test(test_columns),      cmocka_unit_test(test_columns_refused),
         cmocka_unit_test(test_dense_sparse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
