@@ -91,6 +91,50 @@ static __device__ inline float value_of(uint32_t bits, s24_dtype dtype)
     }
 }
 
+/* Eight at once: which dtype is asked once, not an indirect jump an element. */
+template <s24_dtype DTYPE>
+static __device__ __forceinline__ void round_to(uint32_t (&bits)[8], const float (&v)[8])
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        bits[i] = bits_of(v[i], DTYPE);
+}
+static __device__ __forceinline__ void round_outputs(uint32_t (&bits)[8], const float (&v)[8],
+                                                     s24_dtype dtype)
+{
+    if (dtype == S24_BF16)
+        round_to<S24_BF16>(bits, v);
+    else if (dtype == S24_F16)
+        round_to<S24_F16>(bits, v);
+    else if (dtype == S24_F32)
+        round_to<S24_F32>(bits, v);
+    else if (dtype == S24_I8)
+        round_to<S24_I8>(bits, v);
+    else
+        round_to<S24_I32>(bits, v);
+}
+template <s24_dtype DTYPE>
+static __device__ __forceinline__ void add_as(float (&v)[8], const uint32_t (&bits)[8])
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        v[i] += value_of(bits[i], DTYPE);
+}
+static __device__ __forceinline__ void add_outputs(float (&v)[8], const uint32_t (&bits)[8],
+                                                   s24_dtype dtype)
+{
+    if (dtype == S24_BF16)
+        add_as<S24_BF16>(v, bits);
+    else if (dtype == S24_F16)
+        add_as<S24_F16>(v, bits);
+    else if (dtype == S24_F32)
+        add_as<S24_F32>(v, bits);
+    else if (dtype == S24_I8)
+        add_as<S24_I8>(v, bits);
+    else
+        add_as<S24_I32>(v, bits);
+}
+
 /* `count` elements of 1, 2 or 4 bytes, eight of them at once. */
 template <class BITS>
 static __device__ __forceinline__ void read_bits(uint32_t (&v)[8], const void *from, size_t at,
@@ -198,13 +242,9 @@ static __device__ __forceinline__ void finish_outputs(uint32_t (&bits)[8], const
     activate(v, p.activation);
     if (p.residual) {
         read_outputs(t, p.residual, (size_t)m * p.residual_ld + n, count, p.y_dtype);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            v[i] += value_of(t[i], p.y_dtype);
+        add_outputs(v, t, p.y_dtype);
     }
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        bits[i] = bits_of(v[i], p.y_dtype);
+    round_outputs(bits, v, p.y_dtype);
 }
 
 /* A chunk's sums, of which a thread has two outputs of two tokens of each eight, into shared
