@@ -112,8 +112,15 @@ struct linear_tile {
     /* Scales and bias of 64 outputs, a warpgroup. */
     static constexpr int terms_at = inbox_at + (SHARES - 1) * partial_sums * 4;
     static constexpr int shared_bytes = 1024 + terms_at + WARPGROUPS * 512; /* 1024: alignment */
-    /* Registers a thread of consumers and producer: 64 Ki in all. */
-    static constexpr int take = WARPGROUPS == 3 ? 160 : 232, give = WARPGROUPS == 3 ? 32 : 40;
+    /* Registers a thread of consumers and producer: 64 Ki in all. Beside 200 sums two words of
+       metadata a step need the most there are. */
+    static constexpr bool most = blocks * sums > 192 && element::metadata_words > 1;
+    static constexpr int take = WARPGROUPS == 3 ? 160
+                                : most          ? 240
+                                                : 232,
+                         give = WARPGROUPS == 3 ? 32
+                                : most          ? 24
+                                                : 40;
     static_assert(TOKENS % CHUNK == 0 && CHUNK % 8 == 0 && slabs % team_size == 0, "tile");
     static_assert(shared_bytes <= 227 * 1024, "shared memory");
 };
