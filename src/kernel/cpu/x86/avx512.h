@@ -359,6 +359,34 @@ AVX512_INLINE int outputs_together(const s24i_linear_job *job)
            (!job->residual || job->residual_stride_n == 1);
 }
 
+AVX512_INLINE void finish_lanes_as(s24_dtype dtype, const s24i_linear_job *job, int64_t n,
+                                   int64_t tokens, const float (*sums)[16])
+{
+    const epilogue e = epilogue_of(job, 0, n, dtype);
+    for (int64_t t = 0; t < tokens; t++) {
+        __m512 v = _mm512_fmadd_ps(_mm512_load_ps(sums[t]), e.alpha, e.bias);
+        if (e.activation != S24_ACTIVATION_NONE) v = activate(v, e.activation);
+        finish_token(&e, t, dtype, v);
+    }
+}
+
+/* The epilogue of outputs n to n + 15 of the first tokens, from sums[token][output]. */
+AVX512_INLINE void finish_lanes(const s24i_linear_job *job, int64_t n, int64_t tokens,
+                                const float (*sums)[16])
+{
+    const __mmask16 mask = lane_mask(job->n - n);
+    if (!outputs_together(job)) {
+        const __m512 bias =
+            job->bias ? _mm512_maskz_loadu_ps(mask, job->bias + n) : _mm512_setzero_ps();
+        for (int64_t t = 0; t < tokens; t++)
+            finish(job, t, n, 1, mask, _mm512_load_ps(sums[t]), bias);
+    } else if (job->y_dtype == S24_F32) {
+        finish_lanes_as(S24_F32, job, n, tokens, sums);
+    } else {
+        finish_lanes_as(S24_BF16, job, n, tokens, sums);
+    }
+}
+
 /* 16 outputs x 16 tokens from sums, rows `pitch` floats apart: tokens in the lanes, or (fours)
    row 4p + j lane 4q + i = output 4p + i of token 4q + j. */
 AVX512_INLINE void finish_square(const s24i_linear_job *job, int64_t m, int64_t n,

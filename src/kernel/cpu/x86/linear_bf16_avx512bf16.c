@@ -340,10 +340,31 @@ static int few_as_they_are(const s24i_linear_job *job)
     return job->m == 1 && job->x_stride_k == 1 && job->x_dtype != S24_F32;
 }
 
+/* Tokens m to m + 3, two groups at a time. */
+TARGET static void gather_four(few_t *to, const s24i_linear_job *job, int64_t m)
+{
+    const __m512i by_group = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    const uint16_t *x = (const uint16_t *)job->x + m * job->x_stride_m;
+    int64_t k = 0;
+    for (to += 4 * m; k + 8 <= job->k; k += 8, to += 8 * job->m) {
+        const __m512i groups = _mm512_permutexvar_epi64(
+            by_group, (__m512i)load_quarters((const char *)(x + k), 2 * job->x_stride_m));
+        _mm256_storeu_si256((__m256i *)(void *)to, _mm512_castsi512_si256(groups));
+        _mm256_storeu_si256((__m256i *)(void *)(to + 4 * job->m),
+                            _mm512_extracti64x4_epi64(groups, 1));
+    }
+    for (int64_t i = 0; i < 4 && k < job->k; i++)
+        memcpy(to + 4 * i, x + i * job->x_stride_m + k, 8);
+}
+
 TARGET static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *job)
 {
+    int64_t m = 0;
     (void)stride;
-    for (int64_t m = 0; m < job->m; m++)
+    if (job->x_stride_k == 1 && job->x_dtype != S24_F32)
+        for (; m + 4 <= job->m; m += 4)
+            gather_four(to, job, m);
+    for (; m < job->m; m++)
         for (int64_t k = 0; k < job->k; k += COLUMNS) {
             uint16_t part[COLUMNS];
             _mm512_storeu_si512(part, load_columns(job, m, k));
@@ -352,12 +373,16 @@ TARGET static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *
         }
 }
 
+/* Lines that several tokens share need not go through L2; one token alone is faster if they do. */
+#define LANES_HINT (T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA)
+
 /* Group g of a k block, its codes at the bits 4g and 4g + 2 of both halves of `codes`' words. The
    bits above the two meet copies of the same four columns. */
 #define LANES_GROUP(codes, shift, g)                                                               \
     {                                                                                              \
         const __m512i index = _mm512_srlv_epi16(codes, shift);                                     \
         const __m512bh pair = (__m512bh)_mm512_load_si512(w + CODES + (g)*64);                     \
+        _mm_prefetch((const char *)w + AHEAD + CODES + (g)*64, LANES_HINT);                        \
         UNROLL for (int t = 0; t < T; t++)                                                         \
         {                                                                                          \
             int64_t four;                                                                          \
@@ -372,7 +397,7 @@ TARGET static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *
     TARGET static void lanes_##T_(const s24i_linear_job *job, const few_t *x, int64_t stride,      \
                                   int64_t b)                                                       \
     {                                                                                              \
-        enum { T = T_, S = T < 3 ? 4 : T < 6 ? 2 : 1, LINES = BLOCK / 64 };                        \
+        enum { T = T_, S = T < 3 ? 4 : T < 6 ? 2 : 1, AHEAD = 8192 };                              \
         const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
         const __mmask32 second = 0xaaaaaaaau;                                                      \
         const __m512i shift0 = _mm512_set1_epi32(0x00020000);                                      \
@@ -395,10 +420,7 @@ TARGET static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *
                 _mm512_mask_blend_epi16(second, code, _mm512_slli_epi32(code, 16));                \
             const __m512i high =                                                                   \
                 _mm512_mask_blend_epi16(second, _mm512_srli_epi32(code, 16), code);                \
-            UNROLL for (int i = 0; i < LINES; i++)                                                 \
-            {                                                                                      \
-                _mm_prefetch((const char *)w + 8192 + 64 * i, _MM_HINT_T0);                        \
-            }                                                                                      \
+            _mm_prefetch((const char *)w + AHEAD, LANES_HINT);                                     \
             LANES_GROUP(low, shift0, 0)                                                            \
             LANES_GROUP(low, shift1, 1)                                                            \
             LANES_GROUP(low, shift2, 2)                                                            \
@@ -412,14 +434,16 @@ TARGET static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *
                 LANES_GROUP(_mm512_mask_blend_epi16(second, code, _mm512_slli_epi32(code, 16)),    \
                             shift0, 0)                                                             \
         }                                                                                          \
-        const __mmask16 mask = lane_mask(job->n - b * ROWS);                                       \
-        const __m512 bias =                                                                        \
-            job->bias ? _mm512_maskz_loadu_ps(mask, job->bias + b * ROWS) : _mm512_setzero_ps();   \
-        for (int t = 0; t < T; t++) {                                                              \
-            for (int s = 1; s < S; s++)                                                            \
+        _Alignas(64) float sums[T][ROWS];                                                          \
+        UNROLL for (int t = 0; t < T; t++)                                                         \
+        {                                                                                          \
+            UNROLL for (int s = 1; s < S; s++)                                                     \
+            {                                                                                      \
                 acc[t][0] = _mm512_add_ps(acc[t][0], acc[t][s]);                                   \
-            finish(job, t, b *ROWS, 1, mask, acc[t][0], bias);                                     \
+            }                                                                                      \
+            _mm512_store_ps(sums[t], acc[t][0]);                                                   \
         }                                                                                          \
+        finish_lanes(job, b *ROWS, T, (const float(*)[ROWS])sums);                                 \
     }
 
 LANES(1)

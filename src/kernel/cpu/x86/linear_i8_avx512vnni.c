@@ -156,7 +156,7 @@ TARGET_INLINE __m512i shifts_of(__m512i code, long long from)
         for (; k_blocks > 0; k_blocks--) {                                                         \
             PREFETCH_TO_WRITE(y);                                                                  \
             y += --left > 0 ? y_step : 0;                                                          \
-            _mm_prefetch((const char *)w + AHEAD, _MM_HINT_T0);                                    \
+            _mm_prefetch((const char *)w + AHEAD, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);            \
             w += CODES;                                                                            \
             UNROLL for (int q = 0; q < 4; q++)                                                     \
             {                                                                                      \
@@ -166,7 +166,7 @@ TARGET_INLINE __m512i shifts_of(__m512i code, long long from)
                        : k_blocks == 1 ? code                                                      \
                                        : _mm512_load_si512(w);                                     \
                 const __m512i next = indices_of(code, 0);                                          \
-                _mm_prefetch((const char *)w + AHEAD, _MM_HINT_T0);                                \
+                _mm_prefetch((const char *)w + AHEAD, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);        \
                 UNROLL for (int t = 0; t < T; t++)                                                 \
                 {                                                                                  \
                     long long eight;                                                               \
