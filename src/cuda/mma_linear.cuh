@@ -41,22 +41,6 @@ struct mma_tile {
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-template <class TILE>
-static __device__ __forceinline__ void mma_load_weights(const mma_params &p, uint32_t stage,
-                                                        int n_tile, int step)
-{
-    constexpr int BLOCK = TILE::element::weight_block, PIECES = BLOCK / 16;
-    const linear_params &l = p.linear;
-#pragma unroll
-    for (int i = threadIdx.x; i < TILE::slabs * PIECES; i += TILE::threads) {
-        /* Past the last slab, that is loaded again and not stored. */
-        const int slab = min(n_tile * TILE::slabs + i / PIECES, l.w_slabs - 1);
-        copy_some_of_16(stage + i * 16,
-                        l.w + (size_t)slab * l.slab_bytes + (size_t)step * BLOCK + i % PIECES * 16,
-                        16);
-    }
-}
-
 /* Pieces of 16 bytes change places in a line so that ldmatrix, which reads a piece of each of eight
    lines, finds them in different banks: PIECES a line, a power of two. */
 template <int PIECES> static __device__ __forceinline__ int mma_piece(int line, int piece)
@@ -65,26 +49,74 @@ template <int PIECES> static __device__ __forceinline__ int mma_piece(int line, 
     return piece ^ (line / lines % (PIECES < 8 ? PIECES : 8));
 }
 
-/* Of a stage's tokens: lines of 128 bytes of k a token, of COLUMNS lines of tokens an element of k.
-   What is not there is zero. */
-template <class TILE>
-static __device__ __forceinline__ void mma_load_tokens(const mma_params &p, uint32_t stage,
-                                                       int m_tile, int step)
-{
-    constexpr int PIECES = TILE::columns ? TILE::tokens * 2 / 16 : 8; /* a line */
-    constexpr int LINES = TILE::token_stage / 16 / PIECES;
-    const int first = TILE::columns ? step * LINES : m_tile * TILE::tokens;
-    const int from = TILE::columns ? m_tile * TILE::tokens * 2 : step * TOKEN_BYTES;
-#pragma unroll
-    for (int i = threadIdx.x; i < LINES * PIECES; i += TILE::threads) {
-        const int line = i / PIECES, piece = i % PIECES, at = from + piece * 16;
-        const int bytes = first + line < p.x_rows ? min(max(p.x_row - at, 0), 16) : 0;
-        const uint8_t *x = p.x + (bytes ? (size_t)(first + line) * p.x_pitch + at : 0);
-        copy_some_of_16(stage + TILE::weight_stage + line * PIECES * 16 +
-                            mma_piece<PIECES>(line, piece) * 16,
-                        x, bytes);
+/*
+ * What a thread copies of every stage: pieces of 16 bytes of the weight, and of the tokens, lines of
+ * 128 bytes of k a token, of COLUMNS lines of tokens an element of k. Where from and where to is
+ * found once. What is not there is zero.
+ */
+template <class TILE> struct mma_copies {
+    static constexpr int BLOCK = TILE::element::weight_block,
+                         WEIGHT_PIECES = TILE::weight_stage / 16,
+                         WEIGHTS = (WEIGHT_PIECES + TILE::threads - 1) / TILE::threads;
+    static constexpr int PIECES = TILE::columns ? TILE::tokens * 2 / 16 : 8; /* a line */
+    static constexpr int LINES = TILE::token_stage / 16 / PIECES;
+    static constexpr int JUMP = TILE::threads / PIECES; /* from a thread's line to its next one */
+    static constexpr int TOKENS = (LINES + JUMP - 1) / JUMP;
+    static_assert(TILE::threads % PIECES == 0 && JUMP % 8 == 0, "the same piece of each line");
+    static_assert(TILE::slabs <= 2, "one jump");
+
+    const uint8_t *weight, *tokens;
+    size_t jump;         /* bytes between a thread's lines */
+    long long slab_jump; /* from behind the first slab's block to the second one's */
+    int first, line;     /* of the lines of a stage the first one; this thread's first one */
+    int left;            /* bytes of a row from this thread's piece on */
+    uint32_t to;         /* of the tokens, in a stage */
+
+    __device__ __forceinline__ mma_copies(const mma_params &p, int m_tile, int n_tile)
+    {
+        const linear_params &l = p.linear;
+        const int slab = n_tile * TILE::slabs, piece = (int)threadIdx.x % PIECES;
+        const int from = TILE::columns ? m_tile * TILE::tokens * 2 + piece * 16 : piece * 16;
+        line = (int)threadIdx.x / PIECES;
+        first = TILE::columns ? 0 : m_tile * TILE::tokens;
+        weight = l.w + (size_t)slab * l.slab_bytes;
+        /* Past the last slab, that is loaded again and not stored. */
+        slab_jump = (slab + 1 < l.w_slabs ? (long long)l.slab_bytes : 0) - BLOCK;
+        tokens = p.x + (size_t)(first + line) * p.x_pitch + from;
+        left = p.x_row - from;
+        jump = (size_t)JUMP * p.x_pitch;
+        to = TILE::weight_stage + line * PIECES * 16 + mma_piece<PIECES>(line, piece) * 16;
     }
-}
+    __device__ __forceinline__ void load_weights(uint32_t stage)
+    {
+#pragma unroll
+        for (int t = 0; t < WEIGHTS; t++) {
+            const int i = (int)threadIdx.x + t * TILE::threads;
+            if (WEIGHT_PIECES % TILE::threads != 0 && i >= WEIGHT_PIECES) break;
+            const int at = i * 16, second = TILE::slabs > 1 && at >= BLOCK;
+            copy_some_of_16(stage + at, weight + (second ? slab_jump : 0) + at, 16);
+        }
+        weight += BLOCK;
+    }
+    __device__ __forceinline__ void load_tokens(const mma_params &p, uint32_t stage)
+    {
+        const uint8_t *from = tokens;
+        const int bytes = min(max(left, 0), 16);
+#pragma unroll
+        for (int t = 0; t < TOKENS; t++, from += jump) {
+            if (LINES % JUMP != 0 && line + t * JUMP >= LINES) break;
+            const int here = first + line + t * JUMP < p.x_rows ? bytes : 0;
+            copy_some_of_16(stage + to + t * JUMP * PIECES * 16, here ? from : p.x, here);
+        }
+        if (TILE::columns) {
+            tokens += LINES * p.x_pitch;
+            first += LINES;
+        } else {
+            tokens += TOKEN_BYTES;
+            left -= TOKEN_BYTES;
+        }
+    }
+};
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -162,15 +194,16 @@ static __device__ __forceinline__ void
                  uint32_t ring, int m_tile, int n_tile, const mma_place &me)
 {
     const int steps = p.linear.shape.steps;
+    mma_copies<TILE> copies(p, m_tile, n_tile);
     const auto place = [&](int step) { return ring + step % TILE::stages * TILE::stage; };
     /* Weights do not depend on the kernels before this one in the stream: the first come early. */
 #pragma unroll
     for (int s = 0; s < TILE::stages - 1; s++)
-        if (s < steps) mma_load_weights<TILE>(p, place(s), n_tile, s);
+        if (s < steps) copies.load_weights(place(s));
     wait_for_predecessors();
 #pragma unroll
     for (int s = 0; s < TILE::stages - 1; s++) {
-        if (s < steps) mma_load_tokens<TILE>(p, place(s), m_tile, s);
+        if (s < steps) copies.load_tokens(p, place(s));
         copies_commit();
     }
 #pragma unroll 1
@@ -179,8 +212,8 @@ static __device__ __forceinline__ void
         copies_wait<TILE::stages - 2>();
         __syncthreads(); /* the stage is there for all, and all are done with the one before */
         if (ahead < steps) {
-            mma_load_weights<TILE>(p, place(ahead), n_tile, ahead);
-            mma_load_tokens<TILE>(p, place(ahead), m_tile, ahead);
+            copies.load_weights(place(ahead));
+            copies.load_tokens(p, place(ahead));
         }
         copies_commit();
         mma_stage<TILE>(d, place(step), me);
@@ -250,13 +283,9 @@ static __device__ __forceinline__ void finish_tokens(uint32_t (&bits)[8], const 
     if (l.residual) {
         uint32_t t[8];
         read_outputs(t, l.residual, (size_t)n * l.residual_ld + m, count, l.y_dtype);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            v[i] += value_of(t[i], l.y_dtype);
+        add_outputs(v, t, l.y_dtype);
     }
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        bits[i] = bits_of(v[i], l.y_dtype);
+    round_outputs(bits, v, l.y_dtype);
 }
 
 template <class TILE>
