@@ -204,10 +204,11 @@ static void test_philox(void **state)
 static void test_cpu(void **state)
 {
     (void)state;
-    static const char *const names[] = {"baseline", "avx2", "avx512", "avx512vnni", "avx512bf16"};
+    static const char *const names[] = {"baseline", "avx2",       "avxvnni",
+                                        "avx512",   "avx512vnni", "avx512bf16"};
     uint32_t below = 0, has = s24_cpu_detect();
     assert_true(has & S24_CPU_BASELINE);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         uint32_t bits = s24_cpu_parse(names[i]);
         assert_true((bits & below) == below && bits != below);
         assert_string_equal(s24_cpu_name(bits), names[i]);
@@ -221,6 +222,7 @@ static void test_cpu(void **state)
 #ifdef __x86_64__
     assert_int_equal(!!(has & S24_CPU_AVX2),
                      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+    if (has & S24_CPU_AVXVNNI) assert_true(has & S24_CPU_AVX2);
     assert_int_equal(!!(has & S24_CPU_AVX512),
                      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"));

@@ -7,14 +7,19 @@
 
 #include "base/base.h"
 
-/* Of an architecture each level includes those before it; NEON includes the baseline alone. */
+/* Of an architecture each level's name stands for those before it too, which a CPU need not have;
+   NEON includes the baseline alone. */
 static const struct {
     const char *name;
     uint32_t bit;
 } levels[] = {
-    {"baseline", S24_CPU_BASELINE},     {"avx2", S24_CPU_AVX2},
-    {"avx512", S24_CPU_AVX512},         {"avx512vnni", S24_CPU_AVX512VNNI},
-    {"avx512bf16", S24_CPU_AVX512BF16}, {"neon", S24_CPU_NEON},
+    {"baseline", S24_CPU_BASELINE},
+    {"avx2", S24_CPU_AVX2},
+    {"avxvnni", S24_CPU_AVXVNNI},
+    {"avx512", S24_CPU_AVX512},
+    {"avx512vnni", S24_CPU_AVX512VNNI},
+    {"avx512bf16", S24_CPU_AVX512BF16},
+    {"neon", S24_CPU_NEON},
 };
 enum { LEVELS = sizeof levels / sizeof *levels };
 
@@ -33,8 +38,9 @@ uint32_t s24_cpu_detect(void)
     enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29 };
     enum { AVX2 = 1 << 5, F = 1 << 16, DQ = 1 << 17, BW = 1 << 30 };
     const uint32_t vl = 1u << 31;
-    const uint32_t vnni = 1u << 11 | 1u << 1, bf16 = 1u << 5; /* VNNI with VBMI */
-    const uint32_t ymm = 0x6, zmm = 0xe6;                     /* bits of XCR0 */
+    const uint32_t vnni = 1u << 11 | 1u << 1; /* with VBMI */
+    const uint32_t bf16 = 1u << 5, avx_vnni = 1u << 4;
+    const uint32_t ymm = 0x6, zmm = 0xe6; /* bits of XCR0 */
     uint32_t eax, ebx, ecx, edx, cpu = S24_CPU_BASELINE;
     const uint32_t leaf1 = FMA | OSXSAVE | AVX | F16C;
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & leaf1) != leaf1) return cpu;
@@ -42,12 +48,13 @@ uint32_t s24_cpu_detect(void)
     if ((state & ymm) != ymm || !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return cpu;
     if (!(ebx & AVX2)) return cpu;
     cpu |= S24_CPU_AVX2;
-    const uint32_t avx512 = F | DQ | BW | vl;
-    if ((state & zmm) != zmm || (ebx & avx512) != avx512) return cpu;
+    const uint32_t avx512 = F | DQ | BW | vl, leaf7 = ebx, has_vnni = (ecx & vnni) == vnni;
+    if (eax < 1 || !__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) eax = 0;
+    if (eax & avx_vnni) cpu |= S24_CPU_AVXVNNI;
+    if ((state & zmm) != zmm || (leaf7 & avx512) != avx512) return cpu;
     cpu |= S24_CPU_AVX512;
-    if ((ecx & vnni) == vnni) cpu |= S24_CPU_AVX512VNNI;
-    if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & bf16))
-        cpu |= S24_CPU_AVX512BF16;
+    if (has_vnni) cpu |= S24_CPU_AVX512VNNI;
+    if (eax & bf16) cpu |= S24_CPU_AVX512BF16;
     return cpu;
 }
 
