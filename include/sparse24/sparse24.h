@@ -276,7 +276,6 @@ S24_API s24_status s24_matrix_create_pair(s24_matrix **out, s24_matrix **out_tra
 S24_API s24_status s24_matrix_from_packed(s24_matrix **out, s24_ctx *ctx, const void *values,
                                           const uint8_t *indices, s24_dtype dtype, int64_t rows,
                                           int64_t cols);
-
 S24_API s24_status s24_matrix_copy(s24_matrix **out, s24_ctx *ctx, const s24_matrix *src);
 /* A transposed view that shares src's storage (src may be destroyed first): rows and cols change
    places and the products below use op(W) = Wᵀ. */
