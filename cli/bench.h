@@ -226,6 +226,18 @@ typedef struct bench_prune_plan {
 
 int bench_prune(cli_app *cli, const bench_prune_plan *plan);
 
+/* ---- attention for training on a GPU ----------------------------------------------------------- */
+
+typedef struct bench_attention_plan {
+    const char *shapes; /* 'TEXTS,TOKENS,HEADS,D;...' */
+    s24_dtype dtype;
+    int causal;
+    double dropout; /* of its weights */
+    bench_effort effort;
+} bench_attention_plan;
+
+int bench_attention(cli_app *cli, const bench_attention_plan *plan);
+
 /* Stores the address of a library's function in *function, a function pointer; 0: there is none. */
 int bench_symbol(void *function, void *handle, const char *name);
 

@@ -209,16 +209,21 @@ static void open_peers(gpu_bench *b, const char *list)
     }
 }
 
+int gpu_open(gpu_bench *b)
+{
+    const char *colon = strchr(b->cli->common->device, ':');
+    const int code = cli_device(b->cli, &b->device);
+    if (code != CLI_OK || !gpu_driver_open(&b->driver, colon ? atoi(colon + 1) : 0)) return code;
+    return cli_fail(b->cli, CLI_UNSUPPORTED, "CUDA's driver cannot be used for timing");
+}
+
 int bench_gpu_products(cli_app *cli, bench_table *table, const bench_plan *plan, const char *list)
 {
     gpu_bench *b = calloc(1, sizeof *b);
-    const char *colon = strchr(cli->common->device, ':');
     if (!b) return cli_fail(cli, CLI_IO, "out of memory");
     b->cli = cli;
     b->plan = plan;
-    int code = cli_device(cli, &b->device);
-    if (code == CLI_OK && gpu_driver_open(&b->driver, colon ? atoi(colon + 1) : 0))
-        code = cli_fail(cli, CLI_UNSUPPORTED, "CUDA's driver cannot be used for timing");
+    int code = gpu_open(b);
     if (code == CLI_OK) cli_tiles_load(cli, b->device);
     if (code == CLI_OK) {
         open_peers(b, list);

@@ -112,6 +112,18 @@ typedef struct gpu_contestant {
 int gpu_interleave(gpu_bench *b, gpu_contestant *all, int count, int64_t rounds);
 double gpu_median(const gpu_contestant *who, int64_t rounds);
 
+/* The device, and the driver that times it; the latter is the caller's to close where it has a handle. */
+int gpu_open(gpu_bench *b);
+
+/* ---- device memory of what is timed: bench_gpu_cell.c ------------------------------------------ */
+
+/* Of the bench, until gpu_release; NULL: none is left. */
+void *gpu_more(void *bench, size_t bytes);
+void gpu_release(gpu_bench *b);
+/* Random values, the sum of two uniform ones, of i8 times 64, into device memory: a piece again and
+   again. */
+s24_status gpu_fill(gpu_bench *b, void *to, int64_t count, s24_dtype dtype, uint64_t seed);
+
 /* ---- a shape's operands and the check of its outputs: bench_gpu_cell.c ------------------------ */
 
 s24_status gpu_cell_fill(gpu_cell *c, bench_shape shape, s24_dtype dtype);

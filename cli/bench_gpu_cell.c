@@ -9,7 +9,7 @@
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void *more(void *user, size_t bytes)
+void *gpu_more(void *user, size_t bytes)
 {
     gpu_bench *b = user;
     void *memory;
@@ -19,19 +19,21 @@ static void *more(void *user, size_t bytes)
     return b->blocks[b->block_count++] = memory;
 }
 
-void gpu_cell_free(gpu_cell *c)
+void gpu_release(gpu_bench *b)
 {
-    gpu_bench *b = c->bench;
-    for (int i = 0; i < GPU_MAX_SETS; i++)
-        s24_device_weight_destroy(c->weights[i]);
     for (int i = 0; i < b->block_count; i++)
         s24_device_free(b->cli->ctx, b->device, b->blocks[i], b->driver.stream);
     b->block_count = 0;
 }
 
-/* Random values, the sum of two uniform ones, of i8 times 64, into device memory: a piece again and
-   again. */
-static s24_status fill(gpu_bench *b, void *to, int64_t count, s24_dtype dtype, uint64_t seed)
+void gpu_cell_free(gpu_cell *c)
+{
+    for (int i = 0; i < GPU_MAX_SETS; i++)
+        s24_device_weight_destroy(c->weights[i]);
+    gpu_release(c->bench);
+}
+
+s24_status gpu_fill(gpu_bench *b, void *to, int64_t count, s24_dtype dtype, uint64_t seed)
 {
     enum { PIECE = 1 << 19 };
     s24_ctx *ctx = b->cli->ctx;
@@ -65,16 +67,16 @@ static s24_status fill_set(gpu_cell *c, int i)
     const bench_shape s = p->shape;
     const size_t bytes = s24_dtype_bytes(p->dtype);
     void *stream = b->driver.stream;
-    c->x[i] = more(b, bytes * (size_t)(s.m * s.k));
-    c->w[i] = more(b, bytes * (size_t)(s.n * s.k));
-    c->y[i] = more(b, s24_dtype_bytes(p->y_dtype) * (size_t)(s.m * s.n));
+    c->x[i] = gpu_more(b, bytes * (size_t)(s.m * s.k));
+    c->w[i] = gpu_more(b, bytes * (size_t)(s.n * s.k));
+    c->y[i] = gpu_more(b, s24_dtype_bytes(p->y_dtype) * (size_t)(s.m * s.n));
     if (!c->x[i] || !c->w[i] || !c->y[i])
         return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no device memory for the shape %lld,%lld,%lld",
                             (long long)s.m, (long long)s.k, (long long)s.n);
     s24_dense w = {c->w[i], p->dtype, s.n, s.k, 0};
     s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MAGNITUDE};
-    s24_status status = fill(b, c->x[i], s.m * s.k, p->dtype, (uint64_t)i * 2 + 1);
-    if (status == S24_OK) status = fill(b, c->w[i], s.n * s.k, p->dtype, (uint64_t)i * 2 + 2);
+    s24_status status = gpu_fill(b, c->x[i], s.m * s.k, p->dtype, (uint64_t)i * 2 + 1);
+    if (status == S24_OK) status = gpu_fill(b, c->w[i], s.n * s.k, p->dtype, (uint64_t)i * 2 + 2);
     if (status == S24_OK)
         status = s24_device_weight_from_dense(&c->weights[i], ctx, b->device, &w, &opts, stream);
     if (status == S24_OK)
@@ -121,15 +123,15 @@ s24_status gpu_cell_fill(gpu_cell *c, bench_shape shape, s24_dtype dtype)
                        .w = c->w,
                        .y = c->y,
                        .work_bytes = (size_t)128 << 20,
-                       .more = more,
+                       .more = gpu_more,
                        .user = b};
     for (int i = 0; i < p->sets; i++) {
         s24_status status = fill_set(c, i);
         if (status != S24_OK) return status;
     }
     c->share_bytes = s24_device_linear_work_bytes(b->device, c->weights[0]);
-    c->share = more(b, c->share_bytes);
-    p->work = more(b, p->work_bytes);
+    c->share = gpu_more(b, c->share_bytes);
+    p->work = gpu_more(b, p->work_bytes);
     if (!c->share || !p->work)
         return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no device memory for work");
     return s24_device_clear(ctx, b->device, c->share, c->share_bytes, b->driver.stream);

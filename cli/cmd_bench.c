@@ -11,9 +11,10 @@
 struct bench_options {
     cli_common common;
     const char *set, *shapes, *model, *dtype, *activations, *output, *backend, *threads, *peers,
-        *python, *batch, *seq, *svg, *include, *exclude;
+        *python, *batch, *seq, *svg, *include, *exclude, *attention;
     int64_t prune, rounds, min_ms;
-    int tune;
+    double dropout;
+    int tune, causal;
 };
 
 static const char *bench_dtype(int index)
@@ -68,6 +69,13 @@ static const cli_option options[] = {
      "With a preset's --model: all but these layers are 2:4.", NULL},
     {"prune", 0, CLI_COUNT, offsetof(struct bench_options, prune), "MIB", NULL,
      "Time prune and pack by magnitude of a dense matrix of that many MiB, beside memcpy.", NULL},
+    {"attention", 0, CLI_TEXT, offsetof(struct bench_options, attention),
+     "'TEXTS,TOKENS,HEADS,D;...'", NULL,
+     "Time attention for training on a GPU, forward and back, in bf16 or f16 (--dtype).", NULL},
+    {"causal", 0, CLI_FLAG, offsetof(struct bench_options, causal), NULL, NULL,
+     "With --attention: no token sees a later one.", NULL},
+    {"dropout", 0, CLI_REAL, offsetof(struct bench_options, dropout), "X", "0",
+     "With --attention: the share of its weights that are dropped.", NULL},
     {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", NULL,
      "Dtypes of the weights, by default f32, on a GPU f16; i8 quantises X as it comes, int8 and "
      "the "
@@ -118,6 +126,8 @@ static const cli_example examples[] = {
     {"sparse24 bench --model vit-l --batch 256 --device cuda", "Images instead of texts."},
     {"sparse24 bench --model sam-vit-h --batch 8 --include '*.mlp.*' --device cuda",
      "Only the layers of the MLP 2:4."},
+    {"sparse24 bench --attention '32,384,12,32;8,1024,12,64' --dtype bf16 --device cuda",
+     "Attention of training, forward and back."},
     {"sparse24 bench --prune 512 --dtype f32,bf16 --threads 1",
      "How fast a dense matrix becomes a packed one."},
     {NULL, NULL}};
@@ -181,7 +191,7 @@ static int has_dtype(const cli_app *cli, const struct bench_options *o, const ch
     if (cli_on_cpu(cli))
         return (strcmp(item, "f16") || o->prune) && strcmp(item, "e4m3") && strcmp(item, "e5m2");
     if (o->model && (!strcmp(item, "i8") || !strcmp(item, "e4m3"))) return 1;
-    if (o->model || o->prune) return !strcmp(item, "f16") || !strcmp(item, "bf16");
+    if (o->model || o->prune || o->attention) return !strcmp(item, "f16") || !strcmp(item, "bf16");
     return strcmp(item, "f32") && !scheme_of(item);
 }
 
@@ -266,6 +276,22 @@ static int run_prune(cli_app *cli, const struct bench_options *o)
     return code == CLI_OK ? bench_prune(cli, &plan) : code;
 }
 
+static int run_attention(cli_app *cli, const struct bench_options *o)
+{
+    s24_dtype dtypes[BENCH_MAX_DTYPES];
+    if (cli_on_cpu(cli)) return cli_fail(cli, CLI_USAGE, "--attention is for --device cuda");
+    if (read_dtypes(dtypes, dtypes_of(cli, o)) != 1)
+        return cli_fail(cli, CLI_USAGE, "--attention takes one --dtype, f16 or bf16");
+    if (!(o->dropout >= 0 && o->dropout < 1))
+        return cli_fail(cli, CLI_USAGE, "option --dropout: %g is not 0 to below 1", o->dropout);
+    const bench_attention_plan plan = {.shapes = o->attention,
+                                       .dtype = dtypes[0],
+                                       .causal = o->causal,
+                                       .dropout = o->dropout,
+                                       .effort = read_effort(o)};
+    return bench_attention(cli, &plan);
+}
+
 static int report(cli_app *cli, const struct bench_options *o, const bench_table *table)
 {
     int code = CLI_OK;
@@ -319,8 +345,14 @@ static int run_products(cli_app *cli, const struct bench_options *o)
 static int run(cli_app *cli, const void *opaque)
 {
     const struct bench_options *o = opaque;
-    if ((o->set != NULL) + (o->shapes != NULL) + (o->model != NULL) + (o->prune > 0) > 1)
-        return cli_fail(cli, CLI_USAGE, "--set, --shapes, --model and --prune exclude each other");
+    if ((o->set != NULL) + (o->shapes != NULL) + (o->model != NULL) + (o->prune > 0) +
+            (o->attention != NULL) >
+        1)
+        return cli_fail(cli, CLI_USAGE,
+                        "--set, --shapes, --model, --attention and --prune exclude each other");
+    if ((o->causal || o->dropout != 0) && !o->attention)
+        return cli_fail(cli, CLI_USAGE, "option --%s is for --attention",
+                        o->causal ? "causal" : "dropout");
     char item[16];
     if (o->prune && has_integers(item, dtypes_of(cli, o)))
         return cli_fail(cli, CLI_USAGE,
@@ -328,7 +360,8 @@ static int run(cli_app *cli, const void *opaque)
     if ((o->include || o->exclude) && !o->model)
         return cli_fail(cli, CLI_USAGE, "option --%s is for --model",
                         o->include ? "include" : "exclude");
-    if (o->prune && o->svg) return cli_fail(cli, CLI_USAGE, "--prune has no chart");
+    if ((o->prune || o->attention) && o->svg)
+        return cli_fail(cli, CLI_USAGE, "--%s has no chart", o->prune ? "prune" : "attention");
     if (!o->model && has_item(o->peers, TORCH))
         return cli_fail(cli, CLI_USAGE, "option --peers: torch is for --model");
     if (o->rounds > BENCH_MAX_ROUNDS)
@@ -340,6 +373,7 @@ static int run(cli_app *cli, const void *opaque)
     code = check_device(cli, o);
     if (code != CLI_OK) return code;
     if (o->prune) return run_prune(cli, o);
+    if (o->attention) return run_attention(cli, o);
     return o->model ? run_model(cli, o) : run_products(cli, o);
 }
 
