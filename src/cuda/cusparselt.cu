@@ -19,6 +19,9 @@ enum { COMPUTE_32I = 0, COMPUTE_32F = 2, DEFAULT_ALGORITHM = 0, ALIGNMENT = 16 }
 
 /* Its kernels read beyond the size that it gives a compressed weight, by less than a tile's. */
 enum { BEYOND = 64 * 1024 };
+/* Its search takes work memory for all that it tries, and is told no size; a plan's own is of one
+   algorithm (98304×768×768: 74 KB before the search, 6.4 MB after). Room for this, and for Y's sums. */
+enum { SEARCH_WORK = 64 << 20 };
 
 /* 512 bytes in 0.8 and 11 KiB in older versions. */
 struct opaque {
@@ -277,21 +280,19 @@ static s24_status search(s24i_device *device, vendor_plan *p, const device_memor
     const vendor_engine *e = device->vendor;
     const float one = 1, beta = job->residual ? 1.0f : 0.0f;
     cudaStream_t streams[1] = {static_cast<cudaStream_t>(stream)};
-    device_memory first, y;
+    device_memory first, y, work;
     if (!describe(e, p) || !sizes(e, p)) return refused(error, job);
     const size_t y_bytes = (size_t)(job->columns ? job->n : job->m) * (size_t)job->ldy * 4;
     s24_status status = compress(device, p, &first, dense, job, stream, error);
     if (status != S24_OK) return status;
     CUDA_TRY(error, "allocating for cuSPARSELt's search", y.get(y_bytes, stream));
     CUDA_TRY(error, "allocating for cuSPARSELt's search",
-             cudaMalloc(&p->work, p->work_bytes + ALIGNMENT));
-    if (e->search(&e->lt, &p->plan, &one, first.at, job->x, &beta, addend(job), y.at, p->work,
+             work.get(p->work_bytes + y_bytes + SEARCH_WORK, stream));
+    if (e->search(&e->lt, &p->plan, &one, first.at, job->x, &beta, addend(job), y.at, work.at,
                   streams, 1) ||
         !sizes(e, p))
         return refused(error, job);
     CUDA_TRY(error, "searching cuSPARSELt's algorithm", cudaStreamSynchronize(streams[0]));
-    CUDA_TRY(error, "freeing memory", cudaFree(p->work));
-    p->work = nullptr;
     CUDA_TRY(error, "allocating for cuSPARSELt", cudaMalloc(&p->work, p->work_bytes + ALIGNMENT));
     return S24_OK;
 }

@@ -85,6 +85,13 @@ static __device__ inline void tile_load(uint32_t to, const CUtensorMap *map, int
                  "l"(map), "r"(x), "r"(y), "r"(bar)
                  : "memory");
 }
+/* Into L2 alone. */
+static __device__ inline void tile_ask(const CUtensorMap *map, int x, int y)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map),
+                 "r"(x), "r"(y)
+                 : "memory");
+}
 /* What lies outside of the map's tensor is not written. */
 static __device__ inline void tile_store(const CUtensorMap *map, int x, int y, uint32_t from)
 {

@@ -83,6 +83,25 @@ static __device__ __forceinline__ void scale_sums(float (&s)[N], const linear_pa
     }
 }
 
+/*
+ * A chunk's place in shared memory, around the writing of it by a warpgroup: that nothing is read
+ * from it any more is made sure of while the chunk before is handed over, for the price of no barrier
+ * of its own, unless there is only one place.
+ */
+template <class TILE> static __device__ __forceinline__ void chunk_begin(const thread_place &me)
+{
+    if (TILE::buffers > 1) return;
+    if (me.thread == 0) stores_read<0>();
+    named_barrier(BARRIER_STORE + me.warpgroup, 128);
+}
+template <class TILE> static __device__ __forceinline__ void chunk_end(const thread_place &me)
+{
+    publish_shared();
+    if (TILE::buffers > 1 && me.thread == 0)
+        stores_read<(TILE::buffers > 1 ? TILE::buffers - 2 : 0)>(); /* of the next one */
+    named_barrier(BARRIER_STORE + me.warpgroup, 128);
+}
+
 /* 64 outputs, whose sums are d, of TOKENS tokens: a chunk at a time into shared memory, token by
    token as Y wants it, and from there to Y. `buffer` goes around from call to call. */
 template <class TILE, linear_epilogue EPILOGUE>
@@ -117,11 +136,9 @@ static __device__ void store_quick(const typename TILE::sum (&d)[TILE::sums],
             for (float &x : s)
                 x = gelu(x);
         const uint32_t out = ring.out(me.warpgroup) + buffer * TILE::chunk_bytes;
-        if (me.thread == 0) stores_read<TILE::buffers - 1>();
-        named_barrier(BARRIER_STORE + me.warpgroup, 128);
+        chunk_begin<TILE>(me);
         put_matrices<output>(s, out, place);
-        publish_shared();
-        named_barrier(BARRIER_STORE + me.warpgroup, 128);
+        chunk_end<TILE>(me);
         if (n + 64 > p.shape.n && p.shape.n % 8 != 0)
             store_edge<TILE>(out, p, me, first, n);
         else if (me.thread == 0)
@@ -150,8 +167,7 @@ static __device__ void store_columns(const typename TILE::sum (&d)[TILE::sums],
     for (int c = 0; c < TILE::tokens / 64; c++) {
         if (m + c * 64 >= p.shape.m) break;
         const uint32_t out = ring.out(me.warpgroup) + buffer * TILE::chunk_bytes;
-        if (me.thread == 0) stores_read<TILE::buffers - 1>();
-        named_barrier(BARRIER_STORE + me.warpgroup, 128);
+        chunk_begin<TILE>(me);
 #pragma unroll
         for (int i = 0; i < 32; i += 8) { /* 16 tokens */
             uint32_t v[4];
@@ -163,8 +179,7 @@ static __device__ void store_columns(const typename TILE::sum (&d)[TILE::sums],
             }
             matrices_store_rows(out + line * 128 + ((i / 4 + me.lane / 16) ^ me.lane % 8) * 16, v);
         }
-        publish_shared();
-        named_barrier(BARRIER_STORE + me.warpgroup, 128);
+        chunk_end<TILE>(me);
         if (me.thread == 0) {
             tile_store(y, m + c * 64, n, out);
             stores_commit();

@@ -86,6 +86,9 @@ struct linear_tile {
                          shares = SHARES;
     static constexpr bool shared = SHARES > 1;
     using walk = linear_walk<shared>;
+    /* Ahead of time: boxes along k of the first tokens that are asked for, and stages whose weights
+       are loaded. A large tile's would be in the way of its tokens. */
+    static constexpr int asked = 4, early = ROWS * TOKENS > 128 * 128 ? 2 : STAGES;
     static constexpr int team_size = WARPGROUPS / TEAMS;
     static constexpr int slabs = ROWS / 64;          /* of 64 outputs */
     static constexpr int blocks = slabs / team_size; /* of them a warpgroup */
