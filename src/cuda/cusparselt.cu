@@ -17,11 +17,12 @@
 enum { ORDER_COL = 1, ORDER_ROW = 2, PLAIN = 0, TRANSPOSED = 1, HALF_OF_IT = 0 };
 enum { COMPUTE_32I = 0, COMPUTE_32F = 2, DEFAULT_ALGORITHM = 0, ALIGNMENT = 16 };
 
-/* Its kernels read beyond the size that it gives a compressed weight, by less than a tile's. */
+/* Its kernels read beyond the size that it gives a compressed weight: seen by less than a tile's. */
 enum { BEYOND = 64 * 1024 };
 /* Its search takes work memory for all that it tries, and is told no size; a plan's own is of one
-   algorithm (98304×768×768: 74 KB before the search, 6.4 MB after). Room for this, and for Y's sums. */
-enum { SEARCH_WORK = 64 << 20 };
+   algorithm (98304×768×768: 74 KB before the search, 6.4 MB after). Room for this, and in the search
+   for Y's sums. */
+enum { WORK_BEYOND = 64 << 20 };
 
 /* 512 bytes in 0.8 and 11 KiB in older versions. */
 struct opaque {
@@ -258,7 +259,8 @@ static s24_status compress(s24i_device *device, const vendor_plan *p, device_mem
 {
     const vendor_engine *e = device->vendor;
     device_memory scratch;
-    CUDA_TRY(error, "allocating a weight for cuSPARSELt", to->get(p->compressed_bytes, stream));
+    /* Twice the size: as much as the weight is dense. */
+    CUDA_TRY(error, "allocating a weight for cuSPARSELt", to->get(2 * p->compressed_bytes, stream));
     CUDA_TRY(error, "allocating a weight for cuSPARSELt", scratch.get(p->scratch_bytes, stream));
     if (e->compress(&e->lt, &p->plan, dense.at, to->at, scratch.at,
                     static_cast<cudaStream_t>(stream)))
@@ -287,13 +289,13 @@ static s24_status search(s24i_device *device, vendor_plan *p, const device_memor
     if (status != S24_OK) return status;
     CUDA_TRY(error, "allocating for cuSPARSELt's search", y.get(y_bytes, stream));
     CUDA_TRY(error, "allocating for cuSPARSELt's search",
-             work.get(p->work_bytes + y_bytes + SEARCH_WORK, stream));
+             work.get(p->work_bytes + y_bytes + WORK_BEYOND, stream));
     if (e->search(&e->lt, &p->plan, &one, first.at, job->x, &beta, addend(job), y.at, work.at,
                   streams, 1) ||
         !sizes(e, p))
         return refused(error, job);
     CUDA_TRY(error, "searching cuSPARSELt's algorithm", cudaStreamSynchronize(streams[0]));
-    CUDA_TRY(error, "allocating for cuSPARSELt", cudaMalloc(&p->work, p->work_bytes + ALIGNMENT));
+    CUDA_TRY(error, "allocating for cuSPARSELt", cudaMalloc(&p->work, p->work_bytes + WORK_BEYOND));
     return S24_OK;
 }
 

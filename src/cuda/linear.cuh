@@ -33,12 +33,14 @@ template <class TILE> struct weight_source {
     static constexpr int BLOCK = TILE::element::weight_block;
     const uint8_t *first; /* slab */
     int slabs;            /* beside it; past the last one, that is loaded again and not stored */
+    int stride;           /* from step to step */
 
-    __device__ weight_source(const linear_params &p, int n_tile, int step)
+    __device__ weight_source(const linear_params &p, int n_tile, int step, bool back)
         : first(p.w +
                 ((size_t)n_tile * TILE::slabs * p.shape.k_blocks + (size_t)step * TILE::depth) *
                     BLOCK),
-          slabs(p.w_slabs - 1 - n_tile * TILE::slabs)
+          slabs(p.w_slabs - 1 - n_tile * TILE::slabs),
+          stride(back ? -TILE::depth * BLOCK : TILE::depth * BLOCK)
     {
     }
     /* Announces a stage and loads its weights; on to the next step. */
@@ -51,7 +53,7 @@ template <class TILE> struct weight_source {
             bulk_load(ring.weight(stage) + i * TILE::depth * BLOCK,
                       first + (size_t)(unsigned)min(i, slabs) * p.slab_bytes, depth * BLOCK,
                       ring.full(stage));
-        first += TILE::depth * BLOCK;
+        first += TILE::turns ? stride : TILE::depth * BLOCK;
     }
 };
 
@@ -97,7 +99,10 @@ static __device__ void produce(const linear_ring<TILE> &ring, const linear_param
     int m_tile, n_tile;
     if (!walk.next(p.shape, &part)) return;
     tile_origin(p.shape, part.tile, &m_tile, &n_tile);
-    weight_source<TILE> weight(p, n_tile, part.begin);
+    /* A block's every second tile is walked from the end of k to its beginning: what the tiles around
+       read last is what L2 still has. */
+    bool back = false;
+    weight_source<TILE> weight(p, n_tile, part.begin, back);
     if (!TILE::shared && !TILE::columns) ask_for_tokens<TILE>(p.shape, x);
     /* Weights do not depend on the kernels before this one in the stream: the first of them may
        come early. Whatever else is read or written here follows the first tokens. */
@@ -115,11 +120,13 @@ static __device__ void produce(const linear_ring<TILE> &ring, const linear_param
         for (; step < part.end; step++, at.next()) {
             barrier_wait(ring.empty(at.stage), at.parity ^ 1);
             weight.load(ring, p, at.stage, step);
-            load_tokens(ring, p, x, at.stage, step, m_tile * TILE::tokens);
+            load_tokens(ring, p, x, at.stage, back ? p.shape.steps - 1 - step : step,
+                        m_tile * TILE::tokens);
         }
         if (!walk.next(p.shape, &part)) return;
         tile_origin(p.shape, part.tile, &m_tile, &n_tile);
-        weight = weight_source<TILE>(p, n_tile, part.begin);
+        back = TILE::turns && p.shape.steps >= LONG_K && !back;
+        weight = weight_source<TILE>(p, n_tile, back ? p.shape.steps - 1 : part.begin, back);
         step = part.begin;
     }
 }

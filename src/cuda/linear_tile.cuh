@@ -13,6 +13,7 @@ enum {
     MAX_WARPS = 12,    /* of consumers */
     BARRIER_STORE = 1, /* and on: of a warpgroup */
     BARRIER_TURN = 4,  /* and on: of a team */
+    LONG_K = 32,       /* steps of weights that do not all stay in L2 */
 };
 
 /* What happens to the sums. BIAS is quick: a bias, and Y of X's 16-bit dtype or, of an 8-bit one, of
@@ -84,7 +85,7 @@ struct linear_tile {
     static constexpr int rows = ROWS, tokens = TOKENS, warpgroups = WARPGROUPS, teams = TEAMS,
                          stages = STAGES, depth = DEPTH, chunk = CHUNK, buffers = BUFFERS,
                          shares = SHARES;
-    static constexpr bool shared = SHARES > 1;
+    static constexpr bool shared = SHARES > 1, turns = !shared && TEAMS == 1 && DEPTH == 1;
     using walk = linear_walk<shared>;
     /* Ahead of time: boxes along k of the first tokens that are asked for, and stages whose weights
        are loaded. A large tile's would be in the way of its tokens. */
