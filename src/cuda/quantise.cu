@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(THREADS)
         for (int i = 0; i < PIECES; i++) {
             const int piece = i * THREADS + (int)threadIdx.x;
             if (piece >= pieces) continue;
-            load_8<T>(v[i], from + piece * 8);
+            load_narrow<T>(v[i], from + piece * 8);
             most = largest_of(most, v[i]);
         }
         most = warp_largest(most);

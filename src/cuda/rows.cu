@@ -19,7 +19,7 @@ enum {
 template <class T> static __device__ inline void add_8(float (&v)[8], const void *from)
 {
     float w[8];
-    load_8<T>(w, from);
+    load_narrow<T>(w, from);
 #pragma unroll
     for (int i = 0; i < 8; i++)
         v[i] += w[i];
@@ -32,16 +32,16 @@ static __device__ inline void norm_load(float (&v)[8], const s24i_device_norm &j
 {
     const int64_t here = r * job.width + at;
     if (job.ids)
-        load_8<T>(v, static_cast<const T *>(job.words) + job.ids[r] * job.width + at);
+        load_narrow<T>(v, static_cast<const T *>(job.words) + job.ids[r] * job.width + at);
     else
-        load_8<T>(v, static_cast<const T *>(job.x) + here);
+        load_narrow<T>(v, static_cast<const T *>(job.x) + here);
     if (job.residual) add_8<T>(v, static_cast<const T *>(job.residual) + here);
     if (job.position_rows)
         add_8<T>(v, static_cast<const T *>(job.position_rows) + job.positions[r] * job.width + at);
     if (job.type_rows)
         add_8<T>(v, static_cast<const T *>(job.type_rows) +
                         (job.types ? job.types[r] : 0) * job.width + at);
-    if (job.sum) store_8<T>(static_cast<T *>(job.sum) + here, v);
+    if (job.sum) store_narrow<T>(static_cast<T *>(job.sum) + here, v);
 }
 
 template <class T, int CHUNKS>
@@ -84,12 +84,12 @@ __global__ void __launch_bounds__(32 * WARPS, CHUNKS <= 4 ? BLOCKS : BLOCKS / 2)
             const int at = c * 256 + lane * 8;
             if (at >= width) continue;
             float gamma[8], beta[8];
-            load_8<T>(gamma, static_cast<const T *>(job.gamma) + at);
-            load_8<T>(beta, static_cast<const T *>(job.beta) + at);
+            load_narrow<T>(gamma, static_cast<const T *>(job.gamma) + at);
+            load_narrow<T>(beta, static_cast<const T *>(job.beta) + at);
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 v[c][i] = v[c][i] * inverse * gamma[i] + beta[i];
-            store_8<T>(static_cast<T *>(job.y) + r * job.width + at, v[c]);
+            store_narrow<T>(static_cast<T *>(job.y) + r * job.width + at, v[c]);
         }
         if (!job.narrow) continue;
         float most = 0;
@@ -153,9 +153,9 @@ __global__ void __launch_bounds__(256)
          i += (int64_t)gridDim.x * 256) {
         T *at = y + i / pieces * ld + i % pieces * 8;
         float v[8];
-        load_8<T>(v, at);
+        load_narrow<T>(v, at);
         activate(v, activation);
-        store_8<T>(at, v);
+        store_narrow<T>(at, v);
     }
 }
 
@@ -197,7 +197,7 @@ static __device__ int pool_tokens(float (&sum)[8], const s24i_device_pool &job, 
     for (int t = first; t < end; t += step) {
         if (mask && !mask[t]) continue;
         float v[8];
-        load_8<T>(v, static_cast<const T *>(job.x) + (int64_t)t * job.width + column);
+        load_narrow<T>(v, static_cast<const T *>(job.x) + (int64_t)t * job.width + column);
 #pragma unroll
         for (int i = 0; i < 8; i++) /* a NaN stays one */
             sum[i] = !most ? sum[i] + v[i] : v[i] > sum[i] || v[i] != v[i] ? v[i] : sum[i];
@@ -348,7 +348,7 @@ __global__ void __launch_bounds__(32 * WARPS)
         if (!job.outputs)
             for (int at = lane * 8; at < width; at += 256) {
                 float v[8];
-                load_8<T>(v, x + at);
+                load_narrow<T>(v, x + at);
 #pragma unroll
                 for (int i = 0; i < 8; i++)
                     job.y[r * job.width + at + i] = v[i];
@@ -357,8 +357,8 @@ __global__ void __launch_bounds__(32 * WARPS)
             float sum = 0;
             for (int at = lane * 8; at < width; at += 256) {
                 float v[8], w[8];
-                load_8<T>(v, x + at);
-                load_8<T>(w, static_cast<const T *>(job.w) + o * job.width + at);
+                load_narrow<T>(v, x + at);
+                load_narrow<T>(w, static_cast<const T *>(job.w) + o * job.width + at);
 #pragma unroll
                 for (int i = 0; i < 8; i++)
                     sum += v[i] * w[i];
@@ -425,7 +425,7 @@ __global__ void __launch_bounds__(256) unfold_kernel(const __grid_constant__ s24
             for (int j = 0; j < 8; j++)
                 v[j] = patch_at(job, corner, c + j);
         }
-        store_8<T>(static_cast<T *>(job.y) + t * job.row + c, v);
+        store_narrow<T>(static_cast<T *>(job.y) + t * job.row + c, v);
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Rows of 16-bit elements in registers. A thread has eight neighbours at a time, 16 bytes of a row;
- * a warp has 256 columns of it.
+ * Rows of 16-bit elements in registers. A thread has N neighbours at a time: eight, 16 bytes of a row
+ * and 256 columns a warp, or four where the row's width asks for them.
  */
 #ifndef S24_CUDA_ROWS_CUH
 #define S24_CUDA_ROWS_CUH
@@ -9,42 +9,59 @@
 #include "hopper.cuh"
 #include "linear_tile.cuh"
 
-/* Eight elements as f32. */
-template <class T> static __device__ inline void unpack_8(float (&v)[8], uint4 bits)
+template <int N> struct row_bits;
+template <> struct row_bits<8> {
+    using type = uint4;
+};
+template <> struct row_bits<4> {
+    using type = uint2;
+};
+
+/* N elements as f32. */
+template <class T, int N>
+static __device__ inline void unpack(float (&v)[N], typename row_bits<N>::type bits)
 {
     union {
-        uint4 all;
-        T each[8];
+        typename row_bits<N>::type all;
+        T each[N];
     } u = {bits};
 #pragma unroll
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < N; i++)
         v[i] = (float)u.each[i];
 }
-template <class T> static __device__ inline void load_8(float (&v)[8], const void *from)
+template <class T, int N> static __device__ inline void load_narrow(float (&v)[N], const void *from)
 {
-    unpack_8<T>(v, *static_cast<const uint4 *>(from));
+    unpack<T>(v, *static_cast<const typename row_bits<N>::type *>(from));
 }
-template <class T> static __device__ inline void store_8(void *to, const float (&v)[8])
+template <class T, int N> static __device__ inline void store_narrow(void *to, const float (&v)[N])
 {
-    *static_cast<uint4 *>(to) =
-        make_uint4(pair_of<T>::pack(v[0], v[1]), pair_of<T>::pack(v[2], v[3]),
-                   pair_of<T>::pack(v[4], v[5]), pair_of<T>::pack(v[6], v[7]));
+    union {
+        typename row_bits<N>::type all;
+        uint32_t pairs[N / 2];
+    } u;
+#pragma unroll
+    for (int i = 0; i < N / 2; i++)
+        u.pairs[i] = pair_of<T>::pack(v[2 * i], v[2 * i + 1]);
+    *static_cast<typename row_bits<N>::type *>(to) = u.all;
 }
 
 /* The same of f32 memory. */
-static __device__ inline void load_8_wide(float (&v)[8], const float *from)
+template <int N> static __device__ inline void load_wide(float (&v)[N], const float *from)
 {
-    const float4 low = reinterpret_cast<const float4 *>(from)[0];
-    const float4 high = reinterpret_cast<const float4 *>(from)[1];
-    const float all[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
-    for (int i = 0; i < 8; i++)
-        v[i] = all[i];
+    for (int i = 0; i < N; i += 4) {
+        const float4 four = *reinterpret_cast<const float4 *>(from + i);
+        v[i] = four.x;
+        v[i + 1] = four.y;
+        v[i + 2] = four.z;
+        v[i + 3] = four.w;
+    }
 }
-static __device__ inline void store_8_wide(float *to, const float (&v)[8])
+template <int N> static __device__ inline void store_wide(float *to, const float (&v)[N])
 {
-    reinterpret_cast<float4 *>(to)[0] = make_float4(v[0], v[1], v[2], v[3]);
-    reinterpret_cast<float4 *>(to)[1] = make_float4(v[4], v[5], v[6], v[7]);
+#pragma unroll
+    for (int i = 0; i < N; i += 4)
+        *reinterpret_cast<float4 *>(to + i) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
 }
 
 static __device__ inline float warp_sum(float v)

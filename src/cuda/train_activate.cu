@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(THREADS)
     wait_for_predecessors();
     if (c >= job.width) return;
     for (int half = 0; half < halves && job.bias; half++)
-        load_8_wide(bias[half], job.bias + half * job.width + c);
+        load_wide(bias[half], job.bias + half * job.width + c);
     T *const u = static_cast<T *>(job.u) + c, *const h = static_cast<T *>(job.h) + c;
     for (int64_t r = (int64_t)blockIdx.y * WARPS + threadIdx.x / 32; r < job.rows;
          r += ROWS_AHEAD * step) {
@@ -96,19 +96,19 @@ __global__ void __launch_bounds__(THREADS)
             float v[halves][8];
 #pragma unroll
             for (int half = 0; half < halves; half++) {
-                unpack_8<T>(v[half], bits[k][half]);
+                unpack<T>(v[half], bits[k][half]);
                 if (!job.bias) continue;
 #pragma unroll
                 for (int i = 0; i < 8; i++)
                     v[half][i] = (float)(T)(v[half][i] + bias[half][i]);
-                store_8<T>(u + (r + k * step) * ld + half * job.width, v[half]);
+                store_narrow<T>(u + (r + k * step) * ld + half * job.width, v[half]);
             }
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 v[0][i] = curve_of<ACTIVATION>(v[0][i], job.squared).value;
                 if (GATED) v[0][i] *= v[halves - 1][i];
             }
-            store_8<T>(h + (r + k * step) * job.width, v[0]);
+            store_narrow<T>(h + (r + k * step) * job.width, v[0]);
         }
     }
 }
@@ -121,10 +121,10 @@ static __device__ inline void back_8(T *du, const uint4 (&bits)[HALVES], uint4 d
                                      float (&sums)[HALVES][8], int64_t width, bool squared)
 {
     float v[HALVES][8], d[HALVES][8];
-    unpack_8<T>(d[0], dh);
+    unpack<T>(d[0], dh);
 #pragma unroll
     for (int half = 0; half < HALVES; half++)
-        unpack_8<T>(v[half], bits[half]);
+        unpack<T>(v[half], bits[half]);
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         const curve f = curve_of<ACTIVATION>(v[0][i], squared);
@@ -139,7 +139,7 @@ static __device__ inline void back_8(T *du, const uint4 (&bits)[HALVES], uint4 d
     }
 #pragma unroll
     for (int half = 0; half < HALVES; half++)
-        store_8<T>(du + half * width, d[half]);
+        store_narrow<T>(du + half * width, d[half]);
 }
 
 template <class T, int ACTIVATION, bool GATED>
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int half = 0; half < halves; half++) {
         __syncthreads();
-        store_8_wide(&shared[warp][lane * 8], sums[half]);
+        store_wide(&shared[warp][lane * 8], sums[half]);
         __syncthreads();
         float all = 0;
 #pragma unroll

@@ -7,20 +7,6 @@
 
 enum { WARPS = 8, THREADS = 32 * WARPS, AHEAD = 2 /* pieces of 256 columns */ };
 
-/* A warp's sum in double to its block's part. */
-static __device__ void leave_total(double *parts, double sum)
-{
-    __shared__ double shared[WARPS];
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x) return;
-    sum = 0;
-    for (int w = 0; w < WARPS; w++)
-        sum += shared[w];
-    parts[blockIdx.x] = sum;
-}
-
 /* ---- squared distances: a warp a row --------------------------------------------------------- */
 
 template <class T>
@@ -41,20 +27,21 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll AHEAD
         for (int c = threadIdx.x % 32 * 8; c < job.width; c += 256) {
             float v[8], w[8], d[8];
-            load_8<T>(v, x + c);
-            load_8<T>(w, y + c);
-            load_8<T>(d, dx + c);
+            load_narrow<T>(v, x + c);
+            load_narrow<T>(w, y + c);
+            load_narrow<T>(d, dx + c);
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 const float apart = v[i] - w[i];
                 squares += apart * apart;
                 d[i] += factor * apart;
             }
-            store_8<T>(dx + c, d);
+            store_narrow<T>(dx + c, d);
         }
         loss += (double)squares;
     }
-    leave_total(static_cast<double *>(job.work), loss);
+    loss = block_total<WARPS>(loss);
+    if (threadIdx.x == 0) static_cast<double *>(job.work)[blockIdx.x] = loss;
 }
 
 TRAIN_ENQUEUE(squared, s24_device_train_squared_args)
@@ -145,8 +132,8 @@ __global__ void __launch_bounds__(THREADS)
     if (!(a.tokens > 0)) return;
     for (int c = threadIdx.x % 32 * 8; c < (int)job.width; c += 256) {
         float v[8], w[8];
-        load_8_wide(v, a.e + c);
-        load_8_wide(w, a.z + c);
+        load_wide(v, a.e + c);
+        load_wide(w, a.z + c);
 #pragma unroll
         for (int i = 0; i < 8; i++)
             v[i] = a.to_z * w[i] + a.to_e * v[i];
@@ -155,11 +142,11 @@ __global__ void __launch_bounds__(THREADS)
              t += WARPS * gridDim.y) {
             if (!a.counts(t)) continue;
             T *dx = static_cast<T *>(job.dx) + t * job.width + c;
-            load_8<T>(w, dx);
+            load_narrow<T>(w, dx);
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 w[i] += v[i];
-            store_8<T>(dx, w);
+            store_narrow<T>(dx, w);
         }
     }
 }
@@ -182,11 +169,11 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int &place : at)
         place = a.end;
-    if (column < job.width) load_8_wide(e, a.e + column);
+    if (column < job.width) load_wide(e, a.e + column);
 #pragma unroll 4
     for (int t = a.first + warp; t < a.end && column < job.width; t += WARPS) {
         if (!a.counts(t)) continue;
-        load_8<T>(v, static_cast<const T *>(job.x) + t * job.width + column);
+        load_narrow<T>(v, static_cast<const T *>(job.x) + t * job.width + column);
 #pragma unroll
         for (int i = 0; i < 8; i++)
             if (v[i] == e[i]) at[i] = min(at[i], t);

@@ -37,16 +37,47 @@ struct dropper {
     __device__ void apply(float (&v)[8], int64_t row, int column) const
     {
         const int lane = threadIdx.x % 32;
+        multiply(v, words(row, column, lane % 16 / 2) >> (lane / 16 * 16 + lane % 2 * 8));
+    }
+
+    /* The same of pieces of a row, or of pieces of 128 elements, lane i's 4·i …, two at a time. */
+    template <int CHUNKS, class PLACE>
+    __device__ void apply(float (&v)[CHUNKS][8], int64_t row, PLACE piece) const
+    {
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+            apply(v[c], row, piece(c));
+    }
+    template <int CHUNKS, class PLACE>
+    __device__ void apply(float (&v)[CHUNKS][4], int64_t row, PLACE piece) const
+    {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c += 2) {
+            const uint32_t kept = words(row, piece(c), lane / 4) >> lane % 4 * 4;
+            multiply(v[c], kept);
+            if (c + 1 < CHUNKS) multiply(v[c + 1 < CHUNKS ? c + 1 : c], kept >> 16);
+        }
+    }
+
+  private:
+    /* Bits q of both blocks' lanes from `column` on, this lane's q. */
+    __device__ uint32_t words(int64_t row, int column, int wanted) const
+    {
+        const int lane = threadIdx.x % 32;
         const uint32_t mine = bits(row, column / 128 + lane / 16, lane % 16);
         uint32_t kept = 0;
 #pragma unroll
         for (int q = 0; q < 8; q++) {
             const uint32_t all = __ballot_sync(~0u, mine >> q & 1);
-            if (lane % 16 / 2 == q) kept = all;
+            if (wanted == q) kept = all;
         }
-        kept >>= lane / 16 * 16 + lane % 2 * 8;
+        return kept;
+    }
+    template <int N> __device__ void multiply(float (&v)[N], uint32_t kept) const
+    {
 #pragma unroll
-        for (int i = 0; i < 8; i++)
+        for (int i = 0; i < N; i++)
             v[i] *= kept >> i & 1 ? keep : 0.0f;
     }
 };

@@ -19,7 +19,7 @@ static __device__ inline void add_row(float (&v)[8], const void *table, int64_t 
                                       int c)
 {
     float w[8];
-    load_8<T>(w, static_cast<const T *>(table) + row * width + c);
+    load_narrow<T>(w, static_cast<const T *>(table) + row * width + c);
 #pragma unroll
     for (int i = 0; i < 8; i++)
         v[i] += w[i];
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(THREADS)
             if (job.ids)
                 add_row<T>(v, job.words, id, job.width, c);
             else
-                load_8<T>(v, s);
+                load_narrow<T>(v, s);
             if (!job.ids && job.first && position == 0) {
 #pragma unroll
                 for (float &x : v)
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(THREADS)
             }
             if (job.positions) add_row<T>(v, job.positions, position, job.width, c);
             if (job.types) add_row<T>(v, job.types, type, job.width, c);
-            store_8<T>(s, v);
+            store_narrow<T>(s, v);
         }
     }
 }
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(32 * PIECE_WARPS)
             const int next = __shfl_sync(~0u, id, (k0 + k + 2) % 32);
             if (k0 + k >= count || c >= job.width) continue;
             bits[k] = *reinterpret_cast<const uint4 *>(ds + t * job.width);
-            if (next != here) load_8_wide(table[k], job.dwords + here * job.width + c);
+            if (next != here) load_wide(table[k], job.dwords + here * job.width + c);
         }
 #pragma unroll
         for (int k = 0; k < READ; k++) {
@@ -113,20 +113,20 @@ __global__ void __launch_bounds__(32 * PIECE_WARPS)
             const int next = __shfl_sync(~0u, id, (k0 + k + 2) % 32);
             if (k0 + k >= count || c >= job.width) continue;
             float v[8];
-            unpack_8<T>(v, bits[k]);
+            unpack<T>(v, bits[k]);
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 sum[i] += v[i];
             if (next == here && k0 + k + 1 < count) continue;
             if (from_before && before == here) {
-                store_8_wide(part, sum);
+                store_wide(part, sum);
             } else if (next == here) {
-                store_8_wide(part + job.width, sum);
+                store_wide(part + job.width, sum);
             } else {
 #pragma unroll
                 for (int i = 0; i < 8; i++)
                     table[k][i] += sum[i];
-                store_8_wide(job.dwords + here * job.width + c, table[k]);
+                store_wide(job.dwords + here * job.width + c, table[k]);
             }
             from_before = false;
 #pragma unroll
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(32 * PIECE_WARPS)
     if (first && job.ids[job.order[first - 1]] == id) return;
     const float *parts = static_cast<const float *>(job.work) + 2 * piece * job.width + c;
     float sum[8];
-    if (c < job.width) load_8_wide(sum, parts + job.width);
+    if (c < job.width) load_wide(sum, parts + job.width);
     for (int64_t p = 1;; p += 32) { /* 32 pieces: which of them begin with the id? */
         const int64_t at = behind + (p - 1 + lane) * PIECE;
         const bool same = at < job.tokens && job.ids[job.order[at]] == id;
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(32 * PIECE_WARPS)
         for (int k = 0; k < count; k++) {
             if (c >= job.width) continue;
             float v[8];
-            load_8_wide(v, parts + 2 * (p + k) * job.width);
+            load_wide(v, parts + 2 * (p + k) * job.width);
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 sum[i] += v[i];
@@ -171,11 +171,11 @@ __global__ void __launch_bounds__(32 * PIECE_WARPS)
     }
     if (c >= job.width) return;
     float table[8];
-    load_8_wide(table, job.dwords + id * job.width + c);
+    load_wide(table, job.dwords + id * job.width + c);
 #pragma unroll
     for (int i = 0; i < 8; i++)
         table[i] += sum[i];
-    store_8_wide(job.dwords + id * job.width + c, table);
+    store_wide(job.dwords + id * job.width + c, table);
 }
 
 static s24_status words_back(s24i_device *device, const s24_device_train_embed_back_args *job,
@@ -220,13 +220,13 @@ __global__ void __launch_bounds__(THREADS)
         const int64_t t = job.offsets[b] + position;
         if (t >= job.offsets[b + 1] || c >= job.width) continue;
         float v[8];
-        load_8<T>(v, ds + t * job.width);
+        load_narrow<T>(v, ds + t * job.width);
 #pragma unroll
         for (int i = 0; i < 8; i++)
             sum[i] += v[i];
         if (clear) *reinterpret_cast<uint4 *>(ds + t * job.width) = make_uint4(0, 0, 0, 0);
     }
-    store_8_wide(&shared[warp][lane * 8], sum);
+    store_wide(&shared[warp][lane * 8], sum);
     __syncthreads();
     const int64_t column = (int64_t)blockIdx.y * 256 + threadIdx.x;
     if (column >= job.width) return;
@@ -298,7 +298,7 @@ __global__ void __launch_bounds__(THREADS)
                 const int y = at / side * patch + in / patch, x = at % side * patch + in % patch;
                 v[i] = pixels[((int64_t)channel * image + y) * image + x];
             }
-            store_8<T>(static_cast<T *>(job.rows) + t * row + e, v);
+            store_narrow<T>(static_cast<T *>(job.rows) + t * row + e, v);
         }
     }
 }

@@ -177,8 +177,8 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int k = 0; k < PIECES; k++)
         if (me.at(k) < job.n) {
-            load_8_wide(v[k], me.x + me.at(k));
-            if (me.taught) load_8_wide(t[k], me.z + me.at(k));
+            load_wide(v[k], me.x + me.at(k));
+            if (me.taught) load_wide(t[k], me.z + me.at(k));
         }
     row_sums_of s = {{-FLT_MAX, 0}, {-FLT_MAX, 0}, {-FLT_MAX, 0}, 0};
 #pragma unroll
@@ -229,15 +229,15 @@ __global__ void __launch_bounds__(THREADS)
         if (me.at(k) >= job.ld) break;
         const int count = any ? part_of_8(me.at(k), job.n) : 0;
         float v[8] = {}, t[8] = {}, g[8] = {};
-        if (count) load_8_wide(v, me.x + me.at(k));
-        if (count && me.taught) load_8_wide(t, me.z + me.at(k));
+        if (count) load_wide(v, me.x + me.at(k));
+        if (count && me.taught) load_wide(t, me.z + me.at(k));
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             if (i >= count) continue;
             g[i] = slope.at(v[i], t[i], labelled, me.taught);
             if (me.at(k) + i == me.label) g[i] -= at_label;
         }
-        store_8<T>(static_cast<T *>(job.dlogits) + me.row * job.ld + me.at(k), g);
+        store_narrow<T>(static_cast<T *>(job.dlogits) + me.row * job.ld + me.at(k), g);
     }
 }
 

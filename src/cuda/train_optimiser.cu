@@ -17,7 +17,6 @@ static __device__ inline uint32_t bits_8(const uint16_t *mask, int64_t at)
 __global__ void __launch_bounds__(THREADS)
     squares_kernel(const __grid_constant__ s24_device_train_squares_args job)
 {
-    __shared__ double shared[WARPS];
     const int64_t step = (int64_t)gridDim.x * THREADS * 8;
     double sum = 0;
     dependents_may_start();
@@ -26,7 +25,7 @@ __global__ void __launch_bounds__(THREADS)
     for (int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 8; i < job.count; i += step) {
         const uint32_t on = bits_8(job.mask, i);
         float g[8], squares = 0;
-        load_8_wide(g, job.g + i);
+        load_wide(g, job.g + i);
 #pragma unroll
         for (int k = 0; k < 8; k++) {
             g[k] *= on >> k & 1 ? 1.0f : 0.0f; /* NaN shows through the mask */
@@ -34,14 +33,8 @@ __global__ void __launch_bounds__(THREADS)
         }
         sum += (double)squares;
     }
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x) return;
-    sum = 0;
-    for (int w = 0; w < WARPS; w++)
-        sum += shared[w];
-    static_cast<double *>(job.work)[blockIdx.x] = sum;
+    sum = block_total<WARPS>(sum);
+    if (threadIdx.x == 0) static_cast<double *>(job.work)[blockIdx.x] = sum;
 }
 
 TRAIN_ENQUEUE(squares, s24_device_train_squares_args)
@@ -82,10 +75,10 @@ static __device__ void adamw_8(const s24_device_train_adamw_args &job, const ada
 {
     const uint32_t on = bits_8(job.mask, i), matrix = bits_8(job.matrices, i);
     float p[8], g[8], m[8], v[8];
-    load_8_wide(p, job.p + i);
-    load_8_wide(g, job.g + i);
-    load_8_wide(m, job.m + i);
-    load_8_wide(v, job.v + i);
+    load_wide(p, job.p + i);
+    load_wide(g, job.g + i);
+    load_wide(m, job.m + i);
+    load_wide(v, job.v + i);
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         const bool allowed = on >> k & 1, learns = allowed || job.masked;
@@ -95,16 +88,16 @@ static __device__ void adamw_8(const s24_device_train_adamw_args &job, const ada
         v[k] = fmaf(f.beta2, v[k], f.new2 * (g[k] * g[k]));
         p[k] -= f.step * __fdividef(m[k], fmaf(sqrtf(v[k]), f.inverse2, f.eps));
     }
-    store_8_wide(job.p + i, p);
-    store_8_wide(job.m + i, m);
-    store_8_wide(job.v + i, v);
+    store_wide(job.p + i, p);
+    store_wide(job.m + i, m);
+    store_wide(job.v + i, v);
     if (job.masked) {
 #pragma unroll
         for (int k = 0; k < 8; k++)
             p[k] = on >> k & 1 ? p[k] : 0.0f;
-        store_8_wide(job.masked + i, p);
+        store_wide(job.masked + i, p);
     }
-    store_8<T>(static_cast<T *>(job.narrow) + i, p);
+    store_narrow<T>(static_cast<T *>(job.narrow) + i, p);
 }
 
 template <class T>
@@ -121,7 +114,7 @@ __global__ void __launch_bounds__(THREADS)
     const float factor = gradient_factor(job);
     for (int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 8; i < job.count; i += step) {
         if (factor == factor) adamw_8<T>(job, f, factor, i);
-        store_8_wide(job.g + i, none);
+        store_wide(job.g + i, none);
     }
 }
 

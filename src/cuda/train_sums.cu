@@ -60,20 +60,13 @@ s24_status column_parts_enqueue(s24i_device *device, const column_parts *job, vo
 __global__ void __launch_bounds__(THREADS)
     total_parts_kernel(const __grid_constant__ total_parts job)
 {
-    __shared__ double shared[WARPS];
     dependents_may_start();
     wait_for_predecessors();
     double sum = 0;
     for (int p = threadIdx.x; p < job.count; p += THREADS)
         sum += job.parts[p];
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x) return;
-    sum = 0;
-    for (int w = 0; w < WARPS; w++)
-        sum += shared[w];
-    *job.to = job.factor * sum + (job.add ? *job.to : 0);
+    sum = block_total<WARPS>(sum);
+    if (threadIdx.x == 0) *job.to = job.factor * sum + (job.add ? *job.to : 0);
 }
 
 s24_status total_parts_enqueue(s24i_device *device, const total_parts *job, void *stream,
@@ -106,13 +99,13 @@ __global__ void __launch_bounds__(THREADS) row_sums_kernel(const __grid_constant
         for (int64_t r = (int64_t)blockIdx.y * WARPS + warp; r < job.rows; r += step) {
             if (KINDS && job.kinds[r] != kind) continue;
             float v[8];
-            load_8<T>(v, from + r * job.ld);
+            load_narrow<T>(v, from + r * job.ld);
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 sums[i] += v[i];
         }
     }
-    store_8_wide(&shared[warp][lane * 8], sums);
+    store_wide(&shared[warp][lane * 8], sums);
     __syncthreads();
     float all = 0;
 #pragma unroll

@@ -7,6 +7,7 @@
 #define S24_CUDA_TRAIN_SUMS_CUH
 
 #include "device.cuh"
+#include "rows.cuh"
 
 enum { MOST_SUMS = 3 }; /* vectors that are summed at once */
 
@@ -31,6 +32,19 @@ struct total_parts {
 };
 s24_status total_parts_enqueue(s24i_device *device, const total_parts *job, void *stream,
                                s24i_device_error *error);
+
+/* The sum over a block of so many warps; thread 0 gets it. */
+template <int WARPS> static __device__ inline double block_total(double sum)
+{
+    __shared__ double shared[WARPS];
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = sum;
+    __syncthreads();
+    sum = 0;
+    for (int w = 0; w < WARPS && threadIdx.x == 0; w++)
+        sum += shared[w];
+    return sum;
+}
 
 /* sums[kind][c] += Σ of x[r, c] over the rows of that kind. x's rows have room for cols rounded up to
    eight. */
