@@ -15,7 +15,7 @@
 const char *cli_isa_name(int index)
 {
     static const char *const names[] = {"baseline",   "avx2",       "avxvnni", "avx512",
-                                        "avx512vnni", "avx512bf16", "neon"};
+                                        "avx512vnni", "avx512bf16", "neon",    "dotprod"};
     return index >= 0 && index < (int)(sizeof names / sizeof *names) ? names[index] : NULL;
 }
 

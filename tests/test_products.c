@@ -137,14 +137,14 @@ static void test_products(void **state)
 static void test_masked_cpu(void **state)
 {
     (void)state;
-    static const char *const levels[] = {"baseline",   "avx2",       "avx512",
-                                         "avx512vnni", "avx512bf16", "neon"};
+    static const char *const levels[] = {"baseline",   "avx2",       "avxvnni", "avx512",
+                                         "avx512vnni", "avx512bf16", "neon",    "dotprod"};
     heap h = {0};
     uint64_t seed = 61;
     s24_ctx *ctx = ctx_on(&h, 1);
     for (int d = 0; d < TWO_FOUR_DTYPES; d++) {
         weight t = make_weight(ctx, two_four_dtypes[d], 20, 64, &seed);
-        for (int i = 0; i < 6; i++) {
+        for (int i = 0; i < 8; i++) {
             s24_ctx *masked;
             s24_ctx_opts opts = {.size = sizeof opts, .cpu_mask = s24_cpu_parse(levels[i])};
             assert_int_equal(s24_ctx_create(&masked, &opts), S24_OK);

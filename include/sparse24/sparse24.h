@@ -129,16 +129,16 @@ enum {
     S24_CPU_AVX512VNNI = 1u << 3, /* AVX-512 VNNI and VBMI */
     S24_CPU_AVX512BF16 = 1u << 4,
     S24_CPU_AVXVNNI = 1u << 5, /* AVX-VNNI: dots of bytes in 256 bits, with or without AVX-512 */
-    S24_CPU_NEON = 1u << 16    /* every 64-bit ARM */
+    S24_CPU_NEON = 1u << 16,   /* every 64-bit ARM */
+    S24_CPU_DOTPROD = 1u << 17 /* FEAT_DotProd: dots of bytes in NEON's registers */
 };
 
 /* What this CPU (and its operating system) can run, as S24_CPU_ bits. */
 S24_API uint32_t s24_cpu_detect(void);
 /* "baseline", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16" → the bits up to and including
-   that level; "neon" → baseline and NEON; 0 if the name is unknown. */
+   that level; "neon" → baseline and NEON, "dotprod" → these and its dots; 0 if the name is unknown. */
 S24_API uint32_t s24_cpu_parse(const char *name);
-/* The name of the highest level in the bits. */
-S24_API const char *s24_cpu_name(uint32_t cpu);
+S24_API const char *s24_cpu_name(uint32_t cpu); /* the highest level's in the bits */
 
 /* alloc returns memory aligned to `alignment` (a power of two) or NULL; free gets the same size
    back. Both are called by whichever thread uses the context or an object made with it, and the

@@ -20,6 +20,7 @@ static const struct {
     {"avx512vnni", S24_CPU_AVX512VNNI},
     {"avx512bf16", S24_CPU_AVX512BF16},
     {"neon", S24_CPU_NEON},
+    {"dotprod", S24_CPU_DOTPROD},
 };
 enum { LEVELS = sizeof levels / sizeof *levels };
 
@@ -56,6 +57,15 @@ uint32_t s24_cpu_detect(void)
     if (has_vnni) cpu |= S24_CPU_AVX512VNNI;
     if (eax & bf16) cpu |= S24_CPU_AVX512BF16;
     return cpu;
+}
+
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+
+uint32_t s24_cpu_detect(void)
+{
+    const uint32_t neon = S24_CPU_BASELINE | S24_CPU_NEON;
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? neon | S24_CPU_DOTPROD : neon;
 }
 
 #elif defined(__aarch64__)
