@@ -118,7 +118,7 @@ class Usage(Scratch):
              r"--threads: '-1' is not a whole number of at least 1"),
             ("empty value", ["check", "f", "--include", ""], 2, r"--include: expected GLOB"),
             ("unknown isa", ["check", "f", "--isa", "sse9"], 2,
-             r"--isa: 'sse9' is not one of baseline\|avx2\|avx512"),
+             r"--isa: 'sse9' is not one of baseline\|avx2\|avxvnni\|avx512"),
             ("unknown dtype", ["embed", "f", "--dtype", "f64"], 2,
              r"--dtype: 'f64' is not one of f32\|f16\|bf16\|i8"),
             ("unknown method", ["prune", "f", "g", "--method", "luck"], 2,
