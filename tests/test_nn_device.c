@@ -146,8 +146,8 @@ static void test_same(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* A pass of a new session, so that a plan is made. Every note then is `expected`, if that is not
-   NULL, and is replaced. */
+/* A pass of a new session, so that a plan is made. Every note of a tile then is `expected`, if that is
+   not NULL, and is replaced; that products take norms in stays to be so where tiles for that are given. */
 static void notes_after_pass(s24_ctx *ctx, s24_device *device, const s24_model *model,
                              const char *expected, const char *replaced)
 {
@@ -164,10 +164,12 @@ static void notes_after_pass(s24_ctx *ctx, s24_device *device, const s24_model *
     for (; (key = s24_device_note_key(device, count)) != NULL; count++) {
         assert_non_null(strstr(key, "f16 256x")); /* tokens, up to a power of two */
         assert_string_not_equal(s24_device_noted(device, key), "1x1");
-        if (expected) assert_string_equal(s24_device_noted(device, key), expected);
-        assert_ok(ctx, s24_device_note(ctx, device, key, replaced));
+        const int norms = strstr(key, " norms") != NULL, in = strstr(replaced, "/norm") != NULL;
+        if (expected)
+            assert_string_equal(s24_device_noted(device, key), norms ? "in products" : expected);
+        assert_ok(ctx, s24_device_note(ctx, device, key, norms && in ? "in products" : replaced));
     }
-    assert_int_equal(count, 4); /* a block's products */
+    assert_int_equal(count, 9); /* a block's products with norms in them and without; which it is */
 }
 
 /* Sessions note what they measured; the next one believes it if it can. */
@@ -183,8 +185,9 @@ static void test_notes(void **state)
         assert_null(s24_device_note_key(device, 0));
         assert_ok(ctx, s24_model_preset(&model, ctx, "bert-tiny", &opts));
         notes_after_pass(ctx, device, model, NULL, "1x1"); /* no such tile: measured again */
-        notes_after_pass(ctx, device, model, NULL, "128x96");
-        notes_after_pass(ctx, device, model, "128x96", "128x72"); /* that there is: as noted */
+        notes_after_pass(ctx, device, model, NULL, "128x96/norm");
+        notes_after_pass(ctx, device, model, "128x96/norm",
+                         "64x144/norm"); /* that there is: as noted */
         assert_null(s24_device_noted(device, "no such key"));
         char longest[97];
         memset(longest, 'k', 96);

@@ -142,6 +142,28 @@ S24_API s24_status s24_device_check(int *two_four, s24_bad_group *bad, s24_ctx *
 
 /* ---- products -------------------------------------------------------------------------------- */
 
+/*
+ * Layer norms that products take part in, so that no kernel runs between two. h is what a norm is of;
+ * its moments [⌈width/64⌉, m, 2] are of each 64 elements of a token the sum and the sum of squares (or
+ * of several such pieces in the place of the first, and zeros for the others).
+ *
+ * With x_moments x is gamma·h, and x_terms [2, n] are w·gamma and bias + w·beta of that norm:
+ *   y = activation((x·wᵀ − mean·x_terms[0])/σ + x_terms[1]), which is the product of the norm.
+ * With y_moments h = x·wᵀ + bias + residual is the next norm's; y = y_gamma·h, and its moments are
+ * written. With residual_moments what is added is the norm of the residual,
+ *   (residual − mean·residual_gamma)/σ + residual_beta.
+ * σ² = variance + eps, the variance being the mean of squares less the square of the mean, in f32.
+ */
+typedef struct s24_device_linear_norm {
+    size_t size; /* sizeof(s24_device_linear_norm) */
+    float eps;
+    const float *x_moments, *x_terms;
+    const float *residual_moments;              /* NULL: the residual is added as it is */
+    const void *residual_gamma, *residual_beta; /* [n] of the dtype */
+    const void *y_gamma;                        /* [n] of the dtype, NULL: 1 */
+    float *y_moments;
+} s24_device_linear_norm;
+
 typedef struct s24_device_linear_args {
     size_t size; /* sizeof(s24_device_linear_args) */
     /* [m, n] device memory, written: of the weight's dtype or f32 where that has 16 bits, else of
@@ -157,8 +179,9 @@ typedef struct s24_device_linear_args {
     size_t work_bytes;
     const char *tile; /* a row of s24_device_tile_name instead of the best one */
     void *stream;
-    const float *x_scale; /* [m] device memory, a factor a token, or NULL */
-    const float *w_scale; /* [n] device memory, a factor an output, or NULL */
+    const float *x_scale;               /* [m] device memory, a factor a token, or NULL */
+    const float *w_scale;               /* [n] device memory, a factor an output, or NULL */
+    const s24_device_linear_norm *norm; /* or NULL */
 } s24_device_linear_args;
 
 S24_API size_t s24_device_linear_work_bytes(const s24_device *device,
@@ -168,8 +191,11 @@ S24_API size_t s24_device_linear_work_bytes(const s24_device *device,
  * they are into a y of i32 where nothing else is asked), rounded once. e4m3 and e5m2 are summed as
  * the tensor cores do it, with 14 bits or so: docs/numerics.md. Enqueues one kernel and allocates
  * nothing; it may be captured into a graph. x, y and residual start at multiples of 16
- * bytes and so do their rows. The weight and the bias must be complete before. Errors: ARGUMENT
- * (alignment, an unknown tile), UNSUPPORTED (a tile that this product cannot have), SHAPE, DTYPE.
+ * bytes and so do their rows. The weight and the bias must be complete before. Beside norms y is of
+ * the weight's dtype, f16 or bf16, 8 divides n, and there are no scales; beside x_moments no bias, no
+ * residual and at most a GELU, beside y_moments a residual and no activation. Errors: ARGUMENT
+ * (alignment, an unknown tile), UNSUPPORTED (a tile that this product cannot have; norms without
+ * compute capability 9.0), SHAPE, DTYPE.
  */
 S24_API s24_status s24_device_linear(s24_ctx *ctx, s24_device *device,
                                      const s24_device_weight *weight,

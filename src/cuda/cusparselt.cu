@@ -360,11 +360,11 @@ s24_status vendor_enqueue(s24i_device *device, const s24i_device_linear *job, vo
                                 job->ldy,   job->columns, job->residual != nullptr};
     const float one = 1, beta = job->residual ? 1.0f : 0.0f;
     cudaStream_t streams[1] = {static_cast<cudaStream_t>(stream)};
-    if (job->bias || job->activation || job->x_scale || job->w_scale ||
-        (job->residual && job->ld_residual != job->ldy))
+    if (job->bias || job->activation || job->x_scale || job->w_scale || job->norm.x_moments ||
+        job->norm.y_moments || (job->residual && job->ld_residual != job->ldy))
         return device_failed(error, S24_ERROR_UNSUPPORTED,
                              "the backend cusparselt computes products alone, or with a residual "
-                             "of y's leading dimension: no bias, activation or scales");
+                             "of y's leading dimension: no bias, activation, scales or norms");
     vendor_weight *w = static_cast<vendor_weight *>(*job->vendor);
     while (w && !same(w->plan->shape, shape))
         w = w->next;

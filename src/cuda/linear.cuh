@@ -305,9 +305,19 @@ static __device__ void multiply(typename TILE::sum (&d)[TILE::blocks][TILE::sums
     if (me.lane == 0) barrier_arrive(ring.empty(before));
 }
 
-template <class TILE, linear_epilogue EPILOGUE>
-static __device__ void consume(const linear_ring<TILE> &ring, const linear_params &p,
-                               const CUtensorMap *y)
+/* Does this block have all sums of a tile in the end, when it has done its part? */
+template <class TILE>
+static __device__ __forceinline__ bool ends_here(const linear_shape &s, const linear_part &part)
+{
+    if (!TILE::shared) return true;
+    return s.share > 1 ? blockIdx.x % s.share == 0 : part.end == s.steps;
+}
+
+/* store(sums, me, m, n) has a tile's sums of this warpgroup's outputs from n on, and the tile's tokens
+   from m on. */
+template <class TILE, class STORE>
+static __device__ __forceinline__ void consume(const linear_ring<TILE> &ring,
+                                               const linear_params &p, STORE store)
 {
     const int thread = threadIdx.x, warp = __shfl_sync(~0u, thread / 32, 0);
     const thread_place me = {
@@ -316,7 +326,7 @@ static __device__ void consume(const linear_ring<TILE> &ring, const linear_param
     typename TILE::walk walk(p.shape);
     linear_part part;
     ring_place<TILE::stages> at;
-    int buffer = 0, turn = 0;
+    int turn = 0;
     while (walk.next(p.shape, &part)) {
         typename TILE::sum d[TILE::blocks][TILE::sums];
         int m_tile, n_tile;
@@ -330,36 +340,44 @@ static __device__ void consume(const linear_ring<TILE> &ring, const linear_param
         multiply<TILE>(d, ring, at, me, part, walk, p.shape);
         if constexpr (TILE::shared) {
             if (p.shape.share > 1) {
-                if (blockIdx.x % p.shape.share != 0) {
+                if (!ends_here<TILE>(p.shape, part)) {
                     send_sums<TILE>(d, ring, me, blockIdx.x % p.shape.share, p.shape.whole >> 31);
                     break;
                 }
                 receive_sums<TILE>(d, ring, me, p.shape.share);
-            } else if (part.end < p.shape.steps) {
+            } else if (!ends_here<TILE>(p.shape, part)) {
                 hand_over<TILE>(d, p, me);
                 continue;
             } else if (part.begin > 0)
                 take_over<TILE>(d, p, me, (part.tile - p.shape.whole) * p.shape.steps);
         }
         tile_origin(p.shape, part.tile, &m_tile, &n_tile);
-        const int m = m_tile * TILE::tokens,
-                  n = n_tile * TILE::rows + me.member * TILE::blocks * 64;
-        if constexpr (EPILOGUE == LINEAR_FULL) {
-            store_full<TILE>(d, ring, p, me, m, n, buffer);
-        } else {
-#pragma unroll
-            for (int b = 0; b < TILE::blocks; b++) {
-                if (n + b * 64 >= p.shape.n) continue;
-                if constexpr (TILE::columns)
-                    store_columns<TILE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
-                else if constexpr (EPILOGUE == LINEAR_SUMS)
-                    store_sums<TILE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
-                else
-                    store_quick<TILE, EPILOGUE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
-            }
-        }
+        store(d, me, m_tile * TILE::tokens, n_tile * TILE::rows + me.member * TILE::blocks * 64);
     }
     if (me.thread == 0) stores_read<0>();
+}
+
+/* A tile's end of the kinds that are not about norms; `buffer` goes around from call to call. */
+template <class TILE, linear_epilogue EPILOGUE>
+static __device__ __forceinline__ void
+store_tile(const typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear_ring<TILE> &ring,
+           const linear_params &p, const CUtensorMap *y, const thread_place &me, int m, int n,
+           int &buffer)
+{
+    if constexpr (EPILOGUE == LINEAR_FULL) {
+        store_full<TILE>(d, ring, p, me, m, n, buffer);
+    } else {
+#pragma unroll
+        for (int b = 0; b < TILE::blocks; b++) {
+            if (n + b * 64 >= p.shape.n) continue;
+            if constexpr (TILE::columns)
+                store_columns<TILE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
+            else if constexpr (EPILOGUE == LINEAR_SUMS)
+                store_sums<TILE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
+            else
+                store_quick<TILE, EPILOGUE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
+        }
+    }
 }
 
 template <class TILE, linear_epilogue EPILOGUE>
@@ -390,7 +408,11 @@ __global__ void __launch_bounds__(TILE::threads, 1)
         if (producer == 0 && one_lane()) produce<TILE>(ring, p, &x);
     } else {
         if constexpr (TILE::warpgroups > 1) registers_take<TILE::take>();
-        consume<TILE, EPILOGUE>(ring, p, &y);
+        int buffer = 0;
+        consume<TILE>(ring, p,
+                      [&](const typename TILE::sum(&d)[TILE::blocks][TILE::sums],
+                          const thread_place &me, int m,
+                          int n) { store_tile<TILE, EPILOGUE>(d, ring, p, &y, me, m, n, buffer); });
     }
 }
 

@@ -19,7 +19,7 @@ enum {
 /* What happens to the sums. BIAS is quick: a bias, and Y of X's 16-bit dtype or, of an 8-bit one, of
    bf16; GELU is the same and that activation, for 16-bit dtypes; SCALED and SCALED_GELU are those of
    i8 and e4m3 with both scales. SUMS of i8 go into a Y of i32 as they are. FULL does whatever there
-   is. */
+   is. Those of linear_norm.cuh: X is to be NORMED, or ADDED is what the next norm is of. */
 enum linear_epilogue {
     LINEAR_BIAS,
     LINEAR_GELU,
@@ -27,6 +27,9 @@ enum linear_epilogue {
     LINEAR_SUMS,
     LINEAR_SCALED,
     LINEAR_SCALED_GELU,
+    LINEAR_NORMED,
+    LINEAR_NORMED_GELU,
+    LINEAR_ADDED,
     LINEAR_EPILOGUES
 };
 
@@ -52,12 +55,20 @@ template <> struct pair_of<__nv_bfloat16> {
         __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
         return *reinterpret_cast<uint32_t *>(&v);
     }
+    static __device__ float2 values(uint32_t bits)
+    {
+        return __bfloat1622float2(*reinterpret_cast<__nv_bfloat162 *>(&bits));
+    }
 };
 template <> struct pair_of<__half> {
     static __device__ uint32_t pack(float low, float high)
     {
         __half2 v = __floats2half2_rn(low, high);
         return *reinterpret_cast<uint32_t *>(&v);
+    }
+    static __device__ float2 values(uint32_t bits)
+    {
+        return __half22float2(*reinterpret_cast<__half2 *>(&bits));
     }
 };
 

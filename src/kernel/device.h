@@ -16,7 +16,7 @@
 
 #include "sparse24/sparse24.h"
 
-#define S24I_DEVICE_ABI    9
+#define S24I_DEVICE_ABI    10
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"
 
 typedef struct s24i_device s24i_device;
@@ -25,6 +25,19 @@ typedef struct s24i_device_train_table s24i_device_train_table; /* kernel/device
 typedef struct s24i_device_error {
     char text[256];
 } s24i_device_error;
+
+/*
+ * Layer norms around a product (device.h): with x_moments x is gamma·h of one that is not done yet,
+ * and there is no bias, residual or scale, and at most a GELU; with y_moments y is what the next one
+ * is of, and there is a residual, no scale and no activation. Never both.
+ */
+typedef struct s24i_device_linear_norm {
+    float eps;
+    const float *x_moments, *x_terms;
+    const float *residual_moments;
+    const void *residual_gamma, *residual_beta, *y_gamma;
+    float *y_moments;
+} s24i_device_linear_norm;
 
 /*
  * y[m,n] = activation(x[m,k]·w[n,k]ᵀ·x_scale[m]·w_scale[n] + bias[n]) + residual[m,n]: x and w of
@@ -45,6 +58,7 @@ typedef struct s24i_device_linear {
     int columns; /* x is [k, m], y and residual [n, m]; 16-bit dtypes */
     /* The weight's, NULL at first: what another backend makes of it; freed by linear_release. */
     void **vendor;
+    s24i_device_linear_norm norm; /* of 16-bit dtypes and an n that 8 divides */
 } s24i_device_linear;
 
 /* What a job found in dense memory, as row·k + column; −1 where there is none. */

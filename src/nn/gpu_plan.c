@@ -8,6 +8,7 @@
  */
 #include "nn/gpu_session.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,16 +27,14 @@ int s24i_gpu_octave(int64_t tokens)
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
-typedef struct operands {
-    s24_dense y, x;
-} operands;
-
-static operands operands_of(const s24i_gpu_session *gpu, int64_t tokens, const s24i_linear *l,
-                            int index)
+static s24i_gpu_operands operands_of(const s24i_gpu_session *gpu, int64_t tokens, int64_t block,
+                                     int index, int folded)
 {
+    const s24i_linear *l = s24i_block_product(&gpu->model->blocks[block], index);
     const int64_t width = gpu->model->shape.width;
     void *in = gpu->model->architecture->pre_norm ? gpu->context : gpu->hidden;
-    operands o = {s24i_gpu_view(gpu, gpu->qkv, tokens, l->n), s24i_gpu_view(gpu, in, tokens, l->k)};
+    s24i_gpu_operands o = {.y = s24i_gpu_view(gpu, gpu->qkv, tokens, l->n),
+                           .x = s24i_gpu_view(gpu, in, tokens, l->k)};
     if (index < S24I_PRODUCT_ATTENTION) {
         o.y.ld = 3 * width;
         o.y.data = (char *)gpu->qkv + S24I_GPU_ELEMENT * index * l->n;
@@ -43,12 +42,13 @@ static operands operands_of(const s24i_gpu_session *gpu, int64_t tokens, const s
     if (index == S24I_PRODUCT_ATTENTION) o.x.data = gpu->context;
     if (index == S24I_PRODUCT_INTERMEDIATE) o.y.data = gpu->outer;
     if (index == S24I_PRODUCT_OUTPUT) o.x.data = gpu->outer;
+    if (folded) s24i_gpu_norm_operands(&o, gpu, block, index);
     return o;
 }
 
 /* seconds: NULL runs it, else the best algorithm is searched for. */
 static s24_status run_dense(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
-                            const operands *o, void *weight, double *seconds)
+                            const s24i_gpu_operands *o, void *weight, double *seconds)
 {
     const s24_dense w = s24i_gpu_view(gpu, weight, l->n, l->k);
     const s24_device_dense_args args = {.size = sizeof args,
@@ -65,18 +65,21 @@ static s24_status run_dense(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24
 }
 
 static s24_status run_sparse(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
-                             const operands *o, const char *tile, int narrow)
+                             const s24i_gpu_operands *o, const char *tile, int narrow)
 {
     if (narrow) return s24i_gpu_narrow_product(gpu, ctx, l, &o->y, tile);
-    const s24_device_linear_args args = {.size = sizeof args,
-                                         .y = &o->y,
-                                         .x = &o->x,
-                                         .bias = s24i_on_device(gpu->model, l->bias),
-                                         .activation = l->activation,
-                                         .work = gpu->work,
-                                         .work_bytes = gpu->work_bytes,
-                                         .tile = tile,
-                                         .stream = gpu->stream};
+    const s24_device_linear_args args = {
+        .size = sizeof args,
+        .y = &o->y,
+        .x = &o->x,
+        .bias = o->norm.x_moments ? NULL : s24i_on_device(gpu->model, l->bias),
+        .activation = l->activation,
+        .residual = o->residual.data ? &o->residual : NULL,
+        .work = gpu->work,
+        .work_bytes = gpu->work_bytes,
+        .tile = tile,
+        .stream = gpu->stream,
+        .norm = o->norm.size ? &o->norm : NULL};
     return s24_device_linear(ctx, gpu->device, l->packed, &args);
 }
 
@@ -93,8 +96,8 @@ s24_status s24i_gpu_embed_images(const s24i_gpu_session *gpu, s24_ctx *ctx, int6
     const s24i_patches *p = &model->patch_map;
     const int64_t tokens = images * model->shape.positions, width = model->shape.width;
     const s24i_layer_norm *norm = &model->blocks[0].attention_norm;
-    const operands o = {s24i_gpu_view(gpu, gpu->qkv, tokens, width),
-                        s24i_gpu_view(gpu, gpu->outer, tokens, p->row)};
+    const s24i_gpu_operands o = {.y = s24i_gpu_view(gpu, gpu->qkv, tokens, width),
+                                 .x = s24i_gpu_view(gpu, gpu->outer, tokens, p->row)};
     const s24_dense hidden = s24i_gpu_view(gpu, gpu->hidden, tokens, width);
     const s24_dense context = s24i_gpu_view(gpu, gpu->context, tokens, width);
     const s24_dense eight = s24i_gpu_narrow_view(gpu, tokens, width);
@@ -139,14 +142,17 @@ s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t t
                             int64_t block, int index)
 {
     const s24i_linear *l = s24i_block_product(&gpu->model->blocks[block], index);
-    const s24i_gpu_choice *choice = &gpu->choices[s24i_gpu_octave(tokens)][index];
-    const operands o = operands_of(gpu, tokens, l, index);
+    const int octave = s24i_gpu_octave(tokens);
+    const s24i_gpu_choice *choice = &gpu->choices[octave][index];
+    const s24i_gpu_operands o = operands_of(gpu, tokens, block, index, gpu->folded[octave]);
     if (!l->packed) return run_dense(gpu, ctx, l, &o, l->dense, NULL);
     void *copy = choice->dense ? dense_copy(gpu, index, block) : NULL;
     if (copy) return run_dense(gpu, ctx, l, &o, copy, NULL);
     const int narrow = choice->narrow && l->narrow;
     if (narrow && has_own_quantiser(index)) TRY(s24i_gpu_quantise(gpu, ctx, &o.x));
-    return run_sparse(gpu, ctx, l, &o, choice->tile, narrow);
+    /* The first block's input is no sum: it takes a tile without norms. */
+    const char *tile = gpu->folded[octave] && !o.norm.size ? NULL : choice->tile;
+    return run_sparse(gpu, ctx, l, &o, tile, narrow);
 }
 
 /* ---- measuring ------------------------------------------------------------------------------- */
@@ -158,10 +164,11 @@ typedef struct search {
     int64_t tokens;
     int index;
     const s24i_linear *linear; /* of the first block */
-    operands o;
+    s24i_gpu_operands o;
     s24i_gpu_choice *choice;
     int narrow;     /* which of its 2:4 products: in 8 bits? */
     double seconds; /* of that; 0: none was measured */
+    int folded;     /* it takes norms in */
 } search;
 
 /* The seconds of a 2:4 product with a tile: each block's weight, one after the other. */
@@ -203,13 +210,13 @@ static s24_status look_at_tiles(double (*seconds)[TILES], search *s)
     const s24_device *device = s->gpu->device;
     const char *tile = s24_device_linear_tile(
         device, s->narrow ? s->linear->narrow : s->linear->packed, s->tokens);
-    TRY(look_at_tile(&s->seconds, s, tile));
-    s->choice->tile = tile;
+    if (!s->folded) TRY(look_at_tile(&s->seconds, s, tile));
+    s->choice->tile = s->folded ? NULL : tile;
     for (int i = 0; i < TILES && (tile = s24_device_tile_name(device, i)) != NULL; i++) {
         const s24_status status = look_at_tile(&(*seconds)[i], s, tile);
         if (status == S24_ERROR_UNSUPPORTED) continue; /* not every product has every tile */
         TRY(status);
-        if ((*seconds)[i] < s->seconds) s->seconds = (*seconds)[i];
+        if (s->seconds <= 0 || (*seconds)[i] < s->seconds) s->seconds = (*seconds)[i];
     }
     return S24_OK;
 }
@@ -322,12 +329,16 @@ typedef struct note_key {
 static note_key key_of(const search *s)
 {
     static const char *const activations[] = {"", " relu", " gelu", " gelu-tanh", " silu"};
+    const s24_device_linear_norm *norm = &s->o.norm;
     note_key key;
     const s24_model *model = s->gpu->model;
-    snprintf(key.text, sizeof key.text, "%s%s%s %lldx%lldx%lld%s", s24_dtype_name(model->dtype),
+    snprintf(key.text, sizeof key.text, "%s%s%s %lldx%lldx%lld%s%s", s24_dtype_name(model->dtype),
              model->narrow ? "/" : "", model->narrow ? s24_dtype_name(model->narrow) : "",
              1ll << s24i_gpu_octave(s->tokens), (long long)s->linear->k, (long long)s->linear->n,
-             activations[s->linear->activation]);
+             activations[s->linear->activation],
+             norm->x_moments   ? " normed"
+             : norm->y_moments ? " added"
+                               : "");
     return key;
 }
 
@@ -363,27 +374,109 @@ static s24_status plan_product(search *s)
         return run_dense(s->gpu, s->ctx, s->linear, &s->o, s->linear->dense, &s->seconds);
     if (!s->linear->packed || take_noted(s)) return S24_OK;
     TRY(best_tile(s));
-    TRY(compare_dense(s));
-    TRY(compare_narrow(s));
+    if (!s->folded) {
+        TRY(compare_dense(s));
+        TRY(compare_narrow(s));
+    }
     return take_note(s);
 }
 
-s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens)
+/* Plans the products with or without norms in them, and leaves the session so. *done: there is a tile
+   for each. */
+static s24_status plan_products(int *done, s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                                int folded)
 {
     const int octave = s24i_gpu_octave(tokens);
-    if (gpu->planned[octave] || !gpu->model->shape.layers) return S24_OK;
-    for (int i = 0; i < S24I_PRODUCTS; i++) {
-        const s24i_linear *l = s24i_block_product(&gpu->model->blocks[0], i);
-        s24i_gpu_choice *choice = &gpu->choices[octave][i];
-        *choice = (s24i_gpu_choice){0};
+    /* The first block's first product has no norm before it. */
+    const int64_t block = folded && gpu->model->shape.layers > 1;
+    gpu->folded[octave] = folded;
+    *done = 1;
+    for (int i = 0; i < S24I_PRODUCTS && *done; i++) {
         search s = {.gpu = gpu,
                     .ctx = ctx,
                     .tokens = tokens,
                     .index = i,
-                    .linear = l,
-                    .o = operands_of(gpu, tokens, l, i),
-                    .choice = choice};
+                    .linear = s24i_block_product(&gpu->model->blocks[block], i),
+                    .o = operands_of(gpu, tokens, block, i, folded),
+                    .choice = &gpu->choices[octave][i],
+                    .folded = folded && (i >= S24I_PRODUCT_ATTENTION || block)};
+        *s.choice = (s24i_gpu_choice){0};
         TRY(plan_product(&s));
+        *done = !s.folded || !s.linear->packed || s.choice->tile;
+    }
+    return S24_OK;
+}
+
+/* The seconds of all blocks' products and norms as they are planned now. */
+static s24_status time_blocks(double *seconds, s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    const s24_dense hidden = s24i_gpu_view(gpu, gpu->hidden, tokens, s->width);
+    const s24_dense sum = s24i_gpu_view(gpu, gpu->qkv, tokens, s->width);
+    TRY(s24_device_timer_start(ctx, gpu->device, gpu->stream));
+    for (int64_t b = 0; b < s->layers; b++)
+        for (int i = 0; i < S24I_PRODUCTS; i++) {
+            const s24i_block *block = &gpu->model->blocks[b];
+            if (!s24i_block_product(block, i)->n) continue;
+            TRY(s24i_gpu_product(gpu, ctx, tokens, b, i));
+            if (gpu->folded[s24i_gpu_octave(tokens)]) continue;
+            if (i == S24I_PRODUCT_ATTENTION || i == S24I_PRODUCT_OUTPUT)
+                TRY(s24i_gpu_norm(gpu, ctx, &block->output_norm, &hidden, &sum, 0));
+        }
+    return s24_device_timer_stop(seconds, ctx, gpu->device, gpu->stream);
+}
+
+static void swap_plans(s24i_gpu_session *gpu, int octave, s24i_gpu_choice other[S24I_PRODUCTS])
+{
+    gpu->folded[octave] = !gpu->folded[octave];
+    for (int i = 0; i < S24I_PRODUCTS; i++) {
+        const s24i_gpu_choice choice = gpu->choices[octave][i];
+        gpu->choices[octave][i] = other[i];
+        other[i] = choice;
+    }
+}
+
+/* The faster of the session's plan and the other one, by turns; either way a session keeps it. */
+static s24_status compare_plans(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                                s24i_gpu_choice other[S24I_PRODUCTS])
+{
+    enum { TURNS = 5 };
+    const int octave = s24i_gpu_octave(tokens);
+    double least[2] = {HUGE_VAL, HUGE_VAL};
+    for (int turn = 0; turn < 2 * TURNS; turn++) {
+        double seconds;
+        TRY(time_blocks(&seconds, gpu, ctx, tokens));
+        double *best = &least[gpu->folded[octave]];
+        if (seconds < *best) *best = seconds;
+        swap_plans(gpu, octave, other);
+    }
+    if ((least[1] < least[0]) != gpu->folded[octave]) swap_plans(gpu, octave, other);
+    return S24_OK;
+}
+
+static const char *const NORMS_IN = "in products", *const NORMS_APART = "apart";
+
+s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    const int octave = s24i_gpu_octave(tokens);
+    s24i_gpu_choice folded[S24I_PRODUCTS];
+    note_key key;
+    int can = 0, done;
+    if (gpu->planned[octave] || !s->layers) return S24_OK;
+    snprintf(key.text, sizeof key.text, "%s %lldx%lldx%lld norms",
+             s24_dtype_name(gpu->model->dtype), 1ll << octave, (long long)s->width,
+             (long long)s->intermediate);
+    const char *noted = s24_device_noted(gpu->device, key.text);
+    const int in = noted && strcmp(noted, NORMS_IN) == 0,
+              apart = noted && strcmp(noted, NORMS_APART) == 0;
+    if (gpu->terms && !apart) TRY(plan_products(&can, gpu, ctx, tokens, 1));
+    if (can) memcpy(folded, gpu->choices[octave], sizeof folded);
+    if (!can || !in) TRY(plan_products(&done, gpu, ctx, tokens, 0));
+    if (can && !in) {
+        TRY(compare_plans(gpu, ctx, tokens, folded));
+        TRY(s24_device_note(ctx, gpu->device, key.text,
+                            gpu->folded[octave] ? NORMS_IN : NORMS_APART));
     }
     gpu->planned[octave] = 1;
     return S24_OK;

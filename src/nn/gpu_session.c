@@ -91,6 +91,7 @@ static s24_status fill(s24i_gpu_session *gpu, s24_ctx *ctx)
     gpu->pinned = inputs;
     if (s->image) TRY(reserve_images(gpu, ctx));
     TRY(s24i_gpu_narrow_reserve(gpu, ctx));
+    TRY(s24i_gpu_norm_create(gpu, ctx));
     return reserve_work(gpu, ctx);
 }
 
@@ -123,7 +124,8 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
         s24_device_graph_destroy(gpu->device, gpu->graphs[i].graph);
     void *const buffers[] = {gpu->hidden,       gpu->qkv,        gpu->context, gpu->outer,
                              gpu->work,         gpu->inputs,     gpu->pixels,  gpu->class_logits,
-                             gpu->narrow_scale, gpu->dense_work, gpu->narrow};
+                             gpu->narrow_scale, gpu->dense_work, gpu->narrow,  gpu->moments[0],
+                             gpu->moments[1],   gpu->terms};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i]) (void)s24_device_free(ctx, gpu->device, buffers[i], gpu->stream);
     for (int i = 0; i < S24I_PRODUCTS; i++)
@@ -136,10 +138,8 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* hidden = norm(sum + hidden); before layers hidden += sum, and context is the norm of that, if there
-   is one. narrow: the products that read it want it in 8 bits too. */
-static s24_status norm(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_layer_norm *norm,
-                       const s24_dense *hidden, const s24_dense *sum, int narrow)
+s24_status s24i_gpu_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_layer_norm *norm,
+                         const s24_dense *hidden, const s24_dense *sum, int narrow)
 {
     const int before = gpu->model->architecture->pre_norm;
     const s24_dense context = s24i_gpu_view(gpu, gpu->context, hidden->rows, hidden->cols);
@@ -149,8 +149,8 @@ static s24_status norm(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_lay
                                             : norm->gamma ? &context
                                                           : NULL,
                                        .sum = before ? hidden : NULL,
-                                       .x = sum,
-                                       .residual = hidden,
+                                       .x = sum ? sum : hidden,
+                                       .residual = sum ? hidden : NULL,
                                        .gamma = s24i_on_device(gpu->model, norm->gamma),
                                        .beta = s24i_on_device(gpu->model, norm->beta),
                                        .eps = norm->eps,
@@ -247,18 +247,22 @@ static s24_status block(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gp
 {
     const s24i_shape *s = &gpu->model->shape;
     const s24i_block *b = &gpu->model->blocks[number];
+    const int folded = gpu->folded[s24i_gpu_octave(key->tokens)];
     const s24_dense sum = s24i_gpu_view(gpu, gpu->qkv, key->tokens, s->width);
     for (int i = 0; i < b->qkv_count; i++)
         TRY(s24i_gpu_product(gpu, ctx, key->tokens, number, i));
     TRY(attend(gpu, ctx, key, number));
     TRY(s24i_gpu_product(gpu, ctx, key->tokens, number, S24I_PRODUCT_ATTENTION));
     const int before = gpu->model->architecture->pre_norm;
-    TRY(norm(gpu, ctx, before ? &b->output_norm : &b->attention_norm, hidden, &sum,
-             s24i_gpu_norm_narrows(gpu, key->tokens, number, S24I_PRODUCT_INTERMEDIATE)));
+    if (!folded)
+        TRY(s24i_gpu_norm(
+            gpu, ctx, before ? &b->output_norm : &b->attention_norm, hidden, &sum,
+            s24i_gpu_norm_narrows(gpu, key->tokens, number, S24I_PRODUCT_INTERMEDIATE)));
     TRY(s24i_gpu_product(gpu, ctx, key->tokens, number, S24I_PRODUCT_INTERMEDIATE));
     TRY(s24i_gpu_product(gpu, ctx, key->tokens, number, S24I_PRODUCT_OUTPUT));
-    return norm(gpu, ctx, norm_behind(gpu->model, number), hidden, &sum,
-                s24i_gpu_norm_narrows(gpu, key->tokens, number + 1, 0));
+    if (folded && number + 1 < s->layers) return S24_OK;
+    return s24i_gpu_norm(gpu, ctx, norm_behind(gpu->model, number), hidden, folded ? NULL : &sum,
+                         s24i_gpu_norm_narrows(gpu, key->tokens, number + 1, 0));
 }
 
 /* logits [images, classes] from the first token of each. */

@@ -42,16 +42,32 @@ struct s24i_gpu_session {
     void *narrow;                /* tokens of an 8-bit product, */
     float *narrow_scale;         /* and their scales; NULL: the model has no such products */
     size_t work_bytes;
+    /* Of post-norm blocks whose products are all 2:4 (gpu_norm.c), else NULL: moments of what the norms
+       behind the attention and behind the output are of, and terms of the products behind norms. */
+    void *moments[2], *terms;
     int32_t *inputs, *pinned; /* on the device, and where the host writes them */
     size_t input_bytes;
     s24i_gpu_graph graphs[S24I_GPU_GRAPHS];
     int64_t passes;
     s24i_gpu_choice choices[S24I_GPU_OCTAVES][S24I_PRODUCTS];
     int planned[S24I_GPU_OCTAVES];
+    int folded[S24I_GPU_OCTAVES]; /* products take norms in; the blocks run none of their own */
     void *dense_copies[S24I_PRODUCTS]; /* of the 2:4 weights of all blocks, where one is chosen */
     s24_outputs outputs;               /* of the submitted pass */
     s24i_gpu_shape submitted;          /* tokens 0: none */
 };
+
+/* What a product reads and writes beside its weight and bias. */
+typedef struct s24i_gpu_operands {
+    s24_dense y, x, residual;
+    s24_device_linear_norm norm; /* size 0: no norm and no residual */
+} s24i_gpu_operands;
+
+/* Can the products take norms in? Then their memory, and terms from the weights. */
+s24_status s24i_gpu_norm_create(s24i_gpu_session *gpu, s24_ctx *ctx);
+/* The operands of a block's product that takes norms in; what they are without is in *o. */
+void s24i_gpu_norm_operands(s24i_gpu_operands *o, const s24i_gpu_session *gpu, int64_t block,
+                            int index);
 
 /* Numbers of tokens that share a plan: up to this power of two. */
 int s24i_gpu_octave(int64_t tokens);
@@ -64,6 +80,10 @@ s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t t
 /* Do the products of a block that read a norm's result want it in 8 bits? Of the attention's norm
    (query, key and value) or the intermediate layer's. */
 int s24i_gpu_norm_narrows(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int index);
+/* hidden = norm(sum + hidden), without sum norm(hidden); before layers hidden += sum, and context is the
+   norm of that, if there is one. narrow: the products that read it want it in 8 bits too. */
+s24_status s24i_gpu_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_layer_norm *norm,
+                         const s24_dense *hidden, const s24_dense *sum, int narrow);
 /* hidden becomes the embeddings of the images in pixels, context their first norm. */
 s24_status s24i_gpu_embed_images(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t images,
                                  const int32_t *positions);

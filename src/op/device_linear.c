@@ -104,6 +104,43 @@ static s24_status check_operands(s24_ctx *ctx, const s24_device_weight *w,
     return S24_OK;
 }
 
+/* Norms around the product, of a job that is complete without. */
+static s24_status check_norm(s24i_device_linear *job, s24_ctx *ctx,
+                             const s24_device_linear_args *args)
+{
+    s24_device_linear_norm a;
+    if (!args->norm) return S24_OK;
+    TRY(s24i_opts_read(ctx, &a, sizeof a, args->norm, "s24_device_linear_norm"));
+    REQUIRE(ctx, !a.x_moments != !a.y_moments, S24_ERROR_ARGUMENT,
+            "x_moments and y_moments of a norm: one of them was expected, not %s",
+            a.x_moments ? "both" : "neither");
+    REQUIRE(ctx, s24_dtype_bytes(job->dtype) == 2 && job->y_dtype == job->dtype && !job->columns,
+            S24_ERROR_DTYPE, "norms around a product of %s into %s%s; f16 or bf16 was expected",
+            s24_dtype_name(job->dtype), s24_dtype_name(job->y_dtype),
+            job->columns ? " by columns" : "");
+    REQUIRE(ctx, job->n % 8 == 0, S24_ERROR_SHAPE,
+            "norms around a product of %" PRId64 " outputs; expected a multiple of 8", job->n);
+    const s24_activation most = a.x_moments ? S24_ACTIVATION_GELU : S24_ACTIVATION_NONE;
+    REQUIRE(ctx,
+            !job->x_scale && !job->w_scale && (!job->activation || job->activation == most) &&
+                (a.x_moments ? a.x_terms && !job->bias && !job->residual : job->residual != NULL),
+            S24_ERROR_ARGUMENT, "%s: expected %s, no scales and no other activation",
+            a.x_moments ? "x_moments of a norm" : "y_moments of a norm",
+            a.x_moments ? "x_terms, no bias, no residual" : "a residual");
+    REQUIRE(ctx, !a.residual_moments || (a.residual_gamma && a.residual_beta), S24_ERROR_ARGUMENT,
+            "residual_moments without residual_gamma and residual_beta");
+    job->norm = (s24i_device_linear_norm){.eps = a.eps,
+                                          .x_moments = a.x_moments,
+                                          .x_terms = a.x_terms,
+                                          .residual_moments = a.residual_moments,
+                                          .y_gamma = a.y_gamma,
+                                          .y_moments = a.y_moments};
+    if (!a.residual_moments) return S24_OK;
+    job->norm.residual_gamma = a.residual_gamma;
+    job->norm.residual_beta = a.residual_beta;
+    return S24_OK;
+}
+
 static s24_status check_args(s24i_device_linear *job, s24_ctx *ctx, const s24_device *device,
                              const s24_device_weight *w, const s24_device_linear_args *a,
                              int columns)
@@ -138,8 +175,9 @@ static s24_status check_args(s24i_device_linear *job, s24_ctx *ctx, const s24_de
                                 .activation = a->activation,
                                 .work = a->work,
                                 .work_bytes = a->work_bytes};
+    TRY(check_norm(job, ctx, a));
     TRY(tile_index(&job->tile, ctx, device, a->tile));
-    if (job->tile < 0 && !columns) job->tile = measured_tile(device, job);
+    if (job->tile < 0 && !columns && !a->norm) job->tile = measured_tile(device, job);
     return S24_OK;
 }
 
