@@ -2,7 +2,7 @@
 /*
  * Losses of rows of logits: a label, a teacher at a temperature, or both. A block has PART logits of a
  * row. One kernel leaves each part's maxima and sums in the work memory, a second one merges those of
- * its row, in their order, and writes the gradient; what it reads again is in the cache where the
+ * its row and writes the gradient; what it reads again is in the cache where the
  * caller takes rows by chunks. Each row's loss is a part of a sum in double.
  */
 #include <cfloat>
@@ -30,35 +30,42 @@ struct row_sums_of {
     exponentials x, warm, z;
     float apart;
 
-    __device__ void merge(const row_sums_of &other, float inverse)
+    __device__ void merge(const row_sums_of &other, float inverse, bool taught)
     {
+        x.merge(other.x, 1.0f);
+        if (!taught) return;
         const float most = fmaxf(z.top, other.z.top);
         apart = apart * __expf((z.top - most) * inverse) +
                 other.apart * __expf((other.z.top - most) * inverse);
-        x.merge(other.x, 1.0f);
         warm.merge(other.warm, inverse);
         z.merge(other.z, inverse);
     }
-    __device__ row_sums_of neighbour(int lane) const
+    /* With what lane ^ `lane` has. */
+    __device__ void merge_lane(int lane, float inverse, bool taught)
     {
-        return {{__shfl_xor_sync(~0u, x.top, lane), __shfl_xor_sync(~0u, x.sum, lane)},
-                {__shfl_xor_sync(~0u, warm.top, lane), __shfl_xor_sync(~0u, warm.sum, lane)},
-                {__shfl_xor_sync(~0u, z.top, lane), __shfl_xor_sync(~0u, z.sum, lane)},
-                __shfl_xor_sync(~0u, apart, lane)};
+        row_sums_of other = {};
+        other.x = {__shfl_xor_sync(~0u, x.top, lane), __shfl_xor_sync(~0u, x.sum, lane)};
+        if (taught) {
+            other.warm = {__shfl_xor_sync(~0u, warm.top, lane),
+                          __shfl_xor_sync(~0u, warm.sum, lane)};
+            other.z = {__shfl_xor_sync(~0u, z.top, lane), __shfl_xor_sync(~0u, z.sum, lane)};
+            other.apart = __shfl_xor_sync(~0u, apart, lane);
+        }
+        merge(other, inverse, taught);
     }
 };
 
 /* Over the block; thread 0 gets the result. */
-static __device__ row_sums_of block_sums(row_sums_of v, float inverse)
+static __device__ row_sums_of block_sums(row_sums_of v, float inverse, bool taught)
 {
     __shared__ row_sums_of shared[32];
 #pragma unroll
     for (int i = 16; i > 0; i /= 2)
-        v.merge(v.neighbour(i), inverse);
+        v.merge_lane(i, inverse, taught);
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = v;
     __syncthreads();
     for (unsigned w = 1; w < blockDim.x / 32 && threadIdx.x == 0; w++)
-        v.merge(shared[w], inverse);
+        v.merge(shared[w], inverse, taught);
     return v;
 }
 
@@ -165,76 +172,96 @@ static __host__ __device__ inline double *losses_of(const s24_device_train_cross
                                       (job.rows * parts + 1) / 2 * 2);
 }
 
+/* TAUGHT: there may be a teacher. */
+template <bool TAUGHT>
 __global__ void __launch_bounds__(THREADS)
     row_parts_kernel(const __grid_constant__ s24_device_train_cross_entropy_args job)
 {
     dependents_may_start();
     wait_for_predecessors();
     const row_place me(job);
+    const bool taught = TAUGHT && me.taught;
     const float inverse = 1.0f / job.temperature;
-    if (me.row >= job.rows || (me.label < 0 && !me.taught)) return;
-    float v[PIECES][8], t[PIECES][8];
+    if (me.row >= job.rows || (me.label < 0 && !taught)) return;
+    float v[PIECES][8], t[TAUGHT ? PIECES : 1][8];
 #pragma unroll
     for (int k = 0; k < PIECES; k++)
         if (me.at(k) < job.n) {
             load_wide(v[k], me.x + me.at(k));
-            if (me.taught) load_wide(t[k], me.z + me.at(k));
+            if (taught) load_wide(t[TAUGHT ? k : 0], me.z + me.at(k));
         }
     row_sums_of s = {{-FLT_MAX, 0}, {-FLT_MAX, 0}, {-FLT_MAX, 0}, 0};
 #pragma unroll
     for (int k = 0; k < PIECES; k++) {
         const int count = part_of_8(me.at(k), job.n);
         if (me.label >= 0) add_exponentials(s.x, v[k], count, 1.0f);
-        if (!me.taught) continue;
+        if (!taught) continue;
+        const float(&z)[8] = t[TAUGHT ? k : 0];
         const float before = s.z.top;
         add_exponentials(s.warm, v[k], count, inverse);
-        add_exponentials(s.z, t[k], count, inverse);
+        add_exponentials(s.z, z, count, inverse);
         s.apart *= __expf((before - s.z.top) * inverse);
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            if (i < count) s.apart += __expf((t[k][i] - s.z.top) * inverse) * (t[k][i] - v[k][i]);
+            if (i < count) s.apart += __expf((z[i] - s.z.top) * inverse) * (z[i] - v[k][i]);
     }
-    s = block_sums(s, inverse);
+    s = block_sums(s, inverse, TAUGHT);
     if (threadIdx.x == 0) static_cast<row_sums_of *>(job.work)[me.row * gridDim.x + blockIdx.x] = s;
 }
 
-template <class T>
-__global__ void __launch_bounds__(THREADS)
+/* The parts of a row, merged by the first warp; lane 0 gets the result. */
+static __device__ row_sums_of merged_parts(const row_sums_of *of, int64_t parts, float inverse,
+                                           bool taught)
+{
+    row_sums_of s = {{-FLT_MAX, 0}, {-FLT_MAX, 0}, {-FLT_MAX, 0}, 0};
+    for (int64_t p = threadIdx.x % 32; p < parts; p += 32)
+        s.merge(of[p], inverse, taught);
+#pragma unroll
+    for (int i = 16; i > 0; i /= 2)
+        if (i < 2 * parts) s.merge_lane(i, inverse, taught);
+    return s;
+}
+
+/* Without a teacher there are registers enough to ask for the logits before the sums are merged. */
+template <class T, bool TAUGHT>
+__global__ void __launch_bounds__(THREADS, TAUGHT ? 6 : 4)
     row_gradient_kernel(const __grid_constant__ s24_device_train_cross_entropy_args job)
 {
     __shared__ row_sums_of whole;
     const row_terms w = terms_of(job);
     const int64_t parts = (job.n + PART - 1) / PART;
+    float early[TAUGHT ? 1 : PIECES][8] = {};
     dependents_may_start();
     wait_for_predecessors();
     const row_place me(job);
     if (me.row >= job.rows) return;
-    const bool labelled = me.label >= 0, any = labelled || me.taught;
-    if (threadIdx.x == 0) {
-        const row_sums_of *of = static_cast<const row_sums_of *>(job.work) + me.row * parts;
-        row_sums_of s = {{-FLT_MAX, 0}, {-FLT_MAX, 0}, {-FLT_MAX, 0}, 0};
-        for (int64_t p = 0; p < parts && any; p++)
-            s.merge(of[p], w.inverse);
-        whole = s;
-        if (blockIdx.x == 0)
-            losses_of(job)[me.row] =
-                any ? row_loss(s, w, labelled, labelled ? me.x[me.label] : 0.0f, me.taught) : 0.0;
+    const bool taught = TAUGHT && me.taught, labelled = me.label >= 0, any = labelled || taught;
+#pragma unroll
+    for (int k = 0; k < PIECES && !TAUGHT; k++)
+        if (any && job.dlogits && me.at(k) < job.n) load_wide(early[k], me.x + me.at(k));
+    if (threadIdx.x < 32 && any) {
+        const row_sums_of s = merged_parts(
+            static_cast<const row_sums_of *>(job.work) + me.row * parts, parts, w.inverse, TAUGHT);
+        if (threadIdx.x == 0) whole = s;
     }
     __syncthreads();
+    if (threadIdx.x == 0 && blockIdx.x == 0)
+        losses_of(job)[me.row] =
+            any ? row_loss(whole, w, labelled, labelled ? me.x[me.label] : 0.0f, taught) : 0.0;
     if (!job.dlogits) return;
-    const row_slope slope(whole, w, labelled, me.taught);
+    const row_slope slope(whole, w, labelled, taught);
     const float at_label = (float)w.label_weight * w.gradient_scale;
 #pragma unroll
     for (int k = 0; k < PIECES; k++) {
         if (me.at(k) >= job.ld) break;
         const int count = any ? part_of_8(me.at(k), job.n) : 0;
-        float v[8] = {}, t[8] = {}, g[8] = {};
-        if (count) load_wide(v, me.x + me.at(k));
-        if (count && me.taught) load_wide(t, me.z + me.at(k));
+        float(&v)[8] = early[TAUGHT ? 0 : k], z[8] = {}, g[8] = {};
+        if (TAUGHT && count) load_wide(v, me.x + me.at(k));
+        if (taught && count) load_wide(z, me.z + me.at(k));
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             if (i >= count) continue;
-            g[i] = slope.at(v[i], t[i], labelled, me.taught);
+            g[i] = slope.at(v[i], z[i], labelled, taught);
             if (me.at(k) + i == me.label) g[i] -= at_label;
         }
         store_narrow<T>(static_cast<T *>(job.dlogits) + me.row * job.ld + me.at(k), g);
@@ -252,17 +279,22 @@ TRAIN_ENQUEUE(cross_entropy, s24_device_train_cross_entropy_args)
 {
     enum { MOST = 32768 /* rows of a grid's layer */ };
     s24_device_train_cross_entropy_args args_of = *job;
+    static const void *const kernels[2][2] = {
+        {(const void *)row_gradient_kernel<__nv_bfloat16, false>,
+         (const void *)row_gradient_kernel<__nv_bfloat16, true>},
+        {(const void *)row_gradient_kernel<__half, false>,
+         (const void *)row_gradient_kernel<__half, true>}};
     const int64_t length = job->dlogits ? job->ld : job->n, layers = (job->rows + MOST - 1) / MOST;
     const dim3 parts((unsigned)((job->n + PART - 1) / PART),
                      (unsigned)(job->rows < MOST ? job->rows : MOST), (unsigned)layers);
     const dim3 all(job->dlogits ? (unsigned)((length + PART - 1) / PART) : 1, parts.y, parts.z);
-    const device_launch launches[] = {{"launching the sums of a cross-entropy",
-                                       (const void *)row_parts_kernel, parts, THREADS, 0, true},
-                                      {"launching the gradient of a cross-entropy",
-                                       job->dtype == S24_BF16
-                                           ? (const void *)row_gradient_kernel<__nv_bfloat16>
-                                           : (const void *)row_gradient_kernel<__half>,
-                                       all, THREADS, 0, true}};
+    const bool taught = job->teacher && job->teacher_weight != 0;
+    const device_launch launches[] = {
+        {"launching the sums of a cross-entropy",
+         taught ? (const void *)row_parts_kernel<true> : (const void *)row_parts_kernel<false>,
+         parts, THREADS, 0, true},
+        {"launching the gradient of a cross-entropy", kernels[job->dtype == S24_F16][taught], all,
+         THREADS, 0, true}};
     void *args[] = {&args_of};
     s24_status status = device_launch_kernel(error, &launches[0], args, stream);
     if (status == S24_OK) status = device_launch_kernel(error, &launches[1], args, stream);
@@ -295,10 +327,10 @@ __global__ void __launch_bounds__(ANSWER_THREADS)
         row_sums_of one = {{v, 1}, {v, 1}, {t, 1}, t - v};
         if (v != v) one.x = one.warm = {-FLT_MAX, v};
         if (t != t) one.z = {-FLT_MAX, t};
-        s.merge(one, w.inverse);
+        s.merge(one, w.inverse, taught);
     }
     __shared__ row_sums_of whole;
-    s = block_sums(s, w.inverse);
+    s = block_sums(s, w.inverse, taught);
     if (threadIdx.x == 0) {
         whole = s;
         static_cast<double *>(job.work)[blockIdx.x] =
