@@ -18,7 +18,6 @@ import json
 import pathlib
 import statistics
 import sys
-import time
 
 import torch_model
 
@@ -116,29 +115,13 @@ def torch_runs(peers, inputs, what):
     return runs
 
 
-def window(run, synchronize):
-    run()
-    synchronize()
-    time.sleep(PAUSE)
-    count, start = 0, time.perf_counter()
-    while True:
-        run()
-        count += 1
-        # A queue is not allowed to grow beyond the window.
-        if time.perf_counter() - start >= WINDOW or count % 16 == 0:
-            synchronize()
-            elapsed = time.perf_counter() - start
-            if elapsed >= WINDOW:
-                return 1000 * elapsed / count
-
-
 def interleave(everyone, theirs, torch, rounds):
     """Windows of every contestant; those of torch are waited for."""
     samples = {name: [] for name in everyone}
     for _ in range(rounds):
         for name, run in everyone.items():
             wait = torch.cuda.synchronize if name in theirs else lambda: None
-            samples[name].append(window(run, wait))
+            samples[name].append(torch_model.window(run, wait, WINDOW, PAUSE))
     return samples
 
 

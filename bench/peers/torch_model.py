@@ -173,6 +173,23 @@ class Torch:
         return runs
 
 
+def window(run, wait, seconds, pause=0):
+    """Milliseconds a run: one that is not timed, a pause, and runs until the seconds are over."""
+    run()
+    wait()
+    time.sleep(pause)
+    passes, start = 0, time.perf_counter()
+    while True:
+        run()
+        passes += 1
+        # A queue is not allowed to grow beyond the window.
+        if time.perf_counter() - start >= seconds or passes % 16 == 0:
+            wait()
+            elapsed = time.perf_counter() - start
+            if elapsed >= seconds:
+                return 1000 * elapsed / passes
+
+
 class Worker:
     """What `bench` tells to do."""
 
@@ -202,19 +219,7 @@ class Worker:
         return {"ways": list(self.ready), "refused": self.torch.refused}
 
     def turn(self, way, seconds):
-        run, wait = self.ready[way], self.torch.wait
-        run()
-        wait()
-        passes, start = 0, time.perf_counter()
-        while True:
-            run()
-            passes += 1
-            # A queue is not allowed to grow beyond the window.
-            if time.perf_counter() - start >= seconds or passes % 16 == 0:
-                wait()
-                elapsed = time.perf_counter() - start
-                if elapsed >= seconds:
-                    return {"ms": 1000 * elapsed / passes}
+        return {"ms": window(self.ready[way], self.torch.wait, seconds)}
 
 
 def main():
