@@ -363,11 +363,12 @@ static void linear_edges(void **state)
         if (row) check_sample(row, &longs, 7);
         sample wide = {.m = 20, .n = 1300, .k = 68, .alpha = 1, .threads = 1, .at_end = 1};
         if (row) check_sample(row, &wide, 8);
-        /* Several panels that visit the row blocks together, more than once. */
+        /* Several panels that visit the row blocks together, more than once; the reference has none. */
         sample visits = {.m = 200, .n = 420, .k = 388, .alpha = 1, .threads = 1, .at_end = 1};
-        if (row) check_sample(row, &visits, 9);
+        const int has = row && row->cpu && (row->dtype == S24_F32 || row->dtype == S24_BF16);
+        if (has) check_sample(row, &visits, 9);
         visits.n = 800, visits.k = 100, visits.threads = 2;
-        if (row) check_sample(row, &visits, 10);
+        if (has) check_sample(row, &visits, 10);
     }
 }
 
