@@ -14,6 +14,15 @@ static __device__ inline uint32_t shared_address(const void *p)
 {
     return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
+static __device__ __forceinline__ float4 shared_four(uint32_t at)
+{
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(at)
+                 : "memory");
+    return v;
+}
 
 /* ---- barriers: a phase ends when `count` arrivals and all announced bytes are in ------------- */
 

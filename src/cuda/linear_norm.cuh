@@ -174,7 +174,7 @@ static __device__ void write_moments(const norm_ring<TILE> &ring, const norm_par
 #pragma unroll
         for (int warp = 0; warp < 4; warp++) {
             const float4 v =
-                read_four(ring.moments(w, place) + warp * TILE::chunk * 8 + i % PAIRS * 16);
+                shared_four(ring.moments(w, place) + warp * TILE::chunk * 8 + i % PAIRS * 16);
             sum[0] += v.x;
             sum[1] += v.y;
             sum[2] += v.z;

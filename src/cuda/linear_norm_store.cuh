@@ -9,17 +9,6 @@
 #include "linear_norm_tile.cuh"
 #include "linear_store.cuh"
 
-/* The factors of two neighbouring tokens, or the terms of an output, or moments of two tokens. */
-static __device__ __forceinline__ float4 read_four(uint32_t at)
-{
-    float4 v;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(at)
-                 : "memory");
-    return v;
-}
-
 /* matrices_store_4's way back. */
 static __device__ __forceinline__ void matrices_back_4(uint32_t (&v)[4], uint32_t at)
 {
@@ -117,8 +106,8 @@ static __device__ __forceinline__ void end_square(uint32_t to, const float *d, c
 
 static __device__ __forceinline__ void read_pair(float4 (&v)[2], uint32_t at, int step)
 {
-    v[0] = read_four(at);
-    v[1] = read_four(at + step);
+    v[0] = shared_four(at);
+    v[1] = shared_four(at + step);
 }
 
 /* This warpgroup's outputs, from n on, of a tile whose first token is m; `at` is the place of its next

@@ -186,15 +186,6 @@ template <class TILE> static constexpr int train_keys_bytes()
     return 1024 + 2 * TILE::own_bytes + 2 * train_keys_stage<TILE>::bytes;
 }
 
-static __device__ inline float4 shared_four(uint32_t at)
-{
-    float4 v;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(at)
-                 : "memory");
-    return v;
-}
 static __device__ inline uint32_t shared_half(uint32_t at)
 {
     uint16_t v;
