@@ -78,7 +78,10 @@ static void print_peers(const model_row *row, const bench_torch *torch)
         least = least > 0 && least < seconds ? least : seconds;
         printf(" %*.3f", PEER_COLUMN, 1e3 * seconds);
     }
-    printf(" %6.2fx", least / row->sparse);
+    if (least > 0)
+        printf(" %6.2fx", least / row->sparse);
+    else
+        printf(" %7s", "-");
 }
 
 void model_print_row(const model_row *row, const bench_torch *torch)
