@@ -37,6 +37,8 @@ static json_t *tensor_json(const s24_tensor *tensor)
     json_object_set_new(object, "packed", json_boolean(tensor->packed));
     const char *scheme = cli_scheme(tensor);
     json_object_set_new(object, "quantized", scheme ? json_string(scheme) : json_null());
+    json_object_set_new(object, "layout",
+                        tensor->layout ? json_string(tensor->layout) : json_null());
     return object;
 }
 
@@ -50,7 +52,11 @@ static void tensor_line(const s24_tensor *tensor)
     snprintf(shape + used, sizeof shape - used, "]");
     const char *scheme = cli_scheme(tensor);
     printf("%-5s %-18s %-5s %-9s %12zu  %s\n", s24_dtype_name(tensor->dtype), shape,
-           tensor->packed ? "2:4" : "dense", scheme ? scheme : "", tensor->bytes, tensor->name);
+           tensor->packed ? "2:4" : "dense",
+           scheme           ? scheme
+           : tensor->layout ? tensor->layout
+                            : "",
+           tensor->bytes, tensor->name);
 }
 
 static void totals_lines(const totals *sum, const char *model_type)

@@ -15,7 +15,10 @@ import sys
 BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1}
 POSITIONS = {0x4: (0, 1), 0x8: (0, 2), 0x9: (1, 2), 0xC: (0, 3), 0xD: (1, 3), 0xE: (2, 3)}
 VERSION, PACKED = "sparse24.version", "sparse24.packed"
-VALUES, INDICES, SCALES = ".s24_values", ".s24_indices", ".s24_scales"
+VALUES, INDICES, SCALES, STREAM = ".s24_values", ".s24_indices", ".s24_scales", ".s24_stream"
+# Layout: dtype, values in an item
+LAYOUTS = {"rows16-f32": ("F32", 1), "rows16-f16": ("F16", 1), "rows16-bf16": ("BF16", 1),
+           "rows16-bf16-pairs": ("BF16", 2)}
 
 
 class Refused(Exception):
@@ -52,21 +55,26 @@ def read(path):
 
 
 def described(metadata):
-    """The packed matrices {name: [n, k] or [n, k, bits, group]} that the metadata describes."""
+    """The packed matrices {name: [n, k], [n, k, bits, group] or [n, k, layout]} of the metadata."""
     require((VERSION in metadata) == (PACKED in metadata), f"one of {VERSION} and {PACKED} alone")
     if VERSION not in metadata:
         return {}
-    require(metadata[VERSION] in ("1", "2"), f"{VERSION} is {metadata[VERSION]!r}; expected 1 or 2")
-    sizes = (2,) if metadata[VERSION] == "1" else (2, 4)
+    version = metadata[VERSION]
+    require(version in ("1", "2", "3"), f"{VERSION} is {version!r}; expected 1, 2 or 3")
+    sizes = (2,) if version == "1" else (2, 4)
     packed = json.loads(metadata[PACKED], object_pairs_hook=once)
     require(isinstance(packed, dict), f"{PACKED} is not an object")
-    for name, shape in packed.items():
+    for name, described in packed.items():
+        shape = described
+        if version == "3" and len(shape) == 3 and isinstance(shape[2], str):
+            require(shape[2] in LAYOUTS, f"{PACKED} says an unknown layout {shape[2]!r} of {name!r}")
+            shape = shape[:2]
         fits = (isinstance(shape, list) and len(shape) in sizes
                 and all(type(size) is int for size in shape)
                 and shape[0] >= 1 and shape[1] >= 4 and shape[1] % 4 == 0
                 and shape[0] * shape[1] < 2**63
                 and (len(shape) == 2 or shape[2] in (8, 4) and shape[3] in (64, 128, shape[1])))
-        require(name and fits, f"{PACKED} says {shape} of {name!r}")
+        require(name and fits, f"{PACKED} says {described} of {name!r}")
     return packed
 
 
@@ -120,22 +128,57 @@ def multiplied(name, n, k, bits, group, values, indices, scales):
     return "F32", [n, k], bytes(dense)
 
 
+def laid_out(name, n, k, layout, stream):
+    """The dense bytes of one matrix in a layout, by way of its canonical form."""
+    dtype, together = LAYOUTS[layout]
+    size = BYTES[dtype]
+    blocks, block = -(-k // 32), 64 + 16 * 16 * size
+    require(stream[:2] == ("U8", [-(-n // 16) * blocks * block]) and len(stream[2]) == stream[1][0],
+            f"{name}{STREAM} is {stream[0]} {stream[1]}")
+    data, values, codes = stream[2], bytearray(n * k // 2 * size), bytearray(n * (-(-k // 8)))
+    for row in range(-(-n // 16) * 16):
+        for group in range(8 * blocks):
+            start = (row // 16 * blocks + group // 8) * block
+            code = data[start + 4 * (row % 16) + group % 8 // 2] >> 4 * (group % 2) & 15
+            places = [start + 64 + (16 * (2 * (group % 8) + i) + row % 16) * size for i in (0, 1)]
+            if together == 2:
+                first = start + 64 + (16 * (group % 8) + row % 16) * 2 * size
+                places = [first, first + size]
+            pair = b"".join(data[place:place + size] for place in places)
+            if row < n and 4 * group < k:
+                codes[row * (-(-k // 8)) + group // 2] |= code << 4 * (group % 2)
+                at = (row * (k // 2) + 2 * group) * size
+                values[at:at + 2 * size] = pair
+            else:
+                require(code == 4 and not any(pair),
+                        f"{name}{STREAM}: row {row}, column {4 * group} is past the matrix")
+    return decode(name, n, k, (dtype, [n, k // 2], bytes(values)),
+                  ("U8", [n, -(-k // 8)], bytes(codes)))
+
+
+def suffixes_of(described):
+    if len(described) == 3:
+        return (STREAM,)
+    return (VALUES, INDICES) if len(described) == 2 else (VALUES, INDICES, SCALES)
+
+
 def unpack(tensors, metadata):
     """All tensors of the file, dense."""
     packed = described(metadata)
     dense = {}
     for name, shape in packed.items():
-        suffixes = (VALUES, INDICES) if len(shape) == 2 else (VALUES, INDICES, SCALES)
+        suffixes = suffixes_of(shape)
         for suffix in suffixes:
             require(name + suffix in tensors, f"{name}{suffix} is missing")
         require(name not in tensors, f"{name} is there packed and plain")
-        dense[name] = (decode if len(shape) == 2 else multiplied)(
+        dense[name] = {2: decode, 3: laid_out, 4: multiplied}[len(shape)](
             name, *shape, *(tensors[name + suffix] for suffix in suffixes))
     for name, tensor in tensors.items():
-        for suffix in (VALUES, INDICES) + ((SCALES,) if metadata.get(VERSION) == "2" else ()):
+        version = metadata.get(VERSION, "1")
+        for suffix in (VALUES, INDICES) + (SCALES,) * (version > "1") + (STREAM,) * (version > "2"):
             if name.endswith(suffix):
-                described_as = packed.get(name[:-len(suffix)], ())
-                require(len(described_as) == 4 or described_as and suffix != SCALES,
+                described_as = packed.get(name[:-len(suffix)])
+                require(described_as and suffix in suffixes_of(described_as),
                         f"{name} is not described")
                 break
         else:
@@ -173,8 +216,8 @@ def main(arguments):
     else:
         for name in sorted(packed):
             shape = packed[name]
-            scheme = f" of {shape[2]} bits by {shape[3]}" if len(shape) == 4 else ""
-            print(f"{name} {dense[name][0]} {shape[0]}x{shape[1]}{scheme}")
+            form = {2: "", 3: f" in {shape[-1]}", 4: f" of {shape[-2]} bits by {shape[-1]}"}
+            print(f"{name} {dense[name][0]} {shape[0]}x{shape[1]}{form[len(shape)]}")
     return 0
 
 

@@ -42,6 +42,10 @@ typedef struct s24_tensor {
     int bits;         /* of a quantised one's integers, 8 or 4; else 0 */
     int64_t group;    /* columns that share a scale */
     const float *scales;
+    /* Of a packed one that is stored in a layout (s24_layout_name): its name, and the bytes, aligned
+       to 64; then values, indices and scales are NULL. Else NULL. */
+    const char *layout;
+    const void *stream;
 } s24_tensor;
 
 typedef struct s24_checkpoint s24_checkpoint;
@@ -60,8 +64,8 @@ S24_API int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint);
 /* Tensors in the order of their names. NULL past the end / when not found. */
 S24_API const s24_tensor *s24_checkpoint_tensor(const s24_checkpoint *checkpoint, int64_t index);
 S24_API const s24_tensor *s24_checkpoint_find(const s24_checkpoint *checkpoint, const char *name);
-/* The 2:4 matrix of a packed tensor, quantised or not. Errors: ARGUMENT (it is not packed), and those
-   of s24_matrix_from_packed and s24_matrix_from_quantized. */
+/* The 2:4 matrix of a packed tensor, quantised or not, in a layout or not. Errors: ARGUMENT (it is not
+   packed), and those of s24_matrix_from_packed, _from_quantized and _from_layout. */
 S24_API s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor);
 /* The folder's path, or NULL when a single file was opened. */
 S24_API const char *s24_checkpoint_folder(const s24_checkpoint *checkpoint);
@@ -107,15 +111,17 @@ typedef struct s24_writer_opts {
    IO, MEMORY. */
 S24_API s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
                                      const s24_writer_opts *opts);
-/* Only name, dtype, rank, shape, packed, bits, group and file (NULL: the first file) of the tensor
-   are used; bits makes a packed tensor a quantised one.
+/* Only name, dtype, rank, shape, packed, bits, group, layout and file (NULL: the first file) of the
+   tensor are used; bits makes a packed tensor a quantised one, layout (of its dtype) one that is
+   stored in that.
    Errors: ARGUMENT (a name that is taken, reserved or not UTF-8, an unknown file, a call after the
    first write), DTYPE, SHAPE, MEMORY. */
 S24_API s24_status s24_writer_declare(s24_writer *writer, const s24_tensor *tensor);
 /* Gives the data of a declared dense tensor: exactly its bytes, once. Errors: ARGUMENT, IO, MEMORY,
    INTERRUPTED. */
 S24_API s24_status s24_writer_write(s24_writer *writer, const char *name, const void *data);
-/* Gives the two parts of a declared packed tensor. Errors: as above, FORMAT (an illegal code). */
+/* Gives the two parts of a declared packed tensor, which are put into its layout if it has one.
+   Errors: as above, FORMAT (an illegal code). */
 S24_API s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const void *values,
                                            const uint8_t *indices);
 /* The same for a quantised one; values as in s24_quantized. Also FORMAT for a scale that is not
@@ -191,7 +197,8 @@ S24_API s24_status s24_tokenizer_decode(char *text, size_t *bytes, const s24_tok
 /*
  * A model's weights, planned for this machine. Immutable: any number of threads may use one at a
  * time, each through a context and a session of its own, with the bits that it would get alone.
- * Nothing of the checkpoint object is borrowed, but f32 word embeddings stay mapped: as long as the
+ * Nothing of the checkpoint object is borrowed, but f32 word embeddings, and weights in the layout of
+ * this CPU's plans (of the dtype that the model computes in), stay mapped: as long as the
  * model lives its file may be replaced or removed, not changed in place. The context that made a model, a session or a dense product
  * must outlive it, and a model its sessions.
  */

@@ -12,7 +12,7 @@
  * The header reads from simple to expert:
  *   1  status, dtypes, dense views          4  products: linear, mm, addmm
  *   2  the context                          5  plans: products with nothing left to decide
- *   3  2:4 matrices                         6  pruning, other orders; masks and checks: masks.h
+ *   3  2:4 matrices                         6  pruning, other orders; also masks.h, layouts.h
  *
  * Rules that hold for every function here:
  *  - The result is the first parameter; a function that can fail returns an s24_status, and
@@ -495,6 +495,7 @@ S24_API s24_status s24_matrix_to_hopper(void *packed, s24_ctx *ctx, const s24_ma
 }
 #endif
 
-#include "sparse24/masks.h"
+#include "sparse24/layouts.h" /* weights in the kernels' orders */
+#include "sparse24/masks.h"   /* masks and checks */
 
 #endif

@@ -77,4 +77,42 @@ void s24i_hopper_pack_slab(void *slab, s24_dtype dtype, const void *values, cons
 void s24i_hopper_unpack_slab(void *values, uint8_t *indices, s24_dtype dtype, const void *slab,
                              int64_t rows, int64_t k);
 
+/*
+ * Orders of weights that CPU kernels read: one sequential stream, values and codes together.
+ *
+ *   W [n, k]  ->  row blocks of 16 rows, each a run of k blocks of 32 columns:
+ *
+ *     64 B        uint32 codes[16]     row r of the block: 8 nibbles, group g at bits 4g,
+ *                                      i0 | i1 << 2 (exactly the canonical index bytes)
+ *     vectors     item slot[..][16]    one row a lane; an item is one value (then slots 2g and 2g+1
+ *                                      are group g's) or both of a group (then slot g is)
+ *
+ * Sixteen rows a vector serve the kernels with rows in the lanes (few tokens) directly; those with
+ * tokens in the lanes broadcast single items and decode the same codes with a shift and an `and`.
+ * Rows past n and groups past k hold zeros and the code of positions 0 and 1.
+ */
+enum { S24I_ROWS16 = 16, S24I_ROWS16_COLUMNS = 32, S24I_ROWS16_CODES = 64 };
+typedef struct s24i_layout {
+    const char *name;
+    s24_dtype dtype;
+    int items, item; /* of a group: how many, and bytes of one */
+} s24i_layout;
+#define LAYOUT(symbol, name, dtype, items, item) extern const s24i_layout s24i_layout_##symbol;
+#include "format/layouts.def"
+#undef LAYOUT
+extern const s24i_layout *const s24i_layouts[]; /* ended by NULL */
+
+/* Bytes of a row block, and of [n, k]. */
+int64_t s24i_layout_block_bytes(const s24i_layout *layout, int64_t k);
+size_t s24i_layout_bytes(const s24i_layout *layout, int64_t n, int64_t k);
+/* A row block from its first canonical row on, of which `rows` are there (16 at most), and back. */
+void s24i_layout_pack_block(const s24i_layout *layout, void *block, const void *values,
+                            const uint8_t *indices, int64_t rows, int64_t k);
+void s24i_layout_unpack_block(const s24i_layout *layout, void *values, uint8_t *indices,
+                              const void *block, int64_t rows, int64_t k);
+/* 1 if all codes of a row block are legal and what is past rows and k is as it must be; else 0 and
+   the place in it, which may be past them. */
+int s24i_layout_block_is_legal(const s24i_layout *layout, const void *block, int64_t rows,
+                               int64_t k, s24i_find *find);
+
 #endif

@@ -19,13 +19,14 @@
    one part can be off. */
 static const void **data_of(s24_tensor *tensor)
 {
+    if (tensor->layout) return &tensor->stream;
     if (tensor->bits) return (const void **)(void *)&tensor->scales;
     return tensor->packed ? &tensor->values : &tensor->data;
 }
 
 static size_t data_bytes(const s24_tensor *tensor)
 {
-    if (!tensor->packed) return tensor->bytes;
+    if (!tensor->packed || tensor->layout) return tensor->bytes;
     const int64_t k = tensor->shape[1], codes = (k + 7) / 8;
     if (tensor->bits)
         return (size_t)tensor->shape[0] * (size_t)((k + tensor->group - 1) / tensor->group) *
@@ -33,15 +34,18 @@ static size_t data_bytes(const s24_tensor *tensor)
     return tensor->bytes - (size_t)(tensor->shape[0] * codes);
 }
 
+enum { LINE = 64 };
+
 static int is_aligned(s24_tensor *tensor)
 {
-    const size_t element = tensor->bits ? sizeof *tensor->scales : s24_dtype_bytes(tensor->dtype);
+    const size_t element = tensor->layout ? LINE
+                           : tensor->bits ? sizeof *tensor->scales
+                                          : s24_dtype_bytes(tensor->dtype);
     return (uintptr_t)*data_of(tensor) % element == 0;
 }
 
 static s24_status align_tensors(s24i_shard *shard, s24_ctx *ctx)
 {
-    enum { LINE = 64 };
     size_t total = 0, moved = 0, count = shard->header.count;
     s24_tensor *tensors = shard->header.tensors;
     for (size_t i = 0; i < count; i++)
@@ -221,19 +225,33 @@ void s24_checkpoint_close(s24_checkpoint *checkpoint)
     s24_ctx_free(ctx, checkpoint);
 }
 
-s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
-                               const s24_checkpoint *checkpoint, const s24_tensor *tensor)
+/* The file in whose map the bytes lie, or NULL. */
+static const s24i_shard *shard_of(const s24_checkpoint *checkpoint, const void *from)
 {
-    const uintptr_t at = (uintptr_t)tensor->data;
-    *data = NULL;
-    for (size_t i = 0; i < checkpoint->shard_count && tensor->bytes; i++) {
-        const s24i_shard *shard = &checkpoint->shards[i];
-        const uintptr_t start = (uintptr_t)shard->map.data;
-        if (at < start || at - start >= shard->map.bytes) continue;
-        TRY(s24i_map_again(map, ctx, shard->fd, at - start, tensor->bytes, shard->path));
-        *data = map->data + map->bytes - tensor->bytes;
-        return S24_OK;
+    for (size_t i = 0; i < checkpoint->shard_count; i++) {
+        const s24i_map *map = &checkpoint->shards[i].map;
+        if ((uintptr_t)from >= (uintptr_t)map->data &&
+            (uintptr_t)from - (uintptr_t)map->data < map->bytes)
+            return &checkpoint->shards[i];
     }
+    return NULL;
+}
+
+int s24i_checkpoint_has(const s24_checkpoint *checkpoint, const void *from)
+{
+    return shard_of(checkpoint, from) != NULL;
+}
+
+s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
+                               const s24_checkpoint *checkpoint, const void *from, size_t bytes,
+                               int at_once)
+{
+    const s24i_shard *shard = shard_of(checkpoint, from);
+    *data = NULL;
+    if (!shard || !bytes) return S24_OK;
+    const size_t begin = (size_t)((const uint8_t *)from - shard->map.data);
+    TRY(s24i_map_again(map, ctx, shard->fd, begin, bytes, at_once, shard->path));
+    *data = map->data + map->bytes - bytes;
     return S24_OK;
 }
 

@@ -32,12 +32,15 @@ struct s24_checkpoint {
 #define S24I_INDEX_FILE  "model.safetensors.index.json"
 
 /*
- * A dense tensor's data in a map that outlives the checkpoint: its pages are the file's, private to
- * nobody and read when they are touched. *data is NULL where that cannot be, because the tensor had
- * to be copied or is empty. IO, MEMORY.
+ * Bytes of the checkpoint, of one file, in a map that outlives it: its pages are the file's, private to
+ * nobody and read when they are touched, or at once where all will be (at_once). *data is NULL where
+ * that cannot be, because the tensor had to be copied or is empty. IO, MEMORY.
  */
 s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
-                               const s24_checkpoint *checkpoint, const s24_tensor *tensor);
+                               const s24_checkpoint *checkpoint, const void *from, size_t bytes,
+                               int at_once);
+/* Do the bytes lie in a file's map? */
+int s24i_checkpoint_has(const s24_checkpoint *checkpoint, const void *from);
 
 /* Fills the checkpoint's shards with the files that an index names, in ascending order, each once.
    *out is the index itself, for s24i_index_check. IO, FORMAT, MEMORY. */

@@ -129,9 +129,9 @@ s24i_shown s24i_show(const char *name)
 
 /* Maps bytes (over 0) of an open file from a page's start on. */
 static s24_status map_pages(s24i_map *out, s24_ctx *ctx, int fd, size_t start, size_t bytes,
-                            const char *path)
+                            int flags, const char *path)
 {
-    void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, (off_t)start);
+    void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | flags, fd, (off_t)start);
     if (data == MAP_FAILED) return s24i_fail_errno(ctx, "map", path);
     *out = (s24i_map){data, bytes};
     return S24_OK;
@@ -144,7 +144,7 @@ static s24_status map_file(s24i_map *out, s24_ctx *ctx, int fd, const char *path
     REQUIRE(ctx, S_ISREG(info.st_mode), S24_ERROR_IO,
             "cannot read %s: %s, a regular file is expected", path,
             S_ISDIR(info.st_mode) ? "it is a folder" : "it is a device");
-    return info.st_size ? map_pages(out, ctx, fd, 0, (size_t)info.st_size, path) : S24_OK;
+    return info.st_size ? map_pages(out, ctx, fd, 0, (size_t)info.st_size, 0, path) : S24_OK;
 }
 
 s24_status s24i_map_open_fd(s24i_map *out, int *fd, s24_ctx *ctx, const char *path)
@@ -170,10 +170,10 @@ s24_status s24i_map_open(s24i_map *out, s24_ctx *ctx, const char *path)
 }
 
 s24_status s24i_map_again(s24i_map *out, s24_ctx *ctx, int fd, size_t begin, size_t bytes,
-                          const char *path)
+                          int at_once, const char *path)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), start = begin / page * page;
-    return map_pages(out, ctx, fd, start, begin - start + bytes, path);
+    return map_pages(out, ctx, fd, start, begin - start + bytes, at_once ? MAP_POPULATE : 0, path);
 }
 
 void s24i_map_close(s24i_map *map)

@@ -81,10 +81,11 @@ typedef struct s24i_map {
 s24_status s24i_map_open(s24i_map *out, s24_ctx *ctx, const char *path);
 /* The same, and the file stays open in *fd (−1 on error), for s24i_map_again. */
 s24_status s24i_map_open_fd(s24i_map *out, int *fd, s24_ctx *ctx, const char *path);
-/* Pages begin … begin + bytes of an open file once more, the caller's own. data is where begin's
-   page starts, which begin % (the page's size) bytes precede. IO, MEMORY. */
+/* Pages begin … begin + bytes of an open file once more, the caller's own, read when they are touched
+   or at once. data is where begin's page starts, which begin % (the page's size) bytes precede. IO,
+   MEMORY. */
 s24_status s24i_map_again(s24i_map *out, s24_ctx *ctx, int fd, size_t begin, size_t bytes,
-                          const char *path);
+                          int at_once, const char *path);
 void s24i_map_close(s24i_map *map);
 
 /* Makes a text of line `number` of the file `name`, given without its LF: a CR before an LF (ended:

@@ -7,6 +7,7 @@
 #include "io/safetensors.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,25 +17,29 @@ typedef struct described {
     int64_t rows, cols;
     int bits; /* 0: not quantised */
     int64_t group;
+    const char *layout; /* NULL: canonical */
 } described;
 
-/* The description of every packed matrix, or *out = NULL when the file has none. *quantized: may
-   there be quantised ones? */
-static s24_status read_description(json_t **out, int *quantized, const s24i_header *header,
+/* The description of every packed matrix, or *out = NULL when the file has none. From version 2 on
+   there may be quantised ones, from version 3 on ones in a layout. */
+static s24_status read_description(json_t **out, int *number, const s24i_header *header,
                                    s24_ctx *ctx, const char *path)
 {
+    static const char *const versions[] = {S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION,
+                                           S24I_LAYOUT_VERSION};
     const char *version = json_string_value(json_object_get(header->metadata, S24I_VERSION_KEY));
     const char *packed = json_string_value(json_object_get(header->metadata, S24I_PACKED_KEY));
     *out = NULL;
-    *quantized = 0;
+    *number = 0;
     if (!version && !packed) return S24_OK;
     REQUIRE(ctx, version && packed, S24_ERROR_FORMAT, "%s: the metadata have \"%s\" without \"%s\"",
             path, version ? S24I_VERSION_KEY : S24I_PACKED_KEY,
             version ? S24I_PACKED_KEY : S24I_VERSION_KEY);
-    *quantized = !strcmp(version, S24I_QUANTIZED_VERSION);
-    REQUIRE(ctx, *quantized || !strcmp(version, S24I_PACKED_VERSION), S24_ERROR_FORMAT,
-            "%s: \"%s\" is \"%s\", this build reads \"%s\" and \"%s\"", path, S24I_VERSION_KEY,
-            s24i_show(version).text, S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION);
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(version, versions[i])) *number = i + 1;
+    REQUIRE(ctx, *number, S24_ERROR_FORMAT,
+            "%s: \"%s\" is \"%s\", this build reads \"%s\", \"%s\" and \"%s\"", path,
+            S24I_VERSION_KEY, s24i_show(version).text, versions[0], versions[1], versions[2]);
     json_error_t error;
     *out = json_loads(packed, JSON_REJECT_DUPLICATES, &error);
     if (!*out && s24i_json_is_out_of_memory(&error))
@@ -67,21 +72,47 @@ static s24_status read_scheme(described *matrix, const json_t *shape, s24_ctx *c
     return S24_OK;
 }
 
-static s24_status read_logical_shape(described *matrix, const json_t *shape, int quantized,
+s24_dtype s24i_layout_dtype(const char **name)
+{
+    s24_dtype dtype;
+    const char *known;
+    for (int i = 0; (known = s24_layout_name(i, &dtype, NULL)); i++) {
+        if (strcmp(known, *name) != 0) continue;
+        *name = known;
+        return dtype;
+    }
+    return S24_DTYPE_NONE;
+}
+
+/* The name at the end of a description. */
+static s24_status read_layout(described *matrix, const char *layout, s24_ctx *ctx, const char *path)
+{
+    matrix->layout = layout;
+    REQUIRE(ctx, s24i_layout_dtype(&matrix->layout), S24_ERROR_UNSUPPORTED,
+            "%s: tensor \"%s\" is stored in the layout \"%s\", which this build does not know",
+            path, s24i_show(matrix->name).text, s24i_show(layout).text);
+    return S24_OK;
+}
+
+static s24_status read_logical_shape(described *matrix, const json_t *shape, int version,
                                      s24_ctx *ctx, const char *path)
 {
-    const size_t numbers = json_array_size(shape);
+    const json_t *layout = version > 2 ? json_array_get(shape, 2) : NULL;
+    if (!json_is_string(layout)) layout = NULL;
+    const size_t numbers = json_array_size(shape) - (layout != NULL);
     const json_t *rows = json_array_get(shape, 0), *cols = json_array_get(shape, 1);
     int64_t elements;
     REQUIRE(ctx, *matrix->name, S24_ERROR_FORMAT, "%s: \"%s\" describes a tensor without a name",
             path, S24I_PACKED_KEY);
-    int fits = numbers == 2 || (quantized && numbers == 4);
+    int fits = numbers == 2 || (version > 1 && numbers == 4 && !layout);
     for (size_t i = 0; i < numbers && fits; i++)
         fits = json_is_integer(json_array_get(shape, i));
     REQUIRE(ctx, fits, S24_ERROR_FORMAT,
             "%s: \"%s\" does not give tensor \"%s\" a shape of two integers%s", path,
             S24I_PACKED_KEY, s24i_show(matrix->name).text,
-            quantized ? ", or these, bits and group" : "");
+            version == 1   ? ""
+            : version == 2 ? ", or these, bits and group"
+                           : ", or these and bits and group or a layout's name");
     matrix->rows = json_integer_value(rows);
     matrix->cols = json_integer_value(cols);
     REQUIRE(ctx,
@@ -91,6 +122,7 @@ static s24_status read_logical_shape(described *matrix, const json_t *shape, int
             "%s: packed tensor \"%s\" has shape [%lld, %lld], expected a row or more, columns a "
             "multiple of 4, and fewer than 2^63 elements",
             path, s24i_show(matrix->name).text, (long long)matrix->rows, (long long)matrix->cols);
+    if (layout) return read_layout(matrix, json_string_value(layout), ctx, path);
     return numbers == 4 ? read_scheme(matrix, shape, ctx, path) : S24_OK;
 }
 
@@ -110,12 +142,19 @@ static s24_status find_part(s24_tensor **out, const s24i_header *header, s24_ctx
         REQUIRE(ctx, s24_dtype_can_be_two_four(part->dtype), S24_ERROR_FORMAT,
                 "%s: tensor \"%s\" is %s, expected F32, F16, BF16, I8, F8_E4M3 or F8_E5M2", path,
                 s24i_show(part->name).text, s24i_dtype_label(part->dtype));
-    REQUIRE(ctx, part->rank == 2, S24_ERROR_FORMAT, "%s: tensor \"%s\" has rank %d, expected 2",
-            path, s24i_show(part->name).text, part->rank);
-    REQUIRE(ctx, part->shape[0] == expected->shape[0] && part->shape[1] == expected->shape[1],
-            S24_ERROR_FORMAT, "%s: tensor \"%s\" has shape [%lld, %lld], expected [%lld, %lld]",
-            path, s24i_show(part->name).text, (long long)part->shape[0], (long long)part->shape[1],
-            (long long)expected->shape[0], (long long)expected->shape[1]);
+    const int rank = expected->rank ? expected->rank : 2;
+    REQUIRE(ctx, part->rank == rank, S24_ERROR_FORMAT, "%s: tensor \"%s\" has rank %d, expected %d",
+            path, s24i_show(part->name).text, part->rank, rank);
+    if (rank == 1)
+        REQUIRE(ctx, part->shape[0] == expected->shape[0], S24_ERROR_FORMAT,
+                "%s: tensor \"%s\" has %lld bytes, expected %lld", path, s24i_show(part->name).text,
+                (long long)part->shape[0], (long long)expected->shape[0]);
+    else
+        REQUIRE(ctx, part->shape[0] == expected->shape[0] && part->shape[1] == expected->shape[1],
+                S24_ERROR_FORMAT, "%s: tensor \"%s\" has shape [%lld, %lld], expected [%lld, %lld]",
+                path, s24i_show(part->name).text, (long long)part->shape[0],
+                (long long)part->shape[1], (long long)expected->shape[0],
+                (long long)expected->shape[1]);
     return S24_OK;
 }
 
@@ -193,6 +232,52 @@ static s24_status join_scales(s24_tensor *values, s24i_header *header, s24_ctx *
     return S24_OK;
 }
 
+s24_status s24i_check_stream(s24_ctx *ctx, const char *path, const char *name,
+                             const s24_laid_out *weight)
+{
+    char sentence[256];
+    const s24_status status = s24_layout_check(ctx, weight);
+    if (status == S24_OK) return S24_OK;
+    snprintf(sentence, sizeof sentence, "%s", s24_ctx_error(ctx));
+    return s24_ctx_fail(ctx, status, "%s: packed tensor \"%s\": %s", path, s24i_show(name).text,
+                        sentence);
+}
+
+static s24_status check_not_plain(const s24i_header *header, s24_ctx *ctx, const char *path,
+                                  const char *name)
+{
+    REQUIRE(ctx, !s24i_find_name(header->tensors, header->count, name), S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" is there packed and dense", path, s24i_show(name).text);
+    return S24_OK;
+}
+
+/* The one part of a matrix in a layout. `name` has room for its name. */
+static s24_status join_stream(s24i_header *header, s24_ctx *ctx, const char *path,
+                              const described *matrix, char *name)
+{
+    s24_tensor *stream;
+    const size_t bytes = s24_layout_bytes(matrix->layout, matrix->rows, matrix->cols);
+    const s24_tensor expected = {
+        .name = name, .dtype = S24_U8, .rank = 1, .shape = {(int64_t)bytes}};
+    REQUIRE(ctx, bytes, S24_ERROR_FORMAT, "%s: packed tensor \"%s\" has more bytes than memory",
+            path, s24i_show(matrix->name).text);
+    strcpy(name, matrix->name);
+    strcat(name, S24I_STREAM_SUFFIX);
+    TRY(find_part(&stream, header, ctx, path, &expected));
+    const s24_laid_out weight = {matrix->layout, matrix->rows, matrix->cols, stream->data};
+    TRY(s24i_check_stream(ctx, path, matrix->name, &weight));
+    TRY(check_not_plain(header, ctx, path, matrix->name));
+    stream->layout = matrix->layout;
+    stream->dtype = s24i_layout_dtype(&stream->layout);
+    stream->packed = 1;
+    stream->stream = stream->data;
+    stream->data = NULL;
+    stream->rank = 2;
+    stream->shape[0] = matrix->rows;
+    stream->shape[1] = matrix->cols;
+    return S24_OK;
+}
+
 /* Makes the logical tensor out of the values' entry; the others are marked with packed = −1.
    Names change later, since the search needs them sorted as they are. */
 static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path,
@@ -212,8 +297,7 @@ static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path
     expected.shape[1] = (matrix->cols + 7) / 8;
     TRY(find_part(&indices, header, ctx, path, &expected));
     TRY(s24i_check_codes(ctx, path, matrix->name, indices->data, matrix->rows, matrix->cols));
-    REQUIRE(ctx, !s24i_find_name(header->tensors, header->count, matrix->name), S24_ERROR_FORMAT,
-            "%s: tensor \"%s\" is there packed and dense", path, s24i_show(matrix->name).text);
+    TRY(check_not_plain(header, ctx, path, matrix->name));
     if (matrix->bits) TRY(join_scales(values, header, ctx, path, matrix, name));
     values->packed = 1;
     values->values = values->data;
@@ -226,7 +310,7 @@ static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path
 }
 
 static s24_status join_all(s24i_header *header, s24_ctx *ctx, const char *path, json_t *description,
-                           int quantized)
+                           int version)
 {
     size_t done = 0, longest = 0;
     s24_status status = S24_OK;
@@ -238,8 +322,8 @@ static s24_status join_all(s24i_header *header, s24_ctx *ctx, const char *path, 
     TRY(s24i_zeroed(&name, ctx, longest + sizeof S24I_INDICES_SUFFIX));
     json_object_foreach (description, key, shape) {
         described matrix = {.name = key};
-        TRY_DONE(read_logical_shape(&matrix, shape, quantized, ctx, path));
-        TRY_DONE(join_parts(header, ctx, path, &matrix, name));
+        TRY_DONE(read_logical_shape(&matrix, shape, version, ctx, path));
+        TRY_DONE((matrix.layout ? join_stream : join_parts)(header, ctx, path, &matrix, name));
         TRY_DONE(s24_ctx_progress(ctx, "opening", (int64_t)++done,
                                   (int64_t)json_object_size(description)));
     }
@@ -252,9 +336,9 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
 {
     json_t *description;
     size_t count = 0;
-    int quantized;
-    TRY(read_description(&description, &quantized, header, ctx, path));
-    s24_status status = description ? join_all(header, ctx, path, description, quantized) : S24_OK;
+    int version;
+    TRY(read_description(&description, &version, header, ctx, path));
+    s24_status status = description ? join_all(header, ctx, path, description, version) : S24_OK;
     json_decref(description);
     TRY(status);
     for (size_t i = 0; i < header->count; i++) {
@@ -264,7 +348,8 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
                 tensor->packed ||
                     !(s24i_ends_with(tensor->name, S24I_VALUES_SUFFIX) ||
                       s24i_ends_with(tensor->name, S24I_INDICES_SUFFIX) ||
-                      (quantized && s24i_ends_with(tensor->name, S24I_SCALES_SUFFIX))),
+                      (version > 1 && s24i_ends_with(tensor->name, S24I_SCALES_SUFFIX)) ||
+                      (version > 2 && s24i_ends_with(tensor->name, S24I_STREAM_SUFFIX))),
                 S24_ERROR_FORMAT,
                 "%s: tensor \"%s\" is part of a packed tensor that \"%s\" in the metadata does not "
                 "describe",
@@ -272,7 +357,8 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
         /* The names are the header's own: the stored name is cut to the logical one in place. */
         if (tensor->packed)
             header->names[tensor->name - header->names + (ptrdiff_t)strlen(tensor->name) -
-                          (ptrdiff_t)strlen(S24I_VALUES_SUFFIX)] = '\0';
+                          (ptrdiff_t)strlen(tensor->layout ? S24I_STREAM_SUFFIX
+                                                           : S24I_VALUES_SUFFIX)] = '\0';
         header->tensors[count++] = *tensor;
     }
     header->count = count;
@@ -285,6 +371,11 @@ s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *t
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, tensor && tensor->packed, S24_ERROR_ARGUMENT, "the tensor is not packed");
+    if (tensor->layout) {
+        const s24_laid_out weight = {tensor->layout, tensor->shape[0], tensor->shape[1],
+                                     tensor->stream};
+        return s24_matrix_from_layout(out, ctx, &weight);
+    }
     if (!tensor->bits)
         return s24_matrix_from_packed(out, ctx, tensor->values, tensor->indices, tensor->dtype,
                                       tensor->shape[0], tensor->shape[1]);

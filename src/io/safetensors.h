@@ -14,10 +14,12 @@
 #define S24I_VALUES_SUFFIX     ".s24_values"
 #define S24I_INDICES_SUFFIX    ".s24_indices"
 #define S24I_SCALES_SUFFIX     ".s24_scales"
+#define S24I_STREAM_SUFFIX     ".s24_stream"
 #define S24I_VERSION_KEY       "sparse24.version"
 #define S24I_PACKED_KEY        "sparse24.packed"
 #define S24I_PACKED_VERSION    "1"
 #define S24I_QUANTIZED_VERSION "2" /* of a file that has a quantised matrix */
+#define S24I_LAYOUT_VERSION    "3" /* of one that has a matrix in a layout */
 
 /* What a header says. Everything in it has been checked against the file's size. */
 typedef struct s24i_header {
@@ -46,6 +48,12 @@ s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
 /* The scales of a quantised [rows, cols] must be finite and not negative; FORMAT names the place. */
 s24_status s24i_check_scales(s24_ctx *ctx, const char *path, const char *name, const void *scales,
                              int64_t rows, int64_t cols, int64_t group);
+
+/* The dtype of a layout's values; S24_DTYPE_NONE: no such layout. *name: as the library has it. */
+s24_dtype s24i_layout_dtype(const char **name);
+/* s24_layout_check, whose sentence names file and tensor. */
+s24_status s24i_check_stream(s24_ctx *ctx, const char *path, const char *name,
+                             const s24_laid_out *weight);
 
 /* The dtype's name in a header ("F32"), NULL if it has none; back, S24_DTYPE_NONE if unknown. */
 const char *s24i_dtype_label(s24_dtype dtype);

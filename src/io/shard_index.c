@@ -86,6 +86,15 @@ s24_status s24i_index_read(json_t **out, s24_checkpoint *checkpoint, const char 
     return add_shards(checkpoint, weight_map);
 }
 
+/* What stands behind a packed tensor's name in that of its part p; NULL past the last. */
+static const char *part_suffix(const s24_tensor *tensor, int p)
+{
+    static const char *const parts[] = {S24I_VALUES_SUFFIX, S24I_INDICES_SUFFIX,
+                                        S24I_SCALES_SUFFIX};
+    if (tensor->layout) return p ? NULL : S24I_STREAM_SUFFIX;
+    return p < (tensor->bits ? 3 : 2) ? parts[p] : NULL;
+}
+
 /* The logical tensor that a stored name belongs to, or NULL. scratch has room for the name. */
 static const s24_tensor *find_stored(const s24_checkpoint *checkpoint, const char *stored,
                                      char *scratch)
@@ -95,12 +104,15 @@ static const s24_tensor *find_stored(const s24_checkpoint *checkpoint, const cha
     const char *suffix = S24I_INDICES_SUFFIX;
     if (s24i_ends_with(stored, S24I_VALUES_SUFFIX)) suffix = S24I_VALUES_SUFFIX;
     if (s24i_ends_with(stored, S24I_SCALES_SUFFIX)) suffix = S24I_SCALES_SUFFIX;
+    if (s24i_ends_with(stored, S24I_STREAM_SUFFIX)) suffix = S24I_STREAM_SUFFIX;
     if (!s24i_ends_with(stored, suffix)) return NULL;
     strcpy(scratch, stored);
     scratch[strlen(stored) - strlen(suffix)] = '\0';
     tensor = s24i_find_name(checkpoint->tensors, checkpoint->count, scratch);
     if (!tensor || !tensor->packed) return NULL;
-    return tensor->bits || strcmp(suffix, S24I_SCALES_SUFFIX) != 0 ? tensor : NULL;
+    for (int p = 0; part_suffix(tensor, p); p++)
+        if (!strcmp(suffix, part_suffix(tensor, p))) return tensor;
+    return NULL;
 }
 
 static s24_status check_listed(const s24_checkpoint *checkpoint, json_t *map, const char *path,
@@ -126,13 +138,11 @@ static s24_status check_unlisted(const s24_checkpoint *checkpoint, json_t *map, 
 {
     for (size_t i = 0; i < checkpoint->count; i++) {
         const s24_tensor *tensor = &checkpoint->tensors[i];
-        static const char *const parts[] = {S24I_VALUES_SUFFIX, S24I_INDICES_SUFFIX,
-                                            S24I_SCALES_SUFFIX};
         int is_listed = 1;
         strcpy(scratch, tensor->name);
         if (!tensor->packed) is_listed = json_object_get(map, scratch) != NULL;
-        for (int p = 0; p < (tensor->packed ? tensor->bits ? 3 : 2 : 0); p++) {
-            strcpy(scratch + strlen(tensor->name), parts[p]);
+        for (int p = 0; tensor->packed && part_suffix(tensor, p); p++) {
+            strcpy(scratch + strlen(tensor->name), part_suffix(tensor, p));
             is_listed &= json_object_get(map, scratch) != NULL;
         }
         REQUIRE(checkpoint->ctx, is_listed, S24_ERROR_FORMAT,

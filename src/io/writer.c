@@ -146,172 +146,10 @@ s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
     return status;
 }
 
-static s24_status check_declared(const s24_writer *writer, const s24_tensor *tensor)
-{
-    s24_ctx *ctx = writer->ctx;
-    REQUIRE(ctx, tensor && tensor->name, S24_ERROR_ARGUMENT, "a tensor without a name is declared");
-    REQUIRE(ctx, !writer->temporary, S24_ERROR_ARGUMENT,
-            "tensor \"%s\" is declared after the first write", s24i_show(tensor->name).text);
-    REQUIRE(ctx,
-            strcmp(tensor->name, "__metadata__") != 0 &&
-                !s24i_ends_with(tensor->name, S24I_VALUES_SUFFIX) &&
-                !s24i_ends_with(tensor->name, S24I_INDICES_SUFFIX) &&
-                !s24i_ends_with(tensor->name, S24I_SCALES_SUFFIX),
-            S24_ERROR_ARGUMENT, "a tensor may not be named \"%s\"", s24i_show(tensor->name).text);
-    REQUIRE(ctx, s24i_dtype_label(tensor->dtype), S24_ERROR_DTYPE,
-            "tensor \"%s\" has a dtype (%s) that a file cannot hold", s24i_show(tensor->name).text,
-            s24_dtype_name(tensor->dtype));
-    REQUIRE(ctx, tensor->rank >= 0 && tensor->rank <= S24_MAX_RANK, S24_ERROR_SHAPE,
-            "tensor \"%s\" has rank %d, expected 0 to %d", s24i_show(tensor->name).text,
-            tensor->rank, S24_MAX_RANK);
-    if (!tensor->packed) return S24_OK;
-    REQUIRE(ctx, s24_dtype_can_be_two_four(tensor->dtype), S24_ERROR_DTYPE,
-            "packed tensor \"%s\" is %s, expected f32, f16, bf16, i8, e4m3 or e5m2",
-            s24i_show(tensor->name).text, s24_dtype_name(tensor->dtype));
-    REQUIRE(ctx,
-            tensor->rank == 2 && tensor->shape[0] >= 1 && tensor->shape[1] >= 4 &&
-                tensor->shape[1] % 4 == 0,
-            S24_ERROR_SHAPE, "packed tensor \"%s\" is no matrix of columns a multiple of 4",
-            s24i_show(tensor->name).text);
-    if (!tensor->bits) return S24_OK;
-    REQUIRE(ctx, tensor->dtype == S24_I8 && (tensor->bits == 8 || tensor->bits == 4),
-            S24_ERROR_DTYPE, "quantised tensor \"%s\" is %s of %d bits, expected i8 of 8 or 4",
-            s24i_show(tensor->name).text, s24_dtype_name(tensor->dtype), tensor->bits);
-    REQUIRE(ctx, tensor->group == 64 || tensor->group == 128 || tensor->group == tensor->shape[1],
-            S24_ERROR_SHAPE,
-            "quantised tensor \"%s\" has a scale for %lld columns, expected 64, 128 or all %lld",
-            s24i_show(tensor->name).text, (long long)tensor->group, (long long)tensor->shape[1]);
-    return S24_OK;
-}
-
-/* Which file a tensor goes into. */
-static s24_status find_file(size_t *out, const s24_writer *writer, const s24_tensor *tensor)
-{
-    *out = 0;
-    if (!tensor->file || !writer->folder) return S24_OK;
-    for (*out = 0; *out < writer->file_count; ++*out)
-        if (!strcmp(writer->files[*out].name, tensor->file)) return S24_OK;
-    return s24_ctx_fail(writer->ctx, S24_ERROR_ARGUMENT,
-                        "tensor \"%s\" is declared in %s, which is no file of the model",
-                        s24i_show(tensor->name).text, s24i_show(tensor->file).text);
-}
-
-/* name with a suffix; freed by the caller. */
-static s24_status stored_name(char **out, s24_ctx *ctx, const char *name, const char *suffix)
-{
-    size_t bytes = strlen(name);
-    void *memory;
-    *out = NULL;
-    TRY(s24i_zeroed(&memory, ctx, bytes + strlen(suffix) + 1));
-    *out = memory;
-    memcpy(*out, name, bytes);
-    strcpy(*out + bytes, suffix);
-    return S24_OK;
-}
-
-/* The part that a name with a suffix is stored under, NULL if there is none. */
-static s24_status find_part(s24i_part **out, const s24_writer *writer, const char *name,
-                            const char *suffix)
-{
-    char *stored;
-    TRY(stored_name(&stored, writer->ctx, name, suffix));
-    const json_t *index = json_object_get(writer->by_name, stored);
-    *out = index ? &writer->parts[json_integer_value(index)] : NULL;
-    s24_ctx_free(writer->ctx, stored);
-    return S24_OK;
-}
-
-static s24_status check_new(const s24_writer *writer, const char *name)
-{
-    static const char *const suffixes[] = {"", S24I_VALUES_SUFFIX, S24I_INDICES_SUFFIX};
-    for (int i = 0; i < 3; i++) {
-        s24i_part *part;
-        TRY(find_part(&part, writer, name, suffixes[i]));
-        REQUIRE(writer->ctx, !part, S24_ERROR_ARGUMENT, "tensor \"%s\" is declared twice",
-                s24i_show(name).text);
-    }
-    return S24_OK;
-}
-
-static s24_status grow(s24_writer *writer)
-{
-    void *parts;
-    size_t capacity = writer->capacity ? 2 * writer->capacity : 64;
-    if (writer->count < writer->capacity) return S24_OK;
-    TRY(s24i_zeroed(&parts, writer->ctx, capacity * sizeof *writer->parts));
-    if (writer->count > 0) memcpy(parts, writer->parts, writer->count * sizeof *writer->parts);
-    s24_ctx_free(writer->ctx, writer->parts);
-    writer->parts = parts;
-    writer->capacity = capacity;
-    return S24_OK;
-}
-
-/* Adds one stored tensor of the tensor's rank and rows, with its own dtype and last dimension. */
-static s24_status add_part(s24_writer *writer, const s24_tensor *tensor, const char *suffix,
-                           s24_dtype dtype, int64_t last)
-{
-    s24_ctx *ctx = writer->ctx;
-    int64_t bytes = (int64_t)s24_dtype_bytes(dtype);
-    TRY(grow(writer));
-    s24i_part *part = &writer->parts[writer->count];
-    *part = (s24i_part){.dtype = dtype, .rank = tensor->rank};
-    for (int i = 0; i < tensor->rank; i++) {
-        part->shape[i] = i == tensor->rank - 1 ? last : tensor->shape[i];
-        REQUIRE(ctx, part->shape[i] >= 0 && !__builtin_mul_overflow(bytes, part->shape[i], &bytes),
-                S24_ERROR_SHAPE,
-                "tensor \"%s\": dimension %d (%lld) is negative or makes it larger than 2^63 bytes",
-                s24i_show(tensor->name).text, i, (long long)part->shape[i]);
-    }
-    part->bytes = (size_t)bytes;
-    TRY(find_file(&part->file, writer, tensor));
-    TRY(stored_name(&part->name, ctx, tensor->name, suffix));
-    if (json_object_set_new(writer->by_name, part->name, json_integer((json_int_t)writer->count)) !=
-        0) {
-        s24_ctx_free(ctx, part->name);
-        return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT,
-                            "tensor name \"%s\" is not UTF-8, or memory is out",
-                            s24i_show(tensor->name).text);
-    }
-    writer->count++;
-    return S24_OK;
-}
-
-static s24_status add_packed(s24_writer *writer, const s24_tensor *tensor)
-{
-    const int64_t n = tensor->shape[0], k = tensor->shape[1];
-    if (tensor->bits == 4)
-        TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, S24_U8, k / 4));
-    else
-        TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, tensor->dtype, k / 2));
-    TRY(add_part(writer, tensor, S24I_INDICES_SUFFIX, S24_U8, (k + 7) / 8));
-    if (tensor->bits)
-        TRY(add_part(writer, tensor, S24I_SCALES_SUFFIX, S24_F32,
-                     (k + tensor->group - 1) / tensor->group));
-    s24i_out_file *file = &writer->files[writer->parts[writer->count - 1].file];
-    json_t *shape = tensor->bits ? json_pack("[I, I, i, I]", (json_int_t)n, (json_int_t)k,
-                                             tensor->bits, (json_int_t)tensor->group)
-                                 : json_pack("[I, I]", (json_int_t)n, (json_int_t)k);
-    file->has_quantized |= tensor->bits != 0;
-    REQUIRE(writer->ctx, json_object_set_new(file->packed, tensor->name, shape) == 0,
-            S24_ERROR_MEMORY, "out of memory while declaring tensor \"%s\"",
-            s24i_show(tensor->name).text);
-    return S24_OK;
-}
-
-s24_status s24_writer_declare(s24_writer *writer, const s24_tensor *tensor)
-{
-    if (!writer) return S24_ERROR_ARGUMENT;
-    TRY(check_declared(writer, tensor));
-    TRY(check_new(writer, tensor->name));
-    if (tensor->packed) return add_packed(writer, tensor);
-    return add_part(writer, tensor, "", tensor->dtype,
-                    tensor->rank > 0 ? tensor->shape[tensor->rank - 1] : 0);
-}
-
 static s24_status find_expected(s24i_part **out, s24_writer *writer, const char *name,
                                 const char *suffix)
 {
-    TRY(find_part(out, writer, name, suffix));
+    TRY(s24i_writer_find_part(out, writer, name, suffix));
     REQUIRE(writer->ctx, *out, S24_ERROR_ARGUMENT, "tensor \"%s\" was not declared as a %s one",
             s24i_show(name).text, *suffix ? "packed" : "dense");
     REQUIRE(writer->ctx, !(*out)->is_written, S24_ERROR_ARGUMENT, "tensor \"%s\" is written twice",
@@ -362,12 +200,46 @@ static s24_status write_two_parts(s24_writer *writer, const char *name, const vo
     return write_part(writer, name, S24I_INDICES_SUFFIX, indices);
 }
 
+/* A declared tensor's weight in its layout. */
+static s24_status write_stream(s24_writer *writer, const char *name, const s24_laid_out *weight)
+{
+    s24i_part *part;
+    TRY(find_expected(&part, writer, name, S24I_STREAM_SUFFIX));
+    TRY(s24i_check_stream(writer->ctx, writer->path, name, weight));
+    TRY(s24i_writer_lay_out(writer));
+    return write_part(writer, name, S24I_STREAM_SUFFIX, weight->data);
+}
+
+/* The same from its canonical form. */
+static s24_status lay_out_stream(s24_writer *writer, const s24i_part *part, const char *name,
+                                 const void *values, const uint8_t *indices)
+{
+    const json_t *described = json_object_get(writer->files[part->file].packed, name);
+    const int64_t n = json_integer_value(json_array_get(described, 0));
+    const int64_t k = json_integer_value(json_array_get(described, 1));
+    const char *layout = json_string_value(json_array_get(described, 2));
+    const s24_dtype dtype = s24i_layout_dtype(&layout);
+    s24_matrix *matrix = NULL;
+    void *stream;
+    TRY(s24i_check_codes(writer->ctx, writer->path, name, indices, n, k));
+    TRY(s24i_alloc_elems(&stream, writer->ctx, (int64_t)part->bytes, 1, "a weight in its layout"));
+    s24_status status = s24_matrix_from_packed(&matrix, writer->ctx, values, indices, dtype, n, k);
+    if (status == S24_OK) status = s24_matrix_to_layout(stream, writer->ctx, matrix, layout);
+    const s24_laid_out weight = {layout, n, k, stream};
+    if (status == S24_OK) status = write_stream(writer, name, &weight);
+    s24_matrix_destroy(matrix);
+    s24_ctx_free(writer->ctx, stream);
+    return status;
+}
+
 s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const void *values,
                                    const uint8_t *indices)
 {
-    s24i_part *scales;
+    s24i_part *scales, *stream;
     TRY(check_usable(writer, name, values && indices));
-    TRY(find_part(&scales, writer, name, S24I_SCALES_SUFFIX));
+    TRY(s24i_writer_find_part(&stream, writer, name, S24I_STREAM_SUFFIX));
+    if (stream) return lay_out_stream(writer, stream, name, values, indices);
+    TRY(s24i_writer_find_part(&scales, writer, name, S24I_SCALES_SUFFIX));
     REQUIRE(writer->ctx, !scales, S24_ERROR_ARGUMENT,
             "tensor \"%s\" was declared as a quantised one, but is written without scales",
             s24i_show(name).text);
@@ -379,7 +251,7 @@ s24_status s24_writer_write_quantized(s24_writer *writer, const char *name, cons
 {
     s24i_part *part;
     TRY(check_usable(writer, name, values && indices && scales));
-    TRY(find_part(&part, writer, name, S24I_SCALES_SUFFIX));
+    TRY(s24i_writer_find_part(&part, writer, name, S24I_SCALES_SUFFIX));
     REQUIRE(writer->ctx, part, S24_ERROR_ARGUMENT,
             "tensor \"%s\" was not declared as a quantised one", s24i_show(name).text);
     const json_t *scheme = json_object_get(writer->files[part->file].packed, name);
@@ -395,6 +267,12 @@ s24_status s24_writer_copy(s24_writer *writer, const s24_tensor *tensor)
 {
     if (!writer) return S24_ERROR_ARGUMENT;
     REQUIRE(writer->ctx, tensor, S24_ERROR_ARGUMENT, "tensor is NULL");
+    if (tensor->layout) {
+        const s24_laid_out weight = {tensor->layout, tensor->shape[0], tensor->shape[1],
+                                     tensor->stream};
+        TRY(check_usable(writer, tensor->name, tensor->stream != NULL));
+        return write_stream(writer, tensor->name, &weight);
+    }
     if (tensor->bits)
         return s24_writer_write_quantized(writer, tensor->name, tensor->values, tensor->indices,
                                           tensor->scales);

@@ -2,7 +2,8 @@
 /*
  * What lies where in the files of a writer: tensors by dtype, wide ones first, then by name, as the
  * format's own writer orders them, so that a file written again has the same bytes; the header
- * padded with spaces so that the data begin at a multiple of 8.
+ * padded with spaces so that the data begin at a multiple of 8. Matrices in a layout come first, and
+ * then the data begin at a multiple of 64: each has a multiple of 64 bytes.
  */
 #include "io/writer.h"
 
@@ -19,6 +20,7 @@ static int compare_parts(const void *a, const void *b)
     const s24i_part *x = a, *y = b;
     int rank_x = s24i_dtype_rank(x->dtype), rank_y = s24i_dtype_rank(y->dtype);
     if (x->file != y->file) return x->file < y->file ? -1 : 1;
+    if (x->is_stream != y->is_stream) return x->is_stream ? -1 : 1;
     if (rank_x != rank_y) return rank_x > rank_y ? -1 : 1;
     return strcmp(x->name, y->name);
 }
@@ -43,8 +45,9 @@ static int add_description(json_t *metadata, s24_ctx *ctx, const s24i_out_file *
     if (json_object_size(file->packed) == 0) return 0;
     if (s24i_json_text(&packed, ctx, file->packed, JSON_COMPACT | JSON_SORT_KEYS, 0) != S24_OK)
         return 1;
-    json_t *version =
-        json_string(file->has_quantized ? S24I_QUANTIZED_VERSION : S24I_PACKED_VERSION);
+    json_t *version = json_string(file->version == 3   ? S24I_LAYOUT_VERSION
+                                  : file->version == 2 ? S24I_QUANTIZED_VERSION
+                                                       : S24I_PACKED_VERSION);
     json_t *names = json_string(packed);
     int is_bad = json_object_set_new(metadata, S24I_VERSION_KEY, version) != 0;
     is_bad |= json_object_set_new(metadata, S24I_PACKED_KEY, names) != 0;
@@ -76,9 +79,11 @@ static s24_status header_text(char **out, s24_ctx *ctx, const s24i_out_file *fil
     int is_bad = !header || add_metadata(header, ctx, file);
     for (const s24i_part *part = parts; part < end && !is_bad; part++)
         is_bad = json_object_set_new(header, part->name, describe(part)) != 0;
-    s24_status status = s24i_json_text(out, ctx, is_bad ? NULL : header, JSON_COMPACT, 7);
+    enum { LENGTH = 8, LINE = 64 }; /* bytes before the header; that streams begin at */
+    const size_t multiple = file->version == 3 ? LINE : LENGTH;
+    s24_status status = s24i_json_text(out, ctx, is_bad ? NULL : header, JSON_COMPACT, LINE);
     json_decref(header);
-    for (size_t bytes = *out ? strlen(*out) : 0; bytes % 8; bytes++)
+    for (size_t bytes = *out ? strlen(*out) : 0; *out && (LENGTH + bytes) % multiple; bytes++)
         (*out)[bytes] = ' ';
     return status;
 }

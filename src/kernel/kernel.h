@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "format/format.h"
 #include "sparse24/sparse24.h"
 
 /* How a kernel spreads its work: run fn over [0, count) in contiguous ranges on `threads` threads
@@ -83,6 +84,7 @@ typedef struct s24i_linear_kernel {
     size_t (*weight_bytes)(const s24i_weight *from); /* looks at sizes only */
     /* From canonical values of `dtype` to the row's layout. */
     void (*weight_pack)(void *w, const s24i_weight *from);
+    const s24i_layout *layout; /* that layout, where files may hold it; else NULL */
     size_t (*work_bytes)(int64_t m, int64_t n, int64_t k, int threads);
     void (*run)(const s24i_linear_job *job);
 } s24i_linear_kernel;

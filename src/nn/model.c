@@ -132,6 +132,8 @@ static void carve_block(carver *c, s24i_block *block, const s24i_shape *shape, i
         s24i_slot_shape(&rows, &cols, shape, (s24i_slot)slot);
         block->bias[slot] = carve(c, rows);
     }
+    for (int i = 0; i < 3; i++)
+        block->place[i] = i;
     carve_norm(c, &block->attention_norm, shape);
     carve_norm(c, &block->output_norm, shape);
     if (!shape->grid) return;

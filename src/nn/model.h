@@ -105,6 +105,7 @@ typedef struct s24i_linear {
     s24_activation activation;
     s24i_dense_weight *weight;
     s24_plan *plan;
+    s24i_map map; /* where the plan's weight lies in the checkpoint's file; else empty */
     /* Or on a device, likewise one of them: 2:4, or [n, k] in the model's dtype. */
     s24_device *device;
     s24_device_weight *packed;
@@ -119,8 +120,9 @@ typedef struct s24i_block {
        else three. */
     s24i_linear qkv[3];
     int qkv_count;
+    int place[3]; /* of query, key and value in the one product: 0, 1, 2, or as the file has them */
     s24i_linear attention, intermediate, output;
-    const float *bias[S24I_SLOTS]; /* query's, key's and value's stand end to end */
+    const float *bias[S24I_SLOTS]; /* query's, key's and value's stand end to end, by place */
     s24i_layer_norm attention_norm, output_norm;
     const float *rel_h, *rel_w; /* [2·side − 1, head], NULL: none */
 } s24i_block;
@@ -236,10 +238,14 @@ static inline s24_dtype s24i_model_values(s24_dtype dtype)
     return dtype == S24_I8 ? S24_F32 : dtype;
 }
 
-/* One linear layer's weight on its way into a block: dense f32, or a 2:4 matrix of floats. */
+/* One linear layer's weight on its way into a block: dense f32, a 2:4 matrix, or a weight in the
+   layout of its plan, which is used where the file has it (then query's may be all three's, and the
+   others are empty). */
 typedef struct s24i_source {
-    s24_dense dense; /* data NULL when matrix is set */
+    s24_dense dense; /* data NULL when matrix or laid_out.data is set */
     s24_matrix *matrix;
+    s24_laid_out laid_out;
+    const s24_checkpoint *checkpoint; /* of laid_out */
 } s24i_source;
 
 /* Makes the products of a block from six sources, which stay the caller's. Two neighbours that

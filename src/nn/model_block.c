@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "io/checkpoint.h"
 #include "nn/gpu.h"
 
 const s24i_linear *s24i_block_product(const s24i_block *block, int index)
@@ -24,6 +25,7 @@ static void linear_clear(s24i_linear *linear)
     if (linear->device) s24i_gpu_linear_clear(linear);
     s24i_dense_engine.weight_destroy(linear->weight);
     s24_plan_destroy(linear->plan);
+    s24i_map_close(&linear->map);
     *linear = (s24i_linear){0};
 }
 
@@ -60,9 +62,21 @@ static s24_status make_dense(s24i_linear *linear, const s24_model *model, s24_ct
     return s24_ctx_fail(ctx, status, "%s", s24_ctx_error(model->ctx));
 }
 
+/* A map of its own, because the checkpoint is closed when the model is made. */
+static s24_status make_in_place(s24i_linear *linear, s24_ctx *ctx, const s24i_source *source)
+{
+    s24_laid_out weight = source->laid_out;
+    linear->n = weight.rows;
+    linear->k = weight.cols;
+    TRY(s24i_checkpoint_map(&linear->map, &weight.data, ctx, source->checkpoint, weight.data,
+                            s24_layout_bytes(weight.layout, weight.rows, weight.cols), 1));
+    return s24_plan_create_in_place(&linear->plan, ctx, &weight);
+}
+
 static s24_status linear_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
                               const s24i_source *source)
 {
+    if (source->laid_out.data) return make_in_place(linear, ctx, source);
     if (model->device) return s24i_gpu_linear_make(linear, model, ctx, source);
     if (source->matrix) {
         linear->n = s24_matrix_rows(source->matrix);
@@ -188,20 +202,23 @@ static int can_be_joined(const s24i_source *sources)
 }
 
 static s24_status build_qkv(s24i_block *block, const s24_model *model, s24_ctx *ctx,
-                            const s24i_source *sources)
+                            const s24i_source *slots)
 {
+    s24i_source sources[3];
+    for (int i = 0; i < 3; i++)
+        sources[block->place[i]] = slots[i];
     const int matrices =
         (sources[0].matrix != NULL) + (sources[1].matrix != NULL) + (sources[2].matrix != NULL);
-    const int joint = model->shape.joint;
+    const int joint = model->shape.joint || slots[S24I_QUERY].laid_out.data;
     const int join = joint || matrices == 0 || can_be_joined(sources);
     block->qkv_count = join ? 1 : 3;
-    for (int i = 0; i < block->qkv_count; i++)
-        block->qkv[i].bias = block->bias[i];
-    if (joint) return linear_make(&block->qkv[0], model, ctx, &sources[S24I_QUERY]);
+    for (int i = 0; i < 3; i++)
+        if (!join || !block->place[i]) block->qkv[join ? 0 : i].bias = block->bias[i];
+    if (joint) return linear_make(&block->qkv[0], model, ctx, &slots[S24I_QUERY]);
     if (matrices == 0) return join_dense(&block->qkv[0], model, ctx, sources);
     if (join) return join_matrices(&block->qkv[0], model, ctx, sources);
     for (int i = 0; i < 3; i++)
-        TRY(linear_make(&block->qkv[i], model, ctx, &sources[i]));
+        TRY(linear_make(&block->qkv[i], model, ctx, &slots[i]));
     return S24_OK;
 }
 

@@ -90,12 +90,37 @@ static int runs_as_stored(const loader *l, const s24_tensor *tensor)
     return l->dtype != S24_I8 || (tensor->bits == 8 && tensor->group == tensor->shape[1]);
 }
 
+/* The same of a weight in a layout: where it lies, if plans of this CPU have that layout. */
+static int runs_in_place(const loader *l, const s24_tensor *tensor)
+{
+    const char *layout = s24_layout_of(l->ctx, tensor->dtype);
+    return tensor->layout && !l->opts.device && !l->opts.dense && tensor->dtype == l->dtype &&
+           layout && !strcmp(layout, tensor->layout) &&
+           s24i_checkpoint_has(l->checkpoint, tensor->stream);
+}
+
+static s24i_source in_place(const loader *l, const s24_tensor *tensor)
+{
+    return (s24i_source){
+        .laid_out = {tensor->layout, tensor->shape[0], tensor->shape[1], tensor->stream},
+        .checkpoint = l->checkpoint};
+}
+
 /* A packed tensor: used as it is, or through f32 when the model computes in another dtype or
    dense. */
 static s24_status source_packed(loader *l, int slot, const s24_tensor *tensor)
 {
     s24i_source *source = &l->sources[slot];
     s24_matrix *matrix;
+    /* Query, key and value that are one behind the other were joined before. */
+    if (slot > S24I_VALUE || l->shape.joint) {
+        if (runs_in_place(l, tensor)) {
+            *source = in_place(l, tensor);
+            return S24_OK;
+        }
+    } else if (l->sources[S24I_QUERY].laid_out.data) {
+        return S24_OK;
+    }
     TRY(s24_tensor_matrix(&matrix, l->ctx, tensor));
     if (runs_as_stored(l, tensor)) {
         source->matrix = matrix;
@@ -160,6 +185,47 @@ static void release_sources(loader *l)
     }
 }
 
+/* The rows of which matrices that lie one behind the other have a multiple. */
+static int64_t rows_of(const char *layout)
+{
+    const char *name;
+    int64_t rows = 1;
+    for (int i = 0; (name = s24_layout_name(i, NULL, &rows)); i++)
+        if (!strcmp(name, layout)) break;
+    return rows;
+}
+
+/* Query, key and value are one product where they lie one behind the other in the file, in any
+   order, which the block's outputs and biases then have too. */
+static void join_in_place(loader *l, s24i_block *block, int64_t b)
+{
+    const s24_tensor *tensors[3], *first = NULL;
+    char name[S24I_NAME_BYTES];
+    if (l->shape.joint) return;
+    for (int slot = S24I_QUERY; slot <= S24I_VALUE; slot++) {
+        const s24_tensor *t = find(name, l, l->arch->slots[slot], b, ".weight");
+        if (!t || !runs_in_place(l, t) || t->shape[0] % rows_of(t->layout)) return;
+        if (slot && (t->dtype != tensors[0]->dtype || t->bytes != tensors[0]->bytes)) return;
+        tensors[slot] = t;
+        if (!first || (uintptr_t)t->stream < (uintptr_t)first->stream) first = t;
+    }
+    int place[3], seen = 0;
+    for (int slot = S24I_QUERY; slot <= S24I_VALUE; slot++) {
+        const uintptr_t apart = (uintptr_t)tensors[slot]->stream - (uintptr_t)first->stream;
+        if (apart % first->bytes || apart / first->bytes > 2) return;
+        place[slot] = (int)(apart / first->bytes);
+        seen |= 1 << place[slot];
+    }
+    if (seen != 7) return;
+    const float *biases = block->bias[S24I_QUERY];
+    for (int slot = S24I_QUERY; slot <= S24I_VALUE; slot++) {
+        block->place[slot] = place[slot];
+        block->bias[slot] = biases + place[slot] * first->shape[0];
+    }
+    l->sources[S24I_QUERY] = in_place(l, first);
+    l->sources[S24I_QUERY].laid_out.rows *= 3;
+}
+
 static s24_status take_relative(loader *l, const s24i_block *block, int64_t b)
 {
     const int64_t rows = 2 * s24i_attended_side(&l->shape, b) - 1, cols = l->shape.head_width;
@@ -172,6 +238,7 @@ static s24_status take_relative(loader *l, const s24i_block *block, int64_t b)
 static s24_status load_block(loader *l, int64_t b)
 {
     s24i_block *block = l->model ? &l->model->blocks[b] : NULL;
+    if (block) join_in_place(l, block, b);
     for (int slot = 0; slot < S24I_SLOTS; slot++) {
         int64_t rows, cols;
         if (!l->arch->slots[slot]) continue;
@@ -297,7 +364,7 @@ static s24_status map_words(s24i_map *map, const void **words, loader *l)
     if (!l->arch->words) return S24_OK;
     const s24_tensor *tensor = find(name, l, l->arch->words, 0, "");
     if (tensor->dtype != S24_F32) return S24_OK;
-    TRY(s24i_checkpoint_map(map, words, l->ctx, l->checkpoint, tensor));
+    TRY(s24i_checkpoint_map(map, words, l->ctx, l->checkpoint, tensor->data, tensor->bytes, 0));
     if (*words) l->mapped = tensor->data;
     return S24_OK;
 }

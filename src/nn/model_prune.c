@@ -40,6 +40,7 @@ static s24_status declare(const s24i_pruner *pruner)
             tensor.dtype = dtype_of(pruner, &tensor);
             tensor.packed = pruner->opts.packed;
             tensor.bits = 0;
+            tensor.layout = NULL;
         } else if (is_selected(pruner, &tensor)) {
             s24_ctx_log(
                 pruner->ctx, S24_LOG_WARNING,

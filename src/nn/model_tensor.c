@@ -128,6 +128,27 @@ static void scan_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* No two legal codes, 4 8 9 C D or E each, are the bits of an exponent of NaN and Inf: all of a weight
+   in a layout can be looked at as numbers. */
+static s24_status check_stream(s24_ctx *ctx, const s24_tensor *tensor)
+{
+    s24_tensor canonical = *tensor;
+    s24_matrix *matrix;
+    scan s = {.from = tensor->stream,
+              .dtype = tensor->dtype,
+              .count = (int64_t)(tensor->bytes / s24_dtype_bytes(tensor->dtype))};
+    atomic_init(&s.first, s.count);
+    s24_ctx_parallel_for(ctx, (s.count + SCAN - 1) / SCAN, scan_range, &s);
+    if (atomic_load(&s.first) == s.count) return S24_OK;
+    /* Where it is, is easier to say of the canonical form. */
+    TRY(s24_tensor_matrix(&matrix, ctx, tensor));
+    canonical.layout = NULL;
+    canonical.values = s24_matrix_values(matrix);
+    const s24_status status = s24i_tensor_check_finite(ctx, &canonical);
+    s24_matrix_destroy(matrix);
+    return status;
+}
+
 /* NaN and Inf would go through every product and come out as vectors. Of a packed tensor the stored
    values are looked at; two of them are a group. */
 s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor)
@@ -138,6 +159,7 @@ s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor)
               .count = row};
     float bad;
     if (tensor->bits) return S24_OK; /* integers, whose scales the reader has checked */
+    if (tensor->layout) return check_stream(ctx, tensor);
     for (int d = 0; d < tensor->rank - 1; d++)
         s.count *= tensor->shape[d];
     atomic_init(&s.first, s.count);

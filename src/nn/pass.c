@@ -155,12 +155,15 @@ static void attend(const s24i_pass *pass, const s24i_block *block)
     const int64_t width = shape->width, tokens = pass->batch->offsets[pass->batch->texts];
     const int joined = block->qkv_count == 1; /* then q, k and v stand side by side */
     const int64_t step = joined ? width : tokens * width;
+    int64_t at[3];
+    for (int i = 0; i < 3; i++)
+        at[i] = step * (joined ? block->place[i] : i);
     const s24_dtype dtype = session->between;
     const s24i_attention attention = {.vec = session->vec,
                                       .dtype = dtype,
-                                      .q = session->qkv,
-                                      .k = elem(session->qkv, dtype, step),
-                                      .v = elem(session->qkv, dtype, 2 * step),
+                                      .q = elem(session->qkv, dtype, at[S24I_QUERY]),
+                                      .k = elem(session->qkv, dtype, at[S24I_KEY]),
+                                      .v = elem(session->qkv, dtype, at[S24I_VALUE]),
                                       .ld = joined ? 3 * width : width,
                                       .context = session->context,
                                       .batch = pass->batch,

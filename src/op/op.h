@@ -70,9 +70,13 @@ struct s24_plan {
     const s24i_linear_kernel *kernel;
     int64_t n, k, group;
     size_t bytes;
-    void *w;
+    void *own;      /* the weight's memory, NULL: the caller's */
+    const void *w;  /* where it lies */
     s24_plan *next; /* in a storage's list */
 };
+
+/* The layout of that name, or NULL. */
+const s24i_layout *s24i_layout_find(const char *name);
 
 /* The plan that the products use with this context, made on first use; the storage owns it. */
 s24_status s24i_storage_plan(const s24_plan **out, s24_ctx *ctx, s24i_storage *storage);

@@ -132,7 +132,7 @@ static s24_status pack_weight(s24_plan *plan, s24_ctx *ctx, const s24i_storage *
     const s24i_linear_kernel *kernel = plan->kernel;
     s24i_weight weight = weight_of(ctx, from);
     if (kernel->dtype == from->dtype) {
-        kernel->weight_pack(plan->w, &weight);
+        kernel->weight_pack(plan->own, &weight);
         return S24_OK;
     }
     size_t bytes;
@@ -147,7 +147,7 @@ static s24_status pack_weight(s24_plan *plan, s24_ctx *ctx, const s24i_storage *
     weight.dtype = S24_F32;
     weight.values = wide;
     weight.scales = NULL;
-    kernel->weight_pack(plan->w, &weight);
+    kernel->weight_pack(plan->own, &weight);
     s24_ctx_free(ctx, wide);
     return S24_OK;
 }
@@ -158,16 +158,17 @@ static s24_status plan_new(s24_plan **out, s24_ctx *ctx, const s24_allocator *al
     const s24i_weight weight = weight_of(ctx, from);
     size_t bytes = kernel->weight_bytes(&weight);
     s24_plan *plan = s24i_alloc(allocator, sizeof *plan);
-    void *w = s24i_alloc(allocator, bytes);
-    if (!plan || !w) {
+    void *own = s24i_alloc(allocator, bytes);
+    if (!plan || !own) {
         s24i_free(allocator, plan);
-        s24i_free(allocator, w);
+        s24i_free(allocator, own);
         return s24_ctx_fail(ctx, S24_ERROR_MEMORY,
                             "out of memory: %zu bytes for a plan of [%" PRId64 ", %" PRId64
                             "] in the layout of %s",
                             bytes, from->rows, from->cols, kernel->name);
     }
-    *plan = (s24_plan){*allocator, kernel, from->rows, from->cols, weight.group, bytes, w, NULL};
+    *plan =
+        (s24_plan){*allocator, kernel, from->rows, from->cols, weight.group, bytes, own, own, NULL};
     s24_status status = pack_weight(plan, ctx, from);
     if (status != S24_OK) {
         s24_plan_destroy(plan);
@@ -203,9 +204,55 @@ void s24_plan_destroy(s24_plan *plan)
 {
     if (!plan) return;
     s24_allocator allocator = plan->allocator;
-    s24i_free(&allocator, plan->w);
+    s24i_free(&allocator, plan->own);
     s24i_free(&allocator, plan);
 }
+
+/* ---- in place -------------------------------------------------------------------------------- */
+
+/* The row that plans of floats take, if it computes on them as they are. */
+static const s24i_linear_kernel *floats_kernel(const s24_ctx *ctx, s24_dtype dtype)
+{
+    const s24i_storage floats = {.dtype = dtype};
+    const s24i_linear_kernel *kernel = best_kernel(&floats, ctx->cpu);
+    return kernel && kernel->dtype == dtype ? kernel : NULL;
+}
+
+const char *s24_layout_of(const s24_ctx *ctx, s24_dtype dtype)
+{
+    const s24i_linear_kernel *kernel = ctx ? floats_kernel(ctx, dtype) : NULL;
+    return kernel && kernel->layout ? kernel->layout->name : NULL;
+}
+
+s24_status s24_plan_create_in_place(s24_plan **out, s24_ctx *ctx, const s24_laid_out *w)
+{
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    REQUIRE(ctx, w && w->data, S24_ERROR_ARGUMENT, "%s is NULL", w ? "s24_laid_out.data" : "w");
+    const s24i_layout *layout = s24i_layout_find(w->layout);
+    REQUIRE(ctx, layout, S24_ERROR_ARGUMENT,
+            "there is no layout named \"%s\"; s24_layout_name lists them",
+            w->layout ? w->layout : "");
+    const size_t bytes = s24_layout_bytes(w->layout, w->rows, w->cols);
+    REQUIRE(ctx, bytes, S24_ERROR_SHAPE,
+            "a matrix of [%" PRId64 ", %" PRId64
+            "]; expected at least one row and a multiple of 4 columns",
+            w->rows, w->cols);
+    REQUIRE(ctx, (uintptr_t)w->data % 64 == 0, S24_ERROR_ARGUMENT,
+            "s24_laid_out.data is not aligned to 64 bytes");
+    const s24i_linear_kernel *kernel = floats_kernel(ctx, layout->dtype);
+    REQUIRE(ctx, kernel && kernel->layout == layout, S24_ERROR_UNSUPPORTED,
+            "plans of %s have another layout than %s with this context",
+            s24_dtype_name(layout->dtype), layout->name);
+    s24_plan *plan = s24i_alloc(&ctx->allocator, sizeof *plan);
+    REQUIRE(ctx, plan, S24_ERROR_MEMORY, "out of memory for a plan");
+    *plan =
+        (s24_plan){ctx->allocator, kernel, w->rows, w->cols, w->cols, bytes, NULL, w->data, NULL};
+    *out = plan;
+    return S24_OK;
+}
+
+/* ---- plans of a storage ---------------------------------------------------------------------- */
 
 /* The plan of a kernel row between two points of a list that grows at its head; NULL if absent. */
 static s24_plan *listed(s24_plan *from, const s24_plan *until, const s24i_linear_kernel *kernel)

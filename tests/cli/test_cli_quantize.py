@@ -55,7 +55,7 @@ class Files(Scratch):
                     WEIGHT + ".s24_scales": ("F32", [ROWS, groups])})
                 told = {t["name"]: t for t in self.json("info", out)["tensors"]}[WEIGHT]
                 self.assertEqual(told, {"name": WEIGHT, "dtype": "i8", "shape": [ROWS, COLS],
-                                        "packed": True, "quantized": scheme})
+                                        "packed": True, "quantized": scheme, "layout": None})
                 self.assertRegex(self.good("info", out).stdout, rf"2:4 +{scheme} .*fc\.weight")
                 self.assertIs(self.json("check", out)["ok"], True)
                 self.there_and_back(scheme, out, source, bits)

@@ -43,11 +43,11 @@ class Read(Scratch):
         found = self.json("info", "sparse.safetensors")
         self.assertEqual(found["tensors"], [
             {"name": "blocks.layer.0.fc.bias", "dtype": "f32", "shape": [8], "packed": False,
-             "quantized": None},
+             "quantized": None, "layout": None},
             {"name": WEIGHT, "dtype": "f32", "shape": [8, 16], "packed": False,
-             "quantized": None},
+             "quantized": None, "layout": None},
             {"name": "embed.weight", "dtype": "f32", "shape": [4, 8], "packed": False,
-             "quantized": None}])
+             "quantized": None, "layout": None}])
         self.assertEqual((found["bytes"], found["parameters"], found["model_type"]),
                          (4 * (8 + 128 + 32), 8 + 128 + 32, None))
         text = self.good("info", "sparse.safetensors").stdout

@@ -5,7 +5,7 @@
  * row's own file defines the macros and functions named below and includes this file.
  *
  *   TARGET            function attribute of the instruction set
- *   ITEMS, ITEM       what of a group lies together in w: so many items of so many bytes
+ *   LAYOUT            of w: a row of format/layouts.def, by its symbol
  *   BLOCK             bytes of a stored k block
  *   LANE              tokens of a vector
  *   PANEL             bytes of a packed k block of one vector of tokens, GROUPS equal parts of it
@@ -18,7 +18,7 @@
  *                     pack_block() and finish_square() then are told
  *   PAIRS             1: finish_pair() may do the squares of two row blocks at once
  *   WIDEN             1: widen() copies a pass's weights into the form that the tile reads
- *   OWN_LAYOUT        1: weight_bytes() and weight_pack() are the row's, and widen() is told the
+ *   OWN_LAYOUT        1: there is no LAYOUT, weight_bytes() and weight_pack() are the row's, and widen() is told the
  *                     place: widen(block, &tile, job, row block, k block)
  *   HAS_LANES         1: few tokens go another way: LANES_M, lanes[m], few_t, few_as_they_are(),
  *                     gather_few()
@@ -340,15 +340,20 @@ static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
 #if !OWN_LAYOUT
 static size_t weight_bytes(const s24i_weight *from)
 {
-    return rows16_bytes(from->n, from->k, BLOCK);
+    return s24i_layout_bytes(&LAYOUT, from->n, from->k);
 }
 
 static void pack_blocks(void *arg, int64_t begin, int64_t end, int thread)
 {
     const packing *p = arg;
+    const s24i_weight *w = p->from;
+    const int64_t row_bytes = w->k / 2 * (int64_t)s24_dtype_bytes(w->dtype);
     (void)thread;
     for (int64_t b = begin; b < end; b++)
-        rows16_pack_block(p->w, p->from, b, ITEMS, ITEM);
+        s24i_layout_pack_block(
+            &LAYOUT, (uint8_t *)p->w + b * s24i_layout_block_bytes(&LAYOUT, w->k),
+            (const uint8_t *)w->values + b * ROWS * row_bytes,
+            w->indices + b * ROWS * s24i_index_stride(w->k), w->n - b * ROWS, w->k);
 }
 
 static void weight_pack(void *w, const s24i_weight *from)

@@ -4,6 +4,7 @@
 
 #if defined(__aarch64__)
 #define VALUE          4
+#define LAYOUT         s24i_layout_rows16_f32
 #define LOAD_VALUES(p) vld1q_f32((const float *)(const void *)(p))
 #include "kernel/cpu/arm/linear_neon.h"
 
@@ -15,6 +16,7 @@ const s24i_linear_kernel s24i_linear_f32_neon = {
     .x_dtypes = 1u << S24_F32 | 1u << S24_BF16,
     .weight_bytes = weight_bytes,
     .weight_pack = weight_pack,
+    .layout = &LAYOUT,
     .work_bytes = work_bytes,
     .run = run_job,
 };

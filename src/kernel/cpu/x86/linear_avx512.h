@@ -53,8 +53,6 @@ enum {
     CHUNK = 48,                 /* row blocks whose sums are kept between passes over k */
     NEAR = 400 << 10,           /* bytes of panels that share a visit to w */
     MAX_BLOCKS = 8,             /* k blocks of a pass */
-    ITEMS = 2,                  /* values of a group, each by itself */
-    ITEM = VALUE,               /* of so many bytes */
     PANEL = COLUMNS * LANE * 4, /* bytes of a packed k block of a vector of tokens */
     PANEL_SLACK = 0,
     BLOCK = CODES + SLOTS * ROWS * VALUE, /* bytes of a stored k block */

@@ -34,22 +34,21 @@
 #define HAS_LANES     1
 #define WIDEN         0
 #define PAIRS         1
+#define LAYOUT        s24i_layout_rows16_bf16_pairs
 
 enum {
-    LANE = 16,                           /* tokens of a vector */
-    MAX_C = 5,                           /* vectors of tokens in a panel: at most, */
-    FIT_C = 5,                           /* in a panel alone, */
-    BEST_C = 5,                          /* and else */
-    LANES_M = 16,                        /* tokens of the lanes design */
-    CHUNK = 48,                          /* row blocks whose sums are kept between passes over k */
-    NEAR = 400 << 10,                    /* bytes of panels that share a visit to w */
-    ITEMS = 1,                           /* a group's two values together */
-    ITEM = 4,                            /* bytes */
-    PART = 7 * 64,                       /* bytes of a group and vector of tokens in a panel */
-    PANEL = GROUPS * PART,               /* and of a k block */
-    PANEL_SLACK = 4 * 64,                /* the last block's lines reach over its seven */
-    FIRST_LINE = 4 * 64,                 /* the least offset that a code makes */
-    BLOCK = CODES + GROUPS * ROWS * ITEM /* bytes of a stored k block */
+    LANE = 16,                        /* tokens of a vector */
+    MAX_C = 5,                        /* vectors of tokens in a panel: at most, */
+    FIT_C = 5,                        /* in a panel alone, */
+    BEST_C = 5,                       /* and else */
+    LANES_M = 16,                     /* tokens of the lanes design */
+    CHUNK = 48,                       /* row blocks whose sums are kept between passes over k */
+    NEAR = 400 << 10,                 /* bytes of panels that share a visit to w */
+    PART = 7 * 64,                    /* bytes of a group and vector of tokens in a panel */
+    PANEL = GROUPS * PART,            /* and of a k block */
+    PANEL_SLACK = 4 * 64,             /* the last block's lines reach over its seven */
+    FIRST_LINE = 4 * 64,              /* the least offset that a code makes */
+    BLOCK = CODES + GROUPS * ROWS * 4 /* bytes of a stored k block */
 };
 
 /*
@@ -478,6 +477,7 @@ const s24i_linear_kernel s24i_linear_bf16_avx512bf16 = {
     .x_dtypes = 1u << S24_F32 | 1u << S24_BF16,
     .weight_bytes = weight_bytes,
     .weight_pack = weight_pack,
+    .layout = &LAYOUT,
     .work_bytes = work_bytes,
     .run = run_job,
 };

@@ -4,6 +4,7 @@
 
 #if defined(__x86_64__)
 #define VALUE          2
+#define LAYOUT         s24i_layout_rows16_f16
 #define LOAD_VALUES(p) _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)(p)))
 #include "kernel/cpu/x86/linear_avx2.h"
 
@@ -15,6 +16,7 @@ const s24i_linear_kernel s24i_linear_f16_avx2 = {
     .x_dtypes = 1u << S24_F32,
     .weight_bytes = weight_bytes,
     .weight_pack = weight_pack,
+    .layout = &LAYOUT,
     .work_bytes = work_bytes,
     .run = run_job,
 };

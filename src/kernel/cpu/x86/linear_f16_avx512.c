@@ -4,6 +4,7 @@
 
 #if defined(__x86_64__)
 #define VALUE          2
+#define LAYOUT         s24i_layout_rows16_f16
 #define LOAD_VALUES(p) _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)(p)))
 #include "kernel/cpu/x86/linear_avx512.h"
 
@@ -15,6 +16,7 @@ const s24i_linear_kernel s24i_linear_f16_avx512 = {
     .x_dtypes = 1u << S24_F32,
     .weight_bytes = weight_bytes,
     .weight_pack = weight_pack,
+    .layout = &LAYOUT,
     .work_bytes = work_bytes,
     .run = run_job,
 };
