@@ -2,26 +2,50 @@
 /* Where a dense matrix is not 2:4, and where it is not finite: the first place in row order. */
 #include "format/element.h"
 
-static int row_bad_group(s24i_find *find, const void *row, int64_t k, size_t bytes,
-                         uint32_t magnitude)
+enum { SPAN = 256 }; /* elements that are looked at together, before it is asked which one it is */
+
+static inline int64_t span(int64_t k, int64_t c)
 {
-    for (int64_t c = 0; c < k; c += 4) {
-        const char *group = (const char *)row + (size_t)c * bytes;
-        int nonzeros = __builtin_popcount(s24i_group_nonzeros(group, bytes, magnitude));
-        if (nonzeros <= 2) continue;
+    return k - c < SPAN ? k - c : SPAN;
+}
+
+static inline int nonzeros_of(const void *row, int64_t c, size_t bytes, uint32_t magnitude)
+{
+    int nonzeros = 0;
+    for (int64_t i = c; i < c + 4; i++)
+        nonzeros += (s24i_element_bits(row, bytes, i) & magnitude) != 0;
+    return nonzeros;
+}
+
+static inline int row_bad_group(s24i_find *find, const void *row, int64_t k, size_t bytes,
+                                uint32_t magnitude)
+{
+    for (int64_t c = 0; c < k; c += SPAN) {
+        int most = 0;
+        for (int64_t i = c; i < c + span(k, c); i += 4) {
+            const int nonzeros = nonzeros_of(row, i, bytes, magnitude);
+            most = nonzeros > most ? nonzeros : most;
+        }
+        if (most <= 2) continue;
+        while ((find->nonzeros = nonzeros_of(row, c, bytes, magnitude)) <= 2)
+            c += 4;
         find->col = c;
-        find->nonzeros = nonzeros;
         return 1;
     }
     return 0;
 }
 
-static int row_nonfinite(s24i_find *find, const void *row, int64_t k, size_t bytes,
-                         s24i_element element)
+static inline int row_nonfinite(s24i_find *find, const void *row, int64_t k, size_t bytes,
+                                s24i_element element)
 {
-    for (int64_t c = 0; c < k; c++) {
-        uint32_t bits = s24i_element_bits(row, bytes, c);
-        if ((bits & element.magnitude) < element.nonfinite) continue;
+    for (int64_t c = 0; c < k; c += SPAN) {
+        int32_t bad = 0; /* signed, because magnitudes are, and then this is in vectors */
+        for (int64_t i = c; i < c + span(k, c); i++)
+            bad |= (int32_t)(s24i_element_bits(row, bytes, i) & element.magnitude) >=
+                   (int32_t)element.nonfinite;
+        if (!bad) continue;
+        while ((s24i_element_bits(row, bytes, c) & element.magnitude) < element.nonfinite)
+            c++;
         find->col = c;
         return 1;
     }

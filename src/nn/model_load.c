@@ -106,8 +106,27 @@ static s24i_source in_place(const loader *l, const s24_tensor *tensor)
         .checkpoint = l->checkpoint};
 }
 
-/* A packed tensor: used as it is, or through f32 when the model computes in another dtype or
-   dense. */
+/* The same 2:4 matrix of floats with values of another dtype: the codes stay. */
+static s24_status convert_matrix(s24_matrix **out, loader *l, int slot, const s24_matrix *from,
+                                 const s24_tensor *tensor)
+{
+    const int64_t rows = tensor->shape[0], cols = tensor->shape[1], count = rows * (cols / 2);
+    const s24_dtype dtype = s24i_model_values(l->dtype);
+    TRY(s24i_alloc_elems(&l->buffers[slot], l->ctx, count, s24_dtype_bytes(dtype), "a weight"));
+    TRY(s24_convert(l->buffers[slot], dtype, s24_matrix_values(from), tensor->dtype, count));
+    s24_tensor converted = *tensor;
+    converted.dtype = dtype;
+    converted.layout = NULL;
+    converted.values = l->buffers[slot];
+    if (s24i_tensor_check_finite(l->ctx, &converted) != S24_OK)
+        return s24_ctx_fail(l->ctx, S24_ERROR_NOT_FINITE, "a value is beyond the range of %s",
+                            s24_dtype_name(dtype));
+    return s24_matrix_from_packed(out, l->ctx, converted.values, s24_matrix_indices(from), dtype,
+                                  rows, cols);
+}
+
+/* A packed tensor: used as it is, or with its values converted when the model computes in another
+   dtype, or through f32 where it computes dense or integers have scales that do not fit. */
 static s24_status source_packed(loader *l, int slot, const s24_tensor *tensor)
 {
     s24i_source *source = &l->sources[slot];
@@ -127,7 +146,13 @@ static s24_status source_packed(loader *l, int slot, const s24_tensor *tensor)
         return S24_OK;
     }
     s24_dense dense;
-    s24_status status = buffer(l, slot, &dense, tensor);
+    s24_status status;
+    if (!l->opts.dense && !tensor->bits) {
+        status = convert_matrix(&source->matrix, l, slot, matrix, tensor);
+        s24_matrix_destroy(matrix);
+        return status;
+    }
+    status = buffer(l, slot, &dense, tensor);
     if (status == S24_OK) status = s24_matrix_to_dense(l->ctx, &dense, matrix);
     s24_matrix_destroy(matrix);
     if (status != S24_OK) return status;
