@@ -7,7 +7,8 @@
  *     64 B   f32 scales[16]
  *     64 B   i32 starts[16]      -X_OFFSET times the sum of the row's integers
  *     then k blocks of 32 columns:
- *       64 B      u32 codes[16]  row r of the block: 8 nibbles, as in rows16.h
+ *       64 B      u32 codes[16]  row r of the block: in byte p at bit 2q the field p of columns 8q
+ *                                to 8q + 7, of four: both columns of a group, then of the next
  *       4 x 64 B  i8 quads[16][4]  the four kept values of columns 8q..8q+7, one row a lane
  *   one sequential stream of 5 bits a dense weight. What is past n and k has the code of positions
  *   0 and 1 and is zero.
@@ -15,8 +16,8 @@
  *   x [m, k]  ->  panels of tokens: [eight columns][token][8]  bytes, q + X_OFFSET
  * so that a tile reads its panel in a row too, eight columns of a token by one broadcast.
  *
- * A row's file defines TARGET, X_OFFSET, MAX_TOKENS and TOGETHER, of which row blocks come in
- * multiples, includes this one and defines the three functions declared below.
+ * A row's file defines TARGET, X_OFFSET and MAX_TOKENS, includes this one and defines the two
+ * functions declared below.
  */
 #ifndef S24_KERNEL_CPU_LINEAR_I8_DRIVER_H
 #define S24_KERNEL_CPU_LINEAR_I8_DRIVER_H
@@ -32,35 +33,45 @@ enum {
     AHEAD = 8192             /* bytes of W that are asked for early */
 };
 
-/* Token m: its bytes, `step` bytes from eight columns to the next, and its scale. */
-TARGET static void quantise_token(const s24i_linear_job *job, int64_t m, uint8_t *to, int64_t step,
-                                  float *scale);
+/* So many tokens from m on: their bytes, 8 from a token to the next and `step` from eight columns to
+   the next, and their scales. */
+TARGET static void quantise_tokens(const s24i_linear_job *job, int64_t m, int64_t tokens,
+                                   uint8_t *to, int64_t step, float *scales);
 
-/* The integer sums of a row block and the tokens of a panel. Lines of y that are written for the
-   first time wait for memory, unless they are asked for on the way (many at once wait for each
-   other): a token's `y_step` bytes after the one before. */
-static void run_tile(int64_t tokens, const uint8_t *w, int64_t k_blocks, const uint8_t *x,
-                     const uint8_t *y, int64_t y_step, int32_t (*sums)[ROWS]);
+/* The outputs n to n + 15 of a panel's tokens, with their epilogue. */
+typedef struct lanes_part {
+    const s24i_linear_job *job;
+    int64_t m, tokens, n;
+    const uint8_t *w, *x; /* the row block; the panel */
+    const float *scales;  /* of its tokens */
+    /* Lines of y that are written for the first time wait for memory, unless they are asked for on
+       the way (many at once wait for each other): a token's `y_step` bytes after the one before. */
+    const uint8_t *y;
+    int64_t y_step;
+} lanes_part;
 
-/* The epilogue of tokens m and on, outputs n to n + 15, whose row block is w. */
-TARGET static void finish_tile(const s24i_linear_job *job, int64_t m, int64_t tokens, int64_t n,
-                               const uint8_t *w, const float *scales, int32_t (*sums)[ROWS]);
+static void run_part(const lanes_part *part);
 
 static inline int64_t row_block_bytes(int64_t k)
 {
     return ROW_HEAD + rows16_k_blocks(k) * BLOCK;
 }
 
-static inline int64_t stored_blocks(int64_t n)
-{
-    return (rows16_blocks(n) + TOGETHER - 1) / TOGETHER * TOGETHER;
-}
-
 /* ---- the weight ------------------------------------------------------------------------------ */
 
 static size_t weight_bytes(const s24i_weight *from)
 {
-    return (size_t)(stored_blocks(from->n) * row_block_bytes(from->k));
+    return (size_t)(rows16_blocks(from->n) * row_block_bytes(from->k));
+}
+
+/* From rows16.h's order of a row's fields, four of two bits for each eight columns, to that of the
+   layout, from which a shift and a mask make indices: byte q's field p and byte p's field q swap. */
+static uint32_t turned(uint32_t fields)
+{
+    uint32_t swap = (fields ^ fields >> 12) & 0x0000f0f0;
+    fields ^= swap ^ swap << 12;
+    swap = (fields ^ fields >> 6) & 0x00cc00cc;
+    return fields ^ swap ^ swap << 6;
 }
 
 /* Row `row`, lane `lane` of its block. */
@@ -77,7 +88,10 @@ static void pack_row(uint8_t *block, int64_t lane, const s24i_weight *from, int6
         uint8_t codes[4] = {0x44, 0x44, 0x44, 0x44};
         memcpy(codes, indices + k / 8, (size_t)((groups + 1) / 2));
         if (groups & 1) codes[groups / 2] = (uint8_t)((codes[groups / 2] & 0xf) | 0x40);
-        memcpy(k_block + 4 * lane, codes, sizeof codes);
+        uint32_t fields;
+        memcpy(&fields, codes, sizeof fields);
+        fields = turned(fields);
+        memcpy(k_block + 4 * lane, &fields, sizeof fields);
         for (int64_t i = 0; i < 2 * groups; i++) {
             const int8_t value = values[k / 2 + i];
             memcpy(k_block + CODES + i / 4 * 4 * ROWS + 4 * lane + i % 4, &value, 1);
@@ -102,7 +116,7 @@ static void pack_blocks(void *arg, int64_t begin, int64_t end, int thread)
 
 static void weight_pack(void *w, const s24i_weight *from)
 {
-    rows16_share(w, from, stored_blocks(from->n), pack_blocks);
+    rows16_share(w, from, rows16_blocks(from->n), pack_blocks);
 }
 
 /* ---- the tokens ------------------------------------------------------------------------------ */
@@ -118,11 +132,20 @@ static size_t token_bytes(int64_t m, int64_t k)
     return scale_bytes(m) + (((size_t)(m * rows16_k_blocks(k) * COLUMNS) + 63) & ~(size_t)63);
 }
 
-/* With many outputs a thread is faster quantising all of few tokens for itself than waiting for the
-   others and fetching what they have made. */
-static int tokens_for_each(int64_t m, int64_t n, int64_t threads)
+/*
+ * Who does what. With one thread there is no choice; else threads hand little over to each other:
+ * each has its own tokens where these are enough to make up for reading all of w; or it quantises all
+ * of few tokens for itself, which is faster than waiting for the others and fetching what they have
+ * made, and has its own rows; or it has its own rows and the tokens that everybody has made ready.
+ */
+enum lanes_way { OWN_TOKENS, ALL_TOKENS, COMMON_TOKENS };
+enum { ALL_MOST = 48 /* tokens for each thread that each quantises */ };
+
+static enum lanes_way lanes_way_of(int64_t m, int64_t n, int64_t k, int64_t threads)
 {
-    return m <= 48 * threads && n >= 512 * (threads - 1);
+    if (threads > 1 && m >= (n < 1024 * threads ? 24 : 48) * threads) return OWN_TOKENS;
+    if (m > ALL_MOST * threads) return COMMON_TOKENS;
+    return n >= 512 * (threads - 1) || m * k <= 32 << 10 ? ALL_TOKENS : COMMON_TOKENS;
 }
 
 typedef struct lanes_run {
@@ -133,10 +156,10 @@ typedef struct lanes_run {
     uint8_t *x;
 } lanes_run;
 
-/* Panels of at most `most` tokens, as even as they come. */
-static lanes_run lanes_of(const s24i_linear_job *job, void *work, int64_t most)
+/* Panels as even as they come. */
+static lanes_run lanes_of(const s24i_linear_job *job, void *work)
 {
-    const int64_t panels = (job->m + most - 1) / most;
+    const int64_t panels = (job->m + MAX_TOKENS - 1) / MAX_TOKENS;
     return (lanes_run){.job = job,
                        .panels = panels,
                        .share = job->m / panels,
@@ -160,18 +183,24 @@ static void lanes_quantise(void *arg, int64_t begin, int64_t end, int thread)
     const lanes_run *r = arg;
     int64_t panel = 0;
     (void)thread;
-    for (int64_t m = begin; m < end; m++) {
+    for (int64_t m = begin, stop; m < end; m = stop) {
         while (lanes_start(r, panel + 1) <= m)
             panel++;
-        const int64_t start = lanes_start(r, panel);
-        quantise_token(r->job, m, lanes_panel(r, panel) + 8 * (m - start),
-                       8 * (lanes_start(r, panel + 1) - start), r->scales + m);
+        const int64_t start = lanes_start(r, panel), next = lanes_start(r, panel + 1);
+        stop = next < end ? next : end;
+        quantise_tokens(r->job, m, stop - m, lanes_panel(r, panel) + 8 * (m - start),
+                        8 * (next - start), r->scales + m);
     }
 }
 
+/* Never fewer for more tokens, because whoever asks for many may come with few. */
 static size_t lanes_work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 {
-    return token_bytes(m, k) * (tokens_for_each(m, n, threads) ? (size_t)threads : 1);
+    const int64_t few = m < ALL_MOST * threads ? m : ALL_MOST * threads;
+    const size_t copies = token_bytes(few, k) * (size_t)threads;
+    const size_t parts = token_bytes((m + threads - 1) / threads, k) * (size_t)threads;
+    (void)n;
+    return copies > parts ? copies : parts;
 }
 
 /* ---- the product ----------------------------------------------------------------------------- */
@@ -179,16 +208,20 @@ static size_t lanes_work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 static void lanes_tile(const lanes_run *r, int64_t panel, int64_t b)
 {
     const s24i_linear_job *job = r->job;
-    const int64_t start = lanes_start(r, panel), tokens = lanes_start(r, panel + 1) - start;
-    const uint8_t *w = (const uint8_t *)job->w + b * row_block_bytes(job->k);
-    _Alignas(64) int32_t sums[MAX_TOKENS][ROWS];
-    const int64_t element = job->y_dtype == S24_F32 ? 4 : 2;
-    const uint8_t *y = (const uint8_t *)sums;
-    if (job->y_stride_n == 1)
-        y = element_of(job->y, job->y_dtype, start * job->y_stride_m + b * ROWS);
-    run_tile(tokens, w, rows16_k_blocks(job->k), lanes_panel(r, panel), y,
-             job->y_stride_n == 1 ? job->y_stride_m * element : 0, sums);
-    finish_tile(job, start, tokens, b * ROWS, w, r->scales + start, sums);
+    const int64_t start = lanes_start(r, panel);
+    lanes_part part = {.job = job,
+                       .m = start,
+                       .tokens = lanes_start(r, panel + 1) - start,
+                       .n = b * ROWS,
+                       .w = (const uint8_t *)job->w + b * row_block_bytes(job->k),
+                       .x = lanes_panel(r, panel),
+                       .scales = r->scales + start,
+                       .y = lanes_panel(r, panel)};
+    if (job->y_stride_n == 1) {
+        part.y = element_of(job->y, job->y_dtype, start * job->y_stride_m + b * ROWS);
+        part.y_step = job->y_stride_m * (job->y_dtype == S24_F32 ? 4 : 2);
+    }
+    run_part(&part);
 }
 
 static void lanes_blocks(const lanes_run *r, int64_t panel0, int64_t panel1, int64_t b0, int64_t b1)
@@ -225,24 +258,50 @@ static void lanes_product(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void lanes_for_each(void *arg, int64_t begin, int64_t end, int thread)
+static void lanes_all_tokens(void *arg, int64_t begin, int64_t end, int thread)
 {
     const s24i_linear_job *job = arg;
     char *work = (char *)job->work + (size_t)thread * token_bytes(job->m, job->k);
-    lanes_run r = lanes_of(job, work, MAX_TOKENS);
+    lanes_run r = lanes_of(job, work);
     lanes_quantise(&r, 0, job->m, 0);
     lanes_product(&r, begin, end, 0);
+}
+
+/* Part i of the tokens, i from begin to end. */
+static void lanes_own_tokens(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const s24i_linear_job *job = arg;
+    const int64_t threads = job->parallel.threads, most = (job->m + threads - 1) / threads;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t m = job->m * i / threads;
+        s24i_linear_job part = *job;
+        part.m = job->m * (i + 1) / threads - m, part.parallel.threads = 1;
+        part.x = element_of(job->x, job->x_dtype, m * job->x_stride_m);
+        part.y = element_to(job->y, job->y_dtype, m * job->y_stride_m);
+        if (job->gate) part.gate = element_of(job->gate, job->y_dtype, m * job->gate_stride_m);
+        if (job->residual)
+            part.residual = element_of(job->residual, job->y_dtype, m * job->residual_stride_m);
+        lanes_run r = lanes_of(&part, (char *)job->work + (size_t)i * token_bytes(most, job->k));
+        lanes_quantise(&r, 0, part.m, 0);
+        lanes_blocks(&r, 0, r.panels, 0, rows16_blocks(part.n));
+    }
 }
 
 static void lanes_job(const s24i_linear_job *job)
 {
     const s24i_parallel *parallel = &job->parallel;
-    lanes_run r = lanes_of(job, job->work, MAX_TOKENS);
+    const enum lanes_way way = lanes_way_of(job->m, job->n, job->k, parallel->threads);
+    s24i_linear_job copy = *job;
+    if (way == OWN_TOKENS) {
+        parallel->run(parallel->pool, parallel->threads, lanes_own_tokens, &copy);
+        return;
+    }
+    lanes_run r = lanes_of(job, job->work);
     const int64_t blocks = rows16_blocks(job->n);
     const int64_t units = lanes_share_rows(&r, blocks) ? blocks : blocks * r.panels;
-    if (tokens_for_each(job->m, job->n, parallel->threads)) {
-        s24i_linear_job copy = *job;
-        parallel->run(parallel->pool, units, lanes_for_each, &copy);
+    if (way == ALL_TOKENS) {
+        parallel->run(parallel->pool, units, lanes_all_tokens, &copy);
         return;
     }
     parallel->run(parallel->pool, job->m, lanes_quantise, &r);

@@ -15,7 +15,6 @@
 
 enum {
     X_OFFSET = 0,
-    TOGETHER = 1,
     MAX_TOKENS = 4, /* sums of all sixteen rows in 16 registers */
     QUARTERS = 4    /* registers of sums of a token */
 };
@@ -59,16 +58,21 @@ static void quantise_token(const s24i_linear_job *job, int64_t m, uint8_t *to, i
                                                      quantise_four(job, m, k + 4, inverse))));
 }
 
+static void quantise_tokens(const s24i_linear_job *job, int64_t m, int64_t tokens, uint8_t *to,
+                            int64_t step, float *scales)
+{
+    for (int64_t t = 0; t < tokens; t++)
+        quantise_token(job, m + t, to + 8 * t, step, scales + t);
+}
+
 /* ---- the tile -------------------------------------------------------------------------------- */
 
-/* Bytes of the look-up for eight columns, from four rows' codes and the places of the columns' byte
-   in each: its four fields of two bits one a byte, plus 4 for the second group's. */
-NEON_INLINE uint8x16_t indices_of(uint8x16_t codes, uint8x16_t places)
+/* Bytes of the look-up for eight columns, from four rows' codes and how far these are shifted: the
+   lowest field of each byte, plus 4 for the second group's. */
+NEON_INLINE uint8x16_t indices_of(uint8x16_t codes, int8x16_t shift)
 {
-    static const int8_t field[16] = {0, -2, -4, -6, 0, -2, -4, -6, 0, -2, -4, -6, 0, -2, -4, -6};
     const uint8x16_t group = vreinterpretq_u8_u32(vdupq_n_u32(0x04040000));
-    const uint8x16_t byte = vqtbl1q_u8(codes, places);
-    return vorrq_u8(vandq_u8(vshlq_u8(byte, vld1q_s8(field)), vdupq_n_u8(3)), group);
+    return vorrq_u8(vandq_u8(vshlq_u8(codes, shift), vdupq_n_u8(3)), group);
 }
 
 #define TILE(T_)                                                                                   \
@@ -76,7 +80,6 @@ NEON_INLINE uint8x16_t indices_of(uint8x16_t codes, uint8x16_t places)
                           int32_t(*sums)[ROWS])                                                    \
     {                                                                                              \
         enum { T = T_ };                                                                           \
-        static const uint8_t lowest[16] = {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12};    \
         int32x4_t acc[QUARTERS][T];                                                                \
         UNROLL for (int i = 0; i < QUARTERS * T; i++)                                              \
         {                                                                                          \
@@ -84,7 +87,7 @@ NEON_INLINE uint8x16_t indices_of(uint8x16_t codes, uint8x16_t places)
         }                                                                                          \
         for (w += ROW_HEAD; k_blocks > 0; k_blocks--, w += BLOCK) {                                \
             const int8_t *quads = (const int8_t *)w + CODES;                                       \
-            uint8x16_t places = vld1q_u8(lowest);                                                  \
+            int8x16_t shift = vdupq_n_s8(0);                                                       \
             __builtin_prefetch(w + AHEAD);                                                         \
             for (int q = 0; q < 4; q++, x += 8 * T, quads += 4 * ROWS) {                           \
                 __builtin_prefetch(quads + AHEAD);                                                 \
@@ -97,14 +100,14 @@ NEON_INLINE uint8x16_t indices_of(uint8x16_t codes, uint8x16_t places)
                 UNROLL for (int r = 0; r < QUARTERS; r++)                                          \
                 {                                                                                  \
                     IN_ORDER;                                                                      \
-                    const uint8x16_t pick = indices_of(vld1q_u8(w + 16 * r), places);              \
+                    const uint8x16_t pick = indices_of(vld1q_u8(w + 16 * r), shift);               \
                     const int8x16_t four = vld1q_s8(quads + 16 * r);                               \
                     UNROLL for (int t = 0; t < T; t++)                                             \
                     {                                                                              \
                         acc[r][t] = dot(acc[r][t], vqtbl1q_s8(eight[t], pick), four);              \
                     }                                                                              \
                 }                                                                                  \
-                places = vaddq_u8(places, vdupq_n_u8(1));                                          \
+                shift = vsubq_s8(shift, vdupq_n_s8(2));                                            \
             }                                                                                      \
         }                                                                                          \
         UNROLL for (int i = 0; i < QUARTERS * T; i++)                                              \
@@ -122,26 +125,28 @@ static void (*const tiles[MAX_TOKENS + 1])(const uint8_t *, int64_t, const uint8
                                            int32_t (*)[ROWS]) = {NULL, tile_1, tile_2, tile_3,
                                                                  tile_4};
 
-static void run_tile(int64_t tokens, const uint8_t *w, int64_t k_blocks, const uint8_t *x,
-                     const uint8_t *y, int64_t y_step, int32_t (*sums)[ROWS])
-{
-    (void)y, (void)y_step;
-    tiles[tokens](w, k_blocks, x, sums);
-}
-
 /* ---- the epilogue ---------------------------------------------------------------------------- */
 
-static void finish_tile(const s24i_linear_job *job, int64_t m, int64_t tokens, int64_t n,
-                        const uint8_t *w, const float *scales, int32_t (*sums)[ROWS])
+static void finish_part(const lanes_part *p, const int32_t (*sums)[ROWS])
 {
+    const s24i_linear_job *job = p->job;
+    const int64_t n = p->n;
     for (int64_t part = 0; part < ROWS && n + part < job->n; part += 4) {
-        const float32x4_t w_scales = vld1q_f32((const float *)(const void *)w + part);
+        const float32x4_t w_scales = vld1q_f32((const float *)(const void *)p->w + part);
         const float32x4_t bias = load_bias(job, n + part);
-        for (int64_t t = 0; t < tokens; t++) {
+        for (int64_t t = 0; t < p->tokens; t++) {
             const float32x4_t sum = vcvtq_f32_s32(vld1q_s32(sums[t] + part));
-            finish(job, m + t, n + part, 1, vmulq_n_f32(vmulq_f32(sum, w_scales), scales[t]), bias);
+            finish(job, p->m + t, n + part, 1, vmulq_n_f32(vmulq_f32(sum, w_scales), p->scales[t]),
+                   bias);
         }
     }
+}
+
+static void run_part(const lanes_part *p)
+{
+    _Alignas(64) int32_t sums[MAX_TOKENS][ROWS];
+    tiles[p->tokens](p->w, rows16_k_blocks(p->job->k), p->x, sums);
+    finish_part(p, (const int32_t(*)[ROWS])sums);
 }
 
 #endif

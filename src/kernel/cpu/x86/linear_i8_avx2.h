@@ -15,7 +15,6 @@
 
 enum {
     X_OFFSET = 0,
-    TOGETHER = 1,
     MAX_TOKENS = 8 /* sums of eight rows in registers; up to four tokens of all sixteen */
 };
 
@@ -72,16 +71,20 @@ AVX2 static void quantise_token(const s24i_linear_job *job, int64_t m, uint8_t *
     }
 }
 
+AVX2 static void quantise_tokens(const s24i_linear_job *job, int64_t m, int64_t tokens, uint8_t *to,
+                                 int64_t step, float *scales)
+{
+    for (int64_t t = 0; t < tokens; t++)
+        quantise_token(job, m + t, to + 8 * t, step, scales + t);
+}
+
 /* ---- the tile -------------------------------------------------------------------------------- */
 
-/* Bytes of the shuffle for eight columns, from the low byte of each lane's code: its four fields of
-   two bits, one a byte, plus 4 for the second group's. */
+/* Bytes of the shuffle for eight columns, from the lowest field of each byte of the codes: plus 4
+   for the second group's. */
 AVX2_INLINE __m256i indices_of(__m256i code)
 {
-    const __m256i byte = _mm256_and_si256(code, _mm256_set1_epi32(0xff));
-    const __m256i halves = _mm256_or_si256(byte, _mm256_slli_epi32(byte, 12));
-    const __m256i fields = _mm256_or_si256(halves, _mm256_slli_epi32(halves, 6));
-    return _mm256_or_si256(_mm256_and_si256(fields, _mm256_set1_epi32(0x03030303)),
+    return _mm256_or_si256(_mm256_and_si256(code, _mm256_set1_epi32(0x03030303)),
                            _mm256_set1_epi32(0x04040000));
 }
 
@@ -111,7 +114,7 @@ AVX2_INLINE __m256i indices_of(__m256i code)
                 UNROLL for (int h = 0; h < H; h++)                                                 \
                 {                                                                                  \
                     const __m256i *at = (const __m256i *)(const void *)(w + 32 * h);               \
-                    const __m256i code = _mm256_srl_epi32(at[0], _mm_cvtsi32_si128(8 * q));        \
+                    const __m256i code = _mm256_srl_epi32(at[0], _mm_cvtsi32_si128(2 * q));        \
                     const __m256i pick = indices_of(code), quads = at[2 * (q + 1)];                \
                     const __m256i size = _mm256_abs_epi8(quads);                                   \
                     UNROLL for (int t = 0; t < T; t++)                                             \
@@ -147,30 +150,33 @@ static void (*const tiles[MAX_TOKENS + 1])(const uint8_t *, int64_t, const uint8
                                            const uint8_t *, int64_t, int32_t (*)[ROWS]) = {
     NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6, tile_7, tile_8};
 
-static void run_tile(int64_t tokens, const uint8_t *w, int64_t k_blocks, const uint8_t *x,
-                     const uint8_t *y, int64_t y_step, int32_t (*sums)[ROWS])
-{
-    tiles[tokens](w, k_blocks, x, 0, y, y_step, sums);
-    if (tokens > 4) tiles[tokens](w, k_blocks, x, 1, y, 0, sums);
-}
-
 /* ---- the epilogue ---------------------------------------------------------------------------- */
 
-AVX2 static void finish_tile(const s24i_linear_job *job, int64_t m, int64_t tokens, int64_t n,
-                             const uint8_t *w, const float *scales, int32_t (*sums)[ROWS])
+AVX2 static void finish_part(const lanes_part *p, const int32_t (*sums)[ROWS])
 {
+    const s24i_linear_job *job = p->job;
+    const int64_t n = p->n;
     for (int64_t part = 0; part < ROWS && n + part < job->n; part += 8) {
         const int64_t outputs = job->n - n - part;
-        const __m256 w_scales = _mm256_load_ps((const float *)(const void *)w + part);
+        const __m256 w_scales = _mm256_load_ps((const float *)(const void *)p->w + part);
         const __m256 bias =
             job->bias ? load_lanes(job->bias + n + part, 1, outputs) : _mm256_setzero_ps();
-        for (int64_t t = 0; t < tokens; t++) {
+        for (int64_t t = 0; t < p->tokens; t++) {
             const __m256i sum = *(const __m256i *)(const void *)(sums[t] + part);
             const __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), w_scales);
-            finish(job, m + t, n + part, outputs, 1, _mm256_mul_ps(v, _mm256_set1_ps(scales[t])),
-                   bias);
+            finish(job, p->m + t, n + part, outputs, 1,
+                   _mm256_mul_ps(v, _mm256_set1_ps(p->scales[t])), bias);
         }
     }
+}
+
+static void run_part(const lanes_part *p)
+{
+    _Alignas(64) int32_t sums[MAX_TOKENS][ROWS];
+    const int64_t k_blocks = rows16_k_blocks(p->job->k);
+    tiles[p->tokens](p->w, k_blocks, p->x, 0, p->y, p->y_step, sums);
+    if (p->tokens > 4) tiles[p->tokens](p->w, k_blocks, p->x, 1, p->y, 0, sums);
+    finish_part(p, (const int32_t(*)[ROWS])sums);
 }
 
 #endif

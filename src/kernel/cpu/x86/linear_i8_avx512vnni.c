@@ -2,8 +2,8 @@
 /*
  * The 2:4 linear on int8 with dot products of four bytes: for each token and eight columns of 16
  * rows one broadcast of its bytes, one shuffle that picks the four that a row keeps, one vpdpbusd.
- * The indices of the shuffle are made from the codes once for all tokens of the tile, or for all
- * there are (linear_i8_many_avx512.h).
+ * The indices of the shuffle are made from the codes once for all tokens of the tile, by a shift and
+ * a mask.
  *
  * vpdpbusd takes one operand unsigned: x is stored as q + 128, and sums begin at -128·Σw. They wrap
  * on the way and are exact at the end.
@@ -19,8 +19,7 @@
 
 enum {
     X_OFFSET = 128,
-    MAX_TOKENS = 24, /* of a tile of few tokens: sums in registers, the rest for temporaries */
-    TOGETHER = 2     /* row blocks of a tile of many tokens */
+    MAX_TOKENS = 24 /* sums in registers, the rest for temporaries */
 };
 
 #include "kernel/cpu/linear_i8_driver.h"
@@ -77,6 +76,7 @@ TARGET_INLINE __m512i quantise_64(const s24i_linear_job *job, s24_dtype dtype, i
                             _mm512_set1_epi8((char)X_OFFSET));
 }
 
+/* Token m by itself. */
 TARGET_INLINE void quantise_as(s24_dtype dtype, const s24i_linear_job *job, int64_t m, uint8_t *to,
                                int64_t step, float *scale)
 {
@@ -103,85 +103,195 @@ TARGET_INLINE void quantise_as(s24_dtype dtype, const s24i_linear_job *job, int6
     }
 }
 
-TARGET static void quantise_token(const s24i_linear_job *job, int64_t m, uint8_t *to, int64_t step,
-                                  float *scale)
+/* Eight tokens with whole runs of 64 columns, so that a store has eight columns of each: 0.1 cycle
+   an element, a third of what tokens by themselves take. */
+TARGET_INLINE void quantise_eight_as(s24_dtype dtype, const s24i_linear_job *job, int64_t m,
+                                     uint8_t *to, int64_t step, float *scales)
+{
+    float inverse[8];
+    for (int t = 0; t < 8; t++)
+        scales[t] = i8_token_scale(largest_magnitude(job, dtype, job->k, m + t), inverse + t);
+    for (int64_t k = 0; k < job->k; k += 64) {
+        __m512i r[8];
+        __m512 even[4], odd[4]; /* of eight columns, those of two tokens in each quarter */
+        UNROLL for (int t = 0; t < 8; t++)
+        {
+            r[t] = quantise_64(job, dtype, 1, m + t, k, _mm512_set1_ps(inverse[t]));
+        }
+        UNROLL for (int i = 0; i < 4; i++)
+        {
+            even[i] = _mm512_castsi512_ps(_mm512_unpacklo_epi64(r[2 * i], r[2 * i + 1]));
+            odd[i] = _mm512_castsi512_ps(_mm512_unpackhi_epi64(r[2 * i], r[2 * i + 1]));
+        }
+        exchange_quarters(even, 1);
+        exchange_quarters(odd, 1);
+        UNROLL for (int i = 0; i < 4; i++, to += 2 * step)
+        {
+            _mm512_storeu_ps(to, even[i]);
+            _mm512_storeu_ps(to + step, odd[i]);
+        }
+    }
+}
+
+TARGET_INLINE void quantise_tokens_as(s24_dtype dtype, const s24i_linear_job *job, int64_t m,
+                                      int64_t tokens, uint8_t *to, int64_t step, float *scales)
+{
+    const int64_t together = job->x_stride_k == 1 && job->k % 64 == 0 ? tokens / 8 * 8 : 0;
+    for (int64_t t = 0; t < together; t += 8)
+        quantise_eight_as(dtype, job, m + t, to + 8 * t, step, scales + t);
+    for (int64_t t = together; t < tokens; t++)
+        quantise_as(dtype, job, m + t, to + 8 * t, step, scales + t);
+}
+
+TARGET static void quantise_tokens(const s24i_linear_job *job, int64_t m, int64_t tokens,
+                                   uint8_t *to, int64_t step, float *scales)
 {
     if (job->x_dtype == S24_F32)
-        quantise_as(S24_F32, job, m, to, step, scale);
+        quantise_tokens_as(S24_F32, job, m, tokens, to, step, scales);
     else
-        quantise_as(S24_BF16, job, m, to, step, scale);
+        quantise_tokens_as(S24_BF16, job, m, tokens, to, step, scales);
 }
 
-/* ---- few tokens: the tile -------------------------------------------------------------------------------- */
+/* ---- the epilogue ---------------------------------------------------------------------------- */
 
-/* Of each lane's two groups in a byte: where the bytes of the result begin, in bits. */
-#define FIELDS 0x2624222006040200
-
-/* From a byte of each lane's code, `from` bits up, the bytes of the shuffle for eight columns: its
-   four fields of two bits, plus 4 for the second group's. */
-TARGET_INLINE __m512i indices_of(__m512i code, long long from)
+TARGET_INLINE __m512 scaled(__m512i sum, __m512 w_scales, float scale)
 {
-    const __m512i fields = _mm512_set1_epi64(FIELDS + from * 0x0101010101010101);
-    return _mm512_ternarylogic_epi32(_mm512_multishift_epi64_epi8(fields, code),
-                                     _mm512_set1_epi32(0x03030303), _mm512_set1_epi32(0x04040000),
-                                     0xea); /* (a & b) | c */
+    return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), w_scales), _mm512_set1_ps(scale));
 }
 
-/* The same times eight: what vpmultishiftqb takes for it. Beginning three bits before a lane, the
-   first field has another lane's bits below it, which the mask takes away. */
-TARGET_INLINE __m512i shifts_of(__m512i code, long long from)
+/* Are the outputs n to n + 15 all there, together, and done with alpha and bias? */
+TARGET_INLINE int is_plain(const s24i_linear_job *job, int64_t n)
 {
-    const __m512i fields = _mm512_set1_epi64(
-        ((FIELDS + from * 0x0101010101010101) | 0x4040404040404040) - 0x0303030303030303);
-    return _mm512_ternarylogic_epi32(_mm512_multishift_epi64_epi8(fields, code),
-                                     _mm512_set1_epi32(0x18181818), _mm512_set1_epi32(0x20200000),
-                                     0xea);
+    return !job->gate && !(job->residual && job->beta != 0) && job->n - n >= ROWS &&
+           job->activation == S24_ACTIVATION_NONE && job->y_stride_n == 1;
 }
+
+TARGET static void finish_part(const lanes_part *p, const int32_t (*sums)[ROWS])
+{
+    const s24i_linear_job *job = p->job;
+    const __mmask16 mask = lane_mask(job->n - p->n);
+    const __m512 w_scales = _mm512_load_ps(p->w);
+    const __m512 bias =
+        job->bias ? _mm512_maskz_loadu_ps(mask, job->bias + p->n) : _mm512_setzero_ps();
+    for (int64_t t = 0; t < p->tokens; t++)
+        finish(job, p->m + t, p->n, 1, mask,
+               scaled(_mm512_load_si512(sums[t]), w_scales, p->scales[t]), bias);
+}
+
+/* ---- the tile -------------------------------------------------------------------------------- */
+
+/* The bytes of the shuffle for the q-th eight columns of a k block: from each byte of the codes its
+   field q, plus 4 for the second group's. */
+TARGET_INLINE __m512i indices_of(__m512i code, unsigned q)
+{
+    return _mm512_ternarylogic_epi32(_mm512_srli_epi32(code, 2 * q), _mm512_set1_epi32(0x03030303),
+                                     _mm512_set1_epi32(0x04040000), 0xea); /* (a & b) | c */
+}
+
+/* The same times eight: what vpmultishiftqb takes for it. */
+TARGET_INLINE __m512i shifts_of(__m512i code, unsigned q)
+{
+    code = q < 2 ? _mm512_slli_epi32(code, 3 - 2 * q) : _mm512_srli_epi32(code, 2 * q - 3);
+    return _mm512_ternarylogic_epi32(code, _mm512_set1_epi32(0x18181818),
+                                     _mm512_set1_epi32(0x20200000), 0xea);
+}
+
+/* A token's eight columns, picked and multiplied. Shuffles have two ports, dots two, and one is both's:
+   it is evenly used if some picks are by a shift, which has the dots' ports. In assembly for the
+   order; few tokens are faster as the compiler has them. */
+#define BY(PICK, pick, t)                                                                          \
+    __asm__ volatile("vpbroadcastq %c2(%3),%1\n\t" PICK "\n\tvpdpbusd %5,%1,%0"                    \
+                     : "+v"(acc[t]), "=&v"(four)                                                   \
+                     : "i"(8 * (t)), "r"(x), "v"(pick), "v"(quads))
+#define TOKEN_AT(t, i)                                                                             \
+    if ((t) < T) {                                                                                 \
+        __m512i four;                                                                              \
+        if (T < 12) {                                                                              \
+            long long eight;                                                                       \
+            memcpy(&eight, x + 8 * (i), 8);                                                        \
+            four = _mm512_shuffle_epi8(_mm512_set1_epi64(eight), pick);                            \
+            acc[i] = _mm512_dpbusd_epi32(acc[i], four, quads);                                     \
+        } else if ((t) % 3 == 1) {                                                                 \
+            BY("vpmultishiftqb %1,%4,%1", shift, i);                                               \
+        } else {                                                                                   \
+            BY("vpshufb %4,%1,%1", pick, i);                                                       \
+        }                                                                                          \
+    }
+#define TOKEN(t)  TOKEN_AT(t, (t) < T ? (t) : 0)
+#define TOKENS(t) TOKEN(t) TOKEN(t + 1) TOKEN(t + 2) TOKEN(t + 3) TOKEN(t + 4) TOKEN(t + 5)
 
 /* The indices are made eight columns before their use: their latency is not hidden otherwise. */
+#define EIGHT_COLUMNS(q)                                                                           \
+    {                                                                                              \
+        const __m512i quads = _mm512_load_si512(w);                                                \
+        w += 64;                                                                                   \
+        if (q == 3 && k_blocks > 1) code = _mm512_load_si512(w);                                   \
+        const __m512i next = indices_of(code, (q + 1) % 4);                                        \
+        const __m512i next_shift = shifts_of(code, (q + 1) % 4);                                   \
+        _mm_prefetch((const char *)w + AHEAD, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);                \
+        TOKENS(0)                                                                                  \
+        TOKENS(6)                                                                                  \
+        TOKENS(12)                                                                                 \
+        TOKENS(18)                                                                                 \
+        x += 8 * T;                                                                                \
+        pick = next, shift = next_shift;                                                           \
+    }
+
+/* The plain epilogue, from registers. */
+#define FINISH_AS(dtype)                                                                           \
+    {                                                                                              \
+        const int64_t y_step = job->y_stride_m * (dtype == S24_F32 ? 4 : 2);                       \
+        char *to = element_to(job->y, dtype, p->m * job->y_stride_m + p->n);                       \
+        const float *scales = p->scales;                                                           \
+        UNROLL for (int t = 0; t < T; t++)                                                         \
+        {                                                                                          \
+            const __m512 v = scaled(acc[t], w_scales, scales[t]);                                  \
+            store_outputs(to + t * y_step, dtype, 0xffff, _mm512_fmadd_ps(v, alpha, bias));        \
+        }                                                                                          \
+    }
+
 #define TILE(T_)                                                                                   \
-    TARGET static void tile_##T_(const uint8_t *w, int64_t k_blocks, const uint8_t *x,             \
-                                 const uint8_t *y, int64_t y_step, int32_t(*sums)[ROWS])           \
+    TARGET static void tile_##T_(const lanes_part *p)                                              \
     {                                                                                              \
         enum { T = T_ };                                                                           \
-        const __m512i start = _mm512_load_si512(w + 64);                                           \
+        const s24i_linear_job *job = p->job;                                                       \
+        const uint8_t *w = p->w + ROW_HEAD, *x = p->x, *y = p->y;                                  \
+        const __m512i start = _mm512_load_si512(p->w + 64);                                        \
         __m512i acc[T];                                                                            \
         UNROLL for (int t = 0; t < T; t++)                                                         \
         {                                                                                          \
             acc[t] = start;                                                                        \
         }                                                                                          \
-        w += ROW_HEAD;                                                                             \
-        __m512i code = _mm512_load_si512(w), pick = indices_of(code, 0);                           \
+        __m512i code = _mm512_load_si512(w);                                                       \
+        __m512i pick = indices_of(code, 0), shift = shifts_of(code, 0);                            \
         int64_t left = T;                                                                          \
-        for (; k_blocks > 0; k_blocks--) {                                                         \
+        __asm__ volatile("" ::: "memory");                                                         \
+        for (int64_t k_blocks = rows16_k_blocks(job->k); k_blocks > 0; k_blocks--) {               \
             PREFETCH_TO_WRITE(y);                                                                  \
-            y += --left > 0 ? y_step : 0;                                                          \
+            y += --left > 0 ? p->y_step : 0;                                                       \
             _mm_prefetch((const char *)w + AHEAD, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);            \
             w += CODES;                                                                            \
-            UNROLL for (int q = 0; q < 4; q++)                                                     \
-            {                                                                                      \
-                const __m512i quads = _mm512_load_si512(w);                                        \
-                w += 64;                                                                           \
-                code = q < 3           ? _mm512_srli_epi32(code, 8)                                \
-                       : k_blocks == 1 ? code                                                      \
-                                       : _mm512_load_si512(w);                                     \
-                const __m512i next = indices_of(code, 0);                                          \
-                _mm_prefetch((const char *)w + AHEAD, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);        \
-                UNROLL for (int t = 0; t < T; t++)                                                 \
-                {                                                                                  \
-                    long long eight;                                                               \
-                    memcpy(&eight, x + 8 * t, 8);                                                  \
-                    acc[t] = _mm512_dpbusd_epi32(                                                  \
-                        acc[t], _mm512_shuffle_epi8(_mm512_set1_epi64(eight), pick), quads);       \
-                }                                                                                  \
-                x += 8 * T;                                                                        \
-                pick = next;                                                                       \
-            }                                                                                      \
+            EIGHT_COLUMNS(0)                                                                       \
+            EIGHT_COLUMNS(1)                                                                       \
+            EIGHT_COLUMNS(2)                                                                       \
+            EIGHT_COLUMNS(3)                                                                       \
         }                                                                                          \
+        if (is_plain(job, p->n)) {                                                                 \
+            const __m512 w_scales = _mm512_load_ps(p->w), alpha = _mm512_set1_ps(job->alpha);      \
+            const __m512 bias =                                                                    \
+                job->bias ? _mm512_loadu_ps(job->bias + p->n) : _mm512_setzero_ps();               \
+            if (job->y_dtype == S24_F32)                                                           \
+                FINISH_AS(S24_F32)                                                                 \
+            else                                                                                   \
+                FINISH_AS(S24_BF16)                                                                \
+            return;                                                                                \
+        }                                                                                          \
+        _Alignas(64) int32_t sums[T][ROWS];                                                        \
         UNROLL for (int t = 0; t < T; t++)                                                         \
         {                                                                                          \
             _mm512_store_si512(sums[t], acc[t]);                                                   \
         }                                                                                          \
+        finish_part(p, (const int32_t(*)[ROWS])sums);                                              \
     }
 
 TILE(1)
@@ -209,80 +319,14 @@ TILE(22)
 TILE(23)
 TILE(24)
 
-static void (*const lane_tiles[MAX_TOKENS + 1])(const uint8_t *, int64_t, const uint8_t *,
-                                                const uint8_t *, int64_t, int32_t (*)[ROWS]) = {
+static void (*const lane_tiles[MAX_TOKENS + 1])(const lanes_part *) = {
     NULL,    tile_1,  tile_2,  tile_3,  tile_4,  tile_5,  tile_6,  tile_7,  tile_8,
     tile_9,  tile_10, tile_11, tile_12, tile_13, tile_14, tile_15, tile_16, tile_17,
     tile_18, tile_19, tile_20, tile_21, tile_22, tile_23, tile_24};
 
-static void run_tile(int64_t tokens, const uint8_t *w, int64_t k_blocks, const uint8_t *x,
-                     const uint8_t *y, int64_t y_step, int32_t (*sums)[ROWS])
+static void run_part(const lanes_part *part)
 {
-    lane_tiles[tokens](w, k_blocks, x, y, y_step, sums);
-}
-
-/* ---- the epilogue ---------------------------------------------------------------------------- */
-
-/* Outputs n and on of row block w, whose sums for a token lie `pitch` after those of the one before. */
-TARGET static void finish_block(const s24i_linear_job *job, int64_t m, int64_t tokens, int64_t n,
-                                const uint8_t *w, const float *scales, const int32_t *sums,
-                                int64_t pitch)
-{
-    const __mmask16 mask = lane_mask(job->n - n);
-    const int plain = !job->gate && !(job->residual && job->beta != 0) && mask == 0xffff &&
-                      job->activation == S24_ACTIVATION_NONE && job->y_stride_n == 1;
-    const __m512 w_scales = _mm512_load_ps(w), alpha = _mm512_set1_ps(job->alpha);
-    const __m512 bias =
-        job->bias ? _mm512_maskz_loadu_ps(mask, job->bias + n) : _mm512_setzero_ps();
-    for (int64_t t = 0; t < tokens; t++) {
-        const __m512 sum = _mm512_cvtepi32_ps(_mm512_load_si512(sums + t * pitch));
-        const __m512 v = _mm512_mul_ps(_mm512_mul_ps(sum, w_scales), _mm512_set1_ps(scales[t]));
-        if (plain)
-            store_outputs(element_to(job->y, job->y_dtype, (m + t) * job->y_stride_m + n),
-                          job->y_dtype, 0xffff, _mm512_fmadd_ps(v, alpha, bias));
-        else
-            finish(job, m + t, n, 1, mask, v, bias);
-    }
-}
-
-TARGET static void finish_tile(const s24i_linear_job *job, int64_t m, int64_t tokens, int64_t n,
-                               const uint8_t *w, const float *scales, int32_t (*sums)[ROWS])
-{
-    finish_block(job, m, tokens, n, w, scales, sums[0], ROWS);
-}
-
-#include "kernel/cpu/x86/linear_i8_many_avx512.h"
-
-/* ---- the row's entries ----------------------------------------------------------------------- */
-
-static size_t row_work_bytes(int64_t m, int64_t n, int64_t k, int threads)
-{
-    const int64_t way = way_of(m, n, threads);
-    if (m <= MAX_TOKENS) return lanes_work_bytes(m, n, k, threads);
-    if (way == COMMON_TOKENS) return token_bytes(m, k) + (size_t)threads * OWN_BYTES;
-    return (size_t)threads * part_bytes(way == ALL_TOKENS ? m : (m + threads - 1) / threads, k);
-}
-
-static void run_row(const s24i_linear_job *job)
-{
-    const s24i_parallel *parallel = &job->parallel;
-    const int way = way_of(job->m, job->n, parallel->threads);
-    s24i_linear_job copy = *job;
-    if (job->m <= MAX_TOKENS) {
-        lanes_job(job);
-        return;
-    }
-    if (way == OWN_TOKENS) {
-        parallel->run(parallel->pool, parallel->threads, wide_own_tokens, &copy);
-        return;
-    }
-    wide_run r = wide_of(job, job->work);
-    if (way == COMMON_TOKENS) {
-        parallel->run(parallel->pool, job->m, lanes_quantise, &r.all);
-        parallel->run(parallel->pool, units_of(&r), wide_product, &r);
-    } else {
-        parallel->run(parallel->pool, units_of(&r), wide_all_tokens, &copy);
-    }
+    lane_tiles[part->tokens](part);
 }
 
 const s24i_linear_kernel s24i_linear_i8_avx512vnni = {
@@ -295,7 +339,7 @@ const s24i_linear_kernel s24i_linear_i8_avx512vnni = {
     .x_dtypes = 1u << S24_F32 | 1u << S24_BF16,
     .weight_bytes = weight_bytes,
     .weight_pack = weight_pack,
-    .work_bytes = row_work_bytes,
-    .run = run_row,
+    .work_bytes = lanes_work_bytes,
+    .run = lanes_job,
 };
 #endif
