@@ -122,6 +122,7 @@ typedef struct bench_row {
     bench_times ours;
     double flops;       /* dense-equivalent: 2·m·n·k */
     double bytes;       /* packed weight, x and y */
+    double read;        /* bytes a second that memory gave between this row's turns; 0: not asked */
     double limit_share; /* least time the limits allow / median */
     bench_peer_result peers[BENCH_MAX_PEERS];
     int peer_count;
@@ -147,18 +148,26 @@ struct bench_plan {
     void (*row_done)(const bench_plan *plan, const bench_row *row); /* NULL: nobody is told */
 };
 
+typedef struct bench_probe bench_probe;
 typedef struct bench_table {
     bench_row *rows;
     int count;
     bench_limit *limits; /* one for each dtype and number of threads */
     int limit_count;
-    char gpu[256]; /* what it computed on, "" on the CPU */
+    bench_probe *probe; /* of the limits: memory to read; NULL without them */
+    char gpu[256];      /* what it computed on, "" on the CPU */
 } bench_table;
 
 /* Every row of the plan. Rows know their share of a limit where the table has it already. */
 int bench_products(cli_app *cli, bench_table *table, const bench_plan *plan);
 /* One limit for each dtype and number of threads of the plan. */
 int bench_limits_measure(cli_app *cli, bench_table *table, const bench_plan *plan);
+void bench_limits_free(bench_table *table);
+/* Reads of the limits' memory, plainly and with lines asked for early, as turns beside a product, and
+   the bytes a second of the faster one. */
+enum { BENCH_READS = 2 };
+void bench_limit_turns(bench_turn turns[BENCH_READS], const bench_table *table);
+double bench_limit_read(const bench_turn turns[BENCH_READS], const bench_table *table);
 void bench_table_free(bench_table *table);
 
 /* How a row's weights are called: a dtype's name or a scheme's. */

@@ -2,7 +2,7 @@
 /*
  * What the machine can do at most, measured beside what it did: fused multiply-adds out of
  * registers on every thread, and reading memory that no cache holds. Best of several tries, as a
- * limit is.
+ * limit is; a product that memory bounds takes turns with the reads.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -22,10 +22,12 @@ enum {
     READ_MOST = 1 << 30
 };
 
-typedef struct probe {
+typedef struct bench_probe {
+    s24_ctx *ctx;
     s24_dtype dtype;
     uint32_t cpu;
-    const uint64_t *memory;
+    uint64_t *memory;
+    int64_t bytes;        /* of it */
     volatile double sink; /* so that no compiler sees the work as useless */
 } probe;
 
@@ -102,15 +104,17 @@ __attribute__((target("avx512f,avx512vnni"))) static double chains_avx512vnni(vo
     return (double)_mm_cvtsi128_si32(_mm512_castsi512_si128(sums[0]));
 }
 
-__attribute__((target("avx2"))) static uint64_t read_avx2(const uint64_t *memory, int64_t words)
+__attribute__((target("avx2"), always_inline)) static inline uint64_t
+read_lines(const uint64_t *memory, int64_t words, int ahead)
 {
     __m256i sums[4];
     for (int c = 0; c < 4; c++)
         sums[c] = _mm256_setzero_si256();
     for (int64_t i = 0; i + 16 <= words; i += 16) {
-        _mm_prefetch((const char *)(memory + i + 512),
-                     _MM_HINT_T0); /* the next page's turn is near */
-        _mm_prefetch((const char *)(memory + i + 520), _MM_HINT_T0);
+        if (ahead) { /* the next page's turn is near */
+            _mm_prefetch((const char *)(memory + i + 512), _MM_HINT_T0);
+            _mm_prefetch((const char *)(memory + i + 520), _MM_HINT_T0);
+        }
         for (int c = 0; c < 4; c++)
             sums[c] = _mm256_xor_si256(
                 sums[c], _mm256_load_si256((const __m256i *)(const void *)(memory + i + 4 * c)));
@@ -118,6 +122,16 @@ __attribute__((target("avx2"))) static uint64_t read_avx2(const uint64_t *memory
     for (int c = 1; c < 4; c++)
         sums[0] = _mm256_xor_si256(sums[0], sums[c]);
     return (uint64_t)_mm256_extract_epi64(sums[0], 0);
+}
+
+__attribute__((target("avx2"))) static uint64_t read_avx2(const uint64_t *memory, int64_t words)
+{
+    return read_lines(memory, words, 0);
+}
+
+__attribute__((target("avx2"))) static uint64_t read_ahead(const uint64_t *memory, int64_t words)
+{
+    return read_lines(memory, words, 1);
 }
 #endif
 
@@ -168,7 +182,7 @@ static void compute(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void read_all(void *arg, int64_t begin, int64_t end, int thread)
+static void read_plain(void *arg, int64_t begin, int64_t end, int thread)
 {
     probe *p = arg;
     (void)thread;
@@ -181,6 +195,52 @@ static void read_all(void *arg, int64_t begin, int64_t end, int thread)
         total = read_portable(p->memory + 16 * begin, 16 * (end - begin));
     if (total == 1) /* the memory holds one value twice as often as needed for 0 */
         p->sink = (double)total;
+}
+
+/* The same, with lines asked for 4 KiB early. */
+static void read_asked(void *arg, int64_t begin, int64_t end, int thread)
+{
+#if defined(__x86_64__)
+    probe *p = arg;
+    if (p->cpu & S24_CPU_AVX2) {
+        if (read_ahead(p->memory + 16 * begin, 16 * (end - begin)) == 1) p->sink = 1;
+        return;
+    }
+#endif
+    read_plain(arg, begin, end, thread);
+}
+
+static int run_plain(void *state)
+{
+    probe *p = state;
+    s24_ctx_parallel_for(p->ctx, p->bytes / LINE_PAIR, read_plain, p);
+    return 0;
+}
+
+static int run_asked(void *state)
+{
+    probe *p = state;
+    s24_ctx_parallel_for(p->ctx, p->bytes / LINE_PAIR, read_asked, p);
+    return 0;
+}
+
+void bench_limit_turns(bench_turn turns[BENCH_READS], const bench_table *table)
+{
+    turns[0] = (bench_turn){.run = run_plain, .state = table->probe};
+    turns[1] = (bench_turn){.run = run_asked, .state = table->probe};
+}
+
+double bench_limit_read(const bench_turn turns[BENCH_READS], const bench_table *table)
+{
+    const double plain = turns[0].times.median, asked = turns[1].times.median;
+    return (double)table->probe->bytes / (plain < asked ? plain : asked);
+}
+
+void bench_limits_free(bench_table *table)
+{
+    if (table->probe) s24_ctx_free(table->probe->ctx, table->probe->memory);
+    free(table->probe);
+    free(table->limits);
 }
 
 /* Twice the last-level cache, within bounds. */
@@ -226,18 +286,16 @@ static double mixed_rate(s24_ctx *ctx, probe *p, const bench_limit *limit)
 int bench_limits_measure(cli_app *cli, bench_table *table, const bench_plan *plan)
 {
     s24_ctx *ctx = cli->ctx;
-    probe p = {.cpu = s24_ctx_cpu(ctx)};
-    int64_t bytes = read_bytes();
-    uint64_t *memory = s24_ctx_alloc(ctx, (size_t)bytes);
+    const int64_t bytes = read_bytes();
+    probe *p = table->probe = calloc(1, sizeof *p);
     table->limits = calloc((size_t)(plan->dtype_count * plan->thread_count), sizeof *table->limits);
-    if (!memory || !table->limits) {
-        s24_ctx_free(ctx, memory);
+    if (p) *p = (probe){ctx, .cpu = s24_ctx_cpu(ctx), .bytes = bytes};
+    if (p) p->memory = s24_ctx_alloc(ctx, (size_t)bytes);
+    if (!p || !p->memory || !table->limits)
         return cli_fail(cli, CLI_IO, "out of memory for the %lld bytes of the read test",
                         (long long)bytes);
-    }
-    for (int64_t i = 0; i < bytes / (int64_t)sizeof *memory; i++)
-        memory[i] = 2; /* every page its own */
-    p.memory = memory;
+    for (int64_t i = 0; i < bytes / (int64_t)sizeof *p->memory; i++)
+        p->memory[i] = 2; /* every page its own */
     for (int d = 0; d < plan->dtype_count; d++)
         for (int t = 0; t < plan->thread_count; t++) {
             bench_limit *limit = &table->limits[table->limit_count++];
@@ -245,12 +303,11 @@ int bench_limits_measure(cli_app *cli, bench_table *table, const bench_plan *pla
                                    .dtype = plan->dtypes[d],
                                    .scheme = plan->schemes[d]};
             s24_ctx_set_threads(ctx, limit->threads);
-            limit->flops = compute_rate(ctx, &p, limit->threads, limit->dtype);
-            if (limit->scheme) limit->flops = mixed_rate(ctx, &p, limit);
+            limit->flops = compute_rate(ctx, p, limit->threads, limit->dtype);
+            if (limit->scheme) limit->flops = mixed_rate(ctx, p, limit);
             /* Memory does not know the dtype. */
             limit->bytes = d ? table->limits[t].bytes
-                             : best_rate(ctx, &p, bytes / LINE_PAIR, read_all) * LINE_PAIR;
+                             : best_rate(ctx, p, bytes / LINE_PAIR, read_asked) * LINE_PAIR;
         }
-    s24_ctx_free(ctx, memory);
     return CLI_OK;
 }

@@ -237,32 +237,49 @@ static void row_fill(bench_row *row, const cell *c, const ours *o)
                  (double)s24_dtype_bytes(c->activations) * (double)(s.m * s.k + s.m * s.n);
 }
 
-/* The limit of the row's dtype and threads; a table without limits leaves 0. */
-static void row_limit(bench_row *row, const bench_table *table)
+/* The least seconds that the limits of the row's dtype and threads allow, of multiply-adds and of
+   memory; 0 for a table without limits. */
+static void row_limits(double *compute, double *memory, const bench_row *row,
+                       const bench_table *table)
 {
+    *compute = *memory = 0;
     for (int i = 0; i < table->limit_count; i++) {
         const bench_limit *limit = &table->limits[i];
         if (limit->dtype != row->dtype || limit->threads != row->threads) continue;
         if (limit->scheme != row->scheme) continue;
         /* Half of the dense operations are left to do. */
-        double compute = 0.5 * row->flops / limit->flops, memory = row->bytes / limit->bytes;
-        row->limit_share = (compute > memory ? compute : memory) / row->ours.median;
+        *compute = 0.5 * row->flops / limit->flops;
+        *memory = row->bytes / (row->read > 0 ? row->read : limit->bytes);
         return;
     }
 }
 
-/* Turns of ours and of every peer that has such a product; fills the row. */
-static int measure(cell *c, ours *o, theirs *peers, int count, bench_row *row)
+static void row_limit(bench_row *row, const bench_table *table)
 {
-    bench_turn turns[1 + BENCH_MAX_PEERS] = {{.run = run_ours, .state = o}};
+    double compute, memory;
+    row_limits(&compute, &memory, row, table);
+    row->limit_share = (compute > memory ? compute : memory) / row->ours.median;
+}
+
+/* Turns of ours, of every peer that has such a product, and of reads where memory bounds it; fills
+   the row. */
+static int measure(cell *c, ours *o, theirs *peers, int count, bench_row *row,
+                   const bench_table *table)
+{
+    double compute, memory;
+    row_limits(&compute, &memory, row, table);
+    const int reads = memory > compute ? BENCH_READS : 0;
+    bench_turn turns[1 + BENCH_MAX_PEERS + BENCH_READS] = {{.run = run_ours, .state = o}};
     int code = run_ours(o) ? cli_fail(c->cli, CLI_IO, "our product: %s", s24_ctx_error(o->ctx))
                            : compare_sums(c);
     for (int i = 0; i < count && code == CLI_OK; i++) {
         turns[1 + i] = (bench_turn){.run = run_theirs, .state = &peers[i]};
         code = compare_outputs(c, &peers[i]);
     }
-    if (code == CLI_OK) code = bench_interleave(c->cli, turns, 1 + count, &c->plan->effort);
+    if (reads) bench_limit_turns(turns + 1 + count, table);
+    if (code == CLI_OK) code = bench_interleave(c->cli, turns, 1 + count + reads, &c->plan->effort);
     if (code != CLI_OK) return code;
+    if (reads) row->read = bench_limit_read(turns + 1 + count, table);
     row->ours = turns[0].times;
     for (int i = 0; i < count; i++) {
         double seconds = turns[1 + i].times.median, ratio = seconds / row->ours.median;
@@ -274,7 +291,7 @@ static int measure(cell *c, ours *o, theirs *peers, int count, bench_row *row)
     return CLI_OK;
 }
 
-static int cell_run(cell *c, int threads, bench_row *row)
+static int cell_run(cell *c, int threads, bench_row *row, const bench_table *table)
 {
     ours o = {.threads = threads};
     theirs peers[BENCH_MAX_PEERS];
@@ -294,8 +311,8 @@ static int cell_run(cell *c, int threads, bench_row *row)
         void *product = library->peer->prepare(library->library, &problem);
         if (product) peers[count++] = (theirs){library, product, c->y_peer};
     }
-    if (code == CLI_OK) code = measure(c, &o, peers, count, row);
     if (code == CLI_OK) row_fill(row, c, &o);
+    if (code == CLI_OK) code = measure(c, &o, peers, count, row, table);
     for (int i = 0; i < count; i++)
         peers[i].library->peer->release(peers[i].product);
     s24_ctx_free(c->cli->ctx, o.work);
@@ -310,7 +327,7 @@ static int run_threads(cell *c, bench_table *table)
     int code = cli_status(c->cli, cell_fill_tokens(c));
     for (int t = 0; t < plan->thread_count && code == CLI_OK; t++) {
         bench_row *row = &table->rows[table->count];
-        code = cell_run(c, (int)plan->threads[t], row);
+        code = cell_run(c, (int)plan->threads[t], row, table);
         if (code != CLI_OK) break;
         row_limit(row, table);
         table->count++;
@@ -351,5 +368,5 @@ int bench_products(cli_app *cli, bench_table *table, const bench_plan *plan)
 void bench_table_free(bench_table *table)
 {
     free(table->rows);
-    free(table->limits);
+    bench_limits_free(table);
 }

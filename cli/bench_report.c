@@ -69,6 +69,8 @@ static json_t *row_json(const bench_row *row)
     json_object_set_new(object, "gflops", cli_real(1e-9 * row->flops / seconds));
     json_object_set_new(object, "gbps", cli_real(1e-9 * row->bytes / seconds));
     json_object_set_new(object, "limit_share", cli_real(row->limit_share));
+    json_object_set_new(object, "read_gbps",
+                        row->read > 0 ? cli_real(1e-9 * row->read) : json_null());
     json_t *peers = json_array();
     for (int i = 0; i < row->peer_count; i++) {
         json_t *peer = json_object();

@@ -16,7 +16,7 @@ import tiny_bert
 
 QUICK = ["--rounds", "3", "--min-ms", "1"]
 ROW = {"m", "k", "n", "dtype", "activations", "threads", "kernel", "ms", "ms_min", "ms_max",
-       "gflops", "gbps", "limit_share", "peers"}
+       "gflops", "gbps", "limit_share", "read_gbps", "peers"}
 MODEL_ROW = {"batch", "seq", "dtype", "threads", "dense_ms", "sparse_ms", "ratio", "sparse_layers",
              "layers", "bytes", "p50_ms", "p95_ms", "load_ms", "dense_load_ms", "resident_bytes",
              "dense_resident_bytes", "narrow_layers", "peers"}
@@ -42,10 +42,18 @@ class Products(Scratch):
                 self.assertTrue(is_positive(row[key]), (key, row))
             self.assertLessEqual(row["ms_min"], row["ms"])
             self.assertLessEqual(row["ms"], row["ms_max"])
+            self.assertTrue(is_positive(row["read_gbps"]))  # memory bounds so few multiplications
         self.assertEqual([(x["dtype"], x["threads"]) for x in found["limits"]],
                          [("f32", 1), ("f32", 2), ("bf16", 1), ("bf16", 2)])
         for key in ("machine", "cpu", "versions", "date"):
             self.assertIn(key, found)
+
+    def test_reads_take_turns_where_memory_bounds(self):
+        rows = self.json("bench", "--shapes", "1,512,512;512,512,512", "--peers", "none",
+                         "--threads", "1", *QUICK)["rows"]
+        self.assertTrue(is_positive(rows[0]["read_gbps"]))
+        self.assertIsNone(rows[1]["read_gbps"])
+        self.assertAlmostEqual(rows[0]["gbps"] / rows[0]["read_gbps"], rows[0]["limit_share"], 5)
 
     def test_activations_in_bf16(self):
         """Beside bf16 weights, where the kernel takes them; elsewhere a sentence."""
