@@ -110,7 +110,8 @@ enum { BENCH_MAX_SHAPES = 128, BENCH_MAX_LIST = 32, BENCH_MAX_MEBIBYTES = 1 << 2
 
 typedef struct bench_peer_result {
     const char *name, *version;
-    double seconds, ratio;
+    double seconds, least; /* the median's, the shortest's */
+    double ratio;
 } bench_peer_result;
 
 typedef struct bench_row {

@@ -130,7 +130,10 @@ static int measure(gpu_cell *c, bench_row *row)
     for (int i = 0; i < count; i++) {
         double seconds = gpu_median(&all[1 + i], b->plan->effort.rounds);
         double ratio = row->ours.median > 0 ? seconds / row->ours.median : 0;
-        row->peers[i] = (bench_peer_result){who[i]->peer->name, who[i]->version, seconds, ratio};
+        row->peers[i] = (bench_peer_result){.name = who[i]->peer->name,
+                                            .version = who[i]->version,
+                                            .seconds = seconds,
+                                            .ratio = ratio};
         if (i == 0 || ratio < row->ratio) row->ratio = ratio;
         who[i]->peer->release(products[i]);
     }

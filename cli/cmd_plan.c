@@ -102,9 +102,22 @@ static int get_models(cli_app *cli, advice *a, const struct plan_options *o)
     return code;
 }
 
+/* Off the grid a quiet machine is predicted within a few percent. */
+static int is_disturbed(const plan_model *model)
+{
+    return model->error_median > 0.3;
+}
+
 static double fastest(plan_times t)
 {
     return t.sparse < t.dense ? t.sparse : t.dense;
+}
+
+/* Than the best so far: of a model that can be trusted, then by its time. */
+static int is_better(const advice *a, int i)
+{
+    const int mine = is_disturbed(&a->models[i]), other = is_disturbed(&a->models[a->best]);
+    return mine != other ? other : fastest(a->times[i]) < fastest(a->times[a->best]);
 }
 
 static const char *faster(plan_times t)
@@ -209,12 +222,15 @@ static void print_text(const advice *a)
         printf("%7lld %12.4f %12.4f %7.2fx\n", (long long)a->threads[i], 1e3 * a->times[i].sparse,
                1e3 * a->times[i].dense, ratio(a->times[i]));
     double gain = best.sparse < best.dense ? ratio(best) : 1 / ratio(best);
-    if (gain < 1 + model->error_median)
+    if (is_disturbed(model))
+        printf("No advice: other work ran while this machine was measured, and what that says of "
+               "shapes off the grid is wrong; --measure does it again.\n");
+    else if (gain < 1 + model->error_median)
         printf("About even on %s: the difference is within the error.\n", threads);
     else
         printf("Take %s on %s: %.2fx as fast as %s there.\n", faster(best), threads, gain,
                best.sparse < best.dense ? "dense" : "2:4");
-    print_ranges(a, threads);
+    if (!is_disturbed(model)) print_ranges(a, threads);
     printf("Measured %s, dense by %s; %d shapes off the grid were predicted within %.0f %% "
            "(median), %.0f %% (worst).\n",
            model->date, s24_dense_engine(), model->check_count, 100 * model->error_median,
@@ -237,7 +253,7 @@ static int run(cli_app *cli, const void *opaque)
     if (code == CLI_OK) {
         for (int i = 0; i < a->count; i++) {
             a->times[i] = plan_model_predict(&a->models[i], shape);
-            if (fastest(a->times[i]) < fastest(a->times[a->best])) a->best = i;
+            if (is_better(a, i)) a->best = i;
         }
         if (cli->json)
             code = print_json(cli, a);

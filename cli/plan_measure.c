@@ -134,7 +134,8 @@ static int grid_fill(bench_plan *plan, int64_t largest, double flops)
     return grid;
 }
 
-/* The rows of one number of threads; those from grid on are checks. */
+/* The rows of one number of threads; those from grid on are checks. Of a row's turns the shortest
+   counts, which other work on the machine disturbs least. */
 static int model_fill(plan_model *model, const bench_plan *plan, const bench_table *table,
                       int thread, int grid)
 {
@@ -149,8 +150,8 @@ static int model_fill(plan_model *model, const bench_plan *plan, const bench_tab
     int ok = 1;
     for (int i = 0; i < plan->shape_count && ok; i++) {
         const bench_row *row = &table->rows[i * plan->thread_count + thread];
-        double dense = row->peer_count ? row->peers[0].seconds : 0;
-        plan_point point = {row->shape, {row->ours.median, dense}};
+        double dense = row->peer_count ? row->peers[0].least : 0;
+        plan_point point = {row->shape, {row->ours.min, dense}};
         if (i < grid)
             ok = plan_model_add(model, &point);
         else

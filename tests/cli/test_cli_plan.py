@@ -101,6 +101,15 @@ class Plan(Scratch):
         done = self.good("plan", 7, 128, 128, "--threads", 1, environment=self.here)
         self.assertIn("About even on 1 thread: the difference is within the error.\n", done.stdout)
 
+    def test_a_model_that_is_wrong_off_its_grid_gives_no_advice(self):
+        self.craft(lambda m, k, n: 2.0 * m, lambda m, k, n: 9.0 * m,
+                   checks=[[3, 128, 128, 20.0, 30.0]])  # 6 and 27 are told
+        done = self.good("plan", 7, 128, 128, "--threads", 1, environment=self.here)
+        self.assertIn("No advice: other work ran while this machine was measured", done.stdout)
+        self.assertIn("--measure does it again", done.stdout)
+        self.assertNotIn("Take", done.stdout)
+        self.assertNotIn("dense is faster", done.stdout)
+
     def test_the_faster_number_of_threads_is_chosen(self):
         """Two models, of one and of two threads; the latter loses."""
         self.plan(8, 128, 128, "--threads", 2, "--largest", 128)
