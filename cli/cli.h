@@ -162,6 +162,9 @@ void cli_usage(const cli_command *command);
 json_t *cli_json(void);
 /* A number, or null for what is none (NaN, Inf). */
 json_t *cli_real(double value);
+/* Standard output could not be written, for that reason (errno's; 0: not known): says so, but to nobody
+   where it is a pipe whose reader went away. CLI_IO. */
+int cli_output_failed(cli_app *cli, int error);
 /* Prints the one object of --json and releases it. */
 int cli_json_print(cli_app *cli, json_t *object);
 

@@ -101,8 +101,8 @@ static int answer(cli_app *cli, s24_encoder *encoder, collected *c, const s24_te
         print_vector(c->all->count + i, vectors + i * c->all->width, c->all->width);
     c->all->count += count;
     c->all->tokens += tokens;
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return cli_fail(cli, CLI_IO, "standard output: %s", strerror(errno));
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout)) return cli_output_failed(cli, errno);
     return CLI_OK;
 }
 

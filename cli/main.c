@@ -3,6 +3,7 @@
  * sparse24, the command line: finds the command, reads its options, makes the context, runs it.
  * Nothing here knows a command by name; commands.def does.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,9 +141,8 @@ int main(int argc, char **argv)
     cli_signals();
     int code = dispatch(&cli, argc, argv);
     /* What could not be written was not done; a command's own failure says more. */
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
-        fputs("sparse24: standard output could not be written\n", stderr);
-        code = CLI_IO;
-    }
+    errno = 0;
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK)
+        code = cli_output_failed(&cli, errno);
     return code;
 }

@@ -4,10 +4,12 @@
  * place that turns a status into an exit code, and the context that reports through here.
  */
 #include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "sparse24/device.h"
@@ -163,6 +165,17 @@ json_t *cli_real(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+int cli_output_failed(cli_app *cli, int error)
+{
+    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if (poll(&output, 1, 0) > 0 && output.revents & POLLERR) return CLI_IO;
+    char text[160] = "standard output could not be written";
+    if (error)
+        snprintf(text, sizeof text, "standard output could not be written: %s", strerror(error));
+    error_line(cli, text);
+    return CLI_IO;
+}
+
 int cli_json_print(cli_app *cli, json_t *object)
 {
     /* A failed set of a member leaves the object short; its own absence is the one seen here. */
@@ -172,8 +185,7 @@ int cli_json_print(cli_app *cli, json_t *object)
         return CLI_IO;
     }
     if (json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) || putchar('\n') < 0) {
-        error_line(cli, "standard output could not be written");
-        code = CLI_IO;
+        code = cli_output_failed(cli, 0);
     }
     json_decref(object);
     return code;

@@ -120,8 +120,9 @@ static s24_status read_offsets(s24_tensor *tensor, const reader *r, const json_t
     json_int_t begin = json_integer_value(first), end = json_integer_value(last);
     REQUIRE(r->ctx, begin >= 0 && begin <= end && (uint64_t)end <= r->bytes, S24_ERROR_FORMAT,
             "%s: tensor \"%s\" lies at bytes %lld to %lld, expected a range inside the %zu bytes "
-            "after the header",
-            r->path, s24i_show(name).text, (long long)begin, (long long)end, r->bytes);
+            "after the header%s",
+            r->path, s24i_show(name).text, (long long)begin, (long long)end, r->bytes,
+            begin >= 0 && begin <= end ? " (cut short?)" : "");
     REQUIRE(r->ctx, (uint64_t)(end - begin) == tensor->bytes, S24_ERROR_FORMAT,
             "%s: tensor \"%s\" has %lld bytes, its dtype and shape ask for %zu", r->path,
             s24i_show(name).text, (long long)(end - begin), tensor->bytes);
@@ -217,6 +218,7 @@ static s24_status read_entries(s24i_header *header, const reader *r, json_t *roo
 s24_status s24i_header_read(s24i_header *out, s24_ctx *ctx, const char *path, const uint8_t *data,
                             size_t bytes)
 {
+    static const char pointer[] = "version https://git-lfs.github.com/spec/";
     uint64_t header_bytes = 0;
     json_t *root;
     *out = (s24i_header){0};
@@ -224,6 +226,9 @@ s24_status s24i_header_read(s24i_header *out, s24_ctx *ctx, const char *path, co
             "%s: %zu bytes are too few for a safetensors file, which begins with 8 bytes that say "
             "how long its header is",
             path, bytes);
+    REQUIRE(ctx, bytes < sizeof pointer || memcmp(data, pointer, sizeof pointer - 1) != 0,
+            S24_ERROR_FORMAT,
+            "%s: a Git LFS pointer, not the file itself ('git lfs pull' fetches it)", path);
     memcpy(&header_bytes, data, 8);
     REQUIRE(ctx, header_bytes <= S24I_HEADER_MAX_BYTES, S24_ERROR_FORMAT,
             "%s: a header of %llu bytes is announced, at most %llu are expected (not a "

@@ -261,6 +261,26 @@ class Write(Scratch):
             self.assertEqual(done.returncode, 3)
             self.assertIn("standard output could not be written", done.stderr)
 
+    def test_a_reader_that_went_away_is_told_nothing(self):
+        for more in ([], ["--json"]):
+            ours, theirs = os.pipe()
+            os.close(ours)
+            done = subprocess.run([PROGRAM, "info", "sparse.safetensors", *more], stdout=theirs,
+                                  stderr=subprocess.PIPE, text=True, cwd=self.folder)
+            os.close(theirs)
+            self.assertEqual((done.returncode, done.stderr), (3, ""))
+
+    def test_what_lies_in_a_file_s_place(self):
+        sparse = (self.folder / "sparse.safetensors").read_bytes()
+        for name, data, sentence in (
+                ("lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n",
+                 "lfs.safetensors: a Git LFS pointer, not the file itself"),
+                ("half", sparse[:-40], r"half.safetensors: tensor .* \(cut short\?\)")):
+            (self.folder / f"{name}.safetensors").write_bytes(data)
+            done = run("info", f"{name}.safetensors", cwd=self.folder)
+            self.assertEqual(done.returncode, 4)
+            self.assertRegex(done.stderr, sentence)
+
     def test_talk_is_on_standard_error_and_quiet_when_asked(self):
         done = self.good("pack", "sparse.safetensors", "a.safetensors")
         self.assertRegex(done.stderr, r"fc\.weight  512 -> \d+ bytes")
