@@ -9,9 +9,14 @@
 #if defined(__x86_64__)
 #include "kernel/cpu/x86/x86.h"
 
-#define DOT_TARGET AVX2
-#define DOT(sum, size, x)                                                                          \
-    _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(size, x), _mm256_set1_epi16(1)))
+#define X_OFFSET      0
+#define FACTOR(quads) _mm256_abs_epi8(quads)
+#define ONES          _mm256_set1_epi16(1)
+#define DOT                                                                                        \
+    "vpsignb %4,%1,%1\n\t"                                                                         \
+    "vpmaddubsw %1,%5,%1\n\t"                                                                      \
+    "vpmaddwd %6,%1,%1\n\t"                                                                        \
+    "vpaddd %1,%0,%0"
 #include "kernel/cpu/x86/linear_i8_avx2.h"
 
 const s24i_linear_kernel s24i_linear_i8_avx2 = {

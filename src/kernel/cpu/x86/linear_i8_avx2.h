@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The 2:4 linear on int8 in vectors of 256 bits, the design of linear_i8_avx512vnni.c. The including
- * file defines DOT_TARGET, a function attribute, and DOT(sum, size, x): sum plus the products of
- * bytes, four a lane; size are weights' magnitudes, unsigned, x the picked columns with the weights'
- * signs.
+ * file defines X_OFFSET and DOT, instructions that add products of bytes, four a lane, to the sums in
+ * %0: of columns in %1, which they may overwrite, by weights in %4, of which %5 has FACTOR(weights),
+ * made once for all tokens, and %6 has ONES.
  */
 #ifndef S24_KERNEL_X86_LINEAR_I8_AVX2_H
 #define S24_KERNEL_X86_LINEAR_I8_AVX2_H
@@ -14,30 +14,48 @@
 #define TARGET AVX2
 
 enum {
-    X_OFFSET = 0,
-    MAX_TOKENS = 8 /* sums of eight rows in registers; up to four tokens of all sixteen */
+    MAX_TOKENS = 10 /* sums of eight rows in registers; up to four tokens of all sixteen */
 };
 
 #include "kernel/cpu/linear_i8_driver.h"
 
 /* ---- quantisation ---------------------------------------------------------------------------- */
 
-AVX2_INLINE __m256 token_columns(const s24i_linear_job *job, int64_t m, int64_t k)
+/* Eight columns of a token from k on; `whole`: all are there, and together. */
+AVX2_INLINE __m256 token_columns(const s24i_linear_job *job, int whole, int64_t m, int64_t k)
 {
     const s24_dtype dtype = job->x_dtype;
-    const void *x = element_of(job->x, dtype, m * job->x_stride_m + k * job->x_stride_k);
+    const void *x =
+        element_of(job->x, dtype, m * job->x_stride_m + k * (whole ? 1 : job->x_stride_k));
+    if (whole && dtype == S24_F32) return _mm256_loadu_ps(x);
     return k < job->k ? load_either(x, dtype, job->x_stride_k, job->k - k) : _mm256_setzero_ps();
 }
 
-AVX2 static uint32_t largest_magnitude(const s24i_linear_job *job, int64_t m)
+AVX2_INLINE __m256i larger_magnitude(__m256i largest, __m256 x)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-    __m256i largest = _mm256_setzero_si256();
+    return _mm256_max_epu32(largest, _mm256_and_si256(_mm256_castps_si256(x), magnitude));
+}
+
+AVX2 static uint32_t largest_magnitude(const s24i_linear_job *job, int64_t whole, int64_t m)
+{
+    __m256i largest[4];
     uint32_t lanes[8], most = 0;
-    for (int64_t k = 0; k < job->k; k += 8)
-        largest = _mm256_max_epu32(
-            largest, _mm256_and_si256(_mm256_castps_si256(token_columns(job, m, k)), magnitude));
-    _mm256_storeu_si256((__m256i *)(void *)lanes, largest);
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        largest[i] = _mm256_setzero_si256();
+    }
+    for (int64_t k = 0; k < whole; k += COLUMNS) {
+        UNROLL for (int i = 0; i < 4; i++)
+        {
+            largest[i] = larger_magnitude(largest[i], token_columns(job, 1, m, k + 8 * i));
+        }
+    }
+    for (int64_t k = whole; k < job->k; k += 8)
+        largest[0] = larger_magnitude(largest[0], token_columns(job, 0, m, k));
+    _mm256_storeu_si256((__m256i *)(void *)lanes,
+                        _mm256_max_epu32(_mm256_max_epu32(largest[0], largest[1]),
+                                         _mm256_max_epu32(largest[2], largest[3])));
     for (int i = 0; i < 8; i++)
         most = lanes[i] > most ? lanes[i] : most;
     return most;
@@ -45,27 +63,33 @@ AVX2 static uint32_t largest_magnitude(const s24i_linear_job *job, int64_t m)
 
 /* 32 columns as bytes. The packing instructions work within 128 bits, so that four vectors of eight
    come out as 2 x 4 groups, turned. */
-AVX2_INLINE __m256i quantise_32(const s24i_linear_job *job, int64_t m, int64_t k, __m256 inverse)
+AVX2_INLINE __m256i quantise_32(const s24i_linear_job *job, int whole, int64_t m, int64_t k,
+                                __m256 inverse)
 {
     const __m256i turn = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     __m256i q[4];
     UNROLL for (int i = 0; i < 4; i++)
     {
-        q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(token_columns(job, m, k + 8 * i), inverse));
+        q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(token_columns(job, whole, m, k + 8 * i), inverse));
     }
-    return _mm256_permutevar8x32_epi32(
-        _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3])), turn);
+    const __m256i bytes =
+        _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+    return _mm256_xor_si256(_mm256_permutevar8x32_epi32(bytes, turn),
+                            _mm256_set1_epi8((char)X_OFFSET));
 }
 
 AVX2 static void quantise_token(const s24i_linear_job *job, int64_t m, uint8_t *to, int64_t step,
                                 float *scale)
 {
+    const int64_t whole =
+        job->x_stride_k == 1 && job->x_dtype == S24_F32 ? job->k / COLUMNS * COLUMNS : 0;
     float inverse;
-    *scale = i8_token_scale(largest_magnitude(job, m), &inverse);
+    *scale = i8_token_scale(largest_magnitude(job, whole, m), &inverse);
     for (int64_t k = 0; k < job->k; k += COLUMNS) {
         uint64_t eights[COLUMNS / 8];
-        _mm256_storeu_si256((__m256i *)(void *)eights,
-                            quantise_32(job, m, k, _mm256_set1_ps(inverse)));
+        const __m256 by = _mm256_set1_ps(inverse);
+        _mm256_storeu_si256((__m256i *)(void *)eights, k < whole ? quantise_32(job, 1, m, k, by)
+                                                                 : quantise_32(job, 0, m, k, by));
         for (int i = 0; i < COLUMNS / 8; i++, to += step)
             memcpy(to, eights + i, 8);
     }
@@ -80,19 +104,21 @@ AVX2 static void quantise_tokens(const s24i_linear_job *job, int64_t m, int64_t 
 
 /* ---- the tile -------------------------------------------------------------------------------- */
 
-/* Bytes of the shuffle for eight columns, from the lowest field of each byte of the codes: plus 4
-   for the second group's. */
-AVX2_INLINE __m256i indices_of(__m256i code)
+/* Bytes of the shuffle for the q-th eight columns of a k block, from eight rows' codes: of each byte
+   the field q, plus 4 for the second group's. */
+AVX2_INLINE __m256i indices_of(const uint8_t *codes, int q)
 {
-    return _mm256_or_si256(_mm256_and_si256(code, _mm256_set1_epi32(0x03030303)),
-                           _mm256_set1_epi32(0x04040000));
+    const __m256i code = _mm256_load_si256((const __m256i *)(const void *)codes);
+    return _mm256_or_si256(
+        _mm256_and_si256(_mm256_srli_epi32(code, 2 * q), _mm256_set1_epi32(0x03030303)),
+        _mm256_set1_epi32(0x04040000));
 }
 
-/* Rows 8·half and on, `halves` times eight of them, by T tokens. */
+/* Rows 8·half and on, H times eight of them, by T tokens. In assembly, because compilers put the
+   additions to sums off until there are no registers. */
 #define TILE(T_, H_)                                                                               \
-    DOT_TARGET static void tile_##T_(const uint8_t *w, int64_t k_blocks, const uint8_t *x,         \
-                                     int half, const uint8_t *y, int64_t y_step,                   \
-                                     int32_t(*sums)[ROWS])                                         \
+    AVX2 static void tile_##T_(const uint8_t *w, int64_t k_blocks, const uint8_t *x, int half,     \
+                               const uint8_t *y, int64_t y_step, int32_t(*sums)[ROWS])             \
     {                                                                                              \
         enum { T = T_, H = H_ };                                                                   \
         __m256i acc[H][T];                                                                         \
@@ -100,32 +126,41 @@ AVX2_INLINE __m256i indices_of(__m256i code)
         {                                                                                          \
             UNROLL for (int t = 0; t < T; t++)                                                     \
             {                                                                                      \
-                acc[h][t] = _mm256_setzero_si256();                                                \
+                acc[h][t] = _mm256_load_si256((const __m256i *)(const void *)(w + 64) + half + h); \
             }                                                                                      \
         }                                                                                          \
         w += ROW_HEAD + 32 * half;                                                                 \
         int64_t left = T;                                                                          \
-        for (; k_blocks > 0; k_blocks--, w += BLOCK) {                                             \
+        __m256i pick[H];                                                                           \
+        UNROLL for (int h = 0; h < H; h++)                                                         \
+        {                                                                                          \
+            pick[h] = indices_of(w + 32 * h, 0);                                                   \
+        }                                                                                          \
+        for (; k_blocks > 0; k_blocks--) {                                                         \
             PREFETCH_TO_WRITE(y);                                                                  \
             y += --left > 0 ? y_step : 0;                                                          \
             _mm_prefetch((const char *)w + AHEAD, _MM_HINT_T0);                                    \
-            for (int q = 0; q < 4; q++, x += 8 * T) {                                              \
-                _mm_prefetch((const char *)w + AHEAD + CODES + 64 * q, _MM_HINT_T0);               \
+            UNROLL for (int q = 0; q < 4; q++)                                                     \
+            {                                                                                      \
+                const __m256i *at = (const __m256i *)(const void *)(w + CODES + 64 * q);           \
+                _mm_prefetch((const char *)at + AHEAD, _MM_HINT_T0);                               \
+                if (q == 3 && k_blocks > 1) w += BLOCK;                                            \
                 UNROLL for (int h = 0; h < H; h++)                                                 \
                 {                                                                                  \
-                    const __m256i *at = (const __m256i *)(const void *)(w + 32 * h);               \
-                    const __m256i code = _mm256_srl_epi32(at[0], _mm_cvtsi32_si128(2 * q));        \
-                    const __m256i pick = indices_of(code), quads = at[2 * (q + 1)];                \
-                    const __m256i size = _mm256_abs_epi8(quads);                                   \
+                    const __m256i quads = at[h], factor = FACTOR(quads);                           \
+                    const __m256i next = indices_of(w + 32 * h, (q + 1) % 4);                      \
                     UNROLL for (int t = 0; t < T; t++)                                             \
                     {                                                                              \
-                        long long eight;                                                           \
-                        memcpy(&eight, x + 8 * t, 8);                                              \
-                        const __m256i picked =                                                     \
-                            _mm256_shuffle_epi8(_mm256_set1_epi64x(eight), pick);                  \
-                        acc[h][t] = DOT(acc[h][t], size, _mm256_sign_epi8(picked, quads));         \
+                        __m256i four;                                                              \
+                        __asm__ volatile("vpbroadcastq %2,%1\n\t"                                  \
+                                         "vpshufb %3,%1,%1\n\t" DOT                                \
+                                         : "+x"(acc[h][t]), "=&x"(four)                            \
+                                         : "m"(*(const uint8_t(*)[8])(x + 8 * t)), "x"(pick[h]),   \
+                                           "x"(quads), "x"(factor), "x"(ONES));                    \
                     }                                                                              \
+                    pick[h] = next;                                                                \
                 }                                                                                  \
+                x += 8 * T;                                                                        \
             }                                                                                      \
         }                                                                                          \
         UNROLL for (int h = 0; h < H; h++)                                                         \
@@ -145,28 +180,56 @@ TILE(5, 1)
 TILE(6, 1)
 TILE(7, 1)
 TILE(8, 1)
+TILE(9, 1)
+TILE(10, 1)
 
 static void (*const tiles[MAX_TOKENS + 1])(const uint8_t *, int64_t, const uint8_t *, int,
                                            const uint8_t *, int64_t, int32_t (*)[ROWS]) = {
-    NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6, tile_7, tile_8};
+    NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6, tile_7, tile_8, tile_9, tile_10};
 
 /* ---- the epilogue ---------------------------------------------------------------------------- */
+
+AVX2_INLINE __m256 scaled(const int32_t *sums, __m256 w_scales, float scale)
+{
+    const __m256i sum = _mm256_load_si256((const __m256i *)(const void *)sums);
+    return _mm256_mul_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sum), w_scales), _mm256_set1_ps(scale));
+}
+
+/* Whole lines of f32, of products and a bias alone. */
+AVX2 static void finish_plain(const s24i_linear_job *job, float *y, int64_t tokens,
+                              const float *bias, const float *w_scales, const float *scales,
+                              const int32_t (*sums)[ROWS])
+{
+    const int64_t stride = job->y_stride_m;
+    const __m256 alpha = _mm256_set1_ps(job->alpha);
+    const __m256 s0 = _mm256_load_ps(w_scales), s1 = _mm256_load_ps(w_scales + 8);
+    const __m256 b0 = bias ? _mm256_loadu_ps(bias) : _mm256_setzero_ps();
+    const __m256 b1 = bias ? _mm256_loadu_ps(bias + 8) : _mm256_setzero_ps();
+    for (int64_t t = 0; t < tokens; t++, y += stride) {
+        _mm256_storeu_ps(y, _mm256_fmadd_ps(scaled(sums[t], s0, scales[t]), alpha, b0));
+        _mm256_storeu_ps(y + 8, _mm256_fmadd_ps(scaled(sums[t] + 8, s1, scales[t]), alpha, b1));
+    }
+}
 
 AVX2 static void finish_part(const lanes_part *p, const int32_t (*sums)[ROWS])
 {
     const s24i_linear_job *job = p->job;
+    const float *w_scales = (const float *)(const void *)p->w;
     const int64_t n = p->n;
+    if (!job->gate && !(job->residual && job->beta != 0) && job->n - n >= ROWS &&
+        job->activation == S24_ACTIVATION_NONE && job->y_stride_n == 1 && job->y_dtype == S24_F32) {
+        finish_plain(job, (float *)job->y + p->m * job->y_stride_m + n, p->tokens,
+                     job->bias ? job->bias + n : NULL, w_scales, p->scales, sums);
+        return;
+    }
     for (int64_t part = 0; part < ROWS && n + part < job->n; part += 8) {
         const int64_t outputs = job->n - n - part;
-        const __m256 w_scales = _mm256_load_ps((const float *)(const void *)p->w + part);
+        const __m256 part_scales = _mm256_load_ps(w_scales + part);
         const __m256 bias =
             job->bias ? load_lanes(job->bias + n + part, 1, outputs) : _mm256_setzero_ps();
-        for (int64_t t = 0; t < p->tokens; t++) {
-            const __m256i sum = *(const __m256i *)(const void *)(sums[t] + part);
-            const __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), w_scales);
+        for (int64_t t = 0; t < p->tokens; t++)
             finish(job, p->m + t, n + part, outputs, 1,
-                   _mm256_mul_ps(v, _mm256_set1_ps(p->scales[t])), bias);
-        }
+                   scaled(sums[t] + part, part_scales, p->scales[t]), bias);
     }
 }
 

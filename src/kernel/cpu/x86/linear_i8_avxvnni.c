@@ -5,8 +5,10 @@
 #if defined(__x86_64__)
 #include "kernel/cpu/x86/x86.h"
 
-#define DOT_TARGET        __attribute__((target("avx2,fma,f16c,avxvnni")))
-#define DOT(sum, size, x) _mm256_dpbusd_avx_epi32(sum, size, x)
+#define X_OFFSET      128
+#define FACTOR(quads) quads
+#define ONES          quads /* none */
+#define DOT           "%{vex%} vpdpbusd %4,%1,%0"
 #include "kernel/cpu/x86/linear_i8_avx2.h"
 
 const s24i_linear_kernel s24i_linear_i8_avxvnni = {
