@@ -2,13 +2,14 @@
 /* Products on a GPU: every tile against sums in double over odd shapes, in every pair of dtypes. */
 #include "device_product.h"
 
-/* Every tile in every pair of dtypes. Sums of i8 without scales are beyond 16 bits and f16. */
+/* Every tile in every pair of dtypes. Sums of i8 without scales are beyond 16 bits and f16, and all
+   but saturate in i8. */
 static void test_products(void **state)
 {
     (void)state;
     static const int64_t shapes[][3] = {
         {1, 8, 64},     {2, 72, 4},     {7, 64, 132},    {16, 136, 704}, {17, 130, 192},
-        {127, 200, 68}, {129, 65, 320}, {200, 264, 256}, {9, 70, 2820},  {8, 72, 6020}};
+        {127, 208, 68}, {129, 65, 320}, {200, 264, 256}, {9, 70, 2820},  {8, 72, 6020}};
     static const s24_dtype dtypes[][2] = {
         {S24_BF16, S24_BF16}, {S24_F16, S24_F16},  {S24_BF16, S24_F32},  {S24_F16, S24_F32},
         {S24_I8, S24_I32},    {S24_I8, S24_I8},    {S24_I8, S24_BF16},   {S24_I8, S24_F16},
@@ -29,6 +30,7 @@ static void test_products(void **state)
                          .n = shapes[s][1],
                          .k = shapes[s][2]};
             const int large = p.dtype == S24_I8 && p.y_dtype != S24_I32 && p.y_dtype != S24_F32;
+            const int saturates = p.y_dtype == S24_I8;
             problem_make(&p);
             if (!s24_device_linear_tile(device, p.weight, p.m)) { /* 8-bit floats before 8.9 */
                 assert_true(p.dtype == S24_E4M3 || p.dtype == S24_E5M2);
@@ -39,6 +41,8 @@ static void test_products(void **state)
             for (int i = 0; (tile = s24_device_tile_name(device, i)) != NULL; i++, turn++) {
                 int with = turn * 5 % 8;
                 run_twice(&p, tile, (s24_activation)(turn % 5), large ? with | WITH_SCALES : with);
+                if (saturates) run_twice(&p, tile, S24_ACTIVATION_NONE, 0);
+                if (saturates) run_twice(&p, tile, S24_ACTIVATION_NONE, WITH_SCALES | WITH_BIAS);
             }
             problem_free(&p);
         }

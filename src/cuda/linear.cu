@@ -4,18 +4,19 @@
 #include "linear_norm_params.cuh"
 #include "mma_params.cuh"
 
-/* A dense operand of the copy engine: a box of it is 128 bytes wide. */
+/* A dense operand of the copy engine: a box of it is 128 bytes wide, of a Y of bytes 64. */
 static s24_status make_map(const s24i_device *device, s24i_device_error *error, CUtensorMap *map,
                            CUtensorMapDataType type, int bytes, const void *data,
-                           const int64_t (&size)[3], int box_rows)
+                           const int64_t (&size)[3], int box_rows, int width = 128)
 {
     const int64_t rows = size[0], cols = size[1], ld = size[2];
     const cuuint64_t sizes[2] = {(cuuint64_t)cols, (cuuint64_t)rows},
                      pitch[1] = {(cuuint64_t)(ld * bytes)};
-    const cuuint32_t box[2] = {128u / bytes, (cuuint32_t)box_rows}, step[2] = {1, 1};
+    const cuuint32_t box[2] = {(cuuint32_t)(width / bytes), (cuuint32_t)box_rows}, step[2] = {1, 1};
     CUresult code =
         device->encode(map, type, 2, const_cast<void *>(data), sizes, pitch, box, step,
-                       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                       CU_TENSOR_MAP_INTERLEAVE_NONE,
+                       width == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (code == CUDA_SUCCESS) return S24_OK;
     return device_failed(error, S24_ERROR_ARGUMENT,
@@ -38,8 +39,12 @@ static s24_status make_maps(const s24i_device *device, s24i_device_error *error,
     const int64_t from[3] = {job->m, job->k, job->ldx}, to[3] = {job->m, job->n, job->ldy};
     s24_status status = make_map(device, error, x, linear_kind_of(job->dtype)->type,
                                  bytes_of(job->dtype), job->x, from, row->tokens);
-    if (status != S24_OK || linear_epilogue_of(job) == LINEAR_FULL || !row->chunk) return status;
-    if (linear_epilogue_of(job) != LINEAR_SUMS)
+    const linear_epilogue epilogue = linear_epilogue_of(job);
+    if (status != S24_OK || epilogue == LINEAR_FULL || !row->chunk) return status;
+    if (epilogue == LINEAR_BYTES || epilogue == LINEAR_SCALED_BYTES)
+        return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, job->y, to, row->chunk,
+                        64);
+    if (epilogue != LINEAR_SUMS)
         return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, job->y, to,
                         row->chunk);
     return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_INT32, 4, job->y, to,

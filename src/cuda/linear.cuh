@@ -15,6 +15,7 @@
 #include "hopper.cuh"
 #include "linear_share.cuh"
 #include "linear_store.cuh"
+#include "linear_store_bytes.cuh"
 #include "linear_store_full.cuh"
 #include "linear_tile.cuh"
 #include "wgmma.cuh"
@@ -374,6 +375,9 @@ store_tile(const typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear
                 store_columns<TILE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
             else if constexpr (EPILOGUE == LINEAR_SUMS)
                 store_sums<TILE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
+            else if constexpr (EPILOGUE == LINEAR_BYTES || EPILOGUE == LINEAR_SCALED_BYTES)
+                store_bytes<TILE, EPILOGUE == LINEAR_SCALED_BYTES>(d[b], ring, p, y, me, m,
+                                                                   n + b * 64, buffer);
             else
                 store_quick<TILE, EPILOGUE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
         }

@@ -71,6 +71,8 @@ linear_epilogue linear_epilogue_of(const s24i_device_linear *job)
         if (job->activation == S24_ACTIVATION_NONE) return LINEAR_SCALED;
         if (job->activation == S24_ACTIVATION_GELU) return LINEAR_SCALED_GELU;
     }
+    if (job->dtype == S24_I8 && job->y_dtype == S24_I8 && !job->residual && !job->activation)
+        return bare && !job->bias ? LINEAR_BYTES : LINEAR_SCALED_BYTES;
     if (job->norm.x_moments) return job->activation ? LINEAR_NORMED_GELU : LINEAR_NORMED;
     if (job->norm.y_moments) return LINEAR_ADDED;
     if (bare && job->y_dtype == y_dtype) {

@@ -31,8 +31,11 @@ constexpr linear_row linear_row_of(const char *name, int step_ns, int end_ns)
         row.kernels[LINEAR_SCALED] = (const void *)linear_kernel<TILE, LINEAR_SCALED>;
         row.kernels[LINEAR_SCALED_GELU] = (const void *)linear_kernel<TILE, LINEAR_SCALED_GELU>;
     }
-    if constexpr (TILE::element::takes(TOKENS) && TILE::element::is_integer)
+    if constexpr (TILE::element::takes(TOKENS) && TILE::element::is_integer) {
         row.kernels[LINEAR_SUMS] = (const void *)linear_kernel<TILE, LINEAR_SUMS>;
+        row.kernels[LINEAR_BYTES] = (const void *)linear_kernel<TILE, LINEAR_BYTES>;
+        row.kernels[LINEAR_SCALED_BYTES] = (const void *)linear_kernel<TILE, LINEAR_SCALED_BYTES>;
+    }
     return row;
 }
 

@@ -62,21 +62,40 @@ static __device__ __forceinline__ void put_matrices(const float (&s)[N], uint32_
     }
 }
 
-/* A thread's sums of a chunk times the scales of their tokens and of its outputs `row` and row + 8,
-   and the biases of those. */
-template <int N>
-static __device__ __forceinline__ void scale_sums(float (&s)[N], const linear_params &p,
-                                                  const thread_place &me, int m, int row,
-                                                  float bias_low, float bias_high)
+/* The scales of a tile's tokens from m on, a token a lane: read once, handed around as they are
+   needed. */
+template <int TOKENS> struct token_scales {
+    float held[TOKENS ? (TOKENS + 31) / 32 : 1];
+
+    __device__ token_scales(const linear_params &p, const thread_place &me, int m)
+    {
+#pragma unroll
+        for (int i = 0; i < (TOKENS + 31) / 32; i++) {
+            const int token = m + i * 32 + me.lane;
+            held[i] = p.x_scale && token < p.shape.m ? p.x_scale[token] : 1.0f;
+        }
+    }
+    /* Of token i + 2·(lane % 4) + which, i a multiple of 8. */
+    __device__ float of(int i, int which, const thread_place &me) const
+    {
+        return __shfl_sync(~0u, held[i / 32], i % 32 + me.lane % 4 * 2 + which);
+    }
+};
+
+/* A thread's sums of a chunk, of the tile's tokens from `first` on, times the scales of these and of
+   its outputs `row` and row + 8, and the biases of those. */
+template <int N, int TOKENS>
+static __device__ __forceinline__ void
+scale_sums(float (&s)[N], const linear_params &p, const thread_place &me,
+           const token_scales<TOKENS> &scales, int first, int row, float bias_low, float bias_high)
 {
     const float low = row < p.shape.n ? p.w_scale[row] : 0.0f;
     const float high = row + 8 < p.shape.n ? p.w_scale[row + 8] : 0.0f;
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
-        const int token = m + i * 2 + me.lane % 4 * 2;
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            const float scale = token + j < p.shape.m ? p.x_scale[token + j] : 0.0f;
+            const float scale = scales.of(first + i * 2, j, me);
             s[i + j] = fmaf(s[i + j] * scale, low, bias_low);
             s[i + 2 + j] = fmaf(s[i + 2 + j] * scale, high, bias_high);
         }
@@ -119,6 +138,7 @@ static __device__ void store_quick(const typename TILE::sum (&d)[TILE::sums],
     /* This lane's row of the matrices: a token, and which eight outputs of it. */
     const int token = (me.lane / 16) * 8 + me.lane % 8, piece = me.warp * 2 + me.lane / 8 % 2;
     const uint32_t place = token * 128 + ((piece ^ (me.lane % 8)) * 16);
+    const token_scales<SCALED ? TILE::tokens : 0> scales(p, me, m);
 #pragma unroll
     for (int c = 0; c < TILE::tokens / TILE::chunk; c++) {
         const int first = m + c * TILE::chunk;
@@ -130,7 +150,8 @@ static __device__ void store_quick(const typename TILE::sum (&d)[TILE::sums],
             s[i] = (float)d[c * TILE::chunk / 2 + i] + (SCALED      ? 0.0f
                                                         : i / 2 % 2 ? bias_high
                                                                     : bias_low);
-        if (SCALED) scale_sums(s, p, me, first, row, bias_low, bias_high);
+        if constexpr (SCALED)
+            scale_sums(s, p, me, scales, c * TILE::chunk, row, bias_low, bias_high);
         if (EPILOGUE == LINEAR_GELU || EPILOGUE == LINEAR_SCALED_GELU)
 #pragma unroll
             for (float &x : s)

@@ -70,7 +70,7 @@ static __device__ inline uint32_t bits_of(float v, s24_dtype dtype)
     case S24_F32:
         return __float_as_uint(v);
     case S24_I8:
-        return (uint8_t)__float2int_rn(fminf(fmaxf(v, -128.0f), 127.0f));
+        return (uint8_t)max(-128, min(__float2int_rn(v), 127)); /* NaN: 0 */
     default:
         return (uint32_t)__float2int_rn(v);
     }
@@ -306,7 +306,22 @@ static __device__ void store_full(const typename TILE::sum (&d)[TILE::blocks][TI
     }
 }
 
-/* Sums of i8 as they are: as store_quick. */
+/* As tile_store, of what nobody reads soon: the first that L2 gives up. */
+static __device__ __forceinline__ void tile_store_first(const CUtensorMap *map, int x, int y,
+                                                        uint32_t from)
+{
+    asm volatile("{\n"
+                 ".reg .b64 policy;\n"
+                 "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
+                 "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint "
+                 "[%0, {%1, %2}], [%3], policy;\n"
+                 "}\n" ::"l"(map),
+                 "r"(x), "r"(y), "r"(from)
+                 : "memory");
+}
+
+/* Sums of i8 as they are: as store_quick. With a short k they are most of what memory moves, and are
+   in the way of the operands in L2. */
 template <class TILE>
 static __device__ void store_sums(const typename TILE::sum (&d)[TILE::sums],
                                   const linear_ring<TILE> &ring, const linear_params &p,
@@ -337,8 +352,14 @@ static __device__ void store_sums(const typename TILE::sum (&d)[TILE::sums],
                         bits;
             }
         } else if (me.thread == 0) {
-            tile_store(y, n, first, out);
-            if (n + 32 < p.shape.n) tile_store(y, n + 32, first, out + TILE::full_bytes / 2);
+            const bool both = n + 32 < p.shape.n;
+            if (p.shape.steps < LONG_K) {
+                tile_store_first(y, n, first, out);
+                if (both) tile_store_first(y, n + 32, first, out + TILE::full_bytes / 2);
+            } else {
+                tile_store(y, n, first, out);
+                if (both) tile_store(y, n + 32, first, out + TILE::full_bytes / 2);
+            }
         }
         if (me.thread == 0) stores_commit();
         buffer = buffer + 1 >= TILE::full_buffers ? 0 : buffer + 1;

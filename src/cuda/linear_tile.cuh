@@ -18,8 +18,9 @@ enum {
 
 /* What happens to the sums. BIAS is quick: a bias, and Y of X's 16-bit dtype or, of an 8-bit one, of
    bf16; GELU is the same and that activation, for 16-bit dtypes; SCALED and SCALED_GELU are those of
-   i8 and e4m3 with both scales. SUMS of i8 go into a Y of i32 as they are. FULL does whatever there
-   is. Those of linear_norm.cuh: X is to be NORMED, or ADDED is what the next norm is of. */
+   i8 and e4m3 with both scales. SUMS of i8 go into a Y of i32 as they are, BYTES into one of i8,
+   saturated; SCALED_BYTES go through scales and a bias first. FULL does whatever there is. Those of
+   linear_norm.cuh: X is to be NORMED, or ADDED is what the next norm is of. */
 enum linear_epilogue {
     LINEAR_BIAS,
     LINEAR_GELU,
@@ -27,6 +28,8 @@ enum linear_epilogue {
     LINEAR_SUMS,
     LINEAR_SCALED,
     LINEAR_SCALED_GELU,
+    LINEAR_BYTES,
+    LINEAR_SCALED_BYTES,
     LINEAR_NORMED,
     LINEAR_NORMED_GELU,
     LINEAR_ADDED,
