@@ -180,19 +180,25 @@ TARGET static void finish_part(const lanes_part *p, const int32_t (*sums)[ROWS])
 
 /* ---- the tile -------------------------------------------------------------------------------- */
 
-/* The bytes of the shuffle for the q-th eight columns of a k block: from each byte of the codes its
-   field q, plus 4 for the second group's. */
-TARGET_INLINE __m512i indices_of(__m512i code, unsigned q)
+/* The codes with the bits `from` and on of each byte lowest, not minding what is above them. */
+TARGET_INLINE __m512i field_of(__m512i code, int from)
 {
-    return _mm512_ternarylogic_epi32(_mm512_srli_epi32(code, 2 * q), _mm512_set1_epi32(0x03030303),
+    return from < 0 ? _mm512_slli_epi32(code, (unsigned)-from)
+                    : _mm512_srli_epi32(code, (unsigned)from);
+}
+
+/* From the lowest field of each byte the bytes of the shuffle for eight columns: plus 4 for the
+   second group's. */
+TARGET_INLINE __m512i indices_of(__m512i fields)
+{
+    return _mm512_ternarylogic_epi32(fields, _mm512_set1_epi32(0x03030303),
                                      _mm512_set1_epi32(0x04040000), 0xea); /* (a & b) | c */
 }
 
-/* The same times eight: what vpmultishiftqb takes for it. */
-TARGET_INLINE __m512i shifts_of(__m512i code, unsigned q)
+/* The same times eight, from fields three bits higher: what vpmultishiftqb takes for it. */
+TARGET_INLINE __m512i shifts_of(__m512i fields)
 {
-    code = q < 2 ? _mm512_slli_epi32(code, 3 - 2 * q) : _mm512_srli_epi32(code, 2 * q - 3);
-    return _mm512_ternarylogic_epi32(code, _mm512_set1_epi32(0x18181818),
+    return _mm512_ternarylogic_epi32(fields, _mm512_set1_epi32(0x18181818),
                                      _mm512_set1_epi32(0x20200000), 0xea);
 }
 
@@ -218,7 +224,10 @@ TARGET_INLINE __m512i shifts_of(__m512i code, unsigned q)
         }                                                                                          \
     }
 #define TOKEN(t)  TOKEN_AT(t, (t) < T ? (t) : 0)
-#define TOKENS(t) TOKEN(t) TOKEN(t + 1) TOKEN(t + 2) TOKEN(t + 3) TOKEN(t + 4) TOKEN(t + 5)
+#define TOKENS(t) TOKEN(t) TOKEN(t + 1) TOKEN(t + 2)
+
+/* Holds a vector in its place between the tokens: what is made for later in one clump stops them. */
+#define PLACE(vector) __asm__ volatile("" : "+v"(vector))
 
 /* The indices are made eight columns before their use: their latency is not hidden otherwise. */
 #define EIGHT_COLUMNS(q)                                                                           \
@@ -226,14 +235,21 @@ TARGET_INLINE __m512i shifts_of(__m512i code, unsigned q)
         const __m512i quads = _mm512_load_si512(w);                                                \
         w += 64;                                                                                   \
         if (q == 3 && k_blocks > 1) code = _mm512_load_si512(w);                                   \
-        const __m512i next = indices_of(code, (q + 1) % 4);                                        \
-        const __m512i next_shift = shifts_of(code, (q + 1) % 4);                                   \
-        _mm_prefetch((const char *)w + AHEAD, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);                \
         TOKENS(0)                                                                                  \
+        PLACE(code);                                                                               \
+        __m512i next = field_of(code, 2 * ((q + 1) % 4));                                          \
+        PLACE(next);                                                                               \
+        TOKENS(3)                                                                                  \
+        next = indices_of(next);                                                                   \
+        PLACE(next);                                                                               \
         TOKENS(6)                                                                                  \
-        TOKENS(12)                                                                                 \
-        TOKENS(18)                                                                                 \
-        x += 8 * T;                                                                                \
+        __m512i next_shift = field_of(code, 2 * ((q + 1) % 4) - 3);                                \
+        PLACE(next_shift);                                                                         \
+        TOKENS(9)                                                                                  \
+        next_shift = shifts_of(next_shift);                                                        \
+        PLACE(next_shift);                                                                         \
+        _mm_prefetch((const char *)w + AHEAD, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);                \
+        TOKENS(12) TOKENS(15) TOKENS(18) TOKENS(21) x += 8 * T;                                    \
         pick = next, shift = next_shift;                                                           \
     }
 
@@ -263,7 +279,7 @@ TARGET_INLINE __m512i shifts_of(__m512i code, unsigned q)
             acc[t] = start;                                                                        \
         }                                                                                          \
         __m512i code = _mm512_load_si512(w);                                                       \
-        __m512i pick = indices_of(code, 0), shift = shifts_of(code, 0);                            \
+        __m512i pick = indices_of(code), shift = shifts_of(field_of(code, -3));                    \
         int64_t left = T;                                                                          \
         __asm__ volatile("" ::: "memory");                                                         \
         for (int64_t k_blocks = rows16_k_blocks(job->k); k_blocks > 0; k_blocks--) {               \
