@@ -73,6 +73,24 @@ AVX512_INLINE void exchange_quarters(__m512 *r, int step)
     r[3 * step] = _mm512_shuffle_f32x4(b, d, 0xdd);
 }
 
+/* Lane i of r[j], of 64 bits, to lane j of turned[i]. */
+AVX512_INLINE void turn_eights(__m512 turned[8], const __m512i r[8])
+{
+    __m512 even[4], odd[4]; /* of lanes with even and odd numbers, those of two r in each quarter */
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        even[i] = _mm512_castsi512_ps(_mm512_unpacklo_epi64(r[2 * i], r[2 * i + 1]));
+        odd[i] = _mm512_castsi512_ps(_mm512_unpackhi_epi64(r[2 * i], r[2 * i + 1]));
+    }
+    exchange_quarters(even, 1);
+    exchange_quarters(odd, 1);
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        turned[2 * i] = even[i];
+        turned[2 * i + 1] = odd[i];
+    }
+}
+
 /* In each quarter of four vectors, the square of 4 x 4 lanes. */
 AVX512_INLINE void transpose_quarters(__m512 r[4])
 {
@@ -351,6 +369,13 @@ AVX512_INLINE void finish_outputs(const s24i_linear_job *job, int64_t m, int64_t
     for (int i = 0; i < 16 && n + i < job->n; i++)
         finish(job, m, n + i, 0, lane_mask(job->m - m), r[i],
                _mm512_set1_ps(job->bias ? job->bias[n + i] : 0));
+}
+
+/* Are the outputs n to n + 15 all there, together, and done with alpha and bias? */
+AVX512_INLINE int is_plain(const s24i_linear_job *job, int64_t n)
+{
+    return !job->gate && !(job->residual && job->beta != 0) && job->n - n >= 16 &&
+           job->activation == S24_ACTIVATION_NONE && job->y_stride_n == 1;
 }
 
 AVX512_INLINE int outputs_together(const s24i_linear_job *job)

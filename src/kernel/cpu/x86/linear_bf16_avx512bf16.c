@@ -19,8 +19,8 @@
  * one. Tables alone reach 0.82 of the dots' peak hot in L1, three table vectors and two of fours
  * 0.85, 0.82 with w and sums in L2; whole calls 0.71 to 0.74. With fours a panel takes as much of L1 as
  * 48 tokens of tables did and serves 80. *
- * "lanes" (m <= 16): rows in the lanes. A token's group is broadcast as 64 bits, vpermw picks by the
- * code bits; every weight is read once, in one sequential stream.
+ * "lanes" (m <= 16): rows in the lanes, linear_bf16_few_avx512.h. It has VBMI too, which of the CPUs
+ * with bf16 dots Cooper Lake alone lacks.
  */
 #include "kernel/kernel.h"
 
@@ -29,7 +29,8 @@
 #include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx512.h"
 
-#define TARGET        __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
+#define TARGET                                                                                     \
+    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx512vbmi,fma")))
 #define TARGET_INLINE TARGET __attribute__((always_inline)) static inline
 #define HAS_LANES     1
 #define WIDEN         0
@@ -329,150 +330,14 @@ TARGET static void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *jo
 
 #include "kernel/cpu/x86/linear_finish_bf16.h"
 
-/* ---- lanes design ---------------------------------------------------------------------------- */
-
-/* The tokens as the lanes design takes them: group -> [m][4 columns]. */
-typedef uint16_t few_t;
-
-static int few_as_they_are(const s24i_linear_job *job)
-{
-    return job->m == 1 && job->x_stride_k == 1 && job->x_dtype != S24_F32;
-}
-
-/* Tokens m to m + 3, two groups at a time. */
-TARGET static void gather_four(few_t *to, const s24i_linear_job *job, int64_t m)
-{
-    const __m512i by_group = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-    const uint16_t *x = (const uint16_t *)job->x + m * job->x_stride_m;
-    int64_t k = 0;
-    for (to += 4 * m; k + 8 <= job->k; k += 8, to += 8 * job->m) {
-        const __m512i groups = _mm512_permutexvar_epi64(
-            by_group, (__m512i)load_quarters((const char *)(x + k), 2 * job->x_stride_m));
-        _mm256_storeu_si256((__m256i *)(void *)to, _mm512_castsi512_si256(groups));
-        _mm256_storeu_si256((__m256i *)(void *)(to + 4 * job->m),
-                            _mm512_extracti64x4_epi64(groups, 1));
-    }
-    for (int64_t i = 0; i < 4 && k < job->k; i++)
-        memcpy(to + 4 * i, x + i * job->x_stride_m + k, 8);
-}
-
-TARGET static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *job)
-{
-    int64_t m = 0;
-    (void)stride;
-    if (job->x_stride_k == 1 && job->x_dtype != S24_F32)
-        for (; m + 4 <= job->m; m += 4)
-            gather_four(to, job, m);
-    for (; m < job->m; m++)
-        for (int64_t k = 0; k < job->k; k += COLUMNS) {
-            uint16_t part[COLUMNS];
-            _mm512_storeu_si512(part, load_columns(job, m, k));
-            for (int64_t i = 0; i < COLUMNS && k + i < job->k; i += 4)
-                memcpy(to + (k + i) * job->m + 4 * m, part + i, 8);
-        }
-}
-
-/* Lines that several tokens share need not go through L2; one token alone is faster if they do. */
-#define LANES_HINT (T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA)
-
-/* Group g of a k block, its codes at the bits 4g and 4g + 2 of both halves of `codes`' words. The
-   bits above the two meet copies of the same four columns. */
-#define LANES_GROUP(codes, shift, g)                                                               \
-    {                                                                                              \
-        const __m512i index = _mm512_srlv_epi16(codes, shift);                                     \
-        const __m512bh pair = (__m512bh)_mm512_load_si512(w + CODES + (g)*64);                     \
-        _mm_prefetch((const char *)w + AHEAD + CODES + (g)*64, LANES_HINT);                        \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            int64_t four;                                                                          \
-            memcpy(&four, x + ((g)*T + t) * 4, sizeof four);                                       \
-            const __m512i picked = _mm512_permutexvar_epi16(index, _mm512_set1_epi64(four));       \
-            acc[t][(g) % S] = _mm512_dpbf16_ps(acc[t][(g) % S], pair, (__m512bh)picked);           \
-        }                                                                                          \
-    }
-
-/* Row block b, T tokens. */
-#define LANES(T_)                                                                                  \
-    TARGET static void lanes_##T_(const s24i_linear_job *job, const few_t *x, int64_t stride,      \
-                                  int64_t b)                                                       \
-    {                                                                                              \
-        enum { T = T_, S = T < 3 ? 4 : T < 6 ? 2 : 1, AHEAD = 8192 };                              \
-        const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
-        const __mmask32 second = 0xaaaaaaaau;                                                      \
-        const __m512i shift0 = _mm512_set1_epi32(0x00020000);                                      \
-        const __m512i shift1 = _mm512_set1_epi32(0x00060004);                                      \
-        const __m512i shift2 = _mm512_set1_epi32(0x000a0008);                                      \
-        const __m512i shift3 = _mm512_set1_epi32(0x000e000c);                                      \
-        __m512 acc[T][S];                                                                          \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            UNROLL for (int s = 0; s < S; s++)                                                     \
-            {                                                                                      \
-                acc[t][s] = _mm512_setzero_ps();                                                   \
-            }                                                                                      \
-        }                                                                                          \
-        (void)stride;                                                                              \
-        int64_t k = 0;                                                                             \
-        for (; k + COLUMNS <= job->k; k += COLUMNS, w += BLOCK, x += COLUMNS * T) {                \
-            const __m512i code = _mm512_load_si512(w);                                             \
-            const __m512i low =                                                                    \
-                _mm512_mask_blend_epi16(second, code, _mm512_slli_epi32(code, 16));                \
-            const __m512i high =                                                                   \
-                _mm512_mask_blend_epi16(second, _mm512_srli_epi32(code, 16), code);                \
-            _mm_prefetch((const char *)w + AHEAD, LANES_HINT);                                     \
-            LANES_GROUP(low, shift0, 0)                                                            \
-            LANES_GROUP(low, shift1, 1)                                                            \
-            LANES_GROUP(low, shift2, 2)                                                            \
-            LANES_GROUP(low, shift3, 3)                                                            \
-            LANES_GROUP(high, shift0, 4)                                                           \
-            LANES_GROUP(high, shift1, 5) LANES_GROUP(high, shift2, 6) LANES_GROUP(high, shift3, 7) \
-        }                                                                                          \
-        if (k < job->k) {                                                                          \
-            __m512i code = _mm512_load_si512(w);                                                   \
-            for (; k < job->k; k += 4, w += 64, x += 4 * T, code = _mm512_srli_epi32(code, 4))     \
-                LANES_GROUP(_mm512_mask_blend_epi16(second, code, _mm512_slli_epi32(code, 16)),    \
-                            shift0, 0)                                                             \
-        }                                                                                          \
-        _Alignas(64) float sums[T][ROWS];                                                          \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            UNROLL for (int s = 1; s < S; s++)                                                     \
-            {                                                                                      \
-                acc[t][0] = _mm512_add_ps(acc[t][0], acc[t][s]);                                   \
-            }                                                                                      \
-            _mm512_store_ps(sums[t], acc[t][0]);                                                   \
-        }                                                                                          \
-        finish_lanes(job, b *ROWS, T, (const float(*)[ROWS])sums);                                 \
-    }
-
-LANES(1)
-LANES(2)
-LANES(3)
-LANES(4)
-LANES(5)
-LANES(6)
-LANES(7)
-LANES(8)
-LANES(9)
-LANES(10)
-LANES(11)
-LANES(12)
-LANES(13)
-LANES(14)
-LANES(15)
-LANES(16)
-
-static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const few_t *, int64_t,
-                                        int64_t) = {
-    NULL,    lanes_1,  lanes_2,  lanes_3,  lanes_4,  lanes_5,  lanes_6,  lanes_7, lanes_8,
-    lanes_9, lanes_10, lanes_11, lanes_12, lanes_13, lanes_14, lanes_15, lanes_16};
+#include "kernel/cpu/x86/linear_bf16_few_avx512.h"
 
 #include "kernel/cpu/linear_driver.h"
 
 const s24i_linear_kernel s24i_linear_bf16_avx512bf16 = {
     .name = "linear_bf16_avx512bf16",
     .dtype = S24_BF16,
-    .cpu = S24_CPU_AVX512 | S24_CPU_AVX512BF16,
+    .cpu = S24_CPU_AVX512 | S24_CPU_AVX512VNNI | S24_CPU_AVX512BF16,
     .rank = 30,
     .x_dtypes = 1u << S24_F32 | 1u << S24_BF16,
     .weight_bytes = weight_bytes,

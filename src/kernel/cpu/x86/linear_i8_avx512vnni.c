@@ -113,22 +113,15 @@ TARGET_INLINE void quantise_eight_as(s24_dtype dtype, const s24i_linear_job *job
         scales[t] = i8_token_scale(largest_magnitude(job, dtype, job->k, m + t), inverse + t);
     for (int64_t k = 0; k < job->k; k += 64) {
         __m512i r[8];
-        __m512 even[4], odd[4]; /* of eight columns, those of two tokens in each quarter */
+        __m512 turned[8];
         UNROLL for (int t = 0; t < 8; t++)
         {
             r[t] = quantise_64(job, dtype, 1, m + t, k, _mm512_set1_ps(inverse[t]));
         }
-        UNROLL for (int i = 0; i < 4; i++)
+        turn_eights(turned, r);
+        UNROLL for (int i = 0; i < 8; i++, to += step)
         {
-            even[i] = _mm512_castsi512_ps(_mm512_unpacklo_epi64(r[2 * i], r[2 * i + 1]));
-            odd[i] = _mm512_castsi512_ps(_mm512_unpackhi_epi64(r[2 * i], r[2 * i + 1]));
-        }
-        exchange_quarters(even, 1);
-        exchange_quarters(odd, 1);
-        UNROLL for (int i = 0; i < 4; i++, to += 2 * step)
-        {
-            _mm512_storeu_ps(to, even[i]);
-            _mm512_storeu_ps(to + step, odd[i]);
+            _mm512_storeu_ps(to, turned[i]);
         }
     }
 }
@@ -157,13 +150,6 @@ TARGET static void quantise_tokens(const s24i_linear_job *job, int64_t m, int64_
 TARGET_INLINE __m512 scaled(__m512i sum, __m512 w_scales, float scale)
 {
     return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), w_scales), _mm512_set1_ps(scale));
-}
-
-/* Are the outputs n to n + 15 all there, together, and done with alpha and bias? */
-TARGET_INLINE int is_plain(const s24i_linear_job *job, int64_t n)
-{
-    return !job->gate && !(job->residual && job->beta != 0) && job->n - n >= ROWS &&
-           job->activation == S24_ACTIVATION_NONE && job->y_stride_n == 1;
 }
 
 TARGET static void finish_part(const lanes_part *p, const int32_t (*sums)[ROWS])

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Up to 16 tokens of linear_bf16_avx512bf16.c, rows in the lanes: a token's group is broadcast as 64
+ * bits, vpermw picks both columns of 16 rows by the code bits, one dot multiplies them; every weight
+ * is read once, in one sequential stream.
+ *
+ * What limits it: picks want one of two ports, dots one of two, and one port is both's: 0.667 cycle
+ * a dot, 0.72 as it comes. With some of the picks by vpmultishiftqb, which has the dots' ports, it is
+ * evenly used (0.68); and what to pick is made between the dots, an instruction after each two
+ * tokens, because a clump of it stops them.
+ */
+#ifndef S24_KERNEL_X86_LINEAR_BF16_FEW_AVX512_H
+#define S24_KERNEL_X86_LINEAR_BF16_FEW_AVX512_H
+
+/* ---- the tokens ------------------------------------------------------------------------------ */
+
+/* The tokens as this design takes them: group -> [m][4 columns], zeros beyond k. */
+typedef uint16_t few_t;
+
+static int few_as_they_are(const s24i_linear_job *job)
+{
+    return job->m == 1 && job->x_stride_k == 1 && job->x_dtype != S24_F32;
+}
+
+/* So many tokens from m on, eight at most: 32 columns of each are exchanged for a store of each
+   group. */
+TARGET static void gather_eight(few_t *to, const s24i_linear_job *job, int64_t m, int64_t tokens)
+{
+    const __mmask8 mask = (__mmask8)((1u << tokens) - 1);
+    const int plain = tokens == 8 && job->x_stride_k == 1 && job->x_dtype != S24_F32;
+    for (int64_t k = 0; k < job->k; k += COLUMNS) {
+        __m512i r[8];
+        __m512 turned[8];
+        UNROLL for (int t = 0; t < 8; t++)
+        {
+            if (plain && job->k - k >= COLUMNS)
+                r[t] = _mm512_loadu_si512((const uint16_t *)job->x + (m + t) * job->x_stride_m + k);
+            else
+                r[t] = t < tokens ? load_columns(job, m + t, k) : _mm512_setzero_si512();
+        }
+        turn_eights(turned, r);
+        UNROLL for (int g = 0; g < GROUPS; g++)
+        {
+            few_t *at = to + ((k + 4 * g) * job->m + 4 * m);
+            if (tokens == 8)
+                _mm512_storeu_ps(at, turned[g]);
+            else
+                _mm512_mask_storeu_epi64(at, mask, _mm512_castps_si512(turned[g]));
+        }
+    }
+}
+
+TARGET static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *job)
+{
+    (void)stride;
+    for (int64_t m = 0; m < job->m; m += 8)
+        gather_eight(to, job, m, job->m - m < 8 ? job->m - m : 8);
+}
+
+/* ---- row blocks ------------------------------------------------------------------------------ */
+
+enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
+
+/* Lines that several tokens share need not go through L2; one token alone is faster if they do. */
+#define LANES_HINT (T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA)
+
+/* Group g of a k block, its codes at the bits 4g and 4g + 2 of both halves of `codes`' words. The
+   bits above the two meet copies of the same four columns. */
+#define GROUP_OF_FEW(codes, shift, g)                                                              \
+    {                                                                                              \
+        const __m512i index = _mm512_srlv_epi16(codes, shift);                                     \
+        const __m512bh pair = (__m512bh)_mm512_load_si512(w + CODES + (g)*64);                     \
+        _mm_prefetch((const char *)w + AHEAD + CODES + (g)*64, LANES_HINT);                        \
+        UNROLL for (int t = 0; t < T; t++)                                                         \
+        {                                                                                          \
+            int64_t four;                                                                          \
+            memcpy(&four, x + ((g)*T + t) * 4, sizeof four);                                       \
+            const __m512i picked = _mm512_permutexvar_epi16(index, _mm512_set1_epi64(four));       \
+            acc[t][(g) % S] = _mm512_dpbf16_ps(acc[t][(g) % S], pair, (__m512bh)picked);           \
+        }                                                                                          \
+    }
+
+/* Row block b, T tokens, fewer than six. */
+#define LANES_FEW(T_)                                                                              \
+    TARGET static void lanes_##T_(const s24i_linear_job *job, const few_t *x, int64_t stride,      \
+                                  int64_t b)                                                       \
+    {                                                                                              \
+        enum { T = T_, S = T < 3 ? 4 : 2 };                                                        \
+        const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
+        const __mmask32 second = 0xaaaaaaaau;                                                      \
+        const __m512i shift0 = _mm512_set1_epi32(0x00020000);                                      \
+        const __m512i shift1 = _mm512_set1_epi32(0x00060004);                                      \
+        const __m512i shift2 = _mm512_set1_epi32(0x000a0008);                                      \
+        const __m512i shift3 = _mm512_set1_epi32(0x000e000c);                                      \
+        __m512 acc[T][S];                                                                          \
+        UNROLL for (int t = 0; t < T; t++)                                                         \
+        {                                                                                          \
+            UNROLL for (int s = 0; s < S; s++)                                                     \
+            {                                                                                      \
+                acc[t][s] = _mm512_setzero_ps();                                                   \
+            }                                                                                      \
+        }                                                                                          \
+        (void)stride;                                                                              \
+        int64_t k = 0;                                                                             \
+        for (; k + COLUMNS <= job->k; k += COLUMNS, w += BLOCK, x += COLUMNS * T) {                \
+            const __m512i code = _mm512_load_si512(w);                                             \
+            const __m512i low =                                                                    \
+                _mm512_mask_blend_epi16(second, code, _mm512_slli_epi32(code, 16));                \
+            const __m512i high =                                                                   \
+                _mm512_mask_blend_epi16(second, _mm512_srli_epi32(code, 16), code);                \
+            _mm_prefetch((const char *)w + AHEAD, LANES_HINT);                                     \
+            GROUP_OF_FEW(low, shift0, 0)                                                           \
+            GROUP_OF_FEW(low, shift1, 1)                                                           \
+            GROUP_OF_FEW(low, shift2, 2)                                                           \
+            GROUP_OF_FEW(low, shift3, 3)                                                           \
+            GROUP_OF_FEW(high, shift0, 4)                                                          \
+            GROUP_OF_FEW(high, shift1, 5)                                                          \
+            GROUP_OF_FEW(high, shift2, 6) GROUP_OF_FEW(high, shift3, 7)                            \
+        }                                                                                          \
+        if (k < job->k) {                                                                          \
+            __m512i code = _mm512_load_si512(w);                                                   \
+            for (; k < job->k; k += 4, w += 64, x += 4 * T, code = _mm512_srli_epi32(code, 4))     \
+                GROUP_OF_FEW(_mm512_mask_blend_epi16(second, code, _mm512_slli_epi32(code, 16)),   \
+                             shift0, 0)                                                            \
+        }                                                                                          \
+        _Alignas(64) float sums[T][ROWS];                                                          \
+        UNROLL for (int t = 0; t < T; t++)                                                         \
+        {                                                                                          \
+            UNROLL for (int s = 1; s < S; s++)                                                     \
+            {                                                                                      \
+                acc[t][0] = _mm512_add_ps(acc[t][0], acc[t][s]);                                   \
+            }                                                                                      \
+            _mm512_store_ps(sums[t], acc[t][0]);                                                   \
+        }                                                                                          \
+        finish_lanes(job, b *ROWS, T, (const float(*)[ROWS])sums);                                 \
+    }
+
+/* A token's group, picked and multiplied. In assembly for the order. */
+#define BY(PICK, pick, g, t)                                                                       \
+    __asm__ volatile("vpbroadcastq %c2(%3),%1\n\t" PICK "\n\tvdpbf16ps %1,%5,%0"                   \
+                     : "+v"(acc[t][(g) % S]), "=&v"(four)                                          \
+                     : "i"(8 * ((g)*T + (t))), "r"(x), "v"(pick), "v"(pair))
+#define TOKEN_AT(g, t, i)                                                                          \
+    if ((t) < T) {                                                                                 \
+        __m512i four;                                                                              \
+        if ((t) % 4 == 1)                                                                          \
+            BY("vpmultishiftqb %1,%4,%1", shift, g, i);                                            \
+        else                                                                                       \
+            BY("vpermw %1,%4,%1", pick, g, i);                                                     \
+    }
+#define TOKEN(g, t)  TOKEN_AT(g, t, (t) < T ? (t) : 0)
+#define TOKENS(g, t) TOKEN(g, t) TOKEN(g, t + 1)
+
+/* Holds a vector in its place between the tokens. */
+#define PLACE(vector) __asm__ volatile("" : "+v"(vector))
+
+/*
+ * What is picked by. `low` and `high` have a row's codes of four groups each, slot 0's in the lower
+ * word, slot 1's in the upper one, the first group's at bit 0: as such an index of words whose upper
+ * bits meet copies of the same four columns. With its bytes doubled, two groups' at a time, moved to bit 4 and masked it is 16 times the column, and 8
+ * more in the upper byte: the bits at which the bytes begin.
+ */
+#define LOW_OF(code)                                                                               \
+    _mm512_srlv_epi16(_mm512_mask_blend_epi16(upper, code, _mm512_slli_epi32(code, 16)), slot)
+#define HIGH_OF(code)                                                                              \
+    _mm512_srlv_epi16(_mm512_mask_blend_epi16(upper, _mm512_srli_epi32(code, 16), code), slot)
+#define SHIFT_OF(fields)                                                                           \
+    _mm512_ternarylogic_epi32(fields, _mm512_set1_epi16(0x3030), _mm512_set1_epi16(0x0800), 0xea)
+
+/* Group g of a k block, and what the next one picks by; the next k block's codes are split in four
+   groups of this one. */
+#define LANES_GROUP(g)                                                                             \
+    {                                                                                              \
+        enum { NEXT = (g + 1) % GROUPS };                                                          \
+        const __m512i pair = _mm512_load_si512(w + CODES + (g)*64);                                \
+        TOKENS(g, 0)                                                                               \
+        _mm_prefetch((const char *)w + AHEAD + CODES + (g)*64, _MM_HINT_NTA);                      \
+        __m512i next = NEXT == 0 ? low : NEXT == 4 ? high : pick;                                  \
+        PLACE(next);                                                                               \
+        if (NEXT % 4) next = _mm512_srli_epi16(next, 4);                                           \
+        PLACE(next);                                                                               \
+        TOKENS(g, 2)                                                                               \
+        if (NEXT % 2 == 0) {                                                                       \
+            doubled = _mm512_shuffle_epi8(NEXT < 4 ? low : high, NEXT % 4 ? second : first);       \
+            PLACE(doubled);                                                                        \
+        }                                                                                          \
+        TOKENS(g, 4)                                                                               \
+        __m512i next_shift = doubled;                                                              \
+        PLACE(next_shift);                                                                         \
+        if (NEXT % 2 == 0) next_shift = _mm512_slli_epi16(next_shift, 4);                          \
+        PLACE(next_shift);                                                                         \
+        TOKENS(g, 6)                                                                               \
+        next_shift = SHIFT_OF(next_shift);                                                         \
+        PLACE(next_shift);                                                                         \
+        TOKENS(g, 8)                                                                               \
+        if (g == 4) {                                                                              \
+            low = LOW_OF(_mm512_load_si512(following));                                            \
+            PLACE(low);                                                                            \
+        }                                                                                          \
+        TOKENS(g, 10)                                                                              \
+        if (g == 6) {                                                                              \
+            high = HIGH_OF(_mm512_load_si512(following));                                          \
+            PLACE(high);                                                                           \
+        }                                                                                          \
+        TOKENS(g, 12)                                                                              \
+        TOKENS(g, 14)                                                                              \
+        pick = next, shift = next_shift;                                                           \
+    }
+
+/* The plain epilogue, from registers; false if a bf16 output is subnormal, of which the conversion
+   makes zero. */
+#define FINISH_PLAIN(done)                                                                         \
+    {                                                                                              \
+        const __m512 alpha = _mm512_set1_ps(job->alpha);                                           \
+        const __m512 bias =                                                                        \
+            job->bias ? _mm512_loadu_ps(job->bias + b * ROWS) : _mm512_setzero_ps();               \
+        const int64_t y_step = job->y_stride_m;                                                    \
+        __mmask16 tiny = 0;                                                                        \
+        if (job->y_dtype == S24_F32) {                                                             \
+            float *to = (float *)job->y + b * ROWS;                                                \
+            UNROLL for (int t = 0; t < T; t++)                                                     \
+            {                                                                                      \
+                _mm512_storeu_ps(to + t * y_step, _mm512_fmadd_ps(acc[t][0], alpha, bias));        \
+            }                                                                                      \
+        } else {                                                                                   \
+            uint16_t *to = (uint16_t *)job->y + b * ROWS;                                          \
+            UNROLL for (int t = 0; t < T; t++)                                                     \
+            {                                                                                      \
+                const __m512 v = _mm512_fmadd_ps(acc[t][0], alpha, bias);                          \
+                tiny |= _mm512_fpclass_ps_mask(v, 0x20);                                           \
+                _mm256_storeu_si256((__m256i *)(void *)(to + t * y_step),                          \
+                                    (__m256i)_mm512_cvtneps_pbh(v));                               \
+            }                                                                                      \
+        }                                                                                          \
+        done = !tiny;                                                                              \
+    }
+
+/* Row block b, T tokens, six and more. */
+#define LANES(T_)                                                                                  \
+    TARGET static void lanes_##T_(const s24i_linear_job *job, const few_t *x, int64_t stride,      \
+                                  int64_t b)                                                       \
+    {                                                                                              \
+        enum { T = T_, S = T < 12 ? 2 : 1 };                                                       \
+        const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
+        const __mmask32 upper = 0xaaaaaaaau;                                                       \
+        const __m512i slot = _mm512_set1_epi32(0x00020000);                                        \
+        const __m512i first = _mm512_set4_epi32(0x0e0e0c0c, 0x0a0a0808, 0x06060404, 0x02020000);   \
+        const __m512i second = _mm512_set4_epi32(0x0f0f0d0d, 0x0b0b0909, 0x07070505, 0x03030101);  \
+        __m512 acc[T][S];                                                                          \
+        UNROLL for (int i = 0; i < T * S; i++)                                                     \
+        {                                                                                          \
+            acc[i / S][i % S] = _mm512_setzero_ps();                                               \
+        }                                                                                          \
+        (void)stride;                                                                              \
+        const __m512i code = _mm512_load_si512(w);                                                 \
+        __m512i low = LOW_OF(code), high = HIGH_OF(code);                                          \
+        __m512i doubled = _mm512_shuffle_epi8(low, first);                                         \
+        __m512i pick = low, shift = SHIFT_OF(_mm512_slli_epi16(doubled, 4));                       \
+        __asm__ volatile("" ::: "memory");                                                         \
+        for (int64_t k = 0; k < job->k; k += COLUMNS, w += BLOCK, x += COLUMNS * T) {              \
+            const uint8_t *following = k + COLUMNS < job->k ? w + BLOCK : w;                       \
+            _mm_prefetch((const char *)w + AHEAD, _MM_HINT_NTA);                                   \
+            LANES_GROUP(0)                                                                         \
+            LANES_GROUP(1)                                                                         \
+            LANES_GROUP(2)                                                                         \
+            LANES_GROUP(3)                                                                         \
+            LANES_GROUP(4)                                                                         \
+            LANES_GROUP(5)                                                                         \
+            LANES_GROUP(6)                                                                         \
+            LANES_GROUP(7)                                                                         \
+        }                                                                                          \
+        UNROLL for (int t = 0; t < T * (S > 1); t++)                                               \
+        {                                                                                          \
+            acc[t][0] = _mm512_add_ps(acc[t][0], acc[t][S - 1]);                                   \
+        }                                                                                          \
+        int done = 0;                                                                              \
+        if (is_plain(job, b * ROWS)) FINISH_PLAIN(done)                                            \
+        if (done) return;                                                                          \
+        _Alignas(64) float sums[T][ROWS];                                                          \
+        UNROLL for (int t = 0; t < T; t++)                                                         \
+        {                                                                                          \
+            _mm512_store_ps(sums[t], acc[t][0]);                                                   \
+        }                                                                                          \
+        finish_lanes(job, b *ROWS, T, (const float(*)[ROWS])sums);                                 \
+    }
+
+LANES_FEW(1)
+LANES_FEW(2)
+LANES_FEW(3)
+LANES_FEW(4)
+LANES_FEW(5)
+LANES(6)
+LANES(7)
+LANES(8)
+LANES(9)
+LANES(10)
+LANES(11)
+LANES(12)
+LANES(13)
+LANES(14)
+LANES(15)
+LANES(16)
+
+static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const few_t *, int64_t,
+                                        int64_t) = {
+    NULL,    lanes_1,  lanes_2,  lanes_3,  lanes_4,  lanes_5,  lanes_6,  lanes_7, lanes_8,
+    lanes_9, lanes_10, lanes_11, lanes_12, lanes_13, lanes_14, lanes_15, lanes_16};
+
+#endif
