@@ -176,6 +176,20 @@ s24_status s24i_map_again(s24i_map *out, s24_ctx *ctx, int fd, size_t begin, siz
     return map_pages(out, ctx, fd, start, begin - start + bytes, at_once ? MAP_POPULATE : 0, path);
 }
 
+void s24i_map_touch(const void *from, size_t bytes)
+{
+#ifdef MADV_POPULATE_READ
+    enum { LEAST = 1 << 16 }; /* what a fault enters by itself */
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)from % page;
+    if (bytes < LEAST) return;
+    /* Where the system does not know how, the faults come. */
+    (void)madvise((char *)(uintptr_t)from - before, before + bytes, MADV_POPULATE_READ);
+#else
+    (void)from;
+    (void)bytes;
+#endif
+}
+
 void s24i_map_close(s24i_map *map)
 {
     if (map->bytes) munmap((void *)(uintptr_t)map->data, map->bytes);

@@ -87,6 +87,9 @@ s24_status s24i_map_open_fd(s24i_map *out, int *fd, s24_ctx *ctx, const char *pa
 s24_status s24i_map_again(s24i_map *out, s24_ctx *ctx, int fd, size_t begin, size_t bytes,
                           int at_once, const char *path);
 void s24i_map_close(s24i_map *map);
+/* All of these bytes, which may lie in a map, are about to be read: its pages are entered at once, which
+   takes less than one fault after the other. */
+void s24i_map_touch(const void *from, size_t bytes);
 
 /* Makes a text of line `number` of the file `name`, given without its LF: a CR before an LF (ended:
    there was one) drops, and what is not UTF-8 is refused. FORMAT. */

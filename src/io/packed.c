@@ -185,6 +185,7 @@ s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
                             const uint8_t *indices, int64_t rows, int64_t cols)
 {
     int64_t stride = (cols + 7) / 8;
+    s24i_map_touch(indices, (size_t)(rows * stride));
     for (int64_t row = 0; row < rows; row++) {
         int64_t col = find_bad_code(indices + row * stride, cols);
         REQUIRE(ctx, col < 0, S24_ERROR_FORMAT,
@@ -236,6 +237,7 @@ s24_status s24i_check_stream(s24_ctx *ctx, const char *path, const char *name,
                              const s24_laid_out *weight)
 {
     char sentence[256];
+    s24i_map_touch(weight->data, s24_layout_bytes(weight->layout, weight->rows, weight->cols));
     const s24_status status = s24_layout_check(ctx, weight);
     if (status == S24_OK) return S24_OK;
     snprintf(sentence, sizeof sentence, "%s", s24_ctx_error(ctx));

@@ -163,6 +163,7 @@ s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor)
     for (int d = 0; d < tensor->rank - 1; d++)
         s.count *= tensor->shape[d];
     atomic_init(&s.first, s.count);
+    s24i_map_touch(s.from, (size_t)s.count * s24_dtype_bytes(s.dtype));
     s24_ctx_parallel_for(ctx, (s.count + SCAN - 1) / SCAN, scan_range, &s);
     const int64_t first = atomic_load(&s.first);
     if (first == s.count) return S24_OK;
