@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sparse24 info: the tensors of a checkpoint and their totals. Reads headers only. */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli.h"
 
@@ -42,7 +43,14 @@ static json_t *tensor_json(const s24_tensor *tensor)
     return object;
 }
 
-static void tensor_line(const s24_tensor *tensor)
+/* What a packed tensor is stored in, beside its canonical floats. */
+static const char *form_of(const s24_tensor *tensor)
+{
+    const char *scheme = cli_scheme(tensor);
+    return scheme ? scheme : tensor->layout ? tensor->layout : "";
+}
+
+static void tensor_line(const s24_tensor *tensor, int width)
 {
     char shape[192] = "[";
     size_t used = 1;
@@ -50,13 +58,8 @@ static void tensor_line(const s24_tensor *tensor)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "",
                                  (long long)tensor->shape[d]);
     snprintf(shape + used, sizeof shape - used, "]");
-    const char *scheme = cli_scheme(tensor);
-    printf("%-5s %-18s %-5s %-9s %12zu  %s\n", s24_dtype_name(tensor->dtype), shape,
-           tensor->packed ? "2:4" : "dense",
-           scheme           ? scheme
-           : tensor->layout ? tensor->layout
-                            : "",
-           tensor->bytes, tensor->name);
+    printf("%-5s %-18s %-5s %-*s %12zu  %s\n", s24_dtype_name(tensor->dtype), shape,
+           tensor->packed ? "2:4" : "dense", width, form_of(tensor), tensor->bytes, tensor->name);
 }
 
 static void totals_lines(const totals *sum, const char *model_type)
@@ -72,6 +75,11 @@ static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
 {
     totals sum = {.tensors = s24_checkpoint_count(checkpoint)};
     json_t *tensors = json_array();
+    int width = 9; /* of a form, the longest that is there */
+    for (int64_t i = 0; i < sum.tensors; i++) {
+        const int length = (int)strlen(form_of(s24_checkpoint_tensor(checkpoint, i)));
+        width = length > width ? length : width;
+    }
     for (int64_t i = 0; i < sum.tensors; i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
         sum.packed += tensor->packed != 0;
@@ -80,7 +88,7 @@ static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
         if (cli->json)
             json_array_append_new(tensors, tensor_json(tensor));
         else
-            tensor_line(tensor);
+            tensor_line(tensor, width);
     }
     const char *model_type = s24_checkpoint_model_type(checkpoint);
     if (!cli->json) {

@@ -43,6 +43,22 @@ static void check_dense(const s24_tensor *tensor)
     (void)sum;
 }
 
+/* A weight in a layout is a matrix, and the matrix is that weight. */
+static void check_stream(s24_ctx *ctx, const s24_tensor *tensor)
+{
+    s24_matrix *matrix;
+    const int64_t rows = tensor->shape[0], cols = tensor->shape[1];
+    CHECK(tensor->rank == 2 && !tensor->data && !tensor->values && !tensor->indices);
+    CHECK((uintptr_t)tensor->stream % 64 == 0 && !tensor->bits);
+    CHECK(s24_layout_bytes(tensor->layout, rows, cols) == tensor->bytes);
+    CHECK(s24_tensor_matrix(&matrix, ctx, tensor) == S24_OK);
+    void *again = malloc(tensor->bytes);
+    CHECK(again && s24_matrix_to_layout(again, ctx, matrix, tensor->layout) == S24_OK);
+    CHECK(memcmp(again, tensor->stream, tensor->bytes) == 0);
+    free(again);
+    s24_matrix_destroy(matrix);
+}
+
 static void check_packed(s24_ctx *ctx, const s24_tensor *tensor)
 {
     s24_matrix *matrix;
@@ -62,7 +78,9 @@ static void check_tensors(s24_ctx *ctx, const s24_checkpoint *checkpoint)
         const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
         CHECK(!previous || strcmp(previous->name, tensor->name) < 0);
         CHECK(s24_checkpoint_find(checkpoint, tensor->name) == tensor);
-        if (tensor->packed)
+        if (tensor->layout)
+            check_stream(ctx, tensor);
+        else if (tensor->packed)
             check_packed(ctx, tensor);
         else
             check_dense(tensor);
