@@ -148,23 +148,27 @@ const char *linear_tile_name(int index)
 
 /*
  * How many of the tiles of outputs are walked together, for the least reading of memory: all tokens
- * pass by once a group; the group's weights are read once if L2 keeps them, else once a wave of
- * tiles.
+ * pass by once a group, and the group's weights once a wave of tiles, but for what L2 still has of
+ * them. Where k is long every second tile is walked backwards, and that is what was read last; else
+ * it is all or nothing.
  */
 int linear_group_of(const linear_shape *s, const linear_row *row, const linear_kind *kind,
                     int64_t wave)
 {
     const double weight = (double)row->rows / 64 * s->k_blocks * kind->weight_block,
-                 room = 26 << 20;
+                 room = 26 << 20, last = 14 << 20;
     const double tokens = (double)s->m * s->k_blocks * TOKEN_BYTES;
     double best = 0;
     int group = s->n_tiles;
     if ((int64_t)s->m_tiles * s->n_tiles <= wave) return group; /* all at once */
     for (int groups = 1; groups <= s->n_tiles; groups++) {
-        int width = (int)ceil_div(s->n_tiles, groups);
-        double waves = (double)width * s->m_tiles / (double)wave;
-        double times = width * weight <= room || waves < 1 ? 1 : waves;
-        double bytes = s->n_tiles * weight * times + tokens * (double)ceil_div(s->n_tiles, width);
+        const int width = (int)ceil_div(s->n_tiles, groups);
+        const double waves = fmax(1, (double)width * s->m_tiles / (double)wave);
+        const double passing = width * weight + tokens * fmin(1, 1 / waves); /* in a wave */
+        const double again =
+            s->steps < LONG_K ? width * weight > room : fmax(0, 1 - last / passing);
+        const double bytes = s->n_tiles * weight * (1 + (waves - 1) * again) +
+                             tokens * (double)ceil_div(s->n_tiles, width);
         if (groups > 1 && bytes >= best) continue;
         best = bytes;
         group = width;
