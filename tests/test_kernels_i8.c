@@ -218,7 +218,8 @@ static void edges(void **state)
     (void)state;
     static const int64_t shapes[][4] = {{29, 250, 4100, 2}, {150, 40, 4100, 1}, {33, 70, 4100, 3},
                                         {9, 520, 36, 2},    {30, 1030, 36, 3},  {100, 35, 1028, 2},
-                                        {97, 1500, 68, 2},  {200, 24, 40, 3}};
+                                        {97, 1500, 68, 2},  {200, 24, 40, 3},   {260, 20, 128, 1},
+                                        {330, 20, 64, 2}};
     for (int i = 0; s24i_linear_kernels[i]; i++) {
         const s24i_linear_kernel *row = integer_row(i);
         sample s = {.n = 33, .k = 68, .threads = 2, .at_end = 1};
@@ -227,7 +228,7 @@ static void edges(void **state)
             check_sample(row, &s, (uint64_t)s.m);
         for (size_t j = 0; row && j < sizeof shapes / sizeof *shapes; j++) {
             s.m = shapes[j][0], s.n = shapes[j][1], s.k = shapes[j][2];
-            s.threads = (int)shapes[j][3];
+            s.threads = (int)shapes[j][3], s.epilogue = j % 2 == 0;
             check_sample(row, &s, j);
         }
     }

@@ -16,8 +16,8 @@
  *   x [m, k]  ->  panels of tokens: [eight columns][token][8]  bytes, q + X_OFFSET
  * so that a tile reads its panel in a row too, eight columns of a token by one broadcast.
  *
- * A row's file defines TARGET, X_OFFSET and MAX_TOKENS, includes this one and defines the two
- * functions declared below.
+ * A row's file defines TARGET, X_OFFSET, MAX_TOKENS and UNIT, the tokens that it likes together,
+ * includes this one and defines the two functions declared below.
  */
 #ifndef S24_KERNEL_CPU_LINEAR_I8_DRIVER_H
 #define S24_KERNEL_CPU_LINEAR_I8_DRIVER_H
@@ -29,6 +29,7 @@
 enum {
     ROW_HEAD = 128,          /* bytes of a row block before its k blocks */
     BLOCK = 320,             /* bytes of a k block */
+    GROUP_TOKENS = 96,       /* about, that a thread quantises and multiplies before the next */
     LANES_CHUNK = 256 << 10, /* bytes of W that all panels pass over before the next: in L2 */
     AHEAD = 8192             /* bytes of W that are asked for early */
 };
@@ -48,6 +49,9 @@ typedef struct lanes_part {
        the way (many at once wait for each other): a token's `y_step` bytes after the one before. */
     const uint8_t *y;
     int64_t y_step;
+    /* Of tokens to come, a line for each k block. */
+    const uint8_t *ahead;
+    int64_t ahead_step;
 } lanes_part;
 
 static void run_part(const lanes_part *part);
@@ -143,7 +147,7 @@ enum { ALL_MOST = 48 /* tokens for each thread that each quantises */ };
 
 static enum lanes_way lanes_way_of(int64_t m, int64_t n, int64_t k, int64_t threads)
 {
-    if (threads > 1 && m >= (n < 1024 * threads ? 24 : 48) * threads) return OWN_TOKENS;
+    if (threads == 1 || m >= (n < 1024 * threads ? 24 : 48) * threads) return OWN_TOKENS;
     if (m > ALL_MOST * threads) return COMMON_TOKENS;
     return n >= 512 * (threads - 1) || m * k <= 32 << 10 ? ALL_TOKENS : COMMON_TOKENS;
 }
@@ -151,26 +155,29 @@ static enum lanes_way lanes_way_of(int64_t m, int64_t n, int64_t k, int64_t thre
 typedef struct lanes_run {
     const s24i_linear_job *job;
     int64_t panels, share,
-        rest;      /* panels of share + 1 tokens, of which there are `rest`, then share */
+        rest;      /* panels of share + 1 units of tokens, of which there are `rest`, then share */
     float *scales; /* [m] */
     uint8_t *x;
+    const uint8_t *ahead, *stop; /* x of tokens to come, to be asked for on the way */
 } lanes_run;
 
 /* Panels as even as they come. */
 static lanes_run lanes_of(const s24i_linear_job *job, void *work)
 {
-    const int64_t panels = (job->m + MAX_TOKENS - 1) / MAX_TOKENS;
+    const int64_t units = (job->m + UNIT - 1) / UNIT, most = MAX_TOKENS / UNIT;
+    const int64_t panels = (units + most - 1) / most;
     return (lanes_run){.job = job,
                        .panels = panels,
-                       .share = job->m / panels,
-                       .rest = job->m % panels,
+                       .share = units / panels,
+                       .rest = units % panels,
                        .scales = work,
                        .x = (uint8_t *)work + scale_bytes(job->m)};
 }
 
 static int64_t lanes_start(const lanes_run *r, int64_t panel)
 {
-    return r->share * panel + (panel < r->rest ? panel : r->rest);
+    const int64_t start = (r->share * panel + (panel < r->rest ? panel : r->rest)) * UNIT;
+    return start < r->job->m ? start : r->job->m;
 }
 
 static uint8_t *lanes_panel(const lanes_run *r, int64_t panel)
@@ -205,7 +212,7 @@ static size_t lanes_work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-static void lanes_tile(const lanes_run *r, int64_t panel, int64_t b)
+static void lanes_tile(lanes_run *r, int64_t panel, int64_t b)
 {
     const s24i_linear_job *job = r->job;
     const int64_t start = lanes_start(r, panel);
@@ -216,7 +223,12 @@ static void lanes_tile(const lanes_run *r, int64_t panel, int64_t b)
                        .w = (const uint8_t *)job->w + b * row_block_bytes(job->k),
                        .x = lanes_panel(r, panel),
                        .scales = r->scales + start,
-                       .y = lanes_panel(r, panel)};
+                       .y = lanes_panel(r, panel),
+                       .ahead = lanes_panel(r, panel)};
+    if (r->ahead < r->stop) {
+        part.ahead = r->ahead, part.ahead_step = 64;
+        r->ahead += rows16_k_blocks(job->k) * 64;
+    }
     if (job->y_stride_n == 1) {
         part.y = element_of(job->y, job->y_dtype, start * job->y_stride_m + b * ROWS);
         part.y_step = job->y_stride_m * (job->y_dtype == S24_F32 ? 4 : 2);
@@ -224,7 +236,7 @@ static void lanes_tile(const lanes_run *r, int64_t panel, int64_t b)
     run_part(&part);
 }
 
-static void lanes_blocks(const lanes_run *r, int64_t panel0, int64_t panel1, int64_t b0, int64_t b1)
+static void lanes_blocks(lanes_run *r, int64_t panel0, int64_t panel1, int64_t b0, int64_t b1)
 {
     const int64_t bytes = row_block_bytes(r->job->k),
                   fit = bytes < LANES_CHUNK ? LANES_CHUNK / bytes : 1;
@@ -243,7 +255,7 @@ static int lanes_share_rows(const lanes_run *r, int64_t blocks)
 
 static void lanes_product(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const lanes_run *r = arg;
+    lanes_run copy = *(const lanes_run *)arg, *r = &copy;
     const int64_t blocks = rows16_blocks(r->job->n);
     (void)thread;
     if (lanes_share_rows(r, blocks)) {
@@ -267,6 +279,41 @@ static void lanes_all_tokens(void *arg, int64_t begin, int64_t end, int thread)
     lanes_product(&r, begin, end, 0);
 }
 
+static s24i_linear_job lanes_job_of(const s24i_linear_job *job, int64_t m, int64_t tokens)
+{
+    s24i_linear_job part = *job;
+    part.m = tokens, part.parallel.threads = 1;
+    part.x = element_of(job->x, job->x_dtype, m * job->x_stride_m);
+    part.y = element_to(job->y, job->y_dtype, m * job->y_stride_m);
+    if (job->gate) part.gate = element_of(job->gate, job->y_dtype, m * job->gate_stride_m);
+    if (job->residual)
+        part.residual = element_of(job->residual, job->y_dtype, m * job->residual_stride_m);
+    return part;
+}
+
+/* Where the group from token m on ends: the last is up to half longer or shorter than the others. */
+static int64_t lanes_group(const s24i_linear_job *job, int64_t m)
+{
+    return job->m - m < GROUP_TOKENS * 3 / 2 ? job->m : m + GROUP_TOKENS;
+}
+
+/* All of a job by one thread, group by group, so that what it quantises is in L2 when it is used; the
+   next group's x is asked for on the way. */
+static void lanes_alone(const s24i_linear_job *job, void *work)
+{
+    for (int64_t m = 0, next; m < job->m; m = next) {
+        next = lanes_group(job, m);
+        const s24i_linear_job part = lanes_job_of(job, m, next - m);
+        lanes_run r = lanes_of(&part, work);
+        lanes_quantise(&r, 0, part.m, 0);
+        if (next < job->m && job->x_stride_k == 1) {
+            r.ahead = element_of(job->x, job->x_dtype, next * job->x_stride_m);
+            r.stop = element_of(job->x, job->x_dtype, lanes_group(job, next) * job->x_stride_m);
+        }
+        lanes_blocks(&r, 0, r.panels, 0, rows16_blocks(part.n));
+    }
+}
+
 /* Part i of the tokens, i from begin to end. */
 static void lanes_own_tokens(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -275,16 +322,8 @@ static void lanes_own_tokens(void *arg, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         const int64_t m = job->m * i / threads;
-        s24i_linear_job part = *job;
-        part.m = job->m * (i + 1) / threads - m, part.parallel.threads = 1;
-        part.x = element_of(job->x, job->x_dtype, m * job->x_stride_m);
-        part.y = element_to(job->y, job->y_dtype, m * job->y_stride_m);
-        if (job->gate) part.gate = element_of(job->gate, job->y_dtype, m * job->gate_stride_m);
-        if (job->residual)
-            part.residual = element_of(job->residual, job->y_dtype, m * job->residual_stride_m);
-        lanes_run r = lanes_of(&part, (char *)job->work + (size_t)i * token_bytes(most, job->k));
-        lanes_quantise(&r, 0, part.m, 0);
-        lanes_blocks(&r, 0, r.panels, 0, rows16_blocks(part.n));
+        const s24i_linear_job part = lanes_job_of(job, m, job->m * (i + 1) / threads - m);
+        lanes_alone(&part, (char *)job->work + (size_t)i * token_bytes(most, job->k));
     }
 }
 

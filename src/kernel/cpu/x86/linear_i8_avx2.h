@@ -14,6 +14,7 @@
 #define TARGET AVX2
 
 enum {
+    UNIT = 1,
     MAX_TOKENS = 10 /* sums of eight rows in registers; up to four tokens of all sixteen */
 };
 

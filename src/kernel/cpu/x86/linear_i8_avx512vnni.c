@@ -19,7 +19,8 @@
 
 enum {
     X_OFFSET = 128,
-    MAX_TOKENS = 24 /* sums in registers, the rest for temporaries */
+    MAX_TOKENS = 24, /* sums in registers, the rest for temporaries */
+    UNIT = 8         /* tokens that are quantised together */
 };
 
 #include "kernel/cpu/linear_i8_driver.h"
@@ -257,7 +258,7 @@ TARGET_INLINE __m512i shifts_of(__m512i fields)
     {                                                                                              \
         enum { T = T_ };                                                                           \
         const s24i_linear_job *job = p->job;                                                       \
-        const uint8_t *w = p->w + ROW_HEAD, *x = p->x, *y = p->y;                                  \
+        const uint8_t *w = p->w + ROW_HEAD, *x = p->x, *y = p->y, *ahead = p->ahead;               \
         const __m512i start = _mm512_load_si512(p->w + 64);                                        \
         __m512i acc[T];                                                                            \
         UNROLL for (int t = 0; t < T; t++)                                                         \
@@ -271,6 +272,8 @@ TARGET_INLINE __m512i shifts_of(__m512i fields)
         for (int64_t k_blocks = rows16_k_blocks(job->k); k_blocks > 0; k_blocks--) {               \
             PREFETCH_TO_WRITE(y);                                                                  \
             y += --left > 0 ? p->y_step : 0;                                                       \
+            _mm_prefetch((const char *)ahead, _MM_HINT_T1);                                        \
+            ahead += p->ahead_step;                                                                \
             _mm_prefetch((const char *)w + AHEAD, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);            \
             w += CODES;                                                                            \
             EIGHT_COLUMNS(0)                                                                       \
