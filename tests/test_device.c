@@ -209,6 +209,21 @@ static void test_backend(void **state)
         assert_string_equal(s24_device_linear_tile(device, p.weight, 48), "cusparselt");
         problem_free(&p);
     }
+    problem two[2]; /* of one shape, whose algorithm is searched for with the first one's weight */
+    for (int i = 0; i < 2; i++) {
+        two[i] = (problem){.ctx = ctx,
+                           .device = device,
+                           .dtype = S24_F16,
+                           .y_dtype = S24_F16,
+                           .m = 256,
+                           .n = 768,
+                           .k = 768};
+        problem_make(&two[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        run_twice(&two[i % 2], NULL, S24_ACTIVATION_NONE, 0);
+    for (int i = 0; i < 2; i++)
+        problem_free(&two[i]);
     s24_device_destroy(device);
     s24_ctx_destroy(ctx);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Products through cuSPARSELt, for a device that was opened with it as its backend. Its algorithm is
- * searched for once for a shape, and kept with its plan; a weight is unpacked and compressed for a
- * plan when they first meet. Of the table's products it computes those without bias, activation and
- * scales. It is opened at run time and no header of it is needed: its structs are opaque.
+ * searched for once for a shape. A weight is unpacked and compressed when it first meets a shape, for
+ * a plan of its own: some plans multiply with the weight that they last compressed, or were searched
+ * with, whatever weight a product names (f16 in version 0.8). Of the table's products it computes
+ * those without bias, activation and scales. It is opened at run time and no header of it is needed:
+ * its structs are opaque.
  */
 #include <dlfcn.h>
 
@@ -20,8 +22,7 @@ enum { COMPUTE_32I = 0, COMPUTE_32F = 2, DEFAULT_ALGORITHM = 0, ALIGNMENT = 16 }
 /* Its kernels read beyond the size that it gives a compressed weight: seen by less than a tile's. */
 enum { BEYOND = 64 * 1024 };
 /* Its search takes work memory for all that it tries, and is told no size; a plan's own is of one
-   algorithm (98304×768×768: 74 KB before the search, 6.4 MB after). Room for this, and in the search
-   for Y's sums. */
+   algorithm (98304×768×768: 74 KB before the search, 6.4 MB after). Room for this and for Y's sums. */
 enum { WORK_BEYOND = 64 << 20 };
 
 /* 512 bytes in 0.8 and 11 KiB in older versions. */
@@ -37,18 +38,25 @@ struct vendor_shape {
 };
 
 struct vendor_plan {
-    vendor_plan *next;
-    vendor_shape shape;
-    opaque w, x, y, desc, selection, plan;
+    opaque plan;
     bool planned;
     size_t work_bytes, compressed_bytes, scratch_bytes;
-    void *work;
 };
 
-/* A weight as a plan wants it. */
+/* A shape's products, and the algorithm that was found for them. */
+struct vendor_product {
+    vendor_product *next;
+    vendor_shape shape;
+    opaque w, x, y, desc, selection;
+    void *work; /* of all weights, whose plans are alike */
+    size_t work_bytes;
+};
+
+/* A weight in a shape's products. */
 struct vendor_weight {
     vendor_weight *next;
-    const vendor_plan *plan;
+    const vendor_product *product;
+    vendor_plan plan;
     void *compressed;
 };
 
@@ -56,7 +64,7 @@ struct vendor_engine {
     void *library;
     opaque lt;
     int number;
-    vendor_plan *plans;
+    vendor_product *products;
     int (*init)(opaque *lt);
     int (*destroy)(const opaque *lt);
     int (*version)(const opaque *lt, int *version);
@@ -133,8 +141,13 @@ s24_status vendor_open(s24i_device *device, s24i_device_error *error)
 static void plan_destroy(const vendor_engine *e, vendor_plan *plan)
 {
     if (plan->planned) e->plan_destroy(&plan->plan);
-    if (plan->work) cudaFree(plan->work);
-    free(plan);
+    plan->planned = false;
+}
+
+static void product_destroy(vendor_product *product)
+{
+    if (product->work) cudaFree(product->work);
+    free(product);
 }
 
 void vendor_close(s24i_device *device)
@@ -142,10 +155,10 @@ void vendor_close(s24i_device *device)
     vendor_engine *e = device->vendor;
     if (!e) return;
     device_scope scope(device);
-    while (e->plans) {
-        vendor_plan *next = e->plans->next;
-        plan_destroy(e, e->plans);
-        e->plans = next;
+    while (e->products) {
+        vendor_product *next = e->products->next;
+        product_destroy(e->products);
+        e->products = next;
     }
     e->destroy(&e->lt);
     dlclose(e->library);
@@ -181,30 +194,34 @@ static bool same(const vendor_shape &a, const vendor_shape &b)
            a.ldx == b.ldx && a.ldy == b.ldy && a.columns == b.columns && a.residual == b.residual;
 }
 
-/* Row by row, Y is what it calls an order of columns of Yᵀ. The plan is of the algorithm that it
-   tries first, and the sizes are that plan's. */
-static bool describe(const vendor_engine *e, vendor_plan *p)
+/* Row by row, Y is what it calls an order of columns of Yᵀ. The algorithm is the one that it tries
+   first. */
+static bool describe(const vendor_engine *e, vendor_product *p)
 {
     const vendor_shape &s = p->shape;
     const int type = type_of(s.dtype), compute = s.dtype == S24_I8 ? COMPUTE_32I : COMPUTE_32F;
     const bool c = s.columns;
-    if (e->sparse(&e->lt, &p->w, s.n, s.k, s.k, ALIGNMENT, type, ORDER_ROW, HALF_OF_IT) ||
-        e->dense(&e->lt, &p->x, c ? s.k : s.m, c ? s.m : s.k, s.ldx, ALIGNMENT, type, ORDER_ROW) ||
-        e->dense(&e->lt, &p->y, s.n, s.m, s.ldy, ALIGNMENT, type_of(s.y_dtype),
-                 c ? ORDER_ROW : ORDER_COL) ||
-        e->matmul(&e->lt, &p->desc, PLAIN, c ? PLAIN : TRANSPOSED, &p->w, &p->x, &p->y, &p->y,
-                  compute) ||
-        e->algorithm(&e->lt, &p->selection, &p->desc, DEFAULT_ALGORITHM) ||
-        e->plan(&e->lt, &p->plan, &p->desc, &p->selection))
-        return false;
-    p->planned = true;
-    return true;
+    return !e->sparse(&e->lt, &p->w, s.n, s.k, s.k, ALIGNMENT, type, ORDER_ROW, HALF_OF_IT) &&
+           !e->dense(&e->lt, &p->x, c ? s.k : s.m, c ? s.m : s.k, s.ldx, ALIGNMENT, type,
+                     ORDER_ROW) &&
+           !e->dense(&e->lt, &p->y, s.n, s.m, s.ldy, ALIGNMENT, type_of(s.y_dtype),
+                     c ? ORDER_ROW : ORDER_COL) &&
+           !e->matmul(&e->lt, &p->desc, PLAIN, c ? PLAIN : TRANSPOSED, &p->w, &p->x, &p->y, &p->y,
+                      compute) &&
+           !e->algorithm(&e->lt, &p->selection, &p->desc, DEFAULT_ALGORITHM);
 }
 
 static bool sizes(const vendor_engine *e, vendor_plan *p)
 {
     return !e->compressed_size(&e->lt, &p->plan, &p->compressed_bytes, &p->scratch_bytes) &&
            !e->workspace(&e->lt, &p->plan, &p->work_bytes);
+}
+
+/* A plan of the algorithm that is selected by now, and its sizes. */
+static bool plan_make(const vendor_engine *e, vendor_plan *plan, const vendor_product *p)
+{
+    plan->planned = !e->plan(&e->lt, &plan->plan, &p->desc, &p->selection);
+    return plan->planned && sizes(e, plan);
 }
 
 static s24_status refused(s24i_device_error *error, const s24i_device_linear *job)
@@ -259,8 +276,7 @@ static s24_status compress(s24i_device *device, const vendor_plan *p, device_mem
 {
     const vendor_engine *e = device->vendor;
     device_memory scratch;
-    /* Twice the size: as much as the weight is dense. */
-    CUDA_TRY(error, "allocating a weight for cuSPARSELt", to->get(2 * p->compressed_bytes, stream));
+    CUDA_TRY(error, "allocating a weight for cuSPARSELt", to->get(p->compressed_bytes, stream));
     CUDA_TRY(error, "allocating a weight for cuSPARSELt", scratch.get(p->scratch_bytes, stream));
     if (e->compress(&e->lt, &p->plan, dense.at, to->at, scratch.at,
                     static_cast<cudaStream_t>(stream)))
@@ -275,51 +291,66 @@ static const void *addend(const s24i_device_linear *job)
     return job->residual ? job->residual : job->y;
 }
 
-/* The search overwrites Y; what is compressed belongs to the plan as it was before it. */
-static s24_status search(s24i_device *device, vendor_plan *p, const device_memory &dense,
-                         const s24i_device_linear *job, void *stream, s24i_device_error *error)
+/* Searches, which selects what it finds. It overwrites a Y of its own. */
+static s24_status search(s24i_device *device, vendor_product *p, vendor_plan *plan,
+                         const device_memory &dense, const s24i_device_linear *job, void *stream,
+                         s24i_device_error *error)
 {
     const vendor_engine *e = device->vendor;
     const float one = 1, beta = job->residual ? 1.0f : 0.0f;
     cudaStream_t streams[1] = {static_cast<cudaStream_t>(stream)};
     device_memory first, y, work;
-    if (!describe(e, p) || !sizes(e, p)) return refused(error, job);
+    if (!describe(e, p) || !plan_make(e, plan, p)) return refused(error, job);
     const size_t y_bytes = (size_t)(job->columns ? job->n : job->m) * (size_t)job->ldy * 4;
-    s24_status status = compress(device, p, &first, dense, job, stream, error);
+    s24_status status = compress(device, plan, &first, dense, job, stream, error);
     if (status != S24_OK) return status;
     CUDA_TRY(error, "allocating for cuSPARSELt's search", y.get(y_bytes, stream));
     CUDA_TRY(error, "allocating for cuSPARSELt's search",
-             work.get(p->work_bytes + y_bytes + WORK_BEYOND, stream));
-    if (e->search(&e->lt, &p->plan, &one, first.at, job->x, &beta, addend(job), y.at, work.at,
+             work.get(plan->work_bytes + y_bytes + WORK_BEYOND, stream));
+    if (e->search(&e->lt, &plan->plan, &one, first.at, job->x, &beta, addend(job), y.at, work.at,
                   streams, 1) ||
-        !sizes(e, p))
+        !sizes(e, plan))
         return refused(error, job);
     CUDA_TRY(error, "searching cuSPARSELt's algorithm", cudaStreamSynchronize(streams[0]));
-    CUDA_TRY(error, "allocating for cuSPARSELt", cudaMalloc(&p->work, p->work_bytes + WORK_BEYOND));
+    p->work_bytes = plan->work_bytes;
+    CUDA_TRY(error, "allocating for cuSPARSELt", cudaMalloc(&p->work, p->work_bytes + BEYOND));
     return S24_OK;
 }
 
-static s24_status plan_of(s24i_device *device, const vendor_plan **out, const device_memory &dense,
-                          const vendor_shape &shape, const s24i_device_linear *job, void *stream,
-                          s24i_device_error *error)
+static s24_status product_of(s24i_device *device, const vendor_product **out,
+                             const device_memory &dense, const vendor_shape &shape,
+                             const s24i_device_linear *job, void *stream, s24i_device_error *error)
 {
-    for (vendor_plan *p = device->vendor->plans; p; p = p->next)
+    vendor_engine *e = device->vendor;
+    for (vendor_product *p = e->products; p; p = p->next)
         if (same(p->shape, shape)) {
             *out = p;
             return S24_OK;
         }
-    vendor_plan *p = static_cast<vendor_plan *>(calloc(1, sizeof *p));
-    if (!p) return device_failed(error, S24_ERROR_MEMORY, "no memory for a plan of cuSPARSELt");
-    p->shape = shape;
-    s24_status status = search(device, p, dense, job, stream, error);
+    vendor_product *p = static_cast<vendor_product *>(calloc(1, sizeof *p));
+    vendor_plan *plan = static_cast<vendor_plan *>(calloc(1, sizeof *plan));
+    s24_status status = S24_ERROR_MEMORY;
+    if (p && plan) {
+        p->shape = shape;
+        status = search(device, p, plan, dense, job, stream, error);
+        plan_destroy(e, plan);
+    } else
+        device_failed(error, status, "no memory for a plan of cuSPARSELt");
+    free(plan);
     if (status != S24_OK) {
-        plan_destroy(device->vendor, p);
+        if (p) product_destroy(p);
         return status;
     }
-    p->next = device->vendor->plans;
-    device->vendor->plans = p;
-    *out = p;
+    p->next = e->products;
+    *out = e->products = p;
     return S24_OK;
+}
+
+static void weight_destroy(const vendor_engine *e, vendor_weight *w)
+{
+    plan_destroy(e, &w->plan);
+    if (w->compressed) cudaFree(w->compressed);
+    free(w);
 }
 
 void vendor_release(s24i_device *device, void *weights)
@@ -327,26 +358,43 @@ void vendor_release(s24i_device *device, void *weights)
     device_scope scope(device);
     for (vendor_weight *w = static_cast<vendor_weight *>(weights); w;) {
         vendor_weight *next = w->next;
-        cudaFree(w->compressed);
-        free(w);
+        weight_destroy(device->vendor, w);
         w = next;
     }
+}
+
+/* The weight's plan, and the weight as the plan wants it. */
+static s24_status settle(s24i_device *device, vendor_weight *w, const device_memory &dense,
+                         const s24i_device_linear *job, void *stream, s24i_device_error *error)
+{
+    device_memory compressed;
+    if (!plan_make(device->vendor, &w->plan, w->product) ||
+        w->plan.work_bytes > w->product->work_bytes)
+        return refused(error, job);
+    s24_status status = compress(device, &w->plan, &compressed, dense, job, stream, error);
+    w->compressed = compressed.at;
+    compressed.at = nullptr;
+    return status;
 }
 
 /* The weight's first product of a shape: waits and allocates. */
 static s24_status prepare(s24i_device *device, vendor_weight **out, const vendor_shape &shape,
                           const s24i_device_linear *job, void *stream, s24i_device_error *error)
 {
-    device_memory dense, compressed;
-    const vendor_plan *plan = nullptr;
+    device_memory dense;
+    const vendor_product *product = nullptr;
     s24_status status = unpack(device, &dense, job, stream, error);
-    if (status == S24_OK) status = plan_of(device, &plan, dense, shape, job, stream, error);
-    if (status == S24_OK) status = compress(device, plan, &compressed, dense, job, stream, error);
+    if (status == S24_OK) status = product_of(device, &product, dense, shape, job, stream, error);
     if (status != S24_OK) return status;
     vendor_weight *w = static_cast<vendor_weight *>(calloc(1, sizeof *w));
     if (!w) return device_failed(error, S24_ERROR_MEMORY, "no memory for a weight's handle");
-    *w = {static_cast<vendor_weight *>(*job->vendor), plan, compressed.at};
-    compressed.at = nullptr;
+    w->product = product;
+    status = settle(device, w, dense, job, stream, error);
+    if (status != S24_OK) {
+        weight_destroy(device->vendor, w);
+        return status;
+    }
+    w->next = static_cast<vendor_weight *>(*job->vendor);
     *job->vendor = *out = w;
     return S24_OK;
 }
@@ -366,14 +414,14 @@ s24_status vendor_enqueue(s24i_device *device, const s24i_device_linear *job, vo
                              "the backend cusparselt computes products alone, or with a residual "
                              "of y's leading dimension: no bias, activation, scales or norms");
     vendor_weight *w = static_cast<vendor_weight *>(*job->vendor);
-    while (w && !same(w->plan->shape, shape))
+    while (w && !same(w->product->shape, shape))
         w = w->next;
     if (!w) {
         s24_status status = prepare(device, &w, shape, job, stream, error);
         if (status != S24_OK) return status;
     }
-    if (e->multiply(&e->lt, &w->plan->plan, &one, w->compressed, job->x, &beta, addend(job), job->y,
-                    w->plan->work, streams, 1))
+    if (e->multiply(&e->lt, &w->plan.plan, &one, w->compressed, job->x, &beta, addend(job), job->y,
+                    w->product->work, streams, 1))
         return refused(error, job);
     return S24_OK;
 }
