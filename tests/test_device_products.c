@@ -85,6 +85,29 @@ static void test_few_tokens(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* More tiles than processors, whose blocks are then launched in pairs. */
+static void test_many_tiles(void **state)
+{
+    (void)state;
+    static const char *const tiles[] = {NULL, "256x200", "192x192", "64x144"};
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    problem p = {.ctx = ctx,
+                 .device = device,
+                 .dtype = S24_BF16,
+                 .y_dtype = S24_BF16,
+                 .m = 3079,
+                 .n = 2056,
+                 .k = 68};
+    if (device) problem_make(&p);
+    for (size_t i = 0; device && i < sizeof tiles / sizeof *tiles; i++)
+        run_twice(&p, tiles[i], S24_ACTIVATION_NONE, 0);
+    if (device) problem_free(&p);
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
 /* W·X with the tokens of X and Y in columns. */
 static void test_columns(void **state)
 {
@@ -198,9 +221,9 @@ static void test_dense_sparse(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),     cmocka_unit_test(test_few_tokens),
-        cmocka_unit_test(test_columns),      cmocka_unit_test(test_columns_refused),
-        cmocka_unit_test(test_dense_sparse),
+        cmocka_unit_test(test_products),        cmocka_unit_test(test_few_tokens),
+        cmocka_unit_test(test_many_tiles),      cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_columns_refused), cmocka_unit_test(test_dense_sparse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

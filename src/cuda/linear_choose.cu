@@ -206,6 +206,22 @@ linear_shape linear_shape_of(const s24i_device *device, const s24i_device_linear
 }
 
 /*
+ * The blocks of a cluster: those that share a tile, or else pairs, which share nothing but run on
+ * neighbours. These read the same tokens at about the same time, and the way from L2 has less to
+ * carry: up to 2 % where there are few waves of tiles or few steps. Beyond 16 waves it is the other
+ * way round, by less than 1 %; and pairs that leave processors over crowd on some of the ways.
+ */
+int linear_cluster_of(const s24i_device *device, const linear_shape *s, const linear_row *row,
+                      const linear_option *option, int grid)
+{
+    if (option->share > 1) return option->share;
+    const int64_t waves = ceil_div((int64_t)s->m_tiles * s->n_tiles, grid);
+    const bool few = waves <= 4 || (waves <= 16 && s->steps < LONG_K);
+    const bool all = grid % 2 == 0 && grid >= device->processors * 9 / 10;
+    return option->family <= LINEAR_BETWEEN && row->shares == 1 && few && all ? 2 : 1;
+}
+
+/*
  * What a product takes, in ns: a launch, then a wave of tiles after the other, but no less than
  * memory takes for the weight, or the processors for theirs: 36 bytes a ns, more for tokens beyond a
  * tile's, which find the weight in L2. A last wave that is partly filled costs less than a full one,

@@ -61,5 +61,7 @@ linear_shape linear_shape_of(const s24i_device *device, const s24i_device_linear
                              const linear_row *row, const linear_option *option, int *grid);
 int linear_group_of(const linear_shape *s, const linear_row *row, const linear_kind *kind,
                     int64_t wave);
+int linear_cluster_of(const s24i_device *device, const linear_shape *s, const linear_row *row,
+                      const linear_option *option, int grid);
 
 #endif
