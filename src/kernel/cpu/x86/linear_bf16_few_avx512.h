@@ -135,20 +135,24 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
         finish_lanes(job, b *ROWS, T, (const float(*)[ROWS])sums);                                 \
     }
 
-/* A token's group, picked and multiplied. In assembly for the order. */
-#define BY(PICK, pick, g, t)                                                                       \
-    __asm__ volatile("vpbroadcastq %c2(%3),%1\n\t" PICK "\n\tvdpbf16ps %1,%5,%0"                   \
-                     : "+v"(acc[t][(g) % S]), "=&v"(four)                                          \
-                     : "i"(8 * ((g)*T + (t))), "r"(x), "v"(pick), "v"(pair))
-#define TOKEN_AT(g, t, i)                                                                          \
-    if ((t) < T) {                                                                                 \
-        __m512i four;                                                                              \
+/* Token t's group, picked; and multiplied, LATE tokens later. In assembly for the order. */
+#define BY(PICK, pick, g, t, i)                                                                    \
+    __asm__ volatile("vpbroadcastq %c1(%2),%0\n\t" PICK                                            \
+                     : "=&v"(four[(t) % 8])                                                        \
+                     : "i"(8 * ((g)*T + (i))), "r"(x), "v"(pick))
+#define PICK(g, t, i)                                                                              \
+    {                                                                                              \
         if ((t) % 4 == 1)                                                                          \
-            BY("vpmultishiftqb %1,%4,%1", shift, g, i);                                            \
+            BY("vpmultishiftqb %0,%3,%0", shift, g, t, i);                                         \
         else                                                                                       \
-            BY("vpermw %1,%4,%1", pick, g, i);                                                     \
+            BY("vpermw %0,%3,%0", pick, g, t, i);                                                  \
     }
-#define TOKEN(g, t)  TOKEN_AT(g, t, (t) < T ? (t) : 0)
+#define MULTIPLY(g, t, i)                                                                          \
+    __asm__ volatile("vdpbf16ps %1,%2,%0" : "+v"(acc[i][(g) % S]) : "v"(four[(t) % 8]), "v"(pair))
+#define IS_TOKEN(t) ((t) >= 0 && (t) < T)
+#define TOKEN(g, t)                                                                                \
+    if (IS_TOKEN(t)) PICK(g, t, IS_TOKEN(t) ? (t) : 0)                                             \
+    if (IS_TOKEN((t)-LATE)) MULTIPLY(g, (t)-LATE + 8, IS_TOKEN((t)-LATE) ? (t)-LATE : 0);
 #define TOKENS(g, t) TOKEN(g, t) TOKEN(g, t + 1)
 
 /* Holds a vector in its place between the tokens. */
@@ -173,6 +177,7 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
     {                                                                                              \
         enum { NEXT = (g + 1) % GROUPS };                                                          \
         const __m512i pair = _mm512_load_si512(w + CODES + (g)*64);                                \
+        __m512i four[8];                                                                           \
         TOKENS(g, 0)                                                                               \
         _mm_prefetch((const char *)w + AHEAD + CODES + (g)*64, _MM_HINT_NTA);                      \
         __m512i next = NEXT == 0 ? low : NEXT == 4 ? high : pick;                                  \
@@ -204,6 +209,8 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
         }                                                                                          \
         TOKENS(g, 12)                                                                              \
         TOKENS(g, 14)                                                                              \
+        TOKENS(g, 16)                                                                              \
+        TOKENS(g, 18)                                                                              \
         pick = next, shift = next_shift;                                                           \
     }
 
@@ -240,7 +247,7 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
     TARGET static void lanes_##T_(const s24i_linear_job *job, const few_t *x, int64_t stride,      \
                                   int64_t b)                                                       \
     {                                                                                              \
-        enum { T = T_, S = T < 12 ? 2 : 1 };                                                       \
+        enum { T = T_, S = T < 12 ? 2 : 1, LATE = 4 };                                             \
         const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
         const __mmask32 upper = 0xaaaaaaaau;                                                       \
         const __m512i slot = _mm512_set1_epi32(0x00020000);                                        \
