@@ -31,7 +31,9 @@ enum {
     BLOCK = 320,             /* bytes of a k block */
     GROUP_TOKENS = 96,       /* about, that a thread quantises and multiplies before the next */
     LANES_CHUNK = 256 << 10, /* bytes of W that all panels pass over before the next: in L2 */
-    AHEAD = 8192             /* bytes of W that are asked for early */
+    AHEAD = 8192,            /* bytes from W in use to W that is asked for; */
+    NEAR = 2048,             /* where that is in a cache and a tile not over at once */
+    IN_CACHE = 8 << 20       /* bytes of W that L3 may hold */
 };
 
 /* So many tokens from m on: their bytes, 8 from a token to the next and `step` from eight columns to
@@ -49,6 +51,7 @@ typedef struct lanes_part {
        the way (many at once wait for each other): a token's `y_step` bytes after the one before. */
     const uint8_t *y;
     int64_t y_step;
+    int64_t reach; /* AHEAD or NEAR */
     /* Of tokens to come, a line for each k block. */
     const uint8_t *ahead;
     int64_t ahead_step;
@@ -212,15 +215,19 @@ static size_t lanes_work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-static void lanes_tile(lanes_run *r, int64_t panel, int64_t b)
+static void lanes_tile(lanes_run *r, int64_t panel, int64_t b, int first)
 {
+    enum { QUICK = 12 /* fewer tokens are over at once */ };
     const s24i_linear_job *job = r->job;
-    const int64_t start = lanes_start(r, panel);
+    const int64_t start = lanes_start(r, panel), bytes = row_block_bytes(job->k);
+    const int64_t tokens = lanes_start(r, panel + 1) - start;
+    const int far = tokens < QUICK || (first && rows16_blocks(job->n) * bytes > IN_CACHE);
     lanes_part part = {.job = job,
                        .m = start,
-                       .tokens = lanes_start(r, panel + 1) - start,
+                       .tokens = tokens,
                        .n = b * ROWS,
-                       .w = (const uint8_t *)job->w + b * row_block_bytes(job->k),
+                       .w = (const uint8_t *)job->w + b * bytes,
+                       .reach = far ? AHEAD : NEAR,
                        .x = lanes_panel(r, panel),
                        .scales = r->scales + start,
                        .y = lanes_panel(r, panel),
@@ -243,7 +250,7 @@ static void lanes_blocks(lanes_run *r, int64_t panel0, int64_t panel1, int64_t b
     for (int64_t b = b0; b < b1; b += fit)
         for (int64_t panel = panel0; panel < panel1; panel++)
             for (int64_t i = b; i < b + fit && i < b1; i++)
-                lanes_tile(r, panel, i);
+                lanes_tile(r, panel, i, panel == panel0);
 }
 
 /* A unit is a row block under all panels where that shares out evenly, else under one panel. */

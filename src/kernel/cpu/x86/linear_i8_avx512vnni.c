@@ -235,7 +235,7 @@ TARGET_INLINE __m512i shifts_of(__m512i fields)
         TOKENS(9)                                                                                  \
         next_shift = shifts_of(next_shift);                                                        \
         PLACE(next_shift);                                                                         \
-        _mm_prefetch((const char *)w + AHEAD, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);                \
+        _mm_prefetch((const char *)w + reach, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);                \
         TOKENS(12) TOKENS(15) TOKENS(18) TOKENS(21) x += 8 * T;                                    \
         pick = next, shift = next_shift;                                                           \
     }
@@ -267,6 +267,7 @@ TARGET_INLINE __m512i shifts_of(__m512i fields)
         }                                                                                          \
         __m512i code = _mm512_load_si512(w);                                                       \
         __m512i pick = indices_of(code), shift = shifts_of(field_of(code, -3));                    \
+        const int64_t reach = p->reach;                                                            \
         int64_t left = T;                                                                          \
         __asm__ volatile("" ::: "memory");                                                         \
         for (int64_t k_blocks = rows16_k_blocks(job->k); k_blocks > 0; k_blocks--) {               \
@@ -274,7 +275,7 @@ TARGET_INLINE __m512i shifts_of(__m512i fields)
             y += --left > 0 ? p->y_step : 0;                                                       \
             _mm_prefetch((const char *)ahead, _MM_HINT_T1);                                        \
             ahead += p->ahead_step;                                                                \
-            _mm_prefetch((const char *)w + AHEAD, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);            \
+            _mm_prefetch((const char *)w + reach, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);            \
             w += CODES;                                                                            \
             EIGHT_COLUMNS(0)                                                                       \
             EIGHT_COLUMNS(1)                                                                       \
