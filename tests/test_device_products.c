@@ -218,12 +218,66 @@ static void test_dense_sparse(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* GELU of sums that f16 does not hold, or only just: X's first two elements are added. */
+static void test_gelu_of_large(void **state)
+{
+    (void)state;
+    enum { N = 64, TOKENS = 8 };
+    static const float halves[TOKENS] = {65504, -65504, 30000, -30000, INFINITY, NAN, -20, 0};
+    static const float expected[TOKENS] = {INFINITY, 0, 60000, 0, INFINITY, NAN, 0, 0};
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    const char *tile;
+    if (device) {
+        problem p = {.ctx = ctx, .device = device, .dtype = S24_F16, .y_dtype = S24_F16};
+        float w[N * N] = {0}, x[TOKENS * N] = {0}, got[TOKENS * N];
+        uint16_t narrow[TOKENS * N];
+        s24_matrix *matrix;
+        for (int r = 0; r < N; r++)
+            w[r * N] = w[r * N + 1] = 1;
+        for (int t = 0; t < TOKENS; t++)
+            x[t * N] = x[t * N + 1] = halves[t];
+        const s24_matrix_opts opts = {.size = sizeof opts, .dtype = S24_F16};
+        const s24_dense dense = {w, S24_F32, N, N, 0};
+        assert_ok(ctx, s24_matrix_create(&matrix, ctx, &dense, &opts));
+        assert_ok(ctx, s24_device_weight_create(&p.weight, ctx, device, matrix, NULL));
+        s24_matrix_destroy(matrix);
+        assert_ok(ctx, s24_convert(narrow, S24_F16, x, S24_F32, TOKENS * N));
+        const s24_dense dx = {upload(&p, narrow, sizeof narrow), S24_F16, TOKENS, N, 0};
+        const s24_dense dy = {upload(&p, narrow, sizeof narrow), S24_F16, TOKENS, N, 0};
+        for (int i = 0; (tile = s24_device_tile_name(device, i)) != NULL; i++) {
+            const s24_device_linear_args args = {.size = sizeof args,
+                                                 .x = &dx,
+                                                 .y = &dy,
+                                                 .activation = S24_ACTIVATION_GELU,
+                                                 .tile = tile};
+            if (s24_device_linear(ctx, device, p.weight, &args) != S24_OK) continue;
+            assert_ok(ctx, s24_device_copy(ctx, device, narrow, dy.data, sizeof narrow, NULL));
+            assert_ok(ctx, s24_device_wait(ctx, device, NULL));
+            assert_ok(ctx, s24_convert(got, S24_F32, narrow, S24_F16, TOKENS * N));
+            for (int at = 0; at < TOKENS * N; at++) {
+                const float of = expected[at / N];
+                if (isnan(of) ? !isnan(got[at]) : got[at] != of)
+                    fail_msg("tile %s: GELU of %g is %g", tile, 2 * (double)halves[at / N],
+                             (double)got[at]);
+            }
+        }
+        s24_device_weight_destroy(p.weight);
+        assert_ok(ctx, s24_device_free(ctx, device, dx.data, NULL));
+        assert_ok(ctx, s24_device_free(ctx, device, dy.data, NULL));
+    }
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),        cmocka_unit_test(test_few_tokens),
         cmocka_unit_test(test_many_tiles),      cmocka_unit_test(test_columns),
         cmocka_unit_test(test_columns_refused), cmocka_unit_test(test_dense_sparse),
+        cmocka_unit_test(test_gelu_of_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

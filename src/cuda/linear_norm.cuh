@@ -22,8 +22,12 @@
 
 /* ---- the factors of a tile's tokens: spare warps --------------------------------------------- */
 
+/* GELU wants halves: gelu_pair. */
+template <linear_epilogue EPILOGUE>
+constexpr float NORMED_SHARE = EPILOGUE == LINEAR_NORMED_GELU ? 0.5f : 1.0f;
+
 /* Tokens from `first` on, every step-th. */
-template <class TILE>
+template <class TILE, linear_epilogue EPILOGUE>
 static __device__ __forceinline__ void finish_factors(uint32_t to, const norm_params &p, int m,
                                                       int first, int step)
 {
@@ -40,7 +44,8 @@ static __device__ __forceinline__ void finish_factors(uint32_t to, const norm_pa
                 squares += v.y;
             }
             const float mean = sum * p.share;
-            factor = rsqrtf(fmaxf(squares * p.share - mean * mean, 0.0f) + p.eps);
+            factor = NORMED_SHARE<EPILOGUE> *
+                     rsqrtf(fmaxf(squares * p.share - mean * mean, 0.0f) + p.eps);
             shift = -mean * factor;
         }
         asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + t * 8), "f"(factor), "f"(shift)
@@ -69,7 +74,7 @@ static __device__ __forceinline__ void finish_terms(uint32_t to, const norm_para
                 gain = next ? (float)next[at] : 1.0f;
             } else {
                 slope = p.terms[at];
-                shift = p.terms[p.linear.shape.n + at];
+                shift = NORMED_SHARE<EPILOGUE> * p.terms[p.linear.shape.n + at];
             }
         }
         asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %3};" ::"r"(to + i * 16), "f"(slope),
@@ -97,8 +102,8 @@ static __device__ void finish(const norm_ring<TILE> &ring, const norm_params &p,
         finish_terms<TILE, EPILOGUE>(ring.terms(), p, n_tile * TILE::rows, spare * 32 + lane,
                                      SPARES * 32);
         if (parity) wait_for_predecessors(); /* terms are as old as weights */
-        finish_factors<TILE>(ring.factors(), p, m_tile * TILE::tokens, spare * 32 + lane,
-                             SPARES * 32);
+        finish_factors<TILE, EPILOGUE>(ring.factors(), p, m_tile * TILE::tokens, spare * 32 + lane,
+                                       SPARES * 32);
         __syncwarp();
         if (lane == 0) barrier_arrive(ring.factors_full());
         parity ^= 1;

@@ -55,17 +55,13 @@ static __device__ __forceinline__ void put_moments(float (&sums)[N][2], float (&
 /* ---- ends ------------------------------------------------------------------------------------ */
 
 /* Two sums of one output and neighbouring tokens, with the tokens' factors and the output's terms, as
-   they are stored. */
+   they are stored; for GELU factors and terms are halves. */
 template <class OUT, linear_epilogue EPILOGUE>
 static __device__ __forceinline__ uint32_t end_normed(float low, float high, const float4 &f,
                                                       const float4 &t)
 {
-    float a = fmaf(low, f.x, fmaf(f.y, t.x, t.y)), b = fmaf(high, f.z, fmaf(f.w, t.x, t.y));
-    if (EPILOGUE == LINEAR_NORMED_GELU) {
-        a = gelu(a);
-        b = gelu(b);
-    }
-    return pair_of<OUT>::pack(a, b);
+    const float a = fmaf(low, f.x, fmaf(f.y, t.x, t.y)), b = fmaf(high, f.z, fmaf(f.w, t.x, t.y));
+    return EPILOGUE == LINEAR_NORMED_GELU ? gelu_pair<OUT>(a, b) : pair_of<OUT>::pack(a, b);
 }
 
 /* The same with a residual; their moments are added. */

@@ -11,17 +11,41 @@
 #include "linear_tile.cuh"
 
 /*
- * x·Φ(x) = x/2·(1 + tanh u) where tanh u = erf(x/√2): u/x is a polynomial in x², minimax for the
- * result to 1e-4; the hardware's tanh is good to 2⁻¹¹, so 3e-4·|x| in all. An exact one takes twice
- * the instructions, and nothing else runs beside them.
+ * x·Φ(x) of h = x/2: h + h·tanh u where tanh u = erf(x/√2). u/x is a line in x², minimax for the
+ * result to 1.4e-4·|x|; the hardware's tanh is good to 2⁻¹¹, so 4e-4·|x| in all. An exact one takes
+ * twice the instructions, and nothing else runs beside them.
  */
-static __device__ inline float gelu(float x)
+constexpr float GELU_U = 1.59760291f, GELU_CUBE = 0.28225625f; /* u = h·(GELU_U + GELU_CUBE·h²) */
+
+static __device__ inline float gelu_of_half(float h)
 {
-    const float square = fminf(x * x, 30.0f), half = 0.5f * x;
-    const float u = x * fmaf(square, fmaf(square, -2.46849922e-4f, 0.036277007f), 0.798420327f);
+    const float u = h * fmaf(h * h, GELU_CUBE, GELU_U);
     float tanh;
     asm("tanh.approx.f32 %0, %1;" : "=f"(tanh) : "f"(u));
-    return fmaf(half, tanh, half);
+    return fmaf(h, tanh, h);
+}
+static __device__ inline float gelu(float x)
+{
+    return gelu_of_half(0.5f * x);
+}
+
+/* Of two halves, rounded to 16 bits. */
+template <class OUT> static __device__ __forceinline__ uint32_t gelu_pair(float low, float high)
+{
+    return pair_of<OUT>::pack(gelu_of_half(low), gelu_of_half(high));
+}
+/* In f16 both at a time. What f16 does not hold becomes its largest number first: twice that is the
+   Inf it should be, and below it nothing is left. */
+template <> __device__ __forceinline__ uint32_t gelu_pair<__half>(float low, float high)
+{
+    uint32_t bits, tanh;
+    asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    const __half2 h = *reinterpret_cast<__half2 *>(&bits);
+    const __half2 u =
+        __hmul2(h, __hfma2(__hmul2(h, h), __float2half2_rn(GELU_CUBE), __float2half2_rn(GELU_U)));
+    asm("tanh.approx.f16x2 %0, %1;" : "=r"(tanh) : "r"(*reinterpret_cast<const uint32_t *>(&u)));
+    const __half2 y = __hfma2(h, *reinterpret_cast<__half2 *>(&tanh), h);
+    return *reinterpret_cast<const uint32_t *>(&y);
 }
 
 /* The copy engine writes 16 bytes or nothing: where n ends between, a chunk goes by hand. */
@@ -45,7 +69,7 @@ static __device__ void store_edge(uint32_t out, const linear_params &p, const th
 /* A chunk as matrices of eight tokens by eight outputs, four at a time: of 16 tokens. This lane's
    row of them, a token's eight outputs, is at `place`. Of eight last tokens, the first 16 lanes'
    rows are meant. */
-template <class OUT, int N>
+template <class OUT, bool GELU, int N>
 static __device__ __forceinline__ void put_matrices(const float (&s)[N], uint32_t out,
                                                     uint32_t place)
 {
@@ -54,7 +78,8 @@ static __device__ __forceinline__ void put_matrices(const float (&s)[N], uint32_
         uint32_t v[4] = {};
 #pragma unroll
         for (int j = 0; j < (N - i >= 8 ? 4 : 2); j++)
-            v[j] = pair_of<OUT>::pack(s[i + 2 * j], s[i + 2 * j + 1]);
+            v[j] = GELU ? gelu_pair<OUT>(s[i + 2 * j], s[i + 2 * j + 1])
+                        : pair_of<OUT>::pack(s[i + 2 * j], s[i + 2 * j + 1]);
         if (N - i >= 8)
             matrices_store_4(out + i * 256 + place, v);
         else
@@ -82,15 +107,16 @@ template <int TOKENS> struct token_scales {
     }
 };
 
-/* A thread's sums of a chunk, of the tile's tokens from `first` on, times the scales of these and of
-   its outputs `row` and row + 8, and the biases of those. */
+/* A thread's sums of a chunk, of the tile's tokens from `first` on, times a share of the scales of
+   these and of its outputs `row` and row + 8, and the biases of those. */
 template <int N, int TOKENS>
 static __device__ __forceinline__ void
 scale_sums(float (&s)[N], const linear_params &p, const thread_place &me,
-           const token_scales<TOKENS> &scales, int first, int row, float bias_low, float bias_high)
+           const token_scales<TOKENS> &scales, int first, int row, float share, float bias_low,
+           float bias_high)
 {
-    const float low = row < p.shape.n ? p.w_scale[row] : 0.0f;
-    const float high = row + 8 < p.shape.n ? p.w_scale[row + 8] : 0.0f;
+    const float low = row < p.shape.n ? share * p.w_scale[row] : 0.0f;
+    const float high = row + 8 < p.shape.n ? share * p.w_scale[row + 8] : 0.0f;
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
 #pragma unroll
@@ -131,10 +157,12 @@ static __device__ void store_quick(const typename TILE::sum (&d)[TILE::sums],
 {
     using output = typename TILE::element::output;
     constexpr bool SCALED = EPILOGUE == LINEAR_SCALED || EPILOGUE == LINEAR_SCALED_GELU;
+    constexpr bool GELU = EPILOGUE == LINEAR_GELU || EPILOGUE == LINEAR_SCALED_GELU;
+    constexpr float SHARE = GELU ? 0.5f : 1.0f; /* that activation wants halves */
     const output *bias = static_cast<const output *>(p.bias);
     const int row = n + me.warp * 16 + me.lane / 4;
-    const float bias_low = bias && row < p.shape.n ? (float)bias[row] : 0.0f;
-    const float bias_high = bias && row + 8 < p.shape.n ? (float)bias[row + 8] : 0.0f;
+    const float bias_low = bias && row < p.shape.n ? SHARE * (float)bias[row] : 0.0f;
+    const float bias_high = bias && row + 8 < p.shape.n ? SHARE * (float)bias[row + 8] : 0.0f;
     /* This lane's row of the matrices: a token, and which eight outputs of it. */
     const int token = (me.lane / 16) * 8 + me.lane % 8, piece = me.warp * 2 + me.lane / 8 % 2;
     const uint32_t place = token * 128 + ((piece ^ (me.lane % 8)) * 16);
@@ -146,19 +174,15 @@ static __device__ void store_quick(const typename TILE::sum (&d)[TILE::sums],
         if (first >= p.shape.m) break;
             /* Of each eight tokens a thread has two: two sums of output `row`, then two of row + 8. */
 #pragma unroll
-        for (int i = 0; i < TILE::chunk / 2; i++)
-            s[i] = (float)d[c * TILE::chunk / 2 + i] + (SCALED      ? 0.0f
-                                                        : i / 2 % 2 ? bias_high
-                                                                    : bias_low);
+        for (int i = 0; i < TILE::chunk / 2; i++) {
+            const float sum = (float)d[c * TILE::chunk / 2 + i];
+            s[i] = SCALED ? sum : fmaf(sum, SHARE, i / 2 % 2 ? bias_high : bias_low);
+        }
         if constexpr (SCALED)
-            scale_sums(s, p, me, scales, c * TILE::chunk, row, bias_low, bias_high);
-        if (EPILOGUE == LINEAR_GELU || EPILOGUE == LINEAR_SCALED_GELU)
-#pragma unroll
-            for (float &x : s)
-                x = gelu(x);
+            scale_sums(s, p, me, scales, c * TILE::chunk, row, SHARE, bias_low, bias_high);
         const uint32_t out = ring.out(me.warpgroup) + buffer * TILE::chunk_bytes;
         chunk_begin<TILE>(me);
-        put_matrices<output>(s, out, place);
+        put_matrices<output, GELU>(s, out, place);
         chunk_end<TILE>(me);
         if (n + 64 > p.shape.n && p.shape.n % 8 != 0)
             store_edge<TILE>(out, p, me, first, n);
