@@ -18,7 +18,7 @@ enum { MOST_POOLS = 4, HEADER = 256 };
 struct s24i_device {
     long long memory, waits; /* left */
     int lost, capturing;
-    int streams, graphs; /* alive */
+    int streams, graphs, passes; /* alive; graphs that pool: of passes, others measure */
     int most_streams, most_graphs, captures, launches, waited;
     s24i_device_pool pools[MOST_POOLS]; /* of the capture */
     int pool_count;
@@ -236,8 +236,10 @@ static s24_status fake_end(s24i_device *d, void **out, void *stream, s24i_device
     memcpy(graph->pools, d->pools, sizeof graph->pools);
     graph->pool_count = d->pool_count;
     *out = graph;
+    d->graphs++;
+    if (!graph->pool_count) return alive(d, error);
     d->captures++;
-    if (++d->graphs > d->most_graphs) d->most_graphs = d->graphs;
+    if (++d->passes > d->most_graphs) d->most_graphs = d->passes;
     return alive(d, error);
 }
 static s24_status fake_launch(s24i_device *d, void *graph, void *stream, s24i_device_error *error)
@@ -246,12 +248,14 @@ static s24_status fake_launch(s24i_device *d, void *graph, void *stream, s24i_de
     (void)stream;
     for (int i = 0; i < g->pool_count; i++)
         pool(&g->pools[i]);
-    d->launches++;
+    d->launches += g->pool_count > 0;
     return alive(d, error);
 }
 static void fake_graph_destroy(s24i_device *d, void *graph)
 {
+    const fake_graph *g = graph;
     d->graphs--;
+    d->passes -= g->pool_count > 0;
     free(graph);
 }
 

@@ -4,11 +4,11 @@
  * the fastest way is measured, when such a batch comes for the first time, and noted with the device
  * for other sessions. 2:4 products are timed
  * tile by tile over the weights of all blocks; where the best algorithm of a dense product is
- * faster still, by more than measuring errs, the weights are laid out dense once more.
+ * faster still, by more than measuring errs, the weights are laid out dense once more. What comes
+ * close alone is compared in whole passes (gpu_blocks.c).
  */
 #include "nn/gpu_session.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -169,6 +169,7 @@ typedef struct search {
     int narrow;     /* which of its 2:4 products: in 8 bits? */
     double seconds; /* of that; 0: none was measured */
     int folded;     /* it takes norms in */
+    s24i_gpu_rivals *rivals;
 } search;
 
 /* The seconds of a 2:4 product with a tile: each block's weight, one after the other. */
@@ -221,6 +222,23 @@ static s24_status look_at_tiles(double (*seconds)[TILES], search *s)
     return S24_OK;
 }
 
+/* The fastest of the others that came closest. */
+static void take_rivals(const search *s, double (*sums)[TILES])
+{
+    const double close = 1.06;
+    for (int count = 0; s->rivals && count < S24I_GPU_RIVALS; count++) {
+        int next = -1;
+        for (int i = 0; i < TILES; i++)
+            if ((*sums)[i] > 0 && (*sums)[i] < close * s->seconds &&
+                (next < 0 || (*sums)[i] < (*sums)[next]) &&
+                s24_device_tile_name(s->gpu->device, i) != s->choice->tile)
+                next = i;
+        if (next < 0) return;
+        s->rivals->tile[s->index][count] = s24_device_tile_name(s->gpu->device, next);
+        (*sums)[next] = 0;
+    }
+}
+
 /* Those that came close, by turns: a look is short, and the chip is faster after a rest. */
 static s24_status best_tile(search *s)
 {
@@ -241,6 +259,7 @@ static s24_status best_tile(search *s)
         s->choice->tile = s24_device_tile_name(s->gpu->device, i);
     }
     if (least > 0) s->seconds = least;
+    take_rivals(s, &sums);
     return S24_OK;
 }
 
@@ -381,25 +400,30 @@ static s24_status plan_product(search *s)
     return take_note(s);
 }
 
+static search search_of(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens, int index, int folded)
+{
+    /* The first block's first product has no norm before it. */
+    const int64_t block = folded && gpu->model->shape.layers > 1;
+    return (search){.gpu = gpu,
+                    .ctx = ctx,
+                    .tokens = tokens,
+                    .index = index,
+                    .linear = s24i_block_product(&gpu->model->blocks[block], index),
+                    .o = operands_of(gpu, tokens, block, index, folded),
+                    .choice = &gpu->choices[s24i_gpu_octave(tokens)][index],
+                    .folded = folded && (index >= S24I_PRODUCT_ATTENTION || block)};
+}
+
 /* Plans the products with or without norms in them, and leaves the session so. *done: there is a tile
    for each. */
 static s24_status plan_products(int *done, s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
-                                int folded)
+                                int folded, s24i_gpu_rivals *rivals)
 {
-    const int octave = s24i_gpu_octave(tokens);
-    /* The first block's first product has no norm before it. */
-    const int64_t block = folded && gpu->model->shape.layers > 1;
-    gpu->folded[octave] = folded;
+    gpu->folded[s24i_gpu_octave(tokens)] = folded;
     *done = 1;
     for (int i = 0; i < S24I_PRODUCTS && *done; i++) {
-        search s = {.gpu = gpu,
-                    .ctx = ctx,
-                    .tokens = tokens,
-                    .index = i,
-                    .linear = s24i_block_product(&gpu->model->blocks[block], i),
-                    .o = operands_of(gpu, tokens, block, i, folded),
-                    .choice = &gpu->choices[octave][i],
-                    .folded = folded && (i >= S24I_PRODUCT_ATTENTION || block)};
+        search s = search_of(gpu, ctx, tokens, i, folded);
+        s.rivals = rivals;
         *s.choice = (s24i_gpu_choice){0};
         TRY(plan_product(&s));
         *done = !s.folded || !s.linear->packed || s.choice->tile;
@@ -407,50 +431,17 @@ static s24_status plan_products(int *done, s24i_gpu_session *gpu, s24_ctx *ctx, 
     return S24_OK;
 }
 
-/* The seconds of all blocks' products and norms as they are planned now. */
-static s24_status time_blocks(double *seconds, s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens)
+/* Between tiles that are about as fast alone the whole pass decides. */
+static s24_status settle_tiles(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                               const s24i_gpu_rivals *rivals)
 {
-    const s24i_shape *s = &gpu->model->shape;
-    const s24_dense hidden = s24i_gpu_view(gpu, gpu->hidden, tokens, s->width);
-    const s24_dense sum = s24i_gpu_view(gpu, gpu->qkv, tokens, s->width);
-    TRY(s24_device_timer_start(ctx, gpu->device, gpu->stream));
-    for (int64_t b = 0; b < s->layers; b++)
-        for (int i = 0; i < S24I_PRODUCTS; i++) {
-            const s24i_block *block = &gpu->model->blocks[b];
-            if (!s24i_block_product(block, i)->n) continue;
-            TRY(s24i_gpu_product(gpu, ctx, tokens, b, i));
-            if (gpu->folded[s24i_gpu_octave(tokens)]) continue;
-            if (i == S24I_PRODUCT_ATTENTION || i == S24I_PRODUCT_OUTPUT)
-                TRY(s24i_gpu_norm(gpu, ctx, &block->output_norm, &hidden, &sum, 0));
-        }
-    return s24_device_timer_stop(seconds, ctx, gpu->device, gpu->stream);
-}
-
-static void swap_plans(s24i_gpu_session *gpu, int octave, s24i_gpu_choice other[S24I_PRODUCTS])
-{
-    gpu->folded[octave] = !gpu->folded[octave];
+    const int folded = gpu->folded[s24i_gpu_octave(tokens)];
     for (int i = 0; i < S24I_PRODUCTS; i++) {
-        const s24i_gpu_choice choice = gpu->choices[octave][i];
-        gpu->choices[octave][i] = other[i];
-        other[i] = choice;
+        const search s = search_of(gpu, ctx, tokens, i, folded);
+        if (!rivals->tile[i][0] || s.choice->dense || s.choice->narrow) continue;
+        TRY(s24i_gpu_settle_tile(gpu, ctx, tokens, i, rivals->tile[i]));
+        TRY(take_note(&s));
     }
-}
-
-/* The faster of the session's plan and the other one, by turns; either way a session keeps it. */
-static s24_status compare_plans(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
-                                s24i_gpu_choice other[S24I_PRODUCTS])
-{
-    enum { TURNS = 5 };
-    const int octave = s24i_gpu_octave(tokens);
-    double least[2] = {HUGE_VAL, HUGE_VAL};
-    for (int turn = 0; turn < 2 * TURNS; turn++) {
-        double seconds;
-        TRY(time_blocks(&seconds, gpu, ctx, tokens));
-        double *best = &least[gpu->folded[octave]];
-        if (seconds < *best) *best = seconds;
-        swap_plans(gpu, octave, other);
-    }
-    if ((least[1] < least[0]) != gpu->folded[octave]) swap_plans(gpu, octave, other);
     return S24_OK;
 }
 
@@ -461,6 +452,7 @@ s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens)
     const s24i_shape *s = &gpu->model->shape;
     const int octave = s24i_gpu_octave(tokens);
     s24i_gpu_choice folded[S24I_PRODUCTS];
+    s24i_gpu_rivals rivals[2] = {{{{NULL}}}}; /* of the plan with norms apart, and in products */
     note_key key;
     int can = 0, done;
     if (gpu->planned[octave] || !s->layers) return S24_OK;
@@ -470,14 +462,15 @@ s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens)
     const char *noted = s24_device_noted(gpu->device, key.text);
     const int in = noted && strcmp(noted, NORMS_IN) == 0,
               apart = noted && strcmp(noted, NORMS_APART) == 0;
-    if (gpu->terms && !apart) TRY(plan_products(&can, gpu, ctx, tokens, 1));
+    if (gpu->terms && !apart) TRY(plan_products(&can, gpu, ctx, tokens, 1, &rivals[1]));
     if (can) memcpy(folded, gpu->choices[octave], sizeof folded);
-    if (!can || !in) TRY(plan_products(&done, gpu, ctx, tokens, 0));
+    if (!can || !in) TRY(plan_products(&done, gpu, ctx, tokens, 0, &rivals[0]));
     if (can && !in) {
-        TRY(compare_plans(gpu, ctx, tokens, folded));
+        TRY(s24i_gpu_compare_plans(gpu, ctx, tokens, folded));
         TRY(s24_device_note(ctx, gpu->device, key.text,
                             gpu->folded[octave] ? NORMS_IN : NORMS_APART));
     }
+    TRY(settle_tiles(gpu, ctx, tokens, &rivals[gpu->folded[octave]]));
     gpu->planned[octave] = 1;
     return S24_OK;
 }

@@ -8,6 +8,7 @@
 enum {
     S24I_GPU_GRAPHS = 32,
     S24I_GPU_OCTAVES = 26, /* powers of two of tokens, to beyond the most of a session */
+    S24I_GPU_RIVALS = 2,   /* tiles beside the one that is fastest alone */
     S24I_GPU_DENSE_WORK = 32 << 20,
     S24I_GPU_ELEMENT = 2 /* bytes */
 };
@@ -30,6 +31,11 @@ typedef struct s24i_gpu_choice {
     int dense;        /* 1: a 2:4 weight is multiplied as a dense one */
     int narrow;       /* 1: in 8 bits */
 } s24i_gpu_choice;
+
+/* By product: tiles that were nearly as fast alone as the chosen one, best first; then NULL. */
+typedef struct s24i_gpu_rivals {
+    const char *tile[S24I_PRODUCTS][S24I_GPU_RIVALS];
+} s24i_gpu_rivals;
 
 struct s24i_gpu_session {
     s24_ctx *ctx;
@@ -74,6 +80,13 @@ int s24i_gpu_octave(int64_t tokens);
 /* Measures the products of that many tokens on the device, once an octave: 2:4 tile by tile, dense
    algorithm by algorithm. What is in the buffers is overwritten. */
 s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens);
+/* The faster of the session's plan and the other one, with norms in products or apart, by turns; either
+   way a session keeps it. */
+s24_status s24i_gpu_compare_plans(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                                  s24i_gpu_choice other[S24I_PRODUCTS]);
+/* Of the tile planned for a product and its rivals the one with which all blocks are fastest, by turns. */
+s24_status s24i_gpu_settle_tile(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens, int index,
+                                const char *const rivals[S24I_GPU_RIVALS]);
 /* Runs product `index` of a block as planned. */
 s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                             int64_t block, int index);
