@@ -107,7 +107,7 @@ s24_status attention_enqueue(s24i_device *device, const s24i_device_attention *j
                                   dim3((unsigned)(p.items < most ? p.items : most)),
                                   row->threads,
                                   row->shared_bytes,
-                                  true};
+                                  p.items < EARLY_ATTENTION * device->processors};
     void *args[] = {&queries, &keys, &p};
     return device_launch_kernel(error, &launch, args, stream);
 }

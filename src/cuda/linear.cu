@@ -170,12 +170,13 @@ s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, vo
     p.slab_bytes = (unsigned)(p.shape.k_blocks * kind->weight_block);
     if (option->family >= LINEAR_KEPT) /* a block has one tile, or its part */
         grid = p.shape.m_tiles * p.shape.n_tiles * option->share;
+    const double work = (double)job->m * (double)job->n * (double)job->k;
     const device_launch launch = {"launching a product",
                                   linear_kernel_of(option, row, job),
                                   dim3((unsigned)grid),
                                   row->threads,
                                   row->shared_bytes,
-                                  true,
+                                  work < EARLY_PRODUCT,
                                   linear_cluster_of(device, &p.shape, row, option, grid)};
     if (option->family == LINEAR_MMA) return mma_enqueue(job, &launch, &p, stream, error);
     s24_status status = make_maps(device, error, job, row, &x, &y);

@@ -158,7 +158,7 @@ s24_status norm_enqueue(s24i_device *device, const s24i_device_norm *job, void *
                                   dim3((unsigned)((job->rows + WARPS - 1) / WARPS)),
                                   32 * WARPS,
                                   0,
-                                  true};
+                                  job->rows * job->width <= EARLY_NORM};
     void *args[] = {&args_of};
     return device_launch_kernel(error, &launch, args, stream);
 }
