@@ -497,5 +497,4 @@ S24_API s24_status s24_matrix_to_hopper(void *packed, s24_ctx *ctx, const s24_ma
 
 #include "sparse24/layouts.h" /* weights in the kernels' orders */
 #include "sparse24/masks.h"   /* masks and checks */
-
 #endif
