@@ -259,6 +259,24 @@ static inline void expect(problem *p, const s24_device_linear_args *args)
         }
 }
 
+/* The plain product `times` times, none waited for before the last, into p->y. */
+static inline void run_in_a_row(problem *p, const char *tile, int times)
+{
+    s24_dense x = {p->gpu[0], p->dtype, p->m, p->k, p->ldx};
+    s24_dense y = {p->gpu[1], p->y_dtype, p->m, p->n, p->ldy};
+    s24_device_linear_args args = {.size = sizeof args,
+                                   .x = &x,
+                                   .y = &y,
+                                   .work = p->work,
+                                   .work_bytes = s24_device_linear_work_bytes(p->device, p->weight),
+                                   .tile = tile};
+    const size_t bytes = (size_t)y_count(p) * s24_dtype_bytes(p->y_dtype);
+    for (int i = 0; i < times; i++)
+        assert_ok(p->ctx, s24_device_linear(p->ctx, p->device, p->weight, &args));
+    assert_ok(p->ctx, s24_device_copy(p->ctx, p->device, p->y, p->gpu[1], bytes, NULL));
+    assert_ok(p->ctx, s24_device_wait(p->ctx, p->device, NULL));
+}
+
 static int products_run;
 
 enum { WITH_BIAS = 1, WITH_RESIDUAL = 2, WITH_SCALES = 4 };

@@ -108,6 +108,39 @@ static void test_many_tiles(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* Products in a row, whose blocks meet on a processor: what one loads must not be late for, or in the
+   way of, what another multiplies with. */
+static void test_in_a_row(void **state)
+{
+    (void)state;
+    enum { TIMES = 40, ROW = 3 };
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    if (device) {
+        problem p = {.ctx = ctx, .device = device, .dtype = S24_BF16, .y_dtype = S24_BF16};
+        const char *tile;
+        p.m = 8;
+        p.n = p.k = 4096;
+        problem_make(&p);
+        for (int i = 0; (tile = s24_device_tile_name(device, i)) != NULL; i++) {
+            const int before = products_run;
+            const size_t bytes = (size_t)y_count(&p) * 2;
+            run_twice(&p, tile, S24_ACTIVATION_NONE, 0);
+            char *first = malloc(bytes);
+            memcpy(first, p.y, bytes);
+            for (int turn = 0; products_run > before && turn < TIMES; turn++) {
+                run_in_a_row(&p, tile, ROW);
+                assert_memory_equal(first, p.y, bytes);
+            }
+            free(first);
+        }
+        problem_free(&p);
+    }
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
 /* W·X with the tokens of X and Y in columns. */
 static void test_columns(void **state)
 {
@@ -277,7 +310,7 @@ int main(void)
         cmocka_unit_test(test_products),        cmocka_unit_test(test_few_tokens),
         cmocka_unit_test(test_many_tiles),      cmocka_unit_test(test_columns),
         cmocka_unit_test(test_columns_refused), cmocka_unit_test(test_dense_sparse),
-        cmocka_unit_test(test_gelu_of_large),
+        cmocka_unit_test(test_gelu_of_large),   cmocka_unit_test(test_in_a_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,7 +214,8 @@ static __device__ __forceinline__ void kept_multiply(typename TILE::sum (&d)[2][
 template <class TILE>
 static __device__ __forceinline__ void
     kept_consume(typename TILE::sum (&d)[2][4], const kept_fragment<TILE> (&kept)[TILE::kept],
-                 const kept_ring<TILE> &ring, const kept_part<TILE> &part, const kept_place &me)
+                 const kept_ring<TILE> &ring, const kept_part<TILE> &part, const kept_place &me,
+                 int zero)
 {
     const int count = part.count(me.group);
     barrier_wait(ring.kept_full(me.group), 0);
@@ -228,8 +229,11 @@ static __device__ __forceinline__ void
         barrier_wait(ring.full(me.group, slot), (i - TILE::kept) / TILE::slots & 1);
         kept_fetch<TILE>(f, ring.weight(me.group, slot), me);
         kept_multiply<TILE>(d, f, ring.tokens(me.group, slot), me);
+        /* What was read is here, not only asked for: behind another block's loads from memory that
+           can take longer than the copy engine to write there again. */
+        const uint32_t here = (copy_of_sum(d[0][0], 0) | copy_of_sum(d[1][0], 0)) & zero;
         __syncwarp();
-        if (me.lane == 0) barrier_arrive(ring.empty(me.group, slot));
+        if (me.lane == 0) barrier_arrive(ring.empty(me.group, slot) + here);
     }
 #pragma unroll
     for (int i = 0; i < 4; i++)
@@ -347,7 +351,7 @@ __global__ void __launch_bounds__(TILE::threads, 2)
     if (!consumer) {
         if (one_lane()) kept_produce<TILE>(ring, p, &x, part);
     } else {
-        kept_consume<TILE>(d, kept, ring, part, me);
+        kept_consume<TILE>(d, kept, ring, part, me, p.shape.whole >> 31);
     }
     if (me.group == 0 && (p.bias || p.w_scale || p.x_scale))
         put_terms(ring.base + TILE::terms_at, p, (int)threadIdx.x, part.slab * 64);
