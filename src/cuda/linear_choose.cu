@@ -20,21 +20,26 @@ enum {
 #include "tiles.def"
 };
 enum {
+    FEW_TILES = 0
+#define FEW_TILE(...) +1
+#include "tiles.def"
+};
+enum {
     MMA_TILES = 0
 #define MMA_TILE(...) +1
 #include "tiles.def"
 };
 
-const int linear_tiles[LINEAR_FAMILIES] = {TILES, NORM_TILES, KEPT_TILES, MMA_TILES};
+const int linear_tiles[LINEAR_FAMILIES] = {TILES, NORM_TILES, KEPT_TILES, FEW_TILES, MMA_TILES};
 
 template <class T>
 static constexpr linear_kind kind_of(s24_dtype dtype, const linear_row *rows,
                                      const linear_row *norm_rows, const linear_row *kept_rows,
-                                     const linear_row *mma_rows, int least,
-                                     CUtensorMapDataType type)
+                                     const linear_row *few_rows, const linear_row *mma_rows,
+                                     int least, CUtensorMapDataType type)
 {
     return {dtype,
-            {rows, norm_rows, kept_rows, mma_rows},
+            {rows, norm_rows, kept_rows, few_rows, mma_rows},
             least,
             element_of<T>::block_k,
             element_of<T>::weight_block,
@@ -43,15 +48,15 @@ static constexpr linear_kind kind_of(s24_dtype dtype, const linear_row *rows,
 
 const linear_kind linear_kinds[LINEAR_KINDS] = {
     kind_of<__nv_bfloat16>(S24_BF16, linear_rows_bf16, norm_rows_bf16, kept_rows_bf16,
-                           mma_rows_bf16, 80, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
-    kind_of<__half>(S24_F16, linear_rows_f16, norm_rows_f16, kept_rows_f16, mma_rows_f16, 80,
-                    CU_TENSOR_MAP_DATA_TYPE_FLOAT16),
-    kind_of<int8_t>(S24_I8, linear_rows_i8, nullptr, kept_rows_i8, mma_rows_i8, 80,
+                           few_rows_bf16, mma_rows_bf16, 80, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
+    kind_of<__half>(S24_F16, linear_rows_f16, norm_rows_f16, kept_rows_f16, few_rows_f16,
+                    mma_rows_f16, 80, CU_TENSOR_MAP_DATA_TYPE_FLOAT16),
+    kind_of<int8_t>(S24_I8, linear_rows_i8, nullptr, kept_rows_i8, few_rows_i8, mma_rows_i8, 80,
                     CU_TENSOR_MAP_DATA_TYPE_UINT8),
-    kind_of<__nv_fp8_e4m3>(S24_E4M3, linear_rows_e4m3, nullptr, kept_rows_e4m3, mma_rows_e4m3, 89,
-                           CU_TENSOR_MAP_DATA_TYPE_UINT8),
-    kind_of<__nv_fp8_e5m2>(S24_E5M2, linear_rows_e5m2, nullptr, kept_rows_e5m2, mma_rows_e5m2, 89,
-                           CU_TENSOR_MAP_DATA_TYPE_UINT8),
+    kind_of<__nv_fp8_e4m3>(S24_E4M3, linear_rows_e4m3, nullptr, kept_rows_e4m3, few_rows_e4m3,
+                           mma_rows_e4m3, 89, CU_TENSOR_MAP_DATA_TYPE_UINT8),
+    kind_of<__nv_fp8_e5m2>(S24_E5M2, linear_rows_e5m2, nullptr, kept_rows_e5m2, few_rows_e5m2,
+                           mma_rows_e5m2, 89, CU_TENSOR_MAP_DATA_TYPE_UINT8),
 };
 
 const linear_kind *linear_kind_of(s24_dtype dtype)
@@ -98,6 +103,11 @@ enum {
 #include "tiles.def"
 };
 enum {
+#define FEW_TILE(rows, tokens, weight_slots, token_slots, share, ...)                              \
+    FEW_ROW_##rows##x##tokens##x##share,
+#include "tiles.def"
+};
+enum {
 #define MMA_TILE(rows, tokens, ...) MMA_ROW_##rows##x##tokens,
 #include "tiles.def"
 };
@@ -117,6 +127,9 @@ static const linear_option all_options[] = {
 #define KEPT_TILE(rows, tokens, ...)                                                               \
     {#rows "x" #tokens "/kept", LINEAR_KEPT, KEPT_ROW_##rows##x##tokens, false, 1},                \
         {#rows "x" #tokens "/kept/2", LINEAR_KEPT, KEPT_ROW_##rows##x##tokens, false, 2},
+#define FEW_TILE(rows, tokens, weight_slots, token_slots, share, ...)                              \
+    {#rows "x" #tokens "/few/" #share, LINEAR_FEW, FEW_ROW_##rows##x##tokens##x##share, false,     \
+     share},
 #define MMA_TILE(rows, tokens, ...)                                                                \
     {#rows "x" #tokens "/mma", LINEAR_MMA, MMA_ROW_##rows##x##tokens, false, 1},
 #include "tiles.def"
@@ -233,8 +246,9 @@ static double cost(const s24i_device *device, const s24i_device_linear *job, con
                    const linear_option *option)
 {
     const linear_kind *kind = linear_kind_of(job->dtype);
+    const bool few = option->family == LINEAR_FEW;
     /* Most of a launch passes while the one before still runs, if there is room for both. */
-    const double launch = option->family == LINEAR_KEPT ? 1300 : 2530;
+    const double launch = few ? 1000 : option->family == LINEAR_KEPT ? 1300 : 2530;
     const double filled = 0.17, memory = 4100, processor = 36; /* bytes a ns */
     const double again = 0.36; /* of the first time a processor reads them */
     /* Sums of i8 leave as fast as memory takes them. */
@@ -245,14 +259,16 @@ static double cost(const s24i_device *device, const s24i_device_linear *job, con
     const double tiles = (double)s.m_tiles * s.n_tiles, steps = s.steps;
     const double bytes = (double)ceil_div(job->n, 64) * s.k_blocks * kind->weight_block;
     const double from_memory = bytes / memory;
+    /* Of few tokens in rings of their own that is what a step takes. */
     const double inwards =
-        bytes * (1 + again * (s.m_tiles - 1)) / (min(grid, device->processors) * processor);
+        few ? 0
+            : bytes * (1 + again * (s.m_tiles - 1)) / (min(grid, device->processors) * processor);
     /* Tokens that are not there are loaded too; sharing ends with a hand-over. */
     const double weight = (from_memory > inwards ? from_memory : inwards) + 8 * row->tokens +
                           (option->cut   ? 1500
                            : s.share > 1 ? 400
                                          : 0);
-    double time;
+    double time, further = 0; /* waves of blocks that do not go on to another tile */
     if (s.whole < tiles) {
         /* A block alone on its processor waits for its loads: 55 bytes a ns. */
         const double loads =
@@ -264,8 +280,9 @@ static double cost(const s24i_device *device, const s24i_device_linear *job, con
         double exact = tiles * s.share / (room * blocks_at_a_time(row)), waves = ceil(exact);
         if (exact > 1) waves -= filled * (waves - exact);
         time = waves * (steps / s.share * row->step_ns + end) + (s.share > 1 ? 600 : 0);
+        if (few) further = 1600 * (waves - 1);
     }
-    return launch + (time > weight ? time : weight);
+    return launch + (time > weight ? time : weight) + further;
 }
 
 size_t linear_work_bytes(const s24i_device *device, s24_dtype dtype)
@@ -304,7 +321,8 @@ static bool can_be_used(const s24i_device *device, const s24i_device_linear *job
     const linear_row *row = row_of(kind, option);
     const bool runs = option->family == LINEAR_MMA ? device->capability >= kind->least
                                                    : device->capability == HOPPER;
-    const bool fits = option->family != LINEAR_KEPT || job->m <= row->tokens;
+    const bool few = option->family == LINEAR_KEPT || option->family == LINEAR_FEW;
+    const bool fits = !few || job->m <= row->tokens;
     return runs && fits && kind->rows[option->family] && linear_kernel_of(option, row, job) &&
            (!option->cut || job->work) &&
            option->share <= ceil_div(job->k, kind->block_k * row->depth);

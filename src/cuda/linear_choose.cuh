@@ -6,9 +6,16 @@
 #include "device.cuh"
 #include "linear_row.cuh"
 
-/* Of tiles: linear.cuh's, between norms linear_norm.cuh's, for few tokens linear_kept.cuh's, and for
-   every GPU mma_linear.cuh's. */
-enum linear_family { LINEAR_WGMMA, LINEAR_BETWEEN, LINEAR_KEPT, LINEAR_MMA, LINEAR_FAMILIES };
+/* Of tiles: linear.cuh's, between norms linear_norm.cuh's, for few tokens linear_kept.cuh's and
+   linear_few.cuh's, and for every GPU mma_linear.cuh's. */
+enum linear_family {
+    LINEAR_WGMMA,
+    LINEAR_BETWEEN,
+    LINEAR_KEPT,
+    LINEAR_FEW,
+    LINEAR_MMA,
+    LINEAR_FAMILIES
+};
 
 /* What a dtype's products have. */
 struct linear_kind {

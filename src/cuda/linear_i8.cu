@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The products in i8, with sums in i32. */
-#include "linear_kept.cuh"
 #include "linear_rows.cuh"
 
 const linear_row linear_rows_i8[] = {
 #define TILE(rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares, step, end)    \
     linear_row_of<int8_t, rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares>( \
         #rows "x" #tokens, step, end),
-#include "tiles.def"
-};
-
-const linear_row kept_rows_i8[] = {
-#define KEPT_TILE(rows, tokens, kept, slots, groups, step, end)                                    \
-    kept_row_of<int8_t, kept, slots, groups>(#rows "x" #tokens "/kept", step, end),
 #include "tiles.def"
 };

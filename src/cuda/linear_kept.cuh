@@ -14,6 +14,7 @@
 #ifndef S24_CUDA_LINEAR_KEPT_CUH
 #define S24_CUDA_LINEAR_KEPT_CUH
 
+#include "linear_few_store.cuh"
 #include "linear_row.cuh"
 #include "linear_store_full.cuh"
 #include "mma_sp.cuh"
@@ -127,6 +128,9 @@ static __device__ void kept_produce(const kept_ring<TILE> &ring, const linear_pa
     for (int i = FIRST; i < ROUND; i++)
         for (int g = 0; g < TILE::groups; g++)
             kept_load_weight(ring, slab, part, g, i);
+    /* Into L2, which changes with what the kernels before still write: a box here and one there. */
+    for (int i = blockIdx.x; i < p.shape.k_blocks; i += gridDim.x)
+        tile_ask(x, i * TILE::element::block_k, 0);
     wait_for_predecessors();
     for (int g = 0; g < TILE::groups; g++) {
         const int count = min(TILE::kept, part.count(g));
@@ -353,7 +357,8 @@ __global__ void __launch_bounds__(TILE::threads, 2)
     } else {
         kept_consume<TILE>(d, kept, ring, part, me, p.shape.whole >> 31);
     }
-    if (me.group == 0 && (p.bias || p.w_scale || p.x_scale))
+    const few_way<typename TILE::type> way(p, 0, part.slab * 64 + me.warp * 16, me.lane);
+    if (me.group == 0 && !way.quick)
         put_terms(ring.base + TILE::terms_at, p, (int)threadIdx.x, part.slab * 64);
     if (consumer && me.group > 0) {
         uint32_t bits[4];
@@ -367,13 +372,20 @@ __global__ void __launch_bounds__(TILE::threads, 2)
     if (me.group != 0) return;
     for (int g = 1; g < TILE::groups; g++)
         kept_add<TILE>(d[0], ring.sums(g - 1));
-    if (kept_share<TILE>(d[0], ring, part)) kept_store<TILE>(d[0], ring, p, part.slab, me);
+    if (!kept_share<TILE>(d[0], ring, part)) return;
+    if (way.quick)
+        way.store(d[0], 0);
+    else
+        kept_store<TILE>(d[0], ring, p, part.slab, me);
 }
 
 template <class T, int KEPT, int SLOTS, int GROUPS>
 constexpr linear_row kept_row_of(const char *name, int step_ns, int end_ns)
 {
-    using TILE = kept_tile<T, KEPT, SLOTS, GROUPS>;
+    /* A block of an 8-bit dtype has a word of metadata more, and floats' products, which are made of
+       those of 16 bits, want registers too. */
+    constexpr int LESS = element_of<T>::is_16_bit ? 0 : element_of<T>::is_integer ? 1 : 2;
+    using TILE = kept_tile<T, KEPT - LESS, SLOTS, GROUPS>;
     linear_row row = {
         name,          TILE::rows,         TILE::tokens, 1,      0,  0,      TILE::most_shares,
         TILE::threads, TILE::shared_bytes, step_ns,      end_ns, {}, nullptr};

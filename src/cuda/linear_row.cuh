@@ -19,6 +19,8 @@ extern const linear_row linear_rows_bf16[], linear_rows_f16[], linear_rows_i8[],
 extern const linear_row norm_rows_bf16[], norm_rows_f16[];
 extern const linear_row kept_rows_bf16[], kept_rows_f16[], kept_rows_i8[], kept_rows_e4m3[],
     kept_rows_e5m2[];
+extern const linear_row few_rows_bf16[], few_rows_f16[], few_rows_i8[], few_rows_e4m3[],
+    few_rows_e5m2[];
 extern const linear_row mma_rows_bf16[], mma_rows_f16[], mma_rows_i8[], mma_rows_e4m3[],
     mma_rows_e5m2[];
 
