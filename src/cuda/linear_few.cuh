@@ -34,6 +34,8 @@ struct few_tile {
     static constexpr int eights = TOKENS / 8, own = (eights + SHARE - 1) / SHARE;
     static constexpr int full_chunk = own * 8, full_bytes = full_chunk * 256;
     static constexpr int parts = SHARE > 1 ? SHARE - 1 : 1;
+    /* Slots of weights that are filled before the tokens' first ones, which wait behind them. */
+    static constexpr int early = ROWS == 64 ? 7 : WEIGHT_SLOTS;
     static constexpr int weight_at = TOKEN_SLOTS * token_block;
     static constexpr int inbox_at = weight_at + WEIGHT_SLOTS * weight_block;
     static constexpr int terms_at = inbox_at + warpgroups * parts * full_bytes;
@@ -115,6 +117,7 @@ static __device__ void few_load_weights(const few_ring<TILE> &ring, const linear
     ring_place<TILE::weight_slots> at;
 #pragma unroll 1
     for (int i = 0; i < part.count; i++, at.next(), from += TILE::block) {
+        if (i == TILE::early) wait_for_predecessors();
         barrier_wait(ring.weight_empty(at.stage), at.parity ^ 1);
         barrier_expect(ring.weight_full(at.stage), TILE::weight_block);
 #pragma unroll
