@@ -2,11 +2,12 @@
 /*
  * y = x·wᵀ, w 2:4, AVX2: the broadcast design of linear_avx512.h with 8 tokens a vector,
  *      panel -> group of 4 k -> C vectors -> [4 k][8 tokens]      (k's offset is index * 32 B)
- * for every m. Tile 2 rows x 6 vectors: 12 sums, a pair of values and one of them spread; 13 loads
- * for 12 multiply-adds. Narrow m narrows the tile and adds rows.
+ * for more than eight tokens (up to eight: linear_few_avx2.h). Tile 2 rows x 6 vectors: 12 sums, a
+ * pair of values and one of them spread; 13 loads for 12 multiply-adds. Narrow m narrows the tile and
+ * adds rows.
  *
  * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 8 of them as f32, or what
- * linear_driver.h asks of a row with OWN_LAYOUT or HAS_LANES.
+ * linear_driver.h asks of a row with OWN_LAYOUT.
  */
 #ifndef S24_KERNEL_X86_LINEAR_AVX2_H
 #define S24_KERNEL_X86_LINEAR_AVX2_H
@@ -17,8 +18,9 @@
 
 #define TARGET AVX2
 #define WIDEN  (VALUE != 4)
-#ifndef HAS_LANES
-#define HAS_LANES 0
+#if !OWN_LAYOUT
+#define HAS_LANES 1
+#include "kernel/cpu/x86/linear_few_avx2.h"
 #endif
 
 enum {

@@ -5,7 +5,7 @@
 #if defined(__x86_64__)
 #define VALUE          4
 #define LAYOUT         s24i_layout_rows16_f32
-#define LOAD_VALUES(p) _mm256_load_ps(p)
+#define LOAD_VALUES(p) _mm256_load_ps((const float *)(const void *)(p))
 #include "kernel/cpu/x86/linear_avx2.h"
 
 const s24i_linear_kernel s24i_linear_f32_avx2 = {
