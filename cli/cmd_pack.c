@@ -73,12 +73,18 @@ typedef struct job {
     s24_writer *writer;
     json_t *layers;
     int64_t changed, bytes_in, bytes_out;
+    int64_t integers; /* quantised tensors that have no layout to go to */
 } job;
+
+static int wants_layout(const job *j)
+{
+    return j->options->layout && strcmp(j->options->layout, "cpu") == 0;
+}
 
 /* The layout that a tensor of floats is packed into, NULL: the canonical one. */
 static const char *layout_of(const job *j, const s24_tensor *tensor)
 {
-    if (!j->options->layout || strcmp(j->options->layout, "cpu") != 0 || tensor->bits) return NULL;
+    if (!wants_layout(j) || tensor->bits) return NULL;
     return s24_layout_of(j->cli->ctx, tensor->dtype);
 }
 
@@ -220,6 +226,7 @@ static s24_status copy_tensor(job *j, const s24_tensor *tensor)
     if (!changes(j, tensor)) {
         j->bytes_in += (int64_t)bytes;
         j->bytes_out += (int64_t)bytes;
+        j->integers += wants_layout(j) && tensor->bits;
         return s24_writer_copy(j->writer, tensor);
     }
     s24_status status =
@@ -253,6 +260,9 @@ static int copy_all(job *j)
 static int report(job *j)
 {
     char in[32], out[32];
+    if (j->integers)
+        cli_note(j->cli, "%lld tensors of integers stay as they are: --layout cpu is of floats",
+                 (long long)j->integers);
     if (j->cli->json) {
         json_t *object = cli_json();
         json_object_set_new(object, "bytes_in", json_integer(j->bytes_in));
@@ -269,7 +279,7 @@ static int report(job *j)
 
 static int check_options(const job *j)
 {
-    if (j->scheme && j->options->layout && !strcmp(j->options->layout, "cpu"))
+    if (j->scheme && wants_layout(j))
         return cli_fail(j->cli, CLI_USAGE,
                         "--layout cpu is of floats; integers (--quantize) are stored canonically");
     return CLI_OK;

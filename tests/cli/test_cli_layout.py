@@ -101,6 +101,12 @@ class Files(Scratch):
         self.good("pack", "f32.safetensors", "b.safetensors", "--quantize", "int8")
         self.assertEqual(read(self.folder / "a.safetensors"), read(self.folder / "b.safetensors"))
 
+    def test_integers_have_no_layout(self):
+        self.good("pack", "f32.safetensors", "a.safetensors", "--quantize", "int8")
+        done = self.good("pack", "a.safetensors", "b.safetensors", "--layout", "cpu")
+        self.assertRegex(done.stderr, r"\d tensors of integers stay as they are.*floats")
+        self.assertEqual(read(self.folder / "a.safetensors"), read(self.folder / "b.safetensors"))
+
     def test_prune_of_a_layout_writes_the_canonical_form(self):
         self.good("pack", "f32.safetensors", "cpu.safetensors", "--layout", "cpu")
         for options in ([], ["--packed"]):
