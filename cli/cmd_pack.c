@@ -226,7 +226,8 @@ static s24_status copy_tensor(job *j, const s24_tensor *tensor)
     if (!changes(j, tensor)) {
         j->bytes_in += (int64_t)bytes;
         j->bytes_out += (int64_t)bytes;
-        j->integers += wants_layout(j) && tensor->bits;
+        j->integers += wants_layout(j) && tensor->bits &&
+                       s24_tensor_is_selected(tensor, j->options->include, j->options->exclude);
         return s24_writer_copy(j->writer, tensor);
     }
     s24_status status =

@@ -20,7 +20,7 @@
  *   WIDEN             1: widen() copies a pass's weights into the form that the tile reads
  *   OWN_LAYOUT        1: there is no LAYOUT, weight_bytes() and weight_pack() are the row's, and widen() is told the
  *                     place: widen(block, &tile, job, row block, k block)
- *   HAS_LANES         1: few tokens go another way: LANES_M, lanes[m], few_t, few_as_they_are(),
+ *   HAS_LANES         1: few tokens go another way: LANES_M, few_rows(), few_t, few_as_they_are(),
  *                     gather_few()
  */
 #ifndef S24_KERNEL_CPU_LINEAR_DRIVER_H
@@ -330,7 +330,7 @@ static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
         few = own;
     }
     for (int64_t b = begin; b < end; b++)
-        lanes[job->m](job, few, stride, b);
+        few_rows(job, few, stride, b);
 }
 
 #endif

@@ -267,6 +267,11 @@ LANES(4)
 static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const float *, int64_t,
                                         int64_t) = {NULL, lanes_1, lanes_2, lanes_3, lanes_4};
 
+static void few_rows(const s24i_linear_job *job, const float *x, int64_t stride, int64_t b)
+{
+    lanes[job->m](job, x, stride, b);
+}
+
 #include "kernel/cpu/linear_few_f32.h"
 #endif
 

@@ -445,6 +445,11 @@ static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const float *, 
     NULL,    lanes_1,  lanes_2,  lanes_3,  lanes_4,  lanes_5,  lanes_6,  lanes_7, lanes_8,
     lanes_9, lanes_10, lanes_11, lanes_12, lanes_13, lanes_14, lanes_15, lanes_16};
 
+static void few_rows(const s24i_linear_job *job, const float *x, int64_t stride, int64_t b)
+{
+    lanes[job->m](job, x, stride, b);
+}
+
 /* The tokens as the lanes design takes them: group -> [m][4 columns]. */
 typedef float few_t;
 

@@ -86,8 +86,4 @@ AVX2 static void few_rows(const s24i_linear_job *job, const few_t *x, int64_t st
                    job->bias ? load_lanes(job->bias + n, 1, job->n - n) : _mm256_setzero_ps());
 }
 
-static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const few_t *, int64_t,
-                                        int64_t) = {
-    NULL, few_rows, few_rows, few_rows, few_rows, few_rows, few_rows, few_rows, few_rows};
-
 #endif

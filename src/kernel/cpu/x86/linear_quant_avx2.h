@@ -115,6 +115,11 @@ LANES(4)
 static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const few_t *, int64_t,
                                         int64_t) = {NULL, lanes_1, lanes_2, lanes_3, lanes_4};
 
+static void few_rows(const s24i_linear_job *job, const few_t *x, int64_t stride, int64_t b)
+{
+    lanes[job->m](job, x, stride, b);
+}
+
 /* ---- more ------------------------------------------------------------------------------------ */
 
 AVX2 static void widen(uint8_t *block, tile *t, const s24i_linear_job *job, int64_t b, int64_t q)
