@@ -6,6 +6,7 @@
 
 #include "support.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -38,15 +39,43 @@ static inline void unguard(guarded g)
 
 /* ---- a pool that runs the ranges in turn: the split is what matters here --------------------- */
 
+typedef struct guarded_range {
+    void (*fn)(void *arg, int64_t begin, int64_t end, int thread);
+    void *arg;
+    int64_t begin, end;
+    int thread;
+} guarded_range;
+
+static inline void *run_range(void *range)
+{
+    const guarded_range *r = range;
+    r->fn(r->arg, r->begin, r->end, r->thread);
+    return NULL;
+}
+
+/* Under the thread sanitizer each range has a thread of its own, so that it sees what they share. */
 static inline void run_in_turn(void *pool, int64_t count, void (*fn)(void *, int64_t, int64_t, int),
                                void *arg)
 {
-    int threads = *(int *)pool;
-    for (int t = threads - 1; t >= 0; t--) {
-        int64_t share = count / threads, rest = count % threads;
-        int64_t begin = share * t + (t < rest ? t : rest);
-        fn(arg, begin, begin + share + (t < rest), t);
+    enum { MOST = 8 };
+    guarded_range ranges[MOST];
+    const int threads = *(int *)pool;
+    assert_in_range(threads, 1, MOST);
+    for (int t = 0; t < threads; t++) {
+        const int64_t share = count / threads, rest = count % threads;
+        const int64_t begin = share * t + (t < rest ? t : rest);
+        ranges[t] = (guarded_range){fn, arg, begin, begin + share + (t < rest), t};
     }
+#ifdef __SANITIZE_THREAD__
+    pthread_t ids[MOST];
+    for (int t = 0; t < threads; t++)
+        assert_int_equal(pthread_create(&ids[t], NULL, run_range, &ranges[t]), 0);
+    for (int t = 0; t < threads; t++)
+        pthread_join(ids[t], NULL);
+#else
+    for (int t = threads - 1; t >= 0; t--)
+        run_range(&ranges[t]);
+#endif
 }
 
 #endif

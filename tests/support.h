@@ -37,7 +37,15 @@ static inline int data_path(char *path, size_t bytes, const char *name)
     } while (0)
 
 /* Rounds of a random test: fewer where an emulator or the thread sanitizer runs them, some fifty
-   times slower than a CPU. */
+   times slower than a CPU. WATCHED: it is the sanitizer, to which one shape of a kind says as much as
+   ten. */
+#ifdef __SANITIZE_THREAD__
+enum { WATCHED = 1 };
+#define UNWATCHED __attribute__((no_sanitize("thread"))) /* of one thread alone, and long */
+#else
+enum { WATCHED = 0 };
+#define UNWATCHED
+#endif
 #if defined(S24_EMULATED) || defined(__SANITIZE_THREAD__)
 #define ROUNDS(count) ((count) / 20)
 #else

@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "activation.h"
 #include "base/base.h"
 #include "guarded.h"
 #include "kernel/kernel.h"
@@ -14,12 +15,14 @@
 typedef struct sample {
     int64_t m, n, k, pad;
     int x_columns, y_columns, threads, at_end, epilogue;
+    int in_place; /* the residual is y */
+    s24_activation activation;
     s24_dtype x_dtype, y_dtype;
 } sample;
 
 /* Operands of a job and what the rule makes of them. */
 typedef struct operands {
-    guarded x, y, gate, bias, values, codes, scales, w, work;
+    guarded x, y, gate, residual, bias, values, codes, scales, w, work;
     int64_t ldx, ldy, x_rows, y_rows;
     float *x_scales;
     int8_t *q; /* [m, k] */
@@ -59,11 +62,14 @@ static operands make_operands(const sample *s, uint64_t *seed)
     o.x = guard(x_count * x_size, x_size, s->at_end);
     o.y = guard(y_count * y_size, y_size, s->at_end);
     o.gate = guard(y_count * y_size, y_size, s->at_end);
+    o.residual = guard(y_count * y_size, y_size, s->at_end);
     o.bias = guard((size_t)s->n * 4, 4, s->at_end);
     o.values = guard((size_t)(s->n * s->k / 2), 1, s->at_end);
     o.codes = guard((size_t)(s->n * row_codes), 1, s->at_end);
     o.scales = guard((size_t)s->n * 4, 4, s->at_end);
-    fill(o.x, s->x_dtype, x_count, seed), fill(o.y, s->y_dtype, y_count, seed);
+    fill(o.x, s->x_dtype, x_count, seed);
+    memset(o.y.data, 0xff, y_count * y_size); /* NaN, where nobody may read */
+    fill(s->in_place ? o.y : o.residual, s->y_dtype, y_count, seed);
     fill(o.gate, s->y_dtype, y_count, seed), fill(o.bias, S24_F32, (size_t)s->n, seed);
     fill(o.scales, S24_F32, (size_t)s->n, seed);
     for (int64_t i = 0; i < s->n * s->k / 2; i++)
@@ -95,7 +101,7 @@ static void quantise(const sample *s, operands *o)
 }
 
 /* float(Σ)·w_scale·x_scale, in that order. */
-static float product(const sample *s, const operands *o, int64_t m, int64_t n)
+UNWATCHED static float product(const sample *s, const operands *o, int64_t m, int64_t n)
 {
     int64_t sum = 0;
     for (int64_t i = 0; i < s->k / 2; i++) {
@@ -131,22 +137,25 @@ static s24i_linear_job job_of(const s24i_linear_kernel *row, const sample *s, op
     job.y = o->y.data, job.y_dtype = s->y_dtype, job.y_stride_m = y_m, job.y_stride_n = y_n;
     job.parallel = parallel;
     if (!s->epilogue) return job;
-    job.bias = o->bias.data, job.gate = o->gate.data, job.residual = o->y.data;
+    job.bias = o->bias.data, job.gate = o->gate.data,
+    job.residual = s->in_place ? o->y.data : o->residual.data;
     job.gate_stride_m = job.residual_stride_m = y_m;
     job.gate_stride_n = job.residual_stride_n = y_n;
-    job.alpha = -0.5f, job.beta = 2, job.activation = S24_ACTIVATION_RELU;
+    job.alpha = -0.5f, job.beta = 2, job.activation = s->activation;
     return job;
 }
 
 static void drop_operands(operands *o)
 {
-    unguard(o->x), unguard(o->y), unguard(o->gate), unguard(o->bias), unguard(o->values);
+    unguard(o->x), unguard(o->y), unguard(o->gate), unguard(o->residual);
+    unguard(o->bias), unguard(o->values);
     unguard(o->codes), unguard(o->scales), unguard(o->w), unguard(o->work);
     free(o->x_scales), free(o->q);
 }
 
+/* added: the residual, if the sample has an epilogue. */
 static void check_output(const s24i_linear_kernel *row, const sample *s, const operands *o,
-                         const float *before)
+                         const float *added)
 {
     for (int64_t m = 0; m < s->m; m++) {
         for (int64_t n = 0; n < s->n; n++) {
@@ -155,11 +164,14 @@ static void check_output(const s24i_linear_kernel *row, const sample *s, const o
             double want = (double)product(s, o, m, n), bound = 0;
             if (s->epilogue) {
                 const double gate = (double)s24i_load_f32(o->gate.data, s->y_dtype, at);
-                const double bias = (double)((float *)o->bias.data)[n];
-                bound = 4e-7 * (fabs(want) + fabs(bias) + 2 * fabs((double)before[at]));
-                want = fmax(-0.5 * want + bias, 0) * gate + 2 * (double)before[at];
+                const double bias = (double)((float *)o->bias.data)[n], sum = -0.5 * want + bias;
+                /* No activation is steeper than 1.13; the last term of its bound is its own. */
+                bound = 1.4e-7 * (fabs(want) + fabs(bias)) + 3e-7 * (1 + fabs(sum));
+                want = activation_of(sum, s->activation) * gate;
+                bound = bound * fabs(gate) + 2.4e-7 * (fabs(want) + 2 * fabs((double)added[at]));
+                want += 2 * (double)added[at];
             }
-            if (s->y_dtype == S24_BF16) bound += 0x1.01p-8 * fabs(want);
+            if (s->y_dtype == S24_BF16) bound += 0x1.01p-8 * (fabs(want) + bound);
             if (isnan(want) ? isnan(got) : (double)got == want || fabs((double)got - want) <= bound)
                 continue;
             fail_msg("%s: m %lld n %lld k %lld: y[%lld,%lld] = %.9g, not %.9g", row->name,
@@ -174,20 +186,40 @@ static void check_sample(const s24i_linear_kernel *row, const sample *s, uint64_
     operands o = make_operands(s, &seed);
     const size_t count = (size_t)(o.ldy * o.y_rows - s->pad);
     const size_t bytes = count * s24_dtype_bytes(s->y_dtype);
-    float *before = malloc(count * sizeof *before);
+    float *added = malloc(count * sizeof *added);
     char *first = malloc(bytes), *again = malloc(bytes);
     s24i_linear_job job = job_of(row, s, &o);
     quantise(s, &o);
-    s24i_widen(before, o.y.data, s->y_dtype, (int64_t)count);
+    s24i_widen(added, s->in_place ? o.y.data : o.residual.data, s->y_dtype, (int64_t)count);
     memcpy(first, o.y.data, bytes);
     row->run(&job);
-    check_output(row, s, &o, before);
+    check_output(row, s, &o, added);
+    for (int64_t r = 0; r + 1 < o.y_rows; r++) { /* between the rows nothing changes */
+        const size_t size = s24_dtype_bytes(s->y_dtype);
+        const size_t at = (size_t)(r * o.ldy + o.ldy - s->pad) * size;
+        assert_memory_equal((char *)o.y.data + at, first + at, (size_t)s->pad * size);
+    }
     memcpy(again, o.y.data, bytes);
     memcpy(o.y.data, first, bytes);
     row->run(&job);
     assert_memory_equal(again, o.y.data, bytes);
-    free(before), free(first), free(again);
+    free(added), free(first), free(again);
     drop_operands(&o);
+}
+
+static sample random_sample(const s24i_linear_kernel *row, uint64_t *seed)
+{
+    sample s = {.m = 1 + (int64_t)(test_random(seed) % 80),
+                .n = 1 + (int64_t)(test_random(seed) % 70)};
+    s.k = 4 + 4 * (int64_t)(test_random(seed) % 65), s.pad = (int64_t)(test_random(seed) % 3);
+    s.threads = 1 + (int)(test_random(seed) % 3), s.at_end = test_random(seed) % 4 != 0;
+    s.x_columns = test_random(seed) % 4 == 0, s.y_columns = test_random(seed) % 4 == 0;
+    s.epilogue = (int)(test_random(seed) % 2), s.in_place = (int)(test_random(seed) % 2);
+    s.activation = (s24_activation)(test_random(seed) % 5);
+    const int narrow = row->x_dtypes >> S24_BF16 & 1;
+    s.x_dtype = narrow && test_random(seed) % 2 ? S24_BF16 : S24_F32;
+    s.y_dtype = narrow && test_random(seed) % 2 ? S24_BF16 : S24_F32;
+    return s;
 }
 
 static void random_samples(void **state)
@@ -196,16 +228,33 @@ static void random_samples(void **state)
     for (int i = 0; s24i_linear_kernels[i]; i++) {
         const s24i_linear_kernel *row = integer_row(i);
         uint64_t seed = 8;
-        for (int round = 0; row && round < 400; round++) {
-            sample s = {.m = 1 + (int64_t)(test_random(&seed) % 80), .threads = 1 + round % 3};
-            s.n = 1 + (int64_t)(test_random(&seed) % 70);
-            s.k = 4 + 4 * (int64_t)(test_random(&seed) % 65);
-            s.pad = (int64_t)(test_random(&seed) % 3), s.at_end = round % 4 != 0;
-            s.x_columns = test_random(&seed) % 4 == 0, s.y_columns = test_random(&seed) % 4 == 0;
-            s.epilogue = (int)(test_random(&seed) % 2);
-            const int narrow = row->x_dtypes >> S24_BF16 & 1;
-            s.x_dtype = narrow && test_random(&seed) % 2 ? S24_BF16 : S24_F32;
-            s.y_dtype = narrow && test_random(&seed) % 2 ? S24_BF16 : S24_F32;
+        for (int round = 0; row && round < ROUNDS(400); round++) {
+            const sample s = random_sample(row, &seed);
+            check_sample(row, &s, seed);
+        }
+    }
+}
+
+/* Every number of tokens and outputs that ends a tile or begins one. */
+static void shapes(void **state)
+{
+    (void)state;
+    static const int64_t ks[] = {4, 8, 28, 32, 36, 60, 64, 68, 124, 128, 132, 260};
+    static const int64_t large[][3] = {
+        {17, 33, 4092}, {1, 767, 4096}, {8, 767, 132}, {65, 767, 64}};
+    for (int i = 0; s24i_linear_kernels[i]; i++) {
+        const s24i_linear_kernel *row = integer_row(i);
+        uint64_t seed = 9;
+        int64_t turn = 0;
+        for (int64_t m = 1; row && m <= 65; m = m == 17 ? 63 : m + 1)
+            for (int64_t n = 1; n <= 33; n += WATCHED ? 7 : 1) {
+                sample s = random_sample(row, &seed);
+                s.m = m, s.n = n, s.k = ks[turn++ % (int64_t)(sizeof ks / sizeof *ks)];
+                check_sample(row, &s, seed);
+            }
+        for (size_t j = 0; row && j < sizeof large / sizeof *large; j += WATCHED ? 4 : 1) {
+            sample s = random_sample(row, &seed);
+            s.m = large[j][0], s.n = large[j][1], s.k = large[j][2];
             check_sample(row, &s, seed);
         }
     }
@@ -216,19 +265,20 @@ static void random_samples(void **state)
 static void edges(void **state)
 {
     (void)state;
-    static const int64_t shapes[][4] = {{29, 250, 4100, 2}, {150, 40, 4100, 1}, {33, 70, 4100, 3},
-                                        {9, 520, 36, 2},    {30, 1030, 36, 3},  {100, 35, 1028, 2},
-                                        {97, 1500, 68, 2},  {200, 24, 40, 3},   {260, 20, 128, 1},
-                                        {330, 20, 64, 2}};
+    static const int64_t long_ones[][4] = {
+        {29, 250, 4100, 2}, {150, 40, 4100, 1}, {33, 70, 4100, 3}, {9, 520, 36, 2},
+        {30, 1030, 36, 3},  {100, 35, 1028, 2}, {97, 1500, 68, 2}, {200, 24, 40, 3},
+        {260, 20, 128, 1},  {330, 20, 64, 2}};
     for (int i = 0; s24i_linear_kernels[i]; i++) {
         const s24i_linear_kernel *row = integer_row(i);
         sample s = {.n = 33, .k = 68, .threads = 2, .at_end = 1};
         s.x_dtype = s.y_dtype = S24_F32;
-        for (s.m = 1; row && s.m <= 75; s.m++)
+        for (s.m = 1; row && s.m <= 75; s.m += WATCHED ? 7 : 1)
             check_sample(row, &s, (uint64_t)s.m);
-        for (size_t j = 0; row && j < sizeof shapes / sizeof *shapes; j++) {
-            s.m = shapes[j][0], s.n = shapes[j][1], s.k = shapes[j][2];
-            s.threads = (int)shapes[j][3], s.epilogue = j % 2 == 0;
+        for (size_t j = 0; row && j < sizeof long_ones / sizeof *long_ones; j += WATCHED ? 3 : 1) {
+            s.m = long_ones[j][0], s.n = long_ones[j][1], s.k = long_ones[j][2];
+            s.threads = (int)long_ones[j][3], s.epilogue = j % 2 == 0;
+            s.activation = S24_ACTIVATION_RELU;
             check_sample(row, &s, j);
         }
     }
@@ -290,10 +340,8 @@ static void largest_k(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_samples),
-        cmocka_unit_test(edges),
-        cmocka_unit_test(special_tokens),
-        cmocka_unit_test(largest_k),
+        cmocka_unit_test(random_samples), cmocka_unit_test(shapes),    cmocka_unit_test(edges),
+        cmocka_unit_test(special_tokens), cmocka_unit_test(largest_k),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
