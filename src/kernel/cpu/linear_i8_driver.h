@@ -16,8 +16,14 @@
  *   x [m, k]  ->  panels of tokens: [eight columns][token][8]  bytes, q + X_OFFSET
  * so that a tile reads its panel in a row too, eight columns of a token by one broadcast.
  *
- * A row's file defines TARGET, X_OFFSET, MAX_TOKENS and UNIT, the tokens that it likes together,
- * includes this one and defines the two functions declared below.
+ * Where products take signed by unsigned bytes and q + 128 is too large for them, x has -q beside q,
+ * X_BYTES is 16, and quads are magnitudes: whoever picks a column picks its sign too. A code is then
+ * the place in the 16 bytes, 6 bits a dense weight:
+ *       2 x 64 B  u32 codes[16]  in byte p of the first at bit 4q, of the second at bit 4q - 8: where
+ *                                the p-th kept of columns 8q to 8q + 7 stands
+ *
+ * A row's file defines TARGET, X_OFFSET, X_BYTES, MAX_TOKENS and UNIT, the tokens that it likes
+ * together, includes this one and defines the two functions declared below.
  */
 #ifndef S24_KERNEL_CPU_LINEAR_I8_DRIVER_H
 #define S24_KERNEL_CPU_LINEAR_I8_DRIVER_H
@@ -27,8 +33,9 @@
 #include "kernel/linear_i8.h"
 
 enum {
-    ROW_HEAD = 128,          /* bytes of a row block before its k blocks */
-    BLOCK = 320,             /* bytes of a k block */
+    ROW_HEAD = 128,                   /* bytes of a row block before its k blocks */
+    CODE_BYTES = CODES * X_BYTES / 8, /* of a k block */
+    BLOCK = CODE_BYTES + 256,         /* bytes of a k block */
     GROUP_TOKENS = 96,       /* about, that a thread quantises and multiplies before the next */
     LANES_CHUNK = 256 << 10, /* bytes of W that all panels pass over before the next: in L2 */
     AHEAD = 8192,            /* bytes from W in use to W that is asked for; */
@@ -36,8 +43,8 @@ enum {
     IN_CACHE = 8 << 20       /* bytes of W that L3 may hold */
 };
 
-/* So many tokens from m on: their bytes, 8 from a token to the next and `step` from eight columns to
-   the next, and their scales. */
+/* So many tokens from m on: their bytes, X_BYTES from a token to the next and `step` from eight
+   columns to the next, and their scales. */
 TARGET static void quantise_tokens(const s24i_linear_job *job, int64_t m, int64_t tokens,
                                    uint8_t *to, int64_t step, float *scales);
 
@@ -51,8 +58,8 @@ typedef struct lanes_part {
        the way (many at once wait for each other): a token's `y_step` bytes after the one before. */
     const uint8_t *y;
     int64_t y_step;
-    int64_t reach; /* AHEAD or NEAR */
-    /* Of tokens to come, a line for each k block. */
+    /* For rows that gain by it: AHEAD or NEAR; of tokens to come, a line for each k block. */
+    int64_t reach;
     const uint8_t *ahead;
     int64_t ahead_step;
 } lanes_part;
@@ -81,7 +88,19 @@ static uint32_t turned(uint32_t fields)
     return fields ^ swap ^ swap << 6;
 }
 
-/* Row `row`, lane `lane` of its block. */
+/* The codes of a row's 16 kept values of a k block, in rows16.h's order of fields. */
+static void pack_codes(uint8_t *to, uint32_t fields, const int8_t *kept)
+{
+    const uint32_t turn = turned(fields);
+    if (X_BYTES == 8) memcpy(to, &turn, sizeof turn);
+    for (int i = 0; i < 16 && X_BYTES == 16; i++) {
+        const int p = i % 4, q = i / 4;
+        const uint32_t place = (fields >> 2 * i & 3) | (p < 2 ? 0 : 4) | (kept[i] < 0 ? 8 : 0);
+        to[q / 2 * CODES + p] |= (uint8_t)(place << q % 2 * 4);
+    }
+}
+
+/* Row `row`, lane `lane` of its block, which is zero. */
 static void pack_row(uint8_t *block, int64_t lane, const s24i_weight *from, int64_t row)
 {
     const int there = row < from->n;
@@ -89,21 +108,23 @@ static void pack_row(uint8_t *block, int64_t lane, const s24i_weight *from, int6
     const uint8_t *indices = from->indices + (there ? row : 0) * ((from->k + 7) / 8);
     const float scale = from->scales && there ? from->scales[row] : 1;
     int64_t sum = 0;
-    uint8_t *k_block = block + ROW_HEAD;
+    uint8_t *k_block = block + ROW_HEAD + 4 * lane;
     for (int64_t k = 0; k < from->k; k += COLUMNS, k_block += BLOCK) {
         const int64_t left = there ? (from->k - k) / 4 : 0, groups = left < GROUPS ? left : GROUPS;
         uint8_t codes[4] = {0x44, 0x44, 0x44, 0x44};
+        int8_t kept[2 * GROUPS] = {0};
+        uint32_t fields;
         memcpy(codes, indices + k / 8, (size_t)((groups + 1) / 2));
         if (groups & 1) codes[groups / 2] = (uint8_t)((codes[groups / 2] & 0xf) | 0x40);
-        uint32_t fields;
         memcpy(&fields, codes, sizeof fields);
-        fields = turned(fields);
-        memcpy(k_block + 4 * lane, &fields, sizeof fields);
-        for (int64_t i = 0; i < 2 * groups; i++) {
-            const int8_t value = values[k / 2 + i];
-            memcpy(k_block + CODES + i / 4 * 4 * ROWS + 4 * lane + i % 4, &value, 1);
-            sum += value;
+        memcpy(kept, values + k / 2, (size_t)(2 * groups));
+        pack_codes(k_block, fields, kept);
+        for (int i = 0; i < 2 * GROUPS; i++) {
+            sum += kept[i];
+            if (X_BYTES == 16 && kept[i] < 0) kept[i] = (int8_t)-kept[i];
         }
+        for (int q = 0; q < 4; q++)
+            memcpy(k_block + CODE_BYTES + 4 * ROWS * q, kept + 4 * q, 4);
     }
     const uint32_t start = (uint32_t)(-X_OFFSET * sum); /* wraps for the longest k */
     memcpy(block + 4 * lane, &scale, sizeof scale);
@@ -133,10 +154,16 @@ static size_t scale_bytes(int64_t m)
     return ((size_t)m * sizeof(float) + 63) & ~(size_t)63;
 }
 
+/* Of a token's values. */
+static int64_t value_bytes(int64_t k)
+{
+    return rows16_k_blocks(k) * COLUMNS / 8 * X_BYTES;
+}
+
 /* Scales and values of m tokens. */
 static size_t token_bytes(int64_t m, int64_t k)
 {
-    return scale_bytes(m) + (((size_t)(m * rows16_k_blocks(k) * COLUMNS) + 63) & ~(size_t)63);
+    return scale_bytes(m) + (((size_t)(m * value_bytes(k)) + 63) & ~(size_t)63);
 }
 
 /*
@@ -185,7 +212,7 @@ static int64_t lanes_start(const lanes_run *r, int64_t panel)
 
 static uint8_t *lanes_panel(const lanes_run *r, int64_t panel)
 {
-    return r->x + lanes_start(r, panel) * rows16_k_blocks(r->job->k) * COLUMNS;
+    return r->x + lanes_start(r, panel) * value_bytes(r->job->k);
 }
 
 static void lanes_quantise(void *arg, int64_t begin, int64_t end, int thread)
@@ -198,8 +225,8 @@ static void lanes_quantise(void *arg, int64_t begin, int64_t end, int thread)
             panel++;
         const int64_t start = lanes_start(r, panel), next = lanes_start(r, panel + 1);
         stop = next < end ? next : end;
-        quantise_tokens(r->job, m, stop - m, lanes_panel(r, panel) + 8 * (m - start),
-                        8 * (next - start), r->scales + m);
+        quantise_tokens(r->job, m, stop - m, lanes_panel(r, panel) + X_BYTES * (m - start),
+                        X_BYTES * (next - start), r->scales + m);
     }
 }
 

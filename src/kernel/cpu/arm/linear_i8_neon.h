@@ -15,6 +15,7 @@
 
 enum {
     X_OFFSET = 0,
+    X_BYTES = 8,
     UNIT = 1,
     MAX_TOKENS = 4, /* sums of all sixteen rows in 16 registers */
     QUARTERS = 4    /* registers of sums of a token */

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The 2:4 linear on int8 in vectors of 256 bits, the design of linear_i8_avx512vnni.c. The including
- * file defines X_OFFSET and DOT, instructions that add products of bytes, four a lane, to the sums in
- * %0: of columns in %1, which they may overwrite, by weights in %4, of which %5 has FACTOR(weights),
- * made once for all tokens, and %6 has ONES.
+ * file defines X_OFFSET, X_BYTES and DOT, instructions that add products of bytes, four a lane, to the
+ * sums in %0: of columns in %1, which they may overwrite, by quads in %4; %5 has ONES.
  */
 #ifndef S24_KERNEL_X86_LINEAR_I8_AVX2_H
 #define S24_KERNEL_X86_LINEAR_I8_AVX2_H
@@ -79,6 +78,17 @@ AVX2_INLINE __m256i quantise_32(const s24i_linear_job *job, int whole, int64_t m
                             _mm256_set1_epi8((char)X_OFFSET));
 }
 
+/* Each eight of 32 columns and then what they are with the other sign. */
+AVX2_INLINE void store_both(uint8_t *to, int64_t step, __m256i q)
+{
+    const __m256i minus = _mm256_sub_epi8(_mm256_setzero_si256(), q);
+    const __m256i even = _mm256_unpacklo_epi64(q, minus), odd = _mm256_unpackhi_epi64(q, minus);
+    _mm_storeu_si128((__m128i *)(void *)to, _mm256_castsi256_si128(even));
+    _mm_storeu_si128((__m128i *)(void *)(to + step), _mm256_castsi256_si128(odd));
+    _mm_storeu_si128((__m128i *)(void *)(to + 2 * step), _mm256_extracti128_si256(even, 1));
+    _mm_storeu_si128((__m128i *)(void *)(to + 3 * step), _mm256_extracti128_si256(odd, 1));
+}
+
 AVX2 static void quantise_token(const s24i_linear_job *job, int64_t m, uint8_t *to, int64_t step,
                                 float *scale)
 {
@@ -89,8 +99,13 @@ AVX2 static void quantise_token(const s24i_linear_job *job, int64_t m, uint8_t *
     for (int64_t k = 0; k < job->k; k += COLUMNS) {
         uint64_t eights[COLUMNS / 8];
         const __m256 by = _mm256_set1_ps(inverse);
-        _mm256_storeu_si256((__m256i *)(void *)eights, k < whole ? quantise_32(job, 1, m, k, by)
-                                                                 : quantise_32(job, 0, m, k, by));
+        const __m256i q = k < whole ? quantise_32(job, 1, m, k, by) : quantise_32(job, 0, m, k, by);
+        if (X_BYTES == 16) {
+            store_both(to, step, q);
+            to += COLUMNS / 8 * step;
+            continue;
+        }
+        _mm256_storeu_si256((__m256i *)(void *)eights, q);
         for (int i = 0; i < COLUMNS / 8; i++, to += step)
             memcpy(to, eights + i, 8);
     }
@@ -100,68 +115,68 @@ AVX2 static void quantise_tokens(const s24i_linear_job *job, int64_t m, int64_t 
                                  int64_t step, float *scales)
 {
     for (int64_t t = 0; t < tokens; t++)
-        quantise_token(job, m + t, to + 8 * t, step, scales + t);
+        quantise_token(job, m + t, to + X_BYTES * t, step, scales + t);
 }
 
 /* ---- the tile -------------------------------------------------------------------------------- */
 
 /* Bytes of the shuffle for the q-th eight columns of a k block, from eight rows' codes: of each byte
-   the field q, plus 4 for the second group's. */
+   the field q; two bits of it are without the 4 of the second group. */
 AVX2_INLINE __m256i indices_of(const uint8_t *codes, int q)
 {
-    const __m256i code = _mm256_load_si256((const __m256i *)(const void *)codes);
+    const __m256i *at = (const __m256i *)(const void *)codes;
+    if (X_BYTES == 16)
+        return _mm256_and_si256(
+            _mm256_srli_epi32(_mm256_load_si256(at + q / 2 * (CODES / 32)), q % 2 * 4),
+            _mm256_set1_epi8(0xf));
     return _mm256_or_si256(
-        _mm256_and_si256(_mm256_srli_epi32(code, 2 * q), _mm256_set1_epi32(0x03030303)),
+        _mm256_and_si256(_mm256_srli_epi32(_mm256_load_si256(at), 2 * q), _mm256_set1_epi8(3)),
         _mm256_set1_epi32(0x04040000));
 }
 
 /* Rows 8·half and on, H times eight of them, by T tokens. In assembly, because compilers put the
    additions to sums off until there are no registers. */
 #define TILE(T_, H_)                                                                               \
-    AVX2 static void tile_##T_(const uint8_t *w, int64_t k_blocks, const uint8_t *x, int half,     \
-                               const uint8_t *y, int64_t y_step, int32_t(*sums)[ROWS])             \
+    AVX2 static void tile_##T_(const lanes_part *p, int half, int32_t(*sums)[ROWS])                \
     {                                                                                              \
         enum { T = T_, H = H_ };                                                                   \
-        __m256i acc[H][T];                                                                         \
-        UNROLL for (int h = 0; h < H; h++)                                                         \
-        {                                                                                          \
-            UNROLL for (int t = 0; t < T; t++)                                                     \
-            {                                                                                      \
-                acc[h][t] = _mm256_load_si256((const __m256i *)(const void *)(w + 64) + half + h); \
-            }                                                                                      \
-        }                                                                                          \
-        w += ROW_HEAD + 32 * half;                                                                 \
+        const uint8_t *w = p->w + ROW_HEAD + 32 * half, *x = p->x, *y = p->y;                      \
         int64_t left = T;                                                                          \
-        __m256i pick[H];                                                                           \
+        __m256i acc[H][T], pick[H];                                                                \
         UNROLL for (int h = 0; h < H; h++)                                                         \
         {                                                                                          \
             pick[h] = indices_of(w + 32 * h, 0);                                                   \
+            UNROLL for (int t = 0; t < T; t++)                                                     \
+            {                                                                                      \
+                acc[h][t] =                                                                        \
+                    _mm256_load_si256((const __m256i *)(const void *)(p->w + 64) + half + h);      \
+            }                                                                                      \
         }                                                                                          \
-        for (; k_blocks > 0; k_blocks--) {                                                         \
+        for (int64_t k_blocks = rows16_k_blocks(p->job->k); k_blocks > 0; k_blocks--) {            \
             PREFETCH_TO_WRITE(y);                                                                  \
-            y += --left > 0 ? y_step : 0;                                                          \
-            _mm_prefetch((const char *)w + AHEAD, _MM_HINT_T0);                                    \
+            y += --left > 0 ? p->y_step : 0;                                                       \
+            for (int i = 0; i < CODE_BYTES; i += 64)                                               \
+                _mm_prefetch((const char *)w + i + AHEAD, _MM_HINT_T0);                            \
             UNROLL for (int q = 0; q < 4; q++)                                                     \
             {                                                                                      \
-                const __m256i *at = (const __m256i *)(const void *)(w + CODES + 64 * q);           \
+                const __m256i *at = (const __m256i *)(const void *)(w + CODE_BYTES + 64 * q);      \
                 _mm_prefetch((const char *)at + AHEAD, _MM_HINT_T0);                               \
                 if (q == 3 && k_blocks > 1) w += BLOCK;                                            \
                 UNROLL for (int h = 0; h < H; h++)                                                 \
                 {                                                                                  \
-                    const __m256i quads = at[h], factor = FACTOR(quads);                           \
-                    const __m256i next = indices_of(w + 32 * h, (q + 1) % 4);                      \
+                    const __m256i quads = at[h], next = indices_of(w + 32 * h, (q + 1) % 4);       \
                     UNROLL for (int t = 0; t < T; t++)                                             \
                     {                                                                              \
                         __m256i four;                                                              \
-                        __asm__ volatile("vpbroadcastq %2,%1\n\t"                                  \
-                                         "vpshufb %3,%1,%1\n\t" DOT                                \
+                        __asm__ volatile(BROADCAST " %2,%1\n\t"                                    \
+                                                   "vpshufb %3,%1,%1\n\t" DOT                      \
                                          : "+x"(acc[h][t]), "=&x"(four)                            \
-                                         : "m"(*(const uint8_t(*)[8])(x + 8 * t)), "x"(pick[h]),   \
-                                           "x"(quads), "x"(factor), "x"(ONES));                    \
+                                         : "m"(*(const uint8_t(*)[X_BYTES])(x + X_BYTES * t)),     \
+                                           "x"(pick[h]), "x"(quads), "x"(ONES));                   \
                     }                                                                              \
                     pick[h] = next;                                                                \
                 }                                                                                  \
-                x += 8 * T;                                                                        \
+                x += X_BYTES * T;                                                                  \
             }                                                                                      \
         }                                                                                          \
         UNROLL for (int h = 0; h < H; h++)                                                         \
@@ -184,8 +199,7 @@ TILE(8, 1)
 TILE(9, 1)
 TILE(10, 1)
 
-static void (*const tiles[MAX_TOKENS + 1])(const uint8_t *, int64_t, const uint8_t *, int,
-                                           const uint8_t *, int64_t, int32_t (*)[ROWS]) = {
+static void (*const tiles[MAX_TOKENS + 1])(const lanes_part *, int, int32_t (*)[ROWS]) = {
     NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6, tile_7, tile_8, tile_9, tile_10};
 
 /* ---- the epilogue ---------------------------------------------------------------------------- */
@@ -237,9 +251,8 @@ AVX2 static void finish_part(const lanes_part *p, const int32_t (*sums)[ROWS])
 static void run_part(const lanes_part *p)
 {
     _Alignas(64) int32_t sums[MAX_TOKENS][ROWS];
-    const int64_t k_blocks = rows16_k_blocks(p->job->k);
-    tiles[p->tokens](p->w, k_blocks, p->x, 0, p->y, p->y_step, sums);
-    if (p->tokens > 4) tiles[p->tokens](p->w, k_blocks, p->x, 1, p->y, 0, sums);
+    tiles[p->tokens](p, 0, sums);
+    if (p->tokens > 4) tiles[p->tokens](p, 1, sums);
     finish_part(p, (const int32_t(*)[ROWS])sums);
 }
 

@@ -19,6 +19,7 @@
 
 enum {
     X_OFFSET = 128,
+    X_BYTES = 8,
     MAX_TOKENS = 24, /* sums in registers, the rest for temporaries */
     UNIT = 8         /* tokens that are quantised together */
 };
@@ -273,7 +274,7 @@ TARGET_INLINE __m512i shifts_of(__m512i fields)
         for (int64_t k_blocks = rows16_k_blocks(job->k); k_blocks > 0; k_blocks--) {               \
             PREFETCH_TO_WRITE(y);                                                                  \
             y += --left > 0 ? p->y_step : 0;                                                       \
-            _mm_prefetch((const char *)ahead, _MM_HINT_T1);                                        \
+            _mm_prefetch((const char *)ahead, _MM_HINT_T0);                                        \
             ahead += p->ahead_step;                                                                \
             _mm_prefetch((const char *)w + reach, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);            \
             w += CODES;                                                                            \

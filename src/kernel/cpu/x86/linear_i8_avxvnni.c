@@ -5,10 +5,11 @@
 #if defined(__x86_64__)
 #include "kernel/cpu/x86/x86.h"
 
-#define X_OFFSET      128
-#define FACTOR(quads) quads
-#define ONES          quads /* none */
-#define DOT           "%{vex%} vpdpbusd %4,%1,%0"
+#define X_OFFSET  128
+#define X_BYTES   8
+#define BROADCAST "vpbroadcastq"
+#define ONES      quads /* none */
+#define DOT       "%{vex%} vpdpbusd %4,%1,%0"
 #include "kernel/cpu/x86/linear_i8_avx2.h"
 
 const s24i_linear_kernel s24i_linear_i8_avxvnni = {
