@@ -53,6 +53,12 @@ static void linear_edges(void **state)
         }
         sample longs = {.m = 97, .n = 50, .k = 1540, .alpha = 1, .threads = 3, .at_end = 1};
         if (row && !brief) check_sample(row, &longs, 7);
+        for (longs.m = 1; row && !brief && longs.m <= 16; longs.m += 3)
+            check_sample(row, &longs, 11);
+        /* More threads than get memory of their own for few tokens. */
+        sample crowd = {.n = 150, .k = 4096, .x_columns = 1, .alpha = 1, .threads = 8, .at_end = 1};
+        for (crowd.m = 1; row && !brief && crowd.m <= 16; crowd.m += 12)
+            check_sample(row, &crowd, 12);
         sample wide = {.m = 20, .n = 1300, .k = 68, .alpha = 1, .threads = 1, .at_end = 1};
         if (row && !brief) check_sample(row, &wide, 8);
         /* Several panels that visit the row blocks together, more than once. */

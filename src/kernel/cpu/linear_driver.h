@@ -77,6 +77,8 @@ typedef struct run {
     uint8_t *x;       /* packed: vector of tokens, k block -> PANEL bytes */
     float *sums;      /* CHUNK row blocks a thread */
     int64_t k_blocks; /* of job->k */
+    const void *few;  /* few tokens as all threads read them; NULL: each gathers them for itself */
+    int64_t few_stride;
 } run;
 
 enum { PACK_BLOCKS = 4 }; /* k blocks of x that one item of packing takes */
@@ -315,16 +317,16 @@ static void run_own_rows(void *arg, int64_t begin, int64_t end, int thread)
 /* ---- few tokens, rows in the lanes ----------------------------------------------------------- */
 
 #if HAS_LANES
-/* Each thread gathers the tokens for itself, which takes less than fetching them from another core's
-   cache: LANES_M of them take a packed vector's room at most. */
+/* Up to COPIES threads each gather the tokens for themselves, which takes less than fetching them from
+   another core's cache. A packed vector's tokens take no more room than it. */
 static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const run *r = arg;
     const s24i_linear_job *job = r->job;
-    const few_t *few = job->x;
-    int64_t stride = job->x_stride_m;
-    if (begin < end && !few_as_they_are(job)) {
-        few_t *own = (few_t *)(void *)(r->x + thread * r->k_blocks * PANEL);
+    const few_t *few = r->few;
+    int64_t stride = r->few_stride;
+    if (begin < end && !few) {
+        few_t *own = (few_t *)(void *)(r->x + thread * r->p.vectors * r->k_blocks * PANEL);
         stride = r->k_blocks * COLUMNS;
         gather_few(own, stride, job);
         few = own;
@@ -333,6 +335,20 @@ static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
         few_rows(job, few, stride, b);
 }
 
+static void run_lanes(run *r)
+{
+    const s24i_linear_job *job = r->job;
+    const s24i_parallel *parallel = &job->parallel;
+    if (few_as_they_are(job)) {
+        r->few = job->x;
+        r->few_stride = job->x_stride_m;
+    } else if (parallel->threads > COPIES) {
+        r->few = r->x;
+        r->few_stride = r->k_blocks * COLUMNS;
+        gather_few((few_t *)(void *)r->x, r->few_stride, job);
+    }
+    parallel->run(parallel->pool, rows16_blocks(job->n), lanes_range, r);
+}
 #endif
 
 /* ---- the row's entries ----------------------------------------------------------------------- */
@@ -373,16 +389,14 @@ static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 static void run_job(const s24i_linear_job *job)
 {
     const s24i_parallel *parallel = &job->parallel;
-    run r = {.job = job, .k_blocks = rows16_k_blocks(job->k)};
+    run r = {.job = job, .k_blocks = rows16_k_blocks(job->k), .x = job->work};
+    r.p = panels_of(job->m, parallel->threads);
 #if HAS_LANES
     if (job->m <= LANES_M) {
-        r.x = job->work;
-        parallel->run(parallel->pool, rows16_blocks(job->n), lanes_range, &r);
+        run_lanes(&r);
         return;
     }
 #endif
-    r.p = panels_of(job->m, parallel->threads);
-    r.x = job->work;
     r.sums = (float *)(void *)(r.x +
                                packed_vectors(r.p.vectors, parallel->threads) * r.k_blocks * PANEL +
                                PANEL_SLACK);
