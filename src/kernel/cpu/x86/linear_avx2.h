@@ -2,7 +2,7 @@
 /*
  * y = x·wᵀ, w 2:4, AVX2: the broadcast design of linear_avx512.h with 8 tokens a vector,
  *      panel -> group of 4 k -> C vectors -> [4 k][8 tokens]      (k's offset is index * 32 B)
- * for more than eight tokens (up to eight: linear_few_avx2.h). Tile 2 rows x 6 vectors: 12 sums, a
+ * for more than LANES_M tokens (up to those: linear_few_avx2.h). Tile 2 rows x 6 vectors: 12 sums, a
  * pair of values and one of them spread; 13 loads for 12 multiply-adds. Narrow m narrows the tile and
  * adds rows.
  *
@@ -20,7 +20,28 @@
 #define WIDEN  (VALUE != 4)
 #if !OWN_LAYOUT
 #define HAS_LANES 1
+
+enum {
+    GROUP_BYTES = 2 * ROWS * VALUE,
+    HALF_BYTES = 8 * VALUE,
+    FEW_BLOCK = CODES + SLOTS * ROWS * VALUE
+};
+
 #include "kernel/cpu/x86/linear_few_avx2.h"
+
+static const float scales_of_floats[ROWS]
+    __attribute__((aligned(32))) = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+static stream stream_of(const s24i_linear_job *job, int64_t b)
+{
+    const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * FEW_BLOCK;
+    return (stream){w, scales_of_floats, job->k};
+}
+
+AVX2_INLINE __m256 values_of(const uint8_t *group, int slot)
+{
+    return LOAD_VALUES(group + slot * ROWS * VALUE);
+}
 #endif
 
 enum {

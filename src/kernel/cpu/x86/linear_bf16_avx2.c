@@ -3,11 +3,25 @@
 #include "kernel/kernel.h"
 
 #if defined(__x86_64__)
-#define VALUE  2
-#define LAYOUT s24i_layout_rows16_bf16
-#define LOAD_VALUES(p)                                                                             \
-    _mm256_castsi256_ps(_mm256_slli_epi32(                                                         \
-        _mm256_cvtepu16_epi32(_mm_load_si128((const __m128i *)(const void *)(p))), 16))
+#define VALUE          2
+#define LAYOUT         s24i_layout_rows16_bf16
+#define LOAD_VALUES(p) load_values(p)
+#include "kernel/cpu/x86/x86.h"
+
+/* Each to the upper half of its lane. In assembly because the compiler would keep the order in one of
+   the sixteen registers, which sums need. */
+AVX2_INLINE __m256 load_values(const void *p)
+{
+    static const uint8_t upper[32] __attribute__((aligned(32))) = {
+        128, 128, 0, 1, 128, 128, 2,  3,  128, 128, 4,  5,  128, 128, 6,  7,
+        128, 128, 8, 9, 128, 128, 10, 11, 128, 128, 12, 13, 128, 128, 14, 15};
+    const __m256i eight = _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i *)p));
+    __m256 values;
+    __asm__("vpshufb %2,%1,%0"
+            : "=x"(values)
+            : "x"(eight), "m"(*(const __m256i *)(const void *)upper));
+    return values;
+}
 #include "kernel/cpu/x86/linear_avx2.h"
 
 const s24i_linear_kernel s24i_linear_bf16_avx2 = {

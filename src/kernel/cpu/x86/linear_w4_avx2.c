@@ -20,12 +20,11 @@ static inline void put_value(uint8_t *values, int64_t lane, int64_t group, int64
     *byte = (uint8_t)(*byte | (q & 15) << 4 * slot);
 }
 
-AVX2_INLINE __m256 slot_values(const uint8_t *values, int slot, int half)
+AVX2_INLINE __m256 values_of(const uint8_t *group, int slot)
 {
-    const __m128i eight = _mm_loadl_epi64((const void *)(values + slot / 2 * ROWS + 8 * half));
-    __m256i v = _mm256_cvtepi8_epi32(eight);
-    if (slot % 2 == 0) v = _mm256_slli_epi32(v, 28);
-    return _mm256_cvtepi32_ps(_mm256_srai_epi32(v, slot % 2 ? 4 : 28));
+    __m256i v = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)group));
+    if (slot == 0) v = _mm256_slli_epi32(v, 28);
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(v, slot ? 4 : 28));
 }
 
 const s24i_linear_kernel s24i_linear_w4_avx2 = {

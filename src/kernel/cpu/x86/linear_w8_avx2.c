@@ -18,9 +18,9 @@ static inline void put_value(uint8_t *values, int64_t lane, int64_t group, int64
     values[(2 * group + slot) * ROWS + lane] = (uint8_t)q;
 }
 
-AVX2_INLINE __m256 slot_values(const uint8_t *values, int slot, int half)
+AVX2_INLINE __m256 values_of(const uint8_t *group, int slot)
 {
-    const __m128i eight = _mm_loadl_epi64((const void *)(values + slot * ROWS + 8 * half));
+    const __m128i eight = _mm_loadl_epi64((const void *)(group + slot * ROWS));
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight));
 }
 
