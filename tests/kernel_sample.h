@@ -46,15 +46,18 @@ typedef struct weight {
     int64_t row_codes, group; /* group is k where a row has one scale or none */
 } weight;
 
-/* Integers with a scale a row or a group, or without scales: then they are ones. */
-static inline void fill_integers(weight *w, const sample *s, int bits, uint64_t *seed)
+/* Integers with a scale a row or a group, or without scales: then they are ones. Rows that quantise x
+   want a scale a row. */
+static inline void fill_integers(weight *w, const sample *s, const s24i_linear_kernel *kernel,
+                                 uint64_t *seed)
 {
     static const int64_t groups[] = {0, 64, 128};
-    const int64_t group = groups[test_random(seed) % 3];
+    const int64_t group = kernel->activations ? 0 : groups[test_random(seed) % 3];
+    const int bits = kernel->bits;
     w->group = group ? group : s->k;
     const int64_t stride = (s->k + w->group - 1) / w->group;
     float *scales = NULL;
-    if (group || test_random(seed) % 2) {
+    if (group || kernel->activations || test_random(seed) % 2) {
         w->scales = guard((size_t)(s->n * stride) * 4, 4, s->at_end);
         scales = w->scales.data;
         for (int64_t i = 0; i < s->n * stride; i++)
@@ -88,7 +91,7 @@ static inline weight make_weight(const sample *s, const s24i_linear_kernel *row,
     w.codes = guard((size_t)(s->n * w.row_codes), 1, s->at_end);
     w.exact = malloc((size_t)count * sizeof(float));
     if (row->bits)
-        fill_integers(&w, s, row->bits, seed);
+        fill_integers(&w, s, row, seed);
     else
         fill_floats(&w, s, row->dtype, seed);
     memset(w.codes.data, 0, (size_t)(s->n * w.row_codes));

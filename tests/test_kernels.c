@@ -96,6 +96,56 @@ static void linear_shapes(void **state)
     }
 }
 
+/* Memory that is only where it is touched; NULL where the system gives none. */
+static float *reserve(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* Rows of x and y, gate and residual more than 2^31 bytes apart: the bits of rows that follow each
+   other. */
+static void linear_far_rows(void **state)
+{
+    (void)state;
+    enum { M = 9, N = 35, K = 68 };
+    const int64_t far = (INT64_C(1) << 29) + 24;
+    const size_t bytes = (size_t)(far * (M - 1) + K) * sizeof(float);
+    float *far_x = reserve(bytes), *far_y = reserve(bytes), y[M * N];
+    if (!far_x || !far_y) SKIP_WITHOUT("memory for rows that are far apart");
+    for (int i = 0; s24i_linear_kernels[i]; i++) {
+        const s24i_linear_kernel *row = s24i_linear_kernels[i];
+        uint64_t seed = 3;
+        if (row->cpu & ~s24_cpu_detect()) continue;
+        const sample s = {.m = M,
+                          .n = N,
+                          .k = K,
+                          .alpha = 1,
+                          .beta = 1,
+                          .threads = 2,
+                          .bias = 1,
+                          .gate = 1,
+                          .residual = RESIDUAL_APART};
+        s24i_linear_job job = job_of(&s);
+        operands o = make_operands(row, &s, &job, &seed);
+        place_operands(&job, row, &s, &o);
+        row->run(&job);
+        memcpy(y, job.y, sizeof y);
+        for (int m = 0; m < M; m++) {
+            memcpy(far_x + m * far, (const float *)job.x + m * K, K * sizeof(float));
+            memcpy(far_y + m * far, (const float *)job.gate + m * N, N * sizeof(float));
+        }
+        job.x = far_x, job.x_stride_m = far;
+        job.y = far_y, job.gate = far_y, job.y_stride_m = job.gate_stride_m = far;
+        row->run(&job);
+        for (int m = 0; m < M; m++)
+            assert_memory_equal(far_y + m * far, y + m * N, N * sizeof(float));
+        drop_operands(&o);
+    }
+    munmap(far_x, bytes), munmap(far_y, bytes);
+}
+
 /* Rows of more than 2^31 bytes: only their sizes, which must be counted in more than 32 bits. */
 static void long_rows(void **state)
 {
@@ -217,11 +267,17 @@ static void masks_are_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_found),     cmocka_unit_test(masks_are_kept),
-        cmocka_unit_test(linear_edges),       cmocka_unit_test(linear_random),
-        cmocka_unit_test(linear_special),     cmocka_unit_test(linear_shapes),
-        cmocka_unit_test(linear_magnitudes),  cmocka_unit_test(long_rows),
-        cmocka_unit_test(work_never_shrinks), cmocka_unit_test(every_row_has_a_bound),
+        cmocka_unit_test(rows_are_found),
+        cmocka_unit_test(masks_are_kept),
+        cmocka_unit_test(linear_edges),
+        cmocka_unit_test(linear_random),
+        cmocka_unit_test(linear_special),
+        cmocka_unit_test(linear_shapes),
+        cmocka_unit_test(linear_magnitudes),
+        cmocka_unit_test(linear_far_rows),
+        cmocka_unit_test(long_rows),
+        cmocka_unit_test(work_never_shrinks),
+        cmocka_unit_test(every_row_has_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,8 +102,8 @@ static void one_model_in_many_threads(void **state)
     OK(ctx, s24_model_prune(ctx, in, packed, &prune));
     s24_checkpoint_close(in);
     s24_ctx_destroy(ctx);
-    const s24_dtype dtypes[] = {S24_F32, S24_BF16};
-    for (int d = 0; d < 2; d++)
+    const s24_dtype dtypes[] = {S24_F32, S24_BF16, S24_I8};
+    for (int d = 0; d < 3; d++)
         for (int dense = 0; dense < 2; dense++) {
             const s24_model_opts opts = {.size = sizeof opts, .dtype = dtypes[d], .dense = dense};
             share(packed, &opts);

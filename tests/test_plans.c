@@ -186,6 +186,11 @@ static void test_bad_memory(void **state)
     args.x = &part;
     assert_refused(ctx, S24_ERROR_ARGUMENT, "x.data is not aligned to its elements of 4 bytes",
                    s24_plan_run(ctx, plan, &args));
+    args = good;
+    part = (s24_dense){(char *)both + 4 * K + 1, S24_F32, M, N, LD};
+    args.y = &part;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "y.data is not aligned to its elements of 4 bytes",
+                   s24_plan_run(ctx, plan, &args));
     args = good, args.work = both;
     if (bytes)
         assert_refused(ctx, S24_ERROR_ARGUMENT, "work overlaps x", s24_plan_run(ctx, plan, &args));
@@ -245,6 +250,14 @@ static void test_run_refusals(void **state)
                    s24_plan_run(ctx, plan, &args));
     wide = x, wide.ld = 7;
     assert_refused(ctx, S24_ERROR_SHAPE, "x has a leading dimension of 7; expected 0 or at least",
+                   s24_plan_run(ctx, plan, &args));
+    args = good;
+    wide = y, wide.ld = 5;
+    args.y = &wide;
+    assert_refused(ctx, S24_ERROR_SHAPE, "y has a leading dimension of 5; expected 0 or at least",
+                   s24_plan_run(ctx, plan, &args));
+    args = good, args.residual = &wide;
+    assert_refused(ctx, S24_ERROR_SHAPE, "residual has a leading dimension of 5; expected",
                    s24_plan_run(ctx, plan, &args));
     args = good;
     args.gate = &x;
@@ -372,6 +385,28 @@ static void test_masked_cpu(void **state)
     ctx_off(&h, ctx);
 }
 
+/* Rows of weights beyond 2^31 bytes, of which there is no memory: refused before they are read. */
+static void rows_beyond_memory_are_refused(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 1);
+    s24_matrix *w;
+    void *nowhere = (void *)(uintptr_t)64;
+    const s24_dense src = {nowhere, S24_F32, 1, INT64_C(1) << 33, 0};
+    const s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MAGNITUDE};
+    h.fail_at = h.calls + 1;
+    assert_refused(ctx, S24_ERROR_MEMORY, "[1, 8589934592]",
+                   s24_matrix_create(&w, ctx, &src, &opts));
+    assert_null(w);
+    h.fail_at = h.calls + 1;
+    assert_refused(ctx, S24_ERROR_MEMORY, "[1, 8589934592]",
+                   s24_matrix_from_packed(&w, ctx, nowhere, nowhere, S24_BF16, 1, src.cols));
+    assert_null(w);
+    h.fail_at = 0;
+    ctx_off(&h, ctx);
+}
+
 /* Views of memory that nobody has, and that is never looked at. */
 static void work_beyond_counting_is_refused(void **state)
 {
@@ -405,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_activations),
         cmocka_unit_test(test_masked_cpu),
         cmocka_unit_test(work_beyond_counting_is_refused),
+        cmocka_unit_test(rows_beyond_memory_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -258,6 +258,9 @@ static void check_product(const float *y, const float *x, const float *w, int64_
         }
 }
 
+static const char *const levels[] = {"baseline",   "avx2",       "avxvnni", "avx512",
+                                     "avx512vnni", "avx512bf16", "neon",    "dotprod"};
+
 /* Sums along both sides of every scheme on every level of the CPU, through plans and without. */
 static void test_products(void **state)
 {
@@ -269,8 +272,7 @@ static void test_products(void **state)
     uint64_t seed = 3;
     for (int i = 0; i < M * K; i++)
         x[i] = xn[i % (M * N)] = test_uniform(&seed);
-    const char *const levels[] = {"baseline", "avx2", "avx512", "avx512bf16"};
-    for (int level = 0; level < 4; level++) {
+    for (size_t level = 0; level < sizeof levels / sizeof *levels; level++) {
         s24_ctx_opts opts = {.size = sizeof opts,
                              .allocator = {heap_alloc, heap_free, &h},
                              .cpu_mask = s24_cpu_parse(levels[level]),
@@ -370,6 +372,43 @@ static void test_integer_plans(void **state)
     ctx_off(&h, ctx);
 }
 
+/* Every level of the CPU has the same integers: without an epilogue, the same bits. */
+static void test_levels_of_integer_plans(void **state)
+{
+    (void)state;
+    heap h = {0};
+    uint64_t seed = 32;
+    enum { M = 19 };
+    static float x[M * K], y[M * N], first[M * N];
+    for (int i = 0; i < M * K; i++)
+        x[i] = i / K == 4 ? 0 : test_uniform(&seed); /* a token of zeros */
+    for (size_t level = 0; level < sizeof levels / sizeof *levels; level++) {
+        s24_ctx *ctx;
+        s24_ctx_opts as = {.size = sizeof as,
+                           .allocator = {heap_alloc, heap_free, &h},
+                           .cpu_mask = s24_cpu_parse(levels[level]),
+                           .threads = 1 + (int)level % 3};
+        assert_int_equal(s24_ctx_create(&ctx, &as), S24_OK);
+        s24_matrix *w = float_matrix(ctx, S24_F32, 12), *q = quantized(ctx, w, "int8");
+        s24_plan *plan;
+        s24_plan_opts opts = {.size = sizeof opts, .activations = S24_I8};
+        assert_ok(ctx, s24_plan_create(&plan, ctx, q, &opts));
+        const size_t bytes = s24_plan_work_bytes(plan, ctx, M);
+        void *work = s24_ctx_alloc(ctx, bytes);
+        const s24_dense dx = {x, S24_F32, M, K, 0}, dy = {level ? y : first, S24_F32, M, N, 0};
+        const s24_linear_args args = {.y = &dy, .x = &dx, .work = work, .work_bytes = bytes};
+        assert_ok(ctx, s24_plan_run(ctx, plan, &args));
+        if (level) assert_memory_equal(y, first, sizeof y);
+        s24_ctx_free(ctx, work);
+        s24_plan_destroy(plan);
+        s24_matrix_destroy(w), s24_matrix_destroy(q);
+        s24_ctx_destroy(ctx);
+    }
+    for (int i = 4 * N; i < 5 * N; i++)
+        assert_true(first[i] == 0);
+    assert_int_equal(h.blocks, 0);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -412,7 +451,8 @@ int main(void)
         cmocka_unit_test(test_schemes),       cmocka_unit_test(test_copies_and_views),
         cmocka_unit_test(test_stored_form),   cmocka_unit_test(test_scales_of_zero),
         cmocka_unit_test(test_products),      cmocka_unit_test(test_plans),
-        cmocka_unit_test(test_integer_plans), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_integer_plans), cmocka_unit_test(test_levels_of_integer_plans),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,6 +148,40 @@ class Embed(Scratch):
         child = self.stream("--input", "nowhere")
         self.assertEqual(child.wait(60), 3)
 
+    def test_a_stream_ends_with_its_reader(self):
+        """What was answered stays; the next answer finds nobody, and that is no complaint."""
+        child = self.stream()
+        child.stdin.write(b"one\n")
+        self.assertEqual(json.loads(child.stdout.readline())["line"], 0)
+        child.stdout.close()
+        child.stdin.write(b"two\n")
+        self.assertEqual(child.wait(60), 3)
+        self.assertEqual(child.stderr.read(), b"")
+
+    def test_a_stream_takes_a_very_long_line_and_a_last_one_without_end(self):
+        """A megabyte is one text, cut like any other; the line before it does not wait for it."""
+        text = " ".join(LINES)
+        long = (text + " ") * (2**20 // len(text) + 1)
+        (self.folder / "long").write_text(long + "\nlast", encoding="utf-8")
+        self.good("embed", "model", "--input", "long", "--output", "v.safetensors")
+        expected = self.vectors("v.safetensors")
+        child = self.stream()
+        child.stdin.write(b"first\n" + long[:1000].encode())
+        self.assertEqual(json.loads(child.stdout.readline())["line"], 0)
+        writer = threading.Thread(target=lambda: (child.stdin.write(long[1000:].encode()),
+                                                  child.stdin.write(b"\n")))
+        writer.start()
+        entry = json.loads(child.stdout.readline())
+        writer.join()
+        self.assertEqual(entry["line"], 1)
+        self.close([entry["embedding"]], expected[:1])
+        child.stdin.write(b"last")
+        child.stdin.close()
+        entry = json.loads(child.stdout.readline())
+        self.assertEqual(entry["line"], 2)
+        self.close([entry["embedding"]], expected[1:])
+        self.assertEqual(child.wait(60), 0)
+
     def test_packed_and_pruned_weights_give_the_same_vectors(self):
         self.good("prune", "model", "pruned")
         self.good("pack", "pruned", "packed")

@@ -4,9 +4,10 @@ The measuring itself is asked for the smallest grid and judged by its shape, not
 import json
 import math
 import shutil
+import subprocess
 import unittest
 
-from cli_case import Scratch, listing, run
+from cli_case import PROGRAM, Scratch, clean_environment, listing, one_object, run
 
 SMALL = ["--threads", "1", "--largest", "128"]
 KEYS = {"version", "date", "machine", "cpu", "versions", "m", "k", "n", "dtype", "threads", "faster",
@@ -202,6 +203,22 @@ class Plan(Scratch):
         self.assertEqual(done.returncode, 0)
         self.assertIn("could not be written (Not a directory)", done.stderr)
         self.assertIsNone(json.loads(done.stdout)["rows"][0]["cache"])
+
+    def test_many_at_once(self):
+        """Programs that measure and keep the same model: every one answers, a whole file stays."""
+        path, = self.kept()
+        path.unlink()
+        command = [PROGRAM, "plan", "8", "128", "128", *SMALL, "--json"]
+        running = [subprocess.Popen(command, env=clean_environment(self.here), text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                   for _ in range(4)]
+        for child in running:
+            out, error = child.communicate(timeout=120)
+            self.assertEqual(child.returncode, 0, error)
+            self.assertEqual(one_object(out)["rows"][0]["cache"], str(path))
+            self.assertNotIn("damaged", error)
+        self.assertEqual(self.kept(), [path])
+        self.assertEqual(self.good("plan", 8, 128, 128, *SMALL, environment=self.here).stderr, "")
 
     def test_refusals(self):
         self.refusals([

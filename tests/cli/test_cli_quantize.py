@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """pack --quantize: what is stored, what info, check and unpack say of it, and models that run it."""
 import json
+import math
 import shutil
 import struct
 import subprocess
@@ -33,6 +34,25 @@ def make_files(folder):
 
 class Files(Scratch):
     make = staticmethod(make_files)
+
+    def test_scales_that_are_none(self):
+        """Zero is one; what is not finite, or negative, is refused by name and place."""
+        self.good("pack", "sparse.safetensors", "good.safetensors", "--quantize", "int4")
+        tensors, metadata = read(self.folder / "good.safetensors")
+        name = WEIGHT + ".s24_scales"
+        for scale, code in ((0.0, 0), (math.nan, 4), (math.inf, 4), (-0.5, 4)):
+            raw = bytearray(tensors[name][2])
+            raw[8:12] = struct.pack("<f", scale)
+            write(self.folder / "bad.safetensors", {
+                n: {"dtype": t[0], "shape": t[1], "data": bytes(raw) if n == name else t[2]}
+                for n, t in tensors.items()}, metadata)
+            done = run("unpack", "bad.safetensors", "new.safetensors", "--force", cwd=self.folder)
+            self.assertEqual(done.returncode, code, done.stderr)
+            if code:
+                self.assertRegex(done.stderr, rf'bad.safetensors: .*"{WEIGHT}".* the scale at row 2, '
+                                              rf"column 0 is {scale}")
+        rows = floats(read(self.folder / "new.safetensors")[0][WEIGHT][2])
+        self.assertEqual(set(rows[2 * COLS:3 * COLS]), {0.0})
 
     def test_every_scheme(self):
         source = floats(read(self.folder / "sparse.safetensors")[0][WEIGHT][2])
