@@ -51,6 +51,11 @@ static void linear_edges(void **state)
             s.alpha = 0x1p-131f, s.bias = 0; /* subnormal outputs */
             check_sample(row, &s, (uint64_t)m);
         }
+        /* Few tokens and so many row blocks that some are taken together and some are left. */
+        for (int64_t m = 1; row && m <= 17; m++) {
+            sample s = {.m = m, .n = 125, .k = 68, .alpha = 1, .threads = 1, .at_end = 1};
+            check_sample(row, &s, (uint64_t)m);
+        }
         sample longs = {.m = 97, .n = 50, .k = 1540, .alpha = 1, .threads = 3, .at_end = 1};
         if (row && !brief) check_sample(row, &longs, 7);
         for (longs.m = 1; row && !brief && longs.m <= 16; longs.m += 3)

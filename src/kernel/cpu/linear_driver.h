@@ -20,8 +20,10 @@
  *   WIDEN             1: widen() copies a pass's weights into the form that the tile reads
  *   OWN_LAYOUT        1: there is no LAYOUT, weight_bytes() and weight_pack() are the row's, and widen() is told the
  *                     place: widen(block, &tile, job, row block, k block)
- *   HAS_LANES         1: few tokens go another way: LANES_M, few_rows(), few_t, few_as_they_are(),
- *                     gather_few()
+ *   HAS_LANES         1: few tokens go another way: LANES_M, few_rows(), which says how many row blocks it did
+ *                     at once, few_t, few_as_they_are(), gather_few()
+ *   FEW_FORMS         forms in which gather_few() lays them down, 1 if not defined; more only where LANES_M
+ *                     tokens are one vector
  */
 #ifndef S24_KERNEL_CPU_LINEAR_DRIVER_H
 #define S24_KERNEL_CPU_LINEAR_DRIVER_H
@@ -30,6 +32,10 @@
 #define IF_FOURS(vector, c) , (vector) >= (c)-FOURS(c)
 #else
 #define IF_FOURS(vector, c)
+#endif
+
+#ifndef FEW_FORMS
+#define FEW_FORMS 1
 #endif
 
 #ifndef KBLOCK
@@ -243,9 +249,10 @@ static int64_t visit_blocks(int64_t together, int64_t k_blocks)
 }
 
 /* The packed vectors that there is room for: all, or a lone panel for each thread; never fewer for
-   more tokens, because whoever asks for many may come with few. */
+   more tokens, because whoever asks for many may come with few, in all their forms. */
 static int64_t packed_vectors(int64_t vectors, int64_t threads)
 {
+    if (vectors < FEW_FORMS) vectors = FEW_FORMS;
     const int64_t copies = threads <= COPIES ? (vectors < FIT_C ? vectors : FIT_C) * threads : 0;
     return vectors > copies ? vectors : copies;
 }
@@ -318,7 +325,7 @@ static void run_own_rows(void *arg, int64_t begin, int64_t end, int thread)
 
 #if HAS_LANES
 /* Up to COPIES threads each gather the tokens for themselves, which takes less than fetching them from
-   another core's cache. A packed vector's tokens take no more room than it. */
+   another core's cache. A packed vector's tokens take no more room than it in each form. */
 static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const run *r = arg;
@@ -326,13 +333,14 @@ static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
     const few_t *few = r->few;
     int64_t stride = r->few_stride;
     if (begin < end && !few) {
-        few_t *own = (few_t *)(void *)(r->x + thread * r->p.vectors * r->k_blocks * PANEL);
+        few_t *own =
+            (few_t *)(void *)(r->x + thread * r->p.vectors * FEW_FORMS * r->k_blocks * PANEL);
         stride = r->k_blocks * COLUMNS;
         gather_few(own, stride, job);
         few = own;
     }
-    for (int64_t b = begin; b < end; b++)
-        few_rows(job, few, stride, b);
+    for (int64_t b = begin; b < end;)
+        b += few_rows(job, few, stride, b, end);
 }
 
 static void run_lanes(run *r)

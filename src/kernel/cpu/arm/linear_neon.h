@@ -267,9 +267,12 @@ LANES(4)
 static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const float *, int64_t,
                                         int64_t) = {NULL, lanes_1, lanes_2, lanes_3, lanes_4};
 
-static void few_rows(const s24i_linear_job *job, const float *x, int64_t stride, int64_t b)
+static int64_t few_rows(const s24i_linear_job *job, const float *x, int64_t stride, int64_t b,
+                        int64_t end)
 {
+    (void)end;
     lanes[job->m](job, x, stride, b);
+    return 1;
 }
 
 #include "kernel/cpu/linear_few_f32.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * y = x·wᵀ, w 2:4, AVX-512: both designs read the one layout of rows16.h.
+ * y = x·wᵀ, w 2:4, AVX-512: this tile and that of few tokens read the one layout of rows16.h.
  *
  * "mixed" (m > 16): x is packed in panels of so many vectors of 16 tokens,
  *      panel -> group of 4 k -> vectors -> [4 k][16 tokens]           tokens in the lanes, or
@@ -20,10 +20,7 @@
  * load of x waits for one, and prefetches of weights cost more than they give unless those come from
  * far (linear_driver.h): else the next row block's first lines are enough, hardware follows.
  *
- * "lanes" (m <= 16): rows in the lanes, every weight read once, in one sequential stream. A group of a
- * token's x is 16 bytes, loaded as they are, from which vpermps picks by the code bits: a permutation
- * and a multiply-add want three ports, of which the two instructions together take 0.7 cycle alone
- * and 0.72 to 0.74 in whole calls.
+ * Up to 16 tokens: linear_few_avx512.h, rows in the lanes.
  *
  * Values of two bytes are widened: in registers in the lanes design; a pass's block at a time into
  * L1 in the broadcast design, a few percent of a pass.
@@ -269,217 +266,8 @@ AVX512 static void widen(uint8_t *block, tile *t)
 }
 #endif
 
-/* ---- lanes design ---------------------------------------------------------------------------- */
-
 #if HAS_LANES
-/* One token's loads are spread to every 128 bits, whose picks need no mask: memory is what it waits
-   for, and a group costs two instructions less. Nor does it ask for weights: in large pages the
-   hardware alone is ahead of it. */
-AVX512_INLINE __m512 load_group(const float *x, int spread)
-{
-    const __m128 group = _mm_loadu_ps(x);
-    return spread ? _mm512_broadcast_f32x4(group) : _mm512_castps128_ps512(group);
-}
-
-AVX512_INLINE __m512i pick_of(__m512i code, int spread)
-{
-    return spread ? code : _mm512_and_si512(code, _mm512_set1_epi32(3));
-}
-
-AVX512_INLINE __m512 picked(__m512 group, __m512i pick, int spread)
-{
-    return spread ? _mm512_permutevar_ps(group, pick) : _mm512_permutexvar_ps(pick, group);
-}
-
-/* Row block b, T tokens, fewer than eight. */
-#define LANES_FEW(T_)                                                                              \
-    AVX512 static void lanes_##T_(const s24i_linear_job *job, const float *x, int64_t stride,      \
-                                  int64_t b)                                                       \
-    {                                                                                              \
-        enum { T = T_, S = 2, SPREAD = T == 1 };                                                   \
-        const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
-        __m512 acc[T][S];                                                                          \
-        (void)stride;                                                                              \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            UNROLL for (int s = 0; s < S; s++)                                                     \
-            {                                                                                      \
-                acc[t][s] = _mm512_setzero_ps();                                                   \
-            }                                                                                      \
-        }                                                                                          \
-        for (int64_t k = 0; k < job->k; k += COLUMNS, w += BLOCK) {                                \
-            __m512i code = _mm512_load_si512(w);                                                   \
-            const uint8_t *values = w + CODES;                                                     \
-            const int64_t columns = job->k - k < COLUMNS ? job->k - k : COLUMNS;                   \
-            for (int64_t g = 0; g < columns; g += 4, values += 2 * ROWS * VALUE, x += 4 * T) {     \
-                const __m512i low = pick_of(code, SPREAD);                                         \
-                const __m512i high = pick_of(_mm512_srli_epi32(code, 2), SPREAD);                  \
-                const __m512 w0 = LOAD_VALUES(values);                                             \
-                const __m512 w1 = LOAD_VALUES(values + ROWS * VALUE);                              \
-                if (T > 1) {                                                                       \
-                    _mm_prefetch((const char *)values + 8192, _MM_HINT_NTA);                       \
-                    _mm_prefetch((const char *)values + 8256, _MM_HINT_NTA);                       \
-                }                                                                                  \
-                UNROLL for (int t = 0; t < T; t++)                                                 \
-                {                                                                                  \
-                    const __m512 group = load_group(x + 4 * t, SPREAD);                            \
-                    acc[t][0] = _mm512_fmadd_ps(picked(group, low, SPREAD), w0, acc[t][0]);        \
-                    acc[t][1] = _mm512_fmadd_ps(picked(group, high, SPREAD), w1, acc[t][1]);       \
-                }                                                                                  \
-                code = _mm512_srli_epi32(code, 4);                                                 \
-            }                                                                                      \
-        }                                                                                          \
-        _Alignas(64) float sums[T][ROWS];                                                          \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            _mm512_store_ps(sums[t], _mm512_add_ps(acc[t][0], acc[t][1]));                         \
-        }                                                                                          \
-        finish_lanes(job, b *ROWS, T, (const float(*)[ROWS])sums);                                 \
-    }
-
-/* The picks of token t for both slots of a group, and its multiply-adds, which come LATE tokens
-   later. In assembly for the order. */
-#define PICK(t, i)                                                                                 \
-    __asm__ volatile("vmovups %c4(%5),%x0\n\tvpermps %0,%2,%1\n\tvpermps %0,%3,%0"                 \
-                     : "=&v"(picked1[(t) % 8]), "=&v"(picked0[(t) % 8])                            \
-                     : "v"(low), "v"(high), "i"(16 * (i)), "r"(x))
-#define MULTIPLY(t, i)                                                                             \
-    __asm__ volatile("vfmadd231ps %1,%3,%0\n\tvfmadd231ps %2,%4,%0"                                \
-                     : "+v"(acc[i])                                                                \
-                     : "v"(picked0[(t) % 8]), "v"(picked1[(t) % 8]), "v"(w0), "v"(w1))
-#define IS_TOKEN(t) ((t) >= 0 && (t) < T)
-#define TOKEN(t)                                                                                   \
-    if (IS_TOKEN(t)) PICK(t, IS_TOKEN(t) ? (t) : 0);                                               \
-    if (IS_TOKEN((t)-LATE)) MULTIPLY((t)-LATE + 8, IS_TOKEN((t)-LATE) ? (t)-LATE : 0);
-#define TOKENS(t) TOKEN(t) TOKEN(t + 1) TOKEN(t + 2) TOKEN(t + 3)
-
-/* Holds a vector in its place between the tokens: what is made for later in one clump stops them. */
-#define PLACE(vector) __asm__ volatile("" : "+v"(vector))
-
-/* A group, and what the next one picks by. */
-#define LANES_GROUP                                                                                \
-    {                                                                                              \
-        const __m512 w0 = LOAD_VALUES(values), w1 = LOAD_VALUES(values + ROWS * VALUE);            \
-        __m512 picked0[8], picked1[8];                                                             \
-        _mm_prefetch((const char *)values + 8192, _MM_HINT_NTA);                                   \
-        _mm_prefetch((const char *)values + 8256, _MM_HINT_NTA);                                   \
-        TOKENS(0)                                                                                  \
-        PLACE(low);                                                                                \
-        __m512i next_low = _mm512_srli_epi32(low, 4);                                              \
-        PLACE(next_low);                                                                           \
-        TOKENS(4)                                                                                  \
-        PLACE(high);                                                                               \
-        __m512i next_high = _mm512_srli_epi32(high, 4);                                            \
-        PLACE(next_high);                                                                          \
-        TOKENS(8)                                                                                  \
-        TOKENS(12)                                                                                 \
-        TOKENS(16)                                                                                 \
-        low = next_low, high = next_high;                                                          \
-    }
-
-/* Row block b, T tokens, eight and more. A pick looks at four bits: of each group's code two are
-   left. A group at a time, not a k block: the hardware that asks for x ahead of its use follows a
-   load better that comes again soon. */
-#define LANES(T_)                                                                                  \
-    AVX512 static void lanes_##T_(const s24i_linear_job *job, const float *x, int64_t stride,      \
-                                  int64_t b)                                                       \
-    {                                                                                              \
-        enum { T = T_, LATE = 4 };                                                                 \
-        const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
-        const __m512i slot = _mm512_set1_epi32(0x33333333);                                        \
-        __m512 acc[T];                                                                             \
-        (void)stride;                                                                              \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            acc[t] = _mm512_setzero_ps();                                                          \
-        }                                                                                          \
-        __asm__ volatile("" ::: "memory");                                                         \
-        for (int64_t k = 0; k < job->k; k += COLUMNS, w += BLOCK) {                                \
-            const __m512i code = _mm512_load_si512(w);                                             \
-            __m512i low = _mm512_and_si512(code, slot);                                            \
-            __m512i high = _mm512_and_si512(_mm512_srli_epi32(code, 2), slot);                     \
-            const uint8_t *values = w + CODES;                                                     \
-            const int64_t columns = job->k - k < COLUMNS ? job->k - k : COLUMNS;                   \
-            for (int64_t g = 0; g < columns; g += 4, values += 2 * ROWS * VALUE, x += 4 * T)       \
-                LANES_GROUP                                                                        \
-        }                                                                                          \
-        if (job->y_dtype == S24_F32 && is_plain(job, b * ROWS)) {                                  \
-            const __m512 alpha = _mm512_set1_ps(job->alpha);                                       \
-            const __m512 bias =                                                                    \
-                job->bias ? _mm512_loadu_ps(job->bias + b * ROWS) : _mm512_setzero_ps();           \
-            const int64_t y_step = job->y_stride_m;                                                \
-            float *y = (float *)job->y + b * ROWS;                                                 \
-            UNROLL for (int t = 0; t < T; t++)                                                     \
-            {                                                                                      \
-                _mm512_storeu_ps(y + t * y_step, _mm512_fmadd_ps(acc[t], alpha, bias));            \
-            }                                                                                      \
-            return;                                                                                \
-        }                                                                                          \
-        _Alignas(64) float sums[T][ROWS];                                                          \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            _mm512_store_ps(sums[t], acc[t]);                                                      \
-        }                                                                                          \
-        finish_lanes(job, b *ROWS, T, (const float(*)[ROWS])sums);                                 \
-    }
-
-LANES_FEW(1)
-LANES_FEW(2)
-LANES_FEW(3)
-LANES_FEW(4)
-LANES_FEW(5)
-LANES_FEW(6)
-LANES_FEW(7)
-LANES(8)
-LANES(9)
-LANES(10)
-LANES(11)
-LANES(12)
-LANES(13)
-LANES(14)
-LANES(15)
-LANES(16)
-
-static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const float *, int64_t,
-                                        int64_t) = {
-    NULL,    lanes_1,  lanes_2,  lanes_3,  lanes_4,  lanes_5,  lanes_6,  lanes_7, lanes_8,
-    lanes_9, lanes_10, lanes_11, lanes_12, lanes_13, lanes_14, lanes_15, lanes_16};
-
-static void few_rows(const s24i_linear_job *job, const float *x, int64_t stride, int64_t b)
-{
-    lanes[job->m](job, x, stride, b);
-}
-
-/* The tokens as the lanes design takes them: group -> [m][4 columns]. */
-typedef float few_t;
-
-static int few_as_they_are(const s24i_linear_job *job)
-{
-    return job->m == 1 && job->x_stride_k == 1 && job->x_dtype == S24_F32;
-}
-
-AVX512 static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *job)
-{
-    int64_t m = 0;
-    (void)stride;
-    if (job->x_stride_k == 1 && job->x_dtype == S24_F32)
-        for (; m + 4 <= job->m; m += 4) {
-            const float *x = (const float *)job->x + m * job->x_stride_m;
-            for (int64_t k = 0; k < job->k; k += 4)
-                _mm512_storeu_ps(to + k * job->m + 4 * m,
-                                 load_quarters((const char *)(x + k), 4 * job->x_stride_m));
-        }
-    for (; m < job->m; m++)
-        for (int64_t k = 0; k < job->k; k += 16) {
-            float part[16];
-            _mm512_storeu_ps(part,
-                             load_lanes(element_of(job->x, job->x_dtype,
-                                                   m * job->x_stride_m + k * job->x_stride_k),
-                                        job->x_dtype, job->x_stride_k, lane_mask(job->k - k)));
-            for (int64_t i = 0; i < 16 && k + i < job->k; i += 4)
-                memcpy(to + (k + i) * job->m + 4 * m, part + i, 16);
-        }
-}
+#include "kernel/cpu/x86/linear_few_avx512.h"
 #endif
 
 #include "kernel/cpu/linear_driver.h"

@@ -313,9 +313,12 @@ static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const few_t *, 
     NULL,    lanes_1,  lanes_2,  lanes_3,  lanes_4,  lanes_5,  lanes_6,  lanes_7, lanes_8,
     lanes_9, lanes_10, lanes_11, lanes_12, lanes_13, lanes_14, lanes_15, lanes_16};
 
-static void few_rows(const s24i_linear_job *job, const few_t *x, int64_t stride, int64_t b)
+static int64_t few_rows(const s24i_linear_job *job, const few_t *x, int64_t stride, int64_t b,
+                        int64_t end)
 {
+    (void)end;
     lanes[job->m](job, x, stride, b);
+    return 1;
 }
 
 #endif

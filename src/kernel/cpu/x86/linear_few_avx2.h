@@ -268,12 +268,13 @@ AVX2 static void finish_few(const s24i_linear_job *job, int64_t n, const float (
     }
 }
 
-AVX2 static void few_rows(const s24i_linear_job *job, const few_t *x, int64_t stride, int64_t b)
+AVX2 static int64_t few_rows(const s24i_linear_job *job, const few_t *x, int64_t stride, int64_t b,
+                             int64_t end)
 {
     const stream from = stream_of(job, b);
     _Alignas(32) float sums[LANES_M][ROWS];
     const int plain = is_plain(job, b * ROWS);
-    (void)stride;
+    (void)stride, (void)end;
     for (int64_t m = 0; m < job->m; m++) {
         _mm256_store_ps(sums[m], _mm256_setzero_ps());
         _mm256_store_ps(sums[m] + 8, _mm256_setzero_ps());
@@ -284,6 +285,7 @@ AVX2 static void few_rows(const s24i_linear_job *job, const few_t *x, int64_t st
         segment_rows(job, &from, x, sums);
     for (int64_t n = b * ROWS; n < job->n && n < (b + 1) * ROWS; n += 8)
         finish_few(job, n, (const float(*)[ROWS])(const void *)&sums[0][n - b * ROWS], plain);
+    return 1;
 }
 
 #endif
