@@ -3,7 +3,8 @@
  * Products of bench: for every shape and dtype one pruned weight and one X, for every number of
  * threads one cell of our plan and the peers. Shapes in a row that differ in M only share their
  * weight. Our time is s24_plan_run's whole: X's packing or quantisation and every transpose
- * are in it. A peer multiplies the same weight with its zeros; in i8 it is handed X quantised.
+ * are in it. A peer multiplies the same weight with its zeros; in i8 onednn is handed X quantised,
+ * onednn-dynamic is not.
  */
 #include <math.h>
 #include <stdio.h>

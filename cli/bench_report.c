@@ -109,6 +109,13 @@ int bench_json_products(cli_app *cli, const bench_table *table)
     return cli_json_print(cli, object);
 }
 
+/* Of a peer's column. */
+static int width_of(const char *peer)
+{
+    const int width = (int)strlen(peer);
+    return width > 9 ? width : 9;
+}
+
 void bench_print_head(const bench_plan *plan)
 {
     printf("%6s %6s %6s %-9s %2s %9s %8s %7s %6s", "M", "K", "N", "dtype", "T", "ms", "GFLOP/s",
@@ -123,10 +130,10 @@ static void print_ratio(const bench_row *row, const char *peer)
 {
     for (int i = 0; i < row->peer_count; i++)
         if (strcmp(row->peers[i].name, peer) == 0) {
-            printf(" %8.2fx", row->peers[i].ratio);
+            printf(" %*.2fx", width_of(peer) - 1, row->peers[i].ratio);
             return;
         }
-    printf(" %9s", "-");
+    printf(" %*s", width_of(peer), "-");
 }
 
 void bench_print_row(const bench_plan *plan, const bench_row *row)

@@ -5,33 +5,20 @@
  * by s8 with the rows' scales at the end is its fastest product of integers. Present when the build
  * found it (cmake/dense_engine.cmake).
  */
-#include "bench.h"
+#include "peer_onednn.h"
 
 #if defined(S24_DENSE_ONEDNN)
 
 #include <dlfcn.h>
-#include <dnnl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct library {
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-    void (*set_threads)(int threads);
-} library;
+typedef onednn_library library;
+typedef onednn_product product;
 
-typedef struct product {
-    const library *library;
-    int threads;
-    void *narrow;  /* x as bf16 or u8 */
-    float *scales; /* of the rows of an integer weight */
-    dnnl_memory_t x, w, y;
-    dnnl_primitive_t primitive;
-} product;
-
-static void close_library(void *opaque)
+void onednn_close(void *opaque)
 {
     library *l = opaque;
     if (l->stream) dnnl_stream_destroy(l->stream);
@@ -39,7 +26,7 @@ static void close_library(void *opaque)
     free(l);
 }
 
-static void *open_library(char *version, size_t bytes)
+void *onednn_open(char *version, size_t bytes)
 {
     library *l = calloc(1, sizeof *l);
     if (!l) return NULL;
@@ -50,13 +37,13 @@ static void *open_library(char *version, size_t bytes)
     memcpy(&l->set_threads, &symbol, sizeof symbol);
     if (!symbol || dnnl_engine_create(&l->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&l->stream, l->engine, dnnl_stream_default_flags) != dnnl_success) {
-        close_library(l);
+        onednn_close(l);
         return NULL;
     }
     return l;
 }
 
-static void release(void *opaque)
+void onednn_release(void *opaque)
 {
     product *p = opaque;
     if (!p) return;
@@ -64,6 +51,8 @@ static void release(void *opaque)
     if (p->x) dnnl_memory_destroy(p->x);
     if (p->w) dnnl_memory_destroy(p->w);
     if (p->y) dnnl_memory_destroy(p->y);
+    if (p->start) dnnl_memory_destroy(p->start);
+    free(p->starts);
     free(p->narrow);
     free(p->scales);
     free(p);
@@ -123,31 +112,38 @@ static dnnl_data_type_t type_of(s24_dtype dtype, dnnl_data_type_t integer)
     return dtype == S24_BF16 ? dnnl_bf16 : dtype == S24_I8 ? integer : dnnl_f32;
 }
 
-static int make_product(product *p, const bench_problem *problem)
+/* The attributes of a product of integers: its rows' scales. */
+static int product_scales(dnnl_primitive_attr_t *attr, const product *p, int64_t n)
+{
+    return !p->scales ||
+           (dnnl_primitive_attr_create(attr) == dnnl_success &&
+            dnnl_primitive_attr_set_output_scales(*attr, n, 1 << 1, p->scales) == dnnl_success);
+}
+
+static int make_product(product *p, const bench_problem *problem, int64_t tokens)
 {
     const bench_shape *s = &problem->shape;
-    dnnl_memory_desc_t x = matrix(s->m, s->k, type_of(problem->dtype, dnnl_u8), dnnl_ab);
+    dnnl_engine_t engine = p->library->engine;
+    dnnl_memory_desc_t x = matrix(tokens, s->k, type_of(problem->dtype, dnnl_u8), dnnl_ab);
     dnnl_memory_desc_t w =
         matrix(s->k, s->n, type_of(problem->dtype, dnnl_s8), dnnl_format_tag_any);
     dnnl_data_type_t y_type = problem->activations == S24_BF16 ? dnnl_bf16 : dnnl_f32;
-    dnnl_memory_desc_t y = matrix(s->m, s->n, y_type, dnnl_ab);
+    dnnl_memory_desc_t y = matrix(tokens, s->n, y_type, dnnl_ab);
+    dnnl_memory_desc_t start = matrix(1, s->n, dnnl_s32, dnnl_ab);
     dnnl_matmul_desc_t matmul;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t desc = NULL;
-    if (p->scales &&
-        (dnnl_primitive_attr_create(&attr) != dnnl_success ||
-         dnnl_primitive_attr_set_output_scales(attr, s->n, 1 << 1, p->scales) != dnnl_success))
-        return 0;
     int ok =
-        dnnl_matmul_desc_init(&matmul, &x, &w, NULL, &y) == dnnl_success &&
-        dnnl_primitive_desc_create(&desc, &matmul, attr, p->library->engine, NULL) == dnnl_success;
+        product_scales(&attr, p, s->n) &&
+        dnnl_matmul_desc_init(&matmul, &x, &w, p->starts ? &start : NULL, &y) == dnnl_success &&
+        dnnl_primitive_desc_create(&desc, &matmul, attr, engine, NULL) == dnnl_success;
     if (attr) dnnl_primitive_attr_destroy(attr);
     if (!ok) return 0;
     const void *data = p->narrow ? p->narrow : problem->x;
     ok = dnnl_primitive_create(&p->primitive, desc) == dnnl_success &&
-         dnnl_memory_create(&p->x, &x, p->library->engine, (void *)(uintptr_t)data) ==
-             dnnl_success &&
-         dnnl_memory_create(&p->y, &y, p->library->engine, DNNL_MEMORY_NONE) == dnnl_success &&
+         dnnl_memory_create(&p->x, &x, engine, (void *)(uintptr_t)data) == dnnl_success &&
+         dnnl_memory_create(&p->y, &y, engine, DNNL_MEMORY_NONE) == dnnl_success &&
+         (!p->starts || dnnl_memory_create(&p->start, &start, engine, p->starts) == dnnl_success) &&
          reorder_weight(p, problem, dnnl_primitive_desc_query_md(desc, dnnl_query_weights_md, 0));
     dnnl_primitive_desc_destroy(desc);
     return ok;
@@ -171,34 +167,55 @@ static int narrow_operands(product *p, const bench_problem *problem)
     return p->scales != NULL;
 }
 
-static void *prepare(void *opaque, const bench_problem *problem)
+/* What the sums of q + 128 begin with, so that those of q end: -128 times a row's integers. */
+static int sums_begin(product *p, const bench_problem *problem)
+{
+    const bench_shape *s = &problem->shape;
+    p->starts = calloc((size_t)s->n, sizeof *p->starts);
+    for (int64_t i = 0; i < s->n * s->k && p->starts; i++)
+        if (p->scales[i / s->k] > 0)
+            p->starts[i / s->k] -= 128 * (int32_t)lrintf(problem->w[i] / p->scales[i / s->k]);
+    return p->starts != NULL;
+}
+
+product *onednn_prepare(library *opened, const bench_problem *problem, int64_t tokens, int offset)
 {
     if (problem->quantized) return NULL;
     product *p = calloc(1, sizeof *p);
     if (!p) return NULL;
-    p->library = opaque;
+    p->library = opened;
     p->threads = problem->threads;
     p->library->set_threads(p->threads);
-    if (!narrow_operands(p, problem) || !make_product(p, problem)) {
-        release(p);
+    if (!narrow_operands(p, problem) || (offset && !sums_begin(p, problem)) ||
+        !make_product(p, problem, tokens)) {
+        onednn_release(p);
         return NULL;
     }
     return p;
 }
 
-static int run(void *opaque, void *y)
+static void *prepare(void *opaque, const bench_problem *problem)
+{
+    return onednn_prepare(opaque, problem, problem->shape.m, 0);
+}
+
+int onednn_run(void *opaque, void *y)
 {
     product *p = opaque;
-    dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, p->x}, {DNNL_ARG_WEIGHTS, p->w}, {DNNL_ARG_DST, p->y}};
+    dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, p->x},
+                              {DNNL_ARG_WEIGHTS, p->w},
+                              {DNNL_ARG_DST, p->y},
+                              {DNNL_ARG_BIAS, p->start}};
     p->library->set_threads(p->threads);
     return dnnl_memory_set_data_handle(p->y, y) != dnnl_success ||
-           dnnl_primitive_execute(p->primitive, p->library->stream, 3, args) != dnnl_success ||
+           dnnl_primitive_execute(p->primitive, p->library->stream, p->start ? 4 : 3, args) !=
+               dnnl_success ||
            dnnl_stream_wait(p->library->stream) != dnnl_success;
 }
 
 #else
 
-static void *open_library(char *version, size_t bytes)
+void *onednn_open(char *version, size_t bytes)
 {
     (void)version;
     (void)bytes;
@@ -206,7 +223,7 @@ static void *open_library(char *version, size_t bytes)
 }
 
 /* Never called: the library does not open. */
-static void close_library(void *library)
+void onednn_close(void *library)
 {
     (void)library;
 }
@@ -218,14 +235,14 @@ static void *prepare(void *library, const bench_problem *problem)
     return NULL;
 }
 
-static int run(void *product, void *y)
+int onednn_run(void *product, void *y)
 {
     (void)product;
     (void)y;
     return 1;
 }
 
-static void release(void *product)
+void onednn_release(void *product)
 {
     (void)product;
 }
@@ -234,9 +251,9 @@ static void release(void *product)
 
 const bench_peer peer_onednn = {
     .name = "onednn",
-    .open = open_library,
-    .close = close_library,
+    .open = onednn_open,
+    .close = onednn_close,
     .prepare = prepare,
-    .run = run,
-    .release = release,
+    .run = onednn_run,
+    .release = onednn_release,
 };

@@ -98,7 +98,21 @@ class Products(Scratch):
             self.assertEqual(len(found["rows"]), 4)
             for row in found["rows"]:
                 self.assertIn("linear_i8_", row["kernel"])
-                self.assertLessEqual({p["name"] for p in row["peers"]}, {"onednn"})
+                self.assertLessEqual({p["name"] for p in row["peers"]},
+                                     {"onednn", "onednn-dynamic"})
+
+    def test_a_peer_that_quantises_is_for_integers(self):
+        """It takes what ours takes and gives the same, which bench checks, by blocks of tokens too."""
+        if "oneDNN" not in run("--version").stdout:
+            self.skipTest("a build without oneDNN")
+        found = self.json("bench", "--shapes", "64,72,33;30,72,33;1,300,65", "--dtype", "i8,f32",
+                          "--peers", "onednn-dynamic", "--threads", "1,2", *QUICK)
+        for row in found["rows"]:
+            if row["dtype"] == "f32":
+                self.assertEqual(row["peers"], [])
+            for peer in row["peers"]:
+                self.assertEqual(peer["name"], "onednn-dynamic")
+                self.assertTrue(is_positive(peer["ratio"]))
 
     def test_integers_are_not_pruned(self):
         self.refusals([("prune", ["bench", "--prune", "1", "--dtype", "f32,i8"], 2,
@@ -168,7 +182,7 @@ class Products(Scratch):
             ("unknown set", ["bench", "--set", "luck"], 2,
              r"--set: 'luck' is not one of bert-base\|minilm\|vit-l\|llama-3-8b"),
             ("unknown peer", ["bench", "--peers", "luck"], 2,
-             r"--peers: 'luck' is not a list.*all\|none\|onednn\|openblas\|libxsmm.*torch"),
+             r"--peers: 'luck' is not a list.*all\|none\|onednn\|onednn-dynamic\|openblas\|libxsmm.*torch"),
             ("an output of a GPU", ["bench", "--output", "i32"], 2,
              r"option --output is for --device cuda"),
             ("products of a GPU", ["bench", "--backend", "cusparselt"], 2,
