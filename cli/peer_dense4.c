@@ -196,7 +196,7 @@ typedef int32_t __attribute__((may_alias)) four; /* bytes */
             }                                                                                      \
         }                                                                                          \
         const int64_t left = s->n - b * ROWS;                                                      \
-        const __mmask16 mask = left < ROWS ? (__mmask16)((1u << left) - 1) : 0xffff;               \
+        const __mmask16 mask = (__mmask16)(left < ROWS ? (1u << left) - 1 : 0xffff);               \
         UNROLL for (int t = 0; t < T; t++)                                                         \
         {                                                                                          \
             _mm512_mask_storeu_ps(p->y + (m + t) * s->n + b * ROWS, mask, sums[t]);                \
