@@ -430,6 +430,15 @@ static void test_interrupted(void **state)
     assert_int_equal(env.memory.live, live); /* embedding allocates nothing */
     assert_int_equal(env.memory.calls, calls);
     s24_encoder_close(encoder);
+    /* Without the limit all go through at once, in as many steps as one text. */
+    assert_int_equal(s24_encoder_open(&encoder, env.ctx, make_folder("mean_tokens", 1), NULL),
+                     S24_OK);
+    for (int count = 1; count <= 30; count += 29) {
+        env.progress_calls = 0;
+        assert_int_equal(s24_encoder_embed(vectors, NULL, encoder, env.ctx, texts, count), S24_OK);
+        assert_int_equal(env.progress_calls, 1);
+    }
+    s24_encoder_close(encoder);
     io_end(&env);
 }
 
