@@ -58,8 +58,8 @@ typedef struct lanes_part {
        the way (many at once wait for each other): a token's `y_step` bytes after the one before. */
     const uint8_t *y;
     int64_t y_step;
-    /* For rows that gain by it: AHEAD or NEAR; of tokens to come, a line for each k block. */
-    int64_t reach;
+    int64_t reach; /* AHEAD or NEAR, for rows that gain by it */
+    /* x of tokens to come, two lines for each k block. */
     const uint8_t *ahead;
     int64_t ahead_step;
 } lanes_part;
@@ -188,7 +188,11 @@ typedef struct lanes_run {
         rest;      /* panels of share + 1 units of tokens, of which there are `rest`, then share */
     float *scales; /* [m] */
     uint8_t *x;
-    const uint8_t *ahead, *stop; /* x of tokens to come, to be asked for on the way */
+    /* Whose tokens are quantised between this one's tiles, `passed` of `passes` times some of them,
+       and those that are next, to be asked for on the way. */
+    const struct lanes_run *next;
+    int64_t passed, passes;
+    const uint8_t *ahead, *stop;
 } lanes_run;
 
 /* Panels as even as they come. */
@@ -260,8 +264,8 @@ static void lanes_tile(lanes_run *r, int64_t panel, int64_t b, int first)
                        .y = lanes_panel(r, panel),
                        .ahead = lanes_panel(r, panel)};
     if (r->ahead < r->stop) {
-        part.ahead = r->ahead, part.ahead_step = 64;
-        r->ahead += rows16_k_blocks(job->k) * 64;
+        part.ahead = r->ahead, part.ahead_step = 2 * 64;
+        r->ahead += rows16_k_blocks(job->k) * 2 * 64;
     }
     if (job->y_stride_n == 1) {
         part.y = element_of(job->y, job->y_dtype, start * job->y_stride_m + b * ROWS);
@@ -270,14 +274,43 @@ static void lanes_tile(lanes_run *r, int64_t panel, int64_t b, int first)
     run_part(&part);
 }
 
+/* Row blocks that all panels pass over before the next. */
+static int64_t lanes_chunk(const lanes_run *r)
+{
+    const int64_t bytes = row_block_bytes(r->job->k);
+    return bytes < LANES_CHUNK ? LANES_CHUNK / bytes : 1;
+}
+
+/* The first of the next tokens that are not quantised by pass `pass`. */
+static int64_t lanes_done(const lanes_run *r, int64_t pass)
+{
+    enum { TOGETHER = 8 };
+    const int64_t m = r->next->job->m, units = (m + TOGETHER - 1) / TOGETHER;
+    const int64_t done = pass < r->passes ? units * pass / r->passes * TOGETHER : m;
+    return done < m ? done : m;
+}
+
+/* After `passed` passes: asks for what the next one quantises. */
+static void lanes_ask(lanes_run *r)
+{
+    const s24i_linear_job *next = r->next->job;
+    if (next->x_stride_k != 1) return;
+    r->ahead = element_of(next->x, next->x_dtype, lanes_done(r, r->passed) * next->x_stride_m);
+    r->stop = element_of(next->x, next->x_dtype, lanes_done(r, r->passed + 1) * next->x_stride_m);
+}
+
 static void lanes_blocks(lanes_run *r, int64_t panel0, int64_t panel1, int64_t b0, int64_t b1)
 {
-    const int64_t bytes = row_block_bytes(r->job->k),
-                  fit = bytes < LANES_CHUNK ? LANES_CHUNK / bytes : 1;
+    const int64_t fit = lanes_chunk(r);
     for (int64_t b = b0; b < b1; b += fit)
-        for (int64_t panel = panel0; panel < panel1; panel++)
+        for (int64_t panel = panel0; panel < panel1; panel++) {
             for (int64_t i = b; i < b + fit && i < b1; i++)
                 lanes_tile(r, panel, i, panel == panel0);
+            if (!r->next) continue;
+            const int64_t done = lanes_done(r, r->passed++);
+            lanes_quantise((void *)(uintptr_t)r->next, done, lanes_done(r, r->passed), 0);
+            lanes_ask(r);
+        }
 }
 
 /* A unit is a row block under all panels where that shares out evenly, else under one panel. */
@@ -331,20 +364,33 @@ static int64_t lanes_group(const s24i_linear_job *job, int64_t m)
     return job->m - m < GROUP_TOKENS * 3 / 2 ? job->m : m + GROUP_TOKENS;
 }
 
-/* All of a job by one thread, group by group, so that what it quantises is in L2 when it is used; the
-   next group's x is asked for on the way. */
-static void lanes_alone(const s24i_linear_job *job, void *work)
+/* All of a job by one thread, group by group, so that what it quantises is in L2 when it is used. The
+   next group's tokens are quantised some at a time, whose x was asked for meanwhile: into the other
+   end of the work. */
+static void lanes_alone(const s24i_linear_job *job, char *work)
 {
-    for (int64_t m = 0, next; m < job->m; m = next) {
-        next = lanes_group(job, m);
-        const s24i_linear_job part = lanes_job_of(job, m, next - m);
-        lanes_run r = lanes_of(&part, work);
-        lanes_quantise(&r, 0, part.m, 0);
-        if (next < job->m && job->x_stride_k == 1) {
-            r.ahead = element_of(job->x, job->x_dtype, next * job->x_stride_m);
-            r.stop = element_of(job->x, job->x_dtype, lanes_group(job, next) * job->x_stride_m);
+    const int64_t blocks = rows16_blocks(job->n);
+    s24i_linear_job parts[2];
+    lanes_run runs[2];
+    int64_t end = lanes_group(job, 0);
+    parts[0] = lanes_job_of(job, 0, end);
+    runs[0] = lanes_of(&parts[0], work);
+    lanes_quantise(&runs[0], 0, end, 0);
+    for (int at = 0, more = 1; more; at ^= 1) {
+        lanes_run *r = &runs[at];
+        more = end < job->m;
+        if (more) {
+            const int64_t begin = end;
+            end = lanes_group(job, begin);
+            parts[!at] = lanes_job_of(job, begin, end - begin);
+            const size_t from =
+                at ? 0 : token_bytes(job->m, job->k) - token_bytes(end - begin, job->k);
+            runs[!at] = lanes_of(&parts[!at], work + from);
+            r->next = &runs[!at];
+            r->passes = r->panels * ((blocks + lanes_chunk(r) - 1) / lanes_chunk(r));
+            lanes_ask(r);
         }
-        lanes_blocks(&r, 0, r.panels, 0, rows16_blocks(part.n));
+        lanes_blocks(r, 0, r->panels, 0, blocks);
     }
 }
 

@@ -140,7 +140,7 @@ AVX2_INLINE __m256i indices_of(const uint8_t *codes, int q)
     AVX2 static void tile_##T_(const lanes_part *p, int half, int32_t(*sums)[ROWS])                \
     {                                                                                              \
         enum { T = T_, H = H_ };                                                                   \
-        const uint8_t *w = p->w + ROW_HEAD + 32 * half, *x = p->x, *y = p->y;                      \
+        const uint8_t *w = p->w + ROW_HEAD + 32 * half, *x = p->x, *y = p->y, *ahead = p->ahead;   \
         int64_t left = T;                                                                          \
         __m256i acc[H][T], pick[H];                                                                \
         UNROLL for (int h = 0; h < H; h++)                                                         \
@@ -155,6 +155,9 @@ AVX2_INLINE __m256i indices_of(const uint8_t *codes, int q)
         for (int64_t k_blocks = rows16_k_blocks(p->job->k); k_blocks > 0; k_blocks--) {            \
             PREFETCH_TO_WRITE(y);                                                                  \
             y += --left > 0 ? p->y_step : 0;                                                       \
+            _mm_prefetch((const char *)ahead, _MM_HINT_T0);                                        \
+            _mm_prefetch((const char *)ahead + 64, _MM_HINT_T0);                                   \
+            ahead += p->ahead_step;                                                                \
             for (int i = 0; i < CODE_BYTES; i += 64)                                               \
                 _mm_prefetch((const char *)w + i + AHEAD, _MM_HINT_T0);                            \
             UNROLL for (int q = 0; q < 4; q++)                                                     \

@@ -168,13 +168,6 @@ TARGET static void finish_part(const lanes_part *p, const int32_t (*sums)[ROWS])
 
 /* ---- the tile -------------------------------------------------------------------------------- */
 
-/* The codes with the bits `from` and on of each byte lowest, not minding what is above them. */
-TARGET_INLINE __m512i field_of(__m512i code, int from)
-{
-    return from < 0 ? _mm512_slli_epi32(code, (unsigned)-from)
-                    : _mm512_srli_epi32(code, (unsigned)from);
-}
-
 /* From the lowest field of each byte the bytes of the shuffle for eight columns: plus 4 for the
    second group's. */
 TARGET_INLINE __m512i indices_of(__m512i fields)
@@ -183,11 +176,10 @@ TARGET_INLINE __m512i indices_of(__m512i fields)
                                      _mm512_set1_epi32(0x04040000), 0xea); /* (a & b) | c */
 }
 
-/* The same times eight, from fields three bits higher: what vpmultishiftqb takes for it. */
-TARGET_INLINE __m512i shifts_of(__m512i fields)
+/* The same times eight: what vpmultishiftqb takes for it. */
+TARGET_INLINE __m512i shifts_of(__m512i indices)
 {
-    return _mm512_ternarylogic_epi32(fields, _mm512_set1_epi32(0x18181818),
-                                     _mm512_set1_epi32(0x20200000), 0xea);
+    return _mm512_slli_epi32(indices, 3);
 }
 
 /* A token's eight columns, picked and multiplied. Shuffles have two ports, dots two, and one is both's:
@@ -222,19 +214,17 @@ TARGET_INLINE __m512i shifts_of(__m512i fields)
     {                                                                                              \
         const __m512i quads = _mm512_load_si512(w);                                                \
         w += 64;                                                                                   \
-        if (q == 3 && k_blocks > 1) code = _mm512_load_si512(w);                                   \
+        if (q == 3) code = _mm512_load_si512(w - (k_blocks == 1 ? 64 : 0));                        \
         TOKENS(0)                                                                                  \
         PLACE(code);                                                                               \
-        __m512i next = field_of(code, 2 * ((q + 1) % 4));                                          \
+        __m512i next = _mm512_srli_epi32(code, 2 * ((q + 1) % 4));                                 \
         PLACE(next);                                                                               \
         TOKENS(3)                                                                                  \
         next = indices_of(next);                                                                   \
         PLACE(next);                                                                               \
         TOKENS(6)                                                                                  \
-        __m512i next_shift = field_of(code, 2 * ((q + 1) % 4) - 3);                                \
-        PLACE(next_shift);                                                                         \
         TOKENS(9)                                                                                  \
-        next_shift = shifts_of(next_shift);                                                        \
+        __m512i next_shift = shifts_of(next);                                                      \
         PLACE(next_shift);                                                                         \
         _mm_prefetch((const char *)w + reach, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);                \
         TOKENS(12) TOKENS(15) TOKENS(18) TOKENS(21) x += 8 * T;                                    \
@@ -244,13 +234,13 @@ TARGET_INLINE __m512i shifts_of(__m512i fields)
 /* The plain epilogue, from registers. */
 #define FINISH_AS(dtype)                                                                           \
     {                                                                                              \
-        const int64_t y_step = job->y_stride_m * (dtype == S24_F32 ? 4 : 2);                       \
+        const int64_t row_step = job->y_stride_m * (dtype == S24_F32 ? 4 : 2);                     \
         char *to = element_to(job->y, dtype, p->m * job->y_stride_m + p->n);                       \
         const float *scales = p->scales;                                                           \
         UNROLL for (int t = 0; t < T; t++)                                                         \
         {                                                                                          \
             const __m512 v = scaled(acc[t], w_scales, scales[t]);                                  \
-            store_outputs(to + t * y_step, dtype, 0xffff, _mm512_fmadd_ps(v, alpha, bias));        \
+            store_outputs(to + t * row_step, dtype, 0xffff, _mm512_fmadd_ps(v, alpha, bias));      \
         }                                                                                          \
     }
 
@@ -267,14 +257,15 @@ TARGET_INLINE __m512i shifts_of(__m512i fields)
             acc[t] = start;                                                                        \
         }                                                                                          \
         __m512i code = _mm512_load_si512(w);                                                       \
-        __m512i pick = indices_of(code), shift = shifts_of(field_of(code, -3));                    \
-        const int64_t reach = p->reach;                                                            \
-        int64_t left = T;                                                                          \
+        __m512i pick = indices_of(code), shift = shifts_of(pick);                                  \
+        const int64_t reach = p->reach, y_step = p->y_step;                                        \
+        int64_t left = T; /* branches would hide the loop's end from whoever foresees it */        \
         __asm__ volatile("" ::: "memory");                                                         \
         for (int64_t k_blocks = rows16_k_blocks(job->k); k_blocks > 0; k_blocks--) {               \
             PREFETCH_TO_WRITE(y);                                                                  \
-            y += --left > 0 ? p->y_step : 0;                                                       \
+            y += y_step & ((1 - left--) >> 63);                                                    \
             _mm_prefetch((const char *)ahead, _MM_HINT_T0);                                        \
+            _mm_prefetch((const char *)ahead + 64, _MM_HINT_T0);                                   \
             ahead += p->ahead_step;                                                                \
             _mm_prefetch((const char *)w + reach, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);            \
             w += CODES;                                                                            \
