@@ -58,7 +58,7 @@ static void linear_edges(void **state)
         }
         sample longs = {.m = 97, .n = 50, .k = 1540, .alpha = 1, .threads = 3, .at_end = 1};
         if (row && !brief) check_sample(row, &longs, 7);
-        for (longs.m = 1; row && !brief && longs.m <= 16; longs.m += 3)
+        for (longs.m = 1; row && !brief && longs.m <= 22; longs.m += 3)
             check_sample(row, &longs, 11);
         /* More threads than get memory of their own for few tokens. */
         sample crowd = {.n = 150, .k = 4096, .x_columns = 1, .alpha = 1, .threads = 8, .at_end = 1};

@@ -20,8 +20,8 @@
  *   WIDEN             1: widen() copies a pass's weights into the form that the tile reads
  *   OWN_LAYOUT        1: there is no LAYOUT, weight_bytes() and weight_pack() are the row's, and widen() is told the
  *                     place: widen(block, &tile, job, row block, k block)
- *   HAS_LANES         1: few tokens go another way: LANES_M, few_rows(), which says how many row blocks it did
- *                     at once, few_t, few_as_they_are(), gather_few()
+ *   HAS_LANES         1: few tokens go another way: IS_FEW(m) (m <= LANES_M unless it is defined), few_rows(),
+ *                     which says how many row blocks it did at once, few_t, few_as_they_are(), gather_few()
  *   FEW_FORMS         forms in which gather_few() lays them down, 1 if not defined; more only where LANES_M
  *                     tokens are one vector
  */
@@ -324,6 +324,10 @@ static void run_own_rows(void *arg, int64_t begin, int64_t end, int thread)
 /* ---- few tokens, rows in the lanes ----------------------------------------------------------- */
 
 #if HAS_LANES
+#ifndef IS_FEW
+#define IS_FEW(m) ((m) <= LANES_M)
+#endif
+
 /* Up to COPIES threads each gather the tokens for themselves, which takes less than fetching them from
    another core's cache. A packed vector's tokens take no more room than it in each form. */
 static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -400,7 +404,7 @@ static void run_job(const s24i_linear_job *job)
     run r = {.job = job, .k_blocks = rows16_k_blocks(job->k), .x = job->work};
     r.p = panels_of(job->m, parallel->threads);
 #if HAS_LANES
-    if (job->m <= LANES_M) {
+    if (IS_FEW(job->m)) {
         run_lanes(&r);
         return;
     }

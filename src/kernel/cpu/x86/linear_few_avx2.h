@@ -4,7 +4,7 @@
  * token's four columns vpermilps picks by two code bits a lane. Up to four tokens 16 rows go together;
  * from five on sixteen registers hold the sums of eight rows, so that the other eight take a second turn
  * at each chunk of weights while it is in L1. Either way eight sums or more are under way at a time, since
- * one waits four cycles for itself. Beyond eight tokens each chunk serves them in two parts.
+ * one waits four cycles for itself. Beyond eight tokens each chunk serves them in parts.
  *
  * The including file defines GROUP_BYTES (of a group's values of 16 rows), HALF_BYTES (from rows
  * 0..7 to rows 8..15 in it), FEW_BLOCK (bytes from k block to k block), values_of(at, slot) and
@@ -17,13 +17,16 @@
 #include "kernel/cpu/x86/avx2.h"
 
 enum {
-    LANES_M = 14,   /* tokens; from 15 on two vectors of the tile take less */
+    LANES_M = 20,   /* tokens; three full vectors of the tile take less */
     WHOLE = 4,      /* tokens for which 16 rows go together */
     PART = 8,       /* tokens that go together at most */
     FEW_BLOCKS = 6, /* k blocks of a chunk */
     AHEAD = 8192,   /* bytes from the weights that are used to those asked for */
     ASK_LINES = (GROUP_BYTES + 63) / 64
 };
+
+/* Two full vectors of the tile take less too, where it need not widen weights for them. */
+#define IS_FEW(m) ((m) <= LANES_M && ((m) != 16 || WIDEN))
 
 /* The weights of a row block: segments of some columns, each with its 16 scales in front where there
    are none for all of them. */
@@ -44,7 +47,8 @@ typedef float few_t;
 
 static int64_t part_of(int64_t m)
 {
-    return m > PART ? (m + 1) / 2 : m;
+    const int64_t parts = (m + PART - 1) / PART;
+    return (m + parts - 1) / parts;
 }
 
 static int few_as_they_are(const s24i_linear_job *job)
@@ -57,7 +61,7 @@ static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *job)
     const int64_t part = part_of(job->m);
     (void)stride;
     for (int64_t m = 0; m < job->m; m++) {
-        const int64_t first = m < part ? 0 : part, t = first ? job->m - part : part;
+        const int64_t first = m / part * part, left = job->m - first, t = left < part ? left : part;
         const float *x = (const float *)job->x + m * job->x_stride_m;
         few_t *own = to + first * job->k + 4 * (m - first);
         if (job->x_stride_k == 1)

@@ -20,11 +20,14 @@ static inline void put_value(uint8_t *values, int64_t lane, int64_t group, int64
     *byte = (uint8_t)(*byte | (q & 15) << 4 * slot);
 }
 
+/* The first by logic and a subtraction, 2^23 + 8 + q beside 2^23 + 8, because shifts and conversions have
+   the same two ports, which one token fills. */
 AVX2_INLINE __m256 values_of(const uint8_t *group, int slot)
 {
     __m256i v = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)group));
-    if (slot == 0) v = _mm256_slli_epi32(v, 28);
-    return _mm256_cvtepi32_ps(_mm256_srai_epi32(v, slot ? 4 : 28));
+    if (slot) return _mm256_cvtepi32_ps(_mm256_srai_epi32(v, 4));
+    v = _mm256_xor_si256(_mm256_and_si256(v, _mm256_set1_epi32(15)), _mm256_set1_epi32(0x4b000008));
+    return _mm256_sub_ps(_mm256_castsi256_ps(v), _mm256_set1_ps(0x1p23f + 8));
 }
 
 const s24i_linear_kernel s24i_linear_w4_avx2 = {
