@@ -40,7 +40,7 @@ uint32_t s24_cpu_detect(void)
     enum { AVX2 = 1 << 5, F = 1 << 16, DQ = 1 << 17, BW = 1 << 30 };
     const uint32_t vl = 1u << 31;
     const uint32_t vnni = 1u << 11 | 1u << 1; /* with VBMI */
-    const uint32_t bf16 = 1u << 5, avx_vnni = 1u << 4;
+    const uint32_t bf16 = 1u << 5, avx_vnni = 1u << 4, gfni = 1u << 8;
     const uint32_t ymm = 0x6, zmm = 0xe6; /* bits of XCR0 */
     uint32_t eax, ebx, ecx, edx, cpu = S24_CPU_BASELINE;
     const uint32_t leaf1 = FMA | OSXSAVE | AVX | F16C;
@@ -50,12 +50,13 @@ uint32_t s24_cpu_detect(void)
     if (!(ebx & AVX2)) return cpu;
     cpu |= S24_CPU_AVX2;
     const uint32_t avx512 = F | DQ | BW | vl, leaf7 = ebx, has_vnni = (ecx & vnni) == vnni;
+    const int has_gfni = (ecx & gfni) != 0;
     if (eax < 1 || !__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) eax = 0;
     if (eax & avx_vnni) cpu |= S24_CPU_AVXVNNI;
     if ((state & zmm) != zmm || (leaf7 & avx512) != avx512) return cpu;
     cpu |= S24_CPU_AVX512;
     if (has_vnni) cpu |= S24_CPU_AVX512VNNI;
-    if (eax & bf16) cpu |= S24_CPU_AVX512BF16;
+    if (eax & bf16 && has_gfni) cpu |= S24_CPU_AVX512BF16;
     return cpu;
 }
 

@@ -19,8 +19,8 @@
  * one. Tables alone reach 0.82 of the dots' peak hot in L1, three table vectors and two of fours
  * 0.85, 0.82 with w and sums in L2; whole calls 0.71 to 0.74. With fours a panel takes as much of L1 as
  * 48 tokens of tables did and serves 80. *
- * "lanes" (m <= 16): rows in the lanes, linear_bf16_few_avx512.h. It has VBMI too, which of the CPUs
- * with bf16 dots Cooper Lake alone lacks.
+ * "lanes" (m <= 16): rows in the lanes, linear_bf16_few_avx512.h. It has VBMI and GFNI too, which of the
+ * CPUs with bf16 dots Cooper Lake alone lacks.
  */
 #include "kernel/kernel.h"
 
@@ -30,7 +30,7 @@
 #include "kernel/cpu/x86/avx512.h"
 
 #define TARGET                                                                                     \
-    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx512vbmi,fma")))
+    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx512vbmi,gfni,fma")))
 #define TARGET_INLINE TARGET __attribute__((always_inline)) static inline
 #define HAS_LANES     1
 #define WIDEN         0

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Up to 16 tokens of linear_bf16_avx512bf16.c, rows in the lanes: a token's group is broadcast as 64
- * bits, vpermw picks both columns of 16 rows by the code bits, one dot multiplies them; every weight
- * is read once, in one sequential stream.
+ * Up to 16 tokens of linear_bf16_avx512bf16.c, rows in the lanes: a token's group is broadcast as
+ * 64 bits, of which both columns of 16 rows are picked by the code bits, and one dot multiplies
+ * them; every weight is read once, in one sequential stream.
  *
  * What limits it: picks want one of two ports, dots one of two, and one port is both's: 0.667 cycle
- * a dot, 0.72 as it comes. With some of the picks by vpmultishiftqb, which has the dots' ports, it is
- * evenly used (0.68); and what to pick is made between the dots, an instruction after each two
- * tokens, because a clump of it stops them.
+ * a dot, 0.70 as it comes. From six tokens on vgf2p8affineqb picks, which takes x from memory and
+ * spreads it at once; with many tokens some of the picks are by vpmultishiftqb, which has the dots'
+ * ports, so that they are evenly used. What to pick is made between the dots, an instruction after
+ * each two tokens, because a clump of it stops them. L2 hears nothing of instructions that are read
+ * from nearer, so that weights from far push the code out of it and so out of everywhere: the code
+ * is asked for, too.
  */
 #ifndef S24_KERNEL_X86_LINEAR_BF16_FEW_AVX512_H
 #define S24_KERNEL_X86_LINEAR_BF16_FEW_AVX512_H
@@ -16,6 +19,15 @@
 
 /* The tokens as this design takes them: group -> [m][4 columns], zeros beyond k. */
 typedef uint16_t few_t;
+
+/* Of m tokens token t is picked from by bits: its group's 64 bits lie turned, as vgf2p8affineqb
+   wants them. The rest of m >= MANY is by shifts, of m < BITS by vpermw. */
+enum { BITS = 6, MANY = 12 };
+
+static inline int by_bits(int64_t m, int64_t t)
+{
+    return m >= MANY ? t % 4 != 1 : m >= BITS;
+}
 
 static int few_as_they_are(const s24i_linear_job *job)
 {
@@ -27,6 +39,10 @@ static int few_as_they_are(const s24i_linear_job *job)
 TARGET static void gather_eight(few_t *to, const s24i_linear_job *job, int64_t m, int64_t tokens)
 {
     const __mmask8 mask = (__mmask8)((1u << tokens) - 1);
+    const __m512i turn = _mm512_set1_epi64(0x0102040810204080);
+    __mmask64 turned_ones = 0;
+    for (int t = 0; t < 8; t++)
+        if (by_bits(job->m, t)) turned_ones |= 0xffull << 8 * t;
     const int plain = tokens == 8 && job->x_stride_k == 1 && job->x_dtype != S24_F32;
     for (int64_t k = 0; k < job->k; k += COLUMNS) {
         __m512i r[8];
@@ -42,10 +58,13 @@ TARGET static void gather_eight(few_t *to, const s24i_linear_job *job, int64_t m
         UNROLL for (int g = 0; g < GROUPS; g++)
         {
             few_t *at = to + ((k + 4 * g) * job->m + 4 * m);
+            const __m512i fours = _mm512_castps_si512(turned[g]);
+            const __m512i bits =
+                _mm512_mask_gf2p8affine_epi64_epi8(fours, turned_ones, turn, fours, 0);
             if (tokens == 8)
-                _mm512_storeu_ps(at, turned[g]);
+                _mm512_storeu_si512(at, bits);
             else
-                _mm512_mask_storeu_epi64(at, mask, _mm512_castps_si512(turned[g]));
+                _mm512_mask_storeu_epi64(at, mask, bits);
         }
     }
 }
@@ -136,16 +155,16 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
     }
 
 /* Token t's group, picked; and multiplied, LATE tokens later. In assembly for the order. */
-#define BY(PICK, pick, g, t, i)                                                                    \
-    __asm__ volatile("vpbroadcastq %c1(%2),%0\n\t" PICK                                            \
-                     : "=&v"(four[(t) % 8])                                                        \
-                     : "i"(8 * ((g)*T + (i))), "r"(x), "v"(pick))
 #define PICK(g, t, i)                                                                              \
     {                                                                                              \
-        if ((t) % 4 == 1)                                                                          \
-            BY("vpmultishiftqb %0,%3,%0", shift, g, t, i);                                         \
+        if (by_bits(T, t))                                                                         \
+            __asm__ volatile("vgf2p8affineqb $0,%c1(%2)%{1to8%},%3,%0"                             \
+                             : "=v"(four[(t) % 8])                                                 \
+                             : "i"(8 * ((g)*T + (i))), "r"(x), "v"(bit));                          \
         else                                                                                       \
-            BY("vpermw %0,%3,%0", pick, g, t, i);                                                  \
+            __asm__ volatile("vpbroadcastq %c1(%2),%0\n\tvpmultishiftqb %0,%3,%0"                  \
+                             : "=&v"(four[(t) % 8])                                                \
+                             : "i"(8 * ((g)*T + (i))), "r"(x), "v"(shift));                        \
     }
 #define MULTIPLY(g, t, i)                                                                          \
     __asm__ volatile("vdpbf16ps %1,%2,%0" : "+v"(acc[i][(g) % S]) : "v"(four[(t) % 8]), "v"(pair))
@@ -155,19 +174,25 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
     if (IS_TOKEN((t)-LATE)) MULTIPLY(g, (t)-LATE + 8, IS_TOKEN((t)-LATE) ? (t)-LATE : 0);
 #define TOKENS(g, t) TOKEN(g, t) TOKEN(g, t + 1)
 
+/* A place in the 16 KiB of code from `function` on, another one for each k block at w. */
+#define CODE_AT(function, w) ((const char *)(uintptr_t)(function) + ((uintptr_t)(w) / 8 & 0x3fff))
+
 /* Holds a vector in its place between the tokens. */
 #define PLACE(vector) __asm__ volatile("" : "+v"(vector))
 
 /*
  * What is picked by. `low` and `high` have a row's codes of four groups each, slot 0's in the lower
- * word, slot 1's in the upper one, the first group's at bit 0: as such an index of words whose upper
- * bits meet copies of the same four columns. With its bytes doubled, two groups' at a time, moved to bit 4 and masked it is 16 times the column, and 8
- * more in the upper byte: the bits at which the bytes begin.
+ * word, slot 1's in the upper one, the first group's at bit 0.
+ * For bits: twice the column, by which a bit of each byte of a word is moved right to where the
+ * column's bytes lie in a turned group, the first byte at the top.
+ * For shifts: with its bytes doubled, two groups' at a time, moved to bit 4 and masked it is 16
+ * times the column, and 8 more in the upper byte: the bits at which the bytes begin.
  */
 #define LOW_OF(code)                                                                               \
     _mm512_srlv_epi16(_mm512_mask_blend_epi16(upper, code, _mm512_slli_epi32(code, 16)), slot)
 #define HIGH_OF(code)                                                                              \
     _mm512_srlv_epi16(_mm512_mask_blend_epi16(upper, _mm512_srli_epi32(code, 16), code), slot)
+#define BIT_OF(twice) _mm512_srlv_epi16(_mm512_set1_epi16(0x4080), twice)
 #define SHIFT_OF(fields)                                                                           \
     _mm512_ternarylogic_epi32(fields, _mm512_set1_epi16(0x3030), _mm512_set1_epi16(0x0800), 0xea)
 
@@ -177,27 +202,32 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
     {                                                                                              \
         enum { NEXT = (g + 1) % GROUPS };                                                          \
         const __m512i pair = _mm512_load_si512(w + CODES + (g)*64);                                \
-        __m512i four[8];                                                                           \
+        __m512i four[8], next_bit = NEXT < 4 ? low : high, next_shift = shift;                     \
         TOKENS(g, 0)                                                                               \
         _mm_prefetch((const char *)w + AHEAD + CODES + (g)*64, _MM_HINT_NTA);                      \
-        __m512i next = NEXT == 0 ? low : NEXT == 4 ? high : pick;                                  \
-        PLACE(next);                                                                               \
-        if (NEXT % 4) next = _mm512_srli_epi16(next, 4);                                           \
-        PLACE(next);                                                                               \
+        next_bit = NEXT % 4 ? _mm512_srli_epi16(next_bit, NEXT % 4 * 4u - 1u)                      \
+                            : _mm512_slli_epi16(next_bit, 1);                                      \
+        PLACE(next_bit);                                                                           \
         TOKENS(g, 2)                                                                               \
-        if (NEXT % 2 == 0) {                                                                       \
+        if (SHIFTS && NEXT % 2 == 0) {                                                             \
             doubled = _mm512_shuffle_epi8(NEXT < 4 ? low : high, NEXT % 4 ? second : first);       \
             PLACE(doubled);                                                                        \
         }                                                                                          \
         TOKENS(g, 4)                                                                               \
-        __m512i next_shift = doubled;                                                              \
-        PLACE(next_shift);                                                                         \
-        if (NEXT % 2 == 0) next_shift = _mm512_slli_epi16(next_shift, 4);                          \
-        PLACE(next_shift);                                                                         \
+        next_bit = _mm512_and_si512(next_bit, _mm512_set1_epi16(6));                               \
+        PLACE(next_bit);                                                                           \
+        if (SHIFTS) {                                                                              \
+            next_shift = NEXT % 2 ? doubled : _mm512_slli_epi16(doubled, 4);                       \
+            PLACE(next_shift);                                                                     \
+        }                                                                                          \
         TOKENS(g, 6)                                                                               \
-        next_shift = SHIFT_OF(next_shift);                                                         \
-        PLACE(next_shift);                                                                         \
+        if (SHIFTS) {                                                                              \
+            next_shift = SHIFT_OF(next_shift);                                                     \
+            PLACE(next_shift);                                                                     \
+        }                                                                                          \
         TOKENS(g, 8)                                                                               \
+        next_bit = BIT_OF(next_bit);                                                               \
+        PLACE(next_bit);                                                                           \
         if (g == 4) {                                                                              \
             low = LOW_OF(_mm512_load_si512(following));                                            \
             PLACE(low);                                                                            \
@@ -211,7 +241,7 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
         TOKENS(g, 14)                                                                              \
         TOKENS(g, 16)                                                                              \
         TOKENS(g, 18)                                                                              \
-        pick = next, shift = next_shift;                                                           \
+        bit = next_bit, shift = next_shift;                                                        \
     }
 
 /* The plain epilogue, from registers; false if a bf16 output is subnormal, of which the conversion
@@ -247,7 +277,7 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
     TARGET static void lanes_##T_(const s24i_linear_job *job, const few_t *x, int64_t stride,      \
                                   int64_t b)                                                       \
     {                                                                                              \
-        enum { T = T_, S = T < 12 ? 2 : 1, LATE = 4 };                                             \
+        enum { T = T_, SHIFTS = T_ >= MANY, S = SHIFTS ? 1 : 2, LATE = 3 };                        \
         const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
         const __mmask32 upper = 0xaaaaaaaau;                                                       \
         const __m512i slot = _mm512_set1_epi32(0x00020000);                                        \
@@ -262,11 +292,13 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
         const __m512i code = _mm512_load_si512(w);                                                 \
         __m512i low = LOW_OF(code), high = HIGH_OF(code);                                          \
         __m512i doubled = _mm512_shuffle_epi8(low, first);                                         \
-        __m512i pick = low, shift = SHIFT_OF(_mm512_slli_epi16(doubled, 4));                       \
+        __m512i shift = SHIFT_OF(_mm512_slli_epi16(doubled, 4));                                   \
+        __m512i bit = BIT_OF(_mm512_and_si512(_mm512_slli_epi16(low, 1), _mm512_set1_epi16(6)));   \
         __asm__ volatile("" ::: "memory");                                                         \
         for (int64_t k = 0; k < job->k; k += COLUMNS, w += BLOCK, x += COLUMNS * T) {              \
             const uint8_t *following = k + COLUMNS < job->k ? w + BLOCK : w;                       \
             _mm_prefetch((const char *)w + AHEAD, _MM_HINT_NTA);                                   \
+            _mm_prefetch(CODE_AT(lanes_##T_, w), _MM_HINT_T1);                                     \
             LANES_GROUP(0)                                                                         \
             LANES_GROUP(1)                                                                         \
             LANES_GROUP(2)                                                                         \
