@@ -253,7 +253,7 @@ class Stop(Scratch):
                                  env=clean_environment())
         self.addCleanup(child.kill)
         time.sleep(1.5)
-        for _ in range(20):  # the first ones may find it still starting
+        for _ in range(75):  # the first ones may find it still starting, or a machine that is busy
             child.send_signal(signal.SIGINT)
             try:
                 child.wait(0.2)
