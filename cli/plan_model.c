@@ -102,12 +102,12 @@ static int64_t round_up(int64_t value, int64_t step)
     return (value + step - 1) / step * step;
 }
 
-/* What 2:4 kernels compute of a shape: whole vectors of tokens, or up to a vector of single ones,
+/* What 2:4 kernels compute of a shape: whole vectors of tokens, or up to three of single ones,
    whole k blocks, and as many whole row blocks for every thread. The grid has no other shapes. */
 static bench_shape computed(const plan_model *model, bench_shape shape)
 {
-    enum { TOKENS = 16, COLUMNS = 32, ROWS = 16 };
-    if (shape.m > TOKENS) shape.m = round_up(shape.m, TOKENS);
+    enum { TOKENS = 16, FEW = 48, COLUMNS = 32, ROWS = 16 };
+    if (shape.m > FEW) shape.m = round_up(shape.m, TOKENS);
     shape.k = round_up(shape.k, COLUMNS);
     shape.n = round_up(shape.n, ROWS * model->threads);
     return shape;

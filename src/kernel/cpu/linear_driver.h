@@ -20,10 +20,12 @@
  *   WIDEN             1: widen() copies a pass's weights into the form that the tile reads
  *   OWN_LAYOUT        1: there is no LAYOUT, weight_bytes() and weight_pack() are the row's, and widen() is told the
  *                     place: widen(block, &tile, job, row block, k block)
- *   HAS_LANES         1: few tokens go another way: IS_FEW(m) (m <= LANES_M unless it is defined), few_rows(),
- *                     which says how many row blocks it did at once, few_t, few_as_they_are(), gather_few()
- *   FEW_FORMS         forms in which gather_few() lays them down, 1 if not defined; more only where LANES_M
- *                     tokens are one vector
+ *   HAS_LANES         1: few tokens go another way: LANES_M, IS_FEW(m) (all groups' tokens unless it is defined),
+ *                     few_rows(), which says how many row blocks it did at once, few_t, few_as_they_are(),
+ *                     gather_few()
+ *   FEW_FORMS         forms in which gather_few() lays them down, 1 if not defined
+ *   FEW_GROUPS        groups of LANES_M tokens that go that way after each other, 1 if not defined. Either is more
+ *                     than 1 only where LANES_M tokens are one vector
  */
 #ifndef S24_KERNEL_CPU_LINEAR_DRIVER_H
 #define S24_KERNEL_CPU_LINEAR_DRIVER_H
@@ -36,6 +38,9 @@
 
 #ifndef FEW_FORMS
 #define FEW_FORMS 1
+#endif
+#ifndef FEW_GROUPS
+#define FEW_GROUPS 1
 #endif
 
 #ifndef KBLOCK
@@ -83,8 +88,6 @@ typedef struct run {
     uint8_t *x;       /* packed: vector of tokens, k block -> PANEL bytes */
     float *sums;      /* CHUNK row blocks a thread */
     int64_t k_blocks; /* of job->k */
-    const void *few;  /* few tokens as all threads read them; NULL: each gathers them for itself */
-    int64_t few_stride;
 } run;
 
 enum { PACK_BLOCKS = 4 }; /* k blocks of x that one item of packing takes */
@@ -252,8 +255,9 @@ static int64_t visit_blocks(int64_t together, int64_t k_blocks)
    more tokens, because whoever asks for many may come with few, in all their forms. */
 static int64_t packed_vectors(int64_t vectors, int64_t threads)
 {
-    if (vectors < FEW_FORMS) vectors = FEW_FORMS;
-    const int64_t copies = threads <= COPIES ? (vectors < FIT_C ? vectors : FIT_C) * threads : 0;
+    const int64_t few = (vectors < FEW_GROUPS ? vectors : FEW_GROUPS) * FEW_FORMS;
+    const int64_t lone = vectors < FIT_C ? vectors : FIT_C;
+    const int64_t copies = (threads <= COPIES ? threads : 1) * (lone > few ? lone : few);
     return vectors > copies ? vectors : copies;
 }
 
@@ -325,41 +329,77 @@ static void run_own_rows(void *arg, int64_t begin, int64_t end, int thread)
 
 #if HAS_LANES
 #ifndef IS_FEW
-#define IS_FEW(m) ((m) <= LANES_M)
+#define IS_FEW(m) ((m) <= FEW_GROUPS * LANES_M)
 #endif
 
+enum { TURN_BLOCKS = 3 }; /* row blocks that all groups visit before the next ones */
+
+/* The tokens of a job in groups of LANES_M at most, each a job of its own. */
+typedef struct few_groups {
+    int64_t count;
+    s24i_linear_job job[FEW_GROUPS];
+    const few_t *x[FEW_GROUPS];
+    int64_t stride[FEW_GROUPS];
+} few_groups;
+
+static void split_tokens(few_groups *groups, const run *r, int thread)
+{
+    const s24i_linear_job *all = r->job;
+    const s24_dtype x = all->x_dtype, y = all->y_dtype;
+    groups->count = (all->m + LANES_M - 1) / LANES_M;
+    for (int64_t g = 0; g < groups->count; g++) {
+        const int64_t m = all->m * g / groups->count;
+        s24i_linear_job *job = &groups->job[g];
+        *job = *all;
+        job->m = all->m * (g + 1) / groups->count - m;
+        job->x = element_of(all->x, x, m * all->x_stride_m);
+        job->y = element_to(all->y, y, m * all->y_stride_m);
+        if (all->gate) job->gate = element_of(all->gate, y, m * all->gate_stride_m);
+        if (all->residual) job->residual = element_of(all->residual, y, m * all->residual_stride_m);
+        groups->x[g] = job->x;
+        groups->stride[g] = job->x_stride_m;
+        if (few_as_they_are(job)) continue;
+        groups->x[g] =
+            (const few_t *)(void *)(r->x + (thread * r->p.vectors * FEW_FORMS + g * FEW_FORMS) *
+                                               r->k_blocks * PANEL);
+        groups->stride[g] = r->k_blocks * COLUMNS;
+    }
+}
+
+static void gather_all(const few_groups *groups)
+{
+    for (int64_t g = 0; g < groups->count; g++)
+        if (groups->x[g] != groups->job[g].x)
+            gather_few((few_t *)groups->x[g], groups->stride[g], &groups->job[g]);
+}
+
 /* Up to COPIES threads each gather the tokens for themselves, which takes less than fetching them from
-   another core's cache. A packed vector's tokens take no more room than it in each form. */
+   another core's cache. A packed vector's tokens take no more room than it in each form. Weights that
+   come from far are near for all groups but the first. */
 static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const run *r = arg;
-    const s24i_linear_job *job = r->job;
-    const few_t *few = r->few;
-    int64_t stride = r->few_stride;
-    if (begin < end && !few) {
-        few_t *own =
-            (few_t *)(void *)(r->x + thread * r->p.vectors * FEW_FORMS * r->k_blocks * PANEL);
-        stride = r->k_blocks * COLUMNS;
-        gather_few(own, stride, job);
-        few = own;
+    const int copies = r->job->parallel.threads <= COPIES;
+    few_groups groups;
+    split_tokens(&groups, r, copies ? thread : 0);
+    if (copies && begin < end) gather_all(&groups);
+    for (int64_t b = begin, stop; b < end; b = stop) {
+        stop = groups.count > 1 && end - b > TURN_BLOCKS ? b + TURN_BLOCKS : end;
+        for (int64_t g = 0; g < groups.count; g++)
+            for (int64_t i = b; i < stop;)
+                i += few_rows(&groups.job[g], groups.x[g], groups.stride[g], i, stop);
     }
-    for (int64_t b = begin; b < end;)
-        b += few_rows(job, few, stride, b, end);
 }
 
-static void run_lanes(run *r)
+static void run_lanes(const run *r)
 {
-    const s24i_linear_job *job = r->job;
-    const s24i_parallel *parallel = &job->parallel;
-    if (few_as_they_are(job)) {
-        r->few = job->x;
-        r->few_stride = job->x_stride_m;
-    } else if (parallel->threads > COPIES) {
-        r->few = r->x;
-        r->few_stride = r->k_blocks * COLUMNS;
-        gather_few((few_t *)(void *)r->x, r->few_stride, job);
+    const s24i_parallel *parallel = &r->job->parallel;
+    if (parallel->threads > COPIES) {
+        few_groups groups;
+        split_tokens(&groups, r, 0);
+        gather_all(&groups);
     }
-    parallel->run(parallel->pool, rows16_blocks(job->n), lanes_range, r);
+    parallel->run(parallel->pool, rows16_blocks(r->job->n), lanes_range, (void *)r);
 }
 #endif
 

@@ -2,7 +2,7 @@
 /*
  * y = x·wᵀ, w 2:4, AVX-512: this tile and that of few tokens read the one layout of rows16.h.
  *
- * "mixed" (m > 16): x is packed in panels of so many vectors of 16 tokens,
+ * "mixed": x is packed in panels of so many vectors of 16 tokens,
  *      panel -> group of 4 k -> vectors -> [4 k][16 tokens]           tokens in the lanes, or
  *                                          [4][4 tokens][4 k]         (the last one or two) fours
  * Of the first form a non-zero costs one broadcast of its value and a fused multiply-add a vector,
@@ -20,7 +20,7 @@
  * load of x waits for one, and prefetches of weights cost more than they give unless those come from
  * far (linear_driver.h): else the next row block's first lines are enough, hardware follows.
  *
- * Up to 16 tokens: linear_few_avx512.h, rows in the lanes.
+ * Few tokens go the way of linear_few_avx512.h, rows in the lanes.
  *
  * Values of two bytes are widened: in registers in the lanes design; a pass's block at a time into
  * L1 in the broadcast design, a few percent of a pass.

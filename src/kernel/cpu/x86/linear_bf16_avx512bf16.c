@@ -3,7 +3,7 @@
  * y = x·wᵀ, w 2:4 in bf16, on vdpbf16ps: x is rounded to bf16 unless it is bf16, sums are f32.
  * A group's two kept values lie together in w (rows16.h) and meet their two columns of x in one dot.
  *
- * "mixed" (m > 16): x is packed in panels of so many vectors of 16 tokens. Of most of them tokens lie
+ * "mixed": x is packed in panels of so many vectors of 16 tokens. Of most of them tokens lie
  * in the lanes, and of each group of 4 k all six pairs of columns are laid out,
  *      6 lines of [16 tokens][2 columns]
  * so that a row's group is one broadcast of its pair and a dot a vector, straight from panel +
@@ -18,9 +18,10 @@
  * dot with fours takes one shuffle, of which there are two a cycle on ports of which the dots want
  * one. Tables alone reach 0.82 of the dots' peak hot in L1, three table vectors and two of fours
  * 0.85, 0.82 with w and sums in L2; whole calls 0.71 to 0.74. With fours a panel takes as much of L1 as
- * 48 tokens of tables did and serves 80. *
- * "lanes" (m <= 16): rows in the lanes, linear_bf16_few_avx512.h. It has VBMI and GFNI too, which of the
- * CPUs with bf16 dots Cooper Lake alone lacks.
+ * 48 tokens of tables did and serves 80.
+ *
+ * "lanes", for few tokens: rows in the lanes, linear_bf16_few_avx512.h. It has VBMI and GFNI too,
+ * which of the CPUs with bf16 dots Cooper Lake alone lacks.
  */
 #include "kernel/kernel.h"
 
@@ -33,6 +34,7 @@
     __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx512vbmi,gfni,fma")))
 #define TARGET_INLINE TARGET __attribute__((always_inline)) static inline
 #define HAS_LANES     1
+#define FEW_GROUPS    3
 #define WIDEN         0
 #define PAIRS         1
 #define LAYOUT        s24i_layout_rows16_bf16_pairs

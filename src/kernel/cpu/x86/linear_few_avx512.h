@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Up to 16 tokens of linear_avx512.h, rows in the lanes ("lanes") and, with f32 values and enough
+ * Few tokens of linear_avx512.h, 16 and fewer at a time: rows in the lanes ("lanes") and, with f32 values and enough
  * tokens, every third row block with tokens in the lanes beside it ("both").
  *
  * "lanes": every weight is read once, in one sequential stream. A group of a token's x is 16 bytes,
@@ -23,6 +23,8 @@
 
 #include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx512.h"
+
+#define FEW_GROUPS (VALUE == 4 ? 3 : 2) /* with more tokens the tile of many is faster */
 
 /* One token's loads are spread to every 128 bits, whose picks need no mask: memory is what it waits
    for, and a group costs two instructions less. Nor does it ask for weights: in large pages the
@@ -401,8 +403,6 @@ AVX512 static void finish_turned(const s24i_linear_job *job, int64_t b, float (*
     finish_lanes(job, b * ROWS, job->m, (const float(*)[ROWS])sums);
 }
 
-BOTH(10)
-BOTH(11)
 BOTH(12)
 BOTH(13)
 BOTH(14)
@@ -410,7 +410,7 @@ BOTH(15)
 BOTH(16)
 
 static void (*const both[LANES_M + 1])(const s24i_linear_job *, const float *, int64_t) = {
-    [10] = both_10, both_11, both_12, both_13, both_14, both_15, both_16};
+    [BOTH_M] = both_12, both_13, both_14, both_15, both_16};
 #endif
 
 static int64_t few_rows(const s24i_linear_job *job, const float *x, int64_t stride, int64_t b,
