@@ -8,9 +8,7 @@
  * a dot, 0.70 as it comes. From six tokens on vgf2p8affineqb picks, which takes x from memory and
  * spreads it at once; with many tokens some of the picks are by vpmultishiftqb, which has the dots'
  * ports, so that they are evenly used. What to pick is made between the dots, an instruction after
- * each two tokens, because a clump of it stops them. L2 hears nothing of instructions that are read
- * from nearer, so that weights from far push the code out of it and so out of everywhere: the code
- * is asked for, too.
+ * each two tokens, because a clump of it stops them.
  */
 #ifndef S24_KERNEL_X86_LINEAR_BF16_FEW_AVX512_H
 #define S24_KERNEL_X86_LINEAR_BF16_FEW_AVX512_H
@@ -174,9 +172,6 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
     if (IS_TOKEN((t)-LATE)) MULTIPLY(g, (t)-LATE + 8, IS_TOKEN((t)-LATE) ? (t)-LATE : 0);
 #define TOKENS(g, t) TOKEN(g, t) TOKEN(g, t + 1)
 
-/* A place in the 16 KiB of code from `function` on, another one for each k block at w. */
-#define CODE_AT(function, w) ((const char *)(uintptr_t)(function) + ((uintptr_t)(w) / 8 & 0x3fff))
-
 /* Holds a vector in its place between the tokens. */
 #define PLACE(vector) __asm__ volatile("" : "+v"(vector))
 
@@ -298,7 +293,7 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
         for (int64_t k = 0; k < job->k; k += COLUMNS, w += BLOCK, x += COLUMNS * T) {              \
             const uint8_t *following = k + COLUMNS < job->k ? w + BLOCK : w;                       \
             _mm_prefetch((const char *)w + AHEAD, _MM_HINT_NTA);                                   \
-            _mm_prefetch(CODE_AT(lanes_##T_, w), _MM_HINT_T1);                                     \
+            ASK_FOR_CODE(lanes_##T_, 16384, w)                                                     \
             LANES_GROUP(0)                                                                         \
             LANES_GROUP(1)                                                                         \
             LANES_GROUP(2)                                                                         \
