@@ -160,13 +160,6 @@ TARGET_INLINE __m512i picks_of(__m512i codes, int first)
         FOUR_ROWS(u, i)                                                                            \
     }
 
-/* L2 hears nothing of instructions that are read from nearer, so that weights from far push the code
-   out of it, and so out of everywhere: for each k block a line of the first so many bytes, a power of
-   two, from `function` on is asked for; which one, w says. */
-#define ASK_FOR_CODE(function, bytes, w)                                                           \
-    _mm_prefetch((const char *)(uintptr_t)(function) + ((uintptr_t)(w) / 8 & ((bytes)-1)),         \
-                 _MM_HINT_T1);
-
 #define SUM_AT(i, c) ((i)*VECTORS + (c)) * LANE
 
 /* R rows at a time of so many vectors of tokens. */
@@ -206,7 +199,8 @@ TARGET_INLINE __m512i picks_of(__m512i codes, int first)
                     q > 1 ? w + BLOCK + 4 * row : t->w + (4 * row + 4 * R) % 64;                   \
                 const float *pairs = (const float *)(const void *)(w + CODES) + row;               \
                 MAKE_PICKS(picks_after, following)                                                 \
-                ASK_FOR_CODE(tile_##VECTORS_, 8192, next)                                          \
+                _mm_prefetch(LINE_OF_CODE(tile_##VECTORS_, (uintptr_t)next / 8, TILE_CODE),        \
+                             _MM_HINT_T1);                                                         \
                 if (t->cold) {                                                                     \
                     UNROLL for (int i = 0; i < LINES; i++)                                         \
                     {                                                                              \

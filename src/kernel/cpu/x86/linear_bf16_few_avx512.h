@@ -293,7 +293,7 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
         for (int64_t k = 0; k < job->k; k += COLUMNS, w += BLOCK, x += COLUMNS * T) {              \
             const uint8_t *following = k + COLUMNS < job->k ? w + BLOCK : w;                       \
             _mm_prefetch((const char *)w + AHEAD, _MM_HINT_NTA);                                   \
-            ASK_FOR_CODE(lanes_##T_, 16384, w)                                                     \
+            _mm_prefetch(LINE_OF_CODE(lanes_##T_, (uintptr_t)w / 8, 16384), _MM_HINT_T1);          \
             LANES_GROUP(0)                                                                         \
             LANES_GROUP(1)                                                                         \
             LANES_GROUP(2)                                                                         \

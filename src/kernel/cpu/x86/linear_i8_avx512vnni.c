@@ -261,7 +261,9 @@ TARGET_INLINE __m512i shifts_of(__m512i indices)
         const int64_t reach = p->reach, y_step = p->y_step;                                        \
         int64_t left = T; /* branches would hide the loop's end from whoever foresees it */        \
         __asm__ volatile("" ::: "memory");                                                         \
+        const char *code_lines = LINE_OF_CODE(tile_##T_, (uintptr_t)w / 8, TILE_CODE);             \
         for (int64_t k_blocks = rows16_k_blocks(job->k); k_blocks > 0; k_blocks--) {               \
+            if (T >= 12) _mm_prefetch(code_lines + 64 * (k_blocks - 1), _MM_HINT_T1);              \
             PREFETCH_TO_WRITE(y);                                                                  \
             y += y_step & ((1 - left--) >> 63);                                                    \
             _mm_prefetch((const char *)ahead, _MM_HINT_T0);                                        \

@@ -20,4 +20,15 @@
 /* A group's nibble i0 | i1 << 2 by the mask of kept lanes; only masks of two bits occur. */
 static const uint8_t code_of_kept[16] = {[3] = 4, [5] = 8, [6] = 9, [9] = 12, [10] = 13, [12] = 14};
 
+/*
+ * A line of a function's own code, for it to ask for into L2: of the first `bytes` (a power of two) the
+ * one at `offset`, modulo that; offsets that move on go round all of it. Where L2 holds whatever the
+ * caches above it hold (Zen 5), operands that stream through L2 push a loop's code out of it, and so out
+ * of everywhere, however often it runs: L2 hears nothing of instructions that are read from nearer.
+ */
+#define LINE_OF_CODE(function, offset, bytes)                                                      \
+    ((const char *)(uintptr_t)(function) + ((uintptr_t)(offset) & ((bytes)-1)))
+
+enum { TILE_CODE = 8 << 10 }; /* of a tile */
+
 #endif
