@@ -126,7 +126,7 @@ enum {
     S24_CPU_BASELINE = 1u << 0,   /* always there: portable C */
     S24_CPU_AVX2 = 1u << 1,       /* AVX2, FMA and F16C */
     S24_CPU_AVX512 = 1u << 2,     /* AVX-512 F, BW, VL and DQ */
-    S24_CPU_AVX512VNNI = 1u << 3, /* AVX-512 VNNI and VBMI */
+    S24_CPU_AVX512VNNI = 1u << 3, /* AVX-512 VNNI, VBMI and VBMI2 */
     S24_CPU_AVX512BF16 = 1u << 4, /* AVX-512 BF16 and GFNI */
     S24_CPU_AVXVNNI = 1u << 5,    /* AVX-VNNI: dots of bytes in 256 bits, with or without AVX-512 */
     S24_CPU_NEON = 1u << 16,      /* every 64-bit ARM */

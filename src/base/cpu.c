@@ -39,7 +39,7 @@ uint32_t s24_cpu_detect(void)
     enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29 };
     enum { AVX2 = 1 << 5, F = 1 << 16, DQ = 1 << 17, BW = 1 << 30 };
     const uint32_t vl = 1u << 31;
-    const uint32_t vnni = 1u << 11 | 1u << 1; /* with VBMI */
+    const uint32_t vnni = 1u << 11 | 1u << 1 | 1u << 6; /* with VBMI and VBMI2 */
     const uint32_t bf16 = 1u << 5, avx_vnni = 1u << 4, gfni = 1u << 8;
     const uint32_t ymm = 0x6, zmm = 0xe6; /* bits of XCR0 */
     uint32_t eax, ebx, ecx, edx, cpu = S24_CPU_BASELINE;

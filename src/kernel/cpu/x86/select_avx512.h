@@ -13,7 +13,8 @@
  * which saves reading what is only written.
  *
  * The including file defines VALUE (bytes) and for a float dtype NO_SIGN, the bits of a magnitude,
- * NONFINITE, the least one that is not finite, and NANS, what every NaN counts as.
+ * NONFINITE, the least one that is not finite, and NANS, what every NaN counts as; and COMPRESS 1
+ * where elements of 2 or 1 bytes are gathered by VBMI2's instruction for that.
  */
 #ifndef S24_KERNEL_X86_SELECT_AVX512_H
 #define S24_KERNEL_X86_SELECT_AVX512_H
@@ -21,6 +22,13 @@
 #include <string.h>
 
 #include "kernel/cpu/x86/avx512.h"
+
+#if COMPRESS
+#define SELECT __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi2,fma")))
+#else
+#define SELECT AVX512
+#endif
+#define SELECT_INLINE SELECT __attribute__((always_inline)) static inline
 
 enum {
     STEP = 64,                     /* elements, 16 groups */
@@ -114,7 +122,7 @@ AVX512_INLINE uint64_t codes_of(uint64_t keep)
 /* ---- the kept ones, in order: 32 * VALUE bytes ------------------------------------------------ */
 
 #if VALUE == 4
-AVX512_INLINE void pack_step(__m512i out[2], const __m512i v[4], uint64_t keep)
+SELECT_INLINE void pack_step(__m512i out[2], const __m512i v[4], uint64_t keep)
 {
     UNROLL for (int i = 0; i < 4; i++)
     {
@@ -122,6 +130,18 @@ AVX512_INLINE void pack_step(__m512i out[2], const __m512i v[4], uint64_t keep)
         out[i / 2] = i & 1 ? _mm512_inserti64x4(out[i / 2], _mm512_castsi512_si256(kept_ones), 1)
                            : kept_ones;
     }
+}
+#elif COMPRESS && VALUE == 2
+SELECT_INLINE void pack_step(__m512i out[1], const __m512i v[2], uint64_t keep)
+{
+    const __m512i low = _mm512_maskz_compress_epi16((__mmask32)keep, v[0]);
+    const __m512i high = _mm512_maskz_compress_epi16((__mmask32)(keep >> 32), v[1]);
+    out[0] = _mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1);
+}
+#elif COMPRESS
+SELECT_INLINE void pack_step(__m512i out[1], const __m512i v[1], uint64_t keep)
+{
+    out[0] = _mm512_maskz_compress_epi8(keep, v[0]);
 }
 #else
 /* Sixteen counts of bits for a byte shuffle, given in elements. */
@@ -143,7 +163,7 @@ AVX512_INLINE __m512i move(__m512i v, __m512i bits, __m512i spread)
 }
 
 #if VALUE == 2
-AVX512_INLINE void pack_step(__m512i out[1], const __m512i v[2], uint64_t keep)
+SELECT_INLINE void pack_step(__m512i out[1], const __m512i v[2], uint64_t keep)
 {
     const __m512i even =
         _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -153,7 +173,7 @@ AVX512_INLINE void pack_step(__m512i out[1], const __m512i v[2], uint64_t keep)
     out[0] = _mm512_permutex2var_epi32(move(v[0], bits, low), even, move(v[1], bits, high));
 }
 #else
-AVX512_INLINE void pack_step(__m512i out[1], const __m512i v[1], uint64_t keep)
+SELECT_INLINE void pack_step(__m512i out[1], const __m512i v[1], uint64_t keep)
 {
     const __m512i spread = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
     const __m512i moved = move(v[0], _mm512_set1_epi64((long long)keep), spread);
@@ -182,7 +202,7 @@ AVX512_INLINE void store_step(uint8_t *to, const __m512i *out, int stream)
 }
 
 /* `steps` steps; the next function hands in a constant `stream`. */
-AVX512_INLINE __m512i run_steps(uint8_t *values, uint8_t *indices, const uint8_t *w, int64_t steps,
+SELECT_INLINE __m512i run_steps(uint8_t *values, uint8_t *indices, const uint8_t *w, int64_t steps,
                                 __m512i largest, int stream)
 {
     for (int64_t i = 0; i < steps; i++, w += STEP * VALUE, values += STEP / 2 * VALUE) {
@@ -201,7 +221,7 @@ AVX512_INLINE __m512i run_steps(uint8_t *values, uint8_t *indices, const uint8_t
 }
 
 /* Fewer than a step, through a buffer. */
-AVX512_INLINE __m512i run_part(uint8_t *values, uint8_t *indices, const uint8_t *w, int64_t count,
+SELECT_INLINE __m512i run_part(uint8_t *values, uint8_t *indices, const uint8_t *w, int64_t count,
                                __m512i largest)
 {
     uint8_t from[STEP * VALUE] = {0}, to[STEP / 2 * VALUE], codes[8];
@@ -228,7 +248,7 @@ AVX512 static void mask(uint8_t *out, const void *w, int64_t count)
     }
 }
 
-AVX512 static int prune_pack(void *values, uint8_t *indices, const void *w, int64_t count)
+SELECT static int prune_pack(void *values, uint8_t *indices, const void *w, int64_t count)
 {
     uint8_t *to = values;
     const uint8_t *from = w;

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Magnitude 2:4 selection of e5m2 weights; see select_avx512.h. */
+#include "kernel/kernel.h"
+
+#if defined(__x86_64__)
+#define VALUE     1
+#define COMPRESS  1
+#define NO_SIGN   0x7f
+#define NONFINITE 0x7c
+#define NANS      0x7d
+#include "kernel/cpu/x86/select_avx512.h"
+
+const s24i_select_kernel s24i_select_e5m2_avx512vnni = {
+    .name = "select_e5m2_avx512vnni",
+    .dtype = S24_E5M2,
+    .cpu = S24_CPU_AVX512VNNI,
+    .rank = 30,
+    .mask = mask,
+    .prune_pack = prune_pack,
+};
+#endif
