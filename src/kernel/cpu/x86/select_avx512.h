@@ -9,8 +9,8 @@
  * beaten by two is dropped. The two kept of each group move to its first two places, as they lie or
  * shifted by one or two elements, and the halves that hold them are gathered.
  *
- * From memory the reads decide: they are asked for early, and large outputs go around the caches,
- * which saves reading what is only written.
+ * From memory the reads decide: they are asked for early, past the outer caches if they are many,
+ * and large outputs go around the caches, which saves reading what is only written.
  *
  * The including file defines VALUE (bytes) and for a float dtype NO_SIGN, the bits of a magnitude,
  * NONFINITE, the least one that is not finite, and NANS, what every NaN counts as; and COMPRESS 1
@@ -34,7 +34,7 @@ enum {
     STEP = 64,                     /* elements, 16 groups */
     LANES = 64 / VALUE,            /* elements of a vector */
     VECTORS = STEP / LANES,        /* of a step */
-    AHEAD = 2048,                  /* bytes from what is read to what is asked for */
+    AHEAD = 4096,                  /* bytes from what is read to what is asked for */
     STREAM_FROM = 8 << 20,         /* bytes of values from which they go around the caches */
     ALIGNED = VALUE == 1 ? 32 : 64 /* what a streamed store wants */
 };
@@ -210,7 +210,8 @@ SELECT_INLINE __m512i run_steps(uint8_t *values, uint8_t *indices, const uint8_t
         UNROLL for (int j = 0; j < VECTORS; j++)
         {
             v[j] = _mm512_loadu_si512(w + 64 * j);
-            _mm_prefetch((const char *)((uintptr_t)w + AHEAD + 64u * (unsigned)j), _MM_HINT_T0);
+            const char *ahead = (const char *)((uintptr_t)w + AHEAD + 64u * (unsigned)j);
+            _mm_prefetch(ahead, stream ? _MM_HINT_NTA : _MM_HINT_T0);
         }
         const uint64_t keep = kept(v, &largest), codes = codes_of(keep);
         pack_step(out, v, keep);
