@@ -2,8 +2,8 @@
 /*
  * Prune and pack of bench: a dense matrix into the canonical form by magnitude, as
  * s24_matrix_create does it with all its checks, beside memcpy of the same matrix on the same
- * threads. Both write memory that is there already: the matrix is made in a context whose
- * allocator hands the same block out again.
+ * threads. Both write memory that is there already, of the library's own kind (huge pages where the
+ * system has them): the matrix is made in a context whose allocator hands the same block out again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +15,7 @@ enum { COLS = 4096, LINE = 64, HANDLE = 4096 /* bytes; what is smaller is no mat
 
 /* One large block that is kept. */
 typedef struct keeper {
+    s24_ctx *from; /* whose memory it is */
     void *block;
     size_t bytes;
     int used;
@@ -26,9 +27,9 @@ static void *keeper_alloc(void *user, size_t bytes, size_t alignment)
     if (bytes < HANDLE) return aligned_alloc(alignment, (bytes + LINE - 1) / LINE * LINE);
     if (k->used) return NULL;
     if (k->bytes < bytes) {
-        free(k->block);
-        k->bytes = (bytes + LINE - 1) / LINE * LINE;
-        k->block = aligned_alloc(LINE, k->bytes);
+        s24_ctx_free(k->from, k->block);
+        k->bytes = bytes;
+        k->block = s24_ctx_alloc(k->from, bytes);
         if (!k->block) k->bytes = 0;
     }
     k->used = k->block != NULL;
@@ -133,7 +134,7 @@ static int run_dtype(cli_app *cli, pruning *p, const bench_prune_plan *plan, jso
 
 int bench_prune(cli_app *cli, const bench_prune_plan *plan)
 {
-    keeper kept = {0};
+    keeper kept = {.from = cli->ctx};
     pruning p = {.bytes = plan->mebibytes << 20};
     s24_ctx_opts opts = {.size = sizeof opts,
                          .allocator = {keeper_alloc, keeper_free, &kept},
@@ -151,7 +152,7 @@ int bench_prune(cli_app *cli, const bench_prune_plan *plan)
         code = run_dtype(cli, &p, plan, rows);
     }
     s24_ctx_destroy(p.ctx);
-    free(kept.block);
+    s24_ctx_free(cli->ctx, kept.block);
     s24_ctx_free(cli->ctx, data);
     s24_ctx_free(cli->ctx, p.copy);
     if (code != CLI_OK || !cli->json) {
