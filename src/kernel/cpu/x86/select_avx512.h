@@ -211,7 +211,10 @@ SELECT_INLINE __m512i run_steps(uint8_t *values, uint8_t *indices, const uint8_t
         {
             v[j] = _mm512_loadu_si512(w + 64 * j);
             const char *ahead = (const char *)((uintptr_t)w + AHEAD + 64u * (unsigned)j);
-            _mm_prefetch(ahead, stream ? _MM_HINT_NTA : _MM_HINT_T0);
+            if (stream)
+                _mm_prefetch(ahead, _MM_HINT_NTA);
+            else
+                _mm_prefetch(ahead, _MM_HINT_T0);
         }
         const uint64_t keep = kept(v, &largest), codes = codes_of(keep);
         pack_step(out, v, keep);
