@@ -235,28 +235,16 @@ static void random_samples(void **state)
     }
 }
 
-/* Every number of tokens and outputs that ends a tile or begins one. */
+#include "kernel_shapes.h"
+
 static void shapes(void **state)
 {
     (void)state;
-    static const int64_t ks[] = {4, 8, 28, 32, 36, 60, 64, 68, 124, 128, 132, 260};
     static const int64_t large[][3] = {
         {17, 33, 4092}, {1, 767, 4096}, {8, 767, 132}, {65, 767, 64}};
     for (int i = 0; s24i_linear_kernels[i]; i++) {
         const s24i_linear_kernel *row = integer_row(i);
-        uint64_t seed = 9;
-        int64_t turn = 0;
-        for (int64_t m = 1; row && m <= 65; m = m == 17 ? 63 : m + 1)
-            for (int64_t n = 1; n <= 33; n += WATCHED ? 7 : 1) {
-                sample s = random_sample(row, &seed);
-                s.m = m, s.n = n, s.k = ks[turn++ % (int64_t)(sizeof ks / sizeof *ks)];
-                check_sample(row, &s, seed);
-            }
-        for (size_t j = 0; row && j < sizeof large / sizeof *large; j += WATCHED ? 4 : 1) {
-            sample s = random_sample(row, &seed);
-            s.m = large[j][0], s.n = large[j][1], s.k = large[j][2];
-            check_sample(row, &s, seed);
-        }
+        if (row) check_shapes(row, 9, large, sizeof large / sizeof *large);
     }
 }
 

@@ -18,6 +18,7 @@
 #ifndef S24_KERNEL_ARM_LINEAR_NEON_H
 #define S24_KERNEL_ARM_LINEAR_NEON_H
 
+#include "base/base.h"
 #include "kernel/cpu/arm/linear_finish_neon.h"
 #include "kernel/cpu/linear_tile.h"
 #include "kernel/cpu/rows16.h"
@@ -275,7 +276,24 @@ static int64_t few_rows(const s24i_linear_job *job, const float *x, int64_t stri
     return 1;
 }
 
-#include "kernel/cpu/linear_few_f32.h"
+typedef float few_t;
+
+static int few_as_they_are(const s24i_linear_job *job)
+{
+    return job->x_dtype == S24_F32 && job->x_stride_k == 1;
+}
+
+/* Few tokens whose columns do not lie together, or in bf16. */
+static void gather_few(float *to, int64_t stride, const s24i_linear_job *job)
+{
+    const float *wide = job->x;
+    const uint16_t *narrow = job->x;
+    for (int64_t m = 0; m < job->m; m++)
+        for (int64_t k = 0; k < job->k; k++) {
+            const int64_t at = m * job->x_stride_m + k * job->x_stride_k;
+            to[m * stride + k] = job->x_dtype == S24_F32 ? wide[at] : s24i_bf16_to_f32(narrow[at]);
+        }
+}
 #endif
 
 #include "kernel/cpu/linear_driver.h"

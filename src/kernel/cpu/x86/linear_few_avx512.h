@@ -107,9 +107,6 @@ AVX512_INLINE __m512 picked(__m512 group, __m512i pick, int spread)
     if (IS_TOKEN((t)-LATE)) MULTIPLY((t)-LATE + 8, IS_TOKEN((t)-LATE) ? (t)-LATE : 0);
 #define TOKENS(t) TOKEN(t) TOKEN(t + 1) TOKEN(t + 2) TOKEN(t + 3)
 
-/* Holds a vector in its place between tokens: what is made for later in one clump stops them. */
-#define PLACE(vector) __asm__ volatile("" : "+v"(vector))
-
 /* A group, and what the next one picks by. */
 #define LANES_GROUP                                                                                \
     {                                                                                              \
@@ -118,13 +115,13 @@ AVX512_INLINE __m512 picked(__m512 group, __m512i pick, int spread)
         _mm_prefetch((const char *)values + 8192, _MM_HINT_NTA);                                   \
         _mm_prefetch((const char *)values + 8256, _MM_HINT_NTA);                                   \
         TOKENS(0)                                                                                  \
-        PLACE(low);                                                                                \
+        HOLD(low);                                                                                 \
         __m512i next_low = _mm512_srli_epi32(low, 4);                                              \
-        PLACE(next_low);                                                                           \
+        HOLD(next_low);                                                                            \
         TOKENS(4)                                                                                  \
-        PLACE(high);                                                                               \
+        HOLD(high);                                                                                \
         __m512i next_high = _mm512_srli_epi32(high, 4);                                            \
-        PLACE(next_high);                                                                          \
+        HOLD(next_high);                                                                           \
         TOKENS(8)                                                                                  \
         TOKENS(12)                                                                                 \
         TOKENS(16)                                                                                 \

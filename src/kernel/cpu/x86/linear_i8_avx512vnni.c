@@ -206,9 +206,6 @@ TARGET_INLINE __m512i shifts_of(__m512i indices)
 #define TOKEN(t)  TOKEN_AT(t, (t) < T ? (t) : 0)
 #define TOKENS(t) TOKEN(t) TOKEN(t + 1) TOKEN(t + 2)
 
-/* Holds a vector in its place between the tokens: what is made for later in one clump stops them. */
-#define PLACE(vector) __asm__ volatile("" : "+v"(vector))
-
 /* The indices are made eight columns before their use: their latency is not hidden otherwise. */
 #define EIGHT_COLUMNS(q)                                                                           \
     {                                                                                              \
@@ -216,16 +213,16 @@ TARGET_INLINE __m512i shifts_of(__m512i indices)
         w += 64;                                                                                   \
         if (q == 3) code = _mm512_load_si512(w - (k_blocks == 1 ? 64 : 0));                        \
         TOKENS(0)                                                                                  \
-        PLACE(code);                                                                               \
+        HOLD(code);                                                                                \
         __m512i next = _mm512_srli_epi32(code, 2 * ((q + 1) % 4));                                 \
-        PLACE(next);                                                                               \
+        HOLD(next);                                                                                \
         TOKENS(3)                                                                                  \
         next = indices_of(next);                                                                   \
-        PLACE(next);                                                                               \
+        HOLD(next);                                                                                \
         TOKENS(6)                                                                                  \
         TOKENS(9)                                                                                  \
         __m512i next_shift = shifts_of(next);                                                      \
-        PLACE(next_shift);                                                                         \
+        HOLD(next_shift);                                                                          \
         _mm_prefetch((const char *)w + reach, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);                \
         TOKENS(12) TOKENS(15) TOKENS(18) TOKENS(21) x += 8 * T;                                    \
         pick = next, shift = next_shift;                                                           \

@@ -17,6 +17,9 @@
    for; every CPU with AVX2 takes the instruction, the oldest as a no-op. */
 #define PREFETCH_TO_WRITE(p) __asm__ volatile("prefetchw %0" ::"m"(*(const char *)(p)))
 
+/* Holds a vector in its place between the tokens of a tile: what is made for later in one clump stops them. */
+#define HOLD(vector) __asm__ volatile("" : "+v"(vector))
+
 /* A group's nibble i0 | i1 << 2 by the mask of kept lanes; only masks of two bits occur. */
 static const uint8_t code_of_kept[16] = {[3] = 4, [5] = 8, [6] = 9, [9] = 12, [10] = 13, [12] = 14};
 
@@ -29,6 +32,6 @@ static const uint8_t code_of_kept[16] = {[3] = 4, [5] = 8, [6] = 9, [9] = 12, [1
 #define LINE_OF_CODE(function, offset, bytes)                                                      \
     ((const char *)(uintptr_t)(function) + ((uintptr_t)(offset) & ((bytes)-1)))
 
-enum { TILE_CODE = 8 << 10 }; /* of a tile */
+enum { TILE_CODE = 8 << 10, FEW_CODE = 16 << 10 }; /* of a tile; of one for few tokens */
 
 #endif
