@@ -47,11 +47,6 @@ endif()
 # pkg-config: the prefix is found from the file's own place, so that the tree can be moved.
 file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" prefix_from_pc "${prefix_from_pc}")
-if(S24_OPENMP)
-  set(threads_flag -fopenmp)
-else()
-  set(threads_flag -pthread)
-endif()
 set(dense_flag "") # for static linking: -ldnnl and the like
 if(S24_NN)
   get_target_property(dense_libraries s24_dense_engine INTERFACE_LINK_LIBRARIES)

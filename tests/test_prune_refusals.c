@@ -172,6 +172,11 @@ static void inputs_whose_squares_overflow_are_refused(void **state)
     s24_ctx_destroy(ctx);
 }
 
+static void nothing(void *arg, int64_t begin, int64_t end, int thread)
+{
+    (void)arg, (void)begin, (void)end, (void)thread;
+}
+
 /* One allocation after another fails; each time the call says so, and nothing changes or leaks. */
 static void every_allocation_may_fail(void **state)
 {
@@ -184,6 +189,7 @@ static void every_allocation_may_fail(void **state)
         .size = sizeof opts, .allocator = {failing_alloc, failing_free, &f}, .threads = 2};
     assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
     s24_dense inputs = view(x, TOKENS, K);
+    s24_ctx_parallel_for(ctx, 2, nothing, NULL); /* the context's threads are made */
     int64_t base = f.live;
     for (int c = 0; s24_criterion_name(c); c++) {
         s24_status status = S24_ERROR_MEMORY;

@@ -160,7 +160,7 @@ typedef struct s24_ctx_opts {
        S24_ERROR_INTERRUPTED. NULL: none. */
     int (*progress)(void *user, const char *stage, int64_t done, int64_t total);
     void *user;        /* handed to log and progress */
-    int threads;       /* at most 1024; 0: every core the process may run on */
+    int threads;       /* at most 1024; 0: s24_ctx_set_threads says how many */
     uint32_t cpu_mask; /* S24_CPU_ bits that may be used; 0: all. Can only remove. */
 } s24_ctx_opts;
 
@@ -173,7 +173,11 @@ S24_API void s24_ctx_destroy(s24_ctx *ctx);
 S24_API const char *s24_ctx_error(const s24_ctx *ctx);
 S24_API uint32_t s24_ctx_cpu(const s24_ctx *ctx);
 S24_API int s24_ctx_threads(const s24_ctx *ctx);
-/* Changes the number of threads (0: every core; over 1024: 1024) for the calls that follow. */
+/* Changes the number of threads for the calls that follow (over 1024: 1024). 0: the cores that the
+   process may run on, no more than its control group's quota of time pays for. The threads are the
+   context's own, made when a call first needs them; they sleep between calls, block every signal and
+   end with the context. Where the system gives fewer, these do the work of all, with the same results
+   (a warning in the log says so); a forked child makes its own. */
 S24_API void s24_ctx_set_threads(s24_ctx *ctx, int threads);
 
 /*

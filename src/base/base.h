@@ -17,13 +17,16 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "sparse24 needs a litt
 
 enum { S24I_MAX_THREADS = 1024 };
 
+struct s24i_team;
+
 struct s24_ctx {
     s24_allocator allocator;
     void (*log)(void *user, s24_log_level level, const char *text);
     int (*progress)(void *user, const char *stage, int64_t done, int64_t total);
     void *user;
     int threads;
-    int in_parallel; /* a region of s24_ctx_parallel_for is running */
+    struct s24i_team *team; /* made when a loop first needs it */
+    int in_parallel;        /* a region of s24_ctx_parallel_for is running */
     uint32_t cpu;
     void *scratch; /* grows, never shrinks: work memory of the simple products */
     size_t scratch_bytes;

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
+#include "base/team.h"
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
 
@@ -104,6 +105,7 @@ void s24_ctx_destroy(s24_ctx *ctx)
 {
     if (!ctx) return;
     s24_allocator allocator = ctx->allocator;
+    s24i_team_destroy(ctx->team);
     s24i_free(&allocator, ctx->scratch);
     s24i_free(&allocator, ctx);
 }

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A loop's range is a seat that whoever comes first takes: the thread it belongs to, whose caches may
+ * hold its data, or another one that has nothing left to do. So a loop never waits for a thread that
+ * was not started, has not woken up, or has lost its core to other work, unless that thread is in
+ * the middle of a range. Where even that wait was longer than doing its work, the next loops are the
+ * caller's alone: a machine whose cores are taken is as fast as with one thread.
+ *
+ * A thread without work watches for the next loop for SPIN nanoseconds, then sleeps; the one that
+ * waits for the end of a loop does the same. Sleepers are woken as in a tree, each by the one
+ * above it, so that a loop of many threads does not begin with the caller waking all of them.
+ *
+ * What must stay true: a seat is opened after the loop is in its place (release) and taken by a
+ * compare-and-swap (acquire), and the loop is read after that alone; it stands until `left` is 0.
+ */
+#include "base/team.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cores.h"
+
+enum {
+    SPIN = 40000,              /* nanoseconds */
+    LOOKS = 64,                /* of a spinning thread between two of the clock */
+    STACK = 2 << 20,           /* bytes of a thread's; address space, not memory */
+    MOST_ALONE = (1 << 10) - 1 /* loops after which a team that was late is tried again */
+};
+
+/* Of a thread that may sleep. */
+typedef struct bed {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    atomic_int asleep;
+} bed;
+
+typedef struct seat {
+    _Alignas(64) atomic_uint_fast64_t taken; /* 2·turn: open in that loop; 2·turn + 1: taken */
+    s24i_team *team;
+    int index;
+    pthread_t thread;
+    bed bed;
+} seat;
+
+struct s24i_team {
+    _Alignas(64) atomic_uint_fast64_t turn; /* counts loops */
+    atomic_int ranges;                      /* of the last loop */
+    atomic_int stop;
+    _Alignas(64) atomic_int left; /* ranges of the loop that are not done */
+    bed caller;
+    const s24i_loop *loop;
+    s24_allocator allocator;
+    pid_t process;
+    int threads;  /* seats; the caller has the first */
+    int started;  /* threads that there are, the caller among them */
+    int refused;  /* the system gave no more than these */
+    int spins;    /* nanoseconds; 0 where threads share cores */
+    int alone;    /* loops left to the caller alone */
+    int patience; /* how many of them the next late thread costs */
+    seat seats[];
+};
+
+void s24i_loop_range(const s24i_loop *loop, int thread)
+{
+    const int64_t share = loop->count / loop->ranges, rest = loop->count % loop->ranges;
+    const int64_t begin = share * thread + (thread < rest ? thread : rest);
+    loop->fn(loop->arg, begin, begin + share + (thread < rest), thread);
+}
+
+static int64_t nanoseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#endif
+}
+
+/* ---- sleep ----------------------------------------------------------------------------------- */
+
+static void bed_make(bed *b)
+{
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->wake, NULL);
+    atomic_init(&b->asleep, 0);
+}
+
+static void bed_clear(bed *b)
+{
+    pthread_cond_destroy(&b->wake);
+    pthread_mutex_destroy(&b->lock);
+}
+
+/* Whoever changes what a sleeper waits for calls this afterwards: either the sleeper sees the change,
+   or this sees the sleeper. */
+static void rouse(bed *b)
+{
+    if (!atomic_load(&b->asleep)) return;
+    pthread_mutex_lock(&b->lock);
+    pthread_cond_signal(&b->wake);
+    pthread_mutex_unlock(&b->lock);
+}
+
+typedef int is_over_fn(const s24i_team *team, uint64_t than);
+
+/* Until is_over, at first with open eyes. Returns 1 if it slept. */
+static int wait_until(bed *b, const s24i_team *team, is_over_fn *is_over, uint64_t than)
+{
+    for (int64_t end = nanoseconds() + team->spins; nanoseconds() < end;)
+        for (int i = 0; i < LOOKS; i++) {
+            if (is_over(team, than)) return 0;
+            relax();
+        }
+    if (is_over(team, than)) return 0;
+    pthread_mutex_lock(&b->lock);
+    atomic_store(&b->asleep, 1);
+    while (!is_over(team, than))
+        pthread_cond_wait(&b->wake, &b->lock);
+    atomic_store(&b->asleep, 0);
+    pthread_mutex_unlock(&b->lock);
+    return 1;
+}
+
+static int has_turned(const s24i_team *team, uint64_t seen)
+{
+    return atomic_load(&team->turn) != seen;
+}
+
+static int is_done(const s24i_team *team, uint64_t unused)
+{
+    (void)unused;
+    return atomic_load(&team->left) == 0;
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+/* Runs the range of a seat that is open. */
+static void take(s24i_team *team, int index)
+{
+    atomic_uint_fast64_t *taken = &team->seats[index].taken;
+    uint_fast64_t state = atomic_load_explicit(taken, memory_order_relaxed);
+    if (state % 2 || !atomic_compare_exchange_strong(taken, &state, state + 1)) return;
+    s24i_loop_range(team->loop, index);
+    if (atomic_fetch_sub(&team->left, 1) == 1) rouse(&team->caller);
+}
+
+/* The seat's own range first, then those after it in a circle. */
+static void take_all(s24i_team *team, int first, int ranges)
+{
+    for (int i = 0; i < ranges; i++)
+        take(team, (first + i) % ranges);
+}
+
+static void rouse_below(s24i_team *team, int index, int ranges)
+{
+    for (int i = 2 * index + 1; i <= 2 * index + 2 && i < ranges && i < team->threads; i++)
+        rouse(&team->seats[i].bed);
+}
+
+static void *member(void *arg)
+{
+    seat *own = arg;
+    s24i_team *team = own->team;
+    uint64_t seen = 0;
+    for (;;) {
+        wait_until(&own->bed, team, has_turned, seen);
+        if (atomic_load(&team->stop)) return NULL;
+        seen = atomic_load(&team->turn);
+        const int ranges = atomic_load(&team->ranges);
+        rouse_below(team, own->index, ranges);
+        if (own->index < ranges) take_all(team, own->index, ranges);
+    }
+}
+
+/* ---- create and destroy ---------------------------------------------------------------------- */
+
+s24i_team *s24i_team_create(const s24_allocator *allocator, int threads)
+{
+    s24i_team *team = s24i_alloc(allocator, sizeof *team + (size_t)threads * sizeof *team->seats);
+    if (!team) return NULL;
+    memset(team, 0, sizeof *team + (size_t)threads * sizeof *team->seats);
+    team->allocator = *allocator;
+    team->process = getpid();
+    team->threads = threads;
+    team->started = 1;
+    /* Watching would keep the one that is watched for from its core. */
+    team->spins = threads > s24i_cores() ? 0 : SPIN;
+    bed_make(&team->caller);
+    for (int i = 0; i < threads; i++) {
+        team->seats[i].team = team;
+        team->seats[i].index = i;
+        atomic_init(&team->seats[i].taken, 1);
+        bed_make(&team->seats[i].bed);
+    }
+    return team;
+}
+
+/* Signals are for the program's own threads. */
+static int start_member(seat *s)
+{
+    pthread_attr_t attr;
+    sigset_t all, before;
+    if (pthread_attr_init(&attr)) return 0;
+    pthread_attr_setstacksize(&attr, STACK);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(&s->thread, &attr, member, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return !failed;
+}
+
+void s24i_team_destroy(s24i_team *team)
+{
+    if (!team) return;
+    if (s24i_team_threads(team)) {
+        atomic_store(&team->stop, 1);
+        atomic_fetch_add(&team->turn, 1);
+        for (int i = 1; i < team->started; i++)
+            rouse(&team->seats[i].bed);
+        for (int i = 1; i < team->started; i++)
+            pthread_join(team->seats[i].thread, NULL);
+        for (int i = 0; i < team->threads; i++)
+            bed_clear(&team->seats[i].bed);
+        bed_clear(&team->caller);
+    }
+    const s24_allocator allocator = team->allocator;
+    s24i_free(&allocator, team);
+}
+
+int s24i_team_threads(const s24i_team *team)
+{
+    return team->process == getpid() ? team->threads : 0;
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+/* Starts what the loop needs and has not; how many there could not be, the first time. */
+static int start_members(s24i_team *team, int ranges)
+{
+    while (team->started < ranges && !team->refused) {
+        if (start_member(&team->seats[team->started]))
+            team->started++;
+        else
+            team->refused = ranges - team->started;
+        if (team->refused) return team->refused;
+    }
+    return 0;
+}
+
+/* A late thread costs twice as many loops each time, one in time none. */
+static void judge(s24i_team *team, int late)
+{
+    if (!late) {
+        team->patience = 0;
+        return;
+    }
+    team->patience = 2 * team->patience + 1 < MOST_ALONE ? 2 * team->patience + 1 : MOST_ALONE;
+    team->alone = team->patience;
+}
+
+int s24i_team_run(s24i_team *team, const s24i_loop *loop)
+{
+    const int ranges = loop->ranges, missing = start_members(team, ranges);
+    if (team->alone > 0 || team->started == 1) {
+        team->alone -= team->alone > 0;
+        for (int t = 0; t < ranges; t++)
+            s24i_loop_range(loop, t);
+        return missing;
+    }
+    const int64_t begin = nanoseconds();
+    const uint64_t turn = atomic_load_explicit(&team->turn, memory_order_relaxed) + 1;
+    team->loop = loop;
+    atomic_store_explicit(&team->left, ranges, memory_order_relaxed);
+    atomic_store_explicit(&team->ranges, ranges, memory_order_relaxed);
+    for (int t = 0; t < ranges; t++)
+        atomic_store_explicit(&team->seats[t].taken, 2 * turn, memory_order_release);
+    atomic_store(&team->turn, turn);
+    rouse_below(team, 0, ranges);
+    take_all(team, 0, ranges);
+    const int64_t own = nanoseconds() - begin;
+    const int slept = wait_until(&team->caller, team, is_done, 0);
+    judge(team, slept && nanoseconds() - begin - own > (ranges - 1) * own);
+    return missing;
+}

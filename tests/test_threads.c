@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The threads of a context: loops that end whatever becomes of the threads (few of them, late ones, a
+ * fork), threads that sleep, and how many there are by default.
+ */
+#include "support.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "base/cores.h"
+#include "sparse24/sparse24.h"
+
+static s24_ctx *context(int threads)
+{
+    s24_ctx *ctx;
+    const s24_ctx_opts opts = {.size = sizeof opts, .threads = threads};
+    assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
+    return ctx;
+}
+
+static void doze(long milliseconds)
+{
+    const struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* ---- every range once ------------------------------------------------------------------------ */
+
+enum { MOST = 200 };
+
+typedef struct visits {
+    atomic_int of[MOST];
+    int64_t begin[MOST];
+} visits;
+
+static void visit(void *arg, int64_t begin, int64_t end, int thread)
+{
+    visits *v = arg;
+    v->begin[thread] = begin;
+    for (int64_t i = begin; i < end; i++)
+        atomic_fetch_add(&v->of[i], 1);
+}
+
+static int visits_all(s24_ctx *ctx, int64_t count)
+{
+    visits v = {0};
+    s24_ctx_parallel_for(ctx, count, visit, &v);
+    for (int64_t i = 0; i < MOST; i++)
+        if (atomic_load(&v.of[i]) != (i < count)) return 0;
+    return 1;
+}
+
+/* Loops of changing sizes, right after each other and with pauses in which the threads fall asleep. */
+static void every_range_once(void **state)
+{
+    (void)state;
+    static const int threads[] = {2, 3, 8, 64, 2};
+    s24_ctx *ctx = context(1);
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+        s24_ctx_set_threads(ctx, threads[t]);
+        for (int i = 0; i < ROUNDS(2000); i++) {
+            assert_true(visits_all(ctx, 1 + i % MOST));
+            if (i % 100 == 0) doze(1);
+        }
+    }
+    s24_ctx_destroy(ctx);
+}
+
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+/* Runs fn in a child that an alarm ends; its exit status. */
+static int in_child(int (*fn)(s24_ctx *ctx), s24_ctx *ctx)
+{
+    int status;
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        _exit(fn(ctx));
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + status;
+}
+
+/* The parent's context, one of its own, and a child's child. */
+static int use_after_fork(s24_ctx *ctx)
+{
+    s24_ctx *own = context(3);
+    int ok = visits_all(ctx, 50) && visits_all(own, 50) && visits_all(ctx, 7);
+    s24_ctx_destroy(own);
+    s24_ctx_destroy(ctx);
+    return !ok;
+}
+
+static int fork_again(s24_ctx *ctx)
+{
+    return !visits_all(ctx, 50) || in_child(use_after_fork, ctx);
+}
+
+static void loops_in_a_child(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = context(4);
+    for (int i = 0; i < 20; i++) {
+        assert_true(visits_all(ctx, 100));
+        if (i % 2) doze(1); /* the threads are asleep, or are not */
+        assert_int_equal(in_child(use_after_fork, ctx), 0);
+    }
+    assert_int_equal(in_child(fork_again, ctx), 0);
+    assert_true(visits_all(ctx, 100));
+    s24_ctx_destroy(ctx);
+}
+
+/* ---- threads that cannot be made -------------------------------------------------------------- */
+
+static void count_warning(void *user, s24_log_level level, const char *text)
+{
+    char *said = user;
+    if (level == S24_LOG_WARNING) snprintf(said, 256, "%s", text);
+}
+
+/* In a child, whose address space ends a little above what it has. */
+static int few_threads(s24_ctx *unused)
+{
+    s24_ctx *ctx;
+    char said[256] = "";
+    long pages = 0;
+    (void)unused;
+    const s24_ctx_opts opts = {
+        .size = sizeof opts, .threads = 64, .log = count_warning, .user = said};
+    if (s24_ctx_create(&ctx, &opts) != S24_OK) return 2;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%ld", &pages) != 1) return 3;
+    fclose(file);
+    const struct rlimit limit = {(rlim_t)(pages * sysconf(_SC_PAGESIZE) + (20 << 20)),
+                                 RLIM_INFINITY};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) return 4;
+    for (int i = 0; i < 100; i++)
+        if (!visits_all(ctx, MOST)) return 5;
+    s24_ctx_destroy(ctx);
+    return strstr(said, "of 64 threads") ? 0 : 6;
+}
+
+static void too_few_threads(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    print_message("skipped: a sanitizer needs address space without a limit\n");
+    skip();
+#endif
+    assert_int_equal(in_child(few_threads, NULL), 0);
+}
+
+/* ---- sleep ----------------------------------------------------------------------------------- */
+
+static double cpu_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void threads_sleep(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = context(2);
+    assert_true(visits_all(ctx, 100));
+    const double before = cpu_seconds();
+    doze(500);
+    assert_true(cpu_seconds() - before < 0.25); /* one that watched would have had 0.5 */
+    s24_ctx_destroy(ctx);
+}
+
+/* ---- late threads ----------------------------------------------------------------------------- */
+
+typedef struct laggard {
+    pthread_t caller;
+    int lags; /* whoever is not the caller takes a while */
+    atomic_int foreign;
+} laggard;
+
+static void lag(void *arg, int64_t begin, int64_t end, int thread)
+{
+    laggard *l = arg;
+    (void)begin, (void)end;
+    if (thread == 0) doze(2); /* so that the other thread has time to begin */
+    if (pthread_equal(pthread_self(), l->caller)) return;
+    atomic_fetch_add(&l->foreign, 1);
+    if (l->lags) doze(40);
+}
+
+/* A loop that a thread kept waiting for longer than its work would have taken here is followed by
+   loops of the caller alone, and these by ones with the thread again. */
+static void late_threads_are_left_out(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = context(2);
+    laggard l = {.caller = pthread_self(), .lags = 1};
+    int tries = 0;
+    for (; tries < 500 && !atomic_load(&l.foreign); tries++)
+        s24_ctx_parallel_for(ctx, 2, lag, &l);
+    assert_in_range(tries, 1, 499);
+    atomic_store(&l.foreign, 0);
+    s24_ctx_parallel_for(ctx, 2, lag, &l);
+    assert_int_equal(atomic_load(&l.foreign), 0);
+    l.lags = 0;
+    for (tries = 0; tries < 500 && !atomic_load(&l.foreign); tries++)
+        s24_ctx_parallel_for(ctx, 2, lag, &l);
+    assert_in_range(tries, 1, 499);
+    s24_ctx_destroy(ctx);
+}
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+typedef struct masks {
+    pthread_t caller;
+    atomic_int open; /* ranges on other threads that a signal could have interrupted */
+    atomic_int foreign;
+} masks;
+
+static void look_at_mask(void *arg, int64_t begin, int64_t end, int thread)
+{
+    masks *m = arg;
+    sigset_t mask;
+    (void)begin, (void)end;
+    if (thread == 0) doze(2);
+    if (pthread_equal(pthread_self(), m->caller)) return;
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    atomic_fetch_add(&m->foreign, 1);
+    if (!sigismember(&mask, SIGINT) || !sigismember(&mask, SIGTERM)) atomic_fetch_add(&m->open, 1);
+}
+
+static void signals_are_the_callers(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = context(2);
+    masks m = {.caller = pthread_self()};
+    for (int i = 0; i < 500 && !atomic_load(&m.foreign); i++)
+        s24_ctx_parallel_for(ctx, 2, look_at_mask, &m);
+    assert_true(atomic_load(&m.foreign) > 0);
+    assert_int_equal(atomic_load(&m.open), 0);
+    s24_ctx_destroy(ctx);
+}
+
+/* ---- how many cores --------------------------------------------------------------------------- */
+
+static void put(const char *root, const char *path, const char *text)
+{
+    char whole[512];
+    snprintf(whole, sizeof whole, "%s/%s", root, path);
+    for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        assert_true(mkdir(whole, 0777) == 0 || errno == EEXIST);
+        *slash = '/';
+    }
+    FILE *file = fopen(whole, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+typedef struct group_case {
+    const char *groups;   /* /proc/self/cgroup */
+    const char *files[6]; /* paths below /sys/fs/cgroup and their texts */
+    int cores;
+} group_case;
+
+static void quotas(void **state)
+{
+    (void)state;
+    static const group_case cases[] = {
+        {"0::/\n", {NULL}, 0},
+        {"0::/\n", {"cpu.max", "max 100000\n"}, 0},
+        {"0::/\n", {"cpu.max", "200000 100000\n"}, 2},
+        {"0::/\n", {"cpu.max", "150000 100000\n"}, 2},
+        {"0::/\n", {"cpu.max", "5000 100000\n"}, 1},
+        {"0::/a/b\n", {"a/b/cpu.max", "max 100000\n", "a/cpu.max", "300000 100000\n"}, 3},
+        {"0::/a/b\n", {"a/b/cpu.max", "400000 100000\n", "a/cpu.max", "300000 100000\n"}, 3},
+        {"0::/not/here\n", {"cpu.max", "100000 50000\n"}, 2},
+        {"12:cpu,cpuacct:/x\n1:name=systemd:/x\n",
+         {"cpu,cpuacct/x/cpu.cfs_quota_us", "250000\n", "cpu,cpuacct/x/cpu.cfs_period_us",
+          "100000\n"},
+         3},
+        {"4:cpu:/\n", {"cpu/cpu.cfs_quota_us", "-1\n", "cpu/cpu.cfs_period_us", "100000\n"}, 0},
+        {"7:memory:/\n3:cpuset:/\n", {"cpu.max", "100000 100000\n"}, 0},
+        {"0::/\n", {"cpu.max", "nonsense\n"}, 0},
+        {"0::/\n", {"cpu.max", "100000 0\n"}, 0},
+        {"0::/\n", {"cpu.max", "99999999999999 1\n"}, 1024},
+        {"nonsense", {"cpu.max", "100000 100000\n"}, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char root[] = "/tmp/s24-cgroup-XXXXXX", command[64];
+        assert_non_null(mkdtemp(root));
+        put(root, "proc/self/cgroup", cases[i].groups);
+        for (int f = 0; f + 1 < 6 && cases[i].files[f]; f += 2) {
+            char path[256];
+            snprintf(path, sizeof path, "sys/fs/cgroup/%s", cases[i].files[f]);
+            put(root, path, cases[i].files[f + 1]);
+        }
+        const int cores = s24i_quota_cores(root);
+        snprintf(command, sizeof command, "rm -rf %s", root);
+        assert_int_equal(system(command), 0);
+        if (cores != cases[i].cores)
+            fail_msg("case %zu: %d cores, not %d", i, cores, cases[i].cores);
+    }
+    assert_int_equal(s24i_quota_cores("/tmp/s24-no-such-folder"), 0);
+    assert_in_range(s24i_cores(), 1, 1024);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_range_once),
+        cmocka_unit_test(loops_in_a_child),
+        cmocka_unit_test(too_few_threads),
+        cmocka_unit_test(threads_sleep),
+        cmocka_unit_test(late_threads_are_left_out),
+        cmocka_unit_test(signals_are_the_callers),
+        cmocka_unit_test(quotas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
