@@ -9,7 +9,6 @@
 
 #if defined(S24_DENSE_ONEDNN)
 
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +20,8 @@ typedef onednn_product product;
 void onednn_close(void *opaque)
 {
     library *l = opaque;
-    if (l->stream) dnnl_stream_destroy(l->stream);
-    if (l->engine) dnnl_engine_destroy(l->engine);
+    if (l->stream) l->dnnl.stream_destroy(l->stream);
+    if (l->engine) l->dnnl.engine_destroy(l->engine);
     free(l);
 }
 
@@ -30,13 +29,13 @@ void *onednn_open(char *version, size_t bytes)
 {
     library *l = calloc(1, sizeof *l);
     if (!l) return NULL;
-    const dnnl_version_t *v = dnnl_version();
-    snprintf(version, bytes, "%d.%d.%d", v->major, v->minor, v->patch);
-    /* Its threads are OpenMP's, and OpenMP came with it. */
-    void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
-    memcpy(&l->set_threads, &symbol, sizeof symbol);
-    if (!symbol || dnnl_engine_create(&l->engine, dnnl_cpu, 0) != dnnl_success ||
-        dnnl_stream_create(&l->stream, l->engine, dnnl_stream_default_flags) != dnnl_success) {
+    const char *reason = onednn_load(&l->dnnl);
+    const dnnl_version_t *v = reason ? NULL : l->dnnl.version();
+    if (v) snprintf(version, bytes, "%d.%d.%d", v->major, v->minor, v->patch);
+    /* Its threads are OpenMP's. */
+    if (!v || !l->dnnl.set_threads ||
+        l->dnnl.engine_create(&l->engine, dnnl_cpu, 0) != dnnl_success ||
+        l->dnnl.stream_create(&l->stream, l->engine, dnnl_stream_default_flags) != dnnl_success) {
         onednn_close(l);
         return NULL;
     }
@@ -47,36 +46,38 @@ void onednn_release(void *opaque)
 {
     product *p = opaque;
     if (!p) return;
-    if (p->primitive) dnnl_primitive_destroy(p->primitive);
-    if (p->x) dnnl_memory_destroy(p->x);
-    if (p->w) dnnl_memory_destroy(p->w);
-    if (p->y) dnnl_memory_destroy(p->y);
-    if (p->start) dnnl_memory_destroy(p->start);
+    const onednn *dnnl = &p->library->dnnl;
+    if (p->primitive) dnnl->primitive_destroy(p->primitive);
+    if (p->x) dnnl->memory_destroy(p->x);
+    if (p->w) dnnl->memory_destroy(p->w);
+    if (p->y) dnnl->memory_destroy(p->y);
+    if (p->start) dnnl->memory_destroy(p->start);
     free(p->starts);
     free(p->narrow);
     free(p->scales);
     free(p);
 }
 
-static dnnl_memory_desc_t matrix(int64_t rows, int64_t cols, dnnl_data_type_t type,
-                                 dnnl_format_tag_t tag)
+static dnnl_memory_desc_t matrix(const onednn *dnnl, int64_t rows, int64_t cols,
+                                 dnnl_data_type_t type, dnnl_format_tag_t tag)
 {
     dnnl_memory_desc_t desc;
     const dnnl_dims_t dims = {rows, cols};
     memset(&desc, 0, sizeof desc);
-    dnnl_memory_desc_init_by_tag(&desc, 2, dims, type, tag);
+    dnnl->memory_desc_init_by_tag(&desc, 2, dims, type, tag);
     return desc;
 }
 
 /* The reorder that turns w's rows into the integers that they are times a scale: 1/scale each. */
 static dnnl_primitive_attr_t inverse_scales(const product *p, int64_t n)
 {
+    const onednn *dnnl = &p->library->dnnl;
     dnnl_primitive_attr_t attr = NULL;
     float *inverse = p->scales ? malloc((size_t)n * sizeof *inverse) : NULL;
     for (int64_t i = 0; inverse && i < n; i++)
         inverse[i] = p->scales[i] > 0 ? 1 / p->scales[i] : 0;
-    if (inverse && dnnl_primitive_attr_create(&attr) == dnnl_success)
-        dnnl_primitive_attr_set_output_scales(attr, n, 1 << 1, inverse);
+    if (inverse && dnnl->primitive_attr_create(&attr) == dnnl_success)
+        dnnl->primitive_attr_set_output_scales(attr, n, 1 << 1, inverse);
     free(inverse);
     return attr;
 }
@@ -84,26 +85,27 @@ static dnnl_primitive_attr_t inverse_scales(const product *p, int64_t n)
 /* w [n, k] f32, which is [k, n] with its dimensions swapped, into the layout that md asks for. */
 static int reorder_weight(product *p, const bench_problem *problem, const dnnl_memory_desc_t *md)
 {
+    const onednn *dnnl = &p->library->dnnl;
     dnnl_primitive_attr_t attr = inverse_scales(p, problem->shape.n);
     dnnl_engine_t engine = p->library->engine;
-    dnnl_memory_desc_t from = matrix(problem->shape.k, problem->shape.n, dnnl_f32, dnnl_ba);
+    dnnl_memory_desc_t from = matrix(dnnl, problem->shape.k, problem->shape.n, dnnl_f32, dnnl_ba);
     dnnl_memory_t plain = NULL;
     dnnl_primitive_desc_t desc = NULL;
     dnnl_primitive_t reorder = NULL;
-    int ok = dnnl_memory_create(&plain, &from, engine, (void *)problem->w) == dnnl_success &&
-             dnnl_memory_create(&p->w, md, engine, DNNL_MEMORY_ALLOCATE) == dnnl_success &&
-             dnnl_reorder_primitive_desc_create(&desc, &from, engine, md, engine, attr) ==
+    int ok = dnnl->memory_create(&plain, &from, engine, (void *)problem->w) == dnnl_success &&
+             dnnl->memory_create(&p->w, md, engine, DNNL_MEMORY_ALLOCATE) == dnnl_success &&
+             dnnl->reorder_primitive_desc_create(&desc, &from, engine, md, engine, attr) ==
                  dnnl_success &&
-             dnnl_primitive_create(&reorder, desc) == dnnl_success;
+             dnnl->primitive_create(&reorder, desc) == dnnl_success;
     if (ok) {
         dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, p->w}};
-        ok = dnnl_primitive_execute(reorder, p->library->stream, 2, args) == dnnl_success &&
-             dnnl_stream_wait(p->library->stream) == dnnl_success;
+        ok = dnnl->primitive_execute(reorder, p->library->stream, 2, args) == dnnl_success &&
+             dnnl->stream_wait(p->library->stream) == dnnl_success;
     }
-    if (attr) dnnl_primitive_attr_destroy(attr);
-    if (reorder) dnnl_primitive_destroy(reorder);
-    if (desc) dnnl_primitive_desc_destroy(desc);
-    if (plain) dnnl_memory_destroy(plain);
+    if (attr) dnnl->primitive_attr_destroy(attr);
+    if (reorder) dnnl->primitive_destroy(reorder);
+    if (desc) dnnl->primitive_desc_destroy(desc);
+    if (plain) dnnl->memory_destroy(plain);
     return ok;
 }
 
@@ -115,37 +117,40 @@ static dnnl_data_type_t type_of(s24_dtype dtype, dnnl_data_type_t integer)
 /* The attributes of a product of integers: its rows' scales. */
 static int product_scales(dnnl_primitive_attr_t *attr, const product *p, int64_t n)
 {
+    const onednn *dnnl = &p->library->dnnl;
     return !p->scales ||
-           (dnnl_primitive_attr_create(attr) == dnnl_success &&
-            dnnl_primitive_attr_set_output_scales(*attr, n, 1 << 1, p->scales) == dnnl_success);
+           (dnnl->primitive_attr_create(attr) == dnnl_success &&
+            dnnl->primitive_attr_set_output_scales(*attr, n, 1 << 1, p->scales) == dnnl_success);
 }
 
 static int make_product(product *p, const bench_problem *problem, int64_t tokens)
 {
     const bench_shape *s = &problem->shape;
+    const onednn *dnnl = &p->library->dnnl;
     dnnl_engine_t engine = p->library->engine;
-    dnnl_memory_desc_t x = matrix(tokens, s->k, type_of(problem->dtype, dnnl_u8), dnnl_ab);
+    dnnl_memory_desc_t x = matrix(dnnl, tokens, s->k, type_of(problem->dtype, dnnl_u8), dnnl_ab);
     dnnl_memory_desc_t w =
-        matrix(s->k, s->n, type_of(problem->dtype, dnnl_s8), dnnl_format_tag_any);
+        matrix(dnnl, s->k, s->n, type_of(problem->dtype, dnnl_s8), dnnl_format_tag_any);
     dnnl_data_type_t y_type = problem->activations == S24_BF16 ? dnnl_bf16 : dnnl_f32;
-    dnnl_memory_desc_t y = matrix(tokens, s->n, y_type, dnnl_ab);
-    dnnl_memory_desc_t start = matrix(1, s->n, dnnl_s32, dnnl_ab);
+    dnnl_memory_desc_t y = matrix(dnnl, tokens, s->n, y_type, dnnl_ab);
+    dnnl_memory_desc_t start = matrix(dnnl, 1, s->n, dnnl_s32, dnnl_ab);
     dnnl_matmul_desc_t matmul;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t desc = NULL;
     int ok =
         product_scales(&attr, p, s->n) &&
-        dnnl_matmul_desc_init(&matmul, &x, &w, p->starts ? &start : NULL, &y) == dnnl_success &&
-        dnnl_primitive_desc_create(&desc, &matmul, attr, engine, NULL) == dnnl_success;
-    if (attr) dnnl_primitive_attr_destroy(attr);
+        dnnl->matmul_desc_init(&matmul, &x, &w, p->starts ? &start : NULL, &y) == dnnl_success &&
+        dnnl->primitive_desc_create(&desc, &matmul, attr, engine, NULL) == dnnl_success;
+    if (attr) dnnl->primitive_attr_destroy(attr);
     if (!ok) return 0;
     const void *data = p->narrow ? p->narrow : problem->x;
-    ok = dnnl_primitive_create(&p->primitive, desc) == dnnl_success &&
-         dnnl_memory_create(&p->x, &x, engine, (void *)(uintptr_t)data) == dnnl_success &&
-         dnnl_memory_create(&p->y, &y, engine, DNNL_MEMORY_NONE) == dnnl_success &&
-         (!p->starts || dnnl_memory_create(&p->start, &start, engine, p->starts) == dnnl_success) &&
-         reorder_weight(p, problem, dnnl_primitive_desc_query_md(desc, dnnl_query_weights_md, 0));
-    dnnl_primitive_desc_destroy(desc);
+    ok =
+        dnnl->primitive_create(&p->primitive, desc) == dnnl_success &&
+        dnnl->memory_create(&p->x, &x, engine, (void *)(uintptr_t)data) == dnnl_success &&
+        dnnl->memory_create(&p->y, &y, engine, DNNL_MEMORY_NONE) == dnnl_success &&
+        (!p->starts || dnnl->memory_create(&p->start, &start, engine, p->starts) == dnnl_success) &&
+        reorder_weight(p, problem, dnnl->primitive_desc_query_md(desc, dnnl_query_weights_md, 0));
+    dnnl->primitive_desc_destroy(desc);
     return ok;
 }
 
@@ -185,7 +190,7 @@ product *onednn_prepare(library *opened, const bench_problem *problem, int64_t t
     if (!p) return NULL;
     p->library = opened;
     p->threads = problem->threads;
-    p->library->set_threads(p->threads);
+    p->library->dnnl.set_threads(p->threads);
     if (!narrow_operands(p, problem) || (offset && !sums_begin(p, problem)) ||
         !make_product(p, problem, tokens)) {
         onednn_release(p);
@@ -202,15 +207,16 @@ static void *prepare(void *opaque, const bench_problem *problem)
 int onednn_run(void *opaque, void *y)
 {
     product *p = opaque;
+    const onednn *dnnl = &p->library->dnnl;
     dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, p->x},
                               {DNNL_ARG_WEIGHTS, p->w},
                               {DNNL_ARG_DST, p->y},
                               {DNNL_ARG_BIAS, p->start}};
-    p->library->set_threads(p->threads);
-    return dnnl_memory_set_data_handle(p->y, y) != dnnl_success ||
-           dnnl_primitive_execute(p->primitive, p->library->stream, p->start ? 4 : 3, args) !=
+    p->library->dnnl.set_threads(p->threads);
+    return dnnl->memory_set_data_handle(p->y, y) != dnnl_success ||
+           dnnl->primitive_execute(p->primitive, p->library->stream, p->start ? 4 : 3, args) !=
                dnnl_success ||
-           dnnl_stream_wait(p->library->stream) != dnnl_success;
+           dnnl->stream_wait(p->library->stream) != dnnl_success;
 }
 
 #else

@@ -11,12 +11,12 @@ int onednn_run(void *product, void *y);
 void onednn_release(void *product);
 
 #if defined(S24_DENSE_ONEDNN)
-#include <dnnl.h>
+#include "onednn/onednn.h"
 
 typedef struct onednn_library {
+    onednn dnnl;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    void (*set_threads)(int threads);
 } onednn_library;
 
 typedef struct onednn_product {

@@ -101,7 +101,8 @@ static int run(void *opaque, void *y)
     d->y = y;
     for (d->first = 0; d->first < s->m; d->first += d->block) {
         s24_ctx_parallel_for(d->problem.ctx, d->block, quantise_tokens, d);
-        if (dnnl_memory_set_data_handle(d->product->x, d->q + d->first * s->k) != dnnl_success ||
+        if (d->product->library->dnnl.memory_set_data_handle(
+                d->product->x, d->q + d->first * s->k) != dnnl_success ||
             onednn_run(d->product, d->y + d->first * s->n))
             return 1;
         s24_ctx_parallel_for(d->problem.ctx, d->block, scale_tokens, d);
@@ -157,17 +158,19 @@ static int choose_block(dynamic *d, onednn_library *library, void *y)
     return best != NULL;
 }
 
-static int has_vnni(void)
+static int has_vnni(const onednn *dnnl)
 {
     const int wide = dnnl_cpu_isa_avx512_core_vnni & ~dnnl_cpu_isa_avx512_core;
     const int narrow = dnnl_cpu_isa_avx2_vnni & ~dnnl_cpu_isa_avx2;
-    return ((int)dnnl_get_effective_cpu_isa() & (wide | narrow)) != 0;
+    return ((int)dnnl->get_effective_cpu_isa() & (wide | narrow)) != 0;
 }
 
 static void *prepare(void *opaque, const bench_problem *problem)
 {
     const bench_shape *s = &problem->shape;
-    if (problem->dtype != S24_I8 || problem->quantized || !has_vnni()) return NULL;
+    if (problem->dtype != S24_I8 || problem->quantized ||
+        !has_vnni(&((const onednn_library *)opaque)->dnnl))
+        return NULL;
     dynamic *d = calloc(1, sizeof *d);
     float *y = malloc((size_t)(s->m * s->n) * sizeof *y);
     if (d) {

@@ -7,10 +7,9 @@ if(engine MATCHES "^(auto|onednn)$")
   find_library(DNNL_LIBRARY dnnl)
   if(DNNL_INCLUDE AND DNNL_LIBRARY)
     set(engine onednn)
-    # oneDNN takes its number of threads from OpenMP.
-    find_package(OpenMP REQUIRED COMPONENTS C)
+    # Its functions are looked up when dense products are first asked for (src/onednn).
     target_include_directories(s24_dense_engine INTERFACE ${DNNL_INCLUDE})
-    target_link_libraries(s24_dense_engine INTERFACE ${DNNL_LIBRARY} OpenMP::OpenMP_C)
+    target_link_libraries(s24_dense_engine INTERFACE ${CMAKE_DL_LIBS})
   elseif(engine STREQUAL onednn)
     message(FATAL_ERROR "S24_DENSE=onednn: dnnl.h or libdnnl not found (Debian: libdnnl-dev)")
   endif()

@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include <math.h>
+#include <sys/wait.h>
 
 #include "activation.h"
 #include "nn/dense.h"
@@ -244,12 +245,43 @@ static void out_of_memory(void **state)
     assert_true(count_failures(make_narrow) > 2);
 }
 
+/* A child of a process that has multiplied on two threads multiplies on two of its own. */
+static void after_fork(void **state)
+{
+    (void)state;
+    s24_ctx *ctx;
+    int status;
+    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 2};
+    assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
+    float *w = floats(192 * 64, 1);
+    const s24_dense dw = {w, S24_F32, 192, 64, 0};
+    product p = {.m = 70, .n = 192, .k = 64, .ldx = 64, .ldy = 192};
+    s24_dense_linear *linear;
+    assert_int_equal(s24_dense_linear_create(&linear, ctx, &dw, NULL, p.activation), S24_OK);
+    check_run(ctx, linear, &p, w, NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(60); /* ends a child that hangs */
+        check_run(ctx, linear, &p, w, NULL);
+        p.m = 3;
+        check_run(ctx, linear, &p, w, NULL);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    check_run(ctx, linear, &p, w, NULL);
+    s24_dense_linear_destroy(linear);
+    s24_ctx_destroy(ctx);
+    free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes), cmocka_unit_test(many_row_counts),
-        cmocka_unit_test(bf16),   cmocka_unit_test(bf16_weight),
-        cmocka_unit_test(errors), cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(shapes),     cmocka_unit_test(many_row_counts),
+        cmocka_unit_test(bf16),       cmocka_unit_test(bf16_weight),
+        cmocka_unit_test(errors),     cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(after_fork),
     };
     return cmocka_run_group_tests_name("nn_dense", tests, NULL, NULL);
 }

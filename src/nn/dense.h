@@ -5,7 +5,8 @@
  * dense_plain.c, each of which fills s24i_dense_engine; nothing else knows which one it is.
  *
  * A weight is immutable and may be shared by threads; a runner holds what changes during a run
- * (prepared primitives, work memory) and belongs to one thread at a time.
+ * (prepared primitives, work memory) and belongs to one thread at a time. Products run on the threads
+ * of the context that they are given, never on threads of a library's own.
  */
 #ifndef S24_NN_DENSE_H
 #define S24_NN_DENSE_H
@@ -35,6 +36,11 @@ typedef struct s24i_gemm {
     float beta;
 } s24i_gemm;
 
+/* For engines whose library multiplies on one thread: the product in steps, and the part of it that is
+   the steps [begin, end). */
+int64_t s24i_gemm_steps(const s24i_gemm *whole);
+s24i_gemm s24i_gemm_part(const s24i_gemm *whole, int64_t begin, int64_t end);
+
 typedef struct s24i_dense_engine_table {
     const char *name;
     /* w [n, k] f32, copied; dtype f32 or bf16: what it is multiplied as. An engine without bf16 on
@@ -52,7 +58,6 @@ typedef struct s24i_dense_engine_table {
     /* A product of two matrices that both change, as training has them. May allocate work memory.
        Errors: MEMORY, UNSUPPORTED. */
     s24_status (*gemm)(s24_ctx *ctx, const s24i_gemm *job);
-    int concurrent; /* 1: runners of threads of their own run side by side at full speed */
 } s24i_dense_engine_table;
 
 extern const s24i_dense_engine_table s24i_dense_engine;

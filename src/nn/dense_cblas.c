@@ -2,7 +2,8 @@
 /*
  * Dense products through a CBLAS where oneDNN is missing. CBLAS has no packed weights and nothing
  * to fuse, so the weight is a plain copy and bias, activation and sum are a second pass over y.
- * OpenBLAS keeps its number of threads for the whole process; it is set before every product.
+ * It multiplies on our threads, a share of the rows or columns each. OpenBLAS keeps its own number of
+ * threads for the whole process; it is set to one before every product.
  */
 #include "nn/dense.h"
 
@@ -86,6 +87,30 @@ static void runner_destroy(s24i_dense_runner *runner)
     s24_ctx_free(runner->ctx, runner);
 }
 
+/* One thread's share of c = A·B + beta·c. */
+static void multiply_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const s24i_gemm g = s24i_gemm_part(arg, begin, end);
+    cblas_sgemm(CblasRowMajor, g.transposed_a ? CblasTrans : CblasNoTrans,
+                g.transposed_b ? CblasTrans : CblasNoTrans, (int)g.m, (int)g.n, (int)g.k, 1.0f, g.a,
+                (int)g.lda, g.b, (int)g.ldb, g.beta, g.c, (int)g.ldc);
+}
+
+static s24_status gemm(s24_ctx *ctx, const s24i_gemm *whole)
+{
+    s24i_gemm job = *whole;
+    TRY(check_int(ctx, "rows", job.m));
+    TRY(check_int(ctx, "columns", job.n));
+    TRY(check_int(ctx, "a sum's terms", job.k));
+    TRY(check_int(ctx, "a leading dimension", s24i_max(job.lda, s24i_max(job.ldb, job.ldc))));
+#if defined(OPENBLAS_CONFIG_H) || defined(OPENBLAS_VERSION)
+    openblas_set_num_threads(1);
+#endif
+    s24_ctx_parallel_for(ctx, s24i_gemm_steps(&job), multiply_range, &job);
+    return S24_OK;
+}
+
 typedef struct epilogue_job {
     const s24i_dense_job *job;
     const s24i_vec *vec;
@@ -111,9 +136,6 @@ static s24_status run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_
     const int aside = job->accumulate && job->activation != S24_ACTIVATION_NONE;
     float *product = job->y->data;
     int64_t ld = s24i_ld(job->y);
-    TRY(check_int(ctx, "rows", m));
-    TRY(check_int(ctx, "x's leading dimension", s24i_ld(job->x)));
-    TRY(check_int(ctx, "y's leading dimension", ld));
     if (aside && m * w->n > runner->work_elems) {
         s24_ctx_free(runner->ctx, runner->work);
         runner->work_elems = 0;
@@ -124,30 +146,21 @@ static s24_status run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_
         product = runner->work;
         ld = w->n;
     }
-#if defined(OPENBLAS_CONFIG_H) || defined(OPENBLAS_VERSION)
-    openblas_set_num_threads(s24_ctx_threads(ctx));
-#endif
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)w->n, (int)w->k, 1.0f,
-                job->x->data, (int)s24i_ld(job->x), w->data, (int)w->k,
-                job->accumulate && !aside ? 1.0f : 0.0f, product, (int)ld);
+    const s24i_gemm g = {.c = product,
+                         .a = job->x->data,
+                         .b = w->data,
+                         .ldc = ld,
+                         .lda = s24i_ld(job->x),
+                         .ldb = w->k,
+                         .m = m,
+                         .n = w->n,
+                         .k = w->k,
+                         .transposed_b = 1,
+                         .beta = job->accumulate && !aside ? 1.0f : 0.0f};
+    TRY(gemm(ctx, &g));
     if (!aside && !job->bias && job->activation == S24_ACTIVATION_NONE) return S24_OK;
     epilogue_job e = {job, s24i_vec_find(s24_ctx_cpu(ctx)), product, ld, aside};
     s24_ctx_parallel_for(ctx, m, epilogue_rows, &e);
-    return S24_OK;
-}
-
-static s24_status gemm(s24_ctx *ctx, const s24i_gemm *job)
-{
-    TRY(check_int(ctx, "rows", job->m));
-    TRY(check_int(ctx, "columns", job->n));
-    TRY(check_int(ctx, "a sum's terms", job->k));
-#if defined(OPENBLAS_CONFIG_H) || defined(OPENBLAS_VERSION)
-    openblas_set_num_threads(s24_ctx_threads(ctx));
-#endif
-    cblas_sgemm(CblasRowMajor, job->transposed_a ? CblasTrans : CblasNoTrans,
-                job->transposed_b ? CblasTrans : CblasNoTrans, (int)job->m, (int)job->n,
-                (int)job->k, 1.0f, job->a, (int)job->lda, job->b, (int)job->ldb, job->beta, job->c,
-                (int)job->ldc);
     return S24_OK;
 }
 

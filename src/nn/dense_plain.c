@@ -209,6 +209,5 @@ const s24i_dense_engine_table s24i_dense_engine = {
     .runner_destroy = runner_destroy,
     .run = run,
     .gemm = gemm,
-    .concurrent = 1,
 };
 #endif

@@ -134,13 +134,6 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
     return fill_lanes(session, ctx);
 }
 
-/* May threads run the model's products side by side? */
-static int can_split(const s24_model *model)
-{
-    return s24i_dense_engine.concurrent ||
-           model->sparse_layers == s24i_slot_count(&model->shape) * model->shape.layers;
-}
-
 static s24_status lay_out_images(s24_session *session, s24_ctx *ctx)
 {
     const s24i_shape *shape = &session->model->shape;
@@ -175,7 +168,7 @@ s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *
         status = s24i_gpu_session_create(&session->gpu, ctx, model, max_tokens);
     } else if (status == S24_OK) {
         session->between = choose_between(session);
-        session->splits = session->threads > 1 && can_split(model);
+        session->splits = session->threads > 1;
         status = fill(session, ctx);
     }
     if (status != S24_OK) {
