@@ -47,6 +47,15 @@ typedef struct bench_latency {
 int bench_latencies(cli_app *cli, bench_turn *turn, const bench_effort *effort,
                     bench_latency *latency);
 
+/* ---- other work while it measures ------------------------------------------------------------- */
+
+enum { BENCH_MAX_BUSY = 4096 };
+
+typedef struct bench_busy bench_busy;
+/* Starts that many processes that take what they get of the cores; *out is to be stopped in any case. */
+int bench_busy_start(cli_app *cli, bench_busy **out, int64_t count);
+void bench_busy_stop(bench_busy *busy);
+
 /* ---- peers: one row of peers.def and one file each ------------------------------------------- */
 
 typedef struct bench_problem {

@@ -58,8 +58,8 @@ void model_print_head(cli_app *cli, const bench_torch *torch)
     if (torch)
         printf("PyTorch %s in the same windows; times in ms, \"best\": its least over our 2:4's\n",
                torch->version);
-    printf("%6s %6s %-5s %2s %10s %10s %7s %8s %9s", "batch", "seq", "dtype", "T", "dense ms",
-           "2:4 ms", "ratio", "texts/s", "p95 ms");
+    printf("%6s %6s %-5s %2s %10s %10s %7s %8s %9s %9s", "batch", "seq", "dtype", "T", "dense ms",
+           "2:4 ms", "ratio", "texts/s", "p50 ms", "p95 ms");
     for (int i = 0; torch && i < torch->way_count; i++)
         printf(" %*s", PEER_COLUMN, torch->ways[i].name);
     printf("%s  2:4 layers\n", torch ? "    best" : "");
@@ -86,10 +86,10 @@ static void print_peers(const model_row *row, const bench_torch *torch)
 
 void model_print_row(const model_row *row, const bench_torch *torch)
 {
-    printf("%6lld %6lld %-5s %2lld %10.3f %10.3f %6.2fx %8.1f %9.3f", (long long)row->batch,
+    printf("%6lld %6lld %-5s %2lld %10.3f %10.3f %6.2fx %8.1f %9.3f %9.3f", (long long)row->batch,
            (long long)row->seq, s24_dtype_name(row->dtype), (long long)row->threads,
            1e3 * row->dense, 1e3 * row->sparse, row->dense / row->sparse,
-           (double)row->batch / row->sparse, 1e3 * row->latency.p95);
+           (double)row->batch / row->sparse, 1e3 * row->latency.p50, 1e3 * row->latency.p95);
     if (torch) print_peers(row, torch);
     printf("  %lld of %lld", (long long)row->sparse_layers, (long long)row->layers);
     if (row->narrow_layers) printf(", %lld in 8 bits", (long long)row->narrow_layers);

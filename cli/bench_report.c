@@ -35,6 +35,7 @@ void bench_json_machine(cli_app *cli, json_t *object)
     json_object_set_new(machine, "system", json_string(system.sysname));
     json_object_set_new(machine, "release", json_string(system.release));
     json_object_set_new(machine, "architecture", json_string(system.machine));
+    json_object_set_new(machine, "busy", json_integer(cli->busy));
     json_t *cpu = json_object();
     json_object_set_new(cpu, "model", json_string(model));
     json_object_set_new(cpu, "isa", json_string(s24_cpu_name(s24_ctx_cpu(cli->ctx))));

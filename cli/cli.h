@@ -133,6 +133,7 @@ struct cli_app {
     s24_ctx *ctx;
     s24_device *device;  /* cli_device's */
     const char *backend; /* of its products; NULL: our own */
+    int64_t busy;        /* processes that bench keeps the cores busy with */
     char **operands;
     int operand_count;
     int json, quiet; /* known before the options are read, so that usage errors obey them */

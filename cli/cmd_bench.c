@@ -12,7 +12,7 @@ struct bench_options {
     cli_common common;
     const char *set, *shapes, *model, *dtype, *activations, *output, *backend, *threads, *peers,
         *python, *batch, *seq, *svg, *include, *exclude, *attention;
-    int64_t prune, rounds, min_ms;
+    int64_t prune, rounds, min_ms, busy;
     double dropout;
     int tune, causal;
 };
@@ -109,6 +109,11 @@ static const cli_option options[] = {
      "Rounds in which every contestant has its turn; medians of them are shown.", NULL},
     {"min-ms", 0, CLI_COUNT, offsetof(struct bench_options, min_ms), "N", "20",
      "Least duration of a turn; a short run is repeated within it.", NULL},
+    {"busy", 0, CLI_COUNT, offsetof(struct bench_options, busy), "N", NULL,
+     "Keep the cores busy with N other processes while it measures. Longer turns (--min-ms 100) "
+     "and "
+     "more rounds then make the latencies of --model mean something.",
+     NULL},
     {"svg", 0, CLI_TEXT, offsetof(struct bench_options, svg), "FILE", NULL,
      "Write a chart of the ratios here.", NULL},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
@@ -128,6 +133,9 @@ static const cli_example examples[] = {
      "Only the layers of the MLP 2:4."},
     {"sparse24 bench --attention '32,384,12,32;8,1024,12,64' --dtype bf16 --device cuda",
      "Attention of training, forward and back."},
+    {"sparse24 bench --model minilm --batch 1 --seq 16 --threads 1,2 --busy 6 --rounds 30 --min-ms "
+     "100",
+     "Latency while six other processes want the two cores."},
     {"sparse24 bench --prune 512 --dtype f32,bf16 --threads 1",
      "How fast a dense matrix becomes a packed one."},
     {NULL, NULL}};
@@ -342,9 +350,9 @@ static int run_products(cli_app *cli, const struct bench_options *o)
     return code;
 }
 
-static int run(cli_app *cli, const void *opaque)
+/* Options that do not go together. */
+static int check_options(cli_app *cli, const struct bench_options *o)
 {
-    const struct bench_options *o = opaque;
     if ((o->set != NULL) + (o->shapes != NULL) + (o->model != NULL) + (o->prune > 0) +
             (o->attention != NULL) >
         1)
@@ -367,14 +375,30 @@ static int run(cli_app *cli, const void *opaque)
     if (o->rounds > BENCH_MAX_ROUNDS)
         return cli_fail(cli, CLI_USAGE, "option --rounds: %lld is more than %d",
                         (long long)o->rounds, BENCH_MAX_ROUNDS);
+    if (o->busy > BENCH_MAX_BUSY)
+        return cli_fail(cli, CLI_USAGE, "option --busy: %lld is more than %d", (long long)o->busy,
+                        BENCH_MAX_BUSY);
     /* Said before minutes of work rather than after. */
-    int code = o->svg ? cli_may_write(cli, o->svg) : CLI_OK;
-    if (code != CLI_OK) return code;
-    code = check_device(cli, o);
-    if (code != CLI_OK) return code;
+    return o->svg ? cli_may_write(cli, o->svg) : CLI_OK;
+}
+
+static int measure(cli_app *cli, const struct bench_options *o)
+{
     if (o->prune) return run_prune(cli, o);
     if (o->attention) return run_attention(cli, o);
     return o->model ? run_model(cli, o) : run_products(cli, o);
+}
+
+static int run(cli_app *cli, const void *opaque)
+{
+    const struct bench_options *o = opaque;
+    bench_busy *busy = NULL;
+    int code = check_options(cli, o);
+    if (code == CLI_OK) code = check_device(cli, o);
+    if (code == CLI_OK && o->busy) code = bench_busy_start(cli, &busy, o->busy);
+    if (code == CLI_OK) code = measure(cli, o);
+    bench_busy_stop(busy);
+    return code;
 }
 
 const cli_command cmd_bench = {
