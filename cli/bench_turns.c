@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Turns: every contestant once untimed, then its timed share, round after round. The untimed run
- * brings its own weights into the caches and lets the threads of the one before it go to sleep:
- * some libraries' threads wait in a busy loop and would take the next one's cores.
+ * brings its own weights into the caches. Before it there is a pause: some libraries' threads wait in a
+ * busy loop for milliseconds, and would take the next one's cores.
  */
 #include <stdlib.h>
+#include <time.h>
 
 #include "bench.h"
+
+enum { PAUSE = 10 /* milliseconds; OpenMP's threads of GCC watch for about five */ };
 
 static int compare(const void *a, const void *b)
 {
@@ -40,6 +43,12 @@ static int timed(cli_app *cli, bench_turn *turn, double min_seconds, double *sec
     return CLI_OK;
 }
 
+static void pause_between(void)
+{
+    const struct timespec time = {0, PAUSE * 1000000L};
+    nanosleep(&time, NULL);
+}
+
 int bench_interleave(cli_app *cli, bench_turn *turns, int count, const bench_effort *effort)
 {
     int64_t rounds = effort->rounds > BENCH_MAX_ROUNDS ? BENCH_MAX_ROUNDS : effort->rounds;
@@ -49,6 +58,7 @@ int bench_interleave(cli_app *cli, bench_turn *turns, int count, const bench_eff
     for (int64_t r = 0; r < rounds && code == CLI_OK; r++)
         for (int i = 0; i < count && code == CLI_OK; i++) {
             double *sample = &samples[i * rounds + r];
+            pause_between();
             code = timed(cli, &turns[i], 0, sample);
             if (code == CLI_OK) code = timed(cli, &turns[i], effort->min_seconds, sample);
             if (code == CLI_OK && cli_interrupted()) code = cli_status(cli, S24_ERROR_INTERRUPTED);

@@ -10,6 +10,10 @@ if(engine MATCHES "^(auto|onednn)$")
     # Its functions are looked up when dense products are first asked for (src/onednn).
     target_include_directories(s24_dense_engine INTERFACE ${DNNL_INCLUDE})
     target_link_libraries(s24_dense_engine INTERFACE ${CMAKE_DL_LIBS})
+    cmake_path(GET DNNL_LIBRARY PARENT_PATH dnnl_folder)
+    if(NOT dnnl_folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES) # the loader would not look there
+      target_compile_definitions(s24_dense_engine INTERFACE ONEDNN_LIBRARY="${DNNL_LIBRARY}")
+    endif()
   elseif(engine STREQUAL onednn)
     message(FATAL_ERROR "S24_DENSE=onednn: dnnl.h or libdnnl not found (Debian: libdnnl-dev)")
   endif()

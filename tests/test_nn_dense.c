@@ -249,6 +249,10 @@ static void out_of_memory(void **state)
 static void after_fork(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    print_message("skipped: the thread sanitizer starts no threads after a fork\n");
+    skip();
+#endif
     s24_ctx *ctx;
     int status;
     const s24_ctx_opts opts = {.size = sizeof opts, .threads = 2};

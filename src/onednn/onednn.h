@@ -24,7 +24,9 @@ typedef struct onednn {
 
 #define ONEDNN_TEXT(x)         #x
 #define ONEDNN_LIBRARY_OF(ver) "libdnnl.so." ONEDNN_TEXT(ver)
-#define ONEDNN_LIBRARY         ONEDNN_LIBRARY_OF(DNNL_VERSION_MAJOR)
+#ifndef ONEDNN_LIBRARY /* the build says where it is, if the loader would not find it */
+#define ONEDNN_LIBRARY ONEDNN_LIBRARY_OF(DNNL_VERSION_MAJOR)
+#endif
 
 /* Stores a function's address in *function, a pointer to a function; 0: there is none. */
 static inline int onednn_symbol(void *function, void *library, const char *name)
