@@ -32,7 +32,10 @@ if(TARGET sparse24_cuda)
 endif()
 
 if(TARGET sparse24_cli)
-  set_target_properties(sparse24_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  # The libraries lie beside the program in the build tree, and in their own folder once installed.
+  file(RELATIVE_PATH libraries_from_program ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(sparse24_cli PROPERTIES
+    INSTALL_RPATH "$ORIGIN;$ORIGIN/${libraries_from_program}")
   install(TARGETS sparse24_cli)
   get_target_property(pages sparse24_cli S24_MAN_PAGES) # written by the build, see cli/
   if(pages)
