@@ -25,6 +25,7 @@ foreach(target sparse24_cuda sparse24_cuda_hopper)
     CUDA_RUNTIME_LIBRARY Static POSITION_INDEPENDENT_CODE ON)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include
     ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${target} PRIVATE s24_harden)
   # ptxas says only in a warning that it serialised the tensor cores' work.
   if(S24_WERROR)
     target_compile_options(${target} PRIVATE -Werror=all-warnings -Xptxas=-Werror)
