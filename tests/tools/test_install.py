@@ -83,6 +83,21 @@ class Install(unittest.TestCase):
         self.check(run(os.environ["CC"], program, *flags, "-o", WORK / "nn"))
         self.assertTrue(self.check(run(WORK / "nn", env=self.environment())).stdout.strip())
 
+    def test_nn_without_the_headers_of_what_it_is_made_of(self):
+        """Only our own .pc files are there; what libsparse24-nn needs is named for static linking."""
+        if not list(PREFIX.rglob("nn.h")):
+            self.skipTest("built without S24_NN")
+        alone = dict(self.environment(), PKG_CONFIG_PATH="",
+                     PKG_CONFIG_LIBDIR=self.environment()["PKG_CONFIG_PATH"])
+        flags = self.check(run("pkg-config", "--cflags", "--libs", "sparse24-nn",
+                               env=alone)).stdout.split()
+        self.assertEqual({flag for flag in flags if flag.startswith("-l")},
+                         {"-lsparse24-nn", "-lsparse24"})
+        static = self.check(run("pkg-config", "--static", "--libs", "sparse24-nn",
+                                env=alone)).stdout.split()
+        for flag in ("-lsparse24-nn", "-lsparse24", "-ljansson", "-lutf8proc", "-lm"):
+            self.assertIn(flag, static)
+
     def test_command_line(self):
         program = PREFIX / "bin/sparse24"
         if not program.exists():
