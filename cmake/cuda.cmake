@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # libsparse24-cuda, the plugin for NVIDIA's GPUs: a module that libsparse24 opens at run time.
-# Built where nvcc is, also on machines without a GPU; left out elsewhere.
+# Included where it is asked for (S24_CUDA); a GPU is not needed to build it.
+set(oldest_nvcc 12.8)
 find_program(S24_NVCC nvcc HINTS /usr/local/cuda/bin)
 mark_as_advanced(S24_NVCC)
-if(NOT S24_NVCC OR CMAKE_CROSSCOMPILING OR S24_SANITIZE OR CMAKE_C_COMPILER_ID MATCHES Clang)
-  message(STATUS "CUDA: no nvcc for this build, libsparse24-cuda is left out")
-  return()
+if(NOT S24_NVCC)
+  message(FATAL_ERROR "S24_CUDA=ON needs nvcc ${oldest_nvcc} or later; none is in PATH or in "
+    "/usr/local/cuda/bin (S24_NVCC=PATH names one)")
+endif()
+if(CMAKE_CROSSCOMPILING OR S24_SANITIZE OR NOT CMAKE_C_COMPILER_ID STREQUAL GNU)
+  message(FATAL_ERROR "S24_CUDA=ON needs gcc for this machine, without sanitizers")
 endif()
 set(CMAKE_CUDA_COMPILER ${S24_NVCC})
 # Code for compute capability 8.x, from 8.9 on as PTX for those to come, and Hopper's own.
 set(CMAKE_CUDA_ARCHITECTURES 80-real 89 90a-real)
 enable_language(CUDA)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS oldest_nvcc)
+  message(FATAL_ERROR "S24_CUDA=ON needs nvcc ${oldest_nvcc} or later; ${S24_NVCC} is "
+    "${CMAKE_CUDA_COMPILER_VERSION}")
+endif()
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu)
 file(GLOB cuda_hopper CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/linear*.cu
   ${PROJECT_SOURCE_DIR}/src/cuda/attention*.cu

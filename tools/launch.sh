@@ -17,6 +17,12 @@ esac
 sh "$root/tools/setup.sh" "$setup"
 # Inputs first: without a network one wants to know at once, not after the build.
 python3 "$program" --prepare "$@"
-cmake -S "$root" --preset release >/dev/null
-cmake --build "$root/build/release" --target sparse24_cli
-exec python3 "$program" "$@"
+preset=release targets=sparse24_cli
+case " $* " in # a GPU needs its plugin
+    *" --device cuda"* | *" --device=cuda"*) preset=cuda targets='sparse24_cli sparse24_cuda' ;;
+esac
+cmake -S "$root" --preset "$preset" >/dev/null
+# Unquoted on purpose: a list of targets.
+# shellcheck disable=SC2086
+cmake --build "$root/build/$preset" --target $targets
+exec python3 "$program" --program "$root/build/$preset/sparse24" "$@"

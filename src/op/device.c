@@ -36,7 +36,8 @@ static s24_status open_plugin(s24_device *device, s24_ctx *ctx, const char *path
     const s24i_device_table *(*table)(void);
     device->library = dlopen(path ? path : PLUGIN, RTLD_NOW | RTLD_LOCAL);
     REQUIRE(ctx, device->library, S24_ERROR_UNSUPPORTED,
-            "no GPU here: the plugin cannot be opened (%s)", dlerror());
+            "no GPU here: the plugin cannot be opened (%s); builds with S24_CUDA=ON have it",
+            dlerror());
     /* ISO C has no cast from an object pointer to a function's; its bytes are the same here. */
     void *symbol = dlsym(device->library, S24I_DEVICE_SYMBOL);
     memcpy(&table, &symbol, sizeof table);
