@@ -204,7 +204,12 @@ void cli_help_program(void);
 void cli_help_command(const cli_command *command);
 void cli_man_program(void);
 void cli_man_command(const cli_command *command);
-void cli_completion_bash(void);
+/* The length of a text's first sentence, without its full stop. */
+size_t cli_sentence(const char *text);
+/* A shell's completion script, a function for each row of completions.def. */
+#define COMPLETION(shell, file) void cli_completion_##shell(void);
+#include "completions.def"
+#undef COMPLETION
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 

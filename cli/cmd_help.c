@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sparse24 help: the help text, a manual page or the completion, all from the commands' tables. */
+#include <string.h>
+
 #include "cli.h"
 
 struct help_options {
@@ -8,9 +10,26 @@ struct help_options {
     const char *completion;
 };
 
+static const struct {
+    const char *name;
+    void (*print)(void);
+} shells[] = {
+#define COMPLETION(shell, file) {#shell, cli_completion_##shell},
+#include "completions.def"
+#undef COMPLETION
+};
+
+enum { SHELLS = sizeof shells / sizeof *shells };
+
 static const char *shell(int index)
 {
-    return index == 0 ? "bash" : NULL;
+    return index < SHELLS ? shells[index].name : NULL;
+}
+
+static void completion(const char *name)
+{
+    for (int i = 0; i < SHELLS; i++)
+        if (strcmp(shells[i].name, name) == 0) shells[i].print();
 }
 
 static const cli_option options[] = {
@@ -24,6 +43,10 @@ static const cli_example examples[] = {
     {"sparse24 help prune", "Examples and options of a command."},
     {"sparse24 help --completion bash > ~/.local/share/bash-completion/completions/sparse24",
      "Complete commands, options and values in bash."},
+    {"sparse24 help --completion zsh > ~/.zfunc/_sparse24",
+     "The same in zsh, where ~/.zfunc is in fpath before compinit runs."},
+    {"sparse24 help --completion fish > ~/.config/fish/completions/sparse24.fish",
+     "The same in fish."},
     {NULL, NULL}};
 
 static int run(cli_app *cli, const void *opaque)
@@ -38,7 +61,7 @@ static int run(cli_app *cli, const void *opaque)
     }
     if (cli->json) return cli_fail(cli, CLI_USAGE, "help is text; it has no --json");
     if (o->completion)
-        cli_completion_bash();
+        completion(o->completion);
     else if (o->man && about)
         cli_man_command(about);
     else if (o->man)

@@ -63,6 +63,13 @@ static void usage_line(FILE *to, const cli_command *command)
             command->operands);
 }
 
+size_t cli_sentence(const char *text)
+{
+    const char *end = strstr(text, ". ");
+    size_t length = end ? (size_t)(end - text) : strlen(text);
+    return !end && length && text[length - 1] == '.' ? length - 1 : length;
+}
+
 void cli_help_command(const cli_command *command)
 {
     const cli_option *list[CLI_MAX_OPTIONS];

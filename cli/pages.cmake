@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes the manual pages and the completion: PROGRAM, MAN_DIR, COMPLETION, COMMANDS.
-get_filename_component(completion_dir ${COMPLETION} DIRECTORY)
-file(MAKE_DIRECTORY ${MAN_DIR} ${completion_dir})
+# Writes the manual pages and the completions: PROGRAM, MAN_DIR, COMMANDS, COMPLETION_DIR, and
+# COMPLETIONS, a list of shell=file.
+file(MAKE_DIRECTORY ${MAN_DIR} ${COMPLETION_DIR})
+# The libraries lie beside the program; packagers build it without a RUNPATH.
+get_filename_component(libraries ${PROGRAM} DIRECTORY)
+if(NOT "$ENV{LD_LIBRARY_PATH}" STREQUAL "")
+  string(APPEND libraries ":$ENV{LD_LIBRARY_PATH}")
+endif()
+set(ENV{LD_LIBRARY_PATH} ${libraries})
 function(write_text path)
   execute_process(COMMAND ${PROGRAM} help ${ARGN} OUTPUT_FILE ${path} RESULT_VARIABLE result)
   if(NOT result EQUAL 0)
@@ -13,4 +19,8 @@ write_text(${MAN_DIR}/sparse24.1 --man)
 foreach(command ${COMMANDS})
   write_text(${MAN_DIR}/sparse24-${command}.1 --man ${command})
 endforeach()
-write_text(${COMPLETION} --completion bash)
+foreach(completion ${COMPLETIONS})
+  string(REPLACE "=" ";" completion ${completion})
+  list(POP_FRONT completion shell file)
+  write_text(${COMPLETION_DIR}/${file} --completion ${shell})
+endforeach()

@@ -84,6 +84,55 @@ class Help(unittest.TestCase):
         self.assertEqual(complete("sparse24", "help", "unp"), {"unpack"})
         self.assertEqual(complete("sparse24", "check", "f"), set(), "then files complete")
 
+    def test_zsh_is_offered_every_command_option_and_choice(self):
+        script = (BUILD / "completions/_sparse24").read_text()
+        self.assertTrue(script.startswith("#compdef sparse24\n"))
+        self.assertEqual(re.findall(r"^        '([a-z]+):", script, re.M), list(COMMANDS))
+        cases = dict(re.findall(r"^    ([a-z]+)\)\n(.*?) ;;$", script, re.M | re.S))
+        for command in COMMANDS:
+            with self.subTest(command):
+                offered = re.findall(r"^ +(?:'\(-\w --[a-z-]+\)'\{-\w\+?,|')--([a-z-]+)",
+                                     cases[command], re.M)
+                self.assertEqual(sorted(offered), sorted(options_of(command)))
+        self.assertIn("'--method=[How to prune]:method:(magnitude wanda sparsegpt ", cases["tutorial"])
+        self.assertIn("'(-f --force)'{-f,--force}'[", cases["prune"])
+        self.assertIn(":_sequence compadd - f32 bf16 ", cases["bench"])
+        self.assertIn("'1:command:", cases["help"])
+
+    @unittest.skipUnless(shutil.which("zsh"), "zsh is not here")
+    def test_zsh_reads_its_script(self):
+        done = subprocess.run(["zsh", "-n", BUILD / "completions/_sparse24"], capture_output=True,
+                              text=True)
+        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
+    def test_fish_is_offered_every_command_option_and_choice(self):
+        script = (BUILD / "completions/sparse24.fish").read_text()
+        self.assertEqual(re.findall(r"-n __sparse24_bare -f -a ([a-z]+)", script), list(COMMANDS))
+        for command in COMMANDS:
+            with self.subTest(command):
+                offered = re.findall(rf"-n '__sparse24_is {command}' -l ([a-z-]+)", script)
+                self.assertEqual(sorted(offered), sorted(options_of(command)))
+        self.assertIn("-n '__sparse24_is prune' -l method -x -a 'magnitude wanda ", script)
+
+    @unittest.skipUnless(shutil.which("fish"), "fish is not here")
+    def test_fish_completes(self):
+        def complete(line):
+            script = f"source '{BUILD}/completions/sparse24.fish'; complete -C '{line}'"
+            done = subprocess.run(["fish", "--no-config", "-c", script], capture_output=True, text=True,
+                                  cwd=BUILD / "completions")
+            self.assertEqual(done.stderr, "")
+            return {entry.split("\t")[0] for entry in done.stdout.splitlines()}
+
+        self.assertEqual(complete("sparse24 "), set(COMMANDS))
+        self.assertEqual(complete("sparse24 unp"), {"unpack"})
+        self.assertGreaterEqual(complete("sparse24 prune --"),
+                                {"--" + o for o in options_of("prune")})
+        self.assertEqual(complete("sparse24 prune --method s"), {"sparsegpt"})
+        self.assertEqual(complete("sparse24 prune --dtype=b"), {"--dtype=bf16"})
+        self.assertIn("f32,bf16", complete("sparse24 bench --dtype f32,"))
+        self.assertEqual(complete("sparse24 help unp"), {"unpack"})
+        self.assertIn("sparse24.fish", complete("sparse24 check "), "then files complete")
+
     def test_version(self):
         header = (SOURCE / "include/sparse24/sparse24.h").read_text()
         version = re.search(r'#define S24_VERSION +"(.*)"', header).group(1)

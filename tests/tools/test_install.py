@@ -106,6 +106,13 @@ class Install(unittest.TestCase):
                             (SOURCE / "include/sparse24/sparse24.h").read_text()).group(1)
         self.assertIn(version, self.check(run(program, "--version")).stdout)
 
+    def test_completions_lie_where_shells_look(self):
+        if not (PREFIX / "bin/sparse24").exists():
+            self.skipTest("built without the command line")
+        for place in ("bash-completion/completions/sparse24", "zsh/*/_sparse24",
+                      "fish/vendor_completions.d/sparse24.fish"):
+            self.assertEqual(len(list((PREFIX / "share").glob(place))), 1, place)
+
     def test_readme_shows_first_c(self):
         text = (SOURCE / "examples/first.c").read_text()
         lines = re.search(r"// README: begin\n(.*)\s*// README: end", text, re.S).group(1)
