@@ -39,6 +39,8 @@ foreach(target sparse24_cuda sparse24_cuda_hopper)
     target_compile_options(${target} PRIVATE -Werror=all-warnings -Xptxas=-Werror)
   endif()
 endforeach()
+# CMake gives a module no soname; the loader's cache and packagers go by it.
+target_link_options(sparse24_cuda PRIVATE LINKER:-soname,libsparse24-cuda.so.0)
 # The random choice has the CPU's bits only where products and sums stay apart.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cuda/weight16.cu
   ${PROJECT_SOURCE_DIR}/src/cuda/select.cu PROPERTIES COMPILE_OPTIONS --fmad=false)

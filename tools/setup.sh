@@ -31,6 +31,8 @@ mandoc mandoc
 checks_rows="$build_rows
 mandoc mandoc
 git git
+dpkg-dev dpkg-shlibdeps
+file file
 clang clang
 clang-format clang-format
 libomp-dev /usr/lib/llvm-14/lib/libomp.so
