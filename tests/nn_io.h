@@ -38,21 +38,6 @@ static inline void shaky_free(void *user, void *memory, size_t bytes)
     free(memory);
 }
 
-/* The same for jansson, whose allocator is one for the whole process. */
-static shaky shaky_json;
-static inline void *shaky_json_alloc(size_t bytes)
-{
-    if (++shaky_json.calls == shaky_json.fail_at) return NULL;
-    shaky_json.live++;
-    return malloc(bytes);
-}
-
-static inline void shaky_json_free(void *memory)
-{
-    if (memory) shaky_json.live--;
-    free(memory);
-}
-
 /* Logs into nothing and stops long work at the stop_at-th progress call (0: never). */
 typedef struct io_env {
     shaky memory;

@@ -41,11 +41,11 @@ static void reads_values(void **state)
     assert_int_equal(s24i_config_int(&integer, &child, "int", S24I_REQUIRED, 0, 9), S24_OK);
     assert_int_equal(integer, 3);
     assert_int_equal(s24i_config_child(&child, &config, "list", S24I_REQUIRED), S24_OK);
-    assert_true(s24i_config_item(&item, &child, 2));
+    assert_true(s24i_config_item(&item, &child, s24i_json_at(child.json, 2)));
     assert_int_equal(s24i_config_int(&integer, &item, "int", S24I_REQUIRED, 0, 9), S24_OK);
     assert_int_equal(integer, 6);
-    assert_false(s24i_config_item(&item, &child, 1));
-    assert_false(s24i_config_item(&item, &child, 3));
+    assert_false(s24i_config_item(&item, &child, s24i_json_at(child.json, 1)));
+    assert_false(s24i_config_item(&item, &child, s24i_json_at(child.json, 3)));
     s24i_config_free(&config);
     s24i_config_free(&config);
     io_end(&env);

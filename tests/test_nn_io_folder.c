@@ -140,12 +140,38 @@ static void opens_the_golden_models(void **state)
     io_end(&env);
 }
 
+/* Each file of an index is one that is opened. */
+static void refuses_an_index_of_too_many_files(void **state)
+{
+    enum { FILES = 4097 };
+    io_env env;
+    size_t used = 0;
+    char *text = malloc(64 * FILES);
+    (void)state;
+    assert_non_null(text);
+    io_begin(&env);
+    assert_int_equal(mkdir(io_path("files"), 0700), 0);
+    for (int i = 0; i < FILES; i++)
+        used += (size_t)sprintf(text + used, "%s\"t%d\":\"%d.safetensors\"",
+                                i ? "," : "{\"weight_map\":{", i, i);
+    strcpy(text + used, "}}");
+    io_write_text(in_folder("files", INDEX), text);
+    assert_refused(&env, io_path("files"), S24_ERROR_FORMAT,
+                   "\"weight_map\" names 4097 files, at most 4096 are expected", INDEX);
+    free(text);
+    io_end(&env);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_shards),         cmocka_unit_test(refuses_a_folder_without_a_model),
-        cmocka_unit_test(refuses_a_bad_index),  cmocka_unit_test(refuses_a_name_in_two_shards),
-        cmocka_unit_test(refuses_a_bad_config), cmocka_unit_test(opens_the_golden_models),
+        cmocka_unit_test(reads_shards),
+        cmocka_unit_test(refuses_a_folder_without_a_model),
+        cmocka_unit_test(refuses_a_bad_index),
+        cmocka_unit_test(refuses_a_name_in_two_shards),
+        cmocka_unit_test(refuses_a_bad_config),
+        cmocka_unit_test(opens_the_golden_models),
+        cmocka_unit_test(refuses_an_index_of_too_many_files),
     };
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

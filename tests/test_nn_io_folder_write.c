@@ -232,7 +232,8 @@ static void unpacking_drops_the_description(void **state)
     io_end(&env);
 }
 
-/* Nothing is left behind, and an old output stays whole, wherever memory ends or a caller stops. */
+/* Nothing is left behind, and an old output stays whole, wherever memory ends or a caller stops. All
+   memory is the context's, what JSON takes too. */
 static void failures_keep_the_old_folder(void **state)
 {
     io_env env;
@@ -261,41 +262,6 @@ static void failures_keep_the_old_folder(void **state)
     }
 }
 
-/* jansson's memory is not the context's and may end too. jansson cannot always tell that from bad
-   JSON, so the status may be another; but nothing leaks, and an output that comes out is right. */
-static void json_memory_may_end(void **state)
-{
-    io_env env;
-    int is_through = 0, failures = 0;
-    (void)state;
-    assert_int_equal(mkdir(io_path("json"), 0700), 0);
-    make_sharded("json/in");
-    io_begin(&env);
-    assert_ok(&env, copy_model(&env, io_path("json/in"), io_path("json/expected"), 0));
-    io_end(&env);
-    for (int64_t n = 1; !is_through; n++) {
-        io_begin(&env);
-        json_set_alloc_funcs(shaky_json_alloc, shaky_json_free);
-        shaky_json = (shaky){.fail_at = n};
-        s24_status status = copy_model(&env, io_path("json/in"), io_path("json/out"), 0);
-        json_set_alloc_funcs(malloc, free);
-        is_through = shaky_json.calls < n;
-        assert_int_equal(shaky_json.live, 0);
-        assert_int_equal(io_count_entries(io_path("json")), status == S24_OK ? 3 : 2);
-        if (status == S24_OK) {
-            assert_same_file("json/expected", "json/out", A1);
-            assert_same_file("json/expected", "json/out", A2);
-            assert_same_file("json/expected", "json/out", INDEX);
-            io_remove(io_path("json/out"));
-        } else {
-            assert_true(*s24_ctx_error(env.ctx) != '\0');
-            failures++;
-        }
-        io_end(&env);
-    }
-    assert_true(failures > 100);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,7 +272,6 @@ int main(void)
         cmocka_unit_test(a_shard_without_tensors_is_not_written),
         cmocka_unit_test(unpacking_drops_the_description),
         cmocka_unit_test(failures_keep_the_old_folder),
-        cmocka_unit_test(json_memory_may_end),
     };
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

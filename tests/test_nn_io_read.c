@@ -140,6 +140,7 @@ static const struct {
      1, "duplicate object key"},
     {"{\"t\":{\"dtype\":\"U8\",\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
      "duplicate object key"},
+    {"{\"__metadata__\":{},\"__met\\u0061data__\":{}}", 0, "duplicate object key"},
     {"{\"t\\u0000x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
      "JSON is expected"},
     {"{\"\xff\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "JSON is expected"},
@@ -283,7 +284,8 @@ static size_t make_damaged(uint8_t *file)
 static int survives(io_env *env, const uint8_t *data, size_t bytes)
 {
     s24i_header header;
-    s24_status status = s24i_header_read(&header, env->ctx, "damaged", data, bytes);
+    const s24i_map map = {data, bytes};
+    s24_status status = s24i_header_read(&header, env->ctx, "damaged", &map);
     if (status == S24_OK) status = s24i_header_fold_packed(&header, env->ctx, "damaged");
     if (status != S24_OK && status != S24_ERROR_FORMAT)
         fail_msg("%s: %s", s24_status_text(status), s24_ctx_error(env->ctx));

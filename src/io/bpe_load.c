@@ -6,6 +6,7 @@
 #include "io/tokenizer.h"
 #include "io/utf8.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- the letters of bytes -------------------------------------------------------------------- */
@@ -112,16 +113,17 @@ static s24_status add_line(s24_tokenizer *tokenizer, const char *file, size_t nu
 }
 
 static s24_status add_json_merge(s24_tokenizer *tokenizer, const char *file, size_t number,
-                                 const json_t *merge)
+                                 const s24i_json *merge)
 {
-    const char *const parts[2] = {json_string_value(json_array_get(merge, 0)),
-                                  json_string_value(json_array_get(merge, 1))};
+    const char *const parts[2] = {s24i_json_string(s24i_json_at(merge, 0)),
+                                  s24i_json_string(s24i_json_at(merge, 1))};
+    const char *text = s24i_json_string(merge);
     char line[2 * S24I_TOKEN_BYTES + 2];
-    if (parts[0] && parts[1] && json_array_size(merge) == 2)
+    if (parts[0] && parts[1] && !s24i_json_at(merge, 2))
         return add_merge(tokenizer, file, number, parts);
-    REQUIRE(tokenizer->ctx, json_is_string(merge) && json_string_length(merge) < sizeof line,
-            S24_ERROR_FORMAT, "%s: merge %zu is neither a string nor two of them", file, number);
-    memcpy(line, json_string_value(merge), json_string_length(merge) + 1);
+    REQUIRE(tokenizer->ctx, text && strlen(text) < sizeof line, S24_ERROR_FORMAT,
+            "%s: merge %zu is neither a string nor two of them", file, number);
+    strcpy(line, text);
     return add_line(tokenizer, file, number, line);
 }
 
@@ -143,7 +145,7 @@ static s24_status read_split(s24_tokenizer *tokenizer, const s24i_config *part)
 {
     const char *behaviour = "", *regex;
     int invert = 0;
-    regex = json_string_value(json_object_get(json_object_get(part->json, "pattern"), "Regex"));
+    regex = s24i_json_string(s24i_json_get(s24i_json_get(part->json, "pattern"), "Regex"));
     TRY(s24i_config_string(&behaviour, part, "behavior", S24I_REQUIRED));
     TRY(s24i_config_bool(&invert, part, "invert", S24I_OPTIONAL));
     if (regex && !strcmp(behaviour, "Isolated") && !invert)
@@ -195,10 +197,10 @@ static s24_status read_normalizer(s24_tokenizer *tokenizer, const s24i_config *p
 {
     const char *type = NULL;
     TRY(s24i_config_string(&type, part, "type", S24I_REQUIRED));
-    const char *mark = json_string_value(
-        json_object_get(part->json, strcmp(type, "Prepend") ? "content" : "prepend"));
+    const char *mark = s24i_json_string(
+        s24i_json_get(part->json, strcmp(type, "Prepend") ? "content" : "prepend"));
     const char *blank =
-        json_string_value(json_object_get(json_object_get(part->json, "pattern"), "String"));
+        s24i_json_string(s24i_json_get(s24i_json_get(part->json, "pattern"), "String"));
     const int is_blank = mark && !strcmp(mark, S24I_BLANK);
     tokenizer->normalises = 1;
     if (!strcmp(type, "Prepend") && is_blank) {
@@ -224,8 +226,9 @@ static s24_status read_each(s24_tokenizer *tokenizer, const s24i_config *root, c
     TRY(s24i_config_string(&type, &part, "type", S24I_REQUIRED));
     if (strcmp(type, "Sequence") != 0) return read(tokenizer, &part);
     TRY(s24i_config_child(&elements, &part, list, S24I_REQUIRED));
-    for (size_t i = 0; i < json_array_size(elements.json); i++) {
-        s24i_config_item(&element, &elements, i);
+    s24i_json_walk walk = s24i_json_begin(elements.json);
+    for (s24i_json *value; (value = s24i_json_next(&walk, NULL)) != NULL;) {
+        s24i_config_item(&element, &elements, value);
         TRY(read(tokenizer, &element));
     }
     return S24_OK;
@@ -314,9 +317,11 @@ static s24_status read(s24_tokenizer *tokenizer, const s24i_config *root, const 
     TRY(s24i_tokenizer_read_vocabulary(tokenizer, &vocab));
     if (unknown) TRY(s24i_tokenizer_find(&tokenizer->unknown, tokenizer, root->file, unknown));
     TRY(s24i_config_child(&merges, model, "merges", S24I_REQUIRED));
-    TRY(s24i_merges_create(tokenizer, json_array_size(merges.json)));
-    for (size_t i = 0; i < json_array_size(merges.json); i++)
-        TRY(add_json_merge(tokenizer, root->file, i, json_array_get(merges.json, i)));
+    TRY(s24i_merges_create(tokenizer, s24i_json_count(merges.json)));
+    s24i_json_walk walk = s24i_json_begin(merges.json);
+    const s24i_json *merge;
+    for (size_t i = 0; (merge = s24i_json_next(&walk, NULL)) != NULL; i++)
+        TRY(add_json_merge(tokenizer, root->file, i, merge));
     return s24i_bpe_finish(tokenizer, whole_words);
 }
 

@@ -70,37 +70,50 @@ static s24_status read_shard(s24i_shard *shard, s24_ctx *ctx)
 {
     shard->name = s24i_base_name(shard->path);
     TRY(s24i_map_open_fd(&shard->map, &shard->fd, ctx, shard->path));
-    TRY(s24i_header_read(&shard->header, ctx, shard->path, shard->map.data, shard->map.bytes));
+    TRY(s24i_header_read(&shard->header, ctx, shard->path, &shard->map));
     TRY(s24i_header_fold_packed(&shard->header, ctx, shard->path));
     for (size_t i = 0; i < shard->header.count; i++)
         shard->header.tensors[i].file = shard->name;
     return align_tensors(shard, ctx);
 }
 
-/* One sorted array of all shards' tensors; their names must be distinct. */
-static s24_status gather_tensors(s24_checkpoint *checkpoint)
+/* All shards' tensors in one array. What it takes comes from the shards' own arrays, which go one by
+   one; the only shard's is taken as it is, sorted already. */
+static s24_status move_tensors(s24_checkpoint *checkpoint)
 {
     s24_ctx *ctx = checkpoint->ctx;
     size_t total = 0;
-    void *tensors;
     for (size_t i = 0; i < checkpoint->shard_count; i++)
         total += checkpoint->shards[i].header.count;
-    TRY(s24i_zeroed(&tensors, ctx, total * sizeof *checkpoint->tensors));
-    checkpoint->tensors = tensors;
+    if (checkpoint->shard_count != 1)
+        TRY(s24i_alloc_elems(&checkpoint->tensors, ctx, (int64_t)total, sizeof *checkpoint->tensors,
+                             "a model's tensors"));
     for (size_t i = 0; i < checkpoint->shard_count; i++) {
         s24i_header *header = &checkpoint->shards[i].header;
-        if (header->count > 0)
+        if (checkpoint->shard_count == 1) {
+            checkpoint->tensors = header->tensors;
+        } else {
             memcpy(checkpoint->tensors + checkpoint->count, header->tensors,
                    header->count * sizeof *header->tensors);
+            s24_ctx_free(ctx, header->tensors);
+        }
         checkpoint->count += header->count;
-        s24_ctx_free(ctx, header->tensors);
         header->tensors = NULL;
         header->count = 0;
     }
-    if (total > 0) qsort(tensors, total, sizeof *checkpoint->tensors, s24i_compare_names);
-    for (size_t i = 1; i < total; i++) {
+    return S24_OK;
+}
+
+/* One sorted array of all shards' tensors; their names must be distinct. */
+static s24_status gather_tensors(s24_checkpoint *checkpoint)
+{
+    TRY(move_tensors(checkpoint));
+    const size_t count = checkpoint->count;
+    if (checkpoint->shard_count > 1)
+        qsort(checkpoint->tensors, count, sizeof *checkpoint->tensors, s24i_compare_names);
+    for (size_t i = 1; i < count; i++) {
         const s24_tensor *a = &checkpoint->tensors[i - 1], *b = &checkpoint->tensors[i];
-        REQUIRE(ctx, strcmp(a->name, b->name) != 0, S24_ERROR_FORMAT,
+        REQUIRE(checkpoint->ctx, strcmp(a->name, b->name) != 0, S24_ERROR_FORMAT,
                 "tensor \"%s\" is in two files: %s and %s", s24i_show(a->name).text,
                 s24i_show(a->file).text, s24i_show(b->file).text);
     }
@@ -121,7 +134,7 @@ static s24_status read_model_type(s24_checkpoint *checkpoint)
 }
 
 /* Opens every shard; path names the index for sentences, if there is one. */
-static s24_status read_shards(s24_checkpoint *checkpoint, const json_t *index, const char *path)
+static s24_status read_shards(s24_checkpoint *checkpoint, const s24i_json *index, const char *path)
 {
     for (size_t i = 0; i < checkpoint->shard_count; i++) {
         TRY(read_shard(&checkpoint->shards[i], checkpoint->ctx));
@@ -145,11 +158,11 @@ static s24_status open_file(s24_checkpoint *checkpoint, const char *path)
 
 static s24_status open_index(s24_checkpoint *checkpoint, const char *path)
 {
-    json_t *index;
+    s24i_json *index;
     checkpoint->has_index = 1;
     s24_status status = s24i_index_read(&index, checkpoint, path);
     if (status == S24_OK) status = read_shards(checkpoint, index, path);
-    json_decref(index);
+    s24_ctx_free(checkpoint->ctx, index);
     return status;
 }
 
@@ -285,5 +298,5 @@ const char *s24_checkpoint_model_type(const s24_checkpoint *checkpoint)
 const char *s24_checkpoint_metadata(const s24_checkpoint *checkpoint, const char *key)
 {
     if (!checkpoint || !key || checkpoint->shard_count == 0) return NULL;
-    return json_string_value(json_object_get(checkpoint->shards[0].header.metadata, key));
+    return s24i_json_string(s24i_json_get(checkpoint->shards[0].header.metadata, key));
 }

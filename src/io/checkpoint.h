@@ -28,6 +28,9 @@ struct s24_checkpoint {
     size_t count;
 };
 
+/* Of an index: the largest models have some hundreds, and each is an open file. */
+enum { S24I_MAX_SHARDS = 4096 };
+
 #define S24I_SINGLE_FILE "model.safetensors"
 #define S24I_INDEX_FILE  "model.safetensors.index.json"
 
@@ -44,9 +47,9 @@ int s24i_checkpoint_has(const s24_checkpoint *checkpoint, const void *from);
 
 /* Fills the checkpoint's shards with the files that an index names, in ascending order, each once.
    *out is the index itself, for s24i_index_check. IO, FORMAT, MEMORY. */
-s24_status s24i_index_read(json_t **out, s24_checkpoint *checkpoint, const char *path);
+s24_status s24i_index_read(s24i_json **out, s24_checkpoint *checkpoint, const char *path);
 /* The index and the files must agree on every tensor. FORMAT, MEMORY. */
-s24_status s24i_index_check(const s24_checkpoint *checkpoint, const json_t *index,
+s24_status s24i_index_check(const s24_checkpoint *checkpoint, const s24i_json *index,
                             const char *path);
 
 #endif

@@ -15,11 +15,12 @@
 #define S24_IO_CONFIG_H
 
 #include "io/io.h"
+#include "io/json.h"
 
 typedef struct s24i_config {
     s24_ctx *ctx;
-    json_t *json; /* an object or an array; NULL when the optional file or key is not there */
-    char *file;   /* its path, for sentences */
+    s24i_json *json; /* an object or an array; NULL when the optional file or key is not there */
+    char *file;      /* its path, for sentences */
 } s24i_config;
 
 /* OPTIONAL: what is not there (or null) is no error and leaves *out, the default, as it was. What
@@ -47,7 +48,7 @@ s24_status s24i_config_bool(int *out, const s24i_config *config, const char *key
    freed. */
 s24_status s24i_config_child(s24i_config *out, const s24i_config *config, const char *key,
                              s24i_need need);
-/* Element index of an array; 0 when there is no such element or it is neither object nor array. */
-int s24i_config_item(s24i_config *out, const s24i_config *array, size_t index);
+/* A value in an array, likewise; 0 when it is neither object nor array. */
+int s24i_config_item(s24i_config *out, const s24i_config *array, s24i_json *value);
 
 #endif

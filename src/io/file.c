@@ -190,6 +190,17 @@ void s24i_map_touch(const void *from, size_t bytes)
 #endif
 }
 
+void s24i_map_forget(const char **from, const char *to)
+{
+    enum { MUCH = 4 << 20 };
+    if (to - *from < MUCH) return;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = ((uintptr_t)*from + page - 1) / page * page;
+    const uintptr_t end = (uintptr_t)to / page * page;
+    (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+    *from = (const char *)end;
+}
+
 void s24i_map_close(s24i_map *map)
 {
     if (map->bytes) munmap((void *)(uintptr_t)map->data, map->bytes);

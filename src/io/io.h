@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What the files of this room share: error macros, paths, read-only maps, names made fit for an
- * error sentence, JSON. Private to libsparse24-nn; like a customer it sees the core's public
+ * error sentence. Private to libsparse24-nn; like a customer it sees the core's public
  * header only.
  *
- * All memory comes from the context, but jansson's trees: its allocator can only be replaced for
- * the whole process, so they come from malloc, and live no longer than the call that reads them
- * or the s24i_config that holds them.
+ * All memory comes from the context.
  */
 #ifndef S24_IO_H
 #define S24_IO_H
 
 #include <stddef.h>
 #include <stdint.h>
-
-#include <jansson.h>
 
 #include "sparse24/nn.h"
 
@@ -90,20 +86,13 @@ void s24i_map_close(s24i_map *map);
 /* All of these bytes, which may lie in a map, are about to be read: its pages are entered at once, which
    takes less than one fault after the other. */
 void s24i_map_touch(const void *from, size_t bytes);
+/* What lies in a map from *from to `to` was read: where that is much, its pages are let go (they come
+   again when they are touched) and *from moves on. */
+void s24i_map_forget(const char **from, const char *to);
 
 /* Makes a text of line `number` of the file `name`, given without its LF: a CR before an LF (ended:
    there was one) drops, and what is not UTF-8 is refused. FORMAT. */
 s24_status s24i_line_take(s24_text *line, s24_ctx *ctx, const char *name, int64_t number,
                           int ended);
-
-/* Did a parse end for want of memory? jansson mostly gives no reason then, and one for all else. */
-int s24i_json_is_out_of_memory(const json_error_t *error);
-/* Parses JSON strictly (UTF-8, no duplicate keys, nothing behind it). file is for the sentence.
-   FORMAT, MEMORY. The caller ends it with json_decref. */
-s24_status s24i_json_parse(json_t **out, s24_ctx *ctx, const char *file, const void *data,
-                           size_t bytes);
-/* The text of a tree, with room bytes of zeros behind it. Freed with s24_ctx_free. MEMORY, also
-   when json is NULL, which is how jansson says that it had none. */
-s24_status s24i_json_text(char **out, s24_ctx *ctx, const json_t *json, size_t flags, size_t room);
 
 #endif

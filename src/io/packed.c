@@ -22,13 +22,13 @@ typedef struct described {
 
 /* The description of every packed matrix, or *out = NULL when the file has none. From version 2 on
    there may be quantised ones, from version 3 on ones in a layout. */
-static s24_status read_description(json_t **out, int *number, const s24i_header *header,
+static s24_status read_description(s24i_json **out, int *number, const s24i_header *header,
                                    s24_ctx *ctx, const char *path)
 {
     static const char *const versions[] = {S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION,
                                            S24I_LAYOUT_VERSION};
-    const char *version = json_string_value(json_object_get(header->metadata, S24I_VERSION_KEY));
-    const char *packed = json_string_value(json_object_get(header->metadata, S24I_PACKED_KEY));
+    const char *version = s24i_json_string(s24i_json_get(header->metadata, S24I_VERSION_KEY));
+    const char *packed = s24i_json_string(s24i_json_get(header->metadata, S24I_PACKED_KEY));
     *out = NULL;
     *number = 0;
     if (!version && !packed) return S24_OK;
@@ -40,26 +40,22 @@ static s24_status read_description(json_t **out, int *number, const s24i_header 
     REQUIRE(ctx, *number, S24_ERROR_FORMAT,
             "%s: \"%s\" is \"%s\", this build reads \"%s\", \"%s\" and \"%s\"", path,
             S24I_VERSION_KEY, s24i_show(version).text, versions[0], versions[1], versions[2]);
-    json_error_t error;
-    *out = json_loads(packed, JSON_REJECT_DUPLICATES, &error);
-    if (!*out && s24i_json_is_out_of_memory(&error))
-        return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "out of memory while reading %s", path);
-    if (!json_is_object(*out)) {
-        json_decref(*out);
-        *out = NULL;
-        return s24_ctx_fail(ctx, S24_ERROR_FORMAT,
-                            "%s: \"%s\" in the metadata is not a JSON object of distinct names",
-                            path, S24I_PACKED_KEY);
-    }
-    return S24_OK;
+    const s24_status status = s24i_json_parse(out, ctx, path, packed, strlen(packed));
+    if (status == S24_ERROR_MEMORY) return status;
+    if (s24i_json_typeof(*out) == S24I_JSON_OBJECT) return S24_OK;
+    s24_ctx_free(ctx, *out);
+    *out = NULL;
+    return s24_ctx_fail(ctx, S24_ERROR_FORMAT,
+                        "%s: \"%s\" in the metadata is not a JSON object of distinct names", path,
+                        S24I_PACKED_KEY);
 }
 
 /* bits and group, the third and fourth number of a quantised matrix. */
-static s24_status read_scheme(described *matrix, const json_t *shape, s24_ctx *ctx,
+static s24_status read_scheme(described *matrix, const s24i_json *shape, s24_ctx *ctx,
                               const char *path)
 {
-    const json_int_t bits = json_integer_value(json_array_get(shape, 2));
-    matrix->group = json_integer_value(json_array_get(shape, 3));
+    const int64_t bits = s24i_json_integer(s24i_json_at(shape, 2));
+    matrix->group = s24i_json_integer(s24i_json_at(shape, 3));
     REQUIRE(ctx, bits == 8 || bits == 4, S24_ERROR_FORMAT,
             "%s: quantised tensor \"%s\" has %lld bits, expected 8 or 4", path,
             s24i_show(matrix->name).text, (long long)bits);
@@ -94,27 +90,26 @@ static s24_status read_layout(described *matrix, const char *layout, s24_ctx *ct
     return S24_OK;
 }
 
-static s24_status read_logical_shape(described *matrix, const json_t *shape, int version,
+static s24_status read_logical_shape(described *matrix, const s24i_json *shape, int version,
                                      s24_ctx *ctx, const char *path)
 {
-    const json_t *layout = version > 2 ? json_array_get(shape, 2) : NULL;
-    if (!json_is_string(layout)) layout = NULL;
-    const size_t numbers = json_array_size(shape) - (layout != NULL);
-    const json_t *rows = json_array_get(shape, 0), *cols = json_array_get(shape, 1);
+    const char *layout = version > 2 ? s24i_json_string(s24i_json_at(shape, 2)) : NULL;
+    const size_t count = s24i_json_typeof(shape) == S24I_JSON_ARRAY ? s24i_json_count(shape) : 0;
+    const size_t numbers = count - (layout != NULL);
     int64_t elements;
     REQUIRE(ctx, *matrix->name, S24_ERROR_FORMAT, "%s: \"%s\" describes a tensor without a name",
             path, S24I_PACKED_KEY);
     int fits = numbers == 2 || (version > 1 && numbers == 4 && !layout);
     for (size_t i = 0; i < numbers && fits; i++)
-        fits = json_is_integer(json_array_get(shape, i));
+        fits = s24i_json_typeof(s24i_json_at(shape, i)) == S24I_JSON_INTEGER;
     REQUIRE(ctx, fits, S24_ERROR_FORMAT,
             "%s: \"%s\" does not give tensor \"%s\" a shape of two integers%s", path,
             S24I_PACKED_KEY, s24i_show(matrix->name).text,
             version == 1   ? ""
             : version == 2 ? ", or these, bits and group"
                            : ", or these and bits and group or a layout's name");
-    matrix->rows = json_integer_value(rows);
-    matrix->cols = json_integer_value(cols);
+    matrix->rows = s24i_json_integer(s24i_json_at(shape, 0));
+    matrix->cols = s24i_json_integer(s24i_json_at(shape, 1));
     REQUIRE(ctx,
             matrix->rows >= 1 && matrix->cols >= 4 && matrix->cols % 4 == 0 &&
                 !__builtin_mul_overflow(matrix->rows, matrix->cols, &elements),
@@ -122,7 +117,7 @@ static s24_status read_logical_shape(described *matrix, const json_t *shape, int
             "%s: packed tensor \"%s\" has shape [%lld, %lld], expected a row or more, columns a "
             "multiple of 4, and fewer than 2^63 elements",
             path, s24i_show(matrix->name).text, (long long)matrix->rows, (long long)matrix->cols);
-    if (layout) return read_layout(matrix, json_string_value(layout), ctx, path);
+    if (layout) return read_layout(matrix, layout, ctx, path);
     return numbers == 4 ? read_scheme(matrix, shape, ctx, path) : S24_OK;
 }
 
@@ -311,23 +306,25 @@ static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path
     return S24_OK;
 }
 
-static s24_status join_all(s24i_header *header, s24_ctx *ctx, const char *path, json_t *description,
-                           int version)
+static s24_status join_all(s24i_header *header, s24_ctx *ctx, const char *path,
+                           const s24i_json *description, int version)
 {
+    const size_t count = s24i_json_count(description);
     size_t done = 0, longest = 0;
     s24_status status = S24_OK;
     const char *key;
-    json_t *shape;
+    const s24i_json *shape;
     void *name;
-    json_object_foreach (description, key, shape)
+    s24i_json_walk walk = s24i_json_begin(description);
+    while (s24i_json_next(&walk, &key))
         if (strlen(key) > longest) longest = strlen(key);
     TRY(s24i_zeroed(&name, ctx, longest + sizeof S24I_INDICES_SUFFIX));
-    json_object_foreach (description, key, shape) {
+    walk = s24i_json_begin(description);
+    while ((shape = s24i_json_next(&walk, &key)) != NULL) {
         described matrix = {.name = key};
         TRY_DONE(read_logical_shape(&matrix, shape, version, ctx, path));
         TRY_DONE((matrix.layout ? join_stream : join_parts)(header, ctx, path, &matrix, name));
-        TRY_DONE(s24_ctx_progress(ctx, "opening", (int64_t)++done,
-                                  (int64_t)json_object_size(description)));
+        TRY_DONE(s24_ctx_progress(ctx, "opening", (int64_t)++done, (int64_t)count));
     }
 done:
     s24_ctx_free(ctx, name);
@@ -336,12 +333,12 @@ done:
 
 s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char *path)
 {
-    json_t *description;
+    s24i_json *description;
     size_t count = 0;
     int version;
     TRY(read_description(&description, &version, header, ctx, path));
     s24_status status = description ? join_all(header, ctx, path, description, version) : S24_OK;
-    json_decref(description);
+    s24_ctx_free(ctx, description);
     TRY(status);
     for (size_t i = 0; i < header->count; i++) {
         s24_tensor *tensor = &header->tensors[i];

@@ -63,11 +63,12 @@ typedef struct reader {
     const char *path;
     const uint8_t *buffer; /* the bytes after the header */
     size_t bytes;
+    s24i_json_reader json; /* the header; with out, its room is for one member */
 } reader;
 
-static s24_status read_dtype(s24_tensor *tensor, const reader *r, const json_t *entry)
+static s24_status read_dtype(s24_tensor *tensor, const reader *r, const s24i_json *entry)
 {
-    const char *label = json_string_value(json_object_get(entry, "dtype"));
+    const char *label = s24i_json_string(s24i_json_get(entry, "dtype"));
     REQUIRE(r->ctx, label, S24_ERROR_FORMAT, "%s: tensor \"%s\" has no \"dtype\" string", r->path,
             s24i_show(tensor->name).text);
     tensor->dtype = s24i_dtype_of_label(label);
@@ -79,23 +80,24 @@ static s24_status read_dtype(s24_tensor *tensor, const reader *r, const json_t *
 }
 
 /* Fills rank, shape and the bytes that they and the dtype ask for. */
-static s24_status read_shape(s24_tensor *tensor, const reader *r, const json_t *entry)
+static s24_status read_shape(s24_tensor *tensor, const reader *r, const s24i_json *entry)
 {
-    const json_t *shape = json_object_get(entry, "shape");
+    const s24i_json *shape = s24i_json_get(entry, "shape"), *size;
     const char *name = tensor->name;
+    const size_t rank = s24i_json_count(shape);
     int64_t elements = 1, bytes;
-    REQUIRE(r->ctx, json_is_array(shape), S24_ERROR_FORMAT,
+    REQUIRE(r->ctx, s24i_json_typeof(shape) == S24I_JSON_ARRAY, S24_ERROR_FORMAT,
             "%s: tensor \"%s\" has no \"shape\" array", r->path, s24i_show(name).text);
-    REQUIRE(r->ctx, json_array_size(shape) <= S24_MAX_RANK, S24_ERROR_FORMAT,
+    REQUIRE(r->ctx, rank <= S24_MAX_RANK, S24_ERROR_FORMAT,
             "%s: tensor \"%s\" has %zu dimensions, at most %d are expected", r->path,
-            s24i_show(name).text, json_array_size(shape), S24_MAX_RANK);
-    tensor->rank = (int)json_array_size(shape);
-    for (int i = 0; i < tensor->rank; i++) {
-        const json_t *size = json_array_get(shape, (size_t)i);
-        REQUIRE(r->ctx, json_is_integer(size) && json_integer_value(size) >= 0, S24_ERROR_FORMAT,
+            s24i_show(name).text, rank, S24_MAX_RANK);
+    s24i_json_walk walk = s24i_json_begin(shape);
+    for (int i = 0; (size = s24i_json_next(&walk, NULL)) != NULL; i++) {
+        tensor->shape[i] = s24i_json_integer(size);
+        REQUIRE(r->ctx, s24i_json_typeof(size) == S24I_JSON_INTEGER && tensor->shape[i] >= 0,
+                S24_ERROR_FORMAT,
                 "%s: tensor \"%s\": dimension %d of its shape is not an integer of 0 or more",
                 r->path, s24i_show(name).text, i);
-        tensor->shape[i] = json_integer_value(size);
         REQUIRE(r->ctx, !__builtin_mul_overflow(elements, tensor->shape[i], &elements),
                 S24_ERROR_FORMAT, "%s: tensor \"%s\": its shape has more than 2^63 elements",
                 r->path, s24i_show(name).text);
@@ -104,20 +106,22 @@ static s24_status read_shape(s24_tensor *tensor, const reader *r, const json_t *
             !__builtin_mul_overflow(elements, (int64_t)s24_dtype_bytes(tensor->dtype), &bytes),
             S24_ERROR_FORMAT, "%s: tensor \"%s\": its shape takes more than 2^63 bytes", r->path,
             s24i_show(name).text);
+    tensor->rank = (int)rank;
     tensor->bytes = (size_t)bytes;
     return S24_OK;
 }
 
-static s24_status read_offsets(s24_tensor *tensor, const reader *r, const json_t *entry)
+static s24_status read_offsets(s24_tensor *tensor, const reader *r, const s24i_json *entry)
 {
-    const json_t *offsets = json_object_get(entry, "data_offsets");
-    const json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
+    const s24i_json *offsets = s24i_json_get(entry, "data_offsets");
+    const s24i_json *first = s24i_json_at(offsets, 0), *last = s24i_json_at(offsets, 1);
     const char *name = tensor->name;
     REQUIRE(r->ctx,
-            json_array_size(offsets) == 2 && json_is_integer(first) && json_is_integer(last),
+            s24i_json_typeof(first) == S24I_JSON_INTEGER &&
+                s24i_json_typeof(last) == S24I_JSON_INTEGER && !s24i_json_at(offsets, 2),
             S24_ERROR_FORMAT, "%s: tensor \"%s\" has no \"data_offsets\" of two integers", r->path,
             s24i_show(name).text);
-    json_int_t begin = json_integer_value(first), end = json_integer_value(last);
+    const int64_t begin = s24i_json_integer(first), end = s24i_json_integer(last);
     REQUIRE(r->ctx, begin >= 0 && begin <= end && (uint64_t)end <= r->bytes, S24_ERROR_FORMAT,
             "%s: tensor \"%s\" lies at bytes %lld to %lld, expected a range inside the %zu bytes "
             "after the header%s",
@@ -133,20 +137,17 @@ static s24_status read_offsets(s24_tensor *tensor, const reader *r, const json_t
 /* By place in the file; of those at one place the empty ones first. */
 static int compare_places(const void *a, const void *b)
 {
-    const s24_tensor *x = a, *y = b;
+    const s24_tensor *x = *(const s24_tensor *const *)a, *y = *(const s24_tensor *const *)b;
     uintptr_t px = (uintptr_t)x->data, py = (uintptr_t)y->data;
     if (px != py) return px < py ? -1 : 1;
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* The tensors must tile the buffer. Leaves them sorted by place. */
-static s24_status check_tiling(const s24i_header *header, const reader *r)
+static s24_status check_order(const s24_tensor *const *by_place, size_t count, const reader *r)
 {
     size_t expected = 0;
-    if (header->count > 0)
-        qsort(header->tensors, header->count, sizeof *header->tensors, compare_places);
-    for (size_t i = 0; i < header->count; i++) {
-        const s24_tensor *tensor = &header->tensors[i];
+    for (size_t i = 0; i < count; i++) {
+        const s24_tensor *tensor = by_place[i];
         size_t begin = (size_t)((const uint8_t *)tensor->data - r->buffer);
         REQUIRE(r->ctx, begin == expected, S24_ERROR_FORMAT,
                 "%s: tensor \"%s\" begins at byte %zu after the header, expected %zu (%s)", r->path,
@@ -159,68 +160,179 @@ static s24_status check_tiling(const s24i_header *header, const reader *r)
     return S24_OK;
 }
 
-static s24_status read_metadata(s24i_header *header, const reader *r, json_t *root)
+/* The tensors must tile the buffer. */
+static s24_status check_tiling(const s24i_header *header, const reader *r)
 {
-    json_t *metadata = json_object_get(root, "__metadata__"), *value;
+    const s24_tensor **by_place;
+    TRY(s24i_alloc_elems(&by_place, r->ctx, (int64_t)header->count, sizeof *by_place,
+                         "the order of tensors"));
+    for (size_t i = 0; i < header->count; i++)
+        by_place[i] = &header->tensors[i];
+    qsort(by_place, header->count, sizeof *by_place, compare_places);
+    const s24_status status = check_order(by_place, header->count, r);
+    s24_ctx_free(r->ctx, by_place);
+    return status;
+}
+
+/* ---- the header ------------------------------------------------------------------------------ */
+
+/*
+ * The header is read twice: once to check that it is JSON and to count, once to fill, member by
+ * member, so that of its tree only one member's stands at a time: a tree of the whole takes more than
+ * the tensors that it describes.
+ */
+typedef struct counts {
+    size_t members, keys_bytes;
+    size_t member_bytes; /* of the largest one's tree */
+} counts;
+
+/* Goes to the next member and reads its key; *is_there = 0 at the header's end. */
+static s24_status next_member(s24i_json_reader *json, int *is_there)
+{
+    const int is_first = json->at == json->begin;
+    json->at += is_first; /* over the '{' */
+    const char c = s24i_json_peek(json);
+    *is_there = is_first ? c != '}' : c == ',';
+    if (*is_there) {
+        json->at += !is_first;
+        return s24i_json_read_key(json);
+    }
+    if (c != '}') return s24i_json_fail(json, "',' or '}' is expected");
+    json->at++;
+    s24i_json_peek(json);
+    return json->at == json->end ? S24_OK : s24i_json_fail(json, "the end of the text is expected");
+}
+
+static s24_status count_members(counts *found, reader *r)
+{
+    s24i_json_reader *json = &r->json;
+    int is_there;
+    *found = (counts){0};
+    for (;;) {
+        json->used = 0;
+        TRY(next_member(json, &is_there));
+        if (!is_there) return S24_OK;
+        found->members++;
+        REQUIRE(
+            r->ctx, found->members <= S24I_MAX_MEMBERS, S24_ERROR_FORMAT,
+            "%s: the header has more than %d members (tensors and \"__metadata__\"), at most as "
+            "many are expected",
+            r->path, S24I_MAX_MEMBERS);
+        found->keys_bytes += json->used;
+        json->used = 0;
+        TRY(s24i_json_read_value(json));
+        if (json->used > found->member_bytes) found->member_bytes = json->used;
+    }
+}
+
+/* Reads the value of "__metadata__", which stays, into a block of its own. */
+static s24_status read_metadata(s24i_header *header, reader *r)
+{
+    s24i_json_reader measure = r->json;
+    const s24i_json *value;
     const char *key;
-    if (!metadata) return S24_OK;
-    REQUIRE(r->ctx, json_is_object(metadata), S24_ERROR_FORMAT,
+    void *block;
+    REQUIRE(r->ctx, !header->metadata, S24_ERROR_FORMAT,
+            "%s: the header has the duplicate object key \"__metadata__\"", r->path);
+    measure.out = NULL;
+    measure.used = 0;
+    TRY(s24i_json_read_value(&measure));
+    TRY(s24i_alloc_elems(&block, r->ctx, (int64_t)measure.used, 1, "a header's metadata"));
+    header->metadata = block;
+    r->json.out = block;
+    TRY(s24i_json_read_value(&r->json));
+    REQUIRE(r->ctx, s24i_json_typeof(header->metadata) == S24I_JSON_OBJECT, S24_ERROR_FORMAT,
             "%s: \"__metadata__\" is not an object", r->path);
-    json_object_foreach (metadata, key, value)
-        REQUIRE(r->ctx, json_is_string(value), S24_ERROR_FORMAT,
+    s24i_json_walk walk = s24i_json_begin(header->metadata);
+    while ((value = s24i_json_next(&walk, &key)) != NULL)
+        REQUIRE(r->ctx, s24i_json_string(value), S24_ERROR_FORMAT,
                 "%s: \"%s\" in \"__metadata__\" is not a string", r->path, s24i_show(key).text);
-    header->metadata = json_incref(metadata);
     return S24_OK;
+}
+
+/* Reads a tensor's value into `entry`, which has room for it, and from there. */
+static s24_status read_tensor(s24i_header *header, reader *r, const char *name, void *entry)
+{
+    s24_tensor *tensor = &header->tensors[header->count];
+    *tensor = (s24_tensor){.name = name};
+    r->json.out = entry;
+    TRY(s24i_json_read_value(&r->json));
+    REQUIRE(r->ctx, s24i_json_typeof(entry) == S24I_JSON_OBJECT, S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" is not described by an object", r->path, s24i_show(name).text);
+    TRY(read_dtype(tensor, r, entry));
+    TRY(read_shape(tensor, r, entry));
+    TRY(read_offsets(tensor, r, entry));
+    header->count++;
+    return S24_OK;
+}
+
+/* Keys go into header->names as they are stored, behind one another. */
+static s24_status read_members(s24i_header *header, reader *r, void *entry)
+{
+    s24i_json_reader *json = &r->json;
+    char *names = header->names;
+    int is_there;
+    const char *let_go = json->begin;
+    for (;;) {
+        json->out = names;
+        json->used = 0;
+        TRY(next_member(json, &is_there));
+        if (!is_there) return S24_OK;
+        const char *name = s24i_json_string((s24i_json *)names);
+        names += json->used;
+        json->used = 0;
+        if (!strcmp(name, "__metadata__"))
+            TRY(read_metadata(header, r));
+        else
+            TRY(read_tensor(header, r, name, entry));
+        s24i_map_forget(&let_go, json->at);
+    }
 }
 
 /* Allocates the tensors and one block for their names. */
-static s24_status allocate(s24i_header *header, const reader *r, json_t *root)
+static s24_status allocate(s24i_header *header, void **entry, const reader *r, const counts *found)
 {
-    size_t names_bytes = 0;
-    const char *key;
-    json_t *entry;
     void *memory;
-    json_object_foreach (root, key, entry)
-        names_bytes += strlen(key) + 1;
-    TRY(s24i_zeroed(&memory, r->ctx, json_object_size(root) * sizeof *header->tensors));
-    header->tensors = memory;
-    TRY(s24i_zeroed(&memory, r->ctx, names_bytes));
+    TRY(s24i_alloc_elems(&header->tensors, r->ctx, (int64_t)found->members, sizeof *header->tensors,
+                         "a header's tensors"));
+    TRY(s24i_alloc_elems(&memory, r->ctx, (int64_t)found->keys_bytes, 1, "a header's names"));
     header->names = memory;
-    return S24_OK;
+    return s24i_alloc_elems(entry, r->ctx, (int64_t)found->member_bytes, 1, "a header's entry");
 }
 
-static s24_status read_entries(s24i_header *header, const reader *r, json_t *root)
+static s24_status check_names(const s24i_header *header, const reader *r)
 {
-    const char *key;
-    json_t *entry;
-    TRY(read_metadata(header, r, root));
-    TRY(allocate(header, r, root));
-    char *names = header->names;
-    json_object_foreach (root, key, entry) {
-        s24_tensor *tensor = &header->tensors[header->count];
-        if (!strcmp(key, "__metadata__")) continue;
-        size_t name_bytes = strlen(key) + 1;
-        tensor->name = memcpy(names, key, name_bytes);
-        names += name_bytes;
-        REQUIRE(r->ctx, json_is_object(entry), S24_ERROR_FORMAT,
-                "%s: tensor \"%s\" is not described by an object", r->path, s24i_show(key).text);
-        TRY(read_dtype(tensor, r, entry));
-        TRY(read_shape(tensor, r, entry));
-        TRY(read_offsets(tensor, r, entry));
-        header->count++;
-    }
-    TRY(check_tiling(header, r));
     if (header->count > 0)
         qsort(header->tensors, header->count, sizeof *header->tensors, s24i_compare_names);
+    for (size_t i = 1; i < header->count; i++)
+        REQUIRE(r->ctx, strcmp(header->tensors[i - 1].name, header->tensors[i].name) != 0,
+                S24_ERROR_FORMAT, "%s: the header has the duplicate object key \"%s\"", r->path,
+                s24i_show(header->tensors[i].name).text);
     return S24_OK;
 }
 
-s24_status s24i_header_read(s24i_header *out, s24_ctx *ctx, const char *path, const uint8_t *data,
-                            size_t bytes)
+static s24_status read_header(s24i_header *header, reader *r)
+{
+    s24_status status;
+    counts found;
+    void *entry = NULL;
+    TRY(count_members(&found, r));
+    r->json.at = r->json.begin;
+    TRY_DONE(allocate(header, &entry, r, &found));
+    TRY_DONE(read_members(header, r, entry));
+    TRY_DONE(check_names(header, r));
+    TRY_DONE(check_tiling(header, r));
+done:
+    s24_ctx_free(r->ctx, entry);
+    return status;
+}
+
+s24_status s24i_header_read(s24i_header *out, s24_ctx *ctx, const char *path, const s24i_map *map)
 {
     static const char pointer[] = "version https://git-lfs.github.com/spec/";
+    const uint8_t *data = map->data;
+    const size_t bytes = map->bytes;
     uint64_t header_bytes = 0;
-    json_t *root;
     *out = (s24i_header){0};
     REQUIRE(ctx, bytes >= 8, S24_ERROR_FORMAT,
             "%s: %zu bytes are too few for a safetensors file, which begins with 8 bytes that say "
@@ -239,10 +351,13 @@ s24_status s24i_header_read(s24i_header *out, s24_ctx *ctx, const char *path, co
             (unsigned long long)header_bytes, bytes - 8);
     REQUIRE(ctx, header_bytes > 0 && data[8] == '{', S24_ERROR_FORMAT,
             "%s: the header does not begin with '{'", path);
-    reader r = {ctx, path, data + 8 + header_bytes, bytes - 8 - (size_t)header_bytes};
-    TRY(s24i_json_parse(&root, ctx, path, data + 8, (size_t)header_bytes));
-    s24_status status = read_entries(out, &r, root);
-    json_decref(root);
+    const char *text = (const char *)data + 8;
+    reader r = {ctx,
+                path,
+                data + 8 + header_bytes,
+                bytes - 8 - (size_t)header_bytes,
+                {ctx, path, text, text, text + header_bytes, NULL, 0}};
+    const s24_status status = read_header(out, &r);
     if (status != S24_OK) s24i_header_free(out, ctx);
     return status;
 }
@@ -251,6 +366,6 @@ void s24i_header_free(s24i_header *header, s24_ctx *ctx)
 {
     s24_ctx_free(ctx, header->tensors);
     s24_ctx_free(ctx, header->names);
-    json_decref(header->metadata);
+    s24_ctx_free(ctx, header->metadata);
     *header = (s24i_header){0};
 }

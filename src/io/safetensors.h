@@ -7,9 +7,12 @@
 #define S24_IO_SAFETENSORS_H
 
 #include "io/io.h"
+#include "io/json.h"
 
 /* The container's own limit for N; also bounds what parsing a header may cost. */
 #define S24I_HEADER_MAX_BYTES ((uint64_t)100000000)
+/* Our own, of docs/format.md: a file of a million tensors is nobody's model, but fits such a header. */
+enum { S24I_MAX_MEMBERS = 1 << 20 };
 
 #define S24I_VALUES_SUFFIX     ".s24_values"
 #define S24I_INDICES_SUFFIX    ".s24_indices"
@@ -25,16 +28,16 @@
 typedef struct s24i_header {
     s24_tensor *tensors; /* data points into the file's bytes; sorted by name; file is NULL */
     size_t count;
-    char *names;      /* owns the tensors' names */
-    json_t *metadata; /* an object of strings, or NULL */
+    char *names;         /* owns the tensors' names */
+    s24i_json *metadata; /* an object of strings, or NULL */
 } s24i_header;
 
 /*
- * Reads the header of the file's bytes; path is for sentences. On error *out is empty.
+ * Reads the header of a file that is mapped, whose pages are let go again on the way: all in all it
+ * takes at most four times the header's bytes. path is for sentences. On error *out is empty.
  * FORMAT names path, tensor, what stands there and what was expected. MEMORY.
  */
-s24_status s24i_header_read(s24i_header *out, s24_ctx *ctx, const char *path, const uint8_t *data,
-                            size_t bytes);
+s24_status s24i_header_read(s24i_header *out, s24_ctx *ctx, const char *path, const s24i_map *map);
 void s24i_header_free(s24i_header *header, s24_ctx *ctx);
 
 /* Turns the stored parts of every packed matrix into one logical tensor, after checking all that

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/json.h"
 #include "io/output.h"
 #include "io/utf8.h"
 
@@ -25,33 +26,33 @@ static s24_status mark(uint8_t *seen, s24_ctx *ctx, const s24_text *text, int64_
     return S24_OK;
 }
 
-/* tokenizer.json of the characters seen; NULL where there is no memory. */
-static json_t *describe(const uint8_t *seen)
+/* tokenizer.json of the characters seen. */
+static void describe(s24i_json_text *out, const void *user)
 {
-    json_t *vocab = json_object();
-    json_int_t id = 0;
+    const uint8_t *seen = user;
+    int64_t id = 0;
+    s24i_json_put(out, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,"
+                       "\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":null,"
+                       "\"post_processor\":null,\"decoder\":{\"type\":\"Fuse\"},"
+                       "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
+                       "\"fuse_unk\":false,\"byte_fallback\":false,\"vocab\":{");
     for (uint32_t c = 1; c < CODE_POINTS; c++) {
-        char text[5] = {0};
+        char text[4];
         if (!(seen[c / 8] >> (c % 8) & 1)) continue;
-        s24i_utf8_put(text, c);
-        if (json_object_set_new(vocab, text, json_integer(id++)) != 0) {
-            json_decref(vocab);
-            return NULL;
-        }
+        const int bytes = s24i_utf8_put(text, c);
+        if (id > 0) s24i_json_put(out, ",");
+        s24i_json_put_string(out, text, (size_t)bytes);
+        s24i_json_put(out, ":");
+        s24i_json_put_integer(out, id++);
     }
-    return json_pack(
-        "{s:s, s:n, s:n, s:[], s:n, s:n, s:n, s:{s:s}, s:{s:s, s:n, s:n, s:b, s:b, s:o, "
-        "s:[]}}",
-        "version", "1.0", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
-        "post_processor", "decoder", "type", "Fuse", "model", "type", "BPE", "dropout", "unk_token",
-        "fuse_unk", 0, "byte_fallback", 0, "vocab", vocab, "merges");
+    s24i_json_put(out, "},\"merges\":[]}}");
 }
 
-static s24_status write_json(s24_ctx *ctx, const char *path, const json_t *json)
+static s24_status write_json(s24_ctx *ctx, const char *path, const uint8_t *seen)
 {
     char *text = NULL, *temporary = NULL;
     int fd = -1;
-    s24_status status = s24i_json_text(&text, ctx, json, JSON_COMPACT, 0);
+    s24_status status = s24i_json_make(&text, ctx, describe, seen, 0);
     if (status == S24_OK) status = s24i_temporary_create(&temporary, &fd, ctx, path);
     if (status == S24_OK) status = s24i_write_at(fd, ctx, temporary, text, strlen(text), 0);
     if (status == S24_OK) status = s24i_sync_and_close(&fd, ctx, temporary);
@@ -82,11 +83,7 @@ s24_status s24_tokenizer_write_characters(s24_ctx *ctx, const char *path, const 
     }
     if (status == S24_OK && bytes == 0)
         status = s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "the texts have no character");
-    if (status == S24_OK) {
-        json_t *json = describe(seen);
-        status = write_json(ctx, path, json);
-        json_decref(json);
-    }
+    if (status == S24_OK) status = write_json(ctx, path, seen);
     s24_ctx_free(ctx, seen);
     return status;
 }

@@ -73,7 +73,8 @@ s24_status s24i_tokenizer_type(const char **type, s24i_config *part, const s24i_
     TRY(s24i_config_string(type, part, "type", S24I_REQUIRED));
     if (strcmp(*type, "Sequence") != 0) return S24_OK;
     TRY(s24i_config_child(&elements, part, list, S24I_REQUIRED));
-    if (json_array_size(elements.json) != 1 || !s24i_config_item(&element, &elements, 0))
+    if (s24i_json_count(elements.json) != 1 ||
+        !s24i_config_item(&element, &elements, s24i_json_at(elements.json, 0)))
         return S24_OK;
     *part = element;
     return s24i_config_string(type, part, "type", S24I_REQUIRED);
@@ -87,15 +88,15 @@ s24_status s24i_tokenizer_refuse(const s24i_config *root, const char *what, cons
 }
 
 /* One entry of the vocabulary. seen has a bit for each id. */
-static s24_status check_entry(const s24i_config *model, const char *token, json_t *value,
+static s24_status check_entry(const s24i_config *model, const char *token, const s24i_json *value,
                               uint8_t *seen)
 {
     s24_ctx *ctx = model->ctx;
     const s24i_shown shown = s24i_show(token);
-    const json_int_t id = json_integer_value(value);
-    REQUIRE(ctx, json_is_integer(value) && id >= 0 && id < S24I_MAX_IDS, S24_ERROR_FORMAT,
-            "%s: the id of \"%s\" in model.vocab is no integer from 0 to %d", model->file,
-            shown.text, S24I_MAX_IDS - 1);
+    const int64_t id = s24i_json_integer(value);
+    REQUIRE(ctx, s24i_json_typeof(value) == S24I_JSON_INTEGER && id >= 0 && id < S24I_MAX_IDS,
+            S24_ERROR_FORMAT, "%s: the id of \"%s\" in model.vocab is no integer from 0 to %d",
+            model->file, shown.text, S24I_MAX_IDS - 1);
     REQUIRE(ctx, !(seen[id / 8] >> (id % 8) & 1), S24_ERROR_FORMAT,
             "%s: the id %lld of \"%s\" in model.vocab is another token's too", model->file,
             (long long)id, shown.text);
@@ -123,20 +124,21 @@ s24_status s24i_tokenizer_read_vocabulary(s24_tokenizer *tokenizer, const s24i_c
     s24_ctx *ctx = vocab->ctx;
     s24_status status = S24_OK;
     const char *token;
-    json_t *value;
+    const s24i_json *value;
+    s24i_json_walk walk = s24i_json_begin(vocab->json);
     void *seen;
-    size_t bytes = 0;
-    REQUIRE(ctx, json_object_size(vocab->json) > 0, S24_ERROR_FORMAT,
+    size_t bytes = 0, count = 0;
+    REQUIRE(ctx, walk.has_keys && walk.at < walk.end, S24_ERROR_FORMAT,
             "%s: model.vocab is not an object of tokens and ids", vocab->file);
     TRY(s24i_zeroed(&seen, ctx, S24I_MAX_IDS / 8));
-    json_object_foreach (vocab->json, token, value) {
+    for (; (value = s24i_json_next(&walk, &token)) != NULL; count++) {
         TRY_DONE(check_entry(vocab, token, value, seen));
         bytes += strlen(token);
     }
-    TRY_DONE(
-        s24i_vocabulary_create(&tokenizer->vocabulary, ctx, json_object_size(vocab->json), bytes));
-    json_object_foreach (vocab->json, token, value)
-        add_token(tokenizer, token, (int32_t)json_integer_value(value));
+    TRY_DONE(s24i_vocabulary_create(&tokenizer->vocabulary, ctx, count, bytes));
+    walk = s24i_json_begin(vocab->json);
+    while ((value = s24i_json_next(&walk, &token)) != NULL)
+        add_token(tokenizer, token, (int32_t)s24i_json_integer(value));
 done:
     s24_ctx_free(ctx, seen);
     return status;
@@ -169,10 +171,12 @@ static s24_status read_added(s24_tokenizer *tokenizer, const s24i_config *entry)
 static s24_status read_all_added(s24_tokenizer *tokenizer, const s24i_config *root)
 {
     s24i_config list, entry;
+    s24i_json *value;
     TRY(s24i_config_child(&list, root, "added_tokens", S24I_OPTIONAL));
-    TRY(s24i_added_reserve(tokenizer, json_array_size(list.json)));
-    for (size_t i = 0; i < json_array_size(list.json); i++) {
-        REQUIRE(root->ctx, s24i_config_item(&entry, &list, i), S24_ERROR_FORMAT,
+    TRY(s24i_added_reserve(tokenizer, s24i_json_count(list.json)));
+    s24i_json_walk walk = s24i_json_begin(list.json);
+    for (size_t i = 0; (value = s24i_json_next(&walk, NULL)) != NULL; i++) {
+        REQUIRE(root->ctx, s24i_config_item(&entry, &list, value), S24_ERROR_FORMAT,
                 "%s: element %zu of \"added_tokens\" is not an object", root->file, i);
         TRY(read_added(tokenizer, &entry));
     }
@@ -185,22 +189,22 @@ typedef struct ends {
     const char *cls, *sep; /* NULL: none */
 } ends;
 
-static const char *special_name(const json_t *element)
+static const char *special_name(const s24i_json *element)
 {
-    return json_string_value(json_object_get(json_object_get(element, "SpecialToken"), "id"));
+    return s24i_json_string(s24i_json_get(s24i_json_get(element, "SpecialToken"), "id"));
 }
 
 /* The tokens of a template of one text: one at most before it and behind it. */
 static s24_status read_template(ends *out, const s24i_config *part)
 {
-    const json_t *single = json_object_get(part->json, "single");
-    const size_t count = json_array_size(single);
-    out->cls = special_name(json_array_get(single, 0));
-    out->sep = count > 1 ? special_name(json_array_get(single, count - 1)) : NULL;
+    const s24i_json *single = s24i_json_get(part->json, "single");
+    const size_t count = s24i_json_count(single);
+    out->cls = special_name(s24i_json_at(single, 0));
+    out->sep = count > 1 ? special_name(s24i_json_at(single, count - 1)) : NULL;
     const size_t text = out->cls ? 1 : 0;
     REQUIRE(part->ctx,
             count == text + 1 + (out->sep ? 1 : 0) &&
-                json_object_get(json_array_get(single, text), "Sequence"),
+                s24i_json_get(s24i_json_at(single, text), "Sequence"),
             S24_ERROR_FORMAT,
             "%s: the template of post_processor is no text with one token at most at each end",
             part->file);
@@ -215,8 +219,8 @@ static s24_status read_processor(ends *out, s24_tokenizer *tokenizer, const s24i
     TRY(s24i_config_string(&type, part, "type", S24I_REQUIRED));
     if (!strcmp(type, "TemplateProcessing")) return read_template(out, part);
     if (!strcmp(type, "BertProcessing") || (is_bpe && !strcmp(type, "RobertaProcessing"))) {
-        out->cls = json_string_value(json_array_get(json_object_get(part->json, "cls"), 0));
-        out->sep = json_string_value(json_array_get(json_object_get(part->json, "sep"), 0));
+        out->cls = s24i_json_string(s24i_json_at(s24i_json_get(part->json, "cls"), 0));
+        out->sep = s24i_json_string(s24i_json_at(s24i_json_get(part->json, "sep"), 0));
     } else if (!is_bpe || strcmp(type, "ByteLevel") != 0) {
         return s24i_tokenizer_refuse(part, "post_processor", type,
                                      is_bpe
@@ -240,7 +244,8 @@ static s24_status read_post_processor(s24_tokenizer *tokenizer, const s24i_confi
     if (part.json) TRY(s24i_config_string(&type, &part, "type", S24I_REQUIRED));
     if (!strcmp(type, "Sequence")) {
         TRY(s24i_config_child(&list, &part, "processors", S24I_REQUIRED));
-        for (size_t i = 0; s24i_config_item(&element, &list, i); i++)
+        s24i_json_walk walk = s24i_json_begin(list.json);
+        while (s24i_config_item(&element, &list, s24i_json_next(&walk, NULL)))
             TRY(read_processor(&found, tokenizer, &element, is_bpe));
     } else if (part.json) {
         TRY(read_processor(&found, tokenizer, &part, is_bpe));

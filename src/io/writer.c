@@ -109,9 +109,6 @@ static s24_status name_files(s24_writer *writer, const s24_checkpoint *model)
         file->fd = -1;
         file->name = writer->folder ? model->shards[i].name : s24i_base_name(writer->path);
         if (model && model->shard_count > 0) file->metadata = model->shards[i].header.metadata;
-        file->packed = json_object();
-        if (!file->packed)
-            return s24_ctx_fail(writer->ctx, S24_ERROR_MEMORY, "out of memory for a writer");
     }
     return S24_OK;
 }
@@ -119,8 +116,6 @@ static s24_status name_files(s24_writer *writer, const s24_checkpoint *model)
 static s24_status set_up(s24_writer *writer, const char *path, const s24_checkpoint *model)
 {
     TRY(resolve_path(writer, path));
-    writer->by_name = json_object();
-    REQUIRE(writer->ctx, writer->by_name, S24_ERROR_MEMORY, "out of memory for a writer");
     return name_files(writer, model);
 }
 
@@ -136,6 +131,7 @@ s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
     TRY(s24i_zeroed(&memory, ctx, sizeof **out));
     s24_writer *writer = memory;
     writer->ctx = ctx;
+    writer->names = s24i_names_of(ctx);
     writer->force = known.force;
     if (known.model && known.model->folder) writer->folder = known.model;
     s24_status status = set_up(writer, path, known.model);
@@ -149,7 +145,7 @@ s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
 static s24_status find_expected(s24i_part **out, s24_writer *writer, const char *name,
                                 const char *suffix)
 {
-    TRY(s24i_writer_find_part(out, writer, name, suffix));
+    *out = s24i_writer_find_part(writer, name, suffix);
     REQUIRE(writer->ctx, *out, S24_ERROR_ARGUMENT, "tensor \"%s\" was not declared as a %s one",
             s24i_show(name).text, *suffix ? "packed" : "dense");
     REQUIRE(writer->ctx, !(*out)->is_written, S24_ERROR_ARGUMENT, "tensor \"%s\" is written twice",
@@ -214,10 +210,8 @@ static s24_status write_stream(s24_writer *writer, const char *name, const s24_l
 static s24_status lay_out_stream(s24_writer *writer, const s24i_part *part, const char *name,
                                  const void *values, const uint8_t *indices)
 {
-    const json_t *described = json_object_get(writer->files[part->file].packed, name);
-    const int64_t n = json_integer_value(json_array_get(described, 0));
-    const int64_t k = json_integer_value(json_array_get(described, 1));
-    const char *layout = json_string_value(json_array_get(described, 2));
+    const char *layout = part->layout;
+    const int64_t n = part->rows, k = part->cols;
     const s24_dtype dtype = s24i_layout_dtype(&layout);
     s24_matrix *matrix = NULL;
     void *stream;
@@ -235,12 +229,11 @@ static s24_status lay_out_stream(s24_writer *writer, const s24i_part *part, cons
 s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const void *values,
                                    const uint8_t *indices)
 {
-    s24i_part *scales, *stream;
     TRY(check_usable(writer, name, values && indices));
-    TRY(s24i_writer_find_part(&stream, writer, name, S24I_STREAM_SUFFIX));
+    const s24i_part *stream = s24i_writer_find_part(writer, name, S24I_STREAM_SUFFIX);
     if (stream) return lay_out_stream(writer, stream, name, values, indices);
-    TRY(s24i_writer_find_part(&scales, writer, name, S24I_SCALES_SUFFIX));
-    REQUIRE(writer->ctx, !scales, S24_ERROR_ARGUMENT,
+    REQUIRE(writer->ctx, !s24i_writer_find_part(writer, name, S24I_SCALES_SUFFIX),
+            S24_ERROR_ARGUMENT,
             "tensor \"%s\" was declared as a quantised one, but is written without scales",
             s24i_show(name).text);
     return write_two_parts(writer, name, values, indices, 2);
@@ -249,17 +242,13 @@ s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const v
 s24_status s24_writer_write_quantized(s24_writer *writer, const char *name, const void *values,
                                       const uint8_t *indices, const float *scales)
 {
-    s24i_part *part;
     TRY(check_usable(writer, name, values && indices && scales));
-    TRY(s24i_writer_find_part(&part, writer, name, S24I_SCALES_SUFFIX));
-    REQUIRE(writer->ctx, part, S24_ERROR_ARGUMENT,
+    const s24i_part *part = s24i_writer_find_part(writer, name, S24I_VALUES_SUFFIX);
+    REQUIRE(writer->ctx, part && part->bits, S24_ERROR_ARGUMENT,
             "tensor \"%s\" was not declared as a quantised one", s24i_show(name).text);
-    const json_t *scheme = json_object_get(writer->files[part->file].packed, name);
-    const int64_t columns = json_integer_value(json_array_get(scheme, 1));
-    TRY(s24i_check_scales(writer->ctx, writer->path, name, scales, part->shape[0], columns,
-                          json_integer_value(json_array_get(scheme, 3))));
-    const int is_four = json_integer_value(json_array_get(scheme, 2)) == 4;
-    TRY(write_two_parts(writer, name, values, indices, is_four ? 4 : 2));
+    TRY(s24i_check_scales(writer->ctx, writer->path, name, scales, part->rows, part->cols,
+                          part->group));
+    TRY(write_two_parts(writer, name, values, indices, part->bits == 4 ? 4 : 2));
     return write_part(writer, name, S24I_SCALES_SUFFIX, scales);
 }
 
@@ -301,7 +290,7 @@ s24_status s24_writer_commit(s24_writer *writer)
 {
     TRY(check_usable(writer, "", 1));
     s24_ctx *ctx = writer->ctx;
-    for (size_t i = 0; i < writer->count; i++)
+    for (int64_t i = 0; i < writer->count; i++)
         REQUIRE(ctx, writer->parts[i].is_written || writer->parts[i].bytes == 0, S24_ERROR_ARGUMENT,
                 "tensor \"%s\" was declared but not written",
                 s24i_show(writer->parts[i].name).text);
@@ -321,15 +310,12 @@ void s24_writer_destroy(s24_writer *writer)
 {
     if (!writer) return;
     s24_ctx *ctx = writer->ctx;
-    for (size_t i = 0; i < writer->file_count; i++) {
+    for (size_t i = 0; i < writer->file_count; i++)
         if (writer->files[i].fd >= 0) close(writer->files[i].fd);
-        json_decref(writer->files[i].packed);
-    }
     if (writer->temporary && !writer->is_done && !s24i_remove_tree(writer->temporary))
         s24_ctx_log(ctx, S24_LOG_WARNING, "an unfinished output remains at %s", writer->temporary);
-    for (size_t i = 0; i < writer->count; i++)
-        s24_ctx_free(ctx, writer->parts[i].name);
-    json_decref(writer->by_name);
+    s24i_names_free(&writer->names);
+    s24_ctx_free(ctx, writer->order);
     s24_ctx_free(ctx, writer->files);
     s24_ctx_free(ctx, writer->parts);
     s24_ctx_free(ctx, writer->temporary);

@@ -2,6 +2,7 @@
 /* What a writer is told before it writes: which tensors there will be, and in what form. */
 #include <string.h>
 
+#include "io/utf8.h"
 #include "io/writer.h"
 
 static s24_status check_layout(s24_ctx *ctx, const s24_tensor *tensor)
@@ -35,6 +36,9 @@ static s24_status check_declared(const s24_writer *writer, const s24_tensor *ten
     REQUIRE(ctx, s24i_dtype_label(tensor->dtype), S24_ERROR_DTYPE,
             "tensor \"%s\" has a dtype (%s) that a file cannot hold", s24i_show(tensor->name).text,
             s24_dtype_name(tensor->dtype));
+    REQUIRE(ctx, s24i_utf8_valid(tensor->name, strlen(tensor->name)) == strlen(tensor->name),
+            S24_ERROR_ARGUMENT, "the tensor name \"%s\" is not UTF-8",
+            s24i_show(tensor->name).text);
     REQUIRE(ctx, tensor->rank >= 0 && tensor->rank <= S24_MAX_RANK, S24_ERROR_SHAPE,
             "tensor \"%s\" has rank %d, expected 0 to %d", s24i_show(tensor->name).text,
             tensor->rank, S24_MAX_RANK);
@@ -71,52 +75,18 @@ static s24_status find_file(size_t *out, const s24_writer *writer, const s24_ten
                         s24i_show(tensor->name).text, s24i_show(tensor->file).text);
 }
 
-/* name with a suffix; freed by the caller. */
-static s24_status stored_name(char **out, s24_ctx *ctx, const char *name, const char *suffix)
+s24i_part *s24i_writer_find_part(const s24_writer *writer, const char *name, const char *suffix)
 {
-    size_t bytes = strlen(name);
-    void *memory;
-    *out = NULL;
-    TRY(s24i_zeroed(&memory, ctx, bytes + strlen(suffix) + 1));
-    *out = memory;
-    memcpy(*out, name, bytes);
-    strcpy(*out + bytes, suffix);
-    return S24_OK;
-}
-
-s24_status s24i_writer_find_part(s24i_part **out, const s24_writer *writer, const char *name,
-                                 const char *suffix)
-{
-    char *stored;
-    TRY(stored_name(&stored, writer->ctx, name, suffix));
-    const json_t *index = json_object_get(writer->by_name, stored);
-    *out = index ? &writer->parts[json_integer_value(index)] : NULL;
-    s24_ctx_free(writer->ctx, stored);
-    return S24_OK;
+    const int64_t number = s24i_names_find(&writer->names, name, suffix);
+    return number < 0 ? NULL : &writer->parts[number];
 }
 
 static s24_status check_new(const s24_writer *writer, const char *name)
 {
     static const char *const suffixes[] = {"", S24I_VALUES_SUFFIX, S24I_STREAM_SUFFIX};
-    for (int i = 0; i < 3; i++) {
-        s24i_part *part;
-        TRY(s24i_writer_find_part(&part, writer, name, suffixes[i]));
-        REQUIRE(writer->ctx, !part, S24_ERROR_ARGUMENT, "tensor \"%s\" is declared twice",
-                s24i_show(name).text);
-    }
-    return S24_OK;
-}
-
-static s24_status grow(s24_writer *writer)
-{
-    void *parts;
-    size_t capacity = writer->capacity ? 2 * writer->capacity : 64;
-    if (writer->count < writer->capacity) return S24_OK;
-    TRY(s24i_zeroed(&parts, writer->ctx, capacity * sizeof *writer->parts));
-    if (writer->count > 0) memcpy(parts, writer->parts, writer->count * sizeof *writer->parts);
-    s24_ctx_free(writer->ctx, writer->parts);
-    writer->parts = parts;
-    writer->capacity = capacity;
+    for (int i = 0; i < 3; i++)
+        REQUIRE(writer->ctx, !s24i_writer_find_part(writer, name, suffixes[i]), S24_ERROR_ARGUMENT,
+                "tensor \"%s\" is declared twice", s24i_show(name).text);
     return S24_OK;
 }
 
@@ -126,7 +96,8 @@ static s24_status add_part(s24_writer *writer, const s24_tensor *tensor, const c
 {
     s24_ctx *ctx = writer->ctx;
     int64_t bytes = (int64_t)s24_dtype_bytes(dtype);
-    TRY(grow(writer));
+    TRY(s24i_reserve_elems(&writer->parts, &writer->room, ctx, writer->count + 1,
+                           sizeof *writer->parts, "tensors of a writer"));
     s24i_part *part = &writer->parts[writer->count];
     *part = (s24i_part){.dtype = dtype, .rank = tensor->rank};
     for (int i = 0; i < tensor->rank; i++) {
@@ -138,61 +109,55 @@ static s24_status add_part(s24_writer *writer, const s24_tensor *tensor, const c
     }
     part->bytes = (size_t)bytes;
     TRY(find_file(&part->file, writer, tensor));
-    TRY(stored_name(&part->name, ctx, tensor->name, suffix));
-    if (json_object_set_new(writer->by_name, part->name, json_integer((json_int_t)writer->count)) !=
-        0) {
-        s24_ctx_free(ctx, part->name);
-        return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT,
-                            "tensor name \"%s\" is not UTF-8, or memory is out",
-                            s24i_show(tensor->name).text);
-    }
-    writer->count++;
+    TRY(s24i_names_add(&writer->names, tensor->name, suffix));
+    part->name = writer->names.names[writer->count++];
     return S24_OK;
 }
 
-/* What the metadata say of a packed tensor. */
-static s24_status describe_packed(s24_writer *writer, const s24_tensor *tensor)
+/* What the metadata say of a packed tensor, noted with its first part. */
+static void describe_packed(s24_writer *writer, const s24_tensor *tensor, int64_t first)
 {
-    const json_int_t n = tensor->shape[0], k = tensor->shape[1];
-    s24i_out_file *file = &writer->files[writer->parts[writer->count - 1].file];
-    json_t *shape;
-    if (tensor->layout)
-        shape = json_pack("[I, I, s]", n, k, tensor->layout);
-    else if (tensor->bits)
-        shape = json_pack("[I, I, i, I]", n, k, tensor->bits, (json_int_t)tensor->group);
-    else
-        shape = json_pack("[I, I]", n, k);
+    s24i_part *part = &writer->parts[first];
+    s24i_out_file *file = &writer->files[part->file];
     const int version = tensor->layout ? 3 : tensor->bits ? 2 : 1;
+    part->rows = tensor->shape[0];
+    part->cols = tensor->shape[1];
+    part->bits = tensor->bits;
+    part->group = tensor->group;
+    part->layout = tensor->layout;
+    if (part->layout) s24i_layout_dtype(&part->layout);
+    part->logical_bytes = strlen(tensor->name);
+    file->packed++;
     if (file->version < version) file->version = version;
-    REQUIRE(writer->ctx, json_object_set_new(file->packed, tensor->name, shape) == 0,
-            S24_ERROR_MEMORY, "out of memory while declaring tensor \"%s\"",
-            s24i_show(tensor->name).text);
-    return S24_OK;
 }
 
 static s24_status add_stream(s24_writer *writer, const s24_tensor *tensor)
 {
     s24_tensor flat = *tensor;
     flat.rank = 1;
-    TRY(add_part(writer, &flat, S24I_STREAM_SUFFIX, S24_U8,
-                 (int64_t)s24_layout_bytes(tensor->layout, tensor->shape[0], tensor->shape[1])));
-    writer->parts[writer->count - 1].is_stream = 1;
-    return describe_packed(writer, tensor);
+    return add_part(writer, &flat, S24I_STREAM_SUFFIX, S24_U8,
+                    (int64_t)s24_layout_bytes(tensor->layout, tensor->shape[0], tensor->shape[1]));
 }
 
-static s24_status add_packed(s24_writer *writer, const s24_tensor *tensor)
+static s24_status add_canonical(s24_writer *writer, const s24_tensor *tensor)
 {
     const int64_t k = tensor->shape[1];
-    if (tensor->layout) return add_stream(writer, tensor);
     if (tensor->bits == 4)
         TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, S24_U8, k / 4));
     else
         TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, tensor->dtype, k / 2));
     TRY(add_part(writer, tensor, S24I_INDICES_SUFFIX, S24_U8, (k + 7) / 8));
-    if (tensor->bits)
-        TRY(add_part(writer, tensor, S24I_SCALES_SUFFIX, S24_F32,
-                     (k + tensor->group - 1) / tensor->group));
-    return describe_packed(writer, tensor);
+    if (!tensor->bits) return S24_OK;
+    return add_part(writer, tensor, S24I_SCALES_SUFFIX, S24_F32,
+                    (k + tensor->group - 1) / tensor->group);
+}
+
+static s24_status add_packed(s24_writer *writer, const s24_tensor *tensor)
+{
+    const int64_t first = writer->count;
+    TRY((tensor->layout ? add_stream : add_canonical)(writer, tensor));
+    describe_packed(writer, tensor, first);
+    return S24_OK;
 }
 
 s24_status s24_writer_declare(s24_writer *writer, const s24_tensor *tensor)

@@ -115,7 +115,7 @@ static s24_status find_prompt(const char **text, const s24i_config *config, cons
     if (!name) TRY(s24i_config_string(&name, config, "default_prompt_name", S24I_OPTIONAL));
     if (!name) return S24_OK;
     TRY(s24i_config_child(&prompts, config, "prompts", S24I_OPTIONAL));
-    REQUIRE(config->ctx, json_object_get(prompts.json, name),
+    REQUIRE(config->ctx, s24i_json_get(prompts.json, name),
             asked ? S24_ERROR_ARGUMENT : S24_ERROR_FORMAT, "%s: there is no prompt \"%s\"",
             config->file ? config->file : PROMPT_CONFIG, s24i_show(name).text);
     return s24i_config_string(text, &prompts, name, S24I_REQUIRED);

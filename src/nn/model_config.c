@@ -63,9 +63,11 @@ static s24_status read_blocks(uint64_t *blocks, const s24i_config *config, const
 {
     s24i_config array;
     TRY(s24i_config_child(&array, config, key, S24I_REQUIRED));
-    for (size_t i = 0; i < json_array_size(array.json); i++) {
-        const json_t *item = json_array_get(array.json, i);
-        const int64_t block = json_is_integer(item) ? json_integer_value(item) : -1;
+    s24i_json_walk walk = s24i_json_begin(array.json);
+    const s24i_json *item;
+    for (size_t i = 0; (item = s24i_json_next(&walk, NULL)) != NULL; i++) {
+        const int is_integer = s24i_json_typeof(item) == S24I_JSON_INTEGER;
+        const int64_t block = is_integer ? s24i_json_integer(item) : -1;
         REQUIRE(config->ctx, block >= 0 && block < layers, S24_ERROR_FORMAT,
                 "%s: element %zu of %s is no number of a block, 0 to %lld", config->file, i, key,
                 (long long)layers - 1);
@@ -255,12 +257,13 @@ static s24_status read_module(s24i_pooled *pooled, const s24i_config *module, co
 
 static s24_status read_modules(s24i_pooled *pooled, const s24i_config *modules, const char *folder)
 {
-    const size_t count = json_array_size(modules->json);
-    REQUIRE(modules->ctx, json_is_array(modules->json), S24_ERROR_FORMAT,
+    s24i_json_walk walk = s24i_json_begin(modules->json);
+    s24i_json *value;
+    REQUIRE(modules->ctx, s24i_json_typeof(modules->json) == S24I_JSON_ARRAY, S24_ERROR_FORMAT,
             "%s: an array of modules was expected", modules->file);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; (value = s24i_json_next(&walk, NULL)) != NULL; i++) {
         s24i_config module;
-        REQUIRE(modules->ctx, s24i_config_item(&module, modules, i), S24_ERROR_FORMAT,
+        REQUIRE(modules->ctx, s24i_config_item(&module, modules, value), S24_ERROR_FORMAT,
                 "%s: module %zu is not an object", modules->file, i);
         TRY(read_module(pooled, &module, folder));
     }

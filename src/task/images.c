@@ -99,15 +99,17 @@ static s24_status read_channels(float values[4], const s24i_config *config, cons
 {
     s24i_config list;
     TRY(s24i_config_child(&list, config, key, S24I_OPTIONAL));
-    const size_t count = json_array_size(list.json);
+    const size_t count = s24i_json_count(list.json);
     REQUIRE(config->ctx, !list.json || (count > 0 && count <= 4), S24_ERROR_FORMAT,
             "%s: \"%s\" has %zu numbers, one for each of 1 to 4 channels is expected", config->file,
             key, count);
     for (size_t i = 0; i < count; i++) {
-        const json_t *value = json_array_get(list.json, i);
-        values[i] = (float)json_number_value(value);
-        REQUIRE(config->ctx, json_is_number(value) && isfinite(values[i]), S24_ERROR_FORMAT,
-                "%s: element %zu of \"%s\" is no number", config->file, i, key);
+        const s24i_json *value = s24i_json_at(list.json, i);
+        const s24i_json_type type = s24i_json_typeof(value);
+        values[i] = (float)s24i_json_number(value);
+        REQUIRE(config->ctx,
+                (type == S24I_JSON_INTEGER || type == S24I_JSON_REAL) && isfinite(values[i]),
+                S24_ERROR_FORMAT, "%s: element %zu of \"%s\" is no number", config->file, i, key);
     }
     return S24_OK;
 }

@@ -4,8 +4,10 @@
  * The tree is walked twice: once to check and count, once to copy. Offsets count code points, and
  * an answer must stand where its offset says.
  */
+#include <stdio.h>
 #include <string.h>
 
+#include "io/json.h"
 #include "io/utf8.h"
 #include "task/squad.h"
 
@@ -32,22 +34,23 @@ static const char *where(char text[128], const reader *r)
 }
 
 /* The value at a key, of the type that `expected` names. */
-static s24_status get(json_t **out, const reader *r, const json_t *object, const char *key,
-                      json_type type, const char *expected)
+static s24_status get(s24i_json **out, const reader *r, const s24i_json *object, const char *key,
+                      s24i_json_type type, const char *expected)
 {
     char place[128];
-    *out = json_object_get(object, key);
-    REQUIRE(r->ctx, *out && json_typeof(*out) == type, S24_ERROR_FORMAT,
+    *out = s24i_json_get(object, key);
+    REQUIRE(r->ctx, s24i_json_typeof(*out) == type, S24_ERROR_FORMAT,
             "%s: %s%s\"%s\" is %s, %s is expected", r->file, where(place, r), r->depth ? ": " : "",
             key, *out ? "of another type" : "missing", expected);
     return S24_OK;
 }
 
-static s24_status get_text(s24_text *out, const reader *r, const json_t *object, const char *key)
+static s24_status get_text(s24_text *out, const reader *r, const s24i_json *object, const char *key)
 {
-    json_t *value;
-    TRY(get(&value, r, object, key, JSON_STRING, "a string"));
-    *out = (s24_text){json_string_value(value), json_string_length(value)};
+    s24i_json *value;
+    TRY(get(&value, r, object, key, S24I_JSON_STRING, "a string"));
+    const char *text = s24i_json_string(value);
+    *out = (s24_text){text, strlen(text)};
     return S24_OK;
 }
 
@@ -90,14 +93,14 @@ static int64_t code_points(s24_text text)
     return count;
 }
 
-static s24_status read_answer(reader *r, const json_t *json, const s24_qa_question *question)
+static s24_status read_answer(reader *r, const s24i_json *json, const s24_qa_question *question)
 {
     char place[128];
     s24_text text;
-    json_t *value;
+    s24i_json *value;
     TRY(get_text(&text, r, json, "text"));
-    TRY(get(&value, r, json, "answer_start", JSON_INTEGER, "a whole number"));
-    const int64_t begin = json_integer_value(value);
+    TRY(get(&value, r, json, "answer_start", S24I_JSON_INTEGER, "a whole number"));
+    const int64_t begin = s24i_json_integer(value);
     const size_t at = begin >= 0 ? bytes_of(question->context, begin) : SIZE_MAX;
     REQUIRE(r->ctx,
             at != SIZE_MAX && text.bytes <= question->context.bytes - at &&
@@ -115,23 +118,25 @@ static s24_status read_answer(reader *r, const json_t *json, const s24_qa_questi
     return S24_OK;
 }
 
-static s24_status read_question(reader *r, const json_t *json, s24_qa_question *question)
+static s24_status read_question(reader *r, const s24i_json *json, s24_qa_question *question)
 {
     char place[128];
     s24_text id;
-    json_t *answers;
+    const s24i_json *answer;
+    s24i_json *answers;
     TRY(get_text(&id, r, json, "id"));
     TRY(get_text(&question->text, r, json, "question"));
-    TRY(get(&answers, r, json, "answers", JSON_ARRAY, "an array"));
+    TRY(get(&answers, r, json, "answers", S24I_JSON_ARRAY, "an array"));
     question->id = id.data;
-    question->answer_count = (int64_t)json_array_size(answers);
+    question->answer_count = (int64_t)s24i_json_count(answers);
     REQUIRE(r->ctx, question->answer_count > 0, S24_ERROR_FORMAT,
             "%s: %s: question %s has no answer, SQuAD v1.1 gives each at least one", r->file,
             where(place, r), s24i_show(id.data).text);
     const int64_t first = r->qa->answer_count;
     r->depth = 4;
-    for (r->answer = 0; r->answer < json_array_size(answers); r->answer++)
-        TRY(read_answer(r, json_array_get(answers, r->answer), question));
+    s24i_json_walk walk = s24i_json_begin(answers);
+    for (r->answer = 0; (answer = s24i_json_next(&walk, NULL)) != NULL; r->answer++)
+        TRY(read_answer(r, answer, question));
     r->depth = 3;
     question->id = keep(r, id).data;
     question->text = keep(r, trimmed(question->text));
@@ -144,42 +149,53 @@ static s24_status read_question(reader *r, const json_t *json, s24_qa_question *
     return S24_OK;
 }
 
-static s24_status read_paragraph(reader *r, const json_t *json)
+static s24_status read_paragraph(reader *r, const s24i_json *json)
 {
     s24_qa_question question = {.paragraph = r->qa->paragraph_count};
-    json_t *list;
+    const s24i_json *item;
+    s24i_json *list;
     TRY(get_text(&question.context, r, json, "context"));
-    TRY(get(&list, r, json, "qas", JSON_ARRAY, "an array"));
+    TRY(get(&list, r, json, "qas", S24I_JSON_ARRAY, "an array"));
     const s24_text context = keep(r, question.context);
     if (r->qa->contexts) r->qa->contexts[question.paragraph] = context;
     r->qa->paragraph_count++;
     r->depth = 3;
-    for (r->question = 0; r->question < json_array_size(list); r->question++)
-        TRY(read_question(r, json_array_get(list, r->question), &question));
+    s24i_json_walk walk = s24i_json_begin(list);
+    for (r->question = 0; (item = s24i_json_next(&walk, NULL)) != NULL; r->question++)
+        TRY(read_question(r, item, &question));
     r->depth = 2;
     return S24_OK;
 }
 
-static s24_status read_all(reader *r, const json_t *root)
+static s24_status read_article(reader *r, const s24i_json *json)
 {
-    json_t *articles, *paragraphs;
+    s24i_json *paragraphs;
+    const s24i_json *paragraph;
+    r->depth = 1;
+    TRY(get(&paragraphs, r, json, "paragraphs", S24I_JSON_ARRAY, "an array"));
+    r->depth = 2;
+    s24i_json_walk walk = s24i_json_begin(paragraphs);
+    for (r->paragraph = 0; (paragraph = s24i_json_next(&walk, NULL)) != NULL; r->paragraph++)
+        TRY(read_paragraph(r, paragraph));
+    return S24_OK;
+}
+
+static s24_status read_all(reader *r, const s24i_json *root)
+{
+    s24i_json *articles;
+    const s24i_json *article;
     r->depth = 0;
     r->bytes = 0;
     r->qa->count = r->qa->answer_count = r->qa->paragraph_count = 0;
-    TRY(get(&articles, r, root, "data", JSON_ARRAY, "an array of articles"));
-    for (r->article = 0; r->article < json_array_size(articles); r->article++) {
-        r->depth = 1;
-        TRY(get(&paragraphs, r, json_array_get(articles, r->article), "paragraphs", JSON_ARRAY,
-                "an array"));
-        r->depth = 2;
-        for (r->paragraph = 0; r->paragraph < json_array_size(paragraphs); r->paragraph++)
-            TRY(read_paragraph(r, json_array_get(paragraphs, r->paragraph)));
-    }
+    TRY(get(&articles, r, root, "data", S24I_JSON_ARRAY, "an array of articles"));
+    s24i_json_walk walk = s24i_json_begin(articles);
+    for (r->article = 0; (article = s24i_json_next(&walk, NULL)) != NULL; r->article++)
+        TRY(read_article(r, article));
     REQUIRE(r->ctx, r->qa->count > 0, S24_ERROR_FORMAT, "%s has no question", r->file);
     return S24_OK;
 }
 
-static s24_status fill(s24_qa *qa, const char *path, const json_t *root)
+static s24_status fill(s24_qa *qa, const char *path, const s24i_json *root)
 {
     reader r = {.ctx = qa->ctx, .file = path, .qa = qa};
     void *pool;
@@ -196,12 +212,12 @@ static s24_status fill(s24_qa *qa, const char *path, const json_t *root)
 static s24_status read_file(s24_qa *qa, const char *path)
 {
     s24i_map map;
-    json_t *root = NULL;
+    s24i_json *root = NULL;
     s24_status status = s24i_map_open(&map, qa->ctx, path);
     if (status == S24_OK) status = s24i_json_parse(&root, qa->ctx, path, map.data, map.bytes);
     if (status == S24_OK) status = fill(qa, path, root);
     s24i_map_close(&map);
-    json_decref(root);
+    s24_ctx_free(qa->ctx, root);
     return status;
 }
 

@@ -46,7 +46,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
     if (s24i_config_parse(&config, ctx, "config.json", data, bytes) == S24_OK) {
         read_keys(&config);
-        for (size_t i = 0; s24i_config_item(&item, &config, i); i++)
+        s24i_json_walk walk = s24i_json_begin(config.json);
+        while (s24i_config_item(&item, &config, s24i_json_next(&walk, NULL)))
             read_keys(&item);
     } else {
         CHECK(*s24_ctx_error(ctx) && !config.json);
