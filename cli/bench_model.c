@@ -345,13 +345,14 @@ static int prune_copy(cli_app *cli, const char *path, const s24_checkpoint *chec
 static int bench_pruned(cli_app *cli, const bench_model_plan *plan,
                         const s24_checkpoint *checkpoint)
 {
-    char folder[4096], path[4096 + sizeof "/model"];
-    int code = cli_temporary_create(cli, folder, sizeof folder);
+    s24_temporary *folder;
+    char path[4096];
+    int code = cli_temporary_create(cli, &folder);
     if (code != CLI_OK) return code;
-    snprintf(path, sizeof path, "%s/model", folder);
+    snprintf(path, sizeof path, "%s/model", s24_temporary_path(folder));
     code = prune_copy(cli, path, checkpoint);
     if (code == CLI_OK) code = bench_folder(cli, plan, path);
-    cli_temporary_remove(folder);
+    s24_temporary_destroy(folder);
     return code;
 }
 

@@ -194,9 +194,8 @@ typedef struct cli_output {
 int cli_output_open(cli_app *cli, cli_output *output, const char *path);
 /* Puts the file in its place, or says what failed and leaves nothing. */
 int cli_output_commit(cli_app *cli, cli_output *output);
-/* A new folder under $TMPDIR; its path into folder. */
-int cli_temporary_create(cli_app *cli, char *folder, size_t bytes);
-void cli_temporary_remove(const char *folder);
+/* A new folder under $TMPDIR. */
+int cli_temporary_create(cli_app *cli, s24_temporary **folder);
 
 /* ---- help ------------------------------------------------------------------------------------ */
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Places to write: may a file be replaced; a file that appears whole; a temporary folder, removed
-   with all that is in it. */
-#define _XOPEN_SOURCE 700 /* nftw */
+/* Places to write: may a file be replaced; a file that appears whole; a temporary folder. */
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,26 +58,11 @@ int cli_output_commit(cli_app *cli, cli_output *output)
     return cli_fail(cli, CLI_IO, "%s: %s", output->path, strerror(reason));
 }
 
-int cli_temporary_create(cli_app *cli, char *folder, size_t bytes)
+int cli_temporary_create(cli_app *cli, s24_temporary **folder)
 {
     const char *parent = getenv("TMPDIR");
     if (!parent || !*parent) parent = "/tmp";
-    int length = snprintf(folder, bytes, "%s/sparse24-XXXXXX", parent);
-    if (length < 0 || (size_t)length >= bytes)
-        return cli_fail(cli, CLI_IO, "TMPDIR %s: the name is too long", parent);
-    if (!mkdtemp(folder)) return cli_fail(cli, CLI_IO, "TMPDIR %s: %s", parent, strerror(errno));
-    return CLI_OK;
-}
-
-static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *place)
-{
-    (void)status;
-    (void)kind;
-    (void)place;
-    return remove(path);
-}
-
-void cli_temporary_remove(const char *folder)
-{
-    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    const s24_status status = s24_temporary_create(folder, cli->ctx, parent);
+    if (status == S24_OK) return CLI_OK;
+    return cli_fail(cli, CLI_IO, "TMPDIR %s: %s", parent, s24_ctx_error(cli->ctx));
 }

@@ -52,9 +52,7 @@ int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,
 int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint, const char *path,
                void (*change)(void *user, s24_tensor *tensor), void *user)
 {
-    s24_writer_opts opts = {.size = sizeof opts,
-                            .force = cli->common->force,
-                            .model = s24_checkpoint_folder(checkpoint) ? checkpoint : NULL};
+    s24_writer_opts opts = {.size = sizeof opts, .force = cli->common->force, .model = checkpoint};
     s24_status status = s24_writer_create(out, cli->ctx, path, &opts);
     int64_t tensors = s24_checkpoint_count(checkpoint);
     for (int64_t i = 0; i < tensors && status == S24_OK; i++) {

@@ -91,8 +91,12 @@ S24_API int s24_tensor_is_selected(const s24_tensor *tensor, const char *include
  * Writes a checkpoint in two steps: declare every tensor (name, dtype, shape, packed), then give
  * their data in any order. Files are written under a hidden temporary name beside their place, and
  * only s24_writer_commit makes them appear, after fsync, by rename; s24_writer_destroy without
- * commit leaves nothing. The output may be the very file or folder that is read:
- * opts.force is needed, and an open checkpoint keeps what it has mapped.
+ * commit leaves nothing. What a writer leaves that is killed, the next one that writes in that folder
+ * removes and logs: a lock beside it (flock), not a number of a process, says that it is left. The
+ * output may be the very file or folder that is read:
+ * opts.force is needed, and an open checkpoint keeps what it has mapped. What is rewritten or copied
+ * of opts.model has the mode of the file that it comes from, whatever the umask; other files have a new
+ * file's mode.
  */
 typedef struct s24_writer s24_writer;
 
@@ -102,8 +106,9 @@ typedef struct s24_writer_opts {
        a model (or nothing) and no .git. */
     int force;
     /* Its metadata go along; if it is a folder, so do config, tokenizer and other side files, and
-       its shards' names are kept. It must stay open until the commit. NULL: a single file, no
-       metadata. */
+       its shards' names are kept. A side file that is a link out of the folder is logged and not
+       copied, unless the folder is a snapshot of a download cache and the link leads to that cache's
+       blobs. It must stay open until the commit. NULL: a single file, no metadata. */
     const s24_checkpoint *model;
 } s24_writer_opts;
 
@@ -137,6 +142,16 @@ S24_API s24_status s24_writer_copy(s24_writer *writer, const s24_tensor *tensor)
    INTERRUPTED. */
 S24_API s24_status s24_writer_commit(s24_writer *writer);
 S24_API void s24_writer_destroy(s24_writer *writer);
+
+/*
+ * A hidden folder in `parent` for files of the caller's own, for its owner alone, removed with all in it
+ * by s24_temporary_destroy; and like a writer's output by whoever makes the next one there, if the
+ * process is killed. Errors: ARGUMENT, IO, MEMORY.
+ */
+typedef struct s24_temporary s24_temporary;
+S24_API s24_status s24_temporary_create(s24_temporary **out, s24_ctx *ctx, const char *parent);
+S24_API const char *s24_temporary_path(const s24_temporary *temporary);
+S24_API void s24_temporary_destroy(s24_temporary *temporary);
 
 /* ---- 3. tokenizers --------------------------------------------------------------------------- */
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Temporary names, writing, syncing, renaming, removing. A write that the disk cuts short is
+ * Writing, syncing, renaming. A write that the disk cuts short is
  * carried on with, so that the error is the system's own (no space, too large), and closing is
  * checked, because network file systems report there.
  */
 #include "io/output.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,40 +16,6 @@
 
 /* linux/fs.h has these, but not every system has linux/fs.h. */
 enum { RENAME_WITHOUT_REPLACING = 1, RENAME_BOTH_WAYS = 2 };
-
-/* A hidden sibling's name: "folder/.sparse24-PID-TURN". */
-static s24_status sibling(char **out, s24_ctx *ctx, const char *path, unsigned turn)
-{
-    char name[64];
-    void *memory;
-    size_t folder_bytes = (size_t)(s24i_base_name(path) - path);
-    snprintf(name, sizeof name, ".sparse24-%ld-%u", (long)getpid(), turn);
-    *out = NULL;
-    TRY(s24i_zeroed(&memory, ctx, folder_bytes + sizeof name));
-    *out = memory;
-    memcpy(*out, path, folder_bytes);
-    strcpy(*out + folder_bytes, name);
-    return S24_OK;
-}
-
-s24_status s24i_temporary_create(char **out, int *fd, s24_ctx *ctx, const char *path)
-{
-    for (unsigned turn = 0;; turn++) {
-        int made;
-        TRY(sibling(out, ctx, path, turn));
-        if (fd)
-            made = *fd = open(*out, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        else
-            made = mkdir(*out, 0777);
-        if (made >= 0) return S24_OK;
-        int reason = errno;
-        s24_ctx_free(ctx, *out);
-        *out = NULL;
-        errno = reason;
-        /* Left over from a process of the same number that was killed: take the next name. */
-        if (errno != EEXIST || turn == 10000) return s24i_fail_errno(ctx, "create", path);
-    }
-}
 
 s24_status s24i_write_at(int fd, s24_ctx *ctx, const char *name, const void *data, size_t bytes,
                          uint64_t offset)
@@ -78,11 +43,26 @@ s24_status s24i_sync_and_close(int *fd, s24_ctx *ctx, const char *name)
     return status;
 }
 
-s24_status s24i_write_file(s24_ctx *ctx, const char *path, const void *data, size_t bytes)
+s24_status s24i_take_mode(int fd, s24_ctx *ctx, const char *path, int from)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    struct stat info;
+    if (fstat(from, &info) == 0 && fchmod(fd, info.st_mode & 0777) == 0) return S24_OK;
+    return s24i_fail_errno(ctx, "set the mode of", path);
+}
+
+s24_status s24i_take_folder_mode(s24_ctx *ctx, const char *path, const char *from)
+{
+    struct stat info;
+    if (stat(from, &info) == 0 && chmod(path, (info.st_mode & 0777) | S_IRWXU) == 0) return S24_OK;
+    return s24i_fail_errno(ctx, "set the mode of", path);
+}
+
+s24_status s24i_write_file(s24_ctx *ctx, const char *path, const void *data, size_t bytes, int like)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, like < 0 ? 0666 : 0600);
     if (fd < 0) return s24i_fail_errno(ctx, "create", path);
-    s24_status status = s24i_write_at(fd, ctx, path, data, bytes, 0);
+    s24_status status = like < 0 ? S24_OK : s24i_take_mode(fd, ctx, path, like);
+    if (status == S24_OK) status = s24i_write_at(fd, ctx, path, data, bytes, 0);
     if (status == S24_OK) return s24i_sync_and_close(&fd, ctx, path);
     close(fd);
     return status;
@@ -122,75 +102,58 @@ static int rename_to_free_place(const char *from, const char *to)
     return -1;
 }
 
-/* An old folder cannot be renamed over. Exchanges the two, or takes the steps one by one. */
-static s24_status replace_folder(s24_ctx *ctx, const char *temporary, const char *path)
+/* The same where the two cannot be exchanged: step by step. Neither folder may then pass for what a
+   killed writer left: both are all that there is of a model. */
+static s24_status replace_in_steps(s24i_temporary *temporary, const char *path)
 {
-    char *old;
-    if (rename_with(temporary, path, RENAME_BOTH_WAYS) == 0) {
-        if (!s24i_remove_tree(temporary))
-            s24_ctx_log(ctx, S24_LOG_WARNING, "the replaced folder remains at %s", temporary);
-        return S24_OK;
-    }
-    if (errno != ENOSYS) return s24i_fail_errno(ctx, "replace", path);
-    TRY(s24i_temporary_create(&old, NULL, ctx, path));
+    s24_ctx *ctx = temporary->ctx;
+    s24i_temporary old;
+    s24i_temporary_unlock(temporary);
+    TRY(s24i_temporary_create(&old, NULL, ctx, path, 0700));
+    s24i_temporary_unlock(&old);
     s24_status status = S24_OK;
-    if (rename(path, old) != 0) {
+    if (rename(path, old.path) != 0) {
         status = s24i_fail_errno(ctx, "replace", path);
-    } else if (rename(temporary, path) != 0) {
+    } else if (rename(temporary->path, path) != 0) {
         status = s24i_fail_errno(ctx, "replace", path);
-        if (rename(old, path) != 0)
-            s24_ctx_log(ctx, S24_LOG_WARNING, "the folder that was at %s is now at %s", path, old);
-    } else if (!s24i_remove_tree(old)) {
-        s24_ctx_log(ctx, S24_LOG_WARNING, "the replaced folder remains at %s", old);
+        if (rename(old.path, path) != 0) {
+            s24_ctx_log(ctx, S24_LOG_WARNING, "the folder that was at %s is now at %s", path,
+                        old.path);
+            s24i_temporary_leave(&old);
+        }
     }
-    if (status != S24_OK) rmdir(old); /* only if it is still the empty one */
-    s24_ctx_free(ctx, old);
+    s24i_temporary_end(&old);
     return status;
 }
 
-static s24_status move(s24_ctx *ctx, const char *temporary, const char *path, int force)
+/* An old folder cannot be renamed over. Exchanges the two, which makes the old one the temporary. */
+static s24_status replace_folder(s24i_temporary *temporary, const char *path)
+{
+    if (rename_with(temporary->path, path, RENAME_BOTH_WAYS) == 0) return S24_OK;
+    if (errno != ENOSYS) return s24i_fail_errno(temporary->ctx, "replace", path);
+    return replace_in_steps(temporary, path);
+}
+
+static s24_status move(s24i_temporary *temporary, const char *path, int force)
 {
     struct stat info;
     if (force && lstat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return replace_folder(ctx, temporary, path);
-    if ((force ? rename(temporary, path) : rename_to_free_place(temporary, path)) == 0)
+        return replace_folder(temporary, path);
+    if ((force ? rename(temporary->path, path) : rename_to_free_place(temporary->path, path)) == 0)
         return S24_OK;
     if (errno == EEXIST)
-        return s24_ctx_fail(ctx, S24_ERROR_EXISTS, "%s appeared while it was being written", path);
-    return s24i_fail_errno(ctx, "rename the finished output to", path);
+        return s24_ctx_fail(temporary->ctx, S24_ERROR_EXISTS,
+                            "%s appeared while it was being written", path);
+    return s24i_fail_errno(temporary->ctx, "rename the finished output to", path);
 }
 
-s24_status s24i_put_in_place(s24_ctx *ctx, const char *temporary, const char *path, int force)
+s24_status s24i_put_in_place(s24i_temporary *temporary, const char *path, int force)
 {
     char *parent; /* asked for first: after the move nothing but the disk may fail */
-    TRY(s24i_parent_folder(&parent, ctx, path));
-    s24_status status = move(ctx, temporary, path, force);
-    if (status == S24_OK) status = s24i_sync_folder(ctx, parent);
-    s24_ctx_free(ctx, parent);
+    TRY(s24i_parent_folder(&parent, temporary->ctx, path));
+    s24_status status = move(temporary, path, force);
+    if (status == S24_OK) status = s24i_sync_folder(temporary->ctx, parent);
+    s24_ctx_free(temporary->ctx, parent);
+    if (status == S24_OK) s24i_temporary_end(temporary);
     return status;
-}
-
-/* Descends at most this far, one open folder a level. */
-enum { MAX_DEPTH = 64 };
-
-static int remove_at(int folder, const char *name, int depth)
-{
-    int is_gone = 1;
-    if (unlinkat(folder, name, 0) == 0 || errno == ENOENT) return 1;
-    int fd = depth < MAX_DEPTH ? openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW) : -1;
-    DIR *entries = fd < 0 ? NULL : fdopendir(fd);
-    if (!entries) {
-        if (fd >= 0) close(fd);
-        return 0;
-    }
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            is_gone &= remove_at(fd, entry->d_name, depth + 1);
-    closedir(entries);
-    return is_gone && unlinkat(folder, name, AT_REMOVEDIR) == 0;
-}
-
-int s24i_remove_tree(const char *path)
-{
-    return remove_at(AT_FDCWD, path, 0);
 }

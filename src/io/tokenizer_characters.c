@@ -50,16 +50,16 @@ static void describe(s24i_json_text *out, const void *user)
 
 static s24_status write_json(s24_ctx *ctx, const char *path, const uint8_t *seen)
 {
-    char *text = NULL, *temporary = NULL;
+    s24i_temporary temporary = {0};
+    char *text = NULL;
     int fd = -1;
     s24_status status = s24i_json_make(&text, ctx, describe, seen, 0);
-    if (status == S24_OK) status = s24i_temporary_create(&temporary, &fd, ctx, path);
-    if (status == S24_OK) status = s24i_write_at(fd, ctx, temporary, text, strlen(text), 0);
-    if (status == S24_OK) status = s24i_sync_and_close(&fd, ctx, temporary);
-    if (status == S24_OK) status = s24i_put_in_place(ctx, temporary, path, 0);
+    if (status == S24_OK) status = s24i_temporary_create(&temporary, &fd, ctx, path, 0666);
+    if (status == S24_OK) status = s24i_write_at(fd, ctx, path, text, strlen(text), 0);
+    if (status == S24_OK) status = s24i_sync_and_close(&fd, ctx, path);
+    if (status == S24_OK) status = s24i_put_in_place(&temporary, path, 0);
     if (fd >= 0) close(fd);
-    if (status != S24_OK && temporary) unlink(temporary);
-    s24_ctx_free(ctx, temporary);
+    s24i_temporary_end(&temporary);
     s24_ctx_free(ctx, text);
     return status;
 }

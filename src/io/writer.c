@@ -133,6 +133,7 @@ s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
     writer->ctx = ctx;
     writer->names = s24i_names_of(ctx);
     writer->force = known.force;
+    writer->model = known.model;
     if (known.model && known.model->folder) writer->folder = known.model;
     s24_status status = set_up(writer, path, known.model);
     if (status == S24_OK)
@@ -277,13 +278,14 @@ static s24_status finish_folder(s24_writer *writer)
     if (writer->folder->has_index) {
         char *text, *path;
         TRY(s24i_writer_index(&text, writer));
-        s24_status status = s24i_join_path(&path, ctx, writer->temporary, S24I_INDEX_FILE);
-        if (status == S24_OK) status = s24i_write_file(ctx, path, text, strlen(text));
+        s24_status status = s24i_join_path(&path, ctx, writer->temporary.path, S24I_INDEX_FILE);
+        if (status == S24_OK)
+            status = s24i_write_file(ctx, path, text, strlen(text), s24i_writer_like(writer, 0));
         s24_ctx_free(ctx, path);
         s24_ctx_free(ctx, text);
         TRY(status);
     }
-    return s24i_copy_side_files(ctx, writer->folder->folder, writer->temporary);
+    return s24i_copy_side_files(ctx, writer->folder->folder, writer->temporary.path);
 }
 
 s24_status s24_writer_commit(s24_writer *writer)
@@ -301,9 +303,7 @@ s24_status s24_writer_commit(s24_writer *writer)
         TRY(s24i_sync_and_close(&writer->files[i].fd, ctx, writer->path));
     }
     if (writer->folder) TRY(finish_folder(writer));
-    TRY(s24i_put_in_place(ctx, writer->temporary, writer->path, writer->force));
-    writer->is_done = 1;
-    return S24_OK;
+    return s24i_put_in_place(&writer->temporary, writer->path, writer->force);
 }
 
 void s24_writer_destroy(s24_writer *writer)
@@ -312,13 +312,11 @@ void s24_writer_destroy(s24_writer *writer)
     s24_ctx *ctx = writer->ctx;
     for (size_t i = 0; i < writer->file_count; i++)
         if (writer->files[i].fd >= 0) close(writer->files[i].fd);
-    if (writer->temporary && !writer->is_done && !s24i_remove_tree(writer->temporary))
-        s24_ctx_log(ctx, S24_LOG_WARNING, "an unfinished output remains at %s", writer->temporary);
+    s24i_temporary_end(&writer->temporary);
     s24i_names_free(&writer->names);
     s24_ctx_free(ctx, writer->order);
     s24_ctx_free(ctx, writer->files);
     s24_ctx_free(ctx, writer->parts);
-    s24_ctx_free(ctx, writer->temporary);
     s24_ctx_free(ctx, writer->path);
     s24_ctx_free(ctx, writer);
 }

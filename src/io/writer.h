@@ -8,6 +8,7 @@
 
 #include "io/checkpoint.h"
 #include "io/names.h"
+#include "io/output.h"
 
 /* One stored tensor: a dense one, or one of the parts of a packed one. */
 typedef struct s24i_part {
@@ -37,10 +38,11 @@ typedef struct s24i_out_file {
 
 struct s24_writer {
     s24_ctx *ctx;
-    char *path;      /* where the output goes */
-    char *temporary; /* where it is written: a file, or a folder; NULL: not made yet */
+    char *path;               /* where the output goes */
+    s24i_temporary temporary; /* where it is written: a file, or a folder; none: not made yet */
     int force;
-    const s24_checkpoint *folder; /* the model whose folder goes along; NULL: a single file */
+    const s24_checkpoint *model;  /* NULL: none */
+    const s24_checkpoint *folder; /* the same, if its folder goes along; NULL: a single file */
     s24i_out_file *files;
     size_t file_count;
     s24i_names names; /* of the parts, by number */
@@ -49,11 +51,12 @@ struct s24_writer {
     s24i_part **order; /* as they lie in the files, once laid out */
     int is_laid_out;   /* everything has its place in the temporary output */
     int is_closed;     /* a commit has begun: nothing may follow, even if it failed */
-    int is_done;       /* the output is in its place */
 };
 
 /* The part that a name with a suffix is stored under, NULL if there is none. */
 s24i_part *s24i_writer_find_part(const s24_writer *writer, const char *name, const char *suffix);
+/* The open file of the model whose mode the writer's file takes, −1: there is none. */
+int s24i_writer_like(const s24_writer *writer, size_t file);
 /* Fixes the order and place of everything, makes the temporary output and writes the headers. */
 s24_status s24i_writer_lay_out(s24_writer *writer);
 /* The text of a file's header, padded; parts … end are the file's own. MEMORY. */

@@ -24,7 +24,7 @@ static s24_status check_declared(const s24_writer *writer, const s24_tensor *ten
 {
     s24_ctx *ctx = writer->ctx;
     REQUIRE(ctx, tensor && tensor->name, S24_ERROR_ARGUMENT, "a tensor without a name is declared");
-    REQUIRE(ctx, !writer->temporary, S24_ERROR_ARGUMENT,
+    REQUIRE(ctx, !writer->temporary.path, S24_ERROR_ARGUMENT,
             "tensor \"%s\" is declared after the first write", s24i_show(tensor->name).text);
     REQUIRE(ctx,
             strcmp(tensor->name, "__metadata__") != 0 &&

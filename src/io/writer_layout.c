@@ -25,13 +25,19 @@ static int compare_parts(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+int s24i_writer_like(const s24_writer *writer, size_t file)
+{
+    const s24_checkpoint *model = writer->model;
+    return model && file < model->shard_count ? model->shards[file].fd : -1;
+}
+
 static s24_status open_output(s24_writer *writer, s24i_out_file *file)
 {
     char *path;
     if (!writer->folder) return S24_OK; /* the temporary output is the file */
-    TRY(s24i_join_path(&path, writer->ctx, writer->temporary, file->name));
+    TRY(s24i_join_path(&path, writer->ctx, writer->temporary.path, file->name));
     s24_status status = S24_OK;
-    file->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    file->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file->fd < 0) status = s24i_fail_errno(writer->ctx, "create", path);
     s24_ctx_free(writer->ctx, path);
     return status;
@@ -68,7 +74,10 @@ static s24_status lay_out_file(s24_writer *writer, size_t index, s24i_part **par
                               "%s: its header would have %llu bytes, at most %llu are allowed",
                               writer->path, (unsigned long long)bytes,
                               (unsigned long long)S24I_HEADER_MAX_BYTES);
+    const int like = s24i_writer_like(writer, index);
     if (status == S24_OK) status = open_output(writer, file);
+    if (status == S24_OK && like >= 0)
+        status = s24i_take_mode(file->fd, writer->ctx, writer->path, like);
     if (status == S24_OK)
         status = s24i_write_at(file->fd, writer->ctx, writer->path, &bytes, sizeof bytes, 0);
     if (status == S24_OK)
@@ -95,10 +104,12 @@ static s24_status sort_parts(s24_writer *writer)
 s24_status s24i_writer_lay_out(s24_writer *writer)
 {
     if (writer->is_laid_out) return S24_OK;
-    REQUIRE(writer->ctx, !writer->temporary, S24_ERROR_ARGUMENT,
+    REQUIRE(writer->ctx, !writer->temporary.path, S24_ERROR_ARGUMENT,
             "%s: nothing can be written after a failure", writer->path);
+    /* Until a file has its model's mode it is its owner's alone. */
+    const mode_t mode = writer->folder ? 0700 : writer->model ? 0600 : 0666;
     TRY(s24i_temporary_create(&writer->temporary, writer->folder ? NULL : &writer->files[0].fd,
-                              writer->ctx, writer->path));
+                              writer->ctx, writer->path, mode));
     TRY(sort_parts(writer));
     s24i_part **part = writer->order, **last = writer->order + writer->count;
     for (size_t i = 0; i < writer->file_count; i++) {

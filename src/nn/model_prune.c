@@ -232,9 +232,7 @@ s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *o
     REQUIRE(ctx, ctx && in && out_path, S24_ERROR_ARGUMENT,
             "s24_model_prune: ctx, in and out_path are required");
     TRY(read_options(&pruner, opts));
-    const s24_writer_opts writer = {.size = sizeof writer,
-                                    .force = pruner.opts.force,
-                                    .model = s24_checkpoint_folder(in) ? in : NULL};
+    const s24_writer_opts writer = {.size = sizeof writer, .force = pruner.opts.force, .model = in};
     TRY(s24_writer_create(&pruner.writer, ctx, out_path, &writer));
     TRY_DONE(declare(&pruner));
     TRY_DONE(pruner.opts.text_count > 0 ? prune_with_model(&pruner) : write_others(&pruner, NULL));
