@@ -100,7 +100,7 @@ static int ask(cli_app *cli, bench_torch *torch, json_t *order, json_t **answer)
     const int sent = json_dumpf(order, torch->to, JSON_COMPACT) == 0 &&
                      fputc('\n', torch->to) != EOF && fflush(torch->to) == 0;
     json_decref(order);
-    if (sent && getline(&line, &room, torch->from) > 0) *answer = json_loads(line, 0, NULL);
+    if (sent && getline(&line, &room, torch->from) > 0) *answer = cli_json_read(line);
     free(line);
     if (!*answer) return gone(cli, torch);
     const char *error = json_string_value(json_object_get(*answer, "error"));

@@ -55,8 +55,8 @@ int cli_cache_write(cli_app *cli, const char *path, const json_t *file)
     char temporary[4160];
     snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
     errno = 0;
-    int ok = make_folders(path) && json_dump_file(file, temporary, JSON_COMPACT) == 0 &&
-             rename(temporary, path) == 0;
+    int ok = cli_json_is_whole() && make_folders(path) &&
+             json_dump_file(file, temporary, JSON_COMPACT) == 0 && rename(temporary, path) == 0;
     if (!ok) {
         cli_note(cli, "%s could not be written (%s); the next call measures again", path,
                  errno ? strerror(errno) : "no memory");

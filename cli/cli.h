@@ -4,8 +4,8 @@
  * talk on stderr, JSON on stdout, selection of tensors.
  *
  * Rules: data goes to stdout, talk to stderr. A function that returns an exit code has said why on
- * stderr before it returns anything but CLI_OK and CLI_NO. The only mutable global of the program
- * is the flag that a signal sets (progress.c).
+ * stderr before it returns anything but CLI_OK and CLI_NO. The only mutable globals of the program
+ * are the flag that a signal sets (progress.c) and the state of jansson's memory (json.c).
  */
 #ifndef SPARSE24_CLI_H
 #define SPARSE24_CLI_H
@@ -159,15 +159,32 @@ void cli_note(cli_app *cli, const char *format, ...) __attribute__((format(print
 /* The short usage of the program (command NULL) or of a command, on stderr. */
 void cli_usage(const cli_command *command);
 
-/* {"version": 1}, to be filled; NULL when there is no memory (cli_json_print then fails). */
-json_t *cli_json(void);
-/* A number, or null for what is none (NaN, Inf). */
-json_t *cli_real(double value);
 /* Standard output could not be written, for that reason (errno's; 0: not known): says so, but to nobody
    where it is a pipe whose reader went away. CLI_IO. */
 int cli_output_failed(cli_app *cli, int error);
+/* ---- json.c: what ends well or with a sentence when memory ends ------------------------------- */
+
+/* Once, before any JSON. */
+void cli_json_begin(void);
+/* 0: memory for JSON has ended, and what was built may lack something. */
+int cli_json_is_whole(void);
+/* NULL: cannot be read, is none, or memory ended. */
+json_t *cli_json_read(const char *text);
+json_t *cli_json_read_file(const char *path);
+/* {"version": 1}, to be filled; what cannot be is seen when it is printed. */
+json_t *cli_json(void);
+/* A number, or null for what is none (NaN, Inf). */
+json_t *cli_real(double value);
 /* Prints the one object of --json and releases it. */
 int cli_json_print(cli_app *cli, json_t *object);
+/* A list whose elements are made one by one, since all of them could take more than the model. */
+typedef struct cli_list {
+    int64_t count;
+    json_t *(*element)(const void *user, int64_t index); /* a new reference */
+    const void *user;
+} cli_list;
+/* The same with that list as its last member. */
+int cli_json_print_list(cli_app *cli, json_t *object, const char *name, const cli_list *list);
 
 /* Signals: asks running work to stop; cli_interrupted() tells. */
 void cli_signals(void);

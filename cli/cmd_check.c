@@ -91,9 +91,21 @@ static json_t *bad_json(int has_bad, const s24_bad_group *bad)
     return object;
 }
 
-static json_t *finding_json(const s24_tensor *tensor, const finding *f, int selected, int both)
+/* What was found, of every tensor: said when all is known. */
+typedef struct findings {
+    const s24_checkpoint *checkpoint;
+    const struct check_options *options;
+    finding *all; /* NULL: no --json */
+} findings;
+
+static json_t *finding_json(const void *user, int64_t index)
 {
+    const findings *found = user;
+    const finding *f = &found->all[index];
+    const s24_tensor *tensor = s24_checkpoint_tensor(found->checkpoint, index);
+    const struct check_options *o = found->options;
     int matrix = tensor->rank == 2;
+    int selected = s24_tensor_is_selected(tensor, o->include, o->exclude);
     json_t *object = json_object();
     json_object_set_new(object, "name", json_string(tensor->name));
     json_object_set_new(object, "rows", matrix ? json_integer(tensor->shape[0]) : json_null());
@@ -102,7 +114,7 @@ static json_t *finding_json(const s24_tensor *tensor, const finding *f, int sele
     json_object_set_new(object, "selected", json_boolean(selected));
     json_object_set_new(object, "two_four", json_boolean(f->two_four));
     json_object_set_new(object, "first_bad", bad_json(f->has_bad, &f->bad));
-    if (both) {
+    if (o->both) {
         json_object_set_new(object, "two_four_n", json_boolean(f->two_four_n));
         json_object_set_new(object, "first_bad_n", bad_json(f->has_bad_n, &f->bad_n));
     }
@@ -134,13 +146,12 @@ typedef struct tally {
     int64_t selected, good;
 } tally;
 
-static int check_all(cli_app *cli, const look_how *how, const s24_checkpoint *checkpoint,
-                     json_t *tensors, tally *sum)
+static int check_all(cli_app *cli, const look_how *how, const findings *found, tally *sum)
 {
     const struct check_options *o = how->options;
-    int64_t count = s24_checkpoint_count(checkpoint);
+    int64_t count = s24_checkpoint_count(found->checkpoint);
     for (int64_t i = 0; i < count; i++) {
-        const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
+        const s24_tensor *tensor = s24_checkpoint_tensor(found->checkpoint, i);
         finding f;
         s24_status status = s24_ctx_progress(cli->ctx, "checking", i, count);
         if (status == S24_OK) status = look(&f, cli, how, tensor);
@@ -149,38 +160,47 @@ static int check_all(cli_app *cli, const look_how *how, const s24_checkpoint *ch
         sum->selected += selected;
         sum->good += selected && is_good(&f, o->both);
         if (cli->json)
-            json_array_append_new(tensors, finding_json(tensor, &f, selected, o->both));
+            found->all[i] = f;
         else if (selected)
             finding_line(tensor, &f, o->both);
     }
     return CLI_OK;
 }
 
+static int report(cli_app *cli, const findings *found, const tally *sum)
+{
+    int good = sum->good == sum->selected;
+    if (cli->json) {
+        const cli_list tensors = {s24_checkpoint_count(found->checkpoint), finding_json, found};
+        json_t *object = cli_json();
+        json_object_set_new(object, "ok", json_boolean(good));
+        int code = cli_json_print_list(cli, object, "tensors", &tensors);
+        if (code != CLI_OK) return code;
+    } else {
+        cli_note(cli, "%lld of %lld selected tensors are 2:4%s", (long long)sum->good,
+                 (long long)sum->selected, found->options->both ? " in both directions" : "");
+    }
+    return good ? CLI_OK : CLI_NO;
+}
+
 static int check_open(cli_app *cli, const look_how *how, const s24_checkpoint *checkpoint)
 {
     const struct check_options *o = how->options;
+    findings found = {checkpoint, o, NULL};
     tally sum = {0};
     int code = cli_selected(cli, &sum.selected, checkpoint, o->include, o->exclude);
     if (code != CLI_OK) return code;
     sum.selected = 0;
-    json_t *tensors = json_array();
-    code = check_all(cli, how, checkpoint, tensors, &sum);
-    if (code != CLI_OK) {
-        json_decref(tensors);
-        return code;
-    }
-    int good = sum.good == sum.selected;
     if (cli->json) {
-        json_t *object = cli_json();
-        json_object_set_new(object, "ok", json_boolean(good));
-        json_object_set_new(object, "tensors", tensors);
-        code = cli_json_print(cli, object);
-    } else {
-        json_decref(tensors);
-        cli_note(cli, "%lld of %lld selected tensors are 2:4%s", (long long)sum.good,
-                 (long long)sum.selected, o->both ? " in both directions" : "");
+        const size_t count = (size_t)s24_checkpoint_count(checkpoint);
+        found.all = calloc(count + 1, sizeof *found.all);
+        if (!found.all)
+            return cli_fail(cli, CLI_IO, "out of memory for what %zu tensors are", count);
     }
-    return code != CLI_OK ? code : good ? CLI_OK : CLI_NO;
+    code = check_all(cli, how, &found, &sum);
+    if (code == CLI_OK) code = report(cli, &found, &sum);
+    free(found.all);
+    return code;
 }
 
 static int run(cli_app *cli, const void *opaque)

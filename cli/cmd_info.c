@@ -26,8 +26,9 @@ static int64_t elements(const s24_tensor *tensor)
     return count;
 }
 
-static json_t *tensor_json(const s24_tensor *tensor)
+static json_t *tensor_json(const void *checkpoint, int64_t index)
 {
+    const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, index);
     json_t *shape = json_array();
     for (int d = 0; d < tensor->rank; d++)
         json_array_append_new(shape, json_integer(tensor->shape[d]));
@@ -71,37 +72,39 @@ static void totals_lines(const totals *sum, const char *model_type)
     if (model_type) printf("model type %s\n", model_type);
 }
 
-static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
+static void tensor_lines(const s24_checkpoint *checkpoint)
 {
-    totals sum = {.tensors = s24_checkpoint_count(checkpoint)};
-    json_t *tensors = json_array();
+    const int64_t count = s24_checkpoint_count(checkpoint);
     int width = 9; /* of a form, the longest that is there */
-    for (int64_t i = 0; i < sum.tensors; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const int length = (int)strlen(form_of(s24_checkpoint_tensor(checkpoint, i)));
         width = length > width ? length : width;
     }
+    for (int64_t i = 0; i < count; i++)
+        tensor_line(s24_checkpoint_tensor(checkpoint, i), width);
+}
+
+static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
+{
+    totals sum = {.tensors = s24_checkpoint_count(checkpoint)};
+    const char *model_type = s24_checkpoint_model_type(checkpoint);
     for (int64_t i = 0; i < sum.tensors; i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
         sum.packed += tensor->packed != 0;
         sum.parameters += elements(tensor);
         sum.bytes += (int64_t)tensor->bytes;
-        if (cli->json)
-            json_array_append_new(tensors, tensor_json(tensor));
-        else
-            tensor_line(tensor, width);
     }
-    const char *model_type = s24_checkpoint_model_type(checkpoint);
     if (!cli->json) {
-        json_decref(tensors);
+        tensor_lines(checkpoint);
         totals_lines(&sum, model_type);
         return CLI_OK;
     }
+    const cli_list tensors = {sum.tensors, tensor_json, checkpoint};
     json_t *object = cli_json();
-    json_object_set_new(object, "tensors", tensors);
     json_object_set_new(object, "bytes", json_integer(sum.bytes));
     json_object_set_new(object, "parameters", json_integer(sum.parameters));
     json_object_set_new(object, "model_type", model_type ? json_string(model_type) : json_null());
-    return cli_json_print(cli, object);
+    return cli_json_print_list(cli, object, "tensors", &tensors);
 }
 
 static int run(cli_app *cli, const void *options)

@@ -61,6 +61,12 @@ static const cli_example unpack_examples[] = {
     {"sparse24 unpack model-packed model-24", "Back to ordinary dense tensors, zeros and all."},
     {NULL, NULL}};
 
+/* A tensor that changed its form. */
+typedef struct layer {
+    const s24_tensor *tensor;
+    size_t bytes_out;
+} layer;
+
 typedef struct job {
     cli_app *cli;
     const struct pack_options *options;
@@ -71,7 +77,7 @@ typedef struct job {
     s24_device *device; /* NULL: the CPU */
     const s24_checkpoint *checkpoint;
     s24_writer *writer;
-    json_t *layers;
+    layer *layers; /* room for every tensor; NULL: no --json */
     int64_t changed, bytes_in, bytes_out;
     int64_t integers; /* quantised tensors that have no layout to go to */
 } job;
@@ -233,14 +239,10 @@ static s24_status copy_tensor(job *j, const s24_tensor *tensor)
     s24_status status =
         j->packing ? pack_tensor(j, tensor, &bytes) : unpack_tensor(j, tensor, &bytes);
     if (status != S24_OK) return status;
+    if (j->layers) j->layers[j->changed] = (layer){tensor, bytes};
     j->changed++;
     j->bytes_in += (int64_t)tensor->bytes;
     j->bytes_out += (int64_t)bytes;
-    json_t *layer = json_object();
-    json_object_set_new(layer, "name", json_string(tensor->name));
-    json_object_set_new(layer, "bytes_in", json_integer((json_int_t)tensor->bytes));
-    json_object_set_new(layer, "bytes_out", json_integer((json_int_t)bytes));
-    json_array_append_new(j->layers, layer);
     cli_note(j->cli, "%s  %zu -> %zu bytes", tensor->name, tensor->bytes, bytes);
     return S24_OK;
 }
@@ -258,6 +260,16 @@ static int copy_all(job *j)
     return cli_status(j->cli, status);
 }
 
+static json_t *layer_json(const void *user, int64_t index)
+{
+    const layer *l = &((const job *)user)->layers[index];
+    json_t *object = json_object();
+    json_object_set_new(object, "name", json_string(l->tensor->name));
+    json_object_set_new(object, "bytes_in", json_integer((json_int_t)l->tensor->bytes));
+    json_object_set_new(object, "bytes_out", json_integer((json_int_t)l->bytes_out));
+    return object;
+}
+
 static int report(job *j)
 {
     char in[32], out[32];
@@ -265,11 +277,11 @@ static int report(job *j)
         cli_note(j->cli, "%lld tensors of integers stay as they are: --layout cpu is of floats",
                  (long long)j->integers);
     if (j->cli->json) {
+        const cli_list layers = {j->changed, layer_json, j};
         json_t *object = cli_json();
         json_object_set_new(object, "bytes_in", json_integer(j->bytes_in));
         json_object_set_new(object, "bytes_out", json_integer(j->bytes_out));
-        json_object_set(object, "layers", j->layers);
-        return cli_json_print(j->cli, object);
+        return cli_json_print_list(j->cli, object, "layers", &layers);
     }
     printf("%s %lld tensors: %s -> %s (%.3f)\n", j->packing ? "packed" : "unpacked",
            (long long)j->changed, cli_bytes(in, sizeof in, (double)j->bytes_in),
@@ -293,11 +305,18 @@ static void take_scheme(job *j)
         if (!strcmp(scheme_name(i), j->scheme)) s24_scheme_name(i, &j->bits, &j->group);
 }
 
+static int make_layers(job *j)
+{
+    const size_t count = (size_t)s24_checkpoint_count(j->checkpoint);
+    j->layers = malloc((count + 1) * sizeof *j->layers);
+    return j->layers ? CLI_OK : cli_fail(j->cli, CLI_IO, "out of memory for %zu tensors", count);
+}
+
 static int convert(cli_app *cli, const struct pack_options *options, int packing)
 {
     s24_checkpoint *checkpoint = NULL;
     int64_t selected = 0;
-    job j = {.cli = cli, .options = options, .packing = packing, .layers = json_array()};
+    job j = {.cli = cli, .options = options, .packing = packing};
     if (packing) take_scheme(&j);
     int code = check_options(&j);
     if (code == CLI_OK) code = cli_device(cli, &j.device);
@@ -310,9 +329,10 @@ static int convert(cli_app *cli, const struct pack_options *options, int packing
     if (code == CLI_OK) code = check_shapes(&j);
     if (code == CLI_OK)
         code = cli_writer(cli, &j.writer, checkpoint, cli->operands[1], declare, &j);
+    if (code == CLI_OK && cli->json) code = make_layers(&j);
     if (code == CLI_OK) code = copy_all(&j);
     if (code == CLI_OK) code = report(&j);
-    json_decref(j.layers);
+    free(j.layers);
     s24_writer_destroy(j.writer);
     s24_checkpoint_close(checkpoint);
     return code;

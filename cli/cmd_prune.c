@@ -53,7 +53,8 @@ static const cli_example examples[] = {
 
 typedef struct job {
     cli_app *cli;
-    json_t *layers;
+    const s24_checkpoint *in;
+    s24_layer_report *layers; /* room for every tensor; NULL: no --json */
     int64_t count;
     double kept_l1, output_error;
 } job;
@@ -62,17 +63,13 @@ static void on_layer(void *user, const s24_layer_report *layer)
 {
     job *j = user;
     int measured = layer->output_error >= 0;
+    if (j->layers) {
+        j->layers[j->count] = *layer;
+        j->layers[j->count].name = s24_checkpoint_find(j->in, layer->name)->name; /* which stays */
+    }
     j->count++;
     j->kept_l1 += layer->kept_l1;
     j->output_error += measured ? layer->output_error : 0;
-    json_t *object = json_object();
-    json_object_set_new(object, "name", json_string(layer->name));
-    json_object_set_new(object, "rows", json_integer(layer->rows));
-    json_object_set_new(object, "cols", json_integer(layer->cols));
-    json_object_set_new(object, "kept_l1", cli_real(layer->kept_l1));
-    json_object_set_new(object, "output_error",
-                        measured ? cli_real(layer->output_error) : json_null());
-    json_array_append_new(j->layers, object);
     char error[48] = "";
     if (measured) snprintf(error, sizeof error, "  output error %.4f", layer->output_error);
     cli_note(j->cli, "%s  [%lld, %lld]  kept |w| %.4f%s  %.2f s", layer->name,
@@ -118,12 +115,24 @@ static int check_options(cli_app *cli, const struct prune_options *o, const s24_
     return cli_selected(cli, &selected, in, o->include, o->exclude);
 }
 
-static int report(cli_app *cli, job *j)
+static json_t *layer_json(const void *user, int64_t index)
+{
+    const s24_layer_report *layer = &((const job *)user)->layers[index];
+    json_t *object = json_object();
+    json_object_set_new(object, "name", json_string(layer->name));
+    json_object_set_new(object, "rows", json_integer(layer->rows));
+    json_object_set_new(object, "cols", json_integer(layer->cols));
+    json_object_set_new(object, "kept_l1", cli_real(layer->kept_l1));
+    json_object_set_new(object, "output_error",
+                        layer->output_error >= 0 ? cli_real(layer->output_error) : json_null());
+    return object;
+}
+
+static int report(cli_app *cli, const job *j)
 {
     if (cli->json) {
-        json_t *object = cli_json();
-        json_object_set(object, "layers", j->layers);
-        return cli_json_print(cli, object);
+        const cli_list layers = {j->count, layer_json, j};
+        return cli_json_print_list(cli, cli_json(), "layers", &layers);
     }
     double count = j->count ? (double)j->count : 1;
     printf("%lld layers are 2:4 in %s: mean kept |w| %.4f", (long long)j->count, cli->operands[1],
@@ -133,14 +142,22 @@ static int report(cli_app *cli, job *j)
     return CLI_OK;
 }
 
+static int make_layers(job *j)
+{
+    const size_t tensors = (size_t)s24_checkpoint_count(j->in);
+    j->layers = malloc((tensors + 1) * sizeof *j->layers);
+    return j->layers ? CLI_OK : cli_fail(j->cli, CLI_IO, "out of memory for %zu tensors", tensors);
+}
+
 static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *device,
                       const s24_checkpoint *in)
 {
     s24_lines *lines = NULL;
     s24_text *texts = NULL;
     int64_t count = 0;
-    job j = {.cli = cli, .layers = json_array()};
+    job j = {.cli = cli, .in = in};
     int code = o->calibration ? read_passages(cli, o, &lines, &texts, &count) : CLI_OK;
+    if (code == CLI_OK && cli->json) code = make_layers(&j);
     s24_model_prune_opts opts = {
         .size = sizeof opts,
         .prune = {.size = sizeof opts.prune, .criterion = o->method, .device = device},
@@ -157,7 +174,7 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));
     if (code == CLI_OK) code = report(cli, &j);
-    json_decref(j.layers);
+    free(j.layers);
     free(texts);
     s24_lines_destroy(lines);
     return code;

@@ -151,7 +151,7 @@ static int on_step(void *user, const s24_train_report *r)
                  r->held_out);
     if (!j->metrics) return 0;
     json_t *object = report_json(r);
-    json_dumpf(object, j->metrics, JSON_COMPACT);
+    if (cli_json_is_whole()) json_dumpf(object, j->metrics, JSON_COMPACT);
     fputc('\n', j->metrics);
     fflush(j->metrics);
     json_decref(object);

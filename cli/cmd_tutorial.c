@@ -185,6 +185,7 @@ double tutorial_score(const tutorial *t, const char *model, const char *key)
 static int write_json(cli_app *cli, const char *path, const json_t *object)
 {
     cli_output output;
+    if (!cli_json_is_whole()) return cli_fail(cli, CLI_IO, "out of memory for %s", path);
     int code = cli_output_open(cli, &output, path);
     if (code != CLI_OK) return code;
     json_dumpf(object, output.file, JSON_INDENT(1));
@@ -218,7 +219,7 @@ static json_t *settings(const tutorial *t)
 
 static int compare(const tutorial *t, const char *path, json_t *now)
 {
-    json_t *before = json_load_file(path, 0, NULL), *value;
+    json_t *before = cli_json_read_file(path), *value;
     const char *key;
     int code = before ? CLI_OK : cli_fail(t->cli, CLI_FORMAT, "%s is not JSON", path);
     json_object_foreach (now, key, value) {
@@ -276,7 +277,7 @@ static int run_stage(tutorial *t, int number)
     char path[4200];
     json_t *result;
     snprintf(path, sizeof path, "%s/%s.json", t->out, stage->name);
-    result = access(path, F_OK) == 0 ? json_load_file(path, 0, NULL) : NULL;
+    result = access(path, F_OK) == 0 ? cli_json_read_file(path) : NULL;
     cli_note(t->cli, "%d/%d %s%s", number + 1, STAGES, stage->text, result ? ": done before" : "");
     if (!result) {
         int code = stage->before ? stage->before(t) : CLI_OK;

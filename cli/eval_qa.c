@@ -77,7 +77,10 @@ static int write_predictions(cli_app *cli, const char *path, const qa_parts *p)
             object = NULL;
         }
     }
-    if (!object) return cli_fail(cli, CLI_IO, "out of memory for the predictions");
+    if (!object || !cli_json_is_whole()) {
+        json_decref(object);
+        return cli_fail(cli, CLI_IO, "out of memory for the predictions");
+    }
     int code = cli_output_open(cli, &output, path);
     if (code == CLI_OK) {
         json_dumpf(object, output.file, JSON_INDENT(1));

@@ -139,6 +139,7 @@ int main(int argc, char **argv)
     cli_app cli = {0};
     look_at_terminal(&cli);
     cli_signals();
+    cli_json_begin();
     int code = dispatch(&cli, argc, argv);
     /* What could not be written was not done; a command's own failure says more. */
     errno = 0;

@@ -81,7 +81,7 @@ static int curve_read(cli_app *cli, curve *c, const char *path, const char *key)
     FILE *file = fopen(path, "r");
     int ok = 1;
     while (file && ok && fgets(line, sizeof line, file)) {
-        json_t *object = json_loads(line, 0, NULL);
+        json_t *object = cli_json_read(line);
         const double step = page_number(object, "step"), value = page_number(object, key);
         if (isfinite(step)) curve_back(c, step);
         if (isfinite(step) && isfinite(value)) ok = curve_add(c, step, value);

@@ -82,7 +82,7 @@ int plan_cache_load(cli_app *cli, plan_model *model, const char *path, s24_dtype
     memset(model, 0, sizeof *model);
     model->threads = threads;
     if (access(path, F_OK) != 0) return 0;
-    json_t *file = json_load_file(path, 0, NULL);
+    json_t *file = cli_json_read_file(path);
     json_t *key = key_json(cli, dtype, threads);
     int ok = file && json_equal(json_object_get(file, "key"), key) && model_read(model, file);
     if (!ok) cli_note(cli, "%s is of another make or damaged: measured again", path);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the program says: errors and notes on stderr, the object of --json on stdout; the one
- * place that turns a status into an exit code, and the context that reports through here.
+ * What the program says: errors and notes on stderr; the one place that turns a status into an exit
+ * code, and the context that reports through here.
  */
-#include <math.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -58,7 +57,10 @@ static int fail_text(cli_app *cli, int exit_code, const char *text)
     /* A file's name may be no UTF-8; the sentence on stderr has it in full. */
     json_t *sentence = json_string(text);
     json_object_set_new(object, "error", sentence ? sentence : json_string("see standard error"));
-    cli_json_print(cli, object);
+    /* Not cli_json_print, which would find memory ended, and fail here again. */
+    if (object) json_dumpf(object, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(object);
     return exit_code;
 }
 
@@ -153,18 +155,6 @@ int cli_context(cli_app *cli)
     return cli_status(cli, s24_ctx_create(&cli->ctx, &opts));
 }
 
-json_t *cli_json(void)
-{
-    json_t *object = json_object();
-    json_object_set_new(object, "version", json_integer(1));
-    return object;
-}
-
-json_t *cli_real(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 int cli_output_failed(cli_app *cli, int error)
 {
     struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -174,21 +164,6 @@ int cli_output_failed(cli_app *cli, int error)
         snprintf(text, sizeof text, "standard output could not be written: %s", strerror(error));
     error_line(cli, text);
     return CLI_IO;
-}
-
-int cli_json_print(cli_app *cli, json_t *object)
-{
-    /* A failed set of a member leaves the object short; its own absence is the one seen here. */
-    int code = CLI_OK;
-    if (!object) {
-        error_line(cli, "out of memory for the JSON object");
-        return CLI_IO;
-    }
-    if (json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) || putchar('\n') < 0) {
-        code = cli_output_failed(cli, 0);
-    }
-    json_decref(object);
-    return code;
 }
 
 const char *cli_bytes(char *text, size_t size, double bytes)

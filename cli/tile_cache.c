@@ -22,7 +22,7 @@ static json_t *key_json(const s24_device *device)
 static json_t *load(const s24_device *device, const char *kind, char *path, size_t bytes)
 {
     json_t *key = key_json(device), *file = NULL;
-    if (cli_cache_path(path, bytes, kind, key)) file = json_load_file(path, 0, NULL);
+    if (cli_cache_path(path, bytes, kind, key)) file = cli_json_read_file(path);
     if (file && !json_equal(json_object_get(file, "key"), key)) {
         json_decref(file);
         file = NULL;

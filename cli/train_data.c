@@ -22,7 +22,7 @@ int train_max_tokens(cli_app *cli, int64_t *tokens, const struct train_options *
     char path[4200];
     int64_t positions = INT64_MAX;
     snprintf(path, sizeof path, "%s/config.json", cli->operands[0]);
-    json_t *config = json_load_file(path, 0, NULL);
+    json_t *config = cli_json_read_file(path);
     for (int i = 0; i < 2; i++) {
         const json_int_t found = json_integer_value(json_object_get(config, keys[i]));
         if (found > 0) positions = found;

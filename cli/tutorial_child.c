@@ -103,7 +103,7 @@ int tutorial_child(cli_app *cli, json_t **object, tutorial_words *words)
     char *text = read_all(in, child);
     close(in);
     code = wait_for(child);
-    if (text) *object = json_loads(text, 0, NULL);
+    if (text) *object = cli_json_read(text);
     free(text);
     if (code == CLI_OK && *object) return CLI_OK;
     const char *reason = json_string_value(json_object_get(*object, "error"));
