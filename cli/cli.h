@@ -75,6 +75,7 @@ typedef struct cli_command {
     const cli_example *examples;
     const cli_option *options; /* NULL: only the common ones */
     size_t options_bytes;      /* of the struct that begins with cli_common; zeroed by the caller */
+    const char *spare;         /* the option that an operand too many may be meant for; or NULL */
     int writes;                /* 1: takes --force */
     int gpu;                   /* 1: takes --device cuda */
     int (*run)(cli_app *cli, const void *options);
@@ -83,6 +84,8 @@ typedef struct cli_command {
 /* The commands in the order of commands.def; NULL past the end. */
 const cli_command *cli_command_at(int index);
 const cli_command *cli_command_find(const char *name);
+/* "There is no such command", with the nearest. */
+int cli_command_unknown(cli_app *cli, const char *name);
 
 /* Every option that the command takes, its own before the common ones. Returns their number. */
 enum { CLI_MAX_OPTIONS = 48, CLI_MAX_THREADS = 1024 /* of a context */ };

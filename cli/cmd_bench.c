@@ -417,6 +417,7 @@ const cli_command cmd_bench = {
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct bench_options),
+    .spare = "model",
     .writes = 1,
     .gpu = 1,
     .run = run,

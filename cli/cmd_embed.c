@@ -175,6 +175,7 @@ const cli_command cmd_embed = {
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct embed_options),
+    .spare = "input",
     .writes = 1,
     .gpu = 1,
     .run = run,

@@ -81,6 +81,7 @@ const cli_command cmd_eval = {
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct eval_options),
+    .spare = "data",
     .writes = 1,
     .gpu = 1,
     .run = run,

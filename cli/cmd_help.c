@@ -55,9 +55,7 @@ static int run(cli_app *cli, const void *opaque)
     const cli_command *about = NULL;
     if (cli->operand_count == 1) {
         about = cli_command_find(cli->operands[0]);
-        if (!about)
-            return cli_fail(cli, CLI_USAGE, "there is no command '%s'; 'sparse24 help' lists them",
-                            cli->operands[0]);
+        if (!about) return cli_command_unknown(cli, cli->operands[0]);
     }
     if (cli->json) return cli_fail(cli, CLI_USAGE, "help is text; it has no --json");
     if (o->completion)

@@ -212,6 +212,7 @@ const cli_command cmd_prune = {
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct prune_options),
+    .spare = "calibration",
     .writes = 1,
     .gpu = 1,
     .run = run,

@@ -100,6 +100,7 @@ const cli_command cmd_search = {
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct search_options),
+    .spare = "documents",
     .gpu = 1,
     .run = run,
 };

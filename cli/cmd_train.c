@@ -420,6 +420,7 @@ const cli_command cmd_train = {
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct train_options),
+    .spare = "text",
     .writes = 1,
     .gpu = 1,
     .run = run,

@@ -356,6 +356,7 @@ const cli_command cmd_tutorial = {
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct tutorial_options),
+    .spare = "train",
     .writes = 1,
     .gpu = 1,
     .run = run,

@@ -35,7 +35,7 @@ const cli_command *cli_command_find(const char *name)
     return NULL;
 }
 
-static int unknown_command(cli_app *cli, const char *name)
+int cli_command_unknown(cli_app *cli, const char *name)
 {
     const cli_command *nearest = NULL;
     int best = 3; /* a slip is at most two letters */
@@ -119,7 +119,7 @@ static int dispatch(cli_app *cli, int argc, char **argv)
         return CLI_USAGE;
     }
     const char *name = argv[1];
-    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+    if (!strcmp(name, "--version") || !strcmp(name, "-V") || !strcmp(name, "version")) {
         version();
         return CLI_OK;
     }
@@ -131,7 +131,7 @@ static int dispatch(cli_app *cli, int argc, char **argv)
     if (*name == '-')
         return cli_fail(cli, CLI_USAGE, "the first word is a command, not the option '%s'", name);
     cli->command = cli_command_find(name);
-    return cli->command ? run(cli, argc - 1, argv + 1) : unknown_command(cli, name);
+    return cli->command ? run(cli, argc - 1, argv + 1) : cli_command_unknown(cli, name);
 }
 
 int main(int argc, char **argv)

@@ -138,76 +138,81 @@ static int items_valid(const cli_option *option, const char *value)
     return 1;
 }
 
-static int bad_value(cli_app *cli, const cli_option *option, const char *value)
+/* What a value of the option is, for the sentence that says that one is none. */
+static const char *expected(char *text, size_t bytes, const cli_option *option)
 {
-    char choices[256];
-    switch (option->type) {
-    case CLI_CHOICE:
-        return cli_fail(cli, CLI_USAGE, "option --%s: '%s' is not one of %s", option->name, value,
-                        cli_choices(choices, sizeof choices, option->choice));
-    case CLI_LIST:
-        return cli_fail(cli, CLI_USAGE,
-                        "option --%s: '%s' is not a list, separated by commas, of %s", option->name,
-                        value, cli_choices(choices, sizeof choices, option->choice));
-    case CLI_COUNTS:
-        return cli_fail(cli, CLI_USAGE,
-                        "option --%s: '%s' is not a list, separated by commas, of whole numbers of "
-                        "at least 1",
-                        option->name, value);
-    case CLI_COUNT:
-        return cli_fail(cli, CLI_USAGE, "option --%s: '%s' is not a whole number of at least 1",
-                        option->name, value);
-    case CLI_REAL:
-        return cli_fail(cli, CLI_USAGE, "option --%s: '%s' is not a number of at least 0",
-                        option->name, value);
-    case CLI_POSITIVE:
-        return cli_fail(cli, CLI_USAGE, "option --%s: '%s' is not a number over 0", option->name,
-                        value);
-    default:
-        return cli_fail(cli, CLI_USAGE, "option --%s: expected %s, not an empty word", option->name,
-                        option->argument ? option->argument : "a value");
-    }
+    char choices[256] = "";
+    const char *kind = "";
+    if (option->choice) cli_choices(choices, sizeof choices, option->choice);
+    if (option->type == CLI_CHOICE) kind = "one of ";
+    if (option->type == CLI_LIST) kind = "a list, separated by commas, of ";
+    if (option->type == CLI_COUNTS)
+        kind = "a list, separated by commas, of whole numbers of at least 1";
+    if (option->type == CLI_COUNT) kind = "a whole number of at least 1";
+    if (option->type == CLI_REAL) kind = "a number of at least 0";
+    if (option->type == CLI_POSITIVE) kind = "a number over 0";
+    snprintf(text, bytes, "%s%s", kind, choices);
+    return text;
 }
 
-static int option_set(cli_app *cli, const cli_option *option, void *options, const char *value)
+/* typed: the option as the user wrote it, "-k" or "--count". */
+static int bad_value(cli_app *cli, const cli_option *option, const char *typed, const char *value)
+{
+    char text[320];
+    if (option->type == CLI_TEXT)
+        return cli_fail(cli, CLI_USAGE, "option %s: expected %s, not an empty word", typed,
+                        option->argument ? option->argument : "a value");
+    return cli_fail(cli, CLI_USAGE, "option %s: '%s' is not %s", typed, value,
+                    expected(text, sizeof text, option));
+}
+
+/* Puts the value into its field; 0 if it is none. */
+static int option_set(const cli_option *option, void *options, const char *value)
 {
     void *field = (char *)options + option->offset;
-    int valid = 1;
     switch (option->type) {
     case CLI_FLAG:
         *(int *)field = 1;
-        return CLI_OK;
+        return 1;
     case CLI_COUNT:
         *(int64_t *)field = parse_count(value);
-        return *(int64_t *)field < 1 ? bad_value(cli, option, value) : CLI_OK;
+        return *(int64_t *)field >= 1;
     case CLI_REAL:
         *(double *)field = parse_real(value);
-        return *(double *)field < 0 ? bad_value(cli, option, value) : CLI_OK;
+        return *(double *)field >= 0;
     case CLI_POSITIVE:
         *(double *)field = parse_real(value);
-        return *(double *)field <= 0 ? bad_value(cli, option, value) : CLI_OK;
-    case CLI_CHOICE:
-        valid = is_choice(option, value);
-        break;
-    case CLI_LIST:
-    case CLI_COUNTS:
-        valid = items_valid(option, value);
-        break;
-    case CLI_TEXT:
-        valid = *value != '\0';
-        break;
+        return *(double *)field > 0;
+    default:
+        *(const char **)field = value;
+        if (option->type == CLI_CHOICE) return is_choice(option, value);
+        return option->type == CLI_TEXT ? *value != '\0' : items_valid(option, value);
     }
-    *(const char **)field = value;
-    return valid ? CLI_OK : bad_value(cli, option, value);
+}
+
+/* Options whose names begin with the word; `names` lists them. */
+static int begin_with(char *names, size_t bytes, const cli_option *const *list, int count,
+                      const char *word)
+{
+    int found = 0;
+    size_t used = 0;
+    for (int i = 0; i < count && used < bytes; i++) {
+        if (strncmp(list[i]->name, word, strlen(word)) != 0) continue;
+        used += (size_t)snprintf(names + used, bytes - used, "%s--%s", found++ ? ", " : "",
+                                 list[i]->name);
+    }
+    return found;
 }
 
 static int unknown_option(cli_app *cli, const cli_option *const *list, int count, const char *word)
 {
-    char name[64];
+    char name[64], names[256];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
     const char *bare = name + strspn(name, "-");
     const char *nearest = NULL;
     int best = 3;
+    if (word[1] == '-' && begin_with(names, sizeof names, list, count, bare) > 1)
+        return cli_fail(cli, CLI_USAGE, "option '%s' is short for more than one: %s", name, names);
     for (int i = 0; i < count && strlen(bare) > 1; i++) {
         int distance = cli_distance(bare, list[i]->name);
         if (distance < best) {
@@ -223,25 +228,39 @@ static int unknown_option(cli_app *cli, const cli_option *const *list, int count
 }
 
 /* The least and the most operands of "IN OUT" or "[COMMAND]". */
-static int operands_fit(const char *operands, int count)
+static void operands_range(const char *operands, int *least, int *most)
 {
-    int least = 0, most = 0;
+    *least = *most = 0;
     for (const char *p = operands; *p; p += strcspn(p, " "), p += strspn(p, " ")) {
-        most++;
-        least += *p != '[';
+        ++*most;
+        *least += *p != '[';
     }
-    return count >= least && count <= most;
+}
+
+static int too_many(cli_app *cli, int most)
+{
+    const cli_command *command = cli->command;
+    const char *word = cli->operands[most];
+    char takes[64] = "takes no operand";
+    if (most) snprintf(takes, sizeof takes, "takes %s and no more", command->operands);
+    if (command->spare)
+        return cli_fail(cli, CLI_USAGE, "%s %s; did you mean --%s '%s'?", command->name, takes,
+                        command->spare, word);
+    return cli_fail(cli, CLI_USAGE, "%s %s; '%s' is one too many", command->name, takes, word);
 }
 
 static int check_operands(cli_app *cli)
 {
     const char *operands = cli->command->operands;
-    if (cli->common->help || operands_fit(operands, cli->operand_count)) return CLI_OK;
-    if (!*operands)
-        return cli_fail(cli, CLI_USAGE, "%s takes no operand, got '%s'", cli->command->name,
-                        cli->operands[0]);
-    return cli_fail(cli, CLI_USAGE, "%s needs %s, got %d operand%s", cli->command->name, operands,
-                    cli->operand_count, cli->operand_count == 1 ? "" : "s");
+    const int count = cli->operand_count;
+    int least, most;
+    operands_range(operands, &least, &most);
+    if (cli->common->help || (count >= least && count <= most)) return CLI_OK;
+    if (count > most) return too_many(cli, most);
+    if (!count) return cli_fail(cli, CLI_USAGE, "%s needs %s", cli->command->name, operands);
+    return cli_fail(cli, CLI_USAGE, "%s needs %s, got only '%s'%s%s%s", cli->command->name,
+                    operands, cli->operands[0], count > 1 ? " and '" : "",
+                    count > 1 ? cli->operands[1] : "", count > 1 ? "'" : "");
 }
 
 typedef struct parser {
@@ -266,27 +285,44 @@ static void parser_prepare(parser *p, const cli_command *command)
     }
 }
 
+/* The option as it was typed, without a value, after getopt_long has read it: "-k", "--count", or an
+   unmistakable beginning of that. */
+static const char *typed_of(char *text, size_t bytes, int letter, char **argv)
+{
+    const char *word = argv[optind - 1];
+    if (optarg == word) word = argv[optind - 2];
+    if (letter)
+        snprintf(text, bytes, "-%c", letter);
+    else
+        snprintf(text, bytes, "%.*s", (int)strcspn(word, "="), word);
+    return text;
+}
+
 static int read_words(cli_app *cli, parser *p, void *options, int argc, char **argv)
 {
+    char typed[64];
     opterr = 0;
     optind = 1;
     for (;;) {
         int word = optind;
+        optarg = NULL;
         int got = getopt_long(argc, argv, p->letters, p->longs, NULL);
         if (got == -1) return CLI_OK;
         if (got == ':')
-            return cli_fail(cli, CLI_USAGE, "option '%s' needs a value", argv[optind - 1]);
+            return cli_fail(cli, CLI_USAGE, "option %s needs a value",
+                            typed_of(typed, sizeof typed, optopt < LONG_BASE ? optopt : 0, argv));
         if (got == '?' && optopt >= LONG_BASE)
-            return cli_fail(cli, CLI_USAGE, "option '--%s' takes no value",
-                            p->list[optopt - LONG_BASE]->name);
+            return cli_fail(cli, CLI_USAGE, "option %s takes no value",
+                            typed_of(typed, sizeof typed, 0, argv));
         if (got == '?')
             return unknown_option(cli, p->list, p->count,
                                   optind > word ? argv[optind - 1] : argv[word]);
         int index = got - LONG_BASE;
         for (int i = 0; got < LONG_BASE && i < p->count; i++)
             if (p->list[i]->letter == got) index = i;
-        int code = option_set(cli, p->list[index], options, optarg);
-        if (code != CLI_OK) return code;
+        if (option_set(p->list[index], options, optarg)) continue;
+        typed_of(typed, sizeof typed, got < LONG_BASE ? got : 0, argv);
+        return bad_value(cli, p->list[index], typed, optarg);
     }
 }
 
@@ -295,7 +331,7 @@ int cli_options_parse(cli_app *cli, void *options, int argc, char **argv)
     parser p = {0};
     parser_prepare(&p, cli->command);
     for (int i = 0; i < p.count; i++)
-        if (p.list[i]->fallback) option_set(cli, p.list[i], options, p.list[i]->fallback);
+        if (p.list[i]->fallback) option_set(p.list[i], options, p.list[i]->fallback);
     int code = read_words(cli, &p, options, argc, argv);
     if (code != CLI_OK) return code;
     cli->operands = argv + optind;

@@ -277,7 +277,7 @@ class Search(Scratch):
             ("missing", ["search", "model", "--documents", "missing", "--query", "x"], 3,
              r"missing.*No such"),
             ("zero hits", ["search", "model", "--documents", "texts", "--query", "x", "-k", "0"], 2,
-             r"--count: '0' is not a whole number"),
+             r"-k: '0' is not a whole number"),
         ])
 
 

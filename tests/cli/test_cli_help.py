@@ -161,8 +161,18 @@ class Usage(Scratch):
             ("unknown option", ["check", "--frobnicate", "f"], 2,
              r"no option '--frobnicate'; 'sparse24 check --help'"),
             ("unknown letter", ["check", "-z", "f"], 2, r"no option '-z'"),
-            ("a flag with a value", ["check", "--json=5", "f"], 2, r"option '--json' takes no value"),
-            ("half a name of two options", ["prune", "--d", "f32", "f", "g"], 2, r"no option '--d'"),
+            ("a flag with a value", ["check", "--json=5", "f"], 2, r"option --json takes no value"),
+            ("half a name of two options", ["prune", "--d", "f32", "f", "g"], 2,
+             r"option '--d' is short for more than one: --dtype, --device"),
+            ("the beginning of a name", ["prune", "--samp=x", "f", "g"], 2,
+             r"option --samp: 'x' is not a whole number of at least 1"),
+            ("a letter with its value", ["search", "f", "-k0"], 2,
+             r"option -k: '0' is not a whole number of at least 1"),
+            ("a letter and its value", ["search", "f", "-k", "many"], 2, r"option -k: 'many' is not"),
+            ("the letter's long name", ["search", "f", "--count", "many"], 2,
+             r"option --count: 'many' is not"),
+            ("an empty name", ["embed", "f", "-o", ""], 2,
+             r"option -o: expected FILE\S*, not an empty word"),
             ("fewer than no threads", ["check", "f", "--threads", "-1"], 2,
              r"--threads: '-1' is not a whole number of at least 1"),
             ("empty value", ["check", "f", "--include", ""], 2, r"--include: expected GLOB"),
@@ -194,17 +204,33 @@ class Usage(Scratch):
             ("unknown device", ["check", "f", "--device", "tpu"], 2,
              r"--device: 'tpu' is not one of cpu\|cuda\[:i\]"),
             ("force where nothing is written", ["check", "f", "--force"], 2, r"no option '--force'"),
-            ("too few operands", ["pack", "f"], 2, r"pack needs IN OUT, got 1 operand\b"),
-            ("too many operands", ["info", "f", "g"], 2, r"info needs IN, got 2 operands"),
-            ("no operand", ["bench", "f"], 2, r"bench takes no operand, got 'f'"),
+            ("too few operands", ["pack", "f"], 2, r"pack needs IN OUT, got only 'f'"),
+            ("too many operands", ["info", "f", "g"], 2, r"info takes IN and no more; 'g' is one too many"),
+            ("no operand", ["bench", "f"], 2,
+             r"bench takes no operand; did you mean --model 'f'\?"),
+            ("texts as an operand", ["embed", "f", "texts.txt"], 2,
+             r"embed takes MODEL and no more; did you mean --input 'texts.txt'\?"),
+            ("documents as an operand", ["search", "f", "notes.txt", "--query", "q"], 2,
+             r"did you mean --documents 'notes.txt'\?"),
+            ("passages as an operand", ["prune", "f", "g", "passages.txt"], 2,
+             r"prune takes IN OUT and no more; did you mean --calibration 'passages.txt'\?"),
             ("help of nothing", ["help", "frobnicate"], 2, r"no command 'frobnicate'"),
+            ("help of a slip", ["help", "prun"], 2, r"no command 'prun'; did you mean 'prune'\?"),
         ])
 
     def test_an_option_at_the_end_without_its_value(self):
         for words in (["check", "f", "--include"], ["search", "f", "-k"]):
             done = run(*words)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
-            self.assertIn(f"option '{words[-1]}' needs a value", done.stderr)
+            self.assertIn(f"option {words[-1]} needs a value", done.stderr)
+
+    def test_three_ways_to_ask_for_the_version(self):
+        done = run("--version")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"(?m)^sparse24 \d+\.\d+\.\d+$")
+        for word in ("-V", "version"):
+            other = run(word)
+            self.assertEqual((other.returncode, other.stdout), (0, done.stdout), other.stderr)
 
     def test_options_end_where_they_are_said_to(self):
         done = run("info", "--", "--json", cwd=self.folder)

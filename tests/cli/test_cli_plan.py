@@ -228,7 +228,7 @@ class Plan(Scratch):
               for word in ("0", "x", "1.5", "99999999999999999999", "16777217")),
             ("K", ["plan", "1", "6", "8"], 2, r"K: 6 is not a multiple of 4"),
             ("N", ["plan", "1", "8", "many"], 2, r"N: 'many' is not a whole number"),
-            ("two", ["plan", "1", "8"], 2, r"plan needs M K N, got 2 operands"),
+            ("two", ["plan", "1", "8"], 2, r"plan needs M K N, got only '1' and '8'"),
             ("dtype", ["plan", "1", "8", "8", "--dtype", "luck"], 2, r"--dtype: 'luck' is not one"),
             ("largest", ["plan", "1", "8", "8", "--measure", "--largest", "127"], 2,
              r"--largest: 127 is less than 128"),
