@@ -56,8 +56,9 @@ void model_print_head(cli_app *cli, const bench_torch *torch)
     cli_progress_clear(cli);
     if (cli->device) printf("%s\n", s24_device_text(cli->device));
     if (torch)
-        printf("PyTorch %s in the same windows; times in ms, \"best\": its least over our 2:4's\n",
-               torch->version);
+        cli_print(cli,
+                  "PyTorch %s in the same windows; times in ms, \"best\": its least over our 2:4's",
+                  torch->version);
     printf("%6s %6s %-5s %2s %10s %10s %7s %8s %9s %9s", "batch", "seq", "dtype", "T", "dense ms",
            "2:4 ms", "ratio", "texts/s", "p50 ms", "p95 ms");
     for (int i = 0; torch && i < torch->way_count; i++)

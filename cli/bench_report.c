@@ -163,9 +163,9 @@ void bench_print_summary(const bench_table *table)
     for (int i = 0; ratios && i < table->count; i++)
         if (table->rows[i].peer_count) ratios[count++] = table->rows[i].ratio;
     for (int i = 0; i < table->limit_count; i++)
-        printf("limit %s, %d thread%s: %.1f GFLOP/s, %.1f GB/s\n",
+        printf("limit %s, %d %s: %.1f GFLOP/s, %.1f GB/s\n",
                bench_dtype_name(table->limits[i].dtype, table->limits[i].scheme),
-               table->limits[i].threads, table->limits[i].threads == 1 ? "" : "s",
+               table->limits[i].threads, cli_plural(table->limits[i].threads, "thread", "threads"),
                1e-9 * table->limits[i].flops, 1e-9 * table->limits[i].bytes);
     if (count) {
         qsort(ratios, (size_t)count, sizeof *ratios, compare);

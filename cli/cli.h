@@ -159,6 +159,16 @@ int cli_fail(cli_app *cli, int exit_code, const char *format, ...)
 int cli_status(cli_app *cli, s24_status status);
 /* A line of talk; silent with --quiet. */
 void cli_note(cli_app *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What was left undone or may surprise: said with --quiet too. */
+void cli_warn(cli_app *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A line on stdout for people. This, talk and errors show texts from files escaped, as
+   s24_text_escape does, and erase an open line of progress first. */
+void cli_print(cli_app *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The text alone, escaped; and for HTML and SVG, by their rules too. */
+void cli_escaped(FILE *to, const char *text, size_t bytes);
+void cli_markup(FILE *to, const char *text);
+/* "layer" or "layers". */
+const char *cli_plural(int64_t count, const char *one, const char *many);
 /* The short usage of the program (command NULL) or of a command, on stderr. */
 void cli_usage(const cli_command *command);
 

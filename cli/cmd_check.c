@@ -31,7 +31,8 @@ static const cli_example examples[] = {
     {"sparse24 check weights.safetensors --include '*.weight' --exclude 'embed*'",
      "Any tensors, by name."},
     {"sparse24 check model-24 --both", "Can a training step multiply with their transposes too?"},
-    {"sparse24 check model-24 --quiet && echo yes", "For scripts: the answer is the exit code."},
+    {"sparse24 check model-24 --quiet && echo yes",
+     "For scripts: nothing is printed, the answer is the exit code."},
     {NULL, NULL}};
 
 typedef struct finding {
@@ -126,20 +127,22 @@ static int is_good(const finding *f, int both)
     return f->two_four && (!both || f->two_four_n);
 }
 
-static void finding_line(const s24_tensor *tensor, const finding *f, int both)
+static void finding_line(cli_app *cli, const s24_tensor *tensor, const finding *f, int both)
 {
-    printf("%-3s  %s", is_good(f, both) ? "ok" : "no", tensor->name);
-    printf("  [%lld, %lld] %s%s", (long long)tensor->shape[0], (long long)tensor->shape[1],
-           s24_dtype_name(tensor->dtype), tensor->packed ? " packed" : "");
+    char reason[160] = "";
     if (f->has_bad)
-        printf(": row %lld has %d non-zeros in columns %lld to %lld", (long long)f->bad.row,
-               f->bad.nonzeros, (long long)f->bad.col, (long long)f->bad.col + 3);
+        snprintf(reason, sizeof reason, ": row %lld has %d non-zeros in columns %lld to %lld",
+                 (long long)f->bad.row, f->bad.nonzeros, (long long)f->bad.col,
+                 (long long)f->bad.col + 3);
     else if (!f->two_four)
-        printf(": k must be a multiple of 4, and neither side empty");
+        snprintf(reason, sizeof reason, ": k must be a multiple of 4, and neither side empty");
     else if (f->has_bad_n)
-        printf(": column %lld has %d non-zeros in rows %lld to %lld", (long long)f->bad_n.col,
-               f->bad_n.nonzeros, (long long)f->bad_n.row, (long long)f->bad_n.row + 3);
-    putchar('\n');
+        snprintf(reason, sizeof reason, ": column %lld has %d non-zeros in rows %lld to %lld",
+                 (long long)f->bad_n.col, f->bad_n.nonzeros, (long long)f->bad_n.row,
+                 (long long)f->bad_n.row + 3);
+    cli_print(cli, "%-3s  %s  [%lld, %lld] %s%s%s", is_good(f, both) ? "ok" : "no", tensor->name,
+              (long long)tensor->shape[0], (long long)tensor->shape[1],
+              s24_dtype_name(tensor->dtype), tensor->packed ? " packed" : "", reason);
 }
 
 typedef struct tally {
@@ -161,8 +164,8 @@ static int check_all(cli_app *cli, const look_how *how, const findings *found, t
         sum->good += selected && is_good(&f, o->both);
         if (cli->json)
             found->all[i] = f;
-        else if (selected)
-            finding_line(tensor, &f, o->both);
+        else if (selected && !cli->quiet)
+            finding_line(cli, tensor, &f, o->both);
     }
     return CLI_OK;
 }
@@ -177,8 +180,9 @@ static int report(cli_app *cli, const findings *found, const tally *sum)
         int code = cli_json_print_list(cli, object, "tensors", &tensors);
         if (code != CLI_OK) return code;
     } else {
-        cli_note(cli, "%lld of %lld selected tensors are 2:4%s", (long long)sum->good,
-                 (long long)sum->selected, found->options->both ? " in both directions" : "");
+        cli_note(cli, "%lld of %lld selected %s 2:4%s", (long long)sum->good,
+                 (long long)sum->selected, cli_plural(sum->selected, "tensor is", "tensors are"),
+                 found->options->both ? " in both directions" : "");
     }
     return good ? CLI_OK : CLI_NO;
 }

@@ -158,8 +158,9 @@ static int run(cli_app *cli, const void *opaque)
         json_object_set_new(object, "seconds", cli_real(seconds));
         code = cli_json_print(cli, object);
     } else if (code == CLI_OK) {
-        cli_note(cli, "%lld texts, %lld tokens in %.2f s", (long long)e.count, (long long)e.tokens,
-                 seconds);
+        cli_note(cli, "%lld %s, %lld %s in %.2f s", (long long)e.count,
+                 cli_plural(e.count, "text", "texts"), (long long)e.tokens,
+                 cli_plural(e.tokens, "token", "tokens"), seconds);
     }
     embedded_free(&e);
     s24_encoder_close(encoder);

@@ -51,7 +51,7 @@ static const char *form_of(const s24_tensor *tensor)
     return scheme ? scheme : tensor->layout ? tensor->layout : "";
 }
 
-static void tensor_line(const s24_tensor *tensor, int width)
+static void tensor_line(cli_app *cli, const s24_tensor *tensor, int width)
 {
     char shape[192] = "[";
     size_t used = 1;
@@ -59,20 +59,22 @@ static void tensor_line(const s24_tensor *tensor, int width)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "",
                                  (long long)tensor->shape[d]);
     snprintf(shape + used, sizeof shape - used, "]");
-    printf("%-5s %-18s %-5s %-*s %12zu  %s\n", s24_dtype_name(tensor->dtype), shape,
-           tensor->packed ? "2:4" : "dense", width, form_of(tensor), tensor->bytes, tensor->name);
+    cli_print(cli, "%-5s %-18s %-5s %-*s %12zu  %s", s24_dtype_name(tensor->dtype), shape,
+              tensor->packed ? "2:4" : "dense", width, form_of(tensor), tensor->bytes,
+              tensor->name);
 }
 
-static void totals_lines(const totals *sum, const char *model_type)
+static void totals_lines(cli_app *cli, const totals *sum, const char *model_type)
 {
     char text[32];
-    printf("%lld tensors, %lld of them packed, %lld parameters, %s\n", (long long)sum->tensors,
-           (long long)sum->packed, (long long)sum->parameters,
-           cli_bytes(text, sizeof text, (double)sum->bytes));
-    if (model_type) printf("model type %s\n", model_type);
+    cli_print(cli, "%lld %s, %lld of them packed, %lld %s, %s", (long long)sum->tensors,
+              cli_plural(sum->tensors, "tensor", "tensors"), (long long)sum->packed,
+              (long long)sum->parameters, cli_plural(sum->parameters, "parameter", "parameters"),
+              cli_bytes(text, sizeof text, (double)sum->bytes));
+    if (model_type) cli_print(cli, "model type %s", model_type);
 }
 
-static void tensor_lines(const s24_checkpoint *checkpoint)
+static void tensor_lines(cli_app *cli, const s24_checkpoint *checkpoint)
 {
     const int64_t count = s24_checkpoint_count(checkpoint);
     int width = 9; /* of a form, the longest that is there */
@@ -81,7 +83,7 @@ static void tensor_lines(const s24_checkpoint *checkpoint)
         width = length > width ? length : width;
     }
     for (int64_t i = 0; i < count; i++)
-        tensor_line(s24_checkpoint_tensor(checkpoint, i), width);
+        tensor_line(cli, s24_checkpoint_tensor(checkpoint, i), width);
 }
 
 static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
@@ -95,8 +97,8 @@ static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
         sum.bytes += (int64_t)tensor->bytes;
     }
     if (!cli->json) {
-        tensor_lines(checkpoint);
-        totals_lines(&sum, model_type);
+        tensor_lines(cli, checkpoint);
+        totals_lines(cli, &sum, model_type);
         return CLI_OK;
     }
     const cli_list tensors = {sum.tensors, tensor_json, checkpoint};

@@ -79,7 +79,6 @@ typedef struct job {
     s24_writer *writer;
     layer *layers; /* room for every tensor; NULL: no --json */
     int64_t changed, bytes_in, bytes_out;
-    int64_t integers; /* quantised tensors that have no layout to go to */
 } job;
 
 static int wants_layout(const job *j)
@@ -232,8 +231,12 @@ static s24_status copy_tensor(job *j, const s24_tensor *tensor)
     if (!changes(j, tensor)) {
         j->bytes_in += (int64_t)bytes;
         j->bytes_out += (int64_t)bytes;
-        j->integers += wants_layout(j) && tensor->bits &&
-                       s24_tensor_is_selected(tensor, j->options->include, j->options->exclude);
+        if (wants_layout(j) && tensor->bits &&
+            s24_tensor_is_selected(tensor, j->options->include, j->options->exclude))
+            cli_warn(j->cli,
+                     "tensor %s holds %s integers and stays as it is: --layout cpu is of "
+                     "floats",
+                     tensor->name, cli_scheme(tensor));
         return s24_writer_copy(j->writer, tensor);
     }
     s24_status status =
@@ -273,9 +276,6 @@ static json_t *layer_json(const void *user, int64_t index)
 static int report(job *j)
 {
     char in[32], out[32];
-    if (j->integers)
-        cli_note(j->cli, "%lld tensors of integers stay as they are: --layout cpu is of floats",
-                 (long long)j->integers);
     if (j->cli->json) {
         const cli_list layers = {j->changed, layer_json, j};
         json_t *object = cli_json();
@@ -283,10 +283,11 @@ static int report(job *j)
         json_object_set_new(object, "bytes_out", json_integer(j->bytes_out));
         return cli_json_print_list(j->cli, object, "layers", &layers);
     }
-    printf("%s %lld tensors: %s -> %s (%.3f)\n", j->packing ? "packed" : "unpacked",
-           (long long)j->changed, cli_bytes(in, sizeof in, (double)j->bytes_in),
-           cli_bytes(out, sizeof out, (double)j->bytes_out),
-           j->bytes_in ? (double)j->bytes_out / (double)j->bytes_in : 1.0);
+    cli_print(j->cli, "%s %lld %s: %s -> %s (%.3f)", j->packing ? "packed" : "unpacked",
+              (long long)j->changed, cli_plural(j->changed, "tensor", "tensors"),
+              cli_bytes(in, sizeof in, (double)j->bytes_in),
+              cli_bytes(out, sizeof out, (double)j->bytes_out),
+              j->bytes_in ? (double)j->bytes_out / (double)j->bytes_in : 1.0);
     return CLI_OK;
 }
 

@@ -210,13 +210,14 @@ static void print_ranges(const advice *a, const char *threads)
     printf("%s.\n", count ? "" : " no M");
 }
 
-static void print_text(const advice *a)
+static void print_text(cli_app *cli, const advice *a)
 {
     plan_times best = a->times[a->best];
     const plan_model *model = &a->models[a->best];
     char threads[32];
-    snprintf(threads, sizeof threads, "%lld thread%s", (long long)a->threads[a->best],
-             a->threads[a->best] == 1 ? "" : "s");
+    snprintf(threads, sizeof threads, "%lld %s", (long long)a->threads[a->best],
+             cli_plural(a->threads[a->best], "thread", "threads"));
+    cli_progress_clear(cli);
     printf("%7s %12s %12s %8s\n", "threads", "2:4 ms", "dense ms", "ratio");
     for (int i = 0; i < a->count; i++)
         printf("%7lld %12.4f %12.4f %7.2fx\n", (long long)a->threads[i], 1e3 * a->times[i].sparse,
@@ -258,7 +259,7 @@ static int run(cli_app *cli, const void *opaque)
         if (cli->json)
             code = print_json(cli, a);
         else
-            print_text(a);
+            print_text(cli, a);
     }
     free(a);
     return code;

@@ -135,10 +135,12 @@ static int report(cli_app *cli, const job *j)
         return cli_json_print_list(cli, cli_json(), "layers", &layers);
     }
     double count = j->count ? (double)j->count : 1;
-    printf("%lld layers are 2:4 in %s: mean kept |w| %.4f", (long long)j->count, cli->operands[1],
-           j->kept_l1 / count);
-    if (j->output_error > 0) printf(", mean output error %.4f", j->output_error / count);
-    putchar('\n');
+    char error[48] = "";
+    if (j->output_error > 0)
+        snprintf(error, sizeof error, ", mean output error %.4f", j->output_error / count);
+    cli_print(cli, "%lld %s 2:4 in %s: mean kept |w| %.4f%s", (long long)j->count,
+              cli_plural(j->count, "layer is", "layers are"), cli->operands[1], j->kept_l1 / count,
+              error);
     return CLI_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "encode.h"
 
@@ -30,6 +31,18 @@ static const cli_example examples[] = {
      "The nearest one, for a program."},
     {NULL, NULL}};
 
+/* A line of a file is data where it goes on to a program, and talk where it goes to a terminal. */
+static void hit_line(cli_app *cli, int64_t rank, double score, int64_t number, const s24_text *text)
+{
+    cli_progress_clear(cli);
+    printf("%lld  %.4f  line %lld  ", (long long)rank, score, (long long)number);
+    if (isatty(STDOUT_FILENO))
+        cli_escaped(stdout, text->data, text->bytes);
+    else
+        fwrite(text->data, 1, text->bytes, stdout);
+    putchar('\n');
+}
+
 static int print_hits(cli_app *cli, const embedded *documents, const int64_t *lines,
                       const float *scores, int64_t k)
 {
@@ -37,8 +50,7 @@ static int print_hits(cli_app *cli, const embedded *documents, const int64_t *li
     for (int64_t i = 0; i < k; i++) {
         const s24_text *text = &s24_lines_texts(documents->lines)[lines[i]];
         if (!cli->json) {
-            printf("%lld  %.4f  line %lld  %.*s\n", (long long)i + 1, (double)scores[i],
-                   (long long)lines[i], (int)text->bytes, text->data);
+            hit_line(cli, i + 1, (double)scores[i], lines[i], text);
             continue;
         }
         json_t *hit = json_object();
@@ -95,8 +107,11 @@ const cli_command cmd_search = {
     .name = "search",
     .summary = "find the lines of a file that are nearest to a query",
     .operands = "MODEL",
-    .text = "Embeds every line of the documents and the query with the encoder MODEL, and prints "
-            "rank, score (dot product of the vectors), line (from 0) and text of the nearest.",
+    .text =
+        "Embeds every line of the documents and the query with the encoder MODEL, and prints "
+        "rank, score (dot product of the vectors), line (from 0) and text of the nearest. On a "
+        "terminal control characters in a text are shown as escapes; a pipe or file gets the text "
+        "as it is.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct search_options),

@@ -284,8 +284,9 @@ static int report(job *j)
         json_decref(last);
         return cli_json_print(cli, object);
     }
-    printf("%s: %lld steps, %.2f epochs, %lld tokens in %.0f s, last loss %.4f\n", cli->operands[1],
-           (long long)r->step, r->epoch, (long long)r->tokens, r->seconds, r->loss);
+    cli_print(cli, "%s: %lld %s, %.2f epochs, %lld tokens in %.0f s, last loss %.4f",
+              cli->operands[1], (long long)r->step, cli_plural(r->step, "step", "steps"), r->epoch,
+              (long long)r->tokens, r->seconds, r->loss);
     return CLI_OK;
 }
 
@@ -304,12 +305,13 @@ static int write_report(job *j)
     if (code != CLI_OK) return code;
     page_begin(output.file, cli->operands[1]);
     fprintf(output.file, "<p>Trained from ");
-    page_text(output.file, cli->operands[0]);
+    cli_markup(output.file, cli->operands[0]);
     if (j->o->teacher) fprintf(output.file, " towards ");
-    page_text(output.file, j->o->teacher ? j->o->teacher : "");
+    cli_markup(output.file, j->o->teacher ? j->o->teacher : "");
     fprintf(output.file,
-            ": %lld steps, %.2f epochs, %lld tokens in %.0f s, last loss %.4f. sparse24 %s.</p>\n",
-            (long long)r->step, r->epoch, (long long)r->tokens, r->seconds, r->loss, s24_version());
+            ": %lld %s, %.2f epochs, %lld tokens in %.0f s, last loss %.4f. sparse24 %s.</p>\n",
+            (long long)r->step, cli_plural(r->step, "step", "steps"), r->epoch,
+            (long long)r->tokens, r->seconds, r->loss, s24_version());
     for (size_t i = 0; i < sizeof curves / sizeof *curves && code == CLI_OK; i++)
         code = page_curve(cli, output.file, j->o->metrics, curves[i].key, curves[i].title);
     page_end(output.file);
@@ -332,7 +334,8 @@ static int train(job *j, const s24_checkpoint *model)
 {
     cli_app *cli = j->cli;
     s24_train_opts opts = make_opts(j);
-    cli_note(cli, "%lld examples, %lld parameters", (long long)j->data.source.count,
+    cli_note(cli, "%lld %s, %lld parameters", (long long)j->data.source.count,
+             cli_plural(j->data.source.count, "example", "examples"),
              (long long)j->info.parameters);
     s24_status status = s24_train(&j->report, j->student, cli->ctx, &j->data.source, &opts);
     if (status == S24_ERROR_NOT_TWO_FOUR && !opts.refresh) { /* said before the first step */

@@ -317,7 +317,7 @@ static int finish(const tutorial *t)
     snprintf(path, sizeof path, "%s/report.html", t->out);
     if (!t->cli->json) {
         tutorial_print(t);
-        printf("report: %s\n", path);
+        cli_print(t->cli, "report: %s", path);
         return CLI_OK;
     }
     json_t *object = cli_json();

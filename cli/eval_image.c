@@ -106,8 +106,9 @@ static int print(cli_app *cli, const image_parts *p, double seconds)
         json_object_set_new(object, "seconds", cli_real(seconds));
         return cli_json_print(cli, object);
     }
-    printf("top-1 %.2f %%  loss %.4f  (%lld images, %.1f s)\n", 100 * (double)p->right / count,
-           p->loss / count, (long long)p->set.count, seconds);
+    cli_print(cli, "top-1 %.2f %%  loss %.4f  (%lld %s, %.1f s)", 100 * (double)p->right / count,
+              p->loss / count, (long long)p->set.count, cli_plural(p->set.count, "image", "images"),
+              seconds);
     return CLI_OK;
 }
 

@@ -92,8 +92,9 @@ static int print(cli_app *cli, const lm_parts *p, double seconds)
         json_object_set_new(object, "seconds", cli_real(seconds));
         return cli_json_print(cli, object);
     }
-    printf("loss %.4f  perplexity %.3f  %.4f bits a byte  (%lld tokens, %lld bytes, %.1f s)\n",
-           loss, perplexity, bits, (long long)tokens, (long long)bytes, seconds);
+    cli_print(cli,
+              "loss %.4f  perplexity %.3f  %.4f bits a byte  (%lld tokens, %lld bytes, %.1f s)",
+              loss, perplexity, bits, (long long)tokens, (long long)bytes, seconds);
     return CLI_OK;
 }
 

@@ -106,8 +106,9 @@ static int print_scores(cli_app *cli, const qa_parts *p, double seconds)
         json_object_set_new(object, "seconds", cli_real(seconds));
         return cli_json_print(cli, object);
     }
-    printf("exact match %.2f %%  F1 %.2f %%  (%lld questions, %lld features, %.1f s)\n", em, f1,
-           (long long)examples, (long long)features, seconds);
+    cli_print(cli, "exact match %.2f %%  F1 %.2f %%  (%lld %s, %lld %s, %.1f s)", em, f1,
+              (long long)examples, cli_plural(examples, "question", "questions"),
+              (long long)features, cli_plural(features, "feature", "features"), seconds);
     return CLI_OK;
 }
 

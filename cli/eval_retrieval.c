@@ -35,8 +35,11 @@ static int read_gold(cli_app *cli, const char *path, int64_t queries, int64_t do
     if (code != CLI_OK) return code;
     int64_t count = s24_lines_count(lines);
     if (count != queries || queries == 0)
-        code = cli_fail(cli, CLI_FORMAT, "%s has %lld lines; expected one for each of %lld queries",
-                        path, (long long)count, (long long)queries);
+        code = cli_fail(cli, CLI_FORMAT,
+                        "%s has %lld %s; expected one for each query, of which "
+                        "there %s %lld",
+                        path, (long long)count, cli_plural(count, "line", "lines"),
+                        cli_plural(queries, "is", "are"), (long long)queries);
     *gold = calloc((size_t)count + 1, sizeof **gold);
     if (code == CLI_OK && !*gold) code = cli_fail(cli, CLI_IO, "out of memory for %s", path);
     for (int64_t i = 0; i < count && code == CLI_OK; i++)
@@ -59,8 +62,9 @@ static int print_accuracy(cli_app *cli, const embedded *queries, const embedded 
         json_object_set_new(object, "top5", cli_real(100 * top5));
         return cli_json_print(cli, object);
     }
-    printf("top-1 %.2f %%  top-5 %.2f %%  (%lld queries, %lld documents)\n", 100 * top1, 100 * top5,
-           (long long)queries->count, (long long)documents->count);
+    cli_print(cli, "top-1 %.2f %%  top-5 %.2f %%  (%lld %s, %lld %s)", 100 * top1, 100 * top5,
+              (long long)queries->count, cli_plural(queries->count, "query", "queries"),
+              (long long)documents->count, cli_plural(documents->count, "document", "documents"));
     return CLI_OK;
 }
 

@@ -13,12 +13,13 @@ int cli_images_fit(cli_app *cli, const s24_images *images, const cli_image_model
     if (set.channels != model->channels || set.height != model->image || set.width != model->image)
         return cli_fail(
             cli, CLI_FORMAT,
-            "images of %lld x %lld pixels and %lld channels, but the model reads %lld x "
-            "%lld and %lld",
+            "images of %lld x %lld pixels and %lld %s, but the model reads %lld x %lld and %lld",
             (long long)set.width, (long long)set.height, (long long)set.channels,
-            (long long)model->image, (long long)model->image, (long long)model->channels);
+            cli_plural(set.channels, "channel", "channels"), (long long)model->image,
+            (long long)model->image, (long long)model->channels);
     if (set.classes > model->classes)
-        return cli_fail(cli, CLI_FORMAT, "images of %lld classes, but the model has %lld",
-                        (long long)set.classes, (long long)model->classes);
+        return cli_fail(cli, CLI_FORMAT, "images of %lld %s, but the model has %lld",
+                        (long long)set.classes, cli_plural(set.classes, "class", "classes"),
+                        (long long)model->classes);
     return CLI_OK;
 }

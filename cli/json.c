@@ -116,6 +116,7 @@ enum { FLAGS = JSON_INDENT(2) | JSON_REAL_PRECISION(9) };
 int cli_json_print(cli_app *cli, json_t *object)
 {
     int code = CLI_OK;
+    cli_progress_clear(cli);
     if (!object || ended)
         code = memory_ended(cli);
     else if (json_dumpf(object, stdout, FLAGS) || putchar('\n') < 0)
@@ -140,6 +141,7 @@ int cli_json_print_list(cli_app *cli, json_t *object, const char *name, const cl
 {
     char *text = object ? json_dumps(object, FLAGS) : NULL;
     int code = text && !ended ? CLI_OK : memory_ended(cli);
+    cli_progress_clear(cli);
     if (code == CLI_OK) /* all but the end, "\n}" */
         printf("%.*s,\n  \"%s\": [", (int)strlen(text) - 2, text, name);
     json_release(text);

@@ -41,7 +41,7 @@ static const cli_option common_options[] = {
     {"json", 0, CLI_FLAG, offsetof(cli_common, json), NULL, NULL,
      "Print one JSON object on standard output and nothing else there.", NULL},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_common, quiet), NULL, NULL,
-     "No progress and no notes on standard error, only errors.", NULL},
+     "No progress and no notes on standard error, only warnings and errors.", NULL},
     {"force", 'f', CLI_FLAG, offsetof(cli_common, force), NULL, NULL,
      "Replace the output if it exists.", NULL},
     {"help", 'h', CLI_FLAG, offsetof(cli_common, help), NULL, NULL, "Show this help.", NULL},

@@ -15,26 +15,16 @@ double page_number(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-void page_text(FILE *file, const char *text)
-{
-    for (; *text; text++) {
-        if (strchr("<>&\"", *text))
-            fprintf(file, "&#%d;", *text);
-        else
-            fputc(*text, file);
-    }
-}
-
 void page_begin(FILE *file, const char *title)
 {
     fprintf(file, "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>");
-    page_text(file, title);
+    cli_markup(file, title);
     fprintf(file, "</title><style>body{font:15px/1.5 sans-serif;"
                   "max-width:72em;margin:2em auto;padding:0 1em}table{border-collapse:collapse;"
                   "margin:1em 0}td,th{padding:.3em .9em;border-bottom:1px solid #ccc;"
                   "text-align:right}td:first-child{text-align:left}figure{display:inline-block;"
                   "margin:0 1em 1em 0}</style></head><body>\n<h1>");
-    page_text(file, title);
+    cli_markup(file, title);
     fprintf(file, "</h1>\n");
 }
 

@@ -13,8 +13,6 @@ double page_number(const json_t *object, const char *key);
 /* What stands before and after a page's content: its style, its title as heading. */
 void page_begin(FILE *file, const char *title);
 void page_end(FILE *file);
-/* Text, with what HTML would read as its own written out. */
-void page_text(FILE *file, const char *text);
 /* Draws the numbers under a key of a file of train's --metrics by step; a file that says a step again
    means the later run. Nothing is drawn where there is no such number. */
 int page_curve(cli_app *cli, FILE *file, const char *metrics, const char *key, const char *title);

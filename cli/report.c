@@ -44,8 +44,10 @@ static void error_line(cli_app *cli, const char *text)
     cli_progress_clear(cli);
     const char *red = cli->coloured ? "\033[31m" : "";
     const char *plain = cli->coloured ? "\033[0m" : "";
-    fprintf(stderr, "sparse24%s%s: %serror:%s %s\n", cli->command ? " " : "",
-            cli->command ? cli->command->name : "", red, plain, text);
+    fprintf(stderr, "sparse24%s%s: %serror:%s ", cli->command ? " " : "",
+            cli->command ? cli->command->name : "", red, plain);
+    cli_escaped(stderr, text, strlen(text));
+    fputc('\n', stderr);
 }
 
 static int fail_text(cli_app *cli, int exit_code, const char *text)
@@ -89,20 +91,9 @@ int cli_status(cli_app *cli, s24_status status)
     return fail_text(cli, exit_code_of(status), copy);
 }
 
-void cli_note(cli_app *cli, const char *format, ...)
-{
-    if (cli->quiet) return;
-    cli_progress_clear(cli);
-    va_list arguments;
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputc('\n', stderr);
-}
-
 static void on_log(void *user, s24_log_level level, const char *text)
 {
-    cli_note(user, "%s%s", level == S24_LOG_WARNING ? "warning: " : "", text);
+    (level == S24_LOG_WARNING ? cli_warn : cli_note)(user, "%s", text);
 }
 
 static int check_device(cli_app *cli)

@@ -10,18 +10,6 @@
 
 enum { LEFT = 250, WIDTH = 620, RIGHT = 70, TOP = 74, ROW = 22, BAR = 14, BOTTOM = 52 };
 
-static void escaped(FILE *file, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '<')
-            fputs("&lt;", file);
-        else if (*text == '&')
-            fputs("&amp;", file);
-        else
-            fputc(*text, file);
-    }
-}
-
 /* 1, 2 or 5 times a power of ten: at most eight ticks up to top. */
 static double tick_step(double top)
 {
@@ -34,7 +22,7 @@ static double tick_step(double top)
 static void text_at(FILE *file, double x, double y, const char *anchor, const char *text)
 {
     fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
-    escaped(file, text);
+    cli_markup(file, text);
     fputs("</text>\n", file);
 }
 
@@ -77,7 +65,7 @@ static void draw(FILE *file, const svg_chart *chart)
             "font-family=\"sans-serif\" font-size=\"12\">\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<title>",
             LEFT + WIDTH + RIGHT, bottom + BOTTOM);
-    escaped(file, chart->title);
+    cli_markup(file, chart->title);
     fputs("</title>\n<g font-size=\"17\" font-weight=\"bold\">\n", file);
     text_at(file, 16, 28, "start", chart->title);
     fputs("</g>\n<g fill=\"#555555\">\n", file);

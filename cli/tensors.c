@@ -41,9 +41,10 @@ int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,
         *count += s24_tensor_is_selected(s24_checkpoint_tensor(checkpoint, i), include, exclude);
     if (*count) return CLI_OK;
     if (include)
-        return cli_fail(cli, CLI_USAGE, "--include %s%s%s selects none of the %lld tensors of %s",
+        return cli_fail(cli, CLI_USAGE, "--include %s%s%s selects none of the %lld %s of %s",
                         include, exclude ? " --exclude " : "", exclude ? exclude : "",
-                        (long long)tensors, cli->operands[0]);
+                        (long long)tensors, cli_plural(tensors, "tensor", "tensors"),
+                        cli->operands[0]);
     return cli_fail(cli, CLI_USAGE,
                     "%s has no linear layer inside numbered blocks; name tensors with --include",
                     cli->operands[0]);

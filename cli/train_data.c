@@ -12,8 +12,9 @@ int train_held_out_check(cli_app *cli, const struct train_options *o, const char
 {
     if (count == 0) return cli_fail(cli, CLI_FORMAT, "%s: there is no example in it", path);
     if (count > o->held_out) return CLI_OK;
-    return cli_fail(cli, CLI_FORMAT, "%s: %lld examples; --held-out %lld leaves none to train on",
-                    path, (long long)count, (long long)o->held_out);
+    return cli_fail(cli, CLI_FORMAT, "%s: %lld %s; --held-out %lld leaves none to train on", path,
+                    (long long)count, cli_plural(count, "example", "examples"),
+                    (long long)o->held_out);
 }
 
 int train_max_tokens(cli_app *cli, int64_t *tokens, const struct train_options *o, int64_t most)

@@ -25,6 +25,7 @@ void tutorial_print(const tutorial *t)
 {
     size_t i;
     const json_t *row;
+    cli_progress_clear(t->cli);
     printf("%-16s", "");
     for (int m = 0; m < MODELS; m++)
         printf("  %15s", models[m].title);
@@ -104,11 +105,11 @@ static int write_page(const tutorial *t, FILE *file)
 {
     page_begin(file, "2:4 question answering");
     fprintf(file, "<p>");
-    page_text(file, t->model);
+    cli_markup(file, t->model);
     fprintf(file, ", fine-tuned on ");
-    page_text(file, t->o->train);
+    cli_markup(file, t->o->train);
     fprintf(file, ", pruned by %s, measured on ", t->o->method);
-    page_text(file, t->o->dev);
+    cli_markup(file, t->o->dev);
     fprintf(file, " (%.0f questions). sparse24 %s.</p>\n", tutorial_score(t, "dense", "examples"),
             s24_version());
     write_scores(t, file);

@@ -378,6 +378,16 @@ S24_API s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const
 
 /* ---- 6. text, evaluation --------------------------------------------------------------------- */
 
+/*
+ * Makes a text from elsewhere (a tensor's or file's name, a line, a sentence that quotes one) fit for a
+ * terminal or log. What would act there instead of being seen becomes an escape: control characters,
+ * C1's too, as \x1b and \u009b, LF, CR and TAB as \n, \r and \t, marks and overrides of the direction of
+ * writing and separators of lines and paragraphs as \u202e, bytes that are no UTF-8 as \xff. All else,
+ * a backslash too, stays: this is for readers, not for programs. Writes the characters that fit whole
+ * into `room` bytes, and a NUL. Returns how many bytes of the text these are; begin there to go on.
+ */
+S24_API size_t s24_text_escape(char *out, size_t room, const char *text, size_t bytes);
+
 /* The lines of a UTF-8 file (LF or CR LF; a last line without end counts; empty lines count). */
 typedef struct s24_lines s24_lines;
 /* path "-" reads standard input. Errors: IO, FORMAT (invalid UTF-8: line named), MEMORY. */

@@ -61,8 +61,8 @@ static s24_status align_tensors(s24i_shard *shard, s24_ctx *ctx)
         moved++;
         TRY(s24_ctx_progress(ctx, "opening", (int64_t)i, (int64_t)count));
     }
-    s24_ctx_log(ctx, S24_LOG_INFO, "%s: %zu tensors are not aligned in the file and were copied",
-                shard->path, moved);
+    s24_ctx_log(ctx, S24_LOG_INFO, "%s: %zu of %zu tensors, not aligned in the file, were copied",
+                shard->path, moved, count);
     return S24_OK;
 }
 

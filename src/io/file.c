@@ -105,28 +105,6 @@ s24_status s24i_fail_errno(s24_ctx *ctx, const char *verb, const char *path)
     return s24_ctx_fail(ctx, status, "cannot %s %s: %s", verb, path, reason);
 }
 
-s24i_shown s24i_show(const char *name)
-{
-    s24i_shown shown;
-    const size_t room = sizeof shown.text - 4; /* "…" and the NUL */
-    size_t length = 0;
-    for (; name[length] && length < room; length++) {
-        unsigned char byte = (unsigned char)name[length];
-        int is_c1 = length > 0 && (unsigned char)name[length - 1] == 0xc2 && byte < 0xa0;
-        shown.text[length] = byte < 0x20 || byte == 0x7f || is_c1 ? '?' : (char)byte;
-        if (is_c1) shown.text[length - 1] = '?';
-    }
-    if (name[length]) {
-        /* Do not cut a UTF-8 sequence in two. */
-        while (length > 0 && ((unsigned char)name[length] & 0xc0) == 0x80)
-            length--;
-        memcpy(shown.text + length, "\xe2\x80\xa6", 3);
-        length += 3;
-    }
-    shown.text[length] = '\0';
-    return shown;
-}
-
 /* Maps bytes (over 0) of an open file from a page's start on. */
 static s24_status map_pages(s24i_map *out, s24_ctx *ctx, int fd, size_t start, size_t bytes,
                             int flags, const char *path)

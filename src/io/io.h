@@ -61,7 +61,7 @@ int s24i_ends_with(const char *text, const char *suffix);
 /* Fails with "cannot VERB PATH: what errno says": IO, or MEMORY for ENOMEM. */
 s24_status s24i_fail_errno(s24_ctx *ctx, const char *verb, const char *path);
 
-/* A name out of a file, cut to a bearable length and without control characters, for a sentence:
+/* A name out of a file, cut to a bearable length and escaped as by s24_text_escape, for a sentence:
    s24_ctx_fail(ctx, …, "%s", s24i_show(name).text). */
 typedef struct s24i_shown {
     char text[104];

@@ -306,7 +306,7 @@ class Eval(Scratch):
         self.refusals([(name, self.arguments(name), 4, name + ": " + last)
                        for name in ("word", "far", "under", "none")]
                       + [("short", self.arguments("short"), 4,
-                          rf"short has 1 lines; expected one for each of {count} queries"),
+                          rf"short has 1 line; expected one for each query, of which there are {count}"),
                          ("missing", self.arguments("missing"), 3, r"missing.*No such"),
                          ("no task", ["eval", "model", "--task", "luck"], 2,
                           r"--task: 'luck' is not one of retrieval"),

@@ -309,7 +309,7 @@ class Images(Scratch):
              "vit: a model of type 'vit' reads images, and texts were given"),
             ("cut", image("cut-images-idx3-ubyte"), 4, "cut-images.*idx file of bytes with 3"),
             ("size", image("large-images-idx3-ubyte"), 4,
-             "images of 5 x 5 pixels and 1 channels, but the model reads 4 x 4 and 1"),
+             "images of 5 x 5 pixels and 1 channel, but the model reads 4 x 4 and 1"),
             ("classes", image("many-images-idx3-ubyte"), 4, "images of 8 classes, but the model has 3"),
             ("a text model", image("good-images-idx3-ubyte", "gpt2"), 5,
              "model_type 'gpt2' is not supported; bert, vit and"),

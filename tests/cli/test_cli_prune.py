@@ -86,6 +86,8 @@ class Magnitude(Scratch):
     def test_a_k_that_four_does_not_divide_passes_with_a_line(self):
         done = self.good("prune", "odd.safetensors", "p.safetensors")
         self.assertRegex(done.stderr, r"blocks\.layer\.0\.fc\.weight.*4")
+        done = self.good("prune", "odd.safetensors", "quiet.safetensors", "--quiet")
+        self.assertRegex(done.stderr, r"^warning: .*blocks\.layer\.0\.fc\.weight.*passed through")
         self.assertEqual(read(self.folder / "p.safetensors")[0][name(0)],
                          read(self.folder / "odd.safetensors")[0][name(0)])
 
@@ -237,8 +239,8 @@ class Stop(Scratch):
 class Terminal(Scratch):
     make = staticmethod(make_files)
 
-    def on_terminal(self, *arguments, environment=None):
-        """What a person sees on standard error."""
+    def on_terminal(self, *arguments, environment=None, both=False):
+        """What a person sees on standard error, or of both outputs."""
         try:
             ours, theirs = os.openpty()
         except OSError as error:  # a bare root without /dev/pts
@@ -247,7 +249,7 @@ class Terminal(Scratch):
         attributes[1] &= ~termios.OPOST
         termios.tcsetattr(theirs, termios.TCSANOW, attributes)
         child = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, stderr=theirs,
-                                 stdout=subprocess.DEVNULL,
+                                 stdout=theirs if both else subprocess.DEVNULL,
                                  env=clean_environment(environment or {"TERM": "xterm"}))
         os.close(theirs)
         seen = b""
@@ -267,6 +269,14 @@ class Terminal(Scratch):
         seen = self.on_terminal("prune", "many.safetensors", "p.safetensors")
         self.assertRegex(seen, r"\r\033\[K\w[\w ]* \d+/\d+")
         self.assertEqual(self.on_terminal("prune", "w.safetensors", "q.safetensors", "-q"), "")
+
+    def test_a_moving_line_is_erased_before_anything_else_is_said(self):
+        seen = self.on_terminal("check", "many.safetensors", both=True)
+        self.assertIn("checking 0/", seen)
+        lines = [line.rsplit("\r\033[K", 1)[-1] for line in seen.split("\n")]
+        self.assertEqual({line[:5] for line in lines[:-2]}, {"no   "})
+        self.assertRegex(lines[-2], r"^0 of \d+ selected tensors are 2:4$")
+        self.assertEqual(lines[-1], "")
 
     def test_a_terminal_without_control_gets_plain_lines(self):
         seen = self.on_terminal("prune", "w.safetensors", "p.safetensors",

@@ -120,6 +120,15 @@ class Read(Scratch):
         self.assertEqual([(t["two_four"], t["first_bad"]) for t in found["tensors"]],
                          [(False, None)])
 
+    def test_a_quiet_check_prints_nothing(self):
+        for name, code in (("sparse", 0), ("dense", 1)):
+            for option in ("-q", "--quiet"):
+                done = run("check", f"{name}.safetensors", option, cwd=self.folder)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (code, "", ""))
+        self.assertTrue(self.json("check", "sparse.safetensors", "-q")["ok"])
+        self.assertIn("error: cannot open missing",
+                      run("check", "missing", "-q", cwd=self.folder).stderr)
+
     def test_selection_by_name(self):
         found = self.json("check", "dense.safetensors", "--include", "*", "--exclude",
                           "*.fc.weight,*bias", exit=1)
@@ -284,7 +293,7 @@ class Write(Scratch):
     def test_talk_is_on_standard_error_and_quiet_when_asked(self):
         done = self.good("pack", "sparse.safetensors", "a.safetensors")
         self.assertRegex(done.stderr, r"fc\.weight  512 -> \d+ bytes")
-        self.assertRegex(done.stdout, r"packed 1 tensors")
+        self.assertRegex(done.stdout, r"packed 1 tensor:")
         self.assertEqual(self.good("pack", "sparse.safetensors", "b.safetensors", "-q").stderr, "")
 
 
