@@ -217,8 +217,10 @@ typedef struct s24_train_opts {
  * Trains a transformer. Loop, order, dropout and so the weights are a function of the options, the
  * source and the number of threads; a run that was stopped anywhere and goes on from its checkpoint
  * ends with the bits that it would have had. A checkpoint that cannot be written is a warning in the
- * log, and the one before it stays. *report (may be NULL) is the last step's; loss, rate and norm are
- * NaN where a checkpoint had nothing left to do.
+ * log, and the one before it stays. The progress callback is asked in the midst of steps too, between
+ * products on the CPU and between batches on a GPU: a step that it stops is as if it was never begun.
+ * *report (may be NULL) is the last step's; loss, rate and norm are NaN where a checkpoint had nothing
+ * left to do.
  * Errors: ARGUMENT, INTERRUPTED (by the report or the progress callback; a checkpoint is written
  * first), NUMERIC (a loss or a gradient that is not finite: nothing of that step was applied and no
  * checkpoint is written; the sentence says where), FORMAT (a checkpoint of another run), NOT_TWO_FOUR

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The operations on the CPU: products through the dense engine, everything else row by row on the
- * context's threads. Sums over rows are taken in the order of threads, so results depend on their
+ * The operations on the CPU but for products (cpu_linear.c): row by row on the context's threads. Sums over rows are taken in the order of threads, so results depend on their
  * number alone.
  */
 #include <string.h>
 
 #include "nn/attention.h"
-#include "nn/dense.h"
 #include "nn/patches.h"
 #include "nn/util.h"
 #include "train/ops.h"
@@ -75,91 +73,10 @@ void s24i_cpu_run(s24i_machine *m, int64_t count, void (*fn)(void *, int64_t, in
     if (m->status == S24_OK) s24_ctx_parallel_for(m->ctx, count, fn, (void *)(uintptr_t)arg);
 }
 
-/* ---- linear layers ---------------------------------------------------------------------------- */
-
-static void gemm(s24i_machine *m, const s24i_gemm *job)
+s24_status s24i_machine_pulse(const s24i_machine *m)
 {
-    if (m->status == S24_OK) m->status = s24i_dense_engine.gemm(m->ctx, job);
-}
-
-typedef struct sum_job {
-    s24i_machine *m;
-    float *rows;       /* [count, n] that get the bias, or the sums */
-    const float *from; /* the bias, or the rows */
-    int64_t count, n;
-} sum_job;
-
-static void bias_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const sum_job *j = arg;
-    (void)thread;
-    for (int64_t r = begin; r < end; r++)
-        j->m->vec->add(j->rows + r * j->n, j->rows + r * j->n, j->from, j->n);
-}
-
-/* Every thread has columns of its own. */
-static void columns_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const sum_job *j = arg;
-    (void)thread;
-    for (int64_t r = 0; r < j->count; r++)
-        j->m->vec->add(j->rows + begin, j->rows + begin, j->from + r * j->n + begin, end - begin);
-}
-
-static void linear(s24i_machine *m, void *y, const void *x, const s24i_layer *l, int64_t rows,
-                   int with_bias)
-{
-    const s24i_gemm job = {.c = y,
-                           .a = x,
-                           .b = l->w,
-                           .ldc = l->ldy,
-                           .lda = l->ldx,
-                           .ldb = l->k,
-                           .m = rows,
-                           .n = l->n,
-                           .k = l->k,
-                           .transposed_b = 1};
-    const sum_job bias = {m, y, l->bias, rows, l->n};
-    gemm(m, &job);
-    if (with_bias && l->bias) s24i_cpu_run(m, rows, bias_range, &bias);
-}
-
-static void logits(s24i_machine *m, float *y, const void *x, const s24i_layer *l, int64_t rows)
-{
-    linear(m, y, x, l, rows, 1);
-}
-
-static void linear_dx(s24i_machine *m, void *dx, const void *dy, const s24i_layer *l, int64_t rows)
-{
-    const s24i_gemm job = {.c = dx,
-                           .a = dy,
-                           .b = l->w,
-                           .ldc = l->ldx,
-                           .lda = l->ldy,
-                           .ldb = l->k,
-                           .m = rows,
-                           .n = l->k,
-                           .k = l->n};
-    gemm(m, &job);
-}
-
-static void linear_dw(s24i_machine *m, const void *dy, const void *x, const s24i_layer *l,
-                      int64_t rows, int with_bias)
-{
-    const s24i_gemm job = {.c = l->dw,
-                           .a = dy,
-                           .b = x,
-                           .ldc = l->k,
-                           .lda = l->ldy,
-                           .ldb = l->ldx,
-                           .m = l->n,
-                           .n = l->k,
-                           .k = rows,
-                           .transposed_a = 1,
-                           .beta = 1.0f};
-    const sum_job bias = {m, l->dbias, dy, rows, l->n};
-    gemm(m, &job);
-    if (with_bias && l->dbias) s24i_cpu_run(m, l->n, columns_range, &bias);
+    const s24i_pulse *p = m->pulse;
+    return p ? s24_ctx_progress(m->ctx, p->stage, p->done, p->total) : S24_OK;
 }
 
 /* ---- embeddings -------------------------------------------------------------------------------- */
@@ -337,9 +254,8 @@ static void norm_back(s24i_machine *m, const s24i_norm_back *back)
         if (back->norm->dbeta)
             m->vec->add(back->norm->dbeta, back->norm->dbeta, sums + width, width);
     }
-    const sum_job bias = {m, back->dbias, back->dz ? back->dz : back->ds, back->rows, width};
     if (back->dz) dropout(m, back->dz, back->ds, back->drop_z, back->rows, width);
-    if (back->dbias) s24i_cpu_run(m, width, columns_range, &bias);
+    s24i_cpu_add_columns(m, back->dbias, back->dz ? back->dz : back->ds, back->rows, width);
 }
 
 /* ---- activations ------------------------------------------------------------------------------- */
@@ -395,9 +311,8 @@ static void activate_back(s24i_machine *m, void *du, const void *dh, const s24i_
 {
     const int64_t n = a->gated ? 2 * a->width : a->width;
     const activate_job job = {m, a, du, dh};
-    const sum_job bias = {m, a->dbias, du, a->rows, n};
     s24i_cpu_run(m, a->rows, activate_back_range, &job);
-    if (a->dbias) s24i_cpu_run(m, n, columns_range, &bias);
+    s24i_cpu_add_columns(m, a->dbias, du, a->rows, n);
 }
 
 /* ---- the machine ------------------------------------------------------------------------------- */
@@ -439,10 +354,10 @@ const s24i_ops s24i_ops_cpu = {
     .fix = cpu_fix,
     .unfix = cpu_refresh,
     .close = cpu_close,
-    .linear = linear,
-    .logits = logits,
-    .linear_dx = linear_dx,
-    .linear_dw = linear_dw,
+    .linear = s24i_cpu_linear,
+    .logits = s24i_cpu_logits,
+    .linear_dx = s24i_cpu_linear_dx,
+    .linear_dw = s24i_cpu_linear_dw,
     .unfold = unfold,
     .embed = embed,
     .embed_back = embed_back,

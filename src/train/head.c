@@ -66,7 +66,7 @@ void s24i_run_head(s24_transformer *t, const s24i_head_job *job)
         if (job->logits)
             m->ops->read_rows(m, job->logits + first * head->n, t->at.logits, rows, head->n,
                               head->ldy);
-        if (z) teach(t, job, z + at, rows);
+        if (z && m->status == S24_OK) teach(t, job, z + at, rows);
         if (job->label_weight != 0 || job->teacher_weight != 0)
             losses(t, job, z ? t->at.teacher_logits : NULL, first, rows);
         if (!job->gradient) continue;

@@ -261,6 +261,12 @@ typedef struct s24i_ops {
 /* The most that a context has, by s24_ctx_opts. */
 enum { S24I_TRAIN_THREADS = 1024 };
 
+/* What the context's progress hears in the midst of a step. */
+typedef struct s24i_pulse {
+    const char *stage;
+    int64_t done, total;
+} s24i_pulse;
+
 struct s24i_machine {
     const s24i_ops *ops;
     s24_ctx *ctx; /* of the call that runs */
@@ -271,6 +277,7 @@ struct s24i_machine {
     float scale;         /* of all gradients: f16 has no small numbers */
     int64_t two_four;    /* layers whose forward products run 2:4 */
     s24i_gpu *gpu;
+    const s24i_pulse *pulse; /* NULL: a pass cannot be stopped */
     /* The CPU's. */
     const s24i_vec *vec;
     const s24i_train_kernels *kernels;
@@ -291,7 +298,21 @@ s24_status s24i_machine_gpu(s24i_machine *machine, s24_ctx *ctx, s24_device *dev
 void s24i_cpu_run(s24i_machine *m, int64_t count, void (*fn)(void *, int64_t, int64_t, int),
                   const void *arg);
 
+/* INTERRUPTED where the pulse's listener asks to stop. */
+s24_status s24i_machine_pulse(const s24i_machine *m);
+
 /* ---- parts of the CPU's table (cpu_*.c) ------------------------------------------------------- */
+
+void s24i_cpu_linear(s24i_machine *m, void *y, const void *x, const s24i_layer *l, int64_t rows,
+                     int with_bias);
+void s24i_cpu_logits(s24i_machine *m, float *y, const void *x, const s24i_layer *l, int64_t rows);
+void s24i_cpu_linear_dx(s24i_machine *m, void *dx, const void *dy, const s24i_layer *l,
+                        int64_t rows);
+void s24i_cpu_linear_dw(s24i_machine *m, const void *dy, const void *x, const s24i_layer *l,
+                        int64_t rows, int with_bias);
+/* sums[n] += the sum of `count` rows; nothing where sums is NULL. */
+void s24i_cpu_add_columns(s24i_machine *m, float *sums, const float *rows, int64_t count,
+                          int64_t n);
 
 void s24i_cpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
 void s24i_cpu_attention(s24i_machine *m, void *context, const void *qkv, const s24i_heads *heads);

@@ -13,6 +13,7 @@ enum {
     SCALE_FIRST = 65536,
     SCALE_STEPS = 2000
 };
+static const char STAGE[] = "training"; /* as progress hears it */
 static const double SCALE_LEAST = 1.0 / (1 << 24);
 
 typedef struct runner {
@@ -25,6 +26,7 @@ typedef struct runner {
     s24i_optimiser optimiser;
     s24i_train_state state;
     s24_train_report last;
+    s24i_pulse pulse;
     int64_t steps;       /* of the run; 0: it goes by time */
     double started;      /* on the clock, less what earlier runs took */
     double checkpointed; /* seconds of the run at the last checkpoint */
@@ -256,6 +258,7 @@ static s24_status step(runner *r)
     const double progress = progress_of(r, &share);
     const double rate = o->rate * s24i_schedule_at(o, progress, share);
     s24_objective objective = o->objective;
+    r->pulse = (s24i_pulse){STAGE, r->state.step, r->last.steps};
     objective.seed = (o->seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + ((uint64_t)r->state.step << 20);
     if (o->refresh && r->state.step && r->state.step % o->refresh == 0 &&
         progress < o->refresh_until) {
@@ -303,25 +306,48 @@ static int is_due(const runner *r)
             r->state.seconds - r->checkpointed >= o->checkpoint_seconds);
 }
 
-static s24_status loop(runner *r)
+/* The loss on what is held out, where it is due. */
+static s24_status measure_if_due(runner *r)
 {
     const s24_train_opts *o = &r->opts;
+    const int due = is_over(r) || (o->held_out_steps && r->state.step % o->held_out_steps == 0);
+    return o->held_out && due ? measure(&r->last.held_out, r) : S24_OK;
+}
+
+/* One step and what is said of it. INTERRUPTED in the midst of a step: all is as before it; behind the
+   step: it stands. Who asks to stop behind the last one is too late. */
+static s24_status turn(runner *r)
+{
+    const s24_train_opts *o = &r->opts;
+    TRY(step(r));
+    s24_status status = measure_if_due(r);
+    if (status != S24_OK && status != S24_ERROR_INTERRUPTED) return status;
+    const int stops = o->report && o->report(o->user, &r->last);
+    TRY(status);
+    if (!stops) status = s24_ctx_progress(r->ctx, STAGE, r->state.step, r->last.steps);
+    return (stops || status != S24_OK) && !is_over(r) ? S24_ERROR_INTERRUPTED : S24_OK;
+}
+
+static s24_status loop(runner *r)
+{
     while (!is_over(r)) {
-        TRY(step(r));
-        const int over = is_over(r);
-        const int measured =
-            o->held_out && (over || (o->held_out_steps && r->state.step % o->held_out_steps == 0));
-        if (measured) TRY(measure(&r->last.held_out, r));
-        int stop = o->report && o->report(o->user, &r->last);
-        stop = stop || s24_ctx_progress(r->ctx, "training", r->state.step, r->last.steps) != S24_OK;
-        if (stop || over || is_due(r)) checkpoint(r);
-        if (stop && !over)
+        const s24_status status = turn(r);
+        const int stops = status == S24_ERROR_INTERRUPTED;
+        if (status != S24_OK && !stops) return status;
+        r->t->machine.status = S24_OK;
+        if (stops || is_over(r) || is_due(r)) checkpoint(r);
+        if (stops)
             return s24_ctx_fail(r->ctx, S24_ERROR_INTERRUPTED,
-                                "stopped while training, at step "
-                                "%lld of %lld",
+                                "stopped while training, at step %lld of %lld",
                                 (long long)r->state.step, (long long)r->last.steps);
     }
     return S24_OK;
+}
+
+static void set_pulse(runner *r, const s24i_pulse *pulse)
+{
+    r->t->machine.pulse = pulse;
+    if (r->opts.objective.teacher) r->opts.objective.teacher->machine.pulse = pulse;
 }
 
 static s24_status check(s24_ctx *ctx, const s24_transformer *t, const s24_train_source *source)
@@ -343,7 +369,9 @@ s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24
     TRY(check(ctx, transformer, source));
     TRY(read_options(&r.opts, ctx, opts));
     s24_status status = prepare(&r);
+    set_pulse(&r, &r.pulse);
     if (status == S24_OK) status = loop(&r);
+    set_pulse(&r, NULL);
     if (report) *report = r.last;
     s24_batches_destroy(r.batches);
     s24i_examples_free(&r.examples, ctx);

@@ -273,6 +273,7 @@ s24_status s24i_gradients(s24_transformer *t, s24_ctx *ctx, const s24_examples *
                           const s24_objective *o)
 {
     TRY(s24i_begin(t, ctx, examples));
+    TRY(s24i_machine_pulse(&t->machine));
     TRY(run_teacher(t, ctx, examples, o));
     const s24i_mode mode = {
         .dropout = o->dropout, .attention_dropout = o->attention_dropout, .seed = o->seed};

@@ -115,6 +115,25 @@ class Ends:
     def left_over(self):
         return [p.name for p in self.folder.iterdir() if p.name.startswith(".sparse24-")]
 
+    # ---- stopped in the midst of a step ------------------------------------------------------------
+
+    def test_a_key_that_interrupts_ends_a_long_step(self):
+        # Some nine million tokens a step, of which whoever waits for it has a line of metrics.
+        line = " ".join((self.folder / "texts").read_text().split()[:150])
+        (self.folder / "texts").write_text(f"{line}\n" * 60000)
+        many = self.options("--batch", "60000", steps=2)
+        process = self.start("train", "student", "out", *many, files=["m"])
+        line = ""
+        while "examples" not in line and process.poll() is None: # the first step begins
+            line = process.stderr.readline()
+        code, error = self.stop(process, signal.SIGINT)
+        self.assertEqual(code, 130, error)
+        self.assertRegex(error, r"interrupted at step 0; --resume goes on from out\.training")
+        self.assertEqual(self.metrics(), [])
+        self.assertTrue((self.folder / "out.training").exists())
+        self.assertFalse((self.folder / "out").exists())
+        self.assertEqual(self.left_over(), [])
+
     # ---- killed, and gone on with ------------------------------------------------------------------
 
     def check_killed(self, student, *more):
