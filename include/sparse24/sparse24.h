@@ -42,9 +42,11 @@ extern "C" {
 #define S24_VERSION       "0.1.0"
 
 #if defined(__GNUC__)
-#define S24_API __attribute__((visibility("default")))
+#define S24_API       __attribute__((visibility("default")))
+#define S24_PRINTF(n) __attribute__((format(printf, n, n + 1))) /* the n-th parameter is a format */
 #else
 #define S24_API
+#define S24_PRINTF(n)
 #endif
 
 /* ---- 1. status, dtypes, dense views ---------------------------------------------------------- */
@@ -166,8 +168,10 @@ typedef struct s24_ctx_opts {
 
 typedef struct s24_ctx s24_ctx;
 
-/* Makes a context. On failure *out is NULL. Errors: ARGUMENT, MEMORY. */
+/* On failure *out is NULL, and s24_ctx_opts_error has the sentence. Errors: ARGUMENT, MEMORY. */
 S24_API s24_status s24_ctx_create(s24_ctx **out, const s24_ctx_opts *opts);
+/* What s24_ctx_create refuses these options for, a constant sentence; "" if they are good. */
+S24_API const char *s24_ctx_opts_error(const s24_ctx_opts *opts);
 S24_API void s24_ctx_destroy(s24_ctx *ctx);
 /* The sentence of the last error in this context, "" if none; valid until the next call. */
 S24_API const char *s24_ctx_error(const s24_ctx *ctx);
@@ -195,23 +199,14 @@ S24_API void s24_ctx_parallel_for(s24_ctx *ctx, int64_t count,
 S24_API void *s24_ctx_alloc(s24_ctx *ctx, size_t bytes);
 S24_API void s24_ctx_free(s24_ctx *ctx, void *memory); /* NULL is fine */
 S24_API s24_status s24_ctx_fail(s24_ctx *ctx, s24_status status, const char *format, ...)
-#if defined(__GNUC__)
-    __attribute__((format(printf, 3, 4)))
-#endif
-    ;
-S24_API void s24_ctx_log(s24_ctx *ctx, s24_log_level level, const char *format, ...)
-#if defined(__GNUC__)
-    __attribute__((format(printf, 3, 4)))
-#endif
-    ;
+    S24_PRINTF(3);
+S24_API void s24_ctx_log(s24_ctx *ctx, s24_log_level level, const char *format, ...) S24_PRINTF(3);
 /* S24_OK, or S24_ERROR_INTERRUPTED when the callback asks to stop. */
 S24_API s24_status s24_ctx_progress(s24_ctx *ctx, const char *stage, int64_t done, int64_t total);
 
-/*
- * Random numbers without a state: four independent 32-bit words for a (seed, counter) pair, the same
- * on every machine and split. Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as
- * 1, 2, 3", SC11).
- */
+/* Random numbers without a state: four independent 32-bit words for a (seed, counter) pair, the same
+   on every machine and split. Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as
+   1, 2, 3", SC11). */
 S24_API void s24_random(uint32_t out[4], uint64_t seed, uint64_t counter);
 
 typedef struct s24_device s24_device; /* a GPU: sparse24/device.h */

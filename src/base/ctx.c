@@ -76,14 +76,33 @@ s24_status s24i_opts_read(s24_ctx *ctx, void *known, size_t bytes, const void *g
     return S24_OK;
 }
 
+/* Constant sentences: there is no context that could hold others. */
+static const char *opts_error(s24_ctx_opts *known, const s24_ctx_opts *opts)
+{
+    _Static_assert(S24I_MAX_THREADS == 1024, "the sentence says so");
+    if (s24i_opts_read(NULL, known, sizeof *known, opts, "s24_ctx_opts") != S24_OK)
+        return opts->size < sizeof opts->size
+                   ? "s24_ctx_opts.size is not set; sizeof(s24_ctx_opts) is expected"
+                   : "s24_ctx_opts sets an option that this older library does not know";
+    if (known->threads < 0 || known->threads > S24I_MAX_THREADS)
+        return "s24_ctx_opts.threads is not 0 to 1024";
+    if (!known->allocator.alloc != !known->allocator.free)
+        return "s24_ctx_opts.allocator has one of alloc and free; both or neither are expected";
+    return "";
+}
+
+const char *s24_ctx_opts_error(const s24_ctx_opts *opts)
+{
+    s24_ctx_opts known;
+    return opts_error(&known, opts);
+}
+
 s24_status s24_ctx_create(s24_ctx **out, const s24_ctx_opts *opts)
 {
     s24_ctx_opts known;
     if (!out) return S24_ERROR_ARGUMENT;
     *out = NULL;
-    TRY(s24i_opts_read(NULL, &known, sizeof known, opts, "s24_ctx_opts"));
-    if (known.threads < 0 || known.threads > S24I_MAX_THREADS) return S24_ERROR_ARGUMENT;
-    if (!known.allocator.alloc != !known.allocator.free) return S24_ERROR_ARGUMENT;
+    if (*opts_error(&known, opts)) return S24_ERROR_ARGUMENT;
     if (!known.allocator.alloc)
         known.allocator = (s24_allocator){default_alloc, default_free, NULL};
     s24_ctx *ctx = s24i_alloc(&known.allocator, sizeof *ctx);
