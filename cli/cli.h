@@ -214,6 +214,8 @@ const char *cli_bytes(char *text, size_t size, double bytes);
 int cli_may_write(cli_app *cli, const char *path);
 /* Refuses a path whose folder is not there or cannot be written. */
 int cli_may_create(cli_app *cli, const char *path);
+/* The same of a path that is not there yet; of others the writer says whether they may be replaced. */
+int cli_may_make(cli_app *cli, const char *path);
 /* A text file on its way: written under a temporary name beside its place, renamed when whole. */
 typedef struct cli_output {
     FILE *file;
@@ -249,6 +251,10 @@ s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tenso
 /* How many tensors include and exclude select; none is a usage error that names them. */
 int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,
                  const char *include, const char *exclude);
+/* Refuses weights of f64, which are carried through files and never computed on, by name where include
+   and exclude would select them. */
+int cli_no_doubles(cli_app *cli, const s24_checkpoint *checkpoint, const char *include,
+                   const char *exclude);
 /* A writer of the same kind (folder or file) as the checkpoint, every tensor of it declared as
    change(user, &tensor) leaves it. */
 int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint, const char *path,

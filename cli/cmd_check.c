@@ -192,7 +192,8 @@ static int check_open(cli_app *cli, const look_how *how, const s24_checkpoint *c
     const struct check_options *o = how->options;
     findings found = {checkpoint, o, NULL};
     tally sum = {0};
-    int code = cli_selected(cli, &sum.selected, checkpoint, o->include, o->exclude);
+    int code = cli_no_doubles(cli, checkpoint, o->include, o->exclude);
+    if (code == CLI_OK) code = cli_selected(cli, &sum.selected, checkpoint, o->include, o->exclude);
     if (code != CLI_OK) return code;
     sum.selected = 0;
     if (cli->json) {

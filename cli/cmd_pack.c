@@ -129,7 +129,10 @@ static s24_status of_tensor(job *j, const s24_tensor *tensor, s24_status status)
     char sentence[512];
     if (status == S24_OK) return S24_OK;
     snprintf(sentence, sizeof sentence, "%s", s24_ctx_error(j->cli->ctx));
-    return s24_ctx_fail(j->cli->ctx, status, "tensor %s: %s", tensor->name, sentence);
+    return s24_ctx_fail(j->cli->ctx, status, "tensor %s: %s%s", tensor->name, sentence,
+                        status == S24_ERROR_NOT_TWO_FOUR
+                            ? "; 'sparse24 prune' makes it so, --exclude leaves it out"
+                            : "");
 }
 
 static s24_status write_quantized(job *j, const s24_tensor *tensor, const s24_matrix *matrix,
@@ -324,6 +327,8 @@ static int convert(cli_app *cli, const struct pack_options *options, int packing
     if (code == CLI_OK)
         code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]));
     j.checkpoint = checkpoint;
+    if (code == CLI_OK && packing)
+        code = cli_no_doubles(cli, checkpoint, options->include, options->exclude);
     /* unpack's default takes what there is to take; a name that nothing has is a slip. */
     if (code == CLI_OK && (packing || strcmp(options->include, "*") != 0))
         code = cli_selected(cli, &selected, checkpoint, options->include, options->exclude);

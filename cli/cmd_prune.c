@@ -112,7 +112,8 @@ static int check_options(cli_app *cli, const struct prune_options *o, const s24_
         return cli_fail(cli, CLI_USAGE,
                         "--calibration runs the whole model, but there is no %s to describe it",
                         config);
-    return cli_selected(cli, &selected, in, o->include, o->exclude);
+    const int code = cli_no_doubles(cli, in, o->include, o->exclude);
+    return code == CLI_OK ? cli_selected(cli, &selected, in, o->include, o->exclude) : code;
 }
 
 static json_t *layer_json(const void *user, int64_t index)
@@ -198,6 +199,7 @@ static int run(cli_app *cli, const void *opaque)
     if (code == CLI_OK)
         code = cli_status(cli, s24_checkpoint_open(&in, cli->ctx, cli->operands[0]));
     if (code == CLI_OK) code = check_options(cli, o, in);
+    if (code == CLI_OK) code = cli_may_make(cli, cli->operands[1]);
     if (code == CLI_OK) code = prune_with(cli, o, device, in);
     s24_checkpoint_close(in);
     return code;

@@ -172,8 +172,6 @@ static int check_places(job *j)
         snprintf(j->checkpoint, sizeof j->checkpoint, "%.*s.training", (int)length, out);
     if (written < 0 || (size_t)written >= sizeof j->checkpoint)
         return cli_fail(j->cli, CLI_IO, "%s: the name is too long", out);
-    if (!force && access(out, F_OK) == 0)
-        return cli_fail(j->cli, CLI_IO, "%s exists; --force replaces it", out);
     const int code = cli_may_create(j->cli, j->checkpoint);
     if (code != CLI_OK) return code;
     if (!force && !j->o->resume && access(j->checkpoint, F_OK) == 0)
@@ -199,6 +197,21 @@ static int check_places(job *j)
     if (!j->o->metrics)
         return cli_fail(j->cli, CLI_USAGE, "--report needs --metrics FILE, whose curves it shows");
     return cli_may_write(j->cli, j->o->report);
+}
+
+/* Whatever would keep OUT from being written at the end. */
+static int check_out(job *j, const s24_checkpoint *model)
+{
+    cli_app *cli = j->cli;
+    s24_writer *writer = NULL;
+    const s24_writer_opts opts = {.size = sizeof opts, .force = cli->common->force, .model = model};
+    if (!s24_checkpoint_folder(model))
+        return cli_fail(cli, CLI_USAGE,
+                        "%s is a single file; MODEL is a folder, with config.json and tokenizer",
+                        cli->operands[0]);
+    const s24_status status = s24_writer_create(&writer, cli->ctx, cli->operands[1], &opts);
+    s24_writer_destroy(writer);
+    return cli_status(cli, status);
 }
 
 static int load(job *j, s24_transformer **out, const s24_checkpoint *checkpoint, int train)
@@ -395,6 +408,7 @@ static int run(cli_app *cli, const void *opaque)
         code = cli_status(cli, s24_checkpoint_open(&model, cli->ctx, cli->operands[0]));
     if (code == CLI_OK && j.o->teacher)
         code = cli_status(cli, s24_checkpoint_open(&teacher, cli->ctx, j.o->teacher));
+    if (code == CLI_OK) code = check_out(&j, model);
     if (code == CLI_OK) code = prepare(&j, model, teacher);
     if (code == CLI_OK) code = train(&j, model);
     if (j.metrics) fclose(j.metrics);

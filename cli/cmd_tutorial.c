@@ -297,16 +297,18 @@ static int run_stage(tutorial *t, int number)
 static int check(const tutorial *t)
 {
     cli_app *cli = t->cli;
+    static const char *const names[] = {"train", "dev", "calibration"};
     const char *files[] = {t->o->train, t->o->dev, t->o->calibration};
+    s24_checkpoint *model = NULL;
     if (!t->o->train || !t->o->dev)
         return cli_fail(cli, CLI_USAGE, "tutorial needs --train FILE and --dev FILE");
     for (int i = 0; i < 3; i++)
         if (files[i] && access(files[i], R_OK) != 0)
-            return cli_fail(cli, CLI_IO, "%s: %s", files[i], strerror(errno));
-    if (access(t->model, R_OK) != 0)
-        return cli_fail(cli, CLI_IO, "%s: %s", t->model, strerror(errno));
+            return cli_fail(cli, CLI_IO, "--%s %s: %s", names[i], files[i], strerror(errno));
     if (strlen(t->out) > 4000) return cli_fail(cli, CLI_IO, "%s: the name is too long", t->out);
-    return CLI_OK;
+    const int code = cli_status(cli, s24_checkpoint_open(&model, cli->ctx, t->model));
+    s24_checkpoint_close(model);
+    return code;
 }
 
 static int finish(const tutorial *t)

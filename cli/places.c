@@ -12,11 +12,13 @@
 int cli_may_write(cli_app *cli, const char *path)
 {
     struct stat info;
-    if (stat(path, &info) == 0) {
+    if (lstat(path, &info) == 0) {
+        const int is_broken = stat(path, &info) != 0;
         if (!cli->common->force)
-            return cli_fail(cli, CLI_IO, "%s exists; --force replaces it", path);
+            return cli_fail(cli, CLI_IO, "%s %s; --force replaces it", path,
+                            is_broken ? "is a link to nothing" : "exists");
         /* A rename would put the file in the place of a device or pipe, for everybody. */
-        if (!S_ISREG(info.st_mode))
+        if (!is_broken && !S_ISREG(info.st_mode))
             return cli_fail(cli, CLI_IO, "%s is no regular file, so it is not replaced", path);
     }
     return cli_may_create(cli, path);
@@ -25,13 +27,24 @@ int cli_may_write(cli_app *cli, const char *path)
 int cli_may_create(cli_app *cli, const char *path)
 {
     char parent[4096];
-    const char *slash = strrchr(path, '/');
-    size_t length = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    while (length > 0 && path[length - 1] != '/')
+        length--;
+    while (length > 1 && path[length - 1] == '/')
+        length--;
     if (length >= sizeof parent) return cli_fail(cli, CLI_IO, "%s: the name is too long", path);
     snprintf(parent, sizeof parent, "%.*s", length ? (int)length : 1, length ? path : ".");
     if (access(parent, W_OK | X_OK) != 0)
-        return cli_fail(cli, CLI_IO, "%s: %s", path, strerror(errno));
+        return cli_fail(cli, CLI_IO, "%s: the folder %s cannot be written to: %s", path, parent,
+                        strerror(errno));
     return CLI_OK;
+}
+
+int cli_may_make(cli_app *cli, const char *path)
+{
+    return access(path, F_OK) == 0 ? CLI_OK : cli_may_create(cli, path);
 }
 
 int cli_output_open(cli_app *cli, cli_output *output, const char *path)

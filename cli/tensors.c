@@ -32,6 +32,23 @@ s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tenso
     return status;
 }
 
+int cli_no_doubles(cli_app *cli, const s24_checkpoint *checkpoint, const char *include,
+                   const char *exclude)
+{
+    for (int64_t i = 0; i < s24_checkpoint_count(checkpoint); i++) {
+        s24_tensor tensor = *s24_checkpoint_tensor(checkpoint, i);
+        if (tensor.dtype != S24_F64) continue;
+        tensor.dtype = S24_F32; /* would it be taken then? */
+        if (s24_tensor_is_selected(&tensor, include, exclude))
+            return cli_fail(
+                cli, CLI_FORMAT,
+                "tensor %s is f64; a weight is expected to be f32, f16, bf16, i8, e4m3 or "
+                "e5m2: convert it to f32, or leave it out with --exclude",
+                tensor.name);
+    }
+    return CLI_OK;
+}
+
 int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,
                  const char *include, const char *exclude)
 {
@@ -54,6 +71,8 @@ int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint,
                void (*change)(void *user, s24_tensor *tensor), void *user)
 {
     s24_writer_opts opts = {.size = sizeof opts, .force = cli->common->force, .model = checkpoint};
+    const int code = cli_may_make(cli, path);
+    if (code != CLI_OK) return code;
     s24_status status = s24_writer_create(out, cli->ctx, path, &opts);
     int64_t tensors = s24_checkpoint_count(checkpoint);
     for (int64_t i = 0; i < tensors && status == S24_OK; i++) {

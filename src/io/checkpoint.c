@@ -8,12 +8,14 @@
  */
 #include "io/checkpoint.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/config.h"
+#include "io/foreign.h"
 
 /* Of a packed tensor's parts the indices are bytes, and of a quantised one's the values too: only
    one part can be off. */
@@ -177,9 +179,10 @@ static s24_status open_folder(s24_checkpoint *checkpoint)
         status = open_file(checkpoint, single);
     else if (access(index, F_OK) == 0)
         status = open_index(checkpoint, index);
+    else if (errno != ENOENT)
+        status = s24i_fail_errno(ctx, "look into", checkpoint->folder);
     else
-        status = s24_ctx_fail(ctx, S24_ERROR_IO, "%s: the folder has neither %s nor %s",
-                              checkpoint->folder, S24I_SINGLE_FILE, S24I_INDEX_FILE);
+        status = s24i_fail_weightless(ctx, checkpoint->folder);
 done:
     s24_ctx_free(ctx, single);
     s24_ctx_free(ctx, index);
@@ -190,7 +193,7 @@ static s24_status open_path(s24_checkpoint *checkpoint, const char *path)
 {
     s24_ctx *ctx = checkpoint->ctx;
     struct stat info;
-    if (stat(path, &info) != 0) return s24i_fail_errno(ctx, "open", path);
+    if (stat(path, &info) != 0) return s24i_fail_absent(ctx, path);
     if (S_ISDIR(info.st_mode)) {
         TRY(s24i_copy_string(&checkpoint->folder, ctx, path));
         return open_folder(checkpoint);
@@ -293,6 +296,27 @@ const char *s24_checkpoint_folder(const s24_checkpoint *checkpoint)
 const char *s24_checkpoint_model_type(const s24_checkpoint *checkpoint)
 {
     return checkpoint ? checkpoint->model_type : NULL;
+}
+
+s24_status s24i_model_type(const char **type, s24_ctx *ctx, const s24_checkpoint *checkpoint)
+{
+    const char *folder = checkpoint->folder;
+    char *path;
+    *type = checkpoint->model_type;
+    if (*type) return S24_OK;
+    REQUIRE(ctx, folder, S24_ERROR_ARGUMENT,
+            "%s is a single file; a model's folder is expected, with config.json and tokenizer",
+            checkpoint->shards->path);
+    TRY(s24i_join_path(&path, ctx, folder, "config.json"));
+    const int is_there = access(path, F_OK) == 0;
+    const s24_status status =
+        is_there ? s24_ctx_fail(ctx, S24_ERROR_FORMAT, "%s: model_type is missing", path)
+                 : s24_ctx_fail(ctx, S24_ERROR_FORMAT,
+                                "%s: the folder has no config.json, which says what the model is; "
+                                "it belongs to the model's files, beside %s",
+                                folder, checkpoint->shards->name);
+    s24_ctx_free(ctx, path);
+    return status;
 }
 
 const char *s24_checkpoint_metadata(const s24_checkpoint *checkpoint, const char *key)

@@ -42,6 +42,8 @@ enum { S24I_MAX_SHARDS = 4096 };
 s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
                                const s24_checkpoint *checkpoint, const void *from, size_t bytes,
                                int at_once);
+/* The model_type of a folder's config.json. ARGUMENT: a single file was opened; FORMAT. */
+s24_status s24i_model_type(const char **type, s24_ctx *ctx, const s24_checkpoint *checkpoint);
 /* Do the bytes lie in a file's map? */
 int s24i_checkpoint_has(const s24_checkpoint *checkpoint, const void *from);
 

@@ -120,8 +120,12 @@ static s24_status map_file(s24i_map *out, s24_ctx *ctx, int fd, const char *path
     struct stat info;
     if (fstat(fd, &info) != 0) return s24i_fail_errno(ctx, "read", path);
     REQUIRE(ctx, S_ISREG(info.st_mode), S24_ERROR_IO,
-            "cannot read %s: %s, a regular file is expected", path,
-            S_ISDIR(info.st_mode) ? "it is a folder" : "it is a device");
+            "cannot read %s: it is %s, a regular file is expected%s", path,
+            S_ISDIR(info.st_mode)    ? "a folder"
+            : S_ISFIFO(info.st_mode) ? "a pipe"
+            : S_ISSOCK(info.st_mode) ? "a socket"
+                                     : "a device",
+            S_ISFIFO(info.st_mode) ? "; write what it gives to one first" : "");
     return info.st_size ? map_pages(out, ctx, fd, 0, (size_t)info.st_size, 0, path) : S24_OK;
 }
 

@@ -7,6 +7,8 @@
  */
 #include "io/safetensors.h"
 
+#include "io/foreign.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -329,19 +331,17 @@ done:
 
 s24_status s24i_header_read(s24i_header *out, s24_ctx *ctx, const char *path, const s24i_map *map)
 {
-    static const char pointer[] = "version https://git-lfs.github.com/spec/";
     const uint8_t *data = map->data;
     const size_t bytes = map->bytes;
     uint64_t header_bytes = 0;
     *out = (s24i_header){0};
+    if (bytes >= 8) memcpy(&header_bytes, data, 8);
+    if (!header_bytes || header_bytes > bytes - 8 || data[8] != '{')
+        TRY(s24i_refuse_foreign(ctx, path, data, bytes));
     REQUIRE(ctx, bytes >= 8, S24_ERROR_FORMAT,
             "%s: %zu bytes are too few for a safetensors file, which begins with 8 bytes that say "
             "how long its header is",
             path, bytes);
-    REQUIRE(ctx, bytes < sizeof pointer || memcmp(data, pointer, sizeof pointer - 1) != 0,
-            S24_ERROR_FORMAT,
-            "%s: a Git LFS pointer, not the file itself ('git lfs pull' fetches it)", path);
-    memcpy(&header_bytes, data, 8);
     REQUIRE(ctx, header_bytes <= S24I_HEADER_MAX_BYTES, S24_ERROR_FORMAT,
             "%s: a header of %llu bytes is announced, at most %llu are expected (not a "
             "safetensors file?)",

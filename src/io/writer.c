@@ -83,8 +83,10 @@ static s24_status resolve_path(s24_writer *writer, const char *path)
     for (size_t n = strlen(writer->path); n > 1 && writer->path[n - 1] == '/'; n--)
         writer->path[n - 1] = '\0';
     if (lstat(writer->path, &info) != 0) return S24_OK;
-    REQUIRE(ctx, writer->force, S24_ERROR_EXISTS, "%s exists and may not be replaced", path);
-    if (stat(writer->path, &info) != 0) return S24_OK; /* a broken link: renamed over */
+    const int is_broken = stat(writer->path, &info) != 0;
+    REQUIRE(ctx, writer->force, S24_ERROR_EXISTS, "%s %s and may not be replaced", path,
+            is_broken ? "is a link to nothing" : "exists");
+    if (is_broken) return S24_OK; /* renamed over */
     REQUIRE(ctx, !S_ISDIR(info.st_mode) == !writer->folder, S24_ERROR_EXISTS,
             "%s is a %s, but a %s is to be written", path,
             S_ISDIR(info.st_mode) ? "folder" : "file", writer->folder ? "folder" : "file");

@@ -361,10 +361,8 @@ static void read_classes(loader *l)
 static s24_status prepare(loader *l)
 {
     const char *folder = s24_checkpoint_folder(l->checkpoint);
-    REQUIRE(l->ctx, folder, S24_ERROR_ARGUMENT,
-            "a model needs a folder with config.json; a single file was opened");
-    const char *type = s24_checkpoint_model_type(l->checkpoint);
-    REQUIRE(l->ctx, type, S24_ERROR_FORMAT, "%s/config.json: model_type is missing", folder);
+    const char *type;
+    TRY(s24i_model_type(&type, l->ctx, l->checkpoint));
     l->arch = s24i_architecture_find(type);
     REQUIRE(l->ctx, l->arch && l->arch->encodes, S24_ERROR_UNSUPPORTED,
             "%s/config.json: model_type '%s' is not supported; bert, vit and "

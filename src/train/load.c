@@ -423,10 +423,8 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
                                     const s24_checkpoint *checkpoint)
 {
     const char *folder = s24_checkpoint_folder(checkpoint);
-    REQUIRE(ctx, folder, S24_ERROR_ARGUMENT,
-            "a model needs a folder with config.json; a single file was opened");
-    const char *type = s24_checkpoint_model_type(checkpoint);
-    REQUIRE(ctx, type, S24_ERROR_FORMAT, "%s/config.json: model_type is missing", folder);
+    const char *type;
+    TRY(s24i_model_type(&type, ctx, checkpoint));
     t->arch = s24i_architecture_find(type);
     REQUIRE(ctx, t->arch && !t->arch->rel_h, S24_ERROR_UNSUPPORTED,
             "%s/config.json: model_type '%s' is not supported; bert, gpt2, llama and vit are",

@@ -213,7 +213,7 @@ class Products(Scratch):
     def test_a_chart_that_cannot_be_written(self):
         found = self.json("bench", "--shapes", "4,8,4", "--peers", "none", "--svg",
                           "missing/c.svg", *QUICK, exit=3)
-        self.assertRegex(found["error"], r"missing/c\.svg: No such file")
+        self.assertRegex(found["error"], r"missing/c\.svg: the folder missing cannot be written to: No such")
 
 
 class Prunings(Scratch):

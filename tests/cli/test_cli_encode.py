@@ -235,7 +235,7 @@ class Embed(Scratch):
             ("taken", ["embed", "model", "--input", "texts", "--output", "taken.safetensors"], 3,
              r"taken\.safetensors exists; --force"),
             ("no folder", ["embed", "model", "--output", "missing/v.safetensors"], 3,
-             r"missing/v\.safetensors: No such file"),
+             r"missing/v\.safetensors: the folder missing cannot be written to: No such file"),
             ("no file", ["embed", "model", "--output", "model", "--force"], 3,
              r"model is no regular file, so it is not replaced"),
             ("no texts", ["embed", "model", "--input", "missing", *out], 3, r"missing.*No such"),

@@ -132,7 +132,7 @@ class Answers(Scratch):
              "encoder has no question-answering head: qa_outputs"),
             ("too long", [*base, "--max-tokens", "999"], 2, "999 tokens.*160 positions"),
             ("taken", [*base, "--predictions", "taken.json"], 3, "taken.json exists; --force"),
-            ("no folder", [*base, "--predictions", "no/p.json"], 3, "no/p.json: No such"),
+            ("no folder", [*base, "--predictions", "no/p.json"], 3, "no/p.json: the folder no cannot be written to: No such"),
         ])
 
 

@@ -283,7 +283,7 @@ class Write(Scratch):
         sparse = (self.folder / "sparse.safetensors").read_bytes()
         for name, data, sentence in (
                 ("lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n",
-                 "lfs.safetensors: a Git LFS pointer, not the file itself"),
+                 "lfs.safetensors: this is a Git LFS pointer; safetensors are expected"),
                 ("half", sparse[:-40], r"half.safetensors: tensor .* \(cut short\?\)")):
             (self.folder / f"{name}.safetensors").write_bytes(data)
             done = run("info", f"{name}.safetensors", cwd=self.folder)
