@@ -181,7 +181,7 @@ S24_API int s24_ctx_threads(const s24_ctx *ctx);
    process may run on, no more than its control group's quota of time pays for. The threads are the
    context's own, made when a call first needs them; they sleep between calls, block every signal and
    end with the context. Where the system gives fewer, these do the work of all, with the same results
-   (a warning in the log says so); a forked child makes its own. */
+   (the log says so); a forked child makes its own. */
 S24_API void s24_ctx_set_threads(s24_ctx *ctx, int threads);
 
 /*

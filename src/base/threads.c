@@ -37,8 +37,7 @@ void s24_ctx_parallel_for(s24_ctx *ctx, int64_t count, s24i_range_fn *fn, void *
     const int missing = s24i_team_run(team, &loop);
     ctx->in_parallel = 0;
     if (missing)
-        s24_ctx_log(ctx, S24_LOG_WARNING,
-                    "the system gave %d of %d threads; these do the work of all",
+        s24_ctx_log(ctx, S24_LOG_INFO, "the system gave %d of %d threads; these do the work of all",
                     loop.ranges - missing, loop.ranges);
 }
 

@@ -39,7 +39,7 @@ class Threads(cli_case.Scratch):
             with self.subTest(command[0]):
                 (self.folder / "gold.txt").write_text("0\n1\n2\n3\n4\n5\n")
                 done = self.limited(*command, "-q", "--threads", "64")
-                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
         left = [name for name in os.listdir(self.folder) if name.startswith(".")]
         self.assertEqual(left, [])
 
