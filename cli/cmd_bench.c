@@ -194,13 +194,17 @@ static const char *dtypes_of(const cli_app *cli, const struct bench_options *o)
     return o->dtype ? o->dtype : cli_on_cpu(cli) ? "f32" : "f16";
 }
 
-static int has_dtype(const cli_app *cli, const struct bench_options *o, const char *item)
+static int gpu_has(const struct bench_options *o, const char *item)
 {
-    if (cli_on_cpu(cli))
-        return (strcmp(item, "f16") || o->prune) && strcmp(item, "e4m3") && strcmp(item, "e5m2");
     if (o->model && (!strcmp(item, "i8") || !strcmp(item, "e4m3"))) return 1;
     if (o->model || o->prune || o->attention) return !strcmp(item, "f16") || !strcmp(item, "bf16");
     return strcmp(item, "f32") && !scheme_of(item);
+}
+
+static int has_dtype(const cli_app *cli, const struct bench_options *o, const char *item)
+{
+    if (!cli_on_cpu(cli)) return gpu_has(o, item);
+    return (strcmp(item, "f16") || o->prune) && strcmp(item, "e4m3") && strcmp(item, "e5m2");
 }
 
 /* What the device has no products of, said before anything is made. */
@@ -225,8 +229,9 @@ static int check_device(cli_app *cli, const struct bench_options *o)
                             "folder",
                             item);
         if (!has_dtype(cli, o, item))
-            return cli_fail(cli, CLI_UNSUPPORTED, "--dtype %s: bench has none with --device %s",
-                            item, device);
+            return cli_fail(cli, CLI_UNSUPPORTED, "--dtype %s: bench has none with --device %s%s",
+                            item, device,
+                            cli_on_cpu(cli) && gpu_has(o, item) ? "; it runs on a GPU only" : "");
     }
     return CLI_OK;
 }

@@ -67,14 +67,15 @@ s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_mod
 {
     TRY(s24i_options_read(ctx, out, sizeof *out, opts, "s24_model_opts"));
     const s24_dtype dtype = out->dtype;
-    REQUIRE(ctx,
-            !out->device || !dtype || dtype == S24_F16 || dtype == S24_BF16 || dtype == S24_I8 ||
-                dtype == S24_E4M3,
-            S24_ERROR_DTYPE,
-            "the option dtype of a model on a device is %s; f16, bf16, i8 or e4m3 was expected",
+    const int anywhere = !dtype || dtype == S24_BF16 || dtype == S24_I8;
+    const int on_device = anywhere || dtype == S24_F16 || dtype == S24_E4M3;
+    REQUIRE(ctx, on_device || dtype == S24_F32, S24_ERROR_DTYPE,
+            "the option dtype of a model is %s; f32, f16, bf16, i8 or e4m3 was expected",
             s24_dtype_name(dtype));
-    REQUIRE(ctx, out->device || !dtype || dtype == S24_F32 || dtype == S24_BF16 || dtype == S24_I8,
-            S24_ERROR_DTYPE, "the option dtype of a model is %s; f32, bf16 or i8 was expected",
+    REQUIRE(ctx, on_device || !out->device, S24_ERROR_UNSUPPORTED,
+            "a model runs in f32 on the CPU only; on a GPU f16, bf16, i8 or e4m3 is expected");
+    REQUIRE(ctx, anywhere || dtype == S24_F32 || out->device, S24_ERROR_UNSUPPORTED,
+            "a model runs in %s on a GPU only; on the CPU f32, bf16 or i8 is expected",
             s24_dtype_name(dtype));
     return S24_OK;
 }

@@ -207,7 +207,11 @@ class Products(Scratch):
              2, r"--dropout: 1 is not 0 to below 1"),
             ("tiles of a GPU", ["bench", "--tune"], 2, r"option --tune is for --device cuda"),
             ("a dtype of a GPU", ["bench", "--dtype", "e4m3"], 5,
-             r"--dtype e4m3: bench has none with --device cpu"),
+             r"--dtype e4m3: bench has none with --device cpu; it runs on a GPU only"),
+            ("a model's dtype of a GPU", ["bench", "--model", "minilm", "--dtype", "f16"], 5,
+             r"--dtype f16: bench has none with --device cpu; it runs on a GPU only"),
+            ("no model's dtype", ["bench", "--model", "minilm", "--dtype", "e5m2"], 5,
+             r"--dtype e5m2: bench has none with --device cpu$"),
         ])
 
     def test_a_chart_that_cannot_be_written(self):
