@@ -7,6 +7,8 @@
 
 #include "eval.h"
 
+enum { TOP = 5 }; /* of top5 */
+
 static int gold_line(cli_app *cli, const char *path, int64_t line, const s24_text *text,
                      int64_t documents, int64_t *value)
 {
@@ -54,7 +56,7 @@ static int print_accuracy(cli_app *cli, const embedded *queries, const embedded 
     s24_dense q = embedded_view(queries), d = embedded_view(documents);
     double top1 = 0, top5 = 0;
     s24_status status = s24_retrieval_accuracy(&top1, cli->ctx, &q, &d, gold, 1);
-    if (status == S24_OK) status = s24_retrieval_accuracy(&top5, cli->ctx, &q, &d, gold, 5);
+    if (status == S24_OK) status = s24_retrieval_accuracy(&top5, cli->ctx, &q, &d, gold, TOP);
     if (status != S24_OK) return cli_status(cli, status);
     if (cli->json) {
         json_t *object = cli_json();
@@ -62,6 +64,8 @@ static int print_accuracy(cli_app *cli, const embedded *queries, const embedded 
         json_object_set_new(object, "top5", cli_real(100 * top5));
         return cli_json_print(cli, object);
     }
+    if (documents->count <= TOP)
+        cli_note(cli, "every document is among the %d nearest, as there are no more", TOP);
     cli_print(cli, "top-1 %.2f %%  top-5 %.2f %%  (%lld %s, %lld %s)", 100 * top1, 100 * top5,
               (long long)queries->count, cli_plural(queries->count, "query", "queries"),
               (long long)documents->count, cli_plural(documents->count, "document", "documents"));
@@ -81,6 +85,8 @@ static int run(cli_app *cli, const struct eval_options *o)
     if (code == CLI_OK)
         code = cli_status(cli, s24_lines_read(&documents.lines, cli->ctx, o->documents));
     /* The small file first: a wrong one is said before the long work. */
+    if (code == CLI_OK && !s24_lines_count(documents.lines))
+        code = cli_fail(cli, CLI_FORMAT, "--documents %s has no line", o->documents);
     if (code == CLI_OK)
         code = read_gold(cli, o->gold, s24_lines_count(queries.lines),
                          s24_lines_count(documents.lines), &gold);

@@ -84,6 +84,9 @@ static void test_accuracy(void **state)
     assert_true(fabs(share - 2.0 / 3.0) < 1e-12);
     assert_int_equal(s24_retrieval_accuracy(&share, ctx, &qv, &dv, gold, 2), S24_OK);
     assert_true(share == 1.0);
+    /* More than there are: every document is among them. */
+    assert_int_equal(s24_retrieval_accuracy(&share, ctx, &qv, &dv, gold, 5), S24_OK);
+    assert_true(share == 1.0);
 }
 
 /* A document whose score is not a number comes last and is found by nobody. */
@@ -126,6 +129,8 @@ static void test_refused(void **state)
     assert_sentence(ctx, "indices is NULL");
     assert_int_equal(s24_retrieval_accuracy(&share, ctx, &q, &d, gold, 1), S24_ERROR_ARGUMENT);
     assert_sentence(ctx, "gold[1] is 3");
+    assert_int_equal(s24_retrieval_accuracy(&share, ctx, &q, &d, gold, 0), S24_ERROR_ARGUMENT);
+    assert_sentence(ctx, "k is 0, at least 1");
 }
 
 static s24_status search(s24_ctx *failing_ctx)

@@ -413,7 +413,7 @@ S24_API s24_status s24_nearest(int64_t *indices, float *scores, s24_ctx *ctx,
                                const s24_dense *queries, const s24_dense *documents, int64_t k);
 
 /* Share (0 … 1) of queries whose gold document is among the best k: its score is beaten by fewer
-   than k documents. */
+   than k documents. k is at least 1; where there are k documents or fewer, the share is 1. */
 S24_API s24_status s24_retrieval_accuracy(double *share, s24_ctx *ctx, const s24_dense *queries,
                                           const s24_dense *documents, const int64_t *gold,
                                           int64_t k);

@@ -53,17 +53,13 @@ static s24_status check_view(s24_ctx *ctx, const s24_dense *x, const char *name)
     return S24_OK;
 }
 
-static s24_status check(s24_ctx *ctx, const s24_dense *queries, const s24_dense *documents,
-                        int64_t k)
+static s24_status check(s24_ctx *ctx, const s24_dense *queries, const s24_dense *documents)
 {
     TRY(check_view(ctx, queries, "queries"));
     TRY(check_view(ctx, documents, "documents"));
     REQUIRE(ctx, queries->cols == documents->cols, S24_ERROR_SHAPE,
             "queries have %lld columns, documents %lld; the same number is expected",
             (long long)queries->cols, (long long)documents->cols);
-    REQUIRE(ctx, k >= 1 && k <= documents->rows, S24_ERROR_ARGUMENT,
-            "k is %lld, 1 to the number of documents, %lld, is expected", (long long)k,
-            (long long)documents->rows);
     return S24_OK;
 }
 
@@ -113,7 +109,10 @@ s24_status s24_nearest(int64_t *indices, float *scores, s24_ctx *ctx, const s24_
     if (!ctx) return S24_ERROR_ARGUMENT;
     REQUIRE(ctx, indices && scores, S24_ERROR_ARGUMENT, "%s is NULL",
             indices ? "scores" : "indices");
-    TRY(check(ctx, queries, documents, k));
+    TRY(check(ctx, queries, documents));
+    REQUIRE(ctx, k >= 1 && k <= documents->rows, S24_ERROR_ARGUMENT,
+            "k is %lld, 1 to the number of documents, %lld, is expected", (long long)k,
+            (long long)documents->rows);
     block b = {
         .queries = queries, .documents = documents, .k = k, .indices = indices, .best = scores};
     return for_blocks(&b, ctx, keep_best);
@@ -140,7 +139,8 @@ s24_status s24_retrieval_accuracy(double *share, s24_ctx *ctx, const s24_dense *
     int64_t found = 0;
     if (!ctx) return S24_ERROR_ARGUMENT;
     REQUIRE(ctx, share && gold, S24_ERROR_ARGUMENT, "%s is NULL", share ? "gold" : "share");
-    TRY(check(ctx, queries, documents, k));
+    TRY(check(ctx, queries, documents));
+    REQUIRE(ctx, k >= 1, S24_ERROR_ARGUMENT, "k is %lld, at least 1 is expected", (long long)k);
     for (int64_t q = 0; q < queries->rows; q++)
         REQUIRE(ctx, gold[q] >= 0 && gold[q] < documents->rows, S24_ERROR_ARGUMENT,
                 "gold[%lld] is %lld, 0 to %lld is expected", (long long)q, (long long)gold[q],
