@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 embed: lines of text to vectors, into a safetensors file, as a stream of one JSON line a
- * text, or both. A stream keeps the model and answers lines as they come.
+ * sparse24 embed: lines of text to vectors, into a file, as a stream of one JSON line a text, or
+ * both. A stream keeps the model and answers lines as they come.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,8 +20,10 @@ struct embed_options {
 static const cli_option options[] = {
     {"input", 0, CLI_TEXT, offsetof(struct embed_options, input), "FILE|-", "-",
      "UTF-8; every line is a text, an empty one too. - is standard input.", NULL},
-    {"output", 'o', CLI_TEXT, offsetof(struct embed_options, output), "FILE.safetensors", NULL,
-     "Write the tensor 'embeddings', f32 [lines, width], here.", NULL},
+    {"output", 'o', CLI_TEXT, offsetof(struct embed_options, output), "FILE", NULL,
+     "Write the vectors, f32 [lines, width], here: FILE.safetensors holds them as the tensor "
+     "'embeddings', FILE.npy as NumPy's array.",
+     NULL},
     {"stream", 0, CLI_FLAG, offsetof(struct embed_options, stream), NULL, NULL,
      "Print {\"line\": N, \"embedding\": [...]} on standard output for each text, in order. Lines "
      "are answered as they come, those that wait together by up to 32.",
@@ -36,20 +38,6 @@ static const cli_example examples[] = {
     {"cut -f2 log.tsv | sparse24 embed model-24 --stream > vectors.jsonl",
      "In a pipe, a JSON line a text."},
     {NULL, NULL}};
-
-static int save(cli_app *cli, const char *path, const embedded *e)
-{
-    s24_writer *writer = NULL;
-    s24_writer_opts opts = {.size = sizeof opts, .force = cli->common->force};
-    s24_tensor tensor = {
-        .name = "embeddings", .dtype = S24_F32, .rank = 2, .shape = {e->count, e->width}};
-    s24_status status = s24_writer_create(&writer, cli->ctx, path, &opts);
-    if (status == S24_OK) status = s24_writer_declare(writer, &tensor);
-    if (status == S24_OK) status = s24_writer_write(writer, tensor.name, e->vectors);
-    if (status == S24_OK) status = s24_writer_commit(writer);
-    s24_writer_destroy(writer);
-    return cli_status(cli, status);
-}
 
 static void print_vector(int64_t line, const float *vector, int64_t width)
 {
@@ -124,20 +112,20 @@ static int stream(cli_app *cli, const struct embed_options *o, s24_encoder *enco
 static int embed(cli_app *cli, const struct embed_options *o, s24_encoder *encoder, embedded *e)
 {
     int code = o->stream ? stream(cli, o, encoder, e) : encode_file(cli, encoder, o->input, e);
-    return code == CLI_OK && o->output ? save(cli, o->output, e) : code;
+    return code == CLI_OK && o->output ? embedded_save(cli, o->output, e) : code;
 }
 
 static int check_options(cli_app *cli, const struct embed_options *o)
 {
     if (!o->output && !o->stream)
         return cli_fail(cli, CLI_USAGE,
-                        "embed needs --output FILE.safetensors, or --stream for JSON lines on "
-                        "standard output");
+                        "embed needs --output FILE.safetensors or FILE.npy, or --stream for JSON "
+                        "lines on standard output");
     if (cli->json && o->stream)
         return cli_fail(cli, CLI_USAGE,
                         "--json and --stream exclude each other: both write standard output");
     /* Said before minutes of work rather than after; the writer asks again. */
-    return o->output ? cli_may_write(cli, o->output) : CLI_OK;
+    return o->output ? embedded_may_save(cli, o->output) : CLI_OK;
 }
 
 static int run(cli_app *cli, const void *opaque)

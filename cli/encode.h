@@ -21,6 +21,10 @@ int encode_texts(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int6
 int encode_file(cli_app *cli, s24_encoder *encoder, const char *path, embedded *out);
 void embedded_free(embedded *e);
 s24_dense embedded_view(const embedded *e);
+/* Refuses a path whose ending names no format of vectors, or that may not be written. */
+int embedded_may_save(cli_app *cli, const char *path);
+/* Writes the vectors to such a path: .safetensors (tensor "embeddings") or .npy. */
+int embedded_save(cli_app *cli, const char *path, const embedded *e);
 
 #define ENCODE_DTYPE(type)                                                                         \
     {                                                                                              \

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """embed, search and eval on a small model of random weights."""
+import ast
 import json
 import math
 import os
@@ -31,6 +32,7 @@ def make_model(folder):
     (other / "model.safetensors").write_bytes((folder / "model/model.safetensors").read_bytes())
     (other / "vocab.txt").write_bytes((folder / "model/vocab.txt").read_bytes())
     (folder / "taken.safetensors").write_bytes(b"precious")
+    (folder / "folder.npy").mkdir()
 
 
 class Embed(Scratch):
@@ -58,6 +60,25 @@ class Embed(Scratch):
         self.assertEqual(len(vectors), len(LINES))
         for vector in vectors:
             self.assertAlmostEqual(math.fsum(v * v for v in vector), 1, places=5)
+
+    def test_npy_holds_the_same_bytes(self):
+        """Version 1.0 of NumPy's format, read here by its specification."""
+        self.good("embed", "model", "--input", "texts", "--output", "v.safetensors")
+        streamed = self.good("embed", "model", "--input", "texts", "--output", "v.npy", "--stream",
+                             "--threads", "1")
+        self.assertEqual(len(streamed.stdout.splitlines()), len(LINES))
+        self.good("embed", "model", "--input", "texts", "--output", "v.npy", "--force")
+        raw = (self.folder / "v.npy").read_bytes()
+        self.assertEqual(raw[:8], b"\x93NUMPY\x01\x00")
+        begin = 10 + int.from_bytes(raw[8:10], "little")
+        self.assertEqual((begin % 64, raw[begin - 1:begin]), (0, b"\n"))
+        self.assertEqual(ast.literal_eval(raw[10:begin].decode("latin-1")),
+                         {"descr": "<f4", "fortran_order": False,
+                          "shape": (len(LINES), tiny_bert.WIDTH)})
+        self.assertEqual(raw[begin:], read(self.folder / "v.safetensors")[0]["embeddings"][2])
+        self.good("embed", "model", "--output", "none.npy")
+        self.assertIn(b"'shape': (0, 32)", (self.folder / "none.npy").read_bytes())
+        self.assertEqual([p for p in os.listdir(self.folder) if p.endswith(".tmp")], [])
 
     def test_lines_are_counted_as_they_are(self):
         for text, count in (("", 0), ("one", 1), ("one\n", 1), ("one\n\nthree", 3), ("\n", 1)):
@@ -232,12 +253,24 @@ class Embed(Scratch):
         out = ["--output", "new.safetensors"]
         self.refusals([
             ("no place", ["embed", "model", "--input", "texts"], 2, r"--output .*--stream"),
+            ("standard output", ["embed", "nowhere", "--output", "-"], 2,
+             r"--output - is no file; --stream writes"),
+            ("no ending", ["embed", "nowhere", "-o", "vectors"], 2,
+             r"--output vectors: .*\.safetensors nor \.npy"),
+            ("another ending", ["embed", "nowhere", "-o", "v.npz"], 2,
+             r"--output v\.npz: .*\.safetensors nor \.npy"),
+            ("npy in no folder", ["embed", "model", "-o", "missing/v.npy"], 3,
+             r"missing/v\.npy: No such file"),
+            ("f16", ["embed", "model", "--input", "texts", "--dtype", "f16", *out], 5,
+             r"a model runs in f16 on a GPU only; on the CPU f32, bf16 or i8"),
+            ("e4m3", ["embed", "model", "--input", "texts", "--dtype", "e4m3", *out], 5,
+             r"a model runs in e4m3 on a GPU only"),
             ("taken", ["embed", "model", "--input", "texts", "--output", "taken.safetensors"], 3,
              r"taken\.safetensors exists; --force"),
             ("no folder", ["embed", "model", "--output", "missing/v.safetensors"], 3,
              r"missing/v\.safetensors: the folder missing cannot be written to: No such file"),
-            ("no file", ["embed", "model", "--output", "model", "--force"], 3,
-             r"model is no regular file, so it is not replaced"),
+            ("no file", ["embed", "model", "--output", "folder.npy", "--force"], 3,
+             r"folder\.npy is no regular file, so it is not replaced"),
             ("no texts", ["embed", "model", "--input", "missing", *out], 3, r"missing.*No such"),
             ("no UTF-8", ["embed", "model", "--input", "broken", *out], 4, r"broken.*UTF-8"),
             ("no model", ["embed", "nowhere", "--input", "texts", *out], 3, r"nowhere.*No such"),
@@ -276,6 +309,8 @@ class Search(Scratch):
             ("no documents", ["search", "model", "--query", "x"], 2, r"--documents .*--query"),
             ("missing", ["search", "model", "--documents", "missing", "--query", "x"], 3,
              r"missing.*No such"),
+            ("f16", ["search", "model", "--documents", "texts", "--query", "x", "--dtype", "f16"], 5,
+             r"a model runs in f16 on a GPU only"),
             ("zero hits", ["search", "model", "--documents", "texts", "--query", "x", "-k", "0"], 2,
              r"-k: '0' is not a whole number"),
         ])
@@ -297,8 +332,20 @@ class Eval(Scratch):
         self.assertEqual(found["top1"], 50)
         self.assertGreaterEqual(found["top5"], 50)
 
+    def test_few_documents(self):
+        """Of five documents or fewer every one is among the five nearest."""
+        for count in (1, 2, 3, 4, 5):
+            with self.subTest(count):
+                (self.folder / "few").write_text("\n".join(LINES[:count]) + "\n")
+                (self.folder / "gold").write_text("".join(f"{i}\n" for i in range(count)))
+                arguments = ["eval", "model", "--queries", "few", "--documents", "few", "--gold",
+                             "gold"]
+                self.assertEqual(self.json(*arguments), {"version": 1, "top1": 100, "top5": 100})
+                self.assertIn("every document is among the 5 nearest", self.good(*arguments).stderr)
+
     def test_refusals(self):
         count = len(LINES)
+        (self.fixtures / "empty").write_text("")
         for name, last in (("word", "seven"), ("far", str(count)), ("under", "-1"), ("none", "")):
             (self.fixtures / name).write_text("0\n" * (count - 1) + last + "\n")
         (self.fixtures / "short").write_text("0\n")
@@ -308,6 +355,11 @@ class Eval(Scratch):
                       + [("short", self.arguments("short"), 4,
                           rf"short has 1 line; expected one for each query, of which there are {count}"),
                          ("missing", self.arguments("missing"), 3, r"missing.*No such"),
+                         ("no documents", ["eval", "model", "--queries", "texts", "--documents",
+                                           "empty", "--gold", "gold"], 4,
+                          r"--documents empty has no line"),
+                         ("f16", [*self.arguments(), "--dtype", "f16"], 5,
+                          r"a model runs in f16 on a GPU only"),
                          ("no task", ["eval", "model", "--task", "luck"], 2,
                           r"--task: 'luck' is not one of retrieval"),
                          ("no files", ["eval", "model"], 2, r"--queries, --documents and --gold")])

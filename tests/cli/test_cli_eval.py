@@ -305,7 +305,7 @@ class Images(Scratch):
         self.refusals([
             ("no data", ["eval", "vit", "--task", "image"], 2, "--task image needs --data"),
             ("no file", image("none"), 3, "none.*No such"),
-            ("texts", ["embed", "vit", "--input", "good-labels-idx1-ubyte", "--output", "x"], 5,
+            ("texts", ["embed", "vit", "--input", "good-labels-idx1-ubyte", "--output", "x.npy"], 5,
              "vit: a model of type 'vit' reads images, and texts were given"),
             ("cut", image("cut-images-idx3-ubyte"), 4, "cut-images.*idx file of bytes with 3"),
             ("size", image("large-images-idx3-ubyte"), 4,
