@@ -318,6 +318,8 @@ S24_API s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const
  * lengths together, forward, pool, normalise. A prompt that the pooling module would leave out
  * (include_prompt: false) is UNSUPPORTED. max_tokens 0: sentence_bert_config.json's
  * max_seq_length, else the model's positions. An encoder owns its model, tokenizer and session.
+ * UNSUPPORTED, too: a model without modules.json that was trained for a head (architectures of
+ * config.json names one, or its tensors are there), whose pooled vectors mean nothing.
  */
 typedef struct s24_encoder s24_encoder;
 

@@ -52,22 +52,27 @@ struct s24_encoder {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* Said before the weights are loaded; other model types are s24_model_load's to refuse. */
+static s24_status check_model(s24_ctx *ctx, const s24_checkpoint *checkpoint, const char *path)
+{
+    REQUIRE(ctx, s24_checkpoint_folder(checkpoint), S24_ERROR_ARGUMENT,
+            "%s is a file; an encoder needs its folder, with the tokenizer", path);
+    const char *type = s24_checkpoint_model_type(checkpoint);
+    const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
+    if (!arch || !arch->encodes) return S24_OK;
+    REQUIRE(ctx, !arch->key_image, S24_ERROR_UNSUPPORTED,
+            "%s: a model of type '%s' reads images, and texts were given", path, type);
+    return s24i_pooling_check(ctx, checkpoint);
+}
+
 static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
                              const s24_model_opts *opts)
 {
     s24_checkpoint *checkpoint;
     TRY(s24_checkpoint_open(&checkpoint, ctx, folder));
-    s24_status status = S24_OK;
-    if (!s24_checkpoint_folder(checkpoint))
-        status =
-            s24_ctx_fail(ctx, S24_ERROR_ARGUMENT,
-                         "%s is a file; an encoder needs its folder, with the tokenizer", folder);
+    s24_status status = check_model(ctx, checkpoint, folder);
     if (status == S24_OK) status = s24_model_load(&encoder->model, ctx, checkpoint, opts);
     s24_checkpoint_close(checkpoint);
-    if (status == S24_OK && encoder->model->shape.image)
-        status = s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED,
-                              "%s: a model of type '%s' reads images, and texts were given", folder,
-                              encoder->model->architecture->model_type);
     return status;
 }
 

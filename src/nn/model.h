@@ -263,5 +263,8 @@ s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architect
                            const char *folder);
 s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
                              const s24i_architecture *architecture, const char *folder);
+/* Refuses a folder whose model was trained for a head, unless its modules.json says how to pool: the
+   vectors would mean nothing. UNSUPPORTED. */
+s24_status s24i_pooling_check(s24_ctx *ctx, const s24_checkpoint *checkpoint);
 
 #endif

@@ -7,6 +7,7 @@
  */
 #include "nn/model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "io/config.h"
@@ -283,5 +284,73 @@ s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
         status = read_modules(pooled, &modules, folder);
     }
     s24i_config_free(&modules);
+    return status;
+}
+
+/* ---- models that are no encoders ------------------------------------------------------------- */
+
+/* A model that was trained for a head: how its architecture's name ends, or what tensor is there. */
+typedef struct headed {
+    const char *architecture, *tensor;
+    const char *does;
+    const char *instead; /* what it is for here */
+} headed;
+
+static const headed heads[] = {
+    {"ForSequenceClassification", "classifier.weight", "scores texts or pairs of texts", ""},
+    {"ForSequenceClassification", "classifier.out_proj.weight", "scores texts or pairs of texts",
+     ""},
+    {"ForSequenceClassification", "score.weight", "scores texts or pairs of texts", ""},
+    {"ForQuestionAnswering", "qa_outputs.weight", "finds answers in a text",
+     ", and eval --task qa measures this one"},
+    {"ForTokenClassification", NULL, "classifies tokens", ""},
+    {"ForMultipleChoice", NULL, "chooses among texts", ""},
+    {"ForNextSentencePrediction", NULL, "judges whether two texts belong together", ""},
+    {"ForMaskedLM", NULL, "fills in words", ""},
+    {"ForPreTraining", NULL, "fills in words", ""},
+    {"LMHeadModel", NULL, "continues a text", ""}};
+
+static s24_status refuse_head(s24_ctx *ctx, const char *folder, const char *evidence,
+                              const headed *head)
+{
+    return s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED,
+                        "%s: %s says that the model %s. Its token vectors were not trained to be "
+                        "pooled, and no modules.json says how: an encoder's folder is expected%s",
+                        folder, evidence, head->does, head->instead);
+}
+
+static s24_status check_heads(s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                              const char *architecture)
+{
+    const char *folder = s24_checkpoint_folder(checkpoint);
+    char evidence[160];
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        if (architecture && s24i_ends_with(architecture, heads[i].architecture)) {
+            snprintf(evidence, sizeof evidence, "architectures in config.json, '%s',",
+                     s24i_show(architecture).text);
+            return refuse_head(ctx, folder, evidence, &heads[i]);
+        }
+        if (heads[i].tensor && s24_checkpoint_find(checkpoint, heads[i].tensor)) {
+            snprintf(evidence, sizeof evidence, "tensor '%s'", heads[i].tensor);
+            return refuse_head(ctx, folder, evidence, &heads[i]);
+        }
+    }
+    return S24_OK;
+}
+
+s24_status s24i_pooling_check(s24_ctx *ctx, const s24_checkpoint *checkpoint)
+{
+    const char *folder = s24_checkpoint_folder(checkpoint);
+    s24i_config modules, config, names = {.json = NULL};
+    s24_status status = s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL);
+    const int is_said = modules.json != NULL;
+    s24i_config_free(&modules);
+    if (status != S24_OK || is_said) return status;
+    status = s24i_config_load(&config, ctx, folder, "config.json", S24I_REQUIRED);
+    if (status == S24_OK)
+        status = s24i_config_child(&names, &config, "architectures", S24I_OPTIONAL);
+    if (status == S24_OK)
+        status = check_heads(ctx, checkpoint, json_string_value(json_array_get(names.json, 0)));
+    s24i_config_free(&config);
     return status;
 }

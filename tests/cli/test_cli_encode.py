@@ -365,5 +365,58 @@ class Eval(Scratch):
                          ("no files", ["eval", "model"], 2, r"--queries, --documents and --gold")])
 
 
+class Heads(Scratch):
+    """Models that were trained for a head are no encoders, unless modules.json says how they pool."""
+
+    @staticmethod
+    def make(folder):
+        def write(name, architectures, modules=False, qa=False):
+            tiny_bert.write(folder / name, qa=qa)
+            config = json.loads((folder / name / "config.json").read_text())
+            config.pop("architectures")
+            if architectures:
+                config["architectures"] = architectures
+            (folder / name / "config.json").write_text(json.dumps(config))
+            if not modules:
+                (folder / name / "modules.json").unlink()
+
+        write("reranker", ["BertForSequenceClassification"])
+        write("tokens", ["BertForTokenClassification"])
+        write("words", ["BertForMaskedLM"])
+        write("answers", ["BertForQuestionAnswering"], qa=True)
+        write("trained", ["BertModel"], qa=True)
+        write("unnamed", None, qa=True)
+        write("plain", ["BertModel"])
+        write("silent", None)
+        write("pooled-words", ["BertForMaskedLM"], modules=True)
+        write("pooled-answers", ["BertForQuestionAnswering"], modules=True, qa=True)
+        (folder / "texts").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+        (folder / "gold").write_text("".join(f"{i}\n" for i in range(len(LINES))))
+
+    def test_refusals(self):
+        cases = []
+        for name, sentence in (
+                ("reranker", r"BertForSequenceClassification', says that the model scores texts or pairs"),
+                ("tokens", r"BertForTokenClassification', says that the model classifies tokens"),
+                ("words", r"BertForMaskedLM', says that the model fills in words"),
+                ("answers", r"BertForQuestionAnswering', .*eval --task qa measures this one"),
+                ("trained", r"tensor 'qa_outputs\.weight' says .*finds answers"),
+                ("unnamed", r"tensor 'qa_outputs\.weight' says .*finds answers")):
+            sentence = rf"{name}: .*{sentence}.*"
+            cases += [(f"embed {name}", ["embed", name, "--input", "texts", "-o", "new.npy"], 5,
+                       sentence),
+                      (f"search {name}", ["search", name, "--documents", "texts", "--query", "x"], 5,
+                       sentence),
+                      (f"eval {name}", ["eval", name, "--queries", "texts", "--documents", "texts",
+                                        "--gold", "gold"], 5, sentence)]
+        self.refusals(cases)
+
+    def test_what_is_an_encoder_runs(self):
+        for name in ("plain", "silent", "pooled-words", "pooled-answers"):
+            with self.subTest(name):
+                found = self.json("search", name, "--documents", "texts", "--query", LINES[3])
+                self.assertEqual(found["hits"][0]["line"], 3)
+
+
 if __name__ == "__main__":
     unittest.main()
