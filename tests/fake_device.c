@@ -200,7 +200,8 @@ static void pool(const s24i_device_pool *job)
 {
     memset(job->y, 0, (size_t)(job->texts * job->width) * sizeof *job->y);
     for (int64_t t = 0; t < job->texts; t++)
-        job->y[t * job->width] = (float)(job->offsets[t + 1] - job->offsets[t]);
+        for (int64_t i = job->offsets[t]; i < job->offsets[t + 1]; i++)
+            job->y[t * job->width] += !job->mask || job->mask[i] ? 1.0f : 0.0f;
 }
 
 static s24_status fake_pool(s24i_device *d, const s24i_device_pool *job, void *stream,

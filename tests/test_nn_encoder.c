@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Encoders on a small random BERT folder: what pooling, prompts, limits and batches make of a text
+ * Encoders on a small random BERT folder: what pooling, limits and batches make of a text
  * is compared with the same done by hand on s24_session_forward.
  */
 #include "support.h"
@@ -304,44 +304,6 @@ static void test_lower_case(void **state)
     }
 }
 
-static void test_prompts(void **state)
-{
-    s24_encoder_opts opts = {.size = sizeof opts, .prompt = "query"};
-    float plain[WIDTH], prompted[WIDTH];
-    (void)state;
-    const char *folder = make_folder("mean_tokens", 1);
-    s24_encoder *encoder = open_with(folder, NULL);
-    embed_one(plain, encoder, "q: ab c");
-    s24_encoder_close(encoder);
-    io_write_text(io_path("model/config_sentence_transformers.json"),
-                  "{\"prompts\":{\"query\":\"q: \",\"none\":\"\"},\"default_prompt_name\":null}");
-    encoder = open_with(folder, &opts);
-    assert_int_equal(embed_one(prompted, encoder, "ab c"), 6); /* q : [UNK] c */
-    assert_memory_equal(plain, prompted, sizeof plain);
-    s24_encoder_close(encoder);
-    encoder = open_with(folder, NULL); /* no default */
-    assert_int_equal(embed_one(prompted, encoder, "ab c"), 4);
-    s24_encoder_close(encoder);
-    io_write_text(io_path("model/config_sentence_transformers.json"),
-                  "{\"prompts\":{\"query\":\"q: \",\"none\":\"\"},"
-                  "\"default_prompt_name\":\"query\"}");
-    encoder = open_with(folder, NULL);
-    embed_one(prompted, encoder, "ab c");
-    assert_memory_equal(plain, prompted, sizeof plain);
-    s24_encoder_close(encoder);
-    opts.prompt = "none"; /* asked for by name, against the default */
-    encoder = open_with(folder, &opts);
-    assert_int_equal(embed_one(prompted, encoder, "ab c"), 4);
-    s24_encoder_close(encoder);
-    /* A prompt that must not be pooled is refused; none is fine. */
-    io_write_text(io_path("model/1_Pooling/config.json"),
-                  "{\"pooling_mode_mean_tokens\":true,\"include_prompt\":false}");
-    encoder = open_with(folder, &opts);
-    s24_encoder_close(encoder);
-    assert_int_equal(s24_encoder_open(&encoder, ctx, folder, NULL), S24_ERROR_UNSUPPORTED);
-    assert_sentence(ctx, "include_prompt of the pooling module is false");
-}
-
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 static void assert_no_encoder(const char *path, const s24_encoder_opts *opts, s24_status status,
@@ -482,11 +444,11 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pooling),     cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_limits),      cmocka_unit_test(test_nothing_to_do),
-        cmocka_unit_test(test_lower_case),  cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_bad_texts),
-        cmocka_unit_test(test_interrupted), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_pooling),    cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_limits),     cmocka_unit_test(test_nothing_to_do),
+        cmocka_unit_test(test_lower_case), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_bad_texts),  cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

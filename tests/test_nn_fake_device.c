@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sparse24/nn.h"
+#include "nn/session.h"
 
 enum { SHAPES = 50, WIDTH = 128, KEPT = 32 };
 
@@ -38,8 +38,8 @@ static counts close_device(s24_device *device)
     return c;
 }
 
-/* A pass of one text of so many tokens. */
-static void pass(s24_ctx *ctx, s24_session *session, int64_t tokens)
+/* A pass of one text of so many tokens, of which the first are not pooled. */
+static void pass_without(s24_ctx *ctx, s24_session *session, int64_t tokens, int64_t unpooled)
 {
     int32_t ids[SHAPES + 1] = {0};
     float vector[WIDTH];
@@ -47,8 +47,14 @@ static void pass(s24_ctx *ctx, s24_session *session, int64_t tokens)
     const s24_batch batch = {.texts = 1, .offsets = offsets, .ids = ids};
     const s24_outputs outputs = {.embeddings = vector};
     memset(vector, 0xff, sizeof vector);
+    session->unpooled = unpooled;
     assert_ok(ctx, s24_session_forward(session, ctx, &batch, &outputs));
-    assert_true(vector[0] == (float)tokens);
+    assert_true(vector[0] == (float)(tokens - unpooled));
+}
+
+static void pass(s24_ctx *ctx, s24_session *session, int64_t tokens)
+{
+    pass_without(ctx, session, tokens, 0);
 }
 
 static void test_graphs(void **state)
@@ -81,6 +87,41 @@ static void test_graphs(void **state)
     assert_int_equal(c.captures, SHAPES + 1);
     assert_int_equal(c.launches, 2 * SHAPES + KEPT + 1);
     assert_int_equal(c.left, 0);
+    s24_ctx_destroy(ctx);
+}
+
+/* Tokens that are not pooled, alone and from graphs, with a mask that attention sees too. */
+static void test_unpooled(void **state)
+{
+    (void)state;
+    s24_ctx *ctx;
+    s24_device *device;
+    s24_model *model;
+    s24_session *session;
+    float vectors[2 * WIDTH];
+    const int32_t ids[9] = {0};
+    const uint8_t mask[9] = {1, 0, 1, 0, 1, 1, 1, 1, 0};
+    const int64_t offsets[] = {0, 4, 9};
+    const s24_device_opts opts = {.size = sizeof opts, .library = S24_FAKE_PLUGIN};
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    assert_ok(ctx, s24_device_create(&device, ctx, &opts));
+    const s24_model_opts model_opts = {.size = sizeof model_opts, .device = device};
+    assert_ok(ctx, s24_model_preset(&model, ctx, "bert-tiny", &model_opts));
+    assert_ok(ctx, s24_session_create(&session, ctx, model, 9));
+    for (int turn = 0; turn < 3; turn++)
+        for (int64_t unpooled = 0; unpooled < 7; unpooled += 3)
+            pass_without(ctx, session, 7, unpooled);
+    const s24_outputs outputs = {.embeddings = vectors};
+    for (int64_t unpooled = 0; unpooled < 3; unpooled++) {
+        static const float left[3][2] = {{2, 4}, {1, 3}, {1, 2}};
+        const s24_batch batch = {.texts = 2, .offsets = offsets, .ids = ids, .mask = mask};
+        session->unpooled = unpooled;
+        assert_ok(ctx, s24_session_forward(session, ctx, &batch, &outputs));
+        assert_true(vectors[0] == left[unpooled][0] && vectors[WIDTH] == left[unpooled][1]);
+    }
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    s24_device_destroy(device);
     s24_ctx_destroy(ctx);
 }
 
@@ -123,6 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_graphs),
+        cmocka_unit_test(test_unpooled),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

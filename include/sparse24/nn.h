@@ -314,10 +314,10 @@ S24_API s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const
                                        const s24_outputs *outputs);
 
 /*
- * Texts to embeddings [count, width]: tokenize (with the folder's prompt, if any), batch like
- * lengths together, forward, pool, normalise. A prompt that the pooling module would leave out
- * (include_prompt: false) is UNSUPPORTED. max_tokens 0: sentence_bert_config.json's
- * max_seq_length, else the model's positions. An encoder owns its model, tokenizer and session.
+ * Texts to embeddings [count, width]: tokenize, batch like lengths together, forward, pool,
+ * normalise. A prompt stands before every text, as if both were one; where the pooling module says
+ * include_prompt: false, its tokens and [CLS] before them are left out of the mean or maximum.
+ * max_tokens 0: sentence_bert_config.json's max_seq_length, else the model's positions. An encoder owns its model, tokenizer and session.
  * UNSUPPORTED, too: a model without modules.json that was trained for a head (architectures of
  * config.json names one, or its tensors are there), whose pooled vectors mean nothing.
  */
@@ -334,11 +334,31 @@ typedef struct s24_encoder_opts {
 S24_API s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
                                     const s24_encoder_opts *opts);
 /* Another encoder for another thread (with a context of its own) on the same model and tokenizer,
-   with the same options; `from` must outlive it. Errors: ARGUMENT, MEMORY. */
+   with the same options and the prompt that `from` has now; `from` must outlive it. Errors: ARGUMENT,
+   MEMORY. */
 S24_API s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder *from);
 S24_API void s24_encoder_close(s24_encoder *encoder);
 S24_API const s24_model *s24_encoder_model(const s24_encoder *encoder);
 S24_API int64_t s24_encoder_width(const s24_encoder *encoder);
+/*
+ * Prompts: a folder's config_sentence_transformers.json has some by name ("query", "document"), one
+ * of which may be its default. Each encoder has a prompt of its own that stands before the texts of
+ * the calls that follow; names and texts live as long as the encoder that was opened.
+ */
+/* The folder's prompts by index: name, and *text (may be NULL). NULL past the end. */
+S24_API const char *s24_encoder_prompt_name(const s24_encoder *encoder, int64_t index,
+                                            const char **text);
+/* The text of the folder's prompt of that name; NULL: there is none. */
+S24_API const char *s24_encoder_prompt_text(const s24_encoder *encoder, const char *name);
+/* The folder's prompt of that name from now on; NULL: its default, none where it has none. Errors:
+   ARGUMENT (no such name: the sentence lists those that there are; include_prompt is false and the
+   prompt fills max_tokens), FORMAT (the default does not exist), MEMORY. */
+S24_API s24_status s24_encoder_choose_prompt(s24_encoder *encoder, s24_ctx *ctx, const char *name);
+/* A text of the caller's, which is copied; NULL or "": none. Errors: ARGUMENT (as above), MEMORY. */
+S24_API s24_status s24_encoder_set_prompt(s24_encoder *encoder, s24_ctx *ctx, const char *text);
+/* The prompt that stands before texts now, "" for none, until the next change; *name (may be NULL)
+   is NULL for a text of the caller's, and for none. */
+S24_API const char *s24_encoder_prompt(const s24_encoder *encoder, const char **name);
 /* *tokens (may be NULL) is the number of tokens run. Order of the result is that of the texts; an
    empty text is [CLS] [SEP]. */
 S24_API s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *encoder,

@@ -11,10 +11,10 @@
 
 #include "io/config.h"
 #include "io/tokenizer.h"
+#include "nn/prompts.h"
 #include "nn/session.h"
 
 #define SENTENCE_CONFIG "sentence_bert_config.json"
-#define PROMPT_CONFIG   "config_sentence_transformers.json"
 enum {
     BATCH_TOKENS = 4096,
     DEVICE_BATCH_TOKENS = 32768,
@@ -38,8 +38,11 @@ struct s24_encoder {
     s24_ctx *ctx;
     s24_model *model;
     s24_tokenizer *tokenizer;
-    char *prompt;
-    int shares; /* model, tokenizer and prompt are another's */
+    s24i_prompts prompts;
+    const char *prompt, *prompt_name; /* of the folder, or own_prompt and NULL */
+    char *own_prompt;
+    int64_t prompt_tokens; /* that pooling leaves out, [CLS] among them; 0: none */
+    int shares;            /* model, tokenizer and prompts are another's */
     int64_t width, max_tokens, batch_tokens;
     int64_t window;    /* texts at a time */
     s24_token *tokens; /* [window, max_tokens] */
@@ -112,37 +115,6 @@ static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *fo
     return S24_OK;
 }
 
-static s24_status find_prompt(const char **text, const s24i_config *config, const char *asked)
-{
-    s24i_config prompts;
-    const char *name = asked;
-    *text = "";
-    if (!name) TRY(s24i_config_string(&name, config, "default_prompt_name", S24I_OPTIONAL));
-    if (!name) return S24_OK;
-    TRY(s24i_config_child(&prompts, config, "prompts", S24I_OPTIONAL));
-    REQUIRE(config->ctx, s24i_json_get(prompts.json, name),
-            asked ? S24_ERROR_ARGUMENT : S24_ERROR_FORMAT, "%s: there is no prompt \"%s\"",
-            config->file ? config->file : PROMPT_CONFIG, s24i_show(name).text);
-    return s24i_config_string(text, &prompts, name, S24I_REQUIRED);
-}
-
-static s24_status read_prompt(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
-                              const char *asked)
-{
-    s24i_config config;
-    const char *text;
-    s24_status status = s24i_config_load(&config, ctx, folder, PROMPT_CONFIG, S24I_OPTIONAL);
-    if (status == S24_OK) status = find_prompt(&text, &config, asked);
-    if (status == S24_OK && *text && !encoder->model->pooled.pools_prompt)
-        status = s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED,
-                              "%s: include_prompt of the pooling module is false, which is not "
-                              "supported with a prompt (\"%s\")",
-                              folder, s24i_show(text).text);
-    if (status == S24_OK) status = s24i_copy_string(&encoder->prompt, ctx, text);
-    s24i_config_free(&config);
-    return status;
-}
-
 static s24_status make_lane(encoder_lane *lane, const s24_encoder *e, s24_ctx *ctx)
 {
     TRY(s24i_alloc_elems(&lane->offsets, ctx, e->window + 1, sizeof *lane->offsets, "offsets"));
@@ -200,6 +172,76 @@ static s24_status make_buffers(s24_encoder *e, s24_ctx *ctx, int64_t batch_token
     return fit_sessions(e, ctx);
 }
 
+/* ---- prompts --------------------------------------------------------------------------------- */
+
+/* What a prompt's tokens are is asked of the prompt alone, though text may join its last one. */
+static s24_status use_prompt(s24_encoder *e, s24_ctx *ctx, const char *name, const char *text)
+{
+    const s24_text prompt = {text, strlen(text)};
+    int64_t tokens = 0;
+    REQUIRE(ctx, prompt.bytes <= INT32_MAX, S24_ERROR_ARGUMENT,
+            "the prompt has %zu bytes, at most %d are expected", prompt.bytes, INT32_MAX);
+    if (prompt.bytes && !e->model->pooled.pools_prompt) {
+        tokens = s24i_tokenizer_encode(e->tokens, e->max_tokens, e->tokenizer, &prompt, 1) - 1;
+        if (tokens < 0) return s24i_tokenizer_no_memory(ctx);
+        REQUIRE(ctx, tokens + 1 < e->max_tokens, S24_ERROR_ARGUMENT,
+                "a prompt of %lld tokens or more leaves none of %lld to be pooled: include_prompt "
+                "of the pooling module is false",
+                (long long)tokens, (long long)e->max_tokens);
+    }
+    e->prompt_tokens = tokens;
+    e->prompt_name = name;
+    e->prompt = text;
+    return S24_OK;
+}
+
+static s24_status check_encoder(s24_ctx *ctx, const s24_encoder *encoder)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, encoder, S24_ERROR_ARGUMENT, "encoder is NULL");
+    return S24_OK;
+}
+
+s24_status s24_encoder_choose_prompt(s24_encoder *encoder, s24_ctx *ctx, const char *name)
+{
+    const char *found, *text;
+    TRY(check_encoder(ctx, encoder));
+    TRY(s24i_prompts_find(&found, &text, &encoder->prompts, ctx, name));
+    return use_prompt(encoder, ctx, found, text);
+}
+
+s24_status s24_encoder_set_prompt(s24_encoder *encoder, s24_ctx *ctx, const char *text)
+{
+    TRY(check_encoder(ctx, encoder));
+    const size_t bytes = (text ? strlen(text) : 0) + 1;
+    /* The encoder's own memory, whose context may be another than the caller's. */
+    char *copy = s24_ctx_alloc(encoder->ctx, bytes);
+    REQUIRE(ctx, copy, S24_ERROR_MEMORY, "no memory for a prompt of %zu bytes", bytes - 1);
+    memcpy(copy, text ? text : "", bytes);
+    const s24_status status = use_prompt(encoder, ctx, NULL, copy);
+    s24_ctx_free(encoder->ctx, status == S24_OK ? encoder->own_prompt : copy);
+    if (status == S24_OK) encoder->own_prompt = copy;
+    return status;
+}
+
+const char *s24_encoder_prompt(const s24_encoder *encoder, const char **name)
+{
+    if (name) *name = encoder ? encoder->prompt_name : NULL;
+    return encoder ? encoder->prompt : NULL;
+}
+
+const char *s24_encoder_prompt_name(const s24_encoder *encoder, int64_t index, const char **text)
+{
+    return encoder ? s24i_prompts_at(&encoder->prompts, index, text) : NULL;
+}
+
+const char *s24_encoder_prompt_text(const s24_encoder *encoder, const char *name)
+{
+    return encoder && name ? s24i_prompts_text(&encoder->prompts, name) : NULL;
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
 static s24_status new_encoder(s24_encoder **out, s24_ctx *ctx)
 {
     void *memory;
@@ -215,8 +257,9 @@ static s24_status open_encoder(s24_encoder *encoder, s24_ctx *ctx, const char *f
     TRY(load_model(encoder, ctx, folder, &opts->model));
     TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, folder));
     TRY(read_limits(encoder, ctx, folder, opts->max_tokens));
-    TRY(read_prompt(encoder, ctx, folder, opts->prompt));
-    return make_buffers(encoder, ctx, opts->batch_tokens);
+    TRY(s24i_prompts_read(&encoder->prompts, ctx, folder));
+    TRY(make_buffers(encoder, ctx, opts->batch_tokens));
+    return s24_encoder_choose_prompt(encoder, ctx, opts->prompt);
 }
 
 s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
@@ -249,10 +292,13 @@ s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder 
     encoder->shares = 1;
     encoder->model = from->model;
     encoder->tokenizer = from->tokenizer;
-    encoder->prompt = from->prompt;
+    encoder->prompts = from->prompts;
     encoder->width = from->width;
     encoder->max_tokens = from->max_tokens;
-    const s24_status status = make_buffers(encoder, ctx, from->batch_tokens);
+    s24_status status = make_buffers(encoder, ctx, from->batch_tokens);
+    if (status == S24_OK)
+        status = from->prompt_name ? s24_encoder_choose_prompt(encoder, ctx, from->prompt_name)
+                                   : s24_encoder_set_prompt(encoder, ctx, from->prompt);
     if (status != S24_OK) {
         s24_encoder_close(encoder);
         return status;
@@ -276,8 +322,9 @@ void s24_encoder_close(s24_encoder *encoder)
     if (!encoder->shares) {
         s24_model_destroy(encoder->model);
         s24_tokenizer_destroy(encoder->tokenizer);
-        s24_ctx_free(ctx, encoder->prompt);
+        s24i_prompts_free(&encoder->prompts);
     }
+    s24_ctx_free(ctx, encoder->own_prompt);
     s24_ctx_free(ctx, encoder->tokens);
     s24_ctx_free(ctx, encoder->lengths);
     s24_ctx_free(ctx, encoder->order);
@@ -367,6 +414,7 @@ static s24_status send_batch(int64_t *done, const window *w, s24_ctx *ctx, int64
         lane->places[batch.texts] = w->first + text;
         lane->offsets[++batch.texts] = start + e->lengths[text];
     }
+    lane->session->unpooled = e->prompt_tokens;
     TRY(s24i_session_submit(lane->session, ctx, &batch, &outputs));
     lane->texts = batch.texts;
     *done = batch.texts;

@@ -34,7 +34,7 @@ s24_status s24i_gpu_session_create(s24i_gpu_session **out, s24_ctx *ctx, const s
 void s24i_gpu_session_destroy(s24i_gpu_session *gpu);
 /* Enqueues the pass of a checked batch, which may change afterwards. */
 s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch *batch,
-                           const s24_outputs *outputs);
+                           const s24_outputs *outputs, int64_t unpooled);
 /* Waits for the submitted pass and writes its outputs. Without one it does nothing. */
 s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx);
 

@@ -14,9 +14,11 @@
 
 #include <string.h>
 
+#include "nn/session.h"
+
 /* Where the parts of a batch lie in inputs, in elements of 32 bits. */
 typedef struct input_places {
-    int64_t tiles, ids, positions, offsets, types, mask, end;
+    int64_t tiles, ids, positions, offsets, types, mask, pooled, end;
 } input_places;
 
 static input_places places_of(const s24i_gpu_shape *key)
@@ -27,7 +29,8 @@ static input_places places_of(const s24i_gpu_shape *key)
     p.offsets = p.positions + key->tokens;
     p.types = p.offsets + key->texts + 1;
     p.mask = p.types + (key->types ? key->tokens : 0);
-    p.end = p.mask + (key->mask ? (key->tokens + 3) / 4 : 0);
+    p.pooled = p.mask + (key->mask ? (key->tokens + 3) / 4 : 0);
+    p.end = p.pooled + (key->unpooled ? (key->tokens + 3) / 4 : 0);
     return p;
 }
 
@@ -75,7 +78,8 @@ static s24_status fill(s24i_gpu_session *gpu, s24_ctx *ctx)
                                  .texts = tokens,
                                  .tiles = tokens + tokens / 64 + 1,
                                  .types = 1,
-                                 .mask = 1};
+                                 .mask = 1,
+                                 .unpooled = 1};
     void *inputs;
     gpu->wide = s24i_max(s->intermediate, 2 * s->width); /* f32 hidden states fit too */
     if (s->image) gpu->wide = s24i_max(gpu->wide, gpu->model->patch_map.row);
@@ -194,6 +198,13 @@ static int queries_of(const s24i_gpu_session *gpu, int64_t tokens)
 static const uint8_t *mask_of(const s24i_gpu_session *gpu, const s24i_gpu_shape *key)
 {
     return key->mask ? (const uint8_t *)(gpu->inputs + places_of(key).mask) : NULL;
+}
+
+/* The tokens that pooling takes, which attention's mask says unless a prompt is left out. */
+static const uint8_t *pooled_of(const s24i_gpu_session *gpu, const s24i_gpu_shape *key)
+{
+    return key->unpooled ? (const uint8_t *)(gpu->inputs + places_of(key).pooled)
+                         : mask_of(gpu, key);
 }
 
 /* context = the attention of q, k and v. */
@@ -318,7 +329,7 @@ static s24_status results(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_
                                        .x = states,
                                        .offsets = gpu->inputs + places_of(key).offsets,
                                        .texts = key->texts,
-                                       .mask = mask_of(gpu, key),
+                                       .mask = pooled_of(gpu, key),
                                        .pooling = poolings[model->pooled.pooling],
                                        .normalise = model->pooled.normalise,
                                        .stream = gpu->stream};
@@ -394,6 +405,7 @@ static void write_inputs(s24i_gpu_session *gpu, const s24_batch *batch, const s2
 {
     const input_places p = places_of(key);
     int32_t *tiles = gpu->pinned + p.tiles, *positions = gpu->pinned + p.positions;
+    uint8_t *pooled = (uint8_t *)(gpu->pinned + p.pooled);
     for (int64_t b = 0; b < batch->texts; b++) {
         const int64_t length = batch->offsets[b + 1] - batch->offsets[b];
         for (int64_t q = 0; queries && q < length; q += queries) {
@@ -402,6 +414,8 @@ static void write_inputs(s24i_gpu_session *gpu, const s24_batch *batch, const s2
         }
         for (int64_t t = 0; t < length; t++)
             *positions++ = (int32_t)t;
+        for (int64_t t = 0; key->unpooled && t < length; t++)
+            *pooled++ = (uint8_t)s24i_is_pooled(batch, batch->offsets[b] + t, t, key->unpooled);
     }
     for (int64_t b = 0; b <= batch->texts; b++)
         gpu->pinned[p.offsets + b] = (int32_t)batch->offsets[b];
@@ -418,12 +432,13 @@ static size_t pixel_bytes(const s24i_gpu_session *gpu, const s24i_gpu_shape *key
 }
 
 s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch *batch,
-                           const s24_outputs *outputs)
+                           const s24_outputs *outputs, int64_t unpooled)
 {
     s24i_gpu_shape key = {.tokens = batch->offsets[batch->texts],
                           .texts = batch->texts,
                           .types = batch->types && gpu->model->type_rows,
                           .mask = batch->mask != NULL,
+                          .unpooled = unpooled,
                           .embeddings = outputs->embeddings != NULL,
                           .logits = outputs->start_logits || outputs->end_logits,
                           .hidden = outputs->hidden != NULL,

@@ -15,7 +15,7 @@ enum {
 
 /* What decides about the kernels of a pass and their pointers. */
 typedef struct s24i_gpu_shape {
-    int64_t tokens, texts, tiles;
+    int64_t tokens, texts, tiles, unpooled;
     int64_t types, mask, embeddings, logits, hidden, classes, images; /* 0 or 1 */
 } s24i_gpu_shape;
 

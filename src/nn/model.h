@@ -36,7 +36,7 @@ typedef enum s24i_pooling { S24I_POOL_MEAN, S24I_POOL_CLS, S24I_POOL_MAX } s24i_
 /* How token vectors become a text's. */
 typedef struct s24i_pooled {
     s24i_pooling pooling;
-    int pools_prompt; /* 0: a prompt's tokens would have to be left out, which is not done */
+    int pools_prompt; /* 0: a prompt's tokens are left out */
     int normalise;
 } s24i_pooled;
 

@@ -350,7 +350,7 @@ s24_status s24i_pooling_check(s24_ctx *ctx, const s24_checkpoint *checkpoint)
     if (status == S24_OK)
         status = s24i_config_child(&names, &config, "architectures", S24I_OPTIONAL);
     if (status == S24_OK)
-        status = check_heads(ctx, checkpoint, json_string_value(json_array_get(names.json, 0)));
+        status = check_heads(ctx, checkpoint, s24i_json_string(s24i_json_at(names.json, 0)));
     s24i_config_free(&config);
     return status;
 }

@@ -338,7 +338,7 @@ s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_bat
             "logits of classes were asked of a model without a classifier");
     s24_batch whole;
     TRY(begin(session, ctx, &whole, batch));
-    if (session->gpu) return s24i_gpu_submit(session->gpu, ctx, &whole, outputs);
+    if (session->gpu) return s24i_gpu_submit(session->gpu, ctx, &whole, outputs, session->unpooled);
     return forward(session, ctx, &whole, outputs);
 }
 

@@ -42,9 +42,11 @@ struct s24_session {
     int64_t *images;   /* [max_tokens / positions + 1]: where they begin, of a model of images */
     float *scratch;
     int64_t scratch_elems;
-    s24i_lane whole;              /* all threads; its ctx is each pass's own */
-    s24i_lane *lanes;             /* [threads] */
-    int splits;                   /* lanes may run */
+    s24i_lane whole;  /* all threads; its ctx is each pass's own */
+    s24i_lane *lanes; /* [threads] */
+    int splits;       /* lanes may run */
+    int64_t unpooled; /* a prompt's tokens, the first of every text: attended to, but left
+                                     out by mean and max pooling; set by whoever submits */
     struct s24i_gpu_session *gpu; /* of a model on a device; then nothing above but ctx … threads */
 };
 
@@ -65,6 +67,13 @@ typedef struct s24i_observer {
 s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                                const s24_outputs *outputs);
 s24_status s24i_session_finish(s24_session *session, s24_ctx *ctx);
+
+/* Do mean and max pooling take token t of a batch, which is at this position of its text? */
+static inline int s24i_is_pooled(const s24_batch *batch, int64_t t, int64_t position,
+                                 int64_t unpooled)
+{
+    return position >= unpooled && (!batch->mask || batch->mask[t]);
+}
 
 /* The embeddings of a checked batch (session_embed.c). */
 s24_status s24i_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch, float *hidden);

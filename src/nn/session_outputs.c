@@ -52,7 +52,9 @@ static void pool_text(const pool_job *job, int64_t text)
     for (int64_t t = first; t < batch->offsets[text + 1]; t++) {
         const float *x = job->hidden + t * width;
         if (model->pooled.pooling == S24I_POOL_CLS && t > first) break;
-        if (model->pooled.pooling != S24I_POOL_CLS && batch->mask && !batch->mask[t]) continue;
+        if (model->pooled.pooling != S24I_POOL_CLS &&
+            !s24i_is_pooled(batch, t, t - first, job->session->unpooled))
+            continue;
         if (model->pooled.pooling == S24I_POOL_MAX && counted)
             vec->maximum(y, x, width);
         else
