@@ -34,6 +34,7 @@ enum {
 typedef enum cli_type {
     CLI_FLAG,     /* int field, set to 1 */
     CLI_TEXT,     /* const char * field */
+    CLI_WORDS,    /* likewise, and may be empty */
     CLI_COUNT,    /* int64_t field, a whole number of at least 1 */
     CLI_REAL,     /* double field, a number of at least 0 */
     CLI_POSITIVE, /* likewise, over 0 */

@@ -12,7 +12,7 @@
 
 struct embed_options {
     cli_common common;
-    const char *input, *output, *dtype;
+    const char *input, *output, *dtype, *prompt_name, *prompt_text;
     int64_t max_tokens;
     int stream;
 };
@@ -28,6 +28,10 @@ static const cli_option options[] = {
      "Print {\"line\": N, \"embedding\": [...]} on standard output for each text, in order. Lines "
      "are answered as they come, those that wait together by up to 32.",
      NULL},
+    ENCODE_PROMPT(struct embed_options, "prompt-name", prompt_name,
+                  "every text, by default the model's default"),
+    {"prompt-text", 0, CLI_WORDS, offsetof(struct embed_options, prompt_text), "TEXT", NULL,
+     "Put these words before every text, as they are; '' is no prompt.", NULL},
     ENCODE_DTYPE(struct embed_options),
     ENCODE_MAX_TOKENS(struct embed_options),
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
@@ -37,6 +41,8 @@ static const cli_example examples[] = {
      "A file of texts to a file of vectors."},
     {"cut -f2 log.tsv | sparse24 embed model-24 --stream > vectors.jsonl",
      "In a pipe, a JSON line a text."},
+    {"sparse24 embed model-24 --input questions.txt --output q.npy --prompt-name query",
+     "Questions, before which the model wants its prompt of that name."},
     {NULL, NULL}};
 
 static void print_vector(int64_t line, const float *vector, int64_t width)
@@ -124,32 +130,41 @@ static int check_options(cli_app *cli, const struct embed_options *o)
     if (cli->json && o->stream)
         return cli_fail(cli, CLI_USAGE,
                         "--json and --stream exclude each other: both write standard output");
+    if (o->prompt_name && o->prompt_text)
+        return cli_fail(cli, CLI_USAGE, "--prompt-name and --prompt-text exclude each other");
     /* Said before minutes of work rather than after; the writer asks again. */
     return o->output ? embedded_may_save(cli, o->output) : CLI_OK;
+}
+
+static int report(cli_app *cli, const embedded *e, double seconds)
+{
+    if (!cli->json) {
+        cli_note(cli, "%lld %s, %lld %s in %.2f s", (long long)e->count,
+                 cli_plural(e->count, "text", "texts"), (long long)e->tokens,
+                 cli_plural(e->tokens, "token", "tokens"), seconds);
+        return CLI_OK;
+    }
+    json_t *object = cli_json();
+    json_object_set_new(object, "texts", json_integer(e->count));
+    json_object_set_new(object, "tokens", json_integer(e->tokens));
+    json_object_set_new(object, "seconds", cli_real(seconds));
+    if (e->prompt) json_object_set(object, "prompt", e->prompt);
+    return cli_json_print(cli, object);
 }
 
 static int run(cli_app *cli, const void *opaque)
 {
     const struct embed_options *o = opaque;
+    const encode_prompt prompt = {"texts", encode_no_names, o->prompt_name, o->prompt_text};
     s24_encoder *encoder = NULL;
     embedded e = {0};
     int code = check_options(cli, o);
     if (code == CLI_OK)
         code = encode_open(cli, &encoder, cli->operands[0], o->dtype, o->max_tokens);
+    if (code == CLI_OK) code = encode_use_prompt(cli, encoder, &prompt, &e);
     double start = cli_seconds();
     if (code == CLI_OK) code = embed(cli, o, encoder, &e);
-    double seconds = cli_seconds() - start;
-    if (code == CLI_OK && cli->json) {
-        json_t *object = cli_json();
-        json_object_set_new(object, "texts", json_integer(e.count));
-        json_object_set_new(object, "tokens", json_integer(e.tokens));
-        json_object_set_new(object, "seconds", cli_real(seconds));
-        code = cli_json_print(cli, object);
-    } else if (code == CLI_OK) {
-        cli_note(cli, "%lld %s, %lld %s in %.2f s", (long long)e.count,
-                 cli_plural(e.count, "text", "texts"), (long long)e.tokens,
-                 cli_plural(e.tokens, "token", "tokens"), seconds);
-    }
+    if (code == CLI_OK) code = report(cli, &e, cli_seconds() - start);
     embedded_free(&e);
     s24_encoder_close(encoder);
     return code;

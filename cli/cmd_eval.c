@@ -29,6 +29,8 @@ static const cli_option options[] = {
     {"gold", 0, CLI_TEXT, offsetof(struct eval_options, gold), "FILE", NULL,
      "retrieval: line i is the number, from 0, of the document line that belongs to query i.",
      NULL},
+    ENCODE_QUERY_PROMPT(struct eval_options),
+    ENCODE_DOCUMENT_PROMPT(struct eval_options),
     {"data", 0, CLI_TEXT, offsetof(struct eval_options, data), "FILE", NULL,
      "qa: the questions, in the JSON of SQuAD v1.1; lm: a text file; image: a folder of class "
      "folders of JPEG files, or an idx file of images with its labels beside it.",

@@ -9,7 +9,7 @@
 
 struct search_options {
     cli_common common;
-    const char *documents, *query, *dtype;
+    const char *documents, *query, *dtype, *query_prompt, *document_prompt;
     int64_t k, max_tokens;
 };
 
@@ -20,6 +20,8 @@ static const cli_option options[] = {{"documents", 0, CLI_TEXT,
                                       "TEXT", NULL, "What to look for.", NULL},
                                      {"count", 'k', CLI_COUNT, offsetof(struct search_options, k),
                                       "N", "5", "How many lines to show.", NULL},
+                                     ENCODE_QUERY_PROMPT(struct search_options),
+                                     ENCODE_DOCUMENT_PROMPT(struct search_options),
                                      ENCODE_DTYPE(struct search_options),
                                      ENCODE_MAX_TOKENS(struct search_options),
                                      {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
@@ -30,6 +32,11 @@ static const cli_example examples[] = {
     {"sparse24 search model-24 --documents notes.txt --query 'tax' -k 1 --json",
      "The nearest one, for a program."},
     {NULL, NULL}};
+
+/* Documents and query, whose vectors they are. */
+typedef struct sides {
+    embedded documents, query;
+} sides;
 
 /* A line of a file is data where it goes on to a program, and talk where it goes to a terminal. */
 static void hit_line(cli_app *cli, int64_t rank, double score, int64_t number, const s24_text *text)
@@ -43,9 +50,10 @@ static void hit_line(cli_app *cli, int64_t rank, double score, int64_t number, c
     putchar('\n');
 }
 
-static int print_hits(cli_app *cli, const embedded *documents, const int64_t *lines,
-                      const float *scores, int64_t k)
+static int print_hits(cli_app *cli, const sides *s, const int64_t *lines, const float *scores,
+                      int64_t k)
 {
+    const embedded *documents = &s->documents;
     json_t *hits = json_array();
     for (int64_t i = 0; i < k; i++) {
         const s24_text *text = &s24_lines_texts(documents->lines)[lines[i]];
@@ -65,24 +73,39 @@ static int print_hits(cli_app *cli, const embedded *documents, const int64_t *li
     }
     json_t *object = cli_json();
     json_object_set_new(object, "hits", hits);
+    if (s->query.prompt) json_object_set(object, "query_prompt", s->query.prompt);
+    if (s->documents.prompt) json_object_set(object, "document_prompt", s->documents.prompt);
     return cli_json_print(cli, object);
 }
 
-static int find(cli_app *cli, const embedded *documents, const embedded *query, int64_t k)
+static int find(cli_app *cli, const sides *s, int64_t k)
 {
-    if (k > documents->count) k = documents->count;
+    if (k > s->documents.count) k = s->documents.count;
     int64_t *lines = calloc((size_t)k + 1, sizeof *lines);
     float *scores = calloc((size_t)k + 1, sizeof *scores);
     int code = CLI_OK;
     if (!lines || !scores)
         code = cli_fail(cli, CLI_IO, "out of memory for %lld hits", (long long)k);
-    s24_dense queries = embedded_view(query), all = embedded_view(documents);
+    s24_dense queries = embedded_view(&s->query), all = embedded_view(&s->documents);
     if (code == CLI_OK && k > 0)
         code = cli_status(cli, s24_nearest(lines, scores, cli->ctx, &queries, &all, k));
-    if (code == CLI_OK) code = print_hits(cli, documents, lines, scores, k);
+    if (code == CLI_OK) code = print_hits(cli, s, lines, scores, k);
     free(lines);
     free(scores);
     return code;
+}
+
+/* The query first, so that a wrong name of either prompt is said before the long work. */
+static int encode(cli_app *cli, const struct search_options *o, s24_encoder *encoder, sides *s)
+{
+    const encode_prompt of_query = {"query", encode_query_names, o->query_prompt, NULL};
+    const encode_prompt of_documents = {"documents", encode_document_names, o->document_prompt,
+                                        NULL};
+    const s24_text text = {o->query, strlen(o->query)};
+    int code = encode_use_prompt(cli, encoder, &of_query, &s->query);
+    if (code == CLI_OK) code = encode_texts(cli, encoder, &text, 1, &s->query);
+    if (code == CLI_OK) code = encode_use_prompt(cli, encoder, &of_documents, &s->documents);
+    return code == CLI_OK ? encode_file(cli, encoder, o->documents, &s->documents) : code;
 }
 
 static int run(cli_app *cli, const void *opaque)
@@ -91,14 +114,12 @@ static int run(cli_app *cli, const void *opaque)
     if (!o->documents || !o->query)
         return cli_fail(cli, CLI_USAGE, "search needs --documents FILE and --query TEXT");
     s24_encoder *encoder = NULL;
-    embedded documents = {0}, query = {0};
-    s24_text text = {o->query, strlen(o->query)};
+    sides s = {.query = {0}};
     int code = encode_open(cli, &encoder, cli->operands[0], o->dtype, o->max_tokens);
-    if (code == CLI_OK) code = encode_file(cli, encoder, o->documents, &documents);
-    if (code == CLI_OK) code = encode_texts(cli, encoder, &text, 1, &query);
-    if (code == CLI_OK) code = find(cli, &documents, &query, o->k);
-    embedded_free(&documents);
-    embedded_free(&query);
+    if (code == CLI_OK) code = encode(cli, o, encoder, &s);
+    if (code == CLI_OK) code = find(cli, &s, o->k);
+    embedded_free(&s.documents);
+    embedded_free(&s.query);
     s24_encoder_close(encoder);
     return code;
 }

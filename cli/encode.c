@@ -19,6 +19,36 @@ int encode_open(cli_app *cli, s24_encoder **encoder, const char *folder, const c
     return cli_status(cli, s24_encoder_open(encoder, cli->ctx, folder, &opts));
 }
 
+const char *const encode_no_names[] = {NULL};
+const char *const encode_query_names[] = {"query", NULL};
+const char *const encode_document_names[] = {"document", "passage", "corpus", NULL};
+
+static s24_status set_prompt(cli_app *cli, s24_encoder *encoder, const encode_prompt *p)
+{
+    const char *const *usual = p->usual;
+    if (p->text) return s24_encoder_set_prompt(encoder, cli->ctx, p->text);
+    if (p->asked && !*p->asked) return s24_encoder_set_prompt(encoder, cli->ctx, NULL);
+    while (*usual && !s24_encoder_prompt_text(encoder, *usual))
+        usual++;
+    return s24_encoder_choose_prompt(encoder, cli->ctx, p->asked ? p->asked : *usual);
+}
+
+int encode_use_prompt(cli_app *cli, s24_encoder *encoder, const encode_prompt *prompt,
+                      embedded *out)
+{
+    const char *name;
+    const int code = cli_status(cli, set_prompt(cli, encoder, prompt));
+    if (code != CLI_OK || out->prompt) return code;
+    const char *text = s24_encoder_prompt(encoder, &name);
+    if (!*text) return CLI_OK;
+    out->prompt = json_object();
+    json_object_set_new(out->prompt, "name", name ? json_string(name) : json_null());
+    json_object_set_new(out->prompt, "text", json_string(text));
+    cli_note(cli, "prompt of the %s%s%s: \"%s\"", prompt->of, name ? ", " : "", name ? name : "",
+             text);
+    return CLI_OK;
+}
+
 int encode_texts(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int64_t count,
                  embedded *out)
 {
@@ -48,6 +78,7 @@ void embedded_free(embedded *e)
 {
     s24_lines_destroy(e->lines);
     free(e->vectors);
+    json_decref(e->prompt);
 }
 
 s24_dense embedded_view(const embedded *e)

@@ -9,11 +9,25 @@ typedef struct embedded {
     s24_lines *lines;
     float *vectors; /* [lines, width] */
     int64_t count, width, tokens;
+    json_t *prompt; /* {"name", "text"} of what stood before the texts, NULL: nothing */
 } embedded;
 
 /* Opens the encoder of a folder; dtype NULL: the weights', max_tokens 0: the model's own. */
 int encode_open(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
                 int64_t max_tokens);
+/* Which prompt the texts of one kind get. */
+typedef struct encode_prompt {
+    const char *of;           /* "queries", for the note */
+    const char *const *usual; /* names, of which the first that the model has is taken, else its
+                                   default; ends with NULL */
+    const char *asked;        /* instead, by name; "" is none, NULL is the usual one */
+    const char *text;         /* or a text of the user's, NULL: none is given */
+} encode_prompt;
+extern const char *const encode_no_names[], *const encode_query_names[],
+                                                *const encode_document_names[];
+/* Sets it for the texts that follow. The first time it is said, and kept in out->prompt. */
+int encode_use_prompt(cli_app *cli, s24_encoder *encoder, const encode_prompt *prompt,
+                      embedded *out);
 /* Embeds count texts with progress into vectors [count, width]. Adds to *tokens. */
 int encode_texts(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int64_t count,
                  embedded *out);
@@ -34,6 +48,20 @@ int embedded_save(cli_app *cli, const char *path, const embedded *e);
             "which has no f32. By default as they are stored, f16 on a GPU for what is not bf16.", \
             cli_model_dtype                                                                        \
     }
+#define ENCODE_PROMPT(type, option, field, of)                                                     \
+    {                                                                                              \
+        option, 0, CLI_WORDS, offsetof(type, field), "NAME", NULL,                                 \
+            "Put this prompt of the model's config_sentence_transformers.json before " of          \
+            "; '' is none.",                                                                       \
+            NULL                                                                                   \
+    }
+#define ENCODE_QUERY_PROMPT(type)                                                                  \
+    ENCODE_PROMPT(type, "query-prompt", query_prompt,                                              \
+                  "queries, by default that named query, else the model's default")
+#define ENCODE_DOCUMENT_PROMPT(type)                                                               \
+    ENCODE_PROMPT(type, "document-prompt", document_prompt,                                        \
+                  "documents, by default that named document, passage or corpus, else the "        \
+                  "model's default")
 #define ENCODE_MAX_TOKENS(type)                                                                    \
     {                                                                                              \
         "max-tokens", 0, CLI_COUNT, offsetof(type, max_tokens), "N", NULL,                         \

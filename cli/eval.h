@@ -8,7 +8,7 @@
 
 struct eval_options {
     cli_common common;
-    const char *task, *queries, *documents, *gold, *dtype;
+    const char *task, *queries, *documents, *gold, *query_prompt, *document_prompt, *dtype;
     int64_t max_tokens;
     const char *data, *predictions;
     int64_t stride;

@@ -62,6 +62,8 @@ static int print_accuracy(cli_app *cli, const embedded *queries, const embedded 
         json_t *object = cli_json();
         json_object_set_new(object, "top1", cli_real(100 * top1));
         json_object_set_new(object, "top5", cli_real(100 * top5));
+        if (queries->prompt) json_object_set(object, "query_prompt", queries->prompt);
+        if (documents->prompt) json_object_set(object, "document_prompt", documents->prompt);
         return cli_json_print(cli, object);
     }
     if (documents->count <= TOP)
@@ -70,6 +72,24 @@ static int print_accuracy(cli_app *cli, const embedded *queries, const embedded 
               (long long)queries->count, cli_plural(queries->count, "query", "queries"),
               (long long)documents->count, cli_plural(documents->count, "document", "documents"));
     return CLI_OK;
+}
+
+/* The documents' prompt is set twice: a wrong name is said before the long work. */
+static int encode_both(cli_app *cli, const struct eval_options *o, s24_encoder *encoder,
+                       embedded *queries, embedded *documents)
+{
+    const encode_prompt of_queries = {"queries", encode_query_names, o->query_prompt, NULL};
+    const encode_prompt of_documents = {"documents", encode_document_names, o->document_prompt,
+                                        NULL};
+    int code = encode_use_prompt(cli, encoder, &of_documents, documents);
+    if (code == CLI_OK) code = encode_use_prompt(cli, encoder, &of_queries, queries);
+    if (code == CLI_OK)
+        code = encode_texts(cli, encoder, s24_lines_texts(queries->lines),
+                            s24_lines_count(queries->lines), queries);
+    if (code == CLI_OK) code = encode_use_prompt(cli, encoder, &of_documents, documents);
+    if (code != CLI_OK) return code;
+    return encode_texts(cli, encoder, s24_lines_texts(documents->lines),
+                        s24_lines_count(documents->lines), documents);
 }
 
 static int run(cli_app *cli, const struct eval_options *o)
@@ -90,12 +110,7 @@ static int run(cli_app *cli, const struct eval_options *o)
     if (code == CLI_OK)
         code = read_gold(cli, o->gold, s24_lines_count(queries.lines),
                          s24_lines_count(documents.lines), &gold);
-    if (code == CLI_OK)
-        code = encode_texts(cli, encoder, s24_lines_texts(queries.lines),
-                            s24_lines_count(queries.lines), &queries);
-    if (code == CLI_OK)
-        code = encode_texts(cli, encoder, s24_lines_texts(documents.lines),
-                            s24_lines_count(documents.lines), &documents);
+    if (code == CLI_OK) code = encode_both(cli, o, encoder, &queries, &documents);
     if (code == CLI_OK) code = print_accuracy(cli, &queries, &documents, gold);
     free(gold);
     embedded_free(&queries);

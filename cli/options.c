@@ -186,6 +186,7 @@ static int option_set(const cli_option *option, void *options, const char *value
     default:
         *(const char **)field = value;
         if (option->type == CLI_CHOICE) return is_choice(option, value);
+        if (option->type == CLI_WORDS) return 1;
         return option->type == CLI_TEXT ? *value != '\0' : items_valid(option, value);
     }
 }
