@@ -249,9 +249,10 @@ size_t cli_sentence(const char *text);
 s24_dense cli_tensor_view(const s24_tensor *tensor);
 /* A packed tensor's dense elements, the caller's to free. */
 s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tensor);
-/* How many tensors include and exclude select; none is a usage error that names them. */
+/* How many tensors include and exclude select; none is a usage error that names them. along_k: of all
+   of them it must be known which side is k. */
 int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,
-                 const char *include, const char *exclude);
+                 const char *include, const char *exclude, int along_k);
 /* Refuses weights of f64, which are carried through files and never computed on, by name where include
    and exclude would select them. */
 int cli_no_doubles(cli_app *cli, const s24_checkpoint *checkpoint, const char *include,

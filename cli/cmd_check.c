@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
 #include "sparse24/device.h"
@@ -46,41 +47,70 @@ typedef struct look_how {
     s24_device *device; /* NULL: the CPU */
 } look_how;
 
-static s24_status look_along_n(finding *f, cli_app *cli, const s24_tensor *tensor)
+/* An element's bytes change places, [rows, cols] to [cols, rows]. */
+static s24_status turn(s24_dense *view, void **memory, s24_ctx *ctx)
 {
-    s24_dense view = cli_tensor_view(tensor);
-    void *dense = NULL;
-    s24_status status = tensor->packed ? cli_tensor_unpack(&dense, cli->ctx, tensor) : S24_OK;
-    if (tensor->packed) view.data = dense;
-    if (status == S24_OK) status = s24_check_along_n(&f->two_four_n, &f->bad_n, cli->ctx, &view);
-    f->has_bad_n = status == S24_OK && !f->two_four_n;
-    free(dense);
-    return status;
+    const size_t bytes = s24_dtype_bytes(view->dtype);
+    const s24_dense from = *view;
+    *memory = malloc((size_t)from.rows * (size_t)from.cols * bytes + 1);
+    if (!*memory)
+        return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for the transpose of [%lld, %lld]",
+                            (long long)from.rows, (long long)from.cols);
+    for (int64_t r = 0; r < from.rows; r++)
+        for (int64_t c = 0; c < from.cols; c++)
+            memcpy((char *)*memory + (size_t)(c * from.rows + r) * bytes,
+                   (const char *)from.data + (size_t)(r * from.cols + c) * bytes, bytes);
+    *view = (s24_dense){*memory, from.dtype, from.cols, from.rows, 0};
+    return S24_OK;
 }
 
-static s24_status look_along_k(finding *f, cli_app *cli, s24_device *device,
-                               const s24_tensor *tensor)
+static s24_status look_along_k(finding *f, cli_app *cli, s24_device *device, const s24_dense *w)
 {
-    if (tensor->packed) {
-        f->two_four = 1; /* the reader has checked every code */
-        return S24_OK;
-    }
-    if (tensor->shape[1] % 4 != 0) return S24_OK;
-    s24_dense view = cli_tensor_view(tensor);
-    s24_status status = device
-                            ? s24_device_check(&f->two_four, &f->bad, cli->ctx, device, &view, NULL)
-                            : s24_check(&f->two_four, &f->bad, cli->ctx, &view);
+    if (w->cols % 4 != 0) return S24_OK;
+    s24_status status = device ? s24_device_check(&f->two_four, &f->bad, cli->ctx, device, w, NULL)
+                               : s24_check(&f->two_four, &f->bad, cli->ctx, w);
     f->has_bad = status == S24_OK && !f->two_four;
     return status;
 }
 
+static s24_status look_both_ways(finding *f, cli_app *cli, const look_how *how, const s24_dense *w)
+{
+    s24_status status = look_along_k(f, cli, how->device, w);
+    if (status != S24_OK || !how->options->both) return status;
+    status = s24_check_along_n(&f->two_four_n, &f->bad_n, cli->ctx, w);
+    f->has_bad_n = status == S24_OK && !f->two_four_n;
+    return status;
+}
+
+/* Bad places are where the file has them. */
+static void turn_back(s24_bad_group *bad)
+{
+    const int64_t row = bad->row;
+    bad->row = bad->col;
+    bad->col = row;
+}
+
 static s24_status look(finding *f, cli_app *cli, const look_how *how, const s24_tensor *tensor)
 {
+    const int transposed = tensor->transposed == 1;
+    void *dense = NULL, *turned = NULL;
     *f = (finding){0};
     if (tensor->rank != 2 || !s24_dtype_can_be_two_four(tensor->dtype)) return S24_OK;
     if (tensor->shape[0] == 0 || tensor->shape[1] == 0) return S24_OK;
-    s24_status status = look_along_k(f, cli, how->device, tensor);
-    return status == S24_OK && how->options->both ? look_along_n(f, cli, tensor) : status;
+    if (tensor->packed && !transposed && !how->options->both) {
+        f->two_four = 1; /* the reader has checked every code */
+        return S24_OK;
+    }
+    s24_dense w = cli_tensor_view(tensor);
+    s24_status status = tensor->packed ? cli_tensor_unpack(&dense, cli->ctx, tensor) : S24_OK;
+    if (dense) w.data = dense;
+    if (status == S24_OK && transposed) status = turn(&w, &turned, cli->ctx);
+    if (status == S24_OK) status = look_both_ways(f, cli, how, &w);
+    if (transposed) turn_back(&f->bad);
+    if (transposed) turn_back(&f->bad_n);
+    free(dense);
+    free(turned);
+    return status;
 }
 
 static json_t *bad_json(int has_bad, const s24_bad_group *bad)
@@ -115,6 +145,7 @@ static json_t *finding_json(const void *user, int64_t index)
     json_object_set_new(object, "selected", json_boolean(selected));
     json_object_set_new(object, "two_four", json_boolean(f->two_four));
     json_object_set_new(object, "first_bad", bad_json(f->has_bad, &f->bad));
+    if (tensor->transposed == 1) json_object_set_new(object, "transposed", json_true());
     if (o->both) {
         json_object_set_new(object, "two_four_n", json_boolean(f->two_four_n));
         json_object_set_new(object, "first_bad_n", bad_json(f->has_bad_n, &f->bad_n));
@@ -127,22 +158,32 @@ static int is_good(const finding *f, int both)
     return f->two_four && (!both || f->two_four_n);
 }
 
+/* The group lies in a row, or down a column. */
+static void bad_reason(char *text, size_t bytes, const s24_bad_group *bad, int down)
+{
+    const long long row = bad->row, col = bad->col;
+    if (down)
+        snprintf(text, bytes, ": column %lld has %d non-zeros in rows %lld to %lld", col,
+                 bad->nonzeros, row, row + 3);
+    else
+        snprintf(text, bytes, ": row %lld has %d non-zeros in columns %lld to %lld", row,
+                 bad->nonzeros, col, col + 3);
+}
+
 static void finding_line(cli_app *cli, const s24_tensor *tensor, const finding *f, int both)
 {
+    const int transposed = tensor->transposed == 1;
     char reason[160] = "";
     if (f->has_bad)
-        snprintf(reason, sizeof reason, ": row %lld has %d non-zeros in columns %lld to %lld",
-                 (long long)f->bad.row, f->bad.nonzeros, (long long)f->bad.col,
-                 (long long)f->bad.col + 3);
+        bad_reason(reason, sizeof reason, &f->bad, transposed);
     else if (!f->two_four)
         snprintf(reason, sizeof reason, ": k must be a multiple of 4, and neither side empty");
     else if (f->has_bad_n)
-        snprintf(reason, sizeof reason, ": column %lld has %d non-zeros in rows %lld to %lld",
-                 (long long)f->bad_n.col, f->bad_n.nonzeros, (long long)f->bad_n.row,
-                 (long long)f->bad_n.row + 3);
-    cli_print(cli, "%-3s  %s  [%lld, %lld] %s%s%s", is_good(f, both) ? "ok" : "no", tensor->name,
+        bad_reason(reason, sizeof reason, &f->bad_n, !transposed);
+    cli_print(cli, "%-3s  %s  [%lld, %lld] %s%s%s%s", is_good(f, both) ? "ok" : "no", tensor->name,
               (long long)tensor->shape[0], (long long)tensor->shape[1],
-              s24_dtype_name(tensor->dtype), tensor->packed ? " packed" : "", reason);
+              s24_dtype_name(tensor->dtype), tensor->packed ? " packed" : "",
+              transposed ? " transposed" : "", reason);
 }
 
 typedef struct tally {
@@ -193,7 +234,8 @@ static int check_open(cli_app *cli, const look_how *how, const s24_checkpoint *c
     findings found = {checkpoint, o, NULL};
     tally sum = {0};
     int code = cli_no_doubles(cli, checkpoint, o->include, o->exclude);
-    if (code == CLI_OK) code = cli_selected(cli, &sum.selected, checkpoint, o->include, o->exclude);
+    if (code == CLI_OK)
+        code = cli_selected(cli, &sum.selected, checkpoint, o->include, o->exclude, 1);
     if (code != CLI_OK) return code;
     sum.selected = 0;
     if (cli->json) {
@@ -228,7 +270,7 @@ const cli_command cmd_check = {
         "Looks at every group of four consecutive weights along k, the last dimension, of the "
         "selected tensors of IN. A tensor with more than two non-zeros in a group is named with "
         "its first such group, and the exit code is 1. A tensor whose k is no multiple of 4 "
-        "cannot be 2:4.",
+        "cannot be 2:4. Of weights that the model stores [in, out], as GPT-2 does, k are the rows.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct check_options),

@@ -41,14 +41,16 @@ static json_t *tensor_json(const void *checkpoint, int64_t index)
     json_object_set_new(object, "quantized", scheme ? json_string(scheme) : json_null());
     json_object_set_new(object, "layout",
                         tensor->layout ? json_string(tensor->layout) : json_null());
+    if (tensor->transposed == 1) json_object_set_new(object, "transposed", json_true());
     return object;
 }
 
-/* What a packed tensor is stored in, beside its canonical floats. */
+/* What a packed tensor is stored in, beside its canonical floats; a dense one, beside [n, k]. */
 static const char *form_of(const s24_tensor *tensor)
 {
     const char *scheme = cli_scheme(tensor);
-    return scheme ? scheme : tensor->layout ? tensor->layout : "";
+    if (scheme || tensor->layout) return scheme ? scheme : tensor->layout;
+    return tensor->transposed == 1 ? "[in, out]" : "";
 }
 
 static void tensor_line(cli_app *cli, const s24_tensor *tensor, int width)

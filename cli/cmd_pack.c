@@ -215,6 +215,8 @@ static int check_shapes(const job *j)
                             "unpack it first, or leave it out with --exclude",
                             tensor->name, cli_scheme(tensor), j->scheme);
         if (!changes(j, tensor)) continue;
+        s24_status status = s24_tensor_check_sides(j->cli->ctx, j->checkpoint, tensor, 1);
+        if (status != S24_OK) return cli_status(j->cli, status);
         int64_t rows = tensor->shape[0], cols = tensor->shape[1];
         if (cols % 4 != 0)
             return cli_fail(j->cli, CLI_FORMAT,
@@ -331,7 +333,8 @@ static int convert(cli_app *cli, const struct pack_options *options, int packing
         code = cli_no_doubles(cli, checkpoint, options->include, options->exclude);
     /* unpack's default takes what there is to take; a name that nothing has is a slip. */
     if (code == CLI_OK && (packing || strcmp(options->include, "*") != 0))
-        code = cli_selected(cli, &selected, checkpoint, options->include, options->exclude);
+        code =
+            cli_selected(cli, &selected, checkpoint, options->include, options->exclude, packing);
     if (code == CLI_OK) code = check_shapes(&j);
     if (code == CLI_OK)
         code = cli_writer(cli, &j.writer, checkpoint, cli->operands[1], declare, &j);
@@ -361,7 +364,9 @@ const cli_command cmd_pack = {
     .text =
         "Writes OUT like IN, with the selected tensors packed: the kept values and two bits a "
         "value for their place. The others pass through. A selected tensor that is not 2:4 ends "
-        "the command with exit code 4 and its first bad group; nothing is written then.\n"
+        "the command with exit code 4 and its first bad group; nothing is written then. A weight "
+        "that "
+        "the model stores [in, out], as GPT-2 does, cannot be packed.\n"
         "With --layout cpu they are stored in the order in which this CPU's kernels read them: "
         "loading a "
         "model then copies and packs nothing, and processes share one copy of the weights.\n"

@@ -113,7 +113,7 @@ static int check_options(cli_app *cli, const struct prune_options *o, const s24_
                         "--calibration runs the whole model, but there is no %s to describe it",
                         config);
     const int code = cli_no_doubles(cli, in, o->include, o->exclude);
-    return code == CLI_OK ? cli_selected(cli, &selected, in, o->include, o->exclude) : code;
+    return code == CLI_OK ? cli_selected(cli, &selected, in, o->include, o->exclude, 1) : code;
 }
 
 static json_t *layer_json(const void *user, int64_t index)
@@ -209,10 +209,14 @@ const cli_command cmd_prune = {
     .name = "prune",
     .summary = "make the linear layers of a model 2:4",
     .operands = "IN OUT",
-    .text = "Writes OUT like IN, with at most two non-zeros in every group of four consecutive "
-            "weights along k of the selected tensors. Reports for each layer the share of |w| that "
-            "stays and, with calibration, the squared error of the layer's output relative to the "
-            "output.\nA selected tensor whose k is no multiple of 4 passes through with a note.",
+    .text =
+        "Writes OUT like IN, with at most two non-zeros in every group of four consecutive "
+        "weights along k of the selected tensors. Reports for each layer the share of |w| that "
+        "stays and, with calibration, the squared error of the layer's output relative to the "
+        "output.\nA selected tensor whose k is no multiple of 4 passes through with a note. "
+        "Weights that "
+        "the model stores [in, out], as GPT-2 does, are pruned along their rows; they cannot be "
+        "packed.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct prune_options),

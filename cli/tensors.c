@@ -50,13 +50,18 @@ int cli_no_doubles(cli_app *cli, const s24_checkpoint *checkpoint, const char *i
 }
 
 int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,
-                 const char *include, const char *exclude)
+                 const char *include, const char *exclude, int along_k)
 {
     int64_t tensors = s24_checkpoint_count(checkpoint);
+    s24_status status = S24_OK;
     *count = 0;
-    for (int64_t i = 0; i < tensors; i++)
-        *count += s24_tensor_is_selected(s24_checkpoint_tensor(checkpoint, i), include, exclude);
-    if (*count) return CLI_OK;
+    for (int64_t i = 0; i < tensors && status == S24_OK; i++) {
+        const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
+        if (!s24_tensor_is_selected(tensor, include, exclude)) continue;
+        if (along_k) status = s24_tensor_check_sides(cli->ctx, checkpoint, tensor, 0);
+        ++*count;
+    }
+    if (*count) return cli_status(cli, status);
     if (include)
         return cli_fail(cli, CLI_USAGE, "--include %s%s%s selects none of the %lld %s of %s",
                         include, exclude ? " --exclude " : "", exclude ? exclude : "",

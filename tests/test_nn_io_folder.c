@@ -117,7 +117,7 @@ static void opens_the_golden_models(void **state)
         int selected;
     } cases[] = {
         {"models/bert-qa", "bert", "bert.encoder.layer.0.output.dense.weight", 18},
-        {"models/gpt2", "gpt2", "transformer.h.0.attn.c_attn.weight", 0},
+        {"models/gpt2", "gpt2", "transformer.h.0.attn.c_attn.weight", 12},
         {"models/llama", "llama", "model.layers.0.mlp.down_proj.weight", 21},
         {"models/vit", "vit", "vit.encoder.layer.0.output.dense.weight", 18},
     };

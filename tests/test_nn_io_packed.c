@@ -237,6 +237,14 @@ static void select_by_default_what_is_linear_in_a_block(void **state)
         tensor.name = not_linear[i];
         if (s24_tensor_is_selected(&tensor, NULL, NULL)) fail_msg("%s", not_linear[i]);
     }
+    /* GPT-2's are taken where it is known that they are GPT-2's. */
+    tensor.name = "h.0.mlp.c_fc.weight";
+    for (int transposed = -1; transposed <= 1; transposed++) {
+        tensor.transposed = transposed;
+        assert_int_equal(s24_tensor_is_selected(&tensor, NULL, NULL), transposed == 1);
+        assert_true(s24_tensor_is_selected(&tensor, "*c_fc*", NULL));
+    }
+    tensor.transposed = 0;
     tensor.name = linear[0];
     for (int dtype = S24_DTYPE_NONE; dtype < S24_DTYPE_COUNT; dtype++) {
         tensor.dtype = (s24_dtype)dtype;

@@ -46,6 +46,10 @@ typedef struct s24_tensor {
        to 64; then values, indices and scales are NULL. Else NULL. */
     const char *layout;
     const void *stream;
+    /* 1: the weight of a linear layer that is stored [k, n], as GPT-2's are: 2:4 is along its rows. The
+       model type says so; where it is not known, layers of GPT-2's names are [k, n] if those of them
+       that have more outputs than inputs are, −1: none tells. Else 0. */
+    int transposed;
 } s24_tensor;
 
 typedef struct s24_checkpoint s24_checkpoint;
@@ -79,11 +83,16 @@ S24_API const char *s24_checkpoint_metadata(const s24_checkpoint *checkpoint, co
  * separated by commas (* ? [a-z] [!a-z]; * matches dots too). exclude wins; NULL: nothing is
  * excluded. include NULL: the weights of the linear layers inside the blocks ("layer.N.",
  * "layers.N.", "h.N.", "block.N.", "blocks.N."), never embeddings, norms, heads, poolers, routers,
- * nor GPT-2's c_attn, c_fc and c_proj, which are stored [in, out]. A tensor that is not a matrix of
+ * and c_attn, c_fc and c_proj only where they are transposed. A tensor that is not a matrix of
  * f32 f16 bf16 i8 e4m3 e5m2 is never selected.
  */
 S24_API int s24_tensor_is_selected(const s24_tensor *tensor, const char *include,
                                    const char *exclude);
+/* S24_OK if it is known which side of the checkpoint's tensor is k and, with packing = 1, that it is
+   the last one: packed files hold weights as [n, k] only. Else UNSUPPORTED, naming tensor and model
+   type. */
+S24_API s24_status s24_tensor_check_sides(s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                                          const s24_tensor *tensor, int packing);
 
 /* ---- 2. checkpoints: write ------------------------------------------------------------------- */
 
@@ -367,8 +376,8 @@ S24_API s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_enc
 /* ---- 5. pruning a whole model ---------------------------------------------------------------- */
 
 typedef struct s24_layer_report {
-    const char *name; /* with ".weight" */
-    int64_t rows, cols;
+    const char *name;   /* with ".weight" */
+    int64_t rows, cols; /* as stored */
     double kept_l1;
     double output_error; /* −1: not measured */
     double seconds;
@@ -390,7 +399,8 @@ typedef struct s24_model_prune_opts {
 } s24_model_prune_opts;
 
 /*
- * Prunes a checkpoint into a new one at out_path. With calibration texts the statistics of each
+ * Prunes a checkpoint into a new one at out_path, along k, also where a weight is transposed (then it
+ * cannot be packed: UNSUPPORTED). With calibration texts the statistics of each
  * block are taken with every earlier block already pruned, and only one block's are in memory. A
  * selected tensor whose k is no multiple of 4 is passed through with a log line. Errors: all of the
  * above.

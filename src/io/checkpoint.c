@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Opens checkpoints: one .safetensors file, an index, or a Hugging Face folder. All checks happen
- * before s24_checkpoint_open returns; what it gives out afterwards are pointers into the maps.
+ * before s24i_checkpoint_open returns; what it gives out afterwards are pointers into the maps.
  *
  * Writers of 2022 did not align the data; such tensors are copied once to memory that is
  * aligned, so that everyone else may load them as what they are.
@@ -205,7 +205,7 @@ static s24_status open_path(s24_checkpoint *checkpoint, const char *path)
     return open_file(checkpoint, path);
 }
 
-s24_status s24_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path)
+s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path)
 {
     void *checkpoint;
     if (!out) return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "out is NULL");

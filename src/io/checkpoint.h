@@ -31,6 +31,9 @@ struct s24_checkpoint {
 /* Of an index: the largest models have some hundreds, and each is an open file. */
 enum { S24I_MAX_SHARDS = 4096 };
 
+/* s24_checkpoint_open, but for transposed, which rows of models say (nn/sides.c). */
+s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path);
+
 #define S24I_SINGLE_FILE "model.safetensors"
 #define S24I_INDEX_FILE  "model.safetensors.index.json"
 

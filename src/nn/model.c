@@ -24,6 +24,11 @@ const s24i_architecture *s24i_architecture_find(const char *model_type)
     return NULL;
 }
 
+const s24i_architecture *s24i_architecture_at(int index)
+{
+    return architectures[index];
+}
+
 void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot)
 {
     *rows = slot == S24I_INTERMEDIATE ? shape->intermediate : shape->width;
@@ -48,19 +53,23 @@ static int matches(int64_t *number, const char *name, const char *pattern)
     return strcmp(name, ".weight") == 0;
 }
 
-int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *model,
-                           const char *name)
+int s24i_slot_find(int64_t *block, s24i_slot *slot, const s24i_architecture *arch, const char *name)
 {
-    const s24i_architecture *arch = model->architecture;
     const size_t prefix = strlen(arch->prefix);
     if (strncmp(name, arch->prefix, prefix) == 0) name += prefix;
     for (int s = 0; s < S24I_SLOTS; s++) {
         if (!arch->slots[s]) continue;
         if (!matches(block, name, arch->slots[s])) continue;
         *slot = (s24i_slot)s;
-        return *block < model->shape.layers;
+        return 1;
     }
     return 0;
+}
+
+int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *model,
+                           const char *name)
+{
+    return s24i_slot_find(block, slot, model->architecture, name) && *block < model->shape.layers;
 }
 
 s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts)

@@ -169,11 +169,17 @@ const s24i_linear *s24i_block_product(const s24i_block *block, int index);
 /* The row of a model_type, NULL if there is none. */
 const s24i_architecture *s24i_architecture_find(const char *model_type);
 
+/* The rows by index; NULL behind the last. */
+const s24i_architecture *s24i_architecture_at(int index);
+
 /* Rows and columns of a slot's weight; none of one that is joint with another. */
 void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot);
 
 /* Which linear layer a tensor of the checkpoint is ("bert.encoder.layer.3.output.dense.weight",
-   with or without the prefix): 1 and *block, *slot, or 0. */
+   with or without the prefix): 1 and *block, *slot, or 0. Of a row, then of a model, whose blocks
+   have an end. */
+int s24i_slot_find(int64_t *block, s24i_slot *slot, const s24i_architecture *arch,
+                   const char *name);
 int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *model,
                            const char *name);
 

@@ -23,7 +23,7 @@ static int is_selected(const s24i_pruner *pruner, const s24_tensor *tensor)
 int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor)
 {
     return is_selected(pruner, tensor) && tensor->shape[0] > 0 && tensor->shape[1] > 0 &&
-           tensor->shape[1] % 4 == 0;
+           tensor->shape[!tensor->transposed] % 4 == 0;
 }
 
 static s24_dtype dtype_of(const s24i_pruner *pruner, const s24_tensor *tensor)
@@ -36,18 +36,19 @@ static s24_status declare(const s24i_pruner *pruner)
 {
     for (int64_t i = 0; i < s24_checkpoint_count(pruner->in); i++) {
         s24_tensor tensor = *s24_checkpoint_tensor(pruner->in, i);
+        if (is_selected(pruner, &tensor))
+            TRY(s24_tensor_check_sides(pruner->ctx, pruner->in, &tensor, pruner->opts.packed));
         if (s24i_pruner_takes(pruner, &tensor)) {
             tensor.dtype = dtype_of(pruner, &tensor);
             tensor.packed = pruner->opts.packed;
             tensor.bits = 0;
             tensor.layout = NULL;
         } else if (is_selected(pruner, &tensor)) {
-            s24_ctx_log(
-                pruner->ctx, S24_LOG_WARNING,
-                "%s: tensor '%s' [%lld, %lld] is passed through: its columns do not come in "
-                "groups of 4",
-                tensor.file, s24i_show(tensor.name).text, (long long)tensor.shape[0],
-                (long long)tensor.shape[1]);
+            s24_ctx_log(pruner->ctx, S24_LOG_WARNING,
+                        "%s: tensor '%s' [%lld, %lld] is passed through: its %s do not come in "
+                        "groups of 4",
+                        tensor.file, s24i_show(tensor.name).text, (long long)tensor.shape[0],
+                        (long long)tensor.shape[1], tensor.transposed ? "rows" : "columns");
         }
         TRY(s24_writer_declare(pruner->writer, &tensor));
     }
@@ -56,14 +57,28 @@ static s24_status declare(const s24i_pruner *pruner)
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
+/* [n, k], also of a tensor that is stored [k, n]. */
 static s24_dense dense_of(float *w, const s24_tensor *tensor)
 {
-    return (s24_dense){w, S24_F32, tensor->shape[0], tensor->shape[1], 0};
+    const int turned = tensor->transposed;
+    return (s24_dense){w, S24_F32, tensor->shape[turned], tensor->shape[!turned], 0};
+}
+
+static s24_status new_floats(float **out, const s24i_pruner *pruner, const s24_tensor *tensor)
+{
+    return s24i_alloc_elems(out, pruner->ctx, tensor->shape[0] * tensor->shape[1], sizeof **out,
+                            "a weight");
 }
 
 s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tensor *tensor)
 {
-    return s24i_tensor_widen(pruner->ctx, w, tensor);
+    float *stored;
+    if (!tensor->transposed) return s24i_tensor_widen(pruner->ctx, w, tensor);
+    TRY(new_floats(&stored, pruner, tensor));
+    const s24_status status = s24i_tensor_widen(pruner->ctx, stored, tensor);
+    if (status == S24_OK) s24i_transpose(w, stored, tensor->shape[0], tensor->shape[1]);
+    s24_ctx_free(pruner->ctx, stored);
+    return status;
 }
 
 static s24_status write_packed(const s24i_pruner *pruner, const s24_dense *pruned, const char *name)
@@ -77,28 +92,47 @@ static s24_status write_packed(const s24i_pruner *pruner, const s24_dense *prune
 }
 
 /* The finite f32 weight rounded to the dtype it is written in must be finite still. */
-static s24_status check_rounded(const s24i_pruner *pruner, const float *w, const s24_tensor *tensor)
+static s24_status check_rounded(const s24i_pruner *pruner, const s24_dense *w,
+                                const s24_tensor *tensor)
 {
-    const int64_t count = tensor->shape[0] * tensor->shape[1];
-    for (int64_t i = 0; i < count; i++)
-        REQUIRE(pruner->ctx, isfinite(w[i]), S24_ERROR_NOT_FINITE,
+    const float *values = w->data;
+    for (int64_t i = 0; i < w->rows * w->cols; i++) {
+        const long long place[2] = {i / w->cols, i % w->cols};
+        REQUIRE(pruner->ctx, isfinite(values[i]), S24_ERROR_NOT_FINITE,
                 "the pruned weight at row %lld, column %lld is beyond %s; expected a wider dtype",
-                (long long)(i / tensor->shape[1]), (long long)(i % tensor->shape[1]),
+                place[tensor->transposed], place[!tensor->transposed],
                 s24_dtype_name(dtype_of(pruner, tensor)));
+    }
     return S24_OK;
 }
 
-static s24_status write_rounded(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
-                                void *rounded)
+/* Writes rounded weights as they are stored; w has the same numbers. */
+static s24_status write_dense(const s24i_pruner *pruner, const s24_dense *w,
+                              const s24_tensor *tensor, void *rounded)
 {
-    const int64_t count = tensor->shape[0] * tensor->shape[1];
-    s24_dense out = dense_of(rounded, tensor);
+    float *stored;
+    if (!tensor->transposed) return s24_writer_write(pruner->writer, tensor->name, rounded);
+    TRY(new_floats(&stored, pruner, tensor));
+    s24i_transpose(stored, w->data, w->rows, w->cols);
+    s24_status status =
+        s24_convert(rounded, dtype_of(pruner, tensor), stored, S24_F32, w->rows * w->cols);
+    s24_ctx_free(pruner->ctx, stored);
+    if (status == S24_OK) status = s24_writer_write(pruner->writer, tensor->name, rounded);
+    return status;
+}
+
+static s24_status write_rounded(const s24i_pruner *pruner, const s24_dense *w,
+                                const s24_tensor *tensor, void *rounded)
+{
+    const int64_t count = w->rows * w->cols;
+    s24_dense out = *w;
+    out.data = rounded;
     out.dtype = dtype_of(pruner, tensor);
-    TRY(s24_convert(rounded, out.dtype, w, S24_F32, count));
-    TRY(s24_convert(w, S24_F32, rounded, out.dtype, count));
+    TRY(s24_convert(rounded, out.dtype, w->data, S24_F32, count));
+    TRY(s24_convert(w->data, S24_F32, rounded, out.dtype, count));
     TRY(check_rounded(pruner, w, tensor));
     return pruner->opts.packed ? write_packed(pruner, &out, tensor->name)
-                               : s24_writer_write(pruner->writer, tensor->name, rounded);
+                               : write_dense(pruner, w, tensor, rounded);
 }
 
 static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
@@ -112,12 +146,12 @@ static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_ten
     const double end = s24i_seconds();
     TRY(s24i_alloc_elems(&rounded, pruner->ctx, dense.rows * dense.cols,
                          s24_dtype_bytes(dtype_of(pruner, tensor)), "a rounded weight"));
-    const s24_status status = write_rounded(pruner, w, tensor, rounded);
+    const s24_status status = write_rounded(pruner, &dense, tensor, rounded);
     s24_ctx_free(pruner->ctx, rounded);
     if (status != S24_OK || !pruner->opts.report) return status;
     const s24_layer_report layer = {.name = tensor->name,
-                                    .rows = dense.rows,
-                                    .cols = dense.cols,
+                                    .rows = tensor->shape[0],
+                                    .cols = tensor->shape[1],
                                     .kept_l1 = report.kept_l1,
                                     .output_error = report.output_error,
                                     .seconds = end - start};
@@ -134,8 +168,9 @@ s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tens
 static s24_status prune_alone(const s24i_pruner *pruner, const s24_tensor *tensor)
 {
     float *w;
-    TRY(s24i_alloc_elems(&w, pruner->ctx, tensor->shape[0] * tensor->shape[1], sizeof *w,
-                         "a weight"));
+    /* s24_prune would say a place in the transpose. */
+    if (tensor->transposed) TRY(s24i_tensor_check_finite(pruner->ctx, tensor));
+    TRY(new_floats(&w, pruner, tensor));
     s24_status status = s24i_name_tensor(pruner->ctx, s24i_pruner_load(pruner, w, tensor), tensor);
     if (status == S24_OK) status = s24i_pruner_layer(pruner, w, tensor, NULL);
     s24_ctx_free(pruner->ctx, w);

@@ -18,7 +18,7 @@ typedef struct s24i_pruner {
 /* 1 if the tensor is one to prune: selected, with columns in groups of four. */
 int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor);
 
-/* The weight of a tensor of any dtype, dense or packed, as f32 [rows, cols]. */
+/* The weight of a tensor of any dtype, dense or packed, as f32 [n, k], however it is stored. */
 s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tensor *tensor);
 
 /*

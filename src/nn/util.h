@@ -29,6 +29,9 @@ static inline int64_t s24i_ld(const s24_dense *x)
 /* Says which tensor the sentence of a failed call is about; S24_OK and INTERRUPTED pass. */
 s24_status s24i_name_tensor(s24_ctx *ctx, s24_status status, const s24_tensor *tensor);
 
+/* to [cols, rows] = the transpose of from [rows, cols]. */
+void s24i_transpose(float *to, const float *from, int64_t rows, int64_t cols);
+
 /* A clock that only runs forward. */
 double s24i_seconds(void);
 

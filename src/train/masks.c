@@ -19,13 +19,13 @@ typedef struct maker {
     int64_t found;
 } maker;
 
-/* Is a place a linear layer of the blocks? GPT-2's [k, n] tensors are selected by hand when they are
-   pruned, so any of its matrices counts. */
+/* Is a place a linear layer of the blocks? */
 static int is_layer(const s24i_place *p)
 {
-    s24_tensor tensor = {.name = p->name, .dtype = S24_F32, .rank = p->rank};
+    s24_tensor tensor = {
+        .name = p->name, .dtype = S24_F32, .rank = p->rank, .transposed = p->transposed};
     memcpy(tensor.shape, p->shape, sizeof tensor.shape);
-    return p->transposed || s24_tensor_is_selected(&tensor, NULL, NULL);
+    return s24_tensor_is_selected(&tensor, NULL, NULL);
 }
 
 static s24_dense view(const maker *k, const s24i_place *p)
@@ -56,8 +56,8 @@ static void note(maker *k, const s24i_place *p)
     k->found++;
 }
 
-/* A matrix that lies transposed in its file may be 2:4 along either side: whoever prunes files sees k
-   in their columns. */
+/* A matrix that lies transposed in its file may be 2:4 along either side: other programs prune it as if
+   k were its columns. */
 static s24_status find(maker *k, const s24i_place *p)
 {
     const s24_dense dense = view(k, p);

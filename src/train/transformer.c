@@ -59,13 +59,6 @@ int s24_transformer_parameter(s24_parameter *out, const s24_transformer *t, int6
     return 1;
 }
 
-void s24i_transpose(float *to, const float *from, int64_t rows, int64_t cols)
-{
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < cols; c++)
-            to[c * rows + r] = from[r * cols + c];
-}
-
 /* A tensor between the arena and the layout of its checkpoint. */
 static s24_status move(s24_transformer *t, s24_ctx *ctx, const s24i_place *p, float *arena,
                        float *out, const float *in)

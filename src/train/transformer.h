@@ -94,8 +94,6 @@ typedef struct s24i_mode {
     char *kept;    /* where they go in the machine's; or NULL */
 } s24i_mode;
 
-/* to[c][r] = from[r][c] of a [rows, cols] matrix. */
-void s24i_transpose(float *to, const float *from, int64_t rows, int64_t cols);
 /* Checks a batch and lays it into the arena. */
 s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *examples);
 /* The caller's objective, checked and with its defaults. */

@@ -75,7 +75,7 @@ class Sets(Scratch):
         self.assertGreater(self.loss("gpt2"), 1)
 
     def test_a_pruned_language_model_stays_pruned(self):
-        """GPT-2's matrices lie transposed, and are chosen by hand."""
+        """GPT-2's matrices lie transposed."""
         options = ("--stream", "play", "--max-tokens", "8", "--steps", "10", "--batch", "8",
                    "--rate", "0.02", "--threads", "1")
         for method in ("magnitude", "tile-best"):

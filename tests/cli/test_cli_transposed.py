@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights that lie transposed, [in, out], as GPT-2's: what prune, check, info, pack and unpack make of
+them, by model type and, without one, by their shapes."""
+import json
+import struct
+import unittest
+
+from cli_case import Scratch, run
+import test_cli_eval
+from test_cli_train_sets import randomise
+from cli_data import floats, matrix, read, tensor, write
+
+C_FC, C_ATTN = "transformer.h.0.mlp.c_fc.weight", "transformer.h.0.attn.c_attn.weight"
+PROJ = "transformer.h.0.attn.c_proj.weight"
+
+
+def numbers(entry):
+    """Rows of floats of what read() gave for a tensor."""
+    dtype, (rows, cols), raw = entry
+    if dtype == "F16":
+        values = list(struct.unpack(f"<{rows * cols}e", raw))
+    else:
+        values = floats(raw)
+    return [values[r * cols:(r + 1) * cols] for r in range(rows)]
+
+
+def columns(rows):
+    return [list(column) for column in zip(*rows)]
+
+
+def is_two_four(rows):
+    """At most two non-zeros in every four of a row."""
+    return all(sum(v != 0 for v in row[i:i + 4]) <= 2 for row in rows for i in range(0, len(row), 4))
+
+
+def kept(row):
+    """The two largest of every four, of equals the later."""
+    out = []
+    for begin in range(0, len(row), 4):
+        group = row[begin:begin + 4]
+        best = sorted(range(4), key=lambda i: (abs(group[i]), i))[2:]
+        out += [v if i in best else 0 for i, v in enumerate(group)]
+    return out
+
+
+def dense(rows, cols, seed=1):
+    return tensor("f32", (rows, cols), matrix("f32", rows, cols, kept=4, seed=seed))
+
+
+def make(folder):
+    test_cli_eval.make_others(folder)
+    randomise(folder / "gpt2", 3)
+    # A block of Conv1D [in, out], of Linear [out, in], and layers that do not tell.
+    conv = {C_ATTN: dense(8, 24), PROJ: dense(8, 8, 2), C_FC: dense(8, 32, 3)}
+    linear = {C_ATTN: dense(24, 8), PROJ: dense(8, 8, 2), C_FC: dense(32, 8, 3)}
+    write(folder / "conv.safetensors", conv)
+    write(folder / "linear.safetensors", linear)
+    write(folder / "square.safetensors", {PROJ: dense(8, 8, 2), "other.weight": dense(8, 8)})
+    write(folder / "odd.safetensors", {C_FC: dense(6, 32), C_ATTN: dense(8, 24)})
+    for name, tensors, config in (("typed", {PROJ: dense(8, 8, 2)}, {"model_type": "gpt2"}),
+                                  ("bigcode", linear, {"model_type": "gpt_bigcode"}),
+                                  ("openai", conv, {"model_type": "openai-gpt"})):
+        (folder / name).mkdir()
+        write(folder / name / "model.safetensors", tensors)
+        (folder / name / "config.json").write_text(json.dumps(config))
+    crossed = "transformer.h.0.crossattention.q_attn.weight"
+    (folder / "crossed").mkdir()
+    write(folder / "crossed/model.safetensors", {crossed: dense(8, 8, 2)})
+    (folder / "crossed/config.json").write_text('{"model_type": "gpt2"}')
+
+
+class Transposed(Scratch):
+    make = staticmethod(make)
+
+    def tensors(self, name):
+        path = self.folder / name
+        return read(path / "model.safetensors" if path.is_dir() else path)[0]
+
+    def check(self, name, *more, exit=0):
+        found = self.json("check", name, *more, exit=exit)
+        return {t["name"]: t for t in found["tensors"]}
+
+    def layers_of(self, name):
+        return [n for n, e in self.tensors(name).items() if ".h." in n and len(e[1]) == 2]
+
+    def test_prune_goes_along_the_inputs(self):
+        """By default, and where a name is given: each output keeps the two largest of four inputs."""
+        self.good("prune", "gpt2", "all")
+        before, after = self.tensors("gpt2"), self.tensors("all")
+        layers = self.layers_of("gpt2")
+        self.assertEqual(len(layers) % 4, 0)
+        for name in before:
+            if name in layers:
+                self.assertEqual(columns(numbers(after[name])),
+                                 [kept(column) for column in columns(numbers(before[name]))], name)
+            else:
+                self.assertEqual(after[name], before[name], name)
+        self.good("prune", "gpt2", "fc", "--include", "*c_fc.weight")
+        one = self.tensors("fc")
+        for name in before:
+            self.assertEqual(one[name], (after if "c_fc.weight" in name else before)[name], name)
+
+    def test_prune_tells_what_it_did(self):
+        found = self.json("prune", "gpt2", "out")
+        self.assertEqual(sorted(layer["name"] for layer in found["layers"]),
+                         sorted(self.layers_of("gpt2")))
+        before, after = self.tensors("gpt2"), self.tensors("out")
+        for layer in found["layers"]:
+            old, new = before[layer["name"]], after[layer["name"]]
+            self.assertEqual([layer["rows"], layer["cols"]], old[1])
+            share = (sum(map(abs, floats(new[2]))) / sum(map(abs, floats(old[2]))))
+            self.assertAlmostEqual(layer["kept_l1"], share, places=5)
+
+    def test_dtypes_and_tiles(self):
+        self.good("prune", "gpt2", "half", "--dtype", "f16")
+        self.good("prune", "gpt2", "tiles", "--method", "tile-best")
+        for name in self.layers_of("gpt2"):
+            half, tiles = numbers(self.tensors("half")[name]), numbers(self.tensors("tiles")[name])
+            self.assertEqual(self.tensors("half")[name][0], "F16")
+            self.assertTrue(is_two_four(columns(half)))
+            self.assertTrue(is_two_four(columns(tiles)) and is_two_four(tiles))
+        self.assertTrue(self.json("check", "half")["ok"])
+        self.assertTrue(self.json("check", "tiles", "--both")["ok"])
+        done = run("check", "half", "--both", cwd=self.folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"transposed: row \d+ has [34] non-zeros in columns \d+ to \d+")
+
+    def test_check_looks_along_the_inputs(self):
+        self.good("prune", "gpt2", "pruned")
+        for name, found in self.check("pruned").items():
+            is_layer = name in self.layers_of("gpt2")
+            self.assertEqual((found["selected"], found.get("transposed", False)),
+                             (is_layer, is_layer), name)
+            if is_layer:
+                self.assertTrue(found["two_four"])
+        found = self.check("gpt2", exit=1)
+        for name in self.layers_of("gpt2"):
+            # The first output whose first four inputs are all there.
+            self.assertEqual(found[name]["first_bad"], {"row": 0, "col": 0})
+        # 2:4 along the outputs only, as if columns were k.
+        rows = [[1.0, 1.0, 0.0, 0.0] * 8] * 8
+        raw = struct.pack("<256f", *[v for row in rows for v in row])
+        write(self.folder / "wrong.safetensors", {C_FC: tensor("f32", (8, 32), raw)})
+        found = self.check("wrong.safetensors", "--both", exit=1)[C_FC]
+        self.assertEqual((found["two_four"], found["two_four_n"]), (False, True))
+        self.good("prune", "wrong.safetensors", "right.safetensors")
+        self.good("check", "right.safetensors")
+        done = run("check", "wrong.safetensors", cwd=self.folder)
+        self.assertRegex(done.stdout, r"transposed: column 0 has 4 non-zeros in rows 0 to 3")
+
+    def test_info_says_how_they_lie(self):
+        found = {t["name"]: t for t in self.json("info", "gpt2")["tensors"]}
+        for name, entry in found.items():
+            self.assertEqual(entry.get("transposed", False), name in self.layers_of("gpt2"), name)
+        self.assertRegex(self.good("info", "gpt2").stdout, r"dense \[in, out\] .*c_fc\.weight")
+
+    def test_without_a_model_type_shapes_tell(self):
+        for name in ("conv.safetensors", "openai"):
+            out = "out-" + name
+            done = self.good("prune", name, out)
+            self.assertRegex(done.stderr, r"no model type says so, but '.*' \[8, 24\] has more outputs")
+            for layer in (C_ATTN, PROJ, C_FC):
+                self.assertTrue(is_two_four(columns(numbers(self.tensors(out)[layer]))), layer)
+            self.assertTrue(self.json("check", out)["ok"])
+        for name in ("linear.safetensors", "bigcode"):
+            out = "out-" + name
+            self.good("prune", name, out, "--include", "*.weight")
+            for layer in (C_ATTN, PROJ, C_FC):
+                self.assertTrue(is_two_four(numbers(self.tensors(out)[layer])), layer)
+            self.assertTrue(self.json("check", out, "--include", "*.weight")["ok"])
+            self.good("pack", out, "packed-" + name, "--include", "*.weight")
+
+    def test_a_model_type_tells_of_square_ones(self):
+        for name in ("typed", "crossed"):
+            self.good("prune", name, "out-" + name)
+            (entry,) = self.tensors("out-" + name).values()
+            self.assertTrue(is_two_four(columns(numbers(entry))), name)
+
+    def test_k_that_no_four_divides(self):
+        done = self.good("prune", "odd.safetensors", "out.safetensors")
+        self.assertRegex(done.stderr, r"c_fc\.weight' \[6, 32\] is passed through: its rows do not")
+        self.assertEqual(self.tensors("out.safetensors")[C_FC], self.tensors("odd.safetensors")[C_FC])
+
+    def test_unpack_copies_them(self):
+        self.good("unpack", "gpt2", "same")
+        self.assertEqual(self.tensors("same"), self.tensors("gpt2"))
+
+    def test_refusals(self):
+        stored = r"tensor 'transformer\.h\.0\.attn\.c_attn\.weight' is stored \[in, out\]"
+        unknown = (r"tensor 'transformer\.h\.0\.attn\.c_proj\.weight' may be stored \[in, out\], .* or "
+                   r"\[out, in\]; neither a model type")
+        raw = bytearray(self.tensors("conv.safetensors")[C_FC][2])
+        raw[4 * (3 * 32 + 5):4 * (3 * 32 + 6)] = struct.pack("<f", float("nan"))
+        write(self.fixtures / "nan.safetensors", {C_FC: tensor("f32", (8, 32), bytes(raw))})
+        self.refusals([
+            ("prune packed", ["prune", "gpt2", "out", "--packed"], 5,
+             r"model\.safetensors: " + stored + r", as in models of type gpt2; only .*packed"),
+            ("pack", ["pack", "gpt2", "out"], 5, stored + r", as in models of type gpt2"),
+            ("pack a file", ["pack", "conv.safetensors", "out.safetensors"], 5,
+             stored + r", as in GPT-2; only weights stored \[out, in\] can be packed"),
+            ("quantise", ["pack", "gpt2", "out", "--quantize", "int8"], 5, stored),
+            ("prune what does not tell", ["prune", "square.safetensors", "out.safetensors",
+                                          "--include", "*"], 5, unknown),
+            ("check it", ["check", "square.safetensors", "--include", "*c_proj*"], 5, unknown),
+            ("pack it", ["pack", "square.safetensors", "o.safetensors", "--include", "*"], 5, unknown),
+            ("nothing by default", ["prune", "square.safetensors", "out.safetensors"], 2,
+             r"no linear layer inside numbered blocks"),
+            ("calibration", ["prune", "gpt2", "out", "--method", "wanda", "--calibration", "text"], 5,
+             r"model_type 'gpt2' is not supported"),
+            ("not finite", ["prune", "nan.safetensors", "out.safetensors"], 4,
+             r"c_fc\.weight' has NaN at row 3, column 5"),
+        ])
+        # What does not tell harms nobody who does not ask for it.
+        self.good("prune", "square.safetensors", "out.safetensors", "--include", "other*")
+
+
+if __name__ == "__main__":
+    unittest.main()
