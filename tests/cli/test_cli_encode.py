@@ -260,7 +260,7 @@ class Embed(Scratch):
             ("another ending", ["embed", "nowhere", "-o", "v.npz"], 2,
              r"--output v\.npz: .*\.safetensors nor \.npy"),
             ("npy in no folder", ["embed", "model", "-o", "missing/v.npy"], 3,
-             r"missing/v\.npy: No such file"),
+             r"missing/v\.npy: the folder missing cannot be written to: No such file"),
             ("f16", ["embed", "model", "--input", "texts", "--dtype", "f16", *out], 5,
              r"a model runs in f16 on a GPU only; on the CPU f32, bf16 or i8"),
             ("e4m3", ["embed", "model", "--input", "texts", "--dtype", "e4m3", *out], 5,

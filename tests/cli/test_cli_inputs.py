@@ -185,11 +185,11 @@ class Inputs(Scratch):
             ("a file for a folder", [*train, "texts", "--force"], 3,
              "texts is a file, but a folder is to be written"),
             ("no model's folder", [*train, "has_onnx", "--force"], 3, "has_onnx is not a model folder"),
-            ("vectors nowhere", [*embed, "no/where"], 3, "the folder no cannot be written to"),
+            ("vectors nowhere", [*embed, "no/where.npy"], 3, "the folder no cannot be written to"),
             ("pruned nowhere", ["prune", "model", "no/where/"], 3,
              "no/where/: the folder no cannot be written to: No such file or directory"),
-            ("packed nowhere", ["pack", "sparse.safetensors", "no/where"], 3, "the folder no cannot"),
-            ("trained nowhere", [*train, "no/where"], 3, "the folder no cannot be written to")])
+            ("packed nowhere", ["pack", "sparse.safetensors", "no/where.npy"], 3, "the folder no cannot"),
+            ("trained nowhere", [*train, "no/where.npy"], 3, "the folder no cannot be written to")])
         self.good("prune", "sparse.safetensors", "dangling.safetensors", "--force")
         self.assertFalse((self.folder / "dangling.safetensors").is_symlink())
         self.assertFalse((self.folder / "nowhere").exists())
