@@ -185,8 +185,6 @@ const char *bench_dtype_name(s24_dtype dtype, const char *scheme);
 
 /* ---- reports --------------------------------------------------------------------------------- */
 
-/* The CPU's name as the system gives it, "" where it does not. */
-void bench_cpu_model(char *text, size_t bytes);
 /* Machine, CPU, versions and date into an object. */
 void bench_json_machine(cli_app *cli, json_t *object);
 int bench_json_products(cli_app *cli, const bench_table *table);

@@ -8,19 +8,6 @@
 
 #include "bench.h"
 
-void bench_cpu_model(char *text, size_t bytes)
-{
-    char line[256];
-    text[0] = '\0';
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    while (file && !*text && fgets(line, sizeof line, file)) {
-        const char *colon = strchr(line, ':');
-        if (colon && strncmp(line, "model name", 10) == 0)
-            snprintf(text, bytes, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-    }
-    if (file) fclose(file);
-}
-
 void bench_json_machine(cli_app *cli, json_t *object)
 {
     struct utsname system;
@@ -29,7 +16,7 @@ void bench_json_machine(cli_app *cli, json_t *object)
     struct tm utc;
     memset(&system, 0, sizeof system);
     uname(&system);
-    bench_cpu_model(model, sizeof model);
+    cli_cpu_model(model, sizeof model);
     if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     json_t *machine = json_object();
     json_object_set_new(machine, "system", json_string(system.sysname));
@@ -39,6 +26,7 @@ void bench_json_machine(cli_app *cli, json_t *object)
     json_t *cpu = json_object();
     json_object_set_new(cpu, "model", json_string(model));
     json_object_set_new(cpu, "isa", json_string(s24_cpu_name(s24_ctx_cpu(cli->ctx))));
+    json_object_set_new(cpu, "units", json_string(s24_cpu_units()));
     json_t *versions = json_object();
     json_object_set_new(versions, "sparse24", json_string(s24_version()));
     json_object_set_new(versions, "dense_engine", json_string(s24_dense_engine()));
@@ -190,10 +178,10 @@ int bench_svg_products(cli_app *cli, const char *path, const bench_table *table)
         bars[i].value = with_peers ? row->ratio : row->limit_share;
         snprintf(bars[i].note, sizeof bars[i].note, "%.2f", bars[i].value);
     }
-    char model[128], subtitle[192];
-    bench_cpu_model(model, sizeof model);
+    char model[128], isa[64], subtitle[256];
+    cli_cpu_model(model, sizeof model);
     snprintf(subtitle, sizeof subtitle, "%s, %s; M x K x N, medians of interleaved runs", model,
-             s24_cpu_name(s24_ctx_cpu(cli->ctx)));
+             cli_cpu_text(isa, sizeof isa, s24_ctx_cpu(cli->ctx)));
     const svg_chart chart = {
         .title = with_peers ? "2:4 linear layers against the best dense peer"
                             : "2:4 linear layers against the machine's limit",

@@ -264,6 +264,17 @@ int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint,
 /* The name of a quantised tensor's scheme, NULL for any other. */
 const char *cli_scheme(const s24_tensor *tensor);
 
+/* ---- machine.c: what this machine is called ---------------------------------------------------- */
+
+/* The CPU's name as the system gives it, "" where it does not. */
+void cli_cpu_model(char *text, size_t bytes);
+/* "avx512bf16", with what dense engines multiply with beside it: "avx512bf16, AMX bf16 int8". Returns
+   text. */
+const char *cli_cpu_text(char *text, size_t bytes, uint32_t cpu);
+/* {"cpu", "isa", "sparse24", "dense_engine"}: what a time on this machine depends on whatever is
+   timed. */
+json_t *cli_machine_key(cli_app *cli);
+
 /* ---- cache.c, tile_cache.c: what is measured once and kept ------------------------------------ */
 
 /* Where what depends on the key is kept; 0: nowhere. */

@@ -54,9 +54,10 @@ int cli_command_unknown(cli_app *cli, const char *name)
 
 static void version(void)
 {
+    char cpu[64];
     printf("sparse24 %s\n", S24_VERSION);
     printf("library %s, dense engine %s, CPU %s\n", s24_version(), s24_dense_engine(),
-           s24_cpu_name(s24_cpu_detect()));
+           cli_cpu_text(cpu, sizeof cpu, s24_cpu_detect()));
 }
 
 /* Colours and moving lines only where a person looks at a terminal that has them. */

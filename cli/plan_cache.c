@@ -13,13 +13,7 @@
 /* All that a time depends on beside the shape. */
 static json_t *key_json(cli_app *cli, s24_dtype dtype, int64_t threads)
 {
-    char cpu[128];
-    bench_cpu_model(cpu, sizeof cpu);
-    json_t *key = json_object();
-    json_object_set_new(key, "cpu", json_string(cpu));
-    json_object_set_new(key, "isa", json_string(s24_cpu_name(s24_ctx_cpu(cli->ctx))));
-    json_object_set_new(key, "sparse24", json_string(s24_version()));
-    json_object_set_new(key, "dense_engine", json_string(s24_dense_engine()));
+    json_t *key = cli_machine_key(cli);
     json_object_set_new(key, "dtype", json_string(s24_dtype_name(dtype)));
     json_object_set_new(key, "threads", json_integer(threads));
     return key;

@@ -221,6 +221,7 @@ static void test_cpu(void **state)
     assert_int_equal(s24_cpu_parse("avx1024"), 0);
     assert_int_equal(s24_cpu_parse(NULL), 0);
     assert_string_equal(s24_cpu_name(0), "baseline");
+    assert_true(!*s24_cpu_units() || !strncmp(s24_cpu_units(), "AMX ", 4));
 #ifdef __x86_64__
     assert_int_equal(!!(has & S24_CPU_AVX2),
                      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));

@@ -141,6 +141,9 @@ S24_API uint32_t s24_cpu_detect(void);
    that level; "neon" → baseline and NEON, "dotprod" → these and its dots; 0 if the name is unknown. */
 S24_API uint32_t s24_cpu_parse(const char *name);
 S24_API const char *s24_cpu_name(uint32_t cpu); /* the highest level's in the bits */
+/* What else this CPU (and its operating system) multiplies with, by dense engines alone: "AMX bf16
+   int8", either of these, or "". Our kernels have no level of it. */
+S24_API const char *s24_cpu_units(void);
 
 /* alloc returns memory aligned to `alignment` (a power of two) or NULL; free gets the same size
    back. Both are called by whichever thread uses the context or an object made with it, and the
@@ -183,6 +186,18 @@ S24_API int s24_ctx_threads(const s24_ctx *ctx);
    end with the context. Where the system gives fewer, these do the work of all, with the same results
    (the log says so); a forked child makes its own. */
 S24_API void s24_ctx_set_threads(s24_ctx *ctx, int threads);
+
+/*
+ * What was measured on this CPU, in words: loading a model notes which of its products run dense
+ * (nn.h), and looks here before it measures. A program that gives a new context the notes of an
+ * earlier one spares the measuring, and gets the same choices, so the same bits. Both are copied; a
+ * key's value may be replaced. Errors: ARGUMENT (NULL; a key of 96 bytes or a value of 32), MEMORY.
+ */
+S24_API s24_status s24_ctx_note(s24_ctx *ctx, const char *key, const char *value);
+/* NULL: there is none. */
+S24_API const char *s24_ctx_noted(const s24_ctx *ctx, const char *key);
+/* The key by index, the newest first; NULL past the end. */
+S24_API const char *s24_ctx_note_key(const s24_ctx *ctx, int64_t index);
 
 /*
  * Runs fn over [0, count) split into at most s24_ctx_threads() contiguous ranges, one call a

@@ -30,6 +30,7 @@ struct s24_ctx {
     uint32_t cpu;
     void *scratch; /* grows, never shrinks: work memory of the simple products */
     size_t scratch_bytes;
+    struct s24i_note *notes; /* base/notes.h */
     char error[512];
 };
 

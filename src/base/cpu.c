@@ -60,6 +60,18 @@ uint32_t s24_cpu_detect(void)
     return cpu;
 }
 
+const char *s24_cpu_units(void)
+{
+    static const char *const names[] = {"", "AMX bf16", "AMX int8", "AMX bf16 int8"};
+    const uint32_t osxsave = 1u << 27, tiles = 0x60000; /* bits of XCR0 */
+    const uint32_t tile = 1u << 24, bf16 = 1u << 22, int8 = 1u << 25;
+    uint32_t eax, ebx, ecx, edx;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & osxsave)) return names[0];
+    if ((enabled_state() & tiles) != tiles) return names[0];
+    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & tile)) return names[0];
+    return names[!!(edx & bf16) + 2 * !!(edx & int8)];
+}
+
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 
@@ -83,6 +95,13 @@ uint32_t s24_cpu_detect(void)
     return S24_CPU_BASELINE;
 }
 
+#endif
+
+#ifndef __x86_64__
+const char *s24_cpu_units(void)
+{
+    return "";
+}
 #endif
 
 uint32_t s24_cpu_parse(const char *name)

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/base.h"
+#include "base/notes.h"
 #include "base/team.h"
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
@@ -125,6 +125,7 @@ void s24_ctx_destroy(s24_ctx *ctx)
     if (!ctx) return;
     s24_allocator allocator = ctx->allocator;
     s24i_team_destroy(ctx->team);
+    s24i_notes_free(ctx->notes, &allocator);
     s24i_free(&allocator, ctx->scratch);
     s24i_free(&allocator, ctx);
 }

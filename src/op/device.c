@@ -91,7 +91,7 @@ void s24_device_destroy(s24_device *device)
     if (!device) return;
     s24_allocator allocator = device->allocator;
     s24i_free(&allocator, device->choices);
-    s24i_device_notes_free(device);
+    s24i_notes_free(device->notes, &allocator);
     if (device->gpu) device->table->close(device->gpu);
     if (device->library) dlclose(device->library);
     s24i_free(&allocator, device);

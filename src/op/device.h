@@ -3,6 +3,7 @@
 #ifndef S24_OP_DEVICE_H
 #define S24_OP_DEVICE_H
 
+#include "base/notes.h"
 #include "kernel/device.h"
 #include "op/op.h"
 #include "sparse24/device.h"
@@ -13,8 +14,6 @@ typedef struct s24i_device_choice {
     int tile;
 } s24i_device_choice;
 
-typedef struct s24i_device_note s24i_device_note;
-
 struct s24_device {
     s24_allocator allocator; /* of the handle */
     s24_device_allocator memory;
@@ -24,7 +23,7 @@ struct s24_device {
     int vendor;                  /* products by cuSPARSELt */
     s24i_device_choice *choices; /* sorted */
     int64_t choice_count;
-    s24i_device_note *notes;
+    s24i_note *notes;
 };
 
 struct s24_device_weight {
@@ -48,8 +47,6 @@ static inline int s24i_select_is_tile(s24_select select)
 /* What a packing job found in src [n, k], as a status. */
 s24_status s24i_device_judge(s24_ctx *ctx, const s24i_device_report *found, int64_t k,
                              s24_dtype dtype, int allow_nonfinite);
-
-void s24i_device_notes_free(s24_device *device);
 
 /* A failed call of the table, its sentence into the context. */
 s24_status s24i_device_status(s24_ctx *ctx, s24_status status, const s24i_device_error *error);

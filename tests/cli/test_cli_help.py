@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Help, manual pages and completion say the same; usage errors name what was wrong."""
+import pathlib
 import re
 import shutil
 import subprocess
@@ -138,6 +139,11 @@ class Help(unittest.TestCase):
         version = re.search(r'#define S24_VERSION +"(.*)"', header).group(1)
         done = run("--version")
         self.assertEqual((done.returncode, done.stdout.splitlines()[0]), (0, f"sparse24 {version}"))
+        try:
+            flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+        except OSError:
+            flags = []
+        self.assertEqual("AMX" in done.stdout, "amx_tile" in flags, done.stdout)
 
 
 class Usage(Scratch):
