@@ -406,8 +406,8 @@ static void no_allocation(void **state)
     (void)state;
     static const s24_dtype dtypes[] = {S24_F32, S24_BF16, S24_I8};
     for (int i = 0; i < 6; i++) {
-        const s24_model_opts opts = {
-            .size = sizeof opts, .sparse = 1, .dtype = dtypes[i % 3], .dense = i > 2};
+        s24_model_opts opts = {.size = sizeof opts, .sparse = 1, .dtype = dtypes[i % 3]};
+        *(i < 3 ? &opts.all_sparse : &opts.dense) = 1;
         for (int threads = 1; threads <= 2; threads++)
             check_no_allocation(&opts, threads);
     }

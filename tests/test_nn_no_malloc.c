@@ -65,7 +65,7 @@ static void check(s24_dtype dtype)
     float embeddings[TEXTS * WIDTH];
     const int64_t offsets[] = {0, 7, TEXTS * TOKENS / 2};
     const s24_ctx_opts as = {.size = sizeof as, .threads = 1};
-    const s24_model_opts opts = {.size = sizeof opts, .sparse = 1, .dtype = dtype};
+    const s24_model_opts opts = {.size = sizeof opts, .sparse = 1, .dtype = dtype, .all_sparse = 1};
     for (int i = 0; i < TEXTS * TOKENS; i++)
         ids[i] = i * 37 % 30522;
     assert_int_equal(s24_ctx_create(&ctx, &as), S24_OK);

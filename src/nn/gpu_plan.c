@@ -286,6 +286,7 @@ static s24_status compare_dense(search *s)
     const s24i_linear *l = s->linear;
     double dense = 0;
     void *weight;
+    if (gpu->model->all_sparse) return S24_OK;
     if (s24_device_alloc(&weight, s->ctx, gpu->device, (size_t)(S24I_GPU_ELEMENT * l->n * l->k),
                          gpu->stream) != S24_OK)
         return S24_OK;

@@ -78,6 +78,8 @@ s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_mod
     const s24_dtype dtype = out->dtype;
     const int anywhere = !dtype || dtype == S24_BF16 || dtype == S24_I8;
     const int on_device = anywhere || dtype == S24_F16 || dtype == S24_E4M3;
+    REQUIRE(ctx, !out->dense || !out->all_sparse, S24_ERROR_ARGUMENT,
+            "the options dense and all_sparse of a model exclude each other");
     REQUIRE(ctx, on_device || dtype == S24_F32, S24_ERROR_DTYPE,
             "the option dtype of a model is %s; f32, f16, bf16, i8 or e4m3 was expected",
             s24_dtype_name(dtype));
@@ -223,6 +225,23 @@ void s24_model_destroy(s24_model *model)
     s24_ctx_free(model->ctx, model);
 }
 
+static int is_dense_copy(const s24i_linear *linear, const void *arg)
+{
+    (void)arg;
+    return linear->sparse && linear->weight;
+}
+
+static int64_t dense_copy_bytes(const s24_model *model)
+{
+    size_t bytes = 0;
+    for (int64_t b = 0; b < model->shape.layers; b++)
+        for (int i = 0; i < S24I_PRODUCTS; i++) {
+            const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
+            if (is_dense_copy(l, NULL)) bytes += s24i_dense_engine.weight_bytes(l->weight);
+        }
+    return (int64_t)bytes;
+}
+
 void s24_model_describe(s24_model_info *info, const s24_model *model)
 {
     const s24i_shape *shape = &model->shape;
@@ -235,7 +254,9 @@ void s24_model_describe(s24_model_info *info, const s24_model *model)
                              .heads = shape->heads,
                              .intermediate = shape->intermediate,
                              .linear_layers = s24i_slot_count(shape) * shape->layers,
-                             .sparse_layers = model->sparse_layers,
+                             .sparse_layers = s24i_model_sparse_layers(model),
+                             .dense_copies = s24i_model_layers(model, is_dense_copy, NULL),
+                             .dense_bytes = dense_copy_bytes(model),
                              .weight_bytes = model->weight_bytes,
                              .has_qa_head = model->qa_weight != NULL,
                              .dtype = model->narrow ? model->narrow : model->dtype,

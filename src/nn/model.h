@@ -14,6 +14,7 @@
 
 #include "nn/dense.h"
 #include "nn/patches.h"
+#include "nn/race.h"
 #include "nn/util.h"
 #include "nn/vec.h"
 #include "sparse24/nn.h"
@@ -97,12 +98,14 @@ static inline int64_t s24i_slot_count(const s24i_shape *shape)
     return shape->joint ? S24I_SLOTS - 2 : S24I_SLOTS;
 }
 
-/* y[m,n] = activation(x[m,k]·wᵀ + bias) (+ y): dense or 2:4. On the CPU one of weight and plan is
-   set. */
+/* y[m,n] = activation(x[m,k]·wᵀ + bias) (+ y). On the CPU it has a weight if it runs dense, a plan if it
+   runs 2:4, and both if the number of rows decides (choice.h). */
 typedef struct s24i_linear {
     int64_t n, k;
     const float *bias;
     s24_activation activation;
+    int sparse; /* its weight is 2:4, however it runs */
+    s24i_choice choice;
     s24i_dense_weight *weight;
     s24_plan *plan;
     s24i_map map; /* where the plan's weight lies in the checkpoint's file; else empty */
@@ -148,9 +151,10 @@ struct s24_model {
     const float *class_weight, *class_bias; /* [classes, width], [classes]; NULL without a head */
     s24i_block *blocks;
     s24i_pooled pooled;
-    int64_t sparse_layers;
     int64_t weight_bytes;
-    s24_device *device; /* NULL: the CPU; else what follows is there (gpu_model.c) */
+    int all_sparse;               /* 2:4 layers run 2:4, whatever is faster */
+    struct s24i_chooser *chooser; /* while it is loaded, if products are chosen; else NULL */
+    s24_device *device;           /* NULL: the CPU; else what follows is there (gpu_model.c) */
     void *device_floats, *device_map;
     const void *device_words;
     float *device_qa_bias, *device_class_bias;
@@ -164,7 +168,16 @@ enum {
     S24I_PRODUCT_OUTPUT,
     S24I_PRODUCTS
 };
+s24i_linear *s24i_block_product_of(s24i_block *block, int index);
 const s24i_linear *s24i_block_product(const s24i_block *block, int index);
+/* A product keeps what it needs to run as chosen. */
+void s24i_linear_choose(s24i_linear *linear, const s24i_choice *choice);
+/* How many of the blocks' linear layers belong to products that count; a product may be of three. */
+int64_t s24i_model_layers(const s24_model *model,
+                          int (*counts)(const s24i_linear *linear, const void *arg),
+                          const void *arg);
+/* Of those the 2:4 ones. */
+int64_t s24i_model_sparse_layers(const s24_model *model);
 
 /* The row of a model_type, NULL if there is none. */
 const s24i_architecture *s24i_architecture_find(const char *model_type);

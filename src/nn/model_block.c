@@ -5,28 +5,52 @@
  * (and packed, by the 2:4 kernels) once. Rows end to end are rows of one matrix in the dense form
  * and in the canonical 2:4 form alike, because each row of either is whole bytes.
  */
-#include "nn/model.h"
+#include "nn/choice.h"
 
 #include <string.h>
 
 #include "io/checkpoint.h"
 #include "nn/gpu.h"
 
+s24i_linear *s24i_block_product_of(s24i_block *block, int index)
+{
+    s24i_linear *products[S24I_PRODUCTS] = {&block->qkv[0],       &block->qkv[1],
+                                            &block->qkv[2],       &block->attention,
+                                            &block->intermediate, &block->output};
+    return products[index];
+}
+
 const s24i_linear *s24i_block_product(const s24i_block *block, int index)
 {
-    const s24i_linear *products[S24I_PRODUCTS] = {&block->qkv[0],       &block->qkv[1],
-                                                  &block->qkv[2],       &block->attention,
-                                                  &block->intermediate, &block->output};
-    return products[index];
+    return s24i_block_product_of((s24i_block *)(uintptr_t)block, index);
+}
+
+static void drop_weight(s24i_linear *linear)
+{
+    s24i_dense_engine.weight_destroy(linear->weight);
+    linear->weight = NULL;
+}
+
+static void drop_plan(s24i_linear *linear)
+{
+    s24_plan_destroy(linear->plan);
+    s24i_map_close(&linear->map);
+    linear->plan = NULL;
 }
 
 static void linear_clear(s24i_linear *linear)
 {
     if (linear->device) s24i_gpu_linear_clear(linear);
-    s24i_dense_engine.weight_destroy(linear->weight);
-    s24_plan_destroy(linear->plan);
-    s24i_map_close(&linear->map);
+    drop_weight(linear);
+    drop_plan(linear);
     *linear = (s24i_linear){0};
+}
+
+void s24i_linear_choose(s24i_linear *linear, const s24i_choice *choice)
+{
+    linear->choice = *choice;
+    if (!s24i_needs_weight(choice)) drop_weight(linear);
+    if (!s24i_needs_plan(choice)) drop_plan(linear);
 }
 
 void s24i_block_clear(s24i_block *block)
@@ -63,28 +87,72 @@ static s24_status make_dense(s24i_linear *linear, const s24_model *model, s24_ct
 }
 
 /* A map of its own, because the checkpoint is closed when the model is made. */
-static s24_status make_in_place(s24i_linear *linear, s24_ctx *ctx, const s24i_source *source)
+static s24_status plan_in_place(s24i_linear *linear, s24_ctx *ctx, const s24i_source *source)
 {
     s24_laid_out weight = source->laid_out;
-    linear->n = weight.rows;
-    linear->k = weight.cols;
     TRY(s24i_checkpoint_map(&linear->map, &weight.data, ctx, source->checkpoint, weight.data,
                             s24_layout_bytes(weight.layout, weight.rows, weight.cols), 1));
     return s24_plan_create_in_place(&linear->plan, ctx, &weight);
 }
 
-static s24_status linear_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+/* What layers that are not 2:4 are multiplied as. */
+static s24_dtype dense_dtype(const s24_model *model)
+{
+    return model->dtype == S24_F32 ? S24_F32 : S24_BF16;
+}
+
+static s24_status make_plan(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+                            const s24i_source *source)
+{
+    if (source->laid_out.data) return plan_in_place(linear, ctx, source);
+    if (model->dtype == S24_I8) return plan_integers(&linear->plan, ctx, source->matrix);
+    return s24_plan_create(&linear->plan, ctx, source->matrix, NULL);
+}
+
+/* A 2:4 weight made dense. */
+static s24_status make_widened(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+                               const s24i_source *source)
+{
+    s24_matrix *own = NULL;
+    const s24_matrix *matrix = source->matrix;
+    s24i_source wide = {.dense = {NULL, S24_F32, linear->n, linear->k, 0}};
+    s24_status status = S24_OK;
+    if (!matrix) {
+        TRY(s24_matrix_from_layout(&own, ctx, &source->laid_out));
+        matrix = own;
+    }
+    TRY_DONE(s24i_alloc_elems(&wide.dense.data, ctx, linear->n * linear->k, sizeof(float),
+                              "a dense weight"));
+    TRY_DONE(s24_matrix_to_dense(ctx, &wide.dense, matrix));
+    status = make_dense(linear, model, ctx, &wide, dense_dtype(model));
+done:
+    s24_ctx_free(ctx, wide.dense.data);
+    s24_matrix_destroy(own);
+    return status;
+}
+
+/* 2:4, dense or both, as is chosen for its shape; both as long as that is not known. */
+static s24_status make_sparse(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
                               const s24i_source *source)
 {
-    if (source->laid_out.data) return make_in_place(linear, ctx, source);
+    const s24_laid_out *laid_out = &source->laid_out;
+    linear->n = laid_out->data ? laid_out->rows : s24_matrix_rows(source->matrix);
+    linear->k = laid_out->data ? laid_out->cols : s24_matrix_cols(source->matrix);
+    if (!model->chooser) return make_plan(linear, model, ctx, source);
+    const s24i_choice *choice = s24i_choice_of(model, ctx, linear->n, linear->k);
+    if (choice) linear->choice = *choice;
+    if (!choice || s24i_needs_plan(choice)) TRY(make_plan(linear, model, ctx, source));
+    if (!choice || s24i_needs_weight(choice)) TRY(make_widened(linear, model, ctx, source));
+    return S24_OK;
+}
+
+static s24_status linear_make(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
+                              const s24i_source *source)
+{
+    linear->sparse = source->laid_out.data || source->matrix;
     if (model->device) return s24i_gpu_linear_make(linear, model, ctx, source);
-    if (source->matrix) {
-        linear->n = s24_matrix_rows(source->matrix);
-        linear->k = s24_matrix_cols(source->matrix);
-        if (model->dtype == S24_I8) return plan_integers(&linear->plan, ctx, source->matrix);
-        return s24_plan_create(&linear->plan, ctx, source->matrix, NULL);
-    }
-    return make_dense(linear, model, ctx, source, model->dtype == S24_F32 ? S24_F32 : S24_BF16);
+    if (linear->sparse) return make_sparse(linear, model, ctx, source);
+    return make_dense(linear, model, ctx, source, dense_dtype(model));
 }
 
 void s24i_patches_clear(s24_model *model)
@@ -122,7 +190,7 @@ s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weigh
     return status;
 }
 
-static s24_status join_dense(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+static s24_status join_dense(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
                              const s24i_source *sources)
 {
     const int64_t n = sources[0].dense.rows, k = sources[0].dense.cols;
@@ -147,7 +215,7 @@ static s24_status stored_values(uint8_t *to, s24_ctx *ctx, const s24_matrix *mat
     return S24_OK;
 }
 
-static s24_status join_matrices(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+static s24_status join_matrices(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
                                 const s24i_source *sources)
 {
     const s24_matrix *first = sources[0].matrix;
@@ -201,7 +269,7 @@ static int can_be_joined(const s24i_source *sources)
     return 1;
 }
 
-static s24_status build_qkv(s24i_block *block, const s24_model *model, s24_ctx *ctx,
+static s24_status build_qkv(s24i_block *block, s24_model *model, s24_ctx *ctx,
                             const s24i_source *slots)
 {
     s24i_source sources[3];
@@ -222,7 +290,7 @@ static s24_status build_qkv(s24i_block *block, const s24_model *model, s24_ctx *
     return S24_OK;
 }
 
-static s24_status build(s24i_block *block, const s24_model *model, s24_ctx *ctx,
+static s24_status build(s24i_block *block, s24_model *model, s24_ctx *ctx,
                         const s24i_source sources[S24I_SLOTS])
 {
     TRY(build_qkv(block, model, ctx, sources));
@@ -236,18 +304,29 @@ static s24_status build(s24i_block *block, const s24_model *model, s24_ctx *ctx,
     return S24_OK;
 }
 
-static int is_sparse(const s24i_linear *linear)
+int64_t s24i_model_layers(const s24_model *model,
+                          int (*counts)(const s24i_linear *linear, const void *arg),
+                          const void *arg)
 {
-    return linear->plan || linear->packed;
+    int64_t count = 0;
+    for (int64_t b = 0; b < model->shape.layers; b++) {
+        const s24i_block *block = &model->blocks[b];
+        const int joined = block->qkv_count == 1 && !model->shape.joint;
+        for (int i = 0; i < S24I_PRODUCTS; i++)
+            if (counts(s24i_block_product(block, i), arg)) count += !i && joined ? 3 : 1;
+    }
+    return count;
 }
 
-static int64_t sparse_slots(const s24i_block *block, int joint)
+static int is_sparse(const s24i_linear *linear, const void *arg)
 {
-    int64_t count =
-        is_sparse(&block->attention) + is_sparse(&block->intermediate) + is_sparse(&block->output);
-    for (int i = 0; i < 3; i++)
-        if (is_sparse(&block->qkv[i])) count += block->qkv_count == 1 && !joint ? 3 : 1;
-    return count;
+    (void)arg;
+    return linear->sparse;
+}
+
+int64_t s24i_model_sparse_layers(const s24_model *model)
+{
+    return s24i_model_layers(model, is_sparse, NULL);
 }
 
 s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
@@ -262,11 +341,9 @@ s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
         s24i_block_clear(&made);
         return status;
     }
-    const int joint = model->shape.joint;
-    model->sparse_layers += sparse_slots(&made, joint) - sparse_slots(old, joint);
     s24i_block_clear(old);
     *old = made;
-    return S24_OK;
+    return model->chooser ? s24i_choose_block(model, ctx, block) : S24_OK;
 }
 
 s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,

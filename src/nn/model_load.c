@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "io/checkpoint.h"
+#include "nn/choice.h"
 #include "nn/gpu.h"
 
 typedef struct loader {
@@ -425,12 +426,16 @@ s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *c
     if (words) model->words = words;
     model->words_map = words_map;
     model->device = l.opts.device;
+    model->all_sparse = l.opts.all_sparse;
     s24i_model_set_dtype(model, l.dtype, S24_F32);
     l.dtype = model->dtype;
     model->weight_bytes = stored_bytes(checkpoint);
     l.model = model;
     TRY_DONE(s24i_pooling_read(&model->pooled, ctx, l.arch, s24_checkpoint_folder(checkpoint)));
+    s24i_chooser chooser;
+    if (!model->device && !l.opts.all_sparse) s24i_choose_begin(&chooser, model);
     TRY_DONE(walk(&l));
+    if (model->chooser) TRY_DONE(s24i_choose_end(model, ctx));
     if (model->device) TRY_DONE(s24i_gpu_upload(model, ctx));
 done:
     if (status != S24_OK) {

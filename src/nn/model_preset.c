@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "nn/choice.h"
 #include "nn/gpu.h"
 
 static const struct {
@@ -212,9 +213,13 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
                           rooms));
     if (model->first_token) model->pooled.pooling = S24I_POOL_CLS;
     model->device = o.device;
+    model->all_sparse = o.all_sparse;
     s24i_model_set_dtype(model, o.dtype, o.device ? S24_F16 : S24_F32);
     model->weight_bytes = (shape->vocabulary + shape->positions + shape->types) * shape->width * 4;
+    s24i_chooser chooser;
+    if (!o.device && !o.all_sparse) s24i_choose_begin(&chooser, model);
     s24_status status = fill_model(model, ctx, &o);
+    if (status == S24_OK && model->chooser) status = s24i_choose_end(model, ctx);
     if (status == S24_OK && o.device) status = s24i_gpu_upload(model, ctx);
     if (status != S24_OK) {
         s24_model_destroy(model);

@@ -11,15 +11,14 @@
 
 #include "nn/attention.h"
 #include "nn/attention_grid.h"
+#include "nn/choice.h"
 
-/* From this many tokens a thread on, a share of its own: below, every thread would read all of the
-   weights for too little. */
-enum { LEAST_SHARE = 32, ALIGNED = 16 };
+enum { ALIGNED = 16 }; /* of a share */
 
 s24_status s24i_lane_linear(const s24i_lane *lane, const s24i_linear *l, const s24_dense *y,
                             const s24_dense *x, int accumulate)
 {
-    if (l->plan) {
+    if (!s24i_runs_dense(l, lane->together, lane->octave)) {
         const s24_linear_args args = {.y = y,
                                       .x = x,
                                       .bias = l->bias,
@@ -212,12 +211,41 @@ static s24_status finish(const s24i_pass *pass, const s24i_lane *lane, const s24
 
 /* ---- who does it ----------------------------------------------------------------------------- */
 
+/* The first token of a thread's share. */
+static int64_t share_begin(int64_t tokens, int lane, int lanes)
+{
+    const int64_t vectors = (tokens + ALIGNED - 1) / ALIGNED;
+    return s24i_min(vectors * lane / lanes * ALIGNED, tokens);
+}
+
+static int is_shared(const s24_session *session, int threads, int64_t tokens)
+{
+    return session->splits && threads > 1 && tokens >= s24i_pass_least_shared(threads);
+}
+
+/* All chunks of a pass run as the largest would, so that one number of tokens says which layers run
+   dense. */
+static int octave_of(const s24_session *session, int threads, int64_t tokens)
+{
+    const int shared = is_shared(session, threads, tokens);
+    const int64_t share = s24i_round_up((tokens + threads - 1) / threads, ALIGNED);
+    return s24i_row_octave(shared ? s24i_min(share, CHUNK_ROWS)
+                                  : s24i_min(tokens, session->whole.rows));
+}
+
+int s24i_pass_runs_sparse(const s24i_linear *l, const s24_session *session, int64_t tokens)
+{
+    const int threads = session->threads, shared = is_shared(session, threads, tokens);
+    return l->sparse &&
+           !s24i_runs_dense(l, threads > 1 && !shared, octave_of(session, threads, tokens));
+}
+
 /* What lies between two attentions: the end of one block, the begin of the next; NULL: nothing. */
 typedef struct stretch {
     const s24i_pass *pass;
     const s24i_block *finish, *project;
     int64_t tokens;
-    int lanes;
+    int lanes, octave;
 } stretch;
 
 static s24_status run_tokens(const stretch *s, const s24i_lane *lane, int64_t begin, int64_t end)
@@ -229,13 +257,13 @@ static s24_status run_tokens(const stretch *s, const s24i_lane *lane, int64_t be
 static void run_shares(void *arg, int64_t first, int64_t last, int thread)
 {
     const stretch *s = arg;
-    const int64_t vectors = (s->tokens + ALIGNED - 1) / ALIGNED;
     (void)thread;
-    for (int64_t i = first; i < last; i++) {
+    for (int i = (int)first; i < last; i++) {
         s24i_lane *lane = &s->pass->session->lanes[i];
-        const int64_t begin = vectors * i / s->lanes * ALIGNED;
-        const int64_t end = vectors * (i + 1) / s->lanes * ALIGNED;
-        lane->status = run_tokens(s, lane, begin, s24i_min(end, s->tokens));
+        lane->octave = s->octave;
+        lane->status =
+            run_tokens(s, lane, share_begin(s->tokens, i, s->lanes),
+                       i + 1 < s->lanes ? share_begin(s->tokens, i + 1, s->lanes) : s->tokens);
     }
 }
 
@@ -244,11 +272,13 @@ static s24_status run_stretch(const s24i_pass *pass, const s24i_block *finish,
 {
     s24_session *session = pass->session;
     const int threads = s24_ctx_threads(pass->ctx);
-    stretch s = {pass, finish, project, pass->batch->offsets[pass->batch->texts], threads};
-    if (!session->splits || pass->observer || threads == 1 ||
-        s.tokens < threads * (int64_t)LEAST_SHARE) {
+    const int64_t tokens = pass->batch->offsets[pass->batch->texts];
+    stretch s = {pass, finish, project, tokens, threads, octave_of(session, threads, tokens)};
+    if (pass->observer || !is_shared(session, threads, tokens)) {
         s24i_lane whole = session->whole;
         whole.ctx = pass->ctx;
+        whole.together = threads > 1;
+        whole.octave = s.octave;
         return run_tokens(&s, &whole, 0, s.tokens);
     }
     s24_ctx_parallel_for(pass->ctx, threads, run_shares, &s);

@@ -13,9 +13,19 @@ typedef struct s24i_pass {
     const s24i_observer *observer;
 } s24i_pass;
 
+/* From this many tokens a thread on, a share of its own: below, every thread would read all of the
+   weights for too little. */
+enum { LEAST_SHARE = 32 };
+static inline int64_t s24i_pass_least_shared(int threads)
+{
+    return (int64_t)threads * LEAST_SHARE;
+}
+
 /* y (+)= activation(x·wᵀ + bias) on the lane's threads, with its memory. */
 s24_status s24i_lane_linear(const s24i_lane *lane, const s24i_linear *l, const s24_dense *y,
                             const s24_dense *x, int accumulate);
+/* Does a pass of that many tokens on the session's threads run the product 2:4? */
+int s24i_pass_runs_sparse(const s24i_linear *l, const s24_session *session, int64_t tokens);
 /* What the first block of the pass needs before its attention. */
 s24_status s24i_pass_start(const s24i_pass *pass, int64_t block);
 /* hidden goes through a block in place, the one that started or followed; more: the next one

@@ -36,7 +36,7 @@ static size_t most_work(const s24_model *model, const s24_ctx *ctx, int64_t rows
 
 static int takes_bf16(const s24i_linear *l)
 {
-    if (l->plan) return s24_plan_takes(l->plan, S24_BF16);
+    if (l->plan && !s24_plan_takes(l->plan, S24_BF16)) return 0;
     return !l->weight || (s24i_dense_engine.takes_bf16 && s24i_dense_engine.takes_bf16(l->weight));
 }
 
@@ -202,18 +202,30 @@ void s24_session_destroy(s24_session *session)
     s24_ctx_free(ctx, session);
 }
 
+typedef struct of_pass {
+    const s24_session *session;
+    int64_t tokens;
+} of_pass;
+
+static int runs_sparse(const s24i_linear *linear, const void *arg)
+{
+    const of_pass *p = arg;
+    return s24i_pass_runs_sparse(linear, p->session, p->tokens);
+}
+
 int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens)
 {
     if (!session) return 0;
-    if (session->gpu && tokens > 0) return s24i_gpu_sparse_layers(session->gpu, tokens);
-    return session->model->sparse_layers;
+    if (tokens < 1) return s24i_model_sparse_layers(session->model);
+    if (session->gpu) return s24i_gpu_sparse_layers(session->gpu, tokens);
+    return s24i_model_layers(session->model, runs_sparse, &(of_pass){session, tokens});
 }
 
 int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens)
 {
     if (!session || tokens < 1) return 0;
     if (session->gpu) return s24i_gpu_narrow_layers(session->gpu, tokens);
-    return session->model->dtype == S24_I8 ? session->model->sparse_layers : 0;
+    return session->model->dtype == S24_I8 ? s24_session_sparse_layers(session, tokens) : 0;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */

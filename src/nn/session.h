@@ -20,6 +20,8 @@ enum { CHUNK_ROWS = 256 };
 typedef struct s24i_lane {
     s24_ctx *ctx, *own; /* own: of one thread, the lane's; NULL for all threads together */
     int64_t rows;       /* tokens at a time */
+    int together;       /* all threads, more than one */
+    int octave;         /* of the pass's rows (race.h) */
     void *outer;        /* [rows, intermediate] */
     float *normed;      /* [rows, width] where norms stand before the layers, [rows, patch] */
     void *work;         /* of the 2:4 plans */
