@@ -110,9 +110,16 @@ static s24_status models_load(models *m, cli_app *cli, const bench_model_plan *p
                            .sparse = 1,
                            .device = cli->device,
                            .include = plan->include,
-                           .exclude = plan->exclude};
+                           .exclude = plan->exclude,
+                           .all_sparse = cli->common->all_sparse};
+    /* What is chosen for all threads together is chosen for the most. */
+    int64_t threads = 0;
+    for (int i = 0; i < plan->thread_count; i++)
+        threads = plan->threads[i] > threads ? plan->threads[i] : threads;
+    s24_ctx_set_threads(cli->ctx, (int)threads);
     s24_status status = load(&m->sparse, &m->sparse_residence, cli, name, folder, &opts);
     opts.dense = 1;
+    opts.all_sparse = 0;
     if (status == S24_OK) status = load(&m->dense, &m->dense_residence, cli, name, folder, &opts);
     if (status == S24_OK) s24_model_describe(&m->info, m->sparse);
     return status;
@@ -219,6 +226,7 @@ static int run_row(cli_app *cli, const models *m, model_row *row, const bench_mo
     row->sparse_layers = m->info.sparse_layers;
     row->layers = m->info.linear_layers;
     row->bytes = m->info.weight_bytes;
+    row->dense_bytes = m->info.dense_bytes;
     row->dense_residence = m->dense_residence;
     row->sparse_residence = m->sparse_residence;
     int code = bench_batch_make(cli, &batch, row->batch, row->seq, &m->info);
@@ -323,7 +331,7 @@ static int bench_folder(cli_app *cli, const bench_model_plan *asked, const char 
 static s24_status has_sparse_layers(int *sparse, cli_app *cli, const s24_checkpoint *checkpoint)
 {
     s24_model *model = NULL;
-    s24_model_opts opts = {.size = sizeof opts, .sparse = 1};
+    s24_model_opts opts = {.size = sizeof opts, .sparse = 1, .all_sparse = 1};
     s24_model_info info = {0};
     s24_status status = s24_model_load(&model, cli->ctx, checkpoint, &opts);
     if (status == S24_OK) s24_model_describe(&info, model);
@@ -380,6 +388,7 @@ int bench_models(cli_app *cli, const bench_model_plan *asked)
     bench_torch torch = {0};
     s24_device *device; /* models are loaded to it */
     int code = cli_device(cli, &device);
+    if (code == CLI_OK && !device && !cli->common->all_sparse) cli_choices_load(cli);
     if (code == CLI_OK && plan.python) {
         plan.torch = &torch;
         code = bench_torch_open(cli, &torch, plan.python);

@@ -38,6 +38,7 @@ static json_t *row_json(const model_row *row, const bench_torch *torch)
     json_object_set_new(object, "narrow_layers", json_integer(row->narrow_layers));
     json_object_set_new(object, "layers", json_integer(row->layers));
     json_object_set_new(object, "bytes", json_integer(row->bytes));
+    json_object_set_new(object, "dense_bytes", json_integer(row->dense_bytes));
     json_object_set_new(object, "p50_ms", cli_real(1e3 * row->latency.p50));
     json_object_set_new(object, "p95_ms", cli_real(1e3 * row->latency.p95));
     json_object_set_new(object, "load_ms", cli_real(1e3 * row->sparse_residence.seconds));
@@ -107,6 +108,9 @@ void model_print_residence(const model_row *row)
     if (sparse->bytes >= 0)
         printf("; holds %.1f MB dense, %.1f MB 2:4", 1e-6 * (double)dense->bytes,
                1e-6 * (double)sparse->bytes);
+    if (row->dense_bytes)
+        printf(", %.1f MB of it dense weights, where dense is faster",
+               1e-6 * (double)row->dense_bytes);
     printf("\n");
 }
 

@@ -57,7 +57,8 @@ typedef struct cli_option {
 /* The first member of every command's options struct. */
 typedef struct cli_common {
     int json, quiet, force, help;
-    int64_t threads; /* 0: every core */
+    int all_sparse, all_dense; /* of commands with CLI_WAYS */
+    int64_t threads;           /* 0: every core */
     const char *isa, *device;
 } cli_common;
 
@@ -118,6 +119,22 @@ const char *cli_model_dtype(int index);   /* f32 f16 bf16 i8 e4m3 */
     {                                                                                              \
         "exclude", 0, CLI_TEXT, offsetof(type, exclude), "GLOB", NULL,                             \
             "Tensors to leave out of those, by name.", NULL                                        \
+    }
+
+/* How the 2:4 layers of a whole model run. */
+#define CLI_SPARSE                                                                                 \
+    {                                                                                              \
+        "sparse", 0, CLI_FLAG, offsetof(cli_common, all_sparse), NULL, NULL,                       \
+            "Run every 2:4 layer 2:4, even where dense is faster here: the least memory, and "     \
+            "nothing is measured.",                                                                \
+            NULL                                                                                   \
+    }
+#define CLI_DENSE                                                                                  \
+    {                                                                                              \
+        "dense", 0, CLI_FLAG, offsetof(cli_common, all_dense), NULL, NULL,                         \
+            "Run every layer dense. By default 2:4 layers run 2:4 or dense, whichever is faster "  \
+            "here for their shape and the number of tokens.",                                      \
+            NULL                                                                                   \
     }
 
 /* ---- the program ----------------------------------------------------------------------------- */
@@ -263,6 +280,27 @@ int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint,
                void (*change)(void *user, s24_tensor *tensor), void *user);
 /* The name of a quantised tensor's scheme, NULL for any other. */
 const char *cli_scheme(const s24_tensor *tensor);
+
+/* ---- choice_cache.c: which layers of whole models run dense here -------------------------------- */
+
+/* What earlier calls measured to the context, and from it to where that is kept. */
+void cli_choices_load(cli_app *cli);
+void cli_choices_keep(cli_app *cli);
+typedef struct cli_choice {
+    s24_dtype dtype;
+    int64_t threads, k, n;
+    const char *note; /* as s24_choice_is_dense reads it */
+} cli_choice;
+/* The next that is known, from *index 0 on; 0: there is none. */
+int cli_choice_at(cli_app *cli, cli_choice *choice, int64_t *index);
+/* Does a layer run dense in a pass of that many tokens? −1: not known. */
+int cli_choice_dense(cli_app *cli, s24_dtype dtype, int64_t threads, int64_t k, int64_t n,
+                     int64_t tokens);
+/* The next numbers of tokens, from *at 1 on, that run dense, *to 0: and all more. 0: there are none. */
+int cli_choice_range(const cli_choice *choice, int64_t *at, int64_t *from, int64_t *to);
+/* Options of a whole model as --sparse, --dense and --device say, with what is known of this machine.
+   dtype NULL: the weights'. */
+int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype);
 
 /* ---- machine.c: what this machine is called ---------------------------------------------------- */
 

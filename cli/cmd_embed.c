@@ -34,6 +34,8 @@ static const cli_option options[] = {
      "Put these words before every text, as they are; '' is no prompt.", NULL},
     ENCODE_DTYPE(struct embed_options),
     ENCODE_MAX_TOKENS(struct embed_options),
+    CLI_SPARSE,
+    CLI_DENSE,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
@@ -136,18 +138,20 @@ static int check_options(cli_app *cli, const struct embed_options *o)
     return o->output ? embedded_may_save(cli, o->output) : CLI_OK;
 }
 
-static int report(cli_app *cli, const embedded *e, double seconds)
+static int report(cli_app *cli, const s24_encoder *encoder, const embedded *e, double seconds)
 {
     if (!cli->json) {
         cli_note(cli, "%lld %s, %lld %s in %.2f s", (long long)e->count,
                  cli_plural(e->count, "text", "texts"), (long long)e->tokens,
                  cli_plural(e->tokens, "token", "tokens"), seconds);
+        encode_choice_note(cli, encoder);
         return CLI_OK;
     }
     json_t *object = cli_json();
     json_object_set_new(object, "texts", json_integer(e->count));
     json_object_set_new(object, "tokens", json_integer(e->tokens));
     json_object_set_new(object, "seconds", cli_real(seconds));
+    encode_choice_json(object, encoder);
     if (e->prompt) json_object_set(object, "prompt", e->prompt);
     return cli_json_print(cli, object);
 }
@@ -164,7 +168,7 @@ static int run(cli_app *cli, const void *opaque)
     if (code == CLI_OK) code = encode_use_prompt(cli, encoder, &prompt, &e);
     double start = cli_seconds();
     if (code == CLI_OK) code = embed(cli, o, encoder, &e);
-    if (code == CLI_OK) code = report(cli, &e, cli_seconds() - start);
+    if (code == CLI_OK) code = report(cli, encoder, &e, cli_seconds() - start);
     embedded_free(&e);
     s24_encoder_close(encoder);
     return code;

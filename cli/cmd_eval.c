@@ -43,6 +43,8 @@ static const cli_option options[] = {
      NULL},
     ENCODE_DTYPE(struct eval_options),
     ENCODE_MAX_TOKENS(struct eval_options),
+    CLI_SPARSE,
+    CLI_DENSE,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {

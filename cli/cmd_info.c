@@ -88,6 +88,71 @@ static void tensor_lines(cli_app *cli, const s24_checkpoint *checkpoint)
         tensor_line(cli, s24_checkpoint_tensor(checkpoint, i), width);
 }
 
+/* Is it a shape of a packed tensor, or of three that are multiplied as one? */
+static int is_packed_shape(const s24_checkpoint *checkpoint, int64_t n, int64_t k)
+{
+    for (int64_t i = 0; i < s24_checkpoint_count(checkpoint); i++) {
+        const s24_tensor *t = s24_checkpoint_tensor(checkpoint, i);
+        if (t->packed && t->shape[1] == k && (t->shape[0] == n || 3 * t->shape[0] == n)) return 1;
+    }
+    return 0;
+}
+
+static json_t *choice_json(const cli_choice *choice)
+{
+    json_t *object = json_object(), *ranges = json_array();
+    int64_t at = 1, from, to;
+    while (cli_choice_range(choice, &at, &from, &to)) {
+        json_t *range = json_object();
+        json_object_set_new(range, "from", json_integer(from));
+        json_object_set_new(range, "to", to ? json_integer(to) : json_null());
+        json_array_append_new(ranges, range);
+    }
+    json_object_set_new(object, "dtype", json_string(s24_dtype_name(choice->dtype)));
+    json_object_set_new(object, "threads", json_integer(choice->threads));
+    json_object_set_new(object, "k", json_integer(choice->k));
+    json_object_set_new(object, "n", json_integer(choice->n));
+    json_object_set_new(object, "dense", ranges);
+    return object;
+}
+
+static void choice_line(cli_app *cli, const cli_choice *choice)
+{
+    char ranges[512] = "";
+    size_t used = 0;
+    int64_t at = 1, from, to;
+    while (used < sizeof ranges && cli_choice_range(choice, &at, &from, &to)) {
+        const char *before = used ? ", " : "dense for ";
+        if (to)
+            used += (size_t)snprintf(ranges + used, sizeof ranges - used, "%s%lld to %lld tokens",
+                                     before, (long long)from, (long long)to);
+        else
+            used += (size_t)snprintf(ranges + used, sizeof ranges - used, "%s%lld tokens and more",
+                                     before, (long long)from);
+    }
+    cli_print(cli, "here, %s, %lld %s, %lld inputs, %lld outputs: %s",
+              s24_dtype_name(choice->dtype), (long long)choice->threads,
+              cli_plural(choice->threads, "thread", "threads"), (long long)choice->k,
+              (long long)choice->n, used ? ranges : "2:4");
+}
+
+/* How layers of these shapes run on this CPU, if that was measured; cli->json: an array. */
+static json_t *choices(cli_app *cli, const s24_checkpoint *checkpoint)
+{
+    json_t *list = json_array();
+    cli_choice choice;
+    int64_t index = 0;
+    cli_choices_load(cli);
+    while (cli_choice_at(cli, &choice, &index)) {
+        if (!is_packed_shape(checkpoint, choice.n, choice.k)) continue;
+        if (cli->json)
+            json_array_append_new(list, choice_json(&choice));
+        else
+            choice_line(cli, &choice);
+    }
+    return list;
+}
+
 static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
 {
     totals sum = {.tensors = s24_checkpoint_count(checkpoint)};
@@ -101,6 +166,7 @@ static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
     if (!cli->json) {
         tensor_lines(cli, checkpoint);
         totals_lines(cli, &sum, model_type);
+        json_decref(choices(cli, checkpoint));
         return CLI_OK;
     }
     const cli_list tensors = {sum.tensors, tensor_json, checkpoint};
@@ -108,6 +174,7 @@ static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
     json_object_set_new(object, "bytes", json_integer(sum.bytes));
     json_object_set_new(object, "parameters", json_integer(sum.parameters));
     json_object_set_new(object, "model_type", model_type ? json_string(model_type) : json_null());
+    json_object_set_new(object, "choices", choices(cli, checkpoint));
     return cli_json_print_list(cli, object, "tensors", &tensors);
 }
 
@@ -127,7 +194,9 @@ const cli_command cmd_info = {
     .summary = "list the tensors of a file or folder",
     .operands = "IN",
     .text = "Prints dtype, shape, storage, bytes and name of every tensor of IN, then the totals. "
-            "Shapes are logical: a packed weight [n, k] says k, not k/2.",
+            "Shapes are logical: a packed weight [n, k] says k, not k/2. Then it says for which "
+            "numbers of tokens whole models run layers of these shapes dense on this CPU, if "
+            "loading one has measured that (embed, search, eval, bench --model).",
     .examples = examples,
     .options_bytes = sizeof(struct info_options),
     .run = run,

@@ -176,6 +176,14 @@ static json_t *row_json(const advice *a, int i)
     return row;
 }
 
+/* What whole models chose for such a layer when one was loaded here; NULL: not known. */
+static const char *chosen(cli_app *cli, const advice *a)
+{
+    const int dense =
+        cli_choice_dense(cli, a->dtype, a->threads[a->best], a->shape.k, a->shape.n, a->shape.m);
+    return dense < 0 ? NULL : dense ? "dense" : "2:4";
+}
+
 static int print_json(cli_app *cli, const advice *a)
 {
     json_t *object = cli_json(), *rows = json_array();
@@ -187,6 +195,8 @@ static int print_json(cli_app *cli, const advice *a)
     json_object_set_new(object, "threads", json_integer(a->threads[a->best]));
     json_object_set_new(object, "faster", json_string(faster(a->times[a->best])));
     json_object_set_new(object, "ratio", cli_real(ratio(a->times[a->best])));
+    const char *word = chosen(cli, a);
+    json_object_set_new(object, "chosen", word ? json_string(word) : json_null());
     for (int i = 0; i < a->count; i++)
         json_array_append_new(rows, row_json(a, i));
     json_object_set_new(object, "rows", rows);
@@ -212,6 +222,7 @@ static void print_ranges(const advice *a, const char *threads)
 
 static void print_text(cli_app *cli, const advice *a)
 {
+    const char *word = chosen(cli, a);
     plan_times best = a->times[a->best];
     const plan_model *model = &a->models[a->best];
     char threads[32];
@@ -232,6 +243,7 @@ static void print_text(cli_app *cli, const advice *a)
         printf("Take %s on %s: %.2fx as fast as %s there.\n", faster(best), threads, gain,
                best.sparse < best.dense ? "dense" : "2:4");
     if (!is_disturbed(model)) print_ranges(a, threads);
+    if (word) printf("Whole models run such a layer %s here, as loading one measured.\n", word);
     printf("Measured %s, dense by %s; %d shapes off the grid were predicted within %.0f %% "
            "(median), %.0f %% (worst).\n",
            model->date, s24_dense_engine(), model->check_count, 100 * model->error_median,
@@ -250,6 +262,7 @@ static int run(cli_app *cli, const void *opaque)
     a->dtype = s24_dtype_parse(o->dtype);
     if (!o->common.threads && s24_ctx_threads(cli->ctx) > 1) a->threads[a->count++] = 1;
     a->threads[a->count++] = s24_ctx_threads(cli->ctx);
+    cli_choices_load(cli);
     code = get_models(cli, a, o);
     if (code == CLI_OK) {
         for (int i = 0; i < a->count; i++) {

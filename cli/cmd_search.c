@@ -24,6 +24,8 @@ static const cli_option options[] = {{"documents", 0, CLI_TEXT,
                                      ENCODE_DOCUMENT_PROMPT(struct search_options),
                                      ENCODE_DTYPE(struct search_options),
                                      ENCODE_MAX_TOKENS(struct search_options),
+                                     CLI_SPARSE,
+                                     CLI_DENSE,
                                      {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {

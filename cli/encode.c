@@ -7,15 +7,9 @@
 int encode_open(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
                 int64_t max_tokens)
 {
-    s24_device *device;
-    int code = cli_device(cli, &device);
+    s24_encoder_opts opts = {.size = sizeof opts, .max_tokens = max_tokens};
+    const int code = cli_model_opts(cli, &opts.model, dtype);
     if (code != CLI_OK) return code;
-    s24_encoder_opts opts = {.size = sizeof opts,
-                             .model = {.size = sizeof opts.model,
-                                       .dtype = dtype ? s24_dtype_parse(dtype) : S24_DTYPE_NONE,
-                                       .sparse = 1,
-                                       .device = device},
-                             .max_tokens = max_tokens};
     return cli_status(cli, s24_encoder_open(encoder, cli->ctx, folder, &opts));
 }
 
@@ -47,6 +41,30 @@ int encode_use_prompt(cli_app *cli, s24_encoder *encoder, const encode_prompt *p
     cli_note(cli, "prompt of the %s%s%s: \"%s\"", prompt->of, name ? ", " : "", name ? name : "",
              text);
     return CLI_OK;
+}
+
+void encode_choice_json(json_t *object, const s24_encoder *encoder)
+{
+    s24_model_info info;
+    s24_model_describe(&info, s24_encoder_model(encoder));
+    json_object_set_new(object, "layers", json_integer(info.linear_layers));
+    json_object_set_new(object, "sparse_layers",
+                        json_integer(s24_encoder_sparse_layers(encoder, 0)));
+    json_object_set_new(object, "dense_bytes", json_integer(info.dense_bytes));
+}
+
+void encode_choice_note(cli_app *cli, const s24_encoder *encoder)
+{
+    char bytes[32], dense[128] = "";
+    s24_model_info info;
+    s24_model_describe(&info, s24_encoder_model(encoder));
+    if (!info.sparse_layers) return;
+    if (info.dense_bytes)
+        snprintf(dense, sizeof dense, " (%s of dense weights, where dense is faster; --sparse)",
+                 cli_bytes(bytes, sizeof bytes, (double)info.dense_bytes));
+    cli_note(cli, "%lld of %lld 2:4 %s ran 2:4%s", (long long)s24_encoder_sparse_layers(encoder, 0),
+             (long long)info.sparse_layers, cli_plural(info.sparse_layers, "layer", "layers"),
+             dense);
 }
 
 int encode_texts(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int64_t count,

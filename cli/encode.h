@@ -28,6 +28,10 @@ extern const char *const encode_no_names[], *const encode_query_names[],
 /* Sets it for the texts that follow. The first time it is said, and kept in out->prompt. */
 int encode_use_prompt(cli_app *cli, s24_encoder *encoder, const encode_prompt *prompt,
                       embedded *out);
+/* Which layers ran 2:4 in the longest pass, and what the dense weights of 2:4 ones take: as JSON's
+   "layers", "sparse_layers" and "dense_bytes", and in words, if any layer is 2:4. */
+void encode_choice_json(json_t *object, const s24_encoder *encoder);
+void encode_choice_note(cli_app *cli, const s24_encoder *encoder);
 /* Embeds count texts with progress into vectors [count, width]. Adds to *tokens. */
 int encode_texts(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int64_t count,
                  embedded *out);

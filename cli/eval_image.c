@@ -22,16 +22,11 @@ typedef struct image_parts {
 
 enum { DEVICE_TOKENS = 8 * EVAL_TOKENS }; /* of a pass there */
 
-static s24_status load_model(image_parts *p, cli_app *cli, const struct eval_options *o)
+static s24_status load_model(image_parts *p, cli_app *cli, const s24_model_opts *opts)
 {
-    const s24_dtype usual = cli->device ? S24_DTYPE_NONE : S24_F32;
-    const s24_model_opts opts = {.size = sizeof opts,
-                                 .dtype = o->dtype ? s24_dtype_parse(o->dtype) : usual,
-                                 .sparse = 1,
-                                 .device = cli->device};
     s24_checkpoint *checkpoint = NULL;
     s24_status status = s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]);
-    if (status == S24_OK) status = s24_model_load(&p->model, cli->ctx, checkpoint, &opts);
+    if (status == S24_OK) status = s24_model_load(&p->model, cli->ctx, checkpoint, opts);
     s24_checkpoint_close(checkpoint);
     if (status == S24_OK) s24_model_describe(&p->info, p->model);
     return status;
@@ -39,9 +34,10 @@ static s24_status load_model(image_parts *p, cli_app *cli, const struct eval_opt
 
 static int load(image_parts *p, cli_app *cli, const struct eval_options *o)
 {
-    s24_device *device; /* the model is loaded to it */
-    int code = cli_device(cli, &device);
-    if (code == CLI_OK) code = cli_status(cli, load_model(p, cli, o));
+    s24_model_opts opts;
+    int code = cli_model_opts(cli, &opts, o->dtype);
+    if (code == CLI_OK && !o->dtype && !cli->device) opts.dtype = S24_F32;
+    if (code == CLI_OK) code = cli_status(cli, load_model(p, cli, &opts));
     if (code == CLI_OK && !p->info.classes)
         return cli_fail(cli, CLI_UNSUPPORTED,
                         "%s (%s) has no head for this task; an image model with a classifier is "

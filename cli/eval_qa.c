@@ -16,14 +16,10 @@ typedef struct qa_parts {
 
 enum { MAX_TOKENS = 384, STRIDE = 128 };
 
-static s24_status load_model(qa_parts *p, cli_app *cli, const struct eval_options *o)
+static s24_status load_model(qa_parts *p, cli_app *cli, const s24_model_opts *opts)
 {
-    const s24_model_opts opts = {.size = sizeof opts,
-                                 .dtype = o->dtype ? s24_dtype_parse(o->dtype) : S24_DTYPE_NONE,
-                                 .sparse = 1,
-                                 .device = cli->device};
     s24_status status = s24_checkpoint_open(&p->checkpoint, cli->ctx, cli->operands[0]);
-    if (status == S24_OK) status = s24_model_load(&p->model, cli->ctx, p->checkpoint, &opts);
+    if (status == S24_OK) status = s24_model_load(&p->model, cli->ctx, p->checkpoint, opts);
     s24_checkpoint_close(p->checkpoint);
     if (status == S24_OK) status = s24_tokenizer_load(&p->tokenizer, cli->ctx, cli->operands[0]);
     return status;
@@ -116,11 +112,11 @@ static int run(cli_app *cli, const struct eval_options *o)
 {
     qa_parts p = {0};
     double seconds = 0;
-    s24_device *device; /* the model is loaded to it */
+    s24_model_opts opts;
     if (!o->data) return cli_fail(cli, CLI_USAGE, "--task qa needs --data FILE");
     int code = o->predictions ? cli_may_write(cli, o->predictions) : CLI_OK;
-    if (code == CLI_OK) code = cli_device(cli, &device);
-    if (code == CLI_OK) code = cli_status(cli, load_model(&p, cli, o));
+    if (code == CLI_OK) code = cli_model_opts(cli, &opts, o->dtype);
+    if (code == CLI_OK) code = cli_status(cli, load_model(&p, cli, &opts));
     if (code == CLI_OK) code = check(cli, &p);
     if (code == CLI_OK) code = cli_status(cli, s24_qa_read(&p.qa, cli->ctx, o->data));
     if (code == CLI_OK) code = cli_status(cli, answer(&p, cli, o, &seconds));

@@ -107,6 +107,7 @@ static int run(cli_app *cli, int argc, char **argv)
     cli->common = options;
     int code = run_with(cli, options, argc, argv);
     if (cli->device) cli_notes_keep(cli, cli->device);
+    if (cli->ctx) cli_choices_keep(cli);
     s24_device_destroy(cli->device);
     s24_ctx_destroy(cli->ctx);
     free(options);

@@ -88,6 +88,7 @@ static s24_status fake_alloc(s24i_device *d, void **out, size_t bytes, void *str
     const size_t whole = (bytes + 2 * HEADER - 1) / HEADER * HEADER;
     if ((long long)bytes <= d->memory) memory = aligned_alloc(HEADER, whole);
     if (!memory) return fail(error, S24_ERROR_MEMORY, "allocating: out of device memory");
+    memset(memory, 0, whole); /* what no kernel writes is the same in every pass */
     memcpy(memory, &bytes, sizeof bytes);
     d->memory -= (long long)bytes;
     *out = memory + HEADER;

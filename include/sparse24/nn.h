@@ -297,6 +297,9 @@ S24_API s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *n
 /* Preset names by index; NULL past the end. */
 S24_API const char *s24_model_preset_name(int index);
 S24_API void s24_model_destroy(s24_model *model);
+/* A note of what was measured, as above: does such a layer run dense in a pass of that many tokens on
+   that many threads? 1: yes; 0: no, 2:4; −1: the text is no such note. */
+S24_API int s24_choice_is_dense(const char *note, int threads, int64_t tokens);
 S24_API void s24_model_describe(s24_model_info *info, const s24_model *model);
 
 /* Texts laid end to end without padding: text b is tokens offsets[b] … offsets[b+1]. */
@@ -371,6 +374,8 @@ S24_API s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char 
 S24_API s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder *from);
 S24_API void s24_encoder_close(s24_encoder *encoder);
 S24_API const s24_model *s24_encoder_model(const s24_encoder *encoder);
+/* As s24_session_sparse_layers; tokens 0: of the longest pass so far. */
+S24_API int64_t s24_encoder_sparse_layers(const s24_encoder *encoder, int64_t tokens);
 S24_API int64_t s24_encoder_width(const s24_encoder *encoder);
 /*
  * Prompts: a folder's config_sentence_transformers.json has some by name ("query", "document"), one

@@ -129,7 +129,7 @@ static s24i_lane lane_of(const racing *r, int together)
     const s24_session *s = r->session;
     s24i_lane lane = s->whole;
     lane.ctx = r->ctx;
-    return together || !s->splits ? lane : s->lanes[0];
+    return together || s->threads == 1 ? lane : s->lanes[0];
 }
 
 /* One block's products, one way; their seconds are added to times, their number to runs. */
@@ -212,30 +212,23 @@ static int list_products(s24i_known *products, const racing *r)
     return listed.count;
 }
 
-/* Rows that products have alone, and together. */
-static void most_rows(int64_t most[2], const s24_session *session)
-{
-    const int threads = session->threads, splits = session->splits;
-    most[S24I_ALONE] = threads == 1 || splits ? CHUNK_ROWS : 0;
-    most[S24I_TOGETHER] = splits ? s24i_pass_least_shared(threads) : (threads > 1) * CHUNK_ROWS;
-}
-
 static s24_status run_race(racing *r, int *agreed)
 {
     s24i_chooser *chooser = r->model->chooser;
     const s24i_shape *shape = &r->model->shape;
-    const int64_t shared = s24i_pass_least_shared(s24_ctx_threads(r->ctx));
+    const int threads = s24_ctx_threads(r->ctx);
+    const int64_t shared = s24i_pass_least_shared(threads);
     const int64_t image = shape->image ? shape->positions : 0;
     const int64_t tokens = s24i_max(s24i_max(CHUNK_ROWS, shared), image);
     s24i_choice choices[S24I_RACE_PRODUCTS];
     const double start = s24i_seconds();
     TRY(s24_session_create(&r->session, r->ctx, r->model, tokens));
-    s24i_race race = {.products = r->count,
-                      .until = start + RACE_SECONDS - chooser->spent,
-                      .now = now,
-                      .run = run_lap,
-                      .user = r};
-    most_rows(race.most, r->session);
+    const s24i_race race = {.products = r->count,
+                            .most = {CHUNK_ROWS, threads > 1 ? shared : 0},
+                            .until = start + RACE_SECONDS - chooser->spent,
+                            .now = now,
+                            .run = run_lap,
+                            .user = r};
     const s24_status status = s24i_race_run(choices, agreed, &race);
     s24_session_destroy(r->session);
     TRY(status);

@@ -51,6 +51,7 @@ struct s24_encoder {
     int64_t *starts;   /* [max_tokens + 2] where each length begins in order */
     encoder_lane lanes[LANES];
     int lane_count, next; /* lane */
+    int64_t most_tokens;  /* of a pass so far */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -337,6 +338,13 @@ const s24_model *s24_encoder_model(const s24_encoder *encoder)
     return encoder ? encoder->model : NULL;
 }
 
+int64_t s24_encoder_sparse_layers(const s24_encoder *encoder, int64_t tokens)
+{
+    if (!encoder) return 0;
+    return s24_session_sparse_layers(encoder->lanes[0].session,
+                                     tokens ? tokens : encoder->most_tokens);
+}
+
 int64_t s24_encoder_width(const s24_encoder *encoder)
 {
     return encoder ? encoder->width : 0;
@@ -415,6 +423,7 @@ static s24_status send_batch(int64_t *done, const window *w, s24_ctx *ctx, int64
         lane->offsets[++batch.texts] = start + e->lengths[text];
     }
     lane->session->unpooled = e->prompt_tokens;
+    e->most_tokens = s24i_max(e->most_tokens, lane->offsets[batch.texts]);
     TRY(s24i_session_submit(lane->session, ctx, &batch, &outputs));
     lane->texts = batch.texts;
     *done = batch.texts;

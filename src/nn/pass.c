@@ -218,26 +218,33 @@ static int64_t share_begin(int64_t tokens, int lane, int lanes)
     return s24i_min(vectors * lane / lanes * ALIGNED, tokens);
 }
 
-static int is_shared(const s24_session *session, int threads, int64_t tokens)
+static int is_shared(int threads, int64_t tokens)
 {
-    return session->splits && threads > 1 && tokens >= s24i_pass_least_shared(threads);
+    return threads > 1 && tokens >= s24i_pass_least_shared(threads);
 }
 
 /* All chunks of a pass run as the largest would, so that one number of tokens says which layers run
-   dense. */
-static int octave_of(const s24_session *session, int threads, int64_t tokens)
+   dense. most: of a chunk of all threads together. */
+static int octave_of(int shared, int threads, int64_t tokens, int64_t most)
 {
-    const int shared = is_shared(session, threads, tokens);
     const int64_t share = s24i_round_up((tokens + threads - 1) / threads, ALIGNED);
-    return s24i_row_octave(shared ? s24i_min(share, CHUNK_ROWS)
-                                  : s24i_min(tokens, session->whole.rows));
+    return s24i_row_octave(shared ? s24i_min(share, CHUNK_ROWS) : s24i_min(tokens, most));
 }
 
 int s24i_pass_runs_sparse(const s24i_linear *l, const s24_session *session, int64_t tokens)
 {
-    const int threads = session->threads, shared = is_shared(session, threads, tokens);
-    return l->sparse &&
-           !s24i_runs_dense(l, threads > 1 && !shared, octave_of(session, threads, tokens));
+    const int threads = session->threads, shared = is_shared(threads, tokens);
+    const int octave = octave_of(shared, threads, tokens, session->whole.rows);
+    return l->sparse && !s24i_runs_dense(l, threads > 1 && !shared, octave);
+}
+
+int s24_choice_is_dense(const char *note, int threads, int64_t tokens)
+{
+    s24i_choice choice;
+    if (!s24i_choice_read(&choice, note) || threads < 1 || tokens < 1) return -1;
+    const int shared = is_shared(threads, tokens);
+    const int octave = octave_of(shared, threads, tokens, (int64_t)threads * CHUNK_ROWS);
+    return choice.dense[threads > 1 && !shared] >> octave & 1;
 }
 
 /* What lies between two attentions: the end of one block, the begin of the next; NULL: nothing. */
@@ -273,15 +280,17 @@ static s24_status run_stretch(const s24i_pass *pass, const s24i_block *finish,
     s24_session *session = pass->session;
     const int threads = s24_ctx_threads(pass->ctx);
     const int64_t tokens = pass->batch->offsets[pass->batch->texts];
-    stretch s = {pass, finish, project, tokens, threads, octave_of(session, threads, tokens)};
-    if (pass->observer || !is_shared(session, threads, tokens)) {
+    const int shared = !pass->observer && is_shared(threads, tokens);
+    const int octave = octave_of(shared, threads, tokens, session->whole.rows);
+    const stretch s = {pass, finish, project, tokens, threads, octave};
+    if (!shared) {
         s24i_lane whole = session->whole;
         whole.ctx = pass->ctx;
         whole.together = threads > 1;
         whole.octave = s.octave;
         return run_tokens(&s, &whole, 0, s.tokens);
     }
-    s24_ctx_parallel_for(pass->ctx, threads, run_shares, &s);
+    s24_ctx_parallel_for(pass->ctx, threads, run_shares, (void *)(uintptr_t)&s);
     for (int i = 0; i < threads; i++) {
         const s24i_lane *lane = &session->lanes[i];
         REQUIRE(pass->ctx, lane->status == S24_OK, lane->status, "%s", s24_ctx_error(lane->ctx));

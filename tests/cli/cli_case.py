@@ -2,6 +2,7 @@
 """The frame of the command line's tests: a class's fixtures are copied into a scratch folder for
 every case; a case is judged by exit code, standard output, standard error, and what is in the
 folder afterwards."""
+import atexit
 import json
 import os
 import pathlib
@@ -20,8 +21,13 @@ COMMANDS = ("tutorial prune train pack unpack check info embed search eval bench
             "help").split()
 
 
+CACHE = tempfile.mkdtemp()  # what is measured goes there, and with the tests
+atexit.register(shutil.rmtree, CACHE)
+
+
 def clean_environment(more=None):
     env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
+    env["XDG_CACHE_HOME"] = CACHE
     env.update(more or {})
     return env
 

@@ -19,7 +19,7 @@ ROW = {"m", "k", "n", "dtype", "activations", "threads", "kernel", "ms", "ms_min
        "gflops", "gbps", "limit_share", "read_gbps", "peers"}
 MODEL_ROW = {"batch", "seq", "dtype", "threads", "dense_ms", "sparse_ms", "ratio", "sparse_layers",
              "layers", "bytes", "p50_ms", "p95_ms", "load_ms", "dense_load_ms", "resident_bytes",
-             "dense_resident_bytes", "narrow_layers", "peers"}
+             "dense_resident_bytes", "narrow_layers", "peers", "dense_bytes"}
 
 
 def is_positive(value):
@@ -275,7 +275,7 @@ class Models(Scratch):
 
     def bench(self, model, *more):
         return self.json("bench", "--model", model, "--batch", "1,3", "--seq", "4,16", "--threads",
-                         "1", *QUICK, *more,
+                         "1", "--sparse", *QUICK, *more,
                          environment={"TMPDIR": str(self.folder / "temporary")})
 
     def check_rows(self, rows, layers):
@@ -314,7 +314,7 @@ class Models(Scratch):
 
     def test_images_and_chosen_layers(self):
         found = self.json("bench", "--model", "vit-tiny", "--batch", "1,2", "--include",
-                          "*.intermediate.*", "--threads", "2", "--rounds", "1", "--min-ms", "1")
+                          "*.intermediate.*", "--threads", "2", "--sparse", "--rounds", "1", "--min-ms", "1")
         self.assertEqual([(r["batch"], r["seq"], r["sparse_layers"], r["layers"])
                           for r in found["rows"]], [(1, 197, 12, 72), (2, 197, 12, 72)])
 

@@ -145,7 +145,7 @@ class Models(Scratch):
 
     def vectors(self, model, *options):
         self.good("embed", model, "--input", "texts", "--output", "out.safetensors", "--force",
-                  *options)
+                  "--sparse", *options)
         return (self.folder / "out.safetensors").read_bytes()
 
     def test_vectors(self):

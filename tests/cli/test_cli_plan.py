@@ -11,7 +11,7 @@ from cli_case import PROGRAM, Scratch, clean_environment, listing, one_object, r
 
 SMALL = ["--threads", "1", "--largest", "128"]
 KEYS = {"version", "date", "machine", "cpu", "versions", "m", "k", "n", "dtype", "threads", "faster",
-        "ratio", "rows", "dense_faster"}
+        "ratio", "rows", "dense_faster", "chosen"}
 ROW = {"threads", "sparse_ms", "dense_ms", "ratio", "measured", "error_median", "error_worst",
        "cache"}
 

@@ -146,7 +146,8 @@ class Models(Scratch):
     make = staticmethod(make_model)
 
     def vectors(self, model, *more):
-        self.good("embed", model, "--input", "texts", "--output", "v.safetensors", "--force", *more)
+        self.good("embed", model, "--input", "texts", "--output", "v.safetensors", "--force", "--sparse",
+                  *more)
         _, (rows, width), raw = read(self.folder / "v.safetensors")[0]["embeddings"]
         values = floats(raw)
         return [values[i * width:(i + 1) * width] for i in range(rows)]
@@ -171,7 +172,7 @@ class Models(Scratch):
         hits = self.json("search", "int4-g64", "--documents", "texts", "--query", "line 3")["hits"]
         self.assertEqual(len(hits), 5)
         row = self.json("bench", "--model", "int4-g64", "--batch", 1, "--seq", 8, "--rounds", 1,
-                        "--min-ms", 1, "--threads", 1)["rows"][0]
+                        "--min-ms", 1, "--threads", 1, "--sparse")["rows"][0]
         self.assertEqual(row["sparse_layers"], 6 * tiny_bert.LAYERS)
 
     def test_a_folder_of_shards(self):
