@@ -43,6 +43,7 @@ typedef struct advice {
     plan_model models[MAX_ROWS];
     plan_times times[MAX_ROWS];
     char path[MAX_ROWS][4096]; /* "": not kept */
+    int fresh[MAX_ROWS];       /* it was measured by this call */
     int best;
 } advice;
 
@@ -70,8 +71,57 @@ static int read_shape(cli_app *cli, bench_shape *shape)
     return code;
 }
 
+/* One thread's model is the first; those of more that lose to it by far were disturbed. */
+static void compare_threads(advice *a)
+{
+    for (int i = 1; i < a->count; i++)
+        if (!a->models[i].flaw && !a->models[0].flaw && a->threads[0] == 1)
+            a->models[i].flaw = plan_model_loses(&a->models[i], &a->models[0]);
+}
+
+/* Only models without a flaw advise, and are kept. */
+static int drop_flawed(cli_app *cli, advice *a)
+{
+    int count = 0;
+    for (int i = 0; i < a->count; i++) {
+        if (a->models[i].flaw) {
+            cli_note(cli,
+                     "other work ran while %lld thread%s measured (%s): no advice and no model for "
+                     "so many",
+                     (long long)a->threads[i], a->threads[i] == 1 ? " was" : "s were",
+                     a->models[i].flaw);
+            continue;
+        }
+        if (count != i) {
+            a->models[count] = a->models[i];
+            a->threads[count] = a->threads[i];
+            memcpy(a->path[count], a->path[i], sizeof a->path[i]);
+            a->fresh[count] = a->fresh[i];
+        }
+        count++;
+    }
+    a->count = count;
+    if (count) return CLI_OK;
+    return cli_fail(
+        cli, CLI_UNSUPPORTED,
+        "this machine is too busy to be measured: other work ran beside it, and nothing "
+        "was kept; run plan again when it is quiet");
+}
+
+static void keep_fresh(cli_app *cli, advice *a)
+{
+    for (int i = 0; i < a->count; i++) {
+        char *path = a->path[i];
+        if (!a->fresh[i]) continue;
+        if (!*path)
+            cli_note(cli, "neither XDG_CACHE_HOME nor HOME is a folder's path: not kept");
+        else if (!plan_cache_save(cli, &a->models[i], path, a->dtype, a->threads[i]))
+            *path = '\0';
+    }
+}
+
 /* The models that are kept, and those that are not, measured together. */
-static int get_models(cli_app *cli, advice *a, const struct plan_options *o)
+static int find_models(cli_app *cli, advice *a, const struct plan_options *o)
 {
     int64_t threads[MAX_ROWS];
     int which[MAX_ROWS], missing = 0;
@@ -91,14 +141,30 @@ static int get_models(cli_app *cli, advice *a, const struct plan_options *o)
     int code = plan_measure(cli, models, a->dtype, threads, missing, o->largest);
     cli_progress_clear(cli);
     for (int i = 0; i < missing && code == CLI_OK; i++) {
-        char *path = a->path[which[i]];
         a->models[which[i]] = models[i];
-        if (!*path)
-            cli_note(cli, "neither XDG_CACHE_HOME nor HOME is a folder's path: not kept");
-        else if (!plan_cache_save(cli, &models[i], path, a->dtype, threads[i]))
-            *path = '\0';
+        a->fresh[which[i]] = 1;
     }
     free(models);
+    return code;
+}
+
+static int get_models(cli_app *cli, advice *a, const struct plan_options *o)
+{
+    int code = find_models(cli, a, o);
+    if (code != CLI_OK) return code;
+    compare_threads(a);
+    /* A kept model of more threads that loses by far to one thread's is measured again, once. */
+    for (int i = 0; i < a->count && code == CLI_OK; i++) {
+        if (!a->models[i].flaw || a->fresh[i]) continue;
+        cli_note(cli, "%s was measured while other work ran (%s): measured again", a->path[i],
+                 a->models[i].flaw);
+        code = plan_measure(cli, &a->models[i], a->dtype, &a->threads[i], 1, o->largest);
+        cli_progress_clear(cli);
+        a->fresh[i] = 1;
+    }
+    if (code == CLI_OK) compare_threads(a);
+    if (code == CLI_OK) code = drop_flawed(cli, a);
+    if (code == CLI_OK) keep_fresh(cli, a);
     return code;
 }
 
@@ -288,7 +354,10 @@ const cli_command cmd_plan = {
         "faster. The first call measures both on a grid of shapes, which takes some seconds; the "
         "model is kept in $XDG_CACHE_HOME/sparse24 (default ~/.cache/sparse24), one for each CPU, "
         "version, dense engine, dtype and number of threads. Between the grid's points times are "
-        "interpolated; shapes off the grid are measured too and tell the error.",
+        "interpolated; shapes off the grid are measured too and tell the error. Times are measured "
+        "until they come twice; where other work on the machine does not let them, no model is "
+        "kept "
+        "and plan ends with exit code 5.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct plan_options),

@@ -36,6 +36,7 @@ typedef struct plan_model {
     plan_point checks[PLAN_CHECKS];              /* shapes off the grid, to know the error by */
     int check_count;
     double error_median, error_worst; /* of the checks' times, relative */
+    const char *flaw; /* why its times are none of a machine without other work; NULL: they are */
 } plan_model;
 
 /* ---- plan_model.c ---------------------------------------------------------------------------- */
@@ -46,11 +47,19 @@ int plan_model_add(plan_model *model, const plan_point *point);
 int plan_model_finish(plan_model *model);
 plan_times plan_model_predict(const plan_model *model, bench_shape shape);
 
+/* ---- plan_check.c ---------------------------------------------------------------------------- */
+
+/* Why the model's times are none of a machine without other work; NULL: they may be. */
+const char *plan_model_flaw(const plan_model *model);
+/* The same of a model of more threads beside one thread's. */
+const char *plan_model_loses(const plan_model *more, const plan_model *one);
+
 /* ---- plan_measure.c -------------------------------------------------------------------------- */
 
 enum { PLAN_LEAST_SIZE = 128 };
 
-/* Measures a model for each of the numbers of threads; no K or N is beyond largest. */
+/* Measures a model for each of the numbers of threads; no K or N is beyond largest. One whose times
+   other work disturbed has a flaw. */
 int plan_measure(cli_app *cli, plan_model *models, s24_dtype dtype, const int64_t *threads,
                  int count, int64_t largest);
 

@@ -80,6 +80,11 @@ int plan_cache_load(cli_app *cli, plan_model *model, const char *path, s24_dtype
     json_t *key = key_json(cli, dtype, threads);
     int ok = file && json_equal(json_object_get(file, "key"), key) && model_read(model, file);
     if (!ok) cli_note(cli, "%s is of another make or damaged: measured again", path);
+    if (ok && (model->flaw = plan_model_flaw(model)) != NULL) {
+        cli_note(cli, "%s was measured while other work ran (%s): measured again", path,
+                 model->flaw);
+        ok = 0;
+    }
     json_decref(key);
     json_decref(file);
     return ok;

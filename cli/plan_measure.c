@@ -134,47 +134,134 @@ static int grid_fill(bench_plan *plan, int64_t largest, double flops)
     return grid;
 }
 
-/* The rows of one number of threads; those from grid on are checks. Of a row's turns the shortest
+/* ---- until times agree ------------------------------------------------------------------------- */
+
+enum { REPEATS = 8 };
+/* The two least of a way's turns are apart by no more, or it is measured again. A model is good though
+   one shape, or so many of them, never come to that. */
+static const double AGREE = 1.5, DISAGREE = 0.05;
+
+/* The two least times of 2:4 and of dense. */
+typedef struct sample {
+    double least[2], second[2];
+} sample;
+
+/* All shapes of the grid and the checks, and which of them the plan holds. */
+typedef struct survey {
+    bench_shape shapes[BENCH_MAX_SHAPES];
+    int count, grid;
+    int index[BENCH_MAX_SHAPES]; /* of the plan's shapes */
+    sample *samples;             /* [count][threads] */
+    int threads;
+} survey;
+
+static void sample_add(sample *s, int way, double least, double second)
+{
+    const int first = !(s->least[way] > 0);
+    if (first || least < s->least[way]) {
+        s->second[way] = first ? second : fmin(second, s->least[way]);
+        s->least[way] = least;
+    } else {
+        s->second[way] = fmin(s->second[way], least);
+    }
+}
+
+/* The median of three turns is the second. */
+static void survey_add(survey *v, const bench_table *table)
+{
+    for (int i = 0; i < table->count; i++) {
+        const bench_row *row = &table->rows[i];
+        sample *s = &v->samples[v->index[i / v->threads] * v->threads + i % v->threads];
+        sample_add(s, 0, row->ours.min, row->ours.median);
+        if (row->peer_count) sample_add(s, 1, row->peers[0].least, row->peers[0].seconds);
+    }
+}
+
+static int agrees(const sample *s)
+{
+    return s->second[0] <= AGREE * s->least[0] && s->second[1] <= AGREE * s->least[1];
+}
+
+/* The shapes that some number of threads disagrees on become the plan's. */
+static void ask_again(survey *v, bench_plan *plan)
+{
+    plan->shape_count = 0;
+    for (int i = 0; i < v->count; i++) {
+        int sure = 1;
+        for (int t = 0; t < v->threads; t++)
+            sure &= agrees(&v->samples[i * v->threads + t]);
+        if (sure) continue;
+        v->index[plan->shape_count] = i;
+        plan->shapes[plan->shape_count++] = v->shapes[i];
+    }
+}
+
+static int run_survey(cli_app *cli, survey *v, bench_plan *plan)
+{
+    int code = CLI_OK;
+    v->samples = calloc((size_t)(v->count * v->threads), sizeof *v->samples);
+    if (!v->samples) return cli_fail(cli, CLI_IO, "out of memory");
+    for (int i = 0; i < v->count; i++)
+        v->index[i] = i;
+    for (int r = 0; r < REPEATS && plan->shape_count && code == CLI_OK; r++) {
+        bench_table table = {0};
+        code = bench_products(cli, &table, plan);
+        if (code == CLI_OK) survey_add(v, &table);
+        bench_table_free(&table);
+        ask_again(v, plan);
+    }
+    return code;
+}
+
+/* The samples of one number of threads; those from grid on are checks. Of a shape's turns the shortest
    counts, which other work on the machine disturbs least. */
-static int model_fill(plan_model *model, const bench_plan *plan, const bench_table *table,
-                      int thread, int grid)
+static int model_fill(plan_model *model, const survey *v, int64_t threads, int thread)
 {
     time_t now = time(NULL);
     struct tm utc;
+    int ok = 1, disagree = 0;
     memset(model, 0, sizeof *model);
-    model->threads = plan->threads[thread];
+    model->threads = threads;
     if (gmtime_r(&now, &utc)) strftime(model->date, sizeof model->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    for (int i = 0; i < grid; i++)
-        if (model->sizes == 0 || plan->shapes[i].k > (int64_t)model->size[model->sizes - 1])
-            model->size[model->sizes++] = (double)plan->shapes[i].k;
-    int ok = 1;
-    for (int i = 0; i < plan->shape_count && ok; i++) {
-        const bench_row *row = &table->rows[i * plan->thread_count + thread];
-        double dense = row->peer_count ? row->peers[0].least : 0;
-        plan_point point = {row->shape, {row->ours.min, dense}};
-        if (i < grid)
+    for (int i = 0; i < v->grid; i++)
+        if (model->sizes == 0 || v->shapes[i].k > (int64_t)model->size[model->sizes - 1])
+            model->size[model->sizes++] = (double)v->shapes[i].k;
+    for (int i = 0; i < v->count && ok; i++) {
+        const sample *s = &v->samples[i * v->threads + thread];
+        const plan_point point = {v->shapes[i], {s->least[0], s->least[1]}};
+        disagree += !agrees(s);
+        if (i < v->grid)
             ok = plan_model_add(model, &point);
         else
             model->checks[model->check_count++] = point;
-        ok = ok && dense > 0;
+        ok = ok && point.times.dense > 0;
     }
-    return ok && plan_model_finish(model);
+    ok = ok && plan_model_finish(model);
+    if (ok) model->flaw = plan_model_flaw(model);
+    if (ok && disagree > 1 + DISAGREE * v->count) model->flaw = "its times do not come twice";
+    return ok;
 }
 
 static int measure(cli_app *cli, bench_plan *plan, plan_model *models, int64_t largest)
 {
-    bench_table table = {0};
     double flops;
     int code = most_flops(cli, &flops, plan);
+    survey *v = code == CLI_OK ? calloc(1, sizeof *v) : NULL;
     if (code != CLI_OK) return code;
-    int grid = grid_fill(plan, largest, flops);
-    code = bench_products(cli, &table, plan);
-    for (int t = 0; t < plan->thread_count && code == CLI_OK; t++)
-        if (!model_fill(&models[t], plan, &table, t, grid))
+    if (!v) return cli_fail(cli, CLI_IO, "out of memory");
+    v->grid = grid_fill(plan, largest, flops);
+    v->count = plan->shape_count;
+    v->threads = plan->thread_count;
+    memcpy(v->shapes, plan->shapes, (size_t)v->count * sizeof *v->shapes);
+    code = run_survey(cli, v, plan);
+    for (int t = 0; t < v->threads && code == CLI_OK; t++) {
+        if (!model_fill(&models[t], v, plan->threads[t], t))
             code = cli_fail(cli, CLI_UNSUPPORTED,
                             "the dense engine of this build (%s) has no %s product to compare with",
                             s24_dense_engine(), s24_dtype_name(plan->dtypes[0]));
-    bench_table_free(&table);
+    }
+    free(v->samples);
+    free(v);
     return code;
 }
 

@@ -86,8 +86,20 @@ def speed_rows(result):
     return rows
 
 
+BUSY = 1.5  # times its median, at the 95th percentile, no pass of a quiet machine takes
+
+
+def busy_note(result):
+    """A sentence on other work that ran beside the speed rows, or ""."""
+    worst = max((row["p95_ms"] / row["p50_ms"] for row in result["speed"]), default=1)
+    if worst <= BUSY:
+        return ""
+    return (f"Other work ran on this machine while speed was measured: some passes took {worst:.1f} "
+            "times their median. Rates are too low, and ratios may be wrong.")
+
+
 def table(result):
-    """The table at the end of the demo."""
+    """The table at the end of the demo, with what disturbed it."""
     lines = [["", *(TITLES[m] for m in models_of(result))], *quality_rows(result), [],
              ["sentences/s", "dense", "2:4", "ratio"]]
     lines += [[label, f"{dense:.1f}", f"{sparse:.1f}", f"{ratio:.2f}x"]
@@ -101,6 +113,8 @@ def table(result):
         text.append("  ".join(cells).rstrip())
         if line and not line[0] or line and line[0] == "sentences/s":
             text.append("-" * (sum(widths) + 2 * (columns - 1)))
+    if busy_note(result):
+        text += ["", busy_note(result)]
     return "\n".join(text)
 
 
@@ -264,6 +278,7 @@ dense.</p>
 {html_table(["", *(TITLES[m] for m in models_of(result))], quality_rows(result))}
 <h2>Speed, sentences a second</h2>
 {html_table(["batch x tokens", "dense", "2:4", "ratio"], speeds)}
+<p>{html.escape(busy_note(result))}</p>
 <p class="soft">Medians, from token ids to embeddings, the weights resident; dense is this build's
 dense engine on the same weights in the same run.</p>
 <h2>Plots</h2><div class="plots">{plots(result)}</div>

@@ -3,6 +3,7 @@
 The measuring itself is asked for the smallest grid and judged by its shape, not its figures."""
 import json
 import math
+import os
 import shutil
 import subprocess
 import unittest
@@ -16,6 +17,20 @@ ROW = {"threads", "sparse_ms", "dense_ms", "ratio", "measured", "error_median", 
        "cache"}
 
 
+CLOCK = """#include <time.h>
+int clock_gettime(clockid_t id, struct timespec *now)
+{
+    static double time = 1, step = 2e-3;
+    (void)id;
+    time += step;
+    step = step < 1e9 ? step * 1.2 : step;
+    now->tv_sec = (time_t)time;
+    now->tv_nsec = (long)(1e9 * (time - (double)now->tv_sec));
+    return 0;
+}
+"""
+
+
 def computed(m, k, n):
     """What the kernels compute of a shape on one thread."""
     def up(value, step):
@@ -27,7 +42,11 @@ def computed(m, k, n):
 class Plan(Scratch):
     @staticmethod
     def make(folder):
-        done = run("plan", 8, 128, 128, *SMALL, environment={"XDG_CACHE_HOME": str(folder / "cache")})
+        for _ in range(5):  # a machine that is too busy is measured again
+            done = run("plan", 8, 128, 128, *SMALL,
+                       environment={"XDG_CACHE_HOME": str(folder / "cache")})
+            if done.returncode != 5:
+                break
         assert done.returncode == 0, done.stderr
 
     @property
@@ -38,7 +57,14 @@ class Plan(Scratch):
         return sorted((self.folder / "cache/sparse24").iterdir())
 
     def plan(self, *arguments, **more):
-        return self.json("plan", *arguments, **{"environment": self.here, **more})
+        """Also where other tests run beside it: then it is asked again."""
+        more = {"environment": self.here, **more}
+        for _ in range(4):
+            done = run("plan", *arguments, "--json", cwd=self.folder, **more)
+            if done.returncode != 5:
+                break
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return one_object(done.stdout)
 
     def craft(self, sparse, dense, sizes=(128, 512), steps=(1, 16, 256), checks=None):
         """The kept file with times of our own: functions of m, k and n in ms."""
@@ -185,6 +211,81 @@ class Plan(Scratch):
                 self.assertIn(f"{path} is of another make or damaged: measured again", done.stderr)
                 self.assertEqual(json.loads(path.read_text())["sizes"], [128])
 
+    def busy_or_measured(self, path, reason, *arguments):
+        """A poisoned file is named, and what stands there afterwards is another, or none: then the
+        machine is too busy now."""
+        before = path.read_text()
+        done = run("plan", 8, 128, 128, *arguments, cwd=self.folder, environment=self.here)
+        self.assertIn(f"{path} was measured while other work ran ({reason}): measured again",
+                      done.stderr)
+        if done.returncode == 5:
+            self.assertIn("this machine is too busy to be measured: other work ran beside it, and "
+                          "nothing was kept; run plan again when it is quiet", done.stderr)
+        else:
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertNotEqual(path.read_text(), before)
+
+    def test_times_that_other_work_disturbed_are_not_believed(self):
+        """236 ms where 0.1 was right."""
+        tokens, layer = (f"its times do not grow with the {of}" for of in ("tokens", "layer"))
+        wrong = "it is wrong of shapes off its grid"
+        for name, reason, at, checks in (
+                ("the first", tokens, lambda m, k, n: m == 1, None),
+                ("the last", tokens, lambda m, k, n: m == 256, None),
+                ("a layer", layer, lambda m, k, n: k == 512 and n == 128, None),
+                ("the checks", wrong, lambda m, k, n: False, [[3, 200, 300, 1e-4, 1e-4]])):
+            for way in range(2):
+                with self.subTest(name, way=way):
+                    times = [lambda m, k, n: 1e-6 * m * k * n] * 2
+                    times[way] = lambda m, k, n: 1e-6 * m * k * n * (2000 if at(m, k, n) else 1)
+                    path = self.craft(*times, checks=checks)
+                    self.busy_or_measured(path, reason, *SMALL)
+                    (self.folder / "cache/sparse24" / path.name).write_bytes(
+                        (self.fixtures / "cache/sparse24" / path.name).read_bytes())
+
+    @unittest.skipIf(os.environ.get("S24_SANITIZE"), "a sanitizer wants to be loaded first")
+    def test_a_machine_that_is_too_busy_gets_no_model(self):
+        """By a clock on which everything takes longer than what came before."""
+        (self.folder / "clock.c").write_text(CLOCK)
+        subprocess.run([os.environ["CC"], "-shared", "-fPIC", "-o", "clock.so", "clock.c"],
+                       cwd=self.folder, check=True)
+        path, = self.kept()
+        path.unlink()
+        busy = {**self.here, "LD_PRELOAD": str(self.folder / "clock.so")}
+        words = ["plan", 8, 128, 128, *SMALL]
+        done = run(*words, cwd=self.folder, environment=busy)
+        self.assertEqual((done.returncode, done.stdout), (5, ""), done.stderr)
+        self.assertIn("other work ran while 1 thread was measured (its times do not come twice): no "
+                      "advice and no model for so many\n", done.stderr)
+        self.assertIn("this machine is too busy to be measured", done.stderr)
+        found = self.json(*words, exit=5, environment=busy)
+        self.assertRegex(found["error"], "too busy to be measured.*nothing was kept")
+        self.assertEqual(self.kept(), [])
+
+    def test_threads_that_take_many_times_as_long_are_not_believed(self):
+        one, = self.kept()
+        content = json.loads(one.read_text())
+        for part in ("points", "checks"):
+            content[part] = [[m, k, n, 0.5 * m, 0.5 * m] for m, k, n, _, _ in content[part]]
+        one.write_text(json.dumps(content))
+        key = {**content["key"], "threads": 2}
+        name = 14695981039346656037
+        for byte in json.dumps(key, sort_keys=True, separators=(",", ":")).encode():
+            name = (name ^ byte) * 1099511628211 % 2**64
+        two = one.with_name(f"plan-{name:016x}.json")
+
+        def write(factor):
+            points, checks = ([[m, k, n, factor * s, factor * d] for m, k, n, s, d in content[part]]
+                              for part in ("points", "checks"))
+            two.write_text(json.dumps({**content, "key": key, "points": points, "checks": checks}))
+
+        write(3)  # slower, as two threads may be
+        self.assertEqual(self.plan(8, 128, 128, "--threads", 2)["rows"][0]["sparse_ms"], 12)
+        write(2000)
+        self.assertEqual(self.plan(8, 128, 128, "--threads", 2)["rows"][0]["sparse_ms"], 8000)
+        if len(os.sched_getaffinity(0)) == 2:
+            self.busy_or_measured(two, "it is many times as slow as one thread", "--largest", 128)
+
     def test_where_the_model_is_kept(self):
         home = self.folder / "home"
         home.mkdir()
@@ -213,13 +314,20 @@ class Plan(Scratch):
         running = [subprocess.Popen(command, env=clean_environment(self.here), text=True,
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                    for _ in range(4)]
+        answers = 0
         for child in running:
             out, error = child.communicate(timeout=120)
+            self.assertNotIn("damaged", error)
+            if child.returncode == 5:  # they are each other's other work
+                self.assertIn("this machine is too busy", error)
+                continue
             self.assertEqual(child.returncode, 0, error)
             self.assertEqual(one_object(out)["rows"][0]["cache"], str(path))
-            self.assertNotIn("damaged", error)
-        self.assertEqual(self.kept(), [path])
-        self.assertEqual(self.good("plan", 8, 128, 128, *SMALL, environment=self.here).stderr, "")
+            answers += 1
+        self.assertEqual(self.kept(), [path] if answers else [])
+        if answers:
+            self.assertEqual(self.good("plan", 8, 128, 128, *SMALL, environment=self.here).stderr,
+                             "")
 
     def test_refusals(self):
         self.refusals([

@@ -62,6 +62,20 @@ class Figures(Folder):
         self.assertAlmostEqual(got["top5"], 200 / 3)
         self.assertEqual(demo.accuracy([[0.0, 1.0]], documents, [5])["top1"], 100.0, "ties")
 
+    def test_other_work_is_said(self):
+        row = {"batch": 1, "seq": 16, "threads": 1, "dense_ms": 2, "sparse_ms": 1, "p50_ms": 1}
+        models = ("dense", "magnitude", "sparsegpt")
+        result = {"files": dict.fromkeys(models, {"folder": 1, "weights": 1}),
+                  "layer_bytes": dict.fromkeys(models, 1), "question_sets": [],
+                  "quality": dict.fromkeys(models, {"cosine_mean": 1, "cosine_worst": 1}),
+                  "speed": [{**row, "p95_ms": 1.2}]}
+        self.assertEqual(demo_report.busy_note(result), "")
+        self.assertNotIn("Other work", demo_report.table(result))
+        result["speed"].append({**row, "p95_ms": 7})
+        self.assertTrue(demo_report.table(result).endswith(
+            "\n\nOther work ran on this machine while speed was measured: some passes took 7.0 "
+            "times their median. Rates are too low, and ratios may be wrong."))
+
     def test_embeddings_are_read(self):
         path = self.folder / "e.safetensors"
         path.write_bytes(tiny_bert.safetensors({"embeddings": ([2, 3], [1, 2, 3, 4, 5, 6.5])}))
