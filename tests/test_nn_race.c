@@ -2,6 +2,8 @@
 /* Which of 2:4 and dense is said to be faster, by a clock of the test's own. */
 #include "support.h"
 
+#include <math.h>
+
 #include "nn/race.h"
 
 /* A machine whose laps take what a test says. */
@@ -9,10 +11,10 @@ typedef struct machine {
     double clock;
     double sparse[2], dense[2]; /* seconds of a lap: of one row's work, and beside the work */
     double dense_factor;        /* of the second product */
-    double noise[2];            /* laps take so many times longer alone, together… */
-    int noisy_laps; /* … in the first laps of each number of rows, −1: in all, growing */
+    int noisy_laps;             /* the first so many laps take 10 times as long; −1: … */
+    int busy[2];                /* … alone, or together, each takes longer than the last */
     int laps, fails_at;
-    int64_t rows, most_rows;
+    int64_t most_rows;
 } machine;
 
 static double now(void *user)
@@ -31,8 +33,7 @@ static s24_status run(void *user, double times[S24I_RACE_PRODUCTS], const s24i_l
     for (int i = 0; i < 2; i++) {
         times[i] = (of[0] * (double)lap->rows + of[1]) * factors[i];
         if (m->noisy_laps > 0) times[i] *= 10;
-        if (m->noisy_laps < 0 && m->noise[lap->together] > 0)
-            times[i] *= 1 + m->noise[lap->together] * m->laps;
+        if (m->noisy_laps < 0 && m->busy[lap->together]) times[i] *= pow(1.3, m->laps);
         m->clock += times[i];
     }
     return S24_OK;
@@ -83,7 +84,7 @@ static void dense_from_some_rows_on(void **state)
 static void a_little_faster_is_not_enough(void **state)
 {
     (void)state;
-    const double factors[] = {0.99, 0.97};
+    const double factors[] = {0.98, 0.96};
     for (int i = 0; i < 2; i++) {
         machine m = {.sparse = {1e-6, 0}, .dense = {factors[i] * 1e-6, 0}, .dense_factor = 1};
         s24i_choice choices[2];
@@ -105,10 +106,10 @@ static void a_busy_machine(void **state)
     assert_true(agreed);
     assert_int_equal(choices[0].dense[0], ALL & ~0x1fu);
     machine always = {.sparse = {1e-7, 0},
-                      .dense = {0.8e-7, 0},
-                      .dense_factor = 0.1,
+                      .dense = {1e-6, 0},
+                      .dense_factor = 1e-3,
                       .noisy_laps = -1,
-                      .noise = {2, 2}};
+                      .busy = {1, 1}};
     race(choices, &agreed, &always, 2);
     assert_false(agreed);
     for (int together = 0; together < 2; together++) {
@@ -120,7 +121,7 @@ static void a_busy_machine(void **state)
                     .dense = {0.9e-7, 0},
                     .dense_factor = 1,
                     .noisy_laps = -1,
-                    .noise = {0, 2}};
+                    .busy = {0, 1}};
     race(choices, &agreed, &both, 2);
     assert_false(agreed);
     assert_int_equal(choices[0].dense[S24I_ALONE], ALL);

@@ -271,7 +271,7 @@ typedef struct s24_model_info {
  * matrices by itself (AMX), or has no kernels of ours. So unless opts say otherwise loading measures,
  * in less than 0.2 s, both ways of the model's own layers for 1, 4, 16, 64 and 256 tokens, by one
  * thread and by all of the context's together; layers of the same shape share it. Where dense is
- * faster by more than 2 % a layer gets a dense weight, made from the same values (of integers from
+ * faster by more than 3 % a layer gets a dense weight, made from the same values (of integers from
  * scale · q) and multiplied in f32, or in bf16 if the model is bf16 or i8; where it is so for all
  * numbers of tokens the layer has no other. What was measured is noted with the context as "f32 2
  * 384x1536" (dtype, threads, inputs, outputs) with two hexadecimal numbers, for one thread and for all
