@@ -19,7 +19,7 @@ int main(void)
     for (int i = 0; i < M * K; i++)
         x[i] = (float)((seed = seed * 69069u + 1u) >> 16) / 32768 - 1;
 
-    // README: begin
+    // shown: begin
     s24_dense W = {w, S24_F32, N, K, 0}, X = {x, S24_F32, M, K, 0}, Y = {y, S24_F32, M, N, 0};
     s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MAGNITUDE};
     s24_ctx *ctx = NULL;
@@ -28,7 +28,7 @@ int main(void)
     if (status == S24_OK) status = s24_matrix_create(&sparse, ctx, &W, &opts); // two of every four
     if (status == S24_OK) status = s24_linear(ctx, &Y, &X, sparse, NULL);      // Y = X · Wᵀ
     if (status != S24_OK) fprintf(stderr, "first: %s\n", ctx ? s24_ctx_error(ctx) : "no memory");
-    // README: end
+    // shown: end
     if (status != S24_OK) return 1;
 
     s24_dense P = {pruned, S24_F32, N, K, 0};

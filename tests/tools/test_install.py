@@ -115,7 +115,7 @@ class Install(unittest.TestCase):
 
     def test_readme_shows_first_c(self):
         text = (SOURCE / "examples/first.c").read_text()
-        lines = re.search(r"// README: begin\n(.*)\s*// README: end", text, re.S).group(1)
+        lines = re.search(r"// shown: begin\n(.*)\s*// shown: end", text, re.S).group(1)
         shown = re.search(r"<!-- examples/first.c -->\n```c\n(.*?)```",
                           (SOURCE / "README.md").read_text(), re.S)
         self.assertIsNotNone(shown, "README.md has no block <!-- examples/first.c -->")
