@@ -80,6 +80,9 @@ class Examples(unittest.TestCase):
         self.assertRegex(text, r"out of memory: \d+ bytes for a 2:4 matrix of \[1024, 1024\]")
         self.assertIn("in use at the end: 0 and 0 bytes", text)
 
+    def test_example_fork(self):
+        self.assertIn("the child's product: the parent's bits", self.good("fork"))
+
     def test_example_versions(self):
         self.assertRegex(self.good("versions"), r"compiled with ([\d.]+), running \1\nthis CPU: ")
 
