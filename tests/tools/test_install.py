@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Installs the build into a fresh prefix and builds examples/ against it, through pkg-config and
-through find_package; README.md shows the marked lines of examples/first.c word for word."""
+through find_package."""
 import os
 import pathlib
 import re
 import shutil
 import subprocess
-import textwrap
 import unittest
 
 SOURCE = pathlib.Path(os.environ["S24_SOURCE"])
@@ -112,14 +111,6 @@ class Install(unittest.TestCase):
         for place in ("bash-completion/completions/sparse24", "zsh/*/_sparse24",
                       "fish/vendor_completions.d/sparse24.fish"):
             self.assertEqual(len(list((PREFIX / "share").glob(place))), 1, place)
-
-    def test_readme_shows_first_c(self):
-        text = (SOURCE / "examples/first.c").read_text()
-        lines = re.search(r"// shown: begin\n(.*)\s*// shown: end", text, re.S).group(1)
-        shown = re.search(r"<!-- examples/first.c -->\n```c\n(.*?)```",
-                          (SOURCE / "README.md").read_text(), re.S)
-        self.assertIsNotNone(shown, "README.md has no block <!-- examples/first.c -->")
-        self.assertEqual(textwrap.dedent(lines).strip(), shown.group(1).strip())
 
 
 if __name__ == "__main__":
