@@ -52,7 +52,7 @@ static const cli_example pack_examples[] = {
     {"sparse24 pack w.safetensors w-packed.safetensors --include '*.fc?.weight'",
      "Chosen tensors of a single file."},
     {"sparse24 pack model-24 model-w4 --quantize int4-g128",
-     "Weights of 4 bits, a sixth of f32's dense bytes."},
+     "Weights of 4 bits: layers take a tenth of their dense bytes in f32."},
     {"sparse24 pack model-packed model-here --layout cpu",
      "A copy that loads faster on this kind of CPU, and whose weights processes share."},
     {NULL, NULL}};
