@@ -40,7 +40,7 @@ static json_t *load(cli_app *cli, char *path, size_t bytes)
     json_t *key = cli_machine_key(cli), *choices = NULL;
     if (!cli_cache_path(path, bytes, "choices", key)) *path = '\0';
     if (*path && access(path, F_OK) == 0) {
-        json_t *file = json_load_file(path, 0, NULL);
+        json_t *file = cli_json_read_file(path);
         choices = json_object_get(file, "choices");
         if (json_equal(json_object_get(file, "key"), key) && is_sound(choices)) {
             json_incref(choices);
