@@ -31,9 +31,13 @@ int cli_cache_path(char *path, size_t bytes, const char *kind, const json_t *key
     }
     if (!cache || *cache != '/') return 0;
     char *text = json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS);
+    if (!text || !cli_json_is_whole()) {
+        cli_json_free(text);
+        return 0;
+    }
     int length = snprintf(path, bytes, "%s%s/sparse24/%s-%016llx.json", cache, below, kind,
                           (unsigned long long)hash(text));
-    free(text);
+    cli_json_free(text);
     return length > 0 && (size_t)length < bytes;
 }
 

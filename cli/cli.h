@@ -199,6 +199,8 @@ int cli_output_failed(cli_app *cli, int error);
 void cli_json_begin(void);
 /* 0: memory for JSON has ended, and what was built may lack something. */
 int cli_json_is_whole(void);
+/* Frees a text of json_dumps. */
+void cli_json_free(void *text);
 /* NULL: cannot be read, is none, or memory ended. */
 json_t *cli_json_read(const char *text);
 json_t *cli_json_read_file(const char *path);

@@ -33,7 +33,7 @@ static void *json_allocate(size_t bytes)
     return memory;
 }
 
-static void json_release(void *memory)
+void cli_json_free(void *memory)
 {
     const uintptr_t at = (uintptr_t)memory, begin = (uintptr_t)reserve;
     if (at < begin || at >= begin + RESERVE) free(memory);
@@ -41,7 +41,7 @@ static void json_release(void *memory)
 
 void cli_json_begin(void)
 {
-    json_set_alloc_funcs(json_allocate, json_release);
+    json_set_alloc_funcs(json_allocate, cli_json_free);
 }
 
 int cli_json_is_whole(void)
@@ -144,7 +144,7 @@ int cli_json_print_list(cli_app *cli, json_t *object, const char *name, const cl
     cli_progress_clear(cli);
     if (code == CLI_OK) /* all but the end, "\n}" */
         printf("%.*s,\n  \"%s\": [", (int)strlen(text) - 2, text, name);
-    json_release(text);
+    cli_json_free(text);
     json_decref(object);
     for (int64_t i = 0; i < list->count && code == CLI_OK; i++)
         code = print_element(cli, list->element(list->user, i), i == 0);

@@ -5,6 +5,7 @@
 set(libraries sparse24)
 set_target_properties(sparse24 PROPERTIES EXPORT_NAME sparse24)
 install(FILES include/sparse24/sparse24.h include/sparse24/layouts.h include/sparse24/masks.h
+  include/sparse24/notes.h
   include/sparse24/device.h
   include/sparse24/device_train.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparse24 COMPONENT development)

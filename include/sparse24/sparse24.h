@@ -180,24 +180,11 @@ S24_API void s24_ctx_destroy(s24_ctx *ctx);
 S24_API const char *s24_ctx_error(const s24_ctx *ctx);
 S24_API uint32_t s24_ctx_cpu(const s24_ctx *ctx);
 S24_API int s24_ctx_threads(const s24_ctx *ctx);
-/* Changes the number of threads for the calls that follow (over 1024: 1024). 0: the cores that the
-   process may run on, no more than its control group's quota of time pays for. The threads are the
-   context's own, made when a call first needs them; they sleep between calls, block every signal and
-   end with the context. Where the system gives fewer, these do the work of all, with the same results
-   (the log says so); a forked child makes its own. */
+/* Changes the number of threads (over 1024: 1024). 0: the cores that the process may run on, no more
+   than its control group's quota of time pays for. They are the context's own, made when a call first
+   needs them; they sleep between calls and block every signal. Where the system gives fewer, these do
+   the work of all, with the same results, which the log says; a forked child makes its own. */
 S24_API void s24_ctx_set_threads(s24_ctx *ctx, int threads);
-
-/*
- * What was measured on this CPU, in words: loading a model notes which of its products run dense
- * (nn.h), and looks here before it measures. A program that gives a new context the notes of an
- * earlier one spares the measuring, and gets the same choices, so the same bits. Both are copied; a
- * key's value may be replaced. Errors: ARGUMENT (NULL; a key of 96 bytes or a value of 32), MEMORY.
- */
-S24_API s24_status s24_ctx_note(s24_ctx *ctx, const char *key, const char *value);
-/* NULL: there is none. */
-S24_API const char *s24_ctx_noted(const s24_ctx *ctx, const char *key);
-/* The key by index, the newest first; NULL past the end. */
-S24_API const char *s24_ctx_note_key(const s24_ctx *ctx, int64_t index);
 
 /*
  * Runs fn over [0, count) split into at most s24_ctx_threads() contiguous ranges, one call a
@@ -511,4 +498,5 @@ S24_API s24_status s24_matrix_to_hopper(void *packed, s24_ctx *ctx, const s24_ma
 
 #include "sparse24/layouts.h" /* weights in the kernels' orders */
 #include "sparse24/masks.h"   /* masks and checks */
+#include "sparse24/notes.h"   /* what a context was told of its CPU */
 #endif

@@ -13,6 +13,7 @@
 #include "nn/dense.h"
 
 #if S24_DENSE_ONEDNN
+#include <errno.h>
 #include <string.h>
 
 #include "nn/dense_onednn.h"
@@ -32,6 +33,8 @@ s24_status s24i_onednn_check(s24_ctx *ctx, dnnl_status_t status, const char *wha
 s24_status s24i_onednn_open(onednn *dnnl, s24_ctx *ctx)
 {
     const char *reason = onednn_load(dnnl);
+    REQUIRE(ctx, !reason || errno != ENOMEM, S24_ERROR_MEMORY, "out of memory for oneDNN: %s",
+            reason);
     REQUIRE(ctx, !reason, S24_ERROR_UNSUPPORTED,
             "dense products need oneDNN, which cannot be loaded: %s", reason);
     return S24_OK;

@@ -140,10 +140,19 @@ static s24_status make_sparse(s24i_linear *linear, s24_model *model, s24_ctx *ct
     linear->k = laid_out->data ? laid_out->cols : s24_matrix_cols(source->matrix);
     if (!model->chooser) return make_plan(linear, model, ctx, source);
     const s24i_choice *choice = s24i_choice_of(model, ctx, linear->n, linear->k);
+    s24_status status = S24_OK;
     if (choice) linear->choice = *choice;
-    if (!choice || s24i_needs_plan(choice)) TRY(make_plan(linear, model, ctx, source));
-    if (!choice || s24i_needs_weight(choice)) TRY(make_widened(linear, model, ctx, source));
-    return S24_OK;
+    if (!choice || s24i_needs_weight(choice)) status = make_widened(linear, model, ctx, source);
+    if (status == S24_ERROR_UNSUPPORTED) { /* there is no dense engine here: nothing to choose */
+        s24_ctx_log(ctx, S24_LOG_INFO, "2:4 layers run 2:4: %s", s24_ctx_error(ctx));
+        model->chooser = NULL;
+        linear->choice = (s24i_choice){{0}};
+        status = S24_OK;
+    }
+    TRY(status);
+    return linear->weight && choice && !s24i_needs_plan(choice)
+               ? S24_OK
+               : make_plan(linear, model, ctx, source);
 }
 
 static s24_status linear_make(s24i_linear *linear, s24_model *model, s24_ctx *ctx,

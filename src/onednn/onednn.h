@@ -8,6 +8,7 @@
 #define S24_ONEDNN_H
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <string.h>
 
 #include <dnnl.h>
@@ -37,10 +38,12 @@ static inline int onednn_symbol(void *function, void *library, const char *name)
 }
 
 /* Loads the library of the major version that this was compiled for, which then stays; a further call
-   finds it there. Returns NULL, or the system's sentence of why not. */
+   finds it there. Returns NULL, or the system's sentence of why not; errno is then ENOMEM if that was
+   memory. */
 static inline const char *onednn_load(onednn *out)
 {
     memset(out, 0, sizeof *out);
+    errno = 0;
     void *library = dlopen(ONEDNN_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) return dlerror();
 #define ONEDNN_FUNCTION(name)                                                                      \

@@ -71,7 +71,9 @@ def command_lines(page):
 
 
 def plain(line):
-    """A line of output without what differs from model to model and from run to run."""
+    """A line of output without what differs from model to model, from machine to machine and from run to
+    run."""
+    line = re.sub(r" \(\S+ \S+ of dense weights, where dense is faster; --sparse\)", "", line)
     line = re.sub(r"-?\d[\d.,]*(e[-+]?\d+)?( ?[kMG]?i?B\b)?", "0", line)
     return " ".join(line.split()).rstrip()
 

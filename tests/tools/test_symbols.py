@@ -9,7 +9,7 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ["S24_SOURCE"])
 BUILD = pathlib.Path(os.environ["S24_BUILD"])
-LIBRARIES = {"libsparse24.so": ("sparse24.h", "layouts.h", "masks.h", "device.h", "device_train.h"),
+LIBRARIES = {"libsparse24.so": ("sparse24.h", "layouts.h", "masks.h", "notes.h", "device.h", "device_train.h"),
              "libsparse24-nn.so": ("nn.h", "task.h", "train.h")}
 # What the compiler's own start files put into every shared object.
 START_FILES = re.compile(r"completed\.\d+|__dso_handle|_DYNAMIC|__TMC_END__")
