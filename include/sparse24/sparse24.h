@@ -8,7 +8,6 @@
  *
  *     Y[m,n] = X[m,k] · W[n,k]ᵀ + b[n]        m tokens, n outputs, k reduction, all row-major,
  *                                             W is 2:4 along k
- *
  * The header reads from simple to expert:
  *   1  status, dtypes, dense views          4  products: linear, mm, addmm
  *   2  the context                          5  plans: products with nothing left to decide
@@ -431,7 +430,6 @@ S24_API int s24_kernel_bits(int index, s24_dtype *activations);
  * number of calls; s24_prune then makes W 2:4 in place.
  */
 typedef struct s24_stats s24_stats;
-
 /* The criteria of this build, by index; NULL past the end: "magnitude" (|w|), "wanda" (|w| times the
    norm of its input; Sun et al., ICLR 2024), "sparsegpt" (second order, what stays makes good for
    what goes; Frantar and Alistarh, ICML 2023; then what stays is refitted by least squares);

@@ -3,8 +3,10 @@
  * A loop's range is a seat that whoever comes first takes: the thread it belongs to, whose caches may
  * hold its data, or another one that has nothing left to do. So a loop never waits for a thread that
  * was not started, has not woken up, or has lost its core to other work, unless that thread is in
- * the middle of a range. Where even that wait was longer than doing its work, the next loops are the
- * caller's alone: a machine whose cores are taken is as fast as with one thread.
+ * the middle of a range. Where even that wait was longer than doing its work, and as long as a
+ * scheduler keeps a thread from its core, the caller is alone for about as long again, or several
+ * times as long where that comes again and again: a machine whose cores are taken is as fast as with
+ * one thread, and one where a thread was late once loses little.
  *
  * A thread without work watches for the next loop for SPIN nanoseconds, then sleeps; the one that
  * waits for the end of a loop does the same. Sleepers are woken as in a tree, each by the one
@@ -25,10 +27,11 @@
 #include "base/cores.h"
 
 enum {
-    SPIN = 40000,              /* nanoseconds */
-    LOOKS = 64,                /* of a spinning thread between two of the clock */
-    STACK = 2 << 20,           /* bytes of a thread's; address space, not memory */
-    MOST_ALONE = (1 << 10) - 1 /* loops after which a team that was late is tried again */
+    SPIN = 80000,           /* nanoseconds */
+    LATE = 1000000,         /* a wait that other work on the cores explains, and less does not */
+    LONGEST_ALONE = 1 << 6, /* times as long as such a wait */
+    LOOKS = 64,             /* of a spinning thread between two of the clock */
+    STACK = 2 << 20         /* bytes of a thread's; address space, not memory */
 };
 
 /* Of a thread that may sleep. */
@@ -59,8 +62,8 @@ struct s24i_team {
     int started;  /* threads that there are, the caller among them */
     int refused;  /* the system gave no more than these */
     int spins;    /* nanoseconds; 0 where threads share cores */
-    int alone;    /* loops left to the caller alone */
-    int patience; /* how many of them the next late thread costs */
+    int patience; /* times as long as it was late the next late thread leaves the caller alone */
+    int64_t alone_until; /* nanoseconds of the clock */
     seat seats[];
 };
 
@@ -194,6 +197,7 @@ s24i_team *s24i_team_create(const s24_allocator *allocator, int threads)
     team->process = getpid();
     team->threads = threads;
     team->started = 1;
+    team->patience = 1;
     /* Watching would keep the one that is watched for from its core. */
     team->spins = threads > s24i_cores() ? 0 : SPIN;
     bed_make(&team->caller);
@@ -259,27 +263,26 @@ static int start_members(s24i_team *team, int ranges)
     return 0;
 }
 
-/* A late thread costs twice as many loops each time, one in time none. */
-static void judge(s24i_team *team, int late)
+/* After a wait of that long at the end of a loop, beside own work of that long. */
+static void judge(s24i_team *team, int64_t now, int64_t own, int64_t waited, int ranges)
 {
-    if (!late) {
-        team->patience = 0;
+    if (waited < LATE || waited < (ranges - 1) * own) {
+        team->patience = 1;
         return;
     }
-    team->patience = 2 * team->patience + 1 < MOST_ALONE ? 2 * team->patience + 1 : MOST_ALONE;
-    team->alone = team->patience;
+    team->alone_until = now + team->patience * waited;
+    if (team->patience < LONGEST_ALONE) team->patience *= 2;
 }
 
 int s24i_team_run(s24i_team *team, const s24i_loop *loop)
 {
     const int ranges = loop->ranges, missing = start_members(team, ranges);
-    if (team->alone > 0 || team->started == 1) {
-        team->alone -= team->alone > 0;
+    const int64_t begin = nanoseconds();
+    if (begin < team->alone_until || team->started == 1) {
         for (int t = 0; t < ranges; t++)
             s24i_loop_range(loop, t);
         return missing;
     }
-    const int64_t begin = nanoseconds();
     const uint64_t turn = atomic_load_explicit(&team->turn, memory_order_relaxed) + 1;
     team->loop = loop;
     atomic_store_explicit(&team->left, ranges, memory_order_relaxed);
@@ -289,8 +292,9 @@ int s24i_team_run(s24i_team *team, const s24i_loop *loop)
     atomic_store(&team->turn, turn);
     rouse_below(team, 0, ranges);
     take_all(team, 0, ranges);
-    const int64_t own = nanoseconds() - begin;
-    const int slept = wait_until(&team->caller, team, is_done, 0);
-    judge(team, slept && nanoseconds() - begin - own > (ranges - 1) * own);
+    const int64_t waits = nanoseconds();
+    if (!wait_until(&team->caller, team, is_done, 0)) return missing;
+    const int64_t now = nanoseconds();
+    judge(team, now, waits - begin, now - waits, ranges);
     return missing;
 }
