@@ -9,12 +9,14 @@
  * one thread, and one where a thread was late once loses little.
  *
  * A thread without work watches for the next loop for SPIN nanoseconds, then sleeps; the one that
- * waits for the end of a loop does the same. Sleepers are woken as in a tree, each by the one
+ * waits for the end of a loop does the same (on a futex: no lock that a fork could leave taken). Sleepers
+ * are woken as in a tree, each by the one
  * above it, so that a loop of many threads does not begin with the caller waking all of them.
  *
  * What must stay true: a seat is opened after the loop is in its place (release) and taken by a
  * compare-and-swap (acquire), and the loop is read after that alone; it stands until `left` is 0.
  */
+#define _GNU_SOURCE /* syscall */
 #include "base/team.h"
 
 #include <pthread.h>
@@ -23,6 +25,11 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
 
 #include "base/cores.h"
 
@@ -34,12 +41,8 @@ enum {
     STACK = 2 << 20         /* bytes of a thread's; address space, not memory */
 };
 
-/* Of a thread that may sleep. */
-typedef struct bed {
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    atomic_int asleep;
-} bed;
+/* Of a thread that may sleep: 1 while it does, or is about to. */
+typedef atomic_int bed;
 
 typedef struct seat {
     _Alignas(64) atomic_uint_fast64_t taken; /* 2·turn: open in that loop; 2·turn + 1: taken */
@@ -92,27 +95,26 @@ static void relax(void)
 
 /* ---- sleep ----------------------------------------------------------------------------------- */
 
-static void bed_make(bed *b)
+/* No lock, so that nothing can be held by a thread that a fork left behind. */
+static void sleep_on(bed *b)
 {
-    pthread_mutex_init(&b->lock, NULL);
-    pthread_cond_init(&b->wake, NULL);
-    atomic_init(&b->asleep, 0);
-}
-
-static void bed_clear(bed *b)
-{
-    pthread_cond_destroy(&b->wake);
-    pthread_mutex_destroy(&b->lock);
+#ifdef __linux__
+    syscall(SYS_futex, b, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+#else
+    const struct timespec nap = {0, SPIN};
+    (void)b;
+    nanosleep(&nap, NULL);
+#endif
 }
 
 /* Whoever changes what a sleeper waits for calls this afterwards: either the sleeper sees the change,
    or this sees the sleeper. */
 static void rouse(bed *b)
 {
-    if (!atomic_load(&b->asleep)) return;
-    pthread_mutex_lock(&b->lock);
-    pthread_cond_signal(&b->wake);
-    pthread_mutex_unlock(&b->lock);
+    if (!atomic_load(b) || !atomic_exchange(b, 0)) return;
+#ifdef __linux__
+    syscall(SYS_futex, b, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+#endif
 }
 
 typedef int is_over_fn(const s24i_team *team, uint64_t than);
@@ -126,12 +128,12 @@ static int wait_until(bed *b, const s24i_team *team, is_over_fn *is_over, uint64
             relax();
         }
     if (is_over(team, than)) return 0;
-    pthread_mutex_lock(&b->lock);
-    atomic_store(&b->asleep, 1);
-    while (!is_over(team, than))
-        pthread_cond_wait(&b->wake, &b->lock);
-    atomic_store(&b->asleep, 0);
-    pthread_mutex_unlock(&b->lock);
+    for (;;) {
+        atomic_store(b, 1);
+        if (is_over(team, than)) break;
+        sleep_on(b); /* unless it has been roused since */
+    }
+    atomic_store(b, 0);
     return 1;
 }
 
@@ -200,12 +202,10 @@ s24i_team *s24i_team_create(const s24_allocator *allocator, int threads)
     team->patience = 1;
     /* Watching would keep the one that is watched for from its core. */
     team->spins = threads > s24i_cores() ? 0 : SPIN;
-    bed_make(&team->caller);
     for (int i = 0; i < threads; i++) {
         team->seats[i].team = team;
         team->seats[i].index = i;
         atomic_init(&team->seats[i].taken, 1);
-        bed_make(&team->seats[i].bed);
     }
     return team;
 }
@@ -235,9 +235,6 @@ void s24i_team_destroy(s24i_team *team)
             rouse(&team->seats[i].bed);
         for (int i = 1; i < team->started; i++)
             pthread_join(team->seats[i].thread, NULL);
-        for (int i = 0; i < team->threads; i++)
-            bed_clear(&team->seats[i].bed);
-        bed_clear(&team->caller);
     }
     const s24_allocator allocator = team->allocator;
     s24i_free(&allocator, team);

@@ -223,7 +223,8 @@ class Plan(Scratch):
                           "nothing was kept; run plan again when it is quiet", done.stderr)
         else:
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertNotEqual(path.read_text(), before)
+            if "no advice and no model for" not in done.stderr:  # that number of threads was measured
+                self.assertNotEqual(path.read_text(), before)
 
     def test_times_that_other_work_disturbed_are_not_believed(self):
         """236 ms where 0.1 was right."""
