@@ -9,9 +9,9 @@
  * one thread, and one where a thread was late once loses little.
  *
  * A thread without work watches for the next loop for SPIN nanoseconds, then sleeps; the one that
- * waits for the end of a loop does the same (on a futex: no lock that a fork could leave taken). Sleepers
- * are woken as in a tree, each by the one
- * above it, so that a loop of many threads does not begin with the caller waking all of them.
+ * waits for the end of a loop does the same. They sleep on a futex: a fork could leave a lock taken.
+ * Sleepers are woken as in a tree, each by the one above it, so that a loop of many threads does not
+ * begin with the caller waking all of them.
  *
  * What must stay true: a seat is opened after the loop is in its place (release) and taken by a
  * compare-and-swap (acquire), and the loop is read after that alone; it stands until `left` is 0.
