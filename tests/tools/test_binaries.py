@@ -29,7 +29,8 @@ class Binaries(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.prefix = cls.folder / "prefix"
         cls.install = run("cmake", "--install", BUILD, "--prefix", cls.prefix)
-        cls.built = elf.binaries(BUILD, without=("CMakeFiles", "install-test", "examples-test", "package-test"))
+        cls.built = elf.binaries(BUILD, without=("CMakeFiles", "install-test", "examples-test",
+                                                 "package-test"))
         cls.installed = elf.binaries(cls.prefix)
 
     def programs(self):
