@@ -24,6 +24,11 @@ int eval_transformer(cli_app *cli, s24_transformer **transformer,
     if (!fits(cli, opts.dtype))
         return cli_fail(cli, CLI_UNSUPPORTED, "--task %s runs in %s only, not in %s", options->task,
                         cli_on_cpu(cli) ? "f32" : "f16 and bf16 on a GPU", options->dtype);
+    if (cli->common->all_sparse || cli->common->all_dense)
+        return cli_fail(
+            cli, CLI_UNSUPPORTED,
+            "--task %s runs every layer dense; --sparse and --dense are for the other tasks",
+            options->task);
     int code = cli_device(cli, &opts.device);
     if (code != CLI_OK) return code;
     code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, folder));

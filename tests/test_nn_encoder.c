@@ -8,12 +8,11 @@
 #include <math.h>
 
 #include "nn_failing.h"
-#include "nn_io.h"
 #include "safetensors_mini.h"
 
-enum { WIDTH = 16, LAYERS = 2, INTERMEDIATE = 32, POSITIONS = 40, VOCABULARY = 34 };
+#include "nn_encoder_support.h"
 
-static s24_ctx *ctx;
+enum { WIDTH = 16, LAYERS = 2, INTERMEDIATE = 32, POSITIONS = 40, VOCABULARY = 34 };
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
@@ -109,28 +108,11 @@ static const char *make_folder(const char *mode, int normalise)
     return folder;
 }
 
-static s24_encoder *open_with(const char *folder, const s24_encoder_opts *opts)
-{
-    s24_encoder *encoder;
-    if (s24_encoder_open(&encoder, ctx, folder, opts) != S24_OK) fail_msg("%s", s24_ctx_error(ctx));
-    return encoder;
-}
-
 static void assert_near(const float *a, const float *b, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         if (!(fabsf(a[i] - b[i]) <= 1e-5f))
             fail_msg("element %lld: %g and %g", (long long)i, (double)a[i], (double)b[i]);
-}
-
-/* One text's vector; returns its number of tokens. */
-static int64_t embed_one(float *out, s24_encoder *encoder, const char *text)
-{
-    const s24_text one = {text, strlen(text)};
-    int64_t tokens = 0;
-    if (s24_encoder_embed(out, &tokens, encoder, ctx, &one, 1) != S24_OK)
-        fail_msg("%s", s24_ctx_error(ctx));
-    return tokens;
 }
 
 /* ---- pooling --------------------------------------------------------------------------------- */
@@ -428,19 +410,6 @@ static void test_memory(void **state)
     assert_true(count_failures(open_and_embed) >= 30);
 }
 
-static int setup(void **state)
-{
-    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
-    if (io_folder_setup(state)) return -1;
-    return s24_ctx_create(&ctx, &opts) == S24_OK ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    s24_ctx_destroy(ctx);
-    return io_folder_teardown(state);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -450,5 +419,5 @@ int main(void)
         cmocka_unit_test(test_bad_texts),  cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_memory),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, encoder_setup, encoder_teardown);
 }

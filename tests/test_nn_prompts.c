@@ -5,9 +5,9 @@
  */
 #include "nn_tiny.h"
 
-enum { UNPOOLED = 3 /* [CLS] q : */ };
+#include "nn_encoder_support.h"
 
-static s24_ctx *ctx;
+enum { UNPOOLED = 3 /* [CLS] q : */ };
 
 /* A folder of eleven words with these prompts, NULL: no file of them. */
 static const char *make_folder(const tiny *t, const char *prompts)
@@ -20,13 +20,10 @@ static const char *make_folder(const tiny *t, const char *prompts)
     return io_path("model");
 }
 
-static s24_encoder *open_with(const char *folder, const char *prompt)
+static s24_encoder *open_prompted(const char *folder, const char *prompt)
 {
-    const s24_encoder_opts opts = {.size = sizeof opts, .prompt = prompt};
-    s24_encoder *encoder;
-    if (s24_encoder_open(&encoder, ctx, folder, &opts) != S24_OK)
-        fail_msg("%s", s24_ctx_error(ctx));
-    return encoder;
+    return open_with(folder,
+                     &(s24_encoder_opts){.size = sizeof(s24_encoder_opts), .prompt = prompt});
 }
 
 /* The vector of one text. */
@@ -37,10 +34,8 @@ typedef struct vector {
 
 static vector embed(s24_encoder *encoder, const char *text)
 {
-    const s24_text one = {text, strlen(text)};
-    vector v = {.tokens = 0};
-    if (s24_encoder_embed(v.of, &v.tokens, encoder, ctx, &one, 1) != S24_OK)
-        fail_msg("%s", s24_ctx_error(ctx));
+    vector v;
+    v.tokens = embed_one(v.of, encoder, text);
     return v;
 }
 
@@ -72,11 +67,11 @@ static void test_before_the_text(void **state)
                 {NULL, "a: "},    {NULL, "b"},        {NULL, ""}};
     const tiny plain = {0};
     (void)state;
-    s24_encoder *bare = open_with(make_folder(&plain, NULL), NULL);
+    s24_encoder *bare = open_prompted(make_folder(&plain, NULL), NULL);
     assert_prompt(bare, NULL, "");
     assert_null(s24_encoder_prompt_name(bare, 0, NULL));
     const char *folder = make_folder(&plain, both);
-    s24_encoder *encoder = open_with(folder, "query"), *usual = open_with(folder, NULL);
+    s24_encoder *encoder = open_prompted(folder, "query"), *usual = open_prompted(folder, NULL);
     assert_prompt(encoder, "query", "q: ");
     assert_prompt(usual, "document", "d ");
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
@@ -106,7 +101,7 @@ static void test_the_names(void **state)
     const tiny plain = {0};
     const char *text;
     (void)state;
-    s24_encoder *encoder = open_with(make_folder(&plain, both), NULL);
+    s24_encoder *encoder = open_prompted(make_folder(&plain, both), NULL);
     for (int64_t i = 0; i < 4; i++) {
         assert_string_equal(s24_encoder_prompt_name(encoder, i, &text), expected[i][0]);
         assert_string_equal(text, expected[i][1]);
@@ -128,7 +123,7 @@ static void test_shared(void **state)
     const tiny plain = {0};
     s24_encoder *one, *two;
     (void)state;
-    one = open_with(make_folder(&plain, both), "query");
+    one = open_prompted(make_folder(&plain, both), "query");
     assert_int_equal(s24_encoder_share(&two, ctx, one), S24_OK);
     assert_prompt(two, "query", "q: ");
     s24_encoder_close(two);
@@ -182,7 +177,7 @@ static void check_left_out(const char *mode, int includes)
                     .pooling = pooling};
     snprintf(pooling, sizeof pooling, "{\"pooling_mode_%s\":true,\"include_prompt\":%s}", mode,
              includes ? "true" : "false");
-    s24_encoder *encoder = open_with(make_folder(&t, both), "query");
+    s24_encoder *encoder = open_prompted(make_folder(&t, both), "query");
     for (int turn = 0; turn < 2; turn++) {
         pool(expected, encoder, mode, includes ? 0 : UNPOOLED);
         const vector got = embed(encoder, "a b");
@@ -244,7 +239,7 @@ static void test_refused(void **state)
                       S24_ERROR_FORMAT, "\"x\" is not a string");
     assert_no_encoder(make_folder(&plain, "{\"default_prompt_name\":4}"), NULL, S24_ERROR_FORMAT,
                       "\"default_prompt_name\" is not a string");
-    s24_encoder *encoder = open_with(make_folder(&apart, both), NULL);
+    s24_encoder *encoder = open_prompted(make_folder(&apart, both), NULL);
     assert_int_equal(s24_encoder_set_prompt(encoder, ctx, "a b c d a b c d a"), S24_ERROR_ARGUMENT);
     assert_sentence(ctx, "leaves none of 9 to be pooled");
     assert_prompt(encoder, "document", "d ");
@@ -271,19 +266,6 @@ static void test_many_names(void **state)
     free(text);
 }
 
-static int setup(void **state)
-{
-    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
-    if (io_folder_setup(state)) return -1;
-    return s24_ctx_create(&ctx, &opts) == S24_OK ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    s24_ctx_destroy(ctx);
-    return io_folder_teardown(state);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,5 +273,5 @@ int main(void)
         cmocka_unit_test(test_shared),          cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_refused),         cmocka_unit_test(test_many_names),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, encoder_setup, encoder_teardown);
 }

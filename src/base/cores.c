@@ -65,6 +65,16 @@ static int tightest(char *folder, size_t top)
     }
 }
 
+/* Is "cpu" one of the names with commas between them? */
+static int has_cpu(const char *names)
+{
+    for (; names; names = strchr(names, ',')) {
+        names += *names == ',';
+        if (strcspn(names, ",") == 3 && strncmp(names, "cpu", 3) == 0) return 1;
+    }
+    return 0;
+}
+
 /* A line of /proc/self/cgroup, "ID:CONTROLLERS:PATH". Where its controllers are mounted: version 2 has
    none in its line and is mounted at the root of all. */
 static int line_cores(const char *root, char *line)
@@ -77,7 +87,7 @@ static int line_cores(const char *root, char *line)
     if (!path) return 0;
     *path++ = '\0';
     const int first = controllers[1] != '\0';
-    if (first && !strstr(controllers + 1, "cpu")) return 0;
+    if (first && !has_cpu(controllers + 1)) return 0;
     for (int i = first; i < (first ? 3 : 1); i++) {
         const int top = snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, mounts[i]);
         if (top < 0 || (size_t)top + strlen(path) >= sizeof folder) continue;

@@ -70,11 +70,17 @@ struct s24i_team {
     seat seats[];
 };
 
-void s24i_loop_range(const s24i_loop *loop, int thread)
+static void run_range(const s24i_loop *loop, int thread)
 {
     const int64_t share = loop->count / loop->ranges, rest = loop->count % loop->ranges;
     const int64_t begin = share * thread + (thread < rest ? thread : rest);
     loop->fn(loop->arg, begin, begin + share + (thread < rest), thread);
+}
+
+void s24i_loop_run(const s24i_loop *loop)
+{
+    for (int t = 0; t < loop->ranges; t++)
+        run_range(loop, t);
 }
 
 static int64_t nanoseconds(void)
@@ -156,7 +162,7 @@ static void take(s24i_team *team, int index)
     atomic_uint_fast64_t *taken = &team->seats[index].taken;
     uint_fast64_t state = atomic_load_explicit(taken, memory_order_relaxed);
     if (state % 2 || !atomic_compare_exchange_strong(taken, &state, state + 1)) return;
-    s24i_loop_range(team->loop, index);
+    run_range(team->loop, index);
     if (atomic_fetch_sub(&team->left, 1) == 1) rouse(&team->caller);
 }
 
@@ -250,14 +256,11 @@ int s24i_team_threads(const s24i_team *team)
 /* Starts what the loop needs and has not; how many there could not be, the first time. */
 static int start_members(s24i_team *team, int ranges)
 {
-    while (team->started < ranges && !team->refused) {
-        if (start_member(&team->seats[team->started]))
-            team->started++;
-        else
-            team->refused = ranges - team->started;
-        if (team->refused) return team->refused;
-    }
-    return 0;
+    if (team->refused) return 0;
+    while (team->started < ranges && start_member(&team->seats[team->started]))
+        team->started++;
+    if (team->started < ranges) team->refused = ranges - team->started;
+    return team->refused;
 }
 
 /* After a wait of that long at the end of a loop, beside own work of that long. */
@@ -276,8 +279,7 @@ int s24i_team_run(s24i_team *team, const s24i_loop *loop)
     const int ranges = loop->ranges, missing = start_members(team, ranges);
     const int64_t begin = nanoseconds();
     if (begin < team->alone_until || team->started == 1) {
-        for (int t = 0; t < ranges; t++)
-            s24i_loop_range(loop, t);
+        s24i_loop_run(loop);
         return missing;
     }
     const uint64_t turn = atomic_load_explicit(&team->turn, memory_order_relaxed) + 1;

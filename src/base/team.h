@@ -20,8 +20,8 @@ typedef struct s24i_loop {
 
 typedef struct s24i_team s24i_team;
 
-/* Runs range `thread` of the loop. */
-void s24i_loop_range(const s24i_loop *loop, int thread);
+/* Runs every range of the loop on the calling thread. */
+void s24i_loop_run(const s24i_loop *loop);
 
 /* A team for loops of at most `threads` ranges; NULL when memory is out. Its threads are started as
    loops need them. */

@@ -16,12 +16,6 @@ static s24i_team *find_team(s24_ctx *ctx)
     return ctx->team;
 }
 
-static void run_inline(const s24i_loop *loop)
-{
-    for (int t = 0; t < loop->ranges; t++)
-        s24i_loop_range(loop, t);
-}
-
 void s24_ctx_parallel_for(s24_ctx *ctx, int64_t count, s24i_range_fn *fn, void *arg)
 {
     if (count <= 0) return;
@@ -30,7 +24,7 @@ void s24_ctx_parallel_for(s24_ctx *ctx, int64_t count, s24i_range_fn *fn, void *
     /* A nested call only reads in_parallel, which the loop's owner set before it began. */
     s24i_team *team = loop.ranges == 1 || ctx->in_parallel ? NULL : find_team(ctx);
     if (!team) {
-        run_inline(&loop);
+        s24i_loop_run(&loop);
         return;
     }
     ctx->in_parallel = 1;

@@ -96,11 +96,11 @@ static s24_status fill_lanes(s24_session *session, s24_ctx *ctx)
     memset(session->lanes, 0, (size_t)threads * sizeof *session->lanes);
     whole->rows = all;
     TRY(s24i_dense_engine.runner_create(&whole->runner, ctx, all * wide));
-    for (int t = 0; t < threads && session->splits; t++)
+    for (int t = 0; t < threads && threads > 1; t++)
         TRY(lane_create(&session->lanes[t], ctx, rows * wide));
-    if (session->splits) one = most_work(model, session->lanes[0].ctx, rows);
+    if (threads > 1) one = most_work(model, session->lanes[0].ctx, rows);
     if (bytes < one * (size_t)threads) bytes = one * (size_t)threads;
-    const int64_t outer = s24i_max(all, session->splits ? rows * threads : 0);
+    const int64_t outer = s24i_max(all, threads > 1 ? rows * threads : 0);
     TRY(s24i_alloc_elems(&whole->outer, ctx, outer * shape->intermediate, part, "activations"));
     TRY(s24i_alloc_elems(&whole->work, ctx, (int64_t)bytes, 1, "work memory"));
     const int64_t normed = model->architecture->pre_norm ? normed_columns(model) : 0;
@@ -168,7 +168,6 @@ s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *
         status = s24i_gpu_session_create(&session->gpu, ctx, model, max_tokens);
     } else if (status == S24_OK) {
         session->between = choose_between(session);
-        session->splits = session->threads > 1;
         status = fill(session, ctx);
     }
     if (status != S24_OK) {

@@ -46,7 +46,6 @@ struct s24_session {
     int64_t scratch_elems;
     s24i_lane whole;  /* all threads; its ctx is each pass's own */
     s24i_lane *lanes; /* [threads] */
-    int splits;       /* lanes may run */
     int64_t unpooled; /* a prompt's tokens, the first of every text: attended to, but left
                                      out by mean and max pooling; set by whoever submits */
     struct s24i_gpu_session *gpu; /* of a model on a device; then nothing above but ctx … threads */

@@ -265,6 +265,8 @@ class Texts(Scratch):
             ("one", lm("one"), 4, "one has one token"),
             ("wide", lm("text", "--max-tokens", "17"), 2, "--max-tokens 17: the most here are 16"),
             ("dtype", lm("text", "--dtype", "bf16"), 5, "--task lm runs in f32 only"),
+            *((way, lm("text", way), 5, "--task lm runs every layer dense; --sparse and --dense are")
+              for way in ("--sparse", "--dense")),
             ("an encoder", lm("text", model="encoder"), 5, "no head for this task; a language model"),
             ("images", lm("text", model="vit"), 5, r"vit \(vit\) has no head for this task"),
         ])
