@@ -7,8 +7,8 @@
  * stderr before it returns anything but CLI_OK and CLI_NO. The only mutable globals of the program
  * are the flag that a signal sets (progress.c) and the state of jansson's memory (json.c).
  */
-#ifndef SPARSE24_CLI_H
-#define SPARSE24_CLI_H
+#ifndef SPARSE24_CLI_CLI_H
+#define SPARSE24_CLI_CLI_H
 
 #include <jansson.h>
 #include <stddef.h>

@@ -19,10 +19,10 @@ if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS oldest_nvcc)
   message(FATAL_ERROR "S24_CUDA=ON needs nvcc ${oldest_nvcc} or later; ${S24_NVCC} is "
     "${CMAKE_CUDA_COMPILER_VERSION}")
 endif()
-file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu)
-file(GLOB cuda_hopper CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/linear*.cu
-  ${PROJECT_SOURCE_DIR}/src/cuda/attention*.cu
-  ${PROJECT_SOURCE_DIR}/src/cuda/train_attention_*.cu)
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu)
+file(GLOB cuda_hopper CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/linear/linear*.cu
+  ${PROJECT_SOURCE_DIR}/src/cuda/attention/attention*.cu
+  ${PROJECT_SOURCE_DIR}/src/cuda/train/train_attention_*.cu)
 list(REMOVE_ITEM cuda_sources ${cuda_hopper})
 add_library(sparse24_cuda_hopper OBJECT ${cuda_hopper})
 add_library(sparse24_cuda MODULE ${cuda_sources} $<TARGET_OBJECTS:sparse24_cuda_hopper>)
@@ -42,5 +42,5 @@ endforeach()
 # CMake gives a module no soname; the loader's cache and packagers go by it.
 target_link_options(sparse24_cuda PRIVATE LINKER:-soname,libsparse24-cuda.so.0)
 # The random choice has the CPU's bits only where products and sums stay apart.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cuda/weight16.cu
-  ${PROJECT_SOURCE_DIR}/src/cuda/select.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cuda/weight/weight16.cu
+  ${PROJECT_SOURCE_DIR}/src/cuda/weight/select.cu PROPERTIES COMPILE_OPTIONS --fmad=false)

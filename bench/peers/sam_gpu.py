@@ -21,7 +21,7 @@ import torch_model
 import vit_gpu
 
 IMAGE, TOKENS = 1024, 4096
-# As src/nn/presets.def: width, layers, heads, intermediate.
+# As src/run/load/presets.def: width, layers, heads, intermediate.
 SHAPES = {"sam-tiny": (160, 2, 2, 320), "sam-vit-b": (768, 12, 12, 3072),
           "sam-vit-h": (1280, 32, 16, 5120)}
 

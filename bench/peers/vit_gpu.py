@@ -19,7 +19,7 @@ import sys
 import bert_gpu
 import torch_model
 
-# As src/nn/presets.def: width, layers, heads, intermediate.
+# As src/run/load/presets.def: width, layers, heads, intermediate.
 SHAPES = {"vit-tiny": (192, 12, 3, 768), "vit-b": (768, 12, 12, 3072), "vit-l": (1024, 24, 16, 4096)}
 CLASSES = 1000
 

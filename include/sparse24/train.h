@@ -19,7 +19,7 @@ extern "C" {
 
 /*
  * A model's weights in f32 with everything that passes over them need, planned once for the largest
- * batch. Every row of src/nn/models.def can be one: bert, gpt2, llama, vit. It is used by one thread
+ * batch. Every row of src/model/models.def can be one: bert, gpt2, llama, vit. It is used by one thread
  * at a time; the passes use the context's threads.
  */
 typedef struct s24_transformer s24_transformer;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What every room shares: the context's inside, error macros, checked sizes, float conversions
+ * What every room shares: the context's inside, checked sizes, float conversions
  * and the counter-based random numbers. Private to libsparse24.
  */
-#ifndef S24_BASE_H
-#define S24_BASE_H
+#ifndef S24_BASE_BASE_H
+#define S24_BASE_BASE_H
 
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sparse24/sparse24.h"
+#include "base/try.h"
 
 /* Files are little-endian and are used where they are mapped. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "sparse24 needs a little-endian machine");
@@ -30,39 +30,14 @@ struct s24_ctx {
     uint32_t cpu;
     void *scratch; /* grows, never shrinks: work memory of the simple products */
     size_t scratch_bytes;
-    struct s24i_note *notes; /* base/notes.h */
+    struct s24i_note *notes; /* base/note_list.h */
     char error[512];
 };
-
-/* Return the status of a failing call; inside a function with a `done:` label use TRY_DONE. */
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        s24_status try_status = (call);                                                            \
-        if (try_status != S24_OK) return try_status;                                               \
-    } while (0)
-#define TRY_DONE(call)                                                                             \
-    do {                                                                                           \
-        status = (call);                                                                           \
-        if (status != S24_OK) goto done;                                                           \
-    } while (0)
-/* Refuse with a sentence unless the condition holds. */
-#define REQUIRE(ctx, condition, status, ...)                                                       \
-    do {                                                                                           \
-        if (!(condition)) return s24_ctx_fail(ctx, status, __VA_ARGS__);                           \
-    } while (0)
 
 /* Memory of an allocator that objects outliving their context keep a copy of: 64-byte aligned,
    NULL when it fails. Freeing NULL is fine. */
 void *s24i_alloc(const s24_allocator *allocator, size_t bytes);
 void s24i_free(const s24_allocator *allocator, void *memory);
-
-/*
- * Reads an option struct of the caller into `known`, this library's own version of it (`bytes`
- * large): fields that the caller's version lacks become zero, ones that only a newer version has
- * must be zero. NULL gives all defaults. Refuses with a sentence naming the struct.
- */
-s24_status s24i_opts_read(s24_ctx *ctx, void *known, size_t bytes, const void *given,
-                          const char *name);
 
 /* The context's scratch, at least bytes large, 64-byte aligned; NULL when memory is out. */
 void *s24i_ctx_scratch(s24_ctx *ctx, size_t bytes);

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/notes.h"
+#include "base/note_list.h"
 #include "base/team.h"
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
@@ -56,24 +56,6 @@ void s24i_free(const s24_allocator *allocator, void *memory)
     char *block = (char *)memory - ALIGNMENT;
     memcpy(&total, block, sizeof total);
     allocator->free(allocator->user, block, total);
-}
-
-s24_status s24i_opts_read(s24_ctx *ctx, void *known, size_t bytes, const void *given,
-                          const char *name)
-{
-    size_t size;
-    memset(known, 0, bytes);
-    if (!given) return S24_OK;
-    memcpy(&size, given, sizeof size);
-    REQUIRE(ctx, size >= sizeof size, S24_ERROR_ARGUMENT,
-            "%s.size is %zu; expected sizeof(%s) = %zu", name, size, name, bytes);
-    for (size_t i = bytes; i < size; i++)
-        REQUIRE(
-            ctx, ((const char *)given)[i] == 0, S24_ERROR_ARGUMENT,
-            "%s.size is %zu, newer than this library's %zu, and sets an option it does not know",
-            name, size, bytes);
-    memcpy(known, given, size < bytes ? size : bytes);
-    return S24_OK;
 }
 
 /* Constant sentences: there is no context that could hold others. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* For headers that are code alone and that a device's compiler takes too, so that the CPU and the
    device compute from the same lines. */
-#ifndef S24_EVERYWHERE_H
-#define S24_EVERYWHERE_H
+#ifndef S24_BASE_EVERYWHERE_H
+#define S24_BASE_EVERYWHERE_H
 
 #ifdef __CUDACC__
 #define S24I_CODE  static __device__ inline

@@ -2,7 +2,7 @@
 /* Lists of notes, and those of a context. */
 #include <string.h>
 
-#include "base/notes.h"
+#include "base/note_list.h"
 
 struct s24i_note {
     s24i_note *next;

@@ -6,8 +6,8 @@
  * four a code  first | second << 2  with 0 ≤ first < second ≤ 3, two codes a byte, the lower
  * group in the low bits, [n, ceil(k/8)] bytes; a last odd group leaves the high bits zero.
  */
-#ifndef S24_FORMAT_H
-#define S24_FORMAT_H
+#ifndef S24_FORMAT_FORMAT_H
+#define S24_FORMAT_FORMAT_H
 
 #include "base/base.h"
 

@@ -7,8 +7,8 @@
  * Common contract: sizes are elements; nothing outside the stated extents is read or written;
  * operands have natural alignment only, except `w` and `work`, which are 64-byte aligned.
  */
-#ifndef S24_KERNEL_H
-#define S24_KERNEL_H
+#ifndef S24_KERNEL_KERNEL_H
+#define S24_KERNEL_KERNEL_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * constructors would run before main in every program, and end it where memory is short: also in
  * those that multiply nothing dense. Code alone, for the dense engine and for bench's comparison.
  */
-#ifndef S24_ONEDNN_H
-#define S24_ONEDNN_H
+#ifndef S24_ONEDNN_ONEDNN_H
+#define S24_ONEDNN_ONEDNN_H
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -3,8 +3,8 @@
  * What the operations share: the inside of matrices and plans, argument checks that end in a
  * sentence, and the bridge to the kernels.
  */
-#ifndef S24_OP_H
-#define S24_OP_H
+#ifndef S24_OP_OP_H
+#define S24_OP_OP_H
 
 #include <inttypes.h>
 #include <stdatomic.h>

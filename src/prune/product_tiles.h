@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The register tiles that s24i_product_run is made of, one struct for each ISA and type. */
-#ifndef S24_PRODUCT_TILES_H
-#define S24_PRODUCT_TILES_H
+#ifndef S24_PRUNE_PRODUCT_TILES_H
+#define S24_PRUNE_PRODUCT_TILES_H
 
 #include <stdint.h>
 

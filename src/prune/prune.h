@@ -6,8 +6,8 @@
  * A criterion makes its choice and its new weights in job->w, a copy; only when it and the report
  * succeed are they written back, so a failing prune changes nothing.
  */
-#ifndef S24_PRUNE_H
-#define S24_PRUNE_H
+#ifndef S24_PRUNE_PRUNE_H
+#define S24_PRUNE_PRUNE_H
 
 #include "base/base.h"
 

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "io/io.h"
+#include "io/file/io.h"
 #include "sparse24/task.h"
 
 struct s24_batches {
@@ -122,7 +122,7 @@ s24_status s24_batches_create(s24_batches **out, s24_ctx *ctx, const s24_batches
     void *memory;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
-    TRY(s24i_options_read(ctx, &known, sizeof known, opts, "s24_batches_opts"));
+    TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_batches_opts"));
     if (!known.batch) known.batch = 32;
     if (!known.bucket) known.bucket = 64;
     known.keep_rest |= known.in_order;

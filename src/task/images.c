@@ -5,7 +5,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#include "io/config.h"
+#include "io/checkpoint/config.h"
 
 s24_status s24i_images_room(s24_images *images)
 {

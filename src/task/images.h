@@ -3,7 +3,7 @@
 #ifndef S24_TASK_IMAGES_H
 #define S24_TASK_IMAGES_H
 
-#include "io/io.h"
+#include "io/file/io.h"
 #include "sparse24/task.h"
 
 struct s24_images {

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/json.h"
-#include "io/utf8.h"
+#include "io/json/json.h"
+#include "io/tokenizer/utf8.h"
 #include "task/squad.h"
 
 typedef struct reader {

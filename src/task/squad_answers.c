@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "io/utf8.h"
+#include "io/tokenizer/utf8.h"
 #include "task/squad.h"
 
 enum { MOST_BEST = 100 };
@@ -19,7 +19,7 @@ s24_status s24_qa_answers_create(s24_qa_answers **out, s24_ctx *ctx,
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, features, S24_ERROR_ARGUMENT, "features is NULL");
-    TRY(s24i_options_read(ctx, &known, sizeof known, opts, "s24_qa_answers_opts"));
+    TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_qa_answers_opts"));
     if (!known.best) known.best = 20;
     if (!known.max_tokens) known.max_tokens = 30;
     REQUIRE(ctx, known.best > 0 && known.best <= MOST_BEST, S24_ERROR_ARGUMENT,

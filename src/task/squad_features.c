@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "io/tokenizer.h"
+#include "io/tokenizer/tokenizer.h"
 #include "task/squad.h"
 
 enum { SPECIALS = 3 }; /* [CLS] and two [SEP] */
@@ -160,7 +160,7 @@ s24_status s24_qa_features_create(s24_qa_features **out, s24_ctx *ctx, const s24
     REQUIRE(ctx, tokenizer->cls >= 0 && tokenizer->sep >= 0, S24_ERROR_UNSUPPORTED,
             "question and context need a tokenizer that puts tokens like [CLS] and [SEP] around "
             "them");
-    TRY(s24i_options_read(ctx, &known, sizeof known, opts, "s24_qa_features_opts"));
+    TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_qa_features_opts"));
     if (!known.max_tokens) known.max_tokens = 384;
     TRY(check(ctx, &known));
     TRY(s24i_zeroed(&memory, ctx, sizeof **out));

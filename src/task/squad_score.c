@@ -9,7 +9,7 @@
 
 #include <utf8proc.h>
 
-#include "io/utf8.h"
+#include "io/tokenizer/utf8.h"
 #include "task/squad.h"
 
 typedef struct words {

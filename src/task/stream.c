@@ -2,8 +2,8 @@
 /* Text files to one stream of tokens. */
 #include <string.h>
 
-#include "io/tokenizer.h"
-#include "io/utf8.h"
+#include "io/tokenizer/tokenizer.h"
+#include "io/tokenizer/utf8.h"
 #include "sparse24/task.h"
 
 struct s24_stream {

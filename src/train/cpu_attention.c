@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Attention on the CPU. Forward is the encoder's own (nn/attention.c); backward takes one text and
+ * Attention on the CPU. Forward is the encoder's own (run/cpu/attention.c); backward takes one text and
  * head of the keys at a time, by tiles of queries whose weights P are computed again:
  *
  *     dP = dO·Vᵀ     dS = P ∘ (dP − ΣP∘dP)/√d     dQ = dS·K     dK += dSᵀ·Q     dV += Pᵀ·dO
@@ -11,8 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "nn/attention.h"
-#include "nn/util.h"
+#include "io/file/io.h"
+#include "run/cpu/attention.h"
 #include "train/ops.h"
 
 enum { TILE = 96 };

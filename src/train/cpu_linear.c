@@ -4,8 +4,8 @@
  * before each the context's progress may ask to stop: a step of many tokens would not hear of it for
  * seconds. The pieces depend on the product's sizes alone, so the same bits come out every time.
  */
-#include "nn/dense.h"
-#include "nn/util.h"
+#include "dense/dense.h"
+#include "io/file/io.h"
 #include "train/ops.h"
 
 /* Products of two numbers in a piece: some tenths of a second on one slow core. */

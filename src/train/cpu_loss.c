@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "nn/model.h"
+#include "model/model.h"
 #include "train/ops.h"
 
 typedef struct loss_job {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "nn/util.h"
+#include "io/file/io.h"
 #include "train/ops.h"
 
 enum { CHUNK = 4096 /* elements that a thread takes */ };

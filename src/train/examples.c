@@ -2,7 +2,7 @@
 /* A step's examples: read side by side, then run in as few batches as the transformer takes. */
 #include <string.h>
 
-#include "train/train.h"
+#include "train/run.h"
 
 s24_status s24i_examples_create(s24i_examples *e, s24_transformer *t, s24_ctx *ctx,
                                 const s24_train_source *source, int64_t most)

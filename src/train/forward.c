@@ -2,7 +2,7 @@
 /* A batch into the arena, and the pass forward. */
 #include <string.h>
 
-#include "nn/attention.h"
+#include "run/cpu/attention.h"
 #include "train/transformer.h"
 
 /* ---- the batch --------------------------------------------------------------------------------- */

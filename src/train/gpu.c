@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "nn/util.h"
+#include "io/file/io.h"
 
 void s24i_gpu_did(s24i_machine *m, s24_status status)
 {

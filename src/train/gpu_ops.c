@@ -2,7 +2,7 @@
 /* A device's operations: what passes say, in the words of sparse24/device_train.h. */
 #include <math.h>
 
-#include "nn/model.h"
+#include "model/model.h"
 #include "train/gpu.h"
 
 static s24_device_dropout dropped(const s24i_dropout *drop)

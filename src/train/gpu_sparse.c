@@ -7,7 +7,7 @@
  */
 #include "train/gpu.h"
 
-#include "nn/util.h"
+#include "io/file/io.h"
 
 enum { TURNS = 3, RUNS = 8 };
 /* 2:4 must be faster by more than measuring errs. */

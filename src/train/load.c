@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/checkpoint.h"
+#include "io/checkpoint/checkpoint.h"
 #include "train/transformer.h"
 
 enum { PLACES_A_BLOCK = 20, PLACES_ELSE = 16, ALIGN = 16 };
@@ -462,7 +462,7 @@ s24_status s24_transformer_load(s24_transformer **out, s24_ctx *ctx,
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, checkpoint, S24_ERROR_ARGUMENT, "checkpoint is NULL");
-    TRY(s24i_options_read(ctx, &known, sizeof known, opts, "s24_transformer_opts"));
+    TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_transformer_opts"));
     REQUIRE(ctx, known.max_tokens >= 1 && known.max_tokens <= 1 << 24, S24_ERROR_ARGUMENT,
             "max_tokens is %lld, 1 to %d is expected", (long long)known.max_tokens, 1 << 24);
     if (!known.dtype) known.dtype = known.device ? S24_BF16 : S24_F32;

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "train/train.h"
+#include "train/run.h"
 
 /* Masks on the host while they are made. */
 typedef struct maker {

@@ -14,9 +14,9 @@
 
 #include "sparse24/device.h"
 
-#include "nn/dropout.h"
-#include "nn/vec.h"
-#include "train/kernels.h"
+#include "train/train_kernels.h"
+#include "vec/dropout.h"
+#include "vec/vec.h"
 
 typedef struct s24i_machine s24i_machine;
 typedef struct s24i_gpu s24i_gpu; /* train/gpu.h */

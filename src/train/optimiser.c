@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "train/train.h"
+#include "train/run.h"
 
 /* SR-STE's factor: how strongly masked weights that learn on are pulled to 0. */
 static const double PULL = 2e-4;

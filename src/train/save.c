@@ -2,6 +2,7 @@
 /* A transformer's weights back into a folder like the one they came from. */
 #include <string.h>
 
+#include "io/checkpoint/checkpoint.h"
 #include "train/transformer.h"
 
 typedef struct saver {

@@ -3,9 +3,9 @@
    then moved together. */
 #include <string.h>
 
-#include "io/config.h"
-#include "io/tokenizer.h"
-#include "nn/util.h"
+#include "io/checkpoint/config.h"
+#include "io/file/io.h"
+#include "io/tokenizer/tokenizer.h"
 #include "sparse24/train.h"
 
 enum { WINDOW = 1024 /* texts that are tokenized at a time */ };

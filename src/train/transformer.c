@@ -278,7 +278,7 @@ s24_status s24i_gradients(s24_transformer *t, s24_ctx *ctx, const s24_examples *
 s24_status s24i_objective_read(s24_objective *o, const s24_transformer *t, s24_ctx *ctx,
                                const s24_objective *objective)
 {
-    TRY(s24i_options_read(ctx, o, sizeof *o, objective, "s24_objective"));
+    TRY(s24i_opts_read(ctx, o, sizeof *o, objective, "s24_objective"));
     if (o->temperature == 0) o->temperature = 2;
     REQUIRE(ctx, t->gradients, S24_ERROR_ARGUMENT,
             "gradients were asked of a transformer that was not made to train");

@@ -15,7 +15,7 @@
 #ifndef S24_TRAIN_TRANSFORMER_H
 #define S24_TRAIN_TRANSFORMER_H
 
-#include "nn/model.h"
+#include "model/model.h"
 #include "sparse24/train.h"
 #include "train/ops.h"
 

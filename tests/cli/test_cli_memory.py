@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory: how much a header may cost, and what is said when there is no more. The second needs an
-allocator that is preloaded (tests/failing_malloc.c), which builds with sanitizers do not have."""
+allocator that is preloaded (tests/support/failing_malloc.c), which builds with sanitizers do not have."""
 import concurrent.futures
 import os
 import pathlib

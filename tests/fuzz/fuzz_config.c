@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "io/config.h"
+#include "io/checkpoint/config.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \

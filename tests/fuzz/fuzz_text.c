@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/utf8.h"
+#include "io/tokenizer/utf8.h"
 #include "sparse24/nn.h"
 
 #define CHECK(condition)                                                                           \

@@ -19,7 +19,7 @@ class Scanner(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.tree = pathlib.Path(folder.name)
         for name in ("include/sparse24/sparse24.h", "include/sparse24/nn.h", "src/base/base.h",
-                     "src/kernel/kernel.h", "src/op/op.h", "src/io/io.h", "src/nn/nn_in.h"):
+                     "src/kernel/kernel.h", "src/op/op.h", "src/io/io.h", "src/model/model_in.h"):
             self.write(name, SPDX)
 
     def write(self, name, text):
@@ -34,7 +34,7 @@ class Scanner(unittest.TestCase):
     def test_wrong_direction(self):
         for name, header in (("src/base/a.c", "kernel/kernel.h"), ("src/kernel/a.c", "op/op.h"),
                              ("src/op/a.c", "sparse24/nn.h"), ("src/io/a.c", "base/base.h"),
-                             ("src/io/a.c", "nn/nn_in.h"), ("src/nn/a.c", "base/base.h"),
+                             ("src/io/a.c", "model/model_in.h"), ("src/model/a.c", "base/base.h"),
                              ("cli/a.c", "../src/base/base.h"), ("cli/b.c", "io/io.h"),
                              ("include/sparse24/a.h", "base/base.h")):
             with self.subTest(file=name, header=header):
@@ -43,9 +43,9 @@ class Scanner(unittest.TestCase):
                 self.assertTrue(found[0].startswith(f"{name}:3: "), found)
 
     def test_right_direction(self):
-        for name, header in (("src/op/a.c", "kernel/kernel.h"), ("src/nn/a.c", "io/io.h"),
+        for name, header in (("src/op/a.c", "kernel/kernel.h"), ("src/model/a.c", "io/io.h"),
                              ("src/kernel/ref/a.c", "kernel/kernel.h"),
-                             ("src/nn/a.c", "sparse24/nn.h"), ("cli/a.c", "sparse24/nn.h"),
+                             ("src/model/a.c", "sparse24/nn.h"), ("cli/a.c", "sparse24/nn.h"),
                              ("tests/test_a.c", "base/base.h")):
             with self.subTest(file=name, header=header):
                 self.assertEqual(self.errors(name, f'#include "{header}"\n'), [])

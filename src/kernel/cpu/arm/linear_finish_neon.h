@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the NEON linear rows share: vectors of f32 or bf16 that lie in memory with a stride,
    activations, and the epilogue. */
-#ifndef S24_KERNEL_ARM_LINEAR_FINISH_NEON_H
-#define S24_KERNEL_ARM_LINEAR_FINISH_NEON_H
+#ifndef S24_KERNEL_CPU_ARM_LINEAR_FINISH_NEON_H
+#define S24_KERNEL_CPU_ARM_LINEAR_FINISH_NEON_H
 
 #include "base/base.h"
 #include "kernel/cpu/arm/neon.h"

@@ -5,8 +5,8 @@
  * a token. The including file defines dot(sum, kept, quads): sum plus the products of bytes, four a
  * lane; none of kept is -128.
  */
-#ifndef S24_KERNEL_ARM_LINEAR_I8_NEON_H
-#define S24_KERNEL_ARM_LINEAR_I8_NEON_H
+#ifndef S24_KERNEL_CPU_ARM_LINEAR_I8_NEON_H
+#define S24_KERNEL_CPU_ARM_LINEAR_I8_NEON_H
 
 #include "kernel/cpu/arm/linear_finish_neon.h"
 #include "kernel/kernel.h"

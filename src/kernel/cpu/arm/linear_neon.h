@@ -15,8 +15,8 @@
  * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 4 of them as f32, or what
  * linear_driver.h asks of a row with OWN_LAYOUT, and HAS_LANES 0.
  */
-#ifndef S24_KERNEL_ARM_LINEAR_NEON_H
-#define S24_KERNEL_ARM_LINEAR_NEON_H
+#ifndef S24_KERNEL_CPU_ARM_LINEAR_NEON_H
+#define S24_KERNEL_CPU_ARM_LINEAR_NEON_H
 
 #include "base/base.h"
 #include "kernel/cpu/arm/linear_finish_neon.h"

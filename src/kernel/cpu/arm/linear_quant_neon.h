@@ -6,8 +6,8 @@
  *
  * The including file defines VALUES, put_value() and slot_values().
  */
-#ifndef S24_KERNEL_ARM_LINEAR_QUANT_NEON_H
-#define S24_KERNEL_ARM_LINEAR_QUANT_NEON_H
+#ifndef S24_KERNEL_CPU_ARM_LINEAR_QUANT_NEON_H
+#define S24_KERNEL_CPU_ARM_LINEAR_QUANT_NEON_H
 
 #define VALUE      1
 #define OWN_LAYOUT 1

@@ -11,8 +11,8 @@
  * a float dtype NO_SIGN, the bits of a magnitude, NONFINITE, the least one that is not finite, and
  * NANS, what every NaN counts as.
  */
-#ifndef S24_KERNEL_ARM_SELECT_NEON_H
-#define S24_KERNEL_ARM_SELECT_NEON_H
+#ifndef S24_KERNEL_CPU_ARM_SELECT_NEON_H
+#define S24_KERNEL_CPU_ARM_SELECT_NEON_H
 
 #include <string.h>
 

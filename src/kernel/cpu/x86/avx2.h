@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the AVX2 linear rows share: vectors that lie in memory with a stride, activations, and the
    epilogue. */
-#ifndef S24_KERNEL_X86_AVX2_H
-#define S24_KERNEL_X86_AVX2_H
+#ifndef S24_KERNEL_CPU_X86_AVX2_H
+#define S24_KERNEL_CPU_X86_AVX2_H
 
 #include "base/base.h"
 #include "kernel/cpu/gelu.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the AVX-512 kernels share: a 16 x 16 transposition, the activations, and the epilogue. */
-#ifndef S24_KERNEL_X86_AVX512_H
-#define S24_KERNEL_X86_AVX512_H
+#ifndef S24_KERNEL_CPU_X86_AVX512_H
+#define S24_KERNEL_CPU_X86_AVX512_H
 
 #include "base/base.h"
 #include "kernel/cpu/gelu.h"

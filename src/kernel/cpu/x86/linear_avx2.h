@@ -9,8 +9,8 @@
  * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 8 of them as f32, or what
  * linear_driver.h asks of a row with OWN_LAYOUT.
  */
-#ifndef S24_KERNEL_X86_LINEAR_AVX2_H
-#define S24_KERNEL_X86_LINEAR_AVX2_H
+#ifndef S24_KERNEL_CPU_X86_LINEAR_AVX2_H
+#define S24_KERNEL_CPU_X86_LINEAR_AVX2_H
 
 #include "kernel/cpu/linear_tile.h"
 #include "kernel/cpu/rows16.h"

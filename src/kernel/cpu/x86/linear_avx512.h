@@ -28,8 +28,8 @@
  *
  * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 16 of them as f32.
  */
-#ifndef S24_KERNEL_X86_LINEAR_AVX512_H
-#define S24_KERNEL_X86_LINEAR_AVX512_H
+#ifndef S24_KERNEL_CPU_X86_LINEAR_AVX512_H
+#define S24_KERNEL_CPU_X86_LINEAR_AVX512_H
 
 #include "kernel/cpu/linear_tile.h"
 #include "kernel/cpu/rows16.h"

@@ -10,8 +10,8 @@
  * ports, so that they are evenly used. What to pick is made between the dots, an instruction after
  * each two tokens, because a clump of it stops them.
  */
-#ifndef S24_KERNEL_X86_LINEAR_BF16_FEW_AVX512_H
-#define S24_KERNEL_X86_LINEAR_BF16_FEW_AVX512_H
+#ifndef S24_KERNEL_CPU_X86_LINEAR_BF16_FEW_AVX512_H
+#define S24_KERNEL_CPU_X86_LINEAR_BF16_FEW_AVX512_H
 
 /* ---- the tokens ------------------------------------------------------------------------------ */
 

@@ -10,8 +10,8 @@
  * 0..7 to rows 8..15 in it), FEW_BLOCK (bytes from k block to k block), values_of(at, slot) and
  * stream_of(job, b).
  */
-#ifndef S24_KERNEL_X86_LINEAR_FEW_AVX2_H
-#define S24_KERNEL_X86_LINEAR_FEW_AVX2_H
+#ifndef S24_KERNEL_CPU_X86_LINEAR_FEW_AVX2_H
+#define S24_KERNEL_CPU_X86_LINEAR_FEW_AVX2_H
 
 #include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx2.h"

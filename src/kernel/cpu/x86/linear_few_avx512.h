@@ -18,8 +18,8 @@
  * leaves L2 leaves the caches above it. 9 KB of unrolled loop are then fetched again, from L3, with
  * each megabyte of weights, which took up to a quarter of all cycles.
  */
-#ifndef S24_KERNEL_X86_LINEAR_FEW_AVX512_H
-#define S24_KERNEL_X86_LINEAR_FEW_AVX512_H
+#ifndef S24_KERNEL_CPU_X86_LINEAR_FEW_AVX512_H
+#define S24_KERNEL_CPU_X86_LINEAR_FEW_AVX512_H
 
 #include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx512.h"

@@ -4,8 +4,8 @@
  * file defines X_OFFSET, X_BYTES and DOT, instructions that add products of bytes, four a lane, to the
  * sums in %0: of columns in %1, which they may overwrite, by quads in %4; %5 has ONES.
  */
-#ifndef S24_KERNEL_X86_LINEAR_I8_AVX2_H
-#define S24_KERNEL_X86_LINEAR_I8_AVX2_H
+#ifndef S24_KERNEL_CPU_X86_LINEAR_I8_AVX2_H
+#define S24_KERNEL_CPU_X86_LINEAR_I8_AVX2_H
 
 #include "kernel/cpu/x86/avx2.h"
 #include "kernel/kernel.h"

@@ -7,8 +7,8 @@
  *
  * The including file defines VALUES, put_value() and values_of() of linear_few_avx2.h.
  */
-#ifndef S24_KERNEL_X86_LINEAR_QUANT_AVX2_H
-#define S24_KERNEL_X86_LINEAR_QUANT_AVX2_H
+#ifndef S24_KERNEL_CPU_X86_LINEAR_QUANT_AVX2_H
+#define S24_KERNEL_CPU_X86_LINEAR_QUANT_AVX2_H
 
 #define VALUE      1
 #define OWN_LAYOUT 1

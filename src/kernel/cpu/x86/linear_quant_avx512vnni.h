@@ -23,8 +23,8 @@
  * The including file defines VALUES, VALUE_BITS (a byte holds the integer times two to that), put_value(),
  * pair_values() and widen_values().
  */
-#ifndef S24_KERNEL_X86_LINEAR_QUANT_AVX512VNNI_H
-#define S24_KERNEL_X86_LINEAR_QUANT_AVX512VNNI_H
+#ifndef S24_KERNEL_CPU_X86_LINEAR_QUANT_AVX512VNNI_H
+#define S24_KERNEL_CPU_X86_LINEAR_QUANT_AVX512VNNI_H
 
 #define VALUE      1
 #define OWN_LAYOUT 1

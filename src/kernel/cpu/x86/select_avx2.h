@@ -6,8 +6,8 @@
  * The including file defines ELEMENT (an unsigned integer type of VALUE bytes), NO_SIGN, NONFINITE
  * and NANS as for select_avx512.h.
  */
-#ifndef S24_KERNEL_X86_SELECT_AVX2_H
-#define S24_KERNEL_X86_SELECT_AVX2_H
+#ifndef S24_KERNEL_CPU_X86_SELECT_AVX2_H
+#define S24_KERNEL_CPU_X86_SELECT_AVX2_H
 
 #include <string.h>
 

@@ -16,8 +16,8 @@
  * NONFINITE, the least one that is not finite, and NANS, what every NaN counts as; and COMPRESS 1
  * where elements of 2 or 1 bytes are gathered by VBMI2's instruction for that.
  */
-#ifndef S24_KERNEL_X86_SELECT_AVX512_H
-#define S24_KERNEL_X86_SELECT_AVX512_H
+#ifndef S24_KERNEL_CPU_X86_SELECT_AVX512_H
+#define S24_KERNEL_CPU_X86_SELECT_AVX512_H
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the rows of both instruction sets share: their targets, and the codes of a selection. */
-#ifndef S24_KERNEL_X86_X86_H
-#define S24_KERNEL_X86_X86_H
+#ifndef S24_KERNEL_CPU_X86_X86_H
+#define S24_KERNEL_CPU_X86_X86_H
 
 #include <immintrin.h>
 #include <stdint.h>

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rows of whole models, measured in bench_model.c and told in bench_model_report.c. */
+#ifndef SPARSE24_CLI_BENCH_BENCH_MODEL_H
+#define SPARSE24_CLI_BENCH_BENCH_MODEL_H
+
+#include "bench/bench_torch.h"
+
+/* What it takes to have a model: from its files, in the page cache, to ready for a session. */
+typedef struct model_residence {
+    double seconds;
+    int64_t bytes; /* of private memory; -1: unknown */
+} model_residence;
+
+typedef struct model_row {
+    int64_t batch, seq, threads;
+    s24_dtype dtype;
+    double dense, sparse; /* seconds, medians */
+    bench_latency latency;
+    model_residence dense_residence, sparse_residence;
+    int64_t sparse_layers, narrow_layers, layers, bytes;
+    int64_t dense_bytes; /* of dense weights of 2:4 layers */
+    struct {
+        const char *name;
+        bench_times times;
+    } peers[BENCH_TORCH_WAYS];
+    int peer_count;
+} model_row;
+
+/* torch: beside whom, NULL: nobody. */
+void model_print_head(cli_app *cli, const bench_torch *torch);
+void model_print_row(const model_row *row, const bench_torch *torch);
+void model_print_residence(const model_row *row);
+int model_write_chart(cli_app *cli, const bench_model_plan *plan, const model_row *rows, int count);
+int model_print_json(cli_app *cli, const char *model, const bench_torch *torch,
+                     const model_row *rows, int count);
+
+#endif

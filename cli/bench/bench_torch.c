@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * PyTorch's passes of the same shapes in the same windows, by turns with ours. The script of
+ * bench/peers is part of this program and goes to the interpreter as its -c; orders and answers are
+ * a line of JSON each, through two pipes.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/bench_torch.h"
+
+#define PREFIX "torch-" /* of a way's name */
+
+extern const char bench_torch_script[];
+
+/* ---- the process ------------------------------------------------------------------------------ */
+
+enum { EXEC_FAILED = 127 };
+
+static void run_child(const char *python, const int *in, const int *out, int quiet)
+{
+    /* A key that interrupts ends this program, which then ends the child. */
+    signal(SIGINT, SIG_IGN);
+    if (quiet && !freopen("/dev/null", "w", stderr)) _exit(EXEC_FAILED);
+    if (dup2(in[0], STDIN_FILENO) < 0 || dup2(out[1], STDOUT_FILENO) < 0) _exit(EXEC_FAILED);
+    const int ends[] = {in[0], in[1], out[0], out[1]};
+    for (int i = 0; i < 4; i++)
+        close(ends[i]);
+    setenv("TRANSFORMERS_VERBOSITY", "error", 0);
+    setenv("PYTHONWARNINGS", "ignore", 0);
+    execlp(python, python, "-c", bench_torch_script, (char *)NULL);
+    _exit(EXEC_FAILED);
+}
+
+static int start(cli_app *cli, bench_torch *torch)
+{
+    int in[2], out[2];
+    if (pipe(in) != 0) return cli_fail(cli, CLI_IO, "cannot make a pipe: %s", strerror(errno));
+    if (pipe(out) != 0) {
+        const int code = cli_fail(cli, CLI_IO, "cannot make a pipe: %s", strerror(errno));
+        close(in[0]);
+        close(in[1]);
+        return code;
+    }
+    fflush(stdout);
+    torch->child = (int)fork();
+    if (torch->child == 0) run_child(torch->python, in, out, cli->quiet);
+    close(in[0]);
+    close(out[1]);
+    torch->to = fdopen(in[1], "w");
+    torch->from = fdopen(out[0], "r");
+    if (torch->child > 0 && torch->to && torch->from) return CLI_OK;
+    return cli_fail(cli, CLI_IO, "cannot start a process: %s", strerror(errno));
+}
+
+void bench_torch_close(bench_torch *torch)
+{
+    int status;
+    if (torch->to) fclose(torch->to); /* its input ends, and so does it */
+    if (torch->from) fclose(torch->from);
+    if (torch->child > 0 && cli_interrupted()) kill(torch->child, SIGTERM);
+    while (torch->child > 0 && waitpid(torch->child, &status, 0) < 0 && errno == EINTR)
+        if (cli_interrupted()) kill(torch->child, SIGTERM);
+    *torch = (bench_torch){0};
+}
+
+/* ---- orders and answers ----------------------------------------------------------------------- */
+
+static int failed(cli_app *cli, const bench_torch *torch, const char *why)
+{
+    return cli_fail(cli, CLI_UNSUPPORTED,
+                    "--peers torch: %s: %s; --python names an interpreter that has torch and "
+                    "transformers",
+                    torch->python, why);
+}
+
+/* It ended, or could not begin. */
+static int gone(cli_app *cli, bench_torch *torch)
+{
+    int status = 0;
+    if (cli_interrupted()) return cli_status(cli, S24_ERROR_INTERRUPTED);
+    while (torch->child > 0 && waitpid(torch->child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    torch->child = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == EXEC_FAILED)
+        return failed(cli, torch, "this program cannot be started");
+    return failed(cli, torch, "it ended without an answer");
+}
+
+/* The answer to an order, whose reference is taken. */
+static int ask(cli_app *cli, bench_torch *torch, json_t *order, json_t **answer)
+{
+    char *line = NULL;
+    size_t room = 0;
+    *answer = NULL;
+    const int sent = json_dumpf(order, torch->to, JSON_COMPACT) == 0 &&
+                     fputc('\n', torch->to) != EOF && fflush(torch->to) == 0;
+    json_decref(order);
+    if (sent && getline(&line, &room, torch->from) > 0) *answer = cli_json_read(line);
+    free(line);
+    if (!*answer) return gone(cli, torch);
+    const char *error = json_string_value(json_object_get(*answer, "error"));
+    if (!error) return CLI_OK;
+    const int code = failed(cli, torch, error);
+    json_decref(*answer);
+    *answer = NULL;
+    return code;
+}
+
+static void name_ways(bench_torch *torch, json_t *names)
+{
+    json_t *name;
+    size_t i;
+    json_array_foreach (names, i, name) {
+        if (torch->way_count == BENCH_TORCH_WAYS || !json_is_string(name)) continue;
+        bench_torch_way *way = &torch->ways[torch->way_count++];
+        way->torch = torch;
+        snprintf(way->name, sizeof way->name, PREFIX "%s", json_string_value(name));
+    }
+}
+
+int bench_torch_open(cli_app *cli, bench_torch *torch, const char *python)
+{
+    json_t *answer = NULL;
+    *torch = (bench_torch){.python = python};
+    int code = start(cli, torch);
+    if (code == CLI_OK) code = ask(cli, torch, json_pack("{s:s}", "do", "version"), &answer);
+    const char *version = json_string_value(json_object_get(answer, "version"));
+    if (version) snprintf(torch->version, sizeof torch->version, "%s", version);
+    name_ways(torch, json_object_get(answer, "ways"));
+    if (code == CLI_OK && !cli_on_cpu(cli) && !json_is_true(json_object_get(answer, "cuda")))
+        code = failed(cli, torch, "its PyTorch finds no GPU");
+    json_decref(answer);
+    return code;
+}
+
+/* ---- shapes and turns ------------------------------------------------------------------------- */
+
+static json_t *shape_json(const s24_model_info *info)
+{
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "type",
+                     info->model_type, "vocabulary", (json_int_t)info->vocabulary, "positions",
+                     (json_int_t)info->positions, "width", (json_int_t)info->width, "layers",
+                     (json_int_t)info->layers, "heads", (json_int_t)info->heads, "intermediate",
+                     (json_int_t)info->intermediate, "answers", (json_int_t)info->has_qa_head,
+                     "image", (json_int_t)info->image, "patch", (json_int_t)info->patch, "classes",
+                     (json_int_t)info->classes);
+}
+
+/* A window of a way, timed on its side. */
+static int run_window(cli_app *cli, void *state, double min_seconds, double *seconds)
+{
+    bench_torch_way *way = state;
+    json_t *answer;
+    json_t *order = json_pack("{s:s, s:s, s:f}", "do", "turn", "way", way->name + strlen(PREFIX),
+                              "seconds", min_seconds);
+    const int code = ask(cli, way->torch, order, &answer);
+    *seconds = 1e-3 * json_number_value(json_object_get(answer, "ms"));
+    json_decref(answer);
+    return code;
+}
+
+static void note_refused(cli_app *cli, json_t *refused)
+{
+    const char *name;
+    json_t *why;
+    json_object_foreach (refused, name, why)
+        cli_note(cli, PREFIX "%s is left out: %s", name, json_string_value(why));
+}
+
+int bench_torch_turns(cli_app *cli, bench_torch *torch, const bench_torch_shape *shape,
+                      bench_turn turns[BENCH_TORCH_WAYS], int *count)
+{
+    json_t *answer, *name;
+    size_t i;
+    json_t *order =
+        json_pack("{s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:s?, s:s?}", "do", "prepare", "shape",
+                  shape_json(shape->info), "dtype", s24_dtype_name(shape->dtype), "device",
+                  cli->common->device, "threads", (json_int_t)shape->threads, "batch",
+                  (json_int_t)shape->batch, "seq", (json_int_t)shape->seq, "include",
+                  shape->include, "exclude", shape->exclude);
+    const int code = ask(cli, torch, order, &answer);
+    *count = 0;
+    if (code != CLI_OK) return code;
+    note_refused(cli, json_object_get(answer, "refused"));
+    json_array_foreach (json_object_get(answer, "ways"), i, name)
+        for (int w = 0; w < torch->way_count; w++)
+            if (json_is_string(name) &&
+                !strcmp(torch->ways[w].name + strlen(PREFIX), json_string_value(name)))
+                turns[(*count)++] = (bench_turn){.window = run_window, .state = &torch->ways[w]};
+    json_decref(answer);
+    return CLI_OK;
+}

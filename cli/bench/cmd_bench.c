@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * sparse24 bench: how fast the products, or whole models, are here, and beside whom. Reads the
+ * options into a plan; bench_product.c, bench_model.c and bench_prune.c carry it out.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/gpu/bench_gpu.h"
+
+struct bench_options {
+    cli_common common;
+    const char *set, *shapes, *model, *dtype, *activations, *output, *backend, *threads, *peers,
+        *python, *batch, *seq, *svg, *include, *exclude, *attention;
+    int64_t prune, rounds, min_ms, busy;
+    double dropout;
+    int tune, causal;
+};
+
+static const char *bench_dtype(int index)
+{
+    static const char *const names[] = {"f32", "bf16", "i8", "f16", "e4m3", "e5m2"};
+    return index < 6 ? names[index] : s24_scheme_name(index - 6, NULL, NULL);
+}
+
+static const char *output_dtype(int index)
+{
+    static const char *const names[] = {"f32", "bf16", "f16", "i32", "i8"};
+    return index >= 0 && index < 5 ? names[index] : NULL;
+}
+
+static const char *backend_name(int index)
+{
+    static const char *const names[] = {"own", "cusparselt"};
+    return index >= 0 && index < 2 ? names[index] : NULL;
+}
+
+static const char *const TORCH = "torch"; /* of whole models */
+
+/* For the list option: of the CPU's peers, then the GPU's, then models'. */
+static const char *peer_name(int index)
+{
+    int before = 0;
+    while (bench_peer_name(before))
+        before++;
+    if (index < before) return bench_peer_name(index);
+    const gpu_peer *peer = gpu_peer_at(index - before);
+    if (peer) return peer->name;
+    return index == before || gpu_peer_at(index - before - 1) ? TORCH : NULL;
+}
+
+static const cli_option options[] = {
+    {"set", 0, CLI_CHOICE, offsetof(struct bench_options, set), NULL, NULL,
+     "Shapes of a known model's layers. By default bert-base.", bench_set_name},
+    {"shapes", 0, CLI_TEXT, offsetof(struct bench_options, shapes), "'M,K,N;...'", NULL,
+     "Shapes of your own: M tokens, K inputs, N outputs.", NULL},
+    {"model", 0, CLI_TEXT, offsetof(struct bench_options, model), "MODEL", NULL,
+     "Time whole forward passes, dense and 2:4, of a folder, or of a preset's shape with random "
+     "weights.",
+     NULL},
+    {"batch", 0, CLI_COUNTS, offsetof(struct bench_options, batch), "LIST", "1,32",
+     "With --model: numbers of texts, or of images.", NULL},
+    {"seq", 0, CLI_COUNTS, offsetof(struct bench_options, seq), "LIST", NULL,
+     "With --model: tokens of a text, by default 16,128; images have as many as the model says.",
+     NULL},
+    {"include", 0, CLI_TEXT, offsetof(struct bench_options, include), "GLOB", NULL,
+     "With a preset's --model: only these layers are 2:4, by the names of their tensors.", NULL},
+    {"exclude", 0, CLI_TEXT, offsetof(struct bench_options, exclude), "GLOB", NULL,
+     "With a preset's --model: all but these layers are 2:4.", NULL},
+    CLI_SPARSE,
+    {"prune", 0, CLI_COUNT, offsetof(struct bench_options, prune), "MIB", NULL,
+     "Time prune and pack by magnitude of a dense matrix of that many MiB, beside memcpy.", NULL},
+    {"attention", 0, CLI_TEXT, offsetof(struct bench_options, attention),
+     "'TEXTS,TOKENS,HEADS,D;...'", NULL,
+     "Time attention for training on a GPU, forward and back, in bf16 or f16 (--dtype).", NULL},
+    {"causal", 0, CLI_FLAG, offsetof(struct bench_options, causal), NULL, NULL,
+     "With --attention: no token sees a later one.", NULL},
+    {"dropout", 0, CLI_REAL, offsetof(struct bench_options, dropout), "X", "0",
+     "With --attention: the share of its weights that are dropped.", NULL},
+    {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", NULL,
+     "Dtypes of the weights, by default f32, on a GPU f16; i8 quantises X as it comes, int8 and "
+     "the "
+     "others take it as f32. With --model dense layers run in bf16 then. f16 is for --prune and "
+     "for a GPU, as are e4m3 and e5m2; a GPU has no f32 and takes X in the weights' dtype.",
+     bench_dtype},
+    {"activations", 0, CLI_CHOICE, offsetof(struct bench_options, activations), NULL, "f32",
+     "Dtype of X and Y beside bf16 weights; a peer without f32 there gets X in bf16 for free.",
+     cli_compute_dtype},
+    {"output", 0, CLI_CHOICE, offsetof(struct bench_options, output), NULL, NULL,
+     "Dtype of Y on a GPU: f32 or the weights'; of 8-bit weights f16, bf16 (the default) or f32, "
+     "of "
+     "i8 also i32 and i8.",
+     output_dtype},
+    {"tune", 0, CLI_FLAG, offsetof(struct bench_options, tune), NULL, NULL,
+     "On a GPU: time every tile for each shape, and keep the best one for it in "
+     "$XDG_CACHE_HOME/sparse24 (default ~/.cache), where later runs find it.",
+     NULL},
+    {"backend", 0, CLI_CHOICE, offsetof(struct bench_options, backend), NULL, NULL,
+     "On a GPU: whose 2:4 products are timed as ours, by default our own.", backend_name},
+    {"threads", 0, CLI_COUNTS, offsetof(struct bench_options, threads), "LIST", NULL,
+     "Numbers of threads. By default every core.", NULL},
+    {"peers", 0, CLI_LIST, offsetof(struct bench_options, peers), "LIST", "all",
+     "Libraries to compare with, if they are installed. With --model: torch runs PyTorch's passes "
+     "of "
+     "the same shapes beside ours: eager, compiled, and its semi-structured weights.",
+     peer_name},
+    {"python", 0, CLI_TEXT, offsetof(struct bench_options, python), "PROGRAM", "python3",
+     "With --peers torch: the interpreter to start, which has torch and transformers.", NULL},
+    {"rounds", 0, CLI_COUNT, offsetof(struct bench_options, rounds), "N", "7",
+     "Rounds in which every contestant has its turn; medians of them are shown.", NULL},
+    {"min-ms", 0, CLI_COUNT, offsetof(struct bench_options, min_ms), "N", "20",
+     "Least duration of a turn; a short run is repeated within it.", NULL},
+    {"busy", 0, CLI_COUNT, offsetof(struct bench_options, busy), "N", NULL,
+     "Keep the cores busy with N other processes while it measures. Longer turns (--min-ms 100) "
+     "and "
+     "more rounds then make the latencies of --model mean something.",
+     NULL},
+    {"svg", 0, CLI_TEXT, offsetof(struct bench_options, svg), "FILE", NULL,
+     "Write a chart of the ratios here.", NULL},
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_example examples[] = {
+    {"sparse24 bench --set minilm --threads 1,2", "A known model's layers on one and two threads."},
+    {"sparse24 bench --shapes '384,768,3072;1,4096,14336' --dtype f32,bf16 --svg ratios.svg",
+     "Shapes of your own, with a chart."},
+    {"sparse24 bench --model minilm --batch 1,32 --seq 16,128 --json",
+     "A whole model of that shape, dense and 2:4, for a program."},
+    {"sparse24 bench --model bert-base --batch 1,4,16,64,256 --seq 384 --device cuda",
+     "The same on a GPU."},
+    {"sparse24 bench --model bert-base --batch 16 --seq 384 --device cuda --peers torch",
+     "Beside PyTorch, in the same run."},
+    {"sparse24 bench --model vit-l --batch 256 --device cuda", "Images instead of texts."},
+    {"sparse24 bench --model sam-vit-h --batch 8 --include '*.mlp.*' --device cuda",
+     "Only the layers of the MLP 2:4."},
+    {"sparse24 bench --attention '32,384,12,32;8,1024,12,64' --dtype bf16 --device cuda",
+     "Attention of training, forward and back."},
+    {"sparse24 bench --model minilm --batch 1 --seq 16 --threads 1,2 --busy 6 --rounds 30 --min-ms "
+     "100",
+     "Latency while six other processes want the two cores."},
+    {"sparse24 bench --prune 512 --dtype f32,bf16 --threads 1",
+     "How fast a dense matrix becomes a packed one."},
+    {NULL, NULL}};
+
+/* The scheme of quantised weights of that name, NULL if it is a dtype's. */
+static const char *scheme_of(const char *item)
+{
+    const char *name;
+    for (int i = 0; (name = s24_scheme_name(i, NULL, NULL)); i++)
+        if (!strcmp(name, item)) return name;
+    return NULL;
+}
+
+static int read_dtypes(s24_dtype dtypes[BENCH_MAX_DTYPES], const char *list)
+{
+    char item[16];
+    int count = 0;
+    for (; count < BENCH_MAX_DTYPES && cli_list_next(item, sizeof item, &list); count++)
+        dtypes[count] = scheme_of(item) ? S24_I8 : s24_dtype_parse(item);
+    return count;
+}
+
+static void read_schemes(const char *schemes[BENCH_MAX_DTYPES], const char *list)
+{
+    char item[16];
+    for (int i = 0; i < BENCH_MAX_DTYPES && cli_list_next(item, sizeof item, &list); i++)
+        schemes[i] = scheme_of(item);
+}
+
+/* The first name of the list that means integers, in item; 0: there is none. */
+static int has_integers(char item[16], const char *list)
+{
+    while (cli_list_next(item, 16, &list))
+        if (scheme_of(item) || s24_dtype_parse(item) == S24_I8) return 1;
+    return 0;
+}
+
+static int read_threads(cli_app *cli, int64_t *threads, int *count, const char *list)
+{
+    threads[0] = s24_ctx_threads(cli->ctx);
+    *count = list ? cli_counts(threads, BENCH_MAX_LIST, list) : 1;
+    for (int i = 0; i < *count; i++)
+        if (threads[i] > CLI_MAX_THREADS)
+            return cli_fail(cli, CLI_USAGE, "option --threads: %lld is more than %d",
+                            (long long)threads[i], CLI_MAX_THREADS);
+    return CLI_OK;
+}
+
+static bench_effort read_effort(const struct bench_options *o)
+{
+    return (bench_effort){.rounds = o->rounds, .min_seconds = 1e-3 * (double)o->min_ms};
+}
+
+static const char *dtypes_of(const cli_app *cli, const struct bench_options *o)
+{
+    return o->dtype ? o->dtype : cli_on_cpu(cli) ? "f32" : "f16";
+}
+
+static int gpu_has(const struct bench_options *o, const char *item)
+{
+    if (o->model && (!strcmp(item, "i8") || !strcmp(item, "e4m3"))) return 1;
+    if (o->model || o->prune || o->attention) return !strcmp(item, "f16") || !strcmp(item, "bf16");
+    return strcmp(item, "f32") && !scheme_of(item);
+}
+
+static int has_dtype(const cli_app *cli, const struct bench_options *o, const char *item)
+{
+    if (!cli_on_cpu(cli)) return gpu_has(o, item);
+    return (strcmp(item, "f16") || o->prune) && strcmp(item, "e4m3") && strcmp(item, "e5m2");
+}
+
+/* What the device has no products of, said before anything is made. */
+static int check_device(cli_app *cli, const struct bench_options *o)
+{
+    const char *device = cli->common->device, *list = dtypes_of(cli, o);
+    char item[16];
+    if (cli_on_cpu(cli) && (o->output || o->tune || o->backend))
+        return cli_fail(cli, CLI_USAGE, "option --%s is for --device cuda",
+                        o->output ? "output"
+                        : o->tune ? "tune"
+                                  : "backend");
+    cli->backend = o->backend;
+    if (o->backend && (o->model || o->tune))
+        return cli_fail(cli, CLI_USAGE, "--backend is not for --%s", o->model ? "model" : "tune");
+    if (!cli_on_cpu(cli) && o->prune)
+        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --prune runs on the CPU only", device);
+    while (cli_list_next(item, sizeof item, &list)) {
+        if (scheme_of(item) && o->model)
+            return cli_fail(cli, CLI_USAGE,
+                            "option --dtype: %s is not for --model; pack --quantize makes such a "
+                            "folder",
+                            item);
+        if (!has_dtype(cli, o, item))
+            return cli_fail(cli, CLI_UNSUPPORTED, "--dtype %s: bench has none with --device %s%s",
+                            item, device,
+                            cli_on_cpu(cli) && gpu_has(o, item) ? "; it runs on a GPU only" : "");
+    }
+    return CLI_OK;
+}
+
+static int has_item(const char *list, const char *name)
+{
+    char item[32];
+    while (cli_list_next(item, sizeof item, &list))
+        if (!strcmp(item, name)) return 1;
+    return 0;
+}
+
+/* Whether PyTorch is asked for; the other peers are of products. */
+static int read_model_peers(cli_app *cli, const struct bench_options *o, int *torch)
+{
+    const char *list = o->peers;
+    char item[32];
+    *torch = 0;
+    while (cli_list_next(item, sizeof item, &list)) {
+        if (!strcmp(item, TORCH))
+            *torch = 1;
+        else if (strcmp(item, "all") && strcmp(item, "none"))
+            return cli_fail(cli, CLI_USAGE,
+                            "option --peers: %s is for products; with --model there is torch",
+                            item);
+    }
+    return CLI_OK;
+}
+
+static int run_model(cli_app *cli, const struct bench_options *o)
+{
+    int torch;
+    bench_model_plan plan = {.model = o->model,
+                             .include = o->include,
+                             .exclude = o->exclude,
+                             .effort = read_effort(o),
+                             .svg = o->svg};
+    plan.batch_count = cli_counts(plan.batches, BENCH_MAX_LIST, o->batch);
+    plan.length_count = o->seq ? cli_counts(plan.lengths, BENCH_MAX_LIST, o->seq) : 0;
+    plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
+    int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
+    if (code == CLI_OK) code = read_model_peers(cli, o, &torch);
+    if (code == CLI_OK && torch) plan.python = o->python;
+    return code == CLI_OK ? bench_models(cli, &plan) : code;
+}
+
+static int run_prune(cli_app *cli, const struct bench_options *o)
+{
+    if (o->prune > BENCH_MAX_MEBIBYTES)
+        return cli_fail(cli, CLI_USAGE, "option --prune: %lld is more than %d", (long long)o->prune,
+                        BENCH_MAX_MEBIBYTES);
+    bench_prune_plan plan = {.mebibytes = o->prune, .effort = read_effort(o)};
+    plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
+    int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
+    return code == CLI_OK ? bench_prune(cli, &plan) : code;
+}
+
+static int run_attention(cli_app *cli, const struct bench_options *o)
+{
+    s24_dtype dtypes[BENCH_MAX_DTYPES];
+    if (cli_on_cpu(cli)) return cli_fail(cli, CLI_USAGE, "--attention is for --device cuda");
+    if (read_dtypes(dtypes, dtypes_of(cli, o)) != 1)
+        return cli_fail(cli, CLI_USAGE, "--attention takes one --dtype, f16 or bf16");
+    if (!(o->dropout >= 0 && o->dropout < 1))
+        return cli_fail(cli, CLI_USAGE, "option --dropout: %g is not 0 to below 1", o->dropout);
+    const bench_attention_plan plan = {.shapes = o->attention,
+                                       .dtype = dtypes[0],
+                                       .causal = o->causal,
+                                       .dropout = o->dropout,
+                                       .effort = read_effort(o)};
+    return bench_attention(cli, &plan);
+}
+
+static int report(cli_app *cli, const struct bench_options *o, const bench_table *table)
+{
+    int code = CLI_OK;
+    if (!cli->json) bench_print_summary(table);
+    if (o->svg) code = bench_svg_products(cli, o->svg, table);
+    if (code == CLI_OK && cli->json) code = bench_json_products(cli, table);
+    return code;
+}
+
+static int run_products(cli_app *cli, const struct bench_options *o)
+{
+    bench_plan *plan = calloc(1, sizeof *plan);
+    bench_table table = {0};
+    if (!plan) return cli_fail(cli, CLI_IO, "out of memory");
+    plan->effort = read_effort(o);
+    plan->dtype_count = read_dtypes(plan->dtypes, dtypes_of(cli, o));
+    read_schemes(plan->schemes, dtypes_of(cli, o));
+    plan->activations = s24_dtype_parse(o->activations);
+    plan->tune = o->tune;
+    plan->output = o->output ? s24_dtype_parse(o->output) : S24_DTYPE_NONE;
+    int code = read_threads(cli, plan->threads, &plan->thread_count, o->threads);
+    if (code == CLI_OK && o->shapes)
+        code =
+            bench_shapes_parse(cli, plan->shapes, &plan->shape_count, BENCH_MAX_SHAPES, o->shapes);
+    else if (code == CLI_OK)
+        plan->shape_count =
+            bench_set_shapes(plan->shapes, BENCH_MAX_SHAPES, o->set ? o->set : bench_set_name(0));
+    if (code == CLI_OK && !cli_on_cpu(cli)) {
+        code = bench_gpu_products(cli, &table, plan, o->peers);
+        if (code == CLI_OK) code = report(cli, o, &table);
+        bench_table_free(&table);
+        free(plan);
+        return code;
+    }
+    if (code == CLI_OK) {
+        bench_peers_open(cli, plan->libraries, &plan->library_count, o->peers);
+        code = bench_limits_measure(cli, &table, plan);
+    }
+    if (code == CLI_OK && !cli->json) {
+        bench_print_head(plan);
+        plan->row_done = bench_print_row;
+    }
+    if (code == CLI_OK) code = bench_products(cli, &table, plan);
+    if (code == CLI_OK) code = report(cli, o, &table);
+    bench_peers_close(plan->libraries, plan->library_count);
+    bench_table_free(&table);
+    free(plan);
+    return code;
+}
+
+/* Options that do not go together. */
+static int check_options(cli_app *cli, const struct bench_options *o)
+{
+    if ((o->set != NULL) + (o->shapes != NULL) + (o->model != NULL) + (o->prune > 0) +
+            (o->attention != NULL) >
+        1)
+        return cli_fail(cli, CLI_USAGE,
+                        "--set, --shapes, --model, --attention and --prune exclude each other");
+    if ((o->causal || o->dropout != 0) && !o->attention)
+        return cli_fail(cli, CLI_USAGE, "option --%s is for --attention",
+                        o->causal ? "causal" : "dropout");
+    char item[16];
+    if (o->prune && has_integers(item, dtypes_of(cli, o)))
+        return cli_fail(cli, CLI_USAGE,
+                        "option --dtype: %s is not for --prune; expected f32, bf16 or f16", item);
+    if ((o->include || o->exclude || cli->common->all_sparse) && !o->model)
+        return cli_fail(cli, CLI_USAGE, "option --%s is for --model",
+                        o->include   ? "include"
+                        : o->exclude ? "exclude"
+                                     : "sparse");
+    if ((o->prune || o->attention) && o->svg)
+        return cli_fail(cli, CLI_USAGE, "--%s has no chart", o->prune ? "prune" : "attention");
+    if (!o->model && has_item(o->peers, TORCH))
+        return cli_fail(cli, CLI_USAGE, "option --peers: torch is for --model");
+    if (o->rounds > BENCH_MAX_ROUNDS)
+        return cli_fail(cli, CLI_USAGE, "option --rounds: %lld is more than %d",
+                        (long long)o->rounds, BENCH_MAX_ROUNDS);
+    if (o->busy > BENCH_MAX_BUSY)
+        return cli_fail(cli, CLI_USAGE, "option --busy: %lld is more than %d", (long long)o->busy,
+                        BENCH_MAX_BUSY);
+    /* Said before minutes of work rather than after. */
+    return o->svg ? cli_may_write(cli, o->svg) : CLI_OK;
+}
+
+static int measure(cli_app *cli, const struct bench_options *o)
+{
+    if (o->prune) return run_prune(cli, o);
+    if (o->attention) return run_attention(cli, o);
+    return o->model ? run_model(cli, o) : run_products(cli, o);
+}
+
+static int run(cli_app *cli, const void *opaque)
+{
+    const struct bench_options *o = opaque;
+    bench_busy *busy = NULL;
+    int code = check_options(cli, o);
+    if (code == CLI_OK) code = check_device(cli, o);
+    if (code == CLI_OK && o->busy) code = bench_busy_start(cli, &busy, o->busy);
+    if (code == CLI_OK) code = measure(cli, o);
+    bench_busy_stop(busy);
+    return code;
+}
+
+const cli_command cmd_bench = {
+    .name = "bench",
+    .summary = "measure products or whole models against the best dense ones",
+    .operands = "",
+    .text =
+        "Runs the 2:4 linear layer of each shape, and the same product dense in every peer "
+        "library that is installed, in turns within one run, and shows medians. The packing of "
+        "X and every transpose count in our time; the peers have their weight packed ahead, "
+        "where they can. Outputs are compared first: a wrong result has no figure.\n"
+        "ratio is the peer's time over ours: above 1, ours is faster. GFLOP/s are those of the "
+        "dense product. limit is the least time that the machine's multiply-adds and memory, "
+        "measured in the same run, would allow, over the time taken; a weight that stays in the "
+        "caches can exceed the limit of memory.\n"
+        "A whole model's 2:4 pass runs each 2:4 layer 2:4 or dense, whichever loading measured to "
+        "be faster here; the last column says how many ran 2:4. --sparse keeps all of them 2:4.",
+    .examples = examples,
+    .options = options,
+    .options_bytes = sizeof(struct bench_options),
+    .spare = "model",
+    .writes = 1,
+    .gpu = 1,
+    .run = run,
+};

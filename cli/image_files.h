@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the commands that read images share. */
+#ifndef SPARSE24_CLI_IMAGE_FILES_H
+#define SPARSE24_CLI_IMAGE_FILES_H
+
+#include "cli.h"
+#include "sparse24/task.h"
+#include "sparse24/train.h"
+
+/* Refuses images of another size than the model's, or of more classes, and a model of none. */
+typedef struct cli_image_model {
+    const char *model_type;
+    int64_t image, channels, classes; /* 0: none */
+} cli_image_model;
+int cli_images_fit(cli_app *cli, const s24_images *images, const cli_image_model *model);
+
+#endif

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the files of sparse24 train share: its options, the examples they name, the losses. */
+#ifndef SPARSE24_CLI_TRAIN_TRAIN_OPTIONS_H
+#define SPARSE24_CLI_TRAIN_TRAIN_OPTIONS_H
+
+#include "image_files.h"
+#include "sparse24/task.h"
+#include "sparse24/train.h"
+
+struct train_options {
+    cli_common common;
+    const char *teacher, *text, *qa, *stream, *images, *loss, *schedule, *metrics, *report,
+        *dropout, *dtype;
+    double epochs, minutes, rate, warmup, decay, clip, temperature, refresh_until;
+    int64_t steps, refresh, batch, tokens, max_tokens, seed, held_out, checkpoint_steps;
+    int resume, dense, recompute;
+};
+
+/* The examples of a run, and those that are held out of it. */
+typedef struct train_data {
+    s24_text_source *texts, *held_texts;
+    s24_qa *qa;
+    s24_qa_features *features;
+    s24_stream *stream;
+    int64_t window;   /* tokens of the stream's pieces */
+    int32_t *lengths; /* of each */
+    s24_images *images;
+    s24_normalisation normalisation;
+    int64_t *order; /* of the images, which come sorted by class */
+    s24_train_source source, held_out;
+    int64_t most; /* tokens of the longest */
+} train_data;
+
+/* Reads what --text, --qa, --stream or --images names; next_token: of a language model. Released by
+   train_data_free, also after an error. */
+int train_data_read(cli_app *cli, train_data *data, const struct train_options *o, int next_token);
+void train_data_free(train_data *data);
+
+/* Refuses a file of no examples, or of none beside those held out. */
+int train_held_out_check(cli_app *cli, const struct train_options *o, const char *path,
+                         int64_t count);
+
+/* --max-tokens, which the positions of MODEL's config.json bound; else `most` or these, if fewer. */
+int train_max_tokens(cli_app *cli, int64_t *tokens, const struct train_options *o, int64_t most);
+
+/* --stream and --images (train_sets.c). */
+int train_stream_read(cli_app *cli, train_data *data, const struct train_options *o);
+int train_images_read(cli_app *cli, train_data *data, const struct train_options *o);
+
+/* Fills the weights of the objective from --loss, or with the defaults of the task. */
+int train_loss_read(cli_app *cli, s24_objective *objective, const struct train_options *o,
+                    s24_head head);
+
+#endif

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * sparse24 tutorial: an encoder is fine-tuned for questions, pruned, trained again in two ways, and
+ * measured at every step. Each stage is a command of this program; what it printed stands in
+ * OUT/STAGE.json, and a stage whose file is there is not run again.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tutorial/tutorial.h"
+
+static const char *method_name(int index)
+{
+    return index < 0 ? NULL : s24_criterion_name(index);
+}
+
+#define OPTION(name, type, field, argument, fallback, help)                                        \
+    {                                                                                              \
+        name, 0, type, offsetof(struct tutorial_options, field), argument, fallback, help, NULL    \
+    }
+static const cli_option options[] = {
+    OPTION("train", CLI_TEXT, train, "FILE", NULL,
+           "Questions to learn from, in the JSON of SQuAD v1.1."),
+    OPTION("dev", CLI_TEXT, dev, "FILE", NULL, "Questions to measure with, likewise."),
+    OPTION("epochs", CLI_REAL, epochs, "X", "3", "Epochs of fine-tuning the dense model."),
+    OPTION("plain-epochs", CLI_REAL, plain_epochs, "X", "2",
+           "Epochs of training the pruned model on."),
+    OPTION("distil-epochs", CLI_REAL, distil_epochs, "X", "3",
+           "Epochs of training it towards the dense one."),
+    OPTION("steps", CLI_COUNT, steps, "N", NULL, "Instead: N steps of each, for a quick look."),
+    {"method", 0, CLI_CHOICE, offsetof(struct tutorial_options, method), NULL, "sparsegpt",
+     "How to prune.", method_name},
+    OPTION("calibration", CLI_TEXT, calibration, "FILE", NULL,
+           "Passages for wanda and sparsegpt, one a line; by default 256 contexts of --train."),
+    OPTION("max-tokens", CLI_COUNT, max_tokens, "N", NULL,
+           "Of question and context together: 384, or the model's positions."),
+    OPTION("seed", CLI_COUNT, seed, "N", "1", "Of the examples' order and of dropout."),
+    OPTION("batch", CLI_COUNTS, batch, "LIST", "1,4,16", "Numbers of texts to time."),
+    OPTION("seq", CLI_COUNTS, seq, "LIST", "128", "Their tokens."),
+    {"dtype", 0, CLI_CHOICE, offsetof(struct tutorial_options, dtype), NULL, NULL,
+     "Dtype of the weights that are timed: f32, or on a GPU f16.", cli_model_dtype},
+    OPTION("rounds", CLI_COUNT, rounds, "N", "5", "Rounds of timing."),
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_example examples[] = {
+    {"sparse24 tutorial minilm out --train train-v1.1.json --dev dev-v1.1.json",
+     "What 2:4 costs a question-answering model, and what brings it back."},
+    {NULL, NULL}};
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+static void common_words(tutorial_words *w, const tutorial *t, int gpu)
+{
+    const cli_common *common = t->cli->common;
+    if (common->threads) tutorial_add(w, "--threads=%lld", (long long)common->threads);
+    if (common->isa) tutorial_add(w, "--isa=%s", common->isa);
+    if (gpu && strcmp(common->device, "cpu") != 0) tutorial_add(w, "--device=%s", common->device);
+}
+
+static void train_words(tutorial_words *w, const tutorial *t, const char *name, double epochs)
+{
+    tutorial_add(w, "%s/%s", t->out, name);
+    tutorial_add(w, "--qa=%s", t->o->train);
+    tutorial_add(w, "--metrics=%s/%s.jsonl", t->out, name);
+    if (t->o->steps)
+        tutorial_add(w, "--steps=%lld", (long long)t->o->steps);
+    else
+        tutorial_add(w, "--epochs=%g", epochs);
+    if (t->o->max_tokens) tutorial_add(w, "--max-tokens=%lld", (long long)t->o->max_tokens);
+    tutorial_add(w, "--seed=%lld", (long long)t->o->seed);
+    tutorial_add(w, "--decay=0.01");
+    tutorial_add(w, "--resume"); /* of what was broken off */
+    tutorial_add(w, "--force");  /* of what was written before its JSON was */
+    common_words(w, t, 1);
+}
+
+static void train_dense(tutorial_words *w, const tutorial *t)
+{
+    tutorial_add(w, "train");
+    tutorial_add(w, "%s", t->model);
+    train_words(w, t, "dense", t->o->epochs);
+}
+
+static void prune(tutorial_words *w, const tutorial *t)
+{
+    tutorial_add(w, "prune");
+    tutorial_add(w, "%s/dense", t->out);
+    tutorial_add(w, "%s/pruned", t->out);
+    tutorial_add(w, "--method=%s", t->o->method);
+    if (t->o->calibration)
+        tutorial_add(w, "--calibration=%s", t->o->calibration);
+    else if (s24_criterion_needs_stats(t->o->method))
+        tutorial_add(w, "--calibration=%s/passages.txt", t->out);
+    tutorial_add(w, "--force");
+    common_words(w, t, 0);
+}
+
+static void train_plain(tutorial_words *w, const tutorial *t)
+{
+    tutorial_add(w, "train");
+    tutorial_add(w, "%s/pruned", t->out);
+    train_words(w, t, "plain", t->o->plain_epochs);
+}
+
+static void train_distilled(tutorial_words *w, const tutorial *t)
+{
+    tutorial_add(w, "train");
+    tutorial_add(w, "%s/pruned", t->out);
+    train_words(w, t, "distilled", t->o->distil_epochs);
+    tutorial_add(w, "--teacher=%s/dense", t->out);
+}
+
+static void pack(tutorial_words *w, const tutorial *t)
+{
+    tutorial_add(w, "pack");
+    tutorial_add(w, "%s/distilled", t->out);
+    tutorial_add(w, "%s/packed", t->out);
+    tutorial_add(w, "--force");
+    common_words(w, t, 0);
+}
+
+static void time_it(tutorial_words *w, const tutorial *t)
+{
+    tutorial_add(w, "bench");
+    tutorial_add(w, "--model=%s/packed", t->out);
+    tutorial_add(w, "--batch=%s", t->o->batch);
+    tutorial_add(w, "--seq=%s", t->o->seq);
+    if (t->o->dtype) tutorial_add(w, "--dtype=%s", t->o->dtype);
+    tutorial_add(w, "--rounds=%lld", (long long)t->o->rounds);
+    common_words(w, t, 1);
+}
+
+static void evaluate(tutorial_words *w, const tutorial *t, const char *name)
+{
+    tutorial_add(w, "eval");
+    tutorial_add(w, "%s/%s", t->out, name);
+    tutorial_add(w, "--task=qa");
+    tutorial_add(w, "--data=%s", t->o->dev);
+    tutorial_add(w, "--predictions=%s/%s-answers.json", t->out, name);
+    if (t->o->max_tokens) tutorial_add(w, "--max-tokens=%lld", (long long)t->o->max_tokens);
+    tutorial_add(w, "--force");
+    common_words(w, t, 1);
+}
+
+#define EVALUATE(name)                                                                             \
+    static void evaluate_##name(tutorial_words *w, const tutorial *t)                              \
+    {                                                                                              \
+        evaluate(w, t, #name);                                                                     \
+    }
+EVALUATE(dense)
+EVALUATE(pruned)
+EVALUATE(plain)
+EVALUATE(distilled)
+EVALUATE(packed)
+
+static const tutorial_stage stages[] = {
+    {"dense", "fine-tune the dense model", train_dense, NULL},
+    {"dense-score", "measure it", evaluate_dense, NULL},
+    {"pruned", "prune it to 2:4", prune, tutorial_passages},
+    {"pruned-score", "measure that as it is", evaluate_pruned, NULL},
+    {"plain", "train the pruned model on", train_plain, NULL},
+    {"plain-score", "measure it", evaluate_plain, NULL},
+    {"distilled", "train the pruned model towards the dense one", train_distilled, NULL},
+    {"distilled-score", "measure it", evaluate_distilled, NULL},
+    {"packed", "pack it", pack, NULL},
+    {"packed-score", "measure the packed one", evaluate_packed, NULL},
+    {"times", "time dense and 2:4", time_it, NULL},
+};
+enum { STAGES = (int)(sizeof stages / sizeof *stages) };
+
+double tutorial_score(const tutorial *t, const char *model, const char *key)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%s-score", model);
+    const json_t *value = json_object_get(json_object_get(t->results, name), key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+static int write_json(cli_app *cli, const char *path, const json_t *object)
+{
+    cli_output output;
+    if (!cli_json_is_whole()) return cli_fail(cli, CLI_IO, "out of memory for %s", path);
+    int code = cli_output_open(cli, &output, path);
+    if (code != CLI_OK) return code;
+    json_dumpf(object, output.file, JSON_INDENT(1));
+    fputc('\n', output.file);
+    return cli_output_commit(cli, &output);
+}
+
+/* What must be the same when a tutorial goes on. */
+static json_t *settings(const tutorial *t)
+{
+    const struct tutorial_options *o = t->o;
+    json_t *object = cli_json();
+    json_object_set_new(object, "model", json_string(t->model));
+    json_object_set_new(object, "train", json_string(o->train));
+    json_object_set_new(object, "dev", json_string(o->dev));
+    json_object_set_new(object, "epochs", cli_real(o->epochs));
+    json_object_set_new(object, "plain-epochs", cli_real(o->plain_epochs));
+    json_object_set_new(object, "distil-epochs", cli_real(o->distil_epochs));
+    json_object_set_new(object, "steps", json_integer(o->steps));
+    json_object_set_new(object, "method", json_string(o->method));
+    json_object_set_new(object, "calibration", json_string(o->calibration ? o->calibration : ""));
+    json_object_set_new(object, "max-tokens", json_integer(o->max_tokens));
+    json_object_set_new(object, "seed", json_integer(o->seed));
+    json_object_set_new(object, "batch", json_string(o->batch));
+    json_object_set_new(object, "seq", json_string(o->seq));
+    json_object_set_new(object, "dtype", json_string(o->dtype ? o->dtype : ""));
+    json_object_set_new(object, "device", json_string(o->common.device));
+    json_object_set_new(object, "rounds", json_integer(o->rounds));
+    return object;
+}
+
+static int compare(const tutorial *t, const char *path, json_t *now)
+{
+    json_t *before = cli_json_read_file(path), *value;
+    const char *key;
+    int code = before ? CLI_OK : cli_fail(t->cli, CLI_FORMAT, "%s is not JSON", path);
+    json_object_foreach (now, key, value) {
+        if (code == CLI_OK && !json_equal(value, json_object_get(before, key)))
+            code = cli_fail(t->cli, CLI_USAGE,
+                            "%s is a tutorial of another %s%s; choose another OUT, or --force to "
+                            "start anew",
+                            t->out, strcmp(key, "model") ? "--" : "", key);
+    }
+    json_decref(before);
+    return code;
+}
+
+/* With --force the stages of before are forgotten, and what a broken-off training left. */
+static void forget(const tutorial *t)
+{
+    char path[4200];
+    for (int i = 0; i < STAGES; i++) {
+        snprintf(path, sizeof path, "%s/%s.json", t->out, stages[i].name);
+        unlink(path);
+        snprintf(path, sizeof path, "%s/%s.training", t->out, stages[i].name);
+        unlink(path);
+    }
+}
+
+static int open_folder(const tutorial *t)
+{
+    char path[4200];
+    const int is_new = mkdir(t->out, 0777) == 0;
+    if (!is_new && errno != EEXIST)
+        return cli_fail(t->cli, CLI_IO, "%s: %s", t->out, strerror(errno));
+    snprintf(path, sizeof path, "%s/tutorial.json", t->out);
+    const int is_ours = access(path, F_OK) == 0;
+    if (!is_new && !is_ours && rmdir(t->out) != 0)
+        return cli_fail(t->cli, CLI_IO, "%s exists and is no tutorial's folder", t->out);
+    if (!is_ours && !is_new && mkdir(t->out, 0777) != 0)
+        return cli_fail(t->cli, CLI_IO, "%s: %s", t->out, strerror(errno));
+    json_t *now = settings(t);
+    int code = CLI_OK;
+    if (is_ours && !t->cli->common->force)
+        code = compare(t, path, now);
+    else
+        code = write_json(t->cli, path, now);
+    if (code == CLI_OK && t->cli->common->force) forget(t);
+    json_decref(now);
+    return code;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static int run_stage(tutorial *t, int number)
+{
+    const tutorial_stage *stage = &stages[number];
+    tutorial_words words = {.count = 0};
+    char path[4200];
+    json_t *result;
+    snprintf(path, sizeof path, "%s/%s.json", t->out, stage->name);
+    result = access(path, F_OK) == 0 ? cli_json_read_file(path) : NULL;
+    cli_note(t->cli, "%d/%d %s%s", number + 1, STAGES, stage->text, result ? ": done before" : "");
+    if (!result) {
+        int code = stage->before ? stage->before(t) : CLI_OK;
+        tutorial_add(&words, "sparse24");
+        stage->words(&words, t);
+        if (code == CLI_OK) code = tutorial_child(t->cli, &result, &words);
+        if (code == CLI_OK) code = write_json(t->cli, path, result);
+        if (code != CLI_OK) {
+            json_decref(result);
+            return code;
+        }
+    }
+    json_object_set_new(t->results, stage->name, result);
+    return CLI_OK;
+}
+
+static int check(const tutorial *t)
+{
+    cli_app *cli = t->cli;
+    static const char *const names[] = {"train", "dev", "calibration"};
+    const char *files[] = {t->o->train, t->o->dev, t->o->calibration};
+    s24_checkpoint *model = NULL;
+    if (!t->o->train || !t->o->dev)
+        return cli_fail(cli, CLI_USAGE, "tutorial needs --train FILE and --dev FILE");
+    for (int i = 0; i < 3; i++)
+        if (files[i] && access(files[i], R_OK) != 0)
+            return cli_fail(cli, CLI_IO, "--%s %s: %s", names[i], files[i], strerror(errno));
+    if (strlen(t->out) > 4000) return cli_fail(cli, CLI_IO, "%s: the name is too long", t->out);
+    const int code = cli_status(cli, s24_checkpoint_open(&model, cli->ctx, t->model));
+    s24_checkpoint_close(model);
+    return code;
+}
+
+static int finish(const tutorial *t)
+{
+    char path[4200];
+    const int code = tutorial_report(t);
+    if (code != CLI_OK) return code;
+    snprintf(path, sizeof path, "%s/report.html", t->out);
+    if (!t->cli->json) {
+        tutorial_print(t);
+        cli_print(t->cli, "report: %s", path);
+        return CLI_OK;
+    }
+    json_t *object = cli_json();
+    json_object_set(object, "stages", t->results);
+    json_object_set_new(object, "report", json_string(path));
+    return cli_json_print(t->cli, object);
+}
+
+static int run(cli_app *cli, const void *opaque)
+{
+    tutorial t = {cli, opaque, cli->operands[0], cli->operands[1], NULL};
+    int code = check(&t);
+    if (code == CLI_OK) code = open_folder(&t);
+    t.results = json_object();
+    for (int i = 0; i < STAGES && code == CLI_OK; i++)
+        code = run_stage(&t, i);
+    if (code == CLI_OK) code = finish(&t);
+    json_decref(t.results);
+    return code;
+}
+
+const cli_command cmd_tutorial = {
+    .name = "tutorial",
+    .summary = "fine-tune, prune, train again and measure, in one go",
+    .operands = "MODEL OUT",
+    .text =
+        "Takes the encoder MODEL through all of it: fine-tunes it on the questions of --train, "
+        "prunes it to 2:4, measures what that cost on --dev, trains the pruned model on in the "
+        "plain "
+        "way and, another time, towards the dense one, packs the result and times it. Prints a "
+        "table, and writes OUT/report.html with the loss curves.\nEach stage is a command of this "
+        "program; what it printed stands in OUT/STAGE.json. A tutorial that was broken off goes on "
+        "where it stopped when it is started again. With --device cuda models are trained, "
+        "measured "
+        "and timed on a GPU.",
+    .examples = examples,
+    .options = options,
+    .options_bytes = sizeof(struct tutorial_options),
+    .spare = "train",
+    .writes = 1,
+    .gpu = 1,
+    .run = run,
+};

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the files of sparse24 tutorial share: its options, its stages and what they found. */
+#ifndef SPARSE24_CLI_TUTORIAL_TUTORIAL_H
+#define SPARSE24_CLI_TUTORIAL_TUTORIAL_H
+
+#include "cli.h"
+
+struct tutorial_options {
+    cli_common common;
+    const char *train, *dev, *method, *calibration, *batch, *seq, *dtype;
+    double epochs, plain_epochs, distil_epochs;
+    int64_t steps, max_tokens, seed, rounds;
+};
+
+typedef struct tutorial {
+    cli_app *cli;
+    const struct tutorial_options *o;
+    const char *model, *out;
+    json_t *results; /* of the stages that are done, by name */
+} tutorial;
+
+/* The words of a child's command line. */
+enum { TUTORIAL_WORDS = 64 };
+typedef struct tutorial_words {
+    char *list[TUTORIAL_WORDS + 1]; /* ended by NULL */
+    int count;
+    size_t used;
+    char text[16384];
+    int overflows; /* 1: they did not fit */
+} tutorial_words;
+
+void tutorial_add(tutorial_words *words, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+typedef struct tutorial_stage {
+    const char *name; /* of OUT/NAME.json; what it makes is OUT/NAME, if it makes something */
+    const char *text; /* said when it begins */
+    void (*words)(tutorial_words *words, const tutorial *t);
+    int (*before)(const tutorial *t); /* makes what the stage reads; or NULL */
+} tutorial_stage;
+
+/* OUT/passages.txt, where pruning is calibrated and --calibration names nothing. */
+int tutorial_passages(const tutorial *t);
+
+/* Runs this program with the words and --json; *object is what it printed. Fails with its exit code
+   after it has said why. */
+int tutorial_child(cli_app *cli, json_t **object, tutorial_words *words);
+
+/* What eval found of a model ("dense", "pruned", "plain", "distilled"); NaN if it did not run. */
+double tutorial_score(const tutorial *t, const char *model, const char *key);
+/* The table on stdout; the page with table, loss curves and times in OUT/report.html. */
+void tutorial_print(const tutorial *t);
+int tutorial_report(const tutorial *t);
+
+#endif

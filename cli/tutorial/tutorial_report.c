@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the tutorial found: the table, and a page with it and the loss curves that needs nothing but a
+   browser. */
+#include <math.h>
+#include <stdio.h>
+
+#include "page.h"
+#include "tutorial/tutorial.h"
+
+static const struct {
+    const char *name, *title;
+} models[] = {{"dense", "dense"},
+              {"pruned", "2:4, as pruned"},
+              {"plain", "2:4, trained on"},
+              {"distilled", "2:4, distilled"},
+              {"packed", "packed"}};
+enum { MODELS = (int)(sizeof models / sizeof *models), CURVES = 3 };
+
+static const json_t *times(const tutorial *t)
+{
+    return json_object_get(json_object_get(t->results, "times"), "rows");
+}
+
+void tutorial_print(const tutorial *t)
+{
+    size_t i;
+    const json_t *row;
+    cli_progress_clear(t->cli);
+    printf("%-16s", "");
+    for (int m = 0; m < MODELS; m++)
+        printf("  %15s", models[m].title);
+    printf("\n%-16s", "exact match, %");
+    for (int m = 0; m < MODELS; m++)
+        printf("  %15.2f", tutorial_score(t, models[m].name, "em"));
+    printf("\n%-16s", "F1, %");
+    for (int m = 0; m < MODELS; m++)
+        printf("  %15.2f", tutorial_score(t, models[m].name, "f1"));
+    printf("\n%-16s", "F1 - dense");
+    for (int m = 0; m < MODELS; m++)
+        printf("  %15.2f",
+               tutorial_score(t, models[m].name, "f1") - tutorial_score(t, "dense", "f1"));
+    printf("\n\n%-16s  %10s  %10s  %10s\n", "batch x tokens", "dense, ms", "2:4, ms", "speedup");
+    json_array_foreach (times(t), i, row) {
+        char shape[48];
+        snprintf(shape, sizeof shape, "%.0f x %.0f", page_number(row, "batch"),
+                 page_number(row, "seq"));
+        printf("%-16s  %10.2f  %10.2f  %10.2f\n", shape, page_number(row, "dense_ms"),
+               page_number(row, "sparse_ms"), page_number(row, "ratio"));
+    }
+}
+
+/* ---- the page -------------------------------------------------------------------------------- */
+
+static int write_curves(const tutorial *t, FILE *file)
+{
+    static const struct {
+        const char *name, *title;
+    } curves[CURVES] = {{"dense", "loss of the dense model by step"},
+                        {"plain", "loss of the pruned model trained on"},
+                        {"distilled", "loss of the pruned model trained towards the dense one"}};
+    char path[4200];
+    int code = CLI_OK;
+    for (int i = 0; i < CURVES && code == CLI_OK; i++) {
+        snprintf(path, sizeof path, "%s/%s.jsonl", t->out, curves[i].name);
+        code = page_curve(t->cli, file, path, "loss", curves[i].title);
+    }
+    return code;
+}
+
+static void write_scores(const tutorial *t, FILE *file)
+{
+    fprintf(file, "<table><tr><th></th>");
+    for (int m = 0; m < MODELS; m++)
+        fprintf(file, "<th>%s</th>", models[m].title);
+    fprintf(file, "</tr>\n<tr><td>exact match, %%</td>");
+    for (int m = 0; m < MODELS; m++)
+        fprintf(file, "<td>%.2f</td>", tutorial_score(t, models[m].name, "em"));
+    fprintf(file, "</tr>\n<tr><td>F1, %%</td>");
+    for (int m = 0; m < MODELS; m++)
+        fprintf(file, "<td>%.2f</td>", tutorial_score(t, models[m].name, "f1"));
+    fprintf(file, "</tr>\n<tr><td>F1 &#8722; dense</td>");
+    for (int m = 0; m < MODELS; m++)
+        fprintf(file, "<td>%+.2f</td>",
+                tutorial_score(t, models[m].name, "f1") - tutorial_score(t, "dense", "f1"));
+    fprintf(file, "</tr></table>\n");
+}
+
+static void write_times(const tutorial *t, FILE *file)
+{
+    size_t i;
+    const json_t *row;
+    fprintf(file, "<table><tr><th>batch &#215; tokens</th><th>threads</th><th>dense, ms</th>"
+                  "<th>2:4, ms</th><th>speedup</th></tr>\n");
+    json_array_foreach (times(t), i, row)
+        fprintf(file,
+                "<tr><td>%.0f &#215; %.0f</td><td>%.0f</td><td>%.2f</td><td>%.2f</td>"
+                "<td>%.2f</td></tr>\n",
+                page_number(row, "batch"), page_number(row, "seq"), page_number(row, "threads"),
+                page_number(row, "dense_ms"), page_number(row, "sparse_ms"),
+                page_number(row, "ratio"));
+    fprintf(file, "</table>\n");
+}
+
+static int write_page(const tutorial *t, FILE *file)
+{
+    page_begin(file, "2:4 question answering");
+    fprintf(file, "<p>");
+    cli_markup(file, t->model);
+    fprintf(file, ", fine-tuned on ");
+    cli_markup(file, t->o->train);
+    fprintf(file, ", pruned by %s, measured on ", t->o->method);
+    cli_markup(file, t->o->dev);
+    fprintf(file, " (%.0f questions). sparse24 %s.</p>\n", tutorial_score(t, "dense", "examples"),
+            s24_version());
+    write_scores(t, file);
+    write_times(t, file);
+    const int code = write_curves(t, file);
+    page_end(file);
+    return code;
+}
+
+int tutorial_report(const tutorial *t)
+{
+    cli_output output;
+    char path[4200];
+    snprintf(path, sizeof path, "%s/report.html", t->out);
+    remove(path); /* one that is there is this tutorial's own */
+    int code = cli_output_open(t->cli, &output, path);
+    if (code != CLI_OK) return code;
+    code = write_page(t, output.file);
+    const int written = cli_output_commit(t->cli, &output);
+    return code != CLI_OK ? code : written;
+}

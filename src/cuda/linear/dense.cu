@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Dense products through cuBLASLt, which is opened when the first one is asked for; without it they
+ * are UNSUPPORTED and nothing else is harmed. It counts by columns: Yᵀ[n, m] = (Wᵀ)ᵀ · Xᵀ. Bias and
+ * residual are its own epilogue; an activation is a kernel of ours behind it, because its GELU is
+ * another one.
+ */
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "cuda/linear/dense.cuh"
+
+enum { PROPOSALS = 8, TURNS = 3, RUNS = 4 };
+
+s24_status dense_open(s24i_device *device, s24i_device_error *error)
+{
+    if (device->dense) return S24_OK;
+    dense_engine *e = static_cast<dense_engine *>(calloc(1, sizeof *e));
+    if (!e) return device_failed(error, S24_ERROR_MEMORY, "no memory for cuBLASLt's handle");
+    for (const char *name : {"libcublasLt.so.13", "libcublasLt.so.12"})
+        if (!e->library) e->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    const struct {
+        void *function;
+        const char *name;
+    } wanted[] = {{&e->create, "cublasLtCreate"},
+                  {&e->destroy, "cublasLtDestroy"},
+                  {&e->desc_create, "cublasLtMatmulDescCreate"},
+                  {&e->desc_set, "cublasLtMatmulDescSetAttribute"},
+                  {&e->desc_destroy, "cublasLtMatmulDescDestroy"},
+                  {&e->layout_create, "cublasLtMatrixLayoutCreate"},
+                  {&e->layout_destroy, "cublasLtMatrixLayoutDestroy"},
+                  {&e->preference_create, "cublasLtMatmulPreferenceCreate"},
+                  {&e->preference_set, "cublasLtMatmulPreferenceSetAttribute"},
+                  {&e->preference_destroy, "cublasLtMatmulPreferenceDestroy"},
+                  {&e->propose, "cublasLtMatmulAlgoGetHeuristic"},
+                  {&e->check, "cublasLtMatmulAlgoCheck"},
+                  {&e->multiply, "cublasLtMatmul"}};
+    bool complete = e->library != nullptr;
+    for (const auto &w : wanted) {
+        void *symbol = complete ? dlsym(e->library, w.name) : nullptr;
+        *static_cast<void **>(w.function) = symbol;
+        complete = complete && symbol;
+    }
+    if (!complete || e->create(&e->lt) != CUBLAS_STATUS_SUCCESS) {
+        if (e->library) dlclose(e->library);
+        free(e);
+        return device_failed(error, S24_ERROR_UNSUPPORTED,
+                             "dense products on the device need cuBLASLt 12 or 13 "
+                             "(libcublasLt.so.13), which cannot be opened");
+    }
+    device->dense = e;
+    return S24_OK;
+}
+
+void dense_close(s24i_device *device)
+{
+    if (!device->dense) return;
+    device_scope scope(device);
+    device->dense->destroy(device->dense->lt);
+    free(device->dense->products);
+    dlclose(device->dense->library);
+    free(device->dense);
+    device->dense = nullptr;
+}
+
+/* ---- one product ----------------------------------------------------------------------------- */
+
+struct dense_product {
+    const dense_engine *e;
+    const s24i_device_dense *job;
+    cublasLtMatmulDesc_t desc = nullptr;
+    cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr, c = nullptr;
+    bool good;
+
+    template <class V> bool set(cublasLtMatmulDescAttributes_t attribute, const V &value)
+    {
+        return e->desc_set(desc, attribute, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
+    }
+    bool layout(cublasLtMatrixLayout_t *out, int64_t cols, int64_t rows, int64_t ld)
+    {
+        return e->layout_create(out, job->dtype == S24_BF16 ? CUDA_R_16BF : CUDA_R_16F,
+                                (uint64_t)cols, (uint64_t)rows, ld) == CUBLAS_STATUS_SUCCESS;
+    }
+    dense_product(const dense_engine *engine, const s24i_device_dense *j) : e(engine), job(j)
+    {
+        good = e->desc_create(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+               set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T) && layout(&w, j->k, j->n, j->k) &&
+               layout(&x, j->k, j->m, j->ldx) && layout(&y, j->n, j->m, j->ldy) &&
+               layout(&c, j->n, j->m, j->residual ? j->ld_residual : j->ldy);
+        if (good && j->bias)
+            good = set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS) &&
+                   set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, j->bias);
+    }
+    ~dense_product()
+    {
+        if (desc) e->desc_destroy(desc);
+        for (cublasLtMatrixLayout_t l : {w, x, y, c})
+            if (l) e->layout_destroy(l);
+    }
+    bool run(const cublasLtMatmulAlgo_t *algorithm, void *stream)
+    {
+        const float one = 1, beta = job->residual ? 1 : 0;
+        return e->multiply(e->lt, desc, &one, job->w, w, job->x, x, &beta,
+                           job->residual ? job->residual : job->y, c, job->y, y, algorithm,
+                           job->work, job->work_bytes,
+                           static_cast<cudaStream_t>(stream)) == CUBLAS_STATUS_SUCCESS;
+    }
+    int propose(cublasLtMatmulHeuristicResult_t *found, int most)
+    {
+        cublasLtMatmulPreference_t preference;
+        int count = 0;
+        if (e->preference_create(&preference) != CUBLAS_STATUS_SUCCESS) return 0;
+        if (e->preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                              &job->work_bytes, sizeof job->work_bytes) != CUBLAS_STATUS_SUCCESS ||
+            e->propose(e->lt, desc, w, x, c, y, preference, most, found, &count) !=
+                CUBLAS_STATUS_SUCCESS)
+            count = 0;
+        e->preference_destroy(preference);
+        return count;
+    }
+};
+
+static dense_choice *find(dense_engine *e, const s24i_device_dense *job)
+{
+    for (int i = 0; i < e->count; i++) {
+        dense_choice *c = &e->choices[i];
+        if (c->dtype == job->dtype && c->m == dense_class(job->m) && c->n == job->n &&
+            c->k == job->k && c->residual == (job->residual != nullptr))
+            return c;
+    }
+    return nullptr;
+}
+
+static s24_status refused(s24i_device_error *error, const s24i_device_dense *job)
+{
+    cudaGetLastError();
+    return device_failed(error, S24_ERROR_UNSUPPORTED,
+                         "cuBLASLt refuses a product of [%lld, %lld] with [%lld, %lld]",
+                         (long long)job->m, (long long)job->k, (long long)job->n,
+                         (long long)job->k);
+}
+
+s24_status dense_enqueue(s24i_device *device, const s24i_device_dense *job, void *stream,
+                         s24i_device_error *error)
+{
+    s24_status status = dense_open(device, error);
+    if (status != S24_OK) return status;
+    dense_product product(device->dense, job);
+    if (!product.good) return refused(error, job);
+    const dense_choice *choice = find(device->dense, job);
+    cublasLtMatmulHeuristicResult_t found;
+    bool fits =
+        choice &&
+        device->dense->check(device->dense->lt, product.desc, product.w, product.x, product.c,
+                             product.y, &choice->algorithm, &found) == CUBLAS_STATUS_SUCCESS &&
+        found.workspaceSize <= job->work_bytes;
+    if (!fits && !product.propose(&found, 1)) return refused(error, job);
+    if (!product.run(fits ? &choice->algorithm : &found.algo, stream)) return refused(error, job);
+    return job->activation ? activation_enqueue(device, job, stream, error) : S24_OK;
+}
+
+/* The least seconds of a run, negative when it fails. */
+static double time_of(s24i_device *device, dense_product &product,
+                      const cublasLtMatmulAlgo_t *algorithm, void *stream)
+{
+    s24i_device_error error;
+    double least = -1, seconds;
+    for (int turn = 0; turn <= TURNS; turn++) { /* the first one warms up */
+        bool good = timer_start(device, stream, &error) == S24_OK;
+        for (int i = 0; i < RUNS && good; i++)
+            good = product.run(algorithm, stream);
+        if (!good || timer_stop(device, &seconds, stream, &error) != S24_OK) return -1;
+        if (turn > 0 && (least < 0 || seconds < least)) least = seconds;
+    }
+    return least / RUNS;
+}
+
+s24_status dense_search(s24i_device *device, const s24i_device_dense *job, double *seconds,
+                        void *stream, s24i_device_error *error)
+{
+    device_scope scope(device);
+    cublasLtMatmulHeuristicResult_t found[PROPOSALS];
+    int best = -1;
+    CUDA_TRY(error, "selecting a device", scope.code);
+    s24_status status = dense_open(device, error);
+    if (status != S24_OK) return status;
+    dense_engine *e = device->dense;
+    dense_product product(e, job);
+    const int count = product.good ? product.propose(found, PROPOSALS) : 0;
+    for (int i = 0; i < count; i++) {
+        const double time = time_of(device, product, &found[i].algo, stream);
+        if (time < 0 || (best >= 0 && time >= *seconds)) continue;
+        best = i;
+        *seconds = time;
+    }
+    if (best < 0) return refused(error, job);
+    dense_choice *choice = find(e, job);
+    if (!choice) {
+        choice = &e->choices[e->next];
+        e->next = (e->next + 1) % DENSE_CACHED;
+        if (e->count < DENSE_CACHED) e->count++;
+    }
+    *choice = {job->dtype, dense_class(job->m),      job->n,
+               job->k,     job->residual != nullptr, found[best].algo};
+    if (!job->activation) return S24_OK;
+    double behind = 0;
+    status = timer_start(device, stream, error);
+    for (int i = 0; i < RUNS && status == S24_OK; i++)
+        status = activation_enqueue(device, job, stream, error);
+    if (status == S24_OK) status = timer_stop(device, &behind, stream, error);
+    *seconds += behind / RUNS;
+    return status;
+}

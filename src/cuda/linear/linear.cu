@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Products, the host's side: their launch. */
+#include "cuda/linear/linear_choose.cuh"
+#include "cuda/linear/linear_norm_params.cuh"
+#include "cuda/linear/mma_params.cuh"
+
+/* A dense operand of the copy engine: a box of it is 128 bytes wide, of a Y of bytes 64. */
+static s24_status make_map(const s24i_device *device, s24i_device_error *error, CUtensorMap *map,
+                           CUtensorMapDataType type, int bytes, const void *data,
+                           const int64_t (&size)[3], int box_rows, int width = 128)
+{
+    const int64_t rows = size[0], cols = size[1], ld = size[2];
+    const cuuint64_t sizes[2] = {(cuuint64_t)cols, (cuuint64_t)rows},
+                     pitch[1] = {(cuuint64_t)(ld * bytes)};
+    const cuuint32_t box[2] = {(cuuint32_t)(width / bytes), (cuuint32_t)box_rows}, step[2] = {1, 1};
+    CUresult code =
+        device->encode(map, type, 2, const_cast<void *>(data), sizes, pitch, box, step,
+                       CU_TENSOR_MAP_INTERLEAVE_NONE,
+                       width == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
+                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (code == CUDA_SUCCESS) return S24_OK;
+    return device_failed(error, S24_ERROR_ARGUMENT,
+                         "the copy engine refuses a matrix of [%lld, %lld], leading dimension %lld "
+                         "(CUDA error %d)",
+                         (long long)rows, (long long)cols, (long long)ld, (int)code);
+}
+
+/* X's, and Y's where the copy engine writes it. */
+static s24_status make_maps(const s24i_device *device, s24i_device_error *error,
+                            const s24i_device_linear *job, const linear_row *row, CUtensorMap *x,
+                            CUtensorMap *y)
+{
+    if (job->columns) { /* boxes of 64 by 64 */
+        const int64_t from[3] = {job->k, job->m, job->ldx}, to[3] = {job->n, job->m, job->ldy};
+        const CUtensorMapDataType type = linear_kind_of(job->dtype)->type;
+        s24_status status = make_map(device, error, x, type, 2, job->x, from, 64);
+        return status == S24_OK ? make_map(device, error, y, type, 2, job->y, to, 64) : status;
+    }
+    const int64_t from[3] = {job->m, job->k, job->ldx}, to[3] = {job->m, job->n, job->ldy};
+    s24_status status = make_map(device, error, x, linear_kind_of(job->dtype)->type,
+                                 bytes_of(job->dtype), job->x, from, row->tokens);
+    const linear_epilogue epilogue = linear_epilogue_of(job);
+    if (status != S24_OK || epilogue == LINEAR_FULL || !row->chunk) return status;
+    if (epilogue == LINEAR_BYTES || epilogue == LINEAR_SCALED_BYTES)
+        return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, job->y, to, row->chunk,
+                        64);
+    if (epilogue != LINEAR_SUMS)
+        return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, job->y, to,
+                        row->chunk);
+    return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_INT32, 4, job->y, to,
+                    row->full_chunk);
+}
+
+static s24_status give_memory(s24i_device_error *error, const linear_row *row)
+{
+    const void *last = nullptr;
+    for (const void *kernel : row->kernels) {
+        if (kernel && kernel != last)
+            CUDA_TRY(error, "giving a kernel its shared memory",
+                     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          row->shared_bytes));
+        last = kernel;
+    }
+    if (row->columns)
+        CUDA_TRY(error, "giving a kernel its shared memory",
+                 cudaFuncSetAttribute(row->columns, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      row->shared_bytes));
+    return S24_OK;
+}
+
+s24_status linear_prepare(s24i_device *device, s24i_device_error *error)
+{
+    s24_status status = S24_OK;
+    for (const linear_kind &kind : linear_kinds) {
+        for (int f = 0; f < LINEAR_FAMILIES; f++) {
+            const bool runs =
+                f == LINEAR_MMA ? device->capability >= kind.least : device->capability == HOPPER;
+            for (int i = 0; i < linear_tiles[f] && status == S24_OK && runs && kind.rows[f]; i++)
+                status = give_memory(error, &kind.rows[f][i]);
+        }
+    }
+    return status;
+}
+
+/* Beside its shape. */
+static linear_params params_of(const s24i_device *device, const s24i_device_linear *job)
+{
+    linear_params p = {};
+    p.w = static_cast<const uint8_t *>(job->w);
+    p.w_slabs = (int)ceil_div(job->n, 64);
+    p.bias = job->bias;
+    p.residual = job->residual;
+    p.x_scale = job->x_scale;
+    p.w_scale = job->w_scale;
+    p.residual_ld = job->ld_residual;
+    p.y = job->y;
+    p.y_ld = job->ldy;
+    p.activation = job->activation;
+    p.y_dtype = job->y_dtype;
+    p.bias_dtype = job->y_dtype == S24_I32 || job->y_dtype == S24_I8 ? S24_F32 : job->y_dtype;
+    p.ready = static_cast<unsigned *>(job->work);
+    p.partial =
+        static_cast<char *>(job->work) + (size_t)device->processors * MAX_WARPS * sizeof(unsigned);
+    return p;
+}
+
+/* Without the copy engine's descriptions. */
+static s24_status mma_enqueue(const s24i_device_linear *job, const device_launch *launch,
+                              const linear_params *linear, void *stream, s24i_device_error *error)
+{
+    const int bytes = bytes_of(job->dtype);
+    mma_params p = {*linear,
+                    static_cast<const uint8_t *>(job->x),
+                    job->ldx * bytes,
+                    (int)(job->columns ? job->m : job->k) * bytes,
+                    (int)(job->columns ? job->k : job->m),
+                    linear_epilogue_of(job) == LINEAR_SUMS};
+    void *args[] = {&p};
+    return device_launch_kernel(error, launch, args, stream);
+}
+
+/* With what norms need. */
+static s24_status between_enqueue(const s24i_device *device, const s24i_device_linear *job,
+                                  const device_launch *launch, const linear_row *row,
+                                  const linear_params *linear, CUtensorMap *x, CUtensorMap *y,
+                                  void *stream, s24i_device_error *error)
+{
+    const s24i_device_linear_norm *norm = &job->norm;
+    const bool adds = norm->y_moments != nullptr;
+    const int64_t elements = adds ? job->n : job->k, all[3] = {job->m, job->n, job->ld_residual};
+    const float *moments = adds ? norm->residual_moments : norm->x_moments;
+    CUtensorMap residual = {};
+    if (adds) {
+        s24_status status = make_map(device, error, &residual, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2,
+                                     job->residual, all, row->chunk);
+        if (status != S24_OK) return status;
+    }
+    norm_params p = {*linear,
+                     reinterpret_cast<const float2 *>(moments),
+                     (int)ceil_div(elements, 64),
+                     1.0f / (float)elements,
+                     norm->eps,
+                     norm->x_terms,
+                     norm->residual_gamma,
+                     norm->residual_beta,
+                     norm->y_gamma,
+                     reinterpret_cast<float2 *>(norm->y_moments)};
+    void *args[] = {x, y, &residual, &p};
+    return device_launch_kernel(error, launch, args, stream);
+}
+
+s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
+                          s24i_device_error *error)
+{
+    const linear_kind *kind = linear_kind_of(job->dtype);
+    CUtensorMap x, y = {};
+    int grid, chosen = linear_choose(device, job);
+    if (chosen < 0)
+        return device_failed(
+            error, S24_ERROR_UNSUPPORTED,
+            "the tile cannot be used: sharing by steps needs the work memory, in "
+            "clusters a k that is long enough; not every tile is there for 8-bit dtypes, for "
+            "columns of tokens and on every GPU (this is compute capability %d.%d)",
+            device->capability / 10, device->capability % 10);
+    const linear_option *option = linear_option_of(chosen);
+    const linear_row *row = row_of(kind, option);
+    linear_params p = params_of(device, job);
+    p.shape = linear_shape_of(device, job, row, option, &grid);
+    p.shape.group = linear_group_of(&p.shape, row, kind, device->processors);
+    p.slab_bytes = (unsigned)(p.shape.k_blocks * kind->weight_block);
+    if (option->family >= LINEAR_KEPT) /* a block has one tile, or its part */
+        grid = p.shape.m_tiles * p.shape.n_tiles * option->share;
+    const double work = (double)job->m * (double)job->n * (double)job->k;
+    const device_launch launch = {"launching a product",
+                                  linear_kernel_of(option, row, job),
+                                  dim3((unsigned)grid),
+                                  row->threads,
+                                  row->shared_bytes,
+                                  work < EARLY_PRODUCT,
+                                  linear_cluster_of(device, &p.shape, row, option, grid)};
+    if (option->family == LINEAR_MMA) return mma_enqueue(job, &launch, &p, stream, error);
+    s24_status status = make_maps(device, error, job, row, &x, &y);
+    if (status != S24_OK) return status;
+    if (option->family == LINEAR_BETWEEN)
+        return between_enqueue(device, job, &launch, row, &p, &x, &y, stream, error);
+    void *args[] = {&x, &y, &p};
+    return device_launch_kernel(error, &launch, args, stream);
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Products, the host's side: which tile a shape gets, and how the tiles are dealt out. */
+#include <cmath>
+
+#include "cuda/linear/linear_choose.cuh"
+
+enum {
+    TILES = 0
+#define TILE(...) +1
+#include "cuda/linear/tiles.def"
+};
+enum {
+    NORM_TILES = 0
+#define NORM_TILE(...) +1
+#include "cuda/linear/tiles.def"
+};
+enum {
+    KEPT_TILES = 0
+#define KEPT_TILE(...) +1
+#include "cuda/linear/tiles.def"
+};
+enum {
+    FEW_TILES = 0
+#define FEW_TILE(...) +1
+#include "cuda/linear/tiles.def"
+};
+enum {
+    MMA_TILES = 0
+#define MMA_TILE(...) +1
+#include "cuda/linear/tiles.def"
+};
+
+const int linear_tiles[LINEAR_FAMILIES] = {TILES, NORM_TILES, KEPT_TILES, FEW_TILES, MMA_TILES};
+
+template <class T>
+static constexpr linear_kind kind_of(s24_dtype dtype, const linear_row *rows,
+                                     const linear_row *norm_rows, const linear_row *kept_rows,
+                                     const linear_row *few_rows, const linear_row *mma_rows,
+                                     int least, CUtensorMapDataType type)
+{
+    return {dtype,
+            {rows, norm_rows, kept_rows, few_rows, mma_rows},
+            least,
+            element_of<T>::block_k,
+            element_of<T>::weight_block,
+            type};
+}
+
+const linear_kind linear_kinds[LINEAR_KINDS] = {
+    kind_of<__nv_bfloat16>(S24_BF16, linear_rows_bf16, norm_rows_bf16, kept_rows_bf16,
+                           few_rows_bf16, mma_rows_bf16, 80, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
+    kind_of<__half>(S24_F16, linear_rows_f16, norm_rows_f16, kept_rows_f16, few_rows_f16,
+                    mma_rows_f16, 80, CU_TENSOR_MAP_DATA_TYPE_FLOAT16),
+    kind_of<int8_t>(S24_I8, linear_rows_i8, nullptr, kept_rows_i8, few_rows_i8, mma_rows_i8, 80,
+                    CU_TENSOR_MAP_DATA_TYPE_UINT8),
+    kind_of<__nv_fp8_e4m3>(S24_E4M3, linear_rows_e4m3, nullptr, kept_rows_e4m3, few_rows_e4m3,
+                           mma_rows_e4m3, 89, CU_TENSOR_MAP_DATA_TYPE_UINT8),
+    kind_of<__nv_fp8_e5m2>(S24_E5M2, linear_rows_e5m2, nullptr, kept_rows_e5m2, few_rows_e5m2,
+                           mma_rows_e5m2, 89, CU_TENSOR_MAP_DATA_TYPE_UINT8),
+};
+
+const linear_kind *linear_kind_of(s24_dtype dtype)
+{
+    const linear_kind *kind = linear_kinds;
+    while (kind->dtype != dtype)
+        kind++;
+    return kind;
+}
+
+linear_epilogue linear_epilogue_of(const s24i_device_linear *job)
+{
+    const s24_dtype y_dtype = bytes_of(job->dtype) == 1 ? S24_BF16 : job->dtype;
+    const bool bare = !job->residual && !job->x_scale && !job->w_scale;
+    const bool narrow = job->dtype == S24_I8 || job->dtype == S24_E4M3;
+    if (narrow && !job->residual && job->x_scale && job->w_scale && job->y_dtype == y_dtype) {
+        if (job->activation == S24_ACTIVATION_NONE) return LINEAR_SCALED;
+        if (job->activation == S24_ACTIVATION_GELU) return LINEAR_SCALED_GELU;
+    }
+    if (job->dtype == S24_I8 && job->y_dtype == S24_I8 && !job->residual && !job->activation)
+        return bare && !job->bias ? LINEAR_BYTES : LINEAR_SCALED_BYTES;
+    if (job->norm.x_moments) return job->activation ? LINEAR_NORMED_GELU : LINEAR_NORMED;
+    if (job->norm.y_moments) return LINEAR_ADDED;
+    if (bare && job->y_dtype == y_dtype) {
+        if (job->activation == S24_ACTIVATION_NONE) return LINEAR_BIAS;
+        if (job->activation == S24_ACTIVATION_GELU && y_dtype == job->dtype) return LINEAR_GELU;
+    }
+    return bare && job->y_dtype == S24_I32 && !job->bias && !job->activation ? LINEAR_SUMS
+                                                                             : LINEAR_FULL;
+}
+
+/* ---- tiles, and how blocks share them -------------------------------------------------------- */
+
+enum {
+#define TILE(rows, tokens, ...) ROW_##rows##x##tokens,
+#include "cuda/linear/tiles.def"
+};
+enum {
+#define NORM_TILE(rows, tokens, ...) NORM_ROW_##rows##x##tokens,
+#include "cuda/linear/tiles.def"
+};
+enum {
+#define KEPT_TILE(rows, tokens, ...) KEPT_ROW_##rows##x##tokens,
+#include "cuda/linear/tiles.def"
+};
+enum {
+#define FEW_TILE(rows, tokens, weight_slots, token_slots, share, ...)                              \
+    FEW_ROW_##rows##x##tokens##x##share,
+#include "cuda/linear/tiles.def"
+};
+enum {
+#define MMA_TILE(rows, tokens, ...) MMA_ROW_##rows##x##tokens,
+#include "cuda/linear/tiles.def"
+};
+
+static const linear_option all_options[] = {
+#define TILE(rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares, ...)          \
+    {#rows "x" #tokens, LINEAR_WGMMA, ROW_##rows##x##tokens, false, 1},                            \
+        {#rows "x" #tokens "/k", LINEAR_WGMMA, ROW_##rows##x##tokens, true, shares >= 2 ? 1 : 0},  \
+        {#rows "x" #tokens "/2", LINEAR_WGMMA, ROW_##rows##x##tokens, false, shares >= 2 ? 2 : 0}, \
+        {#rows "x" #tokens "/4", LINEAR_WGMMA, ROW_##rows##x##tokens, false, shares >= 4 ? 4 : 0},
+#define NORM_TILE(rows, tokens, warpgroups, stages, depth, chunk, pieces, shares, ...)             \
+    {#rows "x" #tokens "/norm", LINEAR_BETWEEN, NORM_ROW_##rows##x##tokens, false, 1},             \
+        {#rows "x" #tokens "/norm/2", LINEAR_BETWEEN, NORM_ROW_##rows##x##tokens, false,           \
+         shares >= 2 ? 2 : 0},                                                                     \
+        {#rows "x" #tokens "/norm/4", LINEAR_BETWEEN, NORM_ROW_##rows##x##tokens, false,           \
+         shares >= 4 ? 4 : 0},
+#define KEPT_TILE(rows, tokens, ...)                                                               \
+    {#rows "x" #tokens "/kept", LINEAR_KEPT, KEPT_ROW_##rows##x##tokens, false, 1},                \
+        {#rows "x" #tokens "/kept/2", LINEAR_KEPT, KEPT_ROW_##rows##x##tokens, false, 2},
+#define FEW_TILE(rows, tokens, weight_slots, token_slots, share, ...)                              \
+    {#rows "x" #tokens "/few/" #share, LINEAR_FEW, FEW_ROW_##rows##x##tokens##x##share, false,     \
+     share},
+#define MMA_TILE(rows, tokens, ...)                                                                \
+    {#rows "x" #tokens "/mma", LINEAR_MMA, MMA_ROW_##rows##x##tokens, false, 1},
+#include "cuda/linear/tiles.def"
+};
+
+/* Those that there are. */
+struct linear_options {
+    linear_option list[sizeof all_options / sizeof *all_options];
+    int count;
+    linear_options() : list(), count(0)
+    {
+        for (const linear_option &o : all_options)
+            if (o.share) list[count++] = o;
+    }
+};
+static const linear_options options;
+
+const linear_option *linear_option_of(int index)
+{
+    return &options.list[index];
+}
+
+const char *linear_tile_name(int index)
+{
+    return index >= 0 && index < options.count ? options.list[index].name : nullptr;
+}
+
+/* ---- how tiles are dealt out ----------------------------------------------------------------- */
+
+/*
+ * How many of the tiles of outputs are walked together, for the least reading of memory: all tokens
+ * pass by once a group, and the group's weights once a wave of tiles, but for what L2 still has of
+ * them. Where k is long every second tile is walked backwards, and that is what was read last; else
+ * it is all or nothing.
+ */
+int linear_group_of(const linear_shape *s, const linear_row *row, const linear_kind *kind,
+                    int64_t wave)
+{
+    const double weight = (double)row->rows / 64 * s->k_blocks * kind->weight_block,
+                 room = 26 << 20, last = 14 << 20;
+    const double tokens = (double)s->m * s->k_blocks * TOKEN_BYTES;
+    double best = 0;
+    int group = s->n_tiles;
+    if ((int64_t)s->m_tiles * s->n_tiles <= wave) return group; /* all at once */
+    for (int groups = 1; groups <= s->n_tiles; groups++) {
+        const int width = (int)ceil_div(s->n_tiles, groups);
+        const double waves = fmax(1, (double)width * s->m_tiles / (double)wave);
+        const double passing = width * weight + tokens * fmin(1, 1 / waves); /* in a wave */
+        const double again =
+            s->steps < LONG_K ? width * weight > room : fmax(0, 1 - last / passing);
+        const double bytes = s->n_tiles * weight * (1 + (waves - 1) * again) +
+                             tokens * (double)ceil_div(s->n_tiles, width);
+        if (groups > 1 && bytes >= best) continue;
+        best = bytes;
+        group = width;
+    }
+    return group;
+}
+
+/* Blocks that a processor has at a time: only small tiles leave room for a second one. */
+static int blocks_at_a_time(const linear_row *row)
+{
+    return row->shared_bytes <= 112 * 1024 ? 2 : 1;
+}
+
+linear_shape linear_shape_of(const s24i_device *device, const s24i_device_linear *job,
+                             const linear_row *row, const linear_option *option, int *grid)
+{
+    const linear_kind *kind = linear_kind_of(job->dtype);
+    linear_shape s = {};
+    s.m = (int)job->m;
+    s.n = (int)job->n;
+    s.k_blocks = (int)ceil_div(job->k, kind->block_k);
+    s.steps = (int)ceil_div(s.k_blocks, row->depth);
+    s.m_tiles = (int)ceil_div(job->m, row->tokens);
+    s.n_tiles = (int)ceil_div(job->n, row->rows);
+    s.share = option->share;
+    const int64_t tiles = (int64_t)s.m_tiles * s.n_tiles, wave = device->processors;
+    s.whole = (int)(option->cut ? tiles / wave * wave : tiles);
+    int64_t blocks = tiles < wave * blocks_at_a_time(row) ? tiles : wave * blocks_at_a_time(row);
+    if (s.whole < tiles) {
+        blocks = s.whole ? wave : tiles * s.steps;
+        blocks = blocks < wave ? blocks : wave;
+    }
+    *grid = (int)(s.share > 1 ? tiles * s.share : blocks);
+    return s;
+}
+
+/*
+ * The blocks of a cluster: those that share a tile, or else pairs, which share nothing but run on
+ * neighbours. These read the same tokens at about the same time, and the way from L2 has less to
+ * carry: up to 2 % where there are few waves of tiles or few steps. Beyond 16 waves it is the other
+ * way round, by less than 1 %; and pairs that leave processors over crowd on some of the ways.
+ */
+int linear_cluster_of(const s24i_device *device, const linear_shape *s, const linear_row *row,
+                      const linear_option *option, int grid)
+{
+    if (option->share > 1) return option->share;
+    const int64_t waves = ceil_div((int64_t)s->m_tiles * s->n_tiles, grid);
+    const bool few = waves <= 4 || (waves <= 16 && s->steps < LONG_K);
+    const bool all = grid % 2 == 0 && grid >= device->processors * 9 / 10;
+    return option->family <= LINEAR_BETWEEN && row->shares == 1 && few && all ? 2 : 1;
+}
+
+/*
+ * What a product takes, in ns: a launch, then a wave of tiles after the other, but no less than
+ * memory takes for the weight, or the processors for theirs: 36 bytes a ns, more for tokens beyond a
+ * tile's, which find the weight in L2. A last wave that is partly filled costs less than a full one,
+ * because the chip then clocks higher. Sharing has
+ * a price of its own, and pays where there are fewer tiles than processors; clusters of four do not
+ * reach every processor.
+ */
+static double cost(const s24i_device *device, const s24i_device_linear *job, const linear_row *row,
+                   const linear_option *option)
+{
+    const linear_kind *kind = linear_kind_of(job->dtype);
+    const bool few = option->family == LINEAR_FEW;
+    /* Most of a launch passes while the one before still runs, if there is room for both. */
+    const double launch = few ? 1000 : option->family == LINEAR_KEPT ? 1300 : 2530;
+    const double filled = 0.17, memory = 4100, processor = 36; /* bytes a ns */
+    const double again = 0.36; /* of the first time a processor reads them */
+    /* Sums of i8 leave as fast as memory takes them. */
+    const double wide = job->y_dtype == S24_I32 ? 4.0 : bytes_of(job->y_dtype) == 4 ? 1.6 : 1.0;
+    const double end = row->end_ns * wide;
+    int grid;
+    linear_shape s = linear_shape_of(device, job, row, option, &grid);
+    const double tiles = (double)s.m_tiles * s.n_tiles, steps = s.steps;
+    const double bytes = (double)ceil_div(job->n, 64) * s.k_blocks * kind->weight_block;
+    const double from_memory = bytes / memory;
+    /* Of few tokens in rings of their own that is what a step takes. */
+    const double inwards =
+        few ? 0
+            : bytes * (1 + again * (s.m_tiles - 1)) / (min(grid, device->processors) * processor);
+    /* Tokens that are not there are loaded too; sharing ends with a hand-over. */
+    const double weight = (from_memory > inwards ? from_memory : inwards) + 8 * row->tokens +
+                          (option->cut   ? 1500
+                           : s.share > 1 ? 400
+                                         : 0);
+    double time, further = 0; /* waves of blocks that do not go on to another tile */
+    if (s.whole < tiles) {
+        /* A block alone on its processor waits for its loads: 55 bytes a ns. */
+        const double loads =
+            row->depth / 55.0 * (row->rows / 64 * kind->weight_block + row->tokens * TOKEN_BYTES);
+        const double step = loads > row->step_ns ? loads : row->step_ns;
+        time = 3800 + 3 * end + tiles * steps / grid * step + end;
+    } else {
+        const double room = (s.share > 2 ? 0.91 : 1.0) * device->processors;
+        double exact = tiles * s.share / (room * blocks_at_a_time(row)), waves = ceil(exact);
+        if (exact > 1) waves -= filled * (waves - exact);
+        time = waves * (steps / s.share * row->step_ns + end) + (s.share > 1 ? 600 : 0);
+        if (few) further = 1600 * (waves - 1);
+    }
+    return launch + (time > weight ? time : weight) + further;
+}
+
+size_t linear_work_bytes(const s24i_device *device, s24_dtype dtype)
+{
+    const linear_row *rows = linear_kind_of(dtype)->rows[LINEAR_WGMMA];
+    size_t most = 0;
+    for (int i = 0; i < TILES; i++) {
+        size_t bytes = (size_t)rows[i].rows * rows[i].tokens * sizeof(float);
+        if (bytes > most) most = bytes;
+    }
+    return (size_t)device->processors * (MAX_WARPS * sizeof(unsigned) + most);
+}
+
+/* A tile more than twice as long as there are tokens only loads what is not there. */
+static bool is_too_long(const linear_row *row, int64_t m)
+{
+    return row->tokens > 2 * ceil_div(m, 8) * 8;
+}
+
+/* Hopper's own tiles take columns of tokens the quick way alone. */
+const void *linear_kernel_of(const linear_option *option, const linear_row *row,
+                             const s24i_device_linear *job)
+{
+    const linear_epilogue epilogue = linear_epilogue_of(job);
+    if ((epilogue >= LINEAR_NORMED) != (option->family == LINEAR_BETWEEN)) return nullptr;
+    if (!job->columns) return row->kernels[epilogue];
+    return option->family == LINEAR_MMA || (epilogue == LINEAR_BIAS && job->m % 8 == 0)
+               ? row->columns
+               : nullptr;
+}
+
+static bool can_be_used(const s24i_device *device, const s24i_device_linear *job,
+                        const linear_option *option)
+{
+    const linear_kind *kind = linear_kind_of(job->dtype);
+    const linear_row *row = row_of(kind, option);
+    const bool runs = option->family == LINEAR_MMA ? device->capability >= kind->least
+                                                   : device->capability == HOPPER;
+    const bool few = option->family == LINEAR_KEPT || option->family == LINEAR_FEW;
+    const bool fits = !few || job->m <= row->tokens;
+    return runs && fits && kind->rows[option->family] && linear_kernel_of(option, row, job) &&
+           (!option->cut || job->work) &&
+           option->share <= ceil_div(job->k, kind->block_k * row->depth);
+}
+
+int linear_choose(const s24i_device *device, const s24i_device_linear *job)
+{
+    const linear_kind *kind = linear_kind_of(job->dtype);
+    double best = 0;
+    int chosen = -1;
+    if (job->tile >= 0) return can_be_used(device, job, &options.list[job->tile]) ? job->tile : -1;
+    for (int i = 0; i < options.count; i++) {
+        const linear_option *option = &options.list[i];
+        if (!kind->rows[option->family]) continue;
+        const linear_row *row = row_of(kind, option);
+        const bool few =
+            ceil_div(job->m, row->tokens) * ceil_div(job->n, row->rows) < device->processors;
+        const bool shares = option->cut || option->share > 1;
+        if (!can_be_used(device, job, option) || is_too_long(row, job->m) || (shares && !few))
+            continue;
+        double time = cost(device, job, row, option);
+        if (chosen >= 0 && time >= best) continue;
+        best = time;
+        chosen = i;
+    }
+    return chosen;
+}

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Products of few tokens on Hopper whose tiles a cluster shares: every block of it has all tokens,
+ * the tile's outputs and a part of k. What such a product takes is its weight's way from memory, once,
+ * and its tokens' way from L2, once a tile; so there are rings for each, of different depth. Weights
+ * do not depend on the kernels before this one in the stream and are on their way before those are
+ * done; the tokens' ring is as deep as it is long until they come. Where all have multiplied, each
+ * block adds up and stores a part of the tokens.
+ *
+ * A block has 1 to 3 consumer warpgroups, 64 outputs each, and two producers, a thread each.
+ */
+#ifndef S24_CUDA_LINEAR_LINEAR_FEW_CUH
+#define S24_CUDA_LINEAR_LINEAR_FEW_CUH
+
+#include "cuda/linear/linear.cuh"
+#include "cuda/linear/linear_few_store.cuh"
+#include "cuda/linear/linear_row.cuh"
+
+/* SLOTS of weights, and of tokens; SHARE blocks a cluster. */
+template <class T, int ROWS, int TOKENS, int WEIGHT_SLOTS, int TOKEN_SLOTS, int SHARE>
+struct few_tile {
+    using type = T;
+    using element = element_of<T>;
+    using sum = typename element::sum;
+    static constexpr bool columns = false;
+    static constexpr int rows = ROWS, tokens = TOKENS, share = SHARE, warpgroups = ROWS / 64,
+                         weight_slots = WEIGHT_SLOTS, token_slots = TOKEN_SLOTS;
+    static constexpr int blocks = 1, depth = 1, sums = TOKENS / 2; /* a warpgroup's */
+    static constexpr int threads = 128 * warpgroups + 64;
+    static constexpr int block = element::weight_block, token_block = TOKENS * TOKEN_BYTES,
+                         weight_block = warpgroups * block;
+    /* Tokens by eights, and how many of them a block of the cluster stores: the last one may have
+       fewer. A warpgroup's sums of one are 2048 bytes. */
+    static constexpr int eights = TOKENS / 8, own = (eights + SHARE - 1) / SHARE;
+    static constexpr int full_chunk = own * 8, full_bytes = full_chunk * 256;
+    static constexpr int parts = SHARE > 1 ? SHARE - 1 : 1;
+    /* Slots of weights that are filled before the tokens' first ones, which wait behind them. */
+    static constexpr int early = ROWS == 64 ? 7 : WEIGHT_SLOTS;
+    static constexpr int weight_at = TOKEN_SLOTS * token_block;
+    static constexpr int inbox_at = weight_at + WEIGHT_SLOTS * weight_block;
+    static constexpr int terms_at = inbox_at + warpgroups * parts * full_bytes;
+    static constexpr int barriers_at = terms_at + warpgroups * 512;
+    static constexpr int shared_bytes =
+        1024 + barriers_at + (WEIGHT_SLOTS + TOKEN_SLOTS) * 16 + warpgroups * 8;
+    static_assert(ROWS % 64 == 0 && TOKENS % 8 == 0 && own * (SHARE - 1) < eights, "parts");
+    static_assert(shared_bytes <= 227 * 1024, "shared memory");
+};
+
+template <class TILE> struct few_ring {
+    uint32_t base; /* in shared memory, a multiple of 1024 */
+
+    __device__ uint32_t tokens(int slot) const
+    {
+        return base + slot * TILE::token_block;
+    }
+    __device__ uint32_t weight(int slot) const
+    {
+        return base + TILE::weight_at + slot * TILE::weight_block;
+    }
+    __device__ uint32_t weight_full(int slot) const
+    {
+        return base + TILE::barriers_at + slot * 16;
+    }
+    __device__ uint32_t weight_empty(int slot) const
+    {
+        return weight_full(slot) + 8;
+    }
+    __device__ uint32_t tokens_full(int slot) const
+    {
+        return weight_full(TILE::weight_slots + slot);
+    }
+    __device__ uint32_t tokens_empty(int slot) const
+    {
+        return tokens_full(slot) + 8;
+    }
+    __device__ uint32_t inbox_full(int warpgroup) const
+    {
+        return tokens_full(TILE::token_slots) + warpgroup * 8;
+    }
+    /* A warpgroup's sums of another block; when they are added up, the first is the way to Y. */
+    __device__ uint32_t inbox(int warpgroup, int part) const
+    {
+        return base + TILE::inbox_at + (warpgroup * TILE::parts + part) * TILE::full_bytes;
+    }
+    __device__ uint32_t terms(int warpgroup) const
+    {
+        return base + TILE::terms_at + warpgroup * 512;
+    }
+};
+
+/* Which blocks along k of which tile this block of threads has, and which tokens in the end. */
+template <class TILE> struct few_part {
+    int tile, rank, begin, count;
+
+    __device__ explicit few_part(const linear_shape &s)
+        : tile(blockIdx.x / TILE::share), rank(blockIdx.x % TILE::share),
+          begin(s.k_blocks * rank / TILE::share),
+          count(s.k_blocks * (rank + 1) / TILE::share - begin)
+    {
+    }
+    /* Of the eights of tokens. */
+    __device__ int own() const
+    {
+        return min(TILE::own, TILE::eights - rank * TILE::own);
+    }
+};
+
+/* ---- the producers: a thread each ------------------------------------------------------------ */
+
+template <class TILE>
+static __device__ void few_load_weights(const few_ring<TILE> &ring, const linear_params &p,
+                                        const few_part<TILE> &part)
+{
+    const int first = part.tile * TILE::warpgroups;
+    const uint8_t *from = p.w + (size_t)first * p.slab_bytes + (size_t)part.begin * TILE::block;
+    const int slabs = p.w_slabs - 1 - first; /* past the last one, that is loaded again */
+    ring_place<TILE::weight_slots> at;
+#pragma unroll 1
+    for (int i = 0; i < part.count; i++, at.next(), from += TILE::block) {
+        if (i == TILE::early) wait_for_predecessors();
+        barrier_wait(ring.weight_empty(at.stage), at.parity ^ 1);
+        barrier_expect(ring.weight_full(at.stage), TILE::weight_block);
+#pragma unroll
+        for (int j = 0; j < TILE::warpgroups; j++)
+            bulk_load(ring.weight(at.stage) + j * TILE::block,
+                      from + (size_t)(unsigned)min(j, slabs) * p.slab_bytes, TILE::block,
+                      ring.weight_full(at.stage));
+    }
+}
+
+template <class TILE>
+static __device__ void few_load_tokens(const few_ring<TILE> &ring, const linear_shape &s,
+                                       const CUtensorMap *x, const few_part<TILE> &part)
+{
+    ring_place<TILE::token_slots> at;
+    /* Into L2, which changes with what the kernels before still write: a box here and one there. */
+#pragma unroll 1
+    for (int i = blockIdx.x; i < s.k_blocks; i += gridDim.x)
+        tile_ask(x, i * TILE::element::block_k, 0);
+    wait_for_predecessors();
+#pragma unroll 1
+    for (int i = 0; i < part.count; i++, at.next()) {
+        barrier_wait(ring.tokens_empty(at.stage), at.parity ^ 1);
+        barrier_expect(ring.tokens_full(at.stage), TILE::token_block);
+        tile_load(ring.tokens(at.stage), x, (part.begin + i) * TILE::element::block_k, 0,
+                  ring.tokens_full(at.stage));
+    }
+}
+
+/* ---- consumers: a warpgroup ------------------------------------------------------------------ */
+
+/* Where in the rings one is. */
+template <class TILE> struct few_place {
+    ring_place<TILE::weight_slots> weight;
+    ring_place<TILE::token_slots> tokens;
+    __device__ void next()
+    {
+        weight.next();
+        tokens.next();
+    }
+};
+
+template <class TILE>
+static __device__ __forceinline__ void
+few_give_back(const few_ring<TILE> &ring, const few_place<TILE> &at, const thread_place &me)
+{
+    __syncwarp(); /* every lane has read its metadata */
+    if (me.lane != 0) return;
+    barrier_arrive(ring.weight_empty(at.weight.stage));
+    barrier_arrive(ring.tokens_empty(at.tokens.stage));
+}
+
+/* Multiplies with a block of the weight, and gives the one before back to the producers. */
+template <class TILE>
+static __device__ __forceinline__ void
+few_multiply_one(typename TILE::sum (&d)[TILE::sums], const few_ring<TILE> &ring,
+                 few_place<TILE> &at, few_place<TILE> &before, const thread_place &me, bool first,
+                 stage_metadata<TILE> &meta, const stage_metadata<TILE> &meta_before)
+{
+    const uint32_t weight = ring.weight(at.weight.stage) + me.warpgroup * TILE::block;
+    const uint32_t tokens = ring.tokens(at.tokens.stage);
+    barrier_wait(ring.weight_full(at.weight.stage), at.weight.parity);
+    meta.template load<1>(weight, me.thread);
+    barrier_wait(ring.tokens_full(at.tokens.stage), at.tokens.parity);
+    products_begin();
+    product<TILE, 0>::run(d, weight_place(weight), step_place<TILE, 0>(tokens), meta.words[0][0],
+                          !first);
+    product<TILE, 1>::run(d, weight_place(weight + WEIGHT_STEP_VALUES), step_place<TILE, 1>(tokens),
+                          meta.words[0][0], 1);
+    products_commit();
+    products_wait<1>(); /* the block before is done */
+    meta_before.keep();
+    if (!first) few_give_back<TILE>(ring, before, me);
+    before = at;
+    at.next();
+}
+
+/* The sums of this block's part of k. Two sets of metadata take turns, as in multiply(). */
+template <class TILE>
+static __device__ __forceinline__ void few_multiply(typename TILE::sum (&d)[TILE::sums],
+                                                    const few_ring<TILE> &ring,
+                                                    const thread_place &me, int count)
+{
+    stage_metadata<TILE> even, odd = {};
+    few_place<TILE> at, before;
+    int i = 0;
+#pragma unroll 1
+    for (; i + 2 <= count; i += 2) {
+        few_multiply_one<TILE>(d, ring, at, before, me, i == 0, even, odd);
+        few_multiply_one<TILE>(d, ring, at, before, me, false, odd, even);
+    }
+    if (i < count) few_multiply_one<TILE>(d, ring, at, before, me, i == 0, even, odd);
+    products_wait<0>();
+    even.keep();
+    odd.keep();
+    products_pin(d);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* f(i, at) for each of the eights of tokens that the block of that rank stores; `at` counts them. */
+template <class TILE, class F> static __device__ __forceinline__ void few_each(int rank, F f)
+{
+#pragma unroll
+    for (int i = 0; i < TILE::eights; i++)
+        if (i / TILE::own == rank) f(i, i % TILE::own);
+}
+
+/* To each of the other blocks the sums of its tokens. */
+template <class TILE>
+static __device__ __forceinline__ void
+few_send(const typename TILE::sum (&d)[TILE::sums], const few_ring<TILE> &ring,
+         const few_part<TILE> &part, const thread_place &me, int zero)
+{
+#pragma unroll
+    for (int rank = 0; rank < TILE::share; rank++) {
+        const uint32_t bar = cluster_place(ring.inbox_full(me.warpgroup), rank);
+        const uint32_t to =
+            cluster_place(ring.inbox(me.warpgroup, part.rank - (part.rank > rank)), rank) +
+            me.thread * 16;
+        if (rank == part.rank) continue;
+        few_each<TILE>(rank, [&](int i, int at) {
+            uint32_t bits[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                bits[j] = copy_of_sum(d[i * 4 + j], zero);
+            cluster_send(to + at * 2048, bits, bar);
+        });
+    }
+}
+
+/* Adds what the others sent of this block's tokens, in the order of their ranks. */
+template <class TILE>
+static __device__ __forceinline__ void
+few_receive(typename TILE::sum (&d)[TILE::sums], const few_ring<TILE> &ring,
+            const few_part<TILE> &part, const thread_place &me)
+{
+    barrier_wait(ring.inbox_full(me.warpgroup), 0);
+#pragma unroll
+    for (int from = 0; from < TILE::share - 1; from++)
+        few_each<TILE>(part.rank, [&](int i, int at) {
+            uint32_t bits[4];
+            asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(bits[0]), "=r"(bits[1]), "=r"(bits[2]), "=r"(bits[3])
+                         : "r"(ring.inbox(me.warpgroup, from) + at * 2048 + me.thread * 16)
+                         : "memory");
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                d[i * 4 + j] += sum_of_bits(bits[j], d[i * 4 + j]);
+        });
+}
+
+/* 64 outputs of this block's tokens to Y, whatever there is beside them. */
+template <class TILE>
+static __device__ __forceinline__ void few_store(const typename TILE::sum (&d)[TILE::sums],
+                                                 const few_ring<TILE> &ring, const linear_params &p,
+                                                 const few_part<TILE> &part, const thread_place &me,
+                                                 int n, int zero)
+{
+    const bool bare =
+        p.y_dtype == S24_I32 && !p.x_scale && !p.w_scale && !p.bias && !p.residual && !p.activation;
+    const int first = part.rank * TILE::full_chunk;
+    const int tokens = min(part.own() * 8, p.shape.m - first);
+    const uint32_t out = ring.inbox(me.warpgroup, 0), terms = ring.terms(me.warpgroup);
+    const int token = me.lane % 4 * 2, row = me.warp * 16 + me.lane / 4;
+    named_barrier(BARRIER_STORE + me.warpgroup, 128); /* everybody has added what lay there */
+    few_each<TILE>(part.rank, [&](int i, int at) {
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            asm volatile("st.shared.u32 [%0], %1;" ::"r"(
+                             out + sum_place<TILE>(at * 8 + token + j % 2, row + j / 2 * 8)),
+                         "r"(copy_of_sum(d[i * 4 + j], zero))
+                         : "memory");
+    });
+    named_barrier(BARRIER_STORE + me.warpgroup, 128);
+#pragma unroll 1
+    for (int i = me.thread / 8; i < tokens; i += 16) {
+        const int col = me.thread % 8 * 8, count = min(8, p.shape.n - n - col);
+        uint32_t bits[8];
+        if (count <= 0) break;
+        shared_read_8(bits, out + sum_place<TILE>(i, col), out + sum_place<TILE>(i, col + 4));
+        if (!bare) finish_outputs<TILE>(bits, p, terms + col * 4, first + i, n + col, count);
+        write_outputs(p.y, (size_t)(first + i) * p.y_ld + n + col, bits, count, p.y_dtype);
+    }
+}
+
+template <class TILE>
+static __device__ __forceinline__ void few_consume(const few_ring<TILE> &ring,
+                                                   const linear_params &p,
+                                                   const few_part<TILE> &part, int warp)
+{
+    const int thread = threadIdx.x;
+    const thread_place me = {warp / 4, 0, warp / 4, warp % 4, thread % 128, thread % 32};
+    const int n = (part.tile * TILE::warpgroups + me.warpgroup) * 64, zero = p.shape.whole >> 31;
+    typename TILE::sum d[TILE::sums];
+    few_multiply<TILE>(d, ring, me, part.count);
+    if constexpr (TILE::share > 1) {
+        cluster_wait(); /* all blocks have begun */
+        few_send<TILE>(d, ring, part, me, zero);
+    }
+    const few_way<typename TILE::type> way(p, part.rank * TILE::full_chunk, n + me.warp * 16,
+                                           me.lane);
+    if (!way.quick) put_terms(ring.terms(me.warpgroup), p, me.thread, n);
+    if constexpr (TILE::share > 1) few_receive<TILE>(d, ring, part, me);
+    if (!way.quick) {
+        few_store<TILE>(d, ring, p, part, me, n, zero);
+        return;
+    }
+    few_each<TILE>(part.rank, [&](int i, int at) {
+        const typename TILE::sum four[4] = {d[i * 4], d[i * 4 + 1], d[i * 4 + 2], d[i * 4 + 3]};
+        way.store(four, at);
+    });
+}
+
+template <class TILE>
+__global__ void __launch_bounds__(TILE::threads, 1)
+    few_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap,
+               const __grid_constant__ linear_params p)
+{
+    extern __shared__ uint8_t memory[];
+    const few_ring<TILE> ring = {(shared_address(memory) + 1023) / 1024 * 1024};
+    const few_part<TILE> part(p.shape);
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), producer = warp - 4 * TILE::warpgroups;
+    if (producer == 0 && one_lane()) {
+        map_prefetch(&x);
+        for (int i = 0; i < TILE::weight_slots + TILE::token_slots; i++) {
+            barrier_init(ring.weight_full(i), 1);
+            barrier_init(ring.weight_empty(i), 4 * TILE::warpgroups);
+        }
+        for (int i = 0; i < TILE::warpgroups; i++)
+            barrier_init(ring.inbox_full(i), 1);
+        barrier_init_done();
+        for (int i = 0; i < TILE::warpgroups; i++)
+            barrier_expect(ring.inbox_full(i), (TILE::share - 1) * part.own() * 2048);
+    }
+    __syncthreads();
+    if (TILE::share > 1) cluster_arrive();
+    dependents_may_start();
+    if (producer < 0)
+        few_consume<TILE>(ring, p, part, warp);
+    else if (producer == 0 && one_lane())
+        few_load_weights<TILE>(ring, p, part);
+    else if (producer == 1 && one_lane())
+        few_load_tokens<TILE>(ring, p.shape, &x, part);
+}
+
+template <class T, int ROWS, int TOKENS, int WEIGHT_SLOTS, int TOKEN_SLOTS, int SHARE>
+constexpr linear_row few_row_of(const char *name, int step_ns, int end_ns)
+{
+    using TILE = few_tile<T, ROWS, TOKENS, WEIGHT_SLOTS, TOKEN_SLOTS, SHARE>;
+    linear_row row = {name,        TILE::rows,    TILE::tokens,       1,       0,      0,
+                      TILE::share, TILE::threads, TILE::shared_bytes, step_ns, end_ns, {},
+                      nullptr};
+    for (const void *&kernel : row.kernels)
+        kernel = (const void *)few_kernel<TILE>;
+    return row;
+}
+
+#endif

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The products between norms, in f16. */
+#include "cuda/linear/linear_norm.cuh"
+
+const linear_row norm_rows_f16[] = {
+#define NORM_TILE(rows, tokens, warpgroups, stages, depth, chunk, pieces, shares, step, end)       \
+    norm_row_of<__half, rows, tokens, warpgroups, stages, depth, chunk, pieces, shares>(           \
+        #rows "x" #tokens "/norm", step, end),
+#include "cuda/linear/tiles.def"
+};

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The products in bf16 of every GPU. */
+#include "cuda/linear/mma_rows.cuh"
+
+const linear_row mma_rows_bf16[] = {
+#define MMA_TILE(rows, tokens, warps_n, warps_m, stages, step, end)                                \
+    mma_row_of<__nv_bfloat16, rows, tokens, warps_n, warps_m, stages>(#rows "x" #tokens "/mma",    \
+                                                                      step, end),
+#include "cuda/linear/tiles.def"
+};

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The products in e5m2 of every GPU. */
+#include "cuda/linear/mma_rows.cuh"
+
+const linear_row mma_rows_e5m2[] = {
+#define MMA_TILE(rows, tokens, warps_n, warps_m, stages, step, end)                                \
+    mma_row_of<__nv_fp8_e5m2, rows, tokens, warps_n, warps_m, stages>(#rows "x" #tokens "/mma",    \
+                                                                      step, end),
+#include "cuda/linear/tiles.def"
+};

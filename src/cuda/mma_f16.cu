@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-/* The products in f16 of every GPU. */
-#include "mma_rows.cuh"
-
-const linear_row mma_rows_f16[] = {
-#define MMA_TILE(rows, tokens, warps_n, warps_m, stages, step, end)                                \
-    mma_row_of<__half, rows, tokens, warps_n, warps_m, stages>(#rows "x" #tokens "/mma", step, end),
-#include "tiles.def"
-};

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the plugin's files share: the open device, and the one way to call CUDA and to launch a
+ * kernel, so that no failure goes unseen. A failure is a status and a sentence; the device stays
+ * usable unless CUDA itself says that it is lost.
+ */
+#ifndef S24_CUDA_PLUGIN_DEVICE_CUH
+#define S24_CUDA_PLUGIN_DEVICE_CUH
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <cuda_runtime.h>
+
+#include "device/device_table.h"
+
+enum { HOPPER = 90 }; /* compute capability 9.0 */
+
+struct s24i_device {
+    int index;
+    int processors;
+    int capability; /* HOPPER: its own code runs here; else what every GPU since 8.0 has */
+    PFN_cuTensorMapEncodeTiled_v12000 encode;
+    struct dense_engine *dense;   /* cuBLASLt, opened by the first dense product */
+    struct vendor_engine *vendor; /* cuSPARSELt where it is the backend, else NULL */
+    cudaEvent_t timer[2];         /* made when they are first used */
+    char text[384];
+};
+
+/* The status of a failed CUDA call; the sentence says what was tried. */
+s24_status cuda_failed(s24i_device_error *error, cudaError_t code, const char *what);
+s24_status device_failed(s24i_device_error *error, s24_status status, const char *format, ...);
+
+#define CUDA_TRY(error, what, call)                                                                \
+    do {                                                                                           \
+        cudaError_t cuda_code = (call);                                                            \
+        if (cuda_code != cudaSuccess) return cuda_failed(error, cuda_code, what);                  \
+    } while (0)
+
+/*
+ * Which kernels start early. It hides their start, some microseconds; but what is long is faster
+ * behind a full stop, and so is what follows it: docs/benchmarks/bert-gpu.md.
+ */
+constexpr double EARLY_PRODUCT = 5e10;  /* multiplications and additions, if nothing were zero */
+constexpr int64_t EARLY_NORM = 4 << 20, /* elements */
+    EARLY_ATTENTION = 24;               /* items a processor */
+
+struct device_launch {
+    const char *what;
+    const void *kernel;
+    dim3 grid;
+    int threads;
+    int shared_bytes;
+    bool early;  /* may start while the kernel before it in the stream still runs */
+    int cluster; /* blocks of one; 0 or 1: none */
+};
+
+s24_status device_launch_kernel(s24i_device_error *error, const device_launch *launch, void **args,
+                                void *stream);
+
+/* Makes the device the thread's current one, and gives back the one before. */
+struct device_scope {
+    int before = -1;
+    cudaError_t code;
+    explicit device_scope(const s24i_device *device)
+    {
+        code = cudaGetDevice(&before);
+        if (code == cudaSuccess && before != device->index) code = cudaSetDevice(device->index);
+    }
+    ~device_scope()
+    {
+        if (before >= 0) cudaSetDevice(before);
+    }
+};
+
+/* An entry of the table that works on the device: its own context, whatever the thread has. */
+template <class JOB>
+using enqueue = s24_status (*)(s24i_device *, const JOB *, void *, s24i_device_error *);
+
+template <class JOB, enqueue<JOB> RUN>
+static s24_status on_device(s24i_device *device, const JOB *job, void *stream,
+                            s24i_device_error *error)
+{
+    device_scope scope(device);
+    CUDA_TRY(error, "selecting a device", scope.code);
+    return RUN(device, job, stream, error);
+}
+
+/* ---- what the table is made of --------------------------------------------------------------- */
+
+s24_status linear_prepare(s24i_device *device, s24i_device_error *error);
+const char *linear_tile_name(int index);
+int linear_choose(const s24i_device *device, const s24i_device_linear *job);
+s24_status vendor_open(s24i_device *device, s24i_device_error *error);
+void vendor_close(s24i_device *device);
+s24_status vendor_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
+                          s24i_device_error *error);
+void vendor_release(s24i_device *device, void *weights);
+size_t linear_work_bytes(const s24i_device *device, s24_dtype dtype);
+s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
+                          s24i_device_error *error);
+s24_status weight_pack_enqueue(s24i_device *device, const s24i_device_weight *job, void *stream,
+                               s24i_device_error *error);
+s24_status weight_unpack_enqueue(s24i_device *device, const s24i_device_weight *job, void *stream,
+                                 s24i_device_error *error);
+s24_status dense_enqueue(s24i_device *device, const s24i_device_dense *job, void *stream,
+                         s24i_device_error *error);
+s24_status dense_search(s24i_device *device, const s24i_device_dense *job, double *seconds,
+                        void *stream, s24i_device_error *error);
+void dense_close(s24i_device *device);
+s24_status activation_enqueue(s24i_device *device, const s24i_device_dense *job, void *stream,
+                              s24i_device_error *error);
+s24_status norm_enqueue(s24i_device *device, const s24i_device_norm *job, void *stream,
+                        s24i_device_error *error);
+s24_status quantise_enqueue(s24i_device *device, const s24i_device_quantise *job, void *stream,
+                            s24i_device_error *error);
+s24_status attention_prepare(s24i_device *device, s24i_device_error *error);
+int attention_queries(int64_t d, int64_t tokens, int64_t heads);
+s24_status attention_enqueue(s24i_device *device, const s24i_device_attention *job, void *stream,
+                             s24i_device_error *error);
+s24_status attention_grid_prepare(s24i_device *device, s24i_device_error *error);
+int attention_grid_takes(int64_t d, int64_t side);
+s24_status attention_grid_enqueue(s24i_device *device, const s24i_device_attention_grid *job,
+                                  void *stream, s24i_device_error *error);
+s24_status pool_enqueue(s24i_device *device, const s24i_device_pool *job, void *stream,
+                        s24i_device_error *error);
+s24_status head_enqueue(s24i_device *device, const s24i_device_head *job, void *stream,
+                        s24i_device_error *error);
+s24_status unfold_enqueue(s24i_device *device, const s24i_device_unfold *job, void *stream,
+                          s24i_device_error *error);
+s24_status stream_create(s24i_device *device, void **out, s24i_device_error *error);
+void stream_destroy(s24i_device *device, void *stream);
+s24_status graph_begin(s24i_device *device, void *stream, s24i_device_error *error);
+s24_status graph_end(s24i_device *device, void **out, void *stream, s24i_device_error *error);
+s24_status graph_launch(s24i_device *device, void *graph, void *stream, s24i_device_error *error);
+void graph_destroy(s24i_device *device, void *graph);
+s24_status pinned_alloc(s24i_device *device, void **out, size_t bytes, s24i_device_error *error);
+void pinned_free(s24i_device *device, void *memory);
+s24_status timer_start(s24i_device *device, void *stream, s24i_device_error *error);
+s24_status timer_stop(s24i_device *device, double *seconds, void *stream, s24i_device_error *error);
+void timer_close(s24i_device *device);
+s24_status weight16_enqueue(s24i_device *device, const s24i_device_weight *job, void *stream,
+                            s24i_device_error *error);
+s24_status select_enqueue(s24i_device *device, const s24i_device_select *job, void *stream,
+                          s24i_device_error *error);
+s24_status mask_apply_enqueue(s24i_device *device, const s24i_device_masking *job, void *stream,
+                              s24i_device_error *error);
+
+#endif

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the two halves of the oneDNN engine share: dense_onednn.c has weights, dense_onednn_run.c
+   products. */
+#ifndef S24_DENSE_DENSE_ONEDNN_H
+#define S24_DENSE_DENSE_ONEDNN_H
+
+#include "dense/dense.h"
+#include "onednn/onednn.h"
+
+enum { S24I_ONEDNN_SHARES = 1024 /* threads of a context, at most */ };
+
+struct s24i_dense_weight {
+    s24_ctx *ctx;
+    onednn dnnl;
+    dnnl_engine_t engine;
+    dnnl_memory_desc_t md; /* {k, n} in oneDNN's layout */
+    void *data;
+    int64_t n, k;
+    dnnl_data_type_t type;
+};
+
+/* What makes one primitive differ from another, beside the weight's layout; compared as bytes, so
+   zeroed before it is filled. */
+typedef struct s24i_onednn_key {
+    int64_t m, n, k;
+    int32_t type, y_type, activation, accumulate, bias, unused;
+} s24i_onednn_key;
+
+s24_status s24i_onednn_check(s24_ctx *ctx, dnnl_status_t status, const char *what);
+
+/* The functions. UNSUPPORTED where the library is not here. */
+s24_status s24i_onednn_open(onednn *dnnl, s24_ctx *ctx);
+
+/* The product's description; weight_md NULL lets oneDNN choose the weight's layout. */
+dnnl_status_t s24i_onednn_describe(dnnl_primitive_desc_t *out, const onednn *dnnl,
+                                   dnnl_engine_t engine, const s24i_onednn_key *key,
+                                   const dnnl_memory_desc_t *weight_md);
+
+/* How many columns of the product a weight can be cut between: those of a block of its layout. */
+int64_t s24i_onednn_column_step(const s24i_dense_weight *weight);
+/* `count` columns from `first` on, a multiple of the step: where they lie, *md says how. */
+void *s24i_onednn_columns(dnnl_memory_desc_t *md, const s24i_dense_weight *weight, int64_t first,
+                          int64_t count);
+
+/* Calls of oneDNN run on one thread between these two, on the thread that calls: it would start threads
+   of its own, which spin, outlive a fork and end the process where they cannot be made. */
+static inline int s24i_onednn_enter(const onednn *dnnl)
+{
+    const int before = dnnl->most_threads ? dnnl->most_threads() : 1;
+    if (dnnl->set_threads && before != 1) dnnl->set_threads(1);
+    return before;
+}
+static inline void s24i_onednn_leave(const onednn *dnnl, int before)
+{
+    if (dnnl->set_threads && before != 1) dnnl->set_threads(before);
+}
+
+s24_status s24i_onednn_runner_create(s24i_dense_runner **out, s24_ctx *ctx, int64_t most_x);
+void s24i_onednn_runner_destroy(s24i_dense_runner *runner);
+s24_status s24i_onednn_run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_job *job);
+
+#endif

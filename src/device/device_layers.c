@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a transformer needs on a device beside 2:4 products, checked and handed on to the plugin.
+ */
+#include "device/device_room.h"
+
+/* Runs an entry of the device's table on a job. */
+#define RUN(entry, job, stream)                                                                    \
+    s24i_device_status(ctx, device->table->entry(device->gpu, job, stream, &error), &error)
+
+static s24_status not_null(s24_ctx *ctx, const void *pointer, const char *name)
+{
+    REQUIRE(ctx, pointer, S24_ERROR_ARGUMENT, "%s is NULL", name);
+    return S24_OK;
+}
+
+static s24_status aligned(s24_ctx *ctx, const void *pointer, const char *name)
+{
+    TRY(not_null(ctx, pointer, name));
+    REQUIRE(ctx, (uintptr_t)pointer % 16 == 0, S24_ERROR_ARGUMENT,
+            "%s is at %p; expected a multiple of 16 bytes", name, pointer);
+    return S24_OK;
+}
+
+/* A matrix of f16 or bf16 in the copy engine's reach: rows and columns 0 are anything. */
+static s24_status operand(s24_ctx *ctx, const char *name, const s24_dense *d, s24_dtype dtype,
+                          int64_t rows, int64_t cols)
+{
+    TRY(not_null(ctx, d, name));
+    TRY(s24i_dense_check(ctx, name, d));
+    TRY(aligned(ctx, d->data, name));
+    REQUIRE(ctx, d->dtype == S24_F16 || d->dtype == S24_BF16, S24_ERROR_DTYPE,
+            "%s is %s; expected f16 or bf16", name, s24_dtype_name(d->dtype));
+    REQUIRE(ctx, !dtype || d->dtype == dtype, S24_ERROR_DTYPE, "%s is %s; expected %s", name,
+            s24_dtype_name(d->dtype), s24_dtype_name(dtype));
+    REQUIRE(ctx, (!rows || d->rows == rows) && (!cols || d->cols == cols), S24_ERROR_SHAPE,
+            "%s is [%" PRId64 ", %" PRId64 "]; expected [%" PRId64 ", %" PRId64 "]", name, d->rows,
+            d->cols, rows ? rows : d->rows, cols ? cols : d->cols);
+    REQUIRE(ctx, d->cols % 8 == 0 && s24i_dense_ld(d) % 8 == 0 && d->rows < INT32_MAX / 2,
+            S24_ERROR_SHAPE,
+            "%s is [%" PRId64 ", %" PRId64 "], rows %" PRId64
+            " elements apart; expected columns and distance that 8 divides, and fewer rows than "
+            "%d",
+            name, d->rows, d->cols, s24i_dense_ld(d), INT32_MAX / 2);
+    return S24_OK;
+}
+
+/* Rows of 8 bits beside x, [rows, cols], and their scales. */
+static s24_status narrow_rows(s24_ctx *ctx, const char *name, const s24_dense *d,
+                              const float *scales, const s24_dense *x)
+{
+    TRY(not_null(ctx, d, name));
+    TRY(s24i_dense_check(ctx, name, d));
+    TRY(aligned(ctx, d->data, name));
+    TRY(aligned(ctx, scales, "the scale"));
+    REQUIRE(ctx, d->dtype == S24_I8 || d->dtype == S24_E4M3, S24_ERROR_DTYPE,
+            "%s is %s; expected i8 or e4m3", name, s24_dtype_name(d->dtype));
+    REQUIRE(ctx, d->rows == x->rows && d->cols == x->cols && s24i_dense_ld(d) == d->cols,
+            S24_ERROR_SHAPE,
+            "%s is [%" PRId64 ", %" PRId64 "]; expected [%" PRId64 ", %" PRId64
+            "] without a stride",
+            name, d->rows, d->cols, x->rows, x->cols);
+    return S24_OK;
+}
+
+static s24_status contiguous(s24_ctx *ctx, const char *name, const s24_dense *d)
+{
+    REQUIRE(ctx, s24i_dense_ld(d) == d->cols, S24_ERROR_SHAPE,
+            "%s has rows %" PRId64 " elements apart; expected its columns, %" PRId64, name,
+            s24i_dense_ld(d), d->cols);
+    return S24_OK;
+}
+
+/* ---- dense products -------------------------------------------------------------------------- */
+
+static s24_status dense_job(s24i_device_dense *job, s24_ctx *ctx, const s24_device_dense_args *a)
+{
+    TRY(operand(ctx, "x", a->x, S24_DTYPE_NONE, 0, 0));
+    TRY(operand(ctx, "w", a->w, a->x->dtype, 0, a->x->cols));
+    TRY(contiguous(ctx, "w", a->w));
+    TRY(operand(ctx, "y", a->y, a->x->dtype, a->x->rows, a->w->rows));
+    if (a->residual)
+        TRY(operand(ctx, "residual", a->residual, a->x->dtype, a->x->rows, a->w->rows));
+    REQUIRE(ctx, (int)a->activation >= 0 && a->activation <= S24_ACTIVATION_SILU,
+            S24_ERROR_ARGUMENT, "activation is %d; expected 0 to %d", (int)a->activation,
+            (int)S24_ACTIVATION_SILU);
+    REQUIRE(ctx, !a->activation || !a->residual, S24_ERROR_UNSUPPORTED,
+            "a dense product on a device has an activation or a residual, not both");
+    if (a->bias) TRY(aligned(ctx, a->bias, "bias"));
+    REQUIRE(ctx, a->work || !a->work_bytes, S24_ERROR_ARGUMENT, "work is NULL, work_bytes %zu",
+            a->work_bytes);
+    *job = (s24i_device_dense){.dtype = a->x->dtype,
+                               .m = a->x->rows,
+                               .n = a->w->rows,
+                               .k = a->x->cols,
+                               .w = a->w->data,
+                               .x = a->x->data,
+                               .ldx = s24i_dense_ld(a->x),
+                               .bias = a->bias,
+                               .residual = a->residual ? a->residual->data : NULL,
+                               .ld_residual = a->residual ? s24i_dense_ld(a->residual) : 0,
+                               .y = a->y->data,
+                               .ldy = s24i_dense_ld(a->y),
+                               .activation = a->activation,
+                               .work = a->work,
+                               .work_bytes = a->work_bytes};
+    return S24_OK;
+}
+
+s24_status s24_device_dense(s24_ctx *ctx, s24_device *device, const s24_device_dense_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_dense_args known;
+    s24i_device_dense job;
+    READ_ARGS(known, args, "s24_device_dense_args");
+    TRY(dense_job(&job, ctx, &known));
+    return RUN(dense, &job, known.stream);
+}
+
+s24_status s24_device_dense_search(double *seconds, s24_ctx *ctx, s24_device *device,
+                                   const s24_device_dense_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_dense_args known;
+    s24i_device_dense job;
+    if (!seconds) return S24_ERROR_ARGUMENT;
+    READ_ARGS(known, args, "s24_device_dense_args");
+    TRY(dense_job(&job, ctx, &known));
+    return s24i_device_status(
+        ctx, device->table->dense_search(device->gpu, &job, seconds, known.stream, &error), &error);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+s24_status s24_device_norm(s24_ctx *ctx, s24_device *device, const s24_device_norm_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_norm_args a;
+    READ_ARGS(a, args, "s24_device_norm_args");
+    const int only_sum = !a.y && a.sum;
+    if (only_sum) a.y = a.sum; /* for its shape */
+    TRY(operand(ctx, "y", a.y, S24_DTYPE_NONE, 0, 0));
+    TRY(contiguous(ctx, "y", a.y));
+    REQUIRE(ctx, a.y->cols <= 2048, S24_ERROR_UNSUPPORTED,
+            "a norm of %" PRId64 " elements a row; a device has it up to 2048", a.y->cols);
+    if (a.x) {
+        TRY(operand(ctx, "x", a.x, a.y->dtype, a.y->rows, a.y->cols));
+        TRY(contiguous(ctx, "x", a.x));
+        if (a.residual) {
+            TRY(operand(ctx, "residual", a.residual, a.y->dtype, a.y->rows, a.y->cols));
+            TRY(contiguous(ctx, "residual", a.residual));
+        }
+    } else {
+        TRY(not_null(ctx, a.ids, "ids"));
+        TRY(aligned(ctx, a.words, "words"));
+        TRY(aligned(ctx, a.position_rows, "position_rows"));
+        if (a.type_rows) TRY(aligned(ctx, a.type_rows, "type_rows"));
+    }
+    if (a.position_rows) {
+        TRY(not_null(ctx, a.positions, "positions"));
+        TRY(aligned(ctx, a.position_rows, "position_rows"));
+    }
+    if (a.sum) {
+        TRY(operand(ctx, "sum", a.sum, a.y->dtype, a.y->rows, a.y->cols));
+        TRY(contiguous(ctx, "sum", a.sum));
+    }
+    if (a.narrow) TRY(narrow_rows(ctx, "narrow", a.narrow, a.narrow_scale, a.y));
+    if (!only_sum) TRY(aligned(ctx, a.gamma, "gamma"));
+    if (!only_sum) TRY(aligned(ctx, a.beta, "beta"));
+    const s24i_device_norm job = {.dtype = a.y->dtype,
+                                  .rows = a.y->rows,
+                                  .width = a.y->cols,
+                                  .x = a.x ? a.x->data : NULL,
+                                  .residual = a.x && a.residual ? a.residual->data : NULL,
+                                  .y = only_sum ? NULL : a.y->data,
+                                  .sum = a.sum ? a.sum->data : NULL,
+                                  .gamma = a.gamma,
+                                  .beta = a.beta,
+                                  .eps = a.eps,
+                                  .ids = a.x ? NULL : a.ids,
+                                  .positions = a.positions,
+                                  .types = a.types,
+                                  .words = a.words,
+                                  .position_rows = a.position_rows,
+                                  .type_rows = a.x ? NULL : a.type_rows,
+                                  .narrow = a.narrow && !only_sum ? a.narrow->data : NULL,
+                                  .scales = a.narrow_scale,
+                                  .narrow_dtype = a.narrow ? a.narrow->dtype : S24_DTYPE_NONE};
+    return RUN(norm, &job, a.stream);
+}
+
+s24_status s24_device_quantise(s24_ctx *ctx, s24_device *device,
+                               const s24_device_quantise_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_quantise_args a;
+    READ_ARGS(a, args, "s24_device_quantise_args");
+    TRY(operand(ctx, "x", a.x, S24_DTYPE_NONE, 0, 0));
+    TRY(narrow_rows(ctx, "y", a.y, a.scale, a.x));
+    REQUIRE(ctx, a.x->cols <= 8192, S24_ERROR_UNSUPPORTED,
+            "rows of %" PRId64 " elements; a device quantises up to 8192", a.x->cols);
+    const s24i_device_quantise job = {.dtype = a.x->dtype,
+                                      .to = a.y->dtype,
+                                      .rows = a.x->rows,
+                                      .width = a.x->cols,
+                                      .ldx = s24i_dense_ld(a.x),
+                                      .x = a.x->data,
+                                      .y = a.y->data,
+                                      .scales = a.scale};
+    return RUN(quantise, &job, a.stream);
+}
+
+s24_status s24_device_pool(s24_ctx *ctx, s24_device *device, const s24_device_pool_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_pool_args a;
+    READ_ARGS(a, args, "s24_device_pool_args");
+    TRY(operand(ctx, "x", a.x, S24_DTYPE_NONE, 0, 0));
+    TRY(contiguous(ctx, "x", a.x));
+    TRY(not_null(ctx, a.y, "y"));
+    TRY(not_null(ctx, a.offsets, "offsets"));
+    REQUIRE(ctx, a.x->cols <= 8192 && a.texts > 0 && a.texts < INT32_MAX / 2, S24_ERROR_SHAPE,
+            "pooling of %" PRId64 " texts of %" PRId64 " elements; expected 1 to %d and up to 8192",
+            a.texts, a.x->cols, INT32_MAX / 2);
+    REQUIRE(ctx, (int)a.pooling >= 0 && a.pooling <= S24_DEVICE_POOL_MAX, S24_ERROR_ARGUMENT,
+            "pooling is %d; expected 0 to %d", (int)a.pooling, (int)S24_DEVICE_POOL_MAX);
+    const s24i_device_pool job = {.dtype = a.x->dtype,
+                                  .texts = a.texts,
+                                  .width = a.x->cols,
+                                  .x = a.x->data,
+                                  .offsets = a.offsets,
+                                  .mask = a.mask,
+                                  .pooling = (int)a.pooling,
+                                  .normalise = a.normalise,
+                                  .y = a.y};
+    return RUN(pool, &job, a.stream);
+}
+
+s24_status s24_device_head(s24_ctx *ctx, s24_device *device, const s24_device_head_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_head_args a;
+    READ_ARGS(a, args, "s24_device_head_args");
+    TRY(operand(ctx, "x", a.x, S24_DTYPE_NONE, 0, 0));
+    TRY(not_null(ctx, a.y, "y"));
+    if (a.w) {
+        TRY(operand(ctx, "w", a.w, a.x->dtype, 0, a.x->cols));
+        TRY(contiguous(ctx, "w", a.w));
+        TRY(not_null(ctx, a.bias, "bias"));
+    }
+    const s24i_device_head job = {.dtype = a.x->dtype,
+                                  .rows = a.x->rows,
+                                  .width = a.x->cols,
+                                  .outputs = a.w ? a.w->rows : 0,
+                                  .ldx = s24i_dense_ld(a.x),
+                                  .x = a.x->data,
+                                  .w = a.w ? a.w->data : NULL,
+                                  .bias = a.bias,
+                                  .y = a.y,
+                                  .rows_first = a.rows_first};
+    return RUN(head, &job, a.stream);
+}
+
+s24_status s24_device_unfold(s24_ctx *ctx, s24_device *device, const s24_device_unfold_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_unfold_args a;
+    READ_ARGS(a, args, "s24_device_unfold_args");
+    TRY(aligned(ctx, a.pixels, "pixels"));
+    REQUIRE(ctx,
+            a.images > 0 && a.channels > 0 && a.patch > 0 && a.image > 0 && a.first >= 0 &&
+                a.image % a.patch == 0 && a.image <= 1 << 14 && a.channels <= 1 << 10 &&
+                a.images < INT32_MAX && a.first < INT32_MAX,
+            S24_ERROR_SHAPE,
+            "%" PRId64 " images of %" PRId64 " channels, %" PRId64
+            " pixels a side, patches of %" PRId64 " and %" PRId64
+            " rows before; patches that divide an image were expected",
+            a.images, a.channels, a.image, a.patch, a.first);
+    const int64_t side = a.image / a.patch, row = a.channels * a.patch * a.patch;
+    TRY(operand(ctx, "y", a.y, S24_DTYPE_NONE, a.images * (a.first + side * side), 0));
+    TRY(contiguous(ctx, "y", a.y));
+    REQUIRE(ctx, a.y->cols >= row, S24_ERROR_SHAPE,
+            "y has %" PRId64 " columns; a patch has %" PRId64 " numbers", a.y->cols, row);
+    const s24i_device_unfold job = {.dtype = a.y->dtype,
+                                    .images = a.images,
+                                    .channels = a.channels,
+                                    .image = a.image,
+                                    .patch = a.patch,
+                                    .first = a.first,
+                                    .row = a.y->cols,
+                                    .pixels = a.pixels,
+                                    .y = a.y->data};
+    return RUN(unfold, &job, a.stream);
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+int s24_device_attention_queries(const s24_device *device, int64_t tokens, int64_t width,
+                                 int64_t heads)
+{
+    if (!device || heads < 1 || width % heads) return 0;
+    return device->table->attention_queries(width / heads, tokens, heads);
+}
+
+s24_status s24_device_attention(s24_ctx *ctx, s24_device *device,
+                                const s24_device_attention_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_attention_args a;
+    READ_ARGS(a, args, "s24_device_attention_args");
+    TRY(operand(ctx, "qkv", a.qkv, S24_DTYPE_NONE, 0, 0));
+    REQUIRE(ctx, a.heads > 0 && a.heads < 65536 && a.qkv->cols % (3 * a.heads) == 0,
+            S24_ERROR_SHAPE,
+            "qkv has %" PRId64 " columns; expected a multiple of three times the heads, %" PRId64,
+            a.qkv->cols, a.heads);
+    TRY(operand(ctx, "context", a.context, a.qkv->dtype, a.qkv->rows, a.qkv->cols / 3));
+    TRY(not_null(ctx, a.offsets, "offsets"));
+    TRY(not_null(ctx, a.tiles, "tiles"));
+    REQUIRE(ctx, (uintptr_t)a.tiles % 8 == 0, S24_ERROR_ARGUMENT,
+            "tiles is at %p; expected a multiple of 8 bytes", (const void *)a.tiles);
+    REQUIRE(ctx, a.tile_count > 0 && a.tile_count < INT32_MAX / 2, S24_ERROR_SHAPE,
+            "tile_count is %" PRId64 "; expected 1 to %d", a.tile_count, INT32_MAX / 2);
+    const s24i_device_attention job = {.dtype = a.qkv->dtype,
+                                       .tokens = a.qkv->rows,
+                                       .width = a.context->cols,
+                                       .heads = a.heads,
+                                       .qkv = a.qkv->data,
+                                       .ld_qkv = s24i_dense_ld(a.qkv),
+                                       .context = a.context->data,
+                                       .ld_context = s24i_dense_ld(a.context),
+                                       .offsets = a.offsets,
+                                       .tiles = a.tiles,
+                                       .tile_count = a.tile_count,
+                                       .queries = a.queries,
+                                       .mask = a.mask};
+    return RUN(attention, &job, a.stream);
+}
+
+int s24_device_attention_grid_takes(const s24_device *device, int64_t width, int64_t heads,
+                                    int64_t side)
+{
+    if (!device || heads < 1 || width % heads) return 0;
+    return device->table->attention_grid_takes(width / heads, side);
+}
+
+s24_status s24_device_attention_grid(s24_ctx *ctx, s24_device *device,
+                                     const s24_device_attention_grid_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_attention_grid_args a;
+    READ_ARGS(a, args, "s24_device_attention_grid_args");
+    REQUIRE(ctx,
+            a.images > 0 && a.images < 1 << 15 && a.grid > 0 && a.grid < 1 << 10 && a.window >= 0 &&
+                a.window <= a.grid,
+            S24_ERROR_SHAPE,
+            "%" PRId64 " images of %" PRId64 " tokens a side, windows of %" PRId64
+            "; windows no larger than a grid below 1024 were expected",
+            a.images, a.grid, a.window);
+    TRY(operand(ctx, "qkv", a.qkv, S24_DTYPE_NONE, a.images * a.grid * a.grid, 0));
+    REQUIRE(ctx, a.heads > 0 && a.heads < 65536 && a.qkv->cols % (3 * a.heads) == 0,
+            S24_ERROR_SHAPE,
+            "qkv has %" PRId64 " columns; expected a multiple of three times the heads, %" PRId64,
+            a.qkv->cols, a.heads);
+    TRY(operand(ctx, "context", a.context, a.qkv->dtype, a.qkv->rows, a.qkv->cols / 3));
+    TRY(aligned(ctx, a.bias, "bias"));
+    TRY(aligned(ctx, a.rel_h, "rel_h"));
+    TRY(aligned(ctx, a.rel_w, "rel_w"));
+    const s24i_device_attention_grid job = {.dtype = a.qkv->dtype,
+                                            .images = a.images,
+                                            .grid = a.grid,
+                                            .window = a.window,
+                                            .width = a.context->cols,
+                                            .heads = a.heads,
+                                            .qkv = a.qkv->data,
+                                            .bias = a.bias,
+                                            .rel_h = a.rel_h,
+                                            .rel_w = a.rel_w,
+                                            .context = a.context->data,
+                                            .ld_qkv = s24i_dense_ld(a.qkv),
+                                            .ld_context = s24i_dense_ld(a.context)};
+    return RUN(attention_grid, &job, a.stream);
+}
+
+/* ---- streams, graphs, time ------------------------------------------------------------------- */
+
+static s24_status ready(s24_ctx *ctx, const s24_device *device, const void *out)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, device && out, S24_ERROR_ARGUMENT, "%s is NULL", device ? "the result" : "device");
+    return S24_OK;
+}
+
+s24_status s24_device_stream_create(void **stream, s24_ctx *ctx, s24_device *device)
+{
+    s24i_device_error error = {""};
+    TRY(ready(ctx, device, (const void *)stream));
+    return s24i_device_status(ctx, device->table->stream_create(device->gpu, stream, &error),
+                              &error);
+}
+
+void s24_device_stream_destroy(s24_device *device, void *stream)
+{
+    if (device && stream) device->table->stream_destroy(device->gpu, stream);
+}
+
+s24_status s24_device_graph_begin(s24_ctx *ctx, s24_device *device, void *stream)
+{
+    s24i_device_error error = {""};
+    TRY(ready(ctx, device, device));
+    return s24i_device_status(ctx, device->table->graph_begin(device->gpu, stream, &error), &error);
+}
+
+/* A graph's handle is the plugin's. */
+s24_status s24_device_graph_end(s24_device_graph **out, s24_ctx *ctx, s24_device *device,
+                                void *stream)
+{
+    s24i_device_error error = {""};
+    void *graph;
+    TRY(ready(ctx, device, (const void *)out));
+    const s24_status status = device->table->graph_end(device->gpu, &graph, stream, &error);
+    *out = graph;
+    return s24i_device_status(ctx, status, &error);
+}
+
+s24_status s24_device_graph_launch(s24_ctx *ctx, s24_device *device, const s24_device_graph *graph,
+                                   void *stream)
+{
+    s24i_device_error error = {""};
+    TRY(ready(ctx, device, graph));
+    void *handle = (void *)(uintptr_t)graph;
+    return s24i_device_status(ctx, device->table->graph_launch(device->gpu, handle, stream, &error),
+                              &error);
+}
+
+void s24_device_graph_destroy(s24_device *device, s24_device_graph *graph)
+{
+    if (device && graph) device->table->graph_destroy(device->gpu, graph);
+}
+
+s24_status s24_device_pinned_alloc(void **out, s24_ctx *ctx, s24_device *device, size_t bytes)
+{
+    s24i_device_error error = {""};
+    TRY(ready(ctx, device, (const void *)out));
+    return s24i_device_status(ctx, device->table->pinned_alloc(device->gpu, out, bytes, &error),
+                              &error);
+}
+
+void s24_device_pinned_free(s24_device *device, void *memory)
+{
+    if (device && memory) device->table->pinned_free(device->gpu, memory);
+}
+
+s24_status s24_device_timer_start(s24_ctx *ctx, s24_device *device, void *stream)
+{
+    s24i_device_error error = {""};
+    TRY(ready(ctx, device, device));
+    return s24i_device_status(ctx, device->table->timer_start(device->gpu, stream, &error), &error);
+}
+
+s24_status s24_device_timer_stop(double *seconds, s24_ctx *ctx, s24_device *device, void *stream)
+{
+    s24i_device_error error = {""};
+    TRY(ready(ctx, device, seconds));
+    return s24i_device_status(ctx, device->table->timer_stop(device->gpu, seconds, stream, &error),
+                              &error);
+}

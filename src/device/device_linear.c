@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Products on a device: the checks before one kernel. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device_room.h"
+
+/* The copy engine moves 16 bytes at least. */
+static s24_status check_operand(s24_ctx *ctx, const char *name, const s24_dense *d, s24_dtype dtype,
+                                int64_t rows, int64_t cols)
+{
+    TRY(s24i_dense_check(ctx, name, d));
+    REQUIRE(ctx, d->dtype == dtype, S24_ERROR_DTYPE, "%s is %s; expected %s", name,
+            s24_dtype_name(d->dtype), s24_dtype_name(dtype));
+    REQUIRE(ctx, d->rows == rows && d->cols == cols, S24_ERROR_SHAPE,
+            "%s is [%" PRId64 ", %" PRId64 "]; expected [%" PRId64 ", %" PRId64 "]", name, d->rows,
+            d->cols, rows, cols);
+    REQUIRE(ctx, rows < INT32_MAX / 2, S24_ERROR_SHAPE,
+            "%s has %" PRId64 " rows, too many for one product on a device", name, rows);
+    const int64_t piece = 16 / (int64_t)s24_dtype_bytes(dtype);
+    REQUIRE(ctx, (uintptr_t)d->data % 16 == 0 && s24i_dense_ld(d) % piece == 0, S24_ERROR_ARGUMENT,
+            "%s is at %p with a leading dimension of %" PRId64
+            "; expected a multiple of 16 bytes and one of %" PRId64 " elements",
+            name, d->data, s24i_dense_ld(d), piece);
+    return S24_OK;
+}
+
+/* Y of a 16-bit weight has its dtype or f32, of an 8-bit one any floating point dtype, of i8 also i8
+   and i32. */
+static s24_status check_y_dtype(s24_ctx *ctx, s24_dtype w, s24_dtype y)
+{
+    const int narrow = s24_dtype_bytes(w) == 1;
+    const int known = y == S24_F32 || (narrow ? y == S24_F16 || y == S24_BF16 : y == w) ||
+                      (w == S24_I8 && (y == S24_I8 || y == S24_I32));
+    REQUIRE(ctx, known, S24_ERROR_DTYPE, "y is %s of a weight of %s; expected %s",
+            s24_dtype_name(y), s24_dtype_name(w),
+            w == S24_I8 ? "f32, f16, bf16, i32 or i8"
+            : narrow    ? "f32, f16 or bf16"
+                        : "the weight's dtype or f32");
+    return S24_OK;
+}
+
+static s24_status check_vectors(s24_ctx *ctx, const s24_device_linear_args *a)
+{
+    const size_t bytes = s24_dtype_bytes(a->y->dtype) == 2 ? 2 : 4;
+    REQUIRE(ctx, (uintptr_t)a->bias % bytes == 0, S24_ERROR_ARGUMENT,
+            "bias is at %p; expected a multiple of %zu bytes", a->bias, bytes);
+    REQUIRE(ctx, (uintptr_t)a->x_scale % 4 == 0 && (uintptr_t)a->w_scale % 4 == 0,
+            S24_ERROR_ARGUMENT, "x_scale is at %p and w_scale at %p; expected multiples of 4 bytes",
+            (const void *)a->x_scale, (const void *)a->w_scale);
+    return S24_OK;
+}
+
+/* ---- measured tiles -------------------------------------------------------------------------- */
+
+static int by_shape(const void *a, const void *b)
+{
+    const s24i_device_choice *x = a, *y = b;
+    for (int i = 0; i < 4; i++)
+        if (x->shape[i] != y->shape[i]) return x->shape[i] < y->shape[i] ? -1 : 1;
+    return 0;
+}
+
+/* −1: none was measured, or it needs work memory that is not there. */
+static int measured_tile(const s24_device *device, const s24i_device_linear *job)
+{
+    const s24i_device_choice wanted = {{(int64_t)job->dtype, job->m, job->k, job->n}, -1};
+    const s24i_device_choice *found =
+        device->choices ? bsearch(&wanted, device->choices, (size_t)device->choice_count,
+                                  sizeof wanted, by_shape)
+                        : NULL;
+    if (!found) return -1;
+    s24i_device_linear trial = *job;
+    trial.tile = found->tile;
+    return device->table->linear_choose(device->gpu, &trial);
+}
+
+static s24_status tile_index(int *out, s24_ctx *ctx, const s24_device *device, const char *name)
+{
+    const char *row;
+    *out = -1;
+    for (int i = 0; name && (row = device->table->tile_name(i)) != NULL; i++)
+        if (!strcmp(row, name)) *out = i;
+    REQUIRE(ctx, !name || *out >= 0, S24_ERROR_ARGUMENT,
+            "there is no tile named \"%s\"; s24_device_tile_name lists them", name);
+    return S24_OK;
+}
+
+/* x [m, k], y and the residual [m, n]; of columns x [k, m], y and the residual [n, m]. */
+static s24_status check_operands(s24_ctx *ctx, const s24_device_weight *w,
+                                 const s24_device_linear_args *a, int columns)
+{
+    REQUIRE(ctx, a->x && a->y, S24_ERROR_ARGUMENT, "%s is NULL", a->x ? "y" : "x");
+    REQUIRE(ctx, !columns || s24_dtype_bytes(w->dtype) == 2, S24_ERROR_UNSUPPORTED,
+            "a weight of %s times columns of tokens; the tensor cores take 8 bits with a token's "
+            "elements side by side only: s24_device_linear",
+            s24_dtype_name(w->dtype));
+    const int64_t m = columns ? a->x->cols : a->x->rows;
+    const int64_t rows = columns ? w->n : m, cols = columns ? m : w->n;
+    TRY(check_operand(ctx, "x", a->x, w->dtype, columns ? w->k : m, columns ? m : w->k));
+    TRY(check_y_dtype(ctx, w->dtype, a->y->dtype));
+    TRY(check_operand(ctx, "y", a->y, a->y->dtype, rows, cols));
+    if (a->residual) TRY(check_operand(ctx, "residual", a->residual, a->y->dtype, rows, cols));
+    return S24_OK;
+}
+
+/* Norms around the product, of a job that is complete without. */
+static s24_status check_norm(s24i_device_linear *job, s24_ctx *ctx,
+                             const s24_device_linear_args *args)
+{
+    s24_device_linear_norm a;
+    if (!args->norm) return S24_OK;
+    TRY(s24i_opts_read(ctx, &a, sizeof a, args->norm, "s24_device_linear_norm"));
+    REQUIRE(ctx, !a.x_moments != !a.y_moments, S24_ERROR_ARGUMENT,
+            "x_moments and y_moments of a norm: one of them was expected, not %s",
+            a.x_moments ? "both" : "neither");
+    REQUIRE(ctx, s24_dtype_bytes(job->dtype) == 2 && job->y_dtype == job->dtype && !job->columns,
+            S24_ERROR_DTYPE, "norms around a product of %s into %s%s; f16 or bf16 was expected",
+            s24_dtype_name(job->dtype), s24_dtype_name(job->y_dtype),
+            job->columns ? " by columns" : "");
+    REQUIRE(ctx, job->n % 8 == 0, S24_ERROR_SHAPE,
+            "norms around a product of %" PRId64 " outputs; expected a multiple of 8", job->n);
+    const s24_activation most = a.x_moments ? S24_ACTIVATION_GELU : S24_ACTIVATION_NONE;
+    REQUIRE(ctx,
+            !job->x_scale && !job->w_scale && (!job->activation || job->activation == most) &&
+                (a.x_moments ? a.x_terms && !job->bias && !job->residual : job->residual != NULL),
+            S24_ERROR_ARGUMENT, "%s: expected %s, no scales and no other activation",
+            a.x_moments ? "x_moments of a norm" : "y_moments of a norm",
+            a.x_moments ? "x_terms, no bias, no residual" : "a residual");
+    REQUIRE(ctx, !a.residual_moments || (a.residual_gamma && a.residual_beta), S24_ERROR_ARGUMENT,
+            "residual_moments without residual_gamma and residual_beta");
+    job->norm = (s24i_device_linear_norm){.eps = a.eps,
+                                          .x_moments = a.x_moments,
+                                          .x_terms = a.x_terms,
+                                          .residual_moments = a.residual_moments,
+                                          .y_gamma = a.y_gamma,
+                                          .y_moments = a.y_moments};
+    if (!a.residual_moments) return S24_OK;
+    job->norm.residual_gamma = a.residual_gamma;
+    job->norm.residual_beta = a.residual_beta;
+    return S24_OK;
+}
+
+static s24_status check_args(s24i_device_linear *job, s24_ctx *ctx, const s24_device *device,
+                             const s24_device_weight *w, const s24_device_linear_args *a,
+                             int columns)
+{
+    TRY(check_operands(ctx, w, a, columns));
+    REQUIRE(ctx, (int)a->activation >= 0 && a->activation <= S24_ACTIVATION_SILU,
+            S24_ERROR_ARGUMENT, "activation is %d; expected 0 to %d", (int)a->activation,
+            (int)S24_ACTIVATION_SILU);
+    TRY(check_vectors(ctx, a));
+    size_t need = device->table->linear_work_bytes(device->gpu, w->dtype);
+    REQUIRE(ctx, !a->work || (a->work_bytes >= need && (uintptr_t)a->work % 256 == 0),
+            S24_ERROR_ARGUMENT,
+            "work is %zu bytes at %p; expected %zu bytes at a multiple of 256, or NULL",
+            a->work_bytes, a->work, need);
+    *job = (s24i_device_linear){.dtype = w->dtype,
+                                .y_dtype = a->y->dtype,
+                                .x_scale = a->x_scale,
+                                .w_scale = a->w_scale,
+                                .m = columns ? a->x->cols : a->x->rows,
+                                .n = w->n,
+                                .k = w->k,
+                                .columns = columns,
+                                .vendor = (void **)(uintptr_t)&w->vendor,
+                                .w = w->packed,
+                                .x = a->x->data,
+                                .ldx = s24i_dense_ld(a->x),
+                                .y = a->y->data,
+                                .ldy = s24i_dense_ld(a->y),
+                                .bias = a->bias,
+                                .residual = a->residual ? a->residual->data : NULL,
+                                .ld_residual = a->residual ? s24i_dense_ld(a->residual) : 0,
+                                .activation = a->activation,
+                                .work = a->work,
+                                .work_bytes = a->work_bytes};
+    TRY(check_norm(job, ctx, a));
+    TRY(tile_index(&job->tile, ctx, device, a->tile));
+    if (job->tile < 0 && !columns && !a->norm) job->tile = measured_tile(device, job);
+    return S24_OK;
+}
+
+static s24_status run(s24_ctx *ctx, s24_device *device, const s24_device_weight *weight,
+                      const s24_device_linear_args *args, int columns)
+{
+    s24i_device_error error = {""};
+    s24_device_linear_args known;
+    s24i_device_linear job;
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, device && weight && args, S24_ERROR_ARGUMENT, "%s is NULL",
+            !device   ? "device"
+            : !weight ? "weight"
+                      : "args");
+    TRY(s24i_opts_read(ctx, &known, sizeof known, args, "s24_device_linear_args"));
+    TRY(check_args(&job, ctx, device, weight, &known, columns));
+    return s24i_device_status(ctx, device->table->linear(device->gpu, &job, known.stream, &error),
+                              &error);
+}
+
+s24_status s24_device_linear(s24_ctx *ctx, s24_device *device, const s24_device_weight *weight,
+                             const s24_device_linear_args *args)
+{
+    return run(ctx, device, weight, args, 0);
+}
+
+s24_status s24_device_mm_sparse_dense(s24_ctx *ctx, s24_device *device,
+                                      const s24_device_weight *weight,
+                                      const s24_device_linear_args *args)
+{
+    return run(ctx, device, weight, args, 1);
+}
+
+size_t s24_device_linear_work_bytes(const s24_device *device, const s24_device_weight *weight)
+{
+    return device && weight ? device->table->linear_work_bytes(device->gpu, weight->dtype) : 0;
+}
+
+const char *s24_device_tile_name(const s24_device *device, int index)
+{
+    return device ? device->table->tile_name(index) : NULL;
+}
+
+const char *s24_device_linear_tile(const s24_device *device, const s24_device_weight *weight,
+                                   int64_t m)
+{
+    if (!device || !weight || m < 1) return NULL;
+    if (device->vendor) return "cusparselt";
+    s24_dtype y = s24_dtype_bytes(weight->dtype) == 2 ? weight->dtype : S24_BF16;
+    s24i_device_linear job = {.dtype = weight->dtype,
+                              .y_dtype = y,
+                              .m = m,
+                              .n = weight->n,
+                              .k = weight->k,
+                              .work = device->gpu, /* any: as if there was work memory */
+                              .tile = -1};
+    job.tile = measured_tile(device, &job);
+    return device->table->tile_name(device->table->linear_choose(device->gpu, &job));
+}
+
+s24_status s24_device_tune(s24_ctx *ctx, s24_device *device, const s24_device_choice *choices,
+                           int64_t count)
+{
+    size_t bytes;
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, device && (choices || !count) && count >= 0, S24_ERROR_ARGUMENT, "%s",
+            device ? "choices is NULL or their number negative" : "device is NULL");
+    REQUIRE(ctx, !s24i_mul_overflow((size_t)count + 1, sizeof(s24i_device_choice), &bytes),
+            S24_ERROR_MEMORY, "out of memory for %" PRId64 " tiles", count);
+    s24i_device_choice *own = s24i_alloc(&device->allocator, bytes);
+    REQUIRE(ctx, own, S24_ERROR_MEMORY, "out of memory for %" PRId64 " tiles", count);
+    for (int64_t i = 0; i < count; i++) {
+        const s24_device_choice *c = &choices[i];
+        own[i] = (s24i_device_choice){{(int64_t)c->dtype, c->m, c->k, c->n}, -1};
+        s24_status status = tile_index(&own[i].tile, ctx, device, c->tile ? c->tile : "");
+        if (status == S24_OK) continue;
+        s24i_free(&device->allocator, own);
+        return status;
+    }
+    qsort(own, (size_t)count, sizeof *own, by_shape);
+    s24i_free(&device->allocator, device->choices);
+    device->choices = own;
+    device->choice_count = count;
+    return S24_OK;
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Training on a device: attention forward and backward, rotary positions. */
+#include "device/device_train_room.h"
+
+enum { MOST_D = 128, MOST_BLOCKS = 65535 /* of a launch's second and third dimension */ };
+
+static s24_status heads_check(s24_ctx *ctx, int64_t tokens, int64_t heads, int64_t kv_heads,
+                              int64_t d)
+{
+    REQUIRE(ctx, tokens >= 1 && tokens < INT32_MAX / 2, S24_ERROR_SHAPE,
+            "tokens is %" PRId64 "; expected 1 to %d", tokens, INT32_MAX / 2 - 1);
+    REQUIRE(ctx, heads >= 1 && heads <= MOST_BLOCKS && kv_heads >= 1 && heads % kv_heads == 0,
+            S24_ERROR_SHAPE,
+            "%" PRId64 " heads of queries, %" PRId64
+            " of keys; expected 1 to %d, and that the second number divides the first",
+            heads, kv_heads, MOST_BLOCKS);
+    REQUIRE(ctx, d >= 8 && d <= MOST_D && d % 8 == 0, S24_ERROR_UNSUPPORTED,
+            "heads have %" PRId64 " elements; expected 8 to %d, which 8 divides", d, MOST_D);
+    return S24_OK;
+}
+
+size_t s24_device_train_attention_work_bytes(const s24_device *device, int64_t tokens,
+                                             int64_t longest, int64_t heads)
+{
+    if (!device || !device->table->train->attention_work_bytes) return 0;
+    return device->table->train->attention_work_bytes(tokens, longest, heads);
+}
+
+static s24_status attention_check(s24_ctx *ctx, const s24_device_train_attention_args *a)
+{
+    const s24i_train_pointer pointers[] = {{"offsets", a->offsets, 0},
+                                           {"mask", a->mask, 1},
+                                           {"qkv", a->qkv, 0},
+                                           {"context", a->context, 0},
+                                           {"lse", a->lse, 1}};
+    TRY(s24i_train_dtype(ctx, a->dtype));
+    TRY(heads_check(ctx, a->tokens, a->heads, a->kv_heads, a->d));
+    TRY(s24i_train_pointers(ctx, pointers, sizeof pointers / sizeof *pointers));
+    REQUIRE(ctx,
+            a->texts >= 1 && a->texts <= MOST_BLOCKS && a->longest >= 1 && a->longest <= a->tokens,
+            S24_ERROR_SHAPE,
+            "%" PRId64 " texts of up to %" PRId64
+            " tokens; expected 1 to %d texts, the longest of 1 to all %" PRId64 " tokens",
+            a->texts, a->longest, MOST_BLOCKS, a->tokens);
+    REQUIRE(ctx, a->drop.rate >= 0 && a->drop.rate < 1, S24_ERROR_ARGUMENT,
+            "drop.rate is %g; expected 0 to less than 1", (double)a->drop.rate);
+    return S24_OK;
+}
+
+s24_status s24_device_train_attention(s24_ctx *ctx, s24_device *device,
+                                      const s24_device_train_attention_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_train_attention_args a;
+    READ_ARGS(a, args, "s24_device_train_attention_args");
+    TRY(attention_check(ctx, &a));
+    return TRAIN_RUN(attention, &a);
+}
+
+s24_status s24_device_train_attention_back(s24_ctx *ctx, s24_device *device,
+                                           const s24_device_train_attention_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_train_attention_args a;
+    READ_ARGS(a, args, "s24_device_train_attention_args");
+    TRY(attention_check(ctx, &a));
+    const s24i_train_pointer pointers[] = {
+        {"lse", a.lse, 0}, {"dcontext", a.dcontext, 0}, {"dqkv", a.dqkv, 0}, {"work", a.work, 0}};
+    TRY(s24i_train_pointers(ctx, pointers, sizeof pointers / sizeof *pointers));
+    const size_t bytes =
+        s24_device_train_attention_work_bytes(device, a.tokens, a.longest, a.heads);
+    REQUIRE(ctx, a.work_bytes >= bytes, S24_ERROR_ARGUMENT,
+            "work_bytes is %zu; expected at least %zu", a.work_bytes, bytes);
+    return TRAIN_RUN(attention_back, &a);
+}
+
+s24_status s24_device_train_rotate(s24_ctx *ctx, s24_device *device,
+                                   const s24_device_train_rotate_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_train_rotate_args a;
+    READ_ARGS(a, args, "s24_device_train_rotate_args");
+    const s24i_train_pointer pointers[] = {
+        {"qkv", a.qkv, 0}, {"angles", a.angles, 0}, {"position", a.position, 0}};
+    TRY(s24i_train_dtype(ctx, a.dtype));
+    TRY(heads_check(ctx, a.tokens, a.heads, a.kv_heads, a.d));
+    TRY(s24i_train_pointers(ctx, pointers, sizeof pointers / sizeof *pointers));
+    return TRAIN_RUN(rotate, &a);
+}

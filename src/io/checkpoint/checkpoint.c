@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Opens checkpoints: one .safetensors file, an index, or a Hugging Face folder. All checks happen
+ * before s24i_checkpoint_open returns; what it gives out afterwards are pointers into the maps.
+ *
+ * Writers of 2022 did not align the data; such tensors are copied once to memory that is
+ * aligned, so that everyone else may load them as what they are.
+ */
+#include "io/checkpoint/checkpoint.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/checkpoint/config.h"
+#include "io/checkpoint/foreign.h"
+
+/* Of a packed tensor's parts the indices are bytes, and of a quantised one's the values too: only
+   one part can be off. */
+static const void **data_of(s24_tensor *tensor)
+{
+    if (tensor->layout) return &tensor->stream;
+    if (tensor->bits) return (const void **)(void *)&tensor->scales;
+    return tensor->packed ? &tensor->values : &tensor->data;
+}
+
+static size_t data_bytes(const s24_tensor *tensor)
+{
+    if (!tensor->packed || tensor->layout) return tensor->bytes;
+    const int64_t k = tensor->shape[1], codes = (k + 7) / 8;
+    if (tensor->bits)
+        return (size_t)tensor->shape[0] * (size_t)((k + tensor->group - 1) / tensor->group) *
+               sizeof *tensor->scales;
+    return tensor->bytes - (size_t)(tensor->shape[0] * codes);
+}
+
+enum { LINE = 64 };
+
+static int is_aligned(s24_tensor *tensor)
+{
+    const size_t element = tensor->layout ? LINE
+                           : tensor->bits ? sizeof *tensor->scales
+                                          : s24_dtype_bytes(tensor->dtype);
+    return (uintptr_t)*data_of(tensor) % element == 0;
+}
+
+static s24_status align_tensors(s24i_shard *shard, s24_ctx *ctx)
+{
+    size_t total = 0, moved = 0, count = shard->header.count;
+    s24_tensor *tensors = shard->header.tensors;
+    for (size_t i = 0; i < count; i++)
+        if (!is_aligned(&tensors[i])) total += (data_bytes(&tensors[i]) + LINE - 1) / LINE * LINE;
+    if (total == 0) return S24_OK;
+    TRY(s24i_zeroed(&shard->aligned, ctx, total));
+    char *place = shard->aligned;
+    for (size_t i = 0; i < count; i++) {
+        if (is_aligned(&tensors[i])) continue;
+        size_t bytes = data_bytes(&tensors[i]);
+        *data_of(&tensors[i]) = memcpy(place, *data_of(&tensors[i]), bytes);
+        place += (bytes + LINE - 1) / LINE * LINE;
+        moved++;
+        TRY(s24_ctx_progress(ctx, "opening", (int64_t)i, (int64_t)count));
+    }
+    s24_ctx_log(ctx, S24_LOG_INFO, "%s: %zu of %zu tensors, not aligned in the file, were copied",
+                shard->path, moved, count);
+    return S24_OK;
+}
+
+static s24_status read_shard(s24i_shard *shard, s24_ctx *ctx)
+{
+    shard->name = s24i_base_name(shard->path);
+    TRY(s24i_map_open_fd(&shard->map, &shard->fd, ctx, shard->path));
+    TRY(s24i_header_read(&shard->header, ctx, shard->path, &shard->map));
+    TRY(s24i_header_fold_packed(&shard->header, ctx, shard->path));
+    for (size_t i = 0; i < shard->header.count; i++)
+        shard->header.tensors[i].file = shard->name;
+    return align_tensors(shard, ctx);
+}
+
+/* All shards' tensors in one array. What it takes comes from the shards' own arrays, which go one by
+   one; the only shard's is taken as it is, sorted already. */
+static s24_status move_tensors(s24_checkpoint *checkpoint)
+{
+    s24_ctx *ctx = checkpoint->ctx;
+    size_t total = 0;
+    for (size_t i = 0; i < checkpoint->shard_count; i++)
+        total += checkpoint->shards[i].header.count;
+    if (checkpoint->shard_count != 1)
+        TRY(s24i_alloc_elems(&checkpoint->tensors, ctx, (int64_t)total, sizeof *checkpoint->tensors,
+                             "a model's tensors"));
+    for (size_t i = 0; i < checkpoint->shard_count; i++) {
+        s24i_header *header = &checkpoint->shards[i].header;
+        if (checkpoint->shard_count == 1) {
+            checkpoint->tensors = header->tensors;
+        } else {
+            memcpy(checkpoint->tensors + checkpoint->count, header->tensors,
+                   header->count * sizeof *header->tensors);
+            s24_ctx_free(ctx, header->tensors);
+        }
+        checkpoint->count += header->count;
+        header->tensors = NULL;
+        header->count = 0;
+    }
+    return S24_OK;
+}
+
+/* One sorted array of all shards' tensors; their names must be distinct. */
+static s24_status gather_tensors(s24_checkpoint *checkpoint)
+{
+    TRY(move_tensors(checkpoint));
+    const size_t count = checkpoint->count;
+    if (checkpoint->shard_count > 1)
+        qsort(checkpoint->tensors, count, sizeof *checkpoint->tensors, s24i_compare_names);
+    for (size_t i = 1; i < count; i++) {
+        const s24_tensor *a = &checkpoint->tensors[i - 1], *b = &checkpoint->tensors[i];
+        REQUIRE(checkpoint->ctx, strcmp(a->name, b->name) != 0, S24_ERROR_FORMAT,
+                "tensor \"%s\" is in two files: %s and %s", s24i_show(a->name).text,
+                s24i_show(a->file).text, s24i_show(b->file).text);
+    }
+    return S24_OK;
+}
+
+static s24_status read_model_type(s24_checkpoint *checkpoint)
+{
+    const char *model_type = NULL;
+    s24i_config config;
+    TRY(s24i_config_load(&config, checkpoint->ctx, checkpoint->folder, "config.json",
+                         S24I_OPTIONAL));
+    s24_status status = s24i_config_string(&model_type, &config, "model_type", S24I_OPTIONAL);
+    if (status == S24_OK && model_type)
+        status = s24i_copy_string(&checkpoint->model_type, checkpoint->ctx, model_type);
+    s24i_config_free(&config);
+    return status;
+}
+
+/* Opens every shard; path names the index for sentences, if there is one. */
+static s24_status read_shards(s24_checkpoint *checkpoint, const s24i_json *index, const char *path)
+{
+    for (size_t i = 0; i < checkpoint->shard_count; i++) {
+        TRY(read_shard(&checkpoint->shards[i], checkpoint->ctx));
+        TRY(s24_ctx_progress(checkpoint->ctx, "opening", (int64_t)i + 1,
+                             (int64_t)checkpoint->shard_count));
+    }
+    TRY(gather_tensors(checkpoint));
+    if (index) TRY(s24i_index_check(checkpoint, index, path));
+    return checkpoint->folder ? read_model_type(checkpoint) : S24_OK;
+}
+
+static s24_status open_file(s24_checkpoint *checkpoint, const char *path)
+{
+    void *shard;
+    TRY(s24i_zeroed(&shard, checkpoint->ctx, sizeof *checkpoint->shards));
+    checkpoint->shards = shard;
+    TRY(s24i_copy_string(&checkpoint->shards->path, checkpoint->ctx, path));
+    checkpoint->shard_count = 1;
+    return read_shards(checkpoint, NULL, NULL);
+}
+
+static s24_status open_index(s24_checkpoint *checkpoint, const char *path)
+{
+    s24i_json *index;
+    checkpoint->has_index = 1;
+    s24_status status = s24i_index_read(&index, checkpoint, path);
+    if (status == S24_OK) status = read_shards(checkpoint, index, path);
+    s24_ctx_free(checkpoint->ctx, index);
+    return status;
+}
+
+static s24_status open_folder(s24_checkpoint *checkpoint)
+{
+    s24_ctx *ctx = checkpoint->ctx;
+    s24_status status;
+    char *single = NULL, *index = NULL;
+    TRY_DONE(s24i_join_path(&single, ctx, checkpoint->folder, S24I_SINGLE_FILE));
+    TRY_DONE(s24i_join_path(&index, ctx, checkpoint->folder, S24I_INDEX_FILE));
+    if (access(single, F_OK) == 0)
+        status = open_file(checkpoint, single);
+    else if (access(index, F_OK) == 0)
+        status = open_index(checkpoint, index);
+    else if (errno != ENOENT)
+        status = s24i_fail_errno(ctx, "look into", checkpoint->folder);
+    else
+        status = s24i_fail_weightless(ctx, checkpoint->folder);
+done:
+    s24_ctx_free(ctx, single);
+    s24_ctx_free(ctx, index);
+    return status;
+}
+
+static s24_status open_path(s24_checkpoint *checkpoint, const char *path)
+{
+    s24_ctx *ctx = checkpoint->ctx;
+    struct stat info;
+    if (stat(path, &info) != 0) return s24i_fail_absent(ctx, path);
+    if (S_ISDIR(info.st_mode)) {
+        TRY(s24i_copy_string(&checkpoint->folder, ctx, path));
+        return open_folder(checkpoint);
+    }
+    if (s24i_ends_with(path, ".safetensors.index.json")) {
+        TRY(s24i_parent_folder(&checkpoint->folder, ctx, path));
+        return open_index(checkpoint, path);
+    }
+    return open_file(checkpoint, path);
+}
+
+s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path)
+{
+    void *checkpoint;
+    if (!out) return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "out is NULL");
+    *out = NULL;
+    REQUIRE(ctx, path && *path, S24_ERROR_ARGUMENT,
+            "path is empty, a .safetensors file or a model folder is expected");
+    TRY(s24i_zeroed(&checkpoint, ctx, sizeof **out));
+    ((s24_checkpoint *)checkpoint)->ctx = ctx;
+    s24_status status = open_path(checkpoint, path);
+    if (status == S24_OK)
+        *out = checkpoint;
+    else
+        s24_checkpoint_close(checkpoint);
+    return status;
+}
+
+void s24_checkpoint_close(s24_checkpoint *checkpoint)
+{
+    if (!checkpoint) return;
+    s24_ctx *ctx = checkpoint->ctx;
+    for (size_t i = 0; i < checkpoint->shard_count; i++) {
+        s24i_shard *shard = &checkpoint->shards[i];
+        s24i_header_free(&shard->header, ctx);
+        if (shard->map.bytes) close(shard->fd);
+        s24i_map_close(&shard->map);
+        s24_ctx_free(ctx, shard->aligned);
+        s24_ctx_free(ctx, shard->path);
+    }
+    s24_ctx_free(ctx, checkpoint->shards);
+    s24_ctx_free(ctx, checkpoint->tensors);
+    s24_ctx_free(ctx, checkpoint->folder);
+    s24_ctx_free(ctx, checkpoint->model_type);
+    s24_ctx_free(ctx, checkpoint);
+}
+
+/* The file in whose map the bytes lie, or NULL. */
+static const s24i_shard *shard_of(const s24_checkpoint *checkpoint, const void *from)
+{
+    for (size_t i = 0; i < checkpoint->shard_count; i++) {
+        const s24i_map *map = &checkpoint->shards[i].map;
+        if ((uintptr_t)from >= (uintptr_t)map->data &&
+            (uintptr_t)from - (uintptr_t)map->data < map->bytes)
+            return &checkpoint->shards[i];
+    }
+    return NULL;
+}
+
+int s24i_checkpoint_has(const s24_checkpoint *checkpoint, const void *from)
+{
+    return shard_of(checkpoint, from) != NULL;
+}
+
+s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
+                               const s24_checkpoint *checkpoint, const void *from, size_t bytes,
+                               int at_once)
+{
+    const s24i_shard *shard = shard_of(checkpoint, from);
+    *data = NULL;
+    if (!shard || !bytes) return S24_OK;
+    const size_t begin = (size_t)((const uint8_t *)from - shard->map.data);
+    TRY(s24i_map_again(map, ctx, shard->fd, begin, bytes, at_once, shard->path));
+    *data = map->data + map->bytes - bytes;
+    return S24_OK;
+}
+
+int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint)
+{
+    return checkpoint ? (int64_t)checkpoint->count : 0;
+}
+
+const s24_tensor *s24_checkpoint_tensor(const s24_checkpoint *checkpoint, int64_t index)
+{
+    if (!checkpoint || index < 0 || (size_t)index >= checkpoint->count) return NULL;
+    return &checkpoint->tensors[index];
+}
+
+const s24_tensor *s24_checkpoint_find(const s24_checkpoint *checkpoint, const char *name)
+{
+    if (!checkpoint || !name) return NULL;
+    return s24i_find_name(checkpoint->tensors, checkpoint->count, name);
+}
+
+const char *s24_checkpoint_folder(const s24_checkpoint *checkpoint)
+{
+    return checkpoint ? checkpoint->folder : NULL;
+}
+
+const char *s24_checkpoint_model_type(const s24_checkpoint *checkpoint)
+{
+    return checkpoint ? checkpoint->model_type : NULL;
+}
+
+s24_status s24i_model_type(const char **type, s24_ctx *ctx, const s24_checkpoint *checkpoint)
+{
+    const char *folder = checkpoint->folder;
+    char *path;
+    *type = checkpoint->model_type;
+    if (*type) return S24_OK;
+    REQUIRE(ctx, folder, S24_ERROR_ARGUMENT,
+            "%s is a single file; a model's folder is expected, with config.json and tokenizer",
+            checkpoint->shards->path);
+    TRY(s24i_join_path(&path, ctx, folder, "config.json"));
+    const int is_there = access(path, F_OK) == 0;
+    const s24_status status =
+        is_there ? s24_ctx_fail(ctx, S24_ERROR_FORMAT, "%s: model_type is missing", path)
+                 : s24_ctx_fail(ctx, S24_ERROR_FORMAT,
+                                "%s: the folder has no config.json, which says what the model is; "
+                                "it belongs to the model's files, beside %s",
+                                folder, checkpoint->shards->name);
+    s24_ctx_free(ctx, path);
+    return status;
+}
+
+const char *s24_checkpoint_metadata(const s24_checkpoint *checkpoint, const char *key)
+{
+    if (!checkpoint || !key || checkpoint->shard_count == 0) return NULL;
+    return s24i_json_string(s24i_json_get(checkpoint->shards[0].header.metadata, key));
+}
+
+s24_status s24i_name_tensor(s24_ctx *ctx, s24_status status, const s24_tensor *tensor)
+{
+    if (status == S24_OK || status == S24_ERROR_INTERRUPTED) return status;
+    return s24_ctx_fail(ctx, status, "%s: tensor '%s': %s", tensor->file,
+                        s24i_show(tensor->name).text, s24_ctx_error(ctx));
+}

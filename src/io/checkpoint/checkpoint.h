@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The inside of a checkpoint, for the files that open it and for the writer that follows its shape.
+ */
+#ifndef S24_IO_CHECKPOINT_CHECKPOINT_H
+#define S24_IO_CHECKPOINT_CHECKPOINT_H
+
+#include "io/checkpoint/safetensors.h"
+
+/* One file of a checkpoint. Its tensors move into the checkpoint once it is read. */
+typedef struct s24i_shard {
+    char *path;
+    const char *name; /* base name, inside path */
+    s24i_map map;
+    int fd; /* of map, for s24i_checkpoint_map */
+    s24i_header header;
+    void *aligned; /* copies of tensors that the file does not align, or NULL */
+} s24i_shard;
+
+struct s24_checkpoint {
+    s24_ctx *ctx;
+    char *folder;     /* NULL: a single file */
+    char *model_type; /* NULL: none known */
+    int has_index;    /* the shards come from model.safetensors.index.json */
+    s24i_shard *shards;
+    size_t shard_count;
+    s24_tensor *tensors; /* sorted by name */
+    size_t count;
+};
+
+/* Of an index: the largest models have some hundreds, and each is an open file. */
+enum { S24I_MAX_SHARDS = 4096 };
+
+/* s24_checkpoint_open, but for transposed, which rows of models say (model/sides.c). */
+s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path);
+
+#define S24I_SINGLE_FILE "model.safetensors"
+#define S24I_INDEX_FILE  "model.safetensors.index.json"
+
+/*
+ * Bytes of the checkpoint, of one file, in a map that outlives it: its pages are the file's, private to
+ * nobody and read when they are touched, or at once where all will be (at_once). *data is NULL where
+ * that cannot be, because the tensor had to be copied or is empty. IO, MEMORY.
+ */
+s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
+                               const s24_checkpoint *checkpoint, const void *from, size_t bytes,
+                               int at_once);
+/* The model_type of a folder's config.json. ARGUMENT: a single file was opened; FORMAT. */
+s24_status s24i_model_type(const char **type, s24_ctx *ctx, const s24_checkpoint *checkpoint);
+/* Do the bytes lie in a file's map? */
+int s24i_checkpoint_has(const s24_checkpoint *checkpoint, const void *from);
+
+/* Fills the checkpoint's shards with the files that an index names, in ascending order, each once.
+   *out is the index itself, for s24i_index_check. IO, FORMAT, MEMORY. */
+s24_status s24i_index_read(s24i_json **out, s24_checkpoint *checkpoint, const char *path);
+/* The index and the files must agree on every tensor. FORMAT, MEMORY. */
+s24_status s24i_index_check(const s24_checkpoint *checkpoint, const s24i_json *index,
+                            const char *path);
+
+/* Says which tensor the sentence of a failed call is about; S24_OK and INTERRUPTED pass. */
+s24_status s24i_name_tensor(s24_ctx *ctx, s24_status status, const s24_tensor *tensor);
+
+#endif

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * JSON with the strictness that files from strangers ask for, and typed reads from it. Every
+ * sentence names the file; nothing is coerced from one type to another, but an integer may stand
+ * where a real number is expected.
+ */
+#include "io/checkpoint/config.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+/* No JSON file of a model comes near this; tokenizer.json, the largest, takes tens of megabytes. */
+#define CONFIG_MAX_BYTES ((size_t)256 << 20)
+
+s24_status s24i_config_parse(s24i_config *out, s24_ctx *ctx, const char *name, const void *data,
+                             size_t bytes)
+{
+    *out = (s24i_config){ctx, NULL, NULL};
+    REQUIRE(ctx, bytes <= CONFIG_MAX_BYTES, S24_ERROR_FORMAT,
+            "%s: %zu bytes, at most %zu are expected of such a file", name, bytes,
+            CONFIG_MAX_BYTES);
+    TRY(s24i_copy_string(&out->file, ctx, name));
+    s24_status status = s24i_json_parse(&out->json, ctx, name, data, bytes);
+    if (status != S24_OK) s24i_config_free(out);
+    return status;
+}
+
+s24_status s24i_config_load(s24i_config *out, s24_ctx *ctx, const char *folder, const char *name,
+                            s24i_need need)
+{
+    s24_status status;
+    s24i_map map;
+    char *path;
+    *out = (s24i_config){ctx, NULL, NULL};
+    TRY(s24i_join_path(&path, ctx, folder, name));
+    if (need == S24I_OPTIONAL && access(path, F_OK) != 0 && errno == ENOENT) {
+        s24_ctx_free(ctx, path);
+        return S24_OK;
+    }
+    status = s24i_map_open(&map, ctx, path);
+    if (status == S24_OK) status = s24i_config_parse(out, ctx, path, map.data, map.bytes);
+    s24i_map_close(&map);
+    s24_ctx_free(ctx, path);
+    return status;
+}
+
+void s24i_config_free(s24i_config *config)
+{
+    if (config->json) s24_ctx_free(config->ctx, config->json);
+    if (config->file) s24_ctx_free(config->ctx, config->file);
+    config->json = NULL;
+    config->file = NULL;
+}
+
+/* The value at a key into *value; NULL when it is optional and absent. */
+static s24_status lookup(s24i_json **value, const s24i_config *config, const char *key,
+                         s24i_need need)
+{
+    *value = NULL;
+    if (!config->json && need == S24I_OPTIONAL) return S24_OK;
+    REQUIRE(config->ctx, s24i_json_typeof(config->json) == S24I_JSON_OBJECT, S24_ERROR_FORMAT,
+            "%s: an object with the key \"%s\" is expected", config->file ? config->file : "JSON",
+            key);
+    *value = s24i_json_get(config->json, key);
+    if (s24i_json_typeof(*value) == S24I_JSON_NULL) *value = NULL;
+    REQUIRE(config->ctx, *value || need == S24I_OPTIONAL, S24_ERROR_FORMAT,
+            "%s: the key \"%s\" is missing", config->file, key);
+    return S24_OK;
+}
+
+static s24_status wrong_type(const s24i_config *config, const char *key, const char *expected)
+{
+    return s24_ctx_fail(config->ctx, S24_ERROR_FORMAT, "%s: \"%s\" is not %s", config->file, key,
+                        expected);
+}
+
+s24_status s24i_config_int(int64_t *out, const s24i_config *config, const char *key, s24i_need need,
+                           int64_t min, int64_t max)
+{
+    s24i_json *value;
+    TRY(lookup(&value, config, key, need));
+    if (!value) return S24_OK;
+    if (s24i_json_typeof(value) != S24I_JSON_INTEGER) return wrong_type(config, key, "an integer");
+    int64_t number = s24i_json_integer(value);
+    REQUIRE(config->ctx, number >= min && number <= max, S24_ERROR_FORMAT,
+            "%s: \"%s\" is %lld, expected %lld to %lld", config->file, key, (long long)number,
+            (long long)min, (long long)max);
+    *out = number;
+    return S24_OK;
+}
+
+s24_status s24i_config_double(double *out, const s24i_config *config, const char *key,
+                              s24i_need need, double min, double max)
+{
+    s24i_json *value;
+    TRY(lookup(&value, config, key, need));
+    if (!value) return S24_OK;
+    const s24i_json_type type = s24i_json_typeof(value);
+    if (type != S24I_JSON_INTEGER && type != S24I_JSON_REAL)
+        return wrong_type(config, key, "a number");
+    double number = s24i_json_number(value);
+    REQUIRE(config->ctx, number >= min && number <= max, S24_ERROR_FORMAT,
+            "%s: \"%s\" is %g, expected %g to %g", config->file, key, number, min, max);
+    *out = number;
+    return S24_OK;
+}
+
+s24_status s24i_config_string(const char **out, const s24i_config *config, const char *key,
+                              s24i_need need)
+{
+    s24i_json *value;
+    TRY(lookup(&value, config, key, need));
+    if (!value) return S24_OK;
+    const char *text = s24i_json_string(value);
+    if (!text) return wrong_type(config, key, "a string");
+    *out = text;
+    return S24_OK;
+}
+
+s24_status s24i_config_bool(int *out, const s24i_config *config, const char *key, s24i_need need)
+{
+    s24i_json *value;
+    TRY(lookup(&value, config, key, need));
+    if (!value) return S24_OK;
+    if (s24i_json_typeof(value) != S24I_JSON_BOOL) return wrong_type(config, key, "true or false");
+    *out = s24i_json_is_true(value);
+    return S24_OK;
+}
+
+static int has_members(const s24i_json *value)
+{
+    const s24i_json_type type = s24i_json_typeof(value);
+    return type == S24I_JSON_OBJECT || type == S24I_JSON_ARRAY;
+}
+
+s24_status s24i_config_child(s24i_config *out, const s24i_config *config, const char *key,
+                             s24i_need need)
+{
+    s24i_json *value;
+    *out = (s24i_config){config->ctx, NULL, config->file};
+    TRY(lookup(&value, config, key, need));
+    if (!value) return S24_OK;
+    if (!has_members(value)) return wrong_type(config, key, "an object or an array");
+    out->json = value;
+    return S24_OK;
+}
+
+int s24i_config_item(s24i_config *out, const s24i_config *array, s24i_json *value)
+{
+    int is_there = has_members(value);
+    *out = (s24i_config){array->ctx, is_there ? value : NULL, array->file};
+    return is_there;
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Packed 2:4 matrices in a safetensors file: what docs/format.md section 3 says a reader must
+ * refuse is refused here, in the order of its list, before anyone sees the tensor. Nothing is
+ * copied; values, indices and scales stay where they lie in the file.
+ */
+#include "io/checkpoint/safetensors.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One matrix that the metadata describe. */
+typedef struct described {
+    const char *name;
+    int64_t rows, cols;
+    int bits; /* 0: not quantised */
+    int64_t group;
+    const char *layout; /* NULL: canonical */
+} described;
+
+/* The description of every packed matrix, or *out = NULL when the file has none. From version 2 on
+   there may be quantised ones, from version 3 on ones in a layout. */
+static s24_status read_description(s24i_json **out, int *number, const s24i_header *header,
+                                   s24_ctx *ctx, const char *path)
+{
+    static const char *const versions[] = {S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION,
+                                           S24I_LAYOUT_VERSION};
+    const char *version = s24i_json_string(s24i_json_get(header->metadata, S24I_VERSION_KEY));
+    const char *packed = s24i_json_string(s24i_json_get(header->metadata, S24I_PACKED_KEY));
+    *out = NULL;
+    *number = 0;
+    if (!version && !packed) return S24_OK;
+    REQUIRE(ctx, version && packed, S24_ERROR_FORMAT, "%s: the metadata have \"%s\" without \"%s\"",
+            path, version ? S24I_VERSION_KEY : S24I_PACKED_KEY,
+            version ? S24I_PACKED_KEY : S24I_VERSION_KEY);
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(version, versions[i])) *number = i + 1;
+    REQUIRE(ctx, *number, S24_ERROR_FORMAT,
+            "%s: \"%s\" is \"%s\", this build reads \"%s\", \"%s\" and \"%s\"", path,
+            S24I_VERSION_KEY, s24i_show(version).text, versions[0], versions[1], versions[2]);
+    const s24_status status = s24i_json_parse(out, ctx, path, packed, strlen(packed));
+    if (status == S24_ERROR_MEMORY) return status;
+    if (s24i_json_typeof(*out) == S24I_JSON_OBJECT) return S24_OK;
+    s24_ctx_free(ctx, *out);
+    *out = NULL;
+    return s24_ctx_fail(ctx, S24_ERROR_FORMAT,
+                        "%s: \"%s\" in the metadata is not a JSON object of distinct names", path,
+                        S24I_PACKED_KEY);
+}
+
+/* bits and group, the third and fourth number of a quantised matrix. */
+static s24_status read_scheme(described *matrix, const s24i_json *shape, s24_ctx *ctx,
+                              const char *path)
+{
+    const int64_t bits = s24i_json_integer(s24i_json_at(shape, 2));
+    matrix->group = s24i_json_integer(s24i_json_at(shape, 3));
+    REQUIRE(ctx, bits == 8 || bits == 4, S24_ERROR_FORMAT,
+            "%s: quantised tensor \"%s\" has %lld bits, expected 8 or 4", path,
+            s24i_show(matrix->name).text, (long long)bits);
+    REQUIRE(
+        ctx, matrix->group == 64 || matrix->group == 128 || matrix->group == matrix->cols,
+        S24_ERROR_FORMAT,
+        "%s: quantised tensor \"%s\" has a scale for %lld columns, expected 64, 128 or all %lld",
+        path, s24i_show(matrix->name).text, (long long)matrix->group, (long long)matrix->cols);
+    matrix->bits = (int)bits;
+    return S24_OK;
+}
+
+s24_dtype s24i_layout_dtype(const char **name)
+{
+    s24_dtype dtype;
+    const char *known;
+    for (int i = 0; (known = s24_layout_name(i, &dtype, NULL)); i++) {
+        if (strcmp(known, *name) != 0) continue;
+        *name = known;
+        return dtype;
+    }
+    return S24_DTYPE_NONE;
+}
+
+/* The name at the end of a description. */
+static s24_status read_layout(described *matrix, const char *layout, s24_ctx *ctx, const char *path)
+{
+    matrix->layout = layout;
+    REQUIRE(ctx, s24i_layout_dtype(&matrix->layout), S24_ERROR_UNSUPPORTED,
+            "%s: tensor \"%s\" is stored in the layout \"%s\", which this build does not know",
+            path, s24i_show(matrix->name).text, s24i_show(layout).text);
+    return S24_OK;
+}
+
+static s24_status read_logical_shape(described *matrix, const s24i_json *shape, int version,
+                                     s24_ctx *ctx, const char *path)
+{
+    const char *layout = version > 2 ? s24i_json_string(s24i_json_at(shape, 2)) : NULL;
+    const size_t count = s24i_json_typeof(shape) == S24I_JSON_ARRAY ? s24i_json_count(shape) : 0;
+    const size_t numbers = count - (layout != NULL);
+    int64_t elements;
+    REQUIRE(ctx, *matrix->name, S24_ERROR_FORMAT, "%s: \"%s\" describes a tensor without a name",
+            path, S24I_PACKED_KEY);
+    int fits = numbers == 2 || (version > 1 && numbers == 4 && !layout);
+    for (size_t i = 0; i < numbers && fits; i++)
+        fits = s24i_json_typeof(s24i_json_at(shape, i)) == S24I_JSON_INTEGER;
+    REQUIRE(ctx, fits, S24_ERROR_FORMAT,
+            "%s: \"%s\" does not give tensor \"%s\" a shape of two integers%s", path,
+            S24I_PACKED_KEY, s24i_show(matrix->name).text,
+            version == 1   ? ""
+            : version == 2 ? ", or these, bits and group"
+                           : ", or these and bits and group or a layout's name");
+    matrix->rows = s24i_json_integer(s24i_json_at(shape, 0));
+    matrix->cols = s24i_json_integer(s24i_json_at(shape, 1));
+    REQUIRE(ctx,
+            matrix->rows >= 1 && matrix->cols >= 4 && matrix->cols % 4 == 0 &&
+                !__builtin_mul_overflow(matrix->rows, matrix->cols, &elements),
+            S24_ERROR_FORMAT,
+            "%s: packed tensor \"%s\" has shape [%lld, %lld], expected a row or more, columns a "
+            "multiple of 4, and fewer than 2^63 elements",
+            path, s24i_show(matrix->name).text, (long long)matrix->rows, (long long)matrix->cols);
+    if (layout) return read_layout(matrix, layout, ctx, path);
+    return numbers == 4 ? read_scheme(matrix, shape, ctx, path) : S24_OK;
+}
+
+/* Finds a stored part and checks its shape. dtype NONE: any that can be 2:4. */
+static s24_status find_part(s24_tensor **out, const s24i_header *header, s24_ctx *ctx,
+                            const char *path, const s24_tensor *expected)
+{
+    s24_tensor *part = s24i_find_name(header->tensors, header->count, expected->name);
+    *out = part;
+    REQUIRE(ctx, part, S24_ERROR_FORMAT, "%s: a packed tensor lacks its part \"%s\"", path,
+            s24i_show(expected->name).text);
+    if (expected->dtype != S24_DTYPE_NONE)
+        REQUIRE(ctx, part->dtype == expected->dtype, S24_ERROR_FORMAT,
+                "%s: tensor \"%s\" is %s, expected %s", path, s24i_show(part->name).text,
+                s24i_dtype_label(part->dtype), s24i_dtype_label(expected->dtype));
+    else
+        REQUIRE(ctx, s24_dtype_can_be_two_four(part->dtype), S24_ERROR_FORMAT,
+                "%s: tensor \"%s\" is %s, expected F32, F16, BF16, I8, F8_E4M3 or F8_E5M2", path,
+                s24i_show(part->name).text, s24i_dtype_label(part->dtype));
+    const int rank = expected->rank ? expected->rank : 2;
+    REQUIRE(ctx, part->rank == rank, S24_ERROR_FORMAT, "%s: tensor \"%s\" has rank %d, expected %d",
+            path, s24i_show(part->name).text, part->rank, rank);
+    if (rank == 1)
+        REQUIRE(ctx, part->shape[0] == expected->shape[0], S24_ERROR_FORMAT,
+                "%s: tensor \"%s\" has %lld bytes, expected %lld", path, s24i_show(part->name).text,
+                (long long)part->shape[0], (long long)expected->shape[0]);
+    else
+        REQUIRE(ctx, part->shape[0] == expected->shape[0] && part->shape[1] == expected->shape[1],
+                S24_ERROR_FORMAT, "%s: tensor \"%s\" has shape [%lld, %lld], expected [%lld, %lld]",
+                path, s24i_show(part->name).text, (long long)part->shape[0],
+                (long long)part->shape[1], (long long)expected->shape[0],
+                (long long)expected->shape[1]);
+    return S24_OK;
+}
+
+/* 1 if the low half of a byte is one of the six codes 4 8 9 C D E: the first position is below
+   the second. In bytes throughout, so that the loop below vectorises. */
+static inline uint8_t is_legal(uint8_t byte)
+{
+    return (byte & 3) < ((byte >> 2) & 3);
+}
+
+/* The first column of the first bad group of a row, or −1. */
+static int64_t find_bad_code(const uint8_t *row, int64_t cols)
+{
+    int64_t pairs = cols / 8;
+    uint8_t good = 1;
+    for (int64_t i = 0; i < pairs; i++)
+        good &= is_legal(row[i]) & is_legal(row[i] >> 4);
+    if (cols % 8) good &= is_legal(row[pairs]) & (row[pairs] < 16);
+    if (good) return -1;
+    for (int64_t i = 0; i < pairs; i++) {
+        if (!is_legal(row[i])) return 8 * i;
+        if (!is_legal(row[i] >> 4)) return 8 * i + 4;
+    }
+    return 8 * pairs;
+}
+
+s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
+                            const uint8_t *indices, int64_t rows, int64_t cols)
+{
+    int64_t stride = (cols + 7) / 8;
+    s24i_map_touch(indices, (size_t)(rows * stride));
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t col = find_bad_code(indices + row * stride, cols);
+        REQUIRE(ctx, col < 0, S24_ERROR_FORMAT,
+                "%s: packed tensor \"%s\": byte 0x%02x at row %lld, column %lld is no legal code "
+                "(expected half bytes of 4 8 9 C D E, unused ones 0)",
+                path, s24i_show(name).text, indices[row * stride + col / 8], (long long)row,
+                (long long)col);
+    }
+    return S24_OK;
+}
+
+s24_status s24i_check_scales(s24_ctx *ctx, const char *path, const char *name, const void *scales,
+                             int64_t rows, int64_t cols, int64_t group)
+{
+    const int64_t stride = (cols + group - 1) / group;
+    for (int64_t i = 0; i < rows * stride; i++) {
+        float scale;
+        memcpy(&scale, (const char *)scales + (size_t)i * sizeof scale, sizeof scale);
+        REQUIRE(ctx, isfinite(scale) && scale >= 0, S24_ERROR_FORMAT,
+                "%s: quantised tensor \"%s\": the scale at row %lld, column %lld is %g (expected a "
+                "finite number that is not negative)",
+                path, s24i_show(name).text, (long long)(i / stride),
+                (long long)(i % stride * group), (double)scale);
+    }
+    return S24_OK;
+}
+
+/* The third part of a quantised matrix. `name` has room for its name. */
+static s24_status join_scales(s24_tensor *values, s24i_header *header, s24_ctx *ctx,
+                              const char *path, const described *matrix, char *name)
+{
+    s24_tensor *scales;
+    const int64_t groups = (matrix->cols + matrix->group - 1) / matrix->group;
+    const s24_tensor expected = {.name = name, .shape = {matrix->rows, groups}, .dtype = S24_F32};
+    strcpy(name + strlen(matrix->name), S24I_SCALES_SUFFIX);
+    TRY(find_part(&scales, header, ctx, path, &expected));
+    TRY(s24i_check_scales(ctx, path, matrix->name, scales->data, matrix->rows, matrix->cols,
+                          matrix->group));
+    values->dtype = S24_I8;
+    values->bits = matrix->bits;
+    values->group = matrix->group;
+    values->scales = scales->data;
+    values->bytes += scales->bytes;
+    scales->packed = -1;
+    return S24_OK;
+}
+
+s24_status s24i_check_stream(s24_ctx *ctx, const char *path, const char *name,
+                             const s24_laid_out *weight)
+{
+    char sentence[256];
+    s24i_map_touch(weight->data, s24_layout_bytes(weight->layout, weight->rows, weight->cols));
+    const s24_status status = s24_layout_check(ctx, weight);
+    if (status == S24_OK) return S24_OK;
+    snprintf(sentence, sizeof sentence, "%s", s24_ctx_error(ctx));
+    return s24_ctx_fail(ctx, status, "%s: packed tensor \"%s\": %s", path, s24i_show(name).text,
+                        sentence);
+}
+
+static s24_status check_not_plain(const s24i_header *header, s24_ctx *ctx, const char *path,
+                                  const char *name)
+{
+    REQUIRE(ctx, !s24i_find_name(header->tensors, header->count, name), S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" is there packed and dense", path, s24i_show(name).text);
+    return S24_OK;
+}
+
+/* The one part of a matrix in a layout. `name` has room for its name. */
+static s24_status join_stream(s24i_header *header, s24_ctx *ctx, const char *path,
+                              const described *matrix, char *name)
+{
+    s24_tensor *stream;
+    const size_t bytes = s24_layout_bytes(matrix->layout, matrix->rows, matrix->cols);
+    const s24_tensor expected = {
+        .name = name, .dtype = S24_U8, .rank = 1, .shape = {(int64_t)bytes}};
+    REQUIRE(ctx, bytes, S24_ERROR_FORMAT, "%s: packed tensor \"%s\" has more bytes than memory",
+            path, s24i_show(matrix->name).text);
+    strcpy(name, matrix->name);
+    strcat(name, S24I_STREAM_SUFFIX);
+    TRY(find_part(&stream, header, ctx, path, &expected));
+    const s24_laid_out weight = {matrix->layout, matrix->rows, matrix->cols, stream->data};
+    TRY(s24i_check_stream(ctx, path, matrix->name, &weight));
+    TRY(check_not_plain(header, ctx, path, matrix->name));
+    stream->layout = matrix->layout;
+    stream->dtype = s24i_layout_dtype(&stream->layout);
+    stream->packed = 1;
+    stream->stream = stream->data;
+    stream->data = NULL;
+    stream->rank = 2;
+    stream->shape[0] = matrix->rows;
+    stream->shape[1] = matrix->cols;
+    return S24_OK;
+}
+
+/* Makes the logical tensor out of the values' entry; the others are marked with packed = −1.
+   Names change later, since the search needs them sorted as they are. */
+static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path,
+                             const described *matrix, char *name)
+{
+    s24_tensor *values, *indices;
+    s24_tensor expected = {
+        .name = name, .shape = {matrix->rows, matrix->cols / 2}, .dtype = S24_DTYPE_NONE};
+    if (matrix->bits) expected.dtype = matrix->bits == 8 ? S24_I8 : S24_U8;
+    if (matrix->bits == 4) expected.shape[1] /= 2;
+    size_t length = strlen(matrix->name);
+    memcpy(name, matrix->name, length);
+    strcpy(name + length, S24I_VALUES_SUFFIX);
+    TRY(find_part(&values, header, ctx, path, &expected));
+    strcpy(name + length, S24I_INDICES_SUFFIX);
+    expected.dtype = S24_U8;
+    expected.shape[1] = (matrix->cols + 7) / 8;
+    TRY(find_part(&indices, header, ctx, path, &expected));
+    TRY(s24i_check_codes(ctx, path, matrix->name, indices->data, matrix->rows, matrix->cols));
+    TRY(check_not_plain(header, ctx, path, matrix->name));
+    if (matrix->bits) TRY(join_scales(values, header, ctx, path, matrix, name));
+    values->packed = 1;
+    values->values = values->data;
+    values->indices = indices->data;
+    values->data = NULL;
+    values->bytes += indices->bytes;
+    values->shape[1] = matrix->cols;
+    indices->packed = -1;
+    return S24_OK;
+}
+
+static s24_status join_all(s24i_header *header, s24_ctx *ctx, const char *path,
+                           const s24i_json *description, int version)
+{
+    const size_t count = s24i_json_count(description);
+    size_t done = 0, longest = 0;
+    s24_status status = S24_OK;
+    const char *key;
+    const s24i_json *shape;
+    void *name;
+    s24i_json_walk walk = s24i_json_begin(description);
+    while (s24i_json_next(&walk, &key))
+        if (strlen(key) > longest) longest = strlen(key);
+    TRY(s24i_zeroed(&name, ctx, longest + sizeof S24I_INDICES_SUFFIX));
+    walk = s24i_json_begin(description);
+    while ((shape = s24i_json_next(&walk, &key)) != NULL) {
+        described matrix = {.name = key};
+        TRY_DONE(read_logical_shape(&matrix, shape, version, ctx, path));
+        TRY_DONE((matrix.layout ? join_stream : join_parts)(header, ctx, path, &matrix, name));
+        TRY_DONE(s24_ctx_progress(ctx, "opening", (int64_t)++done, (int64_t)count));
+    }
+done:
+    s24_ctx_free(ctx, name);
+    return status;
+}
+
+s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char *path)
+{
+    s24i_json *description;
+    size_t count = 0;
+    int version;
+    TRY(read_description(&description, &version, header, ctx, path));
+    s24_status status = description ? join_all(header, ctx, path, description, version) : S24_OK;
+    s24_ctx_free(ctx, description);
+    TRY(status);
+    for (size_t i = 0; i < header->count; i++) {
+        s24_tensor *tensor = &header->tensors[i];
+        if (tensor->packed < 0) continue;
+        REQUIRE(ctx,
+                tensor->packed ||
+                    !(s24i_ends_with(tensor->name, S24I_VALUES_SUFFIX) ||
+                      s24i_ends_with(tensor->name, S24I_INDICES_SUFFIX) ||
+                      (version > 1 && s24i_ends_with(tensor->name, S24I_SCALES_SUFFIX)) ||
+                      (version > 2 && s24i_ends_with(tensor->name, S24I_STREAM_SUFFIX))),
+                S24_ERROR_FORMAT,
+                "%s: tensor \"%s\" is part of a packed tensor that \"%s\" in the metadata does not "
+                "describe",
+                path, s24i_show(tensor->name).text, S24I_PACKED_KEY);
+        /* The names are the header's own: the stored name is cut to the logical one in place. */
+        if (tensor->packed)
+            header->names[tensor->name - header->names + (ptrdiff_t)strlen(tensor->name) -
+                          (ptrdiff_t)strlen(tensor->layout ? S24I_STREAM_SUFFIX
+                                                           : S24I_VALUES_SUFFIX)] = '\0';
+        header->tensors[count++] = *tensor;
+    }
+    header->count = count;
+    if (count > 0) qsort(header->tensors, count, sizeof *header->tensors, s24i_compare_names);
+    return S24_OK;
+}
+
+s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor)
+{
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    REQUIRE(ctx, tensor && tensor->packed, S24_ERROR_ARGUMENT, "the tensor is not packed");
+    if (tensor->layout) {
+        const s24_laid_out weight = {tensor->layout, tensor->shape[0], tensor->shape[1],
+                                     tensor->stream};
+        return s24_matrix_from_layout(out, ctx, &weight);
+    }
+    if (!tensor->bits)
+        return s24_matrix_from_packed(out, ctx, tensor->values, tensor->indices, tensor->dtype,
+                                      tensor->shape[0], tensor->shape[1]);
+    const s24_quantized from = {.rows = tensor->shape[0],
+                                .cols = tensor->shape[1],
+                                .bits = tensor->bits,
+                                .group = tensor->group,
+                                .values = tensor->values,
+                                .indices = tensor->indices,
+                                .scales = tensor->scales};
+    return s24_matrix_from_quantized(out, ctx, &from);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The safetensors container: 8 bytes little-endian N, N bytes of JSON, then the tensors' bytes
+ * without holes. Also the packed 2:4 matrices that docs/format.md section 3 lays into it.
+ */
+#ifndef S24_IO_CHECKPOINT_SAFETENSORS_H
+#define S24_IO_CHECKPOINT_SAFETENSORS_H
+
+#include "io/file/io.h"
+#include "io/json/json.h"
+
+/* The container's own limit for N; also bounds what parsing a header may cost. */
+#define S24I_HEADER_MAX_BYTES ((uint64_t)100000000)
+/* Our own, of docs/format.md: a file of a million tensors is nobody's model, but fits such a header. */
+enum { S24I_MAX_MEMBERS = 1 << 20 };
+
+#define S24I_VALUES_SUFFIX     ".s24_values"
+#define S24I_INDICES_SUFFIX    ".s24_indices"
+#define S24I_SCALES_SUFFIX     ".s24_scales"
+#define S24I_STREAM_SUFFIX     ".s24_stream"
+#define S24I_VERSION_KEY       "sparse24.version"
+#define S24I_PACKED_KEY        "sparse24.packed"
+#define S24I_PACKED_VERSION    "1"
+#define S24I_QUANTIZED_VERSION "2" /* of a file that has a quantised matrix */
+#define S24I_LAYOUT_VERSION    "3" /* of one that has a matrix in a layout */
+
+/* What a header says. Everything in it has been checked against the file's size. */
+typedef struct s24i_header {
+    s24_tensor *tensors; /* data points into the file's bytes; sorted by name; file is NULL */
+    size_t count;
+    char *names;         /* owns the tensors' names */
+    s24i_json *metadata; /* an object of strings, or NULL */
+} s24i_header;
+
+/*
+ * Reads the header of a file that is mapped, whose pages are let go again on the way: all in all it
+ * takes at most four times the header's bytes. path is for sentences. On error *out is empty.
+ * FORMAT names path, tensor, what stands there and what was expected. MEMORY.
+ */
+s24_status s24i_header_read(s24i_header *out, s24_ctx *ctx, const char *path, const s24i_map *map);
+void s24i_header_free(s24i_header *header, s24_ctx *ctx);
+
+/* Turns the stored parts of every packed matrix into one logical tensor, after checking all that
+   docs/format.md wants checked, codes included. FORMAT, MEMORY, INTERRUPTED. */
+s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char *path);
+
+/* The codes of a packed [rows, cols] must be legal and unused bits zero; FORMAT names the place. */
+s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
+                            const uint8_t *indices, int64_t rows, int64_t cols);
+
+/* The scales of a quantised [rows, cols] must be finite and not negative; FORMAT names the place. */
+s24_status s24i_check_scales(s24_ctx *ctx, const char *path, const char *name, const void *scales,
+                             int64_t rows, int64_t cols, int64_t group);
+
+/* The dtype of a layout's values; S24_DTYPE_NONE: no such layout. *name: as the library has it. */
+s24_dtype s24i_layout_dtype(const char **name);
+/* s24_layout_check, whose sentence names file and tensor. */
+s24_status s24i_check_stream(s24_ctx *ctx, const char *path, const char *name,
+                             const s24_laid_out *weight);
+
+/* The dtype's name in a header ("F32"), NULL if it has none; back, S24_DTYPE_NONE if unknown. */
+const char *s24i_dtype_label(s24_dtype dtype);
+s24_dtype s24i_dtype_of_label(const char *label);
+/* The order of dtypes in a file: larger comes first, wider elements before narrower ones. */
+int s24i_dtype_rank(s24_dtype dtype);
+
+/* qsort and bsearch by name, for arrays of s24_tensor. */
+int s24i_compare_names(const void *a, const void *b);
+s24_tensor *s24i_find_name(const s24_tensor *sorted, size_t count, const char *name);
+
+#endif

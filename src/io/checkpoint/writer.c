@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Writes checkpoints: declare, write, commit. The first write (or the commit) ends declaring,
+ * fixes the layout and makes the temporary output; the commit syncs it and gives it its place.
+ * Whatever fails in between, destroying the writer removes what it made.
+ */
+#include "io/checkpoint/writer.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/file/output.h"
+
+static int is_empty_folder(const char *path)
+{
+    int entries = 0;
+    DIR *folder = opendir(path);
+    if (!folder) return 0;
+    while (entries < 3 && readdir(folder))
+        entries++; /* . and .. are always there */
+    closedir(folder);
+    return entries == 2;
+}
+
+/* May an existing output folder be replaced, which removes all that is in it? Only if it holds a
+   model, as a folder that was written before does, and nobody keeps its history there. */
+static s24_status check_replaceable(s24_ctx *ctx, const char *path)
+{
+    static const char *const files[] = {S24I_SINGLE_FILE, S24I_INDEX_FILE, ".git"};
+    int is_there[3];
+    for (int i = 0; i < 3; i++) {
+        char *file;
+        TRY(s24i_join_path(&file, ctx, path, files[i]));
+        is_there[i] = access(file, F_OK) == 0;
+        s24_ctx_free(ctx, file);
+    }
+    REQUIRE(ctx, !is_there[2], S24_ERROR_EXISTS,
+            "%s is a git repository, which replacing it would remove; write to another folder",
+            path);
+    REQUIRE(ctx, is_there[0] || is_there[1] || is_empty_folder(path), S24_ERROR_EXISTS,
+            "%s is not a model folder (no %s), so it is not replaced", path, S24I_SINGLE_FILE);
+    return S24_OK;
+}
+
+/* *path as the system sees it. */
+static s24_status resolve_links(char **path, s24_ctx *ctx)
+{
+    char *copy, *real = realpath(*path, NULL);
+    if (!real) return s24i_fail_errno(ctx, "resolve", *path);
+    s24_status status = s24i_copy_string(&copy, ctx, real);
+    free(real);
+    TRY(status);
+    s24_ctx_free(ctx, *path);
+    *path = copy;
+    return S24_OK;
+}
+
+/* Replacing a folder must not remove the model that lies further down in it. */
+static s24_status check_not_above(s24_ctx *ctx, const char *path, const char *model)
+{
+    char *real;
+    size_t bytes = strlen(path);
+    TRY(s24i_copy_string(&real, ctx, model));
+    s24_status status = resolve_links(&real, ctx);
+    if (status == S24_OK && !strncmp(real, path, bytes) && real[bytes] == '/')
+        status = s24_ctx_fail(ctx, S24_ERROR_EXISTS,
+                              "%s holds the model that is read (%s), so it is not replaced", path,
+                              model);
+    s24_ctx_free(ctx, real);
+    return status;
+}
+
+/* The output's path without slashes at its end; that of a folder to be replaced without links. */
+static s24_status resolve_path(s24_writer *writer, const char *path)
+{
+    s24_ctx *ctx = writer->ctx;
+    struct stat info;
+    TRY(s24i_copy_string(&writer->path, ctx, path));
+    for (size_t n = strlen(writer->path); n > 1 && writer->path[n - 1] == '/'; n--)
+        writer->path[n - 1] = '\0';
+    if (lstat(writer->path, &info) != 0) return S24_OK;
+    const int is_broken = stat(writer->path, &info) != 0;
+    REQUIRE(ctx, writer->force, S24_ERROR_EXISTS, "%s %s and may not be replaced", path,
+            is_broken ? "is a link to nothing" : "exists");
+    if (is_broken) return S24_OK; /* renamed over */
+    REQUIRE(ctx, !S_ISDIR(info.st_mode) == !writer->folder, S24_ERROR_EXISTS,
+            "%s is a %s, but a %s is to be written", path,
+            S_ISDIR(info.st_mode) ? "folder" : "file", writer->folder ? "folder" : "file");
+    /* The rename would put a file in the place of a device or pipe, for everybody. */
+    REQUIRE(ctx, writer->folder || S_ISREG(info.st_mode), S24_ERROR_EXISTS,
+            "%s is a device or pipe, so it is not replaced", path);
+    if (!writer->folder) return S24_OK;
+    TRY(resolve_links(&writer->path, ctx));
+    TRY(check_replaceable(ctx, writer->path));
+    return check_not_above(ctx, writer->path, writer->folder->folder);
+}
+
+/* The files to be written: the model's shards, or one. */
+static s24_status name_files(s24_writer *writer, const s24_checkpoint *model)
+{
+    size_t count = writer->folder ? model->shard_count : 1;
+    void *files;
+    TRY(s24i_zeroed(&files, writer->ctx, count * sizeof *writer->files));
+    writer->files = files;
+    for (size_t i = 0; i < count; i++) {
+        s24i_out_file *file = &writer->files[writer->file_count++];
+        file->fd = -1;
+        file->name = writer->folder ? model->shards[i].name : s24i_base_name(writer->path);
+        if (model && model->shard_count > 0) file->metadata = model->shards[i].header.metadata;
+    }
+    return S24_OK;
+}
+
+static s24_status set_up(s24_writer *writer, const char *path, const s24_checkpoint *model)
+{
+    TRY(resolve_path(writer, path));
+    return name_files(writer, model);
+}
+
+s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
+                             const s24_writer_opts *opts)
+{
+    s24_writer_opts known;
+    void *memory;
+    if (!out) return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "out is NULL");
+    *out = NULL;
+    REQUIRE(ctx, path && *path, S24_ERROR_ARGUMENT, "the output's path is empty");
+    TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_writer_opts"));
+    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
+    s24_writer *writer = memory;
+    writer->ctx = ctx;
+    writer->names = s24i_names_of(ctx);
+    writer->force = known.force;
+    writer->model = known.model;
+    if (known.model && known.model->folder) writer->folder = known.model;
+    s24_status status = set_up(writer, path, known.model);
+    if (status == S24_OK)
+        *out = writer;
+    else
+        s24_writer_destroy(writer);
+    return status;
+}
+
+static s24_status find_expected(s24i_part **out, s24_writer *writer, const char *name,
+                                const char *suffix)
+{
+    *out = s24i_writer_find_part(writer, name, suffix);
+    REQUIRE(writer->ctx, *out, S24_ERROR_ARGUMENT, "tensor \"%s\" was not declared as a %s one",
+            s24i_show(name).text, *suffix ? "packed" : "dense");
+    REQUIRE(writer->ctx, !(*out)->is_written, S24_ERROR_ARGUMENT, "tensor \"%s\" is written twice",
+            s24i_show(name).text);
+    return S24_OK;
+}
+
+static s24_status write_part(s24_writer *writer, const char *name, const char *suffix,
+                             const void *data)
+{
+    s24i_part *part;
+    TRY(find_expected(&part, writer, name, suffix));
+    TRY(s24i_write_at(writer->files[part->file].fd, writer->ctx, writer->path, data, part->bytes,
+                      part->offset));
+    part->is_written = 1;
+    return S24_OK;
+}
+
+static s24_status check_usable(const s24_writer *writer, const char *name, int has_data)
+{
+    if (!writer) return S24_ERROR_ARGUMENT;
+    REQUIRE(writer->ctx, !writer->is_closed, S24_ERROR_ARGUMENT,
+            "%s: nothing can be written after a commit", writer->path);
+    REQUIRE(writer->ctx, name && has_data, S24_ERROR_ARGUMENT,
+            "a tensor's name or its data are NULL");
+    return S24_OK;
+}
+
+s24_status s24_writer_write(s24_writer *writer, const char *name, const void *data)
+{
+    s24i_part *part;
+    TRY(check_usable(writer, name, data != NULL));
+    TRY(find_expected(&part, writer, name, ""));
+    TRY(s24i_writer_lay_out(writer));
+    return write_part(writer, name, "", data);
+}
+
+/* The parts that every packed tensor has. */
+static s24_status write_two_parts(s24_writer *writer, const char *name, const void *values,
+                                  const uint8_t *indices, int64_t columns_a_value)
+{
+    s24i_part *part;
+    TRY(find_expected(&part, writer, name, S24I_VALUES_SUFFIX));
+    TRY(s24i_check_codes(writer->ctx, writer->path, name, indices, part->shape[0],
+                         columns_a_value * part->shape[1]));
+    TRY(s24i_writer_lay_out(writer));
+    TRY(write_part(writer, name, S24I_VALUES_SUFFIX, values));
+    return write_part(writer, name, S24I_INDICES_SUFFIX, indices);
+}
+
+/* A declared tensor's weight in its layout. */
+static s24_status write_stream(s24_writer *writer, const char *name, const s24_laid_out *weight)
+{
+    s24i_part *part;
+    TRY(find_expected(&part, writer, name, S24I_STREAM_SUFFIX));
+    TRY(s24i_check_stream(writer->ctx, writer->path, name, weight));
+    TRY(s24i_writer_lay_out(writer));
+    return write_part(writer, name, S24I_STREAM_SUFFIX, weight->data);
+}
+
+/* The same from its canonical form. */
+static s24_status lay_out_stream(s24_writer *writer, const s24i_part *part, const char *name,
+                                 const void *values, const uint8_t *indices)
+{
+    const char *layout = part->layout;
+    const int64_t n = part->rows, k = part->cols;
+    const s24_dtype dtype = s24i_layout_dtype(&layout);
+    s24_matrix *matrix = NULL;
+    void *stream;
+    TRY(s24i_check_codes(writer->ctx, writer->path, name, indices, n, k));
+    TRY(s24i_alloc_elems(&stream, writer->ctx, (int64_t)part->bytes, 1, "a weight in its layout"));
+    s24_status status = s24_matrix_from_packed(&matrix, writer->ctx, values, indices, dtype, n, k);
+    if (status == S24_OK) status = s24_matrix_to_layout(stream, writer->ctx, matrix, layout);
+    const s24_laid_out weight = {layout, n, k, stream};
+    if (status == S24_OK) status = write_stream(writer, name, &weight);
+    s24_matrix_destroy(matrix);
+    s24_ctx_free(writer->ctx, stream);
+    return status;
+}
+
+s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const void *values,
+                                   const uint8_t *indices)
+{
+    TRY(check_usable(writer, name, values && indices));
+    const s24i_part *stream = s24i_writer_find_part(writer, name, S24I_STREAM_SUFFIX);
+    if (stream) return lay_out_stream(writer, stream, name, values, indices);
+    REQUIRE(writer->ctx, !s24i_writer_find_part(writer, name, S24I_SCALES_SUFFIX),
+            S24_ERROR_ARGUMENT,
+            "tensor \"%s\" was declared as a quantised one, but is written without scales",
+            s24i_show(name).text);
+    return write_two_parts(writer, name, values, indices, 2);
+}
+
+s24_status s24_writer_write_quantized(s24_writer *writer, const char *name, const void *values,
+                                      const uint8_t *indices, const float *scales)
+{
+    TRY(check_usable(writer, name, values && indices && scales));
+    const s24i_part *part = s24i_writer_find_part(writer, name, S24I_VALUES_SUFFIX);
+    REQUIRE(writer->ctx, part && part->bits, S24_ERROR_ARGUMENT,
+            "tensor \"%s\" was not declared as a quantised one", s24i_show(name).text);
+    TRY(s24i_check_scales(writer->ctx, writer->path, name, scales, part->rows, part->cols,
+                          part->group));
+    TRY(write_two_parts(writer, name, values, indices, part->bits == 4 ? 4 : 2));
+    return write_part(writer, name, S24I_SCALES_SUFFIX, scales);
+}
+
+s24_status s24_writer_copy(s24_writer *writer, const s24_tensor *tensor)
+{
+    if (!writer) return S24_ERROR_ARGUMENT;
+    REQUIRE(writer->ctx, tensor, S24_ERROR_ARGUMENT, "tensor is NULL");
+    if (tensor->layout) {
+        const s24_laid_out weight = {tensor->layout, tensor->shape[0], tensor->shape[1],
+                                     tensor->stream};
+        TRY(check_usable(writer, tensor->name, tensor->stream != NULL));
+        return write_stream(writer, tensor->name, &weight);
+    }
+    if (tensor->bits)
+        return s24_writer_write_quantized(writer, tensor->name, tensor->values, tensor->indices,
+                                          tensor->scales);
+    if (tensor->packed)
+        return s24_writer_write_packed(writer, tensor->name, tensor->values, tensor->indices);
+    return s24_writer_write(writer, tensor->name, tensor->data);
+}
+
+/* Adds to the temporary folder what is not a tensor. */
+static s24_status finish_folder(s24_writer *writer)
+{
+    s24_ctx *ctx = writer->ctx;
+    if (writer->folder->has_index) {
+        char *text, *path;
+        TRY(s24i_writer_index(&text, writer));
+        s24_status status = s24i_join_path(&path, ctx, writer->temporary.path, S24I_INDEX_FILE);
+        if (status == S24_OK)
+            status = s24i_write_file(ctx, path, text, strlen(text), s24i_writer_like(writer, 0));
+        s24_ctx_free(ctx, path);
+        s24_ctx_free(ctx, text);
+        TRY(status);
+    }
+    return s24i_copy_side_files(ctx, writer->folder->folder, writer->temporary.path);
+}
+
+s24_status s24_writer_commit(s24_writer *writer)
+{
+    TRY(check_usable(writer, "", 1));
+    s24_ctx *ctx = writer->ctx;
+    for (int64_t i = 0; i < writer->count; i++)
+        REQUIRE(ctx, writer->parts[i].is_written || writer->parts[i].bytes == 0, S24_ERROR_ARGUMENT,
+                "tensor \"%s\" was declared but not written",
+                s24i_show(writer->parts[i].name).text);
+    TRY(s24i_writer_lay_out(writer));
+    writer->is_closed = 1;
+    for (size_t i = 0; i < writer->file_count; i++) {
+        TRY(s24_ctx_progress(ctx, "syncing", (int64_t)i, (int64_t)writer->file_count));
+        TRY(s24i_sync_and_close(&writer->files[i].fd, ctx, writer->path));
+    }
+    if (writer->folder) TRY(finish_folder(writer));
+    return s24i_put_in_place(&writer->temporary, writer->path, writer->force);
+}
+
+void s24_writer_destroy(s24_writer *writer)
+{
+    if (!writer) return;
+    s24_ctx *ctx = writer->ctx;
+    for (size_t i = 0; i < writer->file_count; i++)
+        if (writer->files[i].fd >= 0) close(writer->files[i].fd);
+    s24i_temporary_end(&writer->temporary);
+    s24i_names_free(&writer->names);
+    s24_ctx_free(ctx, writer->order);
+    s24_ctx_free(ctx, writer->files);
+    s24_ctx_free(ctx, writer->parts);
+    s24_ctx_free(ctx, writer->path);
+    s24_ctx_free(ctx, writer);
+}

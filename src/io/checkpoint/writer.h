@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The inside of a writer, shared by writer.c (what callers do), writer_declare.c (what there will be),
+ * writer_layout.c (what lies where) and writer_text.c (what JSON says of it).
+ */
+#ifndef S24_IO_CHECKPOINT_WRITER_H
+#define S24_IO_CHECKPOINT_WRITER_H
+
+#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/names.h"
+#include "io/file/output.h"
+
+/* One stored tensor: a dense one, or one of the parts of a packed one. */
+typedef struct s24i_part {
+    const char *name; /* the writer's */
+    s24_dtype dtype;
+    int rank;
+    int64_t shape[S24_MAX_RANK];
+    size_t bytes;
+    size_t file;     /* index into the writer's files */
+    uint64_t offset; /* in that file, once laid out */
+    int is_written;
+    /* Of a packed tensor's first part what the metadata say of it; else cols is 0. */
+    int bits;
+    int64_t rows, cols, group;
+    const char *layout;   /* NULL: none, else the part is its stream */
+    size_t logical_bytes; /* of name, without its suffix */
+} s24i_part;
+
+typedef struct s24i_out_file {
+    const char *name;          /* the model's, or the base name of a single output */
+    const s24i_json *metadata; /* the model's, or NULL */
+    size_t packed;             /* how many packed tensors it has */
+    int version;               /* 1; 2: some are quantised; 3: some have a layout */
+    int fd;                    /* −1: not open */
+    int is_used;               /* has a tensor, or is the only file */
+} s24i_out_file;
+
+struct s24_writer {
+    s24_ctx *ctx;
+    char *path;               /* where the output goes */
+    s24i_temporary temporary; /* where it is written: a file, or a folder; none: not made yet */
+    int force;
+    const s24_checkpoint *model;  /* NULL: none */
+    const s24_checkpoint *folder; /* the same, if its folder goes along; NULL: a single file */
+    s24i_out_file *files;
+    size_t file_count;
+    s24i_names names; /* of the parts, by number */
+    s24i_part *parts;
+    int64_t count, room;
+    s24i_part **order; /* as they lie in the files, once laid out */
+    int is_laid_out;   /* everything has its place in the temporary output */
+    int is_closed;     /* a commit has begun: nothing may follow, even if it failed */
+};
+
+/* The part that a name with a suffix is stored under, NULL if there is none. */
+s24i_part *s24i_writer_find_part(const s24_writer *writer, const char *name, const char *suffix);
+/* The open file of the model whose mode the writer's file takes, −1: there is none. */
+int s24i_writer_like(const s24_writer *writer, size_t file);
+/* Fixes the order and place of everything, makes the temporary output and writes the headers. */
+s24_status s24i_writer_lay_out(s24_writer *writer);
+/* The text of a file's header, padded; parts … end are the file's own. MEMORY. */
+s24_status s24i_writer_header(char **out, s24_ctx *ctx, const s24i_out_file *file,
+                              s24i_part *const *parts, s24i_part *const *end);
+/* The text of model.safetensors.index.json; freed with s24_ctx_free. */
+s24_status s24i_writer_index(char **out, const s24_writer *writer);
+
+#endif

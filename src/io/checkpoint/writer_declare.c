@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a writer is told before it writes: which tensors there will be, and in what form. */
+#include <string.h>
+
+#include "io/checkpoint/writer.h"
+#include "io/tokenizer/utf8.h"
+
+static s24_status check_layout(s24_ctx *ctx, const s24_tensor *tensor)
+{
+    const char *layout = tensor->layout;
+    const s24_dtype dtype = s24i_layout_dtype(&layout);
+    REQUIRE(ctx, dtype, S24_ERROR_ARGUMENT, "packed tensor \"%s\": there is no layout \"%s\"",
+            s24i_show(tensor->name).text, s24i_show(layout).text);
+    REQUIRE(ctx, dtype == tensor->dtype && !tensor->bits, S24_ERROR_DTYPE,
+            "packed tensor \"%s\" is %s%s; the layout %s is of %s", s24i_show(tensor->name).text,
+            tensor->bits ? "quantised " : "", s24_dtype_name(tensor->dtype), layout,
+            s24_dtype_name(dtype));
+    REQUIRE(ctx, s24_layout_bytes(layout, tensor->shape[0], tensor->shape[1]), S24_ERROR_SHAPE,
+            "packed tensor \"%s\" has more bytes than memory", s24i_show(tensor->name).text);
+    return S24_OK;
+}
+
+static s24_status check_declared(const s24_writer *writer, const s24_tensor *tensor)
+{
+    s24_ctx *ctx = writer->ctx;
+    REQUIRE(ctx, tensor && tensor->name, S24_ERROR_ARGUMENT, "a tensor without a name is declared");
+    REQUIRE(ctx, !writer->temporary.path, S24_ERROR_ARGUMENT,
+            "tensor \"%s\" is declared after the first write", s24i_show(tensor->name).text);
+    REQUIRE(ctx,
+            strcmp(tensor->name, "__metadata__") != 0 &&
+                !s24i_ends_with(tensor->name, S24I_VALUES_SUFFIX) &&
+                !s24i_ends_with(tensor->name, S24I_INDICES_SUFFIX) &&
+                !s24i_ends_with(tensor->name, S24I_SCALES_SUFFIX) &&
+                !s24i_ends_with(tensor->name, S24I_STREAM_SUFFIX),
+            S24_ERROR_ARGUMENT, "a tensor may not be named \"%s\"", s24i_show(tensor->name).text);
+    REQUIRE(ctx, s24i_dtype_label(tensor->dtype), S24_ERROR_DTYPE,
+            "tensor \"%s\" has a dtype (%s) that a file cannot hold", s24i_show(tensor->name).text,
+            s24_dtype_name(tensor->dtype));
+    REQUIRE(ctx, s24i_utf8_valid(tensor->name, strlen(tensor->name)) == strlen(tensor->name),
+            S24_ERROR_ARGUMENT, "the tensor name \"%s\" is not UTF-8",
+            s24i_show(tensor->name).text);
+    REQUIRE(ctx, tensor->rank >= 0 && tensor->rank <= S24_MAX_RANK, S24_ERROR_SHAPE,
+            "tensor \"%s\" has rank %d, expected 0 to %d", s24i_show(tensor->name).text,
+            tensor->rank, S24_MAX_RANK);
+    if (!tensor->packed) return S24_OK;
+    REQUIRE(ctx, s24_dtype_can_be_two_four(tensor->dtype), S24_ERROR_DTYPE,
+            "packed tensor \"%s\" is %s, expected f32, f16, bf16, i8, e4m3 or e5m2",
+            s24i_show(tensor->name).text, s24_dtype_name(tensor->dtype));
+    REQUIRE(ctx,
+            tensor->rank == 2 && tensor->shape[0] >= 1 && tensor->shape[1] >= 4 &&
+                tensor->shape[1] % 4 == 0,
+            S24_ERROR_SHAPE, "packed tensor \"%s\" is no matrix of columns a multiple of 4",
+            s24i_show(tensor->name).text);
+    if (tensor->layout) return check_layout(ctx, tensor);
+    if (!tensor->bits) return S24_OK;
+    REQUIRE(ctx, tensor->dtype == S24_I8 && (tensor->bits == 8 || tensor->bits == 4),
+            S24_ERROR_DTYPE, "quantised tensor \"%s\" is %s of %d bits, expected i8 of 8 or 4",
+            s24i_show(tensor->name).text, s24_dtype_name(tensor->dtype), tensor->bits);
+    REQUIRE(ctx, tensor->group == 64 || tensor->group == 128 || tensor->group == tensor->shape[1],
+            S24_ERROR_SHAPE,
+            "quantised tensor \"%s\" has a scale for %lld columns, expected 64, 128 or all %lld",
+            s24i_show(tensor->name).text, (long long)tensor->group, (long long)tensor->shape[1]);
+    return S24_OK;
+}
+
+/* Which file a tensor goes into. */
+static s24_status find_file(size_t *out, const s24_writer *writer, const s24_tensor *tensor)
+{
+    *out = 0;
+    if (!tensor->file || !writer->folder) return S24_OK;
+    for (*out = 0; *out < writer->file_count; ++*out)
+        if (!strcmp(writer->files[*out].name, tensor->file)) return S24_OK;
+    return s24_ctx_fail(writer->ctx, S24_ERROR_ARGUMENT,
+                        "tensor \"%s\" is declared in %s, which is no file of the model",
+                        s24i_show(tensor->name).text, s24i_show(tensor->file).text);
+}
+
+s24i_part *s24i_writer_find_part(const s24_writer *writer, const char *name, const char *suffix)
+{
+    const int64_t number = s24i_names_find(&writer->names, name, suffix);
+    return number < 0 ? NULL : &writer->parts[number];
+}
+
+static s24_status check_new(const s24_writer *writer, const char *name)
+{
+    static const char *const suffixes[] = {"", S24I_VALUES_SUFFIX, S24I_STREAM_SUFFIX};
+    for (int i = 0; i < 3; i++)
+        REQUIRE(writer->ctx, !s24i_writer_find_part(writer, name, suffixes[i]), S24_ERROR_ARGUMENT,
+                "tensor \"%s\" is declared twice", s24i_show(name).text);
+    return S24_OK;
+}
+
+/* Adds one stored tensor of the tensor's rank and rows, with its own dtype and last dimension. */
+static s24_status add_part(s24_writer *writer, const s24_tensor *tensor, const char *suffix,
+                           s24_dtype dtype, int64_t last)
+{
+    s24_ctx *ctx = writer->ctx;
+    int64_t bytes = (int64_t)s24_dtype_bytes(dtype);
+    TRY(s24i_reserve_elems(&writer->parts, &writer->room, ctx, writer->count + 1,
+                           sizeof *writer->parts, "tensors of a writer"));
+    s24i_part *part = &writer->parts[writer->count];
+    *part = (s24i_part){.dtype = dtype, .rank = tensor->rank};
+    for (int i = 0; i < tensor->rank; i++) {
+        part->shape[i] = i == tensor->rank - 1 ? last : tensor->shape[i];
+        REQUIRE(ctx, part->shape[i] >= 0 && !__builtin_mul_overflow(bytes, part->shape[i], &bytes),
+                S24_ERROR_SHAPE,
+                "tensor \"%s\": dimension %d (%lld) is negative or makes it larger than 2^63 bytes",
+                s24i_show(tensor->name).text, i, (long long)part->shape[i]);
+    }
+    part->bytes = (size_t)bytes;
+    TRY(find_file(&part->file, writer, tensor));
+    TRY(s24i_names_add(&writer->names, tensor->name, suffix));
+    part->name = writer->names.names[writer->count++];
+    return S24_OK;
+}
+
+/* What the metadata say of a packed tensor, noted with its first part. */
+static void describe_packed(s24_writer *writer, const s24_tensor *tensor, int64_t first)
+{
+    s24i_part *part = &writer->parts[first];
+    s24i_out_file *file = &writer->files[part->file];
+    const int version = tensor->layout ? 3 : tensor->bits ? 2 : 1;
+    part->rows = tensor->shape[0];
+    part->cols = tensor->shape[1];
+    part->bits = tensor->bits;
+    part->group = tensor->group;
+    part->layout = tensor->layout;
+    if (part->layout) s24i_layout_dtype(&part->layout);
+    part->logical_bytes = strlen(tensor->name);
+    file->packed++;
+    if (file->version < version) file->version = version;
+}
+
+static s24_status add_stream(s24_writer *writer, const s24_tensor *tensor)
+{
+    s24_tensor flat = *tensor;
+    flat.rank = 1;
+    return add_part(writer, &flat, S24I_STREAM_SUFFIX, S24_U8,
+                    (int64_t)s24_layout_bytes(tensor->layout, tensor->shape[0], tensor->shape[1]));
+}
+
+static s24_status add_canonical(s24_writer *writer, const s24_tensor *tensor)
+{
+    const int64_t k = tensor->shape[1];
+    if (tensor->bits == 4)
+        TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, S24_U8, k / 4));
+    else
+        TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, tensor->dtype, k / 2));
+    TRY(add_part(writer, tensor, S24I_INDICES_SUFFIX, S24_U8, (k + 7) / 8));
+    if (!tensor->bits) return S24_OK;
+    return add_part(writer, tensor, S24I_SCALES_SUFFIX, S24_F32,
+                    (k + tensor->group - 1) / tensor->group);
+}
+
+static s24_status add_packed(s24_writer *writer, const s24_tensor *tensor)
+{
+    const int64_t first = writer->count;
+    TRY((tensor->layout ? add_stream : add_canonical)(writer, tensor));
+    describe_packed(writer, tensor, first);
+    return S24_OK;
+}
+
+s24_status s24_writer_declare(s24_writer *writer, const s24_tensor *tensor)
+{
+    if (!writer) return S24_ERROR_ARGUMENT;
+    TRY(check_declared(writer, tensor));
+    TRY(check_new(writer, tensor->name));
+    if (tensor->packed) return add_packed(writer, tensor);
+    return add_part(writer, tensor, "", tensor->dtype,
+                    tensor->rank > 0 ? tensor->shape[tensor->rank - 1] : 0);
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What lies where in the files of a writer: tensors by dtype, wide ones first, then by name, as the
+ * format's own writer orders them, so that a file written again has the same bytes; the header
+ * padded with spaces so that the data begin at a multiple of 8. Matrices in a layout come first, and
+ * then the data begin at a multiple of 64: each has a multiple of 64 bytes.
+ */
+#include "io/checkpoint/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/file/output.h"
+
+static int compare_parts(const void *a, const void *b)
+{
+    const s24i_part *x = *(const s24i_part *const *)a, *y = *(const s24i_part *const *)b;
+    int rank_x = s24i_dtype_rank(x->dtype), rank_y = s24i_dtype_rank(y->dtype);
+    if (x->file != y->file) return x->file < y->file ? -1 : 1;
+    if (!x->layout != !y->layout) return x->layout ? -1 : 1;
+    if (rank_x != rank_y) return rank_x > rank_y ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+int s24i_writer_like(const s24_writer *writer, size_t file)
+{
+    const s24_checkpoint *model = writer->model;
+    return model && file < model->shard_count ? model->shards[file].fd : -1;
+}
+
+static s24_status open_output(s24_writer *writer, s24i_out_file *file)
+{
+    char *path;
+    if (!writer->folder) return S24_OK; /* the temporary output is the file */
+    TRY(s24i_join_path(&path, writer->ctx, writer->temporary.path, file->name));
+    s24_status status = S24_OK;
+    file->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file->fd < 0) status = s24i_fail_errno(writer->ctx, "create", path);
+    s24_ctx_free(writer->ctx, path);
+    return status;
+}
+
+/* Gives each part of one file its offset behind the header. */
+static s24_status place_parts(const s24_writer *writer, s24i_part **parts, s24i_part **end)
+{
+    uint64_t offset = 0;
+    REQUIRE(writer->ctx, end - parts < S24I_MAX_MEMBERS, S24_ERROR_ARGUMENT,
+            "%s: a file would have %lld tensors, fewer than %d are allowed", writer->path,
+            (long long)(end - parts), S24I_MAX_MEMBERS);
+    for (; parts < end; parts++) {
+        (*parts)->offset = offset;
+        REQUIRE(writer->ctx,
+                !__builtin_add_overflow(offset, (*parts)->bytes, &offset) && offset < INT64_MAX / 2,
+                S24_ERROR_ARGUMENT, "%s: more than 2^62 bytes of tensors", writer->path);
+    }
+    return S24_OK;
+}
+
+/* Places the parts of one file and writes its header. */
+static s24_status lay_out_file(s24_writer *writer, size_t index, s24i_part **parts, s24i_part **end)
+{
+    s24i_out_file *file = &writer->files[index];
+    char *text;
+    if (!file->is_used) return S24_OK;
+    TRY(place_parts(writer, parts, end));
+    TRY(s24i_writer_header(&text, writer->ctx, file, parts, end));
+    uint64_t bytes = strlen(text);
+    s24_status status = S24_OK;
+    if (bytes > S24I_HEADER_MAX_BYTES)
+        status = s24_ctx_fail(writer->ctx, S24_ERROR_ARGUMENT,
+                              "%s: its header would have %llu bytes, at most %llu are allowed",
+                              writer->path, (unsigned long long)bytes,
+                              (unsigned long long)S24I_HEADER_MAX_BYTES);
+    const int like = s24i_writer_like(writer, index);
+    if (status == S24_OK) status = open_output(writer, file);
+    if (status == S24_OK && like >= 0)
+        status = s24i_take_mode(file->fd, writer->ctx, writer->path, like);
+    if (status == S24_OK)
+        status = s24i_write_at(file->fd, writer->ctx, writer->path, &bytes, sizeof bytes, 0);
+    if (status == S24_OK)
+        status = s24i_write_at(file->fd, writer->ctx, writer->path, text, bytes, sizeof bytes);
+    s24_ctx_free(writer->ctx, text);
+    for (; parts < end; parts++)
+        (*parts)->offset += sizeof bytes + bytes;
+    return status;
+}
+
+static s24_status sort_parts(s24_writer *writer)
+{
+    TRY(s24i_alloc_elems(&writer->order, writer->ctx, writer->count, sizeof *writer->order,
+                         "the order of tensors"));
+    for (int64_t i = 0; i < writer->count; i++) {
+        writer->order[i] = &writer->parts[i];
+        writer->files[writer->parts[i].file].is_used = 1;
+    }
+    qsort(writer->order, (size_t)writer->count, sizeof *writer->order, compare_parts);
+    if (writer->count == 0 || writer->file_count == 1) writer->files[0].is_used = 1;
+    return S24_OK;
+}
+
+s24_status s24i_writer_lay_out(s24_writer *writer)
+{
+    if (writer->is_laid_out) return S24_OK;
+    REQUIRE(writer->ctx, !writer->temporary.path, S24_ERROR_ARGUMENT,
+            "%s: nothing can be written after a failure", writer->path);
+    /* Until a file has its model's mode it is its owner's alone. */
+    const mode_t mode = writer->folder ? 0700 : writer->model ? 0600 : 0666;
+    TRY(s24i_temporary_create(&writer->temporary, writer->folder ? NULL : &writer->files[0].fd,
+                              writer->ctx, writer->path, mode));
+    TRY(sort_parts(writer));
+    s24i_part **part = writer->order, **last = writer->order + writer->count;
+    for (size_t i = 0; i < writer->file_count; i++) {
+        s24i_part **first = part;
+        while (part < last && (*part)->file == i)
+            part++;
+        TRY(lay_out_file(writer, i, first, part));
+    }
+    writer->is_laid_out = 1;
+    return S24_OK;
+}

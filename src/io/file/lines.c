@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Lines of text: a regular file is mapped, anything else (standard input, a pipe) is read to its
+ * end. Every line is checked to be UTF-8 here, so that nobody behind needs to.
+ */
+#include "io/file/io.h"
+#include "io/tokenizer/utf8.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FIRST_READ ((size_t)1 << 16)
+
+struct s24_lines {
+    s24_ctx *ctx;
+    s24i_map map; /* of a regular file */
+    char *memory; /* of anything else */
+    size_t room;  /* of memory */
+    s24_text *texts;
+    int64_t count;
+};
+
+/* Twice the room, what is there kept. */
+static s24_status grow(s24_lines *lines, size_t used)
+{
+    const size_t room = lines->room ? lines->room * 2 : FIRST_READ;
+    void *memory = s24_ctx_alloc(lines->ctx, room);
+    REQUIRE(lines->ctx, memory, S24_ERROR_MEMORY, "out of memory after %zu bytes of text", used);
+    if (used) memcpy(memory, lines->memory, used);
+    s24_ctx_free(lines->ctx, lines->memory);
+    lines->memory = memory;
+    lines->room = room;
+    return S24_OK;
+}
+
+static s24_status read_stream(s24_text *all, s24_lines *lines, int fd, const char *name)
+{
+    size_t used = 0;
+    for (;;) {
+        if (used == lines->room) TRY(grow(lines, used));
+        ssize_t got = read(fd, lines->memory + used, lines->room - used);
+        if (got < 0 && errno == EINTR) {
+            /* The signal may be the user's wish to stop, which the progress callback knows. */
+            TRY(s24_ctx_progress(lines->ctx, "reading text", 0, 1));
+            continue;
+        }
+        if (got < 0) return s24i_fail_errno(lines->ctx, "read", name);
+        if (got == 0) break;
+        used += (size_t)got;
+    }
+    *all = (s24_text){lines->memory, used};
+    return S24_OK;
+}
+
+static s24_status read_path(s24_text *all, s24_lines *lines, const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))) {
+        TRY(s24i_map_open(&lines->map, lines->ctx, path));
+        *all = (s24_text){(const char *)lines->map.data, lines->map.bytes};
+        return S24_OK;
+    }
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return s24i_fail_errno(lines->ctx, "open", path);
+    s24_status status = read_stream(all, lines, fd, path);
+    close(fd);
+    return status;
+}
+
+static int64_t count_lines(const s24_text *all)
+{
+    int64_t count = 0;
+    for (size_t at = 0; at < all->bytes; count++) {
+        const char *end = memchr(all->data + at, '\n', all->bytes - at);
+        at = end ? (size_t)(end - all->data) + 1 : all->bytes;
+    }
+    return count;
+}
+
+s24_status s24i_line_take(s24_text *line, s24_ctx *ctx, const char *name, int64_t number, int ended)
+{
+    if (ended && line->bytes > 0 && line->data[line->bytes - 1] == '\r') line->bytes--;
+    REQUIRE(ctx, line->bytes <= INT32_MAX, S24_ERROR_FORMAT,
+            "%s: line %lld has %zu bytes, at most %d are expected", name, (long long)number,
+            line->bytes, INT32_MAX);
+    const size_t valid = s24i_utf8_valid(line->data, line->bytes);
+    REQUIRE(ctx, valid == line->bytes, S24_ERROR_FORMAT,
+            "%s: line %lld is not UTF-8 (byte %zu of the line; both counted from 0)", name,
+            (long long)number, valid);
+    return S24_OK;
+}
+
+/* Cuts the text into lines->texts, which has room for all of them. */
+static s24_status cut(s24_lines *lines, const s24_text *all, const char *name)
+{
+    size_t at = 0;
+    for (int64_t i = 0; i < lines->count; i++) {
+        const char *line = all->data + at;
+        const char *end = memchr(line, '\n', all->bytes - at);
+        lines->texts[i] = (s24_text){line, end ? (size_t)(end - line) : all->bytes - at};
+        at += lines->texts[i].bytes + (end != NULL);
+        TRY(s24i_line_take(&lines->texts[i], lines->ctx, name, i, end != NULL));
+    }
+    return S24_OK;
+}
+
+static s24_status read_lines(s24_lines *lines, const char *path)
+{
+    const int is_input = !strcmp(path, "-");
+    const char *name = is_input ? "standard input" : path;
+    s24_text all;
+    void *texts;
+    if (is_input)
+        TRY(read_stream(&all, lines, STDIN_FILENO, name));
+    else
+        TRY(read_path(&all, lines, path));
+    if (all.bytes >= 3 && !memcmp(all.data, "\xef\xbb\xbf", 3)) {
+        all.data += 3;
+        all.bytes -= 3;
+    }
+    lines->count = count_lines(&all);
+    TRY(s24i_zeroed(&texts, lines->ctx, (size_t)lines->count * sizeof *lines->texts));
+    lines->texts = texts;
+    return cut(lines, &all, name);
+}
+
+s24_status s24_lines_read(s24_lines **out, s24_ctx *ctx, const char *path)
+{
+    void *memory;
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    REQUIRE(ctx, path, S24_ERROR_ARGUMENT, "path is NULL, a file or - is expected");
+    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
+    s24_lines *lines = memory;
+    lines->ctx = ctx;
+    s24_status status = read_lines(lines, path);
+    if (status != S24_OK) {
+        s24_lines_destroy(lines);
+        return status;
+    }
+    *out = lines;
+    return S24_OK;
+}
+
+void s24_lines_destroy(s24_lines *lines)
+{
+    if (!lines) return;
+    s24i_map_close(&lines->map);
+    s24_ctx_free(lines->ctx, lines->memory);
+    s24_ctx_free(lines->ctx, lines->texts);
+    s24_ctx_free(lines->ctx, lines);
+}
+
+int64_t s24_lines_count(const s24_lines *lines)
+{
+    return lines ? lines->count : 0;
+}
+
+const s24_text *s24_lines_texts(const s24_lines *lines)
+{
+    return lines ? lines->texts : NULL;
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Byte pair encoding: a word's symbols are merged, the pair that was learnt first before all others,
+ * until no pair of the table is left.
+ *
+ *     byte level (GPT-2, Llama 3): text ─ words by a pattern ─ bytes ─ merges
+ *     SentencePiece (Llama 1, 2):  text ─ blanks become ▁ ─ characters, bytes where unknown ─ merges
+ */
+#ifndef S24_IO_TOKENIZER_BPE_H
+#define S24_IO_TOKENIZER_BPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes of the word that the text, of bytes > 0, begins with. */
+typedef size_t s24i_split(const char *text, size_t bytes);
+/* The splitter of a pattern as tokenizer.json spells it; NULL when it is another. */
+s24i_split *s24i_split_find(const char *pattern);
+s24i_split s24i_split_gpt2;
+
+/* left, right → into; open addressing, at most half full. */
+typedef struct s24i_merge {
+    int32_t left, right; /* left −1: free */
+    uint32_t rank;       /* the least goes first */
+    int32_t into;
+} s24i_merge;
+
+typedef enum s24i_prepend {
+    S24I_PREPEND_NEVER,
+    S24I_PREPEND_FIRST,
+    S24I_PREPEND_ALWAYS
+} s24i_prepend;
+
+typedef struct s24i_bpe {
+    s24i_merge *merges;
+    size_t mask;
+    int32_t bytes[256]; /* the token of a byte, −1: none; of "<0x0A>" where bytes stand in for what
+                           is unknown */
+    uint8_t *whole;     /* a bit an id: its bytes, as a word, become this token alone */
+    s24i_split *split;  /* NULL: words end at blanks or not at all */
+    int alone;          /* nothing merges: characters are tokens */
+    int byte_level;
+    int fallback;  /* an unknown character becomes its bytes' tokens */
+    int fuse;      /* neighbours that are unknown become one */
+    int blanks;    /* blanks are written ▁ */
+    int at_blanks; /* no token has a ▁ behind another character: words are merged one by one */
+    s24i_prepend prepend; /* a ▁ before a text, or each part of it between added tokens */
+    int unless_blank;     /* but not where one stands already */
+    int trim;             /* offsets leave blanks at a token's ends out */
+    int trim_but_first;   /* but one that the text begins with */
+    int32_t blank;        /* the token of ▁, −1: none */
+} s24i_bpe;
+
+/* The bytes that a token at byte level spells, at most as many as it has itself; SIZE_MAX when it is
+   spelled otherwise. */
+size_t s24i_bpe_bytes(char *out, const char *token);
+
+#define S24I_BLANK       "\xe2\x96\x81" /* ▁, U+2581 */
+#define S24I_BLANK_BYTES 3
+
+static inline size_t s24i_merge_place(const s24i_bpe *bpe, int32_t left, int32_t right)
+{
+    const uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    return (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & bpe->mask;
+}
+
+/* The row of a pair, NULL when it has none. */
+static inline const s24i_merge *s24i_merge_find(const s24i_bpe *bpe, int32_t left, int32_t right)
+{
+    for (size_t i = s24i_merge_place(bpe, left, right);; i = (i + 1) & bpe->mask) {
+        const s24i_merge *merge = &bpe->merges[i];
+        if (merge->left == left && merge->right == right) return merge;
+        if (merge->left < 0) return NULL;
+    }
+}
+
+#endif

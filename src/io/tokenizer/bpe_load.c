@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Byte pair encoding from tokenizer.json, or from GPT-2's vocab.json and the merges.txt beside it;
+ * and back from tokens to text.
+ */
+#include "io/tokenizer/tokenizer.h"
+#include "io/tokenizer/utf8.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the letters of bytes -------------------------------------------------------------------- */
+
+/* At byte level the printable bytes of Latin-1 stand for themselves, the others for the code points
+   from U+0100 on, in their order. */
+static int is_printable(unsigned byte)
+{
+    return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+}
+
+static int byte_of(uint32_t letter)
+{
+    if (letter < 0x100) return is_printable(letter) ? (int)letter : -1;
+    uint32_t number = 0x100;
+    for (unsigned byte = 0; byte < 0x100; byte++)
+        if (!is_printable(byte) && number++ == letter) return (int)byte;
+    return -1;
+}
+
+size_t s24i_bpe_bytes(char *out, const char *token)
+{
+    const size_t bytes = strlen(token);
+    size_t count = 0;
+    for (size_t i = 0; i < bytes;) {
+        uint32_t letter;
+        i += s24i_utf8_next(&letter, (const unsigned char *)token + i, bytes - i);
+        const int byte = byte_of(letter);
+        if (byte < 0) return SIZE_MAX;
+        out[count++] = (char)byte;
+    }
+    return count;
+}
+
+/* ---- merges ---------------------------------------------------------------------------------- */
+
+s24_status s24i_merges_create(s24_tokenizer *tokenizer, size_t count)
+{
+    s24i_bpe *bpe = &tokenizer->bpe;
+    size_t capacity = 16;
+    while (capacity < count * 2)
+        capacity *= 2;
+    TRY(s24i_alloc_elems(&bpe->merges, tokenizer->ctx, (int64_t)capacity, sizeof *bpe->merges,
+                         "merges"));
+    bpe->mask = capacity - 1;
+    bpe->alone = count == 0;
+    for (size_t i = 0; i < capacity; i++)
+        bpe->merges[i].left = -1;
+    return S24_OK;
+}
+
+void s24i_merges_add(s24i_bpe *bpe, const s24i_merge *merge)
+{
+    size_t i = s24i_merge_place(bpe, merge->left, merge->right);
+    while (bpe->merges[i].left >= 0 &&
+           (bpe->merges[i].left != merge->left || bpe->merges[i].right != merge->right))
+        i = (i + 1) & bpe->mask;
+    bpe->merges[i] = *merge;
+}
+
+/* Line `number` of the merges: two tokens, and what they become. */
+static s24_status add_merge(s24_tokenizer *tokenizer, const char *file, size_t number,
+                            const char *const parts[2])
+{
+    char bytes[2 * S24I_TOKEN_BYTES + 1];
+    s24i_vocabulary *vocabulary = &tokenizer->vocabulary;
+    int32_t ids[3];
+    size_t end = 0;
+    for (int i = 0; i < 3; i++) {
+        const size_t begin = i < 2 ? end : 0;
+        if (i < 2) {
+            const size_t length = strlen(parts[i]);
+            REQUIRE(tokenizer->ctx, length <= S24I_TOKEN_BYTES, S24_ERROR_FORMAT,
+                    "%s: merge %zu has a token of %zu bytes, at most %d are expected", file, number,
+                    length, S24I_TOKEN_BYTES);
+            const size_t count =
+                tokenizer->bpe.byte_level ? s24i_bpe_bytes(bytes + end, parts[i]) : SIZE_MAX;
+            if (count == SIZE_MAX) memcpy(bytes + end, parts[i], length);
+            end += count == SIZE_MAX ? length : count;
+        }
+        ids[i] =
+            s24i_vocabulary_find(vocabulary, s24i_hash(S24I_HASH_SEED, bytes + begin, end - begin),
+                                 "", 0, bytes + begin, end - begin);
+        REQUIRE(tokenizer->ctx, ids[i] >= 0, S24_ERROR_FORMAT,
+                "%s: merge %zu, \"%s\" and \"%s\": the vocabulary has no %s", file, number,
+                s24i_show(parts[0]).text, s24i_show(parts[1]).text,
+                i == 2 ? "token of both" : s24i_show(parts[i]).text);
+    }
+    const s24i_merge merge = {ids[0], ids[1], (uint32_t)number, ids[2]};
+    s24i_merges_add(&tokenizer->bpe, &merge);
+    return S24_OK;
+}
+
+/* A merge as "a b" that is cut in two in place. */
+static s24_status add_line(s24_tokenizer *tokenizer, const char *file, size_t number, char *line)
+{
+    char *blank = strchr(line, ' ');
+    REQUIRE(tokenizer->ctx, blank && blank > line && blank[1] && !strchr(blank + 1, ' '),
+            S24_ERROR_FORMAT, "%s: merge %zu, \"%s\", is not two tokens with a blank between", file,
+            number, s24i_show(line).text);
+    *blank = '\0';
+    const char *const parts[2] = {line, blank + 1};
+    return add_merge(tokenizer, file, number, parts);
+}
+
+static s24_status add_json_merge(s24_tokenizer *tokenizer, const char *file, size_t number,
+                                 const s24i_json *merge)
+{
+    const char *const parts[2] = {s24i_json_string(s24i_json_at(merge, 0)),
+                                  s24i_json_string(s24i_json_at(merge, 1))};
+    const char *text = s24i_json_string(merge);
+    char line[2 * S24I_TOKEN_BYTES + 2];
+    if (parts[0] && parts[1] && !s24i_json_at(merge, 2))
+        return add_merge(tokenizer, file, number, parts);
+    REQUIRE(tokenizer->ctx, text && strlen(text) < sizeof line, S24_ERROR_FORMAT,
+            "%s: merge %zu is neither a string nor two of them", file, number);
+    strcpy(line, text);
+    return add_line(tokenizer, file, number, line);
+}
+
+/* ---- what comes before merging --------------------------------------------------------------- */
+
+static s24_status read_byte_level(s24_tokenizer *tokenizer, const s24i_config *part)
+{
+    int prefix = 1, pattern = 1;
+    TRY(s24i_config_bool(&prefix, part, "add_prefix_space", S24I_OPTIONAL));
+    TRY(s24i_config_bool(&pattern, part, "use_regex", S24I_OPTIONAL));
+    REQUIRE(part->ctx, !prefix, S24_ERROR_UNSUPPORTED,
+            "%s: add_prefix_space of pre_tokenizer ByteLevel is not supported", part->file);
+    tokenizer->bpe.byte_level = 1;
+    if (pattern) tokenizer->bpe.split = s24i_split_gpt2;
+    return S24_OK;
+}
+
+static s24_status read_split(s24_tokenizer *tokenizer, const s24i_config *part)
+{
+    const char *behaviour = "", *regex;
+    int invert = 0;
+    regex = s24i_json_string(s24i_json_get(s24i_json_get(part->json, "pattern"), "Regex"));
+    TRY(s24i_config_string(&behaviour, part, "behavior", S24I_REQUIRED));
+    TRY(s24i_config_bool(&invert, part, "invert", S24I_OPTIONAL));
+    if (regex && !strcmp(behaviour, "Isolated") && !invert)
+        tokenizer->bpe.split = s24i_split_find(regex);
+    REQUIRE(part->ctx, tokenizer->bpe.split, S24_ERROR_UNSUPPORTED,
+            "%s: the pattern \"%s\" of pre_tokenizer Split is not supported, only GPT-2's, Llama "
+            "3's and Qwen 2's, isolated",
+            part->file, s24i_show(regex ? regex : "").text);
+    return S24_OK;
+}
+
+static s24_status read_metaspace(s24_tokenizer *tokenizer, const s24i_config *part)
+{
+    static const char *const schemes[] = {"never", "first", "always"};
+    const char *mark = S24I_BLANK, *scheme = NULL;
+    int prefix = 1, split = 1, found = -1;
+    TRY(s24i_config_string(&mark, part, "replacement", S24I_OPTIONAL));
+    TRY(s24i_config_string(&scheme, part, "prepend_scheme", S24I_OPTIONAL));
+    TRY(s24i_config_bool(&prefix, part, "add_prefix_space", S24I_OPTIONAL));
+    TRY(s24i_config_bool(&split, part, "split", S24I_OPTIONAL));
+    if (!scheme) scheme = prefix ? "always" : "never";
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(scheme, schemes[i])) found = i;
+    REQUIRE(part->ctx, found >= 0 && !split && !strcmp(mark, S24I_BLANK), S24_ERROR_UNSUPPORTED,
+            "%s: pre_tokenizer Metaspace is not supported with prepend_scheme %s, split %s and "
+            "replacement %s, only with never, first or always, false and " S24I_BLANK,
+            part->file, s24i_show(scheme).text, split ? "true" : "false", s24i_show(mark).text);
+    tokenizer->bpe.prepend = (s24i_prepend)found;
+    tokenizer->bpe.blanks = tokenizer->bpe.unless_blank = tokenizer->normalises = 1;
+    return S24_OK;
+}
+
+static s24_status read_pre_tokenizer(s24_tokenizer *tokenizer, const s24i_config *part)
+{
+    static const struct {
+        const char *type;
+        s24_status (*read)(s24_tokenizer *tokenizer, const s24i_config *part);
+    } rows[] = {
+        {"ByteLevel", read_byte_level}, {"Split", read_split}, {"Metaspace", read_metaspace}};
+    const char *type = NULL;
+    TRY(s24i_config_string(&type, part, "type", S24I_REQUIRED));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i].type, type)) return rows[i].read(tokenizer, part);
+    return s24i_tokenizer_refuse(part, "pre_tokenizer", type,
+                                 "ByteLevel, Split and Metaspace beside BPE");
+}
+
+static s24_status read_normalizer(s24_tokenizer *tokenizer, const s24i_config *part)
+{
+    const char *type = NULL;
+    TRY(s24i_config_string(&type, part, "type", S24I_REQUIRED));
+    const char *mark = s24i_json_string(
+        s24i_json_get(part->json, strcmp(type, "Prepend") ? "content" : "prepend"));
+    const char *blank =
+        s24i_json_string(s24i_json_get(s24i_json_get(part->json, "pattern"), "String"));
+    const int is_blank = mark && !strcmp(mark, S24I_BLANK);
+    tokenizer->normalises = 1;
+    if (!strcmp(type, "Prepend") && is_blank) {
+        tokenizer->bpe.prepend = S24I_PREPEND_ALWAYS;
+    } else if (!strcmp(type, "Replace") && is_blank && blank && !strcmp(blank, " ")) {
+        tokenizer->bpe.blanks = 1;
+    } else {
+        return s24i_tokenizer_refuse(part, "normalizer", type,
+                                     "Prepend and Replace of a blank by " S24I_BLANK " beside BPE");
+    }
+    return S24_OK;
+}
+
+/* Reads what stands at key, or each element of a Sequence there. */
+static s24_status read_each(s24_tokenizer *tokenizer, const s24i_config *root, const char *key,
+                            const char *list,
+                            s24_status (*read)(s24_tokenizer *, const s24i_config *))
+{
+    s24i_config part, elements, element;
+    const char *type = NULL;
+    TRY(s24i_config_child(&part, root, key, S24I_OPTIONAL));
+    if (!part.json) return S24_OK;
+    TRY(s24i_config_string(&type, &part, "type", S24I_REQUIRED));
+    if (strcmp(type, "Sequence") != 0) return read(tokenizer, &part);
+    TRY(s24i_config_child(&elements, &part, list, S24I_REQUIRED));
+    s24i_json_walk walk = s24i_json_begin(elements.json);
+    for (s24i_json *value; (value = s24i_json_next(&walk, NULL)) != NULL;) {
+        s24i_config_item(&element, &elements, value);
+        TRY(read(tokenizer, &element));
+    }
+    return S24_OK;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static int32_t find_bytes(const s24_tokenizer *t, const char *bytes, size_t count)
+{
+    return s24i_vocabulary_find(&t->vocabulary, s24i_hash(S24I_HASH_SEED, bytes, count), "", 0,
+                                bytes, count);
+}
+
+/* A ▁ behind another character of a token. */
+static int has_inner_blank(const char *text, size_t bytes)
+{
+    size_t i = 0;
+    while (i + S24I_BLANK_BYTES <= bytes && !memcmp(text + i, S24I_BLANK, S24I_BLANK_BYTES))
+        i += S24I_BLANK_BYTES;
+    for (; i + S24I_BLANK_BYTES <= bytes; i++)
+        if (!memcmp(text + i, S24I_BLANK, S24I_BLANK_BYTES)) return 1;
+    return 0;
+}
+
+s24_status s24i_bpe_finish(s24_tokenizer *tokenizer, int whole_words)
+{
+    s24i_bpe *bpe = &tokenizer->bpe;
+    const s24i_vocabulary *vocabulary = &tokenizer->vocabulary;
+    void *memory;
+    for (int b = 0; b < 256; b++) {
+        char text[8] = {(char)b};
+        if (!bpe->byte_level) snprintf(text, sizeof text, "<0x%02X>", (unsigned)b);
+        bpe->bytes[b] = find_bytes(tokenizer, text, bpe->byte_level ? 1 : 6);
+    }
+    bpe->blank = find_bytes(tokenizer, S24I_BLANK, S24I_BLANK_BYTES);
+    TRY(s24i_zeroed(&memory, tokenizer->ctx, (size_t)tokenizer->count / 8 + 1));
+    bpe->whole = memory;
+    bpe->at_blanks = 1;
+    for (size_t i = 0; i <= vocabulary->mask; i++) {
+        const s24i_token_slot *slot = &vocabulary->slots[i];
+        const char *text = vocabulary->pool + slot->offset;
+        if (slot->id < 0 || slot->bytes == 0) continue;
+        if (has_inner_blank(text, slot->bytes)) bpe->at_blanks = 0;
+        if (whole_words || s24i_bpe_is_whole(tokenizer, text, slot->bytes, slot->id))
+            bpe->whole[slot->id / 8] |= (uint8_t)(1u << (slot->id % 8));
+    }
+    return S24_OK;
+}
+
+/* What a model may ask for that is not carried out. */
+static s24_status check_model(const s24i_config *model)
+{
+    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    for (int i = 0; i < 2; i++) {
+        const char *affix = "";
+        TRY(s24i_config_string(&affix, model, affixes[i], S24I_OPTIONAL));
+        REQUIRE(model->ctx, !*affix, S24_ERROR_UNSUPPORTED,
+                "%s: %s of a BPE model is \"%s\", which is not supported", model->file, affixes[i],
+                s24i_show(affix).text);
+    }
+    double dropout = 0;
+    TRY(s24i_config_double(&dropout, model, "dropout", S24I_OPTIONAL, 0, 1));
+    REQUIRE(model->ctx, dropout == 0, S24_ERROR_UNSUPPORTED,
+            "%s: dropout of a BPE model is %g, which is not supported", model->file, dropout);
+    return S24_OK;
+}
+
+static s24_status read(s24_tokenizer *tokenizer, const s24i_config *root, const s24i_config *model)
+{
+    s24i_bpe *bpe = &tokenizer->bpe;
+    s24i_config vocab, merges;
+    const char *unknown = NULL;
+    int whole_words = 0;
+    TRY(read_each(tokenizer, root, "pre_tokenizer", "pretokenizers", read_pre_tokenizer));
+    TRY(read_each(tokenizer, root, "normalizer", "normalizers", read_normalizer));
+    REQUIRE(root->ctx, !bpe->byte_level || !tokenizer->normalises, S24_ERROR_UNSUPPORTED,
+            "%s: a normalizer beside pre_tokenizer ByteLevel is not supported", root->file);
+    REQUIRE(root->ctx, !bpe->split || bpe->byte_level, S24_ERROR_UNSUPPORTED,
+            "%s: pre_tokenizer Split without ByteLevel is not supported", root->file);
+    TRY(check_model(model));
+    TRY(s24i_config_bool(&bpe->fallback, model, "byte_fallback", S24I_OPTIONAL));
+    TRY(s24i_config_bool(&bpe->fuse, model, "fuse_unk", S24I_OPTIONAL));
+    TRY(s24i_config_bool(&whole_words, model, "ignore_merges", S24I_OPTIONAL));
+    TRY(s24i_config_string(&unknown, model, "unk_token", S24I_OPTIONAL));
+    TRY(s24i_config_child(&vocab, model, "vocab", S24I_REQUIRED));
+    TRY(s24i_tokenizer_read_vocabulary(tokenizer, &vocab));
+    if (unknown) TRY(s24i_tokenizer_find(&tokenizer->unknown, tokenizer, root->file, unknown));
+    TRY(s24i_config_child(&merges, model, "merges", S24I_REQUIRED));
+    TRY(s24i_merges_create(tokenizer, s24i_json_count(merges.json)));
+    s24i_json_walk walk = s24i_json_begin(merges.json);
+    const s24i_json *merge;
+    for (size_t i = 0; (merge = s24i_json_next(&walk, NULL)) != NULL; i++)
+        TRY(add_json_merge(tokenizer, root->file, i, merge));
+    return s24i_bpe_finish(tokenizer, whole_words);
+}
+
+/* ---- merges.txt ------------------------------------------------------------------------------ */
+
+static s24_status read_lines(s24_tokenizer *tokenizer, const char *path, const s24_text *lines,
+                             int64_t count)
+{
+    char line[2 * S24I_TOKEN_BYTES + 2];
+    size_t number = 0;
+    TRY(s24i_merges_create(tokenizer, (size_t)count));
+    for (int64_t i = 0; i < count; i++) {
+        if (lines[i].bytes == 0 || (i == 0 && lines[i].data[0] == '#')) continue;
+        REQUIRE(tokenizer->ctx, lines[i].bytes < sizeof line, S24_ERROR_FORMAT,
+                "%s: line %lld has %zu bytes, less than %zu are expected of a merge", path,
+                (long long)i, lines[i].bytes, sizeof line);
+        memcpy(line, lines[i].data, lines[i].bytes);
+        line[lines[i].bytes] = '\0';
+        TRY(add_line(tokenizer, path, number++, line));
+    }
+    return S24_OK;
+}
+
+s24_status s24i_tokenizer_read_merges(s24_tokenizer *tokenizer, const char *folder,
+                                      const char *name)
+{
+    s24_status status;
+    s24i_config vocab;
+    s24_lines *lines = NULL;
+    char *path = NULL;
+    tokenizer->kind = &s24i_tokenizer_bpe;
+    tokenizer->bpe.byte_level = 1;
+    tokenizer->bpe.split = s24i_split_gpt2;
+    TRY(s24i_config_load(&vocab, tokenizer->ctx, folder, name, S24I_REQUIRED));
+    TRY_DONE(s24i_tokenizer_read_vocabulary(tokenizer, &vocab));
+    TRY_DONE(s24i_join_path(&path, tokenizer->ctx, folder, "merges.txt"));
+    TRY_DONE(s24_lines_read(&lines, tokenizer->ctx, path));
+    TRY_DONE(read_lines(tokenizer, path, s24_lines_texts(lines), s24_lines_count(lines)));
+    TRY_DONE(s24i_bpe_finish(tokenizer, 0));
+    TRY_DONE(s24i_added_reserve(tokenizer, 1));
+    const int32_t end = s24i_vocabulary_id(&tokenizer->vocabulary, "<|endoftext|>");
+    if (end >= 0) TRY_DONE(s24i_added_add(tokenizer, "<|endoftext|>", end, 1));
+done:
+    s24_lines_destroy(lines);
+    s24_ctx_free(tokenizer->ctx, path);
+    s24i_config_free(&vocab);
+    return status;
+}
+
+/* ---- decoding -------------------------------------------------------------------------------- */
+
+static int byte_token(const s24_tokenizer *t, const s24_text *text)
+{
+    unsigned byte;
+    if (!t->bpe.fallback || text->bytes != 6 || memcmp(text->data, "<0x", 3) != 0) return -1;
+    char digits[3] = {text->data[3], text->data[4], 0};
+    return sscanf(digits, "%2X", &byte) == 1 ? (int)byte : -1;
+}
+
+/* ▁ becomes a blank again; the one that was put before the text drops. */
+static size_t decode(char *out, const s24_tokenizer *tokenizer, const s24i_piece *piece)
+{
+    const s24_text *text = &piece->text;
+    const int byte = byte_token(tokenizer, text);
+    size_t count = 0, i = 0;
+    if (byte >= 0) {
+        *out = (char)byte;
+        return 1;
+    }
+    while (i < text->bytes) {
+        const int is_blank = tokenizer->bpe.blanks && text->bytes - i >= S24I_BLANK_BYTES &&
+                             !memcmp(text->data + i, S24I_BLANK, S24I_BLANK_BYTES);
+        if (is_blank) {
+            if (i > 0 || !piece->first || !tokenizer->bpe.prepend) out[count++] = ' ';
+            i += S24I_BLANK_BYTES;
+        } else {
+            out[count++] = text->data[i++];
+        }
+    }
+    return count;
+}
+
+const s24i_tokenizer_kind s24i_tokenizer_bpe = {"BPE", read, s24i_bpe_run, decode};

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A text's way to tokens by merges. What must stay true: of the pairs that stand in a word the one
+ * with the least rank is merged first, of equal ones the leftmost; a word that is a token which its
+ * own merges lead to is looked up whole. Short words are merged in place, long ones with a heap, so
+ * that a text without blanks takes no more than n·log n steps.
+ */
+#include <string.h>
+
+#include "io/tokenizer/tokenizer.h"
+#include "io/tokenizer/utf8.h"
+
+enum { SHORT = 192 /* symbols of a word on the stack */, MOST_BLANKS = 16 };
+
+typedef struct reader {
+    const s24_tokenizer *tokenizer;
+    const s24i_run *run;
+    int64_t count; /* tokens so far, ≤ run->room; −1: no memory */
+    const char *text;
+    size_t bytes;
+    /* The character that bytes at … next − 1 of the text are, and its number. */
+    size_t at, next;
+    int32_t index;
+} reader;
+
+/* A word's symbols: symbol i is bytes at[i] … at[i + 1] − 1 of the text. */
+typedef struct symbols {
+    int32_t *ids;
+    size_t *at; /* one more than ids */
+    size_t count;
+} symbols;
+
+/* ---- offsets --------------------------------------------------------------------------------- */
+
+static void set_character(reader *r, size_t at)
+{
+    uint32_t c;
+    r->at = r->next = at;
+    if (at < r->bytes)
+        r->next += s24i_utf8_next(&c, (const unsigned char *)r->text + at, r->bytes - at);
+}
+
+static void advance(reader *r, size_t byte)
+{
+    while (r->next <= byte && r->next < r->bytes) {
+        set_character(r, r->next);
+        r->index++;
+    }
+}
+
+/* A token of bytes begin … end − 1; of none if it is a ▁ before the text, which is counted as part of
+   the character that follows. */
+static void push(reader *r, int32_t id, size_t begin, size_t end)
+{
+    if (r->count == r->run->room) return;
+    if (!r->run->tokens) {
+        r->count++;
+        return;
+    }
+    const size_t last = end > begin ? end - 1 : begin;
+    int32_t blanks[2] = {0, 0}; /* at its ends */
+    for (size_t i = begin; r->tokenizer->bpe.trim && i < end && r->text[i] == ' '; i++)
+        blanks[0]++;
+    for (size_t i = end; r->tokenizer->bpe.trim && i > begin && r->text[i - 1] == ' '; i--)
+        blanks[1]++;
+    if (begin == 0 && blanks[0] > 0) blanks[0] -= r->tokenizer->bpe.trim_but_first;
+    advance(r, begin);
+    s24_token *token = &r->run->tokens[r->count++];
+    *token = (s24_token){.id = id, .type = r->run->type, .begin = r->index + blanks[0]};
+    advance(r, last);
+    token->end = r->index + 1 - blanks[1];
+    if (token->end < token->begin) token->end = token->begin;
+}
+
+/* ---- merging --------------------------------------------------------------------------------- */
+
+#define NO_PAIR UINT64_MAX
+
+/* A pair's rank, and what it becomes, as one number. */
+static uint64_t pair(const s24i_bpe *bpe, int32_t left, int32_t right)
+{
+    const s24i_merge *merge = s24i_merge_find(bpe, left, right);
+    return merge ? (uint64_t)merge->rank << 32 | (uint32_t)merge->into : NO_PAIR;
+}
+
+static void merge_short(const s24i_bpe *bpe, symbols *s)
+{
+    uint64_t pairs[SHORT];
+    size_t n = s->count;
+    for (size_t i = 0; i + 1 < n; i++)
+        pairs[i] = pair(bpe, s->ids[i], s->ids[i + 1]);
+    while (n > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < n; i++)
+            if (pairs[i] >> 32 < pairs[best] >> 32) best = i;
+        if (pairs[best] == NO_PAIR) break;
+        s->ids[best] = (int32_t)(uint32_t)pairs[best];
+        n--;
+        memmove(s->ids + best + 1, s->ids + best + 2, (n - best - 1) * sizeof *s->ids);
+        memmove(s->at + best + 1, s->at + best + 2, (n - best) * sizeof *s->at);
+        if (best + 1 < n)
+            memmove(pairs + best + 1, pairs + best + 2, (n - best - 2) * sizeof *pairs);
+        if (best + 1 < n) pairs[best] = pair(bpe, s->ids[best], s->ids[best + 1]);
+        if (best > 0) pairs[best - 1] = pair(bpe, s->ids[best - 1], s->ids[best]);
+    }
+    s->count = n;
+}
+
+typedef struct candidate {
+    uint32_t rank;
+    int32_t into;
+    size_t left; /* symbol */
+} candidate;
+
+/* What a long word needs beside its symbols. */
+typedef struct long_word {
+    const s24i_bpe *bpe;
+    symbols *s;
+    size_t *next, *previous; /* of a symbol; s->count: none */
+    candidate *heap;
+    size_t heap_count;
+} long_word;
+
+static int goes_before(const candidate *a, const candidate *b)
+{
+    return a->rank != b->rank ? a->rank < b->rank : a->left < b->left;
+}
+
+static void heap_push(long_word *w, size_t left)
+{
+    const size_t right = w->next[left];
+    if (right == w->s->count) return;
+    const uint64_t found = pair(w->bpe, w->s->ids[left], w->s->ids[right]);
+    if (found == NO_PAIR) return;
+    const candidate c = {(uint32_t)(found >> 32), (int32_t)(uint32_t)found, left};
+    size_t i = w->heap_count++;
+    for (; i > 0 && goes_before(&c, &w->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        w->heap[i] = w->heap[(i - 1) / 2];
+    w->heap[i] = c;
+}
+
+static candidate heap_pop(long_word *w)
+{
+    const candidate top = w->heap[0], last = w->heap[--w->heap_count];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= w->heap_count) break;
+        if (child + 1 < w->heap_count && goes_before(&w->heap[child + 1], &w->heap[child])) child++;
+        if (!goes_before(&w->heap[child], &last)) break;
+        w->heap[i] = w->heap[child];
+        i = child;
+    }
+    w->heap[i] = last;
+    return top;
+}
+
+/* Merges the candidate unless its pair is gone. */
+static void merge_candidate(long_word *w, const candidate *c)
+{
+    symbols *s = w->s;
+    const size_t left = c->left, right = w->next[left];
+    if (s->ids[left] < 0 || right == s->count) return;
+    const s24i_merge *merge = s24i_merge_find(w->bpe, s->ids[left], s->ids[right]);
+    if (!merge || merge->rank != c->rank) return;
+    s->ids[left] = c->into;
+    s->ids[right] = -1;
+    w->next[left] = w->next[right];
+    if (w->next[left] < s->count) w->previous[w->next[left]] = left;
+    heap_push(w, left);
+    if (w->previous[left] < s->count) heap_push(w, w->previous[left]);
+}
+
+/* 0 where there is no memory. */
+static int merge_long(const s24_tokenizer *tokenizer, symbols *s)
+{
+    const size_t n = s->count;
+    /* A merge takes a symbol away and adds two candidates at most. */
+    const size_t each = 2 * sizeof(size_t) + 3 * sizeof(candidate);
+    size_t kept = 0;
+    char *memory = s24_ctx_alloc(tokenizer->ctx, n * each);
+    if (!memory) return 0;
+    long_word w = {&tokenizer->bpe, s, NULL, NULL, (candidate *)memory, 0};
+    w.next = (size_t *)(memory + 3 * n * sizeof(candidate));
+    w.previous = w.next + n;
+    for (size_t i = 0; i < n; i++) {
+        w.next[i] = i + 1;
+        w.previous[i] = i ? i - 1 : n;
+    }
+    for (size_t i = 0; i < n; i++)
+        heap_push(&w, i);
+    while (w.heap_count > 0) {
+        const candidate best = heap_pop(&w);
+        merge_candidate(&w, &best);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (s->ids[i] < 0) continue;
+        s->at[kept] = s->at[i];
+        s->ids[kept++] = s->ids[i];
+    }
+    s->at[kept] = s->at[n];
+    s->count = kept;
+    s24_ctx_free(tokenizer->ctx, memory);
+    return 1;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static void add_symbol(symbols *s, int32_t id, size_t end)
+{
+    s->ids[s->count++] = id;
+    s->at[s->count] = end;
+}
+
+/* A character that is no token: its bytes', the unknown one, or nothing. */
+static void add_unknown(const s24_tokenizer *t, symbols *s, const char *text, size_t begin,
+                        size_t end)
+{
+    int has_bytes = t->bpe.fallback;
+    for (size_t i = begin; has_bytes && i < end; i++)
+        has_bytes = t->bpe.bytes[(unsigned char)text[i]] >= 0;
+    if (has_bytes) {
+        for (size_t i = begin; i < end; i++)
+            add_symbol(s, t->bpe.bytes[(unsigned char)text[i]], i + 1);
+    } else if (t->unknown >= 0 && t->bpe.fuse && s->count && s->ids[s->count - 1] == t->unknown) {
+        s->at[s->count] = end;
+    } else if (t->unknown >= 0) {
+        add_symbol(s, t->unknown, end);
+    }
+}
+
+/* The symbols of the word that bytes begin … end − 1 are, after a ▁ of its own if `prefix`. */
+static void make_symbols(const s24_tokenizer *t, symbols *s, const char *text, size_t begin,
+                         size_t end, int prefix)
+{
+    s->count = 0;
+    s->at[0] = begin;
+    if (prefix && t->bpe.blank >= 0) add_symbol(s, t->bpe.blank, begin);
+    for (size_t i = begin, next; i < end; i = next) {
+        uint32_t c;
+        int32_t id;
+        next = i + 1;
+        if (t->bpe.byte_level) {
+            id = t->bpe.bytes[(unsigned char)text[i]];
+        } else if (t->bpe.blanks && text[i] == ' ') {
+            id = t->bpe.blank;
+        } else {
+            next = i + s24i_utf8_next(&c, (const unsigned char *)text + i, end - i);
+            id = s24i_vocabulary_find(&t->vocabulary, s24i_hash(S24I_HASH_SEED, text + i, next - i),
+                                      "", 0, text + i, next - i);
+        }
+        if (id >= 0)
+            add_symbol(s, id, next);
+        else
+            add_unknown(t, s, text, i, next);
+    }
+}
+
+/* Symbols merged; 0 where there is no memory. */
+static int merge(const s24_tokenizer *t, symbols *s)
+{
+    if (s->count > SHORT) return merge_long(t, s);
+    merge_short(&t->bpe, s);
+    return 1;
+}
+
+int s24i_bpe_is_whole(const s24_tokenizer *tokenizer, const char *text, size_t bytes, int32_t id)
+{
+    int32_t ids[SHORT + 1];
+    size_t at[SHORT + 2];
+    symbols s = {ids, at, 0};
+    if (bytes > SHORT) return 0;
+    make_symbols(tokenizer, &s, text, 0, bytes, 0);
+    merge_short(&tokenizer->bpe, &s);
+    return s.count == 1 && ids[0] == id;
+}
+
+/* The token that a word of `blanks` blanks and bytes begin … end − 1 is as a whole, or −1. */
+static int32_t find_whole(const reader *r, int blanks, size_t begin, size_t end)
+{
+    const s24_tokenizer *t = r->tokenizer;
+    char prefix[MOST_BLANKS * S24I_BLANK_BYTES];
+    const size_t prefix_bytes = (size_t)blanks * S24I_BLANK_BYTES, bytes = end - begin;
+    if (blanks > MOST_BLANKS || prefix_bytes + bytes > t->vocabulary.longest) return -1;
+    for (int i = 0; i < blanks; i++)
+        memcpy(prefix + i * S24I_BLANK_BYTES, S24I_BLANK, S24I_BLANK_BYTES);
+    uint64_t hash = s24i_hash(S24I_HASH_SEED, prefix, prefix_bytes);
+    hash = s24i_hash(hash, r->text + begin, bytes);
+    const int32_t id =
+        s24i_vocabulary_find(&t->vocabulary, hash, prefix, prefix_bytes, r->text + begin, bytes);
+    return id >= 0 && t->bpe.whole[id / 8] >> (id % 8) & 1 ? id : -1;
+}
+
+static void push_symbols(reader *r, const symbols *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        push(r, s->ids[i], s->at[i], s->at[i + 1]);
+}
+
+static void read_long_word(reader *r, size_t begin, size_t end, int prefix)
+{
+    s24_ctx *ctx = r->tokenizer->ctx;
+    const size_t most = end - begin + 1;
+    char *memory = s24_ctx_alloc(ctx, (most + 1) * (sizeof(size_t) + sizeof(int32_t)));
+    symbols s = {(int32_t *)(memory + (most + 1) * sizeof(size_t)), (size_t *)memory, 0};
+    int64_t count = -1;
+    if (memory) {
+        make_symbols(r->tokenizer, &s, r->text, begin, end, prefix);
+        if (merge(r->tokenizer, &s)) {
+            push_symbols(r, &s);
+            count = r->count;
+        }
+    }
+    r->count = count;
+    s24_ctx_free(ctx, memory);
+}
+
+static void read_word(reader *r, size_t begin, size_t end, int prefix)
+{
+    int32_t ids[SHORT + 1];
+    size_t at[SHORT + 2];
+    symbols s = {ids, at, 0};
+    if (end - begin + 1 > SHORT) {
+        read_long_word(r, begin, end, prefix);
+        return;
+    }
+    make_symbols(r->tokenizer, &s, r->text, begin, end, prefix);
+    merge_short(&r->tokenizer->bpe, &s);
+    push_symbols(r, &s);
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+static size_t blank_bytes(const reader *r, size_t at, size_t end)
+{
+    if (r->text[at] == ' ') return 1;
+    return end - at >= S24I_BLANK_BYTES && !memcmp(r->text + at, S24I_BLANK, S24I_BLANK_BYTES)
+               ? S24I_BLANK_BYTES
+               : 0;
+}
+
+/* Blanks and what follows them up to the next ones: a word, however the text goes on. */
+static void read_blank_words(reader *r, size_t begin, size_t end, int prefix)
+{
+    while (begin < end && r->count >= 0 && r->count < r->run->room) {
+        size_t at = begin, step;
+        int blanks = prefix;
+        for (; at < end && (step = blank_bytes(r, at, end)) > 0; at += step)
+            blanks++;
+        const size_t word = at;
+        while (at < end && !blank_bytes(r, at, end))
+            at++;
+        const int32_t id = find_whole(r, blanks, word, at);
+        if (id >= 0)
+            push(r, id, begin, at);
+        else
+            read_word(r, begin, at, prefix);
+        begin = at;
+        prefix = 0;
+    }
+}
+
+static size_t one_character(const char *text, size_t bytes)
+{
+    uint32_t c;
+    return s24i_utf8_next(&c, (const unsigned char *)text, bytes);
+}
+
+/* A part of the text without added tokens. */
+static void read_segment(reader *r, size_t begin, size_t end)
+{
+    const s24i_bpe *bpe = &r->tokenizer->bpe;
+    if (begin == end) return;
+    const int prefix = (bpe->prepend == S24I_PREPEND_ALWAYS ||
+                        (bpe->prepend == S24I_PREPEND_FIRST && begin == 0)) &&
+                       !(bpe->unless_blank && blank_bytes(r, begin, end));
+    if (bpe->blanks && bpe->at_blanks) {
+        read_blank_words(r, begin, end, prefix);
+    } else if (!bpe->split && !bpe->alone) {
+        read_word(r, begin, end, prefix);
+    } else {
+        while (begin < end && r->count >= 0 && r->count < r->run->room) {
+            const size_t next = begin + (bpe->split ? bpe->split(r->text + begin, end - begin)
+                                                    : one_character(r->text + begin, end - begin));
+            const int32_t id = find_whole(r, 0, begin, next);
+            if (id >= 0)
+                push(r, id, begin, next);
+            else
+                read_word(r, begin, next, 0);
+            begin = next;
+        }
+    }
+}
+
+static void read_text(reader *r)
+{
+    const s24_tokenizer *t = r->tokenizer;
+    size_t begin = 0;
+    for (size_t i = 0; i < r->bytes && t->added_count && r->count < r->run->room;) {
+        const s24i_added *added = t->added_first[(unsigned char)r->text[i]]
+                                      ? s24i_added_find(t, r->text + i, r->bytes - i)
+                                      : NULL;
+        if (!added) {
+            i++;
+            continue;
+        }
+        read_segment(r, begin, i);
+        if (r->count < 0) return;
+        push(r, added->id, i, i + added->bytes);
+        begin = i += added->bytes;
+    }
+    read_segment(r, begin, r->bytes);
+}
+
+int64_t s24i_bpe_run(const s24_tokenizer *tokenizer, const s24i_run *run, const s24_text *parts,
+                     int part_count)
+{
+    reader r = {.tokenizer = tokenizer, .run = run};
+    for (int i = 0; i < part_count && r.count >= 0; i++) {
+        if (parts[i].bytes == 0) continue;
+        if (r.bytes > 0) {
+            advance(&r, r.bytes);
+            r.index++;
+        }
+        r.text = parts[i].data;
+        r.bytes = parts[i].bytes;
+        set_character(&r, 0);
+        read_text(&r);
+    }
+    return r.count;
+}

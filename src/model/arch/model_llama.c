@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Llama's names, as transformers' LlamaForCausalLM writes them. */
+#include "model/model.h"
+
+const s24i_architecture s24i_llama = {
+    .model_type = "llama",
+    .prefix = "model.",
+    .key_vocabulary = "vocab_size",
+    .key_positions = "max_position_embeddings",
+    .key_width = "hidden_size",
+    .key_layers = "num_hidden_layers",
+    .key_heads = "num_attention_heads",
+    .key_kv_heads = "num_key_value_heads",
+    .key_head_width = "head_dim",
+    .key_intermediate = "intermediate_size",
+    .key_activation = "hidden_act",
+    .activation = "silu",
+    .key_eps = "rms_norm_eps",
+    .key_theta = "rope_theta",
+    .key_attention_dropout = "attention_dropout",
+    .words = "embed_tokens.weight",
+    .slots = {[S24I_QUERY] = "layers.%d.self_attn.q_proj",
+              [S24I_KEY] = "layers.%d.self_attn.k_proj",
+              [S24I_VALUE] = "layers.%d.self_attn.v_proj",
+              [S24I_ATTENTION] = "layers.%d.self_attn.o_proj",
+              [S24I_INTERMEDIATE] = "layers.%d.mlp.up_proj",
+              [S24I_OUTPUT] = "layers.%d.mlp.down_proj",
+              [S24I_GATE] = "layers.%d.mlp.gate_proj"},
+    .attention_norm = "layers.%d.input_layernorm",
+    .output_norm = "layers.%d.post_attention_layernorm",
+    .final_norm = "norm",
+    .lm_head = "lm_head",
+    .pre_norm = 1,
+    .rms = 1,
+    .causal = 1,
+    .rotary = 1,
+    .state_normed = 1,
+};

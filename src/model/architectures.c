@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The rows of models.def, and how names of tensors are read by a row. */
+#include <ctype.h>
+#include <string.h>
+
+#include "model/model.h"
+
+#define S24I_MODEL(symbol) extern const s24i_architecture s24i_##symbol;
+#include "model/models.def"
+#undef S24I_MODEL
+
+static const s24i_architecture *const architectures[] = {
+#define S24I_MODEL(symbol) &s24i_##symbol,
+#include "model/models.def"
+#undef S24I_MODEL
+    NULL};
+
+const s24i_architecture *s24i_architecture_find(const char *model_type)
+{
+    for (const s24i_architecture *const *row = architectures; *row; row++)
+        if (strcmp((*row)->model_type, model_type) == 0) return *row;
+    return NULL;
+}
+
+const s24i_architecture *s24i_architecture_at(int index)
+{
+    return architectures[index];
+}
+
+void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot)
+{
+    *rows = slot == S24I_INTERMEDIATE ? shape->intermediate : shape->width;
+    if (shape->joint && slot == S24I_QUERY) *rows *= 3;
+    if (shape->joint && (slot == S24I_KEY || slot == S24I_VALUE)) *rows = 0;
+    *cols = slot == S24I_OUTPUT ? shape->intermediate : shape->width;
+}
+
+/* Does name read as the pattern, whose %d stands for digits, followed by ".weight"? */
+static int matches(int64_t *number, const char *name, const char *pattern)
+{
+    for (; *pattern; pattern++) {
+        if (*pattern != '%') {
+            if (*name++ != *pattern) return 0;
+            continue;
+        }
+        if (!isdigit((unsigned char)*name)) return 0;
+        for (*number = 0; isdigit((unsigned char)*name) && *number < INT32_MAX; name++)
+            *number = *number * 10 + (*name - '0');
+        pattern++;
+    }
+    return strcmp(name, ".weight") == 0;
+}
+
+int s24i_slot_find(int64_t *block, s24i_slot *slot, const s24i_architecture *arch, const char *name)
+{
+    const size_t prefix = strlen(arch->prefix);
+    if (strncmp(name, arch->prefix, prefix) == 0) name += prefix;
+    for (int s = 0; s < S24I_SLOTS; s++) {
+        if (!arch->slots[s]) continue;
+        if (!matches(block, name, arch->slots[s])) continue;
+        *slot = (s24i_slot)s;
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The inside of an encoder: its shape, its weights and the linear products of its blocks. A model
+ * is immutable once made, but for s24i_model_set_block while a model is being pruned.
+ *
+ *   block b:  x ─ QUERY KEY VALUE ─ attention ─ ATTENTION ─ (+x) norm ─ y
+ *             y ─ INTERMEDIATE, activation ─ OUTPUT ─ (+y) norm ─ x of the next block
+ *   with norms before the layers:
+ *             x ─ norm ─ QUERY KEY VALUE ─ attention ─ ATTENTION ─ (+x) ─ y
+ *             y ─ norm ─ INTERMEDIATE, activation ─ OUTPUT ─ (+y) ─ x, and a norm behind the last
+ */
+#ifndef S24_MODEL_MODEL_H
+#define S24_MODEL_MODEL_H
+
+#include "dense/dense.h"
+#include "io/file/io.h"
+#include "model/patches.h"
+#include "model/race.h"
+#include "sparse24/nn.h"
+#include "vec/vec.h"
+
+/* The linear layers of a block. */
+typedef enum s24i_slot {
+    S24I_QUERY = 0,
+    S24I_KEY,
+    S24I_VALUE,
+    S24I_ATTENTION, /* of the attention's output */
+    S24I_INTERMEDIATE,
+    S24I_OUTPUT,
+    S24I_SLOTS,             /* of an encoder's block */
+    S24I_GATE = S24I_SLOTS, /* of a gated block: output(activation(gate) · intermediate) */
+    S24I_ALL_SLOTS
+} s24i_slot;
+
+typedef enum s24i_pooling { S24I_POOL_MEAN, S24I_POOL_CLS, S24I_POOL_MAX } s24i_pooling;
+
+/* How token vectors become a text's. */
+typedef struct s24i_pooled {
+    s24i_pooling pooling;
+    int pools_prompt; /* 0: a prompt's tokens are left out */
+    int normalise;
+} s24i_pooled;
+
+/* How a model_type spells its configuration and tensors, and how its block is built: one row of
+   models.def. In names %d is the block; what a model has not is NULL or 0. */
+typedef struct s24i_architecture {
+    const char *model_type;
+    const char *prefix; /* may stand before every name but the heads', or be missing */
+    const char *key_vocabulary, *key_positions, *key_types, *key_width, *key_layers, *key_heads,
+        *key_kv_heads, *key_head_width, *key_intermediate, *key_activation, *key_eps,
+        *key_position_type, *key_theta, *key_image, *key_patch, *key_channels, *key_dropout,
+        *key_attention_dropout;
+    const char *activation; /* where the key is not there; NULL: gelu */
+    const char *words, *positions, *types;
+    const char *first_token, *patches; /* of images: what stands before the patches, their layer */
+    const char *slots[S24I_ALL_SLOTS]; /* without .weight, .bias */
+    /* Norms without .weight, .bias: one before the first block where norms follow the sums, one
+       behind the last where they precede the layers. */
+    const char *embedding_norm, *attention_norm, *output_norm, *final_norm;
+    const char *qa_head, *lm_head, *class_head;
+    /* Of attention over a grid: tables of relative positions of a block, keys of a window's side and
+       of the blocks that have none. */
+    const char *rel_h, *rel_w, *key_window, *key_globals;
+
+    int encodes;    /* s24_model runs it; the others are for training and for libsparse24's tools */
+    int pre_norm;   /* x + f(norm(x)) instead of norm(x + f(x)) */
+    int rms;        /* norms divide by the root mean square: no mean, no .bias */
+    int causal;     /* no token attends to a later one */
+    int rotary;     /* positions turn queries and keys */
+    int joint;      /* query, key and value are one tensor, slots[S24I_QUERY] */
+    int transposed; /* weights are stored [k, n] */
+    int biases;     /* linear layers have them; 0: those that the checkpoint has */
+    int state_normed; /* the last hidden state is the final norm's */
+} s24i_architecture;
+
+typedef struct s24i_shape {
+    int64_t vocabulary, positions, types, width, layers, heads, intermediate;
+    float eps;
+    s24_activation activation;
+    int squared;                             /* ReLU² */
+    int64_t kv_heads, head_width;            /* heads, width / heads where nothing else is said */
+    int64_t image, patch, channels, classes; /* of images; 0: the model reads text */
+    float theta, dropout, attention_dropout;
+    int joint;              /* query, key and value are one layer, S24I_QUERY */
+    int64_t grid, window;   /* tokens a side of an image with relative positions, of a window */
+    uint64_t global_blocks; /* bits of blocks that attend beyond windows */
+} s24i_shape;
+
+/* The side of the square that a block attends to. */
+static inline int64_t s24i_attended_side(const s24i_shape *shape, int64_t block)
+{
+    return shape->window && !(shape->global_blocks >> block & 1) ? shape->window : shape->grid;
+}
+
+/* Linear layers of a block. */
+static inline int64_t s24i_slot_count(const s24i_shape *shape)
+{
+    return shape->joint ? S24I_SLOTS - 2 : S24I_SLOTS;
+}
+
+/* y[m,n] = activation(x[m,k]·wᵀ + bias) (+ y). On the CPU it has a weight if it runs dense, a plan if it
+   runs 2:4, and both if the number of rows decides (choice.h). */
+typedef struct s24i_linear {
+    int64_t n, k;
+    const float *bias;
+    s24_activation activation;
+    int sparse; /* its weight is 2:4, however it runs */
+    s24i_choice choice;
+    s24i_dense_weight *weight;
+    s24_plan *plan;
+    s24i_map map; /* where the plan's weight lies in the checkpoint's file; else empty */
+    /* Or on a device, likewise one of them: 2:4, or [n, k] in the model's dtype. */
+    s24_device *device;
+    s24_device_weight *packed;
+    void *dense;
+    /* Beside packed: the same in the model's 8-bit dtype, times a factor a row, [n] there. */
+    s24_device_weight *narrow;
+    float *narrow_scale;
+} s24i_linear;
+
+typedef struct s24i_block {
+    /* One product of 3·width rows (in qkv[0]) when query, key and value are all dense or all 2:4,
+       else three. */
+    s24i_linear qkv[3];
+    int qkv_count;
+    int place[3]; /* of query, key and value in the one product: 0, 1, 2, or as the file has them */
+    s24i_linear attention, intermediate, output;
+    const float *bias[S24I_SLOTS]; /* query's, key's and value's stand end to end, by place */
+    s24i_layer_norm attention_norm, output_norm;
+    const float *rel_h, *rel_w; /* [2·side − 1, head], NULL: none */
+} s24i_block;
+
+struct s24_model {
+    s24_ctx *ctx;
+    const s24i_architecture *architecture;
+    s24i_shape shape;
+    s24_dtype dtype;  /* of the linear products: f32, bf16 or i8; on a device f16 or bf16 */
+    s24_dtype narrow; /* on a device: i8 or e4m3, which 2:4 products may run in too; else NONE */
+    float *floats;    /* everything below that is a float */
+    int64_t float_count;
+    /* words may lie in words_map, the checkpoint's file; type_rows is NULL without token types. */
+    const float *words, *position_rows, *type_rows;
+    s24i_map words_map;                         /* empty: words is among the floats */
+    s24i_layer_norm embedding_norm, final_norm; /* no gamma: there is none */
+    const float *qa_weight, *qa_bias;           /* [2, width], [2]; NULL without a head */
+    /* Of images: position_rows hold the patches' bias and the first token too, so that the layer's
+       weights alone are left, [width, patch_map.row]. */
+    s24i_linear patches;
+    s24i_patches patch_map;
+    const float *first_token, *patch_bias;  /* [width] each, as read */
+    const float *class_weight, *class_bias; /* [classes, width], [classes]; NULL without a head */
+    s24i_block *blocks;
+    s24i_pooled pooled;
+    int64_t weight_bytes;
+    int all_sparse;               /* 2:4 layers run 2:4, whatever is faster */
+    struct s24i_chooser *chooser; /* while it is loaded, if products are chosen; else NULL */
+    s24_device *device;           /* NULL: the CPU; else what follows is there (gpu_model.c) */
+    void *device_floats, *device_map;
+    const void *device_words;
+    float *device_qa_bias, *device_class_bias;
+    int64_t device_bytes;
+};
+
+/* The products of a block by number; those that it does not have are empty. */
+enum {
+    S24I_PRODUCT_ATTENTION = 3, /* before it query's, key's and value's, or one for all three */
+    S24I_PRODUCT_INTERMEDIATE,
+    S24I_PRODUCT_OUTPUT,
+    S24I_PRODUCTS
+};
+s24i_linear *s24i_block_product_of(s24i_block *block, int index);
+const s24i_linear *s24i_block_product(const s24i_block *block, int index);
+/* A product keeps what it needs to run as chosen. */
+void s24i_linear_choose(s24i_linear *linear, const s24i_choice *choice);
+/* How many of the blocks' linear layers belong to products that count; a product may be of three. */
+int64_t s24i_model_layers(const s24_model *model,
+                          int (*counts)(const s24i_linear *linear, const void *arg),
+                          const void *arg);
+/* Of those the 2:4 ones. */
+int64_t s24i_model_sparse_layers(const s24_model *model);
+
+/* The row of a model_type, NULL if there is none. */
+const s24i_architecture *s24i_architecture_find(const char *model_type);
+
+/* The rows by index; NULL behind the last. */
+const s24i_architecture *s24i_architecture_at(int index);
+
+/* Rows and columns of a slot's weight; none of one that is joint with another. */
+void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot);
+
+/* Which linear layer a tensor of the checkpoint is ("bert.encoder.layer.3.output.dense.weight",
+   with or without the prefix): 1 and *block, *slot, or 0. Of a row, then of a model, whose blocks
+   have an end. */
+int s24i_slot_find(int64_t *block, s24i_slot *slot, const s24i_architecture *arch,
+                   const char *name);
+int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *model,
+                           const char *name);
+
+/* Replaces the linear weights of a block by dense f32 ones, in the order of s24i_slot; the biases
+   stay. No session may be running. On error the block is as it was. */
+s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,
+                                const s24_dense weights[S24I_SLOTS]);
+
+/* ---- making models (model_*.c) --------------------------------------------------------------- */
+
+/* The caller's options with defaults for what is not there. Errors: ARGUMENT, DTYPE. */
+s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts);
+
+/* The dtypes of a model that was asked for in `asked`, or NONE for `usual`. On a device 8 bits are of
+   2:4 products alone, and everything else is bf16. */
+void s24i_model_set_dtype(s24_model *model, s24_dtype asked, s24_dtype usual);
+
+/* Do the options let a dense layer of that name be packed? */
+int s24i_model_packs(const s24_model_opts *opts, const s24_tensor *tensor);
+
+typedef struct s24i_rooms {
+    int words;      /* 0: they are mapped */
+    int qa_head;    /* 0: there is none */
+    int class_head; /* likewise, of shape.classes */
+} s24i_rooms;
+/* A model with its shape known and room for its floats; products are missing. */
+s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_architecture *architecture,
+                             const s24i_shape *shape, s24i_rooms rooms);
+/* ---- tensors of a model (model_tensor.c) ----------------------------------------------------- */
+
+enum { S24I_NAME_BYTES = 160 };
+/* The tensor of a pattern's name for a block, with the architecture's prefix or without it; NULL,
+   and in name what it would be called. */
+/* A pattern's name for a block, without prefix. */
+void s24i_tensor_name(char name[S24I_NAME_BYTES], const char *pattern, int64_t block,
+                      const char *suffix);
+const s24_tensor *s24i_tensor_find(char name[S24I_NAME_BYTES], const s24_checkpoint *checkpoint,
+                                   const s24i_architecture *arch, const char *pattern,
+                                   int64_t block, const char *suffix);
+s24_status s24i_tensor_missing(s24_ctx *ctx, const s24_checkpoint *checkpoint, const char *name);
+/* [rows, cols], or [rows] when cols is 0; f32, f16 or bf16; no NaN and no Inf (which would go
+   through every product). FORMAT, NOT_FINITE. */
+s24_status s24i_tensor_check_shape(s24_ctx *ctx, const s24_tensor *tensor, int64_t rows,
+                                   int64_t cols);
+/* Any shape of so many elements. */
+s24_status s24i_tensor_check_count(s24_ctx *ctx, const s24_tensor *tensor, int64_t expected);
+s24_status s24i_tensor_check_float(s24_ctx *ctx, const s24_tensor *tensor);
+s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor);
+
+/* A tensor's numbers as f32, a packed one's as a dense matrix. MEMORY. */
+s24_status s24i_tensor_widen(s24_ctx *ctx, float *to, const s24_tensor *tensor);
+
+/* The arrays of model->floats, to be filled by whoever makes the model. */
+static inline float *s24i_writable(const float *floats)
+{
+    return (float *)(uintptr_t)floats;
+}
+
+/* The dtype that 2:4 weights are made in: integers are quantised from floats when planned. */
+static inline s24_dtype s24i_model_values(s24_dtype dtype)
+{
+    return dtype == S24_I8 ? S24_F32 : dtype;
+}
+
+/* One linear layer's weight on its way into a block: dense f32, a 2:4 matrix, or a weight in the
+   layout of its plan, which is used where the file has it (then query's may be all three's, and the
+   others are empty). */
+typedef struct s24i_source {
+    s24_dense dense; /* data NULL when matrix or laid_out.data is set */
+    s24_matrix *matrix;
+    s24_laid_out laid_out;
+    const s24_checkpoint *checkpoint; /* of laid_out */
+} s24i_source;
+
+/* Makes the products of a block from six sources, which stay the caller's. Two neighbours that
+   are one product are joined here. */
+s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
+                            const s24i_source sources[S24I_SLOTS]);
+void s24i_block_clear(s24i_block *block);
+/* The layer that reads patches, from its weight [width, channels · patch²]; when all floats are
+   there, which it changes: bias and first token go into the positions' rows. */
+s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weight);
+void s24i_patches_clear(s24_model *model);
+
+/* Reads shape, pooling and normalisation of a folder. */
+s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,
+                           const char *folder);
+s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
+                             const s24i_architecture *architecture, const char *folder);
+/* Refuses a folder whose model was trained for a head, unless its modules.json says how to pool: the
+   vectors would mean nothing. UNSUPPORTED. */
+s24_status s24i_pooling_check(s24_ctx *ctx, const s24_checkpoint *checkpoint);
+
+#endif

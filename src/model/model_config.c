@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the JSON files of a folder say about an encoder: config.json its shape, modules.json and the
+ * pooling module's config.json how token vectors become a text's vector. A folder without
+ * modules.json (a plain transformers model) pools by mean, of images takes the first token, and
+ * normalises.
+ */
+#include "model/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "io/checkpoint/config.h"
+
+/* Far beyond any encoder, and small enough that no product of three of them overflows. */
+enum { MOST_ROWS = 1 << 24, MOST_WIDTH = 1 << 16 };
+
+static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
+                                  const s24i_architecture *arch)
+{
+    static const struct {
+        const char *name;
+        s24_activation activation;
+        int encodes, squared;
+    } names[] = {{"gelu", S24_ACTIVATION_GELU, 1, 0},
+                 {"gelu_new", S24_ACTIVATION_GELU_TANH, 1, 0},
+                 {"gelu_pytorch_tanh", S24_ACTIVATION_GELU_TANH, 1, 0},
+                 {"relu", S24_ACTIVATION_RELU, 1, 0},
+                 {"silu", S24_ACTIVATION_SILU, 0, 0},
+                 {"relu2", S24_ACTIVATION_RELU, 0, 1}};
+    const char *name = arch->activation ? arch->activation : "gelu";
+    TRY(s24i_config_string(&name, config, arch->key_activation, S24I_OPTIONAL));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(names[i].name, name) != 0 || (arch->encodes && !names[i].encodes)) continue;
+        shape->activation = names[i].activation;
+        shape->squared = names[i].squared;
+        return S24_OK;
+    }
+    return s24_ctx_fail(config->ctx, S24_ERROR_UNSUPPORTED,
+                        "%s: %s is '%s'; gelu, gelu_new, gelu_pytorch_tanh%s was expected",
+                        config->file, arch->key_activation, s24i_show(name).text,
+                        arch->encodes ? " or relu" : ", relu, relu2 or silu");
+}
+
+/* A key that the architecture may not have, which leaves *out as it is. */
+static s24_status read_int(int64_t *out, const s24i_config *config, const char *key, s24i_need need,
+                           int64_t min, int64_t max)
+{
+    return key ? s24i_config_int(out, config, key, need, min, max) : S24_OK;
+}
+
+static s24_status read_float(float *out, const s24i_config *config, const char *key, double min,
+                             double max)
+{
+    double value = (double)*out;
+    if (key) TRY(s24i_config_double(&value, config, key, S24I_OPTIONAL, min, max));
+    *out = (float)value;
+    return S24_OK;
+}
+
+/* The numbers of an array as bits. */
+static s24_status read_blocks(uint64_t *blocks, const s24i_config *config, const char *key,
+                              int64_t layers)
+{
+    s24i_config array;
+    TRY(s24i_config_child(&array, config, key, S24I_REQUIRED));
+    s24i_json_walk walk = s24i_json_begin(array.json);
+    const s24i_json *item;
+    for (size_t i = 0; (item = s24i_json_next(&walk, NULL)) != NULL; i++) {
+        const int is_integer = s24i_json_typeof(item) == S24I_JSON_INTEGER;
+        const int64_t block = is_integer ? s24i_json_integer(item) : -1;
+        REQUIRE(config->ctx, block >= 0 && block < layers, S24_ERROR_FORMAT,
+                "%s: element %zu of %s is no number of a block, 0 to %lld", config->file, i, key,
+                (long long)layers - 1);
+        *blocks |= (uint64_t)1 << block;
+    }
+    return S24_OK;
+}
+
+/* Positions of an image are its patches and the token before them. */
+static s24_status read_image(s24i_shape *shape, const s24i_config *config,
+                             const s24i_architecture *arch)
+{
+    if (!arch->key_image) return S24_OK;
+    shape->channels = 3;
+    TRY(s24i_config_int(&shape->image, config, arch->key_image, S24I_REQUIRED, 1, 1 << 14));
+    TRY(s24i_config_int(&shape->patch, config, arch->key_patch, S24I_REQUIRED, 1, 1 << 14));
+    TRY(s24i_config_int(&shape->channels, config, arch->key_channels, S24I_OPTIONAL, 1, 1 << 10));
+    REQUIRE(config->ctx, shape->image % shape->patch == 0, S24_ERROR_FORMAT,
+            "%s: %s %lld is no multiple of %s %lld", config->file, arch->key_image,
+            (long long)shape->image, arch->key_patch, (long long)shape->patch);
+    const int64_t side = shape->image / shape->patch;
+    shape->positions = side * side + (arch->first_token != NULL);
+    return S24_OK;
+}
+
+/* Windows of attention, and the blocks that have none. */
+static s24_status read_grid(s24i_shape *shape, const s24i_config *config,
+                            const s24i_architecture *arch)
+{
+    enum { MOST_LAYERS = 64 };
+    int relative = 1, absolute = 1;
+    if (!arch->rel_h) return S24_OK;
+    shape->grid = shape->image / shape->patch;
+    TRY(s24i_config_bool(&relative, config, "use_rel_pos", S24I_OPTIONAL));
+    TRY(s24i_config_bool(&absolute, config, "use_abs_pos", S24I_OPTIONAL));
+    REQUIRE(config->ctx, relative && absolute, S24_ERROR_UNSUPPORTED,
+            "%s: %s is false; only true is supported", config->file,
+            relative ? "use_abs_pos" : "use_rel_pos");
+    TRY(s24i_config_int(&shape->window, config, arch->key_window, S24I_REQUIRED, 0, shape->grid));
+    REQUIRE(config->ctx, shape->layers <= MOST_LAYERS, S24_ERROR_UNSUPPORTED,
+            "%s: %lld blocks with windows; at most %d are supported", config->file,
+            (long long)shape->layers, MOST_LAYERS);
+    return read_blocks(&shape->global_blocks, config, arch->key_globals, shape->layers);
+}
+
+/* The base of rotary positions: at the top, or in rope_parameters since transformers 5. */
+static s24_status read_rotary(s24i_shape *shape, const s24i_config *config,
+                              const s24i_architecture *arch)
+{
+    s24i_config rope;
+    const char *type = "default";
+    shape->theta = 10000.0f;
+    if (!arch->rotary) return S24_OK;
+    TRY(read_float(&shape->theta, config, arch->key_theta, 1.0, 1e12));
+    for (int i = 0; i < 2; i++) {
+        TRY(s24i_config_child(&rope, config, i ? "rope_scaling" : "rope_parameters",
+                              S24I_OPTIONAL));
+        if (!rope.json) continue;
+        TRY(read_float(&shape->theta, &rope, arch->key_theta, 1.0, 1e12));
+        TRY(s24i_config_string(&type, &rope, "rope_type", S24I_OPTIONAL));
+    }
+    REQUIRE(config->ctx, strcmp(type, "default") == 0, S24_ERROR_UNSUPPORTED,
+            "%s: rope_type is '%s'; only default is supported", config->file, s24i_show(type).text);
+    return S24_OK;
+}
+
+static s24_status read_heads(s24i_shape *shape, const s24i_config *config,
+                             const s24i_architecture *arch)
+{
+    TRY(s24i_config_int(&shape->heads, config, arch->key_heads, S24I_REQUIRED, 1, MOST_WIDTH));
+    shape->kv_heads = shape->heads;
+    TRY(read_int(&shape->kv_heads, config, arch->key_kv_heads, S24I_OPTIONAL, 1, MOST_WIDTH));
+    shape->head_width = shape->width / shape->heads;
+    int64_t said = 0;
+    TRY(read_int(&said, config, arch->key_head_width, S24I_OPTIONAL, 1, MOST_WIDTH));
+    if (said) shape->head_width = said;
+    REQUIRE(config->ctx, said || shape->width % shape->heads == 0, S24_ERROR_FORMAT,
+            "%s: %s %lld is no multiple of %s %lld", config->file, arch->key_width,
+            (long long)shape->width, arch->key_heads, (long long)shape->heads);
+    REQUIRE(config->ctx, shape->heads % shape->kv_heads == 0, S24_ERROR_FORMAT,
+            "%s: %s %lld is no multiple of %s %lld", config->file, arch->key_heads,
+            (long long)shape->heads, arch->key_kv_heads, (long long)shape->kv_heads);
+    REQUIRE(config->ctx, !arch->rotary || shape->head_width % 2 == 0, S24_ERROR_FORMAT,
+            "%s: heads of %lld; an even width was expected by rotary positions", config->file,
+            (long long)shape->head_width);
+    return S24_OK;
+}
+
+static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
+                             const s24i_architecture *arch)
+{
+    const char *positions = "absolute";
+    shape->types = arch->key_types ? 2 : 0;
+    shape->joint = arch->joint;
+    shape->eps = 1e-12f;
+    TRY(read_int(&shape->vocabulary, config, arch->key_vocabulary, S24I_REQUIRED, 1, MOST_ROWS));
+    TRY(read_int(&shape->positions, config, arch->key_positions, S24I_REQUIRED, 1, MOST_ROWS));
+    TRY(read_int(&shape->types, config, arch->key_types, S24I_OPTIONAL, 0, MOST_WIDTH));
+    TRY(s24i_config_int(&shape->width, config, arch->key_width, S24I_REQUIRED, 1, MOST_WIDTH));
+    TRY(s24i_config_int(&shape->layers, config, arch->key_layers, S24I_REQUIRED, 1, 4096));
+    TRY(read_heads(shape, config, arch));
+    /* GPT-2 leaves it out for four times the width; the others say it. */
+    shape->intermediate = 4 * shape->width;
+    TRY(s24i_config_int(&shape->intermediate, config, arch->key_intermediate,
+                        arch->joint ? S24I_OPTIONAL : S24I_REQUIRED, 1, 4 * MOST_WIDTH));
+    TRY(read_float(&shape->eps, config, arch->key_eps, 0.0, 1.0));
+    TRY(read_float(&shape->dropout, config, arch->key_dropout, 0.0, 1.0));
+    TRY(read_float(&shape->attention_dropout, config, arch->key_attention_dropout, 0.0, 1.0));
+    TRY(read_activation(shape, config, arch));
+    TRY(read_image(shape, config, arch));
+    TRY(read_grid(shape, config, arch));
+    TRY(read_rotary(shape, config, arch));
+    if (!arch->key_position_type) return S24_OK;
+    TRY(s24i_config_string(&positions, config, arch->key_position_type, S24I_OPTIONAL));
+    REQUIRE(config->ctx, strcmp(positions, "absolute") == 0, S24_ERROR_UNSUPPORTED,
+            "%s: %s is '%s'; only absolute is supported", config->file, arch->key_position_type,
+            s24i_show(positions).text);
+    return S24_OK;
+}
+
+s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,
+                           const char *folder)
+{
+    s24i_config config;
+    *shape = (s24i_shape){0};
+    s24_status status = s24i_config_load(&config, ctx, folder, "config.json", S24I_REQUIRED);
+    if (status == S24_OK) status = read_shape(shape, &config, architecture);
+    s24i_config_free(&config);
+    return status;
+}
+
+static s24_status read_pooling(s24i_pooled *pooled, const s24i_config *config)
+{
+    static const struct {
+        const char *key;
+        s24i_pooling pooling;
+        int supported;
+    } modes[] = {{"pooling_mode_mean_tokens", S24I_POOL_MEAN, 1},
+                 {"pooling_mode_cls_token", S24I_POOL_CLS, 1},
+                 {"pooling_mode_max_tokens", S24I_POOL_MAX, 1},
+                 {"pooling_mode_mean_sqrt_len_tokens", 0, 0},
+                 {"pooling_mode_weightedmean_tokens", 0, 0},
+                 {"pooling_mode_lasttoken", 0, 0}};
+    const char *chosen = NULL;
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        int on = 0;
+        TRY(s24i_config_bool(&on, config, modes[i].key, S24I_OPTIONAL));
+        if (!on) continue;
+        REQUIRE(config->ctx, modes[i].supported, S24_ERROR_UNSUPPORTED,
+                "%s: %s is not supported; mean, cls or max was expected", config->file,
+                modes[i].key);
+        REQUIRE(config->ctx, !chosen, S24_ERROR_UNSUPPORTED,
+                "%s: both %s and %s are on; one way of pooling was expected", config->file, chosen,
+                modes[i].key);
+        chosen = modes[i].key;
+        pooled->pooling = modes[i].pooling;
+    }
+    REQUIRE(config->ctx, chosen, S24_ERROR_FORMAT, "%s: no pooling_mode_… key is true",
+            config->file);
+    return s24i_config_bool(&pooled->pools_prompt, config, "include_prompt", S24I_OPTIONAL);
+}
+
+static s24_status read_module(s24i_pooled *pooled, const s24i_config *module, const char *folder)
+{
+    const char *type, *path = "";
+    TRY(s24i_config_string(&type, module, "type", S24I_REQUIRED));
+    const char *name = strrchr(type, '.');
+    name = name ? name + 1 : type;
+    if (strcmp(name, "Transformer") == 0) return S24_OK;
+    if (strcmp(name, "Normalize") == 0) {
+        pooled->normalise = 1;
+        return S24_OK;
+    }
+    REQUIRE(module->ctx, strcmp(name, "Pooling") == 0, S24_ERROR_UNSUPPORTED,
+            "%s: module '%s' is not supported; Transformer, Pooling and Normalize are",
+            module->file, s24i_show(type).text);
+    TRY(s24i_config_string(&path, module, "path", S24I_REQUIRED));
+    s24i_config config;
+    char *place;
+    TRY(s24i_join_path(&place, module->ctx, folder, path));
+    s24_status status = s24i_config_load(&config, module->ctx, place, "config.json", S24I_REQUIRED);
+    if (status == S24_OK) status = read_pooling(pooled, &config);
+    s24i_config_free(&config);
+    s24_ctx_free(module->ctx, place);
+    return status;
+}
+
+static s24_status read_modules(s24i_pooled *pooled, const s24i_config *modules, const char *folder)
+{
+    s24i_json_walk walk = s24i_json_begin(modules->json);
+    s24i_json *value;
+    REQUIRE(modules->ctx, s24i_json_typeof(modules->json) == S24I_JSON_ARRAY, S24_ERROR_FORMAT,
+            "%s: an array of modules was expected", modules->file);
+    for (size_t i = 0; (value = s24i_json_next(&walk, NULL)) != NULL; i++) {
+        s24i_config module;
+        REQUIRE(modules->ctx, s24i_config_item(&module, modules, value), S24_ERROR_FORMAT,
+                "%s: module %zu is not an object", modules->file, i);
+        TRY(read_module(pooled, &module, folder));
+    }
+    return S24_OK;
+}
+
+s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
+                             const s24i_architecture *architecture, const char *folder)
+{
+    s24i_config modules;
+    pooled->pooling = architecture->first_token ? S24I_POOL_CLS : S24I_POOL_MEAN;
+    pooled->pools_prompt = 1;
+    pooled->normalise = 1;
+    s24_status status = s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL);
+    if (status == S24_OK && modules.json) {
+        pooled->normalise = 0;
+        status = read_modules(pooled, &modules, folder);
+    }
+    s24i_config_free(&modules);
+    return status;
+}
+
+/* ---- models that are no encoders ------------------------------------------------------------- */
+
+/* A model that was trained for a head: how its architecture's name ends, or what tensor is there. */
+typedef struct headed {
+    const char *architecture, *tensor;
+    const char *does;
+    const char *instead; /* what it is for here */
+} headed;
+
+static const headed heads[] = {
+    {"ForSequenceClassification", "classifier.weight", "scores texts or pairs of texts", ""},
+    {"ForSequenceClassification", "classifier.out_proj.weight", "scores texts or pairs of texts",
+     ""},
+    {"ForSequenceClassification", "score.weight", "scores texts or pairs of texts", ""},
+    {"ForQuestionAnswering", "qa_outputs.weight", "finds answers in a text",
+     ", and eval --task qa measures this one"},
+    {"ForTokenClassification", NULL, "classifies tokens", ""},
+    {"ForMultipleChoice", NULL, "chooses among texts", ""},
+    {"ForNextSentencePrediction", NULL, "judges whether two texts belong together", ""},
+    {"ForMaskedLM", NULL, "fills in words", ""},
+    {"ForPreTraining", NULL, "fills in words", ""},
+    {"LMHeadModel", NULL, "continues a text", ""}};
+
+static s24_status refuse_head(s24_ctx *ctx, const char *folder, const char *evidence,
+                              const headed *head)
+{
+    return s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED,
+                        "%s: %s says that the model %s. Its token vectors were not trained to be "
+                        "pooled, and no modules.json says how: an encoder's folder is expected%s",
+                        folder, evidence, head->does, head->instead);
+}
+
+static s24_status check_heads(s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                              const char *architecture)
+{
+    const char *folder = s24_checkpoint_folder(checkpoint);
+    char evidence[160];
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        if (architecture && s24i_ends_with(architecture, heads[i].architecture)) {
+            snprintf(evidence, sizeof evidence, "architectures in config.json, '%s',",
+                     s24i_show(architecture).text);
+            return refuse_head(ctx, folder, evidence, &heads[i]);
+        }
+        if (heads[i].tensor && s24_checkpoint_find(checkpoint, heads[i].tensor)) {
+            snprintf(evidence, sizeof evidence, "tensor '%s'", heads[i].tensor);
+            return refuse_head(ctx, folder, evidence, &heads[i]);
+        }
+    }
+    return S24_OK;
+}
+
+s24_status s24i_pooling_check(s24_ctx *ctx, const s24_checkpoint *checkpoint)
+{
+    const char *folder = s24_checkpoint_folder(checkpoint);
+    s24i_config modules, config, names = {.json = NULL};
+    s24_status status = s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL);
+    const int is_said = modules.json != NULL;
+    s24i_config_free(&modules);
+    if (status != S24_OK || is_said) return status;
+    status = s24i_config_load(&config, ctx, folder, "config.json", S24I_REQUIRED);
+    if (status == S24_OK)
+        status = s24i_config_child(&names, &config, "architectures", S24I_OPTIONAL);
+    if (status == S24_OK)
+        status = check_heads(ctx, checkpoint, s24i_json_string(s24i_json_at(names.json, 0)));
+    s24i_config_free(&config);
+    return status;
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Which of two ways of the same products is faster, 2:4 or dense, and for which numbers of rows: both
+ * are timed by turns within a limit of time, and between the numbers that were timed the ratio is
+ * interpolated. Nothing here knows a model or a clock; who runs the race gives both.
+ */
+#ifndef S24_MODEL_RACE_H
+#define S24_MODEL_RACE_H
+
+#include <stdint.h>
+
+#include "sparse24/sparse24.h"
+
+enum { S24I_RACE_PRODUCTS = 8, S24I_ROW_OCTAVES = 20 };
+
+/* By whom: one thread alone, or all together. */
+enum { S24I_ALONE, S24I_TOGETHER };
+
+/* For which numbers of rows a product runs dense, alone and together: bit i is 2^(i − 1) + 1 … 2^i. */
+typedef struct s24i_choice {
+    uint32_t dense[2];
+} s24i_choice;
+
+/* The bit of that many rows. */
+static inline int s24i_row_octave(int64_t rows)
+{
+    int octave = 0;
+    while (octave + 1 < S24I_ROW_OCTAVES && (int64_t)1 << octave < rows)
+        octave++;
+    return octave;
+}
+
+/* All products one after the other, as a pass has them. */
+typedef struct s24i_lap {
+    int dense, together;
+    int64_t rows;
+} s24i_lap;
+
+typedef struct s24i_race {
+    int products;
+    int64_t most[2]; /* rows that occur alone, and together; 0: none do */
+    double until;    /* the time when it must be over */
+    double (*now)(void *user);
+    /* times[i]: the seconds of product i in a lap. */
+    s24_status (*run)(void *user, double times[S24I_RACE_PRODUCTS], const s24i_lap *lap);
+    void *user;
+} s24i_race;
+
+/*
+ * choices[i] of each product. *agreed 0: times never came twice, because other work ran beside them.
+ * Then the choice of one thread counts for all together, or the other way round; if there is neither,
+ * only what looked far faster dense runs dense. Errors: those of race->run.
+ */
+s24_status s24i_race_run(s24i_choice *choices, int *agreed, const s24i_race *race);
+
+#endif

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Which side of a matrix is k. Files hold linear layers as [n, k], outputs first, but GPT-2 and its kin
+ * (transformers' Conv1D) hold theirs as [k, n]. The row of models.def says so where config.json names
+ * one. A single file, or a model type without a row, may have layers of the same names either way: then
+ * one that has more outputs than inputs in every model tells, and with none of them nobody knows.
+ */
+#include <ctype.h>
+#include <string.h>
+
+#include "io/checkpoint/checkpoint.h"
+#include "model/model.h"
+
+/* The part of a name behind its next dot, NULL at the end. */
+static const char *behind_dot(const char *name)
+{
+    const char *dot = strchr(name, '.');
+    return dot ? dot + 1 : NULL;
+}
+
+/* Is it a matrix inside one of the row's blocks ("h.3."), whatever stands before? */
+static int is_in_block(const s24i_architecture *arch, const s24_tensor *tensor)
+{
+    const char *pattern = arch->slots[S24I_OUTPUT];
+    const size_t length = strcspn(pattern, "%");
+    if (tensor->rank != 2 || !s24i_ends_with(tensor->name, ".weight")) return 0;
+    for (const char *name = tensor->name; name; name = behind_dot(name)) {
+        if (strncmp(name, pattern, length) != 0 || !isdigit((unsigned char)name[length])) continue;
+        if (name[length + strspn(name + length, "0123456789")] == '.') return 1;
+    }
+    return 0;
+}
+
+/* Is it one of the layers that the row names? */
+static int is_layer(s24i_slot *slot, const s24i_architecture *arch, const s24_tensor *tensor)
+{
+    int64_t block;
+    for (const char *name = tensor->name; name; name = behind_dot(name))
+        if (s24i_slot_find(&block, slot, arch, name)) return tensor->rank == 2;
+    return 0;
+}
+
+/* A layer of the row's that has more outputs than inputs in every model; NULL: there is none. */
+static const s24_tensor *find_teller(const s24_checkpoint *checkpoint,
+                                     const s24i_architecture *arch)
+{
+    s24i_slot slot;
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        const s24_tensor *t = &checkpoint->tensors[i];
+        if (is_layer(&slot, arch, t) && t->shape[0] != t->shape[1] &&
+            (slot == S24I_INTERMEDIATE || (slot == S24I_QUERY && arch->joint)))
+            return t;
+    }
+    return NULL;
+}
+
+static void mark_blocks(s24_checkpoint *checkpoint, const s24i_architecture *arch)
+{
+    for (size_t i = 0; i < checkpoint->count; i++)
+        if (is_in_block(arch, &checkpoint->tensors[i])) checkpoint->tensors[i].transposed = 1;
+}
+
+static void mark_unknown(s24_checkpoint *checkpoint, const s24i_architecture *arch)
+{
+    s24i_slot slot;
+    for (size_t i = 0; i < checkpoint->count; i++)
+        if (is_layer(&slot, arch, &checkpoint->tensors[i])) checkpoint->tensors[i].transposed = -1;
+}
+
+/* Of a checkpoint whose model type has no row. */
+static void guess(s24_checkpoint *checkpoint, const s24i_architecture *arch)
+{
+    const s24_tensor *teller = find_teller(checkpoint, arch);
+    if (!teller) {
+        mark_unknown(checkpoint, arch);
+    } else if (teller->shape[0] < teller->shape[1]) {
+        mark_blocks(checkpoint, arch);
+        s24_ctx_log(checkpoint->ctx, S24_LOG_INFO,
+                    "%s: no model type says so, but '%s' [%lld, %lld] has more outputs than inputs "
+                    "in every model: its blocks' layers are taken as stored [in, out]",
+                    teller->file, s24i_show(teller->name).text, (long long)teller->shape[0],
+                    (long long)teller->shape[1]);
+    }
+}
+
+static void find_sides(s24_checkpoint *checkpoint)
+{
+    const char *type = checkpoint->model_type;
+    const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
+    if (arch && arch->transposed) mark_blocks(checkpoint, arch);
+    for (int i = 0; !arch && s24i_architecture_at(i); i++)
+        if (s24i_architecture_at(i)->transposed) guess(checkpoint, s24i_architecture_at(i));
+}
+
+s24_status s24_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path)
+{
+    TRY(s24i_checkpoint_open(out, ctx, path));
+    find_sides(*out);
+    return S24_OK;
+}
+
+s24_status s24_tensor_check_sides(s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                                  const s24_tensor *tensor, int packing)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, tensor, S24_ERROR_ARGUMENT, "tensor is NULL");
+    const char *type = s24_checkpoint_model_type(checkpoint);
+    REQUIRE(
+        ctx, tensor->transposed >= 0, S24_ERROR_UNSUPPORTED,
+        "%s: tensor '%s' may be stored [in, out], as GPT-2's layers are, or [out, in]; neither a "
+        "model type that is known nor another layer beside it says which",
+        tensor->file, s24i_show(tensor->name).text);
+    REQUIRE(
+        ctx, !packing || !tensor->transposed, S24_ERROR_UNSUPPORTED,
+        "%s: tensor '%s' is stored [in, out], as %s%s; only weights stored [out, in] can be packed",
+        tensor->file, s24i_show(tensor->name).text, type ? "in models of type " : "in GPT-2",
+        type ? s24i_show(type).text : "");
+    return S24_OK;
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Pruning a whole checkpoint: what the walk over its tensors (model_prune.c) shares with the walk
+ * through its model's blocks (model_prune_blocks.c).
+ */
+#ifndef S24_RECIPE_MODEL_PRUNE_H
+#define S24_RECIPE_MODEL_PRUNE_H
+
+#include "model/model.h"
+
+typedef struct s24i_pruner {
+    s24_ctx *ctx;
+    const s24_checkpoint *in;
+    s24_model_prune_opts opts; /* with every default filled in */
+    s24_writer *writer;        /* with every tensor declared */
+} s24i_pruner;
+
+/* 1 if the tensor is one to prune: selected, with columns in groups of four. */
+int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor);
+
+/* The weight of a tensor of any dtype, dense or packed, as f32 [n, k], however it is stored. */
+s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tensor *tensor);
+
+/*
+ * Prunes w, rounds it to the dtype it is written in, writes it, reports it. stats may be NULL. On
+ * return w is what a reader of the new checkpoint will see.
+ */
+s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
+                             const s24_stats *stats);
+
+/* Prunes the linear layers of the model's blocks with statistics of the calibration texts. The
+   other tensors to prune remain. */
+s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model);
+
+#endif

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Calibration: the texts go through the model once, block by block, and each layer is pruned on the
+ * inputs that all layers before it, pruned already, give it.
+ *
+ *     hidden = embeddings of all texts                   [tokens, width], the only large array
+ *     for each block, for each stage of layers that share an input:
+ *         run copies of hidden up to that input, gathering its Gram matrix
+ *         prune the stage's layers and put their new weights in
+ *     then run the block on hidden itself
+ *
+ * The runs up to the four inputs cost 0, 3, 4 and 8 of a block's 12·width² multiplications a token,
+ * so going stage by stage, one Gram matrix at a time, costs little more than one look at them all.
+ * Texts are cut at max_tokens and laid end to end: no padding, every row of an input is a token.
+ */
+#include "io/checkpoint/checkpoint.h"
+#include "recipe/model_prune.h"
+
+#include <string.h>
+
+#include "io/checkpoint/config.h"
+#include "run/session.h"
+
+enum { BATCH_TOKENS = 4096 };
+
+/* The layers of a block that share their input, in the order they are pruned: first … end − 1. */
+static const struct {
+    int first, end;
+} stages[] = {{S24I_QUERY, S24I_ATTENTION},
+              {S24I_ATTENTION, S24I_INTERMEDIATE},
+              {S24I_INTERMEDIATE, S24I_OUTPUT},
+              {S24I_OUTPUT, S24I_SLOTS}};
+enum { STAGES = sizeof stages / sizeof *stages, NOTHING_OBSERVED = -1 };
+
+typedef struct calibration {
+    const s24i_pruner *pruner;
+    s24_ctx *ctx;
+    s24_model *model;
+    s24_session *session;
+    int64_t max_tokens; /* of a text */
+    int64_t texts;
+    int64_t *ends; /* [texts + 1]: text t is ids[ends[t]] … ids[ends[t + 1]] */
+    int32_t *ids;
+    int64_t ids_capacity;
+    int64_t most_tokens;            /* of a batch */
+    int64_t *offsets;               /* [texts + 1]: of the batch at hand */
+    float *hidden;                  /* [tokens, width] */
+    float *copy;                    /* [most_tokens, width] */
+    const s24_tensor **tensors;     /* [layers][S24I_SLOTS] */
+    const s24_tensor *const *block; /* those of the block at hand */
+    s24_dense weights[S24I_SLOTS];  /* and its weights, pruned one after another */
+    int observed;                   /* the slot whose input goes into stats */
+    s24_stats *stats;
+    int64_t done, total; /* batches through blocks */
+} calibration;
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+/* What opts ask for, else sentence_bert_config.json's max_seq_length, else all positions. */
+static s24_status read_max_tokens(calibration *c)
+{
+    const int64_t positions = c->model->shape.positions;
+    const char *folder = s24_checkpoint_folder(c->pruner->in);
+    s24i_config config;
+    c->max_tokens = c->pruner->opts.max_tokens;
+    if (c->max_tokens == 0) {
+        c->max_tokens = positions;
+        TRY(s24i_config_load(&config, c->ctx, folder, "sentence_bert_config.json", S24I_OPTIONAL));
+        const s24_status status = config.json
+                                      ? s24i_config_int(&c->max_tokens, &config, "max_seq_length",
+                                                        S24I_OPTIONAL, 2, INT32_MAX)
+                                      : S24_OK;
+        s24i_config_free(&config);
+        TRY(status);
+        c->max_tokens = s24i_min(c->max_tokens, positions);
+    }
+    REQUIRE(c->ctx, c->max_tokens >= 2 && c->max_tokens <= positions, S24_ERROR_ARGUMENT,
+            "max_tokens is %lld; 2 to the model's %lld positions was expected",
+            (long long)c->max_tokens, (long long)positions);
+    return S24_OK;
+}
+
+static s24_status reserve_ids(calibration *c, int64_t count)
+{
+    int32_t *larger;
+    if (count <= c->ids_capacity) return S24_OK;
+    const int64_t capacity = s24i_max(2 * c->ids_capacity, count);
+    TRY(s24i_alloc_elems(&larger, c->ctx, capacity, sizeof *larger, "token ids"));
+    if (c->ids) memcpy(larger, c->ids, (size_t)c->ids_capacity * sizeof *larger);
+    s24_ctx_free(c->ctx, c->ids);
+    c->ids = larger;
+    c->ids_capacity = capacity;
+    return S24_OK;
+}
+
+static s24_status encode_texts(calibration *c, const s24_tokenizer *tokenizer, s24_token *tokens)
+{
+    c->ends[0] = 0;
+    for (int64_t t = 0; t < c->texts; t++) {
+        const s24_text *text = &c->pruner->opts.texts[t];
+        int64_t count;
+        TRY(s24_tokenizer_encode(tokens, &count, c->max_tokens, tokenizer, c->ctx, text->data,
+                                 text->bytes, NULL, 0));
+        TRY(reserve_ids(c, c->ends[t] + count));
+        for (int64_t i = 0; i < count; i++)
+            c->ids[c->ends[t] + i] = tokens[i].id;
+        c->ends[t + 1] = c->ends[t] + count;
+    }
+    return S24_OK;
+}
+
+static s24_status tokenize(calibration *c)
+{
+    s24_tokenizer *tokenizer = NULL;
+    s24_token *tokens = NULL;
+    s24_status status;
+    TRY(read_max_tokens(c));
+    TRY(s24i_alloc_elems(&c->ends, c->ctx, c->texts + 1, sizeof *c->ends, "texts"));
+    TRY(s24i_alloc_elems(&c->offsets, c->ctx, c->texts + 1, sizeof *c->offsets, "texts"));
+    TRY_DONE(s24_tokenizer_load(&tokenizer, c->ctx, s24_checkpoint_folder(c->pruner->in)));
+    TRY_DONE(s24i_alloc_elems(&tokens, c->ctx, c->max_tokens, sizeof *tokens, "tokens"));
+    status = encode_texts(c, tokenizer, tokens);
+done:
+    s24_ctx_free(c->ctx, tokens);
+    s24_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* The text behind the batch that begins at `first`: whole texts, at least one. */
+static int64_t batch_end(const calibration *c, int64_t first)
+{
+    int64_t end = first + 1;
+    while (end < c->texts && c->ends[end + 1] - c->ends[first] <= BATCH_TOKENS)
+        end++;
+    return end;
+}
+
+static s24_batch batch_of(calibration *c, int64_t first, int64_t end)
+{
+    for (int64_t t = first; t <= end; t++)
+        c->offsets[t - first] = c->ends[t] - c->ends[first];
+    return (s24_batch){.texts = end - first, .offsets = c->offsets, .ids = c->ids + c->ends[first]};
+}
+
+static float *hidden_of(const calibration *c, int64_t text)
+{
+    return c->hidden + c->ends[text] * c->model->shape.width;
+}
+
+static s24_status embed(calibration *c)
+{
+    for (int64_t first = 0, end; first < c->texts; first = end) {
+        end = batch_end(c, first);
+        const s24_batch batch = batch_of(c, first, end);
+        TRY(s24i_session_embed(c->session, c->ctx, &batch, hidden_of(c, first)));
+    }
+    return S24_OK;
+}
+
+static s24_status observe_input(void *user, s24i_slot slot, const s24_dense *x)
+{
+    const calibration *c = user;
+    if ((int)slot != c->observed) return S24_OK;
+    return s24i_name_tensor(c->ctx, s24_stats_add(c->stats, c->ctx, x), c->block[slot]);
+}
+
+/* All texts through a block: up to the observed input of a slot, hidden staying as it is, or, with
+   NOTHING_OBSERVED, to its end, so that hidden becomes the block's output. */
+static s24_status run_block(calibration *c, int64_t block, int slot)
+{
+    const int observes = slot != NOTHING_OBSERVED;
+    const s24i_observer observer = {observe_input, c, 1u << (observes ? slot : 0)};
+    c->observed = slot;
+    for (int64_t first = 0, end; first < c->texts; first = end) {
+        end = batch_end(c, first);
+        const s24_batch batch = batch_of(c, first, end);
+        float *hidden = hidden_of(c, first);
+        const int64_t elems = batch.offsets[batch.texts] * c->model->shape.width;
+        if (observes) memcpy(c->copy, hidden, (size_t)elems * sizeof *hidden);
+        TRY(s24i_session_block(c->session, c->ctx, &batch, block, observes ? c->copy : hidden,
+                               observes ? &observer : NULL));
+        TRY(s24_ctx_progress(c->ctx, "pruning", ++c->done, c->total));
+    }
+    return S24_OK;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* Does any layer of a stage get pruned? */
+static int takes_stage(const calibration *c, int64_t block, int stage)
+{
+    for (int slot = stages[stage].first; slot < stages[stage].end; slot++)
+        if (s24i_pruner_takes(c->pruner, c->tensors[block * S24I_SLOTS + slot])) return 1;
+    return 0;
+}
+
+static s24_status load_weights(calibration *c)
+{
+    for (int slot = 0; slot < S24I_SLOTS; slot++) {
+        const s24_tensor *tensor = c->block[slot];
+        s24_dense *w = &c->weights[slot];
+        TRY(s24i_name_tensor(c->ctx, s24i_pruner_load(c->pruner, w->data, tensor), tensor));
+    }
+    return S24_OK;
+}
+
+static s24_status prune_stage(calibration *c, int64_t block, int stage)
+{
+    const int first = stages[stage].first;
+    TRY(s24_stats_create(&c->stats, c->ctx, c->block[first]->shape[1]));
+    TRY(run_block(c, block, first));
+    for (int slot = first; slot < stages[stage].end; slot++)
+        if (s24i_pruner_takes(c->pruner, c->block[slot]))
+            TRY(s24i_pruner_layer(c->pruner, c->weights[slot].data, c->block[slot], c->stats));
+    s24_stats_destroy(c->stats);
+    c->stats = NULL;
+    return s24i_model_set_block(c->model, c->ctx, block, c->weights);
+}
+
+static s24_status prune_block(calibration *c, int64_t block)
+{
+    c->block = c->tensors + block * S24I_SLOTS;
+    TRY(load_weights(c));
+    for (int stage = 0; stage < STAGES; stage++)
+        if (takes_stage(c, block, stage)) TRY(prune_stage(c, block, stage));
+    return block + 1 < c->model->shape.layers ? run_block(c, block, NOTHING_OBSERVED) : S24_OK;
+}
+
+static s24_status find_tensors(calibration *c)
+{
+    const int64_t count = c->model->shape.layers * S24I_SLOTS;
+    TRY(s24i_alloc_elems(&c->tensors, c->ctx, count, sizeof *c->tensors, "the table of layers"));
+    for (int64_t i = 0; i < count; i++)
+        c->tensors[i] = NULL;
+    for (int64_t i = 0; i < s24_checkpoint_count(c->pruner->in); i++) {
+        const s24_tensor *tensor = s24_checkpoint_tensor(c->pruner->in, i);
+        int64_t block;
+        s24i_slot slot;
+        if (!s24i_model_find_linear(&block, &slot, c->model, tensor->name)) continue;
+        const s24_tensor **place = &c->tensors[block * S24I_SLOTS + slot];
+        /* The model has read one of them; the other would be written as it was, or not at all. */
+        REQUIRE(c->ctx, !*place, S24_ERROR_FORMAT,
+                "%s: tensors '%s' and '%s' are the same layer; one of them was expected",
+                tensor->file, (*place)->name, tensor->name);
+        *place = tensor;
+    }
+    return S24_OK;
+}
+
+static s24_status prepare(calibration *c)
+{
+    int64_t batches = 0;
+    TRY(find_tensors(c));
+    TRY(tokenize(c));
+    for (int64_t first = 0, end; first < c->texts; first = end, batches++) {
+        end = batch_end(c, first);
+        c->most_tokens = s24i_max(c->most_tokens, c->ends[end] - c->ends[first]);
+    }
+    c->total = batches * (c->model->shape.layers - 1);
+    for (int64_t b = 0; b < c->model->shape.layers; b++)
+        for (int stage = 0; stage < STAGES; stage++)
+            c->total += batches * takes_stage(c, b, stage);
+    const int64_t width = c->model->shape.width;
+    TRY(s24i_alloc_elems(&c->hidden, c->ctx, c->ends[c->texts] * width, sizeof *c->hidden,
+                         "the hidden states of the calibration texts"));
+    TRY(s24i_alloc_elems(&c->copy, c->ctx, c->most_tokens * width, sizeof *c->copy,
+                         "the hidden states of a batch"));
+    for (int slot = 0; slot < S24I_SLOTS; slot++) {
+        s24_dense *w = &c->weights[slot];
+        w->dtype = S24_F32;
+        s24i_slot_shape(&w->rows, &w->cols, &c->model->shape, (s24i_slot)slot);
+        TRY(s24i_alloc_elems(&w->data, c->ctx, w->rows * w->cols, sizeof(float), "a weight"));
+    }
+    return s24_session_create(&c->session, c->ctx, c->model, c->most_tokens);
+}
+
+s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
+{
+    calibration c = {.pruner = pruner, .ctx = pruner->ctx, .model = model};
+    s24_status status;
+    c.texts = pruner->opts.text_count;
+    TRY_DONE(prepare(&c));
+    TRY_DONE(embed(&c));
+    for (int64_t b = 0; b < model->shape.layers; b++)
+        TRY_DONE(prune_block(&c, b));
+done:
+    s24_stats_destroy(c.stats);
+    s24_session_destroy(c.session);
+    for (int slot = 0; slot < S24I_SLOTS; slot++)
+        s24_ctx_free(c.ctx, c.weights[slot].data);
+    s24_ctx_free(c.ctx, c.copy);
+    s24_ctx_free(c.ctx, c.hidden);
+    s24_ctx_free(c.ctx, (void *)c.tensors);
+    s24_ctx_free(c.ctx, c.offsets);
+    s24_ctx_free(c.ctx, c.ids);
+    s24_ctx_free(c.ctx, c.ends);
+    return status;
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Attention by tiles of queries: for one text and head the keys are transposed and the values
+ * packed once, then each tile of TILE queries takes three steps on data that stays in L1 or L2:
+ *
+ *     S [TILE, tokens] = Q·Kᵀ        P = exp(S/√d + mask − max)        O [TILE, d] = P·V / ΣP
+ *
+ * The work is split over (text, head, tile) in that order, so a thread's range shares what it has
+ * packed. TILE is a multiple of the rows of every register tile in vec_*.c.
+ */
+#include "run/cpu/attention.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "io/file/io.h"
+
+enum { TILE = 24 };
+
+/* One thread's scratch, cut up; rows are padded for the vectors. */
+typedef struct scratch {
+    float *keys;    /* [d][tokens] */
+    float *values;  /* [tokens][d] */
+    float *scores;  /* [TILE][tokens] */
+    float *mask;    /* [tokens] 0 or −FLT_MAX */
+    float *out;     /* [TILE][d] where d needs padding */
+    float *inverse; /* [TILE] */
+    int64_t tokens_ld, d_ld;
+} scratch;
+
+int64_t s24i_attention_tiles(int64_t tokens)
+{
+    return (tokens + TILE - 1) / TILE;
+}
+
+static scratch cut(float *memory, int64_t tokens, int64_t d)
+{
+    scratch s;
+    s.tokens_ld = s24i_round_up(tokens, S24I_VEC_PAD);
+    s.d_ld = s24i_round_up(d, S24I_VEC_PAD);
+    s.keys = memory;
+    s.values = s.keys + d * s.tokens_ld;
+    s.scores = s.values + tokens * s.d_ld;
+    s.mask = s.scores + TILE * s.tokens_ld;
+    s.out = s.mask + s.tokens_ld;
+    s.inverse = s.out + TILE * s.d_ld;
+    return s;
+}
+
+int64_t s24i_attention_scratch(int64_t longest, int64_t d)
+{
+    const int64_t tokens_ld = s24i_round_up(longest, S24I_VEC_PAD);
+    const int64_t d_ld = s24i_round_up(d, S24I_VEC_PAD);
+    return s24i_round_up(
+        d * tokens_ld + longest * d_ld + (TILE + 1) * tokens_ld + TILE * d_ld + TILE, S24I_VEC_PAD);
+}
+
+/* Keys by columns and values by rows, of one text and head, as the products read them. */
+static void pack_f32(const scratch *s, const s24i_attention *job, int64_t offset, int64_t tokens)
+{
+    const float *k = (const float *)job->k + offset, *v = (const float *)job->v + offset;
+    job->vec->transpose(s->keys, s->tokens_ld, k, job->ld, tokens, job->d);
+    for (int64_t t = 0; t < tokens; t++) {
+        float *row = s->values + t * s->d_ld;
+        memcpy(row, v + t * job->ld, (size_t)job->d * sizeof(float));
+        for (int64_t i = job->d; i < s->d_ld; i++)
+            row[i] = 0.0f;
+    }
+}
+
+/* A pair of keys' neighbours is a word, which is transposed like a float. */
+static void pack_bf16(const scratch *s, const s24i_attention *job, int64_t offset, int64_t tokens)
+{
+    const uint16_t *k = (const uint16_t *)job->k + offset, *v = (const uint16_t *)job->v + offset;
+    job->vec->transpose(s->keys, s->tokens_ld, (const void *)k, job->ld / 2, tokens, job->d / 2);
+    job->vec->pair_rows((void *)s->values, s->d_ld, v, job->ld, tokens, job->d);
+}
+
+static void pack(const scratch *s, const s24i_attention *job, int64_t text, int64_t head)
+{
+    const int64_t first = job->batch->offsets[text];
+    const int64_t tokens = job->batch->offsets[text + 1] - first;
+    const int64_t group = job->kv_heads ? job->heads / job->kv_heads : 1;
+    const int64_t offset = first * job->ld + head / group * job->d;
+    if (job->dtype == S24_BF16)
+        pack_bf16(s, job, offset, tokens);
+    else
+        pack_f32(s, job, offset, tokens);
+    for (int64_t t = 0; job->batch->mask && t < s->tokens_ld; t++)
+        s->mask[t] = t < tokens && job->batch->mask[first + t] ? 0.0f : -FLT_MAX;
+}
+
+/* The three steps of a tile: `scores` and `mix` are products of f32 or of pairs. */
+typedef struct steps {
+    s24i_product scores, mix;
+    s24i_softmax softmax;
+} steps;
+
+/* Row r of a tile sees the tokens up to its own, of which the tile's first sees `seen`. */
+static void softmax_causal(const s24i_attention *job, const steps *t, int64_t seen)
+{
+    for (int64_t r = 0; r < t->softmax.rows; r++) {
+        s24i_softmax row = t->softmax;
+        row.s += r * row.ld;
+        row.inverse += r;
+        row.rows = 1;
+        row.n = seen + r;
+        job->vec->softmax(&row);
+        for (int64_t i = row.n; i < t->softmax.n; i++)
+            row.s[i] = 0.0f;
+    }
+}
+
+static void run_f32(const scratch *s, const s24i_attention *job, steps *t, int64_t offset)
+{
+    const int64_t width = job->heads * job->d;
+    const int padded = s->d_ld != job->d;
+    float *context = (float *)job->context + offset;
+    if (!padded) t->mix.c = context, t->mix.ldc = width;
+    job->vec->product(&t->scores);
+    if (job->causal)
+        softmax_causal(job, t, t->scores.n - t->scores.m + 1);
+    else
+        job->vec->softmax(&t->softmax);
+    for (int64_t r = 0; job->drop && r < t->mix.m; r++)
+        job->vec->dropout(t->softmax.s + r * t->softmax.ld, t->softmax.n, job->drop,
+                          offset / job->d + r * job->heads);
+    job->vec->product(&t->mix);
+    for (int64_t r = 0; padded && r < t->mix.m; r++)
+        memcpy(context + r * width, s->out + r * s->d_ld, (size_t)job->d * sizeof(float));
+}
+
+static void run_bf16(const scratch *s, const s24i_attention *job, steps *t, int64_t offset)
+{
+    uint16_t *context = (uint16_t *)job->context + offset;
+    t->scores.lda /= 2;
+    t->scores.k /= 2;
+    t->mix.k = (t->mix.k + 1) / 2;
+    job->vec->pair_product(&t->scores);
+    job->vec->pair_softmax(&t->softmax);
+    job->vec->pair_product(&t->mix);
+    for (int64_t r = 0; r < t->mix.m; r++)
+        job->vec->narrow(context + r * job->heads * job->d, s->out + r * s->d_ld, job->d);
+}
+
+static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, int64_t head,
+                     int64_t tile)
+{
+    const int64_t first = job->batch->offsets[text];
+    const int64_t tokens = job->batch->offsets[text + 1] - first;
+    const int64_t token = first + tile * TILE, rows = s24i_min(TILE, tokens - tile * TILE);
+    const int64_t seen = job->causal ? tile * TILE + rows : tokens;
+    const int64_t query = token * job->ld + head * job->d;
+    const int64_t offset = token * job->heads * job->d + head * job->d;
+    steps t = {.scores = {.c = s->scores,
+                          .ldc = s->tokens_ld,
+                          .a = (const char *)job->q + (size_t)query * s24_dtype_bytes(job->dtype),
+                          .lda = job->ld,
+                          .b = s->keys,
+                          .ldb = s->tokens_ld,
+                          .m = rows,
+                          .n = seen,
+                          .k = job->d},
+               .softmax = {.s = s->scores,
+                           .ld = s->tokens_ld,
+                           .rows = rows,
+                           .n = seen,
+                           .scale = 1.0f / sqrtf((float)job->d),
+                           .mask = job->batch->mask ? s->mask : NULL,
+                           .inverse = s->inverse},
+               .mix = {.c = s->out,
+                       .ldc = s->d_ld,
+                       .a = s->scores,
+                       .lda = s->tokens_ld,
+                       .b = s->values,
+                       .ldb = s->d_ld,
+                       .scale = s->inverse,
+                       .m = rows,
+                       .n = job->d,
+                       .k = seen}};
+    if (job->dtype == S24_BF16)
+        run_bf16(s, job, &t, offset);
+    else
+        run_f32(s, job, &t, offset);
+}
+
+/* The text that work item `item` belongs to. */
+static int64_t text_of(const s24i_attention *job, int64_t item)
+{
+    int64_t low = 0, high = job->batch->texts;
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if (job->tiles[middle] * job->heads <= item)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void run_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const s24i_attention *job = arg;
+    float *memory = job->scratch + thread * job->scratch_elems;
+    int64_t packed_text = -1, packed_head = -1, text = begin < end ? text_of(job, begin) : 0;
+    scratch s = {.keys = NULL};
+    for (int64_t item = begin; item < end; item++) {
+        while (item >= job->tiles[text + 1] * job->heads)
+            text++;
+        const int64_t tiles = job->tiles[text + 1] - job->tiles[text];
+        const int64_t within = item - job->tiles[text] * job->heads;
+        const int64_t head = within / tiles;
+        if (text != packed_text || head != packed_head) {
+            s = cut(memory, job->batch->offsets[text + 1] - job->batch->offsets[text], job->d);
+            pack(&s, job, text, head);
+            packed_text = text;
+            packed_head = head;
+        }
+        run_tile(&s, job, text, head, within % tiles);
+    }
+}
+
+void s24i_attention_run(s24_ctx *ctx, const s24i_attention *job)
+{
+    s24_ctx_parallel_for(ctx, job->tiles[job->batch->texts] * job->heads, run_range,
+                         (void *)(uintptr_t)job);
+}

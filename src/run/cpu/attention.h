@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Multi-head attention over texts laid end to end. */
+#ifndef S24_RUN_CPU_ATTENTION_H
+#define S24_RUN_CPU_ATTENTION_H
+
+#include "sparse24/nn.h"
+#include "vec/vec.h"
+
+/*
+ * context[t, h·d …] = softmax(q·kᵀ/√d + mask)·v for every token t and head h of d elements, within
+ * t's text. q, k and v are [tokens, heads·d] with rows ld apart. A token whose mask is 0 is
+ * attended by none; in a text of such tokens only, every token attends to all alike. Head h of the
+ * queries reads head h / (heads / kv_heads) of the keys and values.
+ */
+typedef struct s24i_attention {
+    const s24i_vec *vec;
+    s24_dtype dtype; /* of q, k, v and context: f32, or bf16 where s24i_attention_takes_bf16 */
+    const void *q, *k, *v;
+    int64_t ld;
+    void *context; /* [tokens, heads·d] */
+    const s24_batch *batch;
+    const int64_t *tiles; /* [texts + 1]: tiles of queries before each text */
+    int64_t heads, d;
+    int64_t kv_heads; /* 0: heads */
+    int causal;       /* 1: no token attends to a later one; f32 only */
+    const s24i_dropout
+        *drop;      /* of the softmax's weights, row: token · heads + head; or NULL; f32 only */
+    float *scratch; /* s24i_attention_scratch(…) floats a thread */
+    int64_t scratch_elems;
+} s24i_attention;
+
+/* In bf16 the products round the weights of softmax to bf16 and sum in f32. */
+static inline int s24i_attention_takes_bf16(const s24i_vec *vec, int64_t d)
+{
+    return vec->pair_product && d % 2 == 0;
+}
+
+/* Tiles of queries that a text of `tokens` is cut into. */
+int64_t s24i_attention_tiles(int64_t tokens);
+/* Floats of scratch a thread needs for texts of up to `longest` tokens. */
+int64_t s24i_attention_scratch(int64_t longest, int64_t d);
+void s24i_attention_run(s24_ctx *ctx, const s24i_attention *job);
+
+#endif

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A forward pass over the blocks. */
+#ifndef S24_RUN_CPU_PASS_H
+#define S24_RUN_CPU_PASS_H
+
+#include "run/session.h"
+
+typedef struct s24i_pass {
+    s24_session *session;
+    s24_ctx *ctx;
+    const s24_batch *batch; /* checked, its tiles laid out in the session */
+    float *hidden;          /* [tokens, width] */
+    const s24i_observer *observer;
+} s24i_pass;
+
+/* y (+)= activation(x·wᵀ + bias) on the lane's threads, with its memory. */
+s24_status s24i_lane_linear(const s24i_lane *lane, const s24i_linear *l, const s24_dense *y,
+                            const s24_dense *x, int accumulate);
+/* Does a pass of that many tokens on the session's threads run the product 2:4? */
+int s24i_pass_runs_sparse(const s24i_linear *l, const s24_session *session, int64_t tokens);
+/* What the first block of the pass needs before its attention. */
+s24_status s24i_pass_start(const s24i_pass *pass, int64_t block);
+/* hidden goes through a block in place, the one that started or followed; more: the next one
+   follows. */
+s24_status s24i_pass_block(const s24i_pass *pass, int64_t block, int more);
+
+#endif

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From a batch to the first block's input: rows of tables for tokens, a product for patches. */
+#include "run/cpu/pass.h"
+
+typedef struct token_job {
+    const s24_session *session;
+    const s24_batch *batch;
+    float *hidden;
+    int64_t first; /* token at hidden's begin */
+} token_job;
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+static int64_t text_of(const s24_batch *batch, int64_t token)
+{
+    int64_t low = 0, high = batch->texts;
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if (batch->offsets[middle] <= token)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void embed_range(void *arg, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const token_job *job = arg;
+    const s24_batch *batch = job->batch;
+    const s24_model *model = job->session->model;
+    const s24i_vec *vec = job->session->vec;
+    const int64_t width = model->shape.width;
+    int64_t text = first < end ? text_of(batch, first) : 0;
+    for (int64_t t = first; t < end; t++) {
+        while (t >= batch->offsets[text + 1])
+            text++;
+        const int64_t position = t - batch->offsets[text];
+        const int64_t type = batch->types ? batch->types[t] : 0;
+        float *row = job->hidden + t * width;
+        vec->add(row, model->words + batch->ids[t] * width, model->position_rows + position * width,
+                 width);
+        if (model->type_rows) vec->add(row, row, model->type_rows + type * width, width);
+        if (model->embedding_norm.gamma) vec->layer_norm(row, 1, &model->embedding_norm);
+    }
+}
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+static void unfold_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const token_job *job = arg;
+    const s24i_patches *p = &job->session->model->patch_map;
+    (void)thread;
+    s24i_unfold(job->session->whole.normed + begin * p->row, job->batch->pixels, p,
+                job->first + begin, job->first + end);
+}
+
+static void place_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const token_job *job = arg;
+    const s24_model *model = job->session->model;
+    const int64_t width = model->shape.width;
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        float *row = job->hidden + t * width;
+        const int64_t position = (job->first + t) % model->shape.positions;
+        job->session->vec->add(row, row, model->position_rows + position * width, width);
+    }
+}
+
+static s24_status embed_images(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                               float *hidden)
+{
+    const s24_model *model = session->model;
+    const int64_t width = model->shape.width, tokens = batch->offsets[batch->texts];
+    s24i_lane lane = session->whole;
+    lane.ctx = ctx;
+    for (int64_t t = 0; t < tokens; t += lane.rows) {
+        const int64_t rows = s24i_min(lane.rows, tokens - t), row = model->patch_map.row;
+        token_job job = {session, batch, hidden + t * width, t};
+        const s24_dense x = {lane.normed, S24_F32, rows, row, row};
+        const s24_dense y = {job.hidden, S24_F32, rows, width, width};
+        s24_ctx_parallel_for(ctx, rows, unfold_range, &job);
+        TRY(s24i_lane_linear(&lane, &model->patches, &y, &x, 0));
+        s24_ctx_parallel_for(ctx, rows, place_range, &job);
+    }
+    return S24_OK;
+}
+
+s24_status s24i_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch, float *hidden)
+{
+    token_job job = {session, batch, hidden, 0};
+    if (session->images) return embed_images(session, ctx, batch, hidden);
+    s24_ctx_parallel_for(ctx, batch->offsets[batch->texts], embed_range, &job);
+    return S24_OK;
+}

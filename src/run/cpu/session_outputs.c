@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From the last block's output to what is asked for: pooled vectors, answer logits. */
+#include "run/session.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct norm_job {
+    const s24_session *session;
+    float *states;
+} norm_job;
+
+static void norm_range(void *arg, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const norm_job *job = arg;
+    const s24i_layer_norm *norm = &job->session->model->final_norm;
+    job->session->vec->layer_norm(job->states + first * norm->n, end - first, norm);
+}
+
+const float *s24i_session_states(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                                 float *hidden, const s24_outputs *outputs)
+{
+    const int64_t tokens = batch->offsets[batch->texts];
+    norm_job job = {session, session->hidden};
+    if (!session->model->final_norm.gamma) return hidden;
+    if (!outputs->embeddings && !outputs->start_logits && !outputs->end_logits && !outputs->logits)
+        return hidden;
+    if (hidden != session->hidden)
+        memcpy(session->hidden, hidden,
+               (size_t)(tokens * session->model->shape.width) * sizeof(float));
+    s24_ctx_parallel_for(ctx, tokens, norm_range, &job);
+    return session->hidden;
+}
+
+typedef struct pool_job {
+    const s24_session *session;
+    const s24_batch *batch;
+    const float *hidden;
+    float *embeddings;
+} pool_job;
+
+static void pool_text(const pool_job *job, int64_t text)
+{
+    const s24_model *model = job->session->model;
+    const s24i_vec *vec = job->session->vec;
+    const s24_batch *batch = job->batch;
+    const int64_t width = model->shape.width, first = batch->offsets[text];
+    float *y = job->embeddings + text * width;
+    int64_t counted = 0;
+    memset(y, 0, (size_t)width * sizeof(float));
+    for (int64_t t = first; t < batch->offsets[text + 1]; t++) {
+        const float *x = job->hidden + t * width;
+        if (model->pooled.pooling == S24I_POOL_CLS && t > first) break;
+        if (model->pooled.pooling != S24I_POOL_CLS &&
+            !s24i_is_pooled(batch, t, t - first, job->session->unpooled))
+            continue;
+        if (model->pooled.pooling == S24I_POOL_MAX && counted)
+            vec->maximum(y, x, width);
+        else
+            vec->axpy(y, 1.0f, x, width);
+        counted++;
+    }
+    if (model->pooled.pooling == S24I_POOL_MEAN && counted)
+        vec->scale(y, 1.0f / (float)counted, width);
+    if (!model->pooled.normalise) return;
+    const float norm = sqrtf(vec->dot(y, y, width));
+    vec->scale(y, 1.0f / (norm > 1e-12f ? norm : 1e-12f), width);
+}
+
+static void pool_range(void *arg, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    for (int64_t text = first; text < end; text++)
+        pool_text(arg, text);
+}
+
+void s24i_session_pool(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                       const float *hidden, float *embeddings)
+{
+    pool_job job = {session, batch, hidden, embeddings};
+    s24_ctx_parallel_for(ctx, batch->texts, pool_range, &job);
+}
+
+void s24i_session_answer(const s24_session *session, const s24_batch *batch, const float *hidden,
+                         const s24_outputs *outputs)
+{
+    const s24_model *model = session->model;
+    const int64_t width = model->shape.width;
+    for (int64_t t = 0; t < batch->offsets[batch->texts]; t++) {
+        const float *x = hidden + t * width;
+        if (outputs->start_logits)
+            outputs->start_logits[t] =
+                session->vec->dot(x, model->qa_weight, width) + model->qa_bias[0];
+        if (outputs->end_logits)
+            outputs->end_logits[t] =
+                session->vec->dot(x, model->qa_weight + width, width) + model->qa_bias[1];
+    }
+}
+
+typedef struct class_job {
+    const s24_session *session;
+    const s24_batch *batch;
+    const float *hidden;
+    float *logits;
+} class_job;
+
+static void class_range(void *arg, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const class_job *job = arg;
+    const s24_model *model = job->session->model;
+    const int64_t width = model->shape.width, classes = model->shape.classes;
+    for (int64_t i = first; i < end; i++) {
+        const float *x = job->hidden + job->batch->offsets[i] * width;
+        for (int64_t c = 0; c < classes; c++)
+            job->logits[i * classes + c] =
+                job->session->vec->dot(x, model->class_weight + c * width, width) +
+                model->class_bias[c];
+    }
+}
+
+void s24i_session_classify(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                           const float *hidden, float *logits)
+{
+    class_job job = {session, batch, hidden, logits};
+    s24_ctx_parallel_for(ctx, batch->texts, class_range, &job);
+}

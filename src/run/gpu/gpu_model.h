@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Models and sessions on a device: the same model, loaded the same way, its weights there in f16 or
+ * bf16 (and in 8 bits beside that, where it was asked for), and a forward pass of kernels in a stream. Tokens are never padded.
+ */
+#ifndef S24_MODEL_GPU_MODEL_H
+#define S24_MODEL_GPU_MODEL_H
+
+#include "model/model.h"
+
+/* The 8-bit form of a device's 2:4 weight beside it, from floats [n, k], which are changed. */
+s24_status s24i_gpu_narrow_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+                                const s24_dense *floats);
+/* Refuses what a device has no kernels for: UNSUPPORTED. */
+s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape);
+/* The product of a source, on the model's device; model->dtype is f16 or bf16. */
+s24_status s24i_gpu_linear_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+                                const s24i_source *source);
+void s24i_gpu_linear_clear(s24i_linear *linear);
+/* The model's floats to its device, when all of them are there. */
+s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx);
+void s24i_gpu_free(s24_model *model);
+
+/* Where one of the model's floats is on the device, in model->dtype; NULL stays NULL. */
+static inline const void *s24i_on_device(const s24_model *model, const float *floats)
+{
+    return floats ? (const char *)model->device_floats + 2 * (floats - model->floats) : NULL;
+}
+
+typedef struct s24i_gpu_session s24i_gpu_session;
+
+s24_status s24i_gpu_session_create(s24i_gpu_session **out, s24_ctx *ctx, const s24_model *model,
+                                   int64_t max_tokens);
+void s24i_gpu_session_destroy(s24i_gpu_session *gpu);
+/* Enqueues the pass of a checked batch, which may change afterwards. */
+s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch *batch,
+                           const s24_outputs *outputs, int64_t unpooled);
+/* Waits for the submitted pass and writes its outputs. Without one it does nothing. */
+s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx);
+
+/* How many linear layers a pass of that many tokens runs 2:4. */
+int64_t s24i_gpu_sparse_layers(const s24i_gpu_session *gpu, int64_t tokens);
+/* And how many of them in 8 bits. */
+int64_t s24i_gpu_narrow_layers(const s24i_gpu_session *gpu, int64_t tokens);
+
+#endif

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The race of a model's own products: those of its first blocks, in the memory of a session, one
+ * after the other as a pass runs them.
+ */
+#include "run/load/choice.h"
+#include "run/cpu/pass.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Dense weights that race, if the model has as many: more than a cache near a core holds. */
+enum { RACING_BYTES = 32 << 20 };
+/* Of all of a model's races, and of a lap, which ends with the block in which this is over. */
+static const double RACE_SECONDS = 0.15, LAP_SECONDS = 1e-3;
+
+/* ---- what is known --------------------------------------------------------------------------- */
+
+s24i_choice_key s24i_choice_key_of(s24_dtype dtype, int threads, int64_t n, int64_t k)
+{
+    s24i_choice_key key;
+    snprintf(key.text, sizeof key.text, "%s %d %lldx%lld", s24_dtype_name(dtype), threads,
+             (long long)k, (long long)n);
+    return key;
+}
+
+int s24i_choice_read(s24i_choice *choice, const char *value)
+{
+    unsigned alone, together;
+    int end = 0;
+    if (!value || value[strspn(value, "0123456789abcdef ")] ||
+        sscanf(value, "%5x %5x%n", &alone, &together, &end) != 2 || value[end])
+        return 0;
+    *choice = (s24i_choice){{alone, together}};
+    return 1;
+}
+
+static s24_status take_note(const s24_model *model, s24_ctx *ctx, const s24i_known *known)
+{
+    char value[32];
+    snprintf(value, sizeof value, "%x %x", known->choice.dense[S24I_ALONE],
+             known->choice.dense[S24I_TOGETHER]);
+    return s24_ctx_note(
+        ctx, s24i_choice_key_of(model->dtype, s24_ctx_threads(ctx), known->n, known->k).text,
+        value);
+}
+
+static s24i_known *find(s24i_chooser *chooser, int64_t n, int64_t k)
+{
+    for (int i = 0; i < chooser->count; i++)
+        if (chooser->known[i].n == n && chooser->known[i].k == k) return &chooser->known[i];
+    return NULL;
+}
+
+const s24i_choice *s24i_choice_of(s24_model *model, s24_ctx *ctx, int64_t n, int64_t k)
+{
+    s24i_chooser *chooser = model->chooser;
+    s24i_known *known = find(chooser, n, k);
+    if (known) return &known->choice;
+    s24i_known noted = {.n = n, .k = k};
+    const s24i_choice_key key = s24i_choice_key_of(model->dtype, s24_ctx_threads(ctx), n, k);
+    if (chooser->count == S24I_RACE_PRODUCTS ||
+        !s24i_choice_read(&noted.choice, s24_ctx_noted(ctx, key.text)))
+        return NULL;
+    known = &chooser->known[chooser->count++];
+    *known = noted;
+    return &known->choice;
+}
+
+/* ---- the race -------------------------------------------------------------------------------- */
+
+typedef struct racing {
+    s24_ctx *ctx;
+    s24_model *model;
+    s24_session *session;
+    s24i_known *products; /* that race */
+    int count;
+    int64_t first, end; /* blocks */
+    int64_t ready[2];   /* rows, alone and together, that the dense engine is prepared for */
+} racing;
+
+static int has_both(const s24i_linear *l)
+{
+    return l->plan && l->weight;
+}
+
+static int product_of(const racing *r, const s24i_linear *l)
+{
+    for (int i = 0; i < r->count; i++)
+        if (r->products[i].n == l->n && r->products[i].k == l->k) return i;
+    return -1;
+}
+
+/* The operands of a product as pass.c has them: where they lie, and their dtype. */
+static void operands(s24_dense *y, s24_dense *x, const s24_session *s, const s24i_linear *l,
+                     int index, int64_t rows)
+{
+    void *const ins[] = {s->hidden, s->context, s->hidden, s->whole.outer};
+    void *const outs[] = {s->qkv, s->hidden, s->whole.outer, s->hidden};
+    const int role = index < S24I_PRODUCT_ATTENTION ? 0 : index - S24I_PRODUCT_ATTENTION + 1;
+    *x = (s24_dense){ins[role], ins[role] == s->hidden ? S24_F32 : s->between, rows, l->k, l->k};
+    *y = (s24_dense){outs[role], outs[role] == s->hidden ? S24_F32 : s->between, rows, l->n, l->n};
+}
+
+/* Numbers of a usual size: sums that earlier laps left have grown. */
+static s24_status refill(const racing *r, int64_t rows)
+{
+    const s24_session *s = r->session;
+    const s24i_shape *shape = &r->model->shape;
+    const int64_t inner = rows * shape->width, outer = rows * shape->intermediate;
+    for (int64_t i = 0; i < inner; i++)
+        s->hidden[i] = (float)(i % 13 - 6) / 8;
+    TRY(s24_convert(s->context, s->between, s->hidden, S24_F32, inner));
+    for (int64_t i = 0; i < outer; i += inner)
+        TRY(s24_convert((char *)s->whole.outer + (size_t)i * s24_dtype_bytes(s->between),
+                        s->between, s->hidden, S24_F32, s24i_min(inner, outer - i)));
+    return S24_OK;
+}
+
+static double now(void *user)
+{
+    (void)user;
+    return s24i_seconds();
+}
+
+static s24i_lane lane_of(const racing *r, int together)
+{
+    const s24_session *s = r->session;
+    s24i_lane lane = s->whole;
+    lane.ctx = r->ctx;
+    return together || s->threads == 1 ? lane : s->lanes[0];
+}
+
+/* One block's products, one way; their seconds are added to times, their number to runs. */
+static s24_status run_block(const racing *r, const s24i_lane *lane, const s24i_lap *lap,
+                            int64_t block, double *times, int *runs)
+{
+    for (int i = 0; i < S24I_PRODUCTS; i++) {
+        const s24i_linear *l = s24i_block_product(&r->model->blocks[block], i);
+        const int product = product_of(r, l);
+        s24i_linear one = *l;
+        s24_dense y, x;
+        if (!has_both(l) || product < 0) continue;
+        if (lap->dense)
+            one.plan = NULL;
+        else
+            one.weight = NULL;
+        operands(&y, &x, r->session, l, i, lap->rows);
+        const double start = s24i_seconds();
+        TRY(s24i_lane_linear(lane, &one, &y, &x,
+                             i == S24I_PRODUCT_ATTENTION || i == S24I_PRODUCT_OUTPUT));
+        times[product] += s24i_seconds() - start;
+        runs[product]++;
+    }
+    return S24_OK;
+}
+
+/* The products of block after block, until each came and `seconds` are over. */
+static s24_status run_blocks(const racing *r, const s24i_lap *lap, double seconds, double *times)
+{
+    const s24i_lane lane = lane_of(r, lap->together);
+    const double start = s24i_seconds();
+    int runs[S24I_RACE_PRODUCTS] = {0}, least = 0;
+    memset(times, 0, S24I_RACE_PRODUCTS * sizeof *times);
+    for (int64_t b = r->first; b < r->end; b++) {
+        TRY(run_block(r, &lane, lap, b, times, runs));
+        least = runs[0];
+        for (int i = 1; i < r->count; i++)
+            least = runs[i] < least ? runs[i] : least;
+        if (least && s24i_seconds() - start > seconds) break;
+    }
+    for (int i = 0; i < r->count; i++)
+        times[i] /= runs[i];
+    return S24_OK;
+}
+
+static s24_status run_lap(void *user, double times[S24I_RACE_PRODUCTS], const s24i_lap *lap)
+{
+    racing *r = user;
+    TRY(refill(r, lap->rows));
+    if (lap->dense && r->ready[lap->together] != lap->rows) TRY(run_blocks(r, lap, 0, times));
+    if (lap->dense) r->ready[lap->together] = lap->rows;
+    return run_blocks(r, lap, LAP_SECONDS, times);
+}
+
+/* ---- what comes of it ------------------------------------------------------------------------ */
+
+/* Products of these blocks that were made both ways keep what their choice needs. */
+static void settle(s24_model *model, int64_t first, int64_t end)
+{
+    for (int64_t b = first; b < end; b++)
+        for (int i = 0; i < S24I_PRODUCTS; i++) {
+            s24i_linear *l = s24i_block_product_of(&model->blocks[b], i);
+            const s24i_known *known = find(model->chooser, l->n, l->k);
+            if (has_both(l) && known) s24i_linear_choose(l, &known->choice);
+        }
+}
+
+/* The shapes of these blocks that were made both ways. */
+static int list_products(s24i_known *products, const racing *r)
+{
+    racing listed = *r;
+    listed.products = products;
+    for (int64_t b = r->first; b < r->end; b++)
+        for (int i = 0; i < S24I_PRODUCTS; i++) {
+            const s24i_linear *l = s24i_block_product(&r->model->blocks[b], i);
+            if (!has_both(l) || product_of(&listed, l) >= 0) continue;
+            if (find(r->model->chooser, l->n, l->k)) continue;
+            products[listed.count++] = (s24i_known){.n = l->n, .k = l->k};
+        }
+    return listed.count;
+}
+
+static s24_status run_race(racing *r, int *agreed)
+{
+    s24i_chooser *chooser = r->model->chooser;
+    const s24i_shape *shape = &r->model->shape;
+    const int threads = s24_ctx_threads(r->ctx);
+    const int64_t shared = s24i_least_shared(threads);
+    const int64_t image = shape->image ? shape->positions : 0;
+    const int64_t tokens = s24i_max(s24i_max(CHUNK_ROWS, shared), image);
+    s24i_choice choices[S24I_RACE_PRODUCTS];
+    const double start = s24i_seconds();
+    TRY(s24_session_create(&r->session, r->ctx, r->model, tokens));
+    const s24i_race race = {.products = r->count,
+                            .most = {CHUNK_ROWS, threads > 1 ? shared : 0},
+                            .until = start + RACE_SECONDS - chooser->spent,
+                            .now = now,
+                            .run = run_lap,
+                            .user = r};
+    const s24_status status = s24i_race_run(choices, agreed, &race);
+    s24_session_destroy(r->session);
+    TRY(status);
+    chooser->spent += s24i_seconds() - start;
+    for (int i = 0; i < r->count; i++) {
+        r->products[i].choice = choices[i];
+        chooser->known[chooser->count++] = r->products[i];
+        if (*agreed) TRY(take_note(r->model, r->ctx, &r->products[i]));
+    }
+    return S24_OK;
+}
+
+/* The blocks from chooser->first to end race. */
+static s24_status decide(s24_model *model, s24_ctx *ctx, int64_t end)
+{
+    s24i_chooser *chooser = model->chooser;
+    s24i_known products[S24I_PRODUCTS * 2];
+    racing r = {
+        .ctx = ctx, .model = model, .products = products, .first = chooser->first, .end = end};
+    int agreed = 1;
+    r.count = list_products(products, &r);
+    if (r.count) TRY(run_race(&r, &agreed));
+    chooser->disagreed |= !agreed;
+    settle(model, chooser->first, end);
+    chooser->first = -1;
+    chooser->bytes = 0;
+    return S24_OK;
+}
+
+void s24i_choose_begin(s24i_chooser *chooser, s24_model *model)
+{
+    *chooser = (s24i_chooser){.first = -1};
+    model->chooser = chooser;
+}
+
+s24_status s24i_choose_block(s24_model *model, s24_ctx *ctx, int64_t block)
+{
+    s24i_chooser *chooser = model->chooser;
+    int64_t bytes = 0;
+    for (int i = 0; i < S24I_PRODUCTS; i++) {
+        const s24i_linear *l = s24i_block_product(&model->blocks[block], i);
+        if (has_both(l) && !find(chooser, l->n, l->k))
+            bytes += (int64_t)s24i_dense_engine.weight_bytes(l->weight);
+    }
+    if (!bytes) return S24_OK;
+    if (chooser->first < 0) chooser->first = block;
+    chooser->bytes += bytes;
+    return chooser->bytes < RACING_BYTES ? S24_OK : decide(model, ctx, block + 1);
+}
+
+s24_status s24i_choose_end(s24_model *model, s24_ctx *ctx)
+{
+    const s24i_chooser *chooser = model->chooser;
+    s24_model_info info;
+    if (chooser->first >= 0) TRY(decide(model, ctx, model->shape.layers));
+    model->chooser = NULL;
+    s24_model_describe(&info, model);
+    if (chooser->disagreed)
+        s24_ctx_log(
+            ctx, S24_LOG_WARNING,
+            "other work kept this machine from measuring whether 2:4 or dense is faster: 2:4 "
+            "layers run 2:4 but where dense looked far faster, and the next load measures "
+            "again");
+    if (info.dense_copies)
+        s24_ctx_log(
+            ctx, S24_LOG_INFO,
+            "%lld of %lld 2:4 layers run dense for some numbers of tokens, or for all, which is "
+            "faster here; their dense weights take %.1f MB",
+            (long long)info.dense_copies, (long long)info.sparse_layers,
+            1e-6 * (double)info.dense_bytes);
+    return S24_OK;
+}

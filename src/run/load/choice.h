@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Between 2:4 and dense on the CPU: while a model is loaded, products of a shape whose choice nobody
+ * knows are made both ways; when there are enough of them to be as cold as a pass has them, they race
+ * (race.h), what is not needed goes, and the context has a note for the next model.
+ */
+#ifndef S24_MODEL_CHOICE_H
+#define S24_MODEL_CHOICE_H
+
+#include "model/model.h"
+
+/* From this many tokens a thread on, a thread goes through all products with a share of its own: with
+   fewer, every thread would read all of the weights for too little. */
+enum { LEAST_SHARE = 32 };
+static inline int64_t s24i_least_shared(int threads)
+{
+    return (int64_t)threads * LEAST_SHARE;
+}
+
+/* Of a shape; a model has four shapes at most. */
+typedef struct s24i_known {
+    int64_t n, k;
+    s24i_choice choice;
+} s24i_known;
+
+typedef struct s24i_chooser {
+    s24i_known known[S24I_RACE_PRODUCTS];
+    int count;
+    int64_t first; /* block from which on products are made both ways, −1: none is */
+    int64_t bytes; /* of their dense weights */
+    double spent;  /* seconds of races */
+    int disagreed; /* a race did not come to an end: its choices are not noted */
+} s24i_chooser;
+
+/* The key of a context's note: "f32 2 384x1536" (dtype, threads, k, n). */
+typedef struct s24i_choice_key {
+    char text[96];
+} s24i_choice_key;
+s24i_choice_key s24i_choice_key_of(s24_dtype dtype, int threads, int64_t n, int64_t k);
+/* A note's value, "1e0 1f": the bits alone and together. 0: it is none. */
+int s24i_choice_read(s24i_choice *choice, const char *value);
+
+/* From here to s24i_choose_end the model's 2:4 products are chosen. */
+void s24i_choose_begin(s24i_chooser *chooser, s24_model *model);
+/* What is known of a shape, here or in the context's notes; NULL: nothing, make both. */
+const s24i_choice *s24i_choice_of(s24_model *model, s24_ctx *ctx, int64_t n, int64_t k);
+/* After a block was made. Errors: MEMORY, and the dense engine's. */
+s24_status s24i_choose_block(s24_model *model, s24_ctx *ctx, int64_t block);
+/* Races what has not raced; then says what the model holds. */
+s24_status s24i_choose_end(s24_model *model, s24_ctx *ctx);
+
+/* 1: the product runs dense for that many rows. */
+static inline int s24i_runs_dense(const s24i_linear *l, int together, int octave)
+{
+    return !l->plan || (l->weight && l->choice.dense[together] >> octave & 1);
+}
+/* The ways that a product needs by its choice. */
+static inline int s24i_needs_plan(const s24i_choice *choice)
+{
+    const uint32_t all = (1u << S24I_ROW_OCTAVES) - 1;
+    return (choice->dense[0] & choice->dense[1] & all) != all;
+}
+static inline int s24i_needs_weight(const s24i_choice *choice)
+{
+    return (choice->dense[0] | choice->dense[1]) != 0;
+}
+
+#endif

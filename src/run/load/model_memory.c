@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A model's memory and description. */
+#include "model/model.h"
+
+#include <string.h>
+
+#include "run/gpu/gpu_model.h"
+
+int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *model,
+                           const char *name)
+{
+    return s24i_slot_find(block, slot, model->architecture, name) && *block < model->shape.layers;
+}
+
+s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts)
+{
+    TRY(s24i_opts_read(ctx, out, sizeof *out, opts, "s24_model_opts"));
+    const s24_dtype dtype = out->dtype;
+    const int anywhere = !dtype || dtype == S24_BF16 || dtype == S24_I8;
+    const int on_device = anywhere || dtype == S24_F16 || dtype == S24_E4M3;
+    REQUIRE(ctx, !out->dense || !out->all_sparse, S24_ERROR_ARGUMENT,
+            "the options dense and all_sparse of a model exclude each other");
+    REQUIRE(ctx, on_device || dtype == S24_F32, S24_ERROR_DTYPE,
+            "the option dtype of a model is %s; f32, f16, bf16, i8 or e4m3 was expected",
+            s24_dtype_name(dtype));
+    REQUIRE(ctx, on_device || !out->device, S24_ERROR_UNSUPPORTED,
+            "a model runs in f32 on the CPU only; on a GPU f16, bf16, i8 or e4m3 is expected");
+    REQUIRE(ctx, anywhere || dtype == S24_F32 || out->device, S24_ERROR_UNSUPPORTED,
+            "a model runs in %s on a GPU only; on the CPU f32, bf16 or i8 is expected",
+            s24_dtype_name(dtype));
+    return S24_OK;
+}
+
+void s24i_model_set_dtype(s24_model *model, s24_dtype asked, s24_dtype usual)
+{
+    const s24_dtype dtype = asked ? asked : usual;
+    const int narrow = model->device && (dtype == S24_I8 || dtype == S24_E4M3);
+    model->dtype = narrow ? S24_BF16 : dtype;
+    model->narrow = narrow ? dtype : S24_DTYPE_NONE;
+}
+
+int s24i_model_packs(const s24_model_opts *opts, const s24_tensor *tensor)
+{
+    if (!opts->include && !opts->exclude) return 1;
+    return s24_tensor_is_selected(tensor, opts->include, opts->exclude);
+}
+
+/* Hands out the next `count` floats of the model's one allocation; counts only while base is
+   NULL. */
+typedef struct carver {
+    float *base;
+    int64_t used;
+} carver;
+
+static const float *carve(carver *c, int64_t count)
+{
+    const float *floats = c->base ? c->base + c->used : NULL;
+    c->used += count;
+    return floats;
+}
+
+static void carve_norm(carver *c, s24i_layer_norm *norm, const s24i_shape *shape)
+{
+    norm->gamma = carve(c, shape->width);
+    norm->beta = carve(c, shape->width);
+    norm->eps = shape->eps;
+    norm->n = shape->width;
+}
+
+/* Behind everything else: what comes after a few outputs' bias were not aligned on a device. */
+static void carve_heads(carver *c, s24_model *model, s24i_rooms rooms)
+{
+    const s24i_shape *shape = &model->shape;
+    if (rooms.class_head) model->class_weight = carve(c, shape->classes * shape->width);
+    if (rooms.qa_head) model->qa_weight = carve(c, 2 * shape->width);
+    if (rooms.qa_head) model->qa_bias = carve(c, 2);
+    if (rooms.class_head) model->class_bias = carve(c, shape->classes);
+}
+
+static void carve_block(carver *c, s24i_block *block, const s24i_shape *shape, int64_t number)
+{
+    for (int slot = 0; slot < S24I_SLOTS; slot++) {
+        int64_t rows, cols;
+        s24i_slot_shape(&rows, &cols, shape, (s24i_slot)slot);
+        block->bias[slot] = carve(c, rows);
+    }
+    for (int i = 0; i < 3; i++)
+        block->place[i] = i;
+    carve_norm(c, &block->attention_norm, shape);
+    carve_norm(c, &block->output_norm, shape);
+    if (!shape->grid) return;
+    const int64_t rows = 2 * s24i_attended_side(shape, number) - 1;
+    block->rel_h = carve(c, rows * shape->head_width);
+    block->rel_w = carve(c, rows * shape->head_width);
+}
+
+static void carve_model(carver *c, s24_model *model, s24i_rooms rooms)
+{
+    const s24i_shape *shape = &model->shape;
+    if (rooms.words) model->words = carve(c, shape->vocabulary * shape->width);
+    model->position_rows = carve(c, shape->positions * shape->width);
+    model->type_rows = carve(c, shape->types * shape->width);
+    if (!shape->types) model->type_rows = NULL;
+    if (model->architecture->embedding_norm) carve_norm(c, &model->embedding_norm, shape);
+    if (model->architecture->final_norm) carve_norm(c, &model->final_norm, shape);
+    if (shape->image) model->patch_bias = carve(c, shape->width);
+    if (model->architecture->first_token) model->first_token = carve(c, shape->width);
+    for (int64_t b = 0; b < shape->layers; b++)
+        carve_block(c, &model->blocks[b], shape, b);
+    carve_heads(c, model, rooms);
+}
+
+static s24i_patches patches_of(const s24i_architecture *architecture, const s24i_shape *shape)
+{
+    enum { MULTIPLE = 8 }; /* of a row: the products of a device read so many elements at a time */
+    return (s24i_patches){shape->image, shape->patch, shape->channels,
+                          architecture->first_token != NULL,
+                          s24i_round_up(shape->channels * shape->patch * shape->patch, MULTIPLE)};
+}
+
+s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_architecture *architecture,
+                             const s24i_shape *shape, s24i_rooms rooms)
+{
+    s24_model *model;
+    s24_status status = S24_OK;
+    *out = NULL;
+    TRY(s24i_alloc_elems(&model, ctx, 1, sizeof *model, "a model"));
+    memset(model, 0, sizeof *model);
+    model->ctx = ctx;
+    model->architecture = architecture;
+    model->shape = *shape;
+    model->patch_map = patches_of(architecture, shape);
+    model->dtype = S24_F32;
+    model->pooled.pools_prompt = 1;
+    model->pooled.normalise = 1;
+    TRY_DONE(s24i_alloc_elems(&model->blocks, ctx, shape->layers, sizeof *model->blocks,
+                              "a model's blocks"));
+    memset(model->blocks, 0, (size_t)shape->layers * sizeof *model->blocks);
+    carver count = {NULL, 0};
+    carve_model(&count, model, rooms);
+    TRY_DONE(s24i_alloc_elems(&model->floats, ctx, count.used, sizeof(float),
+                              "a model's embeddings, biases and norms"));
+    model->float_count = count.used;
+    carver floats = {model->floats, 0};
+    carve_model(&floats, model, rooms);
+done:
+    if (status != S24_OK) {
+        s24_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return S24_OK;
+}
+
+void s24_model_destroy(s24_model *model)
+{
+    if (!model) return;
+    for (int64_t b = 0; model->blocks && b < model->shape.layers; b++)
+        s24i_block_clear(&model->blocks[b]);
+    s24i_patches_clear(model);
+    s24i_gpu_free(model);
+    s24_ctx_free(model->ctx, model->blocks);
+    s24_ctx_free(model->ctx, model->floats);
+    s24i_map_close(&model->words_map);
+    s24_ctx_free(model->ctx, model);
+}
+
+static int is_dense_copy(const s24i_linear *linear, const void *arg)
+{
+    (void)arg;
+    return linear->sparse && linear->weight;
+}
+
+static int64_t dense_copy_bytes(const s24_model *model)
+{
+    size_t bytes = 0;
+    for (int64_t b = 0; b < model->shape.layers; b++)
+        for (int i = 0; i < S24I_PRODUCTS; i++) {
+            const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
+            if (is_dense_copy(l, NULL)) bytes += s24i_dense_engine.weight_bytes(l->weight);
+        }
+    return (int64_t)bytes;
+}
+
+void s24_model_describe(s24_model_info *info, const s24_model *model)
+{
+    const s24i_shape *shape = &model->shape;
+    *info = (s24_model_info){.model_type = model->architecture->model_type,
+                             .vocabulary = shape->vocabulary,
+                             .positions = shape->positions,
+                             .types = shape->types,
+                             .width = shape->width,
+                             .layers = shape->layers,
+                             .heads = shape->heads,
+                             .intermediate = shape->intermediate,
+                             .linear_layers = s24i_slot_count(shape) * shape->layers,
+                             .sparse_layers = s24i_model_sparse_layers(model),
+                             .dense_copies = s24i_model_layers(model, is_dense_copy, NULL),
+                             .dense_bytes = dense_copy_bytes(model),
+                             .weight_bytes = model->weight_bytes,
+                             .has_qa_head = model->qa_weight != NULL,
+                             .dtype = model->narrow ? model->narrow : model->dtype,
+                             .device_bytes = model->device_bytes,
+                             .image = shape->image,
+                             .patch = shape->patch,
+                             .channels = shape->channels,
+                             .classes = model->class_weight ? shape->classes : 0};
+}

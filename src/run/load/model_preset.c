@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Models of a known shape with random weights, to time forward passes without a checkpoint. The
+ * weights are the same on every machine: uniform with BERT's standard deviation of 0.02.
+ */
+#include <string.h>
+
+#include "run/gpu/gpu_model.h"
+#include "run/load/choice.h"
+
+static const struct {
+    const char *name, *model_type;
+    s24i_shape shape;
+    int answers;
+} presets[] = {
+#define S24I_PRESET(preset, words, rows, kinds, wide, deep, many, inner, head)                     \
+    {preset,                                                                                       \
+     "bert",                                                                                       \
+     {.vocabulary = words,                                                                         \
+      .positions = rows,                                                                           \
+      .types = kinds,                                                                              \
+      .width = wide,                                                                               \
+      .layers = deep,                                                                              \
+      .heads = many,                                                                               \
+      .intermediate = inner,                                                                       \
+      .eps = 1e-12f,                                                                               \
+      .activation = S24_ACTIVATION_GELU},                                                          \
+     head},
+#define S24I_IMAGE_PRESET(preset, type, side, piece, kinds, wide, deep, many, inner, small, near,  \
+                          far)                                                                     \
+    {preset,                                                                                       \
+     type,                                                                                         \
+     {.positions = (side) / (piece) * ((side) / (piece)) + !(near),                                \
+      .joint = (near) > 0,                                                                         \
+      .grid = (near) ? (side) / (piece) : 0,                                                       \
+      .window = near,                                                                              \
+      .global_blocks = far,                                                                        \
+      .head_width = (wide) / (many),                                                               \
+      .image = side,                                                                               \
+      .patch = piece,                                                                              \
+      .channels = 3,                                                                               \
+      .classes = kinds,                                                                            \
+      .width = wide,                                                                               \
+      .layers = deep,                                                                              \
+      .heads = many,                                                                               \
+      .intermediate = inner,                                                                       \
+      .eps = small,                                                                                \
+      .activation = S24_ACTIVATION_GELU},                                                          \
+     0},
+#include "run/load/presets.def"
+#undef S24I_PRESET
+#undef S24I_IMAGE_PRESET
+};
+enum { PRESETS = sizeof presets / sizeof presets[0] };
+
+const char *s24_model_preset_name(int index)
+{
+    return index >= 0 && index < PRESETS ? presets[index].name : NULL;
+}
+
+/* The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators"
+   (2014). */
+static void fill(float *x, int64_t count, uint64_t *state)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        z ^= z >> 31;
+        /* 24 bits to [−1, 1), times 0.02·√3. */
+        x[i] = ((float)(z >> 40) * (2.0f / 16777216.0f) - 1.0f) * 0.034641f;
+    }
+}
+
+static void fill_norm(const s24i_layer_norm *norm)
+{
+    for (int64_t i = 0; i < norm->n; i++) {
+        s24i_writable(norm->gamma)[i] = 1.0f;
+        s24i_writable(norm->beta)[i] = 0.0f;
+    }
+}
+
+static void fill_floats(s24_model *model, uint64_t *state)
+{
+    const s24i_shape *shape = &model->shape;
+    fill(s24i_writable(model->words), shape->vocabulary * shape->width, state);
+    fill(s24i_writable(model->position_rows), shape->positions * shape->width, state);
+    fill(s24i_writable(model->type_rows), shape->types * shape->width, state);
+    if (model->embedding_norm.gamma) fill_norm(&model->embedding_norm);
+    if (model->final_norm.gamma) fill_norm(&model->final_norm);
+    for (int64_t b = 0; b < shape->layers; b++) {
+        const s24i_block *block = &model->blocks[b];
+        for (int slot = 0; slot < S24I_SLOTS; slot++) {
+            int64_t rows, cols;
+            s24i_slot_shape(&rows, &cols, shape, (s24i_slot)slot);
+            fill(s24i_writable(block->bias[slot]), rows, state);
+        }
+        fill_norm(&block->attention_norm);
+        fill_norm(&block->output_norm);
+        if (!shape->grid) continue;
+        const int64_t rows = 2 * s24i_attended_side(shape, b) - 1;
+        fill(s24i_writable(block->rel_h), rows * shape->head_width, state);
+        fill(s24i_writable(block->rel_w), rows * shape->head_width, state);
+    }
+    if (shape->image) fill(s24i_writable(model->patch_bias), shape->width, state);
+    if (model->first_token) fill(s24i_writable(model->first_token), shape->width, state);
+    if (model->qa_weight) {
+        fill(s24i_writable(model->qa_weight), 2 * shape->width, state);
+        fill(s24i_writable(model->qa_bias), 2, state);
+    }
+    if (!model->class_weight) return;
+    fill(s24i_writable(model->class_weight), shape->classes * shape->width, state);
+    fill(s24i_writable(model->class_bias), shape->classes, state);
+}
+
+static s24_status fill_patches(s24_model *model, s24_ctx *ctx, uint64_t *state)
+{
+    const s24i_shape *s = &model->shape;
+    const int64_t count = s->width * s->channels * s->patch * s->patch;
+    float *weight;
+    TRY(s24i_alloc_elems(&weight, ctx, count, sizeof *weight, "the patches' layer"));
+    fill(weight, count, state);
+    model->weight_bytes += count * (int64_t)sizeof *weight;
+    const s24_status status = s24i_patches_build(model, ctx, weight);
+    s24_ctx_free(ctx, weight);
+    return status;
+}
+
+/* 2:4 weights to be multiplied as dense ones. */
+static s24_status make_dense(s24i_source *source, s24_ctx *ctx)
+{
+    const s24_status status = s24_matrix_to_dense(ctx, &source->dense, source->matrix);
+    s24_matrix_destroy(source->matrix);
+    source->matrix = NULL;
+    return status;
+}
+
+/* Do the options let this layer be 2:4? As of a tensor of a checkpoint. */
+static int packs(const s24_model *model, const s24_model_opts *opts, s24i_slot slot, int64_t block)
+{
+    char name[S24I_NAME_BYTES];
+    const s24_tensor tensor = {.name = name, .dtype = S24_F32, .rank = 2};
+    s24i_tensor_name(name, model->architecture->slots[slot], block, ".weight");
+    return s24i_model_packs(opts, &tensor);
+}
+
+static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, float *weights,
+                             const s24_model_opts *opts, uint64_t *state)
+{
+    s24i_source sources[S24I_SLOTS];
+    memset(sources, 0, sizeof sources);
+    s24_status status = S24_OK;
+    for (int slot = 0; slot < S24I_SLOTS && status == S24_OK; slot++) {
+        s24_dense dense = {.data = weights, .dtype = S24_F32};
+        s24i_slot_shape(&dense.rows, &dense.cols, &model->shape, (s24i_slot)slot);
+        const int64_t count = dense.rows * dense.cols;
+        if (!count) continue;
+        fill(weights, count, state);
+        weights += count;
+        const int64_t bytes = count * (int64_t)s24_dtype_bytes(s24i_model_values(model->dtype));
+        model->weight_bytes += bytes;
+        sources[slot].dense = dense;
+        if (!opts->sparse || !packs(model, opts, (s24i_slot)slot, block)) continue;
+        const s24_matrix_opts magnitude = {.size = sizeof magnitude,
+                                           .select = S24_SELECT_MAGNITUDE,
+                                           .dtype = s24i_model_values(model->dtype)};
+        status = s24_matrix_create(&sources[slot].matrix, ctx, &dense, &magnitude);
+        if (status != S24_OK) break;
+        model->weight_bytes += (int64_t)s24_matrix_bytes(sources[slot].matrix) - bytes;
+        if (opts->dense) status = make_dense(&sources[slot], ctx);
+    }
+    if (status == S24_OK) status = s24i_block_build(model, ctx, block, sources);
+    for (int slot = 0; slot < S24I_SLOTS; slot++)
+        s24_matrix_destroy(sources[slot].matrix);
+    return status;
+}
+
+static s24_status fill_model(s24_model *model, s24_ctx *ctx, const s24_model_opts *opts)
+{
+    const s24i_shape *s = &model->shape;
+    float *weights;
+    uint64_t state = 1;
+    s24_status status = S24_OK;
+    fill_floats(model, &state);
+    if (s->image) TRY(fill_patches(model, ctx, &state));
+    TRY(s24i_alloc_elems(&weights, ctx, s->width * (4 * s->width + 2 * s->intermediate),
+                         sizeof(float), "a block's weights"));
+    for (int64_t b = 0; b < s->layers && status == S24_OK; b++)
+        status = fill_block(model, ctx, b, weights, opts, &state);
+    s24_ctx_free(ctx, weights);
+    return status;
+}
+
+s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
+                            const s24_model_opts *opts)
+{
+    s24_model_opts o;
+    s24_model *model;
+    int index = 0;
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    REQUIRE(ctx, name, S24_ERROR_ARGUMENT, "a preset's name is NULL");
+    TRY(s24i_model_opts_read(&o, ctx, opts));
+    while (index < PRESETS && strcmp(presets[index].name, name) != 0)
+        index++;
+    REQUIRE(ctx, index < PRESETS, S24_ERROR_ARGUMENT, "there is no preset named '%s'",
+            s24i_show(name).text);
+    const s24i_shape *shape = &presets[index].shape;
+    if (o.device) TRY(s24i_gpu_check(ctx, o.device, shape));
+    const s24i_rooms rooms = {
+        .words = 1, .qa_head = presets[index].answers, .class_head = shape->classes > 0};
+    TRY(s24i_model_create(&model, ctx, s24i_architecture_find(presets[index].model_type), shape,
+                          rooms));
+    if (model->first_token) model->pooled.pooling = S24I_POOL_CLS;
+    model->device = o.device;
+    model->all_sparse = o.all_sparse;
+    s24i_model_set_dtype(model, o.dtype, o.device ? S24_F16 : S24_F32);
+    model->weight_bytes = (shape->vocabulary + shape->positions + shape->types) * shape->width * 4;
+    s24i_chooser chooser;
+    if (!o.device && !o.all_sparse) s24i_choose_begin(&chooser, model);
+    s24_status status = fill_model(model, ctx, &o);
+    if (status == S24_OK && model->chooser) status = s24i_choose_end(model, ctx);
+    if (status == S24_OK && o.device) status = s24i_gpu_upload(model, ctx);
+    if (status != S24_OK) {
+        s24_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return S24_OK;
+}

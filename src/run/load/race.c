@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The race itself. Numbers of rows rise, so that a slow machine has measured the small ones when its
+ * time is over; each is run until the two least laps of either way agree, at most ROUNDS times.
+ */
+#include "model/race.h"
+
+#include <math.h>
+
+#include "io/file/io.h"
+
+enum { ROUNDS = 8, ENOUGH = 3 };
+/* Dense must be faster by more than measuring errs, since its weight costs memory, and 2:4 may lose
+   no more than that. */
+static const double MARGIN = 0.97;
+/* Where times do not agree: so much is no accident. */
+static const double FAR = 0.67;
+static const double AGREE = 1.2;
+
+/* One number of rows, alone or together. */
+typedef struct point {
+    int rounds, agreed;
+    double least[2][S24I_RACE_PRODUCTS]; /* 2:4, dense */
+    double lap[2];                       /* of all products, the least */
+} point;
+
+typedef struct track {
+    point points[S24I_ROW_OCTAVES];
+} track;
+
+static double lap_of(const s24i_race *race, const double *times)
+{
+    double sum = 0;
+    for (int i = 0; i < race->products; i++)
+        sum += times[i];
+    return sum;
+}
+
+static void keep(const s24i_race *race, point *p, int dense, const double *times)
+{
+    for (int i = 0; i < race->products; i++)
+        if (!p->rounds || times[i] < p->least[dense][i]) p->least[dense][i] = times[i];
+}
+
+static s24_status run_point(point *p, const s24i_race *race, int together, int octave)
+{
+    double second[2] = {INFINITY, INFINITY};
+    p->lap[0] = p->lap[1] = INFINITY;
+    while (p->rounds < ROUNDS && !p->agreed) {
+        for (int dense = 0; dense < 2; dense++) {
+            double times[S24I_RACE_PRODUCTS];
+            const s24i_lap lap = {dense, together, (int64_t)1 << octave};
+            TRY(race->run(race->user, times, &lap));
+            const double all = lap_of(race, times);
+            second[dense] = fmin(second[dense], fmax(all, p->lap[dense]));
+            p->lap[dense] = fmin(p->lap[dense], all);
+            keep(race, p, dense, times);
+        }
+        p->rounds++;
+        p->agreed = second[0] <= AGREE * p->lap[0] && second[1] <= AGREE * p->lap[1];
+        if (p->rounds > 1 && race->now(race->user) > race->until) break;
+    }
+    return S24_OK;
+}
+
+static int last_before(const track *t, int octave)
+{
+    do
+        octave--;
+    while (octave >= 0 && !t->points[octave].rounds);
+    return octave;
+}
+
+/* The seconds that a first and a second round are going to take: laps grow with the rows at most, and
+   hardly more than they did last. */
+static double price(const track *t, int octave)
+{
+    const int last = last_before(t, octave), before = last < 0 ? -1 : last_before(t, last);
+    if (last < 0) return 0;
+    const point *p = &t->points[last];
+    double growth = (double)((int64_t)1 << (octave - last)), laps = p->lap[0] + p->lap[1];
+    if (before >= 0) {
+        const point *q = &t->points[before];
+        growth = fmin(growth, fmax(2, 2 * laps / (q->lap[0] + q->lap[1])));
+    }
+    return 2 * growth * laps;
+}
+
+static s24_status run_octave(track *t, const s24i_race *race, int together, int octave)
+{
+    point *p = &t->points[octave];
+    const int64_t half = (int64_t)1 << octave >> 1;
+    if (p->rounds || half >= race->most[together]) return S24_OK;
+    if (race->now(race->user) + price(t, octave) > race->until) return S24_OK;
+    return run_point(p, race, together, octave);
+}
+
+/* The logarithm of dense time over 2:4's at an octave, from the nearest that were timed. */
+static double ratio_at(const track *t, int octave, int product)
+{
+    int low = last_before(t, octave + 1), high = octave;
+    while (high < S24I_ROW_OCTAVES && !t->points[high].rounds)
+        high++;
+    if (low < 0) low = high;
+    if (high == S24I_ROW_OCTAVES) high = low;
+    const point *a = &t->points[low], *b = &t->points[high];
+    const double at_low = log(a->least[1][product] / a->least[0][product]);
+    const double at_high = log(b->least[1][product] / b->least[0][product]);
+    return low == high ? at_low : at_low + (at_high - at_low) * (octave - low) / (high - low);
+}
+
+/* 1: it was timed, and its times agree; of some numbers of rows at least, and then the others are
+   forgotten. */
+static int has_agreed(track *t)
+{
+    int points = 0, agreed = 0;
+    for (int i = 0; i < S24I_ROW_OCTAVES; i++) {
+        points += t->points[i].rounds > 0;
+        agreed += t->points[i].agreed;
+    }
+    for (int i = 0; i < S24I_ROW_OCTAVES && agreed >= ENOUGH; i++)
+        if (!t->points[i].agreed) t->points[i].rounds = 0;
+    return points > 0 && (agreed == points || agreed >= ENOUGH);
+}
+
+static uint32_t dense_bits(const track *t, int product, int agreed)
+{
+    const double least = log(agreed ? MARGIN : FAR);
+    uint32_t bits = 0;
+    if (last_before(t, S24I_ROW_OCTAVES) < 0) return 0;
+    for (int i = 0; i < S24I_ROW_OCTAVES; i++)
+        if (ratio_at(t, i, product) < least) bits |= 1u << i;
+    return bits;
+}
+
+s24_status s24i_race_run(s24i_choice *choices, int *agreed, const s24i_race *race)
+{
+    static const int order[] = {0, 2, 4, 6, 8};
+    track tracks[2] = {{{{0}}}};
+    *agreed = 1;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        for (int together = 0; together < 2; together++)
+            TRY(run_octave(&tracks[together], race, together, order[i]));
+    const int sure[2] = {has_agreed(&tracks[0]), has_agreed(&tracks[1])};
+    for (int together = 0; together < 2; together++) {
+        /* What does not occur now does when a context has other threads. Then, and where other work
+           ran beside it, the other track is the best guess. */
+        const int occurs = race->most[together] > 0;
+        const int as = !occurs || (!sure[together] && sure[!together]) ? !together : together;
+        *agreed &= sure[together] || !occurs;
+        for (int p = 0; p < race->products; p++)
+            choices[p].dense[together] = dense_bits(&tracks[as], p, sure[as]);
+    }
+    return S24_OK;
+}

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Sessions: the buffers of forward passes, and the passes themselves. Everything is allocated at
+ * create for max_tokens tokens and the context's threads; a pass allocates nothing of its own (the
+ * dense engine may prepare itself when it meets a number of tokens for the first time).
+ *
+ * hidden [tokens, width] is one buffer of f32 that a block updates in place: both of its residual
+ * sums are fused into the products that write them. What stands between two products and is not
+ * summed up (q, k and v, the attention's result, the activations) is bf16 where the model computes
+ * in less than f32 and everybody takes it.
+ */
+#include "run/session.h"
+
+#include <string.h>
+
+#include "run/cpu/attention.h"
+#include "run/cpu/attention_grid.h"
+#include "run/cpu/pass.h"
+#include "run/gpu/gpu_model.h"
+
+/* ---- create and destroy ---------------------------------------------------------------------- */
+
+/* The work memory of the most demanding 2:4 product of `rows` tokens on ctx's threads. */
+static size_t most_work(const s24_model *model, const s24_ctx *ctx, int64_t rows)
+{
+    size_t most = 0;
+    for (int64_t b = 0; b < model->shape.layers; b++) {
+        for (int i = 0; i < S24I_PRODUCTS; i++) {
+            const s24_plan *plan = s24i_block_product(&model->blocks[b], i)->plan;
+            const size_t bytes = plan ? s24_plan_work_bytes(plan, ctx, rows) : 0;
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return (most + 63) / 64 * 64;
+}
+
+static int takes_bf16(const s24i_linear *l)
+{
+    if (l->plan && !s24_plan_takes(l->plan, S24_BF16)) return 0;
+    return !l->weight || (s24i_dense_engine.takes_bf16 && s24i_dense_engine.takes_bf16(l->weight));
+}
+
+static s24_dtype choose_between(const s24_session *session)
+{
+    const s24_model *model = session->model;
+    if (model->dtype == S24_F32 || model->shape.grid) return S24_F32;
+    if (!s24i_attention_takes_bf16(session->vec, model->shape.width / model->shape.heads))
+        return S24_F32;
+    for (int64_t b = 0; b < model->shape.layers; b++)
+        for (int i = 0; i < S24I_PRODUCTS; i++)
+            if (!takes_bf16(s24i_block_product(&model->blocks[b], i))) return S24_F32;
+    return S24_BF16;
+}
+
+/* Memory of a lane's own context, which the session's gives. */
+static void *lane_alloc(void *user, size_t bytes, size_t alignment)
+{
+    (void)alignment; /* a context aligns to 64 bytes, which is all that one of its own asks for */
+    return s24_ctx_alloc(user, bytes);
+}
+static void lane_free(void *user, void *memory, size_t bytes)
+{
+    (void)bytes;
+    s24_ctx_free(user, memory);
+}
+
+static s24_status lane_create(s24i_lane *lane, s24_ctx *ctx, int64_t most_x)
+{
+    const s24_ctx_opts opts = {.size = sizeof opts,
+                               .allocator = {lane_alloc, lane_free, ctx},
+                               .threads = 1,
+                               .cpu_mask = s24_ctx_cpu(ctx)};
+    REQUIRE(ctx, s24_ctx_create(&lane->own, &opts) == S24_OK, S24_ERROR_MEMORY,
+            "out of memory for a thread's context");
+    lane->ctx = lane->own;
+    return s24i_dense_engine.runner_create(&lane->runner, ctx, most_x);
+}
+
+static int64_t normed_columns(const s24_model *model)
+{
+    return s24i_max(model->shape.width, model->shape.image ? model->patch_map.row : 0);
+}
+
+/* The lanes share the memory of the whole: they never run beside it. */
+static s24_status fill_lanes(s24_session *session, s24_ctx *ctx)
+{
+    const s24_model *model = session->model;
+    const s24i_shape *shape = &model->shape;
+    const int64_t rows = s24i_min(session->max_tokens, CHUNK_ROWS), threads = session->threads;
+    const int64_t all = s24i_min(session->max_tokens, CHUNK_ROWS * threads);
+    const int64_t wide = model->dtype == S24_F32 ? 0 : s24i_max(shape->width, shape->intermediate);
+    const size_t part = s24_dtype_bytes(session->between);
+    s24i_lane *whole = &session->whole;
+    size_t one = 0, bytes = most_work(model, ctx, all);
+    TRY(s24i_alloc_elems(&session->lanes, ctx, threads, sizeof *session->lanes, "lanes"));
+    memset(session->lanes, 0, (size_t)threads * sizeof *session->lanes);
+    whole->rows = all;
+    TRY(s24i_dense_engine.runner_create(&whole->runner, ctx, all * wide));
+    for (int t = 0; t < threads && threads > 1; t++)
+        TRY(lane_create(&session->lanes[t], ctx, rows * wide));
+    if (threads > 1) one = most_work(model, session->lanes[0].ctx, rows);
+    if (bytes < one * (size_t)threads) bytes = one * (size_t)threads;
+    const int64_t outer = s24i_max(all, threads > 1 ? rows * threads : 0);
+    TRY(s24i_alloc_elems(&whole->outer, ctx, outer * shape->intermediate, part, "activations"));
+    TRY(s24i_alloc_elems(&whole->work, ctx, (int64_t)bytes, 1, "work memory"));
+    const int64_t normed = model->architecture->pre_norm ? normed_columns(model) : 0;
+    TRY(s24i_alloc_elems(&whole->normed, ctx, outer * normed, sizeof(float), "norms' results"));
+    whole->work_bytes = bytes;
+    for (int t = 0; t < threads; t++) {
+        s24i_lane *lane = &session->lanes[t];
+        lane->rows = rows;
+        lane->outer = (char *)whole->outer + (size_t)(t * rows * shape->intermediate) * part;
+        lane->normed = whole->normed + t * rows * normed;
+        lane->work = (char *)whole->work + (size_t)t * one;
+        lane->work_bytes = one;
+    }
+    return S24_OK;
+}
+
+static s24_status fill(s24_session *session, s24_ctx *ctx)
+{
+    const s24i_shape *shape = &session->model->shape;
+    const int64_t tokens = session->max_tokens, longest = s24i_min(tokens, shape->positions);
+    const size_t one = sizeof(float), part = s24_dtype_bytes(session->between);
+    session->scratch_elems = shape->grid
+                                 ? s24i_attention_grid_scratch(shape)
+                                 : s24i_attention_scratch(longest, shape->width / shape->heads);
+    TRY(s24i_alloc_elems(&session->hidden, ctx, tokens * shape->width, one, "hidden states"));
+    TRY(s24i_alloc_elems(&session->qkv, ctx, tokens * 3 * shape->width, part, "q, k and v"));
+    TRY(s24i_alloc_elems(&session->context, ctx, tokens * shape->width, part, "attention"));
+    TRY(s24i_alloc_elems(&session->tiles, ctx, tokens + 1, sizeof(int64_t), "tiles"));
+    TRY(s24i_alloc_elems(&session->scratch, ctx, session->scratch_elems * session->threads, one,
+                         "attention's scratch"));
+    return fill_lanes(session, ctx);
+}
+
+static s24_status lay_out_images(s24_session *session, s24_ctx *ctx)
+{
+    const s24i_shape *shape = &session->model->shape;
+    if (!shape->image) return S24_OK;
+    const int64_t count = session->max_tokens / shape->positions;
+    REQUIRE(ctx, count > 0, S24_ERROR_ARGUMENT,
+            "max_tokens is %lld; an image of this model has %lld", (long long)session->max_tokens,
+            (long long)shape->positions);
+    TRY(s24i_alloc_elems(&session->images, ctx, count + 1, sizeof *session->images, "offsets"));
+    for (int64_t i = 0; i <= count; i++)
+        session->images[i] = i * shape->positions;
+    return S24_OK;
+}
+
+s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *model,
+                              int64_t max_tokens)
+{
+    s24_session *session;
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    REQUIRE(ctx, model, S24_ERROR_ARGUMENT, "model is NULL");
+    REQUIRE(ctx, max_tokens > 0 && max_tokens <= 1 << 24, S24_ERROR_ARGUMENT,
+            "max_tokens is %lld; 1 to %d was expected", (long long)max_tokens, 1 << 24);
+    TRY(s24i_alloc_elems(&session, ctx, 1, sizeof *session, "a session"));
+    *session = (s24_session){.ctx = ctx,
+                             .model = model,
+                             .vec = s24i_vec_find(s24_ctx_cpu(ctx)),
+                             .max_tokens = max_tokens,
+                             .threads = s24_ctx_threads(ctx)};
+    s24_status status = lay_out_images(session, ctx);
+    if (status == S24_OK && model->device) {
+        status = s24i_gpu_session_create(&session->gpu, ctx, model, max_tokens);
+    } else if (status == S24_OK) {
+        session->between = choose_between(session);
+        status = fill(session, ctx);
+    }
+    if (status != S24_OK) {
+        s24_session_destroy(session);
+        return status;
+    }
+    *out = session;
+    return S24_OK;
+}
+
+void s24_session_destroy(s24_session *session)
+{
+    if (!session) return;
+    s24_ctx *ctx = session->ctx;
+    s24i_gpu_session_destroy(session->gpu);
+    for (int t = 0; session->lanes && t < session->threads; t++) {
+        s24i_dense_engine.runner_destroy(session->lanes[t].runner);
+        s24_ctx_destroy(session->lanes[t].own);
+    }
+    s24i_dense_engine.runner_destroy(session->whole.runner);
+    s24_ctx_free(ctx, session->lanes);
+    s24_ctx_free(ctx, session->hidden);
+    s24_ctx_free(ctx, session->qkv);
+    s24_ctx_free(ctx, session->context);
+    s24_ctx_free(ctx, session->whole.outer);
+    s24_ctx_free(ctx, session->whole.normed);
+    s24_ctx_free(ctx, session->images);
+    s24_ctx_free(ctx, session->tiles);
+    s24_ctx_free(ctx, session->scratch);
+    s24_ctx_free(ctx, session->whole.work);
+    s24_ctx_free(ctx, session);
+}
+
+typedef struct of_pass {
+    const s24_session *session;
+    int64_t tokens;
+} of_pass;
+
+static int runs_sparse(const s24i_linear *linear, const void *arg)
+{
+    const of_pass *p = arg;
+    return s24i_pass_runs_sparse(linear, p->session, p->tokens);
+}
+
+int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens)
+{
+    if (!session) return 0;
+    if (tokens < 1) return s24i_model_sparse_layers(session->model);
+    if (session->gpu) return s24i_gpu_sparse_layers(session->gpu, tokens);
+    return s24i_model_layers(session->model, runs_sparse, &(of_pass){session, tokens});
+}
+
+int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens)
+{
+    if (!session || tokens < 1) return 0;
+    if (session->gpu) return s24i_gpu_narrow_layers(session->gpu, tokens);
+    return session->model->dtype == S24_I8 ? s24_session_sparse_layers(session, tokens) : 0;
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static s24_status check_text(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                             int64_t text)
+{
+    const s24i_shape *shape = &session->model->shape;
+    const int64_t first = batch->offsets[text], end = batch->offsets[text + 1];
+    REQUIRE(ctx, first < end, S24_ERROR_ARGUMENT, "text %lld has no tokens", (long long)text);
+    REQUIRE(ctx, end - first <= shape->positions, S24_ERROR_ARGUMENT,
+            "text %lld has %lld tokens; the model has %lld positions", (long long)text,
+            (long long)(end - first), (long long)shape->positions);
+    REQUIRE(ctx, end <= session->max_tokens, S24_ERROR_ARGUMENT,
+            "text %lld ends at token %lld; the session was made for %lld", (long long)text,
+            (long long)end, (long long)session->max_tokens);
+    for (int64_t t = first; t < end; t++)
+        REQUIRE(ctx, batch->ids[t] >= 0 && batch->ids[t] < shape->vocabulary, S24_ERROR_ARGUMENT,
+                "token %lld of text %lld is %d; the vocabulary has %lld", (long long)(t - first),
+                (long long)text, batch->ids[t], (long long)shape->vocabulary);
+    for (int64_t t = first; batch->types && t < end; t++)
+        REQUIRE(ctx, batch->types[t] >= 0 && batch->types[t] < s24i_max(shape->types, 1),
+                S24_ERROR_ARGUMENT, "token %lld of text %lld has type %d; the model has %lld",
+                (long long)(t - first), (long long)text, batch->types[t], (long long)shape->types);
+    return S24_OK;
+}
+
+static s24_status check_texts(const s24_session *session, s24_ctx *ctx, const s24_batch *batch)
+{
+    REQUIRE(ctx, batch && batch->texts > 0 && batch->offsets && batch->ids, S24_ERROR_ARGUMENT,
+            "the batch has no texts, offsets or ids");
+    REQUIRE(ctx, batch->offsets[0] == 0, S24_ERROR_ARGUMENT,
+            "offsets[0] of the batch is %lld; 0 was expected", (long long)batch->offsets[0]);
+    for (int64_t b = 0; b < batch->texts; b++)
+        TRY(check_text(session, ctx, batch, b));
+    return S24_OK;
+}
+
+static s24_status check_images(const s24_session *session, s24_ctx *ctx, const s24_batch *batch)
+{
+    const int64_t most = session->max_tokens / session->model->shape.positions;
+    REQUIRE(ctx, batch && batch->pixels, S24_ERROR_ARGUMENT,
+            "the batch has no pixels, which this model reads");
+    REQUIRE(ctx, batch->texts > 0 && batch->texts <= most, S24_ERROR_ARGUMENT,
+            "the batch has %lld images; 1 to %lld were expected, for so many the session was made",
+            (long long)batch->texts, (long long)most);
+    REQUIRE(ctx, !batch->types && !batch->mask, S24_ERROR_ARGUMENT,
+            "the batch has %s, which images have not", batch->types ? "types" : "a mask");
+    return S24_OK;
+}
+
+/* Checks the batch, completes it to *whole, and lays out the tiles of its texts. */
+static s24_status begin(s24_session *session, s24_ctx *ctx, s24_batch *whole,
+                        const s24_batch *batch)
+{
+    TRY(session->images ? check_images(session, ctx, batch) : check_texts(session, ctx, batch));
+    REQUIRE(ctx, s24_ctx_threads(ctx) <= session->threads, S24_ERROR_ARGUMENT,
+            "the context has %d threads; the session was made for %d", s24_ctx_threads(ctx),
+            session->threads);
+    *whole = *batch;
+    if (session->images) whole->offsets = session->images;
+    if (!session->tiles) return S24_OK; /* on a device */
+    session->tiles[0] = 0;
+    for (int64_t b = 0; b < whole->texts; b++)
+        session->tiles[b + 1] =
+            session->tiles[b] + s24i_attention_tiles(whole->offsets[b + 1] - whole->offsets[b]);
+    return S24_OK;
+}
+
+/* ---- the steps -------------------------------------------------------------------------------- */
+
+s24_status s24i_session_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                              float *hidden)
+{
+    s24_batch whole;
+    TRY(begin(session, ctx, &whole, batch));
+    return s24i_embed(session, ctx, &whole, hidden);
+}
+
+s24_status s24i_session_block(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                              int64_t block, float *hidden, const s24i_observer *observer)
+{
+    s24_batch whole;
+    const s24i_pass pass = {session, ctx, &whole, hidden, observer};
+    TRY(begin(session, ctx, &whole, batch));
+    TRY(s24i_pass_start(&pass, block));
+    return s24i_pass_block(&pass, block, 0);
+}
+
+/* ---- the whole -------------------------------------------------------------------------------- */
+
+static s24_status forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                          const s24_outputs *outputs)
+{
+    const s24_model *model = session->model;
+    const int64_t elems = batch->offsets[batch->texts] * model->shape.width;
+    const size_t bytes = (size_t)elems * sizeof(float);
+    float *hidden = outputs->hidden ? outputs->hidden : session->hidden;
+    TRY(s24i_embed(session, ctx, batch, hidden));
+    if (outputs->blocks) memcpy(outputs->blocks, hidden, bytes);
+    const s24i_pass pass = {.session = session, .ctx = ctx, .batch = batch, .hidden = hidden};
+    if (model->shape.layers) TRY(s24i_pass_start(&pass, 0));
+    for (int64_t b = 0; b < model->shape.layers; b++) {
+        TRY(s24i_pass_block(&pass, b, b + 1 < model->shape.layers));
+        if (outputs->blocks) memcpy(outputs->blocks + (b + 1) * elems, hidden, bytes);
+    }
+    const float *states = s24i_session_states(session, ctx, batch, hidden, outputs);
+    if (outputs->embeddings) s24i_session_pool(session, ctx, batch, states, outputs->embeddings);
+    if (outputs->start_logits || outputs->end_logits)
+        s24i_session_answer(session, batch, states, outputs);
+    if (outputs->logits) s24i_session_classify(session, ctx, batch, states, outputs->logits);
+    return S24_OK;
+}
+
+s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                               const s24_outputs *outputs)
+{
+    const int answers = outputs->start_logits || outputs->end_logits;
+    REQUIRE(ctx, !answers || session->model->qa_weight, S24_ERROR_ARGUMENT,
+            "answer logits were asked of a model without a question answering head");
+    REQUIRE(ctx, !outputs->logits || session->model->class_weight, S24_ERROR_ARGUMENT,
+            "logits of classes were asked of a model without a classifier");
+    s24_batch whole;
+    TRY(begin(session, ctx, &whole, batch));
+    if (session->gpu) return s24i_gpu_submit(session->gpu, ctx, &whole, outputs, session->unpooled);
+    return forward(session, ctx, &whole, outputs);
+}
+
+s24_status s24i_session_finish(s24_session *session, s24_ctx *ctx)
+{
+    return session->gpu ? s24i_gpu_finish(session->gpu, ctx) : S24_OK;
+}
+
+s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                               const s24_outputs *outputs)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, session && outputs, S24_ERROR_ARGUMENT, "%s is NULL",
+            session ? "outputs" : "session");
+    TRY(s24i_session_submit(session, ctx, batch, outputs));
+    return s24i_session_finish(session, ctx);
+}

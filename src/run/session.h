@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Forward passes in steps: embeddings, then block by block, with a look at every input of the
+ * linear layers. What prunes a model uses the steps; s24_session_forward is made of them.
+ */
+#ifndef S24_RUN_SESSION_H
+#define S24_RUN_SESSION_H
+
+#include "model/model.h"
+
+/*
+ * Tokens a thread that go through the products of a block at a time: what is between the products
+ * then stays in L2, and the chunks of a batch are of one size, for which the dense engine prepares
+ * itself once. Four panels of 64 tokens, the f32 kernel's best. Only the attention needs to see
+ * whole texts.
+ */
+enum { CHUNK_ROWS = 256 };
+
+/* What runs products: all threads together, or one of them on tokens of its own. */
+typedef struct s24i_lane {
+    s24_ctx *ctx, *own; /* own: of one thread, the lane's; NULL for all threads together */
+    int64_t rows;       /* tokens at a time */
+    int together;       /* all threads, more than one */
+    int octave;         /* of the pass's rows (race.h) */
+    void *outer;        /* [rows, intermediate] */
+    float *normed;      /* [rows, width] where norms stand before the layers, [rows, patch] */
+    void *work;         /* of the 2:4 plans */
+    size_t work_bytes;
+    s24i_dense_runner *runner;
+    s24_status status; /* of the lane's last work */
+} s24i_lane;
+
+struct s24_session {
+    s24_ctx *ctx;
+    const s24_model *model;
+    const s24i_vec *vec;
+    int64_t max_tokens;
+    int threads;
+    s24_dtype between; /* f32 or bf16: of qkv, context and outer */
+    float *hidden;     /* [max_tokens, width] */
+    void *qkv;         /* [max_tokens, 3·width], or three of [max_tokens, width] */
+    void *context;     /* [max_tokens, width] */
+    int64_t *tiles;    /* [max_tokens + 1] */
+    int64_t *images;   /* [max_tokens / positions + 1]: where they begin, of a model of images */
+    float *scratch;
+    int64_t scratch_elems;
+    s24i_lane whole;  /* all threads; its ctx is each pass's own */
+    s24i_lane *lanes; /* [threads] */
+    int64_t unpooled; /* a prompt's tokens, the first of every text: attended to, but left
+                                     out by mean and max pooling; set by whoever submits */
+    struct s24i_gpu_session *gpu; /* of a model on a device; then nothing above but ctx … threads */
+};
+
+/*
+ * Called with the input [tokens, k] of the block's products as they are run, on the calling thread.
+ * The query's, key's and value's common input is given once, as S24I_QUERY. A batch may come in
+ * several calls.
+ */
+typedef struct s24i_observer {
+    s24_status (*input)(void *user, s24i_slot slot, const s24_dense *x);
+    void *user;
+    unsigned last; /* 1u << slot: what comes after that slot's input is not computed, and hidden is
+                      left undefined; 0: the whole block runs */
+} s24i_observer;
+
+/* s24_session_forward in two halves, so that the host can work while a device does: the batch may
+   change after the first, the outputs are there after the second. The CPU does all in the first. */
+s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                               const s24_outputs *outputs);
+s24_status s24i_session_finish(s24_session *session, s24_ctx *ctx);
+
+/* Do mean and max pooling take token t of a batch, which is at this position of its text? */
+static inline int s24i_is_pooled(const s24_batch *batch, int64_t t, int64_t position,
+                                 int64_t unpooled)
+{
+    return position >= unpooled && (!batch->mask || batch->mask[t]);
+}
+
+/* The embeddings of a checked batch (session_embed.c). */
+s24_status s24i_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch, float *hidden);
+/* What pooling and heads read of the last block's output: itself, or the last norm's, which may
+   take its place. */
+const float *s24i_session_states(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                                 float *hidden, const s24_outputs *outputs);
+/* hidden [tokens, width] = the embeddings of the batch. Errors as s24_session_forward. */
+s24_status s24i_session_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                              float *hidden);
+/* hidden goes through one block in place; observer may be NULL. The batch is checked as above. */
+s24_status s24i_session_block(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                              int64_t block, float *hidden, const s24i_observer *observer);
+/* embeddings [texts, width] from the last block's output, as the model pools and normalises. */
+void s24i_session_pool(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                       const float *hidden, float *embeddings);
+/* start_logits and end_logits [tokens] of outputs, those that are not NULL. */
+void s24i_session_answer(const s24_session *session, const s24_batch *batch, const float *hidden,
+                         const s24_outputs *outputs);
+/* logits [images, classes] from the first token of each. */
+void s24i_session_classify(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                           const float *hidden, float *logits);
+
+#endif

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The operations on the CPU but for products (cpu_linear.c): row by row on the context's threads. Sums over rows are taken in the order of threads, so results depend on their
+ * number alone.
+ */
+#include <string.h>
+
+#include "io/file/io.h"
+#include "model/patches.h"
+#include "run/cpu/attention.h"
+#include "train/ops.h"
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void *cpu_alloc(s24i_machine *m, size_t bytes)
+{
+    return s24_ctx_alloc(m->ctx, bytes);
+}
+static void cpu_free(s24i_machine *m, void *memory)
+{
+    s24_ctx_free(m->ctx, memory);
+}
+static void cpu_copy(s24i_machine *m, void *to, const void *from, size_t bytes)
+{
+    (void)m;
+    memcpy(to, from, bytes);
+}
+static void cpu_clear(s24i_machine *m, void *memory, size_t bytes)
+{
+    (void)m;
+    memset(memory, 0, bytes);
+}
+
+static void cpu_read(s24i_machine *m, float *to, const void *from, int64_t count)
+{
+    cpu_copy(m, to, from, (size_t)count * sizeof *to);
+}
+static void cpu_read_rows(s24i_machine *m, float *to, const float *from, int64_t rows, int64_t n,
+                          int64_t ld)
+{
+    for (int64_t r = 0; r < rows; r++)
+        cpu_read(m, to + r * n, from + r * ld, n);
+}
+static s24_status cpu_prepare(s24i_machine *m, const s24i_arena *arena)
+{
+    (void)m, (void)arena;
+    return S24_OK;
+}
+static size_t cpu_attention_bytes(s24i_machine *m, const s24i_heads *heads, int64_t tokens,
+                                  int64_t longest)
+{
+    (void)m, (void)heads, (void)tokens, (void)longest;
+    return 0;
+}
+static void cpu_refresh(s24i_machine *m)
+{
+    (void)m;
+}
+static s24_status cpu_fix(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan)
+{
+    (void)m, (void)fixed;
+    *plan = 0;
+    return S24_OK;
+}
+static void cpu_close(s24i_machine *m)
+{
+    s24_ctx_free(m->ctx, m->scratch);
+}
+
+void s24i_cpu_run(s24i_machine *m, int64_t count, void (*fn)(void *, int64_t, int64_t, int),
+                  const void *arg)
+{
+    if (m->status == S24_OK) s24_ctx_parallel_for(m->ctx, count, fn, (void *)(uintptr_t)arg);
+}
+
+s24_status s24i_machine_pulse(const s24i_machine *m)
+{
+    const s24i_pulse *p = m->pulse;
+    return p ? s24_ctx_progress(m->ctx, p->stage, p->done, p->total) : S24_OK;
+}
+
+/* ---- embeddings -------------------------------------------------------------------------------- */
+
+typedef struct embed_job {
+    s24i_machine *m;
+    float *s;
+    const s24i_embed *e;
+    const s24i_step *step;
+    const s24i_patches *patches;
+} embed_job;
+
+static void embed_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const embed_job *j = arg;
+    const s24i_embed *e = j->e;
+    const s24i_step *step = j->step;
+    const int64_t width = e->width;
+    const size_t bytes = (size_t)width * sizeof(float);
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        float *s = j->s + t * width;
+        if (step->ids)
+            memcpy(s, e->words + step->ids[t] * width, bytes);
+        else if (step->positions[t] == 0)
+            memcpy(s, e->first, bytes);
+        if (e->positions) j->m->vec->add(s, s, e->positions + step->positions[t] * width, width);
+        if (e->types)
+            j->m->vec->add(s, s, e->types + (step->types ? step->types[t] : 0) * width, width);
+    }
+}
+
+static void embed(s24i_machine *m, void *s, const s24i_embed *e, const s24i_step *step)
+{
+    const embed_job job = {.m = m, .s = s, .e = e, .step = step};
+    s24i_cpu_run(m, step->tokens, embed_range, &job);
+}
+
+/* Many tokens share a row of a table: every thread has columns of its own. */
+static void embed_back_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const embed_job *j = arg;
+    const s24i_embed *e = j->e;
+    const s24i_step *step = j->step;
+    const int64_t width = e->width, n = end - begin;
+    (void)thread;
+    for (int64_t t = 0; t < step->tokens; t++) {
+        float *ds = j->s + t * width + begin, *to = NULL;
+        const int64_t type = step->types ? step->types[t] : 0;
+        if (e->dpositions) {
+            to = e->dpositions + step->positions[t] * width + begin;
+            j->m->vec->add(to, to, ds, n);
+        }
+        if (e->dtypes) {
+            to = e->dtypes + type * width + begin;
+            j->m->vec->add(to, to, ds, n);
+        }
+        if (step->ids)
+            to = e->dwords + step->ids[t] * width + begin;
+        else if (step->positions[t] == 0)
+            to = e->dfirst + begin;
+        else
+            continue;
+        j->m->vec->add(to, to, ds, n);
+        if (!step->ids) memset(ds, 0, (size_t)n * sizeof(float));
+    }
+}
+
+static void embed_back(s24i_machine *m, void *ds, const s24i_embed *e, const s24i_step *step)
+{
+    const embed_job job = {.m = m, .s = ds, .e = e, .step = step};
+    s24i_cpu_run(m, e->width, embed_back_range, &job);
+}
+
+static void unfold_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const embed_job *j = arg;
+    (void)thread;
+    s24i_unfold(j->s + begin * j->patches->row, j->step->pixels, j->patches, begin, end);
+}
+
+static void unfold(s24i_machine *m, void *rows, const s24i_step *step, int64_t image, int64_t patch,
+                   int64_t channels)
+{
+    const s24i_patches patches = {image, patch, channels, 1, channels * patch * patch};
+    const embed_job job = {.m = m, .s = rows, .step = step, .patches = &patches};
+    s24i_cpu_run(m, step->tokens, unfold_range, &job);
+}
+
+/* ---- norms, dropout ---------------------------------------------------------------------------- */
+
+typedef struct norm_job {
+    s24i_machine *m;
+    const s24i_add_norm *forward;
+    const s24i_norm_back *back;
+} norm_job;
+
+static void add_norm_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const norm_job *j = arg;
+    const s24i_add_norm *a = j->forward;
+    const s24i_vec *vec = j->m->vec;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        float *s = (float *)a->s + r * a->width;
+        const float *z = a->z ? (const float *)a->z + r * a->width : NULL;
+        const int in_place = a->residual == a->s;
+        if (in_place)
+            vec->add(s, s, z, a->width);
+        else if (z)
+            memcpy(s, z, (size_t)a->width * sizeof *s);
+        if (a->bias) vec->add(s, s, a->bias, a->width);
+        if (a->drop) vec->dropout(s, a->width, a->drop, r);
+        if (a->residual && !in_place)
+            vec->add(s, s, (const float *)a->residual + r * a->width, a->width);
+        j->m->kernels->norm((float *)a->y + r * a->width, a->stats + 2 * r, s, &a->norm->row);
+    }
+}
+
+static void add_norm(s24i_machine *m, const s24i_add_norm *forward)
+{
+    const norm_job job = {.m = m, .forward = forward};
+    s24i_cpu_run(m, forward->rows, add_norm_range, &job);
+}
+
+typedef struct drop_job {
+    const s24i_vec *vec;
+    float *x;
+    const s24i_dropout *drop;
+    int64_t width;
+} drop_job;
+
+static void drop_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const drop_job *j = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        j->vec->dropout(j->x + r * j->width, j->width, j->drop, r);
+}
+
+static void dropout(s24i_machine *m, void *y, const void *x, const s24i_dropout *drop, int64_t rows,
+                    int64_t width)
+{
+    const drop_job job = {m->vec, y, drop, width};
+    if (y != x && m->status == S24_OK) memcpy(y, x, (size_t)(rows * width) * sizeof(float));
+    s24i_cpu_run(m, rows, drop_range, &job);
+}
+
+static void norm_back_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const norm_job *j = arg;
+    const s24i_norm_back *b = j->back;
+    const int64_t width = b->width;
+    float *sums = j->m->scratch + thread * j->m->scratch_elems;
+    for (int64_t r = begin; r < end; r++) {
+        float *dy = (float *)b->dy + r * width, *ds = (float *)b->ds + r * width;
+        if (b->dy2) j->m->vec->add(dy, dy, (const float *)b->dy2 + r * width, width);
+        if (b->drop) j->m->vec->dropout(dy, width, b->drop, r);
+        j->m->kernels->norm_back(b->add ? dy : ds, sums, b->norm->dbeta ? sums + width : NULL, dy,
+                                 (const float *)b->s + r * width, b->stats + 2 * r, &b->norm->row);
+        if (b->add) j->m->vec->add(ds, ds, dy, width);
+    }
+}
+
+static void norm_back(s24i_machine *m, const s24i_norm_back *back)
+{
+    const norm_job job = {.m = m, .back = back};
+    const int64_t width = back->width;
+    for (int t = 0; t < m->threads; t++)
+        memset(m->scratch + t * m->scratch_elems, 0, (size_t)(2 * width) * sizeof(float));
+    s24i_cpu_run(m, back->rows, norm_back_range, &job);
+    for (int t = 0; t < m->threads; t++) {
+        const float *sums = m->scratch + t * m->scratch_elems;
+        m->vec->add(back->norm->dgamma, back->norm->dgamma, sums, width);
+        if (back->norm->dbeta)
+            m->vec->add(back->norm->dbeta, back->norm->dbeta, sums + width, width);
+    }
+    if (back->dz) dropout(m, back->dz, back->ds, back->drop_z, back->rows, width);
+    s24i_cpu_add_columns(m, back->dbias, back->dz ? back->dz : back->ds, back->rows, width);
+}
+
+/* ---- activations ------------------------------------------------------------------------------- */
+
+typedef struct activate_job {
+    s24i_machine *m;
+    const s24i_activate *a;
+    float *du;
+    const float *dh;
+} activate_job;
+
+static void activate_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const activate_job *j = arg;
+    const s24i_activate *a = j->a;
+    const int64_t n = a->width, ld = a->gated ? 2 * n : n;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        float *u = (float *)a->u + r * ld, *h = (float *)a->h + r * n;
+        if (a->bias) j->m->vec->add(u, u, a->bias, ld);
+        j->m->kernels->activate(h, u, a->activation, a->squared, n);
+        if (a->gated) j->m->kernels->multiply(h, h, u + n, n);
+    }
+}
+
+static void activate(s24i_machine *m, const s24i_activate *a)
+{
+    const activate_job job = {.m = m, .a = a};
+    s24i_cpu_run(m, a->rows, activate_range, &job);
+}
+
+static void activate_back_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const activate_job *j = arg;
+    const s24i_activate *a = j->a;
+    const s24i_train_kernels *k = j->m->kernels;
+    const int64_t n = a->width, ld = a->gated ? 2 * n : n;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const float *u = (const float *)a->u + r * ld, *dh = j->dh + r * n;
+        float *du = j->du + r * ld;
+        if (a->gated) { /* du[n …] first holds the activation, then the gate's dy */
+            k->activate(du + n, u, a->activation, a->squared, n);
+            k->multiply(du, dh, u + n, n);
+            k->multiply(du + n, du + n, dh, n);
+            dh = du;
+        }
+        k->activate_back(du, dh, u, a->activation, a->squared, n);
+    }
+}
+
+static void activate_back(s24i_machine *m, void *du, const void *dh, const s24i_activate *a)
+{
+    const int64_t n = a->gated ? 2 * a->width : a->width;
+    const activate_job job = {m, a, du, dh};
+    s24i_cpu_run(m, a->rows, activate_back_range, &job);
+    s24i_cpu_add_columns(m, a->dbias, du, a->rows, n);
+}
+
+/* ---- the machine ------------------------------------------------------------------------------- */
+
+s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest, int64_t d,
+                            int64_t width)
+{
+    const int threads = s24_ctx_threads(ctx);
+    const int64_t forward = s24i_attention_scratch(longest, d);
+    /* Beside attention: two rows of a norm or of logits, four of a text's answers. */
+    int64_t elems = s24i_max(2 * width + 4 * longest, s24i_cpu_attention_scratch(longest, d));
+    elems = s24i_round_up(s24i_max(elems, forward), S24I_VEC_PAD);
+    *machine = (s24i_machine){.ops = &s24i_ops_cpu,
+                              .ctx = ctx,
+                              .element = sizeof(float),
+                              .row_align = 1,
+                              .memory_align = 64,
+                              .scale = 1.0f,
+                              .vec = s24i_vec_find(s24_ctx_cpu(ctx)),
+                              .kernels = s24i_train_kernels_find(s24_ctx_cpu(ctx)),
+                              .scratch_elems = elems,
+                              .threads = threads};
+    return s24i_alloc_elems(&machine->scratch, ctx, threads * elems, sizeof(float),
+                            "work memory of training");
+}
+
+const s24i_ops s24i_ops_cpu = {
+    .name = "cpu",
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .copy = cpu_copy,
+    .clear = cpu_clear,
+    .read = cpu_read,
+    .read_rows = cpu_read_rows,
+    .prepare = cpu_prepare,
+    .refresh = cpu_refresh,
+    .fix = cpu_fix,
+    .unfix = cpu_refresh,
+    .close = cpu_close,
+    .linear = s24i_cpu_linear,
+    .logits = s24i_cpu_logits,
+    .linear_dx = s24i_cpu_linear_dx,
+    .linear_dw = s24i_cpu_linear_dw,
+    .unfold = unfold,
+    .embed = embed,
+    .embed_back = embed_back,
+    .add_norm = add_norm,
+    .norm_back = norm_back,
+    .dropout = dropout,
+    .rotate = s24i_cpu_rotate,
+    .attention_bytes = cpu_attention_bytes,
+    .attention = s24i_cpu_attention,
+    .attention_back = s24i_cpu_attention_back,
+    .activate = activate,
+    .activate_back = activate_back,
+    .cross_entropy = s24i_cpu_cross_entropy,
+    .answer_loss = s24i_cpu_answer_loss,
+    .squared_error = s24i_cpu_squared_error,
+    .pool = s24i_cpu_pool,
+    .cosine_loss = s24i_cpu_cosine_loss,
+    .squares = s24i_cpu_squares,
+    .update = s24i_cpu_update,
+};

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The vector of the AVX-512 rows: 32 registers of 16 floats. Included by a row's file, once it has
+   defined TARGET; see vec_impl.h. */
+#ifndef S24_VEC_VEC_AVX512_H
+#define S24_VEC_VEC_AVX512_H
+
+#include <immintrin.h>
+
+#define WIDTH 16
+typedef __m512 vec;
+#define V_SET(x)        _mm512_set1_ps(x)
+#define V_LOAD(p)       _mm512_loadu_ps(p)
+#define V_STORE(p, v)   _mm512_storeu_ps(p, v)
+#define V_ADD(a, b)     _mm512_add_ps(a, b)
+#define V_SUB(a, b)     _mm512_sub_ps(a, b)
+#define V_MUL(a, b)     _mm512_mul_ps(a, b)
+#define V_DIV(a, b)     _mm512_div_ps(a, b)
+#define V_FMA(a, b, c)  _mm512_fmadd_ps(a, b, c)
+#define V_FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
+#define V_MAX(a, b)     _mm512_max_ps(a, b)
+#define V_MIN(a, b)     _mm512_min_ps(a, b)
+#define V_SQRT(a)       _mm512_sqrt_ps(a)
+#define V_ABS(a)        _mm512_abs_ps(a)
+#define V_SUM(a)        _mm512_reduce_add_ps(a)
+#define V_TOP(a)        _mm512_reduce_max_ps(a)
+#define V_ROUND(a)      _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+/* a with the sign of b, where a ≥ 0. */
+#define V_SIGN(a, b) _mm512_or_ps(a, _mm512_and_ps(b, _mm512_set1_ps(-0.0f)))
+/* 1 in the lanes whose bit is set, else 0. */
+#define V_BITS(bits) _mm512_maskz_mov_ps((__mmask16)(bits), _mm512_set1_ps(1.0f))
+/* m·2^n for whole n; 0 below −126. */
+#define V_SCALE2(m, n)                                                                             \
+    _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ), m, n)
+#define TILE_ROWS_WIDE 6 /* 6 rows × 4 vectors = 24 sums, 4 columns of b, one broadcast */
+#define TILE_VECS_WIDE 4
+#define TILE_ROWS_SLIM 12 /* 12 × 2, for the head width 32 */
+#define TILE_VECS_SLIM 2
+#define HAVE_AVX2      1
+#endif

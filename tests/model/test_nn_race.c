@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which of 2:4 and dense is said to be faster, by a clock of the test's own. */
+#include "support.h"
+
+#include <math.h>
+
+#include "model/race.h"
+
+/* A machine whose laps take what a test says. */
+typedef struct machine {
+    double clock;
+    double sparse[2], dense[2]; /* seconds of a lap: of one row's work, and beside the work */
+    double dense_factor;        /* of the second product */
+    int noisy_laps;             /* the first so many laps take 10 times as long; −1: … */
+    int busy[2];                /* … alone, or together, each takes longer than the last */
+    int laps, fails_at;
+    int64_t most_rows;
+} machine;
+
+static double now(void *user)
+{
+    return ((machine *)user)->clock;
+}
+
+static s24_status run(void *user, double times[S24I_RACE_PRODUCTS], const s24i_lap *lap)
+{
+    machine *m = user;
+    const double *of = lap->dense ? m->dense : m->sparse;
+    const double factors[2] = {1, lap->dense ? m->dense_factor : 1};
+    if (++m->laps == m->fails_at) return S24_ERROR_MEMORY;
+    m->noisy_laps -= m->noisy_laps > 0 ? 1 : 0;
+    m->most_rows = lap->rows > m->most_rows ? lap->rows : m->most_rows;
+    for (int i = 0; i < 2; i++) {
+        times[i] = (of[0] * (double)lap->rows + of[1]) * factors[i];
+        if (m->noisy_laps > 0) times[i] *= 10;
+        if (m->noisy_laps < 0 && m->busy[lap->together]) times[i] *= pow(1.3, m->laps);
+        m->clock += times[i];
+    }
+    return S24_OK;
+}
+
+/* Runs it on a machine that has one thread or more. */
+static void race(s24i_choice choices[2], int *agreed, machine *m, int threads)
+{
+    const s24i_race r = {.products = 2,
+                         .most = {256, threads > 1 ? 32 * threads : 0},
+                         .until = 0.15,
+                         .now = now,
+                         .run = run,
+                         .user = m};
+    assert_int_equal(s24i_race_run(choices, agreed, &r), S24_OK);
+}
+
+static const uint32_t ALL = (1u << S24I_ROW_OCTAVES) - 1;
+
+static void octaves(void **state)
+{
+    (void)state;
+    const int64_t rows[] = {1, 2, 3, 4, 5, 16, 17, 256, 257};
+    const int octave[] = {0, 1, 2, 2, 3, 4, 5, 8, 9};
+    for (int i = 0; i < 9; i++)
+        assert_int_equal(s24i_row_octave(rows[i]), octave[i]);
+    assert_int_equal(s24i_row_octave((int64_t)1 << 40), S24I_ROW_OCTAVES - 1);
+}
+
+static void dense_from_some_rows_on(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 2; threads++) {
+        /* Level at 24 rows; the second product is far slower dense. */
+        machine m = {.sparse = {1e-6, 0}, .dense = {0, 24e-6}, .dense_factor = 100};
+        s24i_choice choices[2];
+        int agreed = 0;
+        race(choices, &agreed, &m, threads);
+        assert_true(agreed);
+        for (int together = 0; together < 2; together++) {
+            assert_int_equal(choices[0].dense[together], ALL & ~0x1fu); /* 2⁴ rows are 2:4 */
+            assert_int_equal(choices[1].dense[together], 0);
+        }
+        assert_true(m.clock < 0.15);
+    }
+}
+
+static void a_little_faster_is_not_enough(void **state)
+{
+    (void)state;
+    const double factors[] = {0.98, 0.96};
+    for (int i = 0; i < 2; i++) {
+        machine m = {.sparse = {1e-6, 0}, .dense = {factors[i] * 1e-6, 0}, .dense_factor = 1};
+        s24i_choice choices[2];
+        int agreed = 0;
+        race(choices, &agreed, &m, 1);
+        assert_true(agreed);
+        assert_int_equal(choices[0].dense[0], i ? ALL : 0);
+    }
+}
+
+/* Other work for a while is waited for; other work all the time is seen, and far is far. */
+static void a_busy_machine(void **state)
+{
+    (void)state;
+    s24i_choice choices[2];
+    int agreed = 0;
+    machine once = {.sparse = {1e-6, 0}, .dense = {0, 24e-6}, .dense_factor = 1, .noisy_laps = 6};
+    race(choices, &agreed, &once, 1);
+    assert_true(agreed);
+    assert_int_equal(choices[0].dense[0], ALL & ~0x1fu);
+    machine always = {.sparse = {1e-7, 0},
+                      .dense = {1e-6, 0},
+                      .dense_factor = 1e-3,
+                      .noisy_laps = -1,
+                      .busy = {1, 1}};
+    race(choices, &agreed, &always, 2);
+    assert_false(agreed);
+    for (int together = 0; together < 2; together++) {
+        assert_int_equal(choices[0].dense[together], 0);
+        assert_int_equal(choices[1].dense[together], ALL);
+    }
+    /* Where only all threads together were disturbed, one thread's choice is theirs. */
+    machine both = {.sparse = {1e-7, 0},
+                    .dense = {0.9e-7, 0},
+                    .dense_factor = 1,
+                    .noisy_laps = -1,
+                    .busy = {0, 1}};
+    race(choices, &agreed, &both, 2);
+    assert_false(agreed);
+    assert_int_equal(choices[0].dense[S24I_ALONE], ALL);
+    assert_int_equal(choices[0].dense[S24I_TOGETHER], ALL);
+}
+
+/* A machine on which a lap of many rows takes too long is not asked for it. */
+static void a_slow_machine(void **state)
+{
+    (void)state;
+    machine m = {.sparse = {5e-3, 0}, .dense = {1e-3, 0}, .dense_factor = 1};
+    s24i_choice choices[2];
+    int agreed = 0;
+    race(choices, &agreed, &m, 1);
+    assert_true(agreed);
+    assert_true(m.clock < 0.2);
+    assert_true(m.most_rows < 16);
+    assert_int_equal(choices[0].dense[0], ALL);
+}
+
+static void an_error_ends_it(void **state)
+{
+    (void)state;
+    machine m = {.sparse = {1e-6, 0}, .dense = {1e-6, 0}, .dense_factor = 1, .fails_at = 4};
+    const s24i_race r = {
+        .products = 2, .most = {256, 0}, .until = 1, .now = now, .run = run, .user = &m};
+    s24i_choice choices[2];
+    int agreed;
+    assert_int_equal(s24i_race_run(choices, &agreed, &r), S24_ERROR_MEMORY);
+    assert_int_equal(m.laps, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(octaves),
+        cmocka_unit_test(dense_from_some_rows_on),
+        cmocka_unit_test(a_little_faster_is_not_enough),
+        cmocka_unit_test(a_busy_machine),
+        cmocka_unit_test(a_slow_machine),
+        cmocka_unit_test(an_error_ends_it),
+    };
+    return cmocka_run_group_tests_name("nn_race", tests, NULL, NULL);
+}

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Pruning whole checkpoints: a tiny BERT through every criterion and option. What is written is
+ * checked against the core library run by hand on statistics gathered from the pruned model itself,
+ * for each layer's inputs depend on the layers before it alone.
+ */
+#include <math.h>
+
+#include "nn_prune_support.h"
+#include "run/session.h"
+
+/* ---- against the core library, by hand ------------------------------------------------------- */
+
+typedef struct gathering {
+    s24_ctx *ctx;
+    s24_stats *stats[S24I_SLOTS];
+} gathering;
+
+static s24_status gather(void *user, s24i_slot slot, const s24_dense *x)
+{
+    gathering *g = user;
+    return s24_stats_add(g->stats[slot], g->ctx, x);
+}
+
+static s24_batch tokenize(s24_ctx *ctx, const char *folder, int64_t *offsets, int32_t *ids)
+{
+    s24_tokenizer *tokenizer;
+    const s24_text *texts = make_texts();
+    OK(ctx, s24_tokenizer_load(&tokenizer, ctx, folder));
+    offsets[0] = 0;
+    for (int t = 0; t < TEXTS; t++) {
+        s24_token tokens[TINY_POSITIONS];
+        int64_t count;
+        OK(ctx, s24_tokenizer_encode(tokens, &count, TINY_POSITIONS, tokenizer, ctx, texts[t].data,
+                                     texts[t].bytes, NULL, 0));
+        for (int64_t i = 0; i < count; i++)
+            ids[offsets[t] + i] = tokens[i].id;
+        offsets[t + 1] = offsets[t] + count;
+    }
+    s24_tokenizer_destroy(tokenizer);
+    return (s24_batch){.texts = TEXTS, .offsets = offsets, .ids = ids};
+}
+
+static void compare_layer(s24_ctx *ctx, const s24_tensor *before, const s24_tensor *after,
+                          const s24_stats *stats, const s24_prune_opts *opts)
+{
+    const int64_t count = before->shape[0] * before->shape[1];
+    float *w = malloc((size_t)count * sizeof *w);
+    memcpy(w, before->data, (size_t)count * sizeof *w);
+    const s24_dense dense = {w, S24_F32, before->shape[0], before->shape[1], 0};
+    OK(ctx, s24_prune(NULL, ctx, &dense, stats, opts));
+    for (int64_t i = 0; i < count; i++) {
+        const float written = ((const float *)after->data)[i];
+        if (!(fabsf(w[i] - written) <= 1e-3f))
+            fail_msg("%s: element %lld is %g, by hand %g", after->name, (long long)i,
+                     (double)written, (double)w[i]);
+    }
+    free(w);
+}
+
+static void compare_block(gathering *g, const s24_checkpoint *in, const s24_checkpoint *out,
+                          int block, const s24_prune_opts *opts)
+{
+    for (int slot = 0; slot < S24I_SLOTS; slot++) {
+        const char *name = layer_name(block, slot);
+        const int input = slot <= S24I_VALUE ? S24I_QUERY : slot;
+        compare_layer(g->ctx, s24_checkpoint_find(in, name), s24_checkpoint_find(out, name),
+                      g->stats[input], opts);
+    }
+}
+
+static void compare_model(s24_ctx *ctx, const char *in_path, const char *out_path,
+                          const s24_prune_opts *opts)
+{
+    s24_checkpoint *in, *out;
+    s24_model *model;
+    s24_session *session;
+    int64_t offsets[TEXTS + 1];
+    int32_t ids[TEXTS * TINY_POSITIONS];
+    float hidden[TEXTS * TINY_POSITIONS * TINY_WIDTH];
+    OK(ctx, s24_checkpoint_open(&in, ctx, in_path));
+    OK(ctx, s24_checkpoint_open(&out, ctx, out_path));
+    OK(ctx, s24_model_load(&model, ctx, out, NULL));
+    OK(ctx, s24_session_create(&session, ctx, model, TEXTS * TINY_POSITIONS));
+    const s24_batch batch = tokenize(ctx, in_path, offsets, ids);
+    OK(ctx, s24i_session_embed(session, ctx, &batch, hidden));
+    for (int block = 0; block < TINY_LAYERS; block++) {
+        gathering g = {.ctx = ctx};
+        const s24i_observer observer = {.input = gather, .user = &g};
+        for (int slot = 0; slot < S24I_SLOTS; slot++)
+            OK(ctx, s24_stats_create(&g.stats[slot], ctx,
+                                     slot == S24I_OUTPUT ? TINY_OUTER : TINY_WIDTH));
+        OK(ctx, s24i_session_block(session, ctx, &batch, block, hidden, &observer));
+        compare_block(&g, in, out, block, opts);
+        for (int slot = 0; slot < S24I_SLOTS; slot++)
+            s24_stats_destroy(g.stats[slot]);
+    }
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    s24_checkpoint_close(out);
+    s24_checkpoint_close(in);
+}
+
+static void every_layer_is_pruned_on_what_the_pruned_ones_give(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = make_ctx();
+    const char *in = write_folder("hand", S24_F32);
+    for (int c = 0; s24_criterion_name(c); c++) {
+        const char *out = io_path(s24_criterion_name(c));
+        reports r;
+        const s24_model_prune_opts opts = options(s24_criterion_name(c), &r);
+        OK(ctx, prune_path(ctx, in, out, &opts));
+        assert_pruned(ctx, in, out);
+        assert_int_equal(r.count, LAYERS);
+        const s24_prune_opts prune = {.size = sizeof prune, .criterion = s24_criterion_name(c)};
+        compare_model(ctx, in, out, &prune);
+    }
+    s24_ctx_destroy(ctx);
+}
+
+/* Query, key and value of the first block see the same inputs whatever the criterion. */
+static void better_criteria_leave_less_error(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = make_ctx();
+    const char *in = write_folder("errors", S24_F32);
+    double error[3] = {0};
+    for (int c = 0; c < 3; c++) {
+        reports r;
+        s24_model_prune_opts opts = options(s24_criterion_name(c), &r);
+        opts.force = 1;
+        OK(ctx, prune_path(ctx, in, io_path("errors-out"), &opts));
+        for (int slot = S24I_QUERY; slot <= S24I_VALUE; slot++) {
+            const s24_layer_report *layer = report_of(&r, layer_name(0, slot));
+            assert_int_equal(layer->rows, TINY_WIDTH);
+            assert_int_equal(layer->cols, TINY_WIDTH);
+            assert_true(layer->kept_l1 > 0.5 && layer->kept_l1 < 1.0);
+            assert_true(layer->output_error > 0.0 && layer->output_error < 1.0);
+            error[c] += layer->output_error;
+        }
+    }
+    assert_true(error[2] < error[1]); /* sparsegpt below wanda */
+    assert_true(error[1] < error[0]); /* below magnitude */
+    s24_ctx_destroy(ctx);
+}
+
+/* ---- without a model ------------------------------------------------------------------------- */
+
+static void magnitude_needs_no_model(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = make_ctx();
+    char in[600], out[600], with[600];
+    const char *folder = write_folder("plain", S24_F32);
+    reports r = {0};
+    s24_model_prune_opts opts = options(NULL, &r);
+    opts.texts = NULL;
+    opts.text_count = 0;
+    snprintf(in, sizeof in, "%s/model.safetensors", folder);
+    snprintf(out, sizeof out, "%s/pruned.safetensors", folder);
+    OK(ctx, prune_path(ctx, in, out, &opts));
+    assert_pruned(ctx, in, out);
+    assert_int_equal(r.count, LAYERS);
+    for (int i = 0; i < r.count; i++)
+        assert_true(r.layers[i].output_error == -1.0);
+    /* The same weights as with calibration, which only measures here. */
+    snprintf(with, sizeof with, "%s", io_path("plain-out"));
+    opts = options("magnitude", &r);
+    OK(ctx, prune_path(ctx, folder, with, &opts));
+    s24_checkpoint *a, *b;
+    OK(ctx, s24_checkpoint_open(&a, ctx, out));
+    OK(ctx, s24_checkpoint_open(&b, ctx, with));
+    for (int64_t i = 0; i < s24_checkpoint_count(a); i++) {
+        const s24_tensor *t = s24_checkpoint_tensor(a, i), *u = s24_checkpoint_tensor(b, i);
+        assert_int_equal(t->bytes, u->bytes);
+        assert_memory_equal(t->data, u->data, t->bytes);
+    }
+    s24_checkpoint_close(b);
+    s24_checkpoint_close(a);
+    s24_ctx_destroy(ctx);
+}
+
+typedef struct logged {
+    int lines;
+    char last[512];
+} logged;
+
+static void keep_log(void *user, s24_log_level level, const char *text)
+{
+    logged *l = user;
+    (void)level;
+    l->lines++;
+    snprintf(l->last, sizeof l->last, "%s", text);
+}
+
+static void odd_columns_are_passed_through_by_name(void **state)
+{
+    (void)state;
+    logged l = {0};
+    s24_ctx *ctx;
+    const s24_ctx_opts ctx_opts = {.size = sizeof ctx_opts, .log = keep_log, .user = &l};
+    assert_int_equal(s24_ctx_create(&ctx, &ctx_opts), S24_OK);
+    const float odd[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, even[4] = {4, 1, 2, 3};
+    const mini_tensor tensors[] = {{"layers.0.odd.weight", S24_F32, 2, {2, 6}, odd, sizeof odd},
+                                   {"layers.0.even.weight", S24_F32, 2, {1, 4}, even, sizeof even},
+                                   {"layers.0.none.weight", S24_F32, 2, {0, 4}, even, 0}};
+    char in[600], out[600];
+    snprintf(in, sizeof in, "%s", io_path("odd.safetensors"));
+    snprintf(out, sizeof out, "%s", io_path("odd-out.safetensors"));
+    mini_write(in, tensors, 3, NULL);
+    const s24_model_prune_opts opts = {.size = sizeof opts};
+    OK(ctx, prune_path(ctx, in, out, &opts));
+    assert_int_equal(l.lines, 2);
+    assert_non_null(strstr(l.last, "'layers.0.odd.weight' [2, 6] is passed through"));
+    mini_file file = mini_open(out);
+    const float expected[4] = {4, 0, 0, 3};
+    assert_memory_equal(mini_get(&file, "layers.0.odd.weight").data, odd, sizeof odd);
+    assert_memory_equal(mini_get(&file, "layers.0.even.weight").data, expected, sizeof expected);
+    mini_close(&file);
+    s24_ctx_destroy(ctx);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+/* The packed output holds what the strict packing of the dense output would. */
+static void packed_equals_pack_of_dense(void **state)
+{
+    static const s24_dtype dtypes[] = {S24_DTYPE_NONE, S24_F16, S24_BF16};
+    (void)state;
+    s24_ctx *ctx = make_ctx();
+    const char *in = write_folder("pack", S24_F32);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        s24_checkpoint *dense, *packed;
+        s24_model_prune_opts opts = options("sparsegpt", NULL);
+        opts.dtype = dtypes[d];
+        opts.force = 1;
+        OK(ctx, prune_path(ctx, in, io_path("pack-dense"), &opts));
+        opts.packed = 1;
+        OK(ctx, prune_path(ctx, in, io_path("pack-packed"), &opts));
+        OK(ctx, s24_checkpoint_open(&dense, ctx, io_path("pack-dense")));
+        OK(ctx, s24_checkpoint_open(&packed, ctx, io_path("pack-packed")));
+        for (int i = 0; i < LAYERS; i++) {
+            const char *name = layer_name(i / S24I_SLOTS, i % S24I_SLOTS);
+            const s24_tensor *a = s24_checkpoint_find(dense, name);
+            const s24_tensor *b = s24_checkpoint_find(packed, name);
+            const s24_dense from = dense_of(a);
+            s24_matrix *matrix;
+            assert_true(b->packed);
+            assert_int_equal(a->dtype, dtypes[d] ? dtypes[d] : S24_F32);
+            assert_int_equal(b->dtype, a->dtype);
+            OK(ctx, s24_matrix_create(&matrix, ctx, &from, NULL));
+            const size_t values =
+                (size_t)(a->shape[0] * a->shape[1] / 2) * s24_dtype_bytes(a->dtype);
+            assert_int_equal(b->bytes, s24_matrix_bytes(matrix));
+            assert_memory_equal(b->values, s24_matrix_values(matrix), values);
+            assert_memory_equal(b->indices, s24_matrix_indices(matrix), b->bytes - values);
+            s24_matrix_destroy(matrix);
+        }
+        s24_checkpoint_close(packed);
+        s24_checkpoint_close(dense);
+    }
+    s24_ctx_destroy(ctx);
+}
+
+/* A packed checkpoint is an input like any other: nothing is left to drop. */
+static void packed_checkpoints_are_pruned_again(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = make_ctx();
+    const char *in = write_folder("again", S24_BF16);
+    reports r;
+    s24_model_prune_opts opts = options("wanda", &r);
+    opts.packed = 1;
+    OK(ctx, prune_path(ctx, in, io_path("again-packed"), &opts));
+    opts = options("magnitude", &r);
+    OK(ctx, prune_path(ctx, io_path("again-packed"), io_path("again-dense"), &opts));
+    assert_int_equal(r.count, LAYERS);
+    for (int i = 0; i < LAYERS; i++)
+        assert_true(r.layers[i].kept_l1 == 1.0 && r.layers[i].output_error == 0.0);
+    assert_pruned(ctx, in, io_path("again-dense"));
+    s24_ctx_destroy(ctx);
+}
+
+static void what_is_excluded_stays(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = make_ctx();
+    const char *in = write_folder("globs", S24_F32);
+    reports r;
+    s24_model_prune_opts opts = options("sparsegpt", &r);
+    opts.exclude = "*.query.*,encoder.layer.1.*,*intermediate*";
+    OK(ctx, prune_path(ctx, in, io_path("globs-out"), &opts));
+    assert_int_equal(r.count, 4);
+    s24_checkpoint *a, *b;
+    OK(ctx, s24_checkpoint_open(&a, ctx, in));
+    OK(ctx, s24_checkpoint_open(&b, ctx, io_path("globs-out")));
+    for (int64_t i = 0; i < s24_checkpoint_count(a); i++) {
+        const s24_tensor *t = s24_checkpoint_tensor(a, i), *u = s24_checkpoint_tensor(b, i);
+        int reported = 0;
+        for (int l = 0; l < r.count; l++)
+            reported |= !strcmp(r.names[l], t->name);
+        assert_int_equal(memcmp(t->data, u->data, t->bytes) != 0, reported);
+    }
+    s24_checkpoint_close(b);
+    s24_checkpoint_close(a);
+    s24_ctx_destroy(ctx);
+}
+
+static void nothing_selected_is_a_copy(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = make_ctx();
+    const char *in = write_folder("none", S24_F32);
+    reports r;
+    s24_model_prune_opts opts = options("wanda", &r);
+    opts.include = "nothing*";
+    OK(ctx, prune_path(ctx, in, io_path("none-out"), &opts));
+    assert_int_equal(r.count, 0);
+    s24_ctx_destroy(ctx);
+}
+
+/* Magnitude may be asked for a matrix outside the blocks even while it measures the others. */
+static void magnitude_prunes_outside_the_blocks(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = make_ctx();
+    const char *in = write_folder("outside", S24_F32);
+    reports r;
+    s24_model_prune_opts opts = options("magnitude", &r);
+    opts.include = "*pooler*,*.query.weight";
+    OK(ctx, prune_path(ctx, in, io_path("outside-out"), &opts));
+    assert_int_equal(r.count, 3);
+    assert_true(report_of(&r, "pooler.dense.weight")->output_error == -1.0);
+    assert_true(report_of(&r, layer_name(1, S24I_QUERY))->output_error > 0.0);
+    s24_ctx_destroy(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_layer_is_pruned_on_what_the_pruned_ones_give),
+        cmocka_unit_test(better_criteria_leave_less_error),
+        cmocka_unit_test(magnitude_needs_no_model),
+        cmocka_unit_test(odd_columns_are_passed_through_by_name),
+        cmocka_unit_test(packed_equals_pack_of_dense),
+        cmocka_unit_test(packed_checkpoints_are_pruned_again),
+        cmocka_unit_test(what_is_excluded_stays),
+        cmocka_unit_test(nothing_selected_is_a_copy),
+        cmocka_unit_test(magnitude_prunes_outside_the_blocks),
+    };
+    return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A session's graphs on a device that is none (tests/support/fake_device.c): a bounded number is kept, the one
+   unused longest goes, and what a text gets does not depend on them. */
+#include "core_support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/session.h"
+
+enum { SHAPES = 50, WIDTH = 128, KEPT = 32 };
+
+typedef struct counts {
+    int streams, graphs, captures, launches, left;
+} counts;
+
+/* What the device counted, when it is closed. */
+static counts close_device(s24_device *device)
+{
+    char path[] = "/tmp/sparse24-fake-XXXXXX", text[256] = "";
+    counts c = {0};
+    const int made = mkstemp(path);
+    assert_true(made >= 0);
+    close(made);
+    setenv("S24_FAKE_REPORT", path, 1);
+    s24_device_destroy(device);
+    unsetenv("S24_FAKE_REPORT");
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(text, sizeof text, file));
+    fclose(file);
+    unlink(path);
+    assert_int_equal(sscanf(text,
+                            "{\"streams\": %d, \"graphs\": %d, \"captures\": %d, \"launches\": %d, "
+                            "\"left\": %d}",
+                            &c.streams, &c.graphs, &c.captures, &c.launches, &c.left),
+                     5);
+    return c;
+}
+
+/* A pass of one text of so many tokens, of which the first are not pooled. */
+static void pass_without(s24_ctx *ctx, s24_session *session, int64_t tokens, int64_t unpooled)
+{
+    int32_t ids[SHAPES + 1] = {0};
+    float vector[WIDTH];
+    const int64_t offsets[] = {0, tokens};
+    const s24_batch batch = {.texts = 1, .offsets = offsets, .ids = ids};
+    const s24_outputs outputs = {.embeddings = vector};
+    memset(vector, 0xff, sizeof vector);
+    session->unpooled = unpooled;
+    assert_ok(ctx, s24_session_forward(session, ctx, &batch, &outputs));
+    assert_true(vector[0] == (float)(tokens - unpooled));
+}
+
+static void pass(s24_ctx *ctx, s24_session *session, int64_t tokens)
+{
+    pass_without(ctx, session, tokens, 0);
+}
+
+static void test_graphs(void **state)
+{
+    (void)state;
+    s24_ctx *ctx;
+    s24_device *device;
+    s24_model *model;
+    s24_session *session;
+    const s24_device_opts opts = {.size = sizeof opts, .library = S24_FAKE_PLUGIN};
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    assert_ok(ctx, s24_device_create(&device, ctx, &opts));
+    const s24_model_opts model_opts = {.size = sizeof model_opts, .sparse = 1, .device = device};
+    assert_ok(ctx, s24_model_preset(&model, ctx, "bert-tiny", &model_opts));
+    assert_ok(ctx, s24_session_create(&session, ctx, model, SHAPES));
+    /* Alone, captured, from the graph; more shapes than are kept. */
+    for (int64_t tokens = 1; tokens <= SHAPES; tokens++)
+        for (int turn = 0; turn < 3; turn++)
+            pass(ctx, session, tokens);
+    /* Those of the end are there still, the first ones are not. */
+    for (int64_t tokens = SHAPES; tokens > SHAPES - KEPT; tokens--)
+        pass(ctx, session, tokens);
+    pass(ctx, session, 1);
+    pass(ctx, session, 1);
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    const counts c = close_device(device);
+    assert_int_equal(c.streams, 1);
+    assert_int_equal(c.graphs, KEPT);
+    assert_int_equal(c.captures, SHAPES + 1);
+    assert_int_equal(c.launches, 2 * SHAPES + KEPT + 1);
+    assert_int_equal(c.left, 0);
+    s24_ctx_destroy(ctx);
+}
+
+/* Tokens that are not pooled, alone and from graphs, with a mask that attention sees too. */
+static void test_unpooled(void **state)
+{
+    (void)state;
+    s24_ctx *ctx;
+    s24_device *device;
+    s24_model *model;
+    s24_session *session;
+    float vectors[2 * WIDTH];
+    const int32_t ids[9] = {0};
+    const uint8_t mask[9] = {1, 0, 1, 0, 1, 1, 1, 1, 0};
+    const int64_t offsets[] = {0, 4, 9};
+    const s24_device_opts opts = {.size = sizeof opts, .library = S24_FAKE_PLUGIN};
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    assert_ok(ctx, s24_device_create(&device, ctx, &opts));
+    const s24_model_opts model_opts = {.size = sizeof model_opts, .device = device};
+    assert_ok(ctx, s24_model_preset(&model, ctx, "bert-tiny", &model_opts));
+    assert_ok(ctx, s24_session_create(&session, ctx, model, 9));
+    for (int turn = 0; turn < 3; turn++)
+        for (int64_t unpooled = 0; unpooled < 7; unpooled += 3)
+            pass_without(ctx, session, 7, unpooled);
+    const s24_outputs outputs = {.embeddings = vectors};
+    for (int64_t unpooled = 0; unpooled < 3; unpooled++) {
+        static const float left[3][2] = {{2, 4}, {1, 3}, {1, 2}};
+        const s24_batch batch = {.texts = 2, .offsets = offsets, .ids = ids, .mask = mask};
+        session->unpooled = unpooled;
+        assert_ok(ctx, s24_session_forward(session, ctx, &batch, &outputs));
+        assert_true(vectors[0] == left[unpooled][0] && vectors[WIDTH] == left[unpooled][1]);
+    }
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
+/* Texts that no session takes, on a device as elsewhere. */
+static void test_refusals(void **state)
+{
+    (void)state;
+    s24_ctx *ctx;
+    s24_device *device;
+    s24_model *model;
+    s24_session *session;
+    static int32_t ids[600];
+    float vector[WIDTH];
+    const s24_device_opts opts = {.size = sizeof opts, .library = S24_FAKE_PLUGIN};
+    const s24_outputs outputs = {.embeddings = vector};
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    assert_ok(ctx, s24_device_create(&device, ctx, &opts));
+    const s24_model_opts model_opts = {.size = sizeof model_opts, .device = device};
+    assert_ok(ctx, s24_model_preset(&model, ctx, "bert-tiny", &model_opts));
+    assert_ok(ctx, s24_session_create(&session, ctx, model, 550));
+    int64_t offsets[] = {0, 513, 513};
+    s24_batch batch = {.texts = 1, .offsets = offsets, .ids = ids};
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "text 0 has 513 tokens; the model has 512 positions",
+                   s24_session_forward(session, ctx, &batch, &outputs));
+    offsets[1] = 512;
+    offsets[2] = 512;
+    batch.texts = 2;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "text 1 has no tokens",
+                   s24_session_forward(session, ctx, &batch, &outputs));
+    offsets[2] = 560;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "the session was made for 550",
+                   s24_session_forward(session, ctx, &batch, &outputs));
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_graphs),
+        cmocka_unit_test(test_unpooled),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A plugin without a GPU, for what a GPU seldom does: memory that ends, a device that is lost, and
+ * counts of what was asked for. Its device memory is the host's; kernels do nothing, but pooling
+ * writes the number of a text's tokens into the first element of its vector.
+ *
+ * The environment says what goes wrong: S24_FAKE_MEMORY is how many bytes there are, S24_FAKE_WAITS
+ * how many waits succeed. S24_FAKE_REPORT names a file for the counts, written at the end.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device_table.h"
+
+enum { MOST_POOLS = 4, HEADER = 256 };
+
+struct s24i_device {
+    long long memory, waits; /* left */
+    int lost, capturing;
+    int streams, graphs, passes; /* alive; passes: graphs with attention, others measure products */
+    int most_streams, most_graphs, captures, launches, waited;
+    s24i_device_pool pools[MOST_POOLS]; /* of the capture */
+    int pool_count, attends;
+};
+
+typedef struct fake_graph {
+    s24i_device_pool pools[MOST_POOLS];
+    int pool_count, is_pass;
+} fake_graph;
+
+static s24_status fail(s24i_device_error *error, s24_status status, const char *what)
+{
+    snprintf(error->text, sizeof error->text, "CUDA failed while %s", what);
+    return status;
+}
+
+static s24_status alive(const s24i_device *d, s24i_device_error *error)
+{
+    return d->lost ? fail(error, S24_ERROR_UNSUPPORTED, "working: the device is lost") : S24_OK;
+}
+
+static long long number_of(const char *name, long long usual)
+{
+    const char *text = getenv(name);
+    return text ? atoll(text) : usual;
+}
+
+static s24_status fake_open(s24i_device **out, int index, int vendor, s24i_device_error *error)
+{
+    (void)index;
+    (void)vendor;
+    *out = calloc(1, sizeof **out);
+    if (!*out) return fail(error, S24_ERROR_MEMORY, "opening");
+    (*out)->memory = number_of("S24_FAKE_MEMORY", 1ll << 40);
+    (*out)->waits = number_of("S24_FAKE_WAITS", 1ll << 40);
+    return S24_OK;
+}
+
+static void fake_close(s24i_device *d)
+{
+    const char *path = getenv("S24_FAKE_REPORT");
+    FILE *file = path ? fopen(path, "w") : NULL;
+    if (file) {
+        fprintf(file,
+                "{\"streams\": %d, \"graphs\": %d, \"captures\": %d, \"launches\": %d, "
+                "\"left\": %d, \"waits\": %d}\n",
+                d->most_streams, d->most_graphs, d->captures, d->launches, d->graphs + d->streams,
+                d->waited);
+        fclose(file);
+    }
+    free(d);
+}
+
+static const char *fake_text(const s24i_device *d)
+{
+    (void)d;
+    return "a device that is none";
+}
+
+static s24_status fake_alloc(s24i_device *d, void **out, size_t bytes, void *stream,
+                             s24i_device_error *error)
+{
+    char *memory = NULL;
+    (void)stream;
+    *out = NULL;
+    if (alive(d, error) != S24_OK) return S24_ERROR_UNSUPPORTED;
+    const size_t whole = (bytes + 2 * HEADER - 1) / HEADER * HEADER;
+    if ((long long)bytes <= d->memory) memory = aligned_alloc(HEADER, whole);
+    if (!memory) return fail(error, S24_ERROR_MEMORY, "allocating: out of device memory");
+    memset(memory, 0, whole); /* what no kernel writes is the same in every pass */
+    memcpy(memory, &bytes, sizeof bytes);
+    d->memory -= (long long)bytes;
+    *out = memory + HEADER;
+    return S24_OK;
+}
+
+static s24_status fake_release(s24i_device *d, void *memory, void *stream, s24i_device_error *error)
+{
+    size_t bytes;
+    (void)stream;
+    (void)error;
+    memcpy(&bytes, (char *)memory - HEADER, sizeof bytes);
+    d->memory += (long long)bytes;
+    free((char *)memory - HEADER);
+    return S24_OK;
+}
+
+static s24_status fake_copy(s24i_device *d, void *to, const void *from, size_t bytes, void *stream,
+                            s24i_device_error *error)
+{
+    (void)stream;
+    if (!d->lost) memcpy(to, from, bytes);
+    return alive(d, error);
+}
+
+static s24_status fake_clear(s24i_device *d, void *memory, size_t bytes, void *stream,
+                             s24i_device_error *error)
+{
+    (void)stream;
+    memset(memory, 0, bytes);
+    return alive(d, error);
+}
+
+static s24_status fake_wait(s24i_device *d, void *stream, s24i_device_error *error)
+{
+    (void)stream;
+    d->lost |= d->waits-- <= 0;
+    d->waited++;
+    return alive(d, error);
+}
+
+static const char *fake_tile_name(int index)
+{
+    return index == 0 ? "64x64" : NULL;
+}
+static int fake_choose(const s24i_device *d, const s24i_device_linear *job)
+{
+    (void)d;
+    (void)job;
+    return 0;
+}
+static size_t fake_work_bytes(const s24i_device *d, s24_dtype dtype)
+{
+    (void)d;
+    (void)dtype;
+    return 0;
+}
+static void fake_linear_release(s24i_device *d, void *vendor)
+{
+    (void)d;
+    (void)vendor;
+}
+
+/* A kernel that does nothing. */
+#define KERNEL(name, type)                                                                         \
+    static s24_status name(s24i_device *d, const type *job, void *stream,                          \
+                           s24i_device_error *error)                                               \
+    {                                                                                              \
+        (void)job;                                                                                 \
+        (void)stream;                                                                              \
+        return alive(d, error);                                                                    \
+    }
+KERNEL(fake_linear, s24i_device_linear)
+KERNEL(fake_weight, s24i_device_weight)
+KERNEL(fake_dense, s24i_device_dense)
+KERNEL(fake_norm, s24i_device_norm)
+KERNEL(fake_quantise, s24i_device_quantise)
+KERNEL(fake_head, s24i_device_head)
+KERNEL(fake_select, s24i_device_select)
+KERNEL(fake_mask, s24i_device_masking)
+KERNEL(fake_unfold, s24i_device_unfold)
+KERNEL(fake_grid, s24i_device_attention_grid)
+
+static s24_status fake_attention(s24i_device *d, const s24i_device_attention *job, void *stream,
+                                 s24i_device_error *error)
+{
+    (void)job;
+    (void)stream;
+    d->attends = 1;
+    return alive(d, error);
+}
+
+static s24_status fake_search(s24i_device *d, const s24i_device_dense *job, double *seconds,
+                              void *stream, s24i_device_error *error)
+{
+    *seconds = 1;
+    return fake_dense(d, job, stream, error);
+}
+
+static int fake_queries(int64_t d, int64_t tokens, int64_t heads)
+{
+    return d > 0 && tokens > 0 && heads > 0 ? 64 : 0;
+}
+static int fake_grid_takes(int64_t d, int64_t side)
+{
+    return d > 0 && side > 0;
+}
+
+static void pool(const s24i_device_pool *job)
+{
+    memset(job->y, 0, (size_t)(job->texts * job->width) * sizeof *job->y);
+    for (int64_t t = 0; t < job->texts; t++)
+        for (int64_t i = job->offsets[t]; i < job->offsets[t + 1]; i++)
+            job->y[t * job->width] += !job->mask || job->mask[i] ? 1.0f : 0.0f;
+}
+
+static s24_status fake_pool(s24i_device *d, const s24i_device_pool *job, void *stream,
+                            s24i_device_error *error)
+{
+    (void)stream;
+    if (!d->capturing)
+        pool(job);
+    else if (d->pool_count < MOST_POOLS)
+        d->pools[d->pool_count++] = *job;
+    return alive(d, error);
+}
+
+static s24_status fake_stream_create(s24i_device *d, void **out, s24i_device_error *error)
+{
+    *out = malloc(1);
+    if (!*out) return fail(error, S24_ERROR_MEMORY, "making a stream");
+    if (++d->streams > d->most_streams) d->most_streams = d->streams;
+    return alive(d, error);
+}
+static void fake_stream_destroy(s24i_device *d, void *stream)
+{
+    d->streams--;
+    free(stream);
+}
+
+static s24_status fake_begin(s24i_device *d, void *stream, s24i_device_error *error)
+{
+    (void)stream;
+    d->capturing = 1;
+    d->pool_count = d->attends = 0;
+    return alive(d, error);
+}
+static s24_status fake_end(s24i_device *d, void **out, void *stream, s24i_device_error *error)
+{
+    fake_graph *graph = calloc(1, sizeof *graph);
+    (void)stream;
+    d->capturing = 0;
+    *out = NULL;
+    if (!graph) return fail(error, S24_ERROR_MEMORY, "making a graph");
+    memcpy(graph->pools, d->pools, sizeof graph->pools);
+    graph->pool_count = d->pool_count;
+    graph->is_pass = d->attends;
+    *out = graph;
+    d->graphs++;
+    if (!graph->is_pass) return alive(d, error);
+    d->captures++;
+    if (++d->passes > d->most_graphs) d->most_graphs = d->passes;
+    return alive(d, error);
+}
+static s24_status fake_launch(s24i_device *d, void *graph, void *stream, s24i_device_error *error)
+{
+    const fake_graph *g = graph;
+    (void)stream;
+    for (int i = 0; i < g->pool_count; i++)
+        pool(&g->pools[i]);
+    d->launches += g->is_pass;
+    return alive(d, error);
+}
+static void fake_graph_destroy(s24i_device *d, void *graph)
+{
+    const fake_graph *g = graph;
+    d->graphs--;
+    d->passes -= g->is_pass;
+    free(graph);
+}
+
+static s24_status fake_pinned(s24i_device *d, void **out, size_t bytes, s24i_device_error *error)
+{
+    *out = malloc(bytes);
+    if (!*out) return fail(error, S24_ERROR_MEMORY, "allocating pinned memory");
+    return alive(d, error);
+}
+static void fake_pinned_free(s24i_device *d, void *memory)
+{
+    (void)d;
+    free(memory);
+}
+
+static s24_status fake_timer_start(s24i_device *d, void *stream, s24i_device_error *error)
+{
+    (void)stream;
+    return alive(d, error);
+}
+static s24_status fake_timer_stop(s24i_device *d, double *seconds, void *stream,
+                                  s24i_device_error *error)
+{
+    *seconds = 1e-6;
+    return fake_wait(d, stream, error);
+}
+
+__attribute__((visibility("default"))) const s24i_device_table *s24_device_table_cuda(void);
+
+const s24i_device_table *s24_device_table_cuda(void)
+{
+    static const s24i_device_table table = {.abi = S24I_DEVICE_ABI,
+                                            .open = fake_open,
+                                            .close = fake_close,
+                                            .text = fake_text,
+                                            .alloc = fake_alloc,
+                                            .release = fake_release,
+                                            .copy = fake_copy,
+                                            .clear = fake_clear,
+                                            .wait = fake_wait,
+                                            .tile_name = fake_tile_name,
+                                            .linear_choose = fake_choose,
+                                            .linear_work_bytes = fake_work_bytes,
+                                            .linear = fake_linear,
+                                            .linear_release = fake_linear_release,
+                                            .weight_pack = fake_weight,
+                                            .weight_unpack = fake_weight,
+                                            .dense = fake_dense,
+                                            .dense_search = fake_search,
+                                            .norm = fake_norm,
+                                            .attention_queries = fake_queries,
+                                            .attention = fake_attention,
+                                            .pool = fake_pool,
+                                            .head = fake_head,
+                                            .stream_create = fake_stream_create,
+                                            .stream_destroy = fake_stream_destroy,
+                                            .graph_begin = fake_begin,
+                                            .graph_end = fake_end,
+                                            .graph_launch = fake_launch,
+                                            .graph_destroy = fake_graph_destroy,
+                                            .pinned_alloc = fake_pinned,
+                                            .pinned_free = fake_pinned_free,
+                                            .timer_start = fake_timer_start,
+                                            .timer_stop = fake_timer_stop,
+                                            .select = fake_select,
+                                            .mask_apply = fake_mask,
+                                            .unfold = fake_unfold,
+                                            .attention_grid_takes = fake_grid_takes,
+                                            .attention_grid = fake_grid,
+                                            .quantise = fake_quantise};
+    return &table;
+}

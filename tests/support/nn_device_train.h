@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the tests of transformers on a device share: the device, transformers there and on the CPU, and
+   how far apart they may be. Include after support.h. */
+#ifndef S24_TEST_NN_DEVICE_TRAIN_H
+#define S24_TEST_NN_DEVICE_TRAIN_H
+
+#include <math.h>
+
+#include "nn_io_folder.h"
+#include "nn_train_golden.h"
+#include "train/run.h"
+
+static s24_ctx *ctx;
+static s24_device *device;
+
+static inline int device_setup(void **state)
+{
+    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
+    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
+    if (io_folder_setup(state) || s24_ctx_create(&ctx, NULL) != S24_OK) return 1;
+    if (s24_device_create(&device, ctx, &opts) != S24_OK)
+        print_message("skipped: %s\n", s24_ctx_error(ctx));
+    return 0;
+}
+
+static inline int device_teardown(void **state)
+{
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+    return io_folder_teardown(state);
+}
+
+#define SKIP_HERE(g, opened)                                                                       \
+    do {                                                                                           \
+        if (!device) skip();                                                                       \
+        if (!(opened)) SKIP_WITHOUT((g).folder);                                                   \
+    } while (0)
+
+/* How a transformer is made: NULL device: in f32 on the CPU. */
+typedef struct how {
+    s24_dtype dtype;
+    int train, recompute;
+    int64_t max_tokens;
+    int pruned; /* trained with 2:4 layers */
+} how;
+
+static inline s24_transformer *make(const char *folder, const how *h)
+{
+    s24_transformer *t;
+    s24_checkpoint *checkpoint;
+    const s24_transformer_opts opts = {.size = sizeof opts,
+                                       .max_tokens = h->max_tokens ? h->max_tokens : MOST,
+                                       .max_texts = 8,
+                                       .train = h->train,
+                                       .recompute = h->recompute,
+                                       .device = h->dtype ? device : NULL,
+                                       .dtype = h->dtype};
+    OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder));
+    OK(ctx, s24_transformer_load(&t, ctx, checkpoint, &opts));
+    s24_checkpoint_close(checkpoint);
+    return t;
+}
+
+static inline double length(const float *x, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+/* ‖got − want‖ against bound·‖want‖, or where that is next to nothing, the length that others have. */
+static double worst;
+static inline void close_to(const float *want, const float *got, int64_t count, double bound,
+                            double least, const char *what)
+{
+    float *apart = malloc((size_t)count * sizeof *apart);
+    for (int64_t i = 0; i < count; i++)
+        apart[i] = got[i] - want[i];
+    const double scale = fmax(length(want, count), least), off = length(apart, count) / scale;
+    free(apart);
+    if (!(off <= worst)) worst = off;
+    if (!(off <= bound)) fail_msg("%s is %.2e off, at most %.0e is expected", what, off, bound);
+}
+
+static inline double bound_of(s24_dtype dtype)
+{
+    return dtype == S24_BF16 ? 1.0 : 0.125; /* of bf16's bound */
+}
+
+/* All weights, or gradients, side by side. */
+static inline float *all_of(const s24_transformer *t, int gradients, int64_t *count)
+{
+    s24_parameter p;
+    float *all = NULL;
+    *count = 0;
+    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
+        all = realloc(all, (size_t)(*count + p.count) * sizeof *all);
+        OK(ctx, s24_transformer_read(all + *count, t, ctx, i, gradients));
+        *count += p.count;
+    }
+    return all;
+}
+
+/* All layers of the blocks become 2:4, along n as well where both. */
+static inline void prune(s24_transformer *t, int both)
+{
+    s24_parameter p;
+    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
+        const s24_tensor tensor = {
+            .name = p.name, .dtype = S24_F32, .rank = p.rank, .shape = {p.shape[0], p.shape[1]}};
+        if (!s24_tensor_is_selected(&tensor, NULL, NULL)) continue;
+        float *w = malloc((size_t)p.count * sizeof *w);
+        OK(ctx, s24_transformer_read(w, t, ctx, i, 0));
+        for (int64_t k = 0; k < p.count; k++) {
+            const int64_t row = k / p.shape[1], col = k % p.shape[1];
+            const int64_t phase = both ? row + col : col + row / 4 * 3;
+            if (phase % 4 < 2) w[k] = 0;
+        }
+        OK(ctx, s24_transformer_write(t, ctx, i, w));
+        free(w);
+    }
+}
+
+#endif
