@@ -43,7 +43,7 @@ static void plan_step(plan *p, s24_transformer *t)
 {
     const int64_t tokens = t->opts.max_tokens, texts = t->opts.max_texts;
     const s24i_shape *s = &t->shape;
-    s24i_step *r = &t->room;
+    s24i_train_batch *r = &t->room;
     r->offsets = part(p, texts + 1, sizeof *r->offsets);
     r->tiles = part(p, texts + 1, sizeof *r->tiles);
     r->bounds = part(p, texts + 1, sizeof *r->bounds);

@@ -191,7 +191,7 @@ static void tile_back(const scratch *s, const job *j, const place *at, int64_t h
 static void head_back(float *memory, const job *j, int64_t text, int64_t kv_head)
 {
     const s24i_heads *h = j->h;
-    const s24i_step *step = h->step;
+    const s24i_train_batch *step = h->step;
     const int64_t d = h->d, group = h->heads / h->kv_heads;
     const place at = {step->offsets[text], step->offsets[text + 1] - step->offsets[text],
                       (h->heads + 2 * h->kv_heads) * d, h->heads * d};
@@ -243,7 +243,7 @@ void s24i_cpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, 
 void s24i_cpu_attention(s24i_machine *m, void *context, const void *rows, const s24i_heads *h)
 {
     const float *qkv = rows;
-    const s24i_step *step = h->step;
+    const s24i_train_batch *step = h->step;
     const s24_batch batch = {.texts = step->texts, .offsets = step->offsets, .mask = step->mask};
     const s24i_attention attention = {.vec = m->vec,
                                       .dtype = S24_F32,

@@ -9,7 +9,7 @@
 
 typedef struct loss_job {
     s24i_machine *m;
-    const s24i_step *step;
+    const s24i_train_batch *step;
     const s24i_cross_entropy *rows;
     const s24i_answer_loss *answers;
     const s24i_pool *pool;
@@ -105,7 +105,7 @@ static double column_loss(const loss_job *j, int64_t first, int64_t n, int colum
 static void answers_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     loss_job *j = arg;
-    const s24i_step *s = j->step;
+    const s24i_train_batch *s = j->step;
     float *work = j->m->scratch + thread * j->m->scratch_elems;
     for (int64_t b = begin; b < end; b++)
         for (int column = 0; column < 2; column++) {
@@ -115,7 +115,8 @@ static void answers_range(void *arg, int64_t begin, int64_t end, int thread)
         }
 }
 
-void s24i_cpu_answer_loss(s24i_machine *m, const s24i_answer_loss *answers, const s24i_step *step)
+void s24i_cpu_answer_loss(s24i_machine *m, const s24i_answer_loss *answers,
+                          const s24i_train_batch *step)
 {
     loss_job job = {.m = m, .answers = answers, .step = step};
     run(&job, answers->loss, step->texts, answers_range);
@@ -136,20 +137,20 @@ static void squared_range(void *arg, int64_t begin, int64_t end, int thread)
 }
 
 void s24i_cpu_squared_error(s24i_machine *m, double *loss, void *dx, const void *x, const void *y,
-                            double weight, const s24i_step *step, int64_t width)
+                            double weight, const s24i_train_batch *step, int64_t width)
 {
     loss_job job = {
         .m = m, .step = step, .dx = dx, .x = x, .y = y, .weight = weight, .width = width};
     run(&job, loss, step->tokens, squared_range);
 }
 
-static int is_pooled(const s24i_step *step, int64_t t)
+static int is_pooled(const s24i_train_batch *step, int64_t t)
 {
     return !step->mask || step->mask[t];
 }
 
 /* Tokens that a text's mean is over; of masked tokens only, none, and the vector is 0. */
-static int64_t pooled_tokens(const s24i_step *step, int64_t text)
+static int64_t pooled_tokens(const s24i_train_batch *step, int64_t text)
 {
     int64_t count = 0;
     for (int64_t t = step->offsets[text]; t < step->offsets[text + 1]; t++)
@@ -161,7 +162,7 @@ static void pool_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const loss_job *j = arg;
     const s24i_pool *p = j->pool;
-    const s24i_step *s = j->step;
+    const s24i_train_batch *s = j->step;
     const int64_t n = p->width;
     (void)thread;
     for (int64_t b = begin; b < end; b++) {
@@ -185,7 +186,7 @@ static void pool_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-void s24i_cpu_pool(s24i_machine *m, const s24i_pool *pool, const s24i_step *step)
+void s24i_cpu_pool(s24i_machine *m, const s24i_pool *pool, const s24i_train_batch *step)
 {
     loss_job job = {.m = m, .pool = pool, .step = step};
     run(&job, NULL, step->texts, pool_range);
@@ -194,7 +195,7 @@ void s24i_cpu_pool(s24i_machine *m, const s24i_pool *pool, const s24i_step *step
 /* The slope of a maximum's columns goes to the first token that has it. */
 static void add_to_first(const loss_job *j, int64_t text, const float *slope)
 {
-    const s24i_step *s = j->step;
+    const s24i_train_batch *s = j->step;
     const int64_t n = j->pool->width;
     const float *e = j->pool->vectors + text * n, *x = j->pool->x;
     for (int64_t c = 0; c < n; c++)
@@ -210,7 +211,7 @@ static void cosine_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     loss_job *j = arg;
     const s24i_pool *p = j->pool;
-    const s24i_step *s = j->step;
+    const s24i_train_batch *s = j->step;
     const s24i_vec *vec = j->m->vec;
     const int64_t n = p->width;
     float *slope = j->m->scratch + thread * j->m->scratch_elems;
@@ -235,7 +236,7 @@ static void cosine_range(void *arg, int64_t begin, int64_t end, int thread)
 }
 
 void s24i_cpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_pool *pool,
-                          const float *teacher, double weight, const s24i_step *step)
+                          const float *teacher, double weight, const s24i_train_batch *step)
 {
     loss_job job = {.m = m, .pool = pool, .step = step, .dx = dx, .y = teacher, .weight = weight};
     run(&job, loss, step->texts, cosine_range);

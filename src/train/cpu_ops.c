@@ -85,7 +85,7 @@ typedef struct embed_job {
     s24i_machine *m;
     float *s;
     const s24i_embed *e;
-    const s24i_step *step;
+    const s24i_train_batch *step;
     const s24i_patches *patches;
 } embed_job;
 
@@ -93,7 +93,7 @@ static void embed_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const embed_job *j = arg;
     const s24i_embed *e = j->e;
-    const s24i_step *step = j->step;
+    const s24i_train_batch *step = j->step;
     const int64_t width = e->width;
     const size_t bytes = (size_t)width * sizeof(float);
     (void)thread;
@@ -109,7 +109,7 @@ static void embed_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void embed(s24i_machine *m, void *s, const s24i_embed *e, const s24i_step *step)
+static void embed(s24i_machine *m, void *s, const s24i_embed *e, const s24i_train_batch *step)
 {
     const embed_job job = {.m = m, .s = s, .e = e, .step = step};
     s24i_cpu_run(m, step->tokens, embed_range, &job);
@@ -120,7 +120,7 @@ static void embed_back_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const embed_job *j = arg;
     const s24i_embed *e = j->e;
-    const s24i_step *step = j->step;
+    const s24i_train_batch *step = j->step;
     const int64_t width = e->width, n = end - begin;
     (void)thread;
     for (int64_t t = 0; t < step->tokens; t++) {
@@ -145,7 +145,7 @@ static void embed_back_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void embed_back(s24i_machine *m, void *ds, const s24i_embed *e, const s24i_step *step)
+static void embed_back(s24i_machine *m, void *ds, const s24i_embed *e, const s24i_train_batch *step)
 {
     const embed_job job = {.m = m, .s = ds, .e = e, .step = step};
     s24i_cpu_run(m, e->width, embed_back_range, &job);
@@ -158,8 +158,8 @@ static void unfold_range(void *arg, int64_t begin, int64_t end, int thread)
     s24i_unfold(j->s + begin * j->patches->row, j->step->pixels, j->patches, begin, end);
 }
 
-static void unfold(s24i_machine *m, void *rows, const s24i_step *step, int64_t image, int64_t patch,
-                   int64_t channels)
+static void unfold(s24i_machine *m, void *rows, const s24i_train_batch *step, int64_t image,
+                   int64_t patch, int64_t channels)
 {
     const s24i_patches patches = {image, patch, channels, 1, channels * patch * patch};
     const embed_job job = {.m = m, .s = rows, .step = step, .patches = &patches};

@@ -97,8 +97,8 @@ static void sort_tokens(int32_t *order, int32_t *count, const int32_t *ids, int6
 /* offsets, tiles and positions are made here on the host: a batch's are small. */
 static void lay_out_places(s24_transformer *t, const s24_examples *e)
 {
-    const s24i_step *r = &t->room;
-    s24i_step *s = &t->step;
+    const s24i_train_batch *r = &t->room;
+    s24i_train_batch *s = &t->step;
     const int64_t texts = e->texts.texts, image = t->shape.image;
     int64_t *offsets = t->host, *tiles = offsets + texts + 1;
     int32_t *bounds = t->host_words, *positions = bounds + texts + 1;
@@ -112,7 +112,7 @@ static void lay_out_places(s24_transformer *t, const s24_examples *e)
         for (int64_t i = 0; i < n; i++)
             positions[offsets[b] + i] = (int32_t)i;
     }
-    *s = (s24i_step){.tokens = offsets[texts], .texts = texts, .longest = longest};
+    *s = (s24i_train_batch){.tokens = offsets[texts], .texts = texts, .longest = longest};
     s->offsets = put(t, r->offsets, offsets, texts + 1, sizeof *offsets);
     s->tiles = put(t, r->tiles, tiles, texts + 1, sizeof *tiles);
     s->bounds = put(t, r->bounds, bounds, texts + 1, sizeof *bounds);
@@ -121,8 +121,8 @@ static void lay_out_places(s24_transformer *t, const s24_examples *e)
 
 static void lay_out(s24_transformer *t, const s24_examples *e)
 {
-    const s24i_step *r = &t->room;
-    s24i_step *s = &t->step;
+    const s24i_train_batch *r = &t->room;
+    s24i_train_batch *s = &t->step;
     lay_out_places(t, e);
     const int64_t texts = s->texts, tokens = s->tokens, image = t->shape.image;
     s->targets = put(t, r->targets, e->targets, image ? texts : tokens, sizeof *e->targets);

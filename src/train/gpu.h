@@ -67,10 +67,12 @@ int s24i_gpu_sparse_dx(s24i_machine *m, const s24_dense *dx, const s24_dense *dy
 void s24i_gpu_pack(s24i_machine *m);
 s24_status s24i_gpu_fix(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan);
 void s24i_gpu_unfix(s24i_machine *m);
-void s24i_gpu_unfold(s24i_machine *m, void *rows, const s24i_step *step, int64_t image,
+void s24i_gpu_unfold(s24i_machine *m, void *rows, const s24i_train_batch *step, int64_t image,
                      int64_t patch, int64_t channels);
-void s24i_gpu_embed(s24i_machine *m, void *s, const s24i_embed *embed, const s24i_step *step);
-void s24i_gpu_embed_back(s24i_machine *m, void *ds, const s24i_embed *embed, const s24i_step *step);
+void s24i_gpu_embed(s24i_machine *m, void *s, const s24i_embed *embed,
+                    const s24i_train_batch *step);
+void s24i_gpu_embed_back(s24i_machine *m, void *ds, const s24i_embed *embed,
+                         const s24i_train_batch *step);
 void s24i_gpu_add_norm(s24i_machine *m, const s24i_add_norm *job);
 void s24i_gpu_norm_back(s24i_machine *m, const s24i_norm_back *job);
 void s24i_gpu_dropout(s24i_machine *m, void *y, const void *x, const s24i_dropout *drop,
@@ -82,12 +84,13 @@ void s24i_gpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, 
 void s24i_gpu_activate(s24i_machine *m, const s24i_activate *job);
 void s24i_gpu_activate_back(s24i_machine *m, void *du, const void *dh, const s24i_activate *job);
 void s24i_gpu_cross_entropy(s24i_machine *m, const s24i_cross_entropy *job);
-void s24i_gpu_answer_loss(s24i_machine *m, const s24i_answer_loss *job, const s24i_step *step);
+void s24i_gpu_answer_loss(s24i_machine *m, const s24i_answer_loss *job,
+                          const s24i_train_batch *step);
 void s24i_gpu_squared_error(s24i_machine *m, double *loss, void *dx, const void *x, const void *y,
-                            double weight, const s24i_step *step, int64_t width);
-void s24i_gpu_pool(s24i_machine *m, const s24i_pool *job, const s24i_step *step);
+                            double weight, const s24i_train_batch *step, int64_t width);
+void s24i_gpu_pool(s24i_machine *m, const s24i_pool *job, const s24i_train_batch *step);
 void s24i_gpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_pool *job,
-                          const float *teacher, double weight, const s24i_step *step);
+                          const float *teacher, double weight, const s24i_train_batch *step);
 void s24i_gpu_squares(s24i_machine *m, double *sum, const float *g, const uint16_t *mask,
                       int64_t n);
 void s24i_gpu_update(s24i_machine *m, const s24i_update *job);

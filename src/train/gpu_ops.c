@@ -74,14 +74,14 @@ void s24i_gpu_linear_dw(s24i_machine *m, const void *dy, const void *x, const s2
 
 /* ---- embeddings --------------------------------------------------------------------------------- */
 
-void s24i_gpu_unfold(s24i_machine *m, void *rows, const s24i_step *step, int64_t image,
+void s24i_gpu_unfold(s24i_machine *m, void *rows, const s24i_train_batch *step, int64_t image,
                      int64_t patch, int64_t channels)
 {
     GPU_RUN(m, unfold, .dtype = m->gpu->dtype, .tokens = step->tokens, .image = image,
             .patch = patch, .channels = channels, .rows = rows, .pixels = step->pixels);
 }
 
-void s24i_gpu_embed(s24i_machine *m, void *s, const s24i_embed *e, const s24i_step *step)
+void s24i_gpu_embed(s24i_machine *m, void *s, const s24i_embed *e, const s24i_train_batch *step)
 {
     GPU_RUN(m, embed, .dtype = m->gpu->dtype, .tokens = step->tokens, .width = e->width, .s = s,
             .words = s24i_gpu_narrow(m, e->words), .positions = s24i_gpu_narrow(m, e->positions),
@@ -89,7 +89,8 @@ void s24i_gpu_embed(s24i_machine *m, void *s, const s24i_embed *e, const s24i_st
             .ids = step->ids, .position = step->positions, .type = step->types);
 }
 
-void s24i_gpu_embed_back(s24i_machine *m, void *ds, const s24i_embed *e, const s24i_step *step)
+void s24i_gpu_embed_back(s24i_machine *m, void *ds, const s24i_embed *e,
+                         const s24i_train_batch *step)
 {
     GPU_RUN(m, embed_back, .dtype = m->gpu->dtype, .tokens = step->tokens, .texts = step->texts,
             .longest = step->longest, .width = e->width, .type_count = e->type_count, .ds = ds,
@@ -151,7 +152,7 @@ void s24i_gpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *h, int back)
 
 static s24_device_train_attention_args attention_args(const s24i_machine *m, const s24i_heads *h)
 {
-    const s24i_step *step = h->step;
+    const s24i_train_batch *step = h->step;
     return (s24_device_train_attention_args){.size = sizeof(s24_device_train_attention_args),
                                              .dtype = m->gpu->dtype,
                                              .tokens = step->tokens,
@@ -200,7 +201,7 @@ void s24i_gpu_cross_entropy(s24i_machine *m, const s24i_cross_entropy *c)
             .temperature = c->temperature, .gradient_scale = m->scale, .work = m->gpu->work);
 }
 
-void s24i_gpu_answer_loss(s24i_machine *m, const s24i_answer_loss *a, const s24i_step *step)
+void s24i_gpu_answer_loss(s24i_machine *m, const s24i_answer_loss *a, const s24i_train_batch *step)
 {
     GPU_RUN(m, answer, .dtype = m->gpu->dtype, .tokens = step->tokens, .texts = step->texts,
             .ld = a->ld, .offsets = step->bounds, .logits = a->logits, .teacher = a->teacher,
@@ -210,7 +211,7 @@ void s24i_gpu_answer_loss(s24i_machine *m, const s24i_answer_loss *a, const s24i
 }
 
 void s24i_gpu_squared_error(s24i_machine *m, double *loss, void *dx, const void *x, const void *y,
-                            double weight, const s24i_step *step, int64_t width)
+                            double weight, const s24i_train_batch *step, int64_t width)
 {
     GPU_RUN(m, squared, .dtype = m->gpu->dtype, .rows = step->tokens, .width = width, .dx = dx,
             .x = x, .y = y, .mask = step->mask, .loss = loss, .weight = weight,
@@ -224,7 +225,7 @@ static s24_device_pooling pooling_of(int pooling)
                                       : S24_DEVICE_POOL_MEAN;
 }
 
-void s24i_gpu_pool(s24i_machine *m, const s24i_pool *p, const s24i_step *step)
+void s24i_gpu_pool(s24i_machine *m, const s24i_pool *p, const s24i_train_batch *step)
 {
     const s24_dense x = view(m, p->x, step->tokens, p->width, p->width);
     const s24_device_pool_args args = {.size = sizeof args,
@@ -239,7 +240,7 @@ void s24i_gpu_pool(s24i_machine *m, const s24i_pool *p, const s24i_step *step)
 }
 
 void s24i_gpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_pool *p,
-                          const float *teacher, double weight, const s24i_step *step)
+                          const float *teacher, double weight, const s24i_train_batch *step)
 {
     GPU_RUN(m, cosine, .dtype = m->gpu->dtype, .tokens = step->tokens, .texts = step->texts,
             .width = p->width, .dx = dx, .x = p->x, .vectors = p->vectors, .teacher = teacher,

@@ -36,7 +36,7 @@ typedef struct s24i_norm {
 } s24i_norm;
 
 /* The batch, as the device has it. */
-typedef struct s24i_step {
+typedef struct s24i_train_batch {
     int64_t tokens, texts, longest;
     int64_t *offsets; /* [texts + 1] */
     int64_t *tiles;   /* [texts + 1]: tiles of queries before each text, for attention */
@@ -46,7 +46,7 @@ typedef struct s24i_step {
     uint8_t *mask;                    /* [tokens] or NULL */
     float *pixels;
     int32_t *targets, *starts, *ends; /* or NULL */
-} s24i_step;
+} s24i_train_batch;
 
 typedef struct s24i_embed {
     float *words, *positions, *types, *first; /* tables, NULL where the model has none */
@@ -84,7 +84,7 @@ typedef struct s24i_norm_back {
 
 /* Of [T, (heads + 2·kv_heads)·d]: queries, keys, values. */
 typedef struct s24i_heads {
-    const s24i_step *step;
+    const s24i_train_batch *step;
     int64_t heads, kv_heads, d;
     int causal;
     const float *angles; /* [positions, d]: cos and sin by half; NULL: no rotary positions */
@@ -217,12 +217,13 @@ typedef struct s24i_ops {
                       int64_t rows, int with_bias);
 
     /* Images: pixels to rows of patches, zeros for the first token. */
-    void (*unfold)(s24i_machine *m, void *rows, const s24i_step *step, int64_t image, int64_t patch,
-                   int64_t channels);
+    void (*unfold)(s24i_machine *m, void *rows, const s24i_train_batch *step, int64_t image,
+                   int64_t patch, int64_t channels);
     /* s[T, width] from ids; of images s already holds the patches' vectors. */
-    void (*embed)(s24i_machine *m, void *s, const s24i_embed *embed, const s24i_step *step);
+    void (*embed)(s24i_machine *m, void *s, const s24i_embed *embed, const s24i_train_batch *step);
     /* Adds ds to the tables' gradients; of images the first tokens' rows become 0. */
-    void (*embed_back)(s24i_machine *m, void *ds, const s24i_embed *embed, const s24i_step *step);
+    void (*embed_back)(s24i_machine *m, void *ds, const s24i_embed *embed,
+                       const s24i_train_batch *step);
 
     void (*add_norm)(s24i_machine *m, const s24i_add_norm *job);
     void (*norm_back)(s24i_machine *m, const s24i_norm_back *job);
@@ -244,14 +245,14 @@ typedef struct s24i_ops {
     void (*activate_back)(s24i_machine *m, void *du, const void *dh, const s24i_activate *job);
 
     void (*cross_entropy)(s24i_machine *m, const s24i_cross_entropy *job);
-    void (*answer_loss)(s24i_machine *m, const s24i_answer_loss *job, const s24i_step *step);
+    void (*answer_loss)(s24i_machine *m, const s24i_answer_loss *job, const s24i_train_batch *step);
     /* *loss += weight·Σ (x − y)², dx += 2·weight·(x − y), of tokens that the mask lets be. */
     void (*squared_error)(s24i_machine *m, double *loss, void *dx, const void *x, const void *y,
-                          double weight, const s24i_step *step, int64_t width);
-    void (*pool)(s24i_machine *m, const s24i_pool *job, const s24i_step *step);
+                          double weight, const s24i_train_batch *step, int64_t width);
+    void (*pool)(s24i_machine *m, const s24i_pool *job, const s24i_train_batch *step);
     /* *loss += weight·Σ (1 − cos), dx += its gradient. */
     void (*cosine_loss)(s24i_machine *m, double *loss, void *dx, const s24i_pool *job,
-                        const float *teacher, double weight, const s24i_step *step);
+                        const float *teacher, double weight, const s24i_train_batch *step);
 
     /* *sum = Σ g² of what the mask lets be. */
     void (*squares)(s24i_machine *m, double *sum, const float *g, const uint16_t *mask, int64_t n);
@@ -320,12 +321,13 @@ void s24i_cpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, 
                              const s24i_heads *heads);
 int64_t s24i_cpu_attention_scratch(int64_t longest, int64_t d);
 void s24i_cpu_cross_entropy(s24i_machine *m, const s24i_cross_entropy *job);
-void s24i_cpu_answer_loss(s24i_machine *m, const s24i_answer_loss *job, const s24i_step *step);
+void s24i_cpu_answer_loss(s24i_machine *m, const s24i_answer_loss *job,
+                          const s24i_train_batch *step);
 void s24i_cpu_squared_error(s24i_machine *m, double *loss, void *dx, const void *x, const void *y,
-                            double weight, const s24i_step *step, int64_t width);
-void s24i_cpu_pool(s24i_machine *m, const s24i_pool *job, const s24i_step *step);
+                            double weight, const s24i_train_batch *step, int64_t width);
+void s24i_cpu_pool(s24i_machine *m, const s24i_pool *job, const s24i_train_batch *step);
 void s24i_cpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_pool *job,
-                          const float *teacher, double weight, const s24i_step *step);
+                          const float *teacher, double weight, const s24i_train_batch *step);
 void s24i_cpu_squares(s24i_machine *m, double *sum, const float *g, const uint16_t *mask,
                       int64_t n);
 void s24i_cpu_update(s24i_machine *m, const s24i_update *job);

@@ -78,8 +78,8 @@ struct s24_transformer {
     s24i_train_block *blocks; /* [layers] */
     void *arena;
     s24i_buffers at;
-    s24i_step step; /* the batch that was begun; its arrays lie in the arena */
-    s24i_step room; /* those arrays */
+    s24i_train_batch step; /* the batch that was begun; its arrays lie in the arena */
+    s24i_train_batch room; /* those arrays */
     /* What of a batch is worked out before it goes there: offsets and tiles; positions, bounds and,
        sorted by id, the tokens. */
     int64_t *host;

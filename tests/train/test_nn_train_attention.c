@@ -91,7 +91,7 @@ static void check(data *x, const char *level, int threads, int causal, int maske
     memcpy(starts, offsets, sizeof starts);
     for (int b = 0; b < TEXTS; b++)
         tiles[b + 1] = tiles[b] + s24i_attention_tiles(offsets[b + 1] - offsets[b]);
-    const s24i_step step = {.tokens = TOKENS,
+    const s24i_train_batch step = {.tokens = TOKENS,
                             .texts = TEXTS,
                             .longest = 131,
                             .offsets = starts,

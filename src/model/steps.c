@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A row of models.def as the steps of its block. */
+#include "model/steps.h"
+
+static void put(s24i_steps *steps, s24i_block_step step)
+{
+    if (step.kind == S24I_STEP_ATTEND) steps->attend = steps->count;
+    steps->step[steps->count++] = step;
+}
+
+static void put_norm(s24i_steps *steps, int norm, s24i_step_place to)
+{
+    put(steps,
+        (s24i_block_step){.kind = S24I_STEP_NORM, .from = S24I_AT_SUMS, .to = to, .norm = norm});
+}
+
+static void put_product(s24i_steps *steps, s24i_slot slot, s24i_step_place from, s24i_step_place to)
+{
+    put(steps, (s24i_block_step){.kind = S24I_STEP_PRODUCT,
+                                 .from = from,
+                                 .to = to,
+                                 .slot = slot,
+                                 .adds = to == S24I_AT_SUMS});
+}
+
+static void put_in_place(s24i_steps *steps, s24i_step_kind kind, s24i_step_place at)
+{
+    put(steps, (s24i_block_step){.kind = kind, .from = at, .to = at});
+}
+
+s24i_steps s24i_steps_of(const s24i_architecture *a)
+{
+    s24i_steps steps = {.count = 0};
+    const s24i_step_place input = a->pre_norm ? S24I_AT_NORMED : S24I_AT_SUMS;
+    if (a->pre_norm) put_norm(&steps, S24I_ATTENTION_NORM, input);
+    put_product(&steps, S24I_QUERY, input, S24I_AT_QKV);
+    if (a->rotary) put_in_place(&steps, S24I_STEP_ROTATE, S24I_AT_QKV);
+    put(&steps,
+        (s24i_block_step){.kind = S24I_STEP_ATTEND, .from = S24I_AT_QKV, .to = S24I_AT_CONTEXT});
+    put_product(&steps, S24I_ATTENTION, S24I_AT_CONTEXT, S24I_AT_SUMS);
+    put_norm(&steps, a->pre_norm ? S24I_OUTPUT_NORM : S24I_ATTENTION_NORM, input);
+    put_product(&steps, S24I_INTERMEDIATE, input, S24I_AT_OUTER);
+    if (a->slots[S24I_GATE]) put_in_place(&steps, S24I_STEP_GATE, S24I_AT_OUTER);
+    put_product(&steps, S24I_OUTPUT, S24I_AT_OUTER, S24I_AT_SUMS);
+    if (!a->pre_norm) put_norm(&steps, S24I_OUTPUT_NORM, input);
+    return steps;
+}
+
+const char *s24i_step_name(s24i_step_kind kind)
+{
+    static const char *const names[] = {[S24I_STEP_NORM] = "norm",
+                                        [S24I_STEP_PRODUCT] = "product",
+                                        [S24I_STEP_ROTATE] = "rotate",
+                                        [S24I_STEP_ATTEND] = "attend",
+                                        [S24I_STEP_GATE] = "gate"};
+    return names[kind];
+}
+
+s24_status s24i_steps_require(s24_ctx *ctx, const s24i_architecture *architecture, unsigned has,
+                              const char *who)
+{
+    const s24i_steps steps = s24i_steps_of(architecture);
+    for (int i = 0; i < steps.count; i++)
+        REQUIRE(ctx, has >> steps.step[i].kind & 1, S24_ERROR_UNSUPPORTED,
+                "%s has no step '%s', which a block of %s needs", who,
+                s24i_step_name(steps.step[i].kind), architecture->model_type);
+    return S24_OK;
+}

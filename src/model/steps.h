@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a block does, step by step. The list is made once from a model type's row; passes on the CPU
+ * and on a GPU, the timing of their plans, calibration and training walk it, and nothing else knows
+ * the order. Between two attentions every token goes its own way.
+ *
+ *   norms after the sums:      QUERY KEY VALUE ─ attend ─ ATTENTION (+x) ─ norm ─
+ *                              INTERMEDIATE ─ OUTPUT (+) ─ norm
+ *   norms before the layers:   norm ─ QUERY KEY VALUE ─ rotate ─ attend ─ ATTENTION (+x) ─
+ *                              norm ─ GATE INTERMEDIATE ─ gate ─ OUTPUT (+), a norm after the last
+ */
+#ifndef S24_MODEL_STEPS_H
+#define S24_MODEL_STEPS_H
+
+#include "model/model.h"
+
+typedef enum s24i_step_kind {
+    S24I_STEP_NORM,    /* to = norm(from) */
+    S24I_STEP_PRODUCT, /* to = from · wᵀ + bias, then the layer's activation; or to += */
+    S24I_STEP_ROTATE,  /* queries and keys are turned by their positions, in place */
+    S24I_STEP_ATTEND,  /* CONTEXT = attention of QKV, the one step where tokens meet */
+    S24I_STEP_GATE,    /* OUTER = activation(gate) · intermediate, both in OUTER before */
+    S24I_STEP_KINDS
+} s24i_step_kind;
+
+/* Where a step reads and writes, [tokens, …] each. */
+typedef enum s24i_step_place {
+    S24I_AT_SUMS,    /* width: the residual stream, a block's input and output */
+    S24I_AT_NORMED,  /* width: a norm of the sums, where norms stand before the layers */
+    S24I_AT_QKV,     /* queries, keys and values */
+    S24I_AT_CONTEXT, /* what the attention gives: heads · head_width */
+    S24I_AT_OUTER    /* intermediate, twice as wide before its gate */
+} s24i_step_place;
+
+enum { S24I_ATTENTION_NORM, S24I_OUTPUT_NORM };
+
+typedef struct s24i_block_step {
+    s24i_step_kind kind;
+    s24i_step_place from, to;
+    /* Of a product: its first layer; QUERY for all three, INTERMEDIATE for the gate's too. */
+    s24i_slot slot;
+    int norm; /* of a norm: which of the block's two */
+    int adds; /* of a product: to += */
+} s24i_block_step;
+
+enum { S24I_MOST_STEPS = 12 };
+
+typedef struct s24i_steps {
+    s24i_block_step step[S24I_MOST_STEPS];
+    int count;
+    int attend; /* the index of S24I_STEP_ATTEND */
+} s24i_steps;
+
+/* The steps of a block of that model type. */
+s24i_steps s24i_steps_of(const s24i_architecture *architecture);
+/* "norm", "product", "rotate", "attend", "gate". */
+const char *s24i_step_name(s24i_step_kind kind);
+/* Refuses a model type with a step that whoever walks it lacks, by the step's name; `has` holds a bit
+   (1 << kind) for each that is there, `who` says who walks. UNSUPPORTED. */
+s24_status s24i_steps_require(s24_ctx *ctx, const s24i_architecture *architecture, unsigned has,
+                              const char *who);
+
+#endif

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The steps of each model type's block, and that a step which is not there is refused by its name. */
+#include "support.h"
+
+#include "model/steps.h"
+
+typedef struct row {
+    const char *model_type, *steps;
+} row;
+
+/* "product 0>2" reads place 0 and writes place 2; "+" adds; a product's slot and a norm follow. */
+static void test_rows(void **state)
+{
+    static const char after[] = "product 0>2 0, attend 2>3, product 3>0+ 3, norm 0>0 0, "
+                                "product 0>4 4, product 4>0+ 5, norm 0>0 1, ";
+    static const char before[] = "norm 0>1 0, product 1>2 0, attend 2>3, product 3>0+ 3, "
+                                 "norm 0>1 1, product 1>4 4, product 4>0+ 5, ";
+    static const char llama[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
+                                "product 3>0+ 3, norm 0>1 1, product 1>4 4, gate 4>4, "
+                                "product 4>0+ 5, ";
+    static const row rows[] = {{"bert", after},
+                               {"gpt2", before},
+                               {"vit", before},
+                               {"sam_vision_model", before},
+                               {"llama", llama}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512] = "";
+        const s24i_steps steps = s24i_steps_of(s24i_architecture_find(rows[i].model_type));
+        for (int s = 0; s < steps.count; s++) {
+            const s24i_block_step *step = &steps.step[s];
+            char *end = text + strlen(text);
+            end += sprintf(end, "%s %d>%d%s", s24i_step_name(step->kind), (int)step->from,
+                           (int)step->to, step->adds ? "+" : "");
+            if (step->kind == S24I_STEP_PRODUCT) end += sprintf(end, " %d", (int)step->slot);
+            if (step->kind == S24I_STEP_NORM) end += sprintf(end, " %d", step->norm);
+            sprintf(end, ", ");
+        }
+        assert_string_equal(text, rows[i].steps);
+        assert_int_equal(steps.step[steps.attend].kind, S24I_STEP_ATTEND);
+    }
+}
+
+static void test_a_missing_step(void **state)
+{
+    const unsigned all = (1u << S24I_STEP_KINDS) - 1;
+    s24_ctx *ctx;
+    (void)state;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    for (int i = 0; s24i_architecture_at(i); i++)
+        assert_int_equal(s24i_steps_require(ctx, s24i_architecture_at(i), all, "a pass"), S24_OK);
+    assert_int_equal(s24i_steps_require(ctx, s24i_architecture_find("llama"),
+                                        all & ~(1u << S24I_STEP_GATE), "this pass"),
+                     S24_ERROR_UNSUPPORTED);
+    assert_string_equal(s24_ctx_error(ctx),
+                        "this pass has no step 'gate', which a block of llama needs");
+    s24_ctx_destroy(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),
+                                       cmocka_unit_test(test_a_missing_step)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
