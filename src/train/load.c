@@ -1,33 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A transformer from a checkpoint. The same walk over the tensors is made twice: first to check each
- * and give it its place in the arena, then to copy it there.
+ * A transformer from a checkpoint. The walk over the tensors (model/walk.h) is made twice: first to
+ * check each and give it its place in the arena, then to copy it there.
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "io/checkpoint/checkpoint.h"
+#include "model/walk.h"
 #include "train/transformer.h"
 
 enum { PLACES_A_BLOCK = 20, PLACES_ELSE = 16, ALIGN = 16 };
 
 typedef struct maker {
     s24_ctx *ctx;
-    const s24_checkpoint *checkpoint;
+    s24i_walk walk;
     s24_transformer *t;
     int filling; /* the second walk */
     int64_t at;  /* the next free element of the arena */
 } maker;
-
-/* One tensor that is wanted. */
-typedef struct wanted {
-    const char *pattern;
-    int64_t block;
-    const char *suffix, *old_suffix;
-    int64_t rows, cols; /* cols 0: a vector */
-    int optional, transposed, any_rank;
-} wanted;
 
 /* What follows is another segment of the arena. */
 static void segment(maker *k, int matrix)
@@ -43,34 +35,27 @@ static void segment(maker *k, int matrix)
     t->segments[t->segment_count++] = (s24i_segment){k->at, 0, matrix};
 }
 
-static s24_status check(const maker *k, const s24_tensor *tensor, const wanted *w)
-{
-    REQUIRE(k->ctx, !tensor->scales || !k->t->opts.train, S24_ERROR_UNSUPPORTED,
-            "%s: tensor '%s' is quantised; floats are trained and quantised afterwards",
-            tensor->file, tensor->name);
-    if (!tensor->packed) TRY(s24i_tensor_check_float(k->ctx, tensor));
-    if (w->any_rank) {
-        TRY(s24i_tensor_check_count(k->ctx, tensor, w->rows * w->cols));
-    } else {
-        TRY(s24i_tensor_check_shape(k->ctx, tensor, w->transposed ? w->cols : w->rows,
-                                    w->transposed ? w->rows : w->cols));
-    }
-    return s24i_tensor_check_finite(k->ctx, tensor);
-}
-
-static void record(const maker *k, const s24_tensor *tensor, const wanted *w)
+/* tensor NULL: it is made. */
+static void record(const maker *k, const s24_tensor *tensor, const s24i_wanted *w)
 {
     s24i_place *p = &k->t->places[k->t->place_count++];
     *p = (s24i_place){.offset = k->at,
                       .rows = w->rows,
-                      .cols = w->cols ? w->cols : 1,
+                      .cols = s24i_max(w->cols, 1),
                       .transposed = w->transposed,
-                      .rank = tensor->rank};
-    snprintf(p->name, sizeof p->name, "%s", tensor->name);
-    memcpy(p->shape, tensor->shape, sizeof p->shape);
+                      .rank = tensor    ? tensor->rank
+                              : w->cols ? 2
+                                        : 1,
+                      .shape = {w->rows, w->cols},
+                      .made = !tensor};
+    if (tensor) memcpy(p->shape, tensor->shape, sizeof p->shape);
+    if (tensor)
+        snprintf(p->name, sizeof p->name, "%s", tensor->name);
+    else
+        snprintf(p->name, sizeof p->name, "%s%s", w->pattern, w->suffix);
 }
 
-static s24_status copy(const maker *k, const s24_tensor *tensor, const wanted *w)
+static s24_status copy(const maker *k, const s24_tensor *tensor, const s24i_wanted *w)
 {
     const int64_t count = w->rows * (w->cols ? w->cols : 1);
     s24i_machine *m = &k->t->machine;
@@ -88,162 +73,7 @@ static s24_status copy(const maker *k, const s24_tensor *tensor, const wanted *w
     return status;
 }
 
-/* The place of a tensor among weights and gradients; NULL for an optional one that is not there. */
-static s24_status take(maker *k, float **weights, float **gradients, const wanted *w)
-{
-    char name[S24I_NAME_BYTES];
-    const s24i_architecture *arch = k->t->arch;
-    const s24_tensor *tensor = NULL;
-    *weights = NULL;
-    if (gradients) *gradients = NULL;
-    if (w->old_suffix)
-        tensor = s24i_tensor_find(name, k->checkpoint, arch, w->pattern, w->block, w->old_suffix);
-    if (!tensor)
-        tensor = s24i_tensor_find(name, k->checkpoint, arch, w->pattern, w->block, w->suffix);
-    if (!tensor && w->optional) return S24_OK;
-    if (!tensor) return s24i_tensor_missing(k->ctx, k->checkpoint, name);
-    if (!k->filling) {
-        TRY(check(k, tensor, w));
-        record(k, tensor, w);
-    } else {
-        TRY(s24i_name_tensor(k->ctx, copy(k, tensor, w), tensor));
-        *weights = k->t->weights + k->at;
-        if (gradients && k->t->gradients) *gradients = k->t->gradients + k->at;
-    }
-    k->at += w->rows * (w->cols ? w->cols : 1);
-    return S24_OK;
-}
-
-/* ---- layers ------------------------------------------------------------------------------------ */
-
-/* Some layers that read the same input, one below the other. */
-typedef struct stack {
-    const char *patterns[3];
-    int64_t rows[3];
-    int count;
-} stack;
-
-static s24_status take_stack(maker *k, s24i_layer *layer, const stack *s, int64_t block,
-                             int64_t cols)
-{
-    const s24i_architecture *arch = k->t->arch;
-    s24i_layer made = {.k = cols, .ldx = cols};
-    float *w, *dw;
-    for (int bias = 0; bias < 2; bias++) {
-        segment(k, !bias);
-        for (int i = 0; i < s->count; i++) {
-            const wanted want = {.pattern = s->patterns[i],
-                                 .block = block,
-                                 .suffix = bias ? ".bias" : ".weight",
-                                 .rows = s->rows[i],
-                                 .cols = bias ? 0 : cols,
-                                 .optional = bias && !arch->biases,
-                                 .transposed = !bias && arch->transposed && block >= 0};
-            TRY(take(k, &w, &dw, &want));
-            if (i) continue;
-            *(bias ? &made.bias : &made.w) = w;
-            *(bias ? &made.dbias : &made.dw) = dw;
-        }
-    }
-    for (int i = 0; i < s->count; i++)
-        made.n += s->rows[i];
-    made.ldy = made.n;
-    *layer = made;
-    return S24_OK;
-}
-
-static s24_status take_norm(maker *k, s24i_norm *norm, const char *pattern, int64_t block)
-{
-    const s24i_shape *shape = &k->t->shape;
-    const wanted gamma = {.pattern = pattern,
-                          .block = block,
-                          .suffix = ".weight",
-                          .old_suffix = ".gamma",
-                          .rows = shape->width};
-    wanted beta = gamma;
-    beta.suffix = ".bias";
-    beta.old_suffix = ".beta";
-    float *g, *b = NULL;
-    *norm = (s24i_norm){.row = {.eps = shape->eps, .rms = k->t->arch->rms, .n = shape->width}};
-    segment(k, 0);
-    TRY(take(k, &g, &norm->dgamma, &gamma));
-    if (!k->t->arch->rms) TRY(take(k, &b, &norm->dbeta, &beta));
-    norm->row.gamma = g;
-    norm->row.beta = b;
-    return S24_OK;
-}
-
-static s24_status take_block(maker *k, int64_t b)
-{
-    s24_transformer *t = k->t;
-    const s24i_architecture *a = t->arch;
-    const s24i_shape *s = &t->shape;
-    const int64_t wide = s->heads * s->head_width, kv = s->kv_heads * s->head_width;
-    s24i_train_block *block = &t->blocks[b];
-    stack qkv = {
-        {a->slots[S24I_QUERY], a->slots[S24I_KEY], a->slots[S24I_VALUE]}, {wide, kv, kv}, 3};
-    if (a->joint) {
-        qkv.rows[0] += 2 * kv;
-        qkv.count = 1;
-    }
-    const stack attention = {{a->slots[S24I_ATTENTION]}, {s->width}, 1};
-    const stack gated = {
-        {a->slots[S24I_GATE], a->slots[S24I_INTERMEDIATE]}, {s->intermediate, s->intermediate}, 2};
-    const stack up = {{a->slots[S24I_INTERMEDIATE]}, {s->intermediate}, 1};
-    const stack down = {{a->slots[S24I_OUTPUT]}, {s->width}, 1};
-    const int64_t norm = 2 * b + !a->pre_norm;
-    TRY(take_stack(k, &block->qkv, &qkv, b, s->width));
-    TRY(take_stack(k, &block->attention, &attention, b, wide));
-    TRY(take_stack(k, &block->up, a->slots[S24I_GATE] ? &gated : &up, b, s->width));
-    TRY(take_stack(k, &block->down, &down, b, s->intermediate));
-    TRY(take_norm(k, &t->norms[norm], a->attention_norm, b));
-    return take_norm(k, &t->norms[norm + 1], a->output_norm, b);
-}
-
-static s24_status take_embeddings(maker *k)
-{
-    s24_transformer *t = k->t;
-    const s24i_architecture *a = t->arch;
-    const s24i_shape *s = &t->shape;
-    s24i_embed *e = &t->embed;
-    const int image = s->image > 0;
-    const wanted words = {
-        .pattern = a->words, .suffix = "", .rows = s->vocabulary, .cols = s->width};
-    const wanted positions = {.pattern = a->positions,
-                              .suffix = "",
-                              .rows = s->positions,
-                              .cols = s->width,
-                              .any_rank = image};
-    const wanted types = {.pattern = a->types, .suffix = "", .rows = s->types, .cols = s->width};
-    const wanted first = {
-        .pattern = a->first_token, .suffix = "", .rows = 1, .cols = s->width, .any_rank = 1};
-    e->width = s->width;
-    e->type_count = s->types;
-    segment(k, 1);
-    if (a->words) TRY(take(k, &e->words, &e->dwords, &words));
-    if (a->positions) TRY(take(k, &e->positions, &e->dpositions, &positions));
-    if (a->types && s->types) TRY(take(k, &e->types, &e->dtypes, &types));
-    if (a->first_token) TRY(take(k, &e->first, &e->dfirst, &first));
-    if (!image) return S24_OK;
-    const int64_t row = s->channels * s->patch * s->patch;
-    const wanted w = {
-        .pattern = a->patches, .suffix = ".weight", .rows = s->width, .cols = row, .any_rank = 1};
-    const wanted bias = {.pattern = a->patches, .suffix = ".bias", .rows = s->width};
-    t->patches = (s24i_layer){.n = s->width, .k = row, .ldx = row, .ldy = s->width};
-    segment(k, 1);
-    TRY(take(k, &t->patches.w, &t->patches.dw, &w));
-    segment(k, 0);
-    return take(k, &t->patches.bias, &t->patches.dbias, &bias);
-}
-
 /* ---- heads ------------------------------------------------------------------------------------- */
-
-static int has(const maker *k, const char *pattern)
-{
-    char name[S24I_NAME_BYTES];
-    return pattern &&
-           s24i_tensor_find(name, k->checkpoint, k->t->arch, pattern, 0, ".weight") != NULL;
-}
 
 static s24_status choose_head(maker *k)
 {
@@ -251,19 +81,18 @@ static s24_status choose_head(maker *k)
     const s24i_architecture *a = t->arch;
     const s24_head wish = t->opts.head;
     s24_head there = S24_HEAD_NONE;
-    if (has(k, a->qa_head)) there = S24_HEAD_QA;
+    const s24_tensor *classes = s24i_walk_weight(&k->walk, a->class_head);
+    if (s24i_walk_weight(&k->walk, a->qa_head)) there = S24_HEAD_QA;
     if (a->lm_head) there = S24_HEAD_LM;
-    if (has(k, a->class_head)) {
-        char name[S24I_NAME_BYTES];
-        const s24_tensor *w = s24i_tensor_find(name, k->checkpoint, a, a->class_head, 0, ".weight");
+    if (classes) {
         there = S24_HEAD_CLASSES;
-        t->shape.classes = w->rank == 2 ? w->shape[0] : 0;
+        t->shape.classes = classes->rank == 2 ? classes->shape[0] : 0;
     }
     t->head_kind = there;
     if (!wish || wish == there) return S24_OK;
     REQUIRE(k->ctx, wish == S24_HEAD_QA && a->qa_head, S24_ERROR_UNSUPPORTED,
             "%s: a model of type '%s' has no such head, and none can be made",
-            s24_checkpoint_folder(k->checkpoint), a->model_type);
+            s24_checkpoint_folder(k->walk.checkpoint), a->model_type);
     t->head_kind = wish;
     return S24_OK;
 }
@@ -280,78 +109,164 @@ static void random_weights(float *x, int64_t count, uint64_t seed)
     }
 }
 
-/* A tensor that the checkpoint has not: it stands behind the others. */
-static s24_status make(maker *k, float **weights, float **gradients, const wanted *w)
+/* A tensor of a head that the checkpoint has not. */
+static s24_status make_head(const maker *k, const s24i_wanted *w)
 {
     s24_transformer *t = k->t;
-    const int64_t count = w->rows * (w->cols ? w->cols : 1);
-    if (!k->filling) {
-        s24i_place *p = &t->places[t->place_count++];
-        *p = (s24i_place){.offset = k->at,
-                          .rows = w->rows,
-                          .cols = w->cols ? w->cols : 1,
-                          .rank = w->cols ? 2 : 1,
-                          .shape = {w->rows, w->cols},
-                          .made = 1};
-        snprintf(p->name, sizeof p->name, "%s%s", w->pattern, w->suffix);
-    } else {
-        float *x;
-        TRY(s24i_alloc_elems(&x, k->ctx, count, sizeof *x, "a head"));
-        memset(x, 0, (size_t)count * sizeof *x);
-        if (w->cols) random_weights(x, count, t->opts.seed);
-        t->machine.ops->upload(&t->machine, t->weights + k->at, x, (size_t)count * sizeof *x);
-        s24_ctx_free(k->ctx, x);
-        *weights = t->weights + k->at;
-        *gradients = t->gradients ? t->gradients + k->at : NULL;
-    }
-    k->at += count;
+    const int64_t count = w->rows * s24i_max(w->cols, 1);
+    float *x;
+    TRY(s24i_alloc_elems(&x, k->ctx, count, sizeof *x, "a head"));
+    memset(x, 0, (size_t)count * sizeof *x);
+    if (w->cols) random_weights(x, count, t->opts.seed);
+    t->machine.ops->upload(&t->machine, t->weights + k->at, x, (size_t)count * sizeof *x);
+    s24_ctx_free(k->ctx, x);
     return S24_OK;
 }
 
-static s24_status take_head(maker *k)
+/* ---- the sink ---------------------------------------------------------------------------------- */
+
+static s24i_norm *norm_of(const maker *k, const s24i_wanted *w)
+{
+    const s24_transformer *t = k->t;
+    switch (w->role) {
+    case S24I_ROLE_ATTENTION_NORM:
+        return &t->norms[2 * w->block + !t->arch->pre_norm];
+    case S24I_ROLE_OUTPUT_NORM:
+        return &t->norms[2 * w->block + !t->arch->pre_norm + 1];
+    default:
+        return &t->norms[w->role == S24I_ROLE_FINAL_NORM ? 2 * t->shape.layers : 0];
+    }
+}
+
+static s24i_layer *layer_of(const maker *k, const s24i_wanted *w)
 {
     s24_transformer *t = k->t;
-    const s24i_architecture *a = t->arch;
-    const s24i_shape *s = &t->shape;
-    const char *pattern = NULL;
-    int64_t rows = 0;
-    switch (t->head_kind) {
-    case S24_HEAD_NONE:
-        return S24_OK;
-    case S24_HEAD_QA:
-        pattern = a->qa_head;
-        rows = 2;
-        break;
-    case S24_HEAD_CLASSES:
-        pattern = a->class_head;
-        rows = s->classes;
-        break;
-    case S24_HEAD_LM:
-        pattern = a->lm_head;
-        rows = s->vocabulary;
-        break;
+    s24i_train_block *block = &t->blocks[w->block];
+    if (w->role == S24I_ROLE_PATCHES) return &t->patches;
+    if (w->role == S24I_ROLE_HEAD) return &t->head;
+    if (w->slot <= S24I_VALUE) return &block->qkv;
+    if (w->slot == S24I_ATTENTION) return &block->attention;
+    return w->slot == S24I_OUTPUT ? &block->down : &block->up;
+}
+
+static void give_layer(s24i_layer *layer, const s24i_wanted *w, float *weights, float *gradients)
+{
+    if (!w->is_bias && w->begins)
+        *layer = (s24i_layer){.k = w->cols, .ldx = w->cols, .w = weights, .dw = gradients};
+    if (!w->is_bias) layer->ldy = layer->n += w->rows;
+    if (!w->is_bias || !w->begins) return;
+    layer->bias = weights;
+    layer->dbias = gradients;
+}
+
+static void give_norm(s24i_norm *norm, const maker *k, const s24i_wanted *w, float *weights,
+                      float *gradients)
+{
+    const s24i_shape *shape = &k->t->shape;
+    if (w->is_bias) {
+        norm->row.beta = weights;
+        norm->dbeta = gradients;
+        return;
     }
-    s24i_layer head = {.n = rows, .k = s->width, .ldx = s->width};
-    head.ldy = s24i_round_up(rows, t->machine.row_align);
-    if (t->head_kind == S24_HEAD_CLASSES) head.ldx *= s->positions;
-    if (t->head_kind == S24_HEAD_LM && !has(k, pattern)) {
-        head.w = t->embed.words; /* tied: the words' embeddings are the head */
-        head.dw = t->embed.dwords;
-        t->head = head;
+    *norm = (s24i_norm){
+        .row = {.gamma = weights, .eps = shape->eps, .rms = k->t->arch->rms, .n = shape->width},
+        .dgamma = gradients};
+}
+
+/* What reads the tensor gets its place among weights and gradients; both NULL: there is none. */
+static void give(const maker *k, const s24i_wanted *w, float *weights, float *gradients)
+{
+    s24i_embed *e = &k->t->embed;
+    switch (w->role) {
+    case S24I_ROLE_WORDS:
+        e->words = weights;
+        e->dwords = gradients;
+        break;
+    case S24I_ROLE_POSITIONS:
+        e->positions = weights;
+        e->dpositions = gradients;
+        break;
+    case S24I_ROLE_TYPES:
+        e->types = weights;
+        e->dtypes = gradients;
+        break;
+    case S24I_ROLE_FIRST_TOKEN:
+        e->first = weights;
+        e->dfirst = gradients;
+        break;
+    case S24I_ROLE_PATCHES:
+    case S24I_ROLE_LAYER:
+    case S24I_ROLE_HEAD:
+        give_layer(layer_of(k, w), w, weights, gradients);
+        break;
+    default:
+        give_norm(norm_of(k, w), k, w, weights, gradients);
+    }
+}
+
+static s24_status read_tensor(const maker *k, const s24_tensor *tensor, const s24i_wanted *w)
+{
+    return tensor ? s24i_name_tensor(k->ctx, copy(k, tensor, w), tensor) : make_head(k, w);
+}
+
+/* A tensor of the walk. A head that the checkpoint has not is made. */
+static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tensor)
+{
+    maker *k = user;
+    s24_transformer *t = k->t;
+    if (w->begins) segment(k, !w->is_bias && w->cols);
+    if (!tensor && (w->role != S24I_ROLE_HEAD || (w->is_bias && t->head_kind == S24_HEAD_LM))) {
+        give(k, w, NULL, NULL);
         return S24_OK;
     }
-    const wanted w = {.pattern = pattern, .suffix = ".weight", .rows = rows, .cols = s->width};
-    const wanted bias = {.pattern = pattern,
-                         .suffix = ".bias",
-                         .rows = rows,
-                         .optional = t->head_kind == S24_HEAD_LM};
-    const int made = !has(k, pattern);
-    segment(k, 1);
-    TRY((made ? make : take)(k, &head.w, &head.dw, &w));
-    segment(k, 0);
-    TRY((made ? make : take)(k, &head.bias, &head.dbias, &bias));
-    t->head = head;
+    if (!k->filling) {
+        REQUIRE(k->ctx, !tensor || !tensor->scales || !t->opts.train, S24_ERROR_UNSUPPORTED,
+                "%s: tensor '%s' is quantised; floats are trained and quantised afterwards",
+                tensor->file, tensor->name);
+        record(k, tensor, w);
+        give(k, w, NULL, NULL);
+    } else {
+        TRY(read_tensor(k, tensor, w));
+        give(k, w, t->weights + k->at, t->gradients ? t->gradients + k->at : NULL);
+    }
+    k->at += w->rows * s24i_max(w->cols, 1);
     return S24_OK;
+}
+
+/* What the walk is to find of the head. One of the next token that has no weight of its own is tied: the
+   words' embeddings. */
+static s24i_wanted_head wanted_head(const maker *k)
+{
+    const s24_transformer *t = k->t;
+    const s24i_architecture *a = t->arch;
+    switch (t->head_kind) {
+    case S24_HEAD_QA:
+        return (s24i_wanted_head){a->qa_head, 2, 0};
+    case S24_HEAD_CLASSES:
+        return (s24i_wanted_head){a->class_head, t->shape.classes, 0};
+    case S24_HEAD_LM:
+        if (s24i_walk_weight(&k->walk, a->lm_head))
+            return (s24i_wanted_head){a->lm_head, t->shape.vocabulary, 1};
+        break;
+    case S24_HEAD_NONE:
+        break;
+    }
+    return (s24i_wanted_head){NULL, 0, 0};
+}
+
+static void finish_head(s24_transformer *t)
+{
+    s24i_layer *head = &t->head;
+    const s24i_shape *s = &t->shape;
+    if (t->head_kind == S24_HEAD_NONE) return;
+    if (!head->n) /* tied */
+        *head = (s24i_layer){.n = s->vocabulary,
+                             .k = s->width,
+                             .ldx = s->width,
+                             .w = t->embed.words,
+                             .dw = t->embed.dwords};
+    head->ldy = s24i_round_up(head->n, t->machine.row_align);
+    if (t->head_kind == S24_HEAD_CLASSES) head->ldx *= s->positions;
 }
 
 /* ---- the whole --------------------------------------------------------------------------------- */
@@ -359,14 +274,13 @@ static s24_status take_head(maker *k)
 static s24_status walk(maker *k)
 {
     s24_transformer *t = k->t;
-    const s24i_architecture *a = t->arch;
     k->at = 0;
-    TRY(take_embeddings(k));
-    if (!a->pre_norm) TRY(take_norm(k, &t->norms[0], a->embedding_norm, 0));
-    for (int64_t b = 0; b < t->shape.layers; b++)
-        TRY(take_block(k, b));
-    if (a->pre_norm) TRY(take_norm(k, &t->norms[2 * t->shape.layers], a->final_norm, 0));
-    TRY(take_head(k));
+    k->walk.checks = !k->filling;
+    t->embed.width = t->shape.width;
+    t->embed.type_count = t->shape.types;
+    t->head = (s24i_layer){.n = 0};
+    TRY(s24i_walk_tensors(&k->walk));
+    finish_head(t);
     segment(k, 0); /* ends the last one */
     if (!k->filling) t->segment_count--;
     t->elems = k->at;
@@ -435,8 +349,14 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
 
 static s24_status load(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *checkpoint)
 {
-    maker k = {.ctx = ctx, .checkpoint = checkpoint, .t = t};
+    maker k = {.ctx = ctx, .t = t};
     TRY(find_architecture(t, ctx, checkpoint));
+    k.walk = (s24i_walk){.ctx = ctx,
+                         .checkpoint = checkpoint,
+                         .arch = t->arch,
+                         .shape = &t->shape,
+                         .take = take,
+                         .user = &k};
     const s24i_shape *s = &t->shape;
     const int64_t places = PLACES_ELSE + PLACES_A_BLOCK * s->layers;
     TRY(s24i_alloc_elems(&t->places, ctx, places, sizeof *t->places, "tensors' names"));
@@ -444,6 +364,7 @@ static s24_status load(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *c
     TRY(s24i_alloc_elems(&t->norms, ctx, 2 * s->layers + 1, sizeof *t->norms, "norms"));
     TRY(s24i_alloc_elems(&t->blocks, ctx, s->layers, sizeof *t->blocks, "blocks"));
     TRY(choose_head(&k));
+    k.walk.heads[0] = wanted_head(&k);
     t->machine.row_align = 1;
     TRY(walk(&k));
     TRY(make_machine(t, ctx));

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The walk: embeddings, blocks, the final norm, heads. Training's arena lies in this order, and so do
+   its checkpoints, which another order would make foreign. */
+#include "model/walk.h"
+
+static s24_status check(const s24i_walk *walk, const s24i_wanted *w, const s24_tensor *tensor)
+{
+    const int may_be_packed = w->role == S24I_ROLE_LAYER && !w->is_bias;
+    s24_ctx *ctx = walk->ctx;
+    REQUIRE(ctx, !tensor->packed || may_be_packed, S24_ERROR_FORMAT,
+            "%s: tensor '%s' is packed; only the weights of linear layers can be", tensor->file,
+            tensor->name);
+    if (!tensor->packed) TRY(s24i_tensor_check_float(ctx, tensor));
+    if (w->any_rank)
+        TRY(s24i_tensor_check_count(ctx, tensor, w->rows * s24i_max(w->cols, 1)));
+    else
+        TRY(s24i_tensor_check_shape(ctx, tensor, w->transposed ? w->cols : w->rows,
+                                    w->transposed ? w->rows : w->cols));
+    return s24i_tensor_check_finite(ctx, tensor);
+}
+
+static s24_status take(const s24i_walk *walk, const s24i_wanted *w)
+{
+    char name[S24I_NAME_BYTES];
+    const s24_tensor *tensor = NULL;
+    if (w->old_suffix)
+        tensor = s24i_tensor_find(name, walk->checkpoint, walk->arch, w->pattern, w->block,
+                                  w->old_suffix);
+    if (!tensor)
+        tensor =
+            s24i_tensor_find(name, walk->checkpoint, walk->arch, w->pattern, w->block, w->suffix);
+    if (!tensor && !w->optional) return s24i_tensor_missing(walk->ctx, walk->checkpoint, name);
+    if (tensor && walk->checks) TRY(check(walk, w, tensor));
+    return walk->take ? walk->take(walk->user, w, tensor) : S24_OK;
+}
+
+/* ---- pairs and stacks ------------------------------------------------------------------------ */
+
+/* Layers that read the same input, one below the other. */
+typedef struct stack {
+    s24i_slot slots[3];
+    int64_t rows[3];
+    int count;
+} stack;
+
+static s24_status take_stack(const s24i_walk *walk, const stack *s, int64_t block, int64_t cols)
+{
+    const s24i_architecture *arch = walk->arch;
+    for (int bias = 0; bias < 2; bias++)
+        for (int i = 0; i < s->count; i++) {
+            const s24i_wanted w = {.role = S24I_ROLE_LAYER,
+                                   .slot = s->slots[i],
+                                   .block = block,
+                                   .is_bias = bias,
+                                   .begins = i == 0,
+                                   .pattern = arch->slots[s->slots[i]],
+                                   .suffix = bias ? ".bias" : ".weight",
+                                   .rows = s->rows[i],
+                                   .cols = bias ? 0 : cols,
+                                   .optional = bias && !arch->biases,
+                                   .transposed = !bias && arch->transposed};
+            TRY(take(walk, &w));
+        }
+    return S24_OK;
+}
+
+static s24_status take_norm(const s24i_walk *walk, s24i_role role, const char *pattern,
+                            int64_t block)
+{
+    const s24i_wanted gamma = {.role = role,
+                               .block = block,
+                               .begins = 1,
+                               .pattern = pattern,
+                               .suffix = ".weight",
+                               .old_suffix = ".gamma",
+                               .rows = walk->shape->width};
+    s24i_wanted beta = gamma;
+    beta.is_bias = 1;
+    beta.begins = 0;
+    beta.suffix = ".bias";
+    beta.old_suffix = ".beta";
+    TRY(take(walk, &gamma));
+    return walk->arch->rms ? S24_OK : take(walk, &beta);
+}
+
+static s24_status take_pair(const s24i_walk *walk, s24i_wanted w, int optional_bias)
+{
+    w.suffix = ".weight";
+    w.begins = 1;
+    TRY(take(walk, &w));
+    w.suffix = ".bias";
+    w.is_bias = 1;
+    w.cols = w.any_rank = 0;
+    w.optional = w.optional || optional_bias;
+    return take(walk, &w);
+}
+
+/* ---- the parts of a model -------------------------------------------------------------------- */
+
+static s24_status take_embeddings(const s24i_walk *walk)
+{
+    const s24i_architecture *a = walk->arch;
+    const s24i_shape *s = walk->shape;
+    const int image = s->image > 0;
+    int first = 1;
+    const struct {
+        s24i_role role;
+        const char *pattern;
+        int64_t rows;
+        int any_rank;
+    } tables[] = {{S24I_ROLE_WORDS, a->words, s->vocabulary, 0},
+                  {S24I_ROLE_POSITIONS, a->positions, s->positions, image},
+                  {S24I_ROLE_TYPES, a->types, s->types, 0},
+                  {S24I_ROLE_FIRST_TOKEN, a->first_token, 1, 1}};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        const s24i_wanted w = {.role = tables[i].role,
+                               .begins = first,
+                               .pattern = tables[i].pattern,
+                               .suffix = "",
+                               .rows = tables[i].rows,
+                               .cols = s->width,
+                               .any_rank = tables[i].any_rank};
+        if (!w.pattern || !w.rows) continue;
+        TRY(take(walk, &w));
+        first = 0;
+    }
+    if (!image) return S24_OK;
+    return take_pair(walk,
+                     (s24i_wanted){.role = S24I_ROLE_PATCHES,
+                                   .pattern = a->patches,
+                                   .rows = s->width,
+                                   .cols = s->channels * s->patch * s->patch,
+                                   .any_rank = 1},
+                     0);
+}
+
+static s24_status take_relative(const s24i_walk *walk, int64_t block)
+{
+    s24i_wanted w = {.role = S24I_ROLE_REL_H,
+                     .block = block,
+                     .begins = 1,
+                     .pattern = walk->arch->rel_h,
+                     .suffix = "",
+                     .rows = 2 * s24i_attended_side(walk->shape, block) - 1,
+                     .cols = walk->shape->head_width};
+    TRY(take(walk, &w));
+    w.role = S24I_ROLE_REL_W;
+    w.pattern = walk->arch->rel_w;
+    return take(walk, &w);
+}
+
+static s24_status take_block(const s24i_walk *walk, int64_t b)
+{
+    const s24i_architecture *a = walk->arch;
+    const s24i_shape *s = walk->shape;
+    const int64_t wide = s->heads * s->head_width, kv = s->kv_heads * s->head_width;
+    stack qkv = {{S24I_QUERY, S24I_KEY, S24I_VALUE}, {wide, kv, kv}, 3};
+    if (s->joint) {
+        qkv.rows[0] += 2 * kv;
+        qkv.count = 1;
+    }
+    const stack attention = {{S24I_ATTENTION}, {s->width}, 1};
+    const stack gated = {{S24I_GATE, S24I_INTERMEDIATE}, {s->intermediate, s->intermediate}, 2};
+    const stack up = {{S24I_INTERMEDIATE}, {s->intermediate}, 1};
+    const stack down = {{S24I_OUTPUT}, {s->width}, 1};
+    TRY(take_stack(walk, &qkv, b, s->width));
+    TRY(take_stack(walk, &attention, b, wide));
+    TRY(take_stack(walk, a->slots[S24I_GATE] ? &gated : &up, b, s->width));
+    TRY(take_stack(walk, &down, b, s->intermediate));
+    TRY(take_norm(walk, S24I_ROLE_ATTENTION_NORM, a->attention_norm, b));
+    TRY(take_norm(walk, S24I_ROLE_OUTPUT_NORM, a->output_norm, b));
+    if (s->grid) TRY(take_relative(walk, b));
+    return walk->block_done ? walk->block_done(walk->user, b) : S24_OK;
+}
+
+const s24_tensor *s24i_walk_weight(const s24i_walk *walk, const char *pattern)
+{
+    char name[S24I_NAME_BYTES];
+    return pattern ? s24i_tensor_find(name, walk->checkpoint, walk->arch, pattern, 0, ".weight")
+                   : NULL;
+}
+
+static s24_status take_head(const s24i_walk *walk, const s24i_wanted_head *head)
+{
+    if (!head->rows) return S24_OK;
+    return take_pair(walk,
+                     (s24i_wanted){.role = S24I_ROLE_HEAD,
+                                   .pattern = head->pattern,
+                                   .rows = head->rows,
+                                   .cols = walk->shape->width,
+                                   .optional = !s24i_walk_weight(walk, head->pattern)},
+                     head->optional_bias);
+}
+
+s24_status s24i_walk_tensors(const s24i_walk *walk)
+{
+    const s24i_architecture *a = walk->arch;
+    TRY(take_embeddings(walk));
+    if (a->embedding_norm) TRY(take_norm(walk, S24I_ROLE_EMBEDDING_NORM, a->embedding_norm, 0));
+    for (int64_t b = 0; b < walk->shape->layers; b++)
+        TRY(take_block(walk, b));
+    if (a->final_norm) TRY(take_norm(walk, S24I_ROLE_FINAL_NORM, a->final_norm, 0));
+    for (int i = 0; i < 2; i++)
+        TRY(take_head(walk, &walk->heads[i]));
+    return S24_OK;
+}
