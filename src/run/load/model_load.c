@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A model from a checkpoint. Every tensor's presence, shape, dtype and values are checked against
- * the configuration before anything of the configuration's size is allocated: the same walk is made
- * twice, first without a model to fill.
+ * the configuration before anything of the configuration's size is allocated: the walk over the
+ * tensors (model/walk.h) is made twice, first without a model to fill.
  */
 #include <string.h>
 
 #include "io/checkpoint/checkpoint.h"
+#include "model/walk.h"
 #include "run/gpu/gpu_model.h"
 #include "run/load/choice.h"
 
@@ -17,8 +18,10 @@ typedef struct loader {
     s24i_shape shape;
     s24_model_opts opts;
     s24_dtype dtype;
+    s24i_walk walk;
     s24_model *model;   /* NULL in the walk that only checks */
     const void *mapped; /* data of the tensor that is used where the file is mapped, or NULL */
+    float *patches;     /* the weight of an image model's first layer, until it is built */
     void *buffers[S24I_SLOTS];
     s24i_source sources[S24I_SLOTS];
 } loader;
@@ -27,49 +30,6 @@ static const s24_tensor *find(char name[S24I_NAME_BYTES], const loader *l, const
                               int64_t block, const char *suffix)
 {
     return s24i_tensor_find(name, l->checkpoint, l->arch, pattern, block, suffix);
-}
-
-static s24_status missing(const loader *l, const char *name)
-{
-    return s24i_tensor_missing(l->ctx, l->checkpoint, name);
-}
-
-typedef struct wanted {
-    const char *pattern;
-    int64_t block;
-    const char *suffix, *old_suffix; /* old_suffix: of files before 2020, or NULL */
-    int64_t rows, cols;
-    int any_rank; /* whatever its shape, that many elements */
-} wanted;
-
-/* A dense tensor into floats (checked only, when there is no model yet). */
-static s24_status take(loader *l, const float *floats, const wanted *w)
-{
-    char name[S24I_NAME_BYTES];
-    const s24_tensor *tensor = NULL;
-    if (w->old_suffix) tensor = find(name, l, w->pattern, w->block, w->old_suffix);
-    if (!tensor) tensor = find(name, l, w->pattern, w->block, w->suffix);
-    if (!tensor) return missing(l, name);
-    TRY(s24i_tensor_check_float(l->ctx, tensor));
-    TRY(w->any_rank ? s24i_tensor_check_count(l->ctx, tensor, w->rows * w->cols)
-                    : s24i_tensor_check_shape(l->ctx, tensor, w->rows, w->cols));
-    REQUIRE(l->ctx, !tensor->packed, S24_ERROR_FORMAT,
-            "%s: tensor '%s' is packed; only the weights of linear layers can be", tensor->file,
-            tensor->name);
-    if (!l->model) return s24i_tensor_check_finite(l->ctx, tensor);
-    if (tensor->data == l->mapped) return S24_OK;
-    return s24_convert(s24i_writable(floats), S24_F32, tensor->data, tensor->dtype,
-                       w->rows * (w->cols ? w->cols : 1));
-}
-
-static s24_status take_norm(loader *l, const s24i_layer_norm *norm, const char *pattern,
-                            int64_t block)
-{
-    const int64_t width = l->shape.width;
-    const wanted gamma = {pattern, block, ".weight", ".gamma", width, 0, 0};
-    const wanted beta = {pattern, block, ".bias", ".beta", width, 0, 0};
-    TRY(take(l, norm ? norm->gamma : NULL, &gamma));
-    return take(l, norm ? norm->beta : NULL, &beta);
 }
 
 /* ---- linear weights -------------------------------------------------------------------------- */
@@ -185,17 +145,8 @@ static s24_status source_dense(loader *l, int slot, const s24_tensor *tensor)
     return s24_matrix_create(&source->matrix, l->ctx, &dense, &opts);
 }
 
-static s24_status source_slot(loader *l, int64_t block, int slot)
+static s24_status source_slot(loader *l, s24i_slot slot, const s24_tensor *tensor)
 {
-    char name[S24I_NAME_BYTES];
-    int64_t rows, cols;
-    s24i_slot_shape(&rows, &cols, &l->shape, (s24i_slot)slot);
-    const s24_tensor *tensor = find(name, l, l->arch->slots[slot], block, ".weight");
-    if (!tensor) return missing(l, name);
-    TRY(s24i_tensor_check_shape(l->ctx, tensor, rows, cols));
-    if (!tensor->packed) TRY(s24i_tensor_check_float(l->ctx, tensor));
-    /* Integers are finite, and their scales were checked on opening. */
-    if (!l->model) return s24i_tensor_check_finite(l->ctx, tensor);
     return s24i_name_tensor(
         l->ctx, tensor->packed ? source_packed(l, slot, tensor) : source_dense(l, slot, tensor),
         tensor);
@@ -252,111 +203,105 @@ static void join_in_place(loader *l, s24i_block *block, int64_t b)
     l->sources[S24I_QUERY].laid_out.rows *= 3;
 }
 
-static s24_status take_relative(loader *l, const s24i_block *block, int64_t b)
+/* ---- the sink -------------------------------------------------------------------------------- */
+
+static const float *of_norm(const s24i_layer_norm *norm, const s24i_wanted *w)
 {
-    const int64_t rows = 2 * s24i_attended_side(&l->shape, b) - 1, cols = l->shape.head_width;
-    const wanted h = {l->arch->rel_h, b, "", NULL, rows, cols, 0};
-    const wanted w = {l->arch->rel_w, b, "", NULL, rows, cols, 0};
-    TRY(take(l, block ? block->rel_h : NULL, &h));
-    return take(l, block ? block->rel_w : NULL, &w);
+    return w->is_bias ? norm->beta : norm->gamma;
 }
 
-static s24_status load_block(loader *l, int64_t b)
+static const float *of_block(const s24i_block *block, const s24i_wanted *w)
 {
-    s24i_block *block = l->model ? &l->model->blocks[b] : NULL;
-    if (block) join_in_place(l, block, b);
-    for (int slot = 0; slot < S24I_SLOTS; slot++) {
-        int64_t rows, cols;
-        if (!l->arch->slots[slot]) continue;
-        s24i_slot_shape(&rows, &cols, &l->shape, (s24i_slot)slot);
-        const wanted bias = {l->arch->slots[slot], b, ".bias", NULL, rows, 0, 0};
-        TRY(take(l, block ? block->bias[slot] : NULL, &bias));
-        TRY(source_slot(l, b, slot));
+    switch (w->role) {
+    case S24I_ROLE_ATTENTION_NORM:
+        return of_norm(&block->attention_norm, w);
+    case S24I_ROLE_OUTPUT_NORM:
+        return of_norm(&block->output_norm, w);
+    case S24I_ROLE_REL_H:
+        return block->rel_h;
+    case S24I_ROLE_REL_W:
+        return block->rel_w;
+    default:
+        return block->bias[w->slot];
     }
-    TRY(take_norm(l, block ? &block->attention_norm : NULL, l->arch->attention_norm, b));
-    TRY(take_norm(l, block ? &block->output_norm : NULL, l->arch->output_norm, b));
-    if (l->shape.grid) TRY(take_relative(l, block, b));
-    return block ? s24i_block_build(l->model, l->ctx, b, l->sources) : S24_OK;
+}
+
+static const float *of_head(const s24_model *m, const s24i_wanted *w)
+{
+    if (w->pattern == m->architecture->qa_head) return w->is_bias ? m->qa_bias : m->qa_weight;
+    return w->is_bias ? m->class_bias : m->class_weight;
+}
+
+/* Where the model has a tensor that stays f32. */
+static const float *floats_of(const s24_model *m, const s24i_wanted *w)
+{
+    switch (w->role) {
+    case S24I_ROLE_WORDS:
+        return m->words;
+    case S24I_ROLE_POSITIONS:
+        return m->position_rows;
+    case S24I_ROLE_TYPES:
+        return m->type_rows;
+    case S24I_ROLE_FIRST_TOKEN:
+        return m->first_token;
+    case S24I_ROLE_PATCHES:
+        return m->patch_bias;
+    case S24I_ROLE_EMBEDDING_NORM:
+        return of_norm(&m->embedding_norm, w);
+    case S24I_ROLE_FINAL_NORM:
+        return of_norm(&m->final_norm, w);
+    case S24I_ROLE_HEAD:
+        return of_head(m, w);
+    default:
+        return of_block(&m->blocks[w->block], w);
+    }
+}
+
+static s24_status take_patches(loader *l, const s24_tensor *tensor, int64_t count)
+{
+    TRY(s24i_alloc_elems(&l->patches, l->ctx, count, sizeof *l->patches, "a weight"));
+    return s24_convert(l->patches, S24_F32, tensor->data, tensor->dtype, count);
+}
+
+static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tensor)
+{
+    loader *l = user;
+    s24_model *m = l->model;
+    const int64_t count = w->rows * s24i_max(w->cols, 1);
+    if (w->role == S24I_ROLE_LAYER && !w->is_bias) {
+        if (w->slot == S24I_QUERY) join_in_place(l, &m->blocks[w->block], w->block);
+        return source_slot(l, w->slot, tensor);
+    }
+    if (!tensor || tensor->data == l->mapped) return S24_OK;
+    if (w->role == S24I_ROLE_PATCHES && !w->is_bias) return take_patches(l, tensor, count);
+    return s24_convert(s24i_writable(floats_of(m, w)), S24_F32, tensor->data, tensor->dtype, count);
+}
+
+static s24_status block_done(void *user, int64_t b)
+{
+    loader *l = user;
+    TRY(s24i_block_build(l->model, l->ctx, b, l->sources));
+    release_sources(l);
+    return s24_ctx_progress(l->ctx, "loading", b + 1, l->shape.layers);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static const s24_tensor *head_weight(const loader *l, const char *pattern)
-{
-    char name[S24I_NAME_BYTES];
-    return pattern ? find(name, l, pattern, 0, ".weight") : NULL;
-}
-
-/* weight and bias: NULL while there is no model. */
-static s24_status take_head(loader *l, const char *pattern, int64_t outputs, const float *weight,
-                            const float *bias)
-{
-    const wanted w = {pattern, 0, ".weight", NULL, outputs, l->shape.width, 0};
-    const wanted b = {pattern, 0, ".bias", NULL, outputs, 0, 0};
-    if (!head_weight(l, pattern)) return S24_OK;
-    TRY(take(l, weight, &w));
-    return take(l, bias, &b);
-}
-
-/* Of images: the layer of the patches, whose weight is made when the others are there. */
-static s24_status take_image(loader *l)
-{
-    const s24i_architecture *a = l->arch;
-    const s24i_shape *s = &l->shape;
-    const s24_model *m = l->model;
-    const wanted first = {a->first_token, 0, "", NULL, 1, s->width, 1};
-    const wanted bias = {a->patches, 0, ".bias", NULL, s->width, 0, 0};
-    const wanted weight = {
-        a->patches, 0, ".weight", NULL, s->width, s->channels * s->patch * s->patch, 1};
-    if (a->first_token) TRY(take(l, m ? m->first_token : NULL, &first));
-    TRY(take(l, m ? m->patch_bias : NULL, &bias));
-    if (!m) return take(l, NULL, &weight);
-    float *wide;
-    TRY(s24i_alloc_elems(&wide, l->ctx, weight.rows * weight.cols, sizeof *wide, "a weight"));
-    s24_status status = take(l, wide, &weight);
-    if (status == S24_OK) status = s24i_patches_build(l->model, l->ctx, wide);
-    s24_ctx_free(l->ctx, wide);
-    return status;
-}
-
-static s24_status take_embeddings(loader *l)
-{
-    const s24i_architecture *a = l->arch;
-    const s24i_shape *s = &l->shape;
-    const s24_model *m = l->model;
-    const wanted words = {a->words, 0, "", NULL, s->vocabulary, s->width, 0};
-    const wanted positions = {a->positions, 0, "", NULL, s->positions, s->width, s->image > 0};
-    const wanted types = {a->types, 0, "", NULL, s->types, s->width, 0};
-    if (a->words) TRY(take(l, m ? m->words : NULL, &words));
-    TRY(take(l, m ? m->position_rows : NULL, &positions));
-    if (s->types) TRY(take(l, m ? m->type_rows : NULL, &types));
-    if (a->embedding_norm) TRY(take_norm(l, m ? &m->embedding_norm : NULL, a->embedding_norm, 0));
-    if (a->final_norm) TRY(take_norm(l, m ? &m->final_norm : NULL, a->final_norm, 0));
-    return s->image ? take_image(l) : S24_OK;
-}
-
-static s24_status walk(loader *l)
-{
-    const s24i_shape *s = &l->shape;
-    const s24_model *m = l->model;
-    TRY(take_embeddings(l));
-    TRY(take_head(l, l->arch->qa_head, 2, m ? m->qa_weight : NULL, m ? m->qa_bias : NULL));
-    TRY(take_head(l, l->arch->class_head, s->classes, m ? m->class_weight : NULL,
-                  m ? m->class_bias : NULL));
-    for (int64_t b = 0; b < s->layers; b++) {
-        const s24_status status = load_block(l, b);
-        release_sources(l);
-        TRY(status);
-        if (m) TRY(s24_ctx_progress(l->ctx, "loading", b + 1, s->layers));
-    }
-    return S24_OK;
-}
-
 /* The classes of an image model are the rows of its head. */
 static void read_classes(loader *l)
 {
-    const s24_tensor *head = head_weight(l, l->arch->class_head);
+    const s24_tensor *head = s24i_walk_weight(&l->walk, l->arch->class_head);
     if (head && head->rank == 2) l->shape.classes = head->shape[0];
+}
+
+/* What of the heads there are is read. */
+static void find_heads(loader *l)
+{
+    const s24i_architecture *a = l->arch;
+    if (s24i_walk_weight(&l->walk, a->qa_head))
+        l->walk.heads[0] = (s24i_wanted_head){a->qa_head, 2, 0};
+    if (s24i_walk_weight(&l->walk, a->class_head))
+        l->walk.heads[1] = (s24i_wanted_head){a->class_head, l->shape.classes, 0};
 }
 
 static s24_status prepare(loader *l)
@@ -370,9 +315,16 @@ static s24_status prepare(loader *l)
             "sam_vision_model are",
             folder, s24i_show(type).text);
     TRY(s24i_shape_read(&l->shape, l->ctx, l->arch, folder));
+    l->walk = (s24i_walk){.ctx = l->ctx,
+                          .checkpoint = l->checkpoint,
+                          .arch = l->arch,
+                          .shape = &l->shape,
+                          .checks = 1,
+                          .user = l};
     read_classes(l);
+    find_heads(l);
     if (l->opts.device) TRY(s24i_gpu_check(l->ctx, l->opts.device, &l->shape));
-    TRY(walk(l));
+    TRY(s24i_walk_tensors(&l->walk));
     char name[S24I_NAME_BYTES];
     const s24_tensor *first = find(name, l, l->arch->slots[S24I_QUERY], 0, ".weight");
     const s24_dtype wide = l->opts.device ? S24_F16 : S24_F32;
@@ -391,6 +343,19 @@ static s24_status map_words(s24i_map *map, const void **words, loader *l)
     TRY(s24i_checkpoint_map(map, words, l->ctx, l->checkpoint, tensor->data, tensor->bytes, 0));
     if (*words) l->mapped = tensor->data;
     return S24_OK;
+}
+
+/* The second walk: everything into the model. */
+static s24_status read_tensors(loader *l)
+{
+    l->walk.checks = 0;
+    l->walk.take = take;
+    l->walk.block_done = block_done;
+    s24_status status = s24i_walk_tensors(&l->walk);
+    if (status == S24_OK && l->patches) status = s24i_patches_build(l->model, l->ctx, l->patches);
+    s24_ctx_free(l->ctx, l->patches);
+    release_sources(l);
+    return status;
 }
 
 static int64_t stored_bytes(const s24_checkpoint *checkpoint)
@@ -416,8 +381,8 @@ s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *c
     TRY(prepare(&l));
     TRY(map_words(&words_map, &words, &l));
     const s24i_rooms rooms = {.words = words == NULL,
-                              .qa_head = head_weight(&l, l.arch->qa_head) != NULL,
-                              .class_head = head_weight(&l, l.arch->class_head) != NULL};
+                              .qa_head = l.walk.heads[0].pattern != NULL,
+                              .class_head = l.walk.heads[1].pattern != NULL};
     status = s24i_model_create(&model, ctx, l.arch, &l.shape, rooms);
     if (status != S24_OK) {
         s24i_map_close(&words_map);
@@ -434,7 +399,7 @@ s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *c
     TRY_DONE(s24i_pooling_read(&model->pooled, ctx, l.arch, s24_checkpoint_folder(checkpoint)));
     s24i_chooser chooser;
     if (!model->device && !l.opts.all_sparse) s24i_choose_begin(&chooser, model);
-    TRY_DONE(walk(&l));
+    TRY_DONE(read_tensors(&l));
     if (model->chooser) TRY_DONE(s24i_choose_end(model, ctx));
     if (model->device) TRY_DONE(s24i_gpu_upload(model, ctx));
 done:
