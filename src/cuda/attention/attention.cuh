@@ -13,8 +13,8 @@
 #ifndef S24_CUDA_ATTENTION_ATTENTION_CUH
 #define S24_CUDA_ATTENTION_ATTENTION_CUH
 
-#include "cuda/ptx/hopper.cuh"
 #include "cuda/linear/linear_tile.cuh"
+#include "cuda/ptx/hopper.cuh"
 #include "cuda/ptx/wgmma_dense.cuh"
 
 struct attention_params {

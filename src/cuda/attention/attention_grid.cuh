@@ -16,8 +16,8 @@
 
 #include <math.h>
 
-#include "cuda/ptx/hopper.cuh"
 #include "cuda/linear/linear_tile.cuh"
+#include "cuda/ptx/hopper.cuh"
 #include "cuda/ptx/mma.cuh"
 
 struct grid_params {

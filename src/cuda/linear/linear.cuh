@@ -12,12 +12,12 @@
 #ifndef S24_CUDA_LINEAR_LINEAR_CUH
 #define S24_CUDA_LINEAR_LINEAR_CUH
 
-#include "cuda/ptx/hopper.cuh"
 #include "cuda/linear/linear_share.cuh"
 #include "cuda/linear/linear_store.cuh"
 #include "cuda/linear/linear_store_bytes.cuh"
 #include "cuda/linear/linear_store_full.cuh"
 #include "cuda/linear/linear_tile.cuh"
+#include "cuda/ptx/hopper.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
 /* ---- the producer: one thread ---------------------------------------------------------------- */

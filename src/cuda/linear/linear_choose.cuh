@@ -3,8 +3,8 @@
 #ifndef S24_CUDA_LINEAR_LINEAR_CHOOSE_CUH
 #define S24_CUDA_LINEAR_LINEAR_CHOOSE_CUH
 
-#include "cuda/plugin/device.cuh"
 #include "cuda/linear/linear_row.cuh"
+#include "cuda/plugin/device.cuh"
 
 /* Of tiles: linear.cuh's, between norms linear_norm.cuh's, for few tokens linear_kept.cuh's and
    linear_few.cuh's, and for every GPU mma_linear.cuh's. */

@@ -6,8 +6,8 @@
 #ifndef S24_CUDA_LINEAR_LINEAR_SHARE_CUH
 #define S24_CUDA_LINEAR_LINEAR_SHARE_CUH
 
-#include "cuda/ptx/hopper.cuh"
 #include "cuda/linear/linear_tile.cuh"
+#include "cuda/ptx/hopper.cuh"
 
 /* ---- tiles that are shared by steps ---------------------------------------------------------- */
 

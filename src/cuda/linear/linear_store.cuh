@@ -7,8 +7,8 @@
 #ifndef S24_CUDA_LINEAR_LINEAR_STORE_CUH
 #define S24_CUDA_LINEAR_LINEAR_STORE_CUH
 
-#include "cuda/ptx/hopper.cuh"
 #include "cuda/linear/linear_tile.cuh"
+#include "cuda/ptx/hopper.cuh"
 
 /*
  * x·Φ(x) of h = x/2: h + h·tanh u where tanh u = erf(x/√2). u/x is a line in x², minimax for the

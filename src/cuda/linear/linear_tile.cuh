@@ -6,8 +6,8 @@
 
 #include "sparse24/sparse24.h"
 
-#include "cuda/ptx/element.cuh"
 #include "cuda/linear/schedule.cuh"
+#include "cuda/ptx/element.cuh"
 
 enum {
     MAX_WARPS = 12,    /* of consumers */

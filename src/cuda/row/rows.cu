@@ -4,8 +4,8 @@
  * norms, activations behind dense products. All of it is bound by memory: 16 bytes a thread and
  * access, sums in f32, one rounding at the end.
  */
-#include "cuda/plugin/device.cuh"
 #include "cuda/linear/linear_store_full.cuh"
+#include "cuda/plugin/device.cuh"
 #include "cuda/row/quantise.cuh"
 
 enum {

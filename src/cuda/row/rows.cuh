@@ -6,8 +6,8 @@
 #ifndef S24_CUDA_ROW_ROWS_CUH
 #define S24_CUDA_ROW_ROWS_CUH
 
-#include "cuda/ptx/hopper.cuh"
 #include "cuda/linear/linear_tile.cuh"
+#include "cuda/ptx/hopper.cuh"
 
 template <int N> struct row_bits;
 template <> struct row_bits<8> {

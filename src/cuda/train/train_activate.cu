@@ -4,8 +4,8 @@
  * are the bias's gradient. A block has 256 columns and its warps take rows by turns, so that a thread
  * keeps its columns' sums and biases in registers.
  */
-#include "cuda/row/rows.cuh"
 #include "cuda/plugin/train.cuh"
+#include "cuda/row/rows.cuh"
 #include "cuda/train/train_sums.cuh"
 
 enum { WARPS = 8, THREADS = 32 * WARPS, ROWS_AHEAD = 4 };

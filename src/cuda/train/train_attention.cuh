@@ -13,11 +13,11 @@
 #ifndef S24_CUDA_TRAIN_TRAIN_ATTENTION_CUH
 #define S24_CUDA_TRAIN_TRAIN_ATTENTION_CUH
 
-#include "cuda/ptx/hopper.cuh"
 #include "cuda/linear/linear_tile.cuh"
+#include "cuda/ptx/hopper.cuh"
 #include "cuda/ptx/mma.cuh"
-#include "cuda/train/train_dropout.cuh"
 #include "cuda/ptx/wgmma_dense.cuh"
+#include "cuda/train/train_dropout.cuh"
 
 /* A score that no other is below, whose product with any scale is exact: in a text of masked tokens
    only, all have the same weight. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Losses that pull vectors to a teacher's: hidden states by their squared distance, pooled vectors by
    their angle. */
-#include "cuda/row/rows.cuh"
 #include "cuda/plugin/train.cuh"
+#include "cuda/row/rows.cuh"
 #include "cuda/train/train_sums.cuh"
 
 enum { WARPS = 8, THREADS = 32 * WARPS, AHEAD = 2 /* pieces of 256 columns */ };

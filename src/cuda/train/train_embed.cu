@@ -5,8 +5,8 @@
  * to its table at once; what one piece leaves to the next waits in the work memory and is added up by
  * the piece where the id begins, in the order of the pieces.
  */
-#include "cuda/row/rows.cuh"
 #include "cuda/plugin/train.cuh"
+#include "cuda/row/rows.cuh"
 #include "cuda/train/train_sums.cuh"
 
 enum { WARPS = 8, THREADS = 32 * WARPS };

@@ -7,8 +7,8 @@
  */
 #include <cfloat>
 
-#include "cuda/row/rows.cuh"
 #include "cuda/plugin/train.cuh"
+#include "cuda/row/rows.cuh"
 #include "cuda/train/train_sums.cuh"
 
 /* ---- maxima and sums of a row ---------------------------------------------------------------- */

@@ -4,8 +4,8 @@
  * with the gradients of its parameters. A row of up to 1024 elements is a warp's, a wider one a
  * block's; it is read once and stays in registers.
  */
-#include "cuda/row/rows.cuh"
 #include "cuda/plugin/train.cuh"
+#include "cuda/row/rows.cuh"
 #include "cuda/train/train_dropout.cuh"
 #include "cuda/train/train_sums.cuh"
 

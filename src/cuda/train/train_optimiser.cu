@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The end of a step: the gradients' norm and AdamW, each over the whole arena at once. */
-#include "cuda/row/rows.cuh"
 #include "cuda/plugin/train.cuh"
+#include "cuda/row/rows.cuh"
 #include "cuda/train/train_sums.cuh"
 
 enum { WARPS = 8, THREADS = 32 * WARPS };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Sums over rows, and the ends of every sum that blocks leave in parts. */
-#include "cuda/row/rows.cuh"
 #include "cuda/plugin/train.cuh"
+#include "cuda/row/rows.cuh"
 #include "cuda/train/train_sums.cuh"
 
 enum { WARPS = 8, THREADS = 32 * WARPS };

@@ -11,9 +11,9 @@
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
+#include "cuda/weight/weight.cuh"
 #include "kernel/mvue24.h"
 #include "kernel/tile_choose.h"
-#include "cuda/weight/weight.cuh"
 
 enum { SELECT_THREADS = 256 };
 

@@ -10,10 +10,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "cuda/weight/group16.cuh"
 #include "cuda/ptx/hopper.cuh"
-#include "kernel/mvue24.h"
+#include "cuda/weight/group16.cuh"
 #include "cuda/weight/weight.cuh"
+#include "kernel/mvue24.h"
 
 enum { WEIGHT16_BYTES = 4608 };
 
