@@ -3,7 +3,7 @@
 """sparse24 and other engines on the same encoders, on the same machine, in the same run.
 
     bench/peers/environments.sh build/peers
-    bench/peers/run.py --environments build/peers --model FOLDER --out docs/benchmarks/DATE
+    bench/peers/run.py --environments build/peers --model FOLDER --out build/peers/results
 
 FOLDER is a dense Hugging Face encoder with its tokenizer; BERT-base with random weights is made.
 Both are pruned by magnitude and packed; sparse24 and DeepSparse get the 2:4 weights, the others the
