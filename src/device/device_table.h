@@ -6,7 +6,7 @@
  *
  * Every function that can fail returns a status and then leaves a sentence in `error`. `stream` is
  * the device's own handle (a cudaStream_t), NULL its default stream; work is enqueued there and
- * not waited for, unless said. Sizes have been checked by src/op.
+ * not waited for, unless said. Sizes have been checked by src/device.
  */
 #ifndef S24_DEVICE_DEVICE_TABLE_H
 #define S24_DEVICE_DEVICE_TABLE_H
@@ -16,7 +16,7 @@
 
 #include "sparse24/sparse24.h"
 
-#define S24I_DEVICE_ABI    10
+#define S24I_DEVICE_ABI    11
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"
 
 typedef struct s24i_device s24i_device;
@@ -211,81 +211,14 @@ typedef struct s24i_device_masking {
     const uint8_t *mask;
 } s24i_device_masking;
 
+/* The table: a member for each row of device_ops.def. */
 typedef struct s24i_device_table {
     int abi;
-    /* vendor: products by the vendor's library instead of the plugin's own. */
-    s24_status (*open)(s24i_device **out, int index, int vendor, s24i_device_error *error);
-    void (*close)(s24i_device *device);
-    /* "NVIDIA H200, compute capability 9.0, 132 multiprocessors, CUDA 13.0 (driver 13.0)" */
-    const char *(*text)(const s24i_device *device);
-    s24_status (*alloc)(s24i_device *device, void **out, size_t bytes, void *stream,
-                        s24i_device_error *error);
-    s24_status (*release)(s24i_device *device, void *memory, void *stream,
-                          s24i_device_error *error);
-    /* Either side may be host memory; only pinned host memory makes it asynchronous. */
-    s24_status (*copy)(s24i_device *device, void *to, const void *from, size_t bytes, void *stream,
+#define CALL(result, name, parameters) result(*name) parameters;
+#define JOB(name, type)                                                                            \
+    s24_status (*name)(s24i_device * device, const type *job, void *stream,                        \
                        s24i_device_error *error);
-    s24_status (*clear)(s24i_device *device, void *memory, size_t bytes, void *stream,
-                        s24i_device_error *error);
-    s24_status (*wait)(s24i_device *device, void *stream, s24i_device_error *error);
-    /* Tiles by index: "256x192", or one that is shared by steps along k, "256x192/k", or in clusters
-       of blocks, "64x8/2"; NULL past the end. */
-    const char *(*tile_name)(int index);
-    /* Which tile a product would get, −1: none. */
-    int (*linear_choose)(const s24i_device *device, const s24i_device_linear *job);
-    size_t (*linear_work_bytes)(const s24i_device *device, s24_dtype dtype);
-    s24_status (*linear)(s24i_device *device, const s24i_device_linear *job, void *stream,
-                         s24i_device_error *error);
-    void (*linear_release)(s24i_device *device, void *vendor);
-    s24_status (*weight_pack)(s24i_device *device, const s24i_device_weight *job, void *stream,
-                              s24i_device_error *error);
-    s24_status (*weight_unpack)(s24i_device *device, const s24i_device_weight *job, void *stream,
-                                s24i_device_error *error);
-    /* dense_search measures the proposed algorithms and keeps the fastest for products of this
-       shape and about as many tokens; y is overwritten. It waits, and gives the seconds. */
-    s24_status (*dense)(s24i_device *device, const s24i_device_dense *job, void *stream,
-                        s24i_device_error *error);
-    s24_status (*dense_search)(s24i_device *device, const s24i_device_dense *job, double *seconds,
-                               void *stream, s24i_device_error *error);
-    s24_status (*norm)(s24i_device *device, const s24i_device_norm *job, void *stream,
-                       s24i_device_error *error);
-    /* Queries of a tile for that many tokens and heads of d; 0: there is no such attention. */
-    int (*attention_queries)(int64_t d, int64_t tokens, int64_t heads);
-    s24_status (*attention)(s24i_device *device, const s24i_device_attention *job, void *stream,
-                            s24i_device_error *error);
-    s24_status (*pool)(s24i_device *device, const s24i_device_pool *job, void *stream,
-                       s24i_device_error *error);
-    s24_status (*head)(s24i_device *device, const s24i_device_head *job, void *stream,
-                       s24i_device_error *error);
-    s24_status (*stream_create)(s24i_device *device, void **out, s24i_device_error *error);
-    void (*stream_destroy)(s24i_device *device, void *stream);
-    /* What is enqueued between begin and end becomes a graph instead of being run. end ends the
-       capture in any case; out is NULL when it failed. */
-    s24_status (*graph_begin)(s24i_device *device, void *stream, s24i_device_error *error);
-    s24_status (*graph_end)(s24i_device *device, void **out, void *stream,
-                            s24i_device_error *error);
-    s24_status (*graph_launch)(s24i_device *device, void *graph, void *stream,
-                               s24i_device_error *error);
-    void (*graph_destroy)(s24i_device *device, void *graph);
-    s24_status (*pinned_alloc)(s24i_device *device, void **out, size_t bytes,
-                               s24i_device_error *error);
-    void (*pinned_free)(s24i_device *device, void *memory);
-    /* The time between the two in a stream, on the device's clock. The second waits. */
-    s24_status (*timer_start)(s24i_device *device, void *stream, s24i_device_error *error);
-    s24_status (*timer_stop)(s24i_device *device, double *seconds, void *stream,
-                             s24i_device_error *error);
-    s24_status (*select)(s24i_device *device, const s24i_device_select *job, void *stream,
-                         s24i_device_error *error);
-    s24_status (*mask_apply)(s24i_device *device, const s24i_device_masking *job, void *stream,
-                             s24i_device_error *error);
-    s24_status (*unfold)(s24i_device *device, const s24i_device_unfold *job, void *stream,
-                         s24i_device_error *error);
-    /* Is there attention of heads of d over squares of side²? */
-    int (*attention_grid_takes)(int64_t d, int64_t side);
-    s24_status (*attention_grid)(s24i_device *device, const s24i_device_attention_grid *job,
-                                 void *stream, s24i_device_error *error);
-    s24_status (*quantise)(s24i_device *device, const s24i_device_quantise *job, void *stream,
-                           s24i_device_error *error);
+#include "device/device_ops.def"
     const s24i_device_train_table *train;
 } s24i_device_table;
 

@@ -39,7 +39,7 @@ s24_status attention_prepare(s24i_device *device, s24i_device_error *error)
     return S24_OK;
 }
 
-int attention_queries(int64_t d, int64_t tokens, int64_t heads)
+int device_attention_queries(int64_t d, int64_t tokens, int64_t heads)
 {
     int queries = 0;
     for (const attention_row &row : rows) {

@@ -37,7 +37,7 @@ s24_status attention_grid_prepare(s24i_device *device, s24i_device_error *error)
     return S24_OK;
 }
 
-int attention_grid_takes(int64_t d, int64_t side)
+int device_attention_grid_takes(int64_t d, int64_t side)
 {
     for (const grid_row &row : rows)
         if (row.d == d && row.side == side) return 1;

@@ -167,17 +167,17 @@ static double time_of(s24i_device *device, dense_product &product,
     s24i_device_error error;
     double least = -1, seconds;
     for (int turn = 0; turn <= TURNS; turn++) { /* the first one warms up */
-        bool good = timer_start(device, stream, &error) == S24_OK;
+        bool good = device_timer_start(device, stream, &error) == S24_OK;
         for (int i = 0; i < RUNS && good; i++)
             good = product.run(algorithm, stream);
-        if (!good || timer_stop(device, &seconds, stream, &error) != S24_OK) return -1;
+        if (!good || device_timer_stop(device, &seconds, stream, &error) != S24_OK) return -1;
         if (turn > 0 && (least < 0 || seconds < least)) least = seconds;
     }
     return least / RUNS;
 }
 
-s24_status dense_search(s24i_device *device, const s24i_device_dense *job, double *seconds,
-                        void *stream, s24i_device_error *error)
+s24_status device_dense_search(s24i_device *device, const s24i_device_dense *job, double *seconds,
+                               void *stream, s24i_device_error *error)
 {
     device_scope scope(device);
     cublasLtMatmulHeuristicResult_t found[PROPOSALS];
@@ -205,10 +205,10 @@ s24_status dense_search(s24i_device *device, const s24i_device_dense *job, doubl
                job->k,     job->residual != nullptr, found[best].algo};
     if (!job->activation) return S24_OK;
     double behind = 0;
-    status = timer_start(device, stream, error);
+    status = device_timer_start(device, stream, error);
     for (int i = 0; i < RUNS && status == S24_OK; i++)
         status = activation_enqueue(device, job, stream, error);
-    if (status == S24_OK) status = timer_stop(device, &behind, stream, error);
+    if (status == S24_OK) status = device_timer_stop(device, &behind, stream, error);
     *seconds += behind / RUNS;
     return status;
 }

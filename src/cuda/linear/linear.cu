@@ -149,12 +149,12 @@ static s24_status between_enqueue(const s24i_device *device, const s24i_device_l
     return device_launch_kernel(error, launch, args, stream);
 }
 
-s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
-                          s24i_device_error *error)
+s24_status linear_own_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
+                              s24i_device_error *error)
 {
     const linear_kind *kind = linear_kind_of(job->dtype);
     CUtensorMap x, y = {};
-    int grid, chosen = linear_choose(device, job);
+    int grid, chosen = device_linear_choose(device, job);
     if (chosen < 0)
         return device_failed(
             error, S24_ERROR_UNSUPPORTED,

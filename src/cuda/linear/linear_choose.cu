@@ -152,7 +152,7 @@ const linear_option *linear_option_of(int index)
     return &options.list[index];
 }
 
-const char *linear_tile_name(int index)
+const char *device_tile_name(int index)
 {
     return index >= 0 && index < options.count ? options.list[index].name : nullptr;
 }
@@ -285,7 +285,7 @@ static double cost(const s24i_device *device, const s24i_device_linear *job, con
     return launch + (time > weight ? time : weight) + further;
 }
 
-size_t linear_work_bytes(const s24i_device *device, s24_dtype dtype)
+size_t device_linear_work_bytes(const s24i_device *device, s24_dtype dtype)
 {
     const linear_row *rows = linear_kind_of(dtype)->rows[LINEAR_WGMMA];
     size_t most = 0;
@@ -328,7 +328,7 @@ static bool can_be_used(const s24i_device *device, const s24i_device_linear *job
            option->share <= ceil_div(job->k, kind->block_k * row->depth);
 }
 
-int linear_choose(const s24i_device *device, const s24i_device_linear *job)
+int device_linear_choose(const s24i_device *device, const s24i_device_linear *job)
 {
     const linear_kind *kind = linear_kind_of(job->dtype);
     double best = 0;

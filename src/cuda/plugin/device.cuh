@@ -85,64 +85,30 @@ static s24_status on_device(s24i_device *device, const JOB *job, void *stream,
     return RUN(device, job, stream, error);
 }
 
-/* ---- what the table is made of --------------------------------------------------------------- */
+/* ---- the functions of the table, which its rows name ------------------------------------------ */
+
+#define CALL(result, name, parameters) result device_##name parameters;
+#define JOB(name, type)                                                                            \
+    s24_status name##_enqueue(s24i_device *device, const type *job, void *stream,                  \
+                              s24i_device_error *error);
+#include "device/device_ops.def"
+
+/* ---- what they are made of -------------------------------------------------------------------- */
 
 s24_status linear_prepare(s24i_device *device, s24i_device_error *error);
-const char *linear_tile_name(int index);
-int linear_choose(const s24i_device *device, const s24i_device_linear *job);
+s24_status linear_own_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
+                              s24i_device_error *error);
 s24_status vendor_open(s24i_device *device, s24i_device_error *error);
 void vendor_close(s24i_device *device);
 s24_status vendor_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
                           s24i_device_error *error);
-void vendor_release(s24i_device *device, void *weights);
-size_t linear_work_bytes(const s24i_device *device, s24_dtype dtype);
-s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
-                          s24i_device_error *error);
-s24_status weight_pack_enqueue(s24i_device *device, const s24i_device_weight *job, void *stream,
-                               s24i_device_error *error);
-s24_status weight_unpack_enqueue(s24i_device *device, const s24i_device_weight *job, void *stream,
-                                 s24i_device_error *error);
-s24_status dense_enqueue(s24i_device *device, const s24i_device_dense *job, void *stream,
-                         s24i_device_error *error);
-s24_status dense_search(s24i_device *device, const s24i_device_dense *job, double *seconds,
-                        void *stream, s24i_device_error *error);
 void dense_close(s24i_device *device);
 s24_status activation_enqueue(s24i_device *device, const s24i_device_dense *job, void *stream,
                               s24i_device_error *error);
-s24_status norm_enqueue(s24i_device *device, const s24i_device_norm *job, void *stream,
-                        s24i_device_error *error);
-s24_status quantise_enqueue(s24i_device *device, const s24i_device_quantise *job, void *stream,
-                            s24i_device_error *error);
 s24_status attention_prepare(s24i_device *device, s24i_device_error *error);
-int attention_queries(int64_t d, int64_t tokens, int64_t heads);
-s24_status attention_enqueue(s24i_device *device, const s24i_device_attention *job, void *stream,
-                             s24i_device_error *error);
 s24_status attention_grid_prepare(s24i_device *device, s24i_device_error *error);
-int attention_grid_takes(int64_t d, int64_t side);
-s24_status attention_grid_enqueue(s24i_device *device, const s24i_device_attention_grid *job,
-                                  void *stream, s24i_device_error *error);
-s24_status pool_enqueue(s24i_device *device, const s24i_device_pool *job, void *stream,
-                        s24i_device_error *error);
-s24_status head_enqueue(s24i_device *device, const s24i_device_head *job, void *stream,
-                        s24i_device_error *error);
-s24_status unfold_enqueue(s24i_device *device, const s24i_device_unfold *job, void *stream,
-                          s24i_device_error *error);
-s24_status stream_create(s24i_device *device, void **out, s24i_device_error *error);
-void stream_destroy(s24i_device *device, void *stream);
-s24_status graph_begin(s24i_device *device, void *stream, s24i_device_error *error);
-s24_status graph_end(s24i_device *device, void **out, void *stream, s24i_device_error *error);
-s24_status graph_launch(s24i_device *device, void *graph, void *stream, s24i_device_error *error);
-void graph_destroy(s24i_device *device, void *graph);
-s24_status pinned_alloc(s24i_device *device, void **out, size_t bytes, s24i_device_error *error);
-void pinned_free(s24i_device *device, void *memory);
-s24_status timer_start(s24i_device *device, void *stream, s24i_device_error *error);
-s24_status timer_stop(s24i_device *device, double *seconds, void *stream, s24i_device_error *error);
 void timer_close(s24i_device *device);
 s24_status weight16_enqueue(s24i_device *device, const s24i_device_weight *job, void *stream,
                             s24i_device_error *error);
-s24_status select_enqueue(s24i_device *device, const s24i_device_select *job, void *stream,
-                          s24i_device_error *error);
-s24_status mask_apply_enqueue(s24i_device *device, const s24i_device_masking *job, void *stream,
-                              s24i_device_error *error);
 
 #endif

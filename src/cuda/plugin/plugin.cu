@@ -119,7 +119,7 @@ static s24_status prepare(s24i_device *device, s24i_device_error *error)
     return status == S24_OK ? attention_grid_prepare(device, error) : status;
 }
 
-static s24_status device_open(s24i_device **out, int index, int vendor, s24i_device_error *error)
+s24_status device_open(s24i_device **out, int index, int vendor, s24i_device_error *error)
 {
     int count = 0, before = 0;
     *out = nullptr;
@@ -142,7 +142,7 @@ static s24_status device_open(s24i_device **out, int index, int vendor, s24i_dev
     return S24_OK;
 }
 
-static void device_close(s24i_device *device)
+void device_close(s24i_device *device)
 {
     dense_close(device);
     vendor_close(device);
@@ -150,15 +150,15 @@ static void device_close(s24i_device *device)
     free(device);
 }
 
-static const char *device_text(const s24i_device *device)
+const char *device_text(const s24i_device *device)
 {
     return device->text;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static s24_status device_alloc(s24i_device *device, void **out, size_t bytes, void *stream,
-                               s24i_device_error *error)
+s24_status device_alloc(s24i_device *device, void **out, size_t bytes, void *stream,
+                        s24i_device_error *error)
 {
     device_scope scope(device);
     char what[64];
@@ -169,8 +169,7 @@ static s24_status device_alloc(s24i_device *device, void **out, size_t bytes, vo
     return S24_OK;
 }
 
-static s24_status device_release(s24i_device *device, void *memory, void *stream,
-                                 s24i_device_error *error)
+s24_status device_release(s24i_device *device, void *memory, void *stream, s24i_device_error *error)
 {
     device_scope scope(device);
     CUDA_TRY(error, "selecting a device", scope.code);
@@ -179,8 +178,8 @@ static s24_status device_release(s24i_device *device, void *memory, void *stream
     return S24_OK;
 }
 
-static s24_status device_copy(s24i_device *device, void *to, const void *from, size_t bytes,
-                              void *stream, s24i_device_error *error)
+s24_status device_copy(s24i_device *device, void *to, const void *from, size_t bytes, void *stream,
+                       s24i_device_error *error)
 {
     device_scope scope(device);
     CUDA_TRY(error, "selecting a device", scope.code);
@@ -190,8 +189,8 @@ static s24_status device_copy(s24i_device *device, void *to, const void *from, s
     return S24_OK;
 }
 
-static s24_status device_clear(s24i_device *device, void *memory, size_t bytes, void *stream,
-                               s24i_device_error *error)
+s24_status device_clear(s24i_device *device, void *memory, size_t bytes, void *stream,
+                        s24i_device_error *error)
 {
     device_scope scope(device);
     CUDA_TRY(error, "selecting a device", scope.code);
@@ -200,7 +199,7 @@ static s24_status device_clear(s24i_device *device, void *memory, size_t bytes, 
     return S24_OK;
 }
 
-static s24_status device_wait(s24i_device *device, void *stream, s24i_device_error *error)
+s24_status device_wait(s24i_device *device, void *stream, s24i_device_error *error)
 {
     device_scope scope(device);
     CUDA_TRY(error, "selecting a device", scope.code);
@@ -211,11 +210,11 @@ static s24_status device_wait(s24i_device *device, void *stream, s24i_device_err
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static s24_status product_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
-                                  s24i_device_error *error)
+s24_status linear_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
+                          s24i_device_error *error)
 {
     return device->vendor ? vendor_enqueue(device, job, stream, error)
-                          : linear_enqueue(device, job, stream, error);
+                          : linear_own_enqueue(device, job, stream, error);
 }
 
 extern "C" __attribute__((visibility("default"))) const s24i_device_table *s24_device_table_cuda();
@@ -223,46 +222,11 @@ extern "C" __attribute__((visibility("default"))) const s24i_device_table *s24_d
 const s24i_device_table *s24_device_table_cuda()
 {
     static const s24i_device_table table = {
-        S24I_DEVICE_ABI,
-        device_open,
-        device_close,
-        device_text,
-        device_alloc,
-        device_release,
-        device_copy,
-        device_clear,
-        device_wait,
-        linear_tile_name,
-        linear_choose,
-        linear_work_bytes,
-        on_device<s24i_device_linear, product_enqueue>,
-        vendor_release,
-        on_device<s24i_device_weight, weight_pack_enqueue>,
-        on_device<s24i_device_weight, weight_unpack_enqueue>,
-        on_device<s24i_device_dense, dense_enqueue>,
-        dense_search,
-        on_device<s24i_device_norm, norm_enqueue>,
-        attention_queries,
-        on_device<s24i_device_attention, attention_enqueue>,
-        on_device<s24i_device_pool, pool_enqueue>,
-        on_device<s24i_device_head, head_enqueue>,
-        stream_create,
-        stream_destroy,
-        graph_begin,
-        graph_end,
-        graph_launch,
-        graph_destroy,
-        pinned_alloc,
-        pinned_free,
-        timer_start,
-        timer_stop,
-        on_device<s24i_device_select, select_enqueue>,
-        on_device<s24i_device_masking, mask_apply_enqueue>,
-        on_device<s24i_device_unfold, unfold_enqueue>,
-        attention_grid_takes,
-        on_device<s24i_device_attention_grid, attention_grid_enqueue>,
-        on_device<s24i_device_quantise, quantise_enqueue>,
-        &train_table,
+        .abi = S24I_DEVICE_ABI,
+#define CALL(result, name, parameters) .name = device_##name,
+#define JOB(name, type)                .name = on_device<type, name##_enqueue>,
+#include "device/device_ops.def"
+        .train = &train_table,
     };
     return &table;
 }

@@ -7,7 +7,7 @@ static cudaStream_t handle(void *stream)
     return static_cast<cudaStream_t>(stream);
 }
 
-s24_status stream_create(s24i_device *device, void **out, s24i_device_error *error)
+s24_status device_stream_create(s24i_device *device, void **out, s24i_device_error *error)
 {
     device_scope scope(device);
     cudaStream_t stream;
@@ -18,7 +18,7 @@ s24_status stream_create(s24i_device *device, void **out, s24i_device_error *err
     return S24_OK;
 }
 
-void stream_destroy(s24i_device *device, void *stream)
+void device_stream_destroy(s24i_device *device, void *stream)
 {
     device_scope scope(device);
     cudaStreamDestroy(handle(stream));
@@ -26,7 +26,7 @@ void stream_destroy(s24i_device *device, void *stream)
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-s24_status graph_begin(s24i_device *device, void *stream, s24i_device_error *error)
+s24_status device_graph_begin(s24i_device *device, void *stream, s24i_device_error *error)
 {
     device_scope scope(device);
     CUDA_TRY(error, "selecting a device", scope.code);
@@ -35,7 +35,7 @@ s24_status graph_begin(s24i_device *device, void *stream, s24i_device_error *err
     return S24_OK;
 }
 
-s24_status graph_end(s24i_device *device, void **out, void *stream, s24i_device_error *error)
+s24_status device_graph_end(s24i_device *device, void **out, void *stream, s24i_device_error *error)
 {
     device_scope scope(device);
     cudaGraph_t graph = nullptr;
@@ -50,7 +50,8 @@ s24_status graph_end(s24i_device *device, void **out, void *stream, s24i_device_
     return S24_OK;
 }
 
-s24_status graph_launch(s24i_device *device, void *graph, void *stream, s24i_device_error *error)
+s24_status device_graph_launch(s24i_device *device, void *graph, void *stream,
+                               s24i_device_error *error)
 {
     device_scope scope(device);
     CUDA_TRY(error, "selecting a device", scope.code);
@@ -59,7 +60,7 @@ s24_status graph_launch(s24i_device *device, void *graph, void *stream, s24i_dev
     return S24_OK;
 }
 
-void graph_destroy(s24i_device *device, void *graph)
+void device_graph_destroy(s24i_device *device, void *graph)
 {
     device_scope scope(device);
     cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
@@ -67,7 +68,8 @@ void graph_destroy(s24i_device *device, void *graph)
 
 /* ---- pinned memory --------------------------------------------------------------------------- */
 
-s24_status pinned_alloc(s24i_device *device, void **out, size_t bytes, s24i_device_error *error)
+s24_status device_pinned_alloc(s24i_device *device, void **out, size_t bytes,
+                               s24i_device_error *error)
 {
     device_scope scope(device);
     *out = nullptr;
@@ -76,7 +78,7 @@ s24_status pinned_alloc(s24i_device *device, void **out, size_t bytes, s24i_devi
     return S24_OK;
 }
 
-void pinned_free(s24i_device *device, void *memory)
+void device_pinned_free(s24i_device *device, void *memory)
 {
     device_scope scope(device);
     cudaFreeHost(memory);
@@ -84,7 +86,7 @@ void pinned_free(s24i_device *device, void *memory)
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-s24_status timer_start(s24i_device *device, void *stream, s24i_device_error *error)
+s24_status device_timer_start(s24i_device *device, void *stream, s24i_device_error *error)
 {
     device_scope scope(device);
     CUDA_TRY(error, "selecting a device", scope.code);
@@ -94,7 +96,8 @@ s24_status timer_start(s24i_device *device, void *stream, s24i_device_error *err
     return S24_OK;
 }
 
-s24_status timer_stop(s24i_device *device, double *seconds, void *stream, s24i_device_error *error)
+s24_status device_timer_stop(s24i_device *device, double *seconds, void *stream,
+                             s24i_device_error *error)
 {
     device_scope scope(device);
     float ms = 0;

@@ -43,25 +43,7 @@ s24_status train_convert_enqueue(s24i_device *device, const s24_device_train_con
 /* ---- the table ------------------------------------------------------------------------------- */
 
 const s24i_device_train_table train_table = {
-    on_device<s24_device_train_convert_args, train_convert_enqueue>,
-    on_device<s24_device_train_product_args, train_product_enqueue>,
-    on_device<s24_device_train_dropout_args, train_dropout_enqueue>,
-    on_device<s24_device_train_sums_args, train_sums_enqueue>,
-    on_device<s24_device_train_add_norm_args, train_add_norm_enqueue>,
-    on_device<s24_device_train_norm_back_args, train_norm_back_enqueue>,
-    on_device<s24_device_train_activate_args, train_activate_enqueue>,
-    on_device<s24_device_train_activate_back_args, train_activate_back_enqueue>,
-    on_device<s24_device_train_embed_args, train_embed_enqueue>,
-    on_device<s24_device_train_embed_back_args, train_embed_back_enqueue>,
-    on_device<s24_device_train_unfold_args, train_unfold_enqueue>,
-    train_attention_work_bytes,
-    on_device<s24_device_train_attention_args, train_attention_enqueue>,
-    on_device<s24_device_train_attention_args, train_attention_back_enqueue>,
-    on_device<s24_device_train_rotate_args, train_rotate_enqueue>,
-    on_device<s24_device_train_cross_entropy_args, train_cross_entropy_enqueue>,
-    on_device<s24_device_train_answer_args, train_answer_enqueue>,
-    on_device<s24_device_train_squared_args, train_squared_enqueue>,
-    on_device<s24_device_train_cosine_args, train_cosine_enqueue>,
-    on_device<s24_device_train_squares_args, train_squares_enqueue>,
-    on_device<s24_device_train_adamw_args, train_adamw_enqueue>,
+#define CALL(result, name, parameters) .name = train_##name,
+#define JOB(name, type)                .name = on_device<type, train_##name##_enqueue>,
+#include "device/device_train_ops.def"
 };

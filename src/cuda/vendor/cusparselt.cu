@@ -353,7 +353,7 @@ static void weight_destroy(const vendor_engine *e, vendor_weight *w)
     free(w);
 }
 
-void vendor_release(s24i_device *device, void *weights)
+void device_linear_release(s24i_device *device, void *weights)
 {
     device_scope scope(device);
     for (vendor_weight *w = static_cast<vendor_weight *>(weights); w;) {
