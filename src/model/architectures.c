@@ -27,12 +27,22 @@ const s24i_architecture *s24i_architecture_at(int index)
     return architectures[index];
 }
 
+int64_t s24i_slot_outputs(const s24i_shape *shape, s24i_slot slot)
+{
+    if (slot == S24I_QUERY) return shape->heads * shape->head_width;
+    if (slot == S24I_KEY || slot == S24I_VALUE) return shape->kv_heads * shape->head_width;
+    return slot == S24I_INTERMEDIATE || slot == S24I_GATE ? shape->intermediate : shape->width;
+}
+
 void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot)
 {
-    *rows = slot == S24I_INTERMEDIATE ? shape->intermediate : shape->width;
-    if (shape->joint && slot == S24I_QUERY) *rows *= 3;
+    const int64_t keys = s24i_slot_outputs(shape, S24I_KEY);
+    *rows = s24i_slot_outputs(shape, slot);
+    if (shape->joint && slot == S24I_QUERY) *rows += 2 * keys;
     if (shape->joint && (slot == S24I_KEY || slot == S24I_VALUE)) *rows = 0;
-    *cols = slot == S24I_OUTPUT ? shape->intermediate : shape->width;
+    *cols = shape->width;
+    if (slot == S24I_ATTENTION) *cols = shape->heads * shape->head_width;
+    if (slot == S24I_OUTPUT) *cols = shape->intermediate;
 }
 
 /* Does name read as the pattern, whose %d stands for digits, followed by ".weight"? */

@@ -92,6 +92,12 @@ static inline int64_t s24i_attended_side(const s24i_shape *shape, int64_t block)
     return shape->window && !(shape->global_blocks >> block & 1) ? shape->window : shape->grid;
 }
 
+/* Queries, keys and values of a token. */
+static inline int64_t s24i_qkv_outputs(const s24i_shape *shape)
+{
+    return (shape->heads + 2 * shape->kv_heads) * shape->head_width;
+}
+
 /* Linear layers of a block. */
 static inline int64_t s24i_slot_count(const s24i_shape *shape)
 {
@@ -170,6 +176,10 @@ enum {
 };
 s24i_linear *s24i_block_product_of(s24i_block *block, int index);
 const s24i_linear *s24i_block_product(const s24i_block *block, int index);
+/* The product of a slot's step: query's is the first of query, key and value. */
+const s24i_linear *s24i_block_layer(const s24i_block *block, s24i_slot slot);
+/* The slot whose step runs a product. */
+s24i_slot s24i_product_slot(int index);
 /* A product keeps what it needs to run as chosen. */
 void s24i_linear_choose(s24i_linear *linear, const s24i_choice *choice);
 /* How many of the blocks' linear layers belong to products that count; a product may be of three. */
@@ -185,6 +195,8 @@ const s24i_architecture *s24i_architecture_find(const char *model_type);
 /* The rows by index; NULL behind the last. */
 const s24i_architecture *s24i_architecture_at(int index);
 
+/* What a slot's layer gives for a token, whether or not its weight is joint with another's. */
+int64_t s24i_slot_outputs(const s24i_shape *shape, s24i_slot slot);
 /* Rows and columns of a slot's weight; none of one that is joint with another. */
 void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot);
 

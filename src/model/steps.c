@@ -46,6 +46,14 @@ s24i_steps s24i_steps_of(const s24i_architecture *a)
     return steps;
 }
 
+const s24i_block_step *s24i_steps_product(const s24i_steps *steps, s24i_slot slot)
+{
+    const s24i_block_step *step = steps->step;
+    while (step->kind != S24I_STEP_PRODUCT || step->slot != slot)
+        step++;
+    return step;
+}
+
 const char *s24i_step_name(s24i_step_kind kind)
 {
     static const char *const names[] = {[S24I_STEP_NORM] = "norm",

@@ -53,6 +53,8 @@ typedef struct s24i_steps {
 
 /* The steps of a block of that model type. */
 s24i_steps s24i_steps_of(const s24i_architecture *architecture);
+/* The step of the product whose first layer is that one. */
+const s24i_block_step *s24i_steps_product(const s24i_steps *steps, s24i_slot slot);
 /* "norm", "product", "rotate", "attend", "gate". */
 const char *s24i_step_name(s24i_step_kind kind);
 /* Refuses a model type with a step that whoever walks it lacks, by the step's name; `has` holds a bit

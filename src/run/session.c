@@ -18,6 +18,25 @@
 #include "run/cpu/pass.h"
 #include "run/gpu/gpu_model.h"
 
+s24_dense s24i_session_place(const s24_session *session, const s24i_lane *lane,
+                             s24i_step_place place, int64_t first, int64_t rows)
+{
+    const s24i_shape *shape = &session->model->shape;
+    const int64_t heads = shape->heads * shape->head_width;
+    const s24_dense places[] = {
+        [S24I_AT_SUMS] = {session->hidden, S24_F32, 0, shape->width, first},
+        [S24I_AT_NORMED] = {lane->normed, S24_F32, 0, shape->width, 0},
+        [S24I_AT_QKV] = {session->qkv, session->between, 0, s24i_qkv_outputs(shape), first},
+        [S24I_AT_CONTEXT] = {session->context, session->between, 0, heads, first},
+        [S24I_AT_OUTER] = {lane->outer, session->between, 0, shape->intermediate, 0},
+    };
+    s24_dense at = places[place];
+    at.data = (char *)at.data + (size_t)(at.ld * at.cols) * s24_dtype_bytes(at.dtype);
+    at.rows = rows;
+    at.ld = at.cols;
+    return at;
+}
+
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
 /* The work memory of the most demanding 2:4 product of `rows` tokens on ctx's threads. */
@@ -44,8 +63,7 @@ static s24_dtype choose_between(const s24_session *session)
 {
     const s24_model *model = session->model;
     if (model->dtype == S24_F32 || model->shape.grid) return S24_F32;
-    if (!s24i_attention_takes_bf16(session->vec, model->shape.width / model->shape.heads))
-        return S24_F32;
+    if (!s24i_attention_takes_bf16(session->vec, model->shape.head_width)) return S24_F32;
     for (int64_t b = 0; b < model->shape.layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++)
             if (!takes_bf16(s24i_block_product(&model->blocks[b], i))) return S24_F32;
@@ -121,13 +139,13 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
 {
     const s24i_shape *shape = &session->model->shape;
     const int64_t tokens = session->max_tokens, longest = s24i_min(tokens, shape->positions);
+    const int64_t heads = shape->heads * shape->head_width;
     const size_t one = sizeof(float), part = s24_dtype_bytes(session->between);
-    session->scratch_elems = shape->grid
-                                 ? s24i_attention_grid_scratch(shape)
-                                 : s24i_attention_scratch(longest, shape->width / shape->heads);
+    session->scratch_elems = shape->grid ? s24i_attention_grid_scratch(shape)
+                                         : s24i_attention_scratch(longest, shape->head_width);
     TRY(s24i_alloc_elems(&session->hidden, ctx, tokens * shape->width, one, "hidden states"));
-    TRY(s24i_alloc_elems(&session->qkv, ctx, tokens * 3 * shape->width, part, "q, k and v"));
-    TRY(s24i_alloc_elems(&session->context, ctx, tokens * shape->width, part, "attention"));
+    TRY(s24i_alloc_elems(&session->qkv, ctx, tokens * s24i_qkv_outputs(shape), part, "q, k and v"));
+    TRY(s24i_alloc_elems(&session->context, ctx, tokens * heads, part, "attention"));
     TRY(s24i_alloc_elems(&session->tiles, ctx, tokens + 1, sizeof(int64_t), "tiles"));
     TRY(s24i_alloc_elems(&session->scratch, ctx, session->scratch_elems * session->threads, one,
                          "attention's scratch"));
@@ -162,7 +180,8 @@ s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *
                              .model = model,
                              .vec = s24i_vec_find(s24_ctx_cpu(ctx)),
                              .max_tokens = max_tokens,
-                             .threads = s24_ctx_threads(ctx)};
+                             .threads = s24_ctx_threads(ctx),
+                             .steps = s24i_steps_of(model->architecture)};
     s24_status status = lay_out_images(session, ctx);
     if (status == S24_OK && model->device) {
         status = s24i_gpu_session_create(&session->gpu, ctx, model, max_tokens);

@@ -6,7 +6,7 @@
 #ifndef S24_RUN_SESSION_H
 #define S24_RUN_SESSION_H
 
-#include "model/model.h"
+#include "model/steps.h"
 
 /*
  * Tokens a thread that go through the products of a block at a time: what is between the products
@@ -36,10 +36,11 @@ struct s24_session {
     const s24i_vec *vec;
     int64_t max_tokens;
     int threads;
+    s24i_steps steps;  /* of a block */
     s24_dtype between; /* f32 or bf16: of qkv, context and outer */
     float *hidden;     /* [max_tokens, width] */
-    void *qkv;         /* [max_tokens, 3·width], or three of [max_tokens, width] */
-    void *context;     /* [max_tokens, width] */
+    void *qkv;         /* [max_tokens, queries + keys + values], or one after the other */
+    void *context;     /* [max_tokens, queries] */
     int64_t *tiles;    /* [max_tokens + 1] */
     int64_t *images;   /* [max_tokens / positions + 1]: where they begin, of a model of images */
     float *scratch;
@@ -62,6 +63,11 @@ typedef struct s24i_observer {
     unsigned last; /* 1u << slot: what comes after that slot's input is not computed, and hidden is
                       left undefined; 0: the whole block runs */
 } s24i_observer;
+
+/* Where a step reads or writes: `rows` tokens from `first` on, in the session's memory or, for what
+   stands in a lane's, from its beginning. */
+s24_dense s24i_session_place(const s24_session *session, const s24i_lane *lane,
+                             s24i_step_place place, int64_t first, int64_t rows);
 
 /* s24_session_forward in two halves, so that the host can work while a device does: the batch may
    change after the first, the outputs are there after the second. The CPU does all in the first. */

@@ -56,14 +56,20 @@ int64_t s24i_attention_scratch(int64_t longest, int64_t d)
         d * tokens_ld + longest * d_ld + (TILE + 1) * tokens_ld + TILE * d_ld + TILE, S24I_VEC_PAD);
 }
 
+static int64_t kv_ld(const s24i_attention *job)
+{
+    return job->kv_ld ? job->kv_ld : job->ld;
+}
+
 /* Keys by columns and values by rows, of one text and head, as the products read them. */
 static void pack_f32(const scratch *s, const s24i_attention *job, int64_t offset, int64_t tokens)
 {
     const float *k = (const float *)job->k + offset, *v = (const float *)job->v + offset;
-    job->vec->transpose(s->keys, s->tokens_ld, k, job->ld, tokens, job->d);
+    const int64_t ld = kv_ld(job);
+    job->vec->transpose(s->keys, s->tokens_ld, k, ld, tokens, job->d);
     for (int64_t t = 0; t < tokens; t++) {
         float *row = s->values + t * s->d_ld;
-        memcpy(row, v + t * job->ld, (size_t)job->d * sizeof(float));
+        memcpy(row, v + t * ld, (size_t)job->d * sizeof(float));
         for (int64_t i = job->d; i < s->d_ld; i++)
             row[i] = 0.0f;
     }
@@ -73,8 +79,9 @@ static void pack_f32(const scratch *s, const s24i_attention *job, int64_t offset
 static void pack_bf16(const scratch *s, const s24i_attention *job, int64_t offset, int64_t tokens)
 {
     const uint16_t *k = (const uint16_t *)job->k + offset, *v = (const uint16_t *)job->v + offset;
-    job->vec->transpose(s->keys, s->tokens_ld, (const void *)k, job->ld / 2, tokens, job->d / 2);
-    job->vec->pair_rows((void *)s->values, s->d_ld, v, job->ld, tokens, job->d);
+    const int64_t ld = kv_ld(job);
+    job->vec->transpose(s->keys, s->tokens_ld, (const void *)k, ld / 2, tokens, job->d / 2);
+    job->vec->pair_rows((void *)s->values, s->d_ld, v, ld, tokens, job->d);
 }
 
 static void pack(const scratch *s, const s24i_attention *job, int64_t text, int64_t head)
@@ -82,7 +89,7 @@ static void pack(const scratch *s, const s24i_attention *job, int64_t text, int6
     const int64_t first = job->batch->offsets[text];
     const int64_t tokens = job->batch->offsets[text + 1] - first;
     const int64_t group = job->kv_heads ? job->heads / job->kv_heads : 1;
-    const int64_t offset = first * job->ld + head / group * job->d;
+    const int64_t offset = first * kv_ld(job) + head / group * job->d;
     if (job->dtype == S24_BF16)
         pack_bf16(s, job, offset, tokens);
     else

@@ -8,7 +8,7 @@
 
 /*
  * context[t, h·d …] = softmax(q·kᵀ/√d + mask)·v for every token t and head h of d elements, within
- * t's text. q, k and v are [tokens, heads·d] with rows ld apart. A token whose mask is 0 is
+ * t's text. q, k and v are [tokens, heads·d] with rows ld apart, k's and v's kv_ld. A token whose mask is 0 is
  * attended by none; in a text of such tokens only, every token attends to all alike. Head h of the
  * queries reads head h / (heads / kv_heads) of the keys and values.
  */
@@ -16,8 +16,8 @@ typedef struct s24i_attention {
     const s24i_vec *vec;
     s24_dtype dtype; /* of q, k, v and context: f32, or bf16 where s24i_attention_takes_bf16 */
     const void *q, *k, *v;
-    int64_t ld;
-    void *context; /* [tokens, heads·d] */
+    int64_t ld, kv_ld; /* kv_ld 0: ld */
+    void *context;     /* [tokens, heads·d] */
     const s24_batch *batch;
     const int64_t *tiles; /* [texts + 1]: tiles of queries before each text */
     int64_t heads, d;

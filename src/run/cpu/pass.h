@@ -13,6 +13,12 @@ typedef struct s24i_pass {
     const s24i_observer *observer;
 } s24i_pass;
 
+/* Is the input of that slot's product the last thing that the observer wants of a block? */
+static inline int s24i_pass_ends_at(const s24i_pass *pass, s24i_slot slot)
+{
+    return pass->observer && pass->observer->last == 1u << slot;
+}
+
 /* y (+)= activation(x·wᵀ + bias) on the lane's threads, with its memory. */
 s24_status s24i_lane_linear(const s24i_lane *lane, const s24i_linear *l, const s24_dense *y,
                             const s24_dense *x, int accumulate);

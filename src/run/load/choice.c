@@ -91,29 +91,41 @@ static int product_of(const racing *r, const s24i_linear *l)
     return -1;
 }
 
-/* The operands of a product as pass.c has them: where they lie, and their dtype. */
+/* The operands of a product where its step has them in a session. */
 static void operands(s24_dense *y, s24_dense *x, const s24_session *s, const s24i_linear *l,
-                     int index, int64_t rows)
+                     const s24i_block_step *step, int64_t rows)
 {
-    void *const ins[] = {s->hidden, s->context, s->hidden, s->whole.outer};
-    void *const outs[] = {s->qkv, s->hidden, s->whole.outer, s->hidden};
-    const int role = index < S24I_PRODUCT_ATTENTION ? 0 : index - S24I_PRODUCT_ATTENTION + 1;
-    *x = (s24_dense){ins[role], ins[role] == s->hidden ? S24_F32 : s->between, rows, l->k, l->k};
-    *y = (s24_dense){outs[role], outs[role] == s->hidden ? S24_F32 : s->between, rows, l->n, l->n};
+    *x = s24i_session_place(s, &s->whole, step->from, 0, rows);
+    *y = s24i_session_place(s, &s->whole, step->to, 0, rows);
+    x->cols = x->ld = l->k;
+    y->cols = y->ld = l->n;
 }
 
-/* Numbers of a usual size: sums that earlier laps left have grown. */
+/* Numbers of a usual size where a step reads or adds. */
+static s24_status fill_place(const s24_session *s, s24i_step_place place, int64_t rows)
+{
+    enum { PERIOD = 13, COUNT = 64 * PERIOD };
+    const s24_dense x = s24i_session_place(s, &s->whole, place, 0, rows);
+    const int64_t elems = x.rows * x.cols;
+    float numbers[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        numbers[i] = (float)(i % PERIOD - 6) / 8;
+    for (int64_t at = 0; at < elems; at += COUNT)
+        TRY(s24_convert((char *)x.data + (size_t)at * s24_dtype_bytes(x.dtype), x.dtype, numbers,
+                        S24_F32, s24i_min(COUNT, elems - at)));
+    return S24_OK;
+}
+
+/* Sums that earlier laps left have grown. */
 static s24_status refill(const racing *r, int64_t rows)
 {
-    const s24_session *s = r->session;
-    const s24i_shape *shape = &r->model->shape;
-    const int64_t inner = rows * shape->width, outer = rows * shape->intermediate;
-    for (int64_t i = 0; i < inner; i++)
-        s->hidden[i] = (float)(i % 13 - 6) / 8;
-    TRY(s24_convert(s->context, s->between, s->hidden, S24_F32, inner));
-    for (int64_t i = 0; i < outer; i += inner)
-        TRY(s24_convert((char *)s->whole.outer + (size_t)i * s24_dtype_bytes(s->between),
-                        s->between, s->hidden, S24_F32, s24i_min(inner, outer - i)));
+    const s24i_steps *steps = &r->session->steps;
+    for (int i = 0; i < steps->count; i++) {
+        const s24i_block_step *step = &steps->step[i];
+        if (step->kind != S24I_STEP_PRODUCT) continue;
+        TRY(fill_place(r->session, step->from, rows));
+        if (step->adds) TRY(fill_place(r->session, step->to, rows));
+    }
     return S24_OK;
 }
 
@@ -145,10 +157,10 @@ static s24_status run_block(const racing *r, const s24i_lane *lane, const s24i_l
             one.plan = NULL;
         else
             one.weight = NULL;
-        operands(&y, &x, r->session, l, i, lap->rows);
+        const s24i_block_step *step = s24i_steps_product(&r->session->steps, s24i_product_slot(i));
+        operands(&y, &x, r->session, l, step, lap->rows);
         const double start = s24i_seconds();
-        TRY(s24i_lane_linear(lane, &one, &y, &x,
-                             i == S24I_PRODUCT_ATTENTION || i == S24I_PRODUCT_OUTPUT));
+        TRY(s24i_lane_linear(lane, &one, &y, &x, step->adds));
         times[product] += s24i_seconds() - start;
         runs[product]++;
     }

@@ -25,6 +25,27 @@ const s24i_linear *s24i_block_product(const s24i_block *block, int index)
     return s24i_block_product_of((s24i_block *)(uintptr_t)block, index);
 }
 
+s24i_slot s24i_product_slot(int index)
+{
+    static const s24i_slot slots[S24I_PRODUCTS] = {
+        S24I_QUERY,
+        S24I_QUERY,
+        S24I_QUERY,
+        [S24I_PRODUCT_ATTENTION] = S24I_ATTENTION,
+        [S24I_PRODUCT_INTERMEDIATE] = S24I_INTERMEDIATE,
+        [S24I_PRODUCT_OUTPUT] = S24I_OUTPUT,
+    };
+    return slots[index];
+}
+
+const s24i_linear *s24i_block_layer(const s24i_block *block, s24i_slot slot)
+{
+    int index = 0;
+    while (s24i_product_slot(index) != slot)
+        index++;
+    return s24i_block_product(block, index);
+}
+
 static void drop_weight(s24i_linear *linear)
 {
     s24i_dense_engine.weight_destroy(linear->weight);

@@ -22,6 +22,8 @@ static const struct {
       .width = wide,                                                                               \
       .layers = deep,                                                                              \
       .heads = many,                                                                               \
+      .kv_heads = many,                                                                            \
+      .head_width = (wide) / (many),                                                               \
       .intermediate = inner,                                                                       \
       .eps = 1e-12f,                                                                               \
       .activation = S24_ACTIVATION_GELU},                                                          \
@@ -35,7 +37,6 @@ static const struct {
       .grid = (near) ? (side) / (piece) : 0,                                                       \
       .window = near,                                                                              \
       .global_blocks = far,                                                                        \
-      .head_width = (wide) / (many),                                                               \
       .image = side,                                                                               \
       .patch = piece,                                                                              \
       .channels = 3,                                                                               \
@@ -43,6 +44,8 @@ static const struct {
       .width = wide,                                                                               \
       .layers = deep,                                                                              \
       .heads = many,                                                                               \
+      .kv_heads = many,                                                                            \
+      .head_width = (wide) / (many),                                                               \
       .intermediate = inner,                                                                       \
       .eps = small,                                                                                \
       .activation = S24_ACTIVATION_GELU},                                                          \
