@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The walk: embeddings, blocks, the final norm, heads. Training's arena lies in this order, and so do
-   its checkpoints, which another order would make foreign. */
+/* The walk: embeddings, blocks, the final norm, heads. Training's arena lies in this order, and so
+   do its checkpoints, which another order would make foreign. */
 #include "model/walk.h"
 
 static s24_status check(const s24i_walk *walk, const s24i_wanted *w, const s24_tensor *tensor)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One walk over the tensors that a model type's row wants of a checkpoint, in one order, with a sink
- * for each use: what runs a model and what trains it name no tensor themselves. Loaders walk twice,
- * first to check everything before memory of the configuration's size is allocated, then to read.
+ * One walk over the tensors that a model type's row wants of a checkpoint, in one order, with a
+ * sink for each use: what runs a model and what trains it name no tensor themselves. Loaders walk
+ * twice, first to check everything before memory of the configuration's size is allocated, then to
+ * read.
  */
 #ifndef S24_MODEL_WALK_H
 #define S24_MODEL_WALK_H
@@ -31,8 +32,9 @@ typedef struct s24i_wanted {
     int64_t block;
     int is_bias; /* the second of a pair */
     int begins; /* the first of a stack: layers that read one input, their weights or their biases */
-    const char *pattern, *suffix, *old_suffix; /* old_suffix: of files before 2020, or NULL */
-    int64_t rows, cols;                        /* as the model has it; cols 0: a vector */
+    const char *pattern, *suffix;
+    const char *old_suffix; /* of files before 2020, or NULL */
+    int64_t rows, cols;     /* as the model has it; cols 0: a vector */
     int optional;
     int transposed; /* [cols, rows] in the checkpoint */
     int any_rank;   /* whatever its shape, that many elements */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What each kind of step does on the CPU. Its order is that of the session's list (model/steps.h). */
+/* What each kind of step does on the CPU. The order is the session's list (model/steps.h). */
 #include "run/cpu/cpu_steps.h"
 
 #include <string.h>
