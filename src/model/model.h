@@ -167,22 +167,23 @@ struct s24_model {
     int64_t device_bytes;
 };
 
-/* The products of a block by number; those that it does not have are empty. */
+/* The products of a block by the number of their first slot; those that it does not have are empty. */
 enum {
-    S24I_PRODUCT_ATTENTION = 3, /* before it query's, key's and value's, or one for all three */
-    S24I_PRODUCT_INTERMEDIATE,
-    S24I_PRODUCT_OUTPUT,
+    /* Before it query's, key's and value's, or one for all three. */
+    S24I_PRODUCT_ATTENTION = S24I_ATTENTION,
+    S24I_PRODUCT_INTERMEDIATE = S24I_INTERMEDIATE,
+    S24I_PRODUCT_OUTPUT = S24I_OUTPUT,
     S24I_PRODUCTS
 };
 s24i_linear *s24i_block_product_of(s24i_block *block, int index);
 const s24i_linear *s24i_block_product(const s24i_block *block, int index);
-/* The product of a slot's step: query's is the first of query, key and value. */
-const s24i_linear *s24i_block_layer(const s24i_block *block, s24i_slot slot);
 /* The slot whose step runs a product. */
 s24i_slot s24i_product_slot(int index);
 /* A product keeps what it needs to run as chosen. */
 void s24i_linear_choose(s24i_linear *linear, const s24i_choice *choice);
-/* How many of the blocks' linear layers belong to products that count; a product may be of three. */
+/* How many linear layers one of a block's products is: query, key and value may be one. */
+int s24i_product_layers(const s24_model *model, int64_t block, int index);
+/* How many of the blocks' linear layers belong to products that count. */
 int64_t s24i_model_layers(const s24_model *model,
                           int (*counts)(const s24i_linear *linear, const void *arg),
                           const void *arg);
@@ -283,7 +284,7 @@ typedef struct s24i_source {
    are one product are joined here. */
 s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
                             const s24i_source sources[S24I_SLOTS]);
-void s24i_block_clear(s24i_block *block);
+void s24i_block_clear(s24i_block *block, s24_ctx *ctx);
 /* The layer that reads patches, from its weight [width, channels · patch²]; when all floats are
    there, which it changes: bias and first token go into the positions' rows. */
 s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weight);

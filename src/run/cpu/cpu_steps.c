@@ -78,7 +78,8 @@ static s24_status run_product(const s24i_chunk *c, const s24i_block_step *step, 
     *ends = s24i_pass_ends_at(c->pass, step->slot);
     if (*ends) return S24_OK;
     if (step->to == S24I_AT_QKV) return run_qkv(c, &x);
-    return s24i_lane_linear(c->lane, s24i_block_layer(c->block, step->slot), &y, &x, step->adds);
+    return s24i_lane_linear(c->lane, s24i_block_product(c->block, (int)step->slot), &y, &x,
+                            step->adds);
 }
 
 s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)

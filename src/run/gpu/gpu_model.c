@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ELEMENT = 2, MOST_WIDTH = 2048 }; /* bytes of f16 and bf16; of a norm on a device */
+enum { MOST_WIDTH = 2048 }; /* of a norm on a device */
 
 static s24_status check_grid(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape)
 {
@@ -43,14 +43,15 @@ static s24_status upload(void *to, const s24_model *model, s24_ctx *ctx, const f
     enum { PIECE = 1 << 20 };
     void *narrow;
     s24_status status = S24_OK;
-    TRY(s24i_alloc_elems(&narrow, ctx, s24i_min(count, PIECE), ELEMENT, "narrowed weights"));
+    TRY(s24i_alloc_elems(&narrow, ctx, s24i_min(count, PIECE), S24I_GPU_ELEMENT,
+                         "narrowed weights"));
     for (int64_t i = 0; i < count && status == S24_OK; i += PIECE) {
         const int64_t n = s24i_min(PIECE, count - i);
         status = s24_convert(narrow, model->dtype, floats + i, S24_F32, n);
         /* Pageable memory is read before the copy returns. */
         if (status == S24_OK)
-            status = s24_device_copy(ctx, model->device, (char *)to + ELEMENT * i, narrow,
-                                     (size_t)(ELEMENT * n), NULL);
+            status = s24_device_copy(ctx, model->device, (char *)to + S24I_GPU_ELEMENT * i, narrow,
+                                     (size_t)(S24I_GPU_ELEMENT * n), NULL);
         if (status == S24_OK) status = s24_device_wait(ctx, model->device, NULL);
     }
     s24_ctx_free(ctx, narrow);
@@ -68,7 +69,8 @@ static s24_status upload_dense(s24i_linear *linear, const s24_model *model, s24_
                 "a weight at row %lld, column %lld is %g, which %s cannot hold",
                 (long long)(i / dense->cols), (long long)(i % dense->cols),
                 (double)((const float *)dense->data)[i], s24_dtype_name(model->dtype));
-    TRY(s24_device_alloc(&linear->dense, ctx, model->device, (size_t)(ELEMENT * count), NULL));
+    TRY(s24_device_alloc(&linear->dense, ctx, model->device, (size_t)(S24I_GPU_ELEMENT * count),
+                         NULL));
     return upload(linear->dense, model, ctx, dense->data, count);
 }
 
@@ -107,21 +109,17 @@ s24_status s24i_gpu_linear_make(s24i_linear *linear, const s24_model *model, s24
     return status;
 }
 
-/* Freed without a context's help: the device's memory knows none. */
-static void release(s24_device *device, void *memory)
+static void release(s24_ctx *ctx, s24_device *device, void *memory)
 {
-    s24_ctx *ctx = NULL;
-    if (!memory || s24_ctx_create(&ctx, NULL) != S24_OK) return;
-    (void)s24_device_free(ctx, device, memory, NULL);
-    s24_ctx_destroy(ctx);
+    if (memory) (void)s24_device_free(ctx, device, memory, NULL);
 }
 
-void s24i_gpu_linear_clear(s24i_linear *linear)
+void s24i_gpu_linear_clear(s24i_linear *linear, s24_ctx *ctx)
 {
     s24_device_weight_destroy(linear->packed);
     s24_device_weight_destroy(linear->narrow);
-    release(linear->device, linear->dense);
-    release(linear->device, linear->narrow_scale);
+    release(ctx, linear->device, linear->dense);
+    release(ctx, linear->device, linear->narrow_scale);
 }
 
 static int64_t product_bytes(const s24i_linear *l)
@@ -129,7 +127,7 @@ static int64_t product_bytes(const s24i_linear *l)
     const int64_t narrow = l->narrow ? l->n * (int64_t)sizeof *l->narrow_scale : 0;
     return (int64_t)s24_device_weight_bytes(l->packed) +
            (int64_t)s24_device_weight_bytes(l->narrow) + narrow +
-           (l->dense ? ELEMENT * l->n * l->k : 0);
+           (l->dense ? S24I_GPU_ELEMENT * l->n * l->k : 0);
 }
 
 /* A head's bias is added in f32. */
@@ -150,14 +148,14 @@ s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx)
     const s24i_shape *s = &model->shape;
     const int64_t count = model->float_count, words = s->vocabulary * s->width;
     const int mapped = model->words_map.data != NULL;
-    TRY(s24_device_alloc(&model->device_floats, ctx, model->device, (size_t)(ELEMENT * count),
-                         NULL));
+    TRY(s24_device_alloc(&model->device_floats, ctx, model->device,
+                         (size_t)(S24I_GPU_ELEMENT * count), NULL));
     TRY(upload(model->device_floats, model, ctx, model->floats, count));
     model->device_words = s24i_on_device(model, model->words);
-    model->device_bytes += ELEMENT * (count + (mapped ? words : 0));
+    model->device_bytes += S24I_GPU_ELEMENT * (count + (mapped ? words : 0));
     if (mapped) {
-        TRY(s24_device_alloc(&model->device_map, ctx, model->device, (size_t)(ELEMENT * words),
-                             NULL));
+        TRY(s24_device_alloc(&model->device_map, ctx, model->device,
+                             (size_t)(S24I_GPU_ELEMENT * words), NULL));
         TRY(upload(model->device_map, model, ctx, model->words, words));
         model->device_words = model->device_map;
     }
@@ -172,8 +170,8 @@ s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx)
 void s24i_gpu_free(s24_model *model)
 {
     if (!model->device) return;
-    release(model->device, model->device_floats);
-    release(model->device, model->device_map);
-    release(model->device, model->device_qa_bias);
-    release(model->device, model->device_class_bias);
+    release(model->ctx, model->device, model->device_floats);
+    release(model->ctx, model->device, model->device_map);
+    release(model->ctx, model->device, model->device_qa_bias);
+    release(model->ctx, model->device, model->device_class_bias);
 }

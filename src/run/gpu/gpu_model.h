@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Models and sessions on a device: the same model, loaded the same way, its weights there in f16 or
- * bf16 (and in 8 bits beside that, where it was asked for), and a forward pass of kernels in a stream. Tokens are never padded.
+ * bf16 (and once more in 8 bits, where they were asked for), and a forward pass of kernels in a
+ * stream. Tokens are never padded.
  */
-#ifndef S24_MODEL_GPU_MODEL_H
-#define S24_MODEL_GPU_MODEL_H
+#ifndef S24_RUN_GPU_GPU_MODEL_H
+#define S24_RUN_GPU_GPU_MODEL_H
 
 #include "model/model.h"
 
-/* The 8-bit form of a device's 2:4 weight beside it, from floats [n, k], which are changed. */
+enum { S24I_GPU_ELEMENT = 2 }; /* bytes of a number of f16 or bf16 */
+
+/* The 8-bit form of a 2:4 weight, next to the 16-bit one, from floats [n, k], which are changed. */
 s24_status s24i_gpu_narrow_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
                                 const s24_dense *floats);
 /* Refuses what a device has no kernels for: UNSUPPORTED. */
@@ -16,7 +19,8 @@ s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device, const s24i_sha
 /* The product of a source, on the model's device; model->dtype is f16 or bf16. */
 s24_status s24i_gpu_linear_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
                                 const s24i_source *source);
-void s24i_gpu_linear_clear(s24i_linear *linear);
+/* ctx is that of an error. */
+void s24i_gpu_linear_clear(s24i_linear *linear, s24_ctx *ctx);
 /* The model's floats to its device, when all of them are there. */
 s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx);
 void s24i_gpu_free(s24_model *model);
@@ -24,7 +28,8 @@ void s24i_gpu_free(s24_model *model);
 /* Where one of the model's floats is on the device, in model->dtype; NULL stays NULL. */
 static inline const void *s24i_on_device(const s24_model *model, const float *floats)
 {
-    return floats ? (const char *)model->device_floats + 2 * (floats - model->floats) : NULL;
+    const char *first = model->device_floats;
+    return floats ? first + S24I_GPU_ELEMENT * (floats - model->floats) : NULL;
 }
 
 typedef struct s24i_gpu_session s24i_gpu_session;

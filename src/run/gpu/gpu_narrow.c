@@ -122,7 +122,7 @@ int64_t s24i_gpu_narrow_layers(const s24i_gpu_session *gpu, int64_t tokens)
         const s24i_block *block = &gpu->model->blocks[b];
         for (int i = 0; i < S24I_PRODUCTS; i++)
             if (choices[i].narrow && s24i_block_product(block, i)->narrow)
-                count += i == 0 && block->qkv_count == 1 && !gpu->model->shape.joint ? 3 : 1;
+                count += s24i_product_layers(gpu->model, b, i);
     }
     return count;
 }

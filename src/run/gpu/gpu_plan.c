@@ -485,7 +485,7 @@ int64_t s24i_gpu_sparse_layers(const s24i_gpu_session *gpu, int64_t tokens)
         for (int i = 0; i < S24I_PRODUCTS; i++)
             if (s24i_block_product(block, i)->packed &&
                 !(choices[i].dense && dense_copy(gpu, i, b)))
-                count += i == 0 && block->qkv_count == 1 && !gpu->model->shape.joint ? 3 : 1;
+                count += s24i_product_layers(gpu->model, b, i);
     }
     return count;
 }

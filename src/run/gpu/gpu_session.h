@@ -9,8 +9,7 @@ enum {
     S24I_GPU_GRAPHS = 32,
     S24I_GPU_OCTAVES = 26, /* powers of two of tokens, to beyond the most of a session */
     S24I_GPU_RIVALS = 2,   /* tiles beside the one that is fastest alone */
-    S24I_GPU_DENSE_WORK = 32 << 20,
-    S24I_GPU_ELEMENT = 2 /* bytes */
+    S24I_GPU_DENSE_WORK = 32 << 20
 };
 
 /* What decides about the kernels of a pass and their pointers. */

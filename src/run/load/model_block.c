@@ -12,40 +12,6 @@
 #include "io/checkpoint/checkpoint.h"
 #include "run/gpu/gpu_model.h"
 
-s24i_linear *s24i_block_product_of(s24i_block *block, int index)
-{
-    s24i_linear *products[S24I_PRODUCTS] = {&block->qkv[0],       &block->qkv[1],
-                                            &block->qkv[2],       &block->attention,
-                                            &block->intermediate, &block->output};
-    return products[index];
-}
-
-const s24i_linear *s24i_block_product(const s24i_block *block, int index)
-{
-    return s24i_block_product_of((s24i_block *)(uintptr_t)block, index);
-}
-
-s24i_slot s24i_product_slot(int index)
-{
-    static const s24i_slot slots[S24I_PRODUCTS] = {
-        S24I_QUERY,
-        S24I_QUERY,
-        S24I_QUERY,
-        [S24I_PRODUCT_ATTENTION] = S24I_ATTENTION,
-        [S24I_PRODUCT_INTERMEDIATE] = S24I_INTERMEDIATE,
-        [S24I_PRODUCT_OUTPUT] = S24I_OUTPUT,
-    };
-    return slots[index];
-}
-
-const s24i_linear *s24i_block_layer(const s24i_block *block, s24i_slot slot)
-{
-    int index = 0;
-    while (s24i_product_slot(index) != slot)
-        index++;
-    return s24i_block_product(block, index);
-}
-
 static void drop_weight(s24i_linear *linear)
 {
     s24i_dense_engine.weight_destroy(linear->weight);
@@ -59,9 +25,9 @@ static void drop_plan(s24i_linear *linear)
     linear->plan = NULL;
 }
 
-static void linear_clear(s24i_linear *linear)
+static void linear_clear(s24i_linear *linear, s24_ctx *ctx)
 {
-    if (linear->device) s24i_gpu_linear_clear(linear);
+    if (linear->device) s24i_gpu_linear_clear(linear, ctx);
     drop_weight(linear);
     drop_plan(linear);
     *linear = (s24i_linear){0};
@@ -74,13 +40,13 @@ void s24i_linear_choose(s24i_linear *linear, const s24i_choice *choice)
     if (!s24i_needs_plan(choice)) drop_plan(linear);
 }
 
-void s24i_block_clear(s24i_block *block)
+void s24i_block_clear(s24i_block *block, s24_ctx *ctx)
 {
     for (int i = 0; i < 3; i++)
-        linear_clear(&block->qkv[i]);
-    linear_clear(&block->attention);
-    linear_clear(&block->intermediate);
-    linear_clear(&block->output);
+        linear_clear(&block->qkv[i], ctx);
+    linear_clear(&block->attention, ctx);
+    linear_clear(&block->intermediate, ctx);
+    linear_clear(&block->output, ctx);
 }
 
 /* A scale a row, as stored or made here, and each token quantised as it comes. */
@@ -187,7 +153,7 @@ static s24_status linear_make(s24i_linear *linear, s24_model *model, s24_ctx *ct
 
 void s24i_patches_clear(s24_model *model)
 {
-    linear_clear(&model->patches);
+    linear_clear(&model->patches, model->ctx);
 }
 
 /* The bias is every patch's, the first token has one position only. */
@@ -334,31 +300,6 @@ static s24_status build(s24i_block *block, s24_model *model, s24_ctx *ctx,
     return S24_OK;
 }
 
-int64_t s24i_model_layers(const s24_model *model,
-                          int (*counts)(const s24i_linear *linear, const void *arg),
-                          const void *arg)
-{
-    int64_t count = 0;
-    for (int64_t b = 0; b < model->shape.layers; b++) {
-        const s24i_block *block = &model->blocks[b];
-        const int joined = block->qkv_count == 1 && !model->shape.joint;
-        for (int i = 0; i < S24I_PRODUCTS; i++)
-            if (counts(s24i_block_product(block, i), arg)) count += !i && joined ? 3 : 1;
-    }
-    return count;
-}
-
-static int is_sparse(const s24i_linear *linear, const void *arg)
-{
-    (void)arg;
-    return linear->sparse;
-}
-
-int64_t s24i_model_sparse_layers(const s24_model *model)
-{
-    return s24i_model_layers(model, is_sparse, NULL);
-}
-
 s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
                             const s24i_source sources[S24I_SLOTS])
 {
@@ -368,10 +309,10 @@ s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
     made.attention = made.intermediate = made.output = (s24i_linear){0};
     const s24_status status = build(&made, model, ctx, sources);
     if (status != S24_OK) {
-        s24i_block_clear(&made);
+        s24i_block_clear(&made, ctx);
         return status;
     }
-    s24i_block_clear(old);
+    s24i_block_clear(old, ctx);
     *old = made;
     return model->chooser ? s24i_choose_block(model, ctx, block) : S24_OK;
 }

@@ -156,7 +156,7 @@ void s24_model_destroy(s24_model *model)
 {
     if (!model) return;
     for (int64_t b = 0; model->blocks && b < model->shape.layers; b++)
-        s24i_block_clear(&model->blocks[b]);
+        s24i_block_clear(&model->blocks[b], model->ctx);
     s24i_patches_clear(model);
     s24i_gpu_free(model);
     s24_ctx_free(model->ctx, model->blocks);

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The products of a block by number, and how many of a model's linear layers they are. */
+#include "model/model.h"
+
+s24i_linear *s24i_block_product_of(s24i_block *block, int index)
+{
+    s24i_linear *products[S24I_PRODUCTS] = {&block->qkv[0],       &block->qkv[1],
+                                            &block->qkv[2],       &block->attention,
+                                            &block->intermediate, &block->output};
+    return products[index];
+}
+
+const s24i_linear *s24i_block_product(const s24i_block *block, int index)
+{
+    return s24i_block_product_of((s24i_block *)(uintptr_t)block, index);
+}
+
+s24i_slot s24i_product_slot(int index)
+{
+    return index <= S24I_VALUE ? S24I_QUERY : (s24i_slot)index;
+}
+
+int s24i_product_layers(const s24_model *model, int64_t block, int index)
+{
+    const int joined = model->blocks[block].qkv_count == 1 && !model->shape.joint;
+    return index == S24I_QUERY && joined ? 3 : 1;
+}
+
+int64_t s24i_model_layers(const s24_model *model,
+                          int (*counts)(const s24i_linear *linear, const void *arg),
+                          const void *arg)
+{
+    int64_t count = 0;
+    for (int64_t b = 0; b < model->shape.layers; b++)
+        for (int i = 0; i < S24I_PRODUCTS; i++)
+            if (counts(s24i_block_product(&model->blocks[b], i), arg))
+                count += s24i_product_layers(model, b, i);
+    return count;
+}
+
+static int is_sparse(const s24i_linear *linear, const void *arg)
+{
+    (void)arg;
+    return linear->sparse;
+}
+
+int64_t s24i_model_sparse_layers(const s24_model *model)
+{
+    return s24i_model_layers(model, is_sparse, NULL);
+}
