@@ -242,7 +242,7 @@ int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens)
 int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens)
 {
     if (!session || tokens < 1) return 0;
-    if (session->gpu) return s24i_gpu_narrow_layers(session->gpu, tokens);
+    if (session->gpu) return s24i_gpu_eight_layers(session->gpu, tokens);
     return session->model->dtype == S24_I8 ? s24_session_sparse_layers(session, tokens) : 0;
 }
 

@@ -160,12 +160,129 @@ static void test_refusals(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* ---- the kernels of a pass, in their order --------------------------------------------------- */
+
+typedef struct pass_case {
+    const char *preset;
+    s24_dtype dtype;
+    int sparse;
+    const char *const *notes; /* key, value, …, NULL: what was measured before */
+} pass_case;
+
+enum { MOST_CALLS = 4096 };
+
+/* The names of the kernels of a session's first pass, with its plan, and of its second, a graph. */
+static void calls_of(char first[MOST_CALLS], char second[MOST_CALLS], const pass_case *c)
+{
+    enum { TOKENS = 197 }; /* of an image of vit-tiny */
+    s24_ctx *ctx;
+    s24_device *device;
+    s24_model *model;
+    s24_session *session;
+    static float pixels[3 * 224 * 224], vector[192];
+    static int32_t ids[TOKENS];
+    const int64_t offsets[] = {0, TOKENS};
+    const s24_device_opts opts = {.size = sizeof opts, .library = S24_FAKE_PLUGIN};
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    assert_ok(ctx, s24_device_create(&device, ctx, &opts));
+    for (int i = 0; c->notes && c->notes[i]; i += 2)
+        assert_ok(ctx, s24_device_note(ctx, device, c->notes[i], c->notes[i + 1]));
+    const s24_model_opts model_opts = {
+        .size = sizeof model_opts, .sparse = c->sparse, .dtype = c->dtype, .device = device};
+    assert_ok(ctx, s24_model_preset(&model, ctx, c->preset, &model_opts));
+    assert_ok(ctx, s24_session_create(&session, ctx, model, TOKENS));
+    const int image = strncmp(c->preset, "vit", 3) == 0;
+    const s24_batch batch = {.texts = 1,
+                             .offsets = image ? NULL : offsets,
+                             .ids = image ? NULL : ids,
+                             .pixels = image ? pixels : NULL};
+    const s24_outputs outputs = {.embeddings = vector};
+    for (int turn = 0; turn < 2; turn++) {
+        char path[] = "/tmp/sparse24-fake-XXXXXX", *to = turn ? second : first;
+        const int made = mkstemp(path);
+        assert_true(made >= 0);
+        close(made);
+        setenv("S24_FAKE_CALLS", path, 1);
+        assert_ok(ctx, s24_session_forward(session, ctx, &batch, &outputs));
+        unsetenv("S24_FAKE_CALLS");
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        to[fread(to, 1, MOST_CALLS - 1, file)] = '\0';
+        fclose(file);
+        unlink(path);
+    }
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
+static int count_of(const char *text, const char *part)
+{
+    int count = 0;
+    while ((text = strstr(text, part)) != NULL) {
+        count++;
+        text++;
+    }
+    return count;
+}
+
+#define AFTER_SUMS                                                                                 \
+    "linear attention linear norm linear linear norm "                                             \
+    "linear attention linear norm linear linear norm "
+#define FOLDED "linear attention linear linear linear linear attention linear linear linear norm "
+#define DENSE  "dense attention dense norm dense dense norm "
+
+static void test_steps(void **state)
+{
+    (void)state;
+    static const char *const folded[] = {"f16 256x128x512 norms", "in products", NULL};
+    static const char *const eight[] = {"bf16/i8 256x128x128", "8-bit 64x64", "bf16/i8 256x512x128",
+                                        "8-bit 64x64", NULL};
+    const struct {
+        pass_case pass;
+        const char *calls; /* of the second pass */
+    } cases[] = {
+        {{"bert-tiny", S24_F16, 1, NULL}, "begin norm " AFTER_SUMS "pool end "},
+        {{"bert-tiny", S24_F16, 1, folded}, "begin norm " FOLDED "pool end "},
+        /* The norms write 8 bits, where the attention's and the activation's results need a kernel. */
+        {{"bert-tiny", S24_I8, 1, eight},
+         "begin norm linear attention quantise linear norm linear quantise linear norm "
+         "linear attention quantise linear norm linear quantise linear norm pool end "},
+        /* A norm before each layer: the first is the embeddings', the last the final one. */
+        {{"vit-tiny", S24_F16, 0, NULL},
+         "begin unfold dense norm " DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE
+             DENSE DENSE "pool end "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static char first[MOST_CALLS], second[MOST_CALLS];
+        calls_of(first, second, &cases[i].pass);
+        assert_string_equal(second, cases[i].calls);
+        /* The pass that plans ends as those after it go. */
+        const char *pass = second + strlen("begin ");
+        const size_t length = strlen(pass) - strlen("end ");
+        assert_true(strlen(first) >= length);
+        assert_memory_equal(first + strlen(first) - length, pass, length);
+    }
+}
+
+/* What is timed to compare plans is the pass itself, with its embeddings and attention. */
+static void test_planned(void **state)
+{
+    (void)state;
+    static char first[MOST_CALLS], second[MOST_CALLS];
+    calls_of(first, second, &(pass_case){"bert-tiny", S24_F16, 1, NULL});
+    assert_int_equal(count_of(first, "begin norm " AFTER_SUMS "end "), 1);
+    assert_int_equal(count_of(first, "begin norm " FOLDED "end "), 1);
+    assert_int_equal(count_of(first, "begin "), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_graphs),
-        cmocka_unit_test(test_unpooled),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_graphs),   cmocka_unit_test(test_unpooled),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,8 @@
  * writes the number of a text's tokens into the first element of its vector.
  *
  * The environment says what goes wrong: S24_FAKE_MEMORY is how many bytes there are, S24_FAKE_WAITS
- * how many waits succeed. S24_FAKE_REPORT names a file for the counts, written at the end.
+ * how many waits succeed. S24_FAKE_REPORT names a file for the counts, written at the end, and
+ * S24_FAKE_CALLS one to which the name of each kernel is added when it is asked for.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,10 +19,10 @@ enum { MOST_POOLS = 4, HEADER = 256 };
 struct s24i_device {
     long long memory, waits; /* left */
     int lost, capturing;
-    int streams, graphs, passes; /* alive; passes: graphs with attention, others measure products */
+    int streams, graphs, passes; /* alive; passes: graphs with results, others are measured */
     int most_streams, most_graphs, captures, launches, waited;
     s24i_device_pool pools[MOST_POOLS]; /* of the capture */
-    int pool_count, attends;
+    int pool_count, gives;              /* gives: a result */
 };
 
 typedef struct fake_graph {
@@ -38,6 +39,15 @@ static s24_status fail(s24i_device_error *error, s24_status status, const char *
 static s24_status alive(const s24i_device *d, s24i_device_error *error)
 {
     return d->lost ? fail(error, S24_ERROR_UNSUPPORTED, "working: the device is lost") : S24_OK;
+}
+
+static void called(const char *name)
+{
+    const char *path = getenv("S24_FAKE_CALLS");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (!file) return;
+    fprintf(file, "%s ", name + strlen("fake_"));
+    fclose(file);
 }
 
 static long long number_of(const char *name, long long usual)
@@ -159,6 +169,7 @@ static void fake_linear_release(s24i_device *d, void *vendor)
     {                                                                                              \
         (void)job;                                                                                 \
         (void)stream;                                                                              \
+        called(#name);                                                                             \
         return alive(d, error);                                                                    \
     }
 KERNEL(fake_linear, s24i_device_linear)
@@ -166,18 +177,19 @@ KERNEL(fake_weight, s24i_device_weight)
 KERNEL(fake_dense, s24i_device_dense)
 KERNEL(fake_norm, s24i_device_norm)
 KERNEL(fake_quantise, s24i_device_quantise)
-KERNEL(fake_head, s24i_device_head)
+KERNEL(fake_attention, s24i_device_attention)
 KERNEL(fake_select, s24i_device_select)
 KERNEL(fake_mask, s24i_device_masking)
 KERNEL(fake_unfold, s24i_device_unfold)
 KERNEL(fake_grid, s24i_device_attention_grid)
 
-static s24_status fake_attention(s24i_device *d, const s24i_device_attention *job, void *stream,
-                                 s24i_device_error *error)
+static s24_status fake_head(s24i_device *d, const s24i_device_head *job, void *stream,
+                            s24i_device_error *error)
 {
     (void)job;
     (void)stream;
-    d->attends = 1;
+    called(__func__);
+    d->gives = 1;
     return alive(d, error);
 }
 
@@ -209,6 +221,8 @@ static s24_status fake_pool(s24i_device *d, const s24i_device_pool *job, void *s
                             s24i_device_error *error)
 {
     (void)stream;
+    called(__func__);
+    d->gives = 1;
     if (!d->capturing)
         pool(job);
     else if (d->pool_count < MOST_POOLS)
@@ -232,20 +246,22 @@ static void fake_stream_destroy(s24i_device *d, void *stream)
 static s24_status fake_begin(s24i_device *d, void *stream, s24i_device_error *error)
 {
     (void)stream;
+    called("fake_begin");
     d->capturing = 1;
-    d->pool_count = d->attends = 0;
+    d->pool_count = d->gives = 0;
     return alive(d, error);
 }
 static s24_status fake_end(s24i_device *d, void **out, void *stream, s24i_device_error *error)
 {
     fake_graph *graph = calloc(1, sizeof *graph);
     (void)stream;
+    called("fake_end");
     d->capturing = 0;
     *out = NULL;
     if (!graph) return fail(error, S24_ERROR_MEMORY, "making a graph");
     memcpy(graph->pools, d->pools, sizeof graph->pools);
     graph->pool_count = d->pool_count;
-    graph->is_pass = d->attends;
+    graph->is_pass = d->gives;
     *out = graph;
     d->graphs++;
     if (!graph->is_pass) return alive(d, error);

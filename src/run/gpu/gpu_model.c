@@ -8,34 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_WIDTH = 2048 }; /* of a norm on a device */
-
-static s24_status check_grid(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape)
-{
-    for (int64_t b = 0; b < shape->layers; b++) {
-        const int64_t side = s24i_attended_side(shape, b);
-        REQUIRE(ctx, s24_device_attention_grid_takes(device, shape->width, shape->heads, side),
-                S24_ERROR_UNSUPPORTED,
-                "block %lld attends over squares of %lld tokens with heads of %lld elements; a "
-                "device takes squares of 14 and 64, heads of 64 and 80",
-                (long long)b, (long long)side, (long long)(shape->width / shape->heads));
-    }
-    return S24_OK;
-}
-
-s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape)
-{
-    const int64_t d = shape->width / shape->heads;
-    if (shape->grid) TRY(check_grid(ctx, device, shape));
-    REQUIRE(ctx, shape->grid || d == 16 || d == 32 || d == 64, S24_ERROR_UNSUPPORTED,
-            "attention heads of %lld elements; a device takes 16, 32 and 64", (long long)d);
-    REQUIRE(ctx, shape->width <= MOST_WIDTH && shape->intermediate % 8 == 0, S24_ERROR_UNSUPPORTED,
-            "a model %lld wide with %lld intermediate outputs; a device takes widths up to %d and "
-            "multiples of 8",
-            (long long)shape->width, (long long)shape->intermediate, MOST_WIDTH);
-    return S24_OK;
-}
-
 /* count floats, narrowed, to device memory of at least 256-byte alignment. */
 static s24_status upload(void *to, const s24_model *model, s24_ctx *ctx, const float *floats,
                          int64_t count)
@@ -104,7 +76,7 @@ s24_status s24i_gpu_linear_make(s24i_linear *linear, const s24_model *model, s24
     s24_status status = s24_matrix_to_dense(ctx, &floats, source->matrix);
     if (status == S24_OK) status = upload_packed(linear, model, ctx, &floats);
     if (status == S24_OK && model->narrow)
-        status = s24i_gpu_narrow_make(linear, model, ctx, &floats);
+        status = s24i_gpu_eight_make(linear, model, ctx, &floats);
     s24_ctx_free(ctx, floats.data);
     return status;
 }

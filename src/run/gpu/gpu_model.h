@@ -12,8 +12,8 @@
 enum { S24I_GPU_ELEMENT = 2 }; /* bytes of a number of f16 or bf16 */
 
 /* The 8-bit form of a 2:4 weight, next to the 16-bit one, from floats [n, k], which are changed. */
-s24_status s24i_gpu_narrow_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
-                                const s24_dense *floats);
+s24_status s24i_gpu_eight_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+                               const s24_dense *floats);
 /* Refuses what a device has no kernels for: UNSUPPORTED. */
 s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape);
 /* The product of a source, on the model's device; model->dtype is f16 or bf16. */
@@ -46,6 +46,6 @@ s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx);
 /* How many linear layers a pass of that many tokens runs 2:4. */
 int64_t s24i_gpu_sparse_layers(const s24i_gpu_session *gpu, int64_t tokens);
 /* And how many of them in 8 bits. */
-int64_t s24i_gpu_narrow_layers(const s24i_gpu_session *gpu, int64_t tokens);
+int64_t s24i_gpu_eight_layers(const s24i_gpu_session *gpu, int64_t tokens);
 
 #endif

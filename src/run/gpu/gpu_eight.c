@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Products in 8 bits on a device: 2:4 weights with a scale a row beside the 16-bit ones, and tokens
- * that get a scale each when they are multiplied. Where a norm makes them, it writes them in 8 bits
- * too; elsewhere a kernel of its own does. The plan measures where that is faster (gpu_plan.c).
+ * Products in 8 bits on a device: 2:4 weights with a scale per row, kept next to the 16-bit ones, and
+ * tokens that get a scale each when they are multiplied. Where a norm makes them, it writes them in 8
+ * bits too; elsewhere a kernel of its own does. The plan measures where that is faster (gpu_plan.c).
  */
-#include <math.h>
-#include <string.h>
+#include "run/gpu/gpu_state.h"
 
-#include "run/gpu/gpu_session.h"
+#include <math.h>
 
 static double largest_number(s24_dtype dtype)
 {
@@ -28,8 +27,8 @@ static void scale_rows(float *scales, const s24_dense *floats, s24_dtype dtype)
     }
 }
 
-static s24_status upload_narrow(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
-                                const s24_dense *scaled, const float *scales)
+static s24_status upload_eight(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+                               const s24_dense *scaled, const float *scales)
 {
     const s24_matrix_opts opts = {.size = sizeof opts, .dtype = model->narrow};
     const size_t bytes = (size_t)linear->n * sizeof *scales;
@@ -46,49 +45,49 @@ static s24_status upload_narrow(s24i_linear *linear, const s24_model *model, s24
     return s24_device_wait(ctx, model->device, NULL);
 }
 
-s24_status s24i_gpu_narrow_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
-                                const s24_dense *floats)
+s24_status s24i_gpu_eight_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+                               const s24_dense *floats)
 {
     float *scales;
     if (linear->k % 16) return S24_OK; /* its tokens are not at multiples of 16 bytes */
     TRY(s24i_alloc_elems(&scales, ctx, linear->n, sizeof *scales, "scales"));
     scale_rows(scales, floats, model->narrow);
-    const s24_status status = upload_narrow(linear, model, ctx, floats, scales);
+    const s24_status status = upload_eight(linear, model, ctx, floats, scales);
     s24_ctx_free(ctx, scales);
     return status;
 }
 
-s24_status s24i_gpu_narrow_reserve(s24i_gpu_session *gpu, s24_ctx *ctx)
+s24_status s24i_gpu_eight_reserve(s24i_gpu_session *gpu, s24_ctx *ctx)
 {
     const s24i_shape *s = &gpu->model->shape;
     void *memory;
     if (!gpu->model->narrow) return S24_OK;
-    TRY(s24_device_alloc(&gpu->narrow, ctx, gpu->device,
+    TRY(s24_device_alloc(&gpu->eight, ctx, gpu->device,
                          (size_t)(gpu->max_tokens * s24i_max(s->width, s->intermediate)),
                          gpu->stream));
     TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)gpu->max_tokens * sizeof(float),
                          gpu->stream));
-    gpu->narrow_scale = memory;
+    gpu->eight_scale = memory;
     return S24_OK;
 }
 
-s24_dense s24i_gpu_narrow_view(const s24i_gpu_session *gpu, int64_t rows, int64_t cols)
+s24_dense s24i_gpu_eight_view(const s24i_gpu_session *gpu, int64_t rows, int64_t cols)
 {
-    return (s24_dense){gpu->narrow, gpu->model->narrow, rows, cols, 0};
+    return (s24_dense){gpu->eight, gpu->model->narrow, rows, cols, 0};
 }
 
 s24_status s24i_gpu_quantise(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24_dense *x)
 {
-    const s24_dense y = s24i_gpu_narrow_view(gpu, x->rows, x->cols);
+    const s24_dense y = s24i_gpu_eight_view(gpu, x->rows, x->cols);
     const s24_device_quantise_args args = {
-        .size = sizeof args, .y = &y, .scale = gpu->narrow_scale, .x = x, .stream = gpu->stream};
+        .size = sizeof args, .y = &y, .scale = gpu->eight_scale, .x = x, .stream = gpu->stream};
     return s24_device_quantise(ctx, gpu->device, &args);
 }
 
-s24_status s24i_gpu_narrow_product(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
-                                   const s24_dense *y, const char *tile)
+s24_status s24i_gpu_eight_product(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
+                                  const s24_dense *y, const char *tile)
 {
-    const s24_dense x = s24i_gpu_narrow_view(gpu, y->rows, l->k);
+    const s24_dense x = s24i_gpu_eight_view(gpu, y->rows, l->k);
     const s24_device_linear_args args = {.size = sizeof args,
                                          .y = y,
                                          .x = &x,
@@ -97,32 +96,14 @@ s24_status s24i_gpu_narrow_product(const s24i_gpu_session *gpu, s24_ctx *ctx, co
                                          .work = gpu->work,
                                          .work_bytes = gpu->work_bytes,
                                          .tile = tile,
-                                         .x_scale = gpu->narrow_scale,
+                                         .x_scale = gpu->eight_scale,
                                          .w_scale = l->narrow_scale,
                                          .stream = gpu->stream};
     return s24_device_linear(ctx, gpu->device, l->narrow, &args);
 }
 
-int s24i_gpu_norm_narrows(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int index)
+int s24i_gpu_runs_eight(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int index)
 {
-    const s24i_gpu_choice *choices = gpu->choices[s24i_gpu_octave(tokens)];
-    if (block >= gpu->model->shape.layers) return 0;
-    const int end = index < S24I_PRODUCT_ATTENTION ? S24I_PRODUCT_ATTENTION : index + 1;
-    for (int i = index; i < end; i++)
-        if (choices[i].narrow && s24i_block_product(&gpu->model->blocks[block], i)->narrow)
-            return 1;
-    return 0;
-}
-
-int64_t s24i_gpu_narrow_layers(const s24i_gpu_session *gpu, int64_t tokens)
-{
-    const s24i_gpu_choice *choices = gpu->choices[s24i_gpu_octave(tokens)];
-    int64_t count = 0;
-    for (int64_t b = 0; b < gpu->model->shape.layers; b++) {
-        const s24i_block *block = &gpu->model->blocks[b];
-        for (int i = 0; i < S24I_PRODUCTS; i++)
-            if (choices[i].narrow && s24i_block_product(block, i)->narrow)
-                count += s24i_product_layers(gpu->model, b, i);
-    }
-    return count;
+    return gpu->choices[s24i_gpu_octave(tokens)][index].eight &&
+           s24i_block_product(&gpu->model->blocks[block], index)->narrow;
 }

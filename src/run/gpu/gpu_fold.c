@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Norms that the products around them take in, in a session on a device whose blocks have their norms
- * behind the sums and all products 2:4. The sums h that the norms are of stay, times gamma: that of the
- * attention in qkv, whose contents are done with, that of the output in hidden. Each product that
- * follows has terms of its own, w·gamma and bias + w·beta in f32, made once by products of the weight
- * with gamma and beta.
+ * A rule over steps, for a session on a device whose blocks have their norms after the sums and all
+ * products 2:4: a norm that a product reads is folded into the products around it. The sums h that
+ * the norms are of stay, times gamma: that of the attention in qkv, whose contents are done with, that
+ * of the output in hidden. Each product that follows has terms of its own, w·gamma and bias + w·beta
+ * in f32, made once by products of the weight with gamma and beta.
  */
-#include "run/gpu/gpu_session.h"
+#include "run/gpu/gpu_state.h"
 
 static int64_t block_terms(const s24i_shape *s)
 {
@@ -35,7 +35,7 @@ static int can_fold(const s24_model *model)
     return can;
 }
 
-/* Behind norm: w·gamma, and bias + w·beta. */
+/* Of a product that reads the norm: w·gamma, and bias + w·beta. */
 static s24_status make_terms(const s24i_gpu_session *gpu, s24_ctx *ctx, float *terms,
                              const s24i_linear *l, const s24i_layer_norm *norm)
 {
@@ -59,7 +59,7 @@ static s24_status make_terms(const s24i_gpu_session *gpu, s24_ctx *ctx, float *t
     return S24_OK;
 }
 
-s24_status s24i_gpu_norm_create(s24i_gpu_session *gpu, s24_ctx *ctx)
+s24_status s24i_gpu_fold_create(s24i_gpu_session *gpu, s24_ctx *ctx)
 {
     const s24_model *model = gpu->model;
     const s24i_shape *s = &model->shape;
@@ -92,7 +92,7 @@ static void add_norm(s24_device_linear_norm *to, const s24i_gpu_session *gpu, co
     to->residual_beta = s24i_on_device(gpu->model, norm->beta);
 }
 
-void s24i_gpu_norm_operands(s24i_gpu_operands *o, const s24i_gpu_session *gpu, int64_t block,
+void s24i_gpu_fold_operands(s24i_gpu_operands *o, const s24i_gpu_session *gpu, int64_t block,
                             int index)
 {
     const s24_model *model = gpu->model;
@@ -117,7 +117,7 @@ void s24i_gpu_norm_operands(s24i_gpu_operands *o, const s24i_gpu_session *gpu, i
         o->y.data = gpu->hidden;
         o->residual = s24i_gpu_view(gpu, gpu->qkv, o->y.rows, o->y.cols);
         norm->y_moments = gpu->moments[1];
-        /* Behind the last block a norm of its own follows. */
+        /* The last norm of all is no product's to read: it runs by itself. */
         if (block + 1 < model->shape.layers)
             norm->y_gamma = s24i_on_device(model, b->output_norm.gamma);
         add_norm(norm, gpu, gpu->moments[0], &b->attention_norm);

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A pass through a model's blocks on a device: the walk over their steps that a session runs and
+ * captures and whose time decides between plans (gpu_plan.c).
+ *
+ * hidden [tokens, width] holds the sums, q, k and v stand side by side in qkv. Rules over steps:
+ *  - a product that adds to the sums leaves what it adds in qkv, and the norm that follows adds it,
+ *    which is the last one of all where the next block's first would be;
+ *  - the embeddings' kernel runs the norm that the first block starts with;
+ *  - a norm whose readers run in 8 bits writes these too;
+ *  - where norms are folded into products (gpu_fold.c) only a norm that no product reads is run.
+ */
+#include "run/gpu/gpu_state.h"
+
+/* ---- what a device takes --------------------------------------------------------------------- */
+
+static s24_status check_grid(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape)
+{
+    for (int64_t b = 0; b < shape->layers; b++) {
+        const int64_t side = s24i_attended_side(shape, b);
+        REQUIRE(ctx, s24_device_attention_grid_takes(device, shape->width, shape->heads, side),
+                S24_ERROR_UNSUPPORTED,
+                "block %lld attends over squares of %lld tokens with heads of %lld elements; a "
+                "device takes squares of 14 and 64, heads of 64 and 80",
+                (long long)b, (long long)side, (long long)(shape->width / shape->heads));
+    }
+    return S24_OK;
+}
+
+s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape)
+{
+    enum { MOST_WIDTH = 2048 }; /* of s24_device_norm */
+    const int64_t d = shape->width / shape->heads;
+    if (shape->grid) TRY(check_grid(ctx, device, shape));
+    REQUIRE(ctx, shape->grid || d == 16 || d == 32 || d == 64, S24_ERROR_UNSUPPORTED,
+            "attention heads of %lld elements; a device takes 16, 32 and 64", (long long)d);
+    REQUIRE(ctx, shape->width <= MOST_WIDTH && shape->intermediate % 8 == 0, S24_ERROR_UNSUPPORTED,
+            "a model %lld wide with %lld intermediate outputs; a device takes widths up to %d and "
+            "multiples of 8",
+            (long long)shape->width, (long long)shape->intermediate, MOST_WIDTH);
+    return S24_OK;
+}
+
+/* ---- the batch ------------------------------------------------------------------------------- */
+
+s24i_gpu_places s24i_gpu_places_of(const s24i_gpu_shape *shape)
+{
+    s24i_gpu_places p = {.tiles = 0};
+    p.ids = 2 * shape->tiles;
+    p.positions = p.ids + (shape->images ? 0 : shape->tokens);
+    p.offsets = p.positions + shape->tokens;
+    p.types = p.offsets + shape->texts + 1;
+    p.mask = p.types + (shape->types ? shape->tokens : 0);
+    p.pooled = p.mask + (shape->mask ? (shape->tokens + 3) / 4 : 0);
+    p.end = p.pooled + (shape->unpooled ? (shape->tokens + 3) / 4 : 0);
+    return p;
+}
+
+int s24i_gpu_queries(const s24i_gpu_session *gpu, int64_t tokens)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    return s24_device_attention_queries(gpu->device, tokens, s->width, s->heads);
+}
+
+const uint8_t *s24i_gpu_mask(const s24i_gpu_session *gpu, const s24i_gpu_shape *shape)
+{
+    return shape->mask ? (const uint8_t *)(gpu->inputs + s24i_gpu_places_of(shape).mask) : NULL;
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+typedef struct walk {
+    const s24i_gpu_session *gpu;
+    s24_ctx *ctx;
+    const s24i_gpu_shape *shape;
+    int64_t block;
+    int step;    /* of the block */
+    int pending; /* qkv holds what the next norm adds to the sums */
+} walk;
+
+static int starts_with_norm(const s24i_gpu_session *gpu)
+{
+    return gpu->steps.step[0].kind == S24I_STEP_NORM;
+}
+
+/* The first product that runs after the walk's step, or index S24I_PRODUCTS: there is none. */
+typedef struct reader {
+    int64_t block;
+    int index;
+} reader;
+
+static reader reader_of(const walk *w)
+{
+    const s24i_steps *steps = &w->gpu->steps;
+    int step = w->step;
+    for (int64_t b = w->block; b < w->gpu->model->shape.layers; b++, step = 0)
+        for (; step < steps->count; step++)
+            if (steps->step[step].kind == S24I_STEP_PRODUCT)
+                return (reader){b, (int)steps->step[step].slot};
+    return (reader){0, S24I_PRODUCTS};
+}
+
+/* Do the products of that step want what they read in 8 bits too? */
+static int reads_eight(const walk *w, reader r)
+{
+    if (r.index == S24I_PRODUCTS) return 0;
+    for (int i = r.index; i < s24i_gpu_products_end(w->gpu, r.block, r.index); i++)
+        if (s24i_gpu_runs_eight(w->gpu, w->shape->tokens, r.block, i)) return 1;
+    return 0;
+}
+
+/* What the kernel of norms does in every case. */
+static s24_device_norm_args norm_args(const walk *w, const s24i_layer_norm *norm)
+{
+    return (s24_device_norm_args){.size = sizeof(s24_device_norm_args),
+                                  .gamma = s24i_on_device(w->gpu->model, norm->gamma),
+                                  .beta = s24i_on_device(w->gpu->model, norm->beta),
+                                  .eps = norm->eps,
+                                  .narrow_scale = w->gpu->eight_scale,
+                                  .stream = w->gpu->stream};
+}
+
+static s24_status run_norm(walk *w, const s24i_layer_norm *norm, int before)
+{
+    const s24i_gpu_session *gpu = w->gpu;
+    const int64_t tokens = w->shape->tokens, width = gpu->model->shape.width;
+    const s24_dense hidden = s24i_gpu_view(gpu, gpu->hidden, tokens, width);
+    const s24_dense normed = s24i_gpu_view(gpu, gpu->context, tokens, width);
+    const s24_dense sum = s24i_gpu_view(gpu, gpu->qkv, tokens, width);
+    const s24_dense eight = s24i_gpu_eight_view(gpu, tokens, width);
+    s24_device_norm_args args = norm_args(w, norm);
+    if (!before)
+        args.y = &hidden;
+    else if (norm->gamma)
+        args.y = &normed;
+    if (before) args.sum = &hidden;
+    args.x = w->pending ? &sum : &hidden;
+    if (w->pending) args.residual = &hidden;
+    if (reads_eight(w, reader_of(w))) args.narrow = &eight;
+    w->pending = 0;
+    return s24_device_norm(w->ctx, gpu->device, &args);
+}
+
+static s24_status norm_step(walk *w)
+{
+    const s24i_block_step *step = &w->gpu->steps.step[w->step];
+    const s24i_block *b = &w->gpu->model->blocks[w->block];
+    const s24i_layer_norm *norm =
+        step->norm == S24I_ATTENTION_NORM ? &b->attention_norm : &b->output_norm;
+    if (s24i_gpu_folds(w->gpu, w->shape->tokens) && reader_of(w).index < S24I_PRODUCTS)
+        return S24_OK;
+    return run_norm(w, norm, step->to == S24I_AT_NORMED);
+}
+
+static s24_status product_step(walk *w)
+{
+    const s24i_block_step *step = &w->gpu->steps.step[w->step];
+    const int64_t tokens = w->shape->tokens;
+    const int first = (int)step->slot;
+    for (int i = first; i < s24i_gpu_products_end(w->gpu, w->block, first); i++)
+        TRY(s24i_gpu_product(w->gpu, w->ctx, tokens, w->block, i));
+    if (step->adds) w->pending = !s24i_gpu_folds(w->gpu, tokens);
+    return S24_OK;
+}
+
+/* Over a grid of tokens, with relative positions. */
+static s24_status attend_grid(const walk *w, const s24_dense *context, const s24_dense *qkv)
+{
+    const s24i_gpu_session *gpu = w->gpu;
+    const s24i_shape *s = &gpu->model->shape;
+    const s24i_block *b = &gpu->model->blocks[w->block];
+    const int64_t side = s24i_attended_side(s, w->block);
+    const s24_device_attention_grid_args args = {
+        .size = sizeof args,
+        .context = context,
+        .qkv = qkv,
+        .heads = s->heads,
+        .images = w->shape->texts,
+        .grid = s->grid,
+        .window = side < s->grid ? side : 0,
+        .bias = s24i_on_device(gpu->model, b->bias[S24I_QUERY]),
+        .rel_h = s24i_on_device(gpu->model, b->rel_h),
+        .rel_w = s24i_on_device(gpu->model, b->rel_w),
+        .stream = gpu->stream};
+    return s24_device_attention_grid(w->ctx, gpu->device, &args);
+}
+
+static s24_status attend_step(walk *w)
+{
+    const s24i_gpu_session *gpu = w->gpu;
+    const s24i_shape *s = &gpu->model->shape;
+    const int64_t tokens = w->shape->tokens;
+    const s24i_gpu_places p = s24i_gpu_places_of(w->shape);
+    const s24_dense qkv = s24i_gpu_view(gpu, gpu->qkv, tokens, 3 * s->width);
+    const s24_dense context = s24i_gpu_view(gpu, gpu->context, tokens, s->width);
+    if (s->grid) return attend_grid(w, &context, &qkv);
+    const s24_device_attention_args args = {.size = sizeof args,
+                                            .context = &context,
+                                            .qkv = &qkv,
+                                            .heads = s->heads,
+                                            .offsets = gpu->inputs + p.offsets,
+                                            .tiles = gpu->inputs + p.tiles,
+                                            .tile_count = w->shape->tiles,
+                                            .queries = s24i_gpu_queries(gpu, tokens),
+                                            .mask = s24i_gpu_mask(gpu, w->shape),
+                                            .stream = gpu->stream};
+    return s24_device_attention(w->ctx, gpu->device, &args);
+}
+
+/* ---- embeddings ------------------------------------------------------------------------------ */
+
+/* y = the patches of the images in pixels, through their layer. */
+static s24_status embed_patches(const walk *w, const s24_dense *y)
+{
+    const s24i_gpu_session *gpu = w->gpu;
+    const s24i_linear *patches = &gpu->model->patches;
+    const s24i_patches *p = &gpu->model->patch_map;
+    const s24i_gpu_operands o = {.y = *y, .x = s24i_gpu_view(gpu, gpu->outer, y->rows, p->row)};
+    const s24_device_unfold_args unfold = {.size = sizeof unfold,
+                                           .y = &o.x,
+                                           .pixels = gpu->pixels,
+                                           .images = w->shape->texts,
+                                           .channels = p->channels,
+                                           .image = p->image,
+                                           .patch = p->patch,
+                                           .first = p->first,
+                                           .stream = gpu->stream};
+    TRY(s24_device_unfold(w->ctx, gpu->device, &unfold));
+    return s24i_gpu_run_dense(gpu, w->ctx, patches, &o, patches->dense, NULL);
+}
+
+/* hidden becomes the embeddings of the batch and, if the first block starts with a norm, context that
+   norm of them. */
+static s24_status embed(const walk *w)
+{
+    const s24i_gpu_session *gpu = w->gpu;
+    const s24_model *model = gpu->model;
+    const s24i_gpu_places p = s24i_gpu_places_of(w->shape);
+    const int64_t tokens = w->shape->tokens, width = model->shape.width;
+    const s24_dense hidden = s24i_gpu_view(gpu, gpu->hidden, tokens, width);
+    const s24_dense normed = s24i_gpu_view(gpu, gpu->context, tokens, width);
+    const s24_dense patches = s24i_gpu_view(gpu, gpu->qkv, tokens, width);
+    const s24_dense eight = s24i_gpu_eight_view(gpu, tokens, width);
+    const int before = starts_with_norm(gpu);
+    s24_device_norm_args args =
+        norm_args(w, before ? &model->blocks[0].attention_norm : &model->embedding_norm);
+    args.y = before ? &normed : &hidden;
+    if (before) args.sum = &hidden;
+    args.positions = gpu->inputs + p.positions;
+    args.position_rows = s24i_on_device(model, model->position_rows);
+    if (reads_eight(w, reader_of(w))) args.narrow = &eight;
+    if (w->shape->images) {
+        TRY(embed_patches(w, &patches));
+        args.x = &patches;
+    } else {
+        args.ids = gpu->inputs + p.ids;
+        args.types = w->shape->types ? gpu->inputs + p.types : NULL;
+        args.words = model->device_words;
+        args.type_rows = s24i_on_device(model, model->type_rows);
+    }
+    return s24_device_norm(w->ctx, gpu->device, &args);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static s24_status run_step(walk *w)
+{
+    static s24_status (*const runs[S24I_STEP_KINDS])(walk *) = {[S24I_STEP_NORM] = norm_step,
+                                                                [S24I_STEP_PRODUCT] = product_step,
+                                                                [S24I_STEP_ATTEND] = attend_step};
+    return runs[w->gpu->steps.step[w->step].kind](w);
+}
+
+s24_status s24i_gpu_encode(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *shape)
+{
+    walk w = {.gpu = gpu, .ctx = ctx, .shape = shape};
+    TRY(embed(&w));
+    w.step = starts_with_norm(gpu);
+    for (; w.block < gpu->model->shape.layers; w.block++, w.step = 0)
+        for (; w.step < gpu->steps.count; w.step++)
+            TRY(run_step(&w));
+    return w.pending ? run_norm(&w, &gpu->model->final_norm, 1) : S24_OK;
+}
+
+s24_status s24i_gpu_capture(s24_device_graph **out, const s24i_gpu_session *gpu, s24_ctx *ctx,
+                            const s24i_gpu_shape *shape, s24i_gpu_enqueue *enqueue)
+{
+    s24_device_graph *graph = NULL;
+    TRY(s24_device_graph_begin(ctx, gpu->device, gpu->stream));
+    s24_status status = enqueue(gpu, ctx, shape);
+    const s24_status ended =
+        s24_device_graph_end(&graph, status == S24_OK ? ctx : gpu->ctx, gpu->device, gpu->stream);
+    if (status == S24_OK) status = ended;
+    if (status == S24_OK)
+        *out = graph;
+    else
+        s24_device_graph_destroy(gpu->device, graph);
+    return status;
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The inside of a session on a device, and what its files do for each other. Each calls only those
+ * that stand before it here: a product and what it may take in or run as (gpu_fold.c, gpu_eight.c,
+ * gpu_product.c), a pass through the blocks (gpu_block.c), the measuring of both (gpu_search.c,
+ * gpu_plan.c), and the session itself (gpu_session.c).
+ */
+#ifndef S24_RUN_GPU_GPU_STATE_H
+#define S24_RUN_GPU_GPU_STATE_H
+
+#include "model/steps.h"
+#include "run/gpu/gpu_model.h"
+
+enum {
+    S24I_GPU_GRAPHS = 32,
+    S24I_GPU_OCTAVES = 26, /* powers of two of tokens, to beyond the most of a session */
+    S24I_GPU_RIVALS = 2,   /* tiles beside the one that is fastest alone */
+    S24I_GPU_DENSE_WORK = 32 << 20
+};
+
+/* What decides about the kernels of a pass and their pointers. */
+typedef struct s24i_gpu_shape {
+    int64_t tokens, texts, tiles, unpooled;
+    int64_t types, mask, embeddings, logits, hidden, classes, images; /* 0 or 1 */
+} s24i_gpu_shape;
+
+/* Where the parts of a batch lie in inputs, in elements of 32 bits. */
+typedef struct s24i_gpu_places {
+    int64_t tiles, ids, positions, offsets, types, mask, pooled, end;
+} s24i_gpu_places;
+
+typedef struct s24i_gpu_graph {
+    s24i_gpu_shape shape;
+    s24_device_graph *graph; /* NULL: the shape has been seen once */
+    int64_t used;            /* number of the pass */
+} s24i_gpu_graph;
+
+/* How one of a block's products runs, in all blocks alike. */
+typedef struct s24i_gpu_choice {
+    const char *tile; /* of a 2:4 product; NULL: the device's own choice */
+    int dense;        /* 1: a 2:4 weight is multiplied as a dense one */
+    int eight;        /* 1: in 8 bits */
+} s24i_gpu_choice;
+
+struct s24i_gpu_session {
+    s24_ctx *ctx;
+    const s24_model *model;
+    s24i_steps steps; /* of each block */
+    s24_device *device;
+    void *stream;
+    int64_t max_tokens, wide; /* columns of outer */
+    void *hidden, *qkv, *context, *outer, *work, *dense_work;
+    void *pixels, *class_logits; /* f32, of a model of images; else NULL */
+    void *eight;                 /* tokens of an 8-bit product, */
+    float *eight_scale;          /* and their scales; NULL: the model has no such products */
+    size_t work_bytes;
+    /* Of blocks that gpu_fold.c is for, else NULL: moments of what the norms after the attention and
+       after the output are of, and terms of the products that read those norms. */
+    void *moments[2], *terms;
+    int32_t *inputs, *pinned; /* on the device, and where the host writes them */
+    size_t input_bytes;
+    s24i_gpu_graph graphs[S24I_GPU_GRAPHS];
+    int64_t passes;
+    s24i_gpu_choice choices[S24I_GPU_OCTAVES][S24I_PRODUCTS];
+    int planned[S24I_GPU_OCTAVES];
+    int folded[S24I_GPU_OCTAVES];      /* norms that products read are folded into these */
+    void *dense_copies[S24I_PRODUCTS]; /* of the 2:4 weights of all blocks, where one is chosen */
+    s24_outputs outputs;               /* of the submitted pass */
+    s24i_gpu_shape submitted;          /* tokens 0: none */
+};
+
+/* What a product reads and writes beside its weight and bias. */
+typedef struct s24i_gpu_operands {
+    s24_dense y, x, residual;
+    s24_device_linear_norm norm; /* size 0: no norm and no residual */
+} s24i_gpu_operands;
+
+static inline s24_dense s24i_gpu_view(const s24i_gpu_session *gpu, void *data, int64_t rows,
+                                      int64_t cols)
+{
+    return (s24_dense){data, gpu->model->dtype, rows, cols, 0};
+}
+
+/* Numbers of tokens that share a plan: up to this power of two. */
+static inline int s24i_gpu_octave(int64_t tokens)
+{
+    int octave = 0;
+    while (octave + 1 < S24I_GPU_OCTAVES && (int64_t)1 << octave < tokens)
+        octave++;
+    return octave;
+}
+
+static inline int s24i_gpu_folds(const s24i_gpu_session *gpu, int64_t tokens)
+{
+    return gpu->folded[s24i_gpu_octave(tokens)];
+}
+
+/* ---- norms in products (gpu_fold.c) ---------------------------------------------------------- */
+
+/* Can the products take norms in? Then their memory, and terms from the weights. */
+s24_status s24i_gpu_fold_create(s24i_gpu_session *gpu, s24_ctx *ctx);
+/* The operands of a block's product that takes norms in; what they are without is in *o. */
+void s24i_gpu_fold_operands(s24i_gpu_operands *o, const s24i_gpu_session *gpu, int64_t block,
+                            int index);
+
+/* ---- 8 bits (gpu_eight.c) -------------------------------------------------------------------- */
+
+s24_status s24i_gpu_eight_reserve(s24i_gpu_session *gpu, s24_ctx *ctx);
+/* Where the tokens of a product in 8 bits stand: [rows, cols]. */
+s24_dense s24i_gpu_eight_view(const s24i_gpu_session *gpu, int64_t rows, int64_t cols);
+/* x into that place. */
+s24_status s24i_gpu_quantise(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24_dense *x);
+/* y of what stands there. */
+s24_status s24i_gpu_eight_product(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
+                                  const s24_dense *y, const char *tile);
+/* Does a pass of that many tokens run a block's product in 8 bits? */
+int s24i_gpu_runs_eight(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int index);
+
+/* ---- a product (gpu_product.c) --------------------------------------------------------------- */
+
+/* The step that product `index` belongs to. */
+const s24i_block_step *s24i_gpu_step_of(const s24i_gpu_session *gpu, int index);
+/* The products of a step in a block are those from `index` to before this; query, key and value may
+   be one. */
+int s24i_gpu_products_end(const s24i_gpu_session *gpu, int64_t block, int index);
+s24i_gpu_operands s24i_gpu_operands_of(const s24i_gpu_session *gpu, int64_t tokens, int64_t block,
+                                       int index);
+/* seconds: NULL runs it, else the best algorithm is searched for. */
+s24_status s24i_gpu_run_dense(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
+                              const s24i_gpu_operands *o, void *weight, double *seconds);
+s24_status s24i_gpu_run_sparse(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
+                               const s24i_gpu_operands *o, const char *tile, int eight);
+/* Are the tokens of this product quantised by a kernel of their own? Others' are by the norm that
+   makes them. */
+int s24i_gpu_quantises(const s24i_gpu_session *gpu, int index);
+/* A block's weight among the dense copies. NULL: there is none, or it has not the shape of the first
+   block's (a block may have query, key and value in one where another has them apart). */
+void *s24i_gpu_dense_copy(const s24i_gpu_session *gpu, int index, int64_t block);
+/* Runs product `index` of a block as planned. */
+s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                            int64_t block, int index);
+
+/* ---- a pass through the blocks (gpu_block.c) ------------------------------------------------- */
+
+s24i_gpu_places s24i_gpu_places_of(const s24i_gpu_shape *shape);
+/* How many queries a tile of attention has; 0: there are no tiles. */
+int s24i_gpu_queries(const s24i_gpu_session *gpu, int64_t tokens);
+const uint8_t *s24i_gpu_mask(const s24i_gpu_session *gpu, const s24i_gpu_shape *shape);
+/* Enqueues the pass of the batch in inputs (and pixels) through embeddings and all blocks: hidden is
+   the last one's output and, where norms stand before the layers, context the final norm of it. */
+s24_status s24i_gpu_encode(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *shape);
+/* The graph of what `enqueue` enqueues. On error *out stays. */
+typedef s24_status s24i_gpu_enqueue(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                    const s24i_gpu_shape *shape);
+s24_status s24i_gpu_capture(s24_device_graph **out, const s24i_gpu_session *gpu, s24_ctx *ctx,
+                            const s24i_gpu_shape *shape, s24i_gpu_enqueue *enqueue);
+
+/* ---- measuring (gpu_search.c, gpu_plan.c) ---------------------------------------------------- */
+
+/* By product: tiles that were nearly as fast alone as the chosen one, best first; then NULL. */
+typedef struct s24i_gpu_rivals {
+    const char *tile[S24I_PRODUCTS][S24I_GPU_RIVALS];
+} s24i_gpu_rivals;
+
+/* Chooses how product `index` runs for that many tokens, with norms folded or not as the session
+   says: as noted, else by measuring it alone. *found: there is a way. */
+s24_status s24i_gpu_search(int *found, s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                           int index, s24i_gpu_rivals *rivals);
+/* Notes the choice with the device, for other sessions. */
+s24_status s24i_gpu_note_choice(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens, int index);
+/* Measures, once an octave, the products and passes of a batch whose inputs are on the device. What
+   is in the other buffers is overwritten. */
+s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *shape);
+
+#endif
