@@ -162,94 +162,6 @@ const s24i_dropout *s24i_drop(s24i_dropout *drop, const s24i_mode *mode, double 
     return rate > 0 ? drop : NULL;
 }
 
-s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b)
-{
-    const s24i_shape *s = &t->shape;
-    const int64_t slot = s24i_block_slot(t, b);
-    return (s24i_heads){.step = &t->step,
-                        .heads = s->heads,
-                        .kv_heads = s->kv_heads,
-                        .d = s->head_width,
-                        .causal = t->arch->causal,
-                        .angles = t->at.angles,
-                        .context = s24i_in_stack(&t->at.context, slot),
-                        .lse = t->opts.train ? s24i_in_stack(&t->at.lse, slot) : NULL,
-                        .work = t->at.attention,
-                        .work_bytes = t->at.attention_bytes};
-}
-
-s24i_activate s24i_activate_of(const s24_transformer *t, int64_t b)
-{
-    const int64_t slot = s24i_block_slot(t, b);
-    return (s24i_activate){.h = s24i_in_stack(&t->at.h, slot),
-                           .u = s24i_in_stack(&t->at.u, slot),
-                           .bias = t->blocks[b].up.bias,
-                           .dbias = t->blocks[b].up.dbias,
-                           .activation = t->shape.activation,
-                           .squared = t->shape.squared,
-                           .gated = t->arch->slots[S24I_GATE] != NULL,
-                           .rows = t->step.tokens,
-                           .width = t->shape.intermediate};
-}
-
-/* s(j) = dropout(z + bias) + r(j − 1), n(j) = its norm. */
-static void sum_up(s24_transformer *t, const s24i_mode *mode, int64_t j, const float *bias)
-{
-    s24i_machine *m = &t->machine;
-    s24i_dropout drop;
-    const s24i_add_norm job = {.y = s24i_norm_at(t, j),
-                               .s = s24i_sum_at(t, j),
-                               .stats = s24i_stats_at(t, j),
-                               .z = t->at.z,
-                               .bias = bias,
-                               .residual = t->arch->pre_norm ? s24i_sum_at(t, j - 1)
-                                                             : s24i_norm_at(t, j - 1),
-                               .norm = &t->norms[j],
-                               .drop = s24i_drop(&drop, mode, mode->dropout, j),
-                               .rows = t->step.tokens,
-                               .width = t->shape.width};
-    m->ops->add_norm(m, &job);
-}
-
-static void attend(s24_transformer *t, const s24i_mode *mode, int64_t b)
-{
-    s24i_machine *m = &t->machine;
-    const s24i_train_block *block = &t->blocks[b];
-    const int64_t rows = t->step.tokens, slot = s24i_block_slot(t, b);
-    void *qkv = s24i_in_stack(&t->at.qkv, slot), *context = s24i_in_stack(&t->at.context, slot);
-    s24i_dropout drop;
-    s24i_heads heads = s24i_heads_of(t, b);
-    heads.drop = s24i_drop(&drop, mode, mode->attention_dropout, s24i_attention_site(b));
-    m->ops->linear(m, qkv, s24i_norm_at(t, 2 * b), &block->qkv, rows, 1);
-    if (heads.angles) m->ops->rotate(m, qkv, &heads, 0);
-    m->ops->attention(m, context, qkv, &heads);
-    m->ops->linear(m, t->at.z, context, &block->attention, rows, 0);
-    sum_up(t, mode, 2 * b + 1, block->attention.bias);
-}
-
-static void widen(s24_transformer *t, int64_t b)
-{
-    s24i_machine *m = &t->machine;
-    const s24i_activate activate = s24i_activate_of(t, b);
-    m->ops->linear(m, activate.u, s24i_norm_at(t, 2 * b + 1), &t->blocks[b].up, t->step.tokens, 0);
-    m->ops->activate(m, &activate);
-}
-
-static void feed(s24_transformer *t, const s24i_mode *mode, int64_t b)
-{
-    s24i_machine *m = &t->machine;
-    const s24i_layer *down = &t->blocks[b].down;
-    widen(t, b);
-    m->ops->linear(m, t->at.z, s24i_activate_of(t, b).h, down, t->step.tokens, 0);
-    sum_up(t, mode, 2 * b + 2, down->bias);
-}
-
-void s24i_run_again(s24_transformer *t, const s24i_mode *mode, int64_t b)
-{
-    attend(t, mode, b);
-    widen(t, b);
-}
-
 /* Hidden state b goes where the mode wants it. */
 static void give(s24_transformer *t, const s24i_mode *mode, int64_t b)
 {
@@ -287,11 +199,11 @@ static void embed(s24_transformer *t, const s24i_mode *mode)
 
 void s24i_run_forward(s24_transformer *t, const s24i_mode *mode)
 {
+    s24i_block_walk walk = {.t = t, .mode = mode};
     embed(t, mode);
     give(t, mode, 0);
     for (int64_t b = 0; b < t->shape.layers; b++) {
-        attend(t, mode, b);
-        feed(t, mode, b);
+        s24i_block_forward(&walk, b);
         give(t, mode, b + 1);
     }
 }

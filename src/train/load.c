@@ -130,9 +130,9 @@ static s24i_norm *norm_of(const maker *k, const s24i_wanted *w)
     const s24_transformer *t = k->t;
     switch (w->role) {
     case S24I_ROLE_ATTENTION_NORM:
-        return &t->norms[2 * w->block + !t->arch->pre_norm];
+        return &t->norms[s24i_block_norm(t, w->block, S24I_ATTENTION_NORM)];
     case S24I_ROLE_OUTPUT_NORM:
-        return &t->norms[2 * w->block + !t->arch->pre_norm + 1];
+        return &t->norms[s24i_block_norm(t, w->block, S24I_OUTPUT_NORM)];
     default:
         return &t->norms[w->role == S24I_ROLE_FINAL_NORM ? 2 * t->shape.layers : 0];
     }
@@ -343,6 +343,8 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
     REQUIRE(ctx, t->arch && !t->arch->rel_h, S24_ERROR_UNSUPPORTED,
             "%s/config.json: model_type '%s' is not supported; bert, gpt2, llama and vit are",
             folder, s24i_show(type).text);
+    TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(), "training"));
+    t->steps = s24i_steps_of(t->arch);
     TRY(s24i_shape_read(&t->shape, ctx, t->arch, folder));
     return s24i_pooling_read(&t->pooled, ctx, t->arch, folder);
 }

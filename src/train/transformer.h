@@ -15,7 +15,7 @@
 #ifndef S24_TRAIN_TRANSFORMER_H
 #define S24_TRAIN_TRANSFORMER_H
 
-#include "model/model.h"
+#include "model/steps.h"
 #include "sparse24/train.h"
 #include "train/ops.h"
 
@@ -62,6 +62,7 @@ struct s24_transformer {
     s24_ctx *ctx;
     s24i_machine machine;
     const s24i_architecture *arch;
+    s24i_steps steps; /* of a block */
     s24i_shape shape;
     s24i_pooled pooled;
     s24_head head_kind;
@@ -112,12 +113,31 @@ typedef struct s24i_pull {
 } s24i_pull;
 void s24i_run_backward(s24_transformer *t, const s24i_mode *mode, const s24i_pull *pull);
 
-/* What forward and backward tell operations alike. s24i_drop: NULL where the rate is 0. */
+/* What forward and backward tell operations alike. s24i_drop is NULL where the rate is 0. */
 const s24i_dropout *s24i_drop(s24i_dropout *drop, const s24i_mode *mode, double rate, int64_t site);
 s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b);
-/* Block b's forward pass up to its last product, once more. */
-void s24i_run_again(s24_transformer *t, const s24i_mode *mode, int64_t b);
-s24i_activate s24i_activate_of(const s24_transformer *t, int64_t b);
+
+/* A walk over blocks and their steps (train_block.c). */
+typedef struct s24i_block_walk {
+    s24_transformer *t;
+    const s24i_mode *mode;
+    const s24i_pull *pull; /* of the pass backward */
+    int64_t block;
+    int64_t sum; /* the number of the last sum, whose norm is what layers read */
+} s24i_block_walk;
+void s24i_block_forward(s24i_block_walk *walk, int64_t b);
+/* The same up to the block's last product, whose sum and norm were kept. */
+void s24i_block_again(s24i_block_walk *walk, int64_t b);
+void s24i_block_back(s24i_block_walk *walk, int64_t b);
+/* Which of all norms a norm of block b is: that of the sum before it, or of the block's input. */
+int64_t s24i_block_norm(const s24_transformer *t, int64_t b, int norm);
+/* The kinds of steps that both ways have, a bit (1 << kind) each. */
+unsigned s24i_train_steps(void);
+/* Through the norm of the walk's sum, from dn to ds, which may hold the gradient that goes past the
+   norm already. Returns the gradient of what the layer `added` to that sum, before it was dropped;
+   NULL: the sum is the embeddings. */
+const void *s24i_through_norm(const s24i_block_walk *walk, const s24i_layer *added);
+
 /* The site of a block's attention for s24i_drop; norm j's sum is site j. */
 static inline int64_t s24i_attention_site(int64_t b)
 {

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The steps of a block, forward and, each next to it, its adjoint. model/steps.h has their order: a
+ * pass forward walks that list, the pass backward walks the same list from its end, and what was not
+ * kept is made again by walking it up to its last product. An adding product and the norm after it
+ * are one operation, in which the residual is taken: norms are the ends of their sums.
+ */
+#include "train/transformer.h"
+
+/* What lies in a place of the block, and the gradient of that. */
+typedef struct spot {
+    void *x, *dx;
+} spot;
+
+static spot read_at(const s24i_block_walk *w, s24i_step_place place)
+{
+    const s24_transformer *t = w->t;
+    const s24i_buffers *at = &t->at;
+    const int64_t slot = s24i_block_slot(t, w->block);
+    switch (place) {
+    case S24I_AT_QKV:
+        return (spot){s24i_in_stack(&at->qkv, slot), at->dqkv};
+    case S24I_AT_CONTEXT:
+        return (spot){s24i_in_stack(&at->context, slot), at->dcontext};
+    case S24I_AT_OUTER:
+        return (spot){s24i_in_stack(&at->h, slot), at->dh};
+    default:
+        return (spot){s24i_norm_at(t, w->sum), at->dn};
+    }
+}
+
+/* What the intermediate layer gives is kept as it is, and activated elsewhere. */
+static spot written_at(const s24i_block_walk *w, s24i_step_place place)
+{
+    const int64_t slot = s24i_block_slot(w->t, w->block);
+    if (place != S24I_AT_OUTER) return read_at(w, place);
+    return (spot){s24i_in_stack(&w->t->at.u, slot), w->t->at.du};
+}
+
+static const s24i_layer *layer_of(const s24i_block_walk *w, s24i_slot slot)
+{
+    const s24i_train_block *block = &w->t->blocks[w->block];
+    switch (slot) {
+    case S24I_ATTENTION:
+        return &block->attention;
+    case S24I_INTERMEDIATE:
+        return &block->up;
+    case S24I_OUTPUT:
+        return &block->down;
+    default:
+        return &block->qkv;
+    }
+}
+
+/* The bias of the intermediate layer is added where it is activated, that of an adding product in
+   its sum. */
+static int adds_bias(const s24i_block_step *step)
+{
+    return step->to == S24I_AT_QKV;
+}
+
+/* Is the product's activation a part of it, with no gate between them? */
+static int activates(const s24i_block_walk *w, const s24i_block_step *step)
+{
+    return step->to == S24I_AT_OUTER && !w->t->arch->slots[S24I_GATE];
+}
+
+s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b)
+{
+    const s24i_shape *s = &t->shape;
+    const int64_t slot = s24i_block_slot(t, b);
+    return (s24i_heads){.step = &t->step,
+                        .heads = s->heads,
+                        .kv_heads = s->kv_heads,
+                        .d = s->head_width,
+                        .causal = t->arch->causal,
+                        .angles = t->at.angles,
+                        .context = s24i_in_stack(&t->at.context, slot),
+                        .lse = t->opts.train ? s24i_in_stack(&t->at.lse, slot) : NULL,
+                        .work = t->at.attention,
+                        .work_bytes = t->at.attention_bytes};
+}
+
+/* The heads of the block at work; *drop is theirs. */
+static s24i_heads heads_at(const s24i_block_walk *w, s24i_dropout *drop)
+{
+    s24i_heads heads = s24i_heads_of(w->t, w->block);
+    heads.drop =
+        s24i_drop(drop, w->mode, w->mode->attention_dropout, s24i_attention_site(w->block));
+    return heads;
+}
+
+static s24i_activate activate_at(const s24i_block_walk *w)
+{
+    const s24_transformer *t = w->t;
+    const s24i_layer *up = layer_of(w, S24I_INTERMEDIATE);
+    return (s24i_activate){.h = read_at(w, S24I_AT_OUTER).x,
+                           .u = written_at(w, S24I_AT_OUTER).x,
+                           .bias = up->bias,
+                           .dbias = up->dbias,
+                           .activation = t->shape.activation,
+                           .squared = t->shape.squared,
+                           .gated = t->arch->slots[S24I_GATE] != NULL,
+                           .rows = t->step.tokens,
+                           .width = t->shape.intermediate};
+}
+
+/* ---- norms ------------------------------------------------------------------------------------- */
+
+/* s(j) = dropout(z + bias) + r(j − 1), n(j) = its norm. */
+static void sum_up(const s24i_block_walk *w, const float *bias)
+{
+    s24_transformer *t = w->t;
+    s24i_machine *m = &t->machine;
+    const int64_t j = w->sum;
+    s24i_dropout drop;
+    const s24i_add_norm job = {.y = s24i_norm_at(t, j),
+                               .s = s24i_sum_at(t, j),
+                               .stats = s24i_stats_at(t, j),
+                               .z = t->at.z,
+                               .bias = bias,
+                               .residual = t->arch->pre_norm ? s24i_sum_at(t, j - 1)
+                                                             : s24i_norm_at(t, j - 1),
+                               .norm = &t->norms[j],
+                               .drop = s24i_drop(&drop, w->mode, w->mode->dropout, j),
+                               .rows = t->step.tokens,
+                               .width = t->shape.width};
+    m->ops->add_norm(m, &job);
+}
+
+/* The walk has been there: the product whose sum this norm ends did both, and so it does back. */
+static void norm_of_sum(s24i_block_walk *w, const s24i_block_step *step)
+{
+    (void)w;
+    (void)step;
+}
+
+/* ---- products ---------------------------------------------------------------------------------- */
+
+static void product(s24i_block_walk *w, const s24i_block_step *step)
+{
+    s24i_machine *m = &w->t->machine;
+    const s24i_layer *layer = layer_of(w, step->slot);
+    void *to = step->adds ? w->t->at.z : written_at(w, step->to).x;
+    m->ops->linear(m, to, read_at(w, step->from).x, layer, w->t->step.tokens, adds_bias(step));
+    if (step->adds) {
+        w->sum++;
+        sum_up(w, layer->bias);
+    } else if (activates(w, step)) {
+        const s24i_activate activate = activate_at(w);
+        m->ops->activate(m, &activate);
+    }
+}
+
+static void product_back(s24i_block_walk *w, const s24i_block_step *step)
+{
+    s24i_machine *m = &w->t->machine;
+    const s24i_layer *layer = layer_of(w, step->slot);
+    const int64_t rows = w->t->step.tokens;
+    const void *dy;
+    if (step->adds) {
+        dy = s24i_through_norm(w, layer);
+        w->sum--;
+    } else {
+        dy = written_at(w, step->to).dx;
+        if (activates(w, step)) {
+            const s24i_activate activate = activate_at(w);
+            m->ops->activate_back(m, w->t->at.du, w->t->at.dh, &activate);
+        }
+    }
+    const spot from = read_at(w, step->from);
+    m->ops->linear_dw(m, dy, from.x, layer, rows, adds_bias(step));
+    m->ops->linear_dx(m, from.dx, dy, layer, rows);
+}
+
+static void gate(s24i_block_walk *w, const s24i_block_step *step)
+{
+    s24i_machine *m = &w->t->machine;
+    const s24i_activate activate = activate_at(w);
+    (void)step;
+    m->ops->activate(m, &activate);
+}
+
+static void gate_back(s24i_block_walk *w, const s24i_block_step *step)
+{
+    s24i_machine *m = &w->t->machine;
+    const s24i_activate activate = activate_at(w);
+    m->ops->activate_back(m, written_at(w, step->to).dx, read_at(w, step->from).dx, &activate);
+}
+
+/* ---- attention --------------------------------------------------------------------------------- */
+
+static void rotate(s24i_block_walk *w, const s24i_block_step *step)
+{
+    s24i_machine *m = &w->t->machine;
+    s24i_dropout drop;
+    const s24i_heads heads = heads_at(w, &drop);
+    m->ops->rotate(m, read_at(w, step->to).x, &heads, 0);
+}
+
+static void rotate_back(s24i_block_walk *w, const s24i_block_step *step)
+{
+    s24i_machine *m = &w->t->machine;
+    s24i_dropout drop;
+    const s24i_heads heads = heads_at(w, &drop);
+    m->ops->rotate(m, read_at(w, step->to).dx, &heads, 1);
+}
+
+static void attend(s24i_block_walk *w, const s24i_block_step *step)
+{
+    s24i_machine *m = &w->t->machine;
+    s24i_dropout drop;
+    const s24i_heads heads = heads_at(w, &drop);
+    m->ops->attention(m, read_at(w, step->to).x, read_at(w, step->from).x, &heads);
+}
+
+static void attend_back(s24i_block_walk *w, const s24i_block_step *step)
+{
+    s24i_machine *m = &w->t->machine;
+    const spot qkv = read_at(w, step->from);
+    s24i_dropout drop;
+    const s24i_heads heads = heads_at(w, &drop);
+    m->ops->attention_back(m, qkv.dx, read_at(w, step->to).dx, qkv.x, &heads);
+}
+
+/* ---- the walk ---------------------------------------------------------------------------------- */
+
+static const struct {
+    void (*forward)(s24i_block_walk *walk, const s24i_block_step *step);
+    void (*back)(s24i_block_walk *walk, const s24i_block_step *step);
+} kinds[S24I_STEP_KINDS] = {[S24I_STEP_NORM] = {norm_of_sum, norm_of_sum},
+                            [S24I_STEP_PRODUCT] = {product, product_back},
+                            [S24I_STEP_ROTATE] = {rotate, rotate_back},
+                            [S24I_STEP_ATTEND] = {attend, attend_back},
+                            [S24I_STEP_GATE] = {gate, gate_back}};
+
+unsigned s24i_train_steps(void)
+{
+    unsigned has = 0;
+    for (unsigned kind = 0; kind < S24I_STEP_KINDS; kind++)
+        if (kinds[kind].forward && kinds[kind].back) has |= 1u << kind;
+    return has;
+}
+
+int64_t s24i_block_norm(const s24_transformer *t, int64_t b, int norm)
+{
+    int64_t sum = 2 * b;
+    for (int i = 0; i < t->steps.count; i++) {
+        const s24i_block_step *step = &t->steps.step[i];
+        if (step->kind == S24I_STEP_NORM && step->norm == norm) break;
+        sum += step->adds;
+    }
+    return sum;
+}
+
+/* Sum 2·b is the block's input: every block adds twice. */
+static void walk_forward(s24i_block_walk *w, int64_t b, int end)
+{
+    const s24i_steps *steps = &w->t->steps;
+    w->block = b;
+    w->sum = 2 * b;
+    for (int i = 0; i < end; i++)
+        kinds[steps->step[i].kind].forward(w, &steps->step[i]);
+}
+
+void s24i_block_forward(s24i_block_walk *w, int64_t b)
+{
+    walk_forward(w, b, w->t->steps.count);
+}
+
+void s24i_block_again(s24i_block_walk *w, int64_t b)
+{
+    int end = w->t->steps.count - 1;
+    while (w->t->steps.step[end].kind != S24I_STEP_PRODUCT)
+        end--;
+    walk_forward(w, b, end);
+}
+
+void s24i_block_back(s24i_block_walk *w, int64_t b)
+{
+    const s24i_steps *steps = &w->t->steps;
+    w->block = b;
+    w->sum = 2 * b + 2;
+    for (int i = steps->count; i-- > 0;)
+        kinds[steps->step[i].kind].back(w, &steps->step[i]);
+}
