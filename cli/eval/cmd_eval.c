@@ -79,9 +79,10 @@ const cli_command cmd_eval = {
         "lm reads a text as one stream of tokens, cut into windows of --max-tokens (default: the "
         "model's positions, at most 1024), and says the mean loss of every next token but the "
         "first, "
-        "in nats, and its perplexity. MODEL is a language model (gpt2, llama).\n"
-        "image says for how many images, in percent, MODEL (vit) gives the right class the largest "
-        "logit. lm runs in f32, image too where no --dtype is given, on a GPU both in f16 or bf16.",
+        "in nats, and its perplexity. MODEL is a language model.\n"
+        "image says for how many images, in percent, MODEL, an image classifier, gives the right "
+        "class the largest logit. lm runs in f32, image too where no --dtype is given, on a GPU "
+        "both in f16 or bf16.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct eval_options),

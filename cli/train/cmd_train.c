@@ -379,9 +379,8 @@ static int open_metrics(job *j)
 
 static int prepare(job *j, const s24_checkpoint *model, const s24_checkpoint *teacher)
 {
-    const char *type = s24_checkpoint_model_type(model);
-    const int next_token = type && (strcmp(type, "gpt2") == 0 || strcmp(type, "llama") == 0);
-    int code = train_data_read(j->cli, &j->data, j->o, next_token);
+    int code = cli_status(j->cli, s24_transformer_peek(&j->info, j->cli->ctx, model));
+    if (code == CLI_OK) code = train_data_read(j->cli, &j->data, j->o, &j->info);
     if (code == CLI_OK) code = load(j, &j->student, model, 1);
     if (code == CLI_OK && teacher) code = load(j, &j->teacher, teacher, 0);
     if (code != CLI_OK) return code;
@@ -428,8 +427,9 @@ const cli_command cmd_train = {
         "Trains the model in the folder MODEL on text or questions and writes it to OUT. "
         "Weights that are zero in a 2:4 layer stay zero. With --teacher the model learns to do "
         "what the teacher does: its hidden states, its embeddings, its logits; texts then need "
-        "no labels.\nEncoders learn embeddings from --text and answers from --qa; gpt2 and llama "
-        "learn the next token of --text or --stream, vit the classes of --images.\nA run that is "
+        "no labels.\nEncoders learn embeddings from --text and answers from --qa; language "
+        "models learn the next token of --text or --stream, image classifiers the classes of "
+        "--images.\nA run that is "
         "stopped leaves OUT.training, from which "
         "--resume goes on; it is removed when OUT is written. A loss that is not finite stops "
         "the run, and the last checkpoint stays.\nWith --device cuda it runs on a GPU, in mixed "

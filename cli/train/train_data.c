@@ -17,18 +17,9 @@ int train_held_out_check(cli_app *cli, const struct train_options *o, const char
                     (long long)o->held_out);
 }
 
-int train_max_tokens(cli_app *cli, int64_t *tokens, const struct train_options *o, int64_t most)
+int train_max_tokens(cli_app *cli, int64_t *tokens, const struct train_options *o, int64_t most,
+                     int64_t positions)
 {
-    static const char *const keys[] = {"max_position_embeddings", "n_positions"};
-    char path[4200];
-    int64_t positions = INT64_MAX;
-    snprintf(path, sizeof path, "%s/config.json", cli->operands[0]);
-    json_t *config = cli_json_read_file(path);
-    for (int i = 0; i < 2; i++) {
-        const json_int_t found = json_integer_value(json_object_get(config, keys[i]));
-        if (found > 0) positions = found;
-    }
-    json_decref(config);
     *tokens = o->max_tokens ? o->max_tokens : most < positions ? most : positions;
     if (*tokens <= positions) return CLI_OK;
     return cli_fail(cli, CLI_USAGE, "option --max-tokens: %lld; %s has %lld positions",
@@ -71,15 +62,16 @@ static int read_texts(cli_app *cli, train_data *data, const struct train_options
     return CLI_OK;
 }
 
-static int read_lines(cli_app *cli, train_data *data, const struct train_options *o, int next_token)
+static int read_lines(cli_app *cli, train_data *data, const struct train_options *o,
+                      const s24_transformer_info *info)
 {
     s24_lines *lines = NULL;
     int64_t tokens; /* the folder's own limit may be lower: s24_text_source_create knows it */
-    int code = train_max_tokens(cli, &tokens, o, INT64_MAX);
+    int code = train_max_tokens(cli, &tokens, o, INT64_MAX, info->positions);
     if (code == CLI_OK) code = cli_status(cli, s24_lines_read(&lines, cli->ctx, o->text));
     if (code != CLI_OK) return code;
     s24_text *texts = malloc(((size_t)s24_lines_count(lines) + 1) * sizeof *texts);
-    code = texts ? read_texts(cli, data, o, next_token, lines, texts)
+    code = texts ? read_texts(cli, data, o, info->causal, lines, texts)
                  : cli_fail(cli, CLI_IO, "out of memory for the lines of %s", o->text);
     free(texts);
     s24_lines_destroy(lines);
@@ -105,11 +97,12 @@ static s24_status write_held(void *user, s24_ctx *ctx, const s24_example *exampl
     return write_feature(data->features, ctx, example, data->source.count + index);
 }
 
-static int read_questions(cli_app *cli, train_data *data, const struct train_options *o)
+static int read_questions(cli_app *cli, train_data *data, const struct train_options *o,
+                          int64_t positions)
 {
     s24_tokenizer *tokenizer = NULL;
     int64_t tokens;
-    int code = train_max_tokens(cli, &tokens, o, 384);
+    int code = train_max_tokens(cli, &tokens, o, 384, positions);
     if (code != CLI_OK) return code;
     const s24_qa_features_opts opts = {
         .size = sizeof opts, .max_tokens = tokens, .stride = tokens / 3 < 128 ? tokens / 3 : 128};
@@ -132,16 +125,17 @@ static int read_questions(cli_app *cli, train_data *data, const struct train_opt
     return CLI_OK;
 }
 
-int train_data_read(cli_app *cli, train_data *data, const struct train_options *o, int next_token)
+int train_data_read(cli_app *cli, train_data *data, const struct train_options *o,
+                    const s24_transformer_info *info)
 {
     if (!!o->text + !!o->qa + !!o->stream + !!o->images != 1)
         return cli_fail(
             cli, CLI_USAGE,
             "train needs --text FILE, --qa FILE, --stream FILE or --images PATH: one of "
             "them");
-    if (o->stream) return train_stream_read(cli, data, o);
+    if (o->stream) return train_stream_read(cli, data, o, info->positions);
     if (o->images) return train_images_read(cli, data, o);
-    return o->text ? read_lines(cli, data, o, next_token) : read_questions(cli, data, o);
+    return o->text ? read_lines(cli, data, o, info) : read_questions(cli, data, o, info->positions);
 }
 
 void train_data_free(train_data *data)

@@ -31,20 +31,23 @@ typedef struct train_data {
     int64_t most; /* tokens of the longest */
 } train_data;
 
-/* Reads what --text, --qa, --stream or --images names; next_token: of a language model. Released by
-   train_data_free, also after an error. */
-int train_data_read(cli_app *cli, train_data *data, const struct train_options *o, int next_token);
+/* Reads what --text, --qa, --stream or --images names, for the model of that description. Released
+   by train_data_free, also after an error. */
+int train_data_read(cli_app *cli, train_data *data, const struct train_options *o,
+                    const s24_transformer_info *info);
 void train_data_free(train_data *data);
 
 /* Refuses a file of no examples, or of none beside those held out. */
 int train_held_out_check(cli_app *cli, const struct train_options *o, const char *path,
                          int64_t count);
 
-/* --max-tokens, which the positions of MODEL's config.json bound; else `most` or these, if fewer. */
-int train_max_tokens(cli_app *cli, int64_t *tokens, const struct train_options *o, int64_t most);
+/* --max-tokens, which the model's positions bound; else `most` or these, if fewer. */
+int train_max_tokens(cli_app *cli, int64_t *tokens, const struct train_options *o, int64_t most,
+                     int64_t positions);
 
 /* --stream and --images (train_sets.c). */
-int train_stream_read(cli_app *cli, train_data *data, const struct train_options *o);
+int train_stream_read(cli_app *cli, train_data *data, const struct train_options *o,
+                      int64_t positions);
 int train_images_read(cli_app *cli, train_data *data, const struct train_options *o);
 
 /* Fills the weights of the objective from --loss, or with the defaults of the task. */

@@ -37,11 +37,12 @@ static s24_status write_held_piece(void *user, s24_ctx *ctx, const s24_example *
     return write_piece(data, example, data->source.count + index);
 }
 
-int train_stream_read(cli_app *cli, train_data *data, const struct train_options *o)
+int train_stream_read(cli_app *cli, train_data *data, const struct train_options *o,
+                      int64_t positions)
 {
     const char *folder = cli->operands[0];
     s24_tokenizer *tokenizer = NULL;
-    int code = train_max_tokens(cli, &data->window, o, 512);
+    int code = train_max_tokens(cli, &data->window, o, 512, positions);
     if (code != CLI_OK) return code;
     s24_status status = s24_tokenizer_load(&tokenizer, cli->ctx, folder);
     if (status == S24_OK)

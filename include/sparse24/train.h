@@ -19,8 +19,8 @@ extern "C" {
 
 /*
  * A model's weights in f32 with everything that passes over them need, planned once for the largest
- * batch. Every row of src/model/models.def can be one: bert, gpt2, llama, vit. It is used by one thread
- * at a time; the passes use the context's threads.
+ * batch. The rows of src/model/models.def can be one, but for those whose attention is over a grid. It
+ * is used by one thread at a time; the passes use the context's threads.
  */
 typedef struct s24_transformer s24_transformer;
 
@@ -55,6 +55,7 @@ typedef struct s24_transformer_info {
     int64_t parameters;                /* numbers in all tensors, shared ones once */
     int64_t logits;                    /* a row of the head's output */
     double dropout, attention_dropout; /* config.json's */
+    int causal; /* 1: no token attends to a later one, as in a language model */
 } s24_transformer_info;
 
 /* From a folder with config.json, dense or packed. Errors: as s24_model_load. */
@@ -64,6 +65,12 @@ S24_API s24_status s24_transformer_load(s24_transformer **out, s24_ctx *ctx,
 S24_API void s24_transformer_destroy(s24_transformer *transformer);
 S24_API void s24_transformer_describe(s24_transformer_info *info,
                                       const s24_transformer *transformer);
+
+/* Describes what a checkpoint would be loaded as, by its config.json and the names of its tensors
+   alone; parameters and logits are not counted: 0. Errors: as s24_transformer_load, but for what
+   the tensors hold. */
+S24_API s24_status s24_transformer_peek(s24_transformer_info *info, s24_ctx *ctx,
+                                        const s24_checkpoint *checkpoint);
 
 /* Writes the weights as a folder like `model`, the checkpoint that they came from: its tensors in
    their dtypes, packed ones packed, side files and tensors that the transformer does not know go

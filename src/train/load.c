@@ -333,6 +333,12 @@ static s24_status make_machine(s24_transformer *t, s24_ctx *ctx)
                             s->head_width, s24i_max(s->width, t->head.n));
 }
 
+/* All but those whose attention is over a grid. */
+static int trains(const s24i_architecture *arch)
+{
+    return !arch->rel_h;
+}
+
 static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
                                     const s24_checkpoint *checkpoint)
 {
@@ -340,32 +346,51 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
     const char *type;
     TRY(s24i_model_type(&type, ctx, checkpoint));
     t->arch = s24i_architecture_find(type);
-    REQUIRE(ctx, t->arch && !t->arch->rel_h, S24_ERROR_UNSUPPORTED,
-            "%s/config.json: model_type '%s' is not supported; bert, gpt2, llama and vit are",
-            folder, s24i_show(type).text);
+    REQUIRE(ctx, t->arch && trains(t->arch), S24_ERROR_UNSUPPORTED,
+            "%s/config.json: model_type '%s' is not supported; %s are", folder,
+            s24i_show(type).text, s24i_architecture_names(trains).text);
     TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(), "training"));
     t->steps = s24i_steps_of(t->arch);
     TRY(s24i_shape_read(&t->shape, ctx, t->arch, folder));
     return s24i_pooling_read(&t->pooled, ctx, t->arch, folder);
 }
 
+/* What can be known before a tensor is read. */
+static s24_status begin(maker *k, const s24_checkpoint *checkpoint)
+{
+    s24_transformer *t = k->t;
+    TRY(find_architecture(t, k->ctx, checkpoint));
+    k->walk = (s24i_walk){.ctx = k->ctx,
+                          .checkpoint = checkpoint,
+                          .arch = t->arch,
+                          .shape = &t->shape,
+                          .take = take,
+                          .user = k};
+    return choose_head(k);
+}
+
+s24_status s24_transformer_peek(s24_transformer_info *info, s24_ctx *ctx,
+                                const s24_checkpoint *checkpoint)
+{
+    if (!info || !ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, checkpoint, S24_ERROR_ARGUMENT, "checkpoint is NULL");
+    s24_transformer t = {.ctx = ctx};
+    maker k = {.ctx = ctx, .t = &t};
+    TRY(begin(&k, checkpoint));
+    s24_transformer_describe(info, &t);
+    return S24_OK;
+}
+
 static s24_status load(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *checkpoint)
 {
     maker k = {.ctx = ctx, .t = t};
-    TRY(find_architecture(t, ctx, checkpoint));
-    k.walk = (s24i_walk){.ctx = ctx,
-                         .checkpoint = checkpoint,
-                         .arch = t->arch,
-                         .shape = &t->shape,
-                         .take = take,
-                         .user = &k};
+    TRY(begin(&k, checkpoint));
     const s24i_shape *s = &t->shape;
     const int64_t places = PLACES_ELSE + PLACES_A_BLOCK * s->layers;
     TRY(s24i_alloc_elems(&t->places, ctx, places, sizeof *t->places, "tensors' names"));
     TRY(s24i_alloc_elems(&t->segments, ctx, places, sizeof *t->segments, "segments"));
     TRY(s24i_alloc_elems(&t->norms, ctx, 2 * s->layers + 1, sizeof *t->norms, "norms"));
     TRY(s24i_alloc_elems(&t->blocks, ctx, s->layers, sizeof *t->blocks, "blocks"));
-    TRY(choose_head(&k));
     k.walk.heads[0] = wanted_head(&k);
     t->machine.row_align = 1;
     TRY(walk(&k));

@@ -6,6 +6,7 @@
 #include "io/checkpoint/config.h"
 #include "io/file/io.h"
 #include "io/tokenizer/tokenizer.h"
+#include "model/model.h"
 #include "sparse24/train.h"
 
 enum { WINDOW = 1024 /* texts that are tokenized at a time */ };
@@ -33,13 +34,14 @@ static s24_status write_example(void *user, s24_ctx *ctx, const s24_example *exa
 /* The most tokens of a text: what is asked for, else what the folder says. */
 static s24_status read_limit(int64_t *limit, s24_ctx *ctx, const char *folder)
 {
-    static const char *const keys[] = {"max_position_embeddings", "n_positions"};
     s24i_config config;
     if (*limit) return S24_OK;
     *limit = 512;
     s24_status status = s24i_config_load(&config, ctx, folder, "config.json", S24I_OPTIONAL);
-    for (int i = 0; status == S24_OK && config.json && i < 2; i++)
-        status = s24i_config_int(limit, &config, keys[i], S24I_OPTIONAL, 2, INT32_MAX);
+    for (int i = 0; status == S24_OK && config.json && s24i_architecture_at(i); i++)
+        if (s24i_architecture_at(i)->key_positions)
+            status = s24i_config_int(limit, &config, s24i_architecture_at(i)->key_positions,
+                                     S24I_OPTIONAL, 2, INT32_MAX);
     s24i_config_free(&config);
     TRY(status);
     status = s24i_config_load(&config, ctx, folder, "sentence_bert_config.json", S24I_OPTIONAL);

@@ -45,7 +45,8 @@ void s24_transformer_describe(s24_transformer_info *info, const s24_transformer 
                                    .classes = s->classes,
                                    .logits = t->head.n,
                                    .dropout = (double)s->dropout,
-                                   .attention_dropout = (double)s->attention_dropout};
+                                   .attention_dropout = (double)s->attention_dropout,
+                                   .causal = t->arch->causal};
     for (int64_t i = 0; i < t->place_count; i++)
         info->parameters += t->places[i].rows * t->places[i].cols;
 }

@@ -181,6 +181,9 @@ class Train(Scratch):
         config["hidden_size"] *= 2
         (self.folder / "wide/config.json").write_text(json.dumps(config))
         self.good("pack", "student", "integers", "--quantize", "int8")
+        shutil.copytree(self.folder / "model", self.folder / "strange")
+        config["model_type"] = "strange"
+        (self.folder / "strange/config.json").write_text(json.dumps(config))
         (self.folder / "empty").write_text("\n\n")
         (self.folder / "junk.training").write_bytes(b"no checkpoint at all")
         for code, sentence, arguments in (
@@ -220,6 +223,8 @@ class Train(Scratch):
                 (2, r"--max-tokens: 161; student has 160 positions",
                  ("student", "out", *self.SHORT, "--max-tokens", "161")),
                 (3, r"no/where/out", ("student", "no/where/out", *self.SHORT)),
+                (5, r"model_type 'strange' is not supported; bert, gpt2, llama and vit are$",
+                 ("strange", "out", *self.SHORT)),
                 (4, r"was expected by config.json", ("wide", "out", *self.SHORT)),
                 (5, r"is quantised", ("integers", "out", *self.SHORT)),
                 (4, r"junk.training", ("student", "junk", *self.SHORT, "--resume"))):

@@ -24,6 +24,22 @@ static void near(const float *expected, const float *got, int64_t count, double 
                      (double)expected[i], (double)got[i], most);
 }
 
+/* Looked at or loaded, it is the same. */
+static void check_peek(const s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *checkpoint)
+{
+    s24_transformer_info there, seen;
+    s24_transformer_describe(&there, t);
+    OK(ctx, s24_transformer_peek(&seen, ctx, checkpoint));
+    assert_int_equal(seen.parameters + seen.logits, 0);
+    assert_string_equal(seen.model_type, there.model_type);
+    assert_int_equal(seen.head, there.head);
+    assert_int_equal(seen.positions, there.positions);
+    assert_int_equal(seen.vocabulary, there.vocabulary);
+    assert_int_equal(seen.classes, there.classes);
+    assert_int_equal(seen.causal, there.causal);
+    assert_int_equal(seen.causal, seen.head == S24_HEAD_LM);
+}
+
 static void open_transformer(s24_transformer **out, s24_ctx *ctx, const char *folder, int train)
 {
     s24_checkpoint *checkpoint;
@@ -34,6 +50,7 @@ static void open_transformer(s24_transformer **out, s24_ctx *ctx, const char *fo
                                        .recompute = train > 1};
     OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder));
     OK(ctx, s24_transformer_load(out, ctx, checkpoint, &opts));
+    check_peek(*out, ctx, checkpoint);
     s24_checkpoint_close(checkpoint);
 }
 

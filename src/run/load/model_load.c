@@ -304,16 +304,20 @@ static void find_heads(loader *l)
         l->walk.heads[1] = (s24i_wanted_head){a->class_head, l->shape.classes, 0};
 }
 
+static int encodes(const s24i_architecture *arch)
+{
+    return arch->encodes;
+}
+
 static s24_status prepare(loader *l)
 {
     const char *folder = s24_checkpoint_folder(l->checkpoint);
     const char *type;
     TRY(s24i_model_type(&type, l->ctx, l->checkpoint));
     l->arch = s24i_architecture_find(type);
-    REQUIRE(l->ctx, l->arch && l->arch->encodes, S24_ERROR_UNSUPPORTED,
-            "%s/config.json: model_type '%s' is not supported; bert, vit and "
-            "sam_vision_model are",
-            folder, s24i_show(type).text);
+    REQUIRE(l->ctx, l->arch && encodes(l->arch), S24_ERROR_UNSUPPORTED,
+            "%s/config.json: model_type '%s' is not supported; %s are", folder,
+            s24i_show(type).text, s24i_architecture_names(encodes).text);
     TRY(s24i_shape_read(&l->shape, l->ctx, l->arch, folder));
     l->walk = (s24i_walk){.ctx = l->ctx,
                           .checkpoint = l->checkpoint,
