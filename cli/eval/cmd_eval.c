@@ -38,8 +38,11 @@ static const cli_option options[] = {
     {"predictions", 0, CLI_TEXT, offsetof(struct eval_options, predictions), "FILE", NULL,
      "qa: write the answers there, a JSON object of question ids and texts.", NULL},
     {"stride", 0, CLI_COUNT, offsetof(struct eval_options, stride), "N", NULL,
-     "qa: tokens that two neighbouring pieces of a long context share; default 128, or a third of "
-     "--max-tokens where that is less.",
+     "qa: tokens that two neighbouring pieces of a long context share, their overlap; default 128, "
+     "or "
+     "a third of --max-tokens where that is less. lm: tokens from the start of a window to that of "
+     "the "
+     "next, their step, at most --max-tokens, which is the default: no overlap.",
      NULL},
     ENCODE_DTYPE(struct eval_options),
     ENCODE_MAX_TOKENS(struct eval_options),
@@ -53,6 +56,8 @@ static const cli_example examples[] = {
     {"sparse24 eval qa-24 --task qa --data dev-v1.1.json --predictions answers.json",
      "Exact match and F1 of extractive question answering."},
     {"sparse24 eval gpt2-24 --task lm --data wiki.test.raw", "Loss and perplexity of a text."},
+    {"sparse24 eval gpt2-24 --task lm --data wiki.test.raw --max-tokens 1024 --stride 512",
+     "The same, each token but the first ones predicted from at least 512 before it."},
     {NULL, NULL}};
 
 static int run(cli_app *cli, const void *opaque)
@@ -79,7 +84,10 @@ const cli_command cmd_eval = {
         "lm reads a text as one stream of tokens, cut into windows of --max-tokens (default: the "
         "model's positions, at most 1024), and says the mean loss of every next token but the "
         "first, "
-        "in nats, and its perplexity. MODEL is a language model.\n"
+        "in nats, and its perplexity. With --stride N a window begins N tokens after the one "
+        "before, "
+        "and only what that one did not reach is scored, as transformers' recipe does: every token "
+        "has more of the text before it, for more work. MODEL is a language model.\n"
         "image says for how many images, in percent, MODEL, an image classifier, gives the right "
         "class the largest logit. lm runs in f32, image too where no --dtype is given, on a GPU "
         "both in f16 or bf16.",

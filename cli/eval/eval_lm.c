@@ -12,37 +12,83 @@ typedef struct lm_parts {
     s24_transformer *transformer;
     s24_tokenizer *tokenizer;
     s24_stream *stream;
-    int64_t window;
+    int64_t window, stride;
     double loss;       /* sum */
     int64_t predicted; /* tokens */
 } lm_parts;
 
-/* The windows that fit a batch from token `first` on. Each token but the stream's last is read once
-   and predicts the next one. *first goes behind them. */
-static s24_status run_batch(lm_parts *p, cli_app *cli, int64_t *first)
+/*
+ * Windows of a batch, end to end. A window begins `stride` tokens after the one before, and what that
+ * one has predicted already is context only: target −1. A window's last token predicts nothing in it,
+ * but where windows lie end to end: there it predicts the first of the next, which has no context in
+ * its own, so that every token but the stream's first is predicted once, whatever the stride.
+ */
+typedef struct lm_batch {
+    int64_t offsets[EVAL_TOKENS + 1];
+    int32_t ids[EVAL_TOKENS], targets[EVAL_TOKENS];
+    int64_t windows, scored;
+} lm_batch;
+
+/* Where the stream stands: the next window's first token, and the next token to be predicted. */
+typedef struct lm_place {
+    int64_t begin, next;
+} lm_place;
+
+static void fill(lm_batch *batch, lm_place *at, const lm_parts *p)
 {
-    int64_t offsets[EVAL_TOKENS + 1] = {0};
-    int32_t targets[EVAL_TOKENS];
-    const int32_t *tokens = s24_stream_tokens(p->stream) + *first;
-    const int64_t left = s24_stream_count(p->stream) - 1 - *first;
-    s24_batch texts = {.offsets = offsets, .ids = tokens};
-    double loss;
-    const s24_pass_outputs outputs = {.loss = &loss};
-    int64_t count = 0;
-    while (count < left && count + p->window <= EVAL_TOKENS) {
-        count = left - count < p->window ? left : count + p->window;
-        offsets[++texts.texts] = count;
+    const int32_t *tokens = s24_stream_tokens(p->stream);
+    const int64_t all = s24_stream_count(p->stream);
+    const int64_t reach = p->stride < p->window ? p->window : p->window + 1;
+    int64_t used = 0;
+    batch->windows = batch->scored = batch->offsets[0] = 0;
+    while (at->next < all && used + p->window <= EVAL_TOKENS) {
+        const int64_t end = all - at->begin < reach ? all : at->begin + reach;
+        for (int64_t i = at->begin; i < end - 1; i++, used++) {
+            batch->ids[used] = tokens[i];
+            batch->targets[used] = i + 1 < at->next ? -1 : tokens[i + 1];
+        }
+        batch->scored += end - at->next;
+        batch->offsets[++batch->windows] = used;
+        at->begin += p->stride;
+        at->next = end;
     }
-    for (int64_t i = 0; i < count; i++)
-        targets[i] = tokens[i + 1];
-    const s24_examples examples = {.texts = texts, .targets = targets};
-    const s24_status status =
-        s24_transformer_forward(p->transformer, cli->ctx, &examples, &outputs);
+}
+
+/* The mean loss of the batch's targets. */
+static s24_status forward(double *loss, const lm_parts *p, cli_app *cli, const lm_batch *batch)
+{
+    const s24_batch texts = {.texts = batch->windows, .offsets = batch->offsets, .ids = batch->ids};
+    const s24_examples examples = {.texts = texts, .targets = batch->targets};
+    const s24_pass_outputs outputs = {.loss = loss};
+    return s24_transformer_forward(p->transformer, cli->ctx, &examples, &outputs);
+}
+
+static s24_status run_batch(lm_parts *p, cli_app *cli, lm_place *at)
+{
+    lm_batch batch;
+    double loss;
+    fill(&batch, at, p);
+    const s24_status status = forward(&loss, p, cli, &batch);
     if (status != S24_OK) return status;
-    p->loss += loss * (double)count;
-    p->predicted += count;
-    *first += count;
-    return s24_ctx_progress(cli->ctx, "tokens", *first, s24_stream_count(p->stream) - 1);
+    p->loss += loss * (double)batch.scored;
+    p->predicted += batch.scored;
+    return s24_ctx_progress(cli->ctx, "tokens", p->predicted, s24_stream_count(p->stream) - 1);
+}
+
+static int read_window(lm_parts *p, cli_app *cli, const struct eval_options *o, int64_t positions)
+{
+    const int64_t most = positions < EVAL_TOKENS ? positions : EVAL_TOKENS;
+    p->window = o->max_tokens ? o->max_tokens : most < WINDOW ? most : WINDOW;
+    p->stride = o->stride ? o->stride : p->window;
+    if (p->window > most)
+        return cli_fail(cli, CLI_USAGE, "--max-tokens %lld: the most here are %lld",
+                        (long long)p->window, (long long)most);
+    if (p->stride > p->window)
+        return cli_fail(cli, CLI_USAGE,
+                        "--stride %lld: windows of %lld tokens would leave some out; 1 to %lld is "
+                        "expected",
+                        (long long)p->stride, (long long)p->window, (long long)p->window);
+    return CLI_OK;
 }
 
 static int load(lm_parts *p, cli_app *cli, const struct eval_options *o)
@@ -54,11 +100,8 @@ static int load(lm_parts *p, cli_app *cli, const struct eval_options *o)
         code = cli_status(cli, s24_tokenizer_load(&p->tokenizer, cli->ctx, cli->operands[0]));
     if (code != CLI_OK) return code;
     s24_transformer_describe(&info, p->transformer);
-    const int64_t most = info.positions < EVAL_TOKENS ? info.positions : EVAL_TOKENS;
-    p->window = o->max_tokens ? o->max_tokens : most < WINDOW ? most : WINDOW;
-    if (p->window > most)
-        return cli_fail(cli, CLI_USAGE, "--max-tokens %lld: the most here are %lld",
-                        (long long)p->window, (long long)most);
+    code = read_window(p, cli, o, info.positions);
+    if (code != CLI_OK) return code;
     if (s24_tokenizer_vocabulary(p->tokenizer) > info.vocabulary)
         return cli_fail(cli, CLI_FORMAT,
                         "%s: the tokenizer's ids go up to %d, but the model has %lld",
@@ -72,7 +115,8 @@ static int measure(lm_parts *p, cli_app *cli, const char *path)
     int code = cli_status(cli, s24_stream_read(&p->stream, cli->ctx, p->tokenizer, &path, 1));
     if (code == CLI_OK && s24_stream_count(p->stream) < 2)
         code = cli_fail(cli, CLI_FORMAT, "%s has one token; two at least are expected", path);
-    for (int64_t at = 0; code == CLI_OK && at < s24_stream_count(p->stream) - 1;)
+    lm_place at = {.begin = 0, .next = 1};
+    while (code == CLI_OK && at.next < s24_stream_count(p->stream))
         code = cli_status(cli, run_batch(p, cli, &at));
     return code;
 }
@@ -89,6 +133,7 @@ static int print(cli_app *cli, const lm_parts *p, double seconds)
         json_object_set_new(object, "bits_per_byte", cli_real(bits));
         json_object_set_new(object, "tokens", json_integer(tokens));
         json_object_set_new(object, "bytes", json_integer(bytes));
+        json_object_set_new(object, "stride", json_integer(p->stride));
         json_object_set_new(object, "seconds", cli_real(seconds));
         return cli_json_print(cli, object);
     }
