@@ -5,8 +5,8 @@
 #include "device/device_room.h"
 
 /* Runs an entry of the device's table on a job. */
-#define RUN(entry, job, stream)                                                                    \
-    s24i_device_status(ctx, device->table->entry(device->gpu, job, stream, &error), &error)
+#define RUN(entry, job)                                                                            \
+    s24i_device_status(ctx, device->table->entry(device->gpu, job, (job)->stream, &error), &error)
 
 static s24_status not_null(s24_ctx *ctx, const void *pointer, const char *name)
 {
@@ -73,7 +73,7 @@ static s24_status contiguous(s24_ctx *ctx, const char *name, const s24_dense *d)
 
 /* ---- dense products -------------------------------------------------------------------------- */
 
-static s24_status dense_job(s24i_device_dense *job, s24_ctx *ctx, const s24_device_dense_args *a)
+static s24_status dense_check(s24_ctx *ctx, const s24_device_dense_args *a)
 {
     TRY(operand(ctx, "x", a->x, S24_DTYPE_NONE, 0, 0));
     TRY(operand(ctx, "w", a->w, a->x->dtype, 0, a->x->cols));
@@ -89,21 +89,6 @@ static s24_status dense_job(s24i_device_dense *job, s24_ctx *ctx, const s24_devi
     if (a->bias) TRY(aligned(ctx, a->bias, "bias"));
     REQUIRE(ctx, a->work || !a->work_bytes, S24_ERROR_ARGUMENT, "work is NULL, work_bytes %zu",
             a->work_bytes);
-    *job = (s24i_device_dense){.dtype = a->x->dtype,
-                               .m = a->x->rows,
-                               .n = a->w->rows,
-                               .k = a->x->cols,
-                               .w = a->w->data,
-                               .x = a->x->data,
-                               .ldx = s24i_dense_ld(a->x),
-                               .bias = a->bias,
-                               .residual = a->residual ? a->residual->data : NULL,
-                               .ld_residual = a->residual ? s24i_dense_ld(a->residual) : 0,
-                               .y = a->y->data,
-                               .ldy = s24i_dense_ld(a->y),
-                               .activation = a->activation,
-                               .work = a->work,
-                               .work_bytes = a->work_bytes};
     return S24_OK;
 }
 
@@ -111,10 +96,9 @@ s24_status s24_device_dense(s24_ctx *ctx, s24_device *device, const s24_device_d
 {
     s24i_device_error error = {""};
     s24_device_dense_args known;
-    s24i_device_dense job;
     READ_ARGS(known, args, "s24_device_dense_args");
-    TRY(dense_job(&job, ctx, &known));
-    return RUN(dense, &job, known.stream);
+    TRY(dense_check(ctx, &known));
+    return RUN(dense, &known);
 }
 
 s24_status s24_device_dense_search(double *seconds, s24_ctx *ctx, s24_device *device,
@@ -122,12 +106,12 @@ s24_status s24_device_dense_search(double *seconds, s24_ctx *ctx, s24_device *de
 {
     s24i_device_error error = {""};
     s24_device_dense_args known;
-    s24i_device_dense job;
     if (!seconds) return S24_ERROR_ARGUMENT;
     READ_ARGS(known, args, "s24_device_dense_args");
-    TRY(dense_job(&job, ctx, &known));
+    TRY(dense_check(ctx, &known));
     return s24i_device_status(
-        ctx, device->table->dense_search(device->gpu, &job, seconds, known.stream, &error), &error);
+        ctx, device->table->dense_search(device->gpu, &known, seconds, known.stream, &error),
+        &error);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -167,26 +151,12 @@ s24_status s24_device_norm(s24_ctx *ctx, s24_device *device, const s24_device_no
     if (a.narrow) TRY(narrow_rows(ctx, "narrow", a.narrow, a.narrow_scale, a.y));
     if (!only_sum) TRY(aligned(ctx, a.gamma, "gamma"));
     if (!only_sum) TRY(aligned(ctx, a.beta, "beta"));
-    const s24i_device_norm job = {.dtype = a.y->dtype,
-                                  .rows = a.y->rows,
-                                  .width = a.y->cols,
-                                  .x = a.x ? a.x->data : NULL,
-                                  .residual = a.x && a.residual ? a.residual->data : NULL,
-                                  .y = only_sum ? NULL : a.y->data,
-                                  .sum = a.sum ? a.sum->data : NULL,
-                                  .gamma = a.gamma,
-                                  .beta = a.beta,
-                                  .eps = a.eps,
-                                  .ids = a.x ? NULL : a.ids,
-                                  .positions = a.positions,
-                                  .types = a.types,
-                                  .words = a.words,
-                                  .position_rows = a.position_rows,
-                                  .type_rows = a.x ? NULL : a.type_rows,
-                                  .narrow = a.narrow && !only_sum ? a.narrow->data : NULL,
-                                  .scales = a.narrow_scale,
-                                  .narrow_dtype = a.narrow ? a.narrow->dtype : S24_DTYPE_NONE};
-    return RUN(norm, &job, a.stream);
+    /* The device takes the caller's struct: what does not count here is not there. */
+    if (only_sum) a.y = a.narrow = NULL;
+    if (a.x) a.ids = NULL;
+    if (a.x) a.type_rows = NULL;
+    if (!a.x) a.residual = NULL;
+    return RUN(norm, &a);
 }
 
 s24_status s24_device_quantise(s24_ctx *ctx, s24_device *device,
@@ -199,15 +169,7 @@ s24_status s24_device_quantise(s24_ctx *ctx, s24_device *device,
     TRY(narrow_rows(ctx, "y", a.y, a.scale, a.x));
     REQUIRE(ctx, a.x->cols <= 8192, S24_ERROR_UNSUPPORTED,
             "rows of %" PRId64 " elements; a device quantises up to 8192", a.x->cols);
-    const s24i_device_quantise job = {.dtype = a.x->dtype,
-                                      .to = a.y->dtype,
-                                      .rows = a.x->rows,
-                                      .width = a.x->cols,
-                                      .ldx = s24i_dense_ld(a.x),
-                                      .x = a.x->data,
-                                      .y = a.y->data,
-                                      .scales = a.scale};
-    return RUN(quantise, &job, a.stream);
+    return RUN(quantise, &a);
 }
 
 s24_status s24_device_pool(s24_ctx *ctx, s24_device *device, const s24_device_pool_args *args)
@@ -224,16 +186,7 @@ s24_status s24_device_pool(s24_ctx *ctx, s24_device *device, const s24_device_po
             a.texts, a.x->cols, INT32_MAX / 2);
     REQUIRE(ctx, (int)a.pooling >= 0 && a.pooling <= S24_DEVICE_POOL_MAX, S24_ERROR_ARGUMENT,
             "pooling is %d; expected 0 to %d", (int)a.pooling, (int)S24_DEVICE_POOL_MAX);
-    const s24i_device_pool job = {.dtype = a.x->dtype,
-                                  .texts = a.texts,
-                                  .width = a.x->cols,
-                                  .x = a.x->data,
-                                  .offsets = a.offsets,
-                                  .mask = a.mask,
-                                  .pooling = (int)a.pooling,
-                                  .normalise = a.normalise,
-                                  .y = a.y};
-    return RUN(pool, &job, a.stream);
+    return RUN(pool, &a);
 }
 
 s24_status s24_device_head(s24_ctx *ctx, s24_device *device, const s24_device_head_args *args)
@@ -248,17 +201,7 @@ s24_status s24_device_head(s24_ctx *ctx, s24_device *device, const s24_device_he
         TRY(contiguous(ctx, "w", a.w));
         TRY(not_null(ctx, a.bias, "bias"));
     }
-    const s24i_device_head job = {.dtype = a.x->dtype,
-                                  .rows = a.x->rows,
-                                  .width = a.x->cols,
-                                  .outputs = a.w ? a.w->rows : 0,
-                                  .ldx = s24i_dense_ld(a.x),
-                                  .x = a.x->data,
-                                  .w = a.w ? a.w->data : NULL,
-                                  .bias = a.bias,
-                                  .y = a.y,
-                                  .rows_first = a.rows_first};
-    return RUN(head, &job, a.stream);
+    return RUN(head, &a);
 }
 
 s24_status s24_device_unfold(s24_ctx *ctx, s24_device *device, const s24_device_unfold_args *args)
@@ -281,16 +224,7 @@ s24_status s24_device_unfold(s24_ctx *ctx, s24_device *device, const s24_device_
     TRY(contiguous(ctx, "y", a.y));
     REQUIRE(ctx, a.y->cols >= row, S24_ERROR_SHAPE,
             "y has %" PRId64 " columns; a patch has %" PRId64 " numbers", a.y->cols, row);
-    const s24i_device_unfold job = {.dtype = a.y->dtype,
-                                    .images = a.images,
-                                    .channels = a.channels,
-                                    .image = a.image,
-                                    .patch = a.patch,
-                                    .first = a.first,
-                                    .row = a.y->cols,
-                                    .pixels = a.pixels,
-                                    .y = a.y->data};
-    return RUN(unfold, &job, a.stream);
+    return RUN(unfold, &a);
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -320,20 +254,7 @@ s24_status s24_device_attention(s24_ctx *ctx, s24_device *device,
             "tiles is at %p; expected a multiple of 8 bytes", (const void *)a.tiles);
     REQUIRE(ctx, a.tile_count > 0 && a.tile_count < INT32_MAX / 2, S24_ERROR_SHAPE,
             "tile_count is %" PRId64 "; expected 1 to %d", a.tile_count, INT32_MAX / 2);
-    const s24i_device_attention job = {.dtype = a.qkv->dtype,
-                                       .tokens = a.qkv->rows,
-                                       .width = a.context->cols,
-                                       .heads = a.heads,
-                                       .qkv = a.qkv->data,
-                                       .ld_qkv = s24i_dense_ld(a.qkv),
-                                       .context = a.context->data,
-                                       .ld_context = s24i_dense_ld(a.context),
-                                       .offsets = a.offsets,
-                                       .tiles = a.tiles,
-                                       .tile_count = a.tile_count,
-                                       .queries = a.queries,
-                                       .mask = a.mask};
-    return RUN(attention, &job, a.stream);
+    return RUN(attention, &a);
 }
 
 int s24_device_attention_grid_takes(const s24_device *device, int64_t width, int64_t heads,
@@ -365,20 +286,7 @@ s24_status s24_device_attention_grid(s24_ctx *ctx, s24_device *device,
     TRY(aligned(ctx, a.bias, "bias"));
     TRY(aligned(ctx, a.rel_h, "rel_h"));
     TRY(aligned(ctx, a.rel_w, "rel_w"));
-    const s24i_device_attention_grid job = {.dtype = a.qkv->dtype,
-                                            .images = a.images,
-                                            .grid = a.grid,
-                                            .window = a.window,
-                                            .width = a.context->cols,
-                                            .heads = a.heads,
-                                            .qkv = a.qkv->data,
-                                            .bias = a.bias,
-                                            .rel_h = a.rel_h,
-                                            .rel_w = a.rel_w,
-                                            .context = a.context->data,
-                                            .ld_qkv = s24i_dense_ld(a.qkv),
-                                            .ld_context = s24i_dense_ld(a.context)};
-    return RUN(attention_grid, &job, a.stream);
+    return RUN(attention_grid, &a);
 }
 
 /* ---- streams, graphs, time ------------------------------------------------------------------- */

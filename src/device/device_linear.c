@@ -64,7 +64,8 @@ static int by_shape(const void *a, const void *b)
 /* −1: none was measured, or it needs work memory that is not there. */
 static int measured_tile(const s24_device *device, const s24i_device_linear *job)
 {
-    const s24i_device_choice wanted = {{(int64_t)job->dtype, job->m, job->k, job->n}, -1};
+    const s24_device_weight *w = job->weight;
+    const s24i_device_choice wanted = {{(int64_t)w->dtype, job->m, w->k, w->n}, -1};
     const s24i_device_choice *found =
         device->choices ? bsearch(&wanted, device->choices, (size_t)device->choice_count,
                                   sizeof wanted, by_shape)
@@ -104,46 +105,34 @@ static s24_status check_operands(s24_ctx *ctx, const s24_device_weight *w,
     return S24_OK;
 }
 
-/* Norms around the product, of a job that is complete without. */
-static s24_status check_norm(s24i_device_linear *job, s24_ctx *ctx,
-                             const s24_device_linear_args *args)
+/* Norms around the product, read into this version's struct. */
+static s24_status check_norm(s24_device_linear_norm *norm, s24_ctx *ctx, const s24_device_weight *w,
+                             const s24_device_linear_args *a, int columns)
 {
-    s24_device_linear_norm a;
-    if (!args->norm) return S24_OK;
-    TRY(s24i_opts_read(ctx, &a, sizeof a, args->norm, "s24_device_linear_norm"));
-    REQUIRE(ctx, !a.x_moments != !a.y_moments, S24_ERROR_ARGUMENT,
+    TRY(s24i_opts_read(ctx, norm, sizeof *norm, a->norm, "s24_device_linear_norm"));
+    REQUIRE(ctx, !norm->x_moments != !norm->y_moments, S24_ERROR_ARGUMENT,
             "x_moments and y_moments of a norm: one of them was expected, not %s",
-            a.x_moments ? "both" : "neither");
-    REQUIRE(ctx, s24_dtype_bytes(job->dtype) == 2 && job->y_dtype == job->dtype && !job->columns,
+            norm->x_moments ? "both" : "neither");
+    REQUIRE(ctx, s24_dtype_bytes(w->dtype) == 2 && a->y->dtype == w->dtype && !columns,
             S24_ERROR_DTYPE, "norms around a product of %s into %s%s; f16 or bf16 was expected",
-            s24_dtype_name(job->dtype), s24_dtype_name(job->y_dtype),
-            job->columns ? " by columns" : "");
-    REQUIRE(ctx, job->n % 8 == 0, S24_ERROR_SHAPE,
-            "norms around a product of %" PRId64 " outputs; expected a multiple of 8", job->n);
-    const s24_activation most = a.x_moments ? S24_ACTIVATION_GELU : S24_ACTIVATION_NONE;
+            s24_dtype_name(w->dtype), s24_dtype_name(a->y->dtype), columns ? " by columns" : "");
+    REQUIRE(ctx, w->n % 8 == 0, S24_ERROR_SHAPE,
+            "norms around a product of %" PRId64 " outputs; expected a multiple of 8", w->n);
+    const s24_activation most = norm->x_moments ? S24_ACTIVATION_GELU : S24_ACTIVATION_NONE;
     REQUIRE(ctx,
-            !job->x_scale && !job->w_scale && (!job->activation || job->activation == most) &&
-                (a.x_moments ? a.x_terms && !job->bias && !job->residual : job->residual != NULL),
+            !a->x_scale && !a->w_scale && (!a->activation || a->activation == most) &&
+                (norm->x_moments ? norm->x_terms && !a->bias && !a->residual : a->residual != NULL),
             S24_ERROR_ARGUMENT, "%s: expected %s, no scales and no other activation",
-            a.x_moments ? "x_moments of a norm" : "y_moments of a norm",
-            a.x_moments ? "x_terms, no bias, no residual" : "a residual");
-    REQUIRE(ctx, !a.residual_moments || (a.residual_gamma && a.residual_beta), S24_ERROR_ARGUMENT,
-            "residual_moments without residual_gamma and residual_beta");
-    job->norm = (s24i_device_linear_norm){.eps = a.eps,
-                                          .x_moments = a.x_moments,
-                                          .x_terms = a.x_terms,
-                                          .residual_moments = a.residual_moments,
-                                          .y_gamma = a.y_gamma,
-                                          .y_moments = a.y_moments};
-    if (!a.residual_moments) return S24_OK;
-    job->norm.residual_gamma = a.residual_gamma;
-    job->norm.residual_beta = a.residual_beta;
+            norm->x_moments ? "x_moments of a norm" : "y_moments of a norm",
+            norm->x_moments ? "x_terms, no bias, no residual" : "a residual");
+    REQUIRE(ctx, !norm->residual_moments || (norm->residual_gamma && norm->residual_beta),
+            S24_ERROR_ARGUMENT, "residual_moments without residual_gamma and residual_beta");
+    if (!norm->residual_moments) norm->residual_gamma = norm->residual_beta = NULL;
     return S24_OK;
 }
 
-static s24_status check_args(s24i_device_linear *job, s24_ctx *ctx, const s24_device *device,
-                             const s24_device_weight *w, const s24_device_linear_args *a,
-                             int columns)
+static s24_status check_args(s24_ctx *ctx, const s24_device *device, const s24_device_weight *w,
+                             const s24_device_linear_args *a, int columns)
 {
     TRY(check_operands(ctx, w, a, columns));
     REQUIRE(ctx, (int)a->activation >= 0 && a->activation <= S24_ACTIVATION_SILU,
@@ -155,29 +144,6 @@ static s24_status check_args(s24i_device_linear *job, s24_ctx *ctx, const s24_de
             S24_ERROR_ARGUMENT,
             "work is %zu bytes at %p; expected %zu bytes at a multiple of 256, or NULL",
             a->work_bytes, a->work, need);
-    *job = (s24i_device_linear){.dtype = w->dtype,
-                                .y_dtype = a->y->dtype,
-                                .x_scale = a->x_scale,
-                                .w_scale = a->w_scale,
-                                .m = columns ? a->x->cols : a->x->rows,
-                                .n = w->n,
-                                .k = w->k,
-                                .columns = columns,
-                                .vendor = (void **)(uintptr_t)&w->vendor,
-                                .w = w->packed,
-                                .x = a->x->data,
-                                .ldx = s24i_dense_ld(a->x),
-                                .y = a->y->data,
-                                .ldy = s24i_dense_ld(a->y),
-                                .bias = a->bias,
-                                .residual = a->residual ? a->residual->data : NULL,
-                                .ld_residual = a->residual ? s24i_dense_ld(a->residual) : 0,
-                                .activation = a->activation,
-                                .work = a->work,
-                                .work_bytes = a->work_bytes};
-    TRY(check_norm(job, ctx, a));
-    TRY(tile_index(&job->tile, ctx, device, a->tile));
-    if (job->tile < 0 && !columns && !a->norm) job->tile = measured_tile(device, job);
     return S24_OK;
 }
 
@@ -186,14 +152,24 @@ static s24_status run(s24_ctx *ctx, s24_device *device, const s24_device_weight 
 {
     s24i_device_error error = {""};
     s24_device_linear_args known;
-    s24i_device_linear job;
+    s24_device_linear_norm norm;
     if (!ctx) return S24_ERROR_ARGUMENT;
     REQUIRE(ctx, device && weight && args, S24_ERROR_ARGUMENT, "%s is NULL",
             !device   ? "device"
             : !weight ? "weight"
                       : "args");
     TRY(s24i_opts_read(ctx, &known, sizeof known, args, "s24_device_linear_args"));
-    TRY(check_args(&job, ctx, device, weight, &known, columns));
+    TRY(check_args(ctx, device, weight, &known, columns));
+    if (known.norm) {
+        TRY(check_norm(&norm, ctx, weight, &known, columns));
+        known.norm = &norm;
+    }
+    s24i_device_linear job = {.args = &known,
+                              .weight = (s24_device_weight *)(uintptr_t)weight,
+                              .m = columns ? known.x->cols : known.x->rows,
+                              .columns = columns};
+    TRY(tile_index(&job.tile, ctx, device, known.tile));
+    if (job.tile < 0 && !columns && !known.norm) job.tile = measured_tile(device, &job);
     return s24i_device_status(ctx, device->table->linear(device->gpu, &job, known.stream, &error),
                               &error);
 }
@@ -226,14 +202,13 @@ const char *s24_device_linear_tile(const s24_device *device, const s24_device_we
 {
     if (!device || !weight || m < 1) return NULL;
     if (device->vendor) return "cusparselt";
-    s24_dtype y = s24_dtype_bytes(weight->dtype) == 2 ? weight->dtype : S24_BF16;
-    s24i_device_linear job = {.dtype = weight->dtype,
-                              .y_dtype = y,
-                              .m = m,
-                              .n = weight->n,
-                              .k = weight->k,
-                              .work = device->gpu, /* any: as if there was work memory */
-                              .tile = -1};
+    const s24_dtype y_dtype = s24_dtype_bytes(weight->dtype) == 2 ? weight->dtype : S24_BF16;
+    const s24_dense x = {NULL, weight->dtype, m, weight->k, 0};
+    const s24_dense y = {NULL, y_dtype, m, weight->n, 0};
+    const s24_device_linear_args args = {
+        .y = &y, .x = &x, .work = device->gpu /* any: as if there was work memory */};
+    s24i_device_linear job = {
+        .args = &args, .weight = (s24_device_weight *)(uintptr_t)weight, .m = m, .tile = -1};
     job.tile = measured_tile(device, &job);
     return device->table->tile_name(device->table->linear_choose(device->gpu, &job));
 }

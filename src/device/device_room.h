@@ -26,19 +26,6 @@ struct s24_device {
     s24i_note *notes;
 };
 
-struct s24_device_weight {
-    s24_allocator allocator;
-    s24_device *device;
-    void *stream;
-    s24_dtype dtype;
-    int64_t n, k;
-    size_t bytes;
-    void *packed;
-    s24i_device_report *report; /* device memory: what the last packing there found */
-    int allow_nonfinite;        /* of that packing */
-    void *vendor;               /* what another backend made of it */
-};
-
 static inline int s24i_select_is_tile(s24_select select)
 {
     return select >= S24_SELECT_TILE_BEST && select <= S24_SELECT_TILE_CAUSAL1122;

@@ -33,64 +33,63 @@ int64_t s24i_slot_outputs(const s24i_shape *shape, s24i_slot slot)
     if (slot == S24I_QUERY) return shape->heads * shape->head_width;
     if (slot == S24I_KEY || slot == S24I_VALUE) return shape->kv_heads * shape->head_width;
     return slot == S24I_INTERMEDIATE || slot == S24I_GATE ? shape->intermediate : shape->width;
+}
 
-    s24i_names s24i_architecture_names(int (*takes)(const s24i_architecture *architecture))
-    {
-        s24i_names names = {""};
-        int left = 0;
-        size_t used = 0;
-        for (const s24i_architecture *const *row = architectures; *row; row++)
-            left += takes(*row);
-        for (const s24i_architecture *const *row = architectures; *row && used < sizeof names;
-             row++) {
-            if (!takes(*row)) continue;
-            const int wrote =
-                snprintf(names.text + used, sizeof names.text - used, "%s%s", (*row)->model_type,
-                         --left > 1  ? ", "
-                         : left == 1 ? " and "
-                                     : "");
-            used += (size_t)s24i_max(wrote, 0);
+s24i_names s24i_architecture_names(int (*takes)(const s24i_architecture *architecture))
+{
+    s24i_names names = {""};
+    int left = 0;
+    size_t used = 0;
+    for (const s24i_architecture *const *row = architectures; *row; row++)
+        left += takes(*row);
+    for (const s24i_architecture *const *row = architectures; *row && used < sizeof names; row++) {
+        if (!takes(*row)) continue;
+        const int wrote =
+            snprintf(names.text + used, sizeof names.text - used, "%s%s", (*row)->model_type,
+                     --left > 1  ? ", "
+                     : left == 1 ? " and "
+                                 : "");
+        used += (size_t)s24i_max(wrote, 0);
+    }
+    return names;
+}
+
+void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot)
+{
+    const int64_t keys = s24i_slot_outputs(shape, S24I_KEY);
+    *rows = s24i_slot_outputs(shape, slot);
+    if (shape->joint && slot == S24I_QUERY) *rows += 2 * keys;
+    if (shape->joint && (slot == S24I_KEY || slot == S24I_VALUE)) *rows = 0;
+    *cols = shape->width;
+    if (slot == S24I_ATTENTION) *cols = shape->heads * shape->head_width;
+    if (slot == S24I_OUTPUT) *cols = shape->intermediate;
+}
+
+/* Does name read as the pattern, whose %d stands for digits, followed by ".weight"? */
+static int matches(int64_t *number, const char *name, const char *pattern)
+{
+    for (; *pattern; pattern++) {
+        if (*pattern != '%') {
+            if (*name++ != *pattern) return 0;
+            continue;
         }
-        return names;
+        if (!isdigit((unsigned char)*name)) return 0;
+        for (*number = 0; isdigit((unsigned char)*name) && *number < INT32_MAX; name++)
+            *number = *number * 10 + (*name - '0');
+        pattern++;
     }
+    return strcmp(name, ".weight") == 0;
+}
 
-    void s24i_slot_shape(int64_t * rows, int64_t * cols, const s24i_shape *shape, s24i_slot slot)
-    {
-        const int64_t keys = s24i_slot_outputs(shape, S24I_KEY);
-        *rows = s24i_slot_outputs(shape, slot);
-        if (shape->joint && slot == S24I_QUERY) *rows += 2 * keys;
-        if (shape->joint && (slot == S24I_KEY || slot == S24I_VALUE)) *rows = 0;
-        *cols = shape->width;
-        if (slot == S24I_ATTENTION) *cols = shape->heads * shape->head_width;
-        if (slot == S24I_OUTPUT) *cols = shape->intermediate;
+int s24i_slot_find(int64_t *block, s24i_slot *slot, const s24i_architecture *arch, const char *name)
+{
+    const size_t prefix = strlen(arch->prefix);
+    if (strncmp(name, arch->prefix, prefix) == 0) name += prefix;
+    for (int s = 0; s < S24I_SLOTS; s++) {
+        if (!arch->slots[s]) continue;
+        if (!matches(block, name, arch->slots[s])) continue;
+        *slot = (s24i_slot)s;
+        return 1;
     }
-
-    /* Does name read as the pattern, whose %d stands for digits, followed by ".weight"? */
-    static int matches(int64_t * number, const char *name, const char *pattern)
-    {
-        for (; *pattern; pattern++) {
-            if (*pattern != '%') {
-                if (*name++ != *pattern) return 0;
-                continue;
-            }
-            if (!isdigit((unsigned char)*name)) return 0;
-            for (*number = 0; isdigit((unsigned char)*name) && *number < INT32_MAX; name++)
-                *number = *number * 10 + (*name - '0');
-            pattern++;
-        }
-        return strcmp(name, ".weight") == 0;
-    }
-
-    int s24i_slot_find(int64_t * block, s24i_slot * slot, const s24i_architecture *arch,
-                       const char *name)
-    {
-        const size_t prefix = strlen(arch->prefix);
-        if (strncmp(name, arch->prefix, prefix) == 0) name += prefix;
-        for (int s = 0; s < S24I_SLOTS; s++) {
-            if (!arch->slots[s]) continue;
-            if (!matches(block, name, arch->slots[s])) continue;
-            *slot = (s24i_slot)s;
-            return 1;
-        }
-        return 0;
-    }
+    return 0;
+}

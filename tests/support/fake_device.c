@@ -16,17 +16,23 @@
 
 enum { MOST_POOLS = 4, HEADER = 256 };
 
+/* A pooling as a graph holds it: the matrix that its arguments point at is the caller's. */
+typedef struct fake_pooling {
+    s24_device_pool_args args;
+    int64_t width;
+} fake_pooling;
+
 struct s24i_device {
     long long memory, waits; /* left */
     int lost, capturing;
     int streams, graphs, passes; /* alive; passes: graphs with results, others are measured */
     int most_streams, most_graphs, captures, launches, waited;
-    s24i_device_pool pools[MOST_POOLS]; /* of the capture */
-    int pool_count, gives;              /* gives: a result */
+    fake_pooling pools[MOST_POOLS]; /* of the capture */
+    int pool_count, gives;          /* gives: a result */
 };
 
 typedef struct fake_graph {
-    s24i_device_pool pools[MOST_POOLS];
+    fake_pooling pools[MOST_POOLS];
     int pool_count, is_pass;
 } fake_graph;
 
@@ -174,16 +180,16 @@ static void fake_linear_release(s24i_device *d, void *vendor)
     }
 KERNEL(fake_linear, s24i_device_linear)
 KERNEL(fake_weight, s24i_device_weight)
-KERNEL(fake_dense, s24i_device_dense)
-KERNEL(fake_norm, s24i_device_norm)
-KERNEL(fake_quantise, s24i_device_quantise)
-KERNEL(fake_attention, s24i_device_attention)
+KERNEL(fake_dense, s24_device_dense_args)
+KERNEL(fake_norm, s24_device_norm_args)
+KERNEL(fake_quantise, s24_device_quantise_args)
+KERNEL(fake_attention, s24_device_attention_args)
 KERNEL(fake_select, s24i_device_select)
 KERNEL(fake_mask, s24i_device_masking)
-KERNEL(fake_unfold, s24i_device_unfold)
-KERNEL(fake_grid, s24i_device_attention_grid)
+KERNEL(fake_unfold, s24_device_unfold_args)
+KERNEL(fake_grid, s24_device_attention_grid_args)
 
-static s24_status fake_head(s24i_device *d, const s24i_device_head *job, void *stream,
+static s24_status fake_head(s24i_device *d, const s24_device_head_args *job, void *stream,
                             s24i_device_error *error)
 {
     (void)job;
@@ -193,7 +199,7 @@ static s24_status fake_head(s24i_device *d, const s24i_device_head *job, void *s
     return alive(d, error);
 }
 
-static s24_status fake_search(s24i_device *d, const s24i_device_dense *job, double *seconds,
+static s24_status fake_search(s24i_device *d, const s24_device_dense_args *job, double *seconds,
                               void *stream, s24i_device_error *error)
 {
     *seconds = 1;
@@ -209,24 +215,24 @@ static int fake_grid_takes(int64_t d, int64_t side)
     return d > 0 && side > 0;
 }
 
-static void pool(const s24i_device_pool *job)
+static void pool(const s24_device_pool_args *job, int64_t width)
 {
-    memset(job->y, 0, (size_t)(job->texts * job->width) * sizeof *job->y);
+    memset(job->y, 0, (size_t)(job->texts * width) * sizeof *job->y);
     for (int64_t t = 0; t < job->texts; t++)
         for (int64_t i = job->offsets[t]; i < job->offsets[t + 1]; i++)
-            job->y[t * job->width] += !job->mask || job->mask[i] ? 1.0f : 0.0f;
+            job->y[t * width] += !job->mask || job->mask[i] ? 1.0f : 0.0f;
 }
 
-static s24_status fake_pool(s24i_device *d, const s24i_device_pool *job, void *stream,
+static s24_status fake_pool(s24i_device *d, const s24_device_pool_args *job, void *stream,
                             s24i_device_error *error)
 {
     (void)stream;
     called(__func__);
     d->gives = 1;
     if (!d->capturing)
-        pool(job);
+        pool(job, job->x->cols);
     else if (d->pool_count < MOST_POOLS)
-        d->pools[d->pool_count++] = *job;
+        d->pools[d->pool_count++] = (fake_pooling){*job, job->x->cols};
     return alive(d, error);
 }
 
@@ -274,7 +280,7 @@ static s24_status fake_launch(s24i_device *d, void *graph, void *stream, s24i_de
     const fake_graph *g = graph;
     (void)stream;
     for (int i = 0; i < g->pool_count; i++)
-        pool(&g->pools[i]);
+        pool(&g->pools[i].args, g->pools[i].width);
     d->launches += g->is_pass;
     return alive(d, error);
 }

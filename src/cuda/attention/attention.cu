@@ -51,16 +51,17 @@ int device_attention_queries(int64_t d, int64_t tokens, int64_t heads)
 }
 
 static s24_status make_map(const s24i_device *device, s24i_device_error *error, CUtensorMap *map,
-                           const s24i_device_attention *job, int box_rows)
+                           const s24_device_attention_args *job, int box_rows)
 {
-    const int64_t d = job->width / job->heads;
-    const cuuint64_t sizes[2] = {(cuuint64_t)job->width * 3, (cuuint64_t)job->tokens},
-                     pitch[1] = {(cuuint64_t)job->ld_qkv * 2};
+    const s24_dense *qkv = job->qkv;
+    const int64_t d = job->context->cols / job->heads;
+    const cuuint64_t sizes[2] = {(cuuint64_t)qkv->cols, (cuuint64_t)qkv->rows},
+                     pitch[1] = {(cuuint64_t)ld_of(qkv) * 2};
     const cuuint32_t box[2] = {(cuuint32_t)d, (cuuint32_t)box_rows}, step[2] = {1, 1};
     CUresult code = device->encode(
         map,
-        job->dtype == S24_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        2, const_cast<void *>(job->qkv), sizes, pitch, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        qkv->dtype == S24_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        2, qkv->data, sizes, pitch, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
         d == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
         : d == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
                   : CU_TENSOR_MAP_SWIZZLE_32B,
@@ -68,13 +69,13 @@ static s24_status make_map(const s24i_device *device, s24i_device_error *error, 
     if (code == CUDA_SUCCESS) return S24_OK;
     return device_failed(error, S24_ERROR_ARGUMENT,
                          "the copy engine refuses a matrix of [%lld, %lld] (CUDA error %d)",
-                         (long long)job->tokens, (long long)job->width * 3, (int)code);
+                         (long long)qkv->rows, (long long)qkv->cols, (int)code);
 }
 
-s24_status attention_enqueue(s24i_device *device, const s24i_device_attention *job, void *stream,
-                             s24i_device_error *error)
+s24_status attention_enqueue(s24i_device *device, const s24_device_attention_args *job,
+                             void *stream, s24i_device_error *error)
 {
-    const int64_t d = job->width / job->heads;
+    const int64_t width = job->context->cols, d = width / job->heads;
     const attention_row *row = nullptr;
     if (device->capability != HOPPER)
         return device_failed(error, S24_ERROR_UNSUPPORTED,
@@ -94,16 +95,16 @@ s24_status attention_enqueue(s24i_device *device, const s24i_device_attention *j
     p.offsets = job->offsets;
     p.tiles = reinterpret_cast<const int2 *>(job->tiles);
     p.mask = job->mask;
-    p.context = job->context;
-    p.ld = job->ld_context;
+    p.context = job->context->data;
+    p.ld = ld_of(job->context);
     p.tile_count = (int)job->tile_count;
     p.heads = (int)job->heads;
     p.items = (int)(job->tile_count * job->heads);
-    p.width = (int)job->width;
+    p.width = (int)width;
     p.log2_scale = 1.4426950408889634f / sqrtf((float)d);
     const int most = device->processors * row->blocks;
     const device_launch launch = {"launching attention",
-                                  row->kernels[job->dtype == S24_BF16 ? 0 : 1],
+                                  row->kernels[job->qkv->dtype == S24_BF16 ? 0 : 1],
                                   dim3((unsigned)(p.items < most ? p.items : most)),
                                   row->threads,
                                   row->shared_bytes,

@@ -44,10 +44,11 @@ int device_attention_grid_takes(int64_t d, int64_t side)
     return 0;
 }
 
-s24_status attention_grid_enqueue(s24i_device *device, const s24i_device_attention_grid *job,
+s24_status attention_grid_enqueue(s24i_device *device, const s24_device_attention_grid_args *job,
                                   void *stream, s24i_device_error *error)
 {
-    const int64_t d = job->width / job->heads, side = job->window ? job->window : job->grid;
+    const int64_t width = job->context->cols, d = width / job->heads,
+                  side = job->window ? job->window : job->grid;
     const grid_row *row = nullptr;
     if (device->capability != HOPPER)
         return device_failed(error, S24_ERROR_UNSUPPORTED,
@@ -60,14 +61,14 @@ s24_status attention_grid_enqueue(s24i_device *device, const s24i_device_attenti
                              "no attention of %lld elements a head over squares of %lld",
                              (long long)d, (long long)side);
     grid_params p = {};
-    p.qkv = job->qkv;
+    p.qkv = job->qkv->data;
     p.bias = job->bias;
     p.rel_h = job->rel_h;
     p.rel_w = job->rel_w;
-    p.context = job->context;
-    p.ld_qkv = job->ld_qkv;
-    p.ld_context = job->ld_context;
-    p.width = (int)job->width;
+    p.context = job->context->data;
+    p.ld_qkv = ld_of(job->qkv);
+    p.ld_context = ld_of(job->context);
+    p.width = (int)width;
     p.grid = (int)job->grid;
     p.across = (int)((job->grid + side - 1) / side);
     p.scale = 1.0f / sqrtf((float)d);
@@ -75,7 +76,7 @@ s24_status attention_grid_enqueue(s24i_device *device, const s24i_device_attenti
     const dim3 blocks((unsigned)((side * side + row->queries - 1) / row->queries),
                       (unsigned)job->heads, (unsigned)windows);
     const device_launch launch = {"launching attention over a grid",
-                                  row->kernels[job->dtype == S24_BF16 ? 0 : 1],
+                                  row->kernels[job->qkv->dtype == S24_BF16 ? 0 : 1],
                                   blocks,
                                   row->threads,
                                   row->shared_bytes,

@@ -68,7 +68,7 @@ void dense_close(s24i_device *device)
 
 struct dense_product {
     const dense_engine *e;
-    const s24i_device_dense *job;
+    const s24_device_dense_args *job;
     cublasLtMatmulDesc_t desc = nullptr;
     cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr, c = nullptr;
     bool good;
@@ -77,17 +77,17 @@ struct dense_product {
     {
         return e->desc_set(desc, attribute, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
     }
-    bool layout(cublasLtMatrixLayout_t *out, int64_t cols, int64_t rows, int64_t ld)
+    bool layout(cublasLtMatrixLayout_t *out, const s24_dense *d)
     {
-        return e->layout_create(out, job->dtype == S24_BF16 ? CUDA_R_16BF : CUDA_R_16F,
-                                (uint64_t)cols, (uint64_t)rows, ld) == CUBLAS_STATUS_SUCCESS;
+        return e->layout_create(out, d->dtype == S24_BF16 ? CUDA_R_16BF : CUDA_R_16F,
+                                (uint64_t)d->cols, (uint64_t)d->rows,
+                                ld_of(d)) == CUBLAS_STATUS_SUCCESS;
     }
-    dense_product(const dense_engine *engine, const s24i_device_dense *j) : e(engine), job(j)
+    dense_product(const dense_engine *engine, const s24_device_dense_args *j) : e(engine), job(j)
     {
         good = e->desc_create(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
-               set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T) && layout(&w, j->k, j->n, j->k) &&
-               layout(&x, j->k, j->m, j->ldx) && layout(&y, j->n, j->m, j->ldy) &&
-               layout(&c, j->n, j->m, j->residual ? j->ld_residual : j->ldy);
+               set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T) && layout(&w, j->w) &&
+               layout(&x, j->x) && layout(&y, j->y) && layout(&c, j->residual ? j->residual : j->y);
         if (good && j->bias)
             good = set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS) &&
                    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, j->bias);
@@ -101,9 +101,9 @@ struct dense_product {
     bool run(const cublasLtMatmulAlgo_t *algorithm, void *stream)
     {
         const float one = 1, beta = job->residual ? 1 : 0;
-        return e->multiply(e->lt, desc, &one, job->w, w, job->x, x, &beta,
-                           job->residual ? job->residual : job->y, c, job->y, y, algorithm,
-                           job->work, job->work_bytes,
+        return e->multiply(e->lt, desc, &one, job->w->data, w, job->x->data, x, &beta,
+                           (job->residual ? job->residual : job->y)->data, c, job->y->data, y,
+                           algorithm, job->work, job->work_bytes,
                            static_cast<cudaStream_t>(stream)) == CUBLAS_STATUS_SUCCESS;
     }
     int propose(cublasLtMatmulHeuristicResult_t *found, int most)
@@ -121,27 +121,28 @@ struct dense_product {
     }
 };
 
-static dense_choice *find(dense_engine *e, const s24i_device_dense *job)
+static dense_choice *find(dense_engine *e, const s24_device_dense_args *job)
 {
     for (int i = 0; i < e->count; i++) {
         dense_choice *c = &e->choices[i];
-        if (c->dtype == job->dtype && c->m == dense_class(job->m) && c->n == job->n &&
-            c->k == job->k && c->residual == (job->residual != nullptr))
+        if (c->dtype == job->x->dtype && c->m == dense_class(job->x->rows) &&
+            c->n == job->w->rows && c->k == job->w->cols &&
+            c->residual == (job->residual != nullptr))
             return c;
     }
     return nullptr;
 }
 
-static s24_status refused(s24i_device_error *error, const s24i_device_dense *job)
+static s24_status refused(s24i_device_error *error, const s24_device_dense_args *job)
 {
     cudaGetLastError();
     return device_failed(error, S24_ERROR_UNSUPPORTED,
                          "cuBLASLt refuses a product of [%lld, %lld] with [%lld, %lld]",
-                         (long long)job->m, (long long)job->k, (long long)job->n,
-                         (long long)job->k);
+                         (long long)job->x->rows, (long long)job->x->cols, (long long)job->w->rows,
+                         (long long)job->w->cols);
 }
 
-s24_status dense_enqueue(s24i_device *device, const s24i_device_dense *job, void *stream,
+s24_status dense_enqueue(s24i_device *device, const s24_device_dense_args *job, void *stream,
                          s24i_device_error *error)
 {
     s24_status status = dense_open(device, error);
@@ -176,8 +177,8 @@ static double time_of(s24i_device *device, dense_product &product,
     return least / RUNS;
 }
 
-s24_status device_dense_search(s24i_device *device, const s24i_device_dense *job, double *seconds,
-                               void *stream, s24i_device_error *error)
+s24_status device_dense_search(s24i_device *device, const s24_device_dense_args *job,
+                               double *seconds, void *stream, s24i_device_error *error)
 {
     device_scope scope(device);
     cublasLtMatmulHeuristicResult_t found[PROPOSALS];
@@ -201,8 +202,8 @@ s24_status device_dense_search(s24i_device *device, const s24i_device_dense *job
         e->next = (e->next + 1) % DENSE_CACHED;
         if (e->count < DENSE_CACHED) e->count++;
     }
-    *choice = {job->dtype, dense_class(job->m),      job->n,
-               job->k,     job->residual != nullptr, found[best].algo};
+    *choice = {job->x->dtype, dense_class(job->x->rows), job->w->rows,
+               job->w->cols,  job->residual != nullptr,  found[best].algo};
     if (!job->activation) return S24_OK;
     double behind = 0;
     status = device_timer_start(device, stream, error);

@@ -4,51 +4,44 @@
 #include "cuda/linear/linear_norm_params.cuh"
 #include "cuda/linear/mma_params.cuh"
 
-/* A dense operand of the copy engine: a box of it is 128 bytes wide, of a Y of bytes 64. */
+/* Describes a dense operand to the copy engine: a box of it is 128 bytes wide, of a Y of bytes 64. */
 static s24_status make_map(const s24i_device *device, s24i_device_error *error, CUtensorMap *map,
-                           CUtensorMapDataType type, int bytes, const void *data,
-                           const int64_t (&size)[3], int box_rows, int width = 128)
+                           CUtensorMapDataType type, const s24_dense *d, int box_rows,
+                           int width = 128)
 {
-    const int64_t rows = size[0], cols = size[1], ld = size[2];
-    const cuuint64_t sizes[2] = {(cuuint64_t)cols, (cuuint64_t)rows},
-                     pitch[1] = {(cuuint64_t)(ld * bytes)};
+    const int bytes = bytes_of(d->dtype);
+    const cuuint64_t sizes[2] = {(cuuint64_t)d->cols, (cuuint64_t)d->rows},
+                     pitch[1] = {(cuuint64_t)(ld_of(d) * bytes)};
     const cuuint32_t box[2] = {(cuuint32_t)(width / bytes), (cuuint32_t)box_rows}, step[2] = {1, 1};
-    CUresult code =
-        device->encode(map, type, 2, const_cast<void *>(data), sizes, pitch, box, step,
-                       CU_TENSOR_MAP_INTERLEAVE_NONE,
-                       width == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
-                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUresult code = device->encode(
+        map, type, 2, d->data, sizes, pitch, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        width == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (code == CUDA_SUCCESS) return S24_OK;
     return device_failed(error, S24_ERROR_ARGUMENT,
                          "the copy engine refuses a matrix of [%lld, %lld], leading dimension %lld "
                          "(CUDA error %d)",
-                         (long long)rows, (long long)cols, (long long)ld, (int)code);
+                         (long long)d->rows, (long long)d->cols, (long long)ld_of(d), (int)code);
 }
 
-/* X's, and Y's where the copy engine writes it. */
+/* Describes X, and Y where the copy engine writes it. */
 static s24_status make_maps(const s24i_device *device, s24i_device_error *error,
                             const s24i_device_linear *job, const linear_row *row, CUtensorMap *x,
                             CUtensorMap *y)
 {
-    if (job->columns) { /* boxes of 64 by 64 */
-        const int64_t from[3] = {job->k, job->m, job->ldx}, to[3] = {job->n, job->m, job->ldy};
-        const CUtensorMapDataType type = linear_kind_of(job->dtype)->type;
-        s24_status status = make_map(device, error, x, type, 2, job->x, from, 64);
-        return status == S24_OK ? make_map(device, error, y, type, 2, job->y, to, 64) : status;
-    }
-    const int64_t from[3] = {job->m, job->k, job->ldx}, to[3] = {job->m, job->n, job->ldy};
-    s24_status status = make_map(device, error, x, linear_kind_of(job->dtype)->type,
-                                 bytes_of(job->dtype), job->x, from, row->tokens);
+    const s24_dense *to = job->args->y;
+    const CUtensorMapDataType type = linear_kind_of(job->weight->dtype)->type;
+    const int box_rows = job->columns ? 64 : row->tokens; /* of columns boxes are 64 by 64 */
+    s24_status status = make_map(device, error, x, type, job->args->x, box_rows);
+    if (status != S24_OK) return status;
+    if (job->columns) return make_map(device, error, y, type, to, 64);
     const linear_epilogue epilogue = linear_epilogue_of(job);
-    if (status != S24_OK || epilogue == LINEAR_FULL || !row->chunk) return status;
+    if (epilogue == LINEAR_FULL || !row->chunk) return S24_OK;
     if (epilogue == LINEAR_BYTES || epilogue == LINEAR_SCALED_BYTES)
-        return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, job->y, to, row->chunk,
-                        64);
+        return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_UINT8, to, row->chunk, 64);
     if (epilogue != LINEAR_SUMS)
-        return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, job->y, to,
-                        row->chunk);
-    return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_INT32, 4, job->y, to,
-                    row->full_chunk);
+        return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_UINT16, to, row->chunk);
+    return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_INT32, to, row->full_chunk);
 }
 
 static s24_status give_memory(s24i_device_error *error, const linear_row *row)
@@ -82,57 +75,57 @@ s24_status linear_prepare(s24i_device *device, s24i_device_error *error)
     return status;
 }
 
-/* Beside its shape. */
+/* Says what a product reads and writes; its shape is filled in later. */
 static linear_params params_of(const s24i_device *device, const s24i_device_linear *job)
 {
+    const s24_device_linear_args *a = job->args;
+    const s24_dtype y_dtype = a->y->dtype;
     linear_params p = {};
-    p.w = static_cast<const uint8_t *>(job->w);
-    p.w_slabs = (int)ceil_div(job->n, 64);
-    p.bias = job->bias;
-    p.residual = job->residual;
-    p.x_scale = job->x_scale;
-    p.w_scale = job->w_scale;
-    p.residual_ld = job->ld_residual;
-    p.y = job->y;
-    p.y_ld = job->ldy;
-    p.activation = job->activation;
-    p.y_dtype = job->y_dtype;
-    p.bias_dtype = job->y_dtype == S24_I32 || job->y_dtype == S24_I8 ? S24_F32 : job->y_dtype;
-    p.ready = static_cast<unsigned *>(job->work);
+    p.w = static_cast<const uint8_t *>(job->weight->packed);
+    p.w_slabs = (int)ceil_div(job->weight->n, 64);
+    p.bias = a->bias;
+    p.residual = data_of(a->residual);
+    p.x_scale = a->x_scale;
+    p.w_scale = a->w_scale;
+    p.residual_ld = a->residual ? ld_of(a->residual) : 0;
+    p.y = a->y->data;
+    p.y_ld = ld_of(a->y);
+    p.activation = a->activation;
+    p.y_dtype = y_dtype;
+    p.bias_dtype = y_dtype == S24_I32 || y_dtype == S24_I8 ? S24_F32 : y_dtype;
+    p.ready = static_cast<unsigned *>(a->work);
     p.partial =
-        static_cast<char *>(job->work) + (size_t)device->processors * MAX_WARPS * sizeof(unsigned);
+        static_cast<char *>(a->work) + (size_t)device->processors * MAX_WARPS * sizeof(unsigned);
     return p;
 }
 
-/* Without the copy engine's descriptions. */
+/* Launches a product without the copy engine's descriptions. */
 static s24_status mma_enqueue(const s24i_device_linear *job, const device_launch *launch,
                               const linear_params *linear, void *stream, s24i_device_error *error)
 {
-    const int bytes = bytes_of(job->dtype);
-    mma_params p = {*linear,
-                    static_cast<const uint8_t *>(job->x),
-                    job->ldx * bytes,
-                    (int)(job->columns ? job->m : job->k) * bytes,
-                    (int)(job->columns ? job->k : job->m),
-                    linear_epilogue_of(job) == LINEAR_SUMS};
+    const s24_dense *x = job->args->x;
+    const int bytes = bytes_of(x->dtype);
+    mma_params p = {*linear,          static_cast<const uint8_t *>(x->data),
+                    ld_of(x) * bytes, (int)x->cols * bytes,
+                    (int)x->rows,     linear_epilogue_of(job) == LINEAR_SUMS};
     void *args[] = {&p};
     return device_launch_kernel(error, launch, args, stream);
 }
 
-/* With what norms need. */
+/* Launches a product with what norms need. */
 static s24_status between_enqueue(const s24i_device *device, const s24i_device_linear *job,
                                   const device_launch *launch, const linear_row *row,
                                   const linear_params *linear, CUtensorMap *x, CUtensorMap *y,
                                   void *stream, s24i_device_error *error)
 {
-    const s24i_device_linear_norm *norm = &job->norm;
+    const s24_device_linear_norm *norm = job->args->norm;
     const bool adds = norm->y_moments != nullptr;
-    const int64_t elements = adds ? job->n : job->k, all[3] = {job->m, job->n, job->ld_residual};
+    const int64_t elements = adds ? job->weight->n : job->weight->k;
     const float *moments = adds ? norm->residual_moments : norm->x_moments;
     CUtensorMap residual = {};
     if (adds) {
-        s24_status status = make_map(device, error, &residual, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2,
-                                     job->residual, all, row->chunk);
+        s24_status status = make_map(device, error, &residual, CU_TENSOR_MAP_DATA_TYPE_UINT16,
+                                     job->args->residual, row->chunk);
         if (status != S24_OK) return status;
     }
     norm_params p = {*linear,
@@ -152,7 +145,7 @@ static s24_status between_enqueue(const s24i_device *device, const s24i_device_l
 s24_status linear_own_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
                               s24i_device_error *error)
 {
-    const linear_kind *kind = linear_kind_of(job->dtype);
+    const linear_kind *kind = linear_kind_of(job->weight->dtype);
     CUtensorMap x, y = {};
     int grid, chosen = device_linear_choose(device, job);
     if (chosen < 0)
@@ -170,7 +163,7 @@ s24_status linear_own_enqueue(s24i_device *device, const s24i_device_linear *job
     p.slab_bytes = (unsigned)(p.shape.k_blocks * kind->weight_block);
     if (option->family >= LINEAR_KEPT) /* a block has one tile, or its part */
         grid = p.shape.m_tiles * p.shape.n_tiles * option->share;
-    const double work = (double)job->m * (double)job->n * (double)job->k;
+    const double work = (double)job->m * (double)job->weight->n * (double)job->weight->k;
     const device_launch launch = {"launching a product",
                                   linear_kernel_of(option, row, job),
                                   dim3((unsigned)grid),

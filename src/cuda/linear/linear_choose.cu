@@ -69,23 +69,23 @@ const linear_kind *linear_kind_of(s24_dtype dtype)
 
 linear_epilogue linear_epilogue_of(const s24i_device_linear *job)
 {
-    const s24_dtype y_dtype = bytes_of(job->dtype) == 1 ? S24_BF16 : job->dtype;
-    const bool bare = !job->residual && !job->x_scale && !job->w_scale;
-    const bool narrow = job->dtype == S24_I8 || job->dtype == S24_E4M3;
-    if (narrow && !job->residual && job->x_scale && job->w_scale && job->y_dtype == y_dtype) {
-        if (job->activation == S24_ACTIVATION_NONE) return LINEAR_SCALED;
-        if (job->activation == S24_ACTIVATION_GELU) return LINEAR_SCALED_GELU;
+    const s24_device_linear_args *a = job->args;
+    const s24_dtype dtype = job->weight->dtype, y_dtype = bytes_of(dtype) == 1 ? S24_BF16 : dtype;
+    const bool bare = !a->residual && !a->x_scale && !a->w_scale;
+    const bool narrow = dtype == S24_I8 || dtype == S24_E4M3;
+    if (narrow && !a->residual && a->x_scale && a->w_scale && a->y->dtype == y_dtype) {
+        if (a->activation == S24_ACTIVATION_NONE) return LINEAR_SCALED;
+        if (a->activation == S24_ACTIVATION_GELU) return LINEAR_SCALED_GELU;
     }
-    if (job->dtype == S24_I8 && job->y_dtype == S24_I8 && !job->residual && !job->activation)
-        return bare && !job->bias ? LINEAR_BYTES : LINEAR_SCALED_BYTES;
-    if (job->norm.x_moments) return job->activation ? LINEAR_NORMED_GELU : LINEAR_NORMED;
-    if (job->norm.y_moments) return LINEAR_ADDED;
-    if (bare && job->y_dtype == y_dtype) {
-        if (job->activation == S24_ACTIVATION_NONE) return LINEAR_BIAS;
-        if (job->activation == S24_ACTIVATION_GELU && y_dtype == job->dtype) return LINEAR_GELU;
+    if (dtype == S24_I8 && a->y->dtype == S24_I8 && !a->residual && !a->activation)
+        return bare && !a->bias ? LINEAR_BYTES : LINEAR_SCALED_BYTES;
+    if (a->norm && a->norm->x_moments) return a->activation ? LINEAR_NORMED_GELU : LINEAR_NORMED;
+    if (a->norm) return LINEAR_ADDED;
+    if (bare && a->y->dtype == y_dtype) {
+        if (a->activation == S24_ACTIVATION_NONE) return LINEAR_BIAS;
+        if (a->activation == S24_ACTIVATION_GELU && y_dtype == dtype) return LINEAR_GELU;
     }
-    return bare && job->y_dtype == S24_I32 && !job->bias && !job->activation ? LINEAR_SUMS
-                                                                             : LINEAR_FULL;
+    return bare && a->y->dtype == S24_I32 && !a->bias && !a->activation ? LINEAR_SUMS : LINEAR_FULL;
 }
 
 /* ---- tiles, and how blocks share them -------------------------------------------------------- */
@@ -198,14 +198,14 @@ static int blocks_at_a_time(const linear_row *row)
 linear_shape linear_shape_of(const s24i_device *device, const s24i_device_linear *job,
                              const linear_row *row, const linear_option *option, int *grid)
 {
-    const linear_kind *kind = linear_kind_of(job->dtype);
+    const linear_kind *kind = linear_kind_of(job->weight->dtype);
     linear_shape s = {};
     s.m = (int)job->m;
-    s.n = (int)job->n;
-    s.k_blocks = (int)ceil_div(job->k, kind->block_k);
+    s.n = (int)job->weight->n;
+    s.k_blocks = (int)ceil_div(job->weight->k, kind->block_k);
     s.steps = (int)ceil_div(s.k_blocks, row->depth);
     s.m_tiles = (int)ceil_div(job->m, row->tokens);
-    s.n_tiles = (int)ceil_div(job->n, row->rows);
+    s.n_tiles = (int)ceil_div(job->weight->n, row->rows);
     s.share = option->share;
     const int64_t tiles = (int64_t)s.m_tiles * s.n_tiles, wave = device->processors;
     s.whole = (int)(option->cut ? tiles / wave * wave : tiles);
@@ -245,19 +245,21 @@ int linear_cluster_of(const s24i_device *device, const linear_shape *s, const li
 static double cost(const s24i_device *device, const s24i_device_linear *job, const linear_row *row,
                    const linear_option *option)
 {
-    const linear_kind *kind = linear_kind_of(job->dtype);
+    const linear_kind *kind = linear_kind_of(job->weight->dtype);
     const bool few = option->family == LINEAR_FEW;
     /* Most of a launch passes while the one before still runs, if there is room for both. */
     const double launch = few ? 1000 : option->family == LINEAR_KEPT ? 1300 : 2530;
     const double filled = 0.17, memory = 4100, processor = 36; /* bytes a ns */
     const double again = 0.36; /* of the first time a processor reads them */
     /* Sums of i8 leave as fast as memory takes them. */
-    const double wide = job->y_dtype == S24_I32 ? 4.0 : bytes_of(job->y_dtype) == 4 ? 1.6 : 1.0;
+    const double wide = job->args->y->dtype == S24_I32       ? 4.0
+                        : bytes_of(job->args->y->dtype) == 4 ? 1.6
+                                                             : 1.0;
     const double end = row->end_ns * wide;
     int grid;
     linear_shape s = linear_shape_of(device, job, row, option, &grid);
     const double tiles = (double)s.m_tiles * s.n_tiles, steps = s.steps;
-    const double bytes = (double)ceil_div(job->n, 64) * s.k_blocks * kind->weight_block;
+    const double bytes = (double)ceil_div(job->weight->n, 64) * s.k_blocks * kind->weight_block;
     const double from_memory = bytes / memory;
     /* Of few tokens in rings of their own that is what a step takes. */
     const double inwards =
@@ -317,20 +319,20 @@ const void *linear_kernel_of(const linear_option *option, const linear_row *row,
 static bool can_be_used(const s24i_device *device, const s24i_device_linear *job,
                         const linear_option *option)
 {
-    const linear_kind *kind = linear_kind_of(job->dtype);
+    const linear_kind *kind = linear_kind_of(job->weight->dtype);
     const linear_row *row = row_of(kind, option);
     const bool runs = option->family == LINEAR_MMA ? device->capability >= kind->least
                                                    : device->capability == HOPPER;
     const bool few = option->family == LINEAR_KEPT || option->family == LINEAR_FEW;
     const bool fits = !few || job->m <= row->tokens;
     return runs && fits && kind->rows[option->family] && linear_kernel_of(option, row, job) &&
-           (!option->cut || job->work) &&
-           option->share <= ceil_div(job->k, kind->block_k * row->depth);
+           (!option->cut || job->args->work) &&
+           option->share <= ceil_div(job->weight->k, kind->block_k * row->depth);
 }
 
 int device_linear_choose(const s24i_device *device, const s24i_device_linear *job)
 {
-    const linear_kind *kind = linear_kind_of(job->dtype);
+    const linear_kind *kind = linear_kind_of(job->weight->dtype);
     double best = 0;
     int chosen = -1;
     if (job->tile >= 0) return can_be_used(device, job, &options.list[job->tile]) ? job->tile : -1;
@@ -338,8 +340,8 @@ int device_linear_choose(const s24i_device *device, const s24i_device_linear *jo
         const linear_option *option = &options.list[i];
         if (!kind->rows[option->family]) continue;
         const linear_row *row = row_of(kind, option);
-        const bool few =
-            ceil_div(job->m, row->tokens) * ceil_div(job->n, row->rows) < device->processors;
+        const bool few = ceil_div(job->m, row->tokens) * ceil_div(job->weight->n, row->rows) <
+                         device->processors;
         const bool shares = option->cut || option->share > 1;
         if (!can_be_used(device, job, option) || is_too_long(row, job->m) || (shares && !few))
             continue;

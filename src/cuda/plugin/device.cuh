@@ -85,6 +85,18 @@ static s24_status on_device(s24i_device *device, const JOB *job, void *stream,
     return RUN(device, job, stream, error);
 }
 
+/* ---- operands, which have been checked -------------------------------------------------------- */
+
+static inline int64_t ld_of(const s24_dense *d)
+{
+    return d->ld ? d->ld : d->cols;
+}
+/* Where an operand that may be left out is. */
+static inline void *data_of(const s24_dense *d)
+{
+    return d ? d->data : nullptr;
+}
+
 /* ---- the functions of the table, which its rows name ------------------------------------------ */
 
 #define CALL(result, name, parameters) result device_##name parameters;
@@ -103,7 +115,7 @@ void vendor_close(s24i_device *device);
 s24_status vendor_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
                           s24i_device_error *error);
 void dense_close(s24i_device *device);
-s24_status activation_enqueue(s24i_device *device, const s24i_device_dense *job, void *stream,
+s24_status activation_enqueue(s24i_device *device, const s24_device_dense_args *job, void *stream,
                               s24i_device_error *error);
 s24_status attention_prepare(s24i_device *device, s24i_device_error *error);
 s24_status attention_grid_prepare(s24i_device *device, s24i_device_error *error);

@@ -8,13 +8,24 @@
 
 enum { POOL_THREADS = 1024, MOST_SLICES = 8 };
 
+/* Pooling as its kernel has it: the caller's arguments, and where x is. */
+struct pool_job : s24_device_pool_args {
+    const void *x;
+    int64_t width;
+
+    explicit pool_job(const s24_device_pool_args &a)
+        : s24_device_pool_args(a), x(a.x->data), width(a.x->cols)
+    {
+    }
+};
+
 /* A thread's part of a slice: eight columns of every step-th token. Returns how many they were. */
 template <class T>
-static __device__ int pool_tokens(float (&sum)[8], const s24i_device_pool &job, int column,
-                                  int first, int end, int step)
+static __device__ int pool_tokens(float (&sum)[8], const pool_job &job, int column, int first,
+                                  int end, int step)
 {
-    const bool most = job.pooling == S24I_DEVICE_POOL_MAX;
-    const uint8_t *mask = job.pooling == S24I_DEVICE_POOL_FIRST ? nullptr : job.mask;
+    const bool most = job.pooling == S24_DEVICE_POOL_MAX;
+    const uint8_t *mask = job.pooling == S24_DEVICE_POOL_FIRST ? nullptr : job.mask;
     int count = 0;
 #pragma unroll
     for (float &s : sum)
@@ -91,7 +102,7 @@ static __device__ float pool_factor(float squares, int slices)
 /* Threads of a group have the slice's pieces of eight elements; groups take tokens by turns. */
 template <class T>
 __global__ void __launch_bounds__(POOL_THREADS)
-    pool_kernel(const __grid_constant__ s24i_device_pool job, int slices, int most_columns)
+    pool_kernel(const __grid_constant__ pool_job job, int slices, int most_columns)
 {
     extern __shared__ float partial[]; /* [groups][columns] */
     __shared__ int counts[POOL_THREADS];
@@ -99,12 +110,12 @@ __global__ void __launch_bounds__(POOL_THREADS)
     const int columns = min(most_columns, (int)job.width - column), pieces = columns / 8;
     const int groups = POOL_THREADS / pieces;
     const int group = threadIdx.x / pieces, piece = threadIdx.x % pieces;
-    const bool most = job.pooling == S24I_DEVICE_POOL_MAX;
+    const bool most = job.pooling == S24_DEVICE_POOL_MAX;
     pool_arrive();
     dependents_may_start();
     wait_for_predecessors();
     const int first = job.offsets[text];
-    const int end = job.pooling == S24I_DEVICE_POOL_FIRST ? first + 1 : job.offsets[text + 1];
+    const int end = job.pooling == S24_DEVICE_POOL_FIRST ? first + 1 : job.offsets[text + 1];
     if (group < groups) {
         float sum[8];
         const int count = pool_tokens<T>(sum, job, column + piece * 8, first + group, end, groups);
@@ -125,7 +136,7 @@ __global__ void __launch_bounds__(POOL_THREADS)
             v = !most ? v + other : other > v || other != other ? other : v;
         }
         if (!tokens) v = 0;
-        if (job.pooling == S24I_DEVICE_POOL_MEAN && tokens) v *= 1.0f / (float)tokens;
+        if (job.pooling == S24_DEVICE_POOL_MEAN && tokens) v *= 1.0f / (float)tokens;
         partial[c] = v;
         squares += v * v;
     }
@@ -135,23 +146,24 @@ __global__ void __launch_bounds__(POOL_THREADS)
             partial[c] * (job.normalise ? factor : 1.0f);
 }
 
-s24_status pool_enqueue(s24i_device *device, const s24i_device_pool *job, void *stream,
+s24_status pool_enqueue(s24i_device *device, const s24_device_pool_args *args, void *stream,
                         s24i_device_error *error)
 {
     const int most = device->capability == HOPPER ? MOST_SLICES : 1;
-    const int pieces = (int)(job->width / 8), each = (pieces + most - 1) / most;
+    pool_job job(*args);
+    const int pieces = (int)(job.width / 8), each = (pieces + most - 1) / most;
     int slices = (pieces + each - 1) / each, columns = 8 * each;
-    s24i_device_pool args_of = *job;
     const device_launch launch = {"launching pooling",
-                                  job->dtype == S24_BF16 ? (const void *)pool_kernel<__nv_bfloat16>
-                                                         : (const void *)pool_kernel<__half>,
-                                  dim3((unsigned)(job->texts * slices)),
+                                  args->x->dtype == S24_BF16
+                                      ? (const void *)pool_kernel<__nv_bfloat16>
+                                      : (const void *)pool_kernel<__half>,
+                                  dim3((unsigned)(job.texts * slices)),
                                   POOL_THREADS,
                                   POOL_THREADS * 8 * (int)sizeof(float),
                                   true,
                                   slices};
-    void *args[] = {&args_of, &slices, &columns};
-    return device_launch_kernel(error, &launch, args, stream);
+    void *parameters[] = {&job, &slices, &columns};
+    return device_launch_kernel(error, &launch, parameters, stream);
 }
 
 /* ---- rows to f32: of a head of a few outputs, or themselves ---------------------------------- */
@@ -161,6 +173,18 @@ enum {
     BLOCKS = 8,       /* that a processor has room for */
     HEAD_OUTPUTS = 8, /* of a warp and row */
     HEAD_CHUNKS = 4   /* pieces of a row that a lane has at a time */
+};
+
+/* A head as its kernel has it: the caller's arguments, and where their operands are. */
+struct head_job : s24_device_head_args {
+    int64_t rows, width, outputs, ldx;
+    const void *x, *w;
+
+    explicit head_job(const s24_device_head_args &a)
+        : s24_device_head_args(a), rows(a.x->rows), width(a.x->cols), outputs(a.w ? a.w->rows : 0),
+          ldx(ld_of(a.x)), x(a.x->data), w(data_of(a.w))
+    {
+    }
 };
 
 /* Elements from `first` on, of which a row has `width`. */
@@ -187,7 +211,7 @@ static __device__ __forceinline__ void head_span(float (&sums)[HEAD_OUTPUTS], co
 
 template <class T>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
-    head_kernel(const __grid_constant__ s24i_device_head job)
+    head_kernel(const __grid_constant__ head_job job)
 {
     const int lane = threadIdx.x % 32, width = (int)job.width;
     dependents_may_start();
@@ -234,20 +258,21 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     }
 }
 
-s24_status head_enqueue(s24i_device *device, const s24i_device_head *job, void *stream,
+s24_status head_enqueue(s24i_device *device, const s24_device_head_args *args, void *stream,
                         s24i_device_error *error)
 {
-    s24i_device_head args_of = *job;
-    const int64_t groups = job->outputs ? (job->outputs + HEAD_OUTPUTS - 1) / HEAD_OUTPUTS : 1;
-    const int64_t blocks = (job->rows * groups + WARPS - 1) / WARPS,
+    head_job job(*args);
+    const int64_t groups = job.outputs ? (job.outputs + HEAD_OUTPUTS - 1) / HEAD_OUTPUTS : 1;
+    const int64_t blocks = (job.rows * groups + WARPS - 1) / WARPS,
                   most = (int64_t)device->processors * BLOCKS;
     const device_launch launch = {"launching a head",
-                                  job->dtype == S24_BF16 ? (const void *)head_kernel<__nv_bfloat16>
-                                                         : (const void *)head_kernel<__half>,
+                                  args->x->dtype == S24_BF16
+                                      ? (const void *)head_kernel<__nv_bfloat16>
+                                      : (const void *)head_kernel<__half>,
                                   dim3((unsigned)(blocks < most ? blocks : most)),
                                   32 * WARPS,
                                   0,
                                   true};
-    void *args[] = {&args_of};
-    return device_launch_kernel(error, &launch, args, stream);
+    void *parameters[] = {&job};
+    return device_launch_kernel(error, &launch, parameters, stream);
 }

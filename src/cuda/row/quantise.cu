@@ -6,9 +6,22 @@
 
 enum { THREADS = 128, MOST_PIECES = 8 /* of eight elements, a thread */ };
 
+/* Rows as their kernel has them: the caller's arguments, and where their operands are. */
+struct quantise_job : s24_device_quantise_args {
+    s24_dtype to;
+    int64_t rows, width, ldx;
+    const void *x;
+    void *y;
+
+    explicit quantise_job(const s24_device_quantise_args &a)
+        : s24_device_quantise_args(a), to(a.y->dtype), rows(a.x->rows), width(a.x->cols),
+          ldx(ld_of(a.x)), x(a.x->data), y(a.y->data)
+    {
+    }
+};
+
 template <class T, int PIECES>
-__global__ void __launch_bounds__(THREADS)
-    quantise_kernel(const __grid_constant__ s24i_device_quantise job)
+__global__ void __launch_bounds__(THREADS) quantise_kernel(const __grid_constant__ quantise_job job)
 {
     __shared__ float warps[2][THREADS / 32];
     const int pieces = (int)(job.width / 8);
@@ -33,7 +46,7 @@ __global__ void __launch_bounds__(THREADS)
         for (float other : warps[turn])
             most = larger(most, other);
         const quantiser q(most, job.to);
-        if (threadIdx.x == 0) job.scales[r] = q.scale;
+        if (threadIdx.x == 0) job.scale[r] = q.scale;
         uint8_t *to = static_cast<uint8_t *>(job.y) + r * job.width;
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {
@@ -53,18 +66,18 @@ template <class T> static const void *kernel_of(int64_t width)
     return kernels[(width / 8 - 1) / THREADS];
 }
 
-s24_status quantise_enqueue(s24i_device *device, const s24i_device_quantise *job, void *stream,
+s24_status quantise_enqueue(s24i_device *device, const s24_device_quantise_args *args, void *stream,
                             s24i_device_error *error)
 {
-    s24i_device_quantise args_of = *job;
+    quantise_job job(*args);
     const int64_t most = (int64_t)device->processors * 8;
     const device_launch launch = {"launching a quantisation",
-                                  job->dtype == S24_BF16 ? kernel_of<__nv_bfloat16>(job->width)
-                                                         : kernel_of<__half>(job->width),
-                                  dim3((unsigned)(job->rows < most ? job->rows : most)),
+                                  args->x->dtype == S24_BF16 ? kernel_of<__nv_bfloat16>(job.width)
+                                                             : kernel_of<__half>(job.width),
+                                  dim3((unsigned)(job.rows < most ? job.rows : most)),
                                   THREADS,
                                   0,
                                   true};
-    void *args[] = {&args_of};
-    return device_launch_kernel(error, &launch, args, stream);
+    void *parameters[] = {&job};
+    return device_launch_kernel(error, &launch, parameters, stream);
 }

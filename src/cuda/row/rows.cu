@@ -41,10 +41,29 @@ static __device__ __forceinline__ void add_parts(float (&v)[CHUNKS][8], const ui
     }
 }
 
+/* A norm as its kernel has it: the caller's arguments, and where their operands are. */
+struct norm_job : s24_device_norm_args {
+    s24_dtype dtype, narrow_dtype;
+    int64_t rows, width;
+    const void *x, *residual;
+    void *y, *sum, *narrow;
+
+    explicit norm_job(const s24_device_norm_args &a)
+        : s24_device_norm_args(a), x(data_of(a.x)), residual(data_of(a.residual)), y(data_of(a.y)),
+          sum(data_of(a.sum)), narrow(data_of(a.narrow))
+    {
+        const s24_dense *out = a.y ? a.y : a.sum;
+        dtype = out->dtype;
+        narrow_dtype = a.narrow ? a.narrow->dtype : S24_DTYPE_NONE;
+        rows = out->rows;
+        width = out->cols;
+    }
+};
+
 /* Row r before its norm, zeros beyond its end. The two that are long are asked for together, since what
    is on its way at a time decides the speed. */
 template <class T, int CHUNKS>
-static __device__ __forceinline__ void norm_load(float (&v)[CHUNKS][8], const s24i_device_norm &job,
+static __device__ __forceinline__ void norm_load(float (&v)[CHUNKS][8], const norm_job &job,
                                                  int64_t r, int lane)
 {
     const int width = (int)job.width;
@@ -85,7 +104,7 @@ static __device__ __forceinline__ void store_parts(void *row, const float (&v)[C
 /* A warp has one row: warps that come and go overlap better than those that stay. */
 template <class T, int CHUNKS>
 __global__ void __launch_bounds__(32 * WARPS, CHUNKS <= 4 ? BLOCKS : BLOCKS / 2)
-    norm_kernel(const __grid_constant__ s24i_device_norm job)
+    norm_kernel(const __grid_constant__ norm_job job)
 {
     const int lane = threadIdx.x % 32, width = (int)job.width;
     float v[CHUNKS][8], sum = 0, squares = 0;
@@ -130,7 +149,7 @@ __global__ void __launch_bounds__(32 * WARPS, CHUNKS <= 4 ? BLOCKS : BLOCKS / 2)
     for (int c = 0; c < CHUNKS; c++)
         if (c * 256 + lane * 8 < width) most = largest_of(most, v[c]);
     const quantiser q(warp_largest(most), job.narrow_dtype);
-    if (lane == 0) job.scales[r] = q.scale;
+    if (lane == 0) job.narrow_scale[r] = q.scale;
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++)
         if (c * 256 + lane * 8 < width)
@@ -147,20 +166,20 @@ template <class T> static const void *norm_kernel_of(int chunks)
     return kernels[chunks - 1];
 }
 
-s24_status norm_enqueue(s24i_device *device, const s24i_device_norm *job, void *stream,
+s24_status norm_enqueue(s24i_device *device, const s24_device_norm_args *args, void *stream,
                         s24i_device_error *error)
 {
-    const int chunks = (int)((job->width + 255) / 256);
-    s24i_device_norm args_of = *job;
+    norm_job job(*args);
+    const int chunks = (int)((job.width + 255) / 256);
     const device_launch launch = {"launching a norm",
-                                  job->dtype == S24_BF16 ? norm_kernel_of<__nv_bfloat16>(chunks)
-                                                         : norm_kernel_of<__half>(chunks),
-                                  dim3((unsigned)((job->rows + WARPS - 1) / WARPS)),
+                                  job.dtype == S24_BF16 ? norm_kernel_of<__nv_bfloat16>(chunks)
+                                                        : norm_kernel_of<__half>(chunks),
+                                  dim3((unsigned)((job.rows + WARPS - 1) / WARPS)),
                                   32 * WARPS,
                                   0,
-                                  job->rows * job->width <= EARLY_NORM};
-    void *args[] = {&args_of};
-    return device_launch_kernel(error, &launch, args, stream);
+                                  job.rows * job.width <= EARLY_NORM};
+    void *parameters[] = {&job};
+    return device_launch_kernel(error, &launch, parameters, stream);
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
@@ -182,15 +201,15 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-s24_status activation_enqueue(s24i_device *device, const s24i_device_dense *job, void *stream,
+s24_status activation_enqueue(s24i_device *device, const s24_device_dense_args *job, void *stream,
                               s24i_device_error *error)
 {
-    void *y = job->y;
-    int64_t ld = job->ldy, rows = job->m;
-    int pieces = (int)(job->n / 8), activation = job->activation;
+    void *y = job->y->data;
+    int64_t ld = ld_of(job->y), rows = job->y->rows;
+    int pieces = (int)(job->y->cols / 8), activation = job->activation;
     const int64_t blocks = (rows * pieces + 255) / 256, most = (int64_t)device->processors * 8;
     const device_launch launch = {"launching an activation",
-                                  job->dtype == S24_BF16
+                                  job->y->dtype == S24_BF16
                                       ? (const void *)activation_kernel<__nv_bfloat16>
                                       : (const void *)activation_kernel<__half>,
                                   dim3((unsigned)(blocks < most ? blocks : most)),
@@ -203,8 +222,19 @@ s24_status activation_enqueue(s24i_device *device, const s24i_device_dense *job,
 
 /* ---- patches of images: a thread eight elements of a row ------------------------------------- */
 
-/* Element c of a patch, 0 behind its last. */
-static __device__ inline float patch_at(const s24i_device_unfold &job, const float *corner, int c)
+/* Patches as their kernel has them: the caller's arguments, and where y is. */
+struct unfold_job : s24_device_unfold_args {
+    void *y;
+    int64_t row;
+
+    explicit unfold_job(const s24_device_unfold_args &a)
+        : s24_device_unfold_args(a), y(a.y->data), row(a.y->cols)
+    {
+    }
+};
+
+/* Reads element c of a patch, 0 past its last. */
+static __device__ inline float patch_at(const unfold_job &job, const float *corner, int c)
 {
     const int n = (int)job.patch, square = n * n;
     if (c >= job.channels * square) return 0;
@@ -212,7 +242,7 @@ static __device__ inline float patch_at(const s24i_device_unfold &job, const flo
 }
 
 template <class T>
-__global__ void __launch_bounds__(256) unfold_kernel(const __grid_constant__ s24i_device_unfold job)
+__global__ void __launch_bounds__(256) unfold_kernel(const __grid_constant__ unfold_job job)
 {
     const int n = (int)job.patch, side = (int)(job.image / n), pieces = (int)(job.row / 8);
     const int positions = (int)job.first + side * side;
@@ -244,21 +274,21 @@ __global__ void __launch_bounds__(256) unfold_kernel(const __grid_constant__ s24
     }
 }
 
-s24_status unfold_enqueue(s24i_device *device, const s24i_device_unfold *job, void *stream,
+s24_status unfold_enqueue(s24i_device *device, const s24_device_unfold_args *args, void *stream,
                           s24i_device_error *error)
 {
-    s24i_device_unfold args_of = *job;
-    const int64_t side = job->image / job->patch;
-    const int64_t all = job->images * (job->first + side * side) * (job->row / 8);
+    unfold_job job(*args);
+    const int64_t side = job.image / job.patch;
+    const int64_t all = job.images * (job.first + side * side) * (job.row / 8);
     const int64_t blocks = (all + 255) / 256, most = (int64_t)device->processors * 8;
     const device_launch launch = {"launching the unfolding of images",
-                                  job->dtype == S24_BF16
+                                  args->y->dtype == S24_BF16
                                       ? (const void *)unfold_kernel<__nv_bfloat16>
                                       : (const void *)unfold_kernel<__half>,
                                   dim3((unsigned)(blocks < most ? blocks : most)),
                                   256,
                                   0,
                                   true};
-    void *args[] = {&args_of};
-    return device_launch_kernel(error, &launch, args, stream);
+    void *parameters[] = {&job};
+    return device_launch_kernel(error, &launch, parameters, stream);
 }

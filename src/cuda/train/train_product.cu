@@ -38,11 +38,6 @@ static cudaDataType_t type_of(s24_dtype dtype)
     return dtype == S24_F32 ? CUDA_R_32F : dtype == S24_F16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-static int64_t ld_of(const s24_dense *d)
-{
-    return d->ld ? d->ld : d->cols;
-}
-
 /* The descriptors of one product: of the job's own shape or of its key's. */
 struct described_product {
     const dense_engine *e;

@@ -229,7 +229,7 @@ static s24_status refused(s24i_device_error *error, const s24i_device_linear *jo
     cudaGetLastError();
     return device_failed(error, S24_ERROR_UNSUPPORTED,
                          "cuSPARSELt refuses a product of %lld tokens with [%lld, %lld]",
-                         (long long)job->m, (long long)job->n, (long long)job->k);
+                         (long long)job->m, (long long)job->weight->n, (long long)job->weight->k);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -253,14 +253,15 @@ struct device_memory {
 static s24_status unpack(s24i_device *device, device_memory *dense, const s24i_device_linear *job,
                          void *stream, s24i_device_error *error)
 {
-    const size_t bytes =
-        (size_t)job->n * (size_t)job->k * (job->dtype == S24_F16 || job->dtype == S24_BF16 ? 2 : 1);
+    const s24_device_weight *w = job->weight;
+    const size_t element = w->dtype == S24_F16 || w->dtype == S24_BF16 ? 2 : 1,
+                 bytes = (size_t)w->n * (size_t)w->k * element;
     CUDA_TRY(error, "allocating a weight for cuSPARSELt", dense->get(bytes, stream));
     s24i_device_weight back = {};
-    back.dtype = job->dtype;
-    back.n = job->n;
-    back.k = back.ld = job->k;
-    back.packed = const_cast<void *>(job->w);
+    back.dtype = w->dtype;
+    back.n = w->n;
+    back.k = back.ld = w->k;
+    back.packed = w->packed;
     back.dense = dense->at;
     s24_status status = weight_unpack_enqueue(device, &back, stream, error);
     if (status != S24_OK) return status;
@@ -288,7 +289,7 @@ static s24_status compress(s24i_device *device, const vendor_plan *p, device_mem
 
 static const void *addend(const s24i_device_linear *job)
 {
-    return job->residual ? job->residual : job->y;
+    return (job->args->residual ? job->args->residual : job->args->y)->data;
 }
 
 /* Searches, which selects what it finds. It overwrites a Y of its own. */
@@ -297,17 +298,18 @@ static s24_status search(s24i_device *device, vendor_product *p, vendor_plan *pl
                          s24i_device_error *error)
 {
     const vendor_engine *e = device->vendor;
-    const float one = 1, beta = job->residual ? 1.0f : 0.0f;
+    const float one = 1, beta = job->args->residual ? 1.0f : 0.0f;
     cudaStream_t streams[1] = {static_cast<cudaStream_t>(stream)};
     device_memory first, y, work;
     if (!describe(e, p) || !plan_make(e, plan, p)) return refused(error, job);
-    const size_t y_bytes = (size_t)(job->columns ? job->n : job->m) * (size_t)job->ldy * 4;
+    const s24_dense *x = job->args->x, *to = job->args->y;
+    const size_t y_bytes = (size_t)to->rows * (size_t)ld_of(to) * 4;
     s24_status status = compress(device, plan, &first, dense, job, stream, error);
     if (status != S24_OK) return status;
     CUDA_TRY(error, "allocating for cuSPARSELt's search", y.get(y_bytes, stream));
     CUDA_TRY(error, "allocating for cuSPARSELt's search",
              work.get(plan->work_bytes + y_bytes + WORK_BEYOND, stream));
-    if (e->search(&e->lt, &plan->plan, &one, first.at, job->x, &beta, addend(job), y.at, work.at,
+    if (e->search(&e->lt, &plan->plan, &one, first.at, x->data, &beta, addend(job), y.at, work.at,
                   streams, 1) ||
         !sizes(e, plan))
         return refused(error, job);
@@ -394,8 +396,8 @@ static s24_status prepare(s24i_device *device, vendor_weight **out, const vendor
         weight_destroy(device->vendor, w);
         return status;
     }
-    w->next = static_cast<vendor_weight *>(*job->vendor);
-    *job->vendor = *out = w;
+    w->next = static_cast<vendor_weight *>(job->weight->vendor);
+    job->weight->vendor = *out = w;
     return S24_OK;
 }
 
@@ -403,25 +405,27 @@ s24_status vendor_enqueue(s24i_device *device, const s24i_device_linear *job, vo
                           s24i_device_error *error)
 {
     const vendor_engine *e = device->vendor;
-    const vendor_shape shape = {job->dtype, job->y_dtype, job->m,
-                                job->n,     job->k,       job->ldx,
-                                job->ldy,   job->columns, job->residual != nullptr};
-    const float one = 1, beta = job->residual ? 1.0f : 0.0f;
+    const s24_device_linear_args *a = job->args;
+    const s24_device_weight *weight = job->weight;
+    const vendor_shape shape = {weight->dtype, a->y->dtype,  job->m,
+                                weight->n,     weight->k,    ld_of(a->x),
+                                ld_of(a->y),   job->columns, a->residual != nullptr};
+    const float one = 1, beta = a->residual ? 1.0f : 0.0f;
     cudaStream_t streams[1] = {static_cast<cudaStream_t>(stream)};
-    if (job->bias || job->activation || job->x_scale || job->w_scale || job->norm.x_moments ||
-        job->norm.y_moments || (job->residual && job->ld_residual != job->ldy))
+    if (a->bias || a->activation || a->x_scale || a->w_scale || a->norm ||
+        (a->residual && ld_of(a->residual) != ld_of(a->y)))
         return device_failed(error, S24_ERROR_UNSUPPORTED,
                              "the backend cusparselt computes products alone, or with a residual "
                              "of y's leading dimension: no bias, activation, scales or norms");
-    vendor_weight *w = static_cast<vendor_weight *>(*job->vendor);
+    vendor_weight *w = static_cast<vendor_weight *>(weight->vendor);
     while (w && !same(w->product->shape, shape))
         w = w->next;
     if (!w) {
         s24_status status = prepare(device, &w, shape, job, stream, error);
         if (status != S24_OK) return status;
     }
-    if (e->multiply(&e->lt, &w->plan.plan, &one, w->compressed, job->x, &beta, addend(job), job->y,
-                    w->product->work, streams, 1))
+    if (e->multiply(&e->lt, &w->plan.plan, &one, w->compressed, a->x->data, &beta, addend(job),
+                    a->y->data, w->product->work, streams, 1))
         return refused(error, job);
     return S24_OK;
 }

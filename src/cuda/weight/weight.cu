@@ -21,7 +21,7 @@ template <class V> static weight_kind kind_of(s24_dtype dtype, unsigned infinity
             reinterpret_cast<const void *>(weight_unpack_kernel<V>)};
 }
 
-/* src/op asks for these dtypes only. */
+/* src/device asks for these dtypes only. */
 static weight_kind kind_of_dtype(s24_dtype dtype)
 {
     switch (dtype) {
