@@ -38,7 +38,7 @@ s24_status device_failed(s24i_device_error *error, s24_status status, const char
 
 /*
  * Which kernels start early. It hides their start, some microseconds; but what is long is faster
- * behind a full stop, and so is what follows it: docs/benchmarks/bert-gpu.md.
+ * after a full stop, and so is what follows it: docs/designs/025-gpu-limit-of-power.md.
  */
 constexpr double EARLY_PRODUCT = 5e10;  /* multiplications and additions, if nothing were zero */
 constexpr int64_t EARLY_NORM = 4 << 20, /* elements */
