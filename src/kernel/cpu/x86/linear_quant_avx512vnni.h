@@ -198,79 +198,82 @@ static int prepare(batch *b)
     ((pair) < 2 ? 16 * (2 * (block) + (h)) + 4 * (pair) : 4 * (pair) + 2 * (block) + (h))
 #define PLACES(block, pair) (PLACE(block, pair, 0) * 0x0101 + PLACE(block, pair, 1) * 0x01010000)
 
-/* `here` k blocks of 16 rows times T tokens; S sums for each of their digits, in turns. */
-#define FEW(T_)                                                                                    \
-    TARGET_VNNI static void few_##T_(const uint8_t *w, int64_t here, const uint8_t *x,             \
-                                     int64_t token, __m512 scale, float *sums, int first)          \
-    {                                                                                              \
-        enum { T = T_, S = T < 3 ? 2 : 1 };                                                        \
-        const __m512i places[2][4] = {                                                             \
-            {_mm512_set1_epi32(PLACES(0, 0)), _mm512_set1_epi32(PLACES(0, 1)),                     \
-             _mm512_set1_epi32(PLACES(0, 2)), _mm512_set1_epi32(PLACES(0, 3))},                    \
-            {_mm512_set1_epi32(PLACES(1, 0)), _mm512_set1_epi32(PLACES(1, 1)),                     \
-             _mm512_set1_epi32(PLACES(1, 2)), _mm512_set1_epi32(PLACES(1, 3))}};                   \
-        const __m512i low = _mm512_set1_epi8(3), high = _mm512_set1_epi8(0x30);                    \
-        const __m512i middle = _mm512_set1_epi8((char)128);                                        \
-        __m512i acc[T][DIGITS][S], all[S];                                                         \
-        UNROLL for (int i = 0; i < T * DIGITS * S; i++)                                            \
-        {                                                                                          \
-            acc[i / (DIGITS * S)][i / S % DIGITS][i % S] = _mm512_setzero_si512();                 \
-        }                                                                                          \
-        all[0] = _mm512_setzero_si512();                                                           \
-        all[S - 1] = all[0];                                                                       \
-        const uint8_t *at = x;                                                                     \
-        for (int64_t i = 0; i < here; i += 2, at += HALF_BYTES) {                                  \
-            UNROLL for (int block = 0; block < 2; block++)                                         \
-            {                                                                                      \
-                if (i + block == here) break;                                                      \
-                const __m512i codes = _mm512_load_si512(w);                                        \
-                const __m512i codes2 = _mm512_srli_epi32(codes, 2);                                \
-                UNROLL for (int p = 0; p < QUANT_BLOCK; p += 64)                                   \
-                {                                                                                  \
-                    _mm_prefetch((const char *)w + AHEAD + p, _MM_HINT_T0);                        \
-                }                                                                                  \
-                UNROLL for (int pair = 0; pair < 4; pair++)                                        \
-                {                                                                                  \
-                    const __m512i q = pair_values(w + CODES, pair);                                \
-                    /* (codes & mask) | places */                                                  \
-                    const __m512i pick = _mm512_ternarylogic_epi32(pair & 1 ? codes2 : codes,      \
-                                                                   pair & 2 ? high : low,          \
-                                                                   places[block][pair], 0xea);     \
-                    all[pair % S] = _mm512_dpbusd_epi32(all[pair % S], middle, q);                 \
-                    UNROLL for (int t = 0; t < T; t++)                                             \
-                    {                                                                              \
-                        UNROLL for (int d = 0; d < DIGITS; d++)                                    \
-                        {                                                                          \
-                            const __m512i bytes = _mm512_permutexvar_epi8(                         \
-                                pick, _mm512_load_si512(at + t * token + d * HALF));               \
-                            acc[t][d][pair % S] =                                                  \
-                                _mm512_dpbusd_epi32(acc[t][d][pair % S], bytes, q);                \
-                        }                                                                          \
-                    }                                                                              \
-                }                                                                                  \
-                w += QUANT_BLOCK;                                                                  \
-            }                                                                                      \
-        }                                                                                          \
-        if (S == 2) all[0] = _mm512_add_epi32(all[0], all[S - 1]);                                 \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            if (S == 2) {                                                                          \
-                UNROLL for (int d = 0; d < DIGITS; d++)                                            \
-                {                                                                                  \
-                    acc[t][d][0] = _mm512_add_epi32(acc[t][d][0], acc[t][d][S - 1]);               \
-                }                                                                                  \
-            }                                                                                      \
-            const __m512i top = _mm512_slli_epi32(_mm512_sub_epi32(acc[t][2][0], all[0]), 8);      \
-            const __m512 part =                                                                    \
-                _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(top, acc[t][1][0])),           \
-                                _mm512_set1_ps(256), _mm512_cvtepi32_ps(acc[t][0][0]));            \
-            const __m512 sum = _mm512_scalef_ps(                                                   \
-                part, _mm512_load_ps((const float *)(const void *)(x + t * token + token - 64)));  \
-            const __m512 before = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + t * ROWS);   \
-            _mm512_store_ps(sums + t * ROWS, _mm512_fmadd_ps(sum, scale, before));                 \
-        }                                                                                          \
+/* Multiplies `here` k blocks of 16 rows by T tokens, a constant where it is called; one or two
+   tokens have two sums for each of their digits, which take turns. */
+VNNI_INLINE void few_tokens(const uint8_t *w, int64_t here, const uint8_t *x, int64_t token,
+                            __m512 scale, float *sums, int first, const int T)
+{
+    const int S = T < 3 ? 2 : 1;
+    const __m512i places[2][4] = {
+        {_mm512_set1_epi32(PLACES(0, 0)), _mm512_set1_epi32(PLACES(0, 1)),
+         _mm512_set1_epi32(PLACES(0, 2)), _mm512_set1_epi32(PLACES(0, 3))},
+        {_mm512_set1_epi32(PLACES(1, 0)), _mm512_set1_epi32(PLACES(1, 1)),
+         _mm512_set1_epi32(PLACES(1, 2)), _mm512_set1_epi32(PLACES(1, 3))}};
+    const __m512i low = _mm512_set1_epi8(3), high = _mm512_set1_epi8(0x30);
+    const __m512i middle = _mm512_set1_epi8((char)128);
+    __m512i acc[FEW_TOGETHER][DIGITS][2], all[2];
+    UNROLL for (int i = 0; i < T * DIGITS * S; i++)
+    {
+        acc[i / (DIGITS * S)][i / S % DIGITS][i % S] = _mm512_setzero_si512();
     }
+    all[0] = _mm512_setzero_si512();
+    all[S - 1] = all[0];
+    const uint8_t *at = x;
+    for (int64_t i = 0; i < here; i += 2, at += HALF_BYTES) {
+        UNROLL for (int block = 0; block < 2; block++)
+        {
+            if (i + block == here) break;
+            const __m512i codes = _mm512_load_si512(w);
+            const __m512i codes2 = _mm512_srli_epi32(codes, 2);
+            UNROLL for (int p = 0; p < QUANT_BLOCK; p += 64)
+            {
+                _mm_prefetch((const char *)w + AHEAD + p, _MM_HINT_T0);
+            }
+            UNROLL for (int pair = 0; pair < 4; pair++)
+            {
+                const __m512i q = pair_values(w + CODES, pair);
+                /* (codes & mask) | places */
+                const __m512i pick = _mm512_ternarylogic_epi32(
+                    pair & 1 ? codes2 : codes, pair & 2 ? high : low, places[block][pair], 0xea);
+                all[pair % S] = _mm512_dpbusd_epi32(all[pair % S], middle, q);
+                UNROLL for (int t = 0; t < T; t++)
+                {
+                    UNROLL for (int d = 0; d < DIGITS; d++)
+                    {
+                        const __m512i bytes = _mm512_permutexvar_epi8(
+                            pick, _mm512_load_si512(at + t * token + d * HALF));
+                        acc[t][d][pair % S] = _mm512_dpbusd_epi32(acc[t][d][pair % S], bytes, q);
+                    }
+                }
+            }
+            w += QUANT_BLOCK;
+        }
+    }
+    if (S == 2) all[0] = _mm512_add_epi32(all[0], all[S - 1]);
+    UNROLL for (int t = 0; t < T; t++)
+    {
+        if (S == 2) {
+            UNROLL for (int d = 0; d < DIGITS; d++)
+            {
+                acc[t][d][0] = _mm512_add_epi32(acc[t][d][0], acc[t][d][S - 1]);
+            }
+        }
+        const __m512i top = _mm512_slli_epi32(_mm512_sub_epi32(acc[t][2][0], all[0]), 8);
+        const __m512 part = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(top, acc[t][1][0])),
+                                            _mm512_set1_ps(256), _mm512_cvtepi32_ps(acc[t][0][0]));
+        const __m512 sum = _mm512_scalef_ps(
+            part, _mm512_load_ps((const float *)(const void *)(x + t * token + token - 64)));
+        const __m512 before = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + t * ROWS);
+        _mm512_store_ps(sums + t * ROWS, _mm512_fmadd_ps(sum, scale, before));
+    }
+}
 
+#define FEW(T)                                                                                     \
+    TARGET_VNNI static void few_##T(const uint8_t *w, int64_t here, const uint8_t *x,              \
+                                    int64_t token, __m512 scale, float *sums, int first)           \
+    {                                                                                              \
+        few_tokens(w, here, x, token, scale, sums, first, T);                                      \
+    }
 FEW(1)
 FEW(2)
 FEW(3)
