@@ -91,71 +91,76 @@ static inline int64_t groups_of(int64_t columns)
 
 #define FOUR(t) _mm256_broadcast_ps((const __m128 *)(const void *)(x + 4 * (t)))
 
-/* A group; half by half, and x loaded anew for the second, for want of registers. */
-#define SIXTEEN_GROUP(u)                                                                           \
-    {                                                                                              \
-        ASK(at)                                                                                    \
-        UNROLL for (int h = 0; h < 2; h++)                                                         \
-        {                                                                                          \
-            const __m256 w0 = values_of(at + h * HALF_BYTES, 0);                                   \
-            const __m256 w1 = values_of(at + h * HALF_BYTES, 1);                                   \
-            const __m256i second = _mm256_srli_epi32(code[h], 2);                                  \
-            __asm__ volatile("" ::: "memory");                                                     \
-            UNROLL for (int t = 0; t < T; t++)                                                     \
-            {                                                                                      \
-                __m256 *const sum = &acc[t][h][S > 2 ? 2 * (u) : 0];                               \
-                const __m256 four = FOUR(t);                                                       \
-                sum[0] = _mm256_fmadd_ps(_mm256_permutevar_ps(four, code[h]), w0, sum[0]);         \
-                sum[S > 1] = _mm256_fmadd_ps(_mm256_permutevar_ps(four, second), w1, sum[S > 1]);  \
-            }                                                                                      \
-            code[h] = _mm256_srli_epi32(code[h], 4);                                               \
-        }                                                                                          \
-        at += GROUP_BYTES, x += 4 * T;                                                             \
+/* Adds a group to the sums from `first` on, one or two for each half of the rows; half by half, with x
+   loaded anew for the second, for want of registers. */
+AVX2_INLINE void sixteen_group(const uint8_t *at, const few_t *x, __m256i *code,
+                               __m256 (*acc)[2][4], const int T, const int S, const int first)
+{
+    ASK(at)
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+        const __m256 w0 = values_of(at + h * HALF_BYTES, 0);
+        const __m256 w1 = values_of(at + h * HALF_BYTES, 1);
+        const __m256i second = _mm256_srli_epi32(code[h], 2);
+        __asm__ volatile("" ::: "memory");
+        UNROLL for (int t = 0; t < T; t++)
+        {
+            __m256 *const sum = &acc[t][h][first];
+            const __m256 four = FOUR(t);
+            sum[0] = _mm256_fmadd_ps(_mm256_permutevar_ps(four, code[h]), w0, sum[0]);
+            sum[S > 1] = _mm256_fmadd_ps(_mm256_permutevar_ps(four, second), w1, sum[S > 1]);
+        }
+        code[h] = _mm256_srli_epi32(code[h], 4);
     }
+}
 
-/* All of k; S sums for each output. */
-#define SIXTEEN_ROWS(T_, S_)                                                                       \
-    AVX2 static void sixteen_##T_(const stream *from, int64_t k, const few_t *x,                   \
-                                  float(*sums)[ROWS])                                              \
-    {                                                                                              \
-        enum { T = T_, S = S_ };                                                                   \
-        const uint8_t *w = from->w;                                                                \
-        for (int64_t left = k; left > 0; left -= from->segment) {                                  \
-            const float *scales = from->scales ? from->scales : (const float *)(const void *)w;    \
-            __m256 acc[T][2][S];                                                                   \
-            UNROLL for (int i = 0; i < T * 2 * S; i++)                                             \
-            {                                                                                      \
-                acc[i / (2 * S)][i / S % 2][i % S] = _mm256_setzero_ps();                          \
-            }                                                                                      \
-            if (!from->scales) w += ROWS * sizeof(float);                                          \
-            int64_t columns = left < from->segment ? left : from->segment;                         \
-            for (; columns > 0; columns -= COLUMNS, w += FEW_BLOCK) {                              \
-                const int64_t groups = groups_of(columns);                                         \
-                const uint8_t *at = w + CODES;                                                     \
-                int64_t g = 0;                                                                     \
-                __m256i code[2] = {_mm256_load_si256((const __m256i *)(const void *)w),            \
-                                   _mm256_load_si256((const __m256i *)(const void *)w + 1)};       \
-                for (; S == 4 && g + 2 <= groups; g += 2) {                                        \
-                    SIXTEEN_GROUP(0)                                                               \
-                    SIXTEEN_GROUP(1)                                                               \
-                }                                                                                  \
-                for (; g < groups; g++)                                                            \
-                    SIXTEEN_GROUP(0)                                                               \
-            }                                                                                      \
-            UNROLL for (int i = 0; i < T * 2; i++)                                                 \
-            {                                                                                      \
-                float *const sum = sums[i / 2] + i % 2 * 8;                                        \
-                __m256 *const all = acc[i / 2][i % 2];                                             \
-                UNROLL for (int s = S - 1; s > 0; s--)                                             \
-                {                                                                                  \
-                    all[s - 1] = _mm256_add_ps(all[s - 1], all[s]);                                \
-                }                                                                                  \
-                _mm256_store_ps(sum, _mm256_fmadd_ps(all[0], _mm256_load_ps(scales + i % 2 * 8),   \
-                                                     _mm256_load_ps(sum)));                        \
-            }                                                                                      \
-        }                                                                                          \
+/* Multiplies all of k by T tokens, with S sums for each output; both are constants. */
+AVX2_INLINE void sixteen(const stream *from, int64_t k, const few_t *x, float (*sums)[ROWS],
+                         const int T, const int S)
+{
+    const uint8_t *w = from->w;
+    for (int64_t left = k; left > 0; left -= from->segment) {
+        const float *scales = from->scales ? from->scales : (const float *)(const void *)w;
+        __m256 acc[WHOLE][2][4];
+        UNROLL for (int i = 0; i < T * 2 * S; i++)
+        {
+            acc[i / (2 * S)][i / S % 2][i % S] = _mm256_setzero_ps();
+        }
+        if (!from->scales) w += ROWS * sizeof(float);
+        int64_t columns = left < from->segment ? left : from->segment;
+        for (; columns > 0; columns -= COLUMNS, w += FEW_BLOCK) {
+            const int64_t groups = groups_of(columns);
+            const uint8_t *at = w + CODES;
+            int64_t g = 0;
+            __m256i code[2] = {_mm256_load_si256((const __m256i *)(const void *)w),
+                               _mm256_load_si256((const __m256i *)(const void *)w + 1)};
+            for (; S == 4 && g + 2 <= groups; g += 2, at += 2 * GROUP_BYTES, x += 8 * T) {
+                sixteen_group(at, x, code, acc, T, S, 0);
+                sixteen_group(at + GROUP_BYTES, x + 4 * T, code, acc, T, S, 2);
+            }
+            for (; g < groups; g++, at += GROUP_BYTES, x += 4 * T)
+                sixteen_group(at, x, code, acc, T, S, 0);
+        }
+        UNROLL for (int i = 0; i < T * 2; i++)
+        {
+            float *const sum = sums[i / 2] + i % 2 * 8;
+            __m256 *const all = acc[i / 2][i % 2];
+            UNROLL for (int s = S - 1; s > 0; s--)
+            {
+                all[s - 1] = _mm256_add_ps(all[s - 1], all[s]);
+            }
+            _mm256_store_ps(sum, _mm256_fmadd_ps(all[0], _mm256_load_ps(scales + i % 2 * 8),
+                                                 _mm256_load_ps(sum)));
+        }
     }
+}
 
+#define SIXTEEN_ROWS(T, S)                                                                         \
+    AVX2 static void sixteen_##T(const stream *from, int64_t k, const few_t *x,                    \
+                                 float(*sums)[ROWS])                                               \
+    {                                                                                              \
+        sixteen(from, k, x, sums, T, S);                                                           \
+    }
 SIXTEEN_ROWS(1, 4)
 SIXTEEN_ROWS(2, 2)
 SIXTEEN_ROWS(3, 1)
@@ -163,49 +168,53 @@ SIXTEEN_ROWS(4, 1)
 
 /* ---- a part of four to eight ----------------------------------------------------------------- */
 
-/* Rows row .. row + 7 of the k blocks at w. */
-#define EIGHT_ROWS(T_)                                                                             \
-    AVX2 static void eight_##T_(const uint8_t *w, int64_t row, int64_t columns, const few_t *x,    \
-                                const float *scales, float(*sums)[ROWS])                           \
-    {                                                                                              \
-        enum { T = T_, TWICE = T < 10 - T ? T : 10 - T }; /* tokens with a sum for each slot */    \
-        __m256 acc[T], other[TWICE];                                                               \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            acc[t] = _mm256_setzero_ps();                                                          \
-            if (t < TWICE) other[t] = _mm256_setzero_ps();                                         \
-        }                                                                                          \
-        for (; columns > 0; columns -= COLUMNS, w += FEW_BLOCK) {                                  \
-            const int64_t groups = groups_of(columns);                                             \
-            const uint8_t *at = w + CODES + row / 8 * HALF_BYTES, *ask = at + AHEAD + 8 * row;     \
-            __m256i code = _mm256_load_si256((const __m256i *)(const void *)(w + 4 * row));        \
-            __m256i second = _mm256_srli_epi32(code, 2);                                           \
-            for (int64_t g = 0; g < groups;                                                        \
-                 g++, at += GROUP_BYTES, ask += GROUP_BYTES, x += 4 * T) {                         \
-                const __m256 w0 = values_of(at, 0), w1 = values_of(at, 1);                         \
-                _mm_prefetch((const char *)ask, _MM_HINT_NTA);                                     \
-                UNROLL for (int t = 0; t < T; t++)                                                 \
-                {                                                                                  \
-                    const __m256 four = FOUR(t), picked = _mm256_permutevar_ps(four, second);      \
-                    acc[t] = _mm256_fmadd_ps(_mm256_permutevar_ps(four, code), w0, acc[t]);        \
-                    if (t < TWICE)                                                                 \
-                        other[t] = _mm256_fmadd_ps(picked, w1, other[t]);                          \
-                    else                                                                           \
-                        acc[t] = _mm256_fmadd_ps(picked, w1, acc[t]);                              \
-                }                                                                                  \
-                code = _mm256_srli_epi32(code, 4);                                                 \
-                second = _mm256_srli_epi32(second, 4);                                             \
-            }                                                                                      \
-        }                                                                                          \
-        const __m256 scale = _mm256_load_ps(scales + row);                                         \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            float *const sum = sums[t] + row;                                                      \
-            if (t < TWICE) acc[t] = _mm256_add_ps(acc[t], other[t]);                               \
-            _mm256_store_ps(sum, _mm256_fmadd_ps(acc[t], scale, _mm256_load_ps(sum)));             \
-        }                                                                                          \
+/* Multiplies rows row .. row + 7 of the k blocks at w by T tokens, a constant. */
+AVX2_INLINE void eight(const uint8_t *w, int64_t row, int64_t columns, const few_t *x,
+                       const float *scales, float (*sums)[ROWS], const int T)
+{
+    const int TWICE = T < 10 - T ? T : 10 - T; /* tokens with a sum for each slot */
+    __m256 acc[PART], other[PART];
+    UNROLL for (int t = 0; t < T; t++)
+    {
+        acc[t] = _mm256_setzero_ps();
+        if (t < TWICE) other[t] = _mm256_setzero_ps();
     }
+    for (; columns > 0; columns -= COLUMNS, w += FEW_BLOCK) {
+        const int64_t groups = groups_of(columns);
+        const uint8_t *at = w + CODES + row / 8 * HALF_BYTES, *ask = at + AHEAD + 8 * row;
+        __m256i code = _mm256_load_si256((const __m256i *)(const void *)(w + 4 * row));
+        __m256i second = _mm256_srli_epi32(code, 2);
+        for (int64_t g = 0; g < groups; g++, at += GROUP_BYTES, ask += GROUP_BYTES, x += 4 * T) {
+            const __m256 w0 = values_of(at, 0), w1 = values_of(at, 1);
+            _mm_prefetch((const char *)ask, _MM_HINT_NTA);
+            UNROLL for (int t = 0; t < T; t++)
+            {
+                const __m256 four = FOUR(t), picked = _mm256_permutevar_ps(four, second);
+                acc[t] = _mm256_fmadd_ps(_mm256_permutevar_ps(four, code), w0, acc[t]);
+                if (t < TWICE)
+                    other[t] = _mm256_fmadd_ps(picked, w1, other[t]);
+                else
+                    acc[t] = _mm256_fmadd_ps(picked, w1, acc[t]);
+            }
+            code = _mm256_srli_epi32(code, 4);
+            second = _mm256_srli_epi32(second, 4);
+        }
+    }
+    const __m256 scale = _mm256_load_ps(scales + row);
+    UNROLL for (int t = 0; t < T; t++)
+    {
+        float *const sum = sums[t] + row;
+        if (t < TWICE) acc[t] = _mm256_add_ps(acc[t], other[t]);
+        _mm256_store_ps(sum, _mm256_fmadd_ps(acc[t], scale, _mm256_load_ps(sum)));
+    }
+}
 
+#define EIGHT_ROWS(T)                                                                              \
+    AVX2 static void eight_##T(const uint8_t *w, int64_t row, int64_t columns, const few_t *x,     \
+                               const float *scales, float(*sums)[ROWS])                            \
+    {                                                                                              \
+        eight(w, row, columns, x, scales, sums, T);                                                \
+    }
 EIGHT_ROWS(4)
 EIGHT_ROWS(5)
 EIGHT_ROWS(6)

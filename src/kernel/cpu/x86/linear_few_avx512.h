@@ -45,50 +45,58 @@ AVX512_INLINE __m512 picked(__m512 group, __m512i pick, int spread)
     return spread ? _mm512_permutevar_ps(group, pick) : _mm512_permutexvar_ps(pick, group);
 }
 
-/* Row block b, T tokens, fewer than eight. */
-#define LANES_FEW(T_)                                                                              \
-    AVX512 static void lanes_##T_(const s24i_linear_job *job, const float *x, int64_t stride,      \
-                                  int64_t b)                                                       \
+enum { MOST_FEW = 7 }; /* tokens of lanes_few() */
+
+/* Multiplies row block b by T tokens, a constant up to MOST_FEW; each has a sum for both slots. */
+AVX512_INLINE void lanes_few(const s24i_linear_job *job, const float *x, int64_t b, const int T)
+{
+    enum { S = 2 };
+    const int SPREAD = T == 1;
+    const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;
+    __m512 acc[MOST_FEW][S];
+    UNROLL for (int t = 0; t < T; t++)
+    {
+        UNROLL for (int s = 0; s < S; s++)
+        {
+            acc[t][s] = _mm512_setzero_ps();
+        }
+    }
+    for (int64_t k = 0; k < job->k; k += COLUMNS, w += BLOCK) {
+        __m512i code = _mm512_load_si512(w);
+        const uint8_t *values = w + CODES;
+        const int64_t columns = job->k - k < COLUMNS ? job->k - k : COLUMNS;
+        for (int64_t g = 0; g < columns; g += 4, values += 2 * ROWS * VALUE, x += 4 * T) {
+            const __m512i low = pick_of(code, SPREAD);
+            const __m512i high = pick_of(_mm512_srli_epi32(code, 2), SPREAD);
+            const __m512 w0 = LOAD_VALUES(values);
+            const __m512 w1 = LOAD_VALUES(values + ROWS * VALUE);
+            if (T > 1) {
+                _mm_prefetch((const char *)values + 8192, _MM_HINT_NTA);
+                _mm_prefetch((const char *)values + 8256, _MM_HINT_NTA);
+            }
+            UNROLL for (int t = 0; t < T; t++)
+            {
+                const __m512 group = load_group(x + 4 * t, SPREAD);
+                acc[t][0] = _mm512_fmadd_ps(picked(group, low, SPREAD), w0, acc[t][0]);
+                acc[t][1] = _mm512_fmadd_ps(picked(group, high, SPREAD), w1, acc[t][1]);
+            }
+            code = _mm512_srli_epi32(code, 4);
+        }
+    }
+    _Alignas(64) float sums[MOST_FEW][ROWS];
+    UNROLL for (int t = 0; t < T; t++)
+    {
+        _mm512_store_ps(sums[t], _mm512_add_ps(acc[t][0], acc[t][1]));
+    }
+    finish_lanes(job, b * ROWS, T, (const float(*)[ROWS])sums);
+}
+
+#define LANES_FEW(T)                                                                               \
+    AVX512 static void lanes_##T(const s24i_linear_job *job, const float *x, int64_t stride,       \
+                                 int64_t b)                                                        \
     {                                                                                              \
-        enum { T = T_, S = 2, SPREAD = T == 1 };                                                   \
-        const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
-        __m512 acc[T][S];                                                                          \
         (void)stride;                                                                              \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            UNROLL for (int s = 0; s < S; s++)                                                     \
-            {                                                                                      \
-                acc[t][s] = _mm512_setzero_ps();                                                   \
-            }                                                                                      \
-        }                                                                                          \
-        for (int64_t k = 0; k < job->k; k += COLUMNS, w += BLOCK) {                                \
-            __m512i code = _mm512_load_si512(w);                                                   \
-            const uint8_t *values = w + CODES;                                                     \
-            const int64_t columns = job->k - k < COLUMNS ? job->k - k : COLUMNS;                   \
-            for (int64_t g = 0; g < columns; g += 4, values += 2 * ROWS * VALUE, x += 4 * T) {     \
-                const __m512i low = pick_of(code, SPREAD);                                         \
-                const __m512i high = pick_of(_mm512_srli_epi32(code, 2), SPREAD);                  \
-                const __m512 w0 = LOAD_VALUES(values);                                             \
-                const __m512 w1 = LOAD_VALUES(values + ROWS * VALUE);                              \
-                if (T > 1) {                                                                       \
-                    _mm_prefetch((const char *)values + 8192, _MM_HINT_NTA);                       \
-                    _mm_prefetch((const char *)values + 8256, _MM_HINT_NTA);                       \
-                }                                                                                  \
-                UNROLL for (int t = 0; t < T; t++)                                                 \
-                {                                                                                  \
-                    const __m512 group = load_group(x + 4 * t, SPREAD);                            \
-                    acc[t][0] = _mm512_fmadd_ps(picked(group, low, SPREAD), w0, acc[t][0]);        \
-                    acc[t][1] = _mm512_fmadd_ps(picked(group, high, SPREAD), w1, acc[t][1]);       \
-                }                                                                                  \
-                code = _mm512_srli_epi32(code, 4);                                                 \
-            }                                                                                      \
-        }                                                                                          \
-        _Alignas(64) float sums[T][ROWS];                                                          \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            _mm512_store_ps(sums[t], _mm512_add_ps(acc[t][0], acc[t][1]));                         \
-        }                                                                                          \
-        finish_lanes(job, b *ROWS, T, (const float(*)[ROWS])sums);                                 \
+        lanes_few(job, x, b, T);                                                                   \
     }
 
 /* The picks of token t for both slots of a group, and its multiply-adds, which come LATE tokens
