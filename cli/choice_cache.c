@@ -86,24 +86,6 @@ void cli_choices_keep(cli_app *cli)
     json_decref(choices);
 }
 
-int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype)
-{
-    const cli_common *common = cli->common;
-    s24_device *device;
-    if (common->all_sparse && common->all_dense)
-        return cli_fail(cli, CLI_USAGE, "--sparse and --dense exclude each other");
-    const int code = cli_device(cli, &device);
-    if (code != CLI_OK) return code;
-    *opts = (s24_model_opts){.size = sizeof *opts,
-                             .dtype = dtype ? s24_dtype_parse(dtype) : S24_DTYPE_NONE,
-                             .sparse = 1,
-                             .dense = common->all_dense,
-                             .device = device,
-                             .all_sparse = common->all_sparse};
-    if (!device && !common->all_sparse && !common->all_dense) cli_choices_load(cli);
-    return CLI_OK;
-}
-
 /* ---- what they say --------------------------------------------------------------------------- */
 
 int cli_choice_at(cli_app *cli, cli_choice *choice, int64_t *index)

@@ -83,10 +83,12 @@ typedef struct cli_command {
     int (*run)(cli_app *cli, const void *options);
 } cli_command;
 
-/* The commands in the order of commands.def; NULL past the end. */
-const cli_command *cli_command_at(int index);
-const cli_command *cli_command_find(const char *name);
-/* "There is no such command", with the nearest. */
+/* The commands in the order of commands.def, ended by NULL. Only main.c reads it here; all others get
+   it from cli_app. */
+extern const cli_command *const cli_commands[];
+/* NULL: no command has that name. */
+const cli_command *cli_command_find(const cli_app *cli, const char *name);
+/* Says that no command has that name, and names the nearest one. */
 int cli_command_unknown(cli_app *cli, const char *name);
 
 /* Every option that the command takes, its own before the common ones. Returns their number. */
@@ -149,7 +151,8 @@ typedef struct cli_progress {
 } cli_progress;
 
 struct cli_app {
-    const cli_command *command;
+    const cli_command *const *commands; /* of the program, ended by NULL */
+    const cli_command *command;         /* that runs; NULL: none yet */
     const cli_common *common;
     s24_ctx *ctx;
     s24_device *device;  /* cli_device's */
@@ -167,6 +170,9 @@ int cli_context(cli_app *cli);
 /* The device of --device, opened by the first call; NULL for the CPU. The program closes it. */
 int cli_device(cli_app *cli, s24_device **device);
 int cli_on_cpu(const cli_app *cli);
+/* Sets options of a whole model as --sparse, --dense and --device say, with what is known of this
+   machine. dtype NULL: the weights'. */
+int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype);
 
 /* An error: a sentence on stderr, and with --json the object {"version", "exit", "error"}. Returns
    exit_code. */
@@ -187,8 +193,8 @@ void cli_escaped(FILE *to, const char *text, size_t bytes);
 void cli_markup(FILE *to, const char *text);
 /* "layer" or "layers". */
 const char *cli_plural(int64_t count, const char *one, const char *many);
-/* The short usage of the program (command NULL) or of a command, on stderr. */
-void cli_usage(const cli_command *command);
+/* Writes the short usage to stderr: of the command that runs, or of the program where none does yet. */
+void cli_usage(const cli_app *cli);
 
 /* Standard output could not be written, for that reason (errno's; 0: not known): says so, but to nobody
    where it is a pipe whose reader went away. CLI_IO. */
@@ -251,14 +257,14 @@ int cli_temporary_create(cli_app *cli, s24_temporary **folder);
 
 /* ---- help ------------------------------------------------------------------------------------ */
 
-void cli_help_program(void);
+void cli_help_program(const cli_command *const *commands);
 void cli_help_command(const cli_command *command);
-void cli_man_program(void);
+void cli_man_program(const cli_command *const *commands);
 void cli_man_command(const cli_command *command);
 /* The length of a text's first sentence, without its full stop. */
 size_t cli_sentence(const char *text);
-/* A shell's completion script, a function for each row of completions.def. */
-#define COMPLETION(shell, file) void cli_completion_##shell(void);
+/* Prints a shell's completion script; a function for each row of completions.def. */
+#define COMPLETION(shell, file) void cli_completion_##shell(const cli_command *const *commands);
 #include "completions.def"
 #undef COMPLETION
 
@@ -300,9 +306,6 @@ int cli_choice_dense(cli_app *cli, s24_dtype dtype, int64_t threads, int64_t k, 
                      int64_t tokens);
 /* The next numbers of tokens, from *at 1 on, that run dense, *to 0: and all more. 0: there are none. */
 int cli_choice_range(const cli_choice *choice, int64_t *at, int64_t *from, int64_t *to);
-/* Options of a whole model as --sparse, --dense and --device say, with what is known of this machine.
-   dtype NULL: the weights'. */
-int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype);
 
 /* ---- machine.c: what this machine is called ---------------------------------------------------- */
 

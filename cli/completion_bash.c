@@ -7,10 +7,10 @@
 
 #include "cli.h"
 
-static void command_words(void)
+static void command_words(const cli_command *const *commands)
 {
-    for (int i = 0; cli_command_at(i); i++)
-        printf("%s%s", i ? " " : "", cli_command_at(i)->name);
+    for (int i = 0; commands[i]; i++)
+        printf("%s%s", i ? " " : "", commands[i]->name);
 }
 
 static void option_words(const cli_command *command)
@@ -36,7 +36,7 @@ static void value_words(const cli_command *command)
     }
 }
 
-void cli_completion_bash(void)
+void cli_completion_bash(const cli_command *const *commands)
 {
     printf("# bash completion for sparse24, written by 'sparse24 help --completion bash'\n"
            "_sparse24()\n{\n"
@@ -45,19 +45,19 @@ void cli_completion_bash(void)
            "    COMPREPLY=()\n"
            "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
            "        COMPREPLY=($(compgen -W '");
-    command_words();
+    command_words(commands);
     printf(" --help --version' -- \"$current\"))\n        return\n    fi\n"
            "    case \"$command $previous\" in\n");
-    for (int i = 0; cli_command_at(i); i++)
-        value_words(cli_command_at(i));
+    for (int i = 0; commands[i]; i++)
+        value_words(commands[i]);
     printf("    'help help') values='");
-    command_words();
+    command_words(commands);
     printf("' ;;\n    esac\n"
            "    if [ -n \"$values\" ] && [ \"${current#-}\" = \"$current\" ]; then\n"
            "        COMPREPLY=($(compgen -W \"$values\" -- \"$current\"))\n        return\n    fi\n"
            "    case \"$command\" in\n");
-    for (int i = 0; cli_command_at(i); i++)
-        option_words(cli_command_at(i));
+    for (int i = 0; commands[i]; i++)
+        option_words(commands[i]);
     printf("    esac\n"
            "    case \"$current\" in\n"
            "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$current\")) ;;\n"

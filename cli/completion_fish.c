@@ -40,7 +40,7 @@ static void command_lines(const cli_command *command, const char *condition, int
     printf("\n");
 }
 
-void cli_completion_fish(void)
+void cli_completion_fish(const cli_command *const *commands)
 {
     printf("# fish completion for sparse24, written by 'sparse24 help --completion fish'\n"
            "function __sparse24_is\n"
@@ -52,9 +52,9 @@ void cli_completion_fish(void)
            "end\n"
            "complete -c sparse24 -n __sparse24_bare -f -l help -d 'show help'\n"
            "complete -c sparse24 -n __sparse24_bare -f -l version -d 'show the version'\n");
-    for (int i = 0; cli_command_at(i); i++) {
+    for (int i = 0; commands[i]; i++) {
         const cli_option *list[CLI_MAX_OPTIONS];
-        const cli_command *command = cli_command_at(i);
+        const cli_command *command = commands[i];
         command_lines(command, "__sparse24_bare", 1);
         command_lines(command, "'__sparse24_is help'", 1);
         int count = cli_option_collect(list, command);

@@ -76,15 +76,15 @@ static void command_case(const cli_command *command)
     printf(" ;;\n");
 }
 
-void cli_completion_zsh(void)
+void cli_completion_zsh(const cli_command *const *commands)
 {
     printf("#compdef sparse24\n"
            "# zsh completion for sparse24, written by 'sparse24 help --completion zsh'\n"
            "_sparse24()\n{\n"
            "    local -a commands=(\n");
-    for (int i = 0; cli_command_at(i); i++) {
-        printf("        '%s:", cli_command_at(i)->name);
-        quoted(cli_command_at(i)->summary, strlen(cli_command_at(i)->summary));
+    for (int i = 0; commands[i]; i++) {
+        printf("        '%s:", commands[i]->name);
+        quoted(commands[i]->summary, strlen(commands[i]->summary));
         printf("'\n");
     }
     printf("    )\n"
@@ -96,7 +96,7 @@ void cli_completion_zsh(void)
            "    shift words\n"
            "    (( CURRENT-- ))\n"
            "    case $words[1] in\n");
-    for (int i = 0; cli_command_at(i); i++)
-        command_case(cli_command_at(i));
+    for (int i = 0; commands[i]; i++)
+        command_case(commands[i]);
     printf("    esac\n}\n_sparse24 \"$@\"\n");
 }

@@ -92,7 +92,7 @@ void cli_help_command(const cli_command *command)
         option_lines(list[i]);
 }
 
-void cli_help_program(void)
+void cli_help_program(const cli_command *const *commands)
 {
     printf("sparse24: make the linear layers of a neural network 2:4 and run them faster\n\n"
            "Examples:\n"
@@ -105,13 +105,14 @@ void cli_help_program(void)
            "  sparse24 bench --set bert-base\n"
            "      How fast the products are here, and beside whom.\n\n"
            "Usage:\n  sparse24 COMMAND [options] [operands]\n  sparse24 --version\n\nCommands:\n");
-    for (int i = 0; cli_command_at(i); i++)
-        printf("  %-8s %s\n", cli_command_at(i)->name, cli_command_at(i)->summary);
+    for (; *commands; commands++)
+        printf("  %-8s %s\n", (*commands)->name, (*commands)->summary);
     printf("\n'sparse24 help COMMAND' and 'sparse24 COMMAND --help' say more.\n");
 }
 
-void cli_usage(const cli_command *command)
+void cli_usage(const cli_app *cli)
 {
+    const cli_command *command = cli->command;
     if (command) {
         fprintf(stderr, "usage: ");
         usage_line(stderr, command);
@@ -119,7 +120,7 @@ void cli_usage(const cli_command *command)
         return;
     }
     fprintf(stderr, "usage: sparse24 COMMAND [options] [operands]\ncommands:");
-    for (int i = 0; cli_command_at(i); i++)
-        fprintf(stderr, " %s", cli_command_at(i)->name);
+    for (const cli_command *const *each = cli->commands; *each; each++)
+        fprintf(stderr, " %s", (*each)->name);
     fprintf(stderr, "\n'sparse24 help' says what they do.\n");
 }

@@ -11,47 +11,6 @@
 
 #include "cli.h"
 
-#define COMMAND(name) extern const cli_command cmd_##name;
-#include "commands.def"
-#undef COMMAND
-
-static const cli_command *const commands[] = {
-#define COMMAND(name) &cmd_##name,
-#include "commands.def"
-#undef COMMAND
-};
-
-enum { COMMANDS = (int)(sizeof commands / sizeof *commands) };
-
-const cli_command *cli_command_at(int index)
-{
-    return index >= 0 && index < COMMANDS ? commands[index] : NULL;
-}
-
-const cli_command *cli_command_find(const char *name)
-{
-    for (int i = 0; i < COMMANDS; i++)
-        if (strcmp(commands[i]->name, name) == 0) return commands[i];
-    return NULL;
-}
-
-int cli_command_unknown(cli_app *cli, const char *name)
-{
-    const cli_command *nearest = NULL;
-    int best = 3; /* a slip is at most two letters */
-    for (int i = 0; i < COMMANDS; i++) {
-        int distance = cli_distance(name, commands[i]->name);
-        if (distance < best) {
-            best = distance;
-            nearest = commands[i];
-        }
-    }
-    if (nearest)
-        return cli_fail(cli, CLI_USAGE, "there is no command '%s'; did you mean '%s'?", name,
-                        nearest->name);
-    return cli_fail(cli, CLI_USAGE, "there is no command '%s'; 'sparse24 help' lists them", name);
-}
-
 static void version(void)
 {
     char cpu[64];
@@ -99,7 +58,7 @@ static int run(cli_app *cli, int argc, char **argv)
     const char *operands = cli->command->operands;
     if (argc == 1 && *operands && *operands != '[') {
         if (cli->json) return cli_fail(cli, CLI_USAGE, "%s needs %s", cli->command->name, operands);
-        cli_usage(cli->command);
+        cli_usage(cli);
         return CLI_USAGE;
     }
     void *options = calloc(1, cli->command->options_bytes);
@@ -117,7 +76,7 @@ static int run(cli_app *cli, int argc, char **argv)
 static int dispatch(cli_app *cli, int argc, char **argv)
 {
     if (argc < 2) {
-        cli_usage(NULL);
+        cli_usage(cli);
         return CLI_USAGE;
     }
     const char *name = argv[1];
@@ -126,19 +85,19 @@ static int dispatch(cli_app *cli, int argc, char **argv)
         return CLI_OK;
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        cli_help_program();
+        cli_help_program(cli->commands);
         return CLI_OK;
     }
     look_ahead(cli, argc, argv);
     if (*name == '-')
         return cli_fail(cli, CLI_USAGE, "the first word is a command, not the option '%s'", name);
-    cli->command = cli_command_find(name);
+    cli->command = cli_command_find(cli, name);
     return cli->command ? run(cli, argc - 1, argv + 1) : cli_command_unknown(cli, name);
 }
 
 int main(int argc, char **argv)
 {
-    cli_app cli = {0};
+    cli_app cli = {.commands = cli_commands};
     look_at_terminal(&cli);
     cli_signals();
     cli_json_begin();

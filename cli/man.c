@@ -132,7 +132,7 @@ void cli_man_command(const cli_command *command)
     printf(".SH SEE ALSO\n.BR sparse24 (1)\n");
 }
 
-void cli_man_program(void)
+void cli_man_program(const cli_command *const *commands)
 {
     head("SPARSE24");
     printf(".SH NAME\nsparse24 \\- make the linear layers of a neural network 2:4 and run them "
@@ -148,9 +148,9 @@ void cli_man_program(void)
         "--json a command prints exactly one object, with \"version\": 1; when it fails, with "
         "\"exit\" and \"error\".");
     printf(".SH COMMANDS\n");
-    for (int i = 0; cli_command_at(i); i++) {
-        printf(".TP\n.BR sparse24\\-%s (1)\n", cli_command_at(i)->name);
-        line(cli_command_at(i)->summary);
+    for (; *commands; commands++) {
+        printf(".TP\n.BR sparse24\\-%s (1)\n", (*commands)->name);
+        line((*commands)->summary);
     }
     exit_section();
     printf(".SH ENVIRONMENT\n.TP\nNO_COLOR\nWhen not empty, no colours.\n"

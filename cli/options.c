@@ -339,24 +339,3 @@ int cli_options_parse(cli_app *cli, void *options, int argc, char **argv)
     cli->operand_count = argc - optind;
     return check_operands(cli);
 }
-
-int cli_distance(const char *a, const char *b)
-{
-    enum { LONGEST = 32 };
-    int row[LONGEST + 1];
-    size_t length = strlen(b);
-    if (length > LONGEST || strlen(a) > LONGEST) return LONGEST;
-    for (size_t j = 0; j <= length; j++)
-        row[j] = (int)j;
-    for (size_t i = 0; a[i]; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i + 1;
-        for (size_t j = 0; j < length; j++) {
-            int change = diagonal + (a[i] != b[j]);
-            diagonal = row[j + 1];
-            int shift = (diagonal < row[j] ? diagonal : row[j]) + 1;
-            row[j + 1] = change < shift ? change : shift;
-        }
-    }
-    return row[length];
-}

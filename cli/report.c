@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * What the program says: errors and notes on stderr; the one place that turns a status into an exit
- * code, and the context that reports through here.
- */
+/* Says errors on stderr, with --json on stdout too: the one place that turns a status into an exit
+   code. */
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +9,6 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "sparse24/device.h"
 
 static int exit_code_of(s24_status status)
 {
@@ -89,61 +86,6 @@ int cli_status(cli_app *cli, s24_status status)
         status == S24_ERROR_EXISTS && !cli->common->force ? "; --force replaces it" : "";
     snprintf(copy, sizeof copy, "%s%s", *text ? text : s24_status_text(status), remedy);
     return fail_text(cli, exit_code_of(status), copy);
-}
-
-static void on_log(void *user, s24_log_level level, const char *text)
-{
-    (level == S24_LOG_WARNING ? cli_warn : cli_note)(user, "%s", text);
-}
-
-static int check_device(cli_app *cli)
-{
-    const char *device = cli->common->device;
-    if (strcmp(device, "cpu") == 0) return CLI_OK;
-    if (strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0) {
-        if (cli->command->gpu) return CLI_OK;
-        return cli_fail(cli, CLI_UNSUPPORTED,
-                        "--device %s: %s computes on the CPU only; use --device cpu", device,
-                        cli->command->name);
-    }
-    return cli_fail(cli, CLI_USAGE, "option --device: '%s' is not one of cpu|cuda[:i]", device);
-}
-
-int cli_on_cpu(const cli_app *cli)
-{
-    return strcmp(cli->common->device, "cpu") == 0;
-}
-
-int cli_device(cli_app *cli, s24_device **device)
-{
-    const s24_device_opts opts = {
-        .size = sizeof opts, .name = cli->common->device, .backend = cli->backend};
-    int code = CLI_OK;
-    if (!cli_on_cpu(cli) && !cli->device) {
-        code = cli_status(cli, s24_device_create(&cli->device, cli->ctx, &opts));
-        if (code == CLI_OK) cli_notes_load(cli, cli->device);
-    }
-    *device = cli->device;
-    return code;
-}
-
-int cli_context(cli_app *cli)
-{
-    const cli_common *common = cli->common;
-    cli->json = common->json;
-    cli->quiet = common->quiet;
-    int code = check_device(cli);
-    if (code != CLI_OK) return code;
-    if (common->threads > CLI_MAX_THREADS)
-        return cli_fail(cli, CLI_USAGE, "option --threads: %lld is more than %d",
-                        (long long)common->threads, CLI_MAX_THREADS);
-    s24_ctx_opts opts = {.size = sizeof opts,
-                         .log = on_log,
-                         .progress = cli_progress_step,
-                         .user = cli,
-                         .threads = (int)common->threads,
-                         .cpu_mask = common->isa ? s24_cpu_parse(common->isa) : 0};
-    return cli_status(cli, s24_ctx_create(&cli->ctx, &opts));
 }
 
 int cli_output_failed(cli_app *cli, int error)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The peers' table, and which of them a run compares with. */
-#include <dlfcn.h>
 #include <string.h>
 
 #include "bench/bench.h"
@@ -57,12 +56,4 @@ void bench_peers_close(bench_library *libraries, int count)
 {
     for (int i = 0; i < count; i++)
         libraries[i].peer->close(libraries[i].library);
-}
-
-/* ISO C has no cast from an object pointer to a function's; its bytes are the same here. */
-int bench_symbol(void *function, void *handle, const char *name)
-{
-    void *symbol = dlsym(handle, name);
-    memcpy(function, &symbol, sizeof symbol);
-    return symbol != NULL;
 }

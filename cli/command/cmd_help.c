@@ -12,7 +12,7 @@ struct help_options {
 
 static const struct {
     const char *name;
-    void (*print)(void);
+    void (*print)(const cli_command *const *commands);
 } shells[] = {
 #define COMPLETION(shell, file) {#shell, cli_completion_##shell},
 #include "completions.def"
@@ -26,10 +26,10 @@ static const char *shell(int index)
     return index < SHELLS ? shells[index].name : NULL;
 }
 
-static void completion(const char *name)
+static void completion(const cli_app *cli, const char *name)
 {
     for (int i = 0; i < SHELLS; i++)
-        if (strcmp(shells[i].name, name) == 0) shells[i].print();
+        if (strcmp(shells[i].name, name) == 0) shells[i].print(cli->commands);
 }
 
 static const cli_option options[] = {
@@ -54,20 +54,20 @@ static int run(cli_app *cli, const void *opaque)
     const struct help_options *o = opaque;
     const cli_command *about = NULL;
     if (cli->operand_count == 1) {
-        about = cli_command_find(cli->operands[0]);
+        about = cli_command_find(cli, cli->operands[0]);
         if (!about) return cli_command_unknown(cli, cli->operands[0]);
     }
     if (cli->json) return cli_fail(cli, CLI_USAGE, "help is text; it has no --json");
     if (o->completion)
-        completion(o->completion);
+        completion(cli, o->completion);
     else if (o->man && about)
         cli_man_command(about);
     else if (o->man)
-        cli_man_program();
+        cli_man_program(cli->commands);
     else if (about)
         cli_help_command(about);
     else
-        cli_help_program();
+        cli_help_program(cli->commands);
     return CLI_OK;
 }
 

@@ -5,7 +5,6 @@
  * OUT/STAGE.json, and a stage whose file is there is not run again.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -171,14 +170,6 @@ static const tutorial_stage stages[] = {
     {"times", "time dense and 2:4", time_it, NULL},
 };
 enum { STAGES = (int)(sizeof stages / sizeof *stages) };
-
-double tutorial_score(const tutorial *t, const char *model, const char *key)
-{
-    char name[32];
-    snprintf(name, sizeof name, "%s-score", model);
-    const json_t *value = json_object_get(json_object_get(t->results, name), key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 

@@ -46,8 +46,6 @@ int tutorial_passages(const tutorial *t);
    after it has said why. */
 int tutorial_child(cli_app *cli, json_t **object, tutorial_words *words);
 
-/* What eval found of a model ("dense", "pruned", "plain", "distilled"); NaN if it did not run. */
-double tutorial_score(const tutorial *t, const char *model, const char *key);
 /* The table on stdout; the page with table, loss curves and times in OUT/report.html. */
 void tutorial_print(const tutorial *t);
 int tutorial_report(const tutorial *t);

@@ -16,6 +16,15 @@ static const struct {
               {"packed", "packed"}};
 enum { MODELS = (int)(sizeof models / sizeof *models), CURVES = 3 };
 
+/* What eval found of a model of the table above; NaN if it did not run. */
+static double score(const tutorial *t, const char *model, const char *key)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%s-score", model);
+    const json_t *value = json_object_get(json_object_get(t->results, name), key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
 static const json_t *times(const tutorial *t)
 {
     return json_object_get(json_object_get(t->results, "times"), "rows");
@@ -31,14 +40,13 @@ void tutorial_print(const tutorial *t)
         printf("  %15s", models[m].title);
     printf("\n%-16s", "exact match, %");
     for (int m = 0; m < MODELS; m++)
-        printf("  %15.2f", tutorial_score(t, models[m].name, "em"));
+        printf("  %15.2f", score(t, models[m].name, "em"));
     printf("\n%-16s", "F1, %");
     for (int m = 0; m < MODELS; m++)
-        printf("  %15.2f", tutorial_score(t, models[m].name, "f1"));
+        printf("  %15.2f", score(t, models[m].name, "f1"));
     printf("\n%-16s", "F1 - dense");
     for (int m = 0; m < MODELS; m++)
-        printf("  %15.2f",
-               tutorial_score(t, models[m].name, "f1") - tutorial_score(t, "dense", "f1"));
+        printf("  %15.2f", score(t, models[m].name, "f1") - score(t, "dense", "f1"));
     printf("\n\n%-16s  %10s  %10s  %10s\n", "batch x tokens", "dense, ms", "2:4, ms", "speedup");
     json_array_foreach (times(t), i, row) {
         char shape[48];
@@ -74,14 +82,13 @@ static void write_scores(const tutorial *t, FILE *file)
         fprintf(file, "<th>%s</th>", models[m].title);
     fprintf(file, "</tr>\n<tr><td>exact match, %%</td>");
     for (int m = 0; m < MODELS; m++)
-        fprintf(file, "<td>%.2f</td>", tutorial_score(t, models[m].name, "em"));
+        fprintf(file, "<td>%.2f</td>", score(t, models[m].name, "em"));
     fprintf(file, "</tr>\n<tr><td>F1, %%</td>");
     for (int m = 0; m < MODELS; m++)
-        fprintf(file, "<td>%.2f</td>", tutorial_score(t, models[m].name, "f1"));
+        fprintf(file, "<td>%.2f</td>", score(t, models[m].name, "f1"));
     fprintf(file, "</tr>\n<tr><td>F1 &#8722; dense</td>");
     for (int m = 0; m < MODELS; m++)
-        fprintf(file, "<td>%+.2f</td>",
-                tutorial_score(t, models[m].name, "f1") - tutorial_score(t, "dense", "f1"));
+        fprintf(file, "<td>%+.2f</td>", score(t, models[m].name, "f1") - score(t, "dense", "f1"));
     fprintf(file, "</tr></table>\n");
 }
 
@@ -110,7 +117,7 @@ static int write_page(const tutorial *t, FILE *file)
     cli_markup(file, t->o->train);
     fprintf(file, ", pruned by %s, measured on ", t->o->method);
     cli_markup(file, t->o->dev);
-    fprintf(file, " (%.0f questions). sparse24 %s.</p>\n", tutorial_score(t, "dense", "examples"),
+    fprintf(file, " (%.0f questions). sparse24 %s.</p>\n", score(t, "dense", "examples"),
             s24_version());
     write_scores(t, file);
     write_times(t, file);

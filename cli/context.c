@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Opens what a command computes with, as the common options say: the context, which logs through say.c
+   and progress.c; the GPU, with what earlier calls noted of it; whole models' options. */
+#include <string.h>
+
+#include "cli.h"
+#include "sparse24/device.h"
+
+static void on_log(void *user, s24_log_level level, const char *text)
+{
+    (level == S24_LOG_WARNING ? cli_warn : cli_note)(user, "%s", text);
+}
+
+static int check_device(cli_app *cli)
+{
+    const char *device = cli->common->device;
+    if (strcmp(device, "cpu") == 0) return CLI_OK;
+    if (strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0) {
+        if (cli->command->gpu) return CLI_OK;
+        return cli_fail(cli, CLI_UNSUPPORTED,
+                        "--device %s: %s computes on the CPU only; use --device cpu", device,
+                        cli->command->name);
+    }
+    return cli_fail(cli, CLI_USAGE, "option --device: '%s' is not one of cpu|cuda[:i]", device);
+}
+
+int cli_on_cpu(const cli_app *cli)
+{
+    return strcmp(cli->common->device, "cpu") == 0;
+}
+
+int cli_device(cli_app *cli, s24_device **device)
+{
+    const s24_device_opts opts = {
+        .size = sizeof opts, .name = cli->common->device, .backend = cli->backend};
+    int code = CLI_OK;
+    if (!cli_on_cpu(cli) && !cli->device) {
+        code = cli_status(cli, s24_device_create(&cli->device, cli->ctx, &opts));
+        if (code == CLI_OK) cli_notes_load(cli, cli->device);
+    }
+    *device = cli->device;
+    return code;
+}
+
+int cli_context(cli_app *cli)
+{
+    const cli_common *common = cli->common;
+    cli->json = common->json;
+    cli->quiet = common->quiet;
+    int code = check_device(cli);
+    if (code != CLI_OK) return code;
+    if (common->threads > CLI_MAX_THREADS)
+        return cli_fail(cli, CLI_USAGE, "option --threads: %lld is more than %d",
+                        (long long)common->threads, CLI_MAX_THREADS);
+    s24_ctx_opts opts = {.size = sizeof opts,
+                         .log = on_log,
+                         .progress = cli_progress_step,
+                         .user = cli,
+                         .threads = (int)common->threads,
+                         .cpu_mask = common->isa ? s24_cpu_parse(common->isa) : 0};
+    return cli_status(cli, s24_ctx_create(&cli->ctx, &opts));
+}
+
+int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype)
+{
+    const cli_common *common = cli->common;
+    s24_device *device;
+    if (common->all_sparse && common->all_dense)
+        return cli_fail(cli, CLI_USAGE, "--sparse and --dense exclude each other");
+    const int code = cli_device(cli, &device);
+    if (code != CLI_OK) return code;
+    *opts = (s24_model_opts){.size = sizeof *opts,
+                             .dtype = dtype ? s24_dtype_parse(dtype) : S24_DTYPE_NONE,
+                             .sparse = 1,
+                             .dense = common->all_dense,
+                             .device = device,
+                             .all_sparse = common->all_sparse};
+    if (!device && !common->all_sparse && !common->all_dense) cli_choices_load(cli);
+    return CLI_OK;
+}
