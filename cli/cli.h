@@ -106,7 +106,8 @@ int cli_counts(int64_t *counts, int max, const char *list);
 int cli_distance(const char *a, const char *b);
 
 /* The option rows that several commands share. */
-const char *cli_isa_name(int index);
+/* The dtype's name in a list that S24_DTYPE_NONE ends; NULL past the end. */
+const char *cli_dtype_at(const s24_dtype *list, int index);
 const char *cli_compute_dtype(int index); /* f32 bf16 */
 const char *cli_model_dtype(int index);   /* f32 f16 bf16 i8 e4m3 */
 #define CLI_INCLUDE(type, fallback_text)                                                           \

@@ -12,30 +12,31 @@
 
 #include "cli.h"
 
-const char *cli_isa_name(int index)
+const char *cli_dtype_at(const s24_dtype *list, int index)
 {
-    static const char *const names[] = {"baseline",   "avx2",       "avxvnni", "avx512",
-                                        "avx512vnni", "avx512bf16", "neon",    "dotprod"};
-    return index >= 0 && index < (int)(sizeof names / sizeof *names) ? names[index] : NULL;
+    for (int i = 0; i < index; i++)
+        if (list[i] == S24_DTYPE_NONE) return NULL;
+    return list[index] == S24_DTYPE_NONE ? NULL : s24_dtype_name(list[index]);
 }
 
 const char *cli_compute_dtype(int index)
 {
-    static const char *const names[] = {"f32", "bf16"};
-    return index >= 0 && index < 2 ? names[index] : NULL;
+    static const s24_dtype list[] = {S24_F32, S24_BF16, S24_DTYPE_NONE};
+    return cli_dtype_at(list, index);
 }
 
 const char *cli_model_dtype(int index)
 {
-    static const char *const names[] = {"f32", "f16", "bf16", "i8", "e4m3"};
-    return index >= 0 && index < 5 ? names[index] : NULL;
+    static const s24_dtype list[] = {S24_F32, S24_F16, S24_BF16, S24_I8, S24_E4M3, S24_DTYPE_NONE};
+    return cli_dtype_at(list, index);
 }
 
 static const cli_option common_options[] = {
     {"threads", 0, CLI_COUNT, offsetof(cli_common, threads), "N", NULL,
      "Threads to use. By default every core the process may run on.", NULL},
     {"isa", 0, CLI_CHOICE, offsetof(cli_common, isa), NULL, NULL,
-     "Use the CPU's instructions up to this level only. By default all it has.", cli_isa_name},
+     "Use the CPU's instructions up to this level only. By default all it has.",
+     s24_cpu_level_name},
     {"device", 0, CLI_TEXT, offsetof(cli_common, device), "cpu|cuda[:i]", "cpu",
      "Where to compute.", NULL},
     {"json", 0, CLI_FLAG, offsetof(cli_common, json), NULL, NULL,

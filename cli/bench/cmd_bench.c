@@ -19,14 +19,16 @@ struct bench_options {
 
 static const char *bench_dtype(int index)
 {
-    static const char *const names[] = {"f32", "bf16", "i8", "f16", "e4m3", "e5m2"};
-    return index < 6 ? names[index] : s24_scheme_name(index - 6, NULL, NULL);
+    static const s24_dtype list[] = {S24_F32,  S24_BF16, S24_I8,        S24_F16,
+                                     S24_E4M3, S24_E5M2, S24_DTYPE_NONE};
+    enum { DTYPES = sizeof list / sizeof *list - 1 };
+    return index < DTYPES ? cli_dtype_at(list, index) : s24_scheme_name(index - DTYPES, NULL, NULL);
 }
 
 static const char *output_dtype(int index)
 {
-    static const char *const names[] = {"f32", "bf16", "f16", "i32", "i8"};
-    return index >= 0 && index < 5 ? names[index] : NULL;
+    static const s24_dtype list[] = {S24_F32, S24_BF16, S24_F16, S24_I32, S24_I8, S24_DTYPE_NONE};
+    return cli_dtype_at(list, index);
 }
 
 static const char *backend_name(int index)

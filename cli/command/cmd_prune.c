@@ -20,8 +20,8 @@ struct prune_options {
 
 static const char *prune_dtype(int index)
 {
-    static const char *const names[] = {"keep", "f32", "f16", "bf16"};
-    return index >= 0 && index < 4 ? names[index] : NULL;
+    static const s24_dtype list[] = {S24_F32, S24_F16, S24_BF16, S24_DTYPE_NONE};
+    return index == 0 ? "keep" : cli_dtype_at(list, index - 1);
 }
 
 static const cli_option options[] = {

@@ -20,8 +20,8 @@ static const char *schedule_name(int index)
 
 static const char *dtype_name(int index)
 {
-    static const char *const names[] = {"f32", "bf16", "f16"};
-    return index >= 0 && index < 3 ? names[index] : NULL;
+    static const s24_dtype list[] = {S24_F32, S24_BF16, S24_F16, S24_DTYPE_NONE};
+    return cli_dtype_at(list, index);
 }
 
 #define OPTION(name, type, field, argument, fallback, help)                                        \

@@ -136,12 +136,12 @@ enum {
 
 /* What this CPU (and its operating system) can run, as S24_CPU_ bits. */
 S24_API uint32_t s24_cpu_detect(void);
-/* "baseline", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16" → the bits up to and including
-   that level; "neon" → baseline and NEON, "dotprod" → these and its dots; 0 if the name is unknown. */
+/* The levels' names by index, "baseline", "avx2" … "neon", "dotprod"; NULL past the end. */
+S24_API const char *s24_cpu_level_name(int index);
+/* The bits up to and including that level, of ARM's with the baseline; 0 if the name is unknown. */
 S24_API uint32_t s24_cpu_parse(const char *name);
 S24_API const char *s24_cpu_name(uint32_t cpu); /* the highest level's in the bits */
-/* What else this CPU (and its operating system) multiplies with, by dense engines alone: "AMX bf16
-   int8", either of these, or "". Our kernels have no level of it. */
+/* What else dense engines multiply with here: "AMX bf16 int8", either of these, or "". */
 S24_API const char *s24_cpu_units(void);
 
 /* alloc returns memory aligned to `alignment` (a power of two) or NULL; free gets the same size

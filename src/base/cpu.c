@@ -104,6 +104,11 @@ const char *s24_cpu_units(void)
 }
 #endif
 
+const char *s24_cpu_level_name(int index)
+{
+    return index >= 0 && index < LEVELS ? levels[index].name : NULL;
+}
+
 uint32_t s24_cpu_parse(const char *name)
 {
     uint32_t cpu = 0;
