@@ -62,6 +62,22 @@ typedef struct cli_common {
     const char *isa, *device;
 } cli_common;
 
+/* Which options go together; a table that a command drives check, help and man page with. */
+typedef enum cli_rule_kind {
+    CLI_NEEDED,    /* each of the options must be given */
+    CLI_ONE_OF,    /* at most one of them may be */
+    CLI_ONLY_WITH, /* each of them needs one of the others */
+    CLI_NOT_WITH   /* none of them goes with any of the others */
+} cli_rule_kind;
+
+typedef struct cli_rule {
+    cli_rule_kind kind;
+    const char *options; /* names, separated by blanks; NAME=WORD: with that word as its value, or
+                            among them. NULL ends a table */
+    const char *others;  /* likewise */
+    const char *why;     /* CLI_NOT_WITH: what is said of the other, "has no chart"; or NULL */
+} cli_rule;
+
 typedef struct cli_app cli_app;
 
 typedef struct cli_example {
@@ -76,6 +92,7 @@ typedef struct cli_command {
     const char *text;     /* for --help and the man page; a newline starts a paragraph */
     const cli_example *examples;
     const cli_option *options; /* NULL: only the common ones */
+    const cli_rule *rules;     /* of those; NULL: every option goes with every other */
     size_t options_bytes;      /* of the struct that begins with cli_common; zeroed by the caller */
     const char *spare;         /* the option that an operand too many may be meant for; or NULL */
     int writes;                /* 1: takes --force */
@@ -96,6 +113,19 @@ enum { CLI_MAX_OPTIONS = 48, CLI_MAX_THREADS = 1024 /* of a context */ };
 int cli_option_collect(const cli_option **list, const cli_command *command);
 /* Fills options (zeroed) from the words after the command; operands are left in cli. */
 int cli_options_parse(cli_app *cli, void *options, int argc, char **argv);
+/* What was given to a command: of all its options, which were typed, and their values. */
+typedef struct cli_given {
+    const cli_command *command;
+    const cli_option *const *list;
+    int count;
+    const unsigned char *typed;
+    const char *values; /* the command's options struct; NULL, as `typed`, where none is given */
+} cli_given;
+/* Refuses options that do not go together, by the rules of the command and those of all. */
+int cli_rules_check(cli_app *cli, const cli_given *given);
+/* Writes what the rules say of the option, "Only with --model.", "" for nothing. Returns text. */
+const char *cli_rules_text(char *text, size_t bytes, const cli_given *all,
+                           const cli_option *option);
 /* "a|b|c" of a choice into text. Returns text. */
 const char *cli_choices(char *text, size_t bytes, const char *(*choice)(int index));
 /* The next item of a list separated by commas into item; 0 at its end or if it is too long. */

@@ -65,8 +65,6 @@ int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype)
 {
     const cli_common *common = cli->common;
     s24_device *device;
-    if (common->all_sparse && common->all_dense)
-        return cli_fail(cli, CLI_USAGE, "--sparse and --dense exclude each other");
     const int code = cli_device(cli, &device);
     if (code != CLI_OK) return code;
     *opts = (s24_model_opts){.size = sizeof *opts,

@@ -35,9 +35,9 @@ static void fill(const char *text, int indent)
     putchar('\n');
 }
 
-static void option_lines(const cli_option *option)
+static void option_lines(const cli_given *all, const cli_option *option)
 {
-    char choices[256];
+    char choices[256], rules[512];
     const char *value = option->argument;
     if (!value && option->choice) value = cli_choices(choices, sizeof choices, option->choice);
     printf("  ");
@@ -46,6 +46,7 @@ static void option_lines(const cli_option *option)
     fill(option->help, 6);
     if (option->type == CLI_LIST)
         printf("      Of: %s.\n", cli_choices(choices, sizeof choices, option->choice));
+    if (*cli_rules_text(rules, sizeof rules, all, option)) fill(rules, 6);
     if (option->fallback) printf("      Default: %s\n", option->fallback);
 }
 
@@ -74,6 +75,7 @@ void cli_help_command(const cli_command *command)
 {
     const cli_option *list[CLI_MAX_OPTIONS];
     int count = cli_option_collect(list, command);
+    const cli_given all = {.command = command, .list = list, .count = count};
     int own = own_options(command);
     printf("sparse24 %s: %s\n\nExamples:\n", command->name, command->summary);
     for (const cli_example *e = command->examples; e->line; e++) {
@@ -86,10 +88,10 @@ void cli_help_command(const cli_command *command)
     fill(command->text, 0);
     if (own) printf("\nOptions:\n");
     for (int i = 0; i < own; i++)
-        option_lines(list[i]);
+        option_lines(&all, list[i]);
     printf("\nOptions of every command:\n");
     for (int i = own; i < count; i++)
-        option_lines(list[i]);
+        option_lines(&all, list[i]);
 }
 
 void cli_help_program(const cli_command *const *commands)

@@ -61,9 +61,9 @@ static void head(const char *title)
     printf(".TH %s 1 %s \"sparse24 %s\" \"User Commands\"\n", title, date, S24_VERSION);
 }
 
-static void option_entry(const cli_option *option)
+static void option_entry(const cli_given *all, const cli_option *option)
 {
-    char choices[256];
+    char choices[256], rules[512];
     const char *value = option->argument;
     if (!value && option->choice) value = cli_choices(choices, sizeof choices, option->choice);
     printf(".TP\n\\fB");
@@ -82,6 +82,7 @@ static void option_entry(const cli_option *option)
         printf("Of: ");
         line(cli_choices(choices, sizeof choices, option->choice));
     }
+    if (*cli_rules_text(rules, sizeof rules, all, option)) line(rules);
     if (option->fallback) {
         printf("Default: ");
         line(option->fallback);
@@ -110,7 +111,8 @@ static void example(const cli_example *e, int first)
 void cli_man_command(const cli_command *command)
 {
     const cli_option *list[CLI_MAX_OPTIONS];
-    int count = cli_option_collect(list, command);
+    const int count = cli_option_collect(list, command);
+    const cli_given all = {.command = command, .list = list, .count = count};
     char title[64];
     snprintf(title, sizeof title, "SPARSE24-%s", command->name);
     for (char *p = title; *p; p++)
@@ -124,7 +126,7 @@ void cli_man_command(const cli_command *command)
     line(command->text);
     printf(".SH OPTIONS\n");
     for (int i = 0; i < count; i++)
-        option_entry(list[i]);
+        option_entry(&all, list[i]);
     exit_section();
     printf(".SH EXAMPLES\n");
     for (const cli_example *e = command->examples; e->line; e++)

@@ -267,6 +267,7 @@ static int check_operands(cli_app *cli)
 
 typedef struct parser {
     const cli_option *list[CLI_MAX_OPTIONS];
+    unsigned char typed[CLI_MAX_OPTIONS]; /* 1: the words have it */
     int count;
     struct option longs[CLI_MAX_OPTIONS + 1];
     char letters[2 * CLI_MAX_OPTIONS + 2];
@@ -322,6 +323,7 @@ static int read_words(cli_app *cli, parser *p, void *options, int argc, char **a
         int index = got - LONG_BASE;
         for (int i = 0; got < LONG_BASE && i < p->count; i++)
             if (p->list[i]->letter == got) index = i;
+        p->typed[index] = 1;
         if (option_set(p->list[index], options, optarg)) continue;
         typed_of(typed, sizeof typed, got < LONG_BASE ? got : 0, argv);
         return bad_value(cli, p->list[index], typed, optarg);
@@ -338,5 +340,7 @@ int cli_options_parse(cli_app *cli, void *options, int argc, char **argv)
     if (code != CLI_OK) return code;
     cli->operands = argv + optind;
     cli->operand_count = argc - optind;
-    return check_operands(cli);
+    const cli_given given = {cli->command, p.list, p.count, p.typed, options};
+    code = check_operands(cli);
+    return code == CLI_OK && !cli->common->help ? cli_rules_check(cli, &given) : code;
 }

@@ -61,65 +61,71 @@ static const cli_option options[] = {
      "weights.",
      NULL},
     {"batch", 0, CLI_COUNTS, offsetof(struct bench_options, batch), "LIST", "1,32",
-     "With --model: numbers of texts, or of images.", NULL},
+     "Numbers of texts, or of images.", NULL},
     {"seq", 0, CLI_COUNTS, offsetof(struct bench_options, seq), "LIST", NULL,
-     "With --model: tokens of a text, by default 16,128; images have as many as the model says.",
-     NULL},
+     "Tokens of a text, by default 16,128; images have as many as the model says.", NULL},
     {"include", 0, CLI_TEXT, offsetof(struct bench_options, include), "GLOB", NULL,
-     "With a preset's --model: only these layers are 2:4, by the names of their tensors.", NULL},
+     "Make only these layers of a preset 2:4, by the names of their tensors.", NULL},
     {"exclude", 0, CLI_TEXT, offsetof(struct bench_options, exclude), "GLOB", NULL,
-     "With a preset's --model: all but these layers are 2:4.", NULL},
+     "Make all but these layers of a preset 2:4.", NULL},
     CLI_SPARSE,
     {"prune", 0, CLI_COUNT, offsetof(struct bench_options, prune), "MIB", NULL,
-     "Time prune and pack by magnitude of a dense matrix of that many MiB, beside memcpy.", NULL},
+     "Time prune and pack by magnitude of a dense matrix of that many MiB, next to memcpy.", NULL},
     {"attention", 0, CLI_TEXT, offsetof(struct bench_options, attention),
      "'TEXTS,TOKENS,HEADS,D;...'", NULL,
-     "Time attention for training on a GPU, forward and back, in bf16 or f16 (--dtype).", NULL},
+     "Time attention for training, forward and back, in bf16 or f16 (--dtype).", NULL},
     {"causal", 0, CLI_FLAG, offsetof(struct bench_options, causal), NULL, NULL,
-     "With --attention: no token sees a later one.", NULL},
+     "Let no token see a later one.", NULL},
     {"dropout", 0, CLI_REAL, offsetof(struct bench_options, dropout), "X", "0",
-     "With --attention: the share of its weights that are dropped.", NULL},
+     "Drop this share of attention's weights.", NULL},
     {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", NULL,
      "Dtypes of the weights, by default f32, on a GPU f16; i8 quantises X as it comes, int8 and "
-     "the "
-     "others take it as f32. With --model dense layers run in bf16 then. f16 is for --prune and "
-     "for a GPU, as are e4m3 and e5m2; a GPU has no f32 and takes X in the weights' dtype.",
+     "the others take it as f32. With --model dense layers run in bf16 then. f16 is for --prune "
+     "and for a GPU, as are e4m3 and e5m2; a GPU has no f32 and takes X in the weights' dtype.",
      bench_dtype},
     {"activations", 0, CLI_CHOICE, offsetof(struct bench_options, activations), NULL, "f32",
-     "Dtype of X and Y beside bf16 weights; a peer without f32 there gets X in bf16 for free.",
+     "Dtype of X and Y of bf16 weights; a peer without f32 there gets X in bf16 for free.",
      cli_compute_dtype},
     {"output", 0, CLI_CHOICE, offsetof(struct bench_options, output), NULL, NULL,
-     "Dtype of Y on a GPU: f32 or the weights'; of 8-bit weights f16, bf16 (the default) or f32, "
-     "of "
-     "i8 also i32 and i8.",
+     "Dtype of Y: f32 or the weights'; of 8-bit weights f16, bf16 (the default) or f32, of i8 also "
+     "i32 and i8.",
      output_dtype},
     {"tune", 0, CLI_FLAG, offsetof(struct bench_options, tune), NULL, NULL,
-     "On a GPU: time every tile for each shape, and keep the best one for it in "
+     "Time every tile for each shape, and keep the best one for it in "
      "$XDG_CACHE_HOME/sparse24 (default ~/.cache), where later runs find it.",
      NULL},
     {"backend", 0, CLI_CHOICE, offsetof(struct bench_options, backend), NULL, NULL,
-     "On a GPU: whose 2:4 products are timed as ours, by default our own.", backend_name},
+     "Whose 2:4 products are timed as ours, by default our own.", backend_name},
     {"threads", 0, CLI_COUNTS, offsetof(struct bench_options, threads), "LIST", NULL,
      "Numbers of threads. By default every core.", NULL},
     {"peers", 0, CLI_LIST, offsetof(struct bench_options, peers), "LIST", "all",
-     "Libraries to compare with, if they are installed. With --model: torch runs PyTorch's passes "
-     "of "
-     "the same shapes beside ours: eager, compiled, and its semi-structured weights.",
+     "Libraries to compare with, if they are installed. Of whole models there is torch: PyTorch's "
+     "passes of the same shapes, in turns with ours: eager, compiled, and with its semi-structured "
+     "weights.",
      peer_name},
     {"python", 0, CLI_TEXT, offsetof(struct bench_options, python), "PROGRAM", "python3",
-     "With --peers torch: the interpreter to start, which has torch and transformers.", NULL},
+     "The interpreter to start, which has torch and transformers.", NULL},
     {"rounds", 0, CLI_COUNT, offsetof(struct bench_options, rounds), "N", "7",
      "Rounds in which every contestant has its turn; medians of them are shown.", NULL},
     {"min-ms", 0, CLI_COUNT, offsetof(struct bench_options, min_ms), "N", "20",
      "Least duration of a turn; a short run is repeated within it.", NULL},
     {"busy", 0, CLI_COUNT, offsetof(struct bench_options, busy), "N", NULL,
      "Keep the cores busy with N other processes while it measures. Longer turns (--min-ms 100) "
-     "and "
-     "more rounds then make the latencies of --model mean something.",
+     "and more rounds then make the latencies of --model mean something.",
      NULL},
     {"svg", 0, CLI_TEXT, offsetof(struct bench_options, svg), "FILE", NULL,
      "Write a chart of the ratios here.", NULL},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_rule rules[] = {
+    {CLI_ONE_OF, "set shapes model attention prune", NULL, NULL},
+    {CLI_ONLY_WITH, "batch seq include exclude sparse peers=torch", "model", NULL},
+    {CLI_ONLY_WITH, "python", "peers=torch", NULL},
+    {CLI_ONLY_WITH, "causal dropout", "attention", NULL},
+    {CLI_ONLY_WITH, "attention output tune backend", "device=cuda", NULL},
+    {CLI_NOT_WITH, "backend", "model tune", NULL},
+    {CLI_NOT_WITH, "svg", "prune attention", "has no chart"},
+    {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
     {"sparse24 bench --set minilm --threads 1,2", "A known model's layers on one and two threads."},
@@ -130,7 +136,7 @@ static const cli_example examples[] = {
     {"sparse24 bench --model bert-base --batch 1,4,16,64,256 --seq 384 --device cuda",
      "The same on a GPU."},
     {"sparse24 bench --model bert-base --batch 16 --seq 384 --device cuda --peers torch",
-     "Beside PyTorch, in the same run."},
+     "In turns with PyTorch, in the same run."},
     {"sparse24 bench --model vit-l --batch 256 --device cuda", "Images instead of texts."},
     {"sparse24 bench --model sam-vit-h --batch 8 --include '*.mlp.*' --device cuda",
      "Only the layers of the MLP 2:4."},
@@ -215,14 +221,7 @@ static int check_device(cli_app *cli, const struct bench_options *o)
 {
     const char *device = cli->common->device, *list = dtypes_of(cli, o);
     char item[16];
-    if (cli_on_cpu(cli) && (o->output || o->tune || o->backend))
-        return cli_fail(cli, CLI_USAGE, "option --%s is for --device cuda",
-                        o->output ? "output"
-                        : o->tune ? "tune"
-                                  : "backend");
     cli->backend = o->backend;
-    if (o->backend && (o->model || o->tune))
-        return cli_fail(cli, CLI_USAGE, "--backend is not for --%s", o->model ? "model" : "tune");
     if (!cli_on_cpu(cli) && o->prune)
         return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --prune runs on the CPU only", device);
     while (cli_list_next(item, sizeof item, &list)) {
@@ -237,14 +236,6 @@ static int check_device(cli_app *cli, const struct bench_options *o)
                             cli_on_cpu(cli) && gpu_has(o, item) ? "; it runs on a GPU only" : "");
     }
     return CLI_OK;
-}
-
-static int has_item(const char *list, const char *name)
-{
-    char item[32];
-    while (cli_list_next(item, sizeof item, &list))
-        if (!strcmp(item, name)) return 1;
-    return 0;
 }
 
 /* Whether PyTorch is asked for; the other peers are of products. */
@@ -295,7 +286,6 @@ static int run_prune(cli_app *cli, const struct bench_options *o)
 static int run_attention(cli_app *cli, const struct bench_options *o)
 {
     s24_dtype dtypes[BENCH_MAX_DTYPES];
-    if (cli_on_cpu(cli)) return cli_fail(cli, CLI_USAGE, "--attention is for --device cuda");
     if (read_dtypes(dtypes, dtypes_of(cli, o)) != 1)
         return cli_fail(cli, CLI_USAGE, "--attention takes one --dtype, f16 or bf16");
     if (!(o->dropout >= 0 && o->dropout < 1))
@@ -358,30 +348,13 @@ static int run_products(cli_app *cli, const struct bench_options *o)
     return code;
 }
 
-/* Options that do not go together. */
-static int check_options(cli_app *cli, const struct bench_options *o)
+/* Values that are out of range or not for what is timed. */
+static int check_values(cli_app *cli, const struct bench_options *o)
 {
-    if ((o->set != NULL) + (o->shapes != NULL) + (o->model != NULL) + (o->prune > 0) +
-            (o->attention != NULL) >
-        1)
-        return cli_fail(cli, CLI_USAGE,
-                        "--set, --shapes, --model, --attention and --prune exclude each other");
-    if ((o->causal || o->dropout != 0) && !o->attention)
-        return cli_fail(cli, CLI_USAGE, "option --%s is for --attention",
-                        o->causal ? "causal" : "dropout");
     char item[16];
     if (o->prune && has_integers(item, dtypes_of(cli, o)))
         return cli_fail(cli, CLI_USAGE,
                         "option --dtype: %s is not for --prune; expected f32, bf16 or f16", item);
-    if ((o->include || o->exclude || cli->common->all_sparse) && !o->model)
-        return cli_fail(cli, CLI_USAGE, "option --%s is for --model",
-                        o->include   ? "include"
-                        : o->exclude ? "exclude"
-                                     : "sparse");
-    if ((o->prune || o->attention) && o->svg)
-        return cli_fail(cli, CLI_USAGE, "--%s has no chart", o->prune ? "prune" : "attention");
-    if (!o->model && has_item(o->peers, TORCH))
-        return cli_fail(cli, CLI_USAGE, "option --peers: torch is for --model");
     if (o->rounds > BENCH_MAX_ROUNDS)
         return cli_fail(cli, CLI_USAGE, "option --rounds: %lld is more than %d",
                         (long long)o->rounds, BENCH_MAX_ROUNDS);
@@ -403,7 +376,7 @@ static int run(cli_app *cli, const void *opaque)
 {
     const struct bench_options *o = opaque;
     bench_busy *busy = NULL;
-    int code = check_options(cli, o);
+    int code = check_values(cli, o);
     if (code == CLI_OK) code = check_device(cli, o);
     if (code == CLI_OK && o->busy) code = bench_busy_start(cli, &busy, o->busy);
     if (code == CLI_OK) code = measure(cli, o);
@@ -418,7 +391,7 @@ const cli_command cmd_bench = {
     .text =
         "Runs the 2:4 linear layer of each shape, and the same product dense in every peer "
         "library that is installed, in turns within one run, and shows medians. The packing of "
-        "X and every transpose count in our time; the peers have their weight packed ahead, "
+        "X and every transpose count in our time; the peers have their weight packed before, "
         "where they can. Outputs are compared first: a wrong result has no figure.\n"
         "ratio is the peer's time over ours: above 1, ours is faster. GFLOP/s are those of the "
         "dense product. limit is the least time that the machine's multiply-adds and memory, "
@@ -428,6 +401,7 @@ const cli_command cmd_bench = {
         "be faster here; the last column says how many ran 2:4. --sparse keeps all of them 2:4.",
     .examples = examples,
     .options = options,
+    .rules = rules,
     .options_bytes = sizeof(struct bench_options),
     .spare = "model",
     .writes = 1,

@@ -41,6 +41,10 @@ static const cli_option pack_table[] = {
      scheme_name},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
+static const cli_rule pack_rules[] = {
+    {CLI_NOT_WITH, "quantize", "layout=cpu", "is of floats; integers are stored canonically"},
+    {CLI_ONE_OF, NULL, NULL, NULL}};
+
 static const cli_option unpack_table[] = {
     {"include", 0, CLI_TEXT, offsetof(struct pack_options, include), "GLOB", "*",
      "Packed tensors to take, by name: globs separated by commas, * matches dots too.", NULL},
@@ -296,14 +300,6 @@ static int report(job *j)
     return CLI_OK;
 }
 
-static int check_options(const job *j)
-{
-    if (j->scheme && wants_layout(j))
-        return cli_fail(j->cli, CLI_USAGE,
-                        "--layout cpu is of floats; integers (--quantize) are stored canonically");
-    return CLI_OK;
-}
-
 static void take_scheme(job *j)
 {
     j->scheme = j->options->quantize;
@@ -324,8 +320,7 @@ static int convert(cli_app *cli, const struct pack_options *options, int packing
     int64_t selected = 0;
     job j = {.cli = cli, .options = options, .packing = packing};
     if (packing) take_scheme(&j);
-    int code = check_options(&j);
-    if (code == CLI_OK) code = cli_device(cli, &j.device);
+    int code = cli_device(cli, &j.device);
     if (code == CLI_OK)
         code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]));
     j.checkpoint = checkpoint;
@@ -375,6 +370,7 @@ const cli_command cmd_pack = {
         "exact; every command that takes a packed model takes these.",
     .examples = pack_examples,
     .options = pack_table,
+    .rules = pack_rules,
     .options_bytes = sizeof(struct pack_options),
     .writes = 1,
     .gpu = 1,

@@ -28,6 +28,9 @@ static const cli_option options[] = {{"documents", 0, CLI_TEXT,
                                      CLI_DENSE,
                                      {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
+static const cli_rule rules[] = {{CLI_NEEDED, "documents query", NULL, NULL},
+                                 {CLI_ONE_OF, NULL, NULL, NULL}};
+
 static const cli_example examples[] = {
     {"sparse24 search model-24 --documents manual.txt --query 'wait for a child process'",
      "The five nearest lines."},
@@ -113,8 +116,6 @@ static int encode(cli_app *cli, const struct search_options *o, s24_encoder *enc
 static int run(cli_app *cli, const void *opaque)
 {
     const struct search_options *o = opaque;
-    if (!o->documents || !o->query)
-        return cli_fail(cli, CLI_USAGE, "search needs --documents FILE and --query TEXT");
     s24_encoder *encoder = NULL;
     sides s = {.query = {0}};
     int code = encode_open(cli, &encoder, cli->operands[0], o->dtype, o->max_tokens);
@@ -137,6 +138,7 @@ const cli_command cmd_search = {
         "as it is.",
     .examples = examples,
     .options = options,
+    .rules = rules,
     .options_bytes = sizeof(struct search_options),
     .spare = "documents",
     .gpu = 1,

@@ -45,6 +45,9 @@ static const cli_option options[] = {
     OPTION("rounds", CLI_COUNT, rounds, "N", "5", "Rounds of timing."),
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
+static const cli_rule rules[] = {{CLI_NEEDED, "train dev", NULL, NULL},
+                                 {CLI_ONE_OF, NULL, NULL, NULL}};
+
 static const cli_example examples[] = {
     {"sparse24 tutorial minilm out --train train-v1.1.json --dev dev-v1.1.json",
      "What 2:4 costs a question-answering model, and what brings it back."},
@@ -291,8 +294,6 @@ static int check(const tutorial *t)
     static const char *const names[] = {"train", "dev", "calibration"};
     const char *files[] = {t->o->train, t->o->dev, t->o->calibration};
     s24_checkpoint *model = NULL;
-    if (!t->o->train || !t->o->dev)
-        return cli_fail(cli, CLI_USAGE, "tutorial needs --train FILE and --dev FILE");
     for (int i = 0; i < 3; i++)
         if (files[i] && access(files[i], R_OK) != 0)
             return cli_fail(cli, CLI_IO, "--%s %s: %s", names[i], files[i], strerror(errno));
@@ -348,6 +349,7 @@ const cli_command cmd_tutorial = {
         "and timed on a GPU.",
     .examples = examples,
     .options = options,
+    .rules = rules,
     .options_bytes = sizeof(struct tutorial_options),
     .spare = "train",
     .writes = 1,

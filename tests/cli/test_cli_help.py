@@ -30,6 +30,23 @@ class Help(unittest.TestCase):
                 self.assertEqual("force" in options_of(command), command in WRITERS)
                 self.assertLessEqual(max(map(len, text.splitlines())), 100)
 
+    def test_rules_name_options_of_their_command_and_help_tells_them(self):
+        rule = re.compile(r'\{CLI_(NEEDED|ONE_OF|ONLY_WITH|NOT_WITH),\s*"([^"]*)",\s*(?:"([^"]*)"|NULL)')
+        found = 0
+        for path in sorted((SOURCE / "cli").rglob("cmd_*.c")):
+            command = path.stem.removeprefix("cmd_")
+            for kind, options, others in rule.findall(path.read_text()):
+                text = run("help", command).stdout
+                named = {word.split("=")[0] for word in f"{options} {others}".split()}
+                self.assertLessEqual(named, options_of(command), path)
+                said = {"NEEDED": "Needed.", "ONLY_WITH": "nly with --"}.get(kind, "ot with --")
+                for option in options.split():
+                    entry = re.search(rf"^  (?:-\w, )?--{option.split('=')[0]}( .*)?\n((?:      .*\n)+)",
+                                      text, re.M)
+                    self.assertIn(said, entry.group(2), option)
+                    found += 1
+        self.assertGreater(found, 10)
+
     def test_the_program_lists_every_command(self):
         text = run("help").stdout
         self.assertEqual(run("--help").stdout, text)
@@ -197,6 +214,10 @@ class Usage(Scratch):
             ("too many threads", ["check", "f", "--threads", "1025"], 2, r"1025 is more than"),
             ("overflowing count", ["check", "f", "--threads", "99999999999999999999"], 2,
              r"--threads: '99999999999999999999' is not"),
+            ("needed options", ["search", "f", "--query", "x"], 2,
+             r"search needs --documents FILE and --query TEXT"),
+            ("both ways", ["search", "f", "--query", "x", "--documents", "d", "--sparse", "--dense"], 2,
+             r"--sparse and --dense exclude each other"),
             ("cuda", ["info", "f", "--device", "cuda"], 5, r"--device cuda: .*CPU only"),
             ("second cuda", ["info", "f", "--device", "cuda:1"], 5, r"--device cuda:1: "),
             ("wanda on cuda", ["prune", "f", "g", "--method", "wanda", "--calibration", "t",
