@@ -18,7 +18,7 @@
 #include "sparse24/nn.h"
 #include "sparse24/sparse24.h"
 
-/* Exit codes, as docs/architecture.md promises them to scripts. */
+/* Exit codes, as docs/cli.md promises them to scripts. */
 enum {
     CLI_OK = 0,
     CLI_NO = 1, /* the check says no */
