@@ -7,7 +7,6 @@ set_target_properties(sparse24 PROPERTIES EXPORT_NAME sparse24)
 install(FILES include/sparse24/sparse24.h include/sparse24/layouts.h include/sparse24/masks.h
   include/sparse24/notes.h
   include/sparse24/device.h
-  include/sparse24/device_train.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparse24 COMPONENT development)
 if(S24_NN)
   list(APPEND libraries sparse24_nn)
@@ -17,11 +16,11 @@ if(S24_NN)
 endif()
 
 if(BUILD_SHARED_LIBS)
+  set(map ${CMAKE_CURRENT_BINARY_DIR}/sparse24.map)
+  configure_file(cmake/sparse24.map ${map} @ONLY)
   foreach(library ${libraries})
-    target_link_options(${library} PRIVATE
-      LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/sparse24.map)
-    set_target_properties(${library} PROPERTIES LINK_DEPENDS
-      ${PROJECT_SOURCE_DIR}/cmake/sparse24.map)
+    target_link_options(${library} PRIVATE LINKER:--version-script=${map})
+    set_target_properties(${library} PROPERTIES LINK_DEPENDS ${map})
   endforeach()
 elseif(S24_NN)
   list(APPEND libraries s24_dense_engine) # a static library passes its needs on to the linker

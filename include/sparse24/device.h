@@ -10,7 +10,10 @@
  *     s24_device_linear(ctx, device, w, &args);                   Y = X·Wᵀ, enqueued
  *     s24_device_wait(ctx, device, NULL);
  *
- * Rules beside those of sparse24.h:
+ * What models need on a GPU next to this, single layers and training, is no part of the interface:
+ * libsparse24-nn runs them (nn.h, train.h), with a libsparse24 of its own version alone.
+ *
+ * Rules added to those of sparse24.h:
  *  - "Device memory" is memory that the GPU can address: s24_device_alloc's, or the caller's own
  *    (cudaMalloc, a tensor of a framework).
  *  - `stream` is the caller's cudaStream_t, NULL the default stream. Work is enqueued there; a
@@ -40,7 +43,8 @@ typedef struct s24_device_allocator {
 typedef struct s24_device_opts {
     size_t size;      /* sizeof(s24_device_opts) */
     const char *name; /* "cuda" or "cuda:1"; NULL: "cuda", the first one */
-    /* The plugin's file; NULL: libsparse24-cuda.so.0 beside libsparse24 or where the loader looks. */
+    /* The plugin's file; NULL: libsparse24-cuda.so.0 next to libsparse24 or where the loader
+       looks. */
     const char *library;
     s24_device_allocator allocator; /* alloc = NULL: CUDA's pool of the device */
     /* Whose 2:4 products: NULL or "own"; "cusparselt": NVIDIA's library of that name, found at run
@@ -143,9 +147,9 @@ S24_API s24_status s24_device_check(int *two_four, s24_bad_group *bad, s24_ctx *
 /* ---- products -------------------------------------------------------------------------------- */
 
 /*
- * Layer norms that products take part in, so that no kernel runs between two. h is what a norm is of;
- * its moments [⌈width/64⌉, m, 2] are of each 64 elements of a token the sum and the sum of squares (or
- * of several such pieces in the place of the first, and zeros for the others).
+ * Layer norms that products take part in, so that no kernel runs between two. h is what a norm is
+ * of; its moments [⌈width/64⌉, m, 2] are of each 64 elements of a token the sum and the sum of
+ * squares (or of several such pieces in the place of the first, and zeros for the others).
  *
  * With x_moments x is gamma·h, and x_terms [2, n] are w·gamma and bias + w·beta of that norm:
  *   y = activation((x·wᵀ − mean·x_terms[0])/σ + x_terms[1]), which is the product of the norm.
@@ -179,21 +183,21 @@ typedef struct s24_device_linear_args {
     size_t work_bytes;
     const char *tile; /* a row of s24_device_tile_name instead of the best one */
     void *stream;
-    const float *x_scale;               /* [m] device memory, a factor a token, or NULL */
-    const float *w_scale;               /* [n] device memory, a factor an output, or NULL */
+    const float *x_scale;               /* [m] device memory, a factor per token, or NULL */
+    const float *w_scale;               /* [n] device memory, a factor per output, or NULL */
     const s24_device_linear_norm *norm; /* or NULL */
 } s24_device_linear_args;
 
 S24_API size_t s24_device_linear_work_bytes(const s24_device *device,
                                             const s24_device_weight *weight);
 /*
- * y = activation(x·wᵀ·x_scale·w_scale + bias) + residual, sums in f32 (of i8 in i32, exact, and as
- * they are into a y of i32 where nothing else is asked), rounded once. e4m3 and e5m2 are summed as
- * the tensor cores do it, with 14 bits or so: docs/numerics.md. Enqueues one kernel and allocates
- * nothing; it may be captured into a graph. x, y and residual start at multiples of 16
- * bytes and so do their rows. The weight and the bias must be complete before. Beside norms y is of
- * the weight's dtype, f16 or bf16, 8 divides n, and there are no scales; beside x_moments no bias, no
- * residual and at most a GELU, beside y_moments a residual and no activation. Errors: ARGUMENT
+ * Computes y = activation(x·wᵀ·x_scale·w_scale + bias) + residual, sums in f32 (of i8 in i32,
+ * exact, and as they are into a y of i32 where nothing else is asked), rounded once. e4m3 and e5m2
+ * are summed as the tensor cores do it, with 14 bits or so: docs/numerics.md. Enqueues one kernel
+ * and allocates nothing; it may be captured into a graph. x, y and residual start at multiples of
+ * 16 bytes and so do their rows. The weight and the bias must be complete before. With norms y is
+ * of the weight's dtype, f16 or bf16, 8 divides n, and there are no scales; with x_moments no bias,
+ * no residual and at most a GELU, with y_moments a residual and no activation. Errors: ARGUMENT
  * (alignment, an unknown tile), UNSUPPORTED (a tile that this product cannot have; norms without
  * compute capability 9.0), SHAPE, DTYPE.
  */
@@ -201,21 +205,44 @@ S24_API s24_status s24_device_linear(s24_ctx *ctx, s24_device *device,
                                      const s24_device_weight *weight,
                                      const s24_device_linear_args *args);
 /*
- * y [n, m] = w·x of x [k, m]: the same with a token a column, as sparse @ dense is written; residual
- * is [n, m], the scales and the bias stay those of tokens and outputs. f16 and bf16: the tensor
- * cores take 8 bits with a token's elements side by side only. Errors: as s24_device_linear's.
+ * Computes y [n, m] = w·x of x [k, m]: the same with a token per column, as sparse @ dense is
+ * written; residual is [n, m], the scales and the bias stay those of tokens and outputs. f16 and
+ * bf16: the tensor cores take 8 bits with a token's elements side by side only. Errors: as
+ * s24_device_linear's.
  *
- * dense @ sparse, x [m, n] times w [n, k], sums along n: it is s24_device_linear of the transpose, a
- * weight [k, n] that is 2:4 along n, such as the second one of s24_device_weight_pair_from_dense
+ * dense @ sparse, x [m, n] times w [n, k], sums along n: it is s24_device_linear of the transpose,
+ * a weight [k, n] that is 2:4 along n, such as the second one of s24_device_weight_pair_from_dense
  * (the gradient of X is dY times W). A w that is 2:4 along k alone has no such product on tensor
  * cores, which skip zeros along the sum.
  */
 S24_API s24_status s24_device_mm_sparse_dense(s24_ctx *ctx, s24_device *device,
                                               const s24_device_weight *weight,
                                               const s24_device_linear_args *args);
-/* The tiles of products by index: "256x192", outputs by tokens; where the GPU's processors share
-   them along k "256x192/k", in pairs "64x8/2"; for so few tokens alone "64x8/kept"; those of every
-   GPU, not of Hopper alone, "128x128/mma"; NULL past the end. */
+
+typedef struct s24_device_quantise_args {
+    size_t size;        /* sizeof(s24_device_quantise_args) */
+    const s24_dense *y; /* [rows, width] of i8 or e4m3 written, without stride */
+    float *scale;       /* [rows] written: s24_device_linear_args.x_scale */
+    const s24_dense *x; /* [rows, width] of f16 or bf16, width up to 8192 */
+    void *stream;
+} s24_device_quantise_args;
+/* Quantises tokens for an 8-bit product: scale = the largest |x| of a row over 127 (i8) or 448
+   (e4m3), y = x / scale, to nearest. A row with NaN or Inf has a scale that makes its products
+   NaN. Data start at multiples of 16 bytes, and 8 divides a row's elements. Enqueues, and may be
+   captured. Errors: ARGUMENT (alignment, NULL), SHAPE, DTYPE, UNSUPPORTED (rows that are too
+   wide). */
+S24_API s24_status s24_device_quantise(s24_ctx *ctx, s24_device *device,
+                                       const s24_device_quantise_args *args);
+
+/*
+ * Names the tiles of products by index: "256x192", outputs by tokens; NULL past the end. An ending
+ * says which products have the tile:
+ *   "/k", "/2", "/4"  the GPU's processors share it along k: all of them, two or four
+ *   "/few/2" ...      up to 64 tokens, shared by so many processors, "/few/1" by none
+ *   "/kept"           up to 8 tokens, "/kept/2" shared by two
+ *   "/norm"           those that layer norms are taken into, "/norm/2" and "/norm/4" shared
+ *   "/mma"            those of every GPU, not of Hopper alone
+ */
 S24_API const char *s24_device_tile_name(const s24_device *device, int index);
 /* Measured tiles, which products of exactly this shape get instead of what a model of their cost
    says; copied, in place of those given before. Errors: ARGUMENT (an unknown tile), MEMORY. */
@@ -242,170 +269,6 @@ S24_API const char *s24_device_note_key(const s24_device *device, int64_t index)
 S24_API const char *s24_device_linear_tile(const s24_device *device,
                                            const s24_device_weight *weight, int64_t m);
 
-/* ---- what a transformer needs beside them ----------------------------------------------------- */
-
-/*
- * All of these enqueue and allocate nothing, take device memory only, compute sums in f32 and round
- * once, and may be captured into a graph. Matrices without a leading dimension of their own are
- * contiguous; data start at multiples of 16 bytes, and 8 divides a row's elements. Errors: ARGUMENT
- * (alignment, NULL), SHAPE, DTYPE (f16 and bf16 are taken), UNSUPPORTED.
- */
-
-typedef struct s24_device_dense_args {
-    size_t size;        /* sizeof(s24_device_dense_args) */
-    const s24_dense *y; /* [m, n] written */
-    const s24_dense *x; /* [m, k] */
-    const s24_dense *w; /* [n, k] without stride */
-    const void *bias;   /* [n] of the dtype, or NULL */
-    s24_activation activation;
-    const s24_dense *residual; /* [m, n] or NULL, added; may be y; not beside an activation */
-    void *work; /* work_bytes of device memory, used by one stream; 32 MiB are best */
-    size_t work_bytes;
-    void *stream;
-} s24_device_dense_args;
-
-/* y = activation(x·wᵀ + bias) + residual of a dense weight, through cuBLASLt. The sum is rounded
-   before an activation. UNSUPPORTED where libcublasLt is not. */
-S24_API s24_status s24_device_dense(s24_ctx *ctx, s24_device *device,
-                                    const s24_device_dense_args *args);
-/* Measures the algorithms that cuBLASLt proposes, on these operands, and keeps the fastest for
-   products of this shape and about as many tokens. y is overwritten. Waits. *seconds: a run. */
-S24_API s24_status s24_device_dense_search(double *seconds, s24_ctx *ctx, s24_device *device,
-                                           const s24_device_dense_args *args);
-
-typedef struct s24_device_norm_args {
-    size_t size;               /* sizeof(s24_device_norm_args) */
-    const s24_dense *y;        /* [rows, width] written; may be NULL beside sum */
-    const s24_dense *x;        /* [rows, width], may be y; NULL: embeddings, */
-    const s24_dense *residual; /* [rows, width] added to x before, may be y; or NULL */
-    const int32_t *ids;        /* [rows] of words, all in range, */
-    const int32_t *positions;  /* [rows] of position_rows, */
-    const int32_t *types;      /* [rows] of type_rows; NULL: all 0 */
-    const void *words;         /* [.., width], */
-    const void *position_rows; /* beside x: NULL: none */
-    const void *type_rows;     /* NULL: none */
-    const void *gamma;         /* [width] of the dtype */
-    const void *beta;
-    float eps;
-    void *stream;
-    const s24_dense
-        *sum; /* [rows, width] written: what the norm is of; may be x or residual; or NULL */
-    /* y once more for an 8-bit product, from f32, as s24_device_quantise: or NULL. */
-    const s24_dense *narrow; /* [rows, width] of i8 or e4m3 written */
-    float *narrow_scale;     /* [rows] written */
-} s24_device_norm_args;
-
-/* y = (s − mean(s)) / √(var(s) + eps) · gamma + beta by rows of up to 2048 elements, s = x + residual +
-   position_rows[position], or with x NULL words[id] + position_rows[position] + type_rows[type]. */
-S24_API s24_status s24_device_norm(s24_ctx *ctx, s24_device *device,
-                                   const s24_device_norm_args *args);
-
-typedef struct s24_device_quantise_args {
-    size_t size;        /* sizeof(s24_device_quantise_args) */
-    const s24_dense *y; /* [rows, width] of i8 or e4m3 written */
-    float *scale;       /* [rows] written: s24_device_linear_args.x_scale */
-    const s24_dense *x; /* [rows, width] of f16 or bf16, width up to 8192 */
-    void *stream;
-} s24_device_quantise_args;
-/* Tokens for an 8-bit product: scale = the largest |x| of a row over 127 (i8) or 448 (e4m3), y = x /
-   scale, to nearest. A row with NaN or Inf has a scale that makes its products NaN. */
-S24_API s24_status s24_device_quantise(s24_ctx *ctx, s24_device *device,
-                                       const s24_device_quantise_args *args);
-
-typedef struct s24_device_attention_args {
-    size_t size;              /* sizeof(s24_device_attention_args) */
-    const s24_dense *context; /* [tokens, width] written */
-    const s24_dense *qkv;     /* [tokens, 3·width]: queries, keys, values side by side */
-    int64_t heads;            /* of width/heads elements: 16, 32 or 64 */
-    const int32_t *offsets; /* [texts + 1]: text b is tokens offsets[b] … offsets[b+1], not empty */
-    const int32_t
-        *tiles; /* [tile_count, 2]: of each text b (b, 0), (b, queries), (b, 2·queries) … */
-    int64_t tile_count;
-    int queries;         /* s24_device_attention_queries */
-    const uint8_t *mask; /* [tokens], or NULL: 1 */
-    void *stream;
-} s24_device_attention_args;
-
-/* How many queries a tile of attention has for that many tokens in all; 0: heads of width/heads
-   elements are not supported. */
-S24_API int s24_device_attention_queries(const s24_device *device, int64_t tokens, int64_t width,
-                                         int64_t heads);
-/* context = softmax(q·kᵀ/√d)·v by head within each text. A token whose mask is 0 is attended by
-   none; in a text of such tokens only, every token attends to all alike. */
-S24_API s24_status s24_device_attention(s24_ctx *ctx, s24_device *device,
-                                        const s24_device_attention_args *args);
-
-typedef struct s24_device_attention_grid_args {
-    size_t size;              /* sizeof(s24_device_attention_grid_args) */
-    const s24_dense *context; /* [images·grid², width] written */
-    const s24_dense *qkv;     /* [images·grid², 3·width]: queries, keys, values side by side */
-    int64_t heads;            /* of width/heads elements */
-    int64_t images, grid;     /* tokens a side of an image, line by line */
-    int64_t window;   /* tokens a side of a window; 0: none, each attends to a whole image */
-    const void *bias; /* [3·width] of the dtype: of the layer that made qkv */
-    const void *rel_h,
-        *rel_w; /* [2·side − 1, width/heads] of the dtype, side the window's or grid's */
-    void *stream;
-} s24_device_attention_grid_args;
-
-/* 1 where s24_device_attention_grid takes heads of width/heads elements over such squares. */
-S24_API int s24_device_attention_grid_takes(const s24_device *device, int64_t width, int64_t heads,
-                                            int64_t side);
-/*
- * context = softmax(s)·v by head within each image, or each window of it, s of query (y, x) and key
- * (v, u) being q·k/√d + q·rel_h[y − v + side − 1] + q·rel_w[x − u + side − 1]: decomposed relative
- * positions (MViTv2; Segment Anything). The last windows may reach beyond the grid, where keys and
- * values are the biases, as of padding with zeros before the layer. UNSUPPORTED: other heads and sides.
- */
-S24_API s24_status s24_device_attention_grid(s24_ctx *ctx, s24_device *device,
-                                             const s24_device_attention_grid_args *args);
-
-typedef enum s24_device_pooling {
-    S24_DEVICE_POOL_MEAN = 0,
-    S24_DEVICE_POOL_FIRST,
-    S24_DEVICE_POOL_MAX
-} s24_device_pooling;
-
-typedef struct s24_device_pool_args {
-    size_t size;            /* sizeof(s24_device_pool_args) */
-    float *y;               /* [texts, width] written */
-    const s24_dense *x;     /* [tokens, width], width up to 8192 */
-    const int32_t *offsets; /* [texts + 1] */
-    int64_t texts;
-    const uint8_t *mask; /* [tokens], or NULL: 1. Mean and max leave out a 0. */
-    s24_device_pooling pooling;
-    int normalise; /* 1: divided by its length, at least 10⁻¹² */
-    void *stream;
-} s24_device_pool_args;
-S24_API s24_status s24_device_pool(s24_ctx *ctx, s24_device *device,
-                                   const s24_device_pool_args *args);
-
-typedef struct s24_device_head_args {
-    size_t size;        /* sizeof(s24_device_head_args) */
-    float *y;           /* [outputs, rows] written; without w [rows, width] */
-    const s24_dense *x; /* [rows, width], rows any distance apart */
-    const s24_dense *w; /* [outputs, width] of a few outputs; NULL: y = x */
-    const float *bias;  /* [outputs] */
-    void *stream;
-    int rows_first; /* 1: y is [rows, outputs] */
-} s24_device_head_args;
-/* y[o, row] = x[row]·w[o] + bias[o] in f32, or x widened to f32. */
-S24_API s24_status s24_device_head(s24_ctx *ctx, s24_device *device,
-                                   const s24_device_head_args *args);
-
-typedef struct s24_device_unfold_args {
-    size_t size;                            /* sizeof(s24_device_unfold_args) */
-    const s24_dense *y;                     /* [images · (first + patches), columns] written */
-    const float *pixels;                    /* [images, channels, image, image] */
-    int64_t images, channels, image, patch; /* pixels a side; patch divides image */
-    int64_t first;                          /* rows of zeros before an image's patches */
-    void *stream;
-} s24_device_unfold_args;
-/* A row a patch, line by line of an image: its channels · patch² pixels, zeros in what columns there
-   are behind them. */
-S24_API s24_status s24_device_unfold(s24_ctx *ctx, s24_device *device,
-                                     const s24_device_unfold_args *args);
-
 /* ---- streams, graphs, time ------------------------------------------------------------------- */
 
 /* A stream of its own, which waits for no other. */
@@ -423,7 +286,7 @@ S24_API s24_status s24_device_graph_launch(s24_ctx *ctx, s24_device *device,
                                            const s24_device_graph *graph, void *stream);
 S24_API void s24_device_graph_destroy(s24_device *device, s24_device_graph *graph);
 
-/* Host memory that copies run beside the host to and from. */
+/* Allocates host memory to and from which copies run while the host goes on. */
 S24_API s24_status s24_device_pinned_alloc(void **out, s24_ctx *ctx, s24_device *device,
                                            size_t bytes);
 S24_API void s24_device_pinned_free(s24_device *device, void *memory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a transformer needs on a device beside 2:4 products, checked and handed on to the plugin.
+ * Checks what a transformer needs on a device next to 2:4 products, and hands it on to the plugin.
  */
 #include "device/device_room.h"
 
@@ -45,7 +45,7 @@ static s24_status operand(s24_ctx *ctx, const char *name, const s24_dense *d, s2
     return S24_OK;
 }
 
-/* Rows of 8 bits beside x, [rows, cols], and their scales. */
+/* Checks rows of 8 bits that x, [rows, cols], is quantised to, and their scales. */
 static s24_status narrow_rows(s24_ctx *ctx, const char *name, const s24_dense *d,
                               const float *scales, const s24_dense *x)
 {

@@ -25,8 +25,8 @@ static s24_status check_operand(s24_ctx *ctx, const char *name, const s24_dense 
     return S24_OK;
 }
 
-/* Y of a 16-bit weight has its dtype or f32, of an 8-bit one any floating point dtype, of i8 also i8
-   and i32. */
+/* Y of a 16-bit weight has its dtype or f32, of an 8-bit one any floating point dtype, of i8
+   also i8 and i32. */
 static s24_status check_y_dtype(s24_ctx *ctx, s24_dtype w, s24_dtype y)
 {
     const int narrow = s24_dtype_bytes(w) == 1;

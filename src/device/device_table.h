@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sparse24/device.h"
+#include "device/device_layers.h"
 
 #define S24I_DEVICE_ABI    11
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"

@@ -4,7 +4,7 @@
 
 #define COUNT(array) (int)(sizeof(array) / sizeof *(array))
 
-/* In the sense that a NaN fails too. */
+/* Refuses a rate that is none; the comparison is such that a NaN fails too. */
 static s24_status check_rate(s24_ctx *ctx, const s24_device_dropout *drop)
 {
     REQUIRE(ctx, drop->rate >= 0.0f && drop->rate < 1.0f, S24_ERROR_ARGUMENT,

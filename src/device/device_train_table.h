@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The part of a device's table that training needs. Jobs are the public structs of
- * sparse24/device_train.h, whose fields src/device has checked; their stream is the function's argument.
+ * device_train.h, whose fields src/device has checked; their stream is the function's argument.
  */
 #ifndef S24_DEVICE_DEVICE_TRAIN_TABLE_H
 #define S24_DEVICE_DEVICE_TRAIN_TABLE_H
 
 #include "device/device_table.h"
-#include "sparse24/device_train.h"
+#include "device/device_train.h"
 
 /* A member for each row of device_train_ops.def. */
 struct s24i_device_train_table {

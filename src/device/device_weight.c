@@ -24,7 +24,7 @@ static s24_status weight_new(s24_device_weight **out, s24_ctx *ctx, s24_device *
                              .n = n,
                              .k = k,
                              .bytes = s24_hopper_bytes(dtype, n, k)};
-    /* Behind the weight, which is a multiple of 512 bytes. */
+    /* The report lies after the weight, which is a multiple of 512 bytes. */
     s24_status status = s24i_device_alloc(&w->packed, ctx, device, w->bytes + sizeof *w->report,
                                           stream, "a weight");
     /* The rows that pad the last slab are loaded and copied like any other. */

@@ -3,7 +3,7 @@
 #ifndef S24_TRAIN_GPU_H
 #define S24_TRAIN_GPU_H
 
-#include "sparse24/device_train.h"
+#include "device/device_train.h"
 #include "train/ops.h"
 
 enum { S24I_TRAIN_PINNED = 4 << 20 /* bytes that go up without waiting */ };
@@ -33,7 +33,7 @@ struct s24i_gpu {
 /* Keeps the first failure. */
 void s24i_gpu_did(s24i_machine *m, s24_status status);
 
-/* Runs an operation of sparse24/device_train.h, its arguments' size and stream set, if nothing has
+/* Runs an operation of device/device_train.h, its arguments' size and stream set, if nothing has
    failed before. */
 #define GPU_RUN(m, operation, ...)                                                                 \
     do {                                                                                           \

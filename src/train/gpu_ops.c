@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A device's operations: what passes say, in the words of sparse24/device_train.h. */
+/* A device's operations: what passes say, in the words of device/device_train.h. */
 #include <math.h>
 
 #include "model/model.h"

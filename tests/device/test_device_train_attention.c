@@ -3,8 +3,8 @@
  * Attention for training on a device, both ways, against sums in double on texts of odd lengths, with
  * poisoned outputs; the same bits twice. Says in a line where there is no GPU.
  */
+#include "device/device_train.h"
 #include "device_support.h"
-#include "sparse24/device_train.h"
 
 enum { MOST_TEXTS = 32 };
 

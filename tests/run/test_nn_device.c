@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "device/device_layers.h"
 #include "sparse24/nn.h"
 
 static s24_device *device_here(s24_ctx *ctx)

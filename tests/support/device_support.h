@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core_support.h"
-#include "sparse24/device.h"
+#include "device/device_layers.h"
 
 typedef struct gpu {
     s24_ctx *ctx;

@@ -4,8 +4,8 @@
 #ifndef S24_TEST_DEVICE_TRAIN_SUPPORT_H
 #define S24_TEST_DEVICE_TRAIN_SUPPORT_H
 
+#include "device/device_train.h"
 #include "device_support.h"
-#include "sparse24/device_train.h"
 
 /* Runs an operation of the device's with the fields that follow. */
 #define DO(g, name, ...)                                                                           \

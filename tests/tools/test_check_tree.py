@@ -20,7 +20,8 @@ class Scanner(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.tree = pathlib.Path(folder.name)
         for name in ("include/sparse24/sparse24.h", "include/sparse24/nn.h", "src/base/base.h",
-                     "src/kernel/kernel.h", "src/op/op.h", "src/io/io.h", "src/model/model_in.h"):
+                     "src/kernel/kernel.h", "src/op/op.h", "src/io/io.h", "src/model/model_in.h",
+                     "src/device/device_layers.h", "src/device/device_table.h"):
             self.write(name, SPDX)
 
     def write(self, name, text):
@@ -37,6 +38,9 @@ class Scanner(unittest.TestCase):
                              ("src/op/a.c", "sparse24/nn.h"), ("src/io/a.c", "base/base.h"),
                              ("src/io/a.c", "model/model_in.h"), ("src/model/a.c", "base/base.h"),
                              ("cli/a.c", "../src/base/base.h"), ("cli/b.c", "io/io.h"),
+                             ("src/io/a.c", "device/device_layers.h"),
+                             ("cli/a.c", "device/device_layers.h"),
+                             ("src/run/a.c", "device/device_table.h"),
                              ("include/sparse24/a.h", "base/base.h")):
             with self.subTest(file=name, header=header):
                 found = self.errors(name, f'\n#include "{header}"\n')
@@ -47,6 +51,8 @@ class Scanner(unittest.TestCase):
         for name, header in (("src/op/a.c", "kernel/kernel.h"), ("src/model/a.c", "io/io.h"),
                              ("src/kernel/ref/a.c", "kernel/kernel.h"),
                              ("src/model/a.c", "sparse24/nn.h"), ("cli/a.c", "sparse24/nn.h"),
+                             ("src/run/gpu/a.c", "device/device_layers.h"),
+                             ("cli/bench/gpu/a.c", "device/device_layers.h"),
                              ("tests/test_a.c", "base/base.h")):
             with self.subTest(file=name, header=header):
                 self.assertEqual(self.errors(name, f'#include "{header}"\n'), [])

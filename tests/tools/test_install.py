@@ -42,7 +42,8 @@ class Install(unittest.TestCase):
     def test_installs(self):
         self.check(self.install)
         self.assertTrue((PREFIX / "include/sparse24/sparse24.h").exists())
-        self.assertFalse(list(PREFIX.rglob("base.h")), "private headers stay at home")
+        for private in ("base.h", "device_layers.h", "device_train.h"):
+            self.assertFalse(list(PREFIX.rglob(private)), "private headers stay at home")
 
     def test_pkg_config(self):
         flags = self.check(run("pkg-config", "--cflags", "--libs", "sparse24",

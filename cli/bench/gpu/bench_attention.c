@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "bench/gpu/bench_gpu.h"
-#include "sparse24/device_train.h"
+#include "device/device_train.h"
 
 enum { MOST_SHAPES = 64, MOST_D = 128 };
 

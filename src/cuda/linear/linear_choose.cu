@@ -135,7 +135,7 @@ static const linear_option all_options[] = {
 #include "cuda/linear/tiles.def"
 };
 
-/* Those that there are. */
+/* The options that exist, in the order of all_options. */
 struct linear_options {
     linear_option list[sizeof all_options / sizeof *all_options];
     int count;

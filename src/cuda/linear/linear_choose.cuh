@@ -54,7 +54,7 @@ static inline const linear_row *row_of(const linear_kind *kind, const linear_opt
 enum { LINEAR_KINDS = 5 };
 extern const linear_kind linear_kinds[LINEAR_KINDS];
 extern const int linear_tiles[LINEAR_FAMILIES];
-/* src/op asks for these dtypes only. */
+/* src/device asks for these dtypes only. */
 const linear_kind *linear_kind_of(s24_dtype dtype);
 /* A choice of linear_choose's. */
 const linear_option *linear_option_of(int index);

@@ -85,7 +85,7 @@ static s24_status on_device(s24i_device *device, const JOB *job, void *stream,
     return RUN(device, job, stream, error);
 }
 
-/* ---- operands, which have been checked -------------------------------------------------------- */
+/* ---- operands, which have been checked ------------------------------------------------------- */
 
 static inline int64_t ld_of(const s24_dense *d)
 {
@@ -97,7 +97,7 @@ static inline void *data_of(const s24_dense *d)
     return d ? d->data : nullptr;
 }
 
-/* ---- the functions of the table, which its rows name ------------------------------------------ */
+/* ---- the functions of the table, which its rows name ----------------------------------------- */
 
 #define CALL(result, name, parameters) result device_##name parameters;
 #define JOB(name, type)                                                                            \
@@ -105,7 +105,7 @@ static inline void *data_of(const s24_dense *d)
                               s24i_device_error *error);
 #include "device/device_ops.def"
 
-/* ---- what they are made of -------------------------------------------------------------------- */
+/* ---- what they are made of ------------------------------------------------------------------- */
 
 s24_status linear_prepare(s24i_device *device, s24i_device_error *error);
 s24_status linear_own_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a transformer ends in, f32 from rows of 16 bits: pooling, and heads of a few outputs. Bound by
-   memory, as rows.cu. */
+/* What a transformer ends in, f32 from rows of 16 bits: pooling, and heads of a few outputs.
+   Bound by memory, as rows.cu. */
 #include "cuda/plugin/device.cuh"
 #include "cuda/row/rows.cuh"
 

@@ -60,8 +60,8 @@ struct norm_job : s24_device_norm_args {
     }
 };
 
-/* Row r before its norm, zeros beyond its end. The two that are long are asked for together, since what
-   is on its way at a time decides the speed. */
+/* Row r before its norm, zeros beyond its end. The two that are long are asked for together,
+   since what is on its way at a time decides the speed. */
 template <class T, int CHUNKS>
 static __device__ __forceinline__ void norm_load(float (&v)[CHUNKS][8], const norm_job &job,
                                                  int64_t r, int lane)

@@ -8,7 +8,7 @@
 #define S24_CUDA_TRAIN_TRAIN_DROPOUT_CUH
 
 #include "base/random.h"
-#include "sparse24/device_train.h"
+#include "device/device_train.h"
 
 struct dropper {
     s24i_philox_keys keys;

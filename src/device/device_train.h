@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What training a transformer needs on a device, beside device.h: the other passes of its layers,
- * losses and an optimiser, in mixed precision.
+ * What training a transformer needs on a device, next to device_layers.h: the other passes of its
+ * layers, losses and an optimiser, in mixed precision. As device_layers.h it is no part of the
+ * public interface.
  *
- * Rules beside those of device.h: `dtype` is f16 or bf16, the dtype of every `void *` matrix; sums are
- * f32 and rounded once, statistics, gradients of parameters and master weights f32, losses double.
- * Matrices are row-major without stride unless a leading dimension is named, all pointers lead into
- * device memory at multiples of 16 bytes (sums: of 8, labels: of 4), and 8 divides a row's elements.
- * Everything enqueues, allocates nothing, waits for nothing, may be captured, and gives the same bits
- * every time: there are no sums in the order of chance. `work` is S24_DEVICE_TRAIN_WORK bytes that one stream uses; what is in it
- * means nothing before and after. Texts lie end to end: text b is tokens offsets[b] … offsets[b + 1].
- * Errors: ARGUMENT (NULL, alignment), SHAPE, DTYPE, UNSUPPORTED.
+ * Rules beyond those of device_layers.h: `dtype` is f16 or bf16, the dtype of every `void *`
+ * matrix; sums are f32 and rounded once, statistics, gradients of parameters and master weights
+ * f32, losses double. Matrices are row-major without stride unless a leading dimension is named,
+ * all pointers lead into device memory at multiples of 16 bytes (sums: of 8, labels: of 4), and 8
+ * divides a row's elements. Everything enqueues, allocates nothing, waits for nothing, may be
+ * captured, and gives the same bits every time: there are no sums in the order of chance. `work` is
+ * S24_DEVICE_TRAIN_WORK bytes that one stream uses; what is in it means nothing before and after.
+ * Texts lie end to end: text b is tokens offsets[b] … offsets[b + 1]. Errors: ARGUMENT (NULL,
+ * alignment), SHAPE, DTYPE, UNSUPPORTED.
  */
-#ifndef SPARSE24_DEVICE_TRAIN_H
-#define SPARSE24_DEVICE_TRAIN_H
+#ifndef S24_DEVICE_DEVICE_TRAIN_H
+#define S24_DEVICE_DEVICE_TRAIN_H
 
-#include "sparse24/device.h"
+#include "device/device_layers.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,8 +41,9 @@ S24_API s24_status s24_device_train_convert(s24_ctx *ctx, s24_device *device,
 
 /*
  * y = op(a)·op(b) (+ y where `add`) (+ bias): y [m, n] of f32 or of the dtype of a and b, op the
- * transpose where asked. Through cuBLASLt; the algorithm is a function of the shapes, m and the sum's
- * length rounded up to a sixteenth of their power of two, so that it is the same in every run.
+ * transpose where asked. Through cuBLASLt; the algorithm is a function of the shapes, m and the
+ * sum's length rounded up to a sixteenth of their power of two, so that it is the same in every
+ * run.
  */
 typedef struct s24_device_train_product_args {
     size_t size; /* sizeof(s24_device_train_product_args) */
@@ -57,8 +60,8 @@ S24_API s24_status s24_device_train_product(s24_ctx *ctx, s24_device *device,
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Element i of row r is kept or not by seed, r and i alone, with s24_random: what the CPU drops. Rate
-   0: none. */
+/* Element i of row r is kept or not by seed, r and i alone, with s24_random: what the CPU drops.
+   Rate 0: none. */
 typedef struct s24_device_dropout {
     float rate;
     uint64_t seed;
@@ -109,9 +112,9 @@ typedef struct s24_device_train_add_norm_args {
 S24_API s24_status s24_device_train_add_norm(s24_ctx *ctx, s24_device *device,
                                              const s24_device_train_add_norm_args *args);
 
-/* g = dropout(dy (+ dy2)); ds = (add ? ds : 0) + the gradient of s that g is of y;
-   dgamma += Σ g·h, dbeta += Σ g (NULL: rms). dy2 may be ds where add is 0. What the layer before needs
-   comes along where it is asked for: dz = dropout(ds), dbias += Σ of that. */
+/* g = dropout(dy (+ dy2)); ds = (add ? ds : 0) + the gradient of s that g is of y; dgamma += Σ
+   g·h, dbeta += Σ g (NULL: rms). dy2 may be ds where add is 0. What the layer before needs comes
+   along where it is asked for: dz = dropout(ds), dbias += Σ of that. */
 typedef struct s24_device_train_norm_back_args {
     size_t size; /* sizeof(s24_device_train_norm_back_args) */
     s24_dtype dtype;
@@ -131,8 +134,8 @@ typedef struct s24_device_train_norm_back_args {
 S24_API s24_status s24_device_train_norm_back(s24_ctx *ctx, s24_device *device,
                                               const s24_device_train_norm_back_args *args);
 
-/* u += bias; h = activation(u), squared where asked; gated: u is [rows, 2·width], gate and up beside
-   each other, h = activation(g)·up. */
+/* u += bias; h = activation(u), squared where asked; gated: u is [rows, 2·width], gate and up
+   next to each other, h = activation(g)·up. */
 typedef struct s24_device_train_activate_args {
     size_t size; /* sizeof(s24_device_train_activate_args) */
     s24_dtype dtype;
@@ -164,9 +167,9 @@ S24_API s24_status s24_device_train_activate_back(s24_ctx *ctx, s24_device *devi
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
-/* s[t] = words[ids[t]] + positions[position[t]] + types[type[t]], of what is there. Images: ids NULL,
-   s holds the patches' vectors, and `first` is added where position is 0 (s is 0 there). Tables are
-   of the dtype. */
+/* s[t] = words[ids[t]] + positions[position[t]] + types[type[t]], of what is there. Images: ids
+   NULL, s holds the patches' vectors, and `first` is added where position is 0 (s is 0 there).
+   Tables are of the dtype. */
 typedef struct s24_device_train_embed_args {
     size_t size; /* sizeof(s24_device_train_embed_args) */
     s24_dtype dtype;
@@ -179,9 +182,10 @@ typedef struct s24_device_train_embed_args {
 S24_API s24_status s24_device_train_embed(s24_ctx *ctx, s24_device *device,
                                           const s24_device_train_embed_args *args);
 
-/* Adds ds to the tables' gradients, NULL ones left out. `order` is the tokens sorted by id, those of
-   one id in any order that is always the same. Position i is token i of each text. Images (dfirst):
-   the first tokens' rows of ds become 0 afterwards. work holds tokens·width/8 floats of it. */
+/* Adds ds to the tables' gradients, NULL ones left out. `order` is the tokens sorted by id,
+   those of one id in any order that is always the same. Position i is token i of each text.
+   Images (dfirst): the first tokens' rows of ds become 0 afterwards. work holds tokens·width/8
+   floats of it. */
 typedef struct s24_device_train_embed_back_args {
     size_t size; /* sizeof(s24_device_train_embed_back_args) */
     s24_dtype dtype;
@@ -197,8 +201,8 @@ typedef struct s24_device_train_embed_back_args {
 S24_API s24_status s24_device_train_embed_back(s24_ctx *ctx, s24_device *device,
                                                const s24_device_train_embed_back_args *args);
 
-/* rows[t] = the patch of token t: channels × patch × patch of f32 pixels; 0 for the first token of an
-   image. An image has (image/patch)² + 1 tokens. */
+/* rows[t] = the patch of token t: channels × patch × patch of f32 pixels; 0 for the first token
+   of an image. An image has (image/patch)² + 1 tokens. */
 typedef struct s24_device_train_unfold_args {
     size_t size; /* sizeof(s24_device_train_unfold_args) */
     s24_dtype dtype;
@@ -216,9 +220,9 @@ S24_API s24_status s24_device_train_unfold(s24_ctx *ctx, s24_device *device,
  * context = dropout(softmax(q·kᵀ/√d + mask))·v within each text, for tokens·heads queries, after
  * FlashAttention-2 (Dao, 2023). Rows of qkv: heads·d of queries, kv_heads·d of keys, as many of
  * values; head h reads keys and values of head h / (heads / kv_heads). A token whose mask is 0 is
- * attended by none, but a token that sees only such ones attends to them all alike. causal: no token
- * sees a later one. Weights are rounded to the dtype before they multiply, sums are f32. On compute
- * capability 9.0 alone: UNSUPPORTED elsewhere.
+ * attended by none, but a token that sees only such ones attends to them all alike. causal: no
+ * token sees a later one. Weights are rounded to the dtype before they multiply, sums are f32. On
+ * compute capability 9.0 alone: UNSUPPORTED elsewhere.
  */
 typedef struct s24_device_train_attention_args {
     size_t size; /* sizeof(s24_device_train_attention_args) */
@@ -246,12 +250,13 @@ S24_API size_t s24_device_train_attention_work_bytes(const s24_device *device, i
 /* lse may be NULL where no backward pass follows. */
 S24_API s24_status s24_device_train_attention(s24_ctx *ctx, s24_device *device,
                                               const s24_device_train_attention_args *args);
-/* The gradient of qkv from that of the context, with what the pass forward was given and has left. */
+/* The gradient of qkv from that of the context, with what the pass forward was given and has
+   left. */
 S24_API s24_status s24_device_train_attention_back(s24_ctx *ctx, s24_device *device,
                                                    const s24_device_train_attention_args *args);
 
-/* Turns queries and keys in place by their positions; back: the other way. Element i of a head turns
-   with element i + d/2. */
+/* Turns queries and keys in place by their positions; back: the other way. Element i of a head
+   turns with element i + d/2. */
 typedef struct s24_device_train_rotate_args {
     size_t size; /* sizeof(s24_device_train_rotate_args) */
     s24_dtype dtype;
@@ -268,9 +273,9 @@ S24_API s24_status s24_device_train_rotate(s24_ctx *ctx, s24_device *device,
 /* ---- losses ---------------------------------------------------------------------------------- */
 
 /*
- * Losses add to *loss; gradients are multiplied by gradient_scale (the loss scale of f16), losses are
- * not. Rows of logits are f32, `ld` apart (8 divides it, at least n); the gradient is written as rows
- * of the dtype, `ld` apart too, 0 behind n.
+ * Losses add to *loss; gradients are multiplied by gradient_scale (the loss scale of f16), losses
+ * are not. Rows of logits are f32, `ld` apart (8 divides it, at least n); the gradient is written
+ * as rows of the dtype, `ld` apart too, 0 past n.
  *
  * Cross-entropy of a row with its label (−1: none) × label_weight, and temperature² · KL(teacher ‖
  * row) at the temperature × teacher_weight.
@@ -310,7 +315,8 @@ typedef struct s24_device_train_answer_args {
 S24_API s24_status s24_device_train_answer(s24_ctx *ctx, s24_device *device,
                                            const s24_device_train_answer_args *args);
 
-/* *loss += weight·Σ (x − y)², dx += gradient_scale·2·weight·(x − y), of rows that the mask lets be. */
+/* *loss += weight·Σ (x − y)², dx += gradient_scale·2·weight·(x − y), of rows that the mask lets
+   be. */
 typedef struct s24_device_train_squared_args {
     size_t size; /* sizeof(s24_device_train_squared_args) */
     s24_dtype dtype;
@@ -364,11 +370,11 @@ S24_API s24_status s24_device_train_squares(s24_ctx *ctx, s24_device *device,
                                             const s24_device_train_squares_args *args);
 
 /*
- * AdamW over a whole arena in one go. With n = √*squares / gradient_scale, the norm: where n or *loss
- * is not finite nothing but g changes; else g is divided by gradient_scale and, with clip over 0 and
- * n over it, multiplied by clip/n. Then m = beta1·m + (1 − beta1)·g, v likewise, p = keep·p −
- * step·m/(√v·inverse2 + eps), keep being 1 − decay for elements of matrices, and narrow[i] = p[i]. What
- * the mask forbids becomes 0. g becomes 0 in any case.
+ * AdamW over a whole arena in one go. With n = √*squares / gradient_scale, the norm: where n or
+ * *loss is not finite nothing but g changes; else g is divided by gradient_scale and, with clip
+ * over 0 and n over it, multiplied by clip/n. Then m = beta1·m + (1 − beta1)·g, v likewise, p =
+ * keep·p − step·m/(√v·inverse2 + eps), keep being 1 − decay for elements of matrices, and narrow[i]
+ * = p[i]. What the mask forbids becomes 0. g becomes 0 in any case.
  */
 typedef struct s24_device_train_adamw_args {
     size_t size;     /* sizeof(s24_device_train_adamw_args) */
@@ -382,8 +388,8 @@ typedef struct s24_device_train_adamw_args {
     double gradient_scale, clip;
     double beta1, beta2, eps, decay; /* decay: rate times weight decay */
     double step, inverse2;           /* rate / (1 − beta1^t), 1 / √(1 − beta2^t) */
-    /* NULL, or [count]: what the mask leaves of p is written here, and of that narrow is made; p learns
-       on behind the mask, its gradient there greater by pull · p (SR-STE). */
+    /* NULL, or [count]: what the mask leaves of p is written here, and of that narrow is made; p
+       goes on learning where the mask is 0, its gradient there greater by pull · p (SR-STE). */
     float *masked;
     double pull;
     void *stream;

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Layers of models on a device: what a transformer needs there next to the products, the selection
+ * and the quantised tokens of sparse24/device.h. It is no part of the public interface:
+ * libsparse24-nn and the program's benchmark include it, and the loader gives these names to those
+ * alone that were built with this version of libsparse24 (cmake/sparse24.map).
+ *
+ * All of these enqueue and allocate nothing, take device memory only, compute sums in f32 and round
+ * once, and may be captured into a graph. Matrices without a leading dimension of their own are
+ * contiguous; data start at multiples of 16 bytes, and 8 divides a row's elements. Errors: ARGUMENT
+ * (alignment, NULL), SHAPE, DTYPE (f16 and bf16 are taken), UNSUPPORTED.
+ */
+#ifndef S24_DEVICE_DEVICE_LAYERS_H
+#define S24_DEVICE_DEVICE_LAYERS_H
+
+#include "sparse24/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct s24_device_dense_args {
+    size_t size;        /* sizeof(s24_device_dense_args) */
+    const s24_dense *y; /* [m, n] written */
+    const s24_dense *x; /* [m, k] */
+    const s24_dense *w; /* [n, k] without stride */
+    const void *bias;   /* [n] of the dtype, or NULL */
+    s24_activation activation;
+    const s24_dense *residual; /* [m, n] or NULL, added; may be y; not with an activation */
+    void *work; /* work_bytes of device memory, used by one stream; 32 MiB are best */
+    size_t work_bytes;
+    void *stream;
+} s24_device_dense_args;
+
+/* Computes y = activation(x·wᵀ + bias) + residual of a dense weight, through cuBLASLt. The sum
+   is rounded before an activation. UNSUPPORTED where libcublasLt is not. */
+S24_API s24_status s24_device_dense(s24_ctx *ctx, s24_device *device,
+                                    const s24_device_dense_args *args);
+/* Measures the algorithms that cuBLASLt proposes, on these operands, and keeps the fastest for
+   products of this shape and about as many tokens. y is overwritten. Waits. *seconds: a run. */
+S24_API s24_status s24_device_dense_search(double *seconds, s24_ctx *ctx, s24_device *device,
+                                           const s24_device_dense_args *args);
+
+typedef struct s24_device_norm_args {
+    size_t size;               /* sizeof(s24_device_norm_args) */
+    const s24_dense *y;        /* [rows, width] written; may be NULL where sum is not */
+    const s24_dense *x;        /* [rows, width], may be y; NULL: embeddings, */
+    const s24_dense *residual; /* [rows, width] added to x before, may be y; or NULL */
+    const int32_t *ids;        /* [rows] of words, all in range, */
+    const int32_t *positions;  /* [rows] of position_rows, */
+    const int32_t *types;      /* [rows] of type_rows; NULL: all 0 */
+    const void *words;         /* [.., width], */
+    const void *position_rows; /* with x: NULL: none */
+    const void *type_rows;     /* NULL: none */
+    const void *gamma;         /* [width] of the dtype */
+    const void *beta;
+    float eps;
+    void *stream;
+    /* [rows, width] written: what the norm is of; may be x or residual; or NULL */
+    const s24_dense *sum;
+    /* y once more for an 8-bit product, from f32, as s24_device_quantise: or NULL. */
+    const s24_dense *narrow; /* [rows, width] of i8 or e4m3 written */
+    float *narrow_scale;     /* [rows] written */
+} s24_device_norm_args;
+
+/* Computes y = (s − mean(s)) / √(var(s) + eps) · gamma + beta by rows of up to 2048 elements, s =
+   x + residual + position_rows[position], or with x NULL words[id] + position_rows[position] +
+   type_rows[type]. */
+S24_API s24_status s24_device_norm(s24_ctx *ctx, s24_device *device,
+                                   const s24_device_norm_args *args);
+
+typedef struct s24_device_attention_args {
+    size_t size;              /* sizeof(s24_device_attention_args) */
+    const s24_dense *context; /* [tokens, width] written */
+    const s24_dense *qkv;     /* [tokens, 3·width]: queries, keys, values side by side */
+    int64_t heads;            /* of width/heads elements: 16, 32 or 64 */
+    /* [texts + 1]: text b is tokens offsets[b] … offsets[b + 1], not empty */
+    const int32_t *offsets;
+    /* [tile_count, 2]: of each text b (b, 0), (b, queries), (b, 2·queries) … */
+    const int32_t *tiles;
+    int64_t tile_count;
+    int queries;         /* s24_device_attention_queries */
+    const uint8_t *mask; /* [tokens], or NULL: 1 */
+    void *stream;
+} s24_device_attention_args;
+
+/* Says how many queries a tile of attention has for that many tokens in all; 0: heads of
+   width/heads elements are not supported. */
+S24_API int s24_device_attention_queries(const s24_device *device, int64_t tokens, int64_t width,
+                                         int64_t heads);
+/* Computes context = softmax(q·kᵀ/√d)·v by head within each text. A token whose mask is 0 is
+   attended by none; in a text of such tokens only, every token attends to all alike. */
+S24_API s24_status s24_device_attention(s24_ctx *ctx, s24_device *device,
+                                        const s24_device_attention_args *args);
+
+typedef struct s24_device_attention_grid_args {
+    size_t size;              /* sizeof(s24_device_attention_grid_args) */
+    const s24_dense *context; /* [images·grid², width] written */
+    const s24_dense *qkv;     /* [images·grid², 3·width]: queries, keys, values side by side */
+    int64_t heads;            /* of width/heads elements */
+    int64_t images, grid;     /* tokens per side of an image, line by line */
+    int64_t window;           /* tokens per side of a window; 0: each attends to a whole image */
+    const void *bias;         /* [3·width] of the dtype: of the layer that made qkv */
+    /* [2·side − 1, width/heads] of the dtype, side the window's or grid's */
+    const void *rel_h, *rel_w;
+    void *stream;
+} s24_device_attention_grid_args;
+
+/* Returns 1 where s24_device_attention_grid takes heads of width/heads elements over such
+   squares. */
+S24_API int s24_device_attention_grid_takes(const s24_device *device, int64_t width, int64_t heads,
+                                            int64_t side);
+/*
+ * Computes context = softmax(s)·v by head within each image, or each window of it, s of query (y,
+ * x) and key (v, u) being q·k/√d + q·rel_h[y − v + side − 1] + q·rel_w[x − u + side − 1]:
+ * decomposed relative positions (MViTv2; Segment Anything). The last windows may reach beyond the
+ * grid, where keys and values are the biases, as of padding with zeros before the layer.
+ * UNSUPPORTED: other heads and sides.
+ */
+S24_API s24_status s24_device_attention_grid(s24_ctx *ctx, s24_device *device,
+                                             const s24_device_attention_grid_args *args);
+
+typedef enum s24_device_pooling {
+    S24_DEVICE_POOL_MEAN = 0,
+    S24_DEVICE_POOL_FIRST,
+    S24_DEVICE_POOL_MAX
+} s24_device_pooling;
+
+typedef struct s24_device_pool_args {
+    size_t size;            /* sizeof(s24_device_pool_args) */
+    float *y;               /* [texts, width] written */
+    const s24_dense *x;     /* [tokens, width], width up to 8192 */
+    const int32_t *offsets; /* [texts + 1] */
+    int64_t texts;
+    const uint8_t *mask; /* [tokens], or NULL: 1. Mean and max leave out a 0. */
+    s24_device_pooling pooling;
+    int normalise; /* 1: divided by its length, at least 10⁻¹² */
+    void *stream;
+} s24_device_pool_args;
+S24_API s24_status s24_device_pool(s24_ctx *ctx, s24_device *device,
+                                   const s24_device_pool_args *args);
+
+typedef struct s24_device_head_args {
+    size_t size;        /* sizeof(s24_device_head_args) */
+    float *y;           /* [outputs, rows] written; without w [rows, width] */
+    const s24_dense *x; /* [rows, width], rows any distance apart */
+    const s24_dense *w; /* [outputs, width] of a few outputs; NULL: y = x */
+    const float *bias;  /* [outputs] */
+    void *stream;
+    int rows_first; /* 1: y is [rows, outputs] */
+} s24_device_head_args;
+/* Computes y[o, row] = x[row]·w[o] + bias[o] in f32, or widens x to f32. */
+S24_API s24_status s24_device_head(s24_ctx *ctx, s24_device *device,
+                                   const s24_device_head_args *args);
+
+typedef struct s24_device_unfold_args {
+    size_t size;                            /* sizeof(s24_device_unfold_args) */
+    const s24_dense *y;                     /* [images · (first + patches), columns] written */
+    const float *pixels;                    /* [images, channels, image, image] */
+    int64_t images, channels, image, patch; /* pixels per side; patch divides image */
+    int64_t first;                          /* rows of zeros before an image's patches */
+    void *stream;
+} s24_device_unfold_args;
+/* Writes a row per patch, line by line of an image: its channels · patch² pixels, and zeros in what
+   columns follow them. */
+S24_API s24_status s24_device_unfold(s24_ctx *ctx, s24_device *device,
+                                     const s24_device_unfold_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
