@@ -120,11 +120,8 @@ S24_API int s24_device_attention_grid_takes(const s24_device *device, int64_t wi
 S24_API s24_status s24_device_attention_grid(s24_ctx *ctx, s24_device *device,
                                              const s24_device_attention_grid_args *args);
 
-typedef enum s24_device_pooling {
-    S24_DEVICE_POOL_MEAN = 0,
-    S24_DEVICE_POOL_FIRST,
-    S24_DEVICE_POOL_MAX
-} s24_device_pooling;
+/* How the tokens of a text become one vector, in a model's folder and on a device. */
+typedef enum s24i_pooling { S24I_POOL_MEAN = 0, S24I_POOL_CLS, S24I_POOL_MAX } s24i_pooling;
 
 typedef struct s24_device_pool_args {
     size_t size;            /* sizeof(s24_device_pool_args) */
@@ -133,7 +130,7 @@ typedef struct s24_device_pool_args {
     const int32_t *offsets; /* [texts + 1] */
     int64_t texts;
     const uint8_t *mask; /* [tokens], or NULL: 1. Mean and max leave out a 0. */
-    s24_device_pooling pooling;
+    s24i_pooling pooling;
     int normalise; /* 1: divided by its length, at least 10⁻¹² */
     void *stream;
 } s24_device_pool_args;

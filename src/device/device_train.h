@@ -344,7 +344,7 @@ typedef struct s24_device_train_cosine_args {
     const float *vectors, *teacher; /* [texts, width] */
     const int32_t *offsets;         /* [texts + 1] */
     const uint8_t *mask;            /* [tokens] or NULL */
-    s24_device_pooling pooling;
+    s24i_pooling pooling;
     double *loss;
     double weight;
     float gradient_scale;

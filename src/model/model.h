@@ -13,6 +13,7 @@
 #define S24_MODEL_MODEL_H
 
 #include "dense/dense.h"
+#include "device/device_layers.h"
 #include "io/file/io.h"
 #include "model/patches.h"
 #include "model/race.h"
@@ -31,8 +32,6 @@ typedef enum s24i_slot {
     S24I_GATE = S24I_SLOTS, /* of a gated block: output(activation(gate) · intermediate) */
     S24I_ALL_SLOTS
 } s24i_slot;
-
-typedef enum s24i_pooling { S24I_POOL_MEAN, S24I_POOL_CLS, S24I_POOL_MAX } s24i_pooling;
 
 /* How token vectors become a text's. */
 typedef struct s24i_pooled {

@@ -218,13 +218,6 @@ void s24i_gpu_squared_error(s24i_machine *m, double *loss, void *dx, const void 
             .gradient_scale = m->scale, .work = m->gpu->work);
 }
 
-static s24_device_pooling pooling_of(int pooling)
-{
-    return pooling == S24I_POOL_CLS   ? S24_DEVICE_POOL_FIRST
-           : pooling == S24I_POOL_MAX ? S24_DEVICE_POOL_MAX
-                                      : S24_DEVICE_POOL_MEAN;
-}
-
 void s24i_gpu_pool(s24i_machine *m, const s24i_pool *p, const s24i_train_batch *step)
 {
     const s24_dense x = view(m, p->x, step->tokens, p->width, p->width);
@@ -234,7 +227,7 @@ void s24i_gpu_pool(s24i_machine *m, const s24i_pool *p, const s24i_train_batch *
                                        .offsets = step->bounds,
                                        .texts = step->texts,
                                        .mask = step->mask,
-                                       .pooling = pooling_of(p->pooling),
+                                       .pooling = p->pooling,
                                        .normalise = p->normalise};
     if (m->status == S24_OK) s24i_gpu_did(m, s24_device_pool(m->ctx, m->gpu->device, &args));
 }
@@ -244,8 +237,8 @@ void s24i_gpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_po
 {
     GPU_RUN(m, cosine, .dtype = m->gpu->dtype, .tokens = step->tokens, .texts = step->texts,
             .width = p->width, .dx = dx, .x = p->x, .vectors = p->vectors, .teacher = teacher,
-            .offsets = step->bounds, .mask = step->mask, .pooling = pooling_of(p->pooling),
-            .loss = loss, .weight = weight, .gradient_scale = m->scale, .work = m->gpu->work);
+            .offsets = step->bounds, .mask = step->mask, .pooling = p->pooling, .loss = loss,
+            .weight = weight, .gradient_scale = m->scale, .work = m->gpu->work);
 }
 
 /* ---- the optimiser --------------------------------------------------------------------------------- */

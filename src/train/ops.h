@@ -12,8 +12,7 @@
 #ifndef S24_TRAIN_OPS_H
 #define S24_TRAIN_OPS_H
 
-#include "sparse24/device.h"
-
+#include "device/device_layers.h"
 #include "train/train_kernels.h"
 #include "vec/dropout.h"
 #include "vec/vec.h"
@@ -133,7 +132,8 @@ typedef struct s24i_answer_loss {
 typedef struct s24i_pool {
     float *vectors; /* [texts, width] */
     const void *x;  /* [T, width] */
-    int pooling, normalise;
+    s24i_pooling pooling;
+    int normalise;
     int64_t width;
 } s24i_pool;
 

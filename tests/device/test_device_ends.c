@@ -5,7 +5,7 @@
  */
 #include "device_support.h"
 
-static void check_pool(gpu *g, int64_t width, s24_device_pooling pooling, int masked)
+static void check_pool(gpu *g, int64_t width, s24i_pooling pooling, int masked)
 {
     const int64_t tokens = offsets[TEXTS];
     array x = array_make(g, tokens * width, 1);
@@ -18,15 +18,15 @@ static void check_pool(gpu *g, int64_t width, s24_device_pooling pooling, int ma
         for (int64_t c = 0; c < width; c++)
             y[c] = 0;
         for (int64_t t = offsets[b]; t < offsets[b + 1]; t++) {
-            if (pooling == S24_DEVICE_POOL_FIRST ? t > offsets[b] : masked && !mask[t]) continue;
+            if (pooling == S24I_POOL_CLS ? t > offsets[b] : masked && !mask[t]) continue;
             for (int64_t c = 0; c < width; c++) {
                 const double v = (double)x.host[t * width + c];
-                y[c] = pooling == S24_DEVICE_POOL_MAX && count > 0 ? fmax(y[c], v) : y[c] + v;
+                y[c] = pooling == S24I_POOL_MAX && count > 0 ? fmax(y[c], v) : y[c] + v;
             }
             count++;
         }
         for (int64_t c = 0; c < width; c++) {
-            if (pooling == S24_DEVICE_POOL_MEAN && count > 0) y[c] /= count;
+            if (pooling == S24I_POOL_MEAN && count > 0) y[c] /= count;
             squares += y[c] * y[c];
         }
         for (int64_t c = 0; c < width && masked; c++)
@@ -86,7 +86,7 @@ static void test_ends(void **state)
     if (!gpu_here(&g)) return;
     for (int i = 0; i < 24; i++) {
         g.dtype = i % 2 ? S24_F16 : S24_BF16;
-        check_pool(&g, widths[i % 4], (s24_device_pooling)(i / 4 % 3), i / 12);
+        check_pool(&g, widths[i % 4], (s24i_pooling)(i / 4 % 3), i / 12);
     }
     for (int i = 0; i < 4; i++) {
         g.dtype = i % 2 ? S24_F16 : S24_BF16;

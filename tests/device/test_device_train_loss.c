@@ -267,9 +267,9 @@ static void test_cosine(void **state)
     void *work = work_memory(&g), *bounds = upload(&g, offsets, sizeof offsets);
     for (int i = 0; i < 7; i++) {
         const int64_t width = i % 2 ? 264 : 8, n = TOKENS * width;
-        const s24_device_pooling pooling = i == 3  ? S24_DEVICE_POOL_FIRST
-                                           : i > 3 ? S24_DEVICE_POOL_MAX
-                                                   : S24_DEVICE_POOL_MEAN;
+        const s24i_pooling pooling = i == 3  ? S24I_POOL_CLS
+                                     : i > 3 ? S24I_POOL_MAX
+                                             : S24I_POOL_MEAN;
         const double before[2] = {2, 0};
         double sum = 2, *expected = malloc((size_t)n * sizeof *expected);
         uint8_t mask[TOKENS];
@@ -333,12 +333,10 @@ static void test_refusals(void **state)
             .gradient_scale = 1, .work = m);
     REFUSED(&g, S24_ERROR_ARGUMENT, "pooling is 3", cosine, .dtype = S24_F16, .tokens = 1,
             .texts = 1, .width = 8, .dx = m, .vectors = m, .teacher = m, .offsets = m,
-            .pooling = (s24_device_pooling)3, .loss = sum, .weight = 1, .gradient_scale = 1,
-            .work = m);
+            .pooling = (s24i_pooling)3, .loss = sum, .weight = 1, .gradient_scale = 1, .work = m);
     REFUSED(&g, S24_ERROR_ARGUMENT, "x is NULL", cosine, .dtype = S24_F16, .tokens = 1, .texts = 1,
-            .width = 8, .dx = m, .vectors = m, .teacher = m, .offsets = m,
-            .pooling = S24_DEVICE_POOL_MAX, .loss = sum, .weight = 1, .gradient_scale = 1,
-            .work = m);
+            .width = 8, .dx = m, .vectors = m, .teacher = m, .offsets = m, .pooling = S24I_POOL_MAX,
+            .loss = sum, .weight = 1, .gradient_scale = 1, .work = m);
     release(&g, m);
     gpu_end(&g);
 }

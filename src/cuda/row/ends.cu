@@ -24,8 +24,8 @@ template <class T>
 static __device__ int pool_tokens(float (&sum)[8], const pool_job &job, int column, int first,
                                   int end, int step)
 {
-    const bool most = job.pooling == S24_DEVICE_POOL_MAX;
-    const uint8_t *mask = job.pooling == S24_DEVICE_POOL_FIRST ? nullptr : job.mask;
+    const bool most = job.pooling == S24I_POOL_MAX;
+    const uint8_t *mask = job.pooling == S24I_POOL_CLS ? nullptr : job.mask;
     int count = 0;
 #pragma unroll
     for (float &s : sum)
@@ -110,12 +110,12 @@ __global__ void __launch_bounds__(POOL_THREADS)
     const int columns = min(most_columns, (int)job.width - column), pieces = columns / 8;
     const int groups = POOL_THREADS / pieces;
     const int group = threadIdx.x / pieces, piece = threadIdx.x % pieces;
-    const bool most = job.pooling == S24_DEVICE_POOL_MAX;
+    const bool most = job.pooling == S24I_POOL_MAX;
     pool_arrive();
     dependents_may_start();
     wait_for_predecessors();
     const int first = job.offsets[text];
-    const int end = job.pooling == S24_DEVICE_POOL_FIRST ? first + 1 : job.offsets[text + 1];
+    const int end = job.pooling == S24I_POOL_CLS ? first + 1 : job.offsets[text + 1];
     if (group < groups) {
         float sum[8];
         const int count = pool_tokens<T>(sum, job, column + piece * 8, first + group, end, groups);
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(POOL_THREADS)
             v = !most ? v + other : other > v || other != other ? other : v;
         }
         if (!tokens) v = 0;
-        if (job.pooling == S24_DEVICE_POOL_MEAN && tokens) v *= 1.0f / (float)tokens;
+        if (job.pooling == S24I_POOL_MEAN && tokens) v *= 1.0f / (float)tokens;
         partial[c] = v;
         squares += v * v;
     }

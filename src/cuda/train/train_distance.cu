@@ -90,9 +90,8 @@ struct angle {
     /* For the whole block; the first one of a text leaves its loss. */
     __device__ explicit angle(const s24_device_train_cosine_args &job)
         : e(job.vectors + blockIdx.x * job.width), z(job.teacher + blockIdx.x * job.width),
-          mask(job.pooling == S24_DEVICE_POOL_FIRST ? nullptr : job.mask),
-          first(job.offsets[blockIdx.x]),
-          end(job.pooling == S24_DEVICE_POOL_FIRST ? first + 1 : job.offsets[blockIdx.x + 1])
+          mask(job.pooling == S24I_POOL_CLS ? nullptr : job.mask), first(job.offsets[blockIdx.x]),
+          end(job.pooling == S24I_POOL_CLS ? first + 1 : job.offsets[blockIdx.x + 1])
     {
         float ee = 0, zz = 0, ez = 0, count = 0;
         for (int c = threadIdx.x; c < job.width; c += THREADS) {
@@ -110,7 +109,7 @@ struct angle {
         const float cosine = product / (length * other);
         if (threadIdx.x == 0 && blockIdx.y == 0)
             static_cast<double *>(job.work)[blockIdx.x] = tokens > 0 ? 1.0 - (double)cosine : 0.0;
-        const float shares = job.pooling == S24_DEVICE_POOL_MAX ? 1.0f : tokens;
+        const float shares = job.pooling == S24I_POOL_MAX ? 1.0f : tokens;
         const float share = -(float)job.weight * job.gradient_scale / (length * shares);
         to_z = share / other;
         to_e = -share * cosine / length;
@@ -197,7 +196,7 @@ TRAIN_ENQUEUE(cosine, s24_device_train_cosine_args)
     s24_device_train_cosine_args args_of = *job;
     /* Four tokens a warp in a text of the mean length. */
     const int64_t mean = job->tokens / job->texts, shares = mean / (4 * WARPS) + 1;
-    const bool most = job->pooling == S24_DEVICE_POOL_MAX;
+    const bool most = job->pooling == S24I_POOL_MAX;
     static const void *const kernels[2][2] = {
         {(const void *)cosine_kernel<__nv_bfloat16>,
          (const void *)cosine_most_kernel<__nv_bfloat16>},

@@ -7,7 +7,6 @@
 #ifndef S24_RUN_GPU_GPU_MODEL_H
 #define S24_RUN_GPU_GPU_MODEL_H
 
-#include "device/device_layers.h"
 #include "model/model.h"
 
 enum { S24I_GPU_ELEMENT = 2 }; /* bytes of a number of f16 or bf16 */

@@ -156,9 +156,6 @@ static s24_status results(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_
     const int64_t width = model->shape.width;
     const s24_dense normed = s24i_gpu_view(gpu, gpu->context, key->tokens, width);
     const s24_dense *states = model->final_norm.gamma ? &normed : hidden;
-    static const s24_device_pooling poolings[] = {[S24I_POOL_MEAN] = S24_DEVICE_POOL_MEAN,
-                                                  [S24I_POOL_CLS] = S24_DEVICE_POOL_FIRST,
-                                                  [S24I_POOL_MAX] = S24_DEVICE_POOL_MAX};
     if (key->hidden) {
         const s24_device_head_args args = {
             .size = sizeof args, .y = gpu->outer, .x = hidden, .stream = gpu->stream};
@@ -183,7 +180,7 @@ static s24_status results(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_
                                        .offsets = gpu->inputs + s24i_gpu_places_of(key).offsets,
                                        .texts = key->texts,
                                        .mask = pooled_of(gpu, key),
-                                       .pooling = poolings[model->pooled.pooling],
+                                       .pooling = model->pooled.pooling,
                                        .normalise = model->pooled.normalise,
                                        .stream = gpu->stream};
     return s24_device_pool(ctx, gpu->device, &args);
