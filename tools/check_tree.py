@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks the law of direction (docs/architecture.md) and the rules next to it that a compiler does
-not know: manners, licence lines, columns, parameters, unique names, sizes, subjects of commits. Reads
-the tracked files of a tree; ends with 1 when something is wrong.
+not know: manners, licence lines, columns, parameters, unique names, sizes, subjects of commits.
+Reads the tracked files of a tree; ends with 1 when something is wrong.
 
     tools/check_tree.py [--lower] [TREE]
 
@@ -156,7 +156,7 @@ def sizes(path, text):
             start = number
         elif line.startswith("}") and start:
             if number - start - 1 > LONGEST_FUNCTION and "kernel" not in path.parts:
-                yield start, f"a function of {number - start - 1} lines, more than {LONGEST_FUNCTION}"
+                yield start, f"a function of {number - start - 1} lines, over {LONGEST_FUNCTION}"
             start = None
 
 
@@ -270,7 +270,7 @@ def over(rule, path, found, most):
 
 
 def check(tree, files):
-    """Returns (errors, warnings, counts): lists of "path:line: sentence", faults by rule and file."""
+    """Returns (errors, warnings, counts): lists of "path:line: sentence", faults by rule, file."""
     errors, warnings, counts = [], [], collections.Counter()
     most = allowed(tree)
     for path in files:

@@ -61,7 +61,7 @@ def setup(*arguments):
     subprocess.run(["sh", str(ROOT / "tools/setup.sh"), *arguments], check=False)
 
 
-# ---- the model ------------------------------------------------------------------------------------
+# ---- the model ----------------------------------------------------------------------------------
 
 
 def sha256_of(path):
@@ -109,7 +109,7 @@ def fetch_model(cache):
     return folder
 
 
-# ---- the manual pages -------------------------------------------------------------------------------
+# ---- the manual pages ---------------------------------------------------------------------------
 
 
 def download_manuals(cache):
@@ -205,7 +205,7 @@ def fetch_manuals(out, cache, recover):
             "recovery": files.get("recovery")}
 
 
-# ---- question sets, with --full ------------------------------------------------------------------------
+# ---- question sets, with --full -----------------------------------------------------------------
 
 
 def squad(path):

@@ -41,9 +41,9 @@ S24_API s24_status s24_matrix_from_layout(s24_matrix **out, s24_ctx *ctx, const 
 S24_API s24_status s24_layout_check(s24_ctx *ctx, const s24_laid_out *from);
 
 /*
- * A plan that multiplies with w where it lies, 64-byte aligned, without a copy: w->data must outlive
- * the plan and not change. Nothing of it is read here; s24_layout_check does. Errors: ARGUMENT, SHAPE,
- * UNSUPPORTED (s24_layout_of says another layout), MEMORY.
+ * A plan that multiplies with w where it lies, 64-byte aligned, without a copy: w->data must
+ * outlive the plan and not change. Nothing of it is read here; s24_layout_check does. Errors:
+ * ARGUMENT, SHAPE, UNSUPPORTED (s24_layout_of says another layout), MEMORY.
  */
 S24_API s24_status s24_plan_create_in_place(s24_plan **out, s24_ctx *ctx, const s24_laid_out *w);
 

@@ -37,9 +37,10 @@ S24_API s24_status s24_tile_mask(uint8_t *mask, s24_ctx *ctx, const s24_dense *s
                                  s24_select select, int allow_nonfinite);
 
 /*
- * Training in 2:4, beside s24_matrix_create_pair for the weights and S24_SELECT_MVUE24 for gradients
- * (with transpose = 1 for dYᵀ, whose groups are of tokens). Masks are [rows, cols] contiguous, not
- * zero where a weight is kept. NaN and Inf go through. Errors: ARGUMENT, SHAPE, DTYPE.
+ * Training in 2:4, beside s24_matrix_create_pair for the weights and S24_SELECT_MVUE24 for
+ * gradients (with transpose = 1 for dYᵀ, whose groups are of tokens). Masks are [rows, cols]
+ * contiguous, not zero where a weight is kept. NaN and Inf go through. Errors: ARGUMENT, SHAPE,
+ * DTYPE.
  */
 
 /* dst = src where mask is not zero, else +0; of one dtype; dst may be src. */
@@ -54,14 +55,15 @@ S24_API s24_status s24_mask_flips(int64_t *flips, s24_ctx *ctx, const uint8_t *b
 S24_API s24_status s24_masked_decay(s24_ctx *ctx, const s24_dense *grad, const s24_dense *w,
                                     const uint8_t *mask, float decay);
 /*
- * dst = scale·S(src): of each group along k the two largest |w|, each less the third largest, so that
- * S is continuous (S-STE, Hu, Zhu and Chen, NeurIPS 2024); a weight level with the third is +0. mask,
- * if not NULL, is 1 where S is not zero. dst is src itself or apart, then of any floating dtype.
+ * dst = scale·S(src): of each group along k the two largest |w|, each less the third largest, so
+ * that S is continuous (S-STE, Hu, Zhu and Chen, NeurIPS 2024); a weight level with the third is
+ * +0. mask, if not NULL, is 1 where S is not zero. dst is src itself or apart, then of any floating
+ * dtype.
  */
 S24_API s24_status s24_soft_threshold(s24_ctx *ctx, const s24_dense *dst, uint8_t *mask,
                                       const s24_dense *src, float scale);
-/* The scale that S-STE takes once and keeps, Σw·S(w) / ΣS(w)²: the least Σ(w − scale·S(w))². 1 where
-   S is all zeros. */
+/* The scale that S-STE takes once and keeps, Σw·S(w) / ΣS(w)²: the least Σ(w − scale·S(w))². 1
+   where S is all zeros. */
 S24_API s24_status s24_soft_threshold_scale(double *scale, s24_ctx *ctx, const s24_dense *src);
 
 #ifdef __cplusplus

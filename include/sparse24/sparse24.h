@@ -179,10 +179,11 @@ S24_API void s24_ctx_destroy(s24_ctx *ctx);
 S24_API const char *s24_ctx_error(const s24_ctx *ctx);
 S24_API uint32_t s24_ctx_cpu(const s24_ctx *ctx);
 S24_API int s24_ctx_threads(const s24_ctx *ctx);
-/* Changes the number of threads (over 1024: 1024). 0: the cores that the process may run on, no more
-   than its control group's quota of time pays for. They are the context's own, made when a call first
-   needs them; they sleep between calls and block every signal. Where the system gives fewer, these do
-   the work of all, with the same results, which the log says; a forked child makes its own. */
+/* Changes the number of threads (over 1024: 1024). 0: the cores that the process may run on, no
+   more than its control group's quota of time pays for. They are the context's own, made when a
+   call first needs them; they sleep between calls and block every signal. Where the system gives
+   fewer, these do the work of all, with the same results, which the log says; a forked child makes
+   its own. */
 S24_API void s24_ctx_set_threads(s24_ctx *ctx, int threads);
 
 /*
@@ -205,9 +206,9 @@ S24_API void s24_ctx_log(s24_ctx *ctx, s24_log_level level, const char *format, 
 /* S24_OK, or S24_ERROR_INTERRUPTED when the callback asks to stop. */
 S24_API s24_status s24_ctx_progress(s24_ctx *ctx, const char *stage, int64_t done, int64_t total);
 
-/* Random numbers without a state: four independent 32-bit words for a (seed, counter) pair, the same
-   on every machine and split. Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as
-   1, 2, 3", SC11). */
+/* Random numbers without a state: four independent 32-bit words for a (seed, counter) pair, the
+   same on every machine and split. Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy
+   as 1, 2, 3", SC11). */
 S24_API void s24_random(uint32_t out[4], uint64_t seed, uint64_t counter);
 
 typedef struct s24_device s24_device; /* a GPU: sparse24/device.h */
@@ -229,8 +230,8 @@ typedef enum s24_select {
        any number of threads. The target is a floating dtype; NaN and Inf are never allowed. */
     S24_SELECT_MVUE24,
     /* Of each 4x4 tile at most two of every row and column: the matrix and its transpose are 2:4 at
-       once ("transposable"). Rows that the last tile lacks are never chosen. TILE_BEST keeps eight of
-       16, TILE_GREEDY and TILE_SIGNED seven or eight, TILE_CAUSAL1122 six. */
+       once ("transposable"). Rows that the last tile lacks are never chosen. TILE_BEST keeps eight
+       of 16, TILE_GREEDY and TILE_SIGNED seven or eight, TILE_CAUSAL1122 six. */
     S24_SELECT_TILE_BEST,       /* the largest Σ|w| that any choice has; of equal ones the first */
     S24_SELECT_TILE_GREEDY,     /* the largest |w| first (PyTorch's largest_abs_values_greedy) */
     S24_SELECT_TILE_SIGNED,     /* the largest w first, −2 after 1 (PyTorch's default) */
@@ -243,11 +244,11 @@ typedef struct s24_matrix_opts {
     s24_dtype dtype;     /* dtype of the stored values; default: the source's */
     const uint8_t *mask; /* [rows, cols] of the source, contiguous, for S24_SELECT_MASK */
     uint64_t seed;       /* for S24_SELECT_MVUE24 */
-    /* 1: NaN and Inf are kept. They rank as the largest magnitudes; where TILE_GREEDY, TILE_SIGNED and
-       TILE_CAUSAL1122 sort, a NaN has no certain place. */
+    /* 1: NaN and Inf are kept. They rank as the largest magnitudes; where TILE_GREEDY, TILE_SIGNED
+       and TILE_CAUSAL1122 sort, a NaN has no certain place. */
     int allow_nonfinite;
-    /* 1: the matrix of srcᵀ, [cols, rows] of src. Groups and MVUE24's numbers are the result's, tiles
-       are chosen on src as it lies. */
+    /* 1: the matrix of srcᵀ, [cols, rows] of src. Groups and MVUE24's numbers are the result's,
+       tiles are chosen on src as it lies. */
     int transpose;
 } s24_matrix_opts;
 
@@ -261,9 +262,9 @@ S24_API s24_status s24_matrix_create(s24_matrix **out, s24_ctx *ctx, const s24_d
                                      const s24_matrix_opts *opts);
 /*
  * From one selection both the 2:4 matrix of src [n, k] and that of srcᵀ [k, n]: what a layer
- * multiplies with forward and backward. opts.select is strict, a mask (each 2:4 both ways) or one of
- * S24_SELECT_TILE_*; n and k are multiples of 4. Errors: as s24_matrix_create's, ARGUMENT for the
- * other ways to select; then neither is made.
+ * multiplies with forward and backward. opts.select is strict, a mask (each 2:4 both ways) or one
+ * of S24_SELECT_TILE_*; n and k are multiples of 4. Errors: as s24_matrix_create's, ARGUMENT for
+ * the other ways to select; then neither is made.
  */
 S24_API s24_status s24_matrix_create_pair(s24_matrix **out, s24_matrix **out_transposed,
                                           s24_ctx *ctx, const s24_dense *src,
@@ -297,9 +298,9 @@ S24_API s24_status s24_matrix_to_dense(s24_ctx *ctx, const s24_dense *dst, const
 
 /*
  * Quantised matrices: stored values are symmetric integers, w ≈ scale · integer, with an f32 scale
- * for a row or for every 64 or 128 columns of it. Everything that takes a matrix takes them: to_dense
- * and the products see scale·integer (rounded once to f32); copies and transposed views keep the
- * scales.
+ * for a row or for every 64 or 128 columns of it. Everything that takes a matrix takes them:
+ * to_dense and the products see scale·integer (rounded once to f32); copies and transposed views
+ * keep the scales.
  */
 
 /* The schemes of this build, by index: "int8", "int8-g64", "int8-g128", "int4", "int4-g64",
@@ -308,8 +309,8 @@ S24_API s24_status s24_matrix_to_dense(s24_ctx *ctx, const s24_dense *dst, const
 S24_API const char *s24_scheme_name(int index, int *bits, int64_t *group);
 /*
  * A quantised copy of a float matrix by a scheme (NULL: "int8"); which positions are stored does
- * not change. 8 bits: scale = largest magnitude / 127, integers −127 … 127. 4 bits: integers −8 … 7,
- * the scale with the least squared error among largest / 7 … / 16. Groups of zeros have scale 0.
+ * not change. 8 bits: scale = largest magnitude / 127, integers −127 … 127. 4 bits: integers −8 …
+ * 7, the scale with the least squared error among largest / 7 … / 16. Groups of zeros have scale 0.
  * Errors: ARGUMENT (unknown scheme), SHAPE (a transposed view), DTYPE (integers already),
  * NOT_FINITE (names row, column and group), MEMORY.
  */
@@ -377,8 +378,8 @@ typedef struct s24_plan s24_plan;
 typedef struct s24_plan_opts {
     size_t size;        /* sizeof(s24_plan_opts) */
     const char *kernel; /* a row's name (s24_kernel_name) instead of the best one; must fit */
-    /* S24_I8: each row of x is quantised when the plan runs, symmetrically to its largest magnitude,
-       and products are integers; w must be quantised. Default: floats */
+    /* S24_I8: each row of x is quantised when the plan runs, symmetrically to its largest
+       magnitude, and products are integers; w must be quantised. Default: floats */
     s24_dtype activations;
 } s24_plan_opts;
 
@@ -419,20 +420,21 @@ S24_API s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_li
 /* The linear kernel rows of this build, by index: name, what it needs of the CPU, its weights'
    dtype (cpu and dtype may be NULL); NULL past the end. */
 S24_API const char *s24_kernel_name(int index, uint32_t *cpu, s24_dtype *dtype);
-/* Bits of the integers such a row's weights are, 8 or 4, 0 for floats; *activations (may be NULL) is
-   S24_I8 for a row that quantises x, else S24_DTYPE_NONE. */
+/* Bits of the integers such a row's weights are, 8 or 4, 0 for floats; *activations (may be NULL)
+   is S24_I8 for a row that quantises x, else S24_DTYPE_NONE. */
 S24_API int s24_kernel_bits(int index, s24_dtype *activations);
 
-/* ---- 6. pruning, other orders; masks and checks: sparse24/masks.h ------------------------------ */
+/* ---- 6. pruning, other orders; masks and checks: sparse24/masks.h ------------------------------
+   */
 
 /*
  * Post-training pruning. A s24_stats gathers the Gram matrix Σ x·xᵀ of a layer's inputs from any
  * number of calls; s24_prune then makes W 2:4 in place.
  */
 typedef struct s24_stats s24_stats;
-/* The criteria of this build, by index; NULL past the end: "magnitude" (|w|), "wanda" (|w| times the
-   norm of its input; Sun et al., ICLR 2024), "sparsegpt" (second order, what stays makes good for
-   what goes; Frantar and Alistarh, ICML 2023; then what stays is refitted by least squares);
+/* The criteria of this build, by index; NULL past the end: "magnitude" (|w|), "wanda" (|w| times
+   the norm of its input; Sun et al., ICLR 2024), "sparsegpt" (second order, what stays makes good
+   for what goes; Frantar and Alistarh, ICML 2023; then what stays is refitted by least squares);
    "tile-best", "tile-greedy", "tile-signed", "tile-causal1122": 2:4 along k and along n at once, as
    S24_SELECT_TILE_* choose. */
 S24_API const char *s24_criterion_name(int index);

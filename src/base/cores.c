@@ -75,8 +75,8 @@ static int has_cpu(const char *names)
     return 0;
 }
 
-/* A line of /proc/self/cgroup, "ID:CONTROLLERS:PATH". Where its controllers are mounted: version 2 has
-   none in its line and is mounted at the root of all. */
+/* A line of /proc/self/cgroup, "ID:CONTROLLERS:PATH". Where its controllers are mounted: version 2
+   has none in its line and is mounted at the root of all. */
 static int line_cores(const char *root, char *line)
 {
     static const char *const mounts[] = {"", "/cpu", "/cpu,cpuacct"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What was measured, in words: a list of keys and values, some dozens at most, kept with a context or
-   a device. */
+/* What was measured, in words: a list of keys and values, some dozens at most, kept with a context
+   or a device. */
 #ifndef S24_BASE_NOTE_LIST_H
 #define S24_BASE_NOTE_LIST_H
 
@@ -8,8 +8,8 @@
 
 typedef struct s24i_note s24i_note;
 
-/* Copies both; a key's value is replaced. `of` says in sentences whose note it is. Errors: ARGUMENT,
-   MEMORY. */
+/* Copies both; a key's value is replaced. `of` says in sentences whose note it is. Errors:
+   ARGUMENT, MEMORY. */
 s24_status s24i_note_set(s24_ctx *ctx, s24i_note **notes, const s24_allocator *allocator,
                          const char *of, const char *key, const char *value);
 /* NULL: there is none. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Philox 4x32-10, the inside of s24_random. The constants and the round are those of the paper; tests
-   hold its published answers. */
+/* Philox 4x32-10, the inside of s24_random. The constants and the round are those of the paper;
+   tests hold its published answers. */
 #ifndef S24_BASE_RANDOM_H
 #define S24_BASE_RANDOM_H
 

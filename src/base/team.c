@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A loop's range is a seat that whoever comes first takes: the thread it belongs to, whose caches may
- * hold its data, or another one that has nothing left to do. So a loop never waits for a thread that
- * was not started, has not woken up, or has lost its core to other work, unless that thread is in
- * the middle of a range. Where even that wait was longer than doing its work, and as long as a
+ * A loop's range is a seat that whoever comes first takes: the thread it belongs to, whose caches
+ * may hold its data, or another one that has nothing left to do. So a loop never waits for a thread
+ * that was not started, has not woken up, or has lost its core to other work, unless that thread is
+ * in the middle of a range. Where even that wait was longer than doing its work, and as long as a
  * scheduler keeps a thread from its core, the caller is alone for about as long again, or several
- * times as long where that comes again and again: a machine whose cores are taken is as fast as with
- * one thread, and one where a thread was late once loses little.
+ * times as long where that comes again and again: a machine whose cores are taken is as fast as
+ * with one thread, and one where a thread was late once loses little.
  *
  * A thread without work watches for the next loop for SPIN nanoseconds, then sleeps; the one that
- * waits for the end of a loop does the same. They sleep on a futex: a fork could leave a lock taken.
- * Sleepers are woken as in a tree, each by the one above it, so that a loop of many threads does not
- * begin with the caller waking all of them.
+ * waits for the end of a loop does the same. They sleep on a futex: a fork could leave a lock
+ * taken. Sleepers are woken as in a tree, each by the one above it, so that a loop of many threads
+ * does not begin with the caller waking all of them.
  *
  * What must stay true: a seat is opened after the loop is in its place (release) and taken by a
  * compare-and-swap (acquire), and the loop is read after that alone; it stands until `left` is 0.
@@ -113,8 +113,8 @@ static void sleep_on(bed *b)
 #endif
 }
 
-/* Whoever changes what a sleeper waits for calls this afterwards: either the sleeper sees the change,
-   or this sees the sleeper. */
+/* Whoever changes what a sleeper waits for calls this afterwards: either the sleeper sees the
+   change, or this sees the sleeper. */
 static void rouse(bed *b)
 {
     if (!atomic_load(b) || !atomic_exchange(b, 0)) return;

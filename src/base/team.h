@@ -28,12 +28,12 @@ void s24i_loop_run(const s24i_loop *loop);
 s24i_team *s24i_team_create(const s24_allocator *allocator, int threads);
 /* Ends the threads. In a process forked from the one that made the team there are none to end. */
 void s24i_team_destroy(s24i_team *team);
-/* The most ranges of its loops; 0 in a process forked from the one that made it, where the team must
-   be made again. */
+/* The most ranges of its loops; 0 in a process forked from the one that made it, where the team
+   must be made again. */
 int s24i_team_threads(const s24i_team *team);
-/* Runs every range once and returns when all are done. Ranges that no thread of the team has begun are
-   the caller's, so the loop ends with any number of threads. Returns how many threads could not be
-   started, when that is first seen; else 0. */
+/* Runs every range once and returns when all are done. Ranges that no thread of the team has begun
+   are the caller's, so the loop ends with any number of threads. Returns how many threads could not
+   be started, when that is first seen; else 0. */
 int s24i_team_run(s24i_team *team, const s24i_loop *loop);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What every room of both libraries uses: error macros, the reader of option structs, small arithmetic.
- * Code alone, on the public header: the rooms of libsparse24-nn include this file of base and no other.
+ * What every room of both libraries uses: error macros, the reader of option structs, small
+ * arithmetic. Code alone, on the public header: the rooms of libsparse24-nn include this file of
+ * base and no other.
  */
 #ifndef S24_BASE_TRY_H
 #define S24_BASE_TRY_H
@@ -59,8 +60,8 @@ static inline double s24i_seconds(void)
 /*
  * Reads an option struct of the caller into `known`, this library's own version of it (`bytes`
  * large): fields that the caller's version lacks become zero, ones that only a newer version has
- * must be zero. NULL gives all defaults. known's own size is filled in. Refuses with a sentence that
- * names the struct: ARGUMENT.
+ * must be zero. NULL gives all defaults. known's own size is filled in. Refuses with a sentence
+ * that names the struct: ARGUMENT.
  */
 static inline s24_status s24i_opts_read(s24_ctx *ctx, void *known, size_t bytes, const void *given,
                                         const char *name)

@@ -5,8 +5,8 @@
  * dense_plain.c, each of which fills s24i_dense_engine; nothing else knows which one it is.
  *
  * A weight is immutable and may be shared by threads; a runner holds what changes during a run
- * (prepared primitives, work memory) and belongs to one thread at a time. Products run on the threads
- * of the context that they are given, never on threads of a library's own.
+ * (prepared primitives, work memory) and belongs to one thread at a time. Products run on the
+ * threads of the context that they are given, never on threads of a library's own.
  */
 #ifndef S24_DENSE_DENSE_H
 #define S24_DENSE_DENSE_H
@@ -36,8 +36,8 @@ typedef struct s24i_gemm {
     float beta;
 } s24i_gemm;
 
-/* For engines whose library multiplies on one thread: the product in steps, and the part of it that is
-   the steps [begin, end). */
+/* For engines whose library multiplies on one thread: the product in steps, and the part of it that
+   is the steps [begin, end). */
 int64_t s24i_gemm_steps(const s24i_gemm *whole);
 s24i_gemm s24i_gemm_part(const s24i_gemm *whole, int64_t begin, int64_t end);
 

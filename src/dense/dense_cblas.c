@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Dense products through a CBLAS where oneDNN is missing. CBLAS has no packed weights and nothing
- * to fuse, so the weight is a plain copy and bias, activation and sum are a second pass over y.
- * It multiplies on our threads, a share of the rows or columns each. OpenBLAS keeps its own number of
+ * to fuse, so the weight is a plain copy and bias, activation and sum are a second pass over y. It
+ * multiplies on our threads, a share of the rows or columns each. OpenBLAS keeps its own number of
  * threads for the whole process; it is set to one before every product.
  */
 #include "dense/dense.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Dense products through oneDNN's matmul primitive with bias, activation and sum fused: the weights.
+ * Dense products through oneDNN's matmul primitive with bias, activation and sum fused: the
+ * weights.
  *
  * The weight is laid out once, as oneDNN wants it for REPRESENTATIVE_M rows; its choice depends on
  * n and k alone (blocks of 16 × 64 from AVX-512 on), so primitives for any other m are asked for
@@ -267,7 +268,8 @@ static s24_status weight_create(s24i_dense_weight **out, s24_ctx *ctx, const s24
     return S24_OK;
 }
 
-/* ---- products of two matrices that both change ------------------------------------------------- */
+/* ---- products of two matrices that both change -------------------------------------------------
+   */
 
 typedef struct gemm_job {
     onednn dnnl;

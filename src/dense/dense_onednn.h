@@ -42,8 +42,8 @@ int64_t s24i_onednn_column_step(const s24i_dense_weight *weight);
 void *s24i_onednn_columns(dnnl_memory_desc_t *md, const s24i_dense_weight *weight, int64_t first,
                           int64_t count);
 
-/* Calls of oneDNN run on one thread between these two, on the thread that calls: it would start threads
-   of its own, which spin, outlive a fork and end the process where they cannot be made. */
+/* Calls of oneDNN run on one thread between these two, on the thread that calls: it would start
+   threads of its own, which spin, outlive a fork and end the process where they cannot be made. */
 static inline int s24i_onednn_enter(const onednn *dnnl)
 {
     const int before = dnnl->most_threads ? dnnl->most_threads() : 1;

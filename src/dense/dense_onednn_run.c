@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Products of the oneDNN engine. A primitive is specific to its number of rows; a runner keeps the
- * last CACHE of them for each thread, and oneDNN's own cache makes a new one cheap when layers of the
- * same shape share it. Its fast products want x and y without stride, so operands with one are
+ * last CACHE of them for each thread, and oneDNN's own cache makes a new one cheap when layers of
+ * the same shape share it. Its fast products want x and y without stride, so operands with one are
  * copied.
  *
  * Threads share a product by rows where these are many, else by blocks of columns, so that
@@ -125,7 +125,8 @@ s24_status s24i_onednn_runner_create(s24i_dense_runner **out, s24_ctx *ctx, int6
     return S24_OK;
 }
 
-/* The library is loaded by the first product: a model whose layers are all 2:4 makes runners too. */
+/* The library is loaded by the first product: a model whose layers are all 2:4 makes runners too.
+   */
 static s24_status open_engine(s24i_dense_runner *runner, s24_ctx *ctx)
 {
     if (runner->engine) return S24_OK;
@@ -180,7 +181,8 @@ static dnnl_status_t entry_fill(entry *e, const onednn *dnnl, dnnl_engine_t engi
     return status;
 }
 
-/* The share's primitive for a key: a kept one, or a new one in the place of the least recently used. */
+/* The share's primitive for a key: a kept one, or a new one in the place of the least recently
+   used. */
 static s24_status find(share *s, const s24i_dense_runner *runner, s24_ctx *ctx,
                        const s24i_onednn_key *k, const dnnl_memory_desc_t *layout)
 {
@@ -264,7 +266,8 @@ static s24_status prepare_x(s24_dense *out, s24i_dense_runner *runner, s24_ctx *
     return S24_OK;
 }
 
-/* ---- a product, shared ------------------------------------------------------------------------ */
+/* ---- a product, shared ------------------------------------------------------------------------
+   */
 
 /* A product on its way: operands without stride. */
 typedef struct shared {

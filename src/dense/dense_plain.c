@@ -131,8 +131,8 @@ static s24_status run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_
 typedef struct gemm_job {
     const s24i_gemm *gemm;
     const s24i_vec *vec;
-    float *
-        work; /* [threads][(PANEL + ROWS)·k]: a panel of B, and rows of A where they lie in columns */
+    /* [threads][(PANEL + ROWS)·k]: a panel of B, and rows of A where they lie in columns. */
+    float *work;
 } gemm_job;
 
 /* Columns first … first + PANEL of B as [k][PANEL], zeros behind n. */

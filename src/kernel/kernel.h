@@ -75,9 +75,9 @@ typedef struct s24i_linear_kernel {
     const char *name; /* op_dtype_isa[_design], unique */
     s24_dtype dtype;  /* of the values its layout holds */
     int bits;         /* of an integer: 8 or 4; 0 for floats */
-    s24_dtype
-        activations; /* what it makes of x: S24_I8, or S24_DTYPE_NONE: it computes on floats */
-    uint32_t cpu;    /* S24_CPU_ bits it needs */
+    /* What it makes of x: S24_I8, or S24_DTYPE_NONE: it computes on floats. */
+    s24_dtype activations;
+    uint32_t cpu; /* S24_CPU_ bits it needs */
     int rank; /* of the rows that fit, the highest is taken; a narrow dtype's row yields to an f32
                  row that ranks higher (src/op/plan.c) */
     uint32_t x_dtypes; /* the dtypes that x and y may have: bits 1 << dtype */

@@ -37,9 +37,9 @@ static inline int onednn_symbol(void *function, void *library, const char *name)
     return symbol != NULL;
 }
 
-/* Loads the library of the major version that this was compiled for, which then stays; a further call
-   finds it there. Returns NULL, or the system's sentence of why not; errno is then ENOMEM if that was
-   memory. */
+/* Loads the library of the major version that this was compiled for, which then stays; a further
+   call finds it there. Returns NULL, or the system's sentence of why not; errno is then ENOMEM if
+   that was memory. */
 static inline const char *onednn_load(onednn *out)
 {
     memset(out, 0, sizeof *out);

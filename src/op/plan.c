@@ -282,8 +282,8 @@ s24_status s24i_storage_plan(const s24_plan **out, s24_ctx *ctx, s24i_storage *s
     return S24_OK;
 }
 
-/* A kernel counts its work in whole blocks of tokens and of k, of 64 at most and 8 bytes an element:
-   beyond this many tokens the count itself could overflow. */
+/* A kernel counts its work in whole blocks of tokens and of k, of 64 at most and 8 bytes an
+   element: beyond this many tokens the count itself could overflow. */
 static int64_t most_tokens(const s24_plan *plan)
 {
     return INT64_MAX / 16 / (plan->n + plan->k + 64) - 64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The criteria "tile-…": 2:4 along k and along n at once, by the rules of kernel/tile_rules.def. They
-   need no statistics. */
+/* The criteria "tile-…": 2:4 along k and along n at once, by the rules of kernel/tile_rules.def.
+   They need no statistics. */
 #include "op/op.h"
 #include "prune/prune.h"
 

@@ -10,8 +10,8 @@
  * errors do to the columns beyond it is one product. All of it is f64 until the result is stored.
  * A column whose inputs are all zero is dead: its weights cost nothing and become zero.
  *
- * Beyond the paper, the weights that stay are then refitted together (see refit): on MiniLM's layers
- * the output error falls by a quarter; pruning the model takes 11.5 s instead of 9.3.
+ * Beyond the paper, the weights that stay are then refitted together (see refit): on MiniLM's
+ * layers the output error falls by a quarter; pruning the model takes 11.5 s instead of 9.3.
  *
  * Reference: Frantar, Alistarh, "SparseGPT: massive language models can be accurately pruned in
  * one-shot", ICML 2023, algorithm 1 and section 3.4 (n:m).
@@ -145,8 +145,9 @@ static void add_to_gradient(s24_ctx *ctx, const solver *s)
     s24i_product_run(ctx, &update, s->work);
 }
 
-/* The weights that stay in this block of a row, each moved to its optimum with the others as they are
-   by then. `steps` starts as the gradient in these columns and ends as how far each has moved. */
+/* The weights that stay in this block of a row, each moved to its optimum with the others as they
+   are by then. `steps` starts as the gradient in these columns and ends as how far each has moved.
+   */
 static void refit_row(const solver *s, double *restrict w, double *restrict steps)
 {
     const int64_t count = s->end - s->begin;
@@ -186,9 +187,10 @@ static void first_gradient(s24_ctx *ctx, solver *s, const s24i_prune_job *job)
 }
 
 /*
- * The algorithm never returns to a column it has passed. With the choice made, the weights that stay
- * have a least-squares optimum, Σ (w − w₀)·H·(w − w₀)ᵀ at its least; block by block each in turn moves to
- * the optimum for the others (Gauss and Seidel's iteration), from a start that is near already.
+ * The algorithm never returns to a column it has passed. With the choice made, the weights that
+ * stay have a least-squares optimum, Σ (w − w₀)·H·(w − w₀)ᵀ at its least; block by block each in
+ * turn moves to the optimum for the others (Gauss and Seidel's iteration), from a start that is
+ * near already.
  */
 static void refit(s24_ctx *ctx, solver *s, const s24i_prune_job *job)
 {

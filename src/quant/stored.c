@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Quantised matrices from and to the form of docs/format.md, section 3: integers of 4 bits two a byte. */
+/* Quantised matrices from and to the form of docs/format.md, section 3: integers of 4 bits two a
+   byte. */
 #include <math.h>
 #include <string.h>
 

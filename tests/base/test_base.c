@@ -48,7 +48,8 @@ static void test_dtype_table(void **state)
     assert_int_equal(s24_dtype_parse(NULL), S24_DTYPE_NONE);
 }
 
-/* ---- conversions, against double arithmetic ------------------------------------------------------ */
+/* ---- conversions, against double arithmetic
+   ------------------------------------------------------ */
 
 typedef struct format {
     s24_dtype dtype;
@@ -181,7 +182,8 @@ static void test_same_dtype_is_bits(void **state)
     assert_int_equal(out, nan);
 }
 
-/* ---- random numbers, CPU ------------------------------------------------------------------------- */
+/* ---- random numbers, CPU
+   ------------------------------------------------------------------------- */
 
 static void test_philox(void **state)
 {
@@ -250,7 +252,8 @@ static void test_cpu(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- contexts -------------------------------------------------------------------------------------- */
+/* ---- contexts
+   -------------------------------------------------------------------------------------- */
 
 /* No context is made, and the constant sentence says why. */
 static void assert_opts_refused(const s24_ctx_opts *opts, const char *sentence)
@@ -401,7 +404,8 @@ static void test_ctx_messages(void **state)
     assert_int_equal(s24_ctx_progress(NULL, "x", 0, 0), S24_OK);
 }
 
-/* ---- the parallel loop ------------------------------------------------------------------------------- */
+/* ---- the parallel loop
+   ------------------------------------------------------------------------------- */
 
 typedef struct visits {
     s24_ctx *ctx;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The threads of a context: loops that end whatever becomes of the threads (few of them, late ones, a
- * fork), threads that sleep, and how many there are by default.
+ * The threads of a context: loops that end whatever becomes of the threads (few of them, late ones,
+ * a fork), threads that sleep, and how many there are by default.
  */
 #include "support.h"
 
@@ -57,7 +57,8 @@ static int visits_all(s24_ctx *ctx, int64_t count)
     return 1;
 }
 
-/* Loops of changing sizes, right after each other and with pauses in which the threads fall asleep. */
+/* Loops of changing sizes, right after each other and with pauses in which the threads fall asleep.
+   */
 static void every_range_once(void **state)
 {
     (void)state;
@@ -121,7 +122,8 @@ static void loops_in_a_child(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- threads that cannot be made -------------------------------------------------------------- */
+/* ---- threads that cannot be made --------------------------------------------------------------
+   */
 
 static void keep_note(void *user, s24_log_level level, const char *text)
 {
@@ -180,7 +182,8 @@ static void threads_sleep(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- late threads ----------------------------------------------------------------------------- */
+/* ---- late threads -----------------------------------------------------------------------------
+   */
 
 typedef struct laggard {
     pthread_t caller;
@@ -251,7 +254,8 @@ static void signals_are_the_callers(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- how many cores --------------------------------------------------------------------------- */
+/* ---- how many cores ---------------------------------------------------------------------------
+   */
 
 static void put(const char *root, const char *path, const char *text)
 {

@@ -188,7 +188,8 @@ static void test_find(void **state)
     assert_int_equal(find.nonzeros, 3);
 }
 
-/* ---- golden files and the independent decoder ------------------------------------------------------ */
+/* ---- golden files and the independent decoder
+   ------------------------------------------------------ */
 
 static mini_file open_golden(const char *name)
 {
@@ -313,7 +314,8 @@ static void test_independent_decoder(void **state)
     unlink(out);
 }
 
-/* ---- CUTLASS --------------------------------------------------------------------------------------- */
+/* ---- CUTLASS
+   --------------------------------------------------------------------------------------- */
 
 static void test_cutlass_order(void **state)
 {

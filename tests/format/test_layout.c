@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The layouts that files may hold: there and back for odd shapes, every byte that must not be, plans
- * that multiply with a weight where it lies, refusals.
+ * The layouts that files may hold: there and back for odd shapes, every byte that must not be,
+ * plans that multiply with a weight where it lies, refusals.
  */
 #include "support.h"
 

@@ -109,16 +109,12 @@ static void test_sentencepiece(void **state)
         assert_sentence(ctx, cases[i].part);
     }
     /* a, b and ▁ alone; "ab" is better than "▁a". */
-    static const char model[] =
-        "\x0a\x0a" PIECE("\x01", "a", "\x00\x00", "\x01") "\x0a\x0a" PIECE("\x01", "b", "\x00\x00", "\x01") "\x0a\x0c" PIECE(
-            "\x03", BLANK, "\x00\x00",
-            "\x01") "\x0a\x0d" PIECE("\x04", BLANK "a", "\x80\xc0",
-                                     "\x01") "\x0a\x0b" PIECE("\x02", "ab", "\x80\xbf",
-                                                              "\x01") "\x0a\x0e" PIECE("\x05",
-                                                                                       "<unk>",
-                                                                                       "\x00\x00",
-                                                                                       "\x02")
-            BPE_SPEC NORM_SPEC;
+    static const char model[] = "\x0a\x0a" PIECE("\x01", "a", "\x00\x00", "\x01") // 0
+        "\x0a\x0a" PIECE("\x01", "b", "\x00\x00", "\x01")                         // 1
+        "\x0a\x0c" PIECE("\x03", BLANK, "\x00\x00", "\x01")                       // 2
+        "\x0a\x0d" PIECE("\x04", BLANK "a", "\x80\xc0", "\x01")                   // 3
+        "\x0a\x0b" PIECE("\x02", "ab", "\x80\xbf", "\x01")                        // 4
+        "\x0a\x0e" PIECE("\x05", "<unk>", "\x00\x00", "\x02") BPE_SPEC NORM_SPEC; // 5
     io_write_file(path, model, sizeof model - 1);
     io_write_text(io_path("sp/tokenizer_config.json"), "{\"add_bos_token\": false}");
     s24_tokenizer *tokenizer = load(io_path("sp"));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Texts from files made fit for a terminal: what becomes an escape, what stays, and where it is cut. */
+/* Texts from files made fit for a terminal: what becomes an escape, what stays, and where it is
+   cut. */
 #include "nn_io.h"
 
 static void assert_shown(const char *text, size_t bytes, const char *expected)

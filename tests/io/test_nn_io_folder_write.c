@@ -232,8 +232,8 @@ static void unpacking_drops_the_description(void **state)
     io_end(&env);
 }
 
-/* Nothing is left behind, and an old output stays whole, wherever memory ends or a caller stops. All
-   memory is the context's, what JSON takes too. */
+/* Nothing is left behind, and an old output stays whole, wherever memory ends or a caller stops.
+   All memory is the context's, what JSON takes too. */
 static void failures_keep_the_old_folder(void **state)
 {
     io_env env;

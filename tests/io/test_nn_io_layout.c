@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Matrices in a layout in a file (docs/format.md, version 3): what is read and refused, what a writer
- * makes of a canonical matrix and of a stream, where it lies.
+ * Matrices in a layout in a file (docs/format.md, version 3): what is read and refused, what a
+ * writer makes of a canonical matrix and of a stream, where it lies.
  */
 #include "nn_io.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * JSON: what is legal and what is refused, held against jansson's reader on texts that are damaged at
- * random; how large a tree may be; texts that are written; memory that ends.
+ * JSON: what is legal and what is refused, held against jansson's reader on texts that are damaged
+ * at random; how large a tree may be; texts that are written; memory that ends.
  */
 #include "nn_failing.h"
 #include "nn_io.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What killed writers leave is removed by the next that writes there, and nothing else is: not what a
- * living writer is at, nor what only looks like ours.
+ * What killed writers leave is removed by the next that writes there, and nothing else is: not what
+ * a living writer is at, nor what only looks like ours.
  */
 #include "nn_io.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Every row of linears that this CPU can run, against sums in double: odd shapes, both orientations,
- * every epilogue, special values, threads, and operands that end at an inaccessible page.
+ * Every row of linears that this CPU can run, against sums in double: odd shapes, both
+ * orientations, every epilogue, special values, threads, and operands that end at an inaccessible
+ * page.
  */
 #include "support.h"
 

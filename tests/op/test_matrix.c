@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * 2:4 matrices: made from dense and packed memory in all dtypes, copied, viewed, taken back to dense;
- * refusals with their sentences; every allocation failing in turn. How they are chosen:
+ * 2:4 matrices: made from dense and packed memory in all dtypes, copied, viewed, taken back to
+ * dense; refusals with their sentences; every allocation failing in turn. How they are chosen:
  * test_select.c.
  */
 #include "support.h"
@@ -152,7 +152,8 @@ static void test_bad_arguments(void **state)
     ctx_off(&h, ctx);
 }
 
-/* ---- packed memory, copies and views ----------------------------------------------------------- */
+/* ---- packed memory, copies and views -----------------------------------------------------------
+   */
 
 static void test_from_packed(void **state)
 {
@@ -295,7 +296,8 @@ static void test_cutlass_refusals(void **state)
     ctx_off(&h, ctx);
 }
 
-/* ---- out of memory ------------------------------------------------------------------------------- */
+/* ---- out of memory
+   ------------------------------------------------------------------------------- */
 
 static s24_status make_all(s24_ctx *ctx)
 {

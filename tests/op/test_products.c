@@ -22,7 +22,8 @@ static const char *row_of(s24_ctx *ctx, const weight *t)
     return name;
 }
 
-/* ---- the simple products ------------------------------------------------------------------------- */
+/* ---- the simple products
+   ------------------------------------------------------------------------- */
 
 typedef enum product {
     LINEAR,
@@ -238,7 +239,8 @@ static void test_product_refusals(void **state)
     ctx_off(&h, ctx);
 }
 
-/* ---- memory -------------------------------------------------------------------------------------- */
+/* ---- memory
+   -------------------------------------------------------------------------------------- */
 
 static void test_memory_of_products(void **state)
 {
@@ -272,7 +274,8 @@ static void test_memory_of_products(void **state)
     }
 }
 
-/* ---- one matrix, two contexts, two threads ------------------------------------------------------ */
+/* ---- one matrix, two contexts, two threads ------------------------------------------------------
+   */
 
 typedef struct user {
     s24_matrix *view; /* owned by the thread */

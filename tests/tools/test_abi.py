@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/abi tells changes that callers survive from those that break them, on libraries of its own."""
+"""tools/abi tells what callers survive from what breaks them, on libraries of its own."""
 import os
 import pathlib
 import shutil
@@ -37,8 +37,8 @@ class Abi(unittest.TestCase):
         (self.tree / "include/sparse24/sparse24.h").write_text(header)
         (self.tree / "code.c").write_text(code)
         for library in ("libsparse24", "libsparse24-nn"):
-            subprocess.run([os.environ.get("CC", "cc"), "-g", "-shared", "-fPIC", "-Iinclude", "code.c",
-                            "-o", f"build/{library}.so"], cwd=self.tree, check=True)
+            subprocess.run([os.environ.get("CC", "cc"), "-g", "-shared", "-fPIC", "-Iinclude",
+                            "code.c", "-o", f"build/{library}.so"], cwd=self.tree, check=True)
 
     def abi(self, command):
         return subprocess.run(["sh", self.tree / "tools/abi", command, self.tree / "build"],

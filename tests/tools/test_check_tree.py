@@ -100,7 +100,7 @@ class Scanner(unittest.TestCase):
                             (f"__attribute__((format(printf, 1, 2))) int f({seven});\n", 1),
                             (f"static int f({six})\n{{\n  g(1, 2, 3, 4, 5, 6, 7);\n}}\n", 0),
                             (f"struct t {{\n  int (*f)({seven});\n}};\n", 0),
-                            ("#define M(a, b, c, d, e, f, g) \\\n  int f(a, b, c, d, e, f, g);\n", 0),
+                            ("#define M(a, b, c, d, e, f, g) \\\n int f(a, b, c, d, e, f, g);\n", 0),
                             ("static const int a[] = {F(1, 2, 3, 4, 5, 6, 7)};\n", 0),
                             ("ROW(1, 2, 3, 4, 5, 6, 7);\n", 0)):
             with self.subTest(text):

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * context = softmax(q·kᵀ/√d + mask)·v within each text, texts laid end to end, after the online
- * softmax of Milakov and Gimelshein (2018) and FlashAttention (Dao et al., 2022; Shah et al., 2024):
- * scores never leave the registers.
+ * softmax of Milakov and Gimelshein (2018) and FlashAttention (Dao et al., 2022; Shah et al.,
+ * 2024): scores never leave the registers.
  *
  * An item is some queries of one text and head; blocks stay and take one after the other. GROUPS
  * warpgroups have 64 queries each and share the keys and values, which a producer brings KEYS at a

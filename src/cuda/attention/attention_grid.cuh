@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Attention of images over a grid of tokens, whole or window by window, with decomposed relative
- * positions (Li et al., "MViTv2", 2022, as in "Segment Anything", Kirillov et al., 2023): the logit of
- * query (y, x) and key (v, u) is q·k/√d + q·H[y − v + SIDE − 1] + q·W[x − u + SIDE − 1]. Scores never
- * leave the registers, as in attention.cuh.
+ * positions (Li et al., "MViTv2", 2022, as in "Segment Anything", Kirillov et al., 2023): the logit
+ * of query (y, x) and key (v, u) is q·k/√d + q·H[y − v + SIDE − 1] + q·W[x − u + SIDE − 1]. Scores
+ * never leave the registers, as in attention.cuh.
  *
  * A warp has 16 queries. Their products with the rows of H and W come first, into shared memory;
- * those with W are one number for each column of keys, which stay in registers, and those with H one
- * for a whole line. Keys come a few lines at a time, each line in SLOTS places of which the last ones
- * may be none. Windows are no copies: a key's address is worked out when it is loaded, and where a
- * window reaches beyond the grid stand the biases, what a layer makes of a token of zeros.
+ * those with W are one number for each column of keys, which stay in registers, and those with H
+ * one for a whole line. Keys come a few lines at a time, each line in SLOTS places of which the
+ * last ones may be none. Windows are no copies: a key's address is worked out when it is loaded,
+ * and where a window reaches beyond the grid stand the biases, what a layer makes of a token of
+ * zeros.
  */
 #ifndef S24_CUDA_ATTENTION_ATTENTION_GRID_CUH
 #define S24_CUDA_ATTENTION_ATTENTION_GRID_CUH

@@ -3,9 +3,9 @@
  * Y = activation(X·Wᵀ·scales + bias) + residual on Hopper: W 2:4 in the Hopper order of
  * docs/format.md.
  *
- * A block has one producer and 1 to 3 consumer warpgroups. The producer fills a ring of stages, each
- * of one or more of the weight's blocks along k: the tile's weights with their metadata (one copy
- * per 64 rows) and its tokens. Consumers multiply out of the ring; the sums of a tile stay in
+ * A block has one producer and 1 to 3 consumer warpgroups. The producer fills a ring of stages,
+ * each of one or more of the weight's blocks along k: the tile's weights with their metadata (one
+ * copy per 64 rows) and its tokens. Consumers multiply out of the ring; the sums of a tile stay in
  * registers. Tiles follow each other without a pause: while consumers store one, the producer
  * already loads the next.
  */
@@ -78,8 +78,8 @@ static __device__ void load_tokens(const linear_ring<TILE> &ring, const linear_p
 
 /*
  * Asks for the beginnings along k of the tokens that the first wave of tiles wants into L2, a box
- * here and one there, every one once. They may be written by the kernels before this one: what L2 has
- * then changes with them.
+ * here and one there, every one once. They may be written by the kernels before this one: what L2
+ * has then changes with them.
  */
 template <class TILE>
 static __device__ void ask_for_tokens(const linear_shape &s, const CUtensorMap *x)
@@ -100,8 +100,8 @@ static __device__ void produce(const linear_ring<TILE> &ring, const linear_param
     int m_tile, n_tile;
     if (!walk.next(p.shape, &part)) return;
     tile_origin(p.shape, part.tile, &m_tile, &n_tile);
-    /* A block's every second tile is walked from the end of k to its beginning: what the tiles around
-       read last is what L2 still has. */
+    /* A block's every second tile is walked from the end of k to its beginning: what the tiles
+       around read last is what L2 still has. */
     bool back = false;
     weight_source<TILE> weight(p, n_tile, part.begin, back);
     if (!TILE::shared && !TILE::columns) ask_for_tokens<TILE>(p.shape, x);
@@ -230,7 +230,8 @@ multiply_stage(typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear_r
     stage_before = at.stage;
 }
 
-/* The same with a last stage of which only `depth` blocks along k are there, one after the other. */
+/* The same with a last stage of which only `depth` blocks along k are there, one after the other.
+   */
 template <class TILE>
 static __device__ __forceinline__ void
 multiply_rest(typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear_ring<TILE> &ring,
@@ -314,8 +315,8 @@ static __device__ __forceinline__ bool ends_here(const linear_shape &s, const li
     return s.share > 1 ? blockIdx.x % s.share == 0 : part.end == s.steps;
 }
 
-/* store(sums, me, m, n) has a tile's sums of this warpgroup's outputs from n on, and the tile's tokens
-   from m on. */
+/* store(sums, me, m, n) has a tile's sums of this warpgroup's outputs from n on, and the tile's
+   tokens from m on. */
 template <class TILE, class STORE>
 static __device__ __forceinline__ void consume(const linear_ring<TILE> &ring,
                                                const linear_params &p, STORE store)

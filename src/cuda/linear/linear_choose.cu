@@ -236,11 +236,10 @@ int linear_cluster_of(const s24i_device *device, const linear_shape *s, const li
 
 /*
  * What a product takes, in ns: a launch, then a wave of tiles after the other, but no less than
- * memory takes for the weight, or the processors for theirs: 36 bytes a ns, more for tokens beyond a
- * tile's, which find the weight in L2. A last wave that is partly filled costs less than a full one,
- * because the chip then clocks higher. Sharing has
- * a price of its own, and pays where there are fewer tiles than processors; clusters of four do not
- * reach every processor.
+ * memory takes for the weight, or the processors for theirs: 36 bytes a ns, more for tokens beyond
+ * a tile's, which find the weight in L2. A last wave that is partly filled costs less than a full
+ * one, because the chip then clocks higher. Sharing has a price of its own, and pays where there
+ * are fewer tiles than processors; clusters of four do not reach every processor.
  */
 static double cost(const s24i_device *device, const s24i_device_linear *job, const linear_row *row,
                    const linear_option *option)

@@ -62,8 +62,8 @@ linear_epilogue linear_epilogue_of(const s24i_device_linear *job);
 /* NULL: the tile has none for the job. */
 const void *linear_kernel_of(const linear_option *option, const linear_row *row,
                              const s24i_device_linear *job);
-/* The tiles of a product, not yet in groups, and the number of blocks; the groups for so many blocks at
-   a time. */
+/* The tiles of a product, not yet in groups, and the number of blocks; the groups for so many
+   blocks at a time. */
 linear_shape linear_shape_of(const s24i_device *device, const s24i_device_linear *job,
                              const linear_row *row, const linear_option *option, int *grid);
 int linear_group_of(const linear_shape *s, const linear_row *row, const linear_kind *kind,

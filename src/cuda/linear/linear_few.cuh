@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Products of few tokens on Hopper whose tiles a cluster shares: every block of it has all tokens,
- * the tile's outputs and a part of k. What such a product takes is its weight's way from memory, once,
- * and its tokens' way from L2, once a tile; so there are rings for each, of different depth. Weights
- * do not depend on the kernels before this one in the stream and are on their way before those are
- * done; the tokens' ring is as deep as it is long until they come. Where all have multiplied, each
- * block adds up and stores a part of the tokens.
+ * the tile's outputs and a part of k. What such a product takes is its weight's way from memory,
+ * once, and its tokens' way from L2, once a tile; so there are rings for each, of different depth.
+ * Weights do not depend on the kernels before this one in the stream and are on their way before
+ * those are done; the tokens' ring is as deep as it is long until they come. Where all have
+ * multiplied, each block adds up and stores a part of the tokens.
  *
  * A block has 1 to 3 consumer warpgroups, 64 outputs each, and two producers, a thread each.
  */
@@ -218,7 +218,8 @@ static __device__ __forceinline__ void few_multiply(typename TILE::sum (&d)[TILE
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* f(i, at) for each of the eights of tokens that the block of that rank stores; `at` counts them. */
+/* f(i, at) for each of the eights of tokens that the block of that rank stores; `at` counts them.
+   */
 template <class TILE, class F> static __device__ __forceinline__ void few_each(int rank, F f)
 {
 #pragma unroll

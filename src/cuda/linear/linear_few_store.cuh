@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The quick way of few tokens' sums to Y: a bias, one rounding to 16 bits, and out of the registers,
- * without shared memory and its barriers. Nothing else runs meanwhile, so what it needs is asked for
- * before the sums of other blocks are there: a product's parameters come from far away, too.
+ * The quick way of few tokens' sums to Y: a bias, one rounding to 16 bits, and out of the
+ * registers, without shared memory and its barriers. Nothing else runs meanwhile, so what it needs
+ * is asked for before the sums of other blocks are there: a product's parameters come from far
+ * away, too.
  */
 #ifndef S24_CUDA_LINEAR_LINEAR_FEW_STORE_CUH
 #define S24_CUDA_LINEAR_LINEAR_FEW_STORE_CUH

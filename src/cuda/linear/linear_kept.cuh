@@ -382,8 +382,8 @@ __global__ void __launch_bounds__(TILE::threads, 2)
 template <class T, int KEPT, int SLOTS, int GROUPS>
 constexpr linear_row kept_row_of(const char *name, int step_ns, int end_ns)
 {
-    /* A block of an 8-bit dtype has a word of metadata more, and floats' products, which are made of
-       those of 16 bits, want registers too, and ten times as long. */
+    /* A block of an 8-bit dtype has a word of metadata more, and floats' products, which are made
+       of those of 16 bits, want registers too, and ten times as long. */
     constexpr bool MADE = !element_of<T>::is_16_bit && !element_of<T>::is_integer;
     constexpr int LESS = element_of<T>::is_16_bit ? 0 : MADE ? 2 : 1;
     using TILE = kept_tile<T, KEPT - LESS, SLOTS, GROUPS>;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Products that take part in the layer norms around them, so that no kernel runs between two. One
- * that ends in a norm adds the residual and writes gamma·h, h being what the norm is of, and by token
- * the moments of 64 outputs at a time: the sum of h and that of h². One whose X that is is right up
- * to a factor and a term of rank one:
+ * that ends in a norm adds the residual and writes gamma·h, h being what the norm is of, and by
+ * token the moments of 64 outputs at a time: the sum of h and that of h². One whose X that is is
+ * right up to a factor and a term of rank one:
  *
  *   norm(h)·Wᵀ + b = ((gamma·h)·Wᵀ − mean·s) / σ + t,   s = W·gamma, t = b + W·beta
  *
  * and the residual of the product behind it is norm(h) = (gamma·h − mean·gamma) / σ + beta.
  *
  * What a consumer needs beside its sums, others get: two of the producer's warps finish the factors
- * 1/σ and −mean/σ of a tile's tokens, and another one moves residuals in and sums out through the same
- * places in shared memory, where a consumer's warp waits for no other one of its kind.
+ * 1/σ and −mean/σ of a tile's tokens, and another one moves residuals in and sums out through the
+ * same places in shared memory, where a consumer's warp waits for no other one of its kind.
  */
 #ifndef S24_CUDA_LINEAR_LINEAR_NORM_CUH
 #define S24_CUDA_LINEAR_LINEAR_NORM_CUH
@@ -112,7 +112,8 @@ static __device__ void finish(const norm_ring<TILE> &ring, const norm_params &p,
 
 /* ---- residuals in, results and moments out: one warp ----------------------------------------- */
 
-/* The pieces of this block's tiles, of every warpgroup alike, in the order in which they are stored. */
+/* The pieces of this block's tiles, of every warpgroup alike, in the order in which they are
+   stored. */
 template <class TILE> struct piece_walk {
     typename TILE::walk walk;
     int chunk, block, m, n; /* of the tile: first token, first output */
@@ -163,8 +164,8 @@ static __device__ void load_residual(const norm_ring<TILE> &ring, const CUtensor
     }
 }
 
-/* Moments of the tokens of a piece, by the whole warp: those of all blocks of a warpgroup's outputs in
-   the first one's place, zeros in the others'. */
+/* Moments of the tokens of a piece, by the whole warp: those of all blocks of a warpgroup's outputs
+   in the first one's place, zeros in the others'. */
 template <class TILE>
 static __device__ void write_moments(const norm_ring<TILE> &ring, const norm_params &p,
                                      const piece_walk<TILE> &piece, int place)
@@ -199,7 +200,8 @@ template <class TILE>
 static __device__ void move(const norm_ring<TILE> &ring, const norm_params &p, const CUtensorMap *y,
                             const CUtensorMap *residual)
 {
-    /* So many stores are left alone when a place is made ready again, so that nobody waits for one. */
+    /* So many stores are left alone when a place is made ready again, so that nobody waits for one.
+       */
     constexpr int LATE = TILE::pieces > 2;
     const linear_shape &s = p.linear.shape;
     const int lane = threadIdx.x % 32;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The ends of tiles of linear_norm.cuh: of an X to be normed, and of a sum with a residual that the next
- * norm is of. Both read their factors and terms from shared memory.
+ * The ends of tiles of linear_norm.cuh: of an X to be normed, and of a sum with a residual that the
+ * next norm is of. Both read their factors and terms from shared memory.
  */
 #ifndef S24_CUDA_LINEAR_LINEAR_NORM_STORE_CUH
 #define S24_CUDA_LINEAR_LINEAR_NORM_STORE_CUH
@@ -20,9 +20,9 @@ static __device__ __forceinline__ void matrices_back_4(uint32_t (&v)[4], uint32_
 
 /* ---- moments --------------------------------------------------------------------------------- */
 
-/* Of GROUPS of eight tokens, two of each in every lane, a lane has its outputs' part. Adds those of all
-   of the warp's outputs up: eight lanes that differ in `bit` and above share the groups out as long as
-   there are several, and v[0] is then the lane's group, number lane / 4 / (8 / GROUPS). */
+/* Of GROUPS of eight tokens, two of each in every lane, a lane has its outputs' part. Adds those of
+   all of the warp's outputs up: eight lanes that differ in `bit` and above share the groups out as
+   long as there are several, and v[0] is then the lane's group, number lane / 4 / (8 / GROUPS). */
 template <int GROUPS, int N>
 static __device__ __forceinline__ void add_up(float (&v)[N][2], int lane, int bit)
 {
@@ -54,8 +54,8 @@ static __device__ __forceinline__ void put_moments(float (&sums)[N][2], float (&
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-/* Two sums of one output and neighbouring tokens, with the tokens' factors and the output's terms, as
-   they are stored; for GELU factors and terms are halves. */
+/* Two sums of one output and neighbouring tokens, with the tokens' factors and the output's terms,
+   as they are stored; for GELU factors and terms are halves. */
 template <class OUT, linear_epilogue EPILOGUE>
 static __device__ __forceinline__ uint32_t end_normed(float low, float high, const float4 &f,
                                                       const float4 &t)
@@ -106,8 +106,8 @@ static __device__ __forceinline__ void read_pair(float4 (&v)[2], uint32_t at, in
     v[1] = shared_four(at + step);
 }
 
-/* This warpgroup's outputs, from n on, of a tile whose first token is m; `at` is the place of its next
-   piece. */
+/* This warpgroup's outputs, from n on, of a tile whose first token is m; `at` is the place of its
+   next piece. */
 template <class TILE, linear_epilogue EPILOGUE>
 static __device__ __forceinline__ void
 store_between(const typename TILE::sum (&d)[TILE::blocks][TILE::sums], const norm_ring<TILE> &ring,

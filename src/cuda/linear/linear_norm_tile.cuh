@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the parts of linear_norm.cuh share: a tile, and the places in shared memory that it has beside
-   those of every product. */
+/* What the parts of linear_norm.cuh share: a tile, and the places in shared memory that it has
+   beside those of every product. */
 #ifndef S24_CUDA_LINEAR_LINEAR_NORM_TILE_CUH
 #define S24_CUDA_LINEAR_LINEAR_NORM_TILE_CUH
 
 #include "cuda/linear/linear_norm_params.cuh"
 
 /* A tile with room for factors and terms, for the moments of what is on its way out, and for their
-   barriers. A piece, of which a warpgroup has PIECES places, is CHUNK tokens of 64 of its outputs. */
+   barriers. A piece, of which a warpgroup has PIECES places, is CHUNK tokens of 64 of its outputs.
+   */
 template <class T, int ROWS, int TOKENS, int WARPGROUPS, int STAGES, int DEPTH, int CHUNK,
           int PIECES, int SHARES>
 struct norm_tile

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Sums of tiles that blocks share: from those that have a part to the one that adds them up, by steps
- * through global memory, or in a cluster through its shared memory.
+ * Sums of tiles that blocks share: from those that have a part to the one that adds them up, by
+ * steps through global memory, or in a cluster through its shared memory.
  */
 #ifndef S24_CUDA_LINEAR_LINEAR_SHARE_CUH
 #define S24_CUDA_LINEAR_LINEAR_SHARE_CUH

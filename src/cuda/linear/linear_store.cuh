@@ -130,8 +130,8 @@ scale_sums(float (&s)[N], const linear_params &p, const thread_place &me,
 
 /*
  * A chunk's place in shared memory, around the writing of it by a warpgroup: that nothing is read
- * from it any more is made sure of while the chunk before is handed over, for the price of no barrier
- * of its own, unless there is only one place.
+ * from it any more is made sure of while the chunk before is handed over, for the price of no
+ * barrier of its own, unless there is only one place.
  */
 template <class TILE> static __device__ __forceinline__ void chunk_begin(const thread_place &me)
 {
@@ -172,7 +172,8 @@ static __device__ void store_quick(const typename TILE::sum (&d)[TILE::sums],
         const int first = m + c * TILE::chunk;
         float s[TILE::chunk / 2];
         if (first >= p.shape.m) break;
-            /* Of each eight tokens a thread has two: two sums of output `row`, then two of row + 8. */
+            /* Of each eight tokens a thread has two: two sums of output `row`, then two of row + 8.
+               */
 #pragma unroll
         for (int i = 0; i < TILE::chunk / 2; i++) {
             const float sum = (float)d[c * TILE::chunk / 2 + i];
@@ -193,8 +194,8 @@ static __device__ void store_quick(const typename TILE::sum (&d)[TILE::sums],
     }
 }
 
-/* The same to a Y [n, m]: a thread's sums are of one output and tokens side by side, as Y wants them.
-   m is a multiple of 8, so that the copy engine writes every edge. */
+/* The same to a Y [n, m]: a thread's sums are of one output and tokens side by side, as Y wants
+   them. m is a multiple of 8, so that the copy engine writes every edge. */
 template <class TILE>
 static __device__ void store_columns(const typename TILE::sum (&d)[TILE::sums],
                                      const linear_ring<TILE> &ring, const linear_params &p,

@@ -23,8 +23,8 @@ static __device__ __forceinline__ uint32_t bytes_place(int token, int warp)
 }
 
 /*
- * 16 sums, or 8 at last, as matrices of eight tokens by eight pairs of bytes, from the place of their
- * first token on. A thread's pair is what it has of a token, outputs `row` and row + 8.
+ * 16 sums, or 8 at last, as matrices of eight tokens by eight pairs of bytes, from the place of
+ * their first token on. A thread's pair is what it has of a token, outputs `row` and row + 8.
  */
 template <int N>
 static __device__ __forceinline__ void put_byte_pairs(const int (&v)[N], uint32_t out,

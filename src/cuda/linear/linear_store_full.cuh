@@ -320,8 +320,8 @@ static __device__ __forceinline__ void tile_store_first(const CUtensorMap *map, 
                  : "memory");
 }
 
-/* Sums of i8 as they are: as store_quick. With a short k they are most of what memory moves, and are
-   in the way of the operands in L2. */
+/* Sums of i8 as they are: as store_quick. With a short k they are most of what memory moves, and
+   are in the way of the operands in L2. */
 template <class TILE>
 static __device__ void store_sums(const typename TILE::sum (&d)[TILE::sums],
                                   const linear_ring<TILE> &ring, const linear_params &p,

@@ -16,11 +16,11 @@ enum {
     LONG_K = 32,       /* steps of weights that do not all stay in L2 */
 };
 
-/* What happens to the sums. BIAS is quick: a bias, and Y of X's 16-bit dtype or, of an 8-bit one, of
-   bf16; GELU is the same and that activation, for 16-bit dtypes; SCALED and SCALED_GELU are those of
-   i8 and e4m3 with both scales. SUMS of i8 go into a Y of i32 as they are, BYTES into one of i8,
-   saturated; SCALED_BYTES go through scales and a bias first. FULL does whatever there is. Those of
-   linear_norm.cuh: X is to be NORMED, or ADDED is what the next norm is of. */
+/* What happens to the sums. BIAS is quick: a bias, and Y of X's 16-bit dtype or, of an 8-bit one,
+   of bf16; GELU is the same and that activation, for 16-bit dtypes; SCALED and SCALED_GELU are
+   those of i8 and e4m3 with both scales. SUMS of i8 go into a Y of i32 as they are, BYTES into one
+   of i8, saturated; SCALED_BYTES go through scales and a bias first. FULL does whatever there is.
+   Those of linear_norm.cuh: X is to be NORMED, or ADDED is what the next norm is of. */
 enum linear_epilogue {
     LINEAR_BIAS,
     LINEAR_GELU,
@@ -86,9 +86,10 @@ template <class SUM> using sums_of_four = typename four_of<SUM>::type;
 
 /* A tile of dtype T: ROWS outputs by TOKENS, a ring of STAGES, each DEPTH of the weight's blocks
    along k; its result leaves in pieces of CHUNK tokens through BUFFERS places a warpgroup. Of
-   WARPGROUPS consumers one TEAM computes a tile; with two teams, one stores its tile while the other
-   multiplies. Up to SHARES blocks of threads in a cluster may share a tile, and any number by steps;
-   with 1 no tile is shared. Of COLUMNS, X is [k, m] and Y [n, m]; their boxes are 64 tokens wide. */
+   WARPGROUPS consumers one TEAM computes a tile; with two teams, one stores its tile while the
+   other multiplies. Up to SHARES blocks of threads in a cluster may share a tile, and any number by
+   steps; with 1 no tile is shared. Of COLUMNS, X is [k, m] and Y [n, m]; their boxes are 64 tokens
+   wide. */
 template <class T, int ROWS, int TOKENS, int WARPGROUPS, int TEAMS, int STAGES, int DEPTH,
           int CHUNK, int BUFFERS, int SHARES, bool COLUMNS = false>
 struct linear_tile {

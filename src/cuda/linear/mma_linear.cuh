@@ -4,9 +4,9 @@
  * linear.cuh: to mma.sp a 64-row block of the order is four warps' fragments, its words of metadata
  * are the very registers, and eight rows of 16 bytes are what ldmatrix takes (docs/format.md).
  *
- * A block of threads computes a tile. Its warps copy stages ahead into a ring in shared memory, each
- * a block of the weight along k and the tile's tokens, and multiply out of it. X is [m, k] and Y
- * [m, n], or of a tile of COLUMNS X [k, m] and Y [n, m].
+ * A block of threads computes a tile. Its warps copy stages ahead into a ring in shared memory,
+ * each a block of the weight along k and the tile's tokens, and multiply out of it. X is [m, k] and
+ * Y [m, n], or of a tile of COLUMNS X [k, m] and Y [n, m].
  */
 #ifndef S24_CUDA_LINEAR_MMA_LINEAR_CUH
 #define S24_CUDA_LINEAR_MMA_LINEAR_CUH
@@ -50,8 +50,8 @@ template <int PIECES> static __device__ __forceinline__ int mma_piece(int line, 
 }
 
 /*
- * What a thread copies of every stage: pieces of 16 bytes of the weight, and of the tokens, lines of
- * 128 bytes of k a token, of COLUMNS lines of tokens an element of k. Where from and where to is
+ * What a thread copies of every stage: pieces of 16 bytes of the weight, and of the tokens, lines
+ * of 128 bytes of k a token, of COLUMNS lines of tokens an element of k. Where from and where to is
  * found once. What is not there is zero.
  */
 template <class TILE> struct mma_copies {

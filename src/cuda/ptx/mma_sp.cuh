@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mma.sp, a warp's product of 16 rows of a 2:4 weight by eight dense columns, which every NVIDIA GPU
- * since compute capability 8.0 has; the copies and matrices beside it are mma.cuh's.
+ * mma.sp, a warp's product of 16 rows of a 2:4 weight by eight dense columns, which every NVIDIA
+ * GPU since compute capability 8.0 has; the copies and matrices beside it are mma.cuh's.
  */
 #ifndef S24_CUDA_PTX_MMA_SP_CUH
 #define S24_CUDA_PTX_MMA_SP_CUH
@@ -10,9 +10,9 @@
 #include "cuda/ptx/mma.cuh"
 
 /*
- * d += 16 rows of a, of which `meta` has the codes, times eight columns of b: step STEP of the two of
- * a weight's block. As in wgmma_sp, both steps of a 16-bit dtype take the same word of metadata and
- * say by a selector which lanes' words are meant; of an 8-bit one each has a word of its own.
+ * d += 16 rows of a, of which `meta` has the codes, times eight columns of b: step STEP of the two
+ * of a weight's block. As in wgmma_sp, both steps of a 16-bit dtype take the same word of metadata
+ * and say by a selector which lanes' words are meant; of an 8-bit one each has a word of its own.
  */
 template <class T, int STEP> struct mma_sp;
 

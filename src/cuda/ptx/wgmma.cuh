@@ -23,8 +23,8 @@ static __device__ inline uint64_t tokens_place(uint32_t address)
     return (uint64_t)(1 << 30 | 1024 >> 4) << 32 | (1 << 16 | (address & 0x3ffff) >> 4);
 }
 
-/* Tokens in columns: boxes of 64 columns one after the other, in each a line of 128 bytes an element
-   of k, swizzled alike. */
+/* Tokens in columns: boxes of 64 columns one after the other, in each a line of 128 bytes an
+   element of k, swizzled alike. */
 enum { COLUMNS_BOX = 64 * 128 };
 static __device__ inline uint64_t columns_place(uint32_t address)
 {
@@ -129,7 +129,7 @@ template <int N> static __device__ inline void products_pin(int (&d)[N])
 #define S24_INT(v) "+r"(v)
 #define S24_WGMMA_SP(N, SUMS, SUM, KIND, SELECTOR, LAST, META, A, B, E, ADD)                       \
     asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #ADD ", 0;\n"                            \
-                 "wgmma.mma_async.sp.sync.aligned.m64n" #N KIND " {" S24_REGS_##SUMS "}, %" #A      \
+                 "wgmma.mma_async.sp.sync.aligned.m64n" #N KIND " {" S24_REGS_##SUMS "}, %" #A     \
                  ", %" #B ", %" #E ", " SELECTOR ", add" LAST ";\n}\n"                             \
                  : S24_ACCS_##SUMS(SUM) : "l"(a), "l"(b), "r"(META), "r"(add))
 // clang-format on
@@ -137,8 +137,8 @@ template <int N> static __device__ inline void products_pin(int (&d)[N])
 /*
  * d (+)= 64 rows at `a` times N tokens at `b`: step STEP of the two of a stage. Both of a 16-bit
  * dtype take the same word of metadata and say by a selector which lanes' words are meant; of an
- * 8-bit one each has a word of its own. add = 0: the sums start here. Of COLUMNS, b's lines are along
- * the tokens.
+ * 8-bit one each has a word of its own. add = 0: the sums start here. Of COLUMNS, b's lines are
+ * along the tokens.
  */
 template <class T, int N, int STEP, bool COLUMNS = false> struct wgmma_sp;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Activations in training, forward and backward, gated ones too; backward with the column sums that
- * are the bias's gradient. A block has 256 columns and its warps take rows by turns, so that a thread
- * keeps its columns' sums and biases in registers.
+ * are the bias's gradient. A block has 256 columns and its warps take rows by turns, so that a
+ * thread keeps its columns' sums and biases in registers.
  */
 #include "cuda/plugin/train.cuh"
 #include "cuda/row/rows.cuh"

@@ -3,12 +3,12 @@
  * What attention's passes of training share: where a block works, rows of a text in shared memory,
  * products with them, dropout, results on their way out.
  *
- * A block has GROUPS warpgroups, each with 64 rows (queries; keys where their gradients are made) of
- * one text and head, and goes through the other side N rows at a time, two stages of which are in
- * shared memory. There, rows lie in slabs of up to 64 columns, swizzled as wgmma reads them; heads of
- * less than D elements are filled with zeros, as are rows behind the text's end. A thread has of
- * every 64 x N sums the rows lane/4 and lane/4 + 8 of its warp's 16: of each 8 columns, c[0] and c[1]
- * are columns lane%4·2 and the next one of the first row, c[2] and c[3] of the second.
+ * A block has GROUPS warpgroups, each with 64 rows (queries; keys where their gradients are made)
+ * of one text and head, and goes through the other side N rows at a time, two stages of which are
+ * in shared memory. There, rows lie in slabs of up to 64 columns, swizzled as wgmma reads them;
+ * heads of less than D elements are filled with zeros, as are rows behind the text's end. A thread
+ * has of every 64 x N sums the rows lane/4 and lane/4 + 8 of its warp's 16: of each 8 columns, c[0]
+ * and c[1] are columns lane%4·2 and the next one of the first row, c[2] and c[3] of the second.
  */
 #ifndef S24_CUDA_TRAIN_TRAIN_ATTENTION_CUH
 #define S24_CUDA_TRAIN_TRAIN_ATTENTION_CUH
@@ -87,7 +87,8 @@ static __device__ inline train_place train_place_of(const train_heads &h, int ro
     return at;
 }
 
-/* ---- shared memory ----------------------------------------------------------------------------- */
+/* ---- shared memory -----------------------------------------------------------------------------
+   */
 
 static __device__ inline uint32_t train_memory(void *memory)
 {
@@ -133,7 +134,8 @@ static __device__ inline void rows_in(uint32_t to, const T *from, long long ld, 
     }
 }
 
-/* ---- products ---------------------------------------------------------------------------------- */
+/* ---- products ----------------------------------------------------------------------------------
+   */
 
 /* c = a·bᵀ: the warpgroup's rows of a block's own ones at a, N of the other side at b. */
 template <class T, class TILE>
@@ -232,10 +234,12 @@ static __device__ inline void rows_out(const float (&c)[TILE::slabs][TILE::slab 
     }
 }
 
-/* ---- dropout ----------------------------------------------------------------------------------- */
+/* ---- dropout -----------------------------------------------------------------------------------
+   */
 
 /* The weights of a query that this lane has of 128 keys: bit 8·(2e + j) + i is key 16i + 8j +
-   lane%4·2 + e of the block, 1 where it stays. The four lanes' words are a row of train_heads.kept. */
+   lane%4·2 + e of the block, 1 where it stays. The four lanes' words are a row of train_heads.kept.
+   */
 static __device__ inline uint32_t drop_of_row(const dropper &drop, int64_t row, int block)
 {
     uint32_t kept = 0;

@@ -3,7 +3,8 @@
  * Attention's pass backward after FlashAttention-2 (Dao, 2023), the weights P computed again from
  * the sums of the pass forward, with dropout D on them:
  *
- *     dP = dO·Vᵀ ∘ D     dS = P ∘ (dP − Σ dO∘O)     dQ = dS·K/√d     dK = dSᵀ·Q/√d     dV = (P∘D)ᵀ·dO
+ *     dP = dO·Vᵀ ∘ D     dS = P ∘ (dP − Σ dO∘O)
+ *     dQ = dS·K/√d       dK = dSᵀ·Q/√d             dV = (P∘D)ᵀ·dO
  *
  * One kernel's blocks have queries and make dQ, on the way the sums of dO∘O and what dropout keeps;
  * the other's have keys, see all transposed, and make dK and dV of all heads that share them. So
@@ -28,7 +29,8 @@ static __device__ inline uint32_t *train_kept(const train_heads &h, int head, in
     return h.kept + ((int64_t)head * blocks + block) * h.tokens * 4;
 }
 
-/* ---- dQ --------------------------------------------------------------------------------------- */
+/* ---- dQ ---------------------------------------------------------------------------------------
+   */
 
 template <class TILE> static constexpr int train_queries_bytes()
 {
@@ -174,7 +176,8 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
                       at.row, at.length, h.d);
 }
 
-/* ---- dK and dV -------------------------------------------------------------------------------- */
+/* ---- dK and dV --------------------------------------------------------------------------------
+   */
 
 /* Behind a stage's queries and their dO: their sums, and 16 bytes each of dropout. */
 template <class TILE> struct train_keys_stage {

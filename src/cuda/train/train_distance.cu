@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Losses that pull vectors to a teacher's: hidden states by their squared distance, pooled vectors by
-   their angle. */
+/* Losses that pull vectors to a teacher's: hidden states by their squared distance, pooled vectors
+   by their angle. */
 #include "cuda/plugin/train.cuh"
 #include "cuda/row/rows.cuh"
 #include "cuda/train/train_sums.cuh"
@@ -79,8 +79,8 @@ static __device__ float block_sum(float v)
     return all;
 }
 
-/* A block's text: its tokens, those of them that count, and the slope to_z·z + to_e·e that they share:
-   d cos/de = (z/|z| − cos·e/|e|)/|e|. */
+/* A block's text: its tokens, those of them that count, and the slope to_z·z + to_e·e that they
+   share: d cos/de = (z/|z| − cos·e/|e|)/|e|. */
 struct angle {
     const float *e, *z;
     const uint8_t *mask;
@@ -150,8 +150,8 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Of a maximum each column's share goes to the first token that has it: a block has 256 columns, its
-   warps look for them by turns. */
+/* Of a maximum each column's share goes to the first token that has it: a block has 256 columns,
+   its warps look for them by turns. */
 template <class T>
 __global__ void __launch_bounds__(THREADS)
     cosine_most_kernel(const __grid_constant__ s24_device_train_cosine_args job)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Dropout by place, with the numbers of the CPU's vector functions: a row falls into blocks of 128
- * elements, of which lane l (of 16) draws Philox's words once for its eight elements 16·q + l, bit q
- * below.
+ * elements, of which lane l (of 16) draws Philox's words once for its eight elements 16·q + l, bit
+ * q below.
  */
 #ifndef S24_CUDA_TRAIN_TRAIN_DROPOUT_CUH
 #define S24_CUDA_TRAIN_TRAIN_DROPOUT_CUH

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Embeddings in training. Forward a warp has a token. Backward the tokens of an id are neighbours in
- * the caller's order, which is cut into pieces of PIECE tokens: an id that is within a piece is added
- * to its table at once; what one piece leaves to the next waits in the work memory and is added up by
- * the piece where the id begins, in the order of the pieces.
+ * Embeddings in training. Forward a warp has a token. Backward the tokens of an id are neighbours
+ * in the caller's order, which is cut into pieces of PIECE tokens: an id that is within a piece is
+ * added to its table at once; what one piece leaves to the next waits in the work memory and is
+ * added up by the piece where the id begins, in the order of the pieces.
  */
 #include "cuda/plugin/train.cuh"
 #include "cuda/row/rows.cuh"
@@ -72,8 +72,8 @@ TRAIN_ENQUEUE(embed, s24_device_train_embed_args)
 /* ---- backward: words ------------------------------------------------------------------------- */
 
 /* A warp a piece and 256 columns. Places 2·piece of the work memory: the sum of an id that began
-   before the piece; 2·piece + 1: of one that begins here and goes on behind it. The rows of READ tokens
-   and of their table are asked for before the first one is needed. */
+   before the piece; 2·piece + 1: of one that begins here and goes on behind it. The rows of READ
+   tokens and of their table are asked for before the first one is needed. */
 template <class T>
 __global__ void __launch_bounds__(32 * PIECE_WARPS)
     word_pieces_kernel(const __grid_constant__ s24_device_train_embed_back_args job)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Losses of rows of logits: a label, a teacher at a temperature, or both. A block has PART logits of a
- * row. One kernel leaves each part's maxima and sums in the work memory, a second one merges those of
- * its row and writes the gradient; what it reads again is in the cache where the
- * caller takes rows by chunks. Each row's loss is a part of a sum in double.
+ * Losses of rows of logits: a label, a teacher at a temperature, or both. A block has PART logits
+ * of a row. One kernel leaves each part's maxima and sums in the work memory, a second one merges
+ * those of its row and writes the gradient; what it reads again is in the cache where the caller
+ * takes rows by chunks. Each row's loss is a part of a sum in double.
  */
 #include <cfloat>
 

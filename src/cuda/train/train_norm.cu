@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Norms in training: a sum's dropout, bias and residual in front of one, and the pass back through it
- * with the gradients of its parameters. A row of up to 1024 elements is a warp's, a wider one a
+ * Norms in training: a sum's dropout, bias and residual in front of one, and the pass back through
+ * it with the gradients of its parameters. A row of up to 1024 elements is a warp's, a wider one a
  * block's; it is read once and stays in registers.
  */
 #include "cuda/plugin/train.cuh"
@@ -11,8 +11,8 @@
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
 
-/* Which rows and columns a warp has: CHUNKS pieces of N columns a thread. STAGES: how many rows are on
-   their way, or at work, in the pass back. */
+/* Which rows and columns a warp has: CHUNKS pieces of N columns a thread. STAGES: how many rows are
+   on their way, or at work, in the pass back. */
 template <int N_, int CHUNKS_, int ROW_WARPS, int STAGES_ = 3> struct row_place {
     static constexpr int N = N_, CHUNKS = CHUNKS_, row_warps = ROW_WARPS, STAGES = STAGES_;
     static constexpr int block_rows = WARPS / ROW_WARPS;
@@ -174,8 +174,8 @@ static __device__ void leave_sums(float *part, int width, const typename PLACE::
     }
 }
 
-/* What a row is made of, on its way to the thread that asked for it: STAGES rows, each thread its own
-   bytes of every matrix and chunk, so that nobody waits for anybody. */
+/* What a row is made of, on its way to the thread that asked for it: STAGES rows, each thread its
+   own bytes of every matrix and chunk, so that nobody waits for anybody. */
 enum { ROW_DY, ROW_S, ROW_DY2, ROW_DS, ROW_MATRICES };
 
 template <class PLACE> struct row_ring {
@@ -356,8 +356,8 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* The places by width: a warp a row, then a block a row; of the pass back alone, rows of 384 elements
-   without idle lanes, and the longest ones where shared memory is little. */
+/* The places by width: a warp a row, then a block a row; of the pass back alone, rows of 384
+   elements without idle lanes, and the longest ones where shared memory is little. */
 enum { PLACES = 8, NARROW = PLACES, ONE_STAGE, BACK_PLACES };
 #define NORM_KERNELS(kernel, T)                                                                    \
     (const void *)kernel<T, row_place<8, 1, 1>>, (const void *)kernel<T, row_place<8, 2, 1>>,      \

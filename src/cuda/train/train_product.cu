@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Training's products through cuBLASLt. Row-major y = op(a)·op(b) is its column-major yᵀ = op(b)ᵀ·…,
- * with the operands changed about. Algorithms are the library's first proposal for the rounded shape,
- * not the fastest of a measurement: what is proposed is a function of the shape, so the bits of a run
- * are too.
+ * Training's products through cuBLASLt. Row-major y = op(a)·op(b) is its column-major yᵀ =
+ * op(b)ᵀ·…, with the operands changed about. Algorithms are the library's first proposal for the
+ * rounded shape, not the fastest of a measurement: what is proposed is a function of the shape, so
+ * the bits of a run are too.
  */
 #include <cstdlib>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Sums over many blocks without sums in the order of chance: every block leaves its part in the work
- * memory, and a kernel behind adds the parts in the order of the blocks.
+ * Sums over many blocks without sums in the order of chance: every block leaves its part in the
+ * work memory, and a kernel behind adds the parts in the order of the blocks.
  */
 #ifndef S24_CUDA_TRAIN_TRAIN_SUMS_CUH
 #define S24_CUDA_TRAIN_TRAIN_SUMS_CUH
@@ -46,8 +46,8 @@ template <int WARPS> static __device__ inline double block_total(double sum)
     return sum;
 }
 
-/* sums[kind][c] += Σ of x[r, c] over the rows of that kind. x's rows have room for cols rounded up to
-   eight. */
+/* sums[kind][c] += Σ of x[r, c] over the rows of that kind. x's rows have room for cols rounded up
+   to eight. */
 struct row_sums {
     s24_dtype dtype;
     int64_t rows, cols, ld;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Weights of 16 bits that are 2:4 in both directions, from dense memory to W and Wᵀ in the Hopper
- * order in one pass. A thread has 4 rows of a piece: two 4x4 tiles side by side, the left one in the
- * low halves of its registers, the right one in the high halves. What it keeps is the CPU's choice
- * (kernel/tile_choose.h), ties, NaN and Inf included.
+ * order in one pass. A thread has 4 rows of a piece: two 4x4 tiles side by side, the left one in
+ * the low halves of its registers, the right one in the high halves. What it keeps is the CPU's
+ * choice (kernel/tile_choose.h), ties, NaN and Inf included.
  */
 #ifndef S24_CUDA_WEIGHT_PAIR16_CUH
 #define S24_CUDA_WEIGHT_PAIR16_CUH
@@ -114,8 +114,8 @@ static __host__ __device__ constexpr int pair_of(int keep)
                          : 5;
 }
 
-/* The greatest of the 90 sums. Adding and rounding keeps order, so that of patterns that share their
-   first or their last two rows' choices the greatest parts make the greatest sum. */
+/* The greatest of the 90 sums. Adding and rounding keeps order, so that of patterns that share
+   their first or their last two rows' choices the greatest parts make the greatest sum. */
 static __device__ __forceinline__ float greatest_sum(const float (&high)[6][6],
                                                      const float (&low)[6][6])
 {
@@ -190,8 +190,8 @@ static __device__ __forceinline__ uint32_t choose_best(const uint32_t (&v)[4][4]
     return places;
 }
 
-/* Blocks on a processor at a time. Eight take the 1024 tiles of 4096x1024 at once; the sums of the 90
-   patterns need more registers than that leaves. */
+/* Blocks on a processor at a time. Eight take the 1024 tiles of 4096x1024 at once; the sums of the
+   90 patterns need more registers than that leaves. */
 static constexpr int pair_resident(pair_rule rule)
 {
     return rule == PAIR_BEST ? 5 : 8;

@@ -79,8 +79,8 @@ static s24_status read_shard(s24i_shard *shard, s24_ctx *ctx)
     return align_tensors(shard, ctx);
 }
 
-/* All shards' tensors in one array. What it takes comes from the shards' own arrays, which go one by
-   one; the only shard's is taken as it is, sorted already. */
+/* All shards' tensors in one array. What it takes comes from the shards' own arrays, which go one
+   by one; the only shard's is taken as it is, sorted already. */
 static s24_status move_tensors(s24_checkpoint *checkpoint)
 {
     s24_ctx *ctx = checkpoint->ctx;

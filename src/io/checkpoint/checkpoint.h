@@ -38,9 +38,9 @@ s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *
 #define S24I_INDEX_FILE  "model.safetensors.index.json"
 
 /*
- * Bytes of the checkpoint, of one file, in a map that outlives it: its pages are the file's, private to
- * nobody and read when they are touched, or at once where all will be (at_once). *data is NULL where
- * that cannot be, because the tensor had to be copied or is empty. IO, MEMORY.
+ * Bytes of the checkpoint, of one file, in a map that outlives it: its pages are the file's,
+ * private to nobody and read when they are touched, or at once where all will be (at_once). *data
+ * is NULL where that cannot be, because the tensor had to be copied or is empty. IO, MEMORY.
  */
 s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
                                const s24_checkpoint *checkpoint, const void *from, size_t bytes,

@@ -74,7 +74,8 @@ static const format *by_name(const char *path)
 
 static const format *by_content(const char *path, const uint8_t *data, size_t bytes)
 {
-    /* A safetensors file that was cut short begins with a length, of which two bytes may be anything. */
+    /* A safetensors file that was cut short begins with a length, of which two bytes may be
+       anything. */
     uint64_t length = UINT64_MAX;
     if (bytes >= 8) memcpy(&length, data, sizeof length);
     for (int i = 0; i < FORMATS; i++) {

@@ -180,8 +180,8 @@ static s24_status check_tiling(const s24i_header *header, const reader *r)
 
 /*
  * The header is read twice: once to check that it is JSON and to count, once to fill, member by
- * member, so that of its tree only one member's stands at a time: a tree of the whole takes more than
- * the tensors that it describes.
+ * member, so that of its tree only one member's stands at a time: a tree of the whole takes more
+ * than the tensors that it describes.
  */
 typedef struct counts {
     size_t members, keys_bytes;

@@ -11,7 +11,8 @@
 
 /* The container's own limit for N; also bounds what parsing a header may cost. */
 #define S24I_HEADER_MAX_BYTES ((uint64_t)100000000)
-/* Our own, of docs/format.md: a file of a million tensors is nobody's model, but fits such a header. */
+/* Our own, of docs/format.md: a file of a million tensors is nobody's model, but fits such a
+   header. */
 enum { S24I_MAX_MEMBERS = 1 << 20 };
 
 #define S24I_VALUES_SUFFIX     ".s24_values"
@@ -48,7 +49,8 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
 s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
                             const uint8_t *indices, int64_t rows, int64_t cols);
 
-/* The scales of a quantised [rows, cols] must be finite and not negative; FORMAT names the place. */
+/* The scales of a quantised [rows, cols] must be finite and not negative; FORMAT names the place.
+   */
 s24_status s24i_check_scales(s24_ctx *ctx, const char *path, const char *name, const void *scales,
                              int64_t rows, int64_t cols, int64_t group);
 

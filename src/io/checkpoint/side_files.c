@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What goes along when a model folder is written anew: configuration, tokenizer, pooling, README;
- * everything but the weights, which the writer makes, other formats' copies of them, which would
- * be stale, and hidden files (.git). Modes go along too. Links to files inside the model's folder are
+ * everything but the weights, which the writer makes, other formats' copies of them, which would be
+ * stale, and hidden files (.git). Modes go along too. Links to files inside the model's folder are
  * followed, and those of a download cache (snapshots/REVISION/file is a link to blobs/HASH); others
- * are not, since they may lead to what nobody meant to hand on, and neither are links to folders, which
- * may form a ring.
+ * are not, since they may lead to what nobody meant to hand on, and neither are links to folders,
+ * which may form a ring.
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <dirent.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The inside of a writer, shared by writer.c (what callers do), writer_declare.c (what there will be),
- * writer_layout.c (what lies where) and writer_text.c (what JSON says of it).
+ * The inside of a writer, shared by writer.c (what callers do), writer_declare.c (what there will
+ * be), writer_layout.c (what lies where) and writer_text.c (what JSON says of it).
  */
 #ifndef S24_IO_CHECKPOINT_WRITER_H
 #define S24_IO_CHECKPOINT_WRITER_H

@@ -2,8 +2,8 @@
 /*
  * What lies where in the files of a writer: tensors by dtype, wide ones first, then by name, as the
  * format's own writer orders them, so that a file written again has the same bytes; the header
- * padded with spaces so that the data begin at a multiple of 8. Matrices in a layout come first, and
- * then the data begin at a multiple of 64: each has a multiple of 64 bytes.
+ * padded with spaces so that the data begin at a multiple of 8. Matrices in a layout come first,
+ * and then the data begin at a multiple of 64: each has a multiple of 64 bytes.
  */
 #include "io/checkpoint/writer.h"
 

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Is the character seen? Controls move the cursor and set colours; marks of direction show a text in
-   another order than it has; separators end a line. */
+/* Is the character seen? Controls move the cursor and set colours; marks of direction show a text
+   in another order than it has; separators end a line. */
 static int is_seen(uint32_t c)
 {
     const int controls = c < 0x20 || (c >= 0x7f && c < 0xa0);

@@ -20,8 +20,9 @@ s24_status s24i_zeroed(void **out, s24_ctx *ctx, size_t bytes);
 /* count·size bytes of context memory (not zeroed), or S24_ERROR_MEMORY with a sentence that says
    what for. */
 s24_status s24i_alloc_elems(void *out, s24_ctx *ctx, int64_t count, size_t size, const char *what);
-/* Room for `wanted` elements in *data, context memory for *room of them (NULL: 0), what is there kept:
-   where they are more, for twice as many as before at least. MEMORY, then all is as it was. */
+/* Room for `wanted` elements in *data, context memory for *room of them (NULL: 0), what is there
+   kept: where they are more, for twice as many as before at least. MEMORY, then all is as it was.
+   */
 s24_status s24i_reserve_elems(void *data, int64_t *room, s24_ctx *ctx, int64_t wanted, size_t size,
                               const char *what);
 /* A copy of a string; "folder/file"; the folder that a path lies in. Freed with s24_ctx_free.
@@ -53,17 +54,17 @@ typedef struct s24i_map {
 s24_status s24i_map_open(s24i_map *out, s24_ctx *ctx, const char *path);
 /* The same, and the file stays open in *fd (−1 on error), for s24i_map_again. */
 s24_status s24i_map_open_fd(s24i_map *out, int *fd, s24_ctx *ctx, const char *path);
-/* Pages begin … begin + bytes of an open file once more, the caller's own, read when they are touched
-   or at once. data is where begin's page starts, which begin % (the page's size) bytes precede. IO,
-   MEMORY. */
+/* Pages begin … begin + bytes of an open file once more, the caller's own, read when they are
+   touched or at once. data is where begin's page starts, which begin % (the page's size) bytes
+   precede. IO, MEMORY. */
 s24_status s24i_map_again(s24i_map *out, s24_ctx *ctx, int fd, size_t begin, size_t bytes,
                           int at_once, const char *path);
 void s24i_map_close(s24i_map *map);
-/* All of these bytes, which may lie in a map, are about to be read: its pages are entered at once, which
-   takes less than one fault after the other. */
+/* All of these bytes, which may lie in a map, are about to be read: its pages are entered at once,
+   which takes less than one fault after the other. */
 void s24i_map_touch(const void *from, size_t bytes);
-/* What lies in a map from *from to `to` was read: where that is much, its pages are let go (they come
-   again when they are touched) and *from moves on. */
+/* What lies in a map from *from to `to` was read: where that is much, its pages are let go (they
+   come again when they are touched) and *from moves on. */
 void s24i_map_forget(const char **from, const char *to);
 
 /* Makes a text of line `number` of the file `name`, given without its LF: a CR before an LF (ended:

@@ -11,10 +11,11 @@
 #include "io/file/io.h"
 
 /*
- * A hidden file or folder, ".sparse24-" and 16 hexadecimal digits, with a lock beside it: a file of the
- * same name and ".lock" that says whose it is and is locked (flock) for as long as its writer lives.
- * One whose lock nobody holds is what a killed writer left, and the next that makes a temporary there
- * removes it. Where files cannot be locked there is no lock, and nothing is removed.
+ * A hidden file or folder, ".sparse24-" and 16 hexadecimal digits, with a lock beside it: a file of
+ * the same name and ".lock" that says whose it is and is locked (flock) for as long as its writer
+ * lives. One whose lock nobody holds is what a killed writer left, and the next that makes a
+ * temporary there removes it. Where files cannot be locked there is no lock, and nothing is
+ * removed.
  */
 typedef struct s24i_temporary {
     s24_ctx *ctx;
@@ -23,9 +24,9 @@ typedef struct s24i_temporary {
     int lock_fd;
 } s24i_temporary;
 
-/* A fresh file (its descriptor in *fd) or, with fd = NULL, a fresh folder beside path, of this mode less
-   the umask's bits; first removes what killed writers left there, and says so. On error there is none.
-   IO, MEMORY. */
+/* A fresh file (its descriptor in *fd) or, with fd = NULL, a fresh folder beside path, of this mode
+   less the umask's bits; first removes what killed writers left there, and says so. On error there
+   is none. IO, MEMORY. */
 s24_status s24i_temporary_create(s24i_temporary *out, int *fd, s24_ctx *ctx, const char *path,
                                  mode_t mode);
 /* Removes it with all in it, if it is there still, and then its lock. */
@@ -39,11 +40,13 @@ void s24i_temporary_leave(s24i_temporary *temporary);
    INTERRUPTED. */
 s24_status s24i_write_at(int fd, s24_ctx *ctx, const char *name, const void *data, size_t bytes,
                          uint64_t offset);
-/* Gives a file the mode of another, which was its owner's choice; so the umask has no say in it. IO. */
+/* Gives a file the mode of another, which was its owner's choice; so the umask has no say in it.
+   IO. */
 s24_status s24i_take_mode(int fd, s24_ctx *ctx, const char *path, int from);
 /* The same for folders, whose owner may always write them. */
 s24_status s24i_take_folder_mode(s24_ctx *ctx, const char *path, const char *from);
-/* Makes a new file of these bytes, synced, with the mode of the open file `like` (−1: a new one's). IO. */
+/* Makes a new file of these bytes, synced, with the mode of the open file `like` (−1: a new one's).
+   IO. */
 s24_status s24i_write_file(s24_ctx *ctx, const char *path, const void *data, size_t bytes,
                            int like);
 /* Syncs and closes; *fd becomes −1 in any case. IO. */
@@ -52,14 +55,14 @@ s24_status s24i_sync_folder(s24_ctx *ctx, const char *path);
 
 /*
  * Gives a finished file or folder its place. Without force an existing output is EXISTS; with it
- * the old one is replaced in one step where the system can (Linux), else moved away first and
- * moved back if the new one cannot take its place. The parent folder is synced. Then the temporary has
+ * the old one is replaced in one step where the system can (Linux), else moved away first and moved
+ * back if the new one cannot take its place. The parent folder is synced. Then the temporary has
  * ended; on error it is there still. IO, EXISTS, MEMORY (before anything is moved).
  */
 s24_status s24i_put_in_place(s24i_temporary *temporary, const char *path, int force);
 
-/* Removes what stands at a path, a file or a folder with all in it; links are removed, not followed.
-   Allocates nothing. 1 if it is gone; *bytes grows by what was removed. */
+/* Removes what stands at a path, a file or a folder with all in it; links are removed, not
+   followed. Allocates nothing. 1 if it is gone; *bytes grows by what was removed. */
 int s24i_remove_tree(const char *path, int64_t *bytes);
 
 /* Copies the side files of a model folder: see side_files.c for which. IO, MEMORY, INTERRUPTED. */

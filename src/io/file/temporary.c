@@ -2,11 +2,11 @@
 /*
  * Temporary outputs, and the ones that killed writers left. What must stay true:
  *
- * A writer locks its lock's file before it writes into it whose it is, and a sweeper removes nothing
- * but what such a file names after it has got the lock: so a lock that is made but not yet locked is
- * left alone, and of two sweepers the second finds nothing. Where locks may hold for one machine alone
- * (file systems that are shared), a lock of another machine, or of before this one's start, says
- * nothing. What is another user's stays.
+ * A writer locks its lock's file before it writes into it whose it is, and a sweeper removes
+ * nothing but what such a file names after it has got the lock: so a lock that is made but not yet
+ * locked is left alone, and of two sweepers the second finds nothing. Where locks may hold for one
+ * machine alone (file systems that are shared), a lock of another machine, or of before this one's
+ * start, says nothing. What is another user's stays.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -57,7 +57,8 @@ static int is_local(int fd)
     return 0;
 }
 
-/* Does the locked file say that it is the lock of that temporary, and is its free lock to be trusted? */
+/* Does the locked file say that it is the lock of that temporary, and is its free lock to be
+   trusted? */
 static int is_ours(int fd, const char *name)
 {
     char boot[BOOT + 1], mark[MARK], text[MARK];

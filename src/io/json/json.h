@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * JSON, read from strangers and written. A text is read strictly (RFC 8259; UTF-8 without errors, no
- * key twice, no lone surrogate, no U+0000, nothing after the value, integers of 64 bits, numbers of
- * at most S24I_JSON_NUMBER characters, S24I_JSON_DEPTH levels) into one block of the context's memory,
- * which takes at most two and a half times the text's bytes. A value is a pointer into that block; the
- * text is needed no longer.
+ * JSON, read from strangers and written. A text is read strictly (RFC 8259; UTF-8 without errors,
+ * no key twice, no lone surrogate, no U+0000, nothing after the value, integers of 64 bits, numbers
+ * of at most S24I_JSON_NUMBER characters, S24I_JSON_DEPTH levels) into one block of the context's
+ * memory, which takes at most two and a half times the text's bytes. A value is a pointer into that
+ * block; the text is needed no longer.
  *
  *     s24i_json *root;
  *     s24i_json_walk walk;
@@ -41,8 +41,8 @@ typedef enum s24i_json_type {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Parses a whole text, whose value must be an object or an array; file is for the sentence. The caller
-   frees *out with s24_ctx_free. FORMAT (with line and column), MEMORY. */
+/* Parses a whole text, whose value must be an object or an array; file is for the sentence. The
+   caller frees *out with s24_ctx_free. FORMAT (with line and column), MEMORY. */
 s24_status s24i_json_parse(s24i_json **out, s24_ctx *ctx, const char *file, const void *data,
                            size_t bytes);
 
@@ -81,8 +81,8 @@ s24i_json *s24i_json_get(const s24i_json *object, const char *key);
 s24i_json *s24i_json_at(const s24i_json *array, size_t index);
 size_t s24i_json_count(const s24i_json *value);
 
-/* The double of a JSON number's characters, whatever the program's locale; 0: it is none that is finite.
-   value may be NULL. */
+/* The double of a JSON number's characters, whatever the program's locale; 0: it is none that is
+   finite. value may be NULL. */
 int s24i_json_real(double *value, const char *text);
 
 /* Goes through an array or an object. */
@@ -106,8 +106,8 @@ void s24i_json_put(s24i_json_text *text, const char *raw);
 void s24i_json_put_integer(s24i_json_text *text, int64_t value);
 /* So many bytes with quotes and escapes; they must be UTF-8. */
 void s24i_json_put_string(s24i_json_text *text, const char *string, size_t bytes);
-/* The text that write makes: it runs twice, to count and to fill. `room` bytes of zeros stand behind
-   it, and one that ends it. Freed with s24_ctx_free. MEMORY. */
+/* The text that write makes: it runs twice, to count and to fill. `room` bytes of zeros stand
+   behind it, and one that ends it. Freed with s24_ctx_free. MEMORY. */
 s24_status s24i_json_make(char **out, s24_ctx *ctx,
                           void (*write)(s24i_json_text *text, const void *user), const void *user,
                           size_t room);

@@ -6,9 +6,9 @@
  *     literal  't', 'f' or 'n'             array    '[', 4 bytes: how many follow, its values
  *                                          object   '{', likewise; a string before each value
  *
- * So a text's tree is never larger than five halves of it ("[]" takes five bytes), and one pass over
- * the text, without a stack of calls, counts it exactly. Keys are compared by sorting them: in a hash
- * table, strangers could choose them to collide.
+ * So a text's tree is never larger than five halves of it ("[]" takes five bytes), and one pass
+ * over the text, without a stack of calls, counts it exactly. Keys are compared by sorting them: in
+ * a hash table, strangers could choose them to collide.
  */
 #include <stdio.h>
 #include <stdlib.h>

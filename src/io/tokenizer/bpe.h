@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Byte pair encoding: a word's symbols are merged, the pair that was learnt first before all others,
- * until no pair of the table is left.
+ * Byte pair encoding: a word's symbols are merged, the pair that was learnt first before all
+ * others, until no pair of the table is left.
  *
  *     byte level (GPT-2, Llama 3): text ─ words by a pattern ─ bytes ─ merges
- *     SentencePiece (Llama 1, 2):  text ─ blanks become ▁ ─ characters, bytes where unknown ─ merges
+ *     SentencePiece (Llama 1, 2):  text ─ blanks become ▁ ─ characters, or bytes ─ merges
  */
 #ifndef S24_IO_TOKENIZER_BPE_H
 #define S24_IO_TOKENIZER_BPE_H
@@ -51,8 +51,8 @@ typedef struct s24i_bpe {
     int32_t blank;        /* the token of ▁, −1: none */
 } s24i_bpe;
 
-/* The bytes that a token at byte level spells, at most as many as it has itself; SIZE_MAX when it is
-   spelled otherwise. */
+/* The bytes that a token at byte level spells, at most as many as it has itself; SIZE_MAX when it
+   is spelled otherwise. */
 size_t s24i_bpe_bytes(char *out, const char *token);
 
 #define S24I_BLANK       "\xe2\x96\x81" /* ▁, U+2581 */

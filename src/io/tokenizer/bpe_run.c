@@ -48,8 +48,8 @@ static void advance(reader *r, size_t byte)
     }
 }
 
-/* A token of bytes begin … end − 1; of none if it is a ▁ before the text, which is counted as part of
-   the character that follows. */
+/* A token of bytes begin … end − 1; of none if it is a ▁ before the text, which is counted as part
+   of the character that follows. */
 static void push(reader *r, int32_t id, size_t begin, size_t end)
 {
     if (r->count == r->run->room) return;

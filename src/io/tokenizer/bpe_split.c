@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Texts to words, as the regular expressions of byte-level tokenizers cut them. A pattern is carried
- * out by hand, alternative by alternative: what is a letter or a number says Unicode's general
- * category, and \s is its property White_Space. What is not UTF-8 is neither.
+ * Texts to words, as the regular expressions of byte-level tokenizers cut them. A pattern is
+ * carried out by hand, alternative by alternative: what is a letter or a number says Unicode's
+ * general category, and \s is its property White_Space. What is not UTF-8 is neither.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * SentencePiece's tokenizer.model, as Llama 1 and 2 have it: a Protocol Buffers message of pieces
- * with scores. What must stay true: a pair may merge if both together are a piece, and the piece with
- * the greatest score comes first; what this reader does not carry out it refuses by its name.
+ * with scores. What must stay true: a pair may merge if both together are a piece, and the piece
+ * with the greatest score comes first; what this reader does not carry out it refuses by its name.
  */
 #include "io/tokenizer/tokenizer.h"
 #include "io/tokenizer/utf8.h"
@@ -18,7 +18,8 @@ typedef struct field {
     s24_text content; /* of a length-delimited one */
 } field;
 
-/* A number of seven bits a byte, the low ones first. 0 at the message's end or if it is too long. */
+/* A number of seven bits a byte, the low ones first. 0 at the message's end or if it is too long.
+   */
 static int read_varint(uint64_t *value, s24_text *rest)
 {
     *value = 0;

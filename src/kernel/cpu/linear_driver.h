@@ -18,14 +18,14 @@
  *                     pack_block() and finish_square() then are told
  *   PAIRS             1: finish_pair() may do the squares of two row blocks at once
  *   WIDEN             1: widen() copies a pass's weights into the form that the tile reads
- *   OWN_LAYOUT        1: there is no LAYOUT, weight_bytes() and weight_pack() are the row's, and widen() is told the
- *                     place: widen(block, &tile, job, row block, k block)
- *   HAS_LANES         1: few tokens go another way: LANES_M, IS_FEW(m) (all groups' tokens unless it is defined),
- *                     few_rows(), which says how many row blocks it did at once, few_t, few_as_they_are(),
- *                     gather_few()
+ *   OWN_LAYOUT        1: there is no LAYOUT, weight_bytes() and weight_pack() are the row's, and
+ *                     widen() is told the place: widen(block, &tile, job, row block, k block)
+ *   HAS_LANES         1: few tokens go another way: LANES_M, IS_FEW(m) (all groups' tokens unless
+ *                     it is defined), few_rows(), which says how many row blocks it did at once,
+ *                     few_t, few_as_they_are(), gather_few()
  *   FEW_FORMS         forms in which gather_few() lays them down, 1 if not defined
- *   FEW_GROUPS        groups of LANES_M tokens that go that way after each other, 1 if not defined. Either is more
- *                     than 1 only where LANES_M tokens are one vector
+ *   FEW_GROUPS        groups of LANES_M tokens that go that way after each other, 1 if not defined.
+ *                     Either is more than 1 only where LANES_M tokens are one vector
  */
 #ifndef S24_KERNEL_CPU_LINEAR_DRIVER_H
 #define S24_KERNEL_CPU_LINEAR_DRIVER_H
@@ -65,7 +65,8 @@ static panels panels_of(int64_t m, int64_t threads)
 {
     panels p = {(m + LANE - 1) / LANE, 0};
     p.count = p.vectors <= FIT_C ? 1 : (p.vectors + BEST_C - 1) / BEST_C;
-    /* Panels of its own for each thread need no barrier after packing; worth it if they stay wide. */
+    /* Panels of its own for each thread need no barrier after packing; worth it if they stay wide.
+       */
     if (p.count == 1 && p.vectors % threads == 0 && p.vectors / threads >= 4) p.count = threads;
     if (p.count > 1 && !shares_evenly(p.count, threads)) {
         const int64_t more = (p.count + threads - 1) / threads * threads;
@@ -218,8 +219,8 @@ static void run_panel(const run *r, int64_t panel, int cold, const uint8_t *pack
  * Who does what. Enough panels: each thread packs its own and runs them down all of w, as many at a
  * time as L2 holds beside a few row blocks, so that those come from far once for all of them. One
  * panel and enough rows for a few threads: each packs all of it for itself, which takes less than
- * fetching it from another core's cache (a lone vector is little to fetch). Else x is packed by all,
- * and the units shared out are row blocks where they suffice, or (panel, row block).
+ * fetching it from another core's cache (a lone vector is little to fetch). Else x is packed by
+ * all, and the units shared out are row blocks where they suffice, or (panel, row block).
  */
 enum { COPIES = 4, COPY_BLOCKS = 8 }; /* threads at most, row blocks for each at least */
 
@@ -373,9 +374,9 @@ static void gather_all(const few_groups *groups)
             gather_few((few_t *)groups->x[g], groups->stride[g], &groups->job[g]);
 }
 
-/* Up to COPIES threads each gather the tokens for themselves, which takes less than fetching them from
-   another core's cache. A packed vector's tokens take no more room than it in each form. Weights that
-   come from far are near for all groups but the first. */
+/* Up to COPIES threads each gather the tokens for themselves, which takes less than fetching them
+   from another core's cache. A packed vector's tokens take no more room than it in each form.
+   Weights that come from far are near for all groups but the first. */
 static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const run *r = arg;

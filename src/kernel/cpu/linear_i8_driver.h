@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the vector rows with int8 activations share: the weight's layout, the tokens' layout, and who
- * does what. Rows of W lie in the lanes: a tile is 16 rows by up to MAX_TOKENS tokens, all of k.
+ * What the vector rows with int8 activations share: the weight's layout, the tokens' layout, and
+ * who does what. Rows of W lie in the lanes: a tile is 16 rows by up to MAX_TOKENS tokens, all of
+ * k.
  *
  *   W [n, k]  ->  row blocks of 16 rows:
  *     64 B   f32 scales[16]
@@ -16,11 +17,11 @@
  *   x [m, k]  ->  panels of tokens: [eight columns][token][8]  bytes, q + X_OFFSET
  * so that a tile reads its panel in a row too, eight columns of a token by one broadcast.
  *
- * Where products take signed by unsigned bytes and q + 128 is too large for them, x has -q beside q,
- * X_BYTES is 16, and quads are magnitudes: whoever picks a column picks its sign too. A code is then
- * the place in the 16 bytes, 6 bits a dense weight:
- *       2 x 64 B  u32 codes[16]  in byte p of the first at bit 4q, of the second at bit 4q - 8: where
- *                                the p-th kept of columns 8q to 8q + 7 stands
+ * Where products take signed by unsigned bytes and q + 128 is too large for them, x has -q beside
+ * q, X_BYTES is 16, and quads are magnitudes: whoever picks a column picks its sign too. A code is
+ * then the place in the 16 bytes, 6 bits a dense weight:
+ *       2 x 64 B  u32 codes[16]  in byte p of the first at bit 4q, of the second at bit 4q - 8:
+ *                                where the p-th kept of columns 8q to 8q + 7 stands
  *
  * A row's file defines TARGET, X_OFFSET, X_BYTES, MAX_TOKENS and UNIT, the tokens that it likes
  * together, includes this one and defines the two functions declared below.
@@ -79,7 +80,8 @@ static size_t weight_bytes(const s24i_weight *from)
 }
 
 /* From rows16.h's order of a row's fields, four of two bits for each eight columns, to that of the
-   layout, from which a shift and a mask make indices: byte q's field p and byte p's field q swap. */
+   layout, from which a shift and a mask make indices: byte q's field p and byte p's field q swap.
+   */
 static uint32_t turned(uint32_t fields)
 {
     uint32_t swap = (fields ^ fields >> 12) & 0x0000f0f0;
@@ -168,9 +170,10 @@ static size_t token_bytes(int64_t m, int64_t k)
 
 /*
  * Who does what. With one thread there is no choice; else threads hand little over to each other:
- * each has its own tokens where these are enough to make up for reading all of w; or it quantises all
- * of few tokens for itself, which is faster than waiting for the others and fetching what they have
- * made, and has its own rows; or it has its own rows and the tokens that everybody has made ready.
+ * each has its own tokens where these are enough to make up for reading all of w; or it quantises
+ * all of few tokens for itself, which is faster than waiting for the others and fetching what they
+ * have made, and has its own rows; or it has its own rows and the tokens that everybody has made
+ * ready.
  */
 enum lanes_way { OWN_TOKENS, ALL_TOKENS, COMMON_TOKENS };
 enum { ALL_MOST = 48 /* tokens for each thread that each quantises */ };
@@ -184,9 +187,8 @@ static enum lanes_way lanes_way_of(int64_t m, int64_t n, int64_t k, int64_t thre
 
 typedef struct lanes_run {
     const s24i_linear_job *job;
-    int64_t panels, share,
-        rest;      /* panels of share + 1 units of tokens, of which there are `rest`, then share */
-    float *scales; /* [m] */
+    int64_t panels, share, rest; /* `rest` panels of share + 1 units of tokens, then of share */
+    float *scales;               /* [m] */
     uint8_t *x;
     /* Whose tokens are quantised between this one's tiles, `passed` of `passes` times some of them,
        and those that are next, to be asked for on the way. */
@@ -358,15 +360,16 @@ static s24i_linear_job lanes_job_of(const s24i_linear_job *job, int64_t m, int64
     return part;
 }
 
-/* Where the group from token m on ends: the last is up to half longer or shorter than the others. */
+/* Where the group from token m on ends: the last is up to half longer or shorter than the others.
+   */
 static int64_t lanes_group(const s24i_linear_job *job, int64_t m)
 {
     return job->m - m < GROUP_TOKENS * 3 / 2 ? job->m : m + GROUP_TOKENS;
 }
 
-/* All of a job by one thread, group by group, so that what it quantises is in L2 when it is used. The
-   next group's tokens are quantised some at a time, whose x was asked for meanwhile: into the other
-   end of the work. */
+/* All of a job by one thread, group by group, so that what it quantises is in L2 when it is used.
+   The next group's tokens are quantised some at a time, whose x was asked for meanwhile: into the
+   other end of the work. */
 static void lanes_alone(const s24i_linear_job *job, char *work)
 {
     const int64_t blocks = rows16_blocks(job->n);

@@ -4,8 +4,8 @@
  *
  *   W [n, k]  ->  blocks of QUARTERS times 16 rows, each
  *     if a row has one scale: QUARTERS x float scales[16]
- *     a run of segments of 128 columns (64 where a scale serves 64), each QUARTERS times, for 16 rows,
- *       if scales serve groups: float scales[16]
+ *     a run of segments of 128 columns (64 where a scale serves 64), each QUARTERS times, for 16
+ *       rows, if scales serve groups: float scales[16]
  *       k blocks of 32 columns: uint32 codes[16], those of rows16.h or what stored_codes() makes of
  *       them, then VALUES bytes that put_value() knows
  *

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The 2:4 linear in scalar C: the specification that every other row is compared with. Its layout
- * is the canonical form, values, indices and for integers scales; narrow values are widened exactly,
- * and an integer is multiplied with its scale first. Each output is one sum in k order, so it does
- * not depend on the number of threads.
+ * is the canonical form, values, indices and for integers scales; narrow values are widened
+ * exactly, and an integer is multiplied with its scale first. Each output is one sum in k order, so
+ * it does not depend on the number of threads.
  */
 #include <string.h>
 

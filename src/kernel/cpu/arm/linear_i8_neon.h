@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The 2:4 linear on int8 with NEON, the design of linear_i8_avx512vnni.c: a register holds four rows
- * of the four kept values of eight columns, out of which a table look-up takes each row's columns of
- * a token. The including file defines dot(sum, kept, quads): sum plus the products of bytes, four a
- * lane; none of kept is -128.
+ * The 2:4 linear on int8 with NEON, the design of linear_i8_avx512vnni.c: a register holds four
+ * rows of the four kept values of eight columns, out of which a table look-up takes each row's
+ * columns of a token. The including file defines dot(sum, kept, quads): sum plus the products of
+ * bytes, four a lane; none of kept is -128.
  */
 #ifndef S24_KERNEL_CPU_ARM_LINEAR_I8_NEON_H
 #define S24_KERNEL_CPU_ARM_LINEAR_I8_NEON_H

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * y = x·wᵀ, w 2:4, NEON: the two designs of x86/linear_avx512.h. A vector of tokens is two registers
- * of four, because one instruction loads both. x and y are f32 or bf16: widened when tokens are
- * packed or gathered, rounded when outputs are stored.
+ * y = x·wᵀ, w 2:4, NEON: the two designs of x86/linear_avx512.h. A vector of tokens is two
+ * registers of four, because one instruction loads both. x and y are f32 or bf16: widened when
+ * tokens are packed or gathered, rounded when outputs are stored.
  *
  * More than LANES_M tokens, the tokens in the lanes:
  *      panel -> group of 4 k -> C vectors -> [4 k][8 tokens]      (k's offset is index * 32 B)
  * A multiply-add takes its weight from a lane of a register, so that a slot's values of R rows are
  * one load and nothing is spread. Tile 2 rows x 6 vectors: 24 sums.
  *
- * Up to LANES_M tokens, 4 rows in the lanes: a group's four columns of a token are one register, out
- * of which a table look-up takes the column of each row.
+ * Up to LANES_M tokens, 4 rows in the lanes: a group's four columns of a token are one register,
+ * out of which a table look-up takes the column of each row.
  *
  * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 4 of them as f32, or what
  * linear_driver.h asks of a row with OWN_LAYOUT, and HAS_LANES 0.

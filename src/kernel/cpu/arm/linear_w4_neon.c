@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The linear of linear_quant_neon.h for 4-bit integers: groups [8] of 16 rows, a byte each, the first
- * value in the low half.
+ * The linear of linear_quant_neon.h for 4-bit integers: groups [8] of 16 rows, a byte each, the
+ * first value in the low half.
  */
 #include "kernel/kernel.h"
 

@@ -2,9 +2,9 @@
 /*
  * y = x·wᵀ, w 2:4, AVX2: the broadcast design of linear_avx512.h with 8 tokens a vector,
  *      panel -> group of 4 k -> C vectors -> [4 k][8 tokens]      (k's offset is index * 32 B)
- * for more than LANES_M tokens (up to those: linear_few_avx2.h). Tile 2 rows x 6 vectors: 12 sums, a
- * pair of values and one of them spread; 13 loads for 12 multiply-adds. Narrow m narrows the tile and
- * adds rows.
+ * for more than LANES_M tokens (up to those: linear_few_avx2.h). Tile 2 rows x 6 vectors: 12 sums,
+ * a pair of values and one of them spread; 13 loads for 12 multiply-adds. Narrow m narrows the tile
+ * and adds rows.
  *
  * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 8 of them as f32, or what
  * linear_driver.h asks of a row with OWN_LAYOUT.

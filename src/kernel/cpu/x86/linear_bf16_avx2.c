@@ -8,8 +8,8 @@
 #define LOAD_VALUES(p) load_values(p)
 #include "kernel/cpu/x86/x86.h"
 
-/* Each to the upper half of its lane. In assembly because the compiler would keep the order in one of
-   the sixteen registers, which sums need. */
+/* Each to the upper half of its lane. In assembly because the compiler would keep the order in one
+   of the sixteen registers, which sums need. */
 AVX2_INLINE __m256 load_values(const void *p)
 {
     static const uint8_t upper[32] __attribute__((aligned(32))) = {

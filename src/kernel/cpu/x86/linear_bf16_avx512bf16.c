@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * y = x·wᵀ, w 2:4 in bf16, on vdpbf16ps: x is rounded to bf16 unless it is bf16, sums are f32.
- * A group's two kept values lie together in w (rows16.h) and meet their two columns of x in one dot.
+ * y = x·wᵀ, w 2:4 in bf16, on vdpbf16ps: x is rounded to bf16 unless it is bf16, sums are f32. A
+ * group's two kept values lie together in w (rows16.h) and meet their two columns of x in one dot.
  *
  * "mixed": x is packed in panels of so many vectors of 16 tokens. Of most of them tokens lie
  * in the lanes, and of each group of 4 k all six pairs of columns are laid out,
@@ -9,7 +9,8 @@
  * so that a row's group is one broadcast of its pair and a dot a vector, straight from panel +
  * offset. The offset is the code times 64 B: the six legal codes 4 8 9 12 13 14 differ modulo 7, so
  * blocks of seven lines that reach over each other hold them without a clash and the code needs no
- * decoding; a block's seventh line is never touched. The last two vectors of four or five are fours,
+ * decoding; a block's seventh line is never touched. The last two vectors of four or five are
+ * fours,
  *      [4][4 tokens][8 k]
  * four rows and four tokens a vector: two groups of x are loaded at once, vpshufb picks the rows'
  * pairs, and what it picks by is made from the code words once a k block for all vectors.
@@ -17,8 +18,8 @@
  * What limits it (Zen 5): two loads of 64 bytes a cycle, of which a dot with the table takes one; a
  * dot with fours takes one shuffle, of which there are two a cycle on ports of which the dots want
  * one. Tables alone reach 0.82 of the dots' peak hot in L1, three table vectors and two of fours
- * 0.85, 0.82 with w and sums in L2; whole calls 0.71 to 0.74. With fours a panel takes as much of L1 as
- * 48 tokens of tables did and serves 80.
+ * 0.85, 0.82 with w and sums in L2; whole calls 0.71 to 0.74. With fours a panel takes as much of
+ * L1 as 48 tokens of tables did and serves 80.
  *
  * "lanes", for few tokens: rows in the lanes, linear_bf16_few_avx512.h. It has VBMI and GFNI too,
  * which of the CPUs with bf16 dots Cooper Lake alone lacks.

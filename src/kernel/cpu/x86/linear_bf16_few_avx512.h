@@ -152,8 +152,8 @@ enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
         finish_lanes(job, b *ROWS, T, (const float(*)[ROWS])sums);                                 \
     }
 
-/* A pick by bits spreads the group on its way. The assembler of clang 14 counts an offset of 8 bytes
-   as one of 64 there, so for clang it is spread first. */
+/* A pick by bits spreads the group on its way. The assembler of clang 14 counts an offset of 8
+   bytes as one of 64 there, so for clang it is spread first. */
 #if defined(__clang__)
 #define PICK_BITS "vpbroadcastq %c1(%2),%0\n\tvgf2p8affineqb $0,%0,%3,%0"
 #define PICKED    "=&v"

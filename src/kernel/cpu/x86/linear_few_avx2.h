@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Few tokens in AVX2, rows in the lanes: weights are read once, in one sequential stream, and of a
- * token's four columns vpermilps picks by two code bits a lane. Up to four tokens 16 rows go together;
- * from five on sixteen registers hold the sums of eight rows, so that the other eight take a second turn
- * at each chunk of weights while it is in L1. Either way eight sums or more are under way at a time, since
- * one waits four cycles for itself. Beyond eight tokens each chunk serves them in parts.
+ * token's four columns vpermilps picks by two code bits a lane. Up to four tokens 16 rows go
+ * together; from five on sixteen registers hold the sums of eight rows, so that the other eight
+ * take a second turn at each chunk of weights while it is in L1. Either way eight sums or more are
+ * under way at a time, since one waits four cycles for itself. Beyond eight tokens each chunk
+ * serves them in parts.
  *
  * The including file defines GROUP_BYTES (of a group's values of 16 rows), HALF_BYTES (from rows
  * 0..7 to rows 8..15 in it), FEW_BLOCK (bytes from k block to k block), values_of(at, slot) and
@@ -28,8 +29,8 @@ enum {
 /* Two full vectors of the tile take less too, where it need not widen weights for them. */
 #define IS_FEW(m) ((m) <= LANES_M && ((m) != 16 || WIDEN))
 
-/* The weights of a row block: segments of some columns, each with its 16 scales in front where there
-   are none for all of them. */
+/* The weights of a row block: segments of some columns, each with its 16 scales in front where
+   there are none for all of them. */
 typedef struct stream {
     const uint8_t *w;
     const float *scales;
@@ -91,8 +92,8 @@ static inline int64_t groups_of(int64_t columns)
 
 #define FOUR(t) _mm256_broadcast_ps((const __m128 *)(const void *)(x + 4 * (t)))
 
-/* Adds a group to the sums from `first` on, one or two for each half of the rows; half by half, with x
-   loaded anew for the second, for want of registers. */
+/* Adds a group to the sums from `first` on, one or two for each half of the rows; half by half,
+   with x loaded anew for the second, for want of registers. */
 AVX2_INLINE void sixteen_group(const uint8_t *at, const few_t *x, __m256i *code,
                                __m256 (*acc)[2][4], const int T, const int S, const int first)
 {

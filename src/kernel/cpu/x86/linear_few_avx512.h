@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Few tokens of linear_avx512.h, 16 and fewer at a time: rows in the lanes ("lanes") and, with f32 values and enough
- * tokens, every third row block with tokens in the lanes beside it ("both").
+ * Few tokens of linear_avx512.h, 16 and fewer at a time: rows in the lanes ("lanes") and, with f32
+ * values and enough tokens, every third row block with tokens in the lanes beside it ("both").
  *
  * "lanes": every weight is read once, in one sequential stream. A group of a token's x is 16 bytes,
  * loaded as they are, from which vpermps picks by the code bits: a permutation and a multiply-add

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The epilogue of two row blocks at once for y in bf16, on AVX-512 with bf16 conversions: included by
-   a row's file after its TARGET, TARGET_INLINE, LANE and avx512.h. */
+/* The epilogue of two row blocks at once for y in bf16, on AVX-512 with bf16 conversions: included
+   by a row's file after its TARGET, TARGET_INLINE, LANE and avx512.h. */
 #ifndef S24_KERNEL_CPU_X86_LINEAR_FINISH_BF16_H
 #define S24_KERNEL_CPU_X86_LINEAR_FINISH_BF16_H
 
-/* Row r of 32, with its bias, or (fours) four rows' biases; without a bias it is as it lies there. */
+/* Row r of 32, with its bias, or (fours) four rows' biases; without a bias it is as it lies there.
+   */
 TARGET_INLINE __m512 biased(const float *sums, const float *bias, __m512 alpha, int r, int fours)
 {
     if (!bias) return _mm512_load_ps(sums);

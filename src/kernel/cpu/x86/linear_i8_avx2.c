@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * linear_i8_avx2.h with AVX2 alone. vpmaddubsw multiplies unsigned by signed bytes and adds two
- * products in 16 bits with saturation: of magnitudes of weights and x with its sign two products are at
- * most 2·128·127 = 32512, so that nothing saturates and sums are exact. The weight's sign chooses x or
- * −x, which costs nothing where x is picked anyway (vpsignb for each dot did, a fifth of it).
+ * products in 16 bits with saturation: of magnitudes of weights and x with its sign two products
+ * are at most 2·128·127 = 32512, so that nothing saturates and sums are exact. The weight's sign
+ * chooses x or −x, which costs nothing where x is picked anyway (vpsignb for each dot did, a fifth
+ * of it).
  */
 #include "kernel/kernel.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The 2:4 linear on int8 in vectors of 256 bits, the design of linear_i8_avx512vnni.c. The including
- * file defines X_OFFSET, X_BYTES and DOT, instructions that add products of bytes, four a lane, to the
- * sums in %0: of columns in %1, which they may overwrite, by quads in %4; %5 has ONES.
+ * The 2:4 linear on int8 in vectors of 256 bits, the design of linear_i8_avx512vnni.c. The
+ * including file defines X_OFFSET, X_BYTES and DOT, instructions that add products of bytes, four a
+ * lane, to the sums in %0: of columns in %1, which they may overwrite, by quads in %4; %5 has ONES.
  */
 #ifndef S24_KERNEL_CPU_X86_LINEAR_I8_AVX2_H
 #define S24_KERNEL_CPU_X86_LINEAR_I8_AVX2_H
@@ -120,8 +120,8 @@ AVX2 static void quantise_tokens(const s24i_linear_job *job, int64_t m, int64_t 
 
 /* ---- the tile -------------------------------------------------------------------------------- */
 
-/* Bytes of the shuffle for the q-th eight columns of a k block, from eight rows' codes: of each byte
-   the field q; two bits of it are without the 4 of the second group. */
+/* Bytes of the shuffle for the q-th eight columns of a k block, from eight rows' codes: of each
+   byte the field q; two bits of it are without the 4 of the second group. */
 AVX2_INLINE __m256i indices_of(const uint8_t *codes, int q)
 {
     const __m256i *at = (const __m256i *)(const void *)codes;

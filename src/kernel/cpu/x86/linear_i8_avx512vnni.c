@@ -2,8 +2,8 @@
 /*
  * The 2:4 linear on int8 with dot products of four bytes: for each token and eight columns of 16
  * rows one broadcast of its bytes, one shuffle that picks the four that a row keeps, one vpdpbusd.
- * The indices of the shuffle are made from the codes once for all tokens of the tile, by a shift and
- * a mask.
+ * The indices of the shuffle are made from the codes once for all tokens of the tile, by a shift
+ * and a mask.
  *
  * vpdpbusd takes one operand unsigned: x is stored as q + 128, and sums begin at -128·Σw. They wrap
  * on the way and are exact at the end.
@@ -182,9 +182,9 @@ TARGET_INLINE __m512i shifts_of(__m512i indices)
     return _mm512_slli_epi32(indices, 3);
 }
 
-/* A token's eight columns, picked and multiplied. Shuffles have two ports, dots two, and one is both's:
-   it is evenly used if some picks are by a shift, which has the dots' ports. In assembly for the
-   order; few tokens are faster as the compiler has them. */
+/* A token's eight columns, picked and multiplied. Shuffles have two ports, dots two, and one is
+   both's: it is evenly used if some picks are by a shift, which has the dots' ports. In assembly
+   for the order; few tokens are faster as the compiler has them. */
 #define BY(PICK, pick, t)                                                                          \
     __asm__ volatile("vpbroadcastq %c2(%3),%1\n\t" PICK "\n\tvpdpbusd %5,%1,%0"                    \
                      : "+v"(acc[t]), "=&v"(four)                                                   \

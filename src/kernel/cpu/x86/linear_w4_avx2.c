@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The linear of linear_quant_avx2.h for 4-bit integers: groups [8] of 16 rows, a byte each, the first
- * value in the low half.
+ * The linear of linear_quant_avx2.h for 4-bit integers: groups [8] of 16 rows, a byte each, the
+ * first value in the low half.
  */
 #include "kernel/kernel.h"
 
@@ -20,8 +20,8 @@ static inline void put_value(uint8_t *values, int64_t lane, int64_t group, int64
     *byte = (uint8_t)(*byte | (q & 15) << 4 * slot);
 }
 
-/* The first by logic and a subtraction, 2^23 + 8 + q beside 2^23 + 8, because shifts and conversions have
-   the same two ports, which one token fills. */
+/* The first by logic and a subtraction, 2^23 + 8 + q beside 2^23 + 8, because shifts and
+   conversions have the same two ports, which one token fills. */
 AVX2_INLINE __m256 values_of(const uint8_t *group, int slot)
 {
     __m256i v = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)group));

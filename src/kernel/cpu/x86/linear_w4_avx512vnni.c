@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The linear of linear_quant_avx512vnni.h for 4-bit integers. A k block's values are a dword a row for
- * each two pairs of groups: byte j is value j of the first pair in its high four bits, which is
+ * The linear of linear_quant_avx512vnni.h for 4-bit integers. A k block's values are a dword a row
+ * for each two pairs of groups: byte j is value j of the first pair in its high four bits, which is
  * times 16, and of the second in its low four.
  */
 #include "kernel/kernel.h"

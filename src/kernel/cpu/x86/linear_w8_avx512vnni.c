@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The linear of linear_quant_avx512vnni.h for 8-bit integers. A k block's values are a dword a row for
- * each pair of groups, byte j value j.
+ * The linear of linear_quant_avx512vnni.h for 8-bit integers. A k block's values are a dword a row
+ * for each pair of groups, byte j value j.
  */
 #include "kernel/kernel.h"
 

@@ -17,17 +17,19 @@
    for; every CPU with AVX2 takes the instruction, the oldest as a no-op. */
 #define PREFETCH_TO_WRITE(p) __asm__ volatile("prefetchw %0" ::"m"(*(const char *)(p)))
 
-/* Holds a vector in its place between the tokens of a tile: what is made for later in one clump stops them. */
+/* Holds a vector in its place between the tokens of a tile: what is made for later in one clump
+   stops them. */
 #define HOLD(vector) __asm__ volatile("" : "+v"(vector))
 
 /* A group's nibble i0 | i1 << 2 by the mask of kept lanes; only masks of two bits occur. */
 static const uint8_t code_of_kept[16] = {[3] = 4, [5] = 8, [6] = 9, [9] = 12, [10] = 13, [12] = 14};
 
 /*
- * A line of a function's own code, for it to ask for into L2: of the first `bytes` (a power of two) the
- * one at `offset`, modulo that; offsets that move on go round all of it. Where L2 holds whatever the
- * caches above it hold (Zen 5), operands that stream through L2 push a loop's code out of it, and so out
- * of everywhere, however often it runs: L2 hears nothing of instructions that are read from nearer.
+ * A line of a function's own code, for it to ask for into L2: of the first `bytes` (a power of two)
+ * the one at `offset`, modulo that; offsets that move on go round all of it. Where L2 holds
+ * whatever the caches above it hold (Zen 5), operands that stream through L2 push a loop's code out
+ * of it, and so out of everywhere, however often it runs: L2 hears nothing of instructions that are
+ * read from nearer.
  */
 #define LINE_OF_CODE(function, offset, bytes)                                                      \
     ((const char *)(uintptr_t)(function) + ((uintptr_t)(offset) & ((bytes)-1)))
