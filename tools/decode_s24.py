@@ -67,7 +67,8 @@ def described(metadata):
     for name, described in packed.items():
         shape = described
         if version == "3" and len(shape) == 3 and isinstance(shape[2], str):
-            require(shape[2] in LAYOUTS, f"{PACKED} says an unknown layout {shape[2]!r} of {name!r}")
+            require(shape[2] in LAYOUTS,
+                    f"{PACKED} says an unknown layout {shape[2]!r} of {name!r}")
             shape = shape[:2]
         fits = (isinstance(shape, list) and len(shape) in sizes
                 and all(type(size) is int for size in shape)
@@ -192,7 +193,8 @@ def write(path, tensors):
     header, offset = {}, 0
     for name in order:
         dtype, shape, data = tensors[name]
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
+        header[name] = {"dtype": dtype, "shape": shape,
+                        "data_offsets": [offset, offset + len(data)]}
         offset += len(data)
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)

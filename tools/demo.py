@@ -105,7 +105,7 @@ def cosines(rows, others):
 
 
 def accuracy(queries, documents, gold):
-    """Percent of queries whose document is beaten by no other (top-1), by fewer than five (top-5)."""
+    """Percent of queries whose document no other beats (top-1), fewer than five beat (top-5)."""
     beaten = []
     for query, answer in zip(queries, gold):
         scores = [dot(query, d) for d in documents]
@@ -140,7 +140,8 @@ def recover(tool, steps, job, pruned):
     out = job["out"] / f"{job['name']}-recovered"
     steps.begin(f"recover: distil for {job['minutes']:g} minutes")
     report = tool("train", pruned, out, "--teacher", job["model"], "--text",
-                  job["texts"]["recovery"], "--minutes", job["minutes"], "--force", "--device", job["device"])
+                  job["texts"]["recovery"], "--minutes", job["minutes"], "--force",
+                  "--device", job["device"])
     steps.end(f"{report['step']} steps, {report['tokens']} tokens, loss {report['loss']:.3f}")
     return out, report
 
@@ -367,13 +368,14 @@ def arguments(argv):
     parser.add_argument("--documents", type=path, help="texts to search, one a line")
     parser.add_argument("--queries", type=path, help="one a line; query i asks for document i")
     parser.add_argument("--gold", type=path, help="line i: the document line of query i")
-    parser.add_argument("--calibration", type=path, help="passages, one a line (default: DOCUMENTS)")
+    parser.add_argument("--calibration", type=path,
+                        help="passages, one per line (default: DOCUMENTS)")
     parser.add_argument("--recover", type=minutes, default=0, metavar="MINUTES",
                         help="distil the pruned model from the dense one for that long")
     parser.add_argument("--device", default="cpu", metavar="cpu|cuda[:i]",
                         help="where that is done; on a GPU for a minute, if --recover does not say")
-    parser.add_argument("--text", type=path, help="what it learns from, one passage a line (default: "
-                        "manual pages that are not searched, or CALIBRATION)")
+    parser.add_argument("--text", type=path, help="what it learns from, one passage per line "
+                        "(default: manual pages that are not searched, or CALIBRATION)")
     parser.add_argument("--query", default=QUESTION, help="what the last line searches for")
     parser.add_argument("--full", action="store_true",
                         help="XQuAD and SQuAD too, from the folder SPARSE24_DATA or ../shared/data")

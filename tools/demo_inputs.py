@@ -149,7 +149,7 @@ def sections(rendered):
 
 
 def page_texts(path):
-    """(one-liner, description) of a manual page, or None: a link to another page, no such sections."""
+    """(one-liner, description) of a manual page; None of a link, or without such sections."""
     with gzip.open(path, "rb") as file:
         if file.read(4) == b".so ":
             return None
@@ -185,8 +185,8 @@ def write_lines(path, lines):
 
 
 def fetch_manuals(out, cache, recover):
-    """Calibration, documents and queries made of manual pages; line i answers query i. With `recover`
-    a text to distil on too: one-liners and descriptions of every page that is not searched."""
+    """Calibration, documents and queries made of manual pages; line i answers query i. With
+    `recover` a text to distil on too: one-liners and descriptions of all that is not searched."""
     names = ["calibration", "manuals", "queries"] + ["recovery"] * recover
     files = {name: out / f"{name}.txt" for name in names}
     used = CALIBRATION_TEXTS + SEARCHED_TEXTS

@@ -94,8 +94,8 @@ def busy_note(result):
     worst = max((row["p95_ms"] / row["p50_ms"] for row in result["speed"]), default=1)
     if worst <= BUSY:
         return ""
-    return (f"Other work ran on this machine while speed was measured: some passes took {worst:.1f} "
-            "times their median. Rates are too low, and ratios may be wrong.")
+    return (f"Other work ran on this machine while speed was measured: some passes took "
+            f"{worst:.1f} times their median. Rates are too low, and ratios may be wrong.")
 
 
 def table(result):
@@ -180,7 +180,7 @@ def histogram(title, series):
         points = []
         for i, count in enumerate(found):
             y = 160 - 150 * count / top
-            points.append(f"{30 + 320 * i / bins:.1f},{y:.1f} {30 + 320 * (i + 1) / bins:.1f},{y:.1f}")
+            points += [f"{30 + 320 * x / bins:.1f},{y:.1f}" for x in (i, i + 1)]
         inside.append(f'<path class="{kind}" d="M30,160 L{" ".join(points)} L350,160"/>')
     return figure(title, svg(198, inside + legend(series), title))
 
@@ -198,7 +198,8 @@ def layer_bars(title, layers):
         height = 140 * error / top
         name = html.escape(f"{layer['name']}: {error:.4f}")
         inside.append(f'<rect class="sparsegpt" x="{30 + i * step:.1f}" y="{160 - height:.1f}" '
-                      f'width="{step * 0.75:.1f}" height="{height:.1f}"><title>{name}</title></rect>')
+                      f'width="{step * 0.75:.1f}" height="{height:.1f}">'
+                      f'<title>{name}</title></rect>')
     return figure(title, svg(180, inside, title))
 
 
@@ -249,8 +250,8 @@ def recovery_part(recovery):
     if not recovery:
         return ""
     return (f"<p>Recovered: what SparseGPT left, distilled from the dense model for "
-            f"{recovery['minutes']:g} minutes ({recovery['step']} steps, {recovery['tokens']} tokens, "
-            f"{recovery['epoch']:.1f} epochs, without labels).</p>")
+            f"{recovery['minutes']:g} minutes ({recovery['step']} steps, "
+            f"{recovery['tokens']} tokens, {recovery['epoch']:.1f} epochs, without labels).</p>")
 
 
 def html_page(result):
@@ -258,8 +259,8 @@ def html_page(result):
     about = result["machine"]
     speeds = [[label, f"{dense:.1f}", f"{sparse:.1f}", f"{ratio:.2f}x"]
               for label, dense, sparse, ratio in speed_rows(result)]
-    said = (f"{about['cpu']}, {about['cores']} cores · {about['system']}, Linux {about['kernel']} · "
-            f"{result['tool']} · Python {about['python']} · {about['date']} · "
+    said = (f"{about['cpu']}, {about['cores']} cores · {about['system']}, "
+            f"Linux {about['kernel']} · {result['tool']} · Python {about['python']} · {about['date']} · "
             f"{result['seconds']:.0f} s in all")
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -269,8 +270,8 @@ def html_page(result):
 <h1>{html.escape(result['model'])}, made 2:4</h1>
 <p class="soft">{html.escape(said)}</p>
 <p>The linear layers of the blocks ({len(result['layers']['sparsegpt'])} matrices of a
-{html.escape(result['model_type'])} model with {result['parameters'] / 1e6:.1f} M parameters) keep two of
-every four weights: once the two largest (magnitude), once chosen and corrected by SparseGPT. Texts:
+{html.escape(result['model_type'])} model with {result['parameters'] / 1e6:.1f} M parameters) keep
+two of every four weights: once the two largest (magnitude), once chosen and corrected by SparseGPT. Texts:
 {html.escape(result['texts'])}. Both run from packed weights; embeddings, norms and the pooling stay
 dense.</p>
 <h2>Size and quality</h2>

@@ -92,8 +92,8 @@ install_packages() {
     fi
 }
 
-# As install_packages, for lists with packages of arm64; dpkg forgets the architecture again where no
-# package source has it.
+# As install_packages, for lists with packages of arm64; dpkg forgets the architecture again where
+# no package source has it.
 install_foreign() {
     [ $# -gt 0 ] || return 0
     if dpkg --print-foreign-architectures | grep -qx arm64; then

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sparse24 tutorial with its inputs found: the demo's model unless another is named, and SQuAD v1.1.
+"""Runs sparse24 tutorial with its inputs: the demo's model unless another is named, and SQuAD v1.1.
 
-Options that are not this file's own go to sparse24 tutorial. tools/tutorial calls it after it has set
-up and built.
+Options that are not this file's own go to sparse24 tutorial. tools/tutorial calls it after it has
+set up and built.
 """
 import argparse
 import lzma
@@ -22,7 +22,8 @@ def questions(options, name, cache):
     """The file of questions that --train or --dev names, or that of the data's folder; unpacked."""
     path = getattr(options, name)
     if path is None:
-        path = demo_inputs.data_folder(SQUAD[name], f"SQuAD v1.1, without --{name} FILE") / SQUAD[name]
+        folder = demo_inputs.data_folder(SQUAD[name], f"SQuAD v1.1, without --{name} FILE")
+        path = folder / SQUAD[name]
     if not path.exists():
         raise DemoError(f"{path} is not here")
     if path.suffix != ".xz":

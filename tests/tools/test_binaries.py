@@ -68,8 +68,8 @@ class Binaries(unittest.TestCase):
             "#include <stdio.h>\n__attribute__((constructor)) static void leave(void)\n"
             '{\n    FILE *file = fopen("was-here", "w");\n    if (file) fclose(file);\n}\n'
             + "".join(f"void {name}(void) {{}}\n" for name in sorted(wanted)))
-        done = run(os.environ["CC"], "-shared", "-fPIC", "-w", "-Wl,-soname,libjansson.so.4", source,
-                   "-o", folder / "libjansson.so.4")
+        done = run(os.environ["CC"], "-shared", "-fPIC", "-w", "-Wl,-soname,libjansson.so.4",
+                   source, "-o", folder / "libjansson.so.4")
         self.assertEqual(done.returncode, 0, done.stderr)
         return folder
 
@@ -133,7 +133,8 @@ class Binaries(unittest.TestCase):
     def test_branches_land_where_they_may(self):
         if not self.takes("-fcf-protection=full"):
             self.skipTest("the compiler has no -fcf-protection")
-        libraries = [p for p in self.built if p.name.startswith(("libsparse24.so", "libsparse24-nn.so"))]
+        ours = ("libsparse24.so", "libsparse24-nn.so")
+        libraries = [p for p in self.built if p.name.startswith(ours)]
         if not libraries:
             self.skipTest("no shared library in this build")
         for path in libraries:

@@ -30,7 +30,8 @@ class Configure(unittest.TestCase):
     def test_without_what_is_optional(self):
         if not list(pathlib.Path(os.environ["S24_BUILD"]).glob("sparse24-nn.pc")):
             self.skipTest("built without S24_NN")
-        self.assertEqual(self.left_out("-DS24_DENSE=none", "-DCMAKE_DISABLE_FIND_PACKAGE_JPEG=ON"), [
+        without = "-DS24_DENSE=none", "-DCMAKE_DISABLE_FIND_PACKAGE_JPEG=ON"
+        self.assertEqual(self.left_out(*without), [
             CUDA,
             "Left out: an engine of dense products, which run in a slow loop instead "
             "(oneDNN or a CBLAS brings it; Debian: libdnnl-dev)",

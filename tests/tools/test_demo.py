@@ -94,7 +94,8 @@ class Inputs(Folder):
                          ("example, instance - show what is ‘meant’",
                           "The example() function shows what is meant."))
         self.assertIsNone(demo_inputs.page_texts(self.page("link.3.gz", ".so man3/example.3\n")))
-        self.assertIsNone(demo_inputs.page_texts(self.page("bare.3.gz", ".TH bare 3\n.SH NAME\nb\n")))
+        bare = self.page("bare.3.gz", ".TH bare 3\n.SH NAME\nb\n")
+        self.assertIsNone(demo_inputs.page_texts(bare))
 
     @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not here")
     def test_choice_is_fixed_and_distinct(self):
@@ -170,8 +171,8 @@ class Inputs(Folder):
         self.assertRegex(err, r"^demo: .*file")
 
     def test_options_that_do_not_fit(self):
-        for options in (["--queries", "q"], ["--calibration", "c"], ["--documents", "d", "--gold", "g"],
-                        ["--text", "t"], ["--recover", "0"], ["--recover", "long"]):
+        for options in (["--queries", "q"], ["--calibration", "c"],
+                        ["--documents", "d", "--gold", "g"], ["--text", "t"], ["--recover", "0"], ["--recover", "long"]):
             with self.subTest(options), self.assertRaises(SystemExit) as ended:
                 self.main(*options)
             self.assertEqual(ended.exception.code, 2)
@@ -267,12 +268,12 @@ class Whole(Folder):
         self.assertNotIn("top-1", out)
 
     def test_recovered(self):
-        """Distilled for a moment: a column more, of a model that is 2:4, nearer to the dense one."""
+        """Distilled for a moment: one more column, of a model that is 2:4 and nearer to the dense."""
         rows = self.result["speed"]
         out = self.folder / "out"
         with mock.patch.object(demo, "speed", lambda *_: rows):
-            code, said, err = self.main(*self.base, "--out", out, "--queries", self.queries, "--gold",
-                                        self.gold, "--recover", "0.03", "--text", self.queries)
+            code, said, err = self.main(*self.base, "--out", out, "--queries", self.queries,
+                                        "--gold", self.gold, "--recover", "0.03", "--text", self.queries)
         self.assertEqual((code, err), (0, ""), said)
         self.assertIn("[10/11] run: embeddings of the texts, recovered", said)
         self.assertIn("recovered-2of4 --documents", said)

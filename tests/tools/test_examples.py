@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every program of examples/, built by its own CMakeLists.txt against an installed library, does what
-its page says: the guide's programs run, with a small model where they want one."""
+"""Every program of examples/, built by its own CMakeLists.txt against an installed library, does
+what its page says: the guide's programs run, with a small model where they want one."""
 import os
 import pathlib
 import re
@@ -59,7 +59,8 @@ class Examples(unittest.TestCase):
         self.assertEqual(tests, programs)
 
     def test_example_first(self):
-        self.assertRegex(self.good("first"), r"524288 bytes dense, 278528 packed; largest difference \d")
+        self.assertRegex(self.good("first"),
+                         r"524288 bytes dense, 278528 packed; largest difference \d")
 
     def test_example_strict(self):
         self.assertRegex(self.good("strict", code=1), r"^strict: .*row 1\b.*\b4\b")
@@ -73,7 +74,8 @@ class Examples(unittest.TestCase):
         self.assertRegex(self.good("multiply"), r"32 tokens by kernel linear_f32_\w+: \d+ bytes")
 
     def test_example_threads(self):
-        self.assertIn("4 threads on one matrix of 139264 bytes: the same bits", self.good("threads"))
+        self.assertIn("4 threads on one matrix of 139264 bytes: the same bits",
+                      self.good("threads"))
 
     def test_example_memory(self):
         text = self.good("memory")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages that users read say what is true: links lead somewhere, code is the examples' code,
-commands parse, and what a page shows in a terminal is what the program says, on a small model in place
-of the one that the page was written with (so that numbers may differ, and nothing else)."""
+commands parse, and what a page shows in a terminal is what the program says, on a small model in
+place of the one that the page was written with (so that numbers may differ, and nothing else)."""
 import os
 import pathlib
 import re
@@ -42,8 +42,9 @@ def anchors(page):
 
 
 def shown(example):
-    """The lines of a program between "shown: begin" and "shown: end"; an empty line between pieces."""
-    pieces = re.findall(r"// shown: begin\n(.*?)^ *// shown: end", example.read_text(), re.S | re.M)
+    """The lines of a program between "shown: begin" and "shown: end", pieces an empty line apart."""
+    pieces = re.findall(r"// shown: begin\n(.*?)^ *// shown: end", example.read_text(),
+                        re.S | re.M)
     return "\n".join(textwrap.dedent(piece) for piece in pieces)
 
 
@@ -58,7 +59,7 @@ def shows_an_error(output):
 
 
 def command_lines(page):
-    """Every call of the program that a page asks for: what stands between operators of the shell."""
+    """Every call of the program that a page asks for, as operators of the shell part them."""
     commands = "".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
     commands += [command.replace("\\\n", " ") for command, output in session(page)
                  if not shows_an_error(output)]
@@ -71,8 +72,7 @@ def command_lines(page):
 
 
 def plain(line):
-    """A line of output without what differs from model to model, from machine to machine and from run to
-    run."""
+    """A line of output without what differs between models, between machines and between runs."""
     line = re.sub(r" \(\S+ \S+ of dense weights, where dense is faster; --sparse\)", "", line)
     line = re.sub(r"-?\d[\d.,]*(e[-+]?\d+)?( ?[kMG]?i?B\b)?", "0", line)
     return " ".join(line.split()).rstrip()
@@ -118,7 +118,7 @@ class Pages(unittest.TestCase):
 @unittest.skipUnless(PROGRAM.exists(), "built without the command line")
 class Commands(unittest.TestCase):
     def test_commands_parse(self):
-        """--help beside the words of a command reads its options and their values, and runs nothing."""
+        """--help next to a command's words reads its options and their values, and runs nothing."""
         count = 0
         for page in READ_BY_USERS:
             for line in command_lines(page):

@@ -84,7 +84,7 @@ class Install(unittest.TestCase):
         self.assertTrue(self.check(run(WORK / "nn", env=self.environment())).stdout.strip())
 
     def test_nn_without_the_headers_of_what_it_is_made_of(self):
-        """Only our own .pc files are there; what libsparse24-nn needs is named for static linking."""
+        """Only our own .pc files are there; what libsparse24-nn needs is named for static links."""
         if not list(PREFIX.rglob("nn.h")):
             self.skipTest("built without S24_NN")
         alone = dict(self.environment(), PKG_CONFIG_PATH="",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs CPack on the build: which packages it makes for Debian, what is in each, what each needs; and a
-tarball whose program runs wherever it is unpacked."""
+"""Runs CPack on the build: which packages it makes for Debian, what is in each, what each needs; and
+a tarball whose program runs wherever it is unpacked."""
 import os
 import pathlib
 import re

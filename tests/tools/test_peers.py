@@ -104,7 +104,8 @@ class Runs(unittest.TestCase):
 
     def test_names_are_checked(self):
         common = ["--environments", "e", "--model", "m", "--out", "o"]
-        with self.assertRaisesRegex(SystemExit, "there is no engine 'luck'; there are openvino-f32"):
+        refused = "there is no engine 'luck'; there are openvino-f32"
+        with self.assertRaisesRegex(SystemExit, refused):
             bench.parse(common + ["--engines", "sparse24-f32,luck"])
 
 

@@ -64,8 +64,8 @@ class Tutorial(unittest.TestCase):
         (self.data / "qa" / tutorial.SQUAD["train"]).unlink()
         code, err, _ = self.main()
         self.assertEqual(code, 1)
-        self.assertRegex(err, r"without --train FILE: .*data/qa/qa-train\.json\.xz is not here; the "
-                              "environment variable SPARSE24_DATA")
+        self.assertRegex(err, r"without --train FILE: .*data/qa/qa-train\.json\.xz is not here; "
+                              "the environment variable SPARSE24_DATA")
 
     def test_broken_data(self):
         (self.data / "qa" / tutorial.SQUAD["dev"]).write_bytes(b"no archive")
@@ -86,8 +86,8 @@ class Tutorial(unittest.TestCase):
         model = tiny_bert.write(self.folder / "tiny")
         done = subprocess.run(
             [sys.executable, SOURCE / "tools/tutorial.py", "--model", model, "--out",
-             self.folder / "out", "--program", PROGRAM, "--steps", "1", "--max-tokens", "48", "--batch",
-             "1", "--seq", "8", "--rounds", "1", "--threads", "1", "--json"], capture_output=True,
+             self.folder / "out", "--program", PROGRAM, "--steps", "1", "--max-tokens", "48",
+             "--batch", "1", "--seq", "8", "--rounds", "1", "--threads", "1", "--json"], capture_output=True,
             text=True, env=dict(os.environ, SPARSE24_DATA=str(self.data)))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout)["stages"]["dense"]["step"], 1)

@@ -75,12 +75,13 @@ def write(folder, seed=1, qa=False):
         scale = 0.02 if len(shape) == 1 else 0.3
         tensors[name] = (shape, [chance.gauss(centre, scale) for _ in range(count)])
     (folder / "model.safetensors").write_bytes(safetensors(tensors))
-    config = {"architectures": ["BertForQuestionAnswering" if qa else "BertModel"], "model_type": "bert", "hidden_act": "gelu",
-              "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+    config = {"architectures": ["BertForQuestionAnswering" if qa else "BertModel"],
+              "model_type": "bert", "hidden_act": "gelu", "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
               "intermediate_size": INTERMEDIATE, "max_position_embeddings": POSITIONS,
               "type_vocab_size": 2, "vocab_size": len(vocabulary()), "layer_norm_eps": 1e-12,
               "pad_token_id": 0, "position_embedding_type": "absolute"}
-    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+    modules = [{"idx": 0, "name": "0", "path": "",
+                "type": "sentence_transformers.models.Transformer"},
                {"idx": 1, "name": "1", "path": "1_Pooling",
                 "type": "sentence_transformers.models.Pooling"},
                {"idx": 2, "name": "2", "path": "2_Normalize",
