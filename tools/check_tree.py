@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 
-# Every room of src/ with the rooms whose headers it may include, beside its own and include/.
+# Every room of src/ with the rooms whose headers it may include, next to its own and include/.
 # io, task, nn, train and cli see libsparse24 as a customer does: through its public header.
 ROOMS = {
     "base": set(),

@@ -365,8 +365,8 @@ def arguments(argv):
         epilog="Without options: MiniLM and the Debian manual pages, fetched once.")
     path = pathlib.Path
     parser.add_argument("--model", type=path, help="a Hugging Face folder (BERT-shaped)")
-    parser.add_argument("--documents", type=path, help="texts to search, one a line")
-    parser.add_argument("--queries", type=path, help="one a line; query i asks for document i")
+    parser.add_argument("--documents", type=path, help="texts to search, one per line")
+    parser.add_argument("--queries", type=path, help="one per line; query i asks for document i")
     parser.add_argument("--gold", type=path, help="line i: the document line of query i")
     parser.add_argument("--calibration", type=path,
                         help="passages, one per line (default: DOCUMENTS)")

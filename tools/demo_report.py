@@ -90,7 +90,7 @@ BUSY = 1.5  # times its median, at the 95th percentile, no pass of a quiet machi
 
 
 def busy_note(result):
-    """A sentence on other work that ran beside the speed rows, or ""."""
+    """A sentence on other work that ran next to the speed rows, or ""."""
     worst = max((row["p95_ms"] / row["p50_ms"] for row in result["speed"]), default=1)
     if worst <= BUSY:
         return ""
@@ -246,7 +246,7 @@ def search_part(search):
 
 
 def recovery_part(recovery):
-    """What stands behind the column "recovered"."""
+    """Writes what the column "recovered" means."""
     if not recovery:
         return ""
     return (f"<p>Recovered: what SparseGPT left, distilled from the dense model for "

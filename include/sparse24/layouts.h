@@ -15,7 +15,7 @@ extern "C" {
 /*
  * The orders of weights of floats, as files may hold them (docs/format.md, section 4); a name never
  * changes its meaning. By index: the dtype of the values and the rows of a row block (either may be
- * NULL): matrices of a multiple of so many rows, one behind the other, are one matrix in the layout
+ * NULL): matrices of a multiple of so many rows, one after the other, are one matrix in the layout
  * too. NULL past the end.
  */
 S24_API const char *s24_layout_name(int index, s24_dtype *dtype, int64_t *rows);

@@ -37,7 +37,7 @@ S24_API s24_status s24_tile_mask(uint8_t *mask, s24_ctx *ctx, const s24_dense *s
                                  s24_select select, int allow_nonfinite);
 
 /*
- * Training in 2:4, beside s24_matrix_create_pair for the weights and S24_SELECT_MVUE24 for
+ * Trains in 2:4, with s24_matrix_create_pair for the weights and S24_SELECT_MVUE24 for
  * gradients (with transpose = 1 for dYᵀ, whose groups are of tokens). Masks are [rows, cols]
  * contiguous, not zero where a weight is kept. NaN and Inf go through. Errors: ARGUMENT, SHAPE,
  * DTYPE.

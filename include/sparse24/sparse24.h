@@ -335,7 +335,7 @@ S24_API s24_status s24_matrix_to_quantized(void *values, s24_ctx *ctx, const s24
 S24_API const float *s24_matrix_scales(const s24_matrix *matrix);
 /* Bits of an integer, 8 or 4 (a 4-bit one takes a byte in s24_matrix_values); 0 for floats. */
 S24_API int s24_matrix_bits(const s24_matrix *matrix);
-/* Columns that share a scale (the stored matrix's width: one a row); 0 if there are no scales. */
+/* Columns that share a scale (the stored matrix's width: one per row); 0 if there are no scales. */
 S24_API int64_t s24_matrix_group(const s24_matrix *matrix);
 
 /* ---- 4. products ----------------------------------------------------------------------------- */

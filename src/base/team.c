@@ -263,7 +263,7 @@ static int start_members(s24i_team *team, int ranges)
     return team->refused;
 }
 
-/* After a wait of that long at the end of a loop, beside own work of that long. */
+/* Judges a loop by how long its end was waited for, next to the time of the caller's own work. */
 static void judge(s24i_team *team, int64_t now, int64_t own, int64_t waited, int ranges)
 {
     if (waited < LATE || waited < (ranges - 1) * own) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A team: the threads of a context beside the one that calls. It is made when a loop first needs it
- * and sleeps between loops. Private to base.
+ * A team is the threads of a context without the one that calls. It is made when a loop first needs
+ * it and sleeps between loops. Private to base.
  */
 #ifndef S24_BASE_TEAM_H
 #define S24_BASE_TEAM_H

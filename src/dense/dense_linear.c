@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The public dense product: the engine of this build behind checked arguments. */
+/* The public dense product checks its arguments and calls the engine of this build. */
 #include <string.h>
 
 #include "dense/dense.h"

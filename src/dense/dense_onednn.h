@@ -19,8 +19,8 @@ struct s24i_dense_weight {
     dnnl_data_type_t type;
 };
 
-/* What makes one primitive differ from another, beside the weight's layout; compared as bytes, so
-   zeroed before it is filled. */
+/* What makes one primitive differ from another, apart from the weight's layout; compared as bytes,
+   so zeroed before it is filled. */
 typedef struct s24i_onednn_key {
     int64_t m, n, k;
     int32_t type, y_type, activation, accumulate, bias, unused;

@@ -18,7 +18,7 @@ enum {
 
 struct s24i_dense_weight {
     s24_ctx *ctx;
-    float *panels; /* [ceil(n/PANEL)][k][PANEL], zeros behind n */
+    float *panels; /* [ceil(n/PANEL)][k][PANEL], zeros past n */
     int64_t n, k;
 };
 
@@ -135,7 +135,7 @@ typedef struct gemm_job {
     float *work;
 } gemm_job;
 
-/* Columns first … first + PANEL of B as [k][PANEL], zeros behind n. */
+/* Columns first … first + PANEL of B as [k][PANEL], zeros past n. */
 static void pack_panel(float *panel, const gemm_job *job, int64_t first)
 {
     const s24i_gemm *g = job->gemm;

@@ -84,12 +84,12 @@ void s24i_hopper_unpack_slab(void *values, uint8_t *indices, s24_dtype dtype, co
  *
  *     64 B        uint32 codes[16]     row r of the block: 8 nibbles, group g at bits 4g,
  *                                      i0 | i1 << 2 (exactly the canonical index bytes)
- *     vectors     item slot[..][16]    one row a lane; an item is one value (then slots 2g and 2g+1
- *                                      are group g's) or both of a group (then slot g is)
+ *     vectors     item slot[..][16]    one row per lane; an item is one value (then slots 2g and
+ *                                      2g+1 are group g's) or both of a group (then slot g is)
  *
- * Sixteen rows a vector serve the kernels with rows in the lanes (few tokens) directly; those with
- * tokens in the lanes broadcast single items and decode the same codes with a shift and an `and`.
- * Rows past n and groups past k hold zeros and the code of positions 0 and 1.
+ * Sixteen rows per vector serve the kernels with rows in the lanes (few tokens) directly; those
+ * with tokens in the lanes broadcast single items and decode the same codes with a shift and an
+ * `and`. Rows past n and groups past k hold zeros and the code of positions 0 and 1.
  */
 enum { S24I_ROWS16 = 16, S24I_ROWS16_COLUMNS = 32, S24I_ROWS16_CODES = 64 };
 typedef struct s24i_layout {

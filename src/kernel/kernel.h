@@ -28,7 +28,7 @@ typedef struct s24i_parallel {
 /* ---- 2:4 linear ------------------------------------------------------------------------------ */
 
 /* A weight as a row's weight_pack takes it: canonical values [n, k/2] of `dtype`, indices
-   [n, ceil(k/8)] bytes, and for integers f32 scales [n, ceil(k/group)] (group = k: one a row). A
+   [n, ceil(k/8)] bytes, and for integers f32 scales [n, ceil(k/group)] (group = k: one per row). A
    4-bit integer takes a byte here. */
 typedef struct s24i_weight {
     int64_t n, k;
@@ -68,7 +68,7 @@ typedef struct s24i_linear_job {
     s24i_parallel parallel;
 } s24i_linear_job;
 
-/* A row with i8 activations takes one scale a row and k up to this: 127·128·k/2 < 2³¹. */
+/* A row with i8 activations takes one scale per row and k up to this: 127·128·k/2 < 2³¹. */
 enum { S24I_MAX_INTEGER_K = 1 << 18 };
 
 typedef struct s24i_linear_kernel {

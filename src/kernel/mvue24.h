@@ -32,7 +32,7 @@ S24I_CODE int s24i_mvue24_draw(const double a[4], double total, double u)
 }
 
 /* That i is drawn first, or second after any other. What others leave is summed, not taken from the
-   total: beside a far larger one, nothing would be left of them. */
+   total: next to a far larger one, nothing would be left of them. */
 S24I_CODE double s24i_mvue24_inclusion(const double a[4], double total, int i)
 {
     double sum = 1;

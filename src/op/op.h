@@ -16,7 +16,7 @@
 /*
  * The canonical bytes of a matrix, shared by its transposed views; one block of memory, freed by
  * the last reference. Values and indices never change once the matrix is made. plans is a list that
- * only grows: the plans that the simple products made, one a kernel row (contexts that share the
+ * only grows: the plans that the simple products made, one per kernel row (contexts that share the
  * matrix may see different CPUs).
  */
 typedef struct s24i_storage {

@@ -54,7 +54,7 @@ static const char *values_name(s24_dtype dtype, int bits)
     return bits == 4 ? "i4" : s24_dtype_name(dtype);
 }
 
-/* What a row that multiplies integers needs: one scale a row, and sums that fit. */
+/* What a row that multiplies integers needs: one scale per row, and sums that fit. */
 static s24_status check_integers(s24_ctx *ctx, const s24i_storage *w)
 {
     REQUIRE(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a step of training in 2:4 does to weights and gradients, beside its products: masks applied
- * and compared, decay of what is not kept, the soft threshold.
+ * What a step of training in 2:4 does to weights and gradients, apart from its products: masks
+ * applied and compared, decay of what is not kept, the soft threshold.
  */
 #include <math.h>
 #include <string.h>

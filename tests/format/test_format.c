@@ -48,7 +48,7 @@ static void test_codes_are_legal(void **state)
     }
 }
 
-/* In rows that are checked eight bytes at a time, their ends and what is behind them. */
+/* In rows that are checked eight bytes at a time, their ends and what follows them. */
 static void bad_codes_are_found_anywhere(void **state)
 {
     (void)state;

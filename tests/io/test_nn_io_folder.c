@@ -34,7 +34,7 @@ static void refuses_a_folder_without_a_model(void **state)
     io_end(&env);
 }
 
-/* Index texts (the whole file) that must be refused beside the good shards. */
+/* Index texts (the whole file) that must be refused next to the good shards. */
 static void refuses_a_bad_index(void **state)
 {
     static const struct {

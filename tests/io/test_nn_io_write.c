@@ -309,7 +309,7 @@ static void an_existing_file_is_replaced_only_by_force(void **state)
         assert_ok(&env, s24_writer_declare(writer, &w2x2));
         assert_ok(&env, s24_writer_write(writer, "w", force ? new_values : old_values));
         assert_int_equal(io_count_entries(io_path("place")),
-                         force + 2); /* a hidden one beside it, and its lock */
+                         force + 2); /* a hidden one next to it, and its lock */
         assert_ok(&env, s24_writer_commit(writer));
         s24_writer_destroy(writer);
         assert_int_equal(io_count_entries(io_path("place")), 1);

@@ -32,7 +32,7 @@ static s24_writer *write_tensor(io_env *env, const char *path, const s24_checkpo
     return writer;
 }
 
-/* A process that is writing, with everything but the commit behind it. */
+/* A process that is writing, with everything but the commit done. */
 static pid_t start_writer(const char *path, const char *model)
 {
     int ready[2];

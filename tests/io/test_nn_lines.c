@@ -129,7 +129,7 @@ static void test_pipe(void **state)
     close(ends[0]);
 }
 
-/* The next lines of a reader must be these, NULL behind the last. */
+/* The next lines of a reader must be these, NULL after the last. */
 static void assert_next(s24_line_reader *reader, int64_t most, const char *const *expected)
 {
     const s24_text *texts;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The steps of training in 2:4 beside its products: against what the authors of 2by4 computed, and
- * with small numbers worked by hand.
+ * The steps of training in 2:4 apart from its products, against what the authors of 2by4 computed,
+ * and with small numbers worked by hand.
  */
 #include "support.h"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/mutate finds operators where they are, leaves alone what has no result, and keeps the rest."""
+"""tools/mutate finds operators where they are and leaves alone what has no result."""
 import os
 import pathlib
 import sys

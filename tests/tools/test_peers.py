@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench beside other engines, without them: what is made of samples, and how a run goes on when
+"""The bench with other engines, without them: what is made of samples, and how a run goes on when
 an engine refuses, dies, or is not here."""
 import argparse
 import math

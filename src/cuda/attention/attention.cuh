@@ -6,9 +6,9 @@
  *
  * An item is some queries of one text and head; blocks stay and take one after the other. GROUPS
  * warpgroups have 64 queries each and share the keys and values, which a producer brings KEYS at a
- * time into a ring of STAGES, running ahead into the next items. A warpgroup has its next scores
- * computed before it adds up values, and is at its exponentials while that is done; the other
- * warpgroups multiply then, too.
+ * time into a ring of STAGES, running ahead into the next items. A warpgroup starts its
+ * next scores before it adds up values, and takes its exponentials while these products run; the
+ * other warpgroups multiply then, too.
  */
 #ifndef S24_CUDA_ATTENTION_ATTENTION_CUH
 #define S24_CUDA_ATTENTION_ATTENTION_CUH
@@ -28,7 +28,7 @@ struct attention_params {
     float log2_scale;             /* log₂e / √d */
 };
 
-/* BLOCKS a multiprocessor. */
+/* A tile of which BLOCKS run per multiprocessor. */
 template <int D, int GROUPS, int KEYS, int STAGES, int BLOCKS> struct attention_tile {
     static constexpr int d = D, groups = GROUPS, keys = KEYS, stages = STAGES, blocks = BLOCKS;
     static constexpr int queries = 64 * GROUPS, threads = 128 * (GROUPS + 1);
@@ -199,7 +199,7 @@ static __device__ __forceinline__ void attention_softmax(float (&s)[SUMS], atten
         rows.sum[r] = rows.sum[r] * factor[r] + (sum[r][0] + sum[r][1]);
 }
 
-/* Rows of values behind the text's end belong to another one; a weight of 0 times NaN were NaN. */
+/* Rows of values past the text's end belong to another one; a weight of 0 times NaN were NaN. */
 template <class TILE>
 static __device__ void attention_clear(uint32_t values, int left, int thread, int group)
 {

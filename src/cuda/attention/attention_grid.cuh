@@ -33,7 +33,7 @@ struct grid_params {
 };
 
 /* SIDE keys a line and lines, LINES of them loaded at a time, of which STAGES are there; WARPS with
-   TILES of 16 queries each, BLOCKS a multiprocessor. */
+   TILES of 16 queries each, BLOCKS per multiprocessor. */
 template <int D, int SIDE, int LINES, int STAGES, int WARPS, int TILES, int BLOCKS>
 struct grid_tile {
     static constexpr int d = D, side = SIDE, lines = LINES, stages = STAGES, warps = WARPS,
@@ -43,12 +43,12 @@ struct grid_tile {
     static constexpr int pitch =
         2 * D + 16; /* bytes of a row: eight of them meet different banks */
     static constexpr int rows = 2 * SIDE - 1, table_rows = (rows + 15) / 16 * 16;
-    /* What is behind the last line's keys is multiplied by 0. */
+    /* What follows the last line's keys is multiplied by 0. */
     static constexpr int keys = LINES * SIDE + slots - SIDE;
     static constexpr int key_bytes = keys * pitch, stage_bytes = 2 * key_bytes;
     static constexpr int table_bytes = table_rows * pitch;
     static constexpr bool once = chunks <= STAGES; /* keys stay for all tiles */
-    /* The tables lie where keys come later, or beside them. */
+    /* The tables lie where keys come later, or next to them. */
     static constexpr int tables_at = once ? STAGES * stage_bytes : 0;
     static constexpr int products_at = once ? tables_at + 2 * table_bytes
                                        : STAGES * stage_bytes > 2 * table_bytes
@@ -75,7 +75,7 @@ static __device__ inline long long grid_token(const grid_params &p, const grid_p
     return y < p.grid && x < p.grid ? at.image + (long long)y * p.grid + x : -1;
 }
 
-/* `rows` rows of a table in memory; those behind its last become zeros. */
+/* `rows` rows of a table in memory; those past its last become zeros. */
 template <class TILE, class T>
 static __device__ inline void grid_table(uint32_t to, const void *from)
 {

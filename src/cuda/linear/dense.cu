@@ -2,7 +2,7 @@
 /*
  * Dense products through cuBLASLt, which is opened when the first one is asked for; without it they
  * are UNSUPPORTED and nothing else is harmed. It counts by columns: Yᵀ[n, m] = (Wᵀ)ᵀ · Xᵀ. Bias and
- * residual are its own epilogue; an activation is a kernel of ours behind it, because its GELU is
+ * residual are its own epilogue; an activation is a kernel of ours after it, because its GELU is
  * another one.
  */
 #include <dlfcn.h>

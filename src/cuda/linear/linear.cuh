@@ -33,7 +33,7 @@ template <class TILE> static __device__ int depth_of(const linear_shape &s, int 
 template <class TILE> struct weight_source {
     static constexpr int BLOCK = TILE::element::weight_block;
     const uint8_t *first; /* slab */
-    int slabs;            /* beside it; past the last one, that is loaded again and not stored */
+    int slabs;            /* next to it; past the last one, that is loaded again and not stored */
     int stride;           /* from step to step */
 
     __device__ weight_source(const linear_params &p, int n_tile, int step, bool back)
@@ -173,7 +173,7 @@ template <class TILE> struct stage_metadata {
                              : "memory");
         }
     }
-    /* In use until here. */
+    /* Keeps the registers in use up to here, lest the compiler give them away before. */
     __device__ void keep() const
     {
 #pragma unroll

@@ -34,7 +34,7 @@ struct few_tile {
     static constexpr int eights = TOKENS / 8, own = (eights + SHARE - 1) / SHARE;
     static constexpr int full_chunk = own * 8, full_bytes = full_chunk * 256;
     static constexpr int parts = SHARE > 1 ? SHARE - 1 : 1;
-    /* Slots of weights that are filled before the tokens' first ones, which wait behind them. */
+    /* Slots of weights that are filled before the tokens' first ones, which wait for them. */
     static constexpr int early = ROWS == 64 ? 7 : WEIGHT_SLOTS;
     static constexpr int weight_at = TOKEN_SLOTS * token_block;
     static constexpr int inbox_at = weight_at + WEIGHT_SLOTS * weight_block;
@@ -271,7 +271,7 @@ few_receive(typename TILE::sum (&d)[TILE::sums], const few_ring<TILE> &ring,
         });
 }
 
-/* 64 outputs of this block's tokens to Y, whatever there is beside them. */
+/* Stores 64 outputs of this block's tokens to Y, whatever there is next to them. */
 template <class TILE>
 static __device__ __forceinline__ void few_store(const typename TILE::sum (&d)[TILE::sums],
                                                  const few_ring<TILE> &ring, const linear_params &p,

@@ -2,7 +2,7 @@
 /*
  * Products of at most eight tokens on Hopper, where all that counts is how the weight streams in. A
  * weight does not depend on the kernels before this one in its stream, so a block asks for as much
- * of it as a processor can hold while those still run: beside a ring in shared memory each warp
+ * of it as a processor can hold while those still run: next to a ring in shared memory each warp
  * keeps the first blocks along k in its registers. Two blocks fit a processor: while one computes,
  * the next product's weight is already on its way.
  *
@@ -29,7 +29,7 @@ template <class T, int KEPT, int SLOTS, int GROUPS> struct kept_tile {
     static constexpr int threads = 128 * GROUPS + 32;
     static constexpr int block = element::weight_block, token_block = tokens * TOKEN_BYTES;
     static constexpr int line = rows + 4; /* of sums, a token's outputs */
-    static constexpr int ring_tokens_at = GROUPS * KEPT * token_block; /* behind the kept blocks' */
+    static constexpr int ring_tokens_at = GROUPS * KEPT * token_block; /* after the kept blocks' */
     static constexpr int ring_at = ring_tokens_at + GROUPS * SLOTS * token_block;
     static constexpr int sums_at = ring_at + GROUPS * SLOTS * block; /* of groups, and of parts */
     static constexpr int terms_at = sums_at + (GROUPS - 1 + most_shares - 1) * 2048 + 256;
@@ -233,7 +233,7 @@ static __device__ __forceinline__ void
         barrier_wait(ring.full(me.group, slot), (i - TILE::kept) / TILE::slots & 1);
         kept_fetch<TILE>(f, ring.weight(me.group, slot), me);
         kept_multiply<TILE>(d, f, ring.tokens(me.group, slot), me);
-        /* What was read is here, not only asked for: behind another block's loads from memory that
+        /* What was read is here, not only asked for: after another block's loads from memory that
            can take longer than the copy engine to write there again. */
         const uint32_t here = (copy_of_sum(d[0][0], 0) | copy_of_sum(d[1][0], 0)) & zero;
         __syncwarp();

@@ -7,9 +7,9 @@
  *
  *   norm(h)·Wᵀ + b = ((gamma·h)·Wᵀ − mean·s) / σ + t,   s = W·gamma, t = b + W·beta
  *
- * and the residual of the product behind it is norm(h) = (gamma·h − mean·gamma) / σ + beta.
+ * and the residual of the product after it is norm(h) = (gamma·h − mean·gamma) / σ + beta.
  *
- * What a consumer needs beside its sums, others get: two of the producer's warps finish the factors
+ * What a consumer needs with its sums, others get: two of the producer's warps finish the factors
  * 1/σ and −mean/σ of a tile's tokens, and another one moves residuals in and sums out through the
  * same places in shared memory, where a consumer's warp waits for no other one of its kind.
  */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the parts of linear_norm.cuh share: a tile, and the places in shared memory that it has
-   beside those of every product. */
+   next to those of every product. */
 #ifndef S24_CUDA_LINEAR_LINEAR_NORM_TILE_CUH
 #define S24_CUDA_LINEAR_LINEAR_NORM_TILE_CUH
 

@@ -13,7 +13,7 @@
 /*
  * x·Φ(x) of h = x/2: h + h·tanh u where tanh u = erf(x/√2). u/x is a line in x², minimax for the
  * result to 1.4e-4·|x|; the hardware's tanh is good to 2⁻¹¹, so 4e-4·|x| in all. An exact one takes
- * twice the instructions, and nothing else runs beside them.
+ * twice the instructions, and nothing else runs next to them.
  */
 constexpr float GELU_U = 1.59760291f, GELU_CUBE = 0.28225625f; /* u = h·(GELU_U + GELU_CUBE·h²) */
 
@@ -172,8 +172,7 @@ static __device__ void store_quick(const typename TILE::sum (&d)[TILE::sums],
         const int first = m + c * TILE::chunk;
         float s[TILE::chunk / 2];
         if (first >= p.shape.m) break;
-            /* Of each eight tokens a thread has two: two sums of output `row`, then two of row + 8.
-               */
+            /* Of each eight tokens a thread has two: two sums of output `row`, then of row + 8. */
 #pragma unroll
         for (int i = 0; i < TILE::chunk / 2; i++) {
             const float sum = (float)d[c * TILE::chunk / 2 + i];

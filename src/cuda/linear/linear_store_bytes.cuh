@@ -15,7 +15,7 @@ static __device__ __forceinline__ uint32_t pack_bytes(int a, int b, int c, int d
     return word;
 }
 
-/* Where in a place of 64 bytes a token the 16 outputs of a warp are: mixed as the copy engine's
+/* Where in a place of 64 bytes per token the 16 outputs of a warp are: mixed as the copy engine's
    64-byte swizzle does. */
 static __device__ __forceinline__ uint32_t bytes_place(int token, int warp)
 {

@@ -39,8 +39,8 @@ static __device__ __forceinline__ void activate(float (&v)[8], int activation)
 
 /* ---- eight outputs of a token in memory ------------------------------------------------------ */
 
-/* Their 32-bit sums in shared memory: two boxes of 32 outputs by the tokens, 128 bytes a token, and
-   mixed as the copy engine's swizzle does, so that those who write do not meet in a bank. */
+/* Their 32-bit sums in shared memory: two boxes of 32 outputs by the tokens, 128 bytes per token,
+   and mixed as the copy engine's swizzle does, so that those who write do not meet in a bank. */
 template <class TILE> static __device__ uint32_t sum_place(int token, int col)
 {
     return col / 32 * (TILE::full_bytes / 2) + token * 128 + ((col % 32 / 4 ^ token % 8) * 16) +

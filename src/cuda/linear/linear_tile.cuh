@@ -131,7 +131,7 @@ struct linear_tile {
     /* Scales and bias of 64 outputs, a warpgroup. */
     static constexpr int terms_at = inbox_at + (SHARES - 1) * partial_sums * 4;
     static constexpr int shared_bytes = 1024 + terms_at + WARPGROUPS * 512; /* 1024: alignment */
-    /* Registers a thread of consumers and producer: 64 Ki in all. Beside 200 sums two words of
+    /* Registers per thread of consumers and producer: 64 Ki in all. Next to 200 sums two words of
        metadata a step need the most there are. */
     static constexpr bool most = blocks * sums > 192 && element::metadata_words > 1;
     static constexpr int take = WARPGROUPS == 3 ? 160

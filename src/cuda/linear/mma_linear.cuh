@@ -25,7 +25,7 @@ struct mma_tile {
                          stages = STAGES, slabs = ROWS / 64, threads = 32 * WARPS_N * WARPS_M;
     static constexpr bool columns = COLUMNS;
     static constexpr int blocks = ROWS / WARPS_N / 16;  /* of 16 outputs a warp */
-    static constexpr int eights = TOKENS / WARPS_M / 8; /* of tokens a warp */
+    static constexpr int eights = TOKENS / WARPS_M / 8; /* of tokens per warp */
     static constexpr int weight_stage = slabs * element::weight_block,
                          token_stage = TOKENS * TOKEN_BYTES, stage = weight_stage + token_stage;
     /* Sums on their way out: a line is a token's outputs, of COLUMNS an output's tokens. */
@@ -67,7 +67,7 @@ template <class TILE> struct mma_copies {
 
     const uint8_t *weight, *tokens;
     size_t jump;         /* bytes between a thread's lines */
-    long long slab_jump; /* from behind the first slab's block to the second one's */
+    long long slab_jump; /* from the end of the first slab's block to the second one's */
     int first, line;     /* of the lines of a stage the first one; this thread's first one */
     int left;            /* bytes of a row from this thread's piece on */
     uint32_t to;         /* of the tokens, in a stage */

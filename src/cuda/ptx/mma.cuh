@@ -49,7 +49,7 @@ static __device__ inline void matrices_turned(uint32_t (&v)[4], uint32_t at)
                  : "memory");
 }
 
-/* 16 bytes to shared memory, of which those behind the first `bytes` become 0. */
+/* Copies 16 bytes to shared memory, of which those after the first `bytes` become 0. */
 static __device__ inline void copy_some_of_16(uint32_t to, const void *from, int bytes)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * mma.sp, a warp's product of 16 rows of a 2:4 weight by eight dense columns, which every NVIDIA
- * GPU since compute capability 8.0 has; the copies and matrices beside it are mma.cuh's.
+ * GPU since compute capability 8.0 has; the copies and matrices for it are mma.cuh's.
  */
 #ifndef S24_CUDA_PTX_MMA_SP_CUH
 #define S24_CUDA_PTX_MMA_SP_CUH

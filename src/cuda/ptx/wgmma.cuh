@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * wgmma.sp: a warpgroup multiplies 64 rows of a 2:4 weight, 32 columns of k (64 of an 8-bit dtype),
- * with N tokens, all in shared memory, and adds to N/2 sums a thread. It runs beside the threads:
- * the sums are theirs again after products_wait<0>() and products_pin().
+ * with N tokens, all in shared memory, and adds to N/2 sums per thread. It runs while the threads
+ * do: the sums are theirs again after products_wait<0>() and products_pin().
  */
 #ifndef S24_CUDA_PTX_WGMMA_CUH
 #define S24_CUDA_PTX_WGMMA_CUH

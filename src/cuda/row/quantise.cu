@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Rows to 8 bits by themselves, where no norm comes before the product that wants them: a block of
-   threads a row, which it holds in registers. */
+   threads per row, which it holds in registers. */
 #include "cuda/plugin/device.cuh"
 #include "cuda/row/quantise.cuh"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Rows of 16-bit elements to 8 bits with a scale a row: the largest magnitude becomes 127 of i8,
- * 448 of e4m3. A NaN or an Inf makes the scale one, and with it every product of the row.
+ * Brings rows of 16-bit elements to 8 bits with a scale per row: the largest magnitude becomes 127
+ * of i8, 448 of e4m3. A NaN or an Inf makes the scale one, and with it every product of the row.
  */
 #ifndef S24_CUDA_ROW_QUANTISE_CUH
 #define S24_CUDA_ROW_QUANTISE_CUH

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What a transformer does row by row between its products: embeddings, patches of images, layer
- * norms, activations behind dense products. All of it is bound by memory: 16 bytes a thread and
+ * norms, activations after dense products. All of it is bound by memory: 16 bytes per thread and
  * access, sums in f32, one rounding at the end.
  */
 #include "cuda/linear/linear_store_full.cuh"

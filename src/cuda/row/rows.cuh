@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Rows of 16-bit elements in registers. A thread has N neighbours at a time: eight, 16 bytes of a
- * row and 256 columns a warp, or four where the row's width asks for them.
+ * row and 256 columns per warp, or four where the row's width asks for them.
  */
 #ifndef S24_CUDA_ROW_ROWS_CUH
 #define S24_CUDA_ROW_ROWS_CUH

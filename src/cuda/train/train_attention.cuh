@@ -6,7 +6,7 @@
  * A block has GROUPS warpgroups, each with 64 rows (queries; keys where their gradients are made)
  * of one text and head, and goes through the other side N rows at a time, two stages of which are
  * in shared memory. There, rows lie in slabs of up to 64 columns, swizzled as wgmma reads them;
- * heads of less than D elements are filled with zeros, as are rows behind the text's end. A thread
+ * heads of less than D elements are filled with zeros, as are rows past the text's end. A thread
  * has of every 64 x N sums the rows lane/4 and lane/4 + 8 of its warp's 16: of each 8 columns, c[0]
  * and c[1] are columns lane%4·2 and the next one of the first row, c[2] and c[3] of the second.
  */

@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
 /* ---- dK and dV --------------------------------------------------------------------------------
    */
 
-/* Behind a stage's queries and their dO: their sums, and 16 bytes each of dropout. */
+/* What follows a stage's queries and their dO: their sums, and 16 bytes each of dropout. */
 template <class TILE> struct train_keys_stage {
     static constexpr int sums_at = 2 * TILE::other_bytes, kept_at = sums_at + 8 * TILE::n;
     static constexpr int bytes = (kept_at + 16 * TILE::n + 1023) / 1024 * 1024;

@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(THREADS)
 TRAIN_ENQUEUE(cosine, s24_device_train_cosine_args)
 {
     s24_device_train_cosine_args args_of = *job;
-    /* Four tokens a warp in a text of the mean length. */
+    /* Four tokens per warp in a text of the mean length. */
     const int64_t mean = job->tokens / job->texts, shares = mean / (4 * WARPS) + 1;
     const bool most = job->pooling == S24I_POOL_MAX;
     static const void *const kernels[2][2] = {

@@ -72,7 +72,7 @@ TRAIN_ENQUEUE(embed, s24_device_train_embed_args)
 /* ---- backward: words ------------------------------------------------------------------------- */
 
 /* A warp a piece and 256 columns. Places 2·piece of the work memory: the sum of an id that began
-   before the piece; 2·piece + 1: of one that begins here and goes on behind it. The rows of READ
+   before the piece; 2·piece + 1: of one that begins here and goes on after it. The rows of READ
    tokens and of their table are asked for before the first one is needed. */
 template <class T>
 __global__ void __launch_bounds__(32 * PIECE_WARPS)
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(32 * PIECE_WARPS)
     }
 }
 
-/* The pieces behind which an id goes on that began there: a warp each. */
+/* Sums the pieces after which an id goes on that began there, a warp each. */
 __global__ void __launch_bounds__(32 * PIECE_WARPS)
     word_ends_kernel(const __grid_constant__ s24_device_train_embed_back_args job)
 {

@@ -164,7 +164,7 @@ static __device__ inline row_terms terms_of(const s24_device_train_cross_entropy
             job.gradient_scale};
 }
 
-/* [rows][parts] in the work memory, and [rows] losses behind them. */
+/* [rows][parts] in the work memory, and [rows] losses after them. */
 static __host__ __device__ inline double *losses_of(const s24_device_train_cross_entropy_args &job)
 {
     const int64_t parts = (job.n + PART - 1) / PART;

@@ -11,8 +11,8 @@
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
 
-/* Which rows and columns a warp has: CHUNKS pieces of N columns a thread. STAGES: how many rows are
-   on their way, or at work, in the pass back. */
+/* Which rows and columns a warp has: CHUNKS pieces of N columns per thread. STAGES: how many rows
+   are on their way, or at work, in the pass back. */
 template <int N_, int CHUNKS_, int ROW_WARPS, int STAGES_ = 3> struct row_place {
     static constexpr int N = N_, CHUNKS = CHUNKS_, row_warps = ROW_WARPS, STAGES = STAGES_;
     static constexpr int block_rows = WARPS / ROW_WARPS;
@@ -356,7 +356,7 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* The places by width: a warp a row, then a block a row; of the pass back alone, rows of 384
+/* The places by width: a warp per row, then a block per row; of the pass back alone, rows of 384
    elements without idle lanes, and the longest ones where shared memory is little. */
 enum { PLACES = 8, NARROW = PLACES, ONE_STAGE, BACK_PLACES };
 #define NORM_KERNELS(kernel, T)                                                                    \

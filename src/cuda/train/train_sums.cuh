@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Sums over many blocks without sums in the order of chance: every block leaves its part in the
- * work memory, and a kernel behind adds the parts in the order of the blocks.
+ * work memory, and a kernel after it adds the parts in the order of the blocks.
  */
 #ifndef S24_CUDA_TRAIN_TRAIN_SUMS_CUH
 #define S24_CUDA_TRAIN_TRAIN_SUMS_CUH

@@ -28,7 +28,7 @@ struct weight_params {
 template <class V> struct weight_block {
     static constexpr int cols = 128 / sizeof(V), pieces = cols / 8; /* of a row */
     static constexpr int bytes = WEIGHT_META + (sizeof(V) == 2 ? 512 : 1024);
-    static constexpr int each = 64 * pieces / WEIGHT_THREADS; /* pieces a thread */
+    static constexpr int each = 64 * pieces / WEIGHT_THREADS; /* pieces per thread */
 
     /* Of a piece, 8 columns of a row of the block: where its four values and its two codes (one
        byte) are. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A crit-bit tree of names: a node says in which bit the names on its two sides differ first, and
- * bits only come later on the way down. Names stand behind one another in blocks that never move.
+ * bits only come later on the way down. Names stand one after another in blocks that never move.
  */
 #include "io/checkpoint/names.h"
 
@@ -9,7 +9,7 @@
 
 enum { BLOCK = 1 << 16 };
 
-/* A name in two parts, a zero behind it. */
+/* Stores a name in two parts and a zero after it. */
 typedef struct joined {
     const char *head, *tail;
     size_t head_bytes, tail_bytes;
@@ -77,7 +77,7 @@ static s24_status take_bytes(char **out, s24i_names *names, size_t bytes)
     return S24_OK;
 }
 
-/* Hangs the newest name into the tree, beside all that agree with it up to the bit. */
+/* Hangs the newest name into the tree, next to all that agree with it up to the bit. */
 static void hang(s24i_names *names, const joined *name)
 {
     uint8_t bits;

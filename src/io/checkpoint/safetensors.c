@@ -268,7 +268,7 @@ static s24_status read_tensor(s24i_header *header, reader *r, const char *name, 
     return S24_OK;
 }
 
-/* Keys go into header->names as they are stored, behind one another. */
+/* Keys go into header->names as they are stored, one after another. */
 static s24_status read_members(s24i_header *header, reader *r, void *entry)
 {
     s24i_json_reader *json = &r->json;

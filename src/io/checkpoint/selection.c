@@ -9,7 +9,7 @@
 
 #include "sparse24/nn.h"
 
-/* Does class "[…]" at pattern take the character? *end: behind the ']', NULL if there is none. */
+/* Does class "[…]" at pattern take the character? *end: after the ']', NULL if there is none. */
 static int class_takes(const char *pattern, const char *pattern_end, char character,
                        const char **end)
 {
@@ -28,7 +28,7 @@ static int class_takes(const char *pattern, const char *pattern_end, char charac
     return is_taken != is_negated;
 }
 
-/* One step: does pattern's first element take the character? *next: behind that element. */
+/* One step: does pattern's first element take the character? *next: after that element. */
 static int element_takes(const char *pattern, const char *pattern_end, char character,
                          const char **next)
 {

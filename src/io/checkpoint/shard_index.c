@@ -93,7 +93,7 @@ s24_status s24i_index_read(s24i_json **out, s24_checkpoint *checkpoint, const ch
     return add_shards(checkpoint, path, weight_map);
 }
 
-/* What stands behind a packed tensor's name in that of its part p; NULL past the last. */
+/* What follows a packed tensor's name in that of its part p; NULL past the last. */
 static const char *part_suffix(const s24_tensor *tensor, int p)
 {
     static const char *const parts[] = {S24I_VALUES_SUFFIX, S24I_INDICES_SUFFIX,

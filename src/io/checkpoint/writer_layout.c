@@ -43,7 +43,7 @@ static s24_status open_output(s24_writer *writer, s24i_out_file *file)
     return status;
 }
 
-/* Gives each part of one file its offset behind the header. */
+/* Gives each part of one file its offset after the header. */
 static s24_status place_parts(const s24_writer *writer, s24i_part **parts, s24i_part **end)
 {
     uint64_t offset = 0;

@@ -67,7 +67,7 @@ void s24_line_reader_close(s24_line_reader *reader)
     s24_ctx_free(reader->ctx, reader);
 }
 
-/* Room behind what is kept: by moving it to the front, or else by doubling. */
+/* Makes room after what is kept: moves it to the front, or else doubles the block. */
 static s24_status make_room(s24_line_reader *r)
 {
     const size_t kept = r->end - r->begin;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Lines of text: a regular file is mapped, anything else (standard input, a pipe) is read to its
- * end. Every line is checked to be UTF-8 here, so that nobody behind needs to.
+ * end. Every line is checked to be UTF-8 here, so that nobody after it needs to.
  */
 #include "io/file/io.h"
 #include "io/tokenizer/utf8.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How an output comes into being: under a hidden name beside its place, synced, then renamed. Until
+ * An output comes into being under a hidden name next to its place, is synced, then renamed. Until
  * the rename there is nothing at the place, or what was there before, whole.
  */
 #ifndef S24_IO_FILE_OUTPUT_H
@@ -11,9 +11,9 @@
 #include "io/file/io.h"
 
 /*
- * A hidden file or folder, ".sparse24-" and 16 hexadecimal digits, with a lock beside it: a file of
- * the same name and ".lock" that says whose it is and is locked (flock) for as long as its writer
- * lives. One whose lock nobody holds is what a killed writer left, and the next that makes a
+ * A hidden file or folder, ".sparse24-" and 16 hexadecimal digits, with a lock next to it: a file
+ * of the same name and ".lock" that says whose it is and is locked (flock) for as long as its
+ * writer lives. One whose lock nobody holds is what a killed writer left, and the next that makes a
  * temporary there removes it. Where files cannot be locked there is no lock, and nothing is
  * removed.
  */
@@ -24,9 +24,9 @@ typedef struct s24i_temporary {
     int lock_fd;
 } s24i_temporary;
 
-/* A fresh file (its descriptor in *fd) or, with fd = NULL, a fresh folder beside path, of this mode
-   less the umask's bits; first removes what killed writers left there, and says so. On error there
-   is none. IO, MEMORY. */
+/* A fresh file (its descriptor in *fd) or, with fd = NULL, a fresh folder next to path, of this
+   mode less the umask's bits; first removes what killed writers left there, and says so. On error
+   there is none. IO, MEMORY. */
 s24_status s24i_temporary_create(s24i_temporary *out, int *fd, s24_ctx *ctx, const char *path,
                                  mode_t mode);
 /* Removes it with all in it, if it is there still, and then its lock. */

@@ -91,7 +91,7 @@ typedef struct s24i_json_walk {
     int has_keys;
 } s24i_json_walk;
 s24i_json_walk s24i_json_begin(const s24i_json *value);
-/* The next value, NULL behind the last; *key (may be NULL) is NULL in an array. */
+/* The next value, NULL after the last; *key (may be NULL) is NULL in an array. */
 s24i_json *s24i_json_next(s24i_json_walk *walk, const char **key);
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -107,7 +107,7 @@ void s24i_json_put_integer(s24i_json_text *text, int64_t value);
 /* So many bytes with quotes and escapes; they must be UTF-8. */
 void s24i_json_put_string(s24i_json_text *text, const char *string, size_t bytes);
 /* The text that write makes: it runs twice, to count and to fill. `room` bytes of zeros stand
-   behind it, and one that ends it. Freed with s24_ctx_free. MEMORY. */
+   after it, and one that ends it. Freed with s24_ctx_free. MEMORY. */
 s24_status s24i_json_make(char **out, s24_ctx *ctx,
                           void (*write)(s24i_json_text *text, const void *user), const void *user,
                           size_t room);

@@ -67,7 +67,7 @@ static int32_t hexadecimal(s24i_json_reader *r)
     return value;
 }
 
-/* \uXXXX, or two of them that are a pair; at stands behind the u. */
+/* \uXXXX, or two of them that are a pair; at stands after the u. */
 static s24_status read_code_point(s24i_json_reader *r)
 {
     char bytes[4];
@@ -295,7 +295,7 @@ static s24_status close_one(s24i_json_reader *r, opened *open)
     return is_object ? check_keys(r, (const s24i_json *)(r->out + begin)) : S24_OK;
 }
 
-/* Behind a value: closes what ends here. *is_next: another value is to come, its key is read. */
+/* After a value, closes what ends here. *is_next: another value is to come, its key is read. */
 static s24_status go_on(s24i_json_reader *r, opened *open, int *is_next)
 {
     *is_next = 0;

@@ -43,7 +43,7 @@ typedef struct s24i_bpe {
     int fallback;  /* an unknown character becomes its bytes' tokens */
     int fuse;      /* neighbours that are unknown become one */
     int blanks;    /* blanks are written ▁ */
-    int at_blanks; /* no token has a ▁ behind another character: words are merged one by one */
+    int at_blanks; /* no token has a ▁ after another character: words are merged one by one */
     s24i_prepend prepend; /* a ▁ before a text, or each part of it between added tokens */
     int unless_blank;     /* but not where one stands already */
     int trim;             /* offsets leave blanks at a token's ends out */

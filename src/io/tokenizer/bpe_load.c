@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Byte pair encoding from tokenizer.json, or from GPT-2's vocab.json and the merges.txt beside it;
- * and back from tokens to text.
+ * Loads byte pair encoding from tokenizer.json, or from GPT-2's vocab.json and the merges.txt next
+ * to it; and back from tokens to text.
  */
 #include "io/tokenizer/tokenizer.h"
 #include "io/tokenizer/utf8.h"
@@ -242,7 +242,7 @@ static int32_t find_bytes(const s24_tokenizer *t, const char *bytes, size_t coun
                                 bytes, count);
 }
 
-/* A ▁ behind another character of a token. */
+/* Is there a ▁ after another character of a token? */
 static int has_inner_blank(const char *text, size_t bytes)
 {
     size_t i = 0;

@@ -112,7 +112,7 @@ typedef struct candidate {
     size_t left; /* symbol */
 } candidate;
 
-/* What a long word needs beside its symbols. */
+/* What a long word needs next to its symbols. */
 typedef struct long_word {
     const s24i_bpe *bpe;
     symbols *s;

@@ -28,7 +28,7 @@ static class classify(uint32_t c)
     return kind == UTF8PROC_CATEGORY_ZS ? SPACE : OTHER;
 }
 
-/* The class of the character at byte i, END behind the text, and the bytes it takes. */
+/* The class of the character at byte i, END after the text, and the bytes it takes. */
 static class class_at(size_t *length, const char *text, size_t bytes, size_t i)
 {
     uint32_t c;

@@ -18,7 +18,7 @@ typedef struct field {
     s24_text content; /* of a length-delimited one */
 } field;
 
-/* A number of seven bits a byte, the low ones first. 0 at the message's end or if it is too long.
+/* A number of seven bits per byte, the low ones first. 0 at the message's end or if it is too long.
    */
 static int read_varint(uint64_t *value, s24_text *rest)
 {
@@ -32,7 +32,7 @@ static int read_varint(uint64_t *value, s24_text *rest)
     return 0;
 }
 
-/* The next field of a message, which goes behind it; 0 where it is malformed. */
+/* Reads the next field of a message, which then begins after it; 0 where it is malformed. */
 static int read_field(field *out, s24_text *rest)
 {
     static const unsigned fixed[8] = {0, 8, 0, 0, 0, 4, 0, 0};
@@ -233,7 +233,7 @@ static s24_status make_added(s24_tokenizer *t, const model *m)
     return S24_OK;
 }
 
-/* Llama puts <s> before a text and nothing behind it, unless the folder says otherwise. */
+/* Llama puts <s> before a text and nothing after it, unless the folder says otherwise. */
 static s24_status read_ends(s24_tokenizer *t, const char *folder, const char *path)
 {
     s24i_config config;

@@ -114,7 +114,7 @@ struct s24_tokenizer {
     /* [count] the bytes of each id, none for an added token that decodes to nothing. */
     s24_text *pieces;
     int32_t count;    /* largest id + 1 */
-    int32_t cls, sep; /* before and behind a text; −1: none */
+    int32_t cls, sep; /* before and after a text; −1: none */
     int32_t unknown;  /* −1: none */
     int normalises;   /* 0: the text is taken as it is */
     s24i_bpe bpe;
@@ -139,8 +139,8 @@ int s24i_bpe_is_whole(const s24_tokenizer *tokenizer, const char *text, size_t b
 
 /*
  * Fill a zeroed tokenizer (ctx is set; cls, sep and unknown are −1) from a file of a folder:
- * tokenizer.json; vocab.txt and the tokenizer_config.json beside it; GPT-2's vocab.json and the
- * merges.txt beside it; SentencePiece's tokenizer.model. Errors as s24_tokenizer_load; what is
+ * tokenizer.json; vocab.txt and the tokenizer_config.json next to it; GPT-2's vocab.json and the
+ * merges.txt next to it; SentencePiece's tokenizer.model. Errors as s24_tokenizer_load; what is
  * there then is freed by s24_tokenizer_destroy.
  */
 s24_status s24i_tokenizer_read_json(s24_tokenizer *tokenizer, const char *folder, const char *name);

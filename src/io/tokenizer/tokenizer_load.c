@@ -194,7 +194,7 @@ static const char *special_name(const s24i_json *element)
     return s24i_json_string(s24i_json_get(s24i_json_get(element, "SpecialToken"), "id"));
 }
 
-/* The tokens of a template of one text: one at most before it and behind it. */
+/* The tokens of a template of one text: one at most before it and after it. */
 static s24_status read_template(ends *out, const s24i_config *part)
 {
     const s24i_json *single = s24i_json_get(part->json, "single");

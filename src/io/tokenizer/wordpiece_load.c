@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * WordPiece tokenizers: from tokenizer.json, or from vocab.txt and the tokenizer_config.json beside
- * it; and back from tokens to text.
+ * Loads WordPiece tokenizers from tokenizer.json, or from vocab.txt and the tokenizer_config.json
+ * next to it; and back from tokens to text.
  */
 #include "io/tokenizer/tokenizer.h"
 #include "io/tokenizer/utf8.h"
@@ -114,7 +114,7 @@ static s24_status check_line(s24_ctx *ctx, const char *file, const s24_text *lin
     return S24_OK;
 }
 
-/* The line that begins at *at, its end cut off; *at goes behind it. */
+/* Takes the line that begins at *at, its end cut off; *at goes past it. */
 static s24_text next_line(size_t *at, const s24i_map *map)
 {
     const char *data = (const char *)map->data + *at;

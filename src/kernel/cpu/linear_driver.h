@@ -87,7 +87,7 @@ typedef struct run {
     const s24i_linear_job *job;
     panels p;
     uint8_t *x;       /* packed: vector of tokens, k block -> PANEL bytes */
-    float *sums;      /* CHUNK row blocks a thread */
+    float *sums;      /* CHUNK row blocks per thread */
     int64_t k_blocks; /* of job->k */
 } run;
 
@@ -217,7 +217,7 @@ static void run_panel(const run *r, int64_t panel, int cold, const uint8_t *pack
 
 /*
  * Who does what. Enough panels: each thread packs its own and runs them down all of w, as many at a
- * time as L2 holds beside a few row blocks, so that those come from far once for all of them. One
+ * time as L2 holds with a few row blocks, so that those come from far once for all of them. One
  * panel and enough rows for a few threads: each packs all of it for itself, which takes less than
  * fetching it from another core's cache (a lone vector is little to fetch). Else x is packed by
  * all, and the units shared out are row blocks where they suffice, or (panel, row block).
@@ -244,7 +244,7 @@ static int64_t panels_together(panels p, int64_t threads, int64_t k_blocks)
     return near < 1 ? 1 : near < own ? near : own;
 }
 
-/* And on how many row blocks at a time: a quarter of a megabyte of weights, in whole strips. */
+/* How many row blocks those panels meet at a time: 256 KiB of weights, in whole strips. */
 static int64_t visit_blocks(int64_t together, int64_t k_blocks)
 {
     const int64_t blocks = (256 << 10) / (k_blocks * BLOCK) / TOGETHER * TOGETHER;

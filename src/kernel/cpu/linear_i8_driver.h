@@ -10,14 +10,14 @@
  *     then k blocks of 32 columns:
  *       64 B      u32 codes[16]  row r of the block: in byte p at bit 2q the field p of columns 8q
  *                                to 8q + 7, of four: both columns of a group, then of the next
- *       4 x 64 B  i8 quads[16][4]  the four kept values of columns 8q..8q+7, one row a lane
+ *       4 x 64 B  i8 quads[16][4]  the four kept values of columns 8q..8q+7, one row per lane
  *   one sequential stream of 5 bits a dense weight. What is past n and k has the code of positions
  *   0 and 1 and is zero.
  *
  *   x [m, k]  ->  panels of tokens: [eight columns][token][8]  bytes, q + X_OFFSET
  * so that a tile reads its panel in a row too, eight columns of a token by one broadcast.
  *
- * Where products take signed by unsigned bytes and q + 128 is too large for them, x has -q beside
+ * Where products take signed by unsigned bytes and q + 128 is too large for them, x has -q next to
  * q, X_BYTES is 16, and quads are magnitudes: whoever picks a column picks its sign too. A code is
  * then the place in the 16 bytes, 6 bits a dense weight:
  *       2 x 64 B  u32 codes[16]  in byte p of the first at bit 4q, of the second at bit 4q - 8:

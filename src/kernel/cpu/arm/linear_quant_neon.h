@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * y = x·wᵀ, w 2:4 in integers with scales, sums in f32, NEON. The weights lie as rows16_scaled.h
- * has it, 16 rows a block; a pass's k blocks are widened to scale·integer in L1 for the tile of
+ * has it, 16 rows per block; a pass's k blocks are widened to scale·integer in L1 for the tile of
  * linear_neon.h, whatever the number of tokens.
  *
  * The including file defines VALUES, put_value() and slot_values().

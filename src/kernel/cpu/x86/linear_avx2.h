@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * y = x·wᵀ, w 2:4, AVX2: the broadcast design of linear_avx512.h with 8 tokens a vector,
+ * y = x·wᵀ, w 2:4, AVX2: the broadcast design of linear_avx512.h with 8 tokens per vector,
  *      panel -> group of 4 k -> C vectors -> [4 k][8 tokens]      (k's offset is index * 32 B)
  * for more than LANES_M tokens (up to those: linear_few_avx2.h). Tile 2 rows x 6 vectors: 12 sums,
  * a pair of values and one of them spread; 13 loads for 12 multiply-adds. Narrow m narrows the tile

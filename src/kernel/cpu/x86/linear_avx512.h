@@ -12,14 +12,15 @@
  * group of x is loaded once for both slots and vpermilps picks from it by the rows' codes.
  *
  * What limits it (Zen 5): a multiply-add takes half a cycle, and its load of 64 bytes 0.54 to 0.6,
- * whatever the addresses (two loads a cycle are reached only while something else holds them back),
- * so a tile of loads alone ends at 0.83 to 0.87 of the peak. The shuffles of the second form go to
- * ports that are free. With a third of the multiply-adds so, 21 loads for 24 multiply-adds, a tile
- * hot in L1 reaches 0.93, with sums and weights in L2 0.89; whole calls reach 0.77 to 0.81: weights
- * that come from L3, y and packing. What passes through L2 pushes the tile's code out, so that each
- * few rows ask for a line of it. Code words are loaded a slot before they are used, since each load
- * of x waits for one, and prefetches of weights cost more than they give unless those come from far
- * (linear_driver.h): else the next row block's first lines are enough, hardware follows.
+ * whatever the addresses (two loads per cycle are reached only while something else holds them
+ * back), so a tile of loads alone ends at 0.83 to 0.87 of the peak. The shuffles of the second form
+ * go to ports that are free. With a third of the multiply-adds so, 21 loads for 24 multiply-adds, a
+ * tile hot in L1 reaches 0.93, with sums and weights in L2 0.89; whole calls reach 0.77 to 0.81:
+ * weights that come from L3, y and packing. What passes through L2 pushes the tile's code out, so
+ * that each few rows ask for a line of it. Code words are loaded a slot before they are used, since
+ * each load of x waits for one, and prefetches of weights cost more than they give unless those
+ * come from far (linear_driver.h): else the next row block's first lines are enough, hardware
+ * follows.
  *
  * Few tokens go the way of linear_few_avx512.h, rows in the lanes.
  *

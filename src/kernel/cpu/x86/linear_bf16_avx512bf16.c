@@ -12,14 +12,14 @@
  * decoding; a block's seventh line is never touched. The last two vectors of four or five are
  * fours,
  *      [4][4 tokens][8 k]
- * four rows and four tokens a vector: two groups of x are loaded at once, vpshufb picks the rows'
+ * four rows and four tokens per vector: two groups of x are loaded at once, vpshufb picks the rows'
  * pairs, and what it picks by is made from the code words once a k block for all vectors.
  *
- * What limits it (Zen 5): two loads of 64 bytes a cycle, of which a dot with the table takes one; a
- * dot with fours takes one shuffle, of which there are two a cycle on ports of which the dots want
- * one. Tables alone reach 0.82 of the dots' peak hot in L1, three table vectors and two of fours
- * 0.85, 0.82 with w and sums in L2; whole calls 0.71 to 0.74. With fours a panel takes as much of
- * L1 as 48 tokens of tables did and serves 80.
+ * What limits it (Zen 5): two loads of 64 bytes per cycle, of which a dot with the table takes one;
+ * a dot with fours takes one shuffle, of which there are two per cycle on ports of which the dots
+ * want one. Tables alone reach 0.82 of the dots' peak hot in L1, three table vectors and two of
+ * fours 0.85, 0.82 with w and sums in L2; whole calls 0.71 to 0.74. With fours a panel takes as
+ * much of L1 as 48 tokens of tables did and serves 80.
  *
  * "lanes", for few tokens: rows in the lanes, linear_bf16_few_avx512.h. It has VBMI and GFNI too,
  * which of the CPUs with bf16 dots Cooper Lake alone lacks.

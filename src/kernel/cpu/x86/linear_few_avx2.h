@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Few tokens in AVX2, rows in the lanes: weights are read once, in one sequential stream, and of a
- * token's four columns vpermilps picks by two code bits a lane. Up to four tokens 16 rows go
+ * token's four columns vpermilps picks by two code bits per lane. Up to four tokens 16 rows go
  * together; from five on sixteen registers hold the sums of eight rows, so that the other eight
  * take a second turn at each chunk of weights while it is in L1. Either way eight sums or more are
  * under way at a time, since one waits four cycles for itself. Beyond eight tokens each chunk

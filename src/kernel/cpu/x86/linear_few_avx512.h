@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Few tokens of linear_avx512.h, 16 and fewer at a time: rows in the lanes ("lanes") and, with f32
- * values and enough tokens, every third row block with tokens in the lanes beside it ("both").
+ * values and enough tokens, every third row block with tokens in the lanes next to it ("both").
  *
  * "lanes": every weight is read once, in one sequential stream. A group of a token's x is 16 bytes,
  * loaded as they are, from which vpermps picks by the code bits: a permutation and a multiply-add
@@ -9,7 +9,7 @@
  * whole calls.
  *
  * "both": of three row blocks the outer two have their rows in the lanes, and the rows of the
- * middle one, eight beside each, are broadcast to 16 tokens, whose x lies there once more as
+ * middle one, eight with each, are broadcast to 16 tokens, whose x lies there once more as
  * [4 k][16 tokens]. A third of the multiply-adds so needs no permutation: 0.59 cycle alone, 0.64 in
  * whole calls.
  *
@@ -315,7 +315,7 @@ enum {
         finish_turned(job, b + 1, square);                                                         \
     }
 
-/* x as it is broadcast to lies behind its first form: group -> [4 k][16 tokens], lane 4q + j token
+/* x as it is broadcast to lies after its first form: group -> [4 k][16 tokens], lane 4q + j token
    4j + q. */
 AVX512_INLINE const float *second_form(const s24i_linear_job *job, const float *few)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * y = x·wᵀ, w 2:4 in integers with scales, x in f32, AVX2. The weights lie as rows16_scaled.h has
- * it, 16 rows a block. Few tokens: linear_few_avx2.h, on integers made floats; a segment's sums are
- * multiplied with its scales. More: a pass's k blocks are widened to scale·integer in L1 for the
- * tile of linear_avx2.h.
+ * it, 16 rows per block. Few tokens: linear_few_avx2.h, on integers made floats; a segment's sums
+ * are multiplied with its scales. More: a pass's k blocks are widened to scale·integer in L1 for
+ * the tile of linear_avx2.h.
  *
  * The including file defines VALUES, put_value() and values_of() of linear_few_avx2.h.
  */

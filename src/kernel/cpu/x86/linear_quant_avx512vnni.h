@@ -3,8 +3,8 @@
  * y = x·wᵀ, w 2:4 in integers with scales, x in floats, AVX-512 with VNNI and VBMI. The weights lie
  * as rows16_scaled.h has it, in blocks of 64 rows.
  *
- * x becomes integers of 24 bits beside the largest magnitude of its segment, in three bytes, and
- * products of bytes are summed exactly:
+ * x becomes integers of 24 bits relative to the largest magnitude of its segment, in three bytes,
+ * and products of bytes are summed exactly:
  *
  *   x = 2^(E-22)·(X - 2^23),  X = d2·2^16 + d1·2^8 + d0,  E the exponent of the largest magnitude
  *   Σ q·x = 2^(E-22)·(2^16·Σ q·(d2 - 128) + 2^8·Σ q·d1 + Σ q·d0)
@@ -14,11 +14,11 @@
  * keep up with memory, where 32 columns of 16 rows of 4 bits are 192 bytes, 19 cycles at 40 GB/s,
  * and shifts and shuffles share two ports. So a k block is made for few of them: pair p of its
  * groups is 2p and 2p + 1, with values 0..3, and byte j of a row's codes has the 2-bit place of
- * value j at bits 2p. They are index bits of vpermb as they lie, beside constants: pairs 0 and 1
+ * value j at bits 2p. They are index bits of vpermb as they lie, with constants: pairs 0 and 1
  * have theirs in bits 0 and 1, pairs 2 and 3 in bits 4 and 5, and the bytes of x are in that order.
  *
- * Tokens with a NaN or an Inf, and all beside them: a pass's k blocks are widened to scale·integer
- * in L1 for the tile of linear_avx512.h.
+ * Tokens with a NaN or an Inf, and all that come with them: a pass's k blocks are widened to
+ * scale·integer in L1 for the tile of linear_avx512.h.
  *
  * The including file defines VALUES, VALUE_BITS (a byte holds the integer times two to that),
  * put_value(), pair_values() and widen_values().

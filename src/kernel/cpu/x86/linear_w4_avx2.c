@@ -20,7 +20,7 @@ static inline void put_value(uint8_t *values, int64_t lane, int64_t group, int64
     *byte = (uint8_t)(*byte | (q & 15) << 4 * slot);
 }
 
-/* The first by logic and a subtraction, 2^23 + 8 + q beside 2^23 + 8, because shifts and
+/* The first by logic and a subtraction, 2^23 + 8 + q less 2^23 + 8, because shifts and
    conversions have the same two ports, which one token fills. */
 AVX2_INLINE __m256 values_of(const uint8_t *group, int slot)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the rows of both instruction sets share: their targets, and the codes of a selection. */
+/* Holds what the rows of both instruction sets share: targets, and the codes of a selection. */
 #ifndef S24_KERNEL_CPU_X86_X86_H
 #define S24_KERNEL_CPU_X86_X86_H
 
