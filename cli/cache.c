@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What is measured once and kept: JSON files in sparse24/ of the user's folder for caches, named by
- * what they depend on. Written under a temporary name, then renamed.
+ * Keeps what is measured once: JSON files in sparse24/ of the user's folder for caches, named by
+ * what they depend on. Each is written under a temporary name, then renamed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #include "cli.h"
 
-/* FNV-1a: a name that differs where the key does. */
+/* Hashes by FNV-1a: a name that differs where the key does. */
 static uint64_t hash(const char *text)
 {
     uint64_t value = 14695981039346656037u;
@@ -41,7 +41,7 @@ int cli_cache_path(char *path, size_t bytes, const char *kind, const json_t *key
     return length > 0 && (size_t)length < bytes;
 }
 
-/* Every folder above path, for its owner alone where it is not there. */
+/* Makes every folder above path, for its owner alone where it is not there. */
 static int make_folders(const char *path)
 {
     char folder[4096];

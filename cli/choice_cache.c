@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which layers of whole models run dense on this CPU, as loading measured it: the notes of the
- * context, in a file for each CPU, ISA, version and dense engine. A file that says otherwise, or that
- * cannot be read, counts as absent.
+ * Keeps which layers of whole models run dense on this CPU, as loading measured it: the notes of
+ * the context, in a file per CPU, ISA, version and dense engine. A file that says otherwise, or
+ * that cannot be read, counts as absent.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #include "cli.h"
 
-/* Dtype, threads, inputs and outputs of a note's key (nn.h); 0: it is none. */
+/* Reads dtype, threads, inputs and outputs of a note's key (nn.h); 0: it is none. */
 static int key_read(cli_choice *choice, const char *key)
 {
     char dtype[8], extra;
@@ -34,7 +34,7 @@ static int is_sound(const json_t *choices)
     return 1;
 }
 
-/* {key: value} of the file, a new reference; NULL: there is none. path "": nowhere. */
+/* Reads {key: value} of the file, a new reference; NULL: there is none. path "": nowhere. */
 static json_t *load(cli_app *cli, char *path, size_t bytes)
 {
     json_t *key = cli_machine_key(cli), *choices = NULL;

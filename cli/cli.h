@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the files of the command line share: the shape of a command and of its options, exit codes,
- * talk on stderr, JSON on stdout, selection of tensors.
+ * Declares what the files of the command line share: the shape of a command and of its options,
+ * exit codes, talk on stderr, JSON on stdout, selection of tensors.
  *
  * Rules: data goes to stdout, talk to stderr. A function that returns an exit code has said why on
  * stderr before it returns anything but CLI_OK and CLI_NO. The only mutable globals of the program
- * are the flag that a signal sets (progress.c) and the state of jansson's memory (json.c).
+ * are what signals need, a flag and a stack (progress.c), and the memory that JSON ends with
+ * (json.c).
  */
 #ifndef SPARSE24_CLI_CLI_H
 #define SPARSE24_CLI_CLI_H
@@ -29,7 +30,7 @@ enum {
     CLI_INTERRUPTED = 130
 };
 
-/* ---- options: one table a command drives parsing, help, man page and completion -------------- */
+/* ---- options: one table per command drives parsing, help, man page, completion --------------- */
 
 typedef enum cli_type {
     CLI_FLAG,     /* int field, set to 1 */
@@ -54,15 +55,15 @@ typedef struct cli_option {
     const char *(*choice)(int index); /* NULL past the end */
 } cli_option;
 
-/* The first member of every command's options struct. */
+/* Begins every command's options struct. */
 typedef struct cli_common {
     int json, quiet, force, help;
-    int all_sparse, all_dense; /* of commands with CLI_WAYS */
+    int all_sparse, all_dense; /* of commands with CLI_SPARSE or CLI_DENSE */
     int64_t threads;           /* 0: every core */
     const char *isa, *device;
 } cli_common;
 
-/* Which options go together; a table that a command drives check, help and man page with. */
+/* Says which options go together; one table per command drives check, help and man page. */
 typedef enum cli_rule_kind {
     CLI_NEEDED,    /* each of the options must be given */
     CLI_ONE_OF,    /* at most one of them may be */
@@ -72,10 +73,10 @@ typedef enum cli_rule_kind {
 
 typedef struct cli_rule {
     cli_rule_kind kind;
-    const char *options; /* names, separated by blanks; NAME=WORD: with that word as its value, or
-                            among them. NULL ends a table */
-    const char *others;  /* likewise */
-    const char *why;     /* CLI_NOT_WITH: what is said of the other, "has no chart"; or NULL */
+    /* Names, separated by blanks; NAME=WORD: with that word as its value, or among them. NULL
+       options end a table. */
+    const char *options, *others;
+    const char *why; /* CLI_NOT_WITH: what is said of the other, "has no chart"; or NULL */
 } cli_rule;
 
 typedef struct cli_app cli_app;
@@ -100,20 +101,21 @@ typedef struct cli_command {
     int (*run)(cli_app *cli, const void *options);
 } cli_command;
 
-/* The commands in the order of commands.def, ended by NULL. Only main.c reads it here; all others get
-   it from cli_app. */
+/* Holds the commands in the order of commands.def, ended by NULL. Only main.c reads it here; all
+   others get it from cli_app. */
 extern const cli_command *const cli_commands[];
-/* NULL: no command has that name. */
+/* Finds a command by name; NULL: none has it. */
 const cli_command *cli_command_find(const cli_app *cli, const char *name);
 /* Says that no command has that name, and names the nearest one. */
 int cli_command_unknown(cli_app *cli, const char *name);
 
-/* Every option that the command takes, its own before the common ones. Returns their number. */
+/* Lists every option that the command takes, its own before the common ones. Returns their
+   number. */
 enum { CLI_MAX_OPTIONS = 48, CLI_MAX_THREADS = 1024 /* of a context */ };
 int cli_option_collect(const cli_option **list, const cli_command *command);
 /* Fills options (zeroed) from the words after the command; operands are left in cli. */
 int cli_options_parse(cli_app *cli, void *options, int argc, char **argv);
-/* What was given to a command: of all its options, which were typed, and their values. */
+/* Says what was given to a command: of all its options, which were typed, and their values. */
 typedef struct cli_given {
     const cli_command *command;
     const cli_option *const *list;
@@ -126,17 +128,17 @@ int cli_rules_check(cli_app *cli, const cli_given *given);
 /* Writes what the rules say of the option, "Only with --model.", "" for nothing. Returns text. */
 const char *cli_rules_text(char *text, size_t bytes, const cli_given *all,
                            const cli_option *option);
-/* "a|b|c" of a choice into text. Returns text. */
+/* Writes "a|b|c" of a choice. Returns text. */
 const char *cli_choices(char *text, size_t bytes, const char *(*choice)(int index));
-/* The next item of a list separated by commas into item; 0 at its end or if it is too long. */
+/* Takes the next item of a list separated by commas; 0 at its end or if it is too long. */
 int cli_list_next(char *item, size_t bytes, const char **list);
-/* The counts of a CLI_COUNTS value, at most max. Returns their number. */
+/* Reads the counts of a CLI_COUNTS value, at most max. Returns their number. */
 int cli_counts(int64_t *counts, int max, const char *list);
-/* Edit distance, for "did you mean". */
+/* Counts the edits between two words, for "did you mean". */
 int cli_distance(const char *a, const char *b);
 
-/* The option rows that several commands share. */
-/* The dtype's name in a list that S24_DTYPE_NONE ends; NULL past the end. */
+/* Gives the rows of options that several commands share. */
+/* Names the dtype by index in a list that S24_DTYPE_NONE ends; NULL past the end. */
 const char *cli_dtype_at(const s24_dtype *list, int index);
 const char *cli_compute_dtype(int index); /* f32 bf16 */
 const char *cli_model_dtype(int index);   /* f32 f16 bf16 i8 e4m3 */
@@ -154,7 +156,7 @@ const char *cli_model_dtype(int index);   /* f32 f16 bf16 i8 e4m3 */
             "Tensors to leave out of those, by name.", NULL                                        \
     }
 
-/* How the 2:4 layers of a whole model run. */
+/* Says how the 2:4 layers of a whole model run. */
 #define CLI_SPARSE                                                                                 \
     {                                                                                              \
         "sparse", 0, CLI_FLAG, offsetof(cli_common, all_sparse), NULL, NULL,                       \
@@ -178,7 +180,7 @@ typedef struct cli_progress {
     const char *stage;
     int64_t done, first; /* the latter when the stage began */
     double started, printed;
-    char detail[64]; /* said behind the rest; "" for none */
+    char detail[64]; /* said after the rest; "" for none */
 } cli_progress;
 
 struct cli_app {
@@ -196,67 +198,69 @@ struct cli_app {
     cli_progress progress;
 };
 
-/* The context of the common options, with this program's log and progress. */
+/* Makes the context of the common options, with this program's log and progress. */
 int cli_context(cli_app *cli);
-/* The device of --device, opened by the first call; NULL for the CPU. The program closes it. */
+/* Gives the device of --device, which the first call opens; NULL for the CPU. The program closes
+   it. */
 int cli_device(cli_app *cli, s24_device **device);
 int cli_on_cpu(const cli_app *cli);
 /* Sets options of a whole model as --sparse, --dense and --device say, with what is known of this
    machine. dtype NULL: the weights'. */
 int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype);
 
-/* An error: a sentence on stderr, and with --json the object {"version", "exit", "error"}. Returns
-   exit_code. */
+/* Says an error: a sentence on stderr, and with --json the object {"version", "exit", "error"}.
+   Returns exit_code. */
 int cli_fail(cli_app *cli, int exit_code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same from a failed call's status and the context's sentence; 130 when a signal asked to
-   stop. */
+/* Says the same of a failed call, by its status and the context's sentence; 130 when a signal asked
+   to stop. */
 int cli_status(cli_app *cli, s24_status status);
-/* A line of talk; silent with --quiet. */
+/* Says a line of talk; silent with --quiet. */
 void cli_note(cli_app *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* What was left undone or may surprise: said with --quiet too. */
+/* Warns of what was left undone or may surprise, with --quiet too. */
 void cli_warn(cli_app *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A line on stdout for people. This, talk and errors show texts from files escaped, as
+/* Prints a line on stdout for people. This, talk and errors show texts from files escaped, as
    s24_text_escape does, and erase an open line of progress first. */
 void cli_print(cli_app *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The text alone, escaped; and for HTML and SVG, by their rules too. */
+/* Write the text alone, escaped; the second for HTML and SVG, by their rules too. */
 void cli_escaped(FILE *to, const char *text, size_t bytes);
 void cli_markup(FILE *to, const char *text);
-/* "layer" or "layers". */
+/* Gives "layer" or "layers". */
 const char *cli_plural(int64_t count, const char *one, const char *many);
-/* Writes the short usage to stderr: of the command that runs, or of the program where none does yet. */
+/* Writes the short usage to stderr: of the command that runs, or of the program where none does
+   yet. */
 void cli_usage(const cli_app *cli);
 
-/* Standard output could not be written, for that reason (errno's; 0: not known): says so, but to nobody
-   where it is a pipe whose reader went away. CLI_IO. */
+/* Says that standard output could not be written, for that reason (errno's; 0: not known), but to
+   nobody where it is a pipe whose reader went away. Returns CLI_IO. */
 int cli_output_failed(cli_app *cli, int error);
-/* ---- json.c: what ends well or with a sentence when memory ends ------------------------------- */
+/* ---- JSON, which ends well or with a sentence when memory ends ------------------------------- */
 
-/* Once, before any JSON. */
+/* Comes once, before any JSON. */
 void cli_json_begin(void);
-/* 0: memory for JSON has ended, and what was built may lack something. */
+/* Returns 0 where memory for JSON has ended, and what was built may lack something. */
 int cli_json_is_whole(void);
 /* Frees a text of json_dumps. */
 void cli_json_free(void *text);
-/* NULL: cannot be read, is none, or memory ended. */
+/* Reads JSON; NULL: it cannot be read, is none, or memory ended. */
 json_t *cli_json_read(const char *text);
 json_t *cli_json_read_file(const char *path);
-/* {"version": 1}, to be filled; what cannot be is seen when it is printed. */
+/* Begins an object, {"version": 1}, to be filled; what cannot be is seen when it is printed. */
 json_t *cli_json(void);
-/* A number, or null for what is none (NaN, Inf). */
+/* Makes a number, or null of what is none (NaN, Inf). */
 json_t *cli_real(double value);
 /* Prints the one object of --json and releases it. */
 int cli_json_print(cli_app *cli, json_t *object);
-/* A list whose elements are made one by one, since all of them could take more than the model. */
+/* Makes a list's elements one by one, since all of them could take more than the model. */
 typedef struct cli_list {
     int64_t count;
     json_t *(*element)(const void *user, int64_t index); /* a new reference */
     const void *user;
 } cli_list;
-/* The same with that list as its last member. */
+/* Prints the same with that list as its last member. */
 int cli_json_print_list(cli_app *cli, json_t *object, const char *name, const cli_list *list);
 
-/* Signals: asks running work to stop; cli_interrupted() tells. */
+/* Lets signals ask running work to stop; cli_interrupted() tells. */
 void cli_signals(void);
 int cli_interrupted(void);
 int cli_progress_step(void *user, const char *stage, int64_t done, int64_t total);
@@ -264,16 +268,18 @@ int cli_progress_step(void *user, const char *stage, int64_t done, int64_t total
 void cli_progress_clear(cli_app *cli);
 double cli_seconds(void);
 
-/* "12.3 MB" of a count of bytes. */
+/* Writes "12.3 MB" of a count of bytes. Returns text. */
 const char *cli_bytes(char *text, size_t size, double bytes);
 
 /* Refuses a path that exists, unless it is a file and forced, or whose folder cannot be written. */
 int cli_may_write(cli_app *cli, const char *path);
 /* Refuses a path whose folder is not there or cannot be written. */
 int cli_may_create(cli_app *cli, const char *path);
-/* The same of a path that is not there yet; of others the writer says whether they may be replaced. */
+/* Refuses the same of a path that is not there yet; of others the writer says whether they may be
+   replaced. */
 int cli_may_make(cli_app *cli, const char *path);
-/* A text file on its way: written under a temporary name beside its place, renamed when whole. */
+/* Holds a text file on its way: written under a temporary name next to its place, renamed when
+   whole. */
 typedef struct cli_output {
     FILE *file;
     const char *path;
@@ -283,7 +289,7 @@ typedef struct cli_output {
 int cli_output_open(cli_app *cli, cli_output *output, const char *path);
 /* Puts the file in its place, or says what failed and leaves nothing. */
 int cli_output_commit(cli_app *cli, cli_output *output);
-/* A new folder under $TMPDIR. */
+/* Makes a new folder under $TMPDIR. */
 int cli_temporary_create(cli_app *cli, s24_temporary **folder);
 
 /* ---- help ------------------------------------------------------------------------------------ */
@@ -292,7 +298,7 @@ void cli_help_program(const cli_command *const *commands);
 void cli_help_command(const cli_command *command);
 void cli_man_program(const cli_command *const *commands);
 void cli_man_command(const cli_command *command);
-/* The length of a text's first sentence, without its full stop. */
+/* Measures a text's first sentence, without its full stop. */
 size_t cli_sentence(const char *text);
 /* Prints a shell's completion script; a function for each row of completions.def. */
 #define COMPLETION(shell, file) void cli_completion_##shell(const cli_command *const *commands);
@@ -301,28 +307,28 @@ size_t cli_sentence(const char *text);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-/* A rank-2 tensor's data as a dense view; of quantised ones it is f32. */
+/* Views a rank-2 tensor's data as dense; of quantised ones it is f32. */
 s24_dense cli_tensor_view(const s24_tensor *tensor);
-/* A packed tensor's dense elements, the caller's to free. */
+/* Makes a packed tensor's dense elements, the caller's to free. */
 s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tensor);
-/* How many tensors include and exclude select; none is a usage error that names them. along_k: of all
-   of them it must be known which side is k. */
+/* Counts the tensors that include and exclude select; none is a usage error that names them.
+   along_k: of all of them it must be known which side is k. */
 int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,
                  const char *include, const char *exclude, int along_k);
-/* Refuses weights of f64, which are carried through files and never computed on, by name where include
-   and exclude would select them. */
+/* Refuses weights of f64, which are carried through files and never computed on, by name where
+   include and exclude would select them. */
 int cli_no_doubles(cli_app *cli, const s24_checkpoint *checkpoint, const char *include,
                    const char *exclude);
-/* A writer of the same kind (folder or file) as the checkpoint, every tensor of it declared as
-   change(user, &tensor) leaves it. */
+/* Makes a writer of the same kind (folder or file) as the checkpoint, every tensor of it declared
+   as change(user, &tensor) leaves it. */
 int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint, const char *path,
                void (*change)(void *user, s24_tensor *tensor), void *user);
-/* The name of a quantised tensor's scheme, NULL for any other. */
+/* Names a quantised tensor's scheme; NULL for any other. */
 const char *cli_scheme(const s24_tensor *tensor);
 
-/* ---- choice_cache.c: which layers of whole models run dense here -------------------------------- */
+/* ---- choice_cache.c: which layers of whole models run dense here ----------------------------- */
 
-/* What earlier calls measured to the context, and from it to where that is kept. */
+/* Hand what earlier calls measured to the context, and from it to where that is kept. */
 void cli_choices_load(cli_app *cli);
 void cli_choices_keep(cli_app *cli);
 typedef struct cli_choice {
@@ -330,40 +336,42 @@ typedef struct cli_choice {
     int64_t threads, k, n;
     const char *note; /* as s24_choice_is_dense reads it */
 } cli_choice;
-/* The next that is known, from *index 0 on; 0: there is none. */
+/* Gives the next that is known, from *index 0 on; 0: there is none. */
 int cli_choice_at(cli_app *cli, cli_choice *choice, int64_t *index);
-/* Does a layer run dense in a pass of that many tokens? −1: not known. */
+/* Tells whether a layer runs dense in a pass of that many tokens; −1: not known. */
 int cli_choice_dense(cli_app *cli, s24_dtype dtype, int64_t threads, int64_t k, int64_t n,
                      int64_t tokens);
-/* The next numbers of tokens, from *at 1 on, that run dense, *to 0: and all more. 0: there are none. */
+/* Gives the next numbers of tokens, from *at 1 on, that run dense; *to 0: and all more. 0: there
+   are none. */
 int cli_choice_range(const cli_choice *choice, int64_t *at, int64_t *from, int64_t *to);
 
-/* ---- machine.c: what this machine is called ---------------------------------------------------- */
+/* ---- machine.c: what this machine is called -------------------------------------------------- */
 
-/* The CPU's name as the system gives it, "" where it does not. */
+/* Writes the CPU's name as the system gives it, "" where it does not. */
 void cli_cpu_model(char *text, size_t bytes);
-/* "avx512bf16", with what dense engines multiply with beside it: "avx512bf16, AMX bf16 int8". Returns
+/* Writes "avx512bf16, AMX bf16 int8": the level, and what dense engines also multiply with. Returns
    text. */
 const char *cli_cpu_text(char *text, size_t bytes, uint32_t cpu);
-/* {"cpu", "isa", "sparse24", "dense_engine"}: what a time on this machine depends on whatever is
-   timed. */
+/* Makes {"cpu", "isa", "sparse24", "dense_engine"}: what a time on this machine depends on whatever
+   is timed. */
 json_t *cli_machine_key(cli_app *cli);
 
-/* ---- cache.c, tile_cache.c: what is measured once and kept ------------------------------------ */
+/* ---- cache.c, tile_cache.c: what is measured once and kept ----------------------------------- */
 
-/* Where what depends on the key is kept; 0: nowhere. */
+/* Says where what depends on the key is kept; 0: nowhere. */
 int cli_cache_path(char *path, size_t bytes, const char *kind, const json_t *key);
-/* 0: it could not be kept, and a note has said so. */
+/* Writes the file; 0: it could not be kept, and a note has said so. */
 int cli_cache_write(cli_app *cli, const char *path, const json_t *file);
 
 struct s24_device;
 struct s24_device_choice;
-/* Tiles that bench --tune found best on this GPU, if there are any, to the library. */
+/* Hands tiles that bench --tune found best on this GPU, if there are any, to the library. */
 void cli_tiles_load(cli_app *cli, struct s24_device *device);
-/* One more of them, there and to the library. */
+/* Keeps one more of them, and hands it to the library. */
 void cli_tiles_keep(cli_app *cli, struct s24_device *device,
                     const struct s24_device_choice *choice);
-/* What models' sessions noted with a GPU in earlier calls to it, and from it to where that is kept. */
+/* Hand what models' sessions noted in earlier calls to the device, and from it to where that is
+   kept. */
 void cli_notes_load(cli_app *cli, struct s24_device *device);
 void cli_notes_keep(cli_app *cli, const struct s24_device *device);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The table of commands, in the order of commands.def. Whoever reads it gets it from main.c in cli_app,
-   since its rows read it too: help is a command. */
+/* Holds the table of commands, in the order of commands.def. Whoever reads it gets it from main.c
+   in cli_app, since its rows read it too: help is a command. */
 #include "cli.h"
 
 #define COMMAND(name) extern const cli_command cmd_##name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The bash completion, from the commands' tables: commands, options, the choices of a value;
+ * Writes the bash completion from the commands' tables: commands, options, the choices of a value;
  * everything else completes as a file name.
  */
 #include <stdio.h>

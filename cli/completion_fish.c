@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The fish completion, from the commands' tables: commands with their summaries, options with the first
- * sentence of their help, the choices of a value; everything else completes as a file name.
+ * Writes the fish completion from the commands' tables: commands with their summaries, options with
+ * the first sentence of their help, the choices of a value; everything else completes as a file
+ * name.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli.h"
 
-/* " -x 'text'" with the text quoted. */
+/* Writes " -x 'text'" with the text quoted. */
 static void quoted(const char *option, const char *text, size_t length)
 {
     printf(" %s '", option);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The zsh completion, from the commands' tables: commands with their summaries, options with the first
- * sentence of their help, the choices of a value; everything else completes as a file name.
+ * Writes the zsh completion from the commands' tables: commands with their summaries, options with
+ * the first sentence of their help, the choices of a value; everything else completes as a file
+ * name.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli.h"
 
-/* Text inside a word in single quotes, where _arguments and _describe give some signs a meaning. */
+/* Writes text inside a word in single quotes, where _arguments and _describe give some signs a
+   meaning. */
 static void quoted(const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
@@ -27,7 +29,7 @@ static void words(const char *(*word)(int index))
         printf("%s%s", i ? " " : "", word(i));
 }
 
-/* ":what the value is:how it completes". */
+/* Writes ":what the value is:how it completes". */
 static void value(const cli_option *option)
 {
     const char *name = option->argument ? option->argument : option->name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Opens what a command computes with, as the common options say: the context, which logs through say.c
-   and progress.c; the GPU, with what earlier calls noted of it; whole models' options. */
+/* Opens what a command computes with, as the common options say: the context, which logs through
+   say.c and progress.c; the GPU, with what earlier calls noted of it; whole models' options. */
 #include <string.h>
 
 #include "cli.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * --help and the short usage, written from the commands' tables: examples first, as they are what
+ * Writes --help and the short usage from the commands' tables: examples first, as they are what
  * most readers came for. Texts fill lines of 80 columns.
  */
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 enum { COLUMNS = 80 };
 
-/* Words of text in lines that begin after `indent` blanks; a newline in it starts a paragraph. */
+/* Fills lines that begin after `indent` blanks; a newline in the text starts a paragraph. */
 static void fill(const char *text, int indent)
 {
     int column = 0;
@@ -105,7 +105,7 @@ void cli_help_program(const cli_command *const *commands)
            "  sparse24 search model-24 --documents notes.txt --query 'how to pack'\n"
            "      Run the model: the nearest lines by meaning.\n"
            "  sparse24 bench --set bert-base\n"
-           "      How fast the products are here, and beside whom.\n\n"
+           "      How fast the products are here, compared with whose.\n\n"
            "Usage:\n  sparse24 COMMAND [options] [operands]\n  sparse24 --version\n\nCommands:\n");
     for (; *commands; commands++)
         printf("  %-8s %s\n", (*commands)->name, (*commands)->summary);

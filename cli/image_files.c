@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Images and the model that is to read them. */
+/* Checks images against the model that is to read them. */
 #include "image_files.h"
 
 int cli_images_fit(cli_app *cli, const s24_images *images, const cli_image_model *model)

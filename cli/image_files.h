@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the commands that read images share. */
+/* Declares what the commands that read images share. */
 #ifndef SPARSE24_CLI_IMAGE_FILES_H
 #define SPARSE24_CLI_IMAGE_FILES_H
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * JSON of the program: objects that are printed, files and lines that are read, and what becomes of
- * them when memory ends. jansson then builds an object that lacks a member, or, where it reads, may end
- * the process by an assertion. So its memory is this file's: once malloc has said no, what little is
- * asked for comes from a reserve, reading stops at its next byte, and all that was built since counts
- * as not built.
+ * Makes and reads JSON, and sees to it when memory ends. jansson then builds an object that lacks a
+ * member, or, where it reads, may end the process by an assertion. So its memory is this file's:
+ * once malloc has said no, what little is asked for comes from a reserve, reading stops at its next
+ * byte, and all that was built since counts as not built.
  */
 #include <math.h>
 #include <stdalign.h>
@@ -14,8 +13,8 @@
 
 #include "cli.h"
 
-/* More than the rest of a reader's buffer (1 KB of text) or an object that says what failed can ask
-   for. */
+/* Is more than the rest of a reader's buffer (1 KB of text) or an object that says what failed can
+   ask for. */
 enum { RESERVE = 256 << 10, ALIGNMENT = alignof(max_align_t) };
 static alignas(max_align_t) char reserve[RESERVE];
 static size_t reserve_used;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What this machine is called, in words, and in the names of what is measured on it. */
+/* Says what this machine is called, in words, and in the names of what is measured on it. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24, the command line: finds the command, reads its options, makes the context, runs it.
- * Nothing here knows a command by name; commands.def does.
+ * Starts sparse24, the command line: finds the command, reads its options, makes the context, runs
+ * it. Nothing here knows a command by name; commands.def does.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static void version(void)
            cli_cpu_text(cpu, sizeof cpu, s24_cpu_detect()));
 }
 
-/* Colours and moving lines only where a person looks at a terminal that has them. */
+/* Allows colours and moving lines only where a person looks at a terminal that has them. */
 static void look_at_terminal(cli_app *cli)
 {
     const char *term = getenv("TERM");
@@ -29,7 +29,7 @@ static void look_at_terminal(cli_app *cli)
     cli->coloured = terminal && !(no_colour && *no_colour);
 }
 
-/* A usage error comes before the options are known, but shall obey --json all the same. */
+/* Looks for --json and --quiet, which a usage error obeys though the options are not read yet. */
 static void look_ahead(cli_app *cli, int argc, char **argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The manual pages, as man(7), from the same tables as --help. Every text goes through roff(), so
- * that no sign of it is taken for a request.
+ * Writes the manual pages, as man(7), from the same tables as --help. Every text goes through
+ * roff(), so that no sign of it is taken for a request.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static const struct {
     {CLI_INTERRUPTED, "Interrupted; nothing is left half-written."},
 };
 
-/* One word of output text; a blank follows, a newline in the text becomes a paragraph. */
+/* Writes text; a newline in it becomes a paragraph. */
 static void roff(const char *text)
 {
     int begins = 1;
@@ -50,7 +50,8 @@ static void line(const char *text)
     putchar('\n');
 }
 
-/* The day of the page: SOURCE_DATE_EPOCH when a build shall be repeatable, else today. */
+/* Writes the page's head, its day SOURCE_DATE_EPOCH's when a build shall be repeatable, else
+   today. */
 static void head(const char *title)
 {
     const char *epoch = getenv("SOURCE_DATE_EPOCH");

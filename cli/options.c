@@ -90,7 +90,7 @@ int cli_list_next(char *item, size_t bytes, const char **list)
     return 1;
 }
 
-/* A whole number of at least 1; 0 if it is none. */
+/* Reads a whole number of at least 1; 0 if it is none. */
 static int64_t parse_count(const char *text)
 {
     char *end = NULL;
@@ -100,7 +100,7 @@ static int64_t parse_count(const char *text)
     return errno || *end ? 0 : (int64_t)value;
 }
 
-/* A number of at least 0; −1 if it is none. */
+/* Reads a number of at least 0; −1 if it is none. */
 static double parse_real(const char *text)
 {
     char *end = NULL;
@@ -139,7 +139,7 @@ static int items_valid(const cli_option *option, const char *value)
     return 1;
 }
 
-/* What a value of the option is, for the sentence that says that one is none. */
+/* Says what a value of the option is, for the sentence that says that one is none. */
 static const char *expected(char *text, size_t bytes, const cli_option *option)
 {
     char choices[256] = "";
@@ -156,7 +156,7 @@ static const char *expected(char *text, size_t bytes, const cli_option *option)
     return text;
 }
 
-/* typed: the option as the user wrote it, "-k" or "--count". */
+/* Refuses a value; typed: the option as the user wrote it, "-k" or "--count". */
 static int bad_value(cli_app *cli, const cli_option *option, const char *typed, const char *value)
 {
     char text[320];
@@ -192,7 +192,7 @@ static int option_set(const cli_option *option, void *options, const char *value
     }
 }
 
-/* Options whose names begin with the word; `names` lists them. */
+/* Lists the options whose names begin with the word. Returns their number. */
 static int begin_with(char *names, size_t bytes, const cli_option *const *list, int count,
                       const char *word)
 {
@@ -229,7 +229,7 @@ static int unknown_option(cli_app *cli, const cli_option *const *list, int count
                     cli->command->name, name, cli->command->name);
 }
 
-/* The least and the most operands of "IN OUT" or "[COMMAND]". */
+/* Counts the least and the most operands of "IN OUT" or "[COMMAND]". */
 static void operands_range(const char *operands, int *least, int *most)
 {
     *least = *most = 0;
@@ -288,8 +288,8 @@ static void parser_prepare(parser *p, const cli_command *command)
     }
 }
 
-/* The option as it was typed, without a value, after getopt_long has read it: "-k", "--count", or an
-   unmistakable beginning of that. */
+/* Writes the option as it was typed, without a value, after getopt_long has read it: "-k",
+   "--count", or an unmistakable beginning of that. */
 static const char *typed_of(char *text, size_t bytes, int letter, char **argv)
 {
     const char *word = argv[optind - 1];

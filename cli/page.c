@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Pages with curves of a training run's metrics, that need nothing but a browser. */
+/* Writes pages with curves of a training run's metrics, that need nothing but a browser. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ typedef struct curve {
     double highest;
 } curve;
 
-/* A run that went on from a checkpoint, or began anew, says some steps again. */
+/* Drops the steps that a run says again, as it went on from a checkpoint, or began anew. */
 static void curve_back(curve *c, double step)
 {
     while (c->count > 0 && c->steps[c->count - 1] >= step)
@@ -64,7 +64,7 @@ static int curve_add(curve *c, double step, double value)
     return 1;
 }
 
-/* The values of a key; none where there is no such file. */
+/* Reads the values of a key; none where there is no such file. */
 static int curve_read(cli_app *cli, curve *c, const char *path, const char *key)
 {
     char line[4096];
@@ -81,7 +81,7 @@ static int curve_read(cli_app *cli, curve *c, const char *path, const char *key)
     return ok ? CLI_OK : cli_fail(cli, CLI_IO, "out of memory for the curves of %s", path);
 }
 
-/* At most POINTS of them, each the mean of its neighbours. */
+/* Thins them out to at most POINTS, each the mean of its neighbours. */
 static void curve_thin(curve *c)
 {
     const size_t count = c->count < POINTS ? c->count : POINTS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Pages with curves of a training run's metrics (train --report, tutorial). */
+/* Declares pages with curves of a training run's metrics (train --report, tutorial). */
 #ifndef SPARSE24_CLI_PAGE_H
 #define SPARSE24_CLI_PAGE_H
 
@@ -7,14 +7,14 @@
 
 #include "cli.h"
 
-/* The key's number; NaN where it has none. */
+/* Gives the key's number; NaN where it has none. */
 double page_number(const json_t *object, const char *key);
 
-/* What stands before and after a page's content: its style, its title as heading. */
+/* Write what stands before and after a page's content: its style, its title as heading. */
 void page_begin(FILE *file, const char *title);
 void page_end(FILE *file);
-/* Draws the numbers under a key of a file of train's --metrics by step; a file that says a step again
-   means the later run. Nothing is drawn where there is no such number. */
+/* Draws the numbers of a key in a file of train's --metrics by step; of a step that stands there
+   twice the later run counts. Nothing is drawn where there is no such number. */
 int page_curve(cli_app *cli, FILE *file, const char *metrics, const char *key, const char *title);
 
 #endif

@@ -2,7 +2,7 @@
 # Writes the manual pages and the completions: PROGRAM, MAN_DIR, COMMANDS, COMPLETION_DIR, and
 # COMPLETIONS, a list of shell=file.
 file(MAKE_DIRECTORY ${MAN_DIR} ${COMPLETION_DIR})
-# The libraries lie beside the program; packagers build it without a RUNPATH.
+# The libraries lie next to the program; packagers build it without a RUNPATH.
 get_filename_component(libraries ${PROGRAM} DIRECTORY)
 if(NOT "$ENV{LD_LIBRARY_PATH}" STREQUAL "")
   string(APPEND libraries ":$ENV{LD_LIBRARY_PATH}")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Places to write: may a file be replaced; a file that appears whole; a temporary folder. */
+/* Checks places to write: may a file be replaced; a file that appears whole; a temporary folder. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ int cli_may_write(cli_app *cli, const char *path)
         if (!cli->common->force)
             return cli_fail(cli, CLI_IO, "%s %s; --force replaces it", path,
                             is_broken ? "is a link to nothing" : "exists");
-        /* A rename would put the file in the place of a device or pipe, for everybody. */
+        /* Refuses a device or pipe, in whose place a rename would put the file, for everybody. */
         if (!is_broken && !S_ISREG(info.st_mode))
             return cli_fail(cli, CLI_IO, "%s is no regular file, so it is not replaced", path);
     }

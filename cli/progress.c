@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Progress on stderr, and the one way to stop: a signal sets a flag, and the next step that the
- * library reports returns it, so that every owner on the way cleans up after itself.
- * On a terminal one line moves; elsewhere a plain line comes now and then. The layers' own
- * lines are the commands' to write.
+ * Shows progress on stderr, and is the one way to stop: a signal sets a flag, and the next step
+ * that the library reports returns it, so that every owner on the way cleans up after itself. On a
+ * terminal one line moves; elsewhere a plain line comes now and then. The layers' own lines are the
+ * commands' to write.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -15,16 +15,17 @@
 
 static volatile sig_atomic_t interrupted;
 
-/* Whoever presses Ctrl-C a second time does not want to wait for the step at work; what it leaves in
-   temporary places stays. */
+/* Sets the flag. Whoever presses Ctrl-C a second time does not want to wait for the step at work;
+   what it leaves in temporary places stays. */
 static void on_signal(int number)
 {
     if (number == SIGINT && interrupted) _exit(CLI_INTERRUPTED);
     interrupted = 1;
 }
 
-/* On a stack of their own: with a handler's frame on the stack of oneDNN's AVX-512 products (2.6), one
-   interrupted training in fifteen ended with a broken heap; so none, nor with its products for AVX2. */
+/* Gives signals a stack of their own: with a handler's frame on the stack of oneDNN's AVX-512
+   products (2.6), one interrupted training in fifteen ended with a broken heap; so none, nor with
+   its products for AVX2. */
 void cli_signals(void)
 {
     static char memory[64 << 10]; /* AVX-512's and AMX's registers take 11 KB of it */
@@ -37,8 +38,8 @@ void cli_signals(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
-    /* A reader that went away, or a file that may grow no further, is an error of writing, met where it
-       is written. */
+    /* A reader that went away, or a file that may grow no further, is an error of writing, met
+       where it is written. */
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
     sigaction(SIGXFSZ, &action, NULL);

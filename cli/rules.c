@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Checks which options go together, and tells it in help and man pages, both from the rules of a
- * command and from those of every command. A rule names options; NAME=WORD in it is the option where
- * its value, given or not, has that word.
+ * command and from those of every command. A rule names options; NAME=WORD in it is the option
+ * where its value, given or not, has that word.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 static const cli_rule common_rules[] = {{CLI_ONE_OF, "sparse dense", NULL, NULL},
                                         {CLI_ONE_OF, NULL, NULL, NULL}};
 
-/* An option as a rule names it. */
+/* Holds an option as a rule names it. */
 typedef struct item {
     char name[32], word[32]; /* the latter "" where any value counts */
 } item;
 
-/* The next item of a rule's names; 0 at their end. */
+/* Takes the next item of a rule's names; 0 at their end. */
 static int next_item(item *out, const char **names)
 {
     const char *start = *names;
@@ -30,7 +30,7 @@ static int next_item(item *out, const char **names)
     return 1;
 }
 
-/* Whether a value has the word: as one of a list, or before a colon ("cuda" of "cuda:1"). */
+/* Asks whether a value has the word: as one of a list, or before a colon ("cuda" of "cuda:1"). */
 static int has_word(const char *value, const char *word)
 {
     const size_t length = strlen(word);
@@ -53,7 +53,7 @@ static int holds(const cli_given *given, const item *wanted)
     return 0;
 }
 
-/* The first item of the names that holds; 0: none does. */
+/* Finds the first item of the names that holds; 0: none does. */
 static int first_that_holds(item *found, const cli_given *given, const char *names)
 {
     while (next_item(found, &names))
@@ -68,7 +68,7 @@ static const cli_option *find(const cli_given *given, const char *name)
     return NULL;
 }
 
-/* How names are listed. */
+/* Says how names are listed. */
 typedef struct style {
     const char *last;   /* stands between the last two */
     const char *except; /* the name that is left out; "": none */

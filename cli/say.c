@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Lines for people: tables on stdout, talk on stderr. Whatever stands in them may come from a file,
- * so every line is escaped here, and an open line of progress is erased before it.
+ * Writes lines for people: tables on stdout, talk on stderr. Whatever stands in them may come from
+ * a file, so every line is escaped here, and an open line of progress is erased before it.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ void cli_markup(FILE *to, const char *text)
     escaped(to, text, strlen(text), put_markup);
 }
 
-/* A sentence of any length; where there is no memory for it, its beginning. */
+/* Writes a sentence of any length; where there is no memory for it, its beginning. */
 static void line(FILE *to, const char *before, const char *format, va_list arguments)
 {
     char beginning[1024], *text = beginning;

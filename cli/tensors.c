@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What several commands do with a checkpoint: select tensors, declare an output like the input. */
+/* Does what several commands do with a checkpoint: select tensors, declare an output like the
+   input. */
 
 #include <stdlib.h>
 

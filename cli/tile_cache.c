@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What was measured on a GPU: which tile of its products is best for a shape, as bench --tune found
- * it, and what models' sessions noted. One file of each a GPU and version, handed to the library
- * when a command opens the GPU. A file that cannot be read counts as absent.
+ * Keeps what was measured on a GPU: which tile of its products is best for a shape, as bench --tune
+ * found it, and what models' sessions noted. There is one file of each per GPU and version, handed
+ * to the library when a command opens the GPU. A file that cannot be read counts as absent.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static json_t *key_json(const s24_device *device)
     return key;
 }
 
-/* {"key", KIND: …}, a new reference; NULL: there is none. */
+/* Reads {"key", KIND: …}, a new reference; NULL: there is none. */
 static json_t *load(const s24_device *device, const char *kind, char *path, size_t bytes)
 {
     json_t *key = key_json(device), *file = NULL;
@@ -31,7 +31,7 @@ static json_t *load(const s24_device *device, const char *kind, char *path, size
     return file;
 }
 
-/* [dtype, m, k, n, tile] */
+/* Reads [dtype, m, k, n, tile]; 0: it is none. */
 static int choice_read(s24_device_choice *choice, const json_t *row)
 {
     if (!json_is_array(row) || json_array_size(row) != 5) return 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Vectors to a file. Its name's ending says in which format: one row of the table below each. */
+/* Writes vectors to a file. Its name's ending says in which format: one row of the table below
+   each. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,9 +21,9 @@ static int save_safetensors(cli_app *cli, const char *path, const embedded *e)
 }
 
 /*
- * NumPy's format, version 1.0: magic, version, the number of bytes that follow up to the data as 16
- * bits, and a Python dictionary. Blanks and a line end fill it up so that the data is aligned to 64
- * bytes, for readers that map the file.
+ * Writes NumPy's format, version 1.0: magic, version, the number of bytes that follow up to the
+ * data as 16 bits, and a Python dictionary. Blanks and a line end fill it up so that the data is
+ * aligned to 64 bytes, for readers that map the file.
  */
 static int save_npy(cli_app *cli, const char *path, const embedded *e)
 {
@@ -49,7 +50,7 @@ static const struct {
 
 enum { FORMATS = sizeof formats / sizeof *formats };
 
-/* The row of a path, FORMATS if there is none. */
+/* Finds the row of a path, FORMATS if there is none. */
 static int format_of(const char *path)
 {
     const size_t length = strlen(path);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The measuring part of the command line. One cell is a shape at a dtype and a number of threads:
- * our product and every peer's run in turns, round after round, so that a machine that slows down
- * slows all of them; medians of the rounds are compared. No figure is kept for a cell whose outputs
- * disagree.
+ * Declares the measuring part of the command line. One cell is a shape at a dtype and a number of
+ * threads: our product and every peer's run in turns, round after round, so that a machine that
+ * slows down slows all of them; medians of the rounds are compared. No figure is kept for a cell
+ * whose outputs disagree.
  */
 #ifndef SPARSE24_CLI_BENCH_BENCH_H
 #define SPARSE24_CLI_BENCH_BENCH_H
@@ -43,16 +43,18 @@ typedef struct bench_latency {
     double p50, p95; /* seconds of one run */
 } bench_latency;
 
-/* The turn alone, run after run: for as long as its turns took, and at least once a round. */
+/* Times the turn alone, run after run: for as long as its turns took, and at least once per
+   round. */
 int bench_latencies(cli_app *cli, bench_turn *turn, const bench_effort *effort,
                     bench_latency *latency);
 
-/* ---- other work while it measures ------------------------------------------------------------- */
+/* ---- other work while it measures ------------------------------------------------------------ */
 
 enum { BENCH_MAX_BUSY = 4096 };
 
 typedef struct bench_busy bench_busy;
-/* Starts that many processes that take what they get of the cores; *out is to be stopped in any case. */
+/* Starts that many processes that take what they get of the cores; *out is to be stopped in any
+   case. */
 int bench_busy_start(cli_app *cli, bench_busy **out, int64_t count);
 void bench_busy_stop(bench_busy *busy);
 
@@ -61,9 +63,10 @@ void bench_busy_stop(bench_busy *busy);
 typedef struct bench_problem {
     s24_ctx *ctx; /* for peers without threads of their own; set to `threads` */
     bench_shape shape;
-    s24_dtype dtype; /* of the weights: f32, bf16, and then x and w hold only values it has; i8, and
-                        then x holds integers 0..127 and w integers times a scale a row; NONE where
-                        quantised weights meet x in f32 */
+    /* Of the weights: f32; bf16, and then x and w hold only values it has; i8, and then x holds
+       integers 0..127 and w integers times a scale per row; NONE where quantised weights meet x in
+       f32. */
+    s24_dtype dtype;
     const s24_matrix *quantized; /* these weights, w is scale times integer; else NULL */
     s24_dtype activations;       /* of y; of x too if the peer can take both in one product */
     int threads;
@@ -73,7 +76,7 @@ typedef struct bench_problem {
 
 typedef struct bench_peer {
     const char *name;
-    /* The library's handle and version, NULL when it is not here. */
+    /* Opens the library: its handle and version, NULL when it is not here. */
     void *(*open)(char *version, size_t bytes);
     void (*close)(void *library);
     /* Packs the weight as the peer likes it best. NULL when it has no such product. */
@@ -93,7 +96,7 @@ typedef struct bench_library {
     char version[48];
 } bench_library;
 
-/* The peers of the list ("all", "none", names) that are here. A missing one is a note. */
+/* Opens the peers of the list ("all", "none", names) that are here. A missing one is a note. */
 void bench_peers_open(cli_app *cli, bench_library *libraries, int *count, const char *list);
 void bench_peers_close(bench_library *libraries, int count);
 
@@ -102,17 +105,17 @@ void bench_peers_close(bench_library *libraries, int count);
 typedef struct bench_limit {
     int threads;
     s24_dtype dtype;
-    const char *scheme; /* of quantised weights beside x in f32, or NULL */
-    double flops;       /* fused multiply-adds count two, a second */
-    double bytes;       /* read from memory, a second */
+    const char *scheme; /* of quantised weights with x in f32, or NULL */
+    double flops;       /* per second; fused multiply-adds count two */
+    double bytes;       /* read from memory, per second */
 } bench_limit;
 
 /* ---- products -------------------------------------------------------------------------------- */
 
 const char *bench_set_name(int index);
-/* The shapes of a set, at most max. Returns their number. */
+/* Lists the shapes of a set, at most max. Returns their number. */
 int bench_set_shapes(bench_shape *shapes, int max, const char *name);
-/* 'M,K,N;M,K,N'. */
+/* Reads 'M,K,N;M,K,N'. */
 int bench_shapes_parse(cli_app *cli, bench_shape *shapes, int *count, int max, const char *text);
 
 enum { BENCH_MAX_SHAPES = 128, BENCH_MAX_LIST = 32, BENCH_MAX_MEBIBYTES = 1 << 20 };
@@ -126,13 +129,13 @@ typedef struct bench_peer_result {
 typedef struct bench_row {
     bench_shape shape;
     s24_dtype dtype, activations; /* the latter on a GPU: Y's */
-    const char *scheme;           /* of quantised weights beside x in f32, or NULL */
+    const char *scheme;           /* of quantised weights with x in f32, or NULL */
     int threads;
     char kernel[48];
     bench_times ours;
     double flops;       /* dense-equivalent: 2·m·n·k */
     double bytes;       /* packed weight, x and y */
-    double read;        /* bytes a second that memory gave between this row's turns; 0: not asked */
+    double read;        /* bytes per second that memory gave between its turns; 0: not asked */
     double limit_share; /* least time the limits allow / median */
     bench_peer_result peers[BENCH_MAX_PEERS];
     int peer_count;
@@ -147,7 +150,7 @@ struct bench_plan {
     s24_dtype dtypes[BENCH_MAX_DTYPES];
     const char *schemes[BENCH_MAX_DTYPES]; /* with dtype i8: weights only; NULL elsewhere */
     int dtype_count;
-    s24_dtype activations; /* of x and y beside bf16 weights; NONE: f32 */
+    s24_dtype activations; /* of x and y with bf16 weights; NONE: f32 */
     s24_dtype output;      /* of y on a GPU; NONE: what suits the weights */
     int tune;              /* times every tile of a GPU first */
     int64_t threads[BENCH_MAX_LIST];
@@ -168,24 +171,25 @@ typedef struct bench_table {
     char gpu[256];      /* what it computed on, "" on the CPU */
 } bench_table;
 
-/* Every row of the plan. Rows know their share of a limit where the table has it already. */
+/* Measures every row of the plan. Rows know their share of a limit where the table has it
+   already. */
 int bench_products(cli_app *cli, bench_table *table, const bench_plan *plan);
-/* One limit for each dtype and number of threads of the plan. */
+/* Measures one limit for each dtype and number of threads of the plan. */
 int bench_limits_measure(cli_app *cli, bench_table *table, const bench_plan *plan);
 void bench_limits_free(bench_table *table);
-/* Reads of the limits' memory, plainly and with lines asked for early, as turns beside a product, and
-   the bytes a second of the faster one. */
+/* Make turns that read the limits' memory next to a product, plainly and with lines asked for
+   early, and give the bytes per second of the faster one. */
 enum { BENCH_READS = 2 };
 void bench_limit_turns(bench_turn turns[BENCH_READS], const bench_table *table);
 double bench_limit_read(const bench_turn turns[BENCH_READS], const bench_table *table);
 void bench_table_free(bench_table *table);
 
-/* How a row's weights are called: a dtype's name or a scheme's. */
+/* Says how a row's weights are called: a dtype's name or a scheme's. */
 const char *bench_dtype_name(s24_dtype dtype, const char *scheme);
 
 /* ---- reports --------------------------------------------------------------------------------- */
 
-/* Machine, CPU, versions and date into an object. */
+/* Puts machine, CPU, versions and date into an object. */
 void bench_json_machine(cli_app *cli, json_t *object);
 int bench_json_products(cli_app *cli, const bench_table *table);
 void bench_print_head(const bench_plan *plan);
@@ -205,7 +209,7 @@ typedef struct svg_chart {
     double mark; /* a line across, 0: none */
 } svg_chart;
 
-/* A bar chart; refuses to replace a file unless forced. */
+/* Draws a bar chart; refuses to replace a file unless forced. */
 int svg_write(cli_app *cli, const char *path, const svg_chart *chart);
 int bench_svg_products(cli_app *cli, const char *path, const bench_table *table);
 
@@ -220,13 +224,13 @@ typedef struct bench_model_plan {
     bench_effort effort;
     const char *svg;
     const char *include, *exclude; /* of a preset's layers; NULL: all */
-    const char *python;            /* an interpreter whose PyTorch runs beside; NULL: none */
+    const char *python;            /* interpreter whose PyTorch takes turns with ours; or NULL */
     struct bench_torch *torch;     /* it, when it has been started */
 } bench_model_plan;
 
 int bench_models(cli_app *cli, const bench_model_plan *plan);
 
-/* A random batch for the model, of texts of seq tokens or of images; freed in any case. */
+/* Makes a random batch for the model, of texts of seq tokens or of images; freed in any case. */
 int bench_batch_make(cli_app *cli, s24_batch *batch, int64_t texts, int64_t seq,
                      const s24_model_info *info);
 void bench_batch_free(cli_app *cli, const s24_batch *batch);
@@ -243,7 +247,7 @@ typedef struct bench_prune_plan {
 
 int bench_prune(cli_app *cli, const bench_prune_plan *plan);
 
-/* ---- attention for training on a GPU ----------------------------------------------------------- */
+/* ---- attention for training on a GPU --------------------------------------------------------- */
 
 typedef struct bench_attention_plan {
     const char *shapes; /* 'TEXTS,TOKENS,HEADS,D;...' */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a whole model is timed with: random texts or images. */
+/* Makes what a whole model is timed with: random texts or images. */
 #include <stdlib.h>
 
 #include "bench/bench.h"
@@ -10,7 +10,7 @@ static uint64_t next_random(uint64_t *state)
     return *state >> 33;
 }
 
-/* Random images; on a device they lie there, as they do for who asks a framework. */
+/* Makes random images; on a device they lie there, as they do for who asks a framework. */
 static int images_make(cli_app *cli, s24_batch *batch, int64_t images, const s24_model_info *info)
 {
     const int64_t count = images * info->channels * info->image * info->image;
@@ -32,7 +32,7 @@ static int images_make(cli_app *cli, s24_batch *batch, int64_t images, const s24
     return cli_status(cli, status);
 }
 
-/* Random ids of whole lengths. */
+/* Makes random ids of whole lengths. */
 static int texts_make(cli_app *cli, s24_batch *batch, int64_t texts, int64_t seq,
                       int64_t vocabulary)
 {

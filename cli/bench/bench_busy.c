@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Other work on the machine while bench measures: processes that do nothing but count, as many as
- * are asked for. They end with this one, however it ends.
+ * Makes other work on the machine while bench measures: processes that do nothing but count, as
+ * many as are asked for. They end with this one, however it ends.
  */
 #include <errno.h>
 #include <signal.h>
@@ -17,7 +17,7 @@ struct bench_busy {
     pid_t processes[];
 };
 
-/* In the child: never returns. */
+/* Counts, in the child, and never returns. */
 static void count_for_ever(pid_t parent)
 {
     signal(SIGINT, SIG_DFL);

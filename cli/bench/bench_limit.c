@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the machine can do at most, measured beside what it did: fused multiply-adds out of
- * registers on every thread, and reading memory that no cache holds. Best of several tries, as a
- * limit is; a product that memory bounds takes turns with the reads.
+ * Measures what the machine can do at most, in the run that measures what it did: fused
+ * multiply-adds out of registers on every thread, and reading memory that no cache holds. The best
+ * of several tries counts, as a limit is; a product that memory bounds takes turns with the reads.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include <immintrin.h>
 #endif
 
-/* Under a sanitizer, some fifty times slower, no time means anything: there the limits are short. */
+/* Shortens the limits under a sanitizer: some fifty times slower, no time means anything there. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define FULL(count) ((count) / 256)
 #else
@@ -158,7 +158,7 @@ typedef struct chain_kernel {
     double flops; /* a step of a chain */
 } chain_kernel;
 
-/* The first row that fits. */
+/* Finds the first row that fits. */
 static const chain_kernel chain_kernels[] = {
 #if defined(__x86_64__)
     {S24_CPU_AVX512VNNI, S24_I8, chains_avx512vnni, 128},
@@ -204,7 +204,7 @@ static void read_plain(void *arg, int64_t begin, int64_t end, int thread)
         p->sink = (double)total;
 }
 
-/* The same, with lines asked for 4 KiB early. */
+/* Reads the same, with lines asked for 4 KiB early. */
 static void read_asked(void *arg, int64_t begin, int64_t end, int thread)
 {
 #if defined(__x86_64__)
@@ -250,7 +250,7 @@ void bench_limits_free(bench_table *table)
     free(table->limits);
 }
 
-/* Twice the last-level cache, within bounds. */
+/* Takes twice the last-level cache, within bounds. */
 static int64_t read_bytes(void)
 {
     int64_t bytes = 0;
@@ -261,7 +261,7 @@ static int64_t read_bytes(void)
     return bytes / READ_LEAST * READ_LEAST;
 }
 
-/* A second's worth, at the best try, of fn over count. */
+/* Gives a second's worth, at the best try, of fn over count. */
 static double best_rate(s24_ctx *ctx, probe *p, int64_t count,
                         void (*fn)(void *arg, int64_t begin, int64_t end, int thread))
 {
@@ -281,7 +281,7 @@ static double compute_rate(s24_ctx *ctx, probe *p, int threads, s24_dtype dtype)
     return best_rate(ctx, p, threads, compute) * choose(p)->flops * CHAINS * STEPS;
 }
 
-/* Integers beside x in f32: as floats, or with x in three bytes. */
+/* Finds the limit of integers with x in f32: as floats, or with x in three bytes. */
 static double mixed_rate(s24_ctx *ctx, probe *p, const bench_limit *limit)
 {
     const double floats = compute_rate(ctx, p, limit->threads, S24_F32);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Whole models: the forward pass, token ids to embeddings, of one set of 2:4 weights run dense and
- * run 2:4, in turns. Both sides are the same function, and their outputs are compared before a
- * figure is kept. A dense folder is first pruned by magnitude into a temporary copy: its speed is
- * that of any 2:4 weights of its shape.
+ * Times whole models: the forward pass, token ids to embeddings, of one set of 2:4 weights run
+ * dense and run 2:4, in turns. Both sides are the same function, and their outputs are compared
+ * before a figure is kept. A dense folder is first pruned by magnitude into a temporary copy: its
+ * speed is that of any 2:4 weights of its shape.
  */
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static int is_preset(const char *name)
     return 0;
 }
 
-/* Private memory of this process that is resident, -1 where nobody tells. */
+/* Reads the private memory of this process that is resident, -1 where nobody tells. */
 static int64_t private_bytes(void)
 {
     char line[128];
@@ -71,7 +71,7 @@ static s24_status load_folder(s24_model **out, cli_app *cli, const char *folder,
     return status;
 }
 
-/* What loading left in this process, or on the device that the model is on. */
+/* Measures what loading left in this process, or on the device that the model is on. */
 static int64_t held_bytes(const s24_model *model, int64_t before)
 {
     s24_model_info info;
@@ -81,7 +81,7 @@ static int64_t held_bytes(const s24_model *model, int64_t before)
     return before < 0 ? -1 : private_bytes() - before;
 }
 
-/* folder NULL: the preset of that name. */
+/* Loads a folder, or with NULL the preset of that name. */
 static s24_status load(s24_model **out, model_residence *r, cli_app *cli, const char *name,
                        const char *folder, const s24_model_opts *opts)
 {
@@ -125,7 +125,7 @@ static s24_status models_load(models *m, cli_app *cli, const bench_model_plan *p
     return status;
 }
 
-/* Logits of answers where the model has a head for them, else pooled vectors. */
+/* Gives logits of answers where the model has a head for them, else pooled vectors. */
 static int64_t value_count(const models *m, const model_row *row)
 {
     return m->info.has_qa_head ? 2 * row->batch * row->seq : row->batch * m->info.width;
@@ -143,7 +143,8 @@ static s24_status outputs_make(pass *p, const models *m, const model_row *row)
     return S24_OK;
 }
 
-/* The two outputs of the same weights. Entries of vectors are below 1, logits may be larger. */
+/* Compares the two outputs of the same weights. Entries of vectors are below 1, logits may be
+   larger. */
 static int outputs_agree(cli_app *cli, const pass *a, const pass *b, const model_row *row,
                          int64_t count)
 {
@@ -165,7 +166,7 @@ static int outputs_agree(cli_app *cli, const pass *a, const pass *b, const model
 
 enum { OURS = 2 /* turns: dense, 2:4 */ };
 
-/* The turns of PyTorch behind ours. */
+/* Adds the turns of PyTorch after ours. */
 static int add_torch(cli_app *cli, const models *m, const model_row *row,
                      const bench_model_plan *plan, bench_turn *turns, int *count)
 {
@@ -241,7 +242,8 @@ static int row_count(const bench_model_plan *plan)
     return plan->dtype_count * plan->batch_count * plan->length_count * plan->thread_count;
 }
 
-/* Row i of the product of the four lists; dtypes turn slowest, as each needs a load of its own. */
+/* Fills row i of the product of the four lists; dtypes turn slowest, as each needs a load of its
+   own. */
 static model_row row_at(const bench_model_plan *plan, int i)
 {
     model_row row = {.threads = plan->threads[i % plan->thread_count]};
@@ -253,7 +255,7 @@ static model_row row_at(const bench_model_plan *plan, int i)
     return row;
 }
 
-/* Said before the first figure: a row that cannot be run. */
+/* Refuses a row that cannot be run, before the first figure. */
 static int check_rows(cli_app *cli, const models *m, const bench_model_plan *plan)
 {
     for (int i = 0; i < row_count(plan); i++) {
@@ -269,7 +271,7 @@ static int check_rows(cli_app *cli, const models *m, const bench_model_plan *pla
     return CLI_OK;
 }
 
-/* The lengths where none were asked for; images have one. */
+/* Sets the lengths where none were asked for; images have one. */
 static int choose_lengths(cli_app *cli, bench_model_plan *plan, const s24_model_info *info)
 {
     if (plan->length_count && info->image)
@@ -327,7 +329,7 @@ static int bench_folder(cli_app *cli, const bench_model_plan *asked, const char 
     return code;
 }
 
-/* Are its blocks 2:4, packed or not? */
+/* Asks whether its blocks are 2:4, packed or not. */
 static s24_status has_sparse_layers(int *sparse, cli_app *cli, const s24_checkpoint *checkpoint)
 {
     s24_model *model = NULL;
@@ -340,7 +342,7 @@ static s24_status has_sparse_layers(int *sparse, cli_app *cli, const s24_checkpo
     return status;
 }
 
-/* A pruned and packed copy of the checkpoint at a path that is free. */
+/* Makes a pruned and packed copy of the checkpoint at a path that is free. */
 static int prune_copy(cli_app *cli, const char *path, const s24_checkpoint *checkpoint)
 {
     s24_model_prune_opts opts = {.size = sizeof opts, .packed = 1};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rows of whole models, measured in bench_model.c and told in bench_model_report.c. */
+/* Declares rows of whole models, measured in bench_model.c and told in bench_model_report.c. */
 #ifndef SPARSE24_CLI_BENCH_BENCH_MODEL_H
 #define SPARSE24_CLI_BENCH_BENCH_MODEL_H
 
 #include "bench/bench_torch.h"
 
-/* What it takes to have a model: from its files, in the page cache, to ready for a session. */
+/* Holds what it takes to have a model: from its files, in the page cache, to ready for a
+   session. */
 typedef struct model_residence {
     double seconds;
     int64_t bytes; /* of private memory; -1: unknown */
@@ -26,7 +27,7 @@ typedef struct model_row {
     int peer_count;
 } model_row;
 
-/* torch: beside whom, NULL: nobody. */
+/* torch: with whom we take turns, NULL: nobody. */
 void model_print_head(cli_app *cli, const bench_torch *torch);
 void model_print_row(const model_row *row, const bench_torch *torch);
 void model_print_residence(const model_row *row);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What bench --model tells of its rows: a table as they come, JSON, a chart. */
+/* Tells the rows of bench --model: a table as they come, JSON, a chart. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -67,7 +67,7 @@ void model_print_head(cli_app *cli, const bench_torch *torch)
     printf("%s  2:4 layers\n", torch ? "    best" : "");
 }
 
-/* A column for each way, empty where it could not run. */
+/* Prints a column for each way, empty where it could not run. */
 static void print_peers(const model_row *row, const bench_torch *torch)
 {
     double least = 0;
@@ -99,7 +99,7 @@ void model_print_row(const model_row *row, const bench_torch *torch)
     fflush(stdout);
 }
 
-/* The loaded model's cost, a line a dtype. */
+/* Prints the loaded model's cost, a line per dtype. */
 void model_print_residence(const model_row *row)
 {
     const model_residence *dense = &row->dense_residence, *sparse = &row->sparse_residence;

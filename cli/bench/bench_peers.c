@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The peers' table, and which of them a run compares with. */
+/* Holds the peers' table, and opens those that a run compares with. */
 #include <string.h>
 
 #include "bench/bench.h"
@@ -21,7 +21,7 @@ const bench_peer *bench_peer_at(int index)
     return index >= 0 && index < PEERS ? peers[index] : NULL;
 }
 
-/* For the list option: the two words that stand for many, then the names. */
+/* Names what the list option takes: the two words that stand for many, then the peers. */
 const char *bench_peer_name(int index)
 {
     if (index < 2) return index == 0 ? "all" : "none";

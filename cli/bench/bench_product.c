@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Products of bench: for every shape and dtype one pruned weight and one X, for every number of
+ * Measures products: for every shape and dtype one pruned weight and one X, for every number of
  * threads one cell of our plan and the peers. Shapes in a row that differ in M only share their
- * weight. Our time is s24_plan_run's whole: X's packing or quantisation and every transpose
- * are in it. A peer multiplies the same weight with its zeros; in i8 onednn is handed X quantised,
+ * weight. Our time is s24_plan_run's whole: X's packing or quantisation and every transpose are in
+ * it. A peer multiplies the same weight with its zeros; in i8 onednn is handed X quantised,
  * onednn-dynamic is not.
  */
 #include <math.h>
@@ -18,7 +18,7 @@ typedef struct cell {
     const bench_plan *plan;
     bench_shape shape;
     s24_dtype dtype, activations;
-    const char *scheme; /* of integers beside x in f32, or NULL */
+    const char *scheme; /* of integers with x in f32, or NULL */
     float *x, *w;       /* [m, k], [n, k] with zeros */
     void *x_given;      /* x in `activations` */
     void *y, *y_peer;   /* [m, n] in `activations` */
@@ -27,7 +27,7 @@ typedef struct cell {
     double relative;
 } cell;
 
-/* Uniform in [−1, 1), the same every time. */
+/* Draws uniformly from [−1, 1), the same every time. */
 static void fill(float *to, int64_t count, uint64_t state)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -36,8 +36,8 @@ static void fill(float *to, int64_t count, uint64_t state)
     }
 }
 
-/* Only values that bf16 holds, so that rounding X is no difference between two bf16 products. For i8
-   integers, of which each token has the largest, so that quantising them changes none. */
+/* Keeps only values that bf16 holds, so that rounding X is no difference between two bf16 products.
+   For i8 integers, of which each token has the largest, so that quantising them changes none. */
 static s24_status round_to(float *values, int64_t count, s24_dtype dtype, int64_t cols,
                            s24_ctx *ctx)
 {
@@ -126,7 +126,7 @@ static s24_status cell_fill_tokens(cell *c)
     /* k roundings, each up to 2^-24 of a partial sum of about sqrt(k), add up like a random walk to
        about k·2^-24; two such sums are compared. A product left out or doubled is far above it. */
     c->tolerance = (c->dtype == S24_I8 && !c->scheme ? 4 * 127 : 4) * (double)s.k * 0x1p-24;
-    if (c->scheme) c->tolerance *= 4; /* x is in fixed point beside the largest of a segment */
+    if (c->scheme) c->tolerance *= 4; /* x is in fixed point, its unit the largest's of a segment */
     c->relative = c->activations == S24_F32 ? 0 : 0x1p-7; /* y's own rounding, twice */
     s24_status status = S24_OK;
     if (!c->scheme) status = round_to(c->x, s.m * s.k, c->dtype, s.k, ctx);
@@ -181,7 +181,7 @@ static int run_theirs(void *state)
     return t->library->peer->run(t->product, t->y);
 }
 
-/* Ours against theirs, once; a difference beyond rounding is the end of the run. */
+/* Compares ours with theirs, once; a difference beyond rounding is the end of the run. */
 static int compare_outputs(cell *c, const theirs *t)
 {
     int64_t count = c->shape.m * c->shape.n;
@@ -201,7 +201,7 @@ static int compare_outputs(cell *c, const theirs *t)
     return CLI_OK;
 }
 
-/* Without a peer, a few outputs against sums in double. */
+/* Compares a few outputs with sums in double, where no peer is. */
 static int compare_sums(cell *c)
 {
     bench_shape s = c->shape;
@@ -232,14 +232,15 @@ static void row_fill(bench_row *row, const cell *c, const ours *o)
     row->threads = o->threads;
     snprintf(row->kernel, sizeof row->kernel, "%s", s24_plan_kernel(o->plan, s.m));
     row->flops = 2.0 * (double)s.m * (double)s.n * (double)s.k;
-    /* A matrix in memory has a byte for an integer of 4 bits, a file and a plan have half of one. */
+    /* Counts the bytes of a packed weight: a matrix in memory has a byte for an integer of 4 bits,
+       a file and a plan have half of one. */
     const double halves = s24_matrix_bits(c->matrix) == 4 ? 0.25 * (double)s.n * (double)s.k : 0;
     row->bytes = (double)s24_matrix_bytes(c->matrix) - halves +
                  (double)s24_dtype_bytes(c->activations) * (double)(s.m * s.k + s.m * s.n);
 }
 
-/* The least seconds that the limits of the row's dtype and threads allow, of multiply-adds and of
-   memory; 0 for a table without limits. */
+/* Gives the least seconds that the limits of the row's dtype and threads allow, of multiply-adds
+   and of memory; 0 for a table without limits. */
 static void row_limits(double *compute, double *memory, const bench_row *row,
                        const bench_table *table)
 {
@@ -262,7 +263,7 @@ static void row_limit(bench_row *row, const bench_table *table)
     row->limit_share = (compute > memory ? compute : memory) / row->ours.median;
 }
 
-/* Turns of ours, of every peer that has such a product, and of reads where memory bounds it; fills
+/* Times ours, every peer that has such a product, and reads where memory bounds it, in turns; fills
    the row. */
 static int measure(cell *c, ours *o, theirs *peers, int count, bench_row *row,
                    const bench_table *table)
@@ -321,7 +322,7 @@ static int cell_run(cell *c, int threads, bench_row *row, const bench_table *tab
     return code;
 }
 
-/* Every number of threads of one shape and dtype. */
+/* Measures every number of threads of one shape and dtype. */
 static int run_threads(cell *c, bench_table *table)
 {
     const bench_plan *plan = c->plan;

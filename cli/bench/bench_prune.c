@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Prune and pack of bench: a dense matrix into the canonical form by magnitude, as
- * s24_matrix_create does it with all its checks, beside memcpy of the same matrix on the same
- * threads. Both write memory that is there already, of the library's own kind (huge pages where the
- * system has them): the matrix is made in a context whose allocator hands the same block out again.
+ * Measures prune and pack: a dense matrix into the canonical form by magnitude, as
+ * s24_matrix_create does it with all its checks, in turns with memcpy of the same matrix on the
+ * same threads. Both write memory that is there already, of the library's own kind (huge pages
+ * where the system has them): the matrix is made in a context whose allocator hands the same block
+ * out again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 enum { COLS = 4096, LINE = 64, HANDLE = 4096 /* bytes; what is smaller is no matrix */ };
 
-/* One large block that is kept. */
+/* Holds one large block that is kept. */
 typedef struct keeper {
     s24_ctx *from; /* whose memory it is */
     void *block;
@@ -78,7 +79,7 @@ static int run_copy(void *state)
     return 0;
 }
 
-/* Values like weights: uniform in [-1, 1), converted. */
+/* Makes values like weights: uniform in [-1, 1), converted. */
 static s24_status fill(s24_ctx *ctx, const s24_dense *w)
 {
     float *row = s24_ctx_alloc(ctx, COLS * sizeof *row);
@@ -113,7 +114,7 @@ static void add_row(json_t *rows, const pruning *p, int threads, const bench_tur
     json_array_append_new(rows, row);
 }
 
-/* Every number of threads of one dtype. */
+/* Measures every number of threads of one dtype. */
 static int run_dtype(cli_app *cli, pruning *p, const bench_prune_plan *plan, json_t *rows)
 {
     int code = cli_status(cli, fill(cli->ctx, &p->w));

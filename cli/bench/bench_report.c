@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What bench found: a table for people, an object for programs, a chart of the ratios. */
+/* Tells what bench found: a table for people, an object for programs, a chart of the ratios. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +98,7 @@ int bench_json_products(cli_app *cli, const bench_table *table)
     return cli_json_print(cli, object);
 }
 
-/* Of a peer's column. */
+/* Is the width of a peer's column. */
 static int width_of(const char *peer)
 {
     const int width = (int)strlen(peer);
@@ -114,7 +114,7 @@ void bench_print_head(const bench_plan *plan)
     printf("  kernel\n");
 }
 
-/* The peer's ratio under its own heading; not every peer has every product. */
+/* Prints the peer's ratio under its own heading; not every peer has every product. */
 static void print_ratio(const bench_row *row, const char *peer)
 {
     for (int i = 0; i < row->peer_count; i++)

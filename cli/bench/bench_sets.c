@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which shapes bench runs: a named set of bench_sets.def or the user's own. */
+/* Gives the shapes that bench runs: a named set of bench_sets.def or the user's own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ int bench_set_shapes(bench_shape *shapes, int max, const char *name)
     return count;
 }
 
-/* One 'M,K,N' of length characters. */
+/* Reads one 'M,K,N' of length characters. */
 static int parse_shape(bench_shape *shape, const char *text, size_t length)
 {
     char copy[96], extra;

@@ -5,7 +5,8 @@
 
 #include "bench/bench.h"
 
-/* ISO C has no cast from an object pointer to a function's; its bytes are the same here. */
+/* Copies the pointer's bytes, as ISO C has no cast from an object's to a function's; they are the
+   same here. */
 int bench_symbol(void *function, void *handle, const char *name)
 {
     void *symbol = dlsym(handle, name);

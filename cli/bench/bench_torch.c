@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * PyTorch's passes of the same shapes in the same windows, by turns with ours. The script of
+ * Runs PyTorch's passes of the same shapes in the same windows, by turns with ours. The script of
  * bench/peers is part of this program and goes to the interpreter as its -c; orders and answers are
  * a line of JSON each, through two pipes.
  */
@@ -17,13 +17,14 @@
 
 extern const char bench_torch_script[];
 
-/* ---- the process ------------------------------------------------------------------------------ */
+/* ---- the process ----------------------------------------------------------------------------- */
 
 enum { EXEC_FAILED = 127 };
 
 static void run_child(const char *python, const int *in, const int *out, int quiet)
 {
-    /* A key that interrupts ends this program, which then ends the child. */
+    /* Starts the child, out of reach of the key that interrupts this program, which then ends the
+       child. */
     signal(SIGINT, SIG_IGN);
     if (quiet && !freopen("/dev/null", "w", stderr)) _exit(EXEC_FAILED);
     if (dup2(in[0], STDIN_FILENO) < 0 || dup2(out[1], STDOUT_FILENO) < 0) _exit(EXEC_FAILED);
@@ -68,7 +69,7 @@ void bench_torch_close(bench_torch *torch)
     *torch = (bench_torch){0};
 }
 
-/* ---- orders and answers ----------------------------------------------------------------------- */
+/* ---- orders and answers ---------------------------------------------------------------------- */
 
 static int failed(cli_app *cli, const bench_torch *torch, const char *why)
 {
@@ -78,7 +79,7 @@ static int failed(cli_app *cli, const bench_torch *torch, const char *why)
                     torch->python, why);
 }
 
-/* It ended, or could not begin. */
+/* Says that it ended, or could not begin. */
 static int gone(cli_app *cli, bench_torch *torch)
 {
     int status = 0;
@@ -91,7 +92,7 @@ static int gone(cli_app *cli, bench_torch *torch)
     return failed(cli, torch, "it ended without an answer");
 }
 
-/* The answer to an order, whose reference is taken. */
+/* Gets the answer to an order, whose reference is taken. */
 static int ask(cli_app *cli, bench_torch *torch, json_t *order, json_t **answer)
 {
     char *line = NULL;
@@ -138,7 +139,7 @@ int bench_torch_open(cli_app *cli, bench_torch *torch, const char *python)
     return code;
 }
 
-/* ---- shapes and turns ------------------------------------------------------------------------- */
+/* ---- shapes and turns ------------------------------------------------------------------------ */
 
 static json_t *shape_json(const s24_model_info *info)
 {
@@ -151,7 +152,7 @@ static json_t *shape_json(const s24_model_info *info)
                      (json_int_t)info->classes);
 }
 
-/* A window of a way, timed on its side. */
+/* Times a window of a way, on its side. */
 static int run_window(cli_app *cli, void *state, double min_seconds, double *seconds)
 {
     bench_torch_way *way = state;

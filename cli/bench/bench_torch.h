@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* PyTorch beside our models: bench/peers/torch_model.py in a process of its own. */
+/* Declares PyTorch's passes next to our models': bench/peers/torch_model.py in a process of its
+   own. */
 #ifndef SPARSE24_CLI_BENCH_BENCH_TORCH_H
 #define SPARSE24_CLI_BENCH_BENCH_TORCH_H
 
@@ -7,7 +8,7 @@
 
 enum { BENCH_TORCH_WAYS = 6 };
 
-/* A way that PyTorch runs the model: a turn's state. */
+/* Is a way that PyTorch runs the model: a turn's state. */
 typedef struct bench_torch_way {
     struct bench_torch *torch;
     char name[32]; /* "torch-eager" */
@@ -22,7 +23,7 @@ typedef struct bench_torch {
     int way_count;
 } bench_torch;
 
-/* What they are to run. */
+/* Says what they are to run. */
 typedef struct bench_torch_shape {
     const s24_model_info *info;
     s24_dtype dtype;
@@ -32,7 +33,7 @@ typedef struct bench_torch_shape {
 
 /* Starts the interpreter. A missing one, or one without torch, is an error: it was asked for. */
 int bench_torch_open(cli_app *cli, bench_torch *torch, const char *python);
-/* A turn for each way that can run the shape; of the others a note. */
+/* Adds a turn for each way that can run the shape; of the others a note. */
 int bench_torch_turns(cli_app *cli, bench_torch *torch, const bench_torch_shape *shape,
                       bench_turn turns[BENCH_TORCH_WAYS], int *count);
 void bench_torch_close(bench_torch *torch);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Turns: every contestant once untimed, then its timed share, round after round. The untimed run
- * brings its own weights into the caches. Before it there is a pause: some libraries' threads wait in a
- * busy loop for milliseconds, and would take the next one's cores.
+ * Takes turns: every contestant once untimed, then its timed share, round after round. The untimed
+ * run brings its own weights into the caches. A pause goes before it: some libraries' threads wait
+ * in a busy loop for milliseconds, and would take the next one's cores.
  */
 #include <stdlib.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 bench: how fast the products, or whole models, are here, and beside whom. Reads the
- * options into a plan; bench_product.c, bench_model.c and bench_prune.c carry it out.
+ * Runs sparse24 bench: how fast the products, or whole models, are here, compared with whose. Reads
+ * the options into a plan; bench_product.c, bench_model.c and bench_prune.c carry it out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static const char *backend_name(int index)
 
 static const char *const TORCH = "torch"; /* of whole models */
 
-/* For the list option: of the CPU's peers, then the GPU's, then models'. */
+/* Names what the list option takes: the CPU's peers, then the GPU's, then models'. */
 static const char *peer_name(int index)
 {
     int before = 0;
@@ -149,7 +149,7 @@ static const cli_example examples[] = {
      "How fast a dense matrix becomes a packed one."},
     {NULL, NULL}};
 
-/* The scheme of quantised weights of that name, NULL if it is a dtype's. */
+/* Finds the scheme of quantised weights of that name, NULL if it is a dtype's. */
 static const char *scheme_of(const char *item)
 {
     const char *name;
@@ -174,7 +174,7 @@ static void read_schemes(const char *schemes[BENCH_MAX_DTYPES], const char *list
         schemes[i] = scheme_of(item);
 }
 
-/* The first name of the list that means integers, in item; 0: there is none. */
+/* Finds the first name of the list that means integers; 0: there is none. */
 static int has_integers(char item[16], const char *list)
 {
     while (cli_list_next(item, 16, &list))
@@ -216,7 +216,7 @@ static int has_dtype(const cli_app *cli, const struct bench_options *o, const ch
     return (strcmp(item, "f16") || o->prune) && strcmp(item, "e4m3") && strcmp(item, "e5m2");
 }
 
-/* What the device has no products of, said before anything is made. */
+/* Refuses what the device has no products of, before anything is made. */
 static int check_device(cli_app *cli, const struct bench_options *o)
 {
     const char *device = cli->common->device, *list = dtypes_of(cli, o);
@@ -238,7 +238,7 @@ static int check_device(cli_app *cli, const struct bench_options *o)
     return CLI_OK;
 }
 
-/* Whether PyTorch is asked for; the other peers are of products. */
+/* Reads whether PyTorch is asked for; the other peers are of products. */
 static int read_model_peers(cli_app *cli, const struct bench_options *o, int *torch)
 {
     const char *list = o->peers;
@@ -348,7 +348,7 @@ static int run_products(cli_app *cli, const struct bench_options *o)
     return code;
 }
 
-/* Values that are out of range or not for what is timed. */
+/* Refuses values that are out of range or not for what is timed. */
 static int check_values(cli_app *cli, const struct bench_options *o)
 {
     char item[16];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A bar chart as SVG: a bar a row, its label at the left, its value at its end, ticks below.
- * Colours and fonts stand in the file itself, so that it looks the same everywhere.
+ * Draws a bar chart as SVG: a bar per row, its label at the left, its value at its end, ticks
+ * below. Colours and fonts stand in the file itself, so that it looks the same everywhere.
  */
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 enum { LEFT = 250, WIDTH = 620, RIGHT = 70, TOP = 74, ROW = 22, BAR = 14, BOTTOM = 52 };
 
-/* 1, 2 or 5 times a power of ten: at most eight ticks up to top. */
+/* Gives a step of 1, 2 or 5 times a power of ten: at most eight ticks up to top. */
 static double tick_step(double top)
 {
     double step = pow(10, floor(log10(top / 8)));

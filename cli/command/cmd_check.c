@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 check: are the selected tensors 2:4 along k, and along n too where --both asks? Exit 1 if
- * one is not. Every matrix is looked at, selected or not, so that the report says what else could be
- * packed; only the selected count.
+ * Runs sparse24 check: are the selected tensors 2:4 along k, and along n too where --both asks?
+ * Exits with 1 if one is not. Every matrix is looked at, selected or not, so that the report says
+ * what else could be packed; only the selected count.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@ static const cli_option options[] = {CLI_INCLUDE(struct check_options, NULL),
                                      {"both", 0, CLI_FLAG, offsetof(struct check_options, both),
                                       NULL, NULL,
                                       "Along n as well: of every four consecutive rows of a column "
-                                      "at most two are non-zero, so that "
-                                      "the transposed weight is 2:4 too.",
+                                      "at most two are non-zero, so that the transposed weight is "
+                                      "2:4 too.",
                                       NULL},
                                      {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
@@ -47,7 +47,7 @@ typedef struct look_how {
     s24_device *device; /* NULL: the CPU */
 } look_how;
 
-/* An element's bytes change places, [rows, cols] to [cols, rows]. */
+/* Transposes [rows, cols] to [cols, rows], whatever an element is. */
 static s24_status turn(s24_dense *view, void **memory, s24_ctx *ctx)
 {
     const size_t bytes = s24_dtype_bytes(view->dtype);
@@ -82,7 +82,7 @@ static s24_status look_both_ways(finding *f, cli_app *cli, const look_how *how, 
     return status;
 }
 
-/* Bad places are where the file has them. */
+/* Turns a bad place back to where the file has it. */
 static void turn_back(s24_bad_group *bad)
 {
     const int64_t row = bad->row;
@@ -122,7 +122,7 @@ static json_t *bad_json(int has_bad, const s24_bad_group *bad)
     return object;
 }
 
-/* What was found, of every tensor: said when all is known. */
+/* Holds what was found, of every tensor: it is said when all is known. */
 typedef struct findings {
     const s24_checkpoint *checkpoint;
     const struct check_options *options;
@@ -158,7 +158,7 @@ static int is_good(const finding *f, int both)
     return f->two_four && (!both || f->two_four_n);
 }
 
-/* The group lies in a row, or down a column. */
+/* Says where the group lies: in a row, or down a column. */
 static void bad_reason(char *text, size_t bytes, const s24_bad_group *bad, int down)
 {
     const long long row = bad->row, col = bad->col;

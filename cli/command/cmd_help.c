@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sparse24 help: the help text, a manual page or the completion, all from the commands' tables. */
+/* Runs sparse24 help: prints the help text, a manual page or a completion, all from the commands'
+   tables. */
 #include <string.h>
 
 #include "cli.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sparse24 info: the tensors of a checkpoint and their totals. Reads headers only. */
+/* Runs sparse24 info: lists the tensors of a checkpoint and their totals. Reads headers only. */
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +45,8 @@ static json_t *tensor_json(const void *checkpoint, int64_t index)
     return object;
 }
 
-/* What a packed tensor is stored in, beside its canonical floats; a dense one, beside [n, k]. */
+/* Names what a packed tensor is stored in, next to its canonical floats; a dense one, next to [n,
+   k]. */
 static const char *form_of(const s24_tensor *tensor)
 {
     const char *scheme = cli_scheme(tensor);
@@ -88,7 +89,7 @@ static void tensor_lines(cli_app *cli, const s24_checkpoint *checkpoint)
         tensor_line(cli, s24_checkpoint_tensor(checkpoint, i), width);
 }
 
-/* Is it a shape of a packed tensor, or of three that are multiplied as one? */
+/* Asks whether it is the shape of a packed tensor, or of three that are multiplied as one. */
 static int is_packed_shape(const s24_checkpoint *checkpoint, int64_t n, int64_t k)
 {
     for (int64_t i = 0; i < s24_checkpoint_count(checkpoint); i++) {
@@ -136,7 +137,7 @@ static void choice_line(cli_app *cli, const cli_choice *choice)
               (long long)choice->n, used ? ranges : "2:4");
 }
 
-/* How layers of these shapes run on this CPU, if that was measured; cli->json: an array. */
+/* Says how layers of these shapes run on this CPU, if that was measured; cli->json: as an array. */
 static json_t *choices(cli_app *cli, const s24_checkpoint *checkpoint)
 {
     json_t *list = json_array();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 pack and unpack: the canonical 2:4 form of docs/format.md and back. Both copy a
+ * Runs sparse24 pack and unpack: to the canonical 2:4 form of docs/format.md and back. Both copy a
  * checkpoint tensor by tensor; only what happens to a tensor that changes its form differs. The
  * output appears as a whole or not at all.
  */
@@ -31,13 +31,11 @@ static const cli_option pack_table[] = {
     CLI_INCLUDE(struct pack_options, NULL),
     CLI_EXCLUDE(struct pack_options),
     {"layout", 0, CLI_CHOICE, offsetof(struct pack_options, layout), NULL, "canonical",
-     "The order of the bytes: canonical, or as this CPU's kernels (or "
-     "--isa's) read them, which a model then does where the file is "
-     "mapped. Every command on every machine takes either.",
+     "The order of the bytes: canonical, or as this CPU's kernels (or --isa's) read them, which a "
+     "model then does where the file is mapped. Every command on every machine takes either.",
      layout_name},
     {"quantize", 0, CLI_CHOICE, offsetof(struct pack_options, quantize), NULL, NULL,
-     "Store integers with a scale a row, or a scale for every "
-     "64 or 128 columns, instead of the values.",
+     "Store integers with a scale per row, or per 64 or 128 columns, instead of the values.",
      scheme_name},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
@@ -65,7 +63,7 @@ static const cli_example unpack_examples[] = {
     {"sparse24 unpack model-packed model-24", "Back to ordinary dense tensors, zeros and all."},
     {NULL, NULL}};
 
-/* A tensor that changed its form. */
+/* Describes a tensor that changed its form. */
 typedef struct layer {
     const s24_tensor *tensor;
     size_t bytes_out;
@@ -90,7 +88,7 @@ static int wants_layout(const job *j)
     return j->options->layout && strcmp(j->options->layout, "cpu") == 0;
 }
 
-/* The layout that a tensor of floats is packed into, NULL: the canonical one. */
+/* Names the layout that a tensor of floats is packed into; NULL: the canonical one. */
 static const char *layout_of(const job *j, const s24_tensor *tensor)
 {
     if (!wants_layout(j) || tensor->bits) return NULL;
@@ -104,7 +102,7 @@ static int has_other_layout(const job *j, const s24_tensor *tensor)
     return strcmp(layout, tensor->layout) != 0;
 }
 
-/* Does the tensor change its form? */
+/* Asks whether the tensor changes its form. */
 static int changes(const job *j, const s24_tensor *tensor)
 {
     const int is_left =
@@ -113,7 +111,7 @@ static int changes(const job *j, const s24_tensor *tensor)
     return is_left && s24_tensor_is_selected(tensor, j->options->include, j->options->exclude);
 }
 
-/* As it stands in the output. */
+/* Declares the tensor as it stands in the output. */
 static void declare(void *user, s24_tensor *tensor)
 {
     const job *j = user;
@@ -127,7 +125,7 @@ static void declare(void *user, s24_tensor *tensor)
     tensor->group = j->group ? j->group : tensor->shape[1];
 }
 
-/* The library speaks of a matrix; which one is known here only. */
+/* Adds the tensor's name: the library speaks of a matrix, and which one is known here only. */
 static s24_status of_tensor(job *j, const s24_tensor *tensor, s24_status status)
 {
     char sentence[512];
@@ -157,7 +155,7 @@ static s24_status write_quantized(job *j, const s24_tensor *tensor, const s24_ma
     return status;
 }
 
-/* The tensor as a 2:4 matrix of floats. */
+/* Makes the tensor a 2:4 matrix of floats. */
 static s24_status matrix_of(s24_matrix **out, job *j, const s24_tensor *tensor)
 {
     const s24_dense view = cli_tensor_view(tensor);
@@ -199,7 +197,7 @@ static s24_status unpack_tensor(job *j, const s24_tensor *tensor, size_t *bytes)
     return status;
 }
 
-/* Integers that are not what --quantize asks for. */
+/* Asks whether these are integers of another kind than --quantize asks for. */
 static int is_of_another_scheme(const job *j, const s24_tensor *tensor)
 {
     const int64_t group = j->group ? j->group : tensor->shape[1];
@@ -207,7 +205,7 @@ static int is_of_another_scheme(const job *j, const s24_tensor *tensor)
            s24_tensor_is_selected(tensor, j->options->include, j->options->exclude);
 }
 
-/* Before anything is written: what no packing can do. */
+/* Refuses what no packing can do, before anything is written. */
 static int check_shapes(const job *j)
 {
     int64_t count = s24_checkpoint_count(j->checkpoint);
@@ -326,7 +324,8 @@ static int convert(cli_app *cli, const struct pack_options *options, int packing
     j.checkpoint = checkpoint;
     if (code == CLI_OK && packing)
         code = cli_no_doubles(cli, checkpoint, options->include, options->exclude);
-    /* unpack's default takes what there is to take; a name that nothing has is a slip. */
+    /* Refuses a name that nothing has, which is a slip; unpack's default takes what there is to
+       take. */
     if (code == CLI_OK && (packing || strcmp(options->include, "*") != 0))
         code =
             cli_selected(cli, &selected, checkpoint, options->include, options->exclude, packing);
@@ -360,14 +359,12 @@ const cli_command cmd_pack = {
         "Writes OUT like IN, with the selected tensors packed: the kept values and two bits a "
         "value for their place. The others pass through. A selected tensor that is not 2:4 ends "
         "the command with exit code 4 and its first bad group; nothing is written then. A weight "
-        "that "
-        "the model stores [in, out], as GPT-2 does, cannot be packed.\n"
+        "that the model stores [in, out], as GPT-2 does, cannot be packed.\n"
         "With --layout cpu they are stored in the order in which this CPU's kernels read them: "
-        "loading a "
-        "model then copies and packs nothing, and processes share one copy of the weights.\n"
+        "loading a model then copies and packs nothing, and processes share one copy of the "
+        "weights.\n"
         "With --quantize the kept values become integers of 8 or 4 bits times a scale, which is "
-        "not "
-        "exact; every command that takes a packed model takes these.",
+        "not exact; every command that takes a packed model takes these.",
     .examples = pack_examples,
     .options = pack_table,
     .rules = pack_rules,

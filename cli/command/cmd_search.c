@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sparse24 search: the lines of a file nearest to a query by meaning. */
+/* Runs sparse24 search: finds the lines of a file nearest to a query by meaning. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,12 +38,12 @@ static const cli_example examples[] = {
      "The nearest one, for a program."},
     {NULL, NULL}};
 
-/* Documents and query, whose vectors they are. */
+/* Holds documents and query, whose vectors they are. */
 typedef struct sides {
     embedded documents, query;
 } sides;
 
-/* A line of a file is data where it goes on to a program, and talk where it goes to a terminal. */
+/* Prints a line of a file: data where it goes on to a program, talk where it goes to a terminal. */
 static void hit_line(cli_app *cli, int64_t rank, double score, int64_t number, const s24_text *text)
 {
     cli_progress_clear(cli);
@@ -100,7 +100,7 @@ static int find(cli_app *cli, const sides *s, int64_t k)
     return code;
 }
 
-/* The query first, so that a wrong name of either prompt is said before the long work. */
+/* Embeds the query first, so that a wrong name of either prompt is said before the long work. */
 static int encode(cli_app *cli, const struct search_options *o, s24_encoder *encoder, sides *s)
 {
     const encode_prompt of_query = {"query", encode_query_names, o->query_prompt, NULL};

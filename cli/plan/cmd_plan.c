@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 plan: is 2:4 faster than dense for this layer, on this machine? Reads the measured model
- * (plan.h), makes it where there is none, and says so in words.
+ * Runs sparse24 plan: is 2:4 faster than dense for this layer, on this machine? Reads the measured
+ * model (plan.h), makes it where there is none, and says so in words.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static int read_shape(cli_app *cli, bench_shape *shape)
     return code;
 }
 
-/* One thread's model is the first; those of more that lose to it by far were disturbed. */
+/* Marks models of more threads that lose by far to one thread's, the first: they were disturbed. */
 static void compare_threads(advice *a)
 {
     for (int i = 1; i < a->count; i++)
@@ -79,7 +79,7 @@ static void compare_threads(advice *a)
             a->models[i].flaw = plan_model_loses(&a->models[i], &a->models[0]);
 }
 
-/* Only models without a flaw advise, and are kept. */
+/* Drops models with a flaw: the others advise, and are kept. */
 static int drop_flawed(cli_app *cli, advice *a)
 {
     int count = 0;
@@ -102,10 +102,9 @@ static int drop_flawed(cli_app *cli, advice *a)
     }
     a->count = count;
     if (count) return CLI_OK;
-    return cli_fail(
-        cli, CLI_UNSUPPORTED,
-        "this machine is too busy to be measured: other work ran beside it, and nothing "
-        "was kept; run plan again when it is quiet");
+    return cli_fail(cli, CLI_UNSUPPORTED,
+                    "this machine is too busy to be measured: other work ran as well, and nothing "
+                    "was kept; run plan again when it is quiet");
 }
 
 static void keep_fresh(cli_app *cli, advice *a)
@@ -120,7 +119,7 @@ static void keep_fresh(cli_app *cli, advice *a)
     }
 }
 
-/* The models that are kept, and those that are not, measured together. */
+/* Reads the models that are kept, and measures the others together. */
 static int find_models(cli_app *cli, advice *a, const struct plan_options *o)
 {
     int64_t threads[MAX_ROWS];
@@ -153,7 +152,7 @@ static int get_models(cli_app *cli, advice *a, const struct plan_options *o)
     int code = find_models(cli, a, o);
     if (code != CLI_OK) return code;
     compare_threads(a);
-    /* A kept model of more threads that loses by far to one thread's is measured again, once. */
+    /* Measures a kept model of more threads again, once, if it loses by far to one thread's. */
     for (int i = 0; i < a->count && code == CLI_OK; i++) {
         if (!a->models[i].flaw || a->fresh[i]) continue;
         cli_note(cli, "%s was measured while other work ran (%s): measured again", a->path[i],
@@ -168,7 +167,8 @@ static int get_models(cli_app *cli, advice *a, const struct plan_options *o)
     return code;
 }
 
-/* Off the grid a quiet machine is predicted within a few percent. */
+/* Asks whether other work disturbed it: off the grid a quiet machine is predicted within a few
+   percent. */
 static int is_disturbed(const plan_model *model)
 {
     return model->error_median > 0.3;
@@ -179,7 +179,7 @@ static double fastest(plan_times t)
     return t.sparse < t.dense ? t.sparse : t.dense;
 }
 
-/* Than the best so far: of a model that can be trusted, then by its time. */
+/* Compares with the best so far: by whether the model can be trusted, then by its time. */
 static int is_better(const advice *a, int i)
 {
     const int mine = is_disturbed(&a->models[i]), other = is_disturbed(&a->models[a->best]);
@@ -196,8 +196,8 @@ static double ratio(plan_times t)
     return t.dense / t.sparse;
 }
 
-/* The next run of numbers of tokens from *m on for which dense is faster with the best number of
-   threads; 0: there is none. */
+/* Finds the next run of numbers of tokens from *m on for which dense is faster with the best number
+   of threads; 0: there is none. */
 static int dense_range(const advice *a, int64_t *m, int64_t *from, int64_t *to)
 {
     bench_shape shape = a->shape;
@@ -242,7 +242,7 @@ static json_t *row_json(const advice *a, int i)
     return row;
 }
 
-/* What whole models chose for such a layer when one was loaded here; NULL: not known. */
+/* Says what whole models chose for such a layer when one was loaded here; NULL: not known. */
 static const char *chosen(cli_app *cli, const advice *a)
 {
     const int dense =
@@ -349,15 +349,14 @@ const cli_command cmd_plan = {
     .summary = "say whether 2:4 or dense is faster for a layer on this machine",
     .operands = "M K N",
     .text =
-        "Predicts the time of a linear layer of K inputs and N outputs for M tokens, 2:4 and "
-        "dense (by the dense engine of this build), and for which numbers of tokens dense is "
-        "faster. The first call measures both on a grid of shapes, which takes some seconds; the "
-        "model is kept in $XDG_CACHE_HOME/sparse24 (default ~/.cache/sparse24), one for each CPU, "
-        "version, dense engine, dtype and number of threads. Between the grid's points times are "
-        "interpolated; shapes off the grid are measured too and tell the error. Times are measured "
-        "until they come twice; where other work on the machine does not let them, no model is "
-        "kept "
-        "and plan ends with exit code 5.",
+        "Predicts the time of a linear layer of K inputs and N outputs for M tokens, 2:4 and dense "
+        "(by the dense engine of this build), and for which numbers of tokens dense is faster. The "
+        "first call measures both on a grid of shapes, which takes some seconds; the model is kept "
+        "in $XDG_CACHE_HOME/sparse24 (default ~/.cache/sparse24), one for each CPU, version, dense "
+        "engine, dtype and number of threads. Between the grid's points times are interpolated; "
+        "shapes off the grid are measured too and tell the error. Times are measured until they "
+        "come twice; where other work on the machine does not let them, no model is kept and plan "
+        "ends with exit code 5.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct plan_options),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The advisor: a model of how long the 2:4 product and the dense engine's take on this machine,
- * measured once on a grid of shapes, kept on disk, and read for any other shape. One model is for
- * one dtype and number of threads.
+ * Declares the advisor: a model of how long the 2:4 product and the dense engine's take on this
+ * machine, measured once on a grid of shapes, kept on disk, and read for any other shape. One model
+ * is for one dtype and number of threads.
  */
 #ifndef SPARSE24_CLI_PLAN_PLAN_H
 #define SPARSE24_CLI_PLAN_PLAN_H
@@ -20,7 +20,7 @@ typedef struct plan_point {
     plan_times times;
 } plan_point;
 
-/* The measured numbers of tokens of one K and N, in rising order. */
+/* Holds the measured numbers of tokens of one K and N, in rising order. */
 typedef struct plan_column {
     int count;
     double m[PLAN_STEPS];
@@ -41,17 +41,18 @@ typedef struct plan_model {
 
 /* ---- plan_model.c ---------------------------------------------------------------------------- */
 
-/* The grid's sizes in rising order, then its points: 0 if they are not the grid that the model can
-   read (a column without a point, a size that is none of the model's, a time that is none). */
+/* Fills the model from the grid's sizes in rising order and its points: 0 if they are not the grid
+   that the model can read (a column without a point, a size that is none of the model's, a time
+   that is none). */
 int plan_model_add(plan_model *model, const plan_point *point);
 int plan_model_finish(plan_model *model);
 plan_times plan_model_predict(const plan_model *model, bench_shape shape);
 
 /* ---- plan_check.c ---------------------------------------------------------------------------- */
 
-/* Why the model's times are none of a machine without other work; NULL: they may be. */
+/* Says why the model's times are none of a machine without other work; NULL: they may be. */
 const char *plan_model_flaw(const plan_model *model);
-/* The same of a model of more threads beside one thread's. */
+/* Says the same of a model of more threads, compared with one thread's. */
 const char *plan_model_loses(const plan_model *more, const plan_model *one);
 
 /* ---- plan_measure.c -------------------------------------------------------------------------- */
@@ -65,12 +66,12 @@ int plan_measure(cli_app *cli, plan_model *models, s24_dtype dtype, const int64_
 
 /* ---- plan_cache.c ---------------------------------------------------------------------------- */
 
-/* Where the model of this machine, build, dtype and number of threads is kept; 0: nowhere. */
+/* Says where the model of this machine, build, dtype and number of threads is kept; 0: nowhere. */
 int plan_cache_path(cli_app *cli, char *path, size_t bytes, s24_dtype dtype, int64_t threads);
-/* 0: there is none, or none that can be read. */
+/* Reads it; 0: there is none, or none that can be read. */
 int plan_cache_load(cli_app *cli, plan_model *model, const char *path, s24_dtype dtype,
                     int64_t threads);
-/* 0: it could not be kept, and a note has said so. */
+/* Keeps it; 0: it could not be kept, and a note has said so. */
 int plan_cache_save(cli_app *cli, const plan_model *model, const char *path, s24_dtype dtype,
                     int64_t threads);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The advisor's models on disk, a JSON file each among the caches. A file
- * says which machine, build, dtype and number of threads it is of; one that says otherwise, or that
- * cannot be read, counts as absent. Written under a temporary name, then renamed.
+ * Keeps the advisor's models on disk, a JSON file each among the caches. A file says which machine,
+ * build, dtype and number of threads it is of; one that says otherwise, or that cannot be read,
+ * counts as absent. Each is written under a temporary name, then renamed.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #include "plan/plan.h"
 
-/* All that a time depends on beside the shape. */
+/* Makes the key: all that a time depends on next to the shape. */
 static json_t *key_json(cli_app *cli, s24_dtype dtype, int64_t threads)
 {
     json_t *key = cli_machine_key(cli);
@@ -29,7 +29,7 @@ int plan_cache_path(cli_app *cli, char *path, size_t bytes, s24_dtype dtype, int
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* [m, k, n, sparse_ms, dense_ms]; 0: it is none. */
+/* Reads [m, k, n, sparse_ms, dense_ms]; 0: it is none. */
 static int point_read(plan_point *point, const json_t *row)
 {
     double value[5];

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Can these times be a machine's? Those of a product grow with its work, by no more than that and what
- * caches lose, and more threads do not make it many times slower; other work beside the measuring
- * breaks such rules by factors of hundreds. What is said is a phrase behind "because".
+ * Asks whether these times can be a machine's. Those of a product grow with its work, by no more
+ * than that and what caches lose, and more threads do not make it many times slower; other work
+ * during the measuring breaks such rules by factors of hundreds. What is said is a phrase that
+ * follows "because".
  */
 #include <stdlib.h>
 
 #include "plan/plan.h"
 
-/* A step of M, K or N that is so many times as large takes at most … times as long, and not less than
-   a part of the time: measuring errs, and small products leave a kernel idle. */
+/* Bounds a step: M, K or N that is so many times as large takes at most … times as long, and not
+   less than a part of the time: measuring errs, and small products leave a kernel idle. */
 static const double CACHES = 12, SHRINKS = 0.4;
-/* More threads may cost that much, of products of some length. */
+/* Bounds what more threads may cost, of products of some length. */
 static const double THREADS = 4, LONG = 2e-4;
 static const double ERROR = 1;
 
@@ -32,7 +33,7 @@ static int column_grows(const plan_column *c)
     return 1;
 }
 
-/* Of the numbers of tokens that both have, which are the first ones. */
+/* Compares the numbers of tokens that both have, which are the first ones. */
 static int columns_grow(const plan_column *small, const plan_column *large, double step)
 {
     for (int i = 0; i < small->count && i < large->count; i++)
@@ -61,7 +62,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Times of a column's long products over one thread's. */
+/* Lists the times of a column's long products over one thread's. Returns their number. */
 static int ratios_of(double *ratios, const plan_column *more, const plan_column *one)
 {
     int count = 0;

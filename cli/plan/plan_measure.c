@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Measuring the advisor's grid with bench's turns: ours beside the dense engine of this build, which
- * is what a dense layer of a model runs on. X and Y are f32 on both sides.
+ * Measures the advisor's grid with bench's turns: ours and the dense engine of this build, which is
+ * what a dense layer of a model runs on. X and Y are f32 on both sides.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void dense_release(void *opaque)
     free(p);
 }
 
-/* The weight in the dtype that it is multiplied in. */
+/* Makes the weight in the dtype that it is multiplied in. */
 static s24_status dense_weight(dense_product *p, const bench_problem *problem)
 {
     s24_dense w = {(void *)(uintptr_t)problem->w, S24_F32, problem->shape.n, problem->shape.k, 0};
@@ -77,7 +77,7 @@ static const bench_peer dense_engine = {
 
 static const int64_t grid_sizes[] = {PLAN_LEAST_SIZE, 512, 2048, 8192};
 static const int64_t grid_steps[] = {1, 4, 8, 16, 64, 256, 1024};
-/* None on the grid; those beyond its largest size are left out. */
+/* Lists the checks, none on the grid; those beyond its largest size are left out. */
 static const bench_shape checks[] = {
     {24, 96, 120},   {3, 120, 96},    {100, 384, 384},  {12, 768, 2304}, {384, 384, 1536},
     {48, 3072, 768}, {6, 1536, 1536}, {200, 1024, 700}, {1, 3072, 3072}, {20, 5120, 1280},
@@ -91,7 +91,7 @@ enum {
 _Static_assert(SIZES <= (int)PLAN_SIZES && STEPS <= (int)PLAN_STEPS && CHECKS <= (int)PLAN_CHECKS &&
                    SIZES * SIZES * STEPS + CHECKS <= (int)BENCH_MAX_SHAPES,
                "the grid fits the model");
-/* Beyond a run of this length time grows with M, and need not be measured. */
+/* Ends a column: beyond a run of this length time grows with M, and need not be measured. */
 static const double long_seconds = 0.02, min_seconds = 1e-3;
 
 static double flops_of(bench_shape s)
@@ -99,7 +99,7 @@ static double flops_of(bench_shape s)
     return 2.0 * (double)s.m * (double)s.k * (double)s.n;
 }
 
-/* The operations of a long run of the slowest side, from one shape that is not. */
+/* Estimates the operations of a long run of the slowest side, from one shape that is not. */
 static int most_flops(cli_app *cli, double *flops, bench_plan *plan)
 {
     bench_table table = {0};
@@ -134,19 +134,19 @@ static int grid_fill(bench_plan *plan, int64_t largest, double flops)
     return grid;
 }
 
-/* ---- until times agree ------------------------------------------------------------------------- */
+/* ---- until times agree ----------------------------------------------------------------------- */
 
 enum { REPEATS = 8 };
-/* The two least of a way's turns are apart by no more, or it is measured again. A model is good though
-   one shape, or so many of them, never come to that. */
+/* Bounds how far apart the two least of a way's turns are, or it is measured again. A model is good
+   though one shape, or so many of them, never come to that. */
 static const double AGREE = 1.5, DISAGREE = 0.05;
 
-/* The two least times of 2:4 and of dense. */
+/* Holds the two least times of 2:4 and of dense. */
 typedef struct sample {
     double least[2], second[2];
 } sample;
 
-/* All shapes of the grid and the checks, and which of them the plan holds. */
+/* Holds all shapes of the grid and the checks, and which of them the plan holds. */
 typedef struct survey {
     bench_shape shapes[BENCH_MAX_SHAPES];
     int count, grid;
@@ -166,7 +166,7 @@ static void sample_add(sample *s, int way, double least, double second)
     }
 }
 
-/* The median of three turns is the second. */
+/* Takes the second, which is the median of three turns. */
 static void survey_add(survey *v, const bench_table *table)
 {
     for (int i = 0; i < table->count; i++) {
@@ -182,7 +182,7 @@ static int agrees(const sample *s)
     return s->second[0] <= AGREE * s->least[0] && s->second[1] <= AGREE * s->least[1];
 }
 
-/* The shapes that some number of threads disagrees on become the plan's. */
+/* Makes the shapes that some number of threads disagrees on the plan's. */
 static void ask_again(survey *v, bench_plan *plan)
 {
     plan->shape_count = 0;
@@ -213,8 +213,8 @@ static int run_survey(cli_app *cli, survey *v, bench_plan *plan)
     return code;
 }
 
-/* The samples of one number of threads; those from grid on are checks. Of a shape's turns the shortest
-   counts, which other work on the machine disturbs least. */
+/* Fills the samples of one number of threads; those from grid on are checks. Of a shape's turns the
+   shortest counts, which other work on the machine disturbs least. */
 static int model_fill(plan_model *model, const survey *v, int64_t threads, int thread)
 {
     time_t now = time(NULL);

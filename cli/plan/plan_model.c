@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reading the grid: the logarithm of the time is linear in the logarithms of M, K and N between
+ * Reads the grid: the logarithm of the time is linear in the logarithms of M, K and N between
  * measured points; of the 2:4 product those of what its kernels compute, which is a little more.
  * Above the grid the time grows with the work; below it, as on the first stretch.
  */
@@ -57,8 +57,8 @@ int plan_model_finish(plan_model *model)
     return 1;
 }
 
-/* A place between two points of a rising list: the left one, and how far towards the next one in
-   logarithms. Below the list the share is negative; above it the excess is the factor beyond. */
+/* Finds a place between two points of a rising list: the left one, and how far towards the next one
+   in logarithms. Below the list the share is negative; above it the excess is the factor beyond. */
 typedef struct place {
     int index;
     double share, excess;
@@ -102,8 +102,9 @@ static int64_t round_up(int64_t value, int64_t step)
     return (value + step - 1) / step * step;
 }
 
-/* What 2:4 kernels compute of a shape: whole vectors of tokens, or up to three of single ones,
-   whole k blocks, and as many whole row blocks for every thread. The grid has no other shapes. */
+/* Rounds a shape up to what 2:4 kernels compute of it: whole vectors of tokens, or up to three of
+   single ones, whole k blocks, and as many whole row blocks for every thread. The grid has no other
+   shapes. */
 static bench_shape computed(const plan_model *model, bench_shape shape)
 {
     enum { TOKENS = 16, FEW = 48, COLUMNS = 32, ROWS = 16 };

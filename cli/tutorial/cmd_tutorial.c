@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 tutorial: an encoder is fine-tuned for questions, pruned, trained again in two ways, and
- * measured at every step. Each stage is a command of this program; what it printed stands in
- * OUT/STAGE.json, and a stage whose file is there is not run again.
+ * Runs sparse24 tutorial: an encoder is fine-tuned for questions, pruned, trained again in two
+ * ways, and measured at every step. Each stage is a command of this program; what it printed stands
+ * in OUT/STAGE.json, and a stage whose file is there is not run again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static const cli_option options[] = {
     {"method", 0, CLI_CHOICE, offsetof(struct tutorial_options, method), NULL, "sparsegpt",
      "How to prune.", method_name},
     OPTION("calibration", CLI_TEXT, calibration, "FILE", NULL,
-           "Passages for wanda and sparsegpt, one a line; by default 256 contexts of --train."),
+           "Passages for wanda and sparsegpt, one per line; by default 256 contexts of --train."),
     OPTION("max-tokens", CLI_COUNT, max_tokens, "N", NULL,
            "Of question and context together: 384, or the model's positions."),
     OPTION("seed", CLI_COUNT, seed, "N", "1", "Of the examples' order and of dropout."),
@@ -187,7 +187,7 @@ static int write_json(cli_app *cli, const char *path, const json_t *object)
     return cli_output_commit(cli, &output);
 }
 
-/* What must be the same when a tutorial goes on. */
+/* Lists what must be the same when a tutorial goes on. */
 static json_t *settings(const tutorial *t)
 {
     const struct tutorial_options *o = t->o;
@@ -227,7 +227,7 @@ static int compare(const tutorial *t, const char *path, json_t *now)
     return code;
 }
 
-/* With --force the stages of before are forgotten, and what a broken-off training left. */
+/* Forgets the stages of before, with --force, and what a broken-off training left. */
 static void forget(const tutorial *t)
 {
     char path[4200];
@@ -340,13 +340,11 @@ const cli_command cmd_tutorial = {
     .text =
         "Takes the encoder MODEL through all of it: fine-tunes it on the questions of --train, "
         "prunes it to 2:4, measures what that cost on --dev, trains the pruned model on in the "
-        "plain "
-        "way and, another time, towards the dense one, packs the result and times it. Prints a "
-        "table, and writes OUT/report.html with the loss curves.\nEach stage is a command of this "
-        "program; what it printed stands in OUT/STAGE.json. A tutorial that was broken off goes on "
-        "where it stopped when it is started again. With --device cuda models are trained, "
-        "measured "
-        "and timed on a GPU.",
+        "plain way and, another time, towards the dense one, packs the result and times it. Prints "
+        "a table, and writes OUT/report.html with the loss curves.\nEach stage is a command of "
+        "this program; what it printed stands in OUT/STAGE.json. A tutorial that was broken off "
+        "goes on where it stopped when it is started again. With --device cuda models are trained, "
+        "measured and timed on a GPU.",
     .examples = examples,
     .options = options,
     .rules = rules,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of sparse24 tutorial share: its options, its stages and what they found. */
+/* Declares what the files of sparse24 tutorial share: its options, its stages and what they
+   found. */
 #ifndef SPARSE24_CLI_TUTORIAL_TUTORIAL_H
 #define SPARSE24_CLI_TUTORIAL_TUTORIAL_H
 
@@ -19,7 +20,7 @@ typedef struct tutorial {
     json_t *results; /* of the stages that are done, by name */
 } tutorial;
 
-/* The words of a child's command line. */
+/* Holds the words of a child's command line. */
 enum { TUTORIAL_WORDS = 64 };
 typedef struct tutorial_words {
     char *list[TUTORIAL_WORDS + 1]; /* ended by NULL */
@@ -39,14 +40,14 @@ typedef struct tutorial_stage {
     int (*before)(const tutorial *t); /* makes what the stage reads; or NULL */
 } tutorial_stage;
 
-/* OUT/passages.txt, where pruning is calibrated and --calibration names nothing. */
+/* Writes OUT/passages.txt, where pruning is calibrated and --calibration names nothing. */
 int tutorial_passages(const tutorial *t);
 
 /* Runs this program with the words and --json; *object is what it printed. Fails with its exit code
    after it has said why. */
 int tutorial_child(cli_app *cli, json_t **object, tutorial_words *words);
 
-/* The table on stdout; the page with table, loss curves and times in OUT/report.html. */
+/* Write the table on stdout, and the page with table, loss curves and times in OUT/report.html. */
 void tutorial_print(const tutorial *t);
 int tutorial_report(const tutorial *t);
 

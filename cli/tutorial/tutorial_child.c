@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A stage of the tutorial is a command of this program in a process of its own: its memory goes with
- * it, and what a user would type is what runs. Its talk goes to the same stderr; a signal is handed
- * on, and the stage ends as it would alone.
+ * Runs a stage of the tutorial, which is a command of this program in a process of its own: its
+ * memory goes with it, and what a user would type is what runs. Its talk goes to the same stderr; a
+ * signal is handed on, and the stage ends as it would alone.
  */
 #include <errno.h>
 #include <signal.h>
@@ -37,7 +37,7 @@ static void run_child(int out, tutorial_words *words)
     _exit(CLI_IO);
 }
 
-/* All that comes through the pipe, ended by a zero; NULL where there is no memory. */
+/* Reads all that comes through the pipe, ended by a zero; NULL where there is no memory. */
 static char *read_all(int in, pid_t child)
 {
     size_t bytes = 0, room = 1 << 16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The passages that the tutorial calibrates pruning with, where the user names none: contexts of the
-   questions that the model learns from, taken evenly from all of the file. */
+/* Writes the passages that the tutorial calibrates pruning with, where the user names none:
+   contexts of the questions that the model learns from, taken evenly from all of the file. */
 #include <stdio.h>
 
 #include "sparse24/task.h"
@@ -8,7 +8,7 @@
 
 enum { PASSAGES = 256 };
 
-/* Questions of one context stand together; is this the first of them? */
+/* Asks whether it is the first question of its context; these stand together. */
 static int is_first(const s24_qa *qa, int64_t index)
 {
     return index == 0 || s24_qa_at(qa, index)->paragraph != s24_qa_at(qa, index - 1)->paragraph;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the tutorial found: the table, and a page with it and the loss curves that needs nothing but a
-   browser. */
+/* Tells what the tutorial found: the table, and a page with it and the loss curves that needs
+   nothing but a browser. */
 #include <math.h>
 #include <stdio.h>
 
@@ -16,7 +16,7 @@ static const struct {
               {"packed", "packed"}};
 enum { MODELS = (int)(sizeof models / sizeof *models), CURVES = 3 };
 
-/* What eval found of a model of the table above; NaN if it did not run. */
+/* Gives what eval found of a model of the table above; NaN if it did not run. */
 static double score(const tutorial *t, const char *model, const char *key)
 {
     char name[32];

@@ -87,8 +87,8 @@ class Scratch(unittest.TestCase):
         return one_object(done.stdout)
 
     def refusals(self, cases):
-        """A table of (name, arguments, exit code, pattern of the sentence), each plain and with --json;
-        none may write a word of data or touch the folder."""
+        """A table of (name, arguments, exit code, pattern of the sentence), each plain and with
+        --json; none may write a word of data or touch the folder."""
         for name, arguments, code, sentence in cases:
             with self.subTest(name):
                 folder = self.scratch()

@@ -4,7 +4,8 @@ import json
 import random
 import struct
 
-# Name on the command line: name in the file, bytes, the bytes of a non-zero number for 0.1 <= |v| <= 1.
+# Name on the command line: name in the file, bytes, the bytes of a non-zero number for
+# 0.1 <= |v| <= 1.
 DTYPES = {
     "f32": ("F32", 4, lambda v: struct.pack("<f", v)),
     "f16": ("F16", 2, lambda v: struct.pack("<e", v)),

@@ -111,9 +111,9 @@ class Plain:
 
 
 def strided_loss(model, ids, window, stride):
-    """transformers' recipe for a stride below the window: each token but the first is scored once, in
-    the first window that reaches it. Where windows lie end to end, each also predicts the token after
-    it, which otherwise none would."""
+    """transformers' recipe for a stride below the window: each token but the first is scored
+    once, in the first window that reaches it. Where windows lie end to end, each also predicts
+    the token after it, which otherwise none would."""
     total, before = 0.0, 1
     reach = window if stride < window else window + 1
     for begin in range(0, len(ids), stride):

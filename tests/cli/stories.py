@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a Hugging Face folder of stories260K, a trained Llama of 260,000 weights in llama2.c's first
-file format, and of its 512 pieces in SentencePiece's. With nothing but the standard library."""
+"""Makes a Hugging Face folder of stories260K, a trained Llama of 260,000 weights in llama2.c's
+first file format, and of its 512 pieces in SentencePiece's. With nothing but the standard
+library."""
 import array
 import json
 import struct
@@ -43,7 +44,8 @@ def weights(raw):
             values = take(rows * max(cols, 1))
             if name.endswith(("q_proj", "k_proj")):
                 values = halves(values, rows, cols, rows * heads // width)
-            tensors[f"model.layers.{layer}.{name}.weight"] = ([rows, cols] if cols else [rows], values)
+            tensors[f"model.layers.{layer}.{name}.weight"] = ([rows, cols] if cols else [rows],
+                                                              values)
     tensors["model.norm.weight"] = ([width], take(width))
     config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": width,
               "intermediate_size": inner, "num_hidden_layers": layers, "num_attention_heads": heads,

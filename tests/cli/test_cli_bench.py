@@ -105,7 +105,8 @@ class Products(Scratch):
                                      {"onednn", "onednn-dynamic"})
 
     def test_a_peer_that_quantises_is_for_integers(self):
-        """It takes what ours takes and gives the same, which bench checks, by blocks of tokens too."""
+        """It takes what ours takes and gives the same, which bench checks, by blocks of tokens
+        too."""
         if "oneDNN" not in run("--version").stdout:
             self.skipTest("a build without oneDNN")
         found = self.json("bench", "--shapes", "64,72,33;30,72,33;1,300,65", "--dtype", "i8,f32",
@@ -185,7 +186,8 @@ class Products(Scratch):
             ("unknown set", ["bench", "--set", "luck"], 2,
              r"--set: 'luck' is not one of bert-base\|minilm\|vit-l\|llama-3-8b"),
             ("unknown peer", ["bench", "--peers", "luck"], 2,
-             r"--peers: 'luck' is not a list.*all\|none\|onednn\|onednn-dynamic\|openblas\|libxsmm.*torch"),
+             r"--peers: 'luck' is not a "
+             r"list.*all\|none\|onednn\|onednn-dynamic\|openblas\|libxsmm.*torch"),
             ("an output of a GPU", ["bench", "--output", "i32"], 2,
              r"option --output is for --device cuda"),
             ("products of a GPU", ["bench", "--backend", "cusparselt"], 2,
@@ -201,18 +203,22 @@ class Products(Scratch):
             ("attention and a set", ["bench", "--attention", "1,8,2,16", "--set", "minilm"], 2,
              r"--set, --shapes, --model, --attention and --prune exclude each other"),
             ("causal products", ["bench", "--causal"], 2, r"option --causal is for --attention"),
-            ("attention drawn", ["bench", "--attention", "1,8,2,16", "--device", "cuda", "--svg", "x"],
+            ("attention drawn",
+             ["bench", "--attention", "1,8,2,16", "--device", "cuda", "--svg", "x"],
              2, r"--attention has no chart"),
-            ("all dropped", ["bench", "--attention", "1,8,2,16", "--device", "cuda", "--dropout", "1"],
+            ("all dropped",
+             ["bench", "--attention", "1,8,2,16", "--device", "cuda", "--dropout", "1"],
              2, r"--dropout: 1 is not 0 to below 1"),
             ("tiles of a GPU", ["bench", "--tune"], 2, r"option --tune is for --device cuda"),
-            ("texts of products", ["bench", "--batch", "1,32"], 2, r"option --batch is for --model"),
+            ("texts of products", ["bench", "--batch", "1,32"], 2,
+             r"option --batch is for --model"),
             ("tokens of products", ["bench", "--seq", "16"], 2, r"option --seq is for --model"),
             ("no share of products", ["bench", "--dropout", "0"], 2,
              r"option --dropout is for --attention"),
             ("PyTorch's interpreter", ["bench", "--model", "minilm", "--python", "python3"], 2,
              r"option --python is for --peers torch"),
-            ("others' tiles", ["bench", "--backend", "cusparselt", "--tune", "--device", "cuda:1"], 2,
+            ("others' tiles", ["bench", "--backend", "cusparselt", "--tune", "--device", "cuda:1"],
+             2,
              r"option --backend is not for --tune"),
             ("a dtype of a GPU", ["bench", "--dtype", "e4m3"], 5,
              r"--dtype e4m3: bench has none with --device cpu; it runs on a GPU only"),
@@ -225,7 +231,8 @@ class Products(Scratch):
     def test_a_chart_that_cannot_be_written(self):
         found = self.json("bench", "--shapes", "4,8,4", "--peers", "none", "--svg",
                           "missing/c.svg", *QUICK, exit=3)
-        self.assertRegex(found["error"], r"missing/c\.svg: the folder missing cannot be written to: No such")
+        self.assertRegex(found["error"],
+                         r"missing/c\.svg: the folder missing cannot be written to: No such")
 
 
 class Prunings(Scratch):
@@ -241,7 +248,8 @@ class Prunings(Scratch):
             for key in ("ms", "ms_min", "ms_max", "gbps", "copy_ms", "ratio"):
                 self.assertTrue(is_positive(row[key]), (key, row))
             self.assertTrue(math.isclose(row["ratio"], row["copy_ms"] / row["ms"], rel_tol=1e-6))
-        row, = self.json("bench", "--prune", "1", "--dtype", "f16", "--threads", "1", *QUICK)["rows"]
+        row, = self.json("bench", "--prune", "1", "--dtype", "f16", "--threads", "1",
+                         *QUICK)["rows"]
         self.assertEqual((row["rows"], row["dtype"]), (128, "f16"))
         done = self.good("bench", "--prune", "1", "--threads", "1", *QUICK)
         self.assertRegex(done.stdout, r"\Af32 +1 +[\d.]+ ms +[\d.]+ GB/s +[\d.]+x memcpy\n\Z")
@@ -322,7 +330,8 @@ class Models(Scratch):
 
     def test_images_and_chosen_layers(self):
         found = self.json("bench", "--model", "vit-tiny", "--batch", "1,2", "--include",
-                          "*.intermediate.*", "--threads", "2", "--sparse", "--rounds", "1", "--min-ms", "1")
+                          "*.intermediate.*", "--threads", "2", "--sparse", "--rounds", "1",
+                          "--min-ms", "1")
         self.assertEqual([(r["batch"], r["seq"], r["sparse_layers"], r["layers"])
                           for r in found["rows"]], [(1, 197, 12, 72), (2, 197, 12, 72)])
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""2:4 or dense by what is faster here: options, what is said, and the file of what was measured. Files
-of our own decide, so that no machine's speed does."""
+"""2:4 or dense by what is faster here: options, what is said, and the file of what was measured.
+Files of our own decide, so that no machine's speed does."""
 import json
 import unittest
 
@@ -117,7 +117,8 @@ class Choice(Scratch):
         self.plant(ALWAYS)
         done = self.good("embed", "packed", "--input", "texts", "--output", "v.safetensors",
                          "--threads", "1", environment=self.here)
-        self.assertRegex(done.stderr, rf"{LAYERS} of {LAYERS} 2:4 layers run dense for some numbers "
+        self.assertRegex(done.stderr,
+                         rf"{LAYERS} of {LAYERS} 2:4 layers run dense for some numbers "
                                       r"of tokens, or for all, which is faster here; their dense "
                                       r"weights take \d")
         self.assertRegex(done.stderr, rf"\n0 of {LAYERS} 2:4 layers ran 2:4 \(.* of dense weights, "

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--device cuda where a GPU seldom is: on a device that is none (tests/support/fake_device.c), whose memory
-ends, which is lost, and which counts. The first element of a text's vector is its number of tokens."""
+"""--device cuda where a GPU seldom is: on a device that is none (tests/support/fake_device.c),
+whose memory ends, which is lost, and which counts. The first element of a text's vector is its
+number of tokens."""
 import re
 import unittest
 

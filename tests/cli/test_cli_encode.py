@@ -309,7 +309,8 @@ class Search(Scratch):
             ("no documents", ["search", "model", "--query", "x"], 2, r"--documents .*--query"),
             ("missing", ["search", "model", "--documents", "missing", "--query", "x"], 3,
              r"missing.*No such"),
-            ("f16", ["search", "model", "--documents", "texts", "--query", "x", "--dtype", "f16"], 5,
+            ("f16", ["search", "model", "--documents", "texts", "--query", "x", "--dtype", "f16"],
+             5,
              r"a model runs in f16 on a GPU only"),
             ("zero hits", ["search", "model", "--documents", "texts", "--query", "x", "-k", "0"], 2,
              r"-k: '0' is not a whole number"),
@@ -353,7 +354,8 @@ class Eval(Scratch):
         self.refusals([(name, self.arguments(name), 4, name + ": " + last)
                        for name in ("word", "far", "under", "none")]
                       + [("short", self.arguments("short"), 4,
-                          rf"short has 1 line; expected one for each query, of which there are {count}"),
+                          rf"short has 1 line; expected one for each query, of which there are "
+                          rf"{count}"),
                          ("missing", self.arguments("missing"), 3, r"missing.*No such"),
                          ("no documents", ["eval", "model", "--queries", "texts", "--documents",
                                            "empty", "--gold", "gold"], 4,
@@ -366,7 +368,8 @@ class Eval(Scratch):
 
 
 class Heads(Scratch):
-    """Models that were trained for a head are no encoders, unless modules.json says how they pool."""
+    """Models that were trained for a head are no encoders, unless modules.json says how they
+    pool."""
 
     @staticmethod
     def make(folder):
@@ -396,7 +399,8 @@ class Heads(Scratch):
     def test_refusals(self):
         cases = []
         for name, sentence in (
-                ("reranker", r"BertForSequenceClassification', says that the model scores texts or pairs"),
+                ("reranker",
+                 r"BertForSequenceClassification', says that the model scores texts or pairs"),
                 ("tokens", r"BertForTokenClassification', says that the model classifies tokens"),
                 ("words", r"BertForMaskedLM', says that the model fills in words"),
                 ("answers", r"BertForQuestionAnswering', .*eval --task qa measures this one"),
@@ -405,7 +409,8 @@ class Heads(Scratch):
             sentence = rf"{name}: .*{sentence}.*"
             cases += [(f"embed {name}", ["embed", name, "--input", "texts", "-o", "new.npy"], 5,
                        sentence),
-                      (f"search {name}", ["search", name, "--documents", "texts", "--query", "x"], 5,
+                      (f"search {name}", ["search", name, "--documents", "texts", "--query", "x"],
+                       5,
                        sentence),
                       (f"eval {name}", ["eval", name, "--queries", "texts", "--documents", "texts",
                                         "--gold", "gold"], 5, sentence)]

@@ -42,7 +42,8 @@ class Escapes(Scratch):
     make = staticmethod(make_files)
 
     def shown(self, *arguments, code=0, text=None):
-        """Runs; all that it says, in which nothing may act on a terminal and SHOWN (or text) stands."""
+        """Runs; all that it says, in which nothing may act on a terminal and SHOWN (or text)
+        stands."""
         done = run(*arguments, cwd=self.folder)
         self.assertEqual(done.returncode, code, done.stderr)
         said = done.stdout + done.stderr

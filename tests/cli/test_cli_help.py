@@ -31,7 +31,8 @@ class Help(unittest.TestCase):
                 self.assertLessEqual(max(map(len, text.splitlines())), 100)
 
     def test_rules_name_options_of_their_command_and_help_tells_them(self):
-        rule = re.compile(r'\{CLI_(NEEDED|ONE_OF|ONLY_WITH|NOT_WITH),\s*"([^"]*)",\s*(?:"([^"]*)"|NULL)')
+        rule = re.compile(r'\{CLI_(NEEDED|ONE_OF|ONLY_WITH|NOT_WITH),\s*"([^"]*)",\s*'
+                          r'(?:"([^"]*)"|NULL)')
         found = 0
         for path in sorted((SOURCE / "cli").rglob("cmd_*.c")):
             command = path.stem.removeprefix("cmd_")
@@ -41,8 +42,8 @@ class Help(unittest.TestCase):
                 self.assertLessEqual(named, options_of(command), path)
                 said = {"NEEDED": "Needed.", "ONLY_WITH": "nly with --"}.get(kind, "ot with --")
                 for option in options.split():
-                    entry = re.search(rf"^  (?:-\w, )?--{option.split('=')[0]}( .*)?\n((?:      .*\n)+)",
-                                      text, re.M)
+                    entry = re.search(rf"^  (?:-\w, )?--{option.split('=')[0]}( .*)?\n"
+                                      r"((?:      .*\n)+)", text, re.M)
                     self.assertIn(said, entry.group(2), option)
                     found += 1
         self.assertGreater(found, 10)
@@ -95,7 +96,8 @@ class Help(unittest.TestCase):
             self.assertEqual(complete("sparse24", command, "--"),
                              {"--" + o for o in options_of(command)})
         self.assertEqual(complete("sparse24", "prune", "--method", ""),
-                         {"magnitude", "wanda", "sparsegpt", "tile-best", "tile-greedy", "tile-signed",
+                         {"magnitude", "wanda", "sparsegpt", "tile-best", "tile-greedy",
+                          "tile-signed",
                           "tile-causal1122"})
         self.assertEqual(complete("sparse24", "prune", "--method", "s"), {"sparsegpt"})
         self.assertEqual(complete("sparse24", "bench", "--set", "b"), {"bert-base"})
@@ -112,7 +114,8 @@ class Help(unittest.TestCase):
                 offered = re.findall(r"^ +(?:'\(-\w --[a-z-]+\)'\{-\w\+?,|')--([a-z-]+)",
                                      cases[command], re.M)
                 self.assertEqual(sorted(offered), sorted(options_of(command)))
-        self.assertIn("'--method=[How to prune]:method:(magnitude wanda sparsegpt ", cases["tutorial"])
+        self.assertIn("'--method=[How to prune]:method:(magnitude wanda sparsegpt ",
+                      cases["tutorial"])
         self.assertIn("'(-f --force)'{-f,--force}'[", cases["prune"])
         self.assertIn(":_sequence compadd - f32 bf16 ", cases["bench"])
         self.assertIn("'1:command:", cases["help"])
@@ -136,7 +139,8 @@ class Help(unittest.TestCase):
     def test_fish_completes(self):
         def complete(line):
             script = f"source '{BUILD}/completions/sparse24.fish'; complete -C '{line}'"
-            done = subprocess.run(["fish", "--no-config", "-c", script], capture_output=True, text=True,
+            done = subprocess.run(["fish", "--no-config", "-c", script], capture_output=True,
+                                  text=True,
                                   cwd=BUILD / "completions")
             self.assertEqual(done.stderr, "")
             return {entry.split("\t")[0] for entry in done.stdout.splitlines()}
@@ -191,7 +195,8 @@ class Usage(Scratch):
              r"option --samp: 'x' is not a whole number of at least 1"),
             ("a letter with its value", ["search", "f", "-k0"], 2,
              r"option -k: '0' is not a whole number of at least 1"),
-            ("a letter and its value", ["search", "f", "-k", "many"], 2, r"option -k: 'many' is not"),
+            ("a letter and its value", ["search", "f", "-k", "many"], 2,
+             r"option -k: 'many' is not"),
             ("the letter's long name", ["search", "f", "--count", "many"], 2,
              r"option --count: 'many' is not"),
             ("an empty name", ["embed", "f", "-o", ""], 2,
@@ -216,13 +221,15 @@ class Usage(Scratch):
              r"--threads: '99999999999999999999' is not"),
             ("needed options", ["search", "f", "--query", "x"], 2,
              r"search needs --documents FILE and --query TEXT"),
-            ("both ways", ["search", "f", "--query", "x", "--documents", "d", "--sparse", "--dense"], 2,
+            ("both ways",
+             ["search", "f", "--query", "x", "--documents", "d", "--sparse", "--dense"], 2,
              r"--sparse and --dense exclude each other"),
             ("cuda", ["info", "f", "--device", "cuda"], 5, r"--device cuda: .*CPU only"),
             ("second cuda", ["info", "f", "--device", "cuda:1"], 5, r"--device cuda:1: "),
             ("wanda on cuda", ["prune", "f", "g", "--method", "wanda", "--calibration", "t",
                                "--device", "cuda"], 5, r"--method wanda runs on the CPU only"),
-            ("f32 on cuda", ["bench", "--dtype", "f32", "--device", "cuda"], 5, r"--dtype f32: .*--device cuda"),
+            ("f32 on cuda", ["bench", "--dtype", "f32", "--device", "cuda"], 5,
+             r"--dtype f32: .*--device cuda"),
             ("f16 on the CPU", ["bench", "--dtype", "f16"], 5, r"--dtype f16: .*--device cpu"),
             ("16 bits on the CPU", ["train", "f", "g", "--text", "t", "--dtype", "bf16"], 5,
              r"--dtype bf16: on the CPU training runs in f32"),
@@ -230,9 +237,11 @@ class Usage(Scratch):
              r"--device cuda: --prune runs on the CPU only"),
             ("unknown device", ["check", "f", "--device", "tpu"], 2,
              r"--device: 'tpu' is not one of cpu\|cuda\[:i\]"),
-            ("force where nothing is written", ["check", "f", "--force"], 2, r"no option '--force'"),
+            ("force where nothing is written", ["check", "f", "--force"], 2,
+             r"no option '--force'"),
             ("too few operands", ["pack", "f"], 2, r"pack needs IN OUT, got only 'f'"),
-            ("too many operands", ["info", "f", "g"], 2, r"info takes IN and no more; 'g' is one too many"),
+            ("too many operands", ["info", "f", "g"], 2,
+             r"info takes IN and no more; 'g' is one too many"),
             ("no operand", ["bench", "f"], 2,
              r"bench takes no operand; did you mean --model 'f'\?"),
             ("texts as an operand", ["embed", "f", "texts.txt"], 2,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What strangers hand over: files of other programs, folders without what is needed, names of models
-on a hub, places where nothing can be written. Each is called what it is, with what to do."""
+"""What strangers hand over: files of other programs, folders without what is needed, names of
+models on a hub, places where nothing can be written. Each is called what it is, with what to do."""
 import ctypes
 import os
 import pickle
@@ -77,7 +77,8 @@ class Inputs(Scratch):
 
     def test_files_of_other_programs(self):
         torch = rf"is a PyTorch checkpoint \(a pickle\); safetensors are expected: {CONVERT}$"
-        self.refusals([(name, ["info", name], 4, rf"(?m)error: {name}: this {sentence}|^{name}: this {sentence}")
+        self.refusals([(name, ["info", name], 4,
+                        rf"(?m)error: {name}: this {sentence}|^{name}: this {sentence}")
                        for name, sentence in (
             ("torch", torch), ("pickle2", torch), ("pickle4", torch),
             ("zip", "is a zip archive; .*unpack it first"),
@@ -111,7 +112,8 @@ class Inputs(Scratch):
              r"adapter_model\.safetensors is an adapter of another model; merge_and_unload"),
             ("another name", ["info", "has_other"], 3,
              r"name its file consolidated\.safetensors itself"),
-            ("cache", ["info", "cache"], 3, r"a hub's cache; .*one of the folders in cache/snapshots"),
+            ("cache", ["info", "cache"], 3,
+             r"a hub's cache; .*one of the folders in cache/snapshots"),
             ("nothing", ["info", "bare"], 3, r"has neither model\.safetensors nor"),
             ("no config", ["embed", "untold", "--output", "v.safetensors"], 4,
              r"untold: the folder has no config\.json, which says what the model is"),
@@ -119,16 +121,19 @@ class Inputs(Scratch):
              r"untold: the folder has no config\.json"),
             ("no type", ["embed", "typeless", "--output", "v.safetensors"], 4,
              r"typeless/config\.json: model_type is missing"),
-            ("a file to embed with", ["embed", "model/model.safetensors", "--output", "v.safetensors"], 2,
+            ("a file to embed with",
+             ["embed", "model/model.safetensors", "--output", "v.safetensors"], 2,
              r"is a file; an encoder needs its folder"),
             ("a file to train", ["train", "model/model.safetensors", "new", "--text", "texts"], 2,
              r"is a single file; MODEL is a folder, with config\.json and tokenizer")])
 
     def test_names_on_a_hub(self):
-        hub = (r"there is no such file or folder; if it is a model's name on a hub, download it first: "
+        hub = (r"there is no such file or folder; if it is a model's name on a hub, download it "
+               r"first: "
                r"huggingface-cli download org/some-model_2\.5 --local-dir FOLDER")
         self.refusals([(words[0], [*words[:1], "org/some-model_2.5", *words[1:]], 3, hub)
-                       for words in (["info"], ["check"], ["prune", "new"], ["embed", "--output", "v.safetensors"],
+                       for words in (["info"], ["check"], ["prune", "new"],
+                                     ["embed", "--output", "v.safetensors"],
                                      ["search", "--documents", "texts", "--query", "q"],
                                      ["train", "new", "--text", "texts"])])
         for path in ("model/nothing", "org/model.safetensors", "./org", "nothing", "a/b/c", "/a/b"):
@@ -138,7 +143,8 @@ class Inputs(Scratch):
 
     def test_pipes_sockets_and_devices(self):
         os.mkfifo(self.folder / "pipe")
-        for name, what in (("pipe", "a pipe, a regular file is expected; write what it gives to one"),
+        for name, what in (("pipe",
+                            "a pipe, a regular file is expected; write what it gives to one"),
                            ("/dev/null", "a device, a regular file is expected")):
             done = run("info", name, cwd=self.folder)
             self.assertEqual(done.returncode, 3)
@@ -160,7 +166,8 @@ class Inputs(Scratch):
         self.assertIn("cannot look into model: Permission denied", done.stderr)
 
     def test_weights_of_f64_are_named(self):
-        sentence = (rf"tensor {WEIGHT} is f64; a weight is expected to be f32, f16, bf16, i8, e4m3 or "
+        sentence = (rf"tensor {WEIGHT} is f64; a weight is expected to be f32, f16, bf16, i8, "
+                    rf"e4m3 or "
                     r"e5m2: convert it to f32, or leave it out with --exclude")
         self.refusals([("check", ["check", "double.safetensors"], 4, sentence),
                        ("prune", ["prune", "double.safetensors", "new"], 4, sentence),
@@ -184,11 +191,13 @@ class Inputs(Scratch):
             ("trained", [*train, "dangling"], 3, nothing),
             ("a file for a folder", [*train, "texts", "--force"], 3,
              "texts is a file, but a folder is to be written"),
-            ("no model's folder", [*train, "has_onnx", "--force"], 3, "has_onnx is not a model folder"),
+            ("no model's folder", [*train, "has_onnx", "--force"], 3,
+             "has_onnx is not a model folder"),
             ("vectors nowhere", [*embed, "no/where.npy"], 3, "the folder no cannot be written to"),
             ("pruned nowhere", ["prune", "model", "no/where/"], 3,
              "no/where/: the folder no cannot be written to: No such file or directory"),
-            ("packed nowhere", ["pack", "sparse.safetensors", "no/where.npy"], 3, "the folder no cannot"),
+            ("packed nowhere", ["pack", "sparse.safetensors", "no/where.npy"], 3,
+             "the folder no cannot"),
             ("trained nowhere", [*train, "no/where.npy"], 3, "the folder no cannot be written to")])
         self.good("prune", "sparse.safetensors", "dangling.safetensors", "--force")
         self.assertFalse((self.folder / "dangling.safetensors").is_symlink())

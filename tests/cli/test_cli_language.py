@@ -41,7 +41,8 @@ class Strides(Scratch):
                                         str(stride))
                         expected = strided_loss(model, ids, window, stride)
                         self.assertAlmostEqual(found["loss"], expected, places=5)
-                        self.assertAlmostEqual(found["perplexity"], math.exp(found["loss"]), places=5)
+                        self.assertAlmostEqual(found["perplexity"], math.exp(found["loss"]),
+                                               places=5)
                         self.assertEqual((found["stride"], found["tokens"]), (stride, len(ids)))
 
     def test_by_default_windows_lie_end_to_end(self):
@@ -55,7 +56,8 @@ class Strides(Scratch):
         self.assertEqual(len(losses), 1)
 
     def test_more_than_one_batch(self):
-        """The most tokens of a pass are 4096: windows of 16 that begin at each token fill several."""
+        """The most tokens of a pass are 4096: windows of 16 that begin at each token fill
+        several."""
         (self.folder / "long").write_text((self.folder / "text").read_text() * 6)
         many = self.lm("gpt2", "long", "--max-tokens", "16", "--stride", "1")
         ids = [LETTERS.index(c) for c in (self.folder / "long").read_text()]
@@ -67,7 +69,8 @@ class Strides(Scratch):
         self.refusals([
             ("beyond", [*base, "--stride", "17"], 2,
              "--stride 17: windows of 16 tokens would leave some out; 1 to 16 is expected"),
-            ("beyond fewer", [*base, "--max-tokens", "5", "--stride", "6"], 2, "--stride 6: windows of 5"),
+            ("beyond fewer", [*base, "--max-tokens", "5", "--stride", "6"], 2,
+             "--stride 6: windows of 5"),
             *((way, [*base, "--stride", way], 2, f"--stride: '{way}' is not a")
               for way in ("0", "-1", "1.5", "x")),
         ])
@@ -75,7 +78,8 @@ class Strides(Scratch):
     def test_help_tells_the_strides_apart(self):
         said = " ".join(self.good("help", "eval").stdout.split())
         self.assertRegex(said, "qa: tokens that two neighbouring pieces .* their overlap")
-        self.assertRegex(said, "lm: tokens from the start of a window to that of the next, their step")
+        self.assertRegex(said,
+                         "lm: tokens from the start of a window to that of the next, their step")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pack --layout: what is stored and what every command makes of it; models that run from the file."""
+"""pack --layout: what is stored and what every command makes of it; models that run from the
+file."""
 import json
 import shutil
 import struct
@@ -104,7 +105,8 @@ class Files(Scratch):
     def test_integers_have_no_layout(self):
         self.good("pack", "f32.safetensors", "a.safetensors", "--quantize", "int8")
         done = self.good("pack", "a.safetensors", "b.safetensors", "--layout", "cpu", "--quiet")
-        self.assertRegex(done.stderr, r"^warning: tensor \S*fc\.weight holds int8 integers and stays "
+        self.assertRegex(done.stderr,
+                         r"^warning: tensor \S*fc\.weight holds int8 integers and stays "
                                       r"as it is: --layout cpu is of floats\n")
         self.assertEqual(read(self.folder / "a.safetensors"), read(self.folder / "b.safetensors"))
 
@@ -126,7 +128,8 @@ class Files(Scratch):
         self.refusals([
             ("no such layout", ["pack", "f32.safetensors", "new", "--layout", "gpu"], 2,
              "--layout.*gpu"),
-            ("integers", ["pack", "f32.safetensors", "new", "--layout", "cpu", "--quantize", "int8"],
+            ("integers",
+             ["pack", "f32.safetensors", "new", "--layout", "cpu", "--quantize", "int8"],
              2, "--layout cpu is of floats"),
             ("a bad code", ["unpack", "code.safetensors", "new"], 4,
              rf"code.safetensors: packed tensor \"{WEIGHT}\": the code of row 1, column 8"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory: how much a header may cost, and what is said when there is no more. The second needs an
-allocator that is preloaded (tests/support/failing_malloc.c), which builds with sanitizers do not have."""
+allocator that is preloaded (tests/support/failing_malloc.c), which builds with sanitizers do not
+have."""
 import concurrent.futures
 import os
 import pathlib
@@ -58,7 +59,8 @@ class Headers(cli_case.Scratch):
 COMMANDS = (("info", "in", "--json"), ("check", "in", "--json"),
             ("prune", "dense", "out", "--packed", "--json"), ("pack", "in", "out", "--json"),
             # All 2:4: oneDNN, which multiplies what is dense, ends a process without memory.
-            ("embed", "in", "--input", "texts", "--output", "out.safetensors", "--sparse", "--quiet"))
+            ("embed", "in", "--input", "texts", "--output", "out.safetensors", "--sparse",
+             "--quiet"))
 NUMBERS = [*range(1, 101), *range(103, 1000, 13), *range(1009, 5000, 61)]
 
 
@@ -84,7 +86,8 @@ class Allocations(cli_case.Scratch):
         return done, made
 
     def one(self, command, folder, n, is_all):
-        """What is wrong with the n-th run; None: nothing. The second: that was its last allocation."""
+        """What is wrong with the n-th run; None: nothing. The second: that was its last
+        allocation."""
         count = folder / "count"
         environment = {"S24_FAIL_AT": str(n), "S24_FAIL_COUNT": str(count)}
         if is_all:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where outputs go and what goes along: modes of files, side files that are links, what killed writers
-left."""
+"""Where outputs go and what goes along: modes of files, side files that are links, what killed
+writers left."""
 import fcntl
 import os
 import pathlib

@@ -11,7 +11,8 @@ import unittest
 from cli_case import PROGRAM, Scratch, clean_environment, listing, one_object, run
 
 SMALL = ["--threads", "1", "--largest", "128"]
-KEYS = {"version", "date", "machine", "cpu", "versions", "m", "k", "n", "dtype", "threads", "faster",
+KEYS = {"version", "date", "machine", "cpu", "versions", "m", "k", "n", "dtype", "threads",
+        "faster",
         "ratio", "rows", "dense_faster", "chosen"}
 ROW = {"threads", "sparse_ms", "dense_ms", "ratio", "measured", "error_median", "error_worst",
        "cache"}
@@ -266,8 +267,8 @@ class Plan(Scratch):
         words = ["plan", 8, 128, 128, *SMALL]
         done = run(*words, cwd=self.folder, environment=busy)
         self.assertEqual((done.returncode, done.stdout), (5, ""), done.stderr)
-        self.assertIn("other work ran while 1 thread was measured (its times do not come twice): no "
-                      "advice and no model for so many\n", done.stderr)
+        self.assertIn("other work ran while 1 thread was measured (its times do not come twice): "
+                      "no advice and no model for so many\n", done.stderr)
         self.assertIn("this machine is too busy to be measured", done.stderr)
         found = self.json(*words, exit=5, environment=busy)
         self.assertRegex(found["error"], "too busy to be measured.*nothing was kept")

@@ -83,7 +83,8 @@ class Prompts(Scratch):
     def scores(self, model, *more, documents="texts", query=LINES[4]):
         found = self.json("search", model, "--documents", documents, "--query", query, "-k", "12",
                           *more)
-        prompts = [(found.get(f"{side}_prompt") or {}).get("name") for side in ("query", "document")]
+        prompts = [(found.get(f"{side}_prompt") or {}).get("name") for side in ("query",
+                                                                                "document")]
         return [(hit["line"], hit["score"]) for hit in found["hits"]], *prompts
 
     def test_search(self):
@@ -94,7 +95,8 @@ class Prompts(Scratch):
         self.assertEqual(self.scores("asymmetric", "--query-prompt", "passage",
                                      "--document-prompt", "query"), (expected, "passage", "query"))
         expected = self.scores("bare", documents="texts", query=QUERY + LINES[4])[0]
-        self.assertEqual(self.scores("asymmetric", "--document-prompt", ""), (expected, "query", None))
+        self.assertEqual(self.scores("asymmetric", "--document-prompt", ""),
+                         (expected, "query", None))
         expected = self.scores("bare", documents="maps", query="map " + LINES[4])[0]
         self.assertEqual(self.scores("default"), (expected, "title", "title"))
         # document before passage before corpus; a query's prompt of no words is none.
@@ -107,7 +109,8 @@ class Prompts(Scratch):
         found = self.json(*arguments)
         self.assertEqual(found["query_prompt"], {"name": "query", "text": QUERY})
         self.assertEqual(found["document_prompt"], {"name": "passage", "text": PASSAGE})
-        bare = self.json("eval", "bare", "--queries", "queries", "--documents", "passages", "--gold",
+        bare = self.json("eval", "bare", "--queries", "queries", "--documents", "passages",
+                         "--gold",
                          "gold")
         self.assertEqual({**found, **bare}, found)
         self.assertNotIn("query_prompt", bare)
@@ -121,7 +124,8 @@ class Prompts(Scratch):
         """include_prompt: false gives neither the vectors with the prompt nor those without."""
         found, said = self.vectors("apart", "texts", "--prompt-name", "query")
         self.assertEqual(said["name"], "query")
-        self.assertNotIn(found, (self.vectors("bare", "queries")[0], self.vectors("bare", "texts")[0]))
+        self.assertNotIn(found,
+                         (self.vectors("bare", "queries")[0], self.vectors("bare", "texts")[0]))
         self.assertEqual(self.vectors("apart", "queries")[0], self.vectors("bare", "queries")[0])
 
     def test_refusals(self):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pack --quantize: what is stored, what info, check and unpack say of it, and models that run it."""
+"""pack --quantize: what is stored, what info, check and unpack say of it, and models that run
+it."""
 import json
 import math
 import shutil
@@ -49,7 +50,8 @@ class Files(Scratch):
             done = run("unpack", "bad.safetensors", "new.safetensors", "--force", cwd=self.folder)
             self.assertEqual(done.returncode, code, done.stderr)
             if code:
-                self.assertRegex(done.stderr, rf'bad.safetensors: .*"{WEIGHT}".* the scale at row 2, '
+                self.assertRegex(done.stderr,
+                                 rf'bad.safetensors: .*"{WEIGHT}".* the scale at row 2, '
                                               rf"column 0 is {scale}")
         rows = floats(read(self.folder / "new.safetensors")[0][WEIGHT][2])
         self.assertEqual(set(rows[2 * COLS:3 * COLS]), {0.0})
@@ -146,7 +148,8 @@ class Models(Scratch):
     make = staticmethod(make_model)
 
     def vectors(self, model, *more):
-        self.good("embed", model, "--input", "texts", "--output", "v.safetensors", "--force", "--sparse",
+        self.good("embed", model, "--input", "texts", "--output", "v.safetensors", "--force",
+                  "--sparse",
                   *more)
         _, (rows, width), raw = read(self.folder / "v.safetensors")[0]["embeddings"]
         values = floats(raw)

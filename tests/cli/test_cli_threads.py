@@ -66,7 +66,8 @@ class Threads(cli_case.Scratch):
     def test_nothing_of_the_busy_work_is_left(self):
         """Those processes are of the program's own session, and end with it."""
         with subprocess.Popen([cli_case.PROGRAM, "bench", "--model", "pruned", "--busy", "2",
-                               "--rounds", "1000", "--min-ms", "1000", "--batch", "1", "--seq", "4"],
+                               "--rounds", "1000", "--min-ms", "1000", "--batch", "1", "--seq",
+                               "4"],
                               cwd=self.folder, env=cli_case.clean_environment(),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               start_new_session=True) as child:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights that lie transposed, [in, out], as GPT-2's: what prune, check, info, pack and unpack make of
-them, by model type and, without one, by their shapes."""
+"""Weights that lie transposed, [in, out], as GPT-2's: what prune, check, info, pack and unpack
+make of them, by model type and, without one, by their shapes."""
 import json
 import struct
 import unittest
@@ -30,7 +30,8 @@ def columns(rows):
 
 def is_two_four(rows):
     """At most two non-zeros in every four of a row."""
-    return all(sum(v != 0 for v in row[i:i + 4]) <= 2 for row in rows for i in range(0, len(row), 4))
+    return all(sum(v != 0 for v in row[i:i + 4]) <= 2
+               for row in rows for i in range(0, len(row), 4))
 
 
 def kept(row):
@@ -84,7 +85,8 @@ class Transposed(Scratch):
         return [n for n, e in self.tensors(name).items() if ".h." in n and len(e[1]) == 2]
 
     def test_prune_goes_along_the_inputs(self):
-        """By default, and where a name is given: each output keeps the two largest of four inputs."""
+        """By default, and where a name is given: each output keeps the two largest of four
+        inputs."""
         self.good("prune", "gpt2", "all")
         before, after = self.tensors("gpt2"), self.tensors("all")
         layers = self.layers_of("gpt2")
@@ -123,7 +125,8 @@ class Transposed(Scratch):
         self.assertTrue(self.json("check", "tiles", "--both")["ok"])
         done = run("check", "half", "--both", cwd=self.folder)
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stdout, r"transposed: row \d+ has [34] non-zeros in columns \d+ to \d+")
+        self.assertRegex(done.stdout,
+                         r"transposed: row \d+ has [34] non-zeros in columns \d+ to \d+")
 
     def test_check_looks_along_the_inputs(self):
         self.good("prune", "gpt2", "pruned")
@@ -158,7 +161,8 @@ class Transposed(Scratch):
         for name in ("conv.safetensors", "openai"):
             out = "out-" + name
             done = self.good("prune", name, out)
-            self.assertRegex(done.stderr, r"no model type says so, but '.*' \[8, 24\] has more outputs")
+            self.assertRegex(done.stderr,
+                             r"no model type says so, but '.*' \[8, 24\] has more outputs")
             for layer in (C_ATTN, PROJ, C_FC):
                 self.assertTrue(is_two_four(columns(numbers(self.tensors(out)[layer]))), layer)
             self.assertTrue(self.json("check", out)["ok"])
@@ -179,7 +183,8 @@ class Transposed(Scratch):
     def test_k_that_no_four_divides(self):
         done = self.good("prune", "odd.safetensors", "out.safetensors")
         self.assertRegex(done.stderr, r"c_fc\.weight' \[6, 32\] is passed through: its rows do not")
-        self.assertEqual(self.tensors("out.safetensors")[C_FC], self.tensors("odd.safetensors")[C_FC])
+        self.assertEqual(self.tensors("out.safetensors")[C_FC],
+                         self.tensors("odd.safetensors")[C_FC])
 
     def test_unpack_copies_them(self):
         self.good("unpack", "gpt2", "same")
@@ -187,8 +192,8 @@ class Transposed(Scratch):
 
     def test_refusals(self):
         stored = r"tensor 'transformer\.h\.0\.attn\.c_attn\.weight' is stored \[in, out\]"
-        unknown = (r"tensor 'transformer\.h\.0\.attn\.c_proj\.weight' may be stored \[in, out\], .* or "
-                   r"\[out, in\]; neither a model type")
+        unknown = (r"tensor 'transformer\.h\.0\.attn\.c_proj\.weight' may be stored \[in, out\], "
+                   r".* or \[out, in\]; neither a model type")
         raw = bytearray(self.tensors("conv.safetensors")[C_FC][2])
         raw[4 * (3 * 32 + 5):4 * (3 * 32 + 6)] = struct.pack("<f", float("nan"))
         write(self.fixtures / "nan.safetensors", {C_FC: tensor("f32", (8, 32), bytes(raw))})
@@ -202,10 +207,12 @@ class Transposed(Scratch):
             ("prune what does not tell", ["prune", "square.safetensors", "out.safetensors",
                                           "--include", "*"], 5, unknown),
             ("check it", ["check", "square.safetensors", "--include", "*c_proj*"], 5, unknown),
-            ("pack it", ["pack", "square.safetensors", "o.safetensors", "--include", "*"], 5, unknown),
+            ("pack it", ["pack", "square.safetensors", "o.safetensors", "--include", "*"], 5,
+             unknown),
             ("nothing by default", ["prune", "square.safetensors", "out.safetensors"], 2,
              r"no linear layer inside numbered blocks"),
-            ("calibration", ["prune", "gpt2", "out", "--method", "wanda", "--calibration", "text"], 5,
+            ("calibration", ["prune", "gpt2", "out", "--method", "wanda", "--calibration", "text"],
+             5,
              r"model_type 'gpt2' is not supported"),
             ("not finite", ["prune", "nan.safetensors", "out.safetensors"], 4,
              r"c_fc\.weight' has NaN at row 3, column 5"),

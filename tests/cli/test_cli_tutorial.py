@@ -7,7 +7,8 @@ import unittest
 from cli_case import Scratch, listing
 from test_cli_eval import make
 
-STAGES = ("dense dense-score pruned pruned-score plain plain-score distilled distilled-score packed "
+STAGES = ("dense dense-score pruned pruned-score plain plain-score distilled distilled-score "
+          "packed "
           "packed-score times").split()
 
 
@@ -15,7 +16,8 @@ class Tutorial(Scratch):
     make = staticmethod(make)
 
     def arguments(self, *more, out="out", model="encoder", steps="2"):
-        return ["tutorial", model, out, "--train", "dev.json", "--dev", "dev.json", "--steps", steps,
+        return ["tutorial", model, out, "--train", "dev.json", "--dev", "dev.json", "--steps",
+                steps,
                 "--max-tokens", "128", "--batch", "1", "--seq", "8", "--rounds", "1", *more]
 
     def test_all_of_it_and_again(self):
@@ -30,8 +32,8 @@ class Tutorial(Scratch):
             checked = self.json("check", f"out/{name}", exit=good)
             self.assertEqual(checked["ok"], not good)
         # Calibrated with the contexts of --train, each once.
-        contexts = [" ".join(p["context"].split("\n")) for a in
-                    json.loads((self.folder / "dev.json").read_text())["data"] for p in a["paragraphs"]]
+        articles = json.loads((self.folder / "dev.json").read_text())["data"]
+        contexts = [" ".join(p["context"].split("\n")) for a in articles for p in a["paragraphs"]]
         passages = (self.folder / "out/passages.txt").read_text(encoding="utf-8")
         self.assertEqual(passages.splitlines(), contexts)
         self.assertIsNotNone(found["stages"]["pruned"]["layers"][0]["output_error"])

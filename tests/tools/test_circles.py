@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/circles.py finds the circles that are planted, lets tables and rows need one another, and this
-build has no other."""
+"""tools/circles.py finds the circles that are planted, lets tables and rows need one another, and
+this build has no other."""
 import os
 import pathlib
 import sys

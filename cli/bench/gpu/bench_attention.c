@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench --attention: attention for training on a GPU, the pass forward and the pass back in turns.
- * Queries, keys and values lie side by side as a layer's product leaves them, texts of equal length end
- * to end. What the pass forward gives is compared first.
+ * Measures bench --attention: attention for training on a GPU, the pass forward and the pass back
+ * in turns. Queries, keys and values lie side by side as a layer's product leaves them, texts of
+ * equal length end to end. What the pass forward gives is compared first.
  */
 #include <math.h>
 #include <stdio.h>
@@ -129,7 +129,7 @@ static s24_status fill(attention *a, const attention_shape *s, const bench_atten
 
 /* ---- what it gives --------------------------------------------------------------------------- */
 
-/* `count` elements of device memory from element `at` on, as f32. */
+/* Reads `count` elements of device memory from element `at` on, as f32. */
 static s24_status read_part(const attention *a, float *to, const void *from, int64_t at,
                             int64_t count)
 {
@@ -143,7 +143,7 @@ static s24_status read_part(const attention *a, float *to, const void *from, int
     return waited == S24_OK ? s24_convert(to, S24_F32, raw, a->args.dtype, count) : waited;
 }
 
-/* The context of one query by sums in double: [d]. */
+/* Computes the context of one query by sums in double: [d]. */
 static s24_status expect(const attention *a, double *context, int64_t token, int64_t head)
 {
     const s24_device_train_attention_args *g = &a->args;
@@ -170,7 +170,7 @@ static s24_status expect(const attention *a, double *context, int64_t token, int
     return status;
 }
 
-/* Some queries of one pass; where weights are dropped nobody knows what to expect. */
+/* Checks some queries of one pass; where weights are dropped nobody knows what to expect. */
 static int check(attention *a)
 {
     enum { QUERIES = 3 };
@@ -213,8 +213,8 @@ static void add_times(json_t *row, const char *name, const gpu_contestant *who, 
     json_object_set_new(row, key, cli_real(1e-12 * operations / seconds[0]));
 }
 
-/* Operations as everybody counts them: 4·d a pair of tokens forward, 10·d back, half of them where no
-   token sees a later one. */
+/* Counts operations as everybody does: 4·d per pair of tokens forward, 10·d back, half of them
+   where no token sees a later one. */
 static void add_row(json_t *rows, const attention *a, const bench_attention_plan *plan,
                     const gpu_contestant *all)
 {

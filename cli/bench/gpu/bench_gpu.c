@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Products of bench on a GPU. A GPU slows down as it warms, and what it did before counts for
+ * Measures products on a GPU. A GPU slows down as it warms, and what it did before counts for
  * milliseconds: so every contestant's turn is a window after a pause, in rounds, and only ratios of
  * one run mean anything. Operands are many enough that no cache keeps them from run to run, and a
  * window is one graph on all sides, so that no host's calls are timed.

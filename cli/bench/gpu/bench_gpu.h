@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Products on a GPU, beside the vendor's libraries: the driver, by which streams and events are had
- * without linking CUDA, and what a peer there is.
+ * Declares products on a GPU, and the vendor's libraries that they are compared with: the driver,
+ * by which streams and events are had without linking CUDA, and what a peer there is.
  */
 #ifndef SPARSE24_CLI_BENCH_GPU_BENCH_GPU_H
 #define SPARSE24_CLI_BENCH_GPU_BENCH_GPU_H
@@ -9,7 +9,7 @@
 #include "bench/bench.h"
 #include "sparse24/device.h"
 
-/* CUDA's driver: NULL functions where it is not. Results: 0 is success. */
+/* Holds CUDA's driver: NULL functions where it is not. Results: 0 is success. */
 typedef struct gpu_driver {
     void *handle, *context, *stream, *events[2];
     int device;
@@ -28,14 +28,15 @@ typedef struct gpu_driver {
     int (*captured_destroy)(void *captured);
 } gpu_driver;
 
-/* 0: done. */
+/* Opens it; 0: done. */
 int gpu_driver_open(gpu_driver *driver, int device);
 void gpu_driver_close(gpu_driver *driver);
-/* Seconds of one of `runs` runs over rotating buffers, negative when one failed. */
+/* Times one of `runs` runs over rotating buffers, in seconds; negative when one failed. */
 double gpu_time(gpu_driver *driver, int runs, int (*run)(void *state, int set), void *state);
-/* The same runs as a graph, so that they cost the host one launch; NULL when they cannot be one. */
+/* Records the same runs as a graph, so that they cost the host one launch; NULL when they cannot be
+   one. */
 void *gpu_record(gpu_driver *driver, int runs, int (*run)(void *state, int set), void *state);
-/* Seconds of one of the graph's runs. */
+/* Times one of the graph's runs, in seconds. */
 double gpu_play(gpu_driver *driver, void *graph, int runs);
 
 typedef struct gpu_problem {
@@ -52,10 +53,10 @@ typedef struct gpu_problem {
     void *user;
 } gpu_problem;
 
-/* The number that library_types.h gives a dtype. */
+/* Gives the number that library_types.h has for a dtype. */
 int gpu_type(s24_dtype dtype);
 
-/* The best algorithm is searched for when the product is prepared. */
+/* Is a library: its best algorithm is searched for when the product is prepared. */
 struct gpu_bench;
 typedef struct gpu_peer {
     const char *name;
@@ -66,7 +67,7 @@ typedef struct gpu_peer {
     void (*release)(void *product);
 } gpu_peer;
 
-/* The rows of bench_gpu_peers.def; NULL past the end. */
+/* Gives the rows of bench_gpu_peers.def; NULL past the end. */
 const gpu_peer *gpu_peer_at(int index);
 
 /* ---- a run of bench: bench_gpu.c ------------------------------------------------------------- */
@@ -103,7 +104,7 @@ typedef struct gpu_cell {
 typedef struct gpu_contestant {
     int (*run)(void *state, int set);
     void *state;
-    int runs;    /* a window */
+    int runs;    /* per window */
     void *graph; /* of it; NULL: they are enqueued one by one */
     double samples[BENCH_MAX_ROUNDS];
 } gpu_contestant;
@@ -112,29 +113,30 @@ typedef struct gpu_contestant {
 int gpu_interleave(gpu_bench *b, gpu_contestant *all, int count, int64_t rounds);
 double gpu_median(const gpu_contestant *who, int64_t rounds);
 
-/* The device, and the driver that times it; the latter is the caller's to close where it has a handle. */
+/* Opens the device, and the driver that times it; the latter is the caller's to close where it has
+   a handle. */
 int gpu_open(gpu_bench *b);
 
-/* ---- device memory of what is timed: bench_gpu_cell.c ------------------------------------------ */
+/* ---- device memory of what is timed: bench_gpu_cell.c ---------------------------------------- */
 
-/* Of the bench, until gpu_release; NULL: none is left. */
+/* Allocates for the bench, until gpu_release; NULL: none is left. */
 void *gpu_more(void *bench, size_t bytes);
 void gpu_release(gpu_bench *b);
-/* Random values, the sum of two uniform ones, of i8 times 64, into device memory: a piece again and
-   again. */
+/* Fills device memory with random values, the sum of two uniform ones, of i8 times 64: a piece
+   again and again. */
 s24_status gpu_fill(gpu_bench *b, void *to, int64_t count, s24_dtype dtype, uint64_t seed);
 
-/* ---- a shape's operands and the check of its outputs: bench_gpu_cell.c ------------------------ */
+/* ---- a shape's operands and the check of its outputs: bench_gpu_cell.c ----------------------- */
 
 s24_status gpu_cell_fill(gpu_cell *c, bench_shape shape, s24_dtype dtype);
 void gpu_cell_free(gpu_cell *c);
-/* Our product; the cell's `tile` if it names one. */
+/* Runs our product; with the cell's `tile` if it names one. */
 int gpu_run_ours(void *cell, int set);
-/* Outputs of one run, all bits set before, against sums in double: 256 of them, the last row's and
-   column's among them. CLI_NO with a sentence in wrong, not yet said, if they differ. */
+/* Checks the outputs of one run, all bits set before, against sums in double: 256 of them, the last
+   row's and column's among them. CLI_NO with a sentence in wrong, not yet said, if they differ. */
 int gpu_check(gpu_cell *c, const gpu_contestant *who, const char *name, char *wrong, size_t bytes);
 
-/* ---- tiles, measured: bench_gpu_tune.c -------------------------------------------------------- */
+/* ---- tiles, measured: bench_gpu_tune.c ------------------------------------------------------- */
 
 /* Times every tile for the cell, and keeps the best one for it in the cache on disk. */
 int gpu_tune(gpu_cell *c, bench_row *row);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A shape on a GPU: its operands in device memory, our product of them, and the check of outputs. */
+/* Makes a shape on a GPU: its operands in device memory, our product of them, and the check of
+   outputs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,7 +93,7 @@ static double bytes_of(bench_shape s, s24_dtype dtype, s24_dtype y_dtype)
            (double)s24_dtype_bytes(y_dtype) * (double)s.m * (double)s.n;
 }
 
-/* More than the L2 holds, often; but of large operands no more than needed. */
+/* Counts the sets: more than the L2 holds, often; but of large operands no more than needed. */
 static int sets_of(double bytes)
 {
     if (bytes > 800e6) return 1;
@@ -101,7 +102,7 @@ static int sets_of(double bytes)
     return sets < 2 ? 2 : sets > GPU_MAX_SETS ? GPU_MAX_SETS : (int)sets;
 }
 
-/* What Y is where nothing is said: as X, but of 8 bits bf16. */
+/* Says what Y is where nothing is said: as X, but of 8 bits bf16. */
 static s24_dtype output_of(const bench_plan *plan, s24_dtype dtype)
 {
     if (plan->output) return plan->output;
@@ -137,7 +138,7 @@ s24_status gpu_cell_fill(gpu_cell *c, bench_shape shape, s24_dtype dtype)
     return s24_device_clear(ctx, b->device, c->share, c->share_bytes, b->driver.stream);
 }
 
-/* ---- products and their check --------------------------------------------------------------- */
+/* ---- products and their check ---------------------------------------------------------------- */
 
 int gpu_run_ours(void *cell, int set)
 {
@@ -156,43 +157,49 @@ int gpu_run_ours(void *cell, int set)
     return s24_device_linear(c->bench->cli->ctx, c->bench->device, c->weights[i], &args) != S24_OK;
 }
 
-/* A row of device memory, by way of `raw`, as f32; of i32 rounded. */
-static s24_status row_of(gpu_cell *c, float *to, void *raw, const void *from, s24_dtype dtype,
-                         int64_t row, int64_t cols)
+/* Reads a row of a matrix in device memory, by way of `raw`, as f32; of i32 rounded. */
+static s24_status row_of(gpu_cell *c, float *to, void *raw, const s24_dense *from, int64_t row)
 {
     gpu_bench *b = c->bench;
     s24_ctx *ctx = b->cli->ctx;
-    const size_t bytes = s24_dtype_bytes(dtype) * (size_t)cols;
-    s24_status status = s24_device_copy(
-        ctx, b->device, raw, (const char *)from + bytes * (size_t)row, bytes, b->driver.stream);
+    const size_t bytes = s24_dtype_bytes(from->dtype) * (size_t)from->cols;
+    const char *at = (const char *)from->data + bytes * (size_t)row;
+    s24_status status = s24_device_copy(ctx, b->device, raw, at, bytes, b->driver.stream);
     if (status == S24_OK) status = s24_device_wait(ctx, b->device, b->driver.stream);
-    if (status == S24_OK && dtype != S24_I32) return s24_convert(to, S24_F32, raw, dtype, cols);
-    for (int64_t i = 0; i < cols && status == S24_OK; i++)
+    if (status == S24_OK && from->dtype != S24_I32)
+        return s24_convert(to, S24_F32, raw, from->dtype, from->cols);
+    for (int64_t i = 0; i < from->cols && status == S24_OK; i++)
         to[i] = (float)((const int32_t *)raw)[i];
     return status;
 }
 
-/* 1 with a sentence when an output is beyond one rounding to Y's dtype, and sums that add up like a
-   random walk: of f32, of 8-bit floats with the 14 bits of the tensor cores. */
-static int differs(const gpu_cell *c, char *wrong, size_t bytes, const char *who, double got,
-                   double sum, const int64_t place[2])
+/* Holds an output, and what it should be. */
+typedef struct output {
+    const char *who; /* computed it */
+    int64_t row, col;
+    double got, sum;
+} output;
+
+/* Returns 1 with a sentence when an output is beyond one rounding to Y's dtype, and sums that add
+   up like a random walk: of f32, of 8-bit floats with the 14 bits of the tensor cores. */
+static int differs(const gpu_cell *c, const output *o, char *wrong, size_t bytes)
 {
     const gpu_problem *p = &c->problem;
     const bench_shape s = p->shape;
     const int narrow = p->dtype == S24_E4M3 || p->dtype == S24_E5M2;
     const double ulp = p->y_dtype == S24_BF16 ? 0x1p-8 : p->y_dtype == S24_F16 ? 0x1p-11 : 0x1p-22;
     const double walk = narrow ? 3e-3 : p->dtype == S24_I8 ? 1e-3 : 1e-5;
-    if (p->y_dtype == S24_I8) sum = fmin(fmax(sum, -128), 127);
-    if (fabs(got - sum) <= 1.05 * ulp * fabs(sum) + walk * sqrt((double)s.k)) return 0;
+    const double sum = p->y_dtype == S24_I8 ? fmin(fmax(o->sum, -128), 127) : o->sum;
+    if (fabs(o->got - sum) <= 1.05 * ulp * fabs(sum) + walk * sqrt((double)s.k)) return 0;
     snprintf(wrong, bytes,
              "shape %lld,%lld,%lld %s: the output of %s at row %lld, column %lld is %g, expected "
              "%g; no figure is given for a wrong result",
-             (long long)s.m, (long long)s.k, (long long)s.n, s24_dtype_name(p->dtype), who,
-             (long long)place[0], (long long)place[1], got, sum);
+             (long long)s.m, (long long)s.k, (long long)s.n, s24_dtype_name(p->dtype), o->who,
+             (long long)o->row, (long long)o->col, o->got, sum);
     return 1;
 }
 
-/* All bits of Y's first set to ones, which are NaN. */
+/* Sets all bits of Y's first set to ones, which are NaN. */
 static s24_status poison(gpu_cell *c)
 {
     gpu_bench *b = c->bench;
@@ -220,25 +227,26 @@ int gpu_check(gpu_cell *c, const gpu_contestant *who, const char *name, char *wr
           *w = s24_ctx_alloc(ctx, 4 * (size_t)longest);
     float *y = s24_ctx_alloc(ctx, 4 * (size_t)longest);
     char *raw = s24_ctx_alloc(ctx, 4 * (size_t)longest);
-    const s24_dtype dtype = c->problem.dtype, y_dtype = c->problem.y_dtype;
+    const s24_dense at_x = {c->x[0], c->problem.dtype, s.m, s.k, 0};
+    const s24_dense at_w = {c->w[0], c->problem.dtype, s.n, s.k, 0};
+    const s24_dense at_y = {c->y[0], c->problem.y_dtype, s.m, s.n, 0};
     s24_status status = x && w && y && raw ? S24_OK : S24_ERROR_MEMORY;
     int code = CLI_OK;
     if (status == S24_OK) status = poison(c);
     if (status == S24_OK && who->run(who->state, 0))
         code = cli_fail(b->cli, CLI_IO, "%s failed: %s", name, s24_ctx_error(ctx));
     for (int i = 0; i < ROWS && status == S24_OK && code == CLI_OK; i++) {
-        int64_t row = i ? (int64_t)i * 7919 % s.m : s.m - 1;
-        status = row_of(c, x, raw, c->x[0], dtype, row, s.k);
-        if (status == S24_OK) status = row_of(c, y, raw, c->y[0], y_dtype, row, s.n);
+        output o = {.who = name, .row = i ? (int64_t)i * 7919 % s.m : s.m - 1};
+        status = row_of(c, x, raw, &at_x, o.row);
+        if (status == S24_OK) status = row_of(c, y, raw, &at_y, o.row);
         for (int j = 0; j < COLS && status == S24_OK && code == CLI_OK; j++) {
-            int64_t col = j ? (i * 16 + (int64_t)j) * 104729 % s.n : s.n - 1;
-            double sum = 0;
-            status = row_of(c, w, raw, c->w[0], dtype, col, s.k);
+            o.col = j ? (i * 16 + (int64_t)j) * 104729 % s.n : s.n - 1;
+            o.got = (double)y[o.col];
+            o.sum = 0;
+            status = row_of(c, w, raw, &at_w, o.col);
             for (int64_t k = 0; k < s.k; k++)
-                sum += (double)x[k] * (double)w[k];
-            if (status == S24_OK &&
-                differs(c, wrong, bytes, name, (double)y[col], sum, (const int64_t[2]){row, col}))
-                code = CLI_NO;
+                o.sum += (double)x[k] * (double)w[k];
+            if (status == S24_OK && differs(c, &o, wrong, bytes)) code = CLI_NO;
         }
     }
     s24_ctx_free(ctx, x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* CUDA's driver through dlopen: the device's primary context, a stream, two events, and graphs of
-   what was enqueued. */
+/* Opens CUDA's driver through dlopen: the device's primary context, a stream, two events, and
+   graphs of what was enqueued. */
 #include <dlfcn.h>
 #include <stddef.h>
 
@@ -59,7 +59,7 @@ void gpu_driver_close(gpu_driver *d)
     *d = (gpu_driver){0};
 }
 
-/* Seconds between two events around what `enqueue` does; negative when it failed. */
+/* Times what `enqueue` does between two events, in seconds; negative when it failed. */
 static double between_events(gpu_driver *d, int (*enqueue)(gpu_driver *d, void *what), void *what)
 {
     float ms = 0;

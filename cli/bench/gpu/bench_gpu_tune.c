@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Every tile of the library for one shape, against each other: first a short window each, then those
- * that came within a quarter of the best in rounds, as peers are timed.
+ * Times every tile of the library for one shape, against each other: first a short window each,
+ * then those that came within a quarter of the best in rounds, as peers are timed.
  */
 #include <stdlib.h>
 
@@ -20,7 +20,8 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Candidates that the shape and dtype have, timed once, the best first; their number. */
+/* Lists candidates that the shape and dtype have, timed once, the best first. Returns their
+   number. */
 static int first_look(gpu_cell *c, candidate *all)
 {
     gpu_bench *b = c->bench;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Times contestants on a GPU in turns: each is warmed up and recorded as a graph that fills a window,
-   then all play their windows, round after round, with a pause before each. */
+/* Times contestants on a GPU in turns: each is warmed up and recorded as a graph that fills a
+   window, then all play their windows, round after round, with a pause before each. */
 #include <stdlib.h>
 #include <time.h>
 

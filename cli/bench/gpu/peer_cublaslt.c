@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cuBLASLt as a peer on a GPU, through dlopen: the dense product with the fastest of the eight
- * algorithms that it proposes. It counts by columns: Yᵀ[n, m] = (Wᵀ)ᵀ · Xᵀ.
+ * Takes cuBLASLt as a peer on a GPU, through dlopen: the dense product with the fastest of the
+ * eight algorithms that it proposes. It counts by columns: Yᵀ[n, m] = (Wᵀ)ᵀ · Xᵀ.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "bench/gpu/bench_gpu.h"
 
-/* Of cublasLt.h and library_types.h; these numbers do not change between versions. */
+/* Repeats numbers of cublasLt.h and library_types.h, which do not change between versions. */
 enum { COMPUTE_32F = 68, COMPUTE_32I = 72, OP_T = 1 };
 enum { DESC_TRANSA = 3, DESC_FAST_ACCUM = 25, PREF_MAX_WORKSPACE_BYTES = 1, PROPOSALS = 8 };
 
@@ -120,7 +120,7 @@ static void release(void *opaque)
     free(c);
 }
 
-/* 0: there is a fastest one. */
+/* Searches; 0: there is a fastest one. */
 static int search(product *c)
 {
     void *pref;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cuSPARSELt as a peer on a GPU: libsparse24's own backend of that name on a second handle of the
- * GPU, with the same 2:4 weight, compressed ahead, and the algorithm that its own search finds.
+ * Takes cuSPARSELt as a peer on a GPU: libsparse24's own backend of that name on a second handle of
+ * the GPU, with the same 2:4 weight, compressed before, and the algorithm that its own search
+ * finds.
  */
 #include <stdio.h>
 #include <stdlib.h>

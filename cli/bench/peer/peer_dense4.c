@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Dense weights of 4 bits for few tokens, which no library here has: what 2:4 ones are compared with.
- * The same integers and scales with their zeros, x as integers of 24 bits beside the largest of a
- * segment, as src/kernel/cpu/x86/linear_quant_avx512vnni.h has it, without codes and shuffles:
+ * Multiplies dense weights of 4 bits for few tokens, which no library here does: what 2:4 ones are
+ * compared with. The same integers and scales with their zeros, x as integers of 24 bits in units
+ * of a segment's largest, as src/kernel/cpu/x86/linear_quant_avx512vnni.h has it, without codes
+ * and shuffles:
  *
  *   blocks of 16 rows, each a run of segments of 128 columns (64 where a scale serves 64)
  *     float scales[16]
- *     8 columns at a time: uint32 [16], byte j of a row: column j in the low four bits, column 4 + j
- *       in the high ones, as integer + 8
+ *     8 columns at a time: uint32 [16], byte j of a row: column j in the low four bits,
+ *       column 4 + j in the high ones, as integer + 8
  *
- * vpdpbusd takes these bytes unsigned and x's three bytes, signed, spread from four columns; 8·Σx is
- * taken off a segment's sums, which are exact.
+ * vpdpbusd takes these bytes unsigned and x's three bytes, signed, spread from four columns; 8·Σx
+ * is taken off a segment's sums, which are exact.
  */
 #include <math.h>
 #include <stdio.h>
@@ -110,7 +111,8 @@ static void *prepare(void *library, const bench_problem *problem)
     return p;
 }
 
-/* A segment of a token in units of 2^-22 of a power of two above its largest magnitude. */
+/* Quantises a segment of a token in units of 2^-22 of a power of two above its largest
+   magnitude. */
 static void prepare_segment(product *p, int64_t unit, const float *x, int64_t columns)
 {
     float largest = 0;
@@ -137,7 +139,8 @@ static void prepare_segment(product *p, int64_t unit, const float *x, int64_t co
 
 typedef int32_t __attribute__((may_alias)) four; /* bytes */
 
-/* Eight columns of T tokens; two sums for each of their bytes, so that none waits for itself. */
+/* Multiplies eight columns of T tokens; two sums for each of their bytes, so that none waits for
+   itself. */
 #define STEP(T)                                                                                    \
     UNROLL for (int t = 0; t < (T); t++)                                                           \
     {                                                                                              \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * libxsmm as a peer, through dlopen: its generated small kernels over a weight packed ahead in
- * blocks. For libxsmm, which counts by columns, Yᵀ[n, m] = W[n, k] · Xᵀ[k, m]: X and Y are used
+ * Takes libxsmm as a peer, through dlopen: its generated small kernels over a weight packed before
+ * in blocks. For libxsmm, which counts by columns, Yᵀ[n, m] = W[n, k] · Xᵀ[k, m]: X and Y are used
  * where they lie, and W is stored in blocks of 64 outputs by up to 256 of k, each [k][64]. One
  * kernel adds up to 256 of k into a tile of 64 outputs by up to 48 tokens.
  */
@@ -14,7 +14,7 @@
 
 enum { N_BLOCK = 64, K_BLOCK = 256, M_BLOCK = 48 };
 
-/* The signature the library declares; the generated code reads three arguments. */
+/* Is the signature that the library declares; the generated code reads three arguments. */
 typedef void (*kernel)(const float *a, const float *b, float *c, ...);
 typedef kernel (*dispatcher)(int m, int n, int k, const int *lda, const int *ldb, const int *ldc,
                              const float *alpha, const float *beta, const int *flags,
@@ -63,7 +63,7 @@ static int64_t blocks(int64_t size, int64_t block)
     return (size + block - 1) / block;
 }
 
-/* The size of a block: full, or what is left for the last one. */
+/* Gives the size of a block: full, or what is left for the last one. */
 static int block_size(int64_t size, int64_t block, int last)
 {
     return (int)(last ? size - (blocks(size, block) - 1) * block : block);
@@ -125,7 +125,8 @@ static void *prepare(void *opaque, const bench_problem *problem)
     return p;
 }
 
-/* Tasks run over n first, then m, so that a block of W stays in the cache for all of its tokens. */
+/* Runs tasks over n first, then m, so that a block of W stays in the cache for all of its
+   tokens. */
 static void tasks(void *arg, int64_t begin, int64_t end, int thread)
 {
     const product *p = arg;

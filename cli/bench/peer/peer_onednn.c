@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * oneDNN as a peer, in its best mode: the matmul primitive with the weight reordered once into the
- * layout it asks for, and for bf16 and i8 with X handed over in bf16 or unsigned bytes, for free: u8
- * by s8 with the rows' scales at the end is its fastest product of integers. Present when the build
- * found it (cmake/dense_engine.cmake).
+ * Takes oneDNN as a peer, in its best mode: the matmul primitive with the weight reordered once
+ * into the layout it asks for, and for bf16 and i8 with X handed over in bf16 or unsigned bytes,
+ * for free: u8 by s8 with the rows' scales at the end is its fastest product of integers. Present
+ * when the build found it (cmake/dense_engine.cmake).
  */
 #include "bench/peer/peer_onednn.h"
 
@@ -68,7 +68,8 @@ static dnnl_memory_desc_t matrix(const onednn *dnnl, int64_t rows, int64_t cols,
     return desc;
 }
 
-/* The reorder that turns w's rows into the integers that they are times a scale: 1/scale each. */
+/* Makes the reorder that turns w's rows into the integers that they are times a scale: 1/scale
+   each. */
 static dnnl_primitive_attr_t inverse_scales(const product *p, int64_t n)
 {
     const onednn *dnnl = &p->library->dnnl;
@@ -82,7 +83,8 @@ static dnnl_primitive_attr_t inverse_scales(const product *p, int64_t n)
     return attr;
 }
 
-/* w [n, k] f32, which is [k, n] with its dimensions swapped, into the layout that md asks for. */
+/* Reorders w [n, k] f32, which is [k, n] with its dimensions swapped, into the layout that md asks
+   for. */
 static int reorder_weight(product *p, const bench_problem *problem, const dnnl_memory_desc_t *md)
 {
     const onednn *dnnl = &p->library->dnnl;
@@ -114,7 +116,7 @@ static dnnl_data_type_t type_of(s24_dtype dtype, dnnl_data_type_t integer)
     return dtype == S24_BF16 ? dnnl_bf16 : dtype == S24_I8 ? integer : dnnl_f32;
 }
 
-/* The attributes of a product of integers: its rows' scales. */
+/* Sets the attributes of a product of integers: its rows' scales. */
 static int product_scales(dnnl_primitive_attr_t *attr, const product *p, int64_t n)
 {
     const onednn *dnnl = &p->library->dnnl;
@@ -154,7 +156,7 @@ static int make_product(product *p, const bench_problem *problem, int64_t tokens
     return ok;
 }
 
-/* x as bf16, or as the integers that it is; of w then the scales. */
+/* Converts x to bf16, or to the integers that it is; of w then the scales. */
 static int narrow_operands(product *p, const bench_problem *problem)
 {
     const bench_shape *s = &problem->shape;
@@ -172,7 +174,8 @@ static int narrow_operands(product *p, const bench_problem *problem)
     return p->scales != NULL;
 }
 
-/* What the sums of q + 128 begin with, so that those of q end: -128 times a row's integers. */
+/* Computes what the sums of q + 128 begin with, so that those of q end: -128 times a row's
+   integers. */
 static int sums_begin(product *p, const bench_problem *problem)
 {
     const bench_shape *s = &problem->shape;
@@ -228,7 +231,7 @@ void *onednn_open(char *version, size_t bytes)
     return NULL;
 }
 
-/* Never called: the library does not open. */
+/* Is never called: the library does not open. */
 void onednn_close(void *library)
 {
     (void)library;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the peers that are oneDNN share: peer_onednn.c, and peer_onednn_dynamic.c on top of it. */
+/* Declares what the peers that are oneDNN share: peer_onednn.c, and peer_onednn_dynamic.c on top of
+   it. */
 #ifndef SPARSE24_CLI_BENCH_PEER_PEER_ONEDNN_H
 #define SPARSE24_CLI_BENCH_PEER_PEER_ONEDNN_H
 
@@ -29,8 +30,8 @@ typedef struct onednn_product {
     dnnl_primitive_t primitive;
 } onednn_product;
 
-/* Of so many tokens a run, the first of x if they are not all. Integers of x are q, or with `offset`
-   q + 128. NULL when oneDNN has none. */
+/* Makes a product of so many tokens per run, the first of x if they are not all. Integers of x are
+   q, or with `offset` q + 128. NULL when oneDNN has none. */
 onednn_product *onednn_prepare(onednn_library *opened, const bench_problem *problem, int64_t tokens,
                                int offset);
 #endif

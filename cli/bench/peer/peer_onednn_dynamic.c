@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * oneDNN as whoever has x in f32 must call it to get what our int8 product gives: tokens quantised as
- * they come to q + 128, its product of u8 by s8 with sums that begin at -128 times a row's integers
- * and the rows' scales at their end, then y times each token's scale (as an operation behind the
- * product oneDNN does that in its reference code). In its best arrangement: on as many threads, by
- * blocks of tokens of whichever size was fastest when it was prepared. Without VNNI its sums of two
- * such products saturate, so it has no such product there.
+ * Takes oneDNN as whoever has x in f32 must call it to get what our int8 product gives: tokens
+ * quantised as they come to q + 128, its product of u8 by s8 with sums that begin at -128 times a
+ * row's integers and the rows' scales at their end, then y times each token's scale (as an
+ * operation after the product oneDNN does that in its reference code). In its best arrangement: on
+ * as many threads, by blocks of tokens of whichever size was fastest when it was prepared. Without
+ * VNNI its sums of two such products saturate, so it has no such product there.
  */
 #include "bench/peer/peer_onednn.h"
 
@@ -26,7 +26,7 @@ typedef struct dynamic {
     int64_t first; /* token of the block that runs */
 } dynamic;
 
-/* Loops that compilers turn into vectors of what the target has: the rounding is that of an addition,
+/* Loop so that compilers make vectors of what the target has: the rounding is that of an addition,
    and the lowest byte of 1.5·2^23 + q as bits is q's. */
 static inline __attribute__((always_inline)) void quantise(uint8_t *restrict to, float *scale,
                                                            const float *restrict x, int64_t k)
@@ -120,7 +120,7 @@ static void release(void *opaque)
     free(d);
 }
 
-/* The least seconds of three runs, after one. */
+/* Gives the least seconds of three runs, after one. */
 static double least(dynamic *d, void *y)
 {
     double best = INFINITY;
@@ -136,7 +136,7 @@ static double least(dynamic *d, void *y)
     return best;
 }
 
-/* All tokens, half of them and so on: one product serves all blocks. */
+/* Tries all tokens, half of them and so on: one product serves all blocks. */
 static int choose_block(dynamic *d, onednn_library *library, void *y)
 {
     enum { LEAST = 32 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * OpenBLAS as a peer, through dlopen: cblas_sgemm. It has no form of a weight packed ahead, so it
- * packs at every call; Debian's build has no bf16 product.
+ * Takes OpenBLAS as a peer, through dlopen: cblas_sgemm. It has no form of a weight packed before,
+ * so it packs at every call; Debian's build has no bf16 product.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -45,8 +45,8 @@ static int load(library *l)
            bench_symbol(&l->core, l->handle, "openblas_get_corename");
 }
 
-/* Older than its CPU, OpenBLAS takes the kernels of a CPU without AVX. Then it is loaded anew and
-   told the nearest CPU it knows, unless the user has told it one. */
+/* Opens it: older than its CPU, OpenBLAS takes the kernels of a CPU without AVX. Then it is loaded
+   anew and told the nearest CPU it knows, unless the user has told it one. */
 static int load_for_cpu(library *l)
 {
     const char *nearest = s24_cpu_detect() & S24_CPU_AVX512 ? "SkylakeX"
@@ -67,7 +67,7 @@ static void *open_library(char *version, size_t bytes)
         close_library(l);
         return NULL;
     }
-    /* "OpenBLAS 0.3.21 NO_LAPACKE …": the second word. */
+    /* Finds the second word of "OpenBLAS 0.3.21 NO_LAPACKE …". */
     const char *text = l->config();
     text += strcspn(text, " ");
     text += strspn(text, " ");
