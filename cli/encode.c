@@ -4,13 +4,29 @@
 
 #include <stdlib.h>
 
-int encode_open(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
-                int64_t max_tokens)
+#include "ids.h"
+
+static int open_with(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
+                     s24_encoder_opts opts)
 {
-    s24_encoder_opts opts = {.size = sizeof opts, .max_tokens = max_tokens};
+    opts.size = sizeof opts;
     const int code = cli_model_opts(cli, &opts.model, dtype);
     if (code != CLI_OK) return code;
     return cli_status(cli, s24_encoder_open(encoder, cli->ctx, folder, &opts));
+}
+
+int encode_open(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
+                int64_t max_tokens)
+{
+    const s24_encoder_opts opts = {.max_tokens = max_tokens};
+    return open_with(cli, encoder, folder, dtype, opts);
+}
+
+int encode_open_ids(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
+                    int64_t max_tokens)
+{
+    const s24_encoder_opts opts = {.max_tokens = max_tokens, .ids = 1};
+    return open_with(cli, encoder, folder, dtype, opts);
 }
 
 const char *const encode_no_names[] = {NULL};
@@ -67,29 +83,60 @@ void encode_choice_note(cli_app *cli, const s24_encoder *encoder)
              dense);
 }
 
+static int embed_ids(cli_app *cli, s24_encoder *encoder, const encode_lines *lines, float *vectors,
+                     int64_t *tokens)
+{
+    s24_id_lines *ids = NULL;
+    s24_model_info info;
+    s24_model_describe(&info, s24_encoder_model(encoder));
+    const ids_source source = {.path = lines->path, .vocabulary = info.vocabulary};
+    int code = ids_take(cli, &ids, &source, lines->texts, lines->first, lines->count);
+    const s24_batch batch = s24_id_lines_batch(ids);
+    if (code == CLI_OK)
+        code = cli_status(cli, s24_encoder_embed_ids(vectors, tokens, encoder, cli->ctx, &batch));
+    s24_id_lines_destroy(ids);
+    return code;
+}
+
+int encode_some(cli_app *cli, s24_encoder *encoder, const encode_lines *lines, float *vectors,
+                embedded *out)
+{
+    int64_t tokens = 0;
+    int code = CLI_OK;
+    if (out->ids)
+        code = embed_ids(cli, encoder, lines, vectors, &tokens);
+    else if (lines->count > 0)
+        code = cli_status(cli, s24_encoder_embed(vectors, &tokens, encoder, cli->ctx, lines->texts,
+                                                 lines->count));
+    out->tokens += tokens;
+    return code;
+}
+
+static int encode_all(cli_app *cli, s24_encoder *encoder, const encode_lines *lines, embedded *out)
+{
+    out->count = lines->count;
+    out->width = s24_encoder_width(encoder);
+    out->vectors = calloc((size_t)out->count * (size_t)out->width + 1, sizeof *out->vectors);
+    if (!out->vectors)
+        return cli_fail(cli, CLI_IO, "out of memory for %lld vectors of %lld",
+                        (long long)out->count, (long long)out->width);
+    return encode_some(cli, encoder, lines, out->vectors, out);
+}
+
 int encode_texts(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int64_t count,
                  embedded *out)
 {
-    int64_t tokens = 0;
-    out->count = count;
-    out->width = s24_encoder_width(encoder);
-    out->vectors = calloc((size_t)count * (size_t)out->width + 1, sizeof *out->vectors);
-    if (!out->vectors)
-        return cli_fail(cli, CLI_IO, "out of memory for %lld vectors of %lld", (long long)count,
-                        (long long)out->width);
-    s24_status status = S24_OK;
-    if (count > 0)
-        status = s24_encoder_embed(out->vectors, &tokens, encoder, cli->ctx, texts, count);
-    out->tokens += tokens;
-    return cli_status(cli, status);
+    const encode_lines lines = {.texts = texts, .count = count};
+    return encode_all(cli, encoder, &lines, out);
 }
 
 int encode_file(cli_app *cli, s24_encoder *encoder, const char *path, embedded *out)
 {
     int code = cli_status(cli, s24_lines_read(&out->lines, cli->ctx, path));
     if (code != CLI_OK) return code;
-    return encode_texts(cli, encoder, s24_lines_texts(out->lines), s24_lines_count(out->lines),
-                        out);
+    const encode_lines lines = {
+        .path = path, .texts = s24_lines_texts(out->lines), .count = s24_lines_count(out->lines)};
+    return encode_all(cli, encoder, &lines, out);
 }
 
 void embedded_free(embedded *e)

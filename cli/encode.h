@@ -10,11 +10,15 @@ typedef struct embedded {
     float *vectors; /* [lines, width] */
     int64_t count, width, tokens;
     json_t *prompt; /* {"name", "text"} of what stood before the texts, NULL: nothing */
+    int ids;        /* lines hold token ids, which the encoder was opened for */
 } embedded;
 
 /* Opens the encoder of a folder; dtype NULL: the weights', max_tokens 0: the model's own. */
 int encode_open(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
                 int64_t max_tokens);
+/* The same for token ids in place of texts. */
+int encode_open_ids(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
+                    int64_t max_tokens);
 /* Which prompt the texts of one kind get. */
 typedef struct encode_prompt {
     const char *of;           /* "queries", for the note */
@@ -32,10 +36,20 @@ int encode_use_prompt(cli_app *cli, s24_encoder *encoder, const encode_prompt *p
    "layers", "sparse_layers" and "dense_bytes", and in words, if any layer is 2:4. */
 void encode_choice_json(json_t *object, const s24_encoder *encoder);
 void encode_choice_note(cli_app *cli, const s24_encoder *encoder);
-/* Embeds count texts with progress into vectors [count, width]. Adds to *tokens. */
+/* Lines of a file. */
+typedef struct encode_lines {
+    const char *path; /* "-": standard input */
+    const s24_text *texts;
+    int64_t first, count; /* the number of the first of them in the file */
+} encode_lines;
+/* Embeds lines, texts or (out->ids) token ids, into vectors [count, width], which are the caller's;
+   adds to out->tokens. */
+int encode_some(cli_app *cli, s24_encoder *encoder, const encode_lines *lines, float *vectors,
+                embedded *out);
+/* Embeds count texts with progress into out's vectors [count, width]. Adds to its tokens. */
 int encode_texts(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int64_t count,
                  embedded *out);
-/* Reads the lines of a file and embeds them; release with embedded_free, also after an error. */
+/* Reads the lines of a file, texts or token ids, and embeds them; release with embedded_free, also after an error. */
 int encode_file(cli_app *cli, s24_encoder *encoder, const char *path, embedded *out);
 void embedded_free(embedded *e);
 s24_dense embedded_view(const embedded *e);

@@ -9,12 +9,13 @@
 #include <string.h>
 
 #include "encode.h"
+#include "ids.h"
 
 struct embed_options {
     cli_common common;
     const char *input, *output, *dtype, *prompt_name, *prompt_text;
     int64_t max_tokens;
-    int stream;
+    int stream, ids;
 };
 
 static const cli_option options[] = {
@@ -32,6 +33,7 @@ static const cli_option options[] = {
                   "every text, by default the model's default"),
     {"prompt-text", 0, CLI_WORDS, offsetof(struct embed_options, prompt_text), "TEXT", NULL,
      "Put these words before every text, as they are; '' is no prompt.", NULL},
+    IDS_OPTION(struct embed_options, "Lines"),
     ENCODE_DTYPE(struct embed_options),
     ENCODE_MAX_TOKENS(struct embed_options),
     CLI_SPARSE,
@@ -45,6 +47,8 @@ static const cli_example examples[] = {
      "In a pipe, a JSON line a text."},
     {"sparse24 embed model-24 --input questions.txt --output q.npy --prompt-name query",
      "Questions, before which the model wants its prompt of that name."},
+    {"sparse24 embed model-24 --ids --input ids.txt --output vectors.npy",
+     "Texts that another program has tokenized: a line of ids each."},
     {NULL, NULL}};
 
 static void print_vector(int64_t line, const float *vector, int64_t width)
@@ -82,21 +86,16 @@ static int make_room(cli_app *cli, collected *c, float **vectors)
     return CLI_OK;
 }
 
-static int answer(cli_app *cli, s24_encoder *encoder, collected *c, const s24_text *texts,
-                  int64_t count)
+static int answer(cli_app *cli, s24_encoder *encoder, collected *c, const encode_lines *lines)
 {
     float *vectors = NULL;
-    int64_t tokens = 0;
     int code = make_room(cli, c, &vectors);
-    if (code == CLI_OK)
-        code =
-            cli_status(cli, s24_encoder_embed(vectors, &tokens, encoder, cli->ctx, texts, count));
+    if (code == CLI_OK) code = encode_some(cli, encoder, lines, vectors, c->all);
     if (code != CLI_OK) return code;
     cli_progress_clear(cli);
-    for (int64_t i = 0; i < count; i++)
-        print_vector(c->all->count + i, vectors + i * c->all->width, c->all->width);
-    c->all->count += count;
-    c->all->tokens += tokens;
+    for (int64_t i = 0; i < lines->count; i++)
+        print_vector(lines->first + i, vectors + i * c->all->width, c->all->width);
+    c->all->count += lines->count;
     errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout)) return cli_output_failed(cli, errno);
     return CLI_OK;
@@ -108,10 +107,12 @@ static int stream(cli_app *cli, const struct embed_options *o, s24_encoder *enco
     s24_line_reader *reader = NULL;
     all->width = s24_encoder_width(encoder);
     int code = cli_status(cli, s24_line_reader_open(&reader, cli->ctx, o->input));
-    for (int64_t count = 1; code == CLI_OK && count > 0;) {
-        const s24_text *texts;
-        code = cli_status(cli, s24_line_reader_next(&texts, &count, reader, STREAM_BATCH));
-        if (code == CLI_OK && count > 0) code = answer(cli, encoder, &c, texts, count);
+    encode_lines lines = {.path = o->input, .count = 1};
+    while (code == CLI_OK && lines.count > 0) {
+        lines.first = all->count;
+        code =
+            cli_status(cli, s24_line_reader_next(&lines.texts, &lines.count, reader, STREAM_BATCH));
+        if (code == CLI_OK && lines.count > 0) code = answer(cli, encoder, &c, &lines);
     }
     s24_line_reader_close(reader);
     return code;
@@ -134,6 +135,10 @@ static int check_options(cli_app *cli, const struct embed_options *o)
                         "--json and --stream exclude each other: both write standard output");
     if (o->prompt_name && o->prompt_text)
         return cli_fail(cli, CLI_USAGE, "--prompt-name and --prompt-text exclude each other");
+    if (o->ids && (o->prompt_name || o->prompt_text))
+        return cli_fail(cli, CLI_USAGE,
+                        "--ids: nothing is put before token ids, --prompt-%s is for texts",
+                        o->prompt_name ? "name" : "text");
     /* Said before minutes of work rather than after; the writer asks again. */
     return o->output ? embedded_may_save(cli, o->output) : CLI_OK;
 }
@@ -161,11 +166,12 @@ static int run(cli_app *cli, const void *opaque)
     const struct embed_options *o = opaque;
     const encode_prompt prompt = {"texts", encode_no_names, o->prompt_name, o->prompt_text};
     s24_encoder *encoder = NULL;
-    embedded e = {0};
+    embedded e = {.ids = o->ids};
     int code = check_options(cli, o);
     if (code == CLI_OK)
-        code = encode_open(cli, &encoder, cli->operands[0], o->dtype, o->max_tokens);
-    if (code == CLI_OK) code = encode_use_prompt(cli, encoder, &prompt, &e);
+        code = (o->ids ? encode_open_ids : encode_open)(cli, &encoder, cli->operands[0], o->dtype,
+                                                        o->max_tokens);
+    if (code == CLI_OK && !o->ids) code = encode_use_prompt(cli, encoder, &prompt, &e);
     double start = cli_seconds();
     if (code == CLI_OK) code = embed(cli, o, encoder, &e);
     if (code == CLI_OK) code = report(cli, encoder, &e, cli_seconds() - start);

@@ -8,14 +8,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "ids.h"
 #include "sparse24/device.h"
+#include "sparse24/train.h"
 
 struct prune_options {
     cli_common common;
     const char *method, *calibration, *include, *exclude, *dtype;
     int64_t samples, max_tokens;
-    int packed;
+    int packed, ids;
 };
 
 static const char *prune_dtype(int index)
@@ -32,6 +33,7 @@ static const cli_option options[] = {
      "methods need it, and a whole model; with the others it only adds the output error to the "
      "report.",
      NULL},
+    IDS_OPTION(struct prune_options, "--calibration: lines"),
     {"samples", 0, CLI_COUNT, offsetof(struct prune_options, samples), "N", "256",
      "Use the first N passages that are not empty.", NULL},
     {"max-tokens", 0, CLI_COUNT, offsetof(struct prune_options, max_tokens), "N", NULL,
@@ -152,14 +154,40 @@ static int make_layers(job *j)
     return j->layers ? CLI_OK : cli_fail(j->cli, CLI_IO, "out of memory for %zu tensors", tensors);
 }
 
+/* The first `samples` lines of token ids. */
+static int read_ids(cli_app *cli, const struct prune_options *o, const s24_checkpoint *in,
+                    s24_id_lines **ids)
+{
+    s24_transformer_info info;
+    const int code = cli_status(cli, s24_transformer_peek(&info, cli->ctx, in));
+    if (code != CLI_OK) return code;
+    if (info.image)
+        return cli_fail(cli, CLI_UNSUPPORTED,
+                        "%s: a model of type '%s' reads images, and token ids were given",
+                        cli->operands[0], info.model_type);
+    const ids_source source = {
+        .path = o->calibration, .vocabulary = info.vocabulary, .most = o->samples};
+    const int read = ids_read(cli, ids, &source);
+    if (read == CLI_OK && !s24_id_lines_batch(*ids).texts)
+        return cli_fail(cli, CLI_FORMAT, "--calibration %s: there is no line in it",
+                        o->calibration);
+    return read;
+}
+
 static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *device,
                       const s24_checkpoint *in)
 {
     s24_lines *lines = NULL;
+    s24_id_lines *ids = NULL;
     s24_text *texts = NULL;
     int64_t count = 0;
     job j = {.cli = cli, .in = in};
-    int code = o->calibration ? read_passages(cli, o, &lines, &texts, &count) : CLI_OK;
+    int code = CLI_OK;
+    if (o->ids)
+        code = read_ids(cli, o, in, &ids);
+    else if (o->calibration)
+        code = read_passages(cli, o, &lines, &texts, &count);
+    const s24_batch passages = s24_id_lines_batch(ids);
     if (code == CLI_OK && cli->json) code = make_layers(&j);
     s24_model_prune_opts opts = {
         .size = sizeof opts,
@@ -173,12 +201,14 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
         .packed = o->packed,
         .force = cli->common->force,
         .report = on_layer,
-        .user = &j};
+        .user = &j,
+        .ids = ids ? &passages : NULL};
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));
     if (code == CLI_OK) code = report(cli, &j);
     free(j.layers);
     free(texts);
+    s24_id_lines_destroy(ids);
     s24_lines_destroy(lines);
     return code;
 }
@@ -194,6 +224,9 @@ static int run(cli_app *cli, const void *opaque)
     if (s24_criterion_needs_stats(o->method) == 1 && !cli_on_cpu(cli))
         return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --method %s runs on the CPU only",
                         cli->common->device, o->method);
+    if (o->ids && !o->calibration)
+        return cli_fail(cli, CLI_USAGE,
+                        "--ids says what --calibration FILE holds, which is missing");
     s24_device *device = NULL;
     int code = cli_device(cli, &device);
     if (code == CLI_OK)

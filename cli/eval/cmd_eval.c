@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "eval/eval.h"
+#include "ids.h"
 
 #define TASK(name) extern const eval_task eval_##name;
 #include "eval/eval_tasks.def"
@@ -44,6 +45,7 @@ static const cli_option options[] = {
      "the "
      "next, their step, at most --max-tokens, which is the default: no overlap.",
      NULL},
+    IDS_OPTION(struct eval_options, "lm: the lines of --data, which are one stream,"),
     ENCODE_DTYPE(struct eval_options),
     ENCODE_MAX_TOKENS(struct eval_options),
     CLI_SPARSE,
@@ -66,6 +68,9 @@ static int run(cli_app *cli, const void *opaque)
     int i = 0;
     while (strcmp(tasks[i]->name, o->task) != 0)
         i++;
+    if (o->ids && strcmp(o->task, "lm") != 0)
+        return cli_fail(cli, CLI_USAGE, "--ids is for --task lm; --task %s reads texts or images",
+                        o->task);
     return tasks[i]->run(cli, o);
 }
 

@@ -12,6 +12,7 @@ struct eval_options {
     int64_t max_tokens;
     const char *data, *predictions;
     int64_t stride;
+    int ids;
 };
 
 /* Most tokens of a pass of a whole transformer. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "eval/eval.h"
+#include "ids.h"
 #include "sparse24/task.h"
 
 enum { WINDOW = 1024 /* largest default */ };
@@ -11,7 +12,10 @@ enum { WINDOW = 1024 /* largest default */ };
 typedef struct lm_parts {
     s24_transformer *transformer;
     s24_tokenizer *tokenizer;
-    s24_stream *stream;
+    s24_stream *stream;    /* of a text, */
+    s24_id_lines *lines;   /* or lines of ids, end to end */
+    const int32_t *tokens; /* of either */
+    int64_t count;
     int64_t window, stride;
     double loss;       /* sum */
     int64_t predicted; /* tokens */
@@ -36,16 +40,15 @@ typedef struct lm_place {
 
 static void fill(lm_batch *batch, lm_place *at, const lm_parts *p)
 {
-    const int32_t *tokens = s24_stream_tokens(p->stream);
-    const int64_t all = s24_stream_count(p->stream);
+    const int64_t all = p->count;
     const int64_t reach = p->stride < p->window ? p->window : p->window + 1;
     int64_t used = 0;
     batch->windows = batch->scored = batch->offsets[0] = 0;
     while (at->next < all && used + p->window <= EVAL_TOKENS) {
         const int64_t end = all - at->begin < reach ? all : at->begin + reach;
         for (int64_t i = at->begin; i < end - 1; i++, used++) {
-            batch->ids[used] = tokens[i];
-            batch->targets[used] = i + 1 < at->next ? -1 : tokens[i + 1];
+            batch->ids[used] = p->tokens[i];
+            batch->targets[used] = i + 1 < at->next ? -1 : p->tokens[i + 1];
         }
         batch->scored += end - at->next;
         batch->offsets[++batch->windows] = used;
@@ -72,7 +75,7 @@ static s24_status run_batch(lm_parts *p, cli_app *cli, lm_place *at)
     if (status != S24_OK) return status;
     p->loss += loss * (double)batch.scored;
     p->predicted += batch.scored;
-    return s24_ctx_progress(cli->ctx, "tokens", p->predicted, s24_stream_count(p->stream) - 1);
+    return s24_ctx_progress(cli->ctx, "tokens", p->predicted, p->count - 1);
 }
 
 static int read_window(lm_parts *p, cli_app *cli, const struct eval_options *o, int64_t positions)
@@ -91,55 +94,79 @@ static int read_window(lm_parts *p, cli_app *cli, const struct eval_options *o, 
     return CLI_OK;
 }
 
+static int read_ids(lm_parts *p, cli_app *cli, const char *path, int64_t vocabulary)
+{
+    const ids_source source = {.path = path, .vocabulary = vocabulary, .allow_empty = 1};
+    const int code = ids_read(cli, &p->lines, &source);
+    if (code != CLI_OK) return code;
+    const s24_batch all = s24_id_lines_batch(p->lines);
+    p->tokens = all.ids;
+    p->count = all.offsets[all.texts];
+    return p->count ? CLI_OK : cli_fail(cli, CLI_FORMAT, "%s: there is no token id in it", path);
+}
+
+static int read_text(lm_parts *p, cli_app *cli, const char *path, int64_t vocabulary)
+{
+    const int code = cli_status(cli, s24_tokenizer_load(&p->tokenizer, cli->ctx, cli->operands[0]));
+    if (code != CLI_OK) return code;
+    if (s24_tokenizer_vocabulary(p->tokenizer) > vocabulary)
+        return cli_fail(cli, CLI_FORMAT,
+                        "%s: the tokenizer's ids go up to %d, but the model has %lld",
+                        cli->operands[0], (int)s24_tokenizer_vocabulary(p->tokenizer) - 1,
+                        (long long)vocabulary);
+    const s24_status status = s24_stream_read(&p->stream, cli->ctx, p->tokenizer, &path, 1);
+    p->tokens = s24_stream_tokens(p->stream);
+    p->count = s24_stream_count(p->stream);
+    return cli_status(cli, status);
+}
+
 static int load(lm_parts *p, cli_app *cli, const struct eval_options *o)
 {
     s24_transformer_info info;
     int code = eval_transformer(cli, &p->transformer, o, S24_HEAD_LM,
                                 "a language model, whose head gives the next token");
-    if (code == CLI_OK)
-        code = cli_status(cli, s24_tokenizer_load(&p->tokenizer, cli->ctx, cli->operands[0]));
     if (code != CLI_OK) return code;
     s24_transformer_describe(&info, p->transformer);
     code = read_window(p, cli, o, info.positions);
-    if (code != CLI_OK) return code;
-    if (s24_tokenizer_vocabulary(p->tokenizer) > info.vocabulary)
-        return cli_fail(cli, CLI_FORMAT,
-                        "%s: the tokenizer's ids go up to %d, but the model has %lld",
-                        cli->operands[0], (int)s24_tokenizer_vocabulary(p->tokenizer) - 1,
-                        (long long)info.vocabulary);
-    return CLI_OK;
+    if (code == CLI_OK) code = (o->ids ? read_ids : read_text)(p, cli, o->data, info.vocabulary);
+    if (code == CLI_OK && p->count < 2)
+        code = cli_fail(cli, CLI_FORMAT, "%s has one token; two at least are expected", o->data);
+    return code;
 }
 
-static int measure(lm_parts *p, cli_app *cli, const char *path)
+static int measure(lm_parts *p, cli_app *cli)
 {
-    int code = cli_status(cli, s24_stream_read(&p->stream, cli->ctx, p->tokenizer, &path, 1));
-    if (code == CLI_OK && s24_stream_count(p->stream) < 2)
-        code = cli_fail(cli, CLI_FORMAT, "%s has one token; two at least are expected", path);
     lm_place at = {.begin = 0, .next = 1};
-    while (code == CLI_OK && at.next < s24_stream_count(p->stream))
+    int code = CLI_OK;
+    while (code == CLI_OK && at.next < p->count)
         code = cli_status(cli, run_batch(p, cli, &at));
     return code;
 }
 
+/* Of ids nobody knows how many bytes they stand for. */
 static int print(cli_app *cli, const lm_parts *p, double seconds)
 {
     const double loss = p->loss / (double)p->predicted, perplexity = exp(loss);
-    const int64_t tokens = s24_stream_count(p->stream), bytes = s24_stream_bytes(p->stream);
-    const double bits = p->loss / log(2) / (double)bytes;
+    const int64_t bytes = s24_stream_bytes(p->stream);
+    const double bits = p->stream ? p->loss / log(2) / (double)bytes : NAN;
     if (cli->json) {
         json_t *object = cli_json();
         json_object_set_new(object, "loss", cli_real(loss));
         json_object_set_new(object, "perplexity", cli_real(perplexity));
         json_object_set_new(object, "bits_per_byte", cli_real(bits));
-        json_object_set_new(object, "tokens", json_integer(tokens));
-        json_object_set_new(object, "bytes", json_integer(bytes));
+        json_object_set_new(object, "tokens", json_integer(p->count));
+        json_object_set_new(object, "bytes", p->stream ? json_integer(bytes) : json_null());
         json_object_set_new(object, "stride", json_integer(p->stride));
         json_object_set_new(object, "seconds", cli_real(seconds));
         return cli_json_print(cli, object);
     }
-    cli_print(cli,
-              "loss %.4f  perplexity %.3f  %.4f bits a byte  (%lld tokens, %lld bytes, %.1f s)",
-              loss, perplexity, bits, (long long)tokens, (long long)bytes, seconds);
+    char of_bytes[64] = "", bytes_of[32] = "";
+    if (p->stream) {
+        snprintf(of_bytes, sizeof of_bytes, "  %.4f bits a byte", bits);
+        snprintf(bytes_of, sizeof bytes_of, ", %lld bytes", (long long)bytes);
+    }
+    cli_print(cli, "loss %.4f  perplexity %.3f%s  (%lld tokens%s, %.1f s)", loss, perplexity,
+              of_bytes, (long long)p->count, bytes_of, seconds);
     return CLI_OK;
 }
 
@@ -149,9 +176,10 @@ static int run(cli_app *cli, const struct eval_options *o)
     if (!o->data) return cli_fail(cli, CLI_USAGE, "--task lm needs --data FILE");
     int code = load(&p, cli, o);
     const double start = cli_seconds();
-    if (code == CLI_OK) code = measure(&p, cli, o->data);
+    if (code == CLI_OK) code = measure(&p, cli);
     if (code == CLI_OK) code = print(cli, &p, cli_seconds() - start);
     s24_stream_destroy(p.stream);
+    s24_id_lines_destroy(p.lines);
     s24_tokenizer_destroy(p.tokenizer);
     s24_transformer_destroy(p.transformer);
     return code;

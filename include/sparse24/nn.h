@@ -364,6 +364,7 @@ typedef struct s24_encoder_opts {
     int64_t max_tokens;   /* of a text; default as above */
     int64_t batch_tokens; /* most tokens of one forward pass; default 4096 */
     const char *prompt;   /* of config_sentence_transformers.json, by name; default: its default */
+    int ids; /* 1: texts come as ids (s24_encoder_embed_ids): tokenizer and prompts are not read */
 } s24_encoder_opts;
 
 S24_API s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
@@ -400,6 +401,11 @@ S24_API const char *s24_encoder_prompt(const s24_encoder *encoder, const char **
    empty text is [CLS] [SEP]. */
 S24_API s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *encoder,
                                      s24_ctx *ctx, const s24_text *texts, int64_t count);
+/* The same for the `ids` of `texts` at `offsets` of an encoder that was opened for ids. Nothing is put
+   before or after a text; of a longer one than max_tokens the first are taken. Errors: ARGUMENT (an
+   id out of range, a text without one; an encoder of texts), those of a pass. */
+S24_API s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder *encoder,
+                                         s24_ctx *ctx, const s24_batch *ids);
 
 /* ---- 5. pruning a whole model ---------------------------------------------------------------- */
 
@@ -424,6 +430,8 @@ typedef struct s24_model_prune_opts {
     /* Called for each layer as it is done; may be NULL. */
     void (*report)(void *user, const s24_layer_report *layer);
     void *user;
+    /* Passages as `texts`, `offsets` and `ids` in place of texts, which need no tokenizer. */
+    const s24_batch *ids;
 } s24_model_prune_opts;
 
 /*

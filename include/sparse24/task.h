@@ -3,8 +3,8 @@
  * sparse24/task: what models are trained and measured on: examples, the order they come in, and
  * scores. The rules of sparse24.h and nn.h hold here too.
  *
- *   1  the order of examples     2  extractive question answering
- *   3  streams of tokens         4  images
+ *   1  the order of examples           2  extractive question answering
+ *   3  streams and lines of tokens     4  images
  */
 #ifndef SPARSE24_TASK_H
 #define SPARSE24_TASK_H
@@ -157,7 +157,7 @@ S24_API s24_status s24_qa_score(double *exact_match, double *f1, s24_ctx *ctx,
 S24_API s24_status s24_qa_answers_predict(s24_qa_answers *answers, s24_ctx *ctx,
                                           const s24_model *model, int64_t batch_tokens);
 
-/* ---- 3. streams of tokens -------------------------------------------------------------------- */
+/* ---- 3. streams and lines of tokens ---------------------------------------------------------- */
 
 /* The tokens of text files laid end to end, as a language model reads them. */
 typedef struct s24_stream s24_stream;
@@ -172,6 +172,29 @@ S24_API int64_t s24_stream_count(const s24_stream *stream);
 S24_API const int32_t *s24_stream_tokens(const s24_stream *stream);
 /* Of all files. */
 S24_API int64_t s24_stream_bytes(const s24_stream *stream);
+
+/*
+ * Lines of token ids in place of texts, for a model whose folder has no tokenizer: decimal numbers with
+ * blanks (spaces, tabs) between them.
+ */
+typedef struct s24_id_lines s24_id_lines;
+
+typedef struct s24_id_lines_opts {
+    size_t size;        /* sizeof(s24_id_lines_opts) */
+    const char *name;   /* of what the lines come from, for sentences */
+    int64_t first;      /* the number of the first line there */
+    int64_t vocabulary; /* ids are less than this; 1 to 2³¹ − 1 */
+    int allow_empty;    /* 1: a line may be without an id */
+} s24_id_lines_opts;
+
+/* Reads the ids of lines. Errors: ARGUMENT, FORMAT (what is no id of the vocabulary, a line without
+   one: by name and line), MEMORY. */
+S24_API s24_status s24_id_lines_create(s24_id_lines **out, s24_ctx *ctx, const s24_text *lines,
+                                       int64_t count, const s24_id_lines_opts *opts);
+S24_API void s24_id_lines_destroy(s24_id_lines *lines);
+/* The lines as texts of a batch, end to end: `texts`, `offsets` and `ids`. They live as long as the
+   lines. */
+S24_API s24_batch s24_id_lines_batch(const s24_id_lines *lines);
 
 /* ---- 4. images ------------------------------------------------------------------------------- */
 

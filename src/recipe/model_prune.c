@@ -250,7 +250,13 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
     REQUIRE(pruner->ctx, known->text_count >= 0 && (known->texts || known->text_count == 0),
             S24_ERROR_ARGUMENT, "there are %lld calibration texts at NULL",
             (long long)known->text_count);
-    REQUIRE(pruner->ctx, !needs_stats || known->text_count > 0, S24_ERROR_ARGUMENT,
+    REQUIRE(pruner->ctx,
+            !known->ids || (!known->text_count && known->ids->texts >= 0 &&
+                            (!known->ids->texts || (known->ids->offsets && known->ids->ids))),
+            S24_ERROR_ARGUMENT,
+            known->text_count ? "calibration passages were given as texts and as token ids"
+                              : "the calibration passages' offsets or ids are NULL");
+    REQUIRE(pruner->ctx, !needs_stats || s24i_pruner_passages(pruner) > 0, S24_ERROR_ARGUMENT,
             "the criterion %s needs calibration texts", criterion);
     REQUIRE(pruner->ctx,
             !known->dtype || known->dtype == S24_F32 || known->dtype == S24_F16 ||
@@ -271,7 +277,8 @@ s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *o
     const s24_writer_opts writer = {.size = sizeof writer, .force = pruner.opts.force, .model = in};
     TRY(s24_writer_create(&pruner.writer, ctx, out_path, &writer));
     TRY_DONE(declare(&pruner));
-    TRY_DONE(pruner.opts.text_count > 0 ? prune_with_model(&pruner) : write_others(&pruner, NULL));
+    TRY_DONE(s24i_pruner_passages(&pruner) > 0 ? prune_with_model(&pruner)
+                                               : write_others(&pruner, NULL));
     status = s24_writer_commit(pruner.writer);
 done:
     s24_writer_destroy(pruner.writer);

@@ -15,6 +15,12 @@ typedef struct s24i_pruner {
     s24_writer *writer;        /* with every tensor declared */
 } s24i_pruner;
 
+/* The number of calibration passages, texts or ids. */
+static inline int64_t s24i_pruner_passages(const s24i_pruner *pruner)
+{
+    return pruner->opts.ids ? pruner->opts.ids->texts : pruner->opts.text_count;
+}
+
 /* 1 if the tensor is one to prune: selected, with columns in groups of four. */
 int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor);
 

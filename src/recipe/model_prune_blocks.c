@@ -109,6 +109,29 @@ static s24_status encode_texts(calibration *c, const s24_tokenizer *tokenizer, s
     return S24_OK;
 }
 
+/* The passages that come as ids, each cut as a text is. */
+static s24_status take_ids(calibration *c)
+{
+    const s24_batch *given = c->pruner->opts.ids;
+    const int64_t vocabulary = c->model->shape.vocabulary;
+    TRY(reserve_ids(c, given->offsets[c->texts] - given->offsets[0]));
+    c->ends[0] = 0;
+    for (int64_t t = 0; t < c->texts; t++) {
+        const int32_t *ids = given->ids + given->offsets[t];
+        const int64_t count = s24i_min(given->offsets[t + 1] - given->offsets[t], c->max_tokens);
+        REQUIRE(c->ctx, count > 0, S24_ERROR_ARGUMENT, "calibration passage %lld has no token id",
+                (long long)t);
+        for (int64_t i = 0; i < count; i++) {
+            REQUIRE(c->ctx, ids[i] >= 0 && ids[i] < vocabulary, S24_ERROR_ARGUMENT,
+                    "calibration passage %lld: token %lld has id %d, 0 to %lld is expected",
+                    (long long)t, (long long)i, (int)ids[i], (long long)vocabulary - 1);
+            c->ids[c->ends[t] + i] = ids[i];
+        }
+        c->ends[t + 1] = c->ends[t] + count;
+    }
+    return S24_OK;
+}
+
 static s24_status tokenize(calibration *c)
 {
     s24_tokenizer *tokenizer = NULL;
@@ -117,6 +140,7 @@ static s24_status tokenize(calibration *c)
     TRY(read_max_tokens(c));
     TRY(s24i_alloc_elems(&c->ends, c->ctx, c->texts + 1, sizeof *c->ends, "texts"));
     TRY(s24i_alloc_elems(&c->offsets, c->ctx, c->texts + 1, sizeof *c->offsets, "texts"));
+    if (c->pruner->opts.ids) return take_ids(c);
     TRY_DONE(s24_tokenizer_load(&tokenizer, c->ctx, s24_checkpoint_folder(c->pruner->in)));
     TRY_DONE(s24i_alloc_elems(&tokens, c->ctx, c->max_tokens, sizeof *tokens, "tokens"));
     status = encode_texts(c, tokenizer, tokens);
@@ -280,7 +304,7 @@ s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
 {
     calibration c = {.pruner = pruner, .ctx = pruner->ctx, .model = model};
     s24_status status;
-    c.texts = pruner->opts.text_count;
+    c.texts = s24i_pruner_passages(pruner);
     TRY_DONE(prepare(&c));
     TRY_DONE(embed(&c));
     for (int64_t b = 0; b < model->shape.layers; b++)

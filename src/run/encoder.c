@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Texts to vectors: a folder's tokenizer, model and prompts put together. Texts go through in
- * windows: a window is tokenized by all threads, ordered by length, cut into batches of like
- * lengths laid end to end, and its vectors are put back in the order of the texts. On a device two
- * lanes, each with a stream, take batches by turns, and the next window is tokenized while they
- * run. What must stay true: a text's vector does not depend on its neighbours but for rounding,
- * and embedding allocates nothing.
- */
+/* Texts to vectors: a folder's tokenizer, model and prompts put together. encoder_embed.c runs them. */
+#include "run/encoder.h"
+
 #include <string.h>
 
 #include "io/checkpoint/config.h"
-#include "io/tokenizer/tokenizer.h"
-#include "run/prompts.h"
-#include "run/session.h"
 
 #define SENTENCE_CONFIG "sentence_bert_config.json"
 enum {
@@ -20,38 +12,7 @@ enum {
     DEVICE_BATCH_TOKENS = 32768,
     WINDOW_TOKENS = 1 << 19,
     WINDOW_MIN = 16,
-    WINDOW_MAX = 4096,
-    LANES = 2 /* on a device; the CPU has one */
-};
-
-/* A batch on its way. */
-typedef struct encoder_lane {
-    s24_session *session;
-    int64_t *offsets; /* [window + 1] */
-    int32_t *ids;     /* [batch_tokens] */
-    float *vectors;   /* [window, width] */
-    int64_t *places;  /* [window] where the vectors belong, in texts */
-    int64_t texts;    /* 0: none is on its way */
-} encoder_lane;
-
-struct s24_encoder {
-    s24_ctx *ctx;
-    s24_model *model;
-    s24_tokenizer *tokenizer;
-    s24i_prompts prompts;
-    const char *prompt, *prompt_name; /* of the folder, or own_prompt and NULL */
-    char *own_prompt;
-    int64_t prompt_tokens; /* that pooling leaves out, [CLS] among them; 0: none */
-    int shares;            /* model, tokenizer and prompts are another's */
-    int64_t width, max_tokens, batch_tokens;
-    int64_t window;    /* texts at a time */
-    s24_token *tokens; /* [window, max_tokens] */
-    int64_t *lengths;  /* [window] in tokens */
-    int64_t *order;    /* [window] texts, the longest first */
-    int64_t *starts;   /* [max_tokens + 2] where each length begins in order */
-    encoder_lane lanes[LANES];
-    int lane_count, next; /* lane */
-    int64_t most_tokens;  /* of a pass so far */
+    WINDOW_MAX = 4096
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -80,6 +41,20 @@ static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *fol
     return status;
 }
 
+static s24_status check_tokenizer(const s24_tokenizer *tokenizer, s24_ctx *ctx, const char *folder,
+                                  int64_t vocabulary)
+{
+    REQUIRE(
+        ctx, tokenizer->cls >= 0 && tokenizer->sep >= 0, S24_ERROR_UNSUPPORTED,
+        "%s: a tokenizer that puts no tokens like [CLS] and [SEP] around a text is not supported "
+        "in an encoder",
+        folder);
+    REQUIRE(ctx, s24_tokenizer_vocabulary(tokenizer) <= vocabulary, S24_ERROR_FORMAT,
+            "%s: the tokenizer's ids go up to %d, but the model has %lld word embeddings", folder,
+            (int)s24_tokenizer_vocabulary(tokenizer) - 1, (long long)vocabulary);
+    return S24_OK;
+}
+
 /* The limit of a text's tokens, and whether they are lower case whatever the tokenizer does. */
 static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *folder, int64_t asked)
 {
@@ -102,21 +77,16 @@ static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *fo
     REQUIRE(ctx, info.positions >= 2, S24_ERROR_FORMAT,
             "%s: %lld positions, at least 2 are expected for [CLS] and [SEP]", folder,
             (long long)info.positions);
-    REQUIRE(
-        ctx, encoder->tokenizer->cls >= 0 && encoder->tokenizer->sep >= 0, S24_ERROR_UNSUPPORTED,
-        "%s: a tokenizer that puts no tokens like [CLS] and [SEP] around a text is not supported "
-        "in an encoder",
-        folder);
-    REQUIRE(ctx, s24_tokenizer_vocabulary(encoder->tokenizer) <= info.vocabulary, S24_ERROR_FORMAT,
-            "%s: the tokenizer's ids go up to %d, but the model has %lld word embeddings", folder,
-            (int)s24_tokenizer_vocabulary(encoder->tokenizer) - 1, (long long)info.vocabulary);
-    encoder->tokenizer->lower |= lower;
+    if (encoder->tokenizer) {
+        TRY(check_tokenizer(encoder->tokenizer, ctx, folder, info.vocabulary));
+        encoder->tokenizer->lower |= lower;
+    }
     encoder->width = info.width;
     encoder->max_tokens = asked ? asked : s24i_min(limit, info.positions);
     return S24_OK;
 }
 
-static s24_status make_lane(encoder_lane *lane, const s24_encoder *e, s24_ctx *ctx)
+static s24_status make_lane(s24i_encoder_lane *lane, const s24_encoder *e, s24_ctx *ctx)
 {
     TRY(s24i_alloc_elems(&lane->offsets, ctx, e->window + 1, sizeof *lane->offsets, "offsets"));
     TRY(s24i_alloc_elems(&lane->ids, ctx, e->batch_tokens, sizeof *lane->ids, "ids"));
@@ -159,10 +129,11 @@ static s24_status make_buffers(s24_encoder *e, s24_ctx *ctx, int64_t batch_token
     REQUIRE(ctx, batch_tokens >= 0 && batch_tokens <= 1 << 24, S24_ERROR_ARGUMENT,
             "batch_tokens is %lld, 0 to %d is expected", (long long)batch_tokens, 1 << 24);
     const int64_t usual = e->model->device ? DEVICE_BATCH_TOKENS : BATCH_TOKENS;
-    e->lane_count = e->model->device ? LANES : 1;
+    e->lane_count = e->model->device ? S24I_LANES : 1;
     e->batch_tokens = s24i_max(batch_tokens ? batch_tokens : usual, e->max_tokens);
     /* On a device no more than the lanes take, if texts have half of their limit's tokens. */
-    const int64_t at_once = e->model->device ? 2 * LANES * e->batch_tokens : (int64_t)WINDOW_TOKENS;
+    const int64_t at_once =
+        e->model->device ? 2 * S24I_LANES * e->batch_tokens : (int64_t)WINDOW_TOKENS;
     e->window = s24i_max(WINDOW_MIN, s24i_min(WINDOW_MAX, at_once / e->max_tokens));
     TRY(s24i_alloc_elems(&e->tokens, ctx, e->window * e->max_tokens, sizeof *e->tokens, "tokens"));
     TRY(s24i_alloc_elems(&e->lengths, ctx, e->window, sizeof *e->lengths, "lengths"));
@@ -182,6 +153,8 @@ static s24_status use_prompt(s24_encoder *e, s24_ctx *ctx, const char *name, con
     int64_t tokens = 0;
     REQUIRE(ctx, prompt.bytes <= INT32_MAX, S24_ERROR_ARGUMENT,
             "the prompt has %zu bytes, at most %d are expected", prompt.bytes, INT32_MAX);
+    REQUIRE(ctx, e->tokenizer || !prompt.bytes, S24_ERROR_ARGUMENT,
+            "a prompt was given to an encoder of token ids, which has no tokenizer");
     if (prompt.bytes && !e->model->pooled.pools_prompt) {
         tokens = s24i_tokenizer_encode(e->tokens, e->max_tokens, e->tokenizer, &prompt, 1) - 1;
         if (tokens < 0) return s24i_tokenizer_no_memory(ctx);
@@ -256,9 +229,11 @@ static s24_status open_encoder(s24_encoder *encoder, s24_ctx *ctx, const char *f
                                const s24_encoder_opts *opts)
 {
     TRY(load_model(encoder, ctx, folder, &opts->model));
-    TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, folder));
+    if (!opts->ids) {
+        TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, folder));
+        TRY(s24i_prompts_read(&encoder->prompts, ctx, folder));
+    }
     TRY(read_limits(encoder, ctx, folder, opts->max_tokens));
-    TRY(s24i_prompts_read(&encoder->prompts, ctx, folder));
     TRY(make_buffers(encoder, ctx, opts->batch_tokens));
     return s24_encoder_choose_prompt(encoder, ctx, opts->prompt);
 }
@@ -312,8 +287,8 @@ void s24_encoder_close(s24_encoder *encoder)
 {
     if (!encoder) return;
     s24_ctx *ctx = encoder->ctx;
-    for (int i = 0; i < LANES; i++) {
-        encoder_lane *lane = &encoder->lanes[i];
+    for (int i = 0; i < S24I_LANES; i++) {
+        s24i_encoder_lane *lane = &encoder->lanes[i];
         s24_session_destroy(lane->session);
         s24_ctx_free(ctx, lane->offsets);
         s24_ctx_free(ctx, lane->ids);
@@ -348,139 +323,4 @@ int64_t s24_encoder_sparse_layers(const s24_encoder *encoder, int64_t tokens)
 int64_t s24_encoder_width(const s24_encoder *encoder)
 {
     return encoder ? encoder->width : 0;
-}
-
-/* ---- embedding ------------------------------------------------------------------------------- */
-
-typedef struct window {
-    s24_encoder *encoder;
-    const s24_text *texts;
-    int64_t first, count; /* of all texts */
-    float *embeddings;    /* of all texts */
-} window;
-
-static void tokenize(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const window *w = arg;
-    s24_encoder *e = w->encoder;
-    (void)thread;
-    for (int64_t i = begin; i < end; i++) {
-        const s24_text parts[2] = {{e->prompt, strlen(e->prompt)}, w->texts[w->first + i]};
-        e->lengths[i] = s24i_tokenizer_encode(e->tokens + i * e->max_tokens, e->max_tokens,
-                                              e->tokenizer, parts, 2);
-    }
-}
-
-static s24_status tokenize_window(const window *w, s24_ctx *ctx)
-{
-    s24_ctx_parallel_for(ctx, w->count, tokenize, (void *)(uintptr_t)w);
-    for (int64_t i = 0; i < w->count; i++)
-        if (w->encoder->lengths[i] < 0) return s24i_tokenizer_no_memory(ctx);
-    return S24_OK;
-}
-
-/* The longest first, equal ones as they came. */
-static void sort_by_length(s24_encoder *e, int64_t count)
-{
-    memset(e->starts, 0, (size_t)(e->max_tokens + 2) * sizeof *e->starts);
-    for (int64_t i = 0; i < count; i++)
-        e->starts[e->max_tokens - e->lengths[i] + 1]++;
-    for (int64_t l = 0; l <= e->max_tokens; l++)
-        e->starts[l + 1] += e->starts[l];
-    for (int64_t i = 0; i < count; i++)
-        e->order[e->starts[e->max_tokens - e->lengths[i]]++] = i;
-}
-
-/* Waits for the lane's batch and puts its vectors where they belong. */
-static s24_status collect(s24_encoder *e, encoder_lane *lane, s24_ctx *ctx, float *embeddings)
-{
-    const int64_t texts = lane->texts;
-    lane->texts = 0;
-    if (!texts) return S24_OK;
-    TRY(s24i_session_finish(lane->session, ctx));
-    for (int64_t i = 0; i < texts; i++)
-        memcpy(embeddings + lane->places[i] * e->width, lane->vectors + i * e->width,
-               (size_t)e->width * sizeof(float));
-    return S24_OK;
-}
-
-/* Sends the texts order[first …] that fit one batch on their way. *done is how many they were. */
-static s24_status send_batch(int64_t *done, const window *w, s24_ctx *ctx, int64_t first)
-{
-    s24_encoder *e = w->encoder;
-    encoder_lane *lane = &e->lanes[e->next];
-    const s24_outputs outputs = {.embeddings = lane->vectors};
-    s24_batch batch = {.offsets = lane->offsets, .ids = lane->ids};
-    e->next = (e->next + 1) % e->lane_count;
-    TRY(collect(e, lane, ctx, w->embeddings));
-    lane->offsets[0] = 0;
-    for (int64_t i = first; i < w->count; i++) {
-        const int64_t text = e->order[i], start = lane->offsets[batch.texts];
-        if (start + e->lengths[text] > e->batch_tokens) break;
-        for (int64_t t = 0; t < e->lengths[text]; t++)
-            lane->ids[start + t] = e->tokens[text * e->max_tokens + t].id;
-        lane->places[batch.texts] = w->first + text;
-        lane->offsets[++batch.texts] = start + e->lengths[text];
-    }
-    lane->session->unpooled = e->prompt_tokens;
-    e->most_tokens = s24i_max(e->most_tokens, lane->offsets[batch.texts]);
-    TRY(s24i_session_submit(lane->session, ctx, &batch, &outputs));
-    lane->texts = batch.texts;
-    *done = batch.texts;
-    return S24_OK;
-}
-
-static s24_status check_texts(const s24_encoder *encoder, s24_ctx *ctx, const s24_text *texts,
-                              int64_t count)
-{
-    const size_t most = INT32_MAX - strlen(encoder->prompt);
-    for (int64_t i = 0; i < count; i++) {
-        REQUIRE(ctx, texts[i].data || !texts[i].bytes, S24_ERROR_ARGUMENT, "texts[%lld] is NULL",
-                (long long)i);
-        REQUIRE(ctx, texts[i].bytes <= most, S24_ERROR_ARGUMENT,
-                "texts[%lld] has %zu bytes, at most %zu are expected", (long long)i, texts[i].bytes,
-                most);
-    }
-    return S24_OK;
-}
-
-static s24_status run_window(const window *w, s24_ctx *ctx, int64_t all)
-{
-    s24_encoder *e = w->encoder;
-    TRY(tokenize_window(w, ctx));
-    sort_by_length(e, w->count);
-    for (int64_t i = 0, done; i < w->count; i += done) {
-        TRY(send_batch(&done, w, ctx, i));
-        TRY(s24_ctx_progress(ctx, "embedding", w->first + i + done, all));
-    }
-    return S24_OK;
-}
-
-s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *encoder, s24_ctx *ctx,
-                             const s24_text *texts, int64_t count)
-{
-    int64_t total = 0;
-    if (!ctx) return S24_ERROR_ARGUMENT;
-    REQUIRE(ctx, encoder && count >= 0 && (!count || (embeddings && texts)), S24_ERROR_ARGUMENT,
-            "%s",
-            !encoder      ? "encoder is NULL"
-            : count < 0   ? "count is negative"
-            : !embeddings ? "embeddings is NULL"
-                          : "texts is NULL");
-    TRY(check_texts(encoder, ctx, texts, count));
-    s24_status status = S24_OK;
-    for (int64_t at = 0; at < count && status == S24_OK; at += encoder->window) {
-        const window w = {encoder, texts, at, s24i_min(encoder->window, count - at), embeddings};
-        status = run_window(&w, ctx, count);
-        for (int64_t i = 0; i < w.count; i++)
-            total += encoder->lengths[i];
-    }
-    for (int i = 0; i < encoder->lane_count; i++) {
-        encoder_lane *lane = &encoder->lanes[(encoder->next + i) % encoder->lane_count];
-        if (status == S24_OK) status = collect(encoder, lane, ctx, embeddings);
-        if (lane->texts) (void)s24i_session_finish(lane->session, encoder->ctx);
-        lane->texts = 0;
-    }
-    if (tokens) *tokens = total;
-    return status;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Texts through a tokenizer, whole and cut, and through the reader of lines. Offsets must lie in
- * order inside the text, a shorter limit must give the same tokens, fewer of them, and lines
- * must be UTF-8 that has no line feed.
+ * order inside the text, a shorter limit must give the same tokens, fewer of them, lines must be
+ * UTF-8 that has no line feed, and lines of token ids must hold numbers below their limit.
  */
 #include "fuzz.h"
 
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "io/tokenizer/utf8.h"
-#include "sparse24/nn.h"
+#include "sparse24/task.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
@@ -51,6 +51,22 @@ static void encode(s24_ctx *ctx, const s24_tokenizer *tokenizer, const char *tex
     CHECK(cut >= 3 && cut <= FEW);
 }
 
+static void read_ids(s24_ctx *ctx, const s24_lines *lines)
+{
+    const s24_id_lines_opts opts = {.size = sizeof opts, .vocabulary = 1000, .allow_empty = 1};
+    const int64_t count = s24_lines_count(lines);
+    s24_id_lines *ids;
+    if (s24_id_lines_create(&ids, ctx, s24_lines_texts(lines), count, &opts) != S24_OK) {
+        CHECK(!ids && strstr(s24_ctx_error(ctx), "is not a token id, 0 to 999 is expected"));
+        return;
+    }
+    const s24_batch batch = s24_id_lines_batch(ids);
+    CHECK(batch.texts == count && batch.offsets[0] == 0);
+    for (int64_t i = 0; i < batch.offsets[count]; i++)
+        CHECK(batch.ids[i] >= 0 && batch.ids[i] < 1000);
+    s24_id_lines_destroy(ids);
+}
+
 static void read_lines(s24_ctx *ctx, const char *path)
 {
     s24_lines *lines;
@@ -63,6 +79,7 @@ static void read_lines(s24_ctx *ctx, const char *path)
         CHECK(s24i_utf8_valid(line->data, line->bytes) == line->bytes);
         CHECK(!memchr(line->data, '\n', line->bytes));
     }
+    read_ids(ctx, lines);
     s24_lines_destroy(lines);
 }
 

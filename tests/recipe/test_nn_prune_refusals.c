@@ -137,6 +137,35 @@ static void bad_options_are_refused(void **state)
     s24_ctx_destroy(ctx);
 }
 
+static void bad_ids_are_refused(void **state)
+{
+    static const int64_t offsets[] = {0, 2, 2, 3}, one[] = {0, 2};
+    static const int32_t ids[] = {1, 2, 3}, high[] = {1, 11}, negative[] = {-1, 2};
+    const struct {
+        s24_batch batch;
+        const char *part;
+    } cases[] = {
+        {{.texts = 3, .offsets = offsets, .ids = ids}, "passage 1 has no token id"},
+        {{.texts = 1, .offsets = one, .ids = high}, "passage 0: token 1 has id 11, 0 to 10"},
+        {{.texts = 1, .offsets = one, .ids = negative}, "passage 0: token 0 has id -1, 0 to 10"},
+        {{.texts = 1, .offsets = one}, "offsets or ids are NULL"},
+        {{0}, "the criterion wanda needs"},
+    };
+    (void)state;
+    s24_ctx *ctx = make_ctx();
+    const char *in = write_folder("ids", S24_F32);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        s24_model_prune_opts opts = options("wanda", NULL);
+        opts.text_count = 0;
+        opts.ids = &cases[i].batch;
+        expect_refusal(ctx, in, &opts, S24_ERROR_ARGUMENT, cases[i].part, "calibration");
+    }
+    s24_model_prune_opts opts = options("wanda", NULL);
+    opts.ids = &cases[0].batch;
+    expect_refusal(ctx, in, &opts, S24_ERROR_ARGUMENT, "as texts and as token ids", "calibration");
+    s24_ctx_destroy(ctx);
+}
+
 static void an_output_is_not_replaced_unasked(void **state)
 {
     (void)state;
@@ -216,6 +245,7 @@ int main(void)
         cmocka_unit_test(bad_inputs_name_their_layer),
         cmocka_unit_test(a_layer_under_two_names_is_refused),
         cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(bad_ids_are_refused),
         cmocka_unit_test(an_output_is_not_replaced_unasked),
         cmocka_unit_test(an_interruption_leaves_nothing),
         cmocka_unit_test(every_allocation_may_fail),

@@ -351,6 +351,82 @@ static void test_bad_texts(void **state)
     s24_encoder_close(encoder);
 }
 
+static s24_encoder *open_ids(const char *folder, int64_t max_tokens)
+{
+    const s24_encoder_opts opts = {.size = sizeof opts, .max_tokens = max_tokens, .ids = 1};
+    return open_with(folder, &opts);
+}
+
+/* The vectors of texts whose ids are the tokenizer's, whole or cut to five: only [SEP] is not put
+   back. */
+static void test_ids(void **state)
+{
+    static const int64_t offsets[] = {0, 5, 9, 16};
+    static const int32_t ids[] = {2, 5, 6, 7, 3, 2, 30, 5, 3, 2, 8, 9, 10, 11, 12, 3};
+    const s24_batch batch = {.texts = 3, .offsets = offsets, .ids = ids};
+    const s24_text texts[] = {{"a b c", 5}, {"z a", 3}, {"d e f g h", 9}};
+    float expected[3 * WIDTH], found[3 * WIDTH];
+    int64_t tokens;
+    (void)state;
+    const char *folder = make_folder("mean_tokens", 1);
+    s24_encoder *encoder = open_with(folder, NULL);
+    assert_int_equal(s24_encoder_embed(expected, NULL, encoder, ctx, texts, 3), S24_OK);
+    s24_encoder_close(encoder);
+    io_remove(io_path("model/vocab.txt"));
+    encoder = open_ids(folder, 0);
+    assert_int_equal(s24_encoder_embed_ids(found, &tokens, encoder, ctx, &batch), S24_OK);
+    assert_int_equal(tokens, 16);
+    assert_memory_equal(found, expected, sizeof found);
+    s24_encoder *other;
+    assert_int_equal(s24_encoder_share(&other, ctx, encoder), S24_OK);
+    assert_int_equal(s24_encoder_embed_ids(found, NULL, other, ctx, &batch), S24_OK);
+    assert_memory_equal(found, expected, sizeof found);
+    s24_encoder_close(other);
+    s24_encoder_close(encoder);
+    encoder = open_ids(folder, 5);
+    assert_int_equal(s24_encoder_embed_ids(found, &tokens, encoder, ctx, &batch), S24_OK);
+    assert_int_equal(tokens, 14);
+    assert_memory_equal(found, expected, 2 * WIDTH * sizeof *found);
+    const s24_batch none = {0};
+    assert_int_equal(s24_encoder_embed_ids(NULL, &tokens, encoder, ctx, &none), S24_OK);
+    s24_encoder_close(encoder);
+}
+
+static void test_bad_ids(void **state)
+{
+    static const int64_t offsets[] = {0, 2, 2}, one[] = {0, 2};
+    static const int32_t ids[] = {4, VOCABULARY}, negative[] = {-1, 2};
+    const struct {
+        s24_batch batch;
+        const char *sentence;
+    } cases[] = {
+        {{.texts = 2, .offsets = offsets, .ids = ids}, "text 1 has no token id"},
+        {{.texts = 1, .offsets = one, .ids = ids}, "token 1 has id 34, 0 to 33 is expected"},
+        {{.texts = 1, .offsets = one, .ids = negative}, "token 0 has id -1, 0 to 33 is expected"},
+        {{.texts = 1, .offsets = one}, "ids has no offsets or no ids"},
+    };
+    const s24_text text = {"a", 1};
+    float vector[2 * WIDTH];
+    (void)state;
+    const char *folder = make_folder("mean_tokens", 1);
+    s24_encoder *encoder = open_ids(folder, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(s24_encoder_embed_ids(vector, NULL, encoder, ctx, &cases[i].batch),
+                         S24_ERROR_ARGUMENT);
+        assert_sentence(ctx, cases[i].sentence);
+    }
+    assert_int_equal(s24_encoder_embed(vector, NULL, encoder, ctx, &text, 1), S24_ERROR_ARGUMENT);
+    assert_sentence(ctx, "texts were given to an encoder of token ids");
+    assert_int_equal(s24_encoder_set_prompt(encoder, ctx, "q: "), S24_ERROR_ARGUMENT);
+    assert_sentence(ctx, "a prompt was given to an encoder of token ids");
+    s24_encoder_close(encoder);
+    encoder = open_with(folder, NULL);
+    assert_int_equal(s24_encoder_embed_ids(vector, NULL, encoder, ctx, &cases[0].batch),
+                     S24_ERROR_ARGUMENT);
+    assert_sentence(ctx, "token ids were given to an encoder of texts");
+    s24_encoder_close(encoder);
+}
+
 static void test_interrupted(void **state)
 {
     io_env env;
@@ -417,7 +493,8 @@ int main(void)
         cmocka_unit_test(test_limits),     cmocka_unit_test(test_nothing_to_do),
         cmocka_unit_test(test_lower_case), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_bad_texts),  cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory),     cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_bad_ids),
     };
     return cmocka_run_group_tests(tests, encoder_setup, encoder_teardown);
 }

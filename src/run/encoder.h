@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The inside of an encoder: encoder.c opens and closes it, encoder_embed.c runs it. */
+#ifndef S24_RUN_ENCODER_H
+#define S24_RUN_ENCODER_H
+
+#include "io/tokenizer/tokenizer.h"
+#include "run/prompts.h"
+#include "run/session.h"
+
+enum { S24I_LANES = 2 /* on a device; the CPU has one */ };
+
+/* A batch on its way. */
+typedef struct s24i_encoder_lane {
+    s24_session *session;
+    int64_t *offsets; /* [window + 1] */
+    int32_t *ids;     /* [batch_tokens] */
+    float *vectors;   /* [window, width] */
+    int64_t *places;  /* [window] where the vectors belong, in texts */
+    int64_t texts;    /* 0: none is on its way */
+} s24i_encoder_lane;
+
+struct s24_encoder {
+    s24_ctx *ctx;
+    s24_model *model;
+    s24_tokenizer *tokenizer; /* NULL: texts come as ids */
+    s24i_prompts prompts;
+    const char *prompt, *prompt_name; /* of the folder, or own_prompt and NULL */
+    char *own_prompt;
+    int64_t prompt_tokens; /* that pooling leaves out, [CLS] among them; 0: none */
+    int shares;            /* model, tokenizer and prompts are another's */
+    int64_t width, max_tokens, batch_tokens;
+    int64_t window;    /* texts at a time */
+    s24_token *tokens; /* [window, max_tokens] */
+    int64_t *lengths;  /* [window] in tokens */
+    int64_t *order;    /* [window] texts, the longest first */
+    int64_t *starts;   /* [max_tokens + 2] where each length begins in order */
+    s24i_encoder_lane lanes[S24I_LANES];
+    int lane_count, next; /* lane */
+    int64_t most_tokens;  /* of a pass so far */
+};
+
+#endif

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Texts to vectors: a folder's tokenizer, model and prompts put together. Texts go through in
+ * windows: a window is tokenized by all threads, ordered by length, cut into batches of like
+ * lengths laid end to end, and its vectors are put back in the order of the texts. On a device two
+ * lanes, each with a stream, take batches by turns, and the next window is tokenized while they
+ * run. What must stay true: a text's vector does not depend on its neighbours but for rounding,
+ * and embedding allocates nothing.
+ */
+#include "run/encoder.h"
+
+#include <string.h>
+
+typedef struct window {
+    s24_encoder *encoder;
+    const s24_text *texts; /* or: */
+    const s24_batch *ids;
+    int64_t first, count; /* of all texts */
+    float *embeddings;    /* of all texts */
+} window;
+
+/* A text's ids, no more than the limit. Returns how many. */
+static int64_t take_ids(s24_token *tokens, const s24_batch *ids, int64_t text, int64_t most)
+{
+    const int64_t first = ids->offsets[text];
+    const int64_t count = s24i_min(ids->offsets[text + 1] - first, most);
+    for (int64_t t = 0; t < count; t++)
+        tokens[t].id = ids->ids[first + t];
+    return count;
+}
+
+static void tokenize(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const window *w = arg;
+    s24_encoder *e = w->encoder;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        s24_token *tokens = e->tokens + i * e->max_tokens;
+        if (w->ids) {
+            e->lengths[i] = take_ids(tokens, w->ids, w->first + i, e->max_tokens);
+            continue;
+        }
+        const s24_text parts[2] = {{e->prompt, strlen(e->prompt)}, w->texts[w->first + i]};
+        e->lengths[i] = s24i_tokenizer_encode(tokens, e->max_tokens, e->tokenizer, parts, 2);
+    }
+}
+
+static s24_status tokenize_window(const window *w, s24_ctx *ctx)
+{
+    s24_ctx_parallel_for(ctx, w->count, tokenize, (void *)(uintptr_t)w);
+    for (int64_t i = 0; i < w->count; i++)
+        if (w->encoder->lengths[i] < 0) return s24i_tokenizer_no_memory(ctx);
+    return S24_OK;
+}
+
+/* The longest first, equal ones as they came. */
+static void sort_by_length(s24_encoder *e, int64_t count)
+{
+    memset(e->starts, 0, (size_t)(e->max_tokens + 2) * sizeof *e->starts);
+    for (int64_t i = 0; i < count; i++)
+        e->starts[e->max_tokens - e->lengths[i] + 1]++;
+    for (int64_t l = 0; l <= e->max_tokens; l++)
+        e->starts[l + 1] += e->starts[l];
+    for (int64_t i = 0; i < count; i++)
+        e->order[e->starts[e->max_tokens - e->lengths[i]]++] = i;
+}
+
+/* Waits for the lane's batch and puts its vectors where they belong. */
+static s24_status collect(s24_encoder *e, s24i_encoder_lane *lane, s24_ctx *ctx, float *embeddings)
+{
+    const int64_t texts = lane->texts;
+    lane->texts = 0;
+    if (!texts) return S24_OK;
+    TRY(s24i_session_finish(lane->session, ctx));
+    for (int64_t i = 0; i < texts; i++)
+        memcpy(embeddings + lane->places[i] * e->width, lane->vectors + i * e->width,
+               (size_t)e->width * sizeof(float));
+    return S24_OK;
+}
+
+/* Sends the texts order[first …] that fit one batch on their way. *done is how many they were. */
+static s24_status send_batch(int64_t *done, const window *w, s24_ctx *ctx, int64_t first)
+{
+    s24_encoder *e = w->encoder;
+    s24i_encoder_lane *lane = &e->lanes[e->next];
+    const s24_outputs outputs = {.embeddings = lane->vectors};
+    s24_batch batch = {.offsets = lane->offsets, .ids = lane->ids};
+    e->next = (e->next + 1) % e->lane_count;
+    TRY(collect(e, lane, ctx, w->embeddings));
+    lane->offsets[0] = 0;
+    for (int64_t i = first; i < w->count; i++) {
+        const int64_t text = e->order[i], start = lane->offsets[batch.texts];
+        if (start + e->lengths[text] > e->batch_tokens) break;
+        for (int64_t t = 0; t < e->lengths[text]; t++)
+            lane->ids[start + t] = e->tokens[text * e->max_tokens + t].id;
+        lane->places[batch.texts] = w->first + text;
+        lane->offsets[++batch.texts] = start + e->lengths[text];
+    }
+    lane->session->unpooled = e->prompt_tokens;
+    e->most_tokens = s24i_max(e->most_tokens, lane->offsets[batch.texts]);
+    TRY(s24i_session_submit(lane->session, ctx, &batch, &outputs));
+    lane->texts = batch.texts;
+    *done = batch.texts;
+    return S24_OK;
+}
+
+static s24_status check_texts(const s24_encoder *encoder, s24_ctx *ctx, const s24_text *texts,
+                              int64_t count)
+{
+    const size_t most = INT32_MAX - strlen(encoder->prompt);
+    for (int64_t i = 0; i < count; i++) {
+        REQUIRE(ctx, texts[i].data || !texts[i].bytes, S24_ERROR_ARGUMENT, "texts[%lld] is NULL",
+                (long long)i);
+        REQUIRE(ctx, texts[i].bytes <= most, S24_ERROR_ARGUMENT,
+                "texts[%lld] has %zu bytes, at most %zu are expected", (long long)i, texts[i].bytes,
+                most);
+    }
+    return S24_OK;
+}
+
+static s24_status run_window(const window *w, s24_ctx *ctx, int64_t all)
+{
+    s24_encoder *e = w->encoder;
+    TRY(tokenize_window(w, ctx));
+    sort_by_length(e, w->count);
+    for (int64_t i = 0, done; i < w->count; i += done) {
+        TRY(send_batch(&done, w, ctx, i));
+        TRY(s24_ctx_progress(ctx, "embedding", w->first + i + done, all));
+    }
+    return S24_OK;
+}
+
+/* What the session would find window by window is said before the first. */
+static s24_status check_ids(const s24_encoder *encoder, s24_ctx *ctx, const s24_batch *ids)
+{
+    const int64_t vocabulary = encoder->model->shape.vocabulary;
+    for (int64_t b = 0; b < ids->texts; b++)
+        REQUIRE(ctx, ids->offsets[b + 1] > ids->offsets[b], S24_ERROR_ARGUMENT,
+                "text %lld has no token id", (long long)b);
+    for (int64_t i = ids->offsets[0]; i < ids->offsets[ids->texts]; i++)
+        REQUIRE(ctx, ids->ids[i] >= 0 && ids->ids[i] < vocabulary, S24_ERROR_ARGUMENT,
+                "token %lld has id %d, 0 to %lld is expected", (long long)i, (int)ids->ids[i],
+                (long long)vocabulary - 1);
+    return S24_OK;
+}
+
+/* All texts of `all`, window by window. */
+static s24_status embed(int64_t *tokens, const window *all, s24_ctx *ctx)
+{
+    s24_encoder *encoder = all->encoder;
+    int64_t total = 0;
+    s24_status status = S24_OK;
+    for (int64_t at = 0; at < all->count && status == S24_OK; at += encoder->window) {
+        window w = *all;
+        w.first = at;
+        w.count = s24i_min(encoder->window, all->count - at);
+        status = run_window(&w, ctx, all->count);
+        for (int64_t i = 0; i < w.count; i++)
+            total += encoder->lengths[i];
+    }
+    for (int i = 0; i < encoder->lane_count; i++) {
+        s24i_encoder_lane *lane = &encoder->lanes[(encoder->next + i) % encoder->lane_count];
+        if (status == S24_OK) status = collect(encoder, lane, ctx, all->embeddings);
+        if (lane->texts) (void)s24i_session_finish(lane->session, encoder->ctx);
+        lane->texts = 0;
+    }
+    if (tokens) *tokens = total;
+    return status;
+}
+
+s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *encoder, s24_ctx *ctx,
+                             const s24_text *texts, int64_t count)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, encoder && count >= 0 && (!count || (embeddings && texts)), S24_ERROR_ARGUMENT,
+            "%s",
+            !encoder      ? "encoder is NULL"
+            : count < 0   ? "count is negative"
+            : !embeddings ? "embeddings is NULL"
+                          : "texts is NULL");
+    REQUIRE(ctx, encoder->tokenizer, S24_ERROR_ARGUMENT,
+            "texts were given to an encoder of token ids, which has no tokenizer");
+    TRY(check_texts(encoder, ctx, texts, count));
+    const window all = {
+        .encoder = encoder, .texts = texts, .count = count, .embeddings = embeddings};
+    return embed(tokens, &all, ctx);
+}
+
+s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder *encoder,
+                                 s24_ctx *ctx, const s24_batch *ids)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx,
+            encoder && ids && ids->texts >= 0 &&
+                (!ids->texts || (embeddings && ids->offsets && ids->ids)),
+            S24_ERROR_ARGUMENT, "%s",
+            !encoder         ? "encoder is NULL"
+            : !ids           ? "ids is NULL"
+            : ids->texts < 0 ? "ids.texts is negative"
+            : !embeddings    ? "embeddings is NULL"
+                             : "ids has no offsets or no ids");
+    REQUIRE(ctx, !encoder->tokenizer, S24_ERROR_ARGUMENT,
+            "token ids were given to an encoder of texts; its options say which it is");
+    if (ids->texts) TRY(check_ids(encoder, ctx, ids));
+    const window all = {
+        .encoder = encoder, .ids = ids, .count = ids->texts, .embeddings = embeddings};
+    return embed(tokens, &all, ctx);
+}
