@@ -57,8 +57,8 @@ LONGEST_FUNCTION = 60
 LONGEST_LINE = 100
 MOST_PARAMETERS = 6
 ALLOWED = "tools/check_tree.allow"
-# Subjects are checked of commits after this one; what is older keeps the subjects it has.
-SUBJECTS_SINCE = "8f1e1ab5"
+# Commits of this day and later have their subjects checked; what is older keeps those it has.
+SUBJECTS_SINCE = "2026-11-24T00:00:00Z"
 LONGEST_SUBJECT = 72
 SUBJECT = re.compile(r"[a-z0-9_]+(, [a-z0-9_]+)*: (?!(?:an?|the) )[^ ].*[^ .]")
 # Lines of the preprocessor with those that continue them.
@@ -226,7 +226,7 @@ def names(files):
 def subjects(tree):
     """Yields (commit, sentence) for subjects that break the rule; nothing without a history."""
     log = subprocess.run(["git", "-C", str(tree), "log", "--no-merges", "--format=%h %s",
-                          f"{SUBJECTS_SINCE}..HEAD"], capture_output=True, text=True)
+                          f"--since={SUBJECTS_SINCE}"], capture_output=True, text=True)
     for line in log.stdout.splitlines():
         commit, subject = line.split(" ", 1)
         if len(subject) > LONGEST_SUBJECT:

@@ -135,26 +135,24 @@ class Scanner(unittest.TestCase):
         self.assertEqual(allow.read_text(), "# why\ncolumns src/op/a.c 1\n")
 
     def test_subjects(self):
-        def git(*words):
-            return subprocess.run(["git", "-C", str(self.tree), "-c", "user.name=A", "-c",
-                                   "user.email=a@b", *words], check=True, capture_output=True,
-                                  text=True).stdout.strip()
+        def git(day, *words):
+            subprocess.run(["git", "-C", str(self.tree), "-c", "user.name=A", "-c",
+                            "user.email=a@b", *words], check=True, capture_output=True,
+                           env=dict(os.environ, GIT_COMMITTER_DATE=f"{day}T12:00:00Z"))
 
         self.assertEqual(list(check_tree.subjects(self.tree)), [])
-        git("init", "-q")
-        git("commit", "-q", "--allow-empty", "-m", "Whatever it was called before the rule.")
-        base = check_tree.SUBJECTS_SINCE
-        self.addCleanup(setattr, check_tree, "SUBJECTS_SINCE", base)
+        before, after = "2026-11-23", "2026-11-24"
+        git(before, "init", "-q")
+        git(before, "commit", "-q", "--allow-empty", "-m", "Whatever it was called before.")
         self.assertEqual(list(check_tree.subjects(self.tree)), [])
-        check_tree.SUBJECTS_SINCE = git("rev-parse", "HEAD")
         for subject, faults in (("op: say which row is refused", 0), ("op, run: say it once", 0),
                                 ("op: " + "x" * 68, 0), ("op: " + "x" * 69, 1), ("Say it", 1),
                                 ("op: say it.", 1), ("Op: say it", 1), ("op: a better way", 1),
                                 ("op:say it", 1)):
             with self.subTest(subject):
-                git("commit", "-q", "--allow-empty", "-m", subject)
+                git(after, "commit", "-q", "--allow-empty", "-m", subject)
                 self.assertEqual(len(list(check_tree.subjects(self.tree))), faults)
-                git("reset", "-q", "--soft", check_tree.SUBJECTS_SINCE)
+                git(after, "reset", "-q", "--soft", "HEAD~")
 
     def test_this_tree(self):
         names = [p.relative_to(SOURCE) for room in ("include", "src", "cli", "examples", "tests")
