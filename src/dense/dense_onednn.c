@@ -110,7 +110,7 @@ dnnl_status_t s24i_onednn_describe(dnnl_primitive_desc_t *out, const onednn *dnn
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-static void weight_destroy(s24i_dense_weight *weight)
+void s24i_onednn_weight_destroy(s24i_dense_weight *weight)
 {
     if (!weight) return;
     if (weight->engine) weight->dnnl.engine_destroy(weight->engine);
@@ -118,12 +118,12 @@ static void weight_destroy(s24i_dense_weight *weight)
     s24_ctx_free(weight->ctx, weight);
 }
 
-static size_t weight_bytes(const s24i_dense_weight *weight)
+size_t s24i_onednn_weight_bytes(const s24i_dense_weight *weight)
 {
     return weight->dnnl.memory_desc_get_size(&weight->md);
 }
 
-static int takes_bf16(const s24i_dense_weight *weight)
+int s24i_onednn_takes_bf16(const s24i_dense_weight *weight)
 {
     return weight->type == dnnl_bf16;
 }
@@ -248,8 +248,8 @@ static s24_status weight_fill(s24i_dense_weight *weight, s24_ctx *ctx, const s24
     return reorder_all(weight, ctx, w);
 }
 
-static s24_status weight_create(s24i_dense_weight **out, s24_ctx *ctx, const s24_dense *w,
-                                s24_dtype dtype)
+s24_status s24i_onednn_weight_create(s24i_dense_weight **out, s24_ctx *ctx, const s24_dense *w,
+                                     s24_dtype dtype)
 {
     *out = NULL;
     s24i_dense_weight *weight;
@@ -261,56 +261,10 @@ static s24_status weight_create(s24i_dense_weight **out, s24_ctx *ctx, const s24
     weight->type = dtype == S24_BF16 ? dnnl_bf16 : dnnl_f32;
     const s24_status status = weight_fill(weight, ctx, w);
     if (status != S24_OK) {
-        weight_destroy(weight);
+        s24i_onednn_weight_destroy(weight);
         return status;
     }
     *out = weight;
     return S24_OK;
 }
-
-/* ---- products of two matrices that both change -------------------------------------------------
-   */
-
-typedef struct gemm_job {
-    onednn dnnl;
-    const s24i_gemm *whole;
-    dnnl_status_t status[S24I_ONEDNN_SHARES];
-} gemm_job;
-
-static void gemm_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    gemm_job *job = arg;
-    const s24i_gemm g = s24i_gemm_part(job->whole, begin, end);
-    const int before = s24i_onednn_enter(&job->dnnl);
-    job->status[thread] =
-        job->dnnl.sgemm(g.transposed_a ? 'T' : 'N', g.transposed_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f,
-                        g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
-    s24i_onednn_leave(&job->dnnl, before);
-}
-
-static s24_status gemm(s24_ctx *ctx, const s24i_gemm *whole)
-{
-    gemm_job job = {.whole = whole};
-    const int64_t steps = s24i_gemm_steps(whole);
-    TRY(s24i_onednn_open(&job.dnnl, ctx));
-    s24_ctx_parallel_for(ctx, steps, gemm_range, &job);
-    for (int t = 0; t < s24i_min(steps, s24_ctx_threads(ctx)); t++)
-        TRY(s24i_onednn_check(ctx, job.status[t], "a product"));
-    return S24_OK;
-}
-
-#define TEXT(x)      #x
-#define DOT(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
-
-const s24i_dense_engine_table s24i_dense_engine = {
-    .name = "oneDNN " DOT(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH),
-    .weight_create = weight_create,
-    .weight_destroy = weight_destroy,
-    .weight_bytes = weight_bytes,
-    .takes_bf16 = takes_bf16,
-    .runner_create = s24i_onednn_runner_create,
-    .runner_destroy = s24i_onednn_runner_destroy,
-    .run = s24i_onednn_run,
-    .gemm = gemm,
-};
 #endif

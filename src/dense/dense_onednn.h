@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the two halves of the oneDNN engine share: dense_onednn.c has weights, dense_onednn_run.c
-   products. */
+/* Declares what the parts of the oneDNN engine share: dense_onednn.c has weights,
+   dense_onednn_run.c products with them, dense_onednn_engine.c the table of both. */
 #ifndef S24_DENSE_DENSE_ONEDNN_H
 #define S24_DENSE_DENSE_ONEDNN_H
 
@@ -55,6 +55,12 @@ static inline void s24i_onednn_leave(const onednn *dnnl, int before)
     if (dnnl->set_threads && before != 1) dnnl->set_threads(before);
 }
 
+/* The table's functions. */
+s24_status s24i_onednn_weight_create(s24i_dense_weight **out, s24_ctx *ctx, const s24_dense *w,
+                                     s24_dtype dtype);
+void s24i_onednn_weight_destroy(s24i_dense_weight *weight);
+size_t s24i_onednn_weight_bytes(const s24i_dense_weight *weight);
+int s24i_onednn_takes_bf16(const s24i_dense_weight *weight);
 s24_status s24i_onednn_runner_create(s24i_dense_runner **out, s24_ctx *ctx, int64_t most_x);
 void s24i_onednn_runner_destroy(s24i_dense_runner *runner);
 s24_status s24i_onednn_run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_job *job);

@@ -200,14 +200,6 @@ s24_status s24_plan_create(s24_plan **out, s24_ctx *ctx, const s24_matrix *w,
     return plan_new(out, ctx, &ctx->allocator, w->storage, kernel);
 }
 
-void s24_plan_destroy(s24_plan *plan)
-{
-    if (!plan) return;
-    s24_allocator allocator = plan->allocator;
-    s24i_free(&allocator, plan->own);
-    s24i_free(&allocator, plan);
-}
-
 /* ---- in place -------------------------------------------------------------------------------- */
 
 /* The row that plans of floats take, if it computes on them as they are. */

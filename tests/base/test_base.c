@@ -221,9 +221,8 @@ static void test_cpu(void **state)
     assert_int_equal(s24_cpu_parse("dotprod"), S24_CPU_BASELINE | S24_CPU_NEON | S24_CPU_DOTPROD);
     assert_string_equal(s24_cpu_name(s24_cpu_parse("dotprod")), "dotprod");
     int levels = 0;
-    for (; s24_cpu_level_name(levels); levels++)
-        assert_string_equal(s24_cpu_name(s24_cpu_parse(s24_cpu_level_name(levels))),
-                            s24_cpu_level_name(levels));
+    for (const char *name; (name = s24_cpu_level_name(levels)) != NULL; levels++)
+        assert_string_equal(s24_cpu_name(s24_cpu_parse(name)), name);
     assert_int_equal(levels, 8);
     assert_null(s24_cpu_level_name(-1));
     assert_int_equal(s24_cpu_parse("avx1024"), 0);

@@ -151,7 +151,7 @@ s24_status s24i_tokenizer_read_merges(s24_tokenizer *tokenizer, const char *fold
 s24_status s24i_tokenizer_read_model(s24_tokenizer *tokenizer, const char *folder,
                                      const char *name);
 
-/* ---- what the readers share (tokenizer_load.c) ----------------------------------------------- */
+/* ---- what the readers share (tokenizer_read.c) ----------------------------------------------- */
 
 /* The "type" of what stands at key, or of the only element of a Sequence there; *part is that
    object. *type is NULL when there is nothing. */
