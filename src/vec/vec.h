@@ -46,6 +46,7 @@ typedef struct s24i_softmax {
     float *inverse;    /* [rows] */
 } s24i_softmax;
 
+/* beta NULL: rows are divided by their root mean square, and no mean is taken from them. */
 typedef struct s24i_layer_norm {
     const float *gamma, *beta; /* [n] */
     float eps;
@@ -61,12 +62,17 @@ typedef struct s24i_vec {
        up to ldd. */
     void (*transpose)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t rows,
                       int64_t cols);
-    /* x[rows, n] contiguous becomes gamma·(x − mean)/√(variance + eps) + beta, row by row. */
+    /* x[rows, n] contiguous becomes gamma·(x − mean)/√(variance + eps) + beta, row by row, or
+       gamma·x/√(mean of squares + eps). */
     void (*layer_norm)(float *x, int64_t rows, const s24i_layer_norm *norm);
     /* y[n] = activation(x[n] + bias[n]), or y += that. bias may be NULL; x may be y when not
        accumulating. */
     void (*epilogue)(float *y, const float *x, const float *bias, s24_activation activation,
                      int accumulate, int64_t n);
+    /* y[n] = activation(g)·u, squared: activation(g)²·u. y may be g or u. */
+    void (*gate)(float *y, const float *g, const float *u, s24_activation activation, int squared,
+                 int64_t n);
+    float (*log_sum)(const float *x, int64_t n);                      /* ln Σ exp(x) */
     void (*add)(float *y, const float *a, const float *b, int64_t n); /* y = a + b */
     void (*axpy)(float *y, float alpha, const float *x, int64_t n);   /* y += alpha·x */
     void (*maximum)(float *y, const float *x, int64_t n);             /* y = max(y, x) */

@@ -299,10 +299,30 @@ TARGET static void layer_norm_row(float *x, const s24i_layer_norm *norm)
         x[i] = (x[i] - mean) * inverse * norm->gamma[i] + norm->beta[i];
 }
 
+TARGET static void rms_norm_row(float *x, const s24i_layer_norm *norm)
+{
+    const int64_t n = norm->n, whole = n / WIDTH * WIDTH;
+    vec squares = V_SET(0.0f);
+    for (int64_t i = 0; i < whole; i += WIDTH) {
+        const vec v = V_LOAD(x + i);
+        squares = V_FMA(v, v, squares);
+    }
+    if (whole < n) {
+        const vec v = load_part(x + whole, n - whole, 0.0f);
+        squares = V_FMA(v, v, squares);
+    }
+    const float inverse = 1.0f / __builtin_sqrtf(V_SUM(squares) / (float)n + norm->eps);
+    const vec factor = V_SET(inverse);
+    for (int64_t i = 0; i < whole; i += WIDTH)
+        V_STORE(x + i, V_MUL(V_MUL(V_LOAD(x + i), factor), V_LOAD(norm->gamma + i)));
+    for (int64_t i = whole; i < n; i++)
+        x[i] = x[i] * inverse * norm->gamma[i];
+}
+
 TARGET static void layer_norm(float *x, int64_t rows, const s24i_layer_norm *norm)
 {
     for (int64_t r = 0; r < rows; r++)
-        layer_norm_row(x + r * norm->n, norm);
+        (norm->beta ? layer_norm_row : rms_norm_row)(x + r * norm->n, norm);
 }
 
 TARGET static void epilogue(float *y, const float *x, const float *bias, s24_activation activation,
@@ -322,6 +342,37 @@ TARGET static void epilogue(float *y, const float *x, const float *bias, s24_act
         if (accumulate) v = V_ADD(load_part(y + whole, n - whole, 0.0f), v);
         store_part(y + whole, v, n - whole);
     }
+}
+
+TARGET static void gate(float *y, const float *g, const float *u, s24_activation activation,
+                        int squared, int64_t n)
+{
+    const int64_t whole = n / WIDTH * WIDTH;
+    for (int64_t i = 0; i < whole; i += WIDTH) {
+        const vec v = activate(V_LOAD(g + i), activation);
+        V_STORE(y + i, V_MUL(squared ? V_MUL(v, v) : v, V_LOAD(u + i)));
+    }
+    if (whole < n) {
+        const vec v = activate(load_part(g + whole, n - whole, 0.0f), activation);
+        const vec factor = load_part(u + whole, n - whole, 0.0f);
+        store_part(y + whole, V_MUL(squared ? V_MUL(v, v) : v, factor), n - whole);
+    }
+}
+
+TARGET static float log_sum(const float *x, int64_t n)
+{
+    const int64_t whole = n / WIDTH * WIDTH;
+    vec top = V_SET(-FLT_MAX), sum = V_SET(0.0f);
+    for (int64_t i = 0; i < whole; i += WIDTH)
+        top = V_MAX(top, V_LOAD(x + i));
+    /* What is not there is far below: exp makes it 0. */
+    if (whole < n) top = V_MAX(top, load_part(x + whole, n - whole, -FLT_MAX));
+    const float most = V_TOP(top);
+    for (int64_t i = 0; i < whole; i += WIDTH)
+        sum = V_ADD(sum, vec_exp(V_SUB(V_LOAD(x + i), V_SET(most))));
+    if (whole < n)
+        sum = V_ADD(sum, vec_exp(V_SUB(load_part(x + whole, n - whole, -FLT_MAX), V_SET(most))));
+    return most + logf(V_SUM(sum));
 }
 
 TARGET static void add(float *y, const float *a, const float *b, int64_t n)
@@ -426,6 +477,8 @@ const s24i_vec TABLE = {
     .transpose = transpose,
     .layer_norm = layer_norm,
     .epilogue = epilogue,
+    .gate = gate,
+    .log_sum = log_sum,
     .add = add,
     .axpy = axpy,
     .maximum = maximum,
