@@ -283,8 +283,9 @@ typedef struct s24_model_info {
  */
 
 /*
- * A model from a folder with config.json. Pooling and normalisation come from modules.json; a
- * folder without it pools by mean and normalises. Errors: ARGUMENT (not a folder), UNSUPPORTED
+ * A model of any row of src/model/models.def from a folder with config.json; a language model
+ * (gpt2, llama) on the CPU only. Pooling and normalisation come from modules.json; a folder
+ * without it pools by mean and normalises. Errors: ARGUMENT (not a folder), UNSUPPORTED
  * (model_type, activation, kind of positions or of pooling, by its name), FORMAT (a missing or
  * misshapen tensor or config key, by its name), NOT_FINITE (a weight, by its place), DTYPE, MEMORY.
  */
@@ -334,12 +335,23 @@ S24_API int64_t s24_session_narrow_layers(const s24_session *session, int64_t to
 
 /* What s24_session_forward may give; NULL fields are not computed. All f32, row-major. */
 typedef struct s24_outputs {
-    float *hidden;       /* [tokens, width]: the last block's output (before a last norm) */
-    float *blocks;       /* [layers + 1, tokens, width]: embeddings, then each block's output */
+    float *hidden; /* [tokens, width]: the last block's, of a language model the last norm's */
+    float
+        *blocks; /* [layers + 1, tokens, width]: embeddings, then each block's; the last: hidden */
     float *embeddings;   /* [texts, width]: pooled and normalised as modules.json says */
     float *start_logits; /* [tokens], QA head */
     float *end_logits;   /* [tokens] */
-    float *logits;       /* [texts, classes], a classifier's of images */
+    float *logits;       /* [texts, classes], a classifier's of images; or of a language model, */
+    /* Of a language model; the fields from here on are read of no other. logits [token_count,
+       vocabulary] are of these tokens of the batch, counted from its first; NULL: of all, in
+       order. */
+    const int64_t *tokens;
+    int64_t token_count;
+    /* [tokens of the batch]: the token that follows each, -1: none. No more than some rows of
+       logits are held for losses at a time. */
+    const int32_t *targets;
+    double *loss;  /* mean of -ln p(target) over what has a target; NaN if nothing has */
+    float *losses; /* [tokens of the batch]; 0 where there is no target */
 } s24_outputs;
 
 /* Allocates nothing, but that the dense engine prepares itself when it meets a number of tokens for

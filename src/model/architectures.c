@@ -85,7 +85,7 @@ int s24i_slot_find(int64_t *block, s24i_slot *slot, const s24i_architecture *arc
 {
     const size_t prefix = strlen(arch->prefix);
     if (strncmp(name, arch->prefix, prefix) == 0) name += prefix;
-    for (int s = 0; s < S24I_SLOTS; s++) {
+    for (int s = 0; s < S24I_ALL_SLOTS; s++) {
         if (!arch->slots[s]) continue;
         if (!matches(block, name, arch->slots[s])) continue;
         *slot = (s24i_slot)s;

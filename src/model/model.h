@@ -28,7 +28,7 @@ typedef enum s24i_slot {
     S24I_ATTENTION, /* of the attention's output */
     S24I_INTERMEDIATE,
     S24I_OUTPUT,
-    S24I_SLOTS,             /* of an encoder's block */
+    S24I_SLOTS,             /* of a block without a gate */
     S24I_GATE = S24I_SLOTS, /* of a gated block: output(activation(gate) · intermediate) */
     S24I_ALL_SLOTS
 } s24i_slot;
@@ -61,14 +61,13 @@ typedef struct s24i_architecture {
        of the blocks that have none. */
     const char *rel_h, *rel_w, *key_window, *key_globals;
 
-    int encodes;    /* s24_model runs it; the others are for training and for libsparse24's tools */
-    int pre_norm;   /* x + f(norm(x)) instead of norm(x + f(x)) */
-    int rms;        /* norms divide by the root mean square: no mean, no .bias */
-    int causal;     /* no token attends to a later one */
-    int rotary;     /* positions turn queries and keys */
-    int joint;      /* query, key and value are one tensor, slots[S24I_QUERY] */
-    int transposed; /* weights are stored [k, n] */
-    int biases;     /* linear layers have them; 0: those that the checkpoint has */
+    int pre_norm;     /* x + f(norm(x)) instead of norm(x + f(x)) */
+    int rms;          /* norms divide by the root mean square: no mean, no .bias */
+    int causal;       /* no token attends to a later one */
+    int rotary;       /* positions turn queries and keys */
+    int joint;        /* query, key and value are one tensor, slots[S24I_QUERY] */
+    int transposed;   /* weights are stored [k, n] */
+    int biases;       /* linear layers have them; 0: those that the checkpoint has */
     int state_normed; /* the last hidden state is the final norm's */
 } s24i_architecture;
 
@@ -81,6 +80,7 @@ typedef struct s24i_shape {
     int64_t image, patch, channels, classes; /* of images; 0: the model reads text */
     float theta, dropout, attention_dropout;
     int joint;              /* query, key and value are one layer, S24I_QUERY */
+    int gated;              /* there is a layer S24I_GATE */
     int64_t grid, window;   /* tokens a side of an image with relative positions, of a window */
     uint64_t global_blocks; /* bits of blocks that attend beyond windows */
 } s24i_shape;
@@ -100,7 +100,7 @@ static inline int64_t s24i_qkv_outputs(const s24i_shape *shape)
 /* Linear layers of a block. */
 static inline int64_t s24i_slot_count(const s24i_shape *shape)
 {
-    return shape->joint ? S24I_SLOTS - 2 : S24I_SLOTS;
+    return S24I_SLOTS - (shape->joint ? 2 : 0) + (shape->gated ? 1 : 0);
 }
 
 /* y[m,n] = activation(x[m,k]·wᵀ + bias) (+ y). On the CPU it has a weight if it runs dense, a plan if it
@@ -124,13 +124,18 @@ typedef struct s24i_linear {
 } s24i_linear;
 
 typedef struct s24i_block {
-    /* One product of 3·width rows (in qkv[0]) when query, key and value are all dense or all 2:4,
+    /* One product of all their rows (in qkv[0]) when query, key and value are all dense or all 2:4,
        else three. */
     s24i_linear qkv[3];
     int qkv_count;
     int place[3]; /* of query, key and value in the one product: 0, 1, 2, or as the file has them */
     s24i_linear attention, intermediate, output;
-    const float *bias[S24I_SLOTS]; /* query's, key's and value's stand end to end, by place */
+    /* Of a gated block that is likewise: empty where intermediate has the gate's rows too,
+       first. */
+    s24i_linear gate;
+    /* Query's, key's and value's stand end to end, by place; so do gate's and intermediate's. NULL:
+       none of those that stand end to end has any. */
+    const float *bias[S24I_ALL_SLOTS];
     s24i_layer_norm attention_norm, output_norm;
     const float *rel_h, *rel_w; /* [2·side − 1, head], NULL: none */
 } s24i_block;
@@ -143,7 +148,8 @@ struct s24_model {
     s24_dtype narrow; /* on a device: i8 or e4m3, which 2:4 products may run in too; else NONE */
     float *floats;    /* everything below that is a float */
     int64_t float_count;
-    /* words may lie in words_map, the checkpoint's file; type_rows is NULL without token types. */
+    /* words may lie in words_map, the checkpoint's file; position_rows and type_rows are NULL in a
+       model without such tables. */
     const float *words, *position_rows, *type_rows;
     s24i_map words_map;                         /* empty: words is among the floats */
     s24i_layer_norm embedding_norm, final_norm; /* no gamma: there is none */
@@ -154,6 +160,8 @@ struct s24_model {
     s24i_patches patch_map;
     const float *first_token, *patch_bias;  /* [width] each, as read */
     const float *class_weight, *class_bias; /* [classes, width], [classes]; NULL without a head */
+    s24i_linear lm_head;  /* [vocabulary, width] of a language model, dense; else empty */
+    const float *lm_bias; /* [vocabulary] or NULL */
     s24i_block *blocks;
     s24i_pooled pooled;
     int64_t weight_bytes;
@@ -166,13 +174,15 @@ struct s24_model {
     int64_t device_bytes;
 };
 
-/* The products of a block by the number of their first slot; those that it does not have are empty. */
+/* The products of a block by the number of their first slot; those that it does not have are
+   empty. */
 enum {
     /* Before it query's, key's and value's, or one for all three. */
     S24I_PRODUCT_ATTENTION = S24I_ATTENTION,
     S24I_PRODUCT_INTERMEDIATE = S24I_INTERMEDIATE,
     S24I_PRODUCT_OUTPUT = S24I_OUTPUT,
-    S24I_PRODUCTS
+    S24I_PRODUCT_GATE = S24I_GATE,
+    S24I_PRODUCTS = S24I_ALL_SLOTS
 };
 s24i_linear *s24i_block_product_of(s24i_block *block, int index);
 const s24i_linear *s24i_block_product(const s24i_block *block, int index);
@@ -180,7 +190,7 @@ const s24i_linear *s24i_block_product(const s24i_block *block, int index);
 s24i_slot s24i_product_slot(int index);
 /* A product keeps what it needs to run as chosen. */
 void s24i_linear_choose(s24i_linear *linear, const s24i_choice *choice);
-/* How many linear layers one of a block's products is: query, key and value may be one. */
+/* How many linear layers one of a block's products is: neighbours may be one product. */
 int s24i_product_layers(const s24_model *model, int64_t block, int index);
 /* How many of the blocks' linear layers belong to products that count. */
 int64_t s24i_model_layers(const s24_model *model,
@@ -215,10 +225,15 @@ int s24i_slot_find(int64_t *block, s24i_slot *slot, const s24i_architecture *arc
 int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *model,
                            const char *name);
 
-/* Replaces the linear weights of a block by dense f32 ones, in the order of s24i_slot; the biases
-   stay. No session may be running. On error the block is as it was. */
+/* A model on the CPU in f32 whose blocks have no linear weights yet, only biases and norms; nor
+   has it a language model's head. Its tensors are checked as s24_model_load checks them. */
+s24_status s24i_model_load_bare(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint);
+
+/* Replaces the linear weights of a block by dense f32 ones, one for each slot of a model of that
+   shape in the order of s24i_slot; the biases stay. No session may be running. On error the block
+   is as it was. */
 s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,
-                                const s24_dense weights[S24I_SLOTS]);
+                                const s24_dense *weights);
 
 /* ---- making models (model_*.c) --------------------------------------------------------------- */
 
@@ -236,6 +251,7 @@ typedef struct s24i_rooms {
     int words;      /* 0: they are mapped */
     int qa_head;    /* 0: there is none */
     int class_head; /* likewise, of shape.classes */
+    int lm_bias;    /* of the head of a language model */
 } s24i_rooms;
 /* A model with its shape known and room for its floats; products are missing. */
 s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_architecture *architecture,
@@ -286,15 +302,18 @@ typedef struct s24i_source {
     const s24_checkpoint *checkpoint; /* of laid_out */
 } s24i_source;
 
-/* Makes the products of a block from six sources, which stay the caller's. Two neighbours that
-   are one product are joined here. */
+/* Makes the products of a block from a source for each of its slots, which stay the caller's.
+   Neighbours that are one product are joined here. */
 s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
-                            const s24i_source sources[S24I_SLOTS]);
+                            const s24i_source *sources);
 void s24i_block_clear(s24i_block *block, s24_ctx *ctx);
 /* The layer that reads patches, from its weight [width, channels · patch²]; when all floats are
    there, which it changes: bias and first token go into the positions' rows. */
 s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weight);
 void s24i_patches_clear(s24_model *model);
+/* The head of a language model from its weight [vocabulary, width]. */
+s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const float *weight);
+void s24i_lm_head_clear(s24_model *model);
 
 /* Reads shape, pooling and normalisation of a folder. */
 s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,

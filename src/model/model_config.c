@@ -21,7 +21,7 @@ static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
     static const struct {
         const char *name;
         s24_activation activation;
-        int encodes, squared;
+        int everywhere, squared;
     } names[] = {{"gelu", S24_ACTIVATION_GELU, 1, 0},
                  {"gelu_new", S24_ACTIVATION_GELU_TANH, 1, 0},
                  {"gelu_pytorch_tanh", S24_ACTIVATION_GELU_TANH, 1, 0},
@@ -31,7 +31,7 @@ static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
     const char *name = arch->activation ? arch->activation : "gelu";
     TRY(s24i_config_string(&name, config, arch->key_activation, S24I_OPTIONAL));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(names[i].name, name) != 0 || (arch->encodes && !names[i].encodes)) continue;
+        if (strcmp(names[i].name, name) != 0 || (!arch->causal && !names[i].everywhere)) continue;
         shape->activation = names[i].activation;
         shape->squared = names[i].squared;
         return S24_OK;
@@ -39,7 +39,7 @@ static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
     return s24_ctx_fail(config->ctx, S24_ERROR_UNSUPPORTED,
                         "%s: %s is '%s'; gelu, gelu_new, gelu_pytorch_tanh%s was expected",
                         config->file, arch->key_activation, s24i_show(name).text,
-                        arch->encodes ? " or relu" : ", relu, relu2 or silu");
+                        arch->causal ? ", relu, relu2 or silu" : " or relu");
 }
 
 /* A key that the architecture may not have, which leaves *out as it is. */
@@ -163,6 +163,7 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     const char *positions = "absolute";
     shape->types = arch->key_types ? 2 : 0;
     shape->joint = arch->joint;
+    shape->gated = arch->slots[S24I_GATE] != NULL;
     shape->eps = 1e-12f;
     TRY(read_int(&shape->vocabulary, config, arch->key_vocabulary, S24I_REQUIRED, 1, MOST_ROWS));
     TRY(read_int(&shape->positions, config, arch->key_positions, S24I_REQUIRED, 1, MOST_ROWS));
@@ -308,7 +309,8 @@ static const headed heads[] = {
     {"ForNextSentencePrediction", NULL, "judges whether two texts belong together", ""},
     {"ForMaskedLM", NULL, "fills in words", ""},
     {"ForPreTraining", NULL, "fills in words", ""},
-    {"LMHeadModel", NULL, "continues a text", ""}};
+    {"LMHeadModel", NULL, "continues a text", ", and eval --task lm measures this one"},
+    {"ForCausalLM", NULL, "continues a text", ", and eval --task lm measures this one"}};
 
 static s24_status refuse_head(s24_ctx *ctx, const char *folder, const char *evidence,
                               const headed *head)
@@ -335,7 +337,11 @@ static s24_status check_heads(s24_ctx *ctx, const s24_checkpoint *checkpoint,
             return refuse_head(ctx, folder, evidence, &heads[i]);
         }
     }
-    return S24_OK;
+    const char *type = s24_checkpoint_model_type(checkpoint);
+    const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
+    if (!arch || !arch->causal) return S24_OK;
+    snprintf(evidence, sizeof evidence, "model_type in config.json, '%s',", type);
+    return refuse_head(ctx, folder, evidence, &heads[sizeof heads / sizeof *heads - 1]);
 }
 
 s24_status s24i_pooling_check(s24_ctx *ctx, const s24_checkpoint *checkpoint)

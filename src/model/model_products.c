@@ -4,9 +4,9 @@
 
 s24i_linear *s24i_block_product_of(s24i_block *block, int index)
 {
-    s24i_linear *products[S24I_PRODUCTS] = {&block->qkv[0],       &block->qkv[1],
-                                            &block->qkv[2],       &block->attention,
-                                            &block->intermediate, &block->output};
+    s24i_linear *products[S24I_PRODUCTS] = {&block->qkv[0],    &block->qkv[1],       &block->qkv[2],
+                                            &block->attention, &block->intermediate, &block->output,
+                                            &block->gate};
     return products[index];
 }
 
@@ -17,13 +17,15 @@ const s24i_linear *s24i_block_product(const s24i_block *block, int index)
 
 s24i_slot s24i_product_slot(int index)
 {
-    return index <= S24I_VALUE ? S24I_QUERY : (s24i_slot)index;
+    if (index <= S24I_VALUE) return S24I_QUERY;
+    return index == S24I_PRODUCT_GATE ? S24I_INTERMEDIATE : (s24i_slot)index;
 }
 
 int s24i_product_layers(const s24_model *model, int64_t block, int index)
 {
-    const int joined = model->blocks[block].qkv_count == 1 && !model->shape.joint;
-    return index == S24I_QUERY && joined ? 3 : 1;
+    const s24i_block *b = &model->blocks[block];
+    if (index == S24I_QUERY && b->qkv_count == 1 && !model->shape.joint) return 3;
+    return index == S24I_INTERMEDIATE && model->shape.gated && !b->gate.n ? 2 : 1;
 }
 
 int64_t s24i_model_layers(const s24_model *model,

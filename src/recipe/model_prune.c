@@ -219,10 +219,8 @@ static s24_status check_layers(const s24i_pruner *pruner, const s24_model *model
 
 static s24_status prune_with_model(const s24i_pruner *pruner)
 {
-    /* Packed weights run dense too: the blocks get new dense weights as they are pruned. */
-    const s24_model_opts opts = {.size = sizeof opts, .dtype = S24_F32, .dense = 1};
     s24_model *model;
-    TRY(s24_model_load(&model, pruner->ctx, pruner->in, &opts));
+    TRY(s24i_model_load_bare(&model, pruner->ctx, pruner->in));
     s24_status status = S24_OK;
     if (model->shape.image)
         status = s24_ctx_fail(pruner->ctx, S24_ERROR_UNSUPPORTED,

@@ -4,10 +4,11 @@
  * inputs that all layers before it, pruned already, give it.
  *
  *     hidden = embeddings of all texts                   [tokens, width], the only large array
- *     for each block, for each stage of layers that share an input:
- *         run copies of hidden up to that input, gathering its Gram matrix
- *         prune the stage's layers and put their new weights in
- *     then run the block on hidden itself
+ *     for each block, whose weights are in memory for so long:
+ *         for each stage of layers that share an input:
+ *             run copies of hidden up to that input, gathering its Gram matrix
+ *             prune the stage's layers and put their new weights in
+ *         then run the block on hidden itself
  *
  * The runs up to the four inputs cost 0, 3, 4 and 8 of a block's 12·width² multiplications a token,
  * so going stage by stage, one Gram matrix at a time, costs little more than one look at them all.
@@ -23,13 +24,15 @@
 
 enum { BATCH_TOKENS = 4096 };
 
-/* The layers of a block that share their input, in the order they are pruned: first … end − 1. */
+/* The layers of a block that share an input, which is observed as the first one's, in the order
+   they are pruned. */
 static const struct {
-    int first, end;
-} stages[] = {{S24I_QUERY, S24I_ATTENTION},
-              {S24I_ATTENTION, S24I_INTERMEDIATE},
-              {S24I_INTERMEDIATE, S24I_OUTPUT},
-              {S24I_OUTPUT, S24I_SLOTS}};
+    s24i_slot slots[3];
+    int count;
+} stages[] = {{{S24I_QUERY, S24I_KEY, S24I_VALUE}, 3},
+              {{S24I_ATTENTION}, 1},
+              {{S24I_INTERMEDIATE, S24I_GATE}, 2},
+              {{S24I_OUTPUT}, 1}};
 enum { STAGES = sizeof stages / sizeof *stages, NOTHING_OBSERVED = -1 };
 
 typedef struct calibration {
@@ -42,14 +45,14 @@ typedef struct calibration {
     int64_t *ends; /* [texts + 1]: text t is ids[ends[t]] … ids[ends[t + 1]] */
     int32_t *ids;
     int64_t ids_capacity;
-    int64_t most_tokens;            /* of a batch */
-    int64_t *offsets;               /* [texts + 1]: of the batch at hand */
-    float *hidden;                  /* [tokens, width] */
-    float *copy;                    /* [most_tokens, width] */
-    const s24_tensor **tensors;     /* [layers][S24I_SLOTS] */
-    const s24_tensor *const *block; /* those of the block at hand */
-    s24_dense weights[S24I_SLOTS];  /* and its weights, pruned one after another */
-    int observed;                   /* the slot whose input goes into stats */
+    int64_t most_tokens;               /* of a batch */
+    int64_t *offsets;                  /* [texts + 1]: of the batch at hand */
+    float *hidden;                     /* [tokens, width] */
+    float *copy;                       /* [most_tokens, width] */
+    const s24_tensor **tensors;        /* [layers][S24I_ALL_SLOTS], NULL: the model has none */
+    const s24_tensor *const *block;    /* those of the block at hand */
+    s24_dense weights[S24I_ALL_SLOTS]; /* and its weights, pruned one after another */
+    int observed;                      /* the slot whose input goes into stats */
     s24_stats *stats;
     int64_t done, total; /* batches through blocks */
 } calibration;
@@ -215,29 +218,34 @@ static s24_status run_block(calibration *c, int64_t block, int slot)
 /* Does any layer of a stage get pruned? */
 static int takes_stage(const calibration *c, int64_t block, int stage)
 {
-    for (int slot = stages[stage].first; slot < stages[stage].end; slot++)
-        if (s24i_pruner_takes(c->pruner, c->tensors[block * S24I_SLOTS + slot])) return 1;
+    for (int i = 0; i < stages[stage].count; i++) {
+        const s24_tensor *t = c->tensors[block * S24I_ALL_SLOTS + stages[stage].slots[i]];
+        if (t && s24i_pruner_takes(c->pruner, t)) return 1;
+    }
     return 0;
 }
 
 static s24_status load_weights(calibration *c)
 {
-    for (int slot = 0; slot < S24I_SLOTS; slot++) {
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
         const s24_tensor *tensor = c->block[slot];
         s24_dense *w = &c->weights[slot];
-        TRY(s24i_name_tensor(c->ctx, s24i_pruner_load(c->pruner, w->data, tensor), tensor));
+        if (tensor)
+            TRY(s24i_name_tensor(c->ctx, s24i_pruner_load(c->pruner, w->data, tensor), tensor));
     }
     return S24_OK;
 }
 
 static s24_status prune_stage(calibration *c, int64_t block, int stage)
 {
-    const int first = stages[stage].first;
-    TRY(s24_stats_create(&c->stats, c->ctx, c->block[first]->shape[1]));
-    TRY(run_block(c, block, first));
-    for (int slot = first; slot < stages[stage].end; slot++)
-        if (s24i_pruner_takes(c->pruner, c->block[slot]))
+    const s24i_slot first = stages[stage].slots[0];
+    TRY(s24_stats_create(&c->stats, c->ctx, c->weights[first].cols));
+    TRY(run_block(c, block, (int)first));
+    for (int i = 0; i < stages[stage].count; i++) {
+        const s24i_slot slot = stages[stage].slots[i];
+        if (c->block[slot] && s24i_pruner_takes(c->pruner, c->block[slot]))
             TRY(s24i_pruner_layer(c->pruner, c->weights[slot].data, c->block[slot], c->stats));
+    }
     s24_stats_destroy(c->stats);
     c->stats = NULL;
     return s24i_model_set_block(c->model, c->ctx, block, c->weights);
@@ -245,16 +253,19 @@ static s24_status prune_stage(calibration *c, int64_t block, int stage)
 
 static s24_status prune_block(calibration *c, int64_t block)
 {
-    c->block = c->tensors + block * S24I_SLOTS;
+    c->block = c->tensors + block * S24I_ALL_SLOTS;
     TRY(load_weights(c));
+    TRY(s24i_model_set_block(c->model, c->ctx, block, c->weights));
     for (int stage = 0; stage < STAGES; stage++)
         if (takes_stage(c, block, stage)) TRY(prune_stage(c, block, stage));
-    return block + 1 < c->model->shape.layers ? run_block(c, block, NOTHING_OBSERVED) : S24_OK;
+    if (block + 1 < c->model->shape.layers) TRY(run_block(c, block, NOTHING_OBSERVED));
+    s24i_block_clear(&c->model->blocks[block], c->ctx);
+    return S24_OK;
 }
 
 static s24_status find_tensors(calibration *c)
 {
-    const int64_t count = c->model->shape.layers * S24I_SLOTS;
+    const int64_t count = c->model->shape.layers * S24I_ALL_SLOTS;
     TRY(s24i_alloc_elems(&c->tensors, c->ctx, count, sizeof *c->tensors, "the table of layers"));
     for (int64_t i = 0; i < count; i++)
         c->tensors[i] = NULL;
@@ -263,7 +274,7 @@ static s24_status find_tensors(calibration *c)
         int64_t block;
         s24i_slot slot;
         if (!s24i_model_find_linear(&block, &slot, c->model, tensor->name)) continue;
-        const s24_tensor **place = &c->tensors[block * S24I_SLOTS + slot];
+        const s24_tensor **place = &c->tensors[block * S24I_ALL_SLOTS + slot];
         /* The model has read one of them; the other would be written as it was, or not at all. */
         REQUIRE(c->ctx, !*place, S24_ERROR_FORMAT,
                 "%s: tensors '%s' and '%s' are the same layer; one of them was expected",
@@ -291,11 +302,12 @@ static s24_status prepare(calibration *c)
                          "the hidden states of the calibration texts"));
     TRY(s24i_alloc_elems(&c->copy, c->ctx, c->most_tokens * width, sizeof *c->copy,
                          "the hidden states of a batch"));
-    for (int slot = 0; slot < S24I_SLOTS; slot++) {
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
         s24_dense *w = &c->weights[slot];
         w->dtype = S24_F32;
         s24i_slot_shape(&w->rows, &w->cols, &c->model->shape, (s24i_slot)slot);
-        TRY(s24i_alloc_elems(&w->data, c->ctx, w->rows * w->cols, sizeof(float), "a weight"));
+        if (c->tensors[slot])
+            TRY(s24i_alloc_elems(&w->data, c->ctx, w->rows * w->cols, sizeof(float), "a weight"));
     }
     return s24_session_create(&c->session, c->ctx, c->model, c->most_tokens);
 }
@@ -312,7 +324,7 @@ s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
 done:
     s24_stats_destroy(c.stats);
     s24_session_destroy(c.session);
-    for (int slot = 0; slot < S24I_SLOTS; slot++)
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)
         s24_ctx_free(c.ctx, c.weights[slot].data);
     s24_ctx_free(c.ctx, c.copy);
     s24_ctx_free(c.ctx, c.hidden);

@@ -24,7 +24,7 @@ static s24_status check_model(s24_ctx *ctx, const s24_checkpoint *checkpoint, co
             "%s is a file; an encoder needs its folder, with the tokenizer", path);
     const char *type = s24_checkpoint_model_type(checkpoint);
     const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
-    if (!arch || !arch->encodes) return S24_OK;
+    if (!arch) return S24_OK;
     REQUIRE(ctx, !arch->key_image, S24_ERROR_UNSUPPORTED,
             "%s: a model of type '%s' reads images, and texts were given", path, type);
     return s24i_pooling_check(ctx, checkpoint);

@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "model/rotary.h"
 #include "run/cpu/attention.h"
 #include "run/cpu/attention_grid.h"
 #include "run/cpu/pass.h"
@@ -106,7 +107,10 @@ static s24_status fill_lanes(s24_session *session, s24_ctx *ctx)
     const s24i_shape *shape = &model->shape;
     const int64_t rows = s24i_min(session->max_tokens, CHUNK_ROWS), threads = session->threads;
     const int64_t all = s24i_min(session->max_tokens, CHUNK_ROWS * threads);
-    const int64_t wide = model->dtype == S24_F32 ? 0 : s24i_max(shape->width, shape->intermediate);
+    const int64_t widest =
+        s24i_max(s24i_slot_outputs(shape, S24I_QUERY), s24i_max(shape->width, shape->intermediate));
+    const int64_t wide = model->dtype == S24_F32 ? 0 : widest;
+    const int64_t outer_cols = shape->intermediate * (shape->gated ? 3 : 1);
     const size_t part = s24_dtype_bytes(session->between);
     s24i_lane *whole = &session->whole;
     size_t one = 0, bytes = most_work(model, ctx, all);
@@ -119,20 +123,32 @@ static s24_status fill_lanes(s24_session *session, s24_ctx *ctx)
     if (threads > 1) one = most_work(model, session->lanes[0].ctx, rows);
     if (bytes < one * (size_t)threads) bytes = one * (size_t)threads;
     const int64_t outer = s24i_max(all, threads > 1 ? rows * threads : 0);
-    TRY(s24i_alloc_elems(&whole->outer, ctx, outer * shape->intermediate, part, "activations"));
+    TRY(s24i_alloc_elems(&whole->outer, ctx, outer * outer_cols, part, "activations"));
     TRY(s24i_alloc_elems(&whole->work, ctx, (int64_t)bytes, 1, "work memory"));
-    const int64_t normed = model->architecture->pre_norm ? normed_columns(model) : 0;
+    const int has_normed = model->architecture->pre_norm || model->lm_head.n;
+    const int64_t normed = has_normed ? normed_columns(model) : 0;
     TRY(s24i_alloc_elems(&whole->normed, ctx, outer * normed, sizeof(float), "norms' results"));
     whole->work_bytes = bytes;
     for (int t = 0; t < threads; t++) {
         s24i_lane *lane = &session->lanes[t];
         lane->rows = rows;
-        lane->outer = (char *)whole->outer + (size_t)(t * rows * shape->intermediate) * part;
+        lane->outer = (char *)whole->outer + (size_t)(t * rows * outer_cols) * part;
         lane->normed = whole->normed + t * rows * normed;
         lane->work = (char *)whole->work + (size_t)t * one;
         lane->work_bytes = one;
     }
     return S24_OK;
+}
+
+static s24_status fill_head(s24_session *session, s24_ctx *ctx)
+{
+    enum { LOGITS = 1 << 23, ROWS = 16 }; /* made at a time; a multiple of what kernels like */
+    s24i_head_rows *head = &session->head;
+    const int64_t n = session->model->lm_head.n;
+    head->rows = s24i_min(session->whole.rows, s24i_round_up(s24i_max(1, LOGITS / n), ROWS));
+    TRY(s24i_alloc_elems(&head->logits, ctx, head->rows * n, sizeof(float), "logits"));
+    TRY(s24i_alloc_elems(&head->losses, ctx, head->rows, sizeof(float), "losses"));
+    return s24i_alloc_elems(&head->tokens, ctx, head->rows, sizeof(int64_t), "tokens");
 }
 
 static s24_status fill(s24_session *session, s24_ctx *ctx)
@@ -149,7 +165,13 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
     TRY(s24i_alloc_elems(&session->tiles, ctx, tokens + 1, sizeof(int64_t), "tiles"));
     TRY(s24i_alloc_elems(&session->scratch, ctx, session->scratch_elems * session->threads, one,
                          "attention's scratch"));
-    return fill_lanes(session, ctx);
+    if (session->model->architecture->rotary) {
+        const int64_t d = shape->head_width;
+        TRY(s24i_alloc_elems(&session->angles, ctx, longest * d, one, "rotary positions"));
+        s24i_rotary_fill(session->angles, shape->theta, d, longest);
+    }
+    TRY(fill_lanes(session, ctx));
+    return session->model->lm_head.n ? fill_head(session, ctx) : S24_OK;
 }
 
 static s24_status lay_out_images(s24_session *session, s24_ctx *ctx)
@@ -216,6 +238,10 @@ void s24_session_destroy(s24_session *session)
     s24_ctx_free(ctx, session->images);
     s24_ctx_free(ctx, session->tiles);
     s24_ctx_free(ctx, session->scratch);
+    s24_ctx_free(ctx, session->angles);
+    s24_ctx_free(ctx, session->head.logits);
+    s24_ctx_free(ctx, session->head.losses);
+    s24_ctx_free(ctx, session->head.tokens);
     s24_ctx_free(ctx, session->whole.work);
     s24_ctx_free(ctx, session);
 }
@@ -347,13 +373,17 @@ static s24_status forward(s24_session *session, s24_ctx *ctx, const s24_batch *b
     const s24i_pass pass = {.session = session, .ctx = ctx, .batch = batch, .hidden = hidden};
     if (model->shape.layers) TRY(s24i_pass_start(&pass, 0));
     for (int64_t b = 0; b < model->shape.layers; b++) {
-        TRY(s24i_pass_block(&pass, b, b + 1 < model->shape.layers));
+        const int more = b + 1 < model->shape.layers;
+        TRY(s24i_pass_block(&pass, b, more));
+        if (!more && model->architecture->state_normed)
+            s24i_session_norm(session, ctx, hidden, batch->offsets[batch->texts]);
         if (outputs->blocks) memcpy(outputs->blocks + (b + 1) * elems, hidden, bytes);
     }
     const float *states = s24i_session_states(session, ctx, batch, hidden, outputs);
     if (outputs->embeddings) s24i_session_pool(session, ctx, batch, states, outputs->embeddings);
     if (outputs->start_logits || outputs->end_logits)
         s24i_session_answer(session, batch, states, outputs);
+    if (model->lm_head.n) return s24i_session_language(session, ctx, batch, states, outputs);
     if (outputs->logits) s24i_session_classify(session, ctx, batch, states, outputs->logits);
     return S24_OK;
 }
@@ -364,10 +394,12 @@ s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_bat
     const int answers = outputs->start_logits || outputs->end_logits;
     REQUIRE(ctx, !answers || session->model->qa_weight, S24_ERROR_ARGUMENT,
             "answer logits were asked of a model without a question answering head");
-    REQUIRE(ctx, !outputs->logits || session->model->class_weight, S24_ERROR_ARGUMENT,
+    const int language = session->model->lm_head.n > 0;
+    REQUIRE(ctx, !outputs->logits || session->model->class_weight || language, S24_ERROR_ARGUMENT,
             "logits of classes were asked of a model without a classifier");
     s24_batch whole;
     TRY(begin(session, ctx, &whole, batch));
+    if (language) TRY(s24i_language_check(ctx, session->model, &whole, outputs));
     if (session->gpu) return s24i_gpu_submit(session->gpu, ctx, &whole, outputs, session->unpooled);
     return forward(session, ctx, &whole, outputs);
 }

@@ -22,13 +22,21 @@ typedef struct s24i_lane {
     int64_t rows;       /* tokens at a time */
     int together;       /* all threads, more than one */
     int octave;         /* of the pass's rows (race.h) */
-    void *outer;        /* [rows, intermediate] */
-    float *normed;      /* [rows, width] where norms stand before the layers, [rows, patch] */
-    void *work;         /* of the 2:4 plans */
+    void *outer;   /* [rows, intermediate]; of gated blocks twice that, then what the gate gives */
+    float *normed; /* [rows, width] where norms stand before the layers, [rows, patch] */
+    void *work;    /* of the 2:4 plans */
     size_t work_bytes;
     s24i_dense_runner *runner;
     s24_status status; /* of the lane's last work */
 } s24i_lane;
+
+/* Rows of a language model's logits that are made at a time. */
+typedef struct s24i_head_rows {
+    int64_t rows;
+    float *logits;   /* [rows, vocabulary] */
+    float *losses;   /* [rows] */
+    int64_t *tokens; /* [rows] */
+} s24i_head_rows;
 
 struct s24_session {
     s24_ctx *ctx;
@@ -43,11 +51,13 @@ struct s24_session {
     void *context;     /* [max_tokens, queries] */
     int64_t *tiles;    /* [max_tokens + 1] */
     int64_t *images;   /* [max_tokens / positions + 1]: where they begin, of a model of images */
+    float *angles;     /* [longest text, head_width], of rotary positions; else NULL */
     float *scratch;
     int64_t scratch_elems;
-    s24i_lane whole;  /* all threads; its ctx is each pass's own */
-    s24i_lane *lanes; /* [threads] */
-    int64_t unpooled; /* a prompt's tokens, the first of every text: attended to, but left
+    s24i_head_rows head; /* of a language model */
+    s24i_lane whole;     /* all threads; its ctx is each pass's own */
+    s24i_lane *lanes;    /* [threads] */
+    int64_t unpooled;    /* a prompt's tokens, the first of every text: attended to, but left
                                      out by mean and max pooling; set by whoever submits */
     struct s24i_gpu_session *gpu; /* of a model on a device; then nothing above but ctx … threads */
 };
@@ -75,6 +85,20 @@ s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_bat
                                const s24_outputs *outputs);
 s24_status s24i_session_finish(s24_session *session, s24_ctx *ctx);
 
+/* The text that a token of a batch belongs to. */
+static inline int64_t s24i_batch_text(const s24_batch *batch, int64_t token)
+{
+    int64_t low = 0, high = batch->texts;
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if (batch->offsets[middle] <= token)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Do mean and max pooling take token t of a batch, which is at this position of its text? */
 static inline int s24i_is_pooled(const s24_batch *batch, int64_t t, int64_t position,
                                  int64_t unpooled)
@@ -84,6 +108,8 @@ static inline int s24i_is_pooled(const s24_batch *batch, int64_t t, int64_t posi
 
 /* The embeddings of a checked batch (session_embed.c). */
 s24_status s24i_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch, float *hidden);
+/* The last norm of states [tokens, width], in place. */
+void s24i_session_norm(const s24_session *session, s24_ctx *ctx, float *states, int64_t tokens);
 /* What pooling and heads read of the last block's output: itself, or the last norm's, which may
    take its place. */
 const float *s24i_session_states(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
@@ -100,6 +126,12 @@ void s24i_session_pool(s24_session *session, s24_ctx *ctx, const s24_batch *batc
 /* start_logits and end_logits [tokens] of outputs, those that are not NULL. */
 void s24i_session_answer(const s24_session *session, const s24_batch *batch, const float *hidden,
                          const s24_outputs *outputs);
+/* logits, loss and losses of outputs, from the last norm's states of a language model. */
+s24_status s24i_session_language(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                                 const float *states, const s24_outputs *outputs);
+/* Errors: ARGUMENT (tokens or targets out of range, a loss without targets). */
+s24_status s24i_language_check(s24_ctx *ctx, const s24_model *model, const s24_batch *batch,
+                               const s24_outputs *outputs);
 /* logits [images, classes] from the first token of each. */
 void s24i_session_classify(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                            const float *hidden, float *logits);

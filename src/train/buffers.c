@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The memory of passes, planned once: every buffer is a part of one arena. */
-#include <math.h>
 #include <string.h>
 
+#include "model/rotary.h"
 #include "train/transformer.h"
 
 enum { LOGITS_CHUNK = 1 << 23 /* logits that are made at a time */ };
@@ -123,19 +123,13 @@ static void plan_all(plan *p, s24_transformer *t)
     if (t->opts.train) plan_backward(p, t);
 }
 
-/* angles[position] = cos and sin of position·theta^(−2i/d), i below d/2. */
 static s24_status fill_angles(s24_transformer *t, s24_ctx *ctx)
 {
-    const int64_t d = t->shape.head_width, half = d / 2, positions = turned_positions(t);
+    const int64_t d = t->shape.head_width, positions = turned_positions(t);
     const int64_t count = positions * d;
     float *angles;
     TRY(s24i_alloc_elems(&angles, ctx, count, sizeof *angles, "rotary positions"));
-    for (int64_t p = 0; p < positions; p++)
-        for (int64_t i = 0; i < half; i++) {
-            const float turn = 1.0f / powf(t->shape.theta, 2.0f * (float)i / (float)d);
-            angles[p * d + i] = cosf((float)p * turn);
-            angles[p * d + half + i] = sinf((float)p * turn);
-        }
+    s24i_rotary_fill(angles, t->shape.theta, d, positions);
     t->machine.ops->upload(&t->machine, t->at.angles, angles, (size_t)count * sizeof *angles);
     s24_ctx_free(ctx, angles);
     return S24_OK;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "io/file/io.h"
+#include "model/rotary.h"
 #include "run/cpu/attention.h"
 #include "train/ops.h"
 
@@ -277,11 +278,10 @@ static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
         const float *cosine = h->angles + h->step->positions[t] * h->d, *sine = cosine + half;
         for (int64_t head = 0; head < h->heads + h->kv_heads; head++) {
             float *a = j->dqkv + t * ld + head * h->d, *b = a + half;
-            for (int64_t i = 0; i < half; i++) {
-                const float x = a[i], y = b[i], s = j->back ? -sine[i] : sine[i];
-                a[i] = x * cosine[i] - y * s;
-                b[i] = y * cosine[i] + x * s;
-            }
+            if (j->back) /* the other half turns first */
+                s24i_rotate(b, a, cosine, sine, half);
+            else
+                s24i_rotate(a, b, cosine, sine, half);
         }
     }
 }

@@ -314,7 +314,7 @@ class Images(Scratch):
              "images of 5 x 5 pixels and 1 channel, but the model reads 4 x 4 and 1"),
             ("classes", image("many-images-idx3-ubyte"), 4, "images of 8 classes, but the model has 3"),
             ("a text model", image("good-images-idx3-ubyte", "gpt2"), 5,
-             "model_type 'gpt2' is not supported; bert, vit and sam_vision_model are$"),
+             r"gpt2 \(gpt2\) has no head for this task; an image model with a classifier"),
             ("not finite", image("good-images-idx3-ubyte", "nan"), 4,
              "patch_embeddings.projection.weight' has NaN at row 0, column 0"),
         ])

@@ -33,6 +33,5 @@ const s24i_architecture s24i_bert = {
     .attention_norm = "encoder.layer.%d.attention.output.LayerNorm",
     .output_norm = "encoder.layer.%d.output.LayerNorm",
     .qa_head = "qa_outputs",
-    .encodes = 1,
     .biases = 1,
 };

@@ -30,7 +30,6 @@ const s24i_architecture s24i_sam = {
     .output_norm = "layers.%d.layer_norm2",
     .rel_h = "layers.%d.attn.rel_pos_h",
     .rel_w = "layers.%d.attn.rel_pos_w",
-    .encodes = 1,
     .pre_norm = 1,
     .joint = 1,
     .biases = 1,

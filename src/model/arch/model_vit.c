@@ -29,7 +29,6 @@ const s24i_architecture s24i_vit = {
     .output_norm = "encoder.layer.%d.layernorm_after",
     .final_norm = "layernorm",
     .class_head = "classifier",
-    .encodes = 1,
     .pre_norm = 1,
     .biases = 1,
 };

@@ -84,12 +84,12 @@ static void pack_bf16(const scratch *s, const s24i_attention *job, int64_t offse
     job->vec->pair_rows((void *)s->values, s->d_ld, v, ld, tokens, job->d);
 }
 
+/* head: of the keys. */
 static void pack(const scratch *s, const s24i_attention *job, int64_t text, int64_t head)
 {
     const int64_t first = job->batch->offsets[text];
     const int64_t tokens = job->batch->offsets[text + 1] - first;
-    const int64_t group = job->kv_heads ? job->heads / job->kv_heads : 1;
-    const int64_t offset = first * kv_ld(job) + head / group * job->d;
+    const int64_t offset = first * kv_ld(job) + head * job->d;
     if (job->dtype == S24_BF16)
         pack_bf16(s, job, offset, tokens);
     else
@@ -104,19 +104,32 @@ typedef struct steps {
     s24i_softmax softmax;
 } steps;
 
-/* Row r of a tile sees the tokens up to its own, of which the tile's first sees `seen`. */
+/* Row r of a tile sees the tokens up to its own, of which the tile's first sees `seen`. The
+   weights of the others are 0; pairs of bf16 are whole. */
 static void softmax_causal(const s24i_attention *job, const steps *t, int64_t seen)
 {
+    const int pairs = job->dtype == S24_BF16;
+    const size_t part = s24_dtype_bytes(job->dtype);
+    const int64_t all = pairs ? s24i_round_up(t->softmax.n, 2) : t->softmax.n;
     for (int64_t r = 0; r < t->softmax.rows; r++) {
         s24i_softmax row = t->softmax;
         row.s += r * row.ld;
         row.inverse += r;
         row.rows = 1;
         row.n = seen + r;
-        job->vec->softmax(&row);
-        for (int64_t i = row.n; i < t->softmax.n; i++)
-            row.s[i] = 0.0f;
+        (pairs ? job->vec->pair_softmax : job->vec->softmax)(&row);
+        memset((char *)row.s + (size_t)row.n * part, 0, (size_t)(all - row.n) * part);
     }
+}
+
+static void softmax(const s24i_attention *job, const steps *t)
+{
+    if (job->causal)
+        softmax_causal(job, t, t->softmax.n - t->softmax.rows + 1);
+    else if (job->dtype == S24_BF16)
+        job->vec->pair_softmax(&t->softmax);
+    else
+        job->vec->softmax(&t->softmax);
 }
 
 static void run_f32(const scratch *s, const s24i_attention *job, steps *t, int64_t offset)
@@ -126,10 +139,7 @@ static void run_f32(const scratch *s, const s24i_attention *job, steps *t, int64
     float *context = (float *)job->context + offset;
     if (!padded) t->mix.c = context, t->mix.ldc = width;
     job->vec->product(&t->scores);
-    if (job->causal)
-        softmax_causal(job, t, t->scores.n - t->scores.m + 1);
-    else
-        job->vec->softmax(&t->softmax);
+    softmax(job, t);
     for (int64_t r = 0; job->drop && r < t->mix.m; r++)
         job->vec->dropout(t->softmax.s + r * t->softmax.ld, t->softmax.n, job->drop,
                           offset / job->d + r * job->heads);
@@ -145,7 +155,7 @@ static void run_bf16(const scratch *s, const s24i_attention *job, steps *t, int6
     t->scores.k /= 2;
     t->mix.k = (t->mix.k + 1) / 2;
     job->vec->pair_product(&t->scores);
-    job->vec->pair_softmax(&t->softmax);
+    softmax(job, t);
     job->vec->pair_product(&t->mix);
     for (int64_t r = 0; r < t->mix.m; r++)
         job->vec->narrow(context + r * job->heads * job->d, s->out + r * s->d_ld, job->d);
@@ -210,19 +220,20 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const s24i_attention *job = arg;
     float *memory = job->scratch + thread * job->scratch_elems;
-    int64_t packed_text = -1, packed_head = -1, text = begin < end ? text_of(job, begin) : 0;
+    int64_t packed_text = -1, packed_keys = -1, text = begin < end ? text_of(job, begin) : 0;
+    const int64_t group = job->kv_heads ? job->heads / job->kv_heads : 1;
     scratch s = {.keys = NULL};
     for (int64_t item = begin; item < end; item++) {
         while (item >= job->tiles[text + 1] * job->heads)
             text++;
         const int64_t tiles = job->tiles[text + 1] - job->tiles[text];
         const int64_t within = item - job->tiles[text] * job->heads;
-        const int64_t head = within / tiles;
-        if (text != packed_text || head != packed_head) {
+        const int64_t head = within / tiles, keys = head / group;
+        if (text != packed_text || keys != packed_keys) {
             s = cut(memory, job->batch->offsets[text + 1] - job->batch->offsets[text], job->d);
-            pack(&s, job, text, head);
+            pack(&s, job, text, keys);
             packed_text = text;
-            packed_head = head;
+            packed_keys = keys;
         }
         run_tile(&s, job, text, head, within % tiles);
     }

@@ -8,9 +8,9 @@
 
 /*
  * context[t, h·d …] = softmax(q·kᵀ/√d + mask)·v for every token t and head h of d elements, within
- * t's text. q, k and v are [tokens, heads·d] with rows ld apart, k's and v's kv_ld. A token whose mask is 0 is
- * attended by none; in a text of such tokens only, every token attends to all alike. Head h of the
- * queries reads head h / (heads / kv_heads) of the keys and values.
+ * t's text. q, k and v are [tokens, heads·d] with rows ld apart, k's and v's kv_ld. A token whose
+ * mask is 0 is attended by none; in a text of such tokens only, every token attends to all alike.
+ * Head h of the queries reads head h / (heads / kv_heads) of the keys and values.
  */
 typedef struct s24i_attention {
     const s24i_vec *vec;
@@ -22,7 +22,7 @@ typedef struct s24i_attention {
     const int64_t *tiles; /* [texts + 1]: tiles of queries before each text */
     int64_t heads, d;
     int64_t kv_heads; /* 0: heads */
-    int causal;       /* 1: no token attends to a later one; f32 only */
+    int causal;       /* 1: no token attends to a later one */
     const s24i_dropout
         *drop;      /* of the softmax's weights, row: token · heads + head; or NULL; f32 only */
     float *scratch; /* s24i_attention_scratch(…) floats a thread */

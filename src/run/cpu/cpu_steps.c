@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "model/rotary.h"
 #include "run/cpu/attention.h"
 #include "run/cpu/attention_grid.h"
 
@@ -54,33 +55,230 @@ static void *after(void *data, s24_dtype dtype, int64_t elems)
     return (char *)data + (size_t)elems * s24_dtype_bytes(dtype);
 }
 
-/* Query, key and value: of one product side by side, of three each in a matrix of its own. */
+/* Where queries, keys and values of a pass's first token stand: side by side if they are one
+   product, else each in a matrix of its own. */
+typedef struct qkv_places {
+    void *at[3];
+    int64_t ld[3];
+} qkv_places;
+
+static qkv_places qkv_of(const s24i_pass *pass, const s24i_block *block)
+{
+    const s24_session *session = pass->session;
+    const s24i_shape *shape = &session->model->shape;
+    const int64_t tokens = pass->batch->offsets[pass->batch->texts];
+    const int joined = block->qkv_count == 1;
+    qkv_places places;
+    for (int i = 0; i < 3; i++) {
+        int64_t before = 0;
+        for (int j = 0; j < 3; j++)
+            if (block->place[j] < block->place[i]) before += s24i_slot_outputs(shape, (s24i_slot)j);
+        places.at[i] = after(session->qkv, session->between, joined ? before : before * tokens);
+        places.ld[i] = joined ? s24i_qkv_outputs(shape) : s24i_slot_outputs(shape, (s24i_slot)i);
+    }
+    return places;
+}
+
 static s24_status run_qkv(const s24i_chunk *c, const s24_dense *x)
 {
-    const s24_session *session = session_of(c);
-    const int64_t tokens = c->pass->batch->offsets[c->pass->batch->texts];
-    void *to = session->qkv;
-    for (int i = 0; i < c->block->qkv_count; i++) {
-        const s24i_linear *l = &c->block->qkv[i];
-        const s24_dense y = {after(to, session->between, c->first * l->n), session->between,
-                             c->rows, l->n, l->n};
-        TRY(s24i_lane_linear(c->lane, l, &y, x, 0));
-        to = after(to, session->between, tokens * l->n);
+    const s24_dtype dtype = session_of(c)->between;
+    const qkv_places to = qkv_of(c->pass, c->block);
+    if (c->block->qkv_count == 1) {
+        const s24i_linear *l = &c->block->qkv[0];
+        void *first = session_of(c)->qkv;
+        const s24_dense y = {after(first, dtype, c->first * l->n), dtype, c->rows, l->n, l->n};
+        return s24i_lane_linear(c->lane, l, &y, x, 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        const int64_t n = to.ld[i];
+        const s24_dense y = {after(to.at[i], dtype, c->first * n), dtype, c->rows, n, n};
+        TRY(s24i_lane_linear(c->lane, &c->block->qkv[i], &y, x, 0));
     }
     return S24_OK;
 }
 
+/* ---- gates ----------------------------------------------------------------------------------- */
+
+/* Rows h = activation(g)·u, squared: activation(g)²·u, of one dtype. */
+typedef struct gate_job {
+    const s24i_vec *vec;
+    s24_dtype dtype;
+    s24_activation activation;
+    int squared;
+    void *h, *g, *u;
+    int64_t n, ld; /* from row to row of g and u; h's rows are n apart */
+} gate_job;
+
+static void widen(float *to, const uint16_t *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t bits = (uint32_t)from[i] << 16;
+        memcpy(&to[i], &bits, sizeof bits);
+    }
+}
+
+static void gate_bf16(const gate_job *j, uint16_t *h, const uint16_t *g, const uint16_t *u)
+{
+    enum { PIECE = 256 };
+    float wide[2][PIECE];
+    for (int64_t i = 0; i < j->n; i += PIECE) {
+        const int64_t n = s24i_min(PIECE, j->n - i);
+        widen(wide[0], g + i, n);
+        widen(wide[1], u + i, n);
+        j->vec->gate(wide[0], wide[0], wide[1], j->activation, j->squared, n);
+        j->vec->narrow(h + i, wide[0], n);
+    }
+}
+
+static void gate_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const gate_job *j = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        void *h = after(j->h, j->dtype, r * j->n), *g = after(j->g, j->dtype, r * j->ld);
+        void *u = after(j->u, j->dtype, r * j->ld);
+        if (j->dtype == S24_BF16)
+            gate_bf16(j, h, g, u);
+        else
+            j->vec->gate(h, g, u, j->activation, j->squared, j->n);
+    }
+}
+
+/* Where the gate's result stands: after the room of its operands. */
+static void *gated_at(const s24i_chunk *c)
+{
+    const s24_session *session = session_of(c);
+    return after(c->lane->outer, session->between,
+                 c->lane->rows * 2 * session->model->shape.intermediate);
+}
+
+/* Gate and intermediate stand side by side if they are one product, else one after the other. */
+static void *ungated_at(const s24i_chunk *c, int is_gate)
+{
+    const s24_session *session = session_of(c);
+    const int64_t n = session->model->shape.intermediate;
+    const int64_t before = is_gate ? 0 : c->block->gate.n ? c->rows * n : n;
+    return after(c->lane->outer, session->between, before);
+}
+
+static void run_gate(const s24i_chunk *c)
+{
+    const s24_session *session = session_of(c);
+    const s24i_shape *shape = &session->model->shape;
+    gate_job job = {.vec = session->vec,
+                    .dtype = session->between,
+                    .activation = shape->activation,
+                    .squared = shape->squared,
+                    .h = gated_at(c),
+                    .g = ungated_at(c, 1),
+                    .u = ungated_at(c, 0),
+                    .n = shape->intermediate,
+                    .ld = shape->intermediate * (c->block->gate.n ? 1 : 2)};
+    s24_ctx_parallel_for(c->lane->ctx, c->rows, gate_range, &job);
+}
+
+/* ReLU² of a block without a gate: products know ReLU. */
+static void square(const s24i_chunk *c, const s24_dense *y)
+{
+    gate_job job = {.vec = session_of(c)->vec,
+                    .dtype = y->dtype,
+                    .h = y->data,
+                    .g = y->data,
+                    .u = y->data,
+                    .n = y->cols,
+                    .ld = y->cols};
+    s24_ctx_parallel_for(c->lane->ctx, y->rows, gate_range, &job);
+}
+
+static s24_status run_up(const s24i_chunk *c, const s24_dense *x, const s24_dense *y)
+{
+    const s24i_block *b = c->block;
+    const s24i_shape *shape = &session_of(c)->model->shape;
+    s24_dense to = *y;
+    to.cols = to.ld = b->intermediate.n;
+    if (b->gate.n) {
+        TRY(s24i_lane_linear(c->lane, &b->gate, &to, x, 0));
+        to.data = ungated_at(c, 0);
+    }
+    TRY(s24i_lane_linear(c->lane, &b->intermediate, &to, x, 0));
+    if (shape->squared && !shape->gated) square(c, &to);
+    return S24_OK;
+}
+
+/* ---- products, by their step ----------------------------------------------------------------- */
+
 static s24_status run_product(const s24i_chunk *c, const s24i_block_step *step, int *ends)
 {
-    const s24_dense x = place_of(c, step->from), y = place_of(c, step->to);
     const s24i_observer *observer = c->pass->observer;
+    const s24_dense y = place_of(c, step->to);
+    s24_dense x = place_of(c, step->from);
+    if (step->slot == S24I_OUTPUT && session_of(c)->model->shape.gated) x.data = gated_at(c);
     if (observer) TRY(observer->input(observer->user, step->slot, &x));
     *ends = s24i_pass_ends_at(c->pass, step->slot);
     if (*ends) return S24_OK;
-    if (step->to == S24I_AT_QKV) return run_qkv(c, &x);
+    if (step->slot == S24I_QUERY) return run_qkv(c, &x);
+    if (step->slot == S24I_INTERMEDIATE) return run_up(c, &x, &y);
     return s24i_lane_linear(c->lane, s24i_block_product(c->block, (int)step->slot), &y, &x,
                             step->adds);
 }
+
+/* ---- rotary positions ------------------------------------------------------------------------ */
+
+/* Some heads side by side in each row of a chunk's tokens. */
+typedef struct rotate_job {
+    const s24i_chunk *chunk;
+    void *at;
+    int64_t ld, heads;
+} rotate_job;
+
+static void rotate_bf16(const s24i_vec *vec, uint16_t *head, const float *angles, int64_t half)
+{
+    enum { PIECE = 64 };
+    float a[PIECE], b[PIECE];
+    for (int64_t i = 0; i < half; i += PIECE) {
+        const int64_t n = s24i_min(PIECE, half - i);
+        widen(a, head + i, n);
+        widen(b, head + half + i, n);
+        s24i_rotate(a, b, angles + i, angles + half + i, n);
+        vec->narrow(head + i, a, n);
+        vec->narrow(head + half + i, b, n);
+    }
+}
+
+static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const rotate_job *j = arg;
+    const s24i_chunk *c = j->chunk;
+    const s24_session *session = session_of(c);
+    const s24_batch *batch = c->pass->batch;
+    const int64_t d = session->model->shape.head_width, half = d / 2;
+    int64_t text = begin < end ? s24i_batch_text(batch, c->first + begin) : 0;
+    (void)thread;
+    for (int64_t t = c->first + begin; t < c->first + end; t++) {
+        while (t >= batch->offsets[text + 1])
+            text++;
+        const float *angles = session->angles + (t - batch->offsets[text]) * d;
+        for (int64_t h = 0; h < j->heads; h++) {
+            void *head = after(j->at, session->between, t * j->ld + h * d);
+            if (session->between == S24_BF16)
+                rotate_bf16(session->vec, head, angles, half);
+            else
+                s24i_rotate(head, (float *)head + half, angles, angles + half, half);
+        }
+    }
+}
+
+static void run_rotate(const s24i_chunk *c)
+{
+    const s24i_shape *shape = &session_of(c)->model->shape;
+    const qkv_places at = qkv_of(c->pass, c->block);
+    rotate_job queries = {c, at.at[S24I_QUERY], at.ld[S24I_QUERY], shape->heads};
+    rotate_job keys = {c, at.at[S24I_KEY], at.ld[S24I_KEY], shape->kv_heads};
+    s24_ctx_parallel_for(c->lane->ctx, c->rows, rotate_range, &queries);
+    s24_ctx_parallel_for(c->lane->ctx, c->rows, rotate_range, &keys);
+}
+
+/* ---- a chunk's steps ------------------------------------------------------------------------- */
 
 s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
 {
@@ -88,10 +286,23 @@ s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
     int ends = 0;
     for (int i = first; i < end && !ends; i++) {
         const s24i_block_step *step = &steps->step[i];
-        if (step->kind == S24I_STEP_NORM)
+        switch (step->kind) {
+        case S24I_STEP_NORM:
             run_norm(c, step);
-        else if (step->kind == S24I_STEP_PRODUCT)
+            break;
+        case S24I_STEP_PRODUCT:
             TRY(run_product(c, step, &ends));
+            break;
+        case S24I_STEP_ROTATE:
+            run_rotate(c);
+            break;
+        case S24I_STEP_GATE:
+            run_gate(c);
+            break;
+        case S24I_STEP_ATTEND: /* not of a chunk */
+        case S24I_STEP_KINDS:
+            break;
+        }
     }
     return S24_OK;
 }
@@ -128,32 +339,21 @@ void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block)
     }
     const s24_session *session = pass->session;
     const s24i_shape *shape = &session->model->shape;
-    const int64_t tokens = pass->batch->offsets[pass->batch->texts];
-    const int64_t width[3] = {s24i_slot_outputs(shape, S24I_QUERY),
-                              s24i_slot_outputs(shape, S24I_KEY),
-                              s24i_slot_outputs(shape, S24I_VALUE)};
-    const int joined = block->qkv_count == 1; /* then q, k and v stand side by side */
-    const int64_t all = width[0] + width[1] + width[2];
-    void *at[3];
-    for (int i = 0; i < 3; i++) {
-        int64_t before = 0;
-        for (int j = 0; j < 3; j++)
-            if (block->place[j] < block->place[i]) before += width[j];
-        at[i] = after(session->qkv, session->between, joined ? before : before * tokens);
-    }
+    const qkv_places at = qkv_of(pass, block);
     const s24i_attention attention = {.vec = session->vec,
                                       .dtype = session->between,
-                                      .q = at[S24I_QUERY],
-                                      .k = at[S24I_KEY],
-                                      .v = at[S24I_VALUE],
-                                      .ld = joined ? all : width[0],
-                                      .kv_ld = joined ? all : width[1],
+                                      .q = at.at[S24I_QUERY],
+                                      .k = at.at[S24I_KEY],
+                                      .v = at.at[S24I_VALUE],
+                                      .ld = at.ld[S24I_QUERY],
+                                      .kv_ld = at.ld[S24I_KEY],
                                       .context = session->context,
                                       .batch = pass->batch,
                                       .tiles = session->tiles,
                                       .heads = shape->heads,
                                       .kv_heads = shape->kv_heads,
                                       .d = shape->head_width,
+                                      .causal = session->model->architecture->causal,
                                       .scratch = session->scratch,
                                       .scratch_elems = session->scratch_elems};
     s24i_attention_run(pass->ctx, &attention);

@@ -2,8 +2,8 @@
 /*
  * The blocks of a forward pass: who runs which of their steps on which tokens. Tokens meet in the
  * attention only, so all steps between two attentions are one stretch: threads with tokens enough
- * take a share of them each, from the attention's result to the next attention's input, and wait for
- * nobody in between; few tokens are worked on by all threads together, product by product.
+ * take a share of them each, from the attention's result to the next attention's input, and wait
+ * for nobody in between; few tokens are worked on by all threads together, product by product.
  */
 #include "run/cpu/cpu_steps.h"
 #include "run/load/choice.h"

@@ -2,6 +2,8 @@
 /* From a batch to the first block's input: rows of tables for tokens, a product for patches. */
 #include "run/cpu/pass.h"
 
+#include <string.h>
+
 typedef struct token_job {
     const s24_session *session;
     const s24_batch *batch;
@@ -11,19 +13,6 @@ typedef struct token_job {
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-static int64_t text_of(const s24_batch *batch, int64_t token)
-{
-    int64_t low = 0, high = batch->texts;
-    while (high - low > 1) {
-        const int64_t middle = (low + high) / 2;
-        if (batch->offsets[middle] <= token)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static void embed_range(void *arg, int64_t first, int64_t end, int thread)
 {
     (void)thread;
@@ -32,15 +21,18 @@ static void embed_range(void *arg, int64_t first, int64_t end, int thread)
     const s24_model *model = job->session->model;
     const s24i_vec *vec = job->session->vec;
     const int64_t width = model->shape.width;
-    int64_t text = first < end ? text_of(batch, first) : 0;
+    int64_t text = first < end ? s24i_batch_text(batch, first) : 0;
     for (int64_t t = first; t < end; t++) {
         while (t >= batch->offsets[text + 1])
             text++;
         const int64_t position = t - batch->offsets[text];
         const int64_t type = batch->types ? batch->types[t] : 0;
         float *row = job->hidden + t * width;
-        vec->add(row, model->words + batch->ids[t] * width, model->position_rows + position * width,
-                 width);
+        const float *word = model->words + batch->ids[t] * width;
+        if (model->position_rows)
+            vec->add(row, word, model->position_rows + position * width, width);
+        else
+            memcpy(row, word, (size_t)width * sizeof *row);
         if (model->type_rows) vec->add(row, row, model->type_rows + type * width, width);
         if (model->embedding_norm.gamma) vec->layer_norm(row, 1, &model->embedding_norm);
     }

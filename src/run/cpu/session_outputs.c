@@ -18,18 +18,24 @@ static void norm_range(void *arg, int64_t first, int64_t end, int thread)
     job->session->vec->layer_norm(job->states + first * norm->n, end - first, norm);
 }
 
+void s24i_session_norm(const s24_session *session, s24_ctx *ctx, float *states, int64_t tokens)
+{
+    norm_job job = {session, states};
+    s24_ctx_parallel_for(ctx, tokens, norm_range, &job);
+}
+
 const float *s24i_session_states(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                                  float *hidden, const s24_outputs *outputs)
 {
     const int64_t tokens = batch->offsets[batch->texts];
-    norm_job job = {session, session->hidden};
-    if (!session->model->final_norm.gamma) return hidden;
+    if (!session->model->final_norm.gamma || session->model->architecture->state_normed)
+        return hidden;
     if (!outputs->embeddings && !outputs->start_logits && !outputs->end_logits && !outputs->logits)
         return hidden;
     if (hidden != session->hidden)
         memcpy(session->hidden, hidden,
                (size_t)(tokens * session->model->shape.width) * sizeof(float));
-    s24_ctx_parallel_for(ctx, tokens, norm_range, &job);
+    s24i_session_norm(session, ctx, session->hidden, tokens);
     return session->hidden;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The linear products of a block, made from the weights of its layers. Query, key and value are
- * joined into one product of 3·width rows wherever they are of one kind: their input is then read
- * (and packed, by the 2:4 kernels) once. Rows end to end are rows of one matrix in the dense form
- * and in the canonical 2:4 form alike, because each row of either is whole bytes.
+ * joined into one product of all their rows wherever they are of one kind, and so are gate and
+ * intermediate: their input is then read (and packed, by the 2:4 kernels) once. Rows end to end
+ * are rows of one matrix in the dense form and in the canonical 2:4 form alike, because each row
+ * of either is whole bytes.
  */
 #include "run/load/choice.h"
 
@@ -42,11 +43,8 @@ void s24i_linear_choose(s24i_linear *linear, const s24i_choice *choice)
 
 void s24i_block_clear(s24i_block *block, s24_ctx *ctx)
 {
-    for (int i = 0; i < 3; i++)
-        linear_clear(&block->qkv[i], ctx);
-    linear_clear(&block->attention, ctx);
-    linear_clear(&block->intermediate, ctx);
-    linear_clear(&block->output, ctx);
+    for (int i = 0; i < S24I_PRODUCTS; i++)
+        linear_clear(s24i_block_product_of(block, i), ctx);
 }
 
 /* A scale a row, as stored or made here, and each token quantised as it comes. */
@@ -156,6 +154,20 @@ void s24i_patches_clear(s24_model *model)
     linear_clear(&model->patches, model->ctx);
 }
 
+void s24i_lm_head_clear(s24_model *model)
+{
+    linear_clear(&model->lm_head, model->ctx);
+}
+
+s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const float *weight)
+{
+    const s24i_source source = {.dense = {(void *)(uintptr_t)weight, S24_F32,
+                                          model->shape.vocabulary, model->shape.width, 0}};
+    model->lm_head.bias = model->lm_bias;
+    return model->device ? s24i_gpu_linear_make(&model->lm_head, model, ctx, &source)
+                         : make_dense(&model->lm_head, model, ctx, &source, dense_dtype(model));
+}
+
 /* The bias is every patch's, the first token has one position only. */
 static void fold_into_positions(s24_model *model)
 {
@@ -186,18 +198,26 @@ s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weigh
     return status;
 }
 
+/* ---- neighbours that read the same input, as one product ------------------------------------- */
+
+enum { MOST_JOINED = 3 };
+
 static s24_status join_dense(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
-                             const s24i_source *sources)
+                             const s24i_source *sources, int count)
 {
-    const int64_t n = sources[0].dense.rows, k = sources[0].dense.cols;
+    const int64_t k = sources[0].dense.cols;
+    int64_t n = 0, at = 0;
     float *rows;
-    TRY(s24i_alloc_elems(&rows, ctx, 3 * n * k, sizeof(float), "a joined weight"));
-    for (int64_t r = 0; r < 3 * n; r++) {
-        const s24_dense *from = &sources[r / n].dense;
-        memcpy(rows + r * k, (const float *)from->data + r % n * s24i_ld(from),
-               (size_t)k * sizeof(float));
-    }
-    const s24i_source joined = {.dense = {rows, S24_F32, 3 * n, k, k}};
+    for (int i = 0; i < count; i++)
+        n += sources[i].dense.rows;
+    TRY(s24i_alloc_elems(&rows, ctx, n * k, sizeof(float), "a joined weight"));
+    for (int i = 0; i < count; i++)
+        for (int64_t r = 0; r < sources[i].dense.rows; r++, at++) {
+            const s24_dense *from = &sources[i].dense;
+            memcpy(rows + at * k, (const float *)from->data + r * s24i_ld(from),
+                   (size_t)k * sizeof(float));
+        }
+    const s24i_source joined = {.dense = {rows, S24_F32, n, k, k}};
     const s24_status status = linear_make(linear, model, ctx, &joined);
     s24_ctx_free(ctx, rows);
     return status;
@@ -211,102 +231,143 @@ static s24_status stored_values(uint8_t *to, s24_ctx *ctx, const s24_matrix *mat
     return S24_OK;
 }
 
+/* Bytes of a row of matrices of one kind. */
+typedef struct row_bytes {
+    size_t scales, values, indices;
+} row_bytes;
+
+static row_bytes row_bytes_of(const s24_matrix *m)
+{
+    const int64_t k = s24_matrix_cols(m), group = s24_matrix_group(m);
+    return (row_bytes){group ? (size_t)((k + group - 1) / group) * sizeof(float) : 0,
+                       (size_t)(k / (s24_matrix_bits(m) == 4 ? 4 : 2)) *
+                           s24_dtype_bytes(s24_matrix_dtype(m)),
+                       (size_t)((k + 7) / 8)};
+}
+
+/* The rows of `count` matrices one after another in memory that has room for them. */
+static s24_status copy_rows(uint8_t *scales, uint8_t *values, uint8_t *indices, s24_ctx *ctx,
+                            const s24i_source *sources, int count)
+{
+    const row_bytes row = row_bytes_of(sources[0].matrix);
+    size_t at = 0;
+    for (int i = 0; i < count; i++) {
+        const s24_matrix *m = sources[i].matrix;
+        const size_t n = (size_t)s24_matrix_rows(m);
+        if (row.scales) memcpy(scales + at * row.scales, s24_matrix_scales(m), n * row.scales);
+        TRY(stored_values(values + at * row.values, ctx, m, n * row.values));
+        memcpy(indices + at * row.indices, s24_matrix_indices(m), n * row.indices);
+        at += n;
+    }
+    return S24_OK;
+}
+
 static s24_status join_matrices(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
-                                const s24i_source *sources)
+                                const s24i_source *sources, int count)
 {
     const s24_matrix *first = sources[0].matrix;
-    const int64_t n = s24_matrix_rows(first), k = s24_matrix_cols(first);
-    const int64_t group = s24_matrix_group(first);
-    const s24_dtype dtype = s24_matrix_dtype(first);
-    const size_t values =
-        (size_t)(n * (k / (s24_matrix_bits(first) == 4 ? 4 : 2))) * s24_dtype_bytes(dtype);
-    const size_t scales = group ? (size_t)(n * ((k + group - 1) / group)) * sizeof(float) : 0;
-    const size_t indices = (size_t)(n * ((k + 7) / 8));
+    const row_bytes row = row_bytes_of(first);
+    int64_t n = 0;
     uint8_t *bytes;
-    TRY(s24i_alloc_elems(&bytes, ctx, 3, scales + values + indices, "a joined weight"));
-    uint8_t *all_values = bytes + 3 * scales, *all_indices = all_values + 3 * values;
-    s24_status status = S24_OK;
-    for (size_t i = 0; i < 3 && status == S24_OK; i++) {
-        const s24_matrix *matrix = sources[i].matrix;
-        if (scales) memcpy(bytes + i * scales, s24_matrix_scales(matrix), scales);
-        status = stored_values(all_values + i * values, ctx, matrix, values);
-        memcpy(all_indices + i * indices, s24_matrix_indices(matrix), indices);
-    }
+    for (int i = 0; i < count; i++)
+        n += s24_matrix_rows(sources[i].matrix);
+    TRY(s24i_alloc_elems(&bytes, ctx, n, row.scales + row.values + row.indices, "a joined weight"));
+    uint8_t *values = bytes + (size_t)n * row.scales, *indices = values + (size_t)n * row.values;
+    s24_status status = copy_rows(bytes, values, indices, ctx, sources, count);
     s24i_source joined = {.matrix = NULL};
-    const s24_quantized from = {.rows = 3 * n,
-                                .cols = k,
+    const s24_quantized from = {.rows = n,
+                                .cols = s24_matrix_cols(first),
                                 .bits = s24_matrix_bits(first),
-                                .group = group,
-                                .values = all_values,
-                                .indices = all_indices,
+                                .group = s24_matrix_group(first),
+                                .values = values,
+                                .indices = indices,
                                 .scales = (const float *)(const void *)bytes};
-    if (status == S24_OK && scales)
+    if (status == S24_OK && row.scales)
         status = s24_matrix_from_quantized(&joined.matrix, ctx, &from);
     else if (status == S24_OK)
-        status =
-            s24_matrix_from_packed(&joined.matrix, ctx, all_values, all_indices, dtype, 3 * n, k);
+        status = s24_matrix_from_packed(&joined.matrix, ctx, values, indices,
+                                        s24_matrix_dtype(first), n, s24_matrix_cols(first));
     if (status == S24_OK) status = linear_make(linear, model, ctx, &joined);
     s24_matrix_destroy(joined.matrix);
     s24_ctx_free(ctx, bytes);
     return status;
 }
 
-/* Are they three matrices of one dtype, or of one scheme? */
-static int can_be_joined(const s24i_source *sources)
+/* Are they dense weights, or matrices of one dtype or one scheme? */
+static int can_be_joined(const s24i_source *sources, int count)
 {
     const s24_matrix *first = sources[0].matrix;
-    for (int i = 1; i < 3; i++) {
+    for (int i = 0; i < count; i++) {
         const s24_matrix *other = sources[i].matrix;
-        if (!first || !other || s24_matrix_dtype(first) != s24_matrix_dtype(other) ||
-            s24_matrix_bits(first) != s24_matrix_bits(other) ||
-            s24_matrix_group(first) != s24_matrix_group(other))
+        if (sources[i].laid_out.data || !first != !other) return 0;
+        if (first && (s24_matrix_dtype(first) != s24_matrix_dtype(other) ||
+                      s24_matrix_bits(first) != s24_matrix_bits(other) ||
+                      s24_matrix_group(first) != s24_matrix_group(other)))
             return 0;
     }
     return 1;
 }
 
+static s24_status join(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
+                       const s24i_source *sources, int count)
+{
+    return (sources[0].matrix ? join_matrices : join_dense)(linear, model, ctx, sources, count);
+}
+
 static s24_status build_qkv(s24i_block *block, s24_model *model, s24_ctx *ctx,
                             const s24i_source *slots)
 {
-    s24i_source sources[3];
+    s24i_source sources[MOST_JOINED];
     for (int i = 0; i < 3; i++)
         sources[block->place[i]] = slots[i];
-    const int matrices =
-        (sources[0].matrix != NULL) + (sources[1].matrix != NULL) + (sources[2].matrix != NULL);
-    const int joint = model->shape.joint || slots[S24I_QUERY].laid_out.data;
-    const int join = joint || matrices == 0 || can_be_joined(sources);
-    block->qkv_count = join ? 1 : 3;
+    const int is_one = model->shape.joint || slots[S24I_QUERY].laid_out.data;
+    const int joins = is_one || can_be_joined(sources, 3);
+    block->qkv_count = joins ? 1 : 3;
     for (int i = 0; i < 3; i++)
-        if (!join || !block->place[i]) block->qkv[join ? 0 : i].bias = block->bias[i];
-    if (joint) return linear_make(&block->qkv[0], model, ctx, &slots[S24I_QUERY]);
-    if (matrices == 0) return join_dense(&block->qkv[0], model, ctx, sources);
-    if (join) return join_matrices(&block->qkv[0], model, ctx, sources);
+        if (!joins || !block->place[i]) block->qkv[joins ? 0 : i].bias = block->bias[i];
+    if (is_one) return linear_make(&block->qkv[0], model, ctx, &slots[S24I_QUERY]);
+    if (joins) return join(&block->qkv[0], model, ctx, sources, 3);
     for (int i = 0; i < 3; i++)
         TRY(linear_make(&block->qkv[i], model, ctx, &slots[i]));
     return S24_OK;
 }
 
+/* The layers before the activation. A gate's rows come first, and the activation is its step's. */
+static s24_status build_up(s24i_block *block, s24_model *model, s24_ctx *ctx,
+                           const s24i_source *slots)
+{
+    block->intermediate.bias = block->bias[S24I_INTERMEDIATE];
+    if (!model->shape.gated) {
+        block->intermediate.activation = model->shape.activation;
+        return linear_make(&block->intermediate, model, ctx, &slots[S24I_INTERMEDIATE]);
+    }
+    const s24i_source sources[] = {slots[S24I_GATE], slots[S24I_INTERMEDIATE]};
+    const int joins = can_be_joined(sources, 2);
+    (joins ? &block->intermediate : &block->gate)->bias = block->bias[S24I_GATE];
+    if (joins) return join(&block->intermediate, model, ctx, sources, 2);
+    TRY(linear_make(&block->gate, model, ctx, &slots[S24I_GATE]));
+    return linear_make(&block->intermediate, model, ctx, &slots[S24I_INTERMEDIATE]);
+}
+
 static s24_status build(s24i_block *block, s24_model *model, s24_ctx *ctx,
-                        const s24i_source sources[S24I_SLOTS])
+                        const s24i_source *sources)
 {
     TRY(build_qkv(block, model, ctx, sources));
     TRY(linear_make(&block->attention, model, ctx, &sources[S24I_ATTENTION]));
-    TRY(linear_make(&block->intermediate, model, ctx, &sources[S24I_INTERMEDIATE]));
+    TRY(build_up(block, model, ctx, sources));
     TRY(linear_make(&block->output, model, ctx, &sources[S24I_OUTPUT]));
     block->attention.bias = block->bias[S24I_ATTENTION];
-    block->intermediate.bias = block->bias[S24I_INTERMEDIATE];
-    block->intermediate.activation = model->shape.activation;
     block->output.bias = block->bias[S24I_OUTPUT];
     return S24_OK;
 }
 
 s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
-                            const s24i_source sources[S24I_SLOTS])
+                            const s24i_source *sources)
 {
     s24i_block *old = &model->blocks[block];
     s24i_block made = *old;
-    memset(made.qkv, 0, sizeof made.qkv);
-    made.attention = made.intermediate = made.output = (s24i_linear){0};
+    for (int i = 0; i < S24I_PRODUCTS; i++)
+        *s24i_block_product_of(&made, i) = (s24i_linear){0};
     const s24_status status = build(&made, model, ctx, sources);
     if (status != S24_OK) {
         s24i_block_clear(&made, ctx);
@@ -318,10 +379,10 @@ s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
 }
 
 s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,
-                                const s24_dense weights[S24I_SLOTS])
+                                const s24_dense *weights)
 {
-    s24i_source sources[S24I_SLOTS];
-    for (int slot = 0; slot < S24I_SLOTS; slot++)
+    s24i_source sources[S24I_ALL_SLOTS];
+    for (int slot = 0; slot < (model->shape.gated ? S24I_ALL_SLOTS : S24I_SLOTS); slot++)
         sources[slot] = (s24i_source){.dense = weights[slot]};
     return s24i_block_build(model, ctx, block, sources);
 }

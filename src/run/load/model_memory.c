@@ -59,10 +59,10 @@ static const float *carve(carver *c, int64_t count)
     return floats;
 }
 
-static void carve_norm(carver *c, s24i_layer_norm *norm, const s24i_shape *shape)
+static void carve_norm(carver *c, s24i_layer_norm *norm, const s24i_shape *shape, int rms)
 {
     norm->gamma = carve(c, shape->width);
-    norm->beta = carve(c, shape->width);
+    norm->beta = rms ? NULL : carve(c, shape->width);
     norm->eps = shape->eps;
     norm->n = shape->width;
 }
@@ -75,19 +75,31 @@ static void carve_heads(carver *c, s24_model *model, s24i_rooms rooms)
     if (rooms.qa_head) model->qa_weight = carve(c, 2 * shape->width);
     if (rooms.qa_head) model->qa_bias = carve(c, 2);
     if (rooms.class_head) model->class_bias = carve(c, shape->classes);
+    if (rooms.lm_bias) model->lm_bias = carve(c, shape->vocabulary);
 }
 
-static void carve_block(carver *c, s24i_block *block, const s24i_shape *shape, int64_t number)
+/* In the order in which they stand in one product where there is one. */
+static void carve_biases(carver *c, s24i_block *block, const s24i_shape *shape)
 {
-    for (int slot = 0; slot < S24I_SLOTS; slot++) {
+    static const s24i_slot order[] = {S24I_QUERY, S24I_KEY,          S24I_VALUE, S24I_ATTENTION,
+                                      S24I_GATE,  S24I_INTERMEDIATE, S24I_OUTPUT};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         int64_t rows, cols;
-        s24i_slot_shape(&rows, &cols, shape, (s24i_slot)slot);
-        block->bias[slot] = carve(c, rows);
+        if (order[i] == S24I_GATE && !shape->gated) continue;
+        s24i_slot_shape(&rows, &cols, shape, order[i]);
+        block->bias[order[i]] = carve(c, rows);
     }
+}
+
+static void carve_block(carver *c, s24_model *model, int64_t number)
+{
+    const s24i_shape *shape = &model->shape;
+    s24i_block *block = &model->blocks[number];
+    carve_biases(c, block, shape);
     for (int i = 0; i < 3; i++)
         block->place[i] = i;
-    carve_norm(c, &block->attention_norm, shape);
-    carve_norm(c, &block->output_norm, shape);
+    carve_norm(c, &block->attention_norm, shape, model->architecture->rms);
+    carve_norm(c, &block->output_norm, shape, model->architecture->rms);
     if (!shape->grid) return;
     const int64_t rows = 2 * s24i_attended_side(shape, number) - 1;
     block->rel_h = carve(c, rows * shape->head_width);
@@ -97,16 +109,17 @@ static void carve_block(carver *c, s24i_block *block, const s24i_shape *shape, i
 static void carve_model(carver *c, s24_model *model, s24i_rooms rooms)
 {
     const s24i_shape *shape = &model->shape;
+    const s24i_architecture *a = model->architecture;
     if (rooms.words) model->words = carve(c, shape->vocabulary * shape->width);
-    model->position_rows = carve(c, shape->positions * shape->width);
+    if (a->positions) model->position_rows = carve(c, shape->positions * shape->width);
     model->type_rows = carve(c, shape->types * shape->width);
     if (!shape->types) model->type_rows = NULL;
-    if (model->architecture->embedding_norm) carve_norm(c, &model->embedding_norm, shape);
-    if (model->architecture->final_norm) carve_norm(c, &model->final_norm, shape);
+    if (a->embedding_norm) carve_norm(c, &model->embedding_norm, shape, a->rms);
+    if (a->final_norm) carve_norm(c, &model->final_norm, shape, a->rms);
     if (shape->image) model->patch_bias = carve(c, shape->width);
-    if (model->architecture->first_token) model->first_token = carve(c, shape->width);
+    if (a->first_token) model->first_token = carve(c, shape->width);
     for (int64_t b = 0; b < shape->layers; b++)
-        carve_block(c, &model->blocks[b], shape, b);
+        carve_block(c, model, b);
     carve_heads(c, model, rooms);
 }
 
@@ -158,6 +171,7 @@ void s24_model_destroy(s24_model *model)
     for (int64_t b = 0; model->blocks && b < model->shape.layers; b++)
         s24i_block_clear(&model->blocks[b], model->ctx);
     s24i_patches_clear(model);
+    s24i_lm_head_clear(model);
     s24i_gpu_free(model);
     s24_ctx_free(model->ctx, model->blocks);
     s24_ctx_free(model->ctx, model->floats);

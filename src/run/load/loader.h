@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A model on its way out of a checkpoint: what the walk over its tensors (model_load.c) shares with
+   what makes sources of its linear weights (model_source.c). */
+#ifndef S24_RUN_LOAD_LOADER_H
+#define S24_RUN_LOAD_LOADER_H
+
+#include "model/walk.h"
+
+typedef struct s24i_loader {
+    s24_ctx *ctx;
+    const s24_checkpoint *checkpoint;
+    const s24i_architecture *arch;
+    s24i_shape shape;
+    s24_model_opts opts;
+    s24_dtype dtype;
+    int without_weights; /* blocks get theirs later, and there is no head of a language model */
+    s24i_walk walk;
+    unsigned biases;          /* of the block at hand: bits of the slots that have one */
+    float *patches, *lm_head; /* weights that are built last, until then */
+    s24_model *model;         /* NULL in the walk that only checks */
+    const void *mapped; /* data of the tensor that is used where the file is mapped, or NULL */
+    void *buffers[S24I_ALL_SLOTS];
+    s24i_source sources[S24I_ALL_SLOTS];
+} s24i_loader;
+
+/* The tensor of a pattern's name for a block; NULL, and in name what it would be called. */
+static inline const s24_tensor *s24i_loader_find(char name[S24I_NAME_BYTES], const s24i_loader *l,
+                                                 const char *pattern, int64_t block,
+                                                 const char *suffix)
+{
+    return s24i_tensor_find(name, l->checkpoint, l->arch, pattern, block, suffix);
+}
+
+/* Makes the source of a slot in l->sources from its weight, which was checked. */
+s24_status s24i_source_slot(s24i_loader *l, int slot, const s24_tensor *tensor);
+/* Before the sources of a block: query, key and value are one source where the file has them so. */
+void s24i_join_in_place(s24i_loader *l, s24i_block *block, int64_t b);
+void s24i_release_sources(s24i_loader *l);
+
+#endif

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A linear layer's weight on its way from a checkpoint into a block: dense [n, k] f32, as a 2:4
+ * matrix, or where it lies in the file.
+ */
+#include <string.h>
+
+#include "io/checkpoint/checkpoint.h"
+#include "run/load/loader.h"
+
+static s24_status buffer(s24i_loader *l, int slot, s24_dense *dense, const s24_tensor *tensor)
+{
+    *dense = (s24_dense){NULL, S24_F32, tensor->shape[0], tensor->shape[1], 0};
+    TRY(s24i_alloc_elems(&l->buffers[slot], l->ctx, dense->rows * dense->cols, sizeof(float),
+                         "a weight"));
+    dense->data = l->buffers[slot];
+    return S24_OK;
+}
+
+/* Integers are multiplied as they are stored, but i8 activations want a scale a row. */
+static int runs_as_stored(const s24i_loader *l, const s24_tensor *tensor)
+{
+    if (l->opts.dense) return 0;
+    if (!tensor->bits) return tensor->dtype == s24i_model_values(l->dtype);
+    return l->dtype != S24_I8 || (tensor->bits == 8 && tensor->group == tensor->shape[1]);
+}
+
+/* The same of a weight in a layout: where it lies, if plans of this CPU have that layout. */
+static int runs_in_place(const s24i_loader *l, const s24_tensor *tensor)
+{
+    const char *layout = s24_layout_of(l->ctx, tensor->dtype);
+    return tensor->layout && !l->opts.device && !l->opts.dense && tensor->dtype == l->dtype &&
+           layout && !strcmp(layout, tensor->layout) &&
+           s24i_checkpoint_has(l->checkpoint, tensor->stream);
+}
+
+static s24i_source in_place(const s24i_loader *l, const s24_tensor *tensor)
+{
+    return (s24i_source){
+        .laid_out = {tensor->layout, tensor->shape[0], tensor->shape[1], tensor->stream},
+        .checkpoint = l->checkpoint};
+}
+
+/* The same 2:4 matrix of floats with values of another dtype: the codes stay. */
+static s24_status convert_matrix(s24_matrix **out, s24i_loader *l, int slot, const s24_matrix *from,
+                                 const s24_tensor *tensor)
+{
+    const int64_t rows = tensor->shape[0], cols = tensor->shape[1], count = rows * (cols / 2);
+    const s24_dtype dtype = s24i_model_values(l->dtype);
+    TRY(s24i_alloc_elems(&l->buffers[slot], l->ctx, count, s24_dtype_bytes(dtype), "a weight"));
+    TRY(s24_convert(l->buffers[slot], dtype, s24_matrix_values(from), tensor->dtype, count));
+    s24_tensor converted = *tensor;
+    converted.dtype = dtype;
+    converted.layout = NULL;
+    converted.values = l->buffers[slot];
+    if (s24i_tensor_check_finite(l->ctx, &converted) != S24_OK)
+        return s24_ctx_fail(l->ctx, S24_ERROR_NOT_FINITE, "a value is beyond the range of %s",
+                            s24_dtype_name(dtype));
+    return s24_matrix_from_packed(out, l->ctx, converted.values, s24_matrix_indices(from), dtype,
+                                  rows, cols);
+}
+
+/* A packed tensor: used as it is, or with its values converted when the model computes in another
+   dtype, or through f32 where it computes dense or integers have scales that do not fit. */
+static s24_status source_packed(s24i_loader *l, int slot, const s24_tensor *tensor)
+{
+    s24i_source *source = &l->sources[slot];
+    s24_matrix *matrix;
+    /* Query, key and value that are one behind the other were joined before. */
+    if (slot > S24I_VALUE || l->shape.joint) {
+        if (runs_in_place(l, tensor)) {
+            *source = in_place(l, tensor);
+            return S24_OK;
+        }
+    } else if (l->sources[S24I_QUERY].laid_out.data) {
+        return S24_OK;
+    }
+    TRY(s24_tensor_matrix(&matrix, l->ctx, tensor));
+    if (runs_as_stored(l, tensor)) {
+        source->matrix = matrix;
+        return S24_OK;
+    }
+    s24_dense dense;
+    s24_status status;
+    if (!l->opts.dense && !tensor->bits) {
+        status = convert_matrix(&source->matrix, l, slot, matrix, tensor);
+        s24_matrix_destroy(matrix);
+        return status;
+    }
+    status = buffer(l, slot, &dense, tensor);
+    if (status == S24_OK) status = s24_matrix_to_dense(l->ctx, &dense, matrix);
+    s24_matrix_destroy(matrix);
+    if (status != S24_OK) return status;
+    if (l->opts.dense) {
+        source->dense = dense;
+        return S24_OK;
+    }
+    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = s24i_model_values(l->dtype)};
+    return s24_matrix_create(&source->matrix, l->ctx, &dense, &opts);
+}
+
+/* [n, k] of a weight that is stored [k, n]. */
+static s24_status turn(s24i_loader *l, int slot, s24_dense *dense, const s24_tensor *tensor)
+{
+    const int64_t k = tensor->shape[0], n = tensor->shape[1];
+    float *stored;
+    TRY(s24i_alloc_elems(&stored, l->ctx, n * k, sizeof *stored, "a weight"));
+    s24_status status = s24_convert(stored, S24_F32, tensor->data, tensor->dtype, n * k);
+    if (status == S24_OK) status = buffer(l, slot, dense, tensor);
+    dense->rows = n;
+    dense->cols = k;
+    if (status == S24_OK) s24i_transpose(dense->data, stored, k, n);
+    s24_ctx_free(l->ctx, stored);
+    return status;
+}
+
+static s24_status source_dense(s24i_loader *l, int slot, const s24_tensor *tensor)
+{
+    s24i_source *source = &l->sources[slot];
+    s24_dense dense = {(void *)(uintptr_t)tensor->data, S24_F32, tensor->shape[0], tensor->shape[1],
+                       0};
+    if (l->arch->transposed) {
+        TRY(turn(l, slot, &dense, tensor));
+    } else if (tensor->dtype != S24_F32) {
+        TRY(buffer(l, slot, &dense, tensor));
+        TRY(s24_convert(dense.data, S24_F32, tensor->data, tensor->dtype, dense.rows * dense.cols));
+    }
+    int two_four = 0;
+    if (l->opts.sparse && dense.cols % 4 == 0 && s24i_model_packs(&l->opts, tensor))
+        TRY(s24_check(&two_four, NULL, l->ctx, &dense));
+    if (!two_four) {
+        source->dense = dense;
+        return S24_OK;
+    }
+    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = s24i_model_values(l->dtype)};
+    return s24_matrix_create(&source->matrix, l->ctx, &dense, &opts);
+}
+
+s24_status s24i_source_slot(s24i_loader *l, int slot, const s24_tensor *tensor)
+{
+    return s24i_name_tensor(
+        l->ctx, tensor->packed ? source_packed(l, slot, tensor) : source_dense(l, slot, tensor),
+        tensor);
+}
+
+void s24i_release_sources(s24i_loader *l)
+{
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
+        s24_matrix_destroy(l->sources[slot].matrix);
+        s24_ctx_free(l->ctx, l->buffers[slot]);
+        l->sources[slot] = (s24i_source){.matrix = NULL};
+        l->buffers[slot] = NULL;
+    }
+}
+
+/* The rows of which matrices that lie one behind the other have a multiple. */
+static int64_t rows_of(const char *layout)
+{
+    const char *name;
+    int64_t rows = 1;
+    for (int i = 0; (name = s24_layout_name(i, NULL, &rows)); i++)
+        if (!strcmp(name, layout)) break;
+    return rows;
+}
+
+/* Query, key and value are one product where they lie one behind the other in the file, in any
+   order, which the block's outputs and biases then have too. */
+void s24i_join_in_place(s24i_loader *l, s24i_block *block, int64_t b)
+{
+    const s24_tensor *tensors[3], *first = NULL;
+    char name[S24I_NAME_BYTES];
+    if (l->shape.joint) return;
+    for (int slot = S24I_QUERY; slot <= S24I_VALUE; slot++) {
+        const s24_tensor *t = s24i_loader_find(name, l, l->arch->slots[slot], b, ".weight");
+        if (!t || !runs_in_place(l, t) || t->shape[0] % rows_of(t->layout)) return;
+        if (slot && (t->dtype != tensors[0]->dtype || t->bytes != tensors[0]->bytes)) return;
+        tensors[slot] = t;
+        if (!first || (uintptr_t)t->stream < (uintptr_t)first->stream) first = t;
+    }
+    int place[3], seen = 0;
+    for (int slot = S24I_QUERY; slot <= S24I_VALUE; slot++) {
+        const uintptr_t apart = (uintptr_t)tensors[slot]->stream - (uintptr_t)first->stream;
+        if (apart % first->bytes || apart / first->bytes > 2) return;
+        place[slot] = (int)(apart / first->bytes);
+        seen |= 1 << place[slot];
+    }
+    if (seen != 7) return;
+    const float *biases = block->bias[S24I_QUERY];
+    for (int slot = S24I_QUERY; slot <= S24I_VALUE; slot++) {
+        block->place[slot] = place[slot];
+        block->bias[slot] = biases + place[slot] * first->shape[0];
+    }
+    l->sources[S24I_QUERY] = in_place(l, first);
+    l->sources[S24I_QUERY].laid_out.rows *= 3;
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Calibration of language models: what is written is checked against the core library run by hand
+ * on statistics that the pruned model gives, weights that are stored [in, out] along their rows.
+ */
+#include "support.h"
+
+#include <math.h>
+
+#include "nn_language.h"
+#include "nn_load.h"
+#include "run/session.h"
+
+enum { TEXTS = 24, MOST = 20, TOKENS = TEXTS * MOST };
+static const char letters[] = "abcdefghijklmnopqrstuvwxyz ";
+
+/* Random words, the same every time. */
+static const s24_text *make_texts(void)
+{
+    static char words[TEXTS][MOST];
+    static s24_text texts[TEXTS];
+    uint64_t state = 5;
+    for (int t = 0; t < TEXTS; t++) {
+        const size_t count = 4 + test_random(&state) % (MOST - 3);
+        for (size_t i = 0; i < count; i++)
+            words[t][i] = letters[test_random(&state) % 27];
+        texts[t] = (s24_text){words[t], count};
+    }
+    return texts;
+}
+
+static const char *folder_of(s24_ctx *ctx, const lm_spec *spec)
+{
+    const char *folder = io_path("model");
+    const s24_text alphabet = {letters, sizeof letters - 1};
+    char path[600];
+    io_remove(folder);
+    lm_write(spec, folder);
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    OK(ctx, s24_tokenizer_write_characters(ctx, path, &alphabet, 1));
+    return folder;
+}
+
+/* The tokens of a batch are the places of letters in the order of their code points. */
+static s24_batch tokenize(s24_ctx *ctx, const char *folder, int64_t *offsets, int32_t *ids)
+{
+    const s24_text *texts = make_texts();
+    s24_tokenizer *tokenizer;
+    OK(ctx, s24_tokenizer_load(&tokenizer, ctx, folder));
+    offsets[0] = 0;
+    for (int t = 0; t < TEXTS; t++) {
+        s24_token tokens[MOST];
+        int64_t count;
+        OK(ctx, s24_tokenizer_encode(tokens, &count, MOST, tokenizer, ctx, texts[t].data,
+                                     texts[t].bytes, NULL, 0));
+        for (int64_t i = 0; i < count; i++)
+            ids[offsets[t] + i] = tokens[i].id;
+        offsets[t + 1] = offsets[t] + count;
+    }
+    s24_tokenizer_destroy(tokenizer);
+    return (s24_batch){.texts = TEXTS, .offsets = offsets, .ids = ids};
+}
+
+typedef struct gathering {
+    s24_ctx *ctx;
+    s24_stats *stats[S24I_SLOTS];
+} gathering;
+
+static s24_status gather(void *user, s24i_slot slot, const s24_dense *x)
+{
+    gathering *g = user;
+    if (!g->stats[slot]) OK(g->ctx, s24_stats_create(&g->stats[slot], g->ctx, x->cols));
+    return s24_stats_add(g->stats[slot], g->ctx, x);
+}
+
+/* A tensor as [n, k]. */
+static float *rows_of(const s24_tensor *t, int64_t *n, int64_t *k)
+{
+    const int turned = t->transposed == 1;
+    *n = t->shape[turned];
+    *k = t->shape[!turned];
+    float *w = malloc((size_t)(*n * *k) * sizeof *w);
+    if (turned)
+        s24i_transpose(w, t->data, *k, *n);
+    else
+        memcpy(w, t->data, (size_t)(*n * *k) * sizeof *w);
+    return w;
+}
+
+static void compare_layer(s24_ctx *ctx, const s24_tensor *before, const s24_tensor *after,
+                          const s24_stats *stats, const s24_prune_opts *opts)
+{
+    int64_t n, k;
+    int two_four;
+    float *w = rows_of(before, &n, &k), *written = rows_of(after, &n, &k);
+    const s24_dense dense = {w, S24_F32, n, k, 0}, pruned = {written, S24_F32, n, k, 0};
+    OK(ctx, s24_prune(NULL, ctx, &dense, stats, opts));
+    OK(ctx, s24_check(&two_four, NULL, ctx, &pruned));
+    assert_true(two_four);
+    for (int64_t i = 0; i < n * k; i++)
+        if (!(fabsf(w[i] - written[i]) <= 1e-3f))
+            fail_msg("%s: element %lld is %g, by hand %g", after->name, (long long)i,
+                     (double)written[i], (double)w[i]);
+    free(w);
+    free(written);
+}
+
+/* Slots whose input is another's. */
+static int input_of(int slot)
+{
+    if (slot == S24I_KEY || slot == S24I_VALUE) return S24I_QUERY;
+    return slot == S24I_GATE ? S24I_INTERMEDIATE : slot;
+}
+
+static void compare_model(s24_ctx *ctx, const char *in_path, const char *out_path,
+                          const s24_prune_opts *opts)
+{
+    s24_checkpoint *in, *out;
+    s24_model *model;
+    s24_session *session;
+    int64_t offsets[TEXTS + 1];
+    int32_t ids[TOKENS];
+    float *hidden = malloc(sizeof(float) * TOKENS * LM_WIDTH);
+    OK(ctx, s24_checkpoint_open(&in, ctx, in_path));
+    OK(ctx, s24_checkpoint_open(&out, ctx, out_path));
+    OK(ctx, s24_model_load(&model, ctx, out, NULL));
+    OK(ctx, s24_session_create(&session, ctx, model, TOKENS));
+    const s24_batch batch = tokenize(ctx, in_path, offsets, ids);
+    OK(ctx, s24i_session_embed(session, ctx, &batch, hidden));
+    for (int block = 0; block < LM_LAYERS; block++) {
+        gathering g = {.ctx = ctx};
+        const s24i_observer observer = {.input = gather, .user = &g};
+        OK(ctx, s24i_session_block(session, ctx, &batch, block, hidden, &observer));
+        for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
+            char name[S24I_NAME_BYTES];
+            const s24i_architecture *arch = model->architecture;
+            if (!arch->slots[slot]) continue;
+            const s24_tensor *before =
+                s24i_tensor_find(name, in, arch, arch->slots[slot], block, ".weight");
+            compare_layer(ctx, before, s24_checkpoint_find(out, name), g.stats[input_of(slot)],
+                          opts);
+        }
+        for (int slot = 0; slot < S24I_SLOTS; slot++)
+            s24_stats_destroy(g.stats[slot]);
+    }
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    s24_checkpoint_close(out);
+    s24_checkpoint_close(in);
+    free(hidden);
+}
+
+static void count_layer(void *user, const s24_layer_report *layer)
+{
+    assert_true(layer->output_error > 0 && layer->output_error < 1);
+    ++*(int *)user;
+}
+
+static void every_criterion(void **state)
+{
+    static const lm_spec specs[] = {{.llama = 0}, {.llama = 1, .biased = 1}};
+    static const char *const criteria[] = {"wanda", "sparsegpt"};
+    s24_ctx *ctx;
+    const s24_ctx_opts two = {.size = sizeof two, .threads = 2};
+    (void)state;
+    assert_int_equal(s24_ctx_create(&ctx, &two), S24_OK);
+    for (int i = 0; i < 4; i++) {
+        const lm_spec *spec = &specs[i % 2];
+        const char *in = folder_of(ctx, spec), *out = io_path("pruned");
+        int layers = 0;
+        s24_checkpoint *checkpoint;
+        s24_model_prune_opts opts = {.size = sizeof opts,
+                                     .texts = make_texts(),
+                                     .text_count = TEXTS,
+                                     .force = 1,
+                                     .report = count_layer,
+                                     .user = &layers};
+        opts.prune.criterion = criteria[i / 2];
+        OK(ctx, s24_checkpoint_open(&checkpoint, ctx, in));
+        OK(ctx, s24_model_prune(ctx, checkpoint, out, &opts));
+        s24_checkpoint_close(checkpoint);
+        assert_int_equal(layers, LM_LAYERS * (spec->llama ? 7 : 4));
+        const s24_prune_opts prune = {.size = sizeof prune, .criterion = criteria[i / 2]};
+        compare_model(ctx, in, out, &prune);
+    }
+    s24_ctx_destroy(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_criterion)};
+    return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Small language models with random weights: GPT-2 and Llama as folders. Include after
+   support.h. */
+#ifndef S24_TEST_NN_LANGUAGE_H
+#define S24_TEST_NN_LANGUAGE_H
+
+#include <sys/stat.h>
+
+#include "nn_io.h"
+#include "safetensors_mini.h"
+
+enum { LM_VOCABULARY = 53, LM_POSITIONS = 96, LM_WIDTH = 48, LM_LAYERS = 2, LM_TENSORS = 64 };
+
+/* Zero: GPT-2 with four heads of 12, an intermediate of 4 · 48, gelu_new. */
+typedef struct lm_spec {
+    int llama;  /* heads of 8: six of queries, three of keys; silu */
+    int tied;   /* a llama without lm_head */
+    int biased; /* a llama with biases of q, k (all 0) and v; 2: k's is left out */
+    const char *activation;
+} lm_spec;
+
+typedef struct lm_writer {
+    mini_tensor tensors[LM_TENSORS];
+    char names[LM_TENSORS][160];
+    int count;
+    uint64_t state;
+} lm_writer;
+
+static inline void lm_add(lm_writer *w, const char *name, int64_t rows, int64_t cols)
+{
+    const int64_t count = rows * (cols ? cols : 1);
+    float *values = malloc((size_t)count * sizeof *values);
+    const int is_norm = strstr(name, "norm") != NULL || strstr(name, "ln_") != NULL;
+    for (int64_t i = 0; i < count; i++) {
+        const float x = (float)((int64_t)(test_random(&w->state) % 2001) - 1000) / 1000.0f;
+        values[i] = (cols ? 0.25f : 0.5f) * x + (is_norm && strstr(name, "weight") ? 1.0f : 0.0f);
+    }
+    snprintf(w->names[w->count], sizeof w->names[0], "%s", name);
+    w->tensors[w->count] = (mini_tensor){.name = w->names[w->count],
+                                         .dtype = S24_F32,
+                                         .rank = cols ? 2 : 1,
+                                         .shape = {rows, cols},
+                                         .data = values,
+                                         .bytes = (size_t)count * sizeof *values};
+    w->count++;
+}
+
+/* A linear layer of a block, stored [rows, cols], with `biases` numbers of a bias. */
+static inline void lm_layer(lm_writer *w, const char *name, int block, int64_t rows, int64_t cols,
+                            int64_t biases)
+{
+    char full[160];
+    snprintf(full, sizeof full, name, block, "weight");
+    lm_add(w, full, rows, cols);
+    snprintf(full, sizeof full, name, block, "bias");
+    if (biases) lm_add(w, full, biases, 0);
+}
+
+/* The last tensor is zeros, or is left out. */
+static inline void lm_clear_last(lm_writer *w, int leaves_out)
+{
+    const mini_tensor *last = &w->tensors[w->count - 1];
+    memset((void *)(uintptr_t)last->data, 0, last->bytes);
+    if (!leaves_out) return;
+    free((void *)(uintptr_t)last->data);
+    w->count--;
+}
+
+static inline void lm_gpt2(lm_writer *w)
+{
+    enum { W = LM_WIDTH };
+    lm_add(w, "transformer.wte.weight", LM_VOCABULARY, W);
+    lm_add(w, "transformer.wpe.weight", LM_POSITIONS, W);
+    for (int b = 0; b < LM_LAYERS; b++) {
+        lm_layer(w, "transformer.h.%d.ln_1.%s", b, W, 0, W);
+        lm_layer(w, "transformer.h.%d.ln_2.%s", b, W, 0, W);
+        lm_layer(w, "transformer.h.%d.attn.c_attn.%s", b, W, 3 * W, 3 * W);
+        lm_layer(w, "transformer.h.%d.attn.c_proj.%s", b, W, W, W);
+        lm_layer(w, "transformer.h.%d.mlp.c_fc.%s", b, W, 4 * W, 4 * W);
+        lm_layer(w, "transformer.h.%d.mlp.c_proj.%s", b, 4 * W, W, W);
+    }
+    lm_add(w, "transformer.ln_f.weight", W, 0);
+    lm_add(w, "transformer.ln_f.bias", W, 0);
+}
+
+static inline void lm_llama(lm_writer *w, const lm_spec *spec)
+{
+    enum { W = LM_WIDTH, Q = 48, KV = 24, OUTER = 72 };
+    lm_add(w, "model.embed_tokens.weight", LM_VOCABULARY, W);
+    for (int b = 0; b < LM_LAYERS; b++) {
+        lm_layer(w, "model.layers.%d.input_layernorm.%s", b, W, 0, 0);
+        lm_layer(w, "model.layers.%d.post_attention_layernorm.%s", b, W, 0, 0);
+        lm_layer(w, "model.layers.%d.self_attn.q_proj.%s", b, Q, W, spec->biased ? Q : 0);
+        lm_layer(w, "model.layers.%d.self_attn.k_proj.%s", b, KV, W, spec->biased ? KV : 0);
+        if (spec->biased) lm_clear_last(w, spec->biased == 2);
+        lm_layer(w, "model.layers.%d.self_attn.v_proj.%s", b, KV, W, spec->biased ? KV : 0);
+        lm_layer(w, "model.layers.%d.self_attn.o_proj.%s", b, W, Q, 0);
+        lm_layer(w, "model.layers.%d.mlp.gate_proj.%s", b, OUTER, W, 0);
+        lm_layer(w, "model.layers.%d.mlp.up_proj.%s", b, OUTER, W, 0);
+        lm_layer(w, "model.layers.%d.mlp.down_proj.%s", b, W, OUTER, 0);
+    }
+    lm_add(w, "model.norm.weight", W, 0);
+    if (!spec->tied) lm_add(w, "lm_head.weight", LM_VOCABULARY, W);
+}
+
+static inline void lm_config(const lm_spec *spec, const char *path)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    if (spec->llama)
+        fprintf(f,
+                "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], "
+                "\"vocab_size\": %d, \"max_position_embeddings\": %d, \"hidden_size\": %d, "
+                "\"num_hidden_layers\": %d, \"num_attention_heads\": 6, "
+                "\"num_key_value_heads\": 3, \"intermediate_size\": 72, \"rms_norm_eps\": 1e-5",
+                LM_VOCABULARY, LM_POSITIONS, LM_WIDTH, LM_LAYERS);
+    else
+        fprintf(f,
+                "{\"model_type\": \"gpt2\", \"vocab_size\": %d, \"n_positions\": %d, "
+                "\"n_embd\": %d, \"n_layer\": %d, \"n_head\": 4",
+                LM_VOCABULARY, LM_POSITIONS, LM_WIDTH, LM_LAYERS);
+    if (spec->activation)
+        fprintf(f, ", \"%s\": \"%s\"", spec->llama ? "hidden_act" : "activation_function",
+                spec->activation);
+    fputs("}", f);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Writes the folder. */
+static inline void lm_write(const lm_spec *spec, const char *folder)
+{
+    char path[600];
+    lm_writer *w = calloc(1, sizeof *w);
+    w->state = 7;
+    mkdir(folder, 0700);
+    if (spec->llama)
+        lm_llama(w, spec);
+    else
+        lm_gpt2(w);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    mini_write(path, w->tensors, w->count, NULL);
+    for (int i = 0; i < w->count; i++)
+        free((void *)(uintptr_t)w->tensors[i].data);
+    free(w);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    lm_config(spec, path);
+}
+
+#endif
