@@ -208,13 +208,13 @@ const s24i_architecture *s24i_architecture_at(int index);
 /* What a slot's layer gives for a token, whether or not its weight is joint with another's. */
 int64_t s24i_slot_outputs(const s24i_shape *shape, s24i_slot slot);
 
-/* "bert, vit and sam_vision_model": the model types of the rows that `takes` wants, for a sentence. */
+/* "bert, vit and sam_vision_model": the model types of the rows that `takes` wants. */
 typedef struct s24i_names {
     char text[256];
 } s24i_names;
 s24i_names s24i_architecture_names(int (*takes)(const s24i_architecture *architecture));
 
-/* Rows and columns of a slot's weight; none of one that is joint with another. */
+/* Rows and columns of a slot's weight; no rows of one that is joint with another, or not there. */
 void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot);
 
 /* Which linear layer a tensor of the checkpoint is ("bert.encoder.layer.3.output.dense.weight",

@@ -404,6 +404,35 @@ static void a_bias_left_out(void **state)
     free(hidden[1]);
 }
 
+/* The same 2:4 weights multiplied as 2:4 and as dense ones. */
+static void presets(void **state)
+{
+    static const char *const names[] = {"gpt2-tiny", "llama-tiny"};
+    texts t;
+    (void)state;
+    fill_texts(&t);
+    for (int i = 0; i < 2; i++) {
+        given out[2];
+        s24_model_info info;
+        s24_ctx *ctx = new_ctx(NULL, 2);
+        for (int dense = 0; dense < 2; dense++) {
+            const s24_model_opts opts = {
+                .size = sizeof opts, .sparse = 1, .dense = dense, .all_sparse = !dense};
+            s24_model *model;
+            OK(ctx, s24_model_preset(&model, ctx, names[i], &opts));
+            s24_model_describe(&info, model);
+            assert_int_equal(info.sparse_layers, dense ? 0 : info.linear_layers);
+            out[dense] = room_of(&info, TOKENS);
+            OK(ctx, run(&out[dense], ctx, model, &t.batch, t.targets));
+            s24_model_destroy(model);
+        }
+        compare(&out[0], &out[1], &info, 1e-4);
+        give_back(&out[0]);
+        give_back(&out[1]);
+        s24_ctx_destroy(ctx);
+    }
+}
+
 /* ---- bad input ------------------------------------------------------------------------------- */
 
 static void refusals(void **state)
@@ -490,10 +519,14 @@ static void failing_allocations(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_models), cmocka_unit_test(golden_prompts),
-        cmocka_unit_test(by_training),   cmocka_unit_test(two_four),
-        cmocka_unit_test(alone),         cmocka_unit_test(a_bias_left_out),
-        cmocka_unit_test(refusals),      cmocka_unit_test(failing_allocations)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(golden_models),
+                                       cmocka_unit_test(golden_prompts),
+                                       cmocka_unit_test(by_training),
+                                       cmocka_unit_test(two_four),
+                                       cmocka_unit_test(alone),
+                                       cmocka_unit_test(a_bias_left_out),
+                                       cmocka_unit_test(refusals),
+                                       cmocka_unit_test(presets),
+                                       cmocka_unit_test(failing_allocations)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

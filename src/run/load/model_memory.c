@@ -85,7 +85,6 @@ static void carve_biases(carver *c, s24i_block *block, const s24i_shape *shape)
                                       S24I_GATE,  S24I_INTERMEDIATE, S24I_OUTPUT};
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         int64_t rows, cols;
-        if (order[i] == S24I_GATE && !shape->gated) continue;
         s24i_slot_shape(&rows, &cols, shape, order[i]);
         block->bias[order[i]] = carve(c, rows);
     }

@@ -50,7 +50,25 @@ static const struct {
       .eps = small,                                                                                \
       .activation = S24_ACTIVATION_GELU},                                                          \
      0},
+#define S24I_LANGUAGE_PRESET(preset, type, words, rows, wide, deep, many, keys, inner, act)        \
+    {preset,                                                                                       \
+     type,                                                                                         \
+     {.vocabulary = words,                                                                         \
+      .positions = rows,                                                                           \
+      .joint = (keys) == 0,                                                                        \
+      .gated = (keys) > 0,                                                                         \
+      .width = wide,                                                                               \
+      .layers = deep,                                                                              \
+      .heads = many,                                                                               \
+      .kv_heads = (keys) ? (keys) : (many),                                                        \
+      .head_width = (wide) / (many),                                                               \
+      .intermediate = inner,                                                                       \
+      .eps = 1e-5f,                                                                                \
+      .theta = 500000.0f,                                                                          \
+      .activation = act},                                                                          \
+     0},
 #include "run/load/presets.def"
+#undef S24I_LANGUAGE_PRESET
 #undef S24I_PRESET
 #undef S24I_IMAGE_PRESET
 };
@@ -79,32 +97,41 @@ static void fill_norm(const s24i_layer_norm *norm)
 {
     for (int64_t i = 0; i < norm->n; i++) {
         s24i_writable(norm->gamma)[i] = 1.0f;
-        s24i_writable(norm->beta)[i] = 0.0f;
+        if (norm->beta) s24i_writable(norm->beta)[i] = 0.0f;
     }
+}
+
+static void fill_block_floats(s24_model *model, int64_t b, uint64_t *state)
+{
+    const s24i_shape *shape = &model->shape;
+    s24i_block *block = &model->blocks[b];
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
+        int64_t rows, cols;
+        s24i_slot_shape(&rows, &cols, shape, (s24i_slot)slot);
+        if (model->architecture->biases)
+            fill(s24i_writable(block->bias[slot]), rows, state);
+        else
+            block->bias[slot] = NULL;
+    }
+    fill_norm(&block->attention_norm);
+    fill_norm(&block->output_norm);
+    if (!shape->grid) return;
+    const int64_t rows = 2 * s24i_attended_side(shape, b) - 1;
+    fill(s24i_writable(block->rel_h), rows * shape->head_width, state);
+    fill(s24i_writable(block->rel_w), rows * shape->head_width, state);
 }
 
 static void fill_floats(s24_model *model, uint64_t *state)
 {
     const s24i_shape *shape = &model->shape;
     fill(s24i_writable(model->words), shape->vocabulary * shape->width, state);
-    fill(s24i_writable(model->position_rows), shape->positions * shape->width, state);
+    if (model->position_rows)
+        fill(s24i_writable(model->position_rows), shape->positions * shape->width, state);
     fill(s24i_writable(model->type_rows), shape->types * shape->width, state);
     if (model->embedding_norm.gamma) fill_norm(&model->embedding_norm);
     if (model->final_norm.gamma) fill_norm(&model->final_norm);
-    for (int64_t b = 0; b < shape->layers; b++) {
-        const s24i_block *block = &model->blocks[b];
-        for (int slot = 0; slot < S24I_SLOTS; slot++) {
-            int64_t rows, cols;
-            s24i_slot_shape(&rows, &cols, shape, (s24i_slot)slot);
-            fill(s24i_writable(block->bias[slot]), rows, state);
-        }
-        fill_norm(&block->attention_norm);
-        fill_norm(&block->output_norm);
-        if (!shape->grid) continue;
-        const int64_t rows = 2 * s24i_attended_side(shape, b) - 1;
-        fill(s24i_writable(block->rel_h), rows * shape->head_width, state);
-        fill(s24i_writable(block->rel_w), rows * shape->head_width, state);
-    }
+    for (int64_t b = 0; b < shape->layers; b++)
+        fill_block_floats(model, b, state);
     if (shape->image) fill(s24i_writable(model->patch_bias), shape->width, state);
     if (model->first_token) fill(s24i_writable(model->first_token), shape->width, state);
     if (model->qa_weight) {
@@ -142,7 +169,8 @@ static s24_status make_dense(s24i_source *source, s24_ctx *ctx)
 static int packs(const s24_model *model, const s24_model_opts *opts, s24i_slot slot, int64_t block)
 {
     char name[S24I_NAME_BYTES];
-    const s24_tensor tensor = {.name = name, .dtype = S24_F32, .rank = 2};
+    const s24_tensor tensor = {
+        .name = name, .dtype = S24_F32, .rank = 2, .transposed = model->architecture->transposed};
     s24i_tensor_name(name, model->architecture->slots[slot], block, ".weight");
     return s24i_model_packs(opts, &tensor);
 }
@@ -150,10 +178,10 @@ static int packs(const s24_model *model, const s24_model_opts *opts, s24i_slot s
 static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, float *weights,
                              const s24_model_opts *opts, uint64_t *state)
 {
-    s24i_source sources[S24I_SLOTS];
+    s24i_source sources[S24I_ALL_SLOTS];
     memset(sources, 0, sizeof sources);
     s24_status status = S24_OK;
-    for (int slot = 0; slot < S24I_SLOTS && status == S24_OK; slot++) {
+    for (int slot = 0; slot < S24I_ALL_SLOTS && status == S24_OK; slot++) {
         s24_dense dense = {.data = weights, .dtype = S24_F32};
         s24i_slot_shape(&dense.rows, &dense.cols, &model->shape, (s24i_slot)slot);
         const int64_t count = dense.rows * dense.cols;
@@ -173,7 +201,7 @@ static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, floa
         if (opts->dense) status = make_dense(&sources[slot], ctx);
     }
     if (status == S24_OK) status = s24i_block_build(model, ctx, block, sources);
-    for (int slot = 0; slot < S24I_SLOTS; slot++)
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)
         s24_matrix_destroy(sources[slot].matrix);
     return status;
 }
@@ -182,12 +210,18 @@ static s24_status fill_model(s24_model *model, s24_ctx *ctx, const s24_model_opt
 {
     const s24i_shape *s = &model->shape;
     float *weights;
+    int64_t count = 0; /* of a block */
     uint64_t state = 1;
     s24_status status = S24_OK;
     fill_floats(model, &state);
     if (s->image) TRY(fill_patches(model, ctx, &state));
-    TRY(s24i_alloc_elems(&weights, ctx, s->width * (4 * s->width + 2 * s->intermediate),
-                         sizeof(float), "a block's weights"));
+    if (model->architecture->lm_head) TRY(s24i_lm_head_build(model, ctx, model->words));
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
+        int64_t rows, cols;
+        s24i_slot_shape(&rows, &cols, s, (s24i_slot)slot);
+        count += rows * cols;
+    }
+    TRY(s24i_alloc_elems(&weights, ctx, count, sizeof(float), "a block's weights"));
     for (int64_t b = 0; b < s->layers && status == S24_OK; b++)
         status = fill_block(model, ctx, b, weights, opts, &state);
     s24_ctx_free(ctx, weights);
@@ -209,16 +243,19 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
     REQUIRE(ctx, index < PRESETS, S24_ERROR_ARGUMENT, "there is no preset named '%s'",
             s24i_show(name).text);
     const s24i_shape *shape = &presets[index].shape;
+    const s24i_architecture *arch = s24i_architecture_find(presets[index].model_type);
+    REQUIRE(ctx, !arch->causal || !o.device, S24_ERROR_UNSUPPORTED,
+            "a model of type '%s' runs on the CPU only", arch->model_type);
     if (o.device) TRY(s24i_gpu_check(ctx, o.device, shape));
     const s24i_rooms rooms = {
         .words = 1, .qa_head = presets[index].answers, .class_head = shape->classes > 0};
-    TRY(s24i_model_create(&model, ctx, s24i_architecture_find(presets[index].model_type), shape,
-                          rooms));
+    TRY(s24i_model_create(&model, ctx, arch, shape, rooms));
     if (model->first_token) model->pooled.pooling = S24I_POOL_CLS;
     model->device = o.device;
     model->all_sparse = o.all_sparse;
     s24i_model_set_dtype(model, o.dtype, o.device ? S24_F16 : S24_F32);
-    model->weight_bytes = (shape->vocabulary + shape->positions + shape->types) * shape->width * 4;
+    const int64_t positions = arch->positions ? shape->positions : 0;
+    model->weight_bytes = (shape->vocabulary + positions + shape->types) * shape->width * 4;
     s24i_chooser chooser;
     if (!o.device && !o.all_sparse) s24i_choose_begin(&chooser, model);
     s24_status status = fill_model(model, ctx, &o);
