@@ -6,11 +6,14 @@
 #include "cuda/plugin/device.cuh"
 #include "device/device_train_table.h"
 
+/* The head of an operation's function, to declare it and to define it. */
+#define TRAIN_ENQUEUE(name, args)                                                                  \
+    s24_status train_##name##_enqueue(s24i_device *device, const args *job, void *stream,          \
+                                      s24i_device_error *error)
+
 /* The functions of the table, which its rows name. */
 #define CALL(result, name, parameters) result train_##name parameters;
-#define JOB(name, type)                                                                            \
-    s24_status train_##name##_enqueue(s24i_device *device, const type *job, void *stream,          \
-                                      s24i_device_error *error);
+#define JOB(name, type)                TRAIN_ENQUEUE(name, type);
 #include "device/device_train_ops.def"
 
 extern const s24i_device_train_table train_table;
