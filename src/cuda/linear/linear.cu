@@ -4,7 +4,7 @@
 #include "cuda/linear/linear_norm_params.cuh"
 #include "cuda/linear/mma_params.cuh"
 
-/* Describes a dense operand to the copy engine: a box of it is 128 bytes wide, of a Y of bytes 64. */
+/* Describes a dense operand to the copy engine: a box is 128 bytes wide, 64 of a Y of bytes. */
 static s24_status make_map(const s24i_device *device, s24i_device_error *error, CUtensorMap *map,
                            CUtensorMapDataType type, const s24_dense *d, int box_rows,
                            int width = 128)
