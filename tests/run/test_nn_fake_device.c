@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A session's graphs on a device that is none (tests/support/fake_device.c): a bounded number is kept, the one
-   unused longest goes, and what a text gets does not depend on them. */
+/* A session's graphs on a device that is none (tests/support/fake_device.c): a bounded number is
+   kept, the one unused longest goes, and what a text gets does not depend on them. */
 #include "core_support.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "fake_calls.h"
 #include "run/session.h"
 
 enum { SHAPES = 50, WIDTH = 128, KEPT = 32 };
@@ -169,8 +170,6 @@ typedef struct pass_case {
     const char *const *notes; /* key, value, …, NULL: what was measured before */
 } pass_case;
 
-enum { MOST_CALLS = 4096 };
-
 /* The names of the kernels of a session's first pass, with its plan, and of its second, a graph. */
 static void calls_of(char first[MOST_CALLS], char second[MOST_CALLS], const pass_case *c)
 {
@@ -198,33 +197,15 @@ static void calls_of(char first[MOST_CALLS], char second[MOST_CALLS], const pass
                              .pixels = image ? pixels : NULL};
     const s24_outputs outputs = {.embeddings = vector};
     for (int turn = 0; turn < 2; turn++) {
-        char path[] = "/tmp/sparse24-fake-XXXXXX", *to = turn ? second : first;
-        const int made = mkstemp(path);
-        assert_true(made >= 0);
-        close(made);
-        setenv("S24_FAKE_CALLS", path, 1);
+        char path[PATH_BYTES];
+        record(path);
         assert_ok(ctx, s24_session_forward(session, ctx, &batch, &outputs));
-        unsetenv("S24_FAKE_CALLS");
-        FILE *file = fopen(path, "r");
-        assert_non_null(file);
-        to[fread(to, 1, MOST_CALLS - 1, file)] = '\0';
-        fclose(file);
-        unlink(path);
+        take_record(turn ? second : first, path);
     }
     s24_session_destroy(session);
     s24_model_destroy(model);
     s24_device_destroy(device);
     s24_ctx_destroy(ctx);
-}
-
-static int count_of(const char *text, const char *part)
-{
-    int count = 0;
-    while ((text = strstr(text, part)) != NULL) {
-        count++;
-        text++;
-    }
-    return count;
 }
 
 #define AFTER_SUMS                                                                                 \
@@ -245,7 +226,8 @@ static void test_steps(void **state)
     } cases[] = {
         {{"bert-tiny", S24_F16, 1, NULL}, "begin norm " AFTER_SUMS "pool end "},
         {{"bert-tiny", S24_F16, 1, folded}, "begin norm " FOLDED "pool end "},
-        /* The norms write 8 bits, where the attention's and the activation's results need a kernel. */
+        /* The norms write 8 bits, where the attention's and the activation's results need a
+           kernel. */
         {{"bert-tiny", S24_I8, 1, eight},
          "begin norm linear attention quantise linear norm linear quantise linear norm "
          "linear attention quantise linear norm linear quantise linear norm pool end "},

@@ -2,7 +2,8 @@
 /*
  * A plugin without a GPU, for what a GPU seldom does: memory that ends, a device that is lost, and
  * counts of what was asked for. Its device memory is the host's; kernels do nothing, but pooling
- * writes the number of a text's tokens into the first element of its vector.
+ * writes the number of a text's tokens into the first element of its vector, and a token's loss is
+ * 1.
  *
  * The environment says what goes wrong: S24_FAKE_MEMORY is how many bytes there are, S24_FAKE_WAITS
  * how many waits succeed. S24_FAKE_REPORT names a file for the counts, written at the end, and
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #include "device/device_table.h"
+#include "device/device_train_table.h"
 
 enum { MOST_POOLS = 4, HEADER = 256 };
 
@@ -188,6 +190,22 @@ KERNEL(fake_select, s24i_device_select)
 KERNEL(fake_mask, s24i_device_masking)
 KERNEL(fake_unfold, s24_device_unfold_args)
 KERNEL(fake_grid, s24_device_attention_grid_args)
+KERNEL(fake_train_embed, s24_device_train_embed_args)
+KERNEL(fake_train_norm, s24_device_train_add_norm_args)
+KERNEL(fake_train_rotate, s24_device_train_rotate_args)
+KERNEL(fake_train_attention, s24_device_train_attention_args)
+KERNEL(fake_train_activate, s24_device_train_activate_args)
+KERNEL(fake_train_product, s24_device_train_product_args)
+
+static s24_status fake_train_loss(s24i_device *d, const s24_device_train_cross_entropy_args *job,
+                                  void *stream, s24i_device_error *error)
+{
+    (void)stream;
+    called(__func__);
+    for (int64_t r = 0; r < job->rows; r++)
+        if (job->labels[r] >= 0) *job->loss += job->label_weight;
+    return alive(d, error);
+}
 
 static s24_status fake_head(s24i_device *d, const s24_device_head_args *job, void *stream,
                             s24i_device_error *error)
@@ -320,6 +338,13 @@ __attribute__((visibility("default"))) const s24i_device_table *s24_device_table
 
 const s24i_device_table *s24_device_table_cuda(void)
 {
+    static const s24i_device_train_table train = {.embed = fake_train_embed,
+                                                  .add_norm = fake_train_norm,
+                                                  .rotate = fake_train_rotate,
+                                                  .attention = fake_train_attention,
+                                                  .activate = fake_train_activate,
+                                                  .product = fake_train_product,
+                                                  .cross_entropy = fake_train_loss};
     static const s24i_device_table table = {.abi = S24I_DEVICE_ABI,
                                             .open = fake_open,
                                             .close = fake_close,
@@ -358,6 +383,7 @@ const s24i_device_table *s24_device_table_cuda(void)
                                             .unfold = fake_unfold,
                                             .attention_grid_takes = fake_grid_takes,
                                             .attention_grid = fake_grid,
-                                            .quantise = fake_quantise};
+                                            .quantise = fake_quantise,
+                                            .train = &train};
     return &table;
 }

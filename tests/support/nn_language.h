@@ -11,12 +11,13 @@
 
 enum { LM_VOCABULARY = 53, LM_POSITIONS = 96, LM_WIDTH = 48, LM_LAYERS = 2, LM_TENSORS = 64 };
 
-/* Zero: GPT-2 with four heads of 12, an intermediate of 4 · 48, gelu_new. */
+/* Zero: GPT-2 with four heads of 12 (or that many heads), an intermediate of 4 · 48, gelu_new. */
 typedef struct lm_spec {
     int llama;  /* heads of 8: six of queries, three of keys; silu */
     int tied;   /* a llama without lm_head */
     int biased; /* a llama with biases of q, k (all 0) and v; 2: k's is left out */
     const char *activation;
+    int heads; /* of GPT-2; 0: four */
 } lm_spec;
 
 typedef struct lm_writer {
@@ -117,8 +118,8 @@ static inline void lm_config(const lm_spec *spec, const char *path)
     else
         fprintf(f,
                 "{\"model_type\": \"gpt2\", \"vocab_size\": %d, \"n_positions\": %d, "
-                "\"n_embd\": %d, \"n_layer\": %d, \"n_head\": 4",
-                LM_VOCABULARY, LM_POSITIONS, LM_WIDTH, LM_LAYERS);
+                "\"n_embd\": %d, \"n_layer\": %d, \"n_head\": %d",
+                LM_VOCABULARY, LM_POSITIONS, LM_WIDTH, LM_LAYERS, spec->heads ? spec->heads : 4);
     if (spec->activation)
         fprintf(f, ", \"%s\": \"%s\"", spec->llama ? "hidden_act" : "activation_function",
                 spec->activation);

@@ -12,53 +12,31 @@
  */
 #include "run/gpu/gpu_state.h"
 
-/* ---- what a device takes --------------------------------------------------------------------- */
-
-static s24_status check_grid(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape)
-{
-    for (int64_t b = 0; b < shape->layers; b++) {
-        const int64_t side = s24i_attended_side(shape, b);
-        REQUIRE(ctx, s24_device_attention_grid_takes(device, shape->width, shape->heads, side),
-                S24_ERROR_UNSUPPORTED,
-                "block %lld attends over squares of %lld tokens with heads of %lld elements; a "
-                "device takes squares of 14 and 64, heads of 64 and 80",
-                (long long)b, (long long)side, (long long)(shape->width / shape->heads));
-    }
-    return S24_OK;
-}
-
-s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape)
-{
-    enum { MOST_WIDTH = 2048 }; /* of s24_device_norm */
-    const int64_t d = shape->width / shape->heads;
-    if (shape->grid) TRY(check_grid(ctx, device, shape));
-    REQUIRE(ctx, shape->grid || d == 16 || d == 32 || d == 64, S24_ERROR_UNSUPPORTED,
-            "attention heads of %lld elements; a device takes 16, 32 and 64", (long long)d);
-    REQUIRE(ctx, shape->width <= MOST_WIDTH && shape->intermediate % 8 == 0, S24_ERROR_UNSUPPORTED,
-            "a model %lld wide with %lld intermediate outputs; a device takes widths up to %d and "
-            "multiples of 8",
-            (long long)shape->width, (long long)shape->intermediate, MOST_WIDTH);
-    return S24_OK;
-}
-
 /* ---- the batch ------------------------------------------------------------------------------- */
+
+/* Each part begins at a multiple of 16 bytes. */
+static int64_t after(int64_t first, int64_t count)
+{
+    return (first + count + 3) / 4 * 4;
+}
 
 s24i_gpu_places s24i_gpu_places_of(const s24i_gpu_shape *shape)
 {
     s24i_gpu_places p = {.tiles = 0};
-    p.ids = 2 * shape->tiles;
-    p.positions = p.ids + (shape->images ? 0 : shape->tokens);
-    p.offsets = p.positions + shape->tokens;
-    p.types = p.offsets + shape->texts + 1;
-    p.mask = p.types + (shape->types ? shape->tokens : 0);
-    p.pooled = p.mask + (shape->mask ? (shape->tokens + 3) / 4 : 0);
-    p.end = p.pooled + (shape->unpooled ? (shape->tokens + 3) / 4 : 0);
+    p.ids = after(0, 2 * shape->tiles);
+    p.positions = after(p.ids, shape->images ? 0 : shape->tokens);
+    p.offsets = after(p.positions, shape->tokens);
+    p.types = after(p.offsets, shape->texts + 1);
+    p.mask = after(p.types, shape->types ? shape->tokens : 0);
+    p.pooled = after(p.mask, shape->mask ? (shape->tokens + 3) / 4 : 0);
+    p.end = after(p.pooled, shape->unpooled ? (shape->tokens + 3) / 4 : 0);
     return p;
 }
 
 int s24i_gpu_queries(const s24i_gpu_session *gpu, int64_t tokens)
 {
     const s24i_shape *s = &gpu->model->shape;
+    if (s24i_gpu_attends_as_language(gpu->model->architecture, s)) return 0;
     return s24_device_attention_queries(gpu->device, tokens, s->width, s->heads);
 }
 
@@ -78,9 +56,10 @@ typedef struct walk {
     int pending; /* qkv holds what the next norm adds to the sums */
 } walk;
 
-static int starts_with_norm(const s24i_gpu_session *gpu)
+/* Does the embeddings' kernel run the first step? */
+static int embeds_norm(const s24i_gpu_session *gpu)
 {
-    return gpu->steps.step[0].kind == S24I_STEP_NORM;
+    return gpu->steps.step[0].kind == S24I_STEP_NORM && !gpu->model->architecture->rms;
 }
 
 /* The first product that runs after the walk's step, or index S24I_PRODUCTS: there is none. */
@@ -104,8 +83,10 @@ static reader reader_of(const walk *w)
 static int reads_eight(const walk *w, reader r)
 {
     if (r.index == S24I_PRODUCTS) return 0;
-    for (int i = r.index; i < s24i_gpu_products_end(w->gpu, r.block, r.index); i++)
-        if (s24i_gpu_runs_eight(w->gpu, w->shape->tokens, r.block, i)) return 1;
+    for (int i = 0; i < S24I_PRODUCTS; i++)
+        if (s24i_gpu_is_of(w->gpu, r.block, (s24i_slot)r.index, i) &&
+            s24i_gpu_runs_eight(w->gpu, w->shape->tokens, r.block, i))
+            return 1;
     return 0;
 }
 
@@ -120,45 +101,47 @@ static s24_device_norm_args norm_args(const walk *w, const s24i_layer_norm *norm
                                   .stream = w->gpu->stream};
 }
 
-static s24_status run_norm(walk *w, const s24i_layer_norm *norm, int before)
+/* Norm `number` of the sums, before layers or, where norms follow the sums, in their place. */
+static s24_status run_norm(walk *w, int64_t number, int before)
 {
     const s24i_gpu_session *gpu = w->gpu;
+    const s24i_layer_norm *norm = s24i_gpu_norm_at(gpu, number);
     const int64_t tokens = w->shape->tokens, width = gpu->model->shape.width;
     const s24_dense hidden = s24i_gpu_view(gpu, gpu->hidden, tokens, width);
     const s24_dense normed = s24i_gpu_view(gpu, gpu->context, tokens, width);
     const s24_dense sum = s24i_gpu_view(gpu, gpu->qkv, tokens, width);
     const s24_dense eight = s24i_gpu_eight_view(gpu, tokens, width);
+    const int pending = w->pending;
+    w->pending = 0;
+    if (gpu->model->architecture->rms)
+        return s24i_gpu_rms_norm(gpu, w->ctx, tokens, number, pending);
     s24_device_norm_args args = norm_args(w, norm);
     if (!before)
         args.y = &hidden;
     else if (norm->gamma)
         args.y = &normed;
     if (before) args.sum = &hidden;
-    args.x = w->pending ? &sum : &hidden;
-    if (w->pending) args.residual = &hidden;
+    args.x = pending ? &sum : &hidden;
+    if (pending) args.residual = &hidden;
     if (reads_eight(w, reader_of(w))) args.narrow = &eight;
-    w->pending = 0;
     return s24_device_norm(w->ctx, gpu->device, &args);
 }
 
 static s24_status norm_step(walk *w)
 {
     const s24i_block_step *step = &w->gpu->steps.step[w->step];
-    const s24i_block *b = &w->gpu->model->blocks[w->block];
-    const s24i_layer_norm *norm =
-        step->norm == S24I_ATTENTION_NORM ? &b->attention_norm : &b->output_norm;
     if (s24i_gpu_folds(w->gpu, w->shape->tokens) && reader_of(w).index < S24I_PRODUCTS)
         return S24_OK;
-    return run_norm(w, norm, step->to == S24I_AT_NORMED);
+    return run_norm(w, 2 * w->block + step->norm, step->to == S24I_AT_NORMED);
 }
 
 static s24_status product_step(walk *w)
 {
     const s24i_block_step *step = &w->gpu->steps.step[w->step];
     const int64_t tokens = w->shape->tokens;
-    const int first = (int)step->slot;
-    for (int i = first; i < s24i_gpu_products_end(w->gpu, w->block, first); i++)
-        TRY(s24i_gpu_product(w->gpu, w->ctx, tokens, w->block, i));
+    for (int i = 0; i < S24I_PRODUCTS; i++)
+        if (s24i_gpu_is_of(w->gpu, w->block, step->slot, i))
+            TRY(s24i_gpu_product(w->gpu, w->ctx, tokens, w->block, i));
     if (step->adds) w->pending = !s24i_gpu_folds(w->gpu, tokens);
     return S24_OK;
 }
@@ -194,6 +177,8 @@ static s24_status attend_step(walk *w)
     const s24_dense qkv = s24i_gpu_view(gpu, gpu->qkv, tokens, 3 * s->width);
     const s24_dense context = s24i_gpu_view(gpu, gpu->context, tokens, s->width);
     if (s->grid) return attend_grid(w, &context, &qkv);
+    if (s24i_gpu_attends_as_language(gpu->model->architecture, s))
+        return s24i_gpu_attend_causal(gpu, w->ctx, w->shape);
     const s24_device_attention_args args = {.size = sizeof args,
                                             .context = &context,
                                             .qkv = &qkv,
@@ -205,6 +190,16 @@ static s24_status attend_step(walk *w)
                                             .mask = s24i_gpu_mask(gpu, w->shape),
                                             .stream = gpu->stream};
     return s24_device_attention(w->ctx, gpu->device, &args);
+}
+
+static s24_status rotate_step(walk *w)
+{
+    return s24i_gpu_rotate_heads(w->gpu, w->ctx, w->shape);
+}
+
+static s24_status gate_step(walk *w)
+{
+    return s24i_gpu_gate(w->gpu, w->ctx, w->shape->tokens);
 }
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
@@ -229,8 +224,8 @@ static s24_status embed_patches(const walk *w, const s24_dense *y)
     return s24i_gpu_run_dense(gpu, w->ctx, patches, &o, patches->dense, NULL);
 }
 
-/* hidden becomes the embeddings of the batch and, if the first block starts with a norm, context that
-   norm of them. */
+/* hidden becomes the embeddings of the batch and, if the first block starts with a norm, context
+   that norm of them. */
 static s24_status embed(const walk *w)
 {
     const s24i_gpu_session *gpu = w->gpu;
@@ -241,9 +236,10 @@ static s24_status embed(const walk *w)
     const s24_dense normed = s24i_gpu_view(gpu, gpu->context, tokens, width);
     const s24_dense patches = s24i_gpu_view(gpu, gpu->qkv, tokens, width);
     const s24_dense eight = s24i_gpu_eight_view(gpu, tokens, width);
-    const int before = starts_with_norm(gpu);
+    const int before = embeds_norm(gpu);
+    if (model->architecture->rms) return s24i_gpu_embed_words(gpu, w->ctx, w->shape);
     s24_device_norm_args args =
-        norm_args(w, before ? &model->blocks[0].attention_norm : &model->embedding_norm);
+        norm_args(w, before ? s24i_gpu_norm_at(gpu, 0) : &model->embedding_norm);
     args.y = before ? &normed : &hidden;
     if (before) args.sum = &hidden;
     args.positions = gpu->inputs + p.positions;
@@ -263,23 +259,23 @@ static s24_status embed(const walk *w)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static s24_status run_step(walk *w)
-{
-    static s24_status (*const runs[S24I_STEP_KINDS])(walk *) = {[S24I_STEP_NORM] = norm_step,
-                                                                [S24I_STEP_PRODUCT] = product_step,
-                                                                [S24I_STEP_ATTEND] = attend_step};
-    return runs[w->gpu->steps.step[w->step].kind](w);
-}
+typedef s24_status step_kernel(walk *w);
+
+static step_kernel *const kernels[S24I_STEP_KINDS] = {[S24I_STEP_NORM] = norm_step,
+                                                      [S24I_STEP_PRODUCT] = product_step,
+                                                      [S24I_STEP_ROTATE] = rotate_step,
+                                                      [S24I_STEP_ATTEND] = attend_step,
+                                                      [S24I_STEP_GATE] = gate_step};
 
 s24_status s24i_gpu_encode(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *shape)
 {
     walk w = {.gpu = gpu, .ctx = ctx, .shape = shape};
     TRY(embed(&w));
-    w.step = starts_with_norm(gpu);
+    w.step = embeds_norm(gpu);
     for (; w.block < gpu->model->shape.layers; w.block++, w.step = 0)
         for (; w.step < gpu->steps.count; w.step++)
-            TRY(run_step(&w));
-    return w.pending ? run_norm(&w, &gpu->model->final_norm, 1) : S24_OK;
+            TRY(kernels[gpu->steps.step[w.step].kind](&w));
+    return w.pending ? run_norm(&w, 2 * w.block, 1) : S24_OK;
 }
 
 s24_status s24i_gpu_capture(s24_device_graph **out, const s24i_gpu_session *gpu, s24_ctx *ctx,
@@ -296,4 +292,48 @@ s24_status s24i_gpu_capture(s24_device_graph **out, const s24i_gpu_session *gpu,
     else
         s24_device_graph_destroy(gpu->device, graph);
     return status;
+}
+
+/* ---- what a device takes --------------------------------------------------------------------- */
+
+static s24_status check_grid(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape)
+{
+    for (int64_t b = 0; b < shape->layers; b++) {
+        const int64_t side = s24i_attended_side(shape, b);
+        REQUIRE(ctx, s24_device_attention_grid_takes(device, shape->width, shape->heads, side),
+                S24_ERROR_UNSUPPORTED,
+                "block %lld attends over squares of %lld tokens with heads of %lld elements; a "
+                "device takes squares of 14 and 64, heads of 64 and 80",
+                (long long)b, (long long)side, (long long)(shape->width / shape->heads));
+    }
+    return S24_OK;
+}
+
+static s24_status check_encoder(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape)
+{
+    enum { MOST_WIDTH = 2048 }; /* of s24_device_norm */
+    const int64_t d = shape->width / shape->heads;
+    if (shape->grid) TRY(check_grid(ctx, device, shape));
+    REQUIRE(ctx, shape->grid || d == 16 || d == 32 || d == 64, S24_ERROR_UNSUPPORTED,
+            "attention heads of %lld elements; a device takes 16, 32 and 64", (long long)d);
+    REQUIRE(ctx, shape->width <= MOST_WIDTH && shape->intermediate % 8 == 0, S24_ERROR_UNSUPPORTED,
+            "a model %lld wide with %lld intermediate outputs; a device takes widths up to %d and "
+            "multiples of 8",
+            (long long)shape->width, (long long)shape->intermediate, MOST_WIDTH);
+    return S24_OK;
+}
+
+s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device,
+                          const s24i_architecture *architecture, const s24i_shape *shape)
+{
+    unsigned has = 0;
+    for (int kind = 0; kind < S24I_STEP_KINDS; kind++)
+        has |= kernels[kind] ? 1u << kind : 0;
+    TRY(s24i_steps_require(ctx, architecture, has, "a device"));
+    REQUIRE(ctx, !shape->squared || shape->gated, S24_ERROR_UNSUPPORTED,
+            "the layers of %s end in a squared activation, which a device has for gates alone",
+            architecture->model_type);
+    if (s24i_gpu_attends_as_language(architecture, shape) || architecture->rms)
+        return s24i_gpu_language_check(ctx, architecture, shape);
+    return check_encoder(ctx, device, shape);
 }

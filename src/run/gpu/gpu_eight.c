@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Products in 8 bits on a device: 2:4 weights with a scale per row, kept next to the 16-bit ones, and
- * tokens that get a scale each when they are multiplied. Where a norm makes them, it writes them in 8
- * bits too; elsewhere a kernel of its own does. The plan measures where that is faster (gpu_plan.c).
+ * Products in 8 bits on a device: 2:4 weights with a scale per row, kept next to the 16-bit ones,
+ * and tokens that get a scale each when they are multiplied. Where a norm makes them, it writes
+ * them in 8 bits too; elsewhere a kernel of its own does. The plan measures where that is faster
+ * (gpu_plan.c).
  */
 #include "run/gpu/gpu_state.h"
 
@@ -48,8 +49,11 @@ static s24_status upload_eight(s24i_linear *linear, const s24_model *model, s24_
 s24_status s24i_gpu_eight_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
                                const s24_dense *floats)
 {
+    enum { MOST_WIDTH = 8192 };
     float *scales;
-    if (linear->k % 16) return S24_OK; /* its tokens are not at multiples of 16 bytes */
+    /* Its tokens must be at multiples of 16 bytes, and none longer than what quantises them
+       takes. */
+    if (linear->k % 16 || linear->k > MOST_WIDTH) return S24_OK;
     TRY(s24i_alloc_elems(&scales, ctx, linear->n, sizeof *scales, "scales"));
     scale_rows(scales, floats, model->narrow);
     const s24_status status = upload_eight(linear, model, ctx, floats, scales);

@@ -2,9 +2,9 @@
 /*
  * A rule over steps, for a session on a device whose blocks have their norms after the sums and all
  * products 2:4: a norm that a product reads is folded into the products around it. The sums h that
- * the norms are of stay, times gamma: that of the attention in qkv, whose contents are done with, that
- * of the output in hidden. Each product that follows has terms of its own, w·gamma and bias + w·beta
- * in f32, made once by products of the weight with gamma and beta.
+ * the norms are of stay, times gamma: that of the attention in qkv, whose contents are done with,
+ * that of the output in hidden. Each product that follows has terms of its own, w·gamma and bias +
+ * w·beta in f32, made once by products of the weight with gamma and beta.
  */
 #include "run/gpu/gpu_state.h"
 

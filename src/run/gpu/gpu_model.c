@@ -134,7 +134,7 @@ s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx)
     for (int64_t b = 0; b < s->layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++)
             model->device_bytes += product_bytes(s24i_block_product(&model->blocks[b], i));
-    model->device_bytes += product_bytes(&model->patches);
+    model->device_bytes += product_bytes(&model->patches) + product_bytes(&model->lm_head);
     TRY(upload_bias(&model->device_qa_bias, model, ctx, model->qa_bias, 2));
     return upload_bias(&model->device_class_bias, model, ctx, model->class_bias, s->classes);
 }

@@ -15,7 +15,8 @@ enum { S24I_GPU_ELEMENT = 2 }; /* bytes of a number of f16 or bf16 */
 s24_status s24i_gpu_eight_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
                                const s24_dense *floats);
 /* Refuses what a device has no kernels for: UNSUPPORTED. */
-s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape);
+s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device,
+                          const s24i_architecture *architecture, const s24i_shape *shape);
 /* The product of a source, on the model's device; model->dtype is f16 or bf16. */
 s24_status s24i_gpu_linear_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
                                 const s24i_source *source);

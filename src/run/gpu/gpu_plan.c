@@ -3,10 +3,10 @@
  * The plan of a session on a device: for each power of two of tokens how each of a block's products
  * runs, chosen when such a batch comes for the first time. First each product is measured alone
  * (gpu_search.c). What comes close, and whether norms are folded into products, is decided by whole
- * passes of that batch, embeddings, attention and all: a GPU at its limit of power is faster or slower
- * at one kernel by what it did before, so that a tile's time alone is not all that it costs. Passes are
- * captured and run by turns, as they will be later: launched one by one, small kernels wait for the
- * host.
+ * passes of that batch, embeddings, attention and all: a GPU at its limit of power is faster or
+ * slower at one kernel by what it did before, so that a tile's time alone is not all that it costs.
+ * Passes are captured and run by turns, as they will be later: launched one by one, small kernels
+ * wait for the host.
  */
 #include "run/gpu/gpu_state.h"
 
@@ -15,7 +15,8 @@
 
 enum { MOST_PLANS = S24I_GPU_RIVALS + 1 };
 
-/* A graph of the pass as it is planned now. It runs once before, which loads kernels: no capture may. */
+/* A graph of the pass as it is planned now. It runs once before, which loads kernels: no capture
+   may. */
 static s24_status capture_pass(s24_device_graph **out, const s24i_gpu_session *gpu, s24_ctx *ctx,
                                const s24i_gpu_shape *shape)
 {
@@ -50,8 +51,8 @@ static void drop(s24_device_graph *const *graphs, const s24i_gpu_session *gpu)
 
 /* ---- norms in products or apart -------------------------------------------------------------- */
 
-/* Chooses how the products run with norms folded into them or not, and leaves the session so. *found:
-   each has a way. */
+/* Chooses how the products run with norms folded into them or not, and leaves the session so.
+   *found: each has a way. */
 static s24_status plan_products(int *found, s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                                 int folded, s24i_gpu_rivals *rivals)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One of a block's products on a device: which buffers its step reads and writes, and the kernel that
- * runs it as the session's choice says, 2:4 in 16 or 8 bits or dense. Passes and the planner come here
- * alike.
+ * One of a block's products on a device: which buffers its step reads and writes, and the kernel
+ * that runs it as the session's choice says, 2:4 in 16 or 8 bits or dense. Passes and the planner
+ * come here alike.
  *
- * What a product adds to the sums waits in qkv, whose contents are done with, until the next norm adds
- * it: a product would have to wait for a residual, while a norm streams it.
+ * What a product adds to the sums waits in qkv, whose contents are done with, until the next norm
+ * adds it: a product would have to wait for a residual, while a norm streams it.
  */
 #include "run/gpu/gpu_state.h"
 
@@ -14,9 +14,10 @@ const s24i_block_step *s24i_gpu_step_of(const s24i_gpu_session *gpu, int index)
     return s24i_steps_product(&gpu->steps, s24i_product_slot(index));
 }
 
-int s24i_gpu_products_end(const s24i_gpu_session *gpu, int64_t block, int index)
+int s24i_gpu_is_of(const s24i_gpu_session *gpu, int64_t block, s24i_slot slot, int index)
 {
-    return index == S24I_QUERY ? gpu->model->blocks[block].qkv_count : index + 1;
+    return s24i_product_slot(index) == slot &&
+           s24i_block_product(&gpu->model->blocks[block], index)->n > 0;
 }
 
 static void *buffer_of(const s24i_gpu_session *gpu, s24i_step_place place)
@@ -29,18 +30,34 @@ static void *buffer_of(const s24i_gpu_session *gpu, s24i_step_place place)
     return buffers[place];
 }
 
+/* The columns of what a step's products write side by side, and where those of one of them begin:
+   query, key, value, and the gate before what it is multiplied with. */
+static int64_t columns_of(int64_t *first, const s24i_gpu_session *gpu, int64_t block, int index)
+{
+    const s24i_slot slot = s24i_product_slot(index);
+    int64_t columns = *first = 0;
+    for (int i = 0; i < S24I_PRODUCTS; i++) {
+        if (!s24i_gpu_is_of(gpu, block, slot, i)) continue;
+        const int64_t n = s24i_block_product(&gpu->model->blocks[block], i)->n;
+        if (slot == S24I_QUERY ? i < index : i > index) *first += n;
+        columns += n;
+    }
+    return columns;
+}
+
 s24i_gpu_operands s24i_gpu_operands_of(const s24i_gpu_session *gpu, int64_t tokens, int64_t block,
                                        int index)
 {
     const s24i_linear *l = s24i_block_product(&gpu->model->blocks[block], index);
     const s24i_block_step *step = s24i_gpu_step_of(gpu, index);
-    void *to = step->adds ? gpu->qkv : buffer_of(gpu, step->to);
-    s24i_gpu_operands o = {.y = s24i_gpu_view(gpu, to, tokens, l->n),
-                           .x = s24i_gpu_view(gpu, buffer_of(gpu, step->from), tokens, l->k)};
-    if (step->to == S24I_AT_QKV) {
-        o.y.ld = 3 * gpu->model->shape.width;
-        o.y.data = (char *)gpu->qkv + S24I_GPU_ELEMENT * index * l->n;
-    }
+    const int reads_gate = step->from == S24I_AT_OUTER && gpu->gated;
+    void *from = reads_gate ? gpu->gated : buffer_of(gpu, step->from);
+    char *to = step->adds ? gpu->qkv : buffer_of(gpu, step->to);
+    int64_t first;
+    const int64_t columns = columns_of(&first, gpu, block, index);
+    s24i_gpu_operands o = {.y = s24i_gpu_view(gpu, to + S24I_GPU_ELEMENT * first, tokens, l->n),
+                           .x = s24i_gpu_view(gpu, from, tokens, l->k)};
+    o.y.ld = columns;
     if (s24i_gpu_folds(gpu, tokens)) s24i_gpu_fold_operands(&o, gpu, block, index);
     return o;
 }
@@ -84,7 +101,8 @@ s24_status s24i_gpu_run_sparse(const s24i_gpu_session *gpu, s24_ctx *ctx, const 
 int s24i_gpu_quantises(const s24i_gpu_session *gpu, int index)
 {
     const s24i_step_place from = s24i_gpu_step_of(gpu, index)->from;
-    return from != S24I_AT_SUMS && from != S24I_AT_NORMED;
+    const int normed = from == S24I_AT_SUMS || from == S24I_AT_NORMED;
+    return !normed || gpu->model->architecture->rms; /* whose kernel writes 16 bits alone */
 }
 
 void *s24i_gpu_dense_copy(const s24i_gpu_session *gpu, int index, int64_t block)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How one of a block's products runs for a power of two of tokens, in a session on a device: as noted
- * with the device, else the fastest way, measured. 2:4 products are timed tile by tile over the weights
- * of all blocks; where the best algorithm of a dense product is faster still, by more than measuring
- * errs, the weights are laid out dense once more.
+ * How one of a block's products runs for a power of two of tokens, in a session on a device: as
+ * noted with the device, else the fastest way, measured. 2:4 products are timed tile by tile over
+ * the weights of all blocks; where the best algorithm of a dense product is faster still, by more
+ * than measuring errs, the weights are laid out dense once more.
  */
 #include "run/gpu/gpu_state.h"
 
@@ -47,7 +47,8 @@ static s24_status time_tile(double *seconds, const search *s, const char *tile)
     return S24_OK;
 }
 
-/* A first look at a tile. One that is far slower than the best so far in its first run gets no more. */
+/* A first look at a tile. One that is far slower than the best so far in its first run gets no
+   more. */
 static s24_status look_at_tile(double *seconds, const search *s, const char *tile)
 {
     const double far = 1.3, launch = 5e-6; /* a run by itself shows its launch */

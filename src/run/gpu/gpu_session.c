@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Forward passes on a device: one stream, buffers for max_tokens tokens, everything enqueued without
- * waiting. A shape that comes again is captured into a graph, of which a bounded number is kept, the
- * one unused longest going first: launching kernels one by one costs more than a small batch.
+ * Forward passes on a device: one stream, buffers for max_tokens tokens, everything enqueued
+ * without waiting. A shape that comes again is captured into a graph, of which a bounded number is
+ * kept, the one unused longest going first: launching kernels one by one costs more than a small
+ * batch.
  *
  * What the blocks do is in gpu_block.c. When the last one is done, qkv, context and outer hold the
  * outputs on their way to the host.
@@ -60,13 +61,14 @@ static s24_status fill(s24i_gpu_session *gpu, s24_ctx *ctx)
                                  .mask = 1,
                                  .unpooled = 1};
     void *inputs;
-    gpu->wide = s24i_max(s->intermediate, 2 * s->width); /* f32 hidden states fit too */
+    /* f32 hidden states fit too */
+    gpu->wide = s24i_max(s->intermediate * (s->gated ? 2 : 1), 2 * s->width);
     if (s->image) gpu->wide = s24i_max(gpu->wide, gpu->model->patch_map.row);
     gpu->input_bytes = (size_t)s24i_gpu_places_of(&most).end * sizeof(int32_t);
     TRY(s24_device_stream_create(&gpu->stream, ctx, gpu->device));
     TRY(reserve(&gpu->hidden, gpu, ctx, s->width));
-    TRY(reserve(&gpu->qkv, gpu, ctx, 3 * s->width));
-    TRY(reserve(&gpu->context, gpu, ctx, s->width));
+    TRY(reserve(&gpu->qkv, gpu, ctx, s24i_max(s24i_qkv_outputs(s), s->width)));
+    TRY(reserve(&gpu->context, gpu, ctx, s24i_max(s->heads * s->head_width, s->width)));
     TRY(reserve(&gpu->outer, gpu, ctx, gpu->wide));
     TRY(s24_device_alloc(&inputs, ctx, gpu->device, gpu->input_bytes, gpu->stream));
     gpu->inputs = inputs;
@@ -75,6 +77,8 @@ static s24_status fill(s24i_gpu_session *gpu, s24_ctx *ctx)
     if (s->image) TRY(reserve_images(gpu, ctx));
     TRY(s24i_gpu_eight_reserve(gpu, ctx));
     TRY(s24i_gpu_fold_create(gpu, ctx));
+    TRY(s24i_gpu_language_create(gpu, ctx));
+    TRY(s24i_gpu_logits_create(gpu, ctx));
     return reserve_work(gpu, ctx);
 }
 
@@ -115,6 +119,7 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
     for (int i = 0; i < S24I_PRODUCTS; i++)
         if (gpu->dense_copies[i])
             (void)s24_device_free(ctx, gpu->device, gpu->dense_copies[i], gpu->stream);
+    s24_ctx_free(ctx, gpu->host_losses);
     s24_device_pinned_free(gpu->device, gpu->pinned);
     s24_device_stream_destroy(gpu->device, gpu->stream);
     s24_ctx_free(ctx, gpu);
@@ -157,8 +162,10 @@ static s24_status results(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_
     const s24_dense normed = s24i_gpu_view(gpu, gpu->context, key->tokens, width);
     const s24_dense *states = model->final_norm.gamma ? &normed : hidden;
     if (key->hidden) {
-        const s24_device_head_args args = {
-            .size = sizeof args, .y = gpu->outer, .x = hidden, .stream = gpu->stream};
+        const s24_device_head_args args = {.size = sizeof args,
+                                           .y = gpu->outer,
+                                           .x = model->architecture->state_normed ? states : hidden,
+                                           .stream = gpu->stream};
         TRY(s24_device_head(ctx, gpu->device, &args));
     }
     if (key->logits) {
@@ -231,6 +238,17 @@ static int64_t tile_count(const s24_batch *batch, int queries)
     return count;
 }
 
+/* Tokens of the longest text, where attention has to know: else texts of other lengths share a
+   graph. */
+static int64_t longest_of(const s24i_gpu_session *gpu, const s24_batch *batch)
+{
+    int64_t longest = 0;
+    if (!s24i_gpu_attends_as_language(gpu->model->architecture, &gpu->model->shape)) return 0;
+    for (int64_t b = 0; b < batch->texts; b++)
+        longest = s24i_max(longest, batch->offsets[b + 1] - batch->offsets[b]);
+    return longest;
+}
+
 static void write_inputs(s24i_gpu_session *gpu, const s24_batch *batch, const s24i_gpu_shape *key,
                          int queries)
 {
@@ -273,10 +291,11 @@ s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch 
                           .embeddings = outputs->embeddings != NULL,
                           .logits = outputs->start_logits || outputs->end_logits,
                           .hidden = outputs->hidden != NULL,
-                          .classes = outputs->logits != NULL,
+                          .classes = outputs->logits && gpu->class_logits,
                           .images = gpu->pixels != NULL};
     const int queries = s24i_gpu_queries(gpu, key.tokens);
     key.tiles = tile_count(batch, queries);
+    key.longest = longest_of(gpu, batch);
     REQUIRE(ctx, !outputs->blocks, S24_ERROR_UNSUPPORTED,
             "the hidden states of every block are not given by a device");
     TRY(s24i_gpu_finish(gpu, ctx));
@@ -288,6 +307,7 @@ s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch 
                             gpu->stream));
     TRY(s24i_gpu_plan(gpu, ctx, &key));
     TRY(run(gpu, ctx, &key));
+    TRY(s24i_gpu_logits_begin(gpu, ctx, outputs, key.tokens));
     gpu->outputs = *outputs;
     gpu->submitted = key;
     return S24_OK;
@@ -314,6 +334,9 @@ s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx)
     TRY(fetch(gpu, ctx, o->start_logits, gpu->context, 0, (1 + beside) * key.tokens));
     if (!beside) TRY(fetch(gpu, ctx, o->end_logits, gpu->context, key.tokens, key.tokens));
     TRY(fetch(gpu, ctx, o->hidden, gpu->outer, 0, key.tokens * width));
-    TRY(fetch(gpu, ctx, o->logits, gpu->class_logits, 0, key.texts * gpu->model->shape.classes));
+    if (key.classes)
+        TRY(fetch(gpu, ctx, o->logits, gpu->class_logits, 0,
+                  key.texts * gpu->model->shape.classes));
+    TRY(s24i_gpu_logits_give(gpu, ctx, o, key.tokens));
     return s24_device_wait(ctx, gpu->device, gpu->stream);
 }

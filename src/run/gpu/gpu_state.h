@@ -2,8 +2,9 @@
 /*
  * The inside of a session on a device, and what its files do for each other. Each calls only those
  * that stand before it here: a product and what it may take in or run as (gpu_fold.c, gpu_eight.c,
- * gpu_product.c), a pass through the blocks (gpu_block.c), the measuring of both (gpu_search.c,
- * gpu_plan.c), and the session itself (gpu_session.c).
+ * gpu_product.c), steps of language models (gpu_language.c), a pass through the blocks
+ * (gpu_block.c), the measuring of both (gpu_search.c, gpu_plan.c), and the session itself
+ * (gpu_session.c).
  */
 #ifndef S24_RUN_GPU_GPU_STATE_H
 #define S24_RUN_GPU_GPU_STATE_H
@@ -21,6 +22,7 @@ enum {
 /* What decides about the kernels of a pass and their pointers. */
 typedef struct s24i_gpu_shape {
     int64_t tokens, texts, tiles, unpooled;
+    int64_t longest; /* tokens of a text, where attention asks (gpu_language.c); else 0 */
     int64_t types, mask, embeddings, logits, hidden, classes, images; /* 0 or 1 */
 } s24i_gpu_shape;
 
@@ -54,9 +56,16 @@ struct s24i_gpu_session {
     void *eight;                 /* tokens of an 8-bit product, */
     float *eight_scale;          /* and their scales; NULL: the model has no such products */
     size_t work_bytes;
-    /* Of blocks that gpu_fold.c is for, else NULL: moments of what the norms after the attention and
-       after the output are of, and terms of the products that read those norms. */
+    /* Of blocks that gpu_fold.c is for, else NULL: moments of what the norms after the attention
+       and after the output are of, and terms of the products that read those norms. */
     void *moments[2], *terms;
+    /* Of language models (gpu_language.c), else NULL: gammas [2·layers + 1, width], what norms
+       leave of tokens, angles of positions, what gates give, and what logits and losses need. */
+    float *gammas, *stats, *angles, *logits, *lm_bias;
+    void *gated, *train_work;
+    double *losses, *host_losses;
+    int32_t *targets;
+    int64_t logit_rows;       /* made at a time */
     int32_t *inputs, *pinned; /* on the device, and where the host writes them */
     size_t input_bytes;
     s24i_gpu_graph graphs[S24I_GPU_GRAPHS];
@@ -90,6 +99,15 @@ static inline int s24i_gpu_octave(int64_t tokens)
     return octave;
 }
 
+/* A norm by number: of each block two, then the last one of all. */
+static inline const s24i_layer_norm *s24i_gpu_norm_at(const s24i_gpu_session *gpu, int64_t number)
+{
+    const s24_model *model = gpu->model;
+    if (number == 2 * model->shape.layers) return &model->final_norm;
+    const s24i_block *b = &model->blocks[number / 2];
+    return number % 2 == S24I_ATTENTION_NORM ? &b->attention_norm : &b->output_norm;
+}
+
 static inline int s24i_gpu_folds(const s24i_gpu_session *gpu, int64_t tokens)
 {
     return gpu->folded[s24i_gpu_octave(tokens)];
@@ -120,9 +138,9 @@ int s24i_gpu_runs_eight(const s24i_gpu_session *gpu, int64_t tokens, int64_t blo
 
 /* The step that product `index` belongs to. */
 const s24i_block_step *s24i_gpu_step_of(const s24i_gpu_session *gpu, int index);
-/* The products of a step in a block are those from `index` to before this; query, key and value may
-   be one. */
-int s24i_gpu_products_end(const s24i_gpu_session *gpu, int64_t block, int index);
+/* Is product `index` of a block there, and one of the step of that slot? Query, key and value may
+   be one, and so may gate and intermediate. */
+int s24i_gpu_is_of(const s24i_gpu_session *gpu, int64_t block, s24i_slot slot, int index);
 s24i_gpu_operands s24i_gpu_operands_of(const s24i_gpu_session *gpu, int64_t tokens, int64_t block,
                                        int index);
 /* seconds: NULL runs it, else the best algorithm is searched for. */
@@ -133,12 +151,32 @@ s24_status s24i_gpu_run_sparse(const s24i_gpu_session *gpu, s24_ctx *ctx, const 
 /* Are the tokens of this product quantised by a kernel of their own? Others' are by the norm that
    makes them. */
 int s24i_gpu_quantises(const s24i_gpu_session *gpu, int index);
-/* A block's weight among the dense copies. NULL: there is none, or it has not the shape of the first
-   block's (a block may have query, key and value in one where another has them apart). */
+/* A block's weight among the dense copies. NULL: there is none, or it has not the shape of the
+   first block's (a block may have query, key and value in one where another has them apart). */
 void *s24i_gpu_dense_copy(const s24i_gpu_session *gpu, int index, int64_t block);
 /* Runs product `index` of a block as planned. */
 s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                             int64_t block, int index);
+
+/* ---- language models (gpu_language.c) -------------------------------------------------------- */
+
+/* Does attention need a kernel that knows causal masks, shared heads or their widths? */
+int s24i_gpu_attends_as_language(const s24i_architecture *architecture, const s24i_shape *shape);
+/* Refuses what these kernels do not take: UNSUPPORTED. */
+s24_status s24i_gpu_language_check(s24_ctx *ctx, const s24i_architecture *architecture,
+                                   const s24i_shape *shape);
+s24_status s24i_gpu_language_create(s24i_gpu_session *gpu, s24_ctx *ctx);
+/* hidden = the words' embeddings. */
+s24_status s24i_gpu_embed_words(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                const s24i_gpu_shape *shape);
+/* context = norm `number` of hidden, to which qkv is added before where that is pending. */
+s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                             int64_t number, int pending);
+s24_status s24i_gpu_rotate_heads(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                 const s24i_gpu_shape *shape);
+s24_status s24i_gpu_attend_causal(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                  const s24i_gpu_shape *shape);
+s24_status s24i_gpu_gate(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens);
 
 /* ---- a pass through the blocks (gpu_block.c) ------------------------------------------------- */
 
@@ -146,14 +184,25 @@ s24i_gpu_places s24i_gpu_places_of(const s24i_gpu_shape *shape);
 /* How many queries a tile of attention has; 0: there are no tiles. */
 int s24i_gpu_queries(const s24i_gpu_session *gpu, int64_t tokens);
 const uint8_t *s24i_gpu_mask(const s24i_gpu_session *gpu, const s24i_gpu_shape *shape);
-/* Enqueues the pass of the batch in inputs (and pixels) through embeddings and all blocks: hidden is
-   the last one's output and, where norms stand before the layers, context the final norm of it. */
+/* Enqueues the pass of the batch in inputs (and pixels) through embeddings and all blocks: hidden
+   is the last one's output and, where norms stand before the layers, context the final norm of
+   it. */
 s24_status s24i_gpu_encode(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *shape);
 /* The graph of what `enqueue` enqueues. On error *out stays. */
 typedef s24_status s24i_gpu_enqueue(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                     const s24i_gpu_shape *shape);
 s24_status s24i_gpu_capture(s24_device_graph **out, const s24i_gpu_session *gpu, s24_ctx *ctx,
                             const s24i_gpu_shape *shape, s24i_gpu_enqueue *enqueue);
+
+/* ---- logits and losses of language models (gpu_logits.c) ------------------------------------- */
+
+s24_status s24i_gpu_logits_create(s24i_gpu_session *gpu, s24_ctx *ctx);
+/* Copies the targets that losses are of. */
+s24_status s24i_gpu_logits_begin(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                 const s24_outputs *outputs, int64_t tokens);
+/* logits, loss and losses of outputs, of the last norm's states in context. */
+s24_status s24i_gpu_logits_give(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                const s24_outputs *outputs, int64_t tokens);
 
 /* ---- measuring (gpu_search.c, gpu_plan.c) ---------------------------------------------------- */
 

@@ -162,8 +162,6 @@ static s24_status prepare(s24i_loader *l)
     REQUIRE(l->ctx, l->arch, S24_ERROR_UNSUPPORTED,
             "%s/config.json: model_type '%s' is not supported; %s are", folder,
             s24i_show(type).text, s24i_architecture_names(any).text);
-    REQUIRE(l->ctx, !l->arch->causal || !l->opts.device, S24_ERROR_UNSUPPORTED,
-            "%s/config.json: a model of type '%s' runs on the CPU only", folder, type);
     TRY(s24i_shape_read(&l->shape, l->ctx, l->arch, folder));
     l->walk = (s24i_walk){.ctx = l->ctx,
                           .checkpoint = l->checkpoint,
@@ -173,7 +171,7 @@ static s24_status prepare(s24i_loader *l)
                           .user = l};
     read_classes(l);
     find_heads(l);
-    if (l->opts.device) TRY(s24i_gpu_check(l->ctx, l->opts.device, &l->shape));
+    if (l->opts.device) TRY(s24i_gpu_check(l->ctx, l->opts.device, l->arch, &l->shape));
     TRY(s24i_walk_tensors(&l->walk));
     char name[S24I_NAME_BYTES];
     const s24_tensor *first = s24i_loader_find(name, l, l->arch->slots[S24I_QUERY], 0, ".weight");

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Steps of language models on a device, with the kernels that training has for them
+ * (device_train.h): norms that divide by the root mean square, rotary positions, attention in which
+ * no token sees a later one or heads share keys and values, gates; and embeddings that no norm
+ * comes with.
+ */
+#include "run/gpu/gpu_state.h"
+
+#include "device/device_train.h"
+#include "model/rotary.h"
+
+s24_status s24i_gpu_language_check(s24_ctx *ctx, const s24i_architecture *architecture,
+                                   const s24i_shape *shape)
+{
+    enum { MOST_HEAD = 128 };
+    const int most_width = architecture->rms ? 8192 : 2048; /* of s24_device_norm */
+    const int64_t d = shape->head_width;
+    REQUIRE(ctx, d % 8 == 0 && d <= MOST_HEAD, S24_ERROR_UNSUPPORTED,
+            "attention heads of %lld elements; a device takes multiples of 8 up to %d for %s",
+            (long long)d, MOST_HEAD, architecture->model_type);
+    REQUIRE(ctx,
+            shape->width <= most_width && shape->width % 8 == 0 && shape->intermediate % 8 == 0,
+            S24_ERROR_UNSUPPORTED,
+            "a model %lld wide with %lld intermediate outputs; a device takes multiples of 8, and "
+            "widths up to %d for %s",
+            (long long)shape->width, (long long)shape->intermediate, most_width,
+            architecture->model_type);
+    return S24_OK;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static const float *gamma_at(const s24i_gpu_session *gpu, int64_t number)
+{
+    return gpu->gammas + number * gpu->model->shape.width;
+}
+
+/* The norms' gammas in f32, as those kernels read them: of each block two, and the last one. */
+static s24_status upload_gammas(s24i_gpu_session *gpu, s24_ctx *ctx)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    const size_t bytes = (size_t)s->width * sizeof(float);
+    void *memory;
+    TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)(2 * s->layers + 1) * bytes,
+                         gpu->stream));
+    gpu->gammas = memory;
+    for (int64_t i = 0; i <= 2 * s->layers; i++)
+        TRY(s24_device_copy(ctx, gpu->device, gpu->gammas + i * s->width,
+                            s24i_gpu_norm_at(gpu, i)->gamma, bytes, gpu->stream));
+    TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)gpu->max_tokens * 2 * sizeof(float),
+                         gpu->stream));
+    gpu->stats = memory;
+    return S24_OK;
+}
+
+static s24_status upload_angles(s24i_gpu_session *gpu, s24_ctx *ctx)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    const int64_t longest = s24i_min(gpu->max_tokens, s->positions), d = s->head_width;
+    const size_t bytes = (size_t)(longest * d) * sizeof(float);
+    float *angles;
+    void *memory;
+    TRY(s24_device_alloc(&memory, ctx, gpu->device, bytes, gpu->stream));
+    gpu->angles = memory;
+    TRY(s24i_alloc_elems(&angles, ctx, longest * d, sizeof *angles, "rotary positions"));
+    s24i_rotary_fill(angles, s->theta, d, longest);
+    s24_status status = s24_device_copy(ctx, gpu->device, memory, angles, bytes, gpu->stream);
+    if (status == S24_OK) status = s24_device_wait(ctx, gpu->device, gpu->stream);
+    s24_ctx_free(ctx, angles);
+    return status;
+}
+
+s24_status s24i_gpu_language_create(s24i_gpu_session *gpu, s24_ctx *ctx)
+{
+    const s24i_architecture *a = gpu->model->architecture;
+    const int64_t gated = gpu->max_tokens * gpu->model->shape.intermediate;
+    if (a->rms) TRY(upload_gammas(gpu, ctx));
+    if (a->rotary) TRY(upload_angles(gpu, ctx));
+    if (!gpu->model->shape.gated) return S24_OK;
+    return s24_device_alloc(&gpu->gated, ctx, gpu->device, (size_t)(S24I_GPU_ELEMENT * gated),
+                            gpu->stream);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+s24_status s24i_gpu_embed_words(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                const s24i_gpu_shape *shape)
+{
+    const s24_model *model = gpu->model;
+    const s24i_gpu_places p = s24i_gpu_places_of(shape);
+    const s24_device_train_embed_args args = {.size = sizeof args,
+                                              .dtype = model->dtype,
+                                              .tokens = shape->tokens,
+                                              .width = model->shape.width,
+                                              .s = gpu->hidden,
+                                              .words = model->device_words,
+                                              .positions =
+                                                  s24i_on_device(model, model->position_rows),
+                                              .ids = gpu->inputs + p.ids,
+                                              .position = gpu->inputs + p.positions,
+                                              .stream = gpu->stream};
+    return s24_device_train_embed(ctx, gpu->device, &args);
+}
+
+s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                             int64_t number, int pending)
+{
+    const s24_device_train_add_norm_args args = {.size = sizeof args,
+                                                 .dtype = gpu->model->dtype,
+                                                 .rows = tokens,
+                                                 .width = gpu->model->shape.width,
+                                                 .y = gpu->context,
+                                                 .s = gpu->hidden,
+                                                 .stats = gpu->stats,
+                                                 .z = pending ? gpu->qkv : NULL,
+                                                 .residual = pending ? gpu->hidden : NULL,
+                                                 .gamma = gamma_at(gpu, number),
+                                                 .eps = s24i_gpu_norm_at(gpu, number)->eps,
+                                                 .rms = 1,
+                                                 .stream = gpu->stream};
+    return s24_device_train_add_norm(ctx, gpu->device, &args);
+}
+
+s24_status s24i_gpu_rotate_heads(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                 const s24i_gpu_shape *shape)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    const s24_device_train_rotate_args args = {.size = sizeof args,
+                                               .dtype = gpu->model->dtype,
+                                               .tokens = shape->tokens,
+                                               .heads = s->heads,
+                                               .kv_heads = s->kv_heads,
+                                               .d = s->head_width,
+                                               .qkv = gpu->qkv,
+                                               .angles = gpu->angles,
+                                               .position = gpu->inputs +
+                                                           s24i_gpu_places_of(shape).positions,
+                                               .stream = gpu->stream};
+    return s24_device_train_rotate(ctx, gpu->device, &args);
+}
+
+int s24i_gpu_attends_as_language(const s24i_architecture *architecture, const s24i_shape *shape)
+{
+    return architecture->causal || shape->kv_heads != shape->heads ||
+           shape->heads * shape->head_width != shape->width;
+}
+
+s24_status s24i_gpu_attend_causal(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                  const s24i_gpu_shape *shape)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    const s24_device_train_attention_args args = {.size = sizeof args,
+                                                  .dtype = gpu->model->dtype,
+                                                  .tokens = shape->tokens,
+                                                  .texts = shape->texts,
+                                                  .longest = shape->longest,
+                                                  .heads = s->heads,
+                                                  .kv_heads = s->kv_heads,
+                                                  .d = s->head_width,
+                                                  .causal = gpu->model->architecture->causal,
+                                                  .offsets = gpu->inputs +
+                                                             s24i_gpu_places_of(shape).offsets,
+                                                  .mask = s24i_gpu_mask(gpu, shape),
+                                                  .qkv = gpu->qkv,
+                                                  .context = gpu->context,
+                                                  .stream = gpu->stream};
+    return s24_device_train_attention(ctx, gpu->device, &args);
+}
+
+s24_status s24i_gpu_gate(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    const s24_device_train_activate_args args = {.size = sizeof args,
+                                                 .dtype = gpu->model->dtype,
+                                                 .rows = tokens,
+                                                 .width = s->intermediate,
+                                                 .h = gpu->gated,
+                                                 .u = gpu->outer,
+                                                 .activation = s->activation,
+                                                 .squared = s->squared,
+                                                 .gated = 1,
+                                                 .stream = gpu->stream};
+    return s24_device_train_activate(ctx, gpu->device, &args);
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a language model on a device says of the next token. Logits are made some rows at a time,
+ * since a vocabulary's worth of them for all tokens is more than a pass; rows stand at multiples of
+ * 8 f32.
+ */
+#include "run/gpu/gpu_state.h"
+
+#include <math.h>
+
+#include "device/device_train.h"
+
+static int64_t vocabulary_of(const s24i_gpu_session *gpu)
+{
+    return gpu->model->lm_head.n;
+}
+
+static int64_t row_of(const s24i_gpu_session *gpu)
+{
+    return (vocabulary_of(gpu) + 7) / 8 * 8;
+}
+
+s24_status s24i_gpu_logits_create(s24i_gpu_session *gpu, s24_ctx *ctx)
+{
+    enum { LOGITS = 1 << 25 }; /* at a time */
+    const int64_t tokens = gpu->max_tokens;
+    const float *bias = gpu->model->lm_head.bias;
+    void *memory;
+    if (!vocabulary_of(gpu)) return S24_OK;
+    gpu->logit_rows = s24i_min(tokens, s24i_max(1, LOGITS / row_of(gpu)));
+    TRY(s24_device_alloc(&memory, ctx, gpu->device,
+                         (size_t)(gpu->logit_rows * row_of(gpu)) * sizeof(float), gpu->stream));
+    gpu->logits = memory;
+    TRY(s24_device_alloc(&gpu->train_work, ctx, gpu->device, S24_DEVICE_TRAIN_WORK, gpu->stream));
+    TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)tokens * sizeof(int32_t), gpu->stream));
+    gpu->targets = memory;
+    TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)tokens * sizeof(double), gpu->stream));
+    gpu->losses = memory;
+    TRY(s24i_alloc_elems(&gpu->host_losses, ctx, tokens, sizeof(double), "losses"));
+    if (!bias) return S24_OK;
+    const size_t bytes = (size_t)vocabulary_of(gpu) * sizeof *bias;
+    TRY(s24_device_alloc(&memory, ctx, gpu->device, bytes, gpu->stream));
+    gpu->lm_bias = memory;
+    return s24_device_copy(ctx, gpu->device, memory, bias, bytes, gpu->stream);
+}
+
+/* gpu->logits = those of `rows` tokens from `first` on. */
+static s24_status make_logits(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t first,
+                              int64_t rows)
+{
+    const s24i_linear *head = &gpu->model->lm_head;
+    char *states = (char *)gpu->context + S24I_GPU_ELEMENT * first * head->k;
+    const s24_dense y = {gpu->logits, S24_F32, rows, head->n, row_of(gpu)};
+    const s24_dense x = s24i_gpu_view(gpu, states, rows, head->k);
+    const s24_dense w = s24i_gpu_view(gpu, head->dense, head->n, head->k);
+    const s24_device_train_product_args args = {.size = sizeof args,
+                                                .y = &y,
+                                                .a = &x,
+                                                .b = &w,
+                                                .transposed_b = 1,
+                                                .bias = gpu->lm_bias,
+                                                .work = gpu->train_work,
+                                                .work_bytes = S24_DEVICE_TRAIN_WORK,
+                                                .stream = gpu->stream};
+    return s24_device_train_product(ctx, gpu->device, &args);
+}
+
+/* ---- logits ---------------------------------------------------------------------------------- */
+
+static int64_t token_at(const s24_outputs *o, int64_t i)
+{
+    return o->tokens ? o->tokens[i] : i;
+}
+
+/* How many of the tokens from the i-th on follow one another, as far as logits are made at a
+   time. */
+static int64_t run_length(const s24i_gpu_session *gpu, const s24_outputs *o, int64_t i,
+                          int64_t count)
+{
+    int64_t rows = 1;
+    while (i + rows < count && rows < gpu->logit_rows &&
+           token_at(o, i + rows) == token_at(o, i) + rows)
+        rows++;
+    return rows;
+}
+
+static s24_status give_logits(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24_outputs *o,
+                              int64_t count)
+{
+    const int64_t n = vocabulary_of(gpu);
+    for (int64_t i = 0, rows; i < count; i += rows) {
+        rows = run_length(gpu, o, i, count);
+        TRY(make_logits(gpu, ctx, token_at(o, i), rows));
+        for (int64_t r = 0; r < rows; r++)
+            TRY(s24_device_copy(ctx, gpu->device, o->logits + (i + r) * n,
+                                gpu->logits + r * row_of(gpu), (size_t)n * sizeof(float),
+                                gpu->stream));
+    }
+    return s24_device_wait(ctx, gpu->device, gpu->stream);
+}
+
+/* ---- losses ---------------------------------------------------------------------------------- */
+
+s24_status s24i_gpu_logits_begin(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                 const s24_outputs *outputs, int64_t tokens)
+{
+    if (!vocabulary_of(gpu) || (!outputs->loss && !outputs->losses)) return S24_OK;
+    TRY(s24_device_clear(ctx, gpu->device, gpu->losses, (size_t)tokens * sizeof(double),
+                         gpu->stream));
+    return s24_device_copy(ctx, gpu->device, gpu->targets, outputs->targets,
+                           (size_t)tokens * sizeof(int32_t), gpu->stream);
+}
+
+/* losses[token] += that of a row of logits, or of all rows to the first token's. */
+static s24_status add_losses(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t row, int64_t rows,
+                             int64_t token)
+{
+    const s24_device_train_cross_entropy_args args = {.size = sizeof args,
+                                                      .dtype = gpu->model->dtype,
+                                                      .rows = rows,
+                                                      .n = vocabulary_of(gpu),
+                                                      .ld = row_of(gpu),
+                                                      .logits = gpu->logits + row * row_of(gpu),
+                                                      .labels = gpu->targets + token,
+                                                      .loss = gpu->losses + token,
+                                                      .label_weight = 1,
+                                                      .temperature = 1,
+                                                      .gradient_scale = 1,
+                                                      .work = gpu->train_work,
+                                                      .stream = gpu->stream};
+    return s24_device_train_cross_entropy(ctx, gpu->device, &args);
+}
+
+static int has_target(const int32_t *targets, int64_t count)
+{
+    int64_t i = 0;
+    while (i < count && targets[i] < 0)
+        i++;
+    return i < count;
+}
+
+static s24_status run_losses(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24_outputs *o,
+                             int64_t tokens)
+{
+    for (int64_t first = 0, rows; first < tokens; first += rows) {
+        rows = s24i_min(gpu->logit_rows, tokens - first);
+        if (!has_target(o->targets + first, rows)) continue;
+        TRY(make_logits(gpu, ctx, first, rows));
+        const int64_t together = o->losses ? 1 : rows;
+        for (int64_t r = 0; r < rows; r += together)
+            if (has_target(o->targets + first + r, together))
+                TRY(add_losses(gpu, ctx, r, together, first + r));
+    }
+    return S24_OK;
+}
+
+static s24_status give_losses(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24_outputs *o,
+                              int64_t tokens)
+{
+    double sum = 0;
+    int64_t count = 0;
+    TRY(run_losses(gpu, ctx, o, tokens));
+    TRY(s24_device_copy(ctx, gpu->device, gpu->host_losses, gpu->losses,
+                        (size_t)tokens * sizeof(double), gpu->stream));
+    TRY(s24_device_wait(ctx, gpu->device, gpu->stream));
+    for (int64_t t = 0; t < tokens; t++) {
+        sum += gpu->host_losses[t];
+        count += o->targets[t] >= 0;
+        if (o->losses) o->losses[t] = (float)gpu->host_losses[t];
+    }
+    if (o->loss) *o->loss = count ? sum / (double)count : (double)NAN;
+    return S24_OK;
+}
+
+s24_status s24i_gpu_logits_give(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                const s24_outputs *outputs, int64_t tokens)
+{
+    if (!vocabulary_of(gpu)) return S24_OK;
+    if (outputs->logits)
+        TRY(give_logits(gpu, ctx, outputs, outputs->tokens ? outputs->token_count : tokens));
+    if (!outputs->loss && !outputs->losses) return S24_OK;
+    return give_losses(gpu, ctx, outputs, tokens);
+}

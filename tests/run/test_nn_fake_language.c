@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Language models on a device that is none (tests/support/fake_device.c): which kernels their steps
+   ask for, which logits and losses are made, and what is refused. */
+#include "support.h"
+
+#include "fake_calls.h"
+#include "nn_language.h"
+
+#define GPT2 "dense train_attention dense norm dense dense norm "
+#define LLAMA                                                                                      \
+    "train_norm dense train_rotate train_attention dense train_norm dense train_activate dense "
+
+/* A model of a io_path("lm") with a session for LM_TOKENS tokens, and a batch of two texts. */
+enum { LM_TOKENS = 9 };
+
+typedef struct language {
+    io_env env;
+    s24_device *device;
+    s24_model *model;
+    s24_session *session;
+    s24_batch batch;
+} language;
+
+static void language_open(language *l, const lm_spec *spec)
+{
+    static const int32_t ids[LM_TOKENS] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    static const int64_t offsets[] = {0, 4, LM_TOKENS};
+    s24_checkpoint *checkpoint;
+    const s24_device_opts opts = {.size = sizeof opts, .library = S24_FAKE_PLUGIN};
+    io_begin(&l->env);
+    assert_ok(&l->env, s24_device_create(&l->device, l->env.ctx, &opts));
+    lm_write(spec, io_path("lm"));
+    const s24_model_opts model_opts = {.size = sizeof model_opts, .device = l->device};
+    assert_ok(&l->env, s24_checkpoint_open(&checkpoint, l->env.ctx, io_path("lm")));
+    assert_ok(&l->env, s24_model_load(&l->model, l->env.ctx, checkpoint, &model_opts));
+    s24_checkpoint_close(checkpoint);
+    assert_ok(&l->env, s24_session_create(&l->session, l->env.ctx, l->model, LM_TOKENS));
+    l->batch = (s24_batch){.texts = 2, .offsets = offsets, .ids = ids};
+}
+
+static void language_close(language *l)
+{
+    s24_session_destroy(l->session);
+    s24_model_destroy(l->model);
+    s24_device_destroy(l->device);
+    io_end(&l->env);
+}
+
+/* The kernels of a pass that is captured. */
+static void test_steps(const lm_spec *spec, const char *expected)
+{
+    static char calls[MOST_CALLS];
+    static float vectors[2 * LM_WIDTH], hidden[LM_TOKENS * LM_WIDTH];
+    char path[PATH_BYTES];
+    language l;
+    language_open(&l, spec);
+    const s24_outputs outputs = {.embeddings = vectors, .hidden = hidden};
+    assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
+    record(path);
+    assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
+    take_record(calls, path);
+    assert_string_equal(calls, expected);
+    assert_true(vectors[0] == 4 && vectors[LM_WIDTH] == 5);
+    language_close(&l);
+}
+
+/* Its steps have the kernels that training has for them. */
+static void test_llama(void **state)
+{
+    (void)state;
+    test_steps(&(lm_spec){.llama = 1},
+               "begin train_embed " LLAMA LLAMA "train_norm head pool end ");
+}
+
+/* Encoders' kernels but for the attention; the embeddings come with the first norm. */
+static void test_gpt2(void **state)
+{
+    (void)state;
+    test_steps(&(lm_spec){.heads = 6}, "begin norm " GPT2 GPT2 "head pool end ");
+}
+
+/* Logits of tokens that follow one another are one product; a loss is the mean of those with
+   targets. */
+static void test_logits(void **state)
+{
+    (void)state;
+    static const int64_t tokens[] = {3, 4, 5, 8};
+    static const int32_t targets[LM_TOKENS] = {2, 3, -1, -1, 6, 7, 8, 9, -1};
+    static const int32_t none[LM_TOKENS] = {-1, -1, -1, -1, -1, -1, -1, -1, -1};
+    static char calls[MOST_CALLS];
+    static float logits[4 * LM_VOCABULARY], losses[LM_TOKENS];
+    char path[PATH_BYTES];
+    double loss;
+    language l;
+    language_open(&l, &(lm_spec){.llama = 1});
+    s24_outputs outputs = {.logits = logits, .tokens = tokens, .token_count = 4};
+    record(path);
+    assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
+    take_record(calls, path);
+    assert_int_equal(count_of(calls, "train_product"), 2);
+    outputs = (s24_outputs){.targets = targets, .loss = &loss};
+    record(path);
+    assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
+    take_record(calls, path);
+    assert_int_equal(count_of(calls, "train_loss"), 1);
+    assert_true(loss == 1);
+    outputs.losses = losses;
+    assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
+    for (int t = 0; t < LM_TOKENS; t++)
+        assert_true(losses[t] == (targets[t] >= 0 ? 1.0f : 0.0f));
+    outputs.targets = none;
+    assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
+    assert_true(loss != loss && losses[0] == 0);
+    language_close(&l);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    io_env env;
+    s24_device *device;
+    s24_checkpoint *checkpoint;
+    s24_model *model;
+    const s24_device_opts opts = {.size = sizeof opts, .library = S24_FAKE_PLUGIN};
+    io_begin(&env);
+    assert_ok(&env, s24_device_create(&device, env.ctx, &opts));
+    lm_write(&(lm_spec){0}, io_path("lm"));
+    const s24_model_opts model_opts = {.size = sizeof model_opts, .device = device};
+    assert_ok(&env, s24_checkpoint_open(&checkpoint, env.ctx, io_path("lm")));
+    assert_int_equal(s24_model_load(&model, env.ctx, checkpoint, &model_opts),
+                     S24_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(s24_ctx_error(env.ctx), "attention heads of 12 elements; a device takes "
+                                                   "multiples of 8 up to 128 for gpt2"));
+    s24_checkpoint_close(checkpoint);
+    s24_device_destroy(device);
+    io_end(&env);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_gpt2),
+        cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
+}
