@@ -40,6 +40,9 @@ static const cli_option options[] = {
     CLI_DENSE,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
+static const cli_rule rules[] = {{CLI_NOT_WITH, "prompt-name prompt-text", "ids", NULL},
+                                 {CLI_ONE_OF, NULL, NULL, NULL}};
+
 static const cli_example examples[] = {
     {"sparse24 embed model-24 --input texts.txt --output vectors.safetensors",
      "A file of texts to a file of vectors."},
@@ -135,10 +138,6 @@ static int check_options(cli_app *cli, const struct embed_options *o)
                         "--json and --stream exclude each other: both write standard output");
     if (o->prompt_name && o->prompt_text)
         return cli_fail(cli, CLI_USAGE, "--prompt-name and --prompt-text exclude each other");
-    if (o->ids && (o->prompt_name || o->prompt_text))
-        return cli_fail(cli, CLI_USAGE,
-                        "--ids: nothing is put before token ids, --prompt-%s is for texts",
-                        o->prompt_name ? "name" : "text");
     /* Said before minutes of work rather than after; the writer asks again. */
     return o->output ? embedded_may_save(cli, o->output) : CLI_OK;
 }
@@ -188,6 +187,7 @@ const cli_command cmd_embed = {
             "normalises as the model's modules.json says. Layers that are 2:4 run as such.",
     .examples = examples,
     .options = options,
+    .rules = rules,
     .options_bytes = sizeof(struct embed_options),
     .spare = "input",
     .writes = 1,

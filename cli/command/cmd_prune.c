@@ -46,6 +46,9 @@ static const cli_option options[] = {
      "Write the pruned tensors packed, as 'sparse24 pack' does.", NULL},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
+static const cli_rule rules[] = {{CLI_ONLY_WITH, "ids", "calibration", NULL},
+                                 {CLI_ONE_OF, NULL, NULL, NULL}};
+
 static const cli_example examples[] = {
     {"sparse24 prune model model-24", "By magnitude: seconds, and needs nothing but the weights."},
     {"sparse24 prune model model-24 --packed --method sparsegpt --calibration passages.txt",
@@ -224,9 +227,6 @@ static int run(cli_app *cli, const void *opaque)
     if (s24_criterion_needs_stats(o->method) == 1 && !cli_on_cpu(cli))
         return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --method %s runs on the CPU only",
                         cli->common->device, o->method);
-    if (o->ids && !o->calibration)
-        return cli_fail(cli, CLI_USAGE,
-                        "--ids says what --calibration FILE holds, which is missing");
     s24_device *device = NULL;
     int code = cli_device(cli, &device);
     if (code == CLI_OK)
@@ -252,6 +252,7 @@ const cli_command cmd_prune = {
         "packed.",
     .examples = examples,
     .options = options,
+    .rules = rules,
     .options_bytes = sizeof(struct prune_options),
     .spare = "calibration",
     .writes = 1,

@@ -52,6 +52,9 @@ static const cli_option options[] = {
     CLI_DENSE,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
+static const cli_rule rules[] = {{CLI_ONLY_WITH, "ids", "task=lm", NULL},
+                                 {CLI_ONE_OF, NULL, NULL, NULL}};
+
 static const cli_example examples[] = {
     {"sparse24 eval model-24 --queries q.txt --documents d.txt --gold gold.txt",
      "Top-1 and top-5 in percent."},
@@ -68,9 +71,6 @@ static int run(cli_app *cli, const void *opaque)
     int i = 0;
     while (strcmp(tasks[i]->name, o->task) != 0)
         i++;
-    if (o->ids && strcmp(o->task, "lm") != 0)
-        return cli_fail(cli, CLI_USAGE, "--ids is for --task lm; --task %s reads texts or images",
-                        o->task);
     return tasks[i]->run(cli, o);
 }
 
@@ -98,6 +98,7 @@ const cli_command cmd_eval = {
         "both in f16 or bf16.",
     .examples = examples,
     .options = options,
+    .rules = rules,
     .options_bytes = sizeof(struct eval_options),
     .spare = "data",
     .writes = 1,

@@ -101,16 +101,18 @@ class Language(Scratch):
             return ["eval", model, "--task", "lm", "--ids", "--data", data, *more]
         self.refusals([
             *((f"bad {i}", lm(f"bad-gpt2-{i}"), 4,
-               f"bad-gpt2-{i}: line 1: '{shown.format(limit=5)}' is not a token id, 0 to 4 is expected")
+               f"bad-gpt2-{i}: line 1: '{shown.format(limit=5)}' is not a token id, "
+               "0 to 4 is expected")
               for i, (_, shown) in enumerate(BAD)),
             ("latin", lm("latin"), 4, "latin: line 1 is not UTF-8"),
             ("nothing", lm("nothing"), 4, "nothing: there is no token id in it"),
             ("blank", lm("blank"), 4, "blank: there is no token id in it"),
             ("one", lm("one"), 4, "one has one token; two at least"),
             ("no file", lm("nowhere"), 3, "nowhere.*No such"),
-            ("no tokenizer", ["eval", "plain", "--task", "lm", "--data", "one"], 3, "tokenizer.json"),
+            ("no tokenizer", ["eval", "plain", "--task", "lm", "--data", "one"], 3,
+             "tokenizer.json"),
             *((task, ["eval", "model", "--task", task, "--data", "ids", "--ids"], 2,
-               f"--ids is for --task lm; --task {task} reads") for task in ("qa", "image", "retrieval")),
+               "option --ids is for --task lm") for task in ("qa", "image", "retrieval")),
         ])
 
 
@@ -170,8 +172,8 @@ class Embed(Scratch):
                f"0 to {limit - 1} is expected") for i, (_, shown) in enumerate(BAD)),
             ("a gap", embed("gap"), 4, "gap: line 35 has no token id"),
             ("blank", embed("blank"), 4, "blank: line 0 has no token id"),
-            ("a name", embed("ids", "--prompt-name", "q"), 2, "--ids: nothing is put before .*--prompt-name"),
-            ("words", embed("ids", "--prompt-text", "q"), 2, "--ids: nothing is put before .*--prompt-text"),
+            *((f"prompt {by}", embed("ids", f"--prompt-{by}", "q"), 2,
+               f"option --prompt-{by} is not for --ids") for by in ("name", "text")),
             ("texts", ["embed", "bare", "--input", "texts", "--output", "v.npy"], 3, "vocab.txt"),
         ])
 
@@ -202,7 +204,8 @@ class Prune(Scratch):
 
     def test_refusals(self):
         def prune(data, *more, model="bare"):
-            return ["prune", model, "out", "--method", "wanda", "--ids", "--calibration", data, *more]
+            return ["prune", model, "out", "--method", "wanda", "--ids", "--calibration", data,
+                    *more]
         limit = len(WORDS)
         self.refusals([
             *((f"bad {i}", prune(f"bad-bert-{i}"), 4,
@@ -211,7 +214,7 @@ class Prune(Scratch):
             ("a gap", prune("gap"), 4, "gap: line 35 has no token id"),
             ("nothing", prune("nothing"), 4, "--calibration nothing: there is no line in it"),
             ("no calibration", ["prune", "bare", "out", "--ids"], 2,
-             "--ids says what --calibration FILE holds, which is missing"),
+             "option --ids is for --calibration"),
             ("images", prune("ids", model="vit"), 5, "vit: a model of type 'vit' reads images"),
             ("a file", prune("ids", model="bare/model.safetensors"), 2, "is a single file"),
         ])
