@@ -49,7 +49,8 @@ int encode_some(cli_app *cli, s24_encoder *encoder, const encode_lines *lines, f
 /* Embeds count texts with progress into out's vectors [count, width]. Adds to its tokens. */
 int encode_texts(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int64_t count,
                  embedded *out);
-/* Reads the lines of a file, texts or token ids, and embeds them; release with embedded_free, also after an error. */
+/* Reads the lines of a file, texts or token ids, and embeds them; release with embedded_free, also
+   after an error. */
 int encode_file(cli_app *cli, s24_encoder *encoder, const char *path, embedded *out);
 void embedded_free(embedded *e);
 s24_dense embedded_view(const embedded *e);

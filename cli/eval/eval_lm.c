@@ -22,10 +22,11 @@ typedef struct lm_parts {
 } lm_parts;
 
 /*
- * Windows of a batch, end to end. A window begins `stride` tokens after the one before, and what that
- * one has predicted already is context only: target −1. A window's last token predicts nothing in it,
- * but where windows lie end to end: there it predicts the first of the next, which has no context in
- * its own, so that every token but the stream's first is predicted once, whatever the stride.
+ * Holds windows of a batch, end to end. A window begins `stride` tokens after the one before, and
+ * what that one has predicted already is context only: target −1. A window's last token predicts
+ * nothing in it, but where windows lie end to end: there it predicts the first of the next, which
+ * has no context in its own, so that every token but the stream's first is predicted once, whatever
+ * the stride.
  */
 typedef struct lm_batch {
     int64_t offsets[EVAL_TOKENS + 1];

@@ -174,8 +174,8 @@ S24_API const int32_t *s24_stream_tokens(const s24_stream *stream);
 S24_API int64_t s24_stream_bytes(const s24_stream *stream);
 
 /*
- * Lines of token ids in place of texts, for a model whose folder has no tokenizer: decimal numbers with
- * blanks (spaces, tabs) between them.
+ * Lines of token ids in place of texts, for a model whose folder has no tokenizer: decimal numbers
+ * with blanks (spaces, tabs) between them.
  */
 typedef struct s24_id_lines s24_id_lines;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Texts to vectors: a folder's tokenizer, model and prompts put together. encoder_embed.c runs them. */
+/* Puts together what makes vectors of texts: a folder's tokenizer, model and prompts.
+   encoder_embed.c runs them. */
 #include "run/encoder.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lines of token ids. Every id is checked here against the vocabulary, so that nobody after needs to
-   know from which file and line it came. */
+/* Reads lines of token ids. Every id is checked here against the vocabulary, so that nobody after
+   needs to know from which file and line it came. */
 #include <string.h>
 
 #include "io/file/io.h"

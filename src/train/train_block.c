@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The steps of a block, forward and, each next to it, its adjoint. model/steps.h has their order: a
- * pass forward walks that list, the pass backward walks the same list from its end, and what was not
- * kept is made again by walking it up to its last product. An adding product and the norm after it
- * are one operation, in which the residual is taken: norms are the ends of their sums.
+ * Runs the steps of a block, forward and, each next to it, its adjoint. model/steps.h has their
+ * order: a pass forward walks that list, the pass backward walks the same list from its end, and
+ * what was not kept is made again by walking it up to its last product. An adding product and the
+ * norm after it are one operation, in which the residual is taken: norms end their sums.
  */
 #include "train/transformer.h"
 
@@ -105,7 +105,7 @@ static s24i_activate activate_at(const s24i_block_walk *w)
                            .width = t->shape.intermediate};
 }
 
-/* ---- norms ------------------------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
 /* s(j) = dropout(z + bias) + r(j − 1), n(j) = its norm. */
 static void sum_up(const s24i_block_walk *w, const float *bias)
@@ -135,7 +135,7 @@ static void norm_of_sum(s24i_block_walk *w, const s24i_block_step *step)
     (void)step;
 }
 
-/* ---- products ---------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 static void product(s24i_block_walk *w, const s24i_block_step *step)
 {
@@ -188,7 +188,7 @@ static void gate_back(s24i_block_walk *w, const s24i_block_step *step)
     m->ops->activate_back(m, written_at(w, step->to).dx, read_at(w, step->from).dx, &activate);
 }
 
-/* ---- attention --------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 static void rotate(s24i_block_walk *w, const s24i_block_step *step)
 {
@@ -223,7 +223,7 @@ static void attend_back(s24i_block_walk *w, const s24i_block_step *step)
     m->ops->attention_back(m, qkv.dx, read_at(w, step->to).dx, qkv.x, &heads);
 }
 
-/* ---- the walk ---------------------------------------------------------------------------------- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 static const struct {
     void (*forward)(s24i_block_walk *walk, const s24i_block_step *step);

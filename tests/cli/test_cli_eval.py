@@ -243,8 +243,8 @@ class Texts(Scratch):
     def test_loss_whatever_the_window(self):
         for window in ((), ("--max-tokens", "7"), ("--max-tokens", "1")):
             found = self.json("eval", "gpt2", "--task", "lm", "--data", "text", *window)
-            self.assertEqual(set(found), {"version", "loss", "perplexity", "bits_per_byte", "stride",
-                                          "tokens", "bytes", "seconds"})
+            self.assertEqual(set(found), {"version", "loss", "perplexity", "bits_per_byte",
+                                          "stride", "tokens", "bytes", "seconds"})
             self.assertAlmostEqual(found["loss"], self.expected(), places=5)
             self.assertAlmostEqual(found["perplexity"], math.exp(found["loss"]))
             self.assertEqual((found["tokens"], found["bytes"]), (len(TEXT), len(TEXT)))
