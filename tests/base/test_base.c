@@ -206,20 +206,15 @@ static void test_philox(void **state)
 static void test_cpu(void **state)
 {
     (void)state;
-    static const char *const names[] = {"baseline", "avx2",       "avxvnni",
-                                        "avx512",   "avx512vnni", "avx512bf16"};
     uint32_t below = 0, has = s24_cpu_detect();
     assert_true(has & S24_CPU_BASELINE);
     for (int i = 0; i < 6; i++) {
-        uint32_t bits = s24_cpu_parse(names[i]);
+        uint32_t bits = s24_cpu_parse(s24_cpu_level_name(i)); /* x86's */
         assert_true((bits & below) == below && bits != below);
-        assert_string_equal(s24_cpu_name(bits), names[i]);
         below = bits;
     }
     assert_int_equal(s24_cpu_parse("neon"), S24_CPU_BASELINE | S24_CPU_NEON);
-    assert_string_equal(s24_cpu_name(s24_cpu_parse("neon")), "neon");
     assert_int_equal(s24_cpu_parse("dotprod"), S24_CPU_BASELINE | S24_CPU_NEON | S24_CPU_DOTPROD);
-    assert_string_equal(s24_cpu_name(s24_cpu_parse("dotprod")), "dotprod");
     int levels = 0;
     for (const char *name; (name = s24_cpu_level_name(levels)) != NULL; levels++)
         assert_string_equal(s24_cpu_name(s24_cpu_parse(name)), name);
