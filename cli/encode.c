@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Texts to vectors for embed, search and eval. */
+/* Turns texts to vectors for embed, search and eval. */
 #include "encode.h"
 
 #include <stdlib.h>

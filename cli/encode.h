@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What embed, search and eval share: an encoder, files of texts, and their embeddings. */
+/* Declares what embed, search and eval share: an encoder, files of texts, and their embeddings. */
 #ifndef SPARSE24_CLI_ENCODE_H
 #define SPARSE24_CLI_ENCODE_H
 
@@ -16,10 +16,10 @@ typedef struct embedded {
 /* Opens the encoder of a folder; dtype NULL: the weights', max_tokens 0: the model's own. */
 int encode_open(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
                 int64_t max_tokens);
-/* The same for token ids in place of texts. */
+/* Opens it for token ids in place of texts. */
 int encode_open_ids(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
                     int64_t max_tokens);
-/* Which prompt the texts of one kind get. */
+/* Says which prompt the texts of one kind get. */
 typedef struct encode_prompt {
     const char *of;           /* "queries", for the note */
     const char *const *usual; /* names, of which the first that the model has is taken, else its
@@ -32,18 +32,18 @@ extern const char *const encode_no_names[], *const encode_query_names[],
 /* Sets it for the texts that follow. The first time it is said, and kept in out->prompt. */
 int encode_use_prompt(cli_app *cli, s24_encoder *encoder, const encode_prompt *prompt,
                       embedded *out);
-/* Which layers ran 2:4 in the longest pass, and what the dense weights of 2:4 ones take: as JSON's
-   "layers", "sparse_layers" and "dense_bytes", and in words, if any layer is 2:4. */
+/* Tell which layers ran 2:4 in the longest pass, and what the dense weights of 2:4 ones take: as
+   JSON's "layers", "sparse_layers" and "dense_bytes", and in words, if any layer is 2:4. */
 void encode_choice_json(json_t *object, const s24_encoder *encoder);
 void encode_choice_note(cli_app *cli, const s24_encoder *encoder);
-/* Lines of a file. */
+/* Holds lines of a file. */
 typedef struct encode_lines {
     const char *path; /* "-": standard input */
     const s24_text *texts;
     int64_t first, count; /* the number of the first of them in the file */
 } encode_lines;
-/* Embeds lines, texts or (out->ids) token ids, into vectors [count, width], which are the caller's;
-   adds to out->tokens. */
+/* Embeds lines, texts or (out->ids) token ids, into vectors [count, width], which are the
+   caller's; adds to out->tokens. */
 int encode_some(cli_app *cli, s24_encoder *encoder, const encode_lines *lines, float *vectors,
                 embedded *out);
 /* Embeds count texts with progress into out's vectors [count, width]. Adds to its tokens. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lines of token ids, from files and pipes. */
+/* Reads lines of token ids, from files and pipes. */
 #include "ids.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Files whose lines hold token ids in place of text: --ids of embed, eval and prune. */
+/* Declares files whose lines hold token ids in place of text: --ids of embed, eval and prune. */
 #ifndef SPARSE24_CLI_IDS_H
 #define SPARSE24_CLI_IDS_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 embed: lines of text to vectors, into a file, as a stream of one JSON line a text, or
- * both. A stream keeps the model and answers lines as they come.
+ * Runs sparse24 embed: turns lines of text to vectors, into a file, as a stream of one JSON line
+ * per text, or both. A stream keeps the model and answers lines as they come.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ static void print_vector(int64_t line, const float *vector, int64_t width)
     printf("]}\n");
 }
 
-/* The vectors of a stream: a batch's, or all of them where an output wants them. */
+/* Holds the vectors of a stream: a batch's, or all of them where an output wants them. */
 typedef struct collected {
     embedded *all;
     int64_t room; /* vectors that all->vectors has room for */
@@ -71,7 +71,7 @@ typedef struct collected {
 
 enum { STREAM_BATCH = 32 };
 
-/* Where the next batch's vectors go. */
+/* Says where the next batch's vectors go. */
 static int make_room(cli_app *cli, collected *c, float **vectors)
 {
     const int64_t kept = c->keep ? c->all->count : 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sparse24 prune: makes the linear layers of a checkpoint 2:4. The work is s24_model_prune's; here
- * is what it is told, and a line a layer of what it did.
+ * Runs sparse24 prune: makes the linear layers of a checkpoint 2:4. The work is s24_model_prune's;
+ * here is what it is told, and a line per layer of what it did.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ static void on_layer(void *user, const s24_layer_report *layer)
              (long long)layer->rows, (long long)layer->cols, layer->kept_l1, error, layer->seconds);
 }
 
-/* The first `samples` lines that are not empty, packed to the front of a new array. */
+/* Reads the first `samples` lines that are not empty, packed to the front of a new array. */
 static int read_passages(cli_app *cli, const struct prune_options *o, s24_lines **lines,
                          s24_text **texts, int64_t *count)
 {
@@ -102,7 +102,7 @@ static int read_passages(cli_app *cli, const struct prune_options *o, s24_lines 
     return CLI_OK;
 }
 
-/* What can be said against the options once the input is known. */
+/* Refuses what can be said against the options once the input is known. */
 static int check_options(cli_app *cli, const struct prune_options *o, const s24_checkpoint *in)
 {
     int64_t selected = 0;
@@ -157,7 +157,7 @@ static int make_layers(job *j)
     return j->layers ? CLI_OK : cli_fail(j->cli, CLI_IO, "out of memory for %zu tensors", tensors);
 }
 
-/* The first `samples` lines of token ids. */
+/* Reads the first `samples` lines of token ids. */
 static int read_ids(cli_app *cli, const struct prune_options *o, const s24_checkpoint *in,
                     s24_id_lines **ids)
 {
