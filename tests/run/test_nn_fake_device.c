@@ -212,7 +212,10 @@ static void calls_of(char first[MOST_CALLS], char second[MOST_CALLS], const pass
     "linear attention linear norm linear linear norm "                                             \
     "linear attention linear norm linear linear norm "
 #define FOLDED "linear attention linear linear linear linear attention linear linear linear norm "
-#define DENSE  "dense attention dense norm dense dense norm "
+#define LLAMA(qkv)                                                                                 \
+    "train_norm " qkv "train_rotate train_attention linear "                                       \
+    "train_norm linear train_activate linear "
+#define DENSE "dense attention dense norm dense dense norm "
 
 static void test_steps(void **state)
 {
@@ -220,6 +223,7 @@ static void test_steps(void **state)
     static const char *const folded[] = {"f16 256x128x512 norms", "in products", NULL};
     static const char *const eight[] = {"bf16/i8 256x128x128", "8-bit 64x64", "bf16/i8 256x512x128",
                                         "8-bit 64x64", NULL};
+    static const char *const queries[] = {"bf16/i8 256x128x256", "8-bit 64x64", NULL};
     const struct {
         pass_case pass;
         const char *calls; /* of the second pass */
@@ -231,6 +235,12 @@ static void test_steps(void **state)
         {{"bert-tiny", S24_I8, 1, eight},
          "begin norm linear attention quantise linear norm linear quantise linear norm "
          "linear attention quantise linear norm linear quantise linear norm pool end "},
+        /* 2:4 products of language models, and a norm that leaves 8 bits to the product. */
+        {{"llama-tiny", S24_F16, 1, NULL},
+         "begin train_embed " LLAMA("linear ") LLAMA("linear ") "train_norm pool end "},
+        {{"llama-tiny", S24_I8, 1, queries},
+         "begin train_embed " LLAMA("quantise linear ")
+             LLAMA("quantise linear ") "train_norm pool end "},
         /* A norm before each layer: the first is the embeddings', the last the final one. */
         {{"vit-tiny", S24_F16, 0, NULL},
          "begin unfold dense norm " DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE
