@@ -8,84 +8,12 @@
 #include <math.h>
 
 #include "nn_failing.h"
-#include "nn_language.h"
+#include "nn_language_pass.h"
 #include "nn_train_golden.h"
 
 static const char *const levels[] = {"baseline", "avx2", "avx512"};
 enum { LEVELS = sizeof levels / sizeof *levels, TEXTS = 4, TOKENS = 96 + 1 + 30 + 7 };
 static const int64_t offsets[TEXTS + 1] = {0, 96, 97, 127, TOKENS};
-
-static s24_ctx *new_ctx(const char *level, int threads)
-{
-    s24_ctx *ctx;
-    const s24_ctx_opts opts = {
-        .size = sizeof opts, .threads = threads, .cpu_mask = level ? s24_cpu_parse(level) : 0};
-    assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
-    return ctx;
-}
-
-/* Within bound of the largest magnitude. */
-static void near(const float *expected, const float *got, int64_t count, double bound,
-                 const char *what)
-{
-    double most = 0;
-    for (int64_t i = 0; i < count; i++)
-        most = fmax(most, fabs((double)expected[i]));
-    for (int64_t i = 0; i < count; i++)
-        if (!(fabs((double)expected[i] - (double)got[i]) <= bound * most))
-            fail_msg("%s at %lld: expected %g, got %g, largest %g", what, (long long)i,
-                     (double)expected[i], (double)got[i], most);
-}
-
-/* What a pass gives; tokens that are chosen have their logits in `some`. */
-typedef struct given {
-    float *blocks, *hidden, *logits, *some, *losses, *embeddings;
-    double loss;
-} given;
-
-enum { SOME = 3 };
-static const int64_t chosen[SOME] = {9, 0, 3};
-
-static given room_of(const s24_model_info *info, int64_t tokens)
-{
-    const size_t one = sizeof(float);
-    return (given){.blocks = malloc(one * (size_t)((info->layers + 1) * tokens * info->width)),
-                   .hidden = malloc(one * (size_t)(tokens * info->width)),
-                   .logits = malloc(one * (size_t)(tokens * info->vocabulary)),
-                   .some = malloc(one * (size_t)(SOME * info->vocabulary)),
-                   .losses = malloc(one * (size_t)tokens),
-                   .embeddings = malloc(one * (size_t)(tokens * info->width))};
-}
-
-static void give_back(given *g)
-{
-    free(g->blocks);
-    free(g->hidden);
-    free(g->logits);
-    free(g->some);
-    free(g->losses);
-    free(g->embeddings);
-}
-
-static s24_status run(given *g, s24_ctx *ctx, const s24_model *model, const s24_batch *batch,
-                      const int32_t *targets)
-{
-    s24_session *session;
-    s24_status status = s24_session_create(&session, ctx, model, batch->offsets[batch->texts]);
-    if (status != S24_OK) return status;
-    const s24_outputs all = {.blocks = g->blocks,
-                             .hidden = g->hidden,
-                             .logits = g->logits,
-                             .embeddings = g->embeddings,
-                             .targets = targets,
-                             .loss = &g->loss,
-                             .losses = g->losses};
-    const s24_outputs some = {.logits = g->some, .tokens = chosen, .token_count = SOME};
-    status = s24_session_forward(session, ctx, batch, &all);
-    if (status == S24_OK) status = s24_session_forward(session, ctx, batch, &some);
-    s24_session_destroy(session);
-    return status;
-}
 
 /* What can be said of any pass: logits of some tokens and of all agree, losses are those of
    logits. */
