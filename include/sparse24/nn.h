@@ -42,13 +42,13 @@ typedef struct s24_tensor {
     int bits;         /* of a quantised one's integers, 8 or 4; else 0 */
     int64_t group;    /* columns that share a scale */
     const float *scales;
-    /* Of a packed one that is stored in a layout (s24_layout_name): its name, and the bytes, aligned
-       to 64; then values, indices and scales are NULL. Else NULL. */
+    /* Of a packed one that is stored in a layout (s24_layout_name): its name, and the bytes,
+       aligned to 64; then values, indices and scales are NULL. Else NULL. */
     const char *layout;
     const void *stream;
-    /* 1: the weight of a linear layer that is stored [k, n], as GPT-2's are: 2:4 is along its rows. The
-       model type says so; where it is not known, layers of GPT-2's names are [k, n] if those of them
-       that have more outputs than inputs are, −1: none tells. Else 0. */
+    /* 1: the weight of a linear layer that is stored [k, n], as GPT-2's are: 2:4 is along its
+       rows. The model type says so; where it is not known, layers of GPT-2's names are [k, n] if
+       those of them that have more outputs than inputs are, −1: none tells. Else 0. */
     int transposed;
 } s24_tensor;
 
@@ -68,8 +68,8 @@ S24_API int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint);
 /* Tensors in the order of their names. NULL past the end / when not found. */
 S24_API const s24_tensor *s24_checkpoint_tensor(const s24_checkpoint *checkpoint, int64_t index);
 S24_API const s24_tensor *s24_checkpoint_find(const s24_checkpoint *checkpoint, const char *name);
-/* The 2:4 matrix of a packed tensor, quantised or not, in a layout or not. Errors: ARGUMENT (it is not
-   packed), and those of s24_matrix_from_packed, _from_quantized and _from_layout. */
+/* The 2:4 matrix of a packed tensor, quantised or not, in a layout or not. Errors: ARGUMENT (it
+   is not packed), and those of s24_matrix_from_packed, _from_quantized and _from_layout. */
 S24_API s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor);
 /* The folder's path, or NULL when a single file was opened. */
 S24_API const char *s24_checkpoint_folder(const s24_checkpoint *checkpoint);
@@ -88,9 +88,9 @@ S24_API const char *s24_checkpoint_metadata(const s24_checkpoint *checkpoint, co
  */
 S24_API int s24_tensor_is_selected(const s24_tensor *tensor, const char *include,
                                    const char *exclude);
-/* S24_OK if it is known which side of the checkpoint's tensor is k and, with packing = 1, that it is
-   the last one: packed files hold weights as [n, k] only. Else UNSUPPORTED, naming tensor and model
-   type. */
+/* S24_OK if it is known which side of the checkpoint's tensor is k and, with packing = 1, that
+   it is the last one: packed files hold weights as [n, k] only. Else UNSUPPORTED, naming tensor
+   and model type. */
 S24_API s24_status s24_tensor_check_sides(s24_ctx *ctx, const s24_checkpoint *checkpoint,
                                           const s24_tensor *tensor, int packing);
 
@@ -100,12 +100,11 @@ S24_API s24_status s24_tensor_check_sides(s24_ctx *ctx, const s24_checkpoint *ch
  * Writes a checkpoint in two steps: declare every tensor (name, dtype, shape, packed), then give
  * their data in any order. Files are written under a hidden temporary name beside their place, and
  * only s24_writer_commit makes them appear, after fsync, by rename; s24_writer_destroy without
- * commit leaves nothing. What a writer leaves that is killed, the next one that writes in that folder
- * removes and logs: a lock beside it (flock), not a number of a process, says that it is left. The
- * output may be the very file or folder that is read:
- * opts.force is needed, and an open checkpoint keeps what it has mapped. What is rewritten or copied
- * of opts.model has the mode of the file that it comes from, whatever the umask; other files have a new
- * file's mode.
+ * commit leaves nothing. What a writer leaves that is killed, the next one that writes in that
+ * folder removes and logs: a lock beside it (flock), not a number of a process, says that it is
+ * left. The output may be the very file or folder that is read: opts.force is needed, and an open
+ * checkpoint keeps what it has mapped. What is rewritten or copied of opts.model has the mode of
+ * the file that it comes from, whatever the umask; other files have a new file's mode.
  */
 typedef struct s24_writer s24_writer;
 
@@ -114,10 +113,10 @@ typedef struct s24_writer_opts {
     /* 1: an existing output is replaced; 0: S24_ERROR_EXISTS. A folder is replaced only if it holds
        a model (or nothing) and no .git. */
     int force;
-    /* Its metadata go along; if it is a folder, so do config, tokenizer and other side files, and
-       its shards' names are kept. A side file that is a link out of the folder is logged and not
-       copied, unless the folder is a snapshot of a download cache and the link leads to that cache's
-       blobs. It must stay open until the commit. NULL: a single file, no metadata. */
+    /* Its metadata go along; if it is a folder, so do config, tokenizer and other side files,
+       and its shards' names are kept. A side file that is a link out of the folder is logged and
+       not copied, unless the folder is a snapshot of a download cache and the link leads to that
+       cache's blobs. It must stay open until the commit. NULL: a single file, no metadata. */
     const s24_checkpoint *model;
 } s24_writer_opts;
 
@@ -153,9 +152,9 @@ S24_API s24_status s24_writer_commit(s24_writer *writer);
 S24_API void s24_writer_destroy(s24_writer *writer);
 
 /*
- * A hidden folder in `parent` for files of the caller's own, for its owner alone, removed with all in it
- * by s24_temporary_destroy; and like a writer's output by whoever makes the next one there, if the
- * process is killed. Errors: ARGUMENT, IO, MEMORY.
+ * A hidden folder in `parent` for files of the caller's own, for its owner alone, removed with all
+ * in it by s24_temporary_destroy; and like a writer's output by whoever makes the next one there,
+ * if the process is killed. Errors: ARGUMENT, IO, MEMORY.
  */
 typedef struct s24_temporary s24_temporary;
 S24_API s24_status s24_temporary_create(s24_temporary **out, s24_ctx *ctx, const char *parent);
@@ -179,11 +178,11 @@ typedef struct s24_token {
 } s24_token;
 
 /*
- * From a folder or one of its files: tokenizer.json (WordPiece; BPE at byte level as of GPT-2, Llama
- * 3 and Qwen 2, or with SentencePiece's blanks and byte fallback as of Llama 2, or of characters),
- * vocab.txt (+ tokenizer_config.json), vocab.json + merges.txt (GPT-2), tokenizer.model (SentencePiece
- * BPE). Errors: IO, FORMAT, UNSUPPORTED (a part of a tokenizer that is not carried out, by its name),
- * MEMORY.
+ * From a folder or one of its files: tokenizer.json (WordPiece; BPE at byte level as of GPT-2,
+ * Llama 3 and Qwen 2, or with SentencePiece's blanks and byte fallback as of Llama 2, or of
+ * characters), vocab.txt (+ tokenizer_config.json), vocab.json + merges.txt (GPT-2),
+ * tokenizer.model (SentencePiece BPE). Errors: IO, FORMAT, UNSUPPORTED (a part of a tokenizer that
+ * is not carried out, by its name), MEMORY.
  */
 S24_API s24_status s24_tokenizer_load(s24_tokenizer **out, s24_ctx *ctx, const char *path);
 S24_API void s24_tokenizer_destroy(s24_tokenizer *tokenizer);
@@ -192,9 +191,9 @@ S24_API int32_t s24_tokenizer_vocabulary(const s24_tokenizer *tokenizer);
  * [CLS] text [SEP], or [CLS] text [SEP] pair [SEP] with pair != NULL; cut (the longer part of a
  * pair first) so that no more than max_tokens remain. A tokenizer that puts other tokens around a
  * text, one, or none, does so here. Writes up to max_tokens tokens and returns their number in
- * *count. Invalid UTF-8 reads as U+FFFD, but at byte level, where bytes stay what they are. The bytes
- * need no terminator. Errors: ARGUMENT (max_tokens < 2, or 3 with a pair), UNSUPPORTED (a pair where
- * no token stands between), MEMORY.
+ * *count. Invalid UTF-8 reads as U+FFFD, but at byte level, where bytes stay what they are. The
+ * bytes need no terminator. Errors: ARGUMENT (max_tokens < 2, or 3 with a pair), UNSUPPORTED (a
+ * pair where no token stands between), MEMORY.
  */
 S24_API s24_status s24_tokenizer_encode(s24_token *tokens, int64_t *count, int64_t max_tokens,
                                         const s24_tokenizer *tokenizer, s24_ctx *ctx,
@@ -204,14 +203,15 @@ S24_API s24_status s24_tokenizer_encode(s24_token *tokens, int64_t *count, int64
 /*
  * Writes a tokenizer.json to path, where nothing may be yet, whose tokens are the characters of the
  * texts, in the order of their code points: BPE without merges, which other libraries read too.
- * Errors: ARGUMENT (no character), FORMAT (invalid UTF-8 or U+0000, by its text), EXISTS, IO, MEMORY.
+ * Errors: ARGUMENT (no character), FORMAT (invalid UTF-8 or U+0000, by its text), EXISTS, IO,
+ * MEMORY.
  */
 S24_API s24_status s24_tokenizer_write_characters(s24_ctx *ctx, const char *path,
                                                   const s24_text *texts, int64_t count);
 /*
  * Tokens to text, without special ones ([CLS], <s>). *bytes: in, the room of text; out, the bytes
- * that the whole text has, of which those that fit were written. Tokens at byte level may end within
- * a character. Errors: ARGUMENT (an id that is none).
+ * that the whole text has, of which those that fit were written. Tokens at byte level may end
+ * within a character. Errors: ARGUMENT (an id that is none).
  */
 S24_API s24_status s24_tokenizer_decode(char *text, size_t *bytes, const s24_tokenizer *tokenizer,
                                         s24_ctx *ctx, const int32_t *ids, int64_t count);
@@ -221,20 +221,21 @@ S24_API s24_status s24_tokenizer_decode(char *text, size_t *bytes, const s24_tok
 /*
  * A model's weights, planned for this machine. Immutable: any number of threads may use one at a
  * time, each through a context and a session of its own, with the bits that it would get alone.
- * Nothing of the checkpoint object is borrowed, but f32 word embeddings, and weights in the layout of
- * this CPU's plans (of the dtype that the model computes in), stay mapped: as long as the
- * model lives its file may be replaced or removed, not changed in place. The context that made a model, a session or a dense product
- * must outlive it, and a model its sessions.
+ * Nothing of the checkpoint object is borrowed, but f32 word embeddings, and weights in the layout
+ * of this CPU's plans (of the dtype that the model computes in), stay mapped: as long as the model
+ * lives its file may be replaced or removed, not changed in place. The context that made a model, a
+ * session or a dense product must outlive it, and a model its sessions.
  */
 typedef struct s24_model s24_model;
 
 typedef struct s24_model_opts {
     size_t size; /* sizeof(s24_model_opts) */
     /* The linear layers' weights are used as f32, bf16 or i8; default: f32, or bf16 for a bf16
-       checkpoint. i8: 2:4 weights are quantised here with a scale a row unless they are stored so, and each token when it is
-       multiplied. The sums that a block adds to are always f32; with bf16 and i8, what else stands
-       between layers is bf16 where the CPU multiplies it and every layer takes it. A dense layer
-       runs as bf16 instead of i8, and as f32 where the dense engine has no bf16. */
+       checkpoint. i8: 2:4 weights are quantised here with a scale a row unless they are stored
+       so, and each token when it is multiplied. The sums that a block adds to are always f32;
+       with bf16 and i8, what else stands between layers is bf16 where the CPU multiplies it and
+       every layer takes it. A dense layer runs as bf16 instead of i8, and as f32 where the dense
+       engine has no bf16. */
     s24_dtype dtype;
     int dense;  /* 1: multiply packed 2:4 weights as dense ones (to compare) */
     int sparse; /* 1: pack dense weights that are 2:4 already; 0: only packed ones run sparse */
@@ -259,27 +260,29 @@ typedef struct s24_model_info {
     int has_qa_head;
     s24_dtype dtype;
     int64_t device_bytes; /* that the model holds on its device */
-    /* Of a model of images: pixels a side, of a patch too, channels, classes of its head; else 0. */
+    /* Of a model of images: pixels a side, of a patch too, channels, classes of its head; else
+       0. */
     int64_t image, patch, channels, classes;
-    /* On the CPU: 2:4 layers that have dense weights, since dense is faster here for some numbers of
-       tokens or for all, and the bytes of these. */
+    /* On the CPU: 2:4 layers that have dense weights, since dense is faster here for some
+       numbers of tokens or for all, and the bytes of these. */
     int64_t dense_copies, dense_bytes;
 } s24_model_info;
 
 /*
  * 2:4 or dense on the CPU. Dense products can be faster than 2:4 ones: where the CPU multiplies
- * matrices by itself (AMX), or has no kernels of ours. So unless opts say otherwise loading measures,
- * in less than 0.2 s, both ways of the model's own layers for 1, 4, 16, 64 and 256 tokens, by one
- * thread and by all of the context's together; layers of the same shape share it. Where dense is
- * faster by more than 3 % a layer gets a dense weight, made from the same values (of integers from
- * scale · q) and multiplied in f32, or in bf16 if the model is bf16 or i8; where it is so for all
- * numbers of tokens the layer has no other. What was measured is noted with the context as "f32 2
- * 384x1536" (dtype, threads, inputs, outputs) with two hexadecimal numbers, for one thread and for all
- * together: bit i says that 2^(i − 1) + 1 … 2^i tokens run dense. A model that finds the notes of its
- * shapes measures nothing. Times that do not come twice, since other work ran beside, are not noted,
- * and then only what looked 1.5 times as fast dense runs dense; the log says so. A context with
- * another number of threads later uses what was measured here. A choice is the model's for good: the
- * same pass gives the same bits; two models that measured for themselves may differ by rounding.
+ * matrices by itself (AMX), or has no kernels of ours. So unless opts say otherwise loading
+ * measures, in less than 0.2 s, both ways of the model's own layers for 1, 4, 16, 64 and 256
+ * tokens, by one thread and by all of the context's together; layers of the same shape share it.
+ * Where dense is faster by more than 3 % a layer gets a dense weight, made from the same values (of
+ * integers from scale · q) and multiplied in f32, or in bf16 if the model is bf16 or i8; where it
+ * is so for all numbers of tokens the layer has no other. What was measured is noted with the
+ * context as "f32 2 384x1536" (dtype, threads, inputs, outputs) with two hexadecimal numbers, for
+ * one thread and for all together: bit i says that 2^(i − 1) + 1 … 2^i tokens run dense. A model
+ * that finds the notes of its shapes measures nothing. Times that do not come twice, since other
+ * work ran beside, are not noted, and then only what looked 1.5 times as fast dense runs dense; the
+ * log says so. A context with another number of threads later uses what was measured here. A choice
+ * is the model's for good: the same pass gives the same bits; two models that measured for
+ * themselves may differ by rounding.
  */
 
 /*
@@ -299,8 +302,8 @@ S24_API s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *n
 /* Preset names by index; NULL past the end. */
 S24_API const char *s24_model_preset_name(int index);
 S24_API void s24_model_destroy(s24_model *model);
-/* A note of what was measured, as above: does such a layer run dense in a pass of that many tokens on
-   that many threads? 1: yes; 0: no, 2:4; −1: the text is no such note. */
+/* A note of what was measured, as above: does such a layer run dense in a pass of that many
+   tokens on that many threads? 1: yes; 0: no, 2:4; −1: the text is no such note. */
 S24_API int s24_choice_is_dense(const char *note, int threads, int64_t tokens);
 S24_API void s24_model_describe(s24_model_info *info, const s24_model *model);
 
@@ -326,10 +329,10 @@ typedef struct s24_session s24_session;
 S24_API s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *model,
                                       int64_t max_tokens);
 S24_API void s24_session_destroy(s24_session *session);
-/* How many of the blocks' linear layers a pass of that many tokens, on the threads that the session
-   was made for, multiplies as 2:4. On the CPU that was chosen at load. On a device the first pass of
-   each power of two of tokens measures which way is faster; before it these are the model's
-   sparse_layers. */
+/* How many of the blocks' linear layers a pass of that many tokens, on the threads that the
+   session was made for, multiplies as 2:4. On the CPU that was chosen at load. On a device the
+   first pass of each power of two of tokens measures which way is faster; before it these are
+   the model's sparse_layers. */
 S24_API int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens);
 /* And how many of those in 8 bits, of a model that was made with i8 or e4m3. */
 S24_API int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens);
@@ -365,9 +368,10 @@ S24_API s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const
  * Texts to embeddings [count, width]: tokenize, batch like lengths together, forward, pool,
  * normalise. A prompt stands before every text, as if both were one; where the pooling module says
  * include_prompt: false, its tokens and [CLS] before them are left out of the mean or maximum.
- * max_tokens 0: sentence_bert_config.json's max_seq_length, else the model's positions. An encoder owns its model, tokenizer and session.
- * UNSUPPORTED, too: a model without modules.json that was trained for a head (architectures of
- * config.json names one, or its tensors are there), whose pooled vectors mean nothing.
+ * max_tokens 0: sentence_bert_config.json's max_seq_length, else the model's positions. An encoder
+ * owns its model, tokenizer and session. UNSUPPORTED, too: a model without modules.json that was
+ * trained for a head (architectures of config.json names one, or its tensors are there), whose
+ * pooled vectors mean nothing.
  */
 typedef struct s24_encoder s24_encoder;
 
@@ -382,9 +386,9 @@ typedef struct s24_encoder_opts {
 
 S24_API s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
                                     const s24_encoder_opts *opts);
-/* Another encoder for another thread (with a context of its own) on the same model and tokenizer,
-   with the same options and the prompt that `from` has now; `from` must outlive it. Errors: ARGUMENT,
-   MEMORY. */
+/* Another encoder for another thread (with a context of its own) on the same model and
+   tokenizer, with the same options and the prompt that `from` has now; `from` must outlive it.
+   Errors: ARGUMENT, MEMORY. */
 S24_API s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder *from);
 S24_API void s24_encoder_close(s24_encoder *encoder);
 S24_API const s24_model *s24_encoder_model(const s24_encoder *encoder);
@@ -405,7 +409,8 @@ S24_API const char *s24_encoder_prompt_text(const s24_encoder *encoder, const ch
    ARGUMENT (no such name: the sentence lists those that there are; include_prompt is false and the
    prompt fills max_tokens), FORMAT (the default does not exist), MEMORY. */
 S24_API s24_status s24_encoder_choose_prompt(s24_encoder *encoder, s24_ctx *ctx, const char *name);
-/* A text of the caller's, which is copied; NULL or "": none. Errors: ARGUMENT (as above), MEMORY. */
+/* A text of the caller's, which is copied; NULL or "": none. Errors: ARGUMENT (as above),
+   MEMORY. */
 S24_API s24_status s24_encoder_set_prompt(s24_encoder *encoder, s24_ctx *ctx, const char *text);
 /* The prompt that stands before texts now, "" for none, until the next change; *name (may be NULL)
    is NULL for a text of the caller's, and for none. */
@@ -414,9 +419,9 @@ S24_API const char *s24_encoder_prompt(const s24_encoder *encoder, const char **
    empty text is [CLS] [SEP]. */
 S24_API s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *encoder,
                                      s24_ctx *ctx, const s24_text *texts, int64_t count);
-/* The same for the `ids` of `texts` at `offsets` of an encoder that was opened for ids. Nothing is put
-   before or after a text; of a longer one than max_tokens the first are taken. Errors: ARGUMENT (an
-   id out of range, a text without one; an encoder of texts), those of a pass. */
+/* The same for the `ids` of `texts` at `offsets` of an encoder that was opened for ids. Nothing
+   is put before or after a text; of a longer one than max_tokens the first are taken. Errors:
+   ARGUMENT (an id out of range, a text without one; an encoder of texts), those of a pass. */
 S24_API s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder *encoder,
                                          s24_ctx *ctx, const s24_batch *ids);
 
@@ -448,11 +453,10 @@ typedef struct s24_model_prune_opts {
 } s24_model_prune_opts;
 
 /*
- * Prunes a checkpoint into a new one at out_path, along k, also where a weight is transposed (then it
- * cannot be packed: UNSUPPORTED). With calibration texts the statistics of each
- * block are taken with every earlier block already pruned, and only one block's are in memory. A
- * selected tensor whose k is no multiple of 4 is passed through with a log line. Errors: all of the
- * above.
+ * Prunes a checkpoint into a new one at out_path, along k, also where a weight is transposed (then
+ * it cannot be packed: UNSUPPORTED). With calibration texts the statistics of each block are taken
+ * with every earlier block already pruned, and only one block's are in memory. A selected tensor
+ * whose k is no multiple of 4 is passed through with a log line. Errors: all of the above.
  */
 S24_API s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *out_path,
                                    const s24_model_prune_opts *opts);
@@ -460,12 +464,13 @@ S24_API s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const
 /* ---- 6. text, evaluation --------------------------------------------------------------------- */
 
 /*
- * Makes a text from elsewhere (a tensor's or file's name, a line, a sentence that quotes one) fit for a
- * terminal or log. What would act there instead of being seen becomes an escape: control characters,
- * C1's too, as \x1b and \u009b, LF, CR and TAB as \n, \r and \t, marks and overrides of the direction of
- * writing and separators of lines and paragraphs as \u202e, bytes that are no UTF-8 as \xff. All else,
- * a backslash too, stays: this is for readers, not for programs. Writes the characters that fit whole
- * into `room` bytes, and a NUL. Returns how many bytes of the text these are; begin there to go on.
+ * Makes a text from elsewhere (a tensor's or file's name, a line, a sentence that quotes one) fit
+ * for a terminal or log. What would act there instead of being seen becomes an escape: control
+ * characters, C1's too, as \x1b and \u009b, LF, CR and TAB as \n, \r and \t, marks and overrides of
+ * the direction of writing and separators of lines and paragraphs as \u202e, bytes that are no
+ * UTF-8 as \xff. All else, a backslash too, stays: this is for readers, not for programs. Writes
+ * the characters that fit whole into `room` bytes, and a NUL. Returns how many bytes of the text
+ * these are; begin there to go on.
  */
 S24_API size_t s24_text_escape(char *out, size_t room, const char *text, size_t bytes);
 

@@ -26,8 +26,8 @@ typedef struct s24_batches s24_batches;
 typedef struct s24_batches_opts {
     size_t size; /* sizeof(s24_batches_opts) */
     int64_t examples;
-    /* [examples] tokens of each, 1 to S24_MAX_EXAMPLE_TOKENS, read by s24_batches_create only; NULL:
-       all are alike. */
+    /* [examples] tokens of each, 1 to S24_MAX_EXAMPLE_TOKENS, read by s24_batches_create only;
+       NULL: all are alike. */
     const int32_t *lengths;
     int64_t batch;  /* examples a batch; default 32 */
     int64_t bucket; /* batches' worth of shuffled examples among which like lengths come together;
@@ -42,7 +42,8 @@ typedef struct s24_batches_opts {
 
 #define S24_MAX_EXAMPLE_TOKENS (1 << 20)
 
-/* Errors: ARGUMENT (no examples, a length or a number out of range, not one whole batch), MEMORY. */
+/* Errors: ARGUMENT (no examples, a length or a number out of range, not one whole batch),
+   MEMORY. */
 S24_API s24_status s24_batches_create(s24_batches **out, s24_ctx *ctx,
                                       const s24_batches_opts *opts);
 S24_API void s24_batches_destroy(s24_batches *batches);
@@ -81,8 +82,8 @@ S24_API int64_t s24_qa_count(const s24_qa *qa);
 S24_API const s24_qa_question *s24_qa_at(const s24_qa *qa, int64_t index);
 
 /*
- * What a model reads: [CLS] question [SEP] context [SEP]. A context that is too long for that is cut
- * into several, each `stride` tokens into the one before.
+ * What a model reads: [CLS] question [SEP] context [SEP]. A context that is too long for that is
+ * cut into several, each `stride` tokens into the one before.
  */
 typedef struct s24_qa_features s24_qa_features;
 
@@ -136,8 +137,8 @@ S24_API s24_status s24_qa_answers_create(s24_qa_answers **out, s24_ctx *ctx,
                                          const s24_qa_features *features,
                                          const s24_qa_answers_opts *opts);
 S24_API void s24_qa_answers_destroy(s24_qa_answers *answers);
-/* The logits [tokens] of a feature; features come in any order, each once. Allocates nothing. NaN is
-   no answer. */
+/* The logits [tokens] of a feature; features come in any order, each once. Allocates nothing.
+   NaN is no answer. */
 S24_API void s24_qa_answers_add(s24_qa_answers *answers, int64_t feature, const float *start_logits,
                                 const float *end_logits);
 /* A piece of the question's context; empty where no feature had an answer. */
@@ -207,10 +208,10 @@ typedef struct s24_images_info {
 
 /*
  * From a folder that has a folder of JPEG files for each class (classes and files in the order of
- * their names; what is not .jpg or .jpeg is left alone), or from an idx file of images, whose labels
- * stand beside it under its name with "labels-idx1" for "images-idx3". JPEG comes with three channels,
- * idx with one. Errors: IO, FORMAT (a file that is damaged, cut short, or of another size than the
- * first, by its name), UNSUPPORTED (JPEG in a build without libjpeg), MEMORY, INTERRUPTED.
+ * their names; what is not .jpg or .jpeg is left alone), or from an idx file of images, whose
+ * labels stand beside it under its name with "labels-idx1" for "images-idx3". JPEG comes with three
+ * channels, idx with one. Errors: IO, FORMAT (a file that is damaged, cut short, or of another size
+ * than the first, by its name), UNSUPPORTED (JPEG in a build without libjpeg), MEMORY, INTERRUPTED.
  */
 S24_API s24_status s24_images_read(s24_images **out, s24_ctx *ctx, const char *path);
 S24_API void s24_images_destroy(s24_images *images);

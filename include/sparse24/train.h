@@ -19,8 +19,8 @@ extern "C" {
 
 /*
  * A model's weights in f32 with everything that passes over them need, planned once for the largest
- * batch. The rows of src/model/models.def can be one, but for those whose attention is over a grid. It
- * is used by one thread at a time; the passes use the context's threads.
+ * batch. The rows of src/model/models.def can be one, but for those whose attention is over a grid.
+ * It is used by one thread at a time; the passes use the context's threads.
  */
 typedef struct s24_transformer s24_transformer;
 
@@ -40,11 +40,12 @@ typedef struct s24_transformer_opts {
        Default: the checkpoint's. */
     s24_head head;
     uint64_t seed;
-    /* Runs there, in f16 or bf16 (default) with weights, gradients of weights and statistics in f32;
-       NULL: on the CPU in f32. The device must outlive the transformer. */
+    /* Runs there, in f16 or bf16 (default) with weights, gradients of weights and statistics in
+       f32; NULL: on the CPU in f32. The device must outlive the transformer. */
     s24_device *device;
     s24_dtype dtype;
-    int recompute; /* 1: of a block only its input is kept, the rest is computed again: less memory */
+    /* 1: of a block only its input is kept, the rest is computed again: less memory */
+    int recompute;
 } s24_transformer_opts;
 
 typedef struct s24_transformer_info {
@@ -133,8 +134,8 @@ typedef struct s24_objective {
     s24_transformer *teacher; /* its max_tokens must do */
     double dropout, attention_dropout;
     uint64_t seed; /* of dropout: another one every step */
-    /* What the means are over where a step is cut into several batches: the texts, tokens and labels
-       of all of them. Default: this batch's. */
+    /* What the means are over where a step is cut into several batches: the texts, tokens and
+       labels of all of them. Default: this batch's. */
     int64_t texts, tokens, label_count;
 } s24_objective;
 
@@ -178,16 +179,16 @@ typedef struct s24_train_report {
     double norm; /* of the gradients, before they were clipped */
     double seconds;
     double held_out; /* mean loss of the held-out examples, NaN where it was not measured now */
-    /* On a device: layers (a block's queries, keys and values count as one) whose forward products run
-       2:4, because that is faster there. */
+    /* On a device: layers (a block's queries, keys and values count as one) whose forward
+       products run 2:4, because that is faster there. */
     int64_t sparse_layers;
 } s24_train_report;
 
 typedef struct s24_train_opts {
     size_t size;             /* sizeof(s24_train_opts) */
     s24_objective objective; /* its size may be 0 here; seed and the counts are the run's */
-    /* How long: epochs, or steps, or seconds of work (the schedule then follows the clock, and a run
-       is not the same bits twice). One of them. */
+    /* How long: epochs, or steps, or seconds of work (the schedule then follows the clock, and a
+       run is not the same bits twice). One of them. */
     double epochs; /* 1e9 at most */
     int64_t steps;
     double seconds;
@@ -203,9 +204,10 @@ typedef struct s24_train_opts {
     /* 1: weights that are 0 in a 2:4 matrix of the blocks stay 0. A matrix that its file has
        transposed (GPT-2's) counts where it is 2:4 along either side. */
     int fixed;
-    /* Over 0, with fixed: every so many steps of the run's first share `refresh_until` (default 0.5)
-       the linear layers of the blocks, 2:4 or dense, get new masks, by the magnitude of weights that
-       go on learning while they count as 0; layers that are 2:4 along k and n stay so. */
+    /* Over 0, with fixed: every so many steps of the run's first share `refresh_until` (default
+       0.5) the linear layers of the blocks, 2:4 or dense, get new masks, by the magnitude of
+       weights that go on learning while they count as 0; layers that are 2:4 along k and n stay
+       so. */
     int64_t refresh;
     double refresh_until;
     const char *checkpoint; /* a .safetensors file to go on from; NULL: none is written */
@@ -223,24 +225,24 @@ typedef struct s24_train_opts {
 /*
  * Trains a transformer. Loop, order, dropout and so the weights are a function of the options, the
  * source and the number of threads; a run that was stopped anywhere and goes on from its checkpoint
- * ends with the bits that it would have had. A checkpoint that cannot be written is a warning in the
- * log, and the one before it stays. The progress callback is asked in the midst of steps too, between
- * products on the CPU and between batches on a GPU: a step that it stops is as if it was never begun.
- * *report (may be NULL) is the last step's; loss, rate and norm are NaN where a checkpoint had nothing
- * left to do.
- * Errors: ARGUMENT, INTERRUPTED (by the report or the progress callback; a checkpoint is written
- * first), NUMERIC (a loss or a gradient that is not finite: nothing of that step was applied and no
- * checkpoint is written; the sentence says where), FORMAT (a checkpoint of another run), NOT_TWO_FOUR
- * (fixed, but no matrix of the blocks is 2:4, or with refresh can be), and what the source says.
+ * ends with the bits that it would have had. A checkpoint that cannot be written is a warning in
+ * the log, and the one before it stays. The progress callback is asked in the midst of steps too,
+ * between products on the CPU and between batches on a GPU: a step that it stops is as if it was
+ * never begun. *report (may be NULL) is the last step's; loss, rate and norm are NaN where a
+ * checkpoint had nothing left to do. Errors: ARGUMENT, INTERRUPTED (by the report or the progress
+ * callback; a checkpoint is written first), NUMERIC (a loss or a gradient that is not finite:
+ * nothing of that step was applied and no checkpoint is written; the sentence says where), FORMAT
+ * (a checkpoint of another run), NOT_TWO_FOUR (fixed, but no matrix of the blocks is 2:4, or with
+ * refresh can be), and what the source says.
  */
 S24_API s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24_ctx *ctx,
                              const s24_train_source *source, const s24_train_opts *opts);
 
 /*
  * Texts as a source: tokenized by the folder's tokenizer, cut to max_tokens (0:
- * sentence_bert_config.json's max_seq_length, else the model's positions). next_token = 1: each token's
- * target is the one behind it. The texts are read here only. Errors: as s24_tokenizer_load, ARGUMENT
- * (no texts), MEMORY.
+ * sentence_bert_config.json's max_seq_length, else the model's positions). next_token = 1: each
+ * token's target is the one behind it. The texts are read here only. Errors: as s24_tokenizer_load,
+ * ARGUMENT (no texts), MEMORY.
  */
 typedef struct s24_text_source s24_text_source;
 S24_API s24_status s24_text_source_create(s24_text_source **out, s24_ctx *ctx, const char *folder,

@@ -57,8 +57,8 @@ typedef struct s24i_architecture {
        behind the last where they precede the layers. */
     const char *embedding_norm, *attention_norm, *output_norm, *final_norm;
     const char *qa_head, *lm_head, *class_head;
-    /* Of attention over a grid: tables of relative positions of a block, keys of a window's side and
-       of the blocks that have none. */
+    /* Of attention over a grid: tables of relative positions of a block, keys of a window's side
+       and of the blocks that have none. */
     const char *rel_h, *rel_w, *key_window, *key_globals;
 
     int pre_norm;     /* x + f(norm(x)) instead of norm(x + f(x)) */
@@ -103,8 +103,8 @@ static inline int64_t s24i_slot_count(const s24i_shape *shape)
     return S24I_SLOTS - (shape->joint ? 2 : 0) + (shape->gated ? 1 : 0);
 }
 
-/* y[m,n] = activation(x[m,k]·wᵀ + bias) (+ y). On the CPU it has a weight if it runs dense, a plan if it
-   runs 2:4, and both if the number of rows decides (choice.h). */
+/* y[m,n] = activation(x[m,k]·wᵀ + bias) (+ y). On the CPU it has a weight if it runs dense, a
+   plan if it runs 2:4, and both if the number of rows decides (choice.h). */
 typedef struct s24i_linear {
     int64_t n, k;
     const float *bias;
@@ -240,8 +240,8 @@ s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,
 /* The caller's options with defaults for what is not there. Errors: ARGUMENT, DTYPE. */
 s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts);
 
-/* The dtypes of a model that was asked for in `asked`, or NONE for `usual`. On a device 8 bits are of
-   2:4 products alone, and everything else is bf16. */
+/* The dtypes of a model that was asked for in `asked`, or NONE for `usual`. On a device 8 bits
+   are of 2:4 products alone, and everything else is bf16. */
 void s24i_model_set_dtype(s24_model *model, s24_dtype asked, s24_dtype usual);
 
 /* Do the options let a dense layer of that name be packed? */
@@ -320,8 +320,8 @@ s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architect
                            const char *folder);
 s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
                              const s24i_architecture *architecture, const char *folder);
-/* Refuses a folder whose model was trained for a head, unless its modules.json says how to pool: the
-   vectors would mean nothing. UNSUPPORTED. */
+/* Refuses a folder whose model was trained for a head, unless its modules.json says how to pool:
+   the vectors would mean nothing. UNSUPPORTED. */
 s24_status s24i_pooling_check(s24_ctx *ctx, const s24_checkpoint *checkpoint);
 
 #endif

@@ -290,7 +290,8 @@ s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
 
 /* ---- models that are no encoders ------------------------------------------------------------- */
 
-/* A model that was trained for a head: how its architecture's name ends, or what tensor is there. */
+/* A model that was trained for a head: how its architecture's name ends, or what tensor is
+   there. */
 typedef struct headed {
     const char *architecture, *tensor;
     const char *does;

@@ -128,8 +128,8 @@ static void scan_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* No two legal codes, 4 8 9 C D or E each, are the bits of an exponent of NaN and Inf: all of a weight
-   in a layout can be looked at as numbers. */
+/* No two legal codes, 4 8 9 C D or E each, are the bits of an exponent of NaN and Inf: all of a
+   weight in a layout can be looked at as numbers. */
 static s24_status check_stream(s24_ctx *ctx, const s24_tensor *tensor)
 {
     s24_tensor canonical = *tensor;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which of two ways of the same products is faster, 2:4 or dense, and for which numbers of rows: both
- * are timed by turns within a limit of time, and between the numbers that were timed the ratio is
- * interpolated. Nothing here knows a model or a clock; who runs the race gives both.
+ * Which of two ways of the same products is faster, 2:4 or dense, and for which numbers of rows:
+ * both are timed by turns within a limit of time, and between the numbers that were timed the ratio
+ * is interpolated. Nothing here knows a model or a clock; who runs the race gives both.
  */
 #ifndef S24_MODEL_RACE_H
 #define S24_MODEL_RACE_H
@@ -16,7 +16,8 @@ enum { S24I_RACE_PRODUCTS = 8, S24I_ROW_OCTAVES = 20 };
 /* By whom: one thread alone, or all together. */
 enum { S24I_ALONE, S24I_TOGETHER };
 
-/* For which numbers of rows a product runs dense, alone and together: bit i is 2^(i − 1) + 1 … 2^i. */
+/* For which numbers of rows a product runs dense, alone and together: bit i is 2^(i − 1) + 1 …
+   2^i. */
 typedef struct s24i_choice {
     uint32_t dense[2];
 } s24i_choice;
@@ -47,9 +48,9 @@ typedef struct s24i_race {
 } s24i_race;
 
 /*
- * choices[i] of each product. *agreed 0: times never came twice, because other work ran beside them.
- * Then the choice of one thread counts for all together, or the other way round; if there is neither,
- * only what looked far faster dense runs dense. Errors: those of race->run.
+ * choices[i] of each product. *agreed 0: times never came twice, because other work ran beside
+ * them. Then the choice of one thread counts for all together, or the other way round; if there is
+ * neither, only what looked far faster dense runs dense. Errors: those of race->run.
  */
 s24_status s24i_race_run(s24i_choice *choices, int *agreed, const s24i_race *race);
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which side of a matrix is k. Files hold linear layers as [n, k], outputs first, but GPT-2 and its kin
- * (transformers' Conv1D) hold theirs as [k, n]. The row of models.def says so where config.json names
- * one. A single file, or a model type without a row, may have layers of the same names either way: then
- * one that has more outputs than inputs in every model tells, and with none of them nobody knows.
+ * Which side of a matrix is k. Files hold linear layers as [n, k], outputs first, but GPT-2 and its
+ * kin (transformers' Conv1D) hold theirs as [k, n]. The row of models.def says so where config.json
+ * names one. A single file, or a model type without a row, may have layers of the same names either
+ * way: then one that has more outputs than inputs in every model tells, and with none of them
+ * nobody knows.
  */
 #include <ctype.h>
 #include <string.h>

@@ -57,8 +57,8 @@ s24i_steps s24i_steps_of(const s24i_architecture *architecture);
 const s24i_block_step *s24i_steps_product(const s24i_steps *steps, s24i_slot slot);
 /* "norm", "product", "rotate", "attend", "gate". */
 const char *s24i_step_name(s24i_step_kind kind);
-/* Refuses a model type with a step that whoever walks it lacks, by the step's name; `has` holds a bit
-   (1 << kind) for each that is there, `who` says who walks. UNSUPPORTED. */
+/* Refuses a model type with a step that whoever walks it lacks, by the step's name; `has` holds
+   a bit (1 << kind) for each that is there, `who` says who walks. UNSUPPORTED. */
 s24_status s24i_steps_require(s24_ctx *ctx, const s24i_architecture *architecture, unsigned has,
                               const char *who);
 

@@ -31,7 +31,8 @@ typedef struct s24i_wanted {
     s24i_slot slot; /* of S24I_ROLE_LAYER */
     int64_t block;
     int is_bias; /* the second of a pair */
-    int begins; /* the first of a stack: layers that read one input, their weights or their biases */
+    /* the first of a stack: layers that read one input, their weights or their biases */
+    int begins;
     const char *pattern, *suffix;
     const char *old_suffix; /* of files before 2020, or NULL */
     int64_t rows, cols;     /* as the model has it; cols 0: a vector */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The prompts of a folder's config_sentence_transformers.json: texts that stand before others, by name. */
+/* The prompts of a folder's config_sentence_transformers.json: texts that stand before others,
+   by name. */
 #ifndef S24_RUN_PROMPTS_H
 #define S24_RUN_PROMPTS_H
 

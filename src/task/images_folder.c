@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A folder of class folders of JPEG files: listed first, so that the order is that of the names, then
-   read by all threads. */
+/* A folder of class folders of JPEG files: listed first, so that the order is that of the names,
+   then read by all threads. */
 #include "task/images.h"
 
 #include <dirent.h>

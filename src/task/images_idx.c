@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * idx files, as MNIST comes: two zeros, a type (8: bytes), the number of dimensions, each as 32 bits,
- * the high byte first, then the bytes.
+ * idx files, as MNIST comes: two zeros, a type (8: bytes), the number of dimensions, each as 32
+ * bits, the high byte first, then the bytes.
  */
 #include "task/images.h"
 

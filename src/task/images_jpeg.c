@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * JPEG through libjpeg, where this build has it. What must stay true: a damaged or short file is an
- * error, not grey pixels; libjpeg ends its calls by longjmp, so nothing here is allocated but by it.
+ * error, not grey pixels; libjpeg ends its calls by longjmp, so nothing here is allocated but by
+ * it.
  */
 #include "task/images.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * SQuAD's JSON: data[].paragraphs[].{context, qas[].{id, question, answers[].{text, answer_start}}}.
- * The tree is walked twice: once to check and count, once to copy. Offsets count code points, and
- * an answer must stand where its offset says.
+ * SQuAD's JSON: data[].paragraphs[].{context, qas[].{id, question, answers[].{text,
+ * answer_start}}}. The tree is walked twice: once to check and count, once to copy. Offsets count
+ * code points, and an answer must stand where its offset says.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The pass backward: ds is the gradient of the sum at work, dn that of the norm's output before it. */
+/* The pass backward: ds is the gradient of the sum at work, dn that of the norm's output before
+   it. */
 #include "train/transformer.h"
 
 /* Hidden state b is pulled to the teacher's, at the norm's output or at the sum before it. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Attention on the CPU. Forward is the encoder's own (run/cpu/attention.c); backward takes one text and
- * head of the keys at a time, by tiles of queries whose weights P are computed again:
+ * Attention on the CPU. Forward is the encoder's own (run/cpu/attention.c); backward takes one text
+ * and head of the keys at a time, by tiles of queries whose weights P are computed again:
  *
  *     dP = dO·Vᵀ     dS = P ∘ (dP − ΣP∘dP)/√d     dQ = dS·K     dK += dSᵀ·Q     dV += Pᵀ·dO
  *

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Linear layers on the CPU, through the dense engine. A product that takes long is made in pieces, and
- * before each the context's progress may ask to stop: a step of many tokens would not hear of it for
- * seconds. The pieces depend on the product's sizes alone, so the same bits come out every time.
+ * Linear layers on the CPU, through the dense engine. A product that takes long is made in pieces,
+ * and before each the context's progress may ask to stop: a step of many tokens would not hear of
+ * it for seconds. The pieces depend on the product's sizes alone, so the same bits come out every
+ * time.
  */
 #include "dense/dense.h"
 #include "io/file/io.h"

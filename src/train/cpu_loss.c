@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Losses on the CPU: each leaves its gradient and adds what it is to a sum in double, which is taken
-   in the order of threads. */
+/* Losses on the CPU: each leaves its gradient and adds what it is to a sum in double, which is
+   taken in the order of threads. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The operations on the CPU but for products (cpu_linear.c): row by row on the context's threads. Sums over rows are taken in the order of threads, so results depend on their
- * number alone.
+ * The operations on the CPU but for products (cpu_linear.c): row by row on the context's threads.
+ * Sums over rows are taken in the order of threads, so results depend on their number alone.
  */
 #include <string.h>
 

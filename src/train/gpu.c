@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The operations on a device: its memory, the copies between host and device, and the table. Work is
- * enqueued in the default stream and waited for only by what reads something back, so a step of
+ * The operations on a device: its memory, the copies between host and device, and the table. Work
+ * is enqueued in the default stream and waited for only by what reads something back, so a step of
  * training costs the host one wait.
  */
 #include "train/gpu.h"

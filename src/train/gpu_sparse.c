@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * 2:4 layers whose zeros stay, on a device: forward products read a packed copy of the weights, and
- * where these are 2:4 along n too, dX reads a packed transpose. Both are made anew behind every step
- * of the optimiser. Of a block's four layers each is measured once, packing counted, and what is not
- * faster 2:4 stays dense; the choice is part of a checkpoint, because it decides about bits.
+ * where these are 2:4 along n too, dX reads a packed transpose. Both are made anew behind every
+ * step of the optimiser. Of a block's four layers each is measured once, packing counted, and what
+ * is not faster 2:4 stays dense; the choice is part of a checkpoint, because it decides about bits.
  */
 #include "train/gpu.h"
 
@@ -160,8 +160,8 @@ static s24_status measure(int *choice, s24i_machine *m, const s24i_gpu_pair *pai
 
 /* ---- making ------------------------------------------------------------------------------------ */
 
-/* A layer that is 2:4 along k gets a packed copy, and one of its transpose where that is too; others
-   get none. */
+/* A layer that is 2:4 along k gets a packed copy, and one of its transpose where that is too;
+   others get none. */
 static s24_status make_pair(s24i_gpu_pair *pair, const s24i_machine *m)
 {
     const s24_dense src = weight_view(m, pair->layer);

@@ -233,8 +233,8 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
     return S24_OK;
 }
 
-/* What the walk is to find of the head. One of the next token that has no weight of its own is tied: the
-   words' embeddings. */
+/* What the walk is to find of the head. One of the next token that has no weight of its own is
+   tied: the words' embeddings. */
 static s24i_wanted_head wanted_head(const maker *k)
 {
     const s24_transformer *t = k->t;

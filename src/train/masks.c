@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which weights may be other than 0: those of 2:4 layers as they came, or of every layer of the blocks
- * by magnitude, chosen anew now and then while what is masked learns on (Zhou et al., "Learning N:M
- * fine-grained structured sparse neural networks from scratch", 2021).
+ * Which weights may be other than 0: those of 2:4 layers as they came, or of every layer of the
+ * blocks by magnitude, chosen anew now and then while what is masked learns on (Zhou et al.,
+ * "Learning N:M fine-grained structured sparse neural networks from scratch", 2021).
  */
 #include <string.h>
 
@@ -56,8 +56,8 @@ static void note(maker *k, const s24i_place *p)
     k->found++;
 }
 
-/* A matrix that lies transposed in its file may be 2:4 along either side: other programs prune it as if
-   k were its columns. */
+/* A matrix that lies transposed in its file may be 2:4 along either side: other programs prune
+   it as if k were its columns. */
 static s24_status find(maker *k, const s24i_place *p)
 {
     const s24_dense dense = view(k, p);

@@ -5,9 +5,9 @@
  * run them one after the other without waiting. The first failure stays in machine->status, and
  * what follows it does nothing.
  *
- * Activations and their gradients are `void *`: f32 on the CPU, f16 or bf16 on a GPU, machine->element
- * bytes each. What is f32 by type is f32 everywhere. Matrices are row-major, without stride but where
- * a layer says otherwise. T is the number of tokens of the batch.
+ * Activations and their gradients are `void *`: f32 on the CPU, f16 or bf16 on a GPU,
+ * machine->element bytes each. What is f32 by type is f32 everywhere. Matrices are row-major,
+ * without stride but where a layer says otherwise. T is the number of tokens of the batch.
  */
 #ifndef S24_TRAIN_OPS_H
 #define S24_TRAIN_OPS_H
@@ -64,9 +64,9 @@ typedef struct s24i_add_norm {
     int64_t rows, width;
 } s24i_add_norm;
 
-/* ds = [ds +] the gradient of s that dropout(dy [+ dy2]) is of y; dy is overwritten. With it comes what
-   the layer whose output was added to s needs: dz, its dropout once more, and the gradient of its
-   bias. */
+/* ds = [ds +] the gradient of s that dropout(dy [+ dy2]) is of y; dy is overwritten. With it
+   comes what the layer whose output was added to s needs: dz, its dropout once more, and the
+   gradient of its bias. */
 typedef struct s24i_norm_back {
     void *ds, *dy;
     const void *dy2; /* or NULL; may be ds where nothing is added */
@@ -164,9 +164,9 @@ typedef struct s24i_sums {
     double loss, squares;
 } s24i_sums;
 
-/* A step of AdamW over the whole arena, of whose `count` elements `segments` say what they are. The
-   gradients, divided by machine->scale, are clipped to a norm of `clip` (0: any); where loss or norm
-   is not finite, nothing is changed but gradients, which become 0. */
+/* A step of AdamW over the whole arena, of whose `count` elements `segments` say what they are.
+   The gradients, divided by machine->scale, are clipped to a norm of `clip` (0: any); where loss
+   or norm is not finite, nothing is changed but gradients, which become 0. */
 typedef struct s24i_update {
     float *p, *g, *m, *v;
     float
@@ -200,8 +200,8 @@ typedef struct s24i_ops {
        outside, that is made anew. */
     s24_status (*prepare)(s24i_machine *m, const s24i_arena *arena);
     void (*refresh)(s24i_machine *m);
-    /* From now on 2:4 layers are multiplied as such where that is faster: *plan is what was found, or,
-       if it is not S24I_NO_PLAN, what is done. unfix ends that. */
+    /* From now on 2:4 layers are multiplied as such where that is faster: *plan is what was
+       found, or, if it is not S24I_NO_PLAN, what is done. unfix ends that. */
     s24_status (*fix)(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan);
     void (*unfix)(s24i_machine *m);
     void (*close)(s24i_machine *m);
@@ -233,7 +233,8 @@ typedef struct s24i_ops {
 
     /* Turns queries and keys by their positions; back: the other way. */
     void (*rotate)(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
-    /* What a pass backward over so many tokens in texts of up to `longest` needs beside its operands. */
+    /* What a pass backward over so many tokens in texts of up to `longest` needs beside its
+       operands. */
     size_t (*attention_bytes)(s24i_machine *m, const s24i_heads *heads, int64_t tokens,
                               int64_t longest);
     void (*attention)(s24i_machine *m, void *context, const void *qkv, const s24i_heads *heads);
@@ -287,7 +288,8 @@ struct s24i_machine {
     int threads;
 };
 
-/* The CPU's operations. `longest` is the most tokens of a text, width the most columns of a norm. */
+/* The CPU's operations. `longest` is the most tokens of a text, width the most columns of a
+   norm. */
 extern const s24i_ops s24i_ops_cpu;
 s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest, int64_t d,
                             int64_t width);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The loop: a step's examples, their gradients, the optimiser, a report; checkpoints now and then. */
+/* The loop: a step's examples, their gradients, the optimiser, a report; checkpoints now and
+   then. */
 #include "train/run.h"
 
 #include <math.h>
@@ -8,8 +9,8 @@
 
 enum {
     HELD_OUT = 64, /* examples of it at a time, at most */
-    /* Gradients in f16, as everybody scales them: halved where one is too large, doubled after so many
-       steps in which none was. */
+    /* Gradients in f16, as everybody scales them: halved where one is too large, doubled after
+       so many steps in which none was. */
     SCALE_FIRST = 65536,
     SCALE_STEPS = 2000
 };
@@ -182,7 +183,8 @@ static double progress_of(const runner *r, double *share)
     return progress;
 }
 
-/* Gradients of what was read, and the sums that they leave. `update` goes on with them; may be NULL. */
+/* Gradients of what was read, and the sums that they leave. `update` goes on with them; may be
+   NULL. */
 static s24_status run(s24i_sums *sums, runner *r, const s24i_examples *examples,
                       const s24_objective *objective, const double *rate)
 {
@@ -314,8 +316,8 @@ static s24_status measure_if_due(runner *r)
     return o->held_out && due ? measure(&r->last.held_out, r) : S24_OK;
 }
 
-/* One step and what is said of it. INTERRUPTED in the midst of a step: all is as before it; behind the
-   step: it stands. Who asks to stop behind the last one is too late. */
+/* One step and what is said of it. INTERRUPTED in the midst of a step: all is as before it;
+   behind the step: it stands. Who asks to stop behind the last one is too late. */
 static s24_status turn(runner *r)
 {
     const s24_train_opts *o = &r->opts;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Training's vector functions, written once over the macros that each kernels_*.c defines before
- * including this file (see vec/vec_math.h). Not a header of its own: no guard, included once a table.
+ * including this file (see vec/vec_math.h). Not a header of its own: no guard, included once a
+ * table.
  */
 #include "vec/vec_math.h"
 

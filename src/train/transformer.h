@@ -39,8 +39,8 @@ typedef struct s24i_stacked {
     size_t step;
 } s24i_stacked;
 
-/* Buffers of a pass. What a backward pass needs is there for every layer, else once; where activations
-   are computed again, sums and norms between blocks alone are there for every one. */
+/* Buffers of a pass. What a backward pass needs is there for every layer, else once; where
+   activations are computed again, sums and norms between blocks alone are there for every one. */
 typedef struct s24i_buffers {
     s24i_stacked s, n, stats;             /* of norms */
     s24i_stacked qkv, context, u, h, lse; /* of blocks */

@@ -78,7 +78,8 @@ typedef struct s24i_vec {
     void (*maximum)(float *y, const float *x, int64_t n);             /* y = max(y, x) */
     void (*scale)(float *y, float alpha, int64_t n);                  /* y = alpha·y */
     float (*dot)(const float *a, const float *b, int64_t n);          /* Σ a·b */
-    /* Drops elements of row `row` (below 2^44) of n (below 2^23). The same on every row of the table. */
+    /* Drops elements of row `row` (below 2^44) of n (below 2^23). The same on every row of the
+       table. */
     void (*dropout)(float *x, int64_t n, const s24i_dropout *drop, int64_t row);
 
     /* Of rows that multiply bf16; NULL in the others. */

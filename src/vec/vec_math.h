@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Elementary functions over the macros that each table of vector functions defines before including
- * this file: vec, WIDTH, V_* and TARGET, the instruction set as a function attribute. Not a header of
- * its own: no guard, included once a table.
+ * this file: vec, WIDTH, V_* and TARGET, the instruction set as a function attribute. Not a header
+ * of its own: no guard, included once a table.
  *
  * Numbers: exp is a degree-6 polynomial on [−ln2/2, ln2/2] (2 ulp); erf is formula 7.1.26 of
  * Abramowitz and Stegun, Handbook of Mathematical Functions (1964), |error| ≤ 1.5e-7.

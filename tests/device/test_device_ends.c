@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The ends of a pass on a device (pooling, heads), its streams and graphs: each against sums in double on odd shapes, with poisoned
- * outputs. Says in a line where there is no GPU.
+ * The ends of a pass on a device (pooling, heads), its streams and graphs: each against sums in
+ * double on odd shapes, with poisoned outputs. Says in a line where there is no GPU.
  */
 #include "device_support.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a transformer needs on a device beside 2:4 products: each against sums in double on odd shapes, with poisoned
- * outputs. Says in a line where there is no GPU.
+ * What a transformer needs on a device beside 2:4 products: each against sums in double on odd
+ * shapes, with poisoned outputs. Says in a line where there is no GPU.
  */
 #include "device_support.h"
 

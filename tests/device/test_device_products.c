@@ -108,8 +108,8 @@ static void test_many_tiles(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* Products in a row, whose blocks meet on a processor: what one loads must not be late for, or in the
-   way of, what another multiplies with. */
+/* Products in a row, whose blocks meet on a processor: what one loads must not be late for, or
+   in the way of, what another multiplies with. */
 static void test_in_a_row(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tokens in 8 bits on a device, by the kernel of their own and by a norm: each within half a step of
- * what it stands for, scales as promised. Says in a line where there is no GPU.
+ * Tokens in 8 bits on a device, by the kernel of their own and by a norm: each within half a step
+ * of what it stands for, scales as promised. Says in a line where there is no GPU.
  */
 #include "device_support.h"
 

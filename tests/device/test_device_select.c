@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Selecting and packing on a GPU: the bytes of the CPU's functions, over every way to select, random
- * numbers of every exponent, ties, zeros of both signs, NaN and Inf, and shapes at the edges of
- * blocks and tiles. Skipped in a line where there is no GPU.
+ * Selecting and packing on a GPU: the bytes of the CPU's functions, over every way to select,
+ * random numbers of every exponent, ties, zeros of both signs, NaN and Inf, and shapes at the edges
+ * of blocks and tiles. Skipped in a line where there is no GPU.
  */
 #include "support.h"
 

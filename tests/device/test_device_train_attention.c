@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Attention for training on a device, both ways, against sums in double on texts of odd lengths, with
- * poisoned outputs; the same bits twice. Says in a line where there is no GPU.
+ * Attention for training on a device, both ways, against sums in double on texts of odd lengths,
+ * with poisoned outputs; the same bits twice. Says in a line where there is no GPU.
  */
 #include "device/device_train.h"
 #include "device_support.h"

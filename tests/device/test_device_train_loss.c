@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Losses of training on a device against double, in both dtypes. Says in a line where there is no GPU. */
+/* Losses of training on a device against double, in both dtypes. Says in a line where there is
+   no GPU. */
 #include "device_train_support.h"
 
 /* ---- a row of logits ---------------------------------------------------------------------------- */
@@ -218,7 +219,8 @@ static void test_squared(void **state)
     gpu_end(&g);
 }
 
-/* The maxima of a text's tokens as its vector, and where they first are; 0s of masked tokens only. */
+/* The maxima of a text's tokens as its vector, and where they first are; 0s of masked tokens
+   only. */
 static void fill_maxima(array *vectors, int *places, const array *x, int b, int64_t width,
                         const uint8_t *mask)
 {

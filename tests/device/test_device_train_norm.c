@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Norms and dropout of training on a device against sums in double on odd shapes, in both dtypes. Says
-   in a line where there is no GPU. */
+/* Norms and dropout of training on a device against sums in double on odd shapes, in both
+   dtypes. Says in a line where there is no GPU. */
 #include "device_train_support.h"
 
 static const int64_t widths[] = {8, 40, 128, 264, 384, 768, 1024, 1032, 2056, 4096, 8192};
@@ -248,7 +248,8 @@ static void test_norm_back(void **state)
     gpu_end(&g);
 }
 
-/* The same sums to the bit, run after run; a NaN stays in its row and reaches every column's sum. */
+/* The same sums to the bit, run after run; a NaN stays in its row and reaches every column's
+   sum. */
 static void test_same_bits(void **state)
 {
     enum { ROWS = 3000, WIDTH = 384, N = ROWS * WIDTH };

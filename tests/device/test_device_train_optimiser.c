@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The gradients' norm and AdamW on a device, against PyTorch's AdamW and against double. Says in a line
-   where there is no GPU. */
+/* The gradients' norm and AdamW on a device, against PyTorch's AdamW and against double. Says in
+   a line where there is no GPU. */
 #include "device_train_support.h"
 #include "safetensors_mini.h"
 
@@ -171,8 +171,8 @@ static void expect_shown(gpu *g, const arena *a, const s24_device_train_adamw_ar
     free(shown);
 }
 
-/* Three steps of every kind of element beside double: masked, with decay, clipped, scaled; behind: what
-   is masked learns on, and what the mask leaves goes elsewhere. */
+/* Three steps of every kind of element beside double: masked, with decay, clipped, scaled;
+   behind: what is masked learns on, and what the mask leaves goes elsewhere. */
 static void check_steps(int behind)
 {
     enum { N = 50000 / 16 * 16 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Activations, column sums, embeddings and patches of training on a device against sums in double on
-   odd shapes, in both dtypes. Says in a line where there is no GPU. */
+/* Activations, column sums, embeddings and patches of training on a device against sums in
+   double on odd shapes, in both dtypes. Says in a line where there is no GPU. */
 #include "activation.h"
 #include "device_train_support.h"
 

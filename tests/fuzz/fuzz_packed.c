@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Canonical and CUTLASS memory of any content: it is refused with a sentence, or it is a matrix that
- * goes to dense, is packed strictly and comes back as the same numbers.
+ * Canonical and CUTLASS memory of any content: it is refused with a sentence, or it is a matrix
+ * that goes to dense, is packed strictly and comes back as the same numbers.
  *
  * Input: dtype, layout, rows, columns, then bytes that are repeated as often as the shape needs.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Models whose layers run 2:4 or dense as notes say: which layers those are, what they hold, and that
- * the numbers are the same. What a machine would choose does not matter here.
+ * Models whose layers run 2:4 or dense as notes say: which layers those are, what they hold, and
+ * that the numbers are the same. What a machine would choose does not matter here.
  */
 #include "support.h"
 
@@ -98,7 +98,8 @@ static void values(void **state)
     assert_string_equal(s24i_choice_key_of(S24_BF16, 2, 384, 128).text, "bf16 2 128x384");
 }
 
-/* 2:4 up to 32 rows and dense from there on, in passes of one thread, of shares, and of all together. */
+/* 2:4 up to 32 rows and dense from there on, in passes of one thread, of shares, and of all
+   together. */
 static void rows_decide(void **state)
 {
     (void)state;
@@ -194,8 +195,8 @@ static void layers_differ(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* Without notes it is measured; either all is noted, or a warning says that the machine was too busy.
-   Notes that are none count as absent. */
+/* Without notes it is measured; either all is noted, or a warning says that the machine was too
+   busy. Notes that are none count as absent. */
 static void measured(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The steps of each model type's block, and that a step which is not there is refused by its name. */
+/* The steps of each model type's block, and that a step which is not there is refused by its
+   name. */
 #include "support.h"
 
 #include "model/steps.h"

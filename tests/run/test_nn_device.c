@@ -147,8 +147,9 @@ static void test_same(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* A pass of a new session, so that a plan is made. Every note of a tile then is `expected`, if that is
-   not NULL, and is replaced; that products take norms in stays to be so where tiles for that are given. */
+/* A pass of a new session, so that a plan is made. Every note of a tile then is `expected`, if
+   that is not NULL, and is replaced; that products take norms in stays to be so where tiles for
+   that are given. */
 static void notes_after_pass(s24_ctx *ctx, s24_device *device, const s24_model *model,
                              const char *expected, const char *replaced)
 {
@@ -203,7 +204,8 @@ static void test_notes(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* The distance of a new session's hidden states from `expected`, in *layers how many ran in 8 bits. */
+/* The distance of a new session's hidden states from `expected`, in *layers how many ran in 8
+   bits. */
 static double narrow_distance(int64_t *layers, s24_ctx *ctx, const s24_model *model,
                               const float *expected)
 {

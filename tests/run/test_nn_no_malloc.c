@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The C library's own allocator is counted, whoever calls it: a pass through 2:4 layers calls it not
- * once, from the first on.
+ * The C library's own allocator is counted, whoever calls it: a pass through 2:4 layers calls it
+ * not once, from the first on.
  */
 #include "support.h"
 
@@ -14,7 +14,8 @@
 #endif
 
 #if COUNTS
-/* A program's own functions of these names are everyone's in it. Other threads count for themselves. */
+/* A program's own functions of these names are everyone's in it. Other threads count for
+   themselves. */
 static _Thread_local int64_t calls;
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t bytes);

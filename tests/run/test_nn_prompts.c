@@ -57,7 +57,8 @@ static void assert_prompt(s24_encoder *encoder, const char *name, const char *te
     assert_string_equal(s24_encoder_prompt(encoder, NULL), text);
 }
 
-/* Opened by name or with the default, changed by name and by text: as if prompt and text were one. */
+/* Opened by name or with the default, changed by name and by text: as if prompt and text were
+   one. */
 static void test_before_the_text(void **state)
 {
     static const char *const texts[] = {"a b c", "", "d", "a a a a a a a a a a"};

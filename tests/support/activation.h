@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Activations in double, as the field defines them, for every test that holds something against them. */
+/* Activations in double, as the field defines them, for every test that holds something against
+   them. */
 #ifndef S24_TEST_ACTIVATION_H
 #define S24_TEST_ACTIVATION_H
 

@@ -240,7 +240,8 @@ static inline void expect(problem *p, const s24_device_linear_args *args)
                            (args->w_scale ? (double)p->w_scale[c] : 1);
             double sum = p->sum[r * p->n + c] * scale, size = p->size[r * p->n + c] * scale;
             if (args->bias) sum += value(p, p->bias, p->bias_dtype, c);
-            /* The hardware's tanh is all that GELU needs in 16 bits; f16 computes around it in f16. */
+            /* The hardware's tanh is all that GELU needs in 16 bits; f16 computes around it in
+               f16. */
             const double share =
                 p->dtype == S24_F16 && p->y_dtype == S24_F16 && !args->w_scale ? 8e-4 : 4e-4;
             const double rough = args->activation == S24_ACTIVATION_GELU ? share * fabs(sum) : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the tests of training on a device share beside device_support.h: f32 arrays on both sides, the
-   work memory, dropout by its place, results read back. */
+/* What the tests of training on a device share beside device_support.h: f32 arrays on both
+   sides, the work memory, dropout by its place, results read back. */
 #ifndef S24_TEST_DEVICE_TRAIN_SUPPORT_H
 #define S24_TEST_DEVICE_TRAIN_SUPPORT_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A library to be preloaded: the S24_FAIL_AT-th allocation of the whole process fails, and with
- * S24_FAIL_ALL set all later ones too. How many there were is written, when the process ends, to the
- * file S24_FAIL_COUNT.
+ * S24_FAIL_ALL set all later ones too. How many there were is written, when the process ends, to
+ * the file S24_FAIL_COUNT.
  */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include <dlfcn.h>

@@ -53,7 +53,8 @@ static inline void *run_range(void *range)
     return NULL;
 }
 
-/* Under the thread sanitizer each range has a thread of its own, so that it sees what they share. */
+/* Under the thread sanitizer each range has a thread of its own, so that it sees what they
+   share. */
 static inline void run_in_turn(void *pool, int64_t count, void (*fn)(void *, int64_t, int64_t, int),
                                void *arg)
 {

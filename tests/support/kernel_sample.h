@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One product of a row of linears, held against sums in double: odd shapes, both orientations, every
- * epilogue, special values, operands that end at an inaccessible page, outputs that nobody may read.
- * What the tests of kernels are made of; rows that quantise x have tests of their own.
+ * One product of a row of linears, held against sums in double: odd shapes, both orientations,
+ * every epilogue, special values, operands that end at an inaccessible page, outputs that nobody
+ * may read. What the tests of kernels are made of; rows that quantise x have tests of their own.
  */
 #ifndef SPARSE24_TESTS_KERNEL_SAMPLE_H
 #define SPARSE24_TESTS_KERNEL_SAMPLE_H
@@ -46,8 +46,8 @@ typedef struct weight {
     int64_t row_codes, group; /* group is k where a row has one scale or none */
 } weight;
 
-/* Integers with a scale a row or a group, or without scales: then they are ones. Rows that quantise x
-   want a scale a row. */
+/* Integers with a scale a row or a group, or without scales: then they are ones. Rows that
+   quantise x want a scale a row. */
 static inline void fill_integers(weight *w, const sample *s, const s24i_linear_kernel *kernel,
                                  uint64_t *seed)
 {
@@ -276,7 +276,8 @@ typedef struct operands {
     size_t x_count, y_count;
 } operands;
 
-/* What the job may not read holds NaN: y, unless the residual is y, and the residual where beta is 0. */
+/* What the job may not read holds NaN: y, unless the residual is y, and the residual where beta
+   is 0. */
 static inline operands make_operands(const s24i_linear_kernel *row, const sample *s,
                                      const s24i_linear_job *job, uint64_t *seed)
 {
@@ -316,8 +317,8 @@ static inline void drop_operands(operands *o)
     unguard(o->w), unguard(o->work);
 }
 
-/* The rest of the job: its operands, the packed weight, and work memory full of NaN, so that whoever
-   reads what nobody wrote shows it. */
+/* The rest of the job: its operands, the packed weight, and work memory full of NaN, so that
+   whoever reads what nobody wrote shows it. */
 static inline void place_operands(s24i_linear_job *job, const s24i_linear_kernel *row,
                                   const sample *s, operands *o)
 {

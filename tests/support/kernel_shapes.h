@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Every number of tokens and outputs that ends a kernel's tile or begins one, with k from one group to
- * many. The including file defines sample, random_sample(row, &seed) and check_sample(row, &s, seed).
+ * Every number of tokens and outputs that ends a kernel's tile or begins one, with k from one group
+ * to many. The including file defines sample, random_sample(row, &seed) and check_sample(row, &s,
+ * seed).
  */
 #ifndef KERNEL_SHAPES_H
 #define KERNEL_SHAPES_H

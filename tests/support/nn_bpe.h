@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the tests of byte pair encoding share: loading, tokens as a string, a model at byte level and
-   one of Llama's kind. */
+/* What the tests of byte pair encoding share: loading, tokens as a string, a model at byte level
+   and one of Llama's kind. */
 #ifndef S24_TEST_NN_BPE_H
 #define S24_TEST_NN_BPE_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the tests of transformers on a device share: the device, transformers there and on the CPU, and
-   how far apart they may be. Include after support.h. */
+/* What the tests of transformers on a device share: the device, transformers there and on the
+   CPU, and how far apart they may be. Include after support.h. */
 #ifndef S24_TEST_NN_DEVICE_TRAIN_H
 #define S24_TEST_NN_DEVICE_TRAIN_H
 
@@ -69,7 +69,8 @@ static inline double length(const float *x, int64_t count)
     return sqrt(sum);
 }
 
-/* ‖got − want‖ against bound·‖want‖, or where that is next to nothing, the length that others have. */
+/* ‖got − want‖ against bound·‖want‖, or where that is next to nothing, the length that others
+   have. */
 static double worst;
 static inline void close_to(const float *want, const float *got, int64_t count, double bound,
                             double least, const char *what)

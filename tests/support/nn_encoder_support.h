@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the tests of encoders share: a context of one thread, and a folder for the program's files. */
+/* What the tests of encoders share: a context of one thread, and a folder for the program's
+   files. */
 #ifndef S24_TEST_NN_ENCODER_SUPPORT_H
 #define S24_TEST_NN_ENCODER_SUPPORT_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Attention over a grid in double, for tests of the CPU's and of a device's. Include after support.h. */
+/* Attention over a grid in double, for tests of the CPU's and of a device's. Include after
+   support.h. */
 #ifndef S24_TEST_NN_GRID_SUPPORT_H
 #define S24_TEST_NN_GRID_SUPPORT_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The small ViT of the golden vectors, for tests of models on the CPU and on a device. Include after
-   support.h. */
+/* The small ViT of the golden vectors, for tests of models on the CPU and on a device. Include
+   after support.h. */
 #ifndef S24_TEST_NN_VIT_SUPPORT_H
 #define S24_TEST_NN_VIT_SUPPORT_H
 

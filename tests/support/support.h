@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What every test program includes: cmocka in the order it needs, shared data, a seeded generator. */
+/* What every test program includes: cmocka in the order it needs, shared data, a seeded
+   generator. */
 #ifndef S24_TEST_SUPPORT_H
 #define S24_TEST_SUPPORT_H
 
@@ -37,8 +38,8 @@ static inline int data_path(char *path, size_t bytes, const char *name)
     } while (0)
 
 /* Rounds of a random test: fewer where an emulator or the thread sanitizer runs them, some fifty
-   times slower than a CPU. WATCHED: it is the sanitizer, to which one shape of a kind says as much as
-   ten. */
+   times slower than a CPU. WATCHED: it is the sanitizer, to which one shape of a kind says as
+   much as ten. */
 #ifdef __SANITIZE_THREAD__
 enum { WATCHED = 1 };
 #define UNWATCHED __attribute__((no_sanitize("thread"))) /* of one thread alone, and long */

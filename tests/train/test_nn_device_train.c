@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Transformers on a device against the same on the CPU and against transformers' own figures: passes,
- * gradients, objectives with a teacher, 2:4 layers. Says in a line where there is no GPU. The plugin
- * is this build's, or the one that SPARSE24_CUDA_PLUGIN names.
+ * Transformers on a device against the same on the CPU and against transformers' own figures:
+ * passes, gradients, objectives with a teacher, 2:4 layers. Says in a line where there is no GPU.
+ * The plugin is this build's, or the one that SPARSE24_CUDA_PLUGIN names.
  */
 #include "support.h"
 

@@ -100,8 +100,9 @@ static void copy_file(const char *to, const char *from)
     assert_int_equal(fclose(out), 0);
 }
 
-/* Stopped after any step, a run ends with the bits of one that was not; with 2:4 layers, and with masks
-   that are chosen anew, from its first checkpoint on, which says which layers are multiplied as such. */
+/* Stopped after any step, a run ends with the bits of one that was not; with 2:4 layers, and
+   with masks that are chosen anew, from its first checkpoint on, which says which layers are
+   multiplied as such. */
 static void resumes(void **state)
 {
     golden g;
@@ -145,7 +146,8 @@ static void resumes(void **state)
     mini_close(&g.io);
 }
 
-/* Gradients that f16 cannot hold: the scale is halved until it can, and those steps are left out. */
+/* Gradients that f16 cannot hold: the scale is halved until it can, and those steps are left
+   out. */
 static void scales(void **state)
 {
     golden g;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The loop: what it learns, what stays zero, how it goes on after it was stopped, what it refuses. */
+/* The loop: what it learns, what stays zero, how it goes on after it was stopped, what it
+   refuses. */
 #include "support.h"
 
 #include <fcntl.h>
@@ -246,8 +247,8 @@ static void zeros_stay(void **state)
     free(run(&opts, student_folder, S24_ERROR_NOT_TWO_FOUR, &count));
 }
 
-/* Every layer of the blocks is 2:4, by the magnitude that its weights have where the masks are chosen
-   for the last time. */
+/* Every layer of the blocks is 2:4, by the magnitude that its weights have where the masks are
+   chosen for the last time. */
 static void masks_are_chosen_anew(void **state)
 {
     int64_t count;

@@ -9,8 +9,8 @@
 static const char *const levels[] = {"baseline", "avx2", "avx512"};
 enum { LEVELS = sizeof levels / sizeof *levels };
 
-/* Within bound of the largest magnitude. What has no gradient but rounding's (a key's bias, the last
-   norm's where answers' logits are compared) is below 1e-7 on both sides. */
+/* Within bound of the largest magnitude. What has no gradient but rounding's (a key's bias, the
+   last norm's where answers' logits are compared) is below 1e-7 on both sides. */
 static void near(const float *expected, const float *got, int64_t count, double bound,
                  const char *what)
 {

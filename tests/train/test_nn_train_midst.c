@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A run that is stopped in the midst of a step, or of measuring what is held out, goes on to the bits
-   that it would have had; and it is asked often enough to be stopped there. */
+/* A run that is stopped in the midst of a step, or of measuring what is held out, goes on to the
+   bits that it would have had; and it is asked often enough to be stopped there. */
 #include "support.h"
 
 #include "nn_train_support.h"

@@ -188,7 +188,8 @@ static void flat(void **state)
 
 /* ---- dropout ------------------------------------------------------------------------------------- */
 
-/* Every row of the table drops the same elements, about as many as it should, by s24_random's words. */
+/* Every row of the table drops the same elements, about as many as it should, by s24_random's
+   words. */
 static void dropouts(void **state)
 {
     enum { N = 1000, ROWS = 50 };

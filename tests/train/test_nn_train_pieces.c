@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Products of training that are so large that the CPU makes them in pieces: the numbers are those of
-   one product, and before each piece somebody may ask to stop. */
+/* Products of training that are so large that the CPU makes them in pieces: the numbers are
+   those of one product, and before each piece somebody may ask to stop. */
 #include "support.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* GPT-2's names, as transformers' GPT2LMHeadModel writes them. Its linear weights are stored [k, n];
-   the words' embeddings are the head too. */
+/* GPT-2's names, as transformers' GPT2LMHeadModel writes them. Its linear weights are stored [k,
+   n]; the words' embeddings are the head too. */
 #include "model/model.h"
 
 const s24i_architecture s24i_gpt2 = {

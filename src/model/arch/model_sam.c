@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The image encoder of "Segment Anything" (Kirillov et al., 2023) in the names of transformers'
- * SamVisionModel, from pixels to the last block's output; the neck behind it, two convolutions to 256
- * channels, is not read.
+ * SamVisionModel, from pixels to the last block's output; the neck behind it, two convolutions to
+ * 256 channels, is not read.
  */
 #include "model/model.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Attention of images over a grid of tokens, or over its windows, with decomposed relative positions. */
+/* Attention of images over a grid of tokens, or over its windows, with decomposed relative
+   positions. */
 #ifndef S24_RUN_CPU_ATTENTION_GRID_H
 #define S24_RUN_CPU_ATTENTION_GRID_H
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Between 2:4 and dense on the CPU: while a model is loaded, products of a shape whose choice nobody
- * knows are made both ways; when there are enough of them to be as cold as a pass has them, they race
- * (race.h), what is not needed goes, and the context has a note for the next model.
+ * Between 2:4 and dense on the CPU: while a model is loaded, products of a shape whose choice
+ * nobody knows are made both ways; when there are enough of them to be as cold as a pass has them,
+ * they race (race.h), what is not needed goes, and the context has a note for the next model.
  */
 #ifndef S24_MODEL_CHOICE_H
 #define S24_MODEL_CHOICE_H
 
 #include "model/model.h"
 
-/* From this many tokens a thread on, a thread goes through all products with a share of its own: with
-   fewer, every thread would read all of the weights for too little. */
+/* From this many tokens a thread on, a thread goes through all products with a share of its own:
+   with fewer, every thread would read all of the weights for too little. */
 enum { LEAST_SHARE = 32 };
 static inline int64_t s24i_least_shared(int threads)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The race itself. Numbers of rows rise, so that a slow machine has measured the small ones when its
- * time is over; each is run until the two least laps of either way agree, at most ROUNDS times.
+ * The race itself. Numbers of rows rise, so that a slow machine has measured the small ones when
+ * its time is over; each is run until the two least laps of either way agree, at most ROUNDS times.
  */
 #include "model/race.h"
 
@@ -71,8 +71,8 @@ static int last_before(const track *t, int octave)
     return octave;
 }
 
-/* The seconds that a first and a second round are going to take: laps grow with the rows at most, and
-   hardly more than they did last. */
+/* The seconds that a first and a second round are going to take: laps grow with the rows at
+   most, and hardly more than they did last. */
 static double price(const track *t, int octave)
 {
     const int last = last_before(t, octave), before = last < 0 ? -1 : last_before(t, last);
