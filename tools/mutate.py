@@ -4,9 +4,9 @@
 no test of the core catches: one in each kernel file that this machine can run, some in each file
 that selects weights. A survivor is a missing test, or an alteration that changes no result (a
 choice between two ways of one result, a size that need not be so large). Ends with 1 if there are
-any.
+any. Without --sanitize, one element too many that is only read or written is a survivor too.
 
-    tools/mutate [--seed N] [--each N] [--rules N] [--list] [FILE…]
+    tools/mutate [--seed N] [--each N] [--rules N] [--sanitize] [--list] [FILE…]
 """
 import argparse
 import pathlib
@@ -98,7 +98,7 @@ def described(path, text, site):
 class Copy:
     """A copy of the tracked files, with a build of the core and its tests."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, sanitizers):
         self.tree, self.build = folder / "tree", folder / "build"
         for path in check_tree.tracked(ROOT):
             (self.tree / path).parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,8 @@ class Copy:
                     (self.tree / path).read_bytes() != (ROOT / path).read_bytes():
                 shutil.copy(ROOT / path, self.tree / path)
         self.run("cmake", "-S", self.tree, "-B", self.build, "-G", "Ninja", "-DS24_NN=OFF",
-                 "-DCMAKE_BUILD_TYPE=Release", f"-DS24_SHARED={ROOT.parent / 'shared'}")
+                 "-DCMAKE_BUILD_TYPE=Release", f"-DS24_SHARED={ROOT.parent / 'shared'}",
+                 f"-DS24_SANITIZE={sanitizers}")
         built = self.make()
         if built.returncode:
             sys.exit(f"mutate: the tree as it is does not build:\n{built.stdout}")
@@ -158,10 +159,12 @@ def main():
     reader.add_argument("--seed", type=int, default=1, help="another number alters other operators")
     reader.add_argument("--each", type=int, default=1, help="alterations of a kernel's file")
     reader.add_argument("--rules", type=int, default=4, help="alterations of a rule's file")
+    reader.add_argument("--sanitize", action="store_const", default="", const="address,undefined",
+                        help="build with sanitizers, which is slower and catches more")
     reader.add_argument("--list", action="store_true", help="say what would be altered")
     reader.add_argument("files", nargs="*", metavar="FILE", help="these files alone")
     options = reader.parse_args()
-    copy = None if options.list else Copy(ROOT / "build" / "mutate")
+    copy = None if options.list else Copy(ROOT / "build" / "mutate", options.sanitize)
     survivors, counts, start = [], {"caught": 0, "survived": 0, "no program": 0}, time.monotonic()
     for path, most in chosen(options).items():
         text = (ROOT / path).read_text(encoding="utf-8")
