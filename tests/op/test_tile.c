@@ -344,6 +344,9 @@ static void test_refusals(void **state)
     opts.select = S24_SELECT_MAGNITUDE;
     assert_refused(ctx, S24_ERROR_ARGUMENT, "a pair is made by",
                    s24_matrix_create_pair(&w, &wt, ctx, &src, &opts));
+    assert_int_equal(s24_matrix_create_pair(NULL, &wt, ctx, &src, &opts), S24_ERROR_ARGUMENT);
+    assert_int_equal(s24_matrix_create_pair(&w, NULL, ctx, &src, &opts), S24_ERROR_ARGUMENT);
+    assert_int_equal(s24_matrix_create_pair(&w, &wt, NULL, &src, &opts), S24_ERROR_ARGUMENT);
     opts.select = S24_SELECT_TILE_BEST;
     src.rows = 6;
     assert_refused(ctx, S24_ERROR_SHAPE, "6 rows; its transpose needs",

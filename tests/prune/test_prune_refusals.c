@@ -177,7 +177,31 @@ static void nothing(void *arg, int64_t begin, int64_t end, int thread)
     (void)arg, (void)begin, (void)end, (void)thread;
 }
 
-/* One allocation after another fails; each time the call says so, and nothing changes or leaks. */
+/* Column 4 goes, and columns 5 and 6, whose inputs are the same, take it over: beyond f32. */
+static void updated_weights_beyond_f32_are_refused(void **state)
+{
+    enum { N = 2, K = 8, TOKENS = 32 };
+    (void)state;
+    s24_ctx *ctx = make_ctx(NULL, 1);
+    float *x = random_floats(TOKENS * K, 73), w[N * K] = {0};
+    for (int t = 0; t < TOKENS; t++)
+        x[t * K + 5] = x[t * K + 6] = x[t * K + 4];
+    w[K + 4] = 2e38f, w[K + 5] = w[K + 6] = 3e38f;
+    s24_dense inputs = view(x, TOKENS, K), weight = view(w, N, K);
+    s24_prune_opts prune = {.size = sizeof prune, .criterion = "sparsegpt"};
+    s24_prune_report report;
+    s24_stats *stats = NULL;
+    assert_int_equal(s24_stats_create(&stats, ctx, K), S24_OK);
+    assert_int_equal(s24_stats_add(stats, ctx, &inputs), S24_OK);
+    assert_int_equal(s24_prune(&report, ctx, &weight, stats, &prune), S24_ERROR_NUMERIC);
+    assert_non_null(strstr(s24_ctx_error(ctx), "weight at row 1, column 5 is beyond f32"));
+    s24_stats_destroy(stats);
+    s24_ctx_destroy(ctx);
+    free(x);
+}
+
+/* One allocation after another fails, alone or with all that follow; each time the call says so,
+   and nothing changes or leaks. */
 static void every_allocation_may_fail(void **state)
 {
     enum { N = 5, K = 132, TOKENS = 40 };
@@ -191,7 +215,7 @@ static void every_allocation_may_fail(void **state)
     s24_dense inputs = view(x, TOKENS, K);
     s24_ctx_parallel_for(ctx, 2, nothing, NULL); /* the context's threads are made */
     int64_t base = f.live;
-    for (int c = 0; s24_criterion_name(c); c++) {
+    for (int c = 0, once = 0; s24_criterion_name(c); c += once, once = !once) {
         s24_status status = S24_ERROR_MEMORY;
         int allowed = 0;
         for (; status != S24_OK; allowed++) {
@@ -200,7 +224,7 @@ static void every_allocation_may_fail(void **state)
             s24_prune_opts prune = {.size = sizeof prune, .criterion = s24_criterion_name(c)};
             s24_prune_report report;
             s24_stats *stats = NULL;
-            f.left = allowed;
+            f.left = allowed, f.once = once;
             status = s24_stats_create(&stats, ctx, K);
             if (status == S24_OK) {
                 status = s24_stats_add(stats, ctx, &inputs);
@@ -233,6 +257,7 @@ int main(void)
         cmocka_unit_test(bad_inputs_are_refused),
         cmocka_unit_test(bad_weights_and_options_are_refused),
         cmocka_unit_test(inputs_whose_squares_overflow_are_refused),
+        cmocka_unit_test(updated_weights_beyond_f32_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

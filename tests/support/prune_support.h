@@ -14,12 +14,16 @@
 typedef struct failing {
     int64_t live;
     int left; /* allocations that still succeed; negative: all */
+    int once; /* 1: after the one that fails, all succeed again */
 } failing;
 
 static inline void *failing_alloc(void *user, size_t bytes, size_t alignment)
 {
     failing *f = user;
-    if (f->left == 0) return NULL;
+    if (f->left == 0) {
+        if (f->once) f->left = -1;
+        return NULL;
+    }
     if (f->left > 0) f->left--;
     f->live++;
     return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
