@@ -27,10 +27,10 @@ RULES = ("src/kernel/tile_rules.def", "src/kernel/tile_choose.h", "src/kernel/ti
          "src/op/create.c", "src/op/tile.c", "src/prune/magnitude.c", "src/prune/wanda.c",
          "src/prune/sparsegpt.c", "src/prune/prune_tiles.c")
 # Quick tests first: most of what they catch, the others need not run for.
-QUICK = ("test_tile", "test_select", "test_prune", "test_prune_algebra", "test_golden_prune",
+QUICK = ("test_tile", "test_select", "test_prune", "test_prune_refusals", "test_golden_prune",
          "test_products", "test_plans", "test_quant", "test_matrix", "test_layout",
-         "test_kernels_i8")
-SLOW = ("test_kernels_select", "test_kernels")
+         "test_training", "test_kernels_i8")
+SLOW = ("test_prune_algebra", "test_kernels_select", "test_kernels")
 # What becomes what: operators between spaces, as clang-format sets them, and the vector
 # instructions that stand for them.
 SWAPS = (("<", "<="), ("<=", "<"), (">", ">="), (">=", ">"), ("==", "!="), ("!=", "=="), ("+", "-"),
