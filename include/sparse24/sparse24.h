@@ -424,8 +424,7 @@ S24_API const char *s24_kernel_name(int index, uint32_t *cpu, s24_dtype *dtype);
    is S24_I8 for a row that quantises x, else S24_DTYPE_NONE. */
 S24_API int s24_kernel_bits(int index, s24_dtype *activations);
 
-/* ---- 6. pruning, other orders; masks and checks: sparse24/masks.h ------------------------------
-   */
+/* ---- 6. pruning, other orders; masks and checks: sparse24/masks.h ---------------------------- */
 
 /*
  * Post-training pruning. A s24_stats gathers the Gram matrix Σ x·xᵀ of a layer's inputs from any

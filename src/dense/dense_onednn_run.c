@@ -125,8 +125,8 @@ s24_status s24i_onednn_runner_create(s24i_dense_runner **out, s24_ctx *ctx, int6
     return S24_OK;
 }
 
-/* The library is loaded by the first product: a model whose layers are all 2:4 makes runners too.
-   */
+/* The library is loaded by the first product: a model whose layers are all 2:4 makes runners
+   too. */
 static s24_status open_engine(s24i_dense_runner *runner, s24_ctx *ctx)
 {
     if (runner->engine) return S24_OK;
@@ -266,8 +266,7 @@ static s24_status prepare_x(s24_dense *out, s24i_dense_runner *runner, s24_ctx *
     return S24_OK;
 }
 
-/* ---- a product, shared ------------------------------------------------------------------------
-   */
+/* ---- a product, shared ----------------------------------------------------------------------- */
 
 /* A product on its way: operands without stride. */
 typedef struct shared {

@@ -15,8 +15,8 @@
 #define I8_LEAST 0x1p-119f
 
 /* `bits` is the largest magnitude of the token, as bits of f32, which order as magnitudes do and
-   place every Inf and NaN above the finite. Returns the scale: NaN for a token that is not finite.
-   */
+   place every Inf and NaN above the finite. Returns the scale: NaN for a token that is not
+   finite. */
 static inline float i8_token_scale(uint32_t bits, float *inverse)
 {
     float largest;

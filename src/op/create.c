@@ -87,8 +87,8 @@ static void pack_rows(void *arg, int64_t begin, int64_t end, int thread)
                     cols - c < CHUNK ? cols - c : CHUNK);
 }
 
-/* [count, width] from a row-major source of row length ld to [width, CHUNK], elements of `bytes`.
-   */
+/* [count, width] from a row-major source of row length ld to [width, CHUNK], elements of
+   `bytes`. */
 static inline void turn(void *to, const void *from, int64_t ld, int64_t count, int64_t width,
                         size_t bytes)
 {

@@ -146,8 +146,8 @@ static void add_to_gradient(s24_ctx *ctx, const solver *s)
 }
 
 /* The weights that stay in this block of a row, each moved to its optimum with the others as they
-   are by then. `steps` starts as the gradient in these columns and ends as how far each has moved.
-   */
+   are by then. `steps` starts as the gradient in these columns and ends as how far each has
+   moved. */
 static void refit_row(const solver *s, double *restrict w, double *restrict steps)
 {
     const int64_t count = s->end - s->begin;

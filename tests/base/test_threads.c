@@ -57,8 +57,8 @@ static int visits_all(s24_ctx *ctx, int64_t count)
     return 1;
 }
 
-/* Loops of changing sizes, right after each other and with pauses in which the threads fall asleep.
-   */
+/* Loops of changing sizes, right after each other and with pauses in which the threads fall
+   asleep. */
 static void every_range_once(void **state)
 {
     (void)state;
@@ -122,8 +122,7 @@ static void loops_in_a_child(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- threads that cannot be made --------------------------------------------------------------
-   */
+/* ---- threads that cannot be made ------------------------------------------------------------- */
 
 static void keep_note(void *user, s24_log_level level, const char *text)
 {
@@ -182,8 +181,7 @@ static void threads_sleep(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- late threads -----------------------------------------------------------------------------
-   */
+/* ---- late threads ---------------------------------------------------------------------------- */
 
 typedef struct laggard {
     pthread_t caller;
@@ -254,8 +252,7 @@ static void signals_are_the_callers(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- how many cores ---------------------------------------------------------------------------
-   */
+/* ---- how many cores -------------------------------------------------------------------------- */
 
 static void put(const char *root, const char *path, const char *text)
 {

@@ -389,8 +389,8 @@ static void no_folder_to_write_into(void **state)
     io_end(&env);
 }
 
-/* The disk is full after this many bytes; in a process of its own, since the limit is a process's.
-   */
+/* The disk is full after this many bytes; in a process of its own, since the limit is a
+   process's. */
 static void write_on_a_small_disk(rlim_t limit, int *is_written)
 {
     io_env env;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which side of a matrix is k, and what pruning makes of one that lies transposed, whatever fails.
-   */
+/* Which side of a matrix is k, and what pruning makes of one that lies transposed, whatever
+   fails. */
 #include "nn_failing.h"
 #include "nn_io.h"
 #include "safetensors_mini.h"

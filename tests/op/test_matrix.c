@@ -152,8 +152,7 @@ static void test_bad_arguments(void **state)
     ctx_off(&h, ctx);
 }
 
-/* ---- packed memory, copies and views -----------------------------------------------------------
-   */
+/* ---- packed memory, copies and views --------------------------------------------------------- */
 
 static void test_from_packed(void **state)
 {

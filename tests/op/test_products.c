@@ -274,8 +274,7 @@ static void test_memory_of_products(void **state)
     }
 }
 
-/* ---- one matrix, two contexts, two threads ------------------------------------------------------
-   */
+/* ---- one matrix, two contexts, two threads --------------------------------------------------- */
 
 typedef struct user {
     s24_matrix *view; /* owned by the thread */

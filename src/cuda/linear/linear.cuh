@@ -230,8 +230,8 @@ multiply_stage(typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear_r
     stage_before = at.stage;
 }
 
-/* The same with a last stage of which only `depth` blocks along k are there, one after the other.
-   */
+/* The same with a last stage of which only `depth` blocks along k are there, one after the
+   other. */
 template <class TILE>
 static __device__ __forceinline__ void
 multiply_rest(typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear_ring<TILE> &ring,

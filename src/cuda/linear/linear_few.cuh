@@ -218,8 +218,8 @@ static __device__ __forceinline__ void few_multiply(typename TILE::sum (&d)[TILE
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* f(i, at) for each of the eights of tokens that the block of that rank stores; `at` counts them.
-   */
+/* f(i, at) for each of the eights of tokens that the block of that rank stores; `at` counts
+   them. */
 template <class TILE, class F> static __device__ __forceinline__ void few_each(int rank, F f)
 {
 #pragma unroll

@@ -200,8 +200,8 @@ template <class TILE>
 static __device__ void move(const norm_ring<TILE> &ring, const norm_params &p, const CUtensorMap *y,
                             const CUtensorMap *residual)
 {
-    /* So many stores are left alone when a place is made ready again, so that nobody waits for one.
-       */
+    /* So many stores are left alone when a place is made ready again, so that nobody waits for
+       one. */
     constexpr int LATE = TILE::pieces > 2;
     const linear_shape &s = p.linear.shape;
     const int lane = threadIdx.x % 32;

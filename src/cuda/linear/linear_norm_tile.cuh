@@ -6,9 +6,9 @@
 
 #include "cuda/linear/linear_norm_params.cuh"
 
-/* A tile with room for factors and terms, for the moments of what is on its way out, and for their
-   barriers. A piece, of which a warpgroup has PIECES places, is CHUNK tokens of 64 of its outputs.
-   */
+/* A tile with room for factors and terms, for the moments of what is on its way out, and for
+   their barriers. A piece, of which a warpgroup has PIECES places, is CHUNK tokens of 64 of its
+   outputs. */
 template <class T, int ROWS, int TOKENS, int WARPGROUPS, int STAGES, int DEPTH, int CHUNK,
           int PIECES, int SHARES>
 struct norm_tile

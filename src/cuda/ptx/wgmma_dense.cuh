@@ -10,8 +10,8 @@
 
 #include "cuda/ptx/wgmma.cuh"
 
-/* ROW: 128, 64 or 32 bytes. The same for rows along k and along n: 8 of them are a swizzled group.
-   */
+/* ROW: 128, 64 or 32 bytes. The same for rows along k and along n: 8 of them are a swizzled
+   group. */
 template <int ROW> static __device__ inline uint64_t rows_place(uint32_t address)
 {
     static_assert(ROW == 128 || ROW == 64 || ROW == 32, "swizzle");

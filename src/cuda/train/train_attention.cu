@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Attention for training, the host's side: which tile a head gets, the launches; rotary positions.
-   */
+/* Attention for training, the host's side: which tile a head gets, the launches; rotary
+   positions. */
 #include "cuda/plugin/train.cuh"
 #include "cuda/train/train_attention.cuh"
 
@@ -94,8 +94,7 @@ s24_status train_attention_back_enqueue(s24i_device *device,
                         "launching the gradients of keys", stream, error);
 }
 
-/* ---- rotary positions: a block a token, four elements and their partners a thread --------------
-   */
+/* ---- rotary positions: a block a token, four elements and their partners a thread ------------ */
 
 template <class T>
 __global__ void __launch_bounds__(128)

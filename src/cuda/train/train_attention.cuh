@@ -87,8 +87,7 @@ static __device__ inline train_place train_place_of(const train_heads &h, int ro
     return at;
 }
 
-/* ---- shared memory -----------------------------------------------------------------------------
-   */
+/* ---- shared memory --------------------------------------------------------------------------- */
 
 static __device__ inline uint32_t train_memory(void *memory)
 {
@@ -134,8 +133,7 @@ static __device__ inline void rows_in(uint32_t to, const T *from, long long ld, 
     }
 }
 
-/* ---- products ----------------------------------------------------------------------------------
-   */
+/* ---- products -------------------------------------------------------------------------------- */
 
 /* c = a·bᵀ: the warpgroup's rows of a block's own ones at a, N of the other side at b. */
 template <class T, class TILE>
@@ -234,12 +232,11 @@ static __device__ inline void rows_out(const float (&c)[TILE::slabs][TILE::slab 
     }
 }
 
-/* ---- dropout -----------------------------------------------------------------------------------
-   */
+/* ---- dropout --------------------------------------------------------------------------------- */
 
 /* The weights of a query that this lane has of 128 keys: bit 8·(2e + j) + i is key 16i + 8j +
-   lane%4·2 + e of the block, 1 where it stays. The four lanes' words are a row of train_heads.kept.
-   */
+   lane%4·2 + e of the block, 1 where it stays. The four lanes' words are a row of
+   train_heads.kept. */
 static __device__ inline uint32_t drop_of_row(const dropper &drop, int64_t row, int block)
 {
     uint32_t kept = 0;

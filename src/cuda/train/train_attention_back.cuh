@@ -29,8 +29,7 @@ static __device__ inline uint32_t *train_kept(const train_heads &h, int head, in
     return h.kept + ((int64_t)head * blocks + block) * h.tokens * 4;
 }
 
-/* ---- dQ ---------------------------------------------------------------------------------------
-   */
+/* ---- dQ -------------------------------------------------------------------------------------- */
 
 template <class TILE> static constexpr int train_queries_bytes()
 {
@@ -176,8 +175,7 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
                       at.row, at.length, h.d);
 }
 
-/* ---- dK and dV --------------------------------------------------------------------------------
-   */
+/* ---- dK and dV ------------------------------------------------------------------------------- */
 
 /* What follows a stage's queries and their dO: their sums, and 16 bytes each of dropout. */
 template <class TILE> struct train_keys_stage {

@@ -19,12 +19,12 @@
 enum { ORDER_COL = 1, ORDER_ROW = 2, PLAIN = 0, TRANSPOSED = 1, HALF_OF_IT = 0 };
 enum { COMPUTE_32I = 0, COMPUTE_32F = 2, DEFAULT_ALGORITHM = 0, ALIGNMENT = 16 };
 
-/* Its kernels read beyond the size that it gives a compressed weight: seen by less than a tile's.
-   */
+/* Its kernels read beyond the size that it gives a compressed weight: seen by less than a
+   tile's. */
 enum { BEYOND = 64 * 1024 };
 /* Its search takes work memory for all that it tries, and is told no size; a plan's own is of one
-   algorithm (98304×768×768: 74 KB before the search, 6.4 MB after). Room for this and for Y's sums.
-   */
+   algorithm (98304×768×768: 74 KB before the search, 6.4 MB after). Room for this and for Y's
+   sums. */
 enum { WORK_BEYOND = 64 << 20 };
 
 /* 512 bytes in 0.8 and 11 KiB in older versions. */

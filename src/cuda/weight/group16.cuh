@@ -42,8 +42,8 @@ static __device__ __forceinline__ void split_piece(uint32_t (&v)[4], const uint4
 /* The larger two of magnitudes, of equal ones the higher column. */
 static __device__ __forceinline__ void keep_largest(uint32_t (&keep)[4], const uint32_t (&size)[4])
 {
-    /* Bit 15 of (a | 0x8000) − b, of 15-bit a and b, is a ≥ b; nothing is borrowed between halves.
-       */
+    /* Bit 15 of (a | 0x8000) − b, of 15-bit a and b, is a ≥ b; nothing is borrowed between
+       halves. */
     uint32_t one = size[1] | SIGNS, two = size[2] | SIGNS, three = size[3] | SIGNS;
     uint32_t loses01 = one - size[0], loses02 = two - size[0], loses03 = three - size[0];
     uint32_t loses12 = two - size[1], loses13 = three - size[1], loses23 = three - size[2];

@@ -29,8 +29,8 @@ s24i_names s24i_names_of(s24_ctx *ctx);
 void s24i_names_free(s24i_names *names);
 /* The number of the name that head and tail make together, −1: there is none. */
 int64_t s24i_names_find(const s24i_names *names, const char *head, const char *tail);
-/* Adds a name that is not there; its number is the count before. MEMORY, then nothing is changed.
-   */
+/* Adds a name that is not there; its number is the count before. MEMORY, then nothing is
+   changed. */
 s24_status s24i_names_add(s24i_names *names, const char *head, const char *tail);
 
 #endif

@@ -49,8 +49,8 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
 s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
                             const uint8_t *indices, int64_t rows, int64_t cols);
 
-/* The scales of a quantised [rows, cols] must be finite and not negative; FORMAT names the place.
-   */
+/* The scales of a quantised [rows, cols] must be finite and not negative; FORMAT names the
+   place. */
 s24_status s24i_check_scales(s24_ctx *ctx, const char *path, const char *name, const void *scales,
                              int64_t rows, int64_t cols, int64_t group);
 

@@ -20,9 +20,9 @@ s24_status s24i_zeroed(void **out, s24_ctx *ctx, size_t bytes);
 /* count·size bytes of context memory (not zeroed), or S24_ERROR_MEMORY with a sentence that says
    what for. */
 s24_status s24i_alloc_elems(void *out, s24_ctx *ctx, int64_t count, size_t size, const char *what);
-/* Room for `wanted` elements in *data, context memory for *room of them (NULL: 0), what is there
-   kept: where they are more, for twice as many as before at least. MEMORY, then all is as it was.
-   */
+/* Room for `wanted` elements in *data, context memory for *room of them (NULL: 0), what is
+   there kept: where they are more, for twice as many as before at least. MEMORY, then all is as
+   it was. */
 s24_status s24i_reserve_elems(void *data, int64_t *room, s24_ctx *ctx, int64_t wanted, size_t size,
                               const char *what);
 /* A copy of a string; "folder/file"; the folder that a path lies in. Freed with s24_ctx_free.

@@ -126,8 +126,8 @@ static s24_status replace_in_steps(s24i_temporary *temporary, const char *path)
     return status;
 }
 
-/* An old folder cannot be renamed over. Exchanges the two, which makes the old one the temporary.
-   */
+/* An old folder cannot be renamed over. Exchanges the two, which makes the old one the
+   temporary. */
 static s24_status replace_folder(s24i_temporary *temporary, const char *path)
 {
     if (rename_with(temporary->path, path, RENAME_BOTH_WAYS) == 0) return S24_OK;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the JSON of a writer's files says: the headers, and the index of a folder of several files.
-   */
+/* What the JSON of a writer's files says: the headers, and the index of a folder of several
+   files. */
 #include <stdlib.h>
 #include <string.h>
 

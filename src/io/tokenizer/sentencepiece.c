@@ -18,8 +18,8 @@ typedef struct field {
     s24_text content; /* of a length-delimited one */
 } field;
 
-/* A number of seven bits per byte, the low ones first. 0 at the message's end or if it is too long.
-   */
+/* A number of seven bits per byte, the low ones first. 0 at the message's end or if it is too
+   long. */
 static int read_varint(uint64_t *value, s24_text *rest)
 {
     *value = 0;

@@ -65,8 +65,8 @@ static panels panels_of(int64_t m, int64_t threads)
 {
     panels p = {(m + LANE - 1) / LANE, 0};
     p.count = p.vectors <= FIT_C ? 1 : (p.vectors + BEST_C - 1) / BEST_C;
-    /* Panels of its own for each thread need no barrier after packing; worth it if they stay wide.
-       */
+    /* Panels of its own for each thread need no barrier after packing; worth it if they stay
+       wide. */
     if (p.count == 1 && p.vectors % threads == 0 && p.vectors / threads >= 4) p.count = threads;
     if (p.count > 1 && !shares_evenly(p.count, threads)) {
         const int64_t more = (p.count + threads - 1) / threads * threads;

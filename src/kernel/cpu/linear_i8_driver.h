@@ -79,9 +79,9 @@ static size_t weight_bytes(const s24i_weight *from)
     return (size_t)(rows16_blocks(from->n) * row_block_bytes(from->k));
 }
 
-/* From rows16.h's order of a row's fields, four of two bits for each eight columns, to that of the
-   layout, from which a shift and a mask make indices: byte q's field p and byte p's field q swap.
-   */
+/* From rows16.h's order of a row's fields, four of two bits for each eight columns, to that of
+   the layout, from which a shift and a mask make indices: byte q's field p and byte p's field q
+   swap. */
 static uint32_t turned(uint32_t fields)
 {
     uint32_t swap = (fields ^ fields >> 12) & 0x0000f0f0;
@@ -360,8 +360,8 @@ static s24i_linear_job lanes_job_of(const s24i_linear_job *job, int64_t m, int64
     return part;
 }
 
-/* Where the group from token m on ends: the last is up to half longer or shorter than the others.
-   */
+/* Where the group from token m on ends: the last is up to half longer or shorter than the
+   others. */
 static int64_t lanes_group(const s24i_linear_job *job, int64_t m)
 {
     return job->m - m < GROUP_TOKENS * 3 / 2 ? job->m : m + GROUP_TOKENS;

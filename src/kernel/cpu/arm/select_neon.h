@@ -86,8 +86,8 @@ NEON_INLINE vector most(vector a, vector b, vector c)
     return CHOOSE(XOR(a, b), c, a);
 }
 
-/* Per lane, of the group's elements: all ones where it is kept, and the largest magnitude so far.
-   */
+/* Per lane, of the group's elements: all ones where it is kept, and the largest magnitude so
+   far. */
 NEON_INLINE void keep(vector kept[4], const columns *w, vector *largest)
 {
     vector size[4];

@@ -362,8 +362,8 @@ AVX512_INLINE void finish_tokens(const s24i_linear_job *job, int64_t m, int64_t 
     }
 }
 
-/* The same where outputs do not lie together: r[i] are the sums of output n + i, tokens m and on.
-   */
+/* The same where outputs do not lie together: r[i] are the sums of output n + i, tokens m and
+   on. */
 AVX512_INLINE void finish_outputs(const s24i_linear_job *job, int64_t m, int64_t n,
                                   const __m512 r[16])
 {

@@ -4,8 +4,8 @@
 #ifndef S24_KERNEL_CPU_X86_LINEAR_FINISH_BF16_H
 #define S24_KERNEL_CPU_X86_LINEAR_FINISH_BF16_H
 
-/* Row r of 32, with its bias, or (fours) four rows' biases; without a bias it is as it lies there.
-   */
+/* Row r of 32, with its bias, or (fours) four rows' biases; without a bias it is as it lies
+   there. */
 TARGET_INLINE __m512 biased(const float *sums, const float *bias, __m512 alpha, int r, int fours)
 {
     if (!bias) return _mm512_load_ps(sums);

@@ -119,8 +119,7 @@ AVX512_INLINE uint64_t codes_of(uint64_t keep)
     return (uint64_t)_mm_cvtsi128_si64(_mm_or_si128(even, _mm_slli_epi64(odd, 4)));
 }
 
-/* ---- the kept ones, in order: 32 * VALUE bytes ------------------------------------------------
-   */
+/* ---- the kept ones, in order: 32 * VALUE bytes ----------------------------------------------- */
 
 #if VALUE == 4
 SELECT_INLINE void pack_step(__m512i out[2], const __m512i v[4], uint64_t keep)
