@@ -92,11 +92,11 @@ static void check(data *x, const char *level, int threads, int causal, int maske
     for (int b = 0; b < TEXTS; b++)
         tiles[b + 1] = tiles[b] + s24i_attention_tiles(offsets[b + 1] - offsets[b]);
     const s24i_train_batch step = {.tokens = TOKENS,
-                            .texts = TEXTS,
-                            .longest = 131,
-                            .offsets = starts,
-                            .tiles = tiles,
-                            .mask = masked ? x->mask : NULL};
+                                   .texts = TEXTS,
+                                   .longest = 131,
+                                   .offsets = starts,
+                                   .tiles = tiles,
+                                   .mask = masked ? x->mask : NULL};
     const s24i_heads heads = {
         .step = &step, .heads = HEADS, .kv_heads = KV, .d = D, .causal = causal};
     fill(x, causal, masked);
