@@ -340,8 +340,8 @@ S24_API int64_t s24_session_narrow_layers(const s24_session *session, int64_t to
 /* What s24_session_forward may give; NULL fields are not computed. All f32, row-major. */
 typedef struct s24_outputs {
     float *hidden; /* [tokens, width]: the last block's, of a language model the last norm's */
-    float
-        *blocks; /* [layers + 1, tokens, width]: embeddings, then each block's; the last: hidden */
+    /* [layers + 1, tokens, width]: embeddings, then each block's; the last is hidden. */
+    float *blocks;
     float *embeddings;   /* [texts, width]: pooled and normalised as modules.json says */
     float *start_logits; /* [tokens], QA head */
     float *end_logits;   /* [tokens] */

@@ -169,8 +169,8 @@ typedef struct s24i_sums {
    or norm is not finite, nothing is changed but gradients, which become 0. */
 typedef struct s24i_update {
     float *p, *g, *m, *v;
-    float
-        *masked; /* NULL: p is; else what the mask leaves of p goes there, and p learns on behind */
+    /* NULL: p itself is masked; else what the mask leaves of p goes there, and all of p learns. */
+    float *masked;
     const uint16_t *mask; /* a bit an element of matrices: may it be other than 0? NULL: all may */
     const s24i_segment *segments;
     int64_t segment_count, count;

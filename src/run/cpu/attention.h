@@ -23,8 +23,8 @@ typedef struct s24i_attention {
     int64_t heads, d;
     int64_t kv_heads; /* 0: heads */
     int causal;       /* 1: no token attends to a later one */
-    const s24i_dropout
-        *drop;      /* of the softmax's weights, row: token · heads + head; or NULL; f32 only */
+    /* Of the softmax's weights, row token · heads + head; or NULL. In f32 alone. */
+    const s24i_dropout *drop;
     float *scratch; /* s24i_attention_scratch(…) floats a thread */
     int64_t scratch_elems;
 } s24i_attention;
