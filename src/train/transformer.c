@@ -126,7 +126,7 @@ static s24i_pool pool(s24_transformer *t, float *vectors, int normalise)
     s24i_machine *m = &t->machine;
     const s24i_pool job = {.vectors = vectors,
                            .x = s24i_norm_at(t, 2 * t->shape.layers),
-                           .pooling = (int)t->pooled.pooling,
+                           .pooling = t->pooled.pooling,
                            .normalise = normalise,
                            .width = t->shape.width};
     m->ops->pool(m, &job, &t->step);
