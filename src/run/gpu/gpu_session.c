@@ -113,7 +113,9 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
     void *const buffers[] = {gpu->hidden,      gpu->qkv,        gpu->context, gpu->outer,
                              gpu->work,        gpu->inputs,     gpu->pixels,  gpu->class_logits,
                              gpu->eight_scale, gpu->dense_work, gpu->eight,   gpu->moments[0],
-                             gpu->moments[1],  gpu->terms};
+                             gpu->moments[1],  gpu->terms,      gpu->gammas,  gpu->stats,
+                             gpu->angles,      gpu->gated,      gpu->logits,  gpu->lm_bias,
+                             gpu->train_work,  gpu->targets,    gpu->losses};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i]) (void)s24_device_free(ctx, gpu->device, buffers[i], gpu->stream);
     for (int i = 0; i < S24I_PRODUCTS; i++)
