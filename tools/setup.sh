@@ -5,7 +5,7 @@
 #
 #   tools/setup.sh build             compiler, CMake, the libraries, Python for the tests
 #   tools/setup.sh demo              the same and mandoc
-#   tools/setup.sh checks            the same and clang, clang-format, libabigail (for .ci/run)
+#   tools/setup.sh checks            the same, clang and clang-format (for .ci/run)
 #   tools/setup.sh neon              the build's, a cross compiler and an emulator of 64-bit ARM
 #   tools/setup.sh install NAME…     the named packages
 #   tools/setup.sh update            the package lists, for apt-get download
@@ -35,7 +35,6 @@ dpkg-dev dpkg-shlibdeps
 file file
 clang clang
 clang-format clang-format
-abigail-tools abidiff
 xz-utils xz
 libomp-dev /usr/lib/llvm-14/lib/libomp.so
 "
