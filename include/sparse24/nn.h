@@ -101,7 +101,7 @@ S24_API s24_status s24_tensor_check_sides(s24_ctx *ctx, const s24_checkpoint *ch
  * their data in any order. Files are written under a hidden temporary name beside their place, and
  * only s24_writer_commit makes them appear, after fsync, by rename; s24_writer_destroy without
  * commit leaves nothing. What a writer leaves that is killed, the next one that writes in that
- * folder removes and logs: a lock beside it (flock), not a number of a process, says that it is
+ * folder removes and logs: a lock next to it (flock), not a number of a process, says that it is
  * left. The output may be the very file or folder that is read: opts.force is needed, and an open
  * checkpoint keeps what it has mapped. What is rewritten or copied of opts.model has the mode of
  * the file that it comes from, whatever the umask; other files have a new file's mode.
@@ -279,7 +279,7 @@ typedef struct s24_model_info {
  * context as "f32 2 384x1536" (dtype, threads, inputs, outputs) with two hexadecimal numbers, for
  * one thread and for all together: bit i says that 2^(i − 1) + 1 … 2^i tokens run dense. A model
  * that finds the notes of its shapes measures nothing. Times that do not come twice, since other
- * work ran beside, are not noted, and then only what looked 1.5 times as fast dense runs dense; the
+ * work ran then, are not noted, and then only what looked 1.5 times as fast dense runs dense; the
  * log says so. A context with another number of threads later uses what was measured here. A choice
  * is the model's for good: the same pass gives the same bits; two models that measured for
  * themselves may differ by rounding.

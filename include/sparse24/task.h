@@ -209,9 +209,10 @@ typedef struct s24_images_info {
 /*
  * From a folder that has a folder of JPEG files for each class (classes and files in the order of
  * their names; what is not .jpg or .jpeg is left alone), or from an idx file of images, whose
- * labels stand beside it under its name with "labels-idx1" for "images-idx3". JPEG comes with three
- * channels, idx with one. Errors: IO, FORMAT (a file that is damaged, cut short, or of another size
- * than the first, by its name), UNSUPPORTED (JPEG in a build without libjpeg), MEMORY, INTERRUPTED.
+ * labels stand next to it under its name with "labels-idx1" for "images-idx3". JPEG comes with
+ * three channels, idx with one. Errors: IO, FORMAT (a file that is damaged, cut short, or of
+ * another size than the first, by its name), UNSUPPORTED (JPEG in a build without libjpeg), MEMORY,
+ * INTERRUPTED.
  */
 S24_API s24_status s24_images_read(s24_images **out, s24_ctx *ctx, const char *path);
 S24_API void s24_images_destroy(s24_images *images);

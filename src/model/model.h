@@ -7,7 +7,7 @@
  *             y ─ INTERMEDIATE, activation ─ OUTPUT ─ (+y) norm ─ x of the next block
  *   with norms before the layers:
  *             x ─ norm ─ QUERY KEY VALUE ─ attention ─ ATTENTION ─ (+x) ─ y
- *             y ─ norm ─ INTERMEDIATE, activation ─ OUTPUT ─ (+y) ─ x, and a norm behind the last
+ *             y ─ norm ─ INTERMEDIATE, activation ─ OUTPUT ─ (+y) ─ x, and a norm after the last
  */
 #ifndef S24_MODEL_MODEL_H
 #define S24_MODEL_MODEL_H
@@ -54,7 +54,7 @@ typedef struct s24i_architecture {
     const char *first_token, *patches; /* of images: what stands before the patches, their layer */
     const char *slots[S24I_ALL_SLOTS]; /* without .weight, .bias */
     /* Norms without .weight, .bias: one before the first block where norms follow the sums, one
-       behind the last where they precede the layers. */
+       after the last where they precede the layers. */
     const char *embedding_norm, *attention_norm, *output_norm, *final_norm;
     const char *qa_head, *lm_head, *class_head;
     /* Of attention over a grid: tables of relative positions of a block, keys of a window's side
@@ -202,7 +202,7 @@ int64_t s24i_model_sparse_layers(const s24_model *model);
 /* The row of a model_type, NULL if there is none. */
 const s24i_architecture *s24i_architecture_find(const char *model_type);
 
-/* The rows by index; NULL behind the last. */
+/* The rows by index; NULL after the last. */
 const s24i_architecture *s24i_architecture_at(int index);
 
 /* What a slot's layer gives for a token, whether or not its weight is joint with another's. */

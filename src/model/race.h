@@ -48,7 +48,7 @@ typedef struct s24i_race {
 } s24i_race;
 
 /*
- * choices[i] of each product. *agreed 0: times never came twice, because other work ran beside
+ * choices[i] of each product. *agreed 0: times never came twice, because other work ran with
  * them. Then the choice of one thread counts for all together, or the other way round; if there is
  * neither, only what looked far faster dense runs dense. Errors: those of race->run.
  */

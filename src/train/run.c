@@ -317,7 +317,7 @@ static s24_status measure_if_due(runner *r)
 }
 
 /* One step and what is said of it. INTERRUPTED in the midst of a step: all is as before it;
-   behind the step: it stands. Who asks to stop behind the last one is too late. */
+   after the step: it stands. Who asks to stop after the last one is too late. */
 static s24_status turn(runner *r)
 {
     const s24_train_opts *o = &r->opts;

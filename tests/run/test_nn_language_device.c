@@ -46,19 +46,6 @@ static void forward(io_env *env, s24_session *session, given *g)
     assert_ok(env, s24_session_forward(session, env->ctx, &batch, &some));
 }
 
-/* Within bound of the largest magnitude. */
-static void near(const float *expected, const float *got, int64_t count, double bound,
-                 const char *what)
-{
-    double most = 0;
-    for (int64_t i = 0; i < count; i++)
-        most = fmax(most, fabs((double)expected[i]));
-    for (int64_t i = 0; i < count; i++)
-        if (!(fabs((double)expected[i] - (double)got[i]) <= bound * most))
-            fail_msg("%s at %lld: expected %g, got %g, largest %g", what, (long long)i,
-                     (double)expected[i], (double)got[i], most);
-}
-
 static void compare(io_env *env, s24_device *device, const lm_spec *spec, s24_dtype dtype)
 {
     const double bound = dtype == S24_BF16 ? 6e-2 : 8e-3;

@@ -4,6 +4,8 @@
 #ifndef S24_TEST_NN_LANGUAGE_H
 #define S24_TEST_NN_LANGUAGE_H
 
+#include <math.h>
+
 #include <sys/stat.h>
 
 #include "nn_io.h"
@@ -145,6 +147,19 @@ static inline void lm_write(const lm_spec *spec, const char *folder)
     free(w);
     snprintf(path, sizeof path, "%s/config.json", folder);
     lm_config(spec, path);
+}
+
+/* Within bound of the largest magnitude. */
+static inline void near(const float *expected, const float *got, int64_t count, double bound,
+                        const char *what)
+{
+    double most = 0;
+    for (int64_t i = 0; i < count; i++)
+        most = fmax(most, fabs((double)expected[i]));
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabs((double)expected[i] - (double)got[i]) <= bound * most))
+            fail_msg("%s at %lld: expected %g, got %g, largest %g", what, (long long)i,
+                     (double)expected[i], (double)got[i], most);
 }
 
 #endif

@@ -18,19 +18,6 @@ static inline s24_ctx *new_ctx(const char *level, int threads)
     return ctx;
 }
 
-/* Within bound of the largest magnitude. */
-static inline void near(const float *expected, const float *got, int64_t count, double bound,
-                        const char *what)
-{
-    double most = 0;
-    for (int64_t i = 0; i < count; i++)
-        most = fmax(most, fabs((double)expected[i]));
-    for (int64_t i = 0; i < count; i++)
-        if (!(fabs((double)expected[i] - (double)got[i]) <= bound * most))
-            fail_msg("%s at %lld: expected %g, got %g, largest %g", what, (long long)i,
-                     (double)expected[i], (double)got[i], most);
-}
-
 /* What a pass gives; tokens that are chosen have their logits in `some`. */
 typedef struct given {
     float *blocks, *hidden, *logits, *some, *losses, *embeddings;

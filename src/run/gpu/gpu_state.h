@@ -15,7 +15,7 @@
 enum {
     S24I_GPU_GRAPHS = 32,
     S24I_GPU_OCTAVES = 26, /* powers of two of tokens, to beyond the most of a session */
-    S24I_GPU_RIVALS = 2,   /* tiles beside the one that is fastest alone */
+    S24I_GPU_RIVALS = 2,   /* tiles next to the one that is fastest alone */
     S24I_GPU_DENSE_WORK = 32 << 20
 };
 
@@ -78,7 +78,7 @@ struct s24i_gpu_session {
     s24i_gpu_shape submitted;          /* tokens 0: none */
 };
 
-/* What a product reads and writes beside its weight and bias. */
+/* What a product reads and writes next to its weight and bias. */
 typedef struct s24i_gpu_operands {
     s24_dense y, x, residual;
     s24_device_linear_norm norm; /* size 0: no norm and no residual */

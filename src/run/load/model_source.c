@@ -66,7 +66,7 @@ static s24_status source_packed(s24i_loader *l, int slot, const s24_tensor *tens
 {
     s24i_source *source = &l->sources[slot];
     s24_matrix *matrix;
-    /* Query, key and value that are one behind the other were joined before. */
+    /* Query, key and value that are one after the other were joined before. */
     if (slot > S24I_VALUE || l->shape.joint) {
         if (runs_in_place(l, tensor)) {
             *source = in_place(l, tensor);
@@ -153,7 +153,7 @@ void s24i_release_sources(s24i_loader *l)
     }
 }
 
-/* The rows of which matrices that lie one behind the other have a multiple. */
+/* The rows of which matrices that lie one after the other have a multiple. */
 static int64_t rows_of(const char *layout)
 {
     const char *name;
@@ -163,7 +163,7 @@ static int64_t rows_of(const char *layout)
     return rows;
 }
 
-/* Query, key and value are one product where they lie one behind the other in the file, in any
+/* Query, key and value are one product where they lie one after the other in the file, in any
    order, which the block's outputs and biases then have too. */
 void s24i_join_in_place(s24i_loader *l, s24i_block *block, int64_t b)
 {
