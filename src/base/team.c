@@ -186,8 +186,9 @@ static void *member(void *arg)
     uint64_t seen = 0;
     for (;;) {
         wait_until(&own->bed, team, has_turned, seen);
-        if (atomic_load(&team->stop)) return NULL;
+        /* The turn first: it changes after `stop`, so the last one is never taken for a loop. */
         seen = atomic_load(&team->turn);
+        if (atomic_load(&team->stop)) return NULL;
         const int ranges = atomic_load(&team->ranges);
         rouse_below(team, own->index, ranges);
         if (own->index < ranges) take_all(team, own->index, ranges);

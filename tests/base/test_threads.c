@@ -74,6 +74,18 @@ static void every_range_once(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* A context that ends right after its loop, while threads are still on their way to that loop: the
+   end waits for each of them. */
+static void short_lives(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4000; i++) {
+        s24_ctx *ctx = context(2 + i % 8);
+        assert_true(visits_all(ctx, 1 + i % 9));
+        s24_ctx_destroy(ctx);
+    }
+}
+
 /* ---- fork ------------------------------------------------------------------------------------ */
 
 /* Runs fn in a child that an alarm ends; its exit status. */
@@ -327,13 +339,10 @@ static void quotas(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_range_once),
-        cmocka_unit_test(loops_in_a_child),
-        cmocka_unit_test(too_few_threads),
-        cmocka_unit_test(threads_sleep),
-        cmocka_unit_test(late_threads_are_left_out),
-        cmocka_unit_test(signals_are_the_callers),
-        cmocka_unit_test(quotas),
+        cmocka_unit_test(every_range_once),        cmocka_unit_test(short_lives),
+        cmocka_unit_test(loops_in_a_child),        cmocka_unit_test(too_few_threads),
+        cmocka_unit_test(threads_sleep),           cmocka_unit_test(late_threads_are_left_out),
+        cmocka_unit_test(signals_are_the_callers), cmocka_unit_test(quotas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
