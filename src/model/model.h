@@ -103,24 +103,25 @@ static inline int64_t s24i_slot_count(const s24i_shape *shape)
     return S24I_SLOTS - (shape->joint ? 2 : 0) + (shape->gated ? 1 : 0);
 }
 
-/* y[m,n] = activation(x[m,k]·wᵀ + bias) (+ y). On the CPU it has a weight if it runs dense, a
-   plan if it runs 2:4, and both if the number of rows decides (choice.h). */
+/* The ways that a layer's product may run; s24i_weight (run/weight/weight.h) is what it needs for
+   one of them. */
+typedef enum s24i_way {
+    S24I_WAY_SPARSE, /* 2:4 */
+    S24I_WAY_DENSE,
+    S24I_WAY_EIGHT, /* 2:4 in 8 bits, next to 16 */
+    S24I_WAYS
+} s24i_way;
+typedef struct s24i_weight s24i_weight;
+
+/* y[m,n] = activation(x[m,k]·wᵀ + bias) (+ y). Where it has weights for several ways, the number of
+   rows decides. */
 typedef struct s24i_linear {
     int64_t n, k;
     const float *bias;
     s24_activation activation;
-    int sparse; /* its weight is 2:4, however it runs */
-    s24i_choice choice;
-    s24i_dense_weight *weight;
-    s24_plan *plan;
-    s24i_map map; /* where the plan's weight lies in the checkpoint's file; else empty */
-    /* Or on a device, likewise one of them: 2:4, or [n, k] in the model's dtype. */
-    s24_device *device;
-    s24_device_weight *packed;
-    void *dense;
-    /* Beside packed: the same in the model's 8-bit dtype, times a factor a row, [n] there. */
-    s24_device_weight *narrow;
-    float *narrow_scale;
+    int sparse;                     /* its weight is 2:4, however it runs */
+    s24i_choice choice;             /* on the CPU */
+    s24i_weight *weight[S24I_WAYS]; /* NULL: it does not run so */
 } s24i_linear;
 
 typedef struct s24i_block {
@@ -188,8 +189,6 @@ s24i_linear *s24i_block_product_of(s24i_block *block, int index);
 const s24i_linear *s24i_block_product(const s24i_block *block, int index);
 /* The slot whose step runs a product. */
 s24i_slot s24i_product_slot(int index);
-/* A product keeps what it needs to run as chosen. */
-void s24i_linear_choose(s24i_linear *linear, const s24i_choice *choice);
 /* How many linear layers one of a block's products is: neighbours may be one product. */
 int s24i_product_layers(const s24_model *model, int64_t block, int index);
 /* How many of the blocks' linear layers belong to products that count. */
@@ -300,6 +299,7 @@ typedef struct s24i_source {
     s24_matrix *matrix;
     s24_laid_out laid_out;
     const s24_checkpoint *checkpoint; /* of laid_out */
+    int exact;                        /* on the CPU a dense weight stays f32 */
 } s24i_source;
 
 /* Makes the products of a block from a source for each of its slots, which stay the caller's.
@@ -310,10 +310,8 @@ void s24i_block_clear(s24i_block *block, s24_ctx *ctx);
 /* The layer that reads patches, from its weight [width, channels · patch²]; when all floats are
    there, which it changes: bias and first token go into the positions' rows. */
 s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weight);
-void s24i_patches_clear(s24_model *model);
 /* The head of a language model from its weight [vocabulary, width]. */
 s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const float *weight);
-void s24i_lm_head_clear(s24_model *model);
 
 /* Reads shape, pooling and normalisation of a folder. */
 s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,

@@ -18,46 +18,22 @@
 #include "run/cpu/attention_grid.h"
 #include "run/cpu/pass.h"
 #include "run/gpu/gpu_model.h"
-
-s24_dense s24i_session_place(const s24_session *session, const s24i_lane *lane,
-                             s24i_step_place place, int64_t first, int64_t rows)
-{
-    const s24i_shape *shape = &session->model->shape;
-    const int64_t heads = shape->heads * shape->head_width;
-    const s24_dense places[] = {
-        [S24I_AT_SUMS] = {session->hidden, S24_F32, 0, shape->width, first},
-        [S24I_AT_NORMED] = {lane->normed, S24_F32, 0, shape->width, 0},
-        [S24I_AT_QKV] = {session->qkv, session->between, 0, s24i_qkv_outputs(shape), first},
-        [S24I_AT_CONTEXT] = {session->context, session->between, 0, heads, first},
-        [S24I_AT_OUTER] = {lane->outer, session->between, 0, shape->intermediate, 0},
-    };
-    s24_dense at = places[place];
-    at.data = (char *)at.data + (size_t)(at.ld * at.cols) * s24_dtype_bytes(at.dtype);
-    at.rows = rows;
-    at.ld = at.cols;
-    return at;
-}
+#include "run/weight/weight.h"
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
-/* The work memory of the most demanding 2:4 product of `rows` tokens on ctx's threads. */
+/* The work memory of the most demanding product of `rows` tokens on ctx's threads. */
 static size_t most_work(const s24_model *model, const s24_ctx *ctx, int64_t rows)
 {
     size_t most = 0;
     for (int64_t b = 0; b < model->shape.layers; b++) {
         for (int i = 0; i < S24I_PRODUCTS; i++) {
-            const s24_plan *plan = s24i_block_product(&model->blocks[b], i)->plan;
-            const size_t bytes = plan ? s24_plan_work_bytes(plan, ctx, rows) : 0;
+            const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
+            const size_t bytes = s24i_linear_work_bytes(l, ctx, rows);
             most = bytes > most ? bytes : most;
         }
     }
     return (most + 63) / 64 * 64;
-}
-
-static int takes_bf16(const s24i_linear *l)
-{
-    if (l->plan && !s24_plan_takes(l->plan, S24_BF16)) return 0;
-    return !l->weight || (s24i_dense_engine.takes_bf16 && s24i_dense_engine.takes_bf16(l->weight));
 }
 
 static s24_dtype choose_between(const s24_session *session)
@@ -67,7 +43,7 @@ static s24_dtype choose_between(const s24_session *session)
     if (!s24i_attention_takes_bf16(session->vec, model->shape.head_width)) return S24_F32;
     for (int64_t b = 0; b < model->shape.layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++)
-            if (!takes_bf16(s24i_block_product(&model->blocks[b], i))) return S24_F32;
+            if (!s24i_linear_takes_bf16(s24i_block_product(&model->blocks[b], i))) return S24_F32;
     return S24_BF16;
 }
 

@@ -159,7 +159,7 @@ static void all_dense(void **state)
     s24_model *model = preset(ctx, (s24_model_opts){0});
     s24_model *other = preset(ctx, (s24_model_opts){.dense = 1});
     for (int i = 0; i < S24I_PRODUCTS; i++)
-        assert_null(s24i_block_product(&model->blocks[1], i)->plan);
+        assert_null(s24i_block_product(&model->blocks[1], i)->weight[S24I_WAY_SPARSE]);
     assert_int_equal(layers_for(ctx, model, 1), 0);
     embed(chosen, ctx, model, TEXTS);
     embed(dense, ctx, other, TEXTS);

@@ -10,28 +10,6 @@
 
 enum { ALIGNED = 16 }; /* of a share */
 
-s24_status s24i_lane_linear(const s24i_lane *lane, const s24i_linear *l, const s24_dense *y,
-                            const s24_dense *x, int accumulate)
-{
-    if (!s24i_runs_dense(l, lane->together, lane->octave)) {
-        const s24_linear_args args = {.y = y,
-                                      .x = x,
-                                      .bias = l->bias,
-                                      .activation = l->activation,
-                                      .residual = accumulate ? y : NULL,
-                                      .work = lane->work,
-                                      .work_bytes = lane->work_bytes};
-        return s24_plan_run(lane->ctx, l->plan, &args);
-    }
-    const s24i_dense_job job = {.weight = l->weight,
-                                .y = y,
-                                .x = x,
-                                .bias = l->bias,
-                                .activation = l->activation,
-                                .accumulate = accumulate};
-    return s24i_dense_engine.run(lane->runner, lane->ctx, &job);
-}
-
 /* ---- who does it ----------------------------------------------------------------------------- */
 
 /* The first token of a thread's share. */
@@ -58,7 +36,7 @@ int s24i_pass_runs_sparse(const s24i_linear *l, const s24_session *session, int6
 {
     const int threads = session->threads, shared = is_shared(threads, tokens);
     const int octave = octave_of(shared, threads, tokens, session->whole.rows);
-    return l->sparse && !s24i_runs_dense(l, threads > 1 && !shared, octave);
+    return l->sparse && s24i_way_of(l, threads > 1 && !shared, octave) == S24I_WAY_SPARSE;
 }
 
 int s24_choice_is_dense(const char *note, int threads, int64_t tokens)

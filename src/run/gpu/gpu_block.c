@@ -12,37 +12,11 @@
  */
 #include "run/gpu/gpu_state.h"
 
-/* ---- the batch ------------------------------------------------------------------------------- */
-
-/* Each part begins at a multiple of 16 bytes. */
-static int64_t after(int64_t first, int64_t count)
-{
-    return (first + count + 3) / 4 * 4;
-}
-
-s24i_gpu_places s24i_gpu_places_of(const s24i_gpu_shape *shape)
-{
-    s24i_gpu_places p = {.tiles = 0};
-    p.ids = after(0, 2 * shape->tiles);
-    p.positions = after(p.ids, shape->images ? 0 : shape->tokens);
-    p.offsets = after(p.positions, shape->tokens);
-    p.types = after(p.offsets, shape->texts + 1);
-    p.mask = after(p.types, shape->types ? shape->tokens : 0);
-    p.pooled = after(p.mask, shape->mask ? (shape->tokens + 3) / 4 : 0);
-    p.end = after(p.pooled, shape->unpooled ? (shape->tokens + 3) / 4 : 0);
-    return p;
-}
-
 int s24i_gpu_queries(const s24i_gpu_session *gpu, int64_t tokens)
 {
     const s24i_shape *s = &gpu->model->shape;
     if (s24i_gpu_attends_as_language(gpu->model->architecture, s)) return 0;
     return s24_device_attention_queries(gpu->device, tokens, s->width, s->heads);
-}
-
-const uint8_t *s24i_gpu_mask(const s24i_gpu_session *gpu, const s24i_gpu_shape *shape)
-{
-    return shape->mask ? (const uint8_t *)(gpu->inputs + s24i_gpu_places_of(shape).mask) : NULL;
 }
 
 /* ---- the walk -------------------------------------------------------------------------------- */
@@ -85,7 +59,7 @@ static int reads_eight(const walk *w, reader r)
     if (r.index == S24I_PRODUCTS) return 0;
     for (int i = 0; i < S24I_PRODUCTS; i++)
         if (s24i_gpu_is_of(w->gpu, r.block, (s24i_slot)r.index, i) &&
-            s24i_gpu_runs_eight(w->gpu, w->shape->tokens, r.block, i))
+            s24i_gpu_way(w->gpu, w->shape->tokens, r.block, i) == S24I_WAY_EIGHT)
             return 1;
     return 0;
 }
@@ -221,7 +195,8 @@ static s24_status embed_patches(const walk *w, const s24_dense *y)
                                            .first = p->first,
                                            .stream = gpu->stream};
     TRY(s24_device_unfold(w->ctx, gpu->device, &unfold));
-    return s24i_gpu_run_dense(gpu, w->ctx, patches, &o, patches->dense, NULL);
+    const s24i_product_job product = s24i_gpu_product_of(gpu, patches, &o, S24I_WAY_DENSE);
+    return s24i_weight_run(patches->weight[S24I_WAY_DENSE], w->ctx, &product);
 }
 
 /* hidden becomes the embeddings of the batch and, if the first block starts with a norm, context

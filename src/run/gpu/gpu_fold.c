@@ -30,7 +30,7 @@ static int can_fold(const s24_model *model)
     for (int64_t b = 0; b < s->layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
-            can = can && (l->packed || !l->n);
+            can = can && (l->weight[S24I_WAY_SPARSE] || !l->n);
         }
     return can;
 }
@@ -46,15 +46,12 @@ static s24_status make_terms(const s24i_gpu_session *gpu, s24_ctx *ctx, float *t
                              l->k, 0};
         const s24_dense y = {terms + i * l->n, S24_F32, 1, l->n, 0};
         const int biased = i && l->bias;
-        const s24_device_linear_args args = {.size = sizeof args,
-                                             .y = &y,
-                                             .x = &x,
-                                             .residual = biased ? &y : NULL,
-                                             .stream = gpu->stream};
+        const s24i_product_job p = {
+            .y = &y, .x = &x, .residual = biased ? &y : NULL, .stream = gpu->stream};
         if (biased)
             TRY(s24_device_copy(ctx, gpu->device, y.data, l->bias, (size_t)l->n * sizeof(float),
                                 gpu->stream));
-        TRY(s24_device_linear(ctx, gpu->device, l->packed, &args));
+        TRY(s24i_weight_run(l->weight[S24I_WAY_SPARSE], ctx, &p));
     }
     return S24_OK;
 }

@@ -52,7 +52,8 @@ static s24_status make_logits(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t
     char *states = (char *)gpu->context + S24I_GPU_ELEMENT * first * head->k;
     const s24_dense y = {gpu->logits, S24_F32, rows, head->n, row_of(gpu)};
     const s24_dense x = s24i_gpu_view(gpu, states, rows, head->k);
-    const s24_dense w = s24i_gpu_view(gpu, head->dense, head->n, head->k);
+    const s24_dense w = s24i_gpu_view(
+        gpu, s24i_weight_on_device(head->weight[S24I_WAY_DENSE])->dense, head->n, head->k);
     const s24_device_train_product_args args = {.size = sizeof args,
                                                 .y = &y,
                                                 .a = &x,

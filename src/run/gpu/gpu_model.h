@@ -11,17 +11,9 @@
 
 enum { S24I_GPU_ELEMENT = 2 }; /* bytes of a number of f16 or bf16 */
 
-/* The 8-bit form of a 2:4 weight, next to the 16-bit one, from floats [n, k], which are changed. */
-s24_status s24i_gpu_eight_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
-                               const s24_dense *floats);
 /* Refuses what a device has no kernels for: UNSUPPORTED. */
 s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device,
                           const s24i_architecture *architecture, const s24i_shape *shape);
-/* The product of a source, on the model's device; model->dtype is f16 or bf16. */
-s24_status s24i_gpu_linear_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
-                                const s24i_source *source);
-/* ctx is that of an error. */
-void s24i_gpu_linear_clear(s24i_linear *linear, s24_ctx *ctx);
 /* The model's floats to its device, when all of them are there. */
 s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx);
 void s24i_gpu_free(s24_model *model);

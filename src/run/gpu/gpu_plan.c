@@ -119,7 +119,7 @@ static s24_status settle_tiles(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_g
 {
     const s24i_gpu_choice *choices = gpu->choices[s24i_gpu_octave(shape->tokens)];
     for (int i = 0; i < S24I_PRODUCTS; i++) {
-        if (!rivals->tile[i][0] || choices[i].dense || choices[i].eight) continue;
+        if (!rivals->tile[i][0] || choices[i].way != S24I_WAY_SPARSE) continue;
         TRY(settle_tile(gpu, ctx, shape, i, rivals->tile[i]));
         TRY(s24i_gpu_note_choice(gpu, ctx, shape->tokens, i));
     }

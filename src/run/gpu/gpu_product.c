@@ -9,6 +9,8 @@
  */
 #include "run/gpu/gpu_state.h"
 
+#include <string.h>
+
 const s24i_block_step *s24i_gpu_step_of(const s24i_gpu_session *gpu, int index)
 {
     return s24i_steps_product(&gpu->steps, s24i_product_slot(index));
@@ -58,44 +60,36 @@ s24i_gpu_operands s24i_gpu_operands_of(const s24i_gpu_session *gpu, int64_t toke
     s24i_gpu_operands o = {.y = s24i_gpu_view(gpu, to + S24I_GPU_ELEMENT * first, tokens, l->n),
                            .x = s24i_gpu_view(gpu, from, tokens, l->k)};
     o.y.ld = columns;
+    if (gpu->eight) o.eight = s24i_gpu_eight_view(gpu, tokens, l->k);
     if (s24i_gpu_folds(gpu, tokens)) s24i_gpu_fold_operands(&o, gpu, block, index);
     return o;
 }
 
-s24_status s24i_gpu_run_dense(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
-                              const s24i_gpu_operands *o, void *weight, double *seconds)
+s24i_product_job s24i_gpu_product_of(const s24i_gpu_session *gpu, const s24i_linear *l,
+                                     const s24i_gpu_operands *o, s24i_way way)
 {
-    const s24_dense w = s24i_gpu_view(gpu, weight, l->n, l->k);
-    const s24_device_dense_args args = {.size = sizeof args,
-                                        .y = &o->y,
-                                        .x = &o->x,
-                                        .w = &w,
-                                        .bias = s24i_on_device(gpu->model, l->bias),
-                                        .activation = l->activation,
-                                        .work = gpu->dense_work,
-                                        .work_bytes = S24I_GPU_DENSE_WORK,
-                                        .stream = gpu->stream};
-    if (seconds) return s24_device_dense_search(seconds, ctx, gpu->device, &args);
-    return s24_device_dense(ctx, gpu->device, &args);
-}
-
-s24_status s24i_gpu_run_sparse(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
-                               const s24i_gpu_operands *o, const char *tile, int eight)
-{
-    if (eight) return s24i_gpu_eight_product(gpu, ctx, l, &o->y, tile);
-    const s24_device_linear_args args = {
-        .size = sizeof args,
-        .y = &o->y,
-        .x = &o->x,
-        .bias = o->norm.x_moments ? NULL : s24i_on_device(gpu->model, l->bias),
-        .activation = l->activation,
-        .residual = o->residual.data ? &o->residual : NULL,
-        .work = gpu->work,
-        .work_bytes = gpu->work_bytes,
-        .tile = tile,
-        .stream = gpu->stream,
-        .norm = o->norm.size ? &o->norm : NULL};
-    return s24_device_linear(ctx, gpu->device, l->packed, &args);
+    s24i_product_job p = {.y = &o->y,
+                          .x = &o->x,
+                          .bias = s24i_on_device(gpu->model, l->bias),
+                          .activation = l->activation,
+                          .work = gpu->work,
+                          .work_bytes = gpu->work_bytes,
+                          .stream = gpu->stream};
+    switch (way) {
+    case S24I_WAY_SPARSE:
+        if (o->norm.x_moments) p.bias = NULL; /* it is in the norm's terms */
+        if (o->norm.size) p.norm = &o->norm;
+        if (o->residual.data) p.residual = &o->residual;
+        break;
+    case S24I_WAY_EIGHT:
+        p.x = &o->eight;
+        p.x_scale = gpu->eight_scale;
+        break;
+    default:
+        p.work = gpu->dense_work;
+        p.work_bytes = S24I_GPU_DENSE_WORK;
+    }
+    return p;
 }
 
 int s24i_gpu_quantises(const s24i_gpu_session *gpu, int index)
@@ -105,56 +99,83 @@ int s24i_gpu_quantises(const s24i_gpu_session *gpu, int index)
     return !normed || gpu->model->architecture->rms; /* whose kernel writes 16 bits alone */
 }
 
-void *s24i_gpu_dense_copy(const s24i_gpu_session *gpu, int index, int64_t block)
+const s24i_weight *s24i_gpu_weight(const s24i_gpu_session *gpu, int64_t block, int index,
+                                   s24i_way way)
 {
-    const s24i_linear *first = s24i_block_product(&gpu->model->blocks[0], index);
     const s24i_linear *l = s24i_block_product(&gpu->model->blocks[block], index);
-    if (!gpu->dense_copies[index] || l->n != first->n || l->k != first->k) return NULL;
-    return (char *)gpu->dense_copies[index] + S24I_GPU_ELEMENT * block * l->n * l->k;
+    s24i_weight *const *copies = way == S24I_WAY_DENSE ? gpu->dense_copies[index] : NULL;
+    return l->weight[way] || !copies ? l->weight[way] : copies[block];
+}
+
+s24i_way s24i_gpu_way(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int index)
+{
+    const s24i_way way = gpu->choices[s24i_gpu_octave(tokens)][index].way;
+    if (s24i_gpu_weight(gpu, block, index, way)) return way;
+    return s24i_gpu_weight(gpu, block, index, S24I_WAY_SPARSE) ? S24I_WAY_SPARSE : S24I_WAY_DENSE;
+}
+
+s24_status s24i_gpu_copy_dense(s24i_gpu_session *gpu, s24_ctx *ctx, int index)
+{
+    const s24_model *model = gpu->model;
+    const s24i_linear *first = s24i_block_product(&model->blocks[0], index);
+    s24i_weight ***copies = &gpu->dense_copies[index];
+    s24_status status = S24_OK;
+    TRY(s24i_alloc_elems(copies, ctx, model->shape.layers, sizeof **copies, "dense copies"));
+    memset(*copies, 0, (size_t)model->shape.layers * sizeof **copies);
+    for (int64_t b = 0; b < model->shape.layers && status == S24_OK; b++) {
+        const s24i_linear *l = s24i_block_product(&model->blocks[b], index);
+        const s24i_weight *sparse = l->weight[S24I_WAY_SPARSE];
+        if (!sparse || l->n != first->n || l->k != first->k) continue;
+        status = s24i_device_widen(&(*copies)[b], ctx, sparse, gpu->stream);
+    }
+    if (status != S24_OK) s24i_gpu_drop_copies(gpu, ctx, index);
+    return status;
+}
+
+void s24i_gpu_drop_copies(s24i_gpu_session *gpu, s24_ctx *ctx, int index)
+{
+    s24i_weight **copies = gpu->dense_copies[index];
+    for (int64_t b = 0; copies && b < gpu->model->shape.layers; b++)
+        s24i_weight_destroy(copies[b], ctx);
+    s24_ctx_free(ctx, copies);
+    gpu->dense_copies[index] = NULL;
 }
 
 s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                             int64_t block, int index)
 {
     const s24i_linear *l = s24i_block_product(&gpu->model->blocks[block], index);
-    const s24i_gpu_choice *choice = &gpu->choices[s24i_gpu_octave(tokens)][index];
+    const s24i_way way = s24i_gpu_way(gpu, tokens, block, index);
     const s24i_gpu_operands o = s24i_gpu_operands_of(gpu, tokens, block, index);
-    if (!l->packed) return s24i_gpu_run_dense(gpu, ctx, l, &o, l->dense, NULL);
-    void *copy = choice->dense ? s24i_gpu_dense_copy(gpu, index, block) : NULL;
-    if (copy) return s24i_gpu_run_dense(gpu, ctx, l, &o, copy, NULL);
-    const int eight = s24i_gpu_runs_eight(gpu, tokens, block, index);
-    if (eight && s24i_gpu_quantises(gpu, index)) TRY(s24i_gpu_quantise(gpu, ctx, &o.x));
+    s24i_product_job p = s24i_gpu_product_of(gpu, l, &o, way);
+    if (way == S24I_WAY_EIGHT && s24i_gpu_quantises(gpu, index))
+        TRY(s24i_gpu_quantise(gpu, ctx, &o.x));
     /* The first block's input is no sum: it takes a tile without norms. */
-    const char *tile = s24i_gpu_folds(gpu, tokens) && !o.norm.size ? NULL : choice->tile;
-    return s24i_gpu_run_sparse(gpu, ctx, l, &o, tile, eight);
+    if (!s24i_gpu_folds(gpu, tokens) || o.norm.size)
+        p.tile = gpu->choices[s24i_gpu_octave(tokens)][index].tile;
+    return s24i_weight_run(s24i_gpu_weight(gpu, block, index, way), ctx, &p);
 }
 
 /* ---- how many linear layers run so ----------------------------------------------------------- */
 
-static int runs_sparse(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int index)
-{
-    const int dense = gpu->choices[s24i_gpu_octave(tokens)][index].dense;
-    return s24i_block_product(&gpu->model->blocks[block], index)->packed &&
-           !(dense && s24i_gpu_dense_copy(gpu, index, block));
-}
-
-static int64_t count_layers(const s24i_gpu_session *gpu, int64_t tokens,
-                            int (*runs)(const s24i_gpu_session *gpu, int64_t tokens, int64_t block,
-                                        int index))
+static int64_t count_layers(const s24i_gpu_session *gpu, int64_t tokens, unsigned ways)
 {
     int64_t count = 0;
     for (int64_t b = 0; b < gpu->model->shape.layers; b++)
-        for (int i = 0; i < S24I_PRODUCTS; i++)
-            if (runs(gpu, tokens, b, i)) count += s24i_product_layers(gpu->model, b, i);
+        for (int i = 0; i < S24I_PRODUCTS; i++) {
+            const int is_there = s24i_block_product(&gpu->model->blocks[b], i)->n > 0;
+            if (is_there && ways >> s24i_gpu_way(gpu, tokens, b, i) & 1)
+                count += s24i_product_layers(gpu->model, b, i);
+        }
     return count;
 }
 
 int64_t s24i_gpu_sparse_layers(const s24i_gpu_session *gpu, int64_t tokens)
 {
-    return count_layers(gpu, tokens, runs_sparse);
+    return count_layers(gpu, tokens, 1u << S24I_WAY_SPARSE | 1u << S24I_WAY_EIGHT);
 }
 
 int64_t s24i_gpu_eight_layers(const s24i_gpu_session *gpu, int64_t tokens)
 {
-    return count_layers(gpu, tokens, s24i_gpu_runs_eight);
+    return count_layers(gpu, tokens, 1u << S24I_WAY_EIGHT);
 }

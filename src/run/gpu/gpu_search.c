@@ -24,11 +24,18 @@ typedef struct search {
     const s24i_linear *linear; /* of the first block */
     s24i_gpu_operands o;
     s24i_gpu_choice *choice;
-    int eight;      /* which of its 2:4 products: in 8 bits? */
+    s24i_way way;   /* 2:4, in 16 or in 8 bits */
     double seconds; /* of that; 0: none was measured */
     int folded;     /* it takes norms in */
     s24i_gpu_rivals *rivals;
 } search;
+
+static s24_status run_tile(const search *s, const s24i_linear *l, const char *tile)
+{
+    s24i_product_job p = s24i_gpu_product_of(s->gpu, l, &s->o, s->way);
+    p.tile = tile;
+    return s24i_weight_run(l->weight[s->way], s->ctx, &p);
+}
 
 /* The seconds of a 2:4 product with a tile: each block's weight, one after the other. */
 static s24_status time_tile(double *seconds, const search *s, const char *tile)
@@ -38,8 +45,8 @@ static s24_status time_tile(double *seconds, const search *s, const char *tile)
     TRY(s24_device_timer_start(s->ctx, gpu->device, gpu->stream));
     for (int64_t b = 0; b < gpu->model->shape.layers; b++) {
         const s24i_linear *l = s24i_block_product(&gpu->model->blocks[b], s->index);
-        if (!l->packed || l->n != s->linear->n || (s->eight && !l->narrow)) continue;
-        TRY(s24i_gpu_run_sparse(gpu, s->ctx, l, &s->o, tile, s->eight));
+        if (!l->weight[s->way] || l->n != s->linear->n) continue;
+        TRY(run_tile(s, l, tile));
         runs++;
     }
     TRY(s24_device_timer_stop(seconds, s->ctx, gpu->device, gpu->stream));
@@ -53,9 +60,9 @@ static s24_status look_at_tile(double *seconds, const search *s, const char *til
 {
     const double far = 1.3, launch = 5e-6; /* a run by itself shows its launch */
     const s24i_gpu_session *gpu = s->gpu;
-    TRY(s24i_gpu_run_sparse(gpu, s->ctx, s->linear, &s->o, tile, s->eight)); /* loads the kernel */
+    TRY(run_tile(s, s->linear, tile)); /* loads the kernel */
     TRY(s24_device_timer_start(s->ctx, gpu->device, gpu->stream));
-    TRY(s24i_gpu_run_sparse(gpu, s->ctx, s->linear, &s->o, tile, s->eight));
+    TRY(run_tile(s, s->linear, tile));
     TRY(s24_device_timer_stop(seconds, s->ctx, gpu->device, gpu->stream));
     if (s->seconds > 0 && *seconds > far * s->seconds + launch) return S24_OK;
     return time_tile(seconds, s, tile);
@@ -68,8 +75,8 @@ enum { TILES = 96 };
 static s24_status look_at_tiles(double (*seconds)[TILES], search *s)
 {
     const s24_device *device = s->gpu->device;
-    const char *tile =
-        s24_device_linear_tile(device, s->eight ? s->linear->narrow : s->linear->packed, s->tokens);
+    const s24i_device_weight *weight = s24i_weight_on_device(s->linear->weight[s->way]);
+    const char *tile = s24_device_linear_tile(device, weight->packed, s->tokens);
     if (!s->folded) TRY(look_at_tile(&s->seconds, s, tile));
     s->choice->tile = s->folded ? NULL : tile;
     for (int i = 0; i < TILES && (tile = s24_device_tile_name(device, i)) != NULL; i++) {
@@ -122,42 +129,26 @@ static s24_status best_tile(search *s)
     return S24_OK;
 }
 
-static s24_status copy_dense(s24i_gpu_session *gpu, s24_ctx *ctx, int index)
-{
-    const s24i_linear *first = s24i_block_product(&gpu->model->blocks[0], index);
-    const int64_t layers = gpu->model->shape.layers;
-    const size_t bytes = (size_t)(S24I_GPU_ELEMENT * layers * first->n * first->k);
-    TRY(s24_device_alloc(&gpu->dense_copies[index], ctx, gpu->device, bytes, gpu->stream));
-    for (int64_t b = 0; b < layers; b++) {
-        const s24i_linear *l = s24i_block_product(&gpu->model->blocks[b], index);
-        void *copy = s24i_gpu_dense_copy(gpu, index, b);
-        if (!l->packed || !copy) continue;
-        const s24_dense w = s24i_gpu_view(gpu, copy, l->n, l->k);
-        TRY(s24_device_weight_to_dense(ctx, gpu->device, &w, l->packed, gpu->stream));
-    }
-    return S24_OK;
-}
-
 /* Is dense faster? Without memory or a dense engine it is not known, and 2:4 it stays. */
 static s24_status compare_dense(search *s)
 {
     s24i_gpu_session *gpu = s->gpu;
     const s24i_linear *l = s->linear;
     double dense = 0;
-    void *weight;
+    s24i_weight *weight;
     if (gpu->model->all_sparse) return S24_OK;
-    if (s24_device_alloc(&weight, s->ctx, gpu->device, (size_t)(S24I_GPU_ELEMENT * l->n * l->k),
-                         gpu->stream) != S24_OK)
+    if (s24i_device_widen(&weight, s->ctx, l->weight[S24I_WAY_SPARSE], gpu->stream) != S24_OK)
         return S24_OK;
-    const s24_dense w = s24i_gpu_view(gpu, weight, l->n, l->k);
-    s24_status status = s24_device_weight_to_dense(s->ctx, gpu->device, &w, l->packed, gpu->stream);
-    if (status == S24_OK) status = s24i_gpu_run_dense(gpu, s->ctx, l, &s->o, weight, &dense);
-    (void)s24_device_free(s->ctx, gpu->device, weight, gpu->stream);
+    s24i_product_job p = s24i_gpu_product_of(gpu, l, &s->o, S24I_WAY_DENSE);
+    p.search = &dense;
+    const s24_status status = s24i_weight_run(weight, s->ctx, &p);
+    s24i_weight_destroy(weight, s->ctx);
     if (status == S24_ERROR_UNSUPPORTED) return S24_OK;
     TRY(status);
     if (dense >= DENSE_MARGIN * s->seconds) return S24_OK;
-    if (!gpu->dense_copies[s->index] && copy_dense(gpu, s->ctx, s->index) != S24_OK) return S24_OK;
-    s->choice->dense = 1;
+    if (!gpu->dense_copies[s->index] && s24i_gpu_copy_dense(gpu, s->ctx, s->index) != S24_OK)
+        return S24_OK;
+    s->choice->way = S24I_WAY_DENSE;
     s->seconds = dense;
     return S24_OK;
 }
@@ -181,11 +172,11 @@ static s24_status time_quantiser(double *seconds, const search *s)
 /* Is it faster in 8 bits, all in all? */
 static s24_status compare_eight(search *s)
 {
-    s24i_gpu_choice choice = {.eight = 1};
+    s24i_gpu_choice choice = {.way = S24I_WAY_EIGHT};
     search eight = *s;
     double more;
-    if (!s->linear->narrow) return S24_OK;
-    eight.eight = 1;
+    if (!s->linear->weight[S24I_WAY_EIGHT]) return S24_OK;
+    eight.way = S24I_WAY_EIGHT;
     eight.seconds = 0;
     eight.choice = &choice;
     TRY(time_quantiser(&more, s));
@@ -228,11 +219,12 @@ static int take_noted(const search *s)
     const char *noted = s24_device_noted(s->gpu->device, key_of(s).text), *tile;
     const int eight = noted && strncmp(noted, EIGHT, strlen(EIGHT)) == 0;
     if (eight) noted += strlen(EIGHT);
-    if (eight && !s->linear->narrow) return 0;
+    search found = *s;
+    found.way = eight ? S24I_WAY_EIGHT : S24I_WAY_SPARSE;
+    if (!s->linear->weight[found.way]) return 0;
     for (int i = 0; noted && (tile = s24_device_tile_name(s->gpu->device, i)) != NULL; i++)
-        if (strcmp(tile, noted) == 0 &&
-            s24i_gpu_run_sparse(s->gpu, s->ctx, s->linear, &s->o, tile, eight) == S24_OK) {
-            *s->choice = (s24i_gpu_choice){.tile = tile, .eight = eight};
+        if (strcmp(tile, noted) == 0 && run_tile(&found, s->linear, tile) == S24_OK) {
+            *s->choice = (s24i_gpu_choice){tile, found.way};
             return 1;
         }
     return 0;
@@ -242,16 +234,22 @@ static s24_status take_note(const search *s)
 {
     const s24i_gpu_choice *c = s->choice;
     char value[32];
-    if (!c->dense && !c->tile) return S24_OK; /* a GPU without names for tiles */
-    snprintf(value, sizeof value, "%s%s", c->eight ? EIGHT : "", c->dense ? DENSE : c->tile);
+    const int dense = c->way == S24I_WAY_DENSE;
+    if (!dense && !c->tile) return S24_OK; /* a GPU without names for tiles */
+    snprintf(value, sizeof value, "%s%s", c->way == S24I_WAY_EIGHT ? EIGHT : "",
+             dense ? DENSE : c->tile);
     return s24_device_note(s->ctx, s->gpu->device, key_of(s).text, value);
 }
 
 static s24_status plan_product(search *s)
 {
-    if (s->linear->dense)
-        return s24i_gpu_run_dense(s->gpu, s->ctx, s->linear, &s->o, s->linear->dense, &s->seconds);
-    if (!s->linear->packed || take_noted(s)) return S24_OK;
+    const s24i_weight *dense = s->linear->weight[S24I_WAY_DENSE];
+    if (dense) {
+        s24i_product_job p = s24i_gpu_product_of(s->gpu, s->linear, &s->o, S24I_WAY_DENSE);
+        p.search = &s->seconds;
+        return s24i_weight_run(dense, s->ctx, &p);
+    }
+    if (!s->linear->weight[S24I_WAY_SPARSE] || take_noted(s)) return S24_OK;
     TRY(best_tile(s));
     if (!s->folded) {
         TRY(compare_dense(s));
@@ -282,7 +280,7 @@ s24_status s24i_gpu_search(int *found, s24i_gpu_session *gpu, s24_ctx *ctx, int6
     s.rivals = rivals;
     *s.choice = (s24i_gpu_choice){0};
     TRY(plan_product(&s));
-    *found = !s.folded || !s.linear->packed || s.choice->tile;
+    *found = !s.folded || !s.linear->weight[S24I_WAY_SPARSE] || s.choice->tile;
     return S24_OK;
 }
 

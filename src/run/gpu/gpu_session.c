@@ -27,8 +27,7 @@ static s24_status reserve_work(s24i_gpu_session *gpu, s24_ctx *ctx)
     for (int64_t b = 0; b < gpu->model->shape.layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             const s24i_linear *l = s24i_block_product(&gpu->model->blocks[b], i);
-            const size_t bytes =
-                l->packed ? s24_device_linear_work_bytes(gpu->device, l->packed) : 0;
+            const size_t bytes = s24i_linear_work_bytes(l, ctx, gpu->max_tokens);
             gpu->work_bytes = bytes > gpu->work_bytes ? bytes : gpu->work_bytes;
         }
     if (gpu->work_bytes) {
@@ -119,8 +118,7 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i]) (void)s24_device_free(ctx, gpu->device, buffers[i], gpu->stream);
     for (int i = 0; i < S24I_PRODUCTS; i++)
-        if (gpu->dense_copies[i])
-            (void)s24_device_free(ctx, gpu->device, gpu->dense_copies[i], gpu->stream);
+        s24i_gpu_drop_copies(gpu, ctx, i);
     s24_ctx_free(ctx, gpu->host_losses);
     s24_device_pinned_free(gpu->device, gpu->pinned);
     s24_device_stream_destroy(gpu->device, gpu->stream);

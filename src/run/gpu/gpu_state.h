@@ -11,6 +11,7 @@
 
 #include "model/steps.h"
 #include "run/gpu/gpu_model.h"
+#include "run/weight/weight_device.h"
 
 enum {
     S24I_GPU_GRAPHS = 32,
@@ -40,8 +41,7 @@ typedef struct s24i_gpu_graph {
 /* How one of a block's products runs, in all blocks alike. */
 typedef struct s24i_gpu_choice {
     const char *tile; /* of a 2:4 product; NULL: the device's own choice */
-    int dense;        /* 1: a 2:4 weight is multiplied as a dense one */
-    int eight;        /* 1: in 8 bits */
+    s24i_way way;     /* of layers that have it */
 } s24i_gpu_choice;
 
 struct s24i_gpu_session {
@@ -72,15 +72,19 @@ struct s24i_gpu_session {
     int64_t passes;
     s24i_gpu_choice choices[S24I_GPU_OCTAVES][S24I_PRODUCTS];
     int planned[S24I_GPU_OCTAVES];
-    int folded[S24I_GPU_OCTAVES];      /* norms that products read are folded into these */
-    void *dense_copies[S24I_PRODUCTS]; /* of the 2:4 weights of all blocks, where one is chosen */
-    s24_outputs outputs;               /* of the submitted pass */
-    s24i_gpu_shape submitted;          /* tokens 0: none */
+    int folded[S24I_GPU_OCTAVES]; /* norms that products read are folded into these */
+    /* [layers] of 2:4 weights, where that is chosen for a product. NULL: the weight has not the
+       shape of the first block's (a block may have query, key and value in one where another has
+       them apart). */
+    s24i_weight **dense_copies[S24I_PRODUCTS];
+    s24_outputs outputs;      /* of the submitted pass */
+    s24i_gpu_shape submitted; /* tokens 0: none */
 };
 
 /* What a product reads and writes next to its weight and bias. */
 typedef struct s24i_gpu_operands {
     s24_dense y, x, residual;
+    s24_dense eight;             /* x in 8 bits, of models that have it */
     s24_device_linear_norm norm; /* size 0: no norm and no residual */
 } s24i_gpu_operands;
 
@@ -128,11 +132,6 @@ s24_status s24i_gpu_eight_reserve(s24i_gpu_session *gpu, s24_ctx *ctx);
 s24_dense s24i_gpu_eight_view(const s24i_gpu_session *gpu, int64_t rows, int64_t cols);
 /* x into that place. */
 s24_status s24i_gpu_quantise(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24_dense *x);
-/* y of what stands there. */
-s24_status s24i_gpu_eight_product(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
-                                  const s24_dense *y, const char *tile);
-/* Does a pass of that many tokens run a block's product in 8 bits? */
-int s24i_gpu_runs_eight(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int index);
 
 /* ---- a product (gpu_product.c) --------------------------------------------------------------- */
 
@@ -143,17 +142,20 @@ const s24i_block_step *s24i_gpu_step_of(const s24i_gpu_session *gpu, int index);
 int s24i_gpu_is_of(const s24i_gpu_session *gpu, int64_t block, s24i_slot slot, int index);
 s24i_gpu_operands s24i_gpu_operands_of(const s24i_gpu_session *gpu, int64_t tokens, int64_t block,
                                        int index);
-/* seconds: NULL runs it, else the best algorithm is searched for. */
-s24_status s24i_gpu_run_dense(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
-                              const s24i_gpu_operands *o, void *weight, double *seconds);
-s24_status s24i_gpu_run_sparse(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_linear *l,
-                               const s24i_gpu_operands *o, const char *tile, int eight);
+/* A layer's product of these operands, one way; its tile is the device's own choice. */
+s24i_product_job s24i_gpu_product_of(const s24i_gpu_session *gpu, const s24i_linear *l,
+                                     const s24i_gpu_operands *o, s24i_way way);
+/* A layer's weight for a way, which may be a dense copy of the session's; NULL: there is none. */
+const s24i_weight *s24i_gpu_weight(const s24i_gpu_session *gpu, int64_t block, int index,
+                                   s24i_way way);
+/* How a pass of that many tokens runs a block's product. */
+s24i_way s24i_gpu_way(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int index);
+/* The dense copies of a product's 2:4 weights, in all blocks or none. */
+s24_status s24i_gpu_copy_dense(s24i_gpu_session *gpu, s24_ctx *ctx, int index);
+void s24i_gpu_drop_copies(s24i_gpu_session *gpu, s24_ctx *ctx, int index);
 /* Are the tokens of this product quantised by a kernel of their own? Others' are by the norm that
    makes them. */
 int s24i_gpu_quantises(const s24i_gpu_session *gpu, int index);
-/* A block's weight among the dense copies. NULL: there is none, or it has not the shape of the
-   first block's (a block may have query, key and value in one where another has them apart). */
-void *s24i_gpu_dense_copy(const s24i_gpu_session *gpu, int index, int64_t block);
 /* Runs product `index` of a block as planned. */
 s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                             int64_t block, int index);

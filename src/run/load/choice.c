@@ -5,6 +5,7 @@
  */
 #include "run/load/choice.h"
 #include "run/cpu/pass.h"
+#include "run/weight/weight.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,25 +16,6 @@ enum { RACING_BYTES = 32 << 20 };
 static const double RACE_SECONDS = 0.15, LAP_SECONDS = 1e-3;
 
 /* ---- what is known --------------------------------------------------------------------------- */
-
-s24i_choice_key s24i_choice_key_of(s24_dtype dtype, int threads, int64_t n, int64_t k)
-{
-    s24i_choice_key key;
-    snprintf(key.text, sizeof key.text, "%s %d %lldx%lld", s24_dtype_name(dtype), threads,
-             (long long)k, (long long)n);
-    return key;
-}
-
-int s24i_choice_read(s24i_choice *choice, const char *value)
-{
-    unsigned alone, together;
-    int end = 0;
-    if (!value || value[strspn(value, "0123456789abcdef ")] ||
-        sscanf(value, "%5x %5x%n", &alone, &together, &end) != 2 || value[end])
-        return 0;
-    *choice = (s24i_choice){{alone, together}};
-    return 1;
-}
 
 static s24_status take_note(const s24_model *model, s24_ctx *ctx, const s24i_known *known)
 {
@@ -81,7 +63,7 @@ typedef struct racing {
 
 static int has_both(const s24i_linear *l)
 {
-    return l->plan && l->weight;
+    return l->weight[S24I_WAY_SPARSE] && l->weight[S24I_WAY_DENSE];
 }
 
 static int product_of(const racing *r, const s24i_linear *l)
@@ -153,10 +135,7 @@ static s24_status run_block(const racing *r, const s24i_lane *lane, const s24i_l
         s24i_linear one = *l;
         s24_dense y, x;
         if (!has_both(l) || product < 0) continue;
-        if (lap->dense)
-            one.plan = NULL;
-        else
-            one.weight = NULL;
+        one.weight[lap->dense ? S24I_WAY_SPARSE : S24I_WAY_DENSE] = NULL;
         const s24i_block_step *step = s24i_steps_product(&r->session->steps, s24i_product_slot(i));
         operands(&y, &x, r->session, l, step, lap->rows);
         const double start = s24i_seconds();
@@ -197,14 +176,23 @@ static s24_status run_lap(void *user, double times[S24I_RACE_PRODUCTS], const s2
 
 /* ---- what comes of it ------------------------------------------------------------------------ */
 
+/* A product keeps what it needs to run as chosen. */
+static void choose(s24i_linear *l, s24_ctx *ctx, const s24i_choice *choice)
+{
+    const unsigned ways = s24i_choice_ways(choice);
+    l->choice = *choice;
+    for (int way = 0; way < S24I_WAYS; way++)
+        if (!(ways >> way & 1)) s24i_linear_drop(l, ctx, (s24i_way)way);
+}
+
 /* Products of these blocks that were made both ways keep what their choice needs. */
-static void settle(s24_model *model, int64_t first, int64_t end)
+static void settle(s24_model *model, s24_ctx *ctx, int64_t first, int64_t end)
 {
     for (int64_t b = first; b < end; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             s24i_linear *l = s24i_block_product_of(&model->blocks[b], i);
             const s24i_known *known = find(model->chooser, l->n, l->k);
-            if (has_both(l) && known) s24i_linear_choose(l, &known->choice);
+            if (has_both(l) && known) choose(l, ctx, &known->choice);
         }
 }
 
@@ -263,7 +251,7 @@ static s24_status decide(s24_model *model, s24_ctx *ctx, int64_t end)
     r.count = list_products(products, &r);
     if (r.count) TRY(run_race(&r, &agreed));
     chooser->disagreed |= !agreed;
-    settle(model, chooser->first, end);
+    settle(model, ctx, chooser->first, end);
     chooser->first = -1;
     chooser->bytes = 0;
     return S24_OK;
@@ -281,8 +269,8 @@ s24_status s24i_choose_block(s24_model *model, s24_ctx *ctx, int64_t block)
     int64_t bytes = 0;
     for (int i = 0; i < S24I_PRODUCTS; i++) {
         const s24i_linear *l = s24i_block_product(&model->blocks[block], i);
-        if (has_both(l) && !find(chooser, l->n, l->k))
-            bytes += (int64_t)s24i_dense_engine.weight_bytes(l->weight);
+        if (!has_both(l) || find(chooser, l->n, l->k)) continue;
+        bytes += s24i_weight_bytes(l->weight[S24I_WAY_DENSE]);
     }
     if (!bytes) return S24_OK;
     if (chooser->first < 0) chooser->first = block;

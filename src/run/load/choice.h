@@ -49,20 +49,20 @@ s24_status s24i_choose_block(s24_model *model, s24_ctx *ctx, int64_t block);
 /* Races what has not raced; then says what the model holds. */
 s24_status s24i_choose_end(s24_model *model, s24_ctx *ctx);
 
-/* 1: the product runs dense for that many rows. */
-static inline int s24i_runs_dense(const s24i_linear *l, int together, int octave)
+/* How a product runs for that many rows. */
+static inline s24i_way s24i_way_of(const s24i_linear *l, int together, int octave)
 {
-    return !l->plan || (l->weight && l->choice.dense[together] >> octave & 1);
+    if (!l->weight[S24I_WAY_SPARSE]) return S24I_WAY_DENSE;
+    if (!l->weight[S24I_WAY_DENSE]) return S24I_WAY_SPARSE;
+    return l->choice.dense[together] >> octave & 1 ? S24I_WAY_DENSE : S24I_WAY_SPARSE;
 }
-/* The ways that a product needs by its choice. */
-static inline int s24i_needs_plan(const s24i_choice *choice)
+/* The ways (bits) that a product needs by its choice. */
+static inline unsigned s24i_choice_ways(const s24i_choice *choice)
 {
     const uint32_t all = (1u << S24I_ROW_OCTAVES) - 1;
-    return (choice->dense[0] & choice->dense[1] & all) != all;
-}
-static inline int s24i_needs_weight(const s24i_choice *choice)
-{
-    return (choice->dense[0] | choice->dense[1]) != 0;
+    const int sparse = (choice->dense[0] & choice->dense[1] & all) != all;
+    const int dense = (choice->dense[0] | choice->dense[1]) != 0;
+    return (unsigned)sparse << S24I_WAY_SPARSE | (unsigned)dense << S24I_WAY_DENSE;
 }
 
 #endif

@@ -10,153 +10,35 @@
 
 #include <string.h>
 
-#include "io/checkpoint/checkpoint.h"
-#include "run/gpu/gpu_model.h"
-
-static void drop_weight(s24i_linear *linear)
-{
-    s24i_dense_engine.weight_destroy(linear->weight);
-    linear->weight = NULL;
-}
-
-static void drop_plan(s24i_linear *linear)
-{
-    s24_plan_destroy(linear->plan);
-    s24i_map_close(&linear->map);
-    linear->plan = NULL;
-}
-
-static void linear_clear(s24i_linear *linear, s24_ctx *ctx)
-{
-    if (linear->device) s24i_gpu_linear_clear(linear, ctx);
-    drop_weight(linear);
-    drop_plan(linear);
-    *linear = (s24i_linear){0};
-}
-
-void s24i_linear_choose(s24i_linear *linear, const s24i_choice *choice)
-{
-    linear->choice = *choice;
-    if (!s24i_needs_weight(choice)) drop_weight(linear);
-    if (!s24i_needs_plan(choice)) drop_plan(linear);
-}
-
-void s24i_block_clear(s24i_block *block, s24_ctx *ctx)
-{
-    for (int i = 0; i < S24I_PRODUCTS; i++)
-        linear_clear(s24i_block_product_of(block, i), ctx);
-}
-
-/* A scale a row, as stored or made here, and each token quantised as it comes. */
-static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24_matrix *from)
-{
-    const s24_plan_opts opts = {.size = sizeof opts, .activations = S24_I8};
-    s24_matrix *matrix;
-    if (s24_matrix_bits(from)) return s24_plan_create(plan, ctx, from, &opts);
-    TRY(s24_matrix_quantize(&matrix, ctx, from, "int8"));
-    const s24_status status = s24_plan_create(plan, ctx, matrix, &opts);
-    s24_matrix_destroy(matrix);
-    return status;
-}
-
-/* The weight lives as long as the model, in its context's memory; errors are the caller's. */
-static s24_status make_dense(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
-                             const s24i_source *source, s24_dtype dtype)
-{
-    linear->n = source->dense.rows;
-    linear->k = source->dense.cols;
-    const s24_status status =
-        s24i_dense_engine.weight_create(&linear->weight, model->ctx, &source->dense, dtype);
-    if (status == S24_OK || ctx == model->ctx) return status;
-    return s24_ctx_fail(ctx, status, "%s", s24_ctx_error(model->ctx));
-}
-
-/* A map of its own, because the checkpoint is closed when the model is made. */
-static s24_status plan_in_place(s24i_linear *linear, s24_ctx *ctx, const s24i_source *source)
-{
-    s24_laid_out weight = source->laid_out;
-    TRY(s24i_checkpoint_map(&linear->map, &weight.data, ctx, source->checkpoint, weight.data,
-                            s24_layout_bytes(weight.layout, weight.rows, weight.cols), 1));
-    return s24_plan_create_in_place(&linear->plan, ctx, &weight);
-}
-
-/* What layers that are not 2:4 are multiplied as. */
-static s24_dtype dense_dtype(const s24_model *model)
-{
-    return model->dtype == S24_F32 ? S24_F32 : S24_BF16;
-}
-
-static s24_status make_plan(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
-                            const s24i_source *source)
-{
-    if (source->laid_out.data) return plan_in_place(linear, ctx, source);
-    if (model->dtype == S24_I8) return plan_integers(&linear->plan, ctx, source->matrix);
-    return s24_plan_create(&linear->plan, ctx, source->matrix, NULL);
-}
-
-/* A 2:4 weight made dense. */
-static s24_status make_widened(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
-                               const s24i_source *source)
-{
-    s24_matrix *own = NULL;
-    const s24_matrix *matrix = source->matrix;
-    s24i_source wide = {.dense = {NULL, S24_F32, linear->n, linear->k, 0}};
-    s24_status status = S24_OK;
-    if (!matrix) {
-        TRY(s24_matrix_from_layout(&own, ctx, &source->laid_out));
-        matrix = own;
-    }
-    TRY_DONE(s24i_alloc_elems(&wide.dense.data, ctx, linear->n * linear->k, sizeof(float),
-                              "a dense weight"));
-    TRY_DONE(s24_matrix_to_dense(ctx, &wide.dense, matrix));
-    status = make_dense(linear, model, ctx, &wide, dense_dtype(model));
-done:
-    s24_ctx_free(ctx, wide.dense.data);
-    s24_matrix_destroy(own);
-    return status;
-}
+#include "run/weight/weight.h"
 
 /* 2:4, dense or both, as is chosen for its shape; both as long as that is not known. */
-static s24_status make_sparse(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
+static s24_status make_chosen(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
                               const s24i_source *source)
 {
-    const s24_laid_out *laid_out = &source->laid_out;
-    linear->n = laid_out->data ? laid_out->rows : s24_matrix_rows(source->matrix);
-    linear->k = laid_out->data ? laid_out->cols : s24_matrix_cols(source->matrix);
-    if (!model->chooser) return make_plan(linear, model, ctx, source);
+    const unsigned sparse = 1u << S24I_WAY_SPARSE, dense = 1u << S24I_WAY_DENSE;
+    s24i_linear_shape(linear, source);
     const s24i_choice *choice = s24i_choice_of(model, ctx, linear->n, linear->k);
+    const unsigned ways = choice ? s24i_choice_ways(choice) : sparse | dense;
     s24_status status = S24_OK;
-    if (choice) linear->choice = *choice;
-    if (!choice || s24i_needs_weight(choice)) status = make_widened(linear, model, ctx, source);
+    if (ways & dense) status = s24i_linear_make(linear, model, ctx, source, dense);
     if (status == S24_ERROR_UNSUPPORTED) { /* there is no dense engine here: nothing to choose */
         s24_ctx_log(ctx, S24_LOG_INFO, "2:4 layers run 2:4: %s", s24_ctx_error(ctx));
         model->chooser = NULL;
-        linear->choice = (s24i_choice){{0}};
-        status = S24_OK;
+        return s24i_linear_make(linear, model, ctx, source, sparse);
     }
+    if (choice) linear->choice = *choice;
     TRY(status);
-    return linear->weight && choice && !s24i_needs_plan(choice)
-               ? S24_OK
-               : make_plan(linear, model, ctx, source);
+    return ways & sparse ? s24i_linear_make(linear, model, ctx, source, sparse) : S24_OK;
 }
 
 static s24_status linear_make(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
                               const s24i_source *source)
 {
-    linear->sparse = source->laid_out.data || source->matrix;
-    if (model->device) return s24i_gpu_linear_make(linear, model, ctx, source);
-    if (linear->sparse) return make_sparse(linear, model, ctx, source);
-    return make_dense(linear, model, ctx, source, dense_dtype(model));
-}
-
-void s24i_patches_clear(s24_model *model)
-{
-    linear_clear(&model->patches, model->ctx);
-}
-
-void s24i_lm_head_clear(s24_model *model)
-{
-    linear_clear(&model->lm_head, model->ctx);
+    const unsigned sparse = 1u << S24I_WAY_SPARSE | 1u << S24I_WAY_EIGHT;
+    const int is_sparse = s24i_source_is_sparse(source);
+    if (is_sparse && model->chooser) return make_chosen(linear, model, ctx, source);
+    return s24i_linear_make(linear, model, ctx, source, is_sparse ? sparse : 1u << S24I_WAY_DENSE);
 }
 
 s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const float *weight)
@@ -164,8 +46,7 @@ s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const float *weigh
     const s24i_source source = {.dense = {(void *)(uintptr_t)weight, S24_F32,
                                           model->shape.vocabulary, model->shape.width, 0}};
     model->lm_head.bias = model->lm_bias;
-    return model->device ? s24i_gpu_linear_make(&model->lm_head, model, ctx, &source)
-                         : make_dense(&model->lm_head, model, ctx, &source, dense_dtype(model));
+    return linear_make(&model->lm_head, model, ctx, &source);
 }
 
 /* The bias is every patch's, the first token has one position only. */
@@ -190,10 +71,8 @@ s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weigh
     memset(rows, 0, (size_t)(width * p->row) * sizeof *rows);
     for (int64_t r = 0; r < width; r++)
         memcpy(rows + r * p->row, weight + r * used, (size_t)used * sizeof *rows);
-    const s24i_source source = {.dense = {rows, S24_F32, width, p->row, 0}};
-    const s24_status status = model->device
-                                  ? s24i_gpu_linear_make(&model->patches, model, ctx, &source)
-                                  : make_dense(&model->patches, model, ctx, &source, S24_F32);
+    const s24i_source source = {.dense = {rows, S24_F32, width, p->row, 0}, .exact = 1};
+    const s24_status status = linear_make(&model->patches, model, ctx, &source);
     s24_ctx_free(ctx, rows);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "run/gpu/gpu_model.h"
+#include "run/weight/weight.h"
 
 int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *model,
                            const char *name)
@@ -164,13 +165,19 @@ done:
     return S24_OK;
 }
 
+void s24i_block_clear(s24i_block *block, s24_ctx *ctx)
+{
+    for (int i = 0; i < S24I_PRODUCTS; i++)
+        s24i_linear_clear(s24i_block_product_of(block, i), ctx);
+}
+
 void s24_model_destroy(s24_model *model)
 {
     if (!model) return;
     for (int64_t b = 0; model->blocks && b < model->shape.layers; b++)
         s24i_block_clear(&model->blocks[b], model->ctx);
-    s24i_patches_clear(model);
-    s24i_lm_head_clear(model);
+    s24i_linear_clear(&model->patches, model->ctx);
+    s24i_linear_clear(&model->lm_head, model->ctx);
     s24i_gpu_free(model);
     s24_ctx_free(model->ctx, model->blocks);
     s24_ctx_free(model->ctx, model->floats);
@@ -181,18 +188,18 @@ void s24_model_destroy(s24_model *model)
 static int is_dense_copy(const s24i_linear *linear, const void *arg)
 {
     (void)arg;
-    return linear->sparse && linear->weight;
+    return linear->sparse && linear->weight[S24I_WAY_DENSE];
 }
 
 static int64_t dense_copy_bytes(const s24_model *model)
 {
-    size_t bytes = 0;
+    int64_t bytes = 0;
     for (int64_t b = 0; b < model->shape.layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
-            if (is_dense_copy(l, NULL)) bytes += s24i_dense_engine.weight_bytes(l->weight);
+            if (is_dense_copy(l, NULL)) bytes += s24i_weight_bytes(l->weight[S24I_WAY_DENSE]);
         }
-    return (int64_t)bytes;
+    return bytes;
 }
 
 void s24_model_describe(s24_model_info *info, const s24_model *model)

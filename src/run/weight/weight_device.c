@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/weight/weight_device.h"
+
+#include "run/gpu/gpu_model.h"
+
+s24_status s24i_device_upload(void *to, s24_ctx *ctx, s24_device *device, s24_dtype dtype,
+                              const float *floats, int64_t count)
+{
+    enum { PIECE = 1 << 20 };
+    void *narrow;
+    s24_status status = S24_OK;
+    TRY(s24i_alloc_elems(&narrow, ctx, s24i_min(count, PIECE), S24I_GPU_ELEMENT,
+                         "narrowed weights"));
+    for (int64_t i = 0; i < count && status == S24_OK; i += PIECE) {
+        const int64_t n = s24i_min(PIECE, count - i);
+        status = s24_convert(narrow, dtype, floats + i, S24_F32, n);
+        /* Pageable memory is read before the copy returns. */
+        if (status == S24_OK)
+            status = s24_device_copy(ctx, device, (char *)to + S24I_GPU_ELEMENT * i, narrow,
+                                     (size_t)(S24I_GPU_ELEMENT * n), NULL);
+        if (status == S24_OK) status = s24_device_wait(ctx, device, NULL);
+    }
+    s24_ctx_free(ctx, narrow);
+    return status;
+}
+
+void s24i_device_weight_clear(s24i_weight *weight, s24_ctx *ctx)
+{
+    s24i_device_weight *w = (s24i_device_weight *)weight;
+    s24_device_weight_destroy(w->packed);
+    if (w->dense) (void)s24_device_free(ctx, w->device, w->dense, w->stream);
+    if (w->scale) (void)s24_device_free(ctx, w->device, w->scale, w->stream);
+}
+
+int64_t s24i_device_weight_bytes(const s24i_weight *weight)
+{
+    const s24i_device_weight *w = s24i_weight_on_device(weight);
+    return (int64_t)s24_device_weight_bytes(w->packed) +
+           (w->dense ? S24I_GPU_ELEMENT * w->n * w->k : 0) +
+           (w->scale ? w->n * (int64_t)sizeof *w->scale : 0);
+}
+
+size_t s24i_device_weight_work_bytes(const s24i_weight *weight, const s24_ctx *ctx, int64_t rows)
+{
+    const s24i_device_weight *w = s24i_weight_on_device(weight);
+    (void)ctx, (void)rows;
+    return w->packed ? s24_device_linear_work_bytes(w->device, w->packed) : 0;
+}
+
+int s24i_device_takes_bf16(const s24i_weight *weight)
+{
+    (void)weight;
+    return 1;
+}
+
+s24_status s24i_device_weight_run(const s24i_weight *weight, s24_ctx *ctx,
+                                  const s24i_product_job *p)
+{
+    const s24i_device_weight *w = s24i_weight_on_device(weight);
+    const s24_device_linear_args args = {.size = sizeof args,
+                                         .y = p->y,
+                                         .x = p->x,
+                                         .bias = p->bias,
+                                         .activation = p->activation,
+                                         .residual = p->residual,
+                                         .work = p->work,
+                                         .work_bytes = p->work_bytes,
+                                         .tile = p->tile,
+                                         .x_scale = p->x_scale,
+                                         .w_scale = w->scale,
+                                         .stream = p->stream,
+                                         .norm = p->norm};
+    return s24_device_linear(ctx, w->device, w->packed, &args);
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the kinds share whose weights lie on a model's device. */
+#ifndef S24_RUN_WEIGHT_WEIGHT_DEVICE_H
+#define S24_RUN_WEIGHT_WEIGHT_DEVICE_H
+
+#include "run/weight/weight.h"
+
+typedef struct s24i_device_weight {
+    s24i_weight base;
+    s24_device *device;
+    void *stream; /* that its memory was given in */
+    s24_dtype dtype;
+    int64_t n, k;
+    s24_device_weight *packed; /* 2:4, or */
+    void *dense;               /* [n, k] in the model's dtype */
+    float *scale;              /* [n] there, of 8 bits: a factor a row */
+} s24i_device_weight;
+
+static inline const s24i_device_weight *s24i_weight_on_device(const s24i_weight *weight)
+{
+    return (const s24i_device_weight *)weight;
+}
+
+/* count floats, narrowed to dtype, to a device's memory of at least 256-byte alignment. */
+s24_status s24i_device_upload(void *to, s24_ctx *ctx, s24_device *device, s24_dtype dtype,
+                              const float *floats, int64_t count);
+/* The dense form of a 2:4 weight, in the device's memory. */
+s24_status s24i_device_widen(s24i_weight **out, s24_ctx *ctx, const s24i_weight *sparse,
+                             void *stream);
+
+void s24i_device_weight_clear(s24i_weight *weight, s24_ctx *ctx);
+int64_t s24i_device_weight_bytes(const s24i_weight *weight);
+size_t s24i_device_weight_work_bytes(const s24i_weight *weight, const s24_ctx *ctx, int64_t rows);
+/* Nobody asks on a device: everything there is of the model's dtype. */
+int s24i_device_takes_bf16(const s24i_weight *weight);
+/* A 2:4 product. */
+s24_status s24i_device_weight_run(const s24i_weight *weight, s24_ctx *ctx,
+                                  const s24i_product_job *product);
+
+#endif

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A dense weight on a device, in the model's dtype. */
+#include "run/weight/weight_device.h"
+
+#include <math.h>
+
+#include "run/gpu/gpu_model.h"
+
+static int takes(const s24_model *model, const s24i_source *source)
+{
+    return model->device && !s24i_source_is_sparse(source);
+}
+
+static s24_status reserve(s24i_device_weight *w, s24_ctx *ctx)
+{
+    return s24_device_alloc(&w->dense, ctx, w->device, (size_t)(S24I_GPU_ELEMENT * w->n * w->k),
+                            w->stream);
+}
+
+static s24_status check_range(s24_ctx *ctx, const s24_dense *dense, s24_dtype dtype)
+{
+    const float limit = dtype == S24_F16 ? 65504.0f : 3.38953139e38f;
+    for (int64_t i = 0; i < dense->rows * dense->cols; i++)
+        REQUIRE(ctx, fabsf(((const float *)dense->data)[i]) <= limit, S24_ERROR_NOT_FINITE,
+                "a weight at row %lld, column %lld is %g, which %s cannot hold",
+                (long long)(i / dense->cols), (long long)(i % dense->cols),
+                (double)((const float *)dense->data)[i], s24_dtype_name(dtype));
+    return S24_OK;
+}
+
+static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx,
+                       const s24i_source *source)
+{
+    s24i_device_weight *w = (s24i_device_weight *)weight;
+    const s24_dense *dense = &source->dense;
+    w->device = model->device;
+    w->dtype = model->dtype;
+    w->n = dense->rows;
+    w->k = dense->cols;
+    REQUIRE(ctx, s24i_ld(dense) == dense->cols, S24_ERROR_SHAPE, "a dense weight with a stride");
+    TRY(check_range(ctx, dense, model->dtype));
+    TRY(reserve(w, ctx));
+    return s24i_device_upload(w->dense, ctx, w->device, model->dtype, dense->data, w->n * w->k);
+}
+
+s24_status s24i_device_widen(s24i_weight **out, s24_ctx *ctx, const s24i_weight *sparse,
+                             void *stream)
+{
+    const s24i_device_weight *from = s24i_weight_on_device(sparse);
+    TRY(s24i_weight_new(out, ctx, ctx, &s24i_weight_device_dense));
+    s24i_device_weight *w = (s24i_device_weight *)*out;
+    w->device = from->device;
+    w->stream = stream;
+    w->dtype = from->dtype;
+    w->n = from->n;
+    w->k = from->k;
+    s24_status status = reserve(w, ctx);
+    const s24_dense to = {w->dense, w->dtype, w->n, w->k, 0};
+    if (status == S24_OK)
+        status = s24_device_weight_to_dense(ctx, w->device, &to, from->packed, stream);
+    if (status == S24_OK) return S24_OK;
+    s24i_weight_destroy(*out, ctx);
+    *out = NULL;
+    return status;
+}
+
+static s24_status run(const s24i_weight *weight, s24_ctx *ctx, const s24i_product_job *p)
+{
+    const s24i_device_weight *w = s24i_weight_on_device(weight);
+    const s24_dense dense = {w->dense, w->dtype, w->n, w->k, 0};
+    const s24_device_dense_args args = {.size = sizeof args,
+                                        .y = p->y,
+                                        .x = p->x,
+                                        .w = &dense,
+                                        .bias = p->bias,
+                                        .activation = p->activation,
+                                        .work = p->work,
+                                        .work_bytes = p->work_bytes,
+                                        .stream = p->stream};
+    if (p->search) return s24_device_dense_search(p->search, ctx, w->device, &args);
+    return s24_device_dense(ctx, w->device, &args);
+}
+
+const s24i_weight_kind s24i_weight_device_dense = {.name = "dense on a device",
+                                                   .way = S24I_WAY_DENSE,
+                                                   .size = sizeof(s24i_device_weight),
+                                                   .takes = takes,
+                                                   .make = make,
+                                                   .clear = s24i_device_weight_clear,
+                                                   .bytes = s24i_device_weight_bytes,
+                                                   .work_bytes = s24i_device_weight_work_bytes,
+                                                   .takes_bf16 = s24i_device_takes_bf16,
+                                                   .run = run};

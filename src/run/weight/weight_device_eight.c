@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A 2:4 weight on a device in 8 bits, with a scale per row, next to the one in 16 bits. */
+#include "run/weight/weight_device.h"
+
+#include <math.h>
+
+static int takes(const s24_model *model, const s24i_source *source)
+{
+    enum { MOST_WIDTH = 8192 };
+    if (!model->device || !model->narrow || !source->matrix) return 0;
+    /* Its tokens must be at multiples of 16 bytes, and none longer than what quantises them
+       takes. */
+    const int64_t k = s24_matrix_cols(source->matrix);
+    return k % 16 == 0 && k <= MOST_WIDTH;
+}
+
+static double largest_number(s24_dtype dtype)
+{
+    return dtype == S24_I8 ? 127 : 448;
+}
+
+/* Rows divided by their scales: the largest magnitude becomes the dtype's largest number. */
+static void scale_rows(float *scales, const s24_dense *floats, s24_dtype dtype)
+{
+    for (int64_t r = 0; r < floats->rows; r++) {
+        float *row = (float *)floats->data + r * floats->cols, most = 0;
+        for (int64_t c = 0; c < floats->cols; c++)
+            most = fmaxf(most, fabsf(row[c]));
+        scales[r] = (float)((double)most / largest_number(dtype));
+        const float factor = most > 0 ? (float)(largest_number(dtype) / (double)most) : 0;
+        for (int64_t c = 0; c < floats->cols; c++)
+            row[c] *= factor;
+    }
+}
+
+static s24_status upload(s24i_device_weight *w, s24_ctx *ctx, const s24_dense *scaled,
+                         const float *scales)
+{
+    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = w->dtype};
+    const size_t bytes = (size_t)w->n * sizeof *scales;
+    s24_matrix *matrix;
+    void *memory;
+    TRY(s24_matrix_create(&matrix, ctx, scaled, &opts));
+    const s24_status status = s24_device_weight_create(&w->packed, ctx, w->device, matrix, NULL);
+    s24_matrix_destroy(matrix);
+    TRY(status);
+    TRY(s24_device_alloc(&memory, ctx, w->device, bytes, NULL));
+    w->scale = memory;
+    TRY(s24_device_copy(ctx, w->device, memory, scales, bytes, NULL));
+    return s24_device_wait(ctx, w->device, NULL);
+}
+
+static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx,
+                       const s24i_source *source)
+{
+    s24i_device_weight *w = (s24i_device_weight *)weight;
+    s24_dense floats = {.dtype = S24_F32};
+    float *scales = NULL;
+    s24_status status = S24_OK;
+    w->device = model->device;
+    w->dtype = model->narrow;
+    w->n = floats.rows = s24_matrix_rows(source->matrix);
+    w->k = floats.cols = s24_matrix_cols(source->matrix);
+    TRY_DONE(s24i_alloc_elems(&floats.data, ctx, w->n * w->k, sizeof(float), "a weight"));
+    TRY_DONE(s24i_alloc_elems(&scales, ctx, w->n, sizeof *scales, "scales"));
+    TRY_DONE(s24_matrix_to_dense(ctx, &floats, source->matrix));
+    scale_rows(scales, &floats, w->dtype);
+    status = upload(w, ctx, &floats, scales);
+done:
+    s24_ctx_free(ctx, scales);
+    s24_ctx_free(ctx, floats.data);
+    return status;
+}
+
+const s24i_weight_kind s24i_weight_device_eight = {.name = "2:4 in 8 bits on a device",
+                                                   .way = S24I_WAY_EIGHT,
+                                                   .size = sizeof(s24i_device_weight),
+                                                   .takes = takes,
+                                                   .make = make,
+                                                   .clear = s24i_device_weight_clear,
+                                                   .bytes = s24i_device_weight_bytes,
+                                                   .work_bytes = s24i_device_weight_work_bytes,
+                                                   .takes_bf16 = s24i_device_takes_bf16,
+                                                   .run = s24i_device_weight_run};

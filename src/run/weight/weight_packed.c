@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A 2:4 weight in the order of its kernel, made from the canonical form. */
+#include "run/weight/weight_plan.h"
+
+static int takes(const s24_model *model, const s24i_source *source)
+{
+    return !model->device && source->matrix;
+}
+
+/* A scale a row, as stored or made here, and each token quantised as it comes. */
+static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24_matrix *from)
+{
+    const s24_plan_opts opts = {.size = sizeof opts, .activations = S24_I8};
+    s24_matrix *matrix;
+    if (s24_matrix_bits(from)) return s24_plan_create(plan, ctx, from, &opts);
+    TRY(s24_matrix_quantize(&matrix, ctx, from, "int8"));
+    const s24_status status = s24_plan_create(plan, ctx, matrix, &opts);
+    s24_matrix_destroy(matrix);
+    return status;
+}
+
+static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx,
+                       const s24i_source *source)
+{
+    s24_plan **plan = &((s24i_planned_weight *)weight)->plan;
+    if (model->dtype == S24_I8) return plan_integers(plan, ctx, source->matrix);
+    return s24_plan_create(plan, ctx, source->matrix, NULL);
+}
+
+const s24i_weight_kind s24i_weight_packed = {.name = "2:4",
+                                             .way = S24I_WAY_SPARSE,
+                                             .size = sizeof(s24i_planned_weight),
+                                             .takes = takes,
+                                             .make = make,
+                                             .clear = s24i_planned_clear,
+                                             .bytes = s24i_planned_bytes,
+                                             .work_bytes = s24i_planned_work_bytes,
+                                             .takes_bf16 = s24i_planned_takes_bf16,
+                                             .run = s24i_planned_run};

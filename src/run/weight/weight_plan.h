@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the kinds share whose products are plans of libsparse24. */
+#ifndef S24_RUN_WEIGHT_WEIGHT_PLAN_H
+#define S24_RUN_WEIGHT_WEIGHT_PLAN_H
+
+#include "run/weight/weight.h"
+
+typedef struct s24i_planned_weight {
+    s24i_weight base;
+    s24_plan *plan;
+    s24i_map map; /* where the weight lies in the checkpoint's file; else empty */
+} s24i_planned_weight;
+
+void s24i_planned_clear(s24i_weight *weight, s24_ctx *ctx);
+int64_t s24i_planned_bytes(const s24i_weight *weight);
+size_t s24i_planned_work_bytes(const s24i_weight *weight, const s24_ctx *ctx, int64_t rows);
+int s24i_planned_takes_bf16(const s24i_weight *weight);
+s24_status s24i_planned_run(const s24i_weight *weight, s24_ctx *ctx,
+                            const s24i_product_job *product);
+
+#endif
