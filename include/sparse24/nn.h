@@ -237,7 +237,7 @@ typedef struct s24_model_opts {
        every layer takes it. A dense layer runs as bf16 instead of i8, and as f32 where the dense
        engine has no bf16. */
     s24_dtype dtype;
-    int dense;  /* 1: multiply packed 2:4 weights as dense ones (to compare) */
+    int dense;  /* 1: multiply packed 2:4 weights as dense ones, and pack none (to compare) */
     int sparse; /* 1: pack dense weights that are 2:4 already; 0: only packed ones run sparse */
     /* The model's weights are put on this GPU, in f16 or bf16 (default: f16, or bf16 for a bf16
        checkpoint), and its sessions run there; what is between layers is of that dtype too. i8 or

@@ -27,7 +27,8 @@ class Choice(Scratch):
     @staticmethod
     def make(folder):
         tiny_bert.write(folder / "model")
-        assert run("prune", "model", "packed", "--packed", cwd=folder).returncode == 0
+        assert run("prune", "model", "pruned", cwd=folder).returncode == 0
+        assert run("pack", "pruned", "packed", cwd=folder).returncode == 0
         (folder / "texts").write_text("\n".join(LINES) + "\n", encoding="utf-8")
         (folder / "short").write_text("one\n", encoding="utf-8")
 
@@ -79,6 +80,8 @@ class Choice(Scratch):
         asked, same = self.embed("--dense")
         self.assertEqual((asked["sparse_layers"], asked["dense_bytes"]), (0, 0))
         self.assertEqual(vectors, same)
+        found, same = self.embed("--dense", model="pruned")
+        self.assertEqual((found["sparse_layers"], vectors), (0, same))
         self.assertEqual(listing(self.folder / "cache"), before)
         path.unlink()
         self.plant(NEVER)

@@ -126,8 +126,8 @@ static s24_status source_dense(s24i_loader *l, int slot, const s24_tensor *tenso
         TRY(s24_convert(dense.data, S24_F32, tensor->data, tensor->dtype, dense.rows * dense.cols));
     }
     int two_four = 0;
-    if (l->opts.sparse && dense.cols % 4 == 0 && s24i_model_packs(&l->opts, tensor))
-        TRY(s24_check(&two_four, NULL, l->ctx, &dense));
+    const int packs = l->opts.sparse && !l->opts.dense && s24i_model_packs(&l->opts, tensor);
+    if (packs && dense.cols % 4 == 0) TRY(s24_check(&two_four, NULL, l->ctx, &dense));
     if (!two_four) {
         source->dense = dense;
         return S24_OK;
