@@ -69,18 +69,22 @@ void encode_choice_json(json_t *object, const s24_encoder *encoder)
     json_object_set_new(object, "dense_bytes", json_integer(info.dense_bytes));
 }
 
-void encode_choice_note(cli_app *cli, const s24_encoder *encoder)
+void encode_model_note(cli_app *cli, const s24_model *model, int64_t ran)
 {
     char bytes[32], dense[128] = "";
     s24_model_info info;
-    s24_model_describe(&info, s24_encoder_model(encoder));
+    s24_model_describe(&info, model);
     if (!info.sparse_layers) return;
     if (info.dense_bytes)
         snprintf(dense, sizeof dense, " (%s of dense weights, where dense is faster; --sparse)",
                  cli_bytes(bytes, sizeof bytes, (double)info.dense_bytes));
-    cli_note(cli, "%lld of %lld 2:4 %s ran 2:4%s", (long long)s24_encoder_sparse_layers(encoder, 0),
-             (long long)info.sparse_layers, cli_plural(info.sparse_layers, "layer", "layers"),
-             dense);
+    cli_note(cli, "%lld of %lld 2:4 %s ran 2:4%s", (long long)ran, (long long)info.sparse_layers,
+             cli_plural(info.sparse_layers, "layer", "layers"), dense);
+}
+
+void encode_choice_note(cli_app *cli, const s24_encoder *encoder)
+{
+    encode_model_note(cli, s24_encoder_model(encoder), s24_encoder_sparse_layers(encoder, 0));
 }
 
 static int embed_ids(cli_app *cli, s24_encoder *encoder, const encode_lines *lines, float *vectors,

@@ -36,6 +36,8 @@ int encode_use_prompt(cli_app *cli, s24_encoder *encoder, const encode_prompt *p
    JSON's "layers", "sparse_layers" and "dense_bytes", and in words, if any layer is 2:4. */
 void encode_choice_json(json_t *object, const s24_encoder *encoder);
 void encode_choice_note(cli_app *cli, const s24_encoder *encoder);
+/* The same words of a model, `ran` of whose layers did. */
+void encode_model_note(cli_app *cli, const s24_model *model, int64_t ran);
 /* Holds lines of a file. */
 typedef struct encode_lines {
     const char *path; /* "-": standard input */

@@ -65,6 +65,13 @@ static const cli_example examples[] = {
      "The same, each token but the first ones predicted from at least 512 before it."},
     {NULL, NULL}};
 
+int eval_model_opts(cli_app *cli, s24_model_opts *opts, const struct eval_options *o)
+{
+    const int code = cli_model_opts(cli, opts, o->dtype);
+    if (code == CLI_OK && !o->dtype && cli_on_cpu(cli)) opts->dtype = S24_F32;
+    return code;
+}
+
 static int run(cli_app *cli, const void *opaque)
 {
     const struct eval_options *o = opaque;
@@ -94,8 +101,7 @@ const cli_command cmd_eval = {
         "and only what that one did not reach is scored, as transformers' recipe does: every token "
         "has more of the text before it, for more work. MODEL is a language model.\n"
         "image says for how many images, in percent, MODEL, an image classifier, gives the right "
-        "class the largest logit. lm runs in f32, image too where no --dtype is given, on a GPU "
-        "both in f16 or bf16.",
+        "class the largest logit. On the CPU lm and image run in f32 where no --dtype is given.",
     .examples = examples,
     .options = options,
     .rules = rules,

@@ -4,7 +4,6 @@
 #define SPARSE24_CLI_EVAL_EVAL_H
 
 #include "encode.h"
-#include "sparse24/train.h"
 
 struct eval_options {
     cli_common common;
@@ -15,7 +14,7 @@ struct eval_options {
     int ids;
 };
 
-/* Most tokens of a pass of a whole transformer. */
+/* Most tokens of a pass. */
 enum { EVAL_TOKENS = 4096 };
 
 typedef struct eval_task {
@@ -23,10 +22,8 @@ typedef struct eval_task {
     int (*run)(cli_app *cli, const struct eval_options *options);
 } eval_task;
 
-/* Loads the transformer of MODEL for batches of at most max_tokens tokens, and refuses one that has
-   not this head, which `needs` names in words. Also after an error *transformer is destroyed by the
-   caller. */
-int eval_transformer(cli_app *cli, s24_transformer **transformer,
-                     const struct eval_options *options, s24_head head, const char *needs);
+/* Fills what a model is loaded with, as cli_model_opts, but that on the CPU it runs in f32 where no
+   --dtype is given, whatever its weights are stored in: a loss is a figure of the model. */
+int eval_model_opts(cli_app *cli, s24_model_opts *opts, const struct eval_options *o);
 
 #endif

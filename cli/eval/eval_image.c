@@ -35,8 +35,7 @@ static s24_status load_model(image_parts *p, cli_app *cli, const s24_model_opts 
 static int load(image_parts *p, cli_app *cli, const struct eval_options *o)
 {
     s24_model_opts opts;
-    int code = cli_model_opts(cli, &opts, o->dtype);
-    if (code == CLI_OK && !o->dtype && !cli->device) opts.dtype = S24_F32;
+    int code = eval_model_opts(cli, &opts, o);
     if (code == CLI_OK) code = cli_status(cli, load_model(p, cli, &opts));
     if (code == CLI_OK && !p->info.classes)
         return cli_fail(cli, CLI_UNSUPPORTED,

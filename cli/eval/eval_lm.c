@@ -6,11 +6,13 @@
 #include "eval/eval.h"
 #include "ids.h"
 #include "sparse24/task.h"
+#include "sparse24/train.h"
 
 enum { WINDOW = 1024 /* largest default */ };
 
 typedef struct lm_parts {
-    s24_transformer *transformer;
+    s24_model *model;
+    s24_session *session;
     s24_tokenizer *tokenizer;
     s24_stream *stream;    /* of a text, */
     s24_id_lines *lines;   /* or lines of ids, end to end */
@@ -19,6 +21,7 @@ typedef struct lm_parts {
     int64_t window, stride;
     double loss;       /* sum */
     int64_t predicted; /* tokens */
+    int64_t longest;   /* tokens of the largest batch */
 } lm_parts;
 
 /*
@@ -62,9 +65,8 @@ static void fill(lm_batch *batch, lm_place *at, const lm_parts *p)
 static s24_status forward(double *loss, const lm_parts *p, cli_app *cli, const lm_batch *batch)
 {
     const s24_batch texts = {.texts = batch->windows, .offsets = batch->offsets, .ids = batch->ids};
-    const s24_examples examples = {.texts = texts, .targets = batch->targets};
-    const s24_pass_outputs outputs = {.loss = loss};
-    return s24_transformer_forward(p->transformer, cli->ctx, &examples, &outputs);
+    const s24_outputs outputs = {.targets = batch->targets, .loss = loss};
+    return s24_session_forward(p->session, cli->ctx, &texts, &outputs);
 }
 
 static s24_status run_batch(lm_parts *p, cli_app *cli, lm_place *at)
@@ -76,6 +78,8 @@ static s24_status run_batch(lm_parts *p, cli_app *cli, lm_place *at)
     if (status != S24_OK) return status;
     p->loss += loss * (double)batch.scored;
     p->predicted += batch.scored;
+    const int64_t tokens = batch.offsets[batch.windows];
+    if (tokens > p->longest) p->longest = tokens;
     return s24_ctx_progress(cli->ctx, "tokens", p->predicted, p->count - 1);
 }
 
@@ -121,18 +125,41 @@ static int read_text(lm_parts *p, cli_app *cli, const char *path, int64_t vocabu
     return cli_status(cli, status);
 }
 
-static int load(lm_parts *p, cli_app *cli, const struct eval_options *o)
+static s24_status open_model(s24_checkpoint **out, s24_transformer_info *info, cli_app *cli)
 {
-    s24_transformer_info info;
-    int code = eval_transformer(cli, &p->transformer, o, S24_HEAD_LM,
-                                "a language model, whose head gives the next token");
-    if (code != CLI_OK) return code;
-    s24_transformer_describe(&info, p->transformer);
-    code = read_window(p, cli, o, info.positions);
-    if (code == CLI_OK) code = (o->ids ? read_ids : read_text)(p, cli, o->data, info.vocabulary);
+    const s24_status status = s24_checkpoint_open(out, cli->ctx, cli->operands[0]);
+    return status == S24_OK ? s24_transformer_peek(info, cli->ctx, *out) : status;
+}
+
+/* What can be known before the weights are read. */
+static int prepare(lm_parts *p, cli_app *cli, const struct eval_options *o,
+                   const s24_transformer_info *info)
+{
+    if (info->head != S24_HEAD_LM)
+        return cli_fail(cli, CLI_UNSUPPORTED,
+                        "%s (%s) has no head for this task; a language model, whose head gives the "
+                        "next token, is expected",
+                        cli->operands[0], info->model_type);
+    int code = read_window(p, cli, o, info->positions);
+    if (code == CLI_OK) code = (o->ids ? read_ids : read_text)(p, cli, o->data, info->vocabulary);
     if (code == CLI_OK && p->count < 2)
         code = cli_fail(cli, CLI_FORMAT, "%s has one token; two at least are expected", o->data);
     return code;
+}
+
+static int load(lm_parts *p, cli_app *cli, const struct eval_options *o)
+{
+    s24_model_opts opts;
+    s24_transformer_info info;
+    s24_checkpoint *checkpoint = NULL;
+    int code = eval_model_opts(cli, &opts, o);
+    if (code == CLI_OK) code = cli_status(cli, open_model(&checkpoint, &info, cli));
+    if (code == CLI_OK) code = prepare(p, cli, o, &info);
+    if (code == CLI_OK)
+        code = cli_status(cli, s24_model_load(&p->model, cli->ctx, checkpoint, &opts));
+    s24_checkpoint_close(checkpoint);
+    if (code != CLI_OK) return code;
+    return cli_status(cli, s24_session_create(&p->session, cli->ctx, p->model, EVAL_TOKENS));
 }
 
 static int measure(lm_parts *p, cli_app *cli)
@@ -168,6 +195,7 @@ static int print(cli_app *cli, const lm_parts *p, double seconds)
     }
     cli_print(cli, "loss %.4f  perplexity %.3f%s  (%lld tokens%s, %.1f s)", loss, perplexity,
               of_bytes, (long long)p->count, bytes_of, seconds);
+    encode_model_note(cli, p->model, s24_session_sparse_layers(p->session, p->longest));
     return CLI_OK;
 }
 
@@ -182,7 +210,8 @@ static int run(cli_app *cli, const struct eval_options *o)
     s24_stream_destroy(p.stream);
     s24_id_lines_destroy(p.lines);
     s24_tokenizer_destroy(p.tokenizer);
-    s24_transformer_destroy(p.transformer);
+    s24_session_destroy(p.session);
+    s24_model_destroy(p.model);
     return code;
 }
 

@@ -264,9 +264,9 @@ class Texts(Scratch):
             ("empty", lm("empty"), 4, "empty: there is no text"),
             ("one", lm("one"), 4, "one has one token"),
             ("wide", lm("text", "--max-tokens", "17"), 2, "--max-tokens 17: the most here are 16"),
-            ("dtype", lm("text", "--dtype", "bf16"), 5, "--task lm runs in f32 only"),
-            *((way, lm("text", way), 5, "--task lm runs every layer dense; --sparse and --dense are")
-              for way in ("--sparse", "--dense")),
+            *((dtype, lm("text", "--dtype", dtype), 5, f"a model runs in {dtype} on a GPU only")
+              for dtype in ("f16", "e4m3")),
+            ("both", lm("text", "--sparse", "--dense"), 2, "--sparse and --dense exclude each other"),
             ("an encoder", lm("text", model="encoder"), 5, "no head for this task; a language model"),
             ("images", lm("text", model="vit"), 5, r"vit \(vit\) has no head for this task"),
         ])

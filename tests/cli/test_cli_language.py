@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""eval --task lm against GPT-2 and Llama in plain Python: windows that overlap."""
+"""eval --task lm against GPT-2 and Llama in plain Python: windows that overlap; 2:4 layers in
+every dtype of the CPU, and on a device that is none (tests/support/fake_device.c), where a token's
+loss is 1."""
+import collections
 import math
 import random
+import re
 import unittest
 
-from cli_case import Scratch
+from cli_case import BUILD, Scratch, one_object, run
 import test_cli_eval
 from plain_language import Plain, strided_loss
 from test_cli_train_ends import write_llama
@@ -80,6 +84,126 @@ class Strides(Scratch):
         self.assertRegex(said, "qa: tokens that two neighbouring pieces .* their overlap")
         self.assertRegex(said,
                          "lm: tokens from the start of a window to that of the next, their step")
+
+
+FAKE = BUILD / "tests" / "fake"
+
+
+def make_sparse(folder):
+    """Both models pruned, Llama's packed too, in integers and in bf16. A GPU takes no heads as
+    narrow as narrow's."""
+    test_cli_eval.write_gpt2(folder / "gpt2", width=32)
+    write_llama(folder / "llama")
+    for name in ("gpt2", "llama"):
+        randomise(folder / name, 3)
+        assert run("prune", name, f"{name}-24", cwd=folder).returncode == 0
+    write_llama(folder / "narrow", width=8, heads=2)
+    assert run("pack", "llama-24", "packed", cwd=folder).returncode == 0
+    assert run("pack", "llama-24", "int8", "--quantize", "int8", cwd=folder).returncode == 0
+    assert run("prune", "llama", "bf16", "--packed", "--dtype", "bf16", cwd=folder).returncode == 0
+    (folder / "text").write_text("".join(random.Random(4).choices(LETTERS, k=90)))
+
+
+class TwoFour(Scratch):
+    make = staticmethod(make_sparse)
+
+    def lm(self, model, *more):
+        """The loss, and how many layers of how many ran 2:4, as is said where any is 2:4."""
+        words = ("eval", model, "--task", "lm", "--data", "text", "--threads", "1", *more)
+        said = re.search(r"(\d+) of (\d+) 2:4 layers ran 2:4", self.good(*words).stderr)
+        return self.json(*words)["loss"], tuple(map(int, said.groups())) if said else None
+
+    def plain(self, model, stride=16):
+        ids = [LETTERS.index(c) for c in (self.folder / "text").read_text()]
+        return strided_loss(Plain(self.folder / model), ids, 16, stride)
+
+    def test_sparse_and_dense_alike(self):
+        for plain, models, layers in (("gpt2-24", ("gpt2-24",), 4),
+                                      ("llama-24", ("llama-24", "packed"), 7)):
+            for stride in (16, 5):
+                expected = self.plain(plain, stride)
+                for model in models:
+                    with self.subTest(model=model, stride=stride):
+                        for way, ran in (("--sparse", (layers, layers)), ("--dense", None)):
+                            loss, said = self.lm(model, "--stride", str(stride), way)
+                            self.assertAlmostEqual(loss, expected, places=5)
+                            self.assertEqual(said, ran)
+                        loss, said = self.lm(model, "--stride", str(stride))
+                        self.assertAlmostEqual(loss, expected, places=5)
+                        self.assertEqual(said[1], layers)
+
+    def test_dtypes(self):
+        for plain, models in (("gpt2-24", ("gpt2-24",)), ("llama-24", ("llama-24", "packed"))):
+            expected = self.plain(plain)
+            for model in models:
+                for dtype, part in (("bf16", 0.01), ("i8", 0.03)):
+                    for way in ("--sparse", "--dense"):
+                        with self.subTest(model=model, dtype=dtype, way=way):
+                            loss, _ = self.lm(model, "--dtype", dtype, way)
+                            self.assertNotAlmostEqual(loss, expected, places=7)
+                            self.assertLess(abs(loss - expected), part * expected)
+
+    def test_f32_unless_asked_otherwise(self):
+        exact = self.lm("bf16", "--dtype", "f32", "--sparse")
+        self.assertEqual(self.lm("bf16", "--sparse"), exact)
+        self.assertNotEqual(self.lm("bf16", "--dtype", "bf16", "--sparse"), exact)
+
+    def test_stored_integers_and_their_dense_floats_alike(self):
+        self.good("unpack", "int8", "floats")
+        self.assertAlmostEqual(self.lm("int8", "--sparse")[0], self.plain("floats"), places=5)
+
+    def test_a_model_without_24_layers_says_nothing_of_them(self):
+        self.assertIsNone(self.lm("llama")[1])
+
+
+@unittest.skipUnless((FAKE / "libsparse24-cuda.so.0").exists(), "no modules in this build")
+class Device(Scratch):
+    make = staticmethod(make_sparse)
+    PACKED = ("eval", "packed", "--task", "lm", "--data", "text", "--device", "cuda")
+
+    def environment(self, **more):
+        return {"LD_LIBRARY_PATH": str(FAKE), "XDG_CACHE_HOME": str(self.folder / "cache"),
+                **{f"S24_FAKE_{name.upper()}": str(value) for name, value in more.items()}}
+
+    def kernels(self, *more):
+        """How often each was asked for. A text's windows are one batch."""
+        calls, report = self.folder / "calls", self.folder / "report"
+        found = self.json(*self.PACKED, *more, environment=self.environment(calls=calls,
+                                                                             report=report))
+        self.assertEqual((found["loss"], found["tokens"]), (1, 90))
+        self.assertEqual(one_object('{"version": 1, ' + report.read_text()[1:])["left"], 0)
+        count = collections.Counter(calls.read_text().split())
+        calls.unlink()
+        return count
+
+    def test_sparse_and_dense(self):
+        sparse, dense = self.kernels("--sparse"), self.kernels("--dense")
+        self.assertGreater(sparse["linear"], 0)
+        self.assertEqual((sparse["dense"], dense["linear"]), (0, 0))
+        self.assertGreater(dense["dense"], 0)
+        self.assertEqual((sparse["train_loss"], sparse["train_product"]), (1, 1))
+
+    def test_dtypes(self):
+        for dtype in ("f16", "bf16"):
+            self.assertEqual(self.kernels("--dtype", dtype, "--sparse")["quantise"], 0)
+        for dtype in ("i8", "e4m3"):
+            self.assertGreater(self.kernels("--dtype", dtype)["quantise"], 0)
+
+    def test_windows(self):
+        found = self.json(*self.PACKED, "--max-tokens", "7", "--stride", "3",
+                          environment=self.environment())
+        self.assertEqual((found["loss"], found["stride"]), (1, 3))
+
+    def test_refusals(self):
+        def fails(words, code, sentence, **more):
+            done = run(*words, cwd=self.folder, environment=self.environment(**more))
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertRegex(done.stderr, sentence)
+        fails((*self.PACKED, "--dtype", "f32"), 5, "a model runs in f32 on the CPU only")
+        fails(("eval", "narrow", *self.PACKED[2:]), 5,
+              "attention heads of 4 elements; a device takes multiples of 8 up to 128 for llama")
+        fails(self.PACKED, 3, "out of device memory", memory=10_000)
+        fails(self.PACKED, 5, "the device is lost", waits=0)
 
 
 if __name__ == "__main__":
