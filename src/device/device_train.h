@@ -278,7 +278,8 @@ S24_API s24_status s24_device_train_rotate(s24_ctx *ctx, s24_device *device,
  * as rows of the dtype, `ld` apart too, 0 past n.
  *
  * Cross-entropy of a row with its label (−1: none) × label_weight, and temperature² · KL(teacher ‖
- * row) at the temperature × teacher_weight.
+ * row) at the temperature × teacher_weight. losses, where it is not NULL, is given each row's part
+ * (0 where it has none); then loss may be NULL.
  */
 typedef struct s24_device_train_cross_entropy_args {
     size_t size; /* sizeof(s24_device_train_cross_entropy_args) */
@@ -287,7 +288,7 @@ typedef struct s24_device_train_cross_entropy_args {
     const float *logits, *teacher; /* teacher or NULL */
     void *dlogits;                 /* or NULL: the loss alone */
     const int32_t *labels;         /* [rows] or NULL: none */
-    double *loss;
+    double *loss, *losses;         /* [1], [rows] */
     double label_weight, teacher_weight;
     float temperature, gradient_scale;
     void *work;

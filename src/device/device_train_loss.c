@@ -62,7 +62,8 @@ s24_status s24_device_train_cross_entropy(s24_ctx *ctx, s24_device *device,
                                            {"dlogits", a.dlogits, 1},
                                            {"work", a.work, 0}};
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
-    TRY(check_sum(ctx, "loss", a.loss));
+    if (a.losses) TRY(check_sum(ctx, "losses", a.losses));
+    if (a.loss || !a.losses) TRY(check_sum(ctx, "loss", a.loss));
     return TRAIN_RUN(cross_entropy, &a);
 }
 

@@ -40,6 +40,18 @@ static double row_loss(double *dx, const float *x, const float *z, int64_t step,
 
 /* ---- cross-entropy ------------------------------------------------------------------------------ */
 
+/* The rows' losses in an array of the caller's, which holds poison before. */
+static void check_losses(gpu *g, const double *expected, const double *there, int64_t rows)
+{
+    double *got = malloc((size_t)rows * sizeof *got);
+    assert_ok(g->ctx,
+              s24_device_copy(g->ctx, g->device, got, there, (size_t)rows * sizeof *got, NULL));
+    assert_ok(g->ctx, s24_device_wait(g->ctx, g->device, NULL));
+    for (int64_t r = 0; r < rows; r++)
+        close_to(expected[r], got[r], 3e-6, "a row's cross-entropy", r);
+    free(got);
+}
+
 static void check_cross_entropy(gpu *g, int64_t rows, int64_t n, int taught, int labelled)
 {
     const int64_t ld = (n + 7) / 8 * 8 + (n % 3 ? 8 : 0), count = rows * ld;
@@ -50,10 +62,13 @@ static void check_cross_entropy(gpu *g, int64_t rows, int64_t n, int taught, int
     void *dx = poisoned(g, (size_t)count * 2), *loss = upload(g, before, sizeof before);
     void *work = work_memory(g);
     double *expected = calloc((size_t)count, sizeof *expected), sum = 3;
+    double *of_rows = malloc((size_t)rows * sizeof *of_rows);
+    double *losses = poisoned(g, (size_t)rows * sizeof *losses);
     for (int64_t r = 0; r < rows; r++) {
         labels[r + 1] = r % 5 == 3 ? -1 : (int32_t)(r * 7919 % n);
-        sum += row_loss(expected + r * ld, x.host + r * ld, taught ? z.host + r * ld : NULL, 1, n,
-                        labelled ? labels[r + 1] : -1, &w);
+        of_rows[r] = row_loss(expected + r * ld, x.host + r * ld, taught ? z.host + r * ld : NULL,
+                              1, n, labelled ? labels[r + 1] : -1, &w);
+        sum += of_rows[r];
     }
     for (int64_t i = 0; i < count; i++)
         expected[i] *= 8;
@@ -67,9 +82,19 @@ static void check_cross_entropy(gpu *g, int64_t rows, int64_t n, int taught, int
     close_to(sum, read_double(g, loss), 3e-6, "cross-entropy", n);
     DO(g, cross_entropy, .dtype = g->dtype, .rows = rows, .n = n, .ld = ld, .logits = x.there,
        .teacher = taught ? z.there : NULL, .labels = labelled ? labels_there + 1 : NULL,
-       .loss = loss, .label_weight = w.label, .teacher_weight = w.teacher,
+       .loss = loss, .losses = losses, .label_weight = w.label, .teacher_weight = w.teacher,
        .temperature = (float)w.temperature, .gradient_scale = 8, .work = work);
     close_to(2 * sum - 3, read_double(g, loss), 3e-6, "cross-entropy once more", n);
+    check_losses(g, of_rows, losses, rows);
+    release(g, losses);
+    losses = poisoned(g, (size_t)rows * sizeof *losses);
+    DO(g, cross_entropy, .dtype = g->dtype, .rows = rows, .n = n, .ld = ld, .logits = x.there,
+       .teacher = taught ? z.there : NULL, .labels = labelled ? labels_there + 1 : NULL,
+       .losses = losses, .label_weight = w.label, .teacher_weight = w.teacher,
+       .temperature = (float)w.temperature, .gradient_scale = 8, .work = work);
+    check_losses(g, of_rows, losses, rows);
+    release(g, losses);
+    free(of_rows);
     free(expected);
     free(labels);
     release(g, labels_there);
@@ -323,6 +348,11 @@ static void test_refusals(void **state)
             .ld = 8, .logits = m, .loss = sum, .temperature = 1, .gradient_scale = 1, .work = m);
     REFUSED(&g, S24_ERROR_UNSUPPORTED, "work memory", cross_entropy, .dtype = S24_F16,
             .rows = 1 << 21, .n = 8, .ld = 8, .logits = m, .loss = sum, .temperature = 1,
+            .gradient_scale = 1, .work = m);
+    REFUSED(&g, S24_ERROR_ARGUMENT, "loss is at (nil)", cross_entropy, .dtype = S24_F16, .rows = 1,
+            .n = 8, .ld = 8, .logits = m, .temperature = 1, .gradient_scale = 1, .work = m);
+    REFUSED(&g, S24_ERROR_ARGUMENT, "losses is at", cross_entropy, .dtype = S24_F16, .rows = 1,
+            .n = 8, .ld = 8, .logits = m, .losses = (double *)((char *)m + 4), .temperature = 1,
             .gradient_scale = 1, .work = m);
     REFUSED(&g, S24_ERROR_ARGUMENT, "temperature is 0", cross_entropy, .dtype = S24_F16, .rows = 1,
             .n = 8, .ld = 8, .logits = m, .loss = sum, .gradient_scale = 1, .work = m);

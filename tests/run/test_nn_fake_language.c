@@ -3,6 +3,7 @@
    ask for, which logits and losses are made, and what is refused. */
 #include "support.h"
 
+#include "device/device_train.h"
 #include "fake_calls.h"
 #include "nn_language.h"
 
@@ -105,13 +106,54 @@ static void test_logits(void **state)
     assert_int_equal(count_of(calls, "train_loss"), 1);
     assert_true(loss == 1);
     outputs.losses = losses;
+    record(path);
     assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
+    take_record(calls, path);
+    assert_int_equal(count_of(calls, "train_loss"), 1);
     for (int t = 0; t < LM_TOKENS; t++)
         assert_true(losses[t] == (targets[t] >= 0 ? 1.0f : 0.0f));
     outputs.targets = none;
     assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
     assert_true(loss != loss && losses[0] == 0);
     language_close(&l);
+}
+
+/* A row's loss goes to an array, the sum to a double; one of them is wanted. */
+static void test_places_of_losses(void **state)
+{
+    enum { ROWS = 3, N = 8 };
+    (void)state;
+    static _Alignas(16) float logits[ROWS * N];
+    static _Alignas(16) int32_t labels[4] = {1, -1, 2};
+    static _Alignas(16) double losses[4], sum[2];
+    io_env env;
+    s24_device *device;
+    const s24_device_opts opts = {.size = sizeof opts, .library = S24_FAKE_PLUGIN};
+    s24_device_train_cross_entropy_args args = {.size = sizeof args,
+                                                .dtype = S24_F16,
+                                                .rows = ROWS,
+                                                .n = N,
+                                                .ld = N,
+                                                .logits = logits,
+                                                .labels = labels,
+                                                .label_weight = 2,
+                                                .temperature = 1,
+                                                .gradient_scale = 1,
+                                                .work = logits};
+    io_begin(&env);
+    assert_ok(&env, s24_device_create(&device, env.ctx, &opts));
+    assert_int_equal(s24_device_train_cross_entropy(env.ctx, device, &args), S24_ERROR_ARGUMENT);
+    assert_non_null(strstr(s24_ctx_error(env.ctx), "loss is at"));
+    args.losses = (double *)(void *)((char *)losses + 4);
+    assert_int_equal(s24_device_train_cross_entropy(env.ctx, device, &args), S24_ERROR_ARGUMENT);
+    assert_non_null(strstr(s24_ctx_error(env.ctx), "losses is at"));
+    args.losses = losses;
+    assert_ok(&env, s24_device_train_cross_entropy(env.ctx, device, &args));
+    args.loss = sum;
+    assert_ok(&env, s24_device_train_cross_entropy(env.ctx, device, &args));
+    assert_true(losses[0] == 2 && losses[1] == 0 && losses[2] == 2 && sum[0] == 4);
+    s24_device_destroy(device);
+    io_end(&env);
 }
 
 static void test_refusals(void **state)
@@ -139,9 +181,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama),
-        cmocka_unit_test(test_gpt2),
-        cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_llama),    cmocka_unit_test(test_gpt2),
+        cmocka_unit_test(test_logits),   cmocka_unit_test(test_places_of_losses),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);

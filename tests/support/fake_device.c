@@ -202,8 +202,11 @@ static s24_status fake_train_loss(s24i_device *d, const s24_device_train_cross_e
 {
     (void)stream;
     called(__func__);
-    for (int64_t r = 0; r < job->rows; r++)
-        if (job->labels[r] >= 0) *job->loss += job->label_weight;
+    for (int64_t r = 0; r < job->rows; r++) {
+        const double loss = job->labels[r] >= 0 ? job->label_weight : 0;
+        if (job->losses) job->losses[r] = loss;
+        if (job->loss) *job->loss += loss;
+    }
     return alive(d, error);
 }
 

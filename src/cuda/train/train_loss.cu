@@ -3,7 +3,7 @@
  * Losses of rows of logits: a label, a teacher at a temperature, or both. A block has PART logits
  * of a row. One kernel leaves each part's maxima and sums in the work memory, a second one merges
  * those of its row and writes the gradient; what it reads again is in the cache where the caller
- * takes rows by chunks. Each row's loss is a part of a sum in double.
+ * takes rows by chunks. Each row's loss is a part of a sum in double, or is given to the caller.
  */
 #include <cfloat>
 
@@ -164,9 +164,10 @@ static __device__ inline row_terms terms_of(const s24_device_train_cross_entropy
             job.gradient_scale};
 }
 
-/* [rows][parts] in the work memory, and [rows] losses after them. */
+/* [rows] losses: the caller's, or after [rows][parts] in the work memory. */
 static __host__ __device__ inline double *losses_of(const s24_device_train_cross_entropy_args &job)
 {
+    if (job.losses) return job.losses;
     const int64_t parts = (job.n + PART - 1) / PART;
     return reinterpret_cast<double *>(static_cast<row_sums_of *>(job.work) +
                                       (job.rows * parts + 1) / 2 * 2);
@@ -298,7 +299,7 @@ TRAIN_ENQUEUE(cross_entropy, s24_device_train_cross_entropy_args)
     void *args[] = {&args_of};
     s24_status status = device_launch_kernel(error, &launches[0], args, stream);
     if (status == S24_OK) status = device_launch_kernel(error, &launches[1], args, stream);
-    if (status != S24_OK) return status;
+    if (status != S24_OK || !job->loss) return status;
     return add_loss(device, losses_of(*job), job->rows, job->loss, 1, stream, error);
 }
 

@@ -112,18 +112,18 @@ s24_status s24i_gpu_logits_begin(const s24i_gpu_session *gpu, s24_ctx *ctx,
                            (size_t)tokens * sizeof(int32_t), gpu->stream);
 }
 
-/* losses[token] += that of a row of logits, or of all rows to the first token's. */
-static s24_status add_losses(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t row, int64_t rows,
-                             int64_t token)
+/* losses of `rows` tokens from `first` on = those of gpu->logits. */
+static s24_status fill_losses(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t first,
+                              int64_t rows)
 {
     const s24_device_train_cross_entropy_args args = {.size = sizeof args,
                                                       .dtype = gpu->model->dtype,
                                                       .rows = rows,
                                                       .n = vocabulary_of(gpu),
                                                       .ld = row_of(gpu),
-                                                      .logits = gpu->logits + row * row_of(gpu),
-                                                      .labels = gpu->targets + token,
-                                                      .loss = gpu->losses + token,
+                                                      .logits = gpu->logits,
+                                                      .labels = gpu->targets + first,
+                                                      .losses = gpu->losses + first,
                                                       .label_weight = 1,
                                                       .temperature = 1,
                                                       .gradient_scale = 1,
@@ -147,10 +147,7 @@ static s24_status run_losses(const s24i_gpu_session *gpu, s24_ctx *ctx, const s2
         rows = s24i_min(gpu->logit_rows, tokens - first);
         if (!has_target(o->targets + first, rows)) continue;
         TRY(make_logits(gpu, ctx, first, rows));
-        const int64_t together = o->losses ? 1 : rows;
-        for (int64_t r = 0; r < rows; r += together)
-            if (has_target(o->targets + first + r, together))
-                TRY(add_losses(gpu, ctx, r, together, first + r));
+        TRY(fill_losses(gpu, ctx, first, rows));
     }
     return S24_OK;
 }
