@@ -113,8 +113,9 @@ typedef struct s24_pass_outputs {
     double *loss;      /* mean over what has a label, NaN if nothing has */
 } s24_pass_outputs;
 
-/* Errors: ARGUMENT (as s24_session_forward; labels out of range; outputs without their head),
-   MEMORY. */
+/* The pass of training forward alone, for weights that change; a model whose weights do not runs in
+   a session (nn.h). Errors: ARGUMENT (as s24_session_forward; labels out of range; outputs without
+   their head), MEMORY. */
 S24_API s24_status s24_transformer_forward(s24_transformer *transformer, s24_ctx *ctx,
                                            const s24_examples *examples,
                                            const s24_pass_outputs *outputs);
