@@ -177,8 +177,8 @@ static void tile_back(const scratch *s, const job *j, const place *at, int64_t h
                                (token + r) * h->heads + head);
     }
     for (int64_t r = 0; r < rows; r++)
-        j->m->kernels->softmax_back(s->dp + r * s->tokens_ld, s->p + r * s->tokens_ld,
-                                    1.0f / sqrtf((float)d), seen);
+        j->m->vec->softmax_back(s->dp + r * s->tokens_ld, s->p + r * s->tokens_ld,
+                                1.0f / sqrtf((float)d), seen);
     for (int64_t r = 0; h->drop && r < rows; r++)
         j->m->vec->dropout(s->p + r * s->tokens_ld, seen, h->drop, (token + r) * h->heads + head);
     add_turned(s, j, s->dvalues, s->p, s->dout, rows, seen);

@@ -48,7 +48,7 @@ static double row_loss(const s24i_machine *m, float *x, float *z, int64_t n, int
     double loss = 0;
     memset(gradient, 0, (size_t)n * sizeof *gradient);
     if (label >= 0 && w->label != 0) {
-        const double all = (double)m->kernels->softmax(gradient, x, 1.0f, n);
+        const double all = (double)m->vec->softmax_forward(gradient, x, 1.0f, n);
         loss += w->label * (all - (double)x[label]);
         m->vec->scale(gradient, (float)w->label, n);
         gradient[label] -= (float)w->label;
@@ -56,9 +56,9 @@ static double row_loss(const s24i_machine *m, float *x, float *z, int64_t n, int
     if (z && w->teacher != 0) {
         const double t = (double)w->temperature;
         const float inverse = 1.0f / w->temperature;
-        const double all_z = (double)m->kernels->softmax(q, z, inverse, n);
+        const double all_z = (double)m->vec->softmax_forward(q, z, inverse, n);
         const double mean_z = (double)m->vec->dot(q, z, n), mean_x = (double)m->vec->dot(q, x, n);
-        const double all_x = (double)m->kernels->softmax(z, x, inverse, n);
+        const double all_x = (double)m->vec->softmax_forward(z, x, inverse, n);
         loss += w->teacher * t * t * ((mean_z - mean_x) / t - all_z + all_x);
         m->vec->axpy(gradient, (float)(w->teacher * t), z, n);
         m->vec->axpy(gradient, (float)(-w->teacher * t), q, n);
@@ -131,8 +131,8 @@ static void squared_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t t = begin; t < end; t++) {
         if (j->step->mask && !j->step->mask[t]) continue;
         j->sums[thread] +=
-            j->weight * (double)j->m->kernels->pull(j->dx + t * n, 2.0f * (float)j->weight,
-                                                    j->x + t * n, j->y + t * n, n);
+            j->weight * (double)j->m->vec->pull(j->dx + t * n, 2.0f * (float)j->weight,
+                                                j->x + t * n, j->y + t * n, n);
     }
 }
 

@@ -192,7 +192,7 @@ static void add_norm_range(void *arg, int64_t begin, int64_t end, int thread)
         if (a->drop) vec->dropout(s, a->width, a->drop, r);
         if (a->residual && !in_place)
             vec->add(s, s, (const float *)a->residual + r * a->width, a->width);
-        j->m->kernels->norm((float *)a->y + r * a->width, a->stats + 2 * r, s, &a->norm->row);
+        j->m->vec->norm_forward((float *)a->y + r * a->width, a->stats + 2 * r, s, &a->norm->row);
     }
 }
 
@@ -230,13 +230,14 @@ static void norm_back_range(void *arg, int64_t begin, int64_t end, int thread)
     const norm_job *j = arg;
     const s24i_norm_back *b = j->back;
     const int64_t width = b->width;
-    float *sums = j->m->scratch + thread * j->m->scratch_elems;
+    float *own = j->m->scratch + thread * j->m->scratch_elems;
+    const s24i_norm_sums sums = {own, b->norm->dbeta ? own + width : NULL};
     for (int64_t r = begin; r < end; r++) {
         float *dy = (float *)b->dy + r * width, *ds = (float *)b->ds + r * width;
         if (b->dy2) j->m->vec->add(dy, dy, (const float *)b->dy2 + r * width, width);
         if (b->drop) j->m->vec->dropout(dy, width, b->drop, r);
-        j->m->kernels->norm_back(b->add ? dy : ds, sums, b->norm->dbeta ? sums + width : NULL, dy,
-                                 (const float *)b->s + r * width, b->stats + 2 * r, &b->norm->row);
+        j->m->vec->norm_back(b->add ? dy : ds, &sums, dy, (const float *)b->s + r * width,
+                             b->stats + 2 * r, &b->norm->row);
         if (b->add) j->m->vec->add(ds, ds, dy, width);
     }
 }
@@ -276,8 +277,8 @@ static void activate_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t r = begin; r < end; r++) {
         float *u = (float *)a->u + r * ld, *h = (float *)a->h + r * n;
         if (a->bias) j->m->vec->add(u, u, a->bias, ld);
-        j->m->kernels->activate(h, u, a->activation, a->squared, n);
-        if (a->gated) j->m->kernels->multiply(h, h, u + n, n);
+        j->m->vec->activate(h, u, a->activation, a->squared, n);
+        if (a->gated) j->m->vec->multiply(h, h, u + n, n);
     }
 }
 
@@ -291,19 +292,19 @@ static void activate_back_range(void *arg, int64_t begin, int64_t end, int threa
 {
     const activate_job *j = arg;
     const s24i_activate *a = j->a;
-    const s24i_train_kernels *k = j->m->kernels;
+    const s24i_vec *vec = j->m->vec;
     const int64_t n = a->width, ld = a->gated ? 2 * n : n;
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const float *u = (const float *)a->u + r * ld, *dh = j->dh + r * n;
         float *du = j->du + r * ld;
         if (a->gated) { /* du[n …] first holds the activation, then the gate's dy */
-            k->activate(du + n, u, a->activation, a->squared, n);
-            k->multiply(du, dh, u + n, n);
-            k->multiply(du + n, du + n, dh, n);
+            vec->activate(du + n, u, a->activation, a->squared, n);
+            vec->multiply(du, dh, u + n, n);
+            vec->multiply(du + n, du + n, dh, n);
             dh = du;
         }
-        k->activate_back(du, dh, u, a->activation, a->squared, n);
+        vec->activate_back(du, dh, u, a->activation, a->squared, n);
     }
 }
 
@@ -332,7 +333,6 @@ s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest
                               .memory_align = 64,
                               .scale = 1.0f,
                               .vec = s24i_vec_find(s24_ctx_cpu(ctx)),
-                              .kernels = s24i_train_kernels_find(s24_ctx_cpu(ctx)),
                               .scratch_elems = elems,
                               .threads = threads};
     return s24i_alloc_elems(&machine->scratch, ctx, threads * elems, sizeof(float),

@@ -22,8 +22,8 @@ static void squares_range(void *arg, int64_t begin, int64_t end, int thread)
     const flat_job *j = arg;
     for (int64_t c = begin; c < end; c++) {
         const int64_t at = c * CHUNK;
-        j->sums[thread] += (double)j->m->kernels->squares(
-            j->g + at, j->mask ? j->mask + at / 16 : NULL, s24i_min(CHUNK, j->n - at));
+        j->sums[thread] += (double)j->m->vec->squares(j->g + at, j->mask ? j->mask + at / 16 : NULL,
+                                                      s24i_min(CHUNK, j->n - at));
     }
 }
 
@@ -50,7 +50,7 @@ static void adamw_range(void *arg, int64_t begin, int64_t end, int thread)
     if (part.mask) part.mask += at / 16;
     if (part.masked) part.masked += at;
     part.n = s24i_min(end * CHUNK, j->n) - at;
-    j->m->kernels->adamw(&part);
+    j->m->vec->adamw(&part);
 }
 
 void s24i_cpu_update(s24i_machine *m, const s24i_update *u)

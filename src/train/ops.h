@@ -13,8 +13,6 @@
 #define S24_TRAIN_OPS_H
 
 #include "device/device_layers.h"
-#include "train/train_kernels.h"
-#include "vec/dropout.h"
 #include "vec/vec.h"
 
 typedef struct s24i_machine s24i_machine;
@@ -282,7 +280,6 @@ struct s24i_machine {
     const s24i_pulse *pulse; /* NULL: a pass cannot be stopped */
     /* The CPU's. */
     const s24i_vec *vec;
-    const s24i_train_kernels *kernels;
     float *scratch; /* [threads, scratch_elems] */
     int64_t scratch_elems;
     int threads;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The table of vector operations and the choice of a row. */
+/* The instruction sets of vec.def and the choice of one. */
 #include "vec/vec.h"
 
 #include <stddef.h>
 
-#define S24I_VEC(symbol) extern const s24i_vec s24i_vec_##symbol;
+#define S24I_VEC_SET(symbol) extern const s24i_vec s24i_vec_##symbol;
 #include "vec/vec.def"
-#undef S24I_VEC
 
 static const s24i_vec *const rows[] = {
-#define S24I_VEC(symbol) &s24i_vec_##symbol,
+#define S24I_VEC_SET(symbol) &s24i_vec_##symbol,
 #include "vec/vec.def"
-#undef S24I_VEC
     NULL};
 
 const s24i_vec *s24i_vec_row(int index)

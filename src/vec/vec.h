@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Vector operations on f32 rows: everything of a forward pass that is not a linear layer. One
- * struct of functions an instruction set, one row a struct in vec.def; all of them are made from
- * vec_impl.h. The functions check nothing, allocate nothing and run on the calling thread.
- * Operands have natural alignment only and may have any length; sums run in an order that
- * depends on the row of the table and on the length, never on alignment or threads.
+ * Vector operations on f32 rows: everything of passes, forward and backward, and of an optimiser
+ * that is not a linear layer. vec.def lists the functions and the instruction sets, of which each
+ * has one struct of them. The functions check nothing, allocate nothing and run on the calling
+ * thread. Operands have natural alignment only and may have any length; sums run in an order that
+ * depends on the set and on the length, never on alignment or threads.
  */
 #ifndef S24_VEC_VEC_H
 #define S24_VEC_VEC_H
@@ -12,7 +12,6 @@
 #include <stdint.h>
 
 #include "base/try.h"
-#include "vec/dropout.h"
 
 /* Columns of a packed right operand are padded to this many floats: the widest vector. */
 #define S24I_VEC_PAD 16
@@ -53,44 +52,46 @@ typedef struct s24i_layer_norm {
     int64_t n;
 } s24i_layer_norm;
 
+/* One row of a norm of training: y = gamma·(x − mean)·inverse + beta; rms: mean is 0, beta NULL. */
+typedef struct s24i_norm_row {
+    const float *gamma, *beta; /* [n]; beta may be NULL */
+    float eps;
+    int rms;
+    int64_t n;
+} s24i_norm_row;
+
+/* Gradients of a norm's parameters, summed over rows. */
+typedef struct s24i_norm_sums {
+    float *gamma, *beta; /* [n]; beta may be NULL */
+} s24i_norm_sums;
+
+/* Dropout that is known from its place: what a pass forward drops, the pass backward drops again,
+   on any number of threads. */
+typedef struct s24i_dropout {
+    float rate;    /* of elements that become 0, in 1/65536; the others are divided by 1 − rate */
+    uint64_t seed; /* of the step and the place in the model */
+} s24i_dropout;
+
+/* One step of AdamW over n neighbours; g is scaled by gscale first and left 0. */
+typedef struct s24i_adamw {
+    float *p, *g, *m, *v;
+    const uint16_t *mask; /* bit i % 16 of word i / 16: may p[i] be other than 0? NULL: all may */
+    /* NULL, or where what the mask leaves of p is written: p then learns on behind the mask, its
+       gradient there greater by pull·p. */
+    float *masked;
+    float pull;
+    int64_t n;                             /* a multiple of 16 where there is a mask */
+    float gscale, beta1, beta2, eps, keep; /* keep: 1 − lr·weight decay */
+    float step;                            /* lr / (1 − beta1^t) */
+    float inverse2;                        /* 1 / √(1 − beta2^t) */
+} s24i_adamw;
+
 typedef struct s24i_vec {
     const char *name;
     uint32_t cpu; /* S24_CPU_ bits it needs */
-    void (*product)(const s24i_product *job);
-    void (*softmax)(const s24i_softmax *job);
-    /* dst[c*ldd + r] = src[r*lds + c] for r < rows, c < cols; dst's rows are padded with zeros
-       up to ldd. */
-    void (*transpose)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t rows,
-                      int64_t cols);
-    /* x[rows, n] contiguous becomes gamma·(x − mean)/√(variance + eps) + beta, row by row, or
-       gamma·x/√(mean of squares + eps). */
-    void (*layer_norm)(float *x, int64_t rows, const s24i_layer_norm *norm);
-    /* y[n] = activation(x[n] + bias[n]), or y += that. bias may be NULL; x may be y when not
-       accumulating. */
-    void (*epilogue)(float *y, const float *x, const float *bias, s24_activation activation,
-                     int accumulate, int64_t n);
-    /* y[n] = activation(g)·u, squared: activation(g)²·u. y may be g or u. */
-    void (*gate)(float *y, const float *g, const float *u, s24_activation activation, int squared,
-                 int64_t n);
-    float (*log_sum)(const float *x, int64_t n);                      /* ln Σ exp(x) */
-    void (*add)(float *y, const float *a, const float *b, int64_t n); /* y = a + b */
-    void (*axpy)(float *y, float alpha, const float *x, int64_t n);   /* y += alpha·x */
-    void (*maximum)(float *y, const float *x, int64_t n);             /* y = max(y, x) */
-    void (*scale)(float *y, float alpha, int64_t n);                  /* y = alpha·y */
-    float (*dot)(const float *a, const float *b, int64_t n);          /* Σ a·b */
-    /* Drops elements of row `row` (below 2^44) of n (below 2^23). The same on every row of the
-       table. */
-    void (*dropout)(float *x, int64_t n, const s24i_dropout *drop, int64_t row);
-
-    /* Of rows that multiply bf16; NULL in the others. */
-    void (*pair_product)(const s24i_product *job);
-    /* As softmax, but the weights leave as bf16, packed at the front of each row, zeros behind n
-       up to a multiple of two. */
-    void (*pair_softmax)(const s24i_softmax *job);
-    /* dst[r/2][c] = src[r][c], src[r+1][c], zeros for what src has not, c up to ldd. */
-    void (*pair_rows)(s24i_pair *dst, int64_t ldd, const uint16_t *src, int64_t lds, int64_t rows,
-                      int64_t cols);
-    void (*narrow)(uint16_t *y, const float *x, int64_t n); /* y = bf16(x) */
+#define S24I_VEC(result, name, parameters)       result(*name) parameters;
+#define S24I_VEC_PAIRS(result, name, parameters) result(*name) parameters;
+#include "vec/vec.def"
 } s24i_vec;
 
 /* The widest row that runs under the CPU bits; there always is one. */

@@ -1,12 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Vector operations for AVX2 with FMA. See vec_impl.h. */
+/* Vector operations for AVX2 with FMA: 16 registers of 8 floats. See vec_table.h. */
 #include "vec/vec.h"
 
 #if defined(__x86_64__)
+#include <immintrin.h>
+
 #define TARGET     __attribute__((target("avx2,fma")))
 #define TABLE      s24i_vec_avx2
 #define TABLE_NAME "avx2"
 #define TABLE_CPU  S24_CPU_AVX2
-#include "vec/vec_avx2.h"
-#include "vec/vec_impl.h"
+
+#define WIDTH 8
+typedef __m256 vec;
+#define V_SET(x)        _mm256_set1_ps(x)
+#define V_LOAD(p)       _mm256_loadu_ps(p)
+#define V_STORE(p, v)   _mm256_storeu_ps(p, v)
+#define V_ADD(a, b)     _mm256_add_ps(a, b)
+#define V_SUB(a, b)     _mm256_sub_ps(a, b)
+#define V_MUL(a, b)     _mm256_mul_ps(a, b)
+#define V_DIV(a, b)     _mm256_div_ps(a, b)
+#define V_FMA(a, b, c)  _mm256_fmadd_ps(a, b, c)
+#define V_FNMA(a, b, c) _mm256_fnmadd_ps(a, b, c)
+#define V_MAX(a, b)     _mm256_max_ps(a, b)
+#define V_MIN(a, b)     _mm256_min_ps(a, b)
+#define V_SQRT(a)       _mm256_sqrt_ps(a)
+#define V_ABS(a)        _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a)
+#define V_SUM(a)        sum8(a)
+#define V_TOP(a)        top8(a)
+#define V_ROUND(a)      _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+/* a with the sign of b, where a ≥ 0. */
+#define V_SIGN(a, b)   _mm256_or_ps(a, _mm256_and_ps(b, _mm256_set1_ps(-0.0f)))
+#define V_SCALE2(m, n) scale2(m, n)
+/* 1 in the lanes whose bit is set, else 0. */
+#define V_BITS(bits)   bits8(bits)
+#define TILE_ROWS_WIDE 6 /* 6 rows × 2 vectors = 12 sums, 2 columns of b, one broadcast */
+#define TILE_VECS_WIDE 2
+#define TILE_ROWS_SLIM 12 /* 12 × 1 */
+#define TILE_VECS_SLIM 1
+#define HAVE_AVX2      1
+
+TARGET static inline float sum8(vec a)
+{
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+TARGET static inline float top8(vec a)
+{
+    __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+TARGET static inline vec bits8(uint32_t bits)
+{
+    const __m256i lane = _mm256_set_epi32(128, 64, 32, 16, 8, 4, 2, 1);
+    const __m256i set = _mm256_and_si256(_mm256_set1_epi32((int)bits), lane);
+    const __m256i on = _mm256_cmpeq_epi32(set, lane);
+    return _mm256_and_ps(_mm256_castsi256_ps(on), _mm256_set1_ps(1.0f));
+}
+/* m·2^n for whole n up to 127; 0 below −126. */
+TARGET static inline vec scale2(vec m, vec n)
+{
+    const __m256i power =
+        _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+    const vec normal = _mm256_cmp_ps(n, _mm256_set1_ps(-126.0f), _CMP_NLT_UQ);
+    return _mm256_and_ps(_mm256_mul_ps(m, _mm256_castsi256_ps(power)), normal);
+}
+
+#include "vec/vec_table.h"
 #endif

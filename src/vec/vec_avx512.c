@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Vector operations for AVX-512. See vec_impl.h. */
+/* Vector operations for AVX-512. See vec_table.h. */
 #include "vec/vec.h"
 
 #if defined(__x86_64__)
@@ -8,5 +8,5 @@
 #define TABLE_NAME "avx512"
 #define TABLE_CPU  S24_CPU_AVX512
 #include "vec/vec_avx512.h"
-#include "vec/vec_impl.h"
+#include "vec/vec_table.h"
 #endif

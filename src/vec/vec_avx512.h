@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The vector of the AVX-512 rows: 32 registers of 16 floats. Included by a row's file, once it has
-   defined TARGET; see vec_impl.h. */
+   defined TARGET; see vec_table.h. */
 #ifndef S24_VEC_VEC_AVX512_H
 #define S24_VEC_VEC_AVX512_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Vector operations for AVX-512 with products of bf16 pairs. See vec_impl.h. */
+/* Vector operations for AVX-512 with products of bf16 pairs. See vec_table.h. */
 #include "vec/vec.h"
 
 #if defined(__x86_64__)
@@ -23,5 +23,5 @@
             _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(q))), 16)))
 /* m·2^n for whole n, subnormal results too. */
 #define V_SCALEF(m, n) _mm512_scalef_ps(m, n)
-#include "vec/vec_impl.h"
+#include "vec/vec_table.h"
 #endif

@@ -34,6 +34,23 @@ TARGET INLINE void store_part(float *p, vec v, int64_t count)
         p[i] = part[i];
 }
 
+/* For every vector of n elements: `part` is WIDTH, and for the last one what is left. */
+#define EACH(i, n)                                                                                 \
+    for (int64_t i = 0, part = (n) < WIDTH ? (n) : WIDTH; i < (n);                                 \
+         i += WIDTH, part = (n)-i < WIDTH ? (n)-i : WIDTH)
+
+TARGET INLINE vec get(const float *p, int64_t part, float fill)
+{
+    return part == WIDTH ? V_LOAD(p) : load_part(p, part, fill);
+}
+TARGET INLINE void put(float *p, vec v, int64_t part)
+{
+    if (part == WIDTH)
+        V_STORE(p, v);
+    else
+        store_part(p, v, part);
+}
+
 /* exp, of at most 88; exactly 0 where the result would be subnormal. V_MAX and V_MIN give their
    second operand when one is NaN, so the constant goes first and NaN comes through. */
 TARGET INLINE vec vec_exp(vec x)
@@ -51,8 +68,6 @@ TARGET INLINE vec vec_exp(vec x)
     return V_SCALE2(p, n);
 }
 
-/* ---- activations ----------------------------------------------------------------------------- */
-
 /* erf(x/√2); *gauss is exp(−x²/2). */
 TARGET INLINE vec vec_erf(vec x, vec *gauss)
 {
@@ -65,36 +80,4 @@ TARGET INLINE vec vec_erf(vec x, vec *gauss)
     p = V_FMA(p, t, V_SET(0.254829592f));
     *gauss = vec_exp(V_SUB(V_SET(0.0f), V_MUL(z, z)));
     return V_SIGN(V_FNMA(V_MUL(p, t), *gauss, V_SET(1.0f)), x);
-}
-
-TARGET INLINE vec gelu_erf(vec x)
-{
-    vec gauss;
-    const vec half = V_MUL(x, V_SET(0.5f));
-    return V_FMA(half, vec_erf(x, &gauss), half);
-}
-
-/* x/2·(1 + tanh u) = x/(1 + exp(−2u)). */
-TARGET INLINE vec gelu_tanh(vec x)
-{
-    const vec inner = V_FMA(V_MUL(x, x), V_SET(0.044715f), V_SET(1.0f));
-    const vec u = V_MUL(V_MUL(x, V_SET(-1.59576912161f)), inner); /* −2·√(2/π) */
-    return V_DIV(x, V_ADD(V_SET(1.0f), vec_exp(u)));
-}
-
-TARGET INLINE vec activate(vec x, s24_activation activation)
-{
-    switch (activation) {
-    case S24_ACTIVATION_RELU:
-        return V_MAX(V_SET(0.0f), x);
-    case S24_ACTIVATION_GELU:
-        return gelu_erf(x);
-    case S24_ACTIVATION_GELU_TANH:
-        return gelu_tanh(x);
-    case S24_ACTIVATION_SILU:
-        return V_DIV(x, V_ADD(V_SET(1.0f), vec_exp(V_SUB(V_SET(0.0f), x))));
-    case S24_ACTIVATION_NONE:
-        break;
-    }
-    return x;
 }

@@ -1,11 +1,92 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Vector operations in portable C for any CPU. See vec_impl.h. */
+/* Vector operations in portable C for any CPU, over GCC's and Clang's vector type of 4 floats,
+   which every 64-bit target has registers for. See vec_table.h. */
+#include <stdint.h>
+#include <string.h>
+
 #include "vec/vec.h"
 
 #define TARGET
 #define TABLE      s24i_vec_portable
 #define TABLE_NAME "portable"
 #define TABLE_CPU  0
-#include "vec/vec_portable.h"
 
-#include "vec/vec_impl.h"
+#define WIDTH 4
+typedef float vec __attribute__((vector_size(16)));
+typedef int32_t ivec __attribute__((vector_size(16)));
+typedef uint32_t uvec __attribute__((vector_size(16)));
+#define V_SET(x)        ((vec){(x), (x), (x), (x)})
+#define V_LOAD(p)       load4(p)
+#define V_STORE(p, v)   store4(p, v)
+#define V_ADD(a, b)     ((a) + (b))
+#define V_SUB(a, b)     ((a) - (b))
+#define V_MUL(a, b)     ((a) * (b))
+#define V_DIV(a, b)     ((a) / (b))
+#define V_FMA(a, b, c)  ((a) * (b) + (c))
+#define V_FNMA(a, b, c) ((c) - (a) * (b))
+#define V_MAX(a, b)     select4((a) > (b), a, b)
+#define V_MIN(a, b)     select4((a) < (b), a, b)
+#define V_SQRT(a)       root4(a)
+#define V_ABS(a)        ((vec)((ivec)(a)&0x7fffffff))
+#define V_SUM(a)        sum4(a)
+#define V_TOP(a)        top4(a)
+#define V_ROUND(a)      round4(a)
+/* a with the sign of b, where a ≥ 0. */
+#define V_SIGN(a, b)   ((vec)((ivec)(a) | ((ivec)(b) & ~0x7fffffff)))
+#define V_SCALE2(m, n) scale2(m, n)
+/* 1 in the lanes whose bit is set, else 0. */
+#define V_BITS(bits)   bits4(bits)
+#define TILE_ROWS_WIDE 4 /* 4 rows × 2 vectors = 8 sums of the 16 registers a baseline has */
+#define TILE_VECS_WIDE 2
+#define TILE_ROWS_SLIM 8
+#define TILE_VECS_SLIM 1
+#define HAVE_AVX2      0
+
+static inline vec load4(const float *p)
+{
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline void store4(float *p, vec v)
+{
+    memcpy(p, &v, sizeof v);
+}
+static inline vec select4(ivec mask, vec a, vec b)
+{
+    return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
+}
+static inline vec root4(vec a)
+{
+    return (vec){__builtin_sqrtf(a[0]), __builtin_sqrtf(a[1]), __builtin_sqrtf(a[2]),
+                 __builtin_sqrtf(a[3])};
+}
+static inline vec bits4(uint32_t bits)
+{
+    return (vec){(float)(bits & 1), (float)(bits >> 1 & 1), (float)(bits >> 2 & 1),
+                 (float)(bits >> 3 & 1)};
+}
+static inline float sum4(vec a)
+{
+    return (a[0] + a[2]) + (a[1] + a[3]);
+}
+static inline float top4(vec a)
+{
+    const float low = a[0] > a[1] ? a[0] : a[1];
+    const float high = a[2] > a[3] ? a[2] : a[3];
+    return low > high ? low : high;
+}
+/* 1.5·2^23: adding it to |a| < 2^22 drops the fraction and leaves the number in the low bits. */
+#define SHIFT V_SET(12582912.0f)
+static inline vec round4(vec a)
+{
+    return (a + SHIFT) - SHIFT;
+}
+/* m·2^n for whole n up to 127; 0 below −126. */
+static inline vec scale2(vec m, vec n)
+{
+    const uvec power = ((uvec)(n + SHIFT) - (uvec)SHIFT + 127) << 23;
+    return (vec)((ivec)(m * (vec)power) & ~(n < V_SET(-126.0f)));
+}
+
+#include "vec/vec_table.h"

@@ -30,7 +30,7 @@ typedef struct room {
 
 static const uint64_t SEED = 0x123456789abcdefULL;
 
-/* The factor of a weight: docs of s24_device_dropout, by the numbers of vec/vec_impl.h. */
+/* The factor of a weight: docs of s24_device_dropout, by the numbers of vec/vec_dropout.h. */
 static double drop_factor(float rate, int64_t row, int64_t i)
 {
     const uint32_t limit = (uint32_t)(rate * 65536.0f);

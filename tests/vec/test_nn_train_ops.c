@@ -8,7 +8,6 @@
 
 #include "activation.h"
 #include "safetensors_mini.h"
-#include "train/train_kernels.h"
 #include "vec/vec.h"
 
 enum { MOST = 70 };
@@ -25,11 +24,10 @@ static void close_to(double expected, float got, double bound, const char *what,
 }
 
 #define EACH_ROW(k)                                                                                \
-    for (int row_ = 0; row_ == 0 || s24i_train_kernels_row(row_); row_++)                          \
-        for (const s24i_train_kernels *k = s24i_train_kernels_row(row_);                           \
-             k && !(k->cpu & ~s24_cpu_detect()); k = NULL)
+    for (int row_ = 0; s24i_vec_row(row_); row_++)                                                 \
+        for (const s24i_vec *k = s24i_vec_row(row_); k && !(k->cpu & ~s24_cpu_detect()); k = NULL)
 
-/* ---- norms --------------------------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
 typedef struct rows {
     float x[MOST], dy[MOST], gamma[MOST], beta[MOST], y[MOST], dx[MOST], dgamma[MOST], dbeta[MOST];
@@ -51,7 +49,7 @@ static double norm_reference(const rows *r, const s24i_norm_row *norm, int64_t a
            (norm->rms ? 0 : (double)r->beta[out]);
 }
 
-static void check_norm(const s24i_train_kernels *k, int64_t n, int rms)
+static void check_norm(const s24i_vec *k, int64_t n, int rms)
 {
     rows r = {.x = {0}};
     uint64_t state = (uint64_t)n;
@@ -64,10 +62,11 @@ static void check_norm(const s24i_train_kernels *k, int64_t n, int rms)
     }
     const s24i_norm_row norm = {r.gamma, rms ? NULL : r.beta, 1e-3f, rms, n};
     float stats[2];
-    k->norm(r.y, stats, r.x, &norm);
+    k->norm_forward(r.y, stats, r.x, &norm);
     for (int64_t i = 0; i < n; i++)
         close_to(norm_reference(&r, &norm, -1, 0, i), r.y[i], 1e-5, "norm", i);
-    k->norm_back(r.dx, r.dgamma, rms ? NULL : r.dbeta, r.dy, r.x, stats, &norm);
+    const s24i_norm_sums sums = {r.dgamma, rms ? NULL : r.dbeta};
+    k->norm_back(r.dx, &sums, r.dy, r.x, stats, &norm);
     for (int64_t at = 0; at < n; at++) {
         double slope = 0;
         for (int64_t i = 0; i < n; i++)
@@ -93,7 +92,7 @@ static void norms(void **state)
             check_norm(k, n, rms);
 }
 
-/* ---- activations --------------------------------------------------------------------------------- */
+/* ---- activations ----------------------------------------------------------------------------- */
 
 static double activation_reference(double x, s24_activation activation, int squared)
 {
@@ -130,7 +129,7 @@ static void activations(void **state)
         }
 }
 
-/* ---- softmax ------------------------------------------------------------------------------------- */
+/* ---- softmax --------------------------------------------------------------------------------- */
 
 static void softmaxes(void **state)
 {
@@ -145,7 +144,7 @@ static void softmaxes(void **state)
             dp[i] = draw(&seed);
             sum += exp(0.5 * (double)x[i]);
         }
-        close_to(log(sum), k->softmax(p, x, 0.5f, n), 1e-6, "log of the sum", n);
+        close_to(log(sum), k->softmax_forward(p, x, 0.5f, n), 1e-6, "log of the sum", n);
         for (int i = 0; i < n; i++) {
             close_to(exp(0.5 * (double)x[i]) / sum, p[i], 1e-6, "softmax", i);
             mean += (double)p[i] * (double)dp[i];
@@ -186,7 +185,7 @@ static void flat(void **state)
     }
 }
 
-/* ---- dropout ------------------------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------------------- */
 
 /* Every row of the table drops the same elements, about as many as it should, by s24_random's
    words. */
@@ -194,11 +193,10 @@ static void dropouts(void **state)
 {
     enum { N = 1000, ROWS = 50 };
     (void)state;
-    for (int row = 0; s24i_vec_row(row); row++) {
-        const s24i_vec *vec = s24i_vec_row(row);
+    EACH_ROW(vec)
+    {
         const s24i_dropout drop = {.rate = 0.25f, .seed = UINT64_C(0x123456789abcdef)};
         int dropped = 0;
-        if (vec->cpu & ~s24_cpu_detect()) continue;
         for (int64_t r = 0; r < ROWS; r++) {
             float x[N];
             for (int i = 0; i < N; i++)
@@ -219,7 +217,7 @@ static void dropouts(void **state)
     }
 }
 
-/* ---- AdamW --------------------------------------------------------------------------------------- */
+/* ---- AdamW ----------------------------------------------------------------------------------- */
 
 static s24i_adamw adamw_step(int step, double rate, double decay, double beta1, double beta2)
 {

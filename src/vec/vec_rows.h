@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Sums, products and differences of rows. See vec_table.h. */
+
+TARGET static void add(float *y, const float *a, const float *b, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        V_STORE(y + i, V_ADD(V_LOAD(a + i), V_LOAD(b + i)));
+    for (; i < n; i++)
+        y[i] = a[i] + b[i];
+}
+
+TARGET static void axpy(float *y, float alpha, const float *x, int64_t n)
+{
+    const vec factor = V_SET(alpha);
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        V_STORE(y + i, V_FMA(factor, V_LOAD(x + i), V_LOAD(y + i)));
+    for (; i < n; i++)
+        y[i] += alpha * x[i];
+}
+
+TARGET static void maximum(float *y, const float *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        V_STORE(y + i, V_MAX(V_LOAD(y + i), V_LOAD(x + i)));
+    for (; i < n; i++)
+        y[i] = y[i] > x[i] ? y[i] : x[i];
+}
+
+TARGET static void scale(float *y, float alpha, int64_t n)
+{
+    const vec factor = V_SET(alpha);
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        V_STORE(y + i, V_MUL(V_LOAD(y + i), factor));
+    for (; i < n; i++)
+        y[i] *= alpha;
+}
+
+TARGET static float dot(const float *a, const float *b, int64_t n)
+{
+    vec even = V_SET(0.0f), odd = V_SET(0.0f);
+    int64_t i = 0;
+    for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {
+        even = V_FMA(V_LOAD(a + i), V_LOAD(b + i), even);
+        odd = V_FMA(V_LOAD(a + i + WIDTH), V_LOAD(b + i + WIDTH), odd);
+    }
+    float sum = V_SUM(V_ADD(even, odd));
+    for (; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+TARGET static void multiply(float *y, const float *a, const float *b, int64_t n)
+{
+    EACH(i, n) put(y + i, V_MUL(get(a + i, part, 0.0f), get(b + i, part, 0.0f)), part);
+}
+
+TARGET static float pull(float *dx, float factor, const float *x, const float *y, int64_t n)
+{
+    vec sum = V_SET(0.0f);
+    EACH(i, n)
+    {
+        const vec d = V_SUB(get(x + i, part, 0.0f), get(y + i, part, 0.0f));
+        sum = V_FMA(d, d, sum);
+        put(dx + i, V_FMA(V_SET(factor), d, get(dx + i, part, 0.0f)), part);
+    }
+    return V_SUM(sum);
+}
+
+#if HAVE_PAIRS
+TARGET static void narrow(uint16_t *y, const float *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        V_STORE_BF16(y + i, V_LOAD(x + i));
+    if (i < n) {
+        uint16_t part[WIDTH];
+        V_STORE_BF16(part, load_part(x + i, n - i, 0.0f));
+        for (int64_t j = 0; i + j < n; j++)
+            y[i + j] = part[j];
+    }
+}
+#endif
