@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Pruning a whole checkpoint: what the walk over its tensors (model_prune.c) shares with the walk
- * through its model's blocks (model_prune_blocks.c).
+ * Pruning a whole checkpoint: the walk over its tensors (model_prune.c) and the walk through its
+ * model's blocks (model_prune_blocks.c) prune one tensor after another (model_prune_tensor.c).
  */
 #ifndef S24_RECIPE_MODEL_PRUNE_H
 #define S24_RECIPE_MODEL_PRUNE_H
@@ -24,6 +24,9 @@ static inline int64_t s24i_pruner_passages(const s24i_pruner *pruner)
 /* 1 if the tensor is one to prune: selected, with columns in groups of four. */
 int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor);
 
+/* The dtype it is written in. */
+s24_dtype s24i_pruner_dtype(const s24i_pruner *pruner, const s24_tensor *tensor);
+
 /* The weight of a tensor of any dtype, dense or packed, as f32 [n, k], however it is stored. */
 s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tensor *tensor);
 
@@ -33,6 +36,9 @@ s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tenso
  */
 s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
                              const s24_stats *stats);
+
+/* Loads a tensor and prunes it without statistics. */
+s24_status s24i_pruner_alone(const s24i_pruner *pruner, const s24_tensor *tensor);
 
 /* Prunes the linear layers of the model's blocks with statistics of the calibration texts. The
    other tensors to prune remain. */

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One tensor of a checkpoint that is pruned: is it one to prune, read as it is stored, pruned,
+ * rounded to the dtype it is written in, written and reported.
+ */
+#include "io/checkpoint/checkpoint.h"
+#include "recipe/model_prune.h"
+
+#include <math.h>
+
+int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor)
+{
+    return s24_tensor_is_selected(tensor, pruner->opts.include, pruner->opts.exclude) &&
+           tensor->shape[0] > 0 && tensor->shape[1] > 0 &&
+           tensor->shape[!tensor->transposed] % 4 == 0;
+}
+
+s24_dtype s24i_pruner_dtype(const s24i_pruner *pruner, const s24_tensor *tensor)
+{
+    if (pruner->opts.dtype) return pruner->opts.dtype;
+    return tensor->bits ? S24_F32 : tensor->dtype; /* of integers with scales */
+}
+
+/* [n, k], also of a tensor that is stored [k, n]. */
+static s24_dense dense_of(float *w, const s24_tensor *tensor)
+{
+    const int turned = tensor->transposed;
+    return (s24_dense){w, S24_F32, tensor->shape[turned], tensor->shape[!turned], 0};
+}
+
+static s24_status new_floats(float **out, const s24i_pruner *pruner, const s24_tensor *tensor)
+{
+    return s24i_alloc_elems(out, pruner->ctx, tensor->shape[0] * tensor->shape[1], sizeof **out,
+                            "a weight");
+}
+
+s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tensor *tensor)
+{
+    float *stored;
+    if (!tensor->transposed) return s24i_tensor_widen(pruner->ctx, w, tensor);
+    TRY(new_floats(&stored, pruner, tensor));
+    const s24_status status = s24i_tensor_widen(pruner->ctx, stored, tensor);
+    if (status == S24_OK) s24i_transpose(w, stored, tensor->shape[0], tensor->shape[1]);
+    s24_ctx_free(pruner->ctx, stored);
+    return status;
+}
+
+static s24_status write_packed(const s24i_pruner *pruner, const s24_dense *pruned, const char *name)
+{
+    s24_matrix *matrix;
+    TRY(s24_matrix_create(&matrix, pruner->ctx, pruned, NULL));
+    const s24_status status = s24_writer_write_packed(
+        pruner->writer, name, s24_matrix_values(matrix), s24_matrix_indices(matrix));
+    s24_matrix_destroy(matrix);
+    return status;
+}
+
+/* The finite f32 weight rounded to the dtype it is written in must be finite still. */
+static s24_status check_rounded(const s24i_pruner *pruner, const s24_dense *w,
+                                const s24_tensor *tensor)
+{
+    const float *values = w->data;
+    for (int64_t i = 0; i < w->rows * w->cols; i++) {
+        const long long place[2] = {i / w->cols, i % w->cols};
+        REQUIRE(pruner->ctx, isfinite(values[i]), S24_ERROR_NOT_FINITE,
+                "the pruned weight at row %lld, column %lld is beyond %s; expected a wider dtype",
+                place[tensor->transposed], place[!tensor->transposed],
+                s24_dtype_name(s24i_pruner_dtype(pruner, tensor)));
+    }
+    return S24_OK;
+}
+
+/* Writes rounded weights as they are stored; w has the same numbers. */
+static s24_status write_dense(const s24i_pruner *pruner, const s24_dense *w,
+                              const s24_tensor *tensor, void *rounded)
+{
+    float *stored;
+    if (!tensor->transposed) return s24_writer_write(pruner->writer, tensor->name, rounded);
+    TRY(new_floats(&stored, pruner, tensor));
+    s24i_transpose(stored, w->data, w->rows, w->cols);
+    s24_status status =
+        s24_convert(rounded, s24i_pruner_dtype(pruner, tensor), stored, S24_F32, w->rows * w->cols);
+    s24_ctx_free(pruner->ctx, stored);
+    if (status == S24_OK) status = s24_writer_write(pruner->writer, tensor->name, rounded);
+    return status;
+}
+
+static s24_status write_rounded(const s24i_pruner *pruner, const s24_dense *w,
+                                const s24_tensor *tensor, void *rounded)
+{
+    const int64_t count = w->rows * w->cols;
+    s24_dense out = *w;
+    out.data = rounded;
+    out.dtype = s24i_pruner_dtype(pruner, tensor);
+    TRY(s24_convert(rounded, out.dtype, w->data, S24_F32, count));
+    TRY(s24_convert(w->data, S24_F32, rounded, out.dtype, count));
+    TRY(check_rounded(pruner, w, tensor));
+    return pruner->opts.packed ? write_packed(pruner, &out, tensor->name)
+                               : write_dense(pruner, w, tensor, rounded);
+}
+
+static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
+                              const s24_stats *stats)
+{
+    const double start = s24i_seconds();
+    const s24_dense dense = dense_of(w, tensor);
+    s24_prune_report report;
+    void *rounded;
+    TRY(s24_prune(&report, pruner->ctx, &dense, stats, &pruner->opts.prune));
+    const double end = s24i_seconds();
+    TRY(s24i_alloc_elems(&rounded, pruner->ctx, dense.rows * dense.cols,
+                         s24_dtype_bytes(s24i_pruner_dtype(pruner, tensor)), "a rounded weight"));
+    const s24_status status = write_rounded(pruner, &dense, tensor, rounded);
+    s24_ctx_free(pruner->ctx, rounded);
+    if (status != S24_OK || !pruner->opts.report) return status;
+    const s24_layer_report layer = {.name = tensor->name,
+                                    .rows = tensor->shape[0],
+                                    .cols = tensor->shape[1],
+                                    .kept_l1 = report.kept_l1,
+                                    .output_error = report.output_error,
+                                    .seconds = end - start};
+    pruner->opts.report(pruner->opts.user, &layer);
+    return S24_OK;
+}
+
+s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
+                             const s24_stats *stats)
+{
+    return s24i_name_tensor(pruner->ctx, prune_layer(pruner, w, tensor, stats), tensor);
+}
+
+s24_status s24i_pruner_alone(const s24i_pruner *pruner, const s24_tensor *tensor)
+{
+    float *w;
+    /* s24_prune would say a place in the transpose. */
+    if (tensor->transposed) TRY(s24i_tensor_check_finite(pruner->ctx, tensor));
+    TRY(new_floats(&w, pruner, tensor));
+    s24_status status = s24i_name_tensor(pruner->ctx, s24i_pruner_load(pruner, w, tensor), tensor);
+    if (status == S24_OK) status = s24i_pruner_layer(pruner, w, tensor, NULL);
+    s24_ctx_free(pruner->ctx, w);
+    return status;
+}
