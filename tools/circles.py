@@ -26,10 +26,6 @@ ROWS = (
     ("src/train/cpu_ops.c", "src/train/cpu_*.c"),
     ("src/train/gpu.c", "src/train/gpu_*.c"),
 )
-# Circles that are still to be opened, as (file, files that it should not need).
-OWED = (
-    ("src/train/train_block.c", "src/train/*.c"),
-)
 
 
 def objects(build, tree):
@@ -68,7 +64,7 @@ def needs(found):
     return edges
 
 
-def judged(edges, rows=ROWS + OWED):
+def judged(edges, rows=ROWS):
     """The edges without those from a table to its rows: a circle of the others is a fault."""
     def is_row(path, other):
         return any(fnmatch.fnmatch(path, table) and fnmatch.fnmatch(other, row)

@@ -107,27 +107,6 @@ static s24i_activate activate_at(const s24i_block_walk *w)
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* s(j) = dropout(z + bias) + r(j − 1), n(j) = its norm. */
-static void sum_up(const s24i_block_walk *w, const float *bias)
-{
-    s24_transformer *t = w->t;
-    s24i_machine *m = &t->machine;
-    const int64_t j = w->sum;
-    s24i_dropout drop;
-    const s24i_add_norm job = {.y = s24i_norm_at(t, j),
-                               .s = s24i_sum_at(t, j),
-                               .stats = s24i_stats_at(t, j),
-                               .z = t->at.z,
-                               .bias = bias,
-                               .residual = t->arch->pre_norm ? s24i_sum_at(t, j - 1)
-                                                             : s24i_norm_at(t, j - 1),
-                               .norm = &t->norms[j],
-                               .drop = s24i_drop(&drop, w->mode, w->mode->dropout, j),
-                               .rows = t->step.tokens,
-                               .width = t->shape.width};
-    m->ops->add_norm(m, &job);
-}
-
 /* The walk has been there: the product whose sum this norm ends did both, and so it does back. */
 static void norm_of_sum(s24i_block_walk *w, const s24i_block_step *step)
 {
@@ -145,7 +124,7 @@ static void product(s24i_block_walk *w, const s24i_block_step *step)
     m->ops->linear(m, to, read_at(w, step->from).x, layer, w->t->step.tokens, adds_bias(step));
     if (step->adds) {
         w->sum++;
-        sum_up(w, layer->bias);
+        s24i_sum_up(w, layer->bias);
     } else if (activates(w, step)) {
         const s24i_activate activate = activate_at(w);
         m->ops->activate(m, &activate);

@@ -113,8 +113,7 @@ typedef struct s24i_pull {
 } s24i_pull;
 void s24i_run_backward(s24_transformer *t, const s24i_mode *mode, const s24i_pull *pull);
 
-/* What forward and backward tell operations alike. s24i_drop is NULL where the rate is 0. */
-const s24i_dropout *s24i_drop(s24i_dropout *drop, const s24i_mode *mode, double rate, int64_t site);
+/* What forward and backward tell the attention of block b alike. */
 s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b);
 
 /* A walk over blocks and their steps (train_block.c). */
@@ -133,11 +132,17 @@ void s24i_block_back(s24i_block_walk *walk, int64_t b);
 int64_t s24i_block_norm(const s24_transformer *t, int64_t b, int norm);
 /* The kinds of steps that both ways have, a bit (1 << kind) each. */
 unsigned s24i_train_steps(void);
-/* Through the norm of the walk's sum, from dn to ds, which may hold the gradient that goes past the
-   norm already. Returns the gradient of what the layer `added` to that sum, before it was dropped;
-   NULL: the sum is the embeddings. */
+
+/* A walk's sums and their norms (train_sum.c).
+   Forward: s(j) = dropout(z + bias) + r(j − 1), n(j) = its norm. */
+void s24i_sum_up(const s24i_block_walk *walk, const float *bias);
+/* Backward: through the norm of the walk's sum, from dn to ds, which may hold the gradient that
+   goes past the norm already. Returns the gradient of what the layer `added` to that sum, before it
+   was dropped; NULL: the sum is the embeddings. */
 const void *s24i_through_norm(const s24i_block_walk *walk, const s24i_layer *added);
 
+/* The dropout of a site, forward and backward alike; NULL where the rate is 0. */
+const s24i_dropout *s24i_drop(s24i_dropout *drop, const s24i_mode *mode, double rate, int64_t site);
 /* The site of a block's attention for s24i_drop; norm j's sum is site j. */
 static inline int64_t s24i_attention_site(int64_t b)
 {

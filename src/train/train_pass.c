@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A batch into the arena, and the pass forward. */
+/* A batch into the arena, and the passes forward and backward. */
 #include <string.h>
 
 #include "run/cpu/attention.h"
 #include "train/transformer.h"
 
-/* ---- the batch --------------------------------------------------------------------------------- */
+/* ---- the batch ------------------------------------------------------------------------------- */
 
 static s24_status check_texts(const s24_transformer *t, s24_ctx *ctx, const s24_batch *batch)
 {
@@ -154,13 +154,7 @@ s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *exam
     return S24_OK;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------- */
-
-const s24i_dropout *s24i_drop(s24i_dropout *drop, const s24i_mode *mode, double rate, int64_t site)
-{
-    *drop = (s24i_dropout){(float)rate, mode->seed ^ ((uint64_t)(site + 1) << 40)};
-    return rate > 0 ? drop : NULL;
-}
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* Hidden state b goes where the mode wants it. */
 static void give(s24_transformer *t, const s24i_mode *mode, int64_t b)
@@ -206,4 +200,29 @@ void s24i_run_forward(s24_transformer *t, const s24i_mode *mode)
         s24i_block_forward(&walk, b);
         give(t, mode, b + 1);
     }
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+static void embed_back(s24_transformer *t, const s24i_mode *mode)
+{
+    s24i_machine *m = &t->machine;
+    const int64_t rows = t->step.tokens;
+    s24i_dropout drop;
+    if (t->arch->pre_norm && s24i_drop(&drop, mode, mode->dropout, 0))
+        m->ops->dropout(m, t->at.ds, t->at.ds, &drop, rows, t->shape.width);
+    m->ops->embed_back(m, t->at.ds, &t->embed, &t->step);
+    if (t->shape.image) m->ops->linear_dw(m, t->at.ds, t->at.rows, &t->patches, rows, 1);
+}
+
+void s24i_run_backward(s24_transformer *t, const s24i_mode *mode, const s24i_pull *pull)
+{
+    s24i_block_walk walk = {.t = t, .mode = mode, .pull = pull};
+    for (int64_t b = t->shape.layers - 1; b >= 0; b--) {
+        /* The last block's buffers are still as the pass forward left them. */
+        if (t->opts.recompute && b < t->shape.layers - 1) s24i_block_again(&walk, b);
+        s24i_block_back(&walk, b);
+    }
+    s24i_through_norm(&walk, NULL);
+    embed_back(t, mode);
 }

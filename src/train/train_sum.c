@@ -1,7 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The pass backward: ds is the gradient of the sum at work, dn that of the norm's output before
-   it. */
+/*
+ * The sums of blocks, their norms and their dropout: forward, and next to it the adjoint, in which
+ * hidden states are pulled to a teacher's. ds is the gradient of the sum at work, dn that of the
+ * norm's output before it.
+ */
 #include "train/transformer.h"
+
+const s24i_dropout *s24i_drop(s24i_dropout *drop, const s24i_mode *mode, double rate, int64_t site)
+{
+    *drop = (s24i_dropout){(float)rate, mode->seed ^ ((uint64_t)(site + 1) << 40)};
+    return rate > 0 ? drop : NULL;
+}
+
+void s24i_sum_up(const s24i_block_walk *w, const float *bias)
+{
+    s24_transformer *t = w->t;
+    s24i_machine *m = &t->machine;
+    const int64_t j = w->sum;
+    s24i_dropout drop;
+    const s24i_add_norm job = {.y = s24i_norm_at(t, j),
+                               .s = s24i_sum_at(t, j),
+                               .stats = s24i_stats_at(t, j),
+                               .z = t->at.z,
+                               .bias = bias,
+                               .residual = t->arch->pre_norm ? s24i_sum_at(t, j - 1)
+                                                             : s24i_norm_at(t, j - 1),
+                               .norm = &t->norms[j],
+                               .drop = s24i_drop(&drop, w->mode, w->mode->dropout, j),
+                               .rows = t->step.tokens,
+                               .width = t->shape.width};
+    m->ops->add_norm(m, &job);
+}
 
 /* Hidden state b is pulled to the teacher's, at the norm's output or at the sum before it. */
 static int pulls(const s24_transformer *t, const s24i_pull *pull, int64_t b, int normed)
@@ -59,27 +88,4 @@ const void *s24i_through_norm(const s24i_block_walk *w, const s24i_layer *added)
     }
     m->ops->norm_back(m, &job);
     return job.dz ? job.dz : job.ds;
-}
-
-static void embed_back(s24_transformer *t, const s24i_mode *mode)
-{
-    s24i_machine *m = &t->machine;
-    const int64_t rows = t->step.tokens;
-    s24i_dropout drop;
-    if (t->arch->pre_norm && s24i_drop(&drop, mode, mode->dropout, 0))
-        m->ops->dropout(m, t->at.ds, t->at.ds, &drop, rows, t->shape.width);
-    m->ops->embed_back(m, t->at.ds, &t->embed, &t->step);
-    if (t->shape.image) m->ops->linear_dw(m, t->at.ds, t->at.rows, &t->patches, rows, 1);
-}
-
-void s24i_run_backward(s24_transformer *t, const s24i_mode *mode, const s24i_pull *pull)
-{
-    s24i_block_walk walk = {.t = t, .mode = mode, .pull = pull};
-    for (int64_t b = t->shape.layers - 1; b >= 0; b--) {
-        /* The last block's buffers are still as the pass forward left them. */
-        if (t->opts.recompute && b < t->shape.layers - 1) s24i_block_again(&walk, b);
-        s24i_block_back(&walk, b);
-    }
-    s24i_through_norm(&walk, NULL);
-    embed_back(t, mode);
 }
