@@ -75,8 +75,8 @@ S24_API s24_status s24_transformer_peek(s24_transformer_info *info, s24_ctx *ctx
 
 /* Writes the weights as a folder like `model`, the checkpoint that they came from: its tensors in
    their dtypes, packed ones packed, side files and tensors that the transformer does not know go
-   along; a head that was made is added in f32. Errors: as s24_writer_create, FORMAT (a tensor that
-   was packed is not 2:4 any more). */
+   along; a head, or a bias among others, that was made is added in f32. Errors: as
+   s24_writer_create, FORMAT (a tensor that was packed is not 2:4 any more). */
 S24_API s24_status s24_transformer_save(const s24_transformer *transformer, s24_ctx *ctx,
                                         const s24_checkpoint *model, const char *path, int force);
 

@@ -43,9 +43,22 @@ typedef struct stack {
     int count;
 } stack;
 
+/* Has any of the layers a bias? */
+static int has_biases(const s24i_walk *walk, const stack *s, int64_t block)
+{
+    char name[S24I_NAME_BYTES];
+    const s24i_architecture *arch = walk->arch;
+    for (int i = 0; i < s->count; i++)
+        if (s24i_tensor_find(name, walk->checkpoint, arch, arch->slots[s->slots[i]], block,
+                             ".bias"))
+            return 1;
+    return 0;
+}
+
 static s24_status take_stack(const s24i_walk *walk, const stack *s, int64_t block, int64_t cols)
 {
     const s24i_architecture *arch = walk->arch;
+    const int biases = has_biases(walk, s, block);
     for (int bias = 0; bias < 2; bias++)
         for (int i = 0; i < s->count; i++) {
             const s24i_wanted w = {.role = S24I_ROLE_LAYER,
@@ -53,6 +66,7 @@ static s24_status take_stack(const s24i_walk *walk, const stack *s, int64_t bloc
                                    .block = block,
                                    .is_bias = bias,
                                    .begins = i == 0,
+                                   .stacked = bias && biases,
                                    .pattern = arch->slots[s->slots[i]],
                                    .suffix = bias ? ".bias" : ".weight",
                                    .rows = s->rows[i],

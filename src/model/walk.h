@@ -33,6 +33,7 @@ typedef struct s24i_wanted {
     int is_bias; /* the second of a pair */
     /* the first of a stack: layers that read one input, their weights or their biases */
     int begins;
+    int stacked; /* a bias, and the checkpoint has one of that stack: a missing one is 0 */
     const char *pattern, *suffix;
     const char *old_suffix; /* of files before 2020, or NULL */
     int64_t rows, cols;     /* as the model has it; cols 0: a vector */

@@ -35,6 +35,19 @@ static void segment(maker *k, int matrix)
     t->segments[t->segment_count++] = (s24i_segment){k->at, 0, matrix};
 }
 
+/* A tensor that is made is named like the weight next to it. */
+static void name_made(char name[S24I_NAME_BYTES], const maker *k, const s24i_wanted *w)
+{
+    const s24i_walk *walk = &k->walk;
+    static const char weight[] = ".weight";
+    if (s24i_tensor_find(name, walk->checkpoint, walk->arch, w->pattern, w->block, weight)) {
+        const size_t stem = strlen(name) + 1 - sizeof weight;
+        snprintf(name + stem, S24I_NAME_BYTES - stem, "%s", w->suffix);
+    } else {
+        s24i_tensor_name(name, w->pattern, w->block, w->suffix);
+    }
+}
+
 /* tensor NULL: it is made. */
 static void record(const maker *k, const s24_tensor *tensor, const s24i_wanted *w)
 {
@@ -52,7 +65,7 @@ static void record(const maker *k, const s24_tensor *tensor, const s24i_wanted *
     if (tensor)
         snprintf(p->name, sizeof p->name, "%s", tensor->name);
     else
-        snprintf(p->name, sizeof p->name, "%s%s", w->pattern, w->suffix);
+        name_made(p->name, k, w);
 }
 
 static s24_status copy(const maker *k, const s24_tensor *tensor, const s24i_wanted *w)
@@ -109,13 +122,21 @@ static void random_weights(float *x, int64_t count, uint64_t seed)
     }
 }
 
-/* A tensor of a head that the checkpoint has not. */
-static s24_status make_head(const maker *k, const s24i_wanted *w)
+/* Is a tensor that the checkpoint has not made: one of a head, or a bias whose neighbours, with
+   which it lies end to end, are there? */
+static int is_made(const maker *k, const s24i_wanted *w)
+{
+    if (w->role == S24I_ROLE_HEAD) return !w->is_bias || k->t->head_kind != S24_HEAD_LM;
+    return w->stacked;
+}
+
+/* Biases begin as 0. */
+static s24_status make(const maker *k, const s24i_wanted *w)
 {
     s24_transformer *t = k->t;
     const int64_t count = w->rows * s24i_max(w->cols, 1);
     float *x;
-    TRY(s24i_alloc_elems(&x, k->ctx, count, sizeof *x, "a head"));
+    TRY(s24i_alloc_elems(&x, k->ctx, count, sizeof *x, "a tensor"));
     memset(x, 0, (size_t)count * sizeof *x);
     if (w->cols) random_weights(x, count, t->opts.seed);
     t->machine.ops->upload(&t->machine, t->weights + k->at, x, (size_t)count * sizeof *x);
@@ -206,16 +227,16 @@ static void give(const maker *k, const s24i_wanted *w, float *weights, float *gr
 
 static s24_status read_tensor(const maker *k, const s24_tensor *tensor, const s24i_wanted *w)
 {
-    return tensor ? s24i_name_tensor(k->ctx, copy(k, tensor, w), tensor) : make_head(k, w);
+    return tensor ? s24i_name_tensor(k->ctx, copy(k, tensor, w), tensor) : make(k, w);
 }
 
-/* A tensor of the walk. A head that the checkpoint has not is made. */
+/* A tensor of the walk. */
 static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tensor)
 {
     maker *k = user;
     s24_transformer *t = k->t;
     if (w->begins) segment(k, !w->is_bias && w->cols);
-    if (!tensor && (w->role != S24I_ROLE_HEAD || (w->is_bias && t->head_kind == S24_HEAD_LM))) {
+    if (!tensor && !is_made(k, w)) {
         give(k, w, NULL, NULL);
         return S24_OK;
     }
