@@ -15,7 +15,6 @@ typedef struct s24i_loader {
     s24_dtype dtype;
     int without_weights; /* blocks get theirs later, and there is no head of a language model */
     s24i_walk walk;
-    unsigned biases;          /* of the block at hand: bits of the slots that have one */
     float *patches, *lm_head; /* weights that are built last, until then */
     s24_model *model;         /* NULL in the walk that only checks */
     const void *mapped; /* data of the tensor that is used where the file is mapped, or NULL */

@@ -74,15 +74,15 @@ static s24_status take_later(s24i_loader *l, float **weight, const s24_tensor *t
     return s24_convert(*weight, S24_F32, tensor->data, tensor->dtype, count);
 }
 
-/* A layer's: one that is not there is 0 among neighbours that are, see block_done. */
+/* A layer's. Layers that may be one product have biases end to end, or none. */
 static s24_status take_bias(s24i_loader *l, const s24i_wanted *w, const s24_tensor *tensor)
 {
     float *to = s24i_writable(floats_of(l->model, w));
-    if (tensor) {
-        l->biases |= 1u << w->slot;
-        return s24_convert(to, S24_F32, tensor->data, tensor->dtype, w->rows);
-    }
-    memset(to, 0, (size_t)w->rows * sizeof *to);
+    if (tensor) return s24_convert(to, S24_F32, tensor->data, tensor->dtype, w->rows);
+    if (w->stacked)
+        memset(to, 0, (size_t)w->rows * sizeof *to);
+    else
+        l->model->blocks[w->block].bias[w->slot] = NULL;
     return S24_OK;
 }
 
@@ -105,22 +105,9 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
     return s24_convert(s24i_writable(floats_of(m, w)), S24_F32, tensor->data, tensor->dtype, count);
 }
 
-/* Layers that may be one product have biases end to end, or none. */
-static void drop_biases(const s24i_loader *l, s24i_block *block)
-{
-    static const unsigned together[] = {
-        1u << S24I_QUERY | 1u << S24I_KEY | 1u << S24I_VALUE, 1u << S24I_ATTENTION,
-        1u << S24I_GATE | 1u << S24I_INTERMEDIATE, 1u << S24I_OUTPUT};
-    for (size_t i = 0; i < sizeof together / sizeof *together; i++)
-        for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)
-            if (together[i] >> slot & 1 && !(together[i] & l->biases)) block->bias[slot] = NULL;
-}
-
 static s24_status block_done(void *user, int64_t b)
 {
     s24i_loader *l = user;
-    drop_biases(l, &l->model->blocks[b]);
-    l->biases = 0;
     if (l->without_weights) return S24_OK;
     TRY(s24i_block_build(l->model, l->ctx, b, l->sources));
     s24i_release_sources(l);
