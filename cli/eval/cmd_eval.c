@@ -65,13 +65,6 @@ static const cli_example examples[] = {
      "The same, each token but the first ones predicted from at least 512 before it."},
     {NULL, NULL}};
 
-int eval_model_opts(cli_app *cli, s24_model_opts *opts, const struct eval_options *o)
-{
-    const int code = cli_model_opts(cli, opts, o->dtype);
-    if (code == CLI_OK && !o->dtype && cli_on_cpu(cli)) opts->dtype = S24_F32;
-    return code;
-}
-
 static int run(cli_app *cli, const void *opaque)
 {
     const struct eval_options *o = opaque;
