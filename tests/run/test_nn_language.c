@@ -180,7 +180,8 @@ static void compare(const given *want, const given *got, const s24_model_info *i
     near(want->blocks, got->blocks, (info->layers + 1) * TOKENS * info->width, bound, "states");
     near(want->logits, got->logits, TOKENS * info->vocabulary, bound, "logits");
     near(want->embeddings, got->embeddings, TEXTS * info->width, bound, "embeddings");
-    assert_true(fabs(want->loss - got->loss) <= bound * want->loss);
+    /* A mean of many: nearer than any of them. */
+    assert_true(fabs(want->loss - got->loss) <= 0.1 * bound * want->loss);
 }
 
 static void by_training(void **state)
