@@ -297,11 +297,16 @@ static s24_status check_images(const s24_session *session, s24_ctx *ctx, const s
     return S24_OK;
 }
 
+s24_status s24i_session_check(const s24_session *session, s24_ctx *ctx, const s24_batch *batch)
+{
+    return session->images ? check_images(session, ctx, batch) : check_texts(session, ctx, batch);
+}
+
 /* Checks the batch, completes it to *whole, and lays out the tiles of its texts. */
 static s24_status begin(s24_session *session, s24_ctx *ctx, s24_batch *whole,
                         const s24_batch *batch)
 {
-    TRY(session->images ? check_images(session, ctx, batch) : check_texts(session, ctx, batch));
+    TRY(s24i_session_check(session, ctx, batch));
     REQUIRE(ctx, s24_ctx_threads(ctx) <= session->threads, S24_ERROR_ARGUMENT,
             "the context has %d threads; the session was made for %d", s24_ctx_threads(ctx),
             session->threads);

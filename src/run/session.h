@@ -7,6 +7,7 @@
 #define S24_RUN_SESSION_H
 
 #include "model/steps.h"
+#include "sparse24/language.h"
 
 /*
  * Tokens a thread that go through the products of a block at a time: what is between the products
@@ -55,6 +56,7 @@ struct s24_session {
     float *scratch;
     int64_t scratch_elems;
     s24i_head_rows head; /* of a language model */
+    s24_cache *cache;    /* of the pass at hand: what its tokens follow (cpu/cache.h); or NULL */
     s24i_lane whole;     /* all threads; its ctx is each pass's own */
     s24i_lane *lanes;    /* [threads] */
     int64_t unpooled;    /* a prompt's tokens, the first of every text: attended to, but left
@@ -78,6 +80,9 @@ typedef struct s24i_observer {
    stands in a lane's, from its beginning. */
 s24_dense s24i_session_place(const s24_session *session, const s24i_lane *lane,
                              s24i_step_place place, int64_t first, int64_t rows);
+
+/* What s24_session_forward refuses of a batch. Errors: ARGUMENT. */
+s24_status s24i_session_check(const s24_session *session, s24_ctx *ctx, const s24_batch *batch);
 
 /* s24_session_forward in two halves, so that the host can work while a device does: the batch may
    change after the first, the outputs are there after the second. The CPU does all in the first. */

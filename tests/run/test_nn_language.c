@@ -218,18 +218,6 @@ static void by_training(void **state)
 }
 
 /* The folder pruned, packed if it can be: GPT-2's transposed weights stay dense in the file. */
-static const char *prune(s24_ctx *ctx, const char *folder, int packed, const char *exclude)
-{
-    const char *pruned = io_path("pruned");
-    const s24_model_prune_opts opts = {
-        .size = sizeof opts, .packed = packed, .force = 1, .exclude = exclude};
-    s24_checkpoint *checkpoint;
-    OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder));
-    OK(ctx, s24_model_prune(ctx, checkpoint, pruned, &opts));
-    s24_checkpoint_close(checkpoint);
-    return pruned;
-}
-
 static void check_sparse(s24_ctx *ctx, const char *folder, const texts *t, int64_t layers)
 {
     static const struct {

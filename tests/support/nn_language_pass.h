@@ -68,4 +68,17 @@ static inline s24_status run(given *g, s24_ctx *ctx, const s24_model *model, con
     return status;
 }
 
+/* The folder pruned, its layers packed where that is asked for, but those that `exclude` names. */
+static inline const char *prune(s24_ctx *ctx, const char *folder, int packed, const char *exclude)
+{
+    const char *pruned = io_path("pruned");
+    const s24_model_prune_opts opts = {
+        .size = sizeof opts, .packed = packed, .force = 1, .exclude = exclude};
+    s24_checkpoint *checkpoint;
+    OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder));
+    OK(ctx, s24_model_prune(ctx, checkpoint, pruned, &opts));
+    s24_checkpoint_close(checkpoint);
+    return pruned;
+}
+
 #endif

@@ -84,11 +84,22 @@ static void pack_bf16(const scratch *s, const s24i_attention *job, int64_t offse
     job->vec->pair_rows((void *)s->values, s->d_ld, v, ld, tokens, job->d);
 }
 
+static int64_t tokens_before(const s24i_attention *job, int64_t text)
+{
+    return job->before ? job->before[text] : 0;
+}
+
+/* Tokens of a text that have keys. */
+static int64_t key_count(const s24i_attention *job, int64_t text)
+{
+    return tokens_before(job, text) + job->batch->offsets[text + 1] - job->batch->offsets[text];
+}
+
 /* head: of the keys. */
 static void pack(const scratch *s, const s24i_attention *job, int64_t text, int64_t head)
 {
-    const int64_t first = job->batch->offsets[text];
-    const int64_t tokens = job->batch->offsets[text + 1] - first;
+    const int64_t first = job->key_rows ? job->key_rows[text] : job->batch->offsets[text];
+    const int64_t tokens = key_count(job, text);
     const int64_t offset = first * kv_ld(job) + head * job->d;
     if (job->dtype == S24_BF16)
         pack_bf16(s, job, offset, tokens);
@@ -167,7 +178,8 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
     const int64_t first = job->batch->offsets[text];
     const int64_t tokens = job->batch->offsets[text + 1] - first;
     const int64_t token = first + tile * TILE, rows = s24i_min(TILE, tokens - tile * TILE);
-    const int64_t seen = job->causal ? tile * TILE + rows : tokens;
+    const int64_t before = tokens_before(job, text);
+    const int64_t seen = before + (job->causal ? tile * TILE + rows : tokens);
     const int64_t query = token * job->ld + head * job->d;
     const int64_t offset = token * job->heads * job->d + head * job->d;
     steps t = {.scores = {.c = s->scores,
@@ -230,7 +242,7 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
         const int64_t within = item - job->tiles[text] * job->heads;
         const int64_t head = within / tiles, keys = head / group;
         if (text != packed_text || keys != packed_keys) {
-            s = cut(memory, job->batch->offsets[text + 1] - job->batch->offsets[text], job->d);
+            s = cut(memory, key_count(job, text), job->d);
             pack(&s, job, text, keys);
             packed_text = text;
             packed_keys = keys;

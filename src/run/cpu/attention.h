@@ -23,6 +23,9 @@ typedef struct s24i_attention {
     int64_t heads, d;
     int64_t kv_heads; /* 0: heads */
     int causal;       /* 1: no token attends to a later one */
+    /* Of texts that are continued, [texts] each, else NULL: how many tokens stood before the
+       batch's, and the row of k and v where a text's first one is. The batch has no mask then. */
+    const int64_t *before, *key_rows;
     /* Of the softmax's weights, row token · heads + head; or NULL. In f32 alone. */
     const s24i_dropout *drop;
     float *scratch; /* s24i_attention_scratch(…) floats a thread */

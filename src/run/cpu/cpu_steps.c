@@ -7,6 +7,7 @@
 #include "model/rotary.h"
 #include "run/cpu/attention.h"
 #include "run/cpu/attention_grid.h"
+#include "run/cpu/cache.h"
 
 static const s24_session *session_of(const s24i_chunk *c)
 {
@@ -252,12 +253,14 @@ static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
     const s24_session *session = session_of(c);
     const s24_batch *batch = c->pass->batch;
     const int64_t d = session->model->shape.head_width, half = d / 2;
+    const float *of_positions = session->cache ? session->cache->angles : session->angles;
     int64_t text = begin < end ? s24i_batch_text(batch, c->first + begin) : 0;
     (void)thread;
     for (int64_t t = c->first + begin; t < c->first + end; t++) {
         while (t >= batch->offsets[text + 1])
             text++;
-        const float *angles = session->angles + (t - batch->offsets[text]) * d;
+        const int64_t position = s24i_cache_before(session->cache, text) + t - batch->offsets[text];
+        const float *angles = of_positions + position * d;
         for (int64_t h = 0; h < j->heads; h++) {
             void *head = after(j->at, session->between, t * j->ld + h * d);
             if (session->between == S24_BF16)
@@ -331,6 +334,24 @@ static void attend_grid(const s24i_pass *pass, const s24i_block *block)
     s24i_attention_grid_run(pass->ctx, &job);
 }
 
+/* The tokens' keys and values join those of the cache, and these are attended to. */
+static void attend_cached(const s24i_pass *pass, s24i_attention *job, int64_t layer)
+{
+    s24_cache *cache = pass->session->cache;
+    const s24i_cache_rows keys = {pass->batch, job->k, job->kv_ld, layer, 0};
+    const s24i_cache_rows values = {pass->batch, job->v, job->kv_ld, layer, 1};
+    s24i_cache_put(cache, pass->ctx, &keys);
+    s24i_cache_put(cache, pass->ctx, &values);
+    job->k = s24i_cache_at(cache, layer, 0);
+    job->v = s24i_cache_at(cache, layer, 1);
+    job->kv_ld = cache->width;
+    job->before = cache->before;
+    job->key_rows = cache->rows;
+    job->scratch = cache->scratch;
+    job->scratch_elems = cache->scratch_elems;
+    s24i_attention_run(pass->ctx, job);
+}
+
 void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block)
 {
     if (block->rel_h) {
@@ -340,21 +361,24 @@ void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block)
     const s24_session *session = pass->session;
     const s24i_shape *shape = &session->model->shape;
     const qkv_places at = qkv_of(pass, block);
-    const s24i_attention attention = {.vec = session->vec,
-                                      .dtype = session->between,
-                                      .q = at.at[S24I_QUERY],
-                                      .k = at.at[S24I_KEY],
-                                      .v = at.at[S24I_VALUE],
-                                      .ld = at.ld[S24I_QUERY],
-                                      .kv_ld = at.ld[S24I_KEY],
-                                      .context = session->context,
-                                      .batch = pass->batch,
-                                      .tiles = session->tiles,
-                                      .heads = shape->heads,
-                                      .kv_heads = shape->kv_heads,
-                                      .d = shape->head_width,
-                                      .causal = session->model->architecture->causal,
-                                      .scratch = session->scratch,
-                                      .scratch_elems = session->scratch_elems};
-    s24i_attention_run(pass->ctx, &attention);
+    s24i_attention attention = {.vec = session->vec,
+                                .dtype = session->between,
+                                .q = at.at[S24I_QUERY],
+                                .k = at.at[S24I_KEY],
+                                .v = at.at[S24I_VALUE],
+                                .ld = at.ld[S24I_QUERY],
+                                .kv_ld = at.ld[S24I_KEY],
+                                .context = session->context,
+                                .batch = pass->batch,
+                                .tiles = session->tiles,
+                                .heads = shape->heads,
+                                .kv_heads = shape->kv_heads,
+                                .d = shape->head_width,
+                                .causal = session->model->architecture->causal,
+                                .scratch = session->scratch,
+                                .scratch_elems = session->scratch_elems};
+    if (session->cache)
+        attend_cached(pass, &attention, block - session->model->blocks);
+    else
+        s24i_attention_run(pass->ctx, &attention);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* From a batch to the first block's input: rows of tables for tokens, a product for patches. */
+#include "run/cpu/cache.h"
 #include "run/cpu/pass.h"
 
 #include <string.h>
@@ -25,7 +26,8 @@ static void embed_range(void *arg, int64_t first, int64_t end, int thread)
     for (int64_t t = first; t < end; t++) {
         while (t >= batch->offsets[text + 1])
             text++;
-        const int64_t position = t - batch->offsets[text];
+        const int64_t before = s24i_cache_before(job->session->cache, text);
+        const int64_t position = before + t - batch->offsets[text];
         const int64_t type = batch->types ? batch->types[t] : 0;
         float *row = job->hidden + t * width;
         const float *word = model->words + batch->ids[t] * width;

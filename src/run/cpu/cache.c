@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/cpu/cache.h"
+
+#include <string.h>
+
+#include "model/rotary.h"
+#include "run/cpu/attention.h"
+
+static s24_status check(s24_ctx *ctx, const s24_session *session, const s24_cache_opts *o)
+{
+    const s24_model *model = session->model;
+    REQUIRE(ctx, model->architecture->causal, S24_ERROR_UNSUPPORTED,
+            "a %s model has no cache: its tokens attend to later ones",
+            model->architecture->model_type);
+    REQUIRE(ctx, !model->device, S24_ERROR_UNSUPPORTED,
+            "a cache on a device is not carried out; a model on the CPU was expected");
+    REQUIRE(ctx, o->texts > 0 && o->texts <= 1 << 20, S24_ERROR_ARGUMENT,
+            "the option texts of a cache is %lld; 1 to %d was expected", (long long)o->texts,
+            1 << 20);
+    REQUIRE(ctx, o->tokens > 0 && o->tokens <= model->shape.positions, S24_ERROR_ARGUMENT,
+            "the option tokens of a cache is %lld; 1 to %lld, the model's positions, was expected",
+            (long long)o->tokens, (long long)model->shape.positions);
+    return S24_OK;
+}
+
+static int64_t elems_of(const s24_cache *cache)
+{
+    return 2 * cache->model->shape.layers * cache->texts * cache->room * cache->width;
+}
+
+static s24_status fill(s24_cache *cache, s24_ctx *ctx)
+{
+    const s24i_shape *shape = &cache->model->shape;
+    const int64_t d = shape->head_width;
+    cache->scratch_elems = s24i_attention_scratch(cache->room, d);
+    TRY(s24i_alloc_elems(&cache->memory, ctx, elems_of(cache), s24_dtype_bytes(cache->dtype),
+                         "keys and values"));
+    TRY(s24i_alloc_elems(&cache->counts, ctx, cache->texts, sizeof(int64_t), "counts of tokens"));
+    TRY(s24i_alloc_elems(&cache->places, ctx, cache->texts, sizeof(int64_t), "texts of a cache"));
+    TRY(s24i_alloc_elems(&cache->rows, ctx, cache->texts, sizeof(int64_t), "texts of a cache"));
+    TRY(s24i_alloc_elems(&cache->before, ctx, cache->texts, sizeof(int64_t), "texts of a cache"));
+    TRY(s24i_alloc_elems(&cache->scratch, ctx, cache->scratch_elems * cache->threads, sizeof(float),
+                         "attention's scratch"));
+    memset(cache->counts, 0, (size_t)cache->texts * sizeof(int64_t));
+    if (!cache->model->architecture->rotary) return S24_OK;
+    TRY(s24i_alloc_elems(&cache->angles, ctx, cache->room * d, sizeof(float), "rotary positions"));
+    s24i_rotary_fill(cache->angles, shape->theta, d, cache->room);
+    return S24_OK;
+}
+
+s24_status s24_cache_create(s24_cache **out, s24_ctx *ctx, const s24_session *session,
+                            const s24_cache_opts *opts)
+{
+    s24_cache_opts known;
+    s24_cache *cache;
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    REQUIRE(ctx, session, S24_ERROR_ARGUMENT, "session is NULL");
+    TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_cache_opts"));
+    const s24i_shape *shape = &session->model->shape;
+    if (!known.texts) known.texts = 1;
+    if (!known.tokens) known.tokens = shape->positions;
+    TRY(check(ctx, session, &known));
+    TRY(s24i_alloc_elems(&cache, ctx, 1, sizeof *cache, "a cache"));
+    *cache = (s24_cache){.ctx = ctx,
+                         .model = session->model,
+                         .dtype = session->between,
+                         .threads = session->threads,
+                         .texts = known.texts,
+                         .room = known.tokens,
+                         .width = shape->kv_heads * shape->head_width};
+    const s24_status status = fill(cache, ctx);
+    if (status != S24_OK) {
+        s24_cache_destroy(cache);
+        return status;
+    }
+    *out = cache;
+    return S24_OK;
+}
+
+void s24_cache_destroy(s24_cache *cache)
+{
+    if (!cache) return;
+    s24_ctx *ctx = cache->ctx;
+    s24_ctx_free(ctx, cache->memory);
+    s24_ctx_free(ctx, cache->counts);
+    s24_ctx_free(ctx, cache->places);
+    s24_ctx_free(ctx, cache->rows);
+    s24_ctx_free(ctx, cache->before);
+    s24_ctx_free(ctx, cache->angles);
+    s24_ctx_free(ctx, cache->scratch);
+    s24_ctx_free(ctx, cache);
+}
+
+int64_t s24_cache_bytes(const s24_cache *cache)
+{
+    return cache ? elems_of(cache) * (int64_t)s24_dtype_bytes(cache->dtype) : 0;
+}
+
+int64_t s24_cache_tokens(const s24_cache *cache, int64_t text)
+{
+    return cache && text >= 0 && text < cache->texts ? cache->counts[text] : 0;
+}
+
+s24_status s24_cache_truncate(s24_cache *cache, s24_ctx *ctx, int64_t text, int64_t tokens)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, cache, S24_ERROR_ARGUMENT, "cache is NULL");
+    REQUIRE(ctx, text >= 0 && text < cache->texts, S24_ERROR_ARGUMENT,
+            "the cache has no text %lld; 0 to %lld was expected", (long long)text,
+            (long long)cache->texts - 1);
+    REQUIRE(ctx, tokens >= 0 && tokens <= cache->counts[text], S24_ERROR_ARGUMENT,
+            "text %lld of the cache has %lld tokens; it cannot be cut to %lld", (long long)text,
+            (long long)cache->counts[text], (long long)tokens);
+    cache->counts[text] = tokens;
+    return S24_OK;
+}
+
+/* ---- a pass ---------------------------------------------------------------------------------- */
+
+typedef struct put_job {
+    const s24_cache *cache;
+    const s24i_cache_rows *rows;
+} put_job;
+
+static void put_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const put_job *j = arg;
+    const s24_batch *batch = j->rows->batch;
+    const size_t part = s24_dtype_bytes(j->cache->dtype);
+    const size_t bytes = (size_t)j->cache->width * part;
+    int64_t text = begin < end ? s24i_batch_text(batch, begin) : 0;
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        while (t >= batch->offsets[text + 1])
+            text++;
+        const int64_t position = j->cache->before[text] + t - batch->offsets[text];
+        const int64_t row = j->cache->rows[text] + position;
+        char *first = s24i_cache_at(j->cache, j->rows->layer, j->rows->is_value);
+        const char *from = (const char *)j->rows->from + (size_t)(t * j->rows->ld) * part;
+        memcpy(first + (size_t)row * bytes, from, bytes);
+    }
+}
+
+void s24i_cache_put(s24_cache *cache, s24_ctx *ctx, const s24i_cache_rows *rows)
+{
+    put_job job = {cache, rows};
+    s24_ctx_parallel_for(ctx, rows->batch->offsets[rows->batch->texts], put_range, &job);
+}

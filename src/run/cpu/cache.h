@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Keys and values that passes have left behind. A layer has its keys, then its values, each [texts,
+ * room, kv_heads · head_width], the tokens of a text one after the other.
+ */
+#ifndef S24_RUN_CPU_CACHE_H
+#define S24_RUN_CPU_CACHE_H
+
+#include "run/session.h"
+#include "sparse24/language.h"
+
+struct s24_cache {
+    s24_ctx *ctx;
+    const s24_model *model;
+    s24_dtype dtype;
+    int threads;         /* that there is scratch for */
+    int64_t texts, room; /* room: most tokens of a text */
+    int64_t width;       /* of a token's keys */
+    void *memory;
+    int64_t *counts; /* [texts]: tokens that are there */
+    /* [texts] each, of a pass: the text of the cache that each of its texts continues, the row of
+       that text's first token, and how many tokens were there before the pass. */
+    int64_t *places, *rows, *before;
+    float *angles;  /* [room, head_width], of rotary positions; else NULL */
+    float *scratch; /* of attention */
+    int64_t scratch_elems;
+};
+
+/* The first row of a layer's keys or values. */
+static inline void *s24i_cache_at(const s24_cache *cache, int64_t layer, int is_value)
+{
+    const int64_t row = (2 * layer + is_value) * cache->texts * cache->room;
+    return (char *)cache->memory + (size_t)(row * cache->width) * s24_dtype_bytes(cache->dtype);
+}
+
+/* Tokens of a pass's text that were there before it. */
+static inline int64_t s24i_cache_before(const s24_cache *cache, int64_t text)
+{
+    return cache ? cache->before[text] : 0;
+}
+
+/* Keys or values of a pass's tokens, whose rows stand ld elements apart, to their places after those
+   that a layer has. */
+typedef struct s24i_cache_rows {
+    const s24_batch *batch;
+    const void *from;
+    int64_t ld, layer;
+    int is_value;
+} s24i_cache_rows;
+void s24i_cache_put(s24_cache *cache, s24_ctx *ctx, const s24i_cache_rows *rows);
+
+#endif
