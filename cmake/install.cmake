@@ -11,8 +11,8 @@ install(FILES include/sparse24/sparse24.h include/sparse24/layouts.h include/spa
 if(S24_NN)
   list(APPEND libraries sparse24_nn)
   set_target_properties(sparse24_nn PROPERTIES EXPORT_NAME nn INSTALL_RPATH "$ORIGIN")
-  install(FILES include/sparse24/nn.h include/sparse24/language.h include/sparse24/task.h
-    include/sparse24/train.h
+  install(FILES include/sparse24/nn.h include/sparse24/checkpoints.h include/sparse24/language.h
+    include/sparse24/task.h include/sparse24/train.h
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparse24 COMPONENT development)
 endif()
 

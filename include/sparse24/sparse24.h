@@ -6,8 +6,7 @@
  * non-zero. Such a matrix is stored at nearly half its size and multiplied with half the work.
  * One shape convention holds everywhere:
  *
- *     Y[m,n] = X[m,k] · W[n,k]ᵀ + b[n]        m tokens, n outputs, k reduction, all row-major,
- *                                             W is 2:4 along k
+ *     Y[m,n] = X[m,k] · W[n,k]ᵀ + b[n]   m tokens, n outputs, k reduction; row-major; W 2:4 along k
  * The header reads from simple to expert:
  *   1  status, dtypes, dense views          4  products: linear, mm, addmm
  *   2  the context                          5  plans: products with nothing left to decide

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The loop: what it learns, what stays zero, how it goes on after it was stopped, what it
-   refuses. */
+/* The loop: what it learns, what stays zero, how it goes on after a stop, what it refuses. */
 #include "support.h"
 
 #include <fcntl.h>
@@ -10,7 +9,7 @@
 
 enum { EXAMPLES = 20, LENGTH = 7 };
 
-/* ---- the loop ------------------------------------------------------------------------------------ */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static int32_t lengths[EXAMPLES];
 
@@ -454,7 +453,7 @@ static void memory_fails(void **state)
     assert_true(count_failures(train_a_little) > 20);
 }
 
-/* ---- saving ----------------------------------------------------------------------------- */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 static void saves(void **state)
 {

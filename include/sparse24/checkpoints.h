@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Checkpoints: safetensors files and the folders of models, read and written. Part of nn.h, whose
+ * rules hold here and which includes this file.
+ */
+#ifndef SPARSE24_CHECKPOINTS_H
+#define SPARSE24_CHECKPOINTS_H
+
+#include "sparse24/sparse24.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- 1. reading ------------------------------------------------------------------------------ */
+
+#define S24_MAX_RANK 8
+
+/*
+ * One logical tensor of a checkpoint. A packed 2:4 weight (docs/format.md) appears as one tensor
+ * with its own name, its logical shape [n, k] and packed = 1; then data is NULL and values and
+ * indices are its canonical form. A quantised one has dtype i8, bits 8 or 4, and scales, as in
+ * s24_quantized. All pointers live as long as the checkpoint does and are aligned
+ * for the dtype; they lead into the mapped file (a tensor that the file does not align is copied).
+ */
+typedef struct s24_tensor {
+    const char *name;
+    s24_dtype dtype;
+    int rank;
+    int64_t shape[S24_MAX_RANK];
+    const void *data;
+    int packed;
+    const void *values;
+    const uint8_t *indices;
+    size_t bytes;     /* in the file, all parts together for a packed one */
+    const char *file; /* base name of the file that holds it ("model.safetensors") */
+    int bits;         /* of a quantised one's integers, 8 or 4; else 0 */
+    int64_t group;    /* columns that share a scale */
+    const float *scales;
+    /* Of a packed one that is stored in a layout (s24_layout_name): its name, and the bytes,
+       aligned to 64; then values, indices and scales are NULL. Else NULL. */
+    const char *layout;
+    const void *stream;
+    /* 1: the weight of a linear layer that is stored [k, n], as GPT-2's are: 2:4 is along its
+       rows. The model type says so; where it is not known, layers of GPT-2's names are [k, n] if
+       those of them that have more outputs than inputs are, −1: none tells. Else 0. */
+    int transposed;
+} s24_tensor;
+
+typedef struct s24_checkpoint s24_checkpoint;
+
+/*
+ * Opens a .safetensors file, a model.safetensors.index.json, or a Hugging Face folder
+ * (model.safetensors, or shards with their index; config.json when there). Everything about the
+ * headers is checked before this returns: sizes, offsets without holes or overlap, duplicate keys,
+ * dtypes, shapes against bytes, packed tensors' parts and codes, the index against its shards.
+ * The files must not be changed in place while they are open; replacing or removing them is fine.
+ * Errors: IO, FORMAT (the sentence names file, tensor and expectation), MEMORY, INTERRUPTED.
+ */
+S24_API s24_status s24_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path);
+S24_API void s24_checkpoint_close(s24_checkpoint *checkpoint);
+S24_API int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint);
+/* Tensors in the order of their names. NULL past the end / when not found. */
+S24_API const s24_tensor *s24_checkpoint_tensor(const s24_checkpoint *checkpoint, int64_t index);
+S24_API const s24_tensor *s24_checkpoint_find(const s24_checkpoint *checkpoint, const char *name);
+/* The 2:4 matrix of a packed tensor, quantised or not, in a layout or not. Errors: ARGUMENT (it
+   is not packed), and those of s24_matrix_from_packed, _from_quantized and _from_layout. */
+S24_API s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor);
+/* The folder's path, or NULL when a single file was opened. */
+S24_API const char *s24_checkpoint_folder(const s24_checkpoint *checkpoint);
+/* "model_type" of config.json, or NULL. */
+S24_API const char *s24_checkpoint_model_type(const s24_checkpoint *checkpoint);
+/* The value of a key in the (first) file's __metadata__, or NULL. */
+S24_API const char *s24_checkpoint_metadata(const s24_checkpoint *checkpoint, const char *key);
+
+/*
+ * Which tensors the 2:4 commands touch: 1 if selected. include and exclude are globs over names,
+ * separated by commas (* ? [a-z] [!a-z]; * matches dots too). exclude wins; NULL: nothing is
+ * excluded. include NULL: the weights of the linear layers inside the blocks ("layer.N.",
+ * "layers.N.", "h.N.", "block.N.", "blocks.N."), never embeddings, norms, heads, poolers, routers,
+ * and c_attn, c_fc and c_proj only where they are transposed. A tensor that is not a matrix of
+ * f32 f16 bf16 i8 e4m3 e5m2 is never selected.
+ */
+S24_API int s24_tensor_is_selected(const s24_tensor *tensor, const char *include,
+                                   const char *exclude);
+/* S24_OK if it is known which side of the checkpoint's tensor is k and, with packing = 1, that
+   it is the last one: packed files hold weights as [n, k] only. Else UNSUPPORTED, naming tensor
+   and model type. */
+S24_API s24_status s24_tensor_check_sides(s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                                          const s24_tensor *tensor, int packing);
+
+/* ---- 2. writing ------------------------------------------------------------------------------ */
+
+/*
+ * Writes a checkpoint in two steps: declare every tensor (name, dtype, shape, packed), then give
+ * their data in any order. Files are written under a hidden temporary name beside their place, and
+ * only s24_writer_commit makes them appear, after fsync, by rename; s24_writer_destroy without
+ * commit leaves nothing. What a writer leaves that is killed, the next one that writes in that
+ * folder removes and logs: a lock next to it (flock), not a number of a process, says that it is
+ * left. The output may be the very file or folder that is read: opts.force is needed, and an open
+ * checkpoint keeps what it has mapped. What is rewritten or copied of opts.model has the mode of
+ * the file that it comes from, whatever the umask; other files have a new file's mode.
+ */
+typedef struct s24_writer s24_writer;
+
+typedef struct s24_writer_opts {
+    size_t size; /* sizeof(s24_writer_opts) */
+    /* 1: an existing output is replaced; 0: S24_ERROR_EXISTS. A folder is replaced only if it holds
+       a model (or nothing) and no .git. */
+    int force;
+    /* Its metadata go along; if it is a folder, so do config, tokenizer and other side files,
+       and its shards' names are kept. A side file that is a link out of the folder is logged and
+       not copied, unless the folder is a snapshot of a download cache and the link leads to that
+       cache's blobs. It must stay open until the commit. NULL: a single file, no metadata. */
+    const s24_checkpoint *model;
+} s24_writer_opts;
+
+/* path: a folder if opts.model is a folder, else a .safetensors file. Errors: ARGUMENT, EXISTS,
+   IO, MEMORY. */
+S24_API s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
+                                     const s24_writer_opts *opts);
+/* Only name, dtype, rank, shape, packed, bits, group, layout and file (NULL: the first file) of the
+   tensor are used; bits makes a packed tensor a quantised one, layout (of its dtype) one that is
+   stored in that.
+   Errors: ARGUMENT (a name that is taken, reserved or not UTF-8, an unknown file, a call after the
+   first write), DTYPE, SHAPE, MEMORY. */
+S24_API s24_status s24_writer_declare(s24_writer *writer, const s24_tensor *tensor);
+/* Gives the data of a declared dense tensor: exactly its bytes, once. Errors: ARGUMENT, IO, MEMORY,
+   INTERRUPTED. */
+S24_API s24_status s24_writer_write(s24_writer *writer, const char *name, const void *data);
+/* Gives the two parts of a declared packed tensor, which are put into its layout if it has one.
+   Errors: as above, FORMAT (an illegal code). */
+S24_API s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const void *values,
+                                           const uint8_t *indices);
+/* The same for a quantised one; values as in s24_quantized. Also FORMAT for a scale that is not
+   finite or is negative. */
+S24_API s24_status s24_writer_write_quantized(s24_writer *writer, const char *name,
+                                              const void *values, const uint8_t *indices,
+                                              const float *scales);
+/* Gives the data of a tensor that was declared as it stands in a checkpoint, packed or not. Errors:
+   as above. */
+S24_API s24_status s24_writer_copy(s24_writer *writer, const s24_tensor *tensor);
+/* Puts the output in its place. Afterwards, even after an error, the writer can only be destroyed,
+   unless a tensor was still to be written (ARGUMENT). Errors: ARGUMENT, IO, EXISTS, MEMORY,
+   INTERRUPTED. */
+S24_API s24_status s24_writer_commit(s24_writer *writer);
+S24_API void s24_writer_destroy(s24_writer *writer);
+
+/*
+ * A hidden folder in `parent` for files of the caller's own, for its owner alone, removed with all
+ * in it by s24_temporary_destroy; and like a writer's output by whoever makes the next one there,
+ * if the process is killed. Errors: ARGUMENT, IO, MEMORY.
+ */
+typedef struct s24_temporary s24_temporary;
+S24_API s24_status s24_temporary_create(s24_temporary **out, s24_ctx *ctx, const char *parent);
+S24_API const char *s24_temporary_path(const s24_temporary *temporary);
+S24_API void s24_temporary_destroy(s24_temporary *temporary);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
