@@ -255,14 +255,21 @@ typedef struct s24i_rooms {
 /* A model with its shape known and room for its floats; products are missing. */
 s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_architecture *architecture,
                              const s24i_shape *shape, s24i_rooms rooms);
+
+/* A batch of texts laid end to end from 0, each with no more tokens than the model has positions,
+   ids and types that it has, and no more than `most` in all, for which the `reader` ("session") was
+   made. ARGUMENT. */
+s24_status s24i_batch_check(s24_ctx *ctx, const s24_batch *batch, const s24i_shape *shape,
+                            int64_t most, const char *reader);
+
 /* ---- tensors of a model (model_tensor.c) ----------------------------------------------------- */
 
 enum { S24I_NAME_BYTES = 160 };
-/* The tensor of a pattern's name for a block, with the architecture's prefix or without it; NULL,
-   and in name what it would be called. */
 /* A pattern's name for a block, without prefix. */
 void s24i_tensor_name(char name[S24I_NAME_BYTES], const char *pattern, int64_t block,
                       const char *suffix);
+/* The tensor of a pattern's name for a block, with the architecture's prefix or without it; NULL,
+   and in name what it would be called. */
 const s24_tensor *s24i_tensor_find(char name[S24I_NAME_BYTES], const s24_checkpoint *checkpoint,
                                    const s24i_architecture *arch, const char *pattern,
                                    int64_t block, const char *suffix);

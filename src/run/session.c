@@ -250,40 +250,6 @@ int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static s24_status check_text(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
-                             int64_t text)
-{
-    const s24i_shape *shape = &session->model->shape;
-    const int64_t first = batch->offsets[text], end = batch->offsets[text + 1];
-    REQUIRE(ctx, first < end, S24_ERROR_ARGUMENT, "text %lld has no tokens", (long long)text);
-    REQUIRE(ctx, end - first <= shape->positions, S24_ERROR_ARGUMENT,
-            "text %lld has %lld tokens; the model has %lld positions", (long long)text,
-            (long long)(end - first), (long long)shape->positions);
-    REQUIRE(ctx, end <= session->max_tokens, S24_ERROR_ARGUMENT,
-            "text %lld ends at token %lld; the session was made for %lld", (long long)text,
-            (long long)end, (long long)session->max_tokens);
-    for (int64_t t = first; t < end; t++)
-        REQUIRE(ctx, batch->ids[t] >= 0 && batch->ids[t] < shape->vocabulary, S24_ERROR_ARGUMENT,
-                "token %lld of text %lld is %d; the vocabulary has %lld", (long long)(t - first),
-                (long long)text, batch->ids[t], (long long)shape->vocabulary);
-    for (int64_t t = first; batch->types && t < end; t++)
-        REQUIRE(ctx, batch->types[t] >= 0 && batch->types[t] < s24i_max(shape->types, 1),
-                S24_ERROR_ARGUMENT, "token %lld of text %lld has type %d; the model has %lld",
-                (long long)(t - first), (long long)text, batch->types[t], (long long)shape->types);
-    return S24_OK;
-}
-
-static s24_status check_texts(const s24_session *session, s24_ctx *ctx, const s24_batch *batch)
-{
-    REQUIRE(ctx, batch && batch->texts > 0 && batch->offsets && batch->ids, S24_ERROR_ARGUMENT,
-            "the batch has no texts, offsets or ids");
-    REQUIRE(ctx, batch->offsets[0] == 0, S24_ERROR_ARGUMENT,
-            "offsets[0] of the batch is %lld; 0 was expected", (long long)batch->offsets[0]);
-    for (int64_t b = 0; b < batch->texts; b++)
-        TRY(check_text(session, ctx, batch, b));
-    return S24_OK;
-}
-
 static s24_status check_images(const s24_session *session, s24_ctx *ctx, const s24_batch *batch)
 {
     const int64_t most = session->max_tokens / session->model->shape.positions;
@@ -299,7 +265,8 @@ static s24_status check_images(const s24_session *session, s24_ctx *ctx, const s
 
 s24_status s24i_session_check(const s24_session *session, s24_ctx *ctx, const s24_batch *batch)
 {
-    return session->images ? check_images(session, ctx, batch) : check_texts(session, ctx, batch);
+    if (session->images) return check_images(session, ctx, batch);
+    return s24i_batch_check(ctx, batch, &session->model->shape, session->max_tokens, "session");
 }
 
 /* Checks the batch, completes it to *whole, and lays out the tiles of its texts. */

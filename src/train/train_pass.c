@@ -7,34 +7,6 @@
 
 /* ---- the batch ------------------------------------------------------------------------------- */
 
-static s24_status check_texts(const s24_transformer *t, s24_ctx *ctx, const s24_batch *batch)
-{
-    const int64_t positions = t->shape.positions;
-    REQUIRE(ctx, batch->offsets && batch->ids, S24_ERROR_ARGUMENT, "texts.%s is NULL",
-            batch->ids ? "offsets" : "ids");
-    for (int64_t b = 0; b < batch->texts; b++) {
-        const int64_t n = batch->offsets[b + 1] - batch->offsets[b];
-        REQUIRE(ctx, n >= 1 && n <= positions, S24_ERROR_ARGUMENT,
-                "text %lld has %lld tokens, 1 to the model's positions, %lld, are expected",
-                (long long)b, (long long)n, (long long)positions);
-    }
-    const int64_t tokens = batch->offsets[batch->texts];
-    REQUIRE(ctx, batch->offsets[0] == 0 && tokens <= t->opts.max_tokens, S24_ERROR_ARGUMENT,
-            "the batch has %lld tokens, at most %lld are expected", (long long)tokens,
-            (long long)t->opts.max_tokens);
-    for (int64_t i = 0; i < tokens; i++) {
-        REQUIRE(ctx, batch->ids[i] >= 0 && batch->ids[i] < t->shape.vocabulary, S24_ERROR_ARGUMENT,
-                "token %lld has id %d, 0 to %lld is expected", (long long)i, (int)batch->ids[i],
-                (long long)t->shape.vocabulary - 1);
-        REQUIRE(ctx,
-                !batch->types ||
-                    (batch->types[i] >= 0 && batch->types[i] < s24i_max(1, t->shape.types)),
-                S24_ERROR_ARGUMENT, "token %lld has type %d, 0 to %lld is expected", (long long)i,
-                (int)(batch->types ? batch->types[i] : 0), (long long)t->shape.types - 1);
-    }
-    return S24_OK;
-}
-
 static s24_status check_labels(s24_ctx *ctx, const int32_t *labels, int64_t count, int64_t limit,
                                const char *name)
 {
@@ -58,7 +30,7 @@ static s24_status check(const s24_transformer *t, s24_ctx *ctx, const s24_exampl
                 e->pixels ? "the batch has more positions than max_tokens" : "pixels is NULL");
         return check_labels(ctx, e->targets, batch->texts, t->shape.classes, "targets");
     }
-    TRY(check_texts(t, ctx, batch));
+    TRY(s24i_batch_check(ctx, batch, &t->shape, t->opts.max_tokens, "transformer"));
     TRY(check_labels(ctx, e->targets, batch->offsets[batch->texts], t->shape.vocabulary,
                      "targets"));
     for (int64_t b = 0; b < batch->texts; b++) {

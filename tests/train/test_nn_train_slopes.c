@@ -159,8 +159,16 @@ static void refuses(void **state)
     assert_int_equal(s24_transformer_gradients(&loss, t, ctx, &b.examples, &o), S24_ERROR_ARGUMENT);
     b.ids[4] = TINY_VOCABULARY;
     assert_int_equal(s24_transformer_forward(t, ctx, &b.examples, &outputs), S24_ERROR_ARGUMENT);
-    assert_non_null(strstr(s24_ctx_error(ctx), "token 4 has id 11"));
+    assert_non_null(strstr(s24_ctx_error(ctx), "token 4 of text 0 is 11"));
     b.ids[4] = 0;
+    b.types[10] = 2;
+    assert_int_equal(s24_transformer_forward(t, ctx, &b.examples, &outputs), S24_ERROR_ARGUMENT);
+    assert_non_null(strstr(s24_ctx_error(ctx), "token 0 of text 2 has type 2; the model has 2"));
+    b.types[10] = 0;
+    b.offsets[3] = 20;
+    assert_int_equal(s24_transformer_forward(t, ctx, &b.examples, &outputs), S24_ERROR_ARGUMENT);
+    assert_non_null(strstr(s24_ctx_error(ctx), "text 2 has 10 tokens; the model has 9 positions"));
+    b.offsets[3] = 18;
     b.starts[0] = 9;
     assert_int_equal(s24_transformer_forward(t, ctx, &b.examples, &outputs), S24_ERROR_ARGUMENT);
     assert_non_null(strstr(s24_ctx_error(ctx), "starts[0] is 9"));
