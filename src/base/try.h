@@ -25,6 +25,16 @@
         status = (call);                                                                           \
         if (status != S24_OK) goto done;                                                           \
     } while (0)
+/* Ends a function that makes something: gives it where the last step succeeds, else destroys it. */
+#define GIVE(out, made, destroy, call)                                                             \
+    do {                                                                                           \
+        const s24_status give_status = (call);                                                     \
+        if (give_status == S24_OK)                                                                 \
+            *(out) = (made);                                                                       \
+        else                                                                                       \
+            destroy(made);                                                                         \
+        return give_status;                                                                        \
+    } while (0)
 /* Refuse with a sentence unless the condition holds. */
 #define REQUIRE(ctx, condition, status, ...)                                                       \
     do {                                                                                           \

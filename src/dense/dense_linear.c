@@ -81,13 +81,7 @@ s24_status s24_dense_linear_create(s24_dense_linear **out, s24_ctx *ctx, const s
     s24_dense_linear *linear;
     TRY(s24i_alloc_elems(&linear, ctx, 1, sizeof *linear, "a dense product"));
     *linear = (s24_dense_linear){.ctx = ctx, .n = w->rows, .k = w->cols, .activation = activation};
-    const s24_status status = fill(linear, ctx, w, bias);
-    if (status != S24_OK) {
-        s24_dense_linear_destroy(linear);
-        return status;
-    }
-    *out = linear;
-    return S24_OK;
+    GIVE(out, linear, s24_dense_linear_destroy, fill(linear, ctx, w, bias));
 }
 
 static s24_status check_shape(s24_ctx *ctx, const s24_dense *x, const char *name, int64_t rows,

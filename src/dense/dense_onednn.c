@@ -259,12 +259,6 @@ s24_status s24i_onednn_weight_create(s24i_dense_weight **out, s24_ctx *ctx, cons
     weight->n = w->rows;
     weight->k = w->cols;
     weight->type = dtype == S24_BF16 ? dnnl_bf16 : dnnl_f32;
-    const s24_status status = weight_fill(weight, ctx, w);
-    if (status != S24_OK) {
-        s24i_onednn_weight_destroy(weight);
-        return status;
-    }
-    *out = weight;
-    return S24_OK;
+    GIVE(out, weight, s24i_onednn_weight_destroy, weight_fill(weight, ctx, w));
 }
 #endif

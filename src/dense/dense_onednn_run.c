@@ -117,12 +117,7 @@ s24_status s24i_onednn_runner_create(s24i_dense_runner **out, s24_ctx *ctx, int6
     runner->ctx = ctx;
     const s24_status status =
         most_x ? grow(runner, &runner->narrow, most_x, sizeof(uint16_t)) : S24_OK;
-    if (status != S24_OK) {
-        s24i_onednn_runner_destroy(runner);
-        return status;
-    }
-    *out = runner;
-    return S24_OK;
+    GIVE(out, runner, s24i_onednn_runner_destroy, status);
 }
 
 /* The library is loaded by the first product: a model whose layers are all 2:4 makes runners

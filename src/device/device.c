@@ -77,13 +77,7 @@ s24_status s24_device_create(s24_device **out, s24_ctx *ctx, const s24_device_op
     s24_device *device = s24i_alloc(&ctx->allocator, sizeof *device);
     REQUIRE(ctx, device, S24_ERROR_MEMORY, "out of memory for a device's handle");
     *device = (s24_device){.allocator = ctx->allocator, .memory = known.allocator};
-    s24_status status = open_device(device, ctx, &known);
-    if (status != S24_OK) {
-        s24_device_destroy(device);
-        return status;
-    }
-    *out = device;
-    return S24_OK;
+    GIVE(out, device, s24_device_destroy, open_device(device, ctx, &known));
 }
 
 void s24_device_destroy(s24_device *device)

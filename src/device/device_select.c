@@ -89,12 +89,7 @@ static s24_status fetch(s24_matrix **out, const staged *s, s24_ctx *ctx, const s
         status = s24_device_copy(ctx, s->device, matrix->storage->indices, s->memory + s->indices,
                                  s->index_bytes, s->stream);
     if (status == S24_OK) status = s24_device_wait(ctx, s->device, s->stream);
-    if (status != S24_OK) {
-        s24_matrix_destroy(matrix);
-        return status;
-    }
-    *out = matrix;
-    return S24_OK;
+    GIVE(out, matrix, s24_matrix_destroy, status);
 }
 
 static s24_status check_opts(s24_matrix_opts *known, s24_ctx *ctx, const s24_dense *src,

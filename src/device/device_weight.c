@@ -85,12 +85,7 @@ s24_status s24_device_weight_create(s24_device_weight **out, s24_ctx *ctx, s24_d
     s24_status status = staging(&host, ctx, w->bytes);
     if (status == S24_OK) status = upload(w, ctx, src, host);
     s24_ctx_free(ctx, host);
-    if (status != S24_OK) {
-        s24_device_weight_destroy(w);
-        return status;
-    }
-    *out = w;
-    return S24_OK;
+    GIVE(out, w, s24_device_weight_destroy, status);
 }
 
 s24_status s24_device_weight_to_matrix(s24_matrix **out, s24_ctx *ctx, s24_device *device,

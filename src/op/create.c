@@ -272,13 +272,7 @@ static s24_status create(s24_matrix **out, s24_ctx *ctx, const s24_dense *src,
         .pack = packs[opts->select],
     };
     atomic_init(&j.nonfinite, 0);
-    s24_status status = fill(ctx, &j);
-    if (status != S24_OK) {
-        s24_matrix_destroy(matrix);
-        return status;
-    }
-    *out = matrix;
-    return S24_OK;
+    GIVE(out, matrix, s24_matrix_destroy, fill(ctx, &j));
 }
 
 /* opts, or what they say of tiles as a mask; *mask is the caller's to free. */

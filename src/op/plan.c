@@ -169,13 +169,7 @@ static s24_status plan_new(s24_plan **out, s24_ctx *ctx, const s24_allocator *al
     }
     *plan =
         (s24_plan){*allocator, kernel, from->rows, from->cols, weight.group, bytes, own, own, NULL};
-    s24_status status = pack_weight(plan, ctx, from);
-    if (status != S24_OK) {
-        s24_plan_destroy(plan);
-        return status;
-    }
-    *out = plan;
-    return S24_OK;
+    GIVE(out, plan, s24_plan_destroy, pack_weight(plan, ctx, from));
 }
 
 s24_status s24_plan_create(s24_plan **out, s24_ctx *ctx, const s24_matrix *w,

@@ -250,13 +250,7 @@ s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
     TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_encoder_opts"));
     if (!known.model.size) known.model.size = sizeof known.model;
     TRY(new_encoder(&encoder, ctx));
-    const s24_status status = open_encoder(encoder, ctx, folder, &known);
-    if (status != S24_OK) {
-        s24_encoder_close(encoder);
-        return status;
-    }
-    *out = encoder;
-    return S24_OK;
+    GIVE(out, encoder, s24_encoder_close, open_encoder(encoder, ctx, folder, &known));
 }
 
 s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder *from)
@@ -276,12 +270,7 @@ s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder 
     if (status == S24_OK)
         status = from->prompt_name ? s24_encoder_choose_prompt(encoder, ctx, from->prompt_name)
                                    : s24_encoder_set_prompt(encoder, ctx, from->prompt);
-    if (status != S24_OK) {
-        s24_encoder_close(encoder);
-        return status;
-    }
-    *out = encoder;
-    return S24_OK;
+    GIVE(out, encoder, s24_encoder_close, status);
 }
 
 void s24_encoder_close(s24_encoder *encoder)

@@ -119,7 +119,7 @@ static s24_status fill(s24_batches *b, s24_ctx *ctx)
 s24_status s24_batches_create(s24_batches **out, s24_ctx *ctx, const s24_batches_opts *opts)
 {
     s24_batches_opts known;
-    void *memory;
+    s24_batches *b;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_batches_opts"));
@@ -127,18 +127,12 @@ s24_status s24_batches_create(s24_batches **out, s24_ctx *ctx, const s24_batches
     if (!known.bucket) known.bucket = 64;
     known.keep_rest |= known.in_order;
     TRY(check(ctx, &known));
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_batches *b = memory;
+    TRY(s24i_zeroed(&b, ctx, sizeof *b));
     b->ctx = ctx;
     b->opts = known;
     const s24_status status = fill(b, ctx);
     b->opts.lengths = NULL;
-    if (status != S24_OK) {
-        s24_batches_destroy(b);
-        return status;
-    }
-    *out = b;
-    return S24_OK;
+    GIVE(out, b, s24_batches_destroy, status);
 }
 
 void s24_batches_destroy(s24_batches *batches)

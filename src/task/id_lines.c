@@ -77,7 +77,7 @@ s24_status s24_id_lines_create(s24_id_lines **out, s24_ctx *ctx, const s24_text 
                                int64_t count, const s24_id_lines_opts *opts)
 {
     s24_id_lines_opts known;
-    void *memory;
+    s24_id_lines *l;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, count >= 0 && (lines || !count), S24_ERROR_ARGUMENT, "%s",
@@ -86,17 +86,10 @@ s24_status s24_id_lines_create(s24_id_lines **out, s24_ctx *ctx, const s24_text 
     REQUIRE(ctx, known.vocabulary >= 1 && known.vocabulary <= INT32_MAX, S24_ERROR_ARGUMENT,
             "vocabulary is %lld, 1 to %d is expected", (long long)known.vocabulary, INT32_MAX);
     if (!known.name) known.name = "token ids";
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_id_lines *l = memory;
+    TRY(s24i_zeroed(&l, ctx, sizeof *l));
     l->ctx = ctx;
     l->count = count;
-    const s24_status status = take_lines(l, lines, &known);
-    if (status != S24_OK) {
-        s24_id_lines_destroy(l);
-        return status;
-    }
-    *out = l;
-    return S24_OK;
+    GIVE(out, l, s24_id_lines_destroy, take_lines(l, lines, &known));
 }
 
 void s24_id_lines_destroy(s24_id_lines *lines)

@@ -23,23 +23,16 @@ s24_status s24i_images_room(s24_images *images)
 s24_status s24_images_read(s24_images **out, s24_ctx *ctx, const char *path)
 {
     struct stat info;
-    void *memory;
+    s24_images *images;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, path, S24_ERROR_ARGUMENT,
             "path is NULL, a folder of images or an idx file is expected");
     if (stat(path, &info) != 0) return s24i_fail_errno(ctx, "open", path);
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_images *images = memory;
+    TRY(s24i_zeroed(&images, ctx, sizeof *images));
     images->ctx = ctx;
-    const s24_status status = S_ISDIR(info.st_mode) ? s24i_images_read_folder(images, path)
-                                                    : s24i_images_read_idx(images, path);
-    if (status != S24_OK) {
-        s24_images_destroy(images);
-        return status;
-    }
-    *out = images;
-    return S24_OK;
+    GIVE(out, images, s24_images_destroy,
+         (S_ISDIR(info.st_mode) ? s24i_images_read_folder : s24i_images_read_idx)(images, path));
 }
 
 void s24_images_destroy(s24_images *images)

@@ -198,14 +198,12 @@ static s24_status read_all(reader *r, const s24i_json *root)
 static s24_status fill(s24_qa *qa, const char *path, const s24i_json *root)
 {
     reader r = {.ctx = qa->ctx, .file = path, .qa = qa};
-    void *pool;
     TRY(read_all(&r, root));
     TRY(s24i_alloc_elems(&qa->questions, qa->ctx, qa->count, sizeof *qa->questions, "questions"));
     TRY(s24i_alloc_elems(&qa->answers, qa->ctx, qa->answer_count, sizeof *qa->answers, "answers"));
     TRY(s24i_alloc_elems(&qa->contexts, qa->ctx, qa->paragraph_count, sizeof *qa->contexts,
                          "contexts"));
-    TRY(s24i_zeroed(&pool, qa->ctx, r.bytes));
-    qa->pool = pool;
+    TRY(s24i_zeroed(&qa->pool, qa->ctx, r.bytes));
     return read_all(&r, root);
 }
 
@@ -223,21 +221,15 @@ static s24_status read_file(s24_qa *qa, const char *path)
 
 s24_status s24_qa_read(s24_qa **out, s24_ctx *ctx, const char *path)
 {
-    void *memory;
+    s24_qa *qa;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, path, S24_ERROR_ARGUMENT, "path is NULL, a file of questions is expected");
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_qa *qa = memory;
+    TRY(s24i_zeroed(&qa, ctx, sizeof *qa));
     qa->ctx = ctx;
     s24_status status = s24i_copy_string(&qa->file, ctx, path);
     if (status == S24_OK) status = read_file(qa, path);
-    if (status != S24_OK) {
-        s24_qa_destroy(qa);
-        return status;
-    }
-    *out = qa;
-    return S24_OK;
+    GIVE(out, qa, s24_qa_destroy, status);
 }
 
 void s24_qa_destroy(s24_qa *qa)

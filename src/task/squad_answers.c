@@ -15,7 +15,7 @@ s24_status s24_qa_answers_create(s24_qa_answers **out, s24_ctx *ctx,
                                  const s24_qa_features *features, const s24_qa_answers_opts *opts)
 {
     s24_qa_answers_opts known;
-    void *memory;
+    s24_qa_answers *answers;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, features, S24_ERROR_ARGUMENT, "features is NULL");
@@ -26,8 +26,7 @@ s24_status s24_qa_answers_create(s24_qa_answers **out, s24_ctx *ctx,
             "best is %lld, 1 to %d is expected", (long long)known.best, MOST_BEST);
     REQUIRE(ctx, known.max_tokens > 0, S24_ERROR_ARGUMENT,
             "max_tokens is %lld, at least 1 is expected", (long long)known.max_tokens);
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_qa_answers *answers = memory;
+    TRY(s24i_zeroed(&answers, ctx, sizeof *answers));
     answers->ctx = ctx;
     answers->features = features;
     answers->opts = known;

@@ -153,7 +153,7 @@ s24_status s24_qa_features_create(s24_qa_features **out, s24_ctx *ctx, const s24
                                   const s24_tokenizer *tokenizer, const s24_qa_features_opts *opts)
 {
     s24_qa_features_opts known;
-    void *memory;
+    s24_qa_features *f;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, qa && tokenizer, S24_ERROR_ARGUMENT, "%s is NULL", qa ? "tokenizer" : "qa");
@@ -163,20 +163,13 @@ s24_status s24_qa_features_create(s24_qa_features **out, s24_ctx *ctx, const s24
     TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_qa_features_opts"));
     if (!known.max_tokens) known.max_tokens = 384;
     TRY(check(ctx, &known));
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_qa_features *f = memory;
+    TRY(s24i_zeroed(&f, ctx, sizeof *f));
     f->ctx = ctx;
     f->qa = qa;
     f->opts = known;
     f->cls = tokenizer->cls;
     f->sep = tokenizer->sep;
-    const s24_status status = fill(f, ctx, tokenizer);
-    if (status != S24_OK) {
-        s24_qa_features_destroy(f);
-        return status;
-    }
-    *out = f;
-    return S24_OK;
+    GIVE(out, f, s24_qa_features_destroy, fill(f, ctx, tokenizer));
 }
 
 void s24_qa_features_destroy(s24_qa_features *features)

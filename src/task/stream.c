@@ -105,23 +105,16 @@ static s24_status add_files(s24_stream *s, const s24_tokenizer *tokenizer, const
 s24_status s24_stream_read(s24_stream **out, s24_ctx *ctx, const s24_tokenizer *tokenizer,
                            const char *const *paths, int64_t count)
 {
-    void *memory;
+    s24_stream *stream;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, tokenizer && paths && count > 0, S24_ERROR_ARGUMENT, "%s",
             !tokenizer ? "tokenizer is NULL"
             : !paths   ? "paths is NULL"
                        : "there is no file to read");
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_stream *stream = memory;
+    TRY(s24i_zeroed(&stream, ctx, sizeof *stream));
     stream->ctx = ctx;
-    const s24_status status = add_files(stream, tokenizer, paths, count);
-    if (status != S24_OK) {
-        s24_stream_destroy(stream);
-        return status;
-    }
-    *out = stream;
-    return S24_OK;
+    GIVE(out, stream, s24_stream_destroy, add_files(stream, tokenizer, paths, count));
 }
 
 void s24_stream_destroy(s24_stream *stream)

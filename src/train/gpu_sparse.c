@@ -219,10 +219,8 @@ static s24_status plan_kind(int64_t *plan, s24i_machine *m, int kind, int64_t to
 s24_status s24i_gpu_fix(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan)
 {
     s24i_gpu *gpu = m->gpu;
-    void *memory;
     s24i_gpu_unfix(m);
-    TRY(s24i_zeroed(&memory, m->ctx, (size_t)fixed->count * sizeof *gpu->pairs));
-    gpu->pairs = memory;
+    TRY(s24i_zeroed(&gpu->pairs, m->ctx, (size_t)fixed->count * sizeof *gpu->pairs));
     gpu->pair_count = fixed->count;
     for (int64_t i = 0; i < fixed->count; i++) {
         gpu->pairs[i].layer = fixed->layers[i];

@@ -444,16 +444,9 @@ s24_status s24_transformer_load(s24_transformer **out, s24_ctx *ctx,
     REQUIRE(ctx, known.max_texts >= 1 && known.max_texts <= known.max_tokens, S24_ERROR_ARGUMENT,
             "max_texts is %lld, 1 to max_tokens, %lld, is expected", (long long)known.max_texts,
             (long long)known.max_tokens);
-    void *memory;
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_transformer *t = memory;
+    s24_transformer *t;
+    TRY(s24i_zeroed(&t, ctx, sizeof *t));
     t->ctx = ctx;
     t->opts = known;
-    const s24_status status = load(t, ctx, checkpoint);
-    if (status != S24_OK) {
-        s24_transformer_destroy(t);
-        return status;
-    }
-    *out = t;
-    return S24_OK;
+    GIVE(out, t, s24_transformer_destroy, load(t, ctx, checkpoint));
 }

@@ -127,22 +127,15 @@ s24_status s24_text_source_create(s24_text_source **out, s24_ctx *ctx, const cha
                                   const s24_text *texts, int64_t count, int64_t max_tokens,
                                   int next_token)
 {
-    void *memory;
+    s24_text_source *s;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, folder && texts && count > 0, S24_ERROR_ARGUMENT, "%s",
             !folder ? "folder is NULL" : "there are no texts");
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_text_source *s = memory;
+    TRY(s24i_zeroed(&s, ctx, sizeof *s));
     s->ctx = ctx;
     s->next_token = next_token;
-    const s24_status status = fill(s, ctx, folder, texts, count, max_tokens);
-    if (status != S24_OK) {
-        s24_text_source_destroy(s);
-        return status;
-    }
-    *out = s;
-    return S24_OK;
+    GIVE(out, s, s24_text_source_destroy, fill(s, ctx, folder, texts, count, max_tokens));
 }
 
 void s24_text_source_destroy(s24_text_source *s)

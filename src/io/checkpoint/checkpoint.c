@@ -150,9 +150,7 @@ static s24_status read_shards(s24_checkpoint *checkpoint, const s24i_json *index
 
 static s24_status open_file(s24_checkpoint *checkpoint, const char *path)
 {
-    void *shard;
-    TRY(s24i_zeroed(&shard, checkpoint->ctx, sizeof *checkpoint->shards));
-    checkpoint->shards = shard;
+    TRY(s24i_zeroed(&checkpoint->shards, checkpoint->ctx, sizeof *checkpoint->shards));
     TRY(s24i_copy_string(&checkpoint->shards->path, checkpoint->ctx, path));
     checkpoint->shard_count = 1;
     return read_shards(checkpoint, NULL, NULL);
@@ -207,19 +205,14 @@ static s24_status open_path(s24_checkpoint *checkpoint, const char *path)
 
 s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path)
 {
-    void *checkpoint;
+    s24_checkpoint *checkpoint;
     if (!out) return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "out is NULL");
     *out = NULL;
     REQUIRE(ctx, path && *path, S24_ERROR_ARGUMENT,
             "path is empty, a .safetensors file or a model folder is expected");
-    TRY(s24i_zeroed(&checkpoint, ctx, sizeof **out));
-    ((s24_checkpoint *)checkpoint)->ctx = ctx;
-    s24_status status = open_path(checkpoint, path);
-    if (status == S24_OK)
-        *out = checkpoint;
-    else
-        s24_checkpoint_close(checkpoint);
-    return status;
+    TRY(s24i_zeroed(&checkpoint, ctx, sizeof *checkpoint));
+    checkpoint->ctx = ctx;
+    GIVE(out, checkpoint, s24_checkpoint_close, open_path(checkpoint, path));
 }
 
 void s24_checkpoint_close(s24_checkpoint *checkpoint)

@@ -233,15 +233,13 @@ static s24_status read_metadata(s24i_header *header, reader *r)
     s24i_json_reader measure = r->json;
     const s24i_json *value;
     const char *key;
-    void *block;
     REQUIRE(r->ctx, !header->metadata, S24_ERROR_FORMAT,
             "%s: the header has the duplicate object key \"__metadata__\"", r->path);
     measure.out = NULL;
     measure.used = 0;
     TRY(s24i_json_read_value(&measure));
-    TRY(s24i_alloc_elems(&block, r->ctx, (int64_t)measure.used, 1, "a header's metadata"));
-    header->metadata = block;
-    r->json.out = block;
+    TRY(s24i_alloc_elems(&r->json.out, r->ctx, (int64_t)measure.used, 1, "a header's metadata"));
+    header->metadata = (s24i_json *)r->json.out;
     TRY(s24i_json_read_value(&r->json));
     REQUIRE(r->ctx, s24i_json_typeof(header->metadata) == S24I_JSON_OBJECT, S24_ERROR_FORMAT,
             "%s: \"__metadata__\" is not an object", r->path);
@@ -294,11 +292,10 @@ static s24_status read_members(s24i_header *header, reader *r, void *entry)
 /* Allocates the tensors and one block for their names. */
 static s24_status allocate(s24i_header *header, void **entry, const reader *r, const counts *found)
 {
-    void *memory;
     TRY(s24i_alloc_elems(&header->tensors, r->ctx, (int64_t)found->members, sizeof *header->tensors,
                          "a header's tensors"));
-    TRY(s24i_alloc_elems(&memory, r->ctx, (int64_t)found->keys_bytes, 1, "a header's names"));
-    header->names = memory;
+    TRY(s24i_alloc_elems(&header->names, r->ctx, (int64_t)found->keys_bytes, 1,
+                         "a header's names"));
     return s24i_alloc_elems(entry, r->ctx, (int64_t)found->member_bytes, 1, "a header's entry");
 }
 

@@ -49,7 +49,6 @@ static s24_status add_shards(s24_checkpoint *checkpoint, const char *path, const
     s24_ctx *ctx = checkpoint->ctx;
     s24_status status = S24_OK;
     const char **files;
-    void *shards;
     TRY(s24i_alloc_elems(&files, ctx, (int64_t)s24i_json_count(map), sizeof *files,
                          "an index's files"));
     const size_t count = distinct_files(files, map);
@@ -57,8 +56,7 @@ static s24_status add_shards(s24_checkpoint *checkpoint, const char *path, const
         TRY_DONE(s24_ctx_fail(ctx, S24_ERROR_FORMAT,
                               "%s: \"weight_map\" names %zu files, at most %d are expected", path,
                               count, S24I_MAX_SHARDS));
-    TRY_DONE(s24i_zeroed(&shards, ctx, count * sizeof *checkpoint->shards));
-    checkpoint->shards = shards;
+    TRY_DONE(s24i_zeroed(&checkpoint->shards, ctx, count * sizeof *checkpoint->shards));
     for (size_t i = 0; i < count; i++) {
         s24i_shard *shard = &checkpoint->shards[i];
         TRY_DONE(s24i_join_path(&shard->path, ctx, checkpoint->folder, files[i]));

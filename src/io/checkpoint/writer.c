@@ -103,9 +103,7 @@ static s24_status resolve_path(s24_writer *writer, const char *path)
 static s24_status name_files(s24_writer *writer, const s24_checkpoint *model)
 {
     size_t count = writer->folder ? model->shard_count : 1;
-    void *files;
-    TRY(s24i_zeroed(&files, writer->ctx, count * sizeof *writer->files));
-    writer->files = files;
+    TRY(s24i_zeroed(&writer->files, writer->ctx, count * sizeof *writer->files));
     for (size_t i = 0; i < count; i++) {
         s24i_out_file *file = &writer->files[writer->file_count++];
         file->fd = -1;
@@ -125,24 +123,18 @@ s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
                              const s24_writer_opts *opts)
 {
     s24_writer_opts known;
-    void *memory;
+    s24_writer *writer;
     if (!out) return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "out is NULL");
     *out = NULL;
     REQUIRE(ctx, path && *path, S24_ERROR_ARGUMENT, "the output's path is empty");
     TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_writer_opts"));
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_writer *writer = memory;
+    TRY(s24i_zeroed(&writer, ctx, sizeof *writer));
     writer->ctx = ctx;
     writer->names = s24i_names_of(ctx);
     writer->force = known.force;
     writer->model = known.model;
     if (known.model && known.model->folder) writer->folder = known.model;
-    s24_status status = set_up(writer, path, known.model);
-    if (status == S24_OK)
-        *out = writer;
-    else
-        s24_writer_destroy(writer);
-    return status;
+    GIVE(out, writer, s24_writer_destroy, set_up(writer, path, known.model));
 }
 
 static s24_status find_expected(s24i_part **out, s24_writer *writer, const char *name,

@@ -15,11 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-s24_status s24i_zeroed(void **out, s24_ctx *ctx, size_t bytes)
+s24_status s24i_zeroed(void *out, s24_ctx *ctx, size_t bytes)
 {
-    *out = s24_ctx_alloc(ctx, bytes ? bytes : 1);
-    REQUIRE(ctx, *out, S24_ERROR_MEMORY, "out of memory: %zu bytes are not to be had", bytes);
-    memset(*out, 0, bytes);
+    void *memory = s24_ctx_alloc(ctx, bytes ? bytes : 1);
+    if (memory) memset(memory, 0, bytes);
+    memcpy(out, &memory, sizeof memory);
+    REQUIRE(ctx, memory, S24_ERROR_MEMORY, "out of memory: %zu bytes are not to be had", bytes);
     return S24_OK;
 }
 
@@ -55,22 +56,17 @@ s24_status s24i_reserve_elems(void *data, int64_t *room, s24_ctx *ctx, int64_t w
 s24_status s24i_copy_string(char **out, s24_ctx *ctx, const char *text)
 {
     size_t bytes = strlen(text) + 1;
-    void *copy;
-    *out = NULL;
-    TRY(s24i_zeroed(&copy, ctx, bytes));
-    *out = memcpy(copy, text, bytes);
+    TRY(s24i_zeroed(out, ctx, bytes));
+    memcpy(*out, text, bytes);
     return S24_OK;
 }
 
 s24_status s24i_join_path(char **out, s24_ctx *ctx, const char *folder, const char *file)
 {
     size_t folder_bytes = strlen(folder), file_bytes = strlen(file);
-    void *path;
-    *out = NULL;
     while (folder_bytes > 1 && folder[folder_bytes - 1] == '/')
         folder_bytes--;
-    TRY(s24i_zeroed(&path, ctx, folder_bytes + file_bytes + 2));
-    *out = path;
+    TRY(s24i_zeroed(out, ctx, folder_bytes + file_bytes + 2));
     memcpy(*out, folder, folder_bytes);
     if (folder_bytes == 0 || folder[folder_bytes - 1] != '/') (*out)[folder_bytes++] = '/';
     memcpy(*out + folder_bytes, file, file_bytes);

@@ -15,8 +15,8 @@
 #include "base/try.h"
 #include "sparse24/nn.h"
 
-/* Zeroed memory of the context. MEMORY with a sentence. */
-s24_status s24i_zeroed(void **out, s24_ctx *ctx, size_t bytes);
+/* Zeroed memory of the context into the pointer at out; MEMORY with a sentence, then it is NULL. */
+s24_status s24i_zeroed(void *out, s24_ctx *ctx, size_t bytes);
 /* count·size bytes of context memory (not zeroed), or S24_ERROR_MEMORY with a sentence that says
    what for. */
 s24_status s24i_alloc_elems(void *out, s24_ctx *ctx, int64_t count, size_t size, const char *what);

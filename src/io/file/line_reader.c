@@ -40,21 +40,14 @@ static s24_status open_input(s24_line_reader *reader, s24_ctx *ctx, const char *
 
 s24_status s24_line_reader_open(s24_line_reader **out, s24_ctx *ctx, const char *path)
 {
-    void *memory;
+    s24_line_reader *reader;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, path, S24_ERROR_ARGUMENT, "path is NULL, a file or - is expected");
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_line_reader *reader = memory;
+    TRY(s24i_zeroed(&reader, ctx, sizeof *reader));
     reader->ctx = ctx;
     reader->fd = -1;
-    const s24_status status = open_input(reader, ctx, path);
-    if (status != S24_OK) {
-        s24_line_reader_close(reader);
-        return status;
-    }
-    *out = reader;
-    return S24_OK;
+    GIVE(out, reader, s24_line_reader_close, open_input(reader, ctx, path));
 }
 
 void s24_line_reader_close(s24_line_reader *reader)

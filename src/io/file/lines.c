@@ -112,7 +112,6 @@ static s24_status read_lines(s24_lines *lines, const char *path)
     const int is_input = !strcmp(path, "-");
     const char *name = is_input ? "standard input" : path;
     s24_text all;
-    void *texts;
     if (is_input)
         TRY(read_stream(&all, lines, STDIN_FILENO, name));
     else
@@ -122,27 +121,19 @@ static s24_status read_lines(s24_lines *lines, const char *path)
         all.bytes -= 3;
     }
     lines->count = count_lines(&all);
-    TRY(s24i_zeroed(&texts, lines->ctx, (size_t)lines->count * sizeof *lines->texts));
-    lines->texts = texts;
+    TRY(s24i_zeroed(&lines->texts, lines->ctx, (size_t)lines->count * sizeof *lines->texts));
     return cut(lines, &all, name);
 }
 
 s24_status s24_lines_read(s24_lines **out, s24_ctx *ctx, const char *path)
 {
-    void *memory;
+    s24_lines *lines;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, path, S24_ERROR_ARGUMENT, "path is NULL, a file or - is expected");
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_lines *lines = memory;
+    TRY(s24i_zeroed(&lines, ctx, sizeof *lines));
     lines->ctx = ctx;
-    s24_status status = read_lines(lines, path);
-    if (status != S24_OK) {
-        s24_lines_destroy(lines);
-        return status;
-    }
-    *out = lines;
-    return S24_OK;
+    GIVE(out, lines, s24_lines_destroy, read_lines(lines, path));
 }
 
 void s24_lines_destroy(s24_lines *lines)

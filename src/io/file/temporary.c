@@ -163,25 +163,20 @@ static s24_status name_it(s24i_temporary *out, s24_ctx *ctx, const char *path)
 {
     unsigned long long number;
     char name[NAME + 1];
-    char *folder;
     if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
         return s24i_fail_errno(ctx, "take a random name beside", path);
     snprintf(name, sizeof name, PREFIX "%016llx", number);
-    TRY(s24i_copy_string(&folder, ctx, path));
-    folder[s24i_base_name(path) - path] = '\0';
-    const size_t bytes = strlen(folder) + sizeof name + sizeof LOCK;
-    void *temporary = NULL, *lock = NULL;
-    s24_status status = s24i_zeroed(&temporary, ctx, bytes);
-    if (status == S24_OK) status = s24i_zeroed(&lock, ctx, bytes);
+    const int folder = (int)(s24i_base_name(path) - path);
+    const size_t bytes = (size_t)folder + sizeof name + sizeof LOCK;
+    *out = (s24i_temporary){.ctx = ctx, .lock_fd = -1};
+    s24_status status = s24i_zeroed(&out->path, ctx, bytes);
+    if (status == S24_OK) status = s24i_zeroed(&out->lock, ctx, bytes);
     if (status == S24_OK) {
-        snprintf(temporary, bytes, "%s%s", folder, name);
-        snprintf(lock, bytes, "%s%s%s", folder, name, LOCK);
+        snprintf(out->path, bytes, "%.*s%s", folder, path, name);
+        snprintf(out->lock, bytes, "%.*s%s%s", folder, path, name, LOCK);
     } else {
-        s24_ctx_free(ctx, temporary);
-        temporary = NULL;
+        s24i_temporary_leave(out);
     }
-    s24_ctx_free(ctx, folder);
-    *out = (s24i_temporary){ctx, temporary, lock, -1};
     return status;
 }
 
@@ -221,28 +216,25 @@ s24_status s24i_temporary_create(s24i_temporary *out, int *fd, s24_ctx *ctx, con
 /* ---- folders of callers ---------------------------------------------------------------------- */
 
 struct s24_temporary {
+    s24_ctx *ctx;
     s24i_temporary folder;
 };
 
 s24_status s24_temporary_create(s24_temporary **out, s24_ctx *ctx, const char *parent)
 {
-    void *memory;
+    s24_temporary *temporary;
     char *beside;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, parent && *parent, S24_ERROR_ARGUMENT,
             "the path of a temporary's parent is empty");
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_temporary *temporary = memory;
+    TRY(s24i_zeroed(&temporary, ctx, sizeof *temporary));
+    temporary->ctx = ctx;
     s24_status status = s24i_join_path(&beside, ctx, parent, "-");
     if (status == S24_OK)
         status = s24i_temporary_create(&temporary->folder, NULL, ctx, beside, 0700);
     s24_ctx_free(ctx, beside);
-    if (status == S24_OK)
-        *out = temporary;
-    else
-        s24_ctx_free(ctx, temporary);
-    return status;
+    GIVE(out, temporary, s24_temporary_destroy, status);
 }
 
 const char *s24_temporary_path(const s24_temporary *temporary)
@@ -253,7 +245,7 @@ const char *s24_temporary_path(const s24_temporary *temporary)
 void s24_temporary_destroy(s24_temporary *temporary)
 {
     if (!temporary) return;
-    s24_ctx *ctx = temporary->folder.ctx;
+    s24_ctx *ctx = temporary->ctx;
     s24i_temporary_end(&temporary->folder);
     s24_ctx_free(ctx, temporary);
 }

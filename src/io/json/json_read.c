@@ -352,17 +352,15 @@ s24_status s24i_json_parse(s24i_json **out, s24_ctx *ctx, const char *file, cons
 {
     const char *text = data;
     s24i_json_reader r = {ctx, file, text, text, text + bytes, NULL, 0};
-    void *block;
     *out = NULL;
     REQUIRE(ctx, bytes <= S24I_JSON_MAX_BYTES, S24_ERROR_FORMAT,
             "%s: %zu bytes, at most %zu are expected of JSON", file, bytes, S24I_JSON_MAX_BYTES);
     TRY(read_all(&r));
-    TRY(s24i_alloc_elems(&block, ctx, (int64_t)r.used, 1, "a tree of JSON"));
-    r.out = block;
+    TRY(s24i_alloc_elems(&r.out, ctx, (int64_t)r.used, 1, "a tree of JSON"));
     const s24_status status = read_all(&r);
     if (status == S24_OK)
-        *out = block;
+        *out = (s24i_json *)r.out;
     else
-        s24_ctx_free(ctx, block);
+        s24_ctx_free(ctx, r.out);
     return status;
 }

@@ -193,13 +193,11 @@ s24_status s24i_json_make(char **out, s24_ctx *ctx,
                           size_t room)
 {
     s24i_json_text text = {NULL, 0};
-    void *memory;
     *out = NULL;
     write(&text, user);
-    TRY(s24i_alloc_elems(&memory, ctx, (int64_t)(text.bytes + room + 1), 1, "a text of JSON"));
-    text = (s24i_json_text){memory, 0};
+    TRY(s24i_alloc_elems(out, ctx, (int64_t)(text.bytes + room + 1), 1, "a text of JSON"));
+    text = (s24i_json_text){*out, 0};
     write(&text, user);
     memset(text.data + text.bytes, 0, room + 1);
-    *out = text.data;
     return S24_OK;
 }

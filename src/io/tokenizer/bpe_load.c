@@ -224,15 +224,13 @@ s24_status s24i_bpe_finish(s24_tokenizer *tokenizer, int whole_words)
 {
     s24i_bpe *bpe = &tokenizer->bpe;
     const s24i_vocabulary *vocabulary = &tokenizer->vocabulary;
-    void *memory;
     for (int b = 0; b < 256; b++) {
         char text[8] = {(char)b};
         if (!bpe->byte_level) snprintf(text, sizeof text, "<0x%02X>", (unsigned)b);
         bpe->bytes[b] = find_bytes(tokenizer, text, bpe->byte_level ? 1 : 6);
     }
     bpe->blank = find_bytes(tokenizer, S24I_BLANK, S24I_BLANK_BYTES);
-    TRY(s24i_zeroed(&memory, tokenizer->ctx, (size_t)tokenizer->count / 8 + 1));
-    bpe->whole = memory;
+    TRY(s24i_zeroed(&bpe->whole, tokenizer->ctx, (size_t)tokenizer->count / 8 + 1));
     bpe->at_blanks = 1;
     for (size_t i = 0; i <= vocabulary->mask; i++) {
         const s24i_token_slot *slot = &vocabulary->slots[i];

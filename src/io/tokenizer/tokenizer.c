@@ -61,9 +61,7 @@ static s24_status read_file(s24_tokenizer *tokenizer, const char *path)
 static s24_status make_pieces(s24_tokenizer *t)
 {
     const s24i_vocabulary *vocabulary = &t->vocabulary;
-    void *memory;
-    TRY(s24i_zeroed(&memory, t->ctx, (size_t)t->count * sizeof *t->pieces));
-    t->pieces = memory;
+    TRY(s24i_zeroed(&t->pieces, t->ctx, (size_t)t->count * sizeof *t->pieces));
     for (size_t i = 0; i <= vocabulary->mask; i++) {
         const s24i_token_slot *slot = &vocabulary->slots[i];
         if (slot->id >= 0)
@@ -79,25 +77,19 @@ static s24_status make_pieces(s24_tokenizer *t)
 s24_status s24_tokenizer_load(s24_tokenizer **out, s24_ctx *ctx, const char *path)
 {
     struct stat info;
-    void *memory;
+    s24_tokenizer *tokenizer;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, path, S24_ERROR_ARGUMENT,
             "path is NULL, a tokenizer's folder or file is expected");
     if (stat(path, &info) != 0) return s24i_fail_errno(ctx, "open", path);
-    TRY(s24i_zeroed(&memory, ctx, sizeof **out));
-    s24_tokenizer *tokenizer = memory;
+    TRY(s24i_zeroed(&tokenizer, ctx, sizeof *tokenizer));
     tokenizer->ctx = ctx;
     tokenizer->cls = tokenizer->sep = tokenizer->unknown = -1;
     s24_status status =
         S_ISDIR(info.st_mode) ? read_folder(tokenizer, path) : read_file(tokenizer, path);
     if (status == S24_OK) status = make_pieces(tokenizer);
-    if (status != S24_OK) {
-        s24_tokenizer_destroy(tokenizer);
-        return status;
-    }
-    *out = tokenizer;
-    return S24_OK;
+    GIVE(out, tokenizer, s24_tokenizer_destroy, status);
 }
 
 void s24_tokenizer_destroy(s24_tokenizer *tokenizer)

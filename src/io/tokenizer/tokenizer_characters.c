@@ -67,14 +67,13 @@ static s24_status write_json(s24_ctx *ctx, const char *path, const uint8_t *seen
 s24_status s24_tokenizer_write_characters(s24_ctx *ctx, const char *path, const s24_text *texts,
                                           int64_t count)
 {
-    void *memory;
+    uint8_t *seen;
     if (!ctx) return S24_ERROR_ARGUMENT;
     REQUIRE(ctx, path && texts && count > 0, S24_ERROR_ARGUMENT, "%s",
             !path    ? "path is NULL"
             : !texts ? "texts is NULL"
                      : "there is no text to take characters from");
-    TRY(s24i_zeroed(&memory, ctx, CODE_POINTS / 8));
-    uint8_t *seen = memory;
+    TRY(s24i_zeroed(&seen, ctx, CODE_POINTS / 8));
     s24_status status = S24_OK;
     size_t bytes = 0;
     for (int64_t i = 0; i < count && status == S24_OK; i++) {

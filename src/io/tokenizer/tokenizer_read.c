@@ -6,10 +6,7 @@
 
 s24_status s24i_added_reserve(s24_tokenizer *tokenizer, size_t count)
 {
-    void *added;
-    TRY(s24i_zeroed(&added, tokenizer->ctx, count * sizeof *tokenizer->added));
-    tokenizer->added = added;
-    return S24_OK;
+    return s24i_zeroed(&tokenizer->added, tokenizer->ctx, count * sizeof *tokenizer->added);
 }
 
 s24_status s24i_added_add(s24_tokenizer *tokenizer, const char *text, int32_t id, int special)

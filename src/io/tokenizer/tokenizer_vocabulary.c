@@ -12,17 +12,13 @@ s24_status s24i_vocabulary_create(s24i_vocabulary *vocabulary, s24_ctx *ctx, siz
                                   size_t pool_bytes)
 {
     size_t capacity = 16;
-    void *slots, *pool;
     while (capacity < count * 2)
         capacity *= 2;
-    TRY(s24i_zeroed(&slots, ctx, capacity * sizeof *vocabulary->slots));
-    vocabulary->slots = slots;
+    TRY(s24i_zeroed(&vocabulary->slots, ctx, capacity * sizeof *vocabulary->slots));
     vocabulary->mask = capacity - 1;
     for (size_t i = 0; i < capacity; i++)
         vocabulary->slots[i].id = -1;
-    TRY(s24i_zeroed(&pool, ctx, pool_bytes));
-    vocabulary->pool = pool;
-    return S24_OK;
+    return s24i_zeroed(&vocabulary->pool, ctx, pool_bytes);
 }
 
 void s24i_vocabulary_free(s24i_vocabulary *vocabulary, s24_ctx *ctx)
