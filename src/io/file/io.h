@@ -67,6 +67,8 @@ void s24i_map_touch(const void *from, size_t bytes);
    come again when they are touched) and *from moves on. */
 void s24i_map_forget(const char **from, const char *to);
 
+/* Reads a reader that has given no line yet to its end; the text is the reader's. IO, MEMORY. */
+s24_status s24i_line_reader_all(s24_text *all, s24_line_reader *reader);
 /* Makes a text of line `number` of the file `name`, given without its LF: a CR before an LF (ended:
    there was one) drops, and what is not UTF-8 is refused. FORMAT. */
 s24_status s24i_line_take(s24_text *line, s24_ctx *ctx, const char *name, int64_t number,

@@ -94,6 +94,14 @@ static s24_status read_more(s24_line_reader *r)
     return S24_OK;
 }
 
+s24_status s24i_line_reader_all(s24_text *all, s24_line_reader *reader)
+{
+    while (!reader->ended)
+        TRY(read_more(reader));
+    *all = (s24_text){reader->memory, reader->end};
+    return S24_OK;
+}
+
 /* The mark that may stand at the front is no text; it may arrive in pieces. */
 static int skip_mark(s24_line_reader *r)
 {

@@ -6,68 +6,28 @@
 #include "io/file/io.h"
 #include "io/tokenizer/utf8.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#define FIRST_READ ((size_t)1 << 16)
 
 struct s24_lines {
     s24_ctx *ctx;
-    s24i_map map; /* of a regular file */
-    char *memory; /* of anything else */
-    size_t room;  /* of memory */
+    s24i_map map;            /* of a regular file */
+    s24_line_reader *stream; /* of anything else */
     s24_text *texts;
     int64_t count;
 };
 
-/* Twice the room, what is there kept. */
-static s24_status grow(s24_lines *lines, size_t used)
-{
-    const size_t room = lines->room ? lines->room * 2 : FIRST_READ;
-    void *memory = s24_ctx_alloc(lines->ctx, room);
-    REQUIRE(lines->ctx, memory, S24_ERROR_MEMORY, "out of memory after %zu bytes of text", used);
-    if (used) memcpy(memory, lines->memory, used);
-    s24_ctx_free(lines->ctx, lines->memory);
-    lines->memory = memory;
-    lines->room = room;
-    return S24_OK;
-}
-
-static s24_status read_stream(s24_text *all, s24_lines *lines, int fd, const char *name)
-{
-    size_t used = 0;
-    for (;;) {
-        if (used == lines->room) TRY(grow(lines, used));
-        ssize_t got = read(fd, lines->memory + used, lines->room - used);
-        if (got < 0 && errno == EINTR) {
-            /* The signal may be the user's wish to stop, which the progress callback knows. */
-            TRY(s24_ctx_progress(lines->ctx, "reading text", 0, 1));
-            continue;
-        }
-        if (got < 0) return s24i_fail_errno(lines->ctx, "read", name);
-        if (got == 0) break;
-        used += (size_t)got;
-    }
-    *all = (s24_text){lines->memory, used};
-    return S24_OK;
-}
-
-static s24_status read_path(s24_text *all, s24_lines *lines, const char *path)
+static s24_status read_all(s24_text *all, s24_lines *lines, const char *path)
 {
     struct stat info;
-    if (stat(path, &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))) {
+    if (strcmp(path, "-") != 0 && stat(path, &info) == 0 &&
+        (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))) {
         TRY(s24i_map_open(&lines->map, lines->ctx, path));
         *all = (s24_text){(const char *)lines->map.data, lines->map.bytes};
         return S24_OK;
     }
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return s24i_fail_errno(lines->ctx, "open", path);
-    s24_status status = read_stream(all, lines, fd, path);
-    close(fd);
-    return status;
+    TRY(s24_line_reader_open(&lines->stream, lines->ctx, path));
+    return s24i_line_reader_all(all, lines->stream);
 }
 
 static int64_t count_lines(const s24_text *all)
@@ -109,20 +69,15 @@ static s24_status cut(s24_lines *lines, const s24_text *all, const char *name)
 
 static s24_status read_lines(s24_lines *lines, const char *path)
 {
-    const int is_input = !strcmp(path, "-");
-    const char *name = is_input ? "standard input" : path;
     s24_text all;
-    if (is_input)
-        TRY(read_stream(&all, lines, STDIN_FILENO, name));
-    else
-        TRY(read_path(&all, lines, path));
+    TRY(read_all(&all, lines, path));
     if (all.bytes >= 3 && !memcmp(all.data, "\xef\xbb\xbf", 3)) {
         all.data += 3;
         all.bytes -= 3;
     }
     lines->count = count_lines(&all);
     TRY(s24i_zeroed(&lines->texts, lines->ctx, (size_t)lines->count * sizeof *lines->texts));
-    return cut(lines, &all, name);
+    return cut(lines, &all, strcmp(path, "-") ? path : "standard input");
 }
 
 s24_status s24_lines_read(s24_lines **out, s24_ctx *ctx, const char *path)
@@ -140,7 +95,7 @@ void s24_lines_destroy(s24_lines *lines)
 {
     if (!lines) return;
     s24i_map_close(&lines->map);
-    s24_ctx_free(lines->ctx, lines->memory);
+    s24_line_reader_close(lines->stream);
     s24_ctx_free(lines->ctx, lines->texts);
     s24_ctx_free(lines->ctx, lines);
 }

@@ -4,7 +4,6 @@
  * next to it; and back from tokens to text.
  */
 #include "io/tokenizer/tokenizer.h"
-#include "io/tokenizer/utf8.h"
 
 #include <string.h>
 
@@ -101,51 +100,46 @@ done:
     return status;
 }
 
-/* A line's token: without its end and the white space before that. */
-static s24_status check_line(s24_ctx *ctx, const char *file, const s24_text *line, int32_t number)
+/* A line's token: without the white space at its end. */
+static s24_text token_of(s24_text line)
 {
-    REQUIRE(ctx, line->bytes <= S24I_TOKEN_BYTES, S24_ERROR_FORMAT,
-            "%s: line %d has %zu bytes, at most %d are expected of a token", file, number,
-            line->bytes, S24I_TOKEN_BYTES);
-    REQUIRE(ctx, s24i_utf8_valid(line->data, line->bytes) == line->bytes, S24_ERROR_FORMAT,
-            "%s: line %d is not UTF-8", file, number);
-    REQUIRE(ctx, !memchr(line->data, 0, line->bytes), S24_ERROR_FORMAT,
-            "%s: line %d has a NUL byte", file, number);
+    const char blanks[] = " \t\r\v\f";
+    while (line.bytes > 0 && memchr(blanks, line.data[line.bytes - 1], sizeof blanks - 1))
+        line.bytes--;
+    return line;
+}
+
+static s24_status check_token(s24_ctx *ctx, const char *file, const s24_text *token, int64_t number)
+{
+    REQUIRE(ctx, token->bytes <= S24I_TOKEN_BYTES, S24_ERROR_FORMAT,
+            "%s: line %lld has %zu bytes, at most %d are expected of a token", file,
+            (long long)number, token->bytes, S24I_TOKEN_BYTES);
+    REQUIRE(ctx, !memchr(token->data, 0, token->bytes), S24_ERROR_FORMAT,
+            "%s: line %lld has a NUL byte", file, (long long)number);
     return S24_OK;
 }
 
-/* Takes the line that begins at *at, its end cut off; *at goes past it. */
-static s24_text next_line(size_t *at, const s24i_map *map)
+static s24_status read_lines(s24_tokenizer *tokenizer, const char *file, const s24_lines *lines)
 {
-    const char *data = (const char *)map->data + *at;
-    const char *end = memchr(data, '\n', map->bytes - *at);
-    size_t bytes = end ? (size_t)(end - data) : map->bytes - *at;
-    *at += bytes + (end != NULL);
-    while (bytes > 0 && strchr(" \t\r\v\f", data[bytes - 1]) && data[bytes - 1])
-        bytes--;
-    return (s24_text){data, bytes};
-}
-
-static s24_status read_lines(s24_tokenizer *tokenizer, const char *file, const s24i_map *map)
-{
-    size_t at = 0;
-    int32_t count = 0;
-    REQUIRE(tokenizer->ctx, map->bytes <= S24I_VOCAB_BYTES, S24_ERROR_FORMAT,
-            "%s: %zu bytes, at most %zu are expected of a vocabulary", file, map->bytes,
+    const s24_text *texts = s24_lines_texts(lines);
+    const int64_t count = s24_lines_count(lines);
+    size_t bytes = 0;
+    REQUIRE(tokenizer->ctx, count <= S24I_MAX_IDS, S24_ERROR_FORMAT,
+            "%s: more than %d lines, no vocabulary has so many tokens", file, S24I_MAX_IDS);
+    for (int64_t i = 0; i < count; i++) {
+        const s24_text token = token_of(texts[i]);
+        TRY(check_token(tokenizer->ctx, file, &token, i));
+        bytes += token.bytes;
+    }
+    REQUIRE(tokenizer->ctx, bytes <= S24I_VOCAB_BYTES, S24_ERROR_FORMAT,
+            "%s: %zu bytes, at most %zu are expected of a vocabulary", file, bytes,
             S24I_VOCAB_BYTES);
-    for (; at < map->bytes; count++) {
-        REQUIRE(tokenizer->ctx, count < S24I_MAX_IDS, S24_ERROR_FORMAT,
-                "%s: more than %d lines, no vocabulary has so many tokens", file, S24I_MAX_IDS);
-        const s24_text line = next_line(&at, map);
-        TRY(check_line(tokenizer->ctx, file, &line, count));
-    }
-    TRY(s24i_vocabulary_create(&tokenizer->vocabulary, tokenizer->ctx, (size_t)count, map->bytes));
-    at = 0;
+    TRY(s24i_vocabulary_create(&tokenizer->vocabulary, tokenizer->ctx, (size_t)count, bytes));
     for (int32_t id = 0; id < count; id++) {
-        const s24_text line = next_line(&at, map);
-        s24i_vocabulary_add(&tokenizer->vocabulary, line.data, line.bytes, id);
+        const s24_text token = token_of(texts[id]);
+        s24i_vocabulary_add(&tokenizer->vocabulary, token.data, token.bytes, id);
     }
-    tokenizer->count = count;
+    tokenizer->count = (int32_t)count;
     return S24_OK;
 }
 
@@ -153,10 +147,10 @@ static s24_status read_vocab_file(s24_tokenizer *tokenizer, const char *path)
 {
     static const char *const specials[] = {"[PAD]", "[UNK]", CLS, SEP, "[MASK]"};
     const size_t count = sizeof specials / sizeof *specials;
-    s24i_map map;
-    TRY(s24i_map_open(&map, tokenizer->ctx, path));
-    s24_status status = read_lines(tokenizer, path, &map);
-    s24i_map_close(&map);
+    s24_lines *lines;
+    TRY(s24_lines_read(&lines, tokenizer->ctx, path));
+    const s24_status status = read_lines(tokenizer, path, lines);
+    s24_lines_destroy(lines);
     TRY(status);
     TRY(s24i_tokenizer_find(&tokenizer->unknown, tokenizer, path, "[UNK]"));
     TRY(s24i_tokenizer_find(&tokenizer->cls, tokenizer, path, CLS));
