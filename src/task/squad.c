@@ -74,17 +74,6 @@ static s24_text trimmed(s24_text text)
     return text;
 }
 
-/* Bytes of the text's first `count` code points; SIZE_MAX when it has fewer. */
-static size_t bytes_of(s24_text text, int64_t count)
-{
-    size_t i = 0;
-    for (; count > 0 && i < text.bytes; count--) {
-        uint32_t character;
-        i += s24i_utf8_next(&character, (const unsigned char *)text.data + i, text.bytes - i);
-    }
-    return count ? SIZE_MAX : i;
-}
-
 static int64_t code_points(s24_text text)
 {
     int64_t count = 0;
@@ -101,10 +90,11 @@ static s24_status read_answer(reader *r, const s24i_json *json, const s24_qa_que
     TRY(get_text(&text, r, json, "text"));
     TRY(get(&value, r, json, "answer_start", S24I_JSON_INTEGER, "a whole number"));
     const int64_t begin = s24i_json_integer(value);
-    const size_t at = begin >= 0 ? bytes_of(question->context, begin) : SIZE_MAX;
+    const s24_text *context = &question->context;
+    const size_t at = begin < 0 ? SIZE_MAX : s24i_utf8_skip(context->data, context->bytes, begin);
     REQUIRE(r->ctx,
-            at != SIZE_MAX && text.bytes <= question->context.bytes - at &&
-                !memcmp(question->context.data + at, text.data, text.bytes),
+            at != SIZE_MAX && text.bytes <= context->bytes - at &&
+                !memcmp(context->data + at, text.data, text.bytes),
             S24_ERROR_FORMAT,
             "%s: %s: the answer \"%s\" of question %s does not stand at character %lld "
             "(answer_start) of its context",

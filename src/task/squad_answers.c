@@ -11,6 +11,15 @@
 
 enum { MOST_BEST = 100 };
 
+static s24_status make_best(s24_qa_answers *a)
+{
+    const int64_t count = a->features->qa->count;
+    TRY(s24i_alloc_elems(&a->best, a->ctx, count, sizeof *a->best, "answers"));
+    for (int64_t i = 0; i < count; i++)
+        a->best[i] = (s24i_qa_best){.feature = -1};
+    return S24_OK;
+}
+
 s24_status s24_qa_answers_create(s24_qa_answers **out, s24_ctx *ctx,
                                  const s24_qa_features *features, const s24_qa_answers_opts *opts)
 {
@@ -30,16 +39,7 @@ s24_status s24_qa_answers_create(s24_qa_answers **out, s24_ctx *ctx,
     answers->ctx = ctx;
     answers->features = features;
     answers->opts = known;
-    const s24_status status = s24i_alloc_elems(&answers->best, ctx, features->qa->count,
-                                               sizeof *answers->best, "answers");
-    if (status != S24_OK) {
-        s24_qa_answers_destroy(answers);
-        return status;
-    }
-    for (int64_t i = 0; i < features->qa->count; i++)
-        answers->best[i] = (s24i_qa_best){.feature = -1};
-    *out = answers;
-    return S24_OK;
+    GIVE(out, answers, s24_qa_answers_destroy, make_best(answers));
 }
 
 void s24_qa_answers_destroy(s24_qa_answers *answers)
@@ -97,15 +97,10 @@ s24_text s24_qa_answers_text(const s24_qa_answers *answers, int64_t question)
 {
     const s24i_qa_best *best = &answers->best[question];
     const s24_text *context = &answers->features->qa->questions[question].context;
-    const unsigned char *p = (const unsigned char *)context->data;
-    size_t i = 0, begin = 0;
     if (best->feature < 0) return (s24_text){context->data, 0};
-    for (int32_t at = 0; at < best->end && i < context->bytes; at++) {
-        uint32_t character;
-        if (at == best->begin) begin = i;
-        i += s24i_utf8_next(&character, p + i, context->bytes - i);
-    }
-    return (s24_text){context->data + begin, i - begin};
+    const size_t begin = s24i_utf8_skip(context->data, context->bytes, best->begin);
+    const size_t end = s24i_utf8_skip(context->data, context->bytes, best->end);
+    return (s24_text){context->data + begin, end - begin};
 }
 
 s24_status s24_qa_answers_score(double *exact_match, double *f1, s24_ctx *ctx,

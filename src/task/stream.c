@@ -21,17 +21,6 @@ static long long line_of(const char *text, size_t byte)
     return line;
 }
 
-/* The bytes of a text's first code points. */
-static size_t skip(const char *text, size_t bytes, int64_t count)
-{
-    size_t i = 0;
-    for (; count > 0 && i < bytes; count--) {
-        uint32_t c;
-        i += s24i_utf8_next(&c, (const unsigned char *)text + i, bytes - i);
-    }
-    return i;
-}
-
 /* A tokenizer that can neither spell a character nor call it unknown drops it: not here. */
 static s24_status check_whole(const s24_tokenizer *tokenizer, s24_ctx *ctx, const char *path,
                               const s24_text *text, const s24_token *tokens, int64_t count)
@@ -42,7 +31,7 @@ static s24_status check_whole(const s24_tokenizer *tokenizer, s24_ctx *ctx, cons
         return S24_OK;
     for (int64_t i = tokenizer->cls >= 0; i < count && tokens[i].begin <= at; i++)
         at = tokens[i].end > at ? tokens[i].end : at;
-    const size_t byte = skip(text->data, text->bytes, at);
+    const size_t byte = s24i_utf8_skip(text->data, text->bytes, at);
     uint32_t c = 0;
     if (byte == text->bytes) return S24_OK;
     s24i_utf8_next(&c, (const unsigned char *)text->data + byte, text->bytes - byte);

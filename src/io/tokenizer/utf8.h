@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <utf8proc.h>
+
 #define S24I_UTF8_INVALID UINT32_MAX
 
 /* *character = the code point at p, of which left > 0 bytes are there, or S24I_UTF8_INVALID.
@@ -49,26 +51,16 @@ static inline size_t s24i_utf8_next(uint32_t *character, const unsigned char *p,
 /* Writes a code point as one to four bytes and returns how many. */
 static inline int s24i_utf8_put(char *out, uint32_t c)
 {
-    if (c < 0x80) {
-        out[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        out[0] = (char)(0xc0 | c >> 6);
-        out[1] = (char)(0x80 | (c & 0x3f));
-        return 2;
-    }
-    if (c < 0x10000) {
-        out[0] = (char)(0xe0 | c >> 12);
-        out[1] = (char)(0x80 | (c >> 6 & 0x3f));
-        out[2] = (char)(0x80 | (c & 0x3f));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | c >> 18);
-    out[1] = (char)(0x80 | (c >> 12 & 0x3f));
-    out[2] = (char)(0x80 | (c >> 6 & 0x3f));
-    out[3] = (char)(0x80 | (c & 0x3f));
-    return 4;
+    return (int)utf8proc_encode_char((utf8proc_int32_t)c, (utf8proc_uint8_t *)out);
+}
+
+/* Bytes of the text's first `count` code points; SIZE_MAX when it has fewer. */
+static inline size_t s24i_utf8_skip(const char *text, size_t bytes, int64_t count)
+{
+    size_t i = 0;
+    for (uint32_t character; count > 0 && i < bytes; count--)
+        i += s24i_utf8_next(&character, (const unsigned char *)text + i, bytes - i);
+    return count ? SIZE_MAX : i;
 }
 
 /* Bytes before the first ill-formed sequence; `bytes` when there is none. */
