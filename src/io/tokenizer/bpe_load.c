@@ -54,9 +54,7 @@ static s24_status add_merge(s24_tokenizer *tokenizer, const char *file, size_t n
             if (count == SIZE_MAX) memcpy(bytes + end, parts[i], length);
             end += count == SIZE_MAX ? length : count;
         }
-        ids[i] =
-            s24i_vocabulary_find(vocabulary, s24i_hash(S24I_HASH_SEED, bytes + begin, end - begin),
-                                 "", 0, bytes + begin, end - begin);
+        ids[i] = s24i_vocabulary_id_of(vocabulary, bytes + begin, end - begin);
         REQUIRE(tokenizer->ctx, ids[i] >= 0, S24_ERROR_FORMAT,
                 "%s: merge %zu, \"%s\" and \"%s\": the vocabulary has no %s", file, number,
                 s24i_show(parts[0]).text, s24i_show(parts[1]).text,
@@ -203,12 +201,6 @@ static s24_status read_each(s24_tokenizer *tokenizer, const s24i_config *root, c
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-static int32_t find_bytes(const s24_tokenizer *t, const char *bytes, size_t count)
-{
-    return s24i_vocabulary_find(&t->vocabulary, s24i_hash(S24I_HASH_SEED, bytes, count), "", 0,
-                                bytes, count);
-}
-
 /* Is there a ▁ after another character of a token? */
 static int has_inner_blank(const char *text, size_t bytes)
 {
@@ -227,9 +219,9 @@ s24_status s24i_bpe_finish(s24_tokenizer *tokenizer, int whole_words)
     for (int b = 0; b < 256; b++) {
         char text[8] = {(char)b};
         if (!bpe->byte_level) snprintf(text, sizeof text, "<0x%02X>", (unsigned)b);
-        bpe->bytes[b] = find_bytes(tokenizer, text, bpe->byte_level ? 1 : 6);
+        bpe->bytes[b] = s24i_vocabulary_id_of(vocabulary, text, bpe->byte_level ? 1 : 6);
     }
-    bpe->blank = find_bytes(tokenizer, S24I_BLANK, S24I_BLANK_BYTES);
+    bpe->blank = s24i_vocabulary_id(vocabulary, S24I_BLANK);
     TRY(s24i_zeroed(&bpe->whole, tokenizer->ctx, (size_t)tokenizer->count / 8 + 1));
     bpe->at_blanks = 1;
     for (size_t i = 0; i <= vocabulary->mask; i++) {

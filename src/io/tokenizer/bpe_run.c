@@ -246,8 +246,7 @@ static void make_symbols(const s24_tokenizer *t, symbols *s, const char *text, s
             id = t->bpe.blank;
         } else {
             next = i + s24i_utf8_next(&c, (const unsigned char *)text + i, end - i);
-            id = s24i_vocabulary_find(&t->vocabulary, s24i_hash(S24I_HASH_SEED, text + i, next - i),
-                                      "", 0, text + i, next - i);
+            id = s24i_vocabulary_id_of(&t->vocabulary, text + i, next - i);
         }
         if (id >= 0)
             add_symbol(s, id, next);

@@ -160,22 +160,18 @@ static int by_score(const void *a, const void *b)
     return left->id < right->id ? -1 : 1;
 }
 
-static int32_t find(const s24_tokenizer *t, const char *text, size_t bytes)
-{
-    return s24i_vocabulary_find(&t->vocabulary, s24i_hash(S24I_HASH_SEED, text, bytes), "", 0, text,
-                                bytes);
-}
-
 /* The ways to make a piece of two, into the table; with no table they are counted. */
 static size_t add_merges(s24_tokenizer *t, const piece *p, uint32_t rank)
 {
+    const s24i_vocabulary *words = &t->vocabulary;
     const unsigned char *text = (const unsigned char *)p->text.data;
     size_t count = 0;
     uint32_t c;
     for (size_t i = s24i_utf8_next(&c, text, p->text.bytes); i < p->text.bytes;
          i += s24i_utf8_next(&c, text + i, p->text.bytes - i)) {
-        const int32_t left = find(t, p->text.data, i);
-        const int32_t right = left < 0 ? -1 : find(t, p->text.data + i, p->text.bytes - i);
+        const int32_t left = s24i_vocabulary_id_of(words, p->text.data, i);
+        const int32_t right =
+            left < 0 ? -1 : s24i_vocabulary_id_of(words, p->text.data + i, p->text.bytes - i);
         if (right < 0) continue;
         const s24i_merge merge = {left, right, rank, p->id};
         if (t->bpe.merges) s24i_merges_add(&t->bpe, &merge);
@@ -211,8 +207,8 @@ static s24_status make_vocabulary(s24_tokenizer *t, const model *m)
         added += type == CONTROL || type == UNKNOWN || type == USER_DEFINED;
         if (type == UNKNOWN) t->unknown = p->id;
         if (type != NORMAL && type != BYTE) continue;
-        REQUIRE(m->ctx, find(t, p->text.data, p->text.bytes) < 0, S24_ERROR_FORMAT,
-                "%s: piece %d stands there twice", m->path, (int)p->id);
+        REQUIRE(m->ctx, s24i_vocabulary_id_of(&t->vocabulary, p->text.data, p->text.bytes) < 0,
+                S24_ERROR_FORMAT, "%s: piece %d stands there twice", m->path, (int)p->id);
         s24i_vocabulary_add(&t->vocabulary, p->text.data, p->text.bytes, p->id);
     }
     t->count = m->count;

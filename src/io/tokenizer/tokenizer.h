@@ -69,7 +69,8 @@ void s24i_vocabulary_add(s24i_vocabulary *vocabulary, const char *token, size_t 
 /* The id of the token `prefix` + `text`, whose hash (of both) is given; −1 when there is none. */
 int32_t s24i_vocabulary_find(const s24i_vocabulary *vocabulary, uint64_t hash, const char *prefix,
                              size_t prefix_bytes, const char *text, size_t bytes);
-/* The id of a whole token, −1 when there is none. */
+/* The id of a whole token, −1 when there is none; the second's ends in a zero. */
+int32_t s24i_vocabulary_id_of(const s24i_vocabulary *vocabulary, const char *token, size_t bytes);
 int32_t s24i_vocabulary_id(const s24i_vocabulary *vocabulary, const char *token);
 
 /* A token found in the raw text before anything else happens ("[MASK]"). */

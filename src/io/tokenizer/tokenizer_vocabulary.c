@@ -70,9 +70,13 @@ int32_t s24i_vocabulary_find(const s24i_vocabulary *vocabulary, uint64_t hash, c
     return locate(vocabulary, fold(hash), parts)->id;
 }
 
-int32_t s24i_vocabulary_id(const s24i_vocabulary *vocabulary, const char *token)
+int32_t s24i_vocabulary_id_of(const s24i_vocabulary *vocabulary, const char *token, size_t bytes)
 {
-    const size_t bytes = strlen(token);
     return s24i_vocabulary_find(vocabulary, s24i_hash(S24I_HASH_SEED, token, bytes), "", 0, token,
                                 bytes);
+}
+
+int32_t s24i_vocabulary_id(const s24i_vocabulary *vocabulary, const char *token)
+{
+    return s24i_vocabulary_id_of(vocabulary, token, strlen(token));
 }
