@@ -21,7 +21,8 @@ static uint64_t hash(const char *text)
     return value;
 }
 
-int cli_cache_path(char *path, size_t bytes, const char *kind, const json_t *key)
+/* Says where what depends on the key is kept; 0: nowhere. */
+static int find_path(char *path, const char *kind, const json_t *key)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const char *below = "";
@@ -35,16 +36,28 @@ int cli_cache_path(char *path, size_t bytes, const char *kind, const json_t *key
         cli_json_free(text);
         return 0;
     }
-    int length = snprintf(path, bytes, "%s%s/sparse24/%s-%016llx.json", cache, below, kind,
+    int length = snprintf(path, CLI_CACHE_PATH, "%s%s/sparse24/%s-%016llx.json", cache, below, kind,
                           (unsigned long long)hash(text));
     cli_json_free(text);
-    return length > 0 && (size_t)length < bytes;
+    return length > 0 && length < CLI_CACHE_PATH;
+}
+
+json_t *cli_cache_read(char *path, const char *kind, json_t *key)
+{
+    if (!find_path(path, kind, key)) *path = '\0';
+    json_t *file = *path ? cli_json_read_file(path) : NULL;
+    if (!json_equal(json_object_get(file, "key"), key)) {
+        json_decref(file);
+        file = NULL;
+    }
+    json_decref(key);
+    return file;
 }
 
 /* Makes every folder above path, for its owner alone where it is not there. */
 static int make_folders(const char *path)
 {
-    char folder[4096];
+    char folder[CLI_CACHE_PATH];
     if (snprintf(folder, sizeof folder, "%s", path) >= (int)sizeof folder) return 0;
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -54,9 +67,13 @@ static int make_folders(const char *path)
     return 1;
 }
 
-int cli_cache_write(cli_app *cli, const char *path, const json_t *file)
+int cli_cache_write(cli_app *cli, const char *path, json_t *key, json_t *content)
 {
-    char temporary[4160];
+    char temporary[CLI_CACHE_PATH + 64];
+    json_t *file = cli_json();
+    json_object_set_new(file, "key", key);
+    json_object_update(file, content);
+    json_decref(content);
     snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
     errno = 0;
     int ok = cli_json_is_whole() && make_folders(path) &&
@@ -66,5 +83,6 @@ int cli_cache_write(cli_app *cli, const char *path, const json_t *file)
                  errno ? strerror(errno) : "no memory");
         unlink(temporary);
     }
+    json_decref(file);
     return ok;
 }

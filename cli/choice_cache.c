@@ -35,29 +35,25 @@ static int is_sound(const json_t *choices)
 }
 
 /* Reads {key: value} of the file, a new reference; NULL: there is none. path "": nowhere. */
-static json_t *load(cli_app *cli, char *path, size_t bytes)
+static json_t *load(cli_app *cli, char *path)
 {
-    json_t *key = cli_machine_key(cli), *choices = NULL;
-    if (!cli_cache_path(path, bytes, "choices", key)) *path = '\0';
-    if (*path && access(path, F_OK) == 0) {
-        json_t *file = cli_json_read_file(path);
-        choices = json_object_get(file, "choices");
-        if (json_equal(json_object_get(file, "key"), key) && is_sound(choices)) {
-            json_incref(choices);
-        } else {
+    json_t *file = cli_cache_read(path, "choices", cli_machine_key(cli));
+    json_t *choices = json_object_get(file, "choices");
+    if (is_sound(choices)) {
+        json_incref(choices);
+    } else {
+        if (*path && access(path, F_OK) == 0)
             cli_note(cli, "%s is of another make or damaged: measured again", path);
-            choices = NULL;
-        }
-        json_decref(file);
+        choices = NULL;
     }
-    json_decref(key);
+    json_decref(file);
     return choices;
 }
 
 void cli_choices_load(cli_app *cli)
 {
-    char path[4096];
-    json_t *choices = load(cli, path, sizeof path);
+    char path[CLI_CACHE_PATH];
+    json_t *choices = load(cli, path);
     const char *key;
     json_t *value;
     json_object_foreach (choices, key, value)
@@ -68,20 +64,15 @@ void cli_choices_load(cli_app *cli)
 
 void cli_choices_keep(cli_app *cli)
 {
-    char path[4096];
+    char path[CLI_CACHE_PATH];
     const char *key;
     if (!s24_ctx_note_key(cli->ctx, 0)) return;
-    json_t *before = load(cli, path, sizeof path), *choices = json_object();
+    json_t *before = load(cli, path), *choices = json_object();
     json_object_update(choices, before);
     for (int64_t i = 0; (key = s24_ctx_note_key(cli->ctx, i)) != NULL; i++)
         json_object_set_new(choices, key, json_string(s24_ctx_noted(cli->ctx, key)));
-    if (*path && !(before && json_equal(choices, before))) {
-        json_t *file = cli_json();
-        json_object_set_new(file, "key", cli_machine_key(cli));
-        json_object_set(file, "choices", choices);
-        cli_cache_write(cli, path, file);
-        json_decref(file);
-    }
+    if (*path && !(before && json_equal(choices, before)))
+        cli_cache_write(cli, path, cli_machine_key(cli), json_pack("{s:O}", "choices", choices));
     json_decref(before);
     json_decref(choices);
 }

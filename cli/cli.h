@@ -358,10 +358,13 @@ json_t *cli_machine_key(cli_app *cli);
 
 /* ---- cache.c, tile_cache.c: what is measured once and kept ----------------------------------- */
 
-/* Says where what depends on the key is kept; 0: nowhere. */
-int cli_cache_path(char *path, size_t bytes, const char *kind, const json_t *key);
-/* Writes the file; 0: it could not be kept, and a note has said so. */
-int cli_cache_write(cli_app *cli, const char *path, const json_t *file);
+/* Reads what is kept of a kind and depends on the key: {"key", …}, a new reference; NULL: there is
+   none, or it cannot be read. path is where that is, "" for nowhere. The key is released. */
+enum { CLI_CACHE_PATH = 4096 };
+json_t *cli_cache_read(char *path, const char *kind, json_t *key);
+/* Writes a file of that key and content, and releases both; 0: it could not be kept, and a note has
+   said so. */
+int cli_cache_write(cli_app *cli, const char *path, json_t *key, json_t *content);
 
 struct s24_device;
 struct s24_device_choice;

@@ -12,23 +12,7 @@
 
 static json_t *key_json(const s24_device *device)
 {
-    json_t *key = json_object();
-    json_object_set_new(key, "gpu", json_string(s24_device_text(device)));
-    json_object_set_new(key, "sparse24", json_string(s24_version()));
-    return key;
-}
-
-/* Reads {"key", KIND: …}, a new reference; NULL: there is none. */
-static json_t *load(const s24_device *device, const char *kind, char *path, size_t bytes)
-{
-    json_t *key = key_json(device), *file = NULL;
-    if (cli_cache_path(path, bytes, kind, key)) file = cli_json_read_file(path);
-    if (file && !json_equal(json_object_get(file, "key"), key)) {
-        json_decref(file);
-        file = NULL;
-    }
-    json_decref(key);
-    return file;
+    return json_pack("{s:s, s:s}", "gpu", s24_device_text(device), "sparse24", s24_version());
 }
 
 /* Reads [dtype, m, k, n, tile]; 0: it is none. */
@@ -46,8 +30,8 @@ static int choice_read(s24_device_choice *choice, const json_t *row)
 
 void cli_tiles_load(cli_app *cli, s24_device *device)
 {
-    char path[4096];
-    json_t *file = load(device, "tiles", path, sizeof path);
+    char path[CLI_CACHE_PATH];
+    json_t *file = cli_cache_read(path, "tiles", key_json(device));
     const json_t *tiles = json_object_get(file, "tiles");
     size_t count = json_array_size(tiles), known = 0;
     s24_device_choice *choices = count ? calloc(count, sizeof *choices) : NULL;
@@ -61,8 +45,8 @@ void cli_tiles_load(cli_app *cli, s24_device *device)
 
 void cli_tiles_keep(cli_app *cli, s24_device *device, const s24_device_choice *choice)
 {
-    char path[4096] = "";
-    json_t *file = load(device, "tiles", path, sizeof path), *tiles = json_array();
+    char path[CLI_CACHE_PATH];
+    json_t *file = cli_cache_read(path, "tiles", key_json(device)), *tiles = json_array();
     const json_t *before = json_object_get(file, "tiles");
     for (size_t i = 0; i < json_array_size(before); i++) {
         s24_device_choice other;
@@ -75,18 +59,15 @@ void cli_tiles_keep(cli_app *cli, s24_device *device, const s24_device_choice *c
                           json_pack("[sIIIs]", s24_dtype_name(choice->dtype), (json_int_t)choice->m,
                                     (json_int_t)choice->k, (json_int_t)choice->n, choice->tile));
     json_decref(file);
-    file = json_object();
-    json_object_set_new(file, "key", key_json(device));
-    json_object_set_new(file, "tiles", tiles);
-    if (*path) cli_cache_write(cli, path, file);
-    json_decref(file);
+    if (*path) cli_cache_write(cli, path, key_json(device), json_pack("{s:O}", "tiles", tiles));
+    json_decref(tiles);
     cli_tiles_load(cli, device);
 }
 
 void cli_notes_load(cli_app *cli, s24_device *device)
 {
-    char path[4096];
-    json_t *file = load(device, "plans", path, sizeof path);
+    char path[CLI_CACHE_PATH];
+    json_t *file = cli_cache_read(path, "plans", key_json(device));
     const char *key;
     json_t *value;
     json_object_foreach (json_object_get(file, "plans"), key, value) {
@@ -99,19 +80,14 @@ void cli_notes_load(cli_app *cli, s24_device *device)
 
 void cli_notes_keep(cli_app *cli, const s24_device *device)
 {
-    char path[4096] = "";
-    json_t *file = load(device, "plans", path, sizeof path), *plans = json_object();
+    char path[CLI_CACHE_PATH];
+    json_t *file = cli_cache_read(path, "plans", key_json(device)), *plans = json_object();
     const char *key;
     json_object_update(plans, json_object_get(file, "plans"));
     for (int64_t i = 0; (key = s24_device_note_key(device, i)) != NULL; i++)
         json_object_set_new(plans, key, json_string(s24_device_noted(device, key)));
-    if (*path && !json_equal(plans, json_object_get(file, "plans")) && json_object_size(plans)) {
-        json_decref(file);
-        file = json_object();
-        json_object_set_new(file, "key", key_json(device));
-        json_object_set(file, "plans", plans);
-        cli_cache_write(cli, path, file);
-    }
+    if (*path && !json_equal(plans, json_object_get(file, "plans")) && json_object_size(plans))
+        cli_cache_write(cli, path, key_json(device), json_pack("{s:O}", "plans", plans));
     json_decref(plans);
     json_decref(file);
 }

@@ -42,8 +42,8 @@ typedef struct advice {
     int64_t threads[MAX_ROWS];
     plan_model models[MAX_ROWS];
     plan_times times[MAX_ROWS];
-    char path[MAX_ROWS][4096]; /* "": not kept */
-    int fresh[MAX_ROWS];       /* it was measured by this call */
+    char path[MAX_ROWS][CLI_CACHE_PATH]; /* "": not kept */
+    int fresh[MAX_ROWS];                 /* it was measured by this call */
     int best;
 } advice;
 
@@ -125,10 +125,7 @@ static int find_models(cli_app *cli, advice *a, const struct plan_options *o)
     int64_t threads[MAX_ROWS];
     int which[MAX_ROWS], missing = 0;
     for (int i = 0; i < a->count; i++) {
-        char *path = a->path[i];
-        if (!plan_cache_path(cli, path, sizeof a->path[i], a->dtype, a->threads[i])) *path = '\0';
-        if (!o->measure && *path &&
-            plan_cache_load(cli, &a->models[i], path, a->dtype, a->threads[i]))
+        if (plan_cache_load(cli, &a->models[i], a->path[i], a->dtype, a->threads[i]) && !o->measure)
             continue;
         threads[missing] = a->threads[i];
         which[missing++] = i;

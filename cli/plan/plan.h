@@ -66,11 +66,9 @@ int plan_measure(cli_app *cli, plan_model *models, s24_dtype dtype, const int64_
 
 /* ---- plan_cache.c ---------------------------------------------------------------------------- */
 
-/* Says where the model of this machine, build, dtype and number of threads is kept; 0: nowhere. */
-int plan_cache_path(cli_app *cli, char *path, size_t bytes, s24_dtype dtype, int64_t threads);
-/* Reads it; 0: there is none, or none that can be read. */
-int plan_cache_load(cli_app *cli, plan_model *model, const char *path, s24_dtype dtype,
-                    int64_t threads);
+/* Reads the model of this machine, build, dtype and number of threads; 0: there is none, or none
+   that can be read. path [CLI_CACHE_PATH]: where it is kept, "" for nowhere. */
+int plan_cache_load(cli_app *cli, plan_model *model, char *path, s24_dtype dtype, int64_t threads);
 /* Keeps it; 0: it could not be kept, and a note has said so. */
 int plan_cache_save(cli_app *cli, const plan_model *model, const char *path, s24_dtype dtype,
                     int64_t threads);

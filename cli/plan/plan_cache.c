@@ -19,14 +19,6 @@ static json_t *key_json(cli_app *cli, s24_dtype dtype, int64_t threads)
     return key;
 }
 
-int plan_cache_path(cli_app *cli, char *path, size_t bytes, s24_dtype dtype, int64_t threads)
-{
-    json_t *key = key_json(cli, dtype, threads);
-    int ok = cli_cache_path(path, bytes, "plan", key);
-    json_decref(key);
-    return ok;
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* Reads [m, k, n, sparse_ms, dense_ms]; 0: it is none. */
@@ -70,22 +62,19 @@ static int model_read(plan_model *model, const json_t *file)
     return plan_model_finish(model);
 }
 
-int plan_cache_load(cli_app *cli, plan_model *model, const char *path, s24_dtype dtype,
-                    int64_t threads)
+int plan_cache_load(cli_app *cli, plan_model *model, char *path, s24_dtype dtype, int64_t threads)
 {
+    json_t *file = cli_cache_read(path, "plan", key_json(cli, dtype, threads));
     memset(model, 0, sizeof *model);
     model->threads = threads;
-    if (access(path, F_OK) != 0) return 0;
-    json_t *file = cli_json_read_file(path);
-    json_t *key = key_json(cli, dtype, threads);
-    int ok = file && json_equal(json_object_get(file, "key"), key) && model_read(model, file);
-    if (!ok) cli_note(cli, "%s is of another make or damaged: measured again", path);
+    int ok = file && model_read(model, file);
+    if (!ok && *path && access(path, F_OK) == 0)
+        cli_note(cli, "%s is of another make or damaged: measured again", path);
     if (ok && (model->flaw = plan_model_flaw(model)) != NULL) {
         cli_note(cli, "%s was measured while other work ran (%s): measured again", path,
                  model->flaw);
         ok = 0;
     }
-    json_decref(key);
     json_decref(file);
     return ok;
 }
@@ -94,19 +83,13 @@ int plan_cache_load(cli_app *cli, plan_model *model, const char *path, s24_dtype
 
 static json_t *point_json(bench_shape shape, plan_times times)
 {
-    json_t *row = json_array();
-    json_array_append_new(row, json_integer(shape.m));
-    json_array_append_new(row, json_integer(shape.k));
-    json_array_append_new(row, json_integer(shape.n));
-    json_array_append_new(row, cli_real(1e3 * times.sparse));
-    json_array_append_new(row, cli_real(1e3 * times.dense));
-    return row;
+    return json_pack("[IIIoo]", (json_int_t)shape.m, (json_int_t)shape.k, (json_int_t)shape.n,
+                     cli_real(1e3 * times.sparse), cli_real(1e3 * times.dense));
 }
 
 static json_t *model_json(const plan_model *model)
 {
-    json_t *file = cli_json(), *sizes = json_array(), *points = json_array();
-    json_t *checks = json_array();
+    json_t *sizes = json_array(), *points = json_array(), *checks = json_array();
     for (int k = 0; k < model->sizes; k++) {
         json_array_append_new(sizes, json_integer((json_int_t)model->size[k]));
         for (int n = 0; n < model->sizes; n++) {
@@ -120,19 +103,12 @@ static json_t *model_json(const plan_model *model)
     }
     for (int i = 0; i < model->check_count; i++)
         json_array_append_new(checks, point_json(model->checks[i].shape, model->checks[i].times));
-    json_object_set_new(file, "measured", json_string(model->date));
-    json_object_set_new(file, "sizes", sizes);
-    json_object_set_new(file, "points", points);
-    json_object_set_new(file, "checks", checks);
-    return file;
+    return json_pack("{s:s, s:o, s:o, s:o}", "measured", model->date, "sizes", sizes, "points", points,
+                     "checks", checks);
 }
 
 int plan_cache_save(cli_app *cli, const plan_model *model, const char *path, s24_dtype dtype,
                     int64_t threads)
 {
-    json_t *file = model_json(model);
-    json_object_set_new(file, "key", key_json(cli, dtype, threads));
-    int ok = cli_cache_write(cli, path, file);
-    json_decref(file);
-    return ok;
+    return cli_cache_write(cli, path, key_json(cli, dtype, threads), model_json(model));
 }
