@@ -12,11 +12,6 @@
 
 #include "tutorial/tutorial.h"
 
-static const char *method_name(int index)
-{
-    return index < 0 ? NULL : s24_criterion_name(index);
-}
-
 #define OPTION(name, type, field, argument, fallback, help)                                        \
     {                                                                                              \
         name, 0, type, offsetof(struct tutorial_options, field), argument, fallback, help, NULL    \
@@ -32,7 +27,7 @@ static const cli_option options[] = {
            "Epochs of training it towards the dense one."),
     OPTION("steps", CLI_COUNT, steps, "N", NULL, "Instead: N steps of each, for a quick look."),
     {"method", 0, CLI_CHOICE, offsetof(struct tutorial_options, method), NULL, "sparsegpt",
-     "How to prune.", method_name},
+     "How to prune.", s24_criterion_name},
     OPTION("calibration", CLI_TEXT, calibration, "FILE", NULL,
            "Passages for wanda and sparsegpt, one per line; by default 256 contexts of --train."),
     OPTION("max-tokens", CLI_COUNT, max_tokens, "N", NULL,
@@ -55,124 +50,91 @@ static const cli_example examples[] = {
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-static void common_words(tutorial_words *w, const tutorial *t, int gpu)
+#define TRAIN(from, name, epochs)                                                                  \
+    "train " from " {out}/" name " --qa={train} --metrics={out}/" name ".jsonl --steps={steps} "   \
+    "--epochs={" epochs "} --max-tokens={max-tokens} --seed={seed} --decay=0.01 --resume --force"
+#define EVALUATE(name)                                                                             \
+    "eval {out}/" name " --task=qa --data={dev} --predictions={out}/" name "-answers.json "        \
+    "--max-tokens={max-tokens} --force"
+
+/* --resume goes on with what was broken off, --force replaces what was written before its JSON
+   was. */
+static const tutorial_stage stages[] = {
+    {"dense", "fine-tune the dense model", TRAIN("{model}", "dense", "epochs"), 1, NULL},
+    {"dense-score", "measure it", EVALUATE("dense"), 1, NULL},
+    {"pruned", "prune it to 2:4",
+     "prune {out}/dense {out}/pruned --method={method} --calibration={calibration} --force", 0,
+     tutorial_passages},
+    {"pruned-score", "measure that as it is", EVALUATE("pruned"), 1, NULL},
+    {"plain", "train the pruned model on", TRAIN("{out}/pruned", "plain", "plain-epochs"), 1, NULL},
+    {"plain-score", "measure it", EVALUATE("plain"), 1, NULL},
+    {"distilled", "train the pruned model towards the dense one",
+     TRAIN("{out}/pruned", "distilled", "distil-epochs") " --teacher={out}/dense", 1, NULL},
+    {"distilled-score", "measure it", EVALUATE("distilled"), 1, NULL},
+    {"packed", "pack it", "pack {out}/distilled {out}/packed --force", 0, NULL},
+    {"packed-score", "measure the packed one", EVALUATE("packed"), 1, NULL},
+    {"times", "time dense and 2:4",
+     "bench --model={out}/packed --batch={batch} --seq={seq} --dtype={dtype} --rounds={rounds}", 1,
+     NULL},
+};
+enum { STAGES = (int)(sizeof stages / sizeof *stages), MOST_WORD = 3 * 4096 };
+
+/* Writes what a name in braces stands for: model, out or an option; "" where it is not given, and
+   for epochs where there are steps. */
+static void value_of(char *text, size_t bytes, const tutorial *t, const char *name, int length)
+{
+    const cli_option *o = options;
+    snprintf(text, bytes, "%s", strncmp(name, "out", 3) ? t->model : t->out);
+    while (o->name && (strncmp(o->name, name, (size_t)length) != 0 || o->name[length]))
+        o++;
+    if (!o->name) return;
+    const char *field = (const char *)t->o + o->offset;
+    *text = '\0';
+    if (o->type == CLI_REAL && !t->o->steps)
+        snprintf(text, bytes, "%g", *(const double *)field);
+    else if (o->type == CLI_COUNT && *(const int64_t *)field)
+        snprintf(text, bytes, "%lld", (long long)*(const int64_t *)field);
+    else if (o->type != CLI_REAL && o->type != CLI_COUNT && *(const char *const *)field)
+        snprintf(text, bytes, "%s", *(const char *const *)field);
+    if (!*text && o->offset == offsetof(struct tutorial_options, calibration) &&
+        s24_criterion_needs_stats(t->o->method))
+        snprintf(text, bytes, "%s/passages.txt", t->out);
+}
+
+/* Adds a word with the values of the names in it, unless one of them is not given. */
+static void add_word(tutorial_words *w, const tutorial *t, const char *from, const char *end)
+{
+    char word[MOST_WORD + 1];
+    size_t used = 0;
+    while (from < end && used < MOST_WORD) {
+        if (*from != '{') {
+            word[used++] = *from++;
+            continue;
+        }
+        const int length = (int)strcspn(++from, "}");
+        value_of(word + used, sizeof word - used, t, from, length);
+        if (!word[used]) return;
+        used += strlen(word + used);
+        from += length + 1;
+    }
+    word[used] = '\0';
+    w->overflows |= used >= MOST_WORD;
+    tutorial_add(w, "%s", word);
+}
+
+static void stage_words(tutorial_words *w, const tutorial *t, const tutorial_stage *stage)
 {
     const cli_common *common = t->cli->common;
+    tutorial_add(w, "sparse24");
+    for (const char *word = stage->line; *word; word += strspn(word, " ")) {
+        const char *end = word + strcspn(word, " ");
+        add_word(w, t, word, end);
+        word = end;
+    }
     if (common->threads) tutorial_add(w, "--threads=%lld", (long long)common->threads);
     if (common->isa) tutorial_add(w, "--isa=%s", common->isa);
-    if (gpu && strcmp(common->device, "cpu") != 0) tutorial_add(w, "--device=%s", common->device);
+    if (stage->gpu && !cli_on_cpu(t->cli)) tutorial_add(w, "--device=%s", common->device);
 }
-
-static void train_words(tutorial_words *w, const tutorial *t, const char *name, double epochs)
-{
-    tutorial_add(w, "%s/%s", t->out, name);
-    tutorial_add(w, "--qa=%s", t->o->train);
-    tutorial_add(w, "--metrics=%s/%s.jsonl", t->out, name);
-    if (t->o->steps)
-        tutorial_add(w, "--steps=%lld", (long long)t->o->steps);
-    else
-        tutorial_add(w, "--epochs=%g", epochs);
-    if (t->o->max_tokens) tutorial_add(w, "--max-tokens=%lld", (long long)t->o->max_tokens);
-    tutorial_add(w, "--seed=%lld", (long long)t->o->seed);
-    tutorial_add(w, "--decay=0.01");
-    tutorial_add(w, "--resume"); /* of what was broken off */
-    tutorial_add(w, "--force");  /* of what was written before its JSON was */
-    common_words(w, t, 1);
-}
-
-static void train_dense(tutorial_words *w, const tutorial *t)
-{
-    tutorial_add(w, "train");
-    tutorial_add(w, "%s", t->model);
-    train_words(w, t, "dense", t->o->epochs);
-}
-
-static void prune(tutorial_words *w, const tutorial *t)
-{
-    tutorial_add(w, "prune");
-    tutorial_add(w, "%s/dense", t->out);
-    tutorial_add(w, "%s/pruned", t->out);
-    tutorial_add(w, "--method=%s", t->o->method);
-    if (t->o->calibration)
-        tutorial_add(w, "--calibration=%s", t->o->calibration);
-    else if (s24_criterion_needs_stats(t->o->method))
-        tutorial_add(w, "--calibration=%s/passages.txt", t->out);
-    tutorial_add(w, "--force");
-    common_words(w, t, 0);
-}
-
-static void train_plain(tutorial_words *w, const tutorial *t)
-{
-    tutorial_add(w, "train");
-    tutorial_add(w, "%s/pruned", t->out);
-    train_words(w, t, "plain", t->o->plain_epochs);
-}
-
-static void train_distilled(tutorial_words *w, const tutorial *t)
-{
-    tutorial_add(w, "train");
-    tutorial_add(w, "%s/pruned", t->out);
-    train_words(w, t, "distilled", t->o->distil_epochs);
-    tutorial_add(w, "--teacher=%s/dense", t->out);
-}
-
-static void pack(tutorial_words *w, const tutorial *t)
-{
-    tutorial_add(w, "pack");
-    tutorial_add(w, "%s/distilled", t->out);
-    tutorial_add(w, "%s/packed", t->out);
-    tutorial_add(w, "--force");
-    common_words(w, t, 0);
-}
-
-static void time_it(tutorial_words *w, const tutorial *t)
-{
-    tutorial_add(w, "bench");
-    tutorial_add(w, "--model=%s/packed", t->out);
-    tutorial_add(w, "--batch=%s", t->o->batch);
-    tutorial_add(w, "--seq=%s", t->o->seq);
-    if (t->o->dtype) tutorial_add(w, "--dtype=%s", t->o->dtype);
-    tutorial_add(w, "--rounds=%lld", (long long)t->o->rounds);
-    common_words(w, t, 1);
-}
-
-static void evaluate(tutorial_words *w, const tutorial *t, const char *name)
-{
-    tutorial_add(w, "eval");
-    tutorial_add(w, "%s/%s", t->out, name);
-    tutorial_add(w, "--task=qa");
-    tutorial_add(w, "--data=%s", t->o->dev);
-    tutorial_add(w, "--predictions=%s/%s-answers.json", t->out, name);
-    if (t->o->max_tokens) tutorial_add(w, "--max-tokens=%lld", (long long)t->o->max_tokens);
-    tutorial_add(w, "--force");
-    common_words(w, t, 1);
-}
-
-#define EVALUATE(name)                                                                             \
-    static void evaluate_##name(tutorial_words *w, const tutorial *t)                              \
-    {                                                                                              \
-        evaluate(w, t, #name);                                                                     \
-    }
-EVALUATE(dense)
-EVALUATE(pruned)
-EVALUATE(plain)
-EVALUATE(distilled)
-EVALUATE(packed)
-
-static const tutorial_stage stages[] = {
-    {"dense", "fine-tune the dense model", train_dense, NULL},
-    {"dense-score", "measure it", evaluate_dense, NULL},
-    {"pruned", "prune it to 2:4", prune, tutorial_passages},
-    {"pruned-score", "measure that as it is", evaluate_pruned, NULL},
-    {"plain", "train the pruned model on", train_plain, NULL},
-    {"plain-score", "measure it", evaluate_plain, NULL},
-    {"distilled", "train the pruned model towards the dense one", train_distilled, NULL},
-    {"distilled-score", "measure it", evaluate_distilled, NULL},
-    {"packed", "pack it", pack, NULL},
-    {"packed-score", "measure the packed one", evaluate_packed, NULL},
-    {"times", "time dense and 2:4", time_it, NULL},
-};
-enum { STAGES = (int)(sizeof stages / sizeof *stages) };
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
@@ -190,24 +152,18 @@ static int write_json(cli_app *cli, const char *path, const json_t *object)
 /* Lists what must be the same when a tutorial goes on. */
 static json_t *settings(const tutorial *t)
 {
-    const struct tutorial_options *o = t->o;
     json_t *object = cli_json();
     json_object_set_new(object, "model", json_string(t->model));
-    json_object_set_new(object, "train", json_string(o->train));
-    json_object_set_new(object, "dev", json_string(o->dev));
-    json_object_set_new(object, "epochs", cli_real(o->epochs));
-    json_object_set_new(object, "plain-epochs", cli_real(o->plain_epochs));
-    json_object_set_new(object, "distil-epochs", cli_real(o->distil_epochs));
-    json_object_set_new(object, "steps", json_integer(o->steps));
-    json_object_set_new(object, "method", json_string(o->method));
-    json_object_set_new(object, "calibration", json_string(o->calibration ? o->calibration : ""));
-    json_object_set_new(object, "max-tokens", json_integer(o->max_tokens));
-    json_object_set_new(object, "seed", json_integer(o->seed));
-    json_object_set_new(object, "batch", json_string(o->batch));
-    json_object_set_new(object, "seq", json_string(o->seq));
-    json_object_set_new(object, "dtype", json_string(o->dtype ? o->dtype : ""));
-    json_object_set_new(object, "device", json_string(o->common.device));
-    json_object_set_new(object, "rounds", json_integer(o->rounds));
+    for (const cli_option *o = options; o->name; o++) {
+        const void *field = (const char *)t->o + o->offset;
+        const char *text =
+            o->type == CLI_REAL || o->type == CLI_COUNT ? NULL : *(const char *const *)field;
+        json_object_set_new(object, o->name,
+                            o->type == CLI_REAL    ? cli_real(*(const double *)field)
+                            : o->type == CLI_COUNT ? json_integer(*(const int64_t *)field)
+                                                   : json_string(text ? text : ""));
+    }
+    json_object_set_new(object, "device", json_string(t->o->common.device));
     return object;
 }
 
@@ -275,8 +231,7 @@ static int run_stage(tutorial *t, int number)
     cli_note(t->cli, "%d/%d %s%s", number + 1, STAGES, stage->text, result ? ": done before" : "");
     if (!result) {
         int code = stage->before ? stage->before(t) : CLI_OK;
-        tutorial_add(&words, "sparse24");
-        stage->words(&words, t);
+        stage_words(&words, t, stage);
         if (code == CLI_OK) code = tutorial_child(t->cli, &result, &words);
         if (code == CLI_OK) code = write_json(t->cli, path, result);
         if (code != CLI_OK) {

@@ -36,7 +36,9 @@ void tutorial_add(tutorial_words *words, const char *format, ...)
 typedef struct tutorial_stage {
     const char *name; /* of OUT/NAME.json; what it makes is OUT/NAME, if it makes something */
     const char *text; /* said when it begins */
-    void (*words)(tutorial_words *words, const tutorial *t);
+    const char *line; /* its command's words; {NAME} is the option's value, without which a word is
+                         left out */
+    int gpu;          /* 1: runs where --device says */
     int (*before)(const tutorial *t); /* makes what the stage reads; or NULL */
 } tutorial_stage;
 

@@ -25,6 +25,22 @@ static double score(const tutorial *t, const char *model, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+/* Lists the table's rows. */
+static const struct {
+    const char *text, *markup, *key;
+    int is_less_dense; /* 1: what is over the dense model's */
+} rows[] = {{"exact match, %", "exact match, %", "em", 0},
+            {"F1, %", "F1, %", "f1", 0},
+            {"F1 - dense", "F1 &#8722; dense", "f1", 1}};
+enum { ROWS = (int)(sizeof rows / sizeof *rows) };
+
+static double cell(const tutorial *t, int row, int model)
+{
+    const char *key = rows[row].key;
+    return score(t, models[model].name, key) -
+           (rows[row].is_less_dense ? score(t, "dense", key) : 0);
+}
+
 static const json_t *times(const tutorial *t)
 {
     return json_object_get(json_object_get(t->results, "times"), "rows");
@@ -38,15 +54,11 @@ void tutorial_print(const tutorial *t)
     printf("%-16s", "");
     for (int m = 0; m < MODELS; m++)
         printf("  %15s", models[m].title);
-    printf("\n%-16s", "exact match, %");
-    for (int m = 0; m < MODELS; m++)
-        printf("  %15.2f", score(t, models[m].name, "em"));
-    printf("\n%-16s", "F1, %");
-    for (int m = 0; m < MODELS; m++)
-        printf("  %15.2f", score(t, models[m].name, "f1"));
-    printf("\n%-16s", "F1 - dense");
-    for (int m = 0; m < MODELS; m++)
-        printf("  %15.2f", score(t, models[m].name, "f1") - score(t, "dense", "f1"));
+    for (int r = 0; r < ROWS; r++) {
+        printf("\n%-16s", rows[r].text);
+        for (int m = 0; m < MODELS; m++)
+            printf("  %15.2f", cell(t, r, m));
+    }
     printf("\n\n%-16s  %10s  %10s  %10s\n", "batch x tokens", "dense, ms", "2:4, ms", "speedup");
     json_array_foreach (times(t), i, row) {
         char shape[48];
@@ -80,15 +92,12 @@ static void write_scores(const tutorial *t, FILE *file)
     fprintf(file, "<table><tr><th></th>");
     for (int m = 0; m < MODELS; m++)
         fprintf(file, "<th>%s</th>", models[m].title);
-    fprintf(file, "</tr>\n<tr><td>exact match, %%</td>");
-    for (int m = 0; m < MODELS; m++)
-        fprintf(file, "<td>%.2f</td>", score(t, models[m].name, "em"));
-    fprintf(file, "</tr>\n<tr><td>F1, %%</td>");
-    for (int m = 0; m < MODELS; m++)
-        fprintf(file, "<td>%.2f</td>", score(t, models[m].name, "f1"));
-    fprintf(file, "</tr>\n<tr><td>F1 &#8722; dense</td>");
-    for (int m = 0; m < MODELS; m++)
-        fprintf(file, "<td>%+.2f</td>", score(t, models[m].name, "f1") - score(t, "dense", "f1"));
+    for (int r = 0; r < ROWS; r++) {
+        fprintf(file, "</tr>\n<tr><td>%s</td>", rows[r].markup);
+        for (int m = 0; m < MODELS; m++)
+            fprintf(file, rows[r].is_less_dense ? "<td>%+.2f</td>" : "<td>%.2f</td>",
+                    cell(t, r, m));
+    }
     fprintf(file, "</tr></table>\n");
 }
 
