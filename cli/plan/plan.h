@@ -46,6 +46,8 @@ typedef struct plan_model {
    that is none). */
 int plan_model_add(plan_model *model, const plan_point *point);
 int plan_model_finish(plan_model *model);
+/* Orders doubles for qsort. */
+int plan_compare(const void *a, const void *b);
 plan_times plan_model_predict(const plan_model *model, bench_shape shape);
 
 /* ---- plan_check.c ---------------------------------------------------------------------------- */

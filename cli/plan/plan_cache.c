@@ -103,8 +103,8 @@ static json_t *model_json(const plan_model *model)
     }
     for (int i = 0; i < model->check_count; i++)
         json_array_append_new(checks, point_json(model->checks[i].shape, model->checks[i].times));
-    return json_pack("{s:s, s:o, s:o, s:o}", "measured", model->date, "sizes", sizes, "points", points,
-                     "checks", checks);
+    return json_pack("{s:s, s:o, s:o, s:o}", "measured", model->date, "sizes", sizes, "points",
+                     points, "checks", checks);
 }
 
 int plan_cache_save(cli_app *cli, const plan_model *model, const char *path, s24_dtype dtype,

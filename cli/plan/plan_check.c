@@ -56,12 +56,6 @@ const char *plan_model_flaw(const plan_model *model)
     return model->error_median > ERROR ? "it is wrong of shapes off its grid" : NULL;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Lists the times of a column's long products over one thread's. Returns their number. */
 static int ratios_of(double *ratios, const plan_column *more, const plan_column *one)
 {
@@ -84,6 +78,6 @@ const char *plan_model_loses(const plan_model *more, const plan_model *one)
             if (more->size[k] == one->size[k] && more->size[n] == one->size[n])
                 count += ratios_of(ratios + count, &more->columns[k][n], &one->columns[k][n]);
     if (!count) return NULL;
-    qsort(ratios, (size_t)count, sizeof *ratios, compare);
+    qsort(ratios, (size_t)count, sizeof *ratios, plan_compare);
     return ratios[count / 2] > THREADS ? "it is many times as slow as one thread" : NULL;
 }

@@ -32,7 +32,7 @@ int plan_model_add(plan_model *model, const plan_point *point)
     return 1;
 }
 
-static int compare(const void *a, const void *b)
+int plan_compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -51,7 +51,7 @@ int plan_model_finish(plan_model *model)
         errors[count++] = fabs(told.dense / found.dense - 1);
     }
     if (model->sizes == 0 || count == 0) return 0;
-    qsort(errors, (size_t)count, sizeof *errors, compare);
+    qsort(errors, (size_t)count, sizeof *errors, plan_compare);
     model->error_median = 0.5 * (errors[count / 2 - 1] + errors[count / 2]);
     model->error_worst = errors[count - 1];
     return 1;
