@@ -9,11 +9,11 @@
 
 /* ---- texts --------------------------------------------------------------------------------------- */
 
-static int64_t longest(const s24_train_source *source)
+static int64_t longest(const int32_t *lengths, int64_t count)
 {
     int64_t most = 1;
-    for (int64_t i = 0; i < source->count; i++)
-        most = source->lengths[i] > most ? source->lengths[i] : most;
+    for (int64_t i = 0; i < count; i++)
+        most = lengths[i] > most ? lengths[i] : most;
     return most;
 }
 
@@ -35,10 +35,10 @@ static int read_texts(cli_app *cli, train_data *data, const struct train_options
                                         o->held_out, o->max_tokens, next_token);
     if (status != S24_OK) return cli_status(cli, status);
     data->source = *s24_text_source_get(data->texts);
-    data->most = longest(&data->source);
+    data->most = longest(data->source.lengths, data->source.count);
     if (!data->held_texts) return CLI_OK;
     data->held_out = *s24_text_source_get(data->held_texts);
-    const int64_t held = longest(&data->held_out);
+    const int64_t held = longest(data->held_out.lengths, data->held_out.count);
     data->most = held > data->most ? held : data->most;
     return CLI_OK;
 }
@@ -61,21 +61,12 @@ static int read_lines(cli_app *cli, train_data *data, const struct train_options
 
 /* ---- questions ----------------------------------------------------------------------------------- */
 
-static s24_status write_feature(void *user, s24_ctx *ctx, const s24_example *example, int64_t index)
+static void write_feature(const train_data *data, const s24_example *example, int64_t index)
 {
-    const s24_qa_features *features = user;
-    const s24_qa_feature *feature = s24_qa_feature_at(features, index);
-    (void)ctx;
-    s24_qa_feature_write(example->ids, example->types, features, index);
+    const s24_qa_feature *feature = s24_qa_feature_at(data->features, index);
+    s24_qa_feature_write(example->ids, example->types, data->features, index);
     *example->start = feature->start;
     *example->end = feature->end;
-    return S24_OK;
-}
-
-static s24_status write_held(void *user, s24_ctx *ctx, const s24_example *example, int64_t index)
-{
-    const train_data *data = user;
-    return write_feature(data->features, ctx, example, data->source.count + index);
 }
 
 static int read_questions(cli_app *cli, train_data *data, const struct train_options *o,
@@ -97,12 +88,8 @@ static int read_questions(cli_app *cli, train_data *data, const struct train_opt
     const int32_t *lengths = s24_qa_features_lengths(data->features);
     code = train_held_out_check(cli, o, o->qa, count);
     if (code != CLI_OK) return code;
-    const int64_t used = count - o->held_out;
-    data->source = (s24_train_source){used, lengths, write_feature, data->features};
-    if (o->held_out)
-        data->held_out = (s24_train_source){o->held_out, lengths + used, write_held, data};
-    const s24_train_source all = {.count = count, .lengths = lengths};
-    data->most = longest(&all);
+    train_split(data, o, count, lengths, write_feature);
+    data->most = longest(lengths, count);
     return CLI_OK;
 }
 

@@ -16,8 +16,17 @@ struct train_options {
     int resume, dense, recompute;
 };
 
-/* The examples of a run, and those that are held out of it. */
-typedef struct train_data {
+typedef struct train_data train_data;
+/* Writes an example of those that were read. */
+typedef void train_write(const train_data *data, const s24_example *example, int64_t index);
+/* The examples from one on: those of the run, or those that are held out of it. */
+typedef struct train_part {
+    const train_data *data;
+    int64_t first;
+    train_write *write;
+} train_part;
+
+struct train_data {
     s24_text_source *texts, *held_texts;
     s24_qa *qa;
     s24_qa_features *features;
@@ -27,9 +36,10 @@ typedef struct train_data {
     s24_images *images;
     s24_normalisation normalisation;
     int64_t *order; /* of the images, which come sorted by class */
+    train_part parts[2];
     s24_train_source source, held_out;
     int64_t most; /* tokens of the longest */
-} train_data;
+};
 
 /* Reads what --text, --qa, --stream or --images names, for the model of that description. Released
    by train_data_free, also after an error. */
@@ -37,6 +47,9 @@ int train_data_read(cli_app *cli, train_data *data, const struct train_options *
                     const s24_transformer_info *info);
 void train_data_free(train_data *data);
 
+/* Makes the sources of count examples, --held-out ones at the end; lengths NULL: of images. */
+void train_split(train_data *data, const struct train_options *o, int64_t count,
+                 const int32_t *lengths, train_write *write);
 /* Refuses a file of no examples, or of none beside those held out. */
 int train_held_out_check(cli_app *cli, const struct train_options *o, const char *path,
                          int64_t count);

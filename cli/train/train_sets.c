@@ -13,28 +13,12 @@ static int no_room(cli_app *cli, int64_t count)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static s24_status write_piece(const train_data *data, const s24_example *example, int64_t index)
+static void write_piece(const train_data *data, const s24_example *example, int64_t index)
 {
     const int32_t *tokens = s24_stream_tokens(data->stream) + index * data->window;
     const size_t bytes = (size_t)data->lengths[index] * sizeof *tokens;
     memcpy(example->ids, tokens, bytes);
     memcpy(example->targets, tokens + 1, bytes);
-    return S24_OK;
-}
-
-static s24_status write_train_piece(void *user, s24_ctx *ctx, const s24_example *example,
-                                    int64_t index)
-{
-    (void)ctx;
-    return write_piece(user, example, index);
-}
-
-static s24_status write_held_piece(void *user, s24_ctx *ctx, const s24_example *example,
-                                   int64_t index)
-{
-    const train_data *data = user;
-    (void)ctx;
-    return write_piece(data, example, data->source.count + index);
 }
 
 int train_stream_read(cli_app *cli, train_data *data, const struct train_options *o,
@@ -61,35 +45,17 @@ int train_stream_read(cli_app *cli, train_data *data, const struct train_options
         const int64_t left = tokens - i * data->window;
         data->lengths[i] = (int32_t)(left < data->window ? left : data->window);
     }
-    const int64_t used = count - o->held_out;
-    data->source = (s24_train_source){used, data->lengths, write_train_piece, data};
-    data->held_out = (s24_train_source){o->held_out, data->lengths + used, write_held_piece, data};
+    train_split(data, o, count, data->lengths, write_piece);
     return CLI_OK;
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-static s24_status write_image(const train_data *data, const s24_example *example, int64_t index)
+static void write_image(const train_data *data, const s24_example *example, int64_t index)
 {
     const int64_t image = data->order[index];
     s24_images_write(example->pixels, data->images, image, &data->normalisation);
     *example->targets = s24_images_label(data->images, image);
-    return S24_OK;
-}
-
-static s24_status write_train_image(void *user, s24_ctx *ctx, const s24_example *example,
-                                    int64_t index)
-{
-    (void)ctx;
-    return write_image(user, example, index);
-}
-
-static s24_status write_held_image(void *user, s24_ctx *ctx, const s24_example *example,
-                                   int64_t index)
-{
-    const train_data *data = user;
-    (void)ctx;
-    return write_image(data, example, data->source.count + index);
 }
 
 /* A seeded order of all images, so that those held out are of every class. */
@@ -120,8 +86,6 @@ int train_images_read(cli_app *cli, train_data *data, const struct train_options
     data->most = 1;
     int code = train_held_out_check(cli, o, o->images, info.count);
     if (code == CLI_OK) code = order_images(cli, data, o, info.count);
-    const int64_t used = info.count - o->held_out;
-    data->source = (s24_train_source){used, NULL, write_train_image, data};
-    data->held_out = (s24_train_source){o->held_out, NULL, write_held_image, data};
+    train_split(data, o, info.count, NULL, write_image);
     return code;
 }
