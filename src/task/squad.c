@@ -14,22 +14,22 @@
 typedef struct reader {
     s24_ctx *ctx;
     const char *file;
-    size_t article, paragraph, question, answer; /* where it is, for sentences */
-    int depth;                                   /* how many of these count */
-    s24_qa *qa;                                  /* its arrays are NULL while it only counts */
+    size_t at[4]; /* where it is in each of the lists below, for sentences */
+    int depth;    /* how many of these count */
+    s24_qa *qa;   /* its arrays are NULL while it only counts */
     size_t bytes;
 } reader;
+
+static const char *const lists[] = {"data", "paragraphs", "qas", "answers"};
 
 /* "data[3].paragraphs[0].qas[2]" */
 static const char *where(char text[128], const reader *r)
 {
-    static const char *const names[] = {"data", "paragraphs", "qas", "answers"};
-    const size_t indices[] = {r->article, r->paragraph, r->question, r->answer};
     int length = 0;
     text[0] = '\0';
     for (int i = 0; i < r->depth; i++)
-        length += snprintf(text + length, 128 - (size_t)length, "%s%s[%zu]", i ? "." : "", names[i],
-                           indices[i]);
+        length += snprintf(text + length, 128 - (size_t)length, "%s%s[%zu]", i ? "." : "", lists[i],
+                           r->at[i]);
     return text;
 }
 
@@ -42,6 +42,24 @@ static s24_status get(s24i_json **out, const reader *r, const s24i_json *object,
     REQUIRE(r->ctx, s24i_json_typeof(*out) == type, S24_ERROR_FORMAT,
             "%s: %s%s\"%s\" is %s, %s is expected", r->file, where(place, r), r->depth ? ": " : "",
             key, *out ? "of another type" : "missing", expected);
+    return S24_OK;
+}
+
+/* Reads each item of the next list down, which the object has. */
+static s24_status read_list(reader *r, const s24i_json *object, const char *expected,
+                            s24_status (*read)(reader *r, const s24i_json *item,
+                                               s24_qa_question *question),
+                            s24_qa_question *question)
+{
+    const int depth = r->depth;
+    s24i_json *list;
+    TRY(get(&list, r, object, lists[depth], S24I_JSON_ARRAY, expected));
+    s24i_json_walk walk = s24i_json_begin(list);
+    r->at[depth] = 0;
+    r->depth = depth + 1;
+    for (s24i_json *item; (item = s24i_json_next(&walk, NULL)) != NULL; r->at[depth]++)
+        TRY(read(r, item, question));
+    r->depth = depth;
     return S24_OK;
 }
 
@@ -82,7 +100,7 @@ static int64_t code_points(s24_text text)
     return count;
 }
 
-static s24_status read_answer(reader *r, const s24i_json *json, const s24_qa_question *question)
+static s24_status read_answer(reader *r, const s24i_json *json, s24_qa_question *question)
 {
     char place[128];
     s24_text text;
@@ -112,22 +130,15 @@ static s24_status read_question(reader *r, const s24i_json *json, s24_qa_questio
 {
     char place[128];
     s24_text id;
-    const s24i_json *answer;
-    s24i_json *answers;
+    const int64_t first = r->qa->answer_count;
     TRY(get_text(&id, r, json, "id"));
     TRY(get_text(&question->text, r, json, "question"));
-    TRY(get(&answers, r, json, "answers", S24I_JSON_ARRAY, "an array"));
     question->id = id.data;
-    question->answer_count = (int64_t)s24i_json_count(answers);
+    TRY(read_list(r, json, "an array", read_answer, question));
+    question->answer_count = r->qa->answer_count - first;
     REQUIRE(r->ctx, question->answer_count > 0, S24_ERROR_FORMAT,
             "%s: %s: question %s has no answer, SQuAD v1.1 gives each at least one", r->file,
             where(place, r), s24i_show(id.data).text);
-    const int64_t first = r->qa->answer_count;
-    r->depth = 4;
-    s24i_json_walk walk = s24i_json_begin(answers);
-    for (r->answer = 0; (answer = s24i_json_next(&walk, NULL)) != NULL; r->answer++)
-        TRY(read_answer(r, answer, question));
-    r->depth = 3;
     question->id = keep(r, id).data;
     question->text = keep(r, trimmed(question->text));
     if (r->qa->questions) {
@@ -139,48 +150,27 @@ static s24_status read_question(reader *r, const s24i_json *json, s24_qa_questio
     return S24_OK;
 }
 
-static s24_status read_paragraph(reader *r, const s24i_json *json)
+static s24_status read_paragraph(reader *r, const s24i_json *json, s24_qa_question *question)
 {
-    s24_qa_question question = {.paragraph = r->qa->paragraph_count};
-    const s24i_json *item;
-    s24i_json *list;
-    TRY(get_text(&question.context, r, json, "context"));
-    TRY(get(&list, r, json, "qas", S24I_JSON_ARRAY, "an array"));
-    const s24_text context = keep(r, question.context);
-    if (r->qa->contexts) r->qa->contexts[question.paragraph] = context;
+    *question = (s24_qa_question){.paragraph = r->qa->paragraph_count};
+    TRY(get_text(&question->context, r, json, "context"));
+    const s24_text context = keep(r, question->context);
+    if (r->qa->contexts) r->qa->contexts[question->paragraph] = context;
     r->qa->paragraph_count++;
-    r->depth = 3;
-    s24i_json_walk walk = s24i_json_begin(list);
-    for (r->question = 0; (item = s24i_json_next(&walk, NULL)) != NULL; r->question++)
-        TRY(read_question(r, item, &question));
-    r->depth = 2;
-    return S24_OK;
+    return read_list(r, json, "an array", read_question, question);
 }
 
-static s24_status read_article(reader *r, const s24i_json *json)
+static s24_status read_article(reader *r, const s24i_json *json, s24_qa_question *question)
 {
-    s24i_json *paragraphs;
-    const s24i_json *paragraph;
-    r->depth = 1;
-    TRY(get(&paragraphs, r, json, "paragraphs", S24I_JSON_ARRAY, "an array"));
-    r->depth = 2;
-    s24i_json_walk walk = s24i_json_begin(paragraphs);
-    for (r->paragraph = 0; (paragraph = s24i_json_next(&walk, NULL)) != NULL; r->paragraph++)
-        TRY(read_paragraph(r, paragraph));
-    return S24_OK;
+    return read_list(r, json, "an array", read_paragraph, question);
 }
 
 static s24_status read_all(reader *r, const s24i_json *root)
 {
-    s24i_json *articles;
-    const s24i_json *article;
-    r->depth = 0;
+    s24_qa_question question;
     r->bytes = 0;
     r->qa->count = r->qa->answer_count = r->qa->paragraph_count = 0;
-    TRY(get(&articles, r, root, "data", S24I_JSON_ARRAY, "an array of articles"));
-    s24i_json_walk walk = s24i_json_begin(articles);
-    for (r->article = 0; (article = s24i_json_next(&walk, NULL)) != NULL; r->article++)
-        TRY(read_article(r, article));
+    TRY(read_list(r, root, "an array of articles", read_article, &question));
     REQUIRE(r->ctx, r->qa->count > 0, S24_ERROR_FORMAT, "%s has no question", r->file);
     return S24_OK;
 }
