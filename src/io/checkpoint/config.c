@@ -53,9 +53,22 @@ void s24i_config_free(s24i_config *config)
     config->file = NULL;
 }
 
-/* The value at a key into *value; NULL when it is optional and absent. */
+enum {
+    INTEGERS = 1 << S24I_JSON_INTEGER,
+    NUMBERS = INTEGERS | 1 << S24I_JSON_REAL,
+    STRINGS = 1 << S24I_JSON_STRING,
+    BOOLS = 1 << S24I_JSON_BOOL,
+    LISTS = 1 << S24I_JSON_OBJECT | 1 << S24I_JSON_ARRAY
+};
+
+static int is_of(const s24i_json *value, int types)
+{
+    return types >> s24i_json_typeof(value) & 1;
+}
+
+/* The value at a key into *value, of one of the types; NULL when it is optional and absent. */
 static s24_status lookup(s24i_json **value, const s24i_config *config, const char *key,
-                         s24i_need need)
+                         s24i_need need, int types, const char *expected)
 {
     *value = NULL;
     if (!config->json && need == S24I_OPTIONAL) return S24_OK;
@@ -66,22 +79,17 @@ static s24_status lookup(s24i_json **value, const s24i_config *config, const cha
     if (s24i_json_typeof(*value) == S24I_JSON_NULL) *value = NULL;
     REQUIRE(config->ctx, *value || need == S24I_OPTIONAL, S24_ERROR_FORMAT,
             "%s: the key \"%s\" is missing", config->file, key);
+    REQUIRE(config->ctx, !*value || is_of(*value, types), S24_ERROR_FORMAT, "%s: \"%s\" is not %s",
+            config->file, key, expected);
     return S24_OK;
-}
-
-static s24_status wrong_type(const s24i_config *config, const char *key, const char *expected)
-{
-    return s24_ctx_fail(config->ctx, S24_ERROR_FORMAT, "%s: \"%s\" is not %s", config->file, key,
-                        expected);
 }
 
 s24_status s24i_config_int(int64_t *out, const s24i_config *config, const char *key, s24i_need need,
                            int64_t min, int64_t max)
 {
     s24i_json *value;
-    TRY(lookup(&value, config, key, need));
+    TRY(lookup(&value, config, key, need, INTEGERS, "an integer"));
     if (!value) return S24_OK;
-    if (s24i_json_typeof(value) != S24I_JSON_INTEGER) return wrong_type(config, key, "an integer");
     int64_t number = s24i_json_integer(value);
     REQUIRE(config->ctx, number >= min && number <= max, S24_ERROR_FORMAT,
             "%s: \"%s\" is %lld, expected %lld to %lld", config->file, key, (long long)number,
@@ -94,11 +102,8 @@ s24_status s24i_config_double(double *out, const s24i_config *config, const char
                               s24i_need need, double min, double max)
 {
     s24i_json *value;
-    TRY(lookup(&value, config, key, need));
+    TRY(lookup(&value, config, key, need, NUMBERS, "a number"));
     if (!value) return S24_OK;
-    const s24i_json_type type = s24i_json_typeof(value);
-    if (type != S24I_JSON_INTEGER && type != S24I_JSON_REAL)
-        return wrong_type(config, key, "a number");
     double number = s24i_json_number(value);
     REQUIRE(config->ctx, number >= min && number <= max, S24_ERROR_FORMAT,
             "%s: \"%s\" is %g, expected %g to %g", config->file, key, number, min, max);
@@ -110,45 +115,29 @@ s24_status s24i_config_string(const char **out, const s24i_config *config, const
                               s24i_need need)
 {
     s24i_json *value;
-    TRY(lookup(&value, config, key, need));
-    if (!value) return S24_OK;
-    const char *text = s24i_json_string(value);
-    if (!text) return wrong_type(config, key, "a string");
-    *out = text;
+    TRY(lookup(&value, config, key, need, STRINGS, "a string"));
+    if (value) *out = s24i_json_string(value);
     return S24_OK;
 }
 
 s24_status s24i_config_bool(int *out, const s24i_config *config, const char *key, s24i_need need)
 {
     s24i_json *value;
-    TRY(lookup(&value, config, key, need));
-    if (!value) return S24_OK;
-    if (s24i_json_typeof(value) != S24I_JSON_BOOL) return wrong_type(config, key, "true or false");
-    *out = s24i_json_is_true(value);
+    TRY(lookup(&value, config, key, need, BOOLS, "true or false"));
+    if (value) *out = s24i_json_is_true(value);
     return S24_OK;
-}
-
-static int has_members(const s24i_json *value)
-{
-    const s24i_json_type type = s24i_json_typeof(value);
-    return type == S24I_JSON_OBJECT || type == S24I_JSON_ARRAY;
 }
 
 s24_status s24i_config_child(s24i_config *out, const s24i_config *config, const char *key,
                              s24i_need need)
 {
-    s24i_json *value;
     *out = (s24i_config){config->ctx, NULL, config->file};
-    TRY(lookup(&value, config, key, need));
-    if (!value) return S24_OK;
-    if (!has_members(value)) return wrong_type(config, key, "an object or an array");
-    out->json = value;
-    return S24_OK;
+    return lookup(&out->json, config, key, need, LISTS, "an object or an array");
 }
 
 int s24i_config_item(s24i_config *out, const s24i_config *array, s24i_json *value)
 {
-    int is_there = has_members(value);
+    int is_there = is_of(value, LISTS);
     *out = (s24i_config){array->ctx, is_there ? value : NULL, array->file};
     return is_there;
 }
