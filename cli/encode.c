@@ -6,27 +6,12 @@
 
 #include "ids.h"
 
-static int open_with(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
-                     s24_encoder_opts opts)
+int encode_open(cli_app *cli, s24_encoder **encoder, const char *dtype, int64_t max_tokens, int ids)
 {
-    opts.size = sizeof opts;
+    s24_encoder_opts opts = {.size = sizeof opts, .max_tokens = max_tokens, .ids = ids};
     const int code = cli_model_opts(cli, &opts.model, dtype);
     if (code != CLI_OK) return code;
-    return cli_status(cli, s24_encoder_open(encoder, cli->ctx, folder, &opts));
-}
-
-int encode_open(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
-                int64_t max_tokens)
-{
-    const s24_encoder_opts opts = {.max_tokens = max_tokens};
-    return open_with(cli, encoder, folder, dtype, opts);
-}
-
-int encode_open_ids(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
-                    int64_t max_tokens)
-{
-    const s24_encoder_opts opts = {.max_tokens = max_tokens, .ids = 1};
-    return open_with(cli, encoder, folder, dtype, opts);
+    return cli_status(cli, s24_encoder_open(encoder, cli->ctx, cli->operands[0], &opts));
 }
 
 const char *const encode_no_names[] = {NULL};

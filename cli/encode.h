@@ -13,12 +13,10 @@ typedef struct embedded {
     int ids;        /* lines hold token ids, which the encoder was opened for */
 } embedded;
 
-/* Opens the encoder of a folder; dtype NULL: the weights', max_tokens 0: the model's own. */
-int encode_open(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
-                int64_t max_tokens);
-/* Opens it for token ids in place of texts. */
-int encode_open_ids(cli_app *cli, s24_encoder **encoder, const char *folder, const char *dtype,
-                    int64_t max_tokens);
+/* Opens the encoder MODEL; dtype NULL: the weights', max_tokens 0: the model's own, ids 1: for token
+   ids in place of texts. */
+int encode_open(cli_app *cli, s24_encoder **encoder, const char *dtype, int64_t max_tokens,
+                int ids);
 /* Says which prompt the texts of one kind get. */
 typedef struct encode_prompt {
     const char *of;           /* "queries", for the note */

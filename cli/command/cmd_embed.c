@@ -40,7 +40,8 @@ static const cli_option options[] = {
     CLI_DENSE,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
-static const cli_rule rules[] = {{CLI_NOT_WITH, "prompt-name prompt-text", "ids", NULL},
+static const cli_rule rules[] = {{CLI_ONE_OF, "prompt-name prompt-text", NULL, NULL},
+                                 {CLI_NOT_WITH, "prompt-name prompt-text", "ids", NULL},
                                  {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
@@ -136,8 +137,6 @@ static int check_options(cli_app *cli, const struct embed_options *o)
     if (cli->json && o->stream)
         return cli_fail(cli, CLI_USAGE,
                         "--json and --stream exclude each other: both write standard output");
-    if (o->prompt_name && o->prompt_text)
-        return cli_fail(cli, CLI_USAGE, "--prompt-name and --prompt-text exclude each other");
     /* Said before minutes of work rather than after; the writer asks again. */
     return o->output ? embedded_may_save(cli, o->output) : CLI_OK;
 }
@@ -167,9 +166,7 @@ static int run(cli_app *cli, const void *opaque)
     s24_encoder *encoder = NULL;
     embedded e = {.ids = o->ids};
     int code = check_options(cli, o);
-    if (code == CLI_OK)
-        code = (o->ids ? encode_open_ids : encode_open)(cli, &encoder, cli->operands[0], o->dtype,
-                                                        o->max_tokens);
+    if (code == CLI_OK) code = encode_open(cli, &encoder, o->dtype, o->max_tokens, o->ids);
     if (code == CLI_OK && !o->ids) code = encode_use_prompt(cli, encoder, &prompt, &e);
     double start = cli_seconds();
     if (code == CLI_OK) code = embed(cli, o, encoder, &e);

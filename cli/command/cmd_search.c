@@ -118,7 +118,7 @@ static int run(cli_app *cli, const void *opaque)
     const struct search_options *o = opaque;
     s24_encoder *encoder = NULL;
     sides s = {.query = {0}};
-    int code = encode_open(cli, &encoder, cli->operands[0], o->dtype, o->max_tokens);
+    int code = encode_open(cli, &encoder, o->dtype, o->max_tokens, 0);
     if (code == CLI_OK) code = encode(cli, o, encoder, &s);
     if (code == CLI_OK) code = find(cli, &s, o->k);
     embedded_free(&s.documents);

@@ -99,7 +99,7 @@ static int run(cli_app *cli, const struct eval_options *o)
     s24_encoder *encoder = NULL;
     embedded queries = {0}, documents = {0};
     int64_t *gold = NULL;
-    int code = encode_open(cli, &encoder, cli->operands[0], o->dtype, o->max_tokens);
+    int code = encode_open(cli, &encoder, o->dtype, o->max_tokens, 0);
     if (code == CLI_OK)
         code = cli_status(cli, s24_lines_read(&queries.lines, cli->ctx, o->queries));
     if (code == CLI_OK)

@@ -102,6 +102,11 @@ static const cli_option options[] = {
            "Write a page with the curves of --metrics: losses, learning rate, gradients' norm."),
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
+static const cli_rule rules[] = {
+    {CLI_ONE_OF, "epochs steps minutes", NULL, NULL},
+    {CLI_NOT_WITH, "refresh", "dense", "lets layers be dense that this makes 2:4"},
+    {CLI_ONE_OF, NULL, NULL, NULL}};
+
 static const cli_example examples[] = {
     {"sparse24 train model-24 model-good --teacher model --text passages.txt --minutes 30",
      "What pruning took from an encoder comes back, without labels, from any text."},
@@ -180,18 +185,14 @@ static int check_places(job *j)
             "%s is there from a run that was stopped; --resume goes on with it, --force "
             "starts anew",
             j->checkpoint);
-    if ((j->o->epochs > 0) + (j->o->steps > 0) + (j->o->minutes > 0) > 1)
-        return cli_fail(j->cli, CLI_USAGE, "only one of --epochs, --steps and --minutes");
     if (j->o->dtype && (strcmp(j->o->dtype, "f32") == 0) != cli_on_cpu(j->cli))
         return cli_fail(j->cli, CLI_UNSUPPORTED, "--dtype %s: %s", j->o->dtype,
                         cli_on_cpu(j->cli) ? "on the CPU training runs in f32"
                                            : "on a GPU training runs in bf16 or f16");
     if (j->o->warmup >= 1)
         return cli_fail(j->cli, CLI_USAGE, "option --warmup: %g is not below 1", j->o->warmup);
-    if (j->o->refresh && (j->o->dense || j->o->refresh_until > 1))
-        return cli_fail(j->cli, CLI_USAGE,
-                        j->o->dense ? "--refresh makes layers 2:4, --dense lets them be dense"
-                                    : "option --refresh-until: %g is over 1",
+    if (j->o->refresh && j->o->refresh_until > 1)
+        return cli_fail(j->cli, CLI_USAGE, "option --refresh-until: %g is over 1",
                         j->o->refresh_until);
     if (!j->o->report) return CLI_OK;
     if (!j->o->metrics)
@@ -436,6 +437,7 @@ const cli_command cmd_train = {
         "precision; a run goes on there as on the CPU, to the same bits.",
     .examples = examples,
     .options = options,
+    .rules = rules,
     .options_bytes = sizeof(struct train_options),
     .spare = "text",
     .writes = 1,
