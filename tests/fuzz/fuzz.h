@@ -14,7 +14,22 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) abort();                                                                 \
+    } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static inline void fuzz_write(const char *path, const void *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    CHECK(file);
+    CHECK(fwrite(data, 1, bytes, file) == bytes);
+    CHECK(fclose(file) == 0);
+}
 
 #endif

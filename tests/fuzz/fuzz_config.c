@@ -9,11 +9,6 @@
 
 #include "io/checkpoint/config.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) abort();                                                                 \
-    } while (0)
-
 static const char *const keys[] = {"model_type",    "hidden_size", "hidden_act", "layer_norm_eps",
                                    "do_lower_case", "prompts",     "path",       "weight_map"};
 

@@ -13,19 +13,6 @@
 
 #include "sparse24/task.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) abort();                                                                 \
-    } while (0)
-
-static void write_bytes(const char *path, const void *data, size_t bytes)
-{
-    FILE *file = fopen(path, "wb");
-    CHECK(file);
-    CHECK(fwrite(data, 1, bytes, file) == bytes);
-    CHECK(fclose(file) == 0);
-}
-
 static void use(s24_ctx *ctx, const char *path)
 {
     s24_images *images;
@@ -61,13 +48,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     snprintf(files[0], sizeof files[0], "%s/images-idx3", folder);
     snprintf(files[1], sizeof files[1], "%s/labels-idx1", folder);
     snprintf(files[2], sizeof files[2], "%s/x.jpg", class);
-    write_bytes(files[0], data, bytes);
-    write_bytes(files[1], labels, sizeof labels - 1);
+    fuzz_write(files[0], data, bytes);
+    fuzz_write(files[1], labels, sizeof labels - 1);
     use(ctx, files[0]);
-    write_bytes(files[0], pixels, sizeof pixels - 1);
-    write_bytes(files[1], data, bytes);
+    fuzz_write(files[0], pixels, sizeof pixels - 1);
+    fuzz_write(files[1], data, bytes);
     use(ctx, files[0]);
-    write_bytes(files[2], data, bytes);
+    fuzz_write(files[2], data, bytes);
     use(ctx, folder);
     for (int i = 0; i < 3; i++)
         CHECK(remove(files[i]) == 0);

@@ -12,11 +12,6 @@
 
 #include "sparse24/sparse24.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) abort();                                                                 \
-    } while (0)
-
 static const s24_dtype dtypes[] = {S24_F32, S24_F16, S24_BF16, S24_I8, S24_E4M3, S24_E5M2};
 
 /* Memory of exactly that size, so that an over-read is seen. */

@@ -15,11 +15,6 @@
 
 #include "sparse24/nn.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) abort();                                                                 \
-    } while (0)
-
 /* Reads every byte, so that a sanitizer or the system objects to one that is not there. */
 static unsigned touch(const void *data, size_t bytes)
 {

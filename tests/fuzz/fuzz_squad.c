@@ -12,20 +12,7 @@
 
 #include "sparse24/task.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) abort();                                                                 \
-    } while (0)
-
 enum { MOST = 24 };
-
-static void write_bytes(const char *path, const void *data, size_t bytes)
-{
-    FILE *file = fopen(path, "wb");
-    CHECK(file);
-    CHECK(fwrite(data, 1, bytes, file) == bytes);
-    CHECK(fclose(file) == 0);
-}
 
 static void answer(s24_ctx *ctx, const s24_qa *qa, const s24_qa_features *features)
 {
@@ -84,8 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     CHECK(mkdtemp(folder));
     snprintf(words, sizeof words, "%s/vocab.txt", folder);
     snprintf(path, sizeof path, "%s/dev.json", folder);
-    write_bytes(words, vocab, sizeof vocab - 1);
-    write_bytes(path, data, bytes);
+    fuzz_write(words, vocab, sizeof vocab - 1);
+    fuzz_write(path, data, bytes);
     CHECK(s24_tokenizer_load(&tokenizer, ctx, words) == S24_OK);
     use(ctx, path, tokenizer);
     s24_tokenizer_destroy(tokenizer);

@@ -14,10 +14,6 @@
 #include "io/tokenizer/utf8.h"
 #include "sparse24/task.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) abort();                                                                 \
-    } while (0)
 enum { MOST = 4096, FEW = 7 };
 
 static const char vocab[] =
@@ -83,14 +79,6 @@ static void read_lines(s24_ctx *ctx, const char *path)
     s24_lines_destroy(lines);
 }
 
-static void write_file(const char *path, const void *data, size_t bytes)
-{
-    FILE *file = fopen(path, "wb");
-    CHECK(file);
-    CHECK(fwrite(data, 1, bytes, file) == bytes);
-    CHECK(fclose(file) == 0);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     char folder[] = "/tmp/s24-fuzz-XXXXXX", path[64];
@@ -100,11 +88,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
     CHECK(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/vocab.txt", folder);
-    write_file(path, vocab, sizeof vocab - 1);
+    fuzz_write(path, vocab, sizeof vocab - 1);
     CHECK(s24_tokenizer_load(&tokenizer, ctx, path) == S24_OK);
     encode(ctx, tokenizer, (const char *)data, bytes);
     s24_tokenizer_destroy(tokenizer);
-    write_file(path, data, bytes);
+    fuzz_write(path, data, bytes);
     read_lines(ctx, path);
     CHECK(remove(path) == 0 && rmdir(folder) == 0);
     s24_ctx_destroy(ctx);

@@ -13,11 +13,6 @@
 
 #include "sparse24/nn.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) abort();                                                                 \
-    } while (0)
-
 static void use(s24_ctx *ctx, const char *path)
 {
     static const char text[] = "[CLS] a \xc3\xa9"
@@ -48,14 +43,6 @@ static void use(s24_ctx *ctx, const char *path)
     s24_tokenizer_destroy(tokenizer);
 }
 
-static void write_bytes(const char *path, const uint8_t *data, size_t bytes)
-{
-    FILE *file = fopen(path, "wb");
-    CHECK(file);
-    CHECK(fwrite(data, 1, bytes, file) == bytes);
-    CHECK(fclose(file) == 0);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     char folder[] = "/tmp/s24-fuzz-XXXXXX", path[64];
@@ -68,10 +55,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     static const char vocab[] = "{\"a\":0,\"b\":1,\"ab\":2,\"\\u0120\":3,\"\\u0120a\":4}";
     for (int i = 0; i < 4; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        write_bytes(path, data, bytes);
+        fuzz_write(path, data, bytes);
         if (i == 3) { /* read beside a vocabulary of its own */
             snprintf(path, sizeof path, "%s/vocab.json", folder);
-            write_bytes(path, (const uint8_t *)vocab, sizeof vocab - 1);
+            fuzz_write(path, vocab, sizeof vocab - 1);
         }
         use(ctx, path);
         CHECK(remove(path) == 0);
