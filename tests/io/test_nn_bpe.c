@@ -356,5 +356,5 @@ int main(void)
         cmocka_unit_test(test_long_words), cmocka_unit_test(test_characters),
         cmocka_unit_test(test_memory),
     };
-    return cmocka_run_group_tests(tests, bpe_setup, bpe_teardown);
+    return cmocka_run_group_tests(tests, ctx_folder_setup, ctx_folder_teardown);
 }

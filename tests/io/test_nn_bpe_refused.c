@@ -170,5 +170,5 @@ int main(void)
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_texts_without_memory),
     };
-    return cmocka_run_group_tests(tests, bpe_setup, bpe_teardown);
+    return cmocka_run_group_tests(tests, ctx_folder_setup, ctx_folder_teardown);
 }

@@ -2,10 +2,7 @@
 /* Lines of text: every end of a line, files and pipes alike, and what is not UTF-8. */
 #include "support.h"
 
-#include "nn_failing.h"
-#include "nn_io.h"
-
-static s24_ctx *ctx;
+#include "nn_ctx.h"
 
 static void assert_line(const s24_lines *lines, int64_t index, const char *expected)
 {
@@ -270,18 +267,6 @@ static void test_memory(void **state)
     assert_true(count_failures(read_by_line) >= 5);
 }
 
-static int setup(void **state)
-{
-    if (io_folder_setup(state)) return -1;
-    return s24_ctx_create(&ctx, NULL) == S24_OK ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    s24_ctx_destroy(ctx);
-    return io_folder_teardown(state);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,5 +280,5 @@ int main(void)
         cmocka_unit_test(test_reader_of_long_lines),
         cmocka_unit_test(test_reader_gives_what_is_there),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ctx_folder_setup, ctx_folder_teardown);
 }

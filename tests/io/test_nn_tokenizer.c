@@ -8,10 +8,7 @@
 #include <jansson.h>
 
 #include "io/tokenizer/tokenizer.h"
-#include "nn_failing.h"
-#include "nn_io.h"
-
-static s24_ctx *ctx;
+#include "nn_ctx.h"
 
 /* The vocabulary of the tests below: a token's id is its line. */
 static const char *const words[] = {"[PAD]",  "[UNK]",  "[CLS]",    "[SEP]", "[MASK]", "un",
@@ -457,15 +454,9 @@ static void test_memory(void **state)
 
 static int setup(void **state)
 {
-    if (io_folder_setup(state)) return -1;
+    if (ctx_folder_setup(state)) return -1;
     write_vocab("vocab.txt");
-    return s24_ctx_create(&ctx, NULL) == S24_OK ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    s24_ctx_destroy(ctx);
-    return io_folder_teardown(state);
+    return 0;
 }
 
 int main(void)
@@ -478,5 +469,5 @@ int main(void)
         cmocka_unit_test(test_json),          cmocka_unit_test(test_json_refused),
         cmocka_unit_test(test_vocab_refused), cmocka_unit_test(test_memory),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, ctx_folder_teardown);
 }

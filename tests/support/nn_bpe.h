@@ -6,10 +6,7 @@
 
 #include "support.h"
 
-#include "nn_failing.h"
-#include "nn_io.h"
-
-static s24_ctx *ctx;
+#include "nn_ctx.h"
 
 static inline s24_tokenizer *load(const char *path)
 {
@@ -62,17 +59,5 @@ static inline const char *encode(const s24_tokenizer *tokenizer, const char *tex
     "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"   \
     "\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}}]}"
 #define LLAMA_ADDED "\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true}]"
-
-static inline int bpe_setup(void **state)
-{
-    if (io_folder_setup(state)) return -1;
-    return s24_ctx_create(&ctx, NULL) == S24_OK ? 0 : -1;
-}
-
-static inline int bpe_teardown(void **state)
-{
-    s24_ctx_destroy(ctx);
-    return io_folder_teardown(state);
-}
 
 #endif

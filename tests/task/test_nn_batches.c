@@ -3,10 +3,8 @@
    decides. */
 #include "support.h"
 
-#include "nn_failing.h"
+#include "nn_ctx.h"
 #include "sparse24/task.h"
-
-static s24_ctx *ctx;
 
 static s24_batches *make(const s24_batches_opts *opts)
 {
@@ -184,13 +182,13 @@ static void test_refused(void **state)
     s24_batches_destroy(NULL);
 }
 
-static s24_status work(s24_ctx *shaky)
+static s24_status work(s24_ctx *failing_ctx)
 {
     static const int32_t lengths[] = {3, 5};
     const s24_batches_opts opts = {
         .size = sizeof opts, .examples = 2, .lengths = lengths, .batch = 1};
     s24_batches *batches;
-    const s24_status status = s24_batches_create(&batches, shaky, &opts);
+    const s24_status status = s24_batches_create(&batches, failing_ctx, &opts);
     s24_batches_destroy(status == S24_OK ? batches : NULL);
     return status;
 }
@@ -201,19 +199,6 @@ static void test_memory(void **state)
     assert_true(count_failures(work) >= 6);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    return s24_ctx_create(&ctx, NULL) == S24_OK ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    s24_ctx_destroy(ctx);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,5 +206,5 @@ int main(void)
         cmocka_unit_test(test_any_place), cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_memory),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ctx_setup, ctx_teardown);
 }

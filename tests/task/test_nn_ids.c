@@ -4,11 +4,8 @@
 
 #include <stdlib.h>
 
-#include "nn_failing.h"
-#include "nn_io.h"
+#include "nn_ctx.h"
 #include "sparse24/task.h"
-
-static s24_ctx *ctx;
 
 static s24_text text_of(const char *text)
 {
@@ -118,19 +115,6 @@ static void test_memory(void **state)
     assert_true(count_failures(many) >= 3);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    return s24_ctx_create(&ctx, NULL) == S24_OK ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    s24_ctx_destroy(ctx);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,5 +123,5 @@ int main(void)
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_memory),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ctx_setup, ctx_teardown);
 }

@@ -5,15 +5,12 @@
 
 #include <math.h>
 
-#include "nn_failing.h"
-#include "nn_io.h"
+#include "nn_ctx.h"
 #include "sparse24/task.h"
 
 #if S24_JPEG
 #include <jpeglib.h>
 #endif
-
-static s24_ctx *ctx;
 
 static s24_images *read_images(const char *path)
 {
@@ -253,18 +250,6 @@ static void test_normalisation(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    if (io_folder_setup(state)) return -1;
-    return s24_ctx_create(&ctx, NULL) == S24_OK ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    s24_ctx_destroy(ctx);
-    return io_folder_teardown(state);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,5 +262,5 @@ int main(void)
 #endif
         cmocka_unit_test(test_normalisation),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ctx_folder_setup, ctx_folder_teardown);
 }

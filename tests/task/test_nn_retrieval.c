@@ -4,10 +4,7 @@
 
 #include <math.h>
 
-#include "nn_failing.h"
-#include "nn_io.h"
-
-static s24_ctx *ctx;
+#include "nn_ctx.h"
 
 static s24_dense view(float *data, int64_t rows, int64_t cols, int64_t ld)
 {
@@ -152,19 +149,6 @@ static void test_memory(void **state)
     assert_true(count_failures(search) >= 4);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    return s24_ctx_create(&ctx, NULL) == S24_OK ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    s24_ctx_destroy(ctx);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,5 +156,5 @@ int main(void)
         cmocka_unit_test(test_not_a_number), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_memory),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ctx_setup, ctx_teardown);
 }

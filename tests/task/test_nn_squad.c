@@ -9,11 +9,8 @@
 #include <jansson.h>
 #include <math.h>
 
-#include "nn_failing.h"
-#include "nn_io.h"
+#include "nn_ctx.h"
 #include "sparse24/task.h"
-
-static s24_ctx *ctx;
 
 static s24_qa *read_qa(const char *path)
 {
@@ -453,18 +450,6 @@ static void test_memory(void **state)
     assert_true(count_failures(all_of_it) >= 20);
 }
 
-static int setup(void **state)
-{
-    if (io_folder_setup(state)) return -1;
-    return s24_ctx_create(&ctx, NULL) == S24_OK ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    s24_ctx_destroy(ctx);
-    return io_folder_teardown(state);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -474,5 +459,5 @@ int main(void)
         cmocka_unit_test(test_refused),         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_memory),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ctx_folder_setup, ctx_folder_teardown);
 }

@@ -140,5 +140,5 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_memory),
     };
-    return cmocka_run_group_tests(tests, bpe_setup, bpe_teardown);
+    return cmocka_run_group_tests(tests, ctx_folder_setup, ctx_folder_teardown);
 }
