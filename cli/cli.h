@@ -311,14 +311,13 @@ size_t cli_sentence(const char *text);
 s24_dense cli_tensor_view(const s24_tensor *tensor);
 /* Makes a packed tensor's dense elements, the caller's to free. */
 s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tensor);
-/* Counts the tensors that include and exclude select; none is a usage error that names them.
-   along_k: of all of them it must be known which side is k. */
-int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,
-                 const char *include, const char *exclude, int along_k);
-/* Refuses weights of f64, which are carried through files and never computed on, by name where
-   include and exclude would select them. */
-int cli_no_doubles(cli_app *cli, const s24_checkpoint *checkpoint, const char *include,
-                   const char *exclude);
+/* Opens the checkpoint that the first operand names. */
+int cli_open(cli_app *cli, s24_checkpoint **checkpoint);
+/* Refuses include and exclude where they select no tensor, naming them. along_k: also where it is
+   not known which side of one is k, and where one would be selected but for being f64, which is
+   carried through files and never computed on. */
+int cli_selected(cli_app *cli, const s24_checkpoint *checkpoint, const char *include,
+                 const char *exclude, int along_k);
 /* Makes a writer of the same kind (folder or file) as the checkpoint, every tensor of it declared
    as change(user, &tensor) leaves it. */
 int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint, const char *path,

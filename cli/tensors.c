@@ -33,8 +33,13 @@ s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tenso
     return status;
 }
 
-int cli_no_doubles(cli_app *cli, const s24_checkpoint *checkpoint, const char *include,
-                   const char *exclude)
+int cli_open(cli_app *cli, s24_checkpoint **checkpoint)
+{
+    return cli_status(cli, s24_checkpoint_open(checkpoint, cli->ctx, cli->operands[0]));
+}
+
+static int no_doubles(cli_app *cli, const s24_checkpoint *checkpoint, const char *include,
+                      const char *exclude)
 {
     for (int64_t i = 0; i < s24_checkpoint_count(checkpoint); i++) {
         s24_tensor tensor = *s24_checkpoint_tensor(checkpoint, i);
@@ -50,19 +55,21 @@ int cli_no_doubles(cli_app *cli, const s24_checkpoint *checkpoint, const char *i
     return CLI_OK;
 }
 
-int cli_selected(cli_app *cli, int64_t *count, const s24_checkpoint *checkpoint,
-                 const char *include, const char *exclude, int along_k)
+int cli_selected(cli_app *cli, const s24_checkpoint *checkpoint, const char *include,
+                 const char *exclude, int along_k)
 {
-    int64_t tensors = s24_checkpoint_count(checkpoint);
+    const int64_t tensors = s24_checkpoint_count(checkpoint);
+    const int code = along_k ? no_doubles(cli, checkpoint, include, exclude) : CLI_OK;
     s24_status status = S24_OK;
-    *count = 0;
+    int64_t count = 0;
+    if (code != CLI_OK) return code;
     for (int64_t i = 0; i < tensors && status == S24_OK; i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
         if (!s24_tensor_is_selected(tensor, include, exclude)) continue;
         if (along_k) status = s24_tensor_check_sides(cli->ctx, checkpoint, tensor, 0);
-        ++*count;
+        count++;
     }
-    if (*count) return cli_status(cli, status);
+    if (count) return cli_status(cli, status);
     if (include)
         return cli_fail(cli, CLI_USAGE, "--include %s%s%s selects none of the %lld %s of %s",
                         include, exclude ? " --exclude " : "", exclude ? exclude : "",

@@ -233,11 +233,8 @@ static int check_open(cli_app *cli, const look_how *how, const s24_checkpoint *c
     const struct check_options *o = how->options;
     findings found = {checkpoint, o, NULL};
     tally sum = {0};
-    int code = cli_no_doubles(cli, checkpoint, o->include, o->exclude);
-    if (code == CLI_OK)
-        code = cli_selected(cli, &sum.selected, checkpoint, o->include, o->exclude, 1);
+    int code = cli_selected(cli, checkpoint, o->include, o->exclude, 1);
     if (code != CLI_OK) return code;
-    sum.selected = 0;
     if (cli->json) {
         const size_t count = (size_t)s24_checkpoint_count(checkpoint);
         found.all = calloc(count + 1, sizeof *found.all);
@@ -255,8 +252,7 @@ static int run(cli_app *cli, const void *opaque)
     s24_checkpoint *checkpoint = NULL;
     look_how how = {.options = opaque};
     int code = cli_device(cli, &how.device);
-    if (code == CLI_OK)
-        code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]));
+    if (code == CLI_OK) code = cli_open(cli, &checkpoint);
     if (code == CLI_OK) code = check_open(cli, &how, checkpoint);
     s24_checkpoint_close(checkpoint);
     return code;

@@ -183,8 +183,7 @@ static int run(cli_app *cli, const void *options)
 {
     (void)options;
     s24_checkpoint *checkpoint = NULL;
-    s24_status status = s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]);
-    int code = cli_status(cli, status);
+    int code = cli_open(cli, &checkpoint);
     if (code == CLI_OK) code = print_info(cli, checkpoint);
     s24_checkpoint_close(checkpoint);
     return code;

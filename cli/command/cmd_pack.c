@@ -315,20 +315,15 @@ static int make_layers(job *j)
 static int convert(cli_app *cli, const struct pack_options *options, int packing)
 {
     s24_checkpoint *checkpoint = NULL;
-    int64_t selected = 0;
     job j = {.cli = cli, .options = options, .packing = packing};
     if (packing) take_scheme(&j);
     int code = cli_device(cli, &j.device);
-    if (code == CLI_OK)
-        code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, cli->operands[0]));
+    if (code == CLI_OK) code = cli_open(cli, &checkpoint);
     j.checkpoint = checkpoint;
-    if (code == CLI_OK && packing)
-        code = cli_no_doubles(cli, checkpoint, options->include, options->exclude);
     /* Refuses a name that nothing has, which is a slip; unpack's default takes what there is to
        take. */
     if (code == CLI_OK && (packing || strcmp(options->include, "*") != 0))
-        code =
-            cli_selected(cli, &selected, checkpoint, options->include, options->exclude, packing);
+        code = cli_selected(cli, checkpoint, options->include, options->exclude, packing);
     if (code == CLI_OK) code = check_shapes(&j);
     if (code == CLI_OK)
         code = cli_writer(cli, &j.writer, checkpoint, cli->operands[1], declare, &j);

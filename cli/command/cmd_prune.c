@@ -105,7 +105,6 @@ static int read_passages(cli_app *cli, const struct prune_options *o, s24_lines 
 /* Refuses what can be said against the options once the input is known. */
 static int check_options(cli_app *cli, const struct prune_options *o, const s24_checkpoint *in)
 {
-    int64_t selected = 0;
     if (o->calibration && !s24_checkpoint_folder(in))
         return cli_fail(cli, CLI_USAGE,
                         "--calibration runs the whole model, but %s is a single file; expected a "
@@ -117,8 +116,7 @@ static int check_options(cli_app *cli, const struct prune_options *o, const s24_
         return cli_fail(cli, CLI_USAGE,
                         "--calibration runs the whole model, but there is no %s to describe it",
                         config);
-    const int code = cli_no_doubles(cli, in, o->include, o->exclude);
-    return code == CLI_OK ? cli_selected(cli, &selected, in, o->include, o->exclude, 1) : code;
+    return cli_selected(cli, in, o->include, o->exclude, 1);
 }
 
 static json_t *layer_json(const void *user, int64_t index)
@@ -229,8 +227,7 @@ static int run(cli_app *cli, const void *opaque)
                         cli->common->device, o->method);
     s24_device *device = NULL;
     int code = cli_device(cli, &device);
-    if (code == CLI_OK)
-        code = cli_status(cli, s24_checkpoint_open(&in, cli->ctx, cli->operands[0]));
+    if (code == CLI_OK) code = cli_open(cli, &in);
     if (code == CLI_OK) code = check_options(cli, o, in);
     if (code == CLI_OK) code = cli_may_make(cli, cli->operands[1]);
     if (code == CLI_OK) code = prune_with(cli, o, device, in);

@@ -287,6 +287,14 @@ static s24_train_opts make_opts(job *j)
 
 /* ---- running ------------------------------------------------------------------------------------ */
 
+static const char *summary(char *text, size_t bytes, const s24_train_report *r)
+{
+    snprintf(text, bytes, "%lld %s, %.2f epochs, %lld tokens in %.0f s, last loss %.4f",
+             (long long)r->step, cli_plural(r->step, "step", "steps"), r->epoch,
+             (long long)r->tokens, r->seconds, r->loss);
+    return text;
+}
+
 static int report(job *j)
 {
     cli_app *cli = j->cli;
@@ -298,9 +306,8 @@ static int report(job *j)
         json_decref(last);
         return cli_json_print(cli, object);
     }
-    cli_print(cli, "%s: %lld %s, %.2f epochs, %lld tokens in %.0f s, last loss %.4f",
-              cli->operands[1], (long long)r->step, cli_plural(r->step, "step", "steps"), r->epoch,
-              (long long)r->tokens, r->seconds, r->loss);
+    char text[160];
+    cli_print(cli, "%s: %s", cli->operands[1], summary(text, sizeof text, r));
     return CLI_OK;
 }
 
@@ -312,8 +319,8 @@ static int write_report(job *j)
                   {"held_out", "loss on the examples held out"},
                   {"rate", "learning rate"},
                   {"norm", "norm of the gradients, before clipping"}};
-    const s24_train_report *r = &j->report;
     cli_app *cli = j->cli;
+    char text[160];
     cli_output output;
     int code = cli_output_open(cli, &output, j->o->report);
     if (code != CLI_OK) return code;
@@ -322,10 +329,8 @@ static int write_report(job *j)
     cli_markup(output.file, cli->operands[0]);
     if (j->o->teacher) fprintf(output.file, " towards ");
     cli_markup(output.file, j->o->teacher ? j->o->teacher : "");
-    fprintf(output.file,
-            ": %lld %s, %.2f epochs, %lld tokens in %.0f s, last loss %.4f. sparse24 %s.</p>\n",
-            (long long)r->step, cli_plural(r->step, "step", "steps"), r->epoch,
-            (long long)r->tokens, r->seconds, r->loss, s24_version());
+    fprintf(output.file, ": %s. sparse24 %s.</p>\n", summary(text, sizeof text, &j->report),
+            s24_version());
     for (size_t i = 0; i < sizeof curves / sizeof *curves && code == CLI_OK; i++)
         code = page_curve(cli, output.file, j->o->metrics, curves[i].key, curves[i].title);
     page_end(output.file);
@@ -404,8 +409,7 @@ static int run(cli_app *cli, const void *opaque)
     s24_device *device; /* the transformers are loaded to it */
     int code = check_places(&j);
     if (code == CLI_OK) code = cli_device(cli, &device);
-    if (code == CLI_OK)
-        code = cli_status(cli, s24_checkpoint_open(&model, cli->ctx, cli->operands[0]));
+    if (code == CLI_OK) code = cli_open(cli, &model);
     if (code == CLI_OK && j.o->teacher)
         code = cli_status(cli, s24_checkpoint_open(&teacher, cli->ctx, j.o->teacher));
     if (code == CLI_OK) code = check_out(&j, model);
