@@ -143,7 +143,7 @@ static s24_status read_metaspace(s24_tokenizer *tokenizer, const s24i_config *pa
     return S24_OK;
 }
 
-static s24_status read_pre_tokenizer(s24_tokenizer *tokenizer, const s24i_config *part)
+static s24_status read_pre_tokenizer(void *tokenizer, const s24i_config *part)
 {
     static const struct {
         const char *type;
@@ -158,8 +158,9 @@ static s24_status read_pre_tokenizer(s24_tokenizer *tokenizer, const s24i_config
                                  "ByteLevel, Split and Metaspace beside BPE");
 }
 
-static s24_status read_normalizer(s24_tokenizer *tokenizer, const s24i_config *part)
+static s24_status read_normalizer(void *user, const s24i_config *part)
 {
+    s24_tokenizer *tokenizer = user;
     const char *type = NULL;
     TRY(s24i_config_string(&type, part, "type", S24I_REQUIRED));
     const char *mark = s24i_json_string(
@@ -175,26 +176,6 @@ static s24_status read_normalizer(s24_tokenizer *tokenizer, const s24i_config *p
     } else {
         return s24i_tokenizer_refuse(part, "normalizer", type,
                                      "Prepend and Replace of a blank by " S24I_BLANK " beside BPE");
-    }
-    return S24_OK;
-}
-
-/* Reads what stands at key, or each element of a Sequence there. */
-static s24_status read_each(s24_tokenizer *tokenizer, const s24i_config *root, const char *key,
-                            const char *list,
-                            s24_status (*read)(s24_tokenizer *, const s24i_config *))
-{
-    s24i_config part, elements, element;
-    const char *type = NULL;
-    TRY(s24i_config_child(&part, root, key, S24I_OPTIONAL));
-    if (!part.json) return S24_OK;
-    TRY(s24i_config_string(&type, &part, "type", S24I_REQUIRED));
-    if (strcmp(type, "Sequence") != 0) return read(tokenizer, &part);
-    TRY(s24i_config_child(&elements, &part, list, S24I_REQUIRED));
-    s24i_json_walk walk = s24i_json_begin(elements.json);
-    for (s24i_json *value; (value = s24i_json_next(&walk, NULL)) != NULL;) {
-        s24i_config_item(&element, &elements, value);
-        TRY(read(tokenizer, &element));
     }
     return S24_OK;
 }
@@ -259,8 +240,8 @@ static s24_status read(s24_tokenizer *tokenizer, const s24i_config *root, const 
     s24i_config vocab, merges;
     const char *unknown = NULL;
     int whole_words = 0;
-    TRY(read_each(tokenizer, root, "pre_tokenizer", "pretokenizers", read_pre_tokenizer));
-    TRY(read_each(tokenizer, root, "normalizer", "normalizers", read_normalizer));
+    TRY(s24i_tokenizer_each(root, "pre_tokenizer", "pretokenizers", read_pre_tokenizer, tokenizer));
+    TRY(s24i_tokenizer_each(root, "normalizer", "normalizers", read_normalizer, tokenizer));
     REQUIRE(root->ctx, !bpe->byte_level || !tokenizer->normalises, S24_ERROR_UNSUPPORTED,
             "%s: a normalizer beside pre_tokenizer ByteLevel is not supported", root->file);
     REQUIRE(root->ctx, !bpe->split || bpe->byte_level, S24_ERROR_UNSUPPORTED,

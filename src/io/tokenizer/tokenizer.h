@@ -158,6 +158,9 @@ s24_status s24i_tokenizer_read_model(s24_tokenizer *tokenizer, const char *folde
    object. *type is NULL when there is nothing. */
 s24_status s24i_tokenizer_type(const char **type, s24i_config *part, const s24i_config *root,
                                const char *key, const char *list);
+/* Reads what stands at key, if there is something, or each element of a Sequence there. */
+s24_status s24i_tokenizer_each(const s24i_config *root, const char *key, const char *list,
+                               s24_status (*read)(void *user, const s24i_config *part), void *user);
 /* "FILE: the WHAT TYPE is not supported, only EXPECTED". */
 s24_status s24i_tokenizer_refuse(const s24i_config *root, const char *what, const char *type,
                                  const char *expected);

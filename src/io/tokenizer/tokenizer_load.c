@@ -62,6 +62,7 @@ static s24_status read_all_added(s24_tokenizer *tokenizer, const s24i_config *ro
 /* ---- what stands around a text --------------------------------------------------------------- */
 
 typedef struct ends {
+    s24_tokenizer *tokenizer;
     const char *cls, *sep; /* NULL: none */
 } ends;
 
@@ -88,9 +89,11 @@ static s24_status read_template(ends *out, const s24i_config *part)
 }
 
 /* One post-processor. */
-static s24_status read_processor(ends *out, s24_tokenizer *tokenizer, const s24i_config *part,
-                                 int is_bpe)
+static s24_status read_processor(void *user, const s24i_config *part)
 {
+    ends *out = user;
+    s24_tokenizer *tokenizer = out->tokenizer;
+    const int is_bpe = tokenizer->kind == &s24i_tokenizer_bpe;
     const char *type = NULL;
     TRY(s24i_config_string(&type, part, "type", S24I_REQUIRED));
     if (!strcmp(type, "TemplateProcessing")) return read_template(out, part);
@@ -113,19 +116,8 @@ static s24_status read_processor(ends *out, s24_tokenizer *tokenizer, const s24i
 static s24_status read_post_processor(s24_tokenizer *tokenizer, const s24i_config *root)
 {
     const int is_bpe = tokenizer->kind == &s24i_tokenizer_bpe;
-    ends found = {is_bpe ? NULL : "[CLS]", is_bpe ? NULL : "[SEP]"};
-    s24i_config part, list, element;
-    const char *type = "";
-    TRY(s24i_config_child(&part, root, "post_processor", S24I_OPTIONAL));
-    if (part.json) TRY(s24i_config_string(&type, &part, "type", S24I_REQUIRED));
-    if (!strcmp(type, "Sequence")) {
-        TRY(s24i_config_child(&list, &part, "processors", S24I_REQUIRED));
-        s24i_json_walk walk = s24i_json_begin(list.json);
-        while (s24i_config_item(&element, &list, s24i_json_next(&walk, NULL)))
-            TRY(read_processor(&found, tokenizer, &element, is_bpe));
-    } else if (part.json) {
-        TRY(read_processor(&found, tokenizer, &part, is_bpe));
-    }
+    ends found = {tokenizer, is_bpe ? NULL : "[CLS]", is_bpe ? NULL : "[SEP]"};
+    TRY(s24i_tokenizer_each(root, "post_processor", "processors", read_processor, &found));
     REQUIRE(root->ctx, is_bpe || (found.cls && found.sep), S24_ERROR_FORMAT,
             "%s: post_processor does not put a token before a text and one behind it", root->file);
     if (found.cls) TRY(s24i_tokenizer_find(&tokenizer->cls, tokenizer, root->file, found.cls));

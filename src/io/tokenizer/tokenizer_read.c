@@ -63,6 +63,24 @@ s24_status s24i_tokenizer_type(const char **type, s24i_config *part, const s24i_
     return s24i_config_string(type, part, "type", S24I_REQUIRED);
 }
 
+s24_status s24i_tokenizer_each(const s24i_config *root, const char *key, const char *list,
+                               s24_status (*read)(void *user, const s24i_config *part), void *user)
+{
+    s24i_config part, elements, element;
+    const char *type = NULL;
+    TRY(s24i_config_child(&part, root, key, S24I_OPTIONAL));
+    if (!part.json) return S24_OK;
+    TRY(s24i_config_string(&type, &part, "type", S24I_REQUIRED));
+    if (strcmp(type, "Sequence") != 0) return read(user, &part);
+    TRY(s24i_config_child(&elements, &part, list, S24I_REQUIRED));
+    s24i_json_walk walk = s24i_json_begin(elements.json);
+    for (s24i_json *value; (value = s24i_json_next(&walk, NULL)) != NULL;) {
+        s24i_config_item(&element, &elements, value);
+        TRY(read(user, &element));
+    }
+    return S24_OK;
+}
+
 s24_status s24i_tokenizer_refuse(const s24i_config *root, const char *what, const char *type,
                                  const char *expected)
 {
