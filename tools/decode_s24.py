@@ -16,6 +16,7 @@ BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1}
 POSITIONS = {0x4: (0, 1), 0x8: (0, 2), 0x9: (1, 2), 0xC: (0, 3), 0xD: (1, 3), 0xE: (2, 3)}
 VERSION, PACKED = "sparse24.version", "sparse24.packed"
 VALUES, INDICES, SCALES, STREAM = ".s24_values", ".s24_indices", ".s24_scales", ".s24_stream"
+TRANSPOSED = "transposed"
 # Layout: dtype, values in an item
 LAYOUTS = {"rows16-f32": ("F32", 1), "rows16-f16": ("F16", 1), "rows16-bf16": ("BF16", 1),
            "rows16-bf16-pairs": ("BF16", 2)}
@@ -55,28 +56,34 @@ def read(path):
 
 
 def described(metadata):
-    """The packed matrices {name: [n, k], [n, k, bits, group] or [n, k, layout]} of the metadata."""
+    """The packed matrices {name: [n, k], [n, k, bits, group] or [n, k, layout]} of the metadata,
+    and the names of those that stand for their transpose."""
     require((VERSION in metadata) == (PACKED in metadata), f"one of {VERSION} and {PACKED} alone")
     if VERSION not in metadata:
-        return {}
+        return {}, set()
     version = metadata[VERSION]
-    require(version in ("1", "2", "3"), f"{VERSION} is {version!r}; expected 1, 2 or 3")
+    require(version in ("1", "2", "3", "4"), f"{VERSION} is {version!r}; expected 1, 2, 3 or 4")
     sizes = (2,) if version == "1" else (2, 4)
     packed = json.loads(metadata[PACKED], object_pairs_hook=once)
     require(isinstance(packed, dict), f"{PACKED} is not an object")
+    turned = {name for name, shape in packed.items()
+              if version > "3" and isinstance(shape, list) and shape[-1:] == [TRANSPOSED]}
+    for name in turned:
+        packed[name].pop()
     for name, described in packed.items():
         shape = described
-        if version == "3" and len(shape) == 3 and isinstance(shape[2], str):
+        require(isinstance(shape, list), f"{PACKED} says {described} of {name!r}")
+        if version > "2" and len(shape) == 3 and isinstance(shape[2], str):
             require(shape[2] in LAYOUTS,
                     f"{PACKED} says an unknown layout {shape[2]!r} of {name!r}")
             shape = shape[:2]
-        fits = (isinstance(shape, list) and len(shape) in sizes
+        fits = (len(shape) in sizes
                 and all(type(size) is int for size in shape)
                 and shape[0] >= 1 and shape[1] >= 4 and shape[1] % 4 == 0
                 and shape[0] * shape[1] < 2**63
                 and (len(shape) == 2 or shape[2] in (8, 4) and shape[3] in (64, 128, shape[1])))
         require(name and fits, f"{PACKED} says {described} of {name!r}")
-    return packed
+    return packed, turned
 
 
 def decode(name, n, k, values, indices):
@@ -157,6 +164,13 @@ def laid_out(name, n, k, layout, stream):
                   ("U8", [n, -(-k // 8)], bytes(codes)))
 
 
+def transpose(dtype, shape, data):
+    """The tensor [k, n] that a transposed matrix [n, k] stands for."""
+    (n, k), size = shape, BYTES[dtype]
+    elements = [data[i:i + size] for i in range(0, len(data), size)]
+    return dtype, [k, n], b"".join(b"".join(elements[column::k]) for column in range(k))
+
+
 def suffixes_of(described):
     if len(described) == 3:
         return (STREAM,)
@@ -164,8 +178,9 @@ def suffixes_of(described):
 
 
 def unpack(tensors, metadata):
-    """All tensors of the file, dense."""
-    packed = described(metadata)
+    """All tensors of the file, dense; the packed ones' descriptions, and which of them are
+    transposed."""
+    packed, turned = described(metadata)
     dense = {}
     for name, shape in packed.items():
         suffixes = suffixes_of(shape)
@@ -174,6 +189,8 @@ def unpack(tensors, metadata):
         require(name not in tensors, f"{name} is there packed and plain")
         dense[name] = {2: decode, 3: laid_out, 4: multiplied}[len(shape)](
             name, *shape, *(tensors[name + suffix] for suffix in suffixes))
+        if name in turned:
+            dense[name] = transpose(*dense[name])
     for name, tensor in tensors.items():
         version = metadata.get(VERSION, "1")
         for suffix in (VALUES, INDICES) + (SCALES,) * (version > "1") + (STREAM,) * (version > "2"):
@@ -184,7 +201,7 @@ def unpack(tensors, metadata):
                 break
         else:
             dense[name] = tensor
-    return dense, packed
+    return dense, packed, turned
 
 
 def write(path, tensors):
@@ -209,7 +226,7 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        dense, packed = unpack(*read(arguments[0]))
+        dense, packed, turned = unpack(*read(arguments[0]))
     except (Refused, ValueError, KeyError, TypeError) as error:
         print(f"{arguments[0]}: {error}", file=sys.stderr)
         return 1
@@ -219,7 +236,9 @@ def main(arguments):
         for name in sorted(packed):
             shape = packed[name]
             form = {2: "", 3: f" in {shape[-1]}", 4: f" of {shape[-2]} bits by {shape[-1]}"}
-            print(f"{name} {dense[name][0]} {shape[0]}x{shape[1]}{form[len(shape)]}")
+            stored = "x".join(map(str, dense[name][1]))
+            order = " transposed" if name in turned else ""
+            print(f"{name} {dense[name][0]} {stored}{form[len(shape)]}{order}")
     return 0
 
 

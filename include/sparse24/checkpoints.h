@@ -43,7 +43,10 @@ typedef struct s24_tensor {
     const void *stream;
     /* 1: the weight of a linear layer that is stored [k, n], as GPT-2's are: 2:4 is along its
        rows. The model type says so; where it is not known, layers of GPT-2's names are [k, n] if
-       those of them that have more outputs than inputs are, −1: none tells. Else 0. */
+       those of them that have more outputs than inputs are, −1: none tells. Else 0. Of a packed
+       one the file says it: shape, values and indices are of the matrix [n, k] all the same, and
+       the tensor that it stands for is [k, n]. A packed one that its file does not call transposed,
+       where the model type wants it so, is −1. */
     int transposed;
 } s24_tensor;
 
@@ -64,7 +67,9 @@ S24_API int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint);
 S24_API const s24_tensor *s24_checkpoint_tensor(const s24_checkpoint *checkpoint, int64_t index);
 S24_API const s24_tensor *s24_checkpoint_find(const s24_checkpoint *checkpoint, const char *name);
 /* The 2:4 matrix of a packed tensor, quantised or not, in a layout or not. Errors: ARGUMENT (it
-   is not packed), and those of s24_matrix_from_packed, _from_quantized and _from_layout. */
+   is not packed), and those of s24_matrix_from_packed, _from_quantized and _from_layout. Of a
+   transposed one too it is [n, k]; s24_matrix_transpose makes of it the tensor that it stands
+   for. */
 S24_API s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor);
 /* The folder's path, or NULL when a single file was opened. */
 S24_API const char *s24_checkpoint_folder(const s24_checkpoint *checkpoint);
@@ -119,9 +124,10 @@ typedef struct s24_writer_opts {
    IO, MEMORY. */
 S24_API s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
                                      const s24_writer_opts *opts);
-/* Only name, dtype, rank, shape, packed, bits, group, layout and file (NULL: the first file) of the
-   tensor are used; bits makes a packed tensor a quantised one, layout (of its dtype) one that is
-   stored in that.
+/* Only name, dtype, rank, shape, packed, bits, group, layout, transposed of a packed one, and file
+   (NULL: the first file) of the tensor are used; bits makes a packed tensor a quantised one, layout
+   (of its dtype) one that is stored in that, transposed = 1 one that stands for [k, n], where shape
+   is [n, k].
    Errors: ARGUMENT (a name that is taken, reserved or not UTF-8, an unknown file, a call after the
    first write), DTYPE, SHAPE, MEMORY. */
 S24_API s24_status s24_writer_declare(s24_writer *writer, const s24_tensor *tensor);

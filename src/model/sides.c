@@ -4,7 +4,7 @@
  * kin (transformers' Conv1D) hold theirs as [k, n]. The row of models.def says so where config.json
  * names one. A single file, or a model type without a row, may have layers of the same names either
  * way: then one that has more outputs than inputs in every model tells, and with none of them
- * nobody knows.
+ * nobody knows. Of packed ones the file says it, and a row that says otherwise makes them unknown.
  */
 #include <ctype.h>
 #include <string.h>
@@ -55,17 +55,25 @@ static const s24_tensor *find_teller(const s24_checkpoint *checkpoint,
     return NULL;
 }
 
+/* A packed one that does not say so itself was packed along its outputs. */
+static void mark(s24_tensor *tensor)
+{
+    if (!tensor->transposed) tensor->transposed = tensor->packed ? -1 : 1;
+}
+
 static void mark_blocks(s24_checkpoint *checkpoint, const s24i_architecture *arch)
 {
     for (size_t i = 0; i < checkpoint->count; i++)
-        if (is_in_block(arch, &checkpoint->tensors[i])) checkpoint->tensors[i].transposed = 1;
+        if (is_in_block(arch, &checkpoint->tensors[i])) mark(&checkpoint->tensors[i]);
 }
 
 static void mark_unknown(s24_checkpoint *checkpoint, const s24i_architecture *arch)
 {
     s24i_slot slot;
-    for (size_t i = 0; i < checkpoint->count; i++)
-        if (is_layer(&slot, arch, &checkpoint->tensors[i])) checkpoint->tensors[i].transposed = -1;
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        s24_tensor *tensor = &checkpoint->tensors[i];
+        if (!tensor->packed && is_layer(&slot, arch, tensor)) tensor->transposed = -1;
+    }
 }
 
 /* Of a checkpoint whose model type has no row. */
@@ -74,13 +82,13 @@ static void guess(s24_checkpoint *checkpoint, const s24i_architecture *arch)
     const s24_tensor *teller = find_teller(checkpoint, arch);
     if (!teller) {
         mark_unknown(checkpoint, arch);
-    } else if (teller->shape[0] < teller->shape[1]) {
+    } else if (s24i_stored_side(teller, 0) < s24i_stored_side(teller, 1)) {
         mark_blocks(checkpoint, arch);
         s24_ctx_log(checkpoint->ctx, S24_LOG_INFO,
                     "%s: no model type says so, but '%s' [%lld, %lld] has more outputs than inputs "
                     "in every model: its blocks' layers are taken as stored [in, out]",
-                    teller->file, s24i_show(teller->name).text, (long long)teller->shape[0],
-                    (long long)teller->shape[1]);
+                    teller->file, s24i_show(teller->name).text,
+                    (long long)s24i_stored_side(teller, 0), (long long)s24i_stored_side(teller, 1));
     }
 }
 
@@ -106,6 +114,12 @@ s24_status s24_tensor_check_sides(s24_ctx *ctx, const s24_checkpoint *checkpoint
     if (!ctx) return S24_ERROR_ARGUMENT;
     REQUIRE(ctx, tensor, S24_ERROR_ARGUMENT, "tensor is NULL");
     const char *type = s24_checkpoint_model_type(checkpoint);
+    REQUIRE(
+        ctx, tensor->transposed >= 0 || !tensor->packed, S24_ERROR_UNSUPPORTED,
+        "%s: tensor '%s' is packed along its outputs: its file does not call it transposed, but "
+        "%s%s are stored [in, out]",
+        tensor->file, s24i_show(tensor->name).text,
+        type ? "layers of model type " : "layers beside it", type ? s24i_show(type).text : "");
     REQUIRE(
         ctx, tensor->transposed >= 0, S24_ERROR_UNSUPPORTED,
         "%s: tensor '%s' may be stored [in, out], as GPT-2's layers are, or [out, in]; neither a "

@@ -198,9 +198,11 @@ static mini_file open_golden(const char *name)
     return mini_open(path);
 }
 
-static const char *const golden_names[] = {"f32",     "f16",     "bf16",      "i8",
-                                           "f8_e4m3", "f8_e5m2", "minus_zero"};
-enum { GOLDENS = sizeof golden_names / sizeof *golden_names };
+static const char *const golden_names[] = {"f32",     "f16",     "bf16",       "i8",
+                                           "f8_e4m3", "f8_e5m2", "minus_zero", NULL};
+static const char *const transposed_names[] = {"f32",     "f16",   "bf16", "i8",   "f8_e4m3",
+                                               "f8_e5m2", "plain", "int4", "int8", NULL};
+enum { GOLDENS = sizeof golden_names / sizeof *golden_names - 1 };
 
 static void test_golden_files(void **state)
 {
@@ -259,11 +261,31 @@ static void temporary(char *path, size_t bytes, const char *name)
     snprintf(path, bytes, "/tmp/s24-test-format-%ld-%s", (long)getpid(), name);
 }
 
-/* What the C packer writes, the decoder reads back; the golden file too. */
+/* A golden file decodes to the tensors that were written next to it; names end with NULL. */
+static void decode_golden(const char *packed, const char *dense, const char *const *names,
+                          const char *out)
+{
+    char golden[4096];
+    snprintf(golden, sizeof golden, "%s/tests/golden/%s", S24_SOURCE, packed);
+    assert_int_equal(decode(golden, out), 0);
+    mini_file decoded = mini_open(out), expected = open_golden(dense);
+    for (; *names; names++) {
+        const mini_tensor a = mini_get(&decoded, *names), b = mini_get(&expected, *names);
+        assert_int_equal(a.dtype, b.dtype);
+        assert_int_equal(a.shape[0], b.shape[0]);
+        assert_int_equal(a.shape[1], b.shape[1]);
+        assert_int_equal(a.bytes, b.bytes);
+        assert_memory_equal(a.data, b.data, a.bytes);
+    }
+    mini_close(&decoded);
+    mini_close(&expected);
+}
+
+/* What the C packer writes, the decoder reads back; the golden files too. */
 static void test_independent_decoder(void **state)
 {
     (void)state;
-    char in[128], out[128], golden[4096];
+    char in[128], out[128];
     if (!have_python()) SKIP_WITHOUT("python3");
     temporary(in, sizeof in, "packed");
     temporary(out, sizeof out, "dense");
@@ -300,16 +322,8 @@ static void test_independent_decoder(void **state)
         assert_int_equal(decode(in, out), 1);
         free(dense);
     }
-    snprintf(golden, sizeof golden, "%s/tests/golden/packed.safetensors", S24_SOURCE);
-    assert_int_equal(decode(golden, out), 0);
-    mini_file decoded = mini_open(out), dense = open_golden("dense.safetensors");
-    for (int i = 0; i < GOLDENS; i++) {
-        mini_tensor a = mini_get(&decoded, golden_names[i]), b = mini_get(&dense, golden_names[i]);
-        assert_int_equal(a.bytes, b.bytes);
-        assert_memory_equal(a.data, b.data, a.bytes);
-    }
-    mini_close(&decoded);
-    mini_close(&dense);
+    decode_golden("packed.safetensors", "dense.safetensors", golden_names, out);
+    decode_golden("transposed.safetensors", "transposed-dense.safetensors", transposed_names, out);
     unlink(in);
     unlink(out);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Canonical and CUTLASS memory of any content: it is refused with a sentence, or it is a matrix
- * that goes to dense, is packed strictly and comes back as the same numbers.
+ * that goes to dense, is packed strictly and comes back as the same numbers; its transpose too.
  *
  * Input: dtype, layout, rows, columns, then bytes that are repeated as often as the shape needs.
  */
@@ -55,6 +55,35 @@ static void go_round(s24_ctx *ctx, const s24_matrix *w)
     free(twice);
 }
 
+/* The tensor that a transposed matrix stands for is packed to that matrix. */
+static void go_round_turned(s24_ctx *ctx, const s24_matrix *w)
+{
+    const int64_t rows = s24_matrix_rows(w), cols = s24_matrix_cols(w);
+    const s24_dtype dtype = s24_matrix_dtype(w);
+    const size_t bytes = (size_t)(rows * cols) * s24_dtype_bytes(dtype);
+    void *stored = malloc(bytes), *again = malloc(bytes);
+    CHECK(stored && again);
+    const s24_dense lies = {stored, dtype, cols, rows, 0},
+                    lies_again = {again, dtype, cols, rows, 0};
+    const s24_matrix_opts opts = {.size = sizeof opts, .allow_nonfinite = 1, .transpose = 1};
+    s24_matrix *view, *packed;
+    CHECK(s24_matrix_transpose(&view, ctx, w) == S24_OK);
+    CHECK(s24_matrix_to_dense(ctx, &lies, view) == S24_OK);
+    s24_matrix_destroy(view);
+    CHECK(s24_matrix_create(&packed, ctx, &lies, &opts) == S24_OK);
+    CHECK(s24_matrix_rows(packed) == rows && s24_matrix_cols(packed) == cols);
+    CHECK(s24_matrix_transpose(&view, ctx, packed) == S24_OK);
+    CHECK(s24_matrix_to_dense(ctx, &lies_again, view) == S24_OK);
+    for (size_t i = 0; i < bytes; i += s24_dtype_bytes(dtype))
+        CHECK(is_zero((uint8_t *)stored + i, dtype)
+                  ? is_zero((uint8_t *)again + i, dtype)
+                  : !memcmp((char *)stored + i, (char *)again + i, s24_dtype_bytes(dtype)));
+    s24_matrix_destroy(view);
+    s24_matrix_destroy(packed);
+    free(stored);
+    free(again);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     s24_ctx *ctx;
@@ -70,10 +99,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     void *codes = repeated(data + 4 + (bytes - 4) / 2, bytes - 4 - (bytes - 4) / 2, indices);
     s24_status status = cutlass ? s24_matrix_from_cutlass(&w, ctx, values, codes, dtype, rows, cols)
                                 : s24_matrix_from_packed(&w, ctx, values, codes, dtype, rows, cols);
-    if (status == S24_OK)
+    if (status == S24_OK) {
         go_round(ctx, w);
-    else
+        go_round_turned(ctx, w);
+    } else {
         CHECK(!w && *s24_ctx_error(ctx));
+    }
     s24_matrix_destroy(w);
     free(values);
     free(codes);

@@ -57,6 +57,7 @@ static void check_stream(s24_ctx *ctx, const s24_tensor *tensor)
 static void check_packed(s24_ctx *ctx, const s24_tensor *tensor)
 {
     s24_matrix *matrix;
+    CHECK(tensor->transposed >= -1 && tensor->transposed <= 1);
     CHECK(tensor->rank == 2 && !tensor->data && tensor->values && tensor->indices);
     CHECK(s24_tensor_matrix(&matrix, ctx, tensor) == S24_OK);
     /* In memory an integer of 4 bits takes a byte. */

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes packed.safetensors and dense.safetensors, and quantized and quantized-dense, by hand from the
-tables of docs/format.md.
+"""Makes packed.safetensors and dense.safetensors, and quantized and transposed with their dense
+ones, by hand from the tables of docs/format.md.
 
-They pin the bytes of versions 1 and 2: they change only together with the version. Every dtype has one
-matrix [11, 12], whose rows hold in their first group each of the eleven sets of at most two
+They pin the bytes of versions 1, 2 and 4: they change only together with the version. Every dtype
+has one matrix [11, 12], whose rows hold in their first group each of the eleven sets of at most two
 non-zeros, in the second a full pair, and in the third (so that k/4 is odd) the set once more turned
 around; minus_zero holds the rules about -0, and minus_zero.source what it was packed from.
 """
@@ -89,6 +89,7 @@ def main():
           {"sparse24.packed": description, "sparse24.version": "1"})
     write(here / "dense.safetensors", dense, None)
     quantized(here)
+    transposed(here)
 
 
 def quantized(here):
@@ -130,6 +131,41 @@ def quantized(here):
     write(here / "quantized.safetensors", sparse,
           {"sparse24.packed": description, "sparse24.version": "2"})
     write(here / "quantized-dense.safetensors", dense, None)
+
+
+def transposed(here):
+    """A matrix for each dtype that stands for its transpose, next to one that does not, and
+    integers of both kinds with a scale a row."""
+    sparse, dense, shapes = {}, {}, {}
+
+    def add(name, dtype, rows, parts, description):
+        for suffix, part in parts.items():
+            sparse[f"{name}.s24_{suffix}"] = part
+        dense[name] = dtype, [len(rows[0]), len(rows)], [v for column in zip(*rows) for v in column]
+        shapes[name] = description + ["transposed"]
+
+    for dtype, (_, numbers) in NUMBERS.items():
+        rows, codes = matrix(numbers)
+        n, k = len(rows), len(rows[0])
+        values, indices = packed(rows, codes)
+        parts = {"values": (dtype, [n, k // 2], values), "indices": ("U8", [n, 2], indices)}
+        add(dtype.lower(), dtype, rows, parts, [n, k])
+    for suffix, part in parts.items():
+        sparse[f"plain.s24_{suffix}"] = part
+    dense["plain"], shapes["plain"] = (dtype, [n, k], sum(rows, [])), [n, k]
+    halves = [0x3F000000, 0x40000000]  # scales .5 and 2
+    rows = [[0, half, 0, 7 * half, -8 * half, 0, 0, half] for half in (0.5, 2)]
+    words = [[int.from_bytes(struct.pack("<f", v), "little") for v in row] for row in rows]
+    codes = "U8", [2, 1], [0xCD, 0xCD]
+    scales = "F32", [2, 1], halves
+    add("int4", "F32", words, {"values": ("U8", [2, 2], [0x71, 0x18] * 2), "indices": codes,
+                               "scales": scales}, [2, 8, 4, 8])
+    add("int8", "F32", words, {"values": ("I8", [2, 4], [1, 7, 0xF8, 1] * 2), "indices": codes,
+                               "scales": scales}, [2, 8, 8, 8])
+    description = json.dumps(dict(sorted(shapes.items())), separators=(",", ":"))
+    write(here / "transposed.safetensors", sparse,
+          {"sparse24.packed": description, "sparse24.version": "4"})
+    write(here / "transposed-dense.safetensors", dense, None)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,14 @@ struct s24_checkpoint {
     size_t count;
 };
 
+/* A matrix's rows (0) or columns (1) as the model stores it: a packed one that is transposed stands
+   for one of the other shape. */
+static inline int64_t s24i_stored_side(const s24_tensor *tensor, int side)
+{
+    const int is_other = tensor->packed && tensor->transposed == 1;
+    return tensor->shape[is_other ? !side : side];
+}
+
 /* Of an index: the largest models have some hundreds, and each is an open file. */
 enum { S24I_MAX_SHARDS = 4096 };
 

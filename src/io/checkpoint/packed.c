@@ -18,15 +18,17 @@ typedef struct described {
     int bits; /* 0: not quantised */
     int64_t group;
     const char *layout; /* NULL: canonical */
+    int transposed;     /* the tensor that it stands for is its transpose */
 } described;
 
 /* The description of every packed matrix, or *out = NULL when the file has none. From version 2 on
-   there may be quantised ones, from version 3 on ones in a layout. */
+   there may be quantised ones, from version 3 on ones in a layout, from version 4 on transposed
+   ones. */
 static s24_status read_description(s24i_json **out, int *number, const s24i_header *header,
                                    s24_ctx *ctx, const char *path)
 {
     static const char *const versions[] = {S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION,
-                                           S24I_LAYOUT_VERSION};
+                                           S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION};
     const char *version = s24i_json_string(s24i_json_get(header->metadata, S24I_VERSION_KEY));
     const char *packed = s24i_json_string(s24i_json_get(header->metadata, S24I_PACKED_KEY));
     *out = NULL;
@@ -35,11 +37,12 @@ static s24_status read_description(s24i_json **out, int *number, const s24i_head
     REQUIRE(ctx, version && packed, S24_ERROR_FORMAT, "%s: the metadata have \"%s\" without \"%s\"",
             path, version ? S24I_VERSION_KEY : S24I_PACKED_KEY,
             version ? S24I_PACKED_KEY : S24I_VERSION_KEY);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (!strcmp(version, versions[i])) *number = i + 1;
     REQUIRE(ctx, *number, S24_ERROR_FORMAT,
-            "%s: \"%s\" is \"%s\", this build reads \"%s\", \"%s\" and \"%s\"", path,
-            S24I_VERSION_KEY, s24i_show(version).text, versions[0], versions[1], versions[2]);
+            "%s: \"%s\" is \"%s\", this build reads \"%s\", \"%s\", \"%s\" and \"%s\"", path,
+            S24I_VERSION_KEY, s24i_show(version).text, versions[0], versions[1], versions[2],
+            versions[3]);
     const s24_status status = s24i_json_parse(out, ctx, path, packed, strlen(packed));
     if (status == S24_ERROR_MEMORY) return status;
     if (s24i_json_typeof(*out) == S24I_JSON_OBJECT) return S24_OK;
@@ -80,34 +83,55 @@ s24_dtype s24i_layout_dtype(const char **name)
     return S24_DTYPE_NONE;
 }
 
-/* The name at the end of a description. */
-static s24_status read_layout(described *matrix, const char *layout, s24_ctx *ctx, const char *path)
+static s24_status check_layout(const described *matrix, s24_ctx *ctx, const char *path)
 {
-    matrix->layout = layout;
-    REQUIRE(ctx, s24i_layout_dtype(&matrix->layout), S24_ERROR_UNSUPPORTED,
+    const char *layout = matrix->layout;
+    REQUIRE(ctx, s24i_layout_dtype(&layout), S24_ERROR_UNSUPPORTED,
             "%s: tensor \"%s\" is stored in the layout \"%s\", which this build does not know",
             path, s24i_show(matrix->name).text, s24i_show(layout).text);
+    return S24_OK;
+}
+
+/* The words that a description ends with. Returns how many members come before them. */
+static size_t read_words(described *matrix, const s24i_json *shape, int version)
+{
+    size_t count = s24i_json_typeof(shape) == S24I_JSON_ARRAY ? s24i_json_count(shape) : 0;
+    const char *last = count ? s24i_json_string(s24i_json_at(shape, count - 1)) : NULL;
+    if (version > 3 && last && !strcmp(last, S24I_TRANSPOSED)) {
+        matrix->transposed = 1;
+        count--;
+    }
+    if (version > 2 && count == 3) matrix->layout = s24i_json_string(s24i_json_at(shape, 2));
+    return count - (matrix->layout != NULL);
+}
+
+/* All of a description but what bits and group are. */
+static s24_status read_members(size_t *count, described *matrix, const s24i_json *shape,
+                               int version, s24_ctx *ctx, const char *path)
+{
+    static const char *const others[] = {
+        "", ", or these, bits and group", ", or these and bits and group or a layout's name",
+        ", or these and bits and group or a layout's name, with or without \"" S24I_TRANSPOSED
+        "\" after them"};
+    const size_t numbers = read_words(matrix, shape, version);
+    int fits = numbers == 2 || (version > 1 && numbers == 4);
+    for (size_t i = 0; i < numbers && fits; i++)
+        fits = s24i_json_typeof(s24i_json_at(shape, i)) == S24I_JSON_INTEGER;
+    REQUIRE(ctx, fits, S24_ERROR_FORMAT,
+            "%s: \"%s\" does not give tensor \"%s\" a shape of two integers%s", path,
+            S24I_PACKED_KEY, s24i_show(matrix->name).text, others[version - 1]);
+    *count = numbers;
     return S24_OK;
 }
 
 static s24_status read_logical_shape(described *matrix, const s24i_json *shape, int version,
                                      s24_ctx *ctx, const char *path)
 {
-    const char *layout = version > 2 ? s24i_json_string(s24i_json_at(shape, 2)) : NULL;
-    const size_t count = s24i_json_typeof(shape) == S24I_JSON_ARRAY ? s24i_json_count(shape) : 0;
-    const size_t numbers = count - (layout != NULL);
+    size_t numbers = 0;
     int64_t elements;
     REQUIRE(ctx, *matrix->name, S24_ERROR_FORMAT, "%s: \"%s\" describes a tensor without a name",
             path, S24I_PACKED_KEY);
-    int fits = numbers == 2 || (version > 1 && numbers == 4 && !layout);
-    for (size_t i = 0; i < numbers && fits; i++)
-        fits = s24i_json_typeof(s24i_json_at(shape, i)) == S24I_JSON_INTEGER;
-    REQUIRE(ctx, fits, S24_ERROR_FORMAT,
-            "%s: \"%s\" does not give tensor \"%s\" a shape of two integers%s", path,
-            S24I_PACKED_KEY, s24i_show(matrix->name).text,
-            version == 1   ? ""
-            : version == 2 ? ", or these, bits and group"
-                           : ", or these and bits and group or a layout's name");
+    TRY(read_members(&numbers, matrix, shape, version, ctx, path));
     matrix->rows = s24i_json_integer(s24i_json_at(shape, 0));
     matrix->cols = s24i_json_integer(s24i_json_at(shape, 1));
     REQUIRE(ctx,
@@ -117,7 +141,7 @@ static s24_status read_logical_shape(described *matrix, const s24i_json *shape, 
             "%s: packed tensor \"%s\" has shape [%lld, %lld], expected a row or more, columns a "
             "multiple of 4, and fewer than 2^63 elements",
             path, s24i_show(matrix->name).text, (long long)matrix->rows, (long long)matrix->cols);
-    if (layout) return read_layout(matrix, layout, ctx, path);
+    if (matrix->layout) return check_layout(matrix, ctx, path);
     return numbers == 4 ? read_scheme(matrix, shape, ctx, path) : S24_OK;
 }
 
@@ -267,6 +291,7 @@ static s24_status join_stream(s24i_header *header, s24_ctx *ctx, const char *pat
     stream->layout = matrix->layout;
     stream->dtype = s24i_layout_dtype(&stream->layout);
     stream->packed = 1;
+    stream->transposed = matrix->transposed;
     stream->stream = stream->data;
     stream->data = NULL;
     stream->rank = 2;
@@ -297,6 +322,7 @@ static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path
     TRY(check_not_plain(header, ctx, path, matrix->name));
     if (matrix->bits) TRY(join_scales(values, header, ctx, path, matrix, name));
     values->packed = 1;
+    values->transposed = matrix->transposed;
     values->values = values->data;
     values->indices = indices->data;
     values->data = NULL;

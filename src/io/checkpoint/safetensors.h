@@ -24,6 +24,9 @@ enum { S24I_MAX_MEMBERS = 1 << 20 };
 #define S24I_PACKED_VERSION    "1"
 #define S24I_QUANTIZED_VERSION "2" /* of a file that has a quantised matrix */
 #define S24I_LAYOUT_VERSION    "3" /* of one that has a matrix in a layout */
+/* Of one that has a matrix whose transpose is the tensor that it stands for, and how it says so. */
+#define S24I_TRANSPOSED_VERSION "4"
+#define S24I_TRANSPOSED         "transposed"
 
 /* What a header says. Everything in it has been checked against the file's size. */
 typedef struct s24i_header {

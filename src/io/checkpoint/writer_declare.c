@@ -119,15 +119,18 @@ static void describe_packed(s24_writer *writer, const s24_tensor *tensor, int64_
 {
     s24i_part *part = &writer->parts[first];
     s24i_out_file *file = &writer->files[part->file];
-    const int version = tensor->layout ? 3 : tensor->bits ? 2 : 1;
+    const int transposed = tensor->transposed == 1;
+    const int version = transposed ? 4 : tensor->layout ? 3 : tensor->bits ? 2 : 1;
     part->rows = tensor->shape[0];
     part->cols = tensor->shape[1];
     part->bits = tensor->bits;
     part->group = tensor->group;
+    part->transposed = transposed;
     part->layout = tensor->layout;
     if (part->layout) s24i_layout_dtype(&part->layout);
     part->logical_bytes = strlen(tensor->name);
     file->packed++;
+    file->has_streams |= part->layout != NULL;
     if (file->version < version) file->version = version;
 }
 

@@ -40,6 +40,7 @@ static void write_packed(s24i_json_text *text, const void *user)
             s24i_json_put(text, ",");
             s24i_json_put_integer(text, part->group);
         }
+        if (part->transposed) s24i_json_put(text, ",\"" S24I_TRANSPOSED "\"");
         s24i_json_put(text, "]");
     }
     s24i_json_put(text, "}");
@@ -65,7 +66,8 @@ static void write_member(s24i_json_text *text, int *count, const char *key, cons
 static int write_metadata(s24i_json_text *text, const header *h)
 {
     static const char *const versions[] = {S24I_PACKED_VERSION, S24I_PACKED_VERSION,
-                                           S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION};
+                                           S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION,
+                                           S24I_TRANSPOSED_VERSION};
     int count = 0;
     const char *key;
     s24i_json_walk walk = s24i_json_begin(h->file->metadata);
@@ -133,7 +135,7 @@ s24_status s24i_writer_header(char **out, s24_ctx *ctx, const s24i_out_file *fil
                               s24i_part *const *parts, s24i_part *const *end)
 {
     enum { LENGTH = 8, LINE = 64 }; /* bytes before the header; that streams begin at */
-    const size_t multiple = file->version == 3 ? LINE : LENGTH;
+    const size_t multiple = file->has_streams ? LINE : LENGTH;
     header h = {file, parts, end, NULL};
     char *packed;
     *out = NULL;
