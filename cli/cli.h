@@ -307,9 +307,12 @@ size_t cli_sentence(const char *text);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-/* Views a rank-2 tensor's data as dense; of quantised ones it is f32. */
+/* Tells whether a packed tensor's shape is that of the transpose of the tensor that it stands
+   for. */
+int cli_tensor_is_turned(const s24_tensor *tensor);
+/* Views a rank-2 tensor's data as dense, as the model stores it; of quantised ones it is f32. */
 s24_dense cli_tensor_view(const s24_tensor *tensor);
-/* Makes a packed tensor's dense elements, the caller's to free. */
+/* Makes a packed tensor's dense elements as the model stores it, the caller's to free. */
 s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tensor);
 /* Opens the checkpoint that the first operand names. */
 int cli_open(cli_app *cli, s24_checkpoint **checkpoint);
@@ -322,6 +325,9 @@ int cli_selected(cli_app *cli, const s24_checkpoint *checkpoint, const char *inc
    as change(user, &tensor) leaves it. */
 int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint, const char *path,
                void (*change)(void *user, s24_tensor *tensor), void *user);
+/* Adds `transposed` to what is said of a transposed tensor, and `matrix`, [n, k], of a packed
+   one. */
+void cli_transposed_json(json_t *object, const s24_tensor *tensor);
 /* Names a quantised tensor's scheme; NULL for any other. */
 const char *cli_scheme(const s24_tensor *tensor);
 

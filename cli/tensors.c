@@ -6,12 +6,30 @@
 
 #include "cli.h"
 
+int cli_tensor_is_turned(const s24_tensor *tensor)
+{
+    return tensor->packed && tensor->transposed == 1;
+}
+
 s24_dense cli_tensor_view(const s24_tensor *tensor)
 {
+    const int turned = cli_tensor_is_turned(tensor);
     return (s24_dense){.data = (void *)tensor->data,
                        .dtype = tensor->bits ? S24_F32 : tensor->dtype,
-                       .rows = tensor->shape[0],
-                       .cols = tensor->shape[1]};
+                       .rows = tensor->shape[turned],
+                       .cols = tensor->shape[!turned]};
+}
+
+/* Makes the matrix that the tensor stands for. */
+static s24_status matrix_as_stored(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor)
+{
+    s24_matrix *matrix;
+    s24_status status = s24_tensor_matrix(out, ctx, tensor);
+    if (status != S24_OK || !cli_tensor_is_turned(tensor)) return status;
+    matrix = *out;
+    status = s24_matrix_transpose(out, ctx, matrix);
+    s24_matrix_destroy(matrix);
+    return status;
 }
 
 s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tensor)
@@ -24,7 +42,7 @@ s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tenso
         return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "tensor %s: no memory for its %zu dense bytes",
                             tensor->name, bytes);
     view.data = *dense;
-    s24_status status = s24_tensor_matrix(&matrix, ctx, tensor);
+    s24_status status = matrix_as_stored(&matrix, ctx, tensor);
     if (status == S24_OK) status = s24_matrix_to_dense(ctx, &view, matrix);
     s24_matrix_destroy(matrix);
     if (status == S24_OK) return S24_OK;
@@ -104,4 +122,15 @@ const char *cli_scheme(const s24_tensor *tensor)
     for (int i = 0; tensor->bits && (name = s24_scheme_name(i, &bits, &group)); i++)
         if (bits == tensor->bits && (group ? group : tensor->shape[1]) == tensor->group) break;
     return name;
+}
+
+void cli_transposed_json(json_t *object, const s24_tensor *tensor)
+{
+    if (tensor->transposed != 1) return;
+    json_object_set_new(object, "transposed", json_true());
+    if (!tensor->packed) return;
+    json_t *matrix = json_array();
+    json_array_append_new(matrix, json_integer(tensor->shape[0]));
+    json_array_append_new(matrix, json_integer(tensor->shape[1]));
+    json_object_set_new(object, "matrix", matrix);
 }

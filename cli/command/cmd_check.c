@@ -97,7 +97,7 @@ static s24_status look(finding *f, cli_app *cli, const look_how *how, const s24_
     *f = (finding){0};
     if (tensor->rank != 2 || !s24_dtype_can_be_two_four(tensor->dtype)) return S24_OK;
     if (tensor->shape[0] == 0 || tensor->shape[1] == 0) return S24_OK;
-    if (tensor->packed && !transposed && !how->options->both) {
+    if (tensor->packed && !how->options->both) {
         f->two_four = 1; /* the reader has checked every code */
         return S24_OK;
     }
@@ -137,15 +137,16 @@ static json_t *finding_json(const void *user, int64_t index)
     const struct check_options *o = found->options;
     int matrix = tensor->rank == 2;
     int selected = s24_tensor_is_selected(tensor, o->include, o->exclude);
+    const s24_dense stored = cli_tensor_view(tensor);
     json_t *object = json_object();
     json_object_set_new(object, "name", json_string(tensor->name));
-    json_object_set_new(object, "rows", matrix ? json_integer(tensor->shape[0]) : json_null());
-    json_object_set_new(object, "cols", matrix ? json_integer(tensor->shape[1]) : json_null());
+    json_object_set_new(object, "rows", matrix ? json_integer(stored.rows) : json_null());
+    json_object_set_new(object, "cols", matrix ? json_integer(stored.cols) : json_null());
     json_object_set_new(object, "dtype", json_string(s24_dtype_name(tensor->dtype)));
     json_object_set_new(object, "selected", json_boolean(selected));
     json_object_set_new(object, "two_four", json_boolean(f->two_four));
     json_object_set_new(object, "first_bad", bad_json(f->has_bad, &f->bad));
-    if (tensor->transposed == 1) json_object_set_new(object, "transposed", json_true());
+    cli_transposed_json(object, tensor);
     if (o->both) {
         json_object_set_new(object, "two_four_n", json_boolean(f->two_four_n));
         json_object_set_new(object, "first_bad_n", bad_json(f->has_bad_n, &f->bad_n));
@@ -173,16 +174,20 @@ static void bad_reason(char *text, size_t bytes, const s24_bad_group *bad, int d
 static void finding_line(cli_app *cli, const s24_tensor *tensor, const finding *f, int both)
 {
     const int transposed = tensor->transposed == 1;
-    char reason[160] = "";
+    const s24_dense stored = cli_tensor_view(tensor);
+    char reason[160] = "", matrix[64] = "";
     if (f->has_bad)
         bad_reason(reason, sizeof reason, &f->bad, transposed);
     else if (!f->two_four)
         snprintf(reason, sizeof reason, ": k must be a multiple of 4, and neither side empty");
     else if (f->has_bad_n)
         bad_reason(reason, sizeof reason, &f->bad_n, !transposed);
-    cli_print(cli, "%-3s  %s  [%lld, %lld] %s%s%s%s", is_good(f, both) ? "ok" : "no", tensor->name,
-              (long long)tensor->shape[0], (long long)tensor->shape[1],
-              s24_dtype_name(tensor->dtype), tensor->packed ? " packed" : "",
+    if (cli_tensor_is_turned(tensor))
+        snprintf(matrix, sizeof matrix, " as [%lld, %lld]", (long long)tensor->shape[0],
+                 (long long)tensor->shape[1]);
+    cli_print(cli, "%-3s  %s  [%lld, %lld] %s%s%s%s%s", is_good(f, both) ? "ok" : "no",
+              tensor->name, (long long)stored.rows, (long long)stored.cols,
+              s24_dtype_name(tensor->dtype), tensor->packed ? " packed" : "", matrix,
               transposed ? " transposed" : "", reason);
 }
 

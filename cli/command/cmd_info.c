@@ -14,6 +14,8 @@ static const cli_example examples[] = {
     {"sparse24 info model.safetensors --json", "The same for a program."},
     {NULL, NULL}};
 
+enum { FORM_BYTES = 96 };
+
 typedef struct totals {
     int64_t tensors, packed, parameters, bytes;
 } totals;
@@ -26,12 +28,18 @@ static int64_t elements(const s24_tensor *tensor)
     return count;
 }
 
+/* Gives a dimension of the tensor as the model stores it. */
+static int64_t stored_side(const s24_tensor *tensor, int d)
+{
+    return tensor->shape[cli_tensor_is_turned(tensor) ? !d : d];
+}
+
 static json_t *tensor_json(const void *checkpoint, int64_t index)
 {
     const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, index);
     json_t *shape = json_array();
     for (int d = 0; d < tensor->rank; d++)
-        json_array_append_new(shape, json_integer(tensor->shape[d]));
+        json_array_append_new(shape, json_integer(stored_side(tensor, d)));
     json_t *object = json_object();
     json_object_set_new(object, "name", json_string(tensor->name));
     json_object_set_new(object, "dtype", json_string(s24_dtype_name(tensor->dtype)));
@@ -41,29 +49,35 @@ static json_t *tensor_json(const void *checkpoint, int64_t index)
     json_object_set_new(object, "quantized", scheme ? json_string(scheme) : json_null());
     json_object_set_new(object, "layout",
                         tensor->layout ? json_string(tensor->layout) : json_null());
-    if (tensor->transposed == 1) json_object_set_new(object, "transposed", json_true());
+    cli_transposed_json(object, tensor);
     return object;
 }
 
-/* Names what a packed tensor is stored in, next to its canonical floats; a dense one, next to [n,
-   k]. */
-static const char *form_of(const s24_tensor *tensor)
+/* Writes what a packed tensor is stored in, unless it is canonical floats, and the shape of what a
+   transposed one is packed as; of a dense one, that it is transposed. Returns text. */
+static const char *form_of(char text[FORM_BYTES], const s24_tensor *tensor)
 {
     const char *scheme = cli_scheme(tensor);
-    if (scheme || tensor->layout) return scheme ? scheme : tensor->layout;
-    return tensor->transposed == 1 ? "[in, out]" : "";
+    const char *form = scheme ? scheme : tensor->layout ? tensor->layout : "";
+    snprintf(text, FORM_BYTES, "%s", form);
+    if (cli_tensor_is_turned(tensor))
+        snprintf(text, FORM_BYTES, "%s%sas [%lld, %lld]", form, *form ? " " : "",
+                 (long long)tensor->shape[0], (long long)tensor->shape[1]);
+    else if (tensor->transposed == 1)
+        snprintf(text, FORM_BYTES, "[in, out]");
+    return text;
 }
 
 static void tensor_line(cli_app *cli, const s24_tensor *tensor, int width)
 {
-    char shape[192] = "[";
+    char shape[192] = "[", form[FORM_BYTES];
     size_t used = 1;
     for (int d = 0; d < tensor->rank; d++)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "",
-                                 (long long)tensor->shape[d]);
+                                 (long long)stored_side(tensor, d));
     snprintf(shape + used, sizeof shape - used, "]");
     cli_print(cli, "%-5s %-18s %-5s %-*s %12zu  %s", s24_dtype_name(tensor->dtype), shape,
-              tensor->packed ? "2:4" : "dense", width, form_of(tensor), tensor->bytes,
+              tensor->packed ? "2:4" : "dense", width, form_of(form, tensor), tensor->bytes,
               tensor->name);
 }
 
@@ -82,7 +96,8 @@ static void tensor_lines(cli_app *cli, const s24_checkpoint *checkpoint)
     const int64_t count = s24_checkpoint_count(checkpoint);
     int width = 9; /* of a form, the longest that is there */
     for (int64_t i = 0; i < count; i++) {
-        const int length = (int)strlen(form_of(s24_checkpoint_tensor(checkpoint, i)));
+        char form[FORM_BYTES];
+        const int length = (int)strlen(form_of(form, s24_checkpoint_tensor(checkpoint, i)));
         width = length > width ? length : width;
     }
     for (int64_t i = 0; i < count; i++)
@@ -193,10 +208,12 @@ const cli_command cmd_info = {
     .name = "info",
     .summary = "list the tensors of a file or folder",
     .operands = "IN",
-    .text = "Prints dtype, shape, storage, bytes and name of every tensor of IN, then the totals. "
-            "Shapes are logical: a packed weight [n, k] says k, not k/2. Then it says for which "
-            "numbers of tokens whole models run layers of these shapes dense on this CPU, if "
-            "loading one has measured that (embed, search, eval, bench --model).",
+    .text =
+        "Prints dtype, shape, storage, bytes and name of every tensor of IN, then the totals. "
+        "Shapes are logical: a packed weight [n, k] says k, not k/2, and one that the model stores "
+        "[in, out] says that, and as what it is packed. Then it says for which numbers of tokens "
+        "whole models run layers of these shapes dense on this CPU, if "
+        "loading one has measured that (embed, search, eval, bench --model).",
     .examples = examples,
     .options_bytes = sizeof(struct info_options),
     .run = run,

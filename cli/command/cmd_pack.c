@@ -102,6 +102,13 @@ static int has_other_layout(const job *j, const s24_tensor *tensor)
     return strcmp(layout, tensor->layout) != 0;
 }
 
+/* Gives n and k of the matrix that the tensor is packed into, or is. */
+static s24_dense packed_shape(const s24_tensor *tensor)
+{
+    const int turned = tensor->transposed == 1 && !tensor->packed;
+    return (s24_dense){.rows = tensor->shape[turned], .cols = tensor->shape[!turned]};
+}
+
 /* Asks whether the tensor changes its form. */
 static int changes(const job *j, const s24_tensor *tensor)
 {
@@ -116,8 +123,11 @@ static void declare(void *user, s24_tensor *tensor)
 {
     const job *j = user;
     if (!changes(j, tensor)) return;
+    const s24_dense matrix = packed_shape(tensor), stored = cli_tensor_view(tensor);
+    tensor->shape[0] = j->packing ? matrix.rows : stored.rows;
+    tensor->shape[1] = j->packing ? matrix.cols : stored.cols;
     tensor->packed = j->packing;
-    tensor->dtype = cli_tensor_view(tensor).dtype;
+    tensor->dtype = stored.dtype;
     tensor->bits = j->bits;
     tensor->layout = j->packing && !j->bits ? layout_of(j, tensor) : NULL;
     if (!j->bits) return;
@@ -141,12 +151,11 @@ static s24_status write_quantized(job *j, const s24_tensor *tensor, const s24_ma
                                   size_t *bytes)
 {
     s24_ctx *ctx = j->cli->ctx;
-    const size_t values =
-        (size_t)tensor->shape[0] * (size_t)tensor->shape[1] / (16 / (size_t)j->bits);
+    const size_t cells = (size_t)tensor->shape[0] * (size_t)tensor->shape[1];
+    const size_t values = cells / (16 / (size_t)j->bits);
     void *memory = malloc(values);
     if (!memory) return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for %zu values", values);
-    *bytes =
-        s24_matrix_bytes(matrix) - (size_t)tensor->shape[0] * (size_t)tensor->shape[1] / 2 + values;
+    *bytes = s24_matrix_bytes(matrix) - cells / 2 + values;
     s24_status status = s24_matrix_to_quantized(memory, ctx, matrix);
     if (status == S24_OK)
         status = s24_writer_write_quantized(j->writer, tensor->name, memory,
@@ -155,13 +164,16 @@ static s24_status write_quantized(job *j, const s24_tensor *tensor, const s24_ma
     return status;
 }
 
-/* Makes the tensor a 2:4 matrix of floats. */
+/* Makes the tensor a 2:4 matrix of floats [n, k]. A device turns nothing: what is stored [k, n] is
+   packed here. */
 static s24_status matrix_of(s24_matrix **out, job *j, const s24_tensor *tensor)
 {
+    s24_ctx *ctx = j->cli->ctx;
     const s24_dense view = cli_tensor_view(tensor);
-    if (tensor->packed) return s24_tensor_matrix(out, j->cli->ctx, tensor);
-    if (j->device) return s24_device_matrix_create(out, j->cli->ctx, j->device, &view, NULL, NULL);
-    return s24_matrix_create(out, j->cli->ctx, &view, NULL);
+    const s24_matrix_opts opts = {.size = sizeof opts, .transpose = tensor->transposed == 1};
+    if (tensor->packed) return s24_tensor_matrix(out, ctx, tensor);
+    if (!j->device || opts.transpose) return s24_matrix_create(out, ctx, &view, &opts);
+    return s24_device_matrix_create(out, ctx, j->device, &view, NULL, NULL);
 }
 
 static s24_status pack_tensor(job *j, const s24_tensor *tensor, size_t *bytes)
@@ -176,7 +188,7 @@ static s24_status pack_tensor(job *j, const s24_tensor *tensor, size_t *bytes)
         status = write_quantized(j, tensor, integers, bytes);
     } else if (status == S24_OK) {
         const char *layout = layout_of(j, tensor);
-        *bytes = layout ? s24_layout_bytes(layout, tensor->shape[0], tensor->shape[1])
+        *bytes = layout ? s24_layout_bytes(layout, s24_matrix_rows(matrix), s24_matrix_cols(matrix))
                         : s24_matrix_bytes(matrix);
         status = s24_writer_write_packed(j->writer, tensor->name, s24_matrix_values(matrix),
                                          s24_matrix_indices(matrix));
@@ -219,15 +231,15 @@ static int check_shapes(const job *j)
         if (!changes(j, tensor)) continue;
         s24_status status = s24_tensor_check_sides(j->cli->ctx, j->checkpoint, tensor, 1);
         if (status != S24_OK) return cli_status(j->cli, status);
-        int64_t rows = tensor->shape[0], cols = tensor->shape[1];
-        if (cols % 4 != 0)
+        const s24_dense matrix = packed_shape(tensor);
+        if (matrix.cols % 4 != 0)
             return cli_fail(j->cli, CLI_FORMAT,
                             "tensor %s: k = %lld is no multiple of 4; leave it out with --exclude",
-                            tensor->name, (long long)cols);
-        if (rows == 0 || cols == 0)
+                            tensor->name, (long long)matrix.cols);
+        if (matrix.rows == 0 || matrix.cols == 0)
             return cli_fail(j->cli, CLI_FORMAT,
                             "tensor %s: [%lld, %lld] is empty; leave it out with --exclude",
-                            tensor->name, (long long)rows, (long long)cols);
+                            tensor->name, (long long)tensor->shape[0], (long long)tensor->shape[1]);
     }
     return CLI_OK;
 }
@@ -354,7 +366,8 @@ const cli_command cmd_pack = {
         "Writes OUT like IN, with the selected tensors packed: the kept values and two bits a "
         "value for their place. The others pass through. A selected tensor that is not 2:4 ends "
         "the command with exit code 4 and its first bad group; nothing is written then. A weight "
-        "that the model stores [in, out], as GPT-2 does, cannot be packed.\n"
+        "that the model stores [in, out], as GPT-2 does, is packed along its rows, and unpack "
+        "turns it back.\n"
         "With --layout cpu they are stored in the order in which this CPU's kernels read them: "
         "loading a model then copies and packs nothing, and processes share one copy of the "
         "weights.\n"

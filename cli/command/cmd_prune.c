@@ -239,14 +239,11 @@ const cli_command cmd_prune = {
     .name = "prune",
     .summary = "make the linear layers of a model 2:4",
     .operands = "IN OUT",
-    .text =
-        "Writes OUT like IN, with at most two non-zeros in every group of four consecutive "
-        "weights along k of the selected tensors. Reports for each layer the share of |w| that "
-        "stays and, with calibration, the squared error of the layer's output relative to the "
-        "output.\nA selected tensor whose k is no multiple of 4 passes through with a note. "
-        "Weights that "
-        "the model stores [in, out], as GPT-2 does, are pruned along their rows; they cannot be "
-        "packed.",
+    .text = "Writes OUT like IN, with at most two non-zeros in every group of four consecutive "
+            "weights along k of the selected tensors. Reports for each layer the share of |w| that "
+            "stays and, with calibration, the squared error of the layer's output relative to the "
+            "output.\nA selected tensor whose k is no multiple of 4 passes through with a note. "
+            "Weights that the model stores [in, out], as GPT-2 does, are pruned along their rows.",
     .examples = examples,
     .options = options,
     .rules = rules,

@@ -88,9 +88,8 @@ S24_API const char *s24_checkpoint_metadata(const s24_checkpoint *checkpoint, co
  */
 S24_API int s24_tensor_is_selected(const s24_tensor *tensor, const char *include,
                                    const char *exclude);
-/* S24_OK if it is known which side of the checkpoint's tensor is k and, with packing = 1, that
-   it is the last one: packed files hold weights as [n, k] only. Else UNSUPPORTED, naming tensor
-   and model type. */
+/* S24_OK if it is known which side of the checkpoint's tensor is k. Else UNSUPPORTED, naming tensor
+   and model type. Packed files hold weights of either order, so that packing changes nothing. */
 S24_API s24_status s24_tensor_check_sides(s24_ctx *ctx, const s24_checkpoint *checkpoint,
                                           const s24_tensor *tensor, int packing);
 

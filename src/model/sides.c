@@ -112,6 +112,7 @@ s24_status s24_tensor_check_sides(s24_ctx *ctx, const s24_checkpoint *checkpoint
                                   const s24_tensor *tensor, int packing)
 {
     if (!ctx) return S24_ERROR_ARGUMENT;
+    (void)packing;
     REQUIRE(ctx, tensor, S24_ERROR_ARGUMENT, "tensor is NULL");
     const char *type = s24_checkpoint_model_type(checkpoint);
     REQUIRE(
@@ -125,10 +126,5 @@ s24_status s24_tensor_check_sides(s24_ctx *ctx, const s24_checkpoint *checkpoint
         "%s: tensor '%s' may be stored [in, out], as GPT-2's layers are, or [out, in]; neither a "
         "model type that is known nor another layer beside it says which",
         tensor->file, s24i_show(tensor->name).text);
-    REQUIRE(
-        ctx, !packing || !tensor->transposed, S24_ERROR_UNSUPPORTED,
-        "%s: tensor '%s' is stored [in, out], as %s%s; only weights stored [out, in] can be packed",
-        tensor->file, s24i_show(tensor->name).text, type ? "in models of type " : "in GPT-2",
-        type ? s24i_show(type).text : "");
     return S24_OK;
 }

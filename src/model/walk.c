@@ -3,14 +3,30 @@
    do its checkpoints, which another order would make foreign. */
 #include "model/walk.h"
 
-static s24_status check(const s24i_walk *walk, const s24i_wanted *w, const s24_tensor *tensor)
+/* A packed weight is [n, k] in every model, and says whether the tensor that it stands for is. */
+static s24_status check_packed(const s24i_walk *walk, const s24i_wanted *w,
+                               const s24_tensor *tensor)
 {
-    const int may_be_packed = w->role == S24I_ROLE_LAYER && !w->is_bias;
-    s24_ctx *ctx = walk->ctx;
-    REQUIRE(ctx, !tensor->packed || may_be_packed, S24_ERROR_FORMAT,
+    const int transposed = tensor->transposed == 1;
+    REQUIRE(walk->ctx, w->role == S24I_ROLE_LAYER && !w->is_bias, S24_ERROR_FORMAT,
             "%s: tensor '%s' is packed; only the weights of linear layers can be", tensor->file,
             tensor->name);
-    if (!tensor->packed) TRY(s24i_tensor_check_float(ctx, tensor));
+    REQUIRE(walk->ctx, transposed == w->transposed, S24_ERROR_FORMAT,
+            "%s: tensor '%s' is packed for a model that stores it [%s]; [%s] was expected by "
+            "model_type",
+            tensor->file, tensor->name, transposed ? "in, out" : "out, in",
+            transposed ? "out, in" : "in, out");
+    return s24i_tensor_check_shape(walk->ctx, tensor, w->rows, w->cols);
+}
+
+static s24_status check(const s24i_walk *walk, const s24i_wanted *w, const s24_tensor *tensor)
+{
+    s24_ctx *ctx = walk->ctx;
+    if (tensor->packed) {
+        TRY(check_packed(walk, w, tensor));
+        return s24i_tensor_check_finite(ctx, tensor);
+    }
+    TRY(s24i_tensor_check_float(ctx, tensor));
     if (w->any_rank)
         TRY(s24i_tensor_check_count(ctx, tensor, w->rows * s24i_max(w->cols, 1)));
     else

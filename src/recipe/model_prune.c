@@ -20,8 +20,11 @@ static s24_status declare(const s24i_pruner *pruner)
         if (selected)
             TRY(s24_tensor_check_sides(pruner->ctx, pruner->in, &tensor, pruner->opts.packed));
         if (s24i_pruner_takes(pruner, &tensor)) {
+            const s24_dense matrix = s24i_pruner_matrix(NULL, &tensor);
             tensor.dtype = s24i_pruner_dtype(pruner, &tensor);
             tensor.packed = pruner->opts.packed;
+            tensor.shape[s24i_lies_turned(&tensor)] = matrix.rows;
+            tensor.shape[!s24i_lies_turned(&tensor)] = matrix.cols;
             tensor.bits = 0;
             tensor.layout = NULL;
         } else if (selected) {
@@ -29,7 +32,7 @@ static s24_status declare(const s24i_pruner *pruner)
                         "%s: tensor '%s' [%lld, %lld] is passed through: its %s do not come in "
                         "groups of 4",
                         tensor.file, s24i_show(tensor.name).text, (long long)tensor.shape[0],
-                        (long long)tensor.shape[1], tensor.transposed ? "rows" : "columns");
+                        (long long)tensor.shape[1], s24i_lies_turned(&tensor) ? "rows" : "columns");
         }
         TRY(s24_writer_declare(pruner->writer, &tensor));
     }

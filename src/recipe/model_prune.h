@@ -24,6 +24,14 @@ static inline int64_t s24i_pruner_passages(const s24i_pruner *pruner)
 /* 1 if the tensor is one to prune: selected, with columns in groups of four. */
 int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor);
 
+/* Is it dense and stored [k, n]? */
+static inline int s24i_lies_turned(const s24_tensor *tensor)
+{
+    return tensor->transposed && !tensor->packed;
+}
+/* w as the [n, k] of a tensor, however it is stored. */
+s24_dense s24i_pruner_matrix(float *w, const s24_tensor *tensor);
+
 /* The dtype it is written in. */
 s24_dtype s24i_pruner_dtype(const s24i_pruner *pruner, const s24_tensor *tensor);
 

@@ -12,7 +12,7 @@ int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor)
 {
     return s24_tensor_is_selected(tensor, pruner->opts.include, pruner->opts.exclude) &&
            tensor->shape[0] > 0 && tensor->shape[1] > 0 &&
-           tensor->shape[!tensor->transposed] % 4 == 0;
+           s24i_pruner_matrix(NULL, tensor).cols % 4 == 0;
 }
 
 s24_dtype s24i_pruner_dtype(const s24i_pruner *pruner, const s24_tensor *tensor)
@@ -21,10 +21,9 @@ s24_dtype s24i_pruner_dtype(const s24i_pruner *pruner, const s24_tensor *tensor)
     return tensor->bits ? S24_F32 : tensor->dtype; /* of integers with scales */
 }
 
-/* [n, k], also of a tensor that is stored [k, n]. */
-static s24_dense dense_of(float *w, const s24_tensor *tensor)
+s24_dense s24i_pruner_matrix(float *w, const s24_tensor *tensor)
 {
-    const int turned = tensor->transposed;
+    const int turned = s24i_lies_turned(tensor);
     return (s24_dense){w, S24_F32, tensor->shape[turned], tensor->shape[!turned], 0};
 }
 
@@ -37,7 +36,7 @@ static s24_status new_floats(float **out, const s24i_pruner *pruner, const s24_t
 s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tensor *tensor)
 {
     float *stored;
-    if (!tensor->transposed) return s24i_tensor_widen(pruner->ctx, w, tensor);
+    if (!s24i_lies_turned(tensor)) return s24i_tensor_widen(pruner->ctx, w, tensor);
     TRY(new_floats(&stored, pruner, tensor));
     const s24_status status = s24i_tensor_widen(pruner->ctx, stored, tensor);
     if (status == S24_OK) s24i_transpose(w, stored, tensor->shape[0], tensor->shape[1]);
@@ -103,7 +102,7 @@ static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_ten
                               const s24_stats *stats)
 {
     const double start = s24i_seconds();
-    const s24_dense dense = dense_of(w, tensor);
+    const s24_dense dense = s24i_pruner_matrix(w, tensor);
     s24_prune_report report;
     void *rounded;
     TRY(s24_prune(&report, pruner->ctx, &dense, stats, &pruner->opts.prune));
@@ -114,8 +113,8 @@ static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_ten
     s24_ctx_free(pruner->ctx, rounded);
     if (status != S24_OK || !pruner->opts.report) return status;
     const s24_layer_report layer = {.name = tensor->name,
-                                    .rows = tensor->shape[0],
-                                    .cols = tensor->shape[1],
+                                    .rows = s24i_stored_side(tensor, 0),
+                                    .cols = s24i_stored_side(tensor, 1),
                                     .kept_l1 = report.kept_l1,
                                     .output_error = report.output_error,
                                     .seconds = end - start};

@@ -62,6 +62,8 @@ static void record(const maker *k, const s24_tensor *tensor, const s24i_wanted *
                       .shape = {w->rows, w->cols},
                       .made = !tensor};
     if (tensor) memcpy(p->shape, tensor->shape, sizeof p->shape);
+    for (int d = 0; tensor && tensor->packed && d < 2; d++)
+        p->shape[d] = s24i_stored_side(tensor, d);
     if (tensor)
         snprintf(p->name, sizeof p->name, "%s", tensor->name);
     else
@@ -75,7 +77,7 @@ static s24_status copy(const maker *k, const s24_tensor *tensor, const s24i_want
     float *wide, *turned = NULL;
     TRY(s24i_alloc_elems(&wide, k->ctx, count, sizeof *wide, "a tensor"));
     s24_status status = s24i_tensor_widen(k->ctx, wide, tensor);
-    if (status == S24_OK && w->transposed)
+    if (status == S24_OK && w->transposed && !tensor->packed)
         status = s24i_alloc_elems(&turned, k->ctx, count, sizeof *turned, "a tensor");
     if (turned) s24i_transpose(turned, wide, w->cols, w->rows);
     if (status == S24_OK)

@@ -36,9 +36,11 @@ static s24_status declare(const saver *s)
 
 static s24_status write_packed(const saver *s, const s24_tensor *tensor, void *data)
 {
-    const s24_dense dense = {data, tensor->dtype, tensor->shape[0], tensor->shape[1], 0};
+    const s24_dense dense = {data, tensor->dtype, s24i_stored_side(tensor, 0),
+                             s24i_stored_side(tensor, 1), 0};
+    const s24_matrix_opts opts = {.size = sizeof opts, .transpose = tensor->transposed == 1};
     s24_matrix *matrix;
-    TRY(s24i_name_tensor(s->ctx, s24_matrix_create(&matrix, s->ctx, &dense, NULL), tensor));
+    TRY(s24i_name_tensor(s->ctx, s24_matrix_create(&matrix, s->ctx, &dense, &opts), tensor));
     const s24_status status = s24_writer_write_packed(
         s->writer, tensor->name, s24_matrix_values(matrix), s24_matrix_indices(matrix));
     s24_matrix_destroy(matrix);

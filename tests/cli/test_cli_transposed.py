@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights that lie transposed, [in, out], as GPT-2's: what prune, check, info, pack and unpack
-make of them, by model type and, without one, by their shapes."""
+make of them, by model type and, without one, by their shapes; and what runs a packed folder."""
 import json
 import struct
+import subprocess
+import sys
 import unittest
 
-from cli_case import Scratch, run
+from cli_case import SOURCE, Scratch, run
 import test_cli_eval
 from test_cli_train_sets import randomise
 from cli_data import floats, matrix, read, tensor, write
@@ -201,19 +203,19 @@ class Transposed(Scratch):
         self.assertEqual(self.tensors("same"), self.tensors("gpt2"))
 
     def test_refusals(self):
-        stored = r"tensor 'transformer\.h\.0\.attn\.c_attn\.weight' is stored \[in, out\]"
         unknown = (r"tensor 'transformer\.h\.0\.attn\.c_proj\.weight' may be stored \[in, out\], "
                    r".* or \[out, in\]; neither a model type")
         raw = bytearray(self.tensors("conv.safetensors")[C_FC][2])
         raw[4 * (3 * 32 + 5):4 * (3 * 32 + 6)] = struct.pack("<f", float("nan"))
         write(self.fixtures / "nan.safetensors", {C_FC: tensor("f32", (8, 32), bytes(raw))})
         self.refusals([
-            ("prune packed", ["prune", "gpt2", "out", "--packed"], 5,
-             r"model\.safetensors: " + stored + r", as in models of type gpt2; only .*packed"),
-            ("pack", ["pack", "gpt2", "out"], 5, stored + r", as in models of type gpt2"),
-            ("pack a file", ["pack", "conv.safetensors", "out.safetensors"], 5,
-             stored + r", as in GPT-2; only weights stored \[out, in\] can be packed"),
-            ("quantise", ["pack", "gpt2", "out", "--quantize", "int8"], 5, stored),
+            ("pack what is not 2:4", ["pack", "gpt2", "out"], 4,
+             r"c_attn\.weight: .*column 0, rows 0 to 3 have 4 non-zeros.*'sparse24 prune' makes"),
+            ("a file of it", ["pack", "conv.safetensors", "out.safetensors"], 4,
+             r"c_attn\.weight: .*column 0, rows 0 to 3 have 4 non-zeros"),
+            ("quantise it", ["pack", "gpt2", "out", "--quantize", "int8"], 4, "column 0, rows 0"),
+            ("k that no four divides", ["pack", "odd.safetensors", "o.safetensors", "--include",
+                                        "*c_fc*"], 4, r"c_fc\.weight: k = 6 is no multiple of 4"),
             ("prune what does not tell", ["prune", "square.safetensors", "out.safetensors",
                                           "--include", "*"], 5, unknown),
             ("check it", ["check", "square.safetensors", "--include", "*c_proj*"], 5, unknown),
@@ -226,6 +228,182 @@ class Transposed(Scratch):
         ])
         # What does not tell harms nobody who does not ask for it.
         self.good("prune", "square.safetensors", "out.safetensors", "--include", "other*")
+
+
+class Packed(Scratch):
+    """pruned: every layer 2:4 and dense; packed: the same, packed."""
+    @staticmethod
+    def make(folder):
+        make(folder)
+        (folder / "gpt2/modules.json").write_text(json.dumps([
+            {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling",
+             "type": "sentence_transformers.models.Pooling"}]))
+        (folder / "gpt2/1_Pooling").mkdir()
+        (folder / "gpt2/1_Pooling/config.json").write_text(
+            '{"word_embedding_dimension": 4, "pooling_mode_mean_tokens": true}')
+        (folder / "ids").write_text("1 2 3 0 2\n2 1\n")
+        for command in (("prune", "gpt2", "pruned"), ("pack", "pruned", "packed")):
+            run(*command, cwd=folder).check_returncode()
+
+    def layers(self):
+        return {n: e for n, e in read(self.folder / "pruned/model.safetensors")[0].items()
+                if ".h." in n and len(e[1]) == 2}
+
+    def same(self, a, b):
+        self.assertEqual(*((self.folder / name / "model.safetensors").read_bytes()
+                           for name in (a, b)))
+
+    def test_there_and_back(self):
+        """unpack gives the pruned folder's bytes; prune --packed those of pack."""
+        tensors, metadata = read(self.folder / "packed/model.safetensors")
+        self.assertEqual(metadata["sparse24.version"], "4")
+        self.assertEqual(json.loads(metadata["sparse24.packed"]),
+                         {name: entry[1][::-1] + ["transposed"]
+                          for name, entry in self.layers().items()})
+        for name, (_, (k, n), _) in self.layers().items():
+            self.assertEqual(tensors[name + ".s24_values"][:2], ("F32", [n, k // 2]))
+        self.good("unpack", "packed", "back")
+        self.same("back", "pruned")
+        self.good("prune", "gpt2", "at-once", "--packed")
+        self.same("at-once", "packed")
+        self.good("pack", "packed", "again")
+        self.same("again", "packed")
+        self.good("unpack", "packed", "some", "--exclude", "*c_fc*")
+        self.good("pack", "some", "all")
+        self.same("all", "packed")
+
+    def test_the_decoder_gives_the_pruned_tensors(self):
+        for options in ((), ("--layout", "cpu")):
+            self.good("pack", "packed", "out", *options, "--force")
+            subprocess.run([sys.executable, SOURCE / "tools/decode_s24.py",
+                            self.folder / "out/model.safetensors", self.folder / "decoded"],
+                           check=True)
+            self.assertEqual(read(self.folder / "decoded")[0],
+                             read(self.folder / "pruned/model.safetensors")[0])
+
+    def test_what_is_said_of_them(self):
+        found = {t["name"]: t for t in self.json("info", "packed")["tensors"]}
+        checked = {t["name"]: t for t in self.json("check", "packed")["tensors"]}
+        for name, (_, (k, n), _) in self.layers().items():
+            self.assertEqual((found[name]["shape"], found[name]["matrix"]), ([k, n], [n, k]))
+            self.assertEqual((found[name]["packed"], found[name]["transposed"]), (True, True))
+            entry = checked[name]
+            self.assertEqual((entry["rows"], entry["cols"], entry["matrix"]), (k, n, [n, k]))
+            self.assertEqual((entry["two_four"], entry["transposed"]), (True, True))
+        self.assertRegex(self.good("info", "packed").stdout,
+                         r"\[4, 12\] +2:4 +as \[12, 4\] .*c_attn\.weight")
+        self.assertRegex(self.good("check", "packed").stdout,
+                         r"ok .*c_attn\.weight  \[4, 12\] f32 packed as \[12, 4\] transposed")
+        # Along the other side the places are those of the file, packed or not.
+        both = [[(t["name"], t["two_four_n"], t["first_bad_n"]) for t in self.json(
+            "check", name, "--both", exit=1)["tensors"] if t["selected"]]
+            for name in ("pruned", "packed")]
+        self.assertEqual(*both)
+
+    def test_every_form(self):
+        """Integers and layouts, from dense weights and from packed ones."""
+        for scheme in ("int8", "int4", "int4-g64"):
+            for source in ("pruned", "packed"):
+                self.good("pack", source, source + "-q", "--quantize", scheme, "--force")
+            self.same("pruned-q", "packed-q")
+            self.good("unpack", "packed-q", "wide", "--force")
+            wide = read(self.folder / "wide/model.safetensors")[0]
+            for name, entry in self.layers().items():
+                self.assertEqual(wide[name][1], entry[1])
+                most = max(map(abs, floats(entry[2])))
+                for a, b in zip(floats(wide[name][2]), floats(entry[2])):
+                    self.assertAlmostEqual(a, b, delta=most / (100 if scheme == "int8" else 8))
+        for source in ("pruned", "packed"):
+            self.good("pack", source, source + "-cpu", "--layout", "cpu")
+        self.same("pruned-cpu", "packed-cpu")
+        self.good("unpack", "packed-cpu", "back")
+        self.same("back", "pruned")
+
+    def test_narrow_ones(self):
+        self.good("prune", "gpt2", "half", "--dtype", "bf16")
+        self.good("pack", "half", "half-packed")
+        self.good("unpack", "half-packed", "back")
+        self.same("back", "half")
+
+    def test_pruned_again(self):
+        """A packed input is pruned, dense or packed, as the tensors that it stands for."""
+        self.good("prune", "packed", "dense")
+        self.good("prune", "packed", "same", "--packed")
+        self.same("dense", "pruned")
+        self.same("same", "packed")
+        reports = [self.json("prune", name, "out-" + name, "--method", "wanda", "--calibration",
+                             "text")["layers"] for name in ("pruned", "packed")]
+        self.assertEqual(*reports)
+        self.same("out-pruned", "out-packed")
+
+    def test_a_single_file(self):
+        """What is packed tells of what lies next to it."""
+        self.good("prune", "conv.safetensors", "p.safetensors")
+        self.good("pack", "p.safetensors", "q.safetensors", "--include", "*c_attn*")
+        self.good("pack", "q.safetensors", "r.safetensors")
+        self.good("unpack", "r.safetensors", "s.safetensors")
+        self.assertEqual(*((self.folder / f"{name}.safetensors").read_bytes() for name in "ps"))
+        self.assertTrue(self.json("check", "r.safetensors")["ok"])
+
+    def test_loss_and_vectors_are_the_same(self):
+        def loss(model):
+            return self.json("eval", model, "--task", "lm", "--data", "text")["loss"]
+        self.good("pack", "packed", "cpu", "--layout", "cpu")
+        self.assertNotAlmostEqual(loss("gpt2"), loss("pruned"), places=4)
+        for name in ("packed", "cpu"):
+            self.assertAlmostEqual(loss(name), loss("pruned"), places=5)
+        vectors = {}
+        for name, way in (("pruned", "--dense"), ("packed", "--dense"),
+                              ("packed", "--sparse"), ("cpu", "--dense"), ("cpu", "--sparse")):
+            found = self.json("embed", name, "--ids", "--input", "ids", "--output",
+                              "v.safetensors", "--force", way)
+            self.assertEqual(found["sparse_layers"], 4 if way == "--sparse" else 0)
+            vectors[name, way] = floats(read(self.folder / "v.safetensors")[0]["embeddings"][2])
+        for got in vectors.values():
+            for a, b in zip(got, vectors["pruned", "--dense"]):
+                self.assertAlmostEqual(a, b, delta=1e-5)
+
+    def test_training_keeps_them_packed(self):
+        self.good("train", "packed", "out", "--stream", "text", "--max-tokens", "8", "--steps", "3",
+                  "--threads", "1")
+        self.good("train", "pruned", "dense", "--stream", "text", "--max-tokens", "8", "--steps",
+                  "3", "--threads", "1")
+        self.assertEqual(read(self.folder / "out/model.safetensors")[1]["sparse24.version"], "4")
+        self.assertTrue(self.json("check", "out")["ok"])
+        self.good("unpack", "out", "back")
+        self.assertEqual(read(self.folder / "back/model.safetensors"),
+                         read(self.folder / "dense/model.safetensors"))
+
+    def test_refusals(self):
+        """Packed as BERT's would be, or a BERT packed as GPT-2's."""
+        def file_of(shape, mark, name):
+            n, k = shape
+            data = {name + ".s24_values": tensor("f32", (n, k // 2), bytes(n * k * 2)),
+                    name + ".s24_indices": {"dtype": "U8", "shape": [n, -(-k // 8)],
+                                            "data": (b"\x44" * (k // 8) + b"\4" * (k % 8 > 0)) * n}}
+            return data, {"sparse24.version": "4" if mark else "1",
+                          "sparse24.packed": json.dumps({name: [n, k] + mark})}
+        name = "transformer.h.0.attn.c_attn.weight"
+        tensors = read(self.fixtures / "gpt2/model.safetensors")[0]
+        others = {n: {"dtype": d, "shape": s, "data": raw} for n, (d, s, raw) in tensors.items()
+                  if n != name}
+        k, n = tensors[name][1]
+        for folder, shape, mark in (("unmarked", (n, k), []), ("turned", (k, n), ["transposed"])):
+            data, metadata = file_of(shape, mark, name)
+            subprocess.run(["cp", "-r", self.fixtures / "gpt2", self.fixtures / folder], check=True)
+            write(self.fixtures / folder / "model.safetensors", others | data, metadata)
+        vectors = ["--ids", "--input", "ids", "--output", "v.npy"]
+        self.refusals([
+            ("no mark", ["embed", "unmarked", *vectors], 4,
+             rf"'{name}' is packed for a model that stores it \[out, in\]; \[in, out\] was"),
+            ("no mark, loss", ["eval", "unmarked", "--task", "lm", "--data", "text"], 4,
+             r"is packed for a model that stores it \[out, in\]"),
+            ("no mark, by name", ["prune", "unmarked", "out", "--include", "*c_attn*"], 5,
+             rf"'{name}' is packed along its outputs: .* layers of model type gpt2 are stored"),
+            ("another shape", ["embed", "turned", *vectors], 4,
+             rf"'{name}' is \[{k}, {n}\]; \[{n}, {k}\] was expected by config.json"),
+        ])
 
 
 if __name__ == "__main__":

@@ -71,12 +71,75 @@ static void test_what_is_known(void **state)
                          known ? S24_OK : S24_ERROR_UNSUPPORTED);
         if (!known) assert_sentence(env.ctx, "may be stored [in, out]");
         assert_int_equal(s24_tensor_check_sides(env.ctx, checkpoint, tensor, 1),
-                         tensor->transposed ? S24_ERROR_UNSUPPORTED : S24_OK);
+                         known ? S24_OK : S24_ERROR_UNSUPPORTED);
         s24_checkpoint_close(checkpoint);
     }
     assert_int_equal(s24_tensor_check_sides(env.ctx, NULL, NULL, 0), S24_ERROR_ARGUMENT);
     assert_sentence(env.ctx, "tensor is NULL");
     assert_int_equal(s24_tensor_check_sides(NULL, NULL, NULL, 0), S24_ERROR_ARGUMENT);
+    io_end(&env);
+}
+
+/* A file, or a folder of that model type, of a packed matrix, and of a dense one next to it. */
+static const char *write_packed(io_env *env, int transposed, const char *beside, const char *type)
+{
+    static const float values[N * K / 2];
+    uint8_t indices[N * K / 8];
+    const s24_tensor w = {.name = "h.0.attn.c_attn.weight",
+                          .dtype = S24_F32,
+                          .rank = 2,
+                          .shape = {N, K},
+                          .packed = 1,
+                          .transposed = transposed};
+    const s24_tensor other = {.name = beside, .dtype = S24_F32, .rank = 2, .shape = {K, K}};
+    char text[64];
+    memset(indices, 0x44, sizeof indices);
+    io_remove(io_path("one"));
+    if (type) mkdir(io_path("one"), 0700);
+    s24_writer *writer =
+        begin_writer(env, io_path(type ? "one/model.safetensors" : "one"), 1, NULL);
+    assert_ok(env, s24_writer_declare(writer, &w));
+    assert_ok(env, s24_writer_declare(writer, &other));
+    assert_ok(env, s24_writer_write_packed(writer, w.name, values, indices));
+    assert_ok(env, s24_writer_write(writer, beside, values));
+    assert_ok(env, s24_writer_commit(writer));
+    s24_writer_destroy(writer);
+    if (!type) return io_path("one");
+    snprintf(text, sizeof text, "{\"model_type\":\"%s\"}", type);
+    io_write_text(io_path("one/config.json"), text);
+    return io_path("one");
+}
+
+/* What is packed is what its file says it is, and tells of its neighbours; what a model type wants
+   otherwise is refused by name. */
+static void test_packed_ones(void **state)
+{
+    static const struct {
+        int marked;
+        const char *type;
+        int transposed, beside;
+    } cases[] = {{1, "gpt2", 1, 1},  {0, "gpt2", -1, 1}, {1, NULL, 1, 1},    {0, NULL, 0, 0},
+                 {1, "llama", 1, 0}, {0, "llama", 0, 0}, {0, "gpt_x", 0, 0}, {1, "gpt_x", 1, 1}};
+    io_env env;
+    (void)state;
+    io_begin(&env);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        s24_checkpoint *in;
+        const char *beside = "h.0.attn.c_proj.weight";
+        const char *path = write_packed(&env, cases[i].marked, beside, cases[i].type);
+        assert_ok(&env, s24_checkpoint_open(&in, env.ctx, path));
+        const s24_tensor *w = s24_checkpoint_tensor(in, 0);
+        assert_int_equal(w->transposed, cases[i].transposed);
+        assert_int_equal(s24_checkpoint_find(in, beside)->transposed, cases[i].beside);
+        if (cases[i].transposed < 0) {
+            assert_int_equal(s24_tensor_check_sides(env.ctx, in, w, 0), S24_ERROR_UNSUPPORTED);
+            assert_sentence(env.ctx, "'h.0.attn.c_attn.weight' is packed along its outputs");
+            assert_sentence(env.ctx, "layers of model type gpt2 are stored [in, out]");
+        } else {
+            assert_ok(&env, s24_tensor_check_sides(env.ctx, in, w, 0));
+        }
+        s24_checkpoint_close(in);
+    }
     io_end(&env);
 }
 
@@ -116,6 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_known),
+        cmocka_unit_test(test_packed_ones),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);

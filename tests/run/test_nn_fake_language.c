@@ -7,7 +7,8 @@
 #include "fake_calls.h"
 #include "nn_language.h"
 
-#define GPT2 "dense train_attention dense norm dense dense norm "
+#define GPT2        "dense train_attention dense norm dense dense norm "
+#define SPARSE_GPT2 "linear train_attention linear norm linear linear norm "
 #define LLAMA                                                                                      \
     "train_norm dense train_rotate train_attention dense train_norm dense train_activate dense "
 
@@ -22,7 +23,7 @@ typedef struct language {
     s24_batch batch;
 } language;
 
-static void language_open(language *l, const lm_spec *spec)
+static void language_open(language *l, const lm_spec *spec, int packed)
 {
     static const int32_t ids[LM_TOKENS] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     static const int64_t offsets[] = {0, 4, LM_TOKENS};
@@ -32,7 +33,13 @@ static void language_open(language *l, const lm_spec *spec)
     assert_ok(&l->env, s24_device_create(&l->device, l->env.ctx, &opts));
     lm_write(spec, io_path("lm"));
     const s24_model_opts model_opts = {.size = sizeof model_opts, .device = l->device};
+    const s24_model_prune_opts prune = {.size = sizeof prune, .packed = 1, .force = 1};
     assert_ok(&l->env, s24_checkpoint_open(&checkpoint, l->env.ctx, io_path("lm")));
+    if (packed) {
+        assert_ok(&l->env, s24_model_prune(l->env.ctx, checkpoint, io_path("packed"), &prune));
+        s24_checkpoint_close(checkpoint);
+        assert_ok(&l->env, s24_checkpoint_open(&checkpoint, l->env.ctx, io_path("packed")));
+    }
     assert_ok(&l->env, s24_model_load(&l->model, l->env.ctx, checkpoint, &model_opts));
     s24_checkpoint_close(checkpoint);
     assert_ok(&l->env, s24_session_create(&l->session, l->env.ctx, l->model, LM_TOKENS));
@@ -48,13 +55,13 @@ static void language_close(language *l)
 }
 
 /* The kernels of a pass that is captured. */
-static void test_steps(const lm_spec *spec, const char *expected)
+static void test_steps(const lm_spec *spec, int packed, const char *expected)
 {
     static char calls[MOST_CALLS];
     static float vectors[2 * LM_WIDTH], hidden[LM_TOKENS * LM_WIDTH];
     char path[PATH_BYTES];
     language l;
-    language_open(&l, spec);
+    language_open(&l, spec, packed);
     const s24_outputs outputs = {.embeddings = vectors, .hidden = hidden};
     assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
     record(path);
@@ -69,7 +76,7 @@ static void test_steps(const lm_spec *spec, const char *expected)
 static void test_llama(void **state)
 {
     (void)state;
-    test_steps(&(lm_spec){.llama = 1},
+    test_steps(&(lm_spec){.llama = 1}, 0,
                "begin train_embed " LLAMA LLAMA "train_norm head pool end ");
 }
 
@@ -77,7 +84,22 @@ static void test_llama(void **state)
 static void test_gpt2(void **state)
 {
     (void)state;
-    test_steps(&(lm_spec){.heads = 6}, "begin norm " GPT2 GPT2 "head pool end ");
+    test_steps(&(lm_spec){.heads = 6}, 0, "begin norm " GPT2 GPT2 "head pool end ");
+}
+
+/* Weights that were packed [out, in] and stand for [in, out] are the device's 2:4 ones as they
+   are. */
+static void test_packed_gpt2(void **state)
+{
+    (void)state;
+    s24_model_info info;
+    language l;
+    language_open(&l, &(lm_spec){.heads = 6}, 1);
+    s24_model_describe(&info, l.model);
+    assert_int_equal(info.linear_layers, 4 * LM_LAYERS);
+    assert_int_equal(info.sparse_layers, 4 * LM_LAYERS);
+    language_close(&l);
+    test_steps(&(lm_spec){.heads = 6}, 1, "begin norm " SPARSE_GPT2 SPARSE_GPT2 "head pool end ");
 }
 
 /* Logits of tokens that follow one another are one product; a loss is the mean of those with
@@ -93,7 +115,7 @@ static void test_logits(void **state)
     char path[PATH_BYTES];
     double loss;
     language l;
-    language_open(&l, &(lm_spec){.llama = 1});
+    language_open(&l, &(lm_spec){.llama = 1}, 0);
     s24_outputs outputs = {.logits = logits, .tokens = tokens, .token_count = 4};
     record(path);
     assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
@@ -181,8 +203,11 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama),    cmocka_unit_test(test_gpt2),
-        cmocka_unit_test(test_logits),   cmocka_unit_test(test_places_of_losses),
+        cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_gpt2),
+        cmocka_unit_test(test_packed_gpt2),
+        cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_places_of_losses),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);

@@ -217,7 +217,6 @@ static void by_training(void **state)
     }
 }
 
-/* The folder pruned, packed if it can be: GPT-2's transposed weights stay dense in the file. */
 static void check_sparse(s24_ctx *ctx, const char *folder, const texts *t, int64_t layers)
 {
     static const struct {
@@ -259,12 +258,51 @@ static void two_four(void **state)
         for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
             for (int threads = 1; threads <= 2; threads++) {
                 s24_ctx *ctx = new_ctx(NULL, threads);
-                const int llama = specs[i].llama;
+                const int llama = specs[i].llama, packed = threads == 2;
                 const char *folder = folder_of(&specs[i]);
-                check_sparse(ctx, prune(ctx, folder, llama, parts[p].exclude), &t,
+                check_sparse(ctx, prune(ctx, folder, packed, parts[p].exclude), &t,
                              LM_LAYERS * (llama ? parts[p].llama : parts[p].gpt2));
                 s24_ctx_destroy(ctx);
             }
+}
+
+/* Hidden states and logits of a folder's model, multiplied 2:4 or dense. */
+static given given_by(s24_model_info *info, s24_ctx *ctx, const char *folder, int dense,
+                      const texts *t)
+{
+    const s24_model_opts opts = {.size = sizeof opts, .dense = dense, .all_sparse = !dense};
+    s24_model *model;
+    OK(ctx, load(&model, ctx, folder, &opts));
+    s24_model_describe(info, model);
+    given out = room_of(info, TOKENS);
+    OK(ctx, run(&out, ctx, model, &t->batch, t->targets));
+    s24_model_destroy(model);
+    return out;
+}
+
+/* GPT-2's weights as they are packed are the pruned ones: from the packed folder, run 2:4 and
+   dense, comes what comes from the dense one. */
+static void packed_gpt2(void **state)
+{
+    char folder[512];
+    texts t;
+    s24_model_info info;
+    (void)state;
+    if (!golden_path(folder, sizeof folder, "language/gpt2")) SKIP_WITHOUT(folder);
+    fill_texts(&t);
+    s24_ctx *ctx = new_ctx(NULL, 2);
+    given want = given_by(&info, ctx, prune(ctx, folder, 0, NULL), 1, &t);
+    assert_int_equal(info.sparse_layers, 0);
+    for (int dense = 0; dense < 2; dense++) {
+        given got = given_by(&info, ctx, prune(ctx, folder, 1, NULL), dense, &t);
+        assert_int_equal(info.sparse_layers, dense ? 0 : info.linear_layers);
+        near(want.hidden, got.hidden, TOKENS * info.width, 1e-5, "hidden states");
+        near(want.logits, got.logits, TOKENS * info.vocabulary, 1e-5, "logits");
+        assert_true(fabs(want.loss - got.loss) < 1e-5 * want.loss);
+        give_back(&got);
+    }
+    give_back(&want);
+    s24_ctx_destroy(ctx);
 }
 
 /* Whole passes run as many chunks as they need; a text's result is its own. */
@@ -428,7 +466,7 @@ static void failing_allocations(void **state)
     (void)state;
     for (int i = 0; i < 3; i += 2) {
         s24_ctx *ctx = new_ctx(NULL, 1);
-        failing_folder = prune(ctx, folder_of(&specs[i]), specs[i].llama, "*.1.*gate_proj*");
+        failing_folder = prune(ctx, folder_of(&specs[i]), 1, "*.1.*gate_proj*");
         s24_ctx_destroy(ctx);
         assert_true(count_failures(load_and_run) > 20);
     }
@@ -436,14 +474,11 @@ static void failing_allocations(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(golden_models),
-                                       cmocka_unit_test(golden_prompts),
-                                       cmocka_unit_test(by_training),
-                                       cmocka_unit_test(two_four),
-                                       cmocka_unit_test(alone),
-                                       cmocka_unit_test(a_bias_left_out),
-                                       cmocka_unit_test(refusals),
-                                       cmocka_unit_test(presets),
-                                       cmocka_unit_test(failing_allocations)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden_models),   cmocka_unit_test(golden_prompts),
+        cmocka_unit_test(by_training),     cmocka_unit_test(two_four),
+        cmocka_unit_test(packed_gpt2),     cmocka_unit_test(alone),
+        cmocka_unit_test(a_bias_left_out), cmocka_unit_test(refusals),
+        cmocka_unit_test(presets),         cmocka_unit_test(failing_allocations)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }
