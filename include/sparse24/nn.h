@@ -145,10 +145,11 @@ typedef struct s24_model_info {
 /*
  * A model of any row of src/model/models.def from a folder with config.json. On GPUs language
  * models (gpt2, llama) need compute capability 9.0 and heads of a multiple of 8 elements, 128 at
- * most. Pooling and normalisation come from modules.json; a folder without it pools by mean and
- * normalises. Errors: ARGUMENT (not a folder), UNSUPPORTED
- * (model_type, activation, kind of positions or of pooling, by its name), FORMAT (a missing or
- * misshapen tensor or config key, by its name), NOT_FINITE (a weight, by its place), DTYPE, MEMORY.
+ * most. The blocks' layers may be packed, transposed ones too, and the head of a language model,
+ * which runs dense. Pooling and normalisation come from modules.json; a folder without it pools by
+ * mean and normalises. Errors: ARGUMENT (not a folder), UNSUPPORTED (model_type, activation, kind
+ * of positions or of pooling, by its name), FORMAT (a missing or misshapen tensor or config key, a
+ * tensor packed otherwise, by its name), NOT_FINITE (a weight, by its place), DTYPE, MEMORY.
  */
 S24_API s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
                                   const s24_model_opts *opts);

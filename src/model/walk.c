@@ -8,7 +8,9 @@ static s24_status check_packed(const s24i_walk *walk, const s24i_wanted *w,
                                const s24_tensor *tensor)
 {
     const int transposed = tensor->transposed == 1;
-    REQUIRE(walk->ctx, w->role == S24I_ROLE_LAYER && !w->is_bias, S24_ERROR_FORMAT,
+    const int is_linear = w->role == S24I_ROLE_LAYER ||
+                          (w->role == S24I_ROLE_HEAD && w->pattern == walk->arch->lm_head);
+    REQUIRE(walk->ctx, is_linear && !w->is_bias, S24_ERROR_FORMAT,
             "%s: tensor '%s' is packed; only the weights of linear layers can be", tensor->file,
             tensor->name);
     REQUIRE(walk->ctx, transposed == w->transposed, S24_ERROR_FORMAT,

@@ -71,7 +71,7 @@ static s24_status take_later(s24i_loader *l, float **weight, const s24_tensor *t
                              int64_t count)
 {
     TRY(s24i_alloc_elems(weight, l->ctx, count, sizeof **weight, "a weight"));
-    return s24_convert(*weight, S24_F32, tensor->data, tensor->dtype, count);
+    return s24i_tensor_widen(l->ctx, *weight, tensor);
 }
 
 /* A layer's. Layers that may be one product have biases end to end, or none. */
@@ -97,7 +97,7 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
         if (w->slot == S24I_QUERY) s24i_join_in_place(l, &m->blocks[w->block], w->block);
         return s24i_source_slot(l, (int)w->slot, tensor);
     }
-    if (!tensor || tensor->data == l->mapped) return S24_OK;
+    if (!tensor || (tensor->data && tensor->data == l->mapped)) return S24_OK;
     if (w->role == S24I_ROLE_PATCHES && !w->is_bias)
         return take_later(l, &l->patches, tensor, count);
     if (w->role == S24I_ROLE_HEAD && w->pattern == l->arch->lm_head && !w->is_bias)
