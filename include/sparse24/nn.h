@@ -123,6 +123,7 @@ typedef struct s24_model_info {
     /* On the CPU: 2:4 layers that have dense weights, since dense is faster here for some
        numbers of tokens or for all, and the bytes of these. */
     int64_t dense_copies, dense_bytes;
+    int64_t kv_heads; /* of keys and values: heads, or fewer that some of these share */
 } s24_model_info;
 
 /*

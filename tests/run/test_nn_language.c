@@ -441,6 +441,7 @@ static void presets(void **state)
             OK(ctx, s24_model_preset(&model, ctx, names[i], &opts));
             s24_model_describe(&info, model);
             assert_int_equal(info.sparse_layers, dense ? 0 : info.linear_layers);
+            assert_int_equal(info.kv_heads, 2); /* of two, and of four */
             out[dense] = room_of(&info, TOKENS);
             OK(ctx, run(&out[dense], ctx, model, &t.batch, t.targets));
             s24_model_destroy(model);
@@ -450,6 +451,31 @@ static void presets(void **state)
         give_back(&out[1]);
         s24_ctx_destroy(ctx);
     }
+}
+
+/* Whichever threads made a preset's numbers, they are the same. */
+static void preset_numbers(void **state)
+{
+    texts t;
+    given out[2];
+    s24_model_info info;
+    (void)state;
+    fill_texts(&t);
+    for (int many = 0; many < 2; many++) {
+        const s24_model_opts opts = {.size = sizeof opts, .dense = 1};
+        s24_ctx *ctx = new_ctx(NULL, many ? 3 : 1);
+        s24_model *model;
+        OK(ctx, s24_model_preset(&model, ctx, "llama-tiny", &opts));
+        s24_model_describe(&info, model);
+        s24_ctx_set_threads(ctx, 1);
+        out[many] = room_of(&info, TOKENS);
+        OK(ctx, run(&out[many], ctx, model, &t.batch, t.targets));
+        s24_model_destroy(model);
+        s24_ctx_destroy(ctx);
+    }
+    assert_memory_equal(out[0].hidden, out[1].hidden, sizeof(float) * TOKENS * (size_t)info.width);
+    give_back(&out[0]);
+    give_back(&out[1]);
 }
 
 /* ---- bad input ------------------------------------------------------------------------------- */
@@ -548,6 +574,7 @@ int main(void)
                                        cmocka_unit_test(a_bias_left_out),
                                        cmocka_unit_test(refusals),
                                        cmocka_unit_test(presets),
-                                       cmocka_unit_test(failing_allocations)};
+                                       cmocka_unit_test(failing_allocations),
+                                       cmocka_unit_test(preset_numbers)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

@@ -212,6 +212,7 @@ void s24_model_describe(s24_model_info *info, const s24_model *model)
                              .width = shape->width,
                              .layers = shape->layers,
                              .heads = shape->heads,
+                             .kv_heads = shape->kv_heads,
                              .intermediate = shape->intermediate,
                              .linear_layers = s24i_slot_count(shape) * shape->layers,
                              .sparse_layers = s24i_model_sparse_layers(model),

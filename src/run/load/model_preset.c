@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Models of a known shape with random weights, to time forward passes without a checkpoint. The
- * weights are the same on every machine: uniform with BERT's standard deviation of 0.02.
+ * weights are the same on every machine: uniform with BERT's standard deviation of 0.02. All
+ * threads make them, a block at a time.
  */
 #include <string.h>
 
@@ -12,6 +13,7 @@ static const struct {
     const char *name, *model_type;
     s24i_shape shape;
     int answers;
+    int untied; /* a language model's head is a tensor of its own */
 } presets[] = {
 #define S24I_PRESET(preset, words, rows, kinds, wide, deep, many, inner, head)                     \
     {preset,                                                                                       \
@@ -27,7 +29,8 @@ static const struct {
       .intermediate = inner,                                                                       \
       .eps = 1e-12f,                                                                               \
       .activation = S24_ACTIVATION_GELU},                                                          \
-     head},
+     head,                                                                                         \
+     0},
 #define S24I_IMAGE_PRESET(preset, type, side, piece, kinds, wide, deep, many, inner, small, near,  \
                           far)                                                                     \
     {preset,                                                                                       \
@@ -49,8 +52,9 @@ static const struct {
       .intermediate = inner,                                                                       \
       .eps = small,                                                                                \
       .activation = S24_ACTIVATION_GELU},                                                          \
+     0,                                                                                            \
      0},
-#define S24I_LANGUAGE_PRESET(preset, type, words, rows, wide, deep, many, keys, inner, act)        \
+#define S24I_LANGUAGE_PRESET(preset, type, words, rows, wide, deep, many, keys, inner, act, own)   \
     {preset,                                                                                       \
      type,                                                                                         \
      {.vocabulary = words,                                                                         \
@@ -66,7 +70,8 @@ static const struct {
       .eps = 1e-5f,                                                                                \
       .theta = 500000.0f,                                                                          \
       .activation = act},                                                                          \
-     0},
+     0,                                                                                            \
+     own},
 #include "run/load/presets.def"
 #undef S24I_LANGUAGE_PRESET
 #undef S24I_PRESET
@@ -79,18 +84,44 @@ const char *s24_model_preset_name(int index)
     return index >= 0 && index < PRESETS ? presets[index].name : NULL;
 }
 
-/* The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators"
-   (2014). */
-static void fill(float *x, int64_t count, uint64_t *state)
+/* Numbers in order: which one a number is decides it, so any thread may make it. */
+typedef struct random_numbers {
+    s24_ctx *ctx;
+    uint64_t state; /* after the numbers that were taken */
+} random_numbers;
+
+enum { PIECE = 1 << 16 }; /* numbers that a thread makes at a time */
+
+typedef struct fill_job {
+    float *x;
+    int64_t count;
+    uint64_t state;
+} fill_job;
+
+/* The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014),
+   whose state is a sum of equal steps. */
+static void fill_range(void *arg, int64_t first, int64_t end, int thread)
 {
-    for (int64_t i = 0; i < count; i++) {
-        uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    const fill_job *job = arg;
+    const uint64_t step = 0x9e3779b97f4a7c15u;
+    float *x = job->x;
+    (void)thread;
+    end = s24i_min(end * PIECE, job->count);
+    for (int64_t i = first * PIECE; i < end; i++) {
+        uint64_t z = job->state + ((uint64_t)i + 1) * step;
         z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
         z ^= z >> 31;
         /* 24 bits to [−1, 1), times 0.02·√3. */
-        x[i] = ((float)(z >> 40) * (2.0f / 16777216.0f) - 1.0f) * 0.034641f;
+        x[i] = ((float)(int32_t)(z >> 40) * (2.0f / 16777216.0f) - 1.0f) * 0.034641f;
     }
+}
+
+static void fill(float *x, int64_t count, random_numbers *random)
+{
+    fill_job job = {x, count, random->state};
+    random->state += (uint64_t)count * 0x9e3779b97f4a7c15u;
+    s24_ctx_parallel_for(random->ctx, (count + PIECE - 1) / PIECE, fill_range, &job);
 }
 
 static void fill_norm(const s24i_layer_norm *norm)
@@ -101,7 +132,7 @@ static void fill_norm(const s24i_layer_norm *norm)
     }
 }
 
-static void fill_block_floats(s24_model *model, int64_t b, uint64_t *state)
+static void fill_block_floats(s24_model *model, int64_t b, random_numbers *random)
 {
     const s24i_shape *shape = &model->shape;
     s24i_block *block = &model->blocks[b];
@@ -109,7 +140,7 @@ static void fill_block_floats(s24_model *model, int64_t b, uint64_t *state)
         int64_t rows, cols;
         s24i_slot_shape(&rows, &cols, shape, (s24i_slot)slot);
         if (model->architecture->biases)
-            fill(s24i_writable(block->bias[slot]), rows, state);
+            fill(s24i_writable(block->bias[slot]), rows, random);
         else
             block->bias[slot] = NULL;
     }
@@ -117,39 +148,39 @@ static void fill_block_floats(s24_model *model, int64_t b, uint64_t *state)
     fill_norm(&block->output_norm);
     if (!shape->grid) return;
     const int64_t rows = 2 * s24i_attended_side(shape, b) - 1;
-    fill(s24i_writable(block->rel_h), rows * shape->head_width, state);
-    fill(s24i_writable(block->rel_w), rows * shape->head_width, state);
+    fill(s24i_writable(block->rel_h), rows * shape->head_width, random);
+    fill(s24i_writable(block->rel_w), rows * shape->head_width, random);
 }
 
-static void fill_floats(s24_model *model, uint64_t *state)
+static void fill_floats(s24_model *model, random_numbers *random)
 {
     const s24i_shape *shape = &model->shape;
-    fill(s24i_writable(model->words), shape->vocabulary * shape->width, state);
+    fill(s24i_writable(model->words), shape->vocabulary * shape->width, random);
     if (model->position_rows)
-        fill(s24i_writable(model->position_rows), shape->positions * shape->width, state);
-    fill(s24i_writable(model->type_rows), shape->types * shape->width, state);
+        fill(s24i_writable(model->position_rows), shape->positions * shape->width, random);
+    fill(s24i_writable(model->type_rows), shape->types * shape->width, random);
     if (model->embedding_norm.gamma) fill_norm(&model->embedding_norm);
     if (model->final_norm.gamma) fill_norm(&model->final_norm);
     for (int64_t b = 0; b < shape->layers; b++)
-        fill_block_floats(model, b, state);
-    if (shape->image) fill(s24i_writable(model->patch_bias), shape->width, state);
-    if (model->first_token) fill(s24i_writable(model->first_token), shape->width, state);
+        fill_block_floats(model, b, random);
+    if (shape->image) fill(s24i_writable(model->patch_bias), shape->width, random);
+    if (model->first_token) fill(s24i_writable(model->first_token), shape->width, random);
     if (model->qa_weight) {
-        fill(s24i_writable(model->qa_weight), 2 * shape->width, state);
-        fill(s24i_writable(model->qa_bias), 2, state);
+        fill(s24i_writable(model->qa_weight), 2 * shape->width, random);
+        fill(s24i_writable(model->qa_bias), 2, random);
     }
     if (!model->class_weight) return;
-    fill(s24i_writable(model->class_weight), shape->classes * shape->width, state);
-    fill(s24i_writable(model->class_bias), shape->classes, state);
+    fill(s24i_writable(model->class_weight), shape->classes * shape->width, random);
+    fill(s24i_writable(model->class_bias), shape->classes, random);
 }
 
-static s24_status fill_patches(s24_model *model, s24_ctx *ctx, uint64_t *state)
+static s24_status fill_patches(s24_model *model, s24_ctx *ctx, random_numbers *random)
 {
     const s24i_shape *s = &model->shape;
     const int64_t count = s->width * s->channels * s->patch * s->patch;
     float *weight;
     TRY(s24i_alloc_elems(&weight, ctx, count, sizeof *weight, "the patches' layer"));
-    fill(weight, count, state);
+    fill(weight, count, random);
     model->weight_bytes += count * (int64_t)sizeof *weight;
     const s24_status status = s24i_patches_build(model, ctx, weight);
     s24_ctx_free(ctx, weight);
@@ -176,7 +207,7 @@ static int packs(const s24_model *model, const s24_model_opts *opts, s24i_slot s
 }
 
 static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, float *weights,
-                             const s24_model_opts *opts, uint64_t *state)
+                             const s24_model_opts *opts, random_numbers *random)
 {
     s24i_source sources[S24I_ALL_SLOTS];
     memset(sources, 0, sizeof sources);
@@ -186,7 +217,7 @@ static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, floa
         s24i_slot_shape(&dense.rows, &dense.cols, &model->shape, (s24i_slot)slot);
         const int64_t count = dense.rows * dense.cols;
         if (!count) continue;
-        fill(weights, count, state);
+        fill(weights, count, random);
         weights += count;
         const int64_t bytes = count * (int64_t)s24_dtype_bytes(s24i_model_values(model->dtype));
         model->weight_bytes += bytes;
@@ -211,10 +242,12 @@ static s24_status fill_model(s24_model *model, s24_ctx *ctx, const s24_model_opt
     const s24i_shape *s = &model->shape;
     float *weights;
     int64_t count = 0; /* of a block */
-    uint64_t state = 1;
+    random_numbers random = {ctx, 1};
     s24_status status = S24_OK;
-    fill_floats(model, &state);
-    if (s->image) TRY(fill_patches(model, ctx, &state));
+    fill_floats(model, &random);
+    if (s->image) TRY(fill_patches(model, ctx, &random));
+    /* A head is memory of its own in any case; where it is a tensor of its own too, only its
+       numbers are those of the words. */
     if (model->architecture->lm_head) TRY(s24i_lm_head_build(model, ctx, model->words));
     for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
         int64_t rows, cols;
@@ -223,7 +256,7 @@ static s24_status fill_model(s24_model *model, s24_ctx *ctx, const s24_model_opt
     }
     TRY(s24i_alloc_elems(&weights, ctx, count, sizeof(float), "a block's weights"));
     for (int64_t b = 0; b < s->layers && status == S24_OK; b++)
-        status = fill_block(model, ctx, b, weights, opts, &state);
+        status = fill_block(model, ctx, b, weights, opts, &random);
     s24_ctx_free(ctx, weights);
     return status;
 }
@@ -253,7 +286,8 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
     model->all_sparse = o.all_sparse;
     s24i_model_set_dtype(model, o.dtype, o.device ? S24_F16 : S24_F32);
     const int64_t positions = arch->positions ? shape->positions : 0;
-    model->weight_bytes = (shape->vocabulary + positions + shape->types) * shape->width * 4;
+    const int64_t words = shape->vocabulary * (1 + presets[index].untied);
+    model->weight_bytes = (words + positions + shape->types) * shape->width * 4;
     s24i_chooser chooser;
     if (!o.device && !o.all_sparse) s24i_choose_begin(&chooser, model);
     s24_status status = fill_model(model, ctx, &o);
