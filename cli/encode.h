@@ -13,8 +13,8 @@ typedef struct embedded {
     int ids;        /* lines hold token ids, which the encoder was opened for */
 } embedded;
 
-/* Opens the encoder MODEL; dtype NULL: the weights', max_tokens 0: the model's own, ids 1: for token
-   ids in place of texts. */
+/* Opens the encoder MODEL; dtype NULL: the weights', max_tokens 0: the model's own, ids 1: for
+   token ids in place of texts. */
 int encode_open(cli_app *cli, s24_encoder **encoder, const char *dtype, int64_t max_tokens,
                 int ids);
 /* Says which prompt the texts of one kind get. */

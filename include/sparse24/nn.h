@@ -313,7 +313,8 @@ typedef struct s24_model_prune_opts {
 
 /*
  * Prunes a checkpoint into a new one at out_path, along k, also where a weight is transposed. With
- * calibration texts the statistics of each block are taken with every earlier block already pruned, and only one block's are in memory. A selected tensor
+ * calibration texts the statistics of each block are taken with every earlier block already pruned,
+ * and only one block's are in memory. A selected tensor
  * whose k is no multiple of 4 is passed through with a log line. Errors: all of the above.
  */
 S24_API s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *out_path,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A pass over tokens that follow those of a cache. */
-#include "run/cpu/cache.h"
+#include "run/cpu/kv_cache.h"
 
 /* Lays down which text of the cache each text of the batch continues. */
 static s24_status take_places(s24_cache *cache, s24_ctx *ctx, const s24_extension *e)

@@ -56,7 +56,7 @@ struct s24_session {
     float *scratch;
     int64_t scratch_elems;
     s24i_head_rows head; /* of a language model */
-    s24_cache *cache;    /* of the pass at hand: what its tokens follow (cpu/cache.h); or NULL */
+    s24_cache *cache;    /* of the pass at hand: what its tokens follow (cpu/kv_cache.h); or NULL */
     s24i_lane whole;     /* all threads; its ctx is each pass's own */
     s24i_lane *lanes;    /* [threads] */
     int64_t unpooled;    /* a prompt's tokens, the first of every text: attended to, but left

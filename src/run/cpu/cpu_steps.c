@@ -7,7 +7,7 @@
 #include "model/rotary.h"
 #include "run/cpu/attention.h"
 #include "run/cpu/attention_grid.h"
-#include "run/cpu/cache.h"
+#include "run/cpu/kv_cache.h"
 
 static const s24_session *session_of(const s24i_chunk *c)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* From a batch to the first block's input: rows of tables for tokens, a product for patches. */
-#include "run/cpu/cache.h"
+#include "run/cpu/kv_cache.h"
 #include "run/cpu/pass.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/cpu/cache.h"
+#include "run/cpu/kv_cache.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * Keys and values that passes have left behind. A layer has its keys, then its values, each [texts,
  * room, kv_heads · head_width], the tokens of a text one after the other.
  */
-#ifndef S24_RUN_CPU_CACHE_H
-#define S24_RUN_CPU_CACHE_H
+#ifndef S24_RUN_CPU_KV_CACHE_H
+#define S24_RUN_CPU_KV_CACHE_H
 
 #include "run/session.h"
 #include "sparse24/language.h"
@@ -39,8 +39,8 @@ static inline int64_t s24i_cache_before(const s24_cache *cache, int64_t text)
     return cache ? cache->before[text] : 0;
 }
 
-/* Keys or values of a pass's tokens, whose rows stand ld elements apart, to their places after those
-   that a layer has. */
+/* Keys or values of a pass's tokens, whose rows stand ld elements apart, to their places after
+   those that a layer has. */
 typedef struct s24i_cache_rows {
     const s24_batch *batch;
     const void *from;
