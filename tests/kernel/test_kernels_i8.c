@@ -272,22 +272,25 @@ static void edges(void **state)
     }
 }
 
-/* Nothing, too little to be anything, NaN and Inf: each is its own token's matter. */
+/* Nothing, too little to be anything, the least that is something, NaN and Inf: each is its own
+   token's matter. */
 static void special_tokens(void **state)
 {
     (void)state;
-    static const float values[] = {0, -0.0f, 1e-40f, NAN, INFINITY, -INFINITY, 3e38f};
+    enum { NOTHING = 4, ALONE = 5, VALUES = 9 };
+    static const float values[VALUES] = {
+        0, -0.0f, 1e-40f, 0x1.fffffep-120f, 0x1p-119f, NAN, INFINITY, -INFINITY, 3e38f};
     for (int i = 0; s24i_linear_kernels[i]; i++) {
         const s24i_linear_kernel *row = integer_row(i);
         for (int64_t k = 64; row && k <= 136; k += 36) {
             uint64_t seed = 5;
-            sample s = {.m = k == 100 ? 40 : 9, .n = 20, .k = k, .threads = 1, .at_end = 1};
+            sample s = {.m = k == 100 ? 40 : 10, .n = 20, .k = k, .threads = 1, .at_end = 1};
             s.x_dtype = s.y_dtype = S24_F32;
             operands o = make_operands(&s, &seed);
-            for (int64_t t = 0; t < 7; t++) {
-                for (int64_t c = 0; c < k && t < 3; c++)
+            for (int64_t t = 0; t < VALUES; t++) {
+                for (int64_t c = 0; c < k && t < ALONE; c++)
                     ((float *)o.x.data)[t * k + c] = c == k - 1 ? values[t] : 0;
-                if (t >= 3) ((float *)o.x.data)[t * k + k - 3] = values[t];
+                if (t >= ALONE) ((float *)o.x.data)[t * k + k - 3] = values[t];
             }
             s24i_linear_job job = job_of(row, &s, &o);
             quantise(&s, &o);
@@ -295,9 +298,9 @@ static void special_tokens(void **state)
             check_output(row, &s, &o, NULL);
             job.bias = o.bias.data;
             row->run(&job);
-            for (int64_t n = 0; n < 3 * s.n; n++) /* exactly bias */
+            for (int64_t n = 0; n < NOTHING * s.n; n++) /* exactly bias */
                 assert_true(((float *)o.y.data)[n] == ((float *)o.bias.data)[n % s.n]);
-            for (int64_t n = 3 * s.n; n < 6 * s.n; n++)
+            for (int64_t n = ALONE * s.n; n < (ALONE + 3) * s.n; n++)
                 assert_true(isnan(((float *)o.y.data)[n]));
             drop_operands(&o);
         }
