@@ -15,6 +15,31 @@ AVX512_INLINE __mmask16 lane_mask(int64_t lanes)
     return (__mmask16)((1u << lanes) - 1);
 }
 
+/* The code words of rows 2i and 2i + 1 of a k block. */
+static inline uint64_t codes_at(const uint8_t *w, int i)
+{
+    return *(const uint64_t *)(const void *)(w + 8 * i);
+}
+
+/* Lane `lane` of every four, to all of them; in assembly because clang wants a literal where the
+   intrinsic takes the lane. */
+AVX512_INLINE __m512 spread_lane(__m512 four, int lane)
+{
+    __m512 value;
+    __asm__("vpermilps %2,%1,%0" : "=v"(value) : "v"(four), "i"(0x55 * lane));
+    return value;
+}
+
+/* Asks for weights: lines that several tokens share need not go through L2, one token alone is
+   faster if they do. */
+AVX512_INLINE void ask_for(const uint8_t *w, int tokens)
+{
+    if (tokens == 1)
+        _mm_prefetch((const char *)w, _MM_HINT_T0);
+    else
+        _mm_prefetch((const char *)w, _MM_HINT_NTA);
+}
+
 /* r[i] lane j <-> r[j] lane i: two rounds inside the 128-bit lanes, two between them. */
 AVX512_INLINE void transpose16(__m512 r[16])
 {

@@ -60,128 +60,139 @@ enum {
 
 /* ---- the tile: 16 rows, C*16 tokens, some k blocks (32 columns) ------------------------------ */
 
-/* The compiler knows nothing of what the assembly reads; TILE starts with a memory clobber. */
-#define MULTIPLY_ADD(acc, w, x, offset, disp)                                                      \
-    __asm__("vfmadd231ps %c1(%2,%3),%4,%0" : "+v"(acc) : "i"(disp), "r"(x), "r"(offset), "v"(w))
+/* R rows of some vectors of tokens, on their way along k: C vectors have a sum for each row in acc,
+   the others for each four rows and tokens in quad. */
+typedef struct mixed {
+    const uint8_t *w, *following; /* the k block; where rows have their next code words */
+    const float *x;
+    uint64_t code[4]; /* of two rows each */
+    __m512i picks[2]; /* the codes of four rows, to each four lanes */
+    __m512 acc[8][4], quad[2][8];
+} mixed;
 
-/* Holds a loaded vector in its register: left to itself gcc loads it again for its second use. */
-#define KEEP(vector) __asm__("" : "+v"(vector))
+/* The compiler knows nothing of what the assembly reads; tiles start with a memory clobber. */
+AVX512_INLINE void multiply_add(__m512 *acc, __m512 w, const float *x, uint64_t offset, int disp)
+{
+    __asm__("vfmadd231ps %c1(%2,%3),%4,%0" : "+v"(*acc) : "i"(disp), "r"(x), "r"(offset), "v"(w));
+}
 
-/* Lane `lane` of every four, to all of them; in assembly because clang wants a literal where the
-   intrinsic takes the lane. */
-#define SPREAD_LANE(value, four, lane)                                                             \
-    __asm__("vpermilps %2,%1,%0" : "=v"(value) : "v"(four), "i"(0x55 * (lane)))
+/* A row's C vectors. No loop, of which gcc 12 makes more copies of registers. */
+AVX512_INLINE void multiply_row(__m512 *acc, __m512 w, const float *x, uint64_t offset, int disp,
+                                const int C)
+{
+    multiply_add(acc, w, x, offset, disp);
+    if (C > 1) multiply_add(acc + 1, w, x, offset, disp + 256);
+    if (C > 2) multiply_add(acc + 2, w, x, offset, disp + 512);
+    if (C > 3) multiply_add(acc + 3, w, x, offset, disp + 768);
+}
 
-#define CODES_AT(w, i)        (*(const uint64_t *)(const void *)((w) + 8 * (i))) /* two rows */
-#define VALUES_AT(w, slot, i) ((const void *)((w) + CODES + ((slot)*ROWS + (i)) * 4))
-#define FOUR_VALUES(w, slot, i)                                                                    \
-    _mm512_broadcast_f32x4(_mm_load_ps((const float *)VALUES_AT(w, slot, i)))
+AVX512_INLINE __m512 four_values(const uint8_t *w, int slot, int i)
+{
+    const uint8_t *at = w + CODES + (slot * ROWS + i) * 4;
+    return _mm512_broadcast_f32x4(_mm_load_ps((const float *)(const void *)at));
+}
+
 /* A bit pair of a code word, as the offset of its k in a group of the panel. */
-#define OFFSET_AT(code, bit) (((bit) <= 6 ? (code) << (6 - (bit)) : (code) >> ((bit)-6)) & 192u)
+AVX512_INLINE uint64_t offset_at(uint64_t code, int bit)
+{
+    return (bit <= 6 ? code << (6 - bit) : code >> (bit - 6)) & 192u;
+}
 
-/* A group, four rows i and on: of each row two slots of C broadcast multiply-adds, and between them
+/* Group g, four rows i and on: of each row two slots of C broadcast multiply-adds, and between them
    the vectors of the other form, Q of them. A row's next code word is asked for as soon as the last
    of this one is used: every load of x waits for its index, and a load that comes late is never
    made up for. */
-#define MIXED_FOUR(g, i)                                                                           \
-    {                                                                                              \
-        const __m512 four0 = FOUR_VALUES(w, 2 * (g), i), four1 = FOUR_VALUES(w, 2 * (g) + 1, i);   \
-        const __m512i picks0 = _mm512_srli_epi32(picks[(i) / 4], 4 * (g));                         \
-        const __m512i picks1 = _mm512_srli_epi32(picks[(i) / 4], 4 * (g) + 2);                     \
-        UNROLL for (int s = 0; s < 8; s++)                                                         \
-        {                                                                                          \
-            const int row_ = (i) + s % 4;                                                          \
-            const uint64_t offset =                                                                \
-                OFFSET_AT(code[row_ / 2], 4 * (g) + s / 4 * 2 + row_ % 2 * 32);                    \
-            __m512 value;                                                                          \
-            if ((g) == GROUPS - 1 && s > 4 && s % 2)                                               \
-                code[row_ / 2] = CODES_AT(following, row_ / 2);                                    \
-            SPREAD_LANE(value, s < 4 ? four0 : four1, s % 4);                                      \
-            UNROLL for (int c = 0; c < C; c++)                                                     \
-            {                                                                                      \
-                MULTIPLY_ADD(acc[row_][c], value, x, offset, ((g) * (4 * C + Q) + 4 * c) * 64);    \
-            }                                                                                      \
-            if ((s + 1) * Q / 8 > s * Q / 8) {                                                     \
-                const int j = s * Q / 8;                                                           \
-                __m512 group = _mm512_load_ps(x + ((g) * (4 * C + Q) + 4 * C + j) * 16);           \
-                __m512 *sum = &quad[(i) / 4][j];                                                   \
-                KEEP(group);                                                                       \
-                *sum = _mm512_fmadd_ps(_mm512_permutevar_ps(group, picks0), four0, *sum);          \
-                *sum = _mm512_fmadd_ps(_mm512_permutevar_ps(group, picks1), four1, *sum);          \
-            }                                                                                      \
-        }                                                                                          \
+AVX512_INLINE void mixed_four(mixed *m, unsigned g, int i, const int C, const int Q)
+{
+    const int slot = 2 * (int)g, line = (int)g * (4 * C + Q);
+    const __m512 four0 = four_values(m->w, slot, i), four1 = four_values(m->w, slot + 1, i);
+    const __m512i picks0 = _mm512_srli_epi32(m->picks[i / 4], 4 * g);
+    const __m512i picks1 = _mm512_srli_epi32(m->picks[i / 4], 4 * g + 2);
+    UNROLL for (int s = 0; s < 8; s++)
+    {
+        const int row = i + s % 4;
+        const uint64_t offset = offset_at(m->code[row / 2], 2 * slot + s / 4 * 2 + row % 2 * 32);
+        if (g == GROUPS - 1 && s > 4 && s % 2) m->code[row / 2] = codes_at(m->following, row / 2);
+        const __m512 value = spread_lane(s < 4 ? four0 : four1, s % 4);
+        multiply_row(m->acc[row], value, m->x, offset, line * 64, C);
+        if ((s + 1) * Q / 8 > s * Q / 8) {
+            const int j = s * Q / 8;
+            __m512 group = _mm512_load_ps(m->x + (line + 4 * C + j) * 16);
+            __m512 *sum = &m->quad[i / 4][j];
+            KEEP(group);
+            *sum = _mm512_fmadd_ps(_mm512_permutevar_ps(group, picks0), four0, *sum);
+            *sum = _mm512_fmadd_ps(_mm512_permutevar_ps(group, picks1), four1, *sum);
+        }
     }
-#define MIXED_GROUP(g)                                                                             \
-    UNROLL for (int i = 0; i < R; i += 4)                                                          \
-    {                                                                                              \
-        MIXED_FOUR(g, i)                                                                           \
-    }
+}
 
-/* R rows at a time of C vectors that are broadcast to and Q / 4 of the other form. */
-#define TILE(R_, C_, Q_, VECTORS)                                                                  \
+AVX512_INLINE void mixed_group(mixed *m, unsigned g, const int R, const int C, const int Q)
+{
+    mixed_four(m, g, 0, C, Q);
+    if (R == 8) mixed_four(m, g, 4, C, Q);
+}
+
+/* The sum of row i and vector c, which quad has for four tokens of each of four rows. */
+AVX512_INLINE __m512 *mixed_sum(mixed *m, int i, int c, const int C)
+{
+    return c < C ? &m->acc[i][c] : &m->quad[i / 4][(c - C) * 4 + i % 4];
+}
+
+/* Multiplies 16 rows by C vectors that are broadcast to and Q / 4 of the other form, R rows at a
+   time; all three are constants. */
+AVX512_INLINE void mixed_tile(const tile *t, uintptr_t self, const int R, const int C, const int Q)
+{
+    const int VECTORS = C + Q / 4, LINES = TILE_BLOCK * R / ROWS / 64;
+    mixed m;
+    __asm__ volatile("" ::: "memory");
+    UNROLL for (int i = 0; i < R / 2; i++)
+    {
+        m.code[i] = codes_at(t->w, i);
+    }
+    for (int row = 0; row < ROWS; row += R) {
+        float *sums = t->sums + row * VECTORS * 16;
+        m.w = t->w + 4 * row, m.x = t->x;
+        const uint8_t *next = m.w + row * (TILE_BLOCK / ROWS - 4) + t->ahead;
+        UNROLL for (int i = 0; i < R * VECTORS; i++)
+        {
+            *mixed_sum(&m, i / VECTORS, i % VECTORS, C) =
+                t->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + i * 16);
+        }
+        for (int64_t q = t->blocks; q > 0; q--) {
+            m.following = q > 1 ? m.w + TILE_BLOCK : t->w + (4 * row + 4 * R) % 64;
+            UNROLL for (int i = 0; i < R / 4; i++)
+            {
+                m.picks[i] = _mm512_broadcast_i32x4(_mm_load_si128((const void *)(m.w + 16 * i)));
+            }
+            if (t->cold || (row == 0 && q == t->blocks)) {
+                UNROLL for (int i = 0; i < LINES; i++)
+                {
+                    _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);
+                }
+            }
+            mixed_group(&m, 0, R, C, Q);
+            mixed_group(&m, 1, R, C, Q);
+            mixed_group(&m, 2, R, C, Q);
+            mixed_group(&m, 3, R, C, Q);
+            mixed_group(&m, 4, R, C, Q);
+            mixed_group(&m, 5, R, C, Q);
+            mixed_group(&m, 6, R, C, Q);
+            mixed_group(&m, 7, R, C, Q);
+            m.x += COLUMNS * VECTORS * 16, m.w += TILE_BLOCK, next += TILE_BLOCK;
+        }
+        _mm_prefetch(line_of_code(self, (uintptr_t)sums / 16, TILE_CODE), _MM_HINT_T1);
+        UNROLL for (int i = 0; i < R * VECTORS; i++)
+        {
+            _mm512_store_ps(sums + i * 16, *mixed_sum(&m, i / VECTORS, i % VECTORS, C));
+        }
+    }
+}
+
+#define TILE(R, C, Q, VECTORS)                                                                     \
     AVX512 static void tile_##VECTORS(const tile *t)                                               \
     {                                                                                              \
-        enum { R = R_, C = C_, Q = Q_, LINES = TILE_BLOCK * R / ROWS / 64 };                       \
-        uint64_t code[R / 2];                                                                      \
-        __asm__ volatile("" ::: "memory");                                                         \
-        UNROLL for (int i = 0; i < R / 2; i++)                                                     \
-        {                                                                                          \
-            code[i] = CODES_AT(t->w, i);                                                           \
-        }                                                                                          \
-        for (int row = 0; row < ROWS; row += R) {                                                  \
-            float *sums = t->sums + row * VECTORS * 16;                                            \
-            const uint8_t *w = t->w + 4 * row;                                                     \
-            const uint8_t *next = w + row * (TILE_BLOCK / ROWS - 4) + t->ahead;                    \
-            const float *x = t->x;                                                                 \
-            __m512 acc[R][C], quad[R / 4][Q + 1];                                                  \
-            UNROLL for (int i = 0; i < R; i++)                                                     \
-            {                                                                                      \
-                UNROLL for (int c = 0; c < VECTORS; c++)                                           \
-                {                                                                                  \
-                    const __m512 sum = t->first ? _mm512_setzero_ps()                              \
-                                                : _mm512_load_ps(sums + (i * VECTORS + c) * 16);   \
-                    if (c < C)                                                                     \
-                        acc[i][c] = sum;                                                           \
-                    else                                                                           \
-                        quad[i / 4][(c - C) * 4 + i % 4] = sum;                                    \
-                }                                                                                  \
-            }                                                                                      \
-            for (int64_t q = t->blocks; q > 0; q--) {                                              \
-                const uint8_t *following = q > 1 ? w + TILE_BLOCK : t->w + (4 * row + 4 * R) % 64; \
-                __m512i picks[R / 4];                                                              \
-                UNROLL for (int i = 0; i < R / 4; i++)                                             \
-                {                                                                                  \
-                    picks[i] = _mm512_broadcast_i32x4(_mm_load_si128((const void *)(w + 16 * i))); \
-                }                                                                                  \
-                if (t->cold || (row == 0 && q == t->blocks)) {                                     \
-                    UNROLL for (int i = 0; i < LINES; i++)                                         \
-                    {                                                                              \
-                        _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);                    \
-                    }                                                                              \
-                }                                                                                  \
-                MIXED_GROUP(0)                                                                     \
-                MIXED_GROUP(1)                                                                     \
-                MIXED_GROUP(2)                                                                     \
-                MIXED_GROUP(3)                                                                     \
-                MIXED_GROUP(4)                                                                     \
-                MIXED_GROUP(5)                                                                     \
-                MIXED_GROUP(6) MIXED_GROUP(7) x += COLUMNS * VECTORS * 16;                         \
-                w += TILE_BLOCK;                                                                   \
-                next += TILE_BLOCK;                                                                \
-            }                                                                                      \
-            _mm_prefetch(LINE_OF_CODE(tile_##VECTORS, (uintptr_t)sums / 16, TILE_CODE),            \
-                         _MM_HINT_T1);                                                             \
-            UNROLL for (int i = 0; i < R; i++)                                                     \
-            {                                                                                      \
-                UNROLL for (int c = 0; c < VECTORS; c++)                                           \
-                {                                                                                  \
-                    _mm512_store_ps(sums + (i * VECTORS + c) * 16,                                 \
-                                    c < C ? acc[i][c] : quad[i / 4][(c - C) * 4 + i % 4]);         \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
+        mixed_tile(t, (uintptr_t)tile_##VECTORS, R, C, Q);                                         \
     }
-
 #if !HAS_LANES
 TILE(8, 1, 0, 1)
 #else

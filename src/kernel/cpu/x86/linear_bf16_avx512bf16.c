@@ -67,23 +67,36 @@ enum {
 
 /* ---- the tile: 16 rows, C*16 tokens, some k blocks (32 columns) ------------------------------ */
 
-/* The compiler knows nothing of what the assembly reads; TILE starts with a memory clobber. */
-#define DOT(acc, w, x, offset, disp)                                                               \
-    __asm__("vdpbf16ps %c1(%2,%3),%4,%0" : "+v"(acc) : "i"(disp), "r"(x), "r"(offset), "v"(w))
+/* R rows of some vectors of tokens, on their way along k: C vectors have a sum for each row in acc,
+   the others for each four rows and tokens in quad. */
+typedef struct mixed {
+    const uint8_t *following, *x; /* where rows have their next code words; the panel */
+    const float *pairs;           /* the rows' values */
+    uint8_t *picks;               /* what they take of the four-token form */
+    uint64_t code[4];             /* of two rows each */
+    __m512 acc[8][3], quad[2][8];
+} mixed;
 
-/* Holds a loaded vector in its register: left to itself gcc loads it again for its second use. */
-#define KEEP(vector) __asm__("" : "+v"(vector))
+/* The compiler knows nothing of what the assembly reads; tiles start with a memory clobber. */
+TARGET_INLINE void add_dot(__m512 *acc, __m512 w, const uint8_t *x, uint64_t offset, int disp)
+{
+    __asm__("vdpbf16ps %c1(%2,%3),%4,%0" : "+v"(*acc) : "i"(disp), "r"(x), "r"(offset), "v"(w));
+}
 
-/* Lane `lane` of every four, to all of them; in assembly because clang wants a literal where the
-   intrinsic takes the lane. */
-#define SPREAD_LANE(value, four, lane)                                                             \
-    __asm__("vpermilps %2,%1,%0" : "=v"(value) : "v"(four), "i"(0x55 * (lane)))
+/* A row's C vectors of tables. No loop: clang 14 does not see through it. */
+TARGET_INLINE void dot_row(__m512 *acc, __m512 w, const uint8_t *x, uint64_t offset, int disp,
+                           const int C)
+{
+    add_dot(acc, w, x, offset, disp);
+    if (C > 1) add_dot(acc + 1, w, x, offset, disp + PART);
+    if (C > 2) add_dot(acc + 2, w, x, offset, disp + 2 * PART);
+}
 
-/* The code words of rows 2i and 2i + 1, and the offset that group g of row i makes. */
-#define CODES_AT(w, i) (*(const uint64_t *)(const void *)((w) + 8 * (i)))
-#define BIT(g, i)      (4 * (g) + (i) % 2 * 32)
-#define OFFSET(g, i)                                                                               \
-    ((BIT(g, i) <= 6 ? code[(i) / 2] << (6 - BIT(g, i)) : code[(i) / 2] >> (BIT(g, i) - 6)) & 960u)
+/* The offset that a code word's four bits from `bit` on make. */
+TARGET_INLINE uint64_t offset_at(uint64_t code, int bit)
+{
+    return (bit <= 6 ? code << (6 - bit) : code >> (bit - 6)) & 960u;
+}
 
 /* 128 bits, to every 128. */
 #define FOUR_PAIRS(p) _mm512_broadcast_f32x4(_mm_load_ps(p))
@@ -107,123 +120,116 @@ TARGET_INLINE __m512i picks_of(__m512i codes, int first)
 }
 
 /* Of R rows and all groups of a k block; stored long before they are loaded, 128 bits at a time. */
-#define MAKE_PICKS(to, from)                                                                       \
-    {                                                                                              \
-        UNROLL for (int i = 0; i < R * (Q > 0); i += 4)                                            \
-        {                                                                                          \
-            const __m512i codes = FOUR_WORDS((from) + 4 * i);                                      \
-            _mm512_store_si512((to) + 32 * i, picks_of(codes, 0));                                 \
-            _mm512_store_si512((to) + 32 * i + 64, picks_of(codes, 4));                            \
-        }                                                                                          \
+TARGET_INLINE void make_picks(uint8_t *to, const uint8_t *from, const int R)
+{
+    UNROLL for (int i = 0; i < R; i += 4)
+    {
+        const __m512i codes = FOUR_WORDS(from + 4 * i);
+        _mm512_store_si512(to + 32 * i, picks_of(codes, 0));
+        _mm512_store_si512(to + 32 * i + 64, picks_of(codes, 4));
     }
+}
 
-/* Two groups of the rows i .. i + 3: of each row and group C dots with the table, and between them
-   the vectors of the other form, Q of them. A row's next code word is asked for as soon as the last
-   of this one is used: every load of x waits for its offset, and a load that comes late is never
-   made up for. */
-#define FOUR_ROWS(u, i)                                                                            \
-    {                                                                                              \
-        const __m512 four0 = FOUR_PAIRS(pairs + 2 * (u)*ROWS + (i));                               \
-        const __m512 four1 = FOUR_PAIRS(pairs + (2 * (u) + 1) * ROWS + (i));                       \
-        __m512i picks0 = _mm512_setzero_si512(), picks1 = picks0;                                  \
-        if (Q > 0) {                                                                               \
-            picks0 = FOUR_WORDS(picks + 32 * (i) + 32 * (u));                                      \
-            picks1 = FOUR_WORDS(picks + 32 * (i) + 32 * (u) + 16);                                 \
-        }                                                                                          \
-        UNROLL for (int s = 0; s < 8; s++)                                                         \
-        {                                                                                          \
-            const int row_ = (i) + s % 4;                                                          \
-            const uint64_t offset = OFFSET(2 * (u) + s / 4, row_);                                 \
-            __m512 value;                                                                          \
-            if ((u) == 3 && s > 4 && s % 2) code[row_ / 2] = CODES_AT(following, row_ / 2);        \
-            SPREAD_LANE(value, s < 4 ? four0 : four1, s % 4);                                      \
-            UNROLL for (int c = 0; c < C; c++)                                                     \
-            {                                                                                      \
-                DOT(acc[row_][c], value, x, offset,                                                \
-                    (u)*UNIT(VECTORS) + (s / 4 * VECTORS + c) * PART - FIRST_LINE);                \
-            }                                                                                      \
-            if ((s + 1) * Q / 8 > s * Q / 8) {                                                     \
-                const int j = s * Q / 8;                                                           \
-                __m512i eight = _mm512_load_si512(x + (u)*UNIT(VECTORS) + (C + j / 4) * PART +     \
-                                                  FOUR_LINE(j % 4));                               \
-                KEEP(eight);                                                                       \
-                __m512 *sum = &quad[(i) / 4][j];                                                   \
-                *sum = _mm512_dpbf16_ps(*sum, (__m512bh)four0,                                     \
-                                        (__m512bh)_mm512_shuffle_epi8(eight, picks0));             \
-                *sum = _mm512_dpbf16_ps(*sum, (__m512bh)four1,                                     \
-                                        (__m512bh)_mm512_shuffle_epi8(eight, picks1));             \
-            }                                                                                      \
-        }                                                                                          \
+/* Groups 2u and 2u + 1 of the rows i .. i + 3: of each row and group C dots with the table, and
+   between them the vectors of the other form, Q of them. A row's next code word is asked for as
+   soon as the last of this one is used: every load of x waits for its offset, and a load that comes
+   late is never made up for. */
+TARGET_INLINE void four_rows(mixed *m, int u, int i, const int C, const int Q)
+{
+    const int VECTORS = C + Q / 4, unit = u * UNIT(VECTORS);
+    const __m512 four0 = FOUR_PAIRS(m->pairs + 2 * u * ROWS + i);
+    const __m512 four1 = FOUR_PAIRS(m->pairs + (2 * u + 1) * ROWS + i);
+    __m512i picks0 = _mm512_setzero_si512(), picks1 = picks0;
+    if (Q > 0) {
+        picks0 = FOUR_WORDS(m->picks + 32 * i + 32 * u);
+        picks1 = FOUR_WORDS(m->picks + 32 * i + 32 * u + 16);
     }
-#define TWO_GROUPS(u)                                                                              \
-    UNROLL for (int i = 0; i < R; i += 4)                                                          \
-    {                                                                                              \
-        FOUR_ROWS(u, i)                                                                            \
+    UNROLL for (int s = 0; s < 8; s++)
+    {
+        const int row = i + s % 4;
+        const uint64_t offset = offset_at(m->code[row / 2], 4 * (2 * u + s / 4) + row % 2 * 32);
+        if (u == 3 && s > 4 && s % 2) m->code[row / 2] = codes_at(m->following, row / 2);
+        const __m512 value = spread_lane(s < 4 ? four0 : four1, s % 4);
+        dot_row(m->acc[row], value, m->x, offset, unit + s / 4 * VECTORS * PART - FIRST_LINE, C);
+        if ((s + 1) * Q / 8 > s * Q / 8) {
+            const int j = s * Q / 8;
+            __m512i eight = _mm512_load_si512(m->x + unit + (C + j / 4) * PART + FOUR_LINE(j % 4));
+            KEEP(eight);
+            __m512 *sum = &m->quad[i / 4][j];
+            *sum = _mm512_dpbf16_ps(*sum, (__m512bh)four0,
+                                    (__m512bh)_mm512_shuffle_epi8(eight, picks0));
+            *sum = _mm512_dpbf16_ps(*sum, (__m512bh)four1,
+                                    (__m512bh)_mm512_shuffle_epi8(eight, picks1));
+        }
     }
+}
 
-#define SUM_AT(i, c) ((i)*VECTORS + (c)) * LANE
+TARGET_INLINE void two_groups(mixed *m, int u, const int R, const int C, const int Q)
+{
+    four_rows(m, u, 0, C, Q);
+    if (R == 8) four_rows(m, u, 4, C, Q);
+}
 
-/* R rows at a time of so many vectors of tokens. */
-#define TILE(R_, VECTORS_)                                                                         \
-    TARGET static void tile_##VECTORS_(const tile *t)                                              \
+/* The sum of row i and vector c, which quad has for four tokens of each of four rows. */
+TARGET_INLINE __m512 *sum_of(mixed *m, int i, int c, const int C)
+{
+    return c < C ? &m->acc[i][c] : &m->quad[i / 4][(c - C) * 4 + i % 4];
+}
+
+/* Multiplies 16 rows by VECTORS of tokens, R rows at a time; both are constants. */
+TARGET_INLINE void mixed_tile(const tile *t, uintptr_t self, const int R, const int VECTORS)
+{
+    const int Q = 4 * FOURS(VECTORS), C = VECTORS - Q / 4;
+    const int LINES = (BLOCK * R / ROWS + 63) / 64;
+    mixed m;
+    _Alignas(64) uint8_t picks_of_two[2][32 * 8];
+    uint8_t *picks_after = picks_of_two[1];
+    m.picks = picks_of_two[0];
+    __asm__ volatile("" : "+r"(m.picks), "+r"(picks_after)::"memory");
+    UNROLL for (int i = 0; i < R / 2; i++)
+    {
+        m.code[i] = codes_at(t->w, i);
+    }
+    if (Q > 0) make_picks(m.picks, t->w, R);
+    for (int row = 0; row < ROWS; row += R) {
+        float *sums = t->sums + row * VECTORS * LANE;
+        const uint8_t *w = t->w, *next = w + row * (BLOCK / ROWS) + t->ahead;
+        m.x = t->x;
+        UNROLL for (int i = 0; i < R * VECTORS; i++)
+        {
+            *sum_of(&m, i / VECTORS, i % VECTORS, C) =
+                t->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + i * LANE);
+        }
+        for (int64_t q = t->blocks; q > 0; q--) {
+            m.following = q > 1 ? w + BLOCK + 4 * row : t->w + (4 * row + 4 * R) % 64;
+            m.pairs = (const float *)(const void *)(w + CODES) + row;
+            if (Q > 0) make_picks(picks_after, m.following, R);
+            _mm_prefetch(line_of_code(self, (uintptr_t)next / 8, TILE_CODE), _MM_HINT_T1);
+            if (t->cold) {
+                UNROLL for (int i = 0; i < LINES; i++)
+                {
+                    _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);
+                }
+            }
+            two_groups(&m, 0, R, C, Q);
+            two_groups(&m, 1, R, C, Q);
+            two_groups(&m, 2, R, C, Q);
+            two_groups(&m, 3, R, C, Q);
+            m.x += KBLOCK(VECTORS), w += BLOCK, next += BLOCK;
+            uint8_t *const used = m.picks;
+            m.picks = picks_after, picks_after = used;
+        }
+        UNROLL for (int i = 0; i < R * VECTORS; i++)
+        {
+            _mm512_store_ps(sums + i * LANE, *sum_of(&m, i / VECTORS, i % VECTORS, C));
+        }
+    }
+}
+
+#define TILE(R, VECTORS)                                                                           \
+    TARGET static void tile_##VECTORS(const tile *t)                                               \
     {                                                                                              \
-        enum { R = R_, VECTORS = VECTORS_, Q = 4 * FOURS(VECTORS), C = VECTORS - Q / 4 };          \
-        enum { LINES = (BLOCK * R / ROWS + 63) / 64 };                                             \
-        uint64_t code[R / 2];                                                                      \
-        _Alignas(64) uint8_t picks_of_two[2][32 * R];                                              \
-        uint8_t *picks = picks_of_two[0], *picks_after = picks_of_two[1];                          \
-        __asm__ volatile("" : "+r"(picks), "+r"(picks_after)::"memory");                           \
-        UNROLL for (int i = 0; i < R / 2; i++)                                                     \
-        {                                                                                          \
-            code[i] = CODES_AT(t->w, i);                                                           \
-        }                                                                                          \
-        MAKE_PICKS(picks, t->w)                                                                    \
-        for (int row = 0; row < ROWS; row += R) {                                                  \
-            float *sums = t->sums + row * VECTORS * LANE;                                          \
-            const uint8_t *w = t->w, *x = t->x;                                                    \
-            const uint8_t *next = w + row * (BLOCK / ROWS) + t->ahead;                             \
-            __m512 acc[R][C], quad[R / 4][Q + 1];                                                  \
-            UNROLL for (int i = 0; i < R; i++)                                                     \
-            {                                                                                      \
-                UNROLL for (int c = 0; c < VECTORS; c++)                                           \
-                {                                                                                  \
-                    const __m512 sum =                                                             \
-                        t->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + SUM_AT(i, c));      \
-                    if (c < C)                                                                     \
-                        acc[i][c] = sum;                                                           \
-                    else                                                                           \
-                        quad[i / 4][(c - C) * 4 + i % 4] = sum;                                    \
-                }                                                                                  \
-            }                                                                                      \
-            for (int64_t q = t->blocks; q > 0; q--) {                                              \
-                const uint8_t *following =                                                         \
-                    q > 1 ? w + BLOCK + 4 * row : t->w + (4 * row + 4 * R) % 64;                   \
-                const float *pairs = (const float *)(const void *)(w + CODES) + row;               \
-                MAKE_PICKS(picks_after, following)                                                 \
-                _mm_prefetch(LINE_OF_CODE(tile_##VECTORS_, (uintptr_t)next / 8, TILE_CODE),        \
-                             _MM_HINT_T1);                                                         \
-                if (t->cold) {                                                                     \
-                    UNROLL for (int i = 0; i < LINES; i++)                                         \
-                    {                                                                              \
-                        _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);                    \
-                    }                                                                              \
-                }                                                                                  \
-                TWO_GROUPS(0)                                                                      \
-                TWO_GROUPS(1) TWO_GROUPS(2) TWO_GROUPS(3) x += KBLOCK(VECTORS);                    \
-                w += BLOCK;                                                                        \
-                next += BLOCK;                                                                     \
-                uint8_t *const used = picks;                                                       \
-                picks = picks_after, picks_after = used;                                           \
-            }                                                                                      \
-            UNROLL for (int i = 0; i < R; i++)                                                     \
-            {                                                                                      \
-                UNROLL for (int c = 0; c < VECTORS; c++)                                           \
-                {                                                                                  \
-                    _mm512_store_ps(sums + SUM_AT(i, c),                                           \
-                                    c < C ? acc[i][c] : quad[i / 4][(c - C) * 4 + i % 4]);         \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
+        mixed_tile(t, (uintptr_t)tile_##VECTORS, R, VECTORS);                                      \
     }
 TILE(8, 2)
 TILE(8, 3)

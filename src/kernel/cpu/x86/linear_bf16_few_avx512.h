@@ -78,274 +78,300 @@ TARGET static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *
 
 enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
 
-/* Lines that several tokens share need not go through L2; one token alone is faster if they do. */
-#define LANES_HINT (T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA)
+enum { MOST_FEW = 5 }; /* tokens that are picked by vpermw */
 
-/* Group g of a k block, its codes at the bits 4g and 4g + 2 of both halves of `codes`' words. The
-   bits above the two meet copies of the same four columns. */
-#define GROUP_OF_FEW(codes, shift, g)                                                              \
-    {                                                                                              \
-        const __m512i index = _mm512_srlv_epi16(codes, shift);                                     \
-        const __m512bh pair = (__m512bh)_mm512_load_si512(w + CODES + (g)*64);                     \
-        _mm_prefetch((const char *)w + AHEAD + CODES + (g)*64, LANES_HINT);                        \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            int64_t four;                                                                          \
-            memcpy(&four, x + ((g)*T + t) * 4, sizeof four);                                       \
-            const __m512i picked = _mm512_permutexvar_epi16(index, _mm512_set1_epi64(four));       \
-            acc[t][(g) % S] = _mm512_dpbf16_ps(acc[t][(g) % S], pair, (__m512bh)picked);           \
-        }                                                                                          \
+/* Group g of a k block, its codes at the bits 4g and 4g + 2 of both halves of `codes`' words, with
+   S sums for each token. The bits above the two meet copies of the same four columns. */
+TARGET_INLINE void few_group(__m512 (*acc)[4], const uint8_t *w, const few_t *x, __m512i index,
+                             int g, const int T)
+{
+    const int S = T < 3 ? 4 : 2;
+    const __m512bh pair = (__m512bh)_mm512_load_si512(w + CODES + g * 64);
+    ask_for(w + AHEAD + CODES + g * 64, T);
+    UNROLL for (int t = 0; t < T; t++)
+    {
+        int64_t four;
+        memcpy(&four, x + (g * T + t) * 4, sizeof four);
+        const __m512i picked = _mm512_permutexvar_epi16(index, _mm512_set1_epi64(four));
+        acc[t][g % S] = _mm512_dpbf16_ps(acc[t][g % S], pair, (__m512bh)picked);
     }
+}
 
-/* Row block b, T tokens, fewer than six. */
-#define LANES_FEW(T_)                                                                              \
-    TARGET static void lanes_##T_(const s24i_linear_job *job, const few_t *x, int64_t stride,      \
-                                  int64_t b)                                                       \
-    {                                                                                              \
-        enum { T = T_, S = T < 3 ? 4 : 2 };                                                        \
-        const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
-        const __mmask32 second = 0xaaaaaaaau;                                                      \
-        const __m512i shift0 = _mm512_set1_epi32(0x00020000);                                      \
-        const __m512i shift1 = _mm512_set1_epi32(0x00060004);                                      \
-        const __m512i shift2 = _mm512_set1_epi32(0x000a0008);                                      \
-        const __m512i shift3 = _mm512_set1_epi32(0x000e000c);                                      \
-        __m512 acc[T][S];                                                                          \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            UNROLL for (int s = 0; s < S; s++)                                                     \
-            {                                                                                      \
-                acc[t][s] = _mm512_setzero_ps();                                                   \
-            }                                                                                      \
-        }                                                                                          \
-        (void)stride;                                                                              \
-        int64_t k = 0;                                                                             \
-        for (; k + COLUMNS <= job->k; k += COLUMNS, w += BLOCK, x += COLUMNS * T) {                \
-            const __m512i code = _mm512_load_si512(w);                                             \
-            const __m512i low =                                                                    \
-                _mm512_mask_blend_epi16(second, code, _mm512_slli_epi32(code, 16));                \
-            const __m512i high =                                                                   \
-                _mm512_mask_blend_epi16(second, _mm512_srli_epi32(code, 16), code);                \
-            _mm_prefetch((const char *)w + AHEAD, LANES_HINT);                                     \
-            GROUP_OF_FEW(low, shift0, 0)                                                           \
-            GROUP_OF_FEW(low, shift1, 1)                                                           \
-            GROUP_OF_FEW(low, shift2, 2)                                                           \
-            GROUP_OF_FEW(low, shift3, 3)                                                           \
-            GROUP_OF_FEW(high, shift0, 4)                                                          \
-            GROUP_OF_FEW(high, shift1, 5)                                                          \
-            GROUP_OF_FEW(high, shift2, 6) GROUP_OF_FEW(high, shift3, 7)                            \
-        }                                                                                          \
-        if (k < job->k) {                                                                          \
-            __m512i code = _mm512_load_si512(w);                                                   \
-            for (; k < job->k; k += 4, w += 64, x += 4 * T, code = _mm512_srli_epi32(code, 4))     \
-                GROUP_OF_FEW(_mm512_mask_blend_epi16(second, code, _mm512_slli_epi32(code, 16)),   \
-                             shift0, 0)                                                            \
-        }                                                                                          \
-        _Alignas(64) float sums[T][ROWS];                                                          \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            UNROLL for (int s = 1; s < S; s++)                                                     \
-            {                                                                                      \
-                acc[t][0] = _mm512_add_ps(acc[t][0], acc[t][s]);                                   \
-            }                                                                                      \
-            _mm512_store_ps(sums[t], acc[t][0]);                                                   \
-        }                                                                                          \
-        finish_lanes(job, b *ROWS, T, (const float(*)[ROWS])sums);                                 \
+/* Of code words the halves with the codes of the groups 0 to 3, and those with 4 to 7: slot 0's in
+   the lower word, slot 1's in the upper one. */
+TARGET_INLINE __m512i low_of(__m512i code)
+{
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, code, _mm512_slli_epi32(code, 16));
+}
+TARGET_INLINE __m512i high_of(__m512i code)
+{
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(code, 16), code);
+}
+
+/* Multiplies row block b by T tokens, a constant up to MOST_FEW. */
+TARGET_INLINE void lanes_few(const s24i_linear_job *job, const few_t *x, int64_t b, const int T)
+{
+    const int S = T < 3 ? 4 : 2;
+    const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;
+    const __m512i shift0 = _mm512_set1_epi32(0x00020000), shift1 = _mm512_set1_epi32(0x00060004);
+    const __m512i shift2 = _mm512_set1_epi32(0x000a0008), shift3 = _mm512_set1_epi32(0x000e000c);
+    __m512 acc[MOST_FEW][4];
+    UNROLL for (int i = 0; i < T * S; i++)
+    {
+        acc[i / S][i % S] = _mm512_setzero_ps();
     }
-
-/* A pick by bits spreads the group on its way. The assembler of clang 14 counts an offset of 8
-   bytes as one of 64 there, so for clang it is spread first. */
-#if defined(__clang__)
-#define PICK_BITS "vpbroadcastq %c1(%2),%0\n\tvgf2p8affineqb $0,%0,%3,%0"
-#define PICKED    "=&v"
-#else
-#define PICK_BITS "vgf2p8affineqb $0,%c1(%2)%{1to8%},%3,%0"
-#define PICKED    "=v"
-#endif
-
-/* Token t's group, picked; and multiplied, LATE tokens later. In assembly for the order. */
-#define PICK(g, t, i)                                                                              \
-    {                                                                                              \
-        if (by_bits(T, t))                                                                         \
-            __asm__ volatile(PICK_BITS                                                             \
-                             : PICKED(four[(t) % 8])                                               \
-                             : "i"(8 * ((g)*T + (i))), "r"(x), "v"(bit));                          \
-        else                                                                                       \
-            __asm__ volatile("vpbroadcastq %c1(%2),%0\n\tvpmultishiftqb %0,%3,%0"                  \
-                             : "=&v"(four[(t) % 8])                                                \
-                             : "i"(8 * ((g)*T + (i))), "r"(x), "v"(shift));                        \
+    int64_t k = 0;
+    for (; k + COLUMNS <= job->k; k += COLUMNS, w += BLOCK, x += COLUMNS * T) {
+        const __m512i code = _mm512_load_si512(w), low = low_of(code), high = high_of(code);
+        ask_for(w + AHEAD, T);
+        few_group(acc, w, x, _mm512_srlv_epi16(low, shift0), 0, T);
+        few_group(acc, w, x, _mm512_srlv_epi16(low, shift1), 1, T);
+        few_group(acc, w, x, _mm512_srlv_epi16(low, shift2), 2, T);
+        few_group(acc, w, x, _mm512_srlv_epi16(low, shift3), 3, T);
+        few_group(acc, w, x, _mm512_srlv_epi16(high, shift0), 4, T);
+        few_group(acc, w, x, _mm512_srlv_epi16(high, shift1), 5, T);
+        few_group(acc, w, x, _mm512_srlv_epi16(high, shift2), 6, T);
+        few_group(acc, w, x, _mm512_srlv_epi16(high, shift3), 7, T);
     }
-#define MULTIPLY(g, t, i)                                                                          \
-    __asm__ volatile("vdpbf16ps %1,%2,%0" : "+v"(acc[i][(g) % S]) : "v"(four[(t) % 8]), "v"(pair))
-#define IS_TOKEN(t) ((t) >= 0 && (t) < T)
-#define TOKEN(g, t)                                                                                \
-    if (IS_TOKEN(t)) PICK(g, t, IS_TOKEN(t) ? (t) : 0)                                             \
-    if (IS_TOKEN((t)-LATE)) MULTIPLY(g, (t)-LATE + 8, IS_TOKEN((t)-LATE) ? (t)-LATE : 0);
-#define TOKENS(g, t) TOKEN(g, t) TOKEN(g, t + 1)
+    if (k < job->k) {
+        __m512i code = _mm512_load_si512(w);
+        for (; k < job->k; k += 4, w += 64, x += 4 * T, code = _mm512_srli_epi32(code, 4))
+            few_group(acc, w, x, _mm512_srlv_epi16(low_of(code), shift0), 0, T);
+    }
+    _Alignas(64) float sums[MOST_FEW][ROWS];
+    UNROLL for (int t = 0; t < T; t++)
+    {
+        UNROLL for (int s = 1; s < S; s++)
+        {
+            acc[t][0] = _mm512_add_ps(acc[t][0], acc[t][s]);
+        }
+        _mm512_store_ps(sums[t], acc[t][0]);
+    }
+    finish_lanes(job, b * ROWS, T, (const float(*)[ROWS])sums);
+}
+
+/* ---- six tokens and more --------------------------------------------------------------------- */
 
 /*
- * What is picked by. `low` and `high` have a row's codes of four groups each, slot 0's in the lower
- * word, slot 1's in the upper one, the first group's at bit 0.
+ * Where a row block's tokens are, what they are picked by, and those on their way. `low` and `high`
+ * have a row's codes of four groups each, slot 0's in the lower word, slot 1's in the upper one,
+ * the first group's at bit 0.
  * For bits: twice the column, by which a bit of each byte of a word is moved right to where the
  * column's bytes lie in a turned group, the first byte at the top.
  * For shifts: with its bytes doubled, two groups' at a time, moved to bit 4 and masked it is 16
  * times the column, and 8 more in the upper byte: the bits at which the bytes begin.
  */
-#define LOW_OF(code)                                                                               \
-    _mm512_srlv_epi16(_mm512_mask_blend_epi16(upper, code, _mm512_slli_epi32(code, 16)), slot)
-#define HIGH_OF(code)                                                                              \
-    _mm512_srlv_epi16(_mm512_mask_blend_epi16(upper, _mm512_srli_epi32(code, 16), code), slot)
-#define BIT_OF(twice) _mm512_srlv_epi16(_mm512_set1_epi16(0x4080), twice)
-#define SHIFT_OF(fields)                                                                           \
-    _mm512_ternarylogic_epi32(fields, _mm512_set1_epi16(0x3030), _mm512_set1_epi16(0x0800), 0xea)
+typedef struct picks {
+    const uint8_t *w, *following; /* this k block and the next one */
+    const few_t *x;
+    __m512i low, high, doubled, bit, shift, pair, four[8];
+} picks;
+
+TARGET_INLINE __m512i slots_of(__m512i codes)
+{
+    return _mm512_srlv_epi16(codes, _mm512_set1_epi32(0x00020000));
+}
+
+/* Twice the column of one of four groups, and what is above and below it. */
+TARGET_INLINE __m512i twice_of(__m512i codes, int group)
+{
+    if (group == 0) return _mm512_slli_epi16(codes, 1);
+    if (group == 1) return _mm512_srli_epi16(codes, 3);
+    return group == 2 ? _mm512_srli_epi16(codes, 7) : _mm512_srli_epi16(codes, 11);
+}
+
+TARGET_INLINE __m512i doubled_of(__m512i codes, int second)
+{
+    const __m512i first = _mm512_set4_epi32(0x0e0e0c0c, 0x0a0a0808, 0x06060404, 0x02020000);
+    const __m512i other = _mm512_set4_epi32(0x0f0f0d0d, 0x0b0b0909, 0x07070505, 0x03030101);
+    return _mm512_shuffle_epi8(codes, second ? other : first);
+}
+
+TARGET_INLINE __m512i bit_of(__m512i twice)
+{
+    return _mm512_srlv_epi16(_mm512_set1_epi16(0x4080), twice);
+}
+
+TARGET_INLINE __m512i shift_of(__m512i fields)
+{
+    return _mm512_ternarylogic_epi32(fields, _mm512_set1_epi16(0x3030), _mm512_set1_epi16(0x0800),
+                                     0xea);
+}
+
+/* A pick by bits spreads the group on its way. The assembler of clang 14 counts an offset of 8
+   bytes as one of 64 there, so for clang it is spread first. */
+#if defined(__clang__)
+#define PICK_BITS "vpbroadcastq %1,%0\n\tvgf2p8affineqb $0,%0,%2,%0"
+#define PICKED    "=&v"
+#else
+#define PICK_BITS "vgf2p8affineqb $0,%1%{1to8%},%2,%0"
+#define PICKED    "=v"
+#endif
+
+/* Token t's group g, picked. In assembly for the order. */
+TARGET_INLINE void pick(picks *p, int g, int t, const int T)
+{
+    const few_t(*at)[4] = (const few_t(*)[4])(p->x + 4 * (g * T + t));
+    if (by_bits(T, t))
+        __asm__ volatile(PICK_BITS : PICKED(p->four[t % 8]) : "m"(*at), "v"(p->bit));
+    else
+        __asm__ volatile("vpbroadcastq %1,%0\n\tvpmultishiftqb %0,%2,%0"
+                         : "=&v"(p->four[t % 8])
+                         : "m"(*at), "v"(p->shift));
+}
+
+/* Token t is picked, and the one LATE tokens before it multiplied. */
+TARGET_INLINE void lanes_token(picks *p, __m512 (*acc)[2], int g, int t, const int T)
+{
+    enum { LATE = 3 };
+    const int S = T >= MANY ? 1 : 2;
+    if (t < T) pick(p, g, t, T);
+    if (t >= LATE && t - LATE < T)
+        __asm__ volatile("vdpbf16ps %1,%2,%0"
+                         : "+v"(acc[t - LATE][g % S])
+                         : "v"(p->four[(t - LATE) % 8]), "v"(p->pair));
+}
+
+TARGET_INLINE void two_tokens(picks *p, __m512 (*acc)[2], int g, int t, const int T)
+{
+    lanes_token(p, acc, g, t, T);
+    lanes_token(p, acc, g, t + 1, T);
+}
 
 /* Group g of a k block, and what the next one picks by; the next k block's codes are split in four
    groups of this one. */
-#define LANES_GROUP(g)                                                                             \
-    {                                                                                              \
-        enum { NEXT = (g + 1) % GROUPS };                                                          \
-        const __m512i pair = _mm512_load_si512(w + CODES + (g)*64);                                \
-        __m512i four[8], next_bit = NEXT < 4 ? low : high, next_shift = shift;                     \
-        TOKENS(g, 0)                                                                               \
-        _mm_prefetch((const char *)w + AHEAD + CODES + (g)*64, _MM_HINT_NTA);                      \
-        next_bit = NEXT % 4 ? _mm512_srli_epi16(next_bit, NEXT % 4 * 4u - 1u)                      \
-                            : _mm512_slli_epi16(next_bit, 1);                                      \
-        HOLD(next_bit);                                                                            \
-        TOKENS(g, 2)                                                                               \
-        if (SHIFTS && NEXT % 2 == 0) {                                                             \
-            doubled = _mm512_shuffle_epi8(NEXT < 4 ? low : high, NEXT % 4 ? second : first);       \
-            HOLD(doubled);                                                                         \
-        }                                                                                          \
-        TOKENS(g, 4)                                                                               \
-        next_bit = _mm512_and_si512(next_bit, _mm512_set1_epi16(6));                               \
-        HOLD(next_bit);                                                                            \
-        if (SHIFTS) {                                                                              \
-            next_shift = NEXT % 2 ? doubled : _mm512_slli_epi16(doubled, 4);                       \
-            HOLD(next_shift);                                                                      \
-        }                                                                                          \
-        TOKENS(g, 6)                                                                               \
-        if (SHIFTS) {                                                                              \
-            next_shift = SHIFT_OF(next_shift);                                                     \
-            HOLD(next_shift);                                                                      \
-        }                                                                                          \
-        TOKENS(g, 8)                                                                               \
-        next_bit = BIT_OF(next_bit);                                                               \
-        HOLD(next_bit);                                                                            \
-        if (g == 4) {                                                                              \
-            low = LOW_OF(_mm512_load_si512(following));                                            \
-            HOLD(low);                                                                             \
-        }                                                                                          \
-        TOKENS(g, 10)                                                                              \
-        if (g == 6) {                                                                              \
-            high = HIGH_OF(_mm512_load_si512(following));                                          \
-            HOLD(high);                                                                            \
-        }                                                                                          \
-        TOKENS(g, 12)                                                                              \
-        TOKENS(g, 14)                                                                              \
-        TOKENS(g, 16)                                                                              \
-        TOKENS(g, 18)                                                                              \
-        bit = next_bit, shift = next_shift;                                                        \
+TARGET_INLINE void lanes_group(picks *p, __m512 (*acc)[2], int g, const int T)
+{
+    const int SHIFTS = T >= MANY, next = (g + 1) % GROUPS;
+    p->pair = _mm512_load_si512(p->w + CODES + g * 64);
+    __m512i bit = next < 4 ? p->low : p->high, shift = p->shift;
+    two_tokens(p, acc, g, 0, T);
+    _mm_prefetch((const char *)p->w + AHEAD + CODES + g * 64, _MM_HINT_NTA);
+    bit = twice_of(bit, next % 4);
+    HOLD(bit);
+    two_tokens(p, acc, g, 2, T);
+    if (SHIFTS && next % 2 == 0) {
+        p->doubled = doubled_of(next < 4 ? p->low : p->high, next % 4);
+        HOLD(p->doubled);
     }
+    two_tokens(p, acc, g, 4, T);
+    bit = _mm512_and_si512(bit, _mm512_set1_epi16(6));
+    HOLD(bit);
+    if (SHIFTS) {
+        shift = next % 2 ? p->doubled : _mm512_slli_epi16(p->doubled, 4);
+        HOLD(shift);
+    }
+    two_tokens(p, acc, g, 6, T);
+    if (SHIFTS) {
+        shift = shift_of(shift);
+        HOLD(shift);
+    }
+    two_tokens(p, acc, g, 8, T);
+    bit = bit_of(bit);
+    HOLD(bit);
+    if (g == 4) {
+        p->low = slots_of(low_of(_mm512_load_si512(p->following)));
+        HOLD(p->low);
+    }
+    two_tokens(p, acc, g, 10, T);
+    if (g == 6) {
+        p->high = slots_of(high_of(_mm512_load_si512(p->following)));
+        HOLD(p->high);
+    }
+    two_tokens(p, acc, g, 12, T);
+    two_tokens(p, acc, g, 14, T);
+    two_tokens(p, acc, g, 16, T);
+    two_tokens(p, acc, g, 18, T);
+    p->bit = bit, p->shift = shift;
+}
 
 /* The plain epilogue, from registers; false if a bf16 output is subnormal, of which the conversion
    makes zero. */
-#define FINISH_PLAIN(done)                                                                         \
-    {                                                                                              \
-        const __m512 alpha = _mm512_set1_ps(job->alpha);                                           \
-        const __m512 bias =                                                                        \
-            job->bias ? _mm512_loadu_ps(job->bias + b * ROWS) : _mm512_setzero_ps();               \
-        const int64_t y_step = job->y_stride_m;                                                    \
-        __mmask16 tiny = 0;                                                                        \
-        if (job->y_dtype == S24_F32) {                                                             \
-            float *to = (float *)job->y + b * ROWS;                                                \
-            UNROLL for (int t = 0; t < T; t++)                                                     \
-            {                                                                                      \
-                _mm512_storeu_ps(to + t * y_step, _mm512_fmadd_ps(acc[t][0], alpha, bias));        \
-            }                                                                                      \
-        } else {                                                                                   \
-            uint16_t *to = (uint16_t *)job->y + b * ROWS;                                          \
-            UNROLL for (int t = 0; t < T; t++)                                                     \
-            {                                                                                      \
-                const __m512 v = _mm512_fmadd_ps(acc[t][0], alpha, bias);                          \
-                tiny |= _mm512_fpclass_ps_mask(v, 0x20);                                           \
-                _mm256_storeu_si256((__m256i *)(void *)(to + t * y_step),                          \
-                                    (__m256i)_mm512_cvtneps_pbh(v));                               \
-            }                                                                                      \
-        }                                                                                          \
-        done = !tiny;                                                                              \
+TARGET_INLINE int finish_plain(const s24i_linear_job *job, int64_t b, const __m512 (*acc)[2],
+                               const int T)
+{
+    const __m512 alpha = _mm512_set1_ps(job->alpha);
+    const __m512 bias = job->bias ? _mm512_loadu_ps(job->bias + b * ROWS) : _mm512_setzero_ps();
+    const int64_t y_step = job->y_stride_m;
+    __mmask16 tiny = 0;
+    if (job->y_dtype == S24_F32) {
+        float *to = (float *)job->y + b * ROWS;
+        UNROLL for (int t = 0; t < T; t++)
+        {
+            _mm512_storeu_ps(to + t * y_step, _mm512_fmadd_ps(acc[t][0], alpha, bias));
+        }
+    } else {
+        uint16_t *to = (uint16_t *)job->y + b * ROWS;
+        UNROLL for (int t = 0; t < T; t++)
+        {
+            const __m512 v = _mm512_fmadd_ps(acc[t][0], alpha, bias);
+            tiny |= _mm512_fpclass_ps_mask(v, 0x20);
+            _mm256_storeu_si256((__m256i *)(void *)(to + t * y_step),
+                                (__m256i)_mm512_cvtneps_pbh(v));
+        }
     }
+    return !tiny;
+}
 
-/* Row block b, T tokens, six and more. */
-#define LANES(T_)                                                                                  \
-    TARGET static void lanes_##T_(const s24i_linear_job *job, const few_t *x, int64_t stride,      \
-                                  int64_t b)                                                       \
+/* Multiplies row block b by T tokens, a constant above MOST_FEW. */
+TARGET_INLINE void lanes_many(const s24i_linear_job *job, const few_t *x, int64_t b, uintptr_t self,
+                              const int T)
+{
+    const int S = T >= MANY ? 1 : 2;
+    picks p = {.w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK, .x = x};
+    __m512 acc[LANES_M][2];
+    UNROLL for (int i = 0; i < T * S; i++)
+    {
+        acc[i / S][i % S] = _mm512_setzero_ps();
+    }
+    const __m512i code = _mm512_load_si512(p.w);
+    p.low = slots_of(low_of(code)), p.high = slots_of(high_of(code));
+    p.doubled = doubled_of(p.low, 0);
+    p.shift = shift_of(_mm512_slli_epi16(p.doubled, 4));
+    p.bit = bit_of(_mm512_and_si512(twice_of(p.low, 0), _mm512_set1_epi16(6)));
+    __asm__ volatile("" ::: "memory");
+    for (int64_t k = 0; k < job->k; k += COLUMNS, p.w += BLOCK, p.x += COLUMNS * T) {
+        p.following = k + COLUMNS < job->k ? p.w + BLOCK : p.w;
+        _mm_prefetch((const char *)p.w + AHEAD, _MM_HINT_NTA);
+        _mm_prefetch(line_of_code(self, (uintptr_t)p.w / 8, FEW_CODE), _MM_HINT_T1);
+        lanes_group(&p, acc, 0, T);
+        lanes_group(&p, acc, 1, T);
+        lanes_group(&p, acc, 2, T);
+        lanes_group(&p, acc, 3, T);
+        lanes_group(&p, acc, 4, T);
+        lanes_group(&p, acc, 5, T);
+        lanes_group(&p, acc, 6, T);
+        lanes_group(&p, acc, 7, T);
+    }
+    UNROLL for (int t = 0; t < T * (S > 1); t++)
+    {
+        acc[t][0] = _mm512_add_ps(acc[t][0], acc[t][S - 1]);
+    }
+    if (is_plain(job, b * ROWS) && finish_plain(job, b, (const __m512(*)[2])acc, T)) return;
+    _Alignas(64) float sums[LANES_M][ROWS];
+    UNROLL for (int t = 0; t < T; t++)
+    {
+        _mm512_store_ps(sums[t], acc[t][0]);
+    }
+    finish_lanes(job, b * ROWS, T, (const float(*)[ROWS])sums);
+}
+
+#define LANES(T)                                                                                   \
+    TARGET static void lanes_##T(const s24i_linear_job *job, const few_t *x, int64_t stride,       \
+                                 int64_t b)                                                        \
     {                                                                                              \
-        enum { T = T_, SHIFTS = T_ >= MANY, S = SHIFTS ? 1 : 2, LATE = 3 };                        \
-        const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
-        const __mmask32 upper = 0xaaaaaaaau;                                                       \
-        const __m512i slot = _mm512_set1_epi32(0x00020000);                                        \
-        const __m512i first = _mm512_set4_epi32(0x0e0e0c0c, 0x0a0a0808, 0x06060404, 0x02020000);   \
-        const __m512i second = _mm512_set4_epi32(0x0f0f0d0d, 0x0b0b0909, 0x07070505, 0x03030101);  \
-        __m512 acc[T][S];                                                                          \
-        UNROLL for (int i = 0; i < T * S; i++)                                                     \
-        {                                                                                          \
-            acc[i / S][i % S] = _mm512_setzero_ps();                                               \
-        }                                                                                          \
         (void)stride;                                                                              \
-        const __m512i code = _mm512_load_si512(w);                                                 \
-        __m512i low = LOW_OF(code), high = HIGH_OF(code);                                          \
-        __m512i doubled = _mm512_shuffle_epi8(low, first);                                         \
-        __m512i shift = SHIFT_OF(_mm512_slli_epi16(doubled, 4));                                   \
-        __m512i bit = BIT_OF(_mm512_and_si512(_mm512_slli_epi16(low, 1), _mm512_set1_epi16(6)));   \
-        __asm__ volatile("" ::: "memory");                                                         \
-        for (int64_t k = 0; k < job->k; k += COLUMNS, w += BLOCK, x += COLUMNS * T) {              \
-            const uint8_t *following = k + COLUMNS < job->k ? w + BLOCK : w;                       \
-            _mm_prefetch((const char *)w + AHEAD, _MM_HINT_NTA);                                   \
-            _mm_prefetch(LINE_OF_CODE(lanes_##T_, (uintptr_t)w / 8, FEW_CODE), _MM_HINT_T1);       \
-            LANES_GROUP(0)                                                                         \
-            LANES_GROUP(1)                                                                         \
-            LANES_GROUP(2)                                                                         \
-            LANES_GROUP(3)                                                                         \
-            LANES_GROUP(4)                                                                         \
-            LANES_GROUP(5)                                                                         \
-            LANES_GROUP(6)                                                                         \
-            LANES_GROUP(7)                                                                         \
-        }                                                                                          \
-        UNROLL for (int t = 0; t < T * (S > 1); t++)                                               \
-        {                                                                                          \
-            acc[t][0] = _mm512_add_ps(acc[t][0], acc[t][S - 1]);                                   \
-        }                                                                                          \
-        int done = 0;                                                                              \
-        if (is_plain(job, b * ROWS)) FINISH_PLAIN(done)                                            \
-        if (done) return;                                                                          \
-        _Alignas(64) float sums[T][ROWS];                                                          \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            _mm512_store_ps(sums[t], acc[t][0]);                                                   \
-        }                                                                                          \
-        finish_lanes(job, b *ROWS, T, (const float(*)[ROWS])sums);                                 \
+        if (T <= MOST_FEW)                                                                         \
+            lanes_few(job, x, b, T);                                                               \
+        else                                                                                       \
+            lanes_many(job, x, b, (uintptr_t)lanes_##T, T);                                        \
     }
-
-LANES_FEW(1)
-LANES_FEW(2)
-LANES_FEW(3)
-LANES_FEW(4)
-LANES_FEW(5)
-LANES(6)
-LANES(7)
-LANES(8)
-LANES(9)
-LANES(10)
-LANES(11)
-LANES(12)
-LANES(13)
-LANES(14)
-LANES(15)
-LANES(16)
+#define LANES_AT(T) [T] = lanes_##T,
+FROM_1_TO_8(LANES)
+FROM_9_TO_16(LANES)
 
 static void (*const lanes[LANES_M + 1])(const s24i_linear_job *, const few_t *, int64_t,
-                                        int64_t) = {
-    NULL,    lanes_1,  lanes_2,  lanes_3,  lanes_4,  lanes_5,  lanes_6,  lanes_7, lanes_8,
-    lanes_9, lanes_10, lanes_11, lanes_12, lanes_13, lanes_14, lanes_15, lanes_16};
+                                        int64_t) = {FROM_1_TO_8(LANES_AT) FROM_9_TO_16(LANES_AT)};
 
 static int64_t few_rows(const s24i_linear_job *job, const few_t *x, int64_t stride, int64_t b,
                         int64_t end)

@@ -182,144 +182,148 @@ TARGET_INLINE __m512i shifts_of(__m512i indices)
     return _mm512_slli_epi32(indices, 3);
 }
 
-/* A token's eight columns, picked and multiplied. Shuffles have two ports, dots two, and one is
+/* Where a tile is in its row block, and what its next eight columns are picked by. */
+typedef struct place {
+    const uint8_t *w, *x;
+    __m512i code, pick, shift;
+} place;
+
+/* Token t's eight columns, picked and multiplied. Shuffles have two ports, dots two, and one is
    both's: it is evenly used if some picks are by a shift, which has the dots' ports. In assembly
    for the order; few tokens are faster as the compiler has them. */
-#define BY(PICK, pick, t)                                                                          \
-    __asm__ volatile("vpbroadcastq %c2(%3),%1\n\t" PICK "\n\tvpdpbusd %5,%1,%0"                    \
-                     : "+v"(acc[t]), "=&v"(four)                                                   \
-                     : "i"(8 * (t)), "r"(x), "v"(pick), "v"(quads))
-#define TOKEN_AT(t, i)                                                                             \
-    if ((t) < T) {                                                                                 \
-        __m512i four;                                                                              \
-        if (T < 12) {                                                                              \
-            long long eight;                                                                       \
-            memcpy(&eight, x + 8 * (i), 8);                                                        \
-            four = _mm512_shuffle_epi8(_mm512_set1_epi64(eight), pick);                            \
-            acc[i] = _mm512_dpbusd_epi32(acc[i], four, quads);                                     \
-        } else if ((t) % 3 == 1) {                                                                 \
-            BY("vpmultishiftqb %1,%4,%1", shift, i);                                               \
-        } else {                                                                                   \
-            BY("vpshufb %4,%1,%1", pick, i);                                                       \
-        }                                                                                          \
+TARGET_INLINE void token(int t, __m512i *acc, const place *at, __m512i quads, const int T)
+{
+    const uint8_t(*eight)[X_BYTES] = (const uint8_t(*)[X_BYTES])(at->x + X_BYTES * t);
+    __m512i four;
+    if (t >= T) return;
+    if (T < 12) {
+        long long bytes;
+        memcpy(&bytes, eight, X_BYTES);
+        four = _mm512_shuffle_epi8(_mm512_set1_epi64(bytes), at->pick);
+        acc[t] = _mm512_dpbusd_epi32(acc[t], four, quads);
+    } else if (t % 3 == 1) {
+        __asm__ volatile("vpbroadcastq %2,%1\n\tvpmultishiftqb %1,%3,%1\n\tvpdpbusd %4,%1,%0"
+                         : "+v"(acc[t]), "=&v"(four)
+                         : "m"(*eight), "v"(at->shift), "v"(quads));
+    } else {
+        __asm__ volatile("vpbroadcastq %2,%1\n\tvpshufb %3,%1,%1\n\tvpdpbusd %4,%1,%0"
+                         : "+v"(acc[t]), "=&v"(four)
+                         : "m"(*eight), "v"(at->pick), "v"(quads));
     }
-#define TOKEN(t)  TOKEN_AT(t, (t) < T ? (t) : 0)
-#define TOKENS(t) TOKEN(t) TOKEN(t + 1) TOKEN(t + 2)
+}
 
-/* The indices are made eight columns before their use: their latency is not hidden otherwise. */
-#define EIGHT_COLUMNS(q)                                                                           \
+TARGET_INLINE void three_tokens(int t, __m512i *acc, const place *at, __m512i quads, const int T)
+{
+    token(t, acc, at, quads, T);
+    token(t + 1, acc, at, quads, T);
+    token(t + 2, acc, at, quads, T);
+}
+
+/* The q-th eight columns of a k block. Their successors' indices are made among them: their latency
+   is not hidden otherwise. */
+TARGET_INLINE void eight_columns(unsigned q, __m512i *acc, place *at, int last, int64_t reach,
+                                 const int T)
+{
+    const __m512i quads = _mm512_load_si512(at->w);
+    at->w += 64;
+    if (q == 3) at->code = _mm512_load_si512(at->w - (last ? 64 : 0));
+    three_tokens(0, acc, at, quads, T);
+    HOLD(at->code);
+    __m512i next = _mm512_srli_epi32(at->code, 2 * ((q + 1) % 4));
+    HOLD(next);
+    three_tokens(3, acc, at, quads, T);
+    next = indices_of(next);
+    HOLD(next);
+    three_tokens(6, acc, at, quads, T);
+    three_tokens(9, acc, at, quads, T);
+    __m512i next_shift = shifts_of(next);
+    HOLD(next_shift);
+    ask_for(at->w + reach, T);
+    three_tokens(12, acc, at, quads, T);
+    three_tokens(15, acc, at, quads, T);
+    three_tokens(18, acc, at, quads, T);
+    three_tokens(21, acc, at, quads, T);
+    at->x += X_BYTES * T;
+    at->pick = next, at->shift = next_shift;
+}
+
+/* The plain epilogue, from registers: every store could be to the job's own fields. */
+TARGET_INLINE void finish_plain(const lanes_part *p, const __m512i *acc, const int T)
+{
+    const s24i_linear_job *job = p->job;
+    const __m512 w_scales = _mm512_load_ps(p->w), alpha = _mm512_set1_ps(job->alpha);
+    const __m512 bias = job->bias ? _mm512_loadu_ps(job->bias + p->n) : _mm512_setzero_ps();
+    const int64_t step = job->y_stride_m;
+    const float *scales = p->scales;
+    char *y = element_to(job->y, job->y_dtype, p->m * step + p->n);
+    if (job->y_dtype == S24_F32) UNROLL for (int t = 0; t < T; t++)
+        {
+            const __m512 v = scaled(acc[t], w_scales, scales[t]);
+            store_outputs(y + t * step * 4, S24_F32, 0xffff, _mm512_fmadd_ps(v, alpha, bias));
+        }
+    else
+        UNROLL for (int t = 0; t < T; t++)
+        {
+            const __m512 v = scaled(acc[t], w_scales, scales[t]);
+            store_outputs(y + t * step * 2, S24_BF16, 0xffff, _mm512_fmadd_ps(v, alpha, bias));
+        }
+}
+
+TARGET_INLINE void tile(const lanes_part *p, uintptr_t self, const int T)
+{
+    const s24i_linear_job *job = p->job;
+    const uint8_t *y = p->y, *ahead = p->ahead;
+    place at = {.w = p->w + ROW_HEAD, .x = p->x};
+    const __m512i start = _mm512_load_si512(p->w + 64);
+    __m512i acc[MAX_TOKENS];
+    UNROLL for (int t = 0; t < T; t++)
+    {
+        acc[t] = start;
+    }
+    at.code = _mm512_load_si512(at.w);
+    at.pick = indices_of(at.code), at.shift = shifts_of(at.pick);
+    const int64_t reach = p->reach, y_step = p->y_step;
+    int64_t left = T; /* branches would hide the loop's end from whoever foresees it */
+    __asm__ volatile("" ::: "memory");
+    const char *code_lines = line_of_code(self, (uintptr_t)at.w / 8, TILE_CODE);
+    for (int64_t k_blocks = rows16_k_blocks(job->k); k_blocks > 0; k_blocks--) {
+        if (T >= 12) _mm_prefetch(code_lines + 64 * (k_blocks - 1), _MM_HINT_T1);
+        PREFETCH_TO_WRITE(y);
+        y += y_step & ((1 - left--) >> 63);
+        _mm_prefetch((const char *)ahead, _MM_HINT_T0);
+        _mm_prefetch((const char *)ahead + 64, _MM_HINT_T0);
+        ahead += p->ahead_step;
+        ask_for(at.w + reach, T);
+        at.w += CODES;
+        eight_columns(0, acc, &at, k_blocks == 1, reach, T);
+        eight_columns(1, acc, &at, k_blocks == 1, reach, T);
+        eight_columns(2, acc, &at, k_blocks == 1, reach, T);
+        eight_columns(3, acc, &at, k_blocks == 1, reach, T);
+    }
+    if (is_plain(job, p->n)) {
+        finish_plain(p, acc, T);
+        return;
+    }
+    _Alignas(64) int32_t sums[MAX_TOKENS][ROWS];
+    UNROLL for (int t = 0; t < T; t++)
+    {
+        _mm512_store_si512(sums[t], acc[t]);
+    }
+    finish_part(p, (const int32_t(*)[ROWS])sums);
+}
+
+#define TILE(T)                                                                                    \
+    TARGET static void tile_##T(const lanes_part *p)                                               \
     {                                                                                              \
-        const __m512i quads = _mm512_load_si512(w);                                                \
-        w += 64;                                                                                   \
-        if (q == 3) code = _mm512_load_si512(w - (k_blocks == 1 ? 64 : 0));                        \
-        TOKENS(0)                                                                                  \
-        HOLD(code);                                                                                \
-        __m512i next = _mm512_srli_epi32(code, 2 * ((q + 1) % 4));                                 \
-        HOLD(next);                                                                                \
-        TOKENS(3)                                                                                  \
-        next = indices_of(next);                                                                   \
-        HOLD(next);                                                                                \
-        TOKENS(6)                                                                                  \
-        TOKENS(9)                                                                                  \
-        __m512i next_shift = shifts_of(next);                                                      \
-        HOLD(next_shift);                                                                          \
-        _mm_prefetch((const char *)w + reach, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);                \
-        TOKENS(12) TOKENS(15) TOKENS(18) TOKENS(21) x += 8 * T;                                    \
-        pick = next, shift = next_shift;                                                           \
+        tile(p, (uintptr_t)tile_##T, T);                                                           \
     }
-
-/* The plain epilogue, from registers. */
-#define FINISH_AS(dtype)                                                                           \
-    {                                                                                              \
-        const int64_t row_step = job->y_stride_m * (dtype == S24_F32 ? 4 : 2);                     \
-        char *to = element_to(job->y, dtype, p->m * job->y_stride_m + p->n);                       \
-        const float *scales = p->scales;                                                           \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            const __m512 v = scaled(acc[t], w_scales, scales[t]);                                  \
-            store_outputs(to + t * row_step, dtype, 0xffff, _mm512_fmadd_ps(v, alpha, bias));      \
-        }                                                                                          \
-    }
-
-#define TILE(T_)                                                                                   \
-    TARGET static void tile_##T_(const lanes_part *p)                                              \
-    {                                                                                              \
-        enum { T = T_ };                                                                           \
-        const s24i_linear_job *job = p->job;                                                       \
-        const uint8_t *w = p->w + ROW_HEAD, *x = p->x, *y = p->y, *ahead = p->ahead;               \
-        const __m512i start = _mm512_load_si512(p->w + 64);                                        \
-        __m512i acc[T];                                                                            \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            acc[t] = start;                                                                        \
-        }                                                                                          \
-        __m512i code = _mm512_load_si512(w);                                                       \
-        __m512i pick = indices_of(code), shift = shifts_of(pick);                                  \
-        const int64_t reach = p->reach, y_step = p->y_step;                                        \
-        int64_t left = T; /* branches would hide the loop's end from whoever foresees it */        \
-        __asm__ volatile("" ::: "memory");                                                         \
-        const char *code_lines = LINE_OF_CODE(tile_##T_, (uintptr_t)w / 8, TILE_CODE);             \
-        for (int64_t k_blocks = rows16_k_blocks(job->k); k_blocks > 0; k_blocks--) {               \
-            if (T >= 12) _mm_prefetch(code_lines + 64 * (k_blocks - 1), _MM_HINT_T1);              \
-            PREFETCH_TO_WRITE(y);                                                                  \
-            y += y_step & ((1 - left--) >> 63);                                                    \
-            _mm_prefetch((const char *)ahead, _MM_HINT_T0);                                        \
-            _mm_prefetch((const char *)ahead + 64, _MM_HINT_T0);                                   \
-            ahead += p->ahead_step;                                                                \
-            _mm_prefetch((const char *)w + reach, T == 1 ? _MM_HINT_T0 : _MM_HINT_NTA);            \
-            w += CODES;                                                                            \
-            EIGHT_COLUMNS(0)                                                                       \
-            EIGHT_COLUMNS(1)                                                                       \
-            EIGHT_COLUMNS(2)                                                                       \
-            EIGHT_COLUMNS(3)                                                                       \
-        }                                                                                          \
-        if (is_plain(job, p->n)) {                                                                 \
-            const __m512 w_scales = _mm512_load_ps(p->w), alpha = _mm512_set1_ps(job->alpha);      \
-            const __m512 bias =                                                                    \
-                job->bias ? _mm512_loadu_ps(job->bias + p->n) : _mm512_setzero_ps();               \
-            if (job->y_dtype == S24_F32)                                                           \
-                FINISH_AS(S24_F32)                                                                 \
-            else                                                                                   \
-                FINISH_AS(S24_BF16)                                                                \
-            return;                                                                                \
-        }                                                                                          \
-        _Alignas(64) int32_t sums[T][ROWS];                                                        \
-        UNROLL for (int t = 0; t < T; t++)                                                         \
-        {                                                                                          \
-            _mm512_store_si512(sums[t], acc[t]);                                                   \
-        }                                                                                          \
-        finish_part(p, (const int32_t(*)[ROWS])sums);                                              \
-    }
-
-TILE(1)
-TILE(2)
-TILE(3)
-TILE(4)
-TILE(5)
-TILE(6)
-TILE(7)
-TILE(8)
-TILE(9)
-TILE(10)
-TILE(11)
-TILE(12)
-TILE(13)
-TILE(14)
-TILE(15)
-TILE(16)
-TILE(17)
-TILE(18)
-TILE(19)
-TILE(20)
-TILE(21)
-TILE(22)
-TILE(23)
-TILE(24)
+#define TILE_AT(T) [T] = tile_##T,
+FROM_1_TO_8(TILE)
+FROM_9_TO_16(TILE)
+FROM_17_TO_24(TILE)
 
 static void (*const lane_tiles[MAX_TOKENS + 1])(const lanes_part *) = {
-    NULL,    tile_1,  tile_2,  tile_3,  tile_4,  tile_5,  tile_6,  tile_7,  tile_8,
-    tile_9,  tile_10, tile_11, tile_12, tile_13, tile_14, tile_15, tile_16, tile_17,
-    tile_18, tile_19, tile_20, tile_21, tile_22, tile_23, tile_24};
+    FROM_1_TO_8(TILE_AT) FROM_9_TO_16(TILE_AT) FROM_17_TO_24(TILE_AT)};
 
 static void run_part(const lanes_part *part)
 {

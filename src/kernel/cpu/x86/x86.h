@@ -21,6 +21,9 @@
    stops them. */
 #define HOLD(vector) __asm__ volatile("" : "+v"(vector))
 
+/* Holds a loaded vector in its register: left to itself gcc loads it again for its second use. */
+#define KEEP(vector) __asm__("" : "+v"(vector))
+
 /* A group's nibble i0 | i1 << 2 by the mask of kept lanes; only masks of two bits occur. */
 static const uint8_t code_of_kept[16] = {[3] = 4, [5] = 8, [6] = 9, [9] = 12, [10] = 13, [12] = 14};
 
@@ -31,8 +34,16 @@ static const uint8_t code_of_kept[16] = {[3] = 4, [5] = 8, [6] = 9, [9] = 12, [1
  * of it, and so out of everywhere, however often it runs: L2 hears nothing of instructions that are
  * read from nearer.
  */
-#define LINE_OF_CODE(function, offset, bytes)                                                      \
-    ((const char *)(uintptr_t)(function) + ((uintptr_t)(offset) & ((bytes)-1)))
+__attribute__((always_inline)) static inline const char *
+line_of_code(uintptr_t function, uintptr_t offset, uintptr_t bytes)
+{
+    return (const char *)function + (offset & (bytes - 1));
+}
+
+/* For functions that have a constant number of tokens: F(number), for each of them. */
+#define FROM_1_TO_8(F)   F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8)
+#define FROM_9_TO_16(F)  F(9) F(10) F(11) F(12) F(13) F(14) F(15) F(16)
+#define FROM_17_TO_24(F) F(17) F(18) F(19) F(20) F(21) F(22) F(23) F(24)
 
 enum { TILE_CODE = 8 << 10, FEW_CODE = 16 << 10 }; /* of a tile; of one for few tokens */
 
