@@ -77,47 +77,52 @@ NEON_INLINE uint8x16_t indices_of(uint8x16_t codes, int8x16_t shift)
     return vorrq_u8(vandq_u8(vshlq_u8(codes, shift), vdupq_n_u8(3)), group);
 }
 
-#define TILE(T_)                                                                                   \
-    static void tile_##T_(const uint8_t *w, int64_t k_blocks, const uint8_t *x,                    \
-                          int32_t(*sums)[ROWS])                                                    \
-    {                                                                                              \
-        enum { T = T_ };                                                                           \
-        int32x4_t acc[QUARTERS][T];                                                                \
-        UNROLL for (int i = 0; i < QUARTERS * T; i++)                                              \
-        {                                                                                          \
-            acc[i / T][i % T] = vdupq_n_s32(0);                                                    \
-        }                                                                                          \
-        for (w += ROW_HEAD; k_blocks > 0; k_blocks--, w += BLOCK) {                                \
-            const int8_t *quads = (const int8_t *)w + CODES;                                       \
-            int8x16_t shift = vdupq_n_s8(0);                                                       \
-            __builtin_prefetch(w + AHEAD);                                                         \
-            for (int q = 0; q < 4; q++, x += 8 * T, quads += 4 * ROWS) {                           \
-                __builtin_prefetch(quads + AHEAD);                                                 \
-                int8x16_t eight[T];                                                                \
-                UNROLL for (int t = 0; t < T; t++)                                                 \
-                {                                                                                  \
-                    eight[t] = vreinterpretq_s8_s64(                                               \
-                        vld1q_dup_s64((const int64_t *)(const void *)(x + 8 * t)));                \
-                }                                                                                  \
-                UNROLL for (int r = 0; r < QUARTERS; r++)                                          \
-                {                                                                                  \
-                    IN_ORDER;                                                                      \
-                    const uint8x16_t pick = indices_of(vld1q_u8(w + 16 * r), shift);               \
-                    const int8x16_t four = vld1q_s8(quads + 16 * r);                               \
-                    UNROLL for (int t = 0; t < T; t++)                                             \
-                    {                                                                              \
-                        acc[r][t] = dot(acc[r][t], vqtbl1q_s8(eight[t], pick), four);              \
-                    }                                                                              \
-                }                                                                                  \
-                shift = vsubq_s8(shift, vdupq_n_s8(2));                                            \
-            }                                                                                      \
-        }                                                                                          \
-        UNROLL for (int i = 0; i < QUARTERS * T; i++)                                              \
-        {                                                                                          \
-            vst1q_s32(sums[i % T] + 4 * (i / T), acc[i / T][i % T]);                               \
-        }                                                                                          \
+/* Multiplies a row block by T tokens, a constant. */
+NEON_INLINE void tile(const uint8_t *w, int64_t k_blocks, const uint8_t *x, int32_t (*sums)[ROWS],
+                      const int T)
+{
+    int32x4_t acc[QUARTERS][MAX_TOKENS];
+    UNROLL for (int i = 0; i < QUARTERS * T; i++)
+    {
+        acc[i / T][i % T] = vdupq_n_s32(0);
     }
+    for (w += ROW_HEAD; k_blocks > 0; k_blocks--, w += BLOCK) {
+        const int8_t *quads = (const int8_t *)w + CODES;
+        int8x16_t shift = vdupq_n_s8(0);
+        __builtin_prefetch(w + AHEAD);
+        for (int q = 0; q < 4; q++, x += 8 * T, quads += 4 * ROWS) {
+            __builtin_prefetch(quads + AHEAD);
+            int8x16_t eight[MAX_TOKENS];
+            UNROLL for (int t = 0; t < T; t++)
+            {
+                eight[t] =
+                    vreinterpretq_s8_s64(vld1q_dup_s64((const int64_t *)(const void *)(x + 8 * t)));
+            }
+            UNROLL for (int r = 0; r < QUARTERS; r++)
+            {
+                IN_ORDER;
+                const uint8x16_t pick = indices_of(vld1q_u8(w + 16 * r), shift);
+                const int8x16_t four = vld1q_s8(quads + 16 * r);
+                UNROLL for (int t = 0; t < T; t++)
+                {
+                    acc[r][t] = dot(acc[r][t], vqtbl1q_s8(eight[t], pick), four);
+                }
+            }
+            shift = vsubq_s8(shift, vdupq_n_s8(2));
+        }
+    }
+    UNROLL for (int i = 0; i < QUARTERS * T; i++)
+    {
+        vst1q_s32(sums[i % T] + 4 * (i / T), acc[i / T][i % T]);
+    }
+}
 
+#define TILE(T)                                                                                    \
+    static void tile_##T(const uint8_t *w, int64_t k_blocks, const uint8_t *x,                     \
+                         int32_t(*sums)[ROWS])                                                     \
+    {                                                                                              \
+        tile(w, k_blocks, x, sums, T);                                                             \
+    }
 TILE(1)
 TILE(2)
 TILE(3)

@@ -48,68 +48,99 @@ enum {
 
 /* ---- the tile: 16 rows, C*8 tokens, some k blocks (32 columns) ------------------------------- */
 
-/* One slot of R rows; x is at the slot's group, w at the rows' values of it. */
-#define SLOT(slot)                                                                                 \
-    {                                                                                              \
-        float32x4_t four[R / 2];                                                                   \
-        UNROLL for (int i = 0; i < R; i += R == 2 ? 2 : 4)                                         \
-        {                                                                                          \
-            four[i / 4] = R == 2 ? vcombine_f32(vld1_f32(w), vdup_n_f32(0)) : vld1q_f32(w + i);    \
-        }                                                                                          \
-        UNROLL for (int i = 0; i < R; i++)                                                         \
-        {                                                                                          \
-            const float *picked = x + (code[i] >> (slot)&3) * LANE;                                \
-            UNROLL for (int c = 0; c < C; c++)                                                     \
-            {                                                                                      \
-                if (c % 3 == 0) IN_ORDER;                                                          \
-                const float32x4_t low = vld1q_f32(picked + c * 4 * LANE);                          \
-                const float32x4_t high = vld1q_f32(picked + c * 4 * LANE + 4);                     \
-                acc[i][c][0] = vfmaq_n_f32(acc[i][c][0], low, four[i / 4][i % 4]);                 \
-                acc[i][c][1] = vfmaq_n_f32(acc[i][c][1], high, four[i / 4][i % 4]);                \
-            }                                                                                      \
-        }                                                                                          \
-        w += ROWS;                                                                                 \
-    }
-#define GROUP(g) SLOT(4 * (g)) SLOT(4 * (g) + 2) x += C * 4 * LANE;
+/* R rows of C vectors of tokens, on their way along k: a slot's values of the rows and x of its
+   group are next. */
+typedef struct rows {
+    const float *w, *x;
+    uint32_t code[8];
+    float32x4_t acc[8][MAX_C][2];
+} rows;
 
-#define TILE(R_, C_)                                                                               \
-    static void tile_##C_(const tile *t)                                                           \
-    {                                                                                              \
-        enum { R = R_, C = C_, LINES = TILE_BLOCK * R / ROWS / 64 };                               \
-        for (int row = 0; row < ROWS; row += R) {                                                  \
-            float *sums = t->sums + row * C * LANE;                                                \
-            const uint8_t *block = t->w;                                                           \
-            const uint8_t *next = t->w + row * (TILE_BLOCK / ROWS) + t->ahead;                     \
-            const float *x = t->x;                                                                 \
-            float32x4_t acc[R][C][2];                                                              \
-            UNROLL for (int i = 0; i < R * C * 2; i++)                                             \
-            {                                                                                      \
-                acc[i / 2 / C][i / 2 % C][i % 2] =                                                 \
-                    t->first ? vdupq_n_f32(0) : vld1q_f32(sums + i * 4);                           \
-            }                                                                                      \
-            for (int64_t q = t->blocks; q > 0; q--) {                                              \
-                const float *w = (const float *)(const void *)(block + CODES) + row;               \
-                uint32_t code[R];                                                                  \
-                UNROLL for (int i = 0; i < R; i++)                                                 \
-                {                                                                                  \
-                    code[i] = *(const uint32_t *)(const void *)(block + 4 * (row + i));            \
-                }                                                                                  \
-                UNROLL for (int i = 0; i < LINES; i++)                                             \
-                {                                                                                  \
-                    __builtin_prefetch(next + 64 * i);                                             \
-                }                                                                                  \
-                GROUP(0)                                                                           \
-                GROUP(1)                                                                           \
-                GROUP(2) GROUP(3) GROUP(4) GROUP(5) GROUP(6) GROUP(7) block += TILE_BLOCK;         \
-                next += TILE_BLOCK;                                                                \
-            }                                                                                      \
-            UNROLL for (int i = 0; i < R * C * 2; i++)                                             \
-            {                                                                                      \
-                vst1q_f32(sums + i * 4, acc[i / 2 / C][i / 2 % C][i % 2]);                         \
-            }                                                                                      \
-        }                                                                                          \
-    }
+/* A vector of tokens times a lane of four. */
+NEON_INLINE void multiply_add(float32x4_t acc[2], float32x4_t four, int lane, const float *x)
+{
+    const float32x4_t low = vld1q_f32(x), high = vld1q_f32(x + 4);
+    acc[0] = vfmaq_n_f32(acc[0], low, four[lane]);
+    acc[1] = vfmaq_n_f32(acc[1], high, four[lane]);
+}
 
+/* One slot of R rows. */
+NEON_INLINE void slot_of(rows *r, int slot, const int R, const int C)
+{
+    float32x4_t four[2];
+    UNROLL for (int i = 0; i < R; i += R == 2 ? 2 : 4)
+    {
+        four[i / 4] = R == 2 ? vcombine_f32(vld1_f32(r->w), vdup_n_f32(0)) : vld1q_f32(r->w + i);
+    }
+    UNROLL for (int i = 0; i < R; i++)
+    {
+        const float *picked = r->x + (r->code[i] >> slot & 3) * LANE;
+        const float32x4_t w = four[i / 4];
+        IN_ORDER;
+        multiply_add(r->acc[i][0], w, i % 4, picked);
+        if (C > 1) multiply_add(r->acc[i][1], w, i % 4, picked + 4 * LANE);
+        if (C > 2) multiply_add(r->acc[i][2], w, i % 4, picked + 8 * LANE);
+        if (C > 3) IN_ORDER;
+        if (C > 3) multiply_add(r->acc[i][3], w, i % 4, picked + 12 * LANE);
+        if (C > 4) multiply_add(r->acc[i][4], w, i % 4, picked + 16 * LANE);
+        if (C > 5) multiply_add(r->acc[i][5], w, i % 4, picked + 20 * LANE);
+    }
+    r->w += ROWS;
+}
+
+NEON_INLINE void group_of(rows *r, int g, const int R, const int C)
+{
+    slot_of(r, 4 * g, R, C);
+    slot_of(r, 4 * g + 2, R, C);
+    r->x += C * 4 * LANE;
+}
+
+/* Multiplies 16 rows by C vectors of tokens, R rows at a time; both are constants. */
+NEON_INLINE void rows_tile(const tile *t, const int R, const int C)
+{
+    const int LINES = TILE_BLOCK * R / ROWS / 64;
+    for (int row = 0; row < ROWS; row += R) {
+        float *sums = t->sums + row * C * LANE;
+        const uint8_t *block = t->w;
+        const uint8_t *next = t->w + row * (TILE_BLOCK / ROWS) + t->ahead;
+        rows r;
+        r.x = t->x;
+        UNROLL for (int i = 0; i < R * C * 2; i++)
+        {
+            r.acc[i / 2 / C][i / 2 % C][i % 2] =
+                t->first ? vdupq_n_f32(0) : vld1q_f32(sums + i * 4);
+        }
+        for (int64_t q = t->blocks; q > 0; q--, block += TILE_BLOCK, next += TILE_BLOCK) {
+            r.w = (const float *)(const void *)(block + CODES) + row;
+            UNROLL for (int i = 0; i < R; i++)
+            {
+                r.code[i] = *(const uint32_t *)(const void *)(block + 4 * (row + i));
+            }
+            UNROLL for (int i = 0; i < LINES; i++)
+            {
+                __builtin_prefetch(next + 64 * i);
+            }
+            group_of(&r, 0, R, C);
+            group_of(&r, 1, R, C);
+            group_of(&r, 2, R, C);
+            group_of(&r, 3, R, C);
+            group_of(&r, 4, R, C);
+            group_of(&r, 5, R, C);
+            group_of(&r, 6, R, C);
+            group_of(&r, 7, R, C);
+        }
+        UNROLL for (int i = 0; i < R * C * 2; i++)
+        {
+            vst1q_f32(sums + i * 4, r.acc[i / 2 / C][i / 2 % C][i % 2]);
+        }
+    }
+}
+
+#define TILE(R, C)                                                                                 \
+    static void tile_##C(const tile *t)                                                            \
+    {                                                                                              \
+        rows_tile(t, R, C);                                                                        \
+    }
 TILE(8, 1)
 TILE(4, 2)
 TILE(4, 3)
@@ -219,47 +250,52 @@ NEON_INLINE float32x4_t pick(float32x4_t four, uint8x16_t at)
     return vreinterpretq_f32_u8(vqtbl1q_u8(vreinterpretq_u8_f32(four), at));
 }
 
-/* Row block b, T tokens; x has its columns together. */
-#define LANES(T_)                                                                                  \
-    static void lanes_##T_(const s24i_linear_job *job, const float *x, int64_t stride, int64_t b)  \
-    {                                                                                              \
-        enum { T = T_, QUARTERS = ROWS / 4 };                                                      \
-        const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;          \
-        float32x4_t acc[T][QUARTERS];                                                              \
-        UNROLL for (int i = 0; i < T * QUARTERS; i++)                                              \
-        {                                                                                          \
-            acc[i / QUARTERS][i % QUARTERS] = vdupq_n_f32(0);                                      \
-        }                                                                                          \
-        for (int64_t k = 0; k < job->k; k += COLUMNS, w += BLOCK) {                                \
-            const uint8_t *values = w + CODES;                                                     \
-            const int64_t columns = job->k - k < COLUMNS ? job->k - k : COLUMNS;                   \
-            uint32x4_t code[QUARTERS];                                                             \
-            UNROLL for (int r = 0; r < QUARTERS; r++)                                              \
-            {                                                                                      \
-                code[r] = vld1q_u32((const uint32_t *)(const void *)w + 4 * r);                    \
-            }                                                                                      \
-            for (int64_t g = 0; g < columns; g += 4, values += 2 * ROWS * VALUE) {                 \
-                UNROLL for (int r = 0; r < QUARTERS; r++)                                          \
-                {                                                                                  \
-                    const uint8x16_t first = places(code[r]);                                      \
-                    const uint8x16_t second = places(vshrq_n_u32(code[r], 2));                     \
-                    const float32x4_t w0 = LOAD_VALUES(values + 4 * r * VALUE);                    \
-                    const float32x4_t w1 = LOAD_VALUES(values + (ROWS + 4 * r) * VALUE);           \
-                    UNROLL for (int t = 0; t < T; t++)                                             \
-                    {                                                                              \
-                        const float32x4_t four = vld1q_f32(x + t * stride + k + g);                \
-                        acc[t][r] = vfmaq_f32(acc[t][r], pick(four, first), w0);                   \
-                        acc[t][r] = vfmaq_f32(acc[t][r], pick(four, second), w1);                  \
-                    }                                                                              \
-                    code[r] = vshrq_n_u32(code[r], 4);                                             \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
-        for (int64_t r = 0; r < QUARTERS && b * ROWS + 4 * r < job->n; r++)                        \
-            for (int64_t t = 0; t < T; t++)                                                        \
-                finish(job, t, b *ROWS + 4 * r, 1, acc[t][r], load_bias(job, b * ROWS + 4 * r));   \
+/* Multiplies row block b by T tokens, a constant, whose columns lie together in x. */
+NEON_INLINE void lanes_few(const s24i_linear_job *job, const float *x, int64_t stride, int64_t b,
+                           const int T)
+{
+    enum { QUARTERS = ROWS / 4 };
+    const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;
+    float32x4_t acc[LANES_M][QUARTERS];
+    UNROLL for (int i = 0; i < T * QUARTERS; i++)
+    {
+        acc[i / QUARTERS][i % QUARTERS] = vdupq_n_f32(0);
     }
+    for (int64_t k = 0; k < job->k; k += COLUMNS, w += BLOCK) {
+        const uint8_t *values = w + CODES;
+        const int64_t columns = job->k - k < COLUMNS ? job->k - k : COLUMNS;
+        uint32x4_t code[QUARTERS];
+        UNROLL for (int r = 0; r < QUARTERS; r++)
+        {
+            code[r] = vld1q_u32((const uint32_t *)(const void *)w + 4 * r);
+        }
+        for (int64_t g = 0; g < columns; g += 4, values += 2 * ROWS * VALUE) {
+            UNROLL for (int r = 0; r < QUARTERS; r++)
+            {
+                const uint8x16_t first = places(code[r]);
+                const uint8x16_t second = places(vshrq_n_u32(code[r], 2));
+                const float32x4_t w0 = LOAD_VALUES(values + 4 * r * VALUE);
+                const float32x4_t w1 = LOAD_VALUES(values + (ROWS + 4 * r) * VALUE);
+                UNROLL for (int t = 0; t < T; t++)
+                {
+                    const float32x4_t four = vld1q_f32(x + t * stride + k + g);
+                    acc[t][r] = vfmaq_f32(acc[t][r], pick(four, first), w0);
+                    acc[t][r] = vfmaq_f32(acc[t][r], pick(four, second), w1);
+                }
+                code[r] = vshrq_n_u32(code[r], 4);
+            }
+        }
+    }
+    for (int64_t r = 0; r < QUARTERS && b * ROWS + 4 * r < job->n; r++)
+        for (int64_t t = 0; t < T; t++)
+            finish(job, t, b * ROWS + 4 * r, 1, acc[t][r], load_bias(job, b * ROWS + 4 * r));
+}
 
+#define LANES(T)                                                                                   \
+    static void lanes_##T(const s24i_linear_job *job, const float *x, int64_t stride, int64_t b)   \
+    {                                                                                              \
+        lanes_few(job, x, stride, b, T);                                                           \
+    }
 LANES(1)
 LANES(2)
 LANES(3)

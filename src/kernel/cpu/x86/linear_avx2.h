@@ -60,86 +60,120 @@ enum {
 
 /* ---- the tile: 16 rows, C*8 tokens, some k blocks (32 columns) ------------------------------- */
 
-/* The compiler knows nothing of what the assembly reads; TILE starts with a memory clobber. */
-#define MULTIPLY_ADD(acc, w, x, offset, disp)                                                      \
-    __asm__("vfmadd231ps %c1(%2,%3),%4,%0" : "+x"(acc) : "i"(disp), "r"(x), "r"(offset), "x"(w))
+/* R rows of C vectors of tokens, on their way along k. */
+typedef struct rows {
+    const uint8_t *w, *following; /* the k block; where rows have their next code words */
+    const float *x;
+    uint32_t code[8];
+    __m256 acc[8][MAX_C];
+} rows;
+
+/* The compiler knows nothing of what the assembly reads; tiles start with a memory clobber. */
+AVX2_INLINE void multiply_add(__m256 *acc, __m256 w, const float *x, uint64_t offset, int disp)
+{
+    __asm__("vfmadd231ps %c1(%2,%3),%4,%0" : "+x"(*acc) : "i"(disp), "r"(x), "r"(offset), "x"(w));
+}
 
 /* Lane `lane` of every four, to all of them; in assembly because clang wants a literal where the
    intrinsic takes the lane. */
-#define SPREAD_LANE(value, four, lane)                                                             \
-    __asm__("vpermilps %2,%1,%0" : "=x"(value) : "x"(four), "i"(0x55 * (lane)))
+AVX2_INLINE __m256 spread_lane(__m256 four, int lane)
+{
+    __m256 value;
+    __asm__("vpermilps %2,%1,%0" : "=x"(value) : "x"(four), "i"(0x55 * lane));
+    return value;
+}
 
-#define CODE_AT(w, i)         (*(const uint32_t *)(const void *)((w) + 4 * (i)))
-#define VALUES_AT(w, slot, i) ((const void *)((w) + CODES + ((slot)*ROWS + (i)) * 4))
+/* A row's C vectors. No loop, of which gcc 12 makes more copies of registers. */
+AVX2_INLINE void multiply_row(__m256 *acc, __m256 w, const float *x, uint64_t offset, int disp,
+                              const int C)
+{
+    multiply_add(acc, w, x, offset, disp);
+    if (C > 1) multiply_add(acc + 1, w, x, offset, disp + 128);
+    if (C > 2) multiply_add(acc + 2, w, x, offset, disp + 256);
+    if (C > 3) multiply_add(acc + 3, w, x, offset, disp + 384);
+    if (C > 4) multiply_add(acc + 4, w, x, offset, disp + 512);
+    if (C > 5) multiply_add(acc + 5, w, x, offset, disp + 640);
+}
+
+static inline uint32_t code_at(const uint8_t *w, int i)
+{
+    return *(const uint32_t *)(const void *)(w + 4 * i);
+}
+
+/* The values of a slot of four rows from i on, or of two, and again. */
+AVX2_INLINE __m256 values_at(const uint8_t *w, int slot, int i, const int R)
+{
+    const void *at = w + CODES + (slot * ROWS + i) * 4;
+    return R % 4 == 0 ? _mm256_broadcast_ps(at) : _mm256_castpd_ps(_mm256_broadcast_sd(at));
+}
 
 /* One slot of R rows: values of four (or two) rows come as one load, each then spread by a shuffle;
    a row's next code word is asked for as soon as the last of this one is used. */
-#define SLOT(slot)                                                                                 \
-    {                                                                                              \
-        __m256 four = _mm256_setzero_ps(), value;                                                  \
-        UNROLL for (int i = 0; i < R; i++)                                                         \
-        {                                                                                          \
-            const uint64_t offset =                                                                \
-                ((slot) <= 2 ? code[i] << (5 - 2 * (slot)) : code[i] >> (2 * (slot)-5)) & 96u;     \
-            if ((slot) == SLOTS - 1) code[i] = CODE_AT(following, i);                              \
-            if (R % 4 == 0 && i % 4 == 0)                                                          \
-                four = _mm256_broadcast_ps((const __m128 *)VALUES_AT(w, slot, i));                 \
-            else if (R % 4 != 0 && i % 2 == 0)                                                     \
-                four =                                                                             \
-                    _mm256_castpd_ps(_mm256_broadcast_sd((const double *)VALUES_AT(w, slot, i)));  \
-            SPREAD_LANE(value, four, i % (R % 4 == 0 ? 4 : 2));                                    \
-            UNROLL for (int c = 0; c < C; c++)                                                     \
-            {                                                                                      \
-                MULTIPLY_ADD(acc[i][c], value, x, offset, (slot) / 2 * C * 128 + c * 128);         \
-            }                                                                                      \
-        }                                                                                          \
+AVX2_INLINE void slot_of(rows *r, int slot, const int R, const int C)
+{
+    const int together = R % 4 == 0 ? 4 : 2;
+    __m256 four = _mm256_setzero_ps();
+    UNROLL for (int i = 0; i < R; i++)
+    {
+        const uint64_t offset =
+            (slot <= 2 ? r->code[i] << (5 - 2 * slot) : r->code[i] >> (2 * slot - 5)) & 96u;
+        if (slot == SLOTS - 1) r->code[i] = code_at(r->following, i);
+        if (i % together == 0) four = values_at(r->w, slot, i, R);
+        const __m256 value = spread_lane(four, i % together);
+        multiply_row(r->acc[i], value, r->x, offset, slot / 2 * C * 128, C);
     }
-#define SLOTS4(slot) SLOT(slot) SLOT(slot + 1) SLOT(slot + 2) SLOT(slot + 3)
+}
 
-#define TILE(R_, C_)                                                                               \
-    AVX2 static void tile_##C_(const tile *t)                                                      \
-    {                                                                                              \
-        enum { R = R_, C = C_, LINES = TILE_BLOCK * R / ROWS / 64 };                               \
-        uint32_t code[R];                                                                          \
-        __asm__ volatile("" ::: "memory");                                                         \
-        UNROLL for (int i = 0; i < R; i++)                                                         \
-        {                                                                                          \
-            code[i] = CODE_AT(t->w, i);                                                            \
-        }                                                                                          \
-        for (int row = 0; row < ROWS; row += R) {                                                  \
-            float *sums = t->sums + row * C * 8;                                                   \
-            const uint8_t *w = t->w + 4 * row;                                                     \
-            const uint8_t *next = w + row * (TILE_BLOCK / ROWS - 4) + t->ahead;                    \
-            const float *x = t->x;                                                                 \
-            __m256 acc[R][C];                                                                      \
-            UNROLL for (int i = 0; i < R; i++)                                                     \
-            {                                                                                      \
-                UNROLL for (int c = 0; c < C; c++)                                                 \
-                {                                                                                  \
-                    acc[i][c] =                                                                    \
-                        t->first ? _mm256_setzero_ps() : _mm256_load_ps(sums + (i * C + c) * 8);   \
-                }                                                                                  \
-            }                                                                                      \
-            for (int64_t q = t->blocks; q > 0; q--) {                                              \
-                const uint8_t *following = q > 1 ? w + TILE_BLOCK : t->w + (4 * row + 4 * R) % 64; \
-                UNROLL for (int i = 0; i < LINES; i++)                                             \
-                {                                                                                  \
-                    _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);                        \
-                }                                                                                  \
-                SLOTS4(0) SLOTS4(4) SLOTS4(8) SLOTS4(12) x += COLUMNS * C * 8;                     \
-                w += TILE_BLOCK;                                                                   \
-                next += TILE_BLOCK;                                                                \
-            }                                                                                      \
-            UNROLL for (int i = 0; i < R; i++)                                                     \
-            {                                                                                      \
-                UNROLL for (int c = 0; c < C; c++)                                                 \
-                {                                                                                  \
-                    _mm256_store_ps(sums + (i * C + c) * 8, acc[i][c]);                            \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
+AVX2_INLINE void four_slots(rows *r, int slot, const int R, const int C)
+{
+    slot_of(r, slot, R, C);
+    slot_of(r, slot + 1, R, C);
+    slot_of(r, slot + 2, R, C);
+    slot_of(r, slot + 3, R, C);
+}
+
+/* Multiplies 16 rows by C vectors of tokens, R rows at a time; both are constants. */
+AVX2_INLINE void rows_tile(const tile *t, const int R, const int C)
+{
+    const int LINES = TILE_BLOCK * R / ROWS / 64;
+    rows r;
+    __asm__ volatile("" ::: "memory");
+    UNROLL for (int i = 0; i < R; i++)
+    {
+        r.code[i] = code_at(t->w, i);
     }
+    for (int row = 0; row < ROWS; row += R) {
+        float *sums = t->sums + row * C * 8;
+        r.w = t->w + 4 * row, r.x = t->x;
+        const uint8_t *next = r.w + row * (TILE_BLOCK / ROWS - 4) + t->ahead;
+        UNROLL for (int i = 0; i < R * C; i++)
+        {
+            r.acc[i / C][i % C] = t->first ? _mm256_setzero_ps() : _mm256_load_ps(sums + i * 8);
+        }
+        for (int64_t q = t->blocks; q > 0; q--) {
+            r.following = q > 1 ? r.w + TILE_BLOCK : t->w + (4 * row + 4 * R) % 64;
+            UNROLL for (int i = 0; i < LINES; i++)
+            {
+                _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);
+            }
+            four_slots(&r, 0, R, C);
+            four_slots(&r, 4, R, C);
+            four_slots(&r, 8, R, C);
+            four_slots(&r, 12, R, C);
+            r.x += COLUMNS * C * 8, r.w += TILE_BLOCK, next += TILE_BLOCK;
+        }
+        UNROLL for (int i = 0; i < R * C; i++)
+        {
+            _mm256_store_ps(sums + i * 8, r.acc[i / C][i % C]);
+        }
+    }
+}
 
+#define TILE(R, C)                                                                                 \
+    AVX2 static void tile_##C(const tile *t)                                                       \
+    {                                                                                              \
+        rows_tile(t, R, C);                                                                        \
+    }
 TILE(8, 1)
 TILE(4, 2)
 TILE(4, 3)

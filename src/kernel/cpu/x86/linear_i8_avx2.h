@@ -134,76 +134,72 @@ AVX2_INLINE __m256i indices_of(const uint8_t *codes, int q)
         _mm256_set1_epi32(0x04040000));
 }
 
-/* Rows 8·half and on, H times eight of them, by T tokens. In assembly, because compilers put the
-   additions to sums off until there are no registers. */
-#define TILE(T_, H_)                                                                               \
-    AVX2 static void tile_##T_(const lanes_part *p, int half, int32_t(*sums)[ROWS])                \
-    {                                                                                              \
-        enum { T = T_, H = H_ };                                                                   \
-        const uint8_t *w = p->w + ROW_HEAD + 32 * half, *x = p->x, *y = p->y, *ahead = p->ahead;   \
-        int64_t left = T;                                                                          \
-        __m256i acc[H][T], pick[H];                                                                \
-        UNROLL for (int h = 0; h < H; h++)                                                         \
-        {                                                                                          \
-            pick[h] = indices_of(w + 32 * h, 0);                                                   \
-            UNROLL for (int t = 0; t < T; t++)                                                     \
-            {                                                                                      \
-                acc[h][t] =                                                                        \
-                    _mm256_load_si256((const __m256i *)(const void *)(p->w + 64) + half + h);      \
-            }                                                                                      \
-        }                                                                                          \
-        for (int64_t k_blocks = rows16_k_blocks(p->job->k); k_blocks > 0; k_blocks--) {            \
-            PREFETCH_TO_WRITE(y);                                                                  \
-            y += --left > 0 ? p->y_step : 0;                                                       \
-            _mm_prefetch((const char *)ahead, _MM_HINT_T0);                                        \
-            _mm_prefetch((const char *)ahead + 64, _MM_HINT_T0);                                   \
-            ahead += p->ahead_step;                                                                \
-            for (int i = 0; i < CODE_BYTES; i += 64)                                               \
-                _mm_prefetch((const char *)w + i + AHEAD, _MM_HINT_T0);                            \
-            UNROLL for (int q = 0; q < 4; q++)                                                     \
-            {                                                                                      \
-                const __m256i *at = (const __m256i *)(const void *)(w + CODE_BYTES + 64 * q);      \
-                _mm_prefetch((const char *)at + AHEAD, _MM_HINT_T0);                               \
-                if (q == 3 && k_blocks > 1) w += BLOCK;                                            \
-                UNROLL for (int h = 0; h < H; h++)                                                 \
-                {                                                                                  \
-                    const __m256i quads = at[h], next = indices_of(w + 32 * h, (q + 1) % 4);       \
-                    UNROLL for (int t = 0; t < T; t++)                                             \
-                    {                                                                              \
-                        __m256i four;                                                              \
-                        __asm__ volatile(BROADCAST " %2,%1\n\t"                                    \
-                                                   "vpshufb %3,%1,%1\n\t" DOT                      \
-                                         : "+x"(acc[h][t]), "=&x"(four)                            \
-                                         : "m"(*(const uint8_t(*)[X_BYTES])(x + X_BYTES * t)),     \
-                                           "x"(pick[h]), "x"(quads), "x"(ONES));                   \
-                    }                                                                              \
-                    pick[h] = next;                                                                \
-                }                                                                                  \
-                x += X_BYTES * T;                                                                  \
-            }                                                                                      \
-        }                                                                                          \
-        UNROLL for (int h = 0; h < H; h++)                                                         \
-        {                                                                                          \
-            UNROLL for (int t = 0; t < T; t++)                                                     \
-            {                                                                                      \
-                _mm256_store_si256((__m256i *)(void *)(sums[t] + 8 * (half + h)), acc[h][t]);      \
-            }                                                                                      \
-        }                                                                                          \
+/* Multiplies rows 8·half and on, H times eight of them, by T tokens; both are constants. In
+   assembly, because compilers put the additions to sums off until there are no registers. */
+AVX2_INLINE void tile(const lanes_part *p, int half, int32_t (*sums)[ROWS], const int T,
+                      const int H)
+{
+    const uint8_t *w = p->w + ROW_HEAD + 32 * half, *x = p->x, *y = p->y, *ahead = p->ahead;
+    int64_t left = T;
+    __m256i acc[2][MAX_TOKENS], pick[2];
+    UNROLL for (int h = 0; h < H; h++)
+    {
+        pick[h] = indices_of(w + 32 * h, 0);
+        UNROLL for (int t = 0; t < T; t++)
+        {
+            acc[h][t] = _mm256_load_si256((const __m256i *)(const void *)(p->w + 64) + half + h);
+        }
     }
+    for (int64_t k_blocks = rows16_k_blocks(p->job->k); k_blocks > 0; k_blocks--) {
+        PREFETCH_TO_WRITE(y);
+        y += --left > 0 ? p->y_step : 0;
+        _mm_prefetch((const char *)ahead, _MM_HINT_T0);
+        _mm_prefetch((const char *)ahead + 64, _MM_HINT_T0);
+        ahead += p->ahead_step;
+        for (int i = 0; i < CODE_BYTES; i += 64)
+            _mm_prefetch((const char *)w + i + AHEAD, _MM_HINT_T0);
+        UNROLL for (int q = 0; q < 4; q++)
+        {
+            const __m256i *at = (const __m256i *)(const void *)(w + CODE_BYTES + 64 * q);
+            _mm_prefetch((const char *)at + AHEAD, _MM_HINT_T0);
+            if (q == 3 && k_blocks > 1) w += BLOCK;
+            UNROLL for (int h = 0; h < H; h++)
+            {
+                const __m256i quads = at[h], next = indices_of(w + 32 * h, (q + 1) % 4);
+                UNROLL for (int t = 0; t < T; t++)
+                {
+                    __m256i four;
+                    __asm__ volatile(BROADCAST " %2,%1\n\tvpshufb %3,%1,%1\n\t" DOT
+                                     : "+x"(acc[h][t]), "=&x"(four)
+                                     : "m"(*(const uint8_t(*)[X_BYTES])(x + X_BYTES * t)),
+                                       "x"(pick[h]), "x"(quads), "x"(ONES));
+                }
+                pick[h] = next;
+            }
+            x += X_BYTES * T;
+        }
+    }
+    UNROLL for (int h = 0; h < H; h++)
+    {
+        UNROLL for (int t = 0; t < T; t++)
+        {
+            _mm256_store_si256((__m256i *)(void *)(sums[t] + 8 * (half + h)), acc[h][t]);
+        }
+    }
+}
 
-TILE(1, 2)
-TILE(2, 2)
-TILE(3, 2)
-TILE(4, 2)
-TILE(5, 1)
-TILE(6, 1)
-TILE(7, 1)
-TILE(8, 1)
-TILE(9, 1)
-TILE(10, 1)
+#define TILE(T)                                                                                    \
+    AVX2 static void tile_##T(const lanes_part *p, int half, int32_t(*sums)[ROWS])                 \
+    {                                                                                              \
+        tile(p, half, sums, T, T > 4 ? 1 : 2);                                                     \
+    }
+#define TILE_AT(T) [T] = tile_##T,
+FROM_1_TO_8(TILE)
+TILE(9)
+TILE(10)
 
 static void (*const tiles[MAX_TOKENS + 1])(const lanes_part *, int, int32_t (*)[ROWS]) = {
-    NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6, tile_7, tile_8, tile_9, tile_10};
+    FROM_1_TO_8(TILE_AT) TILE_AT(9) TILE_AT(10)};
 
 /* ---- the epilogue ---------------------------------------------------------------------------- */
 
