@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's passes of a model of a given shape, random weights, those of the blocks' linear layers
 2:4 for everybody: eager, compiled as a whole and block by block, and its semi-structured weights
-(eager).
+(eager). A language model's pass is ours too: token ids to states after the last norm, whose mean
+over each text is the result; its head is in neither's.
 
 The scripts of this folder import it; `sparse24 bench --model --peers torch` carries it along, starts
 it (python -c) and tells it what to do: a JSON object a line on standard input, one a line back.
 
-prepare (shape, dtype, device, threads, batch, seq, include, exclude) makes everyone ready for a shape
-and names who is; turn (way, seconds) runs one untimed pass and then passes until the seconds are
-over. On a GPU passes are queued and waited for at the end. Needs torch and transformers.
+prepare (shape, dtype, device, threads, batch, seq, include, exclude, ways) makes ways ready for a
+shape and names those that are; turn (way, seconds) runs one untimed pass and then passes until the
+seconds are over. On a GPU passes are queued and waited for at the end. Needs torch and transformers.
 """
 import collections
 import copy
@@ -18,12 +19,13 @@ import os
 import sys
 import time
 
-WAYS = ("eager", "compiled", "blocks", "semi")  # of `bench`
+WAYS = ("eager", "compiled", "blocks", "tuned", "graphs", "frozen", "semi", "semi-compiled")
 
-# Of a model: type bert, vit or sam_vision_model; head: answers, classes (images), or none: mean vectors.
+# Of a model: type bert, vit, sam_vision_model, gpt2 or llama; head: answers, classes (images), or none:
+# mean vectors. kv_heads: of keys and values, 0: as many as of queries.
 Shape = collections.namedtuple(
-    "Shape", "type vocabulary positions width layers heads intermediate answers image patch classes",
-    defaults=(30522, 512, 768, 12, 12, 3072, 0, 0, 0, 0))
+    "Shape", "type vocabulary positions width layers heads intermediate answers image patch classes "
+    "kv_heads", defaults=(30522, 512, 768, 12, 12, 3072, 0, 0, 0, 0, 0))
 
 
 def global_blocks(layers):
@@ -32,10 +34,70 @@ def global_blocks(layers):
     return list(range(step - 1, layers, step))
 
 
+def pooled(model, **always):
+    """A module: the model, whose states' mean over each text it gives as vectors of length 1."""
+    import torch
+
+    class Pooled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids, attention_mask=None):
+            hidden = self.model(input_ids=input_ids, attention_mask=attention_mask, **always)[0]
+            if attention_mask is None:
+                mean = hidden.mean(1)
+            else:
+                weights = attention_mask.unsqueeze(-1).to(hidden.dtype)
+                mean = (hidden * weights).sum(1) / weights.sum(1)
+            return torch.nn.functional.normalize(mean, dim=1)
+    return Pooled()
+
+
+def linear_for_conv1d(model):
+    """GPT-2's layers of [in, out] as layers of PyTorch, which it packs and compiles best."""
+    import torch
+    from transformers.pytorch_utils import Conv1D
+    for module in list(model.modules()):
+        for name, layer in list(module.named_children()):
+            if isinstance(layer, Conv1D):
+                linear = torch.nn.Linear(*layer.weight.shape)
+                linear.weight = torch.nn.Parameter(layer.weight.detach().t().contiguous())
+                linear.bias = layer.bias
+                setattr(module, name, linear)
+    return model
+
+
+def make_language(shape):
+    """GPT2Model or LlamaModel, which have no head."""
+    import transformers
+    if shape.type == "gpt2":
+        from transformers.models.gpt2 import modeling_gpt2 as code
+        config = transformers.GPT2Config(
+            vocab_size=shape.vocabulary, n_positions=shape.positions, n_embd=shape.width,
+            n_layer=shape.layers, n_head=shape.heads, n_inner=shape.intermediate)
+    else:
+        from transformers.models.llama import modeling_llama as code
+        config = transformers.LlamaConfig(
+            vocab_size=shape.vocabulary, max_position_embeddings=shape.positions,
+            hidden_size=shape.width, num_hidden_layers=shape.layers,
+            num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads or shape.heads,
+            intermediate_size=shape.intermediate,
+            rope_parameters={"rope_type": "default", "rope_theta": 500000.0})
+    config._attn_implementation = "sdpa"
+    # No text is padded: without a mask attention is causal by its flag and takes the fast kernel.
+    # Compiled, some versions of transformers make a mask of zeros all the same.
+    code.create_causal_mask = lambda *args, **named: None
+    model = transformers.AutoModel.from_config(config)
+    return pooled(linear_for_conv1d(model), use_cache=False)
+
+
 def make(shape):
     """transformers' model of that shape, in f32, with random weights."""
     import torch
     import transformers
+    if shape.type in ("gpt2", "llama"):
+        return make_language(shape)
     common = {"hidden_size": shape.width, "num_hidden_layers": shape.layers,
               "num_attention_heads": shape.heads}
     if shape.type == "bert":
@@ -45,20 +107,7 @@ def make(shape):
         config._attn_implementation = "sdpa"
         if shape.answers:
             return transformers.BertForQuestionAnswering(config)
-
-        class Pooled(torch.nn.Module):
-            """Mean vectors of length 1."""
-
-            def __init__(self):
-                super().__init__()
-                self.bert = transformers.BertModel(config, add_pooling_layer=False)
-
-            def forward(self, input_ids, attention_mask):
-                hidden = self.bert(input_ids=input_ids, attention_mask=attention_mask)[0]
-                weights = attention_mask.unsqueeze(-1).to(hidden.dtype)
-                mean = (hidden * weights).sum(1) / weights.sum(1)
-                return torch.nn.functional.normalize(mean, dim=1)
-        return Pooled()
+        return pooled(transformers.BertModel(config, add_pooling_layer=False))
     if shape.type == "vit":
         config = transformers.ViTConfig(image_size=shape.image, patch_size=shape.patch,
                                         intermediate_size=shape.intermediate,
@@ -81,7 +130,7 @@ def make(shape):
 
 def is_layer(name):
     """Of a block, whose linear layers are 2:4."""
-    return ".layer." in name or ".layers." in name
+    return ".layer." in name or ".layers." in name or ".h." in name
 
 
 def is_selected(name, include, exclude):
@@ -109,6 +158,7 @@ class Torch:
             "blocks": lambda: self.by_blocks(dense),
             "tuned": lambda: self.by_blocks(dense, mode="max-autotune-no-cudagraphs"),
             "graphs": lambda: torch.compile(dense, mode="reduce-overhead", dynamic=False),
+            "frozen": lambda: torch.compile(dense, dynamic=False, options={"freezing": True}),
             "semi": lambda: self.sparse(True),
             "semi-compiled": lambda: torch.compile(self.sparse(True), dynamic=False)}
         self.models, self.refused = {}, {}
@@ -149,7 +199,10 @@ class Torch:
         if shape.image:
             pixels = torch.randn(batch, 3, shape.image, shape.image, device=self.device)
             return {"pixel_values": pixels.to(self.kind)}
-        ids = torch.randint(1000, shape.vocabulary, (batch, seq), device=self.device)
+        least = min(1000, shape.vocabulary // 2)
+        ids = torch.randint(least, shape.vocabulary, (batch, seq), device=self.device)
+        if shape.type in ("gpt2", "llama"):
+            return {"input_ids": ids}
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
     def wait(self):
@@ -203,14 +256,14 @@ class Worker:
         return {"version": torch.__version__, "transformers": transformers.__version__,
                 "cuda": torch.cuda.is_available(), "ways": WAYS}
 
-    def prepare(self, shape, dtype, device, threads, batch, seq, include, exclude):
+    def prepare(self, shape, dtype, device, threads, batch, seq, include, exclude, ways):
         key = (json.dumps(shape), dtype, device, include, exclude)
         import torch
         torch.set_num_threads(threads)
         self.ready = {}  # the shape before gives its memory back first
         if key != self.key:
             self.torch = None
-            self.torch = Torch(Shape(**shape), dtype, WAYS, device,
+            self.torch = Torch(Shape(**shape), dtype, ways, device,
                                lambda name: is_layer(name) and is_selected(name, include, exclude))
             self.key = key
         self.torch.refused = {name: why for name, why in self.torch.refused.items()

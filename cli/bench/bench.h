@@ -225,6 +225,7 @@ typedef struct bench_model_plan {
     const char *svg;
     const char *include, *exclude; /* of a preset's layers; NULL: all */
     const char *python;            /* interpreter whose PyTorch takes turns with ours; or NULL */
+    const char *ways;              /* of PyTorch that do, a list */
     struct bench_torch *torch;     /* it, when it has been started */
 } bench_model_plan;
 

@@ -393,7 +393,7 @@ int bench_models(cli_app *cli, const bench_model_plan *asked)
     if (code == CLI_OK && !device && !cli->common->all_sparse) cli_choices_load(cli);
     if (code == CLI_OK && plan.python) {
         plan.torch = &torch;
-        code = bench_torch_open(cli, &torch, plan.python);
+        code = bench_torch_open(cli, &torch, plan.python, plan.ways);
     }
     if (code == CLI_OK) code = bench_any(cli, &plan);
     bench_torch_close(&torch);

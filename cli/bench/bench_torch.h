@@ -6,7 +6,7 @@
 
 #include "bench/bench.h"
 
-enum { BENCH_TORCH_WAYS = 6 };
+enum { BENCH_TORCH_WAYS = 8 };
 
 /* Is a way that PyTorch runs the model: a turn's state. */
 typedef struct bench_torch_way {
@@ -19,7 +19,7 @@ typedef struct bench_torch {
     int child; /* the process, 0: none */
     FILE *to, *from;
     char version[48];
-    bench_torch_way ways[BENCH_TORCH_WAYS]; /* all that there are */
+    bench_torch_way ways[BENCH_TORCH_WAYS]; /* that were asked for */
     int way_count;
 } bench_torch;
 
@@ -31,8 +31,11 @@ typedef struct bench_torch_shape {
     const char *include, *exclude; /* or NULL */
 } bench_torch_shape;
 
-/* Starts the interpreter. A missing one, or one without torch, is an error: it was asked for. */
-int bench_torch_open(cli_app *cli, bench_torch *torch, const char *python);
+/* Names the ways of PyTorch by index; NULL past the end. */
+const char *bench_torch_way_name(int index);
+/* Starts the interpreter. A missing one, or one without torch, is an error: it was asked for. ways:
+   a list of names. */
+int bench_torch_open(cli_app *cli, bench_torch *torch, const char *python, const char *ways);
 /* Adds a turn for each way that can run the shape; of the others a note. */
 int bench_torch_turns(cli_app *cli, bench_torch *torch, const bench_torch_shape *shape,
                       bench_turn turns[BENCH_TORCH_WAYS], int *count);

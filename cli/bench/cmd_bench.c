@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/bench_torch.h"
 #include "bench/gpu/bench_gpu.h"
 
 struct bench_options {
     cli_common common;
     const char *set, *shapes, *model, *dtype, *activations, *output, *backend, *threads, *peers,
-        *python, *batch, *seq, *svg, *include, *exclude, *attention;
+        *python, *ways, *batch, *seq, *svg, *include, *exclude, *attention;
     int64_t prune, rounds, min_ms, busy;
     double dropout;
     int tune, causal;
@@ -100,11 +101,16 @@ static const cli_option options[] = {
      "Numbers of threads. By default every core.", NULL},
     {"peers", 0, CLI_LIST, offsetof(struct bench_options, peers), "LIST", "all",
      "Libraries to compare with, if they are installed. Of whole models there is torch: PyTorch's "
-     "passes of the same shapes, in turns with ours: eager, compiled, and with its semi-structured "
-     "weights.",
+     "passes of the same shapes, in turns with ours.",
      peer_name},
     {"python", 0, CLI_TEXT, offsetof(struct bench_options, python), "PROGRAM", "python3",
      "The interpreter to start, which has torch and transformers.", NULL},
+    {"ways", 0, CLI_LIST, offsetof(struct bench_options, ways), "LIST",
+     "eager,compiled,blocks,semi",
+     "How PyTorch runs them: eager, compiled as a whole, block by block, these with products that "
+     "it searched, compiled into CUDA graphs, with frozen weights, with its semi-structured "
+     "weights, and these compiled.",
+     bench_torch_way_name},
     {"rounds", 0, CLI_COUNT, offsetof(struct bench_options, rounds), "N", "7",
      "Rounds in which every contestant has its turn; medians of them are shown.", NULL},
     {"min-ms", 0, CLI_COUNT, offsetof(struct bench_options, min_ms), "N", "20",
@@ -120,7 +126,7 @@ static const cli_option options[] = {
 static const cli_rule rules[] = {
     {CLI_ONE_OF, "set shapes model attention prune", NULL, NULL},
     {CLI_ONLY_WITH, "batch seq include exclude sparse peers=torch", "model", NULL},
-    {CLI_ONLY_WITH, "python", "peers=torch", NULL},
+    {CLI_ONLY_WITH, "python ways", "peers=torch", NULL},
     {CLI_ONLY_WITH, "causal dropout", "attention", NULL},
     {CLI_ONLY_WITH, "attention output tune backend", "device=cuda", NULL},
     {CLI_NOT_WITH, "backend", "model tune", NULL},
@@ -137,6 +143,9 @@ static const cli_example examples[] = {
      "The same on a GPU."},
     {"sparse24 bench --model bert-base --batch 16 --seq 384 --device cuda --peers torch",
      "In turns with PyTorch, in the same run."},
+    {"sparse24 bench --model llama-1b --batch 8 --seq 256 --dtype bf16 --peers torch --ways "
+     "compiled",
+     "A language model, in turns with PyTorch compiled."},
     {"sparse24 bench --model vit-l --batch 256 --device cuda", "Images instead of texts."},
     {"sparse24 bench --model sam-vit-h --batch 8 --include '*.mlp.*' --device cuda",
      "Only the layers of the MLP 2:4."},
@@ -268,7 +277,8 @@ static int run_model(cli_app *cli, const struct bench_options *o)
     plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
     if (code == CLI_OK) code = read_model_peers(cli, o, &torch);
-    if (code == CLI_OK && torch) plan.python = o->python;
+    if (torch) plan.python = o->python;
+    plan.ways = o->ways;
     return code == CLI_OK ? bench_models(cli, &plan) : code;
 }
 

@@ -389,12 +389,27 @@ for line in sys.stdin:
                           for s in shapes], [(1, 4, "f32", "cpu", 1), (3, 4, "f32", "cpu", 1)])
         self.assertEqual((shapes[0]["shape"]["type"], shapes[0]["shape"]["layers"]),
                          ("bert", tiny_bert.LAYERS))
+        self.assertEqual(shapes[0]["shape"]["kv_heads"], shapes[0]["shape"]["heads"])
+        self.assertEqual(shapes[0]["ways"], ["eager", "compiled"])  # that it has of the default
         turns = {(order["way"], order["seconds"]) for order in orders if order["do"] == "turn"}
         self.assertEqual(turns, {("compiled", 0.001)})
         done = self.good(*words, environment=environment)
         self.assertRegex(done.stdout, r"torch-eager +torch-compiled +best")
         self.assertRegex(done.stdout, r" - +2\.500 +[\d.]+x")
         self.assertIn("torch-eager is left out: no time", done.stderr)
+
+    def test_ways_of_pytorch(self):
+        python = self.interpreter("chosen")
+        (self.folder / "orders").unlink(missing_ok=True)
+        found = self.json("bench", "--model", "llama-tiny", "--batch", "2", "--seq", "8",
+                          "--threads", "1", "--peers", "torch", "--ways", "compiled,graphs",
+                          "--python", python, *QUICK)
+        self.assertEqual([peer["name"] for peer in found["rows"][0]["peers"]], ["torch-compiled"])
+        orders = [json.loads(line) for line in (self.folder / "orders").read_text().splitlines()]
+        shape = orders[1]["shape"]
+        self.assertEqual(orders[1]["ways"], ["compiled"])
+        self.assertEqual((shape["type"], shape["width"], shape["heads"], shape["kv_heads"],
+                          shape["intermediate"]), ("llama", 128, 4, 2, 320))
 
     def test_without_pytorch(self):
         words = ["bench", "--model", "minilm", "--batch", "1", "--seq", "4", "--threads", "1",
@@ -414,6 +429,10 @@ for line in sys.stdin:
             ("products", ["bench", "--peers", "torch"], 2, r"--peers: torch is for --model"),
             ("others", ["bench", "--model", "minilm", "--peers", "onednn"], 2,
              r"--peers: onednn is for products; with --model there is torch"),
+            ("ways alone", ["bench", "--model", "minilm", "--ways", "eager"], 2,
+             r"option --ways is for --peers torch"),
+            ("unknown way", [*words, "true", "--ways", "eager,slow"], 2,
+             r"--ways.*eager.*compiled.*blocks.*frozen"),
         ])
 
 
