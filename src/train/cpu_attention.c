@@ -7,7 +7,6 @@
  *
  * With dropout D on the weights, O = (P∘D)·V, so dV takes P∘D, and dP is dO·Vᵀ ∘ D.
  */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -72,17 +71,6 @@ typedef struct place {
     int64_t first, tokens; /* of the text */
     int64_t ld, wide;      /* rows of qkv, of the context */
 } place;
-
-/* rows × cols of from to a place with rows `ld` apart, zeros behind. */
-static void gather(float *to, int64_t ld, const float *from, int64_t from_ld, int64_t rows,
-                   int64_t cols)
-{
-    for (int64_t r = 0; r < rows; r++) {
-        memcpy(to + r * ld, from + r * from_ld, (size_t)cols * sizeof(float));
-        for (int64_t c = cols; c < ld; c++)
-            to[r * ld + c] = 0.0f;
-    }
-}
 
 /* P of a tile, with zeros for what its rows do not see, in s->p. */
 static void weights(const scratch *s, const job *j, int64_t row, int64_t rows, int64_t seen)
@@ -167,8 +155,8 @@ static void tile_back(const scratch *s, const job *j, const place *at, int64_t h
                              .m = rows,
                              .n = d,
                              .k = seen};
-    gather(s->queries, s->d_ld, j->qkv + token * at->ld + head * d, at->ld, rows, d);
-    gather(s->dout, s->d_ld, j->dcontext + token * at->wide + head * d, at->wide, rows, d);
+    s24i_pad_rows(s->queries, s->d_ld, j->qkv + token * at->ld + head * d, at->ld, rows, d);
+    s24i_pad_rows(s->dout, s->d_ld, j->dcontext + token * at->wide + head * d, at->wide, rows, d);
     weights(s, j, row, rows, seen);
     vec->product(&dp);
     if (h->drop) { /* dp is used before P is dropped, and dV after */
@@ -202,11 +190,10 @@ static void head_back(float *memory, const job *j, int64_t text, int64_t kv_head
     const size_t bytes = (size_t)(s.tokens_ld * s.d_ld) * sizeof(float);
     j->m->vec->transpose(s.keys_t, s.tokens_ld, rows + k, at.ld, at.tokens, d);
     j->m->vec->transpose(s.values_t, s.tokens_ld, rows + v, at.ld, at.tokens, d);
-    gather(s.keys, s.d_ld, rows + k, at.ld, at.tokens, d);
+    s24i_pad_rows(s.keys, s.d_ld, rows + k, at.ld, at.tokens, d);
     memset(s.dkeys, 0, bytes);
     memset(s.dvalues, 0, bytes);
-    for (int64_t t = 0; step->mask && t < s.tokens_ld; t++)
-        s.mask[t] = t < at.tokens && step->mask[at.first + t] ? 0.0f : -FLT_MAX;
+    if (step->mask) s24i_attention_mask(s.mask, s.tokens_ld, step->mask + at.first, at.tokens);
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
         for (int64_t row = 0; row < at.tokens; row += TILE)
             tile_back(&s, j, &at, head, row);

@@ -10,6 +10,7 @@
 #define S24_VEC_VEC_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "base/try.h"
 
@@ -105,6 +106,17 @@ static inline void s24i_transpose(float *to, const float *from, int64_t rows, in
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++)
             to[c * rows + r] = from[r * cols + c];
+}
+
+/* to [rows, cols] with rows ld apart = from with rows from_ld apart; zeros fill up to ld. */
+static inline void s24i_pad_rows(float *to, int64_t ld, const float *from, int64_t from_ld,
+                                 int64_t rows, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        memcpy(to + r * ld, from + r * from_ld, (size_t)cols * sizeof *to);
+        for (int64_t c = cols; c < ld; c++)
+            to[r * ld + c] = 0.0f;
+    }
 }
 
 #endif

@@ -10,7 +10,6 @@
  */
 #include "run/cpu/attention.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -67,12 +66,7 @@ static void pack_f32(const scratch *s, const s24i_attention *job, int64_t offset
     const float *k = (const float *)job->k + offset, *v = (const float *)job->v + offset;
     const int64_t ld = kv_ld(job);
     job->vec->transpose(s->keys, s->tokens_ld, k, ld, tokens, job->d);
-    for (int64_t t = 0; t < tokens; t++) {
-        float *row = s->values + t * s->d_ld;
-        memcpy(row, v + t * ld, (size_t)job->d * sizeof(float));
-        for (int64_t i = job->d; i < s->d_ld; i++)
-            row[i] = 0.0f;
-    }
+    s24i_pad_rows(s->values, s->d_ld, v, ld, tokens, job->d);
 }
 
 /* A pair of keys' neighbours is a word, which is transposed like a float. */
@@ -105,8 +99,8 @@ static void pack(const scratch *s, const s24i_attention *job, int64_t text, int6
         pack_bf16(s, job, offset, tokens);
     else
         pack_f32(s, job, offset, tokens);
-    for (int64_t t = 0; job->batch->mask && t < s->tokens_ld; t++)
-        s->mask[t] = t < tokens && job->batch->mask[first + t] ? 0.0f : -FLT_MAX;
+    if (job->batch->mask)
+        s24i_attention_mask(s->mask, s->tokens_ld, job->batch->mask + first, tokens);
 }
 
 /* The three steps of a tile: `scores` and `mix` are products of f32 or of pairs. */

@@ -3,6 +3,8 @@
 #ifndef S24_RUN_CPU_ATTENTION_H
 #define S24_RUN_CPU_ATTENTION_H
 
+#include <float.h>
+
 #include "sparse24/nn.h"
 #include "vec/vec.h"
 
@@ -36,6 +38,13 @@ typedef struct s24i_attention {
 static inline int s24i_attention_takes_bf16(const s24i_vec *vec, int64_t d)
 {
     return vec->pair_product && d % 2 == 0;
+}
+
+/* mask [room]: what softmax adds to the scores of a text whose tokens' masks are `of`. */
+static inline void s24i_attention_mask(float *mask, int64_t room, const uint8_t *of, int64_t tokens)
+{
+    for (int64_t t = 0; t < room; t++)
+        mask[t] = t < tokens && of[t] ? 0.0f : -FLT_MAX;
 }
 
 /* Tiles of queries that a text of `tokens` is cut into. */
