@@ -266,7 +266,7 @@ static int read_model_peers(cli_app *cli, const struct bench_options *o, int *to
 
 static int run_model(cli_app *cli, const struct bench_options *o)
 {
-    int torch;
+    int torch = 0;
     bench_model_plan plan = {.model = o->model,
                              .include = o->include,
                              .exclude = o->exclude,

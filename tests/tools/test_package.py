@@ -96,7 +96,7 @@ class Package(unittest.TestCase):
 
     def test_headers_and_files_for_builds(self):
         headers = {path.name for path in (SOURCE / "include/sparse24").glob("*.h")}
-        nn_headers = {"nn.h", "checkpoints.h", "task.h", "train.h"}
+        nn_headers = {"nn.h", "checkpoints.h", "language.h", "task.h", "train.h"}
         self.assertEqual(set(self.names("libsparse24-dev", "usr/include/sparse24/*")),
                          headers if NN else headers - nn_headers)
         self.assertIn("sparse24.pc", self.names("libsparse24-dev", "usr/lib/**/pkgconfig/*"))
