@@ -5,6 +5,7 @@
  * are given before its error.
  */
 #include "io/file/io.h"
+#include "io/tokenizer/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,6 +142,19 @@ static s24_status fill(s24_line_reader *r, int64_t most)
         if (r->whole > 0 ? !is_ready(r) : r->end - r->begin > INT32_MAX) return S24_OK;
         TRY(read_more(r));
     }
+}
+
+s24_status s24i_line_take(s24_text *line, s24_ctx *ctx, const char *name, int64_t number, int ended)
+{
+    if (ended && line->bytes > 0 && line->data[line->bytes - 1] == '\r') line->bytes--;
+    REQUIRE(ctx, line->bytes <= INT32_MAX, S24_ERROR_FORMAT,
+            "%s: line %lld has %zu bytes, at most %d are expected", name, (long long)number,
+            line->bytes, INT32_MAX);
+    const size_t valid = s24i_utf8_valid(line->data, line->bytes);
+    REQUIRE(ctx, valid == line->bytes, S24_ERROR_FORMAT,
+            "%s: line %lld is not UTF-8 (byte %zu of the line; both counted from 0)", name,
+            (long long)number, valid);
+    return S24_OK;
 }
 
 /* Gives up to `most` lines, fewer before a bad one; the error when that is the first. */

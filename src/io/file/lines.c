@@ -4,7 +4,6 @@
  * end. Every line is checked to be UTF-8 here, so that nobody after it needs to.
  */
 #include "io/file/io.h"
-#include "io/tokenizer/utf8.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -38,19 +37,6 @@ static int64_t count_lines(const s24_text *all)
         at = end ? (size_t)(end - all->data) + 1 : all->bytes;
     }
     return count;
-}
-
-s24_status s24i_line_take(s24_text *line, s24_ctx *ctx, const char *name, int64_t number, int ended)
-{
-    if (ended && line->bytes > 0 && line->data[line->bytes - 1] == '\r') line->bytes--;
-    REQUIRE(ctx, line->bytes <= INT32_MAX, S24_ERROR_FORMAT,
-            "%s: line %lld has %zu bytes, at most %d are expected", name, (long long)number,
-            line->bytes, INT32_MAX);
-    const size_t valid = s24i_utf8_valid(line->data, line->bytes);
-    REQUIRE(ctx, valid == line->bytes, S24_ERROR_FORMAT,
-            "%s: line %lld is not UTF-8 (byte %zu of the line; both counted from 0)", name,
-            (long long)number, valid);
-    return S24_OK;
 }
 
 /* Cuts the text into lines->texts, which has room for all of them. */
