@@ -7,6 +7,10 @@
  *     s24_cache_create(&cache, ctx, session, &opts);
  *     s24_session_extend(session, ctx, cache, &(s24_extension){.batch = &prompt}, &outputs);
  *     s24_session_extend(session, ctx, cache, &(s24_extension){.batch = &next}, &outputs);
+ *
+ * Or all of it at once, a call back for each token:
+ *
+ *     s24_generate(session, ctx, cache, &prompts, &opts);
  */
 #ifndef SPARSE24_LANGUAGE_H
 #define SPARSE24_LANGUAGE_H
@@ -60,6 +64,74 @@ typedef struct s24_extension {
  */
 S24_API s24_status s24_session_extend(s24_session *session, s24_ctx *ctx, s24_cache *cache,
                                       const s24_extension *extension, const s24_outputs *outputs);
+
+/* ---- texts that go on ------------------------------------------------------------------------ */
+
+/* Why a text ends with a token. */
+typedef enum s24_end {
+    S24_END_NONE = 0, /* it goes on */
+    S24_END_STOP,     /* the token is one of the stops */
+    S24_END_LENGTH    /* there are max_new tokens, or no more have room */
+} s24_end;
+
+/* A token as it comes. */
+typedef struct s24_new_token {
+    int64_t prompt; /* which of the batch it goes on with */
+    int64_t index;  /* 0: the first after the prompt */
+    int32_t id;
+    /* ln of the probability that the model's own logits give it: before penalty, temperature and
+       what leaves tokens out. */
+    float log_probability;
+    s24_end end;
+} s24_new_token;
+
+typedef struct s24_generate_opts {
+    size_t size;     /* sizeof(s24_generate_opts) */
+    int64_t max_new; /* most tokens after a prompt; default 128 */
+    /* The next token is the likeliest with temperature 0, and else drawn. Logits are changed in
+       this order: those of all tokens of the prompt and of the text so far divided by the penalty
+       where they are positive and multiplied with it where not; divided by the temperature; all but
+       the top_k largest left out; of the likeliest tokens those that reach top_p together kept; all
+       left out that have less than min_p times the largest probability. */
+    double repeat_penalty; /* over 0; default 1: none */
+    double temperature;    /* 0 or more */
+    int64_t top_k;         /* 0: all; tokens that equal the last one stay too */
+    double top_p;          /* over 0, at most 1; default 1: all */
+    double min_p;          /* 0 to 1 */
+    /* A token is drawn by the seed, its prompt's number and its index, whatever runs with it. */
+    uint64_t seed;
+    const int64_t *numbers; /* [prompts]; NULL: 0, 1, 2 … */
+    const int32_t *stops;   /* [stop_count]: ids with which a text ends */
+    int64_t stop_count;
+    /* Called on the calling thread with every token, those of a pass in the order of their prompts.
+       Non-zero ends that prompt's text. NULL: nobody is told. */
+    int (*token)(void *user, const s24_new_token *token);
+    void *user;
+} s24_generate_opts;
+
+/*
+ * Goes on with the prompts of a batch, of any lengths. Prompt b follows text b of the cache, which
+ * holds it and its new tokens but the last afterwards. Prompts go through the model in passes of as
+ * many tokens as the session was made for, then one token of each at a time; a text that has ended
+ * is in no pass any more. A text ends with a stop, after max_new tokens, when the cache has no more
+ * room, or when `token` says so. Memory is taken once, a row of logits for each prompt, before the
+ * first pass; steps allocate nothing. Progress is reported once a pass; an interruption leaves the
+ * tokens that have come. Errors, before the first token: ARGUMENT (an option out of range, a prompt
+ * that is empty, has an id out of the vocabulary or more tokens than the cache has room for, more
+ * prompts than texts), UNSUPPORTED (a model that has no head for the next token), MEMORY. Later:
+ * NOT_FINITE (the logits have a NaN, or their largest is infinite), INTERRUPTED.
+ */
+S24_API s24_status s24_generate(s24_session *session, s24_ctx *ctx, s24_cache *cache,
+                                const s24_batch *prompts, const s24_generate_opts *opts);
+
+/*
+ * The ids with which the texts of a folder's model end: eos_token_id of generation_config.json,
+ * else of config.json, one or a list. *count: in, the room of ids; out, how many there are, 0 where
+ * neither file says, of which those that fit were written. Errors: ARGUMENT (not a folder), FORMAT
+ * (what is there is neither), IO, MEMORY.
+ */
+S24_API s24_status s24_end_ids(int32_t *ids, int64_t *count, s24_ctx *ctx,
+                               const s24_checkpoint *checkpoint);
 
 #ifdef __cplusplus
 }
