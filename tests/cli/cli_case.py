@@ -17,7 +17,7 @@ BUILD = pathlib.Path(os.environ["S24_BUILD"])
 PROGRAM = BUILD / "sparse24"
 sys.path.insert(0, str(SOURCE / "tests" / "tools"))
 
-COMMANDS = ("tutorial prune train pack unpack check info embed search eval bench plan "
+COMMANDS = ("tutorial prune train pack unpack check info embed search eval generate bench plan "
             "help").split()
 
 

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Declares what the files of generate share: its options, its prompts, and the texts that follow
+   them. */
+#ifndef SPARSE24_CLI_GENERATE_GENERATE_H
+#define SPARSE24_CLI_GENERATE_GENERATE_H
+
+#include "cli.h"
+#include "sparse24/language.h"
+#include "sparse24/task.h"
+#include "sparse24/train.h"
+
+struct generate_options {
+    cli_common common;
+    const char *prompt, *input, *stop, *dtype;
+    int64_t max_new, top_k, seed;
+    double temperature, top_p, min_p, repeat_penalty;
+    int ids;
+};
+
+/* ---- generate_prompts.c ---------------------------------------------------------------------- */
+
+/* Holds the prompts as tokens, end to end. */
+typedef struct generate_prompts {
+    s24_tokenizer *tokenizer; /* NULL with --ids */
+    s24_id_lines *lines;      /* with --ids */
+    int32_t *made;            /* else, and their offsets */
+    int64_t *offsets;
+    s24_batch batch;
+    int64_t longest;
+} generate_prompts;
+
+/* Reads them for a model of that shape; release with generate_prompts_free, also after an error. */
+int generate_prompts_read(cli_app *cli, generate_prompts *out, const struct generate_options *o,
+                          const s24_transformer_info *info);
+void generate_prompts_free(generate_prompts *prompts);
+
+/* ---- generate_text.c ------------------------------------------------------------------------- */
+
+/* Holds what follows a prompt. */
+typedef struct generate_text {
+    int32_t anchor; /* a token before the next one that has text, −1: none has yet */
+    int32_t *ids;
+    int64_t count, room;
+    char *text; /* its bytes as the tokens give them, without --ids */
+    size_t bytes, text_room;
+    size_t shown;        /* bytes of it that were printed, or with --ids tokens */
+    const char *stopped; /* why it ended, as JSON says; NULL: it goes on */
+} generate_text;
+
+/* Begins the text that follows a prompt. */
+int generate_text_begin(cli_app *cli, generate_text *text, const generate_prompts *prompts,
+                        int64_t prompt);
+/* Adds a token to the text, which ends before `stop` where it comes to that (NULL: none). */
+int generate_text_add(cli_app *cli, generate_text *text, const s24_tokenizer *tokenizer, int32_t id,
+                      const char *stop);
+/* Prints what was not printed yet, as far as it can change no more; `line`: as a part of one line,
+   with line ends as escapes. */
+void generate_text_print(generate_text *text, const char *stop, int ids, int line);
+/* Makes JSON's string of the text, or list of its tokens. */
+json_t *generate_text_json(const generate_text *text, int ids);
+void generate_text_free(generate_text *text);
+
+#endif

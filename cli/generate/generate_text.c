@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Holds the text that follows a prompt: tokens as they come, their bytes, and how far these can be
+ * shown: not within a character, and not where the text to stop at may have begun.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "generate/generate.h"
+
+/* ---- characters ------------------------------------------------------------------------------ */
+
+static const char REPLACEMENT[] = "\xef\xbf\xbd";
+
+/* Counts the bytes of the character at the front; negative: so many begin none. *cut: the end comes
+   before they could tell. */
+static int first_char(int *cut, const char *text, size_t bytes)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    const int all = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    int low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+    int high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+    *cut = 0;
+    if (!all || s[0] > 0xf4) return -1;
+    for (int i = 1; i < all; i++) {
+        *cut = (size_t)i == bytes;
+        if (*cut || s[i] < low || s[i] > high) return -i;
+        low = 0x80;
+        high = 0xbf;
+    }
+    return all;
+}
+
+/* Gives the next character of the text, U+FFFD for bytes that are none, and goes on behind it. */
+static size_t next_char(const char **character, const char **at, const char *end)
+{
+    int cut;
+    const int bytes = first_char(&cut, *at, (size_t)(end - *at));
+    *character = bytes < 0 ? REPLACEMENT : *at;
+    *at += bytes < 0 ? -bytes : bytes;
+    return bytes < 0 ? strlen(REPLACEMENT) : (size_t)bytes;
+}
+
+/* ---- growing --------------------------------------------------------------------------------- */
+
+static int no_memory(cli_app *cli)
+{
+    return cli_fail(cli, CLI_IO, "out of memory for a text");
+}
+
+static int add_id(cli_app *cli, generate_text *t, int32_t id)
+{
+    if (t->count == t->room) {
+        const int64_t room = t->room ? 2 * t->room : 64;
+        int32_t *grown = realloc(t->ids, (size_t)room * sizeof *grown);
+        if (!grown) return no_memory(cli);
+        t->ids = grown;
+        t->room = room;
+    }
+    t->ids[t->count++] = id;
+    return CLI_OK;
+}
+
+static int make_room(cli_app *cli, generate_text *t, size_t bytes)
+{
+    if (t->bytes + bytes <= t->text_room) return CLI_OK;
+    const size_t room = 2 * (t->bytes + bytes) + 256;
+    char *grown = realloc(t->text, room);
+    if (!grown) return no_memory(cli);
+    t->text = grown;
+    t->text_room = room;
+    return CLI_OK;
+}
+
+/* Counts the bytes of one or two tokens, as they stand one after the other. */
+static s24_status decoded_bytes(size_t *bytes, cli_app *cli, const s24_tokenizer *tokenizer,
+                                const int32_t *ids, int64_t count)
+{
+    *bytes = 0;
+    return s24_tokenizer_decode(NULL, bytes, tokenizer, cli->ctx, ids, count);
+}
+
+/* Asks whether a token has a text: a special one has none, wherever it stands. */
+static s24_status has_text(int *out, cli_app *cli, const s24_tokenizer *tokenizer, int32_t id)
+{
+    const int32_t twice[2] = {id, id};
+    size_t bytes = 0;
+    s24_status status = S24_OK;
+    if (id < s24_tokenizer_vocabulary(tokenizer))
+        status = decoded_bytes(&bytes, cli, tokenizer, twice, 2);
+    *out = bytes > 0;
+    return status;
+}
+
+/* Adds the token's bytes: what two tokens say beyond the first, as a blank may be lost at the front
+   of a text. */
+static int add_bytes(cli_app *cli, generate_text *t, const s24_tokenizer *tokenizer, int32_t id)
+{
+    const int32_t both[2] = {t->anchor, id};
+    const int count = t->anchor < 0 ? 1 : 2, first = t->anchor < 0;
+    size_t before = 0, all = 0;
+    char *piece = NULL;
+    s24_status status = S24_OK;
+    if (!first) status = decoded_bytes(&before, cli, tokenizer, both, 1);
+    if (status == S24_OK) status = decoded_bytes(&all, cli, tokenizer, both + first, count);
+    int code = cli_status(cli, status);
+    if (code == CLI_OK) code = make_room(cli, t, all);
+    if (code == CLI_OK && !(piece = malloc(all + 1))) code = no_memory(cli);
+    if (code == CLI_OK)
+        code = cli_status(
+            cli, s24_tokenizer_decode(piece, &all, tokenizer, cli->ctx, both + first, count));
+    if (code == CLI_OK) {
+        memcpy(t->text + t->bytes, piece + before, all - before);
+        t->bytes += all - before;
+        t->anchor = id;
+    }
+    free(piece);
+    return code;
+}
+
+/* Cuts the text before the one to stop at, which may have begun before the last `added` bytes. */
+static void cut_at(generate_text *t, const char *stop, size_t added)
+{
+    const size_t length = strlen(stop);
+    size_t at = t->bytes - added;
+    at = at > length ? at - length : 0;
+    for (; at + length <= t->bytes; at++) {
+        if (memcmp(t->text + at, stop, length) != 0) continue;
+        t->bytes = at;
+        t->stopped = "stop";
+        return;
+    }
+}
+
+int generate_text_begin(cli_app *cli, generate_text *text, const generate_prompts *prompts,
+                        int64_t prompt)
+{
+    s24_status status = S24_OK;
+    int found = 0;
+    text->anchor = -1;
+    if (!prompts->tokenizer) return CLI_OK;
+    const int64_t first = prompts->batch.offsets[prompt];
+    for (int64_t i = prompts->batch.offsets[prompt + 1]; i-- > first && !found;) {
+        const int32_t id = prompts->batch.ids[i];
+        status = has_text(&found, cli, prompts->tokenizer, id);
+        if (status != S24_OK) break;
+        if (found) text->anchor = id;
+    }
+    return cli_status(cli, status);
+}
+
+int generate_text_add(cli_app *cli, generate_text *text, const s24_tokenizer *tokenizer, int32_t id,
+                      const char *stop)
+{
+    int has = 0;
+    const size_t before = text->bytes;
+    int code = add_id(cli, text, id);
+    if (code != CLI_OK || !tokenizer) return code;
+    code = cli_status(cli, has_text(&has, cli, tokenizer, id));
+    if (code == CLI_OK && has) code = add_bytes(cli, text, tokenizer, id);
+    if (code == CLI_OK && stop) cut_at(text, stop, text->bytes - before);
+    return code;
+}
+
+void generate_text_free(generate_text *text)
+{
+    free(text->ids);
+    free(text->text);
+}
+
+/* ---- showing --------------------------------------------------------------------------------- */
+
+/* Counts the bytes at the end with which the text to stop at may begin. */
+static size_t maybe_stop(const generate_text *t, const char *stop)
+{
+    size_t most = stop ? strlen(stop) : 0;
+    if (most > t->bytes) most = t->bytes;
+    while (most > 0 && memcmp(t->text + t->bytes - most, stop, most) != 0)
+        most--;
+    return most;
+}
+
+static void print_char(const char *character, size_t bytes, int line, int terminal)
+{
+    const int plain = !line && (!terminal || *character == '\n' || *character == '\t');
+    if (plain)
+        fwrite(character, 1, bytes, stdout);
+    else
+        cli_escaped(stdout, character, bytes);
+}
+
+static void print_bytes(generate_text *t, const char *stop, int line)
+{
+    const int terminal = isatty(STDOUT_FILENO);
+    const char *at = t->text + t->shown, *character;
+    const char *end = t->text + t->bytes - (t->stopped ? 0 : maybe_stop(t, stop));
+    while (at < end) {
+        int cut;
+        first_char(&cut, at, (size_t)(end - at));
+        if (cut && !t->stopped) break;
+        const size_t bytes = next_char(&character, &at, end);
+        print_char(character, bytes, line, terminal);
+    }
+    t->shown = (size_t)(at - t->text);
+}
+
+void generate_text_print(generate_text *text, const char *stop, int ids, int line)
+{
+    if (!ids) {
+        if (text->text) print_bytes(text, stop, line);
+        return;
+    }
+    for (; (int64_t)text->shown < text->count; text->shown++)
+        printf("%s%d", text->shown ? " " : "", (int)text->ids[text->shown]);
+}
+
+static json_t *text_json(const generate_text *t)
+{
+    char *clean = malloc(3 * t->bytes + 1); /* a byte may become U+FFFD */
+    const char *at = t->text, *end = t->text + t->bytes, *character;
+    size_t used = 0;
+    while (clean && at < end) {
+        const size_t bytes = next_char(&character, &at, end);
+        memcpy(clean + used, character, bytes);
+        used += bytes;
+    }
+    json_t *string = clean ? json_stringn(clean, used) : NULL;
+    free(clean);
+    return string;
+}
+
+json_t *generate_text_json(const generate_text *text, int ids)
+{
+    if (!ids) return text->text ? text_json(text) : json_string("");
+    json_t *list = json_array();
+    for (int64_t i = 0; i < text->count; i++)
+        json_array_append_new(list, json_integer(text->ids[i]));
+    return list;
+}
