@@ -142,6 +142,30 @@ static void a_slow_machine(void **state)
     assert_int_equal(choices[0].dense[0], ALL);
 }
 
+/* Where the time is over before the first lap, the caller has said what runs. */
+static void no_time_at_all(void **state)
+{
+    (void)state;
+    for (int untimed = 0; untimed < 2; untimed++) {
+        machine m = {.clock = 2, .sparse = {1e-6, 0}, .dense = {1e-6, 0}, .dense_factor = 1};
+        const s24i_race r = {.products = 2,
+                             .most = {256, 64},
+                             .until = 1,
+                             .untimed = untimed,
+                             .now = now,
+                             .run = run,
+                             .user = &m};
+        s24i_choice choices[2];
+        int agreed = 1;
+        assert_int_equal(s24i_race_run(choices, &agreed, &r), S24_OK);
+        assert_false(agreed);
+        assert_int_equal(m.laps, 0);
+        for (int p = 0; p < 2; p++)
+            for (int together = 0; together < 2; together++)
+                assert_int_equal(choices[p].dense[together], untimed ? ALL : 0);
+    }
+}
+
 static void an_error_ends_it(void **state)
 {
     (void)state;
@@ -162,6 +186,7 @@ int main(void)
         cmocka_unit_test(a_little_faster_is_not_enough),
         cmocka_unit_test(a_busy_machine),
         cmocka_unit_test(a_slow_machine),
+        cmocka_unit_test(no_time_at_all),
         cmocka_unit_test(an_error_ends_it),
     };
     return cmocka_run_group_tests_name("nn_race", tests, NULL, NULL);
