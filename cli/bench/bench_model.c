@@ -170,8 +170,14 @@ enum { OURS = 2 /* turns: dense, 2:4 */ };
 static int add_torch(cli_app *cli, const models *m, const model_row *row,
                      const bench_model_plan *plan, bench_turn *turns, int *count)
 {
-    const bench_torch_shape shape = {&m->info,     row->dtype,    row->batch,   row->seq,
-                                     row->threads, plan->include, plan->exclude};
+    const bench_torch_shape shape = {.info = &m->info,
+                                     .kv_heads = s24_model_kv_heads(m->sparse),
+                                     .dtype = row->dtype,
+                                     .batch = row->batch,
+                                     .seq = row->seq,
+                                     .threads = row->threads,
+                                     .include = plan->include,
+                                     .exclude = plan->exclude};
     return plan->torch ? bench_torch_turns(cli, plan->torch, &shape, turns, count) : CLI_OK;
 }
 

@@ -159,15 +159,16 @@ int bench_torch_open(cli_app *cli, bench_torch *torch, const char *python, const
 
 /* ---- shapes and turns ------------------------------------------------------------------------ */
 
-static json_t *shape_json(const s24_model_info *info)
+static json_t *shape_json(const bench_torch_shape *shape)
 {
+    const s24_model_info *info = shape->info;
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "type",
                      info->model_type, "vocabulary", (json_int_t)info->vocabulary, "positions",
                      (json_int_t)info->positions, "width", (json_int_t)info->width, "layers",
                      (json_int_t)info->layers, "heads", (json_int_t)info->heads, "intermediate",
                      (json_int_t)info->intermediate, "answers", (json_int_t)info->has_qa_head,
                      "image", (json_int_t)info->image, "patch", (json_int_t)info->patch, "classes",
-                     (json_int_t)info->classes, "kv_heads", (json_int_t)info->kv_heads);
+                     (json_int_t)info->classes, "kv_heads", (json_int_t)shape->kv_heads);
 }
 
 static json_t *ways_json(const bench_torch *torch)
@@ -206,7 +207,7 @@ int bench_torch_turns(cli_app *cli, bench_torch *torch, const bench_torch_shape 
     size_t i;
     json_t *order =
         json_pack("{s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:s?, s:s?, s:o}", "do", "prepare", "shape",
-                  shape_json(shape->info), "dtype", s24_dtype_name(shape->dtype), "device",
+                  shape_json(shape), "dtype", s24_dtype_name(shape->dtype), "device",
                   cli->common->device, "threads", (json_int_t)shape->threads, "batch",
                   (json_int_t)shape->batch, "seq", (json_int_t)shape->seq, "include",
                   shape->include, "exclude", shape->exclude, "ways", ways_json(torch));

@@ -26,6 +26,7 @@ typedef struct bench_torch {
 /* Says what they are to run. */
 typedef struct bench_torch_shape {
     const s24_model_info *info;
+    int64_t kv_heads;
     s24_dtype dtype;
     int64_t batch, seq, threads;
     const char *include, *exclude; /* or NULL */

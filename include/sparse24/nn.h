@@ -123,7 +123,6 @@ typedef struct s24_model_info {
     /* On the CPU: 2:4 layers that have dense weights, since dense is faster here for some
        numbers of tokens or for all, and the bytes of these. */
     int64_t dense_copies, dense_bytes;
-    int64_t kv_heads; /* of keys and values: heads, or fewer that some of these share */
 } s24_model_info;
 
 /*
@@ -137,10 +136,11 @@ typedef struct s24_model_info {
  * context as "f32 2 384x1536" (dtype, threads, inputs, outputs) with two hexadecimal numbers, for
  * one thread and for all together: bit i says that 2^(i − 1) + 1 … 2^i tokens run dense. A model
  * that finds the notes of its shapes measures nothing. Times that do not come twice, since other
- * work ran then, are not noted, and then only what looked 1.5 times as fast dense runs dense, or, if
- * there was no time for any, bf16 and i8 where the CPU has AMX; the log says so. A context with another number of threads later uses what was measured here. A choice
- * is the model's for good: the same pass gives the same bits; two models that measured for
- * themselves may differ by rounding.
+ * work ran then, are not noted, and then only what looked 1.5 times as fast dense runs dense, or,
+ * if there was no time for any, bf16 and i8 where the CPU has AMX; the log says so. A context with
+ * another number of threads later uses what was measured here. A choice is the model's for good:
+ * the same pass gives the same bits; two models that measured for themselves may differ by
+ * rounding.
  */
 
 /*
@@ -165,6 +165,8 @@ S24_API void s24_model_destroy(s24_model *model);
    tokens on that many threads? 1: yes; 0: no, 2:4; −1: the text is no such note. */
 S24_API int s24_choice_is_dense(const char *note, int threads, int64_t tokens);
 S24_API void s24_model_describe(s24_model_info *info, const s24_model *model);
+/* Heads of keys and values: as many as heads, or fewer that some of these share. */
+S24_API int64_t s24_model_kv_heads(const s24_model *model);
 
 /* Texts laid end to end without padding: text b is tokens offsets[b] … offsets[b+1]. */
 typedef struct s24_batch {

@@ -441,7 +441,7 @@ static void presets(void **state)
             OK(ctx, s24_model_preset(&model, ctx, names[i], &opts));
             s24_model_describe(&info, model);
             assert_int_equal(info.sparse_layers, dense ? 0 : info.linear_layers);
-            assert_int_equal(info.kv_heads, 2); /* of two, and of four */
+            assert_int_equal(s24_model_kv_heads(model), 2); /* of two, and of four */
             out[dense] = room_of(&info, TOKENS);
             OK(ctx, run(&out[dense], ctx, model, &t.batch, t.targets));
             s24_model_destroy(model);

@@ -202,6 +202,11 @@ static int64_t dense_copy_bytes(const s24_model *model)
     return bytes;
 }
 
+int64_t s24_model_kv_heads(const s24_model *model)
+{
+    return model->shape.kv_heads;
+}
+
 void s24_model_describe(s24_model_info *info, const s24_model *model)
 {
     const s24i_shape *shape = &model->shape;
@@ -212,7 +217,6 @@ void s24_model_describe(s24_model_info *info, const s24_model *model)
                              .width = shape->width,
                              .layers = shape->layers,
                              .heads = shape->heads,
-                             .kv_heads = shape->kv_heads,
                              .intermediate = shape->intermediate,
                              .linear_layers = s24i_slot_count(shape) * shape->layers,
                              .sparse_layers = s24i_model_sparse_layers(model),
