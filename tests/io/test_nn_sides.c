@@ -83,7 +83,7 @@ static void test_what_is_known(void **state)
 /* A file, or a folder of that model type, of a packed matrix, and of a dense one next to it. */
 static const char *write_packed(io_env *env, int transposed, const char *beside, const char *type)
 {
-    static const float values[N * K / 2];
+    static const float values[(N + K) * K]; /* enough for either */
     uint8_t indices[N * K / 8];
     const s24_tensor w = {.name = "h.0.attn.c_attn.weight",
                           .dtype = S24_F32,
