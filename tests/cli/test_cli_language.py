@@ -133,6 +133,7 @@ class TwoFour(Scratch):
                         self.assertEqual(said[1], layers)
 
     def test_dtypes(self):
+        # Where the dense engine has no bf16, dense layers run in f32, whatever is asked.
         for plain, models in (("gpt2-24", ("gpt2-24",)), ("llama-24", ("llama-24", "packed"))):
             expected = self.plain(plain)
             for model in models:
@@ -140,7 +141,8 @@ class TwoFour(Scratch):
                     for way in ("--sparse", "--dense"):
                         with self.subTest(model=model, dtype=dtype, way=way):
                             loss, _ = self.lm(model, "--dtype", dtype, way)
-                            self.assertNotAlmostEqual(loss, expected, places=7)
+                            if way == "--sparse":
+                                self.assertNotAlmostEqual(loss, expected, places=7)
                             self.assertLess(abs(loss - expected), part * expected)
 
     def test_f32_unless_asked_otherwise(self):
