@@ -14,6 +14,7 @@ import collections
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -224,7 +225,10 @@ def names(files):
 
 
 def subjects(tree):
-    """Yields (commit, sentence) for subjects that break the rule; nothing without a history."""
+    """Yields (commit, sentence) for subjects that break the rule; nothing without a history, or
+    where no git can read it."""
+    if not shutil.which("git"):
+        return
     log = subprocess.run(["git", "-C", str(tree), "log", "--no-merges", "--format=%h %s",
                           f"--since={SUBJECTS_SINCE}"], capture_output=True, text=True)
     for line in log.stdout.splitlines():
