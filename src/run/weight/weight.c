@@ -103,7 +103,8 @@ size_t s24i_linear_work_bytes(const s24i_linear *linear, const s24_ctx *ctx, int
     size_t most = 0;
     for (int way = 0; way < S24I_WAYS; way++) {
         const s24i_weight *weight = linear->weight[way];
-        const size_t bytes = weight ? weight->kind->work_bytes(weight, ctx, rows) : 0;
+        if (!weight || !weight->kind->work_bytes) continue;
+        const size_t bytes = weight->kind->work_bytes(weight, ctx, rows);
         most = bytes > most ? bytes : most;
     }
     return most;

@@ -39,9 +39,9 @@ typedef struct s24i_weight_kind {
     /* ctx is that of an error on a device. */
     void (*clear)(s24i_weight *weight, s24_ctx *ctx);
     int64_t (*bytes)(const s24i_weight *weight);
-    /* Work memory of a product of so many rows on ctx's threads. */
+    /* Work memory of a product of so many rows on ctx's threads; NULL: it needs none. */
     size_t (*work_bytes)(const s24i_weight *weight, const s24_ctx *ctx, int64_t rows);
-    /* On the CPU: may x and y be bf16? */
+    /* On the CPU: may x and y be bf16? On a device nobody asks, since the model's dtype says it. */
     int (*takes_bf16)(const s24i_weight *weight);
     s24_status (*run)(const s24i_weight *weight, s24_ctx *ctx, const s24i_product_job *product);
 } s24i_weight_kind;

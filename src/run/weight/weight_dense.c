@@ -72,13 +72,6 @@ static int64_t bytes(const s24i_weight *weight)
     return (int64_t)s24i_dense_engine.weight_bytes(self(weight)->dense);
 }
 
-/* The runner has it. */
-static size_t work_bytes(const s24i_weight *weight, const s24_ctx *ctx, int64_t rows)
-{
-    (void)weight, (void)ctx, (void)rows;
-    return 0;
-}
-
 static int takes_bf16(const s24i_weight *weight)
 {
     return s24i_dense_engine.takes_bf16 && s24i_dense_engine.takes_bf16(self(weight)->dense);
@@ -102,6 +95,5 @@ const s24i_weight_kind s24i_weight_dense = {.name = "dense",
                                             .make = make,
                                             .clear = clear,
                                             .bytes = bytes,
-                                            .work_bytes = work_bytes,
                                             .takes_bf16 = takes_bf16,
                                             .run = run};

@@ -47,12 +47,6 @@ size_t s24i_device_weight_work_bytes(const s24i_weight *weight, const s24_ctx *c
     return w->packed ? s24_device_linear_work_bytes(w->device, w->packed) : 0;
 }
 
-int s24i_device_takes_bf16(const s24i_weight *weight)
-{
-    (void)weight;
-    return 1;
-}
-
 s24_status s24i_device_weight_run(const s24i_weight *weight, s24_ctx *ctx,
                                   const s24i_product_job *p)
 {

@@ -31,10 +31,12 @@ s24_status s24i_device_widen(s24i_weight **out, s24_ctx *ctx, const s24i_weight 
 void s24i_device_weight_clear(s24i_weight *weight, s24_ctx *ctx);
 int64_t s24i_device_weight_bytes(const s24i_weight *weight);
 size_t s24i_device_weight_work_bytes(const s24i_weight *weight, const s24_ctx *ctx, int64_t rows);
-/* Nobody asks on a device: everything there is of the model's dtype. */
-int s24i_device_takes_bf16(const s24i_weight *weight);
 /* A 2:4 product. */
 s24_status s24i_device_weight_run(const s24i_weight *weight, s24_ctx *ctx,
                                   const s24i_product_job *product);
+/* What all of their kinds are filled with; a row adds its name, way, takes, make and run. */
+#define S24I_DEVICE_WEIGHT                                                                         \
+    .size = sizeof(s24i_device_weight), .clear = s24i_device_weight_clear,                         \
+    .bytes = s24i_device_weight_bytes, .work_bytes = s24i_device_weight_work_bytes
 
 #endif

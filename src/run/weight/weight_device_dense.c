@@ -81,13 +81,7 @@ static s24_status run(const s24i_weight *weight, s24_ctx *ctx, const s24i_produc
     return s24_device_dense(ctx, w->device, &args);
 }
 
-const s24i_weight_kind s24i_weight_device_dense = {.name = "dense on a device",
-                                                   .way = S24I_WAY_DENSE,
-                                                   .size = sizeof(s24i_device_weight),
-                                                   .takes = takes,
-                                                   .make = make,
-                                                   .clear = s24i_device_weight_clear,
-                                                   .bytes = s24i_device_weight_bytes,
-                                                   .work_bytes = s24i_device_weight_work_bytes,
-                                                   .takes_bf16 = s24i_device_takes_bf16,
-                                                   .run = run};
+const s24i_weight_kind s24i_weight_device_dense = {
+    S24I_DEVICE_WEIGHT,    .name = "dense on a device",
+    .way = S24I_WAY_DENSE, .takes = takes,
+    .make = make,          .run = run};

@@ -72,13 +72,6 @@ done:
     return status;
 }
 
-const s24i_weight_kind s24i_weight_device_eight = {.name = "2:4 in 8 bits on a device",
-                                                   .way = S24I_WAY_EIGHT,
-                                                   .size = sizeof(s24i_device_weight),
-                                                   .takes = takes,
-                                                   .make = make,
-                                                   .clear = s24i_device_weight_clear,
-                                                   .bytes = s24i_device_weight_bytes,
-                                                   .work_bytes = s24i_device_weight_work_bytes,
-                                                   .takes_bf16 = s24i_device_takes_bf16,
-                                                   .run = s24i_device_weight_run};
+const s24i_weight_kind s24i_weight_device_eight = {
+    S24I_DEVICE_WEIGHT, .name = "2:4 in 8 bits on a device", .way = S24I_WAY_EIGHT, .takes = takes,
+    .make = make,       .run = s24i_device_weight_run};

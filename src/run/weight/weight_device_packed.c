@@ -37,13 +37,6 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     return s24_device_weight_create(&w->packed, ctx, w->device, source->matrix, NULL);
 }
 
-const s24i_weight_kind s24i_weight_device_packed = {.name = "2:4 on a device",
-                                                    .way = S24I_WAY_SPARSE,
-                                                    .size = sizeof(s24i_device_weight),
-                                                    .takes = takes,
-                                                    .make = make,
-                                                    .clear = s24i_device_weight_clear,
-                                                    .bytes = s24i_device_weight_bytes,
-                                                    .work_bytes = s24i_device_weight_work_bytes,
-                                                    .takes_bf16 = s24i_device_takes_bf16,
-                                                    .run = s24i_device_weight_run};
+const s24i_weight_kind s24i_weight_device_packed = {
+    S24I_DEVICE_WEIGHT, .name = "2:4 on a device",    .way = S24I_WAY_SPARSE, .takes = takes,
+    .make = make,       .run = s24i_device_weight_run};

@@ -21,13 +21,5 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     return s24_plan_create_in_place(&w->plan, ctx, &at);
 }
 
-const s24i_weight_kind s24i_weight_mapped = {.name = "2:4 in the file's pages",
-                                             .way = S24I_WAY_SPARSE,
-                                             .size = sizeof(s24i_planned_weight),
-                                             .takes = takes,
-                                             .make = make,
-                                             .clear = s24i_planned_clear,
-                                             .bytes = s24i_planned_bytes,
-                                             .work_bytes = s24i_planned_work_bytes,
-                                             .takes_bf16 = s24i_planned_takes_bf16,
-                                             .run = s24i_planned_run};
+const s24i_weight_kind s24i_weight_mapped = {S24I_PLANNED_WEIGHT, .name = "2:4 in the file's pages",
+                                             .takes = takes, .make = make};
