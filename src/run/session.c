@@ -16,6 +16,7 @@
 #include "model/rotary.h"
 #include "run/cpu/attention.h"
 #include "run/cpu/attention_grid.h"
+#include "run/cpu/kv_cache.h"
 #include "run/cpu/pass.h"
 #include "run/gpu/gpu_model.h"
 #include "run/weight/weight.h"
@@ -263,17 +264,15 @@ static s24_status check_images(const s24_session *session, s24_ctx *ctx, const s
     return S24_OK;
 }
 
-s24_status s24i_session_check(const s24_session *session, s24_ctx *ctx, const s24_batch *batch)
-{
-    if (session->images) return check_images(session, ctx, batch);
-    return s24i_batch_check(ctx, batch, &session->model->shape, session->max_tokens, "session");
-}
-
 /* Checks the batch, completes it to *whole, and lays out the tiles of its texts. */
 static s24_status begin(s24_session *session, s24_ctx *ctx, s24_batch *whole,
                         const s24_batch *batch)
 {
-    TRY(s24i_session_check(session, ctx, batch));
+    if (session->images)
+        TRY(check_images(session, ctx, batch));
+    else
+        TRY(s24i_batch_check(ctx, batch, &session->model->shape, session->max_tokens, "session"));
+    if (session->cache) TRY(s24i_cache_begin(session->cache, ctx, session, batch));
     REQUIRE(ctx, s24_ctx_threads(ctx) <= session->threads, S24_ERROR_ARGUMENT,
             "the context has %d threads; the session was made for %d", s24_ctx_threads(ctx),
             session->threads);

@@ -81,9 +81,6 @@ typedef struct s24i_observer {
 s24_dense s24i_session_place(const s24_session *session, const s24i_lane *lane,
                              s24i_step_place place, int64_t first, int64_t rows);
 
-/* What s24_session_forward refuses of a batch. Errors: ARGUMENT. */
-s24_status s24i_session_check(const s24_session *session, s24_ctx *ctx, const s24_batch *batch);
-
 /* s24_session_forward in two halves, so that the host can work while a device does: the batch may
    change after the first, the outputs are there after the second. The CPU does all in the first. */
 s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_batch *batch,

@@ -21,8 +21,9 @@ struct s24_cache {
     /* [texts] each, of a pass: the text of the cache that each of its texts continues, the row of
        that text's first token, and how many tokens were there before the pass. */
     int64_t *places, *rows, *before;
-    float *angles;  /* [room, head_width], of rotary positions; else NULL */
-    float *scratch; /* of attention */
+    const int64_t *asked; /* the same as the caller has said them; NULL: each its own number */
+    float *angles;        /* [room, head_width], of rotary positions; else NULL */
+    float *scratch;       /* of attention */
     int64_t scratch_elems;
 };
 
@@ -38,6 +39,10 @@ static inline int64_t s24i_cache_before(const s24_cache *cache, int64_t text)
 {
     return cache ? cache->before[text] : 0;
 }
+
+/* Lays down what a pass over a checked batch continues. Errors: ARGUMENT, as s24_session_extend. */
+s24_status s24i_cache_begin(s24_cache *cache, s24_ctx *ctx, const s24_session *session,
+                            const s24_batch *batch);
 
 /* Keys or values of a pass's tokens, whose rows stand ld elements apart, to their places after
    those that a layer has. */
