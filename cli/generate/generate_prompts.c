@@ -23,7 +23,7 @@ static int encode(cli_app *cli, int32_t **ids, int64_t *count, const s24_tokeniz
     return code;
 }
 
-/* Adds a prompt's tokens behind the others. */
+/* Adds a prompt's tokens after the others. */
 static int append(cli_app *cli, generate_prompts *p, const s24_text *text, int64_t prompt)
 {
     int32_t *ids = NULL;

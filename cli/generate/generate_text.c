@@ -32,7 +32,7 @@ static int first_char(int *cut, const char *text, size_t bytes)
     return all;
 }
 
-/* Gives the next character of the text, U+FFFD for bytes that are none, and goes on behind it. */
+/* Gives the next character of the text, U+FFFD for bytes that are none, and goes on past it. */
 static size_t next_char(const char **character, const char **at, const char *end)
 {
     int cut;

@@ -35,7 +35,7 @@ typedef struct s24i_product {
 } s24i_product;
 
 /* scale is over 0: exp(s·scale + mask − its row's maximum) in place for s[rows, n], and one over
-   each row's sum. ld is a multiple of S24I_VEC_PAD and what stands in a row behind n may be
+   each row's sum. ld is a multiple of S24I_VEC_PAD and what stands in a row after n may be
    overwritten. */
 typedef struct s24i_softmax {
     float *s;
@@ -77,7 +77,7 @@ typedef struct s24i_dropout {
 typedef struct s24i_adamw {
     float *p, *g, *m, *v;
     const uint16_t *mask; /* bit i % 16 of word i / 16: may p[i] be other than 0? NULL: all may */
-    /* NULL, or where what the mask leaves of p is written: p then learns on behind the mask, its
+    /* NULL, or where what the mask leaves of p is written: p then learns on past the mask, its
        gradient there greater by pull·p. */
     float *masked;
     float pull;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Activations: behind a product, of gates, of training forward and backward. See vec_table.h. */
+/* Activations: after a product, of gates, of training forward and backward. See vec_table.h. */
 
 TARGET INLINE vec gelu_erf(vec x)
 {

@@ -85,7 +85,7 @@ TARGET INLINE vec short_exp2(vec x)
     return V_SCALEF(p, n);
 }
 
-/* The weights take half the room of the scores, and each is stored behind what was read. */
+/* The weights take half the room of the scores, and each is stored where was read already. */
 TARGET INLINE float pair_softmax_row(float *s, int64_t n, float top, float scale)
 {
     const vec most = V_SET(top), factor = V_SET(1.44269504089f * scale);
