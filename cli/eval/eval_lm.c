@@ -5,6 +5,7 @@
 
 #include "eval/eval.h"
 #include "ids.h"
+#include "model_checks.h"
 #include "sparse24/task.h"
 #include "sparse24/train.h"
 
@@ -112,34 +113,20 @@ static int read_ids(lm_parts *p, cli_app *cli, const char *path, int64_t vocabul
 
 static int read_text(lm_parts *p, cli_app *cli, const char *path, int64_t vocabulary)
 {
-    const int code = cli_status(cli, s24_tokenizer_load(&p->tokenizer, cli->ctx, cli->operands[0]));
+    int code = cli_status(cli, s24_tokenizer_load(&p->tokenizer, cli->ctx, cli->operands[0]));
     if (code != CLI_OK) return code;
-    if (s24_tokenizer_vocabulary(p->tokenizer) > vocabulary)
-        return cli_fail(cli, CLI_FORMAT,
-                        "%s: the tokenizer's ids go up to %d, but the model has %lld",
-                        cli->operands[0], (int)s24_tokenizer_vocabulary(p->tokenizer) - 1,
-                        (long long)vocabulary);
+    code = model_takes_tokenizer(cli, p->tokenizer, vocabulary);
+    if (code != CLI_OK) return code;
     const s24_status status = s24_stream_read(&p->stream, cli->ctx, p->tokenizer, &path, 1);
     p->tokens = s24_stream_tokens(p->stream);
     p->count = s24_stream_count(p->stream);
     return cli_status(cli, status);
 }
 
-static s24_status open_model(s24_checkpoint **out, s24_transformer_info *info, cli_app *cli)
-{
-    const s24_status status = s24_checkpoint_open(out, cli->ctx, cli->operands[0]);
-    return status == S24_OK ? s24_transformer_peek(info, cli->ctx, *out) : status;
-}
-
 /* What can be known before the weights are read. */
 static int prepare(lm_parts *p, cli_app *cli, const struct eval_options *o,
                    const s24_transformer_info *info)
 {
-    if (info->head != S24_HEAD_LM)
-        return cli_fail(cli, CLI_UNSUPPORTED,
-                        "%s (%s) has no head for this task; a language model, whose head gives the "
-                        "next token, is expected",
-                        cli->operands[0], info->model_type);
     int code = read_window(p, cli, o, info->positions);
     if (code == CLI_OK) code = (o->ids ? read_ids : read_text)(p, cli, o->data, info->vocabulary);
     if (code == CLI_OK && p->count < 2)
@@ -153,7 +140,7 @@ static int load(lm_parts *p, cli_app *cli, const struct eval_options *o)
     s24_transformer_info info;
     s24_checkpoint *checkpoint = NULL;
     int code = eval_model_opts(cli, &opts, o);
-    if (code == CLI_OK) code = cli_status(cli, open_model(&checkpoint, &info, cli));
+    if (code == CLI_OK) code = model_open_language(cli, &checkpoint, &info);
     if (code == CLI_OK) code = prepare(p, cli, o, &info);
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_load(&p->model, cli->ctx, checkpoint, &opts));

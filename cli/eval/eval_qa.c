@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "eval/eval.h"
+#include "model_checks.h"
 #include "sparse24/task.h"
 
 typedef struct qa_parts {
@@ -35,13 +36,7 @@ static int check(cli_app *cli, const qa_parts *p)
                         "%s has no question-answering head: qa_outputs.weight and qa_outputs.bias "
                         "are expected beside the encoder",
                         cli->operands[0]);
-    if (s24_tokenizer_vocabulary(p->tokenizer) > info.vocabulary)
-        return cli_fail(cli, CLI_FORMAT,
-                        "%s: the tokenizer's ids go up to %d, but the model has %lld word "
-                        "embeddings",
-                        cli->operands[0], (int)s24_tokenizer_vocabulary(p->tokenizer) - 1,
-                        (long long)info.vocabulary);
-    return CLI_OK;
+    return model_takes_tokenizer(cli, p->tokenizer, info.vocabulary);
 }
 
 static s24_status answer(qa_parts *p, cli_app *cli, const struct eval_options *o, double *seconds)

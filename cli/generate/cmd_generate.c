@@ -12,6 +12,7 @@
 #include "encode.h"
 #include "generate/generate.h"
 #include "ids.h"
+#include "model_checks.h"
 
 enum {
     TOGETHER = 16,      /* prompts that go on at once */
@@ -105,10 +106,6 @@ static int prepare(generation *g, const s24_checkpoint *checkpoint,
                    const s24_transformer_info *info)
 {
     cli_app *cli = g->cli;
-    if (info->head != S24_HEAD_LM)
-        return cli_fail(cli, CLI_UNSUPPORTED,
-                        "%s (%s) gives no next token; a language model is expected",
-                        cli->operands[0], info->model_type);
     g->end_count = MOST_ENDS;
     int code = cli_status(cli, s24_end_ids(g->ends, &g->end_count, cli->ctx, checkpoint));
     if (g->end_count > MOST_ENDS) g->end_count = MOST_ENDS;
@@ -134,12 +131,6 @@ static s24_status make_session(generation *g, int64_t positions)
     return status;
 }
 
-static s24_status open_model(s24_checkpoint **out, s24_transformer_info *info, cli_app *cli)
-{
-    const s24_status status = s24_checkpoint_open(out, cli->ctx, cli->operands[0]);
-    return status == S24_OK ? s24_transformer_peek(info, cli->ctx, *out) : status;
-}
-
 static int load(generation *g)
 {
     cli_app *cli = g->cli;
@@ -147,7 +138,7 @@ static int load(generation *g)
     s24_transformer_info info;
     s24_checkpoint *checkpoint = NULL;
     int code = cli_model_opts(cli, &opts, g->o->dtype);
-    if (code == CLI_OK) code = cli_status(cli, open_model(&checkpoint, &info, cli));
+    if (code == CLI_OK) code = model_open_language(cli, &checkpoint, &info);
     if (code == CLI_OK) code = prepare(g, checkpoint, &info);
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_load(&g->model, cli->ctx, checkpoint, &opts));

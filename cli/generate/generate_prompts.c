@@ -5,6 +5,7 @@
 
 #include "generate/generate.h"
 #include "ids.h"
+#include "model_checks.h"
 
 /* Makes the tokens of a text, the caller's to free. */
 static int encode(cli_app *cli, int32_t **ids, int64_t *count, const s24_tokenizer *tokenizer,
@@ -59,11 +60,7 @@ static int open_tokenizer(cli_app *cli, generate_prompts *p, int64_t vocabulary)
 {
     const char *folder = cli->operands[0];
     const int code = cli_status(cli, s24_tokenizer_load(&p->tokenizer, cli->ctx, folder));
-    if (code == CLI_OK && s24_tokenizer_vocabulary(p->tokenizer) > vocabulary)
-        return cli_fail(cli, CLI_FORMAT,
-                        "%s: the tokenizer's ids go up to %d, but the model has %lld", folder,
-                        (int)s24_tokenizer_vocabulary(p->tokenizer) - 1, (long long)vocabulary);
-    return code;
+    return code == CLI_OK ? model_takes_tokenizer(cli, p->tokenizer, vocabulary) : code;
 }
 
 static int read_texts(cli_app *cli, generate_prompts *p, const struct generate_options *o,

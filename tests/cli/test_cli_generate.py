@@ -308,7 +308,8 @@ class Texts(Scratch):
         test_cli_eval.write_vit(self.folder / "vit")
         done = run("generate", "vit", "--prompt", "x", cwd=self.folder)
         self.assertEqual(done.returncode, 5)
-        self.assertIn("vit (vit) gives no next token; a language model is expected", done.stderr)
+        self.assertIn("vit (vit) has no head for this task; a language model, whose head gives the "
+                      "next token, is expected", done.stderr)
 
 
 if __name__ == "__main__":
