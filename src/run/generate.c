@@ -76,23 +76,15 @@ static s24_status read_opts(s24_ctx *ctx, s24_generate_opts *o, const s24_genera
     return check_opts(ctx, o);
 }
 
-static s24_status check_prompt(s24_ctx *ctx, const s24_cache *cache, const s24_batch *prompts,
-                               int64_t text)
+static s24_status check_room(s24_ctx *ctx, const s24_cache *cache, const s24_batch *prompts,
+                             int64_t text)
 {
     const int64_t count = prompt_tokens(prompts, text), there = cache->counts[text];
-    const int64_t words = cache->model->shape.vocabulary;
-    REQUIRE(ctx, count > 0, S24_ERROR_ARGUMENT, "prompt %lld has no tokens", (long long)text);
     REQUIRE(ctx, count <= cache->room - there, S24_ERROR_ARGUMENT,
             "prompt %lld has %lld tokens; its text of the cache has room for %lld, and the model "
             "for %lld",
             (long long)text, (long long)count, (long long)(cache->room - there),
             (long long)(cache->model->shape.positions - there));
-    for (int64_t t = 0; t < count; t++) {
-        const int32_t id = prompts->ids[prompts->offsets[text] + t];
-        REQUIRE(ctx, id >= 0 && id < words, S24_ERROR_ARGUMENT,
-                "token %lld of prompt %lld is %d; the vocabulary has %lld", (long long)t,
-                (long long)text, (int)id, (long long)words);
-    }
     return S24_OK;
 }
 
@@ -111,8 +103,8 @@ static s24_status check_prompts(s24_ctx *ctx, const s24_session *session, const 
             "there are %lld prompts; the cache has room for %lld texts", (long long)prompts->texts,
             (long long)cache->texts);
     for (int64_t b = 0; b < prompts->texts; b++)
-        TRY(check_prompt(ctx, cache, prompts, b));
-    return S24_OK;
+        TRY(check_room(ctx, cache, prompts, b));
+    return s24i_batch_check(ctx, prompts, &session->model->shape, INT64_MAX, "session");
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

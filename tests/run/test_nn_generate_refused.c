@@ -61,14 +61,14 @@ static void refused_prompts(void **state)
     refuse(&f, &f.prompts, opts,
            "prompt 2 has 39 tokens; its text of the cache has room for 20, and the model for 96");
     s24_batch batch = {.texts = 1, .offsets = none, .ids = f.ids};
-    refuse(&f, &batch, opts, "prompt 0 has no tokens");
+    refuse(&f, &batch, opts, "text 0 has no tokens");
     batch.offsets = late;
     refuse(&f, &batch, opts, "the batch has no prompts, no offsets from 0 on, or no ids");
     batch = (s24_batch){.texts = 5, .offsets = five, .ids = f.ids};
     refuse(&f, &batch, opts, "there are 5 prompts; the cache has room for 4 texts");
     batch.texts = 3;
     f.ids[1] = LM_VOCABULARY;
-    refuse(&f, &batch, opts, "token 0 of prompt 1 is 53; the vocabulary has 53");
+    refuse(&f, &batch, opts, "token 0 of text 1 is 53; the vocabulary has 53");
     batch.mask = mask;
     refuse(&f, &batch, opts, "the prompts have a mask, which a text that goes on has not");
     assert_int_equal(s24_generate(f.session, f.ctx, NULL, &batch, NULL), S24_ERROR_ARGUMENT);
