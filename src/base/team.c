@@ -28,6 +28,7 @@
 
 #ifdef __linux__
 #include <linux/futex.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #endif
 
@@ -38,7 +39,8 @@ enum {
     LATE = 1000000,         /* a wait that other work on the cores explains, and less does not */
     LONGEST_ALONE = 1 << 6, /* times as long as such a wait */
     LOOKS = 64,             /* of a spinning thread between two of the clock */
-    STACK = 2 << 20         /* bytes of a thread's; address space, not memory */
+    STACK = 2 << 20,        /* bytes of a thread's; address space, not memory */
+    LEFT_FREE = 64 << 20    /* of it that threads leave for what the work allocates afterwards */
 };
 
 /* Of a thread that may sleep: 1 while it does, or is about to. */
@@ -254,12 +256,27 @@ int s24i_team_threads(const s24i_team *team)
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
+/* Starts all of them; where the address space is limited, only while there is enough of it left:
+   stacks would take all, and the work would be out of memory. */
+static void start_some(s24i_team *team, int ranges)
+{
+#ifdef __linux__
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *held = mmap(NULL, LEFT_FREE, PROT_NONE, flags, -1, 0);
+    if (held == MAP_FAILED) return;
+#endif
+    while (team->started < ranges && start_member(&team->seats[team->started]))
+        team->started++;
+#ifdef __linux__
+    munmap(held, LEFT_FREE);
+#endif
+}
+
 /* Starts what the loop needs and has not; how many there could not be, the first time. */
 static int start_members(s24i_team *team, int ranges)
 {
-    if (team->refused) return 0;
-    while (team->started < ranges && start_member(&team->seats[team->started]))
-        team->started++;
+    if (team->refused || team->started >= ranges) return 0;
+    start_some(team, ranges);
     if (team->started < ranges) team->refused = ranges - team->started;
     return team->refused;
 }

@@ -38,16 +38,16 @@ class Threads(cli_case.Scratch):
                          "--documents", "texts.txt", "--gold", "gold.txt"]):
             with self.subTest(command[0]):
                 (self.folder / "gold.txt").write_text("0\n1\n2\n3\n4\n5\n")
-                done = self.limited(*command, "-q", "--threads", "64")
+                done = self.limited(*command, "-q", "--threads", "160")
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
         left = [name for name in os.listdir(self.folder) if name.startswith(".")]
         self.assertEqual(left, [])
 
     def test_results_do_not_depend_on_how_many_came(self):
         self.good("embed", "pruned", "--input", "texts.txt", "--output", "all.safetensors",
-                  "--threads", "64")
+                  "--threads", "160")
         done = self.limited("embed", "pruned", "--input", "texts.txt", "--output",
-                            "few.safetensors", "--threads", "64")
+                            "few.safetensors", "--threads", "160")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual((self.folder / "all.safetensors").read_bytes(),
                          (self.folder / "few.safetensors").read_bytes())
