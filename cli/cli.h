@@ -354,6 +354,8 @@ int cli_choice_range(const cli_choice *choice, int64_t *at, int64_t *from, int64
 
 /* Writes the CPU's name as the system gives it, "" where it does not. */
 void cli_cpu_model(char *text, size_t bytes);
+/* What dense engines also multiply with: "" where they are bounded to less than all of the CPU. */
+const char *cli_cpu_units(uint32_t cpu);
 /* Writes "avx512bf16, AMX bf16 int8": the level, and what dense engines also multiply with. Returns
    text. */
 const char *cli_cpu_text(char *text, size_t bytes, uint32_t cpu);

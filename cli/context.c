@@ -42,6 +42,14 @@ int cli_device(cli_app *cli, s24_device **device)
     return code;
 }
 
+/* A level that this CPU lacks is not an error: what it has of those below is used, and said. */
+static void say_level(cli_app *cli, const char *asked)
+{
+    const char *has = s24_cpu_name(s24_ctx_cpu(cli->ctx));
+    if (asked && strcmp(asked, has) != 0)
+        cli_note(cli, "--isa %s: this CPU does not have it; up to %s is used", asked, has);
+}
+
 int cli_context(cli_app *cli)
 {
     const cli_common *common = cli->common;
@@ -58,7 +66,9 @@ int cli_context(cli_app *cli)
                          .user = cli,
                          .threads = (int)common->threads,
                          .cpu_mask = common->isa ? s24_cpu_parse(common->isa) : 0};
-    return cli_status(cli, s24_ctx_create(&cli->ctx, &opts));
+    code = cli_status(cli, s24_ctx_create(&cli->ctx, &opts));
+    if (code == CLI_OK) say_level(cli, common->isa);
+    return code;
 }
 
 int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype)

@@ -18,9 +18,14 @@ void cli_cpu_model(char *text, size_t bytes)
     if (file) fclose(file);
 }
 
+const char *cli_cpu_units(uint32_t cpu)
+{
+    return s24_cpu_detect() & ~cpu ? "" : s24_cpu_units();
+}
+
 const char *cli_cpu_text(char *text, size_t bytes, uint32_t cpu)
 {
-    const char *units = s24_cpu_units();
+    const char *units = cli_cpu_units(cpu);
     snprintf(text, bytes, "%s%s%s", s24_cpu_name(cpu), *units ? ", " : "", units);
     return text;
 }

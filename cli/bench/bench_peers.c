@@ -39,7 +39,13 @@ static int is_wanted(const char *list, const char *name)
 
 void bench_peers_open(cli_app *cli, bench_library *libraries, int *count, const char *list)
 {
+    const uint32_t cpu = s24_ctx_cpu(cli->ctx);
     *count = 0;
+    (void)s24_dense_engine_cpu(cli->ctx); /* bounds oneDNN, before it is a peer */
+    if (s24_cpu_detect() & ~cpu && (is_wanted(list, "openblas") || is_wanted(list, "libxsmm")))
+        cli_note(cli,
+                 "--isa %s bounds our kernels and oneDNN; openblas and libxsmm use what they find",
+                 cli->common->isa);
     for (int i = 0; i < PEERS && *count < BENCH_MAX_PEERS; i++) {
         if (!is_wanted(list, peers[i]->name)) continue;
         bench_library *entry = &libraries[*count];

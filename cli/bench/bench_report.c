@@ -26,7 +26,9 @@ void bench_json_machine(cli_app *cli, json_t *object)
     json_t *cpu = json_object();
     json_object_set_new(cpu, "model", json_string(model));
     json_object_set_new(cpu, "isa", json_string(s24_cpu_name(s24_ctx_cpu(cli->ctx))));
-    json_object_set_new(cpu, "units", json_string(s24_cpu_units()));
+    json_object_set_new(cpu, "units", json_string(cli_cpu_units(s24_ctx_cpu(cli->ctx))));
+    const uint32_t dense = cli_on_cpu(cli) ? s24_dense_engine_cpu(cli->ctx) : 0;
+    json_object_set_new(cpu, "dense_isa", dense ? json_string(s24_cpu_name(dense)) : json_null());
     json_t *versions = json_object();
     json_object_set_new(versions, "sparse24", json_string(s24_version()));
     json_object_set_new(versions, "dense_engine", json_string(s24_dense_engine()));

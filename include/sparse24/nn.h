@@ -367,11 +367,15 @@ S24_API s24_status s24_retrieval_accuracy(double *share, s24_ctx *ctx, const s24
 
 /* A dense product y[m,n] = activation(x·wᵀ + bias) + residual through the dense engine of this
    build, with its weight pre-packed: what the 2:4 layers are compared with. w [n, k] f32, or bf16
-   to be multiplied as bf16 where the engine can (oneDNN), as f32 elsewhere; x and y are f32.
-   s24_ctx_opts.cpu_mask does not reach the engine, here and in a model's dense layers: oneDNN and
-   a CBLAS use the best that the CPU has. */
+   to be multiplied as bf16 where the engine can (oneDNN), as f32 elsewhere; x and y are f32. */
 typedef struct s24_dense_linear s24_dense_linear;
 S24_API const char *s24_dense_engine(void); /* "oneDNN 2.6.3", "OpenBLAS …" or "none" */
+/* What the engine uses of the CPU, here and in a model's dense layers, as S24_CPU_ bits; 0 where it
+   cannot be loaded. oneDNN is bounded once in a process, to the bits of the context that first
+   multiplies dense or asks here; it keeps that bound with every later context, and the log says so
+   where that is more than such a context's cpu_mask allows. A CBLAS uses the best that the CPU has.
+   A mask of the baseline leaves oneDNN SSE4.1, below which it has no level. */
+S24_API uint32_t s24_dense_engine_cpu(s24_ctx *ctx);
 S24_API s24_status s24_dense_linear_create(s24_dense_linear **out, s24_ctx *ctx, const s24_dense *w,
                                            const float *bias, s24_activation activation);
 S24_API void s24_dense_linear_destroy(s24_dense_linear *linear);

@@ -58,8 +58,13 @@ typedef struct s24i_dense_engine_table {
     /* A product of two matrices that both change, as training has them. May allocate work memory.
        Errors: MEMORY, UNSUPPORTED. */
     s24_status (*gemm)(s24_ctx *ctx, const s24i_gemm *job);
+    /* The S24_CPU_ bits that products of this context use; 0: there is no library here. */
+    uint32_t (*cpu)(s24_ctx *ctx);
 } s24i_dense_engine_table;
 
 extern const s24i_dense_engine_table s24i_dense_engine;
+
+/* Has the log say so where the engine uses more of the CPU than the context may. */
+void s24i_dense_warn(s24_ctx *ctx);
 
 #endif

@@ -164,6 +164,13 @@ static s24_status run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_
     return S24_OK;
 }
 
+/* A CBLAS takes no bound. */
+static uint32_t cpu_of(s24_ctx *ctx)
+{
+    (void)ctx;
+    return s24_cpu_detect();
+}
+
 const s24i_dense_engine_table s24i_dense_engine = {
 #if defined(OPENBLAS_VERSION)
     .name = OPENBLAS_VERSION,
@@ -177,5 +184,6 @@ const s24i_dense_engine_table s24i_dense_engine = {
     .runner_destroy = runner_destroy,
     .run = run,
     .gemm = gemm,
+    .cpu = cpu_of,
 };
 #endif

@@ -19,6 +19,21 @@ const char *s24_dense_engine(void)
     return s24i_dense_engine.name;
 }
 
+uint32_t s24_dense_engine_cpu(s24_ctx *ctx)
+{
+    return ctx ? s24i_dense_engine.cpu(ctx) : 0;
+}
+
+void s24i_dense_warn(s24_ctx *ctx)
+{
+    const uint32_t uses = s24_dense_engine_cpu(ctx), asked = s24_ctx_cpu(ctx);
+    if (!(uses & ~asked)) return;
+    s24_ctx_log(ctx, S24_LOG_WARNING,
+                "dense products use %s where this context may use %s: %s takes a bound once in a "
+                "process, before its first product, if at all",
+                s24_cpu_name(uses), s24_cpu_name(asked), s24_dense_engine());
+}
+
 void s24_dense_linear_destroy(s24_dense_linear *linear)
 {
     if (!linear) return;
@@ -66,6 +81,7 @@ static s24_status fill(s24_dense_linear *linear, s24_ctx *ctx, const s24_dense *
     }
     TRY(w->dtype == S24_F32 ? s24i_dense_engine.weight_create(&linear->weight, ctx, w, S24_F32)
                             : fill_narrow(linear, ctx, w));
+    s24i_dense_warn(ctx);
     return s24i_dense_engine.runner_create(&linear->runner, ctx, 0);
 }
 

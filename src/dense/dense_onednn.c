@@ -8,8 +8,8 @@
  * with that very layout. Blocks of columns stand one after another in it, so that a share of the
  * columns is a weight too.
  *
- * oneDNN runs on our threads, with one of its own each (s24i_onednn_enter). The CPU mask of the
- * context does not reach it: it always uses the best it finds.
+ * oneDNN runs on our threads, with one of its own each (s24i_onednn_enter). The first context of
+ * the process bounds it to its CPU bits (s24i_onednn_open).
  */
 #include "dense/dense.h"
 
@@ -38,6 +38,7 @@ s24_status s24i_onednn_open(onednn *dnnl, s24_ctx *ctx)
             reason);
     REQUIRE(ctx, !reason, S24_ERROR_UNSUPPORTED,
             "dense products need oneDNN, which cannot be loaded: %s", reason);
+    onednn_bound(dnnl, s24_ctx_cpu(ctx));
     return S24_OK;
 }
 

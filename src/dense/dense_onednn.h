@@ -28,7 +28,8 @@ typedef struct s24i_onednn_key {
 
 s24_status s24i_onednn_check(s24_ctx *ctx, dnnl_status_t status, const char *what);
 
-/* The functions. UNSUPPORTED where the library is not here. */
+/* The functions of the library, which the first of a process's contexts bounds to its CPU bits.
+   UNSUPPORTED where it is not here. */
 s24_status s24i_onednn_open(onednn *dnnl, s24_ctx *ctx);
 
 /* The product's description; weight_md NULL lets oneDNN choose the weight's layout. */

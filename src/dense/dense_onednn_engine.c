@@ -34,6 +34,12 @@ static s24_status gemm(s24_ctx *ctx, const s24i_gemm *whole)
     return S24_OK;
 }
 
+static uint32_t cpu_of(s24_ctx *ctx)
+{
+    onednn dnnl;
+    return s24i_onednn_open(&dnnl, ctx) == S24_OK ? onednn_cpu(&dnnl) : 0;
+}
+
 #define TEXT(x)      #x
 #define DOT(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
 
@@ -47,5 +53,6 @@ const s24i_dense_engine_table s24i_dense_engine = {
     .runner_destroy = s24i_onednn_runner_destroy,
     .run = s24i_onednn_run,
     .gemm = gemm,
+    .cpu = cpu_of,
 };
 #endif

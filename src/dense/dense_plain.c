@@ -200,6 +200,11 @@ static s24_status gemm(s24_ctx *ctx, const s24i_gemm *g)
     return S24_OK;
 }
 
+static uint32_t cpu_of(s24_ctx *ctx)
+{
+    return s24_ctx_cpu(ctx);
+}
+
 const s24i_dense_engine_table s24i_dense_engine = {
     .name = "none",
     .weight_create = weight_create,
@@ -209,5 +214,6 @@ const s24i_dense_engine_table s24i_dense_engine = {
     .runner_destroy = runner_destroy,
     .run = run,
     .gemm = gemm,
+    .cpu = cpu_of,
 };
 #endif

@@ -94,6 +94,21 @@ class Products(Scratch):
             for row in rows:
                 self.assertNotRegex(row["kernel"], words)
 
+    def test_isa_bounds_onednn_too(self):
+        if "oneDNN" not in run("--version").stdout:
+            self.skipTest("no oneDNN")
+        for isa in ("baseline", "avx2", "avx512"):
+            found = self.json("bench", "--shapes", "3,64,64", "--isa", isa, "--peers", "onednn",
+                              "--threads", "1", *QUICK)
+            self.assertEqual(found["cpu"]["dense_isa"], found["cpu"]["isa"])
+        both = self.good("bench", "--shapes", "3,64,64", "--isa", "avx2", "--peers", "all",
+                         "--threads", "1", "--json", *QUICK).stderr
+        self.assertIn("--isa avx2 bounds our kernels and oneDNN; openblas and libxsmm use", both)
+        lacks = self.good("bench", "--shapes", "3,64,64", "--isa", "neon", "--peers", "none",
+                          "--threads", "1", "--json", *QUICK).stderr
+        if found["cpu"]["isa"].startswith("avx"):
+            self.assertIn("--isa neon: this CPU does not have it; up to baseline is used", lacks)
+
     def test_integers_beside_the_peer_that_has_them(self):
         for isa in ("baseline", "avx512bf16"):
             found = self.json("bench", "--shapes", "30,72,33;1,300,65", "--dtype", "i8", "--isa",

@@ -226,7 +226,8 @@ static s24_status run_race(racing *r, int *agreed)
                             .most = {CHUNK_ROWS, threads > 1 ? shared : 0},
                             .until = start + RACE_SECONDS - chooser->spent,
                             /* AMX is several times as fast as any 2:4 kernel here. */
-                            .untimed = r->model->dtype != S24_F32 && *s24_cpu_units(),
+                            .untimed = r->model->dtype != S24_F32 && *s24_cpu_units() &&
+                                       s24_ctx_cpu(r->ctx) == s24_cpu_detect(),
                             .now = now,
                             .run = run_lap,
                             .user = r};

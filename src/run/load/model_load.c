@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "dense/dense.h"
 #include "io/checkpoint/checkpoint.h"
 #include "run/gpu/gpu_model.h"
 #include "run/load/choice.h"
@@ -236,6 +237,15 @@ static s24_status create(s24_model **out, s24i_loader *l)
     return S24_OK;
 }
 
+/* Says so where dense layers use more of the CPU than the context may. */
+static void say_engine(const s24i_loader *l)
+{
+    s24_model_info info;
+    s24_model_describe(&info, l->model);
+    const int has_dense = info.linear_layers > info.sparse_layers || info.dense_copies;
+    if (has_dense && !l->model->device) s24i_dense_warn(l->ctx);
+}
+
 static s24_status fill(s24i_loader *l)
 {
     s24_model *model = l->model;
@@ -244,6 +254,7 @@ static s24_status fill(s24i_loader *l)
     if (!model->device && !l->opts.all_sparse) s24i_choose_begin(&chooser, model);
     TRY(read_tensors(l));
     if (model->chooser) TRY(s24i_choose_end(model, l->ctx));
+    say_engine(l);
     return model->device ? s24i_gpu_upload(model, l->ctx) : S24_OK;
 }
 
