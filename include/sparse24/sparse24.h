@@ -129,8 +129,11 @@ enum {
     S24_CPU_AVX512VNNI = 1u << 3, /* AVX-512 VNNI, VBMI and VBMI2 */
     S24_CPU_AVX512BF16 = 1u << 4, /* AVX-512 BF16 and GFNI */
     S24_CPU_AVXVNNI = 1u << 5,    /* AVX-VNNI: dots of bytes in 256 bits, with or without AVX-512 */
-    S24_CPU_NEON = 1u << 16,      /* every 64-bit ARM */
-    S24_CPU_DOTPROD = 1u << 17    /* FEAT_DotProd: dots of bytes in NEON's registers */
+    /* No instructions but a kind of core, which no mask removes: shuffles of 512 bits have one
+       port, which multiplies too (Intel's) */
+    S24_CPU_PORT5 = 1u << 8,
+    S24_CPU_NEON = 1u << 16,   /* every 64-bit ARM */
+    S24_CPU_DOTPROD = 1u << 17 /* FEAT_DotProd: dots of bytes in NEON's registers */
 };
 
 /* What this CPU (and its operating system) can run, as S24_CPU_ bits. */

@@ -34,6 +34,12 @@ static uint32_t enabled_state(void)
     return low;
 }
 
+static int is_intel(void)
+{
+    uint32_t eax, name[3]; /* "Genu", "ntel", "ineI" */
+    return __get_cpuid(0, &eax, &name[0], &name[1], &name[2]) && !memcmp(name, "Genu", 4);
+}
+
 uint32_t s24_cpu_detect(void)
 {
     enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29 };
@@ -55,6 +61,7 @@ uint32_t s24_cpu_detect(void)
     if (eax & avx_vnni) cpu |= S24_CPU_AVXVNNI;
     if ((state & zmm) != zmm || (leaf7 & avx512) != avx512) return cpu;
     cpu |= S24_CPU_AVX512;
+    if (is_intel()) cpu |= S24_CPU_PORT5;
     if (has_vnni) cpu |= S24_CPU_AVX512VNNI;
     if (eax & bf16 && has_gfni) cpu |= S24_CPU_AVX512BF16;
     return cpu;

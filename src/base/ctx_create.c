@@ -73,7 +73,7 @@ s24_status s24_ctx_create(s24_ctx **out, const s24_ctx_opts *opts)
         .user = known.user,
         .cpu = s24_cpu_detect(),
     };
-    if (known.cpu_mask) ctx->cpu &= known.cpu_mask | S24_CPU_BASELINE;
+    if (known.cpu_mask) ctx->cpu &= known.cpu_mask | S24_CPU_BASELINE | S24_CPU_PORT5;
     s24_ctx_set_threads(ctx, known.threads);
     *out = ctx;
     return S24_OK;

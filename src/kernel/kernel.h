@@ -78,6 +78,7 @@ typedef struct s24i_linear_kernel {
     /* What it makes of x: S24_I8, or S24_DTYPE_NONE: it computes on floats. */
     s24_dtype activations;
     uint32_t cpu; /* S24_CPU_ bits it needs */
+    uint32_t core; /* and those of the cores that it is made for: by name it runs elsewhere too */
     int rank; /* of the rows that fit, the highest is taken; a narrow dtype's row yields to an f32
                  row that ranks higher (src/op/plan.c) */
     uint32_t x_dtypes; /* the dtypes that x and y may have: bits 1 << dtype */

@@ -227,7 +227,20 @@ static void rows_are_found(void **state)
     }
 }
 
-/* Whatever a context masks, the row that is taken fits, and none that fits ranks higher. */
+/* The row that is taken of a's kind fits, and none that fits ranks higher. */
+static void check_choice(const s24i_linear_kernel *a, const char *level, uint32_t cpu)
+{
+    const s24i_linear_kernel *found =
+        s24i_linear_kernel_find(a->dtype, a->bits, a->activations, cpu);
+    assert_non_null(found); /* the scalar one at least */
+    assert_int_equal((found->cpu | found->core) & ~cpu, 0);
+    assert_true(found->dtype == a->dtype && found->bits == a->bits &&
+                found->activations == a->activations);
+    if (!((a->cpu | a->core) & ~cpu) && found->rank < a->rank)
+        fail_msg("%s: %s is taken, not %s", level, found->name, a->name);
+}
+
+/* Whatever a context masks, on either kind of core. */
 static void masks_are_kept(void **state)
 {
     (void)state;
@@ -236,16 +249,8 @@ static void masks_are_kept(void **state)
     for (size_t level = 0; level < sizeof levels / sizeof *levels; level++) {
         const uint32_t cpu = s24_cpu_parse(levels[level]);
         for (int i = 0; s24i_linear_kernels[i]; i++) {
-            const s24i_linear_kernel *a = s24i_linear_kernels[i];
-            const s24i_linear_kernel *found =
-                s24i_linear_kernel_find(a->dtype, a->bits, a->activations, cpu);
-            assert_non_null(found); /* the scalar one at least */
-            assert_int_equal(found->cpu & ~cpu, 0);
-            assert_true(found->dtype == a->dtype && found->bits == a->bits &&
-                        found->activations == a->activations);
-            if (a->cpu & ~cpu) continue;
-            if (found->rank < a->rank)
-                fail_msg("%s: %s is taken, not %s", levels[level], found->name, a->name);
+            check_choice(s24i_linear_kernels[i], levels[level], cpu);
+            check_choice(s24i_linear_kernels[i], levels[level], cpu | S24_CPU_PORT5);
         }
         for (int i = 0; s24i_select_kernels[i]; i++) {
             const s24i_select_kernel *a = s24i_select_kernels[i];

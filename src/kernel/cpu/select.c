@@ -40,7 +40,7 @@ const s24i_linear_kernel *s24i_linear_kernel_find(s24_dtype dtype, int bits, s24
     for (int i = 0; s24i_linear_kernels[i]; i++) {
         const s24i_linear_kernel *row = s24i_linear_kernels[i];
         if (row->dtype != dtype || row->bits != bits || row->activations != activations) continue;
-        if (row->cpu & ~cpu) continue;
+        if ((row->cpu | row->core) & ~cpu) continue;
         if (!best || row->rank > best->rank) best = row;
     }
     return best;

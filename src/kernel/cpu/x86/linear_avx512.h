@@ -22,12 +22,20 @@
  * come from far (linear_driver.h): else the next row block's first lines are enough, hardware
  * follows.
  *
+ * "broadcast" is the same tile without fours, for cores whose shuffles of 512 bits have one port,
+ * which multiplies too (Intel's port 5; S24_CPU_PORT5): a shuffle for each multiply-add would halve
+ * the peak there. Left are those that spread a value, one for all multiply-adds of a row, so that
+ * more vectors should share them: six are 6 multiply-adds, 6.25 loads and a shuffle. Measured on a
+ * Golden Cove with all in L1, by vectors from 2 on: 0.59 0.69 0.71 0.73 0.76 0.75 of the peak; with
+ * 24 KiB of x a pass and weights always asked for (docs/designs/033-port-5.md).
+ *
  * Few tokens go the way of linear_few_avx512.h, rows in the lanes.
  *
  * Values of two bytes are widened: in registers in the lanes design; a pass's block at a time into
  * L1 in the broadcast design, a few percent of a pass.
  *
- * The including file defines VALUE (bytes of a value) and LOAD_VALUES(p): 16 of them as f32.
+ * The including file defines VALUE (bytes of a value), LOAD_VALUES(p), 16 of them as f32, and
+ * BROADCAST 1 for that design.
  */
 #ifndef S24_KERNEL_CPU_X86_LINEAR_AVX512_H
 #define S24_KERNEL_CPU_X86_LINEAR_AVX512_H
@@ -38,6 +46,9 @@
 
 #define TARGET AVX512
 #define WIDEN  (VALUE != 4)
+#ifndef BROADCAST
+#define BROADCAST 0
+#endif
 #ifndef OWN_LAYOUT
 #define OWN_LAYOUT 0
 #define HAS_LANES  1
@@ -45,9 +56,9 @@
 
 enum {
     LANE = 16,                  /* tokens of a vector */
-    MAX_C = 6,                  /* vectors of tokens in a panel: at most, */
-    FIT_C = 6,                  /* in a panel alone, */
-    BEST_C = 4,                 /* and else */
+    MAX_C = BROADCAST ? 7 : 6,  /* vectors of tokens in a panel: at most, */
+    FIT_C = MAX_C,              /* in a panel alone, */
+    BEST_C = BROADCAST ? 6 : 4, /* and else */
     LANES_M = 16,               /* tokens of the lanes design */
     CHUNK = 48,                 /* row blocks whose sums are kept between passes over k */
     NEAR = 400 << 10,           /* bytes of panels that share a visit to w */
@@ -67,7 +78,7 @@ typedef struct mixed {
     const float *x;
     uint64_t code[4]; /* of two rows each */
     __m512i picks[2]; /* the codes of four rows, to each four lanes */
-    __m512 acc[8][4], quad[2][8];
+    __m512 acc[8][MAX_C], quad[2][8];
 } mixed;
 
 /* The compiler knows nothing of what the assembly reads; tiles start with a memory clobber. */
@@ -84,6 +95,9 @@ AVX512_INLINE void multiply_row(__m512 *acc, __m512 w, const float *x, uint64_t 
     if (C > 1) multiply_add(acc + 1, w, x, offset, disp + 256);
     if (C > 2) multiply_add(acc + 2, w, x, offset, disp + 512);
     if (C > 3) multiply_add(acc + 3, w, x, offset, disp + 768);
+    if (C > 4) multiply_add(acc + 4, w, x, offset, disp + 1024);
+    if (C > 5) multiply_add(acc + 5, w, x, offset, disp + 1280);
+    if (C > 6) multiply_add(acc + 6, w, x, offset, disp + 1536);
 }
 
 AVX512_INLINE __m512 four_values(const uint8_t *w, int slot, int i)
@@ -98,6 +112,21 @@ AVX512_INLINE uint64_t offset_at(uint64_t code, int bit)
     return (bit <= 6 ? code << (6 - bit) : code >> (bit - 6)) & 192u;
 }
 
+/* The codes of R rows of the k block, to each four lanes. */
+AVX512_INLINE void load_picks(mixed *m, const int R)
+{
+    UNROLL for (int i = 0; i < R / 4; i++)
+    {
+        m->picks[i] = _mm512_broadcast_i32x4(_mm_load_si128((const void *)(m->w + 16 * i)));
+    }
+}
+
+/* What the rows i and on pick by, at a bit of their codes; nothing where no vector is fours. */
+AVX512_INLINE __m512i pick_by(const mixed *m, int i, unsigned bit, const int Q)
+{
+    return Q ? _mm512_srli_epi32(m->picks[i / 4], bit) : _mm512_setzero_si512();
+}
+
 /* Group g, four rows i and on: of each row two slots of C broadcast multiply-adds, and between them
    the vectors of the other form, Q of them. A row's next code word is asked for as soon as the last
    of this one is used: every load of x waits for its index, and a load that comes late is never
@@ -106,8 +135,7 @@ AVX512_INLINE void mixed_four(mixed *m, unsigned g, int i, const int C, const in
 {
     const int slot = 2 * (int)g, line = (int)g * (4 * C + Q);
     const __m512 four0 = four_values(m->w, slot, i), four1 = four_values(m->w, slot + 1, i);
-    const __m512i picks0 = _mm512_srli_epi32(m->picks[i / 4], 4 * g);
-    const __m512i picks1 = _mm512_srli_epi32(m->picks[i / 4], 4 * g + 2);
+    const __m512i picks0 = pick_by(m, i, 4 * g, Q), picks1 = pick_by(m, i, 4 * g + 2, Q);
     UNROLL for (int s = 0; s < 8; s++)
     {
         const int row = i + s % 4;
@@ -160,11 +188,8 @@ AVX512_INLINE void mixed_tile(const tile *t, uintptr_t self, const int R, const 
         }
         for (int64_t q = t->blocks; q > 0; q--) {
             m.following = q > 1 ? m.w + TILE_BLOCK : t->w + (4 * row + 4 * R) % 64;
-            UNROLL for (int i = 0; i < R / 4; i++)
-            {
-                m.picks[i] = _mm512_broadcast_i32x4(_mm_load_si128((const void *)(m.w + 16 * i)));
-            }
-            if (t->cold || (row == 0 && q == t->blocks)) {
+            if (Q) load_picks(&m, R);
+            if (BROADCAST || t->cold || (row == 0 && q == t->blocks)) {
                 UNROLL for (int i = 0; i < LINES; i++)
                 {
                     _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);
@@ -198,20 +223,34 @@ TILE(8, 1, 0, 1)
 #else
 #define tile_1 NULL
 #endif
+#if BROADCAST
+TILE(8, 2, 0, 2)
+TILE(8, 3, 0, 3)
+TILE(4, 4, 0, 4)
+TILE(4, 5, 0, 5)
+TILE(4, 6, 0, 6)
+TILE(4, 7, 0, 7)
+#define FOURS(c) ((c)*0)
+#else
 TILE(8, 1, 4, 2)
 TILE(8, 2, 4, 3)
 TILE(4, 3, 4, 4)
 TILE(4, 4, 4, 5)
 TILE(4, 4, 8, 6)
-
 #define FOURS(c) ((c) == 1 ? 0 : (c) < 6 ? 1 : 2)
+#endif
 
 /* By C: the tile, and how many k blocks make one pass (the panel's share of L1). */
 static const struct {
     void (*run)(const tile *t);
     int blocks;
 } tiles[MAX_C + 1] = {
+#if BROADCAST
+    {NULL, 0},   {tile_1, 8}, {tile_2, 4}, {tile_3, 4},
+    {tile_4, 3}, {tile_5, 2}, {tile_6, 2}, {tile_7, 2},
+#else
     {NULL, 0}, {tile_1, 8}, {tile_2, 4}, {tile_3, 5}, {tile_4, 4}, {tile_5, 3}, {tile_6, 3},
+#endif
 };
 
 /* ---- packing --------------------------------------------------------------------------------- */

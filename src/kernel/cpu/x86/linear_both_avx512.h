@@ -125,38 +125,53 @@ AVX512_INLINE void both_token(int t, group *g, __m512 *acc, const int T)
     multiply(t, g, acc);
 }
 
-/* Row i with the value that is one half of each of two's 64 bits; andn makes its column's
-   offset. */
-AVX512_INLINE void both_row(int i, middle *m, __m512 two)
-{
-    const uint64_t mask = 192;
-    __m512 value;
-    uint64_t offset;
-    if (i % 2)
-        __asm__ volatile(
-            "andn %4,%3,%1\n\tvmovshdup %5,%0\n\tvfmadd231ps (%6,%1),%0,%2\n\tror $34,%3"
-            : "=&v"(value), "=&r"(offset), "+v"(m->row[i]), "+r"(m->code[i / 2])
-            : "r"(mask), "v"(two), "r"(m->tokens)
-            : "cc");
-    else
-        __asm__ volatile(
-            "andn %4,%3,%1\n\tvmovsldup %5,%0\n\tvfmadd231ps (%6,%1),%0,%2\n\tror $32,%3"
-            : "=&v"(value), "=&r"(offset), "+v"(m->row[i]), "+r"(m->code[i / 2])
-            : "r"(mask), "v"(two), "r"(m->tokens)
-            : "cc");
-}
-
-/* Rows i and i + 1 of slot s, whose values are loaded together, and a token next to each. */
-AVX512_INLINE void both_rows(int s, int i, group *g, middle *m, __m512 *acc, const int T)
+/* Values of rows i and i + 1 of slot s, next to each other. */
+AVX512_INLINE __m512 load_two(const middle *m, int s, int i)
 {
     __m512 two;
     __asm__ volatile("vbroadcastsd %1,%0"
                      : "=v"(two)
                      : "m"(*(const float(*)[2])(m->w + CODES + (s * ROWS + i) * 4)));
+    return two;
+}
+
+/* Row i's value in all lanes: one half of each of two's 64 bits or, where shuffles are dear, by a
+   load of its own. */
+AVX512_INLINE __m512 both_value(const middle *m, int s, int i, __m512 two)
+{
+    __m512 value;
+    if (BROADCAST)
+        __asm__ volatile("vbroadcastss %1,%0"
+                         : "=v"(value)
+                         : "m"(*(const float *)(m->w + CODES + (s * ROWS + i) * 4)));
+    else if (i % 2)
+        __asm__ volatile("vmovshdup %1,%0" : "=v"(value) : "v"(two));
+    else
+        __asm__ volatile("vmovsldup %1,%0" : "=v"(value) : "v"(two));
+    return value;
+}
+
+/* Row i of slot s; andn makes its column's offset. */
+AVX512_INLINE void both_row(int s, int i, middle *m, __m512 two)
+{
+    const uint64_t mask = 192;
+    uint64_t offset;
+    __asm__ volatile("andn %1,%2,%0" : "=r"(offset) : "r"(mask), "r"(m->code[i / 2]) : "cc");
+    const __m512 value = both_value(m, s, i, two);
+    __asm__ volatile("vfmadd231ps (%2,%3),%4,%0\n\tror %5,%1"
+                     : "+v"(m->row[i]), "+r"(m->code[i / 2])
+                     : "r"(m->tokens), "r"(offset), "v"(value), "i"(i % 2 ? 34 : 32)
+                     : "cc");
+}
+
+/* Rows i and i + 1 of slot s, and a token next to each. */
+AVX512_INLINE void both_rows(int s, int i, group *g, middle *m, __m512 *acc, const int T)
+{
+    const __m512 two = BROADCAST ? _mm512_setzero_ps() : load_two(m, s, i);
     both_token(s * 8 + i, g, acc, T);
-    both_row(i, m, two);
+    both_row(s, i, m, two);
     both_token(s * 8 + i + 1, g, acc, T);
-    both_row(i + 1, m, two);
+    both_row(s, i + 1, m, two);
 }
 
 AVX512_INLINE void both_slot(int s, group *g, middle *m, __m512 *acc, const int T)
@@ -169,12 +184,11 @@ AVX512_INLINE void both_slot(int s, group *g, middle *m, __m512 *acc, const int 
 
 AVX512_INLINE void both_group(const uint8_t *w, group *g, middle *m, __m512 *acc, const int T)
 {
-    enum { AHEAD = 4096 };
     g->w0 = LOAD_VALUES(w + CODES), g->w1 = LOAD_VALUES(w + CODES + ROWS * VALUE);
-    _mm_prefetch((const char *)w + AHEAD, _MM_HINT_NTA);
-    _mm_prefetch((const char *)w + AHEAD + 64, _MM_HINT_NTA);
-    _mm_prefetch((const char *)m->w + AHEAD, _MM_HINT_NTA);
-    _mm_prefetch((const char *)m->w + AHEAD + 64, _MM_HINT_NTA);
+    _mm_prefetch((const char *)w + BOTH_AHEAD, AHEAD_INTO);
+    _mm_prefetch((const char *)w + BOTH_AHEAD + 64, AHEAD_INTO);
+    _mm_prefetch((const char *)m->w + BOTH_AHEAD, AHEAD_INTO);
+    _mm_prefetch((const char *)m->w + BOTH_AHEAD + 64, AHEAD_INTO);
     both_slot(0, g, m, acc, T);
     both_slot(1, g, m, acc, T);
     g->low = _mm512_srli_epi32(g->low, 4);
