@@ -12,7 +12,7 @@
 struct plan_options {
     cli_common common;
     const char *dtype;
-    int measure;
+    int measure, rows;
     int64_t largest;
 };
 
@@ -23,6 +23,8 @@ static const cli_option options[] = {
      "Threads to use. By default one and every core are compared.", NULL},
     {"measure", 0, CLI_FLAG, offsetof(struct plan_options, measure), NULL, NULL,
      "Measure again, though there is a model of this machine.", NULL},
+    {"rows", 0, CLI_FLAG, offsetof(struct plan_options, rows), NULL, NULL,
+     "Also time for this shape each row of kernels that could be taken.", NULL},
     {"largest", 0, CLI_COUNT, offsetof(struct plan_options, largest), "N", "8192",
      "Measure no K or N beyond this (at least 128); larger ones are extrapolated.", NULL},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
@@ -45,6 +47,8 @@ typedef struct advice {
     char path[MAX_ROWS][CLI_CACHE_PATH]; /* "": not kept */
     int fresh[MAX_ROWS];                 /* it was measured by this call */
     int best;
+    plan_row rows[PLAN_ROWS]; /* the kernels', where they were asked for */
+    int row_count;
 } advice;
 
 static int read_operand(cli_app *cli, int64_t *value, int index, const char *name)
@@ -247,6 +251,19 @@ static const char *chosen(cli_app *cli, const advice *a)
     return dense < 0 ? NULL : dense ? "dense" : "2:4";
 }
 
+static json_t *kernels_json(const advice *a)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < a->row_count; i++) {
+        json_t *row = json_object();
+        json_object_set_new(row, "kernel", json_string(a->rows[i].kernel));
+        json_object_set_new(row, "ms", cli_real(1e3 * a->rows[i].seconds));
+        json_object_set_new(row, "taken", json_boolean(i == 0));
+        json_array_append_new(list, row);
+    }
+    return list;
+}
+
 static int print_json(cli_app *cli, const advice *a)
 {
     json_t *object = cli_json(), *rows = json_array();
@@ -264,6 +281,7 @@ static int print_json(cli_app *cli, const advice *a)
         json_array_append_new(rows, row_json(a, i));
     json_object_set_new(object, "rows", rows);
     json_object_set_new(object, "dense_faster", ranges_json(a));
+    if (a->row_count) json_object_set_new(object, "kernels", kernels_json(a));
     return cli_json_print(cli, object);
 }
 
@@ -281,6 +299,20 @@ static void print_ranges(const advice *a, const char *threads)
             printf(" to %lld", (long long)to);
     }
     printf("%s.\n", count ? "" : " no M");
+}
+
+/* Names the fastest, if it is not the first, which is taken, by more than chance. */
+static void print_kernels(const advice *a)
+{
+    int best = 0;
+    for (int i = 0; i < a->row_count; i++) {
+        printf("%12.4f ms  %s%s\n", 1e3 * a->rows[i].seconds, a->rows[i].kernel,
+               i ? "" : ", which is taken");
+        if (a->rows[i].seconds < 0.95 * a->rows[best].seconds) best = i;
+    }
+    if (best)
+        printf("%s is faster here than the row that is taken; s24_plan_opts.kernel takes it.\n",
+               a->rows[best].kernel);
 }
 
 static void print_text(cli_app *cli, const advice *a)
@@ -311,6 +343,7 @@ static void print_text(cli_app *cli, const advice *a)
            "(median), %.0f %% (worst).\n",
            model->date, s24_dense_engine(), model->check_count, 100 * model->error_median,
            100 * model->error_worst);
+    print_kernels(a);
 }
 
 static int run(cli_app *cli, const void *opaque)
@@ -332,11 +365,15 @@ static int run(cli_app *cli, const void *opaque)
             a->times[i] = plan_model_predict(&a->models[i], shape);
             if (is_better(a, i)) a->best = i;
         }
-        if (cli->json)
-            code = print_json(cli, a);
-        else
-            print_text(cli, a);
     }
+    if (code == CLI_OK && o->rows) {
+        s24_ctx_set_threads(cli->ctx, (int)a->threads[a->best]);
+        code = plan_rows(cli, a->rows, &a->row_count, shape, a->dtype);
+    }
+    if (code == CLI_OK && cli->json)
+        code = print_json(cli, a);
+    else if (code == CLI_OK)
+        print_text(cli, a);
     free(a);
     return code;
 }

@@ -66,6 +66,20 @@ enum { PLAN_LEAST_SIZE = 128 };
 int plan_measure(cli_app *cli, plan_model *models, s24_dtype dtype, const int64_t *threads,
                  int count, int64_t largest);
 
+/* ---- plan_rows.c ----------------------------------------------------------------------------- */
+
+enum { PLAN_ROWS = 8 };
+
+typedef struct plan_row {
+    const char *kernel;
+    double seconds; /* median */
+} plan_row;
+
+/* Times the kernel rows that a weight of this dtype could take, on the context's threads: the one
+   that is taken first. */
+int plan_rows(cli_app *cli, plan_row rows[PLAN_ROWS], int *count, bench_shape shape,
+              s24_dtype dtype);
+
 /* ---- plan_cache.c ---------------------------------------------------------------------------- */
 
 /* Reads the model of this machine, build, dtype and number of threads; 0: there is none, or none

@@ -120,6 +120,25 @@ class Plan(Scratch):
             self.assertLess(row["error_worst"], 1e-9)
         self.assertEqual(listing(self.folder), before)
 
+    def test_rows_of_kernels(self):
+        """Each that this CPU could take is timed, the one that is taken first."""
+        for dtype in ("f32", "bf16"):
+            options = (5, 128, 128, *SMALL, "--dtype", dtype, "--rows")
+            found = self.plan(*options)
+            names = [k["kernel"] for k in found["kernels"]]
+            self.assertEqual(set(found), KEYS | {"kernels"})
+            taken = [k["taken"] for k in found["kernels"]]
+            self.assertEqual(taken, [True] + [False] * (len(names) - 1))
+            self.assertTrue(all(k["ms"] > 0 for k in found["kernels"]))
+            self.assertEqual(len(set(names)), len(names))
+            if "avx512" in names[0] and dtype == "f32":
+                self.assertEqual(set(names), {"linear_f32_avx2", "linear_f32_avx512",
+                                              "linear_f32_avx512_broadcast"})
+            words = self.good("plan", *options, environment=self.here).stdout
+            self.assertIn(f"{names[0]}, which is taken\n", words)
+        portable = self.plan(5, 128, 128, *SMALL, "--isa", "baseline", "--rows")
+        self.assertEqual(len(portable["kernels"]), 1)
+
     def test_words(self):
         self.craft(lambda m, k, n: 2.0 * m, lambda m, k, n: 5.0 * m)
         done = self.good("plan", 7, 128, 128, "--threads", 1, environment=self.here)
