@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Times the rows of kernels that a weight of floats could take on this CPU, in turns. The one that
- * is taken goes by instructions and kind of core, as others of its kind were measured; this measures
- * it again. Rows in plain C are left out, which nobody would take.
+ * is taken goes by instructions and kind of core, as others of its kind were measured; this
+ * measures it again. Rows in plain C are left out, which nobody would take.
  */
 #include <stdlib.h>
 #include <string.h>
