@@ -46,8 +46,9 @@ SITE = re.compile("|".join([rf"(?<= ){re.escape(a)}(?= )" for a, _ in SWAPS]
 # Lines whose alteration changes speed or nothing: hints, conditions of the preprocessor.
 NO_RESULT = re.compile(r"prefetch|PREFETCH|AHEAD|^\s*#\s*(?!define)|_Static_assert")
 # What a file's name asks of the CPU, as Linux's /proc/cpuinfo calls it.
-NEEDS = {"avx512bf16": "avx512_bf16", "avx512vnni": "avx512_vnni", "avx512": "avx512f",
-         "avxvnni": "avx_vnni", "avx2": "avx2", "neon": "asimd", "dotprod": "asimddp"}
+NEEDS = {"amx": "amx_tile", "avx512bf16": "avx512_bf16", "avx512vnni": "avx512_vnni",
+         "avx512": "avx512f", "avxvnni": "avx_vnni", "avx2": "avx2", "neon": "asimd",
+         "dotprod": "asimddp"}
 
 
 def runs_here(path, flags):

@@ -23,6 +23,7 @@
 enum {
     CHAINS = 12,           /* independent sums: latency 4 times throughput 2, with room to spare */
     STEPS = FULL(2000000), /* of every chain in one try: some 5 ms */
+    TILE_STEPS = 32,       /* of AMX's products one in so many steps: each takes 16 cycles */
     TRIES = 4,
     LINE_PAIR = 128,            /* bytes read in a step */
     READ_LEAST = FULL(1 << 28), /* 256 MiB to 1 GiB are read */
@@ -111,6 +112,42 @@ __attribute__((target("avx512f,avx512vnni"))) static double chains_avx512vnni(vo
     return (double)_mm_cvtsi128_si32(_mm512_castsi512_si128(sums[0]));
 }
 
+/* AMX: four sums, tiles of zeros, CHAINS / 4 products in turn on each. */
+static void shape_tiles(void)
+{
+    struct {
+        uint8_t palette, start_row, none[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } shape = {.palette = 1};
+    for (int i = 0; i < 6; i++)
+        shape.bytes[i] = 64, shape.rows[i] = 16;
+    __asm__ volatile("ldtilecfg %0\n\ttilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\t"
+                     "tilezero %%tmm3\n\ttilezero %%tmm4\n\ttilezero %%tmm5" ::"m"(shape));
+}
+
+#define FOUR_DOTS(dot)                                                                             \
+    __asm__ volatile(dot " %%tmm4,%%tmm5,%%tmm0\n\t" dot " %%tmm4,%%tmm5,%%tmm1\n\t" dot           \
+                         " %%tmm4,%%tmm5,%%tmm2\n\t" dot " %%tmm4,%%tmm5,%%tmm3" ::)
+
+static double chains_amx_bf16(void)
+{
+    shape_tiles();
+    for (int i = 0; i < STEPS / TILE_STEPS * CHAINS / 4; i++)
+        FOUR_DOTS("tdpbf16ps");
+    __asm__ volatile("tilerelease" ::);
+    return 1;
+}
+
+static double chains_amx_i8(void)
+{
+    shape_tiles();
+    for (int i = 0; i < STEPS / TILE_STEPS * CHAINS / 4; i++)
+        FOUR_DOTS("tdpbssd");
+    __asm__ volatile("tilerelease" ::);
+    return 1;
+}
+
 __attribute__((target("avx2"), always_inline)) static inline uint64_t
 read_lines(const uint64_t *memory, int64_t words, int ahead)
 {
@@ -161,6 +198,8 @@ typedef struct chain_kernel {
 /* Finds the first row that fits. */
 static const chain_kernel chain_kernels[] = {
 #if defined(__x86_64__)
+    {S24_CPU_AMX, S24_BF16, chains_amx_bf16, 16384 / TILE_STEPS},
+    {S24_CPU_AMX, S24_I8, chains_amx_i8, 32768 / TILE_STEPS},
     {S24_CPU_AVX512VNNI, S24_I8, chains_avx512vnni, 128},
     {S24_CPU_AVX512BF16, S24_BF16, chains_avx512bf16, 64},
     {S24_CPU_AVX512, S24_DTYPE_NONE, chains_avx512, 32},

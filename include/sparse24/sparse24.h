@@ -129,6 +129,7 @@ enum {
     S24_CPU_AVX512VNNI = 1u << 3, /* AVX-512 VNNI, VBMI and VBMI2 */
     S24_CPU_AVX512BF16 = 1u << 4, /* AVX-512 BF16 and GFNI */
     S24_CPU_AVXVNNI = 1u << 5,    /* AVX-VNNI: dots of bytes in 256 bits, with or without AVX-512 */
+    S24_CPU_AMX = 1u << 6,        /* AMX tiles, bf16 and int8, which the kernel lets us use */
     /* No instructions but a kind of core, which no mask removes: shuffles of 512 bits have one
        port, which multiplies too (Intel's) */
     S24_CPU_PORT5 = 1u << 8,

@@ -19,6 +19,7 @@ static const struct {
     {"avx512", S24_CPU_AVX512},
     {"avx512vnni", S24_CPU_AVX512VNNI},
     {"avx512bf16", S24_CPU_AVX512BF16},
+    {"amx", S24_CPU_AMX},
     {"neon", S24_CPU_NEON},
     {"dotprod", S24_CPU_DOTPROD},
 };
@@ -26,6 +27,10 @@ enum { LEVELS = sizeof levels / sizeof *levels };
 
 #ifdef __x86_64__
 #include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 static uint32_t enabled_state(void)
 {
@@ -38,6 +43,18 @@ static int is_intel(void)
 {
     uint32_t eax, name[3]; /* "Genu", "ntel", "ineI" */
     return __get_cpuid(0, &eax, &name[0], &name[1], &name[2]) && !memcmp(name, "Genu", 4);
+}
+
+/* Does the kernel let this process use tiles? It asks for the permission, which is the process's
+   from then on; a kernel that knows none lets nobody. */
+static int tiles_allowed(void)
+{
+#ifdef __linux__
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return 0;
+#endif
 }
 
 uint32_t s24_cpu_detect(void)
@@ -64,6 +81,8 @@ uint32_t s24_cpu_detect(void)
     if (is_intel()) cpu |= S24_CPU_PORT5;
     if (has_vnni) cpu |= S24_CPU_AVX512VNNI;
     if (eax & bf16 && has_gfni) cpu |= S24_CPU_AVX512BF16;
+    if (cpu & S24_CPU_AVX512BF16 && !strcmp(s24_cpu_units(), "AMX bf16 int8") && tiles_allowed())
+        cpu |= S24_CPU_AMX;
     return cpu;
 }
 

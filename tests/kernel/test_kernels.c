@@ -244,8 +244,8 @@ static void check_choice(const s24i_linear_kernel *a, const char *level, uint32_
 static void masks_are_kept(void **state)
 {
     (void)state;
-    static const char *const levels[] = {"baseline",   "avx2",       "avxvnni", "avx512",
-                                         "avx512vnni", "avx512bf16", "neon",    "dotprod"};
+    static const char *const levels[] = {"baseline",   "avx2", "avxvnni", "avx512", "avx512vnni",
+                                         "avx512bf16", "amx",  "neon",    "dotprod"};
     for (size_t level = 0; level < sizeof levels / sizeof *levels; level++) {
         const uint32_t cpu = s24_cpu_parse(levels[level]);
         for (int i = 0; s24i_linear_kernels[i]; i++) {

@@ -369,8 +369,8 @@ static void test_activations(void **state)
 static void test_masked_cpu(void **state)
 {
     (void)state;
-    static const char *const levels[] = {"baseline",   "avx2",       "avxvnni", "avx512",
-                                         "avx512vnni", "avx512bf16", "neon",    "dotprod"};
+    static const char *const levels[] = {"baseline",   "avx2", "avxvnni", "avx512", "avx512vnni",
+                                         "avx512bf16", "amx",  "neon",    "dotprod"};
     heap h = {0};
     uint64_t seed = 61;
     s24_ctx *ctx = ctx_on(&h, 1);

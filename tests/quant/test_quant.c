@@ -258,8 +258,8 @@ static void check_product(const float *y, const float *x, const float *w, int64_
         }
 }
 
-static const char *const levels[] = {"baseline",   "avx2",       "avxvnni", "avx512",
-                                     "avx512vnni", "avx512bf16", "neon",    "dotprod"};
+static const char *const levels[] = {"baseline",   "avx2", "avxvnni", "avx512", "avx512vnni",
+                                     "avx512bf16", "amx",  "neon",    "dotprod"};
 
 /* Sums along both sides of every scheme on every level of the CPU, through plans and without. */
 static void test_products(void **state)

@@ -165,8 +165,9 @@ static inline double bound_of(const s24i_linear_kernel *row, const sample *s, do
                    3e-7 * (1 + fabs(sum));
     /* x in integers of 24 bits beside the largest of its segment */
     if (row->bits && row->cpu & S24_CPU_AVX512VNNI) bound += 0x1.4p-23 * alpha * largest * weights;
-    /* Subnormal products are rounded to the least of them. */
-    if (largest < 0x1p-100) bound += terms * alpha * 0x1p-149;
+    /* Subnormal products are rounded to the least of them, or with tiles to zero. */
+    if (largest < 0x1p-100)
+        bound += terms * alpha * (row->cpu & S24_CPU_AMX && !row->bits ? 0x1p-126 : 0x1p-149);
     return bound;
 }
 
