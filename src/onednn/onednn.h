@@ -70,6 +70,7 @@ static const struct {
     {S24_CPU_AVX512, dnnl_cpu_isa_avx512_core},
     {S24_CPU_AVX512VNNI, dnnl_cpu_isa_avx512_core_vnni},
     {S24_CPU_AVX512BF16, dnnl_cpu_isa_avx512_core_bf16},
+    {S24_CPU_AMX, dnnl_cpu_isa_avx512_core_amx},
 };
 enum { ONEDNN_LEVELS = sizeof onednn_levels / sizeof *onednn_levels };
 
