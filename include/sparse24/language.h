@@ -58,9 +58,10 @@ typedef struct s24_extension {
  * text that are in the cache, and has its position after them. Afterwards these are in the cache
  * too; after an error the cache is as it was. outputs are of the tokens of the batch. The first
  * pass of a text has the bits of s24_session_forward; a text in several passes has those of one
- * pass as far as products of those numbers of tokens round alike (docs/numerics.md). Errors: those
- * of s24_session_forward, ARGUMENT (a cache of another model or of another dtype, a text that the
- * cache has no room for, or twice, or with more tokens than the cache has room for, a mask).
+ * pass as far as products and attention of those numbers of tokens round alike (docs/numerics.md).
+ * Errors: those of s24_session_forward, ARGUMENT (a cache of another model or of another dtype, a
+ * text that the cache has no room for, or twice, or with more tokens than the cache has room for, a
+ * mask).
  */
 S24_API s24_status s24_session_extend(s24_session *session, s24_ctx *ctx, s24_cache *cache,
                                       const s24_extension *extension, const s24_outputs *outputs);

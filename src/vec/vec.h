@@ -46,6 +46,19 @@ typedef struct s24i_softmax {
     float *inverse;    /* [rows] */
 } s24i_softmax;
 
+/* Some queries and the keys or values of some tokens, which are bf16 in functions of pairs (d is
+   even then) and f32 in the others. */
+typedef struct s24i_attend {
+    const void *rows; /* [tokens, d], ld apart */
+    int64_t ld, tokens, d;
+    const void *q; /* [queries, d] of the same dtype */
+    int64_t queries;
+    float *s; /* [queries, tokens], s_ld apart: scores, then weights */
+    int64_t s_ld;
+    float *out;         /* [queries, d] */
+    const float *scale; /* [queries] */
+} s24i_attend;
+
 /* beta NULL: rows are divided by their root mean square, and no mean is taken from them. */
 typedef struct s24i_layer_norm {
     const float *gamma, *beta; /* [n] */

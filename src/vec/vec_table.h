@@ -15,6 +15,8 @@
 #include "vec/vec_rows.h"
 #include "vec/vec_softmax.h"
 #include "vec/vec_transpose.h"
+/* Over what is above. */
+#include "vec/vec_attend.h"
 
 const s24i_vec TABLE = {
     .name = TABLE_NAME,

@@ -83,9 +83,120 @@ static void rms_norm(void **state)
     }
 }
 
+/* ---- few queries ----------------------------------------------------------------------------- */
+
+enum { QUERIES = 7, MOST_TOKENS = 21, MOST_D = 80, LD = MOST_D + 6 };
+
+/* Random numbers that bf16 has; bf16 too where there is room for them. */
+static void fill(float *x, uint16_t *narrow, int64_t count, uint64_t seed)
+{
+    for (int64_t i = 0; i < count; i++)
+        x[i] = (float)((int64_t)(test_random(&seed) % 255) - 127) / 64;
+    if (narrow) assert_int_equal(s24_convert(narrow, S24_BF16, x, S24_F32, count), S24_OK);
+}
+
+static void check_few(const s24i_vec *vec, int64_t tokens, int64_t d, int pairs)
+{
+    float q[QUERIES * MOST_D], rows[MOST_TOKENS * LD], s[QUERIES * 32], out[QUERIES * MOST_D];
+    uint16_t q16[QUERIES * MOST_D], rows16[MOST_TOKENS * LD], s16[QUERIES * 64];
+    const float scale[QUERIES] = {1, 2, 0.5f, 1, 1, 3, 1};
+    fill(q, q16, QUERIES * d, 1);
+    fill(rows, rows16, MOST_TOKENS * LD, 2);
+    s24i_attend job = {.rows = pairs ? (void *)rows16 : (void *)rows,
+                       .ld = LD,
+                       .tokens = tokens,
+                       .d = d,
+                       .q = pairs ? (void *)q16 : (void *)q,
+                       .queries = QUERIES,
+                       .s = s,
+                       .s_ld = 32,
+                       .out = out,
+                       .scale = scale};
+    (pairs ? vec->pair_dots : vec->dots)(&job);
+    for (int64_t r = 0; r < QUERIES; r++)
+        for (int64_t t = 0; t < tokens; t++) {
+            double want = 0;
+            for (int64_t i = 0; i < d; i++)
+                want += (double)q[r * d + i] * (double)rows[t * LD + i];
+            assert_true(fabs(want - (double)s[r * 32 + t]) < 1e-4);
+        }
+    fill(s, NULL, QUERIES * 32, 3);
+    float weights[QUERIES * 32];
+    memcpy(weights, s, sizeof s);
+    for (int64_t r = 0; pairs && r < QUERIES; r++) {
+        memset(s16 + r * 64, 0, 64 * sizeof *s16);
+        assert_int_equal(s24_convert(s16 + r * 64, S24_BF16, weights + r * 32, S24_F32, tokens),
+                         S24_OK);
+    }
+    if (pairs) memcpy(s, s16, sizeof s);
+    (pairs ? vec->pair_mix : vec->mix)(&job);
+    for (int64_t r = 0; r < QUERIES; r++)
+        for (int64_t i = 0; i < d; i++) {
+            double want = 0;
+            for (int64_t t = 0; t < tokens; t++)
+                want += (double)weights[r * 32 + t] * (double)rows[t * LD + i];
+            assert_true(fabs((double)scale[r] * want - (double)out[r * d + i]) < 1e-4);
+        }
+}
+
+/* Dot products with keys and sums of values, of any number of tokens and any width. */
+static void few(void **state)
+{
+    (void)state;
+    for (int row = 0; s24i_vec_row(row); row++) {
+        const s24i_vec *vec = s24i_vec_row(row);
+        if (vec->cpu & ~s24_cpu_detect()) continue;
+        for (int64_t tokens = 1; tokens <= MOST_TOKENS; tokens++)
+            for (int64_t d = 1; d <= MOST_D; d++) {
+                check_few(vec, tokens, d, 0);
+                if (vec->pair_dots && d % 2 == 0) check_few(vec, tokens, d, 1);
+            }
+    }
+}
+
+/* A query's results are the same bits whatever queries come with it. */
+static void few_alone(void **state)
+{
+    enum { TOKENS = 19, D = 40 };
+    float q[QUERIES * D], rows[TOKENS * D], s[2][QUERIES * 32], out[2][QUERIES * D];
+    const float scale[QUERIES] = {1, 1, 1, 1, 1, 1, 1};
+    (void)state;
+    fill(q, NULL, QUERIES * D, 4);
+    fill(rows, NULL, TOKENS * D, 5);
+    for (int row = 0; s24i_vec_row(row); row++) {
+        const s24i_vec *vec = s24i_vec_row(row);
+        if (vec->cpu & ~s24_cpu_detect()) continue;
+        memset(s, 0, sizeof s);
+        s24i_attend all = {.rows = rows,
+                           .ld = D,
+                           .tokens = TOKENS,
+                           .d = D,
+                           .q = q,
+                           .queries = QUERIES,
+                           .s = s[0],
+                           .s_ld = 32,
+                           .out = out[0],
+                           .scale = scale};
+        vec->dots(&all);
+        vec->mix(&all);
+        for (int r = 0; r < QUERIES; r++) {
+            s24i_attend one = all;
+            one.q = q + r * D;
+            one.queries = 1;
+            one.s = s[1] + r * 32;
+            one.out = out[1] + r * D;
+            vec->dots(&one);
+            vec->mix(&one);
+        }
+        assert_memory_equal(s[0], s[1], sizeof s[0]);
+        assert_memory_equal(out[0], out[1], sizeof out[0]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(gate), cmocka_unit_test(log_sum),
-                                       cmocka_unit_test(rms_norm)};
+                                       cmocka_unit_test(rms_norm), cmocka_unit_test(few),
+                                       cmocka_unit_test(few_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,8 @@
  *     S [TILE, tokens] = Q·Kᵀ        P = exp(S/√d + mask − max)        O [TILE, d] = P·V / ΣP
  *
  * The work is split over (text, head, tile) in that order, so a thread's range shares what it has
- * packed. TILE is a multiple of the rows of every register tile in vec_*.c.
+ * packed. A text of few queries is not worth packing for (attention_few.c). TILE is a multiple of
+ * the rows of every register tile in vec_*.c.
  */
 #include "run/cpu/attention.h"
 
@@ -55,16 +56,11 @@ int64_t s24i_attention_scratch(int64_t longest, int64_t d)
         d * tokens_ld + longest * d_ld + (TILE + 1) * tokens_ld + TILE * d_ld + TILE, S24I_VEC_PAD);
 }
 
-static int64_t kv_ld(const s24i_attention *job)
-{
-    return job->kv_ld ? job->kv_ld : job->ld;
-}
-
 /* Keys by columns and values by rows, of one text and head, as the products read them. */
 static void pack_f32(const scratch *s, const s24i_attention *job, int64_t offset, int64_t tokens)
 {
     const float *k = (const float *)job->k + offset, *v = (const float *)job->v + offset;
-    const int64_t ld = kv_ld(job);
+    const int64_t ld = s24i_attention_kv_ld(job);
     job->vec->transpose(s->keys, s->tokens_ld, k, ld, tokens, job->d);
     s24i_pad_rows(s->values, s->d_ld, v, ld, tokens, job->d);
 }
@@ -73,34 +69,29 @@ static void pack_f32(const scratch *s, const s24i_attention *job, int64_t offset
 static void pack_bf16(const scratch *s, const s24i_attention *job, int64_t offset, int64_t tokens)
 {
     const uint16_t *k = (const uint16_t *)job->k + offset, *v = (const uint16_t *)job->v + offset;
-    const int64_t ld = kv_ld(job);
+    const int64_t ld = s24i_attention_kv_ld(job);
     job->vec->transpose(s->keys, s->tokens_ld, (const void *)k, ld / 2, tokens, job->d / 2);
     job->vec->pair_rows((void *)s->values, s->d_ld, v, ld, tokens, job->d);
-}
-
-static int64_t tokens_before(const s24i_attention *job, int64_t text)
-{
-    return job->before ? job->before[text] : 0;
 }
 
 /* Tokens of a text that have keys. */
 static int64_t key_count(const s24i_attention *job, int64_t text)
 {
-    return tokens_before(job, text) + job->batch->offsets[text + 1] - job->batch->offsets[text];
+    return s24i_attention_before(job, text) + job->batch->offsets[text + 1] -
+           job->batch->offsets[text];
 }
 
 /* head: of the keys. */
 static void pack(const scratch *s, const s24i_attention *job, int64_t text, int64_t head)
 {
-    const int64_t first = job->key_rows ? job->key_rows[text] : job->batch->offsets[text];
-    const int64_t tokens = key_count(job, text);
-    const int64_t offset = first * kv_ld(job) + head * job->d;
+    const int64_t tokens = key_count(job, text), offset = s24i_attention_keys(job, text, head);
     if (job->dtype == S24_BF16)
         pack_bf16(s, job, offset, tokens);
     else
         pack_f32(s, job, offset, tokens);
     if (job->batch->mask)
-        s24i_attention_mask(s->mask, s->tokens_ld, job->batch->mask + first, tokens);
+        s24i_attention_mask(s->mask, s->tokens_ld, job->batch->mask + job->batch->offsets[text],
+                            tokens);
 }
 
 /* The three steps of a tile: `scores` and `mix` are products of f32 or of pairs. */
@@ -172,7 +163,7 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
     const int64_t first = job->batch->offsets[text];
     const int64_t tokens = job->batch->offsets[text + 1] - first;
     const int64_t token = first + tile * TILE, rows = s24i_min(TILE, tokens - tile * TILE);
-    const int64_t before = tokens_before(job, text);
+    const int64_t before = s24i_attention_before(job, text);
     const int64_t seen = before + (job->causal ? tile * TILE + rows : tokens);
     const int64_t query = token * job->ld + head * job->d;
     const int64_t offset = token * job->heads * job->d + head * job->d;
@@ -235,6 +226,12 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
         const int64_t tiles = job->tiles[text + 1] - job->tiles[text];
         const int64_t within = item - job->tiles[text] * job->heads;
         const int64_t head = within / tiles, keys = head / group;
+        if (s24i_attention_is_few(job, text)) { /* one tile a head */
+            const int64_t heads = s24i_min((keys + 1) * group - head, end - item);
+            s24i_attention_few(job, text, head, s24i_min(heads, S24I_FEW_HEADS), memory);
+            item += s24i_min(heads, S24I_FEW_HEADS) - 1;
+            continue;
+        }
         if (text != packed_text || keys != packed_keys) {
             s = cut(memory, key_count(job, text), job->d);
             pack(&s, job, text, keys);

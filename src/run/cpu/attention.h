@@ -19,6 +19,7 @@ typedef struct s24i_attention {
     s24_dtype dtype; /* of q, k, v and context: f32, or bf16 where s24i_attention_takes_bf16 */
     const void *q, *k, *v;
     int64_t ld, kv_ld; /* kv_ld 0: ld */
+    int64_t kv_head;   /* elements from a head of k and v to the next; 0: d */
     void *context;     /* [tokens, heads·d] */
     const s24_batch *batch;
     const int64_t *tiles; /* [texts + 1]: tiles of queries before each text */
@@ -46,6 +47,37 @@ static inline void s24i_attention_mask(float *mask, int64_t room, const uint8_t 
     for (int64_t t = 0; t < room; t++)
         mask[t] = t < tokens && of[t] ? 0.0f : -FLT_MAX;
 }
+
+static inline int64_t s24i_attention_kv_ld(const s24i_attention *job)
+{
+    return job->kv_ld ? job->kv_ld : job->ld;
+}
+
+/* Where a text's keys and values of a head begin. */
+static inline int64_t s24i_attention_keys(const s24i_attention *job, int64_t text, int64_t head)
+{
+    const int64_t first = job->key_rows ? job->key_rows[text] : job->batch->offsets[text];
+    return first * s24i_attention_kv_ld(job) + head * (job->kv_head ? job->kv_head : job->d);
+}
+
+/* Tokens of a text that stood before the batch's. */
+static inline int64_t s24i_attention_before(const s24i_attention *job, int64_t text)
+{
+    return job->before ? job->before[text] : 0;
+}
+
+/* Has a text so few queries that its keys and values are read where they stand? */
+static inline int s24i_attention_is_few(const s24i_attention *job, int64_t text)
+{
+    enum { FEW = 4 };
+    return !job->drop && job->batch->offsets[text + 1] - job->batch->offsets[text] <= FEW;
+}
+
+/* `count` heads of such a text's queries, S24I_FEW_HEADS at most, that read one head of keys; in a
+   thread's scratch (attention_few.c). */
+enum { S24I_FEW_HEADS = 16 };
+void s24i_attention_few(const s24i_attention *job, int64_t text, int64_t head, int64_t count,
+                        float *scratch);
 
 /* Tiles of queries that a text of `tokens` is cut into. */
 int64_t s24i_attention_tiles(int64_t tokens);

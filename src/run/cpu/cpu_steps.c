@@ -344,7 +344,8 @@ static void attend_cached(const s24i_pass *pass, s24i_attention *job, int64_t la
     s24i_cache_put(cache, pass->ctx, &values);
     job->k = s24i_cache_at(cache, layer, 0);
     job->v = s24i_cache_at(cache, layer, 1);
-    job->kv_ld = cache->width;
+    job->kv_ld = cache->d;
+    job->kv_head = cache->room * cache->d;
     job->before = cache->before;
     job->key_rows = cache->rows;
     job->scratch = cache->scratch;

@@ -25,7 +25,7 @@ static s24_status check(s24_ctx *ctx, const s24_session *session, const s24_cach
 
 static int64_t elems_of(const s24_cache *cache)
 {
-    return 2 * cache->model->shape.layers * cache->texts * cache->room * cache->width;
+    return 2 * cache->model->shape.layers * cache->texts * cache->heads * cache->room * cache->d;
 }
 
 static s24_status fill(s24_cache *cache, s24_ctx *ctx)
@@ -68,7 +68,8 @@ s24_status s24_cache_create(s24_cache **out, s24_ctx *ctx, const s24_session *se
                          .threads = session->threads,
                          .texts = known.texts,
                          .room = known.tokens,
-                         .width = shape->kv_heads * shape->head_width};
+                         .heads = shape->kv_heads,
+                         .d = shape->head_width};
     const s24_status status = fill(cache, ctx);
     if (status != S24_OK) {
         s24_cache_destroy(cache);
@@ -135,7 +136,7 @@ static s24_status take_places(s24_cache *cache, s24_ctx *ctx, const s24_batch *b
                     "texts %lld and %lld of the batch both continue text %lld of the cache",
                     (long long)j, (long long)i, (long long)place);
         cache->places[i] = place;
-        cache->rows[i] = place * cache->room;
+        cache->rows[i] = place * cache->heads * cache->room;
         cache->before[i] = cache->counts[place];
     }
     return S24_OK;
@@ -187,18 +188,19 @@ static void put_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const put_job *j = arg;
     const s24_batch *batch = j->rows->batch;
-    const size_t part = s24_dtype_bytes(j->cache->dtype);
-    const size_t bytes = (size_t)j->cache->width * part;
+    const s24_cache *cache = j->cache;
+    const size_t part = s24_dtype_bytes(cache->dtype), bytes = (size_t)cache->d * part;
+    char *first = s24i_cache_at(cache, j->rows->layer, j->rows->is_value);
     int64_t text = begin < end ? s24i_batch_text(batch, begin) : 0;
     (void)thread;
     for (int64_t t = begin; t < end; t++) {
         while (t >= batch->offsets[text + 1])
             text++;
-        const int64_t position = j->cache->before[text] + t - batch->offsets[text];
-        const int64_t row = j->cache->rows[text] + position;
-        char *first = s24i_cache_at(j->cache, j->rows->layer, j->rows->is_value);
+        const int64_t row = cache->rows[text] + cache->before[text] + t - batch->offsets[text];
         const char *from = (const char *)j->rows->from + (size_t)(t * j->rows->ld) * part;
-        memcpy(first + (size_t)row * bytes, from, bytes);
+        for (int64_t h = 0; h < cache->heads; h++)
+            memcpy(first + (size_t)(row + h * cache->room) * bytes, from + (size_t)h * bytes,
+                   bytes);
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Keys and values that passes have left behind. A layer has its keys, then its values, each [texts,
- * room, kv_heads · head_width], the tokens of a text one after the other.
+ * kv_heads, room, head_width]: what one head of a text's queries reads stands in one piece.
  */
 #ifndef S24_RUN_CPU_KV_CACHE_H
 #define S24_RUN_CPU_KV_CACHE_H
@@ -15,11 +15,11 @@ struct s24_cache {
     s24_dtype dtype;
     int threads;         /* that there is scratch for */
     int64_t texts, room; /* room: most tokens of a text */
-    int64_t width;       /* of a token's keys */
+    int64_t heads, d;    /* of a token's keys: their number, a head's elements */
     void *memory;
     int64_t *counts; /* [texts]: tokens that are there */
-    /* [texts] each, of a pass: the text of the cache that each of its texts continues, the row of
-       that text's first token, and how many tokens were there before the pass. */
+    /* [texts] each, of a pass: the text of the cache that each of its texts continues, the row of d
+       elements where that text's first head begins, and how many tokens were there before. */
     int64_t *places, *rows, *before;
     const int64_t *asked; /* the same as the caller has said them; NULL: each its own number */
     float *angles;        /* [room, head_width], of rotary positions; else NULL */
@@ -30,8 +30,8 @@ struct s24_cache {
 /* The first row of a layer's keys or values. */
 static inline void *s24i_cache_at(const s24_cache *cache, int64_t layer, int is_value)
 {
-    const int64_t row = (2 * layer + is_value) * cache->texts * cache->room;
-    return (char *)cache->memory + (size_t)(row * cache->width) * s24_dtype_bytes(cache->dtype);
+    const int64_t row = (2 * layer + is_value) * cache->texts * cache->heads * cache->room;
+    return (char *)cache->memory + (size_t)(row * cache->d) * s24_dtype_bytes(cache->dtype);
 }
 
 /* Tokens of a pass's text that were there before it. */

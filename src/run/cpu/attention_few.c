@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Attention of a text that has few new tokens. Each key and value is read once for all heads of
+ * queries that share it, where it stands; the scores of a token go through memory once:
+ *
+ *     s[heads, tokens] = q·k        p = exp(s/√d + mask − max)        out[heads, d] = Σ p·v / Σp
+ *
+ * A query's result does not depend on what is computed with it.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "io/file/io.h"
+#include "run/cpu/attention.h"
+
+/* The thread's scratch, cut up. */
+typedef struct few {
+    float *scores;  /* [S24I_FEW_HEADS][tokens], padded */
+    float *mask;    /* [tokens] 0 or −FLT_MAX */
+    float *out;     /* [S24I_FEW_HEADS][d] */
+    float *inverse; /* [S24I_FEW_HEADS] */
+    int64_t ld;
+} few;
+
+static few cut(float *memory, int64_t tokens, int64_t d)
+{
+    few f = {.scores = memory, .ld = s24i_round_up(tokens, S24I_VEC_PAD)};
+    f.mask = f.scores + S24I_FEW_HEADS * f.ld;
+    f.out = f.mask + f.ld;
+    f.inverse = f.out + S24I_FEW_HEADS * d;
+    return f;
+}
+
+/* One token's heads, which see the first `seen` tokens of the text. */
+static void run_token(const s24i_attention *job, const few *f, s24i_attend *a, int64_t keys,
+                      int64_t seen)
+{
+    const s24i_vec *vec = job->vec;
+    const int pairs = job->dtype == S24_BF16;
+    const size_t part = s24_dtype_bytes(job->dtype);
+    const s24i_softmax softmax = {.s = f->scores,
+                                  .ld = f->ld,
+                                  .rows = a->queries,
+                                  .n = seen,
+                                  .scale = 1.0f / sqrtf((float)job->d),
+                                  .mask = job->batch->mask ? f->mask : NULL,
+                                  .inverse = f->inverse};
+    a->tokens = seen;
+    a->rows = (const char *)job->k + (size_t)keys * part;
+    (pairs ? vec->pair_dots : vec->dots)(a);
+    (pairs ? vec->pair_softmax : vec->softmax)(&softmax);
+    a->rows = (const char *)job->v + (size_t)keys * part;
+    (pairs ? vec->pair_mix : vec->mix)(a);
+}
+
+static void put_out(const s24i_attention *job, const few *f, int64_t at, int64_t count)
+{
+    if (job->dtype == S24_BF16)
+        job->vec->narrow((uint16_t *)job->context + at, f->out, count * job->d);
+    else
+        memcpy((float *)job->context + at, f->out, (size_t)(count * job->d) * sizeof(float));
+}
+
+void s24i_attention_few(const s24i_attention *job, int64_t text, int64_t head, int64_t count,
+                        float *scratch)
+{
+    const int64_t first = job->batch->offsets[text], end = job->batch->offsets[text + 1];
+    const int64_t before = s24i_attention_before(job, text), all = before + end - first;
+    const int64_t group = job->kv_heads ? job->heads / job->kv_heads : 1;
+    const int64_t keys = s24i_attention_keys(job, text, head / group), d = job->d;
+    const few f = cut(scratch, all, d);
+    s24i_attend a = {.ld = s24i_attention_kv_ld(job),
+                     .d = d,
+                     .queries = count,
+                     .s = f.scores,
+                     .s_ld = f.ld,
+                     .out = f.out,
+                     .scale = f.inverse};
+    if (job->batch->mask) s24i_attention_mask(f.mask, f.ld, job->batch->mask + first, all);
+    for (int64_t t = first; t < end; t++) {
+        a.q = (const char *)job->q + (size_t)(t * job->ld + head * d) * s24_dtype_bytes(job->dtype);
+        run_token(job, &f, &a, keys, job->causal ? before + t - first + 1 : all);
+        put_out(job, &f, (t * job->heads + head) * d, count);
+    }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Few queries and the keys or values that all of them read, where these stand: dot products with
+ * keys, and sums of values. Each query's numbers are summed in an order of their own, whatever
+ * queries come with it. See vec_table.h.
+ */
+
+enum { ATTEND_ROWS = 4, ATTEND_VECS = WIDTH < 16 ? 2 : 4 };
+
+/* How far ahead keys and values are asked for: they come from memory. */
+enum { ATTEND_AHEAD = 16 };
+
+TARGET INLINE void attend_ask(const s24i_attend *job, int64_t t, int64_t bytes)
+{
+    enum { LINE = 64 };
+    const char *row = (const char *)job->rows + (t + ATTEND_AHEAD) * job->ld * bytes;
+    for (int64_t i = 0; i < job->d * bytes; i += LINE)
+        __builtin_prefetch(row + i);
+}
+
+/* Some queries with every key; `words` are a row's floats, or its pairs of bf16. */
+TARGET INLINE void dots_tile(const s24i_attend *job, int64_t first, int count, int pairs)
+{
+    const int64_t words = pairs ? job->d / 2 : job->d, ld = pairs ? job->ld / 2 : job->ld;
+    const float *q = (const float *)job->q + first * words, *k = job->rows;
+    float *s = job->s + first * job->s_ld;
+    for (int64_t t = 0; t < job->tokens; t++, k += ld) {
+        vec sum[ATTEND_ROWS];
+        attend_ask(job, t, pairs ? 2 : 4);
+        UNROLL
+        for (int r = 0; r < count; r++)
+            sum[r] = V_SET(0.0f);
+        EACH(i, words)
+        {
+            const vec key = get(k + i, part, 0.0f);
+            UNROLL
+            for (int r = 0; r < count; r++)
+                sum[r] = MAC(pairs, get(q + r * words + i, part, 0.0f), key, sum[r]);
+        }
+        UNROLL
+        for (int r = 0; r < count; r++)
+            s[r * job->s_ld + t] = V_SUM(sum[r]);
+    }
+}
+
+/* `part` columns of a token's row, or as pairs with those of the next token, if there is one. */
+TARGET INLINE vec attend_value(const s24i_attend *job, int64_t t, int64_t c, int64_t part,
+                               int pairs)
+{
+#if HAVE_PAIRS
+    if (pairs) {
+        uint16_t rows[2][WIDTH] = {{0}};
+        const uint16_t *row = (const uint16_t *)job->rows + t * job->ld + c, *next = row + job->ld;
+        if (t + 1 == job->tokens) next = rows[1];
+        if (part == WIDTH) return V_ZIP(row, next);
+        memcpy(rows[0], row, (size_t)part * sizeof **rows);
+        if (next != rows[1]) memcpy(rows[1], next, (size_t)part * sizeof **rows);
+        return V_ZIP(rows[0], rows[1]);
+    }
+#endif
+    (void)pairs;
+    return get((const float *)job->rows + t * job->ld + c, part, 0.0f);
+}
+
+/* count × vecs sums from column `c` on, kept in registers over all tokens; a part of the last. */
+TARGET INLINE void mix_tile(const s24i_attend *job, int64_t first, int64_t c, int count, int vecs,
+                            int pairs)
+{
+    const int64_t step = pairs ? 2 : 1;
+    const int64_t part = vecs > 1 || job->d - c >= WIDTH ? WIDTH : job->d - c;
+    vec sum[ATTEND_ROWS][ATTEND_VECS];
+    UNROLL
+    for (int r = 0; r < count; r++) {
+        UNROLL
+        for (int v = 0; v < vecs; v++)
+            sum[r][v] = V_SET(0.0f);
+    }
+    for (int64_t t = 0; t < job->tokens; t += step) {
+        for (int64_t ahead = t; c == 0 && ahead < t + step; ahead++)
+            attend_ask(job, ahead, pairs ? 2 : 4);
+        UNROLL
+        for (int v = 0; v < vecs; v++) {
+            const vec value = attend_value(job, t, c + v * WIDTH, part, pairs);
+            UNROLL
+            for (int r = 0; r < count; r++)
+                sum[r][v] = MAC(pairs, LEFT(pairs, job->s + (first + r) * job->s_ld, t / step),
+                                value, sum[r][v]);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < count; r++) {
+        const vec factor = V_SET(job->scale[first + r]);
+        float *to = job->out + (first + r) * job->d + c;
+        UNROLL
+        for (int v = 0; v < vecs; v++)
+            put(to + v * WIDTH, V_MUL(factor, sum[r][v]), part);
+    }
+}
+
+TARGET INLINE void mix_rows(const s24i_attend *job, int64_t first, int count, int pairs)
+{
+    const int64_t d = job->d;
+    int64_t c = 0;
+    for (; c + ATTEND_VECS * WIDTH <= d; c += ATTEND_VECS * WIDTH)
+        mix_tile(job, first, c, count, ATTEND_VECS, pairs);
+    for (; c < d; c += WIDTH)
+        mix_tile(job, first, c, count, 1, pairs);
+}
+
+/* All queries, in fours, twos and ones. */
+#define ATTEND(name, rows, pairs)                                                                  \
+    TARGET static void name(const s24i_attend *job)                                                \
+    {                                                                                              \
+        int64_t r = 0;                                                                             \
+        for (; r + ATTEND_ROWS <= job->queries; r += ATTEND_ROWS)                                  \
+            rows(job, r, ATTEND_ROWS, pairs);                                                      \
+        for (; r + 2 <= job->queries; r += 2)                                                      \
+            rows(job, r, 2, pairs);                                                                \
+        for (; r < job->queries; r++)                                                              \
+            rows(job, r, 1, pairs);                                                                \
+    }
+
+ATTEND(dots, dots_tile, 0)
+ATTEND(mix, mix_rows, 0)
+#if HAVE_PAIRS
+ATTEND(pair_dots, dots_tile, 1)
+ATTEND(pair_mix, mix_rows, 1)
+#endif
