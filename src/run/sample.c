@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Chooses the next token. Candidates are a heap with the largest logit on top, from which no more
- * are taken than top_k, top_p or min_p let through: of a large vocabulary most are never sorted.
+ * Chooses the next token. Candidates have an order, the likelier first and of equally likely ones
+ * the lower id, but are never sorted: what top_k and top_p keep, and the one that is drawn, are
+ * places in that order, found by parting the candidates again and again around one of them. Weights
+ * are whole numbers, whose sums do not depend on the order they are taken in, so that the result is
+ * that of a sort, bit by bit.
  */
 #include "run/sample.h"
 
@@ -16,107 +19,105 @@ double s24i_sample_draw(uint64_t seed, int64_t number, int64_t index)
 
 static int is_before(const s24i_candidate *a, const s24i_candidate *b)
 {
-    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
+    return (a->logit > b->logit) | ((a->logit == b->logit) & (a->id < b->id));
 }
 
-/* ---- the heap -------------------------------------------------------------------------------- */
-
-typedef struct heap {
-    s24i_candidate *all;
-    int64_t words, left; /* those that were taken stand at the end, the last one first */
-} heap;
-
-static void sift(s24i_candidate *all, int64_t count, int64_t at)
+static void swap(s24i_candidate *a, s24i_candidate *b)
 {
-    const s24i_candidate moving = all[at];
-    for (int64_t child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && is_before(&all[child + 1], &all[child])) child++;
-        if (is_before(&moving, &all[child])) break;
-        all[at] = all[child];
-    }
-    all[at] = moving;
+    const s24i_candidate other = *a;
+    *a = *b;
+    *b = other;
 }
 
-static void make_heap(heap *h)
+/* ---- places in the order --------------------------------------------------------------------- */
+
+static const double ONE = 0x1p40; /* the weight of the likeliest: 2^23 of them have a sum */
+
+/* One candidate counts as its weight, or as one. */
+static uint64_t size_of(const s24i_candidate *c, int by_weight)
 {
-    for (int64_t i = h->words / 2; i-- > 0;)
-        sift(h->all, h->words, i);
+    return by_weight ? c->weight : 1;
 }
 
-/* The candidate in place i of their order, or, where none was asked for in order, any other. */
-static const s24i_candidate *at(const heap *h, int64_t i)
+static uint64_t sum_of(const s24i_candidate *all, int64_t count, int by_weight)
 {
-    return &h->all[h->words - 1 - i];
-}
-
-static const s24i_candidate *in_order(heap *h, int64_t i)
-{
-    while (h->words - h->left <= i) {
-        const s24i_candidate first = h->all[0];
-        h->all[0] = h->all[--h->left];
-        h->all[h->left] = first;
-        sift(h->all, h->left, 0);
-    }
-    return at(h, i);
-}
-
-/* ---- who is left ----------------------------------------------------------------------------- */
-
-typedef struct weights {
-    float largest;
-    double temperature;
-} weights;
-
-/* In proportion to its probability; 1 of the largest. */
-static double weight_of(const weights *w, const s24i_candidate *c)
-{
-    return (double)expf((float)(((double)c->logit - (double)w->largest) / w->temperature));
-}
-
-static double sum_of(const heap *h, const weights *w, int64_t count)
-{
-    double sum = 0;
+    uint64_t sum = 0;
     for (int64_t i = 0; i < count; i++)
-        sum += weight_of(w, at(h, i));
+        sum += size_of(&all[i], by_weight);
     return sum;
 }
 
-static int64_t keep_top_k(heap *h, int64_t top_k)
+/* Parts the candidates around one of them, wherever it is: where it stands afterwards. Nothing
+   branches on what cannot be foreseen. */
+static int64_t part(s24i_candidate *all, int64_t count)
 {
-    int64_t count = 0;
-    float last = 0;
-    for (; count < h->words; count++) {
-        const float logit = in_order(h, count)->logit;
-        if (count >= top_k && logit != last) break;
-        last = logit;
+    uint32_t words[4];
+    int64_t before = 0;
+    s24_random(words, 1, (uint64_t)count); /* no order of the logits is always a bad one */
+    swap(&all[words[0] % (uint64_t)count], &all[count - 1]);
+    const s24i_candidate around = all[count - 1];
+    for (int64_t i = 0; i + 1 < count; i++) {
+        const int goes = is_before(&all[i], &around);
+        swap(&all[i], &all[before]);
+        before += goes;
     }
-    return count;
+    swap(&all[before], &all[count - 1]);
+    return before;
 }
 
-/* Of the first `count`: those before which there is less than top_p, and min_p of the largest. */
-static int64_t keep_likely(heap *h, const weights *w, int64_t count, const s24_generate_opts *o)
+/* The place of the first candidate with which those before it are over `target`, which all are
+   together; afterwards those before it stand before it. */
+static int64_t reach(s24i_candidate *all, int64_t count, uint64_t target, int by_weight)
 {
-    const double most = o->top_p * sum_of(h, w, count);
-    double before = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const double weight = weight_of(w, in_order(h, i));
-        if (i && ((o->top_p < 1 && before >= most) || weight < o->min_p)) return i;
-        before += weight;
+    int64_t first = 0;
+    while (count - first > 1) {
+        const int64_t middle = first + part(all + first, count - first);
+        const uint64_t before = sum_of(all + first, middle - first, by_weight);
+        const uint64_t with = before + size_of(&all[middle], by_weight);
+        if (before > target) {
+            count = middle;
+        } else if (with > target) {
+            return middle;
+        } else {
+            target -= with;
+            first = middle + 1;
+        }
     }
-    return count;
+    return first;
 }
 
-static int32_t draw(const heap *h, const weights *w, int64_t count, double share)
+/* ---- who is left, at the front --------------------------------------------------------------- */
+
+static int64_t keep_top_k(s24i_candidate *all, int64_t count, int64_t top_k)
 {
-    double left = share * sum_of(h, w, count);
-    int32_t id = at(h, 0)->id;
-    for (int64_t i = 0; i < count; i++) {
-        const double weight = weight_of(w, at(h, i));
-        if (weight > 0) id = at(h, i)->id;
-        left -= weight;
-        if (left < 0) break;
-    }
-    return id;
+    if (top_k >= count) return count;
+    const int64_t last = reach(all, count, (uint64_t)top_k - 1, 0);
+    int64_t kept = last + 1;
+    for (int64_t i = kept; i < count; i++)
+        if (all[i].logit == all[last].logit) swap(&all[i], &all[kept++]);
+    return kept;
+}
+
+/* Those before which there is less than top_p, and the first in any case. */
+static int64_t keep_top_p(s24i_candidate *all, int64_t count, double top_p)
+{
+    const double most = ceil(top_p * (double)sum_of(all, count, 1));
+    return reach(all, count, most < 1 ? 0 : (uint64_t)most - 1, 1) + 1;
+}
+
+static int64_t keep_min_p(s24i_candidate *all, int64_t count, double min_p)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; i++)
+        if ((double)all[i].weight >= min_p * ONE) swap(&all[i], &all[kept++]);
+    return kept;
+}
+
+static int32_t draw(s24i_candidate *all, int64_t count, double share)
+{
+    const uint64_t sum = sum_of(all, count, 1);
+    const uint64_t target = (uint64_t)(share * (double)sum);
+    return all[reach(all, count, target < sum ? target : sum - 1, 1)].id;
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */
@@ -126,7 +127,7 @@ static int fill(const s24i_sample *s)
 {
     int good = 1;
     for (int64_t i = 0; i < s->words; i++) {
-        s->candidates[i] = (s24i_candidate){s->logits[i], (int32_t)i};
+        s->candidates[i] = (s24i_candidate){.logit = s->logits[i], .id = (int32_t)i};
         good &= !isnan(s->logits[i]);
     }
     return good;
@@ -149,8 +150,20 @@ static const s24i_candidate *find_largest(const s24i_sample *s)
     return largest;
 }
 
+/* In proportion to its probability. */
+static void weigh(const s24i_sample *s, float largest, double temperature)
+{
+    for (int64_t i = 0; i < s->words; i++) {
+        s24i_candidate *c = &s->candidates[i];
+        const double below = ((double)c->logit - (double)largest) / temperature;
+        c->weight = (uint64_t)((double)expf((float)below) * ONE + 0.5);
+    }
+}
+
 int32_t s24i_sample_next(const s24i_sample *s, const s24_generate_opts *o)
 {
+    s24i_candidate *all = s->candidates;
+    int64_t count = s->words;
     if (!fill(s)) return -1;
     if (o->repeat_penalty != 1) {
         penalise(s, s->prompt, s->prompt_tokens, (float)o->repeat_penalty);
@@ -159,11 +172,9 @@ int32_t s24i_sample_next(const s24i_sample *s, const s24_generate_opts *o)
     const s24i_candidate largest = *find_largest(s);
     if (!isfinite(largest.logit)) return -1;
     if (o->temperature == 0) return largest.id;
-    const weights w = {largest.logit, o->temperature};
-    heap h = {s->candidates, s->words, s->words};
-    int64_t count = s->words;
-    if (o->top_k || o->top_p < 1 || o->min_p > 0) make_heap(&h);
-    if (o->top_k) count = keep_top_k(&h, o->top_k);
-    if (o->top_p < 1 || o->min_p > 0) count = keep_likely(&h, &w, count, o);
-    return draw(&h, &w, count, s->draw);
+    weigh(s, largest.logit, o->temperature);
+    if (o->top_k) count = keep_top_k(all, count, o->top_k);
+    if (o->top_p < 1) count = keep_top_p(all, count, o->top_p);
+    if (o->min_p > 0) count = keep_min_p(all, count, o->min_p);
+    return draw(all, count, s->draw);
 }

@@ -8,6 +8,7 @@
 typedef struct s24i_candidate {
     float logit;
     int32_t id;
+    uint64_t weight; /* 2^40 of the likeliest */
 } s24i_candidate;
 
 typedef struct s24i_sample {

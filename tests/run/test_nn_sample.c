@@ -153,6 +153,87 @@ static void together(void **state)
     }
 }
 
+/* ---- a large vocabulary ---------------------------------------------------------------------- */
+
+enum { MANY = 50021 };
+
+static int by_weight(const void *a, const void *b)
+{
+    const s24i_candidate *x = a, *y = b;
+    if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
+    return x->id - y->id;
+}
+
+/* The token that a whole sort gives, with the same whole numbers for weights. */
+static int32_t sorted_choice(s24i_candidate *sorted, const float *large, const s24_generate_opts *o,
+                             double draw)
+{
+    float top = large[0];
+    uint64_t sum = 0, before = 0;
+    int64_t count = MANY, i;
+    for (i = 0; i < MANY; i++)
+        top = large[i] > top ? large[i] : top;
+    for (i = 0; i < MANY; i++) {
+        const double below = ((double)large[i] - (double)top) / o->temperature;
+        sorted[i] = (s24i_candidate){large[i], (int32_t)i,
+                                     (uint64_t)((double)expf((float)below) * 0x1p40 + 0.5)};
+    }
+    qsort(sorted, MANY, sizeof *sorted, by_weight);
+    for (i = 0; o->top_k && i < MANY; i++)
+        if (i < o->top_k || sorted[i].logit == sorted[o->top_k - 1].logit) count = i + 1;
+    for (i = 0; i < count; i++)
+        sum += sorted[i].weight;
+    const double most = o->top_p * (double)sum;
+    for (i = 0; i < count && (i == 0 || o->top_p == 1 || (double)before < most); i++)
+        before += sorted[i].weight;
+    count = i;
+    while (count > 1 && (double)sorted[count - 1].weight < o->min_p * 0x1p40)
+        before -= sorted[--count].weight;
+    uint64_t left = (uint64_t)(draw * (double)before);
+    for (i = 0; i + 1 < count && left >= sorted[i].weight; i++)
+        left -= sorted[i].weight;
+    return sorted[i].id;
+}
+
+/* Flat ones, ones with many equal logits, rising and falling ones. */
+static void fill_large(float *large, int shape, uint64_t seed)
+{
+    for (int i = 0; i < MANY; i++) {
+        const float random = (float)(test_random(&seed) % 10007) / 10007;
+        large[i] = shape == 0   ? 1e-3f * random
+                   : shape == 1 ? (float)(int)(8 * random)
+                   : shape == 2 ? 1e-4f * (float)i
+                   : shape == 3 ? -1e-4f * (float)i
+                                : 12 * random;
+    }
+}
+
+static void as_if_sorted(void **state)
+{
+    float *large = malloc(MANY * sizeof *large);
+    s24i_candidate *all = malloc(MANY * sizeof *all), *sorted = malloc(MANY * sizeof *sorted);
+    (void)state;
+    for (int shape = 0; shape < 5; shape++)
+        for (int way = 0; way < 8; way++) {
+            const s24_generate_opts o = {.temperature = way % 2 ? 1 : 0.7,
+                                         .top_k = way & 2 ? 1234 : 0,
+                                         .top_p = way & 4 ? 0.9 : 1,
+                                         .min_p = way == 7 ? 0.01 : 0,
+                                         .repeat_penalty = 1};
+            fill_large(large, shape, (uint64_t)(way + 1));
+            for (int d = 0; d < 3; d++) {
+                const double draw = d == 0 ? 0 : d == 1 ? 0.61 : 1 - 0x1p-53;
+                const s24i_sample sample = {
+                    .logits = large, .words = MANY, .draw = draw, .candidates = all};
+                assert_int_equal(s24i_sample_next(&sample, &o),
+                                 sorted_choice(sorted, large, &o, draw));
+            }
+        }
+    free(large);
+    free(all);
+    free(sorted);
+}
+
 static void greedy(void **state)
 {
     const int32_t seen[] = {4};
@@ -209,8 +290,11 @@ static void draws(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_at_a_time), cmocka_unit_test(together), cmocka_unit_test(greedy),
-        cmocka_unit_test(logits_that_are_no_numbers), cmocka_unit_test(draws)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_at_a_time),
+                                       cmocka_unit_test(together),
+                                       cmocka_unit_test(as_if_sorted),
+                                       cmocka_unit_test(greedy),
+                                       cmocka_unit_test(logits_that_are_no_numbers),
+                                       cmocka_unit_test(draws)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
