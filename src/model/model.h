@@ -149,9 +149,10 @@ struct s24_model {
     s24_dtype narrow; /* on a device: i8 or e4m3, which 2:4 products may run in too; else NONE */
     float *floats;    /* everything below that is a float */
     int64_t float_count;
-    /* words may lie in words_map, the checkpoint's file; position_rows and type_rows are NULL in a
-       model without such tables. */
+    /* words may lie in words_map, the checkpoint's file, in bf16 on the CPU; position_rows and
+       type_rows are NULL in a model without such tables. */
     const float *words, *position_rows, *type_rows;
+    const uint16_t *narrow_words;               /* bf16, then words is NULL; else NULL */
     s24i_map words_map;                         /* empty: words is among the floats */
     s24i_layer_norm embedding_norm, final_norm; /* no gamma: there is none */
     const float *qa_weight, *qa_bias;           /* [2, width], [2]; NULL without a head */
@@ -305,8 +306,9 @@ typedef struct s24i_source {
     s24_dense dense; /* data NULL when matrix or laid_out.data is set */
     s24_matrix *matrix;
     s24_laid_out laid_out;
-    const s24_checkpoint *checkpoint; /* of laid_out */
+    const s24_checkpoint *checkpoint; /* of laid_out, or in whose file dense lies; or NULL */
     int exact;                        /* on the CPU a dense weight stays f32 */
+    int in_rows;                      /* likewise: it is multiplied in rows, and may be bf16 */
 } s24i_source;
 
 /* Makes the products of a block from a source for each of its slots, which stay the caller's.
@@ -317,8 +319,10 @@ void s24i_block_clear(s24i_block *block, s24_ctx *ctx);
 /* The layer that reads patches, from its weight [width, channels · patch²]; when all floats are
    there, which it changes: bias and first token go into the positions' rows. */
 s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weight);
-/* The head of a language model from its weight [vocabulary, width]. */
-s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const float *weight);
+/* The head of a language model from its weight [vocabulary, width]: f32, or bf16 on the CPU. It is
+   used where it lies in a checkpoint's file. */
+s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const s24_dense *weight,
+                              const s24_checkpoint *checkpoint);
 
 /* Reads shape, pooling and normalisation of a folder. */
 s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,

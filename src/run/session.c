@@ -34,6 +34,8 @@ static size_t most_work(const s24_model *model, const s24_ctx *ctx, int64_t rows
             most = bytes > most ? bytes : most;
         }
     }
+    const size_t head = s24i_linear_work_bytes(&model->lm_head, ctx, rows);
+    most = head > most ? head : most;
     return (most + 63) / 64 * 64;
 }
 

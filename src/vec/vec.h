@@ -47,7 +47,7 @@ typedef struct s24i_softmax {
 } s24i_softmax;
 
 /* Some queries and the keys or values of some tokens, which are bf16 in functions of pairs (d is
-   even then) and f32 in the others. */
+   even then) and f32 in the others; or tokens and the rows of a weight. */
 typedef struct s24i_attend {
     const void *rows; /* [tokens, d], ld apart */
     int64_t ld, tokens, d;

@@ -7,39 +7,59 @@
 
 enum { ATTEND_ROWS = 4, ATTEND_VECS = WIDTH < 16 ? 2 : 4 };
 
-/* How far ahead keys and values are asked for: they come from memory. */
-enum { ATTEND_AHEAD = 16 };
+/* What reads keys, values and weights in f32, as pairs of bf16, and bf16 one by one. */
+enum { ATTEND_F32, ATTEND_PAIRS, ATTEND_WIDE };
 
-TARGET INLINE void attend_ask(const s24i_attend *job, int64_t t, int64_t bytes)
+/* They come from memory, row after row: lines are asked for a page early. */
+TARGET INLINE void attend_ask(const void *at)
 {
-    enum { LINE = 64 };
-    const char *row = (const char *)job->rows + (t + ATTEND_AHEAD) * job->ld * bytes;
-    for (int64_t i = 0; i < job->d * bytes; i += LINE)
-        __builtin_prefetch(row + i);
+    enum { AHEAD = 4096 };
+    __builtin_prefetch((const char *)at + AHEAD);
 }
 
-/* Some queries with every key; `words` are a row's floats, or its pairs of bf16. */
-TARGET INLINE void dots_tile(const s24i_attend *job, int64_t first, int count, int pairs)
+/* `part` words of a row from word `at` on. */
+TARGET INLINE vec attend_key(const void *row, int64_t at, int64_t part, int kind)
 {
-    const int64_t words = pairs ? job->d / 2 : job->d, ld = pairs ? job->ld / 2 : job->ld;
-    const float *q = (const float *)job->q + first * words, *k = job->rows;
+    if (kind != ATTEND_WIDE) return get((const float *)row + at, part, 0.0f);
+    const uint16_t *from = (const uint16_t *)row + at;
+    uint16_t all[WIDTH] = {0};
+    if (part == WIDTH) return V_WIDEN(from);
+    memcpy(all, from, (size_t)part * sizeof *all);
+    return V_WIDEN(all);
+}
+
+/* Some queries with every key; words are a row's numbers, or its pairs of bf16. A query's two sums
+   do not wait for one another. */
+TARGET INLINE void dots_tile(const s24i_attend *job, int64_t first, int count, int kind)
+{
+    const int64_t words = kind == ATTEND_PAIRS ? job->d / 2 : job->d;
+    const int64_t bytes = job->ld * (kind == ATTEND_F32 ? 4 : 2);
+    const float *q = (const float *)job->q + first * words;
+    const char *row = job->rows;
     float *s = job->s + first * job->s_ld;
-    for (int64_t t = 0; t < job->tokens; t++, k += ld) {
-        vec sum[ATTEND_ROWS];
-        attend_ask(job, t, pairs ? 2 : 4);
+    for (int64_t t = 0; t < job->tokens; t++, row += bytes) {
+        vec sum[ATTEND_ROWS][2];
+        int64_t i = 0;
         UNROLL
         for (int r = 0; r < count; r++)
-            sum[r] = V_SET(0.0f);
-        EACH(i, words)
-        {
-            const vec key = get(k + i, part, 0.0f);
+            sum[r][0] = sum[r][1] = V_SET(0.0f);
+        for (; i < words; i += 2 * WIDTH) {
             UNROLL
-            for (int r = 0; r < count; r++)
-                sum[r] = MAC(pairs, get(q + r * words + i, part, 0.0f), key, sum[r]);
+            for (int h = 0; h < 2; h++) {
+                const int64_t at = i + h * WIDTH, left = words - at;
+                if (left <= 0) break;
+                const int64_t part = left < WIDTH ? left : WIDTH;
+                const vec key = attend_key(row, at, part, kind);
+                attend_ask(row + at * (kind == ATTEND_WIDE ? 2 : 4));
+                UNROLL
+                for (int r = 0; r < count; r++)
+                    sum[r][h] = MAC(kind == ATTEND_PAIRS, get(q + r * words + at, part, 0.0f), key,
+                                    sum[r][h]);
+            }
         }
         UNROLL
         for (int r = 0; r < count; r++)
-            s[r * job->s_ld + t] = V_SUM(sum[r]);
+            s[r * job->s_ld + t] = V_SUM(V_ADD(sum[r][0], sum[r][1]));
     }
 }
 
@@ -76,11 +96,10 @@ TARGET INLINE void mix_tile(const s24i_attend *job, int64_t first, int64_t c, in
             sum[r][v] = V_SET(0.0f);
     }
     for (int64_t t = 0; t < job->tokens; t += step) {
-        for (int64_t ahead = t; c == 0 && ahead < t + step; ahead++)
-            attend_ask(job, ahead, pairs ? 2 : 4);
         UNROLL
         for (int v = 0; v < vecs; v++) {
             const vec value = attend_value(job, t, c + v * WIDTH, part, pairs);
+            attend_ask((const char *)job->rows + (t * job->ld + c + v * WIDTH) * (pairs ? 2 : 4));
             UNROLL
             for (int r = 0; r < count; r++)
                 sum[r][v] = MAC(pairs, LEFT(pairs, job->s + (first + r) * job->s_ld, t / step),
@@ -108,21 +127,22 @@ TARGET INLINE void mix_rows(const s24i_attend *job, int64_t first, int count, in
 }
 
 /* All queries, in fours, twos and ones. */
-#define ATTEND(name, rows, pairs)                                                                  \
+#define ATTEND(name, rows, kind)                                                                   \
     TARGET static void name(const s24i_attend *job)                                                \
     {                                                                                              \
         int64_t r = 0;                                                                             \
         for (; r + ATTEND_ROWS <= job->queries; r += ATTEND_ROWS)                                  \
-            rows(job, r, ATTEND_ROWS, pairs);                                                      \
+            rows(job, r, ATTEND_ROWS, kind);                                                       \
         for (; r + 2 <= job->queries; r += 2)                                                      \
-            rows(job, r, 2, pairs);                                                                \
+            rows(job, r, 2, kind);                                                                 \
         for (; r < job->queries; r++)                                                              \
-            rows(job, r, 1, pairs);                                                                \
+            rows(job, r, 1, kind);                                                                 \
     }
 
-ATTEND(dots, dots_tile, 0)
+ATTEND(dots, dots_tile, ATTEND_F32)
+ATTEND(wide_dots, dots_tile, ATTEND_WIDE)
 ATTEND(mix, mix_rows, 0)
 #if HAVE_PAIRS
-ATTEND(pair_dots, dots_tile, 1)
+ATTEND(pair_dots, dots_tile, ATTEND_PAIRS)
 ATTEND(pair_mix, mix_rows, 1)
 #endif

@@ -31,6 +31,10 @@ typedef __m256 vec;
 /* a with the sign of b, where a ≥ 0. */
 #define V_SIGN(a, b)   _mm256_or_ps(a, _mm256_and_ps(b, _mm256_set1_ps(-0.0f)))
 #define V_SCALE2(m, n) scale2(m, n)
+/* Neighbours of bf16 as f32. */
+#define V_WIDEN(p)                                                                                 \
+    _mm256_castsi256_ps(_mm256_slli_epi32(                                                         \
+        _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))), 16))
 /* 1 in the lanes whose bit is set, else 0. */
 #define V_BITS(bits)   bits8(bits)
 #define TILE_ROWS_WIDE 6 /* 6 rows × 2 vectors = 12 sums, 2 columns of b, one broadcast */

@@ -26,6 +26,10 @@ typedef __m512 vec;
 #define V_ROUND(a)      _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 /* a with the sign of b, where a ≥ 0. */
 #define V_SIGN(a, b) _mm512_or_ps(a, _mm512_and_ps(b, _mm512_set1_ps(-0.0f)))
+/* Neighbours of bf16 as f32. */
+#define V_WIDEN(p)                                                                                 \
+    _mm512_castsi512_ps(_mm512_slli_epi32(                                                         \
+        _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p))), 16))
 /* 1 in the lanes whose bit is set, else 0. */
 #define V_BITS(bits) _mm512_maskz_mov_ps((__mmask16)(bits), _mm512_set1_ps(1.0f))
 /* m·2^n for whole n; 0 below −126. */

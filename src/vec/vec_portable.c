@@ -34,6 +34,8 @@ typedef uint32_t uvec __attribute__((vector_size(16)));
 /* a with the sign of b, where a ≥ 0. */
 #define V_SIGN(a, b)   ((vec)((ivec)(a) | ((ivec)(b) & ~0x7fffffff)))
 #define V_SCALE2(m, n) scale2(m, n)
+/* Neighbours of bf16 as f32. */
+#define V_WIDEN(p) widen4(p)
 /* 1 in the lanes whose bit is set, else 0. */
 #define V_BITS(bits)   bits4(bits)
 #define TILE_ROWS_WIDE 4 /* 4 rows × 2 vectors = 8 sums of the 16 registers a baseline has */
@@ -51,6 +53,10 @@ static inline vec load4(const float *p)
 static inline void store4(float *p, vec v)
 {
     memcpy(p, &v, sizeof v);
+}
+static inline vec widen4(const uint16_t *p)
+{
+    return (vec)((uvec){p[0], p[1], p[2], p[3]} << 16);
 }
 static inline vec select4(ivec mask, vec a, vec b)
 {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The C library's own allocator is counted, whoever calls it: a pass through 2:4 layers calls it
- * not once, from the first on.
+ * not once, from the first on; nor does a step of a text that goes on.
  */
 #include "support.h"
 
 #include "nn_load.h"
+#include "sparse24/language.h"
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define COUNTS 1
@@ -88,6 +89,71 @@ static void check(const char *preset, s24_dtype dtype)
     s24_ctx_destroy(ctx);
 }
 
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+typedef struct steps {
+    int64_t before, most; /* calls at the last token; the most between two */
+    int tokens;
+} steps;
+
+static int count_calls(void *user, const s24_new_token *token)
+{
+    steps *s = user;
+    if (s->tokens++ > 0 && calls - s->before > s->most) s->most = calls - s->before;
+    s->before = calls;
+    (void)token;
+    return 0;
+}
+
+/* Two texts that go on, greedily and drawn. */
+static void check_steps(const char *preset, s24_dtype dtype)
+{
+    enum { TEXTS = 2, TOKENS = 9 };
+    s24_ctx *ctx;
+    s24_model *model;
+    s24_session *session;
+    s24_cache *cache;
+    static const int32_t ids[TOKENS] = {5, 6, 7, 8, 9, 10, 11, 12, 13};
+    static const int64_t offsets[] = {0, 4, TOKENS};
+    const s24_ctx_opts as = {.size = sizeof as, .threads = 2};
+    const s24_model_opts opts = {.size = sizeof opts, .sparse = 1, .dtype = dtype, .all_sparse = 1};
+    const s24_cache_opts room = {.size = sizeof room, .texts = TEXTS, .tokens = 64};
+    const s24_batch prompts = {.texts = TEXTS, .offsets = offsets, .ids = ids};
+    assert_int_equal(s24_ctx_create(&ctx, &as), S24_OK);
+    OK(ctx, s24_model_preset(&model, ctx, preset, &opts));
+    OK(ctx, s24_session_create(&session, ctx, model, TOKENS));
+    OK(ctx, s24_cache_create(&cache, ctx, session, &room));
+    for (int drawn = 0; drawn < 2; drawn++) {
+        steps s = {.most = 0};
+        const s24_generate_opts how = {.size = sizeof how,
+                                       .max_new = 20,
+                                       .temperature = drawn,
+                                       .top_p = 0.9,
+                                       .token = count_calls,
+                                       .user = &s};
+        for (int b = 0; b < TEXTS; b++)
+            OK(ctx, s24_cache_truncate(cache, ctx, b, 0));
+        OK(ctx, s24_generate(session, ctx, cache, &prompts, &how));
+        assert_int_equal(s.tokens, 40);
+        if (s.most)
+            fail_msg("a step of %s in %s: %d calls of malloc and its like", preset,
+                     s24_dtype_name(dtype), (int)s.most);
+    }
+    s24_cache_destroy(cache);
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    s24_ctx_destroy(ctx);
+}
+
+static void steps_call_no_malloc(void **state)
+{
+    (void)state;
+    if (!COUNTS) skip();
+    const s24_dtype dtypes[] = {S24_F32, S24_BF16, S24_I8};
+    for (int d = 0; d < 6; d++)
+        check_steps(d < 3 ? "gpt2-tiny" : "llama-tiny", dtypes[d % 3]);
+}
+
 static void passes_call_no_malloc(void **state)
 {
     (void)state;
@@ -106,6 +172,7 @@ static void passes_call_no_malloc(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_call_no_malloc)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_call_no_malloc),
+                                       cmocka_unit_test(steps_call_no_malloc)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

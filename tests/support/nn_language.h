@@ -20,6 +20,7 @@ typedef struct lm_spec {
     int biased; /* a llama with biases of q, k (all 0) and v; 2: k's is left out */
     const char *activation;
     int heads; /* of GPT-2; 0: four */
+    int bf16;  /* all numbers have bf16's bits; 2: and are stored in it */
 } lm_spec;
 
 typedef struct lm_writer {
@@ -129,6 +130,24 @@ static inline void lm_config(const lm_spec *spec, const char *path)
     assert_int_equal(fclose(f), 0);
 }
 
+/* Rounds a tensor to bf16, in place or for good. */
+static inline void lm_round(mini_tensor *t, int stored)
+{
+    float *wide = (float *)(uintptr_t)t->data;
+    const int64_t count = (int64_t)(t->bytes / sizeof *wide);
+    uint16_t *narrow = malloc((size_t)count * sizeof *narrow);
+    assert_int_equal(s24_convert(narrow, S24_BF16, wide, S24_F32, count), S24_OK);
+    assert_int_equal(s24_convert(wide, S24_F32, narrow, S24_BF16, count), S24_OK);
+    if (!stored) {
+        free(narrow);
+        return;
+    }
+    free(wide);
+    t->data = narrow;
+    t->dtype = S24_BF16;
+    t->bytes = (size_t)count * sizeof *narrow;
+}
+
 /* Writes the folder. */
 static inline void lm_write(const lm_spec *spec, const char *folder)
 {
@@ -140,6 +159,8 @@ static inline void lm_write(const lm_spec *spec, const char *folder)
         lm_llama(w, spec);
     else
         lm_gpt2(w);
+    for (int i = 0; spec->bf16 && i < w->count; i++)
+        lm_round(&w->tensors[i], spec->bf16 == 2);
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     mini_write(path, w->tensors, w->count, NULL);
     for (int i = 0; i < w->count; i++)

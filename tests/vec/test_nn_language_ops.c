@@ -95,6 +95,17 @@ static void fill(float *x, uint16_t *narrow, int64_t count, uint64_t seed)
     if (narrow) assert_int_equal(s24_convert(narrow, S24_BF16, x, S24_F32, count), S24_OK);
 }
 
+static void check_dots(const s24i_attend *job, const float *q, const float *rows)
+{
+    for (int64_t r = 0; r < QUERIES; r++)
+        for (int64_t t = 0; t < job->tokens; t++) {
+            double want = 0;
+            for (int64_t i = 0; i < job->d; i++)
+                want += (double)q[r * job->d + i] * (double)rows[t * LD + i];
+            assert_true(fabs(want - (double)job->s[r * 32 + t]) < 1e-4);
+        }
+}
+
 static void check_few(const s24i_vec *vec, int64_t tokens, int64_t d, int pairs)
 {
     float q[QUERIES * MOST_D], rows[MOST_TOKENS * LD], s[QUERIES * 32], out[QUERIES * MOST_D];
@@ -113,13 +124,12 @@ static void check_few(const s24i_vec *vec, int64_t tokens, int64_t d, int pairs)
                        .out = out,
                        .scale = scale};
     (pairs ? vec->pair_dots : vec->dots)(&job);
-    for (int64_t r = 0; r < QUERIES; r++)
-        for (int64_t t = 0; t < tokens; t++) {
-            double want = 0;
-            for (int64_t i = 0; i < d; i++)
-                want += (double)q[r * d + i] * (double)rows[t * LD + i];
-            assert_true(fabs(want - (double)s[r * 32 + t]) < 1e-4);
-        }
+    check_dots(&job, q, rows);
+    s24i_attend wide = job;
+    wide.rows = rows16;
+    wide.q = q;
+    vec->wide_dots(&wide);
+    check_dots(&wide, q, rows);
     fill(s, NULL, QUERIES * 32, 3);
     float weights[QUERIES * 32];
     memcpy(weights, s, sizeof s);

@@ -14,6 +14,15 @@ typedef struct token_job {
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
+static void put_word(float *row, const s24_model *model, int32_t id)
+{
+    const int64_t width = model->shape.width;
+    if (model->narrow_words)
+        s24_convert(row, S24_F32, model->narrow_words + id * width, S24_BF16, width);
+    else
+        memcpy(row, model->words + id * width, (size_t)width * sizeof *row);
+}
+
 static void embed_range(void *arg, int64_t first, int64_t end, int thread)
 {
     (void)thread;
@@ -30,11 +39,9 @@ static void embed_range(void *arg, int64_t first, int64_t end, int thread)
         const int64_t position = before + t - batch->offsets[text];
         const int64_t type = batch->types ? batch->types[t] : 0;
         float *row = job->hidden + t * width;
-        const float *word = model->words + batch->ids[t] * width;
+        put_word(row, model, batch->ids[t]);
         if (model->position_rows)
-            vec->add(row, word, model->position_rows + position * width, width);
-        else
-            memcpy(row, word, (size_t)width * sizeof *row);
+            vec->add(row, row, model->position_rows + position * width, width);
         if (model->type_rows) vec->add(row, row, model->type_rows + type * width, width);
         if (model->embedding_norm.gamma) vec->layer_norm(row, 1, &model->embedding_norm);
     }

@@ -15,8 +15,9 @@ typedef struct s24i_loader {
     s24_dtype dtype;
     int without_weights; /* blocks get theirs later, and there is no head of a language model */
     s24i_walk walk;
-    float *patches, *lm_head; /* weights that are built last, until then */
-    s24_model *model;         /* NULL in the walk that only checks */
+    float *patches;            /* a weight that is built last, until then */
+    const s24_tensor *lm_head; /* likewise; NULL: it is the words */
+    s24_model *model;          /* NULL in the walk that only checks */
     const void *mapped; /* data of the tensor that is used where the file is mapped, or NULL */
     void *buffers[S24I_ALL_SLOTS];
     s24i_source sources[S24I_ALL_SLOTS];

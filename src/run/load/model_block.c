@@ -41,10 +41,10 @@ static s24_status linear_make(s24i_linear *linear, s24_model *model, s24_ctx *ct
     return s24i_linear_make(linear, model, ctx, source, is_sparse ? sparse : 1u << S24I_WAY_DENSE);
 }
 
-s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const float *weight)
+s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const s24_dense *weight,
+                              const s24_checkpoint *checkpoint)
 {
-    const s24i_source source = {.dense = {(void *)(uintptr_t)weight, S24_F32,
-                                          model->shape.vocabulary, model->shape.width, 0}};
+    const s24i_source source = {.dense = *weight, .checkpoint = checkpoint, .in_rows = 1};
     model->lm_head.bias = model->lm_bias;
     return linear_make(&model->lm_head, model, ctx, &source);
 }

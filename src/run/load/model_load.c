@@ -101,8 +101,10 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
     if (!tensor || (tensor->data && tensor->data == l->mapped)) return S24_OK;
     if (w->role == S24I_ROLE_PATCHES && !w->is_bias)
         return take_later(l, &l->patches, tensor, count);
-    if (w->role == S24I_ROLE_HEAD && w->pattern == l->arch->lm_head && !w->is_bias)
-        return l->without_weights ? S24_OK : take_later(l, &l->lm_head, tensor, count);
+    if (w->role == S24I_ROLE_HEAD && w->pattern == l->arch->lm_head && !w->is_bias) {
+        l->lm_head = tensor;
+        return S24_OK;
+    }
     return s24_convert(s24i_writable(floats_of(m, w)), S24_F32, tensor->data, tensor->dtype, count);
 }
 
@@ -168,17 +170,45 @@ static s24_status prepare(s24i_loader *l)
     return S24_OK;
 }
 
-/* The word embeddings are most of a small model, and a text touches few of them: f32 ones are used
+static const s24_tensor *find_words(const s24i_loader *l)
+{
+    char name[S24I_NAME_BYTES];
+    return s24i_loader_find(name, l, l->arch->words, 0, "");
+}
+
+/* Is a tensor used as the file has it? A device has floats of its own. */
+static int is_usable(const s24i_loader *l, const s24_tensor *tensor)
+{
+    const int narrow = tensor->dtype == S24_BF16 && !l->opts.device;
+    return !tensor->packed && (tensor->dtype == S24_F32 || narrow);
+}
+
+/* The word embeddings are most of a small model, and a text touches few of them: they are used
    where the file is mapped. */
 static s24_status map_words(s24i_map *map, const void **words, s24i_loader *l)
 {
-    char name[S24I_NAME_BYTES];
     if (!l->arch->words) return S24_OK;
-    const s24_tensor *tensor = s24i_loader_find(name, l, l->arch->words, 0, "");
-    if (tensor->dtype != S24_F32) return S24_OK;
+    const s24_tensor *tensor = find_words(l);
+    if (!is_usable(l, tensor)) return S24_OK;
     TRY(s24i_checkpoint_map(map, words, l->ctx, l->checkpoint, tensor->data, tensor->bytes, 0));
     if (*words) l->mapped = tensor->data;
     return S24_OK;
+}
+
+/* Without a weight of its own the head is the words' embeddings. */
+static s24_status build_head(s24i_loader *l)
+{
+    const s24_tensor *tensor = l->lm_head ? l->lm_head : find_words(l);
+    const s24i_shape *s = &l->model->shape;
+    s24_dense weight = {(void *)(uintptr_t)tensor->data, tensor->dtype, s->vocabulary, s->width, 0};
+    float *wide = NULL;
+    if (is_usable(l, tensor)) return s24i_lm_head_build(l->model, l->ctx, &weight, l->checkpoint);
+    s24_status status = take_later(l, &wide, tensor, s->vocabulary * s->width);
+    weight.data = wide;
+    weight.dtype = S24_F32;
+    if (status == S24_OK) status = s24i_lm_head_build(l->model, l->ctx, &weight, NULL);
+    s24_ctx_free(l->ctx, wide);
+    return status;
 }
 
 /* The second walk: everything into the model. */
@@ -189,11 +219,8 @@ static s24_status read_tensors(s24i_loader *l)
     l->walk.block_done = block_done;
     s24_status status = s24i_walk_tensors(&l->walk);
     if (status == S24_OK && l->patches) status = s24i_patches_build(l->model, l->ctx, l->patches);
-    /* Without a weight of its own the head is the words' embeddings. */
-    if (status == S24_OK && l->arch->lm_head && !l->without_weights)
-        status = s24i_lm_head_build(l->model, l->ctx, l->lm_head ? l->lm_head : l->model->words);
+    if (status == S24_OK && l->arch->lm_head && !l->without_weights) status = build_head(l);
     s24_ctx_free(l->ctx, l->patches);
-    s24_ctx_free(l->ctx, l->lm_head);
     s24i_release_sources(l);
     return status;
 }
@@ -228,7 +255,10 @@ static s24_status create(s24_model **out, s24i_loader *l)
         return status;
     }
     s24_model *model = *out;
-    if (words) model->words = words;
+    if (words && find_words(l)->dtype == S24_BF16)
+        model->narrow_words = words;
+    else if (words)
+        model->words = words;
     model->words_map = words_map;
     model->device = l->opts.device;
     model->all_sparse = l->opts.all_sparse;

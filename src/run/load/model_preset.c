@@ -248,7 +248,8 @@ static s24_status fill_model(s24_model *model, s24_ctx *ctx, const s24_model_opt
     if (s->image) TRY(fill_patches(model, ctx, &random));
     /* A head is memory of its own in any case; where it is a tensor of its own too, only its
        numbers are those of the words. */
-    if (model->architecture->lm_head) TRY(s24i_lm_head_build(model, ctx, model->words));
+    const s24_dense words = {(void *)(uintptr_t)model->words, S24_F32, s->vocabulary, s->width, 0};
+    if (model->architecture->lm_head) TRY(s24i_lm_head_build(model, ctx, &words, NULL));
     for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
         int64_t rows, cols;
         s24i_slot_shape(&rows, &cols, s, (s24i_slot)slot);
