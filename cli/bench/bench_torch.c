@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Runs PyTorch's passes of the same shapes in the same windows, by turns with ours. The script of
- * bench/peers is part of this program and goes to the interpreter as its -c; orders and answers are
- * a line of JSON each, through two pipes.
+ * Runs PyTorch's passes of the same shapes in the same windows, by turns with ours.
  */
-#include <errno.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "bench/bench_torch.h"
 
@@ -17,99 +10,10 @@
 
 extern const char bench_torch_script[];
 
-/* ---- the process ----------------------------------------------------------------------------- */
-
-enum { EXEC_FAILED = 127 };
-
-static void run_child(const char *python, const int *in, const int *out, int quiet)
-{
-    /* Starts the child, out of reach of the key that interrupts this program, which then ends the
-       child. */
-    signal(SIGINT, SIG_IGN);
-    if (quiet && !freopen("/dev/null", "w", stderr)) _exit(EXEC_FAILED);
-    if (dup2(in[0], STDIN_FILENO) < 0 || dup2(out[1], STDOUT_FILENO) < 0) _exit(EXEC_FAILED);
-    const int ends[] = {in[0], in[1], out[0], out[1]};
-    for (int i = 0; i < 4; i++)
-        close(ends[i]);
-    setenv("TRANSFORMERS_VERBOSITY", "error", 0);
-    setenv("PYTHONWARNINGS", "ignore", 0);
-    execlp(python, python, "-c", bench_torch_script, (char *)NULL);
-    _exit(EXEC_FAILED);
-}
-
-static int start(cli_app *cli, bench_torch *torch)
-{
-    int in[2], out[2];
-    if (pipe(in) != 0) return cli_fail(cli, CLI_IO, "cannot make a pipe: %s", strerror(errno));
-    if (pipe(out) != 0) {
-        const int code = cli_fail(cli, CLI_IO, "cannot make a pipe: %s", strerror(errno));
-        close(in[0]);
-        close(in[1]);
-        return code;
-    }
-    fflush(stdout);
-    torch->child = (int)fork();
-    if (torch->child == 0) run_child(torch->python, in, out, cli->quiet);
-    close(in[0]);
-    close(out[1]);
-    torch->to = fdopen(in[1], "w");
-    torch->from = fdopen(out[0], "r");
-    if (torch->child > 0 && torch->to && torch->from) return CLI_OK;
-    return cli_fail(cli, CLI_IO, "cannot start a process: %s", strerror(errno));
-}
-
 void bench_torch_close(bench_torch *torch)
 {
-    int status;
-    if (torch->to) fclose(torch->to); /* its input ends, and so does it */
-    if (torch->from) fclose(torch->from);
-    if (torch->child > 0 && cli_interrupted()) kill(torch->child, SIGTERM);
-    while (torch->child > 0 && waitpid(torch->child, &status, 0) < 0 && errno == EINTR)
-        if (cli_interrupted()) kill(torch->child, SIGTERM);
+    bench_child_end(&torch->child);
     *torch = (bench_torch){0};
-}
-
-/* ---- orders and answers ---------------------------------------------------------------------- */
-
-static int failed(cli_app *cli, const bench_torch *torch, const char *why)
-{
-    return cli_fail(cli, CLI_UNSUPPORTED,
-                    "--peers torch: %s: %s; --python names an interpreter that has torch and "
-                    "transformers",
-                    torch->python, why);
-}
-
-/* Says that it ended, or could not begin. */
-static int gone(cli_app *cli, bench_torch *torch)
-{
-    int status = 0;
-    if (cli_interrupted()) return cli_status(cli, S24_ERROR_INTERRUPTED);
-    while (torch->child > 0 && waitpid(torch->child, &status, 0) < 0 && errno == EINTR)
-        continue;
-    torch->child = 0;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == EXEC_FAILED)
-        return failed(cli, torch, "this program cannot be started");
-    return failed(cli, torch, "it ended without an answer");
-}
-
-/* Gets the answer to an order, whose reference is taken. */
-static int ask(cli_app *cli, bench_torch *torch, json_t *order, json_t **answer)
-{
-    char *line = NULL;
-    size_t room = 0;
-    *answer = NULL;
-    const int sent = json_dumpf(order, torch->to, JSON_COMPACT) == 0 &&
-                     fputc('\n', torch->to) != EOF && fflush(torch->to) == 0;
-    json_decref(order);
-    if (sent && getline(&line, &room, torch->from) > 0) *answer = cli_json_read(line);
-    free(line);
-    if (!*answer) return gone(cli, torch);
-    const char *error = json_string_value(json_object_get(*answer, "error"));
-    if (!error) return CLI_OK;
-    const int code = failed(cli, torch, error);
-    json_decref(*answer);
-    *answer = NULL;
-    return code;
 }
 
 const char *bench_torch_way_name(int index)
@@ -145,14 +49,18 @@ static void name_ways(bench_torch *torch, json_t *names, const char *asked)
 int bench_torch_open(cli_app *cli, bench_torch *torch, const char *python, const char *ways)
 {
     json_t *answer = NULL;
-    *torch = (bench_torch){.python = python};
-    int code = start(cli, torch);
-    if (code == CLI_OK) code = ask(cli, torch, json_pack("{s:s}", "do", "version"), &answer);
+    *torch = (bench_torch){.child = {.peer = "torch",
+                                     .needs = "torch and transformers",
+                                     .python = python,
+                                     .script = bench_torch_script}};
+    int code = bench_child_start(cli, &torch->child);
+    if (code == CLI_OK)
+        code = bench_child_ask(cli, &torch->child, json_pack("{s:s}", "do", "version"), &answer);
     const char *version = json_string_value(json_object_get(answer, "version"));
     if (version) snprintf(torch->version, sizeof torch->version, "%s", version);
     name_ways(torch, json_object_get(answer, "ways"), ways);
     if (code == CLI_OK && !cli_on_cpu(cli) && !json_is_true(json_object_get(answer, "cuda")))
-        code = failed(cli, torch, "its PyTorch finds no GPU");
+        code = bench_child_failed(cli, &torch->child, "its PyTorch finds no GPU");
     json_decref(answer);
     return code;
 }
@@ -186,7 +94,7 @@ static int run_window(cli_app *cli, void *state, double min_seconds, double *sec
     json_t *answer;
     json_t *order = json_pack("{s:s, s:s, s:f}", "do", "turn", "way", way->name + strlen(PREFIX),
                               "seconds", min_seconds);
-    const int code = ask(cli, way->torch, order, &answer);
+    const int code = bench_child_ask(cli, &way->torch->child, order, &answer);
     *seconds = 1e-3 * json_number_value(json_object_get(answer, "ms"));
     json_decref(answer);
     return code;
@@ -211,7 +119,7 @@ int bench_torch_turns(cli_app *cli, bench_torch *torch, const bench_torch_shape 
                   cli->common->device, "threads", (json_int_t)shape->threads, "batch",
                   (json_int_t)shape->batch, "seq", (json_int_t)shape->seq, "include",
                   shape->include, "exclude", shape->exclude, "ways", ways_json(torch));
-    const int code = ask(cli, torch, order, &answer);
+    const int code = bench_child_ask(cli, &torch->child, order, &answer);
     *count = 0;
     if (code != CLI_OK) return code;
     note_refused(cli, json_object_get(answer, "refused"));

@@ -4,7 +4,7 @@
 #ifndef SPARSE24_CLI_BENCH_BENCH_TORCH_H
 #define SPARSE24_CLI_BENCH_BENCH_TORCH_H
 
-#include "bench/bench.h"
+#include "bench/bench_child.h"
 
 enum { BENCH_TORCH_WAYS = 8 };
 
@@ -15,9 +15,7 @@ typedef struct bench_torch_way {
 } bench_torch_way;
 
 typedef struct bench_torch {
-    const char *python;
-    int child; /* the process, 0: none */
-    FILE *to, *from;
+    bench_child child;
     char version[48];
     bench_torch_way ways[BENCH_TORCH_WAYS]; /* that were asked for */
     int way_count;
