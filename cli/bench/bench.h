@@ -215,18 +215,24 @@ int bench_svg_products(cli_app *cli, const char *path, const bench_table *table)
 
 /* ---- whole models ---------------------------------------------------------------------------- */
 
+/* Says where the weights come from. */
+typedef struct bench_source {
+    const char *model;             /* a folder, or a preset's name */
+    const char *include, *exclude; /* of a preset's layers; NULL: all */
+    int64_t threads;               /* the most that run it: what is chosen is chosen for them */
+} bench_source;
+
 typedef struct bench_model_plan {
-    const char *model;
+    bench_source source;
     int64_t batches[BENCH_MAX_LIST], lengths[BENCH_MAX_LIST], threads[BENCH_MAX_LIST];
     int batch_count, length_count, thread_count; /* length_count 0: the model's own */
     s24_dtype dtypes[BENCH_MAX_DTYPES];
     int dtype_count;
     bench_effort effort;
     const char *svg;
-    const char *include, *exclude; /* of a preset's layers; NULL: all */
-    const char *python;            /* interpreter whose PyTorch takes turns with ours; or NULL */
-    const char *ways;              /* of PyTorch that do, a list */
-    struct bench_torch *torch;     /* it, when it has been started */
+    const char *python;        /* interpreter whose PyTorch takes turns with ours; or NULL */
+    const char *ways;          /* of PyTorch that do, a list */
+    struct bench_torch *torch; /* it, when it has been started */
 } bench_model_plan;
 
 int bench_models(cli_app *cli, const bench_model_plan *plan);

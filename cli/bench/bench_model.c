@@ -2,27 +2,15 @@
 /*
  * Times whole models: the forward pass, token ids to embeddings, of one set of 2:4 weights run
  * dense and run 2:4, in turns. Both sides are the same function, and their outputs are compared
- * before a figure is kept. A dense folder is first pruned by magnitude into a temporary copy: its
- * speed is that of any 2:4 weights of its shape.
+ * before a figure is kept.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#if defined(__GLIBC__)
-#include <malloc.h>
-#endif
 
 #include "bench/bench_model.h"
 
 enum { MAX_TOKENS = 1 << 24 }; /* of a batch: far beyond any use, far below overflow */
-
-typedef struct models {
-    s24_model *dense, *sparse;
-    s24_model_info info; /* of the sparse one */
-    model_residence dense_residence, sparse_residence;
-} models;
 
 typedef struct pass {
     cli_app *cli;
@@ -38,100 +26,13 @@ static int run_pass(void *state)
     return s24_session_forward(p->session, p->cli->ctx, p->batch, &p->outputs) != S24_OK;
 }
 
-static int is_preset(const char *name)
-{
-    for (int i = 0; s24_model_preset_name(i); i++)
-        if (strcmp(s24_model_preset_name(i), name) == 0) return 1;
-    return 0;
-}
-
-/* Reads the private memory of this process that is resident, -1 where nobody tells. */
-static int64_t private_bytes(void)
-{
-    char line[128];
-    long long kilobytes = -1;
-#if defined(__GLIBC__)
-    malloc_trim(0); /* what earlier models gave back would be taken again unseen */
-#endif
-    FILE *file = fopen("/proc/self/status", "r");
-    if (!file) return -1;
-    while (kilobytes < 0 && fgets(line, sizeof line, file))
-        if (sscanf(line, "RssAnon: %lld kB", &kilobytes) != 1) kilobytes = -1;
-    fclose(file);
-    return kilobytes < 0 ? -1 : 1024 * (int64_t)kilobytes;
-}
-
-static s24_status load_folder(s24_model **out, cli_app *cli, const char *folder,
-                              const s24_model_opts *opts)
-{
-    s24_checkpoint *checkpoint = NULL;
-    s24_status status = s24_checkpoint_open(&checkpoint, cli->ctx, folder);
-    if (status == S24_OK) status = s24_model_load(out, cli->ctx, checkpoint, opts);
-    s24_checkpoint_close(checkpoint);
-    return status;
-}
-
-/* Measures what loading left in this process, or on the device that the model is on. */
-static int64_t held_bytes(const s24_model *model, int64_t before)
-{
-    s24_model_info info;
-    if (!model) return -1;
-    s24_model_describe(&info, model);
-    if (info.device_bytes) return info.device_bytes;
-    return before < 0 ? -1 : private_bytes() - before;
-}
-
-/* Loads a folder, or with NULL the preset of that name. */
-static s24_status load(s24_model **out, model_residence *r, cli_app *cli, const char *name,
-                       const char *folder, const s24_model_opts *opts)
-{
-    const int64_t before = private_bytes();
-    const double start = cli_seconds();
-    s24_status status =
-        folder ? load_folder(out, cli, folder, opts) : s24_model_preset(out, cli->ctx, name, opts);
-    r->seconds = cli_seconds() - start;
-    r->bytes = held_bytes(status == S24_OK ? *out : NULL, before);
-    return status;
-}
-
-static void models_free(models *m)
-{
-    s24_model_destroy(m->dense);
-    s24_model_destroy(m->sparse);
-    *m = (models){0};
-}
-
-static s24_status models_load(models *m, cli_app *cli, const bench_model_plan *plan,
-                              const char *folder, s24_dtype dtype)
-{
-    const char *name = plan->model;
-    s24_model_opts opts = {.size = sizeof opts,
-                           .dtype = dtype,
-                           .sparse = 1,
-                           .device = cli->device,
-                           .include = plan->include,
-                           .exclude = plan->exclude,
-                           .all_sparse = cli->common->all_sparse};
-    /* What is chosen for all threads together is chosen for the most. */
-    int64_t threads = 0;
-    for (int i = 0; i < plan->thread_count; i++)
-        threads = plan->threads[i] > threads ? plan->threads[i] : threads;
-    s24_ctx_set_threads(cli->ctx, (int)threads);
-    s24_status status = load(&m->sparse, &m->sparse_residence, cli, name, folder, &opts);
-    opts.dense = 1;
-    opts.all_sparse = 0;
-    if (status == S24_OK) status = load(&m->dense, &m->dense_residence, cli, name, folder, &opts);
-    if (status == S24_OK) s24_model_describe(&m->info, m->sparse);
-    return status;
-}
-
 /* Gives logits of answers where the model has a head for them, else pooled vectors. */
-static int64_t value_count(const models *m, const model_row *row)
+static int64_t value_count(const bench_pair *m, const model_row *row)
 {
     return m->info.has_qa_head ? 2 * row->batch * row->seq : row->batch * m->info.width;
 }
 
-static s24_status outputs_make(pass *p, const models *m, const model_row *row)
+static s24_status outputs_make(pass *p, const bench_pair *m, const model_row *row)
 {
     const int64_t count = value_count(m, row);
     p->values = s24_ctx_alloc(p->cli->ctx, (size_t)count * sizeof(float));
@@ -167,7 +68,7 @@ static int outputs_agree(cli_app *cli, const pass *a, const pass *b, const model
 enum { OURS = 2 /* turns: dense, 2:4 */ };
 
 /* Adds the turns of PyTorch after ours. */
-static int add_torch(cli_app *cli, const models *m, const model_row *row,
+static int add_torch(cli_app *cli, const bench_pair *m, const model_row *row,
                      const bench_model_plan *plan, bench_turn *turns, int *count)
 {
     const bench_torch_shape shape = {.info = &m->info,
@@ -176,8 +77,8 @@ static int add_torch(cli_app *cli, const models *m, const model_row *row,
                                      .batch = row->batch,
                                      .seq = row->seq,
                                      .threads = row->threads,
-                                     .include = plan->include,
-                                     .exclude = plan->exclude};
+                                     .include = plan->source.include,
+                                     .exclude = plan->source.exclude};
     return plan->torch ? bench_torch_turns(cli, plan->torch, &shape, turns, count) : CLI_OK;
 }
 
@@ -193,7 +94,7 @@ static void keep_times(model_row *row, const bench_turn *turns, int peers)
     }
 }
 
-static int measure(cli_app *cli, const models *m, const s24_batch *batch, model_row *row,
+static int measure(cli_app *cli, const bench_pair *m, const s24_batch *batch, model_row *row,
                    const bench_model_plan *plan)
 {
     const bench_effort *effort = &plan->effort;
@@ -227,7 +128,7 @@ static int measure(cli_app *cli, const models *m, const s24_batch *batch, model_
     return code;
 }
 
-static int run_row(cli_app *cli, const models *m, model_row *row, const bench_model_plan *plan)
+static int run_row(cli_app *cli, const bench_pair *m, model_row *row, const bench_model_plan *plan)
 {
     s24_batch batch = {0};
     row->sparse_layers = m->info.sparse_layers;
@@ -262,7 +163,7 @@ static model_row row_at(const bench_model_plan *plan, int i)
 }
 
 /* Refuses a row that cannot be run, before the first figure. */
-static int check_rows(cli_app *cli, const models *m, const bench_model_plan *plan)
+static int check_rows(cli_app *cli, const bench_pair *m, const bench_model_plan *plan)
 {
     for (int i = 0; i < row_count(plan); i++) {
         model_row row = row_at(plan, i);
@@ -291,7 +192,7 @@ static int choose_lengths(cli_app *cli, bench_model_plan *plan, const s24_model_
 }
 
 /* m holds the models of the first dtype. */
-static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *folder, models *m,
+static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *folder, bench_pair *m,
                     model_row *rows)
 {
     int count = row_count(plan), per_dtype = count / plan->dtype_count;
@@ -301,8 +202,8 @@ static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *fold
         rows[i] = row_at(plan, i);
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, count));
         if (code == CLI_OK && i > 0 && rows[i].dtype != rows[i - 1].dtype) {
-            models_free(m);
-            code = cli_status(cli, models_load(m, cli, plan, folder, rows[i].dtype));
+            bench_pair_free(m);
+            code = cli_status(cli, bench_pair_load(m, cli, &plan->source, folder, rows[i].dtype));
         }
         if (code == CLI_OK) code = run_row(cli, m, &rows[i], plan);
         cli_progress_clear(cli);
@@ -314,79 +215,24 @@ static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *fold
     return code;
 }
 
-/* folder NULL: a preset. */
-static int bench_folder(cli_app *cli, const bench_model_plan *asked, const char *folder)
+static int bench_folder(cli_app *cli, const void *asked, const char *folder)
 {
-    bench_model_plan plan = *asked;
-    models m = {0};
+    bench_model_plan plan = *(const bench_model_plan *)asked;
+    bench_pair m = {0};
     model_row *rows = NULL;
     int code = cli_status(cli, s24_ctx_progress(cli->ctx, "loading", 0, 1));
-    if (code == CLI_OK) code = cli_status(cli, models_load(&m, cli, &plan, folder, plan.dtypes[0]));
+    if (code == CLI_OK)
+        code = cli_status(cli, bench_pair_load(&m, cli, &plan.source, folder, plan.dtypes[0]));
     if (code == CLI_OK) code = choose_lengths(cli, &plan, &m.info);
     const int count = code == CLI_OK ? row_count(&plan) : 0;
     if (code == CLI_OK) rows = calloc((size_t)count, sizeof *rows);
     if (code == CLI_OK && !rows) code = cli_fail(cli, CLI_IO, "out of memory for %d rows", count);
     if (code == CLI_OK) code = run_rows(cli, &plan, folder, &m, rows);
-    models_free(&m);
+    bench_pair_free(&m);
     if (code == CLI_OK && plan.svg) code = model_write_chart(cli, &plan, rows, count);
     if (code == CLI_OK && cli->json)
-        code = model_print_json(cli, plan.model, plan.torch, rows, count);
+        code = model_print_json(cli, plan.source.model, plan.torch, rows, count);
     free(rows);
-    return code;
-}
-
-/* Asks whether its blocks are 2:4, packed or not. */
-static s24_status has_sparse_layers(int *sparse, cli_app *cli, const s24_checkpoint *checkpoint)
-{
-    s24_model *model = NULL;
-    s24_model_opts opts = {.size = sizeof opts, .sparse = 1, .all_sparse = 1};
-    s24_model_info info = {0};
-    s24_status status = s24_model_load(&model, cli->ctx, checkpoint, &opts);
-    if (status == S24_OK) s24_model_describe(&info, model);
-    *sparse = info.sparse_layers > 0;
-    s24_model_destroy(model);
-    return status;
-}
-
-/* Makes a pruned and packed copy of the checkpoint at a path that is free. */
-static int prune_copy(cli_app *cli, const char *path, const s24_checkpoint *checkpoint)
-{
-    s24_model_prune_opts opts = {.size = sizeof opts, .packed = 1};
-    opts.prune.size = sizeof opts.prune;
-    cli_note(cli,
-             "the weights are dense: pruned by magnitude into a temporary copy for both sides");
-    return cli_status(cli, s24_model_prune(cli->ctx, checkpoint, path, &opts));
-}
-
-static int bench_pruned(cli_app *cli, const bench_model_plan *plan,
-                        const s24_checkpoint *checkpoint)
-{
-    s24_temporary *folder;
-    char path[4096];
-    int code = cli_temporary_create(cli, &folder);
-    if (code != CLI_OK) return code;
-    snprintf(path, sizeof path, "%s/model", s24_temporary_path(folder));
-    code = prune_copy(cli, path, checkpoint);
-    if (code == CLI_OK) code = bench_folder(cli, plan, path);
-    s24_temporary_destroy(folder);
-    return code;
-}
-
-static int bench_any(cli_app *cli, const bench_model_plan *plan)
-{
-    if (is_preset(plan->model) && access(plan->model, F_OK) != 0)
-        return bench_folder(cli, plan, NULL);
-    if (plan->include || plan->exclude)
-        return cli_fail(cli, CLI_USAGE,
-                        "option --%s is for presets; prune --include makes such a folder of %s",
-                        plan->include ? "include" : "exclude", plan->model);
-    s24_checkpoint *checkpoint = NULL;
-    int sparse = 0;
-    int code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, plan->model));
-    if (code == CLI_OK) code = cli_status(cli, has_sparse_layers(&sparse, cli, checkpoint));
-    if (code == CLI_OK)
-        code = sparse ? bench_folder(cli, plan, plan->model) : bench_pruned(cli, plan, checkpoint);
-    s24_checkpoint_close(checkpoint);
     return code;
 }
 
@@ -401,7 +247,7 @@ int bench_models(cli_app *cli, const bench_model_plan *asked)
         plan.torch = &torch;
         code = bench_torch_open(cli, &torch, plan.python, plan.ways);
     }
-    if (code == CLI_OK) code = bench_any(cli, &plan);
+    if (code == CLI_OK) code = bench_source_open(cli, &plan.source, bench_folder, &plan);
     bench_torch_close(&torch);
     return code;
 }

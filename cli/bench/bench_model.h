@@ -3,14 +3,8 @@
 #ifndef SPARSE24_CLI_BENCH_BENCH_MODEL_H
 #define SPARSE24_CLI_BENCH_BENCH_MODEL_H
 
+#include "bench/bench_pair.h"
 #include "bench/bench_torch.h"
-
-/* Holds what it takes to have a model: from its files, in the page cache, to ready for a
-   session. */
-typedef struct model_residence {
-    double seconds;
-    int64_t bytes; /* of private memory; -1: unknown */
-} model_residence;
 
 typedef struct model_row {
     int64_t batch, seq, threads;

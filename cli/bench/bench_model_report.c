@@ -126,7 +126,7 @@ int model_write_chart(cli_app *cli, const bench_model_plan *plan, const model_ro
         snprintf(bars[i].note, sizeof bars[i].note, "%.2f", bars[i].value);
     }
     const svg_chart chart = {.title = "A whole model, dense against 2:4",
-                             .subtitle = plan->model,
+                             .subtitle = plan->source.model,
                              .axis = "dense time / 2:4 time (above 1: 2:4 is faster)",
                              .bars = bars,
                              .count = count,

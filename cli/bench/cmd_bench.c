@@ -202,6 +202,14 @@ static int read_threads(cli_app *cli, int64_t *threads, int *count, const char *
     return CLI_OK;
 }
 
+static int64_t most_of(const int64_t *counts, int count)
+{
+    int64_t most = 0;
+    for (int i = 0; i < count; i++)
+        most = counts[i] > most ? counts[i] : most;
+    return most;
+}
+
 static bench_effort read_effort(const struct bench_options *o)
 {
     return (bench_effort){.rounds = o->rounds, .min_seconds = 1e-3 * (double)o->min_ms};
@@ -267,15 +275,13 @@ static int read_model_peers(cli_app *cli, const struct bench_options *o, int *to
 static int run_model(cli_app *cli, const struct bench_options *o)
 {
     int torch = 0;
-    bench_model_plan plan = {.model = o->model,
-                             .include = o->include,
-                             .exclude = o->exclude,
-                             .effort = read_effort(o),
-                             .svg = o->svg};
+    bench_model_plan plan = {
+        .source = {o->model, o->include, o->exclude, 0}, .effort = read_effort(o), .svg = o->svg};
     plan.batch_count = cli_counts(plan.batches, BENCH_MAX_LIST, o->batch);
     plan.length_count = o->seq ? cli_counts(plan.lengths, BENCH_MAX_LIST, o->seq) : 0;
     plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
+    plan.source.threads = most_of(plan.threads, plan.thread_count);
     if (code == CLI_OK) code = read_model_peers(cli, o, &torch);
     if (torch) plan.python = o->python;
     plan.ways = o->ways;
