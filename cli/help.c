@@ -45,7 +45,7 @@ static void option_lines(const cli_given *all, const cli_option *option)
     printf("--%s%s%s\n", option->name, value ? " " : "", value ? value : "");
     fill(option->help, 6);
     if (option->type == CLI_LIST)
-        printf("      Of: %s.\n", cli_choices(choices, sizeof choices, option->choice));
+        printf("      Of: %s\n", cli_choices(choices, sizeof choices, option->choice));
     if (*cli_rules_text(rules, sizeof rules, all, option)) fill(rules, 6);
     if (option->fallback) printf("      Default: %s\n", option->fallback);
 }

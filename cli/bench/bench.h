@@ -237,6 +237,23 @@ typedef struct bench_model_plan {
 
 int bench_models(cli_app *cli, const bench_model_plan *plan);
 
+/* ---- texts that go on ------------------------------------------------------------------------ */
+
+typedef struct bench_generate_plan {
+    bench_source source;
+    int64_t prompt_tokens, new_tokens; /* of each text; 2 new ones at least */
+    int64_t batches[BENCH_MAX_LIST], threads[BENCH_MAX_LIST];
+    int batch_count, thread_count;
+    s24_dtype dtypes[BENCH_MAX_DTYPES];
+    int dtype_count;
+    bench_effort effort;
+    const char *svg;
+    const char *python;          /* interpreter whose llama.cpp takes turns with ours; or NULL */
+    struct bench_llamacpp *peer; /* it, when it has been started */
+} bench_generate_plan;
+
+int bench_generate(cli_app *cli, const bench_generate_plan *plan);
+
 /* Makes a random batch for the model, of texts of seq tokens or of images; freed in any case. */
 int bench_batch_make(cli_app *cli, s24_batch *batch, int64_t texts, int64_t seq,
                      const s24_model_info *info);

@@ -22,8 +22,8 @@ typedef struct bench_pair {
 int64_t bench_private_bytes(void);
 
 typedef int bench_source_fn(cli_app *cli, const void *plan, const char *folder);
-/* Runs `run` with the folder of 2:4 weights that the source names or that is made of it; NULL: it is
-   a preset. */
+/* Runs `run` with the folder of 2:4 weights that the source names or that is made of it; NULL: it
+   is a preset. */
 int bench_source_open(cli_app *cli, const bench_source *source, bench_source_fn *run,
                       const void *plan);
 /* Loads both; what there is after an error is to be freed too. */

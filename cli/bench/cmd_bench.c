@@ -11,9 +11,9 @@
 
 struct bench_options {
     cli_common common;
-    const char *set, *shapes, *model, *dtype, *activations, *output, *backend, *threads, *peers,
-        *python, *ways, *batch, *seq, *svg, *include, *exclude, *attention;
-    int64_t prune, rounds, min_ms, busy;
+    const char *set, *shapes, *model, *generate, *dtype, *activations, *output, *backend, *threads,
+        *peers, *python, *ways, *batch, *seq, *svg, *include, *exclude, *attention;
+    int64_t prune, rounds, min_ms, busy, prompt_tokens, new_tokens;
     double dropout;
     int tune, causal;
 };
@@ -38,7 +38,7 @@ static const char *backend_name(int index)
     return index >= 0 && index < 2 ? names[index] : NULL;
 }
 
-static const char *const TORCH = "torch"; /* of whole models */
+static const char *const TORCH = "torch", *const LLAMACPP = "llama.cpp"; /* of whole models */
 
 /* Names what the list option takes: the CPU's peers, then the GPU's, then models'. */
 static const char *peer_name(int index)
@@ -49,7 +49,8 @@ static const char *peer_name(int index)
     if (index < before) return bench_peer_name(index);
     const gpu_peer *peer = gpu_peer_at(index - before);
     if (peer) return peer->name;
-    return index == before || gpu_peer_at(index - before - 1) ? TORCH : NULL;
+    if (index == before || gpu_peer_at(index - before - 1)) return TORCH;
+    return index == before + 1 || gpu_peer_at(index - before - 2) ? LLAMACPP : NULL;
 }
 
 static const cli_option options[] = {
@@ -61,8 +62,17 @@ static const cli_option options[] = {
      "Time whole forward passes, dense and 2:4, of a folder, or of a preset's shape with random "
      "weights.",
      NULL},
-    {"batch", 0, CLI_COUNTS, offsetof(struct bench_options, batch), "LIST", "1,32",
-     "Numbers of texts, or of images.", NULL},
+    {"generate", 0, CLI_TEXT, offsetof(struct bench_options, generate), "MODEL", NULL,
+     "Time a language model that goes on with prompts token by token, dense and 2:4: a folder, or "
+     "a "
+     "preset's shape with random weights.",
+     NULL},
+    {"prompt-tokens", 0, CLI_COUNT, offsetof(struct bench_options, prompt_tokens), "N", "128",
+     "Tokens of each prompt.", NULL},
+    {"new", 0, CLI_COUNT, offsetof(struct bench_options, new_tokens), "N", "32",
+     "New tokens of each text, the first from its prompt's pass.", NULL},
+    {"batch", 0, CLI_COUNTS, offsetof(struct bench_options, batch), "LIST", NULL,
+     "Numbers of texts, or of images, by default 1,32; with --generate 1.", NULL},
     {"seq", 0, CLI_COUNTS, offsetof(struct bench_options, seq), "LIST", NULL,
      "Tokens of a text, by default 16,128; images have as many as the model says.", NULL},
     {"include", 0, CLI_TEXT, offsetof(struct bench_options, include), "GLOB", NULL,
@@ -100,11 +110,11 @@ static const cli_option options[] = {
     {"threads", 0, CLI_COUNTS, offsetof(struct bench_options, threads), "LIST", NULL,
      "Numbers of threads. By default every core.", NULL},
     {"peers", 0, CLI_LIST, offsetof(struct bench_options, peers), "LIST", "all",
-     "Libraries to compare with, if they are installed. Of whole models there is torch: PyTorch's "
-     "passes of the same shapes, in turns with ours.",
+     "Libraries to compare with, if they are installed. Of whole models there is torch, PyTorch's "
+     "passes of the same shapes, and with --generate llama.cpp, in turns with ours.",
      peer_name},
     {"python", 0, CLI_TEXT, offsetof(struct bench_options, python), "PROGRAM", "python3",
-     "The interpreter to start, which has torch and transformers.", NULL},
+     "The interpreter to start, which has torch and transformers, or llama_cpp.", NULL},
     {"ways", 0, CLI_LIST, offsetof(struct bench_options, ways), "LIST",
      "eager,compiled,blocks,semi",
      "How PyTorch runs them: eager, compiled as a whole, block by block, these with products that "
@@ -124,9 +134,12 @@ static const cli_option options[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule rules[] = {
-    {CLI_ONE_OF, "set shapes model attention prune", NULL, NULL},
-    {CLI_ONLY_WITH, "batch seq include exclude sparse peers=torch", "model", NULL},
-    {CLI_ONLY_WITH, "python ways", "peers=torch", NULL},
+    {CLI_ONE_OF, "set shapes model generate attention prune", NULL, NULL},
+    {CLI_ONLY_WITH, "batch include exclude sparse", "model generate", NULL},
+    {CLI_ONLY_WITH, "seq peers=torch", "model", NULL},
+    {CLI_ONLY_WITH, "prompt-tokens new peers=llama.cpp", "generate", NULL},
+    {CLI_ONLY_WITH, "python", "peers=torch peers=llama.cpp", NULL},
+    {CLI_ONLY_WITH, "ways", "peers=torch", NULL},
     {CLI_ONLY_WITH, "causal dropout", "attention", NULL},
     {CLI_ONLY_WITH, "attention output tune backend", "device=cuda", NULL},
     {CLI_NOT_WITH, "backend", "model tune", NULL},
@@ -146,6 +159,8 @@ static const cli_example examples[] = {
     {"sparse24 bench --model llama-1b --batch 8 --seq 256 --dtype bf16 --peers torch --ways "
      "compiled",
      "A language model, in turns with PyTorch compiled."},
+    {"sparse24 bench --generate llama-1b --dtype bf16 --peers llama.cpp",
+     "Token by token, in turns with llama.cpp."},
     {"sparse24 bench --model vit-l --batch 256 --device cuda", "Images instead of texts."},
     {"sparse24 bench --model sam-vit-h --batch 8 --include '*.mlp.*' --device cuda",
      "Only the layers of the MLP 2:4."},
@@ -239,14 +254,15 @@ static int check_device(cli_app *cli, const struct bench_options *o)
     const char *device = cli->common->device, *list = dtypes_of(cli, o);
     char item[16];
     cli->backend = o->backend;
-    if (!cli_on_cpu(cli) && o->prune)
-        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --prune runs on the CPU only", device);
+    if (!cli_on_cpu(cli) && (o->prune || o->generate))
+        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --%s runs on the CPU only", device,
+                        o->prune ? "prune" : "generate");
     while (cli_list_next(item, sizeof item, &list)) {
-        if (scheme_of(item) && o->model)
+        if (scheme_of(item) && (o->model || o->generate))
             return cli_fail(cli, CLI_USAGE,
-                            "option --dtype: %s is not for --model; pack --quantize makes such a "
+                            "option --dtype: %s is not for --%s; pack --quantize makes such a "
                             "folder",
-                            item);
+                            item, o->model ? "model" : "generate");
         if (!has_dtype(cli, o, item))
             return cli_fail(cli, CLI_UNSUPPORTED, "--dtype %s: bench has none with --device %s%s",
                             item, device,
@@ -255,19 +271,20 @@ static int check_device(cli_app *cli, const struct bench_options *o)
     return CLI_OK;
 }
 
-/* Reads whether PyTorch is asked for; the other peers are of products. */
-static int read_model_peers(cli_app *cli, const struct bench_options *o, int *torch)
+/* Reads whether the peer of whole models is asked for; the others are of products. */
+static int read_model_peers(cli_app *cli, const struct bench_options *o, const char *peer,
+                            int *asked)
 {
     const char *list = o->peers;
     char item[32];
-    *torch = 0;
+    *asked = 0;
     while (cli_list_next(item, sizeof item, &list)) {
-        if (!strcmp(item, TORCH))
-            *torch = 1;
+        if (!strcmp(item, peer))
+            *asked = 1;
         else if (strcmp(item, "all") && strcmp(item, "none"))
             return cli_fail(cli, CLI_USAGE,
-                            "option --peers: %s is for products; with --model there is torch",
-                            item);
+                            "option --peers: %s is for products; with --%s there is %s", item,
+                            o->model ? "model" : "generate", peer);
     }
     return CLI_OK;
 }
@@ -277,15 +294,39 @@ static int run_model(cli_app *cli, const struct bench_options *o)
     int torch = 0;
     bench_model_plan plan = {
         .source = {o->model, o->include, o->exclude, 0}, .effort = read_effort(o), .svg = o->svg};
-    plan.batch_count = cli_counts(plan.batches, BENCH_MAX_LIST, o->batch);
+    plan.batch_count = cli_counts(plan.batches, BENCH_MAX_LIST, o->batch ? o->batch : "1,32");
     plan.length_count = o->seq ? cli_counts(plan.lengths, BENCH_MAX_LIST, o->seq) : 0;
     plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
     plan.source.threads = most_of(plan.threads, plan.thread_count);
-    if (code == CLI_OK) code = read_model_peers(cli, o, &torch);
+    if (code == CLI_OK) code = read_model_peers(cli, o, TORCH, &torch);
     if (torch) plan.python = o->python;
     plan.ways = o->ways;
     return code == CLI_OK ? bench_models(cli, &plan) : code;
+}
+
+static int run_generate(cli_app *cli, const struct bench_options *o)
+{
+    enum { MOST_BATCH = 1 << 12 };
+    int peer = 0;
+    bench_generate_plan plan = {.source = {o->generate, o->include, o->exclude, 0},
+                                .prompt_tokens = o->prompt_tokens,
+                                .new_tokens = o->new_tokens,
+                                .effort = read_effort(o),
+                                .svg = o->svg};
+    if (o->new_tokens < 2)
+        return cli_fail(cli, CLI_USAGE, "option --new: %lld; at least 2 was expected",
+                        (long long)o->new_tokens);
+    plan.batch_count = cli_counts(plan.batches, BENCH_MAX_LIST, o->batch ? o->batch : "1");
+    if (most_of(plan.batches, plan.batch_count) > MOST_BATCH)
+        return cli_fail(cli, CLI_USAGE, "option --batch: %lld is more than %d",
+                        (long long)most_of(plan.batches, plan.batch_count), MOST_BATCH);
+    plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
+    int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
+    plan.source.threads = most_of(plan.threads, plan.thread_count);
+    if (code == CLI_OK) code = read_model_peers(cli, o, LLAMACPP, &peer);
+    if (peer) plan.python = o->python;
+    return code == CLI_OK ? bench_generate(cli, &plan) : code;
 }
 
 static int run_prune(cli_app *cli, const struct bench_options *o)
@@ -385,6 +426,7 @@ static int measure(cli_app *cli, const struct bench_options *o)
 {
     if (o->prune) return run_prune(cli, o);
     if (o->attention) return run_attention(cli, o);
+    if (o->generate) return run_generate(cli, o);
     return o->model ? run_model(cli, o) : run_products(cli, o);
 }
 
@@ -414,7 +456,10 @@ const cli_command cmd_bench = {
         "measured in the same run, would allow, over the time taken; a weight that stays in the "
         "caches can exceed the limit of memory.\n"
         "A whole model's 2:4 pass runs each 2:4 layer 2:4 or dense, whichever loading measured to "
-        "be faster here; the last column says how many ran 2:4. --sparse keeps all of them 2:4.",
+        "be faster here; the last column says how many ran 2:4. --sparse keeps all of them 2:4.\n"
+        "--generate times prompts and then steps of one token a text. limit is the time that "
+        "reading a step's weights, keys and values would take at the speed of reads measured "
+        "between its turns, over the time taken.",
     .examples = examples,
     .options = options,
     .rules = rules,

@@ -66,6 +66,11 @@ typedef struct s24_extension {
 S24_API s24_status s24_session_extend(s24_session *session, s24_ctx *ctx, s24_cache *cache,
                                       const s24_extension *extension, const s24_outputs *outputs);
 
+/* Bytes of the weights that a pass of that many tokens reads, for the logits of which the head is
+   read too: with those of the keys and values in use what a step takes from memory at least. 0 of a
+   session on a device. */
+S24_API int64_t s24_session_read_bytes(const s24_session *session, int64_t tokens);
+
 /* ---- texts that go on ------------------------------------------------------------------------ */
 
 /* Why a text ends with a token. */

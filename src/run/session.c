@@ -244,6 +244,20 @@ int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens)
     return s24i_model_layers(session->model, runs_sparse, &(of_pass){session, tokens});
 }
 
+int64_t s24_session_read_bytes(const s24_session *session, int64_t tokens)
+{
+    if (!session || session->gpu || tokens < 1) return 0;
+    const s24_model *model = session->model;
+    int64_t bytes = s24i_linear_bytes(&model->lm_head);
+    for (int64_t b = 0; b < model->shape.layers; b++)
+        for (int i = 0; i < S24I_PRODUCTS; i++) {
+            const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
+            const int sparse = s24i_pass_runs_sparse(l, session, tokens);
+            bytes += s24i_weight_bytes(l->weight[sparse ? S24I_WAY_SPARSE : S24I_WAY_DENSE]);
+        }
+    return bytes;
+}
+
 int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens)
 {
     if (!session || tokens < 1) return 0;

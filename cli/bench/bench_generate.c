@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Times texts that go on: prompts, then token by token, of one set of 2:4 weights run dense and run
+ * 2:4, and of llama.cpp with a file of the same shape, in turns. A turn is whole texts, the first
+ * new token of each from its prompt's pass; reads of memory take turns with them, and say what a
+ * step could take at least. The logits after the prompts are compared before a figure is kept.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "bench/bench_generate.h"
+#include "sparse24/language.h"
+
+/* Is a contestant: what a turn needs, and what turns leave. */
+typedef struct player {
+    cli_app *cli;
+    const bench_generate_plan *plan;
+    s24_session *session; /* ours, with its cache and batch */
+    s24_cache *cache;
+    s24_batch batch;
+    bench_llamacpp *peer; /* or llama.cpp */
+    bench_llamacpp_shape shape;
+    double began, filled, ended; /* of a turn; filled: all prompts have their first token */
+    double *prefills;            /* [rounds] */
+    int64_t turns;
+} player;
+
+/* ---- a turn of ours -------------------------------------------------------------------------- */
+
+static int take(void *user, const s24_new_token *token)
+{
+    player *p = user;
+    p->ended = cli_seconds();
+    if (token->index == 0) p->filled = p->ended;
+    return 0;
+}
+
+static s24_status run_once(player *p, double *step)
+{
+    const s24_generate_opts opts = {
+        .size = sizeof opts, .max_new = p->plan->new_tokens, .token = take, .user = p};
+    for (int64_t b = 0; b < p->batch.texts; b++) {
+        const s24_status status = s24_cache_truncate(p->cache, p->cli->ctx, b, 0);
+        if (status != S24_OK) return status;
+    }
+    p->began = cli_seconds();
+    const s24_status status = s24_generate(p->session, p->cli->ctx, p->cache, &p->batch, &opts);
+    *step = (p->ended - p->filled) / (double)(p->plan->new_tokens - 1);
+    return status;
+}
+
+static void keep_prefill(player *p, double seconds)
+{
+    if (p->turns < p->plan->effort.rounds) p->prefills[p->turns++] = seconds;
+}
+
+static int ours_turn(cli_app *cli, void *state, double min_seconds, double *seconds)
+{
+    player *p = state;
+    double step, sum = 0, start = cli_seconds();
+    int64_t runs = 0;
+    s24_status status;
+    do {
+        status = run_once(p, &step);
+        if (runs++ == 0) keep_prefill(p, p->filled - p->began);
+        sum += step;
+    } while (status == S24_OK && cli_seconds() - start < min_seconds);
+    *seconds = sum / (double)runs;
+    return cli_status(cli, status);
+}
+
+static int peer_turn(cli_app *cli, void *state, double min_seconds, double *seconds)
+{
+    player *p = state;
+    double step = 0, prefill = 0, sum = 0, start = cli_seconds();
+    int64_t runs = 0;
+    int code;
+    do {
+        code = bench_llamacpp_turn(cli, p->peer, &p->shape, &prefill, &step);
+        if (runs++ == 0) keep_prefill(p, prefill);
+        sum += step;
+    } while (code == CLI_OK && cli_seconds() - start < min_seconds);
+    *seconds = sum / (double)runs;
+    return code;
+}
+
+/* ---- making them ----------------------------------------------------------------------------- */
+
+static int player_make(cli_app *cli, player *p, const s24_model *model)
+{
+    const int64_t tokens = p->plan->prompt_tokens + p->plan->new_tokens;
+    const int64_t pass = p->batch.texts * p->plan->prompt_tokens;
+    const s24_cache_opts opts = {.size = sizeof opts, .texts = p->batch.texts, .tokens = tokens};
+    s24_status status = s24_session_create(&p->session, cli->ctx, model, pass < 2048 ? pass : 2048);
+    if (status == S24_OK) status = s24_cache_create(&p->cache, cli->ctx, p->session, &opts);
+    return cli_status(cli, status);
+}
+
+static void player_free(player *p)
+{
+    s24_cache_destroy(p->cache);
+    s24_session_destroy(p->session);
+    free(p->prefills);
+}
+
+/* The logits of the first text's last token. */
+static s24_status first_logits(player *p, float *logits)
+{
+    const int64_t last = p->plan->prompt_tokens - 1, ends[2] = {0, last + 1};
+    const s24_batch one = {.texts = 1, .offsets = ends, .ids = p->batch.ids};
+    const s24_outputs outputs = {.logits = logits, .tokens = &last, .token_count = 1};
+    return s24_session_extend(p->session, p->cli->ctx, p->cache, &(s24_extension){.batch = &one},
+                              &outputs);
+}
+
+static int check_agree(cli_app *cli, player *dense, player *sparse, const s24_model_info *info,
+                       s24_dtype dtype)
+{
+    const int64_t words = info->vocabulary;
+    float *logits = malloc((size_t)(2 * words) * sizeof *logits);
+    double most = 0, apart = 0;
+    if (!logits) return cli_fail(cli, CLI_IO, "out of memory for the logits");
+    s24_status status = first_logits(dense, logits);
+    if (status == S24_OK) status = first_logits(sparse, logits + words);
+    for (int64_t i = 0; i < words && status == S24_OK; i++) {
+        most = fmax(most, fabs((double)logits[i]));
+        apart = fmax(apart, fabs((double)logits[i] - (double)logits[words + i]));
+    }
+    free(logits);
+    if (status != S24_OK) return cli_status(cli, status);
+    /* Rounding errors of f32, else of activations. */
+    if (apart <= (dtype == S24_F32 ? 1e-3 : dtype == S24_BF16 ? 5e-2 : 0.15) * most) return CLI_OK;
+    return cli_fail(cli, CLI_NO,
+                    "logits are up to %g apart, dense and 2:4, of %g; no figure is given for a "
+                    "wrong result",
+                    apart, most);
+}
+
+/* ---- a row ----------------------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* What a step reads: weights, and the keys and values of half of its new tokens. */
+static int64_t step_bytes(const player *p)
+{
+    const bench_generate_plan *plan = p->plan;
+    const int64_t room = plan->prompt_tokens + plan->new_tokens;
+    const double used = (double)plan->prompt_tokens + 0.5 * (double)plan->new_tokens;
+    return s24_session_read_bytes(p->session, p->batch.texts) +
+           (int64_t)((double)s24_cache_bytes(p->cache) * used / (double)room);
+}
+
+static void keep(generate_side *side, player *p, const bench_turn *turn, double read)
+{
+    qsort(p->prefills, (size_t)p->turns, sizeof *p->prefills, compare);
+    side->step = turn->times.median;
+    side->prefill = p->prefills[p->turns / 2];
+    if (!p->session) return;
+    side->step_bytes = step_bytes(p);
+    side->limit_share = (double)side->step_bytes / read / side->step;
+}
+
+enum { DENSE, SPARSE, PEER, PLAYERS };
+
+static int measure(cli_app *cli, player players[PLAYERS], generate_row *row,
+                   const bench_table *limits)
+{
+    bench_turn turns[BENCH_READS + PLAYERS];
+    generate_side *sides[PLAYERS] = {&row->dense, &row->sparse, &row->peer};
+    bench_limit_turns(turns, limits);
+    for (int i = 0; i < PLAYERS; i++)
+        turns[BENCH_READS + i] =
+            (bench_turn){.window = i == PEER ? peer_turn : ours_turn, .state = &players[i]};
+    const int count = row->has_peer ? PLAYERS : PEER;
+    const int code =
+        bench_interleave(cli, turns, BENCH_READS + count, &players[DENSE].plan->effort);
+    if (code != CLI_OK) return code;
+    row->read = bench_limit_read(turns, limits);
+    for (int i = 0; i < count; i++)
+        keep(sides[i], &players[i], &turns[BENCH_READS + i], row->read);
+    row->sparse_layers = s24_session_sparse_layers(players[SPARSE].session, row->batch);
+    return CLI_OK;
+}
+
+/* Makes the players; what it makes is freed in any case. */
+static int make_players(cli_app *cli, player players[PLAYERS], const bench_pair *m,
+                        generate_row *row, bench_llamacpp *peer)
+{
+    const bench_generate_plan *plan = players[DENSE].plan;
+    const s24_model *models[] = {m->dense, m->sparse};
+    const model_residence *loaded[] = {&m->dense_residence, &m->sparse_residence};
+    generate_side *sides[] = {&row->dense, &row->sparse};
+    int code =
+        bench_batch_make(cli, &players[DENSE].batch, row->batch, plan->prompt_tokens, &m->info);
+    for (int i = 0; i < PEER && code == CLI_OK; i++) {
+        const int64_t before = bench_private_bytes();
+        double step;
+        players[i].batch = players[DENSE].batch;
+        code = player_make(cli, &players[i], models[i]);
+        if (code == CLI_OK) code = cli_status(cli, run_once(&players[i], &step));
+        sides[i]->resident_bytes =
+            before < 0 ? -1 : loaded[i]->bytes + bench_private_bytes() - before;
+        for (int64_t b = 0; b < row->batch && code == CLI_OK; b++)
+            code = cli_status(cli, s24_cache_truncate(players[i].cache, cli->ctx, b, 0));
+    }
+    if (code == CLI_OK)
+        code = check_agree(cli, &players[DENSE], &players[SPARSE], &m->info, row->dtype);
+    if (code != CLI_OK || !peer) return code;
+    players[PEER].shape = (bench_llamacpp_shape){.info = &m->info,
+                                                 .kv_heads = s24_model_kv_heads(m->sparse),
+                                                 .dtype = row->dtype,
+                                                 .batch = row->batch,
+                                                 .threads = row->threads,
+                                                 .prompt = plan->prompt_tokens,
+                                                 .new_tokens = plan->new_tokens};
+    code = bench_llamacpp_prepare(cli, peer, &players[PEER].shape, row->peer_type,
+                                  &row->peer.resident_bytes);
+    row->has_peer = row->peer_type[0] != 0;
+    return code;
+}
+
+static int run_row(cli_app *cli, const bench_generate_plan *plan, const bench_pair *m,
+                   generate_row *row, const bench_table *limits)
+{
+    player players[PLAYERS] = {{.cli = cli}};
+    int code = CLI_OK;
+    row->layers = m->info.linear_layers;
+    s24_ctx_set_threads(cli->ctx, (int)row->threads);
+    for (int i = 0; i < PLAYERS; i++) {
+        players[i] = (player){.cli = cli, .plan = plan, .peer = plan->peer};
+        players[i].prefills = calloc((size_t)plan->effort.rounds, sizeof(double));
+        if (!players[i].prefills) code = cli_fail(cli, CLI_IO, "out of memory for the times");
+    }
+    if (code == CLI_OK) code = make_players(cli, players, m, row, plan->peer);
+    if (code == CLI_OK) code = measure(cli, players, row, limits);
+    bench_batch_free(cli, &players[DENSE].batch);
+    for (int i = 0; i < PLAYERS; i++)
+        player_free(&players[i]);
+    return code;
+}
+
+/* ---- all rows -------------------------------------------------------------------------------- */
+
+static int row_count(const bench_generate_plan *plan)
+{
+    return plan->dtype_count * plan->batch_count * plan->thread_count;
+}
+
+/* Dtypes turn slowest, as each needs a load of its own. */
+static generate_row row_at(const bench_generate_plan *plan, int i)
+{
+    generate_row row = {.threads = plan->threads[i % plan->thread_count]};
+    i /= plan->thread_count;
+    row.batch = plan->batches[i % plan->batch_count];
+    row.dtype = plan->dtypes[i / plan->batch_count];
+    return row;
+}
+
+static int check_model(cli_app *cli, const bench_generate_plan *plan, const s24_model_info *info)
+{
+    const int64_t tokens = plan->prompt_tokens + plan->new_tokens;
+    if (tokens > info->positions)
+        return cli_fail(cli, CLI_USAGE,
+                        "options --prompt-tokens and --new: the model has %lld positions, not %lld",
+                        (long long)info->positions, (long long)tokens);
+    return CLI_OK;
+}
+
+static int run_rows(cli_app *cli, const bench_generate_plan *plan, const char *folder,
+                    generate_row *rows, const bench_table *limits)
+{
+    const int count = row_count(plan);
+    bench_pair m = {0};
+    int code = CLI_OK;
+    for (int i = 0; i < count && code == CLI_OK; i++) {
+        rows[i] = row_at(plan, i);
+        code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, count));
+        if (code == CLI_OK && (i == 0 || rows[i].dtype != rows[i - 1].dtype)) {
+            bench_pair_free(&m);
+            code = cli_status(cli, bench_pair_load(&m, cli, &plan->source, folder, rows[i].dtype));
+            if (code == CLI_OK) code = check_model(cli, plan, &m.info);
+        }
+        if (code == CLI_OK) code = run_row(cli, plan, &m, &rows[i], limits);
+        cli_progress_clear(cli);
+        if (code == CLI_OK && !cli->json && i == 0) generate_print_head(plan, plan->peer);
+        if (code == CLI_OK && !cli->json) generate_print_row(&rows[i], plan->peer);
+    }
+    bench_pair_free(&m);
+    return code;
+}
+
+static int bench_folder(cli_app *cli, const void *opaque, const char *folder)
+{
+    const bench_generate_plan *plan = opaque;
+    const int count = row_count(plan);
+    bench_plan *of_limits = calloc(1, sizeof *of_limits);
+    generate_row *rows = calloc((size_t)count, sizeof *rows);
+    bench_table limits = {0};
+    int code = rows && of_limits ? CLI_OK : cli_fail(cli, CLI_IO, "out of memory for the rows");
+    if (code == CLI_OK) {
+        of_limits->dtypes[0] = S24_F32;
+        of_limits->threads[0] = plan->source.threads;
+        of_limits->dtype_count = of_limits->thread_count = 1;
+        code = bench_limits_measure(cli, &limits, of_limits);
+    }
+    if (code == CLI_OK) code = run_rows(cli, plan, folder, rows, &limits);
+    if (code == CLI_OK && plan->svg) code = generate_write_chart(cli, plan, rows, count);
+    if (code == CLI_OK && cli->json) code = generate_print_json(cli, plan, plan->peer, rows, count);
+    bench_limits_free(&limits);
+    free(of_limits);
+    free(rows);
+    return code;
+}
+
+int bench_generate(cli_app *cli, const bench_generate_plan *asked)
+{
+    bench_generate_plan plan = *asked;
+    bench_llamacpp peer = {.version = ""};
+    int code = CLI_OK;
+    if (!cli->common->all_sparse) cli_choices_load(cli);
+    if (plan.python) {
+        plan.peer = &peer;
+        code = bench_llamacpp_open(cli, &peer, plan.python);
+    }
+    if (code == CLI_OK) code = bench_source_open(cli, &plan.source, bench_folder, &plan);
+    bench_llamacpp_close(&peer);
+    return code;
+}
