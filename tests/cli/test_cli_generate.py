@@ -59,6 +59,16 @@ class Generate(Scratch):
             done = self.good("generate", "llama", "--prompt", prompt, "--max-new", "6", "--quiet")
             self.assertEqual((done.stdout, done.stderr), (text + "\n", ""))
 
+    def test_weights_in_the_order_of_the_kernels(self):
+        """Query, key and value of grouped heads too are used where the file has them."""
+        done = run("pack", "llama-24", "llama-cpu", "--layout", "cpu", cwd=self.folder)
+        if done.returncode:
+            self.skipTest("this CPU has no layout of its own")
+        words = ("--input", "prompts", "--max-new", "8", "--sparse", "--dtype", "f32")
+        texts = [[p["text"] for p in self.json("generate", name, *words)["prompts"]]
+                 for name in ("llama-24", "llama-cpu")]
+        self.assertEqual(texts[0], texts[1])
+
     def test_ids_in_and_out(self):
         texts = self.json("generate", "gpt2", "--input", "prompts", "--max-new", "5")["prompts"]
         ids = [[LETTERS.index(c) for c in t["text"]] for t in texts]

@@ -199,7 +199,9 @@ static s24_status build_qkv(s24i_block *block, s24_model *model, s24_ctx *ctx,
     s24i_source sources[MOST_JOINED];
     for (int i = 0; i < 3; i++)
         sources[block->place[i]] = slots[i];
-    const int is_one = model->shape.joint || slots[S24I_QUERY].laid_out.data;
+    const s24i_source *key = &slots[S24I_KEY];
+    const int is_one =
+        model->shape.joint || !(key->laid_out.data || key->matrix || key->dense.data);
     const int joins = is_one || can_be_joined(sources, 3);
     block->qkv_count = joins ? 1 : 3;
     for (int i = 0; i < 3; i++)

@@ -67,12 +67,9 @@ static s24_status source_packed(s24i_loader *l, int slot, const s24_tensor *tens
     s24i_source *source = &l->sources[slot];
     s24_matrix *matrix;
     /* Query, key and value that are one after the other were joined before. */
-    if (slot > S24I_VALUE || l->shape.joint) {
-        if (runs_in_place(l, tensor)) {
-            *source = in_place(l, tensor);
-            return S24_OK;
-        }
-    } else if (l->sources[S24I_QUERY].laid_out.data) {
+    if (slot <= S24I_VALUE && l->joined) return S24_OK;
+    if (runs_in_place(l, tensor)) {
+        *source = in_place(l, tensor);
         return S24_OK;
     }
     TRY(s24_tensor_matrix(&matrix, l->ctx, tensor));
@@ -169,6 +166,7 @@ void s24i_join_in_place(s24i_loader *l, s24i_block *block, int64_t b)
 {
     const s24_tensor *tensors[3], *first = NULL;
     char name[S24I_NAME_BYTES];
+    l->joined = 0;
     if (l->shape.joint) return;
     for (int slot = S24I_QUERY; slot <= S24I_VALUE; slot++) {
         const s24_tensor *t = s24i_loader_find(name, l, l->arch->slots[slot], b, ".weight");
@@ -192,4 +190,5 @@ void s24i_join_in_place(s24i_loader *l, s24i_block *block, int64_t b)
     }
     l->sources[S24I_QUERY] = in_place(l, first);
     l->sources[S24I_QUERY].laid_out.rows *= 3;
+    l->joined = 1;
 }
