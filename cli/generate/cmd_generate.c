@@ -50,6 +50,8 @@ static const cli_option options[] = {
            "Divide the logit of every token that is there already by X, or multiply it if it is "
            "negative."),
     OPTION("seed", CLI_COUNT, seed, "N", "1", "Of what is drawn."),
+    OPTION("logprobs", CLI_COUNT, logprobs, "N", NULL,
+           "With --json: every token's log probability, and the N likeliest in its place."),
     OPTION("stop", CLI_TEXT, stop, "TEXT", NULL, "End a text before this one."),
     {"dtype", 0, CLI_CHOICE, offsetof(struct generate_options, dtype), NULL, NULL,
      "Use the linear layers' weights as this dtype; i8 quantises 2:4 ones, and each token as it is "
@@ -97,6 +99,11 @@ static int check_options(cli_app *cli, const struct generate_options *o)
     if (!o->prompt && !o->input)
         return cli_fail(cli, CLI_USAGE, "generate needs --prompt TEXT or --input FILE");
     if (o->top_p > 1) return cli_fail(cli, CLI_USAGE, "option --top-p: %g is over 1", o->top_p);
+    if (o->logprobs > 1000)
+        return cli_fail(cli, CLI_USAGE, "option --logprobs: %lld is more than 1000",
+                        (long long)o->logprobs);
+    if (o->logprobs && !cli->json)
+        return cli_fail(cli, CLI_USAGE, "option --logprobs is for --json");
     if (o->min_p > 1) return cli_fail(cli, CLI_USAGE, "option --min-p: %g is over 1", o->min_p);
     return CLI_OK;
 }
@@ -180,6 +187,7 @@ static int take(void *user, const s24_new_token *token)
     if (token->index == 0) g->filled = cli_seconds();
     g->later += token->index > 0;
     g->tokens++;
+    if (g->o->logprobs) generate_text_rate(text, token);
     /* The token that ends a text has none, whether the tokenizer calls it special or not. */
     const s24_tokenizer *tokenizer = token->end == S24_END_STOP ? NULL : g->prompts.tokenizer;
     g->code = generate_text_add(g->cli, text, tokenizer, token->id, g->o->stop);
@@ -205,7 +213,8 @@ static s24_generate_opts how(generation *g, const int64_t *numbers)
                                .stops = g->ends,
                                .stop_count = g->end_count,
                                .token = take,
-                               .user = g};
+                               .user = g,
+                               .likeliest = o->logprobs};
 }
 
 /* Goes on with prompts from `first` on; those that an interruption left stay without an end. */
@@ -274,6 +283,7 @@ static json_t *prompt_json(const void *user, int64_t index)
     json_object_set_new(object, "tokens", json_integer(text->count));
     json_object_set_new(object, g->o->ids ? "ids" : "text", generate_text_json(text, g->o->ids));
     json_object_set_new(object, "stop", json_string(text->stopped));
+    if (g->o->logprobs) json_object_set(object, "logprobs", text->rates);
     return object;
 }
 

@@ -12,7 +12,7 @@
 struct generate_options {
     cli_common common;
     const char *prompt, *input, *stop, *dtype;
-    int64_t max_new, top_k, seed;
+    int64_t max_new, top_k, seed, logprobs;
     double temperature, top_p, min_p, repeat_penalty;
     int ids;
 };
@@ -45,6 +45,7 @@ typedef struct generate_text {
     size_t bytes, text_room;
     size_t shown;        /* bytes of it that were printed, or with --ids tokens */
     const char *stopped; /* why it ended, as JSON says; NULL: it goes on */
+    json_t *rates;       /* with --logprobs: of each token */
 } generate_text;
 
 /* Begins the text that follows a prompt. */
@@ -53,6 +54,8 @@ int generate_text_begin(cli_app *cli, generate_text *text, const generate_prompt
 /* Adds a token to the text, which ends before `stop` where it comes to that (NULL: none). */
 int generate_text_add(cli_app *cli, generate_text *text, const s24_tokenizer *tokenizer, int32_t id,
                       const char *stop);
+/* Keeps a token's log probability, and those of the likeliest in its place. */
+void generate_text_rate(generate_text *text, const s24_new_token *token);
 /* Prints what was not printed yet, as far as it can change no more; `line`: as a part of one line,
    with line ends as escapes. */
 void generate_text_print(generate_text *text, const char *stop, int ids, int line);

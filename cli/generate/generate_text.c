@@ -167,6 +167,26 @@ void generate_text_free(generate_text *text)
 {
     free(text->ids);
     free(text->text);
+    json_decref(text->rates);
+}
+
+static json_t *rate_json(int32_t id, float log_probability)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "id", json_integer(id));
+    json_object_set_new(object, "logprob", cli_real((double)log_probability));
+    return object;
+}
+
+void generate_text_rate(generate_text *text, const s24_new_token *token)
+{
+    json_t *rate = rate_json(token->id, token->log_probability), *top = json_array();
+    for (int64_t i = 0; i < token->likeliest_count; i++)
+        json_array_append_new(
+            top, rate_json(token->likeliest[i].id, token->likeliest[i].log_probability));
+    json_object_set_new(rate, "top", top);
+    if (!text->rates) text->rates = json_array();
+    json_array_append_new(text->rates, rate);
 }
 
 /* ---- showing --------------------------------------------------------------------------------- */

@@ -80,6 +80,11 @@ typedef enum s24_end {
     S24_END_LENGTH    /* there are max_new tokens, or no more have room */
 } s24_end;
 
+typedef struct s24_likely_token {
+    int32_t id;
+    float log_probability; /* as of a new token */
+} s24_likely_token;
+
 /* A token as it comes. */
 typedef struct s24_new_token {
     int64_t prompt; /* which of the batch it goes on with */
@@ -89,6 +94,10 @@ typedef struct s24_new_token {
        what leaves tokens out. */
     float log_probability;
     s24_end end;
+    /* The likeliest in its place, by the same probabilities, of equal ones the one with the lowest
+       id first: [likeliest_count], until the call ends. */
+    const s24_likely_token *likeliest;
+    int64_t likeliest_count; /* as asked for, of a small vocabulary all */
 } s24_new_token;
 
 typedef struct s24_generate_opts {
@@ -113,6 +122,7 @@ typedef struct s24_generate_opts {
        Non-zero ends that prompt's text. NULL: nobody is told. */
     int (*token)(void *user, const s24_new_token *token);
     void *user;
+    int64_t likeliest; /* tokens to be told with each new one; at most 1000, default none */
 } s24_generate_opts;
 
 /*

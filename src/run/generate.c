@@ -8,6 +8,8 @@
 #include "run/cpu/kv_cache.h"
 #include "run/sample.h"
 
+enum { MOST_LIKELY = 1000 };
+
 typedef struct growing {
     int64_t first, most; /* of its new tokens: where they stand, and room for them */
     int64_t made, seen;  /* seen: tokens that the model has had, of prompt and text */
@@ -16,11 +18,12 @@ typedef struct growing {
 
 /* Tokens that go through the model at once. */
 typedef struct growth {
-    int32_t *ids;          /* [tokens of the session] */
-    int64_t *offsets;      /* [rows + 1] */
-    int64_t *places;       /* [rows] which text each is of */
-    int64_t *ready, *ends; /* [rows] texts that are seen whole, and their last tokens here */
-    s24_new_token *next;   /* [rows] theirs */
+    int32_t *ids;             /* [tokens of the session] */
+    int64_t *offsets;         /* [rows + 1] */
+    int64_t *places;          /* [rows] which text each is of */
+    int64_t *ready, *ends;    /* [rows] texts that are seen whole, and their last tokens here */
+    s24_new_token *next;      /* [rows] theirs */
+    s24_likely_token *likely; /* [rows, likely_count] */
     int64_t count, ready_count;
 } growth;
 
@@ -35,7 +38,7 @@ typedef struct generation {
     int64_t most;
     int64_t made, live; /* tokens; texts that have not ended */
     growth pass;
-    int64_t words;
+    int64_t words, likely_count;
     float *logits;              /* [rows, words] */
     s24i_candidate *candidates; /* [threads, words] */
 } generation;
@@ -61,6 +64,8 @@ static s24_status check_opts(s24_ctx *ctx, const s24_generate_opts *o)
             "min_p is %g; 0 to 1 was expected", o->min_p);
     REQUIRE(ctx, o->repeat_penalty > 0 && isfinite(o->repeat_penalty), S24_ERROR_ARGUMENT,
             "repeat_penalty is %g; a number over 0 was expected", o->repeat_penalty);
+    REQUIRE(ctx, o->likeliest >= 0 && o->likeliest <= MOST_LIKELY, S24_ERROR_ARGUMENT,
+            "likeliest is %lld; 0 to %d was expected", (long long)o->likeliest, MOST_LIKELY);
     REQUIRE(ctx, o->stop_count >= 0 && (o->stops || !o->stop_count), S24_ERROR_ARGUMENT,
             "stop_count is %lld, and stops is %s", (long long)o->stop_count,
             o->stops ? "there" : "NULL");
@@ -133,6 +138,7 @@ static s24_status lay_out(generation *g)
 {
     const int64_t tokens = g->session->max_tokens, texts = s24i_min(g->prompts->texts, tokens);
     g->words = g->session->model->lm_head.n;
+    g->likely_count = s24i_min(g->opts.likeliest, g->words);
     TRY(lay_out_texts(g));
     TRY(s24i_alloc_elems(&g->pass.ids, g->ctx, tokens, sizeof(int32_t), "tokens"));
     TRY(s24i_alloc_elems(&g->pass.offsets, g->ctx, texts + 1, sizeof(int64_t), "tokens"));
@@ -140,6 +146,8 @@ static s24_status lay_out(generation *g)
     TRY(s24i_alloc_elems(&g->pass.ready, g->ctx, texts, sizeof(int64_t), "texts"));
     TRY(s24i_alloc_elems(&g->pass.ends, g->ctx, texts, sizeof(int64_t), "texts"));
     TRY(s24i_alloc_elems(&g->pass.next, g->ctx, texts, sizeof(s24_new_token), "new tokens"));
+    TRY(s24i_alloc_elems(&g->pass.likely, g->ctx, texts * g->likely_count, sizeof(s24_likely_token),
+                         "likely tokens"));
     TRY(s24i_alloc_elems(&g->logits, g->ctx, texts * g->words, sizeof(float), "logits"));
     return s24i_alloc_elems(&g->candidates, g->ctx, s24_ctx_threads(g->ctx) * g->words,
                             sizeof(s24i_candidate), "candidates");
@@ -155,6 +163,7 @@ static void give_back(generation *g)
     s24_ctx_free(g->ctx, g->pass.ready);
     s24_ctx_free(g->ctx, g->pass.ends);
     s24_ctx_free(g->ctx, g->pass.next);
+    s24_ctx_free(g->ctx, g->pass.likely);
     s24_ctx_free(g->ctx, g->logits);
     s24_ctx_free(g->ctx, g->candidates);
 }
@@ -228,8 +237,16 @@ static void choose(const generation *g, int64_t row, s24i_candidate *candidates)
     s24_new_token *token = &g->pass.next[row];
     *token = (s24_new_token){.prompt = b, .index = text->made, .id = id};
     if (id < 0) return;
-    token->log_probability = logits[id] - g->session->vec->log_sum(logits, g->words);
+    const float sum = g->session->vec->log_sum(logits, g->words);
+    token->log_probability = logits[id] - sum;
     token->end = end_of(g, text, id);
+    if (!g->likely_count) return;
+    s24_likely_token *likely = g->pass.likely + row * g->likely_count;
+    s24i_sample_likeliest(likely, g->likely_count, logits, g->words, candidates);
+    for (int64_t i = 0; i < g->likely_count; i++)
+        likely[i].log_probability -= sum;
+    token->likeliest = likely;
+    token->likeliest_count = g->likely_count;
 }
 
 static void choose_range(void *arg, int64_t begin, int64_t end, int thread)

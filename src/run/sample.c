@@ -120,6 +120,27 @@ static int32_t draw(s24i_candidate *all, int64_t count, double share)
     return all[reach(all, count, target < sum ? target : sum - 1, 1)].id;
 }
 
+/* ---- the likeliest --------------------------------------------------------------------------- */
+
+/* Few of them. */
+static void sort(s24i_candidate *all, int64_t count)
+{
+    for (int64_t i = 1; i < count; i++)
+        for (int64_t j = i; j > 0 && is_before(&all[j], &all[j - 1]); j--)
+            swap(&all[j], &all[j - 1]);
+}
+
+void s24i_sample_likeliest(s24_likely_token *likely, int64_t count, const float *logits,
+                           int64_t words, s24i_candidate *candidates)
+{
+    for (int64_t i = 0; i < words; i++)
+        candidates[i] = (s24i_candidate){.logit = logits[i], .id = (int32_t)i};
+    reach(candidates, words, (uint64_t)count - 1, 0);
+    sort(candidates, count);
+    for (int64_t i = 0; i < count; i++)
+        likely[i] = (s24_likely_token){candidates[i].id, candidates[i].logit};
+}
+
 /* ---- the choice ------------------------------------------------------------------------------ */
 
 /* 0: a logit is NaN. */

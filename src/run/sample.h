@@ -27,4 +27,8 @@ double s24i_sample_draw(uint64_t seed, int64_t number, int64_t index);
    the largest. −1: a logit is NaN, or the largest is infinite. */
 int32_t s24i_sample_next(const s24i_sample *sample, const s24_generate_opts *opts);
 
+/* The `count` largest logits in their order, in `likely`, by ids; candidates [words] is scratch. */
+void s24i_sample_likeliest(s24_likely_token *likely, int64_t count, const float *logits,
+                           int64_t words, s24i_candidate *candidates);
+
 #endif

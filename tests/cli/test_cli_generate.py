@@ -69,6 +69,33 @@ class Generate(Scratch):
                  for name in ("llama-24", "llama-cpu")]
         self.assertEqual(texts[0], texts[1])
 
+    def test_log_probabilities(self):
+        """Of each token and of the likeliest in its place, by the model's own logits."""
+        words = ("generate", "llama", "--prompt", "abca", "--max-new", "4", "--logprobs", "3",
+                 "--temperature", "2", "--repeat-penalty", "1.5", "--seed", "5")
+        found, = self.json(*words)["prompts"]
+        model, ids = Plain(self.folder / "llama"), [LETTERS.index(c) for c in "abca"]
+        self.assertEqual(len(found["logprobs"]), 4)
+        for rate in found["logprobs"]:
+            losses = [model.losses([*ids, i])[-1] for i in range(len(LETTERS))]
+            order = sorted(range(len(LETTERS)), key=lambda i: losses[i])
+            self.assertAlmostEqual(rate["logprob"], -losses[rate["id"]], 4)
+            self.assertEqual([t["id"] for t in rate["top"]], order[:3])
+            for top in rate["top"]:
+                self.assertAlmostEqual(top["logprob"], -losses[top["id"]], 4)
+            ids.append(rate["id"])
+        self.refusals([
+            ("too many", [*words[:6], "--logprobs", "1001"], 2,
+             r"--logprobs: 1001 is more than 1000"),
+        ])
+        done = run(*words, cwd=self.folder)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("option --logprobs is for --json", done.stderr)
+        many = [*words]
+        many[many.index("3")] = "1000"
+        found, = self.json(*many)["prompts"]
+        self.assertEqual(len(found["logprobs"][0]["top"]), len(LETTERS))
+
     def test_ids_in_and_out(self):
         texts = self.json("generate", "gpt2", "--input", "prompts", "--max-new", "5")["prompts"]
         ids = [[LETTERS.index(c) for c in t["text"]] for t in texts]

@@ -37,6 +37,8 @@ static void refused_options(void **state)
         {{.top_k = -2}, "top_k is -2; at least 0 was expected"},
         {{.top_p = -0.1}, "top_p is -0.1; over 0 and at most 1 was expected"},
         {{.top_p = 1.5}, "top_p is 1.5; over 0 and at most 1 was expected"},
+        {{.likeliest = -1}, "likeliest is -1; 0 to 1000 was expected"},
+        {{.likeliest = 1001}, "likeliest is 1001; 0 to 1000 was expected"},
         {{.min_p = 2}, "min_p is 2; 0 to 1 was expected"},
         {{.repeat_penalty = -1}, "repeat_penalty is -1; a number over 0 was expected"},
         {{.repeat_penalty = INFINITY}, "repeat_penalty is inf; a number over 0 was expected"},

@@ -154,6 +154,76 @@ static void steps_call_no_malloc(void **state)
         check_steps(d < 3 ? "gpt2-tiny" : "llama-tiny", dtypes[d % 3]);
 }
 
+/* ---- many steps ------------------------------------------------------------------------------ */
+
+/* What a context has, counted by its allocator. */
+typedef struct held {
+    int64_t bytes, blocks;
+} held;
+
+static void *hold(void *user, size_t bytes, size_t alignment)
+{
+    held *h = user;
+    void *memory = NULL;
+    if (posix_memalign(&memory, alignment, bytes)) return NULL;
+    h->bytes += (int64_t)bytes;
+    h->blocks++;
+    return memory;
+}
+
+static void let_go(void *user, void *memory, size_t bytes)
+{
+    held *h = user;
+    if (!memory) return;
+    h->bytes -= (int64_t)bytes;
+    h->blocks--;
+    free(memory);
+}
+
+/* Texts that go on again and again leave nothing behind. */
+static void ten_thousand_steps(void **state)
+{
+    enum { TOKENS = 512, TURNS = 20 };
+    held h = {0}, first = {0};
+    s24_ctx *ctx;
+    s24_model *model;
+    s24_session *session;
+    s24_cache *cache;
+    static const int32_t ids[1] = {5};
+    static const int64_t offsets[] = {0, 1};
+    const s24_ctx_opts as = {.size = sizeof as, .allocator = {hold, let_go, &h}, .threads = 2};
+    const s24_model_opts opts = {.size = sizeof opts, .sparse = 1, .dtype = S24_BF16};
+    const s24_batch prompt = {.texts = 1, .offsets = offsets, .ids = ids};
+    (void)state;
+    assert_int_equal(s24_ctx_create(&ctx, &as), S24_OK);
+    OK(ctx, s24_model_preset(&model, ctx, "llama-tiny", &opts));
+    OK(ctx, s24_session_create(&session, ctx, model, 8));
+    OK(ctx, s24_cache_create(&cache, ctx, session, NULL));
+    for (int turn = 0; turn < TURNS; turn++) {
+        steps s = {.most = 0};
+        const s24_generate_opts how = {.size = sizeof how,
+                                       .max_new = TOKENS,
+                                       .temperature = 1,
+                                       .top_p = 0.9,
+                                       .repeat_penalty = 1.1,
+                                       .seed = (uint64_t)turn,
+                                       .likeliest = 5,
+                                       .token = count_calls,
+                                       .user = &s};
+        OK(ctx, s24_cache_truncate(cache, ctx, 0, 0));
+        OK(ctx, s24_generate(session, ctx, cache, &prompt, &how));
+        assert_int_equal(s.tokens, TOKENS);
+        if (turn == 0) first = h;
+        assert_int_equal(h.bytes, first.bytes);
+        assert_int_equal(h.blocks, first.blocks);
+    }
+    s24_cache_destroy(cache);
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    s24_ctx_destroy(ctx);
+    assert_int_equal(h.blocks, 0);
+}
+
 static void passes_call_no_malloc(void **state)
 {
     (void)state;
@@ -173,6 +243,7 @@ static void passes_call_no_malloc(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(passes_call_no_malloc),
-                                       cmocka_unit_test(steps_call_no_malloc)};
+                                       cmocka_unit_test(steps_call_no_malloc),
+                                       cmocka_unit_test(ten_thousand_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -234,6 +234,28 @@ static void as_if_sorted(void **state)
     free(sorted);
 }
 
+static void likeliest(void **state)
+{
+    float *large = malloc(MANY * sizeof *large);
+    s24i_candidate *all = malloc(MANY * sizeof *all), *sorted = malloc(MANY * sizeof *sorted);
+    s24_likely_token likely[40];
+    const s24_generate_opts o = neutral(1);
+    (void)state;
+    for (int shape = 0; shape < 5; shape++)
+        for (int64_t count = 1; count <= 40; count += 13) {
+            fill_large(large, shape, 3);
+            sorted_choice(sorted, large, &o, 0);
+            s24i_sample_likeliest(likely, count, large, MANY, all);
+            for (int64_t i = 0; i < count; i++) {
+                assert_int_equal(likely[i].id, sorted[i].id);
+                assert_true(likely[i].log_probability == sorted[i].logit);
+            }
+        }
+    free(large);
+    free(all);
+    free(sorted);
+}
+
 static void greedy(void **state)
 {
     const int32_t seen[] = {4};
@@ -290,11 +312,10 @@ static void draws(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_at_a_time),
-                                       cmocka_unit_test(together),
-                                       cmocka_unit_test(as_if_sorted),
-                                       cmocka_unit_test(greedy),
-                                       cmocka_unit_test(logits_that_are_no_numbers),
-                                       cmocka_unit_test(draws)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_at_a_time), cmocka_unit_test(together),
+        cmocka_unit_test(as_if_sorted),  cmocka_unit_test(likeliest),
+        cmocka_unit_test(greedy),        cmocka_unit_test(logits_that_are_no_numbers),
+        cmocka_unit_test(draws)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
