@@ -36,8 +36,8 @@ typedef struct s24_token {
 
 /*
  * From a folder or one of its files: tokenizer.json (WordPiece; BPE at byte level as of GPT-2,
- * Llama 3 and Qwen 2, or with SentencePiece's blanks and byte fallback as of Llama 2, or of
- * characters), vocab.txt (+ tokenizer_config.json), vocab.json + merges.txt (GPT-2),
+ * SmolLM, Llama 3, Qwen 2 and 3, or with SentencePiece's blanks and byte fallback as of Llama 2, or
+ * of characters), vocab.txt (+ tokenizer_config.json), vocab.json + merges.txt (GPT-2),
  * tokenizer.model (SentencePiece BPE). Errors: IO, FORMAT, UNSUPPORTED (a part of a tokenizer that
  * is not carried out, by its name), MEMORY.
  */

@@ -240,6 +240,72 @@ static void test_patterns(void **state)
     }
 }
 
+#define PRE(parts) "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" parts "]}"
+#define DIGITS     "{\"type\":\"Digits\",\"individual_digits\":true}"
+#define LEVEL      "{\"type\":\"ByteLevel\",\"add_prefix_space\":false"
+
+/* SmolLM's way: digits stand alone, and the pattern sees what is between them. */
+static void test_digits(void **state)
+{
+    (void)state;
+    io_write_text(io_path("digits.json"), "{" PRE(DIGITS "," LEVEL "}") "," BYTE_MODEL "}");
+    s24_tokenizer *tokenizer = load(io_path("digits.json"));
+    /* Before a digit all blanks are one word: no pattern keeps the last one for it. */
+    assert_string_equal(encode(tokenizer, "a  1ab"), "0:0-1 3:1-2 3:2-3 6:4-6");
+    assert_string_equal(encode(tokenizer, " ab\u0663 ab"), "11:0-3 11:4-7");
+    s24_tokenizer_destroy(tokenizer);
+}
+
+/* Qwen's way: form C first, with the offsets of what was there. */
+static void test_form_c(void **state)
+{
+    static const struct {
+        const char *text, *tokens;
+    } cases[] = {
+        {"\u00e9a", "10:0-1 0:1-2"},
+        {"e\u0301a", "10:0-2 0:2-3"},
+        {"ae\u0301<x>e\u0301", "0:0-1 10:1-3 20:3-6 10:6-8"},
+        {"a\xff\u00e9", "0:0-1 10:2-3"}, /* what is not UTF-8 stays */
+        {"e\u0301\xe4\xb8 b", "10:0-2 3:3-4 1:4-5"},
+    };
+    (void)state;
+    io_write_text(
+        io_path("nfc.json"),
+        "{\"normalizer\":{\"type\":\"NFC\"}," PRE(
+            LEVEL ",\"use_regex\":true}") "," BYTE_MODEL
+                                          ",\"added_tokens\":[{\"id\":20,\"content\":\"<x>\"}]}");
+    s24_tokenizer *tokenizer = load(io_path("nfc.json"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(encode(tokenizer, cases[i].text), cases[i].tokens);
+    s24_tokenizer_destroy(tokenizer);
+    /* Marks in an order that is not canonical, of which there is no end. */
+    static char marks[2 * 20000];
+    static s24_token tokens[16];
+    int64_t count;
+    for (size_t i = 0; i < sizeof marks; i += 2)
+        memcpy(marks + i, i % 4 ? "\xcc\x81" : "\xcc\xa3", 2);
+    tokenizer = load(io_path("nfc.json"));
+    assert_int_equal(
+        s24_tokenizer_encode(tokens, &count, 16, tokenizer, ctx, marks, sizeof marks, NULL, 0),
+        S24_OK);
+    s24_tokenizer_destroy(tokenizer);
+}
+
+/* Added tokens that take the white space before or after them. */
+static void test_added_blanks(void **state)
+{
+    (void)state;
+    io_write_text(io_path("added.json"),
+                  "{" BYTE_LEVEL "," BYTE_MODEL ",\"added_tokens\":["
+                  "{\"id\":20,\"content\":\"<l>\",\"lstrip\":true},"
+                  "{\"id\":21,\"content\":\"<r>\",\"rstrip\":true,\"special\":true}]}");
+    s24_tokenizer *tokenizer = load(io_path("added.json"));
+    assert_string_equal(encode(tokenizer, "a \n\u2003<l> a"), "0:0-1 20:1-7 9:7-9");
+    assert_string_equal(encode(tokenizer, "a <r>\u3000 ab"), "0:0-1 3:1-2 21:2-7 6:7-9");
+    assert_string_equal(encode(tokenizer, "<r>  <l><l>"), "21:0-5 20:5-8 20:8-11");
+    s24_tokenizer_destroy(tokenizer);
+}
+
 /* ---- long words ------------------------------------------------------------------------------ */
 
 /* Merges by looking through the whole word each time. */
@@ -324,12 +390,13 @@ static void test_characters(void **state)
 
 static s24_status load_all(s24_ctx *failing_ctx)
 {
-    static const char *const names[] = {"bytes.json", "llama.json"};
+    static const char *const names[] = {"bytes.json", "llama.json", "nfc.json"};
     char text[400];
     s24_token tokens[400];
     int64_t count;
     memset(text, 'a', sizeof text);
-    for (int i = 0; i < 2; i++) {
+    memcpy(text + sizeof text - 2, "\u0301", 2);
+    for (int i = 0; i < 3; i++) {
         s24_tokenizer *tokenizer;
         s24_status status = s24_tokenizer_load(&tokenizer, failing_ctx, io_path(names[i]));
         if (status != S24_OK) return status;
@@ -350,10 +417,17 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt2),       cmocka_unit_test(test_llama),
-        cmocka_unit_test(test_byte_level), cmocka_unit_test(test_trimmed_offsets),
-        cmocka_unit_test(test_blanks),     cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_long_words), cmocka_unit_test(test_characters),
+        cmocka_unit_test(test_gpt2),
+        cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_byte_level),
+        cmocka_unit_test(test_digits),
+        cmocka_unit_test(test_form_c),
+        cmocka_unit_test(test_added_blanks),
+        cmocka_unit_test(test_trimmed_offsets),
+        cmocka_unit_test(test_blanks),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_long_words),
+        cmocka_unit_test(test_characters),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, ctx_folder_setup, ctx_folder_teardown);

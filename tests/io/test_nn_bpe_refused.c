@@ -7,6 +7,7 @@
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 #define V       "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}"
+#define DIGITS  "{\"type\":\"Digits\",\"individual_digits\":true}"
 #define M(more) "{\"model\":{\"type\":\"BPE\"," more "}}"
 
 static void test_refused(void **state)
@@ -37,10 +38,19 @@ static void test_refused(void **state)
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
          "\"x\"}}," BYTE_MODEL "}",
          S24_ERROR_UNSUPPORTED, "the pattern \"x\""},
-        {"{\"normalizer\":{\"type\":\"NFC\"}," BYTE_LEVEL "," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
-         "normalizer NFC"},
+        {"{\"normalizer\":{\"type\":\"NFKC\"}," BYTE_LEVEL "," BYTE_MODEL "}",
+         S24_ERROR_UNSUPPORTED, "normalizer NFKC"},
+        {"{\"normalizer\":{\"type\":\"NFC\"}," LLAMA_MODEL "}", S24_ERROR_UNSUPPORTED,
+         "normalizer NFC without pre_tokenizer ByteLevel"},
+        {"{\"pre_tokenizer\":{\"type\":\"Digits\"}," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
+         "individual_digits false"},
+        {"{\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true}," BYTE_MODEL "}",
+         S24_ERROR_UNSUPPORTED, "Split or Digits without pre_tokenizer ByteLevel"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" DIGITS "," DIGITS
+         "," DIGITS "," DIGITS "," DIGITS "]}," BYTE_MODEL "}",
+         S24_ERROR_UNSUPPORTED, "more than 4 parts"},
         {"{" LLAMA_NORM "," BYTE_LEVEL "," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
-         "a normalizer beside pre_tokenizer ByteLevel"},
+         "a normalizer of blanks beside pre_tokenizer ByteLevel"},
         {"{" LLAMA_NORM "," LLAMA_MODEL ",\"added_tokens\":[{\"id\":1,\"content\":\"<s>\","
          "\"normalized\":true}]}",
          S24_ERROR_UNSUPPORTED, "\"<s>\" is normalized"},

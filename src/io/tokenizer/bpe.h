@@ -12,11 +12,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sparse24/sparse24.h"
+
 /* Bytes of the word that the text, of bytes > 0, begins with. */
 typedef size_t s24i_split(const char *text, size_t bytes);
 /* The splitter of a pattern as tokenizer.json spells it; NULL when it is another. */
 s24i_split *s24i_split_find(const char *pattern);
 s24i_split s24i_split_gpt2;
+/* A character that is a number, or all that comes before the next one. */
+s24i_split s24i_split_digits;
+enum { S24I_MOST_SPLITS = 4 };
+/* Bytes of the white space that the text begins with; and where that before byte `end` begins, from
+   byte `begin` on. */
+size_t s24i_space_bytes(const char *text, size_t bytes);
+size_t s24i_space_before(const char *text, size_t begin, size_t end);
 
 /* left, right → into; open addressing, at most half full. */
 typedef struct s24i_merge {
@@ -37,8 +46,11 @@ typedef struct s24i_bpe {
     int32_t bytes[256]; /* the token of a byte, −1: none; of "<0x0A>" where bytes stand in for what
                            is unknown */
     uint8_t *whole;     /* a bit an id: its bytes, as a word, become this token alone */
-    s24i_split *split;  /* NULL: words end at blanks or not at all */
-    int alone;          /* nothing merges: characters are tokens */
+    /* Each cuts what the one before left together. None: words end at blanks or not at all. */
+    s24i_split *splits[S24I_MOST_SPLITS];
+    int split_count;
+    int nfc;   /* text is brought into Unicode's form C */
+    int alone; /* nothing merges: characters are tokens */
     int byte_level;
     int fallback;  /* an unknown character becomes its bytes' tokens */
     int fuse;      /* neighbours that are unknown become one */
@@ -50,6 +62,25 @@ typedef struct s24i_bpe {
     int trim_but_first;   /* but one that the text begins with */
     int32_t blank;        /* the token of ▁, −1: none */
 } s24i_bpe;
+
+/* Characters begin … end − 1 of a text. */
+typedef struct s24i_span {
+    int32_t begin, end;
+} s24i_span;
+
+/* A text in Unicode's form C, with what each of its characters came from; freed by freeing
+   `from`. */
+typedef struct s24i_nfc {
+    char *text;
+    size_t bytes;
+    s24i_span *from;
+    size_t count;
+} s24i_nfc;
+
+/* 1 if a text is in form C, in each character by itself; 0 if it may not be. */
+int s24i_nfc_is(const char *text, size_t bytes);
+/* 0 where there is no memory, and then nothing is to be freed. */
+int s24i_nfc_make(s24i_nfc *out, s24_ctx *ctx, const char *text, size_t bytes);
 
 /* The bytes that a token at byte level spells, at most as many as it has itself; SIZE_MAX when it
    is spelled otherwise. */

@@ -94,6 +94,15 @@ static s24_status add_json_merge(s24_tokenizer *tokenizer, const char *file, siz
 
 /* ---- what comes before merging --------------------------------------------------------------- */
 
+static s24_status add_split(s24_tokenizer *tokenizer, const char *file, s24i_split *split)
+{
+    s24i_bpe *bpe = &tokenizer->bpe;
+    REQUIRE(tokenizer->ctx, bpe->split_count < S24I_MOST_SPLITS, S24_ERROR_UNSUPPORTED,
+            "%s: a pre_tokenizer of more than %d parts is not supported", file, S24I_MOST_SPLITS);
+    bpe->splits[bpe->split_count++] = split;
+    return S24_OK;
+}
+
 static s24_status read_byte_level(s24_tokenizer *tokenizer, const s24i_config *part)
 {
     int prefix = 1, pattern = 1;
@@ -102,8 +111,17 @@ static s24_status read_byte_level(s24_tokenizer *tokenizer, const s24i_config *p
     REQUIRE(part->ctx, !prefix, S24_ERROR_UNSUPPORTED,
             "%s: add_prefix_space of pre_tokenizer ByteLevel is not supported", part->file);
     tokenizer->bpe.byte_level = 1;
-    if (pattern) tokenizer->bpe.split = s24i_split_gpt2;
-    return S24_OK;
+    return pattern ? add_split(tokenizer, part->file, s24i_split_gpt2) : S24_OK;
+}
+
+static s24_status read_digits(s24_tokenizer *tokenizer, const s24i_config *part)
+{
+    int each = 0;
+    TRY(s24i_config_bool(&each, part, "individual_digits", S24I_OPTIONAL));
+    REQUIRE(part->ctx, each, S24_ERROR_UNSUPPORTED,
+            "%s: pre_tokenizer Digits is not supported with individual_digits false, only true",
+            part->file);
+    return add_split(tokenizer, part->file, s24i_split_digits);
 }
 
 static s24_status read_split(s24_tokenizer *tokenizer, const s24i_config *part)
@@ -113,13 +131,13 @@ static s24_status read_split(s24_tokenizer *tokenizer, const s24i_config *part)
     regex = s24i_json_string(s24i_json_get(s24i_json_get(part->json, "pattern"), "Regex"));
     TRY(s24i_config_string(&behaviour, part, "behavior", S24I_REQUIRED));
     TRY(s24i_config_bool(&invert, part, "invert", S24I_OPTIONAL));
-    if (regex && !strcmp(behaviour, "Isolated") && !invert)
-        tokenizer->bpe.split = s24i_split_find(regex);
-    REQUIRE(part->ctx, tokenizer->bpe.split, S24_ERROR_UNSUPPORTED,
+    s24i_split *split = NULL;
+    if (regex && !strcmp(behaviour, "Isolated") && !invert) split = s24i_split_find(regex);
+    REQUIRE(part->ctx, split, S24_ERROR_UNSUPPORTED,
             "%s: the pattern \"%s\" of pre_tokenizer Split is not supported, only GPT-2's, Llama "
             "3's and Qwen 2's, isolated",
             part->file, s24i_show(regex ? regex : "").text);
-    return S24_OK;
+    return add_split(tokenizer, part->file, split);
 }
 
 static s24_status read_metaspace(s24_tokenizer *tokenizer, const s24i_config *part)
@@ -148,14 +166,16 @@ static s24_status read_pre_tokenizer(void *tokenizer, const s24i_config *part)
     static const struct {
         const char *type;
         s24_status (*read)(s24_tokenizer *tokenizer, const s24i_config *part);
-    } rows[] = {
-        {"ByteLevel", read_byte_level}, {"Split", read_split}, {"Metaspace", read_metaspace}};
+    } rows[] = {{"ByteLevel", read_byte_level},
+                {"Split", read_split},
+                {"Digits", read_digits},
+                {"Metaspace", read_metaspace}};
     const char *type = NULL;
     TRY(s24i_config_string(&type, part, "type", S24I_REQUIRED));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strcmp(rows[i].type, type)) return rows[i].read(tokenizer, part);
     return s24i_tokenizer_refuse(part, "pre_tokenizer", type,
-                                 "ByteLevel, Split and Metaspace beside BPE");
+                                 "ByteLevel, Split, Digits and Metaspace beside BPE");
 }
 
 static s24_status read_normalizer(void *user, const s24i_config *part)
@@ -173,9 +193,12 @@ static s24_status read_normalizer(void *user, const s24i_config *part)
         tokenizer->bpe.prepend = S24I_PREPEND_ALWAYS;
     } else if (!strcmp(type, "Replace") && is_blank && blank && !strcmp(blank, " ")) {
         tokenizer->bpe.blanks = 1;
+    } else if (!strcmp(type, "NFC")) {
+        tokenizer->bpe.nfc = 1;
     } else {
         return s24i_tokenizer_refuse(part, "normalizer", type,
-                                     "Prepend and Replace of a blank by " S24I_BLANK " beside BPE");
+                                     "NFC, Prepend and Replace of a blank by " S24I_BLANK
+                                     " beside BPE");
     }
     return S24_OK;
 }
@@ -242,10 +265,12 @@ static s24_status read(s24_tokenizer *tokenizer, const s24i_config *root, const 
     int whole_words = 0;
     TRY(s24i_tokenizer_each(root, "pre_tokenizer", "pretokenizers", read_pre_tokenizer, tokenizer));
     TRY(s24i_tokenizer_each(root, "normalizer", "normalizers", read_normalizer, tokenizer));
-    REQUIRE(root->ctx, !bpe->byte_level || !tokenizer->normalises, S24_ERROR_UNSUPPORTED,
-            "%s: a normalizer beside pre_tokenizer ByteLevel is not supported", root->file);
-    REQUIRE(root->ctx, !bpe->split || bpe->byte_level, S24_ERROR_UNSUPPORTED,
-            "%s: pre_tokenizer Split without ByteLevel is not supported", root->file);
+    REQUIRE(root->ctx, !bpe->byte_level || (!bpe->blanks && !bpe->prepend), S24_ERROR_UNSUPPORTED,
+            "%s: a normalizer of blanks beside pre_tokenizer ByteLevel is not supported",
+            root->file);
+    REQUIRE(root->ctx, (!bpe->split_count && !bpe->nfc) || bpe->byte_level, S24_ERROR_UNSUPPORTED,
+            "%s: %s without pre_tokenizer ByteLevel is not supported", root->file,
+            bpe->nfc ? "normalizer NFC" : "pre_tokenizer Split or Digits");
     TRY(check_model(model));
     TRY(s24i_config_bool(&bpe->fallback, model, "byte_fallback", S24I_OPTIONAL));
     TRY(s24i_config_bool(&bpe->fuse, model, "fuse_unk", S24I_OPTIONAL));
@@ -292,7 +317,7 @@ s24_status s24i_tokenizer_read_merges(s24_tokenizer *tokenizer, const char *fold
     char *path = NULL;
     tokenizer->kind = &s24i_tokenizer_bpe;
     tokenizer->bpe.byte_level = 1;
-    tokenizer->bpe.split = s24i_split_gpt2;
+    TRY(add_split(tokenizer, name, s24i_split_gpt2));
     TRY(s24i_config_load(&vocab, tokenizer->ctx, folder, name, S24I_REQUIRED));
     TRY_DONE(s24i_tokenizer_read_vocabulary(tokenizer, &vocab));
     TRY_DONE(s24i_join_path(&path, tokenizer->ctx, folder, "merges.txt"));

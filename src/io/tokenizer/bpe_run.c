@@ -278,7 +278,7 @@ int s24i_bpe_is_whole(const s24_tokenizer *tokenizer, const char *text, size_t b
 static int32_t find_whole(const reader *r, int blanks, size_t begin, size_t end)
 {
     const s24_tokenizer *t = r->tokenizer;
-    char prefix[MOST_BLANKS * S24I_BLANK_BYTES];
+    char prefix[MOST_BLANKS * S24I_BLANK_BYTES] = "";
     const size_t prefix_bytes = (size_t)blanks * S24I_BLANK_BYTES, bytes = end - begin;
     if (blanks > MOST_BLANKS || prefix_bytes + bytes > t->vocabulary.longest) return -1;
     for (int i = 0; i < blanks; i++)
@@ -338,10 +338,15 @@ static size_t blank_bytes(const reader *r, size_t at, size_t end)
                : 0;
 }
 
+static int has_room(const reader *r)
+{
+    return r->count >= 0 && r->count < r->run->room;
+}
+
 /* Blanks and what follows them up to the next ones: a word, however the text goes on. */
 static void read_blank_words(reader *r, size_t begin, size_t end, int prefix)
 {
-    while (begin < end && r->count >= 0 && r->count < r->run->room) {
+    while (begin < end && has_room(r)) {
         size_t at = begin, step;
         int blanks = prefix;
         for (; at < end && (step = blank_bytes(r, at, end)) > 0; at += step)
@@ -359,36 +364,79 @@ static void read_blank_words(reader *r, size_t begin, size_t end, int prefix)
     }
 }
 
-static size_t one_character(const char *text, size_t bytes)
+/* What the splits before number `depth` leave together. */
+static void read_split_words(reader *r, size_t begin, size_t end, int depth)
+{
+    const s24i_bpe *bpe = &r->tokenizer->bpe;
+    const int32_t id = depth == bpe->split_count ? find_whole(r, 0, begin, end) : -1;
+    if (id >= 0) {
+        push(r, id, begin, end);
+    } else if (depth == bpe->split_count) {
+        read_word(r, begin, end, 0);
+    } else {
+        for (size_t next; begin < end && has_room(r); begin = next) {
+            next = begin + bpe->splits[depth](r->text + begin, end - begin);
+            read_split_words(r, begin, next, depth + 1);
+        }
+    }
+}
+
+static void read_characters(reader *r, size_t begin, size_t end)
 {
     uint32_t c;
-    return s24i_utf8_next(&c, (const unsigned char *)text, bytes);
+    for (size_t next; begin < end && has_room(r); begin = next) {
+        next = begin + s24i_utf8_next(&c, (const unsigned char *)r->text + begin, end - begin);
+        const int32_t id = find_whole(r, 0, begin, next);
+        if (id >= 0)
+            push(r, id, begin, next);
+        else
+            read_word(r, begin, next, 0);
+    }
+}
+
+/* A part that is brought into form C first: its tokens' offsets are those of what it was. */
+static void read_normalised(reader *r, size_t begin, size_t end)
+{
+    s24i_nfc nfc;
+    s24_token *tokens = r->run->tokens ? r->run->tokens + r->count : NULL;
+    const s24i_run run = {tokens, r->run->room - r->count, r->run->type, 0};
+    if (!s24i_nfc_make(&nfc, r->tokenizer->ctx, r->text + begin, end - begin)) {
+        r->count = -1;
+        return;
+    }
+    reader inner = {.tokenizer = r->tokenizer, .run = &run, .text = nfc.text, .bytes = nfc.bytes};
+    set_character(&inner, 0);
+    read_split_words(&inner, 0, nfc.bytes, 0);
+    advance(r, begin);
+    for (int64_t i = 0; tokens && i < inner.count; i++) {
+        s24_token *token = &tokens[i];
+        const int is_empty = token->begin == token->end;
+        const int32_t last = token->end - !is_empty;
+        token->begin = r->index + nfc.from[token->begin].begin;
+        token->end = is_empty ? token->begin : r->index + nfc.from[last].end;
+    }
+    r->count = inner.count < 0 ? -1 : r->count + inner.count;
+    s24_ctx_free(r->tokenizer->ctx, nfc.from);
 }
 
 /* A part of the text without added tokens. */
 static void read_segment(reader *r, size_t begin, size_t end)
 {
     const s24i_bpe *bpe = &r->tokenizer->bpe;
-    if (begin == end) return;
+    if (begin == end || !has_room(r)) return;
     const int prefix = (bpe->prepend == S24I_PREPEND_ALWAYS ||
                         (bpe->prepend == S24I_PREPEND_FIRST && begin == 0)) &&
                        !(bpe->unless_blank && blank_bytes(r, begin, end));
-    if (bpe->blanks && bpe->at_blanks) {
+    if (bpe->nfc && !s24i_nfc_is(r->text + begin, end - begin))
+        read_normalised(r, begin, end);
+    else if (bpe->blanks && bpe->at_blanks)
         read_blank_words(r, begin, end, prefix);
-    } else if (!bpe->split && !bpe->alone) {
+    else if (bpe->split_count)
+        read_split_words(r, begin, end, 0);
+    else if (bpe->alone)
+        read_characters(r, begin, end);
+    else
         read_word(r, begin, end, prefix);
-    } else {
-        while (begin < end && r->count >= 0 && r->count < r->run->room) {
-            const size_t next = begin + (bpe->split ? bpe->split(r->text + begin, end - begin)
-                                                    : one_character(r->text + begin, end - begin));
-            const int32_t id = find_whole(r, 0, begin, next);
-            if (id >= 0)
-                push(r, id, begin, next);
-            else
-                read_word(r, begin, next, 0);
-            begin = next;
-        }
-    }
 }
 
 static void read_text(reader *r)
@@ -397,16 +445,19 @@ static void read_text(reader *r)
     size_t begin = 0;
     for (size_t i = 0; i < r->bytes && t->added_count && r->count < r->run->room;) {
         const s24i_added *added = t->added_first[(unsigned char)r->text[i]]
-                                      ? s24i_added_find(t, r->text + i, r->bytes - i)
+                                      ? s24i_added_find(t, r->text + i, r->bytes - i, r->run->plain)
                                       : NULL;
         if (!added) {
             i++;
             continue;
         }
-        read_segment(r, begin, i);
+        const size_t first = added->takes_before ? s24i_space_before(r->text, begin, i) : i;
+        i += added->bytes;
+        if (added->takes_after) i += s24i_space_bytes(r->text + i, r->bytes - i);
+        read_segment(r, begin, first);
         if (r->count < 0) return;
-        push(r, added->id, i, i + added->bytes);
-        begin = i += added->bytes;
+        push(r, added->id, first, i);
+        begin = i;
     }
     read_segment(r, begin, r->bytes);
 }

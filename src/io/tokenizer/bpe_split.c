@@ -47,6 +47,24 @@ static size_t run_end(const char *text, size_t bytes, size_t i, class kind, size
     return i;
 }
 
+size_t s24i_space_bytes(const char *text, size_t bytes)
+{
+    return run_end(text, bytes, 0, SPACE, SIZE_MAX);
+}
+
+size_t s24i_space_before(const char *text, size_t begin, size_t end)
+{
+    size_t length;
+    for (;;) {
+        size_t at = end;
+        while (at > begin && end - at < 4 && (at == end || (text[at] & 0xc0) == 0x80))
+            at--;
+        if (at == end || class_at(&length, text, end, at) != SPACE || at + length != end)
+            return end;
+        end = at;
+    }
+}
+
 /* 's, 't, 're, 've, 'm, 'll, 'd: their bytes, 0 where there is none. */
 static size_t contraction(const char *text, size_t bytes, int any_case)
 {
@@ -90,6 +108,16 @@ size_t s24i_split_gpt2(const char *text, size_t bytes)
         }
     }
     return kind == SPACE ? spaces(text, bytes) : run_end(text, bytes, at, kind, SIZE_MAX);
+}
+
+size_t s24i_split_digits(const char *text, size_t bytes)
+{
+    size_t length, at = 0;
+    class kind = class_at(&length, text, bytes, 0);
+    if (kind == NUMBER) return length;
+    for (; kind != NUMBER && kind != END; kind = class_at(&length, text, bytes, at))
+        at += length;
+    return at;
 }
 
 /* \s*[\r\n]+: the bytes up to the last line end of the white space, 0 when it has none. */

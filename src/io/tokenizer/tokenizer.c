@@ -97,7 +97,7 @@ void s24_tokenizer_destroy(s24_tokenizer *tokenizer)
     if (!tokenizer) return;
     s24_ctx *ctx = tokenizer->ctx;
     for (size_t i = 0; i < tokenizer->added_count; i++)
-        s24_ctx_free(ctx, tokenizer->added[i].text);
+        s24_ctx_free(ctx, (char *)tokenizer->added[i].text);
     s24_ctx_free(ctx, tokenizer->added);
     s24_ctx_free(ctx, tokenizer->prefix);
     s24_ctx_free(ctx, tokenizer->pieces);
@@ -122,7 +122,7 @@ int64_t s24i_tokenizer_encode(s24_token *tokens, int64_t max_tokens, const s24_t
                               const s24_text *parts, int part_count)
 {
     const int first = tokenizer->cls >= 0, last = tokenizer->sep >= 0;
-    const s24i_run run = {tokens + first, max_tokens - first - last, 0};
+    const s24i_run run = {tokens + first, max_tokens - first - last, 0, 0};
     int64_t count = s24i_tokenizer_run(tokenizer, &run, parts, part_count);
     if (count < 0) return count;
     if (first) tokens[0] = (s24_token){tokenizer->cls, 0, 0, 0};
@@ -148,14 +148,14 @@ static int64_t encode_pair(s24_token *tokens, int64_t max_tokens, const s24_toke
 {
     int64_t kept[2], count = 0;
     for (int i = 0; i < 2; i++) {
-        const s24i_run counting = {NULL, INT64_MAX, i};
+        const s24i_run counting = {NULL, INT64_MAX, i, 0};
         kept[i] = s24i_tokenizer_run(tokenizer, &counting, &texts[i], 1);
         if (kept[i] < 0) return -1;
     }
     cut_pair(kept, max_tokens - 3);
     tokens[count++] = (s24_token){tokenizer->cls, 0, 0, 0};
     for (int i = 0; i < 2; i++) {
-        const s24i_run run = {tokens + count, kept[i], i};
+        const s24i_run run = {tokens + count, kept[i], i, 0};
         if (s24i_tokenizer_run(tokenizer, &run, &texts[i], 1) < 0) return -1;
         count += kept[i];
         tokens[count++] = (s24_token){tokenizer->sep, i, 0, 0};

@@ -75,10 +75,13 @@ int32_t s24i_vocabulary_id(const s24i_vocabulary *vocabulary, const char *token)
 
 /* A token found in the raw text before anything else happens ("[MASK]"). */
 typedef struct s24i_added {
-    char *text;
+    const char *text;
     size_t bytes;
     int32_t id;
     int special; /* decoding leaves it out */
+    /* White space before or after it belongs to it, which is told apart by BPE alone: WordPiece
+       makes no token of it. */
+    int takes_before, takes_after;
 } s24i_added;
 
 /* What a run over a text gives. tokens NULL: it is only counted. */
@@ -86,6 +89,7 @@ typedef struct s24i_run {
     s24_token *tokens;
     int64_t room;
     int32_t type;
+    int plain; /* special tokens are not looked for: what looks like one is text */
 } s24i_run;
 
 /* A token being decoded; first: nothing stands before it. */
@@ -172,14 +176,18 @@ s24_status s24i_tokenizer_find(int32_t *id, const s24_tokenizer *tokenizer, cons
 /* Room for count added tokens, and one of them. */
 s24_status s24i_added_reserve(s24_tokenizer *tokenizer, size_t count);
 s24_status s24i_added_add(s24_tokenizer *tokenizer, const char *text, int32_t id, int special);
+/* Adds one of these, whose text is copied. */
+s24_status s24i_added_put(s24_tokenizer *tokenizer, const s24i_added *added);
 /* Room for count merges, and one of them; of two rows of a pair the later one stays. */
 s24_status s24i_merges_create(s24_tokenizer *tokenizer, size_t count);
 void s24i_merges_add(s24i_bpe *bpe, const s24i_merge *merge);
 /* What follows from vocabulary and merges. whole_words: every word that is a token is taken whole,
    whatever its merges lead to. */
 s24_status s24i_bpe_finish(s24_tokenizer *tokenizer, int whole_words);
-/* The longest added token that the text begins with, or NULL. */
-const s24i_added *s24i_added_find(const s24_tokenizer *tokenizer, const char *text, size_t bytes);
+/* The longest added token that the text begins with, or NULL; plain: of those that are not
+   special. */
+const s24i_added *s24i_added_find(const s24_tokenizer *tokenizer, const char *text, size_t bytes,
+                                  int plain);
 /* A vocabulary file mapped into memory may not be larger. */
 #define S24I_VOCAB_BYTES ((size_t)1 << 30) /* offsets in the pool are 32 bits */
 

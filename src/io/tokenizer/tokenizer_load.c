@@ -4,8 +4,7 @@
  * a text. What must stay true: whatever this reader does not carry out exactly it refuses by its
  * name; a token's id is never guessed.
  *
- * Truncation and padding presets are ignored, and so is what `lstrip` and `rstrip` of an added
- * token add to its offsets: the white space they take makes no token of its own.
+ * Truncation and padding presets are ignored.
  */
 #include "io/tokenizer/tokenizer.h"
 
@@ -24,12 +23,15 @@ static s24_status read_added(s24_tokenizer *tokenizer, const s24i_config *entry)
 {
     const char *text = "";
     int64_t id = 0;
-    int single_word = 0, normalized = 0, special = 0;
+    int single_word = 0, normalized = 0;
+    s24i_added added = {.text = NULL};
     TRY(s24i_config_string(&text, entry, "content", S24I_REQUIRED));
     TRY(s24i_config_int(&id, entry, "id", S24I_REQUIRED, 0, S24I_MAX_IDS - 1));
     TRY(s24i_config_bool(&single_word, entry, "single_word", S24I_OPTIONAL));
     TRY(s24i_config_bool(&normalized, entry, "normalized", S24I_OPTIONAL));
-    TRY(s24i_config_bool(&special, entry, "special", S24I_OPTIONAL));
+    TRY(s24i_config_bool(&added.special, entry, "special", S24I_OPTIONAL));
+    TRY(s24i_config_bool(&added.takes_before, entry, "lstrip", S24I_OPTIONAL));
+    TRY(s24i_config_bool(&added.takes_after, entry, "rstrip", S24I_OPTIONAL));
     normalized &= tokenizer->normalises; /* where nothing is changed it says nothing */
     const s24i_shown shown = s24i_show(text);
     REQUIRE(entry->ctx, *text, S24_ERROR_FORMAT, "%s: an added token's content is empty",
@@ -41,7 +43,10 @@ static s24_status read_added(s24_tokenizer *tokenizer, const s24i_config *entry)
     REQUIRE(entry->ctx, known < 0 || known == id, S24_ERROR_FORMAT,
             "%s: the added token \"%s\" has the id %lld, but %d in model.vocab", entry->file,
             shown.text, (long long)id, (int)known);
-    return s24i_added_add(tokenizer, text, (int32_t)id, special);
+    added.text = text;
+    added.bytes = strlen(text);
+    added.id = (int32_t)id;
+    return s24i_added_put(tokenizer, &added);
 }
 
 static s24_status read_all_added(s24_tokenizer *tokenizer, const s24i_config *root)

@@ -9,25 +9,32 @@ s24_status s24i_added_reserve(s24_tokenizer *tokenizer, size_t count)
     return s24i_zeroed(&tokenizer->added, tokenizer->ctx, count * sizeof *tokenizer->added);
 }
 
-s24_status s24i_added_add(s24_tokenizer *tokenizer, const char *text, int32_t id, int special)
+s24_status s24i_added_put(s24_tokenizer *tokenizer, const s24i_added *added)
 {
-    s24i_added *added = &tokenizer->added[tokenizer->added_count];
-    TRY(s24i_copy_string(&added->text, tokenizer->ctx, text));
-    added->bytes = strlen(text);
-    added->id = id;
-    added->special = special;
+    s24i_added *copy = &tokenizer->added[tokenizer->added_count];
+    char *text;
+    TRY(s24i_copy_string(&text, tokenizer->ctx, added->text));
+    *copy = *added;
+    copy->text = text;
     tokenizer->added_count++;
-    tokenizer->added_first[(unsigned char)*text] = 1;
-    if (id >= tokenizer->count) tokenizer->count = id + 1;
+    tokenizer->added_first[(unsigned char)*copy->text] = 1;
+    if (added->id >= tokenizer->count) tokenizer->count = added->id + 1;
     return S24_OK;
 }
 
-const s24i_added *s24i_added_find(const s24_tokenizer *t, const char *text, size_t bytes)
+s24_status s24i_added_add(s24_tokenizer *tokenizer, const char *text, int32_t id, int special)
+{
+    const s24i_added added = {.text = text, .bytes = strlen(text), .id = id, .special = special};
+    return s24i_added_put(tokenizer, &added);
+}
+
+const s24i_added *s24i_added_find(const s24_tokenizer *t, const char *text, size_t bytes, int plain)
 {
     const s24i_added *best = NULL;
     for (size_t i = 0; i < t->added_count; i++) {
         const s24i_added *added = &t->added[i];
         if (added->bytes > bytes || memcmp(added->text, text, added->bytes)) continue;
+        if (plain && added->special) continue;
         if (!best || added->bytes > best->bytes) best = added;
     }
     return best;

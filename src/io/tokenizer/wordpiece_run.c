@@ -260,7 +260,7 @@ static void read_part(reader *r, const s24_text *text)
     while (i < text->bytes && r->count < r->run->room) {
         if (r->tokenizer->added_first[p[i]]) {
             const s24i_added *added =
-                s24i_added_find(r->tokenizer, text->data + i, text->bytes - i);
+                s24i_added_find(r->tokenizer, text->data + i, text->bytes - i, r->run->plain);
             if (added) {
                 i += read_added(r, added);
                 continue;
