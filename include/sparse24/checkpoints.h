@@ -161,6 +161,27 @@ S24_API s24_status s24_temporary_create(s24_temporary **out, s24_ctx *ctx, const
 S24_API const char *s24_temporary_path(const s24_temporary *temporary);
 S24_API void s24_temporary_destroy(s24_temporary *temporary);
 
+/* ---- 3. other formats ------------------------------------------------------------------------ */
+
+typedef struct s24_gguf_opts {
+    size_t size;     /* sizeof(s24_gguf_opts) */
+    s24_dtype dtype; /* of the folder's tensors: f32 (default), f16 or bf16 */
+    int force;       /* as s24_writer_opts.force */
+} s24_gguf_opts;
+
+/*
+ * Writes a Hugging Face folder of a GGUF file of llama.cpp (versions 2 and 3): config.json,
+ * generation_config.json, model.safetensors, the tokenizer's files and tokenizer_config.json, with
+ * the chat template. Models llama (with a sliding window: mistral), qwen2, qwen3 and gpt2; tensors
+ * of F32, F16, BF16, Q8_0, Q4_0 and Q4_1; byte pair encoding at byte level of the kinds that
+ * s24_tokenizer_load reads, and SentencePiece's. Rotary rows that a llama has pairwise are put half
+ * a head apart. One tensor is in memory at a time; the folder appears whole, as a writer's does.
+ * Errors: IO, FORMAT (file, key or tensor, place, what is expected), UNSUPPORTED (a model, a key of
+ * one, a type of tensor or of tokenizer, by its name), DTYPE, EXISTS, MEMORY, INTERRUPTED.
+ */
+S24_API s24_status s24_gguf_convert(s24_ctx *ctx, const char *in, const char *out,
+                                    const s24_gguf_opts *opts);
+
 #ifdef __cplusplus
 }
 #endif

@@ -6,6 +6,7 @@ import array
 import json
 import struct
 
+import gguf_data
 import tiny_bert
 
 
@@ -21,8 +22,8 @@ def halves(matrix, rows, cols, heads):
     return out
 
 
-def weights(raw):
-    """config.json and the tensors: name to (shape, values)."""
+def weights(raw, paired=False):
+    """config.json and the tensors: name to (shape, values); paired: rows stay side by side."""
     width, inner, layers, heads, kv_heads, vocabulary, positions = struct.unpack("<7i", raw[:28])
     numbers = memoryview(raw)[28:].cast("f")
     at = 0
@@ -42,7 +43,7 @@ def weights(raw):
             ("mlp.up_proj", inner, width)):
         for layer in range(layers):
             values = take(rows * max(cols, 1))
-            if name.endswith(("q_proj", "k_proj")):
+            if name.endswith(("q_proj", "k_proj")) and not paired:
                 values = halves(values, rows, cols, rows * heads // width)
             tensors[f"model.layers.{layer}.{name}.weight"] = ([rows, cols] if cols else [rows],
                                                               values)
@@ -87,3 +88,36 @@ def write(folder, model, tokens):
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes(tiny_bert.safetensors(tensors))
     (folder / "tokenizer.model").write_bytes(pieces(tokens.read_bytes()))
+
+
+def gguf(model, tokens):
+    """The same model as a GGUF file; llama2.c's rows lie as GGUF's do."""
+    config, tensors = weights(model.read_bytes(), paired=True)
+    raw, at, given = tokens.read_bytes(), 4, []
+    while at < len(raw):
+        score, size = struct.unpack("<fi", raw[at:at + 8])
+        given.append((raw[at + 8:at + 8 + size].decode().replace(" ", "\u2581"), score))
+        at += 8 + size
+    texts = ["<unk>", "<s>", "</s>", *(text for text, _ in given[3:])]
+    kinds = [2, 3, 3] + [6] * 256 + [1] * (len(texts) - 259)
+    keys = {"general.architecture": "llama", "tokenizer.ggml.model": "llama",
+            "tokenizer.ggml.tokens": (gguf_data.STRING, texts),
+            "tokenizer.ggml.scores": (gguf_data.F32, [score for _, score in given]),
+            "tokenizer.ggml.token_type": (gguf_data.I32, kinds), "tokenizer.ggml.bos_token_id": 1,
+            "tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.unknown_token_id": 0}
+    keys |= {f"llama.{key}": config[name] for key, name in (
+        ("embedding_length", "hidden_size"), ("feed_forward_length", "intermediate_size"),
+        ("block_count", "num_hidden_layers"), ("attention.head_count", "num_attention_heads"),
+        ("attention.head_count_kv", "num_key_value_heads"),
+        ("context_length", "max_position_embeddings"),
+        ("attention.layer_norm_rms_epsilon", "rms_norm_eps"), ("rope.freq_base", "rope_theta"))}
+    names = {"model.embed_tokens": "token_embd", "model.norm": "output_norm"}
+    parts = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+             "o_proj": "attn_output", "q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v",
+             "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down"}
+    out = {}
+    for name, (shape, values) in tensors.items():
+        stem = name.removesuffix(".weight")
+        place = names.get(stem) or f"blk.{stem.split('.')[2]}.{parts[stem.split('.')[-1]]}"
+        out[place + ".weight"] = ("F32", shape, bytes(memoryview(values).cast("B")))
+    return gguf_data.file(keys, out)

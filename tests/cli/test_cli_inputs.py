@@ -82,7 +82,7 @@ class Inputs(Scratch):
                        for name, sentence in (
             ("torch", torch), ("pickle2", torch), ("pickle4", torch),
             ("zip", "is a zip archive; .*unpack it first"),
-            ("gguf", "is a GGUF file of llama.cpp; .*the folder that it was made from"),
+            ("gguf", "is a GGUF file of llama.cpp; .*sparse24 convert IN OUT"),
             ("model.onnx", "is an ONNX model; .*the folder that it was made from"),
             ("hdf5", r"is an HDF5 file \(Keras\); .*with from_tf=True"),
             ("a.msgpack", "is a Flax checkpoint; .*with from_flax=True"),

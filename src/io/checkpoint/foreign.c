@@ -14,6 +14,7 @@
 
 #define TORCH   "a PyTorch checkpoint (a pickle)"
 #define CONVERT "AutoModel.from_pretrained(IN).save_pretrained(OUT) of transformers writes them"
+#define GGUF    "'sparse24 convert IN OUT' writes them"
 #define ORIGIN  "take the folder that it was made from"
 #define ARRAYS  "safetensors.numpy.save_file writes them"
 #define UNPACK  "unpack it first"
@@ -30,7 +31,7 @@ typedef struct format {
 #define MAGIC(text) text, sizeof text - 1
 static const format formats[] = {
     {MAGIC("version https://git-lfs"), "", "a Git LFS pointer", "'git lfs pull' fetches them"},
-    {MAGIC("GGUF"), ".gguf", "a GGUF file of llama.cpp", ORIGIN},
+    {MAGIC("GGUF"), ".gguf", "a GGUF file of llama.cpp", GGUF},
     {MAGIC("\x80\x02"), "", TORCH, CONVERT},
     {MAGIC("\x80\x03"), "", TORCH, CONVERT},
     {MAGIC("\x80\x04"), "", TORCH, CONVERT},

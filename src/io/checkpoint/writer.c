@@ -87,16 +87,16 @@ static s24_status resolve_path(s24_writer *writer, const char *path)
     REQUIRE(ctx, writer->force, S24_ERROR_EXISTS, "%s %s and may not be replaced", path,
             is_broken ? "is a link to nothing" : "exists");
     if (is_broken) return S24_OK; /* renamed over */
-    REQUIRE(ctx, !S_ISDIR(info.st_mode) == !writer->folder, S24_ERROR_EXISTS,
+    REQUIRE(ctx, !S_ISDIR(info.st_mode) == !writer->is_folder, S24_ERROR_EXISTS,
             "%s is a %s, but a %s is to be written", path,
-            S_ISDIR(info.st_mode) ? "folder" : "file", writer->folder ? "folder" : "file");
+            S_ISDIR(info.st_mode) ? "folder" : "file", writer->is_folder ? "folder" : "file");
     /* The rename would put a file in the place of a device or pipe, for everybody. */
-    REQUIRE(ctx, writer->folder || S_ISREG(info.st_mode), S24_ERROR_EXISTS,
+    REQUIRE(ctx, writer->is_folder || S_ISREG(info.st_mode), S24_ERROR_EXISTS,
             "%s is a device or pipe, so it is not replaced", path);
-    if (!writer->folder) return S24_OK;
+    if (!writer->is_folder) return S24_OK;
     TRY(resolve_links(&writer->path, ctx));
     TRY(check_replaceable(ctx, writer->path));
-    return check_not_above(ctx, writer->path, writer->folder->folder);
+    return check_not_above(ctx, writer->path, writer->source);
 }
 
 /* The files to be written: the model's shards, or one. */
@@ -107,7 +107,10 @@ static s24_status name_files(s24_writer *writer, const s24_checkpoint *model)
     for (size_t i = 0; i < count; i++) {
         s24i_out_file *file = &writer->files[writer->file_count++];
         file->fd = -1;
-        file->name = writer->folder ? model->shards[i].name : s24i_base_name(writer->path);
+        file->name = writer->folder      ? model->shards[i].name
+                     : writer->is_folder ? S24I_SINGLE_FILE
+                                         : s24i_base_name(writer->path);
+        file->metadata = writer->metadata;
         if (model && model->shard_count > 0) file->metadata = model->shards[i].header.metadata;
     }
     return S24_OK;
@@ -133,8 +136,57 @@ s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
     writer->names = s24i_names_of(ctx);
     writer->force = known.force;
     writer->model = known.model;
-    if (known.model && known.model->folder) writer->folder = known.model;
+    if (known.model && known.model->folder) {
+        writer->folder = known.model;
+        writer->source = known.model->folder;
+        writer->is_folder = 1;
+    }
     GIVE(out, writer, s24_writer_destroy, set_up(writer, path, known.model));
+}
+
+static s24_status set_up_folder(s24_writer *writer, const char *path)
+{
+    static const char metadata[] = "{\"format\":\"pt\"}";
+    TRY(s24i_json_parse(&writer->metadata, writer->ctx, path, metadata, sizeof metadata - 1));
+    return set_up(writer, path, NULL);
+}
+
+s24_status s24i_writer_create_folder(s24_writer **out, s24_ctx *ctx, const s24i_new_folder *what)
+{
+    s24_writer *writer;
+    *out = NULL;
+    REQUIRE(ctx, *what->path, S24_ERROR_ARGUMENT, "the output's path is empty");
+    TRY(s24i_zeroed(&writer, ctx, sizeof *writer));
+    writer->ctx = ctx;
+    writer->names = s24i_names_of(ctx);
+    writer->force = what->force;
+    writer->source = what->source;
+    writer->is_folder = 1;
+    GIVE(out, writer, s24_writer_destroy, set_up_folder(writer, what->path));
+}
+
+s24_status s24i_writer_add_file(s24_writer *writer, const char *name, const void *data,
+                                size_t bytes)
+{
+    char *path;
+    TRY(s24i_writer_lay_out(writer));
+    TRY(s24i_join_path(&path, writer->ctx, writer->temporary.path, name));
+    const s24_status status = s24i_write_file(writer->ctx, path, data, bytes, -1);
+    s24_ctx_free(writer->ctx, path);
+    return status;
+}
+
+s24_status s24i_writer_add_text(s24_writer *writer, const char *name,
+                                void (*write)(s24i_json_text *text, const void *user),
+                                const void *user)
+{
+    char *data;
+    s24i_json_text length = {NULL, 0};
+    write(&length, user);
+    TRY(s24i_json_make(&data, writer->ctx, write, user, 0));
+    const s24_status status = s24i_writer_add_file(writer, name, data, length.bytes);
+    s24_ctx_free(writer->ctx, data);
+    return status;
 }
 
 static s24_status find_expected(s24i_part **out, s24_writer *writer, const char *name,
@@ -297,6 +349,7 @@ s24_status s24_writer_commit(s24_writer *writer)
         TRY(s24i_sync_and_close(&writer->files[i].fd, ctx, writer->path));
     }
     if (writer->folder) TRY(finish_folder(writer));
+    if (writer->is_folder && !writer->folder) TRY(s24i_sync_folder(ctx, writer->temporary.path));
     return s24i_put_in_place(&writer->temporary, writer->path, writer->force);
 }
 
@@ -308,6 +361,7 @@ void s24_writer_destroy(s24_writer *writer)
         if (writer->files[i].fd >= 0) close(writer->files[i].fd);
     s24i_temporary_end(&writer->temporary);
     s24i_names_free(&writer->names);
+    s24_ctx_free(ctx, writer->metadata);
     s24_ctx_free(ctx, writer->order);
     s24_ctx_free(ctx, writer->files);
     s24_ctx_free(ctx, writer->parts);

@@ -40,11 +40,13 @@ typedef struct s24i_out_file {
 
 struct s24_writer {
     s24_ctx *ctx;
-    char *path;               /* where the output goes */
-    s24i_temporary temporary; /* where it is written: a file, or a folder; none: not made yet */
-    int force;
+    char *path;                   /* where the output goes */
+    s24i_temporary temporary;     /* where it is written: a file, or a folder; none: not made yet */
+    int force, is_folder;         /* or a single file */
     const s24_checkpoint *model;  /* NULL: none */
-    const s24_checkpoint *folder; /* the same, if its folder goes along; NULL: a single file */
+    const s24_checkpoint *folder; /* the same, if its folder goes along; else NULL */
+    const char *source;           /* what a folder is made of, which it may not replace */
+    s24i_json *metadata;          /* of a folder of no model's */
     s24i_out_file *files;
     size_t file_count;
     s24i_names names; /* of the parts, by number */
@@ -54,6 +56,23 @@ struct s24_writer {
     int is_laid_out;   /* everything has its place in the temporary output */
     int is_closed;     /* a commit has begun: nothing may follow, even if it failed */
 };
+
+/* What a folder that no model's goes along with is made of. */
+typedef struct s24i_new_folder {
+    const char *path, *source; /* source: the file that is read */
+    int force;
+} s24i_new_folder;
+/* A writer of a folder that has one file of tensors and what s24i_writer_add_file gives it, as
+   transformers reads it. As s24_writer_create; source must outlive the writer. */
+s24_status s24i_writer_create_folder(s24_writer **out, s24_ctx *ctx, const s24i_new_folder *what);
+/* Adds a file to such a folder, when all tensors are declared. Errors: as s24_writer_write. */
+s24_status s24i_writer_add_file(s24_writer *writer, const char *name, const void *data,
+                                size_t bytes);
+
+/* The same of what write puts there, JSON as a rule; it runs as for s24i_json_make. */
+s24_status s24i_writer_add_text(s24_writer *writer, const char *name,
+                                void (*write)(s24i_json_text *text, const void *user),
+                                const void *user);
 
 /* The part that a name with a suffix is stored under, NULL if there is none. */
 s24i_part *s24i_writer_find_part(const s24_writer *writer, const char *name, const char *suffix);

@@ -34,10 +34,10 @@ int s24i_writer_like(const s24_writer *writer, size_t file)
 static s24_status open_output(s24_writer *writer, s24i_out_file *file)
 {
     char *path;
-    if (!writer->folder) return S24_OK; /* the temporary output is the file */
+    if (!writer->is_folder) return S24_OK; /* the temporary output is the file */
     TRY(s24i_join_path(&path, writer->ctx, writer->temporary.path, file->name));
     s24_status status = S24_OK;
-    file->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    file->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, writer->folder ? 0600 : 0666);
     if (file->fd < 0) status = s24i_fail_errno(writer->ctx, "create", path);
     s24_ctx_free(writer->ctx, path);
     return status;
@@ -107,8 +107,11 @@ s24_status s24i_writer_lay_out(s24_writer *writer)
     REQUIRE(writer->ctx, !writer->temporary.path, S24_ERROR_ARGUMENT,
             "%s: nothing can be written after a failure", writer->path);
     /* Until a file has its model's mode it is its owner's alone. */
-    const mode_t mode = writer->folder ? 0700 : writer->model ? 0600 : 0666;
-    TRY(s24i_temporary_create(&writer->temporary, writer->folder ? NULL : &writer->files[0].fd,
+    const mode_t mode = writer->folder      ? 0700
+                        : writer->is_folder ? 0777
+                        : writer->model     ? 0600
+                                            : 0666;
+    TRY(s24i_temporary_create(&writer->temporary, writer->is_folder ? NULL : &writer->files[0].fd,
                               writer->ctx, writer->path, mode));
     TRY(sort_parts(writer));
     s24i_part **part = writer->order, **last = writer->order + writer->count;

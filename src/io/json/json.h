@@ -104,6 +104,8 @@ typedef struct s24i_json_text {
 
 void s24i_json_put(s24i_json_text *text, const char *raw);
 void s24i_json_put_integer(s24i_json_text *text, int64_t value);
+/* A finite number, in the fewest digits that give the same float; whole ones without a point. */
+void s24i_json_put_real(s24i_json_text *text, double value);
 /* So many bytes with quotes and escapes; they must be UTF-8. */
 void s24i_json_put_string(s24i_json_text *text, const char *string, size_t bytes);
 /* The text that write makes: it runs twice, to count and to fill. `room` bytes of zeros stand

@@ -165,6 +165,24 @@ void s24i_json_put_integer(s24i_json_text *text, int64_t value)
     s24i_json_put(text, number);
 }
 
+void s24i_json_put_real(s24i_json_text *text, double value)
+{
+    char number[40];
+    double again = 0;
+    if (value == floor(value) && fabs(value) < 1e15) {
+        s24i_json_put_integer(text, (int64_t)value);
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(number, sizeof number, "%.*g", digits, value);
+        /* The program's locale may write another decimal point. */
+        for (char *c = number; *c; c++)
+            if (!strchr("+-0123456789e", *c)) *c = '.';
+        if (s24i_json_real(&again, number) && (float)again == (float)value) break;
+    }
+    s24i_json_put(text, number);
+}
+
 void s24i_json_put_string(s24i_json_text *text, const char *string, size_t bytes)
 {
     static const char escaped[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";

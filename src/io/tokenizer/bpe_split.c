@@ -151,30 +151,39 @@ static size_t split_tiktoken(const char *text, size_t bytes, size_t digits)
     return at ? at : spaces(text, bytes);
 }
 
-static size_t split_llama3(const char *text, size_t bytes)
+size_t s24i_split_llama3(const char *text, size_t bytes)
 {
     return split_tiktoken(text, bytes, 3);
 }
 
-static size_t split_qwen2(const char *text, size_t bytes)
+size_t s24i_split_qwen2(const char *text, size_t bytes)
 {
     return split_tiktoken(text, bytes, 1);
 }
 
-s24i_split *s24i_split_find(const char *pattern)
-{
 #define HEAD "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
 #define TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-    static const struct {
-        const char *pattern;
-        s24i_split *split;
-    } rows[] = {
-        {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-         s24i_split_gpt2},
-        {HEAD "\\p{N}{1,3}" TAIL, split_llama3},
-        {HEAD "\\p{N}" TAIL, split_qwen2},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!strcmp(rows[i].pattern, pattern)) return rows[i].split;
+static const struct {
+    const char *pattern;
+    s24i_split *split;
+} patterns[] = {
+    {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+     s24i_split_gpt2},
+    {HEAD "\\p{N}{1,3}" TAIL, s24i_split_llama3},
+    {HEAD "\\p{N}" TAIL, s24i_split_qwen2},
+};
+enum { PATTERNS = (int)(sizeof patterns / sizeof *patterns) };
+
+s24i_split *s24i_split_find(const char *pattern)
+{
+    for (int i = 0; i < PATTERNS; i++)
+        if (!strcmp(patterns[i].pattern, pattern)) return patterns[i].split;
+    return NULL;
+}
+
+const char *s24i_split_pattern(s24i_split *split)
+{
+    for (int i = 0; i < PATTERNS; i++)
+        if (patterns[i].split == split) return patterns[i].pattern;
     return NULL;
 }

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * GGUF, the file format of llama.cpp, read for s24_gguf_convert: keys with values, then tensors,
+ * whose data lie at the end. What must stay true: nothing is read that the file does not have,
+ * whatever it says; and what it says that is not carried out is refused by its key.
+ *
+ *     gguf_read.c       the file: its keys and tensors
+ *     gguf_value.c      values by their keys
+ *     gguf_types.c      tensors' elements (a row of gguf_types.def for each type)
+ *     gguf_models.c     a table of model types: names of tensors, config.json
+ *     gguf_tokenizer.c  the tokenizer's files
+ *     gguf_convert.c    all of it into a folder
+ */
+#ifndef S24_IO_GGUF_GGUF_H
+#define S24_IO_GGUF_GGUF_H
+
+#include "io/checkpoint/config.h"
+#include "io/checkpoint/names.h"
+#include "io/checkpoint/writer.h"
+#include "io/json/json.h"
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+typedef enum s24i_gguf_kind {
+    S24I_GGUF_U8,
+    S24I_GGUF_I8,
+    S24I_GGUF_U16,
+    S24I_GGUF_I16,
+    S24I_GGUF_U32,
+    S24I_GGUF_I32,
+    S24I_GGUF_F32,
+    S24I_GGUF_BOOL,
+    S24I_GGUF_STRING,
+    S24I_GGUF_ARRAY,
+    S24I_GGUF_U64,
+    S24I_GGUF_I64,
+    S24I_GGUF_F64,
+    S24I_GGUF_KINDS
+} s24i_gguf_kind;
+
+typedef struct s24i_gguf_value {
+    s24i_gguf_kind kind, of; /* of: an array's elements */
+    uint64_t count;          /* of an array's elements */
+    const uint8_t *data;     /* in the map: the number, a string's length and bytes, the elements */
+} s24i_gguf_value;
+
+typedef struct s24i_gguf_tensor {
+    const char *name;
+    int type; /* a row of gguf_types.def */
+    int rank;
+    int64_t shape[4]; /* the outermost first, as elsewhere here */
+    const uint8_t *data;
+    size_t bytes;
+} s24i_gguf_tensor;
+
+typedef struct s24i_gguf {
+    s24_ctx *ctx;
+    const char *path;
+    s24i_map map;
+    s24i_names keys, names; /* of values, and of tensors, by their numbers */
+    s24i_gguf_value *values;
+    s24i_gguf_tensor *tensors;
+    int64_t values_room, tensors_room;
+    char architecture[32]; /* general.architecture, of which keys begin that begin with '.' here */
+} s24i_gguf;
+
+/* Opens and checks a file; closing is harmless after an error. IO, FORMAT, UNSUPPORTED (a version
+   or a type of tensor, by its name), MEMORY. */
+s24_status s24i_gguf_open(s24i_gguf *out, s24_ctx *ctx, const char *path);
+void s24i_gguf_close(s24i_gguf *gguf);
+const s24i_gguf_tensor *s24i_gguf_tensor_of(const s24i_gguf *gguf, const char *name);
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* A key that begins with '.' has the architecture before it. NULL: it is not there. */
+const s24i_gguf_value *s24i_gguf_find(const s24i_gguf *gguf, const char *key);
+/* What stands at a key, with `need` as in config.h. FORMAT, with file, key, its place, and what is
+   expected. */
+s24_status s24i_gguf_int(int64_t *out, const s24i_gguf *gguf, const char *key, s24i_need need,
+                         int64_t max);
+s24_status s24i_gguf_real(double *out, const s24i_gguf *gguf, const char *key, s24i_need need);
+s24_status s24i_gguf_bool(int *out, const s24i_gguf *gguf, const char *key);
+s24_status s24i_gguf_text(s24_text *out, const s24i_gguf *gguf, const char *key, s24i_need need);
+/* An array of such elements; *out is NULL where it is not there. */
+s24_status s24i_gguf_array(const s24i_gguf_value **out, const s24i_gguf *gguf, const char *key,
+                           s24i_gguf_kind of, s24i_need need);
+/* Goes through an array of strings; 0 after the last. */
+typedef struct s24i_gguf_walk {
+    const uint8_t *at;
+    uint64_t left;
+} s24i_gguf_walk;
+s24i_gguf_walk s24i_gguf_begin(const s24i_gguf_value *array);
+int s24i_gguf_next(s24_text *out, s24i_gguf_walk *walk);
+/* The number at an index of an array of numbers of four bytes. */
+uint32_t s24i_gguf_word(const s24i_gguf_value *array, uint64_t index);
+/* 1 if a text is this string. */
+int s24i_text_is(const s24_text *text, const char *string);
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/* The row of a type's number, −1: it is not read. */
+int s24i_gguf_type(uint32_t number);
+const char *s24i_gguf_type_name(int type);
+/* The dtype of a type of floats; NONE: of blocks. */
+s24_dtype s24i_gguf_type_dtype(int type);
+/* "F32, F16 …" */
+const char *s24i_gguf_type_list(void);
+/* Bytes of a row of so many elements; 0 where a row cannot have so many. */
+size_t s24i_gguf_row_bytes(int type, int64_t elements);
+/* A row's elements as f32. */
+s24_status s24i_gguf_row(float *out, int type, const uint8_t *row, int64_t elements);
+
+/* ---- models and tokenizers ------------------------------------------------------------------- */
+
+/* How a tensor of GGUF's is stored in a folder. */
+typedef struct s24i_gguf_place {
+    char name[96]; /* "": it is no tensor there */
+    int transposed;
+    int64_t heads; /* over 0: rows of a head lie pairwise, and are put half a head apart */
+} s24i_gguf_place;
+
+enum { S24I_GGUF_FIELDS = 16 };
+
+/* A model that is converted: what config.json says. */
+typedef struct s24i_gguf_model {
+    const struct s24i_gguf_row *row;  /* of gguf_models.c */
+    double numbers[S24I_GGUF_FIELDS]; /* of the row's fields; below 0: not there */
+    int64_t layers, heads, kv_heads, vocabulary;
+    int64_t first, last[3];  /* ids before texts and at their ends, −1: none */
+    int has_head, has_bias;  /* a head that is not the words' table; biases of queries */
+    int64_t window;          /* tokens that a token attends to; 0: all before it */
+    s24_text scaling;        /* kind of rope scaling; bytes 0: none */
+    double factor, original; /* of it */
+    s24_dtype dtype;
+} s24i_gguf_model;
+
+/* Reads what the keys say. UNSUPPORTED (an architecture, a key), FORMAT. */
+s24_status s24i_gguf_model_read(s24i_gguf_model *out, const s24i_gguf *gguf);
+/* Where a tensor goes. FORMAT (a name that the model does not have). */
+s24_status s24i_gguf_place_of(s24i_gguf_place *out, const s24i_gguf *gguf,
+                              const s24i_gguf_model *model, const s24i_gguf_tensor *tensor);
+/* Add config.json and generation_config.json; and the tokenizer's files. */
+s24_status s24i_gguf_add_config(s24_writer *writer, const s24i_gguf_model *model);
+s24_status s24i_gguf_add_tokenizer(s24_writer *writer, const s24i_gguf *gguf,
+                                   const s24i_gguf_model *model);
+
+#endif

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * s24_gguf_convert: a GGUF file into a Hugging Face folder. The file stays mapped, and one tensor
+ * is in memory at a time. What must stay true: the folder's names and orders are those of its
+ * model type, whatever GGUF's are.
+ */
+#include <string.h>
+
+#include "io/gguf/gguf.h"
+
+/* One tensor on its way. */
+typedef struct job {
+    const s24i_gguf *g;
+    const s24i_gguf_model *model;
+    s24_writer *writer;
+    const s24i_gguf_tensor *tensor;
+    s24i_gguf_place place;
+    int64_t rows, cols;
+    s24_dtype dtype;
+} job;
+
+static s24_tensor stored(const job *j)
+{
+    const s24i_gguf_tensor *t = j->tensor;
+    s24_tensor out = {.name = j->place.name, .dtype = j->dtype, .rank = t->rank};
+    for (int i = 0; i < t->rank; i++)
+        out.shape[i] = t->shape[j->place.transposed ? 1 - i : i];
+    return out;
+}
+
+/* Where among `count` paired rows of the folder's one of the file's is: the pairs of a head are put
+   apart. */
+static int64_t paired_place(const job *j, int64_t row, int64_t count)
+{
+    const int64_t head = count / j->place.heads, place = row % head;
+    return row - place + place % 2 * (head / 2) + place / 2;
+}
+
+/* Where an element is stored. */
+static int64_t place_of(const job *j, int64_t row, int64_t col)
+{
+    if (j->place.transposed) return col * j->rows + row;
+    if (j->place.heads && j->tensor->rank == 1) return paired_place(j, col, j->cols);
+    if (j->place.heads) row = paired_place(j, row, j->rows);
+    return row * j->cols + col;
+}
+
+/* Takes a row as f32 to where it belongs, by way of `given` if it does not stay together. */
+static s24_status put_row(const job *j, uint8_t *out, const float *row, uint8_t *given,
+                          int64_t number)
+{
+    const size_t size = s24_dtype_bytes(j->dtype);
+    const int stays = !j->place.transposed && !(j->place.heads && j->tensor->rank == 1);
+    uint8_t *at = stays ? out + (size_t)place_of(j, number, 0) * size : given;
+    TRY(s24_convert(at, j->dtype, row, S24_F32, j->cols));
+    for (int64_t c = 0; c < j->cols && !stays; c++)
+        memcpy(out + (size_t)place_of(j, number, c) * size, given + (size_t)c * size, size);
+    return S24_OK;
+}
+
+static s24_status fill(const job *j, uint8_t *out, float *row)
+{
+    const s24i_gguf_tensor *t = j->tensor;
+    const size_t bytes = s24i_gguf_row_bytes(t->type, j->cols);
+    for (int64_t i = 0; i < j->rows; i++) {
+        TRY(s24i_gguf_row(row, t->type, t->data + (size_t)i * bytes, j->cols));
+        TRY(put_row(j, out, row, (uint8_t *)(row + j->cols), i));
+    }
+    return S24_OK;
+}
+
+static s24_status write_tensor(job *j)
+{
+    s24_ctx *ctx = j->g->ctx;
+    const s24i_gguf_tensor *t = j->tensor;
+    uint8_t *out = NULL;
+    float *row = NULL;
+    j->cols = t->shape[t->rank - 1];
+    j->rows = 1;
+    for (int i = 0; i < t->rank - 1; i++)
+        j->rows *= t->shape[i];
+    const int is_same =
+        s24i_gguf_type_dtype(t->type) == j->dtype && !j->place.transposed && !j->place.heads;
+    if (is_same) return s24_writer_write(j->writer, j->place.name, t->data);
+    s24_status status;
+    TRY_DONE(s24i_alloc_elems(&out, ctx, j->rows * j->cols, s24_dtype_bytes(j->dtype),
+                              "a tensor that is converted"));
+    TRY_DONE(s24i_alloc_elems(&row, ctx, 2 * j->cols, sizeof *row, "a row that is converted"));
+    TRY_DONE(fill(j, out, row));
+    TRY_DONE(s24_writer_write(j->writer, j->place.name, out));
+done:
+    s24_ctx_free(ctx, row);
+    s24_ctx_free(ctx, out);
+    return status;
+}
+
+/* All tensors, first as declarations and then with their data. */
+static s24_status each_tensor(job *j, int is_declaring)
+{
+    const int64_t count = j->g->names.count;
+    for (int64_t i = 0; i < count; i++) {
+        j->tensor = &j->g->tensors[i];
+        TRY(s24i_gguf_place_of(&j->place, j->g, j->model, j->tensor));
+        if (!*j->place.name) continue;
+        const s24_tensor tensor = stored(j);
+        if (is_declaring) {
+            TRY(s24_writer_declare(j->writer, &tensor));
+            continue;
+        }
+        TRY(s24_ctx_progress(j->g->ctx, "converting", i, count));
+        TRY(write_tensor(j));
+    }
+    return S24_OK;
+}
+
+static s24_status convert(s24_writer *writer, const s24i_gguf *g, const s24i_gguf_model *model)
+{
+    job j = {.g = g, .model = model, .writer = writer, .dtype = model->dtype};
+    TRY(each_tensor(&j, 1));
+    TRY(s24i_gguf_add_tokenizer(writer, g, model));
+    TRY(s24i_gguf_add_config(writer, model));
+    TRY(each_tensor(&j, 0));
+    return s24_writer_commit(writer);
+}
+
+static s24_status convert_to(const s24i_gguf *g, const char *out, const s24_gguf_opts *opts)
+{
+    s24i_gguf_model model;
+    s24_writer *writer = NULL;
+    const s24i_new_folder folder = {out, g->path, opts->force};
+    TRY(s24i_gguf_model_read(&model, g));
+    model.dtype = opts->dtype ? opts->dtype : S24_F32;
+    TRY(s24i_writer_create_folder(&writer, g->ctx, &folder));
+    const s24_status status = convert(writer, g, &model);
+    s24_writer_destroy(writer);
+    return status;
+}
+
+s24_status s24_gguf_convert(s24_ctx *ctx, const char *in, const char *out,
+                            const s24_gguf_opts *opts)
+{
+    s24_gguf_opts known;
+    s24i_gguf g;
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, in && out, S24_ERROR_ARGUMENT, "%s is NULL", in ? "out" : "in");
+    TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_gguf_opts"));
+    REQUIRE(ctx,
+            !known.dtype || known.dtype == S24_F32 || known.dtype == S24_F16 ||
+                known.dtype == S24_BF16,
+            S24_ERROR_DTYPE, "s24_gguf_opts.dtype is %s, f32, f16 or bf16 is expected",
+            s24_dtype_name(known.dtype));
+    s24_status status = s24i_gguf_open(&g, ctx, in);
+    if (status == S24_OK) status = convert_to(&g, out, &known);
+    s24i_gguf_close(&g);
+    return status;
+}

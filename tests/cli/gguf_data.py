@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GGUF files for the tests, byte by byte: keys with values, and tensors of each type with the
+values that they stand for."""
+import random
+import struct
+
+U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
+# Types of tensors: number, bytes of a block of 32 (of an element for floats).
+TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 8, "BF16": 30}
+
+
+def text(value):
+    raw = value if isinstance(value, bytes) else value.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def value(kind, given):
+    if kind == STRING:
+        return text(given)
+    return struct.pack({U32: "<I", I32: "<i", F32: "<f", BOOL: "<B"}[kind], given)
+
+
+def entry(key, given):
+    """A key with its value, whose kind its Python type says; (kind, list) is an array."""
+    if isinstance(given, tuple):
+        kind, elements = given
+        raw = struct.pack("<IIQ", ARRAY, kind, len(elements))
+        return text(key) + raw + b"".join(value(kind, e) for e in elements)
+    kind = {bool: BOOL, int: U32, float: F32, str: STRING, bytes: STRING}[type(given)]
+    return text(key) + struct.pack("<I", kind) + value(kind, given)
+
+
+def info(name, shape, type_number, offset):
+    raw = text(name) + struct.pack("<I", len(shape))
+    raw += b"".join(struct.pack("<Q", side) for side in reversed(shape))
+    return raw + struct.pack("<IQ", type_number, offset)
+
+
+def file(keys, tensors, version=3, alignment=32):
+    """tensors: name to (type, shape, bytes)."""
+    out = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys))
+    out += b"".join(entry(k, v) for k, v in keys.items())
+    data = b""
+    for name, (kind, shape, raw) in tensors.items():
+        out += info(name, shape, TYPES.get(kind, kind), len(data))
+        data += raw + b"\0" * (-len(raw) % alignment)
+    return out + b"\0" * (-len(out) % alignment) + data
+
+
+def half(number):
+    return struct.unpack("<e", struct.pack("<e", number))[0]
+
+
+def single(number):
+    return struct.unpack("<f", struct.pack("<f", number))[0]
+
+
+def brain(number):
+    return struct.unpack("<f", b"\0\0" + struct.pack("<f", number)[2:])[0]
+
+
+def block(kind, chance):
+    """32 elements: their bytes and what they stand for."""
+    scale, base = half(chance.uniform(-0.1, 0.1)), half(chance.uniform(-1, 1))
+    if kind == "Q8_0":
+        numbers = [chance.randint(-128, 127) for _ in range(32)]
+        return struct.pack("<e32b", scale, *numbers), [single(q * scale) for q in numbers]
+    numbers = [chance.randint(0, 15) for _ in range(32)]
+    bits = bytes(numbers[i] | numbers[16 + i] << 4 for i in range(16))
+    if kind == "Q4_0":
+        return struct.pack("<e", scale) + bits, [single((q - 8) * scale) for q in numbers]
+    return struct.pack("<ee", scale, base) + bits, \
+        [single(single(q * scale) + base) for q in numbers]
+
+
+def tensor(kind, shape, seed):
+    """A random one: (type, shape, bytes), and the values that they stand for."""
+    chance = random.Random(seed)
+    count = 1
+    for side in shape:
+        count *= side
+    if kind in ("F32", "F16", "BF16"):
+        rounded = {"F32": single, "F16": half, "BF16": brain}[kind]
+        values = [rounded(chance.uniform(-0.3, 0.3)) for _ in range(count)]
+        form, size = ("<e", 2) if kind == "F16" else ("<f", 2 if kind == "BF16" else 4)
+        raw = b"".join(struct.pack(form, v)[-size:] for v in values)
+        return (kind, shape, raw), values
+    blocks = [block(kind, chance) for _ in range(count // 32)]
+    return (kind, shape, b"".join(raw for raw, _ in blocks)), [v for _, b in blocks for v in b]
+
+
+def floats(numbers):
+    return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
+# ---- models -----------------------------------------------------------------------------------
+
+LETTERS = "abcdefgh\u0120"  # and the last one is a blank at byte level
+
+
+def byte_tokenizer(pre="smollm", **more):
+    """Letters, a merge, two special tokens."""
+    tokens = ["<|end|>", "<|go|>", *LETTERS, "ab"]
+    keys = {"model": "gpt2", "pre": pre, "tokens": (STRING, tokens),
+            "token_type": (I32, [3, 4] + [1] * (len(tokens) - 2)), "merges": (STRING, ["a b"]),
+            "bos_token_id": 1, "eos_token_id": 0, **more}
+    return {f"tokenizer.ggml.{k}": v for k, v in keys.items() if v is not None}
+
+
+def keys(architecture, tokenizer=None, **more):
+    given = {"block_count": 1, "context_length": 64, "embedding_length": 64,
+             "feed_forward_length": 96, "attention.head_count": 4}
+    if architecture == "gpt2":
+        given["attention.layer_norm_epsilon"] = 1e-5
+    else:
+        given |= {"attention.head_count_kv": 2, "attention.layer_norm_rms_epsilon": 1e-6,
+                  "rope.freq_base": 5000.0, "rope.dimension_count": 16}
+    given |= more
+    out = {"general.architecture": architecture,
+           **{f"{architecture}.{k}": v for k, v in given.items() if v is not None}}
+    return out | (byte_tokenizer() if tokenizer is None else tokenizer)
+
+
+def shapes(architecture, words=12):
+    """Name to shape of a model of one block, as GGUF spells them."""
+    block = {"attn_norm.weight": [64], "ffn_norm.weight": [64], "attn_output.weight": [64, 64],
+             "ffn_up.weight": [96, 64], "ffn_down.weight": [64, 96]}
+    outside = {"token_embd.weight": [words, 64], "output_norm.weight": [64]}
+    if architecture == "gpt2":
+        outside |= {"output_norm.bias": [64], "position_embd.weight": [64, 64]}
+        block |= {"attn_qkv.weight": [192, 64], "attn_qkv.bias": [192], "attn_norm.bias": [64],
+                  "ffn_norm.bias": [64], "attn_output.bias": [64], "ffn_up.bias": [96],
+                  "ffn_down.bias": [64]}
+    else:
+        block |= {"attn_q.weight": [64, 64], "attn_k.weight": [32, 64], "attn_v.weight": [32, 64],
+                  "ffn_gate.weight": [96, 64]}
+    if architecture == "qwen2":
+        block |= {"attn_q.bias": [64], "attn_k.bias": [32], "attn_v.bias": [32]}
+    if architecture == "qwen3":
+        block |= {"attn_q_norm.weight": [16], "attn_k_norm.weight": [16]}
+    return outside | {f"blk.0.{k}": v for k, v in block.items()}
+
+
+def model(architecture, kind="F32", seed=1):
+    """Tensors of a model, matrices of that type and the rest F32; and name to values."""
+    tensors, values = {}, {}
+    for number, (name, shape) in enumerate(shapes(architecture).items()):
+        of = kind if len(shape) == 2 else "F32"
+        tensors[name], values[name] = tensor(of, shape, 100 * seed + number)
+    return tensors, values

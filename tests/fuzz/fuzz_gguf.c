@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A GGUF file into a folder: whatever the bytes are, they are refused with a sentence and nothing
+ * is written, or there is a folder whose tensors can be read.
+ */
+#define _GNU_SOURCE /* memfd_create */
+#include "fuzz.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sparse24/nn.h"
+
+/* Removes a folder of files; 0: there is none. */
+static int remove_folder(const char *path)
+{
+    char file[512];
+    DIR *folder = opendir(path);
+    if (!folder) return 0;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] == '.') continue;
+        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        CHECK(remove(file) == 0);
+    }
+    closedir(folder);
+    return rmdir(path) == 0;
+}
+
+/* What was written is a checkpoint, and its tokenizer is one or is refused. */
+static void use(s24_ctx *ctx, const char *path)
+{
+    s24_checkpoint *checkpoint;
+    s24_tokenizer *tokenizer;
+    CHECK(s24_checkpoint_open(&checkpoint, ctx, path) == S24_OK);
+    CHECK(s24_checkpoint_model_type(checkpoint) && s24_checkpoint_count(checkpoint) > 0);
+    s24_checkpoint_close(checkpoint);
+    if (s24_tokenizer_load(&tokenizer, ctx, path) != S24_OK) CHECK(*s24_ctx_error(ctx));
+    s24_tokenizer_destroy(tokenizer);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    char folder[] = "/tmp/s24-fuzz-XXXXXX", in[64], out[64];
+    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
+    const s24_gguf_opts as = {.size = sizeof as, .dtype = bytes % 2 ? S24_F32 : S24_BF16};
+    s24_ctx *ctx;
+    const int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    CHECK(fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes);
+    CHECK(mkdtemp(folder));
+    snprintf(in, sizeof in, "/proc/self/fd/%d", fd);
+    snprintf(out, sizeof out, "%s/out", folder);
+    if (s24_ctx_create(&ctx, &opts) == S24_OK) {
+        const s24_status status = s24_gguf_convert(ctx, in, out, &as);
+        CHECK(status == S24_OK || *s24_ctx_error(ctx));
+        if (status == S24_OK) use(ctx, out);
+        CHECK(remove_folder(out) == (status == S24_OK));
+        s24_ctx_destroy(ctx);
+    }
+    CHECK(rmdir(folder) == 0);
+    close(fd);
+    return 0;
+}
