@@ -34,6 +34,12 @@ static const cli_option options[] = {
     OPTION("prompt", CLI_TEXT, prompt, "TEXT", NULL, "What to go on with."),
     OPTION("input", CLI_TEXT, input, "FILE|-", NULL,
            "UTF-8; every line is a prompt. - is standard input."),
+    OPTION(
+        "chat", CLI_FLAG, chat, NULL, NULL,
+        "Each prompt is a message to the model, put as its chat template has it, and the text is "
+        "the answer."),
+    OPTION("system", CLI_WORDS, system, "TEXT", NULL,
+           "What the system says before it. By default what the template has, if anything."),
     IDS_OPTION(struct generate_options, "Lines of --input, and the output,"),
     OPTION("max-new", CLI_COUNT, max_new, "N", "128",
            "Most new tokens of a text. It ends with the model's positions, too."),
@@ -63,6 +69,8 @@ static const cli_option options[] = {
 
 static const cli_rule rules[] = {{CLI_ONE_OF, "prompt input", NULL, NULL},
                                  {CLI_ONLY_WITH, "ids", "input", NULL},
+                                 {CLI_NOT_WITH, "chat", "ids", NULL},
+                                 {CLI_ONLY_WITH, "system", "chat", NULL},
                                  {CLI_NOT_WITH, "stop", "ids", NULL},
                                  {CLI_ONLY_WITH, "top-k top-p min-p seed", "temperature", NULL},
                                  {CLI_ONE_OF, NULL, NULL, NULL}};
@@ -71,6 +79,8 @@ static const cli_example examples[] = {
     {"sparse24 generate gpt2-24 --prompt 'The file system'", "The likeliest text, as it comes."},
     {"sparse24 generate llama-24 --input prompts.txt --temperature 0.8 --top-p 0.95 --seed 7",
      "A line of text for each line, drawn; the same ones each time."},
+    {"sparse24 generate smollm2 --chat --prompt 'What is a lock?' --max-new 200",
+     "The answer of a model that was trained to answer."},
     {"sparse24 generate llama-24 --prompt 'Q: What is a lock? A:' --stop 'Q:' --json",
      "Up to the next question, for a program."},
     {NULL, NULL}};
@@ -108,6 +118,15 @@ static int check_options(cli_app *cli, const struct generate_options *o)
     return CLI_OK;
 }
 
+/* A conversation's answer ends with the template's own token, too. */
+static void add_chat_end(generation *g)
+{
+    const int32_t end = s24_chat_end(g->prompts.chat);
+    for (int64_t i = 0; i < g->end_count; i++)
+        if (g->ends[i] == end) return;
+    if (end >= 0 && g->end_count < MOST_ENDS) g->ends[g->end_count++] = end;
+}
+
 /* Does what can be done before the weights are read. */
 static int prepare(generation *g, const s24_checkpoint *checkpoint,
                    const s24_transformer_info *info)
@@ -117,6 +136,7 @@ static int prepare(generation *g, const s24_checkpoint *checkpoint,
     int code = cli_status(cli, s24_end_ids(g->ends, &g->end_count, cli->ctx, checkpoint));
     if (g->end_count > MOST_ENDS) g->end_count = MOST_ENDS;
     if (code == CLI_OK) code = generate_prompts_read(cli, &g->prompts, g->o, info);
+    if (code == CLI_OK) add_chat_end(g);
     return code;
 }
 

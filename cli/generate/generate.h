@@ -11,10 +11,10 @@
 
 struct generate_options {
     cli_common common;
-    const char *prompt, *input, *stop, *dtype;
+    const char *prompt, *input, *stop, *dtype, *system;
     int64_t max_new, top_k, seed, logprobs;
     double temperature, top_p, min_p, repeat_penalty;
-    int ids;
+    int ids, chat;
 };
 
 /* ---- generate_prompts.c ---------------------------------------------------------------------- */
@@ -22,6 +22,8 @@ struct generate_options {
 /* Holds the prompts as tokens, end to end. */
 typedef struct generate_prompts {
     s24_tokenizer *tokenizer; /* NULL with --ids */
+    s24_chat *chat;           /* with --chat */
+    const char *system;       /* and what the system says, NULL: as the template has it */
     s24_id_lines *lines;      /* with --ids */
     int32_t *made;            /* else, and their offsets */
     int64_t *offsets;

@@ -7,6 +7,24 @@
 #include "ids.h"
 #include "model_checks.h"
 
+/* Makes the tokens of a conversation whose last message is the text, the caller's to free. */
+static int encode_chat(cli_app *cli, int32_t **ids, int64_t *count, const generate_prompts *p,
+                       const s24_text *text)
+{
+    const s24_text system = {p->system, p->system ? strlen(p->system) : 0};
+    const s24_message all[] = {{S24_ROLE_SYSTEM, system}, {S24_ROLE_USER, *text}};
+    const s24_message *messages = p->system ? all : all + 1;
+    const int64_t message_count = p->system ? 2 : 1;
+    *count = 0;
+    int code =
+        cli_status(cli, s24_chat_encode(NULL, count, p->chat, cli->ctx, messages, message_count));
+    if (code != CLI_OK) return code;
+    *ids = calloc((size_t)*count + 1, sizeof **ids);
+    if (!*ids) return cli_fail(cli, CLI_IO, "out of memory for a prompt");
+    return cli_status(cli,
+                      s24_chat_encode(*ids, count, p->chat, cli->ctx, messages, message_count));
+}
+
 /* Makes the tokens of a text, the caller's to free. */
 static int encode(cli_app *cli, int32_t **ids, int64_t *count, const s24_tokenizer *tokenizer,
                   const s24_text *text)
@@ -30,7 +48,8 @@ static int append(cli_app *cli, generate_prompts *p, const s24_text *text, int64
     int32_t *ids = NULL;
     int64_t count = 0;
     const int64_t used = p->offsets[prompt];
-    int code = encode(cli, &ids, &count, p->tokenizer, text);
+    int code = p->chat ? encode_chat(cli, &ids, &count, p, text)
+                       : encode(cli, &ids, &count, p->tokenizer, text);
     if (code == CLI_OK) {
         int32_t *grown = realloc(p->made, (size_t)(used + count + 1) * sizeof *grown);
         if (grown) {
@@ -56,11 +75,15 @@ static int encode_all(cli_app *cli, generate_prompts *p, const s24_text *texts, 
     return code;
 }
 
-static int open_tokenizer(cli_app *cli, generate_prompts *p, int64_t vocabulary)
+static int open_tokenizer(cli_app *cli, generate_prompts *p, const struct generate_options *o,
+                          int64_t vocabulary)
 {
     const char *folder = cli->operands[0];
-    const int code = cli_status(cli, s24_tokenizer_load(&p->tokenizer, cli->ctx, folder));
-    return code == CLI_OK ? model_takes_tokenizer(cli, p->tokenizer, vocabulary) : code;
+    int code = cli_status(cli, s24_tokenizer_load(&p->tokenizer, cli->ctx, folder));
+    if (code == CLI_OK) code = model_takes_tokenizer(cli, p->tokenizer, vocabulary);
+    if (code != CLI_OK || !o->chat) return code;
+    p->system = o->system;
+    return cli_status(cli, s24_chat_load(&p->chat, cli->ctx, folder, p->tokenizer));
 }
 
 static int read_texts(cli_app *cli, generate_prompts *p, const struct generate_options *o,
@@ -68,7 +91,7 @@ static int read_texts(cli_app *cli, generate_prompts *p, const struct generate_o
 {
     s24_lines *lines = NULL;
     const s24_text one = {o->prompt, o->prompt ? strlen(o->prompt) : 0};
-    int code = open_tokenizer(cli, p, vocabulary);
+    int code = open_tokenizer(cli, p, o, vocabulary);
     if (code == CLI_OK && o->prompt) return encode_all(cli, p, &one, 1);
     if (code == CLI_OK) code = cli_status(cli, s24_lines_read(&lines, cli->ctx, o->input));
     if (code == CLI_OK) code = encode_all(cli, p, s24_lines_texts(lines), s24_lines_count(lines));
@@ -117,6 +140,7 @@ int generate_prompts_read(cli_app *cli, generate_prompts *out, const struct gene
 
 void generate_prompts_free(generate_prompts *prompts)
 {
+    s24_chat_destroy(prompts->chat);
     s24_tokenizer_destroy(prompts->tokenizer);
     s24_id_lines_destroy(prompts->lines);
     free(prompts->made);

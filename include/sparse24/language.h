@@ -149,6 +149,43 @@ S24_API s24_status s24_generate(s24_session *session, s24_ctx *ctx, s24_cache *c
 S24_API s24_status s24_end_ids(int32_t *ids, int64_t *count, s24_ctx *ctx,
                                const s24_checkpoint *checkpoint);
 
+/* ---- conversations --------------------------------------------------------------------------- */
+
+/* How a model was trained on conversations. */
+typedef struct s24_chat s24_chat;
+
+typedef enum s24_role { S24_ROLE_SYSTEM, S24_ROLE_USER, S24_ROLE_ASSISTANT } s24_role;
+
+typedef struct s24_message {
+    s24_role role;
+    s24_text text;
+} s24_message;
+
+/*
+ * Recognises the chat template of a folder, chat_template.jinja or that in tokenizer_config.json,
+ * by the table src/io/chat/chats.def: ChatML (SmolLM2, Qwen, with the system message that theirs
+ * has), Llama 2, 3 and 3.1, Mistral's, Zephyr's. The tokenizer is that of the folder and must
+ * outlive the chat. Errors: UNSUPPORTED (another template, by its file and what is known), IO
+ * (there is none), FORMAT (a token that it needs is not named), MEMORY.
+ */
+S24_API s24_status s24_chat_load(s24_chat **out, s24_ctx *ctx, const char *folder,
+                                 const s24_tokenizer *tokenizer);
+S24_API void s24_chat_destroy(s24_chat *chat);
+/* What the template is called here ("chatml"). */
+S24_API const char *s24_chat_name(const s24_chat *chat);
+/* The id with which an answer ends, −1: none. */
+S24_API int32_t s24_chat_end(const s24_chat *chat);
+/*
+ * The tokens of messages, as the template lays them out, up to where the answer begins. A system
+ * message may be the first and the last is the user's; without one the template's own stands there,
+ * if it has one. Special tokens are the template's alone: what looks like one in a message is text.
+ * *count: in, the room of ids; out, how many there are, of which those that fit were written.
+ * Errors: ARGUMENT (a message out of its place), UNSUPPORTED (a system message that the template
+ * has no place for), MEMORY.
+ */
+S24_API s24_status s24_chat_encode(int32_t *ids, int64_t *count, const s24_chat *chat, s24_ctx *ctx,
+                                   const s24_message *messages, int64_t message_count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -29,7 +29,7 @@ static void tokenize(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         const s24_text *text =
             job->is_context ? &job->qa->contexts[i] : &job->qa->questions[i].text;
-        s24i_run run = {NULL, INT64_MAX, job->is_context, 0};
+        s24i_run run = {.room = INT64_MAX, .type = job->is_context};
         if (lists->tokens) {
             run.tokens = lists->tokens + lists->starts[i];
             run.room = lists->starts[i + 1] - lists->starts[i];

@@ -141,10 +141,10 @@ def shapes(architecture, words=12):
     return outside | {f"blk.0.{k}": v for k, v in block.items()}
 
 
-def model(architecture, kind="F32", seed=1):
+def model(architecture, kind="F32", seed=1, words=12):
     """Tensors of a model, matrices of that type and the rest F32; and name to values."""
     tensors, values = {}, {}
-    for number, (name, shape) in enumerate(shapes(architecture).items()):
+    for number, (name, shape) in enumerate(shapes(architecture, words).items()):
         of = kind if len(shape) == 2 else "F32"
         tensors[name], values[name] = tensor(of, shape, 100 * seed + number)
     return tensors, values

@@ -399,7 +399,7 @@ static void read_normalised(reader *r, size_t begin, size_t end)
 {
     s24i_nfc nfc;
     s24_token *tokens = r->run->tokens ? r->run->tokens + r->count : NULL;
-    const s24i_run run = {tokens, r->run->room - r->count, r->run->type, 0};
+    const s24i_run run = {.tokens = tokens, .room = r->run->room - r->count, .type = r->run->type};
     if (!s24i_nfc_make(&nfc, r->tokenizer->ctx, r->text + begin, end - begin)) {
         r->count = -1;
         return;
@@ -439,14 +439,24 @@ static void read_segment(reader *r, size_t begin, size_t end)
         read_word(r, begin, end, prefix);
 }
 
+/* The added token at a byte, NULL: none. *place: the first of the run's places that is not before
+   it. */
+static const s24i_added *added_at(const reader *r, size_t at, size_t *place)
+{
+    const s24i_run *run = r->run;
+    if (!r->tokenizer->added_first[(unsigned char)r->text[at]]) return NULL;
+    while (*place < run->place_count && run->places[*place] < at)
+        ++*place;
+    const int is_place = *place < run->place_count && run->places[*place] == at;
+    return s24i_added_find(r->tokenizer, r->text + at, r->bytes - at, run->plain && !is_place);
+}
+
 static void read_text(reader *r)
 {
     const s24_tokenizer *t = r->tokenizer;
-    size_t begin = 0;
+    size_t begin = 0, place = 0;
     for (size_t i = 0; i < r->bytes && t->added_count && r->count < r->run->room;) {
-        const s24i_added *added = t->added_first[(unsigned char)r->text[i]]
-                                      ? s24i_added_find(t, r->text + i, r->bytes - i, r->run->plain)
-                                      : NULL;
+        const s24i_added *added = added_at(r, i, &place);
         if (!added) {
             i++;
             continue;

@@ -122,7 +122,7 @@ int64_t s24i_tokenizer_encode(s24_token *tokens, int64_t max_tokens, const s24_t
                               const s24_text *parts, int part_count)
 {
     const int first = tokenizer->cls >= 0, last = tokenizer->sep >= 0;
-    const s24i_run run = {tokens + first, max_tokens - first - last, 0, 0};
+    const s24i_run run = {.tokens = tokens + first, .room = max_tokens - first - last};
     int64_t count = s24i_tokenizer_run(tokenizer, &run, parts, part_count);
     if (count < 0) return count;
     if (first) tokens[0] = (s24_token){tokenizer->cls, 0, 0, 0};
@@ -148,14 +148,14 @@ static int64_t encode_pair(s24_token *tokens, int64_t max_tokens, const s24_toke
 {
     int64_t kept[2], count = 0;
     for (int i = 0; i < 2; i++) {
-        const s24i_run counting = {NULL, INT64_MAX, i, 0};
+        const s24i_run counting = {.room = INT64_MAX, .type = i};
         kept[i] = s24i_tokenizer_run(tokenizer, &counting, &texts[i], 1);
         if (kept[i] < 0) return -1;
     }
     cut_pair(kept, max_tokens - 3);
     tokens[count++] = (s24_token){tokenizer->cls, 0, 0, 0};
     for (int i = 0; i < 2; i++) {
-        const s24i_run run = {tokens + count, kept[i], i, 0};
+        const s24i_run run = {.tokens = tokens + count, .room = kept[i], .type = i};
         if (s24i_tokenizer_run(tokenizer, &run, &texts[i], 1) < 0) return -1;
         count += kept[i];
         tokens[count++] = (s24_token){tokenizer->sep, i, 0, 0};

@@ -89,7 +89,11 @@ typedef struct s24i_run {
     s24_token *tokens;
     int64_t room;
     int32_t type;
-    int plain; /* special tokens are not looked for: what looks like one is text */
+    /* 1: special tokens stand at these bytes alone, ascending ones of a single part; what looks
+       like one elsewhere is text. */
+    int plain;
+    const size_t *places;
+    size_t place_count;
 } s24i_run;
 
 /* A token being decoded; first: nothing stands before it. */

@@ -18,6 +18,10 @@ s24_status s24i_added_put(s24_tokenizer *tokenizer, const s24i_added *added)
     copy->text = text;
     tokenizer->added_count++;
     tokenizer->added_first[(unsigned char)*copy->text] = 1;
+    /* No word is taken for it as a whole: it is found before words are, or is to be text. */
+    uint8_t *whole = tokenizer->bpe.whole;
+    if (whole && added->special && s24i_vocabulary_id(&tokenizer->vocabulary, text) == added->id)
+        whole[added->id / 8] &= (uint8_t) ~(1u << (added->id % 8));
     if (added->id >= tokenizer->count) tokenizer->count = added->id + 1;
     return S24_OK;
 }
