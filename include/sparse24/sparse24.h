@@ -299,48 +299,6 @@ S24_API size_t s24_matrix_bytes(const s24_matrix *matrix);
    an integer that has a scale counts as scale·integer. Errors: ARGUMENT, SHAPE, DTYPE. */
 S24_API s24_status s24_matrix_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_matrix *src);
 
-/*
- * Quantised matrices: stored values are symmetric integers, w ≈ scale · integer, with an f32 scale
- * for a row or for every 64 or 128 columns of it. Everything that takes a matrix takes them:
- * to_dense and the products see scale·integer (rounded once to f32); copies and transposed views
- * keep the scales.
- */
-
-/* The schemes of this build, by index: "int8", "int8-g64", "int8-g128", "int4", "int4-g64",
-   "int4-g128"; bits of an integer and columns that share a scale, 0 for the whole row (either may
-   be NULL). NULL past the end. */
-S24_API const char *s24_scheme_name(int index, int *bits, int64_t *group);
-/*
- * A quantised copy of a float matrix by a scheme (NULL: "int8"); which positions are stored does
- * not change. 8 bits: scale = largest magnitude / 127, integers −127 … 127. 4 bits: integers −8 …
- * 7, the scale with the least squared error among largest / 7 … / 16. Groups of zeros have scale 0.
- * Errors: ARGUMENT (unknown scheme), SHAPE (a transposed view), DTYPE (integers already),
- * NOT_FINITE (names row, column and group), MEMORY.
- */
-S24_API s24_status s24_matrix_quantize(s24_matrix **out, s24_ctx *ctx, const s24_matrix *src,
-                                       const char *scheme);
-/* A quantised matrix as a file holds it (docs/format.md, section 3). */
-typedef struct s24_quantized {
-    int64_t rows, cols;
-    int bits;           /* of an integer: 8 or 4 */
-    int64_t group;      /* columns that share a scale: 64, 128 or cols */
-    const void *values; /* int8_t [rows, cols/2], or bytes [rows, cols/4], a group's first low */
-    const uint8_t *indices; /* [rows, ceil(cols/8)] */
-    const float *scales;    /* [rows, ceil(cols/group)], finite and not negative */
-} s24_quantized;
-
-/* A quantised matrix from a copy of such memory. Errors: ARGUMENT, DTYPE, SHAPE, FORMAT, MEMORY. */
-S24_API s24_status s24_matrix_from_quantized(s24_matrix **out, s24_ctx *ctx,
-                                             const s24_quantized *from);
-/* Its values in that form; indices and scales are so already. Errors: ARGUMENT, DTYPE. */
-S24_API s24_status s24_matrix_to_quantized(void *values, s24_ctx *ctx, const s24_matrix *src);
-/* Scales [rows, ceil(cols/group)] of the stored matrix, borrowed; NULL if it has none. */
-S24_API const float *s24_matrix_scales(const s24_matrix *matrix);
-/* Bits of an integer, 8 or 4 (a 4-bit one takes a byte in s24_matrix_values); 0 for floats. */
-S24_API int s24_matrix_bits(const s24_matrix *matrix);
-/* Columns that share a scale (the stored matrix's width: one per row); 0 if there are no scales. */
-S24_API int64_t s24_matrix_group(const s24_matrix *matrix);
-
 /* ---- 4. products ----------------------------------------------------------------------------- */
 /*
  * x and y are f32. These calls plan on a matrix's first use, keep the plan with the matrix and
@@ -498,7 +456,8 @@ S24_API s24_status s24_matrix_to_hopper(void *packed, s24_ctx *ctx, const s24_ma
 }
 #endif
 
-#include "sparse24/layouts.h" /* weights in the kernels' orders */
-#include "sparse24/masks.h"   /* masks and checks */
-#include "sparse24/notes.h"   /* what a context was told of its CPU */
+#include "sparse24/integers.h" /* quantised matrices */
+#include "sparse24/layouts.h"  /* weights in the kernels' orders */
+#include "sparse24/masks.h"    /* masks and checks */
+#include "sparse24/notes.h"    /* what a context was told of its CPU */
 #endif
