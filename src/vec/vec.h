@@ -34,6 +34,16 @@ typedef struct s24i_product {
     int64_t m, n, k;
 } s24i_product;
 
+/* y[m, rows] = x[m, cols] · the transpose of w's rows from `first` on; w is dense. */
+typedef struct s24i_integer_product {
+    float *y;
+    int64_t ldy;
+    const float *x; /* of 4 bits a row's even columns first, then its odd ones */
+    int64_t ldx;
+    const s24_quantized *w;
+    int64_t first, rows, m;
+} s24i_integer_product;
+
 /* scale is over 0: exp(s·scale + mask − its row's maximum) in place for s[rows, n], and one over
    each row's sum. ld is a multiple of S24I_VEC_PAD and what stands in a row after n may be
    overwritten. */

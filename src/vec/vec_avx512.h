@@ -32,6 +32,18 @@ typedef __m512 vec;
         _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p))), 16))
 /* 1 in the lanes whose bit is set, else 0. */
 #define V_BITS(bits) _mm512_maskz_mov_ps((__mmask16)(bits), _mm512_set1_ps(1.0f))
+/* Integers of WIDTH bytes; of 4 bits the low ones and the high ones, by a table. */
+#define V_LOAD_I8(p)                                                                               \
+    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))))
+#define V_LOAD_I4(low, high, p)                                                                    \
+    do {                                                                                           \
+        const __m512 table_ =                                                                      \
+            _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);                \
+        const __m512i bytes_ =                                                                     \
+            _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p)));             \
+        (low) = _mm512_permutexvar_ps(bytes_, table_);                                             \
+        (high) = _mm512_permutexvar_ps(_mm512_srli_epi32(bytes_, 4), table_);                      \
+    } while (0)
 /* m·2^n for whole n; 0 below −126. */
 #define V_SCALE2(m, n)                                                                             \
     _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ), m, n)

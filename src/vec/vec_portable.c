@@ -36,6 +36,15 @@ typedef uint32_t uvec __attribute__((vector_size(16)));
 #define V_SCALE2(m, n) scale2(m, n)
 /* Neighbours of bf16 as f32. */
 #define V_WIDEN(p) widen4(p)
+/* Integers of WIDTH bytes; of 4 bits the low ones and the high ones. */
+#define V_LOAD_I8(p) bytes4(p)
+#define V_LOAD_I4(low, high, p)                                                                    \
+    do {                                                                                           \
+        (low) = (vec){(float)low_of((p)[0]), (float)low_of((p)[1]), (float)low_of((p)[2]),         \
+                      (float)low_of((p)[3])};                                                      \
+        (high) = (vec){(float)high_of((p)[0]), (float)high_of((p)[1]), (float)high_of((p)[2]),     \
+                       (float)high_of((p)[3])};                                                    \
+    } while (0)
 /* 1 in the lanes whose bit is set, else 0. */
 #define V_BITS(bits)   bits4(bits)
 #define TILE_ROWS_WIDE 4 /* 4 rows × 2 vectors = 8 sums of the 16 registers a baseline has */
@@ -71,6 +80,10 @@ static inline vec bits4(uint32_t bits)
 {
     return (vec){(float)(bits & 1), (float)(bits >> 1 & 1), (float)(bits >> 2 & 1),
                  (float)(bits >> 3 & 1)};
+}
+static inline vec bytes4(const int8_t *p)
+{
+    return (vec){(float)p[0], (float)p[1], (float)p[2], (float)p[3]};
 }
 static inline float sum4(vec a)
 {

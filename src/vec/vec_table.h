@@ -9,6 +9,7 @@
 /* By job. */
 #include "vec/vec_activation.h"
 #include "vec/vec_dropout.h"
+#include "vec/vec_integers.h"
 #include "vec/vec_norm.h"
 #include "vec/vec_optimiser.h"
 #include "vec/vec_product.h"
