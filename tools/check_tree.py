@@ -44,7 +44,7 @@ EVERYWHERE = "src/base/try.h"  # the one header of a room that all see
 # What libsparse24 runs for a libsparse24-nn of the same version, and who may include it.
 SAME_VERSION = {"src/device/device_layers.h", "src/device/device_train.h"}
 SAME_VERSION_ROOMS = {"src/model", "src/run", "src/train", "cli/bench"}
-PUBLIC_ONLY = {"cli", "examples"}
+PUBLIC_ONLY = {"cli", "examples", "python"}
 FORBIDDEN = re.compile(r"(?<![\w.>])(printf|vprintf|fprintf|vfprintf|puts|fputs|putchar|perror|exit"
                        r"|_exit|_Exit|quick_exit|abort|getenv|secure_getenv|setenv)\s*\(")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.M)
@@ -52,7 +52,8 @@ SPDX = "SPDX-License-Identifier: Apache-2.0"
 SPDX_FILES = {".c", ".h", ".cu", ".cuh", ".def", ".py", ".sh", ".cmake", ".map"}
 C_FILES = {".c", ".h", ".cu", ".cuh"}
 SOURCES = C_FILES | {".def", ".py", ".sh", ".cmake"}
-NAMED_ONCE = {"include", "src", "cli", "tests", "bench", "tools"}
+NAMED_ONCE = {"include", "src", "cli", "tests", "bench", "tools", "python"}
+NAMED_BY_PYTHON = {"__init__.py", "__main__.py"}
 LONGEST_FILE = 500
 LONGEST_FUNCTION = 60
 LONGEST_LINE = 100
@@ -217,6 +218,8 @@ def names(files):
     """Yields (path, sentence) for sources that share their name with another."""
     places = collections.defaultdict(list)
     for path in files:
+        if path.name in NAMED_BY_PYTHON:
+            continue
         if path.parts[0] in NAMED_ONCE and path.suffix in SOURCES:
             places[path.name].append(path)
     for paths in places.values():

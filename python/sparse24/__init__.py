@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""2:4 semi-structured sparsity: prune, pack, run and train, on numpy arrays and DLPack tensors.
+
+    import numpy, sparse24
+    w = sparse24.Matrix.magnitude(numpy.random.randn(384, 384).astype("f4"))
+    y = sparse24.linear(x, w)                          # x [m, k] times w [n, k] transposed
+
+    encoder = sparse24.Encoder("all-MiniLM-L6-v2-2of4")
+    vectors = encoder.encode(["a text", "another one"])
+
+Parts load when they are first used, so that `import sparse24` takes no time; `sparse24.torch` is
+imported by name. What the library refuses is a ValueError (shapes, values), a TypeError (dtypes),
+an OSError, a MemoryError, or sparse24.Error, always with the library's own sentence.
+"""
+import importlib as _importlib
+import typing as _typing
+
+from ._core import Error, machine, set_threads, threads
+from ._core import version as _version
+
+if _typing.TYPE_CHECKING:
+    from .checkpoint import Checkpoint, Tensor, save_checkpoint
+    from .encoder import Encoder, nearest, retrieval_accuracy
+    from .language_model import Token, generate
+    from .masks import (BadGroup, apply_mask, check, magnitude_mask, mask_flips, masked_decay,
+                        mvue24, soft_threshold, soft_threshold_scale, tile_mask)
+    from .matrix import Matrix, Plan, addmm, linear, mm
+    from .model import Model
+    from .pruning import Pruned, Stats, criteria, prune, prune_model
+    from .tokenizer import Encoding, Tokenizer
+
+__version__ = _version()
+
+# Where each name is made; the module is imported when the name is first asked for.
+_HOMES = {
+    "checkpoint": ("Checkpoint", "Tensor", "save_checkpoint"),
+    "encoder": ("Encoder", "nearest", "retrieval_accuracy"),
+    "language_model": ("Token", "generate"),
+    "masks": ("BadGroup", "apply_mask", "check", "magnitude_mask", "mask_flips", "masked_decay",
+              "mvue24", "soft_threshold", "soft_threshold_scale", "tile_mask"),
+    "matrix": ("Matrix", "Plan", "addmm", "linear", "mm"),
+    "model": ("Model",),
+    "pruning": ("Pruned", "Stats", "criteria", "prune", "prune_model"),
+    "tokenizer": ("Encoding", "Tokenizer"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["Error", "machine", "set_threads", "threads", *_HOME_OF]
+
+
+def __getattr__(name):
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'sparse24' has no attribute {name!r}")
+    value = getattr(_importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted([*globals(), *_HOME_OF])

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays as the extension takes and gives them."""
+from __future__ import annotations
+
+import typing
+
+import numpy as np
+
+# The library's dtypes that numpy has. The others' bits are shown as integers, or converted to f32.
+NUMPY = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i8": np.int8, "u8": np.uint8,
+         "i16": np.int16, "u16": np.uint16, "i32": np.int32, "u32": np.uint32, "i64": np.int64,
+         "u64": np.uint64, "bool": np.bool_}
+BITS = {"bf16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}
+# What ml_dtypes calls them.
+NAMES = {"bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+
+
+def operand(x: typing.Any) -> typing.Any:
+    """What the extension reads `x` as, without a copy: an array or a DLPack tensor as it is, an
+    array of ml_dtypes by its address, anything else by numpy.asarray."""
+    if isinstance(x, np.ndarray):
+        return tagged(x) if x.dtype.name in NAMES else x
+    if hasattr(x, "__dlpack__"):
+        return x
+    return np.asarray(x)
+
+
+def tagged(x: np.ndarray, dtype: str | None = None) -> tuple:
+    """An array's memory under another dtype of the same size. The array must live on."""
+    rows = x.reshape(-1, x.shape[-1])
+    if not np.shares_memory(rows, x) or rows.strides[1] != x.itemsize:
+        raise ValueError("an array with gaps: numpy.ascontiguousarray makes a copy")
+    return (rows.__array_interface__["data"][0], dtype or NAMES[x.dtype.name], *rows.shape,
+            rows.strides[0] // x.itemsize if rows.shape[0] > 1 else rows.shape[1])
+
+
+class _Memory:
+    """Memory of the library for numpy: the array that is made of it keeps this, so the owner."""
+
+    def __init__(self, address: int, shape: tuple, dtype: np.dtype, owner: object):
+        self.owner = owner
+        self.__array_interface__ = {"data": (address, True), "shape": shape, "version": 3,
+                                    "typestr": dtype.str}
+
+
+def view(address: int, shape: tuple, dtype: typing.Any, owner: object) -> np.ndarray:
+    """A read-only array of the library's memory, which `owner` keeps."""
+    if not address or 0 in shape:
+        return np.empty(shape, dtype)
+    return np.asarray(_Memory(address, shape, np.dtype(dtype), owner))
+
+
+def bits_of(dtype: str) -> typing.Any:
+    """numpy's dtype for the library's, integers of its size where numpy has none."""
+    return NUMPY.get(dtype) or BITS[dtype]

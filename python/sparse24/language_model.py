@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts that go on, token by token."""
+from __future__ import annotations
+
+import queue
+import threading
+import typing
+
+import numpy as np
+
+from . import _core
+from .model import Model, lay
+
+ENDS = (None, "stop", "length")
+
+
+class Token(typing.NamedTuple):
+    """A token as it comes."""
+    prompt: int  # which prompt it goes on with
+    index: int   # 0: the first after the prompt
+    id: int
+    log_probability: float
+    end: str | None  # why the text ends with it: "stop", "length"
+    text: str        # what it adds to the text; "" while a character is not complete
+
+
+class _Decoder:
+    """Tokens of one text to pieces of text, whole characters alone."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+        self.ids: list[int] = []
+        self.sent = 0
+
+    def add(self, token: int, last: bool) -> str:
+        self.ids.append(token)
+        data = self.tokenizer.decode_bytes(self.ids)
+        text = data.decode("utf-8", "replace" if last else "ignore")
+        piece, self.sent = text[self.sent:], len(text)
+        return piece
+
+
+def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_new: int = 128,
+             temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
+             repeat_penalty: float = 1.0, seed: int = 0,
+             stops: typing.Sequence[int] | None = None) -> typing.Iterator[Token]:
+    """Goes on with a prompt, or with several at once; an iterator of Token, as they come.
+
+    prompts: texts, or ids. The next token is the likeliest with temperature 0, else drawn by seed,
+    prompt and index. stops: ids that end a text; by default the folder's. Leaving the loop ends the
+    work. Raises ValueError (an option out of range, a prompt that is too long), Error.
+    """
+    rows = [prompts] if isinstance(prompts, str) else list(prompts)
+    words = any(isinstance(row, str) for row in rows)
+    ids = [model.tokenizer.encode(row).ids if isinstance(row, str) else row for row in rows]
+    offsets, flat = lay(ids)
+    if stops is None:
+        stops = model.end_ids
+    options = (max_new, repeat_penalty, temperature, top_k, top_p, min_p, seed)
+    room = int(min(np.diff(offsets).max(initial=1) + max_new, model.info["positions"]))
+    decoders = [_Decoder(model.tokenizer) if words else None for _ in rows]
+    for row in _stream(model, (offsets, flat, np.asarray(stops, np.int32), options), room):
+        prompt, index, token, log_probability, end = row
+        decoder = decoders[prompt]
+        piece = decoder.add(token, bool(end)) if decoder and end != 1 else ""
+        yield Token(prompt, index, token, log_probability, ENDS[end], piece)
+
+
+def _stream(model: Model, work: tuple, room: int) -> typing.Iterator[tuple]:
+    """Runs the loop in a thread of its own and gives what it reports as it comes."""
+    came: queue.SimpleQueue = queue.SimpleQueue()
+    stopped = threading.Event()
+
+    def report(*row):
+        came.put(row)
+        return stopped.is_set()
+
+    def run():
+        try:
+            with model._lock:
+                offsets = work[0]
+                cache = _core.cache_create(model._session, len(offsets) - 1, room)
+                _core.generate(model._session, cache, *work, report,
+                               lambda *_: stopped.is_set())
+            came.put(None)
+        except BaseException as error:  # pylint: disable=broad-exception-caught
+            came.put(error)
+
+    thread = threading.Thread(target=run, name="sparse24.generate", daemon=True)
+    thread.start()
+    try:
+        while (row := came.get()) is not None:
+            if isinstance(row, BaseException):
+                raise row
+            yield row
+    finally:
+        stopped.set()
+        thread.join()

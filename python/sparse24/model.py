@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models: a pass over tokens, and what a language model goes on with."""
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import typing
+
+import numpy as np
+
+from . import _core
+from .checkpoint import Checkpoint
+from .encoder import Progress
+from .tokenizer import Tokenizer
+
+
+def lay(texts: typing.Sequence[typing.Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Texts of ids laid end to end: offsets [texts + 1], ids."""
+    rows = [np.asarray(text, np.int32).reshape(-1) for text in texts]
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([row.size for row in rows], out=offsets[1:])
+    return offsets, np.concatenate(rows) if rows else np.empty(0, np.int32)
+
+
+class Model:
+    """A model of a Hugging Face folder, planned for this machine. Calls of several threads wait for
+    each other; `Model` of the same folder twice holds its weights twice."""
+
+    def __init__(self, folder: str | os.PathLike, *, dtype: str | None = None, dense: bool = False,
+                 sparse: bool = False, include: str | None = None, exclude: str | None = None,
+                 all_sparse: bool = False, max_tokens: int = 4096,
+                 progress: Progress | None = None):
+        """dtype: "f32", "bf16" or "i8". sparse: pack dense weights that are 2:4 already, of the
+        layers that include and exclude (globs) leave. max_tokens: the most of one pass.
+        Raises OSError, ValueError, TypeError, Error (a model type or a part that is not carried
+        out, by its name)."""
+        checkpoint = Checkpoint(folder)
+        options = (dtype, dense, sparse, include, exclude, all_sparse)
+        self._handle = _core.model_load(checkpoint._handle, options, progress)
+        self._checkpoint = checkpoint
+        self._lock = threading.Lock()
+        self.folder = folder
+        self.max_tokens = max_tokens
+        self.info: dict = _core.model_info(self._handle)
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The folder's tokenizer."""
+        return Tokenizer(self.folder)
+
+    @functools.cached_property
+    def end_ids(self) -> list[int]:
+        """The ids with which the model ends a text; empty where the folder does not say."""
+        return _core.end_ids(self._checkpoint._handle)
+
+    @functools.cached_property
+    def _session(self):
+        return _core.session_create(self._handle, self.max_tokens)
+
+    def forward(self, texts: typing.Sequence[typing.Sequence[int]], *,
+                types: typing.Sequence[typing.Sequence[int]] | None = None,
+                outputs: typing.Sequence[str] = ("hidden",)) -> dict[str, np.ndarray]:
+        """A pass over texts of ids, laid end to end without padding: a dict of f32 arrays.
+
+        outputs: "hidden" [tokens, width], "blocks" [layers + 1, tokens, width], "embeddings"
+        [texts, width], "start" and "end" [tokens] (a head for questions), "logits" [tokens,
+        vocabulary] (a language model). types: of every token, 0 if there are none.
+        """
+        offsets, ids = lay(texts)
+        count, width = int(offsets[-1]), self.info["width"]
+        shapes = {"hidden": (count, width), "blocks": (self.info["layers"] + 1, count, width),
+                  "embeddings": (len(offsets) - 1, width), "start": (count,), "end": (count,),
+                  "logits": (count, self.info["vocabulary"])}
+        unknown = set(outputs) - set(shapes)
+        if unknown:
+            raise ValueError(f"outputs {sorted(unknown)}: expected some of {list(shapes)}")
+        arrays = {name: np.empty(shapes[name], np.float32) for name in outputs}
+        flat_types = None if types is None else lay(types)[1]
+        with self._lock:
+            _core.session_forward(self._session, self._handle, offsets, ids, flat_types, None,
+                                  tuple(arrays.get(name) for name in shapes))
+        return arrays
+
+    def perplexity(self, ids: typing.Sequence[int], *, window: int = 0,
+                   stride: int = 0) -> float:
+        """exp of the mean loss of each next token of a long text of ids, in windows of at most
+        `window` tokens (default: the model's positions) that begin `stride` apart (default: no
+        overlap); a token counts once, with all of its window before it."""
+        ids = np.asarray(ids, np.int32).reshape(-1)
+        window = min(window or self.info["positions"], self.max_tokens)
+        stride = stride or window
+        total, counted, done = 0.0, 0, 1
+        for begin in range(0, max(len(ids) - 1, 1), stride):
+            end = min(begin + window, len(ids))
+            logits = self.forward([ids[begin:end]], outputs=("logits",))["logits"]
+            first = max(done - begin, 1)
+            rows = logits[first - 1:end - begin - 1].astype(np.float64)
+            top = rows.max(axis=1)
+            logs = np.log(np.exp(rows - top[:, None]).sum(axis=1)) + top
+            total += float((logs - rows[np.arange(len(rows)), ids[begin + first:end]]).sum())
+            counted += len(rows)
+            done = end
+            if end == len(ids):
+                break
+        return float(np.exp(total / counted)) if counted else float("nan")

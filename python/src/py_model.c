@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models and passes through them.
+#include "py_model.h"
+
+int py_model_options(s24_model_opts *opts, PyObject *tuple)
+{
+    *opts = (s24_model_opts){.size = sizeof *opts};
+    return PyArg_ParseTuple(tuple, "O&ppzzp;model options", py_dtype, &opts->dtype, &opts->dense,
+                            &opts->sparse, &opts->include, &opts->exclude, &opts->all_sparse);
+}
+
+PyObject *py_callable(PyObject *object)
+{
+    return object == Py_None ? NULL : object;
+}
+
+PyObject *py_model_dict(const s24_model *model)
+{
+    s24_model_info i;
+    s24_model_describe(&i, model);
+    return Py_BuildValue(
+        "{sssLsLsLsLsLsLsLsLsLsLsOsssLsLsLsL}", "model_type", i.model_type, "vocabulary",
+        (long long)i.vocabulary, "positions", (long long)i.positions, "types", (long long)i.types,
+        "width", (long long)i.width, "layers", (long long)i.layers, "heads", (long long)i.heads,
+        "kv_heads", (long long)s24_model_kv_heads(model), "intermediate", (long long)i.intermediate,
+        "linear_layers", (long long)i.linear_layers, "sparse_layers", (long long)i.sparse_layers,
+        "has_qa_head", i.has_qa_head ? Py_True : Py_False, "dtype", s24_dtype_name(i.dtype),
+        "weight_bytes", (long long)i.weight_bytes, "dense_copies", (long long)i.dense_copies,
+        "image", (long long)i.image, "classes", (long long)i.classes);
+}
+
+PyObject *pyf_model_load(PyObject *module, PyObject *args)
+{
+    py_call c = {.module = module};
+    s24_checkpoint *checkpoint;
+    PyObject *options, *progress;
+    s24_model_opts opts;
+    s24_model *model = NULL;
+    if (!PyArg_ParseTuple(args, "O&O!O", py_checkpoint, &checkpoint, &PyTuple_Type, &options,
+                          &progress) ||
+        !py_model_options(&opts, options) || !py_begin(&c))
+        return NULL;
+    py_call_progress(&c, py_callable(progress));
+    if (!py_end(&c, s24_model_load(&model, c.ctx, checkpoint, &opts))) return NULL;
+    return py_handle_new(model, "model", NULL);
+}
+
+PyObject *pyf_model_preset(PyObject *module, PyObject *args)
+{
+    py_call c = {.module = module};
+    const char *name;
+    PyObject *options;
+    s24_model_opts opts;
+    s24_model *model = NULL;
+    if (!PyArg_ParseTuple(args, "sO!", &name, &PyTuple_Type, &options) ||
+        !py_model_options(&opts, options))
+        return NULL;
+    if (!PY_RUN(c, s24_model_preset(&model, c.ctx, name, &opts))) return NULL;
+    return py_handle_new(model, "model", NULL);
+}
+
+PyObject *pyf_model_info(PyObject *module, PyObject *args)
+{
+    (void)module;
+    s24_model *model;
+    if (!PyArg_ParseTuple(args, "O&", py_model, &model)) return NULL;
+    return py_model_dict(model);
+}
+
+PyObject *pyf_session_create(PyObject *module, PyObject *args)
+{
+    py_call c = {.module = module};
+    PyObject *owner;
+    s24_model *model;
+    long long max_tokens;
+    s24_session *session = NULL;
+    if (!PyArg_ParseTuple(args, "OL", &owner, &max_tokens) || !py_model(owner, &model)) return NULL;
+    if (!PY_RUN(c, s24_session_create(&session, c.ctx, model, max_tokens))) return NULL;
+    return py_handle_new(session, "session", owner);
+}
+
+int py_batch(s24_batch *batch, const py_operand *offsets, const py_operand *ids)
+{
+    const s24_dense *o = &offsets->dense;
+    int64_t count = o->rows * o->cols, tokens = ids->dense.rows * ids->dense.cols;
+    const int64_t *at = o->data;
+    if (!py_operand_expect(offsets, S24_I64, count) || !py_operand_expect(ids, S24_I32, tokens))
+        return 0;
+    int good = count > 0 && at[0] == 0 && at[count - 1] == tokens;
+    for (int64_t i = 1; good && i < count; i++)
+        good = at[i] >= at[i - 1];
+    if (!good) {
+        PyErr_Format(PyExc_ValueError, "offsets: expected 0, rising, to the %lld ids",
+                     (long long)tokens);
+        return 0;
+    }
+    batch->texts = count - 1;
+    batch->offsets = at;
+    batch->ids = ids->dense.data;
+    return 1;
+}
+
+/* Memory that a pass writes, of so many numbers; None is none. */
+static int written(const py_operand *operand, int64_t count, float **to)
+{
+    *to = operand->dense.data;
+    return py_operand_expect(operand, S24_F32, count);
+}
+
+/* What a pass gives: hidden, blocks, embeddings, start, end, logits. */
+enum { HIDDEN, BLOCKS, EMBEDDINGS, START, END, LOGITS, OUTPUTS };
+
+static int take_outputs(s24_outputs *to, py_operand o[OUTPUTS], const s24_model_info *info,
+                        const s24_batch *batch)
+{
+    int64_t texts = batch->texts, tokens = batch->offsets[texts], width = info->width;
+    int64_t logits = info->classes ? texts * info->classes : tokens * info->vocabulary;
+    return written(&o[HIDDEN], tokens * width, &to->hidden) &&
+           written(&o[BLOCKS], (info->layers + 1) * tokens * width, &to->blocks) &&
+           written(&o[EMBEDDINGS], texts * width, &to->embeddings) &&
+           written(&o[START], tokens, &to->start_logits) &&
+           written(&o[END], tokens, &to->end_logits) && written(&o[LOGITS], logits, &to->logits);
+}
+
+static int take_inputs(s24_batch *batch, const py_operand *types, const py_operand *mask)
+{
+    int64_t tokens = batch->offsets[batch->texts];
+    batch->types = types->dense.data;
+    batch->mask = mask->dense.data;
+    return py_operand_expect(types, S24_I32, tokens) && py_operand_expect(mask, S24_U8, tokens);
+}
+
+PyObject *pyf_session_forward(PyObject *module, PyObject *args)
+{
+    OPERAND offsets = {.name = "offsets"}, ids = {.name = "ids"}, types = {.name = "types"},
+            mask = {.name = "mask"}, hidden = {.name = "hidden", .writable = 1},
+            blocks = {.name = "blocks", .writable = 1},
+            embeddings = {.name = "embeddings", .writable = 1},
+            start = {.name = "start", .writable = 1}, end = {.name = "end", .writable = 1},
+            logits = {.name = "logits", .writable = 1};
+    py_call c = {.module = module};
+    s24_session *session;
+    s24_model *model;
+    if (!PyArg_ParseTuple(args, "O&O&O&O&O&O&(O&O&O&O&O&O&)", py_session, &session, py_model,
+                          &model, py_operand_take, &offsets, py_operand_take, &ids,
+                          py_operand_take_or_none, &types, py_operand_take_or_none, &mask,
+                          py_operand_take_or_none, &hidden, py_operand_take_or_none, &blocks,
+                          py_operand_take_or_none, &embeddings, py_operand_take_or_none, &start,
+                          py_operand_take_or_none, &end, py_operand_take_or_none, &logits))
+        return NULL;
+    s24_batch batch = {0};
+    s24_outputs outputs = {0};
+    s24_model_info info;
+    s24_model_describe(&info, model);
+    py_operand all[OUTPUTS] = {hidden, blocks, embeddings, start, end, logits};
+    if (!py_batch(&batch, &offsets, &ids) || !take_inputs(&batch, &types, &mask) ||
+        !take_outputs(&outputs, all, &info, &batch))
+        return NULL;
+    if (!PY_RUN(c, s24_session_forward(session, c.ctx, &batch, &outputs))) return NULL;
+    Py_RETURN_NONE;
+}

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints, tokenizers, encoders, models and texts that go on."""
+import pathlib
+import tempfile
+import threading
+import unittest
+
+import numpy as np
+import sparse24
+import tiny_bert
+from py_support import golden
+
+
+class Folder(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.TemporaryDirectory()
+        cls.folder = tiny_bert.write(cls.place.name + "/model")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.place.cleanup()
+
+
+class Checkpoints(Folder):
+    def test_a_mapping_of_arrays(self):
+        checkpoint = sparse24.Checkpoint(self.folder)
+        self.assertEqual(set(checkpoint), set(tiny_bert.shapes()))
+        self.assertEqual(checkpoint.model_type, "bert")
+        name = "encoder.layer.0.intermediate.dense.weight"
+        self.assertEqual(checkpoint[name].shape, (64, 32))
+        self.assertEqual(checkpoint.info(name).dtype, "f32")
+        self.assertTrue(checkpoint.selects(name))
+        self.assertFalse(checkpoint.selects("pooler.dense.weight"))
+        with self.assertRaises(KeyError):
+            _ = checkpoint["nothing"]
+        with self.assertRaisesRegex(ValueError, "packed"):
+            checkpoint.matrix(name)
+
+    def test_arrays_outlive_their_checkpoint(self):
+        array = sparse24.Checkpoint(self.folder)["embeddings.LayerNorm.weight"]
+        self.assertEqual(array.shape, (32,))
+        self.assertTrue(np.isfinite(array).all())
+
+    def test_saved_and_read(self):
+        w = np.random.default_rng(1).standard_normal((8, 16)).astype(np.float32)
+        tensors = {"a": w, "b": w.astype(np.float16), "c": np.arange(6).reshape(1, 2, 3),
+                   "d": np.float32(3).reshape(()), "m": sparse24.Matrix.magnitude(w)}
+        with tempfile.TemporaryDirectory() as place:
+            path = pathlib.Path(place) / "all.safetensors"
+            sparse24.save_checkpoint(path, tensors)
+            checkpoint = sparse24.Checkpoint(path)
+            for name in "abcd":
+                np.testing.assert_array_equal(checkpoint[name], tensors[name])
+            np.testing.assert_array_equal(checkpoint["m"].to_dense(), tensors["m"].to_dense())
+            with self.assertRaises(FileExistsError):
+                sparse24.save_checkpoint(path, tensors)
+
+    def test_malformed(self):
+        with tempfile.TemporaryDirectory() as place:
+            path = pathlib.Path(place) / "bad.safetensors"
+            path.write_bytes(b"\x10\0\0\0\0\0\0\0not json, no way")
+            with self.assertRaises(sparse24.Error) as caught:
+                sparse24.Checkpoint(path)
+            self.assertEqual(caught.exception.status, "malformed input")
+            self.assertIn("bad.safetensors", str(caught.exception))
+
+
+class Tokenizers(Folder):
+    def test_encode_and_decode(self):
+        tokenizer = sparse24.Tokenizer(self.folder)
+        text = "read the file"
+        e = tokenizer.encode(text)
+        self.assertEqual((len(e.ids), e.offsets.shape), (5, (5, 2)))
+        self.assertEqual(text[slice(*e.offsets[1])], "read")
+        self.assertEqual(tokenizer.decode(e.ids), text)
+        self.assertEqual(tokenizer.encode(text, "map").types.tolist(), [0, 0, 0, 0, 0, 1, 1])
+        self.assertEqual(len(tokenizer.encode(text, max_tokens=3).ids), 3)
+        self.assertEqual(len(tokenizer), len(tiny_bert.vocabulary()))
+        with self.assertRaises(ValueError):
+            tokenizer.decode([10 ** 6])
+        with self.assertRaises(TypeError):
+            tokenizer.encode(7)
+
+
+class Encoders(Folder):
+    def test_encode(self):
+        encoder = sparse24.Encoder(self.folder)
+        texts = tiny_bert.sentences(40)
+        vectors = encoder.encode(texts)
+        self.assertEqual((vectors.shape, vectors.dtype), ((40, 32), np.float32))
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+        np.testing.assert_allclose(encoder.encode(texts[3]), vectors[3], atol=1e-5)
+        self.assertEqual(encoder.encode([]).shape, (0, 32))
+        self.assertEqual(encoder.get_sentence_embedding_dimension(), 32)
+        cosines = encoder.similarity(vectors[:3], vectors)
+        np.testing.assert_allclose(cosines, vectors[:3] @ vectors.T, atol=1e-5)
+        indices, scores = sparse24.nearest(vectors, vectors, 2)
+        self.assertEqual(indices[:, 0].tolist(), list(range(40)))
+        np.testing.assert_allclose(scores[:, 0], 1, atol=1e-5)
+        self.assertEqual(sparse24.retrieval_accuracy(vectors, vectors, range(40)), 1)
+
+    def test_prompts_stand_for_one_call(self):
+        encoder = sparse24.Encoder(self.folder)
+        with_prompt = encoder.encode(["a file"], prompt="find the ")
+        np.testing.assert_allclose(with_prompt, encoder.encode(["find the a file"]), atol=1e-5)
+        with self.assertRaisesRegex(ValueError, "query"):
+            encoder.encode(["x"], prompt_name="query")
+
+    def test_threads_and_shares(self):
+        encoder, texts = sparse24.Encoder(self.folder), tiny_bert.sentences(60)
+        expected, wrong = encoder.encode(texts), []
+
+        def work(mine):
+            for _ in range(5):
+                if not np.allclose(mine.encode(texts), expected, atol=1e-5):
+                    wrong.append(1)
+
+        threads = [threading.Thread(target=work, args=(e,))
+                   for e in (encoder, encoder, encoder.share(), encoder.share())]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_refusals(self):
+        with self.assertRaises(OSError):
+            sparse24.Encoder("/nothing")
+        encoder = sparse24.Encoder(self.folder)
+        with self.assertRaisesRegex(TypeError, "text 1: expected str"):
+            encoder.encode(["a", b"b"])
+        with self.assertRaises(ValueError):
+            sparse24.Encoder(self.folder, prompt_name="nothing")
+
+
+class Pruning(Folder):
+    def test_a_model(self):
+        with tempfile.TemporaryDirectory() as place:
+            out = pathlib.Path(place) / "out"
+            seen = []
+            layers = sparse24.prune_model(self.folder, out, "wanda", texts=tiny_bert.sentences(60),
+                                          packed=True, report=seen.append)
+            self.assertEqual((len(layers), seen), (12, layers))
+            self.assertTrue(all(0 < layer.output_error < 1 for layer in layers))
+            self.assertIsInstance(sparse24.Checkpoint(out)[layers[0].name], sparse24.Matrix)
+            vectors = sparse24.Encoder(out).encode(["read the file"])
+            self.assertTrue(np.isfinite(vectors).all())
+            with self.assertRaises(FileExistsError):
+                sparse24.prune_model(self.folder, out)
+            with self.assertRaises(ZeroDivisionError):
+                sparse24.prune_model(self.folder, place + "/two", report=lambda layer: 1 // 0)
+
+
+class LanguageModels(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = golden("language/llama2")
+        cls.io = sparse24.Checkpoint(cls.folder / "io.safetensors")
+        cls.model = sparse24.Model(cls.folder)
+
+    def test_logits(self):
+        for n in range(4):
+            ids, expected = self.io[f"prompt.{n}"], self.io[f"logits.{n}"]
+            outputs = self.model.forward([ids], outputs=("logits", "hidden", "blocks"))
+            np.testing.assert_allclose(outputs["logits"], expected, atol=1e-4 * abs(expected).max())
+            self.assertEqual(outputs["blocks"].shape[0], self.model.info["layers"] + 1)
+        with self.assertRaisesRegex(ValueError, "outputs"):
+            self.model.forward([[1]], outputs=("gates",))
+        with self.assertRaises(ValueError):
+            self.model.forward([[10 ** 6]])
+
+    def test_greedy_texts_one_and_all(self):
+        prompts = [self.io[f"prompt.{n}"] for n in range(4)]
+        expected = [self.io[f"greedy.{n}"].tolist() for n in range(4)]
+        texts = [[] for _ in prompts]
+        for token in sparse24.generate(self.model, prompts, max_new=32):
+            self.assertEqual(token.index, len(texts[token.prompt]))
+            texts[token.prompt].append(token.id)
+        for mine, theirs in zip(texts, expected):
+            self.assertEqual(mine[:len(theirs)], theirs)
+
+    def test_leaving_the_loop_ends_the_work(self):
+        for token in sparse24.generate(self.model, [self.io["prompt.0"]], max_new=200, stops=[]):
+            if token.index == 2:
+                break
+        self.assertFalse([t for t in threading.enumerate() if t.name == "sparse24.generate"])
+        with self.assertRaises(ValueError):
+            list(sparse24.generate(self.model, [self.io["prompt.0"]], temperature=-1))
+
+    def test_perplexity(self):
+        mine = self.model.perplexity(self.io["stride.ids"], window=64, stride=32)
+        self.assertAlmostEqual(mine / float(self.io["stride.ppl"].reshape(-1)[0]), 1, places=4)
+
+
+if __name__ == "__main__":
+    unittest.main()
