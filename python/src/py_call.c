@@ -13,6 +13,8 @@ struct py_context {
     PyObject *progress; /* borrowed for a call, or NULL */
     int64_t checked;    /* when signals were last asked for, in nanoseconds */
     int threads;        /* as it was set, 0: by the library */
+    void *work;
+    size_t work_bytes;
 };
 
 static py_context *pool;
@@ -110,6 +112,17 @@ int py_begin(py_call *call)
 void py_call_progress(py_call *call, PyObject *progress)
 {
     call->context->progress = progress;
+}
+
+void *py_call_work(py_call *call, size_t bytes)
+{
+    py_context *c = call->context;
+    if (bytes > c->work_bytes) {
+        s24_ctx_free(c->ctx, c->work);
+        c->work = s24_ctx_alloc(c->ctx, bytes);
+        c->work_bytes = c->work ? bytes : 0;
+    }
+    return c->work;
 }
 
 void py_set_threads(int threads)

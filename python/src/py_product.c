@@ -63,16 +63,13 @@ PyObject *pyf_plan_info(PyObject *module, PyObject *args)
                          s24_plan_takes(plan, S24_BF16) ? Py_True : Py_False);
 }
 
-/* The context's own memory is what a plan works in. */
-static s24_status run_plan(s24_ctx *ctx, const s24_plan *plan, s24_linear_args *args)
+static s24_status run_plan(py_call *call, const s24_plan *plan, s24_linear_args *args)
 {
-    args->work_bytes = s24_plan_work_bytes(plan, ctx, args->x->rows);
-    args->work = args->work_bytes ? s24_ctx_alloc(ctx, args->work_bytes) : NULL;
+    args->work_bytes = s24_plan_work_bytes(plan, call->ctx, args->x->rows);
+    args->work = py_call_work(call, args->work_bytes);
     if (args->work_bytes && !args->work)
-        return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for a product");
-    s24_status status = s24_plan_run(ctx, plan, args);
-    s24_ctx_free(ctx, args->work);
-    return status;
+        return s24_ctx_fail(call->ctx, S24_ERROR_MEMORY, "no memory for a product");
+    return s24_plan_run(call->ctx, plan, args);
 }
 
 PyObject *pyf_plan_run(PyObject *module, PyObject *args)
@@ -95,7 +92,49 @@ PyObject *pyf_plan_run(PyObject *module, PyObject *args)
                          .activation = (s24_activation)activation.value,
                          .gate = gate.dense.data ? &gate.dense : NULL,
                          .residual = residual.dense.data ? &residual.dense : NULL};
-    if (!PY_RUN(c, run_plan(c.ctx, plan, &a))) return NULL;
+    if (!PY_RUN(c, run_plan(&c, plan, &a))) return NULL;
+    Py_RETURN_NONE;
+}
+
+PyObject *pyf_layout_of(PyObject *module, PyObject *args)
+{
+    py_call c = {.module = module};
+    s24_dtype dtype;
+    const char *layout = NULL;
+    if (!PyArg_ParseTuple(args, "O&", py_dtype, &dtype)) return NULL;
+    if (!PY_RUN(c, (layout = s24_layout_of(c.ctx, dtype), S24_OK))) return NULL;
+    return Py_BuildValue("z", layout);
+}
+
+/* A plan in place copies and reads nothing, so that one for each call costs little. */
+static s24_status run_in_place(py_call *call, const s24_laid_out *w, s24_linear_args *args)
+{
+    s24_plan *plan = NULL;
+    s24_status status = s24_plan_create_in_place(&plan, call->ctx, w);
+    if (status == S24_OK) status = run_plan(call, plan, args);
+    s24_plan_destroy(plan);
+    return status;
+}
+
+/* Addresses of memory without gaps, since a tensor of PyTorch gives these sooner than its shape:
+   the caller answers for their sizes. */
+PyObject *pyf_linear_in_place(PyObject *module, PyObject *args)
+{
+    py_call c = {.module = module};
+    s24_laid_out w = {0};
+    unsigned long long y_at, x_at, packed_at, bias_at;
+    long long m, n, k;
+    s24_dtype dtype;
+    if (!PyArg_ParseTuple(args, "KKKKO&sLLL", &y_at, &x_at, &packed_at, &bias_at, py_dtype, &dtype,
+                          &w.layout, &m, &n, &k))
+        return NULL;
+    w.rows = n;
+    w.cols = k;
+    w.data = (const void *)(uintptr_t)packed_at;
+    s24_dense y = {(void *)(uintptr_t)y_at, dtype, m, n, n};
+    s24_dense x = {(void *)(uintptr_t)x_at, dtype, m, k, k};
+    s24_linear_args a = {.y = &y, .x = &x, .bias = (const float *)(uintptr_t)bias_at};
+    if (!PY_RUN(c, run_in_place(&c, &w, &a))) return NULL;
     Py_RETURN_NONE;
 }
 

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors and layers under the names that PyTorch, torchao and 2by4-pretrain have for them."""
+from __future__ import annotations
+
+import typing
+
+import torch
+
+from sparse24 import _core
+
+from .torch_models import linear_layers
+from .torch_ops import operand, training_linear
+from .torch_tensor import SparseTensor
+from .weight_norm import WeightNormSparsifier
+
+_RULES = {"": "tile-signed", "largest_values_greedy": "tile-signed",
+          "largest_abs_values_greedy": "tile-greedy", "causal1122": "tile-causal1122"}
+
+
+class SparseSemiStructuredTensor(SparseTensor):
+    """SparseTensor by PyTorch's name. _FORCE_CUTLASS chooses among backends of a GPU; on the CPU
+    there is one."""
+    _FORCE_CUTLASS = False
+
+
+SparseSemiStructuredTensorCUTLASS = SparseSemiStructuredTensor
+SparseSemiStructuredTensorCUSPARSELT = SparseSemiStructuredTensor
+
+
+def to_sparse_semi_structured(original_tensor: torch.Tensor, transposed: bool = False,
+                              alg_id: int = 0, *, mask: torch.Tensor | None = None,
+                              MVUE24: bool = False,  # pylint: disable=invalid-name
+                              dtype: torch.dtype | None = None) -> SparseSemiStructuredTensor:
+    """A 2:4 tensor of a matrix.
+
+    As PyTorch's: nothing is pruned, and what is not 2:4 is an error here (PyTorch drops it).
+    With mask, MVUE24 or dtype as 2by4-pretrain's: by the mask, at random and unbiased (seeded by
+    torch.manual_seed), or by magnitude, converted to dtype. transposed and alg_id mean nothing.
+    """
+    del transposed, alg_id
+    w = original_tensor
+    if w.dim() != 2:
+        raise RuntimeError(f"a 2:4 tensor has 2 dimensions, got {w.dim()}")
+    if mask is not None and MVUE24:
+        raise RuntimeError("mask and MVUE24 exclude each other")
+    if mask is None and not MVUE24 and dtype is None:
+        return SparseSemiStructuredTensor.from_dense(w.contiguous())
+    w = w.detach().to(dtype or torch.float16)
+    if MVUE24:
+        seed = int(torch.randint(2 ** 62, ()))
+        return SparseSemiStructuredTensor.from_dense(w.contiguous(), "mvue24", seed)
+    if mask is not None:
+        return SparseSemiStructuredTensor.from_dense((w * (mask != 0)).contiguous())
+    return SparseSemiStructuredTensor.from_dense(w.contiguous(), "magnitude")
+
+
+# ---- training as torchao's
+
+class SemiSparseLinear(torch.nn.Linear):
+    """nn.Linear whose weight is made 2:4 along both sides in each forward pass, by signed greedy
+    4x4 tiles; gradients go straight through to all of the weight."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # pylint: disable=arguments-renamed
+        """[..., in_features] to [..., out_features]."""
+        return training_linear(x, self.weight, self.bias)
+
+    @classmethod
+    def from_dense(cls, linear: torch.nn.Linear) -> torch.nn.Linear:
+        """The same layer with the same parameters."""
+        return _turned(linear, cls)
+
+    @classmethod
+    def to_dense(cls, semi_sparse_linear: torch.nn.Linear) -> torch.nn.Linear:
+        """The same parameters in nn.Linear."""
+        return _turned(semi_sparse_linear, torch.nn.Linear)
+
+
+class SemiSparseActivationLinear(SemiSparseLinear):
+    """nn.Linear whose input is made 2:4 in each forward pass; the gradient of the input goes
+    straight through."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[..., in_features] to [..., out_features]."""
+        rows = semi_sparse_sparsify(x.reshape(-1, x.shape[-1]))
+        return torch.nn.functional.linear(rows, self.weight, self.bias).reshape(*x.shape[:-1], -1)
+
+
+def _turned(linear, cls):
+    new = cls.__new__(cls)
+    torch.nn.Module.__init__(new)
+    new.in_features, new.out_features = linear.in_features, linear.out_features
+    new.weight, new.bias = linear.weight, linear.bias
+    return new.train(linear.training)
+
+
+class _StraightThrough(torch.autograd.Function):
+    """A choice forward, the identity backward."""
+
+    @staticmethod
+    def forward(ctx, x, choose):  # pylint: disable=arguments-differ
+        return choose(x.detach())
+
+    @staticmethod
+    def backward(ctx, grad):  # pylint: disable=arguments-differ
+        return grad, None
+
+
+def semi_sparse_sparsify(x: torch.Tensor, algo: str = "",
+                         backend: str = "cutlass") -> torch.Tensor:
+    """x [m, k] with the zeros of 2:4 along both sides, as a dense tensor; gradients go straight
+    through. algo: PyTorch's names for the rules of tiles."""
+    del backend
+    rule = _RULES.get(algo)
+    if rule is None:
+        raise ValueError(f"algo {algo!r}: expected one of {sorted(_RULES)}")
+
+    def choose(dense):
+        dense = dense.contiguous()
+        mask = torch.empty(dense.shape, dtype=torch.bool)
+        _core.tile_mask(operand(mask), operand(dense), rule.removeprefix("tile-"), False)
+        return dense * mask
+    return _StraightThrough.apply(x, choose)
+
+
+semi_structured_sparsify = semi_sparse_sparsify
+
+
+def swap_linear_with_semi_sparse_linear(model: torch.nn.Module,
+                                        config: dict[str, type], current: str = "") -> None:
+    """Puts config[name].from_dense(layer) in the place of each nn.Linear that is named."""
+    for name, child in list(model.named_children()):
+        fqn = f"{current}.{name}" if current else name
+        if isinstance(child, torch.nn.Linear):
+            if fqn in config:
+                setattr(model, name, config[fqn].from_dense(child))
+        else:
+            swap_linear_with_semi_sparse_linear(child, config, fqn)
+
+
+def swap_semi_sparse_linear_with_linear(model: torch.nn.Module) -> None:
+    """And back."""
+    for name, child in list(model.named_children()):
+        if isinstance(child, SemiSparseLinear):
+            setattr(model, name, type(child).to_dense(child))
+        else:
+            swap_semi_sparse_linear_with_linear(child)
+
+
+# ---- torchao's functions over a model
+
+def semi_sparse_weight(**config) -> typing.Callable[[torch.nn.Linear], None]:
+    """For sparsify_: the layer's weight becomes a 2:4 tensor."""
+    if config.get("alg_id", 0) != 0:
+        raise ValueError(f"alg_id {config['alg_id']}: there is one algorithm")
+
+    def turn(layer):
+        sparse = to_sparse_semi_structured(layer.weight.detach())
+        layer.weight = torch.nn.Parameter(sparse, requires_grad=False)
+    return turn
+
+
+SemiSparseWeightConfig = semi_sparse_weight
+
+
+def sparsify_(model: torch.nn.Module, config: typing.Callable[[torch.nn.Linear], None],
+              filter_fn: typing.Callable[[torch.nn.Module, str], bool] | None = None
+              ) -> torch.nn.Module:
+    """Applies a configuration to the linear layers that the filter takes, in place."""
+    for _, _, _, layer in list(linear_layers(model, filter_fn)):
+        config(layer)
+    return model
+
+
+def apply_fake_sparsity(model: torch.nn.Module, filter_fn=None, **options) -> None:
+    """Makes the weights of the linear layers 2:4 by magnitude, in place, as one step of
+    WeightNormSparsifier does."""
+    names = [f"{name}.weight" for _, _, name, _ in linear_layers(model, filter_fn)]
+    sparsifier = WeightNormSparsifier(1.0, (1, 4), 2, **options)
+    sparsifier.prepare(model, [{"tensor_fqn": name} for name in names])
+    sparsifier.step()
+    sparsifier.squash_mask()
+
+
+# ---- 2by4-pretrain's
+
+class TransposableSparse:
+    """The best of the 90 patterns of each 4x4 tile: called with x it gives (sparse, mask)."""
+
+    def __init__(self, abs: bool = True):  # pylint: disable=redefined-builtin
+        if not abs:
+            raise NotImplementedError("TransposableSparse(abs=False)")
+
+    def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        dense, mask = x.detach().contiguous(), torch.empty(x.shape, dtype=torch.bool)
+        _core.tile_mask(operand(mask), operand(dense), "best", False)
+        return dense * mask, mask
+
+
+def sparse24(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(sparse, mask): the two largest of each four."""
+    dense, mask = x.detach().contiguous(), torch.empty(x.shape, dtype=torch.bool)
+    _core.magnitude_mask(operand(mask), operand(dense), False)
+    return dense * mask, mask
+
+
+def soft_threshold24(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(S(x), mask): the two largest of each four less the third, and which two these are."""
+    _, mask = sparse24(x)
+    dense = x.detach().contiguous()
+    out = torch.empty_like(dense)
+    _core.soft_threshold(operand(out), None, operand(dense), 1.0)
+    return out, mask
+
+
+sparse24_torch = sparse24_triton = sparse24
+soft_threshold24_torch = soft_threshold24_triton = soft_threshold24
+
+
+def masked_add_(grad: torch.Tensor, p: torch.Tensor, mask: torch.Tensor,
+                alpha: float = 0.0) -> torch.Tensor:
+    """grad += alpha·p where mask drops the weight; grad is f32 without gaps."""
+    if grad.dtype is not torch.float32 or not grad.is_contiguous():
+        raise ValueError("grad: expected f32 without gaps")
+    kept, w = (mask != 0).contiguous(), p.detach().contiguous()
+    shape = (-1, w.shape[-1])
+    _core.masked_decay(operand(grad.view(shape)), operand(w.view(shape)),
+                       operand(kept.view(shape)), alpha)
+    return grad

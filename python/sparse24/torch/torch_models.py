@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole models: weights made 2:4 in place, and 2:4 layers put where they are faster."""
+from __future__ import annotations
+
+import logging
+import time
+import typing
+
+import torch
+
+from sparse24 import _core
+from sparse24.pruning import Stats
+
+from .torch_modules import SparseLinear
+from .torch_ops import DTYPES, operand
+
+_log = logging.getLogger("sparse24")
+Filter = typing.Callable[[torch.nn.Module, str], bool]
+
+
+class Choice(typing.NamedTuple):
+    """What was done with a layer, and why."""
+    name: str
+    kind: str  # "2:4", "dense"
+    why: str
+
+
+def linear_layers(model: torch.nn.Module, wanted: Filter | None = None):
+    """(parent, child's name, full name, layer) of every nn.Linear that the filter takes."""
+    for parent_name, parent in list(model.named_modules()):
+        for child_name, child in list(parent.named_children()):
+            name = f"{parent_name}.{child_name}" if parent_name else child_name
+            if isinstance(child, torch.nn.Linear) and (wanted is None or wanted(child, name)):
+                yield parent, child_name, name, child
+
+
+def _watch(layers, stats):
+    """Hooks that show each layer's inputs to its statistics."""
+    def hook(name):
+        def see(_, inputs):
+            x = inputs[0].detach()
+            stats[name].add(x.reshape(-1, x.shape[-1]).float().contiguous().numpy())
+        return see
+    return [layer.register_forward_pre_hook(hook(name)) for _, _, name, layer in layers]
+
+
+@torch.no_grad()
+def prune_(model: torch.nn.Module, method: str = "magnitude", *,
+           calibration: typing.Iterable[typing.Any] = (), filter_fn: Filter | None = None,
+           dampening: float = 0.0, block: int = 0) -> dict[str, float]:
+    """Makes the weights of a model's nn.Linear layers 2:4, in place; returns the share of Σ|w| that
+    each keeps, by name.
+
+    method: a criterion of sparse24.criteria(). calibration: batches for `wanda` and `sparsegpt`,
+    which see every layer's inputs: a tensor, a tuple of arguments or a dict of them, each a call of
+    the model. filter_fn(layer, name) says which layers; layers whose in_features 4 does not divide
+    are left alone. Raises ValueError (no calibration, an unknown method), sparse24.Error.
+    """
+    layers = [row for row in linear_layers(model, filter_fn) if row[3].in_features % 4 == 0]
+    stats: dict[str, Stats] = {}
+    if _core.criterion_needs_stats(method):
+        stats = {name: Stats(layer.in_features) for _, _, name, layer in layers}
+        hooks = _watch(layers, stats)
+        try:
+            for batch in calibration:
+                if isinstance(batch, dict):
+                    model(**batch)
+                else:
+                    model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
+        finally:
+            for hook in hooks:
+                hook.remove()
+    kept = {}
+    for _, _, name, layer in layers:
+        w = layer.weight.detach().float().contiguous().clone()
+        handle = stats[name]._handle if stats else None
+        kept[name], _ = _core.prune(operand(w), handle, method, dampening, block)
+        layer.weight.copy_(w)
+    return kept
+
+
+def _seconds(layer, x) -> float:
+    """The best of some calls."""
+    best = float("inf")
+    for _ in range(5):
+        begin = time.perf_counter()
+        for _ in range(4):
+            layer(x)
+        best = min(best, (time.perf_counter() - begin) / 4)
+    return best
+
+
+@torch.no_grad()
+def accelerate_(model: torch.nn.Module, *, tokens: int = 128, measure: bool = True,
+                filter_fn: Filter | None = None) -> list[Choice]:
+    """Puts a SparseLinear in the place of each nn.Linear whose weight is 2:4 already, where it is
+    faster on this machine with so many tokens a call (measured once for each shape; measure=False:
+    everywhere). Returns what was done with each layer and why; the logger sparse24 has it too."""
+    choices, measured = [], {}
+    for parent, child_name, name, layer in linear_layers(model, filter_fn):
+        kind, why = "dense", None
+        w = layer.weight
+        if w.device.type != "cpu" or w.dtype not in DTYPES or layer.in_features % 4:
+            why = f"{w.dtype} [{layer.out_features}, {layer.in_features}] on {w.device}"
+        elif _core.check(operand(w.detach().contiguous()), False) is not None:
+            why = "its weight is not 2:4"
+        else:
+            sparse = SparseLinear.from_dense(layer)
+            shape = (*w.shape, w.dtype, layer.bias is not None)
+            if measure and shape not in measured:
+                x = torch.randn(tokens, layer.in_features, dtype=w.dtype)
+                measured[shape] = _seconds(layer, x) / _seconds(sparse, x)
+            ratio = measured.get(shape)
+            why = "not measured" if ratio is None else f"{ratio:.2f}x dense at {tokens} tokens"
+            if ratio is None or ratio > 1:
+                kind = "2:4"
+                setattr(parent, child_name, sparse)
+        choices.append(Choice(name, kind, why))
+        _log.info("%s: %s, %s", name, kind, why)
+    return choices

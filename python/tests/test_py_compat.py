@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The names of other libraries: the same results as golden vectors of theirs."""
+import re
+import unittest
+
+import sparse24
+from py_support import golden
+
+try:
+    import torch
+except ImportError as missing:
+    raise unittest.SkipTest("no PyTorch here") from missing
+
+from sparse24.torch import compat
+
+
+def tensors(path):
+    checkpoint = sparse24.Checkpoint(golden(path))
+    return {name: torch.from_numpy(checkpoint[name].copy()) for name in checkpoint}
+
+
+class Sparsifiers(unittest.TestCase):
+    def masked(self, weight, sparsifier):
+        layer = torch.nn.Linear(weight.shape[1], weight.shape[0])
+        layer.weight.data.copy_(weight)
+        sparsifier.prepare(layer, [{"tensor_fqn": "weight"}])
+        sparsifier.step()
+        return layer, sparsifier.mask_of(sparsifier.groups[0])
+
+    def test_golden_masks(self):
+        data = tensors("prune/torch_ao.safetensors")
+        names = [name for name in data if name.startswith("mask.")]
+        self.assertEqual(len(names), 12)
+        for name in names:
+            with self.subTest(name):
+                if "nearly" in name:
+                    sparsifier = compat.NearlyDiagonalSparsifier(int(name.split("=")[1]))
+                else:
+                    level, rows, cols, zeros, norm = re.fullmatch(
+                        r"mask.level=(.*),block=(\d+)x(\d+),zeros=(\d+),norm=(\w+)", name).groups()
+                    sparsifier = compat.WeightNormSparsifier(
+                        float(level), (int(rows), int(cols)), int(zeros),
+                        None if norm == "None" else int(norm))
+                _, mask = self.masked(data["weight"], sparsifier)
+                self.assertTrue(torch.equal(mask != 0, data[name] != 0))
+
+    def test_the_tutorial_s_steps(self):
+        model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(),
+                                    torch.nn.Linear(32, 64))
+        before = model[0].weight.detach().clone()
+        sparsifier = compat.WeightNormSparsifier(sparsity_level=1.0, sparse_block_shape=(1, 4),
+                                                 zeros_per_block=2)
+        sparsifier.prepare(model, [{"tensor_fqn": "0.weight"}, {"tensor_fqn": "2.weight"}])
+        sparsifier.step()
+        state = sparsifier.state_dict()
+        self.assertEqual(set(state["state"]), {"0.weight", "2.weight"})
+        sparsifier.load_state_dict(state)
+        sparsifier.squash_mask(params_to_keep=("sparsity_level",))
+        self.assertEqual(model[0].sparse_params, {"sparsity_level": 1.0})
+        self.assertTrue(torch.equal(model[0].weight, compat.sparse24(before)[0]))
+        x = torch.randn(5, 64)
+        y = model(x)
+        for layer in (model[0], model[2]):
+            layer.weight = torch.nn.Parameter(compat.to_sparse_semi_structured(layer.weight))
+        torch.testing.assert_close(model(x), y, atol=1e-4, rtol=1e-4)
+
+    def test_refusals(self):
+        with self.assertRaises(NotImplementedError):
+            compat.WeightNormSparsifier(norm=3)
+        with self.assertRaisesRegex(ValueError, "zeros_per_block 5"):
+            self.masked(torch.randn(8, 8), compat.WeightNormSparsifier(1.0, (1, 4), 5))
+        with self.assertRaises(ValueError):
+            self.masked(torch.randn(8, 8), compat.NearlyDiagonalSparsifier(2))
+        with self.assertRaises(AssertionError):
+            compat.WeightNormSparsifier().prepare(torch.nn.Linear(8, 8), [{"name": "weight"}])
+
+
+class Ao(unittest.TestCase):
+    def test_swap_there_and_back(self):
+        model = torch.nn.Sequential(torch.nn.Linear(64, 32),
+                                    torch.nn.Sequential(torch.nn.Linear(32, 64)))
+        weight = model[1][0].weight
+        compat.swap_linear_with_semi_sparse_linear(
+            model, {"0": compat.SemiSparseActivationLinear, "1.0": compat.SemiSparseLinear})
+        self.assertIs(model[1][0].weight, weight)
+        x = torch.randn(8, 64)
+        h = compat.semi_sparse_sparsify(x) @ model[0].weight.t() + model[0].bias
+        expected = h @ compat.semi_sparse_sparsify(weight).t() + model[1][0].bias
+        torch.testing.assert_close(model(x), expected, atol=1e-4, rtol=1e-4)
+        model(x).sum().backward()
+        self.assertGreater(int((weight.grad != 0).sum()), weight.numel() // 2)
+        compat.swap_semi_sparse_linear_with_linear(model)
+        self.assertIs(type(model[1][0]), torch.nn.Linear)
+        self.assertIs(type(model[0]), torch.nn.Linear)
+
+    def test_sparsify(self):
+        model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Linear(32, 64))
+        compat.apply_fake_sparsity(model)
+        x = torch.randn(3, 64)
+        y = model(x)
+        compat.sparsify_(model, compat.semi_sparse_weight(), lambda _, name: name == "0")
+        self.assertIsInstance(model[0].weight, compat.SparseSemiStructuredTensor)
+        torch.testing.assert_close(model(x), y, atol=1e-4, rtol=1e-4)
+        with self.assertRaises(ValueError):
+            compat.semi_sparse_weight(alg_id=3)
+
+    def test_what_comes_later_says_its_name(self):
+        with self.assertRaisesRegex(NotImplementedError, "compat.MarlinSparseLayout"):
+            compat.MarlinSparseLayout()
+        for name in compat.__all__:
+            self.assertTrue(hasattr(compat, name), name)
+
+
+class Pretrain(unittest.TestCase):
+    def test_golden(self):
+        data = tensors("train/by4_pretrain.safetensors")
+        weight = data["weight"]
+        out, mask = compat.sparse24_torch(weight)
+        self.assertTrue(torch.equal(out, data["sparse24.out"]))
+        self.assertTrue(torch.equal(mask, data["sparse24.mask"] != 0))
+        out, mask = compat.soft_threshold24(weight)
+        self.assertTrue(torch.equal(out, data["soft_threshold24.out"]))
+        self.assertTrue(torch.equal(mask, data["soft_threshold24.mask"] != 0))
+        grad = data["masked_add.grad_in"].clone()
+        compat.masked_add_(grad, weight, data["sparse24.mask"], alpha=2e-4)
+        self.assertTrue(torch.allclose(grad, data["masked_add.grad_out_alpha2e-4"], rtol=1e-6))
+        f16 = data["transposable.f16.weight"].to(torch.float16)
+        out, mask = compat.TransposableSparse(abs=True)(f16)
+        score = f16.float().abs()
+        self.assertAlmostEqual(float((score * mask).sum()),
+                               float((score * data["transposable.f16.mask"]).sum()), places=1)
+
+    def test_to_sparse(self):
+        w = torch.randn(64, 64)
+        sparse, mask = compat.sparse24(w.half())
+        self.assertTrue(torch.equal(
+            compat.to_sparse_semi_structured(w, dtype=torch.float16).to_dense(), sparse))
+        self.assertTrue(torch.equal(
+            compat.to_sparse_semi_structured(w, mask=mask).to_dense(), w.half() * mask))
+        mean = torch.stack([compat.to_sparse_semi_structured(w, MVUE24=True,
+                                                             dtype=torch.float32).to_dense()
+                            for _ in range(400)]).mean(0)
+        self.assertLess(float((mean - w).abs().mean()), 0.1)
+        with self.assertRaises(RuntimeError):
+            compat.to_sparse_semi_structured(w, mask=mask, MVUE24=True)
+        with self.assertRaises(RuntimeError):
+            compat.to_sparse_semi_structured(w[0])
+        with self.assertRaises(sparse24.Error):
+            compat.to_sparse_semi_structured(w)
+
+    def test_adamw_step(self):
+        data = tensors("train/adamw_step.safetensors")
+        for option in (1, 2):
+            of = f"option{option}."
+            p, q = (torch.nn.Parameter(data[of + n].clone()) for n in ("p0", "q0"))
+            p.mask = "dense"
+            optimizer = compat.AdamW_STEP([p, q], lr=1e-2, betas=(0.9, 0.95), eps=1e-8,
+                                          weight_decay=0.1, clipping=(3, 12), option=option)
+            for step in range(20):
+                p.grad, q.grad = data[f"{of}grad_p.{step:02}"], data[f"{of}grad_q.{step:02}"]
+                optimizer.step()
+                for name, mine in (("p", p), ("q", q)):
+                    torch.testing.assert_close(mine.detach(), data[f"{of}{name}.{step + 1:02}"],
+                                               rtol=2e-6, atol=1e-6)
+                self.assertEqual(p.mask == "sparse", bool(data[of + "sparse_phase"][step]))
+
+
+if __name__ == "__main__":
+    unittest.main()
