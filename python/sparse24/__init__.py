@@ -21,6 +21,8 @@ from ._core import version as _version
 if _typing.TYPE_CHECKING:
     from .checkpoint import Checkpoint, Tensor, save_checkpoint
     from .encoder import Encoder, nearest, retrieval_accuracy
+    from .evaluation import (Answers, Questions, evaluate_lm, evaluate_qa, evaluate_retrieval,
+                             plan)
     from .language_model import Token, generate
     from .masks import (BadGroup, apply_mask, check, magnitude_mask, mask_flips, masked_decay,
                         mvue24, soft_threshold, soft_threshold_scale, tile_mask)
@@ -28,6 +30,7 @@ if _typing.TYPE_CHECKING:
     from .model import Model
     from .pruning import Pruned, Stats, criteria, prune, prune_model
     from .tokenizer import Encoding, Tokenizer
+    from .training import Step, distil, train
 
 __version__ = _version()
 
@@ -35,6 +38,8 @@ __version__ = _version()
 _HOMES = {
     "checkpoint": ("Checkpoint", "Tensor", "save_checkpoint"),
     "encoder": ("Encoder", "nearest", "retrieval_accuracy"),
+    "evaluation": ("Answers", "Questions", "evaluate_lm", "evaluate_qa", "evaluate_retrieval",
+                   "plan"),
     "language_model": ("Token", "generate"),
     "masks": ("BadGroup", "apply_mask", "check", "magnitude_mask", "mask_flips", "masked_decay",
               "mvue24", "soft_threshold", "soft_threshold_scale", "tile_mask"),
@@ -42,6 +47,7 @@ _HOMES = {
     "model": ("Model",),
     "pruning": ("Pruned", "Stats", "criteria", "prune", "prune_model"),
     "tokenizer": ("Encoding", "Tokenizer"),
+    "training": ("Step", "distil", "train"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

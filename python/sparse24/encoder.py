@@ -54,15 +54,20 @@ class Encoder:
         return other
 
     def encode(self, sentences: str | typing.Sequence[str], prompt_name: str | None = None,
-               prompt: str | None = None, *, normalize_embeddings: bool = False,
+               prompt: str | None = None, batch_size: int = 32,
+               show_progress_bar: bool | None = None, *, convert_to_numpy: bool = True,
+               convert_to_tensor: bool = False, normalize_embeddings: bool = False,
                progress: Progress | None = None) -> np.ndarray:
         """Embeddings [n, width] of f32 in the order of the texts; [width] of a single text.
 
         prompt_name: one of the folder's prompts; prompt: a text of your own, before every text.
-        normalize_embeddings: to length 1, also where the folder does not say so. progress is called
-        with (stage, done, total) and may stop by returning something true.
+        normalize_embeddings: to length 1, also where the folder does not say so.
+        convert_to_tensor: a tensor of PyTorch instead. progress is called with (stage, done, total)
+        and may stop by returning something true. batch_size, show_progress_bar and convert_to_numpy
+        are there for callers of sentence-transformers and change nothing: batches go by tokens.
         Raises TypeError, ValueError (no such prompt), KeyboardInterrupt.
         """
+        del batch_size, show_progress_bar, convert_to_numpy
         single = isinstance(sentences, str)
         texts = (sentences,) if single else tuple(sentences)
         out = np.empty((len(texts), self.width), np.float32)
@@ -77,7 +82,20 @@ class Encoder:
                     _core.encoder_prompt(self._handle, None, self._prompt)
         if normalize_embeddings:
             out /= np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-12)
-        return out[0] if single else out
+        out = out[0] if single else out
+        if not convert_to_tensor:
+            return out
+        import torch  # pylint: disable=import-outside-toplevel
+        return torch.from_numpy(out)
+
+    def encode_query(self, sentences: str | typing.Sequence[str], **options) -> np.ndarray:
+        """encode with the folder's prompt "query", where it has one."""
+        return self.encode(sentences, "query" if "query" in self.prompts else None, **options)
+
+    def encode_document(self, sentences: str | typing.Sequence[str], **options) -> np.ndarray:
+        """encode with the folder's prompt "document" or "passage", where it has one."""
+        names = [name for name in ("document", "passage") if name in self.prompts]
+        return self.encode(sentences, names[0] if names else None, **options)
 
     @staticmethod
     def similarity(one: Array, two: Array) -> np.ndarray:

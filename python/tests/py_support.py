@@ -7,7 +7,8 @@ import unittest
 
 TREE = pathlib.Path(__file__).resolve().parent.parent.parent
 GOLDEN = pathlib.Path(os.environ.get("SPARSE24_GOLDEN", TREE.parent / "shared" / "golden"))
-sys.path.insert(0, str(TREE / "tests" / "tools"))  # tiny_bert
+sys.path.insert(0, str(TREE / "tests" / "tools"))
+import tiny_bert  # noqa: E402 pylint: disable=wrong-import-position,unused-import
 
 
 def golden(path):

@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
 import numpy as np
 import sparse24
-from py_support import TREE, resident
+from py_support import TREE, resident, tiny_bert
 from sparse24 import Matrix, _core
 
 
@@ -158,9 +159,6 @@ class Signals(unittest.TestCase):
         self.assertEqual(result.stdout, "interrupted\n(32,)\n", result.stderr)
 
     def test_a_callback_stops_and_raises(self):
-        import tempfile  # pylint: disable=import-outside-toplevel
-
-        import tiny_bert  # pylint: disable=import-outside-toplevel
         with tempfile.TemporaryDirectory() as folder:
             encoder = sparse24.Encoder(tiny_bert.write(folder + "/model"))
             texts = tiny_bert.sentences(500)

@@ -7,8 +7,7 @@ import unittest
 
 import numpy as np
 import sparse24
-import tiny_bert
-from py_support import golden
+from py_support import golden, tiny_bert
 
 
 class Folder(unittest.TestCase):
@@ -106,6 +105,20 @@ class Encoders(Folder):
         np.testing.assert_allclose(with_prompt, encoder.encode(["find the a file"]), atol=1e-5)
         with self.assertRaisesRegex(ValueError, "query"):
             encoder.encode(["x"], prompt_name="query")
+
+    def test_prompts_of_the_folder(self):
+        with tempfile.TemporaryDirectory() as place:
+            folder = tiny_bert.write(place + "/model")
+            (folder / "config_sentence_transformers.json").write_text(
+                '{"prompts": {"query": "find ", "document": "read "}}')
+            encoder = sparse24.Encoder(folder)
+            self.assertEqual(encoder.prompts, {"query": "find ", "document": "read "})
+            for mine, theirs in ((encoder.encode_query, "find a map"),
+                                 (encoder.encode_document, "read a map")):
+                np.testing.assert_allclose(mine(["a map"], batch_size=8, show_progress_bar=False),
+                                           encoder.encode([theirs]), atol=1e-5)
+            np.testing.assert_allclose(encoder.encode("a map"),
+                                       sparse24.Encoder(self.folder).encode("a map"), atol=1e-5)
 
     def test_threads_and_shares(self):
         encoder, texts = sparse24.Encoder(self.folder), tiny_bert.sentences(60)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training of whole models on the CPU, in f32, alone or towards a teacher; what is 2:4 stays so."""
+from __future__ import annotations
+
+import os
+import typing
+
+import numpy as np
+
+from . import _core
+from .checkpoint import Checkpoint
+from .encoder import Progress
+from .evaluation import Questions
+from .model import lay
+from .tokenizer import Tokenizer
+
+HEADS = ("none", "qa", "lm", "classes")
+Path = typing.Union[str, os.PathLike]
+
+
+class Step(typing.NamedTuple):
+    """A step of a run, or its last one."""
+    step: int
+    steps: int
+    tokens: int
+    epoch: float
+    loss: float
+    rate: float
+    norm: float
+    seconds: float
+    held_out: float  # NaN where it was not measured now
+    sparse_layers: int
+
+
+def _examples(ids: typing.Sequence[typing.Sequence[int]], info: dict) -> tuple:
+    """Texts of ids; of a language model each token's target is the next one."""
+    offsets, flat = lay(ids)
+    if HEADS[info["head"]] != "lm":
+        return offsets, flat, None, None, None, None
+    targets = np.append(flat[1:], np.int32(-1))
+    targets[offsets[1:] - 1] = -1
+    return offsets, flat, None, targets, None, None
+
+
+def _texts(folder: Path, texts: typing.Iterable[str], info: dict, max_tokens: int) -> tuple:
+    """Texts as examples, without empty ones."""
+    tokenizer = Tokenizer(folder)
+    limit = max_tokens or _own_limit(folder, info)
+    rows = (tokenizer.encode(text, max_tokens=limit).ids for text in texts if text.strip())
+    return _examples([row for row in rows if row.size], info)
+
+
+def _own_limit(folder: Path, info: dict) -> int:
+    """sentence_bert_config.json's max_seq_length, else the model's positions."""
+    import json  # pylint: disable=import-outside-toplevel
+    try:
+        with open(os.path.join(folder, "sentence_bert_config.json"), encoding="utf-8") as file:
+            return int(json.load(file).get("max_seq_length") or info["positions"])
+    except FileNotFoundError:
+        return info["positions"]
+
+
+def _objective(loss: typing.Mapping[str, float] | None, info: dict, teacher) -> dict[str, float]:
+    """The weights of the terms; what `sparse24 train` takes by default."""
+    terms = {"labels": 0.0, "logits": 0.0, "hidden": 0.0, "cosine": 0.0}
+    if loss is None:
+        labelled = HEADS[info["head"]] != "none"
+        loss = {"labels": float(labelled)}
+        if teacher is not None:
+            loss = ({"labels": 1.0, "logits": 1.0, "hidden": 1.0} if labelled
+                    else {"cosine": 20.0, "hidden": 1.0})
+    unknown = set(loss) - set(terms)
+    if unknown:
+        raise ValueError(f"loss {sorted(unknown)}: expected some of {list(terms)}")
+    return {**terms, **loss}
+
+
+def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
+          questions: Path | None = None,
+          ids: typing.Sequence[typing.Sequence[int]] | None = None,
+          held_out: typing.Iterable[str] | None = None, teacher: Path | None = None,
+          loss: typing.Mapping[str, float] | None = None, temperature: float = 2.0,
+          dropout: float | None = None, epochs: float = 0.0, steps: int = 0, seconds: float = 0.0,
+          batch: int = 0, rate: float = 0.0, warmup: float = 0.06, schedule: str = "linear",
+          decay: float = 0.0, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+          clip: float = 1.0, fixed: bool = True, refresh: int = 0, refresh_until: float = 0.5,
+          max_tokens: int = 0, tokens: int = 4096, seed: int = 1, recompute: bool = False,
+          checkpoint: Path | None = None, resume: bool = False, force: bool = False,
+          report: typing.Callable[[Step], object] | None = None,
+          progress: Progress | None = None) -> Step:
+    """Trains the model of a folder and writes it to `out`; returns the last step.
+
+    One of texts, questions (a file in the JSON of SQuAD v1.1; an encoder without a head gets one)
+    and ids (texts of token ids) is what it learns from. teacher: the folder of the dense model that
+    `model` was pruned from, whose outputs it learns to give. loss: weights of "labels", "logits",
+    "hidden", "cosine"; by default cosine=20, hidden=1 for embeddings with a teacher, labels=1,
+    logits=1, hidden=1 for all else, labels=1 without a teacher. How long: epochs (1), or steps, or
+    seconds. fixed: zeros of 2:4 layers stay zeros, if there are such layers; refresh: new masks
+    every so many steps. checkpoint: a file to go on from, with resume. report is called with each
+    Step, progress with (stage, done, total); something true that they return, or Ctrl-C, stops the
+    run with KeyboardInterrupt. Raises ValueError, OSError, Error.
+    """
+    source = Checkpoint(model)
+    info = _core.transformer_peek(source._handle)
+    if sum(given is not None for given in (texts, questions, ids)) != 1:
+        raise ValueError("train needs texts, questions or ids: one of them")
+    if questions is not None:
+        info = {**info, "head": HEADS.index("qa")}
+        asked = Questions(questions, Tokenizer(model), max_tokens or min(384, info["positions"]))
+        examples = asked.examples()
+    elif texts is not None:
+        examples = _texts(model, texts, info, max_tokens)
+    else:
+        examples = _examples(ids, info)
+    held = None if held_out is None else _texts(model, held_out, info, max_tokens)
+    terms = _objective(loss, info, teacher)
+    room = max(tokens, *(int(np.diff(e[0]).max(initial=1)) for e in (examples, held) if e))
+    head = HEADS[info["head"]] if questions is not None else "none"
+    student = _core.transformer_load(source._handle, room, True, head, seed, recompute)
+    master = None if teacher is None else _core.transformer_load(
+        Checkpoint(teacher)._handle, room, False, head, seed, False)
+    drop = (0.0, 0.0) if master else (info["dropout"], info["attention_dropout"])
+    if dropout is not None:
+        drop = (dropout, dropout)
+    embeds = HEADS[info["head"]] == "none"
+    rate = rate or (1e-4 if master is None else 3e-4 if embeds else 2e-4)
+    path = None if checkpoint is None else os.fspath(checkpoint)
+    run = (0.0 if steps or seconds else epochs or 1.0, steps, seconds,
+           batch or (64 if embeds else 32), 0, seed, rate, warmup, schedule, decay, *betas, eps,
+           clip, fixed and (refresh > 0 or _has_two_four(source)), refresh, refresh_until, path, 0,
+           30.0, resume, 200)
+    objective = (terms["labels"], terms["logits"], temperature, terms["hidden"], terms["cosine"],
+                 *drop, master)
+    last = _core.train(student, examples, held, objective, run,
+                       (lambda row: report(Step(*row))) if report else None, progress)
+    _core.transformer_save(student, source._handle, out, force)
+    return Step(*last)
+
+
+def _has_two_four(source: Checkpoint) -> bool:
+    """Has the model a 2:4 layer, packed or as zeros?"""
+    for name in source:
+        if not source.selects(name):
+            continue
+        tensor = source.info(name)
+        if tensor.packed:
+            return True
+        w = source.array(name)
+        if any(w.shape[1 - side] % 4 == 0 and _core.check(
+                np.ascontiguousarray(w if side == 0 else w.T), False) is None for side in (0, 1)):
+            return True
+    return False
+
+
+def distil(student: Path, teacher: Path, out: Path, texts: typing.Iterable[str],
+           **options: typing.Any) -> Step:
+    """train(student, out, texts=texts, teacher=teacher): what pruning took from a model comes back,
+    from any texts without labels."""
+    return train(student, out, texts=texts, teacher=teacher, **options)

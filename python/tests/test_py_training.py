@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training, distillation, questions with answers, and the plan of a machine."""
+import json
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+import sparse24
+from py_support import golden, tiny_bert
+
+
+class Training(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.place.name)
+        cls.dense = tiny_bert.write(cls.root / "dense")
+        cls.pruned = cls.root / "pruned"
+        cls.texts = tiny_bert.sentences(64)
+        sparse24.prune_model(cls.dense, cls.pruned)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.place.cleanup()
+
+    def far(self, folder):
+        """How far a model's vectors are from the dense one's."""
+        one, two = (sparse24.Encoder(each).encode(self.texts) for each in (self.dense, folder))
+        return float(1 - (one * two).sum(axis=1).mean())
+
+    def test_distil(self):
+        out, steps = self.root / "out", []
+        last = sparse24.distil(self.pruned, self.dense, out, self.texts, steps=30, batch=16,
+                               rate=3e-3, held_out=self.texts[:8], report=steps.append)
+        self.assertEqual(([s.step for s in steps], last.step), (list(range(1, 31)), 30))
+        self.assertLess(steps[-1].loss, steps[0].loss)
+        self.assertTrue(np.isfinite(last.held_out))
+        self.assertLess(self.far(out), self.far(self.pruned))
+        w = sparse24.Checkpoint(out)["encoder.layer.0.intermediate.dense.weight"]
+        self.assertIsNone(sparse24.check(w))
+        with self.assertRaises(FileExistsError):
+            sparse24.distil(self.pruned, self.dense, out, self.texts, steps=1)
+
+    def test_stopped_and_resumed_has_the_same_bits(self):
+        name, common = "encoder.layer.1.output.dense.weight", {"steps": 6, "batch": 8, "seed": 3}
+        whole, parts = self.root / "whole", self.root / "parts"
+        sparse24.distil(self.pruned, self.dense, whole, self.texts, **common)
+        state = self.root / "run.safetensors"
+        with self.assertRaises(KeyboardInterrupt):
+            sparse24.distil(self.pruned, self.dense, parts, self.texts, checkpoint=state,
+                            report=lambda step: step.step == 3, **common)
+        self.assertFalse(parts.exists())
+        sparse24.distil(self.pruned, self.dense, parts, self.texts, checkpoint=state, resume=True,
+                        **common)
+        np.testing.assert_array_equal(sparse24.Checkpoint(whole)[name],
+                                      sparse24.Checkpoint(parts)[name])
+
+    def test_refusals(self):
+        out = self.root / "never"
+        for sentence, options in (("one of them", {}), ("loss", {"loss": {"luck": 1}}),
+                                  ("schedule 'up'", {"schedule": "up"}),
+                                  ("rate", {"rate": -1.0})):
+            given = {} if sentence == "one of them" else {"texts": self.texts}
+            with self.subTest(sentence), self.assertRaisesRegex(ValueError, sentence):
+                sparse24.train(self.pruned, out, teacher=self.dense, **given, **options)
+        with self.assertRaises(ZeroDivisionError):
+            sparse24.distil(self.pruned, self.dense, out, self.texts, report=lambda _: 1 // 0)
+        self.assertFalse(out.exists())
+
+    def test_questions(self):
+        context = "the file is in a directory and the lock is on the table"
+        rows = [{"id": f"q{i}", "question": question,
+                 "answers": [{"text": answer, "answer_start": context.index(answer)}]}
+                for i, (question, answer) in enumerate((("where is the file", "in a directory"),
+                                                        ("where is the lock", "on the table")))]
+        data = self.root / "qa.json"
+        data.write_text(json.dumps({"version": "1.1", "data": [
+            {"title": "t", "paragraphs": [{"context": context, "qas": rows}]}]}))
+        out = self.root / "qa"
+        sparse24.train(self.dense, out, questions=data, steps=200, batch=2, rate=2e-3,
+                       fixed=False, dropout=0.0)
+        result = sparse24.evaluate_qa(out, data)
+        self.assertEqual(set(result.answers), {"q0", "q1"})
+        self.assertEqual((result.exact_match, result.f1), (100, 100))
+        self.assertEqual(result.answers["q1"], "on the table")
+        offsets, ids, types, _, starts, ends = sparse24.Questions(
+            data, sparse24.Tokenizer(self.dense)).examples()
+        self.assertEqual((len(offsets), len(ids)), (3, len(types)))
+        self.assertTrue((starts <= ends).all())
+        with self.assertRaises(sparse24.Error):
+            sparse24.evaluate_qa(self.dense, data)
+
+    def test_a_language_model(self):
+        folder = golden("language/llama2")
+        ids = np.random.default_rng(1).integers(3, 300, (8, 20))
+        steps = []
+        sparse24.train(folder, self.root / "lm", ids=ids, steps=8, batch=8, rate=1e-2,
+                       dropout=0.0, report=steps.append)
+        self.assertLess(steps[-1].loss, steps[0].loss)
+
+    def test_retrieval(self):
+        share = sparse24.evaluate_retrieval(self.dense, self.texts, self.texts, range(64))
+        self.assertEqual(share, 1)
+
+    def test_a_plan_that_cannot_be(self):
+        with self.assertRaisesRegex(sparse24.Error, "sparse24 plan: error:"):
+            sparse24.plan(1, 3, 5)
+
+
+if __name__ == "__main__":
+    unittest.main()
