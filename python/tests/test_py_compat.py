@@ -104,9 +104,23 @@ class Ao(unittest.TestCase):
         with self.assertRaises(ValueError):
             compat.semi_sparse_weight(alg_id=3)
 
+    def test_quantize(self):
+        x = torch.randn(3, 256)
+        for config in (compat.int8_dynamic_activation_int8_weight(layout=compat.SemiSparseLayout()),
+                       compat.int8_dynamic_activation_int8_semi_sparse_weight(),
+                       compat.int4_weight_only(layout=compat.MarlinSparseLayout())):
+            model = torch.nn.Sequential(torch.nn.Linear(256, 32), torch.nn.Linear(16, 8))
+            expected = torch.nn.functional.linear(x, compat.sparse24(model[0].weight)[0],
+                                                  model[0].bias)
+            compat.quantize_(model, config, lambda _, name: name == "0")
+            self.assertLess(float((model[0](x) - expected).detach().abs().max()),
+                            0.05 if model[0].bits == 8 else 0.5)
+
     def test_what_comes_later_says_its_name(self):
-        with self.assertRaisesRegex(NotImplementedError, "compat.MarlinSparseLayout"):
-            compat.MarlinSparseLayout()
+        with self.assertRaisesRegex(NotImplementedError, "compat.block_sparse_weight"):
+            compat.block_sparse_weight()
+        with self.assertRaisesRegex(NotImplementedError, "group_size=32"):
+            compat.int4_weight_only(32, layout=compat.MarlinSparseLayout())
         for name in compat.__all__:
             self.assertTrue(hasattr(compat, name), name)
 

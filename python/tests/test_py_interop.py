@@ -144,8 +144,14 @@ class References(unittest.TestCase):
 
 
 class Signals(unittest.TestCase):
+    def setUp(self):
+        # A job in the background is started with SIGINT ignored, which Python then leaves so.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+
     def test_ctrl_c_ends_long_work(self):
         program = ("import os, signal, sys, threading, time, tempfile; import tiny_bert, sparse24\n"
+                   "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                    "folder = tiny_bert.write(tempfile.mkdtemp() + '/model')\n"
                    "encoder = sparse24.Encoder(folder)\n"
                    "texts = tiny_bert.sentences(1000) * 1000\n"

@@ -147,6 +147,34 @@ class Tensors(Case):
         self.assertIs(layer.weight.to(torch.bfloat16).dtype, torch.bfloat16)
 
 
+class Quantised(Case):
+    def test_layers(self):
+        dense, x = torch.nn.Linear(256, 48), torch.randn(2, 5, 256)
+        for scheme, integers in (("int8", False), ("int8", True), ("int4-g64", False)):
+            layer = st.QuantizedSparseLinear.from_dense(dense, scheme, integers=integers)
+            expected = F.linear(x, layer.dense_weight(), dense.bias)
+            near(self, layer(x), expected, 0.05)
+            near(self, layer(x.bfloat16()), expected, 0.1)
+            near(self, copy.deepcopy(layer)(x), layer(x), 1e-6)
+            compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+            near(self, compiled(x), layer(x), 1e-6)
+            with torch.inference_mode():
+                near(self, layer(x), expected, 0.05)
+            args = (x, layer.values, layer.indices, layer.scales, dense.bias, 256, layer.bits,
+                    integers)
+            result = torch.library.opcheck(torch.ops.sparse24.quantized_linear.default, args)
+            self.assertEqual(set(result.values()), {"SUCCESS"})
+
+    def test_gradients_and_new_values(self):
+        layer = st.QuantizedSparseLinear.from_dense(torch.nn.Linear(64, 32))
+        x = torch.randn(5, 64, requires_grad=True)
+        layer(x).sum().backward()
+        near(self, x.grad, torch.ones(5, 32) @ layer.dense_weight(), 1e-4)
+        other = st.QuantizedSparseLinear.from_dense(torch.nn.Linear(64, 32))
+        layer.load_state_dict(other.state_dict())
+        near(self, layer(x), other(x), 1e-6)
+
+
 class Models(Case):
     def model(self):
         return torch.nn.Sequential(torch.nn.Linear(96, 64), torch.nn.ReLU(),

@@ -11,7 +11,8 @@ torch.compile takes them. `sparse24.torch.compat` has the names of PyTorch and t
 from .torch_models import Choice, accelerate_, prune_
 from .torch_modules import SparseLinear
 from .torch_ops import linear, prune_pack, prune_pack_pair, training_linear
+from .torch_quantized import QuantizedSparseLinear
 from .torch_tensor import SparseTensor
 
-__all__ = ["Choice", "SparseLinear", "SparseTensor", "accelerate_", "linear", "prune_",
-           "prune_pack", "prune_pack_pair", "training_linear"]
+__all__ = ["Choice", "QuantizedSparseLinear", "SparseLinear", "SparseTensor", "accelerate_",
+           "linear", "prune_", "prune_pack", "prune_pack_pair", "training_linear"]

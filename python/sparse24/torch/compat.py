@@ -11,23 +11,23 @@ each become `from sparse24.torch.compat import …`.
 What is not made yet raises NotImplementedError with its name when it is called.
 """
 from .adamw_step import AdamW_STEP
-from .compat_layers import (SemiSparseActivationLinear, SemiSparseLinear, SemiSparseWeightConfig,
-                            SparseSemiStructuredTensor, SparseSemiStructuredTensorCUSPARSELT,
-                            SparseSemiStructuredTensorCUTLASS, TransposableSparse,
-                            apply_fake_sparsity, masked_add_, semi_sparse_sparsify,
-                            semi_sparse_weight, semi_structured_sparsify, soft_threshold24,
-                            soft_threshold24_torch, soft_threshold24_triton, sparse24,
-                            sparse24_torch, sparse24_triton, sparsify_,
+from .compat_layers import (MarlinSparseLayout, SemiSparseActivationLinear, SemiSparseLayout,
+                            SemiSparseLinear, SemiSparseWeightConfig, SparseSemiStructuredTensor,
+                            SparseSemiStructuredTensorCUSPARSELT, SparseSemiStructuredTensorCUTLASS,
+                            TransposableSparse, apply_fake_sparsity, int4_weight_only,
+                            int8_dynamic_activation_int8_semi_sparse_weight,
+                            int8_dynamic_activation_int8_weight, masked_add_, quantize_,
+                            semi_sparse_sparsify, semi_sparse_weight, semi_structured_sparsify,
+                            soft_threshold24, soft_threshold24_torch, soft_threshold24_triton,
+                            sparse24, sparse24_torch, sparse24_triton, sparsify_,
                             swap_linear_with_semi_sparse_linear,
                             swap_semi_sparse_linear_with_linear, to_sparse_semi_structured)
 from .weight_norm import (BaseSparsifier, FakeSparsity, NearlyDiagonalSparsifier,
                           WeightNormSparsifier)
 
 _LATER = ("block_sparse_weight", "BlockSparseWeightConfig", "FP8SparseLinear",
-          "FP8SemiSparseActivationLinear", "MarlinSparseLayout", "SemiSparseLayout", "quantize_",
-          "int4_weight_only", "int8_dynamic_activation_int8_weight",
-          "int8_dynamic_activation_int8_semi_sparse_weight", "WandaSparsifier",
-          "semi_structured_sparsify_like", "SupermaskLinear")
+          "FP8SemiSparseActivationLinear", "WandaSparsifier", "semi_structured_sparsify_like",
+          "SupermaskLinear")
 
 
 def _later(name):
@@ -39,12 +39,14 @@ def _later(name):
 
 globals().update({name: _later(name) for name in _LATER})
 
-__all__ = ["AdamW_STEP", "BaseSparsifier", "FakeSparsity", "NearlyDiagonalSparsifier",
-           "SemiSparseActivationLinear", "SemiSparseLinear", "SemiSparseWeightConfig",
-           "SparseSemiStructuredTensor", "SparseSemiStructuredTensorCUSPARSELT",
-           "SparseSemiStructuredTensorCUTLASS", "TransposableSparse", "WeightNormSparsifier",
-           "apply_fake_sparsity", "masked_add_", "semi_sparse_sparsify", "semi_sparse_weight",
-           "semi_structured_sparsify", "soft_threshold24", "soft_threshold24_torch",
-           "soft_threshold24_triton", "sparse24", "sparse24_torch", "sparse24_triton", "sparsify_",
-           "swap_linear_with_semi_sparse_linear", "swap_semi_sparse_linear_with_linear",
-           "to_sparse_semi_structured", *_LATER]
+__all__ = ["AdamW_STEP", "BaseSparsifier", "FakeSparsity", "MarlinSparseLayout",
+           "NearlyDiagonalSparsifier", "SemiSparseActivationLinear", "SemiSparseLayout",
+           "SemiSparseLinear", "SemiSparseWeightConfig", "SparseSemiStructuredTensor",
+           "SparseSemiStructuredTensorCUSPARSELT", "SparseSemiStructuredTensorCUTLASS",
+           "TransposableSparse", "WeightNormSparsifier", "apply_fake_sparsity", "int4_weight_only",
+           "int8_dynamic_activation_int8_semi_sparse_weight",
+           "int8_dynamic_activation_int8_weight", "masked_add_", "quantize_",
+           "semi_sparse_sparsify", "semi_sparse_weight", "semi_structured_sparsify",
+           "soft_threshold24", "soft_threshold24_torch", "soft_threshold24_triton", "sparse24",
+           "sparse24_torch", "sparse24_triton", "sparsify_", "swap_linear_with_semi_sparse_linear",
+           "swap_semi_sparse_linear_with_linear", "to_sparse_semi_structured", *_LATER]

@@ -10,6 +10,7 @@ from sparse24 import _core
 
 from .torch_models import linear_layers
 from .torch_ops import operand, training_linear
+from .torch_quantized import QuantizedSparseLinear
 from .torch_tensor import SparseTensor
 from .weight_norm import WeightNormSparsifier
 
@@ -162,13 +163,54 @@ def semi_sparse_weight(**config) -> typing.Callable[[torch.nn.Linear], None]:
 SemiSparseWeightConfig = semi_sparse_weight
 
 
-def sparsify_(model: torch.nn.Module, config: typing.Callable[[torch.nn.Linear], None],
+def sparsify_(model: torch.nn.Module,
+              config: typing.Callable[[torch.nn.Linear], torch.nn.Module | None],
               filter_fn: typing.Callable[[torch.nn.Module, str], bool] | None = None
               ) -> torch.nn.Module:
-    """Applies a configuration to the linear layers that the filter takes, in place."""
-    for _, _, _, layer in list(linear_layers(model, filter_fn)):
-        config(layer)
+    """Applies a configuration to the linear layers that the filter takes, in place. It changes a
+    layer, or gives what shall stand in its place."""
+    for parent, name, _, layer in list(linear_layers(model, filter_fn)):
+        new = config(layer)
+        if new is not None:
+            setattr(parent, name, new)
     return model
+
+
+quantize_ = sparsify_
+
+
+class SemiSparseLayout:
+    """For int8_dynamic_activation_int8_weight: 2:4 by magnitude."""
+
+
+class MarlinSparseLayout:
+    """For int4_weight_only: 2:4 by magnitude."""
+
+
+def int8_dynamic_activation_int8_weight(layout: typing.Any = None, **_) -> typing.Callable:
+    """For quantize_: 2:4 weights of 8 bits with a scale a row, and tokens that are quantised as
+    they come. Layers of 16 inputs or fewer are left alone."""
+    if not isinstance(layout, SemiSparseLayout):
+        raise NotImplementedError("int8_dynamic_activation_int8_weight without SemiSparseLayout")
+
+    def turn(layer):
+        if layer.in_features <= 16:
+            return None
+        return QuantizedSparseLinear.from_dense(layer, "int8", integers=True)
+    return turn
+
+
+def int8_dynamic_activation_int8_semi_sparse_weight() -> typing.Callable:
+    """int8_dynamic_activation_int8_weight(layout=SemiSparseLayout())."""
+    return int8_dynamic_activation_int8_weight(layout=SemiSparseLayout())
+
+
+def int4_weight_only(group_size: int = 128, layout: typing.Any = None, **_) -> typing.Callable:
+    """For quantize_: 2:4 weights of 4 bits with a scale for 64 or 128 columns, or a row (-1)."""
+    schemes = {-1: "int4", 64: "int4-g64", 128: "int4-g128"}
+    if not isinstance(layout, MarlinSparseLayout) or group_size not in schemes:
+        raise NotImplementedError(f"int4_weight_only(group_size={group_size}) with {layout}")
+    return lambda layer: QuantizedSparseLinear.from_dense(layer, schemes[group_size])
 
 
 def apply_fake_sparsity(model: torch.nn.Module, filter_fn=None, **options) -> None:
