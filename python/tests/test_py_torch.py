@@ -55,6 +55,7 @@ class Operators(Case):
         bias, columns = torch.randn(64, requires_grad=True), torch.randn(96, 5, requires_grad=True)
         shape, ops = (64, 96, layout), torch.ops.sparse24
         for op, args in ((ops.linear, (x, packed, bias, *shape)),
+                         (ops.linear_forward, (x.detach(), packed, None, *shape)),
                          (ops.prune_pack, (w, "magnitude")),
                          (ops.prune_pack_pair, (w, "tile-signed")),
                          (ops.to_dense, (packed, *shape)),

@@ -8,11 +8,13 @@
 The operators are torch.ops.sparse24's, with fake implementations and gradients, so that
 torch.compile takes them. `sparse24.torch.compat` has the names of PyTorch and torchao.
 """
+from .torch_encoder import NativeEncoder, compile_encoder
 from .torch_models import Choice, accelerate_, prune_
 from .torch_modules import SparseLinear
 from .torch_ops import linear, prune_pack, prune_pack_pair, training_linear
 from .torch_quantized import QuantizedSparseLinear
 from .torch_tensor import SparseTensor
 
-__all__ = ["Choice", "QuantizedSparseLinear", "SparseLinear", "SparseTensor", "accelerate_",
-           "linear", "prune_", "prune_pack", "prune_pack_pair", "training_linear"]
+__all__ = ["Choice", "NativeEncoder", "QuantizedSparseLinear", "SparseLinear", "SparseTensor",
+           "accelerate_", "compile_encoder", "linear", "prune_", "prune_pack", "prune_pack_pair",
+           "training_linear"]

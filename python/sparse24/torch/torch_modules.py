@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .torch_ops import dtype_of, layout_of
+from .torch_ops import dtype_of, layout_of, product
 
 
 class SparseLinear(torch.nn.Module):
@@ -43,8 +43,7 @@ class SparseLinear(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[..., in_features] to [..., out_features], of x's dtype."""
-        return torch.ops.sparse24.linear(x, self.packed, self.bias, self.out_features,
-                                         self.in_features, self.layout)
+        return product(x, self.packed, self.bias, self.out_features, self.in_features, self.layout)
 
     def extra_repr(self):
         """Shapes, for print(model)."""

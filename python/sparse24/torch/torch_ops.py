@@ -21,7 +21,11 @@ _library = torch.library.Library("sparse24", "DEF")
 _library.define("prune_pack(Tensor w, str select, int seed=0) -> Tensor")
 _library.define("prune_pack_pair(Tensor w, str select) -> (Tensor, Tensor)")
 _library.define("to_dense(Tensor packed, int n, int k, str layout) -> Tensor")
-_library.define("linear(Tensor x, Tensor packed, Tensor? bias, int n, int k, str layout) -> Tensor")
+# An operator with gradients costs more than one without, wanted or not: `product` calls the latter
+# where it may.
+for _name in ("linear", "linear_forward"):
+    _library.define(f"{_name}(Tensor x, Tensor packed, Tensor? bias, int n, int k, str layout) "
+                    "-> Tensor")
 _library.define("mm(Tensor packed, Tensor x, int n, int k, str layout) -> Tensor")
 _library.define("addmm(Tensor input, Tensor packed, Tensor x, int n, int k, str layout, *, "
                 "Scalar beta=1, Scalar alpha=1) -> Tensor")
@@ -146,7 +150,7 @@ def _training_linear(x, w, bias, select):
 
 
 for _name, _function in (("prune_pack", _prune_pack), ("prune_pack_pair", _prune_pack_pair),
-                         ("to_dense", _to_dense), ("linear", _linear),
+                         ("to_dense", _to_dense), ("linear", _linear), ("linear_forward", _linear),
                          ("training_linear", _training_linear)):
     _library.impl(_name, _function, "CPU")
 for _name, _function in (("mm", _mm), ("addmm", _addmm)):
@@ -177,6 +181,7 @@ def _(packed, n, k, layout):
 
 
 @torch.library.register_fake("sparse24::linear", lib=_library)
+@torch.library.register_fake("sparse24::linear_forward", lib=_library)
 def _(x, packed, bias, n, k, layout):
     return x.new_empty(*x.shape[:-1], n)
 
@@ -237,6 +242,14 @@ torch.library.register_autograd("sparse24::training_linear", _training_backward,
 
 # ---- for people
 
+def product(x, packed, bias, n, k, layout):
+    """linear, through the operator without gradients where none is wanted."""
+    wanted = torch.is_grad_enabled() and (x.requires_grad or
+                                          bias is not None and bias.requires_grad)
+    op = _ops.linear if wanted else _ops.linear_forward
+    return op(x, packed, bias, n, k, layout)
+
+
 def prune_pack(w: torch.Tensor, select: str = "magnitude", seed: int = 0) -> torch.Tensor:
     """The packed bytes of w [n, k] of f32, bf16 or f16, chosen as Matrix.from_dense says."""
     return _ops.prune_pack(w, select, seed)
@@ -252,7 +265,7 @@ def linear(x: torch.Tensor, packed: torch.Tensor, n: int, k: int,
            bias: torch.Tensor | None = None, *, dtype: torch.dtype | None = None) -> torch.Tensor:
     """y [..., n] = x [..., k] times the packed w transposed, plus bias; of x's dtype. dtype: the
     weight's, if it is not x's. Gradients flow to x and bias."""
-    return _ops.linear(x, packed, bias, n, k, layout_of(dtype or x.dtype))
+    return product(x, packed, bias, n, k, layout_of(dtype or x.dtype))
 
 
 def training_linear(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None = None,
