@@ -206,6 +206,12 @@ class Models(Case):
         model.load_state_dict(sparse.state_dict())
         return model
 
+    def test_a_model_of_one_layer(self):
+        layer = torch.nn.Linear(32, 16)
+        self.assertEqual(set(st.prune_(layer)), {""})
+        self.assertIsNone(sparse24.check(layer.weight.detach().numpy()))
+        self.assertIn("whole model", st.accelerate_(layer)[0].why)
+
     def test_state_dicts_go_both_ways(self):
         dense = self.model()
         st.prune_(dense)

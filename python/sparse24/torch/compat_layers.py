@@ -167,10 +167,12 @@ def sparsify_(model: torch.nn.Module,
               config: typing.Callable[[torch.nn.Linear], torch.nn.Module | None],
               filter_fn: typing.Callable[[torch.nn.Module, str], bool] | None = None
               ) -> torch.nn.Module:
-    """Applies a configuration to the linear layers that the filter takes, in place. It changes a
-    layer, or gives what shall stand in its place."""
+    """Applies a configuration to the linear layers that the filter takes, in place, and
+    returns the model. It changes a layer, or gives what shall stand in its place."""
     for parent, name, _, layer in list(linear_layers(model, filter_fn)):
         new = config(layer)
+        if parent is None and new is not None:
+            return new
         if new is not None:
             setattr(parent, name, new)
     return model

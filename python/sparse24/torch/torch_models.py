@@ -26,7 +26,10 @@ class Choice(typing.NamedTuple):
 
 
 def linear_layers(model: torch.nn.Module, wanted: Filter | None = None):
-    """(parent, child's name, full name, layer) of every nn.Linear that the filter takes."""
+    """(parent, child's name, full name, layer) of every nn.Linear that the filter takes; a model
+    that is one itself has no parent and the name ""."""
+    if isinstance(model, torch.nn.Linear) and (wanted is None or wanted(model, "")):
+        yield None, "", "", model
     for parent_name, parent in list(model.named_modules()):
         for child_name, child in list(parent.named_children()):
             name = f"{parent_name}.{child_name}" if parent_name else child_name
@@ -100,7 +103,9 @@ def accelerate_(model: torch.nn.Module, *, tokens: int = 128, measure: bool = Tr
     for parent, child_name, name, layer in linear_layers(model, filter_fn):
         kind, why = "dense", None
         w = layer.weight
-        if w.device.type != "cpu" or w.dtype not in DTYPES or layer.in_features % 4:
+        if parent is None:
+            why = "it is the whole model: SparseLinear.from_dense makes a layer of it"
+        elif w.device.type != "cpu" or w.dtype not in DTYPES or layer.in_features % 4:
             why = f"{w.dtype} [{layer.out_features}, {layer.in_features}] on {w.device}"
         elif _core.check(operand(w.detach().contiguous()), False) is not None:
             why = "its weight is not 2:4"
