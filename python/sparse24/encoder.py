@@ -32,6 +32,7 @@ class Encoder:
 
     def _open(self, handle: typing.Any):
         self._handle = handle
+        self._threads = _core.session_threads()
         self._lock = threading.Lock()
         self.info: dict = _core.encoder_info(handle)
         self.prompts: dict[str, str]
@@ -76,7 +77,7 @@ class Encoder:
                 _core.encoder_prompt(self._handle, prompt_name, prompt)
             try:
                 if texts:
-                    _core.encoder_embed(self._handle, out, texts, progress)
+                    _core.encoder_embed(self._handle, self._threads, out, texts, progress)
             finally:
                 if prompt is not None or prompt_name is not None:
                     _core.encoder_prompt(self._handle, None, self._prompt)

@@ -79,8 +79,8 @@ def _stream(model: Model, work: tuple, room: int) -> typing.Iterator[tuple]:
         try:
             with model._lock:
                 offsets = work[0]
-                cache = _core.cache_create(model._session, len(offsets) - 1, room)
-                _core.generate(model._session, cache, *work, report,
+                cache = _core.cache_create(model._session[0], len(offsets) - 1, room)
+                _core.generate(*model._session, cache, *work, report,
                                lambda *_: stopped.is_set())
             came.put(None)
         except BaseException as error:  # pylint: disable=broad-exception-caught

@@ -55,8 +55,9 @@ class Model:
         return _core.end_ids(self._checkpoint._handle)
 
     @functools.cached_property
-    def _session(self):
-        return _core.session_create(self._handle, self.max_tokens)
+    def _session(self) -> tuple:
+        """A session, and the threads that it was made for."""
+        return _core.session_create(self._handle, self.max_tokens), _core.session_threads()
 
     def forward(self, texts: typing.Sequence[typing.Sequence[int]], *,
                 types: typing.Sequence[typing.Sequence[int]] | None = None,
@@ -78,7 +79,7 @@ class Model:
         arrays = {name: np.empty(shapes[name], np.float32) for name in outputs}
         flat_types = None if types is None else lay(types)[1]
         with self._lock:
-            _core.session_forward(self._session, self._handle, offsets, ids, flat_types, None,
+            _core.session_forward(*self._session, self._handle, offsets, ids, flat_types, None,
                                   tuple(arrays.get(name) for name in shapes))
         return arrays
 

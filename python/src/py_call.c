@@ -114,6 +114,12 @@ void py_call_progress(py_call *call, PyObject *progress)
     call->context->progress = progress;
 }
 
+void py_call_threads(py_call *call, int most)
+{
+    if (s24_ctx_threads(call->ctx) > most)
+        s24_ctx_set_threads(call->ctx, call->context->threads = most);
+}
+
 void *py_call_work(py_call *call, size_t bytes)
 {
     py_context *c = call->context;

@@ -35,6 +35,8 @@ int py_end(py_call *call, s24_status status);
 
 /* Makes `progress` (a callable, borrowed, or NULL) hear of the call's progress. After py_begin. */
 void py_call_progress(py_call *call, PyObject *progress);
+/* No more threads than so many for this call: what a session was made for. After py_begin. */
+void py_call_threads(py_call *call, int most);
 /* Memory for one call, 64-byte aligned, which stays with the context; NULL: there is none. */
 void *py_call_work(py_call *call, size_t bytes);
 /* For callbacks of the library: calls `callable` (NULL: nobody) with the arguments that `format`

@@ -75,13 +75,15 @@ PyObject *pyf_encoder_embed(PyObject *module, PyObject *args)
     s24_encoder *encoder;
     PyObject *texts, *progress;
     int64_t tokens = 0, count = 0;
-    if (!PyArg_ParseTuple(args, "O&O&O!O", py_encoder, &encoder, py_operand_take, &out,
+    int threads;
+    if (!PyArg_ParseTuple(args, "O&iO&O!O", py_encoder, &encoder, &threads, py_operand_take, &out,
                           &PyTuple_Type, &texts, &progress))
         return NULL;
     s24_text *list = py_texts(texts, &count);
     if (!list) return NULL;
     int ok = py_operand_expect(&out, S24_F32, count * s24_encoder_width(encoder)) && py_begin(&c);
     if (ok) {
+        py_call_threads(&c, threads);
         py_call_progress(&c, py_callable(progress));
         ok = py_end(&c, s24_encoder_embed(out.dense.data, &tokens, encoder, c.ctx, list, count));
     }

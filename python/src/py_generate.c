@@ -52,10 +52,11 @@ PyObject *pyf_generate(PyObject *module, PyObject *args)
     s24_batch prompts = {0};
     long long max_new, top_k;
     unsigned long long seed;
-    if (!PyArg_ParseTuple(args, "O&O&O&O&O&(LddLddK)OO", py_session, &session, py_cache, &cache,
-                          py_operand_take, &offsets, py_operand_take, &ids, py_operand_take, &stops,
-                          &max_new, &o.repeat_penalty, &o.temperature, &top_k, &o.top_p, &o.min_p,
-                          &seed, &token, &progress))
+    int threads;
+    if (!PyArg_ParseTuple(args, "O&iO&O&O&O&(LddLddK)OO", py_session, &session, &threads, py_cache,
+                          &cache, py_operand_take, &offsets, py_operand_take, &ids, py_operand_take,
+                          &stops, &max_new, &o.repeat_penalty, &o.temperature, &top_k, &o.top_p,
+                          &o.min_p, &seed, &token, &progress))
         return NULL;
     o.max_new = max_new;
     o.top_k = top_k;
@@ -66,6 +67,7 @@ PyObject *pyf_generate(PyObject *module, PyObject *args)
     if (!py_batch(&prompts, &offsets, &ids) || !py_operand_expect(&stops, S24_I32, o.stop_count) ||
         !py_begin(&c))
         return NULL;
+    py_call_threads(&c, threads);
     py_call_progress(&c, py_callable(progress));
     if (!py_end(&c, s24_generate(session, c.ctx, cache, &prompts, &o))) return NULL;
     Py_RETURN_NONE;

@@ -141,8 +141,9 @@ PyObject *pyf_session_forward(PyObject *module, PyObject *args)
     py_call c = {.module = module};
     s24_session *session;
     s24_model *model;
-    if (!PyArg_ParseTuple(args, "O&O&O&O&O&O&(O&O&O&O&O&O&)", py_session, &session, py_model,
-                          &model, py_operand_take, &offsets, py_operand_take, &ids,
+    int threads;
+    if (!PyArg_ParseTuple(args, "O&iO&O&O&O&O&(O&O&O&O&O&O&)", py_session, &session, &threads,
+                          py_model, &model, py_operand_take, &offsets, py_operand_take, &ids,
                           py_operand_take_or_none, &types, py_operand_take_or_none, &mask,
                           py_operand_take_or_none, &hidden, py_operand_take_or_none, &blocks,
                           py_operand_take_or_none, &embeddings, py_operand_take_or_none, &start,
@@ -156,6 +157,8 @@ PyObject *pyf_session_forward(PyObject *module, PyObject *args)
     if (!py_batch(&batch, &offsets, &ids) || !take_inputs(&batch, &types, &mask) ||
         !take_outputs(&outputs, all, &info, &batch))
         return NULL;
-    if (!PY_RUN(c, s24_session_forward(session, c.ctx, &batch, &outputs))) return NULL;
+    if (!py_begin(&c)) return NULL;
+    py_call_threads(&c, threads);
+    if (!py_end(&c, s24_session_forward(session, c.ctx, &batch, &outputs))) return NULL;
     Py_RETURN_NONE;
 }

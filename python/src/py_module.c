@@ -14,6 +14,15 @@ PyObject *pyf_threads(PyObject *module, PyObject *args)
     return PyArg_ParseTuple(args, "") ? PyLong_FromLong(py_threads()) : NULL;
 }
 
+PyObject *pyf_session_threads(PyObject *module, PyObject *args)
+{
+    py_call c = {.module = module};
+    int threads = 0;
+    if (!PyArg_ParseTuple(args, "")) return NULL;
+    if (!PY_RUN(c, (threads = s24_ctx_threads(c.ctx), S24_OK))) return NULL;
+    return PyLong_FromLong(threads);
+}
+
 PyObject *pyf_set_threads(PyObject *module, PyObject *args)
 {
     (void)module;

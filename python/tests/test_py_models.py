@@ -137,6 +137,19 @@ class Encoders(Folder):
             thread.join()
         self.assertEqual(wrong, [])
 
+    def test_the_number_of_threads_may_change(self):
+        kept, texts = sparse24.threads(), tiny_bert.sentences(30)
+        try:
+            for first, later in ((1, 3), (3, 1)):
+                sparse24.set_threads(first)
+                encoder, model = sparse24.Encoder(self.folder), sparse24.Model(self.folder)
+                vectors, hidden = encoder.encode(texts), model.forward([[2, 7, 3]])["hidden"]
+                sparse24.set_threads(later)
+                np.testing.assert_allclose(encoder.encode(texts), vectors, atol=1e-5)
+                np.testing.assert_allclose(model.forward([[2, 7, 3]])["hidden"], hidden, atol=1e-5)
+        finally:
+            sparse24.set_threads(kept)
+
     def test_refusals(self):
         with self.assertRaises(OSError):
             sparse24.Encoder("/nothing")
