@@ -100,6 +100,8 @@ def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
     Step, progress with (stage, done, total); something true that they return, or Ctrl-C, stops the
     run with KeyboardInterrupt. Raises ValueError, OSError, Error.
     """
+    if not force and os.path.lexists(out):
+        raise FileExistsError(f"{os.fspath(out)} exists and may not be replaced without force")
     source = Checkpoint(model)
     info = _core.transformer_peek(source._handle)
     if sum(given is not None for given in (texts, questions, ids)) != 1:

@@ -41,6 +41,7 @@ class Scanner(unittest.TestCase):
                              ("cli/a.c", "../src/base/base.h"), ("cli/b.c", "io/io.h"),
                              ("src/io/a.c", "device/device_layers.h"),
                              ("cli/a.c", "device/device_layers.h"),
+                             ("python/src/a.c", "base/base.h"),
                              ("src/run/a.c", "device/device_table.h"),
                              ("include/sparse24/a.h", "base/base.h")):
             with self.subTest(file=name, header=header):
@@ -52,6 +53,7 @@ class Scanner(unittest.TestCase):
         for name, header in (("src/op/a.c", "kernel/kernel.h"), ("src/model/a.c", "io/io.h"),
                              ("src/kernel/ref/a.c", "kernel/kernel.h"),
                              ("src/model/a.c", "sparse24/nn.h"), ("cli/a.c", "sparse24/nn.h"),
+                             ("python/src/a.c", "sparse24/nn.h"),
                              ("src/run/gpu/a.c", "device/device_layers.h"),
                              ("cli/bench/gpu/a.c", "device/device_layers.h"),
                              ("tests/test_a.c", "base/base.h")):
