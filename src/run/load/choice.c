@@ -225,9 +225,9 @@ static s24_status run_race(racing *r, int *agreed)
     const s24i_race race = {.products = r->count,
                             .most = {CHUNK_ROWS, threads > 1 ? shared : 0},
                             .until = start + RACE_SECONDS - chooser->spent,
-                            /* AMX is several times as fast as any 2:4 kernel here. */
-                            .untimed = r->model->dtype != S24_F32 && *s24_cpu_units() &&
-                                       s24_ctx_cpu(r->ctx) == s24_cpu_detect(),
+                            /* On tiles bf16 gains little with 2:4, and loses with few tokens. */
+                            .untimed =
+                                r->model->dtype == S24_BF16 && s24_ctx_cpu(r->ctx) & S24_CPU_AMX,
                             .now = now,
                             .run = run_lap,
                             .user = r};

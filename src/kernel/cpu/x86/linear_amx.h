@@ -24,8 +24,6 @@
 #ifndef S24_KERNEL_CPU_X86_LINEAR_AMX_H
 #define S24_KERNEL_CPU_X86_LINEAR_AMX_H
 
-#include <stdatomic.h>
-
 #include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx512.h"
 #include "kernel/cpu/x86/tiles.h"
@@ -49,9 +47,6 @@ enum {
 
 /* A quarter of a tile's weights: rows 4·part to 4·part + 3. */
 TARGET_INLINE void expand(uint8_t *to, const uint8_t *from, const int part);
-
-/* The row that multiplies what this one cannot, or NULL. */
-static const s24i_linear_kernel *other_row(void);
 
 /* 16 tokens at most from m on, as tiles STEP bytes apart, and 16 scales where x is quantised; 0 if
    the other row has to multiply them. */
@@ -389,156 +384,6 @@ TARGET static void run_pairs(worker *w, int64_t b0, int64_t b1)
         for (int64_t s = 0; s < all.count; s++)
             run_slice(w, all, s, b, s + 1 < all.count || b + 2 < b1);
     end_rows(w, GROUP);
-}
-
-/* ---- who does what --------------------------------------------------------------------------- */
-
-typedef struct run {
-    const s24i_linear_job *job;
-    uint8_t *x, *workers; /* packed tokens; of each thread what worker_bytes() counts */
-    int64_t groups;       /* of tokens in x: of all threads, or of each */
-    atomic_int refused;   /* tokens that the other row has to multiply */
-} run;
-
-static worker worker_of(const run *r, int thread)
-{
-    const int64_t k = r->job->k;
-    worker w = {.job = r->job, .x = r->x, .tokens = r->job->m};
-    w.tiles = r->workers + thread * worker_bytes(k, r->groups);
-    w.squares[0] = (float *)(void *)(w.tiles + RING * STEP);
-    w.squares[1] = w.squares[0] + SQUARE;
-    w.partial = w.squares[1] + SQUARE;
-    return w;
-}
-
-/* Packs tokens [m, m + tokens) to `to`; 0 if some need the other row. */
-TARGET static int pack_groups(const s24i_linear_job *job, int64_t m, int64_t tokens, uint8_t *to)
-{
-    int fine = 1;
-    for (int64_t t = 0; t < tokens; t += 16) {
-        uint8_t *group = to + t / GROUP * group_bytes(job->k);
-        const int64_t second = t % GROUP / 16;
-        fine &= pack_tokens(job, m + t, tokens - t < 16 ? tokens - t : 16, group + second * TILE,
-                            scales_of(group, job->k) + 16 * second);
-    }
-    return fine;
-}
-
-static void pack_common(void *arg, int64_t begin, int64_t end, int thread)
-{
-    run *r = arg;
-    const int64_t m = begin * GROUP, stop = end * GROUP < r->job->m ? end * GROUP : r->job->m;
-    (void)thread;
-    if (!pack_groups(r->job, m, stop - m, r->x + begin * group_bytes(r->job->k)))
-        atomic_store_explicit(&r->refused, 1, memory_order_relaxed);
-}
-
-static void run_common(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const run *r = arg;
-    worker w = worker_of(r, thread);
-    const int64_t blocks = rows16_blocks(r->job->n);
-    begin_tiles();
-    run_pairs(&w, 2 * begin, 2 * end < blocks ? 2 * end : blocks);
-    TILES_END();
-}
-
-static void run_alone(void *pool, int64_t count,
-                      void (*fn)(void *arg, int64_t begin, int64_t end, int thread), void *arg)
-{
-    (void)pool;
-    fn(arg, 0, count, 0);
-}
-
-/* The tokens that a worker has packed, by the other row. */
-static void run_other(const worker *w, void *work)
-{
-    const s24i_linear_job *all = w->job;
-    const s24_dtype y = all->y_dtype;
-    s24i_linear_job job = *all;
-    job.m = w->tokens, job.work = work, job.parallel = (s24i_parallel){1, run_alone, NULL};
-    job.x = element_of(all->x, all->x_dtype, w->m * all->x_stride_m);
-    job.y = element_to(all->y, y, w->m * all->y_stride_m);
-    if (all->gate) job.gate = element_of(all->gate, y, w->m * all->gate_stride_m);
-    if (all->residual) job.residual = element_of(all->residual, y, w->m * all->residual_stride_m);
-    other_row()->run(&job);
-}
-
-/* Groups that a thread with tokens of its own packs at a time, and the memory for them. */
-static int64_t own_groups(int64_t m, int64_t k, int64_t threads)
-{
-    const int64_t all = (m + GROUP - 1) / GROUP, own = (all + threads - 1) / threads + 1;
-    return own < block_groups(k) ? own : block_groups(k);
-}
-
-static int64_t own_bytes(int64_t m, int64_t n, int64_t k, int64_t threads)
-{
-    const int64_t groups = own_groups(m, k, threads), bytes = groups * group_bytes(k);
-    const s24i_linear_kernel *other = other_row();
-    const int64_t others = other ? (int64_t)other->work_bytes(groups * GROUP, n, k, 1) : 0;
-    return ((others > bytes ? others : bytes) + PAGE - 1) / PAGE * PAGE;
-}
-
-/* The tokens of a thread, block after block, each with all outputs. */
-static void run_own(void *arg, int64_t begin, int64_t end, int thread)
-{
-    run *r = arg;
-    const s24i_linear_job *job = r->job;
-    const int64_t threads = job->parallel.threads, most = r->groups * GROUP;
-    worker w = worker_of(r, thread);
-    uint8_t *const x = r->x + thread * own_bytes(job->m, job->n, job->k, threads);
-    w.x = x;
-    begin_tiles();
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t stop = job->m * (i + 1) / threads;
-        for (w.m = job->m * i / threads; w.m < stop; w.m += w.tokens) {
-            w.tokens = stop - w.m < most ? stop - w.m : most;
-            if (pack_groups(job, w.m, w.tokens, x))
-                run_pairs(&w, 0, rows16_blocks(job->n));
-            else
-                run_other(&w, x);
-        }
-    }
-    TILES_END();
-}
-
-static int has_own_tokens(int64_t m, int64_t threads)
-{
-    return threads == 1 || m >= OWN_TOKENS * threads;
-}
-
-/* Never less for more tokens, because whoever asks for many may come with few. */
-static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
-{
-    const int64_t all = (m + GROUP - 1) / GROUP, few = (int64_t)OWN_TOKENS * threads / GROUP + 1;
-    const int64_t common = all < few ? all : few, own = own_groups(m, k, threads);
-    const int64_t own_x = own_bytes(m, n, k, threads) * threads, x = common * group_bytes(k);
-    const size_t bytes = (size_t)((x > own_x ? x : own_x) +
-                                  threads * worker_bytes(k, common > own ? common : own) + PAGE);
-    const s24i_linear_kernel *other = other_row();
-    const size_t others = other ? other->work_bytes(m, n, k, threads) : 0;
-    return bytes > others ? bytes : others;
-}
-
-static void run_tiles(const s24i_linear_job *job)
-{
-    const s24i_parallel *parallel = &job->parallel;
-    const int64_t threads = parallel->threads, groups = (job->m + GROUP - 1) / GROUP;
-    run r = {.job = job, .groups = groups};
-    r.x = (uint8_t *)(((uintptr_t)job->work + PAGE - 1) / PAGE * PAGE);
-    atomic_init(&r.refused, 0);
-    if (has_own_tokens(job->m, threads)) {
-        r.groups = own_groups(job->m, job->k, threads);
-        r.workers = r.x + threads * own_bytes(job->m, job->n, job->k, threads);
-        parallel->run(parallel->pool, threads, run_own, &r);
-        return;
-    }
-    r.workers = r.x + groups * group_bytes(job->k);
-    parallel->run(parallel->pool, groups, pack_common, &r);
-    if (atomic_load(&r.refused))
-        other_row()->run(job);
-    else
-        parallel->run(parallel->pool, (rows16_blocks(job->n) + 1) / 2, run_common, &r);
 }
 
 #endif

@@ -32,7 +32,7 @@ enum {
     TILE_BYTES = S24I_ROWS16_CODES + 8 * 64 /* a k block of rows16_bf16_pairs */
 };
 
-#include "kernel/cpu/x86/linear_amx.h"
+#include "kernel/cpu/x86/linear_amx_run.h"
 
 /* ---- weights --------------------------------------------------------------------------------- */
 

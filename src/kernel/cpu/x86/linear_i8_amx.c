@@ -27,7 +27,7 @@
 
 enum { TILE_COLUMNS = 64, ROW_HEAD = 128, TILE_CODES = 128, TILE_BYTES = TILE_CODES + 8 * 64 };
 
-#include "kernel/cpu/x86/linear_amx.h"
+#include "kernel/cpu/x86/linear_amx_run.h"
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
