@@ -25,7 +25,7 @@ const char *cli_cpu_units(uint32_t cpu)
 
 const char *cli_cpu_text(char *text, size_t bytes, uint32_t cpu)
 {
-    const char *units = cli_cpu_units(cpu);
+    const char *units = cpu & S24_CPU_AMX ? "" : cli_cpu_units(cpu); /* the level names them */
     snprintf(text, bytes, "%s%s%s", s24_cpu_name(cpu), *units ? ", " : "", units);
     return text;
 }

@@ -123,9 +123,21 @@ static void keep_fresh(cli_app *cli, advice *a)
     }
 }
 
+/* Says why nothing runs on tiles where the CPU has some. */
+static void note_tiles(cli_app *cli)
+{
+    const char *units = s24_cpu_units();
+    if (!*units || s24_cpu_detect() & S24_CPU_AMX) return;
+    cli_note(cli,
+             "the CPU has %s, which 2:4 products cannot use here: they need bf16, int8 and the "
+             "kernel's permission",
+             units);
+}
+
 /* Reads the models that are kept, and measures the others together. */
 static int find_models(cli_app *cli, advice *a, const struct plan_options *o)
 {
+    note_tiles(cli);
     int64_t threads[MAX_ROWS];
     int which[MAX_ROWS], missing = 0;
     for (int i = 0; i < a->count; i++) {
