@@ -12,11 +12,11 @@ import sparse24
 import sparse24.torch as st
 
 
-def bert(kind=transformers.BertModel):
+def bert(kind=transformers.BertModel, **options):
     torch.manual_seed(1)
     config = transformers.BertConfig(vocab_size=100, hidden_size=64, num_hidden_layers=2,
                                      num_attention_heads=4, intermediate_size=128,
-                                     max_position_embeddings=64)
+                                     max_position_embeddings=64, **options)
     return kind(config).eval()
 
 
@@ -71,6 +71,42 @@ class Encoders(unittest.TestCase):
                          calibration=[{"input_ids": ids, "attention_mask": mask}])
         self.assertEqual(len(kept), 12)
         self.assertIsNone(sparse24.check(model.encoder.layer[0].output.dense.weight.detach()))
+
+
+class Distillation(unittest.TestCase):
+    def test_towards_the_dense_model(self):
+        dense, pruned = (bert(transformers.BertForQuestionAnswering, initializer_range=0.2)
+                         for _ in range(2))
+        st.prune_(pruned.bert.encoder)
+        kept = st.keep_zeros_(pruned.bert.encoder)
+        self.assertEqual(len(kept), 12)
+
+        class Trainer:
+            """As much of transformers' as is asked here."""
+
+        trainer = st.distillation_trainer(Trainer, dense, labels=0.0)()
+        ids, mask = padded([20] * 16)
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        optimizer, losses = torch.optim.AdamW(pruned.parameters(), lr=1e-3), []
+        for _ in range(40):
+            loss, outputs = trainer.compute_loss(pruned, inputs, return_outputs=True)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(float(loss.detach()))
+        self.assertLess(losses[-1], losses[0] / 2)
+        self.assertEqual(outputs.start_logits.shape, ids.shape)
+        weight = pruned.bert.encoder.layer[0].output.dense.weight
+        self.assertIsNone(sparse24.check(weight.detach()))
+
+    def test_terms(self):
+        model, (ids, mask) = bert(transformers.BertForQuestionAnswering), padded([9, 20])
+        same = model(ids, mask, output_hidden_states=True)
+        self.assertLess(abs(float(st.distillation_loss(same, same).detach())), 1e-5)
+        with self.assertRaisesRegex(ValueError, "output_hidden_states"):
+            st.distillation_loss(model(ids, mask), same)
+        with self.assertRaisesRegex(ValueError, "nothing to learn"):
+            st.distillation_loss(same, same, logits=0, hidden=0)
 
 
 if __name__ == "__main__":

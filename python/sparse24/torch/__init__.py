@@ -8,6 +8,7 @@
 The operators are torch.ops.sparse24's, with fake implementations and gradients, so that
 torch.compile takes them. `sparse24.torch.compat` has the names of PyTorch and torchao.
 """
+from .torch_distil import distillation_loss, distillation_trainer, keep_zeros_
 from .torch_encoder import NativeEncoder, compile_encoder
 from .torch_models import Choice, accelerate_, prune_
 from .torch_modules import SparseLinear
@@ -16,5 +17,5 @@ from .torch_quantized import QuantizedSparseLinear
 from .torch_tensor import SparseTensor
 
 __all__ = ["Choice", "NativeEncoder", "QuantizedSparseLinear", "SparseLinear", "SparseTensor",
-           "accelerate_", "compile_encoder", "linear", "prune_", "prune_pack", "prune_pack_pair",
-           "training_linear"]
+           "accelerate_", "compile_encoder", "distillation_loss", "distillation_trainer",
+           "keep_zeros_", "linear", "prune_", "prune_pack", "prune_pack_pair", "training_linear"]
