@@ -214,13 +214,18 @@ def fetch_manuals(out, cache, recover):
 # ---- question sets, with --full -----------------------------------------------------------------
 
 
-def squad(path):
-    """(passages, questions, gold): newlines in a passage become spaces."""
+def paragraphs(path):
+    """Those of a file of SQuAD's form, as it has them."""
     opener = lzma.open if path.suffix == ".xz" else open
     with opener(path, "rt", encoding="utf-8") as file:
         articles = json.load(file)["data"]
+    return [p for article in articles for p in article["paragraphs"]]
+
+
+def squad(path):
+    """(passages, questions, gold): newlines in a passage become spaces."""
     passages, questions, gold = [], [], []
-    for paragraph in (p for article in articles for p in article["paragraphs"]):
+    for paragraph in paragraphs(path):
         for question in paragraph["qas"]:
             questions.append(" ".join(question["question"].splitlines()))
             gold.append(len(passages))

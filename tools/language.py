@@ -29,11 +29,18 @@ QUESTIONS = ["What is the capital of France?", "Why is the sky blue?",
 # ---- inputs -------------------------------------------------------------------------------------
 
 
-def contexts(path):
-    """The passages of a file of questions, each once, or the lines of a text."""
+def prose(path):
+    """A text, or the contexts of a file of questions with blank lines between."""
+    if path.suffix == ".txt":
+        return path.read_text(encoding="utf-8")
+    return "\n\n".join(p["context"] for p in demo_inputs.paragraphs(path))
+
+
+def passages(path):
+    """The lines of a text, or the passages of a file of questions."""
     if path.suffix == ".txt":
         return path.read_text(encoding="utf-8").splitlines()
-    return list(dict.fromkeys(demo_inputs.squad(path)[0]))
+    return demo_inputs.squad(path)[0]
 
 
 def prepare_texts(options, out):
@@ -42,11 +49,9 @@ def prepare_texts(options, out):
     if not (options.text and options.calibration):
         folder = demo_inputs.data_folder("qa-dev.json", "XQuAD and SQuAD, without --text FILE and "
                                          "--calibration FILE")
-    text = options.text or folder / "qa-dev.json"
-    plain = text.read_text(encoding="utf-8") if text.suffix == ".txt" else \
-        "\n\n".join(contexts(text))
+    plain = prose(options.text or folder / "qa-dev.json")
     (out / "text.txt").write_text(plain[:options.characters], encoding="utf-8")
-    lines = contexts(options.calibration or folder / "qa-train.json.xz")
+    lines = passages(options.calibration or folder / "qa-train.json.xz")
     order = sorted(range(len(lines)), key=lambda i: demo_inputs.seeded(str(i)))
     # Passages are shorter than what a sample may have: some of them make one.
     joined, samples = "", []
