@@ -59,6 +59,7 @@ typedef struct cli_option {
 typedef struct cli_common {
     int json, quiet, force, help;
     int all_sparse, all_dense; /* of commands with CLI_SPARSE or CLI_DENSE */
+    const char *head;          /* of commands with CLI_QUANTIZE_HEAD: a scheme, or NULL */
     int64_t threads;           /* 0: every core */
     const char *isa, *device;
 } cli_common;
@@ -142,6 +143,10 @@ int cli_distance(const char *a, const char *b);
 const char *cli_dtype_at(const s24_dtype *list, int index);
 const char *cli_compute_dtype(int index); /* f32 bf16 */
 const char *cli_model_dtype(int index);   /* f32 f16 bf16 i8 e4m3 */
+const char *cli_weight_dtype(int index);  /* those and the schemes of integers */
+/* Names those of such a list, and then the schemes of integers. */
+const char *cli_dtype_or_scheme(const s24_dtype *list, int index);
+const char *cli_scheme_name(int index);
 #define CLI_INCLUDE(type, fallback_text)                                                           \
     {                                                                                              \
         "include", 0, CLI_TEXT, offsetof(type, include), "GLOB", fallback_text,                    \
@@ -170,6 +175,15 @@ const char *cli_model_dtype(int index);   /* f32 f16 bf16 i8 e4m3 */
             "Run every layer dense. By default 2:4 layers run 2:4 or dense, whichever is faster "  \
             "here for their shape and the number of tokens.",                                      \
             NULL                                                                                   \
+    }
+
+/* Says how the head of a language model runs. */
+#define CLI_QUANTIZE_HEAD                                                                          \
+    {                                                                                              \
+        "quantize-head", 0, CLI_CHOICE, offsetof(cli_common, head), NULL, NULL,                    \
+            "Multiply a language model's head as integers of this scheme, on the CPU. By default " \
+            "as it is stored.",                                                                    \
+            cli_scheme_name                                                                        \
     }
 
 /* ---- the program ----------------------------------------------------------------------------- */
@@ -205,7 +219,7 @@ int cli_context(cli_app *cli);
 int cli_device(cli_app *cli, s24_device **device);
 int cli_on_cpu(const cli_app *cli);
 /* Sets options of a whole model as --sparse, --dense and --device say, with what is known of this
-   machine. dtype NULL: the weights'. */
+   machine. dtype: one, or a scheme of integers; NULL: the weights'. */
 int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype);
 
 /* Says an error: a sentence on stderr, and with --json the object {"version", "exit", "error"}.

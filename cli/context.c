@@ -77,11 +77,14 @@ int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype)
     s24_device *device;
     const int code = cli_device(cli, &device);
     if (code != CLI_OK) return code;
+    const s24_dtype known = dtype ? s24_dtype_parse(dtype) : S24_DTYPE_NONE;
     *opts = (s24_model_opts){.size = sizeof *opts,
-                             .dtype = dtype ? s24_dtype_parse(dtype) : S24_DTYPE_NONE,
+                             .dtype = known,
+                             .quantize = known ? NULL : dtype,
                              .sparse = 1,
                              .dense = common->all_dense,
                              .device = device,
+                             .quantize_head = common->head,
                              .all_sparse = common->all_sparse};
     if (!device && !common->all_sparse && !common->all_dense) cli_choices_load(cli);
     return CLI_OK;

@@ -63,9 +63,10 @@ int embedded_save(cli_app *cli, const char *path, const embedded *e);
     {                                                                                              \
         "dtype", 0, CLI_CHOICE, offsetof(type, dtype), NULL, NULL,                                 \
             "Use the linear layers' weights as this dtype; i8 quantises 2:4 ones, and each token " \
-            "as it is multiplied, on a GPU where that is faster; f16 and e4m3 are for a GPU, "     \
+            "as it is multiplied, on a GPU where that is faster; int8, int4 and their kin "        \
+            "quantise weights alone, on the CPU; f16 and e4m3 are for a GPU, "                     \
             "which has no f32. By default as they are stored, f16 on a GPU for what is not bf16.", \
-            cli_model_dtype                                                                        \
+            cli_weight_dtype                                                                       \
     }
 #define ENCODE_PROMPT(type, option, field, of)                                                     \
     {                                                                                              \

@@ -25,10 +25,30 @@ const char *cli_compute_dtype(int index)
     return cli_dtype_at(list, index);
 }
 
+const char *cli_scheme_name(int index)
+{
+    return s24_scheme_name(index, NULL, NULL);
+}
+
+const char *cli_dtype_or_scheme(const s24_dtype *list, int index)
+{
+    int count = 0;
+    while (list[count] != S24_DTYPE_NONE)
+        count++;
+    return index < count ? cli_dtype_at(list, index) : cli_scheme_name(index - count);
+}
+
+static const s24_dtype model_dtypes[] = {S24_F32, S24_F16,  S24_BF16,
+                                         S24_I8,  S24_E4M3, S24_DTYPE_NONE};
+
 const char *cli_model_dtype(int index)
 {
-    static const s24_dtype list[] = {S24_F32, S24_F16, S24_BF16, S24_I8, S24_E4M3, S24_DTYPE_NONE};
-    return cli_dtype_at(list, index);
+    return cli_dtype_at(model_dtypes, index);
+}
+
+const char *cli_weight_dtype(int index)
+{
+    return cli_dtype_or_scheme(model_dtypes, index);
 }
 
 static const cli_option common_options[] = {

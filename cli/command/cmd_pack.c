@@ -16,11 +16,6 @@ struct pack_options {
     const char *include, *exclude, *quantize, *layout;
 };
 
-static const char *scheme_name(int index)
-{
-    return s24_scheme_name(index, NULL, NULL);
-}
-
 static const char *layout_name(int index)
 {
     static const char *const names[] = {"canonical", "cpu"};
@@ -36,7 +31,7 @@ static const cli_option pack_table[] = {
      layout_name},
     {"quantize", 0, CLI_CHOICE, offsetof(struct pack_options, quantize), NULL, NULL,
      "Store integers with a scale per row, or per 64 or 128 columns, instead of the values.",
-     scheme_name},
+     cli_scheme_name},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule pack_rules[] = {
@@ -313,8 +308,8 @@ static int report(job *j)
 static void take_scheme(job *j)
 {
     j->scheme = j->options->quantize;
-    for (int i = 0; j->scheme && scheme_name(i); i++)
-        if (!strcmp(scheme_name(i), j->scheme)) s24_scheme_name(i, &j->bits, &j->group);
+    for (int i = 0; j->scheme && cli_scheme_name(i); i++)
+        if (!strcmp(cli_scheme_name(i), j->scheme)) s24_scheme_name(i, &j->bits, &j->group);
 }
 
 static int make_layers(job *j)

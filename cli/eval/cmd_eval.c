@@ -47,6 +47,7 @@ static const cli_option options[] = {
      NULL},
     IDS_OPTION(struct eval_options, "lm: the lines of --data, which are one stream,"),
     ENCODE_DTYPE(struct eval_options),
+    CLI_QUANTIZE_HEAD,
     ENCODE_MAX_TOKENS(struct eval_options),
     CLI_SPARSE,
     CLI_DENSE,

@@ -5,6 +5,6 @@
 int eval_model_opts(cli_app *cli, s24_model_opts *opts, const struct eval_options *o)
 {
     const int code = cli_model_opts(cli, opts, o->dtype);
-    if (code == CLI_OK && !o->dtype && cli_on_cpu(cli)) opts->dtype = S24_F32;
+    if (code == CLI_OK && !opts->dtype && cli_on_cpu(cli)) opts->dtype = S24_F32;
     return code;
 }

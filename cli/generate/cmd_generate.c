@@ -23,7 +23,7 @@ enum {
 static const char *dtype_name(int index)
 {
     static const s24_dtype list[] = {S24_F32, S24_BF16, S24_I8, S24_DTYPE_NONE};
-    return cli_dtype_at(list, index);
+    return cli_dtype_or_scheme(list, index);
 }
 
 #define OPTION(name, type, field, argument, fallback, help)                                        \
@@ -61,8 +61,10 @@ static const cli_option options[] = {
     OPTION("stop", CLI_TEXT, stop, "TEXT", NULL, "End a text before this one."),
     {"dtype", 0, CLI_CHOICE, offsetof(struct generate_options, dtype), NULL, NULL,
      "Use the linear layers' weights as this dtype; i8 quantises 2:4 ones, and each token as it is "
-     "multiplied. By default as they are stored.",
+     "multiplied; int8, int4 and their kin quantise weights alone, 2:4 and dense ones. By default "
+     "as they are stored.",
      dtype_name},
+    CLI_QUANTIZE_HEAD,
     CLI_SPARSE,
     CLI_DENSE,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};

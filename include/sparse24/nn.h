@@ -107,6 +107,11 @@ typedef struct s24_model_opts {
     /* 1: every 2:4 layer runs 2:4, even where dense is faster: the least memory, and nothing is
        measured. 0: the faster of both, as below. Not with dense. */
     int all_sparse;
+    /* Schemes of s24_scheme_name, on the CPU and not with i8: the blocks' weights, 2:4 and dense
+       ones, and the head of a language model are rounded to integers as they are loaded (a tied
+       table's rows are looked up as floats all the same). Tokens stay floats. NULL: they are as
+       the checkpoint has them; what it has in integers of another scheme is UNSUPPORTED. */
+    const char *quantize, *quantize_head;
 } s24_model_opts;
 
 typedef struct s24_model_info {
@@ -130,9 +135,10 @@ typedef struct s24_model_info {
  * matrices by itself (AMX), or has no kernels of ours. So unless opts say otherwise loading
  * measures, in less than 0.2 s, both ways of the model's own layers for 1, 4, 16, 64 and 256
  * tokens, by one thread and by all of the context's together; layers of the same shape share it.
- * Where dense is faster by more than 3 % a layer gets a dense weight, made from the same values (of
- * integers from scale · q) and multiplied in f32, or in bf16 if the model is bf16 or i8; where it
- * is so for all numbers of tokens the layer has no other. What was measured is noted with the
+ * Where dense is faster by more than 3 % a layer gets a dense weight, made from the same values
+ * and multiplied in f32, or in bf16 if the model is bf16 or i8; where it is so for all numbers of
+ * tokens the layer has no other. Integers are measured for i8 only: else what they save is memory,
+ * and they run as they are. What was measured is noted with the
  * context as "f32 2 384x1536" (dtype, threads, inputs, outputs) with two hexadecimal numbers, for
  * one thread and for all together: bit i says that 2^(i − 1) + 1 … 2^i tokens run dense. A model
  * that finds the notes of its shapes measures nothing. Times that do not come twice, since other

@@ -145,12 +145,15 @@ struct s24_model {
     s24_ctx *ctx;
     const s24i_architecture *architecture;
     s24i_shape shape;
-    s24_dtype dtype;  /* of the linear products: f32, bf16 or i8; on a device f16 or bf16 */
+    s24_dtype dtype;         /* of the linear products: f32, bf16 or i8; on a device f16 or bf16 */
+    const char *scheme;      /* of the blocks' weights, which are quantised as they come; or NULL */
+    const char *head_scheme; /* of a language model's head */
     s24_dtype narrow; /* on a device: i8 or e4m3, which 2:4 products may run in too; else NONE */
     float *floats;    /* everything below that is a float */
     int64_t float_count;
-    /* words may lie in words_map, the checkpoint's file, in bf16 on the CPU; position_rows and
-       type_rows are NULL in a model without such tables. */
+    /* words may lie in words_map, the checkpoint's file, in bf16 on the CPU; words and narrow_words
+       NULL: they are the head's integers, whose rows are widened as they are looked up.
+       position_rows and type_rows are NULL in a model without such tables. */
     const float *words, *position_rows, *type_rows;
     const uint16_t *narrow_words;               /* bf16, then words is NULL; else NULL */
     s24i_map words_map;                         /* empty: words is among the floats */
@@ -284,7 +287,9 @@ s24_status s24i_tensor_check_count(s24_ctx *ctx, const s24_tensor *tensor, int64
 s24_status s24i_tensor_check_float(s24_ctx *ctx, const s24_tensor *tensor);
 s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor);
 
-/* A tensor's numbers as f32, a packed one's as a dense matrix. MEMORY. */
+/* A dense tensor of integers; of another one no values. */
+s24_quantized s24i_tensor_integers(const s24_tensor *tensor);
+/* A tensor's numbers as f32, a packed one's, or one's of integers, as a dense matrix. MEMORY. */
 s24_status s24i_tensor_widen(s24_ctx *ctx, float *to, const s24_tensor *tensor);
 
 /* The arrays of model->floats, to be filled by whoever makes the model. */
@@ -299,14 +304,16 @@ static inline s24_dtype s24i_model_values(s24_dtype dtype)
     return dtype == S24_I8 ? S24_F32 : dtype;
 }
 
-/* One linear layer's weight on its way into a block: dense f32, a 2:4 matrix, or a weight in the
+/* One linear layer's weight on its way into a block: dense f32, a 2:4 matrix, a weight in the
    layout of its plan, which is used where the file has it (then query's may be all three's, and the
-   others are empty). */
+   others are empty), or a dense one of integers, which is used there too. */
 typedef struct s24i_source {
-    s24_dense dense; /* data NULL when matrix or laid_out.data is set */
+    s24_dense dense; /* data NULL when another one is set */
     s24_matrix *matrix;
     s24_laid_out laid_out;
-    const s24_checkpoint *checkpoint; /* of laid_out, or in whose file dense lies; or NULL */
+    s24_quantized integers;           /* values NULL: none */
+    const s24_checkpoint *checkpoint; /* of laid_out or integers, or in whose file dense lies */
+    const char *scheme;               /* what floats are quantised by on the CPU, or NULL */
     int exact;                        /* on the CPU a dense weight stays f32 */
     int in_rows;                      /* likewise: it is multiplied in rows, and may be bf16 */
 } s24i_source;
@@ -319,10 +326,9 @@ void s24i_block_clear(s24i_block *block, s24_ctx *ctx);
 /* The layer that reads patches, from its weight [width, channels · patch²]; when all floats are
    there, which it changes: bias and first token go into the positions' rows. */
 s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weight);
-/* The head of a language model from its weight [vocabulary, width]: f32, or bf16 on the CPU. It is
-   used where it lies in a checkpoint's file. */
-s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const s24_dense *weight,
-                              const s24_checkpoint *checkpoint);
+/* The head of a language model from its weight [vocabulary, width]: f32, or bf16 on the CPU, or
+   integers. It is used where it lies in a checkpoint's file. */
+s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const s24i_source *source);
 
 /* Reads shape, pooling and normalisation of a folder. */
 s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,

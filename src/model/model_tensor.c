@@ -182,14 +182,27 @@ s24_status s24i_tensor_missing(s24_ctx *ctx, const s24_checkpoint *checkpoint, c
                         "%s: tensor '%s' is missing (with or without the prefix)", folder, name);
 }
 
+s24_quantized s24i_tensor_integers(const s24_tensor *tensor)
+{
+    if (tensor->packed || !tensor->bits) return (s24_quantized){.rows = 0};
+    return (s24_quantized){.rows = tensor->shape[0],
+                           .cols = tensor->shape[1],
+                           .bits = tensor->bits,
+                           .group = tensor->group,
+                           .values = tensor->values,
+                           .scales = tensor->scales};
+}
+
 s24_status s24i_tensor_widen(s24_ctx *ctx, float *to, const s24_tensor *tensor)
 {
     int64_t count = 1;
     for (int d = 0; d < tensor->rank; d++)
         count *= tensor->shape[d];
-    if (!tensor->packed) return s24_convert(to, S24_F32, tensor->data, tensor->dtype, count);
     s24_matrix *matrix;
     const s24_dense dense = {to, S24_F32, tensor->shape[0], tensor->shape[1], 0};
+    const s24_quantized integers = s24i_tensor_integers(tensor);
+    if (integers.values) return s24_dense_from_quantized(ctx, &dense, &integers);
+    if (!tensor->packed) return s24_convert(to, S24_F32, tensor->data, tensor->dtype, count);
     TRY(s24_tensor_matrix(&matrix, ctx, tensor));
     const s24_status status = s24_matrix_to_dense(ctx, &dense, matrix);
     s24_matrix_destroy(matrix);

@@ -3,16 +3,18 @@
    do its checkpoints, which another order would make foreign. */
 #include "model/walk.h"
 
-/* A packed weight is [n, k] in every model, and says whether the tensor that it stands for is. */
+/* A packed weight, or a dense one of integers, is [n, k] in every model, and says whether the
+   tensor that it stands for is. */
 static s24_status check_packed(const s24i_walk *walk, const s24i_wanted *w,
                                const s24_tensor *tensor)
 {
     const int transposed = tensor->transposed == 1;
     const int is_linear = w->role == S24I_ROLE_LAYER ||
                           (w->role == S24I_ROLE_HEAD && w->pattern == walk->arch->lm_head);
-    REQUIRE(walk->ctx, is_linear && !w->is_bias, S24_ERROR_FORMAT,
-            "%s: tensor '%s' is packed; only the weights of linear layers can be", tensor->file,
-            tensor->name);
+    const int is_table = w->role == S24I_ROLE_WORDS && walk->arch->lm_head && !tensor->packed;
+    REQUIRE(walk->ctx, (is_linear || is_table) && !w->is_bias, S24_ERROR_FORMAT,
+            "%s: tensor '%s' is %s; only the weights of linear layers can be", tensor->file,
+            tensor->name, tensor->packed ? "packed" : "of integers");
     REQUIRE(walk->ctx, transposed == w->transposed, S24_ERROR_FORMAT,
             "%s: tensor '%s' is packed for a model that stores it [%s]; [%s] was expected by "
             "model_type",
@@ -24,7 +26,7 @@ static s24_status check_packed(const s24i_walk *walk, const s24i_wanted *w,
 static s24_status check(const s24i_walk *walk, const s24i_wanted *w, const s24_tensor *tensor)
 {
     s24_ctx *ctx = walk->ctx;
-    if (tensor->packed) {
+    if (tensor->packed || tensor->bits) {
         TRY(check_packed(walk, w, tensor));
         return s24i_tensor_check_finite(ctx, tensor);
     }

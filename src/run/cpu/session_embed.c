@@ -2,6 +2,7 @@
 /* From a batch to the first block's input: rows of tables for tokens, a product for patches. */
 #include "run/cpu/kv_cache.h"
 #include "run/cpu/pass.h"
+#include "run/weight/weight.h"
 
 #include <string.h>
 
@@ -19,8 +20,10 @@ static void put_word(float *row, const s24_model *model, int32_t id)
     const int64_t width = model->shape.width;
     if (model->narrow_words)
         s24_convert(row, S24_F32, model->narrow_words + id * width, S24_BF16, width);
-    else
+    else if (model->words)
         memcpy(row, model->words + id * width, (size_t)width * sizeof *row);
+    else
+        s24i_weight_row(row, model->lm_head.weight[S24I_WAY_DENSE], id);
 }
 
 static void embed_range(void *arg, int64_t first, int64_t end, int thread)

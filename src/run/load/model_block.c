@@ -32,21 +32,30 @@ static s24_status make_chosen(s24i_linear *linear, s24_model *model, s24_ctx *ct
     return ways & sparse ? s24i_linear_make(linear, model, ctx, source, sparse) : S24_OK;
 }
 
-static s24_status linear_make(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
-                              const s24i_source *source)
+/* Integers without activations of 8 bits are there for the memory that they save: they run as they
+   are, and no dense copy of them is made. */
+static int is_kept_small(const s24_model *model, const s24i_source *source)
 {
-    const unsigned sparse = 1u << S24I_WAY_SPARSE | 1u << S24I_WAY_EIGHT;
-    const int is_sparse = s24i_source_is_sparse(source);
-    if (is_sparse && model->chooser) return make_chosen(linear, model, ctx, source);
-    return s24i_linear_make(linear, model, ctx, source, is_sparse ? sparse : 1u << S24I_WAY_DENSE);
+    const s24_matrix *matrix = source->matrix;
+    return source->scheme || (matrix && s24_matrix_bits(matrix) && model->dtype != S24_I8);
 }
 
-s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const s24_dense *weight,
-                              const s24_checkpoint *checkpoint)
+static s24_status linear_make(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
+                              const s24i_source *from)
 {
-    const s24i_source source = {.dense = *weight, .checkpoint = checkpoint, .in_rows = 1};
+    const unsigned sparse = 1u << S24I_WAY_SPARSE | 1u << S24I_WAY_EIGHT;
+    s24i_source source = *from;
+    if (!source.exact) source.scheme = model->scheme;
+    const int is_sparse = s24i_source_is_sparse(&source);
+    if (is_sparse && model->chooser && !is_kept_small(model, &source))
+        return make_chosen(linear, model, ctx, &source);
+    return s24i_linear_make(linear, model, ctx, &source, is_sparse ? sparse : 1u << S24I_WAY_DENSE);
+}
+
+s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const s24i_source *source)
+{
     model->lm_head.bias = model->lm_bias;
-    return linear_make(&model->lm_head, model, ctx, &source);
+    return s24i_linear_make(&model->lm_head, model, ctx, source, 1u << S24I_WAY_DENSE);
 }
 
 /* The bias is every patch's, the first token has one position only. */
@@ -172,13 +181,13 @@ static s24_status join_matrices(s24i_linear *linear, s24_model *model, s24_ctx *
     return status;
 }
 
-/* Are they dense weights, or matrices of one dtype or one scheme? */
+/* Are they dense weights of floats, or matrices of one dtype or one scheme? */
 static int can_be_joined(const s24i_source *sources, int count)
 {
     const s24_matrix *first = sources[0].matrix;
     for (int i = 0; i < count; i++) {
         const s24_matrix *other = sources[i].matrix;
-        if (sources[i].laid_out.data || !first != !other) return 0;
+        if (sources[i].laid_out.data || sources[i].integers.values || !first != !other) return 0;
         if (first && (s24_matrix_dtype(first) != s24_matrix_dtype(other) ||
                       s24_matrix_bits(first) != s24_matrix_bits(other) ||
                       s24_matrix_group(first) != s24_matrix_group(other)))

@@ -105,7 +105,8 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
         l->lm_head = tensor;
         return S24_OK;
     }
-    return s24_convert(s24i_writable(floats_of(m, w)), S24_F32, tensor->data, tensor->dtype, count);
+    if (w->role == S24I_ROLE_WORDS && !m->words) return S24_OK;
+    return s24i_tensor_widen(l->ctx, s24i_writable(floats_of(m, w)), tensor);
 }
 
 static s24_status block_done(void *user, int64_t b)
@@ -167,6 +168,7 @@ static s24_status prepare(s24i_loader *l)
     const s24_tensor *first = s24i_loader_find(name, l, l->arch->slots[S24I_QUERY], 0, ".weight");
     const s24_dtype wide = l->opts.device ? S24_F16 : S24_F32;
     l->dtype = l->opts.dtype ? l->opts.dtype : first->dtype == S24_BF16 ? S24_BF16 : wide;
+    l->widens = l->opts.device || l->without_weights;
     return S24_OK;
 }
 
@@ -195,18 +197,32 @@ static s24_status map_words(s24i_map *map, const void **words, s24i_loader *l)
     return S24_OK;
 }
 
+/* Words of integers that are the head's too stay what they are. */
+static int shares_words(const s24i_loader *l)
+{
+    if (!l->arch->lm_head || l->widens || s24i_walk_weight(&l->walk, l->arch->lm_head)) return 0;
+    return s24i_tensor_integers(find_words(l)).values != NULL;
+}
+
 /* Without a weight of its own the head is the words' embeddings. */
 static s24_status build_head(s24i_loader *l)
 {
     const s24_tensor *tensor = l->lm_head ? l->lm_head : find_words(l);
     const s24i_shape *s = &l->model->shape;
-    s24_dense weight = {(void *)(uintptr_t)tensor->data, tensor->dtype, s->vocabulary, s->width, 0};
+    s24i_source source = {
+        .dense = {(void *)(uintptr_t)tensor->data, tensor->dtype, s->vocabulary, s->width, 0},
+        .checkpoint = l->checkpoint,
+        .scheme = l->model->head_scheme,
+        .in_rows = 1};
     float *wide = NULL;
-    if (is_usable(l, tensor)) return s24i_lm_head_build(l->model, l->ctx, &weight, l->checkpoint);
+    if (!l->widens) source.integers = s24i_tensor_integers(tensor);
+    if (source.integers.values || is_usable(l, tensor))
+        return s24i_lm_head_build(l->model, l->ctx, &source);
     s24_status status = take_later(l, &wide, tensor, s->vocabulary * s->width);
-    weight.data = wide;
-    weight.dtype = S24_F32;
-    if (status == S24_OK) status = s24i_lm_head_build(l->model, l->ctx, &weight, NULL);
+    source.dense.data = wide;
+    source.dense.dtype = S24_F32;
+    source.checkpoint = NULL;
+    if (status == S24_OK) status = s24i_lm_head_build(l->model, l->ctx, &source);
     s24_ctx_free(l->ctx, wide);
     return status;
 }
@@ -245,7 +261,7 @@ static s24_status create(s24_model **out, s24i_loader *l)
     s24i_map words_map = {0};
     const void *words = NULL;
     TRY(map_words(&words_map, &words, l));
-    const s24i_rooms rooms = {.words = words == NULL,
+    const s24i_rooms rooms = {.words = words == NULL && !shares_words(l),
                               .qa_head = s24i_walk_weight(&l->walk, l->arch->qa_head) != NULL,
                               .class_head = s24i_walk_weight(&l->walk, l->arch->class_head) != NULL,
                               .lm_bias = has_lm_bias(l)};
@@ -262,6 +278,8 @@ static s24_status create(s24_model **out, s24i_loader *l)
     model->words_map = words_map;
     model->device = l->opts.device;
     model->all_sparse = l->opts.all_sparse;
+    model->scheme = l->opts.quantize;
+    model->head_scheme = l->opts.quantize_head;
     s24i_model_set_dtype(model, l->dtype, S24_F32);
     model->weight_bytes = stored_bytes(l->checkpoint);
     return S24_OK;

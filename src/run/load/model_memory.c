@@ -13,6 +13,27 @@ int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *mod
     return s24i_slot_find(block, slot, model->architecture, name) && *block < model->shape.layers;
 }
 
+/* The option's scheme becomes the library's own text. */
+static s24_status check_scheme(s24_ctx *ctx, const char *option, const char **scheme,
+                               const s24_model_opts *opts)
+{
+    const char *name = NULL;
+    if (!*scheme) return S24_OK;
+    for (int i = 0; (name = s24_scheme_name(i, NULL, NULL)); i++)
+        if (!strcmp(name, *scheme)) break;
+    REQUIRE(ctx, name, S24_ERROR_ARGUMENT,
+            "the option %s of a model is \"%s\"; int8, int4, or either with -g64 or -g128 was "
+            "expected",
+            option, *scheme);
+    REQUIRE(ctx, !opts->device, S24_ERROR_UNSUPPORTED,
+            "weights of %s run on the CPU only; on a GPU f16, bf16, i8 or e4m3 is expected", name);
+    REQUIRE(ctx, opts->dtype != S24_I8, S24_ERROR_ARGUMENT,
+            "the option %s of a model excludes the dtype i8, which quantises weights itself",
+            option);
+    *scheme = name;
+    return S24_OK;
+}
+
 s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts)
 {
     TRY(s24i_opts_read(ctx, out, sizeof *out, opts, "s24_model_opts"));
@@ -21,6 +42,8 @@ s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_mod
     const int on_device = anywhere || dtype == S24_F16 || dtype == S24_E4M3;
     REQUIRE(ctx, !out->dense || !out->all_sparse, S24_ERROR_ARGUMENT,
             "the options dense and all_sparse of a model exclude each other");
+    TRY(check_scheme(ctx, "quantize", &out->quantize, out));
+    TRY(check_scheme(ctx, "quantize_head", &out->quantize_head, out));
     REQUIRE(ctx, on_device || dtype == S24_F32, S24_ERROR_DTYPE,
             "the option dtype of a model is %s; f32, f16, bf16, i8 or e4m3 was expected",
             s24_dtype_name(dtype));

@@ -248,8 +248,11 @@ static s24_status fill_model(s24_model *model, s24_ctx *ctx, const s24_model_opt
     if (s->image) TRY(fill_patches(model, ctx, &random));
     /* A head is memory of its own in any case; where it is a tensor of its own too, only its
        numbers are those of the words. */
-    const s24_dense words = {(void *)(uintptr_t)model->words, S24_F32, s->vocabulary, s->width, 0};
-    if (model->architecture->lm_head) TRY(s24i_lm_head_build(model, ctx, &words, NULL));
+    const s24i_source head = {.dense = {s24i_writable(model->words), S24_F32,
+                                        model->shape.vocabulary, model->shape.width, 0},
+                              .scheme = model->head_scheme,
+                              .in_rows = 1};
+    if (model->architecture->lm_head) TRY(s24i_lm_head_build(model, ctx, &head));
     for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
         int64_t rows, cols;
         s24i_slot_shape(&rows, &cols, s, (s24i_slot)slot);
@@ -285,6 +288,8 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
     if (model->first_token) model->pooled.pooling = S24I_POOL_CLS;
     model->device = o.device;
     model->all_sparse = o.all_sparse;
+    model->scheme = o.quantize;
+    model->head_scheme = o.quantize_head;
     s24i_model_set_dtype(model, o.dtype, o.device ? S24_F16 : S24_F32);
     const int64_t positions = arch->positions ? shape->positions : 0;
     const int64_t words = shape->vocabulary * (1 + presets[index].untied);

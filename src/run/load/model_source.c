@@ -29,8 +29,8 @@ static int runs_as_stored(const s24i_loader *l, const s24_tensor *tensor)
 static int runs_in_place(const s24i_loader *l, const s24_tensor *tensor)
 {
     const char *layout = s24_layout_of(l->ctx, tensor->dtype);
-    return tensor->layout && !l->opts.device && !l->opts.dense && tensor->dtype == l->dtype &&
-           layout && !strcmp(layout, tensor->layout) &&
+    return tensor->layout && !l->opts.device && !l->opts.dense && !l->opts.quantize &&
+           tensor->dtype == l->dtype && layout && !strcmp(layout, tensor->layout) &&
            s24i_checkpoint_has(l->checkpoint, tensor->stream);
 }
 
@@ -133,11 +133,43 @@ static s24_status source_dense(s24i_loader *l, int slot, const s24_tensor *tenso
     return s24_matrix_create(&source->matrix, l->ctx, &dense, &opts);
 }
 
+/* Integers that there are are not rounded again. */
+static s24_status check_scheme(const s24i_loader *l, const s24_tensor *tensor)
+{
+    const char *scheme = l->opts.quantize;
+    int bits = 0;
+    int64_t group = 0;
+    if (!scheme || !tensor->bits) return S24_OK;
+    for (int i = 0; strcmp(s24_scheme_name(i, &bits, &group), scheme) != 0;)
+        i++;
+    if (!group) group = tensor->shape[1];
+    REQUIRE(l->ctx, bits == tensor->bits && group == tensor->group, S24_ERROR_UNSUPPORTED,
+            "it holds integers of %d bits with a scale for %lld columns, of which no %s ones are "
+            "made; without that option it runs as it is",
+            tensor->bits, (long long)tensor->group, scheme);
+    return S24_OK;
+}
+
+static s24_status source_integers(s24i_loader *l, int slot, const s24_tensor *tensor)
+{
+    s24i_source *source = &l->sources[slot];
+    if (l->widens) {
+        TRY(buffer(l, slot, &source->dense, tensor));
+        return s24i_tensor_widen(l->ctx, source->dense.data, tensor);
+    }
+    source->integers = s24i_tensor_integers(tensor);
+    source->checkpoint = l->checkpoint;
+    return S24_OK;
+}
+
 s24_status s24i_source_slot(s24i_loader *l, int slot, const s24_tensor *tensor)
 {
-    return s24i_name_tensor(
-        l->ctx, tensor->packed ? source_packed(l, slot, tensor) : source_dense(l, slot, tensor),
-        tensor);
+    s24_status status = check_scheme(l, tensor);
+    if (status == S24_OK)
+        status = (tensor->packed ? source_packed
+                  : tensor->bits ? source_integers
+                                 : source_dense)(l, slot, tensor);
+    return s24i_name_tensor(l->ctx, status, tensor);
 }
 
 void s24i_release_sources(s24i_loader *l)

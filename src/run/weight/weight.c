@@ -59,12 +59,14 @@ void s24i_linear_shape(s24i_linear *linear, const s24i_source *source)
 {
     const s24_laid_out *laid_out = &source->laid_out;
     linear->sparse = s24i_source_is_sparse(source);
-    linear->n = laid_out->data   ? laid_out->rows
-                : source->matrix ? s24_matrix_rows(source->matrix)
-                                 : source->dense.rows;
-    linear->k = laid_out->data   ? laid_out->cols
-                : source->matrix ? s24_matrix_cols(source->matrix)
-                                 : source->dense.cols;
+    linear->n = laid_out->data            ? laid_out->rows
+                : source->matrix          ? s24_matrix_rows(source->matrix)
+                : source->integers.values ? source->integers.rows
+                                          : source->dense.rows;
+    linear->k = laid_out->data            ? laid_out->cols
+                : source->matrix          ? s24_matrix_cols(source->matrix)
+                : source->integers.values ? source->integers.cols
+                                          : source->dense.cols;
 }
 
 s24_status s24i_linear_make(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,

@@ -44,6 +44,8 @@ typedef struct s24i_weight_kind {
     /* On the CPU: may x and y be bf16? On a device nobody asks, since the model's dtype says it. */
     int (*takes_bf16)(const s24i_weight *weight);
     s24_status (*run)(const s24i_weight *weight, s24_ctx *ctx, const s24i_product_job *product);
+    /* to[k] = a row of the weight, of a kind that may be a table of words; else NULL. */
+    void (*row)(float *to, const s24i_weight *weight, int64_t row);
 } s24i_weight_kind;
 
 /* Every kind's own struct begins with this. */
@@ -82,6 +84,11 @@ static inline s24_status s24i_weight_run(const s24i_weight *weight, s24_ctx *ctx
                                          const s24i_product_job *product)
 {
     return weight->kind->run(weight, ctx, product);
+}
+
+static inline void s24i_weight_row(float *to, const s24i_weight *weight, int64_t row)
+{
+    weight->kind->row(to, weight, row);
 }
 
 static inline int64_t s24i_weight_bytes(const s24i_weight *weight)

@@ -7,13 +7,14 @@ static int takes(const s24_model *model, const s24i_source *source)
     return !model->device && source->matrix;
 }
 
-/* A scale a row, as stored or made here, and each token quantised as it comes. */
-static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24_matrix *from)
+/* Of integers, as stored or made here by a scheme. */
+static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24_matrix *from,
+                                const char *scheme, s24_dtype activations)
 {
-    const s24_plan_opts opts = {.size = sizeof opts, .activations = S24_I8};
+    const s24_plan_opts opts = {.size = sizeof opts, .activations = activations};
     s24_matrix *matrix;
     if (s24_matrix_bits(from)) return s24_plan_create(plan, ctx, from, &opts);
-    TRY(s24_matrix_quantize(&matrix, ctx, from, "int8"));
+    TRY(s24_matrix_quantize(&matrix, ctx, from, scheme));
     const s24_status status = s24_plan_create(plan, ctx, matrix, &opts);
     s24_matrix_destroy(matrix);
     return status;
@@ -23,7 +24,10 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
                        const s24i_source *source)
 {
     s24_plan **plan = &((s24i_planned_weight *)weight)->plan;
-    if (model->dtype == S24_I8) return plan_integers(plan, ctx, source->matrix);
+    /* A scale a row, and each token quantised as it comes. */
+    if (model->dtype == S24_I8) return plan_integers(plan, ctx, source->matrix, "int8", S24_I8);
+    if (source->scheme)
+        return plan_integers(plan, ctx, source->matrix, source->scheme, S24_DTYPE_NONE);
     return s24_plan_create(plan, ctx, source->matrix, NULL);
 }
 
