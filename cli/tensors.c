@@ -3,6 +3,7 @@
    input. */
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
 
@@ -20,15 +21,21 @@ s24_dense cli_tensor_view(const s24_tensor *tensor)
                        .cols = tensor->shape[!turned]};
 }
 
-/* Makes the matrix that the tensor stands for. */
-static s24_status matrix_as_stored(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor)
+/* Writes the matrix that the tensor stands for, of a transposed one by way of [n, k]. */
+static s24_status widen_as_stored(s24_ctx *ctx, const s24_dense *dst, const s24_tensor *tensor)
 {
-    s24_matrix *matrix;
-    s24_status status = s24_tensor_matrix(out, ctx, tensor);
-    if (status != S24_OK || !cli_tensor_is_turned(tensor)) return status;
-    matrix = *out;
-    status = s24_matrix_transpose(out, ctx, matrix);
-    s24_matrix_destroy(matrix);
+    const int64_t n = tensor->shape[0], k = tensor->shape[1];
+    const size_t bytes = s24_dtype_bytes(dst->dtype);
+    if (!cli_tensor_is_turned(tensor)) return s24_tensor_to_dense(ctx, dst, tensor);
+    char *rows = malloc((size_t)n * (size_t)k * bytes), *to = dst->data;
+    if (!rows)
+        return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "tensor %s: no memory to turn it", tensor->name);
+    const s24_dense straight = {.data = rows, .dtype = dst->dtype, .rows = n, .cols = k};
+    const s24_status status = s24_tensor_to_dense(ctx, &straight, tensor);
+    for (int64_t r = 0; r < n && status == S24_OK; r++)
+        for (int64_t c = 0; c < k; c++)
+            memcpy(to + (size_t)(c * n + r) * bytes, rows + (size_t)(r * k + c) * bytes, bytes);
+    free(rows);
     return status;
 }
 
@@ -36,15 +43,12 @@ s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tenso
 {
     s24_dense view = cli_tensor_view(tensor);
     size_t bytes = (size_t)view.rows * (size_t)view.cols * s24_dtype_bytes(view.dtype);
-    s24_matrix *matrix = NULL;
     *dense = malloc(bytes ? bytes : 1);
     if (!*dense)
         return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "tensor %s: no memory for its %zu dense bytes",
                             tensor->name, bytes);
     view.data = *dense;
-    s24_status status = matrix_as_stored(&matrix, ctx, tensor);
-    if (status == S24_OK) status = s24_matrix_to_dense(ctx, &view, matrix);
-    s24_matrix_destroy(matrix);
+    const s24_status status = widen_as_stored(ctx, &view, tensor);
     if (status == S24_OK) return S24_OK;
     free(*dense);
     *dense = NULL;

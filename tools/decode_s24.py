@@ -16,7 +16,7 @@ BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1}
 POSITIONS = {0x4: (0, 1), 0x8: (0, 2), 0x9: (1, 2), 0xC: (0, 3), 0xD: (1, 3), 0xE: (2, 3)}
 VERSION, PACKED = "sparse24.version", "sparse24.packed"
 VALUES, INDICES, SCALES, STREAM = ".s24_values", ".s24_indices", ".s24_scales", ".s24_stream"
-TRANSPOSED = "transposed"
+TRANSPOSED, DENSE = "transposed", "dense"
 # Layout: dtype, values in an item
 LAYOUTS = {"rows16-f32": ("F32", 1), "rows16-f16": ("F16", 1), "rows16-bf16": ("BF16", 1),
            "rows16-bf16-pairs": ("BF16", 2)}
@@ -56,13 +56,13 @@ def read(path):
 
 
 def described(metadata):
-    """The packed matrices {name: [n, k], [n, k, bits, group] or [n, k, layout]} of the metadata,
-    and the names of those that stand for their transpose."""
+    """The packed matrices {name: [n, k], [n, k, bits, group], [n, k, bits, group, "dense"] or
+    [n, k, layout]} of the metadata, and the names of those that stand for their transpose."""
     require((VERSION in metadata) == (PACKED in metadata), f"one of {VERSION} and {PACKED} alone")
     if VERSION not in metadata:
         return {}, set()
     version = metadata[VERSION]
-    require(version in ("1", "2", "3", "4"), f"{VERSION} is {version!r}; expected 1, 2, 3 or 4")
+    require(version in ("1", "2", "3", "4", "5"), f"{VERSION} is {version!r}; expected 1 to 5")
     sizes = (2,) if version == "1" else (2, 4)
     packed = json.loads(metadata[PACKED], object_pairs_hook=once)
     require(isinstance(packed, dict), f"{PACKED} is not an object")
@@ -77,6 +77,8 @@ def described(metadata):
             require(shape[2] in LAYOUTS,
                     f"{PACKED} says an unknown layout {shape[2]!r} of {name!r}")
             shape = shape[:2]
+        if version > "4" and len(shape) == 5 and shape[4] == DENSE:
+            shape = shape[:4]
         fits = (len(shape) in sizes
                 and all(type(size) is int for size in shape)
                 and shape[0] >= 1 and shape[1] >= 4 and shape[1] % 4 == 0
@@ -113,25 +115,47 @@ def decode(name, n, k, values, indices):
     return dtype, [n, k], bytes(dense)
 
 
-def multiplied(name, n, k, bits, group, values, indices, scales):
-    """The dense f32 bytes of one quantised matrix."""
-    dtype, shape, stored = values
-    expected = ("I8", [n, k // 2]) if bits == 8 else ("U8", [n, k // 4])
-    require((dtype, shape) == expected, f"{name}{VALUES} is {dtype} {shape}; expected {expected}")
+def factors_of(name, n, k, group, scales):
     groups = -(-k // group)
     require(scales[:2] == ("F32", [n, groups]) and len(scales[2]) == 4 * n * groups,
             f"{name}{SCALES} is {scales[0]} {scales[1]}; expected F32 {[n, groups]}")
     factors = struct.unpack(f"<{n * groups}f", scales[2])
     for i, factor in enumerate(factors):
         require(0 <= factor < float("inf"), f"{name}{SCALES}: {factor} at row {i // groups}")
+    return factors
+
+
+def integers_of(stored, bits):
     if bits == 4:
         stored = bytes(half for byte in stored for half in (byte & 15, byte >> 4))
-    integers = [q - 2**bits if q >= 2**(bits - 1) else q for q in stored]
+    return [q - 2**bits if q >= 2**(bits - 1) else q for q in stored]
+
+
+def multiplied(name, n, k, bits, group, values, indices, scales):
+    """The dense f32 bytes of one quantised matrix."""
+    dtype, shape, stored = values
+    expected = ("I8", [n, k // 2]) if bits == 8 else ("U8", [n, k // 4])
+    require((dtype, shape) == expected, f"{name}{VALUES} is {dtype} {shape}; expected {expected}")
+    factors, groups = factors_of(name, n, k, group, scales), -(-k // group)
+    integers = integers_of(stored, bits)
     # Each stored place, in order: positions ascend in a group.
     marks = decode(name, n, k, ("I8", [n, k // 2], b"\1" * (n * k // 2)), indices)[2]
     dense, following = bytearray(4 * n * k), iter(integers)
     for place in (i for i, mark in enumerate(marks) if mark):
         product = factors[place // k * groups + place % k // group] * next(following)
+        dense[4 * place:4 * place + 4] = struct.pack("<f", product)
+    return "F32", [n, k], bytes(dense)
+
+
+def widened(name, n, k, bits, group, _, values, scales):
+    """The dense f32 bytes of one dense matrix of integers."""
+    dtype, shape, stored = values
+    expected = ("I8", [n, k]) if bits == 8 else ("U8", [n, k // 2])
+    require((dtype, shape) == expected, f"{name}{VALUES} is {dtype} {shape}; expected {expected}")
+    factors = factors_of(name, n, k, group, scales)
+    dense, groups = bytearray(4 * n * k), -(-k // group)
+    for place, q in enumerate(integers_of(stored, bits)):
+        product = factors[place // k * groups + place % k // group] * q
         dense[4 * place:4 * place + 4] = struct.pack("<f", product)
     return "F32", [n, k], bytes(dense)
 
@@ -174,6 +198,8 @@ def transpose(dtype, shape, data):
 def suffixes_of(described):
     if len(described) == 3:
         return (STREAM,)
+    if len(described) == 5:
+        return (VALUES, SCALES)
     return (VALUES, INDICES) if len(described) == 2 else (VALUES, INDICES, SCALES)
 
 
@@ -187,7 +213,7 @@ def unpack(tensors, metadata):
         for suffix in suffixes:
             require(name + suffix in tensors, f"{name}{suffix} is missing")
         require(name not in tensors, f"{name} is there packed and plain")
-        dense[name] = {2: decode, 3: laid_out, 4: multiplied}[len(shape)](
+        dense[name] = {2: decode, 3: laid_out, 4: multiplied, 5: widened}[len(shape)](
             name, *shape, *(tensors[name + suffix] for suffix in suffixes))
         if name in turned:
             dense[name] = transpose(*dense[name])
@@ -235,7 +261,8 @@ def main(arguments):
     else:
         for name in sorted(packed):
             shape = packed[name]
-            form = {2: "", 3: f" in {shape[-1]}", 4: f" of {shape[-2]} bits by {shape[-1]}"}
+            form = {2: "", 3: f" in {shape[-1]}", 4: f" of {shape[2:][0]} bits by {shape[-1]}",
+                    5: f" of {shape[2:][0]} bits by {shape[-2]}, dense"}
             stored = "x".join(map(str, dense[name][1]))
             order = " transposed" if name in turned else ""
             print(f"{name} {dense[name][0]} {stored}{form[len(shape)]}{order}")

@@ -44,7 +44,7 @@ static json_t *tensor_json(const void *checkpoint, int64_t index)
     json_object_set_new(object, "name", json_string(tensor->name));
     json_object_set_new(object, "dtype", json_string(s24_dtype_name(tensor->dtype)));
     json_object_set_new(object, "shape", shape);
-    json_object_set_new(object, "packed", json_boolean(tensor->packed));
+    json_object_set_new(object, "packed", json_boolean(tensor->packed == 1));
     const char *scheme = cli_scheme(tensor);
     json_object_set_new(object, "quantized", scheme ? json_string(scheme) : json_null());
     json_object_set_new(object, "layout",
@@ -77,7 +77,7 @@ static void tensor_line(cli_app *cli, const s24_tensor *tensor, int width)
                                  (long long)stored_side(tensor, d));
     snprintf(shape + used, sizeof shape - used, "]");
     cli_print(cli, "%-5s %-18s %-5s %-*s %12zu  %s", s24_dtype_name(tensor->dtype), shape,
-              tensor->packed ? "2:4" : "dense", width, form_of(form, tensor), tensor->bytes,
+              tensor->packed == 1 ? "2:4" : "dense", width, form_of(form, tensor), tensor->bytes,
               tensor->name);
 }
 
@@ -109,7 +109,8 @@ static int is_packed_shape(const s24_checkpoint *checkpoint, int64_t n, int64_t 
 {
     for (int64_t i = 0; i < s24_checkpoint_count(checkpoint); i++) {
         const s24_tensor *t = s24_checkpoint_tensor(checkpoint, i);
-        if (t->packed && t->shape[1] == k && (t->shape[0] == n || 3 * t->shape[0] == n)) return 1;
+        if (t->packed == 1 && t->shape[1] == k && (t->shape[0] == n || 3 * t->shape[0] == n))
+            return 1;
     }
     return 0;
 }
@@ -175,7 +176,7 @@ static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
     const char *model_type = s24_checkpoint_model_type(checkpoint);
     for (int64_t i = 0; i < sum.tensors; i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
-        sum.packed += tensor->packed != 0;
+        sum.packed += tensor->packed == 1;
         sum.parameters += elements(tensor);
         sum.bytes += (int64_t)tensor->bytes;
     }

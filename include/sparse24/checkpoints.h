@@ -15,12 +15,15 @@ extern "C" {
 /* ---- 1. reading ------------------------------------------------------------------------------ */
 
 #define S24_MAX_RANK 8
+/* s24_tensor.packed of a dense matrix of integers. */
+#define S24_PACKED_DENSE 2
 
 /*
  * One logical tensor of a checkpoint. A packed 2:4 weight (docs/format.md) appears as one tensor
  * with its own name, its logical shape [n, k] and packed = 1; then data is NULL and values and
  * indices are its canonical form. A quantised one has dtype i8, bits 8 or 4, and scales, as in
- * s24_quantized. All pointers live as long as the checkpoint does and are aligned
+ * s24_quantized; a dense one of integers is packed, too, but as S24_PACKED_DENSE and without
+ * indices. All pointers live as long as the checkpoint does and are aligned
  * for the dtype; they lead into the mapped file (a tensor that the file does not align is copied).
  */
 typedef struct s24_tensor {
@@ -67,10 +70,14 @@ S24_API int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint);
 S24_API const s24_tensor *s24_checkpoint_tensor(const s24_checkpoint *checkpoint, int64_t index);
 S24_API const s24_tensor *s24_checkpoint_find(const s24_checkpoint *checkpoint, const char *name);
 /* The 2:4 matrix of a packed tensor, quantised or not, in a layout or not. Errors: ARGUMENT (it
-   is not packed), and those of s24_matrix_from_packed, _from_quantized and _from_layout. Of a
-   transposed one too it is [n, k]; s24_matrix_transpose makes of it the tensor that it stands
+   is not packed, or dense), and those of s24_matrix_from_packed, _from_quantized and _from_layout.
+   Of a transposed one too it is [n, k]; s24_matrix_transpose makes of it the tensor that it stands
    for. */
 S24_API s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor);
+/* dst [n, k] = the numbers of a packed tensor, of a dense one of integers too, in dst's dtype.
+   Errors: those of the former, SHAPE, DTYPE. */
+S24_API s24_status s24_tensor_to_dense(s24_ctx *ctx, const s24_dense *dst,
+                                       const s24_tensor *tensor);
 /* The folder's path, or NULL when a single file was opened. */
 S24_API const char *s24_checkpoint_folder(const s24_checkpoint *checkpoint);
 /* "model_type" of config.json, or NULL. */
@@ -124,9 +131,9 @@ typedef struct s24_writer_opts {
 S24_API s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
                                      const s24_writer_opts *opts);
 /* Only name, dtype, rank, shape, packed, bits, group, layout, transposed of a packed one, and file
-   (NULL: the first file) of the tensor are used; bits makes a packed tensor a quantised one, layout
-   (of its dtype) one that is stored in that, transposed = 1 one that stands for [k, n], where shape
-   is [n, k].
+   (NULL: the first file) of the tensor are used; packed is 1, or S24_PACKED_DENSE of integers; bits
+   makes a packed tensor a quantised one, layout (of its dtype) one that is stored in that,
+   transposed = 1 one that stands for [k, n], where shape is [n, k].
    Errors: ARGUMENT (a name that is taken, reserved or not UTF-8, an unknown file, a call after the
    first write), DTYPE, SHAPE, MEMORY. */
 S24_API s24_status s24_writer_declare(s24_writer *writer, const s24_tensor *tensor);
@@ -137,8 +144,8 @@ S24_API s24_status s24_writer_write(s24_writer *writer, const char *name, const 
    Errors: as above, FORMAT (an illegal code). */
 S24_API s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const void *values,
                                            const uint8_t *indices);
-/* The same for a quantised one; values as in s24_quantized. Also FORMAT for a scale that is not
-   finite or is negative. */
+/* The same for a quantised one; values as in s24_quantized, indices NULL of a dense one. Also
+   FORMAT for a scale that is not finite or is negative. */
 S24_API s24_status s24_writer_write_quantized(s24_writer *writer, const char *name,
                                               const void *values, const uint8_t *indices,
                                               const float *scales);

@@ -70,6 +70,9 @@ S24_API s24_status s24_session_extend(s24_session *session, s24_ctx *ctx, s24_ca
    read too: with those of the keys and values in use what a step takes from memory at least. 0 of a
    session on a device. */
 S24_API int64_t s24_session_read_bytes(const s24_session *session, int64_t tokens);
+/* The tensor that is the head of a language model: its own weight, or without one the table of
+   words. NULL: the checkpoint is no folder of a language model that has either. */
+S24_API const s24_tensor *s24_language_head(const s24_checkpoint *checkpoint);
 
 /* ---- texts that go on ------------------------------------------------------------------------ */
 

@@ -287,8 +287,6 @@ s24_status s24i_tensor_check_count(s24_ctx *ctx, const s24_tensor *tensor, int64
 s24_status s24i_tensor_check_float(s24_ctx *ctx, const s24_tensor *tensor);
 s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor);
 
-/* A dense tensor of integers; of another one no values. */
-s24_quantized s24i_tensor_integers(const s24_tensor *tensor);
 /* A tensor's numbers as f32, a packed one's, or one's of integers, as a dense matrix. MEMORY. */
 s24_status s24i_tensor_widen(s24_ctx *ctx, float *to, const s24_tensor *tensor);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "sparse24/language.h"
 
 void s24i_tensor_name(char name[S24I_NAME_BYTES], const char *pattern, int64_t block,
                       const char *suffix)
@@ -182,29 +183,22 @@ s24_status s24i_tensor_missing(s24_ctx *ctx, const s24_checkpoint *checkpoint, c
                         "%s: tensor '%s' is missing (with or without the prefix)", folder, name);
 }
 
-s24_quantized s24i_tensor_integers(const s24_tensor *tensor)
-{
-    if (tensor->packed || !tensor->bits) return (s24_quantized){.rows = 0};
-    return (s24_quantized){.rows = tensor->shape[0],
-                           .cols = tensor->shape[1],
-                           .bits = tensor->bits,
-                           .group = tensor->group,
-                           .values = tensor->values,
-                           .scales = tensor->scales};
-}
-
 s24_status s24i_tensor_widen(s24_ctx *ctx, float *to, const s24_tensor *tensor)
 {
     int64_t count = 1;
     for (int d = 0; d < tensor->rank; d++)
         count *= tensor->shape[d];
-    s24_matrix *matrix;
-    const s24_dense dense = {to, S24_F32, tensor->shape[0], tensor->shape[1], 0};
-    const s24_quantized integers = s24i_tensor_integers(tensor);
-    if (integers.values) return s24_dense_from_quantized(ctx, &dense, &integers);
     if (!tensor->packed) return s24_convert(to, S24_F32, tensor->data, tensor->dtype, count);
-    TRY(s24_tensor_matrix(&matrix, ctx, tensor));
-    const s24_status status = s24_matrix_to_dense(ctx, &dense, matrix);
-    s24_matrix_destroy(matrix);
-    return status;
+    const s24_dense dense = {to, S24_F32, tensor->shape[0], tensor->shape[1], 0};
+    return s24_tensor_to_dense(ctx, &dense, tensor);
+}
+
+const s24_tensor *s24_language_head(const s24_checkpoint *checkpoint)
+{
+    char name[S24I_NAME_BYTES];
+    const char *type = checkpoint ? s24_checkpoint_model_type(checkpoint) : NULL;
+    const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
+    if (!arch || !arch->lm_head) return NULL;
+    const s24_tensor *own = s24i_tensor_find(name, checkpoint, arch, arch->lm_head, 0, ".weight");
+    return own ? own : s24i_tensor_find(name, checkpoint, arch, arch->words, 0, "");
 }

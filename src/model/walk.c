@@ -11,10 +11,11 @@ static s24_status check_packed(const s24i_walk *walk, const s24i_wanted *w,
     const int transposed = tensor->transposed == 1;
     const int is_linear = w->role == S24I_ROLE_LAYER ||
                           (w->role == S24I_ROLE_HEAD && w->pattern == walk->arch->lm_head);
-    const int is_table = w->role == S24I_ROLE_WORDS && walk->arch->lm_head && !tensor->packed;
+    const int is_dense = tensor->packed == S24_PACKED_DENSE;
+    const int is_table = w->role == S24I_ROLE_WORDS && walk->arch->lm_head && is_dense;
     REQUIRE(walk->ctx, (is_linear || is_table) && !w->is_bias, S24_ERROR_FORMAT,
             "%s: tensor '%s' is %s; only the weights of linear layers can be", tensor->file,
-            tensor->name, tensor->packed ? "packed" : "of integers");
+            tensor->name, is_dense ? "of integers" : "packed");
     REQUIRE(walk->ctx, transposed == w->transposed, S24_ERROR_FORMAT,
             "%s: tensor '%s' is packed for a model that stores it [%s]; [%s] was expected by "
             "model_type",
@@ -26,7 +27,7 @@ static s24_status check_packed(const s24i_walk *walk, const s24i_wanted *w,
 static s24_status check(const s24i_walk *walk, const s24i_wanted *w, const s24_tensor *tensor)
 {
     s24_ctx *ctx = walk->ctx;
-    if (tensor->packed || tensor->bits) {
+    if (tensor->packed) {
         TRY(check_packed(walk, w, tensor));
         return s24i_tensor_check_finite(ctx, tensor);
     }

@@ -9,6 +9,7 @@
 #include "nn_failing.h"
 #include "nn_language_pass.h"
 #include "nn_train_golden.h"
+#include "sparse24/language.h"
 
 enum { TEXTS = 3, TOKENS = 60, FEW = 5 };
 static const int64_t offsets[TEXTS + 1] = {0, 40, 41, TOKENS}, few_offsets[] = {0, FEW};
@@ -129,6 +130,87 @@ static void check_rounding(s24_ctx *ctx, const char *folder, const char *scheme,
     }
 }
 
+/* ---- stored ---------------------------------------------------------------------------------- */
+
+/* A tensor [n, k] as dense integers. */
+static void write_integers(s24_ctx *ctx, s24_writer *writer, const s24_tensor *t)
+{
+    const int64_t groups = (t->shape[1] + t->group - 1) / t->group;
+    void *values = malloc((size_t)(t->shape[0] * t->shape[1]));
+    float *scales = malloc((size_t)(t->shape[0] * groups) * sizeof *scales);
+    const s24_dense dense = {(void *)(uintptr_t)t->data, S24_F32, t->shape[0], t->shape[1], 0};
+    const char *scheme = t->group == 64 ? "int8-g64" : "int8";
+    OK(ctx, s24_dense_quantize(values, scales, ctx, &dense, scheme));
+    OK(ctx, s24_writer_write_quantized(writer, t->name, values, NULL, scales));
+    free(values);
+    free(scales);
+}
+
+/* A folder of a Llama in which layers are int8-g64, and the head, or the words that it is, int8. */
+static const char *stored(s24_ctx *ctx, const char *folder)
+{
+    const char *out = io_path("stored");
+    s24_checkpoint *checkpoint;
+    s24_writer *writer;
+    OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder));
+    const s24_tensor *head = s24_language_head(checkpoint);
+    const s24_writer_opts opts = {.size = sizeof opts, .force = 1, .model = checkpoint};
+    OK(ctx, s24_writer_create(&writer, ctx, out, &opts));
+    const int64_t count = s24_checkpoint_count(checkpoint);
+    s24_tensor *tensors = malloc((size_t)count * sizeof *tensors);
+    for (int64_t i = 0; i < count; i++) {
+        s24_tensor *t = &tensors[i];
+        *t = *s24_checkpoint_tensor(checkpoint, i);
+        const int layer = s24_tensor_is_selected(t, NULL, NULL);
+        if (layer || !strcmp(t->name, head->name)) {
+            t->packed = S24_PACKED_DENSE;
+            t->dtype = S24_I8;
+            t->bits = 8;
+            t->group = layer ? 64 : t->shape[1];
+        }
+        OK(ctx, s24_writer_declare(writer, t));
+    }
+    for (int64_t i = 0; i < count; i++)
+        if (tensors[i].packed)
+            write_integers(ctx, writer, &tensors[i]);
+        else
+            OK(ctx, s24_writer_copy(writer, &tensors[i]));
+    OK(ctx, s24_writer_commit(writer));
+    s24_writer_destroy(writer);
+    free(tensors);
+    s24_checkpoint_close(checkpoint);
+    return out;
+}
+
+/* A folder of integers runs from the pages of its file, which may go; so do words that are looked
+   up as the head's rows. */
+static void runs_as_stored(void **state)
+{
+    (void)state;
+    for (int spec = 1; spec < SPECS; spec++) {
+        s24_ctx *ctx = new_ctx(NULL, 2);
+        int32_t ids[TOKENS];
+        fill_ids(ids);
+        const s24_batch batch = {.texts = TEXTS, .offsets = offsets, .ids = ids};
+        const s24_model_opts opts = {.size = sizeof opts, .dtype = S24_F32};
+        const char *folder = stored(ctx, folder_of(&specs[spec]));
+        float *want = logits_of(ctx, folder_of(&specs[spec]), &opts, &batch);
+        float *got = malloc(sizeof *got * TOKENS * LM_VOCABULARY);
+        s24_model *model;
+        s24_session *session;
+        OK(ctx, load(&model, ctx, folder, &opts));
+        io_remove(folder);
+        OK(ctx, s24_session_create(&session, ctx, model, TOKENS));
+        OK(ctx, s24_session_forward(session, ctx, &batch, &(s24_outputs){.logits = got}));
+        near(want, got, (int64_t)TOKENS * LM_VOCABULARY, 0.03, "logits of stored integers");
+        s24_session_destroy(session);
+        s24_model_destroy(model);
+        free(want);
+        free(got);
+        s24_ctx_destroy(ctx);
+    }
+}
+
 static const char *const levels[] = {"baseline", "avx2", NULL};
 
 static void exactly_rounded(void **state)
@@ -234,17 +316,30 @@ static s24_status load_it(s24_ctx *ctx)
     return status;
 }
 
+static s24_status load_stored(s24_ctx *ctx)
+{
+    s24_model *model;
+    const s24_status status = load(&model, ctx, failing_folder, NULL);
+    s24_model_destroy(model);
+    return status;
+}
+
 static void failing_allocations(void **state)
 {
     (void)state;
     failing_folder = folder_of(&specs[1]);
     assert_true(count_failures(load_it) > 20);
+    s24_ctx *ctx = new_ctx(NULL, 1);
+    failing_folder = stored(ctx, folder_of(&specs[2]));
+    s24_ctx_destroy(ctx);
+    assert_true(count_failures(load_stored) > 20);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exactly_rounded), cmocka_unit_test(near_the_floats),
-        cmocka_unit_test(refusals), cmocka_unit_test(failing_allocations)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(exactly_rounded),
+                                       cmocka_unit_test(near_the_floats),
+                                       cmocka_unit_test(runs_as_stored), cmocka_unit_test(refusals),
+                                       cmocka_unit_test(failing_allocations)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

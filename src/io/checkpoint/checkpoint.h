@@ -53,6 +53,8 @@ s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *
 s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
                                const s24_checkpoint *checkpoint, const void *from, size_t bytes,
                                int at_once);
+/* A quantised tensor as a matrix, 2:4 or dense. */
+s24_quantized s24i_tensor_quantized(const s24_tensor *tensor);
 /* The model_type of a folder's config.json. ARGUMENT: a single file was opened; FORMAT. */
 s24_status s24i_model_type(const char **type, s24_ctx *ctx, const s24_checkpoint *checkpoint);
 /* Do the bytes lie in a file's map? */

@@ -4,7 +4,7 @@
  * refuse is refused here, in the order of its list, before anyone sees the tensor. Nothing is
  * copied; values, indices and scales stay where they lie in the file.
  */
-#include "io/checkpoint/safetensors.h"
+#include "io/checkpoint/checkpoint.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,17 +18,19 @@ typedef struct described {
     int bits; /* 0: not quantised */
     int64_t group;
     const char *layout; /* NULL: canonical */
+    int dense;          /* of integers, all of them: there are no indices */
     int transposed;     /* the tensor that it stands for is its transpose */
 } described;
 
 /* The description of every packed matrix, or *out = NULL when the file has none. From version 2 on
    there may be quantised ones, from version 3 on ones in a layout, from version 4 on transposed
-   ones. */
+   ones, from version 5 on dense ones of integers. */
 static s24_status read_description(s24i_json **out, int *number, const s24i_header *header,
                                    s24_ctx *ctx, const char *path)
 {
     static const char *const versions[] = {S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION,
-                                           S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION};
+                                           S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION,
+                                           S24I_DENSE_VERSION};
     const char *version = s24i_json_string(s24i_json_get(header->metadata, S24I_VERSION_KEY));
     const char *packed = s24i_json_string(s24i_json_get(header->metadata, S24I_PACKED_KEY));
     *out = NULL;
@@ -37,12 +39,12 @@ static s24_status read_description(s24i_json **out, int *number, const s24i_head
     REQUIRE(ctx, version && packed, S24_ERROR_FORMAT, "%s: the metadata have \"%s\" without \"%s\"",
             path, version ? S24I_VERSION_KEY : S24I_PACKED_KEY,
             version ? S24I_PACKED_KEY : S24I_VERSION_KEY);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (!strcmp(version, versions[i])) *number = i + 1;
     REQUIRE(ctx, *number, S24_ERROR_FORMAT,
-            "%s: \"%s\" is \"%s\", this build reads \"%s\", \"%s\", \"%s\" and \"%s\"", path,
-            S24I_VERSION_KEY, s24i_show(version).text, versions[0], versions[1], versions[2],
-            versions[3]);
+            "%s: \"%s\" is \"%s\", this build reads \"%s\", \"%s\", \"%s\", \"%s\" and \"%s\"",
+            path, S24I_VERSION_KEY, s24i_show(version).text, versions[0], versions[1], versions[2],
+            versions[3], versions[4]);
     const s24_status status = s24i_json_parse(out, ctx, path, packed, strlen(packed));
     if (status == S24_ERROR_MEMORY) return status;
     if (s24i_json_typeof(*out) == S24I_JSON_OBJECT) return S24_OK;
@@ -101,6 +103,11 @@ static size_t read_words(described *matrix, const s24i_json *shape, int version)
         matrix->transposed = 1;
         count--;
     }
+    last = count ? s24i_json_string(s24i_json_at(shape, count - 1)) : NULL;
+    if (version > 4 && count == 5 && last && !strcmp(last, S24I_DENSE)) {
+        matrix->dense = 1;
+        count--;
+    }
     if (version > 2 && count == 3) matrix->layout = s24i_json_string(s24i_json_at(shape, 2));
     return count - (matrix->layout != NULL);
 }
@@ -112,7 +119,9 @@ static s24_status read_members(size_t *count, described *matrix, const s24i_json
     static const char *const others[] = {
         "", ", or these, bits and group", ", or these and bits and group or a layout's name",
         ", or these and bits and group or a layout's name, with or without \"" S24I_TRANSPOSED
-        "\" after them"};
+        "\" after them",
+        ", or these and bits and group, with or without \"" S24I_DENSE
+        "\", or a layout's name, with or without \"" S24I_TRANSPOSED "\" after them"};
     const size_t numbers = read_words(matrix, shape, version);
     int fits = numbers == 2 || (version > 1 && numbers == 4);
     for (size_t i = 0; i < numbers && fits; i++)
@@ -300,35 +309,44 @@ static s24_status join_stream(s24i_header *header, s24_ctx *ctx, const char *pat
     return S24_OK;
 }
 
+/* The second part of a 2:4 matrix. `name` has room for its name. */
+static s24_status join_indices(s24_tensor *values, s24i_header *header, s24_ctx *ctx,
+                               const char *path, const described *matrix, char *name)
+{
+    s24_tensor *indices;
+    const s24_tensor expected = {
+        .name = name, .shape = {matrix->rows, (matrix->cols + 7) / 8}, .dtype = S24_U8};
+    strcpy(name + strlen(matrix->name), S24I_INDICES_SUFFIX);
+    TRY(find_part(&indices, header, ctx, path, &expected));
+    TRY(s24i_check_codes(ctx, path, matrix->name, indices->data, matrix->rows, matrix->cols));
+    values->indices = indices->data;
+    values->bytes += indices->bytes;
+    indices->packed = -1;
+    return S24_OK;
+}
+
 /* Makes the logical tensor out of the values' entry; the others are marked with packed = −1.
    Names change later, since the search needs them sorted as they are. */
 static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path,
                              const described *matrix, char *name)
 {
-    s24_tensor *values, *indices;
-    s24_tensor expected = {
-        .name = name, .shape = {matrix->rows, matrix->cols / 2}, .dtype = S24_DTYPE_NONE};
+    s24_tensor *values;
+    s24_tensor expected = {.name = name,
+                           .shape = {matrix->rows, matrix->cols / (matrix->dense ? 1 : 2)},
+                           .dtype = S24_DTYPE_NONE};
     if (matrix->bits) expected.dtype = matrix->bits == 8 ? S24_I8 : S24_U8;
     if (matrix->bits == 4) expected.shape[1] /= 2;
-    size_t length = strlen(matrix->name);
-    memcpy(name, matrix->name, length);
-    strcpy(name + length, S24I_VALUES_SUFFIX);
+    strcpy(name, matrix->name);
+    strcat(name, S24I_VALUES_SUFFIX);
     TRY(find_part(&values, header, ctx, path, &expected));
-    strcpy(name + length, S24I_INDICES_SUFFIX);
-    expected.dtype = S24_U8;
-    expected.shape[1] = (matrix->cols + 7) / 8;
-    TRY(find_part(&indices, header, ctx, path, &expected));
-    TRY(s24i_check_codes(ctx, path, matrix->name, indices->data, matrix->rows, matrix->cols));
+    if (!matrix->dense) TRY(join_indices(values, header, ctx, path, matrix, name));
     TRY(check_not_plain(header, ctx, path, matrix->name));
     if (matrix->bits) TRY(join_scales(values, header, ctx, path, matrix, name));
-    values->packed = 1;
+    values->packed = matrix->dense ? S24_PACKED_DENSE : 1;
     values->transposed = matrix->transposed;
     values->values = values->data;
-    values->indices = indices->data;
     values->data = NULL;
-    values->bytes += indices->bytes;
     values->shape[1] = matrix->cols;
-    indices->packed = -1;
     return S24_OK;
 }
 
@@ -391,11 +409,24 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
     return S24_OK;
 }
 
+s24_quantized s24i_tensor_quantized(const s24_tensor *tensor)
+{
+    return (s24_quantized){.rows = tensor->shape[0],
+                           .cols = tensor->shape[1],
+                           .bits = tensor->bits,
+                           .group = tensor->group,
+                           .values = tensor->values,
+                           .indices = tensor->indices,
+                           .scales = tensor->scales};
+}
+
 s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor)
 {
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, tensor && tensor->packed, S24_ERROR_ARGUMENT, "the tensor is not packed");
+    REQUIRE(ctx, tensor->packed != S24_PACKED_DENSE, S24_ERROR_ARGUMENT,
+            "the tensor is dense, of integers; s24_tensor_to_dense makes floats of it");
     if (tensor->layout) {
         const s24_laid_out weight = {tensor->layout, tensor->shape[0], tensor->shape[1],
                                      tensor->stream};
@@ -404,12 +435,20 @@ s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *t
     if (!tensor->bits)
         return s24_matrix_from_packed(out, ctx, tensor->values, tensor->indices, tensor->dtype,
                                       tensor->shape[0], tensor->shape[1]);
-    const s24_quantized from = {.rows = tensor->shape[0],
-                                .cols = tensor->shape[1],
-                                .bits = tensor->bits,
-                                .group = tensor->group,
-                                .values = tensor->values,
-                                .indices = tensor->indices,
-                                .scales = tensor->scales};
+    const s24_quantized from = s24i_tensor_quantized(tensor);
     return s24_matrix_from_quantized(out, ctx, &from);
+}
+
+s24_status s24_tensor_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_tensor *tensor)
+{
+    s24_matrix *matrix;
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    if (tensor && tensor->packed == S24_PACKED_DENSE) {
+        const s24_quantized from = s24i_tensor_quantized(tensor);
+        return s24_dense_from_quantized(ctx, dst, &from);
+    }
+    TRY(s24_tensor_matrix(&matrix, ctx, tensor));
+    const s24_status status = s24_matrix_to_dense(ctx, dst, matrix);
+    s24_matrix_destroy(matrix);
+    return status;
 }

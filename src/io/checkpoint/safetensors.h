@@ -27,6 +27,9 @@ enum { S24I_MAX_MEMBERS = 1 << 20 };
 /* Of one that has a matrix whose transpose is the tensor that it stands for, and how it says so. */
 #define S24I_TRANSPOSED_VERSION "4"
 #define S24I_TRANSPOSED         "transposed"
+/* Of one that has a dense matrix of integers, and how it says so. */
+#define S24I_DENSE_VERSION "5"
+#define S24I_DENSE         "dense"
 
 /* What a header says. Everything in it has been checked against the file's size. */
 typedef struct s24i_header {

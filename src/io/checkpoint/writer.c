@@ -289,13 +289,22 @@ s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const v
 s24_status s24_writer_write_quantized(s24_writer *writer, const char *name, const void *values,
                                       const uint8_t *indices, const float *scales)
 {
-    TRY(check_usable(writer, name, values && indices && scales));
-    const s24i_part *part = s24i_writer_find_part(writer, name, S24I_VALUES_SUFFIX);
+    const s24i_part *part = writer ? s24i_writer_find_part(writer, name, S24I_VALUES_SUFFIX) : NULL;
+    const int dense = part && part->dense;
+    TRY(check_usable(writer, name, values && (indices || dense) && scales));
     REQUIRE(writer->ctx, part && part->bits, S24_ERROR_ARGUMENT,
             "tensor \"%s\" was not declared as a quantised one", s24i_show(name).text);
+    REQUIRE(writer->ctx, !dense || !indices, S24_ERROR_ARGUMENT,
+            "tensor \"%s\" was declared as a dense one, but is written with indices",
+            s24i_show(name).text);
     TRY(s24i_check_scales(writer->ctx, writer->path, name, scales, part->rows, part->cols,
                           part->group));
-    TRY(write_two_parts(writer, name, values, indices, part->bits == 4 ? 4 : 2));
+    if (dense) {
+        TRY(s24i_writer_lay_out(writer));
+        TRY(write_part(writer, name, S24I_VALUES_SUFFIX, values));
+    } else {
+        TRY(write_two_parts(writer, name, values, indices, part->bits == 4 ? 4 : 2));
+    }
     return write_part(writer, name, S24I_SCALES_SUFFIX, scales);
 }
 

@@ -23,6 +23,7 @@ typedef struct s24i_part {
     /* Of a packed tensor's first part what the metadata say of it; else cols is 0. */
     int bits;
     int64_t rows, cols, group;
+    int dense;            /* all of a dense matrix, of integers */
     int transposed;       /* it stands for the transpose */
     const char *layout;   /* NULL: none, else the part is its stream */
     size_t logical_bytes; /* of name, without its suffix */
@@ -32,7 +33,8 @@ typedef struct s24i_out_file {
     const char *name;          /* the model's, or the base name of a single output */
     const s24i_json *metadata; /* the model's, or NULL */
     size_t packed;             /* how many packed tensors it has */
-    int version;               /* 1; 2: some are quantised; 3: have a layout; 4: are transposed */
+    int version;               /* 1; 2: some are quantised; 3: have a layout; 4: are transposed;
+                                  5: are dense */
     int has_streams;           /* some have a layout */
     int fd;                    /* −1: not open */
     int is_used;               /* has a tensor, or is the only file */

@@ -51,6 +51,9 @@ static s24_status check_declared(const s24_writer *writer, const s24_tensor *ten
                 tensor->shape[1] % 4 == 0,
             S24_ERROR_SHAPE, "packed tensor \"%s\" is no matrix of columns a multiple of 4",
             s24i_show(tensor->name).text);
+    REQUIRE(ctx, tensor->packed != S24_PACKED_DENSE || (tensor->bits && !tensor->layout),
+            S24_ERROR_DTYPE, "packed tensor \"%s\" is dense, but not of integers",
+            s24i_show(tensor->name).text);
     if (tensor->layout) return check_layout(ctx, tensor);
     if (!tensor->bits) return S24_OK;
     REQUIRE(ctx, tensor->dtype == S24_I8 && (tensor->bits == 8 || tensor->bits == 4),
@@ -120,11 +123,13 @@ static void describe_packed(s24_writer *writer, const s24_tensor *tensor, int64_
     s24i_part *part = &writer->parts[first];
     s24i_out_file *file = &writer->files[part->file];
     const int transposed = tensor->transposed == 1;
-    const int version = transposed ? 4 : tensor->layout ? 3 : tensor->bits ? 2 : 1;
+    const int dense = tensor->packed == S24_PACKED_DENSE;
+    const int version = dense ? 5 : transposed ? 4 : tensor->layout ? 3 : tensor->bits ? 2 : 1;
     part->rows = tensor->shape[0];
     part->cols = tensor->shape[1];
     part->bits = tensor->bits;
     part->group = tensor->group;
+    part->dense = dense;
     part->transposed = transposed;
     part->layout = tensor->layout;
     if (part->layout) s24i_layout_dtype(&part->layout);
@@ -144,12 +149,13 @@ static s24_status add_stream(s24_writer *writer, const s24_tensor *tensor)
 
 static s24_status add_canonical(s24_writer *writer, const s24_tensor *tensor)
 {
-    const int64_t k = tensor->shape[1];
+    const int dense = tensor->packed == S24_PACKED_DENSE;
+    const int64_t k = tensor->shape[1], values = dense ? k : k / 2;
     if (tensor->bits == 4)
-        TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, S24_U8, k / 4));
+        TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, S24_U8, values / 2));
     else
-        TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, tensor->dtype, k / 2));
-    TRY(add_part(writer, tensor, S24I_INDICES_SUFFIX, S24_U8, (k + 7) / 8));
+        TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, tensor->dtype, values));
+    if (!dense) TRY(add_part(writer, tensor, S24I_INDICES_SUFFIX, S24_U8, (k + 7) / 8));
     if (!tensor->bits) return S24_OK;
     return add_part(writer, tensor, S24I_SCALES_SUFFIX, S24_F32,
                     (k + tensor->group - 1) / tensor->group);

@@ -39,6 +39,7 @@ static void write_packed(s24i_json_text *text, const void *user)
             s24i_json_put_integer(text, part->bits);
             s24i_json_put(text, ",");
             s24i_json_put_integer(text, part->group);
+            if (part->dense) s24i_json_put(text, ",\"" S24I_DENSE "\"");
         }
         if (part->transposed) s24i_json_put(text, ",\"" S24I_TRANSPOSED "\"");
         s24i_json_put(text, "]");
@@ -67,7 +68,7 @@ static int write_metadata(s24i_json_text *text, const header *h)
 {
     static const char *const versions[] = {S24I_PACKED_VERSION, S24I_PACKED_VERSION,
                                            S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION,
-                                           S24I_TRANSPOSED_VERSION};
+                                           S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION};
     int count = 0;
     const char *key;
     s24i_json_walk walk = s24i_json_begin(h->file->metadata);

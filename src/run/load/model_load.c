@@ -201,7 +201,7 @@ static s24_status map_words(s24i_map *map, const void **words, s24i_loader *l)
 static int shares_words(const s24i_loader *l)
 {
     if (!l->arch->lm_head || l->widens || s24i_walk_weight(&l->walk, l->arch->lm_head)) return 0;
-    return s24i_tensor_integers(find_words(l)).values != NULL;
+    return find_words(l)->packed == S24_PACKED_DENSE;
 }
 
 /* Without a weight of its own the head is the words' embeddings. */
@@ -215,9 +215,9 @@ static s24_status build_head(s24i_loader *l)
         .scheme = l->model->head_scheme,
         .in_rows = 1};
     float *wide = NULL;
-    if (!l->widens) source.integers = s24i_tensor_integers(tensor);
-    if (source.integers.values || is_usable(l, tensor))
-        return s24i_lm_head_build(l->model, l->ctx, &source);
+    const int integers = tensor->packed == S24_PACKED_DENSE && !l->widens;
+    if (integers) source.integers = s24i_tensor_quantized(tensor);
+    if (integers || is_usable(l, tensor)) return s24i_lm_head_build(l->model, l->ctx, &source);
     s24_status status = take_later(l, &wide, tensor, s->vocabulary * s->width);
     source.dense.data = wide;
     source.dense.dtype = S24_F32;

@@ -157,7 +157,7 @@ static s24_status source_integers(s24i_loader *l, int slot, const s24_tensor *te
         TRY(buffer(l, slot, &source->dense, tensor));
         return s24i_tensor_widen(l->ctx, source->dense.data, tensor);
     }
-    source->integers = s24i_tensor_integers(tensor);
+    source->integers = s24i_tensor_quantized(tensor);
     source->checkpoint = l->checkpoint;
     return S24_OK;
 }
@@ -166,9 +166,9 @@ s24_status s24i_source_slot(s24i_loader *l, int slot, const s24_tensor *tensor)
 {
     s24_status status = check_scheme(l, tensor);
     if (status == S24_OK)
-        status = (tensor->packed ? source_packed
-                  : tensor->bits ? source_integers
-                                 : source_dense)(l, slot, tensor);
+        status = (tensor->packed == S24_PACKED_DENSE ? source_integers
+                  : tensor->packed                   ? source_packed
+                                                     : source_dense)(l, slot, tensor);
     return s24i_name_tensor(l->ctx, status, tensor);
 }
 
