@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models whose weights become integers as they are loaded: generate, eval and embed with a scheme
-as --dtype, and --quantize-head."""
+"""Models whose weights are integers: made as they are loaded (a scheme as --dtype, --quantize-head)
+by generate, eval and embed, or by pack with --dense and --quantize-head; what info, check, unpack
+and prune make of such folders."""
+import json
+import subprocess
+import sys
 import unittest
 
-from cli_case import Scratch, run
+from cli_case import SOURCE, Scratch, run
 import test_cli_eval
 import tiny_bert
+from cli_data import read
 from test_cli_train_ends import write_llama
 from test_cli_train_sets import randomise
 
@@ -21,6 +26,8 @@ def make(folder):
     (folder / "text").write_text("abcab bca abba c" * 8)
     (folder / "lines").write_text("a b\nb a c\n")
     assert run("prune", "llama", "llama-24", "--packed", cwd=folder).returncode == 0
+    assert run("pack", "llama", "llama-i", "--quantize", "int8", "--dense", "--quantize-head",
+               "int8", cwd=folder).returncode == 0
     assert run("pack", "llama-24", "llama-w4", "--quantize", "int4-g64",
                cwd=folder).returncode == 0
 
@@ -60,6 +67,68 @@ class Integers(Scratch):
     def test_vectors(self):
         done = self.good("embed", "bert", "--input", "lines", "--dtype", "int8", "--stream")
         self.assertEqual(len(done.stdout.splitlines()), 2)
+
+    def test_packed_dense_integers(self):
+        """The model of a folder of integers is that of the numbers that unpack makes of them."""
+        for name in ("gpt2", "llama"):
+            for scheme, head in (("int8", "int4"), ("int4-g64", "int8"), ("int4", "int8-g64")):
+                with self.subTest(name + scheme):
+                    out = self.scratch() / "packed"
+                    floats = out.with_name("floats")
+                    found = self.json("pack", name, str(out), "--quantize", scheme, "--dense",
+                                      "--quantize-head", head)
+                    self.assertLess(found["bytes_out"], found["bytes_in"])
+                    told = {t["name"]: t for t in self.json("info", str(out))["tensors"]}
+                    # Of 64 columns one group is the row.
+                    self.assertLessEqual({t["quantized"] for t in told.values()},
+                                         {None, scheme, head, scheme.split("-")[0]})
+                    self.assertFalse(any(t["packed"] for t in told.values()))
+                    metadata = read(out / "model.safetensors")[1]
+                    self.assertEqual(metadata["sparse24.version"], "5")
+                    described = json.loads(metadata["sparse24.packed"])
+                    self.assertTrue(all(d[4] == "dense" for d in described.values()))
+                    self.good("unpack", str(out), str(floats))
+                    self.assertAlmostEqual(self.loss(str(out)), self.loss(str(floats)), places=4)
+                    subprocess.run([sys.executable, SOURCE / "tools/decode_s24.py",
+                                    out / "model.safetensors", out.with_name("decoded")],
+                                   check=True)
+                    self.assertEqual(read(out.with_name("decoded"))[0],
+                                     read(floats / "model.safetensors")[0])
+                    text = self.good("generate", str(out), "--prompt", "ab", "--max-new", "4")
+                    self.assertEqual(text.stdout, self.good(
+                        "generate", str(floats), "--prompt", "ab", "--max-new", "4").stdout)
+        done = run("check", str(out), cwd=self.folder)
+        self.assertRegex(done.stdout, r"no +.* i8 integers.*: row 0 has \d non-zeros")
+
+    def test_a_head_alone(self):
+        self.good("pack", "llama-24", "llama-24-head", "--quantize-head", "int8")
+        told = {t["name"]: t["quantized"] for t in self.json("info", "llama-24-head")["tensors"]}
+        self.assertEqual([n for n, q in told.items() if q], ["model.embed_tokens.weight"])
+        self.assertLess(abs(self.loss("llama-24-head") / self.loss("llama-24") - 1), 0.02)
+        self.good("pack", "llama", "llama-head", "--exclude", "*", "--quantize-head", "int4-g64")
+        self.assertLess(abs(self.loss("llama-head") / self.loss("llama") - 1), 0.25)
+        self.good("pack", "llama-24-head", "again", "--quantize", "int4", "--quantize-head", "int8")
+        told = {t["quantized"] for t in self.json("info", "again")["tensors"]}
+        self.assertEqual(told, {None, "int4", "int8"})
+
+    def test_integers_are_pruned_as_floats(self):
+        self.good("pack", "llama", "llama-8", "--quantize", "int8", "--dense")
+        self.good("prune", "llama-8", "llama-8-24", "--packed")
+        told = [t for t in self.json("info", "llama-8-24")["tensors"] if t["packed"]]
+        self.assertEqual((len(told), {t["dtype"] for t in told}), (7, {"f32"}))
+
+    def test_pack_refuses(self):
+        self.refusals([
+            ("not 2:4", ("pack", "llama", "new", "--quantize", "int8"), 4, "src is not 2:4"),
+            ("dense alone", ("pack", "llama", "new", "--dense"), 2, "--dense.*--quantize"),
+            ("no head", ("pack", "bert", "new", "--quantize-head", "int8"), 4,
+             "--quantize-head: bert is no folder of a language model with a head"),
+            ("another head", ("pack", "llama-i", "new", "--quantize-head", "int4"), 4,
+             "embed_tokens.weight holds int8 integers, of which --quantize-head makes no int4 "
+             "ones; unpack it first, or leave that option out"),
+            ("another scheme", ("pack", "llama-i", "new", "--quantize", "int4"), 4,
+             "holds int8 integers, of which --quantize makes no int4 ones; unpack it first, or "
+             "leave it out with --exclude")])
 
     def test_refused(self):
         text = ("eval", "llama-w4", "--task", "lm", "--data", "text")

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What pack and unpack share: what becomes of each tensor, and how it is written. */
+#ifndef SPARSE24_CLI_PACK_PACK_H
+#define SPARSE24_CLI_PACK_PACK_H
+
+#include "cli.h"
+
+struct pack_options {
+    cli_common common;
+    const char *include, *exclude, *quantize, *head, *layout;
+    int dense;
+};
+
+/* Describes a tensor that changed its form. */
+typedef struct pack_layer {
+    const s24_tensor *tensor;
+    size_t bytes_out;
+} pack_layer;
+
+typedef struct pack_scheme {
+    const char *name; /* NULL: none */
+    int bits;
+    int64_t group; /* 0: the row */
+} pack_scheme;
+
+/* What becomes of a tensor. */
+typedef enum pack_fate { STAYS, PACKED, INTEGERS /* dense ones */, UNPACKED } pack_fate;
+
+typedef struct pack_job {
+    cli_app *cli;
+    const struct pack_options *options;
+    int packing;                 /* 1: pack, 0: unpack */
+    pack_scheme scheme, head_by; /* of the selected, and of the head */
+    const s24_tensor *head;      /* a language model's, where it is quantised */
+    s24_device *device;          /* NULL: the CPU */
+    const s24_checkpoint *checkpoint;
+    s24_writer *writer;
+    pack_fate *fates;   /* of every tensor, in their order */
+    int64_t declared;   /* tensors */
+    pack_layer *layers; /* room for every tensor; NULL: no --json */
+    int64_t changed, bytes_in, bytes_out;
+} pack_job;
+
+/* Names the scheme's bits and group; name NULL: none. */
+pack_scheme pack_scheme_named(const char *name);
+int pack_wants_layout(const pack_job *j);
+int pack_is_selected(const pack_job *j, const s24_tensor *tensor);
+/* Settles what becomes of every tensor, and refuses what no packing can do before anything is
+   written. */
+int pack_settle(pack_job *j);
+/* Declares the next tensor as it stands in the output; user is the job. */
+void pack_declare(void *user, s24_tensor *tensor);
+/* Writes a tensor that changes its form. */
+s24_status pack_write(pack_job *j, const s24_tensor *tensor, pack_fate to, size_t *bytes);
+
+#endif

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Decides for pack and unpack what becomes of each tensor, and writes those that change. */
+#include "pack/pack.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sparse24/device.h"
+
+pack_scheme pack_scheme_named(const char *name)
+{
+    pack_scheme found = {.name = name};
+    for (int i = 0; name && cli_scheme_name(i); i++)
+        if (!strcmp(cli_scheme_name(i), name)) s24_scheme_name(i, &found.bits, &found.group);
+    return found;
+}
+
+int pack_wants_layout(const pack_job *j)
+{
+    return j->options->layout && strcmp(j->options->layout, "cpu") == 0;
+}
+
+/* Names the layout that a tensor of floats is packed into; NULL: the canonical one. */
+static const char *layout_of(const pack_job *j, const s24_tensor *tensor)
+{
+    if (!pack_wants_layout(j) || tensor->bits) return NULL;
+    return s24_layout_of(j->cli->ctx, tensor->dtype);
+}
+
+static int has_other_layout(const pack_job *j, const s24_tensor *tensor)
+{
+    const char *layout = layout_of(j, tensor);
+    if (!layout || !tensor->layout) return layout != tensor->layout;
+    return strcmp(layout, tensor->layout) != 0;
+}
+
+/* Gives n and k of the matrix that the tensor is packed into, or is. */
+static s24_dense packed_shape(const s24_tensor *tensor)
+{
+    const int turned = tensor->transposed == 1 && !tensor->packed;
+    return (s24_dense){.rows = tensor->shape[turned], .cols = tensor->shape[!turned]};
+}
+
+int pack_is_selected(const pack_job *j, const s24_tensor *tensor)
+{
+    return s24_tensor_is_selected(tensor, j->options->include, j->options->exclude);
+}
+
+static int is_head(const pack_job *j, const s24_tensor *tensor)
+{
+    return j->head && !strcmp(j->head->name, tensor->name);
+}
+
+/* Gives the scheme that a tensor is quantised by; its name is NULL for none. */
+static pack_scheme scheme_of(const pack_job *j, const s24_tensor *tensor)
+{
+    return is_head(j, tensor) ? j->head_by : j->scheme;
+}
+
+/* Asks whether the tensor changes its form. */
+static int changes(const pack_job *j, const s24_tensor *tensor)
+{
+    if (is_head(j, tensor)) return !tensor->bits;
+    const int is_left = j->packing ? !tensor->packed || (j->scheme.name && !tensor->bits) ||
+                                         has_other_layout(j, tensor)
+                                   : tensor->packed;
+    return is_left && pack_is_selected(j, tensor);
+}
+
+/* Declares the tensor as it stands in the output. */
+void pack_declare(void *user, s24_tensor *tensor)
+{
+    pack_job *j = user;
+    const pack_fate to = j->fates[j->declared++];
+    const pack_scheme by = scheme_of(j, tensor);
+    if (to == STAYS) return;
+    const s24_dense matrix = packed_shape(tensor), stored = cli_tensor_view(tensor);
+    tensor->shape[0] = j->packing ? matrix.rows : stored.rows;
+    tensor->shape[1] = j->packing ? matrix.cols : stored.cols;
+    tensor->packed = to == INTEGERS ? S24_PACKED_DENSE : to == PACKED;
+    tensor->dtype = stored.dtype;
+    tensor->bits = by.bits;
+    tensor->layout = j->packing && !by.bits ? layout_of(j, tensor) : NULL;
+    if (!by.bits) return;
+    tensor->dtype = S24_I8;
+    tensor->group = by.group ? by.group : tensor->shape[1];
+}
+
+/* Asks whether these are integers of another kind than the options ask for. */
+static int is_of_another_scheme(const pack_job *j, const s24_tensor *tensor)
+{
+    const pack_scheme by = scheme_of(j, tensor);
+    const int64_t group = by.group ? by.group : tensor->shape[1];
+    return by.name && tensor->bits && (tensor->bits != by.bits || tensor->group != group) &&
+           (is_head(j, tensor) || pack_is_selected(j, tensor));
+}
+
+/* Refuses what no packing can do, before anything is written. */
+static int check_shape(const pack_job *j, const s24_tensor *tensor)
+{
+    if (is_of_another_scheme(j, tensor))
+        return cli_fail(j->cli, CLI_FORMAT,
+                        "tensor %s holds %s integers, of which %s makes no %s ones; "
+                        "unpack it first, or leave %s",
+                        tensor->name, cli_scheme(tensor),
+                        is_head(j, tensor) ? "--quantize-head" : "--quantize",
+                        scheme_of(j, tensor).name,
+                        is_head(j, tensor) ? "that option out" : "it out with --exclude");
+    if (!changes(j, tensor)) return CLI_OK;
+    s24_status status = s24_tensor_check_sides(j->cli->ctx, j->checkpoint, tensor, 1);
+    if (status != S24_OK) return cli_status(j->cli, status);
+    const s24_dense matrix = packed_shape(tensor);
+    if (matrix.cols % 4 != 0)
+        return cli_fail(j->cli, CLI_FORMAT,
+                        "tensor %s: k = %lld is no multiple of 4; leave it out with --exclude",
+                        tensor->name, (long long)matrix.cols);
+    if (matrix.rows == 0 || matrix.cols == 0)
+        return cli_fail(j->cli, CLI_FORMAT,
+                        "tensor %s: [%lld, %lld] is empty; leave it out with --exclude",
+                        tensor->name, (long long)tensor->shape[0], (long long)tensor->shape[1]);
+    return CLI_OK;
+}
+
+/* With --dense: asks whether a tensor that is to be packed is not 2:4. */
+static int is_dense(pack_job *j, const s24_tensor *tensor)
+{
+    s24_matrix *matrix;
+    const s24_matrix_opts opts = {.size = sizeof opts, .transpose = tensor->transposed == 1};
+    const s24_dense view = cli_tensor_view(tensor);
+    if (!j->options->dense || tensor->packed) return 0;
+    const s24_status status = s24_matrix_create(&matrix, j->cli->ctx, &view, &opts);
+    s24_matrix_destroy(matrix);
+    return status == S24_ERROR_NOT_TWO_FOUR;
+}
+
+/* Settles what becomes of every tensor. */
+int pack_settle(pack_job *j)
+{
+    const int64_t count = s24_checkpoint_count(j->checkpoint);
+    j->fates = calloc((size_t)count + 1, sizeof *j->fates);
+    if (!j->fates)
+        return cli_fail(j->cli, CLI_IO, "out of memory for %lld tensors", (long long)count);
+    for (int64_t i = 0; i < count; i++) {
+        const s24_tensor *tensor = s24_checkpoint_tensor(j->checkpoint, i);
+        const int code = j->packing ? check_shape(j, tensor) : CLI_OK;
+        if (code != CLI_OK) return code;
+        if (!changes(j, tensor)) continue;
+        const int integers = is_head(j, tensor) || is_dense(j, tensor);
+        j->fates[i] = !j->packing ? UNPACKED : integers ? INTEGERS : PACKED;
+    }
+    return CLI_OK;
+}
+
+/* Adds the tensor's name: the library speaks of a matrix, and which one is known here only. */
+static s24_status of_tensor(pack_job *j, const s24_tensor *tensor, s24_status status)
+{
+    char sentence[512];
+    if (status == S24_OK) return S24_OK;
+    snprintf(sentence, sizeof sentence, "%s", s24_ctx_error(j->cli->ctx));
+    return s24_ctx_fail(j->cli->ctx, status, "tensor %s: %s%s", tensor->name, sentence,
+                        status == S24_ERROR_NOT_TWO_FOUR
+                            ? "; 'sparse24 prune' makes it so, --exclude leaves it out"
+                            : "");
+}
+
+static s24_status write_quantized(pack_job *j, const s24_tensor *tensor, const s24_matrix *matrix,
+                                  size_t *bytes)
+{
+    s24_ctx *ctx = j->cli->ctx;
+    const size_t cells = (size_t)tensor->shape[0] * (size_t)tensor->shape[1];
+    const size_t values = cells / (16 / (size_t)j->scheme.bits);
+    void *memory = malloc(values);
+    if (!memory) return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for %zu values", values);
+    *bytes = s24_matrix_bytes(matrix) - cells / 2 + values;
+    s24_status status = s24_matrix_to_quantized(memory, ctx, matrix);
+    if (status == S24_OK)
+        status = s24_writer_write_quantized(j->writer, tensor->name, memory,
+                                            s24_matrix_indices(matrix), s24_matrix_scales(matrix));
+    free(memory);
+    return status;
+}
+
+/* Makes the numbers [n, k] of a tensor f32, in memory of their own. */
+static s24_status floats_of(s24_dense *floats, pack_job *j, const s24_tensor *tensor)
+{
+    s24_ctx *ctx = j->cli->ctx;
+    *floats = packed_shape(tensor);
+    const int64_t n = floats->rows, k = floats->cols;
+    const int turned = tensor->transposed == 1 && !tensor->packed;
+    float *to = calloc((size_t)n * (size_t)k * (size_t)(1 + turned), sizeof *to);
+    if (!to) return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for its numbers as floats");
+    floats->data = to;
+    floats->dtype = S24_F32;
+    if (tensor->packed) return s24_tensor_to_dense(ctx, floats, tensor);
+    float *stored = turned ? to + n * k : to;
+    const s24_status status = s24_convert(stored, S24_F32, tensor->data, tensor->dtype, n * k);
+    for (int64_t r = 0; turned && r < n; r++)
+        for (int64_t c = 0; c < k; c++)
+            to[r * k + c] = stored[c * n + r];
+    return status;
+}
+
+/* Writes a tensor as dense integers. */
+static s24_status write_integers(pack_job *j, const s24_tensor *tensor, size_t *bytes)
+{
+    s24_ctx *ctx = j->cli->ctx;
+    const pack_scheme by = scheme_of(j, tensor);
+    s24_dense floats;
+    s24_status status = floats_of(&floats, j, tensor);
+    const int64_t group = by.group ? by.group : floats.cols;
+    const size_t scales = (size_t)(floats.rows * ((floats.cols + group - 1) / group));
+    const size_t values = (size_t)(floats.rows * floats.cols) / (8 / (size_t)by.bits);
+    *bytes = values + scales * sizeof(float);
+    float *memory = malloc(*bytes);
+    if (!memory && status == S24_OK)
+        status = s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for %zu values", values);
+    if (status == S24_OK)
+        status = s24_dense_quantize(memory + scales, memory, ctx, &floats, by.name);
+    status = of_tensor(j, tensor, status);
+    if (status == S24_OK)
+        status = s24_writer_write_quantized(j->writer, tensor->name, memory + scales, NULL, memory);
+    free(memory);
+    free(floats.data);
+    return status;
+}
+
+/* Makes the tensor a 2:4 matrix of floats [n, k]. A device turns nothing: what is stored [k, n] is
+   packed here. */
+static s24_status matrix_of(s24_matrix **out, pack_job *j, const s24_tensor *tensor)
+{
+    s24_ctx *ctx = j->cli->ctx;
+    const s24_dense view = cli_tensor_view(tensor);
+    const s24_matrix_opts opts = {.size = sizeof opts, .transpose = tensor->transposed == 1};
+    if (tensor->packed) return s24_tensor_matrix(out, ctx, tensor);
+    if (!j->device || opts.transpose) return s24_matrix_create(out, ctx, &view, &opts);
+    return s24_device_matrix_create(out, ctx, j->device, &view, NULL, NULL);
+}
+
+static s24_status pack_tensor(pack_job *j, const s24_tensor *tensor, size_t *bytes)
+{
+    s24_ctx *ctx = j->cli->ctx;
+    s24_matrix *matrix = NULL, *integers = NULL;
+    s24_status status = matrix_of(&matrix, j, tensor);
+    if (status == S24_OK && j->scheme.name)
+        status = s24_matrix_quantize(&integers, ctx, matrix, j->scheme.name);
+    status = of_tensor(j, tensor, status);
+    if (status == S24_OK && j->scheme.name) {
+        status = write_quantized(j, tensor, integers, bytes);
+    } else if (status == S24_OK) {
+        const char *layout = layout_of(j, tensor);
+        *bytes = layout ? s24_layout_bytes(layout, s24_matrix_rows(matrix), s24_matrix_cols(matrix))
+                        : s24_matrix_bytes(matrix);
+        status = s24_writer_write_packed(j->writer, tensor->name, s24_matrix_values(matrix),
+                                         s24_matrix_indices(matrix));
+    }
+    s24_matrix_destroy(integers);
+    s24_matrix_destroy(matrix);
+    return status;
+}
+
+static s24_status unpack_tensor(pack_job *j, const s24_tensor *tensor, size_t *bytes)
+{
+    void *dense = NULL;
+    *bytes = (size_t)tensor->shape[0] * (size_t)tensor->shape[1] *
+             s24_dtype_bytes(cli_tensor_view(tensor).dtype);
+    s24_status status = cli_tensor_unpack(&dense, j->cli->ctx, tensor);
+    if (status == S24_OK) status = s24_writer_write(j->writer, tensor->name, dense);
+    free(dense);
+    return status;
+}
+
+s24_status pack_write(pack_job *j, const s24_tensor *tensor, pack_fate to, size_t *bytes)
+{
+    return (to == UNPACKED   ? unpack_tensor
+            : to == INTEGERS ? write_integers
+                             : pack_tensor)(j, tensor, bytes);
+}
