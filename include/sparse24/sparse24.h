@@ -430,6 +430,24 @@ typedef struct s24_prune_report {
 S24_API s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
                              const s24_stats *stats, const s24_prune_opts *opts);
 
+typedef struct s24_round_opts {
+    size_t size;             /* sizeof(s24_round_opts) */
+    const char *scheme;      /* of s24_scheme_name; default "int8" */
+    const s24_stats *stats;  /* of the layer's inputs */
+    const s24_dense *target; /* [n, k] f32: the weights before they were pruned; default: src */
+    double dampening;        /* as in s24_prune_opts */
+} s24_round_opts;
+
+/*
+ * s24_matrix_quantize by the inputs: scales and stored places are the same, but each integer moves
+ * to where the outputs over the inputs of stats differ least from the target's, with the others as
+ * they are by then. The difference, with dampening, is never larger than that of rounding to
+ * nearest. report, which may be NULL, is of the integers against the target. Errors: those of
+ * s24_matrix_quantize, ARGUMENT (no stats, or empty ones).
+ */
+S24_API s24_status s24_matrix_round(s24_matrix **out, s24_prune_report *report, s24_ctx *ctx,
+                                    const s24_matrix *src, const s24_round_opts *opts);
+
 /*
  * PyTorch's CUTLASS layout (SparseSemiStructuredTensorCUTLASS): values [n, k/2], meta int16
  * [n, k/16] for f16 and bf16, int32 [n, k/32] for i8, e4m3 and e5m2, reordered as

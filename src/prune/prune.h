@@ -95,6 +95,35 @@ size_t s24i_product_work_bytes(int64_t m, int64_t n, int64_t depth);
 void s24i_product_run(s24_ctx *ctx, const s24i_product *product, void *work);
 
 /*
+ * h [k, k] = the lower triangle of the Gram matrix + dampening·mean(diagonal)·I, zeros above. A
+ * dead column gets the mean of the living ones' diagonal: it then stands apart from the others
+ * whatever the inputs' scale, and leaves the mean as it is.
+ */
+void s24i_gram_dampen(double *h, const s24_stats *stats, double dampening);
+
+/* What weights may be, where they are integers times scales. */
+typedef struct s24i_grid {
+    const uint8_t *stored; /* [n, k]: 1 where a weight may be other than 0 */
+    const float *scales;   /* [n, ceil(k/group)] */
+    int64_t group;
+    int bits;
+} s24i_grid;
+
+/* Moves the weights that stay so that Σ (w − target)·H·(w − target)ᵀ becomes small: see refit.c. */
+typedef struct s24i_refit {
+    int64_t n, k, block;
+    double *h;             /* [k, k]: its lower triangle; the upper one is made */
+    double *w;             /* [n, k] */
+    const float *target;   /* [n, k] */
+    const s24i_grid *grid; /* w is on it and stays there; NULL: w is free where it is not 0 */
+    double *errors;        /* [n, block] */
+    double *gradient;      /* [n, k] */
+    void *work;            /* s24i_product_work_bytes(n, k, block) */
+    int64_t begin, end;    /* the columns at hand */
+} s24i_refit;
+void s24i_refit_run(s24_ctx *ctx, s24i_refit *refit);
+
+/*
  * From the lower triangle of H [k, k], symmetric and positive definite, to U, upper triangular
  * with UᵀU = H⁻¹, in place; below U's diagonal zeros are left. NUMERIC names the column
  * whose pivot is not positive beyond rounding. h is lost on error.

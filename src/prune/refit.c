@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What stays of a weight, once more. A criterion never returns to a column that it has passed, and
+ * rounding looks at no neighbour. With the choice made, Σ (w − target)·H·(w − target)ᵀ has a least
+ * value; block by block each weight in turn moves to the optimum for the others as they are by then
+ * (Gauss and Seidel's iteration), from a start that is near already. Where weights are integers
+ * times scales that optimum is the integer nearest to the free one, so no step makes the sum
+ * larger.
+ *
+ * Reference for integers: Behdin and others, "QuantEase: optimization-based quantization for
+ * language models", 2023.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "prune/prune.h"
+
+enum { SWEEPS = 8 };
+
+void s24i_gram_dampen(double *h, const s24_stats *stats, double dampening)
+{
+    const int64_t k = stats->k;
+    int64_t alive = 0;
+    double sum = 0.0;
+    memcpy(h, stats->gram, (size_t)(k * k) * sizeof *h);
+    for (int64_t j = 0; j < k; j++) {
+        sum += h[j * k + j];
+        alive += h[j * k + j] != 0.0;
+    }
+    const double mean = alive ? sum / (double)alive : 1.0;
+    for (int64_t j = 0; j < k; j++) {
+        double *diagonal = &h[j * k + j];
+        if (*diagonal == 0.0) *diagonal = mean;
+        *diagonal += dampening * mean;
+    }
+}
+
+/* gradient += errors·H for the columns at hand. */
+static void add_to_gradient(s24_ctx *ctx, const s24i_refit *s)
+{
+    const s24i_product update = {.m = s->n,
+                                 .n = s->k,
+                                 .depth = s->end - s->begin,
+                                 .a = s->errors,
+                                 .a_row = s->block,
+                                 .a_depth = 1,
+                                 .b = s->h + s->begin * s->k,
+                                 .b_row = 1,
+                                 .b_depth = s->k,
+                                 .c = s->gradient,
+                                 .ldc = s->k,
+                                 .sign = 1};
+    s24i_product_run(ctx, &update, s->work);
+}
+
+/* How far a weight on the grid moves to be nearest to w + step. */
+static double step_on_grid(const s24i_grid *grid, int64_t at, float scale, double w, double step)
+{
+    const double least = grid->bits == 8 ? -127 : -8, most = grid->bits == 8 ? 127 : 7;
+    if (!grid->stored[at] || scale == 0.0f) return 0.0;
+    const double q = fmin(most, fmax(least, nearbyint((w + step) / (double)scale)));
+    return (double)(float)(q * (double)scale) - w;
+}
+
+/* The columns at hand of a row. `steps` starts as the gradient there and ends as how far each
+   weight has moved. */
+static void refit_row(const s24i_refit *s, int64_t row, double *restrict w, double *restrict steps)
+{
+    const int64_t count = s->end - s->begin;
+    const s24i_grid *grid = s->grid;
+    const float *scales = grid ? grid->scales + row * ((s->k + grid->group - 1) / grid->group) : 0;
+    for (int64_t j = 0; j < count; j++) {
+        const double *h = s->h + (s->begin + j) * s->k + s->begin;
+        const int64_t col = s->begin + j;
+        double step = -steps[j] / h[j];
+        if (grid)
+            step = step_on_grid(grid, row * s->k + col, scales[col / grid->group], w[j], step);
+        else if (w[j] == 0.0)
+            step = 0.0;
+        steps[j] = step;
+        if (step == 0.0) continue;
+        w[j] += step;
+        for (int64_t c = j + 1; c < count; c++)
+            steps[c] += step * h[c];
+    }
+}
+
+static void refit_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const s24i_refit *s = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        double *steps = s->errors + r * s->block;
+        const double *gradient = s->gradient + r * s->k + s->begin;
+        memcpy(steps, gradient, (size_t)(s->end - s->begin) * sizeof *steps);
+        refit_row(s, r, s->w + r * s->k + s->begin, steps);
+    }
+}
+
+static void next_block(s24i_refit *s)
+{
+    s->begin = s->end;
+    s->end = s->k - s->begin < s->block ? s->k : s->begin + s->block;
+}
+
+static void first_gradient(s24_ctx *ctx, s24i_refit *s)
+{
+    memset(s->gradient, 0, (size_t)(s->n * s->k) * sizeof *s->gradient);
+    for (s->end = 0; s->end < s->k;) {
+        next_block(s);
+        for (int64_t r = 0; r < s->n; r++)
+            for (int64_t j = s->begin; j < s->end; j++)
+                s->errors[r * s->block + j - s->begin] =
+                    s->w[r * s->k + j] - (double)s->target[r * s->k + j];
+        add_to_gradient(ctx, s);
+    }
+}
+
+void s24i_refit_run(s24_ctx *ctx, s24i_refit *s)
+{
+    for (int64_t r = 0; r < s->k; r++)
+        for (int64_t c = 0; c < r; c++)
+            s->h[c * s->k + r] = s->h[r * s->k + c];
+    first_gradient(ctx, s);
+    for (int sweep = 0; sweep < SWEEPS; sweep++)
+        for (s->end = 0; s->end < s->k;) {
+            next_block(s);
+            s24_ctx_parallel_for(ctx, s->n, refit_rows, s);
+            add_to_gradient(ctx, s);
+        }
+}
