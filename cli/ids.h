@@ -19,12 +19,12 @@ int ids_read(cli_app *cli, s24_id_lines **out, const ids_source *source);
 int ids_take(cli_app *cli, s24_id_lines **out, const ids_source *source, const s24_text *lines,
              int64_t first, int64_t count);
 
+#define IDS_HELP                                                                                   \
+    " hold token ids (decimal, with blanks between them) in place of text. Nothing is put before " \
+    "or after them, and MODEL needs no tokenizer."
 #define IDS_OPTION(type, of)                                                                       \
     {                                                                                              \
-        "ids", 0, CLI_FLAG, offsetof(type, ids), NULL, NULL,                                       \
-            of " hold token ids (decimal, with blanks between them) in place of text. Nothing is " \
-               "put before or after them, and MODEL needs no tokenizer.",                          \
-            NULL                                                                                   \
+        "ids", 0, CLI_FLAG, offsetof(type, ids), NULL, NULL, of IDS_HELP, NULL                     \
     }
 
 #endif

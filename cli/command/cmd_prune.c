@@ -6,17 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "ids.h"
+#include "passages.h"
 #include "sparse24/device.h"
-#include "sparse24/train.h"
 
 struct prune_options {
     cli_common common;
-    const char *method, *calibration, *include, *exclude, *dtype;
-    int64_t samples, max_tokens;
-    int packed, ids;
+    const char *method, *include, *exclude, *dtype, *quantize;
+    passages_options passages;
+    int packed;
 };
 
 static const char *prune_dtype(int index)
@@ -28,26 +26,27 @@ static const char *prune_dtype(int index)
 static const cli_option options[] = {
     {"method", 0, CLI_CHOICE, offsetof(struct prune_options, method), NULL, "magnitude",
      "How to choose the two weights of four that stay.", s24_criterion_name},
-    {"calibration", 0, CLI_TEXT, offsetof(struct prune_options, calibration), "FILE", NULL,
-     "Texts the model is run on to learn what its layers see: UTF-8, one passage a line. Some "
-     "methods need it, and a whole model; with the others it only adds the output error to the "
-     "report.",
-     NULL},
-    IDS_OPTION(struct prune_options, "--calibration: lines"),
-    {"samples", 0, CLI_COUNT, offsetof(struct prune_options, samples), "N", "256",
-     "Use the first N passages that are not empty.", NULL},
-    {"max-tokens", 0, CLI_COUNT, offsetof(struct prune_options, max_tokens), "N", NULL,
-     "Cut passages to N tokens. By default to the model's own limit.", NULL},
+    PASSAGES_OPTIONS(struct prune_options,
+                     "Texts the model is run on to learn what its layers see: UTF-8, one passage a "
+                     "line. Some methods need it, and a whole model; with the others it only adds "
+                     "the output error to the report."),
     CLI_INCLUDE(struct prune_options, NULL),
     CLI_EXCLUDE(struct prune_options),
     {"dtype", 0, CLI_CHOICE, offsetof(struct prune_options, dtype), NULL, "keep",
      "The dtype of the pruned tensors written.", prune_dtype},
     {"packed", 0, CLI_FLAG, offsetof(struct prune_options, packed), NULL, NULL,
      "Write the pruned tensors packed, as 'sparse24 pack' does.", NULL},
+    {"quantize", 0, CLI_CHOICE, offsetof(struct prune_options, quantize), NULL, NULL,
+     "Round what stays to integers with a scale per row, or per 64 or 128 columns; with "
+     "--calibration so that they make good for what goes.",
+     cli_scheme_name},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
-static const cli_rule rules[] = {{CLI_ONLY_WITH, "ids", "calibration", NULL},
-                                 {CLI_ONE_OF, NULL, NULL, NULL}};
+static const cli_rule rules[] = {
+    {CLI_ONLY_WITH, "ids", "calibration", NULL},
+    {CLI_ONLY_WITH, "quantize", "packed", NULL},
+    {CLI_NOT_WITH, "quantize", "dtype=f32 dtype=f16 dtype=bf16", "is of floats"},
+    {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
     {"sparse24 prune model model-24", "By magnitude: seconds, and needs nothing but the weights."},
@@ -81,41 +80,11 @@ static void on_layer(void *user, const s24_layer_report *layer)
              (long long)layer->rows, (long long)layer->cols, layer->kept_l1, error, layer->seconds);
 }
 
-/* Reads the first `samples` lines that are not empty, packed to the front of a new array. */
-static int read_passages(cli_app *cli, const struct prune_options *o, s24_lines **lines,
-                         s24_text **texts, int64_t *count)
-{
-    int code = cli_status(cli, s24_lines_read(lines, cli->ctx, o->calibration));
-    if (code != CLI_OK) return code;
-    int64_t total = s24_lines_count(*lines);
-    *texts = malloc(((size_t)total + 1) * sizeof **texts);
-    if (!*texts)
-        return cli_fail(cli, CLI_IO, "out of memory for %lld lines of %s", (long long)total,
-                        o->calibration);
-    for (int64_t i = 0; i < total && *count < o->samples; i++) {
-        const s24_text *line = &s24_lines_texts(*lines)[i];
-        if (line->bytes > 0) (*texts)[(*count)++] = *line;
-    }
-    if (*count == 0)
-        return cli_fail(cli, CLI_FORMAT, "--calibration %s: no line that is not empty",
-                        o->calibration);
-    return CLI_OK;
-}
-
 /* Refuses what can be said against the options once the input is known. */
 static int check_options(cli_app *cli, const struct prune_options *o, const s24_checkpoint *in)
 {
-    if (o->calibration && !s24_checkpoint_folder(in))
-        return cli_fail(cli, CLI_USAGE,
-                        "--calibration runs the whole model, but %s is a single file; expected a "
-                        "Hugging Face folder",
-                        cli->operands[0]);
-    char config[4096];
-    snprintf(config, sizeof config, "%s/config.json", cli->operands[0]);
-    if (o->calibration && access(config, F_OK) != 0)
-        return cli_fail(cli, CLI_USAGE,
-                        "--calibration runs the whole model, but there is no %s to describe it",
-                        config);
+    const int code = o->passages.path ? passages_check(cli, in) : CLI_OK;
+    if (code != CLI_OK) return code;
     return cli_selected(cli, in, o->include, o->exclude, 1);
 }
 
@@ -155,47 +124,19 @@ static int make_layers(job *j)
     return j->layers ? CLI_OK : cli_fail(j->cli, CLI_IO, "out of memory for %zu tensors", tensors);
 }
 
-/* Reads the first `samples` lines of token ids. */
-static int read_ids(cli_app *cli, const struct prune_options *o, const s24_checkpoint *in,
-                    s24_id_lines **ids)
-{
-    s24_transformer_info info;
-    const int code = cli_status(cli, s24_transformer_peek(&info, cli->ctx, in));
-    if (code != CLI_OK) return code;
-    if (info.image)
-        return cli_fail(cli, CLI_UNSUPPORTED,
-                        "%s: a model of type '%s' reads images, and token ids were given",
-                        cli->operands[0], info.model_type);
-    const ids_source source = {
-        .path = o->calibration, .vocabulary = info.vocabulary, .most = o->samples};
-    const int read = ids_read(cli, ids, &source);
-    if (read == CLI_OK && !s24_id_lines_batch(*ids).texts)
-        return cli_fail(cli, CLI_FORMAT, "--calibration %s: there is no line in it",
-                        o->calibration);
-    return read;
-}
-
 static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *device,
                       const s24_checkpoint *in)
 {
-    s24_lines *lines = NULL;
-    s24_id_lines *ids = NULL;
-    s24_text *texts = NULL;
-    int64_t count = 0;
+    passages given = {.count = 0};
     job j = {.cli = cli, .in = in};
-    int code = CLI_OK;
-    if (o->ids)
-        code = read_ids(cli, o, in, &ids);
-    else if (o->calibration)
-        code = read_passages(cli, o, &lines, &texts, &count);
-    const s24_batch passages = s24_id_lines_batch(ids);
+    int code = passages_read(cli, &given, &o->passages, in);
     if (code == CLI_OK && cli->json) code = make_layers(&j);
     s24_model_prune_opts opts = {
         .size = sizeof opts,
         .prune = {.size = sizeof opts.prune, .criterion = o->method, .device = device},
-        .texts = texts,
-        .text_count = count,
-        .max_tokens = o->max_tokens,
+        .texts = given.texts,
+        .text_count = given.count,
+        .max_tokens = o->passages.max_tokens,
         .include = o->include,
         .exclude = o->exclude,
         .dtype = strcmp(o->dtype, "keep") == 0 ? S24_DTYPE_NONE : s24_dtype_parse(o->dtype),
@@ -203,14 +144,13 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
         .force = cli->common->force,
         .report = on_layer,
         .user = &j,
-        .ids = ids ? &passages : NULL};
+        .ids = given.ids ? &given.batch : NULL,
+        .quantize = o->quantize};
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));
     if (code == CLI_OK) code = report(cli, &j);
     free(j.layers);
-    free(texts);
-    s24_id_lines_destroy(ids);
-    s24_lines_destroy(lines);
+    passages_free(&given);
     return code;
 }
 
@@ -218,7 +158,7 @@ static int run(cli_app *cli, const void *opaque)
 {
     const struct prune_options *o = opaque;
     s24_checkpoint *in = NULL;
-    if (s24_criterion_needs_stats(o->method) == 1 && !o->calibration)
+    if (s24_criterion_needs_stats(o->method) == 1 && !o->passages.path)
         return cli_fail(cli, CLI_USAGE,
                         "--method %s needs --calibration FILE (UTF-8, one passage a line)",
                         o->method);

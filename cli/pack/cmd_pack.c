@@ -27,6 +27,9 @@ static const cli_option pack_table[] = {
     {"quantize", 0, CLI_CHOICE, offsetof(struct pack_options, quantize), NULL, NULL,
      "Store integers with a scale per row, or per 64 or 128 columns, instead of the values.",
      cli_scheme_name},
+    PASSAGES_OPTIONS(struct pack_options,
+                     "Texts the model is run on, so that integers are rounded where its layers' "
+                     "outputs change least: UTF-8, one passage a line."),
     {"dense", 0, CLI_FLAG, offsetof(struct pack_options, dense), NULL, NULL,
      "Of the selected tensors, make those that are not 2:4 dense integers instead of refusing "
      "them.",
@@ -38,7 +41,10 @@ static const cli_option pack_table[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule pack_rules[] = {
-    {CLI_ONLY_WITH, "dense", "quantize", NULL},
+    {CLI_ONLY_WITH, "dense calibration", "quantize", NULL},
+    {CLI_ONLY_WITH, "ids", "calibration", NULL},
+    {CLI_NOT_WITH, "calibration", "dense quantize-head",
+     "rounds to nearest; pack once more for it"},
     {CLI_NOT_WITH, "quantize", "layout=cpu", "is of floats; integers are stored canonically"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
 
@@ -91,6 +97,9 @@ static int copy_all(pack_job *j)
 {
     int64_t count = s24_checkpoint_count(j->checkpoint);
     s24_status status = S24_OK;
+    const int code =
+        cli_writer(j->cli, &j->writer, j->checkpoint, j->cli->operands[1], pack_declare, j);
+    if (code != CLI_OK) return code;
     for (int64_t i = 0; i < count && status == S24_OK; i++) {
         status = s24_ctx_progress(j->cli->ctx, j->packing ? "packing" : "unpacking", i, count);
         if (status == S24_OK)
@@ -161,10 +170,8 @@ static int convert(cli_app *cli, const struct pack_options *options, int packing
     if (code == CLI_OK && !j.head && (packing || strcmp(options->include, "*") != 0))
         code = cli_selected(cli, checkpoint, options->include, options->exclude, packing);
     if (code == CLI_OK) code = pack_settle(&j);
-    if (code == CLI_OK)
-        code = cli_writer(cli, &j.writer, checkpoint, cli->operands[1], pack_declare, &j);
     if (code == CLI_OK && cli->json) code = make_layers(&j);
-    if (code == CLI_OK) code = copy_all(&j);
+    if (code == CLI_OK) code = options->passages.path ? pack_rounded(&j) : copy_all(&j);
     if (code == CLI_OK) code = report(&j);
     free(j.layers);
     free(j.fates);

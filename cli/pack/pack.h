@@ -3,12 +3,13 @@
 #ifndef SPARSE24_CLI_PACK_PACK_H
 #define SPARSE24_CLI_PACK_PACK_H
 
-#include "cli.h"
+#include "passages.h"
 
 struct pack_options {
     cli_common common;
     const char *include, *exclude, *quantize, *head, *layout;
     int dense;
+    passages_options passages;
 };
 
 /* Describes a tensor that changed its form. */
@@ -52,5 +53,10 @@ int pack_settle(pack_job *j);
 void pack_declare(void *user, s24_tensor *tensor);
 /* Writes a tensor that changes its form. */
 s24_status pack_write(pack_job *j, const s24_tensor *tensor, pack_fate to, size_t *bytes);
+/* Refuses a tensor that is to be packed and is not 2:4. */
+s24_status pack_check_two_four(pack_job *j, const s24_tensor *tensor);
+/* Writes all of the output, integers rounded by the inputs of --calibration's passages
+   (pack_rounded.c). */
+int pack_rounded(pack_job *j);
 
 #endif

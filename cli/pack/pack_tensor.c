@@ -237,6 +237,14 @@ static s24_status matrix_of(s24_matrix **out, pack_job *j, const s24_tensor *ten
     return s24_device_matrix_create(out, ctx, j->device, &view, NULL, NULL);
 }
 
+s24_status pack_check_two_four(pack_job *j, const s24_tensor *tensor)
+{
+    s24_matrix *matrix = NULL;
+    const s24_status status = matrix_of(&matrix, j, tensor);
+    s24_matrix_destroy(matrix);
+    return of_tensor(j, tensor, status);
+}
+
 static s24_status pack_tensor(pack_job *j, const s24_tensor *tensor, size_t *bytes)
 {
     s24_ctx *ctx = j->cli->ctx;

@@ -317,6 +317,9 @@ typedef struct s24_model_prune_opts {
     void *user;
     /* Passages as `texts`, `offsets` and `ids` in place of texts, which need no tokenizer. */
     const s24_batch *ids;
+    /* A scheme of s24_scheme_name: packed tensors are rounded to its integers, with calibration by
+       s24_matrix_round, whose target is the weight before pruning. NULL: they stay floats. */
+    const char *quantize;
 } s24_model_prune_opts;
 
 /*

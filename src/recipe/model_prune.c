@@ -11,6 +11,8 @@
 #include "recipe/model_prune.h"
 #include "io/checkpoint/checkpoint.h"
 
+#include <string.h>
+
 static s24_status declare(const s24i_pruner *pruner)
 {
     for (int64_t i = 0; i < s24_checkpoint_count(pruner->in); i++) {
@@ -25,7 +27,9 @@ static s24_status declare(const s24i_pruner *pruner)
             tensor.packed = pruner->opts.packed;
             tensor.shape[s24i_lies_turned(&tensor)] = matrix.rows;
             tensor.shape[!s24i_lies_turned(&tensor)] = matrix.cols;
-            tensor.bits = 0;
+            tensor.bits = pruner->bits;
+            if (tensor.bits) tensor.dtype = S24_I8;
+            tensor.group = pruner->group ? pruner->group : matrix.cols;
             tensor.layout = NULL;
         } else if (selected) {
             s24_ctx_log(pruner->ctx, S24_LOG_WARNING,
@@ -93,6 +97,23 @@ static s24_status prune_with_model(const s24i_pruner *pruner)
     return status;
 }
 
+/* The scheme's bits and group. */
+static s24_status read_scheme(s24i_pruner *pruner)
+{
+    const s24_model_prune_opts *opts = &pruner->opts;
+    const char *name;
+    if (!opts->quantize) return S24_OK;
+    for (int i = 0; (name = s24_scheme_name(i, &pruner->bits, &pruner->group)); i++)
+        if (!strcmp(name, opts->quantize)) break;
+    REQUIRE(pruner->ctx, name, S24_ERROR_ARGUMENT,
+            "there is no quantisation scheme named \"%s\"; s24_scheme_name lists them",
+            s24i_show(opts->quantize).text);
+    REQUIRE(pruner->ctx, opts->packed && !opts->dtype, S24_ERROR_ARGUMENT,
+            "the option quantize of pruning %s",
+            opts->packed ? "excludes a dtype" : "needs the option packed");
+    return S24_OK;
+}
+
 static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *opts)
 {
     s24_model_prune_opts *known = &pruner->opts;
@@ -113,6 +134,7 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
             S24_ERROR_ARGUMENT,
             known->text_count ? "calibration passages were given as texts and as token ids"
                               : "the calibration passages' offsets or ids are NULL");
+    TRY(read_scheme(pruner));
     REQUIRE(pruner->ctx, !needs_stats || s24i_pruner_passages(pruner) > 0, S24_ERROR_ARGUMENT,
             "the criterion %s needs calibration texts", criterion);
     REQUIRE(pruner->ctx,

@@ -13,6 +13,8 @@ typedef struct s24i_pruner {
     const s24_checkpoint *in;
     s24_model_prune_opts opts; /* with every default filled in */
     s24_writer *writer;        /* with every tensor declared */
+    int bits;                  /* of opts.quantize; 0: floats */
+    int64_t group;             /* of it; 0: the row */
 } s24i_pruner;
 
 /* The number of calibration passages, texts or ids. */

@@ -7,6 +7,7 @@
 #include "recipe/model_prune.h"
 
 #include <math.h>
+#include <string.h>
 
 int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor)
 {
@@ -98,20 +99,84 @@ static s24_status write_rounded(const s24i_pruner *pruner, const s24_dense *w,
                                : write_dense(pruner, w, tensor, rounded);
 }
 
+static s24_status write_quantized(const s24i_pruner *pruner, const s24_matrix *matrix,
+                                  const char *name)
+{
+    s24_ctx *ctx = pruner->ctx;
+    const int64_t cells = s24_matrix_rows(matrix) * s24_matrix_cols(matrix);
+    void *values;
+    TRY(s24i_alloc_elems(&values, ctx, cells / (pruner->bits == 4 ? 4 : 2), 1, "integers"));
+    s24_status status = s24_matrix_to_quantized(values, ctx, matrix);
+    if (status == S24_OK)
+        status = s24_writer_write_quantized(pruner->writer, name, values,
+                                            s24_matrix_indices(matrix), s24_matrix_scales(matrix));
+    s24_ctx_free(ctx, values);
+    return status;
+}
+
+/* The pruned w becomes integers that are near `before`, which may be NULL, and then their
+   numbers. */
+static s24_status write_integers(const s24i_pruner *pruner, const s24_dense *w, const char *name,
+                                 s24_prune_report *report, const s24_round_opts *opts)
+{
+    s24_ctx *ctx = pruner->ctx;
+    s24_matrix *matrix, *integers = NULL;
+    TRY(s24_matrix_create(&matrix, ctx, w, NULL));
+    s24_status status = opts->stats ? s24_matrix_round(&integers, report, ctx, matrix, opts)
+                                    : s24_matrix_quantize(&integers, ctx, matrix, opts->scheme);
+    if (status == S24_OK) status = write_quantized(pruner, integers, name);
+    if (status == S24_OK) status = s24_matrix_to_dense(ctx, w, integers);
+    s24_matrix_destroy(integers);
+    s24_matrix_destroy(matrix);
+    return status;
+}
+
+/* Prunes w and writes it in integers. */
+static s24_status prune_to_integers(s24_prune_report *report, const s24i_pruner *pruner,
+                                    const s24_dense *w, const char *name, const s24_stats *stats)
+{
+    const size_t bytes = (size_t)(w->rows * w->cols) * sizeof(float);
+    s24_dense before = *w;
+    float *copy;
+    TRY(s24i_alloc_elems(&copy, pruner->ctx, w->rows * w->cols, sizeof *copy, "a weight"));
+    memcpy(copy, w->data, bytes);
+    before.data = copy;
+    const s24_round_opts opts = {.size = sizeof opts,
+                                 .scheme = pruner->opts.quantize,
+                                 .stats = stats,
+                                 .target = &before,
+                                 .dampening = pruner->opts.prune.dampening};
+    s24_status status = s24_prune(report, pruner->ctx, w, stats, &pruner->opts.prune);
+    if (status == S24_OK) status = write_integers(pruner, w, name, report, &opts);
+    s24_ctx_free(pruner->ctx, copy);
+    return status;
+}
+
+/* Prunes w and writes it in floats. */
+static s24_status prune_to_floats(s24_prune_report *report, const s24i_pruner *pruner,
+                                  const s24_dense *w, const s24_tensor *tensor,
+                                  const s24_stats *stats)
+{
+    void *rounded;
+    TRY(s24_prune(report, pruner->ctx, w, stats, &pruner->opts.prune));
+    TRY(s24i_alloc_elems(&rounded, pruner->ctx, w->rows * w->cols,
+                         s24_dtype_bytes(s24i_pruner_dtype(pruner, tensor)), "a rounded weight"));
+    const s24_status status = write_rounded(pruner, w, tensor, rounded);
+    s24_ctx_free(pruner->ctx, rounded);
+    return status;
+}
+
 static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
                               const s24_stats *stats)
 {
     const double start = s24i_seconds();
     const s24_dense dense = s24i_pruner_matrix(w, tensor);
     s24_prune_report report;
-    void *rounded;
-    TRY(s24_prune(&report, pruner->ctx, &dense, stats, &pruner->opts.prune));
-    const double end = s24i_seconds();
-    TRY(s24i_alloc_elems(&rounded, pruner->ctx, dense.rows * dense.cols,
-                         s24_dtype_bytes(s24i_pruner_dtype(pruner, tensor)), "a rounded weight"));
-    const s24_status status = write_rounded(pruner, &dense, tensor, rounded);
-    s24_ctx_free(pruner->ctx, rounded);
+    const s24_status status = pruner->bits
+                                  ? prune_to_integers(&report, pruner, &dense, tensor->name, stats)
+                                  : prune_to_floats(&report, pruner, &dense, tensor, stats);
     if (status != S24_OK || !pruner->opts.report) return status;
+    const double end = s24i_seconds();
     const s24_layer_report layer = {.name = tensor->name,
                                     .rows = s24i_stored_side(tensor, 0),
                                     .cols = s24i_stored_side(tensor, 1),

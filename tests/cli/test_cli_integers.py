@@ -24,6 +24,7 @@ def make(folder):
         randomise(folder / name, 3)
     tiny_bert.write(folder / "bert")
     (folder / "text").write_text("abcab bca abba c" * 8)
+    (folder / "cal").write_text("abcab bca abba c\nccab a\nb ab bca\n" * 8)
     (folder / "lines").write_text("a b\nb a c\n")
     assert run("prune", "llama", "llama-24", "--packed", cwd=folder).returncode == 0
     assert run("pack", "llama", "llama-i", "--quantize", "int8", "--dense", "--quantize-head",
@@ -116,6 +117,55 @@ class Integers(Scratch):
         self.good("prune", "llama-8", "llama-8-24", "--packed")
         told = [t for t in self.json("info", "llama-8-24")["tensors"] if t["packed"]]
         self.assertEqual((len(told), {t["dtype"] for t in told}), (7, {"f32"}))
+
+    def test_rounded_by_inputs(self):
+        """pack and prune round where outputs change least; the files are like any others."""
+        self.good("prune", "llama", "half", "--method", "sparsegpt", "--calibration", "cal")
+        for name, words in (("nearest", ("pack", "half")),
+                            ("moved", ("pack", "half", "--calibration", "cal")),
+                            ("joint", ("prune", "llama", "--method", "sparsegpt", "--packed",
+                                       "--calibration", "cal"))):
+            command, model, *more = words
+            found = self.json(command, model, name, "--quantize", "int4-g64", *more)
+            self.assertEqual(len(found["layers"]), 7)
+            told = [t for t in self.json("info", name)["tensors"] if t["packed"]]
+            self.assertLessEqual({t["quantized"] for t in told}, {"int4", "int4-g64"})
+            self.assertLess(abs(self.loss(name) / self.loss("half") - 1), 0.25)
+        sizes = [self.json("info", name)["bytes"] for name in ("nearest", "moved", "joint")]
+        self.assertEqual(len(set(sizes)), 1)
+        first, second = (read(self.folder / name / "model.safetensors")[0]
+                         for name in ("nearest", "moved"))
+        name = "model.layers.0.mlp.down_proj.weight"
+        for part, same in ((".s24_indices", True), (".s24_values", False)):
+            self.assertIs(first[name + part] == second[name + part], same)
+
+    def test_outputs_come_nearer(self):
+        """The output error that is reported, of rounding in the same command."""
+        words = ("--calibration", "cal", "--packed")
+        floats = self.json("prune", "llama-24", "a", *words)["layers"]
+        self.assertLess(max(l["output_error"] for l in floats), 1e-6)
+        for scheme, most in (("int8", 1e-3), ("int4", 0.05)):
+            found = self.json("prune", "llama-24", "b", "--quantize", scheme, "--force", *words)
+            errors = [l["output_error"] for l in found["layers"]]
+            self.assertLess(max(errors), most)
+            self.assertGreater(max(errors), 0)
+
+    def test_calibration_refused(self):
+        self.refusals([
+            ("floats", ("pack", "llama-24", "new", "--calibration", "cal"), 2,
+             "--calibration.*--quantize"),
+            ("not 2:4", ("pack", "llama", "new", "--quantize", "int8", "--calibration", "cal"), 4,
+             "src is not 2:4"),
+            ("integers", ("pack", "llama-w4", "new", "--quantize", "int4-g64", "--calibration",
+                          "cal"), 4, "holds int4(-g64)? integers already; --calibration rounds"),
+            ("head", ("pack", "llama-24", "new", "--quantize", "int8", "--calibration", "cal",
+                      "--quantize-head", "int8"), 2, "pack once more for it"),
+            ("no passages", ("pack", "llama-24", "new", "--quantize", "int8", "--calibration",
+                             "none"), 3, "none"),
+            ("prune to floats", ("prune", "llama", "new", "--quantize", "int8"), 2,
+             "--quantize.*--packed"),
+            ("prune with a dtype", ("prune", "llama", "new", "--quantize", "int8", "--packed",
+                                    "--dtype", "bf16"), 2, "--quantize")])
 
     def test_pack_refuses(self):
         self.refusals([

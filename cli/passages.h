@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Declares the passages that a model is run on to learn what its layers see: --calibration of prune
+   and pack. */
+#ifndef SPARSE24_CLI_PASSAGES_H
+#define SPARSE24_CLI_PASSAGES_H
+
+#include "ids.h"
+
+typedef struct passages_options {
+    const char *path; /* NULL: none */
+    int64_t samples, max_tokens;
+    int ids;
+} passages_options;
+
+/* Holds what was read: texts, or token ids. */
+typedef struct passages {
+    s24_lines *lines;
+    s24_text *texts; /* [count] */
+    int64_t count;
+    s24_id_lines *ids;
+    s24_batch batch; /* of ids */
+} passages;
+
+/* Refuses an input that is no whole model. */
+int passages_check(cli_app *cli, const s24_checkpoint *in);
+/* Reads the first passages of the file, if there is one; what it has after an error,
+   passages_free frees. */
+int passages_read(cli_app *cli, passages *given, const passages_options *o,
+                  const s24_checkpoint *in);
+void passages_free(passages *given);
+
+/* Gives the rows of the options; the struct has them as `passages`. */
+#define PASSAGES_OPTIONS(type, help)                                                               \
+    {"calibration", 0, CLI_TEXT, offsetof(type, passages.path), "FILE", NULL, help, NULL},         \
+        {"ids",                                                                                    \
+         0,                                                                                        \
+         CLI_FLAG,                                                                                 \
+         offsetof(type, passages.ids),                                                             \
+         NULL,                                                                                     \
+         NULL,                                                                                     \
+         "--calibration: lines" IDS_HELP,                                                          \
+         NULL},                                                                                    \
+        {"samples",                                                                                \
+         0,                                                                                        \
+         CLI_COUNT,                                                                                \
+         offsetof(type, passages.samples),                                                         \
+         "N",                                                                                      \
+         "256",                                                                                    \
+         "Use the first N passages that are not empty.",                                           \
+         NULL},                                                                                    \
+    {                                                                                              \
+        "max-tokens", 0, CLI_COUNT, offsetof(type, passages.max_tokens), "N", NULL,                \
+            "Cut passages to N tokens. By default to the model's own limit.", NULL                 \
+    }
+
+#endif
