@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A chat template: the input as tokenizer_config.json, and as chat_template.jinja next to one that
+ * names tokens. Whatever it is, it is refused with a sentence, or a conversation becomes ids inside
+ * the vocabulary, as many as were announced, or is refused for a message out of its place.
+ */
+#include "fuzz.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "sparse24/language.h"
+
+static const char tokenizer_json[] =
+    "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"added_tokens\":["
+    "{\"id\":5,\"content\":\"<|im_end|>\",\"special\":true},"
+    "{\"id\":6,\"content\":\"<s>\",\"special\":true,\"rstrip\":true},"
+    "{\"id\":7,\"content\":\"</s>\",\"lstrip\":true}],\"model\":{\"type\":\"BPE\",\"vocab\":"
+    "{\"a\":0,\"b\":1,\"ab\":2,\"\\u0120\":3,\"s\":4},\"merges\":[\"a b\"]}}";
+static const char tokens_json[] = "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}";
+
+static void converse(s24_ctx *ctx, const s24_chat *chat, const s24_message *messages, int64_t count)
+{
+    enum { ROOM = 64 };
+    int32_t ids[ROOM];
+    int64_t announced = 0, made = ROOM;
+    const s24_status status = s24_chat_encode(NULL, &announced, chat, ctx, messages, count);
+    CHECK(s24_chat_encode(ids, &made, chat, ctx, messages, count) == status);
+    CHECK(status == S24_OK || *s24_ctx_error(ctx));
+    CHECK(status != S24_OK || made == announced);
+    for (int64_t i = 0; status == S24_OK && i < made && i < ROOM; i++)
+        CHECK(ids[i] >= 0 && ids[i] < 8);
+}
+
+static void use(s24_ctx *ctx, const char *folder, const s24_tokenizer *tokenizer)
+{
+    static const s24_message messages[] = {{S24_ROLE_SYSTEM, {" a<s>\n", 6}},
+                                           {S24_ROLE_USER, {"\xff<|im_end|>ab ", 14}},
+                                           {S24_ROLE_ASSISTANT, {"\xc2\xa0", 2}},
+                                           {S24_ROLE_USER, {"", 0}}};
+    s24_chat *chat;
+    if (s24_chat_load(&chat, ctx, folder, tokenizer) != S24_OK) {
+        CHECK(!chat && *s24_ctx_error(ctx));
+        return;
+    }
+    CHECK(s24_chat_name(chat) && s24_chat_end(chat) < 8);
+    converse(ctx, chat, messages, 4);
+    converse(ctx, chat, messages + 1, 3);
+    converse(ctx, chat, messages + 1, 1);
+    s24_chat_destroy(chat);
+}
+
+static const char *name(char path[96], const char *folder, const char *file)
+{
+    snprintf(path, 96, "%s/%s", folder, file);
+    return path;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    static const char *const files[] = {"tokenizer_config.json", "chat_template.jinja"};
+    char folder[] = "/tmp/s24-fuzz-XXXXXX", path[96];
+    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
+    s24_ctx *ctx;
+    s24_tokenizer *tokenizer;
+    if (s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
+    CHECK(mkdtemp(folder));
+    fuzz_write(name(path, folder, "tokenizer.json"), tokenizer_json, sizeof tokenizer_json - 1);
+    CHECK(s24_tokenizer_load(&tokenizer, ctx, path) == S24_OK);
+    CHECK(remove(path) == 0);
+    for (int i = 0; i < 2; i++) {
+        fuzz_write(name(path, folder, files[i]), data, bytes);
+        if (i) fuzz_write(name(path, folder, files[0]), tokens_json, sizeof tokens_json - 1);
+        use(ctx, folder, tokenizer);
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK(remove(name(path, folder, files[i])) == 0);
+    CHECK(rmdir(folder) == 0);
+    s24_tokenizer_destroy(tokenizer);
+    s24_ctx_destroy(ctx);
+    return 0;
+}
