@@ -255,6 +255,7 @@ class Refused(Scratch):
         put("bool.gguf", keys(**{token("add_bos_token"): 7}))
         put("first.gguf", keys(**{token("bos_token_id"): 99}))
         put("type.gguf", tensors=tensors | {"output.weight": (12, [12, 64], b"\0" * 640)})
+        put("strange.gguf", tensors=tensors | {"output.weight": (99, [12, 64], b"\0" * 640)})
         put("row.gguf", tensors=tensors | {"output.weight": ("Q8_0", [12, 40], b"\0" * 640)})
         put("name.gguf", tensors=tensors | {"blk.0.ssm_a.weight": ("F32", [1], b"\0" * 4)})
         put("block.gguf", tensors=tensors | {"blk.1.attn_q.weight": tensors["blk.0.attn_q.weight"]})
@@ -262,6 +263,7 @@ class Refused(Scratch):
         (folder / "there").mkdir()
 
     CASES = (
+        ("strange", 5, r'"output.weight" is of type 99, which is not supported, only F32 F16'),
         ("empty", 4, "the beginning at byte 0"),
         ("other", 4, "does not begin with GGUF"),
         ("cut", 4, r'tensor "blk.0.ffn_gate.weight" has 24576 bytes'),
@@ -285,7 +287,7 @@ class Refused(Scratch):
         ("numbers", 4, r'tokens" has elements that are a real number, expected a text'),
         ("bool", 4, r'add_bos_token" at byte \d+ is a number of 32 bits, expected true'),
         ("first", 4, r'bos_token_id" at byte \d+ is 99, 0 to 11 is expected'),
-        ("type", 5, r'tensor "output.weight" is of type 12, which is not supported, only F32'),
+        ("type", 5, r'weight" is of type 12, Q4_K, which is not supported, only F32 F16.*Q8_0'),
         ("row", 4, r'tensor "output.weight" has rows of 40; of Q8_0 a multiple of 32'),
         ("name", 5, r'tensor "blk.0.ssm_a.weight" is none that a llama model of 1 blocks has'),
         ("block", 5, r'tensor "blk.1.attn_q.weight" is none'),

@@ -176,12 +176,12 @@ static void test_cut(void **state)
     }
 }
 
-/* A byte that is another may make another model, or an error with a sentence. */
+/* A byte that is another may make another model, or an error with a sentence: every third one. */
 static void test_changed(void **state)
 {
     (void)state;
     make_file();
-    for (size_t i = 0; i < bytes; i++) {
+    for (size_t i = 0; i < bytes; i += 3) {
         const uint8_t was = file[i];
         file[i] = (uint8_t)(i % 2 ? was ^ 0x80 : was + 1);
         write_in();

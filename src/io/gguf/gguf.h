@@ -98,8 +98,9 @@ int s24i_text_is(const s24_text *text, const char *string);
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* The row of a type's number, −1: it is not read. */
+/* The row of a type's number, −1: it is not known; and whether it is read. */
 int s24i_gguf_type(uint32_t number);
+int s24i_gguf_type_is_read(int type);
 const char *s24i_gguf_type_name(int type);
 /* The dtype of a type of floats; NONE: of blocks. */
 s24_dtype s24i_gguf_type_dtype(int type);

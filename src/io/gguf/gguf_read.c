@@ -142,10 +142,11 @@ static s24_status read_type(s24i_gguf_tensor *t, reader *r, const char *name)
 {
     uint64_t number;
     TRY(read_number(&number, r, 4, name));
-    t->type = number <= UINT32_MAX ? s24i_gguf_type((uint32_t)number) : -1;
-    REQUIRE(r->g->ctx, t->type >= 0, S24_ERROR_UNSUPPORTED,
-            "%s: tensor \"%s\" is of type %llu, which is not supported, only %s", r->g->path,
-            s24i_show(name).text, (unsigned long long)number, s24i_gguf_type_list());
+    t->type = s24i_gguf_type((uint32_t)number);
+    REQUIRE(r->g->ctx, t->type >= 0 && s24i_gguf_type_is_read(t->type), S24_ERROR_UNSUPPORTED,
+            "%s: tensor \"%s\" is of type %llu%s%s, which is not supported, only %s", r->g->path,
+            s24i_show(name).text, (unsigned long long)number, t->type < 0 ? "" : ", ",
+            t->type < 0 ? "" : s24i_gguf_type_name(t->type), s24i_gguf_type_list());
     const int64_t columns = t->shape[t->rank - 1];
     const size_t row = s24i_gguf_row_bytes(t->type, columns);
     REQUIRE(r->g->ctx, row, S24_ERROR_FORMAT,

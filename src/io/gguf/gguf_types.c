@@ -46,11 +46,13 @@ typedef struct layout {
 
 #define FLOATS(number, name, dtype)              {number, name, dtype, 0, 0, NULL},
 #define BLOCKS(number, name, bytes, reals, take) {number, name, S24_DTYPE_NONE, bytes, reals, take},
+#define OTHER(number, name)                      {number, name, S24_DTYPE_NONE, 0, 0, NULL},
 static const layout types[] = {
 #include "io/gguf/gguf_types.def"
 };
 #undef FLOATS
 #undef BLOCKS
+#undef OTHER
 enum { TYPES = (int)(sizeof types / sizeof *types) };
 
 int s24i_gguf_type(uint32_t number)
@@ -60,6 +62,11 @@ int s24i_gguf_type(uint32_t number)
     return -1;
 }
 
+int s24i_gguf_type_is_read(int type)
+{
+    return types[type].dtype != S24_DTYPE_NONE || types[type].take;
+}
+
 const char *s24i_gguf_type_name(int type)
 {
     return types[type].name;
@@ -67,14 +74,16 @@ const char *s24i_gguf_type_name(int type)
 
 const char *s24i_gguf_type_list(void)
 {
-#define FLOATS(number, name, dtype)              name " "
-#define BLOCKS(number, name, bytes, reals, take) name " "
+#define FLOATS(number, name, dtype)              " " name
+#define BLOCKS(number, name, bytes, reals, take) " " name
+#define OTHER(number, name)
     static const char list[] =
 #include "io/gguf/gguf_types.def"
         "";
 #undef FLOATS
 #undef BLOCKS
-    return list;
+#undef OTHER
+    return list + 1;
 }
 
 s24_dtype s24i_gguf_type_dtype(int type)
