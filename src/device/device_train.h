@@ -94,7 +94,9 @@ S24_API s24_status s24_device_train_sums(s24_ctx *ctx, s24_device *device,
                                          const s24_device_train_sums_args *args);
 
 /* s = dropout(z + bias) + residual, y = norm(s), stats[r] = mean and 1/√(var + eps). z NULL: s is
-   there already. residual may be s. rms: mean 0, beta NULL. Parameters are the f32 ones. */
+   there already. residual may be s. rms: mean 0, beta NULL. Parameters are the f32 ones. Rows stand
+   end to end; heads not 0: y's and s's are so many side by side in each row of a matrix, whose rows
+   are ld elements apart, y may be s, and z is NULL. */
 typedef struct s24_device_train_add_norm_args {
     size_t size; /* sizeof(s24_device_train_add_norm_args) */
     s24_dtype dtype;
@@ -106,6 +108,7 @@ typedef struct s24_device_train_add_norm_args {
     const float *gamma, *beta;
     float eps;
     int rms;
+    int64_t heads, ld;
     s24_device_dropout drop;
     void *stream;
 } s24_device_train_add_norm_args;
@@ -114,7 +117,8 @@ S24_API s24_status s24_device_train_add_norm(s24_ctx *ctx, s24_device *device,
 
 /* g = dropout(dy (+ dy2)); ds = (add ? ds : 0) + the gradient of s that g is of y; dgamma += Σ
    g·h, dbeta += Σ g (NULL: rms). dy2 may be ds where add is 0. What the layer before needs comes
-   along where it is asked for: dz = dropout(ds), dbias += Σ of that. */
+   along where it is asked for: dz = dropout(ds), dbias += Σ of that. heads and ld as above, of ds,
+   which may be dy, of dy and s; dz and dbias are NULL then. */
 typedef struct s24_device_train_norm_back_args {
     size_t size; /* sizeof(s24_device_train_norm_back_args) */
     s24_dtype dtype;
@@ -124,6 +128,7 @@ typedef struct s24_device_train_norm_back_args {
     const float *stats, *gamma;
     float *dgamma, *dbeta;
     int rms, add;
+    int64_t heads, ld;
     s24_device_dropout drop;
     void *dz;     /* [rows, width] or NULL */
     float *dbias; /* [width] or NULL */
@@ -221,8 +226,9 @@ S24_API s24_status s24_device_train_unfold(s24_ctx *ctx, s24_device *device,
  * FlashAttention-2 (Dao, 2023). Rows of qkv: heads·d of queries, kv_heads·d of keys, as many of
  * values; head h reads keys and values of head h / (heads / kv_heads). A token whose mask is 0 is
  * attended by none, but a token that sees only such ones attends to them all alike. causal: no
- * token sees a later one. Weights are rounded to the dtype before they multiply, sums are f32. On
- * compute capability 9.0 alone: UNSUPPORTED elsewhere.
+ * token sees a later one, and with a window only so many, itself the last. Weights are rounded to
+ * the dtype before they multiply, sums are f32. On compute capability 9.0 alone: UNSUPPORTED
+ * elsewhere.
  */
 typedef struct s24_device_train_attention_args {
     size_t size; /* sizeof(s24_device_train_attention_args) */
@@ -232,6 +238,7 @@ typedef struct s24_device_train_attention_args {
     int64_t heads, kv_heads;
     int64_t d; /* 8 to 128, which 8 divides; 32, 64 and 128 are not padded inside */
     int causal;
+    int64_t window;         /* 0: none */
     const int32_t *offsets; /* [texts + 1] */
     const uint8_t *mask;    /* [tokens] or NULL: all 1 */
     /* Of the weights: row token·heads + head, element: the key's place in its text. */

@@ -42,6 +42,10 @@ static s24_status attention_check(s24_ctx *ctx, const s24_device_train_attention
             "%" PRId64 " texts of up to %" PRId64
             " tokens; expected 1 to %d texts, the longest of 1 to all %" PRId64 " tokens",
             a->texts, a->longest, MOST_BLOCKS, a->tokens);
+    REQUIRE(ctx, a->window >= 0 && a->window < INT32_MAX / 2 && (a->causal || !a->window),
+            S24_ERROR_ARGUMENT,
+            "window is %" PRId64 "; expected 0 to %d, and 0 where later tokens are seen", a->window,
+            INT32_MAX / 2 - 1);
     REQUIRE(ctx, a->drop.rate >= 0 && a->drop.rate < 1, S24_ERROR_ARGUMENT,
             "drop.rate is %g; expected 0 to less than 1", (double)a->drop.rate);
     return S24_OK;

@@ -58,6 +58,18 @@ s24_status s24_device_train_sums(s24_ctx *ctx, s24_device *device,
     return TRAIN_RUN(sums, &a);
 }
 
+/* Rows that are heads of a matrix's rows, and have nothing else then. */
+static s24_status check_heads(s24_ctx *ctx, int64_t rows, int64_t width, int64_t heads, int64_t ld)
+{
+    REQUIRE(ctx,
+            heads >= 0 && (!heads || (rows % heads == 0 && ld % 8 == 0 && ld / heads >= width)),
+            S24_ERROR_SHAPE,
+            "%" PRId64 " rows of %" PRId64 ", %" PRId64 " of them side by side in rows %" PRId64
+            " apart; expected whole rows, and a distance that 8 divides and that holds them",
+            rows, width, heads, ld);
+    return S24_OK;
+}
+
 s24_status s24_device_train_add_norm(s24_ctx *ctx, s24_device *device,
                                      const s24_device_train_add_norm_args *args)
 {
@@ -74,6 +86,8 @@ s24_status s24_device_train_add_norm(s24_ctx *ctx, s24_device *device,
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
     REQUIRE(ctx, a.z || (!a.residual && !a.bias && !(a.drop.rate > 0.0f)), S24_ERROR_ARGUMENT,
             "z is NULL, so s is there already; expected neither residual nor bias nor dropout");
+    TRY(check_heads(ctx, a.rows, a.width, a.heads, a.ld));
+    REQUIRE(ctx, !a.heads || !a.z, S24_ERROR_ARGUMENT, "z is given for rows that are heads");
     return TRAIN_RUN(add_norm, &a);
 }
 
@@ -98,6 +112,9 @@ s24_status s24_device_train_norm_back(s24_ctx *ctx, s24_device *device,
             "drop_z has a rate of %g and dz is NULL", (double)a.drop_z.rate);
     REQUIRE(ctx, !a.dz || (a.dz != a.ds && a.dz != a.dy && a.dz != a.s), S24_ERROR_ARGUMENT,
             "dz is ds, dy or s; expected memory of its own");
+    TRY(check_heads(ctx, a.rows, a.width, a.heads, a.ld));
+    REQUIRE(ctx, !a.heads || (!a.dz && !a.dbias), S24_ERROR_ARGUMENT,
+            "dz or dbias is given for rows that are heads");
     return TRAIN_RUN(norm_back, &a);
 }
 

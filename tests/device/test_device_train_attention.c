@@ -13,6 +13,7 @@ typedef struct shape {
     int causal, masked;
     float rate;
     int texts, lengths[MOST_TEXTS];
+    int window;
 } shape;
 
 /* What the device has, and what is expected of it. */
@@ -41,9 +42,11 @@ static double drop_factor(float rate, int64_t row, int64_t i)
     return half < limit ? 0.0 : 65536.0 / (65536.0 - (double)limit);
 }
 
-/* Weights of a query over the first `seen` tokens of its text, in r->p. */
+/* Weights of a query over the first `seen` tokens of its text, or the window's last of them, in
+   r->p. */
 static double weights_of(room *r, int64_t first, int64_t seen, const float *q, const float *k)
 {
+    const int64_t past = r->s->window ? seen - r->s->window : 0;
     const int64_t d = r->s->d;
     double most = -HUGE_VAL, sum = 0;
     for (int64_t t = 0; t < seen; t++) {
@@ -51,6 +54,7 @@ static double weights_of(room *r, int64_t first, int64_t seen, const float *q, c
         for (int64_t e = 0; e < d; e++)
             dot += (double)q[e] * (double)k[t * r->ld + e];
         r->p[t] = dot / sqrt((double)d) + (r->mask && !r->mask[first + t] ? -0x1p200 : 0.0);
+        if (t < past) r->p[t] = -HUGE_VAL;
         most = fmax(most, r->p[t]);
     }
     for (int64_t t = 0; t < seen; t++)
@@ -150,6 +154,7 @@ static s24_device_train_attention_args args_of(const gpu *g, const room *r)
                                              .kv_heads = r->s->kv_heads,
                                              .d = r->s->d,
                                              .causal = r->s->causal,
+                                             .window = r->s->window,
                                              .offsets = r->offsets,
                                              .mask = r->mask_there,
                                              .drop = {r->s->rate, SEED},
@@ -209,29 +214,27 @@ static void check(gpu *g, const shape *s)
     room_free(g, &r);
 }
 
-#define ODD_LENGTHS                                                                                \
-    23,                                                                                            \
-    {                                                                                              \
-        1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 63, 64, 65, 383, 384, 385       \
-    }
-#define SOME_LENGTHS                                                                               \
-    4,                                                                                             \
-    {                                                                                              \
-        5, 70, 129, 200                                                                            \
-    }
+/* Texts, their lengths, a window. */
+#define ODD_LENGTHS(window)                                                                        \
+    23, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 63, 64, 65, 383, 384, 385},    \
+        window
+#define SOME_LENGTHS(window) 4, {5, 70, 129, 200}, window
 
 static void test_both_ways(void **state)
 {
     (void)state;
     static const shape shapes[] = {
-        {2, 2, 32, 0, 0, 0.0f, ODD_LENGTHS},   {2, 1, 32, 1, 0, 0.0f, ODD_LENGTHS},
-        {2, 2, 64, 0, 0, 0.0f, ODD_LENGTHS},   {2, 1, 64, 1, 0, 0.1f, ODD_LENGTHS},
-        {2, 2, 32, 0, 1, 0.0f, SOME_LENGTHS},  {4, 2, 32, 1, 1, 0.25f, SOME_LENGTHS},
-        {3, 1, 64, 0, 1, 0.1f, SOME_LENGTHS},  {2, 2, 64, 1, 1, 0.0f, SOME_LENGTHS},
-        {2, 2, 8, 0, 0, 0.1f, SOME_LENGTHS},   {2, 1, 16, 1, 1, 0.0f, SOME_LENGTHS},
-        {1, 1, 24, 0, 0, 0.0f, SOME_LENGTHS},  {3, 1, 80, 0, 1, 0.0f, SOME_LENGTHS},
-        {2, 2, 96, 1, 0, 0.1f, SOME_LENGTHS},  {2, 1, 128, 1, 1, 0.0f, SOME_LENGTHS},
-        {1, 1, 128, 0, 0, 0.1f, SOME_LENGTHS},
+        {2, 2, 32, 0, 0, 0.0f, ODD_LENGTHS(0)},     {2, 1, 32, 1, 0, 0.0f, ODD_LENGTHS(0)},
+        {2, 2, 64, 0, 0, 0.0f, ODD_LENGTHS(0)},     {2, 1, 64, 1, 0, 0.1f, ODD_LENGTHS(0)},
+        {2, 2, 32, 0, 1, 0.0f, SOME_LENGTHS(0)},    {4, 2, 32, 1, 1, 0.25f, SOME_LENGTHS(0)},
+        {3, 1, 64, 0, 1, 0.1f, SOME_LENGTHS(0)},    {2, 2, 64, 1, 1, 0.0f, SOME_LENGTHS(0)},
+        {2, 2, 8, 0, 0, 0.1f, SOME_LENGTHS(0)},     {2, 1, 16, 1, 1, 0.0f, SOME_LENGTHS(0)},
+        {1, 1, 24, 0, 0, 0.0f, SOME_LENGTHS(0)},    {3, 1, 80, 0, 1, 0.0f, SOME_LENGTHS(0)},
+        {2, 2, 96, 1, 0, 0.1f, SOME_LENGTHS(0)},    {2, 1, 128, 1, 1, 0.0f, SOME_LENGTHS(0)},
+        {1, 1, 128, 0, 0, 0.1f, SOME_LENGTHS(0)},   {2, 1, 32, 1, 0, 0.0f, ODD_LENGTHS(1)},
+        {4, 2, 64, 1, 0, 0.1f, ODD_LENGTHS(130)},   {2, 1, 64, 1, 1, 0.0f, SOME_LENGTHS(33)},
+        {3, 1, 128, 1, 0, 0.0f, ODD_LENGTHS(64)},   {2, 2, 128, 1, 1, 0.1f, SOME_LENGTHS(65)},
+        {2, 2, 32, 1, 1, 0.25f, SOME_LENGTHS(500)},
     };
     gpu g = {0};
     if (!gpu_here(&g)) return;
@@ -247,7 +250,7 @@ static void test_both_ways(void **state)
 static void test_nan(void **state)
 {
     (void)state;
-    static const shape s = {2, 2, 64, 0, 0, 0.0f, 2, {70, 40}};
+    static const shape s = {2, 2, 64, 0, 0, 0.0f, 2, {70, 40}, 0};
     gpu g = {.dtype = S24_F16};
     if (!gpu_here(&g)) return;
     room r = room_make(&g, &s);
@@ -337,7 +340,7 @@ static void test_rotate(void **state)
 static void test_refusals(void **state)
 {
     (void)state;
-    static const shape s = {2, 1, 32, 0, 0, 0.0f, 1, {9}};
+    static const shape s = {2, 1, 32, 0, 0, 0.0f, 1, {9}, 0};
     gpu g = {.dtype = S24_F16};
     if (!gpu_here(&g)) return;
     room r = room_make(&g, &s);

@@ -248,6 +248,81 @@ static void test_norm_back(void **state)
     gpu_end(&g);
 }
 
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+/* Elements of heads that stand in rows of ld, after one head of another kind, end to end. */
+static float *heads_of(const float *x, int64_t tokens, int64_t heads, int64_t width)
+{
+    const int64_t row = heads * width, ld = row + 2 * width;
+    float *all = malloc((size_t)(tokens * row) * sizeof *all);
+    for (int64_t t = 0; t < tokens; t++)
+        memcpy(all + t * row, x + t * ld + width, (size_t)row * sizeof *all);
+    return all;
+}
+
+/* Norms of heads in place, and back in place; the columns beside them stay. */
+static void check_heads(gpu *g, int64_t tokens, int64_t heads, int64_t width)
+{
+    const int64_t ld = (heads + 2) * width, rows = tokens * heads, n = rows * width;
+    array x = array_make(g, tokens * ld, 2), s = array_make(g, tokens * ld, 2);
+    array gamma = wide_make(g, width, 1), sums = wide_make(g, width, 1);
+    void *stats = poisoned(g, (size_t)rows * 8), *work = work_memory(g);
+    void *at = (uint16_t *)x.there + width;
+    DO(g, add_norm, .dtype = g->dtype, .rows = rows, .width = width, .y = at, .s = at,
+       .stats = stats, .gamma = gamma.there, .eps = 1e-5f, .rms = 1, .heads = heads, .ld = ld);
+    float *normed = read_back(g, x.there, g->dtype, tokens * ld);
+    float *stat = read_back(g, stats, S24_F32, 2 * rows);
+    float *before = heads_of(x.host, tokens, heads, width);
+    float *after = heads_of(normed, tokens, heads, width);
+    check_normed(g, before, after, stat, &gamma, NULL, rows, width, 1);
+    for (int64_t i = 0; i < tokens * ld; i++)
+        if (i % ld < width || i % ld >= ld - width) assert_true(normed[i] == x.host[i]);
+    /* The norm's output is the gradient now. */
+    float *sums_of = heads_of(s.host, tokens, heads, width);
+    array dy = {.host = after}, raw = {.host = sums_of};
+    const back_expected e = {calloc((size_t)n, sizeof(double)), calloc((size_t)n, sizeof(double)),
+                             calloc((size_t)width, sizeof(double)),
+                             calloc((size_t)width, sizeof(double)),
+                             calloc((size_t)width, sizeof(double))};
+    for (int64_t i = 0; i < width; i++)
+        e.dgamma[i] = (double)sums.host[i];
+    back_reference(&e, &(back){.rms = 1}, rows, width, &dy, NULL, NULL, &raw, stat, &gamma,
+                   &(s24_device_dropout){0, 0}, &(s24_device_dropout){0, 0});
+    DO(g, norm_back, .dtype = g->dtype, .rows = rows, .width = width, .ds = at, .dy = at,
+       .s = (uint16_t *)s.there + width, .stats = stats, .gamma = gamma.there, .dgamma = sums.there,
+       .rms = 1, .heads = heads, .ld = ld, .work = work);
+    float *gradient = read_back(g, x.there, g->dtype, tokens * ld);
+    float *ds = heads_of(gradient, tokens, heads, width);
+    const double ulp = g->dtype == S24_BF16 ? 1.0 / 256 : 1.0 / 2048;
+    for (int64_t i = 0; i < n; i++)
+        close_to(e.ds[i], (double)ds[i], 4 * ulp, "ds", i);
+    expect(g, "dgamma", sums.there, 1, e.dgamma, width, 1e-6 * (double)rows + 1e-5);
+    for (int64_t i = 0; i < tokens * ld; i++)
+        if (i % ld < width || i % ld >= ld - width) assert_true(gradient[i] == x.host[i]);
+    void *const host[] = {normed, stat, before, after,    sums_of, gradient,
+                          ds,     e.ds, e.dz,   e.dgamma, e.dbeta, e.dbias};
+    for (size_t i = 0; i < sizeof host / sizeof *host; i++)
+        free(host[i]);
+    array *const arrays[] = {&x, &s, &gamma, &sums};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        array_free(g, arrays[i]);
+    release(g, stats);
+    release(g, work);
+}
+
+static void test_heads(void **state)
+{
+    static const int64_t shapes[][3] = {{1, 1, 8}, {7, 3, 16}, {300, 8, 128}, {33, 2, 264}};
+    gpu g = {0};
+    (void)state;
+    if (!gpu_here(&g)) return;
+    for (int i = 0; i < 8; i++) {
+        g.dtype = i % 2 ? S24_F16 : S24_BF16;
+        check_heads(&g, shapes[i / 2][0], shapes[i / 2][1], shapes[i / 2][2]);
+    }
+    gpu_end(&g);
+}
+
 /* The same sums to the bit, run after run; a NaN stays in its row and reaches every column's
    sum. */
 static void test_same_bits(void **state)
@@ -319,6 +394,15 @@ static void test_refusals(void **state)
             .width = 8, .y = m, .s = m, .stats = m, .gamma = m);
     REFUSED(&g, S24_ERROR_ARGUMENT, "z is NULL", add_norm, .dtype = S24_F16, .rows = 1, .width = 8,
             .y = m, .s = m, .stats = m, .gamma = m, .beta = m, .bias = m);
+    REFUSED(&g, S24_ERROR_SHAPE, "3 rows of 8, 2 of them side by side in rows 24 apart", add_norm,
+            .dtype = S24_F16, .rows = 3, .width = 8, .y = m, .s = m, .stats = m, .gamma = m,
+            .rms = 1, .heads = 2, .ld = 24);
+    REFUSED(&g, S24_ERROR_SHAPE, "2 of them side by side in rows 8 apart", norm_back,
+            .dtype = S24_F16, .rows = 2, .width = 8, .ds = m, .dy = m, .s = m, .stats = m,
+            .gamma = m, .dgamma = m, .rms = 1, .work = m, .heads = 2, .ld = 8);
+    REFUSED(&g, S24_ERROR_ARGUMENT, "z is given for rows that are heads", add_norm,
+            .dtype = S24_F16, .rows = 2, .width = 8, .y = m, .s = m, .z = m, .stats = m, .gamma = m,
+            .rms = 1, .heads = 2, .ld = 24);
     REFUSED(&g, S24_ERROR_ARGUMENT, "dz is NULL", norm_back, .dtype = S24_F16, .rows = 1,
             .width = 8, .ds = m, .dy = m, .s = m, .stats = m, .gamma = m, .dgamma = m, .dbeta = m,
             .work = m, .drop_z = {0.5f, 0});
@@ -330,8 +414,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dropout),   cmocka_unit_test(test_add_norm),
-        cmocka_unit_test(test_norm_back), cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_norm_back), cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,6 +35,7 @@ static train_heads heads_of(const s24_device_train_attention_args *job)
     h.kv_heads = (int)job->kv_heads;
     h.d = (int)job->d;
     h.causal = job->causal;
+    h.window = (int)job->window;
     h.ld = (job->heads + 2 * job->kv_heads) * job->d;
     h.ld_context = job->heads * job->d;
     h.scale = 1.0f / sqrtf((float)job->d);

@@ -32,11 +32,23 @@ struct train_heads {
     float *lse;     /* [heads, tokens] */
     float2 *sums;   /* [heads, tokens]: −lse of base 2, the sum of dcontext·context */
     uint32_t *kept; /* [heads, blocks of 128 keys, tokens, 4]: which weights stay */
-    int tokens, longest, heads, kv_heads, d, causal;
+    int tokens, longest, heads, kv_heads, d, causal, window;
     long long ld, ld_context;
     float scale, log2_scale; /* 1/√d, and of exponents of 2 */
     dropper drop;
 };
+
+/* Does the window hide a key from a query? */
+static __device__ inline bool train_is_past(const train_heads &h, int query, int key)
+{
+    return h.window && query - key >= h.window;
+}
+
+/* The first key that queries from `row` on see, at a block of 128 keys, by which dropout counts. */
+static __device__ inline int train_first_key(const train_heads &h, int row)
+{
+    return h.window && row >= h.window ? (row + 1 - h.window) / 128 * 128 : 0;
+}
 
 template <int D_, int GROUPS_, int N_, int BLOCKS_> struct train_tile {
     static constexpr int d = D_, groups = GROUPS_, n = N_, blocks = BLOCKS_;

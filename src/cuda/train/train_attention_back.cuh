@@ -19,7 +19,8 @@
 static __device__ inline float train_equal_weight(const train_heads &h, float base, int query,
                                                   int length)
 {
-    return base > 1e28f ? __fdividef(1.0f, (float)(h.causal ? query + 1 : length)) : 0.0f;
+    const int seen = h.causal ? query + 1 : length;
+    return base > 1e28f ? __fdividef(1.0f, (float)(h.window ? min(seen, h.window) : seen)) : 0.0f;
 }
 
 /* Where the block of 128 keys' words of a head begin. */
@@ -79,6 +80,7 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
     const T *values = keys + h.kv_heads * h.d;
     const int seen = h.causal ? min(at.length, at.row + TILE::rows) : at.length;
     const int row = at.row + threadIdx.x / 32 * 16 + lane / 4; /* the lane's first */
+    const int from = train_first_key(h, at.row);
 
     rows_in<TILE, TILE::rows>(own, rows + column, h.ld, at.row, at.length, h.d);
     rows_in<TILE, TILE::rows>(own + TILE::own_bytes,
@@ -88,8 +90,8 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
                               static_cast<const T *>(h.context) + at.first * h.ld_context + column,
                               h.ld_context, at.row, at.length, h.d);
     copies_commit();
-    rows_in<TILE, TILE::n>(other, keys, h.ld, 0, at.length, h.d);
-    rows_in<TILE, TILE::n>(other + TILE::other_bytes, values, h.ld, 0, at.length, h.d);
+    rows_in<TILE, TILE::n>(other, keys, h.ld, from, at.length, h.d);
+    rows_in<TILE, TILE::n>(other + TILE::other_bytes, values, h.ld, from, at.length, h.d);
     copies_commit();
     uint32_t kept[2];
     float dq[TILE::slabs][TILE::slab / 2] = {}, delta[2], base[2], equal[2];
@@ -106,7 +108,7 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
         if (lane % 4 == 0 && row + 8 * r < at.length)
             h.sums[one + row + 8 * r] = make_float2(base[r], delta[r]);
 
-    for (int key = 0, stage = 0; key < seen; key += TILE::n, stage ^= 1) {
+    for (int key = from, stage = 0; key < seen; key += TILE::n, stage ^= 1) {
         const uint32_t here = other + stage * 2 * TILE::other_bytes;
         float s[TILE::n / 2], dp[TILE::n / 2];
         rows_wait<0>();
@@ -132,8 +134,9 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
                         kept[r];
             }
         }
-        const bool edge =
-            h.mask || key + TILE::n > at.length || (h.causal && key + TILE::n > at.row + 1);
+        const bool edge = h.mask || key + TILE::n > at.length ||
+                          (h.causal && key + TILE::n > at.row + 1) ||
+                          train_is_past(h, at.row + TILE::rows - 1, key);
         products_wait<0>();
         products_pin(s);
         products_pin(dp);
@@ -151,6 +154,7 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
                     if (equal[r] > 0) s[i] = equal[r];
                 }
                 if (k >= at.length || (h.causal && k > row + 8 * r)) s[i] = 0;
+                if (train_is_past(h, row + 8 * r, k)) s[i] = 0;
             }
         }
 #pragma unroll
@@ -233,6 +237,8 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
     const int64_t column = (h.heads + at.head) * h.d, values = column + h.kv_heads * h.d;
     const T *rows = static_cast<const T *>(h.qkv) + at.first * h.ld;
     const int from = h.causal ? at.row / TILE::n * TILE::n : 0; /* no earlier query sees them */
+    /* After the last query that sees one of them. */
+    const int end = h.window ? min(at.length, at.row + TILE::rows - 1 + h.window) : at.length;
     const int group = h.heads / h.kv_heads, last = (at.head + 1) * group;
     const int key = at.row + warp * 16 + lane / 4; /* the lane's first */
     const int shift = at.row % 128 / 16 + warp;    /* its bit of dropout */
@@ -257,13 +263,14 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
         times_rows<T, TILE>(dp, own + TILE::own_bytes, here + TILE::other_bytes);
         products_commit();
         query += TILE::n;
-        if (query >= at.length) {
+        if (query >= end) {
             query = from;
             head++;
         }
         if (head < last)
             train_queries_in<T, TILE, DROP>(other + (stage ^ 1) * place::bytes, h, at, head, query);
-        const bool edge = h.mask || (h.causal && now < at.row + TILE::rows);
+        const bool edge = h.mask || (h.causal && now < at.row + TILE::rows) ||
+                          train_is_past(h, now + TILE::n - 1, at.row);
         products_wait<0>();
         products_pin(s);
         products_pin(dp);
@@ -283,6 +290,7 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
                     if (masked[r]) s[i] = 0;
                     if (h.mask && equal > 0) s[i] = equal;
                     if (h.causal && seer < key + 8 * r) s[i] = 0;
+                    if (train_is_past(h, seer, key + 8 * r)) s[i] = 0;
                 }
             }
             uint32_t kept[2]; /* of this query and the next: bit 0 of the lane's keys, bit 8 */

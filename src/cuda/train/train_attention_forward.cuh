@@ -14,8 +14,9 @@ template <class TILE> static constexpr int train_forward_bytes()
     return 1024 + TILE::own_bytes + 4 * TILE::other_bytes;
 }
 
-/* Scores of keys that a row does not see become −∞, of masked ones MASKED; NaN stays. row: the
-   lane's first one, key: its first one. */
+/* Scores of keys that a row does not see become −∞, of masked ones MASKED; NaN stays. Of those past
+   the window twice that: a row may see none of the first keys, and what it then sums of them is
+   multiplied to 0 by the first that it sees. row: the lane's first one, key: its first one. */
 template <int SUMS>
 static __device__ void train_scores_mask(float (&s)[SUMS], const train_heads &h,
                                          const train_place &at, int row, int key)
@@ -25,6 +26,7 @@ static __device__ void train_scores_mask(float (&s)[SUMS], const train_heads &h,
         const int k = key + i / 4 * 8 + i % 2;
         if (h.mask && k < at.length && !h.mask[at.first + k]) s[i] += MASKED;
         if (k >= at.length || (h.causal && k > row + i / 2 % 2 * 8)) s[i] = -INFINITY;
+        if (train_is_past(h, row + i / 2 % 2 * 8, k)) s[i] = 2 * MASKED;
     }
 }
 
@@ -76,14 +78,15 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
     const T *values = keys + h.kv_heads * h.d;
     const int seen = h.causal ? min(at.length, at.row + TILE::rows) : at.length;
     const int row = at.row + threadIdx.x / 32 * 16 + lane / 4; /* the lane's first */
+    const int from = train_first_key(h, at.row);
     uint32_t kept[2];
     float o[TILE::slabs][TILE::slab / 2] = {}, sum[2] = {}, most[2] = {-INFINITY, -INFINITY};
 
     rows_in<TILE, TILE::rows>(own, rows + at.head * h.d, h.ld, at.row, at.length, h.d);
-    rows_in<TILE, TILE::n>(other, keys, h.ld, 0, at.length, h.d);
-    rows_in<TILE, TILE::n>(other + TILE::other_bytes, values, h.ld, 0, at.length, h.d);
+    rows_in<TILE, TILE::n>(other, keys, h.ld, from, at.length, h.d);
+    rows_in<TILE, TILE::n>(other + TILE::other_bytes, values, h.ld, from, at.length, h.d);
     copies_commit();
-    for (int key = 0, stage = 0; key < seen; key += TILE::n, stage ^= 1) {
+    for (int key = from, stage = 0; key < seen; key += TILE::n, stage ^= 1) {
         const uint32_t here = other + stage * 2 * TILE::other_bytes;
         float s[TILE::n / 2];
         rows_wait<0>();
@@ -106,7 +109,8 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
         }
         products_wait<0>();
         products_pin(s);
-        if (h.mask || key + TILE::n > at.length || (h.causal && key + TILE::n > at.row + 1))
+        if (h.mask || key + TILE::n > at.length || (h.causal && key + TILE::n > at.row + 1) ||
+            train_is_past(h, at.row + TILE::rows - 1, key))
             train_scores_mask(s, h, at, row, key + lane % 4 * 2);
         train_softmax(s, o, most, sum, h.log2_scale);
         if (DROP) {

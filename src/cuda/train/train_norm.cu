@@ -60,6 +60,12 @@ template <class T> static __device__ inline float rounded(float v)
     return (float)(T)v;
 }
 
+/* Where row r begins: rows stand end to end, or are heads of wider rows. */
+template <class JOB> static __device__ inline int64_t row_at(const JOB &job, int64_t r)
+{
+    return job.heads ? r / job.heads * job.ld + r % job.heads * job.width : r * job.width;
+}
+
 /* ---- forward --------------------------------------------------------------------------------- */
 
 template <class T, class PLACE>
@@ -78,12 +84,13 @@ __global__ void __launch_bounds__(THREADS)
     dependents_may_start();
     wait_for_predecessors();
     for (int64_t r = place::first(); r < job.rows; r += place::step()) {
+        const int64_t row = row_at(job, r);
         bits own[CHUNKS], residual[CHUNKS];
         typename place::values v;
         float sum = 0, squares = 0;
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
-            const int64_t at = r * job.width + place::column(c);
+            const int64_t at = row + place::column(c);
             const bool inside = place::column(c) < width;
             own[c] = residual[c] = bits();
             if (inside) own[c] = bits_at(job.z ? job.z : job.s, at);
@@ -106,7 +113,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int i = 0; i < N; i++)
                 v[c][i] = rounded<T>(v[c][i] + other[i]);
-            if (at < width) store_narrow<T>(static_cast<T *>(job.s) + r * job.width + at, v[c]);
+            if (at < width) store_narrow<T>(static_cast<T *>(job.s) + row + at, v[c]);
         }
         float mean = 0;
         if (!job.rms) {
@@ -137,7 +144,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int i = 0; i < N; i++)
                 v[c][i] = v[c][i] * inverse * gamma[i] + beta[i];
-            store_narrow<T>(static_cast<T *>(job.y) + r * job.width + at, v[c]);
+            store_narrow<T>(static_cast<T *>(job.y) + row + at, v[c]);
         }
         if (place::column(0) == 0)
             reinterpret_cast<float2 *>(job.stats)[r] = make_float2(mean, inverse);
@@ -235,9 +242,10 @@ __global__ void __launch_bounds__(THREADS, PLACE::CHUNKS *PLACE::N <= 16 ? 2 : 1
     wait_for_predecessors();
     const auto ask = [&](int64_t r, int stage) -> float2 {
         const bool there = r < job.rows;
+        const int64_t row = row_at(job, r);
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
-            const int64_t at = r * job.width + place::column(c);
+            const int64_t at = row + place::column(c);
             if (!there || place::column(c) >= width) continue;
             ring.ask(stage, ROW_DY, c, static_cast<const T *>(job.dy) + at);
             ring.ask(stage, ROW_S, c, static_cast<const T *>(job.s) + at);
@@ -293,9 +301,10 @@ __global__ void __launch_bounds__(THREADS, PLACE::CHUNKS *PLACE::N <= 16 ? 2 : 1
         }
         const float shift = job.rms ? 0 : place::sum(sum, turn) / (float)width;
         const float slope = place::sum(product, turn) / (float)width;
+        const int64_t row = row_at(job, r);
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
-            const int64_t at = r * job.width + place::column(c);
+            const int64_t at = row + place::column(c);
             const bool inside = place::column(c) < width;
             float other[N] = {};
             if (job.add && inside) ring.template read<T>(other, stage, ROW_DS, c);
