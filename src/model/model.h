@@ -17,6 +17,7 @@
 #include "io/file/io.h"
 #include "model/patches.h"
 #include "model/race.h"
+#include "model/rotary.h"
 #include "sparse24/nn.h"
 #include "vec/vec.h"
 
@@ -56,10 +57,13 @@ typedef struct s24i_architecture {
     /* Norms without .weight, .bias: one before the first block where norms follow the sums, one
        after the last where they precede the layers. */
     const char *embedding_norm, *attention_norm, *output_norm, *final_norm;
+    const char *query_norm, *key_norm; /* of every head, before positions turn it */
     const char *qa_head, *lm_head, *class_head;
     /* Of attention over a grid: tables of relative positions of a block, keys of a window's side
        and of the blocks that have none. */
     const char *rel_h, *rel_w, *key_window, *key_globals;
+    /* Of attention to the last tokens: how many, whether at all, the first block that does. */
+    const char *key_sliding, *key_slides, *key_sliding_first;
 
     int pre_norm;     /* x + f(norm(x)) instead of norm(x + f(x)) */
     int rms;          /* norms divide by the root mean square: no mean, no .bias */
@@ -78,9 +82,11 @@ typedef struct s24i_shape {
     int squared;                             /* ReLU² */
     int64_t kv_heads, head_width;            /* heads, width / heads where nothing else is said */
     int64_t image, patch, channels, classes; /* of images; 0: the model reads text */
-    float theta, dropout, attention_dropout;
-    int joint;              /* query, key and value are one layer, S24I_QUERY */
-    int gated;              /* there is a layer S24I_GATE */
+    float dropout, attention_dropout;
+    s24i_rope rope;
+    int64_t sliding, sliding_first; /* see s24i_block_sliding */
+    int joint;                      /* query, key and value are one layer, S24I_QUERY */
+    int gated;                      /* there is a layer S24I_GATE */
     int64_t grid, window;   /* tokens a side of an image with relative positions, of a window */
     uint64_t global_blocks; /* bits of blocks that attend beyond windows */
 } s24i_shape;
@@ -89,6 +95,12 @@ typedef struct s24i_shape {
 static inline int64_t s24i_attended_side(const s24i_shape *shape, int64_t block)
 {
     return shape->window && !(shape->global_blocks >> block & 1) ? shape->window : shape->grid;
+}
+
+/* How many tokens a token of that block attends to, itself and those before it; 0: all. */
+static inline int64_t s24i_block_sliding(const s24i_shape *shape, int64_t block)
+{
+    return block >= shape->sliding_first ? shape->sliding : 0;
 }
 
 /* Queries, keys and values of a token. */
@@ -138,7 +150,8 @@ typedef struct s24i_block {
        none of those that stand end to end has any. */
     const float *bias[S24I_ALL_SLOTS];
     s24i_layer_norm attention_norm, output_norm;
-    const float *rel_h, *rel_w; /* [2·side − 1, head], NULL: none */
+    s24i_layer_norm query_norm, key_norm; /* of a head; no gamma: there is none */
+    const float *rel_h, *rel_w;           /* [2·side − 1, head], NULL: none */
 } s24i_block;
 
 struct s24_model {

@@ -5,12 +5,10 @@
  * modules.json (a plain transformers model) pools by mean, of images takes the first token, and
  * normalises.
  */
-#include "model/model.h"
+#include "model/text_config.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "io/checkpoint/config.h"
 
 /* Far beyond any encoder, and small enough that no product of three of them overflows. */
 enum { MOST_ROWS = 1 << 24, MOST_WIDTH = 1 << 16 };
@@ -114,27 +112,6 @@ static s24_status read_grid(s24i_shape *shape, const s24i_config *config,
     return read_blocks(&shape->global_blocks, config, arch->key_globals, shape->layers);
 }
 
-/* The base of rotary positions: at the top, or in rope_parameters since transformers 5. */
-static s24_status read_rotary(s24i_shape *shape, const s24i_config *config,
-                              const s24i_architecture *arch)
-{
-    s24i_config rope;
-    const char *type = "default";
-    shape->theta = 10000.0f;
-    if (!arch->rotary) return S24_OK;
-    TRY(read_float(&shape->theta, config, arch->key_theta, 1.0, 1e12));
-    for (int i = 0; i < 2; i++) {
-        TRY(s24i_config_child(&rope, config, i ? "rope_scaling" : "rope_parameters",
-                              S24I_OPTIONAL));
-        if (!rope.json) continue;
-        TRY(read_float(&shape->theta, &rope, arch->key_theta, 1.0, 1e12));
-        TRY(s24i_config_string(&type, &rope, "rope_type", S24I_OPTIONAL));
-    }
-    REQUIRE(config->ctx, strcmp(type, "default") == 0, S24_ERROR_UNSUPPORTED,
-            "%s: rope_type is '%s'; only default is supported", config->file, s24i_show(type).text);
-    return S24_OK;
-}
-
 static s24_status read_heads(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
@@ -181,7 +158,8 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     TRY(read_activation(shape, config, arch));
     TRY(read_image(shape, config, arch));
     TRY(read_grid(shape, config, arch));
-    TRY(read_rotary(shape, config, arch));
+    TRY(s24i_rope_read(shape, config, arch));
+    TRY(s24i_sliding_read(shape, config, arch));
     if (!arch->key_position_type) return S24_OK;
     TRY(s24i_config_string(&positions, config, arch->key_position_type, S24I_OPTIONAL));
     REQUIRE(config->ctx, strcmp(positions, "absolute") == 0, S24_ERROR_UNSUPPORTED,

@@ -34,6 +34,7 @@ s24i_steps s24i_steps_of(const s24i_architecture *a)
     const s24i_step_place input = a->pre_norm ? S24I_AT_NORMED : S24I_AT_SUMS;
     if (a->pre_norm) put_norm(&steps, S24I_ATTENTION_NORM, input);
     put_product(&steps, S24I_QUERY, input, S24I_AT_QKV);
+    if (a->query_norm) put_in_place(&steps, S24I_STEP_HEAD_NORM, S24I_AT_QKV);
     if (a->rotary) put_in_place(&steps, S24I_STEP_ROTATE, S24I_AT_QKV);
     put(&steps,
         (s24i_block_step){.kind = S24I_STEP_ATTEND, .from = S24I_AT_QKV, .to = S24I_AT_CONTEXT});
@@ -56,11 +57,10 @@ const s24i_block_step *s24i_steps_product(const s24i_steps *steps, s24i_slot slo
 
 const char *s24i_step_name(s24i_step_kind kind)
 {
-    static const char *const names[] = {[S24I_STEP_NORM] = "norm",
-                                        [S24I_STEP_PRODUCT] = "product",
-                                        [S24I_STEP_ROTATE] = "rotate",
-                                        [S24I_STEP_ATTEND] = "attend",
-                                        [S24I_STEP_GATE] = "gate"};
+    static const char *const names[] = {
+        [S24I_STEP_NORM] = "norm",           [S24I_STEP_PRODUCT] = "product",
+        [S24I_STEP_HEAD_NORM] = "head norm", [S24I_STEP_ROTATE] = "rotate",
+        [S24I_STEP_ATTEND] = "attend",       [S24I_STEP_GATE] = "gate"};
     return names[kind];
 }
 

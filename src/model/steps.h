@@ -6,8 +6,9 @@
  *
  *   norms after the sums:      QUERY KEY VALUE ─ attend ─ ATTENTION (+x) ─ norm ─
  *                              INTERMEDIATE ─ OUTPUT (+) ─ norm
- *   norms before the layers:   norm ─ QUERY KEY VALUE ─ rotate ─ attend ─ ATTENTION (+x) ─
- *                              norm ─ GATE INTERMEDIATE ─ gate ─ OUTPUT (+), a norm after the last
+ *   norms before the layers:   norm ─ QUERY KEY VALUE ─ head norm ─ rotate ─ attend ─
+ *                              ATTENTION (+x) ─ norm ─ GATE INTERMEDIATE ─ gate ─ OUTPUT (+),
+ *                              a norm after the last
  */
 #ifndef S24_MODEL_STEPS_H
 #define S24_MODEL_STEPS_H
@@ -15,11 +16,12 @@
 #include "model/model.h"
 
 typedef enum s24i_step_kind {
-    S24I_STEP_NORM,    /* to = norm(from) */
-    S24I_STEP_PRODUCT, /* to = from · wᵀ + bias, then the layer's activation; or to += */
-    S24I_STEP_ROTATE,  /* queries and keys are turned by their positions, in place */
-    S24I_STEP_ATTEND,  /* CONTEXT = attention of QKV, the one step where tokens meet */
-    S24I_STEP_GATE,    /* OUTER = activation(gate) · intermediate, both in OUTER before */
+    S24I_STEP_NORM,      /* to = norm(from) */
+    S24I_STEP_PRODUCT,   /* to = from · wᵀ + bias, then the layer's activation; or to += */
+    S24I_STEP_HEAD_NORM, /* each head of queries and keys = its norm, in place */
+    S24I_STEP_ROTATE,    /* queries and keys are turned by their positions, in place */
+    S24I_STEP_ATTEND,    /* CONTEXT = attention of QKV, the one step where tokens meet */
+    S24I_STEP_GATE,      /* OUTER = activation(gate) · intermediate, both in OUTER before */
     S24I_STEP_KINDS
 } s24i_step_kind;
 

@@ -102,18 +102,20 @@ static s24_status take_stack(const s24i_walk *walk, const stack *s, int64_t bloc
 static s24_status take_norm(const s24i_walk *walk, s24i_role role, const char *pattern,
                             int64_t block)
 {
-    const s24i_wanted gamma = {.role = role,
-                               .block = block,
-                               .begins = 1,
-                               .pattern = pattern,
-                               .suffix = ".weight",
-                               .old_suffix = ".gamma",
-                               .rows = walk->shape->width};
+    s24i_wanted gamma = {.role = role,
+                         .block = block,
+                         .begins = 1,
+                         .pattern = pattern,
+                         .suffix = ".weight",
+                         .old_suffix = ".gamma",
+                         .rows = walk->shape->width};
     s24i_wanted beta = gamma;
     beta.is_bias = 1;
     beta.begins = 0;
     beta.suffix = ".bias";
     beta.old_suffix = ".beta";
+    if (role == S24I_ROLE_QUERY_NORM || role == S24I_ROLE_KEY_NORM)
+        gamma.rows = beta.rows = walk->shape->head_width;
     TRY(take(walk, &gamma));
     return walk->arch->rms ? S24_OK : take(walk, &beta);
 }
@@ -204,6 +206,8 @@ static s24_status take_block(const s24i_walk *walk, int64_t b)
     TRY(take_stack(walk, &down, b, s->intermediate));
     TRY(take_norm(walk, S24I_ROLE_ATTENTION_NORM, a->attention_norm, b));
     TRY(take_norm(walk, S24I_ROLE_OUTPUT_NORM, a->output_norm, b));
+    if (a->query_norm) TRY(take_norm(walk, S24I_ROLE_QUERY_NORM, a->query_norm, b));
+    if (a->key_norm) TRY(take_norm(walk, S24I_ROLE_KEY_NORM, a->key_norm, b));
     if (s->grid) TRY(take_relative(walk, b));
     return walk->block_done ? walk->block_done(walk->user, b) : S24_OK;
 }

@@ -44,6 +44,8 @@ static s24_dtype choose_between(const s24_session *session)
     const s24_model *model = session->model;
     if (model->dtype == S24_F32 || model->shape.grid) return S24_F32;
     if (!s24i_attention_takes_bf16(session->vec, model->shape.head_width)) return S24_F32;
+    if (model->architecture->query_norm && model->shape.head_width > S24I_MOST_NORMED_HEAD)
+        return S24_F32;
     for (int64_t b = 0; b < model->shape.layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++)
             if (!s24i_linear_takes_bf16(s24i_block_product(&model->blocks[b], i))) return S24_F32;
@@ -147,7 +149,7 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
     if (session->model->architecture->rotary) {
         const int64_t d = shape->head_width;
         TRY(s24i_alloc_elems(&session->angles, ctx, longest * d, one, "rotary positions"));
-        s24i_rotary_fill(session->angles, shape->theta, d, longest);
+        s24i_rotary_fill(session->angles, &shape->rope, d, longest);
     }
     TRY(fill_lanes(session, ctx));
     return session->model->lm_head.n ? fill_head(session, ctx) : S24_OK;

@@ -17,6 +17,9 @@
  */
 enum { CHUNK_ROWS = 256 };
 
+/* The widest head of bf16 whose norm is taken: a wider one's are f32. */
+enum { S24I_MOST_NORMED_HEAD = 512 };
+
 /* What runs products: all threads together, or one of them on tokens of its own. */
 typedef struct s24i_lane {
     s24_ctx *ctx, *own; /* own: of one thread, the lane's; NULL for all threads together */

@@ -77,6 +77,11 @@ static void plan_forward(plan *p, s24_transformer *t)
     at->n = stacked(p, norms, tokens * s->width, p->element);
     at->stats = stacked(p, norms, 2 * tokens, sizeof(float));
     at->qkv = stacked(p, blocks, tokens * (wide + 2 * kv), p->element);
+    if (t->arch->query_norm) {
+        at->raw = stacked(p, blocks, tokens * (wide + 2 * kv), p->element);
+        at->head_stats =
+            stacked(p, blocks, 2 * (tokens + 1) * (s->heads + s->kv_heads), sizeof(float));
+    }
     at->context = stacked(p, blocks, tokens * wide, p->element);
     at->u = stacked(p, blocks, tokens * s->intermediate * gated, p->element);
     at->h = stacked(p, blocks, tokens * s->intermediate, p->element);
@@ -129,7 +134,7 @@ static s24_status fill_angles(s24_transformer *t, s24_ctx *ctx)
     const int64_t count = positions * d;
     float *angles;
     TRY(s24i_alloc_elems(&angles, ctx, count, sizeof *angles, "rotary positions"));
-    s24i_rotary_fill(angles, t->shape.theta, d, positions);
+    s24i_rotary_fill(angles, &t->shape.rope, d, positions);
     t->machine.ops->upload(&t->machine, t->at.angles, angles, (size_t)count * sizeof *angles);
     s24_ctx_free(ctx, angles);
     return S24_OK;

@@ -103,6 +103,8 @@ static void weights(const scratch *s, const job *j, int64_t row, int64_t rows, i
             one.s = p;
             one.rows = 1;
             one.n = n = row + r + 1;
+            for (int64_t i = 0; h->window && i < n - h->window; i++)
+                p[i] = -HUGE_VALF;
             one.inverse = s->inverse + r;
             vec->softmax(&one);
         }
@@ -246,6 +248,7 @@ void s24i_cpu_attention(s24i_machine *m, void *context, const void *rows, const 
                                       .d = h->d,
                                       .kv_heads = h->kv_heads,
                                       .causal = h->causal,
+                                      .window = h->window,
                                       .drop = h->drop,
                                       .scratch = m->scratch,
                                       .scratch_elems = m->scratch_elems};

@@ -181,7 +181,8 @@ static void add_norm_range(void *arg, int64_t begin, int64_t end, int thread)
     const s24i_vec *vec = j->m->vec;
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
-        float *s = (float *)a->s + r * a->width;
+        const int64_t at = s24i_norm_row_at(&a->at, r, a->width);
+        float *s = (float *)a->s + at;
         const float *z = a->z ? (const float *)a->z + r * a->width : NULL;
         const int in_place = a->residual == a->s;
         if (in_place)
@@ -192,7 +193,7 @@ static void add_norm_range(void *arg, int64_t begin, int64_t end, int thread)
         if (a->drop) vec->dropout(s, a->width, a->drop, r);
         if (a->residual && !in_place)
             vec->add(s, s, (const float *)a->residual + r * a->width, a->width);
-        j->m->vec->norm_forward((float *)a->y + r * a->width, a->stats + 2 * r, s, &a->norm->row);
+        j->m->vec->norm_forward((float *)a->y + at, a->stats + 2 * r, s, &a->norm->row);
     }
 }
 
@@ -233,10 +234,11 @@ static void norm_back_range(void *arg, int64_t begin, int64_t end, int thread)
     float *own = j->m->scratch + thread * j->m->scratch_elems;
     const s24i_norm_sums sums = {own, b->norm->dbeta ? own + width : NULL};
     for (int64_t r = begin; r < end; r++) {
-        float *dy = (float *)b->dy + r * width, *ds = (float *)b->ds + r * width;
-        if (b->dy2) j->m->vec->add(dy, dy, (const float *)b->dy2 + r * width, width);
+        const int64_t at = s24i_norm_row_at(&b->at, r, width);
+        float *dy = (float *)b->dy + at, *ds = (float *)b->ds + at;
+        if (b->dy2) j->m->vec->add(dy, dy, (const float *)b->dy2 + at, width);
         if (b->drop) j->m->vec->dropout(dy, width, b->drop, r);
-        j->m->vec->norm_back(b->add ? dy : ds, &sums, dy, (const float *)b->s + r * width,
+        j->m->vec->norm_back(b->add ? dy : ds, &sums, dy, (const float *)b->s + at,
                              b->stats + 2 * r, &b->norm->row);
         if (b->add) j->m->vec->add(ds, ds, dy, width);
     }

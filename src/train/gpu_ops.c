@@ -108,7 +108,7 @@ void s24i_gpu_add_norm(s24i_machine *m, const s24i_add_norm *a)
     GPU_RUN(m, add_norm, .dtype = m->gpu->dtype, .rows = a->rows, .width = a->width, .y = a->y,
             .s = a->s, .stats = a->stats, .z = a->z, .residual = a->residual, .bias = a->bias,
             .gamma = row->gamma, .beta = row->beta, .eps = row->eps, .rms = row->rms,
-            .drop = dropped(a->drop));
+            .heads = a->at.heads, .ld = a->at.ld, .drop = dropped(a->drop));
 }
 
 void s24i_gpu_norm_back(s24i_machine *m, const s24i_norm_back *b)
@@ -116,8 +116,8 @@ void s24i_gpu_norm_back(s24i_machine *m, const s24i_norm_back *b)
     GPU_RUN(m, norm_back, .dtype = m->gpu->dtype, .rows = b->rows, .width = b->width, .ds = b->ds,
             .dy = b->dy, .dy2 = b->dy2, .s = b->s, .stats = b->stats, .gamma = b->norm->row.gamma,
             .dgamma = b->norm->dgamma, .dbeta = b->norm->dbeta, .rms = b->norm->row.rms,
-            .add = b->add, .drop = dropped(b->drop), .dz = b->dz, .dbias = b->dbias,
-            .drop_z = dropped(b->drop_z), .work = m->gpu->work);
+            .add = b->add, .heads = b->at.heads, .ld = b->at.ld, .drop = dropped(b->drop),
+            .dz = b->dz, .dbias = b->dbias, .drop_z = dropped(b->drop_z), .work = m->gpu->work);
 }
 
 void s24i_gpu_dropout(s24i_machine *m, void *y, const void *x, const s24i_dropout *drop,
@@ -162,6 +162,7 @@ static s24_device_train_attention_args attention_args(const s24i_machine *m, con
                                              .kv_heads = h->kv_heads,
                                              .d = h->d,
                                              .causal = h->causal,
+                                             .window = h->window,
                                              .offsets = step->bounds,
                                              .mask = step->mask,
                                              .drop = dropped(h->drop),

@@ -156,6 +156,10 @@ static s24i_norm *norm_of(const maker *k, const s24i_wanted *w)
         return &t->norms[s24i_block_norm(t, w->block, S24I_ATTENTION_NORM)];
     case S24I_ROLE_OUTPUT_NORM:
         return &t->norms[s24i_block_norm(t, w->block, S24I_OUTPUT_NORM)];
+    case S24I_ROLE_QUERY_NORM:
+        return &t->blocks[w->block].query_norm;
+    case S24I_ROLE_KEY_NORM:
+        return &t->blocks[w->block].key_norm;
     default:
         return &t->norms[w->role == S24I_ROLE_FINAL_NORM ? 2 * t->shape.layers : 0];
     }
@@ -192,7 +196,7 @@ static void give_norm(s24i_norm *norm, const maker *k, const s24i_wanted *w, flo
         return;
     }
     *norm = (s24i_norm){
-        .row = {.gamma = weights, .eps = shape->eps, .rms = k->t->arch->rms, .n = shape->width},
+        .row = {.gamma = weights, .eps = shape->eps, .rms = k->t->arch->rms, .n = w->rows},
         .dgamma = gradients};
 }
 
@@ -358,7 +362,7 @@ static s24_status make_machine(s24_transformer *t, s24_ctx *ctx)
         return s24i_machine_gpu(&t->machine, ctx, t->opts.device, t->opts.dtype);
     }
     return s24i_machine_cpu(&t->machine, ctx, s24i_min(s->positions, t->opts.max_tokens),
-                            s->head_width, s24i_max(s->width, t->head.n));
+                            s->head_width, s24i_max(s24i_max(s->width, s->head_width), t->head.n));
 }
 
 /* All but those whose attention is over a grid. */

@@ -51,6 +51,16 @@ typedef struct s24i_embed {
     int64_t width, type_count;
 } s24i_embed;
 
+/* Where the rows of a norm stand: end to end, or, of heads, so many side by side in each row of
+   another matrix, whose rows are ld apart. */
+typedef struct s24i_norm_rows {
+    int64_t heads, ld; /* heads 0: end to end */
+} s24i_norm_rows;
+static inline int64_t s24i_norm_row_at(const s24i_norm_rows *rows, int64_t r, int64_t width)
+{
+    return rows->heads ? r / rows->heads * rows->ld + r % rows->heads * width : r * width;
+}
+
 /* s = dropout(z + bias) + residual, y = norm(s). residual may be s where nothing is dropped. */
 typedef struct s24i_add_norm {
     void *y, *s;              /* [T, width] */
@@ -60,9 +70,11 @@ typedef struct s24i_add_norm {
     const s24i_norm *norm;
     const s24i_dropout *drop; /* NULL: none */
     int64_t rows, width;
+    s24i_norm_rows at; /* of y, and of s where z is NULL */
 } s24i_add_norm;
 
-/* ds = [ds +] the gradient of s that dropout(dy [+ dy2]) is of y; dy is overwritten. With it
+/* ds = [ds +] the gradient of s that dropout(dy [+ dy2]) is of y; dy is overwritten, and may be ds
+   where nothing is added. With it
    comes what the layer whose output was added to s needs: dz, its dropout once more, and the
    gradient of its bias. */
 typedef struct s24i_norm_back {
@@ -77,6 +89,7 @@ typedef struct s24i_norm_back {
     const s24i_dropout *drop_z;
     float *dbias; /* += Σ dz; or NULL */
     int64_t rows, width;
+    s24i_norm_rows at; /* of ds, dy and s, without dz and dbias */
 } s24i_norm_back;
 
 /* Of [T, (heads + 2·kv_heads)·d]: queries, keys, values. */
@@ -84,6 +97,7 @@ typedef struct s24i_heads {
     const s24i_train_batch *step;
     int64_t heads, kv_heads, d;
     int causal;
+    int64_t window;      /* then: of how many tokens, itself the last, one attends to; 0: all */
     const float *angles; /* [positions, d]: cos and sin by half; NULL: no rotary positions */
     const s24i_dropout *drop;
     const void *context; /* attention's output, for the pass backward, */

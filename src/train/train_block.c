@@ -29,10 +29,13 @@ static spot read_at(const s24i_block_walk *w, s24i_step_place place)
     }
 }
 
-/* What the intermediate layer gives is kept as it is, and activated elsewhere. */
+/* What the intermediate layer gives is kept as it is, and activated elsewhere; so are queries and
+   keys whose heads are normalised. */
 static spot written_at(const s24i_block_walk *w, s24i_step_place place)
 {
     const int64_t slot = s24i_block_slot(w->t, w->block);
+    if (place == S24I_AT_QKV && w->t->arch->query_norm)
+        return (spot){s24i_in_stack(&w->t->at.raw, slot), w->t->at.dqkv};
     if (place != S24I_AT_OUTER) return read_at(w, place);
     return (spot){s24i_in_stack(&w->t->at.u, slot), w->t->at.du};
 }
@@ -74,6 +77,7 @@ s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b)
                         .kv_heads = s->kv_heads,
                         .d = s->head_width,
                         .causal = t->arch->causal,
+                        .window = s24i_block_sliding(s, b),
                         .angles = t->at.angles,
                         .context = s24i_in_stack(&t->at.context, slot),
                         .lse = t->opts.train ? s24i_in_stack(&t->at.lse, slot) : NULL,
@@ -167,6 +171,75 @@ static void gate_back(s24i_block_walk *w, const s24i_block_step *step)
     m->ops->activate_back(m, written_at(w, step->to).dx, read_at(w, step->from).dx, &activate);
 }
 
+/* ---- norms of heads -------------------------------------------------------------------------- */
+
+enum { ALIGNED = 4 }; /* floats: a device reads 16 bytes at a time */
+
+/* Queries' heads, then keys', one norm each. */
+typedef struct heads_norm {
+    const s24i_norm *norm;
+    int64_t first, rows; /* elements before them in a row; heads of all tokens */
+    float *stats;
+    s24i_norm_rows at;
+} heads_norm;
+
+static heads_norm heads_norm_of(const s24i_block_walk *w, int of_keys)
+{
+    const s24_transformer *t = w->t;
+    const s24i_shape *s = &t->shape;
+    const s24i_train_block *block = &t->blocks[w->block];
+    const int64_t heads = of_keys ? s->kv_heads : s->heads, before = of_keys ? s->heads : 0;
+    float *stats = s24i_in_stack(&t->at.head_stats, s24i_block_slot(t, w->block));
+    return (heads_norm){.norm = of_keys ? &block->key_norm : &block->query_norm,
+                        .first = before * s->head_width,
+                        .rows = t->step.tokens * heads,
+                        .stats = stats + s24i_round_up(2 * t->step.tokens * before, ALIGNED),
+                        .at = {heads, s24i_qkv_outputs(s)}};
+}
+
+static void *elems_after(const s24i_block_walk *w, void *x, int64_t elems)
+{
+    return (char *)x + (size_t)elems * w->t->machine.element;
+}
+
+static void norm_heads(s24i_block_walk *w, const s24i_block_step *step)
+{
+    s24i_machine *m = &w->t->machine;
+    void *from = written_at(w, step->from).x, *to = read_at(w, step->to).x;
+    const int64_t elems = w->t->step.tokens * s24i_qkv_outputs(&w->t->shape);
+    m->ops->copy(m, to, from, (size_t)elems * m->element);
+    for (int of_keys = 0; of_keys < 2; of_keys++) {
+        const heads_norm h = heads_norm_of(w, of_keys);
+        const s24i_add_norm job = {.y = elems_after(w, to, h.first),
+                                   .s = elems_after(w, from, h.first),
+                                   .stats = h.stats,
+                                   .norm = h.norm,
+                                   .rows = h.rows,
+                                   .width = w->t->shape.head_width,
+                                   .at = h.at};
+        m->ops->add_norm(m, &job);
+    }
+}
+
+static void norm_heads_back(s24i_block_walk *w, const s24i_block_step *step)
+{
+    s24i_machine *m = &w->t->machine;
+    const spot raw = written_at(w, step->from);
+    for (int of_keys = 0; of_keys < 2; of_keys++) {
+        const heads_norm h = heads_norm_of(w, of_keys);
+        void *dx = elems_after(w, raw.dx, h.first);
+        const s24i_norm_back job = {.ds = dx,
+                                    .dy = dx,
+                                    .s = elems_after(w, raw.x, h.first),
+                                    .stats = h.stats,
+                                    .norm = h.norm,
+                                    .rows = h.rows,
+                                    .width = w->t->shape.head_width,
+                                    .at = h.at};
+        m->ops->norm_back(m, &job);
+    }
+}
+
 /* ---- attention ------------------------------------------------------------------------------- */
 
 static void rotate(s24i_block_walk *w, const s24i_block_step *step)
@@ -209,6 +282,7 @@ static const struct {
     void (*back)(s24i_block_walk *walk, const s24i_block_step *step);
 } kinds[S24I_STEP_KINDS] = {[S24I_STEP_NORM] = {norm_of_sum, norm_of_sum},
                             [S24I_STEP_PRODUCT] = {product, product_back},
+                            [S24I_STEP_HEAD_NORM] = {norm_heads, norm_heads_back},
                             [S24I_STEP_ROTATE] = {rotate, rotate_back},
                             [S24I_STEP_ATTEND] = {attend, attend_back},
                             [S24I_STEP_GATE] = {gate, gate_back}};

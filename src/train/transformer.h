@@ -31,6 +31,7 @@ typedef struct s24i_place {
 
 typedef struct s24i_train_block {
     s24i_layer qkv, attention, up, down; /* up: [gate;] intermediate */
+    s24i_norm query_norm, key_norm;      /* of a head, where the model type has them */
 } s24i_train_block;
 
 /* A buffer that is there several times, `step` bytes apart. */
@@ -44,6 +45,7 @@ typedef struct s24i_stacked {
 typedef struct s24i_buffers {
     s24i_stacked s, n, stats;             /* of norms */
     s24i_stacked qkv, context, u, h, lse; /* of blocks */
+    s24i_stacked raw, head_stats;         /* qkv before its heads' norms, where there are any */
     void *z;                              /* [T, width]: a half's output before its sum */
     void *rows;                           /* [T, channels·patch²] of images */
     void *dn, *ds, *dqkv, *dcontext, *dh, *du;

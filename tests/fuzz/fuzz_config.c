@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * JSON of a Hugging Face folder through every typed read: whatever the bytes are, a read gives a
- * value inside its range, or an error with a sentence.
+ * JSON of a Hugging Face folder through every typed read, and through what positions and windows of
+ * every model type are read from: whatever the bytes are, a read gives a value inside its range, or
+ * an error with a sentence.
  */
 #include "fuzz.h"
 
 #include <stdlib.h>
 
-#include "io/checkpoint/config.h"
+#include <math.h>
+
+#include "model/text_config.h"
 
 static const char *const keys[] = {"model_type",    "hidden_size", "hidden_act", "layer_norm_eps",
                                    "do_lower_case", "prompts",     "path",       "weight_map"};
@@ -33,6 +36,24 @@ static void read_keys(const s24i_config *config)
     }
 }
 
+/* As of a model of LAYERS blocks and POSITIONS positions. */
+static void read_text(const s24i_config *config)
+{
+    enum { LAYERS = 3, POSITIONS = 512, WIDTH = 64 };
+    for (int i = 0; s24i_architecture_at(i); i++) {
+        s24i_shape shape = {.layers = LAYERS, .positions = POSITIONS};
+        const s24i_architecture *arch = s24i_architecture_at(i);
+        if (s24i_rope_read(&shape, config, arch) != S24_OK)
+            CHECK(*s24_ctx_error(config->ctx));
+        else
+            for (int p = 0; arch->rotary && p < WIDTH / 2; p++)
+                CHECK(isfinite(s24i_rope_turn(&shape.rope, p, WIDTH)));
+        if (s24i_sliding_read(&shape, config, arch) != S24_OK) CHECK(*s24_ctx_error(config->ctx));
+        for (int b = 0; b < LAYERS; b++)
+            CHECK(s24i_block_sliding(&shape, b) >= 0);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     s24_ctx *ctx;
@@ -41,6 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
     if (s24i_config_parse(&config, ctx, "config.json", data, bytes) == S24_OK) {
         read_keys(&config);
+        read_text(&config);
         s24i_json_walk walk = s24i_json_begin(config.json);
         while (s24i_config_item(&item, &config, s24i_json_next(&walk, NULL)))
             read_keys(&item);

@@ -19,11 +19,12 @@ static void test_rows(void **state)
     static const char llama[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
                                 "product 3>0+ 3, norm 0>1 1, product 1>4 4, gate 4>4, "
                                 "product 4>0+ 5, ";
-    static const row rows[] = {{"bert", after},
-                               {"gpt2", before},
-                               {"vit", before},
-                               {"sam_vision_model", before},
-                               {"llama", llama}};
+    static const char qwen3[] = "norm 0>1 0, product 1>2 0, head norm 2>2, rotate 2>2, attend 2>3, "
+                                "product 3>0+ 3, norm 0>1 1, product 1>4 4, gate 4>4, "
+                                "product 4>0+ 5, ";
+    static const row rows[] = {
+        {"bert", after},  {"gpt2", before},   {"vit", before},  {"sam_vision_model", before},
+        {"llama", llama}, {"mistral", llama}, {"qwen2", llama}, {"qwen3", qwen3}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[512] = "";

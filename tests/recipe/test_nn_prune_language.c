@@ -158,14 +158,15 @@ static void count_layer(void *user, const s24_layer_report *layer)
 
 static void every_criterion(void **state)
 {
-    static const lm_spec specs[] = {{.llama = 0}, {.llama = 1, .biased = 1}};
+    static const lm_spec specs[] = {{.llama = 0}, {.llama = 1, .biased = 1}, LM_KIN};
     static const char *const criteria[] = {"wanda", "sparsegpt"};
+    enum { SPECS = sizeof specs / sizeof *specs };
     s24_ctx *ctx;
     const s24_ctx_opts two = {.size = sizeof two, .threads = 2};
     (void)state;
     assert_int_equal(s24_ctx_create(&ctx, &two), S24_OK);
-    for (int i = 0; i < 4; i++) {
-        const lm_spec *spec = &specs[i % 2];
+    for (int i = 0; i < 2 * SPECS; i++) {
+        const lm_spec *spec = &specs[i % SPECS];
         const char *in = folder_of(ctx, spec), *out = io_path("pruned");
         int layers = 0;
         s24_checkpoint *checkpoint;
@@ -175,12 +176,12 @@ static void every_criterion(void **state)
                                      .force = 1,
                                      .report = count_layer,
                                      .user = &layers};
-        opts.prune.criterion = criteria[i / 2];
+        opts.prune.criterion = criteria[i / SPECS];
         OK(ctx, s24_checkpoint_open(&checkpoint, ctx, in));
         OK(ctx, s24_model_prune(ctx, checkpoint, out, &opts));
         s24_checkpoint_close(checkpoint);
         assert_int_equal(layers, LM_LAYERS * (spec->llama ? 7 : 4));
-        const s24_prune_opts prune = {.size = sizeof prune, .criterion = criteria[i / 2]};
+        const s24_prune_opts prune = {.size = sizeof prune, .criterion = criteria[i / SPECS]};
         compare_model(ctx, in, out, &prune);
     }
     s24_ctx_destroy(ctx);

@@ -13,7 +13,8 @@
 
 enum { TOKENS = 70, TEXTS = 3, MOST = TEXTS * TOKENS };
 
-static const lm_spec specs[] = {{.llama = 0}, {.llama = 1}, {.llama = 1, .tied = 1, .biased = 1}};
+static const lm_spec specs[] = {
+    {.llama = 0}, {.llama = 1}, {.llama = 1, .tied = 1, .biased = 1}, LM_KIN};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 static const struct {

@@ -110,11 +110,10 @@ static void check_golden(s24_ctx *ctx, const char *folder, const mini_file *io)
 
 static void golden_texts(void **state)
 {
-    static const char *const names[] = {"language/gpt2", "language/llama2"};
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof lm_golden / sizeof *lm_golden; i++) {
         char folder[512], path[600];
-        if (!golden_path(folder, sizeof folder, names[i])) SKIP_WITHOUT(folder);
+        if (!golden_path(folder, sizeof folder, lm_golden[i])) SKIP_WITHOUT(folder);
         snprintf(path, sizeof path, "%s/io.safetensors", folder);
         mini_file io = mini_open(path);
         s24_ctx *ctx = new_ctx(NULL, 2);

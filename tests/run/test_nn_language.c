@@ -94,11 +94,10 @@ static void golden_models(void **state)
 /* Prompts of 5 to 70 tokens, each alone. */
 static void golden_prompts(void **state)
 {
-    static const char *const names[] = {"language/gpt2", "language/llama2"};
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof lm_golden / sizeof *lm_golden; i++) {
         char folder[512], path[600];
-        if (!golden_path(folder, sizeof folder, names[i])) SKIP_WITHOUT(folder);
+        if (!golden_path(folder, sizeof folder, lm_golden[i])) SKIP_WITHOUT(folder);
         snprintf(path, sizeof path, "%s/io.safetensors", folder);
         const mini_file io = mini_open(path);
         s24_ctx *ctx = new_ctx(NULL, 2);
@@ -133,7 +132,8 @@ static const lm_spec specs[] = {{.llama = 0},
                                 {.activation = "relu2"},
                                 {.llama = 1},
                                 {.llama = 1, .tied = 1, .biased = 1},
-                                {.llama = 1, .activation = "relu2"}};
+                                {.llama = 1, .activation = "relu2"},
+                                LM_KIN};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 typedef struct texts {

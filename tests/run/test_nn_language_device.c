@@ -80,7 +80,7 @@ static void compare(io_env *env, s24_device *device, const lm_spec *spec, s24_dt
 static void test_same_as_here(void **state)
 {
     (void)state;
-    static const lm_spec specs[] = {{.heads = 6}, {.llama = 1}, {.llama = 1, .tied = 1}};
+    static const lm_spec specs[] = {{.heads = 6}, {.llama = 1}, {.llama = 1, .tied = 1}, LM_KIN};
     const char *named = getenv("SPARSE24_CUDA_PLUGIN");
     const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
     s24_device *device;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Small language models with random weights: GPT-2 and Llama as folders. Include after
+/* Small language models with random weights: GPT-2, Llama and its kin as folders. Include after
    support.h. */
 #ifndef S24_TEST_NN_LANGUAGE_H
 #define S24_TEST_NN_LANGUAGE_H
@@ -21,7 +21,16 @@ typedef struct lm_spec {
     const char *activation;
     int heads; /* of GPT-2; 0: four */
     int bf16;  /* all numbers have bf16's bits; 2: and are stored in it */
+    /* Of a llama: another model type, heads of that width in place of 8, norms of queries and keys,
+       more of config.json (", \"key\": value"). */
+    const char *model_type;
+    int head, norms;
+    const char *more;
 } lm_spec;
+
+/* Models of the golden vectors, with prompts and what comes after them. */
+static const char *const lm_golden[] = {"language/gpt2",    "language/llama2", "language/llama31",
+                                        "language/mistral", "language/qwen2",  "language/qwen3"};
 
 typedef struct lm_writer {
     mini_tensor tensors[LM_TENSORS];
@@ -89,7 +98,8 @@ static inline void lm_gpt2(lm_writer *w)
 
 static inline void lm_llama(lm_writer *w, const lm_spec *spec)
 {
-    enum { W = LM_WIDTH, Q = 48, KV = 24, OUTER = 72 };
+    enum { W = LM_WIDTH, OUTER = 72 };
+    const int head = spec->head ? spec->head : 8, Q = 6 * head, KV = 3 * head;
     lm_add(w, "model.embed_tokens.weight", LM_VOCABULARY, W);
     for (int b = 0; b < LM_LAYERS; b++) {
         lm_layer(w, "model.layers.%d.input_layernorm.%s", b, W, 0, 0);
@@ -99,6 +109,10 @@ static inline void lm_llama(lm_writer *w, const lm_spec *spec)
         if (spec->biased) lm_clear_last(w, spec->biased == 2);
         lm_layer(w, "model.layers.%d.self_attn.v_proj.%s", b, KV, W, spec->biased ? KV : 0);
         lm_layer(w, "model.layers.%d.self_attn.o_proj.%s", b, W, Q, 0);
+        if (spec->norms) {
+            lm_layer(w, "model.layers.%d.self_attn.q_norm.%s", b, head, 0, 0);
+            lm_layer(w, "model.layers.%d.self_attn.k_norm.%s", b, head, 0, 0);
+        }
         lm_layer(w, "model.layers.%d.mlp.gate_proj.%s", b, OUTER, W, 0);
         lm_layer(w, "model.layers.%d.mlp.up_proj.%s", b, OUTER, W, 0);
         lm_layer(w, "model.layers.%d.mlp.down_proj.%s", b, W, OUTER, 0);
@@ -113,11 +127,13 @@ static inline void lm_config(const lm_spec *spec, const char *path)
     assert_non_null(f);
     if (spec->llama)
         fprintf(f,
-                "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], "
+                "{\"model_type\": \"%s\", \"architectures\": [\"LlamaForCausalLM\"], "
                 "\"vocab_size\": %d, \"max_position_embeddings\": %d, \"hidden_size\": %d, "
                 "\"num_hidden_layers\": %d, \"num_attention_heads\": 6, "
-                "\"num_key_value_heads\": 3, \"intermediate_size\": 72, \"rms_norm_eps\": 1e-5",
-                LM_VOCABULARY, LM_POSITIONS, LM_WIDTH, LM_LAYERS);
+                "\"num_key_value_heads\": 3, \"intermediate_size\": 72, \"rms_norm_eps\": 1e-5, "
+                "\"head_dim\": %d%s",
+                spec->model_type ? spec->model_type : "llama", LM_VOCABULARY, LM_POSITIONS,
+                LM_WIDTH, LM_LAYERS, spec->head ? spec->head : 8, spec->more ? spec->more : "");
     else
         fprintf(f,
                 "{\"model_type\": \"gpt2\", \"vocab_size\": %d, \"n_positions\": %d, "
@@ -147,6 +163,23 @@ static inline void lm_round(mini_tensor *t, int stored)
     t->dtype = S24_BF16;
     t->bytes = (size_t)count * sizeof *narrow;
 }
+/* The llamas of other rows: a window that is shorter than the texts, in all blocks or in the last;
+   biases; norms of wide heads; positions that grow slower. */
+#define LM_LLAMA3                                                                                  \
+    ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "      \
+    "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 32}"
+#define LM_KIN                                                                                     \
+    {.llama = 1, .model_type = "mistral", .more = ", \"sliding_window\": 11"},                     \
+        {.llama = 1,                                                                               \
+         .model_type = "qwen2",                                                                    \
+         .biased = 1,                                                                              \
+         .tied = 1,                                                                                \
+         .more =                                                                                   \
+             ", \"use_sliding_window\": true, \"sliding_window\": 25, \"max_window_layers\": 1"},  \
+        {.llama = 1, .model_type = "qwen3", .head = 16, .norms = 1},                               \
+    {                                                                                              \
+        .llama = 1, .more = LM_LLAMA3                                                              \
+    }
 
 /* Writes the folder. */
 static inline void lm_write(const lm_spec *spec, const char *folder)

@@ -2,9 +2,8 @@
 /* Gradients of every loss, with dropout too, against finite differences; what passes refuse. */
 #include "support.h"
 
+#include "nn_train_slopes.h"
 #include "nn_train_support.h"
-
-enum { PARAMETERS = 64 };
 
 /* ---- finite differences -------------------------------------------------------------------------- */
 
@@ -28,57 +27,18 @@ static void fill_batch(batch *b)
                                  .ends = b->ends};
 }
 
-static double loss_of(s24_transformer *t, s24_ctx *ctx, const batch *b, const s24_objective *o)
-{
-    double loss;
-    OK(ctx, s24_transformer_gradients(&loss, t, ctx, &b->examples, o));
-    return loss;
-}
-
 /* Along each tensor's own gradient the loss must rise by the gradient's length. */
 static void check_slopes_of(const char *folder, const s24_objective *objective, float h)
 {
     s24_ctx *ctx = new_ctx();
     s24_transformer *t, *teacher = load_teacher(ctx);
     s24_objective o = *objective;
-    s24_parameter p;
     batch b;
     fill_batch(&b);
     OK(ctx, load_as(&t, ctx, folder, 1));
     o.size = sizeof o;
     if (o.logits + o.hidden + o.cosine > 0) o.teacher = teacher;
-    loss_of(t, ctx, &b, &o);
-    int moved = 0;
-    float *gradients[PARAMETERS] = {NULL};
-    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
-        gradients[i] = malloc((size_t)p.count * sizeof(float));
-        OK(ctx, s24_transformer_read(gradients[i], t, ctx, i, 1));
-    }
-    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
-        float *w = malloc((size_t)p.count * sizeof *w),
-              *shifted = malloc((size_t)p.count * sizeof *w);
-        double length = 0, side[2];
-        for (int64_t k = 0; k < p.count; k++)
-            length += (double)gradients[i][k] * (double)gradients[i][k];
-        length = sqrt(length);
-        OK(ctx, s24_transformer_read(w, t, ctx, i, 0));
-        for (int s = 0; s < 2 && length > 1e-3; s++) {
-            for (int64_t k = 0; k < p.count; k++)
-                shifted[k] = w[k] + (s ? h : -h) * gradients[i][k] / (float)length;
-            OK(ctx, s24_transformer_write(t, ctx, i, shifted));
-            side[s] = loss_of(t, ctx, &b, &o);
-        }
-        OK(ctx, s24_transformer_write(t, ctx, i, w));
-        const double slope = length > 1e-3 ? (side[1] - side[0]) / (2 * (double)h) : 0;
-        if (length > 1e-3 && !(fabs(slope - length) <= 0.02 * length + 2e-3))
-            fail_msg("%s: the gradient is %g long, the loss rises by %g", p.name, length, slope);
-        moved += length > 1e-3;
-        free(w);
-        free(shifted);
-    }
-    for (int i = 0; i < PARAMETERS; i++)
-        free(gradients[i]);
-    assert_true(moved > 20);
+    assert_true(slopes_agree(t, ctx, &b.examples, &o, h) > 20);
     s24_transformer_destroy(t);
     s24_transformer_destroy(teacher);
     s24_ctx_destroy(ctx);
@@ -134,10 +94,10 @@ static void dropout_by_seed(void **state)
     fill_batch(&b);
     OK(ctx, load_as(&t, ctx, student_folder, 1));
     s24_objective o = {.size = sizeof o, .labels = 1, .dropout = 0.3, .seed = 1};
-    const double first = loss_of(t, ctx, &b, &o);
-    assert_true(loss_of(t, ctx, &b, &o) == first);
+    const double first = loss_of(t, ctx, &b.examples, &o);
+    assert_true(loss_of(t, ctx, &b.examples, &o) == first);
     o.seed = 2;
-    assert_true(loss_of(t, ctx, &b, &o) != first);
+    assert_true(loss_of(t, ctx, &b.examples, &o) != first);
     s24_transformer_destroy(t);
     s24_ctx_destroy(ctx);
 }

@@ -100,8 +100,8 @@ typedef struct steps {
     s24i_softmax softmax;
 } steps;
 
-/* Row r of a tile sees the tokens up to its own, of which the tile's first sees `seen`. The
-   weights of the others are 0; pairs of bf16 are whole. */
+/* Row r of a tile sees the tokens up to its own, of which the tile's first sees `seen`, and of a
+   window its last. The weights of the others are 0; pairs of bf16 are whole. */
 static void softmax_causal(const s24i_attention *job, const steps *t, int64_t seen)
 {
     const int pairs = job->dtype == S24_BF16;
@@ -113,6 +113,8 @@ static void softmax_causal(const s24i_attention *job, const steps *t, int64_t se
         row.inverse += r;
         row.rows = 1;
         row.n = seen + r;
+        for (int64_t i = 0; job->window && i < row.n - job->window; i++)
+            row.s[i] = -HUGE_VALF;
         (pairs ? job->vec->pair_softmax : job->vec->softmax)(&row);
         memset((char *)row.s + (size_t)row.n * part, 0, (size_t)(all - row.n) * part);
     }
@@ -157,6 +159,14 @@ static void run_bf16(const scratch *s, const s24i_attention *job, steps *t, int6
         job->vec->narrow(context + r * job->heads * job->d, s->out + r * s->d_ld, job->d);
 }
 
+/* The first key that is looked at by queries of which the first sees `seen`. Dropout counts from
+   the text's first. */
+static int64_t first_key(const s24i_attention *job, int64_t seen)
+{
+    if (!job->window || job->drop || seen <= job->window) return 0;
+    return (seen - job->window) / S24I_VEC_PAD * S24I_VEC_PAD;
+}
+
 static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, int64_t head,
                      int64_t tile)
 {
@@ -165,34 +175,36 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
     const int64_t token = first + tile * TILE, rows = s24i_min(TILE, tokens - tile * TILE);
     const int64_t before = s24i_attention_before(job, text);
     const int64_t seen = before + (job->causal ? tile * TILE + rows : tokens);
+    const int64_t from = first_key(job, before + tile * TILE + 1);
+    const int64_t pair = job->dtype == S24_BF16 ? 2 : 1; /* rows of values are pairs of tokens */
     const int64_t query = token * job->ld + head * job->d;
     const int64_t offset = token * job->heads * job->d + head * job->d;
     steps t = {.scores = {.c = s->scores,
                           .ldc = s->tokens_ld,
                           .a = (const char *)job->q + (size_t)query * s24_dtype_bytes(job->dtype),
                           .lda = job->ld,
-                          .b = s->keys,
+                          .b = s->keys + from,
                           .ldb = s->tokens_ld,
                           .m = rows,
-                          .n = seen,
+                          .n = seen - from,
                           .k = job->d},
                .softmax = {.s = s->scores,
                            .ld = s->tokens_ld,
                            .rows = rows,
-                           .n = seen,
+                           .n = seen - from,
                            .scale = 1.0f / sqrtf((float)job->d),
-                           .mask = job->batch->mask ? s->mask : NULL,
+                           .mask = job->batch->mask ? s->mask + from : NULL,
                            .inverse = s->inverse},
                .mix = {.c = s->out,
                        .ldc = s->d_ld,
                        .a = s->scores,
                        .lda = s->tokens_ld,
-                       .b = s->values,
+                       .b = s->values + from / pair * s->d_ld,
                        .ldb = s->d_ld,
                        .scale = s->inverse,
                        .m = rows,
                        .n = job->d,
-                       .k = seen}};
+                       .k = seen - from}};
     if (job->dtype == S24_BF16)
         run_bf16(s, job, &t, offset);
     else

@@ -26,6 +26,7 @@ typedef struct s24i_attention {
     int64_t heads, d;
     int64_t kv_heads; /* 0: heads */
     int causal;       /* 1: no token attends to a later one */
+    int64_t window;   /* then: of how many tokens, itself the last, it attends to; 0: all */
     /* Of texts that are continued, [texts] each, else NULL: how many tokens stood before the
        batch's, and the row of k and v where a text's first one is. The batch has no mask then. */
     const int64_t *before, *key_rows;

@@ -31,9 +31,10 @@ static few cut(float *memory, int64_t tokens, int64_t d)
     return f;
 }
 
-/* One token's heads, which see the first `seen` tokens of the text. */
+/* One token's heads, which see `seen` tokens of the text from its token `past` on, whose key is at
+   `keys`. */
 static void run_token(const s24i_attention *job, const few *f, s24i_attend *a, int64_t keys,
-                      int64_t seen)
+                      int64_t past, int64_t seen)
 {
     const s24i_vec *vec = job->vec;
     const int pairs = job->dtype == S24_BF16;
@@ -43,7 +44,7 @@ static void run_token(const s24i_attention *job, const few *f, s24i_attend *a, i
                                   .rows = a->queries,
                                   .n = seen,
                                   .scale = 1.0f / sqrtf((float)job->d),
-                                  .mask = job->batch->mask ? f->mask : NULL,
+                                  .mask = job->batch->mask ? f->mask + past : NULL,
                                   .inverse = f->inverse};
     a->tokens = seen;
     a->rows = (const char *)job->k + (size_t)keys * part;
@@ -79,7 +80,9 @@ void s24i_attention_few(const s24i_attention *job, int64_t text, int64_t head, i
     if (job->batch->mask) s24i_attention_mask(f.mask, f.ld, job->batch->mask + first, all);
     for (int64_t t = first; t < end; t++) {
         a.q = (const char *)job->q + (size_t)(t * job->ld + head * d) * s24_dtype_bytes(job->dtype);
-        run_token(job, &f, &a, keys, job->causal ? before + t - first + 1 : all);
+        const int64_t seen = job->causal ? before + t - first + 1 : all;
+        const int64_t past = job->window ? s24i_max(0, seen - job->window) : 0;
+        run_token(job, &f, &a, keys + past * a.ld, past, seen - past);
         put_out(job, &f, (t * job->heads + head) * d, count);
     }
 }

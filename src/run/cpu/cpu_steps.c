@@ -223,14 +223,53 @@ static s24_status run_product(const s24i_chunk *c, const s24i_block_step *step, 
                             step->adds);
 }
 
-/* ---- rotary positions ------------------------------------------------------------------------ */
+/* ---- heads ----------------------------------------------------------------------------------- */
 
 /* Some heads side by side in each row of a chunk's tokens. */
-typedef struct rotate_job {
+typedef struct heads_job {
     const s24i_chunk *chunk;
     void *at;
     int64_t ld, heads;
-} rotate_job;
+    const s24i_layer_norm *norm; /* where they are normalised */
+} heads_job;
+
+static void norm_heads_bf16(const heads_job *j, uint16_t *heads)
+{
+    float wide[S24I_MOST_NORMED_HEAD];
+    const s24i_vec *vec = session_of(j->chunk)->vec;
+    const int64_t d = j->norm->n;
+    for (int64_t h = 0; h < j->heads; h++) {
+        widen(wide, heads + h * d, d);
+        vec->layer_norm(wide, 1, j->norm);
+        vec->narrow(heads + h * d, wide, d);
+    }
+}
+
+static void norm_heads_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const heads_job *j = arg;
+    const s24i_chunk *c = j->chunk;
+    const s24_session *session = session_of(c);
+    (void)thread;
+    for (int64_t t = c->first + begin; t < c->first + end; t++) {
+        void *heads = after(j->at, session->between, t * j->ld);
+        if (session->between == S24_BF16)
+            norm_heads_bf16(j, heads);
+        else
+            session->vec->layer_norm(heads, j->heads, j->norm);
+    }
+}
+
+static void run_heads(const s24i_chunk *c, void (*range)(void *, int64_t, int64_t, int))
+{
+    const s24i_shape *shape = &session_of(c)->model->shape;
+    const qkv_places at = qkv_of(c->pass, c->block);
+    heads_job queries = {c, at.at[S24I_QUERY], at.ld[S24I_QUERY], shape->heads,
+                         &c->block->query_norm};
+    heads_job keys = {c, at.at[S24I_KEY], at.ld[S24I_KEY], shape->kv_heads, &c->block->key_norm};
+    s24_ctx_parallel_for(c->lane->ctx, c->rows, range, &queries);
+    s24_ctx_parallel_for(c->lane->ctx, c->rows, range, &keys);
+}
 
 static void rotate_bf16(const s24i_vec *vec, uint16_t *head, const float *angles, int64_t half)
 {
@@ -248,7 +287,7 @@ static void rotate_bf16(const s24i_vec *vec, uint16_t *head, const float *angles
 
 static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const rotate_job *j = arg;
+    const heads_job *j = arg;
     const s24i_chunk *c = j->chunk;
     const s24_session *session = session_of(c);
     const s24_batch *batch = c->pass->batch;
@@ -271,16 +310,6 @@ static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void run_rotate(const s24i_chunk *c)
-{
-    const s24i_shape *shape = &session_of(c)->model->shape;
-    const qkv_places at = qkv_of(c->pass, c->block);
-    rotate_job queries = {c, at.at[S24I_QUERY], at.ld[S24I_QUERY], shape->heads};
-    rotate_job keys = {c, at.at[S24I_KEY], at.ld[S24I_KEY], shape->kv_heads};
-    s24_ctx_parallel_for(c->lane->ctx, c->rows, rotate_range, &queries);
-    s24_ctx_parallel_for(c->lane->ctx, c->rows, rotate_range, &keys);
-}
-
 /* ---- a chunk's steps ------------------------------------------------------------------------- */
 
 s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
@@ -296,8 +325,11 @@ s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
         case S24I_STEP_PRODUCT:
             TRY(run_product(c, step, &ends));
             break;
+        case S24I_STEP_HEAD_NORM:
+            run_heads(c, norm_heads_range);
+            break;
         case S24I_STEP_ROTATE:
-            run_rotate(c);
+            run_heads(c, rotate_range);
             break;
         case S24I_STEP_GATE:
             run_gate(c);
@@ -376,6 +408,7 @@ void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block)
                                 .kv_heads = shape->kv_heads,
                                 .d = shape->head_width,
                                 .causal = session->model->architecture->causal,
+                                .window = s24i_block_sliding(shape, block - session->model->blocks),
                                 .scratch = session->scratch,
                                 .scratch_elems = session->scratch_elems};
     if (session->cache)

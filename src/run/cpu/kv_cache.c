@@ -44,7 +44,7 @@ static s24_status fill(s24_cache *cache, s24_ctx *ctx)
     memset(cache->counts, 0, (size_t)cache->texts * sizeof(int64_t));
     if (!cache->model->architecture->rotary) return S24_OK;
     TRY(s24i_alloc_elems(&cache->angles, ctx, cache->room * d, sizeof(float), "rotary positions"));
-    s24i_rotary_fill(cache->angles, shape->theta, d, cache->room);
+    s24i_rotary_fill(cache->angles, &shape->rope, d, cache->room);
     return S24_OK;
 }
 

@@ -152,7 +152,7 @@ static s24_status attend_step(walk *w)
     const s24_dense context = s24i_gpu_view(gpu, gpu->context, tokens, s->width);
     if (s->grid) return attend_grid(w, &context, &qkv);
     if (s24i_gpu_attends_as_language(gpu->model->architecture, s))
-        return s24i_gpu_attend_causal(gpu, w->ctx, w->shape);
+        return s24i_gpu_attend_causal(gpu, w->ctx, w->shape, w->block);
     const s24_device_attention_args args = {.size = sizeof args,
                                             .context = &context,
                                             .qkv = &qkv,
@@ -164,6 +164,11 @@ static s24_status attend_step(walk *w)
                                             .mask = s24i_gpu_mask(gpu, w->shape),
                                             .stream = gpu->stream};
     return s24_device_attention(w->ctx, gpu->device, &args);
+}
+
+static s24_status head_norm_step(walk *w)
+{
+    return s24i_gpu_norm_heads(w->gpu, w->ctx, w->shape->tokens, w->block);
 }
 
 static s24_status rotate_step(walk *w)
@@ -236,11 +241,10 @@ static s24_status embed(const walk *w)
 
 typedef s24_status step_kernel(walk *w);
 
-static step_kernel *const kernels[S24I_STEP_KINDS] = {[S24I_STEP_NORM] = norm_step,
-                                                      [S24I_STEP_PRODUCT] = product_step,
-                                                      [S24I_STEP_ROTATE] = rotate_step,
-                                                      [S24I_STEP_ATTEND] = attend_step,
-                                                      [S24I_STEP_GATE] = gate_step};
+static step_kernel *const kernels[S24I_STEP_KINDS] = {
+    [S24I_STEP_NORM] = norm_step,           [S24I_STEP_PRODUCT] = product_step,
+    [S24I_STEP_HEAD_NORM] = head_norm_step, [S24I_STEP_ROTATE] = rotate_step,
+    [S24I_STEP_ATTEND] = attend_step,       [S24I_STEP_GATE] = gate_step};
 
 s24_status s24i_gpu_encode(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *shape)
 {

@@ -36,20 +36,51 @@ static const float *gamma_at(const s24i_gpu_session *gpu, int64_t number)
     return gpu->gammas + number * gpu->model->shape.width;
 }
 
-/* The norms' gammas in f32, as those kernels read them: of each block two, and the last one. */
+/* Norms that a block has beside those two, of heads of queries and of keys. */
+enum { HEAD_NORMS = 2 };
+
+static float *head_gamma_at(const s24i_gpu_session *gpu, int64_t block, int of_keys)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    return gpu->gammas + (2 * s->layers + 1) * s->width +
+           (HEAD_NORMS * block + of_keys) * s->head_width;
+}
+
+static const s24i_layer_norm *head_norm_at(const s24i_gpu_session *gpu, int64_t block, int of_keys)
+{
+    const s24i_block *b = &gpu->model->blocks[block];
+    return of_keys ? &b->key_norm : &b->query_norm;
+}
+
+static s24_status upload_head_gammas(const s24i_gpu_session *gpu, s24_ctx *ctx)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    for (int64_t i = 0; i < HEAD_NORMS * s->layers; i++)
+        TRY(s24_device_copy(ctx, gpu->device, head_gamma_at(gpu, i / 2, (int)(i % 2)),
+                            head_norm_at(gpu, i / 2, (int)(i % 2))->gamma,
+                            (size_t)s->head_width * sizeof(float), gpu->stream));
+    return S24_OK;
+}
+
+/* The norms' gammas in f32, as those kernels read them: of each block two, and the last one, then
+   those of heads. */
 static s24_status upload_gammas(s24i_gpu_session *gpu, s24_ctx *ctx)
 {
     const s24i_shape *s = &gpu->model->shape;
     const size_t bytes = (size_t)s->width * sizeof(float);
+    const int heads = gpu->model->architecture->query_norm != NULL;
+    const int64_t rows = heads ? gpu->max_tokens * s->heads : gpu->max_tokens;
+    const int64_t extra = heads ? HEAD_NORMS * s->layers * s->head_width : 0;
     void *memory;
-    TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)(2 * s->layers + 1) * bytes,
+    TRY(s24_device_alloc(&memory, ctx, gpu->device,
+                         (size_t)(2 * s->layers + 1) * bytes + (size_t)extra * sizeof(float),
                          gpu->stream));
     gpu->gammas = memory;
     for (int64_t i = 0; i <= 2 * s->layers; i++)
         TRY(s24_device_copy(ctx, gpu->device, gpu->gammas + i * s->width,
                             s24i_gpu_norm_at(gpu, i)->gamma, bytes, gpu->stream));
-    TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)gpu->max_tokens * 2 * sizeof(float),
-                         gpu->stream));
+    if (heads) TRY(upload_head_gammas(gpu, ctx));
+    TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)rows * 2 * sizeof(float), gpu->stream));
     gpu->stats = memory;
     return S24_OK;
 }
@@ -64,7 +95,7 @@ static s24_status upload_angles(s24i_gpu_session *gpu, s24_ctx *ctx)
     TRY(s24_device_alloc(&memory, ctx, gpu->device, bytes, gpu->stream));
     gpu->angles = memory;
     TRY(s24i_alloc_elems(&angles, ctx, longest * d, sizeof *angles, "rotary positions"));
-    s24i_rotary_fill(angles, s->theta, d, longest);
+    s24i_rotary_fill(angles, &s->rope, d, longest);
     s24_status status = s24_device_copy(ctx, gpu->device, memory, angles, bytes, gpu->stream);
     if (status == S24_OK) status = s24_device_wait(ctx, gpu->device, gpu->stream);
     s24_ctx_free(ctx, angles);
@@ -122,6 +153,32 @@ s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t 
     return s24_device_train_add_norm(ctx, gpu->device, &args);
 }
 
+s24_status s24i_gpu_norm_heads(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                               int64_t block)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    for (int of_keys = 0; of_keys < HEAD_NORMS; of_keys++) {
+        const int64_t heads = of_keys ? s->kv_heads : s->heads;
+        const int64_t before = of_keys ? s->heads * s->head_width : 0;
+        void *first = (char *)gpu->qkv + S24I_GPU_ELEMENT * before;
+        const s24_device_train_add_norm_args args = {.size = sizeof args,
+                                                     .dtype = gpu->model->dtype,
+                                                     .rows = tokens * heads,
+                                                     .width = s->head_width,
+                                                     .y = first,
+                                                     .s = first,
+                                                     .stats = gpu->stats,
+                                                     .gamma = head_gamma_at(gpu, block, of_keys),
+                                                     .eps = s->eps,
+                                                     .rms = 1,
+                                                     .heads = heads,
+                                                     .ld = s24i_qkv_outputs(s),
+                                                     .stream = gpu->stream};
+        TRY(s24_device_train_add_norm(ctx, gpu->device, &args));
+    }
+    return S24_OK;
+}
+
 s24_status s24i_gpu_rotate_heads(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                  const s24i_gpu_shape *shape)
 {
@@ -147,7 +204,7 @@ int s24i_gpu_attends_as_language(const s24i_architecture *architecture, const s2
 }
 
 s24_status s24i_gpu_attend_causal(const s24i_gpu_session *gpu, s24_ctx *ctx,
-                                  const s24i_gpu_shape *shape)
+                                  const s24i_gpu_shape *shape, int64_t block)
 {
     const s24i_shape *s = &gpu->model->shape;
     const s24_device_train_attention_args args = {.size = sizeof args,
@@ -159,6 +216,7 @@ s24_status s24i_gpu_attend_causal(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                                   .kv_heads = s->kv_heads,
                                                   .d = s->head_width,
                                                   .causal = gpu->model->architecture->causal,
+                                                  .window = s24i_block_sliding(s, block),
                                                   .offsets = gpu->inputs +
                                                              s24i_gpu_places_of(shape).offsets,
                                                   .mask = s24i_gpu_mask(gpu, shape),

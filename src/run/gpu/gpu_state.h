@@ -59,8 +59,9 @@ struct s24i_gpu_session {
     /* Of blocks that gpu_fold.c is for, else NULL: moments of what the norms after the attention
        and after the output are of, and terms of the products that read those norms. */
     void *moments[2], *terms;
-    /* Of language models (gpu_language.c), else NULL: gammas [2·layers + 1, width], what norms
-       leave of tokens, angles of positions, what gates give, and what logits and losses need. */
+    /* Of language models (gpu_language.c), else NULL: gammas [2·layers + 1, width] and, of heads,
+       [layers, 2, head_width], what norms leave of tokens, angles of positions, what gates give,
+       and what logits and losses need. */
     float *gammas, *stats, *angles, *logits, *lm_bias;
     void *gated, *train_work;
     double *losses, *host_losses;
@@ -174,10 +175,13 @@ s24_status s24i_gpu_embed_words(const s24i_gpu_session *gpu, s24_ctx *ctx,
 /* context = norm `number` of hidden, to which qkv is added before where that is pending. */
 s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                              int64_t number, int pending);
+/* The heads of queries and keys in qkv, each by its norm. */
+s24_status s24i_gpu_norm_heads(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                               int64_t block);
 s24_status s24i_gpu_rotate_heads(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                  const s24i_gpu_shape *shape);
 s24_status s24i_gpu_attend_causal(const s24i_gpu_session *gpu, s24_ctx *ctx,
-                                  const s24i_gpu_shape *shape);
+                                  const s24i_gpu_shape *shape, int64_t block);
 s24_status s24i_gpu_gate(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens);
 
 /* ---- a pass through the blocks (gpu_block.c) ------------------------------------------------- */

@@ -26,6 +26,10 @@ static const float *of_block(const s24i_block *block, const s24i_wanted *w)
         return of_norm(&block->attention_norm, w);
     case S24I_ROLE_OUTPUT_NORM:
         return of_norm(&block->output_norm, w);
+    case S24I_ROLE_QUERY_NORM:
+        return of_norm(&block->query_norm, w);
+    case S24I_ROLE_KEY_NORM:
+        return of_norm(&block->key_norm, w);
     case S24I_ROLE_REL_H:
         return block->rel_h;
     case S24I_ROLE_REL_W:

@@ -83,12 +83,12 @@ static const float *carve(carver *c, int64_t count)
     return floats;
 }
 
-static void carve_norm(carver *c, s24i_layer_norm *norm, const s24i_shape *shape, int rms)
+static void carve_norm(carver *c, s24i_layer_norm *norm, const s24_model *model, int64_t n)
 {
-    norm->gamma = carve(c, shape->width);
-    norm->beta = rms ? NULL : carve(c, shape->width);
-    norm->eps = shape->eps;
-    norm->n = shape->width;
+    norm->gamma = carve(c, n);
+    norm->beta = model->architecture->rms ? NULL : carve(c, n);
+    norm->eps = model->shape.eps;
+    norm->n = n;
 }
 
 /* Behind everything else: what comes after a few outputs' bias were not aligned on a device. */
@@ -121,8 +121,12 @@ static void carve_block(carver *c, s24_model *model, int64_t number)
     carve_biases(c, block, shape);
     for (int i = 0; i < 3; i++)
         block->place[i] = i;
-    carve_norm(c, &block->attention_norm, shape, model->architecture->rms);
-    carve_norm(c, &block->output_norm, shape, model->architecture->rms);
+    carve_norm(c, &block->attention_norm, model, shape->width);
+    carve_norm(c, &block->output_norm, model, shape->width);
+    if (model->architecture->query_norm) {
+        carve_norm(c, &block->query_norm, model, shape->head_width);
+        carve_norm(c, &block->key_norm, model, shape->head_width);
+    }
     if (!shape->grid) return;
     const int64_t rows = 2 * s24i_attended_side(shape, number) - 1;
     block->rel_h = carve(c, rows * shape->head_width);
@@ -137,8 +141,8 @@ static void carve_model(carver *c, s24_model *model, s24i_rooms rooms)
     if (a->positions) model->position_rows = carve(c, shape->positions * shape->width);
     model->type_rows = carve(c, shape->types * shape->width);
     if (!shape->types) model->type_rows = NULL;
-    if (a->embedding_norm) carve_norm(c, &model->embedding_norm, shape, a->rms);
-    if (a->final_norm) carve_norm(c, &model->final_norm, shape, a->rms);
+    if (a->embedding_norm) carve_norm(c, &model->embedding_norm, model, shape->width);
+    if (a->final_norm) carve_norm(c, &model->final_norm, model, shape->width);
     if (shape->image) model->patch_bias = carve(c, shape->width);
     if (a->first_token) model->first_token = carve(c, shape->width);
     for (int64_t b = 0; b < shape->layers; b++)

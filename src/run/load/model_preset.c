@@ -68,7 +68,7 @@ static const struct {
       .head_width = (wide) / (many),                                                               \
       .intermediate = inner,                                                                       \
       .eps = 1e-5f,                                                                                \
-      .theta = 500000.0f,                                                                          \
+      .rope = {.theta = 500000.0f},                                                                \
       .activation = act},                                                                          \
      0,                                                                                            \
      own},
@@ -146,6 +146,8 @@ static void fill_block_floats(s24_model *model, int64_t b, random_numbers *rando
     }
     fill_norm(&block->attention_norm);
     fill_norm(&block->output_norm);
+    fill_norm(&block->query_norm);
+    fill_norm(&block->key_norm);
     if (!shape->grid) return;
     const int64_t rows = 2 * s24i_attended_side(shape, b) - 1;
     fill(s24i_writable(block->rel_h), rows * shape->head_width, random);

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Rotary positions and sliding windows as config.json has them: since transformers 5 in
+ * rope_parameters and layer_types, before that in keys of their own.
+ */
+#include "model/text_config.h"
+
+#include <string.h>
+
+/* ---- rotary positions ------------------------------------------------------------------------ */
+
+static s24_status read_float(float *out, const s24i_config *config, const char *key, s24i_need need,
+                             double max)
+{
+    double value = (double)*out;
+    TRY(s24i_config_double(&value, config, key, need, 1e-6, max));
+    *out = (float)value;
+    return S24_OK;
+}
+
+static s24_status read_default(s24i_rope *rope, const s24i_config *config)
+{
+    (void)config;
+    rope->factor = 0.0f;
+    return S24_OK;
+}
+
+static s24_status read_linear(s24i_rope *rope, const s24i_config *config)
+{
+    return read_float(&rope->factor, config, "factor", S24I_REQUIRED, 1e6);
+}
+
+static s24_status read_llama3(s24i_rope *rope, const s24i_config *config)
+{
+    TRY(read_linear(rope, config));
+    TRY(read_float(&rope->low, config, "low_freq_factor", S24I_REQUIRED, 1e6));
+    TRY(read_float(&rope->high, config, "high_freq_factor", S24I_REQUIRED, 1e6));
+    REQUIRE(config->ctx, rope->low < rope->high, S24_ERROR_FORMAT,
+            "%s: \"high_freq_factor\" is %g; more than \"low_freq_factor\", %g, was expected",
+            config->file, (double)rope->high, (double)rope->low);
+    return read_float(&rope->original, config, "original_max_position_embeddings", S24I_REQUIRED,
+                      1 << 24);
+}
+
+/* A part of a head alone that turns would be another model. */
+static s24_status check_whole(const s24i_config *config)
+{
+    double share = 1;
+    TRY(s24i_config_double(&share, config, "partial_rotary_factor", S24I_OPTIONAL, 0, 1));
+    REQUIRE(config->ctx, share == 1, S24_ERROR_UNSUPPORTED,
+            "%s: partial_rotary_factor is %g; only 1, whole heads, is supported", config->file,
+            share);
+    return S24_OK;
+}
+
+/* What rope_parameters or rope_scaling says. */
+static s24_status read_scaling(s24i_shape *shape, const s24i_config *rope,
+                               const s24i_architecture *arch)
+{
+    static const struct {
+        const char *name;
+        s24_status (*read)(s24i_rope *rope, const s24i_config *config);
+    } types[] = {{"default", read_default}, {"linear", read_linear}, {"llama3", read_llama3}};
+    const char *type = "default";
+    TRY(read_float(&shape->rope.theta, rope, arch->key_theta, S24I_OPTIONAL, 1e12));
+    TRY(check_whole(rope));
+    TRY(s24i_config_string(&type, rope, "type", S24I_OPTIONAL));
+    TRY(s24i_config_string(&type, rope, "rope_type", S24I_OPTIONAL));
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].name, type) == 0) return types[i].read(&shape->rope, rope);
+    return s24_ctx_fail(rope->ctx, S24_ERROR_UNSUPPORTED,
+                        "%s: rope_type is '%s'; only default, linear and llama3 are supported",
+                        rope->file, s24i_show(type).text);
+}
+
+s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
+                          const s24i_architecture *arch)
+{
+    static const char *const places[] = {"rope_parameters", "rope_scaling"};
+    if (!arch->rotary) return S24_OK;
+    shape->rope.theta = 10000.0f;
+    TRY(read_float(&shape->rope.theta, config, arch->key_theta, S24I_OPTIONAL, 1e12));
+    TRY(check_whole(config));
+    for (int i = 0; i < 2; i++) {
+        s24i_config rope;
+        TRY(s24i_config_child(&rope, config, places[i], S24I_OPTIONAL));
+        if (rope.json) TRY(read_scaling(shape, &rope, arch));
+    }
+    return S24_OK;
+}
+
+/* ---- sliding windows ------------------------------------------------------------------------- */
+
+/* A list of each block's kind, where there is one, tells the first block with a window. */
+static s24_status read_types(s24i_shape *shape, const s24i_config *config)
+{
+    s24i_config types;
+    const s24i_json *item;
+    int64_t slides = 0;
+    TRY(s24i_config_child(&types, config, "layer_types", S24I_OPTIONAL));
+    if (!types.json) return S24_OK;
+    s24i_json_walk walk = s24i_json_begin(types.json);
+    shape->sliding_first = shape->layers;
+    for (int64_t b = 0; (item = s24i_json_next(&walk, NULL)) != NULL; b++) {
+        const char *type = s24i_json_string(item);
+        const int sliding = type && strcmp(type, "sliding_attention") == 0;
+        REQUIRE(config->ctx, sliding || (type && strcmp(type, "full_attention") == 0),
+                S24_ERROR_UNSUPPORTED,
+                "%s: element %lld of layer_types is '%s'; only full_attention and "
+                "sliding_attention are supported",
+                config->file, (long long)b, type ? s24i_show(type).text : "no string");
+        REQUIRE(config->ctx, sliding || !slides, S24_ERROR_UNSUPPORTED,
+                "%s: block %lld of layer_types has no window, but one before it has; windows are "
+                "supported from a block on",
+                config->file, (long long)b);
+        REQUIRE(config->ctx, !sliding || shape->sliding, S24_ERROR_FORMAT,
+                "%s: block %lld of layer_types is sliding_attention, but there is no window",
+                config->file, (long long)b);
+        if (sliding && !slides++) shape->sliding_first = b;
+    }
+    return S24_OK;
+}
+
+/* Where the key is not there transformers takes windows of 4096; null is none. */
+s24_status s24i_sliding_read(s24i_shape *shape, const s24i_config *config,
+                             const s24i_architecture *arch)
+{
+    enum { USUAL = 4096, USUAL_FIRST = 28, MOST = 1 << 24 };
+    int slides = !arch->key_slides;
+    if (!arch->key_sliding) return S24_OK;
+    if (arch->key_slides) TRY(s24i_config_bool(&slides, config, arch->key_slides, S24I_OPTIONAL));
+    if (slides && !s24i_json_get(config->json, arch->key_sliding)) shape->sliding = USUAL;
+    if (slides)
+        TRY(s24i_config_int(&shape->sliding, config, arch->key_sliding, S24I_OPTIONAL, 1, MOST));
+    if (arch->key_sliding_first) {
+        shape->sliding_first = USUAL_FIRST;
+        TRY(s24i_config_int(&shape->sliding_first, config, arch->key_sliding_first, S24I_OPTIONAL,
+                            0, MOST));
+    }
+    TRY(read_types(shape, config));
+    if (shape->sliding >= shape->positions || shape->sliding_first >= shape->layers)
+        shape->sliding = 0;
+    return S24_OK;
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What config.json says of positions and windows: what is read, and what is refused by its name. */
+#include "support.h"
+
+#include <math.h>
+
+#include "model/text_config.h"
+
+enum { LAYERS = 4, POSITIONS = 128, HEAD = 16 };
+
+static s24_ctx *ctx;
+
+static s24_status read_from(s24i_shape *shape, const char *model_type, const char *text)
+{
+    const s24i_architecture *arch = s24i_architecture_find(model_type);
+    s24i_config config;
+    *shape = (s24i_shape){.layers = LAYERS, .positions = POSITIONS};
+    assert_non_null(arch);
+    assert_int_equal(s24i_config_parse(&config, ctx, "config.json", text, strlen(text)), S24_OK);
+    s24_status status = s24i_rope_read(shape, &config, arch);
+    if (status == S24_OK) status = s24i_sliding_read(shape, &config, arch);
+    s24i_config_free(&config);
+    return status;
+}
+
+static s24i_shape shape_of(const char *model_type, const char *text)
+{
+    s24i_shape shape;
+    if (read_from(&shape, model_type, text) != S24_OK) fail_msg("%s", s24_ctx_error(ctx));
+    return shape;
+}
+
+/* ---- positions ------------------------------------------------------------------------------- */
+
+#define LLAMA3                                                                                     \
+    "\"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4, "                             \
+    "\"original_max_position_embeddings\": 64"
+
+/* By the formulas of transformers' modeling_rope_utils, in double. */
+static double llama3_turn(double turn)
+{
+    const double wave = 2 * 3.14159265358979323846 / turn;
+    const double smooth = (64 / wave - 1) / (4 - 1);
+    if (wave < 64.0 / 4) return turn;
+    if (wave > 64.0 / 1) return turn / 8;
+    return (1 - smooth) * turn / 8 + smooth * turn;
+}
+
+static void turns(void **state)
+{
+    static const char *const spelled[] = {
+        "{\"rope_theta\": 5000, \"rope_scaling\": {\"type\": \"llama3\", " LLAMA3 "}}",
+        "{\"rope_theta\": 5000, \"rope_scaling\": {\"rope_type\": \"llama3\", " LLAMA3 "}}",
+        "{\"rope_parameters\": {\"rope_theta\": 5000, \"rope_type\": \"llama3\", " LLAMA3 "}}"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const s24i_shape shape = shape_of("llama", spelled[i]);
+        int slow = 0, between = 0;
+        for (int p = 0; p < HEAD / 2; p++) {
+            const double turn = pow(5000, -2.0 * p / HEAD), want = llama3_turn(turn);
+            assert_true(fabs((double)s24i_rope_turn(&shape.rope, p, HEAD) - want) < 1e-6 * turn);
+            slow += want == turn / 8;
+            between += want < turn && want > turn / 8;
+        }
+        assert_true(slow > 0 && between > 0 && slow + between < HEAD / 2);
+    }
+    const s24i_shape linear =
+        shape_of("qwen2", "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}}");
+    assert_true(fabsf(s24i_rope_turn(&linear.rope, 0, HEAD) - 1 / 2.5f) < 1e-7f);
+    const s24i_shape usual = shape_of("llama", "{\"rope_scaling\": null}");
+    assert_true(s24i_rope_turn(&usual.rope, 0, HEAD) == 1.0f && usual.rope.theta == 10000.0f);
+    assert_int_equal(usual.sliding, 0);
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+static void windows(void **state)
+{
+    static const struct {
+        const char *model_type, *text;
+        int64_t of[LAYERS];
+    } cases[] = {
+        {"llama", "{\"sliding_window\": 16}", {0, 0, 0, 0}},
+        {"mistral", "{\"sliding_window\": 16}", {16, 16, 16, 16}},
+        {"mistral", "{\"sliding_window\": null}", {0, 0, 0, 0}},
+        {"mistral", "{\"sliding_window\": 128}", {0, 0, 0, 0}}, /* no text is longer */
+        {"qwen2", "{\"sliding_window\": 16}", {0, 0, 0, 0}},
+        {"qwen2",
+         "{\"sliding_window\": 16, \"use_sliding_window\": true, \"max_window_layers\": 2}",
+         {0, 0, 16, 16}},
+        {"qwen3",
+         "{\"sliding_window\": 16, \"use_sliding_window\": true, \"max_window_layers\": 2, "
+         "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"sliding_attention\", "
+         "\"sliding_attention\"]}",
+         {0, 16, 16, 16}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const s24i_shape shape = shape_of(cases[i].model_type, cases[i].text);
+        for (int b = 0; b < LAYERS; b++)
+            assert_int_equal(s24i_block_sliding(&shape, b), cases[i].of[b]);
+    }
+    /* Without the key a window of transformers' default. */
+    s24i_shape shape = {.layers = 1, .positions = 8192};
+    s24i_config config;
+    assert_int_equal(s24i_config_parse(&config, ctx, "config.json", "{}", 2), S24_OK);
+    assert_int_equal(s24i_sliding_read(&shape, &config, s24i_architecture_find("mistral")), S24_OK);
+    s24i_config_free(&config);
+    assert_int_equal(shape.sliding, 4096);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void refusals(void **state)
+{
+    static const struct {
+        const char *model_type, *text, *sentence;
+    } cases[] = {
+        {"llama", "{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}",
+         "config.json: rope_type is 'yarn'; only default, linear and llama3 are supported"},
+        {"qwen2", "{\"rope_parameters\": {\"rope_type\": \"longrope\"}}",
+         "rope_type is 'longrope'"},
+        {"llama", "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}",
+         "rope_type is 'dynamic'"},
+        {"llama", "{\"rope_scaling\": {\"type\": \"linear\"}}", "the key \"factor\" is missing"},
+        {"llama", "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}",
+         "\"factor\" is 0, expected"},
+        {"llama", "{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}}",
+         "the key \"low_freq_factor\" is missing"},
+        {"llama",
+         "{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
+         "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 64}}",
+         "\"high_freq_factor\" is 4; more than \"low_freq_factor\", 4, was expected"},
+        {"llama", "{\"partial_rotary_factor\": 0.5}",
+         "partial_rotary_factor is 0.5; only 1, whole heads, is supported"},
+        {"llama", "{\"rope_parameters\": {\"partial_rotary_factor\": 0.25}}",
+         "partial_rotary_factor is 0.25"},
+        {"mistral", "{\"sliding_window\": 0}", "\"sliding_window\" is 0, expected 1"},
+        {"qwen3",
+         "{\"use_sliding_window\": true, \"layer_types\": [\"sliding_attention\", "
+         "\"full_attention\"]}",
+         "block 1 of layer_types has no window, but one before it has"},
+        {"qwen3", "{\"layer_types\": [\"full_attention\", \"chunked_attention\"]}",
+         "element 1 of layer_types is 'chunked_attention'; only full_attention and"},
+        {"qwen3", "{\"layer_types\": [7]}", "element 0 of layer_types is 'no string'"},
+        {"qwen2", "{\"layer_types\": [\"sliding_attention\"]}",
+         "block 0 of layer_types is sliding_attention, but there is no window"},
+    };
+    s24i_shape shape;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_not_equal(read_from(&shape, cases[i].model_type, cases[i].text), S24_OK);
+        if (!strstr(s24_ctx_error(ctx), cases[i].sentence))
+            fail_msg("'%s' has no '%s'", s24_ctx_error(ctx), cases[i].sentence);
+    }
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return s24_ctx_create(&ctx, NULL) != S24_OK;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    s24_ctx_destroy(ctx);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(turns), cmocka_unit_test(windows),
+                                       cmocka_unit_test(refusals)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
