@@ -52,7 +52,7 @@ static int read_lines(cli_app *cli, train_data *data, const struct train_options
     if (code == CLI_OK) code = cli_status(cli, s24_lines_read(&lines, cli->ctx, o->text));
     if (code != CLI_OK) return code;
     s24_text *texts = malloc(((size_t)s24_lines_count(lines) + 1) * sizeof *texts);
-    code = texts ? read_texts(cli, data, o, info->causal, lines, texts)
+    code = texts ? read_texts(cli, data, o, info->head == S24_HEAD_LM, lines, texts)
                  : cli_fail(cli, CLI_IO, "out of memory for the lines of %s", o->text);
     free(texts);
     s24_lines_destroy(lines);

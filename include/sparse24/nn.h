@@ -151,12 +151,13 @@ typedef struct s24_model_info {
 
 /*
  * A model of any row of src/model/models.def from a folder with config.json. On GPUs language
- * models (gpt2, llama) need compute capability 9.0 and heads of a multiple of 8 elements, 128 at
- * most. The blocks' layers may be packed, transposed ones too, and the head of a language model,
- * which runs dense. Pooling and normalisation come from modules.json; a folder without it pools by
- * mean and normalises. Errors: ARGUMENT (not a folder), UNSUPPORTED (model_type, activation, kind
- * of positions or of pooling, by its name), FORMAT (a missing or misshapen tensor or config key, a
- * tensor packed otherwise, by its name), NOT_FINITE (a weight, by its place), DTYPE, MEMORY.
+ * models (gpt2, llama and its kin) need compute capability 9.0 and heads of a multiple of 8
+ * elements, 128 at most. The blocks' layers may be packed, transposed ones too, and the head of a
+ * language model, which runs dense. Pooling and normalisation come from modules.json; a folder
+ * without it pools by mean and normalises. Errors: ARGUMENT (not a folder), UNSUPPORTED
+ * (model_type, activation, kind of positions or of pooling, by its name), FORMAT (a missing or
+ * misshapen tensor or config key, a tensor packed otherwise, by its name), NOT_FINITE (a weight, by
+ * its place), DTYPE, MEMORY.
  */
 S24_API s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
                                   const s24_model_opts *opts);
@@ -180,7 +181,7 @@ typedef struct s24_batch {
     const int64_t *offsets; /* [texts + 1], offsets[0] = 0 */
     const int32_t *ids;     /* [offsets[texts]] */
     const int32_t *types;   /* [same] or NULL: 0 */
-    /* [same] or NULL: 1. No token attends to one whose mask is 0, and mean and max pooling leave it
+    /* [same] or NULL: 1. No token attends to one whose mask is 0, and all pooling but CLS leaves it
        out. In a text of zeros only, every token attends to all alike. */
     const uint8_t *mask;
     /* Of a model of images, and then nothing of the above but the number of texts is read: [texts,

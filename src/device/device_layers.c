@@ -184,8 +184,8 @@ s24_status s24_device_pool(s24_ctx *ctx, s24_device *device, const s24_device_po
     REQUIRE(ctx, a.x->cols <= 8192 && a.texts > 0 && a.texts < INT32_MAX / 2, S24_ERROR_SHAPE,
             "pooling of %" PRId64 " texts of %" PRId64 " elements; expected 1 to %d and up to 8192",
             a.texts, a.x->cols, INT32_MAX / 2);
-    REQUIRE(ctx, (int)a.pooling >= 0 && a.pooling <= S24I_POOL_MAX, S24_ERROR_ARGUMENT,
-            "pooling is %d; expected 0 to %d", (int)a.pooling, (int)S24I_POOL_MAX);
+    REQUIRE(ctx, (int)a.pooling >= 0 && a.pooling < S24I_POOLINGS, S24_ERROR_ARGUMENT,
+            "pooling is %d; expected 0 to %d", (int)a.pooling, (int)S24I_POOLINGS - 1);
     return RUN(pool, &a);
 }
 

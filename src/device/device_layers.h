@@ -121,7 +121,13 @@ S24_API s24_status s24_device_attention_grid(s24_ctx *ctx, s24_device *device,
                                              const s24_device_attention_grid_args *args);
 
 /* How the tokens of a text become one vector, in a model's folder and on a device. */
-typedef enum s24i_pooling { S24I_POOL_MEAN = 0, S24I_POOL_CLS, S24I_POOL_MAX } s24i_pooling;
+typedef enum s24i_pooling {
+    S24I_POOL_MEAN = 0,
+    S24I_POOL_CLS, /* the first token */
+    S24I_POOL_MAX,
+    S24I_POOL_LAST, /* the last token whose mask is 1 */
+    S24I_POOLINGS
+} s24i_pooling;
 
 typedef struct s24_device_pool_args {
     size_t size;            /* sizeof(s24_device_pool_args) */
@@ -129,7 +135,7 @@ typedef struct s24_device_pool_args {
     const s24_dense *x;     /* [tokens, width], width up to 8192 */
     const int32_t *offsets; /* [texts + 1] */
     int64_t texts;
-    const uint8_t *mask; /* [tokens], or NULL: 1. Mean and max leave out a 0. */
+    const uint8_t *mask; /* [tokens], or NULL: 1. All but the first token's leave out a 0. */
     s24i_pooling pooling;
     int normalise; /* 1: divided by its length, at least 10⁻¹² */
     void *stream;

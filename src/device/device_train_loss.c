@@ -116,9 +116,8 @@ s24_status s24_device_train_cosine(s24_ctx *ctx, s24_device *device,
     REQUIRE(ctx, a.texts >= 1 && a.texts <= a.tokens, S24_ERROR_SHAPE,
             "%" PRId64 " texts; expected 1 to the tokens, %" PRId64, a.texts, a.tokens);
     TRY(check_scale(ctx, a.weight, a.gradient_scale));
-    REQUIRE(ctx, (int)a.pooling >= S24I_POOL_MEAN && (int)a.pooling <= S24I_POOL_MAX,
-            S24_ERROR_ARGUMENT, "pooling is %d; expected %d to %d", (int)a.pooling,
-            (int)S24I_POOL_MEAN, (int)S24I_POOL_MAX);
+    REQUIRE(ctx, (int)a.pooling >= 0 && a.pooling < S24I_POOLINGS, S24_ERROR_ARGUMENT,
+            "pooling is %d; expected 0 to %d", (int)a.pooling, (int)S24I_POOLINGS - 1);
     const s24i_train_pointer pointers[] = {
         {"dx", a.dx, 0},           {"x", a.x, a.pooling != S24I_POOL_MAX},
         {"vectors", a.vectors, 0}, {"teacher", a.teacher, 0},

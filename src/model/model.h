@@ -241,6 +241,9 @@ int s24i_slot_find(int64_t *block, s24i_slot *slot, const s24i_architecture *arc
 int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *model,
                            const char *name);
 
+/* s24_model_load of what makes vectors alone: without the head of a language model. */
+s24_status s24i_model_load_headless(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                                    const s24_model_opts *opts);
 /* A model on the CPU in f32 whose blocks have no linear weights yet, only biases and norms; nor
    has it a language model's head. Its tensors are checked as s24_model_load checks them. */
 s24_status s24i_model_load_bare(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint);
@@ -346,6 +349,10 @@ s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architect
                            const char *folder);
 s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
                              const s24i_architecture *architecture, const char *folder);
+/* Has the model a head of the next token? Not where config.json says that it is not the words'
+   embeddings and the checkpoint has no other. */
+s24_status s24i_next_token_read(int *has, s24_ctx *ctx, const s24i_architecture *architecture,
+                                const s24_checkpoint *checkpoint);
 /* Refuses a folder whose model was trained for a head, unless its modules.json says how to pool:
    the vectors would mean nothing. UNSUPPORTED. */
 s24_status s24i_pooling_check(s24_ctx *ctx, const s24_checkpoint *checkpoint);

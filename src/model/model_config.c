@@ -190,14 +190,14 @@ static s24_status read_pooling(s24i_pooled *pooled, const s24i_config *config)
                  {"pooling_mode_max_tokens", S24I_POOL_MAX, 1},
                  {"pooling_mode_mean_sqrt_len_tokens", 0, 0},
                  {"pooling_mode_weightedmean_tokens", 0, 0},
-                 {"pooling_mode_lasttoken", 0, 0}};
+                 {"pooling_mode_lasttoken", S24I_POOL_LAST, 1}};
     const char *chosen = NULL;
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         int on = 0;
         TRY(s24i_config_bool(&on, config, modes[i].key, S24I_OPTIONAL));
         if (!on) continue;
         REQUIRE(config->ctx, modes[i].supported, S24_ERROR_UNSUPPORTED,
-                "%s: %s is not supported; mean, cls or max was expected", config->file,
+                "%s: %s is not supported; mean, cls, max or lasttoken was expected", config->file,
                 modes[i].key);
         REQUIRE(config->ctx, !chosen, S24_ERROR_UNSUPPORTED,
                 "%s: both %s and %s are on; one way of pooling was expected", config->file, chosen,
@@ -263,6 +263,22 @@ s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
         status = read_modules(pooled, &modules, folder);
     }
     s24i_config_free(&modules);
+    return status;
+}
+
+s24_status s24i_next_token_read(int *has, s24_ctx *ctx, const s24i_architecture *architecture,
+                                const s24_checkpoint *checkpoint)
+{
+    char name[S24I_NAME_BYTES];
+    s24i_config config;
+    *has = architecture->lm_head != NULL;
+    if (!*has ||
+        s24i_tensor_find(name, checkpoint, architecture, architecture->lm_head, 0, ".weight"))
+        return S24_OK;
+    TRY(s24i_config_load(&config, ctx, s24_checkpoint_folder(checkpoint), "config.json",
+                         S24I_REQUIRED));
+    const s24_status status = s24i_config_bool(has, &config, "tie_word_embeddings", S24I_OPTIONAL);
+    s24i_config_free(&config);
     return status;
 }
 

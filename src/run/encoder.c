@@ -37,19 +37,28 @@ static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *fol
     s24_checkpoint *checkpoint;
     TRY(s24_checkpoint_open(&checkpoint, ctx, folder));
     s24_status status = check_model(ctx, checkpoint, folder);
-    if (status == S24_OK) status = s24_model_load(&encoder->model, ctx, checkpoint, opts);
+    if (status == S24_OK) status = s24i_model_load_headless(&encoder->model, ctx, checkpoint, opts);
     s24_checkpoint_close(checkpoint);
     return status;
 }
 
-static s24_status check_tokenizer(const s24_tokenizer *tokenizer, s24_ctx *ctx, const char *folder,
+/* A model whose tokens see all others wants one at each end; one whose tokens see the earlier ones,
+   one at either, so that no text is empty. */
+static s24_status check_tokenizer(const s24_encoder *encoder, s24_ctx *ctx, const char *folder,
                                   int64_t vocabulary)
 {
+    const s24_tokenizer *tokenizer = encoder->tokenizer;
+    const int ends = (tokenizer->cls >= 0) + (tokenizer->sep >= 0);
+    const int causal = encoder->model->architecture->causal;
     REQUIRE(
-        ctx, tokenizer->cls >= 0 && tokenizer->sep >= 0, S24_ERROR_UNSUPPORTED,
+        ctx, ends == 2 || causal, S24_ERROR_UNSUPPORTED,
         "%s: a tokenizer that puts no tokens like [CLS] and [SEP] around a text is not supported "
         "in an encoder",
         folder);
+    REQUIRE(ctx, ends, S24_ERROR_UNSUPPORTED,
+            "%s: a tokenizer that puts no token before a text or after it is not supported in an "
+            "encoder",
+            folder);
     REQUIRE(ctx, s24_tokenizer_vocabulary(tokenizer) <= vocabulary, S24_ERROR_FORMAT,
             "%s: the tokenizer's ids go up to %d, but the model has %lld word embeddings", folder,
             (int)s24_tokenizer_vocabulary(tokenizer) - 1, (long long)vocabulary);
@@ -79,7 +88,7 @@ static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *fo
             "%s: %lld positions, at least 2 are expected for [CLS] and [SEP]", folder,
             (long long)info.positions);
     if (encoder->tokenizer) {
-        TRY(check_tokenizer(encoder->tokenizer, ctx, folder, info.vocabulary));
+        TRY(check_tokenizer(encoder, ctx, folder, info.vocabulary));
         encoder->tokenizer->lower |= lower;
     }
     encoder->width = info.width;
@@ -157,8 +166,9 @@ static s24_status use_prompt(s24_encoder *e, s24_ctx *ctx, const char *name, con
     REQUIRE(ctx, e->tokenizer || !prompt.bytes, S24_ERROR_ARGUMENT,
             "a prompt was given to an encoder of token ids, which has no tokenizer");
     if (prompt.bytes && !e->model->pooled.pools_prompt) {
-        tokens = s24i_tokenizer_encode(e->tokens, e->max_tokens, e->tokenizer, &prompt, 1) - 1;
+        tokens = s24i_tokenizer_encode(e->tokens, e->max_tokens, e->tokenizer, &prompt, 1);
         if (tokens < 0) return s24i_tokenizer_no_memory(ctx);
+        tokens -= e->tokenizer->sep >= 0;
         REQUIRE(ctx, tokens + 1 < e->max_tokens, S24_ERROR_ARGUMENT,
                 "a prompt of %lld tokens or more leaves none of %lld to be pooled: include_prompt "
                 "of the pooling module is false",

@@ -360,8 +360,11 @@ s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_bat
     REQUIRE(ctx, !answers || session->model->qa_weight, S24_ERROR_ARGUMENT,
             "answer logits were asked of a model without a question answering head");
     const int language = session->model->lm_head.n > 0;
-    REQUIRE(ctx, !outputs->logits || session->model->class_weight || language, S24_ERROR_ARGUMENT,
-            "logits of classes were asked of a model without a classifier");
+    REQUIRE(
+        ctx, !outputs->logits || session->model->class_weight || language, S24_ERROR_ARGUMENT,
+        "logits were asked of a model without a classifier and without a head of the next token");
+    REQUIRE(ctx, (!outputs->loss && !outputs->losses) || language, S24_ERROR_ARGUMENT,
+            "a loss was asked of a model without a head of the next token");
     s24_batch whole;
     TRY(begin(session, ctx, &whole, batch));
     if (language) TRY(s24i_language_check(ctx, session->model, &whole, outputs));

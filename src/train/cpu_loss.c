@@ -149,13 +149,30 @@ static int is_pooled(const s24i_train_batch *step, int64_t t)
     return !step->mask || step->mask[t];
 }
 
-/* Tokens that a text's mean is over; of masked tokens only, none, and the vector is 0. */
-static int64_t pooled_tokens(const s24i_train_batch *step, int64_t text)
+/* The tokens that may be in a text's vector, and how many are: all, the first, or the last that is
+   pooled. Of masked tokens only there are none, and the vector is 0. */
+typedef struct span {
+    int64_t first, end, count;
+    int first_only;
+} span;
+
+static int is_in(const span *at, const s24i_train_batch *step, int64_t t)
 {
-    int64_t count = 0;
-    for (int64_t t = step->offsets[text]; t < step->offsets[text + 1]; t++)
-        count += is_pooled(step, t);
-    return count;
+    return at->first_only || is_pooled(step, t);
+}
+
+static span span_of(const s24i_pool *pool, const s24i_train_batch *step, int64_t text)
+{
+    span s = {step->offsets[text], step->offsets[text + 1], 0, pool->pooling == S24I_POOL_CLS};
+    if (s.first_only) s.end = s.first + 1;
+    if (pool->pooling == S24I_POOL_LAST) {
+        while (s.end - 1 > s.first && !is_pooled(step, s.end - 1))
+            s.end--;
+        s.first = s.end - 1;
+    }
+    for (int64_t t = s.first; t < s.end; t++)
+        s.count += is_in(&s, step, t);
+    return s;
 }
 
 static void pool_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -167,15 +184,14 @@ static void pool_range(void *arg, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t b = begin; b < end; b++) {
         float *y = p->vectors + b * n;
-        const int64_t first = s->offsets[b], count = pooled_tokens(s, b);
+        const span at = span_of(p, s, b);
         const float *x = p->x;
         int64_t seen = 0;
         memset(y, 0, (size_t)n * sizeof *y);
-        if (p->pooling == S24I_POOL_CLS) memcpy(y, x + first * n, (size_t)n * sizeof *y);
-        for (int64_t t = first; p->pooling != S24I_POOL_CLS && t < s->offsets[b + 1]; t++) {
-            if (!is_pooled(s, t)) continue;
+        for (int64_t t = at.first; t < at.end; t++) {
+            if (!is_in(&at, s, t)) continue;
             if (p->pooling == S24I_POOL_MEAN)
-                j->m->vec->axpy(y, 1.0f / (float)count, x + t * n, n);
+                j->m->vec->axpy(y, 1.0f / (float)at.count, x + t * n, n);
             else if (seen++)
                 j->m->vec->maximum(y, x + t * n, n);
             else
@@ -220,17 +236,16 @@ static void cosine_range(void *arg, int64_t begin, int64_t end, int thread)
         const float length = fmaxf(sqrtf(vec->dot(e, e, n)), 1e-12f);
         const float other = fmaxf(sqrtf(vec->dot(z, z, n)), 1e-12f);
         const float cosine = vec->dot(e, z, n) / (length * other);
-        const int cls = p->pooling == S24I_POOL_CLS, most = p->pooling == S24I_POOL_MAX;
-        const int64_t first = s->offsets[b], last = cls ? first + 1 : s->offsets[b + 1];
-        const int64_t count = cls ? 1 : pooled_tokens(s, b);
-        if (!count) continue;
-        const float share = -(float)j->weight / (length * (most ? 1.0f : (float)count));
+        const int most = p->pooling == S24I_POOL_MAX;
+        const span at = span_of(p, s, b);
+        if (!at.count) continue;
+        const float share = -(float)j->weight / (length * (most ? 1.0f : (float)at.count));
         memset(slope, 0, (size_t)n * sizeof *slope);
         vec->axpy(slope, share / other, z, n);
         vec->axpy(slope, -share * cosine / length, e, n);
         if (most) add_to_first(j, b, slope);
-        for (int64_t t = first; t < last && !most; t++)
-            if (cls || is_pooled(s, t)) vec->add(j->dx + t * n, j->dx + t * n, slope, n);
+        for (int64_t t = at.first; t < at.end && !most; t++)
+            if (is_in(&at, s, t)) vec->add(j->dx + t * n, j->dx + t * n, slope, n);
         j->sums[thread] += j->weight * (1.0 - (double)cosine);
     }
 }

@@ -96,9 +96,11 @@ static s24_status choose_head(maker *k)
     const s24i_architecture *a = t->arch;
     const s24_head wish = t->opts.head;
     s24_head there = S24_HEAD_NONE;
+    int next_token;
+    TRY(s24i_next_token_read(&next_token, k->ctx, a, k->walk.checkpoint));
     const s24_tensor *classes = s24i_walk_weight(&k->walk, a->class_head);
     if (s24i_walk_weight(&k->walk, a->qa_head)) there = S24_HEAD_QA;
-    if (a->lm_head) there = S24_HEAD_LM;
+    if (next_token) there = S24_HEAD_LM;
     if (classes) {
         there = S24_HEAD_CLASSES;
         t->shape.classes = classes->rank == 2 ? classes->shape[0] : 0;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """--ids: lines of token ids in place of text, for folders without a tokenizer."""
+import json
 import math
 import random
 import shutil
@@ -9,7 +10,7 @@ import unittest
 from cli_case import SOURCE, Scratch, run
 import test_cli_eval
 import tiny_bert
-from cli_data import read
+from cli_data import floats, read
 from test_cli_train_sets import randomise
 
 LETTERS = test_cli_eval.LETTERS
@@ -84,7 +85,7 @@ class Language(Scratch):
         self.assertRegex(said, r"^loss \d\.\d{4}  perplexity [\d.]+  \(75 tokens, [\d.]+ s\)$")
 
     def test_golden_perplexities(self):
-        for name in ("gpt2", "llama2"):
+        for name in ("gpt2", "llama2", "llama31", "mistral", "qwen2", "qwen3"):
             folder = GOLDEN / name
             if not folder.exists():
                 self.skipTest(f"{folder} is not here")
@@ -131,6 +132,37 @@ class Embed(Scratch):
         (self.folder / "crlf").write_bytes(lines.replace("\n", "\r\n").encode())
         self.assertEqual(self.vectors("bare", "--input", "crlf", "--ids"), expected)
         self.assertEqual(self.vectors("model", "--input", "ids", "--ids"), expected)
+
+    def test_a_language_model_as_an_embedder(self):
+        """With modules.json Qwen 3 gives the last token's vector, 2:4 too."""
+        if not (GOLDEN / "qwen3").exists():
+            self.skipTest(f"{GOLDEN / 'qwen3'} is not here")
+        kinds = ("Transformer", "1_Pooling"), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
+        folder = self.folder / "qwen3"
+        shutil.copytree(GOLDEN / "qwen3", folder)
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling/config.json").write_text('{"pooling_mode_lasttoken": true}')
+        (folder / "modules.json").write_text(json.dumps(
+            [{"type": f"sentence_transformers.models.{kind}", "path": path}
+             for kind, path in kinds]))
+        (self.folder / "lines").write_text("5 6 7\n9 6 7\n5 6 8 9 10\n")
+        (self.folder / "alone").write_text("5 6 8 9 10\n")
+        for model in ("qwen3", "packed"):
+            (_, shape, raw), tokens = self.vectors(model, "--input", "lines", "--ids")
+            self.assertEqual((shape, tokens), ([3, 64], 11))
+            rows = [floats(raw)[i * 64:i * 64 + 64] for i in range(3)]
+            self.assertNotAlmostEqual(rows[0][0], rows[1][0], places=3)
+            for row in rows:
+                self.assertAlmostEqual(sum(x * x for x in row), 1, places=5)
+            (_, _, raw), _ = self.vectors(model, "--input", "alone", "--ids")
+            for x, y in zip(floats(raw), rows[2]):
+                self.assertAlmostEqual(x, y, places=5)
+            if model == "qwen3":
+                self.good("prune", "qwen3", "packed", "--packed", "--method", "wanda",
+                          "--calibration", "lines", "--ids")
+        self.refusals([("bare", ["embed", str(GOLDEN / "qwen3"), "--input", "ids", "--ids",
+                                 "--output", "out.npy"], 5,
+                        "says that the model continues a text")])
 
     def test_the_stream_holds_the_same_vectors(self):
         expected = self.good("embed", "model", "--stream", text=(self.folder / "texts").read_text())

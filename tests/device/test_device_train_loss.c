@@ -260,6 +260,17 @@ static void fill_maxima(array *vectors, int *places, const array *x, int b, int6
     }
 }
 
+/* The mask of a text's last token of those that a mask lets be. */
+static const uint8_t *last_alone(uint8_t last[TOKENS], const uint8_t *mask, int b)
+{
+    int t = offsets[b + 1] - 1;
+    memset(last, 0, TOKENS);
+    while (t >= offsets[b] && !mask[t])
+        t--;
+    if (t >= offsets[b]) last[t] = 1;
+    return last;
+}
+
 /* 1 − cos of a text's vector; the gradient joins expected. `places`: of maxima, or NULL. */
 static double angle(double *expected, const array *vectors, const array *teacher, int b,
                     int64_t width, const uint8_t *mask, int first_only, const int *places)
@@ -292,11 +303,13 @@ static void test_cosine(void **state)
     (void)state;
     if (!gpu_here(&g)) return;
     void *work = work_memory(&g), *bounds = upload(&g, offsets, sizeof offsets);
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 9; i++) {
         const int64_t width = i % 2 ? 264 : 8, n = TOKENS * width;
         const s24i_pooling pooling = i == 3  ? S24I_POOL_CLS
+                                     : i > 6 ? S24I_POOL_LAST
                                      : i > 3 ? S24I_POOL_MAX
                                              : S24I_POOL_MEAN;
+        const int most = pooling == S24I_POOL_MAX;
         const double before[2] = {2, 0};
         double sum = 2, *expected = malloc((size_t)n * sizeof *expected);
         uint8_t mask[TOKENS];
@@ -312,14 +325,16 @@ static void test_cosine(void **state)
         for (int b = 0; b < TEXTS; b++) {
             int places[264];
             const uint8_t *masked = mask_there ? mask : NULL;
-            if (i > 3) fill_maxima(&vectors, places, &x, b, width, masked);
-            sum += angle(expected, &vectors, &teacher, b, width, masked, i == 3,
-                         i > 3 ? places : NULL);
+            uint8_t last[TOKENS];
+            if (most) fill_maxima(&vectors, places, &x, b, width, masked);
+            if (pooling == S24I_POOL_LAST) masked = last_alone(last, mask, b);
+            sum +=
+                angle(expected, &vectors, &teacher, b, width, masked, i == 3, most ? places : NULL);
         }
         assert_ok(g.ctx, s24_device_copy(g.ctx, g.device, vectors.there, vectors.host,
                                          (size_t)(TEXTS * width) * sizeof(float), NULL));
         DO(&g, cosine, .dtype = g.dtype, .tokens = TOKENS, .texts = TEXTS, .width = width,
-           .dx = dx.there, .x = i > 3 ? x.there : NULL, .vectors = vectors.there,
+           .dx = dx.there, .x = most ? x.there : NULL, .vectors = vectors.there,
            .teacher = teacher.there, .offsets = bounds, .mask = mask_there, .pooling = pooling,
            .loss = loss, .weight = 0.5, .gradient_scale = 8, .work = work);
         expect(&g, "turn", dx.there, 0, expected, n, 2e-6);
@@ -363,9 +378,9 @@ static void test_refusals(void **state)
     REFUSED(&g, S24_ERROR_SHAPE, "logits 4 apart", answer, .dtype = S24_F16, .tokens = 1,
             .texts = 1, .ld = 4, .offsets = m, .logits = m, .loss = sum, .temperature = 1,
             .gradient_scale = 1, .work = m);
-    REFUSED(&g, S24_ERROR_ARGUMENT, "pooling is 3", cosine, .dtype = S24_F16, .tokens = 1,
+    REFUSED(&g, S24_ERROR_ARGUMENT, "pooling is 4", cosine, .dtype = S24_F16, .tokens = 1,
             .texts = 1, .width = 8, .dx = m, .vectors = m, .teacher = m, .offsets = m,
-            .pooling = (s24i_pooling)3, .loss = sum, .weight = 1, .gradient_scale = 1, .work = m);
+            .pooling = S24I_POOLINGS, .loss = sum, .weight = 1, .gradient_scale = 1, .work = m);
     REFUSED(&g, S24_ERROR_ARGUMENT, "x is NULL", cosine, .dtype = S24_F16, .tokens = 1, .texts = 1,
             .width = 8, .dx = m, .vectors = m, .teacher = m, .offsets = m, .pooling = S24I_POOL_MAX,
             .loss = sum, .weight = 1, .gradient_scale = 1, .work = m);

@@ -68,20 +68,27 @@ static void slopes_with_dropout(void **state)
         .hidden = 1, .cosine = 3, .dropout = 0.1, .attention_dropout = 0.1, .seed = 6});
 }
 
-/* A vector of maxima: what has the most is what moves it, as long as no other token has more. */
-static void slopes_of_maxima(void **state)
+/* Of maxima: what has the most is what moves it, as long as no other token has more. */
+static void slopes_of_poolings(void **state)
 {
-    const tiny most = {
-        .qa_head = 1,
-        .activation = "gelu",
-        .modules =
-            "[{\"idx\":0,\"path\":\"\",\"type\":\"sentence_transformers.models.Transformer\"},"
-            "{\"idx\":1,\"path\":\"1_Pooling\",\"type\":\"sentence_transformers.models.Pooling\"}]",
-        .pooling = "{\"word_embedding_dimension\":12,\"pooling_mode_max_tokens\":true}"};
-    char folder[512];
+    static const struct {
+        const char *pooling;
+        float h;
+    } cases[] = {{"{\"word_embedding_dimension\":12,\"pooling_mode_max_tokens\":true}", 3e-4f},
+                 {"{\"pooling_mode_lasttoken\":true}", 4e-3f}};
     (void)state;
-    snprintf(folder, sizeof folder, "%s", tiny_write(&most, "most"));
-    check_slopes_of(folder, &(s24_objective){.cosine = 5}, 3e-4f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const tiny pooled = {
+            .qa_head = 1,
+            .activation = "gelu",
+            .modules = "[{\"idx\":0,\"path\":\"\",\"type\":\"sentence_transformers.models."
+                       "Transformer\"},{\"idx\":1,\"path\":\"1_Pooling\",\"type\":"
+                       "\"sentence_transformers.models.Pooling\"}]",
+            .pooling = cases[i].pooling};
+        char folder[512];
+        snprintf(folder, sizeof folder, "%s", tiny_write(&pooled, i ? "last" : "most"));
+        check_slopes_of(folder, &(s24_objective){.cosine = 5}, cases[i].h);
+    }
 }
 
 /* Dropout is what its seed says: the same bits, and others with another seed. */
@@ -144,7 +151,7 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slopes_of_maxima),
+        cmocka_unit_test(slopes_of_poolings),
         cmocka_unit_test(slopes),
         cmocka_unit_test(slopes_with_dropout),
         cmocka_unit_test(dropout_by_seed),

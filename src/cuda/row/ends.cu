@@ -2,6 +2,7 @@
 /* What a transformer ends in, f32 from rows of 16 bits: pooling, and heads of a few outputs.
    Bound by memory, as rows.cu. */
 #include "cuda/plugin/device.cuh"
+#include "cuda/row/pooled.cuh"
 #include "cuda/row/rows.cuh"
 
 /* ---- pooling: a cluster of blocks a text, each with a slice of its columns ------------------- */
@@ -114,11 +115,11 @@ __global__ void __launch_bounds__(POOL_THREADS)
     pool_arrive();
     dependents_may_start();
     wait_for_predecessors();
-    const int first = job.offsets[text];
-    const int end = job.pooling == S24I_POOL_CLS ? first + 1 : job.offsets[text + 1];
+    const pooled_span at(job, text);
     if (group < groups) {
         float sum[8];
-        const int count = pool_tokens<T>(sum, job, column + piece * 8, first + group, end, groups);
+        const int count =
+            pool_tokens<T>(sum, job, column + piece * 8, at.first + group, at.end, groups);
 #pragma unroll
         for (int i = 0; i < 8; i++)
             partial[group * columns + piece * 8 + i] = sum[i];

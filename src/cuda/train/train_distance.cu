@@ -2,6 +2,7 @@
 /* Losses that pull vectors to a teacher's: hidden states by their squared distance, pooled vectors
    by their angle. */
 #include "cuda/plugin/train.cuh"
+#include "cuda/row/pooled.cuh"
 #include "cuda/row/rows.cuh"
 #include "cuda/train/train_sums.cuh"
 
@@ -90,9 +91,11 @@ struct angle {
     /* For the whole block; the first one of a text leaves its loss. */
     __device__ explicit angle(const s24_device_train_cosine_args &job)
         : e(job.vectors + blockIdx.x * job.width), z(job.teacher + blockIdx.x * job.width),
-          mask(job.pooling == S24I_POOL_CLS ? nullptr : job.mask), first(job.offsets[blockIdx.x]),
-          end(job.pooling == S24I_POOL_CLS ? first + 1 : job.offsets[blockIdx.x + 1])
+          mask(job.pooling == S24I_POOL_CLS ? nullptr : job.mask)
     {
+        const pooled_span at(job, blockIdx.x);
+        first = at.first;
+        end = at.end;
         float ee = 0, zz = 0, ez = 0, count = 0;
         for (int c = threadIdx.x; c < job.width; c += THREADS) {
             ee += e[c] * e[c];

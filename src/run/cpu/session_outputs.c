@@ -46,21 +46,41 @@ typedef struct pool_job {
     float *embeddings;
 } pool_job;
 
+/* The tokens that may be in a text's vector: all, the first, or the last that is pooled. */
+typedef struct span {
+    int64_t first, end;
+} span;
+
+static int is_pooled(const pool_job *job, int64_t text, int64_t t)
+{
+    return job->session->model->pooled.pooling == S24I_POOL_CLS ||
+           s24i_is_pooled(job->batch, t, t - job->batch->offsets[text], job->session->unpooled);
+}
+
+static span span_of(const pool_job *job, int64_t text)
+{
+    const s24i_pooling pooling = job->session->model->pooled.pooling;
+    span s = {job->batch->offsets[text], job->batch->offsets[text + 1]};
+    if (pooling == S24I_POOL_CLS) s.end = s.first + 1;
+    if (pooling != S24I_POOL_LAST) return s;
+    while (s.end - 1 > s.first && !is_pooled(job, text, s.end - 1))
+        s.end--;
+    s.first = s.end - 1;
+    return s;
+}
+
 static void pool_text(const pool_job *job, int64_t text)
 {
     const s24_model *model = job->session->model;
     const s24i_vec *vec = job->session->vec;
-    const s24_batch *batch = job->batch;
-    const int64_t width = model->shape.width, first = batch->offsets[text];
+    const int64_t width = model->shape.width;
+    const span at = span_of(job, text);
     float *y = job->embeddings + text * width;
     int64_t counted = 0;
     memset(y, 0, (size_t)width * sizeof(float));
-    for (int64_t t = first; t < batch->offsets[text + 1]; t++) {
+    for (int64_t t = at.first; t < at.end; t++) {
         const float *x = job->hidden + t * width;
-        if (model->pooled.pooling == S24I_POOL_CLS && t > first) break;
-        if (model->pooled.pooling != S24I_POOL_CLS &&
-            !s24i_is_pooled(batch, t, t - first, job->session->unpooled))
-            continue;
+        if (!is_pooled(job, text, t)) continue;
         if (model->pooled.pooling == S24I_POOL_MAX && counted)
             vec->maximum(y, x, width);
         else

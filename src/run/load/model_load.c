@@ -137,7 +137,7 @@ static void find_heads(s24i_loader *l)
     const s24i_architecture *a = l->arch;
     if (s24i_walk_weight(&l->walk, a->qa_head))
         l->walk.heads[0] = (s24i_wanted_head){a->qa_head, 2, 0};
-    if (a->lm_head) l->walk.heads[0] = (s24i_wanted_head){a->lm_head, l->shape.vocabulary, 1};
+    if (l->next_token) l->walk.heads[0] = (s24i_wanted_head){a->lm_head, l->shape.vocabulary, 1};
     if (s24i_walk_weight(&l->walk, a->class_head))
         l->walk.heads[1] = (s24i_wanted_head){a->class_head, l->shape.classes, 0};
 }
@@ -164,6 +164,7 @@ static s24_status prepare(s24i_loader *l)
                           .shape = &l->shape,
                           .checks = 1,
                           .user = l};
+    if (!l->headless) TRY(s24i_next_token_read(&l->next_token, l->ctx, l->arch, l->checkpoint));
     read_classes(l);
     find_heads(l);
     if (l->opts.device) TRY(s24i_gpu_check(l->ctx, l->opts.device, l->arch, &l->shape));
@@ -239,7 +240,7 @@ static s24_status read_tensors(s24i_loader *l)
     l->walk.block_done = block_done;
     s24_status status = s24i_walk_tensors(&l->walk);
     if (status == S24_OK && l->patches) status = s24i_patches_build(l->model, l->ctx, l->patches);
-    if (status == S24_OK && l->arch->lm_head && !l->without_weights) status = build_head(l);
+    if (status == S24_OK && l->next_token && !l->without_weights) status = build_head(l);
     s24_ctx_free(l->ctx, l->patches);
     s24i_release_sources(l);
     return status;
@@ -248,7 +249,7 @@ static s24_status read_tensors(s24i_loader *l)
 static int has_lm_bias(const s24i_loader *l)
 {
     char name[S24I_NAME_BYTES];
-    return l->arch->lm_head && s24i_loader_find(name, l, l->arch->lm_head, 0, ".bias");
+    return l->next_token && s24i_loader_find(name, l, l->arch->lm_head, 0, ".bias");
 }
 
 static int64_t stored_bytes(const s24_checkpoint *checkpoint)
@@ -326,15 +327,27 @@ static s24_status load(s24_model **out, s24i_loader *l)
     return S24_OK;
 }
 
+static s24_status load_with(s24_model **out, s24i_loader *l, const s24_model_opts *opts)
+{
+    if (!out || !l->ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    REQUIRE(l->ctx, l->checkpoint, S24_ERROR_ARGUMENT, "checkpoint is NULL");
+    TRY(s24i_model_opts_read(&l->opts, l->ctx, opts));
+    return load(out, l);
+}
+
 s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
                           const s24_model_opts *opts)
 {
     s24i_loader l = {.ctx = ctx, .checkpoint = checkpoint};
-    if (!out || !ctx) return S24_ERROR_ARGUMENT;
-    *out = NULL;
-    REQUIRE(ctx, checkpoint, S24_ERROR_ARGUMENT, "checkpoint is NULL");
-    TRY(s24i_model_opts_read(&l.opts, ctx, opts));
-    return load(out, &l);
+    return load_with(out, &l, opts);
+}
+
+s24_status s24i_model_load_headless(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                                    const s24_model_opts *opts)
+{
+    s24i_loader l = {.ctx = ctx, .checkpoint = checkpoint, .headless = 1};
+    return load_with(out, &l, opts);
 }
 
 s24_status s24i_model_load_bare(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint)
