@@ -66,8 +66,8 @@ static void write_member(s24i_json_text *text, int *count, const char *key, cons
 /* The model's metadata, with our two keys made anew; returns how many members there are. */
 static int write_metadata(s24i_json_text *text, const header *h)
 {
-    static const char *const versions[] = {S24I_PACKED_VERSION, S24I_PACKED_VERSION,
-                                           S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION,
+    static const char *const versions[] = {S24I_PACKED_VERSION,     S24I_PACKED_VERSION,
+                                           S24I_QUANTIZED_VERSION,  S24I_LAYOUT_VERSION,
                                            S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION};
     int count = 0;
     const char *key;
