@@ -77,7 +77,7 @@ typedef struct s24i_linear_kernel {
     int bits;         /* of an integer: 8 or 4; 0 for floats */
     /* What it makes of x: S24_I8, or S24_DTYPE_NONE: it computes on floats. */
     s24_dtype activations;
-    uint32_t cpu; /* S24_CPU_ bits it needs */
+    uint32_t cpu;  /* S24_CPU_ bits it needs */
     uint32_t core; /* and those of the cores that it is made for: by name it runs elsewhere too */
     int rank; /* of the rows that fit, the highest is taken; a narrow dtype's row yields to an f32
                  row that ranks higher (src/op/plan.c) */
