@@ -15,9 +15,10 @@
 #define TILE_LOAD(T, from, step)                                                                   \
     __asm__ volatile("tileloadd (%0,%1,1),%%tmm" #T ::"r"(from), "r"((int64_t)(step)) : "memory")
 #define TILE_STORE(T, to, step)                                                                    \
-    __asm__ volatile("tilestored %%tmm" #T ",(%0,%1,1)" ::"r"(to), "r"((int64_t)(step))            \
-                     : "memor"                                                                     \
-                       "y")
+    __asm__ volatile("tilestored %%tmm" #T ",(%0,%1,1)"                                            \
+                     :                                                                             \
+                     : "r"(to), "r"((int64_t)(step))                                               \
+                     : "memory")
 /* sums[i][j] += Σ over 32 bf16 (64 int8) of a row i of X and what column j of W has of them. */
 #define TILE_DOT_BF16(SUMS, X, W)                                                                  \
     __asm__ volatile("tdpbf16ps %%tmm" #W ",%%tmm" #X ",%%tmm" #SUMS ::)
