@@ -202,15 +202,19 @@ static s24_status join(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
     return (sources[0].matrix ? join_matrices : join_dense)(linear, model, ctx, sources, count);
 }
 
+static int is_empty(const s24i_source *source)
+{
+    return !(source->laid_out.data || source->matrix || source->integers.values ||
+             source->dense.data);
+}
+
 static s24_status build_qkv(s24i_block *block, s24_model *model, s24_ctx *ctx,
                             const s24i_source *slots)
 {
     s24i_source sources[MOST_JOINED];
     for (int i = 0; i < 3; i++)
         sources[block->place[i]] = slots[i];
-    const s24i_source *key = &slots[S24I_KEY];
-    const int is_one =
-        model->shape.joint || !(key->laid_out.data || key->matrix || key->dense.data);
+    const int is_one = model->shape.joint || is_empty(&slots[S24I_KEY]);
     const int joins = is_one || can_be_joined(sources, 3);
     block->qkv_count = joins ? 1 : 3;
     for (int i = 0; i < 3; i++)
