@@ -110,6 +110,7 @@ class Convert(Scratch):
         self.assertEqual(config["eos_token_id"], [0, 3])
         self.assertEqual((config["model_type"], config["sliding_window"]), ("mistral", 8))
         self.assertEqual(config["rope_scaling"], {"rope_type": "linear", "factor": 2.5})
+        self.good("generate", "out", "--prompt", "ab c", "--max-new", "12")
 
     def test_llama3_frequencies_are_known_by_their_values(self):
         def divisor(i, factor):
@@ -127,6 +128,7 @@ class Convert(Scratch):
                 self.assertEqual(config["rope_scaling"], {
                     "rope_type": "llama3", "factor": factor, "low_freq_factor": 1,
                     "high_freq_factor": 4, "original_max_position_embeddings": 8192})
+                self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
             else:
                 done = run("convert", "m.gguf", "no", cwd=self.folder)
                 self.assertEqual(done.returncode, 5)
@@ -139,6 +141,7 @@ class Convert(Scratch):
             self.assertEqual(config["model_type"], architecture)
             for name, expected in values.items():
                 self.assertEqual(cli_data.floats(tensors[LLAMA[name]][2]), expected, name)
+            self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
 
     def test_gpt2_is_turned(self):
         values = write(self.folder, "m.gguf", "gpt2", "Q8_0",
