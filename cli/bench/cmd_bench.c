@@ -156,10 +156,10 @@ static const cli_example examples[] = {
      "The same on a GPU."},
     {"sparse24 bench --model bert-base --batch 16 --seq 384 --device cuda --peers torch",
      "In turns with PyTorch, in the same run."},
-    {"sparse24 bench --model llama-1b --batch 8 --seq 256 --dtype bf16 --peers torch --ways "
+    {"sparse24 bench --model llama-3.2-1b --batch 8 --seq 256 --dtype bf16 --peers torch --ways "
      "compiled",
      "A language model, in turns with PyTorch compiled."},
-    {"sparse24 bench --generate llama-1b --dtype bf16 --peers llama.cpp",
+    {"sparse24 bench --generate llama-3.2-1b --dtype bf16 --peers llama.cpp",
      "Token by token, in turns with llama.cpp."},
     {"sparse24 bench --model vit-l --batch 256 --device cuda", "Images instead of texts."},
     {"sparse24 bench --model sam-vit-h --batch 8 --include '*.mlp.*' --device cuda",
