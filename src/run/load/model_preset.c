@@ -54,7 +54,8 @@ static const struct {
       .activation = S24_ACTIVATION_GELU},                                                          \
      0,                                                                                            \
      0},
-#define S24I_LANGUAGE_PRESET(preset, type, words, rows, wide, deep, many, keys, inner, act, own)   \
+#define S24I_LANGUAGE_PRESET(preset, type, words, rows, wide, deep, many, keys, each, inner, act,  \
+                             own)                                                                  \
     {preset,                                                                                       \
      type,                                                                                         \
      {.vocabulary = words,                                                                         \
@@ -65,7 +66,7 @@ static const struct {
       .layers = deep,                                                                              \
       .heads = many,                                                                               \
       .kv_heads = (keys) ? (keys) : (many),                                                        \
-      .head_width = (wide) / (many),                                                               \
+      .head_width = (each) ? (each) : (wide) / (many),                                             \
       .intermediate = inner,                                                                       \
       .eps = 1e-5f,                                                                                \
       .rope = {.theta = 500000.0f},                                                                \
