@@ -245,6 +245,7 @@ typedef struct bench_generate_plan {
     int64_t batches[BENCH_MAX_LIST], threads[BENCH_MAX_LIST];
     int batch_count, thread_count;
     s24_dtype dtypes[BENCH_MAX_DTYPES];
+    const char *schemes[BENCH_MAX_DTYPES]; /* of weights in integers; NULL: of that dtype */
     int dtype_count;
     bench_effort effort;
     const char *svg;

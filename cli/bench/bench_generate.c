@@ -7,6 +7,7 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench/bench_generate.h"
 #include "sparse24/language.h"
@@ -212,7 +213,7 @@ static int make_players(cli_app *cli, player players[PLAYERS], const bench_pair 
     if (code != CLI_OK || !peer) return code;
     players[PEER].shape = (bench_llamacpp_shape){.info = &m->info,
                                                  .kv_heads = s24_model_kv_heads(m->sparse),
-                                                 .dtype = row->dtype,
+                                                 .form = row->form,
                                                  .batch = row->batch,
                                                  .threads = row->threads,
                                                  .prompt = plan->prompt_tokens,
@@ -256,7 +257,9 @@ static generate_row row_at(const bench_generate_plan *plan, int i)
     generate_row row = {.threads = plan->threads[i % plan->thread_count]};
     i /= plan->thread_count;
     row.batch = plan->batches[i % plan->batch_count];
-    row.dtype = plan->dtypes[i / plan->batch_count];
+    i /= plan->batch_count;
+    row.dtype = plan->dtypes[i];
+    row.form = plan->schemes[i] ? plan->schemes[i] : s24_dtype_name(row.dtype);
     return row;
 }
 
@@ -279,9 +282,11 @@ static int run_rows(cli_app *cli, const bench_generate_plan *plan, const char *f
     for (int i = 0; i < count && code == CLI_OK; i++) {
         rows[i] = row_at(plan, i);
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, count));
-        if (code == CLI_OK && (i == 0 || rows[i].dtype != rows[i - 1].dtype)) {
+        if (code == CLI_OK && (i == 0 || strcmp(rows[i].form, rows[i - 1].form) != 0)) {
+            const char *scheme = plan->schemes[i / (plan->batch_count * plan->thread_count)];
             bench_pair_free(&m);
-            code = cli_status(cli, bench_pair_load(&m, cli, &plan->source, folder, rows[i].dtype));
+            code = cli_status(
+                cli, bench_pair_load(&m, cli, &plan->source, folder, rows[i].dtype, scheme));
             if (code == CLI_OK) code = check_model(cli, plan, &m.info);
         }
         if (code == CLI_OK) code = run_row(cli, plan, &m, &rows[i], limits);

@@ -17,6 +17,7 @@ typedef struct generate_side {
 typedef struct generate_row {
     int64_t batch, threads;
     s24_dtype dtype;
+    const char *form; /* the dtype's name, or that of the integers' scheme */
     generate_side dense, sparse;
     int64_t sparse_layers, layers;
     double read; /* bytes per second that memory gave between their turns */

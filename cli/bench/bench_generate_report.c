@@ -17,7 +17,7 @@ void generate_print_head(const bench_generate_plan *plan, const bench_llamacpp *
     printf("prompts of %lld tokens, %lld new ones; tok/s of all texts, prompts in ms",
            (long long)plan->prompt_tokens, (long long)plan->new_tokens);
     if (peer) printf("; llama.cpp %s in the same turns", peer->version);
-    printf("\n%6s %-5s %2s %9s %9s %7s %6s %10s %10s %7s", "batch", "dtype", "T", "dense", "2:4",
+    printf("\n%6s %-9s %2s %9s %9s %7s %6s %10s %10s %7s", "batch", "dtype", "T", "dense", "2:4",
            "ratio", "limit", "prompts", "2:4", "ratio");
     if (peer) printf(" %-6s %9s %7s %10s %7s", "of", "llama.cpp", "ratio", "prompts", "ratio");
     printf("  2:4 layers\n");
@@ -26,11 +26,10 @@ void generate_print_head(const bench_generate_plan *plan, const bench_llamacpp *
 void generate_print_row(const generate_row *row, const bench_llamacpp *peer)
 {
     const generate_side *dense = &row->dense, *sparse = &row->sparse;
-    printf("%6lld %-5s %2lld %9.2f %9.2f %6.2fx %5.0f%% %10.1f %10.1f %6.2fx",
-           (long long)row->batch, s24_dtype_name(row->dtype), (long long)row->threads,
-           tokens_per_second(row, dense), tokens_per_second(row, sparse),
-           dense->step / sparse->step, 1e2 * sparse->limit_share, 1e3 * dense->prefill,
-           1e3 * sparse->prefill, dense->prefill / sparse->prefill);
+    printf("%6lld %-9s %2lld %9.2f %9.2f %6.2fx %5.0f%% %10.1f %10.1f %6.2fx",
+           (long long)row->batch, row->form, (long long)row->threads, tokens_per_second(row, dense),
+           tokens_per_second(row, sparse), dense->step / sparse->step, 1e2 * sparse->limit_share,
+           1e3 * dense->prefill, 1e3 * sparse->prefill, dense->prefill / sparse->prefill);
     if (row->has_peer)
         printf(" %-6s %9.2f %6.2fx %10.1f %6.2fx", row->peer_type,
                tokens_per_second(row, &row->peer), row->peer.step / sparse->step,
@@ -76,7 +75,7 @@ static json_t *row_json(const generate_row *row, const bench_llamacpp *peer)
 {
     json_t *object = json_object();
     json_object_set_new(object, "batch", json_integer(row->batch));
-    json_object_set_new(object, "dtype", json_string(s24_dtype_name(row->dtype)));
+    json_object_set_new(object, "dtype", json_string(row->form));
     json_object_set_new(object, "threads", json_integer(row->threads));
     json_object_set_new(object, "dense", side_json(row, &row->dense));
     json_object_set_new(object, "sparse", side_json(row, &row->sparse));
@@ -98,6 +97,8 @@ int generate_print_json(cli_app *cli, const bench_generate_plan *plan, const ben
     json_object_set_new(object, "model", json_string(plan->source.model));
     json_object_set_new(object, "prompt_tokens", json_integer(plan->prompt_tokens));
     json_object_set_new(object, "new_tokens", json_integer(plan->new_tokens));
+    json_object_set_new(object, "head",
+                        cli->common->head ? json_string(cli->common->head) : json_null());
     for (int i = 0; i < count; i++)
         json_array_append_new(list, row_json(&rows[i], peer));
     json_object_set_new(object, "rows", list);
@@ -110,8 +111,7 @@ static svg_bar bar_of(const generate_row *row, const char *name, const generate_
 {
     svg_bar bar = {.value = tokens_per_second(row, side)};
     snprintf(bar.label, sizeof bar.label, "%lld %s  %s  %lldT  %s", (long long)row->batch,
-             row->batch == 1 ? "text" : "texts", s24_dtype_name(row->dtype),
-             (long long)row->threads, name);
+             row->batch == 1 ? "text" : "texts", row->form, (long long)row->threads, name);
     if (side->limit_share > 0)
         snprintf(bar.note, sizeof bar.note, "%.2f (%.0f%% of the limit)", bar.value,
                  1e2 * side->limit_share);

@@ -41,7 +41,7 @@ int bench_llamacpp_prepare(cli_app *cli, bench_llamacpp *peer, const bench_llama
 {
     json_t *answer;
     json_t *order = json_pack("{s:s, s:o, s:s, s:I, s:I, s:I}", "do", "prepare", "shape",
-                              shape_json(shape), "dtype", s24_dtype_name(shape->dtype), "threads",
+                              shape_json(shape), "dtype", shape->form, "threads",
                               (json_int_t)shape->threads, "batch", (json_int_t)shape->batch,
                               "tokens", (json_int_t)(shape->prompt + shape->new_tokens));
     const int code = bench_child_ask(cli, &peer->child, order, &answer);

@@ -14,7 +14,7 @@ typedef struct bench_llamacpp {
 typedef struct bench_llamacpp_shape {
     const s24_model_info *info;
     int64_t kv_heads;
-    s24_dtype dtype;
+    const char *form; /* a dtype, or a scheme of integers */
     int64_t batch, threads, prompt, new_tokens;
 } bench_llamacpp_shape;
 

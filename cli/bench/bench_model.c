@@ -203,7 +203,8 @@ static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *fold
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, count));
         if (code == CLI_OK && i > 0 && rows[i].dtype != rows[i - 1].dtype) {
             bench_pair_free(m);
-            code = cli_status(cli, bench_pair_load(m, cli, &plan->source, folder, rows[i].dtype));
+            code = cli_status(cli,
+                              bench_pair_load(m, cli, &plan->source, folder, rows[i].dtype, NULL));
         }
         if (code == CLI_OK) code = run_row(cli, m, &rows[i], plan);
         cli_progress_clear(cli);
@@ -222,7 +223,8 @@ static int bench_folder(cli_app *cli, const void *asked, const char *folder)
     model_row *rows = NULL;
     int code = cli_status(cli, s24_ctx_progress(cli->ctx, "loading", 0, 1));
     if (code == CLI_OK)
-        code = cli_status(cli, bench_pair_load(&m, cli, &plan.source, folder, plan.dtypes[0]));
+        code =
+            cli_status(cli, bench_pair_load(&m, cli, &plan.source, folder, plan.dtypes[0], NULL));
     if (code == CLI_OK) code = choose_lengths(cli, &plan, &m.info);
     const int count = code == CLI_OK ? row_count(&plan) : 0;
     if (code == CLI_OK) rows = calloc((size_t)count, sizeof *rows);

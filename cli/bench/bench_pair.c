@@ -76,11 +76,13 @@ void bench_pair_free(bench_pair *m)
 }
 
 s24_status bench_pair_load(bench_pair *m, cli_app *cli, const bench_source *source,
-                           const char *folder, s24_dtype dtype)
+                           const char *folder, s24_dtype dtype, const char *scheme)
 {
     const char *name = source->model;
     s24_model_opts opts = {.size = sizeof opts,
-                           .dtype = dtype,
+                           .dtype = scheme ? S24_DTYPE_NONE : dtype,
+                           .quantize = scheme,
+                           .quantize_head = cli->common->head,
                            .sparse = 1,
                            .device = cli->device,
                            .include = source->include,

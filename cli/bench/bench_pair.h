@@ -26,9 +26,10 @@ typedef int bench_source_fn(cli_app *cli, const void *plan, const char *folder);
    is a preset. */
 int bench_source_open(cli_app *cli, const bench_source *source, bench_source_fn *run,
                       const void *plan);
-/* Loads both; what there is after an error is to be freed too. */
+/* Loads both, their layers in the dtype or as integers of the scheme if there is one, the head as
+   --quantize-head says; what there is after an error is to be freed too. */
 s24_status bench_pair_load(bench_pair *m, cli_app *cli, const bench_source *source,
-                           const char *folder, s24_dtype dtype);
+                           const char *folder, s24_dtype dtype, const char *scheme);
 void bench_pair_free(bench_pair *m);
 
 #endif

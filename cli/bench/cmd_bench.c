@@ -80,6 +80,7 @@ static const cli_option options[] = {
     {"exclude", 0, CLI_TEXT, offsetof(struct bench_options, exclude), "GLOB", NULL,
      "Make all but these layers of a preset 2:4.", NULL},
     CLI_SPARSE,
+    CLI_QUANTIZE_HEAD,
     {"prune", 0, CLI_COUNT, offsetof(struct bench_options, prune), "MIB", NULL,
      "Time prune and pack by magnitude of a dense matrix of that many MiB, next to memcpy.", NULL},
     {"attention", 0, CLI_TEXT, offsetof(struct bench_options, attention),
@@ -137,7 +138,7 @@ static const cli_rule rules[] = {
     {CLI_ONE_OF, "set shapes model generate attention prune", NULL, NULL},
     {CLI_ONLY_WITH, "batch include exclude sparse", "model generate", NULL},
     {CLI_ONLY_WITH, "seq peers=torch", "model", NULL},
-    {CLI_ONLY_WITH, "prompt-tokens new peers=llama.cpp", "generate", NULL},
+    {CLI_ONLY_WITH, "prompt-tokens new quantize-head peers=llama.cpp", "generate", NULL},
     {CLI_ONLY_WITH, "python", "peers=torch peers=llama.cpp", NULL},
     {CLI_ONLY_WITH, "ways", "peers=torch", NULL},
     {CLI_ONLY_WITH, "causal dropout", "attention", NULL},
@@ -161,6 +162,8 @@ static const cli_example examples[] = {
      "A language model, in turns with PyTorch compiled."},
     {"sparse24 bench --generate llama-3.2-1b --dtype bf16 --peers llama.cpp",
      "Token by token, in turns with llama.cpp."},
+    {"sparse24 bench --generate llama-3.2-1b --dtype int8,int4-g64 --quantize-head int4-g64",
+     "The same with weights of integers, the head's too."},
     {"sparse24 bench --model vit-l --batch 256 --device cuda", "Images instead of texts."},
     {"sparse24 bench --model sam-vit-h --batch 8 --include '*.mlp.*' --device cuda",
      "Only the layers of the MLP 2:4."},
@@ -258,11 +261,11 @@ static int check_device(cli_app *cli, const struct bench_options *o)
         return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --%s runs on the CPU only", device,
                         o->prune ? "prune" : "generate");
     while (cli_list_next(item, sizeof item, &list)) {
-        if (scheme_of(item) && (o->model || o->generate))
+        if (scheme_of(item) && o->model)
             return cli_fail(cli, CLI_USAGE,
-                            "option --dtype: %s is not for --%s; pack --quantize makes such a "
+                            "option --dtype: %s is not for --model; pack --quantize makes such a "
                             "folder",
-                            item, o->model ? "model" : "generate");
+                            item);
         if (!has_dtype(cli, o, item))
             return cli_fail(cli, CLI_UNSUPPORTED, "--dtype %s: bench has none with --device %s%s",
                             item, device,
@@ -322,6 +325,7 @@ static int run_generate(cli_app *cli, const struct bench_options *o)
         return cli_fail(cli, CLI_USAGE, "option --batch: %lld is more than %d",
                         (long long)most_of(plan.batches, plan.batch_count), MOST_BATCH);
     plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
+    read_schemes(plan.schemes, dtypes_of(cli, o));
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
     plan.source.threads = most_of(plan.threads, plan.thread_count);
     if (code == CLI_OK) code = read_model_peers(cli, o, LLAMACPP, &peer);

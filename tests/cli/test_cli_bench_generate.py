@@ -49,6 +49,17 @@ class Generate(Scratch):
         self.assertEqual(rows[0]["dense"]["step_bytes"], dense + cache)
         self.assertEqual(rows[2]["dense"]["step_bytes"], dense + 3 * cache)
 
+    def test_weights_of_integers(self):
+        words = words_of("--dtype", "f32,int8,int4-g64", "--threads", "1", "--sparse")
+        found = self.json(*words, "--quantize-head", "int8")
+        self.assertEqual(found["head"], "int8")
+        rows = found["rows"]
+        self.assertEqual([r["dtype"] for r in rows], ["f32", "int8", "int4-g64"])
+        for side in ("dense", "sparse"):
+            sizes = [r[side]["step_bytes"] for r in rows]
+            self.assertEqual(sizes, sorted(sizes, reverse=True))
+        self.assertIsNone(self.json(*words)["head"])
+
     def test_a_table_and_a_chart(self):
         done = self.good(*words_of("--threads", "1", "--svg", "chart.svg"))
         self.assertRegex(done.stdout, r"prompts of 9 tokens, 5 new ones")
@@ -131,7 +142,10 @@ for line in sys.stdin:
             ("PyTorch", [*generate, "--peers", "torch"], 2, r"--peers=torch|--peers: torch"),
             ("a library", [*generate, "--peers", "onednn"], 2,
              r"--peers: onednn is for products; with --generate there is llama\.cpp"),
-            ("a scheme", [*generate, "--dtype", "int4"], 2, r"--dtype: int4 is not for --generate"),
+            ("a head of i8", [*generate, "--dtype", "i8", "--quantize-head", "int8"], 2,
+             r"option quantize_head of a model excludes the dtype i8"),
+            ("a head of passes", ["bench", "--model", "minilm", "--quantize-head", "int8"], 2,
+             r"option --quantize-head is for --generate"),
             ("a GPU", [*generate, "--device", "cuda", "--dtype", "bf16"], 5,
              r"--generate runs on the CPU only"),
         ])
