@@ -146,12 +146,12 @@ static void a_slow_machine(void **state)
 static void no_time_at_all(void **state)
 {
     (void)state;
-    for (int untimed = 0; untimed < 2; untimed++) {
+    for (int in_doubt = 0; in_doubt < 2; in_doubt++) {
         machine m = {.clock = 2, .sparse = {1e-6, 0}, .dense = {1e-6, 0}, .dense_factor = 1};
         const s24i_race r = {.products = 2,
                              .most = {256, 64},
                              .until = 1,
-                             .untimed = untimed,
+                             .dense_in_doubt = in_doubt,
                              .now = now,
                              .run = run,
                              .user = &m};
@@ -162,7 +162,33 @@ static void no_time_at_all(void **state)
         assert_int_equal(m.laps, 0);
         for (int p = 0; p < 2; p++)
             for (int together = 0; together < 2; together++)
-                assert_int_equal(choices[p].dense[together], untimed ? ALL : 0);
+                assert_int_equal(choices[p].dense[together], in_doubt ? ALL : 0);
+    }
+}
+
+/* Where times do not agree and dense looked faster, but not by far, the caller has said it too. */
+static void times_that_do_not_agree(void **state)
+{
+    (void)state;
+    for (int in_doubt = 0; in_doubt < 2; in_doubt++) {
+        machine m = {.sparse = {1e-7, 0},
+                     .dense = {0.7e-7, 0},
+                     .dense_factor = 2,
+                     .noisy_laps = -1,
+                     .busy = {1, 1}};
+        const s24i_race r = {.products = 2,
+                             .most = {256, 0},
+                             .until = 0.15,
+                             .dense_in_doubt = in_doubt,
+                             .now = now,
+                             .run = run,
+                             .user = &m};
+        s24i_choice choices[2];
+        int agreed = 1;
+        assert_int_equal(s24i_race_run(choices, &agreed, &r), S24_OK);
+        assert_false(agreed);
+        assert_int_equal(choices[0].dense[S24I_ALONE], in_doubt ? ALL : 0);
+        assert_int_equal(choices[1].dense[S24I_ALONE], 0); /* slower dense */
     }
 }
 
@@ -187,6 +213,7 @@ int main(void)
         cmocka_unit_test(a_busy_machine),
         cmocka_unit_test(a_slow_machine),
         cmocka_unit_test(no_time_at_all),
+        cmocka_unit_test(times_that_do_not_agree),
         cmocka_unit_test(an_error_ends_it),
     };
     return cmocka_run_group_tests_name("nn_race", tests, NULL, NULL);

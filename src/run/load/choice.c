@@ -226,7 +226,7 @@ static s24_status run_race(racing *r, int *agreed)
                             .most = {CHUNK_ROWS, threads > 1 ? shared : 0},
                             .until = start + RACE_SECONDS - chooser->spent,
                             /* On tiles bf16 gains little with 2:4, and loses with few tokens. */
-                            .untimed =
+                            .dense_in_doubt =
                                 r->model->dtype == S24_BF16 && s24_ctx_cpu(r->ctx) & S24_CPU_AMX,
                             .now = now,
                             .run = run_lap,

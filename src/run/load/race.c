@@ -123,11 +123,11 @@ static int has_agreed(track *t)
     return points > 0 && (agreed == points || agreed >= ENOUGH);
 }
 
-static uint32_t dense_bits(const track *t, int product, int agreed, int untimed)
+static uint32_t dense_bits(const track *t, int product, int agreed, int in_doubt)
 {
-    const double least = log(agreed ? MARGIN : FAR);
+    const double least = log(agreed ? MARGIN : in_doubt ? 1 : FAR);
     uint32_t bits = 0;
-    if (last_before(t, S24I_ROW_OCTAVES) < 0) return untimed ? (1u << S24I_ROW_OCTAVES) - 1 : 0;
+    if (last_before(t, S24I_ROW_OCTAVES) < 0) return in_doubt ? (1u << S24I_ROW_OCTAVES) - 1 : 0;
     for (int i = 0; i < S24I_ROW_OCTAVES; i++)
         if (ratio_at(t, i, product) < least) bits |= 1u << i;
     return bits;
@@ -149,7 +149,7 @@ s24_status s24i_race_run(s24i_choice *choices, int *agreed, const s24i_race *rac
         const int as = !occurs || (!sure[together] && sure[!together]) ? !together : together;
         *agreed &= sure[together] || !occurs;
         for (int p = 0; p < race->products; p++)
-            choices[p].dense[together] = dense_bits(&tracks[as], p, sure[as], race->untimed);
+            choices[p].dense[together] = dense_bits(&tracks[as], p, sure[as], race->dense_in_doubt);
     }
     return S24_OK;
 }
