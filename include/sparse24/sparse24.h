@@ -137,9 +137,9 @@ enum {
     S24_CPU_DOTPROD = 1u << 17 /* FEAT_DotProd: dots of bytes in NEON's registers */
 };
 
-/* What this CPU (and its operating system) can run, as S24_CPU_ bits. Where it has AMX, Linux is asked
-   for the use of its tiles, which is the process's from then on: alternate signal stacks need the
-   room that getauxval(AT_MINSIGSTKSZ) tells. A context asks the same. */
+/* What this CPU (and its operating system) can run, as S24_CPU_ bits. Where it has AMX, Linux is
+   asked for the use of its tiles, which is the process's from then on: alternate signal stacks need
+   the room that getauxval(AT_MINSIGSTKSZ) tells. A context asks the same. */
 S24_API uint32_t s24_cpu_detect(void);
 /* The levels' names by index, "baseline", "avx2" … "neon", "dotprod"; NULL past the end. */
 S24_API const char *s24_cpu_level_name(int index);
