@@ -39,6 +39,21 @@ static s24_status run(void *user, double times[S24I_RACE_PRODUCTS], const s24i_l
     return S24_OK;
 }
 
+/* A race that cannot agree, with what the caller says of doubt. */
+static void race_in_doubt(s24i_choice choices[2], machine *m, double until, int in_doubt)
+{
+    const s24i_race r = {.products = 2,
+                         .most = {256, 64},
+                         .until = until,
+                         .dense_in_doubt = in_doubt,
+                         .now = now,
+                         .run = run,
+                         .user = m};
+    int agreed = 1;
+    assert_int_equal(s24i_race_run(choices, &agreed, &r), S24_OK);
+    assert_false(agreed);
+}
+
 /* Runs it on a machine that has one thread or more. */
 static void race(s24i_choice choices[2], int *agreed, machine *m, int threads)
 {
@@ -148,17 +163,8 @@ static void no_time_at_all(void **state)
     (void)state;
     for (int in_doubt = 0; in_doubt < 2; in_doubt++) {
         machine m = {.clock = 2, .sparse = {1e-6, 0}, .dense = {1e-6, 0}, .dense_factor = 1};
-        const s24i_race r = {.products = 2,
-                             .most = {256, 64},
-                             .until = 1,
-                             .dense_in_doubt = in_doubt,
-                             .now = now,
-                             .run = run,
-                             .user = &m};
         s24i_choice choices[2];
-        int agreed = 1;
-        assert_int_equal(s24i_race_run(choices, &agreed, &r), S24_OK);
-        assert_false(agreed);
+        race_in_doubt(choices, &m, 1, in_doubt);
         assert_int_equal(m.laps, 0);
         for (int p = 0; p < 2; p++)
             for (int together = 0; together < 2; together++)
@@ -176,17 +182,8 @@ static void times_that_do_not_agree(void **state)
                      .dense_factor = 2,
                      .noisy_laps = -1,
                      .busy = {1, 1}};
-        const s24i_race r = {.products = 2,
-                             .most = {256, 0},
-                             .until = 0.15,
-                             .dense_in_doubt = in_doubt,
-                             .now = now,
-                             .run = run,
-                             .user = &m};
         s24i_choice choices[2];
-        int agreed = 1;
-        assert_int_equal(s24i_race_run(choices, &agreed, &r), S24_OK);
-        assert_false(agreed);
+        race_in_doubt(choices, &m, 0.15, in_doubt);
         assert_int_equal(choices[0].dense[S24I_ALONE], in_doubt ? ALL : 0);
         assert_int_equal(choices[1].dense[S24I_ALONE], 0); /* slower dense */
     }

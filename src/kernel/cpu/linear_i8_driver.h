@@ -105,21 +105,15 @@ static void pack_codes(uint8_t *to, uint32_t fields, const int8_t *kept)
 /* Row `row`, lane `lane` of its block, which is zero. */
 static void pack_row(uint8_t *block, int64_t lane, const s24i_weight *from, int64_t row)
 {
-    const int there = row < from->n;
-    const int8_t *values = (const int8_t *)from->values + (there ? row : 0) * (from->k / 2);
-    const uint8_t *indices = from->indices + (there ? row : 0) * ((from->k + 7) / 8);
-    const float scale = from->scales && there ? from->scales[row] : 1;
+    const float scale = from->scales && row < from->n ? from->scales[row] : 1;
     int64_t sum = 0;
     uint8_t *k_block = block + ROW_HEAD + 4 * lane;
     for (int64_t k = 0; k < from->k; k += COLUMNS, k_block += BLOCK) {
-        const int64_t left = there ? (from->k - k) / 4 : 0, groups = left < GROUPS ? left : GROUPS;
-        uint8_t codes[4] = {0x44, 0x44, 0x44, 0x44};
-        int8_t kept[2 * GROUPS] = {0};
+        uint8_t codes[COLUMNS / 8];
+        int8_t kept[COLUMNS / 2];
         uint32_t fields;
-        memcpy(codes, indices + k / 8, (size_t)((groups + 1) / 2));
-        if (groups & 1) codes[groups / 2] = (uint8_t)((codes[groups / 2] & 0xf) | 0x40);
+        rows16_integers(codes, kept, from, row, k, COLUMNS);
         memcpy(&fields, codes, sizeof fields);
-        memcpy(kept, values + k / 2, (size_t)(2 * groups));
         pack_codes(k_block, fields, kept);
         for (int i = 0; i < 2 * GROUPS; i++) {
             sum += kept[i];
@@ -136,12 +130,8 @@ static void pack_row(uint8_t *block, int64_t lane, const s24i_weight *from, int6
 static void pack_blocks(void *arg, int64_t begin, int64_t end, int thread)
 {
     const packing *p = arg;
-    const int64_t bytes = row_block_bytes(p->from->k);
-    uint8_t *w = p->w;
     (void)thread;
-    memset(w + begin * bytes, 0, (size_t)((end - begin) * bytes));
-    for (int64_t row = begin * ROWS; row < end * ROWS; row++)
-        pack_row(w + row / ROWS * bytes, row % ROWS, p->from, row);
+    rows16_by_rows(p, begin, end, row_block_bytes(p->from->k), pack_row);
 }
 
 static void weight_pack(void *w, const s24i_weight *from)

@@ -42,4 +42,31 @@ static inline void rows16_share(void *w, const s24i_weight *from, int64_t blocks
     from->parallel.run(from->parallel.pool, blocks, pack, &p);
 }
 
+/* The codes and the integers that a row keeps of `columns` columns from k on, a multiple of 8: past k
+   and n zeros, with the code of positions 0 and 1. */
+static inline void rows16_integers(uint8_t *codes, int8_t *kept, const s24i_weight *from,
+                                   int64_t row, int64_t k, int64_t columns)
+{
+    const int64_t left = row < from->n ? from->k - k : 0;
+    const int64_t groups = (left < columns ? left : columns) / 4;
+    memset(codes, 0x44, (size_t)columns / 8);
+    memset(kept, 0, (size_t)columns / 2);
+    if (groups <= 0) return;
+    memcpy(kept, (const int8_t *)from->values + (row * from->k + k) / 2, (size_t)(2 * groups));
+    memcpy(codes, from->indices + row * s24i_index_stride(from->k) + k / 8,
+           (size_t)((groups + 1) / 2));
+    if (groups & 1) codes[groups / 2] = (uint8_t)((codes[groups / 2] & 0xf) | 0x40);
+}
+
+/* Row blocks [begin, end) of `bytes` each, row by row into their lanes. */
+static inline void rows16_by_rows(const packing *p, int64_t begin, int64_t end, int64_t bytes,
+                                  void (*pack)(uint8_t *block, int64_t lane,
+                                               const s24i_weight *from, int64_t row))
+{
+    uint8_t *w = p->w;
+    memset(w + begin * bytes, 0, (size_t)((end - begin) * bytes));
+    for (int64_t row = begin * ROWS; row < end * ROWS; row++)
+        pack(w + row / ROWS * bytes, row % ROWS, p->from, row);
+}
+
 #endif

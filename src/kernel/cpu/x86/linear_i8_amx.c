@@ -17,7 +17,6 @@
 
 #if defined(__x86_64__)
 #include "kernel/cpu/x86/avx512.h"
-#include "kernel/linear_i8.h"
 
 #define TARGET                                                                                     \
     __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,"                         \
@@ -28,6 +27,7 @@
 enum { TILE_COLUMNS = 64, ROW_HEAD = 128, TILE_CODES = 128, TILE_BYTES = TILE_CODES + 8 * 64 };
 
 #include "kernel/cpu/x86/linear_amx_run.h"
+#include "kernel/cpu/x86/tokens_i8.h"
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
@@ -72,22 +72,14 @@ TARGET_INLINE void expand(uint8_t *to, const uint8_t *from, const int part)
 /* Row `row`, lane `lane` of its block, which is zero. */
 static void pack_row(uint8_t *block, int64_t lane, const s24i_weight *from, int64_t row)
 {
-    const int there = row < from->n;
-    const int64_t values_at = row * (from->k / 2), codes_at = row * s24i_index_stride(from->k);
-    const float scale = from->scales && there ? from->scales[row] : 1;
+    const float scale = from->scales && row < from->n ? from->scales[row] : 1;
     int64_t sum = 0;
     uint8_t *tile = block + ROW_HEAD + 4 * lane;
     for (int64_t k = 0; k < from->k; k += TILE_COLUMNS, tile += TILE_BYTES) {
-        const int64_t left = there ? (from->k - k) / 4 : 0, groups = left < 16 ? left : 16;
-        uint8_t codes[8] = {0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44};
-        int8_t kept[32] = {0};
-
-        if (groups > 0) {
-            memcpy(kept, (const uint8_t *)from->values + values_at + k / 2, (size_t)(2 * groups));
-            memcpy(codes, from->indices + codes_at + k / 8, (size_t)((groups + 1) / 2));
-            if (groups & 1) codes[groups / 2] = (uint8_t)((codes[groups / 2] & 0xf) | 0x40);
-        }
-        for (int i = 0; i < 32; i++)
+        uint8_t codes[TILE_COLUMNS / 8];
+        int8_t kept[TILE_COLUMNS / 2];
+        rows16_integers(codes, kept, from, row, k, TILE_COLUMNS);
+        for (int i = 0; i < TILE_COLUMNS / 2; i++)
             sum += kept[i];
         memcpy(tile, codes, 4);
         memcpy(tile + 64, codes + 4, 4);
@@ -102,12 +94,8 @@ static void pack_row(uint8_t *block, int64_t lane, const s24i_weight *from, int6
 static void pack_blocks(void *arg, int64_t begin, int64_t end, int thread)
 {
     const packing *p = arg;
-    const int64_t bytes = row_block_bytes(p->from->k);
-    uint8_t *w = p->w;
     (void)thread;
-    memset(w + begin * bytes, 0, (size_t)((end - begin) * bytes));
-    for (int64_t row = begin * ROWS; row < end * ROWS; row++)
-        pack_row(w + row / ROWS * bytes, row % ROWS, p->from, row);
+    rows16_by_rows(p, begin, end, row_block_bytes(p->from->k), pack_row);
 }
 
 static size_t weight_bytes(const s24i_weight *from)
@@ -122,75 +110,22 @@ static void weight_pack(void *w, const s24i_weight *from)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* 16 columns of a token; `whole`: all are there, and together. */
-TARGET_INLINE __m512 token_columns(const s24i_linear_job *job, s24_dtype dtype, int whole,
-                                   int64_t m, int64_t k)
-{
-    const void *x =
-        element_of(job->x, dtype, m * job->x_stride_m + k * (whole ? 1 : job->x_stride_k));
-    if (!whole) return load_lanes(x, dtype, job->x_stride_k, lane_mask(job->k - k));
-    return dtype == S24_F32 ? _mm512_loadu_ps(x)
-                            : widen_bf16(_mm256_loadu_si256((const __m256i *)x));
-}
-
-TARGET_INLINE void largest_of(__m512i largest[4], const s24i_linear_job *job, s24_dtype dtype,
-                              int whole, int64_t m, int64_t k)
-{
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        const __m512i x = _mm512_castps_si512(token_columns(job, dtype, whole, m, k + 16 * i));
-        largest[i] = _mm512_max_epu32(largest[i], _mm512_and_si512(x, magnitude));
-    }
-}
-
-/* 64 columns as bytes. The packing instructions work within 128 bits, so that four vectors of 16
-   come out as a 4 x 4 square of groups, turned. */
-TARGET_INLINE void quantise(const s24i_linear_job *job, s24_dtype dtype, int whole, int64_t m,
-                            int64_t k, __m512 inverse, uint8_t *to)
-{
-    const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    __m512i q[4];
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        q[i] = _mm512_cvtps_epi32(
-            _mm512_mul_ps(token_columns(job, dtype, whole, m, k + 16 * i), inverse));
-    }
-    const __m512i bytes =
-        _mm512_packs_epi16(_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]));
-    _mm512_store_si512(to, _mm512_permutexvar_epi32(turn, bytes));
-}
-
 /* A token's bytes, 64 columns `step` bytes from those before; returns its scale. */
 TARGET_INLINE float pack_token_as(s24_dtype dtype, const s24i_linear_job *job, int64_t m,
                                   uint8_t *to, int64_t step)
 {
     const int64_t whole = job->x_stride_k == 1 ? job->k / TILE_COLUMNS * TILE_COLUMNS : 0;
-    __m512i largest[4];
     float inverse;
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        largest[i] = _mm512_setzero_si512();
-    }
-    for (int64_t k = 0; k < whole; k += TILE_COLUMNS) {
+    const float scale = i8_token_scale(largest_magnitude(job, dtype, whole, m), &inverse);
+    const __m512 inverses = _mm512_set1_ps(inverse);
+    for (int64_t k = 0; k < whole; k += TILE_COLUMNS, to += step) {
         const char *next = element_of(job->x, dtype, (m + 1) * job->x_stride_m + k);
         for (int i = 0; i < (dtype == S24_F32 ? 4 : 2); i++)
             _mm_prefetch(next + 64 * i, _MM_HINT_T0);
-        largest_of(largest, job, dtype, 1, m, k);
+        _mm512_store_si512(to, quantise_64(job, dtype, 1, m, k, inverses));
     }
-    if (whole < job->k) {
-        for (int64_t k = whole; k < job->k; k += TILE_COLUMNS)
-            largest_of(largest, job, dtype, 0, m, k);
-    }
-    const float scale = i8_token_scale(
-        _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_max_epu32(largest[0], largest[1]),
-                                                 _mm512_max_epu32(largest[2], largest[3]))),
-        &inverse);
-    const __m512 inverses = _mm512_set1_ps(inverse);
-    for (int64_t k = 0; k < whole; k += TILE_COLUMNS, to += step)
-        quantise(job, dtype, 1, m, k, inverses, to);
     for (int64_t k = whole; k < job->k; k += TILE_COLUMNS, to += step)
-        quantise(job, dtype, 0, m, k, inverses, to);
+        _mm512_store_si512(to, quantise_64(job, dtype, 0, m, k, inverses));
     return scale;
 }
 

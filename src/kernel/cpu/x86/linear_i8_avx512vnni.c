@@ -25,56 +25,15 @@ enum {
 };
 
 #include "kernel/cpu/linear_i8_driver.h"
+#include "kernel/cpu/x86/tokens_i8.h"
 
 /* ---- quantisation ---------------------------------------------------------------------------- */
 
-/* 16 columns of a token from k on; `whole`: all are there, and together. */
-TARGET_INLINE __m512 token_columns(const s24i_linear_job *job, s24_dtype dtype, int whole,
-                                   int64_t m, int64_t k)
+/* 64 columns as q + X_OFFSET. */
+TARGET_INLINE __m512i offset_64(const s24i_linear_job *job, s24_dtype dtype, int whole, int64_t m,
+                                int64_t k, __m512 inverse)
 {
-    const void *x =
-        element_of(job->x, dtype, m * job->x_stride_m + k * (whole ? 1 : job->x_stride_k));
-    if (!whole) return load_lanes(x, dtype, job->x_stride_k, lane_mask(job->k - k));
-    return dtype == S24_F32 ? _mm512_loadu_ps(x)
-                            : widen_bf16(_mm256_loadu_si256((const __m256i *)x));
-}
-
-TARGET_INLINE uint32_t largest_magnitude(const s24i_linear_job *job, s24_dtype dtype, int64_t whole,
-                                         int64_t m)
-{
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-    __m512i largest[4];
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        largest[i] = _mm512_setzero_si512();
-    }
-    for (int64_t k = 0; k < job->k; k += 64) {
-        UNROLL for (int i = 0; i < 4; i++)
-        {
-            const __m512 x = token_columns(job, dtype, k < whole, m, k + 16 * i);
-            largest[i] =
-                _mm512_max_epu32(largest[i], _mm512_and_si512(_mm512_castps_si512(x), magnitude));
-        }
-    }
-    return _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_max_epu32(largest[0], largest[1]),
-                                                    _mm512_max_epu32(largest[2], largest[3])));
-}
-
-/* 64 columns as bytes. The packing instructions work within 128 bits, so that four vectors of 16
-   come out as a 4 x 4 square of groups, turned. */
-TARGET_INLINE __m512i quantise_64(const s24i_linear_job *job, s24_dtype dtype, int whole, int64_t m,
-                                  int64_t k, __m512 inverse)
-{
-    const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    __m512i q[4];
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        const __m512 x = token_columns(job, dtype, whole, m, k + 16 * i);
-        q[i] = _mm512_cvtps_epi32(_mm512_mul_ps(x, inverse));
-    }
-    const __m512i bytes =
-        _mm512_packs_epi16(_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]));
-    return _mm512_xor_si512(_mm512_permutexvar_epi32(turn, bytes),
+    return _mm512_xor_si512(quantise_64(job, dtype, whole, m, k, inverse),
                             _mm512_set1_epi8((char)X_OFFSET));
 }
 
@@ -90,7 +49,7 @@ TARGET_INLINE void quantise_as(s24_dtype dtype, const s24i_linear_job *job, int6
         const char *next = element_of(job->x, dtype, (m + 1) * job->x_stride_m + k);
         for (int i = 0; i < (dtype == S24_F32 ? 4 : 2); i++)
             _mm_prefetch(next + 64 * i, _MM_HINT_T0);
-        _mm512_store_si512(eights, quantise_64(job, dtype, 1, m, k, _mm512_set1_ps(inverse)));
+        _mm512_store_si512(eights, offset_64(job, dtype, 1, m, k, _mm512_set1_ps(inverse)));
         UNROLL for (int i = 0; i < 8; i++)
         {
             memcpy(to + i * step, eights + i, 8);
@@ -99,7 +58,7 @@ TARGET_INLINE void quantise_as(s24_dtype dtype, const s24i_linear_job *job, int6
     }
     for (int64_t k = whole; k < job->k; k += 64) {
         const int64_t eight_count = rows16_k_blocks(job->k - k) * (COLUMNS / 8);
-        _mm512_store_si512(eights, quantise_64(job, dtype, 0, m, k, _mm512_set1_ps(inverse)));
+        _mm512_store_si512(eights, offset_64(job, dtype, 0, m, k, _mm512_set1_ps(inverse)));
         for (int64_t i = 0; i < 8 && i < eight_count; i++, to += step)
             memcpy(to, eights + i, 8);
     }
@@ -118,7 +77,7 @@ TARGET_INLINE void quantise_eight_as(s24_dtype dtype, const s24i_linear_job *job
         __m512 turned[8];
         UNROLL for (int t = 0; t < 8; t++)
         {
-            r[t] = quantise_64(job, dtype, 1, m + t, k, _mm512_set1_ps(inverse[t]));
+            r[t] = offset_64(job, dtype, 1, m + t, k, _mm512_set1_ps(inverse[t]));
         }
         turn_eights(turned, r);
         UNROLL for (int i = 0; i < 8; i++, to += step)
