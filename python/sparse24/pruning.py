@@ -79,7 +79,7 @@ def prune_model(model: str | os.PathLike, out: str | os.PathLike, criterion: str
     texts: passages to calibrate with, for `wanda` and `sparsegpt`. include, exclude: globs over
     names; by default the linear layers inside the blocks. packed: write the 2:4 weights packed.
     report is called with each layer, progress with (stage, done, total); if that returns something
-    true, or Ctrl-C is pressed, KeyboardInterrupt is raised and nothing is left behind.
+    true, or Ctrl-C is pressed, KeyboardInterrupt is raised and nothing is left.
     """
     layers: list[Layer] = []
 

@@ -260,7 +260,7 @@ static float *heads_of(const float *x, int64_t tokens, int64_t heads, int64_t wi
     return all;
 }
 
-/* Norms of heads in place, and back in place; the columns beside them stay. */
+/* Norms of heads in place, and back in place; the columns next to them stay. */
 static void check_heads(gpu *g, int64_t tokens, int64_t heads, int64_t width)
 {
     const int64_t ld = (heads + 2) * width, rows = tokens * heads, n = rows * width;

@@ -50,7 +50,7 @@ static void test_refused(void **state)
          "," DIGITS "," DIGITS "," DIGITS "]}," BYTE_MODEL "}",
          S24_ERROR_UNSUPPORTED, "more than 4 parts"},
         {"{" LLAMA_NORM "," BYTE_LEVEL "," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
-         "a normalizer of blanks beside pre_tokenizer ByteLevel"},
+         "a normalizer of blanks with pre_tokenizer ByteLevel"},
         {"{" LLAMA_NORM "," LLAMA_MODEL ",\"added_tokens\":[{\"id\":1,\"content\":\"<s>\","
          "\"normalized\":true}]}",
          S24_ERROR_UNSUPPORTED, "\"<s>\" is normalized"},

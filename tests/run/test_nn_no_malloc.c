@@ -180,7 +180,7 @@ static void let_go(void *user, void *memory, size_t bytes)
     free(memory);
 }
 
-/* Texts that go on again and again leave nothing behind. */
+/* Texts that go on again and again leave nothing. */
 static void ten_thousand_steps(void **state)
 {
     enum { TOKENS = 512, TURNS = 20 };

@@ -107,7 +107,7 @@ enum { ROWS = (int)(sizeof rows / sizeof *rows) };
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* Keys of a model that are read beside its row's fields, or say nothing that is computed. */
+/* Keys of a model that are read next to its row's fields, or say nothing that is computed. */
 static int is_known(const row *r, const char *key)
 {
     static const char *const others[] = {".vocab_size",

@@ -175,7 +175,7 @@ static s24_status read_pre_tokenizer(void *tokenizer, const s24i_config *part)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strcmp(rows[i].type, type)) return rows[i].read(tokenizer, part);
     return s24i_tokenizer_refuse(part, "pre_tokenizer", type,
-                                 "ByteLevel, Split, Digits and Metaspace beside BPE");
+                                 "ByteLevel, Split, Digits and Metaspace with BPE");
 }
 
 static s24_status read_normalizer(void *user, const s24i_config *part)
@@ -198,7 +198,7 @@ static s24_status read_normalizer(void *user, const s24i_config *part)
     } else {
         return s24i_tokenizer_refuse(part, "normalizer", type,
                                      "NFC, Prepend and Replace of a blank by " S24I_BLANK
-                                     " beside BPE");
+                                     " with BPE");
     }
     return S24_OK;
 }
@@ -266,8 +266,7 @@ static s24_status read(s24_tokenizer *tokenizer, const s24i_config *root, const 
     TRY(s24i_tokenizer_each(root, "pre_tokenizer", "pretokenizers", read_pre_tokenizer, tokenizer));
     TRY(s24i_tokenizer_each(root, "normalizer", "normalizers", read_normalizer, tokenizer));
     REQUIRE(root->ctx, !bpe->byte_level || (!bpe->blanks && !bpe->prepend), S24_ERROR_UNSUPPORTED,
-            "%s: a normalizer of blanks beside pre_tokenizer ByteLevel is not supported",
-            root->file);
+            "%s: a normalizer of blanks with pre_tokenizer ByteLevel is not supported", root->file);
     REQUIRE(root->ctx, (!bpe->split_count && !bpe->nfc) || bpe->byte_level, S24_ERROR_UNSUPPORTED,
             "%s: %s without pre_tokenizer ByteLevel is not supported", root->file,
             bpe->nfc ? "normalizer NFC" : "pre_tokenizer Split or Digits");

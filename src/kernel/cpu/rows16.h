@@ -42,8 +42,8 @@ static inline void rows16_share(void *w, const s24i_weight *from, int64_t blocks
     from->parallel.run(from->parallel.pool, blocks, pack, &p);
 }
 
-/* The codes and the integers that a row keeps of `columns` columns from k on, a multiple of 8: past k
-   and n zeros, with the code of positions 0 and 1. */
+/* The codes and the integers that a row keeps of `columns` columns from k on, a multiple of 8: past
+   k and n zeros, with the code of positions 0 and 1. */
 static inline void rows16_integers(uint8_t *codes, int8_t *kept, const s24i_weight *from,
                                    int64_t row, int64_t k, int64_t columns)
 {

@@ -36,7 +36,7 @@ static const float *gamma_at(const s24i_gpu_session *gpu, int64_t number)
     return gpu->gammas + number * gpu->model->shape.width;
 }
 
-/* Norms that a block has beside those two, of heads of queries and of keys. */
+/* Norms that a block has with those two, of heads of queries and of keys. */
 enum { HEAD_NORMS = 2 };
 
 static float *head_gamma_at(const s24i_gpu_session *gpu, int64_t block, int of_keys)

@@ -38,8 +38,8 @@ TARGET_INLINE uint32_t largest_magnitude(const s24i_linear_job *job, s24_dtype d
                                                     _mm512_max_epu32(largest[2], largest[3])));
 }
 
-/* 64 columns as signed bytes. The packing instructions work within 128 bits, so that four vectors of 16
-   come out as a 4 x 4 square of groups, turned. */
+/* 64 columns as signed bytes. The packing instructions work within 128 bits, so that four vectors
+   of 16 come out as a 4 x 4 square of groups, turned. */
 TARGET_INLINE __m512i quantise_64(const s24i_linear_job *job, s24_dtype dtype, int whole, int64_t m,
                                   int64_t k, __m512 inverse)
 {
