@@ -60,7 +60,8 @@ void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i
     *rows = s24i_slot_outputs(shape, slot);
     if (shape->joint && slot == S24I_QUERY) *rows += 2 * keys;
     if (shape->joint && (slot == S24I_KEY || slot == S24I_VALUE)) *rows = 0;
-    if (slot == S24I_GATE && !shape->gated) *rows = 0;
+    if (slot == S24I_GATE && (!shape->gated || shape->joint_gate)) *rows = 0;
+    if (slot == S24I_INTERMEDIATE && shape->joint_gate) *rows *= 2;
     *cols = shape->width;
     if (slot == S24I_ATTENTION) *cols = shape->heads * shape->head_width;
     if (slot == S24I_OUTPUT) *cols = shape->intermediate;

@@ -64,12 +64,25 @@ typedef struct s24i_architecture {
     const char *rel_h, *rel_w, *key_window, *key_globals;
     /* Of attention to the last tokens: how many, whether at all, the first block that does. */
     const char *key_sliding, *key_slides, *key_sliding_first;
+    /* Of attention to tokens on either side (key_near: how many both sides have): every how many
+       blocks one sees all, what else positions of the others turn by. */
+    const char *key_near, *key_near_every, *key_near_theta;
+    /* Of scores that grow by a table of distances, [buckets, heads]. */
+    const char *relative, *key_buckets;
+    /* The layer from embeddings to the blocks' width, where these differ, and the key of theirs. */
+    const char *project, *key_embedding;
+    /* Positions begin after the row of the token that pads, whose id it is, and config.json counts
+       the rows before them too. */
+    const char *key_padding;
 
     int pre_norm;     /* x + f(norm(x)) instead of norm(x + f(x)) */
     int rms;          /* norms divide by the root mean square: no mean, no .bias */
     int causal;       /* no token attends to a later one */
     int rotary;       /* positions turn queries and keys */
     int joint;        /* query, key and value are one tensor, slots[S24I_QUERY] */
+    int joint_gate;   /* gate and intermediate are one tensor, slots[S24I_INTERMEDIATE] */
+    int bare_norms;   /* norms take the mean, but have no .bias */
+    int first_bare;   /* the first block has no norm before its attention */
     int transposed;   /* weights are stored [k, n] */
     int biases;       /* linear layers have them; 0: those that the checkpoint has */
     int state_normed; /* the last hidden state is the final norm's */
@@ -85,8 +98,14 @@ typedef struct s24i_shape {
     float dropout, attention_dropout;
     s24i_rope rope;
     int64_t sliding, sliding_first; /* see s24i_block_sliding */
+    int64_t near, near_every;       /* see s24i_block_near */
+    s24i_rope near_rope;            /* of blocks that attend near; theta 0: as of the others */
+    int64_t buckets;                /* of distances; 0: scores do not grow by them */
+    int64_t embedding;              /* columns of the tables of words, positions and types */
+    int64_t skipped;                /* rows before the first position's */
     int joint;                      /* query, key and value are one layer, S24I_QUERY */
-    int gated;                      /* there is a layer S24I_GATE */
+    int gated;                      /* there is a layer S24I_GATE, or */
+    int joint_gate;                 /* its rows are the first of S24I_INTERMEDIATE's */
     int64_t grid, window;   /* tokens a side of an image with relative positions, of a window */
     uint64_t global_blocks; /* bits of blocks that attend beyond windows */
 } s24i_shape;
@@ -103,6 +122,25 @@ static inline int64_t s24i_block_sliding(const s24i_shape *shape, int64_t block)
     return block >= shape->sliding_first ? shape->sliding : 0;
 }
 
+/* To how many tokens a token of that block attends on each side of it, itself one of them; 0: to
+   all. */
+static inline int64_t s24i_block_near(const s24i_shape *shape, int64_t block)
+{
+    return shape->near && block % shape->near_every ? shape->near : 0;
+}
+
+/* Are embeddings of another width than the blocks? */
+static inline int s24i_projects(const s24i_shape *shape)
+{
+    return shape->embedding && shape->embedding != shape->width;
+}
+
+/* Columns of the tables of embeddings. */
+static inline int64_t s24i_embedding_width(const s24i_shape *shape)
+{
+    return s24i_projects(shape) ? shape->embedding : shape->width;
+}
+
 /* Queries, keys and values of a token. */
 static inline int64_t s24i_qkv_outputs(const s24i_shape *shape)
 {
@@ -112,7 +150,7 @@ static inline int64_t s24i_qkv_outputs(const s24i_shape *shape)
 /* Linear layers of a block. */
 static inline int64_t s24i_slot_count(const s24i_shape *shape)
 {
-    return S24I_SLOTS - (shape->joint ? 2 : 0) + (shape->gated ? 1 : 0);
+    return S24I_SLOTS - (shape->joint ? 2 : 0) + (shape->gated && !shape->joint_gate ? 1 : 0);
 }
 
 /* The ways that a layer's product may run; s24i_weight (run/weight/weight.h) is what it needs for
@@ -172,6 +210,9 @@ struct s24_model {
     s24i_map words_map;                         /* empty: words is among the floats */
     s24i_layer_norm embedding_norm, final_norm; /* no gamma: there is none */
     const float *qa_weight, *qa_bias;           /* [2, width], [2]; NULL without a head */
+    const float *relative;                      /* [buckets, heads]; NULL: none */
+    s24i_linear project;                        /* [width, embedding]; empty: there is none */
+    const float *project_bias;
     /* Of images: position_rows hold the patches' bias and the first token too, so that the layer's
        weights alone are left, [width, patch_map.row]. */
     s24i_linear patches;
@@ -214,6 +255,12 @@ int64_t s24i_model_layers(const s24_model *model,
                           const void *arg);
 /* Of those the 2:4 ones. */
 int64_t s24i_model_sparse_layers(const s24_model *model);
+
+/* Has a block of the row a gate? */
+static inline int s24i_is_gated(const s24i_architecture *architecture)
+{
+    return architecture->slots[S24I_GATE] || architecture->joint_gate;
+}
 
 /* The row of a model_type, NULL if there is none. */
 const s24i_architecture *s24i_architecture_find(const char *model_type);
@@ -343,6 +390,9 @@ s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weigh
 /* The head of a language model from its weight [vocabulary, width]: f32, or bf16 on the CPU, or
    integers. It is used where it lies in a checkpoint's file. */
 s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const s24i_source *source);
+
+/* The layer from embeddings to the blocks, from its weight [width, embedding]. */
+s24_status s24i_project_build(s24_model *model, s24_ctx *ctx, float *weight);
 
 /* Reads shape, pooling and normalisation of a folder. */
 s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,

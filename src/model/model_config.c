@@ -26,10 +26,11 @@ static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
                  {"relu", S24_ACTIVATION_RELU, 1, 0},
                  {"silu", S24_ACTIVATION_SILU, 0, 0},
                  {"relu2", S24_ACTIVATION_RELU, 0, 1}};
+    const int knows_all = arch->causal || s24i_is_gated(arch);
     const char *name = arch->activation ? arch->activation : "gelu";
     TRY(s24i_config_string(&name, config, arch->key_activation, S24I_OPTIONAL));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(names[i].name, name) != 0 || (!arch->causal && !names[i].everywhere)) continue;
+        if (strcmp(names[i].name, name) != 0 || (!knows_all && !names[i].everywhere)) continue;
         shape->activation = names[i].activation;
         shape->squared = names[i].squared;
         return S24_OK;
@@ -37,7 +38,7 @@ static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
     return s24_ctx_fail(config->ctx, S24_ERROR_UNSUPPORTED,
                         "%s: %s is '%s'; gelu, gelu_new, gelu_pytorch_tanh%s was expected",
                         config->file, arch->key_activation, s24i_show(name).text,
-                        arch->causal ? ", relu, relu2 or silu" : " or relu");
+                        knows_all ? ", relu, relu2 or silu" : " or relu");
 }
 
 /* A key that the architecture may not have, which leaves *out as it is. */
@@ -134,13 +135,35 @@ static s24_status read_heads(s24i_shape *shape, const s24i_config *config,
     return S24_OK;
 }
 
+/* What tables hold besides a row of the blocks' width for each position. */
+static s24_status read_tables(s24i_shape *shape, const s24i_config *config,
+                              const s24i_architecture *arch)
+{
+    enum { USUAL_BUCKETS = 32, MOST_BUCKETS = 1 << 12 };
+    int64_t padding = 1;
+    if (arch->relative) shape->buckets = USUAL_BUCKETS;
+    TRY(read_int(&shape->buckets, config, arch->key_buckets, S24I_OPTIONAL, 4, MOST_BUCKETS));
+    shape->embedding = shape->width;
+    TRY(read_int(&shape->embedding, config, arch->key_embedding, S24I_OPTIONAL, 1, MOST_WIDTH));
+    if (!arch->key_padding) return S24_OK;
+    TRY(s24i_config_int(&padding, config, arch->key_padding, S24I_OPTIONAL, 0, MOST_ROWS));
+    shape->skipped = padding + 1;
+    shape->positions -= shape->skipped;
+    REQUIRE(config->ctx, shape->positions > 0, S24_ERROR_FORMAT,
+            "%s: %s is %lld; more than %s, %lld, and one was expected", config->file,
+            arch->key_positions, (long long)(shape->positions + shape->skipped), arch->key_padding,
+            (long long)padding);
+    return S24_OK;
+}
+
 static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
     const char *positions = "absolute";
     shape->types = arch->key_types ? 2 : 0;
     shape->joint = arch->joint;
-    shape->gated = arch->slots[S24I_GATE] != NULL;
+    shape->gated = s24i_is_gated(arch);
+    shape->joint_gate = arch->joint_gate;
     shape->eps = 1e-12f;
     TRY(read_int(&shape->vocabulary, config, arch->key_vocabulary, S24I_REQUIRED, 1, MOST_ROWS));
     TRY(read_int(&shape->positions, config, arch->key_positions, S24I_REQUIRED, 1, MOST_ROWS));
@@ -160,6 +183,8 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     TRY(read_grid(shape, config, arch));
     TRY(s24i_rope_read(shape, config, arch));
     TRY(s24i_sliding_read(shape, config, arch));
+    TRY(s24i_near_read(shape, config, arch));
+    TRY(read_tables(shape, config, arch));
     if (!arch->key_position_type) return S24_OK;
     TRY(s24i_config_string(&positions, config, arch->key_position_type, S24I_OPTIONAL));
     REQUIRE(config->ctx, strcmp(positions, "absolute") == 0, S24_ERROR_UNSUPPORTED,

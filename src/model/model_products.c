@@ -25,7 +25,10 @@ int s24i_product_layers(const s24_model *model, int64_t block, int index)
 {
     const s24i_block *b = &model->blocks[block];
     if (index == S24I_QUERY && b->qkv_count == 1 && !model->shape.joint) return 3;
-    return index == S24I_INTERMEDIATE && model->shape.gated && !b->gate.n ? 2 : 1;
+    return index == S24I_INTERMEDIATE && model->shape.gated && !model->shape.joint_gate &&
+                   !b->gate.n
+               ? 2
+               : 1;
 }
 
 int64_t s24i_model_layers(const s24_model *model,

@@ -4,7 +4,6 @@
 
 static void put(s24i_steps *steps, s24i_block_step step)
 {
-    if (step.kind == S24I_STEP_ATTEND) steps->attend = steps->count;
     steps->step[steps->count++] = step;
 }
 
@@ -28,6 +27,12 @@ static void put_in_place(s24i_steps *steps, s24i_step_kind kind, s24i_step_place
     put(steps, (s24i_block_step){.kind = kind, .from = at, .to = at});
 }
 
+static s24i_step_kind attends(const s24i_architecture *a)
+{
+    if (a->relative) return S24I_STEP_ATTEND_DISTANCE;
+    return a->key_near ? S24I_STEP_ATTEND_NEAR : S24I_STEP_ATTEND;
+}
+
 s24i_steps s24i_steps_of(const s24i_architecture *a)
 {
     s24i_steps steps = {.count = 0};
@@ -36,12 +41,12 @@ s24i_steps s24i_steps_of(const s24i_architecture *a)
     put_product(&steps, S24I_QUERY, input, S24I_AT_QKV);
     if (a->query_norm) put_in_place(&steps, S24I_STEP_HEAD_NORM, S24I_AT_QKV);
     if (a->rotary) put_in_place(&steps, S24I_STEP_ROTATE, S24I_AT_QKV);
-    put(&steps,
-        (s24i_block_step){.kind = S24I_STEP_ATTEND, .from = S24I_AT_QKV, .to = S24I_AT_CONTEXT});
+    steps.attend = steps.count;
+    put(&steps, (s24i_block_step){.kind = attends(a), .from = S24I_AT_QKV, .to = S24I_AT_CONTEXT});
     put_product(&steps, S24I_ATTENTION, S24I_AT_CONTEXT, S24I_AT_SUMS);
     put_norm(&steps, a->pre_norm ? S24I_OUTPUT_NORM : S24I_ATTENTION_NORM, input);
     put_product(&steps, S24I_INTERMEDIATE, input, S24I_AT_OUTER);
-    if (a->slots[S24I_GATE]) put_in_place(&steps, S24I_STEP_GATE, S24I_AT_OUTER);
+    if (s24i_is_gated(a)) put_in_place(&steps, S24I_STEP_GATE, S24I_AT_OUTER);
     put_product(&steps, S24I_OUTPUT, S24I_AT_OUTER, S24I_AT_SUMS);
     if (!a->pre_norm) put_norm(&steps, S24I_OUTPUT_NORM, input);
     return steps;
@@ -57,10 +62,14 @@ const s24i_block_step *s24i_steps_product(const s24i_steps *steps, s24i_slot slo
 
 const char *s24i_step_name(s24i_step_kind kind)
 {
-    static const char *const names[] = {
-        [S24I_STEP_NORM] = "norm",           [S24I_STEP_PRODUCT] = "product",
-        [S24I_STEP_HEAD_NORM] = "head norm", [S24I_STEP_ROTATE] = "rotate",
-        [S24I_STEP_ATTEND] = "attend",       [S24I_STEP_GATE] = "gate"};
+    static const char *const names[] = {[S24I_STEP_NORM] = "norm",
+                                        [S24I_STEP_PRODUCT] = "product",
+                                        [S24I_STEP_HEAD_NORM] = "head norm",
+                                        [S24I_STEP_ROTATE] = "rotate",
+                                        [S24I_STEP_ATTEND] = "attend",
+                                        [S24I_STEP_ATTEND_NEAR] = "attend near",
+                                        [S24I_STEP_ATTEND_DISTANCE] = "attend by distance",
+                                        [S24I_STEP_GATE] = "gate"};
     return names[kind];
 }
 

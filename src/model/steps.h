@@ -16,12 +16,14 @@
 #include "model/model.h"
 
 typedef enum s24i_step_kind {
-    S24I_STEP_NORM,      /* to = norm(from) */
-    S24I_STEP_PRODUCT,   /* to = from · wᵀ + bias, then the layer's activation; or to += */
-    S24I_STEP_HEAD_NORM, /* each head of queries and keys = its norm, in place */
-    S24I_STEP_ROTATE,    /* queries and keys are turned by their positions, in place */
-    S24I_STEP_ATTEND,    /* CONTEXT = attention of QKV, the one step where tokens meet */
-    S24I_STEP_GATE,      /* OUTER = activation(gate) · intermediate, both in OUTER before */
+    S24I_STEP_NORM,            /* to = norm(from) */
+    S24I_STEP_PRODUCT,         /* to = from · wᵀ + bias, then the layer's activation; or to += */
+    S24I_STEP_HEAD_NORM,       /* each head of queries and keys = its norm, in place */
+    S24I_STEP_ROTATE,          /* queries and keys are turned by their positions, in place */
+    S24I_STEP_ATTEND,          /* CONTEXT = attention of QKV, the one step where tokens meet */
+    S24I_STEP_ATTEND_NEAR,     /* the same, which in some blocks sees tokens near alone */
+    S24I_STEP_ATTEND_DISTANCE, /* the same, with scores that grow by the tokens' distance */
+    S24I_STEP_GATE,            /* OUTER = activation(gate) · intermediate, both in OUTER before */
     S24I_STEP_KINDS
 } s24i_step_kind;
 
@@ -50,14 +52,14 @@ enum { S24I_MOST_STEPS = 12 };
 typedef struct s24i_steps {
     s24i_block_step step[S24I_MOST_STEPS];
     int count;
-    int attend; /* the index of S24I_STEP_ATTEND */
+    int attend; /* the index of the step that attends */
 } s24i_steps;
 
 /* The steps of a block of that model type. */
 s24i_steps s24i_steps_of(const s24i_architecture *architecture);
 /* The step of the product whose first layer is that one. */
 const s24i_block_step *s24i_steps_product(const s24i_steps *steps, s24i_slot slot);
-/* "norm", "product", "rotate", "attend", "gate". */
+/* "norm", "product", "rotate", "attend", "gate" … */
 const char *s24i_step_name(s24i_step_kind kind);
 /* Refuses a model type with a step that whoever walks it lacks, by the step's name; `has` holds
    a bit (1 << kind) for each that is there, `who` says who walks. UNSUPPORTED. */

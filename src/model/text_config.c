@@ -54,23 +54,34 @@ static s24_status check_whole(const s24i_config *config)
 }
 
 /* What rope_parameters or rope_scaling says. */
-static s24_status read_scaling(s24i_shape *shape, const s24i_config *rope,
-                               const s24i_architecture *arch)
+static s24_status read_scaling(s24i_rope *out, const s24i_config *rope)
 {
     static const struct {
         const char *name;
         s24_status (*read)(s24i_rope *rope, const s24i_config *config);
     } types[] = {{"default", read_default}, {"linear", read_linear}, {"llama3", read_llama3}};
     const char *type = "default";
-    TRY(read_float(&shape->rope.theta, rope, arch->key_theta, S24I_OPTIONAL, 1e12));
+    TRY(read_float(&out->theta, rope, "rope_theta", S24I_OPTIONAL, 1e12));
     TRY(check_whole(rope));
     TRY(s24i_config_string(&type, rope, "type", S24I_OPTIONAL));
     TRY(s24i_config_string(&type, rope, "rope_type", S24I_OPTIONAL));
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i].name, type) == 0) return types[i].read(&shape->rope, rope);
+        if (strcmp(types[i].name, type) == 0) return types[i].read(out, rope);
     return s24_ctx_fail(rope->ctx, S24_ERROR_UNSUPPORTED,
                         "%s: rope_type is '%s'; only default, linear and llama3 are supported",
                         rope->file, s24i_show(type).text);
+}
+
+/* Of all blocks, or of each kind of them. */
+static s24_status read_kinds(s24i_shape *shape, const s24i_config *rope,
+                             const s24i_architecture *arch)
+{
+    s24i_config kind;
+    if (!arch->key_near) return read_scaling(&shape->rope, rope);
+    TRY(s24i_config_child(&kind, rope, "full_attention", S24I_OPTIONAL));
+    TRY(read_scaling(&shape->rope, kind.json ? &kind : rope));
+    TRY(s24i_config_child(&kind, rope, "sliding_attention", S24I_OPTIONAL));
+    return kind.json ? read_scaling(&shape->near_rope, &kind) : S24_OK;
 }
 
 s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
@@ -80,11 +91,17 @@ s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
     if (!arch->rotary) return S24_OK;
     shape->rope.theta = 10000.0f;
     TRY(read_float(&shape->rope.theta, config, arch->key_theta, S24I_OPTIONAL, 1e12));
+    if (arch->key_near_theta) {
+        shape->rope.theta = 160000.0f;
+        shape->near_rope.theta = 10000.0f;
+        TRY(read_float(&shape->rope.theta, config, arch->key_theta, S24I_OPTIONAL, 1e12));
+        TRY(read_float(&shape->near_rope.theta, config, arch->key_near_theta, S24I_OPTIONAL, 1e12));
+    }
     TRY(check_whole(config));
     for (int i = 0; i < 2; i++) {
         s24i_config rope;
         TRY(s24i_config_child(&rope, config, places[i], S24I_OPTIONAL));
-        if (rope.json) TRY(read_scaling(shape, &rope, arch));
+        if (rope.json) TRY(read_kinds(shape, &rope, arch));
     }
     return S24_OK;
 }
@@ -141,4 +158,40 @@ s24_status s24i_sliding_read(s24i_shape *shape, const s24i_config *config,
     if (shape->sliding >= shape->positions || shape->sliding_first >= shape->layers)
         shape->sliding = 0;
     return S24_OK;
+}
+
+/* ---- tokens near ----------------------------------------------------------------------------- */
+
+/* A list of each block's kind, where there is one, must be what the shape says. */
+static s24_status check_kinds(const s24i_shape *shape, const s24i_config *config)
+{
+    s24i_config types;
+    const s24i_json *item;
+    TRY(s24i_config_child(&types, config, "layer_types", S24I_OPTIONAL));
+    if (!types.json) return S24_OK;
+    s24i_json_walk walk = s24i_json_begin(types.json);
+    for (int64_t b = 0; (item = s24i_json_next(&walk, NULL)) != NULL; b++) {
+        const char *type = s24i_json_string(item);
+        const char *wanted = b % shape->near_every ? "sliding_attention" : "full_attention";
+        REQUIRE(config->ctx, type && !strcmp(type, wanted), S24_ERROR_UNSUPPORTED,
+                "%s: element %lld of layer_types is '%s'; %s was expected where one block of %lld "
+                "attends to all",
+                config->file, (long long)b, type ? s24i_show(type).text : "no string", wanted,
+                (long long)shape->near_every);
+    }
+    return S24_OK;
+}
+
+/* The key counts both sides; what is left of it is half of it and the token itself. */
+s24_status s24i_near_read(s24i_shape *shape, const s24i_config *config,
+                          const s24i_architecture *arch)
+{
+    enum { USUAL = 128, USUAL_EVERY = 3, MOST = 1 << 24 };
+    int64_t both = USUAL;
+    if (!arch->key_near) return S24_OK;
+    shape->near_every = USUAL_EVERY;
+    TRY(s24i_config_int(&both, config, arch->key_near, S24I_OPTIONAL, 2, MOST));
+    TRY(s24i_config_int(&shape->near_every, config, arch->key_near_every, S24I_OPTIONAL, 1, MOST));
+    shape->near = both / 2 + 1;
+    return check_kinds(shape, config);
 }

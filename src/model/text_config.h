@@ -12,5 +12,8 @@ s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
 /* shape->sliding and sliding_first. UNSUPPORTED for blocks without a window after some with one. */
 s24_status s24i_sliding_read(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch);
+/* shape->near, near_every and near_rope. UNSUPPORTED for kinds of blocks in another order. */
+s24_status s24i_near_read(s24i_shape *shape, const s24i_config *config,
+                          const s24i_architecture *arch);
 
 #endif

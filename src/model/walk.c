@@ -116,6 +116,10 @@ static s24_status take_norm(const s24i_walk *walk, s24i_role role, const char *p
     beta.old_suffix = ".beta";
     if (role == S24I_ROLE_QUERY_NORM || role == S24I_ROLE_KEY_NORM)
         gamma.rows = beta.rows = walk->shape->head_width;
+    gamma.optional = walk->arch->first_bare && role == S24I_ROLE_ATTENTION_NORM && block == 0;
+    beta.optional = walk->arch->bare_norms;
+    if (role == S24I_ROLE_EMBEDDING_NORM)
+        gamma.rows = beta.rows = s24i_embedding_width(walk->shape);
     TRY(take(walk, &gamma));
     return walk->arch->rms ? S24_OK : take(walk, &beta);
 }
@@ -146,7 +150,7 @@ static s24_status take_embeddings(const s24i_walk *walk)
         int64_t rows;
         int any_rank;
     } tables[] = {{S24I_ROLE_WORDS, a->words, s->vocabulary, 0},
-                  {S24I_ROLE_POSITIONS, a->positions, s->positions, image},
+                  {S24I_ROLE_POSITIONS, a->positions, s->skipped + s->positions, image},
                   {S24I_ROLE_TYPES, a->types, s->types, 0},
                   {S24I_ROLE_FIRST_TOKEN, a->first_token, 1, 1}};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
@@ -155,7 +159,7 @@ static s24_status take_embeddings(const s24i_walk *walk)
                                .pattern = tables[i].pattern,
                                .suffix = "",
                                .rows = tables[i].rows,
-                               .cols = s->width,
+                               .cols = s24i_embedding_width(s),
                                .any_rank = tables[i].any_rank};
         if (!w.pattern || !w.rows) continue;
         TRY(take(walk, &w));
@@ -168,6 +172,28 @@ static s24_status take_embeddings(const s24i_walk *walk)
                                    .rows = s->width,
                                    .cols = s->channels * s->patch * s->patch,
                                    .any_rank = 1},
+                     0);
+}
+
+/* What stands between the embeddings and the blocks. */
+static s24_status take_between(const s24i_walk *walk)
+{
+    const s24i_architecture *a = walk->arch;
+    const s24i_shape *s = walk->shape;
+    const s24i_wanted relative = {.role = S24I_ROLE_RELATIVE,
+                                  .begins = 1,
+                                  .pattern = a->relative,
+                                  .suffix = "",
+                                  .rows = s->buckets,
+                                  .cols = s->heads};
+    if (a->embedding_norm) TRY(take_norm(walk, S24I_ROLE_EMBEDDING_NORM, a->embedding_norm, 0));
+    if (a->relative) TRY(take(walk, &relative));
+    if (!s24i_projects(s)) return S24_OK;
+    return take_pair(walk,
+                     (s24i_wanted){.role = S24I_ROLE_PROJECT,
+                                   .pattern = a->project,
+                                   .rows = s->width,
+                                   .cols = s->embedding},
                      0);
 }
 
@@ -198,7 +224,7 @@ static s24_status take_block(const s24i_walk *walk, int64_t b)
     }
     const stack attention = {{S24I_ATTENTION}, {s->width}, 1};
     const stack gated = {{S24I_GATE, S24I_INTERMEDIATE}, {s->intermediate, s->intermediate}, 2};
-    const stack up = {{S24I_INTERMEDIATE}, {s->intermediate}, 1};
+    const stack up = {{S24I_INTERMEDIATE}, {s->intermediate * (s->joint_gate ? 2 : 1)}, 1};
     const stack down = {{S24I_OUTPUT}, {s->width}, 1};
     TRY(take_stack(walk, &qkv, b, s->width));
     TRY(take_stack(walk, &attention, b, wide));
@@ -235,7 +261,7 @@ s24_status s24i_walk_tensors(const s24i_walk *walk)
 {
     const s24i_architecture *a = walk->arch;
     TRY(take_embeddings(walk));
-    if (a->embedding_norm) TRY(take_norm(walk, S24I_ROLE_EMBEDDING_NORM, a->embedding_norm, 0));
+    TRY(take_between(walk));
     for (int64_t b = 0; b < walk->shape->layers; b++)
         TRY(take_block(walk, b));
     if (a->final_norm) TRY(take_norm(walk, S24I_ROLE_FINAL_NORM, a->final_norm, 0));

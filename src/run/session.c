@@ -11,8 +11,10 @@
  */
 #include "run/session.h"
 
+#include <float.h>
 #include <string.h>
 
+#include "model/buckets.h"
 #include "model/rotary.h"
 #include "run/cpu/attention.h"
 #include "run/cpu/attention_grid.h"
@@ -78,7 +80,9 @@ static s24_status lane_create(s24i_lane *lane, s24_ctx *ctx, int64_t most_x)
 
 static int64_t normed_columns(const s24_model *model)
 {
-    return s24i_max(model->shape.width, model->shape.image ? model->patch_map.row : 0);
+    const s24i_shape *s = &model->shape;
+    return s24i_max(s24i_max(s->width, s24i_embedding_width(s)),
+                    s->image ? model->patch_map.row : 0);
 }
 
 /* The lanes share the memory of the whole: they never run beside it. */
@@ -106,7 +110,8 @@ static s24_status fill_lanes(s24_session *session, s24_ctx *ctx)
     const int64_t outer = s24i_max(all, threads > 1 ? rows * threads : 0);
     TRY(s24i_alloc_elems(&whole->outer, ctx, outer * outer_cols, part, "activations"));
     TRY(s24i_alloc_elems(&whole->work, ctx, (int64_t)bytes, 1, "work memory"));
-    const int has_normed = model->architecture->pre_norm || model->lm_head.n;
+    const int has_normed =
+        model->architecture->pre_norm || model->lm_head.n || s24i_projects(shape);
     const int64_t normed = has_normed ? normed_columns(model) : 0;
     TRY(s24i_alloc_elems(&whole->normed, ctx, outer * normed, sizeof(float), "norms' results"));
     whole->work_bytes = bytes;
@@ -132,6 +137,35 @@ static s24_status fill_head(s24_session *session, s24_ctx *ctx)
     return s24i_alloc_elems(&head->tokens, ctx, head->rows, sizeof(int64_t), "tokens");
 }
 
+static s24_status fill_angles(float **angles, s24_ctx *ctx, const s24i_shape *shape,
+                              const s24i_rope *rope, int64_t longest)
+{
+    const int64_t d = shape->head_width;
+    TRY(s24i_alloc_elems(angles, ctx, longest * d, sizeof **angles, "rotary positions"));
+    s24i_rotary_fill(*angles, rope, d, longest);
+    return S24_OK;
+}
+
+/* Whether tokens are near, or what the model's table says of their distance. */
+static s24_status fill_distances(s24_session *session, s24_ctx *ctx, int64_t longest)
+{
+    const s24_model *model = session->model;
+    const s24i_shape *s = &model->shape;
+    const int64_t count = s24i_distances(longest, &session->distance_zero);
+    const int64_t tables = model->relative ? s->heads : 1;
+    session->distances_head = model->relative ? count : 0;
+    TRY(s24i_alloc_elems(&session->distances, ctx, tables * count, sizeof(float), "distances"));
+    for (int64_t i = 0; i < tables * count; i++) {
+        const int64_t by = i % count - session->distance_zero;
+        const int far = by >= s->near || -by >= s->near;
+        session->distances[i] =
+            model->relative ? model->relative[s24i_bucket(by, s->buckets) * s->heads + i / count]
+            : far           ? -FLT_MAX
+                            : 0.0f;
+    }
+    return S24_OK;
+}
+
 static s24_status fill(s24_session *session, s24_ctx *ctx)
 {
     const s24i_shape *shape = &session->model->shape;
@@ -146,11 +180,11 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
     TRY(s24i_alloc_elems(&session->tiles, ctx, tokens + 1, sizeof(int64_t), "tiles"));
     TRY(s24i_alloc_elems(&session->scratch, ctx, session->scratch_elems * session->threads, one,
                          "attention's scratch"));
-    if (session->model->architecture->rotary) {
-        const int64_t d = shape->head_width;
-        TRY(s24i_alloc_elems(&session->angles, ctx, longest * d, one, "rotary positions"));
-        s24i_rotary_fill(session->angles, &shape->rope, d, longest);
-    }
+    if (session->model->architecture->rotary)
+        TRY(fill_angles(&session->angles, ctx, shape, &shape->rope, longest));
+    if (shape->near_rope.theta != 0.0f)
+        TRY(fill_angles(&session->near_angles, ctx, shape, &shape->near_rope, longest));
+    if (session->model->relative || shape->near) TRY(fill_distances(session, ctx, longest));
     TRY(fill_lanes(session, ctx));
     return session->model->lm_head.n ? fill_head(session, ctx) : S24_OK;
 }
@@ -220,6 +254,8 @@ void s24_session_destroy(s24_session *session)
     s24_ctx_free(ctx, session->tiles);
     s24_ctx_free(ctx, session->scratch);
     s24_ctx_free(ctx, session->angles);
+    s24_ctx_free(ctx, session->near_angles);
+    s24_ctx_free(ctx, session->distances);
     s24_ctx_free(ctx, session->head.logits);
     s24_ctx_free(ctx, session->head.losses);
     s24_ctx_free(ctx, session->head.tokens);

@@ -48,14 +48,19 @@ struct s24_session {
     const s24i_vec *vec;
     int64_t max_tokens;
     int threads;
-    s24i_steps steps;  /* of a block */
-    s24_dtype between; /* f32 or bf16: of qkv, context and outer */
-    float *hidden;     /* [max_tokens, width] */
-    void *qkv;         /* [max_tokens, queries + keys + values], or one after the other */
-    void *context;     /* [max_tokens, queries] */
-    int64_t *tiles;    /* [max_tokens + 1] */
-    int64_t *images;   /* [max_tokens / positions + 1]: where they begin, of a model of images */
-    float *angles;     /* [longest text, head_width], of rotary positions; else NULL */
+    s24i_steps steps;   /* of a block */
+    s24_dtype between;  /* f32 or bf16: of qkv, context and outer */
+    float *hidden;      /* [max_tokens, width] */
+    void *qkv;          /* [max_tokens, queries + keys + values], or one after the other */
+    void *context;      /* [max_tokens, queries] */
+    int64_t *tiles;     /* [max_tokens + 1] */
+    int64_t *images;    /* [max_tokens / positions + 1]: where they begin, of a model of images */
+    float *angles;      /* [longest text, head_width], of rotary positions; else NULL */
+    float *near_angles; /* likewise of blocks that attend near */
+    /* What scores grow by, see s24i_attention; NULL: nothing. distances_head 0: by whether tokens
+       are near, in blocks that attend so. */
+    float *distances;
+    int64_t distances_head, distance_zero;
     float *scratch;
     int64_t scratch_elems;
     s24i_head_rows head; /* of a language model */

@@ -202,6 +202,12 @@ static void give_norm(s24i_norm *norm, const maker *k, const s24i_wanted *w, flo
         .dgamma = gradients};
 }
 
+/* The row of the first position. */
+static float *after_skipped(const maker *k, float *rows)
+{
+    return rows ? rows + k->t->shape.skipped * k->t->shape.width : NULL;
+}
+
 /* What reads the tensor gets its place among weights and gradients; both NULL: there is none. */
 static void give(const maker *k, const s24i_wanted *w, float *weights, float *gradients)
 {
@@ -212,8 +218,8 @@ static void give(const maker *k, const s24i_wanted *w, float *weights, float *gr
         e->dwords = gradients;
         break;
     case S24I_ROLE_POSITIONS:
-        e->positions = weights;
-        e->dpositions = gradients;
+        e->positions = after_skipped(k, weights);
+        e->dpositions = after_skipped(k, gradients);
         break;
     case S24I_ROLE_TYPES:
         e->types = weights;
@@ -386,6 +392,9 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
     TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(), "training"));
     t->steps = s24i_steps_of(t->arch);
     TRY(s24i_shape_read(&t->shape, ctx, t->arch, folder));
+    REQUIRE(ctx, !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,
+            "%s: embeddings of %lld elements that a layer widens to %lld are not trained", folder,
+            (long long)t->shape.embedding, (long long)t->shape.width);
     return s24i_pooling_read(&t->pooled, ctx, t->arch, folder);
 }
 

@@ -53,6 +53,7 @@ typedef struct s24i_softmax {
     int64_t rows, n;
     float scale;
     const float *mask; /* [n rounded up to S24I_VEC_PAD] added to each row, or NULL */
+    int64_t mask_back; /* how many elements before a row's mask that of the next one begins */
     float *inverse;    /* [rows] */
 } s24i_softmax;
 

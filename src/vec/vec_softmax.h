@@ -2,11 +2,11 @@
 /* Softmax: of attention's scores in place, of training forward and backward. See vec_table.h. */
 
 /* x·scale + mask in place, where there is a mask. */
-TARGET INLINE void softmax_mask(float *s, const s24i_softmax *job)
+TARGET INLINE void softmax_mask(float *s, const s24i_softmax *job, const float *mask)
 {
     const vec scale = V_SET(job->scale);
     for (int64_t i = 0; i < job->n; i += WIDTH)
-        V_STORE(s + i, V_FMA(V_LOAD(s + i), scale, V_LOAD(job->mask + i)));
+        V_STORE(s + i, V_FMA(V_LOAD(s + i), scale, V_LOAD(mask + i)));
 }
 
 /* A row's maximum. A last partial vector is filled up with what exp makes 0. */
@@ -61,7 +61,7 @@ TARGET INLINE float softmax_row(float *s, int64_t n, float top, float scale)
             end = r0 + ROWS < job->rows ? r0 + ROWS : job->rows;                                   \
             for (int64_t r = r0; r < end; r++) {                                                   \
                 float *s = job->s + r * job->ld;                                                   \
-                if (job->mask) softmax_mask(s, job);                                               \
+                if (job->mask) softmax_mask(s, job, job->mask - r * job->mask_back);               \
                 job->inverse[r] = row_top(s, job->n);                                              \
             }                                                                                      \
             for (int64_t r = r0; r < end; r++)                                                     \

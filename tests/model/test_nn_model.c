@@ -160,9 +160,9 @@ static const struct {
     s24_status status;
     const char *sentence;
 } refused[] = {
-    {{.config = "{\"model_type\": \"roberta\"}"},
+    {{.config = "{\"model_type\": \"t5\"}"},
      S24_ERROR_UNSUPPORTED,
-     "model_type 'roberta' is not supported"},
+     "model_type 't5' is not supported"},
     {{.config = "{\"vocab_size\": 11}"}, S24_ERROR_FORMAT, "model_type is missing"},
     {{.config = "{\"model_type\": \"bert\", \"vocab_size\": 11}"},
      S24_ERROR_FORMAT,

@@ -120,6 +120,15 @@ static void softmax_causal(const s24i_attention *job, const steps *t, int64_t se
     }
 }
 
+/* Rows whose mask is their tokens' distance to the keys, from `key` on: of a batch that has a mask
+   of its own what it hides is hidden before. */
+static void mask_rows(const scratch *s, const s24i_attention *job, const steps *t, int64_t key)
+{
+    for (int64_t r = 0; job->batch->mask && r < t->softmax.rows; r++)
+        for (int64_t i = 0; i < t->softmax.n; i++)
+            if (s->mask[key + i] < 0.0f) t->softmax.s[r * t->softmax.ld + i] = -FLT_MAX;
+}
+
 static void softmax(const s24i_attention *job, const steps *t)
 {
     if (job->causal)
@@ -132,11 +141,13 @@ static void softmax(const s24i_attention *job, const steps *t)
 
 static void run_f32(const scratch *s, const s24i_attention *job, steps *t, int64_t offset)
 {
+    const int64_t from = (const float *)t->scores.b - s->keys;
     const int64_t width = job->heads * job->d;
     const int padded = s->d_ld != job->d;
     float *context = (float *)job->context + offset;
     if (!padded) t->mix.c = context, t->mix.ldc = width;
     job->vec->product(&t->scores);
+    if (job->distances) mask_rows(s, job, t, from);
     softmax(job, t);
     for (int64_t r = 0; job->drop && r < t->mix.m; r++)
         job->vec->dropout(t->softmax.s + r * t->softmax.ld, t->softmax.n, job->drop,
@@ -149,22 +160,32 @@ static void run_f32(const scratch *s, const s24i_attention *job, steps *t, int64
 static void run_bf16(const scratch *s, const s24i_attention *job, steps *t, int64_t offset)
 {
     uint16_t *context = (uint16_t *)job->context + offset;
+    const int64_t from = (const float *)t->scores.b - s->keys;
     t->scores.lda /= 2;
     t->scores.k /= 2;
     t->mix.k = (t->mix.k + 1) / 2;
     job->vec->pair_product(&t->scores);
+    if (job->distances) mask_rows(s, job, t, from);
     softmax(job, t);
     job->vec->pair_product(&t->mix);
     for (int64_t r = 0; r < t->mix.m; r++)
         job->vec->narrow(context + r * job->heads * job->d, s->out + r * s->d_ld, job->d);
 }
 
-/* The first key that is looked at by queries of which the first sees `seen`. Dropout counts from
-   the text's first. */
+/* The first key that is looked at by queries of which the first sees `seen`, up to itself. Dropout
+   counts from the text's first. */
 static int64_t first_key(const s24i_attention *job, int64_t seen)
 {
-    if (!job->window || job->drop || seen <= job->window) return 0;
-    return (seen - job->window) / S24I_VEC_PAD * S24I_VEC_PAD;
+    const int64_t reach = job->near ? job->near : job->window;
+    if (!reach || job->drop || seen <= reach) return 0;
+    return (seen - reach) / S24I_VEC_PAD * S24I_VEC_PAD;
+}
+
+/* How many of a text's keys some queries of it see, of which `last` is the number of the last. */
+static int64_t keys_seen(const s24i_attention *job, int64_t tokens, int64_t last)
+{
+    if (job->causal) return last + 1;
+    return job->near && !job->drop ? s24i_min(tokens, last + job->near) : tokens;
 }
 
 static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, int64_t head,
@@ -174,7 +195,7 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
     const int64_t tokens = job->batch->offsets[text + 1] - first;
     const int64_t token = first + tile * TILE, rows = s24i_min(TILE, tokens - tile * TILE);
     const int64_t before = s24i_attention_before(job, text);
-    const int64_t seen = before + (job->causal ? tile * TILE + rows : tokens);
+    const int64_t seen = before + keys_seen(job, tokens, tile * TILE + rows - 1);
     const int64_t from = first_key(job, before + tile * TILE + 1);
     const int64_t pair = job->dtype == S24_BF16 ? 2 : 1; /* rows of values are pairs of tokens */
     const int64_t query = token * job->ld + head * job->d;
@@ -205,6 +226,10 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
                        .m = rows,
                        .n = job->d,
                        .k = seen - from}};
+    if (job->distances) {
+        t.softmax.mask = job->distances + head * job->distances_head + from - tile * TILE;
+        t.softmax.mask_back = 1;
+    }
     if (job->dtype == S24_BF16)
         run_bf16(s, job, &t, offset);
     else

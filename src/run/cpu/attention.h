@@ -27,6 +27,11 @@ typedef struct s24i_attention {
     int64_t kv_heads; /* 0: heads */
     int causal;       /* 1: no token attends to a later one */
     int64_t window;   /* then: of how many tokens, itself the last, it attends to; 0: all */
+    /* What scores grow by, from a token to one `by` tokens later distances[by]; NULL: nothing. A
+       table of 0 and −FLT_MAX keeps tokens from those that are far. Not with causal. */
+    const float *distances;
+    int64_t distances_head; /* elements from a head's table to the next's; 0: one for all */
+    int64_t near;           /* if none beyond so many on each side, itself one, is seen; else 0 */
     /* Of texts that are continued, [texts] each, else NULL: how many tokens stood before the
        batch's, and the row of k and v where a text's first one is. The batch has no mask then. */
     const int64_t *before, *key_rows;
@@ -71,7 +76,8 @@ static inline int64_t s24i_attention_before(const s24i_attention *job, int64_t t
 static inline int s24i_attention_is_few(const s24i_attention *job, int64_t text)
 {
     enum { FEW = 4 };
-    return !job->drop && job->batch->offsets[text + 1] - job->batch->offsets[text] <= FEW;
+    return !job->drop && !job->distances &&
+           job->batch->offsets[text + 1] - job->batch->offsets[text] <= FEW;
 }
 
 /* `count` heads of such a text's queries, S24I_FEW_HEADS at most, that read one head of keys; in a
@@ -79,6 +85,14 @@ static inline int s24i_attention_is_few(const s24i_attention *job, int64_t text)
 enum { S24I_FEW_HEADS = 16 };
 void s24i_attention_few(const s24i_attention *job, int64_t text, int64_t head, int64_t count,
                         float *scratch);
+
+/* Elements of a head's table of distances in texts of up to `longest` tokens, of which distance 0
+   is the one of this number; what stands after the greatest is read, but counts nothing. */
+static inline int64_t s24i_distances(int64_t longest, int64_t *zero)
+{
+    *zero = longest - 1;
+    return s24i_round_up(2 * longest - 1, S24I_VEC_PAD) + S24I_VEC_PAD;
+}
 
 /* Tiles of queries that a text of `tokens` is cut into. */
 int64_t s24i_attention_tiles(int64_t tokens);

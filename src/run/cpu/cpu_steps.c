@@ -46,7 +46,7 @@ static void run_norm(const s24i_chunk *c, const s24i_block_step *step)
                     to.data};
     if (to.data != from.data)
         memcpy(to.data, from.data, (size_t)(from.rows * from.cols) * sizeof(float));
-    s24_ctx_parallel_for(c->lane->ctx, to.rows, norm_range, &job);
+    if (job.norm->gamma) s24_ctx_parallel_for(c->lane->ctx, to.rows, norm_range, &job);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -285,6 +285,16 @@ static void rotate_bf16(const s24i_vec *vec, uint16_t *head, const float *angles
     }
 }
 
+/* What the positions of the chunk's block turn by. */
+static const float *angles_of(const s24i_chunk *c)
+{
+    const s24_session *session = session_of(c);
+    if (session->cache) return session->cache->angles;
+    const int64_t block = c->block - session->model->blocks;
+    const int is_near = s24i_block_near(&session->model->shape, block) > 0;
+    return is_near && session->near_angles ? session->near_angles : session->angles;
+}
+
 static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const heads_job *j = arg;
@@ -292,7 +302,7 @@ static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
     const s24_session *session = session_of(c);
     const s24_batch *batch = c->pass->batch;
     const int64_t d = session->model->shape.head_width, half = d / 2;
-    const float *of_positions = session->cache ? session->cache->angles : session->angles;
+    const float *of_positions = angles_of(c);
     int64_t text = begin < end ? s24i_batch_text(batch, c->first + begin) : 0;
     (void)thread;
     for (int64_t t = c->first + begin; t < c->first + end; t++) {
@@ -335,6 +345,8 @@ s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
             run_gate(c);
             break;
         case S24I_STEP_ATTEND: /* not of a chunk */
+        case S24I_STEP_ATTEND_NEAR:
+        case S24I_STEP_ATTEND_DISTANCE:
         case S24I_STEP_KINDS:
             break;
         }
@@ -385,6 +397,16 @@ static void attend_cached(const s24i_pass *pass, s24i_attention *job, int64_t la
     s24i_attention_run(pass->ctx, job);
 }
 
+static void give_distances(s24i_attention *job, const s24i_pass *pass, const s24i_block *block)
+{
+    const s24_session *session = pass->session;
+    const s24_model *model = session->model;
+    job->near = s24i_block_near(&model->shape, block - model->blocks);
+    if (!job->near && !model->relative) return;
+    job->distances = session->distances + session->distance_zero;
+    job->distances_head = session->distances_head;
+}
+
 void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block)
 {
     if (block->rel_h) {
@@ -411,6 +433,7 @@ void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block)
                                 .window = s24i_block_sliding(shape, block - session->model->blocks),
                                 .scratch = session->scratch,
                                 .scratch_elems = session->scratch_elems};
+    give_distances(&attention, pass, block);
     if (session->cache)
         attend_cached(pass, &attention, block - session->model->blocks);
     else

@@ -19,7 +19,7 @@ typedef struct s24i_chunk {
 /* Runs the session's steps first … end − 1, none of which attends, on a chunk. What an observer has
    seen the last of ends there. */
 s24_status s24i_chunk_run(const s24i_chunk *chunk, int first, int end);
-/* S24I_STEP_ATTEND, on the pass's threads. */
+/* The step that attends, on the pass's threads. */
 void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block);
 
 #endif

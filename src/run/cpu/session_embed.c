@@ -17,7 +17,7 @@ typedef struct token_job {
 
 static void put_word(float *row, const s24_model *model, int32_t id)
 {
-    const int64_t width = model->shape.width;
+    const int64_t width = s24i_embedding_width(&model->shape);
     if (model->narrow_words)
         s24_convert(row, S24_F32, model->narrow_words + id * width, S24_BF16, width);
     else if (model->words)
@@ -33,7 +33,9 @@ static void embed_range(void *arg, int64_t first, int64_t end, int thread)
     const s24_batch *batch = job->batch;
     const s24_model *model = job->session->model;
     const s24i_vec *vec = job->session->vec;
-    const int64_t width = model->shape.width;
+    const int64_t width = s24i_embedding_width(&model->shape);
+    first += job->first;
+    end += job->first;
     int64_t text = first < end ? s24i_batch_text(batch, first) : 0;
     for (int64_t t = first; t < end; t++) {
         while (t >= batch->offsets[text + 1])
@@ -41,7 +43,7 @@ static void embed_range(void *arg, int64_t first, int64_t end, int thread)
         const int64_t before = s24i_cache_before(job->session->cache, text);
         const int64_t position = before + t - batch->offsets[text];
         const int64_t type = batch->types ? batch->types[t] : 0;
-        float *row = job->hidden + t * width;
+        float *row = job->hidden + (t - job->first) * width;
         put_word(row, model, batch->ids[t]);
         if (model->position_rows)
             vec->add(row, row, model->position_rows + position * width, width);
@@ -93,10 +95,31 @@ static s24_status embed_images(s24_session *session, s24_ctx *ctx, const s24_bat
     return S24_OK;
 }
 
+/* Embeddings that another layer makes as wide as the blocks. */
+static s24_status embed_projected(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                                  float *hidden)
+{
+    const s24_model *model = session->model;
+    const int64_t width = model->shape.width, tokens = batch->offsets[batch->texts];
+    const int64_t narrow = model->shape.embedding;
+    s24i_lane lane = session->whole;
+    lane.ctx = ctx;
+    for (int64_t t = 0; t < tokens; t += lane.rows) {
+        const int64_t rows = s24i_min(lane.rows, tokens - t);
+        token_job job = {session, batch, lane.normed, t};
+        const s24_dense x = {lane.normed, S24_F32, rows, narrow, narrow};
+        const s24_dense y = {hidden + t * width, S24_F32, rows, width, width};
+        s24_ctx_parallel_for(ctx, rows, embed_range, &job);
+        TRY(s24i_lane_linear(&lane, &model->project, &y, &x, 0));
+    }
+    return S24_OK;
+}
+
 s24_status s24i_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch, float *hidden)
 {
     token_job job = {session, batch, hidden, 0};
     if (session->images) return embed_images(session, ctx, batch, hidden);
+    if (s24i_projects(&session->model->shape)) return embed_projected(session, ctx, batch, hidden);
     s24_ctx_parallel_for(ctx, batch->offsets[batch->texts], embed_range, &job);
     return S24_OK;
 }

@@ -309,6 +309,10 @@ s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device,
     for (int kind = 0; kind < S24I_STEP_KINDS; kind++)
         has |= kernels[kind] ? 1u << kind : 0;
     TRY(s24i_steps_require(ctx, architecture, has, "a device"));
+    REQUIRE(ctx, !s24i_projects(shape), S24_ERROR_UNSUPPORTED,
+            "embeddings of %lld elements that a layer widens to %lld; a device takes those as wide "
+            "as the blocks",
+            (long long)shape->embedding, (long long)shape->width);
     REQUIRE(ctx, !shape->squared || shape->gated, S24_ERROR_UNSUPPORTED,
             "the layers of %s end in a squared activation, which a device has for gates alone",
             architecture->model_type);

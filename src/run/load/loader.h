@@ -17,7 +17,7 @@ typedef struct s24i_loader {
     int next_token;      /* there is one */
     int without_weights; /* blocks get theirs later, and there is no head of a language model */
     s24i_walk walk;
-    float *patches;            /* a weight that is built last, until then */
+    float *patches, *project;  /* weights that are built last, until then */
     const s24_tensor *lm_head; /* likewise; NULL: it is the words */
     s24_model *model;          /* NULL in the walk that only checks */
     const void *mapped; /* data of the tensor that is used where the file is mapped, or NULL */

@@ -86,6 +86,14 @@ s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weigh
     return status;
 }
 
+s24_status s24i_project_build(s24_model *model, s24_ctx *ctx, float *weight)
+{
+    const s24i_shape *s = &model->shape;
+    const s24i_source source = {.dense = {weight, S24_F32, s->width, s->embedding, 0}, .exact = 1};
+    model->project.bias = model->project_bias;
+    return linear_make(&model->project, model, ctx, &source);
+}
+
 /* ---- neighbours that read the same input, as one product ------------------------------------- */
 
 enum { MOST_JOINED = 3 };
@@ -235,6 +243,8 @@ static s24_status build_up(s24i_block *block, s24_model *model, s24_ctx *ctx,
         block->intermediate.activation = model->shape.activation;
         return linear_make(&block->intermediate, model, ctx, &slots[S24I_INTERMEDIATE]);
     }
+    if (model->shape.joint_gate)
+        return linear_make(&block->intermediate, model, ctx, &slots[S24I_INTERMEDIATE]);
     const s24i_source sources[] = {slots[S24I_GATE], slots[S24I_INTERMEDIATE]};
     const int joins = can_be_joined(sources, 2);
     (joins ? &block->intermediate : &block->gate)->bias = block->bias[S24I_GATE];

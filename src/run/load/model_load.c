@@ -53,13 +53,17 @@ static const float *floats_of(const s24_model *m, const s24i_wanted *w)
     case S24I_ROLE_WORDS:
         return m->words;
     case S24I_ROLE_POSITIONS:
-        return m->position_rows;
+        return m->position_rows - m->shape.skipped * w->cols;
     case S24I_ROLE_TYPES:
         return m->type_rows;
     case S24I_ROLE_FIRST_TOKEN:
         return m->first_token;
     case S24I_ROLE_PATCHES:
         return m->patch_bias;
+    case S24I_ROLE_RELATIVE:
+        return m->relative;
+    case S24I_ROLE_PROJECT:
+        return m->project_bias;
     case S24I_ROLE_EMBEDDING_NORM:
         return of_norm(&m->embedding_norm, w);
     case S24I_ROLE_FINAL_NORM:
@@ -91,6 +95,21 @@ static s24_status take_bias(s24i_loader *l, const s24i_wanted *w, const s24_tens
     return S24_OK;
 }
 
+/* A norm without a bias adds zeros; one that is not there at all changes nothing. */
+static void take_no_norm(const s24i_loader *l, const s24i_wanted *w)
+{
+    if (w->is_bias)
+        memset(s24i_writable(floats_of(l->model, w)), 0, (size_t)w->rows * sizeof(float));
+    else
+        l->model->blocks[w->block].attention_norm.gamma = NULL;
+}
+
+static int is_norm(s24i_role role)
+{
+    return role == S24I_ROLE_EMBEDDING_NORM || role == S24I_ROLE_ATTENTION_NORM ||
+           role == S24I_ROLE_OUTPUT_NORM || role == S24I_ROLE_FINAL_NORM;
+}
+
 static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tensor)
 {
     s24i_loader *l = user;
@@ -102,9 +121,12 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
         if (w->slot == S24I_QUERY) s24i_join_in_place(l, &m->blocks[w->block], w->block);
         return s24i_source_slot(l, (int)w->slot, tensor);
     }
+    if (!tensor && is_norm(w->role)) take_no_norm(l, w);
     if (!tensor || (tensor->data && tensor->data == l->mapped)) return S24_OK;
     if (w->role == S24I_ROLE_PATCHES && !w->is_bias)
         return take_later(l, &l->patches, tensor, count);
+    if (w->role == S24I_ROLE_PROJECT && !w->is_bias)
+        return take_later(l, &l->project, tensor, count);
     if (w->role == S24I_ROLE_HEAD && w->pattern == l->arch->lm_head && !w->is_bias) {
         l->lm_head = tensor;
         return S24_OK;
@@ -241,7 +263,9 @@ static s24_status read_tensors(s24i_loader *l)
     s24_status status = s24i_walk_tensors(&l->walk);
     if (status == S24_OK && l->patches) status = s24i_patches_build(l->model, l->ctx, l->patches);
     if (status == S24_OK && l->next_token && !l->without_weights) status = build_head(l);
+    if (status == S24_OK && l->project) status = s24i_project_build(l->model, l->ctx, l->project);
     s24_ctx_free(l->ctx, l->patches);
+    s24_ctx_free(l->ctx, l->project);
     s24i_release_sources(l);
     return status;
 }

@@ -100,6 +100,7 @@ static void carve_heads(carver *c, s24_model *model, s24i_rooms rooms)
     if (rooms.qa_head) model->qa_bias = carve(c, 2);
     if (rooms.class_head) model->class_bias = carve(c, shape->classes);
     if (rooms.lm_bias) model->lm_bias = carve(c, shape->vocabulary);
+    if (shape->buckets) model->relative = carve(c, shape->buckets * shape->heads);
 }
 
 /* In the order in which they stand in one product where there is one. */
@@ -137,11 +138,16 @@ static void carve_model(carver *c, s24_model *model, s24i_rooms rooms)
 {
     const s24i_shape *shape = &model->shape;
     const s24i_architecture *a = model->architecture;
-    if (rooms.words) model->words = carve(c, shape->vocabulary * shape->width);
-    if (a->positions) model->position_rows = carve(c, shape->positions * shape->width);
-    model->type_rows = carve(c, shape->types * shape->width);
+    const int64_t wide = s24i_embedding_width(shape);
+    if (rooms.words) model->words = carve(c, shape->vocabulary * wide);
+    if (a->positions) {
+        model->position_rows = carve(c, (shape->skipped + shape->positions) * wide);
+        if (c->base) model->position_rows += shape->skipped * wide;
+    }
+    model->type_rows = carve(c, shape->types * wide);
     if (!shape->types) model->type_rows = NULL;
-    if (a->embedding_norm) carve_norm(c, &model->embedding_norm, model, shape->width);
+    if (a->embedding_norm) carve_norm(c, &model->embedding_norm, model, wide);
+    if (s24i_projects(shape)) model->project_bias = carve(c, shape->width);
     if (a->final_norm) carve_norm(c, &model->final_norm, model, shape->width);
     if (shape->image) model->patch_bias = carve(c, shape->width);
     if (a->first_token) model->first_token = carve(c, shape->width);
@@ -204,6 +210,7 @@ void s24_model_destroy(s24_model *model)
     for (int64_t b = 0; model->blocks && b < model->shape.layers; b++)
         s24i_block_clear(&model->blocks[b], model->ctx);
     s24i_linear_clear(&model->patches, model->ctx);
+    s24i_linear_clear(&model->project, model->ctx);
     s24i_linear_clear(&model->lm_head, model->ctx);
     s24i_gpu_free(model);
     s24_ctx_free(model->ctx, model->blocks);

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ModernBERT's names: norms before the layers and none of them with a bias, rotary positions, a
+   gate, and blocks that attend near between those that attend to all. */
+#include "model/model.h"
+
+const s24i_architecture s24i_modernbert = {
+    .model_type = "modernbert",
+    .prefix = "model.",
+    .key_vocabulary = "vocab_size",
+    .key_positions = "max_position_embeddings",
+    .key_width = "hidden_size",
+    .key_layers = "num_hidden_layers",
+    .key_heads = "num_attention_heads",
+    .key_intermediate = "intermediate_size",
+    .key_activation = "hidden_activation",
+    .key_eps = "norm_eps",
+    .key_dropout = "mlp_dropout",
+    .key_attention_dropout = "attention_dropout",
+    .key_theta = "global_rope_theta",
+    .key_near = "local_attention",
+    .key_near_every = "global_attn_every_n_layers",
+    .key_near_theta = "local_rope_theta",
+    .words = "embeddings.tok_embeddings.weight",
+    .embedding_norm = "embeddings.norm",
+    .slots = {[S24I_QUERY] = "layers.%d.attn.Wqkv",
+              [S24I_ATTENTION] = "layers.%d.attn.Wo",
+              [S24I_INTERMEDIATE] = "layers.%d.mlp.Wi",
+              [S24I_OUTPUT] = "layers.%d.mlp.Wo"},
+    .attention_norm = "layers.%d.attn_norm",
+    .output_norm = "layers.%d.mlp_norm",
+    .final_norm = "final_norm",
+    .qa_head = "qa_outputs",
+    .pre_norm = 1,
+    .rotary = 1,
+    .joint = 1,
+    .joint_gate = 1,
+    .bare_norms = 1,
+    .first_bare = 1,
+    .state_normed = 1,
+};

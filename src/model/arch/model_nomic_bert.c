@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Nomic's BERT: BERT's order of norms with rotary positions and a gate. */
+#include "model/model.h"
+
+const s24i_architecture s24i_nomic_bert = {
+    .model_type = "nomic_bert",
+    .prefix = "nomic_bert.",
+    .key_vocabulary = "vocab_size",
+    .key_positions = "max_position_embeddings",
+    .key_types = "type_vocab_size",
+    .key_width = "hidden_size",
+    .key_layers = "num_hidden_layers",
+    .key_heads = "num_attention_heads",
+    .key_head_width = "head_dim",
+    .key_intermediate = "intermediate_size",
+    .key_activation = "hidden_act",
+    .activation = "silu",
+    .key_eps = "layer_norm_eps",
+    .key_dropout = "hidden_dropout_prob",
+    .key_attention_dropout = "attention_probs_dropout_prob",
+    .key_theta = "rotary_emb_base",
+    .words = "embeddings.word_embeddings.weight",
+    .types = "embeddings.token_type_embeddings.weight",
+    .embedding_norm = "emb_ln",
+    .slots = {[S24I_QUERY] = "encoder.layers.%d.attn.Wqkv",
+              [S24I_ATTENTION] = "encoder.layers.%d.attn.out_proj",
+              [S24I_INTERMEDIATE] = "encoder.layers.%d.mlp.fc11",
+              [S24I_OUTPUT] = "encoder.layers.%d.mlp.fc2",
+              [S24I_GATE] = "encoder.layers.%d.mlp.fc12"},
+    .attention_norm = "encoder.layers.%d.norm1",
+    .output_norm = "encoder.layers.%d.norm2",
+    .rotary = 1,
+    .joint = 1,
+};
