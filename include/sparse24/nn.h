@@ -250,6 +250,9 @@ typedef struct s24_encoder_opts {
     int64_t batch_tokens; /* most tokens of one forward pass; default 4096 */
     const char *prompt;   /* of config_sentence_transformers.json, by name; default: its default */
     int ids; /* 1: texts come as ids (s24_encoder_embed_ids): tokenizer and prompts are not read */
+    /* 1: for s24_encoder_classify and s24_encoder_tag: the head that the model was trained for is
+       read, and how vectors are pooled is not. */
+    int head;
 } s24_encoder_opts;
 
 S24_API s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
@@ -292,6 +295,40 @@ S24_API s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_enc
    ARGUMENT (an id out of range, a text without one; an encoder of texts), those of a pass. */
 S24_API s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder *encoder,
                                          s24_ctx *ctx, const s24_batch *ids);
+
+/*
+ * Heads that classify, of an encoder that was opened with the option `head`: of texts and pairs of
+ * texts (rerankers have one class, the score of a pair), or of tokens. They run on the CPU.
+ */
+/* The most tokens of a text, what stands around it too. */
+S24_API int64_t s24_encoder_max_tokens(const s24_encoder *encoder);
+/* Classes of the head; 0: the encoder was opened without it. */
+S24_API int64_t s24_encoder_classes(const s24_encoder *encoder);
+/* 1: the classes are those of tokens, not of texts. */
+S24_API int s24_encoder_classifies_tokens(const s24_encoder *encoder);
+/* A class's name from id2label of config.json, "LABEL_3" where it has none; NULL past the end. It
+   lives as long as the encoder. */
+S24_API const char *s24_encoder_label(const s24_encoder *encoder, int64_t index);
+
+/* What a head reads: texts, each alone or with another one after it. */
+typedef struct s24_text_pairs {
+    int64_t count;
+    const s24_text *texts; /* [count], or [1] where it is the same one in all pairs */
+    const s24_text *pairs; /* [count], what is read after it; NULL: texts stand alone */
+    int same_text;         /* 1: texts has one alone, as the query of a reranker is */
+} s24_text_pairs;
+
+/* logits [count, classes] as the head gives them, without sigmoid or softmax, in the order of the
+   texts. What is too long is cut, the longer one of a pair first. *tokens (may be NULL) is the
+   number of tokens run. Prompts play no part. Errors: ARGUMENT (a NULL text; an encoder without
+   `head`), UNSUPPORTED (a head of tokens; pairs with a tokenizer that puts no token between them),
+   MEMORY. */
+S24_API s24_status s24_encoder_classify(float *logits, int64_t *tokens, s24_encoder *encoder,
+                                        s24_ctx *ctx, const s24_text_pairs *pairs);
+/* A text's tokens [up to s24_encoder_max_tokens], with the logits [same, classes] of each, those
+   around the text too. Errors: as above, UNSUPPORTED (a head of texts). */
+S24_API s24_status s24_encoder_tag(s24_token *tokens, float *logits, int64_t *count,
+                                   s24_encoder *encoder, s24_ctx *ctx, const s24_text *text);
 
 /* ---- 3. pruning a whole model ---------------------------------------------------------------- */
 

@@ -41,6 +41,26 @@ typedef struct s24i_pooled {
     int normalise;
 } s24i_pooled;
 
+/* What stands between a text's states and the last layer of a head that classifies texts or their
+   tokens: a square layer and its activation, and a norm. */
+typedef enum s24i_bend { S24I_BEND_TANH, S24I_BEND_GELU, S24I_BEND_RELU } s24i_bend;
+typedef struct s24i_text_head {
+    const char *square, *norm; /* NULL: there is none */
+    s24i_bend bend;
+    const char *last;       /* of texts */
+    const char *token_last; /* of tokens, before which no square stands, unless: */
+    int token_squares;
+    const char
+        *key_pooling; /* where it says "mean", a text's states are their mean, not the first */
+} s24i_text_head;
+
+/* Whom a head of the checkpoint classifies. */
+typedef enum s24i_classifies {
+    S24I_CLASSIFIES_NOTHING,
+    S24I_CLASSIFIES_TEXTS,
+    S24I_CLASSIFIES_TOKENS
+} s24i_classifies;
+
 /* How a model_type spells its configuration and tensors, and how its block is built: one row of
    models.def. In names %d is the block; what a model has not is NULL or 0. */
 typedef struct s24i_architecture {
@@ -59,6 +79,7 @@ typedef struct s24i_architecture {
     const char *embedding_norm, *attention_norm, *output_norm, *final_norm;
     const char *query_norm, *key_norm; /* of every head, before positions turn it */
     const char *qa_head, *lm_head, *class_head;
+    s24i_text_head text_head; /* last NULL: none is known */
     /* Of attention over a grid: tables of relative positions of a block, keys of a window's side
        and of the blocks that have none. */
     const char *rel_h, *rel_w, *key_window, *key_globals;
@@ -210,6 +231,10 @@ struct s24_model {
     s24i_map words_map;                         /* empty: words is among the floats */
     s24i_layer_norm embedding_norm, final_norm; /* no gamma: there is none */
     const float *qa_weight, *qa_bias;           /* [2, width], [2]; NULL without a head */
+    s24i_classifies classifies;                 /* texts or tokens, by class_weight */
+    int class_mean;                             /* texts by the mean of their states */
+    const float *square_weight, *square_bias;   /* [width, width], [width]; NULL: there is none */
+    s24i_layer_norm class_norm;                 /* no gamma: there is none */
     const float *relative;                      /* [buckets, heads]; NULL: none */
     s24i_linear project;                        /* [width, embedding]; empty: there is none */
     const float *project_bias;
@@ -314,10 +339,11 @@ void s24i_model_set_dtype(s24_model *model, s24_dtype asked, s24_dtype usual);
 int s24i_model_packs(const s24_model_opts *opts, const s24_tensor *tensor);
 
 typedef struct s24i_rooms {
-    int words;      /* 0: they are mapped */
-    int qa_head;    /* 0: there is none */
-    int class_head; /* likewise, of shape.classes */
-    int lm_bias;    /* of the head of a language model */
+    int words;              /* 0: they are mapped */
+    int qa_head;            /* 0: there is none */
+    int class_head;         /* likewise, of shape.classes */
+    int square, class_norm; /* of a head of texts or tokens */
+    int lm_bias;            /* of the head of a language model */
 } s24i_rooms;
 /* A model with its shape known and room for its floats; products are missing. */
 s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_architecture *architecture,
@@ -399,6 +425,11 @@ s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architect
                            const char *folder);
 s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
                              const s24i_architecture *architecture, const char *folder);
+/* Whom a head of the checkpoint classifies, as `architectures` of config.json says, and by what.
+   */
+s24_status s24i_text_head_read(s24i_classifies *whom, int *mean, s24_ctx *ctx,
+                               const s24i_architecture *architecture,
+                               const s24_checkpoint *checkpoint);
 /* Has the model a head of the next token? Not where config.json says that it is not the words'
    embeddings and the checkpoint has no other. */
 s24_status s24i_next_token_read(int *has, s24_ctx *ctx, const s24i_architecture *architecture,

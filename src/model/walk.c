@@ -245,6 +245,32 @@ const s24_tensor *s24i_walk_weight(const s24i_walk *walk, const char *pattern)
                    : NULL;
 }
 
+int s24i_has_square(const s24i_architecture *arch, s24i_classifies whom)
+{
+    return arch->text_head.square &&
+           (whom == S24I_CLASSIFIES_TEXTS ||
+            (whom == S24I_CLASSIFIES_TOKENS && arch->text_head.token_squares));
+}
+
+int s24i_has_class_norm(const s24i_architecture *arch, s24i_classifies whom)
+{
+    return arch->text_head.norm && s24i_has_square(arch, whom);
+}
+
+/* What a head of texts or tokens has before its last layer. */
+static s24_status take_before_head(const s24i_walk *walk)
+{
+    const s24i_text_head *head = &walk->arch->text_head;
+    const s24i_wanted square = {.role = S24I_ROLE_SQUARE,
+                                .pattern = head->square,
+                                .rows = walk->shape->width,
+                                .cols = walk->shape->width};
+    if (s24i_has_square(walk->arch, walk->classifies))
+        TRY(take_pair(walk, square, !walk->arch->biases));
+    if (!s24i_has_class_norm(walk->arch, walk->classifies)) return S24_OK;
+    return take_norm(walk, S24I_ROLE_CLASS_NORM, head->norm, 0);
+}
+
 static s24_status take_head(const s24i_walk *walk, const s24i_wanted_head *head)
 {
     if (!head->rows) return S24_OK;
@@ -265,6 +291,7 @@ s24_status s24i_walk_tensors(const s24i_walk *walk)
     for (int64_t b = 0; b < walk->shape->layers; b++)
         TRY(take_block(walk, b));
     if (a->final_norm) TRY(take_norm(walk, S24I_ROLE_FINAL_NORM, a->final_norm, 0));
+    TRY(take_before_head(walk));
     for (int i = 0; i < 2; i++)
         TRY(take_head(walk, &walk->heads[i]));
     return S24_OK;

@@ -27,7 +27,9 @@ typedef enum s24i_role {
     S24I_ROLE_REL_H, /* tables of relative positions */
     S24I_ROLE_REL_W,
     S24I_ROLE_FINAL_NORM,
-    S24I_ROLE_HEAD /* weight, bias */
+    S24I_ROLE_SQUARE,     /* of a head of texts: weight, bias */
+    S24I_ROLE_CLASS_NORM, /* likewise */
+    S24I_ROLE_HEAD        /* weight, bias */
 } s24i_role;
 
 typedef struct s24i_wanted {
@@ -59,6 +61,7 @@ typedef struct s24i_walk {
     const s24i_architecture *arch;
     const s24i_shape *shape;
     s24i_wanted_head heads[2];
+    s24i_classifies classifies; /* what stands before such a head is wanted */
     int checks; /* 1: presence, dtype, shape and finite values of every tensor before it is given */
     /* Given every wanted tensor in order; NULL for an optional one, or for a head's, that is not
        there. May be NULL. */
@@ -71,6 +74,9 @@ typedef struct s24i_walk {
 /* Errors: FORMAT for a tensor that is missing or of another shape or dtype, NOT_FINITE, and the
    sink's. */
 s24_status s24i_walk_tensors(const s24i_walk *walk);
+/* Which parts of a head of texts a model has that classifies them. */
+int s24i_has_square(const s24i_architecture *arch, s24i_classifies whom);
+int s24i_has_class_norm(const s24i_architecture *arch, s24i_classifies whom);
 /* Does the checkpoint have such a layer's weight? */
 const s24_tensor *s24i_walk_weight(const s24i_walk *walk, const char *pattern);
 

@@ -19,7 +19,8 @@ enum {
 /* ---- opening --------------------------------------------------------------------------------- */
 
 /* Said before the weights are loaded; other model types are s24_model_load's to refuse. */
-static s24_status check_model(s24_ctx *ctx, const s24_checkpoint *checkpoint, const char *path)
+static s24_status check_model(s24_ctx *ctx, const s24_checkpoint *checkpoint, const char *path,
+                              int head)
 {
     REQUIRE(ctx, s24_checkpoint_folder(checkpoint), S24_ERROR_ARGUMENT,
             "%s is a file; an encoder needs its folder, with the tokenizer", path);
@@ -28,16 +29,32 @@ static s24_status check_model(s24_ctx *ctx, const s24_checkpoint *checkpoint, co
     if (!arch) return S24_OK;
     REQUIRE(ctx, !arch->key_image, S24_ERROR_UNSUPPORTED,
             "%s: a model of type '%s' reads images, and texts were given", path, type);
-    return s24i_pooling_check(ctx, checkpoint);
+    return head ? S24_OK : s24i_pooling_check(ctx, checkpoint);
+}
+
+static s24_status check_head(const s24_encoder *encoder, s24_ctx *ctx, const char *folder)
+{
+    const s24_model *model = encoder->model;
+    REQUIRE(ctx, !model->device, S24_ERROR_UNSUPPORTED,
+            "%s: heads that classify texts run on the CPU alone", folder);
+    REQUIRE(ctx, model->classifies, S24_ERROR_UNSUPPORTED,
+            "%s: architectures in config.json names no model of type '%s' for sequence or token "
+            "classification whose head is known",
+            folder, model->architecture->model_type);
+    return S24_OK;
 }
 
 static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
                              const s24_model_opts *opts)
 {
     s24_checkpoint *checkpoint;
+    const int head = encoder->head;
     TRY(s24_checkpoint_open(&checkpoint, ctx, folder));
-    s24_status status = check_model(ctx, checkpoint, folder);
-    if (status == S24_OK) status = s24i_model_load_headless(&encoder->model, ctx, checkpoint, opts);
+    s24_status status = check_model(ctx, checkpoint, folder, head);
+    if (status == S24_OK)
+        status = (head ? s24_model_load : s24i_model_load_headless)(&encoder->model, ctx,
+                                                                    checkpoint, opts);
+    if (status == S24_OK && head) status = check_head(encoder, ctx, folder);
     s24_checkpoint_close(checkpoint);
     return status;
 }
@@ -92,6 +109,7 @@ static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *fo
         encoder->tokenizer->lower |= lower;
     }
     encoder->width = info.width;
+    encoder->columns = encoder->head ? info.classes : info.width;
     encoder->max_tokens = asked ? asked : s24i_min(limit, info.positions);
     return S24_OK;
 }
@@ -101,7 +119,9 @@ static s24_status make_lane(s24i_encoder_lane *lane, const s24_encoder *e, s24_c
     TRY(s24i_alloc_elems(&lane->offsets, ctx, e->window + 1, sizeof *lane->offsets, "offsets"));
     TRY(s24i_alloc_elems(&lane->ids, ctx, e->batch_tokens, sizeof *lane->ids, "ids"));
     TRY(s24i_alloc_elems(&lane->places, ctx, e->window, sizeof *lane->places, "places"));
-    return s24i_alloc_elems(&lane->vectors, ctx, e->window * e->width, sizeof *lane->vectors,
+    if (e->head && e->model->shape.types > 1)
+        TRY(s24i_alloc_elems(&lane->types, ctx, e->batch_tokens, sizeof *lane->types, "types"));
+    return s24i_alloc_elems(&lane->vectors, ctx, e->window * e->columns, sizeof *lane->vectors,
                             "vectors");
 }
 
@@ -239,7 +259,11 @@ static s24_status new_encoder(s24_encoder **out, s24_ctx *ctx)
 static s24_status open_encoder(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
                                const s24_encoder_opts *opts)
 {
+    REQUIRE(ctx, !opts->head || !opts->ids, S24_ERROR_ARGUMENT,
+            "the options head and ids of an encoder exclude each other");
+    encoder->head = opts->head;
     TRY(load_model(encoder, ctx, folder, &opts->model));
+    if (opts->head) TRY(s24i_encoder_read_labels(encoder, ctx, folder));
     if (!opts->ids) {
         TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, folder));
         TRY(s24i_prompts_read(&encoder->prompts, ctx, folder));
@@ -275,6 +299,9 @@ s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder 
     encoder->tokenizer = from->tokenizer;
     encoder->prompts = from->prompts;
     encoder->width = from->width;
+    encoder->columns = from->columns;
+    encoder->head = from->head;
+    encoder->labels = from->labels;
     encoder->max_tokens = from->max_tokens;
     s24_status status = make_buffers(encoder, ctx, from->batch_tokens);
     if (status == S24_OK)
@@ -292,10 +319,12 @@ void s24_encoder_close(s24_encoder *encoder)
         s24_session_destroy(lane->session);
         s24_ctx_free(ctx, lane->offsets);
         s24_ctx_free(ctx, lane->ids);
+        s24_ctx_free(ctx, lane->types);
         s24_ctx_free(ctx, lane->places);
         s24_ctx_free(ctx, lane->vectors);
     }
     if (!encoder->shares) {
+        s24i_encoder_free_labels(encoder);
         s24_model_destroy(encoder->model);
         s24_tokenizer_destroy(encoder->tokenizer);
         s24i_prompts_free(&encoder->prompts);
@@ -318,6 +347,11 @@ int64_t s24_encoder_sparse_layers(const s24_encoder *encoder, int64_t tokens)
     if (!encoder) return 0;
     return s24_session_sparse_layers(encoder->lanes[0].session,
                                      tokens ? tokens : encoder->most_tokens);
+}
+
+int64_t s24_encoder_max_tokens(const s24_encoder *encoder)
+{
+    return encoder ? encoder->max_tokens : 0;
 }
 
 int64_t s24_encoder_width(const s24_encoder *encoder)

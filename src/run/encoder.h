@@ -14,7 +14,8 @@ typedef struct s24i_encoder_lane {
     s24_session *session;
     int64_t *offsets; /* [window + 1] */
     int32_t *ids;     /* [batch_tokens] */
-    float *vectors;   /* [window, width] */
+    int32_t *types;   /* [same] of pairs of a model that tells them apart; else NULL */
+    float *vectors;   /* [window, columns] */
     int64_t *places;  /* [window] where the vectors belong, in texts */
     int64_t texts;    /* 0: none is on its way */
 } s24i_encoder_lane;
@@ -29,6 +30,9 @@ struct s24_encoder {
     int64_t prompt_tokens; /* that pooling leaves out, [CLS] among them; 0: none */
     int shares;            /* model, tokenizer and prompts are another's */
     int64_t width, max_tokens, batch_tokens;
+    int64_t columns;   /* of what it gives for a text: width, or the head's classes */
+    int head;          /* it gives logits */
+    char **labels;     /* [classes]; of an encoder that shares another's */
     int64_t window;    /* texts at a time */
     s24_token *tokens; /* [window, max_tokens] */
     int64_t *lengths;  /* [window] in tokens */
@@ -38,5 +42,22 @@ struct s24_encoder {
     int lane_count, next; /* lane */
     int64_t most_tokens;  /* of a pass so far */
 };
+
+/* Logits in place of embeddings (encoder_classes.c). */
+s24_status s24i_encoder_read_labels(s24_encoder *encoder, s24_ctx *ctx, const char *folder);
+void s24i_encoder_free_labels(s24_encoder *encoder);
+
+/* Texts on their way through an encoder. */
+typedef struct s24i_encoder_texts {
+    s24_encoder *encoder;
+    const s24_text *texts; /* or: */
+    const s24_batch *ids;
+    const s24_text_pairs *pairs; /* or: */
+    int64_t first, count;        /* of all texts */
+    float *results;              /* [all texts, columns] */
+} s24i_encoder_texts;
+
+/* Runs all texts of `all`, window by window. */
+s24_status s24i_encoder_run(int64_t *tokens, const s24i_encoder_texts *all, s24_ctx *ctx);
 
 #endif

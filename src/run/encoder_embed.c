@@ -11,13 +11,7 @@
 
 #include <string.h>
 
-typedef struct window {
-    s24_encoder *encoder;
-    const s24_text *texts; /* or: */
-    const s24_batch *ids;
-    int64_t first, count; /* of all texts */
-    float *embeddings;    /* of all texts */
-} window;
+typedef s24i_encoder_texts window;
 
 /* A text's ids, no more than the limit. Returns how many. */
 static int64_t take_ids(s24_token *tokens, const s24_batch *ids, int64_t text, int64_t most)
@@ -29,6 +23,16 @@ static int64_t take_ids(s24_token *tokens, const s24_batch *ids, int64_t text, i
     return count;
 }
 
+static int64_t take_pair(s24_token *tokens, const window *w, int64_t i)
+{
+    const s24_text_pairs *p = w->pairs;
+    const s24_encoder *e = w->encoder;
+    const s24_text text = p->texts[p->same_text ? 0 : i];
+    if (!p->pairs) return s24i_tokenizer_encode(tokens, e->max_tokens, e->tokenizer, &text, 1);
+    const s24_text both[2] = {text, p->pairs[i]};
+    return s24i_tokenizer_encode_pair(tokens, e->max_tokens, e->tokenizer, both);
+}
+
 static void tokenize(void *arg, int64_t begin, int64_t end, int thread)
 {
     const window *w = arg;
@@ -38,6 +42,10 @@ static void tokenize(void *arg, int64_t begin, int64_t end, int thread)
         s24_token *tokens = e->tokens + i * e->max_tokens;
         if (w->ids) {
             e->lengths[i] = take_ids(tokens, w->ids, w->first + i, e->max_tokens);
+            continue;
+        }
+        if (w->pairs) {
+            e->lengths[i] = take_pair(tokens, w, w->first + i);
             continue;
         }
         const s24_text parts[2] = {{e->prompt, strlen(e->prompt)}, w->texts[w->first + i]};
@@ -66,15 +74,15 @@ static void sort_by_length(s24_encoder *e, int64_t count)
 }
 
 /* Waits for the lane's batch and puts its vectors where they belong. */
-static s24_status collect(s24_encoder *e, s24i_encoder_lane *lane, s24_ctx *ctx, float *embeddings)
+static s24_status collect(s24_encoder *e, s24i_encoder_lane *lane, s24_ctx *ctx, float *results)
 {
     const int64_t texts = lane->texts;
     lane->texts = 0;
     if (!texts) return S24_OK;
     TRY(s24i_session_finish(lane->session, ctx));
     for (int64_t i = 0; i < texts; i++)
-        memcpy(embeddings + lane->places[i] * e->width, lane->vectors + i * e->width,
-               (size_t)e->width * sizeof(float));
+        memcpy(results + lane->places[i] * e->columns, lane->vectors + i * e->columns,
+               (size_t)e->columns * sizeof(float));
     return S24_OK;
 }
 
@@ -83,16 +91,19 @@ static s24_status send_batch(int64_t *done, const window *w, s24_ctx *ctx, int64
 {
     s24_encoder *e = w->encoder;
     s24i_encoder_lane *lane = &e->lanes[e->next];
-    const s24_outputs outputs = {.embeddings = lane->vectors};
-    s24_batch batch = {.offsets = lane->offsets, .ids = lane->ids};
+    const s24_outputs outputs = {.embeddings = e->head ? NULL : lane->vectors,
+                                 .logits = e->head ? lane->vectors : NULL};
+    s24_batch batch = {.offsets = lane->offsets, .ids = lane->ids, .types = lane->types};
     e->next = (e->next + 1) % e->lane_count;
-    TRY(collect(e, lane, ctx, w->embeddings));
+    TRY(collect(e, lane, ctx, w->results));
     lane->offsets[0] = 0;
     for (int64_t i = first; i < w->count; i++) {
         const int64_t text = e->order[i], start = lane->offsets[batch.texts];
         if (start + e->lengths[text] > e->batch_tokens) break;
-        for (int64_t t = 0; t < e->lengths[text]; t++)
+        for (int64_t t = 0; t < e->lengths[text]; t++) {
             lane->ids[start + t] = e->tokens[text * e->max_tokens + t].id;
+            if (lane->types) lane->types[start + t] = e->tokens[text * e->max_tokens + t].type;
+        }
         lane->places[batch.texts] = w->first + text;
         lane->offsets[++batch.texts] = start + e->lengths[text];
     }
@@ -144,8 +155,7 @@ static s24_status check_ids(const s24_encoder *encoder, s24_ctx *ctx, const s24_
     return S24_OK;
 }
 
-/* All texts of `all`, window by window. */
-static s24_status embed(int64_t *tokens, const window *all, s24_ctx *ctx)
+s24_status s24i_encoder_run(int64_t *tokens, const s24i_encoder_texts *all, s24_ctx *ctx)
 {
     s24_encoder *encoder = all->encoder;
     int64_t total = 0;
@@ -160,7 +170,7 @@ static s24_status embed(int64_t *tokens, const window *all, s24_ctx *ctx)
     }
     for (int i = 0; i < encoder->lane_count; i++) {
         s24i_encoder_lane *lane = &encoder->lanes[(encoder->next + i) % encoder->lane_count];
-        if (status == S24_OK) status = collect(encoder, lane, ctx, all->embeddings);
+        if (status == S24_OK) status = collect(encoder, lane, ctx, all->results);
         if (lane->texts) (void)s24i_session_finish(lane->session, encoder->ctx);
         lane->texts = 0;
     }
@@ -178,12 +188,13 @@ s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *en
             : count < 0   ? "count is negative"
             : !embeddings ? "embeddings is NULL"
                           : "texts is NULL");
+    REQUIRE(ctx, !encoder->head, S24_ERROR_ARGUMENT,
+            "the encoder was opened with the option head, and gives no embeddings");
     REQUIRE(ctx, encoder->tokenizer, S24_ERROR_ARGUMENT,
             "texts were given to an encoder of token ids, which has no tokenizer");
     TRY(check_texts(encoder, ctx, texts, count));
-    const window all = {
-        .encoder = encoder, .texts = texts, .count = count, .embeddings = embeddings};
-    return embed(tokens, &all, ctx);
+    const window all = {.encoder = encoder, .texts = texts, .count = count, .results = embeddings};
+    return s24i_encoder_run(tokens, &all, ctx);
 }
 
 s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder *encoder,
@@ -202,7 +213,6 @@ s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder
     REQUIRE(ctx, !encoder->tokenizer, S24_ERROR_ARGUMENT,
             "token ids were given to an encoder of texts; its options say which it is");
     if (ids->texts) TRY(check_ids(encoder, ctx, ids));
-    const window all = {
-        .encoder = encoder, .ids = ids, .count = ids->texts, .embeddings = embeddings};
-    return embed(tokens, &all, ctx);
+    const window all = {.encoder = encoder, .ids = ids, .count = ids->texts, .results = embeddings};
+    return s24i_encoder_run(tokens, &all, ctx);
 }

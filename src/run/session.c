@@ -185,6 +185,9 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
     if (shape->near_rope.theta != 0.0f)
         TRY(fill_angles(&session->near_angles, ctx, shape, &shape->near_rope, longest));
     if (session->model->relative || shape->near) TRY(fill_distances(session, ctx, longest));
+    if (session->model->class_weight)
+        TRY(s24i_alloc_elems(&session->class_rows, ctx, session->threads * 2 * shape->width, one,
+                             "a classifier's rows"));
     TRY(fill_lanes(session, ctx));
     return session->model->lm_head.n ? fill_head(session, ctx) : S24_OK;
 }
@@ -256,6 +259,7 @@ void s24_session_destroy(s24_session *session)
     s24_ctx_free(ctx, session->angles);
     s24_ctx_free(ctx, session->near_angles);
     s24_ctx_free(ctx, session->distances);
+    s24_ctx_free(ctx, session->class_rows);
     s24_ctx_free(ctx, session->head.logits);
     s24_ctx_free(ctx, session->head.losses);
     s24_ctx_free(ctx, session->head.tokens);

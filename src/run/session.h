@@ -64,6 +64,7 @@ struct s24_session {
     float *scratch;
     int64_t scratch_elems;
     s24i_head_rows head; /* of a language model */
+    float *class_rows;   /* [threads, 2, width], of a classifier */
     s24_cache *cache;    /* of the pass at hand: what its tokens follow (cpu/kv_cache.h); or NULL */
     s24i_lane whole;     /* all threads; its ctx is each pass's own */
     s24i_lane *lanes;    /* [threads] */
@@ -142,7 +143,8 @@ s24_status s24i_session_language(const s24_session *session, s24_ctx *ctx, const
 /* Errors: ARGUMENT (tokens or targets out of range, a loss without targets). */
 s24_status s24i_language_check(s24_ctx *ctx, const s24_model *model, const s24_batch *batch,
                                const s24_outputs *outputs);
-/* logits [images, classes] from the first token of each. */
+/* logits [images, texts or tokens, classes], from the first token of each or as the head reads
+   texts. */
 void s24i_session_classify(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                            const float *hidden, float *logits);
 

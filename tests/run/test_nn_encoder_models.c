@@ -208,13 +208,51 @@ static void trained_models(void **state)
     }
 }
 
+/* Heads of sequence classification: BERT's pooler, RoBERTa's layer. */
+static void golden_heads(void **state)
+{
+    static const char *const heads[] = {"bert-reranker", "roberta-reranker", "bert-classes"};
+    (void)state;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        texts t;
+        int32_t types[ROOM] = {0};
+        float logits[TEXTS * 5];
+        if (!open_texts(&t, heads[i])) SKIP_WITHOUT(t.folder);
+        for (int b = 0; b < TEXTS && i != 1; b++) {
+            char key[16];
+            snprintf(key, sizeof key, "types.%d", b);
+            const mini_tensor of = mini_get(&t.io, key);
+            memcpy(types + t.offsets[b], of.data, (size_t)count_of(&of) * sizeof *types);
+        }
+        t.batch.types = types;
+        s24_ctx *ctx = new_ctx(NULL, 2);
+        s24_model *model;
+        s24_session *session;
+        s24_model_info info;
+        const s24_outputs outputs = {.logits = logits};
+        OK(ctx, load(&model, ctx, t.folder, NULL));
+        s24_model_describe(&info, model);
+        assert_int_equal(info.classes, i == 2 ? 5 : 1);
+        OK(ctx, s24_session_create(&session, ctx, model, t.offsets[TEXTS]));
+        OK(ctx, s24_session_forward(session, ctx, &t.batch, &outputs));
+        for (int b = 0; b < TEXTS; b++) {
+            char key[16];
+            snprintf(key, sizeof key, "logits.%d", b);
+            near(mini_get(&t.io, key).data, logits + b * info.classes, info.classes, 1e-4, key);
+        }
+        s24_session_destroy(session);
+        s24_model_destroy(model);
+        s24_ctx_destroy(ctx);
+        mini_close(&t.io);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_models),
-        cmocka_unit_test(masked_tokens),
-        cmocka_unit_test(pruned_models),
-        cmocka_unit_test(trained_models),
+        cmocka_unit_test(golden_models), cmocka_unit_test(masked_tokens),
+        cmocka_unit_test(pruned_models), cmocka_unit_test(trained_models),
+        cmocka_unit_test(golden_heads),
     };
     return cmocka_run_group_tests_name("nn_encoder_models", tests, NULL, NULL);
 }

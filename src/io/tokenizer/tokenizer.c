@@ -86,6 +86,7 @@ s24_status s24_tokenizer_load(s24_tokenizer **out, s24_ctx *ctx, const char *pat
     TRY(s24i_zeroed(&tokenizer, ctx, sizeof *tokenizer));
     tokenizer->ctx = ctx;
     tokenizer->cls = tokenizer->sep = tokenizer->unknown = -1;
+    tokenizer->middle = 1;
     s24_status status =
         S_ISDIR(info.st_mode) ? read_folder(tokenizer, path) : read_file(tokenizer, path);
     if (status == S24_OK) status = make_pieces(tokenizer);
@@ -143,8 +144,8 @@ static void cut_pair(int64_t kept[2], int64_t room)
     kept[longer] = room / 2 + room % 2;
 }
 
-static int64_t encode_pair(s24_token *tokens, int64_t max_tokens, const s24_tokenizer *tokenizer,
-                           const s24_text texts[2])
+int64_t s24i_tokenizer_encode_pair(s24_token *tokens, int64_t max_tokens,
+                                   const s24_tokenizer *tokenizer, const s24_text texts[2])
 {
     int64_t kept[2], count = 0;
     for (int i = 0; i < 2; i++) {
@@ -152,13 +153,15 @@ static int64_t encode_pair(s24_token *tokens, int64_t max_tokens, const s24_toke
         kept[i] = s24i_tokenizer_run(tokenizer, &counting, &texts[i], 1);
         if (kept[i] < 0) return -1;
     }
-    cut_pair(kept, max_tokens - 3);
+    cut_pair(kept, max_tokens - 2 - tokenizer->middle);
     tokens[count++] = (s24_token){tokenizer->cls, 0, 0, 0};
     for (int i = 0; i < 2; i++) {
-        const s24i_run run = {.tokens = tokens + count, .room = kept[i], .type = i};
+        const int32_t type = tokenizer->alike ? 0 : i;
+        const s24i_run run = {.tokens = tokens + count, .room = kept[i], .type = type};
         if (s24i_tokenizer_run(tokenizer, &run, &texts[i], 1) < 0) return -1;
         count += kept[i];
-        tokens[count++] = (s24_token){tokenizer->sep, i, 0, 0};
+        for (int s = 0; s < (i ? 1 : tokenizer->middle); s++)
+            tokens[count++] = (s24_token){tokenizer->sep, type, 0, 0};
     }
     return count;
 }
@@ -175,8 +178,8 @@ s24_status s24_tokenizer_encode(s24_token *tokens, int64_t *count, int64_t max_t
             : !tokenizer ? "tokenizer"
                          : "text");
     const int ends = (tokenizer->cls >= 0) + (tokenizer->sep >= 0);
-    const int64_t least = ends + (pair != NULL);
-    REQUIRE(ctx, !pair || ends == 2, S24_ERROR_UNSUPPORTED,
+    const int64_t least = ends + (pair ? tokenizer->middle : 0);
+    REQUIRE(ctx, !pair || (ends == 2 && tokenizer->middle >= 0), S24_ERROR_UNSUPPORTED,
             "two texts need a tokenizer that puts tokens like [CLS] and [SEP] around them");
     REQUIRE(ctx, max_tokens >= least, S24_ERROR_ARGUMENT,
             "max_tokens is %lld, at least %lld are expected for [CLS] and each [SEP]",
@@ -185,7 +188,7 @@ s24_status s24_tokenizer_encode(s24_token *tokens, int64_t *count, int64_t max_t
     REQUIRE(ctx, most <= INT32_MAX, S24_ERROR_ARGUMENT,
             "a text has %zu bytes, at most %d are expected", most, INT32_MAX);
     const s24_text texts[2] = {{text, text_bytes}, {pair, pair_bytes}};
-    *count = pair ? encode_pair(tokens, max_tokens, tokenizer, texts)
+    *count = pair ? s24i_tokenizer_encode_pair(tokens, max_tokens, tokenizer, texts)
                   : s24i_tokenizer_encode(tokens, max_tokens, tokenizer, texts, 1);
     return *count < 0 ? s24i_tokenizer_no_memory(ctx) : S24_OK;
 }

@@ -124,8 +124,10 @@ struct s24_tokenizer {
     s24_text *pieces;
     int32_t count;    /* largest id + 1 */
     int32_t cls, sep; /* before and after a text; −1: none */
-    int32_t unknown;  /* −1: none */
-    int normalises;   /* 0: the text is taken as it is */
+    int middle; /* how many sep stand between two texts, at most 2; −1: something else does */
+    int alike;  /* both texts of a pair have type 0 */
+    int32_t unknown; /* −1: none */
+    int normalises;  /* 0: the text is taken as it is */
     s24i_bpe bpe;
     char *prefix; /* of a piece that continues a word */
     size_t prefix_bytes;
@@ -206,6 +208,11 @@ int64_t s24i_tokenizer_run(const s24_tokenizer *tokenizer, const s24i_run *run,
    them. Returns their number, or −1 as above. */
 int64_t s24i_tokenizer_encode(s24_token *tokens, int64_t max_tokens, const s24_tokenizer *tokenizer,
                               const s24_text *parts, int part_count);
+
+/* [CLS] text [SEP] pair [SEP] of a tokenizer with both, cut to max_tokens, which leave room for
+   what stands around. Returns their number, or −1 as above. */
+int64_t s24i_tokenizer_encode_pair(s24_token *tokens, int64_t max_tokens,
+                                   const s24_tokenizer *tokenizer, const s24_text texts[2]);
 
 static inline s24_status s24i_tokenizer_no_memory(s24_ctx *ctx)
 {

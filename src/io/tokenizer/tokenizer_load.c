@@ -77,6 +77,30 @@ static const char *special_name(const s24i_json *element)
 }
 
 /* The tokens of a template of one text: one at most before it and after it. */
+/* How many tokens stand between the two texts of a template, and of which type the second is. What
+   this library does not put there makes pairs, and them alone, impossible. */
+static void read_pair(ends *out, const s24i_config *part)
+{
+    s24_tokenizer *tokenizer = out->tokenizer;
+    const s24i_json *pair = s24i_json_get(part->json, "pair"), *element;
+    int64_t type = 1;
+    int texts = 0, middle = 0, odd = 0;
+    s24i_json_walk walk = s24i_json_begin(pair);
+    while (pair && (element = s24i_json_next(&walk, NULL)) != NULL) {
+        const s24i_json *text = s24i_json_get(element, "Sequence");
+        if (text) type = s24i_json_integer(s24i_json_get(text, "type_id"));
+        texts += text != NULL;
+        const char *name = special_name(element);
+        if (texts != 1 || text) continue;
+        middle++;
+        odd |= !name || !out->sep || strcmp(name, out->sep) != 0;
+    }
+    if (texts != 2) return;
+    odd |= middle > 2 || type < 0 || type > 1;
+    tokenizer->middle = odd ? -1 : middle;
+    tokenizer->alike = type == 0;
+}
+
 static s24_status read_template(ends *out, const s24i_config *part)
 {
     const s24i_json *single = s24i_json_get(part->json, "single");
@@ -90,6 +114,7 @@ static s24_status read_template(ends *out, const s24i_config *part)
             S24_ERROR_FORMAT,
             "%s: the template of post_processor is no text with one token at most at each end",
             part->file);
+    read_pair(out, part);
     return S24_OK;
 }
 
@@ -113,6 +138,8 @@ static s24_status read_processor(void *user, const s24i_config *part)
                                          : "TemplateProcessing and BertProcessing");
     }
     if (strcmp(type, "BertProcessing") == 0) return S24_OK;
+    tokenizer->alike = 1;
+    if (!strcmp(type, "RobertaProcessing")) tokenizer->middle = 2;
     tokenizer->bpe.trim = tokenizer->bpe.trim_but_first = 1;
     TRY(s24i_config_bool(&tokenizer->bpe.trim_but_first, part, "add_prefix_space", S24I_OPTIONAL));
     return s24i_config_bool(&tokenizer->bpe.trim, part, "trim_offsets", S24I_OPTIONAL);

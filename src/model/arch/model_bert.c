@@ -36,10 +36,20 @@
     .qa_head = "qa_outputs",                                                                       \
     .biases = 1
 
-#define ROBERTA_SHAPED BERT_SHAPED, .prefix = "roberta.", .key_padding = "pad_token_id"
+#define ROBERTA_SHAPED BERT_SHAPED, .prefix = "roberta.", .key_padding = "pad_token_id",           \
+    .text_head = {.square = "classifier.dense",                                                    \
+                  .bend = S24I_BEND_TANH,                                                          \
+                  .last = "classifier.out_proj",                                                   \
+                  .token_last = "classifier"}
 // clang-format on
 
-const s24i_architecture s24i_bert = {.model_type = "bert", .prefix = "bert.", BERT_SHAPED};
+const s24i_architecture s24i_bert = {.model_type = "bert",
+                                     .prefix = "bert.",
+                                     BERT_SHAPED,
+                                     .text_head = {.square = "pooler.dense",
+                                                   .bend = S24I_BEND_TANH,
+                                                   .last = "classifier",
+                                                   .token_last = "classifier"}};
 
 const s24i_architecture s24i_roberta = {.model_type = "roberta", ROBERTA_SHAPED};
 
@@ -51,4 +61,8 @@ const s24i_architecture s24i_electra = {.model_type = "electra",
                                         .prefix = "electra.",
                                         BERT_SHAPED,
                                         .project = "embeddings_project",
-                                        .key_embedding = "embedding_size"};
+                                        .key_embedding = "embedding_size",
+                                        .text_head = {.square = "classifier.dense",
+                                                      .bend = S24I_BEND_GELU,
+                                                      .last = "classifier.out_proj",
+                                                      .token_last = "classifier"}};

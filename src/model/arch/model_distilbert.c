@@ -26,5 +26,9 @@ const s24i_architecture s24i_distilbert = {
     .attention_norm = "transformer.layer.%d.sa_layer_norm",
     .output_norm = "transformer.layer.%d.output_layer_norm",
     .qa_head = "qa_outputs",
+    .text_head = {.square = "pre_classifier",
+                  .bend = S24I_BEND_RELU,
+                  .last = "classifier",
+                  .token_last = "classifier"},
     .biases = 1,
 };

@@ -31,5 +31,9 @@ const s24i_architecture s24i_mpnet = {
     .attention_norm = "encoder.layer.%d.attention.LayerNorm",
     .output_norm = "encoder.layer.%d.output.LayerNorm",
     .qa_head = "qa_outputs",
+    .text_head = {.square = "classifier.dense",
+                  .bend = S24I_BEND_TANH,
+                  .last = "classifier.out_proj",
+                  .token_last = "classifier"},
     .biases = 1,
 };

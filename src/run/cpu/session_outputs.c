@@ -123,32 +123,3 @@ void s24i_session_answer(const s24_session *session, const s24_batch *batch, con
                 session->vec->dot(x, model->qa_weight + width, width) + model->qa_bias[1];
     }
 }
-
-typedef struct class_job {
-    const s24_session *session;
-    const s24_batch *batch;
-    const float *hidden;
-    float *logits;
-} class_job;
-
-static void class_range(void *arg, int64_t first, int64_t end, int thread)
-{
-    (void)thread;
-    const class_job *job = arg;
-    const s24_model *model = job->session->model;
-    const int64_t width = model->shape.width, classes = model->shape.classes;
-    for (int64_t i = first; i < end; i++) {
-        const float *x = job->hidden + job->batch->offsets[i] * width;
-        for (int64_t c = 0; c < classes; c++)
-            job->logits[i * classes + c] =
-                job->session->vec->dot(x, model->class_weight + c * width, width) +
-                model->class_bias[c];
-    }
-}
-
-void s24i_session_classify(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
-                           const float *hidden, float *logits)
-{
-    class_job job = {session, batch, hidden, logits};
-    s24_ctx_parallel_for(ctx, batch->texts, class_range, &job);
-}

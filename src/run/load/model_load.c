@@ -64,6 +64,10 @@ static const float *floats_of(const s24_model *m, const s24i_wanted *w)
         return m->relative;
     case S24I_ROLE_PROJECT:
         return m->project_bias;
+    case S24I_ROLE_SQUARE:
+        return w->is_bias ? m->square_bias : m->square_weight;
+    case S24I_ROLE_CLASS_NORM:
+        return of_norm(&m->class_norm, w);
     case S24I_ROLE_EMBEDDING_NORM:
         return of_norm(&m->embedding_norm, w);
     case S24I_ROLE_FINAL_NORM:
@@ -95,8 +99,8 @@ static s24_status take_bias(s24i_loader *l, const s24i_wanted *w, const s24_tens
     return S24_OK;
 }
 
-/* A norm without a bias adds zeros; one that is not there at all changes nothing. */
-static void take_no_norm(const s24i_loader *l, const s24i_wanted *w)
+/* A bias that is not there adds zeros; a norm that is not there at all changes nothing. */
+static void take_nothing(const s24i_loader *l, const s24i_wanted *w)
 {
     if (w->is_bias)
         memset(s24i_writable(floats_of(l->model, w)), 0, (size_t)w->rows * sizeof(float));
@@ -104,10 +108,12 @@ static void take_no_norm(const s24i_loader *l, const s24i_wanted *w)
         l->model->blocks[w->block].attention_norm.gamma = NULL;
 }
 
-static int is_norm(s24i_role role)
+/* Is it a norm, or a bias, that may not be there? */
+static int is_filled(s24i_role role)
 {
     return role == S24I_ROLE_EMBEDDING_NORM || role == S24I_ROLE_ATTENTION_NORM ||
-           role == S24I_ROLE_OUTPUT_NORM || role == S24I_ROLE_FINAL_NORM;
+           role == S24I_ROLE_OUTPUT_NORM || role == S24I_ROLE_FINAL_NORM ||
+           role == S24I_ROLE_SQUARE || role == S24I_ROLE_CLASS_NORM;
 }
 
 static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tensor)
@@ -121,7 +127,7 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
         if (w->slot == S24I_QUERY) s24i_join_in_place(l, &m->blocks[w->block], w->block);
         return s24i_source_slot(l, (int)w->slot, tensor);
     }
-    if (!tensor && is_norm(w->role)) take_no_norm(l, w);
+    if (!tensor && is_filled(w->role)) take_nothing(l, w);
     if (!tensor || (tensor->data && tensor->data == l->mapped)) return S24_OK;
     if (w->role == S24I_ROLE_PATCHES && !w->is_bias)
         return take_later(l, &l->patches, tensor, count);
@@ -146,10 +152,17 @@ static s24_status block_done(void *user, int64_t b)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* The classes of an image model are the rows of its head. */
+/* The last layer of a classifier, NULL: there is none. */
+static const char *class_head(const s24i_loader *l)
+{
+    if (l->classifies == S24I_CLASSIFIES_TOKENS) return l->arch->text_head.token_last;
+    return l->classifies ? l->arch->text_head.last : l->arch->class_head;
+}
+
+/* The classes are the rows of that. */
 static void read_classes(s24i_loader *l)
 {
-    const s24_tensor *head = s24i_walk_weight(&l->walk, l->arch->class_head);
+    const s24_tensor *head = s24i_walk_weight(&l->walk, class_head(l));
     if (head && head->rank == 2) l->shape.classes = head->shape[0];
 }
 
@@ -160,8 +173,9 @@ static void find_heads(s24i_loader *l)
     if (s24i_walk_weight(&l->walk, a->qa_head))
         l->walk.heads[0] = (s24i_wanted_head){a->qa_head, 2, 0};
     if (l->next_token) l->walk.heads[0] = (s24i_wanted_head){a->lm_head, l->shape.vocabulary, 1};
-    if (s24i_walk_weight(&l->walk, a->class_head))
-        l->walk.heads[1] = (s24i_wanted_head){a->class_head, l->shape.classes, 0};
+    l->walk.classifies = l->classifies;
+    if (s24i_walk_weight(&l->walk, class_head(l)))
+        l->walk.heads[1] = (s24i_wanted_head){class_head(l), l->shape.classes, 0};
 }
 
 static int any(const s24i_architecture *arch)
@@ -187,6 +201,9 @@ static s24_status prepare(s24i_loader *l)
                           .checks = 1,
                           .user = l};
     if (!l->headless) TRY(s24i_next_token_read(&l->next_token, l->ctx, l->arch, l->checkpoint));
+    /* Heads of texts are the CPU's; others on a device read states. */
+    if (!l->headless && !l->opts.device && !l->without_weights)
+        TRY(s24i_text_head_read(&l->classifies, &l->class_mean, l->ctx, l->arch, l->checkpoint));
     read_classes(l);
     find_heads(l);
     if (l->opts.device) TRY(s24i_gpu_check(l->ctx, l->opts.device, l->arch, &l->shape));
@@ -292,7 +309,9 @@ static s24_status create(s24_model **out, s24i_loader *l)
     TRY(map_words(&words_map, &words, l));
     const s24i_rooms rooms = {.words = words == NULL && !shares_words(l),
                               .qa_head = s24i_walk_weight(&l->walk, l->arch->qa_head) != NULL,
-                              .class_head = s24i_walk_weight(&l->walk, l->arch->class_head) != NULL,
+                              .class_head = l->walk.heads[1].rows > 0,
+                              .square = s24i_has_square(l->arch, l->classifies),
+                              .class_norm = s24i_has_class_norm(l->arch, l->classifies),
                               .lm_bias = has_lm_bias(l)};
     const s24_status status = s24i_model_create(out, l->ctx, l->arch, &l->shape, rooms);
     if (status != S24_OK) {
@@ -306,6 +325,8 @@ static s24_status create(s24_model **out, s24i_loader *l)
         model->words = words;
     model->words_map = words_map;
     model->device = l->opts.device;
+    model->classifies = l->classifies;
+    model->class_mean = l->class_mean;
     model->all_sparse = l->opts.all_sparse;
     model->scheme = l->opts.quantize;
     model->head_scheme = l->opts.quantize_head;

@@ -96,6 +96,9 @@ static void carve_heads(carver *c, s24_model *model, s24i_rooms rooms)
 {
     const s24i_shape *shape = &model->shape;
     if (rooms.class_head) model->class_weight = carve(c, shape->classes * shape->width);
+    if (rooms.square) model->square_weight = carve(c, shape->width * shape->width);
+    if (rooms.square) model->square_bias = carve(c, shape->width);
+    if (rooms.class_norm) carve_norm(c, &model->class_norm, model, shape->width);
     if (rooms.qa_head) model->qa_weight = carve(c, 2 * shape->width);
     if (rooms.qa_head) model->qa_bias = carve(c, 2);
     if (rooms.class_head) model->class_bias = carve(c, shape->classes);

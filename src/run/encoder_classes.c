@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Texts and pairs of texts to the logits of a head, by an encoder that was opened for it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "io/checkpoint/config.h"
+#include "run/encoder.h"
+
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+s24_status s24i_encoder_read_labels(s24_encoder *encoder, s24_ctx *ctx, const char *folder)
+{
+    const int64_t classes = encoder->model->shape.classes;
+    s24i_config config, names;
+    s24_status status;
+    TRY(s24i_zeroed(&encoder->labels, ctx, (size_t)(classes + 1) * sizeof *encoder->labels));
+    TRY(s24i_config_load(&config, ctx, folder, "config.json", S24I_REQUIRED));
+    TRY_DONE(s24i_config_child(&names, &config, "id2label", S24I_OPTIONAL));
+    for (int64_t i = 0; i < classes; i++) {
+        char key[32], made[40];
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        snprintf(made, sizeof made, "LABEL_%s", key);
+        const char *label = s24i_json_string(s24i_json_get(names.json, key));
+        TRY_DONE(s24i_copy_string(&encoder->labels[i], ctx, label ? label : made));
+    }
+done:
+    s24i_config_free(&config);
+    return status;
+}
+
+void s24i_encoder_free_labels(s24_encoder *encoder)
+{
+    for (char **label = encoder->labels; label && *label; label++)
+        s24_ctx_free(encoder->ctx, *label);
+    s24_ctx_free(encoder->ctx, encoder->labels);
+}
+
+int64_t s24_encoder_classes(const s24_encoder *encoder)
+{
+    return encoder && encoder->head ? encoder->columns : 0;
+}
+
+int s24_encoder_classifies_tokens(const s24_encoder *encoder)
+{
+    return encoder && encoder->head && encoder->model->classifies == S24I_CLASSIFIES_TOKENS;
+}
+
+const char *s24_encoder_label(const s24_encoder *encoder, int64_t index)
+{
+    return index >= 0 && index < s24_encoder_classes(encoder) ? encoder->labels[index] : NULL;
+}
+
+/* ---- logits ---------------------------------------------------------------------------------- */
+
+static s24_status check_encoder(s24_ctx *ctx, const s24_encoder *encoder, s24i_classifies whom)
+{
+    static const char *const names[] = {
+        [S24I_CLASSIFIES_TEXTS] = "texts", [S24I_CLASSIFIES_TOKENS] = "tokens"};
+    REQUIRE(ctx, encoder && encoder->head, S24_ERROR_ARGUMENT, "%s",
+            encoder ? "the encoder was opened without the option head" : "encoder is NULL");
+    const s24i_classifies has = encoder->model->classifies;
+    REQUIRE(ctx, has == whom, S24_ERROR_UNSUPPORTED,
+            "the model's head classifies %s; one that classifies %s was expected", names[has],
+            names[whom]);
+    return S24_OK;
+}
+
+static s24_status check_texts(s24_ctx *ctx, const char *name, const s24_text *texts, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        REQUIRE(ctx, texts[i].data || !texts[i].bytes, S24_ERROR_ARGUMENT, "%s[%lld] is NULL", name,
+                (long long)i);
+        REQUIRE(ctx, texts[i].bytes <= INT32_MAX, S24_ERROR_ARGUMENT,
+                "%s[%lld] has %zu bytes, at most %d are expected", name, (long long)i,
+                texts[i].bytes, INT32_MAX);
+    }
+    return S24_OK;
+}
+
+static s24_status check_pairs(s24_ctx *ctx, const s24_encoder *encoder, const s24_text_pairs *pairs)
+{
+    enum { LEAST = 5 }; /* tokens around a pair, and one of each text */
+    const s24_tokenizer *t = encoder->tokenizer;
+    TRY(check_texts(ctx, "texts", pairs->texts, pairs->same_text ? 1 : pairs->count));
+    if (!pairs->pairs) return S24_OK;
+    REQUIRE(ctx, t->cls >= 0 && t->sep >= 0 && t->middle >= 0, S24_ERROR_UNSUPPORTED,
+            "two texts need a tokenizer that puts tokens like [CLS] and [SEP] around them");
+    REQUIRE(ctx, encoder->max_tokens >= LEAST, S24_ERROR_ARGUMENT,
+            "max_tokens is %lld; at least %d are expected for a pair",
+            (long long)encoder->max_tokens, LEAST);
+    return check_texts(ctx, "pairs", pairs->pairs, pairs->count);
+}
+
+s24_status s24_encoder_classify(float *logits, int64_t *tokens, s24_encoder *encoder, s24_ctx *ctx,
+                                const s24_text_pairs *pairs)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    TRY(check_encoder(ctx, encoder, S24I_CLASSIFIES_TEXTS));
+    REQUIRE(ctx, pairs && pairs->count >= 0 && (!pairs->count || (logits && pairs->texts)),
+            S24_ERROR_ARGUMENT, "%s",
+            !pairs             ? "pairs is NULL"
+            : pairs->count < 0 ? "pairs.count is negative"
+            : !logits          ? "logits is NULL"
+                               : "pairs.texts is NULL");
+    if (pairs->count) TRY(check_pairs(ctx, encoder, pairs));
+    const s24i_encoder_texts all = {
+        .encoder = encoder, .pairs = pairs, .count = pairs->count, .results = logits};
+    return s24i_encoder_run(tokens, &all, ctx);
+}
+
+s24_status s24_encoder_tag(s24_token *tokens, float *logits, int64_t *count, s24_encoder *encoder,
+                           s24_ctx *ctx, const s24_text *text)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    TRY(check_encoder(ctx, encoder, S24I_CLASSIFIES_TOKENS));
+    REQUIRE(ctx, tokens && logits && count && text, S24_ERROR_ARGUMENT, "%s is NULL",
+            !tokens   ? "tokens"
+            : !logits ? "logits"
+            : !count  ? "count"
+                      : "text");
+    TRY(check_texts(ctx, "text", text, 1));
+    s24i_encoder_lane *lane = &encoder->lanes[0];
+    *count = s24i_tokenizer_encode(tokens, encoder->max_tokens, encoder->tokenizer, text, 1);
+    if (*count < 0) return s24i_tokenizer_no_memory(ctx);
+    for (int64_t t = 0; t < *count; t++)
+        lane->ids[t] = tokens[t].id;
+    lane->offsets[0] = 0;
+    lane->offsets[1] = *count;
+    const s24_batch batch = {.texts = 1, .offsets = lane->offsets, .ids = lane->ids};
+    const s24_outputs outputs = {.logits = logits};
+    return s24_session_forward(lane->session, ctx, &batch, &outputs);
+}
