@@ -37,8 +37,9 @@ typedef struct s24_token {
 /*
  * From a folder or one of its files: tokenizer.json (WordPiece; BPE at byte level as of GPT-2,
  * SmolLM, Llama 3, Qwen 2 and 3, or with SentencePiece's blanks and byte fallback as of Llama 2, or
- * of characters), vocab.txt (+ tokenizer_config.json), vocab.json + merges.txt (GPT-2),
- * tokenizer.model (SentencePiece BPE). Errors: IO, FORMAT, UNSUPPORTED (a part of a tokenizer that
+ * of characters; Unigram as of XLM-RoBERTa), vocab.txt (+ tokenizer_config.json), vocab.json +
+ * merges.txt (GPT-2, RoBERTa), tokenizer.model (SentencePiece BPE), sentencepiece.bpe.model
+ * (XLM-RoBERTa's Unigram). Errors: IO, FORMAT, UNSUPPORTED (a part of a tokenizer that
  * is not carried out, by its name), MEMORY.
  */
 S24_API s24_status s24_tokenizer_load(s24_tokenizer **out, s24_ctx *ctx, const char *path);
@@ -47,7 +48,7 @@ S24_API int32_t s24_tokenizer_vocabulary(const s24_tokenizer *tokenizer);
 /*
  * [CLS] text [SEP], or [CLS] text [SEP] pair [SEP] with pair != NULL; cut (the longer part of a
  * pair first) so that no more than max_tokens remain. A tokenizer that puts other tokens around a
- * text, one, or none, does so here. Writes up to max_tokens tokens and returns their number in
+ * text, one, or none, or two between texts, does so here. Writes up to max_tokens tokens and returns their number in
  * *count. Invalid UTF-8 reads as U+FFFD, but at byte level, where bytes stay what they are. The
  * bytes need no terminator. Errors: ARGUMENT (max_tokens < 2, or 3 with a pair), UNSUPPORTED (a
  * pair where no token stands between), MEMORY.

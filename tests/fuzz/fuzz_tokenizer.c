@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tokenizer.json, vocab.txt, tokenizer.model and merges.txt: the input is written as each of them.
+ * tokenizer.json, vocab.txt, merges.txt and SentencePiece's two models: the input is written as each of them.
  * Whatever it is, it is refused with a sentence, or makes a tokenizer that encodes with ids inside
  * its vocabulary and decodes what it encoded.
  */
@@ -51,9 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
     CHECK(mkdtemp(folder));
     static const char *const names[] = {"tokenizer.json", "vocab.txt", "tokenizer.model",
-                                        "merges.txt"};
+                                        "merges.txt", "sentencepiece.bpe.model"};
     static const char vocab[] = "{\"a\":0,\"b\":1,\"ab\":2,\"\\u0120\":3,\"\\u0120a\":4}";
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         fuzz_write(path, data, bytes);
         if (i == 3) { /* read beside a vocabulary of its own */

@@ -342,7 +342,7 @@ static const struct {
     {"[]", S24_ERROR_FORMAT, "\"model\""},
     {"{}", S24_ERROR_FORMAT, "\"model\" is missing"},
     {"{\"model\":{\"type\":\"BPE\"}}", S24_ERROR_FORMAT, "\"vocab\" is missing"},
-    {"{\"model\":{\"type\":\"Unigram\"}}", S24_ERROR_UNSUPPORTED, "only WordPiece"},
+    {"{\"model\":{\"type\":\"WordLevel\"}}", S24_ERROR_UNSUPPORTED, "only WordPiece"},
     {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":[\"a\"]}}", S24_ERROR_FORMAT, "model.vocab"},
     {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", S24_ERROR_FORMAT, "model.vocab"},
     {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":\"0\"}}}", S24_ERROR_FORMAT,

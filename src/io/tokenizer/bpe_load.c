@@ -307,6 +307,27 @@ static s24_status read_lines(s24_tokenizer *tokenizer, const char *path, const s
     return S24_OK;
 }
 
+/* What the vocabulary has of GPT-2's and RoBERTa's; the latter stand around a text, two between two
+   texts. */
+static s24_status add_specials(s24_tokenizer *t)
+{
+    static const char *const names[] = {"<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>", "<mask>"};
+    enum { NAMES = sizeof names / sizeof *names };
+    TRY(s24i_added_reserve(t, NAMES));
+    for (int i = 0; i < NAMES; i++) {
+        s24i_added added = {.text = names[i], .bytes = strlen(names[i]), .special = 1};
+        added.id = s24i_vocabulary_id(&t->vocabulary, names[i]);
+        added.takes_before = !strcmp(names[i], "<mask>");
+        if (added.id >= 0) TRY(s24i_added_put(t, &added));
+    }
+    t->cls = s24i_vocabulary_id(&t->vocabulary, "<s>");
+    t->sep = s24i_vocabulary_id(&t->vocabulary, "</s>");
+    if (t->cls < 0 || t->sep < 0) t->cls = t->sep = -1;
+    t->middle = t->cls >= 0 ? 2 : 1;
+    t->alike = t->cls >= 0;
+    return S24_OK;
+}
+
 s24_status s24i_tokenizer_read_merges(s24_tokenizer *tokenizer, const char *folder,
                                       const char *name)
 {
@@ -323,9 +344,7 @@ s24_status s24i_tokenizer_read_merges(s24_tokenizer *tokenizer, const char *fold
     TRY_DONE(s24_lines_read(&lines, tokenizer->ctx, path));
     TRY_DONE(read_lines(tokenizer, path, s24_lines_texts(lines), s24_lines_count(lines)));
     TRY_DONE(s24i_bpe_finish(tokenizer, 0));
-    TRY_DONE(s24i_added_reserve(tokenizer, 1));
-    const int32_t end = s24i_vocabulary_id(&tokenizer->vocabulary, "<|endoftext|>");
-    if (end >= 0) TRY_DONE(s24i_added_add(tokenizer, "<|endoftext|>", end, 1));
+    TRY_DONE(add_specials(tokenizer));
 done:
     s24_lines_destroy(lines);
     s24_ctx_free(tokenizer->ctx, path);
@@ -366,4 +385,4 @@ static size_t decode(char *out, const s24_tokenizer *tokenizer, const s24i_piece
     return count;
 }
 
-const s24i_tokenizer_kind s24i_tokenizer_bpe = {"BPE", read, s24i_bpe_run, decode};
+const s24i_tokenizer_kind s24i_tokenizer_bpe = {"BPE", read, s24i_bpe_run, decode, 1};

@@ -439,35 +439,16 @@ static void read_segment(reader *r, size_t begin, size_t end)
         read_word(r, begin, end, prefix);
 }
 
-/* The added token at a byte, NULL: none. *place: the first of the run's places that is not before
-   it. */
-static const s24i_added *added_at(const reader *r, size_t at, size_t *place)
-{
-    const s24i_run *run = r->run;
-    if (!r->tokenizer->added_first[(unsigned char)r->text[at]]) return NULL;
-    while (*place < run->place_count && run->places[*place] < at)
-        ++*place;
-    const int is_place = *place < run->place_count && run->places[*place] == at;
-    return s24i_added_find(r->tokenizer, r->text + at, r->bytes - at, run->plain && !is_place);
-}
-
 static void read_text(reader *r)
 {
-    const s24_tokenizer *t = r->tokenizer;
-    size_t begin = 0, place = 0;
-    for (size_t i = 0; i < r->bytes && t->added_count && r->count < r->run->room;) {
-        const s24i_added *added = added_at(r, i, &place);
-        if (!added) {
-            i++;
-            continue;
-        }
-        const size_t first = added->takes_before ? s24i_space_before(r->text, begin, i) : i;
-        i += added->bytes;
-        if (added->takes_after) i += s24i_space_bytes(r->text + i, r->bytes - i);
-        read_segment(r, begin, first);
+    const s24_text text = {r->text, r->bytes};
+    s24i_added_cut cut = {.added = NULL};
+    size_t begin = 0;
+    while (r->count < r->run->room && s24i_added_next(&cut, r->tokenizer, r->run, &text, begin)) {
+        read_segment(r, begin, cut.first);
         if (r->count < 0) return;
-        push(r, added->id, first, i);
-        begin = i;
+        push(r, cut.added->id, cut.first, cut.end);
+        begin = cut.end;
     }
     read_segment(r, begin, r->bytes);
 }

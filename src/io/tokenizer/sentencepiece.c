@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * SentencePiece's tokenizer.model, as Llama 1 and 2 have it: a Protocol Buffers message of pieces
- * with scores. What must stay true: a pair may merge if both together are a piece, and the piece
- * with the greatest score comes first; what this reader does not carry out it refuses by its name.
+ * SentencePiece's tokenizer.model, as Llama 1 and 2 have it, and sentencepiece.bpe.model, as
+ * XLM-RoBERTa has it, which is Unigram in spite of its name: a Protocol Buffers message of pieces
+ * with scores. What must stay true: of BPE a pair may merge if both together are a piece, and the
+ * piece with the greatest score comes first; what this reader does not carry out it refuses by its
+ * name.
  */
 #include "io/tokenizer/tokenizer.h"
 #include "io/tokenizer/utf8.h"
@@ -54,6 +56,7 @@ static int read_field(field *out, s24_text *rest)
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
+enum { UNIGRAM = 1, BPE = 2 };
 enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
 
 typedef struct piece {
@@ -71,7 +74,7 @@ typedef struct model {
     int32_t count;
     uint64_t kind; /* 1: unigram, 2: BPE */
     uint64_t fallback, prefix, trims, escapes;
-    int has_rules; /* a table of characters to replace */
+    s24_text rules; /* a table of characters to replace; empty: none */
 } model;
 
 static s24_status malformed(const model *m)
@@ -114,7 +117,7 @@ static s24_status read_spec(model *m, s24_text rest, int is_trainer)
         if (is_trainer && f.number == 3) m->kind = f.value;
         if (is_trainer && f.number == 35) m->fallback = f.value;
         if (is_trainer) continue;
-        if (f.number == 2) m->has_rules = f.content.bytes > 0;
+        if (f.number == 2) m->rules = f.content;
         if (f.number == 3) m->prefix = f.value;
         if (f.number == 4) m->trims = f.value;
         if (f.number == 5) m->escapes = f.value;
@@ -139,14 +142,15 @@ static s24_status read_model(model *m)
 
 static s24_status check_model(const model *m)
 {
-    REQUIRE(m->ctx, m->kind == 2, S24_ERROR_UNSUPPORTED,
-            "%s: a SentencePiece model of kind %llu is not supported, only 2, BPE", m->path,
-            (unsigned long long)m->kind);
-    REQUIRE(m->ctx, !m->has_rules && !m->trims && m->escapes, S24_ERROR_UNSUPPORTED,
+    REQUIRE(m->ctx, m->kind == BPE, S24_ERROR_UNSUPPORTED,
+            "%s: a SentencePiece model of kind %llu is not supported, only 2, BPE, and in "
+            "sentencepiece.bpe.model 1, Unigram",
+            m->path, (unsigned long long)m->kind);
+    REQUIRE(m->ctx, !m->rules.bytes && !m->trims && m->escapes, S24_ERROR_UNSUPPORTED,
             "%s: a SentencePiece model that %s is not supported", m->path,
-            m->has_rules ? "replaces characters (precompiled_charsmap)"
-            : m->trims   ? "drops white space (remove_extra_whitespaces)"
-                         : "leaves blanks as they are (escape_whitespaces)");
+            m->rules.bytes ? "replaces characters (precompiled_charsmap)"
+            : m->trims     ? "drops white space (remove_extra_whitespaces)"
+                           : "leaves blanks as they are (escape_whitespaces)");
     return S24_OK;
 }
 
@@ -245,12 +249,74 @@ done:
     return status;
 }
 
+/* ---- XLM-RoBERTa's --------------------------------------------------------------------------- */
+
+/* Its ids are fairseq's: four of its own, then the pieces from the fourth on, then <mask>. */
+static const char *const own[] = {"<s>", "<pad>", "</s>", "<unk>"};
+enum { OWN = sizeof own / sizeof *own, SKIPPED = 3 };
+
+static s24_status make_entries(s24_tokenizer *t, const model *m)
+{
+    s24i_unigram_entry *entries;
+    int32_t count = 0;
+    TRY(s24i_alloc_elems(&entries, m->ctx, m->count + OWN, sizeof *entries, "pieces"));
+    for (; count < OWN; count++)
+        entries[count] = (s24i_unigram_entry){{own[count], strlen(own[count])}, 0, count};
+    for (int32_t i = SKIPPED; i < m->count; i++, count++)
+        entries[count] = (s24i_unigram_entry){m->pieces[i].text, (double)m->pieces[i].score, count};
+    entries[count] = (s24i_unigram_entry){{"<mask>", 6}, 0, count};
+    const s24_status status = s24i_unigram_build(t, m->path, entries, (size_t)count + 1);
+    s24_ctx_free(m->ctx, entries);
+    return status;
+}
+
+static s24_status check_xlm(const model *m)
+{
+    static const char *const names[SKIPPED] = {"<unk>", "<s>", "</s>"};
+    for (int i = 0; i < SKIPPED; i++) {
+        const s24_text text = i < m->count ? m->pieces[i].text : (s24_text){"", 0};
+        REQUIRE(m->ctx, text.bytes == strlen(names[i]) && !memcmp(text.data, names[i], text.bytes),
+                S24_ERROR_UNSUPPORTED,
+                "%s: a Unigram model whose piece %d is not %s is not supported, only "
+                "XLM-RoBERTa's order",
+                m->path, i, names[i]);
+    }
+    REQUIRE(m->ctx, m->escapes, S24_ERROR_UNSUPPORTED,
+            "%s: a SentencePiece model that leaves blanks as they are (escape_whitespaces) is not "
+            "supported",
+            m->path);
+    return S24_OK;
+}
+
+static s24_status make_xlm(s24_tokenizer *t, const model *m)
+{
+    s24i_unigram *u = &t->unigram;
+    char *bytes;
+    TRY(check_xlm(m));
+    t->kind = &s24i_tokenizer_unigram;
+    t->normalises = u->collapses = u->marks = u->splits = 1;
+    u->prepend = m->prefix ? S24I_PREPEND_ALWAYS : S24I_PREPEND_NEVER;
+    TRY(s24i_alloc_elems(&bytes, m->ctx, (int64_t)m->rules.bytes + 1, 1, "rules of characters"));
+    u->rules.bytes = bytes;
+    if (m->rules.bytes) memcpy(bytes, m->rules.data, m->rules.bytes);
+    TRY(s24i_rules_read(&u->rules, m->ctx, m->path, bytes, m->rules.bytes));
+    TRY(make_entries(t, m));
+    t->cls = 0;
+    t->sep = 2;
+    t->unknown = OWN - 1;
+    t->middle = 2;
+    t->alike = 1;
+    return S24_OK;
+}
+
 static s24_status make_tokenizer(s24_tokenizer *t, model *m, const char *folder)
 {
     TRY(read_model(m));
-    TRY(check_model(m));
+    const int is_xlm = m->kind == UNIGRAM && s24i_ends_with(m->path, "sentencepiece.bpe.model");
+    if (!is_xlm) TRY(check_model(m));
     TRY(s24i_alloc_elems(&m->pieces, m->ctx, m->count, sizeof *m->pieces, "pieces"));
     TRY(read_model(m));
+    if (is_xlm) return make_xlm(t, m);
     t->kind = &s24i_tokenizer_bpe;
     t->normalises = t->bpe.blanks = t->bpe.fuse = 1;
     t->bpe.fallback = m->fallback != 0;

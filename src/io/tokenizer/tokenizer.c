@@ -27,6 +27,7 @@ static const struct {
     {"vocab.txt", ".txt", s24i_tokenizer_read_vocab},
     {"vocab.json", "vocab.json", s24i_tokenizer_read_merges},
     {"tokenizer.model", ".model", s24i_tokenizer_read_model},
+    {"sentencepiece.bpe.model", ".bpe.model", s24i_tokenizer_read_model},
 };
 enum { FILES = (int)(sizeof files / sizeof *files) };
 
@@ -39,7 +40,8 @@ static s24_status read_folder(s24_tokenizer *tokenizer, const char *folder)
     }
     return s24_ctx_fail(tokenizer->ctx, S24_ERROR_IO,
                         "%s: tokenizer.json or vocab.txt is expected in it (or vocab.json and "
-                        "merges.txt, or tokenizer.model), and none is there",
+                        "merges.txt, tokenizer.model, or sentencepiece.bpe.model), and none is "
+                        "there",
                         folder);
 }
 
@@ -104,6 +106,7 @@ void s24_tokenizer_destroy(s24_tokenizer *tokenizer)
     s24_ctx_free(ctx, tokenizer->pieces);
     s24_ctx_free(ctx, tokenizer->bpe.merges);
     s24_ctx_free(ctx, tokenizer->bpe.whole);
+    s24i_unigram_free(&tokenizer->unigram, ctx);
     s24i_vocabulary_free(&tokenizer->vocabulary, ctx);
     s24_ctx_free(ctx, tokenizer);
 }
@@ -119,12 +122,32 @@ int64_t s24i_tokenizer_run(const s24_tokenizer *tokenizer, const s24i_run *run,
     return tokenizer->kind->run(tokenizer, run, parts, part_count);
 }
 
+/* Parts as the one text that they are, of a tokenizer that would take them apart. */
+static int64_t run_joined(const s24_tokenizer *tokenizer, const s24i_run *run,
+                          const s24_text *parts, int part_count)
+{
+    char stack[4096];
+    s24_text all = {stack, 0};
+    for (int i = 0; i < part_count; i++)
+        all.bytes += parts[i].bytes;
+    char *memory = all.bytes > sizeof stack ? s24_ctx_alloc(tokenizer->ctx, all.bytes) : stack;
+    if (!memory) return -1;
+    all.data = memory;
+    for (int i = 0; i < part_count; memory += parts[i].bytes, i++)
+        if (parts[i].bytes) memcpy(memory, parts[i].data, parts[i].bytes);
+    const int64_t count = s24i_tokenizer_run(tokenizer, run, &all, 1);
+    if (all.data != stack) s24_ctx_free(tokenizer->ctx, (char *)(uintptr_t)all.data);
+    return count;
+}
+
 int64_t s24i_tokenizer_encode(s24_token *tokens, int64_t max_tokens, const s24_tokenizer *tokenizer,
                               const s24_text *parts, int part_count)
 {
     const int first = tokenizer->cls >= 0, last = tokenizer->sep >= 0;
     const s24i_run run = {.tokens = tokens + first, .room = max_tokens - first - last};
-    int64_t count = s24i_tokenizer_run(tokenizer, &run, parts, part_count);
+    const int joins = tokenizer->kind->apart && part_count > 1 && parts[0].bytes;
+    int64_t count = joins ? run_joined(tokenizer, &run, parts, part_count)
+                          : s24i_tokenizer_run(tokenizer, &run, parts, part_count);
     if (count < 0) return count;
     if (first) tokens[0] = (s24_token){tokenizer->cls, 0, 0, 0};
     if (last) tokens[first + count] = (s24_token){tokenizer->sep, 0, 0, 0};

@@ -6,7 +6,7 @@
  *     text ─ added tokens cut out ─ clean, CJK padded ─ NFD, marks dropped ─ lower case
  *          ─ words at spaces and punctuation ─ longest pieces of the vocabulary
  *
- * Byte pair encoding stands in bpe.h. tokenizers.def has a row for each kind.
+ * Byte pair encoding stands in bpe.h, Unigram in unigram.h. tokenizers.def has a row for each kind.
  */
 #ifndef S24_IO_TOKENIZER_TOKENIZER_H
 #define S24_IO_TOKENIZER_TOKENIZER_H
@@ -14,6 +14,7 @@
 #include "io/checkpoint/config.h"
 #include "io/file/io.h"
 #include "io/tokenizer/bpe.h"
+#include "io/tokenizer/unigram.h"
 
 /* The most characters of a word that a tokenizer may ask to look up (BERT: 100). */
 #define S24I_WORD_CHARS 512
@@ -114,6 +115,7 @@ typedef struct s24i_tokenizer_kind {
     /* Writes a token's bytes as they stand in a text, at most twice its own and one. Returns their
        number. */
     size_t (*decode)(char *out, const s24_tokenizer *tokenizer, const s24i_piece *piece);
+    int apart; /* parts are words of their own: what is one text is joined before it runs */
 } s24i_tokenizer_kind;
 
 struct s24_tokenizer {
@@ -129,6 +131,7 @@ struct s24_tokenizer {
     int32_t unknown; /* −1: none */
     int normalises;  /* 0: the text is taken as it is */
     s24i_bpe bpe;
+    s24i_unigram unigram;
     char *prefix; /* of a piece that continues a word */
     size_t prefix_bytes;
     uint64_t prefix_hash;
@@ -139,12 +142,16 @@ struct s24_tokenizer {
     uint8_t added_first[256]; /* 1: an added token begins with this byte */
 };
 
-extern const s24i_tokenizer_kind s24i_tokenizer_wordpiece, s24i_tokenizer_bpe;
+extern const s24i_tokenizer_kind s24i_tokenizer_wordpiece, s24i_tokenizer_bpe,
+    s24i_tokenizer_unigram;
 int64_t s24i_wordpiece_run(const s24_tokenizer *tokenizer, const s24i_run *run,
                            const s24_text *parts, int part_count);
 /* Parts are words of their own. */
 int64_t s24i_bpe_run(const s24_tokenizer *tokenizer, const s24i_run *run, const s24_text *parts,
                      int part_count);
+/* Parts are words of their own here, too. */
+int64_t s24i_unigram_run(const s24_tokenizer *tokenizer, const s24i_run *run, const s24_text *parts,
+                         int part_count);
 /* 1 if a token's bytes, as a word, become this token alone. */
 int s24i_bpe_is_whole(const s24_tokenizer *tokenizer, const char *text, size_t bytes, int32_t id);
 
@@ -194,6 +201,15 @@ s24_status s24i_bpe_finish(s24_tokenizer *tokenizer, int whole_words);
    special. */
 const s24i_added *s24i_added_find(const s24_tokenizer *tokenizer, const char *text, size_t bytes,
                                   int plain);
+/* The next added token of a text from byte `begin` on: the text before it ends at `first`, what
+   follows it begins at `end`. 0: there is none. A cut of zeros begins a text. */
+typedef struct s24i_added_cut {
+    const s24i_added *added;
+    size_t first, end;
+    size_t place; /* the first of the run's places that is not before it */
+} s24i_added_cut;
+int s24i_added_next(s24i_added_cut *cut, const s24_tokenizer *tokenizer, const s24i_run *run,
+                    const s24_text *text, size_t begin);
 /* A vocabulary file mapped into memory may not be larger. */
 #define S24I_VOCAB_BYTES ((size_t)1 << 30) /* offsets in the pool are 32 bits */
 

@@ -19,6 +19,19 @@ enum { KINDS = (int)(sizeof kinds / sizeof *kinds) };
 
 /* ---- tokenizer.json -------------------------------------------------------------------------- */
 
+/* Does form C leave these bytes as they are wherever they stand, and nothing else becomes them? Of
+   ASCII letters and <, = and > may join a mark that follows. */
+static int is_kept(const s24_tokenizer *tokenizer, const char *text)
+{
+    const s24i_bpe *bpe = &tokenizer->bpe;
+    const size_t bytes = strlen(text);
+    if (!bpe->nfc || bpe->blanks || !bytes) return 0;
+    for (size_t i = 0; i < bytes; i++)
+        if (text[i] & 0x80) return 0;
+    const char last = text[bytes - 1], letter = last | 0x20;
+    return !(letter >= 'a' && letter <= 'z') && !(last >= '<' && last <= '>');
+}
+
 static s24_status read_added(s24_tokenizer *tokenizer, const s24i_config *entry)
 {
     const char *text = "";
@@ -32,7 +45,8 @@ static s24_status read_added(s24_tokenizer *tokenizer, const s24i_config *entry)
     TRY(s24i_config_bool(&added.special, entry, "special", S24I_OPTIONAL));
     TRY(s24i_config_bool(&added.takes_before, entry, "lstrip", S24I_OPTIONAL));
     TRY(s24i_config_bool(&added.takes_after, entry, "rstrip", S24I_OPTIONAL));
-    normalized &= tokenizer->normalises; /* where nothing is changed it says nothing */
+    /* Where nothing is changed it says nothing. */
+    normalized &= tokenizer->normalises && !is_kept(tokenizer, text);
     const s24i_shown shown = s24i_show(text);
     REQUIRE(entry->ctx, *text, S24_ERROR_FORMAT, "%s: an added token's content is empty",
             entry->file);
@@ -118,39 +132,62 @@ static s24_status read_template(ends *out, const s24i_config *part)
     return S24_OK;
 }
 
+/* What BERT and its kin say by themselves. */
+static s24_status read_pieces(ends *out, const s24i_config *part)
+{
+    out->cls = s24i_json_string(s24i_json_at(s24i_json_get(part->json, "cls"), 0));
+    out->sep = s24i_json_string(s24i_json_at(s24i_json_get(part->json, "sep"), 0));
+    return S24_OK;
+}
+
+/* What is left out of offsets at byte level. */
+static s24_status read_trims(ends *out, const s24i_config *part)
+{
+    s24i_bpe *bpe = &out->tokenizer->bpe;
+    bpe->trim = bpe->trim_but_first = 1;
+    TRY(s24i_config_bool(&bpe->trim_but_first, part, "add_prefix_space", S24I_OPTIONAL));
+    return s24i_config_bool(&bpe->trim, part, "trim_offsets", S24I_OPTIONAL);
+}
+
+/* Two texts have two tokens between them and are of one type. */
+static s24_status read_roberta(ends *out, const s24i_config *part)
+{
+    TRY(read_pieces(out, part));
+    out->tokenizer->middle = 2;
+    out->tokenizer->alike = 1;
+    return read_trims(out, part);
+}
+
 /* One post-processor. */
 static s24_status read_processor(void *user, const s24i_config *part)
 {
-    ends *out = user;
-    s24_tokenizer *tokenizer = out->tokenizer;
-    const int is_bpe = tokenizer->kind == &s24i_tokenizer_bpe;
+    static const struct {
+        const char *type;
+        s24_status (*read)(ends *out, const s24i_config *part);
+    } rows[] = {{"TemplateProcessing", read_template},
+                {"BertProcessing", read_pieces},
+                {"RobertaProcessing", read_roberta},
+                {"ByteLevel", read_trims}};
+    const ends *out = user;
+    const int is_bpe = out->tokenizer->kind == &s24i_tokenizer_bpe;
+    const size_t count = sizeof rows / sizeof *rows - !is_bpe;
     const char *type = NULL;
     TRY(s24i_config_string(&type, part, "type", S24I_REQUIRED));
-    if (!strcmp(type, "TemplateProcessing")) return read_template(out, part);
-    if (!strcmp(type, "BertProcessing") || (is_bpe && !strcmp(type, "RobertaProcessing"))) {
-        out->cls = s24i_json_string(s24i_json_at(s24i_json_get(part->json, "cls"), 0));
-        out->sep = s24i_json_string(s24i_json_at(s24i_json_get(part->json, "sep"), 0));
-    } else if (!is_bpe || strcmp(type, "ByteLevel") != 0) {
-        return s24i_tokenizer_refuse(part, "post_processor", type,
-                                     is_bpe
-                                         ? "TemplateProcessing, ByteLevel, RobertaProcessing and "
-                                           "BertProcessing"
-                                         : "TemplateProcessing and BertProcessing");
-    }
-    if (strcmp(type, "BertProcessing") == 0) return S24_OK;
-    tokenizer->alike = 1;
-    if (!strcmp(type, "RobertaProcessing")) tokenizer->middle = 2;
-    tokenizer->bpe.trim = tokenizer->bpe.trim_but_first = 1;
-    TRY(s24i_config_bool(&tokenizer->bpe.trim_but_first, part, "add_prefix_space", S24I_OPTIONAL));
-    return s24i_config_bool(&tokenizer->bpe.trim, part, "trim_offsets", S24I_OPTIONAL);
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(rows[i].type, type)) return rows[i].read(user, part);
+    return s24i_tokenizer_refuse(part, "post_processor", type,
+                                 is_bpe ? "TemplateProcessing, BertProcessing, RobertaProcessing "
+                                          "and ByteLevel"
+                                        : "TemplateProcessing, BertProcessing and "
+                                          "RobertaProcessing");
 }
 
 static s24_status read_post_processor(s24_tokenizer *tokenizer, const s24i_config *root)
 {
-    const int is_bpe = tokenizer->kind == &s24i_tokenizer_bpe;
-    ends found = {tokenizer, is_bpe ? NULL : "[CLS]", is_bpe ? NULL : "[SEP]"};
+    const int is_wordpiece = tokenizer->kind == &s24i_tokenizer_wordpiece;
+    ends found = {tokenizer, is_wordpiece ? "[CLS]" : NULL, is_wordpiece ? "[SEP]" : NULL};
     TRY(s24i_tokenizer_each(root, "post_processor", "processors", read_processor, &found));
-    REQUIRE(root->ctx, is_bpe || (found.cls && found.sep), S24_ERROR_FORMAT,
+    REQUIRE(root->ctx, !is_wordpiece || (found.cls && found.sep), S24_ERROR_FORMAT,
             "%s: post_processor does not put a token before a text and one behind it", root->file);
     if (found.cls) TRY(s24i_tokenizer_find(&tokenizer->cls, tokenizer, root->file, found.cls));
     if (found.sep) TRY(s24i_tokenizer_find(&tokenizer->sep, tokenizer, root->file, found.sep));
@@ -168,7 +205,7 @@ static s24_status read_kind(s24_tokenizer *tokenizer, const s24i_config *root)
     for (int i = 0; i < KINDS; i++)
         if (!strcmp(kinds[i]->name, type)) tokenizer->kind = kinds[i];
     if (!tokenizer->kind)
-        return s24i_tokenizer_refuse(root, "tokenizer model", type, "WordPiece and BPE");
+        return s24i_tokenizer_refuse(root, "tokenizer model", type, "WordPiece, BPE and Unigram");
     return tokenizer->kind->read(tokenizer, root, &model);
 }
 

@@ -78,8 +78,8 @@ static size_t decode(char *out, const s24_tokenizer *tokenizer, const s24i_piece
     return text->bytes + blank;
 }
 
-const s24i_tokenizer_kind s24i_tokenizer_wordpiece = {"WordPiece", read, s24i_wordpiece_run,
-                                                      decode};
+const s24i_tokenizer_kind s24i_tokenizer_wordpiece = {"WordPiece", read, s24i_wordpiece_run, decode,
+                                                      0};
 
 /* ---- vocab.txt ------------------------------------------------------------------------------- */
 
