@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tokenizer.json, vocab.txt, merges.txt and SentencePiece's two models: the input is written as each of them.
- * Whatever it is, it is refused with a sentence, or makes a tokenizer that encodes with ids inside
- * its vocabulary and decodes what it encoded.
+ * tokenizer.json, vocab.txt, merges.txt and SentencePiece's two models: the input is written as
+ * each of them. Whatever it is, it is refused with a sentence, or makes a tokenizer that encodes
+ * with ids inside its vocabulary and decodes what it encoded.
  */
 #include "fuzz.h"
 

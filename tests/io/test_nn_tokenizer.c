@@ -331,6 +331,20 @@ static void test_json(void **state)
     tokenizer = load(io_path("small.json"));
     assert_string_equal(encode(tokenizer, "aba abab A", 10, 0), "4 5 4 0 0");
     s24_tokenizer_destroy(tokenizer);
+    /* A token that is looked for in the normalised text, and two tokens between two texts. */
+    io_write_text(io_path("small.json"),
+                  "{" NORM "," PRE "," MODEL ",\"post_processor\":{\"type\":\"RobertaProcessing\","
+                  "\"sep\":[\"[SEP]\",3],\"cls\":[\"[CLS]\",2]},\"added_tokens\":[{\"id\":9,"
+                  "\"content\":\"xY\",\"normalized\":true},{\"id\":8,\"content\":\"Yx\"}]}");
+    tokenizer = load(io_path("small.json"));
+    assert_string_equal(encode(tokenizer, "a XYab xyyYx", 12, 0), "4 9 4 5 9 1 8");
+    s24_token pair[8];
+    int64_t count;
+    assert_int_equal(s24_tokenizer_encode(pair, &count, 8, tokenizer, ctx, "a", 1, "ab", 2),
+                     S24_OK);
+    assert_int_equal(count, 7);
+    assert_true(pair[2].id == 3 && pair[3].id == 3 && pair[4].id == 4 && pair[5].type == 0);
+    s24_tokenizer_destroy(tokenizer);
 }
 
 static const struct {
@@ -380,9 +394,9 @@ static const struct {
      S24_ERROR_FORMAT, "content is empty"},
     {"{" MODEL "," PRE "," NORM ",\"added_tokens\":[{\"id\":5,\"content\":\"[SEP]\"}]}",
      S24_ERROR_FORMAT, "\"[SEP]\" has the id 5, but 3"},
-    {"{" MODEL "," PRE "," NORM ",\"added_tokens\":[{\"id\":9,\"content\":\"x\","
+    {"{" MODEL "," PRE "," NORM ",\"added_tokens\":[{\"id\":9,\"content\":\"x\u00e9\","
      "\"normalized\":true}]}",
-     S24_ERROR_UNSUPPORTED, "\"x\" is normalized"},
+     S24_ERROR_UNSUPPORTED, "is normalized"},
 };
 
 static void test_json_refused(void **state)

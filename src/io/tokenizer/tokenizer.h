@@ -80,6 +80,9 @@ typedef struct s24i_added {
     size_t bytes;
     int32_t id;
     int special; /* decoding leaves it out */
+    /* 1: it is looked for in what the text is normalised to: of ASCII alone, whose case is then no
+       matter where a tokenizer lowers it. */
+    int normalized;
     /* White space before or after it belongs to it, which is told apart by BPE alone: WordPiece
        makes no token of it. */
     int takes_before, takes_after;

@@ -19,15 +19,18 @@ enum { KINDS = (int)(sizeof kinds / sizeof *kinds) };
 
 /* ---- tokenizer.json -------------------------------------------------------------------------- */
 
-/* Does form C leave these bytes as they are wherever they stand, and nothing else becomes them? Of
-   ASCII letters and <, = and > may join a mark that follows. */
+/* Does a normaliser leave these bytes as they are wherever they stand, but for their case? WordPiece
+   does so with what is seen of ASCII, and form C, but that letters and <, = and > may join a mark
+   that follows. */
 static int is_kept(const s24_tokenizer *tokenizer, const char *text)
 {
+    const int is_wordpiece = tokenizer->kind == &s24i_tokenizer_wordpiece;
     const s24i_bpe *bpe = &tokenizer->bpe;
     const size_t bytes = strlen(text);
-    if (!bpe->nfc || bpe->blanks || !bytes) return 0;
+    if ((!is_wordpiece && (!bpe->nfc || bpe->blanks)) || !bytes) return 0;
     for (size_t i = 0; i < bytes; i++)
-        if (text[i] & 0x80) return 0;
+        if (text[i] & 0x80 || (is_wordpiece && (text[i] <= ' ' || text[i] == 0x7f))) return 0;
+    if (is_wordpiece) return 1;
     const char last = text[bytes - 1], letter = last | 0x20;
     return !(letter >= 'a' && letter <= 'z') && !(last >= '<' && last <= '>');
 }
@@ -46,6 +49,7 @@ static s24_status read_added(s24_tokenizer *tokenizer, const s24i_config *entry)
     TRY(s24i_config_bool(&added.takes_before, entry, "lstrip", S24I_OPTIONAL));
     TRY(s24i_config_bool(&added.takes_after, entry, "rstrip", S24I_OPTIONAL));
     /* Where nothing is changed it says nothing. */
+    added.normalized = normalized;
     normalized &= tokenizer->normalises && !is_kept(tokenizer, text);
     const s24i_shown shown = s24i_show(text);
     REQUIRE(entry->ctx, *text, S24_ERROR_FORMAT, "%s: an added token's content is empty",

@@ -9,6 +9,11 @@ s24_status s24i_added_reserve(s24_tokenizer *tokenizer, size_t count)
     return s24i_zeroed(&tokenizer->added, tokenizer->ctx, count * sizeof *tokenizer->added);
 }
 
+static int lower(int c)
+{
+    return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
+}
+
 s24_status s24i_added_put(s24_tokenizer *tokenizer, const s24i_added *added)
 {
     s24i_added *copy = &tokenizer->added[tokenizer->added_count];
@@ -18,6 +23,9 @@ s24_status s24i_added_put(s24_tokenizer *tokenizer, const s24i_added *added)
     copy->text = text;
     tokenizer->added_count++;
     tokenizer->added_first[(unsigned char)*copy->text] = 1;
+    for (int c = 'A'; added->normalized && c <= 'Z'; c++)
+        if (lower(*copy->text) == lower(c))
+            tokenizer->added_first[c] = tokenizer->added_first[lower(c)] = 1;
     /* No word is taken for it as a whole: it is found before words are, or is to be text. */
     uint8_t *whole = tokenizer->bpe.whole;
     if (whole && added->special && s24i_vocabulary_id(&tokenizer->vocabulary, text) == added->id)
@@ -32,12 +40,21 @@ s24_status s24i_added_add(s24_tokenizer *tokenizer, const char *text, int32_t id
     return s24i_added_put(tokenizer, &added);
 }
 
+/* Does the text begin with that token? */
+static int is_text(const s24_tokenizer *t, const s24i_added *added, const char *text)
+{
+    if (!added->normalized || !t->lower) return memcmp(added->text, text, added->bytes) == 0;
+    for (size_t i = 0; i < added->bytes; i++)
+        if (lower(text[i]) != lower(added->text[i])) return 0;
+    return 1;
+}
+
 const s24i_added *s24i_added_find(const s24_tokenizer *t, const char *text, size_t bytes, int plain)
 {
     const s24i_added *best = NULL;
     for (size_t i = 0; i < t->added_count; i++) {
         const s24i_added *added = &t->added[i];
-        if (added->bytes > bytes || memcmp(added->text, text, added->bytes)) continue;
+        if (added->bytes > bytes || !is_text(t, added, text)) continue;
         if (plain && added->special) continue;
         if (!best || added->bytes > best->bytes) best = added;
     }
