@@ -6,9 +6,10 @@
 
 #include "ids.h"
 
-int encode_open(cli_app *cli, s24_encoder **encoder, const char *dtype, int64_t max_tokens, int ids)
+int encode_open(cli_app *cli, s24_encoder **encoder, const char *dtype,
+                const s24_encoder_opts *asked)
 {
-    s24_encoder_opts opts = {.size = sizeof opts, .max_tokens = max_tokens, .ids = ids};
+    s24_encoder_opts opts = *asked;
     const int code = cli_model_opts(cli, &opts.model, dtype);
     if (code != CLI_OK) return code;
     return cli_status(cli, s24_encoder_open(encoder, cli->ctx, cli->operands[0], &opts));

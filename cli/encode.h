@@ -13,10 +13,10 @@ typedef struct embedded {
     int ids;        /* lines hold token ids, which the encoder was opened for */
 } embedded;
 
-/* Opens the encoder MODEL; dtype NULL: the weights', max_tokens 0: the model's own, ids 1: for
-   token ids in place of texts. */
-int encode_open(cli_app *cli, s24_encoder **encoder, const char *dtype, int64_t max_tokens,
-                int ids);
+/* Opens the encoder MODEL with options, to which those of its model are added; dtype NULL: the
+   weights'. */
+int encode_open(cli_app *cli, s24_encoder **encoder, const char *dtype,
+                const s24_encoder_opts *opts);
 /* Says which prompt the texts of one kind get. */
 typedef struct encode_prompt {
     const char *of;           /* "queries", for the note */
@@ -88,6 +88,21 @@ int embedded_save(cli_app *cli, const char *path, const embedded *e);
             "Cut texts to N tokens. By default to max_seq_length of sentence_bert_config.json, "   \
             "else to "                                                                             \
             "the model's positions.",                                                              \
+            NULL                                                                                   \
+    }
+
+#define ENCODE_POOLING(type)                                                                       \
+    {                                                                                              \
+        "pooling", 0, CLI_CHOICE, offsetof(type, pooling), NULL, NULL,                             \
+            "Make a text's vector of its tokens' so, in place of what the model's modules.json "   \
+            "says, also of a model that was trained for something else.",                          \
+            s24_encoder_pooling_name                                                               \
+    }
+#define ENCODE_DIMENSIONS(type)                                                                    \
+    {                                                                                              \
+        "dimensions", 0, CLI_COUNT, offsetof(type, dimensions), "N", NULL,                         \
+            "Keep the first N numbers of each vector, for models that are made so; where the "     \
+            "model normalises, they have length 1 again.",                                         \
             NULL                                                                                   \
     }
 

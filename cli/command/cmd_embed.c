@@ -14,7 +14,8 @@
 struct embed_options {
     cli_common common;
     const char *input, *output, *dtype, *prompt_name, *prompt_text;
-    int64_t max_tokens;
+    const char *pooling;
+    int64_t max_tokens, dimensions;
     int stream, ids;
 };
 
@@ -36,6 +37,8 @@ static const cli_option options[] = {
     IDS_OPTION(struct embed_options, "Lines"),
     ENCODE_DTYPE(struct embed_options),
     ENCODE_MAX_TOKENS(struct embed_options),
+    ENCODE_POOLING(struct embed_options),
+    ENCODE_DIMENSIONS(struct embed_options),
     CLI_SPARSE,
     CLI_DENSE,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
@@ -163,10 +166,15 @@ static int run(cli_app *cli, const void *opaque)
 {
     const struct embed_options *o = opaque;
     const encode_prompt prompt = {"texts", encode_no_names, o->prompt_name, o->prompt_text};
+    const s24_encoder_opts opts = {.size = sizeof opts,
+                                   .max_tokens = o->max_tokens,
+                                   .ids = o->ids,
+                                   .pooling = o->pooling,
+                                   .dimensions = o->dimensions};
     s24_encoder *encoder = NULL;
     embedded e = {.ids = o->ids};
     int code = check_options(cli, o);
-    if (code == CLI_OK) code = encode_open(cli, &encoder, o->dtype, o->max_tokens, o->ids);
+    if (code == CLI_OK) code = encode_open(cli, &encoder, o->dtype, &opts);
     if (code == CLI_OK && !o->ids) code = encode_use_prompt(cli, encoder, &prompt, &e);
     double start = cli_seconds();
     if (code == CLI_OK) code = embed(cli, o, encoder, &e);

@@ -3,30 +3,38 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "classes.h"
 #include "encode.h"
 
 struct search_options {
     cli_common common;
-    const char *documents, *query, *dtype, *query_prompt, *document_prompt;
-    int64_t k, max_tokens;
+    const char *documents, *query, *dtype, *query_prompt, *document_prompt, *reranker, *pooling;
+    int64_t k, max_tokens, candidates, dimensions;
 };
 
-static const cli_option options[] = {{"documents", 0, CLI_TEXT,
-                                      offsetof(struct search_options, documents), "FILE", NULL,
-                                      "UTF-8; every line is a document.", NULL},
-                                     {"query", 0, CLI_TEXT, offsetof(struct search_options, query),
-                                      "TEXT", NULL, "What to look for.", NULL},
-                                     {"count", 'k', CLI_COUNT, offsetof(struct search_options, k),
-                                      "N", "5", "How many lines to show.", NULL},
-                                     ENCODE_QUERY_PROMPT(struct search_options),
-                                     ENCODE_DOCUMENT_PROMPT(struct search_options),
-                                     ENCODE_DTYPE(struct search_options),
-                                     ENCODE_MAX_TOKENS(struct search_options),
-                                     CLI_SPARSE,
-                                     CLI_DENSE,
-                                     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+static const cli_option options[] = {
+    {"documents", 0, CLI_TEXT, offsetof(struct search_options, documents), "FILE", NULL,
+     "UTF-8; every line is a document.", NULL},
+    {"query", 0, CLI_TEXT, offsetof(struct search_options, query), "TEXT", NULL,
+     "What to look for.", NULL},
+    {"count", 'k', CLI_COUNT, offsetof(struct search_options, k), "N", "5",
+     "How many lines to show.", NULL},
+    {"rerank", 0, CLI_TEXT, offsetof(struct search_options, reranker), "MODEL2", NULL,
+     "Let this reranker order the nearest lines; scores are its "
+     "own, as of sparse24 rerank.",
+     NULL},
+    {"candidates", 0, CLI_COUNT, offsetof(struct search_options, candidates), "N", "50",
+     "How many of the nearest lines --rerank reads.", NULL},
+    ENCODE_QUERY_PROMPT(struct search_options),
+    ENCODE_DOCUMENT_PROMPT(struct search_options),
+    ENCODE_DTYPE(struct search_options),
+    ENCODE_MAX_TOKENS(struct search_options),
+    ENCODE_POOLING(struct search_options),
+    ENCODE_DIMENSIONS(struct search_options),
+    CLI_SPARSE,
+    CLI_DENSE,
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule rules[] = {{CLI_NEEDED, "documents query", NULL, NULL},
                                  {CLI_ONE_OF, NULL, NULL, NULL}};
@@ -34,6 +42,8 @@ static const cli_rule rules[] = {{CLI_NEEDED, "documents query", NULL, NULL},
 static const cli_example examples[] = {
     {"sparse24 search model-24 --documents manual.txt --query 'wait for a child process'",
      "The five nearest lines."},
+    {"sparse24 search model-24 --documents manual.txt --query 'fork' --rerank reranker-24",
+     "The five best of the fifty nearest lines."},
     {"sparse24 search model-24 --documents notes.txt --query 'tax' -k 1 --json",
      "The nearest one, for a program."},
     {NULL, NULL}};
@@ -43,18 +53,6 @@ typedef struct sides {
     embedded documents, query;
 } sides;
 
-/* Prints a line of a file: data where it goes on to a program, talk where it goes to a terminal. */
-static void hit_line(cli_app *cli, int64_t rank, double score, int64_t number, const s24_text *text)
-{
-    cli_progress_clear(cli);
-    printf("%lld  %.4f  line %lld  ", (long long)rank, score, (long long)number);
-    if (isatty(STDOUT_FILENO))
-        cli_escaped(stdout, text->data, text->bytes);
-    else
-        fwrite(text->data, 1, text->bytes, stdout);
-    putchar('\n');
-}
-
 static int print_hits(cli_app *cli, const sides *s, const int64_t *lines, const float *scores,
                       int64_t k)
 {
@@ -63,7 +61,7 @@ static int print_hits(cli_app *cli, const sides *s, const int64_t *lines, const 
     for (int64_t i = 0; i < k; i++) {
         const s24_text *text = &s24_lines_texts(documents->lines)[lines[i]];
         if (!cli->json) {
-            hit_line(cli, i + 1, (double)scores[i], lines[i], text);
+            print_hit(cli, i + 1, (double)scores[i], lines[i], text);
             continue;
         }
         json_t *hit = json_object();
@@ -83,17 +81,42 @@ static int print_hits(cli_app *cli, const sides *s, const int64_t *lines, const 
     return cli_json_print(cli, object);
 }
 
-static int find(cli_app *cli, const sides *s, int64_t k)
+/* The nearest lines in the reranker's order, with its scores. */
+static int rerank(cli_app *cli, const struct search_options *o, const sides *s, int64_t *lines,
+                  float *scores, int64_t count)
 {
-    if (k > s->documents.count) k = s->documents.count;
-    int64_t *lines = calloc((size_t)k + 1, sizeof *lines);
-    float *scores = calloc((size_t)k + 1, sizeof *scores);
+    s24_encoder *encoder = NULL;
+    ranked *all = calloc((size_t)count + 1, sizeof *all);
+    if (!all) return cli_fail(cli, CLI_IO, "out of memory for %lld lines", (long long)count);
+    for (int64_t i = 0; i < count; i++)
+        all[i].index = lines[i];
+    int code = rank_open(cli, &encoder, o->reranker, o->dtype, 0);
+    if (code == CLI_OK)
+        code =
+            rank_documents(cli, encoder, o->query, s24_lines_texts(s->documents.lines), all, count);
+    for (int64_t i = 0; code == CLI_OK && i < count; i++) {
+        lines[i] = all[i].index;
+        scores[i] = (float)sigmoid_of((double)all[i].logit);
+    }
+    s24_encoder_close(encoder);
+    free(all);
+    return code;
+}
+
+static int find(cli_app *cli, const struct search_options *o, const sides *s)
+{
+    const int64_t all_lines = s->documents.count;
+    const int64_t wanted = o->reranker && o->candidates > o->k ? o->candidates : o->k;
+    const int64_t near = wanted < all_lines ? wanted : all_lines, k = o->k < near ? o->k : near;
+    int64_t *lines = calloc((size_t)near + 1, sizeof *lines);
+    float *scores = calloc((size_t)near + 1, sizeof *scores);
     int code = CLI_OK;
     if (!lines || !scores)
-        code = cli_fail(cli, CLI_IO, "out of memory for %lld hits", (long long)k);
+        code = cli_fail(cli, CLI_IO, "out of memory for %lld hits", (long long)near);
     s24_dense queries = embedded_view(&s->query), all = embedded_view(&s->documents);
-    if (code == CLI_OK && k > 0)
-        code = cli_status(cli, s24_nearest(lines, scores, cli->ctx, &queries, &all, k));
+    if (code == CLI_OK && near > 0)
+        code = cli_status(cli, s24_nearest(lines, scores, cli->ctx, &queries, &all, near));
+    if (code == CLI_OK && o->reranker) code = rerank(cli, o, s, lines, scores, near);
     if (code == CLI_OK) code = print_hits(cli, s, lines, scores, k);
     free(lines);
     free(scores);
@@ -118,9 +141,13 @@ static int run(cli_app *cli, const void *opaque)
     const struct search_options *o = opaque;
     s24_encoder *encoder = NULL;
     sides s = {.query = {0}};
-    int code = encode_open(cli, &encoder, o->dtype, o->max_tokens, 0);
+    const s24_encoder_opts opts = {.size = sizeof opts,
+                                   .max_tokens = o->max_tokens,
+                                   .pooling = o->pooling,
+                                   .dimensions = o->dimensions};
+    int code = encode_open(cli, &encoder, o->dtype, &opts);
     if (code == CLI_OK) code = encode(cli, o, encoder, &s);
-    if (code == CLI_OK) code = find(cli, &s, o->k);
+    if (code == CLI_OK) code = find(cli, o, &s);
     embedded_free(&s.documents);
     embedded_free(&s.query);
     s24_encoder_close(encoder);

@@ -49,6 +49,8 @@ static const cli_option options[] = {
     ENCODE_DTYPE(struct eval_options),
     CLI_QUANTIZE_HEAD,
     ENCODE_MAX_TOKENS(struct eval_options),
+    ENCODE_POOLING(struct eval_options),
+    ENCODE_DIMENSIONS(struct eval_options),
     CLI_SPARSE,
     CLI_DENSE,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};

@@ -7,8 +7,9 @@
 
 struct eval_options {
     cli_common common;
-    const char *task, *queries, *documents, *gold, *query_prompt, *document_prompt, *dtype;
-    int64_t max_tokens;
+    const char *task, *queries, *documents, *gold, *query_prompt, *document_prompt, *dtype,
+        *pooling;
+    int64_t max_tokens, dimensions;
     const char *data, *predictions;
     int64_t stride;
     int ids;

@@ -99,7 +99,11 @@ static int run(cli_app *cli, const struct eval_options *o)
     s24_encoder *encoder = NULL;
     embedded queries = {0}, documents = {0};
     int64_t *gold = NULL;
-    int code = encode_open(cli, &encoder, o->dtype, o->max_tokens, 0);
+    const s24_encoder_opts opts = {.size = sizeof opts,
+                                   .max_tokens = o->max_tokens,
+                                   .pooling = o->pooling,
+                                   .dimensions = o->dimensions};
+    int code = encode_open(cli, &encoder, o->dtype, &opts);
     if (code == CLI_OK)
         code = cli_status(cli, s24_lines_read(&queries.lines, cli->ctx, o->queries));
     if (code == CLI_OK)

@@ -211,7 +211,9 @@ typedef struct s24_outputs {
     float *hidden; /* [tokens, width]: the last block's, of a language model the last norm's */
     /* [layers + 1, tokens, width]: embeddings, then each block's; the last is hidden. */
     float *blocks;
-    float *embeddings;   /* [texts, width]: pooled and normalised as modules.json says */
+    /* [texts, width]: pooled and normalised as modules.json says; what Dense modules do is the
+       encoder's, and their input is not normalised. */
+    float *embeddings;
     float *start_logits; /* [tokens], QA head */
     float *end_logits;   /* [tokens] */
     float *logits;       /* [texts, classes], a classifier's of images; or of a language model, */
@@ -254,7 +256,17 @@ typedef struct s24_encoder_opts {
     /* 1: for s24_encoder_classify and s24_encoder_tag: the head that the model was trained for is
        read, and how vectors are pooled is not. */
     int head;
+    /* A name of s24_encoder_pooling_name in place of what the folder says, also of a model that was
+       trained for a head. */
+    const char *pooling;
+    /* So many numbers of each vector, its first, for models made so (Matryoshka); brought to length
+       1 where the folder says Normalize. 0: all. */
+    int64_t dimensions;
 } s24_encoder_opts;
+
+/* "mean", "cls", "max", "lasttoken", "weightedmean" (token i counts i times), "mean_sqrt_len" (the
+   sum divided by the root of their number); NULL past the end. */
+S24_API const char *s24_encoder_pooling_name(int index);
 
 S24_API s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
                                     const s24_encoder_opts *opts);
@@ -266,6 +278,7 @@ S24_API void s24_encoder_close(s24_encoder *encoder);
 S24_API const s24_model *s24_encoder_model(const s24_encoder *encoder);
 /* As s24_session_sparse_layers; tokens 0: of the longest pass so far. */
 S24_API int64_t s24_encoder_sparse_layers(const s24_encoder *encoder, int64_t tokens);
+/* Of a vector: the model's width, or what Dense modules and the option dimensions leave. */
 S24_API int64_t s24_encoder_width(const s24_encoder *encoder);
 /*
  * Prompts: a folder's config_sentence_transformers.json has some by name ("query", "document"), one
@@ -307,6 +320,8 @@ S24_API int64_t s24_encoder_max_tokens(const s24_encoder *encoder);
 S24_API int64_t s24_encoder_classes(const s24_encoder *encoder);
 /* 1: the classes are those of tokens, not of texts. */
 S24_API int s24_encoder_classifies_tokens(const s24_encoder *encoder);
+/* 1: a text may have several of its classes, or none, as config.json's problem_type says. */
+S24_API int s24_encoder_multi_label(const s24_encoder *encoder);
 /* A class's name from id2label of config.json, "LABEL_3" where it has none; NULL past the end. It
    lives as long as the encoder. */
 S24_API const char *s24_encoder_label(const s24_encoder *encoder, int64_t index);

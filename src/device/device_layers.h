@@ -125,8 +125,10 @@ typedef enum s24i_pooling {
     S24I_POOL_MEAN = 0,
     S24I_POOL_CLS, /* the first token */
     S24I_POOL_MAX,
-    S24I_POOL_LAST, /* the last token whose mask is 1 */
-    S24I_POOLINGS
+    S24I_POOL_LAST,                     /* the last token whose mask is 1 */
+    S24I_POOLINGS,                      /* of a device and of training; the CPU has more: */
+    S24I_POOL_WEIGHTED = S24I_POOLINGS, /* a mean in which token i counts i times, from 1 on */
+    S24I_POOL_ROOT                      /* the sum divided by the tokens' square root */
 } s24i_pooling;
 
 typedef struct s24_device_pool_args {

@@ -39,6 +39,7 @@ typedef struct s24i_pooled {
     s24i_pooling pooling;
     int pools_prompt; /* 0: a prompt's tokens are left out */
     int normalise;
+    int dense; /* there are Dense modules after pooling, which are an encoder's (run/modules.h) */
 } s24i_pooled;
 
 /* What stands between a text's states and the last layer of a head that classifies texts or their
@@ -423,6 +424,8 @@ s24_status s24i_project_build(s24_model *model, s24_ctx *ctx, float *weight);
 /* Reads shape, pooling and normalisation of a folder. */
 s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,
                            const char *folder);
+/* The way of pooling of a name (s24_encoder_pooling_name); 0: there is none. */
+int s24i_pooling_find(s24i_pooling *pooling, const char *name);
 s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
                              const s24i_architecture *architecture, const char *folder);
 /* Whom a head of the checkpoint classifies, as `architectures` of config.json says, and by what.

@@ -204,31 +204,45 @@ s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architect
     return status;
 }
 
+/* Ways of pooling, by sentence-transformers' keys and by name. */
+static const struct {
+    const char *key, *name;
+    s24i_pooling pooling;
+} ways[] = {{"pooling_mode_mean_tokens", "mean", S24I_POOL_MEAN},
+            {"pooling_mode_cls_token", "cls", S24I_POOL_CLS},
+            {"pooling_mode_max_tokens", "max", S24I_POOL_MAX},
+            {"pooling_mode_lasttoken", "lasttoken", S24I_POOL_LAST},
+            {"pooling_mode_weightedmean_tokens", "weightedmean", S24I_POOL_WEIGHTED},
+            {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len", S24I_POOL_ROOT}};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+const char *s24_encoder_pooling_name(int index)
+{
+    return index >= 0 && index < WAYS ? ways[index].name : NULL;
+}
+
+int s24i_pooling_find(s24i_pooling *pooling, const char *name)
+{
+    for (int i = 0; i < WAYS; i++)
+        if (!strcmp(ways[i].name, name)) {
+            *pooling = ways[i].pooling;
+            return 1;
+        }
+    return 0;
+}
+
 static s24_status read_pooling(s24i_pooled *pooled, const s24i_config *config)
 {
-    static const struct {
-        const char *key;
-        s24i_pooling pooling;
-        int supported;
-    } modes[] = {{"pooling_mode_mean_tokens", S24I_POOL_MEAN, 1},
-                 {"pooling_mode_cls_token", S24I_POOL_CLS, 1},
-                 {"pooling_mode_max_tokens", S24I_POOL_MAX, 1},
-                 {"pooling_mode_mean_sqrt_len_tokens", 0, 0},
-                 {"pooling_mode_weightedmean_tokens", 0, 0},
-                 {"pooling_mode_lasttoken", S24I_POOL_LAST, 1}};
     const char *chosen = NULL;
-    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+    for (int i = 0; i < WAYS; i++) {
         int on = 0;
-        TRY(s24i_config_bool(&on, config, modes[i].key, S24I_OPTIONAL));
+        TRY(s24i_config_bool(&on, config, ways[i].key, S24I_OPTIONAL));
         if (!on) continue;
-        REQUIRE(config->ctx, modes[i].supported, S24_ERROR_UNSUPPORTED,
-                "%s: %s is not supported; mean, cls, max or lasttoken was expected", config->file,
-                modes[i].key);
         REQUIRE(config->ctx, !chosen, S24_ERROR_UNSUPPORTED,
                 "%s: both %s and %s are on; one way of pooling was expected", config->file, chosen,
-                modes[i].key);
-        chosen = modes[i].key;
-        pooled->pooling = modes[i].pooling;
+                ways[i].key);
+        chosen = ways[i].key;
+        pooled->pooling = ways[i].pooling;
     }
     REQUIRE(config->ctx, chosen, S24_ERROR_FORMAT, "%s: no pooling_mode_… key is true",
             config->file);
@@ -246,8 +260,14 @@ static s24_status read_module(s24i_pooled *pooled, const s24i_config *module, co
         pooled->normalise = 1;
         return S24_OK;
     }
+    if (strcmp(name, "Dense") == 0) {
+        REQUIRE(module->ctx, !pooled->normalise, S24_ERROR_UNSUPPORTED,
+                "%s: a module Dense after Normalize is not supported", module->file);
+        pooled->dense = 1;
+        return S24_OK;
+    }
     REQUIRE(module->ctx, strcmp(name, "Pooling") == 0, S24_ERROR_UNSUPPORTED,
-            "%s: module '%s' is not supported; Transformer, Pooling and Normalize are",
+            "%s: module '%s' is not supported; Transformer, Pooling, Dense and Normalize are",
             module->file, s24i_show(type).text);
     TRY(s24i_config_string(&path, module, "path", S24I_REQUIRED));
     s24i_config config;

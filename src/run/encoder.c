@@ -18,9 +18,10 @@ enum {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Said before the weights are loaded; other model types are s24_model_load's to refuse. */
+/* Said before the weights are loaded, is_said: but for how vectors are made; other model types are
+   s24_model_load's to refuse. */
 static s24_status check_model(s24_ctx *ctx, const s24_checkpoint *checkpoint, const char *path,
-                              int head)
+                              int is_said)
 {
     REQUIRE(ctx, s24_checkpoint_folder(checkpoint), S24_ERROR_ARGUMENT,
             "%s is a file; an encoder needs its folder, with the tokenizer", path);
@@ -29,7 +30,7 @@ static s24_status check_model(s24_ctx *ctx, const s24_checkpoint *checkpoint, co
     if (!arch) return S24_OK;
     REQUIRE(ctx, !arch->key_image, S24_ERROR_UNSUPPORTED,
             "%s: a model of type '%s' reads images, and texts were given", path, type);
-    return head ? S24_OK : s24i_pooling_check(ctx, checkpoint);
+    return is_said ? S24_OK : s24i_pooling_check(ctx, checkpoint);
 }
 
 static s24_status check_head(const s24_encoder *encoder, s24_ctx *ctx, const char *folder)
@@ -44,17 +45,37 @@ static s24_status check_head(const s24_encoder *encoder, s24_ctx *ctx, const cha
     return S24_OK;
 }
 
+/* The way of pooling that was asked for, and what comes after it. */
+static s24_status set_modules(s24_encoder *e, s24_ctx *ctx, const char *folder,
+                              const s24_encoder_opts *opts)
+{
+    s24i_pooled *pooled = &e->model->pooled;
+    if (opts->pooling)
+        REQUIRE(ctx, s24i_pooling_find(&pooled->pooling, opts->pooling), S24_ERROR_ARGUMENT,
+                "pooling is '%s'; mean, cls, max, lasttoken, weightedmean or mean_sqrt_len is "
+                "expected",
+                s24i_show(opts->pooling).text);
+    REQUIRE(ctx, !e->model->device || pooled->pooling < S24I_POOLINGS, S24_ERROR_UNSUPPORTED,
+            "pooling by %s runs on the CPU alone", opts->pooling);
+    TRY(s24i_modules_read(&e->modules, ctx, folder, e->model->shape.width, opts->dimensions));
+    if (!s24i_modules_any(&e->modules)) return S24_OK;
+    e->modules.normalises = pooled->normalise;
+    pooled->normalise = 0;
+    return S24_OK;
+}
+
 static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
-                             const s24_model_opts *opts)
+                             const s24_encoder_opts *opts)
 {
     s24_checkpoint *checkpoint;
     const int head = encoder->head;
     TRY(s24_checkpoint_open(&checkpoint, ctx, folder));
-    s24_status status = check_model(ctx, checkpoint, folder, head);
+    s24_status status = check_model(ctx, checkpoint, folder, head || opts->pooling);
     if (status == S24_OK)
         status = (head ? s24_model_load : s24i_model_load_headless)(&encoder->model, ctx,
-                                                                    checkpoint, opts);
+                                                                    checkpoint, &opts->model);
     if (status == S24_OK && head) status = check_head(encoder, ctx, folder);
+    if (status == S24_OK && !head) status = set_modules(encoder, ctx, folder, opts);
     s24_checkpoint_close(checkpoint);
     return status;
 }
@@ -108,8 +129,8 @@ static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *fo
         TRY(check_tokenizer(encoder, ctx, folder, info.vocabulary));
         encoder->tokenizer->lower |= lower;
     }
-    encoder->width = info.width;
-    encoder->columns = encoder->head ? info.classes : info.width;
+    encoder->columns = encoder->head ? info.classes : encoder->modules.width;
+    encoder->width = encoder->head ? info.width : encoder->modules.width;
     encoder->max_tokens = asked ? asked : s24i_min(limit, info.positions);
     return S24_OK;
 }
@@ -121,7 +142,8 @@ static s24_status make_lane(s24i_encoder_lane *lane, const s24_encoder *e, s24_c
     TRY(s24i_alloc_elems(&lane->places, ctx, e->window, sizeof *lane->places, "places"));
     if (e->head && e->model->shape.types > 1)
         TRY(s24i_alloc_elems(&lane->types, ctx, e->batch_tokens, sizeof *lane->types, "types"));
-    return s24i_alloc_elems(&lane->vectors, ctx, e->window * e->columns, sizeof *lane->vectors,
+    const int64_t columns = s24i_max(e->columns, e->modules.given);
+    return s24i_alloc_elems(&lane->vectors, ctx, e->window * columns, sizeof *lane->vectors,
                             "vectors");
 }
 
@@ -169,6 +191,9 @@ static s24_status make_buffers(s24_encoder *e, s24_ctx *ctx, int64_t batch_token
     TRY(s24i_alloc_elems(&e->lengths, ctx, e->window, sizeof *e->lengths, "lengths"));
     TRY(s24i_alloc_elems(&e->order, ctx, e->window, sizeof *e->order, "order"));
     TRY(s24i_alloc_elems(&e->starts, ctx, e->max_tokens + 2, sizeof *e->starts, "counts"));
+    if (s24i_modules_any(&e->modules))
+        TRY(s24i_alloc_elems(&e->module_room, ctx, 2 * e->modules.widest, sizeof *e->module_room,
+                             "Dense modules"));
     for (int i = 0; i < e->lane_count; i++)
         TRY(make_lane(&e->lanes[i], e, ctx));
     return fit_sessions(e, ctx);
@@ -261,8 +286,10 @@ static s24_status open_encoder(s24_encoder *encoder, s24_ctx *ctx, const char *f
 {
     REQUIRE(ctx, !opts->head || !opts->ids, S24_ERROR_ARGUMENT,
             "the options head and ids of an encoder exclude each other");
+    REQUIRE(ctx, !opts->head || (!opts->pooling && !opts->dimensions), S24_ERROR_ARGUMENT,
+            "the option head of an encoder excludes pooling and dimensions");
     encoder->head = opts->head;
-    TRY(load_model(encoder, ctx, folder, &opts->model));
+    TRY(load_model(encoder, ctx, folder, opts));
     if (opts->head) TRY(s24i_encoder_read_labels(encoder, ctx, folder));
     if (!opts->ids) {
         TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, folder));
@@ -302,6 +329,8 @@ s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder 
     encoder->columns = from->columns;
     encoder->head = from->head;
     encoder->labels = from->labels;
+    encoder->modules = from->modules;
+    encoder->multi_label = from->multi_label;
     encoder->max_tokens = from->max_tokens;
     s24_status status = make_buffers(encoder, ctx, from->batch_tokens);
     if (status == S24_OK)
@@ -325,10 +354,12 @@ void s24_encoder_close(s24_encoder *encoder)
     }
     if (!encoder->shares) {
         s24i_encoder_free_labels(encoder);
+        s24i_modules_free(&encoder->modules, ctx);
         s24_model_destroy(encoder->model);
         s24_tokenizer_destroy(encoder->tokenizer);
         s24i_prompts_free(&encoder->prompts);
     }
+    s24_ctx_free(ctx, encoder->module_room);
     s24_ctx_free(ctx, encoder->own_prompt);
     s24_ctx_free(ctx, encoder->tokens);
     s24_ctx_free(ctx, encoder->lengths);

@@ -4,6 +4,7 @@
 #define S24_RUN_ENCODER_H
 
 #include "io/tokenizer/tokenizer.h"
+#include "run/modules.h"
 #include "run/prompts.h"
 #include "run/session.h"
 
@@ -15,7 +16,7 @@ typedef struct s24i_encoder_lane {
     int64_t *offsets; /* [window + 1] */
     int32_t *ids;     /* [batch_tokens] */
     int32_t *types;   /* [same] of pairs of a model that tells them apart; else NULL */
-    float *vectors;   /* [window, columns] */
+    float *vectors;   /* [window, columns], before modules [window, their given] */
     int64_t *places;  /* [window] where the vectors belong, in texts */
     int64_t texts;    /* 0: none is on its way */
 } s24i_encoder_lane;
@@ -30,14 +31,17 @@ struct s24_encoder {
     int64_t prompt_tokens; /* that pooling leaves out, [CLS] among them; 0: none */
     int shares;            /* model, tokenizer and prompts are another's */
     int64_t width, max_tokens, batch_tokens;
-    int64_t columns;   /* of what it gives for a text: width, or the head's classes */
-    int head;          /* it gives logits */
-    char **labels;     /* [classes]; of an encoder that shares another's */
-    int64_t window;    /* texts at a time */
-    s24_token *tokens; /* [window, max_tokens] */
-    int64_t *lengths;  /* [window] in tokens */
-    int64_t *order;    /* [window] texts, the longest first */
-    int64_t *starts;   /* [max_tokens + 2] where each length begins in order */
+    int64_t columns; /* of what it gives for a text: width, or the head's classes */
+    int head;        /* it gives logits */
+    char **labels;   /* [classes]; of an encoder that shares another's */
+    int multi_label; /* a text may have several classes */
+    s24i_modules modules;
+    float *module_room; /* [2, widest], where there are modules */
+    int64_t window;     /* texts at a time */
+    s24_token *tokens;  /* [window, max_tokens] */
+    int64_t *lengths;   /* [window] in tokens */
+    int64_t *order;     /* [window] texts, the longest first */
+    int64_t *starts;    /* [max_tokens + 2] where each length begins in order */
     s24i_encoder_lane lanes[S24I_LANES];
     int lane_count, next; /* lane */
     int64_t most_tokens;  /* of a pass so far */

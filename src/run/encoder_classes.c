@@ -11,10 +11,13 @@
 s24_status s24i_encoder_read_labels(s24_encoder *encoder, s24_ctx *ctx, const char *folder)
 {
     const int64_t classes = encoder->model->shape.classes;
+    const char *problem = "";
     s24i_config config, names;
     s24_status status;
     TRY(s24i_zeroed(&encoder->labels, ctx, (size_t)(classes + 1) * sizeof *encoder->labels));
     TRY(s24i_config_load(&config, ctx, folder, "config.json", S24I_REQUIRED));
+    TRY_DONE(s24i_config_string(&problem, &config, "problem_type", S24I_OPTIONAL));
+    encoder->multi_label = !strcmp(problem, "multi_label_classification");
     TRY_DONE(s24i_config_child(&names, &config, "id2label", S24I_OPTIONAL));
     for (int64_t i = 0; i < classes; i++) {
         char key[32], made[40];
@@ -43,6 +46,11 @@ int64_t s24_encoder_classes(const s24_encoder *encoder)
 int s24_encoder_classifies_tokens(const s24_encoder *encoder)
 {
     return encoder && encoder->head && encoder->model->classifies == S24I_CLASSIFIES_TOKENS;
+}
+
+int s24_encoder_multi_label(const s24_encoder *encoder)
+{
+    return encoder && encoder->multi_label;
 }
 
 const char *s24_encoder_label(const s24_encoder *encoder, int64_t index)

@@ -80,7 +80,10 @@ static s24_status collect(s24_encoder *e, s24i_encoder_lane *lane, s24_ctx *ctx,
     lane->texts = 0;
     if (!texts) return S24_OK;
     TRY(s24i_session_finish(lane->session, ctx));
-    for (int64_t i = 0; i < texts; i++)
+    for (int64_t i = 0; i < texts && e->module_room; i++)
+        s24i_modules_apply(results + lane->places[i] * e->columns, &e->modules, lane->session->vec,
+                           lane->vectors + i * e->modules.given, e->module_room);
+    for (int64_t i = 0; i < texts && !e->module_room; i++)
         memcpy(results + lane->places[i] * e->columns, lane->vectors + i * e->columns,
                (size_t)e->columns * sizeof(float));
     return S24_OK;

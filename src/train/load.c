@@ -395,7 +395,11 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
     REQUIRE(ctx, !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,
             "%s: embeddings of %lld elements that a layer widens to %lld are not trained", folder,
             (long long)t->shape.embedding, (long long)t->shape.width);
-    return s24i_pooling_read(&t->pooled, ctx, t->arch, folder);
+    TRY(s24i_pooling_read(&t->pooled, ctx, t->arch, folder));
+    REQUIRE(ctx, t->pooled.pooling < S24I_POOLINGS && !t->pooled.dense, S24_ERROR_UNSUPPORTED,
+            "%s/modules.json: %s is not trained", folder,
+            t->pooled.dense ? "a Dense module" : "this way of pooling");
+    return S24_OK;
 }
 
 /* What can be known before a tensor is read. */

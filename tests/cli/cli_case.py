@@ -17,8 +17,8 @@ BUILD = pathlib.Path(os.environ["S24_BUILD"])
 PROGRAM = BUILD / "sparse24"
 sys.path.insert(0, str(SOURCE / "tests" / "tools"))
 
-COMMANDS = ("tutorial prune train convert pack unpack check info embed search eval generate bench "
-            "plan help").split()
+COMMANDS = ("tutorial prune train convert pack unpack check info embed search rerank classify eval "
+            "generate bench plan help").split()
 
 
 CACHE = tempfile.mkdtemp()  # what is measured goes there, and with the tests

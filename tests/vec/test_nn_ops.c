@@ -85,7 +85,7 @@ static void check_softmax(const s24i_vec *vec, int64_t n, float spread, const fl
     float *s = floats(rows * ld, 5, spread), *before = malloc((size_t)(rows * ld) * sizeof(float));
     float inverse[3];
     memcpy(before, s, (size_t)(rows * ld) * sizeof(float));
-    const s24i_softmax job = {s, ld, rows, n, 0.25f, mask, inverse};
+    const s24i_softmax job = {s, ld, rows, n, 0.25f, mask, 0, inverse};
     vec->softmax(&job);
     for (int64_t r = 0; r < rows; r++) {
         double most = -INFINITY, sum = 0;
@@ -121,7 +121,7 @@ static void softmax_row(const s24i_vec *vec)
     }
     /* All masked: every token alike. */
     float s[3 * 32] = {1, 2, 3}, inverse[3];
-    const s24i_softmax job = {s, 32, 3, 21, 0.5f, all, inverse};
+    const s24i_softmax job = {s, 32, 3, 21, 0.5f, all, 0, inverse};
     vec->softmax(&job);
     for (int i = 0; i < 21; i++)
         assert_close(1.0 / 21, (double)s[i] * inverse[0], 1e-8, "uniform", i);
@@ -235,7 +235,7 @@ static void nan_row(const s24i_vec *vec)
     }
     float s[32] = {0}, inverse[1];
     s[3] = NAN;
-    const s24i_softmax job = {s, 32, 1, 20, 1.0f, NULL, inverse};
+    const s24i_softmax job = {s, 32, 1, 20, 1.0f, NULL, 0, inverse};
     vec->softmax(&job);
     assert_true(isnan(s[0] * inverse[0]));
     if (!vec->pair_softmax) return;

@@ -19,9 +19,9 @@ enum { KINDS = (int)(sizeof kinds / sizeof *kinds) };
 
 /* ---- tokenizer.json -------------------------------------------------------------------------- */
 
-/* Does a normaliser leave these bytes as they are wherever they stand, but for their case? WordPiece
-   does so with what is seen of ASCII, and form C, but that letters and <, = and > may join a mark
-   that follows. */
+/* Does a normaliser leave these bytes as they are wherever they stand, but for their case?
+   WordPiece does so with what is seen of ASCII, and form C, but that letters and <, = and > may
+   join a mark that follows. */
 static int is_kept(const s24_tokenizer *tokenizer, const char *text)
 {
     const int is_wordpiece = tokenizer->kind == &s24i_tokenizer_wordpiece;

@@ -76,19 +76,23 @@ static void pool_text(const pool_job *job, int64_t text)
     const int64_t width = model->shape.width;
     const span at = span_of(job, text);
     float *y = job->embeddings + text * width;
-    int64_t counted = 0;
+    const s24i_pooling pooling = model->pooled.pooling;
+    int64_t counted = 0, weights = 0;
     memset(y, 0, (size_t)width * sizeof(float));
     for (int64_t t = at.first; t < at.end; t++) {
         const float *x = job->hidden + t * width;
         if (!is_pooled(job, text, t)) continue;
-        if (model->pooled.pooling == S24I_POOL_MAX && counted)
+        const int64_t weight = pooling == S24I_POOL_WEIGHTED ? t - at.first + 1 : 1;
+        if (pooling == S24I_POOL_MAX && counted)
             vec->maximum(y, x, width);
         else
-            vec->axpy(y, 1.0f, x, width);
+            vec->axpy(y, (float)weight, x, width);
         counted++;
+        weights += weight;
     }
-    if (model->pooled.pooling == S24I_POOL_MEAN && counted)
-        vec->scale(y, 1.0f / (float)counted, width);
+    if ((pooling == S24I_POOL_MEAN || pooling == S24I_POOL_WEIGHTED) && counted)
+        vec->scale(y, 1.0f / (float)weights, width);
+    if (pooling == S24I_POOL_ROOT && counted) vec->scale(y, 1.0f / sqrtf((float)counted), width);
     if (!model->pooled.normalise) return;
     const float norm = sqrtf(vec->dot(y, y, width));
     vec->scale(y, 1.0f / (norm > 1e-12f ? norm : 1e-12f), width);

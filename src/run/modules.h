@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What modules.json has after pooling: Dense layers, a length of 1; and fewer dimensions, as a user
+   may ask. The encoder does it on the host, wherever its model ran. */
+#ifndef S24_RUN_MODULES_H
+#define S24_RUN_MODULES_H
+
+#include "model/model.h"
+
+enum { S24I_MOST_MODULES = 4 };
+
+typedef struct s24i_dense_module {
+    float *weight, *bias; /* [out, in], [out] or NULL */
+    int64_t in, out;
+    int activation; /* of the table in modules.c */
+} s24i_dense_module;
+
+typedef struct s24i_modules {
+    s24i_dense_module dense[S24I_MOST_MODULES];
+    int count;
+    int normalises;
+    int64_t given, width; /* of a vector before them, and after; both alike: nothing is to be done
+                             but what the session does */
+    int64_t widest;
+} s24i_modules;
+
+/* Reads a folder's Dense modules after vectors of `width`; what modules.json says of pooling was
+   read before. dimensions 0: all. FORMAT, UNSUPPORTED, ARGUMENT. */
+s24_status s24i_modules_read(s24i_modules *modules, s24_ctx *ctx, const char *folder, int64_t width,
+                             int64_t dimensions);
+/* Is there something to do? */
+int s24i_modules_any(const s24i_modules *modules);
+/* to [width] from a pooled vector, with room for 2 · widest floats. */
+void s24i_modules_apply(float *to, const s24i_modules *modules, const s24i_vec *vec,
+                        const float *from, float *room);
+void s24i_modules_free(s24i_modules *modules, s24_ctx *ctx);
+
+#endif
