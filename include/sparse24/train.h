@@ -69,7 +69,7 @@ S24_API void s24_transformer_describe(s24_transformer_info *info,
 
 /* Describes what a checkpoint would be loaded as, by its config.json and the names of its tensors
    alone; parameters and logits are not counted: 0. Errors: as s24_transformer_load, but for what
-   the tensors hold. */
+   the tensors hold and for parts that are not trained. */
 S24_API s24_status s24_transformer_peek(s24_transformer_info *info, s24_ctx *ctx,
                                         const s24_checkpoint *checkpoint);
 

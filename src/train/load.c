@@ -389,13 +389,20 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
     REQUIRE(ctx, t->arch && trains(t->arch), S24_ERROR_UNSUPPORTED,
             "%s/config.json: model_type '%s' is not supported; %s are", folder,
             s24i_show(type).text, s24i_architecture_names(trains).text);
-    TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(), "training"));
     t->steps = s24i_steps_of(t->arch);
     TRY(s24i_shape_read(&t->shape, ctx, t->arch, folder));
+    return s24i_pooling_read(&t->pooled, ctx, t->arch, folder);
+}
+
+/* What a description needs not, but a pass does. */
+static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
+                              const s24_checkpoint *checkpoint)
+{
+    const char *folder = s24_checkpoint_folder(checkpoint);
+    TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(), "training"));
     REQUIRE(ctx, !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,
             "%s: embeddings of %lld elements that a layer widens to %lld are not trained", folder,
             (long long)t->shape.embedding, (long long)t->shape.width);
-    TRY(s24i_pooling_read(&t->pooled, ctx, t->arch, folder));
     REQUIRE(ctx, t->pooled.pooling < S24I_POOLINGS && !t->pooled.dense, S24_ERROR_UNSUPPORTED,
             "%s/modules.json: %s is not trained", folder,
             t->pooled.dense ? "a Dense module" : "this way of pooling");
@@ -432,6 +439,7 @@ static s24_status load(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *c
 {
     maker k = {.ctx = ctx, .t = t};
     TRY(begin(&k, checkpoint));
+    TRY(check_parts(t, ctx, checkpoint));
     const s24i_shape *s = &t->shape;
     const int64_t places = PLACES_ELSE + PLACES_A_BLOCK * s->layers;
     TRY(s24i_alloc_elems(&t->places, ctx, places, sizeof *t->places, "tensors' names"));

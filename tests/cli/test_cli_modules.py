@@ -63,8 +63,8 @@ class Modules(Scratch):
             (place / "config.json").write_text(json.dumps(dense))
 
     def vectors(self, *options):
-        done = self.good("embed", "model", "--ids", "--input", "texts.txt", "--output", "v.safetensors",
-                         "-f", "--quiet", *options)
+        done = self.good("embed", "model", "--ids", "--input", "texts.txt", "--output",
+                         "v.safetensors", "-f", "--quiet", *options)
         self.assertEqual(done.stdout, "")
         ((_, shape, values),) = tensors(self.folder / "v.safetensors")
         return [values[i * shape[1]:(i + 1) * shape[1]] for i in range(shape[0])]

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every text encoder of models.def goes through the commands: pruned with calibration, packed,
+checked, run dense, 2:4 and in integers, timed; and trained where training has its steps."""
+import os
+import pathlib
+import random
+import shutil
+import unittest
+
+from cli_case import Scratch
+
+GOLDEN = pathlib.Path(os.environ.get("SPARSE24_GOLDEN") or
+                      pathlib.Path(os.environ["S24_SOURCE"]).parent / "shared/golden")
+MODELS = {"roberta": 18, "xlm-roberta": 18, "distilbert": 18, "electra": 18, "mpnet": 18,
+          "modernbert": 12, "nomic_bert": 15}
+UNTRAINED = {"electra": "embeddings of 32 elements", "mpnet": "no step 'attend by distance'",
+             "modernbert": "no step 'attend near'"}
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "river", "runs", "to", "sea", "slow"]
+
+
+class Encoders(Scratch):
+    @staticmethod
+    def make(folder):
+        order = random.Random(7)
+        for name in MODELS:
+            shutil.copytree(GOLDEN / "encoders" / name, folder / name)
+            (folder / name / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+        (folder / "ids.txt").write_text("".join(
+            " ".join(str(order.randrange(5, 300)) for _ in range(order.randrange(8, 60))) + "\n"
+            for _ in range(24)))
+        (folder / "texts.txt").write_text("the river runs\nslow the sea\nto the river\n" * 4)
+
+    def test_pruned(self):
+        for name, layers in MODELS.items():
+            for method in ("wanda", "sparsegpt"):
+                with self.subTest(name, method=method):
+                    report = self.json("prune", name, "out", "--method", method, "--calibration",
+                                       "ids.txt", "--ids", "--packed", "--force")
+                    self.assertEqual(len(report["layers"]), layers)
+            self.good("check", "out")
+            for dtype in ("f32", "bf16", "i8"):
+                told = self.json("embed", "out", "--ids", "--input", "ids.txt", "--output",
+                                 f"{dtype}.npy", "--dtype", dtype, "--sparse", "--force")
+                self.assertEqual((told["layers"], told["sparse_layers"]), (layers, layers))
+            told = self.json("embed", name, "--ids", "--input", "ids.txt", "--output", "int8.npy",
+                             "--dtype", "int8", "--force")
+            self.assertEqual(told["sparse_layers"], 0)
+        self.good("bench", "--model", "out", "--batch", "1", "--seq", "16")
+
+    def test_trained(self):
+        for name in MODELS:
+            with self.subTest(name):
+                self.good("prune", name, "pruned", "--force")
+                arguments = ("train", "pruned", "trained", "--teacher", name, "--text",
+                             "texts.txt", "--steps", "2", "--batch", "4", "--force")
+                if name in UNTRAINED:
+                    told = self.json(*arguments, exit=5)
+                    self.assertIn(UNTRAINED[name], told["error"])
+                    continue
+                self.good(*arguments)
+                self.good("check", "trained")
+                self.good("search", "trained", "--documents", "texts.txt", "--query", "the sea")
+
+
+if __name__ == "__main__":
+    unittest.main()
