@@ -71,12 +71,12 @@ const cli_command cmd_convert = {
     .name = "convert",
     .summary = "make a model folder of a GGUF file",
     .operands = "IN.gguf OUT",
-    .text =
-        "Writes the Hugging Face folder OUT of a GGUF file of llama.cpp: config.json, "
-        "model.safetensors, the tokenizer's files, the chat template. Models llama, mistral, "
-        "qwen2, qwen3 and gpt2; tensors of F32, F16, BF16, Q8_0, Q4_0 and Q4_1, which become "
-        "floats; tokenizers at byte level of GPT-2, SmolLM, Llama 3 and Qwen, and SentencePiece's. "
-        "What is not carried out is refused by its key or its name.",
+    .text = "Writes the Hugging Face folder OUT of a GGUF file of llama.cpp: config.json, "
+            "model.safetensors, the tokenizer's files, the chat template. Models llama, mistral, "
+            "qwen2, qwen3 and gpt2; tensors of F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K "
+            "and Q6_K, which become floats; tokenizers at byte level of GPT-2, SmolLM, Llama 3 and "
+            "Qwen, and SentencePiece's. "
+            "What is not carried out is refused by its key or its name.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct convert_options),

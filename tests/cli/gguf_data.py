@@ -5,8 +5,9 @@ import random
 import struct
 
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
-# Types of tensors: number, bytes of a block of 32 (of an element for floats).
+# Types of tensors: number. K-quants have blocks of 256 elements, and want models of such sides.
 TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 8, "BF16": 30}
+LARGE_TYPES = {"Q4_K": 12, "Q5_K": 13, "Q6_K": 14}
 
 
 def text(value):
@@ -42,7 +43,7 @@ def file(keys, tensors, version=3, alignment=32):
     out += b"".join(entry(k, v) for k, v in keys.items())
     data = b""
     for name, (kind, shape, raw) in tensors.items():
-        out += info(name, shape, TYPES.get(kind, kind), len(data))
+        out += info(name, shape, (TYPES | LARGE_TYPES).get(kind, kind), len(data))
         data += raw + b"\0" * (-len(raw) % alignment)
     return out + b"\0" * (-len(out) % alignment) + data
 
@@ -73,6 +74,42 @@ def block(kind, chance):
         [single(single(q * scale) + base) for q in numbers]
 
 
+def six_bits(scales, minima):
+    """Eight scales and eight minima of 6 bits in 12 bytes."""
+    raw = bytearray(12)
+    for i in range(4):
+        raw[i] = scales[i] | scales[4 + i] >> 4 << 6
+        raw[4 + i] = minima[i] | minima[4 + i] >> 4 << 6
+        raw[8 + i] = scales[4 + i] & 15 | (minima[4 + i] & 15) << 4
+    return bytes(raw)
+
+
+def large_block(kind, chance):
+    """256 elements of a K-quant: their bytes and what they stand for."""
+    scale, base = half(chance.uniform(-0.01, 0.01)), half(chance.uniform(-0.01, 0.01))
+    numbers = [chance.randrange({"Q4_K": 16, "Q5_K": 32, "Q6_K": 64}[kind]) for _ in range(256)]
+    if kind == "Q6_K":
+        parts = [chance.randint(-128, 127) for _ in range(16)]
+        low, high = bytearray(128), bytearray(64)
+        for i, q in enumerate(numbers):
+            at, quarter = i % 32, i // 32 % 4
+            low[i // 128 * 64 + quarter % 2 * 32 + at] |= (q & 15) << quarter // 2 * 4
+            high[i // 128 * 32 + at] |= q >> 4 << 2 * quarter
+        raw = bytes(low) + bytes(high) + struct.pack("<16be", *parts, scale)
+        return raw, [single(single(scale * parts[i // 16]) * (q - 32))
+                     for i, q in enumerate(numbers)]
+    scales, minima = ([chance.randrange(64) for _ in range(8)] for _ in range(2))
+    low, high = bytearray(128), bytearray(32)
+    for i, q in enumerate(numbers):
+        low[i // 64 * 32 + i % 32] |= (q & 15) << i // 32 % 2 * 4
+        high[i % 32] |= q >> 4 << i // 32
+    raw = struct.pack("<ee", scale, base) + six_bits(scales, minima)
+    raw += (bytes(high) if kind == "Q5_K" else b"") + bytes(low)
+    parts = [(single(scale * a), single(base * b)) for a, b in zip(scales, minima)]
+    return raw, [single(single(parts[i // 32][0] * q) - parts[i // 32][1])
+                 for i, q in enumerate(numbers)]
+
+
 def tensor(kind, shape, seed):
     """A random one: (type, shape, bytes), and the values that they stand for."""
     chance = random.Random(seed)
@@ -85,7 +122,9 @@ def tensor(kind, shape, seed):
         form, size = ("<e", 2) if kind == "F16" else ("<f", 2 if kind == "BF16" else 4)
         raw = b"".join(struct.pack(form, v)[-size:] for v in values)
         return (kind, shape, raw), values
-    blocks = [block(kind, chance) for _ in range(count // 32)]
+    large = kind in LARGE_TYPES
+    blocks = [(large_block if large else block)(kind, chance)
+              for _ in range(count // (256 if large else 32))]
     return (kind, shape, b"".join(raw for raw, _ in blocks)), [v for _, b in blocks for v in b]
 
 

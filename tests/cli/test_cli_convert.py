@@ -69,6 +69,25 @@ class Convert(Scratch):
                     self.assertEqual(cli_data.floats(tensors[LLAMA[name]][2]), expected, name)
                 self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
 
+    def test_blocks_of_256_stand_for_their_values(self):
+        keys = gguf_data.keys("llama", **{"embedding_length": 256, "feed_forward_length": 512,
+                                          "attention.head_count": 8, "attention.head_count_kv": 4,
+                                          "rope.dimension_count": 32})
+        for kind, number in gguf_data.LARGE_TYPES.items():
+            with self.subTest(kind):
+                values = {}
+                for name, shape in gguf_data.shapes("llama").items():
+                    shape = [{12: 12, 32: 128, 64: 256, 96: 512}[side] for side in shape]
+                    values[name] = gguf_data.tensor(kind, shape, number)
+                raw = gguf_data.file(keys, {name: given for name, (given, _) in values.items()})
+                (self.folder / "m.gguf").write_bytes(raw)
+                tensors, _ = self.folder_of("m.gguf")
+                for name, (_, expected) in values.items():
+                    rows = {"blk.0.attn_q.weight": (256, 8), "blk.0.attn_k.weight": (128, 4)}
+                    if name in rows:
+                        expected = apart(expected, *rows[name])
+                    self.assertEqual(cli_data.floats(tensors[LLAMA[name]][2]), expected, name)
+
     def test_dtypes_round_the_values(self):
         for kind in ("F32", "BF16", "Q8_0"):
             values = write(self.folder, "m.gguf", kind=kind)["blk.0.attn_v.weight"]
@@ -257,9 +276,10 @@ class Refused(Scratch):
         put("numbers.gguf", keys(**{token("tokens"): (F32, [1.0] * 12)}))
         put("bool.gguf", keys(**{token("add_bos_token"): 7}))
         put("first.gguf", keys(**{token("bos_token_id"): 99}))
-        put("type.gguf", tensors=tensors | {"output.weight": (12, [12, 64], b"\0" * 640)})
+        put("type.gguf", tensors=tensors | {"output.weight": (11, [12, 64], b"\0" * 640)})
         put("strange.gguf", tensors=tensors | {"output.weight": (99, [12, 64], b"\0" * 640)})
         put("row.gguf", tensors=tensors | {"output.weight": ("Q8_0", [12, 40], b"\0" * 640)})
+        put("large.gguf", tensors=tensors | {"output.weight": (14, [12, 64], b"\0" * 640)})
         put("name.gguf", tensors=tensors | {"blk.0.ssm_a.weight": ("F32", [1], b"\0" * 4)})
         put("block.gguf", tensors=tensors | {"blk.1.attn_q.weight": tensors["blk.0.attn_q.weight"]})
         put("words.gguf", tensors={k: v for k, v in tensors.items() if "embd" not in k})
@@ -290,8 +310,9 @@ class Refused(Scratch):
         ("numbers", 4, r'tokens" has elements that are a real number, expected a text'),
         ("bool", 4, r'add_bos_token" at byte \d+ is a number of 32 bits, expected true'),
         ("first", 4, r'bos_token_id" at byte \d+ is 99, 0 to 11 is expected'),
-        ("type", 5, r'weight" is of type 12, Q4_K, which is not supported, only F32 F16.*Q8_0'),
+        ("type", 5, r'weight" is of type 11, Q3_K, which is not supported, only F32 F16.*Q8_0'),
         ("row", 4, r'tensor "output.weight" has rows of 40; of Q8_0 a multiple of 32'),
+        ("large", 4, r"rows of 64; of Q6_K a multiple of 256"),
         ("name", 5, r'tensor "blk.0.ssm_a.weight" is none that a llama model of 1 blocks has'),
         ("block", 5, r'tensor "blk.1.attn_q.weight" is none'),
         ("words", 4, r'tensor "token_embd.weight" is missing'))

@@ -106,6 +106,8 @@ const char *s24i_gguf_type_name(int type);
 s24_dtype s24i_gguf_type_dtype(int type);
 /* "F32, F16 …" */
 const char *s24i_gguf_type_list(void);
+/* Elements of a row that share scales: a row has a multiple of them. */
+int64_t s24i_gguf_type_elements(int type);
 /* Bytes of a row of so many elements; 0 where a row cannot have so many. */
 size_t s24i_gguf_row_bytes(int type, int64_t elements);
 /* A row's elements as f32. */

@@ -150,8 +150,9 @@ static s24_status read_type(s24i_gguf_tensor *t, reader *r, const char *name)
     const int64_t columns = t->shape[t->rank - 1];
     const size_t row = s24i_gguf_row_bytes(t->type, columns);
     REQUIRE(r->g->ctx, row, S24_ERROR_FORMAT,
-            "%s: tensor \"%s\" has rows of %lld; of %s a multiple of 32 is expected", r->g->path,
-            s24i_show(name).text, (long long)columns, s24i_gguf_type_name(t->type));
+            "%s: tensor \"%s\" has rows of %lld; of %s a multiple of %lld is expected", r->g->path,
+            s24i_show(name).text, (long long)columns, s24i_gguf_type_name(t->type),
+            (long long)s24i_gguf_type_elements(t->type));
     t->bytes = row;
     for (int i = 0; i < t->rank - 1; i++)
         t->bytes *= (size_t)t->shape[i];

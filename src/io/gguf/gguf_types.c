@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Elements of GGUF's tensors as f32: floats as they are, and blocks of 32 of a row that share a
- * scale. A block's element is exact in f32 but for the rounding of scale · integer + offset.
+ * Elements of GGUF's tensors as f32: floats as they are, and blocks of a row that share a scale,
+ * 32 elements each, or 256 in parts with scales of their own (K-quants). A block's element is exact
+ * in f32 but for the rounding of scale · integer + offset.
  */
 #include <string.h>
 
@@ -10,6 +11,7 @@
 enum {
     BLOCK = 32,
     HALF = BLOCK / 2,
+    LARGE = 256,  /* elements of a block of K-quants */
     TOGETHER = 64 /* blocks whose scales are converted at once */
 };
 
@@ -36,17 +38,69 @@ static void take_q8_0(float *out, const uint8_t *bits, const float *reals)
         out[i] = (float)(int8_t)bits[i] * reals[0];
 }
 
+/* Scale and minimum, 6 bits each, of part `i` of the 8 of a block: the first four's lie in whole
+   bytes, whose two high bits are those of the last four's. */
+static void take_parts(float part[2], const uint8_t *six, int i, const float *reals)
+{
+    const uint8_t *four = six + 4 + i;
+    const int scale = i < 4 ? six[i] & 63 : (four[0] & 15) | six[i - 4] >> 6 << 4;
+    const int minimum = i < 4 ? four[0] & 63 : four[0] >> 4 | six[i] >> 6 << 4;
+    part[0] = reals[0] * (float)scale;
+    part[1] = reals[1] * (float)minimum;
+}
+
+/* Eight parts of 32, two in the low and high halves of the same bytes; `fifth` has a byte for each
+   place in a part, of whose bits each is one part's: NULL for 4 bits. */
+static void take_eight_parts(float *out, const uint8_t *six, const uint8_t *fifth,
+                             const uint8_t *fours, const float *reals)
+{
+    for (int i = 0; i < LARGE / BLOCK; i++, out += BLOCK) {
+        float part[2];
+        take_parts(part, six, i, reals);
+        for (int j = 0; j < BLOCK; j++) {
+            const int low = fours[i / 2 * BLOCK + j] >> 4 * (i % 2) & 15;
+            const int high = fifth ? (fifth[j] >> i & 1) * 16 : 0;
+            out[j] = part[0] * (float)(low + high) - part[1];
+        }
+    }
+}
+
+static void take_q4_k(float *out, const uint8_t *bits, const float *reals)
+{
+    take_eight_parts(out, bits, NULL, bits + 12, reals);
+}
+
+static void take_q5_k(float *out, const uint8_t *bits, const float *reals)
+{
+    take_eight_parts(out, bits, bits + 12, bits + 12 + BLOCK, reals);
+}
+
+/* Sixteen parts of 16 with scales of 8 bits. Of each half of the block, quarter q's low bits are in
+   64 bytes, those of quarters 0 and 1 below those of 2 and 3, and its high ones in 32, at 2q. */
+static void take_q6_k(float *out, const uint8_t *bits, const float *reals)
+{
+    const int8_t *scales = (const int8_t *)bits + 192;
+    for (int i = 0; i < LARGE; i++) {
+        const int half = i / 128, quarter = i / BLOCK % 4, j = i % BLOCK;
+        const int low = bits[64 * half + 32 * (quarter % 2) + j] >> quarter / 2 * 4 & 15;
+        const int high = bits[128 + 32 * half + j] >> 2 * quarter & 3;
+        out[i] = reals[0] * (float)scales[i / 16] * (float)(low + 16 * high - 32);
+    }
+}
+
 typedef struct layout {
     uint32_t number;
     const char *name;
     s24_dtype dtype; /* NONE: blocks */
-    size_t bytes, reals;
+    int64_t elements;
+    size_t bytes, reals, reals_at;
     void (*take)(float *out, const uint8_t *bits, const float *reals);
 } layout;
 
-#define FLOATS(number, name, dtype)              {number, name, dtype, 0, 0, NULL},
-#define BLOCKS(number, name, bytes, reals, take) {number, name, S24_DTYPE_NONE, bytes, reals, take},
-#define OTHER(number, name)                      {number, name, S24_DTYPE_NONE, 0, 0, NULL},
+#define FLOATS(number, name, dtype) {number, name, dtype, 1, 0, 0, 0, NULL},
+#define BLOCKS(number, name, elements, bytes, reals, at, take)                                     \
+    {number, name, S24_DTYPE_NONE, elements, bytes, reals, at, take},
+#define OTHER(number, name) {number, name, S24_DTYPE_NONE, 1, 0, 0, 0, NULL},
 static const layout types[] = {
 #include "io/gguf/gguf_types.def"
 };
@@ -74,8 +128,8 @@ const char *s24i_gguf_type_name(int type)
 
 const char *s24i_gguf_type_list(void)
 {
-#define FLOATS(number, name, dtype)              " " name
-#define BLOCKS(number, name, bytes, reals, take) " " name
+#define FLOATS(number, name, dtype)                            " " name
+#define BLOCKS(number, name, elements, bytes, reals, at, take) " " name
 #define OTHER(number, name)
     static const char list[] =
 #include "io/gguf/gguf_types.def"
@@ -91,11 +145,16 @@ s24_dtype s24i_gguf_type_dtype(int type)
     return types[type].dtype;
 }
 
+int64_t s24i_gguf_type_elements(int type)
+{
+    return types[type].elements;
+}
+
 size_t s24i_gguf_row_bytes(int type, int64_t elements)
 {
-    const s24_dtype dtype = types[type].dtype;
-    if (dtype != S24_DTYPE_NONE) return (size_t)elements * s24_dtype_bytes(dtype);
-    return elements % BLOCK ? 0 : (size_t)(elements / BLOCK) * types[type].bytes;
+    const layout *t = &types[type];
+    if (t->dtype != S24_DTYPE_NONE) return (size_t)elements * s24_dtype_bytes(t->dtype);
+    return elements % t->elements ? 0 : (size_t)(elements / t->elements) * t->bytes;
 }
 
 /* Up to TOGETHER blocks. */
@@ -103,11 +162,13 @@ static s24_status take_blocks(float *out, const layout *t, const uint8_t *blocks
 {
     uint16_t halves[2 * TOGETHER];
     float reals[2 * TOGETHER];
+    const size_t bits = t->reals_at ? 0 : 2 * t->reals;
     for (int64_t i = 0; i < count; i++)
-        memcpy(halves + (size_t)i * t->reals, blocks + (size_t)i * t->bytes, 2 * t->reals);
+        memcpy(halves + (size_t)i * t->reals, blocks + (size_t)i * t->bytes + t->reals_at,
+               2 * t->reals);
     TRY(s24_convert(reals, S24_F32, halves, S24_F16, count * (int64_t)t->reals));
     for (int64_t i = 0; i < count; i++)
-        t->take(out + i * BLOCK, blocks + (size_t)i * t->bytes + 2 * t->reals,
+        t->take(out + i * t->elements, blocks + (size_t)i * t->bytes + bits,
                 reals + (size_t)i * t->reals);
     return S24_OK;
 }
@@ -115,9 +176,10 @@ static s24_status take_blocks(float *out, const layout *t, const uint8_t *blocks
 s24_status s24i_gguf_row(float *out, int type, const uint8_t *row, int64_t elements)
 {
     const layout *t = &types[type];
+    const int64_t blocks = elements / t->elements;
     if (t->dtype != S24_DTYPE_NONE) return s24_convert(out, S24_F32, row, t->dtype, elements);
-    for (int64_t i = 0; i < elements / BLOCK; i += TOGETHER)
-        TRY(take_blocks(out + i * BLOCK, t, row + (size_t)i * t->bytes,
-                        s24i_min(TOGETHER, elements / BLOCK - i)));
+    for (int64_t i = 0; i < blocks; i += TOGETHER)
+        TRY(take_blocks(out + i * t->elements, t, row + (size_t)i * t->bytes,
+                        s24i_min(TOGETHER, blocks - i)));
     return S24_OK;
 }
