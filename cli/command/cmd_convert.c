@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Runs sparse24 convert: a GGUF file into a Hugging Face folder. */
+/* Runs sparse24 convert: a GGUF file, or a checkpoint that another library wrote, into a model
+   folder of ours or of others. */
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "cli.h"
 
 struct convert_options {
     cli_common common;
-    const char *dtype;
+    const char *to, *dtype;
 };
 
 static const char *dtype_name(int index)
@@ -16,67 +19,151 @@ static const char *dtype_name(int index)
 }
 
 static const cli_option options[] = {
-    {"dtype", 0, CLI_CHOICE, offsetof(struct convert_options, dtype), NULL, "f32",
-     "Of the folder's tensors. f32 is exact; bf16 and f16 round what blocks of integers stand for.",
+    {"to", 0, CLI_CHOICE, offsetof(struct convert_options, to), NULL, NULL,
+     "What OUT is to be: sparse24 (2:4 weights packed, integers as they are), dense floats, or a "
+     "folder of compressed-tensors or of PyTorch's parts. Default: sparse24; of a GGUF file dense, "
+     "which it can only be.",
+     s24_convert_target},
+    {"dtype", 0, CLI_CHOICE, offsetof(struct convert_options, dtype), NULL, NULL,
+     "Of OUT's floats. Default: as they are stored, of integers as config.json says; of a GGUF "
+     "file f32, which is exact.",
      dtype_name},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
     {"sparse24 convert SmolLM2-135M-Instruct.Q4_1.gguf smollm2",
      "A folder that generate, eval, prune and pack take."},
-    {"sparse24 convert llama.gguf llama --dtype bf16", "At half the size."},
+    {"sparse24 convert Sparse-Llama-3.1-8B-2of4 llama",
+     "A 2:4 model of compressed-tensors, packed and ready to run."},
+    {"sparse24 convert llama-24 dense --to dense --dtype bf16", "Every weight with its zeros."},
     {NULL, NULL}};
 
-static int report(cli_app *cli, const char *in, const char *out)
+/* Adds up what a checkpoint has. */
+static int64_t bytes_of(const s24_checkpoint *checkpoint)
 {
-    s24_checkpoint *folder;
-    struct stat info;
-    char before[32], after[32];
     int64_t bytes = 0;
-    const int code = cli_status(cli, s24_checkpoint_open(&folder, cli->ctx, out));
-    if (code != CLI_OK) return code;
-    const int64_t count = s24_checkpoint_count(folder);
-    const int64_t read = stat(in, &info) == 0 ? (int64_t)info.st_size : 0;
-    for (int64_t i = 0; i < count; i++)
-        bytes += (int64_t)s24_checkpoint_tensor(folder, i)->bytes;
-    if (cli->json) {
-        json_t *object = cli_json();
-        json_object_set_new(object, "model_type", json_string(s24_checkpoint_model_type(folder)));
-        json_object_set_new(object, "tensors", json_integer(count));
-        json_object_set_new(object, "bytes_in", json_integer(read));
-        json_object_set_new(object, "bytes_out", json_integer(bytes));
-        s24_checkpoint_close(folder);
-        return cli_json_print(cli, object);
+    for (int64_t i = 0; i < s24_checkpoint_count(checkpoint); i++)
+        bytes += (int64_t)s24_checkpoint_tensor(checkpoint, i)->bytes;
+    return bytes;
+}
+
+static int print_json(cli_app *cli, const s24_checkpoint *out, int64_t read,
+                      const s24_convert_report *report)
+{
+    const char *model_type = s24_checkpoint_model_type(out);
+    json_t *object = cli_json();
+    json_object_set_new(object, "model_type", model_type ? json_string(model_type) : json_null());
+    json_object_set_new(object, "tensors", json_integer(s24_checkpoint_count(out)));
+    json_object_set_new(object, "bytes_in", json_integer(read));
+    json_object_set_new(object, "bytes_out", json_integer(bytes_of(out)));
+    if (report) {
+        json_object_set_new(object, "scheme",
+                            report->scheme ? json_string(report->scheme) : json_null());
+        json_object_set_new(object, "weights", json_integer(report->weights));
+        json_object_set_new(object, "two_four", json_integer(report->two_four));
+        json_object_set_new(object, "integers", json_integer(report->integers));
+        json_object_set_new(object, "dropped", json_integer(report->dropped));
     }
-    cli_print(cli, "converted %lld %s of a %s model: %s -> %s", (long long)count,
-              cli_plural(count, "tensor", "tensors"), s24_checkpoint_model_type(folder),
-              cli_bytes(before, sizeof before, (double)read),
-              cli_bytes(after, sizeof after, (double)bytes));
-    s24_checkpoint_close(folder);
-    return CLI_OK;
+    return cli_json_print(cli, object);
+}
+
+/* Says what was done; report NULL: of a GGUF file. */
+static int print_done(cli_app *cli, int64_t read, const s24_convert_report *report)
+{
+    s24_checkpoint *out;
+    char before[32], after[32], model[96] = "";
+    int code = cli_status(cli, s24_checkpoint_open(&out, cli->ctx, cli->operands[1]));
+    if (code != CLI_OK) return code;
+    const int64_t count = report ? report->tensors : s24_checkpoint_count(out);
+    const char *type = s24_checkpoint_model_type(out);
+    if (type) snprintf(model, sizeof model, " of a %s model", type);
+    if (cli->json) {
+        code = print_json(cli, out, read, report);
+    } else {
+        if (report && report->scheme)
+            cli_print(cli, "%lld %s stored as %s", (long long)report->weights,
+                      cli_plural(report->weights, "weight", "weights"), report->scheme);
+        if (report)
+            cli_print(cli, "%lld of %lld %s 2:4, %lld in integers", (long long)report->two_four,
+                      (long long)count, cli_plural(count, "tensor", "tensors"),
+                      (long long)report->integers);
+        cli_print(cli, "converted %lld %s%s: %s -> %s", (long long)count,
+                  cli_plural(count, "tensor", "tensors"), model,
+                  cli_bytes(before, sizeof before, (double)read),
+                  cli_bytes(after, sizeof after, (double)bytes_of(out)));
+    }
+    s24_checkpoint_close(out);
+    return code;
+}
+
+/* Asks whether a path is that of a GGUF file, by its name or its first bytes. */
+static int is_gguf(const char *path)
+{
+    char magic[4] = "";
+    struct stat info;
+    const char *dot = strrchr(path, '.');
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return 0;
+    if (dot && !strcmp(dot, ".gguf")) return 1;
+    FILE *file = fopen(path, "rb");
+    const size_t got = file ? fread(magic, 1, sizeof magic, file) : 0;
+    if (file) fclose(file);
+    return got == sizeof magic && !memcmp(magic, "GGUF", 4);
+}
+
+static int convert_gguf(cli_app *cli, const struct convert_options *o)
+{
+    struct stat info;
+    const char *in = cli->operands[0], *out = cli->operands[1];
+    const s24_gguf_opts opts = {.size = sizeof opts,
+                                .dtype = o->dtype ? s24_dtype_parse(o->dtype) : S24_DTYPE_NONE,
+                                .force = cli->common->force};
+    if (o->to && strcmp(o->to, "dense") != 0)
+        return cli_fail(cli, CLI_USAGE,
+                        "--to %s is not of a GGUF file: convert it to dense, then that folder",
+                        o->to);
+    const int code = cli_status(cli, s24_gguf_convert(cli->ctx, in, out, &opts));
+    if (code != CLI_OK) return code;
+    return print_done(cli, stat(in, &info) == 0 ? (int64_t)info.st_size : 0, NULL);
+}
+
+static int convert_checkpoint(cli_app *cli, const struct convert_options *o)
+{
+    s24_checkpoint *in;
+    s24_convert_report report;
+    const s24_convert_opts opts = {.size = sizeof opts,
+                                   .to = o->to,
+                                   .dtype = o->dtype ? s24_dtype_parse(o->dtype) : S24_DTYPE_NONE,
+                                   .force = cli->common->force};
+    int code = cli_status(cli, s24_checkpoint_open(&in, cli->ctx, cli->operands[0]));
+    if (code != CLI_OK) return code;
+    const int64_t read = bytes_of(in);
+    code = cli_status(cli, s24_checkpoint_convert(&report, cli->ctx, in, cli->operands[1], &opts));
+    s24_checkpoint_close(in);
+    return code == CLI_OK ? print_done(cli, read, &report) : code;
 }
 
 static int run(cli_app *cli, const void *opaque)
 {
-    const struct convert_options *o = opaque;
-    const char *in = cli->operands[0], *out = cli->operands[1];
-    const s24_gguf_opts opts = {
-        .size = sizeof opts, .dtype = s24_dtype_parse(o->dtype), .force = cli->common->force};
-    int code = cli_may_make(cli, out);
-    if (code == CLI_OK) code = cli_status(cli, s24_gguf_convert(cli->ctx, in, out, &opts));
-    return code == CLI_OK ? report(cli, in, out) : code;
+    const int code = cli_may_make(cli, cli->operands[1]);
+    if (code != CLI_OK) return code;
+    return (is_gguf(cli->operands[0]) ? convert_gguf : convert_checkpoint)(cli, opaque);
 }
 
 const cli_command cmd_convert = {
     .name = "convert",
-    .summary = "make a model folder of a GGUF file",
-    .operands = "IN.gguf OUT",
-    .text = "Writes the Hugging Face folder OUT of a GGUF file of llama.cpp: config.json, "
-            "model.safetensors, the tokenizer's files, the chat template. Models llama, mistral, "
-            "qwen2, qwen3 and gpt2; tensors of F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K "
-            "and Q6_K, which become floats; tokenizers at byte level of GPT-2, SmolLM, Llama 3 and "
-            "Qwen, and SentencePiece's. "
-            "What is not carried out is refused by its key or its name.",
+    .summary = "make a model folder of a GGUF file or another library's",
+    .operands = "IN OUT",
+    .text =
+        "Writes IN anew as OUT. IN is a folder or a .safetensors file: dense, packed, or with "
+        "weights as compressed-tensors stores them (sparse-24-bitmask, sparse-bitmask, marlin-24, "
+        "pack-quantized, float-quantized, int-quantized), or the parts of PyTorch's 2:4 tensors. "
+        "Every bit of a 2:4 weight stays, and integers with symmetric scales stay integers; the "
+        "rest becomes floats. config.json loses what said how weights were stored. "
+        "Or IN is a GGUF file of llama.cpp, and OUT its Hugging Face folder: config.json, "
+        "model.safetensors, the tokenizer's files, the chat template. Models llama, mistral, "
+        "qwen2, qwen3 and gpt2; tensors of F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K "
+        "and Q6_K, which become floats; tokenizers at byte level of GPT-2, SmolLM, Llama 3 and "
+        "Qwen, and SentencePiece's. What is not carried out is refused by its key or its name.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct convert_options),

@@ -91,6 +91,14 @@ static void totals_lines(cli_app *cli, const totals *sum, const char *model_type
     if (model_type) cli_print(cli, "model type %s", model_type);
 }
 
+/* Says whose way of storing weights it is, if not ours. */
+static void scheme_line(cli_app *cli, const char *scheme)
+{
+    if (scheme)
+        cli_print(cli, "weights stored as %s: 'sparse24 convert %s OUT' makes them usable here",
+                  scheme, cli->operands[0]);
+}
+
 static void tensor_lines(cli_app *cli, const s24_checkpoint *checkpoint)
 {
     const int64_t count = s24_checkpoint_count(checkpoint);
@@ -174,6 +182,7 @@ static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
 {
     totals sum = {.tensors = s24_checkpoint_count(checkpoint)};
     const char *model_type = s24_checkpoint_model_type(checkpoint);
+    const char *scheme = s24_checkpoint_scheme(checkpoint);
     for (int64_t i = 0; i < sum.tensors; i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
         sum.packed += tensor->packed == 1;
@@ -183,6 +192,7 @@ static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
     if (!cli->json) {
         tensor_lines(cli, checkpoint);
         totals_lines(cli, &sum, model_type);
+        scheme_line(cli, scheme);
         json_decref(choices(cli, checkpoint));
         return CLI_OK;
     }
@@ -191,6 +201,7 @@ static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
     json_object_set_new(object, "bytes", json_integer(sum.bytes));
     json_object_set_new(object, "parameters", json_integer(sum.parameters));
     json_object_set_new(object, "model_type", model_type ? json_string(model_type) : json_null());
+    json_object_set_new(object, "scheme", scheme ? json_string(scheme) : json_null());
     json_object_set_new(object, "choices", choices(cli, checkpoint));
     return cli_json_print_list(cli, object, "tensors", &tensors);
 }
@@ -212,7 +223,9 @@ const cli_command cmd_info = {
     .text =
         "Prints dtype, shape, storage, bytes and name of every tensor of IN, then the totals. "
         "Shapes are logical: a packed weight [n, k] says k, not k/2, and one that the model stores "
-        "[in, out] says that, and as what it is packed. Then it says for which numbers of tokens "
+        "[in, out] says that, and as what it is packed. Weights that "
+        "another library stored in parts are listed by part, with that library's name after the "
+        "totals. Then it says for which numbers of tokens "
         "whole models run layers of these shapes dense on this CPU, if "
         "loading one has measured that (embed, search, eval, bench --model).",
     .examples = examples,

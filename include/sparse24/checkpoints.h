@@ -190,6 +190,52 @@ typedef struct s24_gguf_opts {
 S24_API s24_status s24_gguf_convert(s24_ctx *ctx, const char *in, const char *out,
                                     const s24_gguf_opts *opts);
 
+/*
+ * How another library stored a checkpoint's weights: "compressed-tensors sparse-24-bitmask",
+ * "… sparse-bitmask", "… marlin-24", "… pack-quantized", "… float-quantized", "… int-quantized",
+ * "PyTorch SparseSemiStructuredTensorCUTLASS", "… CUSPARSELT"; by the first weight that is stored
+ * so. NULL: none is.
+ */
+S24_API const char *s24_checkpoint_scheme(const s24_checkpoint *checkpoint);
+
+typedef struct s24_convert_opts {
+    size_t size; /* sizeof(s24_convert_opts) */
+    /* Of s24_convert_target; default "sparse24". */
+    const char *to;
+    /* Of the floats that are written, f32, f16 or bf16; integers become floats then. Default: as
+       they are stored, or of weights with scales as config.json says, else as the scales are. */
+    s24_dtype dtype;
+    int force; /* as s24_writer_opts.force */
+} s24_convert_opts;
+
+typedef struct s24_convert_report {
+    const char *scheme; /* s24_checkpoint_scheme of what was read */
+    int64_t tensors;    /* written; parts of a weight count as one */
+    int64_t weights;    /* that another library had stored in parts */
+    int64_t two_four;   /* written as 2:4 */
+    int64_t integers;   /* written as integers */
+    int64_t dropped;    /* tensors that only said how inputs were quantised */
+} s24_convert_report;
+
+/* "sparse24", "dense", "compressed-tensors" and "torch", by index; NULL past the end. */
+S24_API const char *s24_convert_target(int index);
+/*
+ * Writes a checkpoint anew in another library's form or in ours. What it reads: dense tensors,
+ * packed ones of ours, and the schemes of s24_checkpoint_scheme. What it writes: "sparse24": 2:4
+ * weights packed, integers with symmetric scales a row or for 64 or 128 columns as such, both as
+ * they are stored; "dense": floats; "compressed-tensors": 2:4 weights as sparse-24-bitmask, in
+ * floats; "torch": 2:4 weights of f16, bf16 and i8 as the parts packed, meta and shape of
+ * SparseSemiStructuredTensorCUTLASS where they fit it. Of dense tensors those that
+ * s24_tensor_is_selected by default are looked at. A weight that is not 2:4 is dense floats.
+ * Side files go along, as with s24_writer_opts.model; of config.json what said how weights were
+ * stored is left out, or put there. report may be NULL. One weight is in memory at a time; the
+ * output appears whole or not at all. Errors: ARGUMENT, DTYPE, FORMAT (file, tensor, place, what is
+ * expected), UNSUPPORTED (by its tensor), EXISTS, IO, MEMORY, INTERRUPTED.
+ */
+S24_API s24_status s24_checkpoint_convert(s24_convert_report *report, s24_ctx *ctx,
+                                          const s24_checkpoint *in, const char *out,
+                                          const s24_convert_opts *opts);
+
 #ifdef __cplusplus
 }
 #endif

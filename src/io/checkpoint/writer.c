@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -189,6 +190,12 @@ s24_status s24i_writer_add_text(s24_writer *writer, const char *name,
     return status;
 }
 
+s24_status s24i_writer_set_config(s24_writer *writer, const char *text)
+{
+    s24_ctx_free(writer->ctx, writer->config);
+    return s24i_copy_string(&writer->config, writer->ctx, text);
+}
+
 static s24_status find_expected(s24i_part **out, s24_writer *writer, const char *name,
                                 const char *suffix)
 {
@@ -326,6 +333,22 @@ s24_status s24_writer_copy(s24_writer *writer, const s24_tensor *tensor)
     return s24_writer_write(writer, tensor->name, tensor->data);
 }
 
+/* Puts the config in place of the copied one, whose mode it takes. */
+static s24_status replace_config(s24_writer *writer)
+{
+    s24_ctx *ctx = writer->ctx;
+    char *path;
+    if (!writer->config) return S24_OK;
+    TRY(s24i_join_path(&path, ctx, writer->temporary.path, "config.json"));
+    const int like = open(path, O_RDONLY | O_CLOEXEC);
+    unlink(path);
+    const s24_status status =
+        s24i_write_file(ctx, path, writer->config, strlen(writer->config), like);
+    if (like >= 0) close(like);
+    s24_ctx_free(ctx, path);
+    return status;
+}
+
 /* Adds to the temporary folder what is not a tensor. */
 static s24_status finish_folder(s24_writer *writer)
 {
@@ -340,7 +363,8 @@ static s24_status finish_folder(s24_writer *writer)
         s24_ctx_free(ctx, text);
         TRY(status);
     }
-    return s24i_copy_side_files(ctx, writer->folder->folder, writer->temporary.path);
+    TRY(s24i_copy_side_files(ctx, writer->folder->folder, writer->temporary.path));
+    return replace_config(writer);
 }
 
 s24_status s24_writer_commit(s24_writer *writer)
@@ -371,6 +395,7 @@ void s24_writer_destroy(s24_writer *writer)
     s24i_temporary_end(&writer->temporary);
     s24i_names_free(&writer->names);
     s24_ctx_free(ctx, writer->metadata);
+    s24_ctx_free(ctx, writer->config);
     s24_ctx_free(ctx, writer->order);
     s24_ctx_free(ctx, writer->files);
     s24_ctx_free(ctx, writer->parts);

@@ -49,6 +49,7 @@ struct s24_writer {
     const s24_checkpoint *folder; /* the same, if its folder goes along; else NULL */
     const char *source;           /* what a folder is made of, which it may not replace */
     s24i_json *metadata;          /* of a folder of no model's */
+    char *config;                 /* the text of config.json in place of folder's, NULL: that */
     s24i_out_file *files;
     size_t file_count;
     s24i_names names; /* of the parts, by number */
@@ -75,6 +76,9 @@ s24_status s24i_writer_add_file(s24_writer *writer, const char *name, const void
 s24_status s24i_writer_add_text(s24_writer *writer, const char *name,
                                 void (*write)(s24i_json_text *text, const void *user),
                                 const void *user);
+/* Of a writer with a model's folder: the text that config.json has in the output; it is copied.
+   MEMORY. */
+s24_status s24i_writer_set_config(s24_writer *writer, const char *text);
 
 /* The part that a name with a suffix is stored under, NULL if there is none. */
 s24i_part *s24i_writer_find_part(const s24_writer *writer, const char *name, const char *suffix);

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Checkpoints of other libraries: which of their tensors together are one weight, what numbers it
+ * has, and how those are written. A weight's numbers are in memory one weight at a time; those that
+ * lie in the file as they are stay there.
+ *
+ * A scheme, a row of foreign_schemes.def, knows one way in which weights are stored.
+ */
+#ifndef S24_IO_CONVERT_CONVERT_H
+#define S24_IO_CONVERT_CONVERT_H
+
+#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/names.h"
+
+/* A weight's numbers. */
+typedef struct s24i_numbers {
+    s24_ctx *ctx;
+    int64_t rows, cols;
+    s24_dtype dtype;        /* of values, before scales; I8 of integers, whatever their bits */
+    int bits;               /* of integers: 8 or 4; else 0 */
+    const void *values;     /* [rows, cols], or with indices [rows, cols / 2] */
+    const uint8_t *indices; /* of 2:4 as docs/format.md has them; NULL: every number is there */
+    const float *scales;    /* [rows, cols / group]; NULL: none */
+    int64_t group;
+    const int8_t *zeros;   /* like scales, what is taken off an integer; NULL: nothing */
+    const int32_t *groups; /* [cols]: the group of each column; NULL: one after another */
+    void *owned[5];        /* memory of the above that is not a file's */
+} s24i_numbers;
+
+enum { S24I_FOREIGN_PARTS = 5 };
+struct s24i_foreign_scheme;
+
+/* A tensor of a foreign checkpoint: the parts that it is stored in, and what they are together. */
+typedef struct s24i_foreign {
+    s24_ctx *ctx;
+    const char *path;                         /* of the file with the first part, for sentences */
+    const char *name;                         /* that a dense checkpoint would have */
+    const struct s24i_foreign_scheme *scheme; /* NULL: one tensor as it is, part[0] */
+    const s24_tensor *part[S24I_FOREIGN_PARTS];
+    int64_t rows, cols; /* of a scheme's weight */
+    int bits;           /* likewise of integers */
+    int64_t group;      /* of its scales; 0: none */
+} s24i_foreign;
+
+typedef struct s24i_foreign_scheme {
+    const char *name;
+    /* What stands after a layer's name: of the weight, and of its parts. */
+    const char *whole;
+    struct {
+        const char *suffix;
+        int is_optional;
+    } part[S24I_FOREIGN_PARTS];
+    /* Is the first part, by its dtype, this scheme's? NULL: always. */
+    int (*fits)(const s24_tensor *first);
+    /* Fills rows, cols, bits and group and checks all parts' dtypes and shapes. FORMAT. */
+    s24_status (*measure)(s24i_foreign *weight);
+    /* The numbers, in *out which is zeros but for ctx, rows, cols, bits, group. FORMAT, MEMORY. */
+    s24_status (*read)(s24i_numbers *out, const s24i_foreign *weight);
+    int scales;      /* the part that has them; 0: none */
+    int is_two_four; /* whatever the numbers are */
+} s24i_foreign_scheme;
+
+/* The tensors of a checkpoint. */
+typedef struct s24i_foreigners {
+    s24_ctx *ctx;
+    const s24_checkpoint *checkpoint;
+    s24i_foreign *items;
+    int64_t count;
+    s24i_names names; /* of those with a scheme */
+    int64_t dropped;  /* tensors that say how activations were quantised */
+} s24i_foreigners;
+
+/* FORMAT (a weight that lacks a part, or has one of another dtype or shape), MEMORY. */
+s24_status s24i_foreigners_find(s24i_foreigners *out, const s24_checkpoint *checkpoint);
+void s24i_foreigners_free(s24i_foreigners *list);
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* Those of a weight with a scheme, or of a matrix of floats. Freed in any case. */
+s24_status s24i_numbers_read(s24i_numbers *out, const s24i_foreign *weight);
+void s24i_numbers_free(s24i_numbers *numbers);
+/* Zeroed memory that goes with the numbers, in their slot. MEMORY. */
+s24_status s24i_numbers_own(void *out, s24i_numbers *numbers, int slot, int64_t count, size_t size);
+/* Scales of f32 out of a part's floats, checked to be finite and not negative. */
+s24_status s24i_numbers_scales(s24i_numbers *out, const s24i_foreign *weight,
+                               const s24_tensor *part);
+/* All of them [rows, cols], scaled, in floats of this dtype, freed by the caller. MEMORY. */
+s24_status s24i_numbers_dense(void **out, const s24i_numbers *numbers, s24_dtype dtype);
+/* Are they 2:4 along the rows? */
+int s24i_numbers_are_two_four(const s24i_numbers *numbers);
+/* Can a file of ours have them as integers? */
+int s24i_numbers_are_integers(const s24i_numbers *numbers);
+/* The 2:4 matrix of them: with is_scaled in floats of this dtype, else of integers or floats as
+   they are stored. NOT_TWO_FOUR, MEMORY. */
+s24_status s24i_numbers_matrix(s24_matrix **out, const s24i_numbers *numbers, s24_dtype dtype,
+                               int is_scaled);
+
+/* ---- sentences ------------------------------------------------------------------------------- */
+
+/* FORMAT, with the file and the part: checks dtype (NONE: any float) and shape of a part. */
+s24_status s24i_foreign_part(const s24i_foreign *weight, int part, s24_dtype dtype, int rank,
+                             const int64_t *shape);
+/* The numbers of a part of integers that says a shape of two, 1 to 2^31 − 1 each. FORMAT. */
+s24_status s24i_foreign_shape(int64_t shape[2], const s24i_foreign *weight, int part);
+
+/* ---- folders --------------------------------------------------------------------------------- */
+
+/* The text of a folder's config.json without what says how weights are stored, and with `added`
+   (a member's text, or NULL) as its last; *out is NULL where there is no such file. *dtype is what
+   it says of the model's floats, NONE if nothing that a file of ours has. FORMAT, MEMORY. */
+s24_status s24i_foreign_config(char **out, s24_dtype *dtype, s24_ctx *ctx, const char *folder,
+                               const char *added);
+
+#endif

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * compressed-tensors' bitmasks: a bit for each column, the first one lowest, and the numbers whose
+ * bits are set, row after row. Of 2:4 weights each group of four has two, which are values and
+ * codes of ours.
+ */
+#include <string.h>
+
+#include "io/convert/convert.h"
+
+enum { VALUES, MASK, SHAPE, LAST };
+
+static s24_status measure(s24i_foreign *w)
+{
+    int64_t shape[2];
+    TRY(s24i_foreign_shape(shape, w, SHAPE));
+    w->rows = shape[0];
+    w->cols = shape[1];
+    const int64_t mask[] = {w->rows, (w->cols + 7) / 8};
+    return s24i_foreign_part(w, MASK, S24_U8, 2, mask);
+}
+
+static s24_status check_values(const s24i_foreign *w, int rank, const int64_t *shape)
+{
+    const s24_dtype dtype = w->part[VALUES]->dtype;
+    const int is_number = s24_dtype_can_be_two_four(dtype);
+    return s24i_foreign_part(w, VALUES, is_number ? dtype : S24_DTYPE_NONE, rank, shape);
+}
+
+/* ---- 2:4 ------------------------------------------------------------------------------------- */
+
+static s24_status measure_two_four(s24i_foreign *w)
+{
+    TRY(measure(w));
+    const int64_t values[] = {w->rows, w->cols / 2}, scales[] = {w->rows, 1};
+    REQUIRE(w->ctx, w->cols % 4 == 0, S24_ERROR_FORMAT,
+            "%s: tensor \"%s\": %lld columns are no multiple of 4, as 2:4 wants them", w->path,
+            s24i_show(w->name).text, (long long)w->cols);
+    TRY(check_values(w, 2, values));
+    if (!w->part[LAST]) return S24_OK;
+    w->bits = w->part[VALUES]->dtype == S24_I8 ? 8 : 0;
+    w->group = w->cols;
+    return s24i_foreign_part(w, LAST, S24_DTYPE_NONE, 2, scales);
+}
+
+/* The code of four bits of a mask, of which two are set; else 0. */
+static uint8_t code_of(int bits)
+{
+    static const uint8_t codes[16] = {0, 0, 0, 0x4, 0, 0x8, 0x9, 0, 0, 0xC, 0xD, 0, 0xE, 0, 0, 0};
+    return codes[bits];
+}
+
+static s24_status read_two_four(s24i_numbers *out, const s24i_foreign *w)
+{
+    const int64_t stride = (out->cols + 7) / 8, groups = out->cols / 4;
+    const uint8_t *mask = w->part[MASK]->data;
+    uint8_t *indices;
+    TRY(s24i_numbers_own(&indices, out, 0, out->rows * stride, 1));
+    for (int64_t r = 0; r < out->rows; r++)
+        for (int64_t g = 0; g < 2 * stride; g++) {
+            const int bits = mask[r * stride + g / 2] >> 4 * (g % 2) & 15;
+            const uint8_t code = code_of(bits);
+            REQUIRE(w->ctx, g < groups ? code != 0 : bits == 0, S24_ERROR_FORMAT,
+                    "%s: tensor \"%s\": row %lld, columns %lld to %lld have %d bits, expected %d",
+                    w->path, s24i_show(w->part[MASK]->name).text, (long long)r, (long long)(4 * g),
+                    (long long)(4 * g + 3), __builtin_popcount((unsigned)bits), g < groups ? 2 : 0);
+            indices[r * stride + g / 2] |= (uint8_t)(code << 4 * (g % 2));
+        }
+    out->values = w->part[VALUES]->data;
+    out->indices = indices;
+    return w->part[LAST] ? s24i_numbers_scales(out, w, w->part[LAST]) : S24_OK;
+}
+
+const s24i_foreign_scheme s24i_scheme_sparse_24_bitmask = {
+    .name = "compressed-tensors sparse-24-bitmask",
+    .whole = ".weight",
+    .part = {{".compressed", 0}, {".bitmask", 0}, {".shape", 0}, {".weight_scale", 1}},
+    .measure = measure_two_four,
+    .read = read_two_four,
+    .scales = LAST,
+    .is_two_four = 1,
+};
+
+/* ---- any numbers of zeros -------------------------------------------------------------------- */
+
+static s24_status measure_any(s24i_foreign *w)
+{
+    TRY(measure(w));
+    const int64_t offsets[] = {w->rows};
+    TRY(s24i_foreign_part(w, LAST, S24_I64, 1, offsets));
+    return check_values(w, 1, w->part[VALUES]->shape);
+}
+
+/* Spreads the numbers of a row; *at: the next one. */
+static s24_status spread_row(uint8_t *row, int64_t *at, const s24i_foreign *w, int64_t r)
+{
+    const s24_tensor *values = w->part[VALUES];
+    const size_t size = s24_dtype_bytes(values->dtype);
+    const int64_t stride = (w->cols + 7) / 8;
+    const uint8_t *mask = (const uint8_t *)w->part[MASK]->data + r * stride;
+    for (int64_t c = 0; c < 8 * stride; c++) {
+        if (!(mask[c / 8] >> c % 8 & 1)) continue;
+        REQUIRE(w->ctx, c < w->cols && *at < values->shape[0], S24_ERROR_FORMAT,
+                "%s: tensor \"%s\": row %lld, column %lld has a bit, expected none past %s",
+                w->path, s24i_show(w->part[MASK]->name).text, (long long)r, (long long)c,
+                c < w->cols ? "the last stored number" : "the last column");
+        memcpy(row + (size_t)c * size, (const uint8_t *)values->data + (size_t)*at * size, size);
+        ++*at;
+    }
+    return S24_OK;
+}
+
+static s24_status read_any(s24i_numbers *out, const s24i_foreign *w)
+{
+    const s24_tensor *values = w->part[VALUES];
+    const int64_t *offsets = w->part[LAST]->data;
+    const size_t size = s24_dtype_bytes(values->dtype);
+    int64_t at = 0;
+    uint8_t *dense;
+    TRY(s24i_numbers_own(&dense, out, 0, out->rows * out->cols, size));
+    for (int64_t r = 0; r < out->rows; r++) {
+        REQUIRE(w->ctx, offsets[r] == at, S24_ERROR_FORMAT,
+                "%s: tensor \"%s\": row %lld begins at number %lld, by the bits before it at %lld",
+                w->path, s24i_show(w->part[LAST]->name).text, (long long)r, (long long)offsets[r],
+                (long long)at);
+        TRY(spread_row(dense + (size_t)(r * out->cols) * size, &at, w, r));
+    }
+    REQUIRE(w->ctx, at == values->shape[0], S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" has %lld numbers, \"%s\" has bits for %lld", w->path,
+            s24i_show(values->name).text, (long long)values->shape[0],
+            s24i_show(w->part[MASK]->name).text, (long long)at);
+    out->values = dense;
+    return S24_OK;
+}
+
+const s24i_foreign_scheme s24i_scheme_sparse_bitmask = {
+    .name = "compressed-tensors sparse-bitmask",
+    .whole = ".weight",
+    .part = {{".compressed", 0}, {".bitmask", 0}, {".shape", 0}, {".row_offsets", 0}},
+    .measure = measure_any,
+    .read = read_any,
+};

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Declares and writes a foreign weight in each form that the output can have. */
+#include "io/convert/foreign_forms.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What writing a weight needs: its numbers, and their 2:4 matrix where the form is 2:4. */
+typedef struct writing {
+    s24_writer *writer;
+    const s24i_moving *moving;
+    const s24i_numbers *numbers;
+    const s24_matrix *matrix;
+} writing;
+
+/* A tensor of the output, whose name is the weight's, or its stem, with a suffix. */
+static s24_tensor output(const s24i_moving *m, const char *name, s24_dtype dtype)
+{
+    const s24i_foreign *w = m->weight;
+    return (s24_tensor){.name = name,
+                        .dtype = dtype,
+                        .rank = 2,
+                        .shape = {w->rows, w->cols},
+                        .file = w->part[0]->file};
+}
+
+/* ---- floats ---------------------------------------------------------------------------------- */
+
+static s24_status declare_as_is(s24_writer *writer, const s24i_moving *m)
+{
+    return s24_writer_declare(writer, m->weight->part[0]);
+}
+
+static s24_status declare_dense(s24_writer *writer, const s24i_moving *m)
+{
+    const s24_tensor *first = m->weight->part[0];
+    s24_tensor tensor = output(m, m->weight->name, m->dtype);
+    if (!m->weight->scheme && !first->packed) {
+        tensor.rank = first->rank;
+        memcpy(tensor.shape, first->shape, sizeof tensor.shape);
+    }
+    return s24_writer_declare(writer, &tensor);
+}
+
+/* A tensor of floats, of any rank, in another dtype. */
+static s24_status write_plain(const writing *x)
+{
+    const s24_tensor *from = x->moving->weight->part[0];
+    const int64_t count = (int64_t)(from->bytes / s24_dtype_bytes(from->dtype));
+    void *to;
+    TRY(s24i_alloc_elems(&to, x->writer->ctx, count + 1, s24_dtype_bytes(x->moving->dtype),
+                         "a tensor's numbers"));
+    s24_status status = s24_convert(to, x->moving->dtype, from->data, from->dtype, count);
+    if (status == S24_OK) status = s24_writer_write(x->writer, from->name, to);
+    s24_ctx_free(x->writer->ctx, to);
+    return status;
+}
+
+static s24_status write_dense(const writing *x)
+{
+    const s24i_foreign *w = x->moving->weight;
+    if (!w->scheme && !w->part[0]->packed) return write_plain(x);
+    if (!x->numbers->scales && !x->numbers->indices && x->numbers->dtype == x->moving->dtype)
+        return s24_writer_write(x->writer, w->name, x->numbers->values);
+    void *dense;
+    TRY(s24i_numbers_dense(&dense, x->numbers, x->moving->dtype));
+    const s24_status status = s24_writer_write(x->writer, w->name, dense);
+    s24_ctx_free(w->ctx, dense);
+    return status;
+}
+
+static s24_status declare_ours(s24_writer *writer, const s24i_moving *m)
+{
+    s24_tensor tensor = output(m, m->weight->name, m->dtype);
+    tensor.packed = 1;
+    return s24_writer_declare(writer, &tensor);
+}
+
+static s24_status write_ours(const writing *x)
+{
+    return s24_writer_write_packed(x->writer, x->moving->weight->name, s24_matrix_values(x->matrix),
+                                   s24_matrix_indices(x->matrix));
+}
+
+/* ---- integers -------------------------------------------------------------------------------- */
+
+static s24_status declare_integers(s24_writer *writer, const s24i_moving *m)
+{
+    s24_tensor tensor = output(m, m->weight->name, S24_I8);
+    tensor.packed = m->form == FORM_INTEGERS ? 1 : S24_PACKED_DENSE;
+    tensor.bits = m->weight->bits;
+    tensor.group = m->weight->group;
+    return s24_writer_declare(writer, &tensor);
+}
+
+/* Integers as a file of ours has them: of 4 bits two in a byte, the first low. */
+static s24_status write_integers(const writing *x)
+{
+    const s24i_numbers *n = x->numbers;
+    const int8_t *values = x->matrix ? s24_matrix_values(x->matrix) : n->values;
+    const int64_t count = n->rows * n->cols / (x->matrix ? 2 : 1);
+    const uint8_t *indices = x->matrix ? s24_matrix_indices(x->matrix) : NULL;
+    uint8_t *pairs = NULL;
+    if (n->bits == 4) {
+        TRY(s24i_alloc_elems(&pairs, n->ctx, count / 2, 1, "a weight's integers"));
+        for (int64_t i = 0; i < count / 2; i++)
+            pairs[i] = (uint8_t)((values[2 * i] & 15) | (values[2 * i + 1] & 15) << 4);
+    }
+    const s24_status status =
+        s24_writer_write_quantized(x->writer, x->moving->weight->name,
+                                   pairs ? (const void *)pairs : values, indices, n->scales);
+    s24_ctx_free(n->ctx, pairs);
+    return status;
+}
+
+/* ---- others' 2:4 ----------------------------------------------------------------------------- */
+
+/* "X.weight" and ".bitmask" to "X.bitmask", or with PyTorch's parts "X.weight.meta". Freed by the
+   caller. */
+static s24_status part_name(char **out, const s24i_moving *m, const char *suffix)
+{
+    const char *name = m->weight->name;
+    size_t stem = strlen(name);
+    if (m->form == FORM_BITMASK) stem -= sizeof ".weight" - 1;
+    TRY(s24i_alloc_elems(out, m->weight->ctx, (int64_t)(stem + strlen(suffix) + 1), 1, "a name"));
+    memcpy(*out, name, stem);
+    strcpy(*out + stem, suffix);
+    return S24_OK;
+}
+
+static s24_status declare_part(s24_writer *writer, const s24i_moving *m, const char *suffix,
+                               s24_dtype dtype, const int64_t shape[2])
+{
+    char *name;
+    TRY(part_name(&name, m, suffix));
+    s24_tensor tensor = output(m, name, dtype);
+    tensor.rank = shape[1] ? 2 : 1;
+    tensor.shape[0] = shape[0];
+    tensor.shape[1] = shape[1];
+    const s24_status status = s24_writer_declare(writer, &tensor);
+    s24_ctx_free(writer->ctx, name);
+    return status;
+}
+
+static s24_status write_part(const writing *x, const char *suffix, const void *data)
+{
+    char *name;
+    TRY(part_name(&name, x->moving, suffix));
+    const s24_status status = s24_writer_write(x->writer, name, data);
+    s24_ctx_free(x->writer->ctx, name);
+    return status;
+}
+
+static s24_status write_shape(const writing *x)
+{
+    const int64_t shape[2] = {x->numbers->rows, x->numbers->cols};
+    return write_part(x, ".shape", shape);
+}
+
+static s24_status declare_bitmask(s24_writer *writer, const s24i_moving *m)
+{
+    const int64_t n = m->weight->rows, k = m->weight->cols;
+    const int64_t values[2] = {n, k / 2}, mask[2] = {n, (k + 7) / 8}, shape[2] = {2, 1};
+    TRY(declare_part(writer, m, ".compressed", m->dtype, values));
+    TRY(declare_part(writer, m, ".bitmask", S24_U8, mask));
+    return declare_part(writer, m, ".shape", S24_I64, shape);
+}
+
+static s24_status write_bitmask(const writing *x)
+{
+    const int64_t n = x->numbers->rows, k = x->numbers->cols, stride = (k + 7) / 8;
+    const uint8_t *codes = s24_matrix_indices(x->matrix);
+    uint8_t *mask;
+    TRY(s24i_zeroed(&mask, x->writer->ctx, (size_t)(n * stride)));
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t g = 0; g < k / 4; g++) {
+            const int64_t at = r * stride + g / 2;
+            const int code = codes[at] >> 4 * (g % 2) & 15;
+            mask[at] |= (uint8_t)((1 << (code & 3) | 1 << (code >> 2)) << 4 * (g % 2));
+        }
+    s24_status status = write_part(x, ".bitmask", mask);
+    s24_ctx_free(x->writer->ctx, mask);
+    if (status == S24_OK) status = write_part(x, ".compressed", s24_matrix_values(x->matrix));
+    return status == S24_OK ? write_shape(x) : status;
+}
+
+static s24_status declare_torch(s24_writer *writer, const s24i_moving *m)
+{
+    const int narrow = s24_dtype_bytes(m->dtype) == 1;
+    const int64_t n = m->weight->rows, k = m->weight->cols;
+    const int64_t values[2] = {n, k / 2}, meta[2] = {n, k / (narrow ? 32 : 16)}, shape[2] = {2, 0};
+    TRY(declare_part(writer, m, ".packed", m->dtype, values));
+    TRY(declare_part(writer, m, ".meta", narrow ? S24_I32 : S24_I16, meta));
+    return declare_part(writer, m, ".shape", S24_I64, shape);
+}
+
+static s24_status write_torch(const writing *x)
+{
+    const int64_t n = x->numbers->rows, k = x->numbers->cols;
+    s24_ctx *ctx = x->writer->ctx;
+    char *values = NULL, *meta = NULL;
+    s24_status status;
+    TRY_DONE(s24i_alloc_elems(&values, ctx, n * (k / 2), s24_dtype_bytes(x->moving->dtype),
+                              "a weight's values"));
+    TRY_DONE(s24i_alloc_elems(&meta, ctx, n * (k / 8), 1, "a weight's metadata"));
+    TRY_DONE(s24_matrix_to_cutlass(values, meta, ctx, x->matrix));
+    TRY_DONE(write_part(x, ".packed", values));
+    TRY_DONE(write_part(x, ".meta", meta));
+    TRY_DONE(write_shape(x));
+done:
+    s24_ctx_free(ctx, values);
+    s24_ctx_free(ctx, meta);
+    return status;
+}
+
+static s24_status write_as_is(const writing *x)
+{
+    return s24_writer_copy(x->writer, x->moving->weight->part[0]);
+}
+
+/* By enum s24i_form. */
+static const struct {
+    s24_status (*declare)(s24_writer *writer, const s24i_moving *moving);
+    s24_status (*write)(const writing *x);
+    int wants_matrix, is_scaled;
+} forms[] = {
+    {declare_as_is, write_as_is, 0, 0},       {declare_dense, write_dense, 0, 0},
+    {declare_ours, write_ours, 1, 1},         {declare_integers, write_integers, 1, 0},
+    {declare_integers, write_integers, 0, 0}, {declare_bitmask, write_bitmask, 1, 1},
+    {declare_torch, write_torch, 1, 1},
+};
+
+s24_status s24i_form_declare(s24_writer *writer, const s24i_moving *moving)
+{
+    return forms[moving->form].declare(writer, moving);
+}
+
+s24_status s24i_form_write(s24_writer *writer, const s24i_moving *moving)
+{
+    const s24i_foreign *w = moving->weight;
+    s24i_numbers numbers = {.ctx = w->ctx};
+    s24_matrix *matrix = NULL;
+    s24_status status = S24_OK;
+    if (moving->form != FORM_AS_IS) status = s24i_numbers_read(&numbers, w);
+    if (status == S24_OK && forms[moving->form].wants_matrix)
+        status = s24i_name_tensor(
+            w->ctx,
+            s24i_numbers_matrix(&matrix, &numbers, moving->dtype, forms[moving->form].is_scaled),
+            w->part[0]);
+    const writing x = {writer, moving, &numbers, matrix};
+    if (status == S24_OK) status = forms[moving->form].write(&x);
+    s24_matrix_destroy(matrix);
+    s24i_numbers_free(&numbers);
+    return status;
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * compressed-tensors' quantised weights: integers of 4 and 8 bits in words of 32 (pack-quantized),
+ * and elements of a byte as they are, e4m3 (float-quantized, naive-quantized) or i8
+ * (int-quantized); a scale for a tensor, a row, or a group of a row's columns.
+ */
+#include <string.h>
+
+#include "io/convert/convert.h"
+
+enum { VALUES, SCALES, SHAPE, ZEROS, GROUPS, BYTE_ZEROS = SHAPE };
+
+/* What the scales' shape says of groups; one scale of all stands for each row. */
+static s24_status measure_scales(s24i_foreign *w)
+{
+    const s24_tensor *scales = w->part[SCALES];
+    const int64_t groups = scales->rank == 2 ? scales->shape[1] : 1;
+    const int is_one = (int64_t)(scales->bytes / s24_dtype_bytes(scales->dtype)) == 1;
+    const int64_t shape[] = {w->rows, groups};
+    w->group = groups > 0 ? w->cols / groups : 0;
+    REQUIRE(w->ctx, groups > 0 && groups * w->group == w->cols && w->group, S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" has %lld scales for each row, which do not divide %lld columns",
+            w->path, s24i_show(scales->name).text, (long long)groups, (long long)w->cols);
+    return s24i_foreign_part(w, SCALES, S24_DTYPE_NONE, scales->rank,
+                             is_one ? scales->shape : shape);
+}
+
+/* ---- words of 32 bits ------------------------------------------------------------------------ */
+
+static s24_status measure_words(s24i_foreign *w)
+{
+    const s24_tensor *words = w->part[VALUES];
+    int64_t shape[2];
+    TRY(s24i_foreign_shape(shape, w, SHAPE));
+    w->rows = shape[0];
+    w->cols = shape[1];
+    for (w->bits = 4; w->bits < 8; w->bits += 4)
+        if (words->rank == 2 && words->shape[1] == (w->cols * w->bits + 31) / 32) break;
+    const int64_t packed[] = {w->rows, (w->cols * w->bits + 31) / 32};
+    TRY(s24i_foreign_part(w, VALUES, S24_I32, 2, packed));
+    TRY(measure_scales(w));
+    const int64_t per_word = 32 / w->bits;
+    const int64_t zeros[] = {(w->rows + per_word - 1) / per_word, w->cols / w->group};
+    if (w->part[ZEROS]) TRY(s24i_foreign_part(w, ZEROS, S24_I32, 2, zeros));
+    return w->part[GROUPS] ? s24i_foreign_part(w, GROUPS, S24_I32, 1, &w->cols) : S24_OK;
+}
+
+/* Zero points, packed along rows. */
+static s24_status read_zeros(s24i_numbers *out, const s24i_foreign *w)
+{
+    const uint32_t *words = w->part[ZEROS]->data;
+    const int64_t groups = out->cols / out->group, per_word = 32 / out->bits;
+    const int middle = 1 << (out->bits - 1);
+    const uint32_t mask = 2 * (uint32_t)middle - 1;
+    int8_t *zeros;
+    TRY(s24i_numbers_own(&zeros, out, 2, out->rows * groups, 1));
+    for (int64_t r = 0; r < out->rows; r++)
+        for (int64_t g = 0; g < groups; g++) {
+            const uint32_t word = words[r / per_word * groups + g];
+            zeros[r * groups + g] =
+                (int8_t)((int)(word >> r % per_word * out->bits & mask) - middle);
+            if (zeros[r * groups + g]) out->zeros = zeros;
+        }
+    return S24_OK;
+}
+
+/* The group of each column, where columns were quantised in another order than they stand in. */
+static s24_status read_groups(s24i_numbers *out, const s24i_foreign *w)
+{
+    const int32_t *groups = w->part[GROUPS]->data;
+    for (int64_t c = 0; c < out->cols; c++) {
+        REQUIRE(w->ctx, groups[c] >= 0 && groups[c] < out->cols / out->group, S24_ERROR_FORMAT,
+                "%s: tensor \"%s\": column %lld is in group %d of %lld", w->path,
+                s24i_show(w->part[GROUPS]->name).text, (long long)c, groups[c],
+                (long long)(out->cols / out->group));
+        if (groups[c] != c / out->group) out->groups = groups;
+    }
+    return S24_OK;
+}
+
+static s24_status read_words(s24i_numbers *out, const s24i_foreign *w)
+{
+    const uint32_t *words = w->part[VALUES]->data;
+    const int64_t per_word = 32 / out->bits, stride = w->part[VALUES]->shape[1];
+    const int middle = 1 << (out->bits - 1);
+    const uint32_t mask = 2 * (uint32_t)middle - 1;
+    int8_t *values;
+    TRY(s24i_numbers_own(&values, out, 0, out->rows * out->cols, 1));
+    for (int64_t r = 0; r < out->rows; r++)
+        for (int64_t c = 0; c < out->cols; c++) {
+            const uint32_t word = words[r * stride + c / per_word];
+            values[r * out->cols + c] =
+                (int8_t)((int)(word >> c % per_word * out->bits & mask) - middle);
+        }
+    out->dtype = S24_I8;
+    out->values = values;
+    if (w->part[ZEROS]) TRY(read_zeros(out, w));
+    if (w->part[GROUPS]) TRY(read_groups(out, w));
+    return s24i_numbers_scales(out, w, w->part[SCALES]);
+}
+
+const s24i_foreign_scheme s24i_scheme_pack_quantized = {
+    .name = "compressed-tensors pack-quantized",
+    .whole = ".weight",
+    .part = {{".weight_packed", 0},
+             {".weight_scale", 0},
+             {".weight_shape", 0},
+             {".weight_zero_point", 1},
+             {".weight_g_idx", 1}},
+    .measure = measure_words,
+    .read = read_words,
+    .scales = SCALES,
+};
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static s24_status measure_bytes(s24i_foreign *w)
+{
+    const s24_tensor *values = w->part[VALUES];
+    REQUIRE(w->ctx, values->rank == 2 && values->shape[0] > 0 && values->shape[1] > 0,
+            S24_ERROR_FORMAT, "%s: tensor \"%s\" has a scale, but is no matrix", w->path,
+            s24i_show(values->name).text);
+    w->rows = values->shape[0];
+    w->cols = values->shape[1];
+    w->bits = values->dtype == S24_I8 ? 8 : 0;
+    TRY(measure_scales(w));
+    const int64_t shape[] = {w->rows, w->cols / w->group};
+    return w->part[BYTE_ZEROS] ? s24i_foreign_part(w, BYTE_ZEROS, S24_I8, 2, shape) : S24_OK;
+}
+
+static s24_status read_bytes(s24i_numbers *out, const s24i_foreign *w)
+{
+    const int8_t *zeros = w->part[BYTE_ZEROS] ? w->part[BYTE_ZEROS]->data : NULL;
+    out->values = w->part[VALUES]->data;
+    for (int64_t i = 0; zeros && !out->zeros && i < out->rows * (out->cols / out->group); i++)
+        if (zeros[i]) out->zeros = zeros;
+    return s24i_numbers_scales(out, w, w->part[SCALES]);
+}
+
+static int is_e4m3(const s24_tensor *first)
+{
+    return first->dtype == S24_E4M3;
+}
+
+static int is_i8(const s24_tensor *first)
+{
+    return first->dtype == S24_I8 && !first->packed;
+}
+
+const s24i_foreign_scheme s24i_scheme_float_quantized = {
+    .name = "compressed-tensors float-quantized",
+    .whole = ".weight",
+    .part = {{".weight", 0}, {".weight_scale", 0}},
+    .fits = is_e4m3,
+    .measure = measure_bytes,
+    .read = read_bytes,
+    .scales = SCALES,
+};
+
+const s24i_foreign_scheme s24i_scheme_int_quantized = {
+    .name = "compressed-tensors int-quantized",
+    .whole = ".weight",
+    .part = {{".weight", 0}, {".weight_scale", 0}, {".weight_zero_point", 1}},
+    .fits = is_i8,
+    .measure = measure_bytes,
+    .read = read_bytes,
+    .scales = SCALES,
+};

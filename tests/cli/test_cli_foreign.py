@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""convert between ways of storing weights: numbers of each scheme of compressed-tensors to the bit,
+ours and PyTorch's parts and back, folders that run as before, and files that are refused."""
+import json
+import struct
+import unittest
+
+from cli_case import Scratch
+import cli_data
+import foreign_data as data
+from foreign_data import COLS, LAYER, ROWS
+import tiny_bert
+
+WEIGHT = f"{LAYER}.weight"
+
+
+def floats(entry):
+    dtype, _, raw = entry
+    if dtype == "F32":
+        return cli_data.floats(raw)
+    if dtype == "F16":
+        return list(struct.unpack(f"<{len(raw) // 2}e", raw))
+    return [struct.unpack("<f", b"\0\0" + raw[i:i + 2])[0] for i in range(0, len(raw), 2)]
+
+
+class Schemes(Scratch):
+    @staticmethod
+    def make(folder):
+        for name, scheme in data.SCHEMES.items():
+            data.write(folder / f"{name}.safetensors", scheme()[1])
+
+    def read(self, name):
+        return cli_data.read(self.folder / name)[0]
+
+    def test_the_bytes_are_those_of_the_libraries(self):
+        self.assertEqual({name: data.digest(make()[1]) for name, make in data.SCHEMES.items()},
+                         data.HASHES)
+
+    def test_dense_numbers_are_exact(self):
+        for name, make in data.SCHEMES.items():
+            with self.subTest(name):
+                found = self.json("convert", f"{name}.safetensors", "out.safetensors", "--to",
+                                  "dense", "--dtype", "f32", "--force")
+                self.assertEqual((found["scheme"], found["weights"], found["tensors"]),
+                                 (f"compressed-tensors {name.split()[0]}", 1, 2))
+                out = self.read("out.safetensors")
+                self.assertEqual(set(out), {WEIGHT, "model.norm.weight"})
+                self.assertEqual(out[WEIGHT][:2], ("F32", [ROWS, COLS]))
+                self.assertEqual(floats(out[WEIGHT]), data.flat(make()[0]))
+
+    def test_ours_has_the_same_numbers_and_keeps_integers(self):
+        for name, make in data.SCHEMES.items():
+            with self.subTest(name):
+                done = self.json("convert", f"{name}.safetensors", "out.safetensors", "--force")
+                sparse = name.startswith(("sparse-24", "marlin"))
+                integers = not name.startswith(("sparse", "float"))
+                self.assertEqual((done["two_four"], done["integers"]), (sparse, integers))
+                listed = {t["name"]: t for t in self.json("info", "out.safetensors")["tensors"]}
+                bits = f"int{name.split()[1]}" if " " in name else "int8"
+                group = "-g128" if name.endswith(" 128") else ""
+                self.assertEqual(listed[WEIGHT]["quantized"], bits + group if integers else None)
+                self.assertEqual(listed[WEIGHT]["packed"], sparse)
+                self.good("convert", "out.safetensors", "dense.safetensors", "--to", "dense",
+                          "--dtype", "f32", "--force")
+                self.assertEqual(floats(self.read("dense.safetensors")[WEIGHT]),
+                                 data.flat(make()[0]))
+
+    def test_there_and_back_gives_the_same_bytes(self):
+        first = "sparse-24-bitmask.safetensors"
+        self.good("convert", first, "ours.safetensors")
+        self.good("convert", "ours.safetensors", "again.safetensors", "--to", "compressed-tensors")
+        self.assertEqual(self.read("again.safetensors"), self.read(first))
+        done = self.good("convert", "ours.safetensors", "torch.safetensors", "--to", "torch")
+        self.assertIn("1 of 2 tensors 2:4", done.stdout)
+        parts = self.read("torch.safetensors")
+        self.assertEqual({n: parts[n][:2] for n in parts if n.startswith(WEIGHT)},
+                         {f"{WEIGHT}.packed": ("BF16", [ROWS, COLS // 2]),
+                          f"{WEIGHT}.meta": ("I16", [ROWS, COLS // 16]),
+                          f"{WEIGHT}.shape": ("I64", [2])})
+        self.good("convert", "torch.safetensors", "back.safetensors")
+        self.assertEqual((self.folder / "back.safetensors").read_bytes(),
+                         (self.folder / "ours.safetensors").read_bytes())
+
+    def test_zero_points_groups_and_short_groups_become_floats(self):
+        integers, by = data.dense(), data.scales(32)
+        zeros = [[(r + g) % 16 - 8 for g in range(COLS // 32)] for r in range(ROWS)]
+        packed = [zeros[r][g] + 8 for r0 in range(0, ROWS, 8) for g in range(COLS // 32)
+                  for r in range(r0, r0 + 8)]
+        order = [(c * 7) % 16 for c in range(COLS)]
+        parts = {
+            f"{LAYER}.weight_packed": data.entry(
+                "I32", [ROWS, COLS // 8], data.words([q + 8 for q in data.flat(integers)], 4)),
+            f"{LAYER}.weight_scale": data.entry("F16", [ROWS, COLS // 32],
+                                                data.halves(data.flat(by))),
+            f"{LAYER}.weight_shape": data.whole([ROWS, COLS]),
+            f"{LAYER}.weight_zero_point": data.entry("I32", [ROWS // 8, COLS // 32],
+                                                     data.words(packed, 4)),
+            f"{LAYER}.weight_g_idx": data.entry("I32", [COLS], struct.pack(f"<{COLS}i", *order)),
+            f"{LAYER}.input_scale": data.entry("F32", [1], struct.pack("<f", 0.5))}
+        data.write(self.folder / "z.safetensors", parts)
+        done = self.json("convert", "z.safetensors", "out.safetensors")
+        self.assertEqual((done["integers"], done["dropped"]), (0, 1))
+        out = self.read("out.safetensors")
+        self.assertEqual(out[WEIGHT][0], "F16")
+        self.assertEqual(floats(out[WEIGHT]),
+                         [(q - zeros[r][order[c]]) * by[r][order[c]]
+                          for r, row in enumerate(integers) for c, q in enumerate(row)])
+
+    def test_info_names_the_scheme(self):
+        done = self.good("info", "marlin-24 4 128.safetensors")
+        self.assertIn("weights stored as compressed-tensors marlin-24: 'sparse24 convert",
+                      done.stdout)
+        self.assertEqual(self.json("info", "int-quantized.safetensors")["scheme"],
+                         "compressed-tensors int-quantized")
+        self.good("convert", "int-quantized.safetensors", "out.safetensors")
+        self.assertIsNone(self.json("info", "out.safetensors")["scheme"])
+
+
+class Folders(Scratch):
+    @staticmethod
+    def make(folder):
+        tiny_bert.write(folder / "model")
+        (folder / "texts").write_text("read the file\nwrite a line\n")
+
+    def embedded(self, model):
+        self.good("embed", model, "--input", "texts", "--output", "v.safetensors", "--force")
+        return cli_data.read(self.folder / "v.safetensors")[0]["embeddings"]
+
+    def test_a_rescued_model_gives_what_it_gave(self):
+        self.good("prune", "model", "pruned")
+        self.good("pack", "pruned", "packed")
+        expected = self.embedded("packed")
+        self.good("convert", "packed", "theirs", "--to", "compressed-tensors")
+        config = json.loads((self.folder / "theirs" / "config.json").read_text())
+        before = json.loads((self.folder / "packed" / "config.json").read_text())
+        said = config.pop("quantization_config")
+        self.assertEqual(config, before)
+        self.assertEqual(said["sparsity_config"]["format"], "sparse-24-bitmask")
+        self.assertEqual(len(said["sparsity_config"]["targets"]), 6 * tiny_bert.LAYERS)
+        done = self.json("convert", "theirs", "rescued")
+        self.assertEqual((done["weights"], done["two_four"]), (6 * tiny_bert.LAYERS,) * 2)
+        self.assertEqual(json.loads((self.folder / "rescued" / "config.json").read_text()), before)
+        self.assertEqual(cli_data.read(self.folder / "rescued" / "model.safetensors"),
+                         cli_data.read(self.folder / "packed" / "model.safetensors"))
+        self.assertEqual(self.embedded("rescued"), expected)
+        self.good("convert", "theirs", "dense", "--to", "dense")
+        self.assertEqual(cli_data.read(self.folder / "dense" / "model.safetensors")[0],
+                         cli_data.read(self.folder / "pruned" / "model.safetensors")[0])
+
+    def test_dense_weights_that_are_two_four_are_packed(self):
+        self.good("prune", "model", "pruned")
+        self.good("convert", "pruned", "ours")
+        self.good("pack", "pruned", "packed")
+        self.assertEqual(cli_data.read(self.folder / "ours" / "model.safetensors"),
+                         cli_data.read(self.folder / "packed" / "model.safetensors"))
+        done = self.json("convert", "model", "same")
+        self.assertEqual((done["two_four"], done["scheme"]), (0, None))
+
+    def test_what_says_how_weights_are_stored_goes(self):
+        path = self.folder / "model" / "config.json"
+        config = json.loads(path.read_text())
+        for extra in ({"quantization_config": {"a": [1, {"b": "}"}]}}, {"sparsity_config": None},
+                      {"compression_config": "x", "z": {"quantization_config": 1}}):
+            path.write_text(json.dumps({**extra, **config, "last": 1.5e-7}))
+            self.good("convert", "model", "out", "--force")
+            found = json.loads((self.folder / "out" / "config.json").read_text())
+            self.assertEqual(found, {**config, "last": 1.5e-7,
+                                     **{k: v for k, v in extra.items() if k == "z"}})
+
+
+class Refusals(Scratch):
+    @staticmethod
+    def make(folder):
+        def put(name, scheme, **changes):
+            parts = data.SCHEMES[scheme]()[1]
+            for part, change in changes.items():
+                key = f"{LAYER}.{part}"
+                if change is None:
+                    del parts[key]
+                elif isinstance(change, dict):
+                    parts[key] = change
+                else:
+                    raw = bytearray(parts[key]["data"])
+                    change(raw)
+                    parts[key]["data"] = bytes(raw)
+            data.write(folder / f"{name}.safetensors", parts)
+
+        def at(place, value):
+            return lambda raw: raw.__setitem__(place, value)
+
+        def last(value):
+            return lambda raw: raw.__setitem__(slice(-8, None), struct.pack("<q", value))
+
+        two_four, any_zeros = "sparse-24-bitmask", "sparse-bitmask"
+        put("three", two_four, bitmask=at(65, 0x37))
+        put("one", two_four, bitmask=at(64, 0x13))
+        put("side", two_four, shape=last(COLS - 1))
+        put("negative", two_four, shape=last(-4))
+        put("large", two_four, shape=last(1 << 40))
+        put("mask", two_four, bitmask=data.entry("U8", [ROWS, 1], bytes(ROWS)))
+        put("kind", two_four, shape=data.entry("F32", [4], bytes(16)))
+        put("more", any_zeros, bitmask=lambda raw: raw.__setitem__(
+            next(i for i, byte in enumerate(raw) if byte != 0xff), 0xff))
+        put("fewer", any_zeros, bitmask=at(ROWS * COLS // 8 - 1, 0))
+        put("offset", any_zeros, row_offsets=at(8, 1))
+        put("words", "pack-quantized 4 128",
+            weight_packed=data.entry("I32", [ROWS, 9], bytes(ROWS * 36)))
+        put("scale", "pack-quantized 4 128", weight_scale=at(3, 0x7f))
+        put("groups", "pack-quantized 4 128",
+            weight_scale=data.entry("BF16", [ROWS, 3], bytes(ROWS * 6)))
+        put("order", "pack-quantized 4 128", weight_g_idx=data.entry(
+            "I32", [COLS], struct.pack(f"<{COLS}i", *[4] * COLS)))
+        put("code", "marlin-24 4 128", meta=at(0, 0x00))
+        put("meta", "marlin-24 4 128", meta=data.entry("I16", [4, 100], bytes(800)))
+        put("twice", two_four, weight=data.entry("BF16", [1], bytes(2)))
+        put("vector", "int-quantized", weight=data.entry("I8", [ROWS], bytes(ROWS)))
+
+    CASES = (
+        ("three", r'bitmask": row 1, columns 8 to 11 have 3 bits, expected 2'),
+        ("one", r'bitmask": row 1, columns 4 to 7 have 1 bits, expected 2'),
+        ("side", r"columns are no multiple of 4|expected"),
+        ("negative", r'shape": side 1 is -4, expected 1 to'),
+        ("large", r'shape": side 1 is 1099511627776'),
+        ("mask", r'bitmask" has 1 in dimension 1, expected 64'),
+        ("kind", r'shape" is F32, expected I64 or I32'),
+        ("more", r'row_offsets": row 1 begins at number \d+, by the bits before it at'),
+        ("fewer", r'compressed" has \d+ numbers, "model.layers.0.mlp.up_proj.bitmask" has bits'),
+        ("offset", r'row_offsets": row 1 begins at number'),
+        ("words", r'weight_packed" has 9 in dimension 1, expected'),
+        ("scale", r"the scale at row 0, column 128 is"),
+        ("groups", r"has 3 scales for each row, which do not divide 512"),
+        ("order", r'g_idx": column 0 is in group 4 of 4'),
+        ("code", r"no legal code"),
+        ("meta", r'meta" has a shape that no marlin-24 weight gives'),
+        ("twice", r'up_proj.weight" is there in two forms'),
+        ("vector", r'up_proj.weight" has a scale, but is no matrix'))
+
+    def test_by_name_and_nothing_is_written(self):
+        self.refusals([(name, ("convert", f"{name}.safetensors", "out.safetensors"), 4, sentence)
+                       for name, sentence in self.CASES])
+
+    def test_the_command_line(self):
+        self.refusals((
+            ("target", ("convert", "three.safetensors", "out", "--to", "keras"), 2, "--to"),
+            ("gguf", ("convert", "none.gguf", "out", "--to", "torch"), 2, "not of a GGUF file"),
+            ("absent", ("convert", "absent", "out"), 3, "absent")))
+
+
+if __name__ == "__main__":
+    unittest.main()
