@@ -134,7 +134,7 @@ static int convert_checkpoint(cli_app *cli, const struct convert_options *o)
                                    .to = o->to,
                                    .dtype = o->dtype ? s24_dtype_parse(o->dtype) : S24_DTYPE_NONE,
                                    .force = cli->common->force};
-    int code = cli_status(cli, s24_checkpoint_open(&in, cli->ctx, cli->operands[0]));
+    int code = cli_status(cli, s24_checkpoint_open_foreign(&in, cli->ctx, cli->operands[0]));
     if (code != CLI_OK) return code;
     const int64_t read = bytes_of(in);
     code = cli_status(cli, s24_checkpoint_convert(&report, cli->ctx, in, cli->operands[1], &opts));
@@ -156,7 +156,9 @@ const cli_command cmd_convert = {
     .text =
         "Writes IN anew as OUT. IN is a folder or a .safetensors file: dense, packed, or with "
         "weights as compressed-tensors stores them (sparse-24-bitmask, sparse-bitmask, marlin-24, "
-        "pack-quantized, float-quantized, int-quantized), or the parts of PyTorch's 2:4 tensors. "
+        "pack-quantized, float-quantized, int-quantized), or the parts of PyTorch's 2:4 tensors; "
+        "or a "
+        "file of torch.save, or pytorch_model.bin, whose pickle is read and not run. "
         "Every bit of a 2:4 weight stays, and integers with symmetric scales stay integers; the "
         "rest becomes floats. config.json loses what said how weights were stored. "
         "Or IN is a GGUF file of llama.cpp, and OUT its Hugging Face folder: config.json, "

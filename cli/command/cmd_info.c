@@ -210,7 +210,8 @@ static int run(cli_app *cli, const void *options)
 {
     (void)options;
     s24_checkpoint *checkpoint = NULL;
-    int code = cli_open(cli, &checkpoint);
+    int code =
+        cli_status(cli, s24_checkpoint_open_foreign(&checkpoint, cli->ctx, cli->operands[0]));
     if (code == CLI_OK) code = print_info(cli, checkpoint);
     s24_checkpoint_close(checkpoint);
     return code;

@@ -64,6 +64,16 @@ typedef struct s24_checkpoint s24_checkpoint;
  * Errors: IO, FORMAT (the sentence names file, tensor and expectation), MEMORY, INTERRUPTED.
  */
 S24_API s24_status s24_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path);
+/*
+ * The same, and PyTorch's files of torch.save since 1.6 (zip archives), or a folder's
+ * pytorch_model.bin or its index, where there are no safetensors. Their pickles are read, not run:
+ * what is no tensor's is refused. Tensors with parts (SparseSemiStructuredTensor of both backends,
+ * torchao's Int8Tensor and Float8Tensor) appear as those parts, "X.packed", "X.meta", "X.shape",
+ * which s24_checkpoint_convert puts together. Names of files are those that a writer gives
+ * (pytorch_model.bin: model.safetensors). Errors: as above, UNSUPPORTED (a class of tensors).
+ */
+S24_API s24_status s24_checkpoint_open_foreign(s24_checkpoint **out, s24_ctx *ctx,
+                                               const char *path);
 S24_API void s24_checkpoint_close(s24_checkpoint *checkpoint);
 S24_API int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint);
 /* Tensors in the order of their names. NULL past the end / when not found. */
@@ -193,8 +203,8 @@ S24_API s24_status s24_gguf_convert(s24_ctx *ctx, const char *in, const char *ou
 /*
  * How another library stored a checkpoint's weights: "compressed-tensors sparse-24-bitmask",
  * "… sparse-bitmask", "… marlin-24", "… pack-quantized", "… float-quantized", "… int-quantized",
- * "PyTorch SparseSemiStructuredTensorCUTLASS", "… CUSPARSELT"; by the first weight that is stored
- * so. NULL: none is.
+ * "PyTorch SparseSemiStructuredTensorCUTLASS", "… CUSPARSELT", "torchao"; by the first weight that
+ * is stored so. NULL: none is.
  */
 S24_API const char *s24_checkpoint_scheme(const s24_checkpoint *checkpoint);
 

@@ -14,6 +14,7 @@ import tiny_bert
 from cli_data import matrix, tensor, write
 
 WEIGHT = "blocks.layer.0.fc.weight"
+OURS = "'sparse24 convert IN OUT' writes them"
 CONVERT = r"AutoModel\.from_pretrained\(IN\)\.save_pretrained\(OUT\) of transformers writes them"
 
 
@@ -77,10 +78,11 @@ class Inputs(Scratch):
 
     def test_files_of_other_programs(self):
         torch = rf"is a PyTorch checkpoint \(a pickle\); safetensors are expected: {CONVERT}$"
-        self.refusals([(name, ["info", name], 4,
+        archive = rf"is a PyTorch checkpoint \(a pickle\); safetensors are expected: {OURS}$"
+        self.refusals([(name, ["check", name], 4,
                         rf"(?m)error: {name}: this {sentence}|^{name}: this {sentence}")
                        for name, sentence in (
-            ("torch", torch), ("pickle2", torch), ("pickle4", torch),
+            ("torch", archive), ("pickle2", torch), ("pickle4", torch),
             ("zip", "is a zip archive; .*unpack it first"),
             ("gguf", "is a GGUF file of llama.cpp; .*sparse24 convert IN OUT"),
             ("model.onnx", "is an ONNX model; .*the folder that it was made from"),
@@ -102,8 +104,8 @@ class Inputs(Scratch):
 
     def test_folders_without_what_is_needed(self):
         self.refusals([
-            ("PyTorch", ["info", "has_bin"], 3, r"has_bin: the folder has no safetensors, but "
-             rf"pytorch_model\.bin, which is a PyTorch checkpoint \(a pickle\): {CONVERT}"),
+            ("PyTorch", ["check", "has_bin"], 3, r"has_bin: the folder has no safetensors, but "
+             rf"pytorch_model\.bin, which is a PyTorch checkpoint \(a pickle\): {OURS}"),
             ("shards", ["embed", "has_shards", "--output", "v.safetensors"], 3,
              r"has_shards: .*, which is (a|the index of a) PyTorch checkpoint"),
             ("ONNX", ["prune", "has_onnx", "new"], 3, r"model\.onnx, which is an ONNX model"),

@@ -16,6 +16,7 @@
 
 #include "io/checkpoint/config.h"
 #include "io/checkpoint/foreign.h"
+#include "io/torch/torch.h"
 
 /* Of a packed tensor's parts the indices are bytes, and of a quantised one's the values too: only
    one part can be off. */
@@ -68,10 +69,39 @@ static s24_status align_tensors(s24i_shard *shard, s24_ctx *ctx)
     return S24_OK;
 }
 
-static s24_status read_shard(s24i_shard *shard, s24_ctx *ctx)
+/* "pytorch_model-00001-of-00002.bin" to "model-00001-of-00002.safetensors": what a writer calls
+   the file that it makes of it. */
+static s24_status rename_shard(s24i_shard *shard, s24_ctx *ctx)
+{
+    static const char prefix[] = "pytorch_", suffix[] = ".safetensors";
+    const char *name = s24i_base_name(shard->path), *dot = strrchr(name, '.');
+    if (!strncmp(name, prefix, sizeof prefix - 1)) name += sizeof prefix - 1;
+    const size_t stem = dot && dot > name ? (size_t)(dot - name) : strlen(name);
+    TRY(s24i_alloc_elems(&shard->renamed, ctx, (int64_t)(stem + sizeof suffix), 1, "a name"));
+    memcpy(shard->renamed, name, stem);
+    memcpy(shard->renamed + stem, suffix, sizeof suffix);
+    shard->name = shard->renamed;
+    return S24_OK;
+}
+
+/* The metadata are what readers in PyTorch's world want of files that come from there. */
+static s24_status read_torch(s24i_shard *shard, s24_ctx *ctx)
+{
+    static const char metadata[] = "{\"format\":\"pt\"}";
+    TRY(rename_shard(shard, ctx));
+    TRY(s24i_torch_read(shard, ctx));
+    TRY(s24i_json_parse(&shard->header.metadata, ctx, shard->path, metadata, sizeof metadata - 1));
+    for (size_t i = 0; i < shard->header.count; i++)
+        shard->header.tensors[i].file = shard->name;
+    return S24_OK;
+}
+
+static s24_status read_shard(s24i_shard *shard, s24_ctx *ctx, int takes_torch)
 {
     shard->name = s24i_base_name(shard->path);
     TRY(s24i_map_open_fd(&shard->map, &shard->fd, ctx, shard->path));
+    if (takes_torch && s24i_is_torch_archive(shard->map.data, shard->map.bytes))
+        return read_torch(shard, ctx);
     TRY(s24i_header_read(&shard->header, ctx, shard->path, &shard->map));
     TRY(s24i_header_fold_packed(&shard->header, ctx, shard->path));
     for (size_t i = 0; i < shard->header.count; i++)
@@ -139,12 +169,13 @@ static s24_status read_model_type(s24_checkpoint *checkpoint)
 static s24_status read_shards(s24_checkpoint *checkpoint, const s24i_json *index, const char *path)
 {
     for (size_t i = 0; i < checkpoint->shard_count; i++) {
-        TRY(read_shard(&checkpoint->shards[i], checkpoint->ctx));
+        TRY(read_shard(&checkpoint->shards[i], checkpoint->ctx, checkpoint->takes_torch));
         TRY(s24_ctx_progress(checkpoint->ctx, "opening", (int64_t)i + 1,
                              (int64_t)checkpoint->shard_count));
     }
     TRY(gather_tensors(checkpoint));
-    if (index) TRY(s24i_index_check(checkpoint, index, path));
+    if (index && !s24i_ends_with(path, ".bin.index.json"))
+        TRY(s24i_index_check(checkpoint, index, path));
     return checkpoint->folder ? read_model_type(checkpoint) : S24_OK;
 }
 
@@ -166,6 +197,26 @@ static s24_status open_index(s24_checkpoint *checkpoint, const char *path)
     return status;
 }
 
+/* A folder without safetensors. */
+static s24_status open_torch_folder(s24_checkpoint *checkpoint)
+{
+    s24_ctx *ctx = checkpoint->ctx;
+    s24_status status;
+    char *single = NULL, *index = NULL;
+    TRY_DONE(s24i_join_path(&single, ctx, checkpoint->folder, S24I_TORCH_FILE));
+    TRY_DONE(s24i_join_path(&index, ctx, checkpoint->folder, S24I_TORCH_INDEX));
+    if (checkpoint->takes_torch && access(single, F_OK) == 0)
+        status = open_file(checkpoint, single);
+    else if (checkpoint->takes_torch && access(index, F_OK) == 0)
+        status = open_index(checkpoint, index);
+    else
+        status = s24i_fail_weightless(ctx, checkpoint->folder);
+done:
+    s24_ctx_free(ctx, single);
+    s24_ctx_free(ctx, index);
+    return status;
+}
+
 static s24_status open_folder(s24_checkpoint *checkpoint)
 {
     s24_ctx *ctx = checkpoint->ctx;
@@ -180,7 +231,7 @@ static s24_status open_folder(s24_checkpoint *checkpoint)
     else if (errno != ENOENT)
         status = s24i_fail_errno(ctx, "look into", checkpoint->folder);
     else
-        status = s24i_fail_weightless(ctx, checkpoint->folder);
+        status = open_torch_folder(checkpoint);
 done:
     s24_ctx_free(ctx, single);
     s24_ctx_free(ctx, index);
@@ -196,14 +247,16 @@ static s24_status open_path(s24_checkpoint *checkpoint, const char *path)
         TRY(s24i_copy_string(&checkpoint->folder, ctx, path));
         return open_folder(checkpoint);
     }
-    if (s24i_ends_with(path, ".safetensors.index.json")) {
+    if (s24i_ends_with(path, ".safetensors.index.json") ||
+        (checkpoint->takes_torch && s24i_ends_with(path, ".bin.index.json"))) {
         TRY(s24i_parent_folder(&checkpoint->folder, ctx, path));
         return open_index(checkpoint, path);
     }
     return open_file(checkpoint, path);
 }
 
-s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path)
+s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path,
+                                int takes_torch)
 {
     s24_checkpoint *checkpoint;
     if (!out) return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "out is NULL");
@@ -212,6 +265,7 @@ s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *
             "path is empty, a .safetensors file or a model folder is expected");
     TRY(s24i_zeroed(&checkpoint, ctx, sizeof *checkpoint));
     checkpoint->ctx = ctx;
+    checkpoint->takes_torch = takes_torch;
     GIVE(out, checkpoint, s24_checkpoint_close, open_path(checkpoint, path));
 }
 
@@ -225,6 +279,7 @@ void s24_checkpoint_close(s24_checkpoint *checkpoint)
         if (shard->map.bytes) close(shard->fd);
         s24i_map_close(&shard->map);
         s24_ctx_free(ctx, shard->aligned);
+        s24_ctx_free(ctx, shard->renamed);
         s24_ctx_free(ctx, shard->path);
     }
     s24_ctx_free(ctx, checkpoint->shards);

@@ -15,6 +15,7 @@ typedef struct s24i_shard {
     int fd; /* of map, for s24i_checkpoint_map */
     s24i_header header;
     void *aligned; /* copies of tensors that the file does not align, or NULL */
+    char *renamed; /* name of a PyTorch file's, as a file of safetensors would have it, or NULL */
 } s24i_shard;
 
 struct s24_checkpoint {
@@ -22,6 +23,7 @@ struct s24_checkpoint {
     char *folder;     /* NULL: a single file */
     char *model_type; /* NULL: none known */
     int has_index;    /* the shards come from model.safetensors.index.json */
+    int takes_torch;  /* PyTorch's files are read, too */
     s24i_shard *shards;
     size_t shard_count;
     s24_tensor *tensors; /* sorted by name */
@@ -39,11 +41,15 @@ static inline int64_t s24i_stored_side(const s24_tensor *tensor, int side)
 /* Of an index: the largest models have some hundreds, and each is an open file. */
 enum { S24I_MAX_SHARDS = 4096 };
 
-/* s24_checkpoint_open, but for transposed, which rows of models say (model/sides.c). */
-s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path);
+/* s24_checkpoint_open, or with takes_torch _open_foreign, but for transposed, which rows of models
+   say (model/sides.c). */
+s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path,
+                                int takes_torch);
 
 #define S24I_SINGLE_FILE "model.safetensors"
 #define S24I_INDEX_FILE  "model.safetensors.index.json"
+#define S24I_TORCH_FILE  "pytorch_model.bin"
+#define S24I_TORCH_INDEX "pytorch_model.bin.index.json"
 
 /*
  * Bytes of the checkpoint, of one file, in a map that outlives it: its pages are the file's,

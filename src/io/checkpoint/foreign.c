@@ -14,7 +14,7 @@
 
 #define TORCH   "a PyTorch checkpoint (a pickle)"
 #define CONVERT "AutoModel.from_pretrained(IN).save_pretrained(OUT) of transformers writes them"
-#define GGUF    "'sparse24 convert IN OUT' writes them"
+#define OURS    "'sparse24 convert IN OUT' writes them"
 #define ORIGIN  "take the folder that it was made from"
 #define ARRAYS  "safetensors.numpy.save_file writes them"
 #define UNPACK  "unpack it first"
@@ -31,15 +31,15 @@ typedef struct format {
 #define MAGIC(text) text, sizeof text - 1
 static const format formats[] = {
     {MAGIC("version https://git-lfs"), "", "a Git LFS pointer", "'git lfs pull' fetches them"},
-    {MAGIC("GGUF"), ".gguf", "a GGUF file of llama.cpp", GGUF},
+    {MAGIC("GGUF"), ".gguf", "a GGUF file of llama.cpp", OURS},
     {MAGIC("\x80\x02"), "", TORCH, CONVERT},
     {MAGIC("\x80\x03"), "", TORCH, CONVERT},
     {MAGIC("\x80\x04"), "", TORCH, CONVERT},
-    {MAGIC(""), ".bin", TORCH, CONVERT},
-    {MAGIC(""), ".pt", TORCH, CONVERT},
-    {MAGIC(""), ".pth", TORCH, CONVERT},
-    {MAGIC(""), ".ckpt", TORCH, CONVERT},
-    {MAGIC(""), ".bin.index.json", "the index of a PyTorch checkpoint (pickles)", CONVERT},
+    {MAGIC(""), ".bin", TORCH, OURS},
+    {MAGIC(""), ".pt", TORCH, OURS},
+    {MAGIC(""), ".pth", TORCH, OURS},
+    {MAGIC(""), ".ckpt", TORCH, OURS},
+    {MAGIC(""), ".bin.index.json", "the index of a PyTorch checkpoint (pickles)", OURS},
     {MAGIC(""), ".onnx", "an ONNX model", ORIGIN},
     {MAGIC("\x89HDF\r\n"), ".h5", "an HDF5 file (Keras)", "with from_tf=True " CONVERT},
     {MAGIC(""), ".msgpack", "a Flax checkpoint", "with from_flax=True " CONVERT},
@@ -55,8 +55,7 @@ static const format formats[] = {
 };
 enum { FORMATS = (int)(sizeof formats / sizeof *formats), MOST_LOOK = 512 };
 
-/* PyTorch's archives are zip files whose first entry is "NAME/data.pkl". */
-static int is_torch_archive(const uint8_t *data, size_t bytes)
+int s24i_is_torch_archive(const uint8_t *data, size_t bytes)
 {
     static const char entry[] = "data.pkl";
     const size_t look = bytes < MOST_LOOK ? bytes : MOST_LOOK;
@@ -83,7 +82,7 @@ static const format *by_content(const char *path, const uint8_t *data, size_t by
         const format *f = &formats[i];
         if (f->magic_bytes == 2 && length <= S24I_HEADER_MAX_BYTES) continue;
         if (f->magic_bytes && bytes >= f->magic_bytes && !memcmp(data, f->magic, f->magic_bytes))
-            return is_torch_archive(data, bytes) ? by_name(".pt") : f;
+            return s24i_is_torch_archive(data, bytes) ? by_name(".pt") : f;
     }
     return by_name(path);
 }

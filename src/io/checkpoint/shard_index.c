@@ -14,13 +14,13 @@ static s24_status check_file_name(s24_ctx *ctx, const char *path, const char *te
                                   const s24i_json *value)
 {
     const char *file = s24i_json_string(value);
+    const char *suffix = s24i_ends_with(path, ".bin.index.json") ? ".bin" : ".safetensors";
     REQUIRE(ctx, file, S24_ERROR_FORMAT, "%s: the file of tensor \"%s\" is not a string", path,
             s24i_show(tensor).text);
-    REQUIRE(ctx, !strpbrk(file, "/\\") && file[0] != '.' && s24i_ends_with(file, ".safetensors"),
+    REQUIRE(ctx, !strpbrk(file, "/\\") && file[0] != '.' && s24i_ends_with(file, suffix),
             S24_ERROR_FORMAT,
-            "%s: tensor \"%s\" is said to be in \"%s\", expected a .safetensors file of the same "
-            "folder",
-            path, s24i_show(tensor).text, s24i_show(file).text);
+            "%s: tensor \"%s\" is said to be in \"%s\", expected a %s file of the same folder",
+            path, s24i_show(tensor).text, s24i_show(file).text, suffix);
     return S24_OK;
 }
 

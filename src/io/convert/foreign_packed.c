@@ -8,7 +8,7 @@
 
 #include "io/convert/convert.h"
 
-enum { VALUES, SCALES, SHAPE, ZEROS, GROUPS, BYTE_ZEROS = SHAPE };
+enum { VALUES, SCALES, SHAPE, ZEROS, GROUPS, BYTE_ZEROS = SHAPE, BYTE_SHAPE };
 
 /* What the scales' shape says of groups; one scale of all stands for each row. */
 static s24_status measure_scales(s24i_foreign *w)
@@ -114,6 +114,18 @@ const s24i_foreign_scheme s24i_scheme_pack_quantized = {
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
+/* What says the weight's shape beside its elements agrees with theirs. */
+static s24_status check_shape(const s24i_foreign *w)
+{
+    int64_t shape[2];
+    TRY(s24i_foreign_shape(shape, w, BYTE_SHAPE));
+    REQUIRE(w->ctx, shape[0] == w->rows && shape[1] == w->cols, S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" says [%lld, %lld], the elements are [%lld, %lld]", w->path,
+            s24i_show(w->part[BYTE_SHAPE]->name).text, (long long)shape[0], (long long)shape[1],
+            (long long)w->rows, (long long)w->cols);
+    return S24_OK;
+}
+
 static s24_status measure_bytes(s24i_foreign *w)
 {
     const s24_tensor *values = w->part[VALUES];
@@ -124,6 +136,7 @@ static s24_status measure_bytes(s24i_foreign *w)
     w->cols = values->shape[1];
     w->bits = values->dtype == S24_I8 ? 8 : 0;
     TRY(measure_scales(w));
+    if (w->part[BYTE_SHAPE]) TRY(check_shape(w));
     const int64_t shape[] = {w->rows, w->cols / w->group};
     return w->part[BYTE_ZEROS] ? s24i_foreign_part(w, BYTE_ZEROS, S24_I8, 2, shape) : S24_OK;
 }
@@ -152,6 +165,22 @@ const s24i_foreign_scheme s24i_scheme_float_quantized = {
     .whole = ".weight",
     .part = {{".weight", 0}, {".weight_scale", 0}},
     .fits = is_e4m3,
+    .measure = measure_bytes,
+    .read = read_bytes,
+    .scales = SCALES,
+};
+
+/* torchao's tensors of elements of a byte, as io/torch has their parts. */
+static int is_byte(const s24_tensor *first)
+{
+    return is_e4m3(first) || is_i8(first);
+}
+
+const s24i_foreign_scheme s24i_scheme_torchao = {
+    .name = "torchao",
+    .whole = "",
+    .part = {{".qdata", 0}, {".scale", 0}, {".zero_point", 1}, {".shape", 1}},
+    .fits = is_byte,
     .measure = measure_bytes,
     .read = read_bytes,
     .scales = SCALES,
