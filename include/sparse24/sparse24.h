@@ -476,6 +476,7 @@ S24_API s24_status s24_matrix_to_hopper(void *packed, s24_ctx *ctx, const s24_ma
 }
 #endif
 
+#include "sparse24/formats.h"  /* matrices that are not 2:4 */
 #include "sparse24/integers.h" /* quantised matrices */
 #include "sparse24/layouts.h"  /* weights in the kernels' orders */
 #include "sparse24/masks.h"    /* masks and checks */
