@@ -74,6 +74,10 @@ S24_API s24_status s24_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const
  */
 S24_API s24_status s24_checkpoint_open_foreign(s24_checkpoint **out, s24_ctx *ctx,
                                                const char *path);
+/* A folder with config.json whose weights are still to be made: it is opened without tensors, those
+   that it has too. Errors: IO, FORMAT (no config.json), MEMORY. */
+S24_API s24_status s24_checkpoint_open_config(s24_checkpoint **out, s24_ctx *ctx,
+                                              const char *folder);
 S24_API void s24_checkpoint_close(s24_checkpoint *checkpoint);
 S24_API int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint);
 /* Tensors in the order of their names. NULL past the end / when not found. */

@@ -46,6 +46,10 @@ typedef struct s24_transformer_opts {
     s24_dtype dtype;
     /* 1: of a block only its input is kept, the rest is computed again: less memory */
     int recompute;
+    /* 1: weights are drawn from seed, as the model's paper says: normal, with config.json's
+       initializer_range (0.02), norms 1 and biases 0; for a checkpoint of
+       s24_checkpoint_open_config. Heads are those that config.json has. */
+    int draw;
 } s24_transformer_opts;
 
 typedef struct s24_transformer_info {
@@ -183,7 +187,29 @@ typedef struct s24_train_report {
     /* On a device: layers (a block's queries, keys and values count as one) whose forward
        products run 2:4, because that is faster there. */
     int64_t sparse_layers;
+    /* Of the method's masks: the share that this step's choice changed (0 without one; the flip
+       rate of Hu et al., 2024), steps since they were chosen, the share of Σ|w| that they keep, and
+       the mean scale of the layers' soft threshold; NaN where the method has none. */
+    double flips, kept, beta;
+    int64_t mask_age; /* −1: there are no masks now */
+    int sparse;       /* 1: this step ran in 2:4, 0: it was one of the method's dense ones */
 } s24_train_report;
+
+/*
+ * Methods of sparse training, by index: "dense", "fixed", "ste", "sr-ste", "s-ste", "fst", "step",
+ * "cast", "semi-sparse", "semi-sparse-activation", "squared-relu", "maskllm", "multimask"; NULL
+ * past the end.
+ */
+S24_API const char *s24_train_method_name(int index);
+typedef struct s24_train_method_info {
+    const char *summary;
+    const char *numbers; /* "NAME=X,…": those that it has, with their defaults; "" for none */
+} s24_train_method_info;
+/* 0: there is none of that name. */
+S24_API int s24_train_method_describe(s24_train_method_info *info, const char *name);
+/* The numbers of all methods, by index, and what they are; NULL past the end. */
+S24_API const char *s24_train_number_name(int index);
+S24_API const char *s24_train_number_help(int index);
 
 typedef struct s24_train_opts {
     size_t size;             /* sizeof(s24_train_opts) */
@@ -221,6 +247,12 @@ typedef struct s24_train_opts {
     /* Called after each step; may be NULL. Not 0: stop. */
     int (*report)(void *user, const s24_train_report *report);
     void *user;
+    /* How the blocks' linear layers are made or kept 2:4: a name of s24_train_method_name, and
+       "NAME=X,…" for numbers that are not to be the method's defaults. NULL: "sr-ste" with these
+       masks where `refresh` is over 0, else "fixed" or "dense", as `fixed` says. */
+    const char *method, *numbers;
+    /* Which of those layers it is for, as s24_tensor_is_selected; both NULL: all. */
+    const char *include, *exclude;
 } s24_train_opts;
 
 /*
@@ -233,8 +265,10 @@ typedef struct s24_train_opts {
  * checkpoint had nothing left to do. Errors: ARGUMENT, INTERRUPTED (by the report or the progress
  * callback; a checkpoint is written first), NUMERIC (a loss or a gradient that is not finite:
  * nothing of that step was applied and no checkpoint is written; the sentence says where), FORMAT
- * (a checkpoint of another run), NOT_TWO_FOUR (fixed, but no matrix of the blocks is 2:4, or with
- * refresh can be), and what the source says.
+ * (a checkpoint of another run), NOT_TWO_FOUR (fixed, but no matrix of the blocks is 2:4), SHAPE (a
+ * layer that the method is for has sides that groups or tiles of four do not divide), UNSUPPORTED
+ * (a method that needs what the device, the model or the objective has not), and what the source
+ * says.
  */
 S24_API s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24_ctx *ctx,
                              const s24_train_source *source, const s24_train_opts *opts);

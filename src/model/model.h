@@ -106,6 +106,8 @@ typedef struct s24i_architecture {
     int bare_norms;   /* norms take the mean, but have no .bias */
     int first_bare;   /* the first block has no norm before its attention */
     int transposed;   /* weights are stored [k, n] */
+    int narrow_sums;  /* drawn weights whose products are added to the residual are narrower by
+                         √(2·layers), as GPT-2's paper says */
     int biases;       /* linear layers have them; 0: those that the checkpoint has */
     int state_normed; /* the last hidden state is the final norm's */
 } s24i_architecture;

@@ -50,7 +50,8 @@ static s24_status take(const s24i_walk *walk, const s24i_wanted *w)
     if (!tensor)
         tensor =
             s24i_tensor_find(name, walk->checkpoint, walk->arch, w->pattern, w->block, w->suffix);
-    if (!tensor && !w->optional) return s24i_tensor_missing(walk->ctx, walk->checkpoint, name);
+    if (!tensor && !w->optional && !walk->draws)
+        return s24i_tensor_missing(walk->ctx, walk->checkpoint, name);
     if (tensor && walk->checks) TRY(check(walk, w, tensor));
     return walk->take ? walk->take(walk->user, w, tensor) : S24_OK;
 }
@@ -69,6 +70,7 @@ static int has_biases(const s24i_walk *walk, const stack *s, int64_t block)
 {
     char name[S24I_NAME_BYTES];
     const s24i_architecture *arch = walk->arch;
+    if (walk->draws) return arch->biases;
     for (int i = 0; i < s->count; i++)
         if (s24i_tensor_find(name, walk->checkpoint, arch, arch->slots[s->slots[i]], block,
                              ".bias"))
@@ -274,13 +276,14 @@ static s24_status take_before_head(const s24i_walk *walk)
 static s24_status take_head(const s24i_walk *walk, const s24i_wanted_head *head)
 {
     if (!head->rows) return S24_OK;
-    return take_pair(walk,
-                     (s24i_wanted){.role = S24I_ROLE_HEAD,
-                                   .pattern = head->pattern,
-                                   .rows = head->rows,
-                                   .cols = walk->shape->width,
-                                   .optional = !s24i_walk_weight(walk, head->pattern)},
-                     head->optional_bias);
+    return take_pair(
+        walk,
+        (s24i_wanted){.role = S24I_ROLE_HEAD,
+                      .pattern = head->pattern,
+                      .rows = head->rows,
+                      .cols = walk->shape->width,
+                      .optional = !walk->draws && !s24i_walk_weight(walk, head->pattern)},
+        head->optional_bias);
 }
 
 s24_status s24i_walk_tensors(const s24i_walk *walk)

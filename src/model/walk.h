@@ -62,6 +62,7 @@ typedef struct s24i_walk {
     const s24i_shape *shape;
     s24i_wanted_head heads[2];
     s24i_classifies classifies; /* what stands before such a head is wanted */
+    int draws;  /* 1: the checkpoint has no tensors, all that must be there are made */
     int checks; /* 1: presence, dtype, shape and finite values of every tensor before it is given */
     /* Given every wanted tensor in order; NULL for an optional one, or for a head's, that is not
        there. May be NULL. */

@@ -255,7 +255,7 @@ void s24i_cpu_attention(s24i_machine *m, void *context, const void *rows, const 
     if (m->status == S24_OK) s24i_attention_run(m->ctx, &attention);
 }
 
-/* ---- rotary positions --------------------------------------------------------------------------- */
+/* ---- rotary positions ------------------------------------------------------------------------ */
 
 /* Element i of a head turns with element i + d/2, as transformers pairs them. */
 static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)

@@ -31,7 +31,7 @@ static void run(loss_job *job, double *loss, int64_t count,
         *loss += job->sums[t];
 }
 
-/* ---- cross-entropy ----------------------------------------------------------------------------- */
+/* ---- cross-entropy --------------------------------------------------------------------------- */
 
 typedef struct terms {
     double label, teacher; /* weights */
@@ -122,7 +122,7 @@ void s24i_cpu_answer_loss(s24i_machine *m, const s24i_answer_loss *answers,
     run(&job, answers->loss, step->texts, answers_range);
 }
 
-/* ---- hidden states, embeddings ------------------------------------------------------------------ */
+/* ---- hidden states, embeddings --------------------------------------------------------------- */
 
 static void squared_range(void *arg, int64_t begin, int64_t end, int thread)
 {

@@ -79,7 +79,7 @@ s24_status s24i_machine_pulse(const s24i_machine *m)
     return p ? s24_ctx_progress(m->ctx, p->stage, p->done, p->total) : S24_OK;
 }
 
-/* ---- embeddings -------------------------------------------------------------------------------- */
+/* ---- embeddings ------------------------------------------------------------------------------ */
 
 typedef struct embed_job {
     s24i_machine *m;
@@ -166,7 +166,7 @@ static void unfold(s24i_machine *m, void *rows, const s24i_train_batch *step, in
     s24i_cpu_run(m, step->tokens, unfold_range, &job);
 }
 
-/* ---- norms, dropout ---------------------------------------------------------------------------- */
+/* ---- norms, dropout -------------------------------------------------------------------------- */
 
 typedef struct norm_job {
     s24i_machine *m;
@@ -261,7 +261,7 @@ static void norm_back(s24i_machine *m, const s24i_norm_back *back)
     s24i_cpu_add_columns(m, back->dbias, back->dz ? back->dz : back->ds, back->rows, width);
 }
 
-/* ---- activations ------------------------------------------------------------------------------- */
+/* ---- activations ----------------------------------------------------------------------------- */
 
 typedef struct activate_job {
     s24i_machine *m;
@@ -318,7 +318,7 @@ static void activate_back(s24i_machine *m, void *du, const void *dh, const s24i_
     s24i_cpu_add_columns(m, a->dbias, du, a->rows, n);
 }
 
-/* ---- the machine ------------------------------------------------------------------------------- */
+/* ---- the machine ----------------------------------------------------------------------------- */
 
 s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest, int64_t d,
                             int64_t width)
@@ -379,4 +379,9 @@ const s24i_ops s24i_ops_cpu = {
     .cosine_loss = s24i_cpu_cosine_loss,
     .squares = s24i_cpu_squares,
     .update = s24i_cpu_update,
+    .sparse_inputs = s24i_cpu_sparse_inputs,
+    .sparse_dx = s24i_cpu_sparse_dx,
+    .sparse_dw = s24i_cpu_sparse_dw,
+    .update_as = s24i_cpu_update_as,
+    .variance = s24i_cpu_variance,
 };

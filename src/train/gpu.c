@@ -16,7 +16,7 @@ void s24i_gpu_did(s24i_machine *m, s24_status status)
     if (m->status == S24_OK) m->status = status;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void *gpu_alloc(s24i_machine *m, size_t bytes)
 {
@@ -104,7 +104,7 @@ static void gpu_read_rows(s24i_machine *m, float *to, const float *from, int64_t
     }
 }
 
-/* ---- the weights in 16 bits -------------------------------------------------------------------- */
+/* ---- the weights in 16 bits ------------------------------------------------------------------ */
 
 static void gpu_refresh(s24i_machine *m)
 {
@@ -147,7 +147,7 @@ static size_t gpu_attention_bytes(s24i_machine *m, const s24i_heads *h, int64_t 
     return s24_device_train_attention_work_bytes(m->gpu->device, tokens, longest, h->heads);
 }
 
-/* ---- the machine ------------------------------------------------------------------------------- */
+/* ---- the machine ----------------------------------------------------------------------------- */
 
 static void gpu_close(s24i_machine *m)
 {

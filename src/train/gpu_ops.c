@@ -10,7 +10,7 @@ static s24_device_dropout dropped(const s24i_dropout *drop)
     return drop ? (s24_device_dropout){drop->rate, drop->seed} : (s24_device_dropout){0};
 }
 
-/* ---- linear layers ------------------------------------------------------------------------------ */
+/* ---- linear layers --------------------------------------------------------------------------- */
 
 static s24_dense view(const s24i_machine *m, const void *data, int64_t rows, int64_t cols,
                       int64_t ld)
@@ -72,7 +72,7 @@ void s24i_gpu_linear_dw(s24i_machine *m, const void *dy, const void *x, const s2
                 .sums = l->dbias, .x = dy, .work = m->gpu->work);
 }
 
-/* ---- embeddings --------------------------------------------------------------------------------- */
+/* ---- embeddings ------------------------------------------------------------------------------ */
 
 void s24i_gpu_unfold(s24i_machine *m, void *rows, const s24i_train_batch *step, int64_t image,
                      int64_t patch, int64_t channels)
@@ -100,7 +100,7 @@ void s24i_gpu_embed_back(s24i_machine *m, void *ds, const s24i_embed *e,
             .work = m->gpu->work);
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 void s24i_gpu_add_norm(s24i_machine *m, const s24i_add_norm *a)
 {
@@ -141,7 +141,7 @@ void s24i_gpu_activate_back(s24i_machine *m, void *du, const void *dh, const s24
             .squared = a->squared, .gated = a->gated, .work = m->gpu->work);
 }
 
-/* ---- attention ------------------------------------------------------------------------------------ */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 void s24i_gpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *h, int back)
 {
@@ -192,7 +192,7 @@ void s24i_gpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, 
         s24i_gpu_did(m, s24_device_train_attention_back(m->ctx, m->gpu->device, &args));
 }
 
-/* ---- losses --------------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 void s24i_gpu_cross_entropy(s24i_machine *m, const s24i_cross_entropy *c)
 {
@@ -242,7 +242,7 @@ void s24i_gpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_po
             .weight = weight, .gradient_scale = m->scale, .work = m->gpu->work);
 }
 
-/* ---- the optimiser --------------------------------------------------------------------------------- */
+/* ---- the optimiser --------------------------------------------------------------------------- */
 
 void s24i_gpu_squares(s24i_machine *m, double *sum, const float *g, const uint16_t *mask, int64_t n)
 {

@@ -16,7 +16,7 @@ static const double MARGIN = 0.97;
 /* What of a layer runs 2:4: two bits a kind of layer in a plan. */
 enum { DENSE = 0, FORWARD = 1, BOTH = 3 };
 
-/* ---- products ---------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 static s24_dense weight_view(const s24i_machine *m, const s24i_layer *l)
 {
@@ -68,7 +68,7 @@ void s24i_gpu_pack(s24i_machine *m)
     }
 }
 
-/* ---- choosing ---------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 /* One layer's products on memory of their own. */
 typedef struct trial {
@@ -158,7 +158,7 @@ static s24_status measure(int *choice, s24i_machine *m, const s24i_gpu_pair *pai
     return status;
 }
 
-/* ---- making ------------------------------------------------------------------------------------ */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 /* A layer that is 2:4 along k gets a packed copy, and one of its transpose where that is too;
    others get none. */

@@ -3,13 +3,11 @@
  * A transformer from a checkpoint. The walk over the tensors (model/walk.h) is made twice: first to
  * check each and give it its place in the arena, then to copy it there.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "io/checkpoint/checkpoint.h"
-#include "model/walk.h"
-#include "train/transformer.h"
+#include "train/draw.h"
 
 enum { PLACES_A_BLOCK = 20, PLACES_ELSE = 16, ALIGN = 16 };
 
@@ -19,6 +17,7 @@ typedef struct maker {
     s24_transformer *t;
     int filling; /* the second walk */
     int64_t at;  /* the next free element of the arena */
+    s24i_drawing drawing;
 } maker;
 
 /* What follows is another segment of the arena. */
@@ -35,16 +34,40 @@ static void segment(maker *k, int matrix)
     t->segments[t->segment_count++] = (s24i_segment){k->at, 0, matrix};
 }
 
-/* A tensor that is made is named like the weight next to it. */
+/* A tensor that is made is named like the weight next to it, or, where all are, as the model type
+   says, heads without its prefix. */
 static void name_made(char name[S24I_NAME_BYTES], const maker *k, const s24i_wanted *w)
 {
     const s24i_walk *walk = &k->walk;
     static const char weight[] = ".weight";
+    if (walk->draws && w->role != S24I_ROLE_HEAD) {
+        s24i_tensor_find(name, walk->checkpoint, walk->arch, w->pattern, w->block, w->suffix);
+        return;
+    }
     if (s24i_tensor_find(name, walk->checkpoint, walk->arch, w->pattern, w->block, weight)) {
         const size_t stem = strlen(name) + 1 - sizeof weight;
         snprintf(name + stem, S24I_NAME_BYTES - stem, "%s", w->suffix);
     } else {
         s24i_tensor_name(name, w->pattern, w->block, w->suffix);
+    }
+}
+
+/* As the files of the model type have it. */
+static void shape_made(s24i_place *p, const maker *k, const s24i_wanted *w)
+{
+    const s24i_shape *s = &k->t->shape;
+    if (w->transposed) {
+        p->shape[0] = w->cols;
+        p->shape[1] = w->rows;
+    } else if (w->any_rank && w->role == S24I_ROLE_PATCHES) {
+        p->rank = 4;
+        p->shape[1] = s->channels;
+        p->shape[2] = p->shape[3] = s->patch;
+    } else if (w->any_rank) {
+        p->rank = 3;
+        p->shape[0] = 1;
+        p->shape[1] = w->rows;
+        p->shape[2] = w->cols;
     }
 }
 
@@ -61,7 +84,10 @@ static void record(const maker *k, const s24_tensor *tensor, const s24i_wanted *
                                         : 1,
                       .shape = {w->rows, w->cols},
                       .made = !tensor};
-    if (tensor) memcpy(p->shape, tensor->shape, sizeof p->shape);
+    if (tensor)
+        memcpy(p->shape, tensor->shape, sizeof p->shape);
+    else
+        shape_made(p, k, w);
     for (int d = 0; tensor && tensor->packed && d < 2; d++)
         p->shape[d] = s24i_stored_side(tensor, d);
     if (tensor)
@@ -88,7 +114,7 @@ static s24_status copy(const maker *k, const s24_tensor *tensor, const s24i_want
     return status;
 }
 
-/* ---- heads ------------------------------------------------------------------------------------- */
+/* ---- heads ----------------------------------------------------------------------------------- */
 
 static s24_status choose_head(maker *k)
 {
@@ -105,6 +131,7 @@ static s24_status choose_head(maker *k)
         there = S24_HEAD_CLASSES;
         t->shape.classes = classes->rank == 2 ? classes->shape[0] : 0;
     }
+    if (k->walk.draws) TRY(s24i_drawing_read(&k->drawing, &there, t, k->ctx, k->walk.checkpoint));
     t->head_kind = there;
     if (!wish || wish == there) return S24_OK;
     REQUIRE(k->ctx, wish == S24_HEAD_QA && a->qa_head, S24_ERROR_UNSUPPORTED,
@@ -114,41 +141,28 @@ static s24_status choose_head(maker *k)
     return S24_OK;
 }
 
-/* Normal by Box and Muller, with BERT's deviation. */
-static void random_weights(float *x, int64_t count, uint64_t seed)
-{
-    uint32_t words[4];
-    for (int64_t i = 0; i < count; i++) {
-        s24_random(words, seed, (uint64_t)i);
-        const double u = ((double)words[0] + 1.0) / 4294967296.0;
-        const double angle = (double)words[1] / 4294967296.0 * 6.283185307179586;
-        x[i] = (float)(0.02 * sqrt(-2.0 * log(u)) * cos(angle));
-    }
-}
-
 /* Is a tensor that the checkpoint has not made: one of a head, or a bias whose neighbours, with
    which it lies end to end, are there? */
 static int is_made(const maker *k, const s24i_wanted *w)
 {
+    if (k->walk.draws) return !w->optional;
     if (w->role == S24I_ROLE_HEAD) return !w->is_bias || k->t->head_kind != S24_HEAD_LM;
     return w->stacked;
 }
 
-/* Biases begin as 0. */
 static s24_status make(const maker *k, const s24i_wanted *w)
 {
     s24_transformer *t = k->t;
     const int64_t count = w->rows * s24i_max(w->cols, 1);
     float *x;
     TRY(s24i_alloc_elems(&x, k->ctx, count, sizeof *x, "a tensor"));
-    memset(x, 0, (size_t)count * sizeof *x);
-    if (w->cols) random_weights(x, count, t->opts.seed);
+    s24i_draw(x, t, &k->drawing, w, k->at);
     t->machine.ops->upload(&t->machine, t->weights + k->at, x, (size_t)count * sizeof *x);
     s24_ctx_free(k->ctx, x);
     return S24_OK;
 }
 
-/* ---- the sink ---------------------------------------------------------------------------------- */
+/* ---- the sink -------------------------------------------------------------------------------- */
 
 static s24i_norm *norm_of(const maker *k, const s24i_wanted *w)
 {
@@ -285,7 +299,7 @@ static s24i_wanted_head wanted_head(const maker *k)
     case S24_HEAD_CLASSES:
         return (s24i_wanted_head){a->class_head, t->shape.classes, 0};
     case S24_HEAD_LM:
-        if (s24i_walk_weight(&k->walk, a->lm_head))
+        if (k->drawing.untied || s24i_walk_weight(&k->walk, a->lm_head))
             return (s24i_wanted_head){a->lm_head, t->shape.vocabulary, 1};
         break;
     case S24_HEAD_NONE:
@@ -309,7 +323,7 @@ static void finish_head(s24_transformer *t)
     if (t->head_kind == S24_HEAD_CLASSES) head->ldx *= s->positions;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static s24_status walk(maker *k)
 {
@@ -414,7 +428,8 @@ static s24_status begin(maker *k, const s24_checkpoint *checkpoint)
 {
     s24_transformer *t = k->t;
     TRY(find_architecture(t, k->ctx, checkpoint));
-    k->walk = (s24i_walk){.ctx = k->ctx,
+    k->walk = (s24i_walk){.draws = t->opts.draw,
+                          .ctx = k->ctx,
                           .checkpoint = checkpoint,
                           .arch = t->arch,
                           .shape = &t->shape,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which weights may be other than 0: those of 2:4 layers as they came, or of every layer of the
- * blocks by magnitude, chosen anew now and then while what is masked learns on (Zhou et al.,
- * "Learning N:M fine-grained structured sparse neural networks from scratch", 2021).
+ * Which weights may be other than 0, layer by layer as a method's row says, and what of the weights
+ * runs: those of 2:4 layers as they came, or of every layer that the method is for, chosen anew now
+ * and then while what is masked learns on (Zhou et al., "Learning N:M fine-grained structured
+ * sparse neural networks from scratch", 2021).
  */
+#include <math.h>
 #include <string.h>
 
 #include "train/run.h"
@@ -13,112 +15,263 @@ typedef struct maker {
     s24i_optimiser *o;
     s24_transformer *t;
     s24_ctx *ctx;
-    uint16_t *mask; /* of the arena */
-    float *w;       /* room for the largest tensor, */
-    uint8_t *keep;  /* and for a byte a weight of it */
-    int64_t found;
+    const s24i_look *look;
+    float *w, *other; /* room for the largest tensor, twice, */
+    uint8_t *keep;    /* and for a byte a weight of it */
+    float *extra;     /* of the place at work */
+    int64_t found, flips, layers;
+    double kept, all, beta;
 } maker;
 
-/* Is a place a linear layer of the blocks? */
-static int is_layer(const s24i_place *p)
+int s24i_method_takes(const s24i_optimiser *o, const s24i_place *p)
 {
     s24_tensor tensor = {
         .name = p->name, .dtype = S24_F32, .rank = p->rank, .transposed = p->transposed};
     memcpy(tensor.shape, p->shape, sizeof tensor.shape);
-    return s24_tensor_is_selected(&tensor, NULL, NULL);
+    return s24_tensor_is_selected(&tensor, NULL, o->exclude) &&
+           (!o->include || s24_tensor_is_selected(&tensor, o->include, NULL));
 }
 
-static s24_dense view(const maker *k, const s24i_place *p)
+static s24_dense view(const s24i_place *p, float *w)
 {
-    return (s24_dense){k->w, S24_F32, p->rows, p->cols, 0};
+    return (s24_dense){w, S24_F32, p->rows, p->cols, 0};
 }
 
-static void download(const maker *k, const float *arena, const s24i_place *p)
+static void download(const maker *k, float *to, const float *arena, const s24i_place *p)
 {
     s24i_machine *m = &k->t->machine;
-    m->ops->download(m, k->w, arena + p->offset, (size_t)(p->rows * p->cols) * sizeof *k->w);
+    m->ops->download(m, to, arena + p->offset, (size_t)(p->rows * p->cols) * sizeof *to);
 }
 
-/* The bits of w that is there: of weights that are not 0. */
+/* k->keep among the bits. */
 static void note(maker *k, const s24i_place *p)
 {
     const int64_t end = p->offset + p->rows * p->cols;
-    const float *w = k->w;
-    for (int64_t at = p->offset, n; at < end; at += n, w += n) {
+    const uint8_t *keep = k->keep;
+    for (int64_t at = p->offset, n; at < end; at += n, keep += n) {
         const int shift = (int)(at % 16);
         uint32_t bits = 0;
         n = s24i_min(16 - shift, end - at);
         for (int i = 0; i < n; i++)
-            bits |= (uint32_t)(w[i] != 0.0f) << i;
-        const uint32_t span = ((1u << n) - 1) << shift;
-        k->mask[at / 16] = (uint16_t)((k->mask[at / 16] & ~span) | bits << shift);
+            bits |= (uint32_t)(keep[i] != 0) << i;
+        const uint32_t span = ((1u << n) - 1) << shift, old = k->o->bits[at / 16] & span;
+        k->flips += __builtin_popcount(old ^ bits << shift);
+        k->o->bits[at / 16] = (uint16_t)((k->o->bits[at / 16] & ~span) | bits << shift);
     }
-    k->found++;
 }
+
+/* The bits into k->keep. */
+static void recall(const maker *k, const s24i_place *p)
+{
+    for (int64_t i = 0; i < p->rows * p->cols; i++) {
+        const int64_t at = p->offset + i;
+        k->keep[i] = k->o->bits[at / 16] >> at % 16 & 1;
+    }
+}
+
+/* ---- who chooses ----------------------------------------------------------------------------- */
 
 /* A matrix that lies transposed in its file may be 2:4 along either side: other programs prune
    it as if k were its columns. */
-static s24_status find(maker *k, const s24i_place *p)
+static s24_status find_zeros(maker *k, const s24i_place *p)
 {
-    const s24_dense dense = view(k, p);
+    const s24_dense dense = view(p, k->w);
     int yes = 0;
-    download(k, k->t->weights, p);
+    download(k, k->w, k->t->weights, p);
     if (p->cols % 4 == 0) TRY(s24_check(&yes, NULL, k->ctx, &dense));
     if (!yes && p->transposed) TRY(s24_check_along_n(&yes, NULL, k->ctx, &dense));
+    for (int64_t i = 0; yes && i < p->rows * p->cols; i++)
+        k->keep[i] = k->w[i] != 0.0f;
     if (yes) note(k, p);
+    k->found += yes;
     return S24_OK;
 }
 
-/* What is 2:4 along both sides, for the sake of dX, stays so. */
-static s24_status choose(maker *k, const s24i_place *p)
+/* Is the layer that runs now 2:4 along both sides, for the sake of dX? Then it stays so. */
+static s24_status is_both(int *both, const maker *k, const s24i_place *p)
+{
+    const s24_dense dense = view(p, k->other);
+    *both = 0;
+    if (k->o->method->forward != S24I_FORWARD_KEPT) return S24_OK;
+    download(k, k->other, k->t->weights, p);
+    TRY(s24_check(both, NULL, k->ctx, &dense));
+    return *both ? s24_check_along_n(both, NULL, k->ctx, &dense) : S24_OK;
+}
+
+/* Magnitudes times factors that tell the masks apart: which of them, chance or, at the end, the
+   least loss says. */
+static s24_status sample(const maker *k, const s24i_place *p)
+{
+    const s24i_optimiser *o = k->o;
+    const s24_dense noisy = view(p, k->other);
+    const int which = s24i_mask_of_step(o, &k->look->moment, k->look->settles);
+    for (int64_t i = 0; i < p->rows * p->cols; i++) {
+        uint32_t words[4];
+        s24_random(words, o->seed ^ (uint64_t)(which + 1) << 56, (uint64_t)(p->offset + i));
+        const double u = ((double)words[0] + 1.0) / 4294967296.0;
+        const double angle = (double)words[1] / 4294967296.0 * 6.283185307179586;
+        const double factor = which ? exp(o->numbers.noise * sqrt(-2 * log(u)) * cos(angle)) : 1;
+        k->other[i] = (float)((double)k->w[i] * factor);
+    }
+    return s24_magnitude_mask(k->keep, k->ctx, &noisy, 0);
+}
+
+/* k->keep for the weights k->w. */
+static s24_status choose(maker *k, const s24i_place *p, int64_t index)
+{
+    const s24_dense dense = view(p, k->w);
+    int both = 0;
+    switch (k->o->method->choice) {
+    case S24I_CHOICE_TILES:
+        return s24_tile_mask(k->keep, k->ctx, &dense, S24_SELECT_TILE_BEST, 0);
+    case S24I_CHOICE_GREEDY:
+        return s24_tile_mask(k->keep, k->ctx, &dense, S24_SELECT_TILE_GREEDY, 0);
+    case S24I_CHOICE_SAMPLES:
+        return sample(k, p);
+    case S24I_CHOICE_PATTERNS:
+        s24i_patterns_keep(k->keep, k->o, k->extra, p->rows * p->cols, k->look, index);
+        return S24_OK;
+    default:
+        if (k->o->numbers.watch_tiles > 0)
+            both = 1;
+        else
+            TRY(is_both(&both, k, p));
+        return both ? s24_tile_mask(k->keep, k->ctx, &dense, S24_SELECT_TILE_BEST, 0)
+                    : s24_magnitude_mask(k->keep, k->ctx, &dense, 0);
+    }
+}
+
+/* ---- what runs ------------------------------------------------------------------------------- */
+
+static void keep_kept(maker *k, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        k->all += fabs((double)k->w[i]);
+        if (k->keep[i])
+            k->kept += fabs((double)k->w[i]);
+        else
+            k->w[i] = 0.0f;
+    }
+}
+
+/* The scale is taken where the layer is first thresholded. */
+static s24_status soften(maker *k, const s24i_place *p, int64_t index)
+{
+    double *beta = &k->o->memory[S24I_REMEMBERS_FIXED + index];
+    const s24_dense dense = view(p, k->w), copy = view(p, k->other);
+    memcpy(k->other, k->w, (size_t)(p->rows * p->cols) * sizeof *k->w);
+    if (*beta == 0) TRY(s24_soft_threshold_scale(beta, k->ctx, &dense));
+    TRY(s24_soft_threshold(k->ctx, &dense, k->keep, &copy, (float)*beta));
+    for (int64_t i = 0; i < p->rows * p->cols; i++) {
+        k->all += fabs((double)k->other[i]);
+        k->kept += k->keep[i] ? fabs((double)k->other[i]) : 0;
+    }
+    k->beta += *beta;
+    return S24_OK;
+}
+
+/* k->w, as it learns, becomes what runs. */
+static s24_status make_forward(maker *k, const s24i_place *p, int64_t index)
+{
+    const int64_t count = p->rows * p->cols;
+    switch (k->o->method->forward) {
+    case S24I_FORWARD_SOFT:
+        return soften(k, p, index);
+    case S24I_FORWARD_SCALED:
+        s24i_scales_apply(k->w, k->extra, p->rows, p->cols);
+        if (k->look->settles) keep_kept(k, count);
+        return S24_OK;
+    default:
+        keep_kept(k, count);
+        return S24_OK;
+    }
+}
+
+/* Masks that are looked at only leave the weights alone. */
+static int looks_only(const maker *k)
+{
+    return k->o->method->choice == S24I_CHOICE_NOBODY;
+}
+
+static s24_status make_place(maker *k, const s24i_place *p, int64_t index)
 {
     s24i_machine *m = &k->t->machine;
-    const s24_dense dense = view(k, p);
     const int64_t count = p->rows * p->cols;
-    int both = 0;
-    if (p->cols % 4) return S24_OK;
-    download(k, k->t->weights, p);
-    TRY(s24_check(&both, NULL, k->ctx, &dense));
-    if (both) TRY(s24_check_along_n(&both, NULL, k->ctx, &dense));
-    download(k, k->o->latent, p);
-    TRY(both ? s24_tile_mask(k->keep, k->ctx, &dense, S24_SELECT_TILE_BEST, 0)
-             : s24_magnitude_mask(k->keep, k->ctx, &dense, 0));
-    for (int64_t i = 0; i < count; i++)
-        k->w[i] = k->keep[i] ? k->w[i] : 0.0f;
-    m->ops->upload(m, k->t->weights + p->offset, k->w, (size_t)count * sizeof *k->w);
-    note(k, p);
+    if (k->o->method->choice == S24I_CHOICE_ZEROS) return find_zeros(k, p);
+    download(k, k->w, k->o->latent ? k->o->latent : k->t->weights, p);
+    TRY(m->status);
+    if (!k->look->sparse) {
+        memset(k->keep, 1, (size_t)count);
+    } else if (k->look->chooses) {
+        TRY(choose(k, p, index));
+    } else {
+        recall(k, p);
+    }
+    if (k->look->sparse && !looks_only(k)) TRY(make_forward(k, p, index));
+    if (!k->look->settles) note(k, p);
+    k->found += count;
+    k->layers++;
+    if (!looks_only(k))
+        m->ops->upload(m, k->t->weights + p->offset, k->w, (size_t)count * sizeof *k->w);
     return S24_OK;
 }
 
-static s24_status make(maker *k)
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static s24_status make_all(maker *k)
 {
     const s24_transformer *t = k->t;
-    const size_t bytes = (size_t)(t->elems / 16) * sizeof *k->mask;
-    s24i_machine *m = &k->t->machine;
     int64_t most = 0;
     for (int64_t i = 0; i < t->place_count; i++)
         most = s24i_max(most, t->places[i].rows * t->places[i].cols);
-    TRY(s24i_alloc_elems(&k->mask, k->ctx, (int64_t)bytes, 1, "masks"));
-    TRY(s24i_alloc_elems(&k->w, k->ctx, most, sizeof *k->w + sizeof *k->keep, "a weight"));
-    k->keep = (uint8_t *)(k->w + most);
-    memset(k->mask, 0xff, bytes);
-    for (int64_t i = 0; i < t->place_count; i++)
-        if (is_layer(&t->places[i]))
-            TRY(k->o->latent ? choose(k, &t->places[i]) : find(k, &t->places[i]));
-    REQUIRE(k->ctx, k->found, S24_ERROR_NOT_TWO_FOUR,
-            k->o->latent ? "no linear layer of the blocks has inputs that 4 divides"
-                         : "no linear layer of the blocks is 2:4: there is nothing to keep zero");
-    m->ops->upload(m, k->o->mask, k->mask, bytes);
-    if (k->o->latent) m->ops->refresh(m);
+    TRY(s24i_alloc_elems(&k->w, k->ctx, most, 2 * sizeof *k->w + sizeof *k->keep, "a weight"));
+    k->other = k->w + most;
+    k->keep = (uint8_t *)(k->other + most);
+    k->extra = k->o->extra;
+    for (int64_t i = 0; i < t->place_count; i++) {
+        if (!s24i_method_takes(k->o, &t->places[i])) continue;
+        TRY(make_place(k, &t->places[i], i));
+        if (k->extra) k->extra += s24i_extra_of(k->o, &t->places[i]);
+    }
+    REQUIRE(k->ctx, k->found, S24_ERROR_NOT_TWO_FOUR, "%s",
+            "no linear layer of the blocks is 2:4: there is nothing to keep zero");
+    return S24_OK;
+}
+
+static void remember(const maker *k)
+{
+    double *memory = k->o->memory;
+    const s24i_look *look = k->look;
+    const int first = memory[S24I_REMEMBERS_SPARSE] != look->sparse;
+    if (look->settles) return;
+    memory[S24I_REMEMBERS_FLIPS] =
+        look->chooses && !first ? (double)k->flips / (double)k->found : 0;
+    if (look->chooses || first) memory[S24I_REMEMBERS_CHOSEN] = (double)look->moment.step;
+    if (k->all > 0) memory[S24I_REMEMBERS_KEPT] = k->kept / k->all;
+    if (k->layers) memory[S24I_REMEMBERS_BETA] = k->beta / (double)k->layers;
+    memory[S24I_REMEMBERS_SPARSE] = look->sparse;
+}
+
+s24_status s24i_masks_make(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                           const s24i_look *look)
+{
+    maker k = {.o = o, .t = t, .ctx = ctx, .look = look};
+    s24i_machine *m = &t->machine;
+    m->ctx = ctx;
+    const s24_status status = make_all(&k);
+    s24_ctx_free(ctx, k.w);
+    TRY(status);
+    remember(&k);
+    if (o->mask && !look->settles)
+        m->ops->upload(m, o->mask, o->bits, (size_t)(t->elems / 16) * sizeof *o->bits);
+    if (o->latent) m->ops->refresh(m);
     return m->status;
 }
 
-s24_status s24i_masks_make(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
+s24_status s24i_masks_read(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
 {
-    maker k = {.o = o, .t = t, .ctx = ctx};
-    t->machine.ctx = ctx;
-    const s24_status status = make(&k);
-    s24_ctx_free(ctx, k.mask);
-    s24_ctx_free(ctx, k.w);
-    return status;
+    s24i_machine *m = &t->machine;
+    m->ctx = ctx;
+    if (o->mask) m->ops->download(m, o->bits, o->mask, (size_t)(t->elems / 16) * sizeof *o->bits);
+    return m->status;
 }

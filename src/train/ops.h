@@ -18,13 +18,28 @@
 typedef struct s24i_machine s24i_machine;
 typedef struct s24i_gpu s24i_gpu; /* train/gpu.h */
 
+/* What of a layer's products is 2:4 beside its weights, while a method of sparse training runs. */
+typedef struct s24i_layer_rule {
+    int inputs;            /* 2:4 along features, */
+    int tiles;             /* along tokens too, */
+    int outer;             /* or, of the last product, in dW alone */
+    int mvue;              /* gradients of outputs in dW: 0 dense, 1 approximate, 2 exact MVUE24 */
+    double whole_features; /* with outer: the share of features that stay whole in dW */
+    uint64_t seed;         /* of the step */
+    void *x, *dy;          /* room for both, */
+    uint8_t *keep;         /* for a byte an input, */
+    int32_t *order;        /* and for tokens and features */
+} s24i_layer_rule;
+
 /* y[m,n] = x[m,k]·wᵀ + bias: a linear layer's place among weights and gradients. */
 typedef struct s24i_layer {
     float *w, *bias; /* [n,k], [n] or NULL */
     float *dw, *dbias;
     int64_t n, k;
-    int64_t ldx, ldy; /* elements from one row of x, of y, to the next */
-    void *device;     /* what a device keeps of it */
+    int64_t ldx, ldy;            /* elements from one row of x, of y, to the next */
+    void *device;                /* what a device keeps of it */
+    const s24i_layer_rule *rule; /* NULL: all of them are dense */
+    int64_t site;                /* tells the layers apart where chance has a part */
 } s24i_layer;
 
 typedef struct s24i_norm {
@@ -191,7 +206,20 @@ typedef struct s24i_update {
     double rate, decay; /* of matrices, times the rate */
     double pull;        /* towards 0, of what is masked: a gradient of pull·p */
     int64_t step;       /* 1, 2, … */
+    /* What tells STEP and AdamS from AdamW, for ops->update_as. Variance stays where a bit is set,
+       with `frozen_eps` as it is; signs: of what is masked the moment is (1 − fade) of itself and
+       fade·pull·sign(p), and the variance is that of the moment. */
+    const uint16_t *frozen;
+    double frozen_eps, fade;
+    int signs;
 } s24i_update;
+
+/* Of the elements whose bits are set, of how the next update would change the variance: the sum of
+   the magnitudes, the sum of their logarithms where they are not 0, and how many are not. */
+typedef struct s24i_variance {
+    double sum, logs;
+    int64_t count, changed;
+} s24i_variance;
 
 typedef struct s24i_ops {
     const char *name;
@@ -270,6 +298,19 @@ typedef struct s24i_ops {
     /* *sum = Σ g² of what the mask lets be. */
     void (*squares)(s24i_machine *m, double *sum, const float *g, const uint16_t *mask, int64_t n);
     void (*update)(s24i_machine *m, const s24i_update *job);
+
+    /* For methods of sparse training; NULL where the device has none of it. What a layer of a rule
+       multiplies with instead of its inputs, forward or in dW; 0 where forward did in dx; linear_dw
+       from 2:4 gradients of outputs. */
+    const void *(*sparse_inputs)(s24i_machine *m, const void *x, const s24i_layer *layer,
+                                 int64_t rows, int back);
+    void (*sparse_dx)(s24i_machine *m, void *dx, const void *x, const s24i_layer *layer,
+                      int64_t rows);
+    void (*sparse_dw)(s24i_machine *m, const void *dy, const void *x, const s24i_layer *layer,
+                      int64_t rows, int with_bias);
+    void (*update_as)(s24i_machine *m, const s24i_update *job);
+    void (*variance)(s24i_machine *m, s24i_variance *out, const s24i_update *job,
+                     const uint16_t *bits);
 } s24i_ops;
 
 /* The most that a context has, by s24_ctx_opts. */
@@ -344,5 +385,15 @@ void s24i_cpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_po
 void s24i_cpu_squares(s24i_machine *m, double *sum, const float *g, const uint16_t *mask,
                       int64_t n);
 void s24i_cpu_update(s24i_machine *m, const s24i_update *job);
+
+const void *s24i_cpu_sparse_inputs(s24i_machine *m, const void *x, const s24i_layer *l,
+                                   int64_t rows, int back);
+void s24i_cpu_sparse_dx(s24i_machine *m, void *dx, const void *x, const s24i_layer *l,
+                        int64_t rows);
+void s24i_cpu_sparse_dw(s24i_machine *m, const void *dy, const void *x, const s24i_layer *l,
+                        int64_t rows, int with_bias);
+void s24i_cpu_update_as(s24i_machine *m, const s24i_update *job);
+void s24i_cpu_variance(s24i_machine *m, s24i_variance *out, const s24i_update *job,
+                       const uint16_t *bits);
 
 #endif

@@ -8,8 +8,16 @@
 
 #include "train/run.h"
 
-/* SR-STE's factor: how strongly masked weights that learn on are pulled to 0. */
-static const double PULL = 2e-4;
+/* Steps that masks stay for at least where it pays to pack what they leave, on a device. */
+enum { LASTING = 2 };
+
+/* The masks of the first step. */
+static s24_status begin(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
+{
+    const s24i_moment start = {0, 0};
+    int chosen;
+    return s24i_method_begin(o, t, ctx, &start, &chosen);
+}
 
 s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                                  const s24_train_opts *opts)
@@ -25,13 +33,15 @@ s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx 
             2 * (long long)t->elems);
     m->ops->clear(m, o->m, bytes);
     m->ops->clear(m, o->v, bytes);
-    if (!opts->fixed) return S24_OK;
+    TRY(s24i_method_create(o, t, ctx, opts));
+    if (o->method->choice == S24I_CHOICE_NOBODY) return begin(o, t, ctx);
+    const int learns_on = o->method->choice != S24I_CHOICE_ZEROS;
     o->mask = m->ops->alloc(m, (size_t)t->elems / 8);
-    if (opts->refresh) o->latent = m->ops->alloc(m, bytes);
-    REQUIRE(ctx, o->mask && (o->latent || !opts->refresh), S24_ERROR_MEMORY,
+    if (learns_on) o->latent = m->ops->alloc(m, bytes);
+    REQUIRE(ctx, o->mask && (o->latent || !learns_on), S24_ERROR_MEMORY,
             "out of memory: masks of %lld weights", (long long)t->elems);
     if (o->latent) m->ops->copy(m, o->latent, t->weights, bytes);
-    return s24i_masks_make(o, t, ctx);
+    return begin(o, t, ctx);
 }
 
 s24_status s24i_optimiser_fix(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
@@ -41,7 +51,8 @@ s24_status s24i_optimiser_fix(const s24i_optimiser *o, s24_transformer *t, s24_c
     s24i_layer **layers;
     s24i_fixed fixed = {.count = S24I_LAYERS_A_BLOCK * t->shape.layers,
                         .tokens = t->opts.max_tokens};
-    if (!o->mask) return S24_OK;
+    if (!o->mask || (o->method->choice != S24I_CHOICE_ZEROS && o->numbers.refresh < LASTING))
+        return S24_OK;
     TRY(s24i_alloc_elems(&layers, ctx, fixed.count, sizeof *layers, "a list of layers"));
     for (int64_t b = 0; b < t->shape.layers; b++) {
         s24i_train_block *block = &t->blocks[b];
@@ -61,37 +72,140 @@ void s24i_optimiser_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
     s24i_machine *m = &t->machine;
     m->ctx = ctx;
     m->ops->unfix(m);
+    s24i_method_free(o, t, ctx);
     m->ops->free(m, o->m);
     m->ops->free(m, o->v);
     m->ops->free(m, o->mask);
     m->ops->free(m, o->latent);
 }
 
-void s24i_optimiser_step(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
-                         const s24_train_opts *opts, int64_t step, double rate)
+static s24i_update update_of(const s24i_optimiser *o, const s24_transformer *t,
+                             const s24_train_opts *opts, const s24i_stride *stride)
+{
+    const int frozen = o->taken && o->memory[S24I_REMEMBERS_FROZEN] != 0;
+    return (s24i_update){.p = o->latent ? o->latent : t->weights,
+                         .masked = o->latent ? t->weights : NULL,
+                         .pull = o->numbers.masked_decay,
+                         .g = t->gradients,
+                         .m = o->m,
+                         .v = o->v,
+                         .mask = o->mask,
+                         .segments = t->segments,
+                         .segment_count = t->segment_count,
+                         .count = t->elems,
+                         .sums = t->at.sums,
+                         .clip = opts->clip,
+                         .beta1 = opts->beta1,
+                         .beta2 = opts->beta2,
+                         .eps = opts->eps,
+                         .rate = stride->rate,
+                         .decay = opts->decay,
+                         .step = stride->step,
+                         .frozen = frozen ? o->taken : NULL,
+                         .frozen_eps = pow(opts->eps, 0.75),
+                         .fade = stride->at.progress,
+                         .signs = o->method->adam == S24I_ADAM_ADAMS};
+}
+
+static void squares(const s24i_optimiser *o, s24_transformer *t)
 {
     s24i_machine *m = &t->machine;
-    const s24i_update job = {.p = o->latent ? o->latent : t->weights,
-                             .masked = o->latent ? t->weights : NULL,
-                             .pull = PULL,
-                             .g = t->gradients,
-                             .m = o->m,
-                             .v = o->v,
-                             .mask = o->mask,
-                             .segments = t->segments,
-                             .segment_count = t->segment_count,
-                             .count = t->elems,
-                             .sums = t->at.sums,
-                             .clip = opts->clip,
-                             .beta1 = opts->beta1,
-                             .beta2 = opts->beta2,
-                             .eps = opts->eps,
-                             .rate = rate,
-                             .decay = opts->decay,
-                             .step = step};
-    m->ctx = ctx;
     m->ops->squares(m, &t->at.sums->squares, t->gradients, o->latent ? NULL : o->mask, t->elems);
+}
+
+/* ---- STEP ------------------------------------------------------------------------------------ */
+
+int s24i_step_freezes(double mean, double eps, double progress, const s24i_numbers *n)
+{
+    return progress > n->most || (mean < eps && progress > n->least);
+}
+
+/* The mean of the window after a change of the variance came into it. */
+static double remember_change(s24i_optimiser *o, const s24_transformer *t, const s24i_variance *v)
+{
+    double *window = o->memory + S24I_REMEMBERS_FIXED + t->place_count, sum = 0;
+    const int64_t room = o->memory_count - S24I_REMEMBERS_FIXED - t->place_count;
+    const int64_t count = (int64_t)o->memory[S24I_REMEMBERS_COUNT]++;
+    const double geometric = v->changed ? exp(v->logs / (double)v->changed) : 0;
+    window[count % room] = o->numbers.statistic > 1 ? geometric : v->sum / (double)v->count;
+    const int64_t filled = s24i_min(count + 1, room);
+    for (int64_t i = 0; i < filled; i++)
+        sum += window[i];
+    return sum / (double)filled;
+}
+
+static s24_status step_of_step(s24i_optimiser *o, s24_transformer *t, const s24i_update *job,
+                               const s24i_stride *stride)
+{
+    s24i_machine *m = &t->machine;
+    s24i_variance change;
+    s24i_sums sums;
+    if (job->frozen) {
+        m->ops->update_as(m, job);
+        return m->status;
+    }
+    m->ops->variance(m, &change, job, o->taken);
+    m->ops->download(m, &sums, t->at.sums, sizeof sums);
+    m->ops->update(m, job);
+    if (m->status != S24_OK || !isfinite(sums.loss) || !isfinite(sums.squares)) return m->status;
+    const double mean = remember_change(o, t, &change);
+    o->memory[S24I_REMEMBERS_FROZEN] =
+        s24i_step_freezes(mean, job->eps, stride->after, &o->numbers);
+    return S24_OK;
+}
+
+/* ---- what learns next to the weights --------------------------------------------------------- */
+
+static double square_sum(const float *x, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+/* Gradients of extras, their norm with that of the weights', then both move. */
+static s24_status step_with_extra(s24i_optimiser *o, s24_transformer *t, float *gradients,
+                                  const s24_train_opts *opts, const s24i_stride *stride)
+{
+    s24i_machine *m = &t->machine;
+    const s24i_look look = {.moment = stride->at, .sparse = 1};
+    const s24i_update job = update_of(o, t, opts, stride);
+    s24i_sums sums;
+    memset(gradients, 0, (size_t)o->extra_count * sizeof *gradients);
+    TRY(s24i_extra_back(gradients, o, t, m->ctx, &look));
+    if (o->method->adam == S24I_ADAM_PATTERNS)
+        m->ops->clear(m, t->gradients, (size_t)t->elems * sizeof *gradients);
+    squares(o, t);
+    m->ops->download(m, &sums, t->at.sums, sizeof sums);
+    const double scale = (double)m->scale;
+    sums.squares += square_sum(gradients, o->extra_count);
+    m->ops->upload(m, t->at.sums, &sums, sizeof sums);
+    const double norm = sqrt(sums.squares) / scale;
+    if (o->method->adam != S24I_ADAM_PATTERNS) m->ops->update_as(m, &job);
+    if (m->status == S24_OK && isfinite(sums.loss) && isfinite(norm))
+        s24i_extra_move(o, gradients, opts, stride,
+                        (opts->clip > 0 && norm > opts->clip ? opts->clip / norm : 1) / scale);
+    return m->status;
+}
+
+s24_status s24i_optimiser_step(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                               const s24_train_opts *opts, const s24i_stride *stride)
+{
+    s24i_machine *m = &t->machine;
+    const s24i_update job = update_of(o, t, opts, stride);
+    float *gradients;
+    m->ctx = ctx;
+    if (o->extra) {
+        TRY(s24i_alloc_elems(&gradients, ctx, o->extra_count, sizeof *gradients, "a method"));
+        const s24_status status = step_with_extra(o, t, gradients, opts, stride);
+        s24_ctx_free(ctx, gradients);
+        return status;
+    }
+    squares(o, t);
+    if (o->method->adam == S24I_ADAM_STEP) return step_of_step(o, t, &job, stride);
     m->ops->update(m, &job);
+    return m->status;
 }
 
 double s24i_schedule_at(const s24_train_opts *opts, double progress, double share)

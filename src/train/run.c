@@ -34,7 +34,7 @@ typedef struct runner {
     int has_checkpoint;  /* of this run, at opts.checkpoint */
 } runner;
 
-/* ---- preparing ---------------------------------------------------------------------------------- */
+/* ---- preparing ------------------------------------------------------------------------------- */
 
 static s24_status read_options(s24_train_opts *o, s24_ctx *ctx, const s24_train_opts *opts)
 {
@@ -102,8 +102,13 @@ static uint64_t run_number(const runner *r)
                                (int64_t)o->seed, o->schedule, o->fixed,
                                r->source->count, r->t->elems, r->t->opts.max_tokens,
                                r->t->opts.dtype, o->refresh};
+    const s24i_optimiser *method = &r->optimiser;
     uint64_t hash = mix(UINT64_C(0xcbf29ce484222325), reals, sizeof reals);
     hash = mix(hash, numbers, sizeof numbers);
+    hash = mix(hash, method->method->name, strlen(method->method->name));
+    hash = mix(hash, &method->numbers, sizeof method->numbers);
+    if (o->include) hash = mix(hash, o->include, strlen(o->include));
+    if (o->exclude) hash = mix(hash, o->exclude, strlen(o->exclude) + 1);
     if (r->source->lengths)
         hash = mix(hash, r->source->lengths, (size_t)r->source->count * sizeof *r->source->lengths);
     return hash;
@@ -118,17 +123,19 @@ static int64_t estimate(const runner *r)
 
 static s24_train_report report_at(const runner *r, double loss, double rate, double norm)
 {
-    return (s24_train_report){.step = r->state.step,
-                              .steps = r->steps ? r->steps : estimate(r),
-                              .tokens = r->state.tokens,
-                              .epoch =
-                                  (double)r->state.step / (double)s24_batches_per_epoch(r->batches),
-                              .loss = loss,
-                              .rate = rate,
-                              .norm = norm,
-                              .seconds = r->state.seconds,
-                              .held_out = NAN,
-                              .sparse_layers = r->t->machine.two_four};
+    s24_train_report report = {.step = r->state.step,
+                               .steps = r->steps ? r->steps : estimate(r),
+                               .tokens = r->state.tokens,
+                               .epoch = (double)r->state.step /
+                                        (double)s24_batches_per_epoch(r->batches),
+                               .loss = loss,
+                               .rate = rate,
+                               .norm = norm,
+                               .seconds = r->state.seconds,
+                               .held_out = NAN,
+                               .sparse_layers = r->t->machine.two_four};
+    s24i_method_report(&report, &r->optimiser);
+    return report;
 }
 
 static s24_status prepare(runner *r)
@@ -168,7 +175,7 @@ static s24_status prepare(runner *r)
     return S24_OK;
 }
 
-/* ---- running ------------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* Progress 0 … 1, and what a step adds to it. */
 static double progress_of(const runner *r, double *share)
@@ -183,10 +190,18 @@ static double progress_of(const runner *r, double *share)
     return progress;
 }
 
-/* Gradients of what was read, and the sums that they leave. `update` goes on with them; may be
+/* After the step to come. */
+static double progress_after(const runner *r, double share)
+{
+    double none;
+    return r->steps ? (double)(r->state.step + 1) / (double)r->steps
+                    : progress_of(r, &none) + share;
+}
+
+/* Gradients of what was read, and the sums that they leave. `stride` goes on with them; may be
    NULL. */
 static s24_status run(s24i_sums *sums, runner *r, const s24i_examples *examples,
-                      const s24_objective *objective, const double *rate)
+                      const s24_objective *objective, const s24i_stride *stride)
 {
     s24_transformer *t = r->t;
     s24i_machine *m = &t->machine;
@@ -197,9 +212,8 @@ static s24_status run(s24i_sums *sums, runner *r, const s24i_examples *examples,
     m->scale = (float)r->state.scale;
     m->ops->clear(m, t->at.sums, sizeof *t->at.sums);
     TRY(s24i_examples_gradients(examples, t, r->ctx, &o));
-    if (rate)
-        s24i_optimiser_step(&r->optimiser, t, r->ctx, &r->opts,
-                            r->state.step + 1 - r->state.left_out, *rate);
+    if (stride && m->status == S24_OK)
+        TRY(s24i_optimiser_step(&r->optimiser, t, r->ctx, &r->opts, stride));
     m->ops->download(m, sums, t->at.sums, sizeof *sums);
     return m->status;
 }
@@ -212,6 +226,7 @@ static s24_status measure(double *mean, runner *r)
     int64_t which[HELD_OUT];
     double sum = 0;
     objective.dropout = objective.attention_dropout = 0;
+    r->optimiser.rule.mvue = 0; /* its gradients are thrown away */
     const int64_t batch = s24i_min(r->opts.batch, HELD_OUT);
     for (int64_t at = 0; at < source->count; at += batch) {
         const int64_t count = s24i_min(batch, source->count - at);
@@ -250,6 +265,14 @@ static void rescale(s24i_train_state *state, double norm)
     if (left_out || state->since >= SCALE_STEPS) state->since = 0;
 }
 
+static s24_status begin_method(runner *r, const s24i_moment *moment)
+{
+    int chosen;
+    TRY(s24i_method_begin(&r->optimiser, r->t, r->ctx, moment, &chosen));
+    return chosen && r->state.step ? s24i_optimiser_fix(&r->optimiser, r->t, r->ctx, &r->state.plan)
+                                   : S24_OK;
+}
+
 static s24_status step(runner *r)
 {
     const s24_train_opts *o = &r->opts;
@@ -262,19 +285,20 @@ static s24_status step(runner *r)
     s24_objective objective = o->objective;
     r->pulse = (s24i_pulse){STAGE, r->state.step, r->last.steps};
     objective.seed = (o->seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + ((uint64_t)r->state.step << 20);
-    if (o->refresh && r->state.step && r->state.step % o->refresh == 0 &&
-        progress < o->refresh_until) {
-        TRY(s24i_masks_make(&r->optimiser, r->t, r->ctx));
-        TRY(s24i_optimiser_fix(&r->optimiser, r->t, r->ctx, &r->state.plan));
-    }
+    const s24i_stride stride = {.step = r->state.step + 1 - r->state.left_out,
+                                .at = {r->state.step, progress},
+                                .after = progress_after(r, share),
+                                .rate = rate};
+    TRY(begin_method(r, &stride.at));
     TRY(s24i_examples_read(&r->examples, r->t, r->ctx, which, count));
-    TRY(run(&sums, r, &r->examples, &objective, &rate));
+    TRY(run(&sums, r, &r->examples, &objective, &stride));
     if (!isfinite(sums.loss)) return refuse(r, "the loss", sums.loss);
     const double norm = sqrt(sums.squares) / r->state.scale;
     const int scaled = r->t->opts.dtype == S24_F16;
     if (!isfinite(norm) && (!scaled || r->state.scale <= SCALE_LEAST))
         return refuse(r, "the gradients' norm", norm);
     if (scaled) rescale(&r->state, norm);
+    s24i_method_end(&r->optimiser, &stride.at, sums.loss);
     r->state.step++;
     r->state.tokens += r->examples.tokens;
     r->state.seconds = s24i_seconds() - r->started;
@@ -308,12 +332,16 @@ static int is_due(const runner *r)
             r->state.seconds - r->checkpointed >= o->checkpoint_seconds);
 }
 
-/* The loss on what is held out, where it is due. */
+/* The loss on what is held out, where it is due, with the weights that the run would end with. */
 static s24_status measure_if_due(runner *r)
 {
     const s24_train_opts *o = &r->opts;
     const int due = is_over(r) || (o->held_out_steps && r->state.step % o->held_out_steps == 0);
-    return o->held_out && due ? measure(&r->last.held_out, r) : S24_OK;
+    double share;
+    const s24i_moment moment = {r->state.step, progress_of(r, &share)};
+    if (!is_over(r) && !(o->held_out && due)) return S24_OK;
+    TRY(s24i_method_settle(&r->optimiser, r->t, r->ctx, &moment));
+    return o->held_out ? measure(&r->last.held_out, r) : S24_OK;
 }
 
 /* One step and what is said of it. INTERRUPTED in the midst of a step: all is as before it;

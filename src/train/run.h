@@ -4,6 +4,7 @@
 #define S24_TRAIN_RUN_H
 
 #include "sparse24/task.h"
+#include "train/method.h"
 #include "train/transformer.h"
 
 /* Examples side by side in host memory. */
@@ -28,26 +29,125 @@ s24_status s24i_examples_read(s24i_examples *e, s24_transformer *t, s24_ctx *ctx
 s24_status s24i_examples_gradients(const s24i_examples *e, s24_transformer *t, s24_ctx *ctx,
                                    const s24_objective *objective);
 
+/* Numbers that a run of a method remembers, on the host: these, then a scale for each place of the
+   transformer, then a window of STEP's. */
+enum {
+    S24I_REMEMBERS_SPARSE, /* was the last step in 2:4? −1: there was none */
+    S24I_REMEMBERS_CHOSEN, /* the step that chose the masks */
+    S24I_REMEMBERS_FLIPS,
+    S24I_REMEMBERS_KEPT,
+    S24I_REMEMBERS_BETA,
+    S24I_REMEMBERS_FROZEN, /* is the variance? */
+    S24I_REMEMBERS_COUNT,  /* of what came into the window */
+    S24I_REMEMBERS_SCORES, /* of eight masks */
+    S24I_REMEMBERS_FIXED = S24I_REMEMBERS_SCORES + 8
+};
+
 typedef struct s24i_optimiser {
     float *m, *v;   /* in the machine's memory, laid out as the weights */
     uint16_t *mask; /* likewise, a bit a weight; NULL: all may be anything */
     float *latent;  /* the weights before they are masked, where masks change; else NULL */
+    const s24i_method *method;
+    s24i_numbers numbers;
+    const char *include, *exclude;
+    uint64_t seed;
+    /* On the host: the mask as it was chosen last, or looked at; what a run remembers; what of a
+       method learns next to the weights, with its two moments. NULL: the method has none. */
+    uint16_t *bits;
+    double *memory;
+    int64_t memory_count;
+    float *extra;
+    int64_t extra_count;
+    s24i_layer_rule rule; /* of the layers that the method is for */
+    uint16_t *taken;      /* STEP's: in the machine, the bits of those layers */
 } s24i_optimiser;
+
+/* Where a run stands: before this step, 0 … 1. */
+typedef struct s24i_moment {
+    int64_t step;
+    double progress;
+} s24i_moment;
 
 s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                                  const s24_train_opts *opts);
-/* o->mask: the zeros of 2:4 layers, or, where there are latent weights, their magnitudes'
-   choice, by which the transformer's weights are made anew. NOT_TWO_FOUR. */
-s24_status s24i_masks_make(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
-/* Where weights are fixed: 2:4 layers are multiplied as such from now on. */
+/* Where masks stay for some steps: 2:4 layers are multiplied as such from now on. */
 s24_status s24i_optimiser_fix(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                               int64_t *plan);
 void s24i_optimiser_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
 /* Step number `step` (1, 2, …) at a learning rate, which leaves the squares of the gradients
-   with the loss and clears them; nothing else where one of these is not finite. Waits for
-   nothing. */
-void s24i_optimiser_step(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
-                         const s24_train_opts *opts, int64_t step, double rate);
+   with the loss and clears them; nothing else where one of these is not finite. */
+typedef struct s24i_stride {
+    int64_t step;
+    s24i_moment at; /* before it, */
+    double after;   /* and the progress after it */
+    double rate;
+} s24i_stride;
+s24_status s24i_optimiser_step(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                               const s24_train_opts *opts, const s24i_stride *stride);
+
+/* Does the method choose zeros of that tensor? */
+int s24i_method_takes(const s24i_optimiser *o, const s24i_place *place);
+/* Refuses what the transformer, its machine or the objective has not; room for what the method
+   learns and remembers. */
+s24_status s24i_method_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                              const s24_train_opts *opts);
+/* Weights and masks as the step at a moment runs with them; *chosen: are the masks new? */
+s24_status s24i_method_begin(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                             const s24i_moment *moment, int *chosen);
+/* Weights as the method leaves them at its end; the next begin takes that back. */
+s24_status s24i_method_settle(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                              const s24i_moment *moment);
+/* After the step of that loss, which was applied. */
+void s24i_method_end(s24i_optimiser *o, const s24i_moment *moment, double loss);
+/* Ends what the transformer's layers know of the method. */
+void s24i_method_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
+/* Fills the fields of the report. */
+void s24i_method_report(s24_train_report *report, const s24i_optimiser *o);
+
+/* Masks of a moment (masks.c): chosen anew where `chooses`, all ones where the step is dense. */
+typedef struct s24i_look {
+    s24i_moment moment;
+    int sparse, chooses, settles;
+} s24i_look;
+s24_status s24i_masks_make(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                           const s24i_look *look);
+/* After a checkpoint was read: o->bits as o->mask. */
+s24_status s24i_masks_read(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
+
+/* Which of several masks a step trains; at the end that of the least loss. */
+int s24i_mask_of_step(const s24i_optimiser *o, const s24i_moment *moment, int settles);
+
+/* What lies next to a place's weights: its gradients are made from those of what ran, g, which
+   become those of the weights w. */
+typedef struct s24i_extra_place {
+    float *gradients, *g;
+    const float *w, *extra;
+    int64_t count, index; /* of w; of the place */
+} s24i_extra_place;
+/* How much of o->extra a place has. */
+int64_t s24i_extra_of(const s24i_optimiser *o, const s24i_place *place);
+s24_status s24i_extra_back(float *gradients, const s24i_optimiser *o, s24_transformer *t,
+                           s24_ctx *ctx, const s24i_look *look);
+/* One step of Adam for o->extra by gradients times `gain`. */
+void s24i_extra_move(s24i_optimiser *o, const float *gradients, const s24_train_opts *opts,
+                     const s24i_stride *stride, double gain);
+
+/* A scale for each half of a row: [rows, 2]. */
+void s24i_scales_apply(float *w, const float *scales, int64_t rows, int64_t cols);
+
+/* Patterns (patterns.c): six logits a group of four, near those of `keep` at the start. */
+enum { S24I_PATTERNS = 6 };
+void s24i_patterns_begin(const s24i_optimiser *o, float *logits, const uint8_t *keep, int64_t count,
+                         int64_t place);
+/* A pattern for each of the groups of `count` weights: drawn at a moment, or the likeliest. */
+void s24i_patterns_keep(uint8_t *keep, const s24i_optimiser *o, const float *logits, int64_t count,
+                        const s24i_look *look, int64_t place);
+void s24i_patterns_back(const s24i_optimiser *o, const s24i_extra_place *at, const s24i_look *look);
+
+/* Whether STEP's dense phase ends with a step at `progress`: as soon as the mean of the last
+   changes is below eps, not before `least` and at the latest after `most`. */
+int s24i_step_freezes(double mean, double eps, double progress, const s24i_numbers *numbers);
+
 /* The learning rate's share at progress 0 … 1 of a run whose step takes `share` of it. */
 double s24i_schedule_at(const s24_train_opts *opts, double progress, double share);
 
@@ -67,6 +167,6 @@ s24_status s24i_checkpoint_write(s24_transformer *t, s24_ctx *ctx, const s24i_op
                                  const s24i_train_state *state, const char *path);
 /* FORMAT where it is of another run or of another model. */
 s24_status s24i_checkpoint_read(s24i_train_state *state, s24_transformer *t, s24_ctx *ctx,
-                                const s24i_optimiser *o, const char *path);
+                                s24i_optimiser *o, const char *path);
 
 #endif

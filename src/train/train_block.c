@@ -120,12 +120,23 @@ static void norm_of_sum(s24i_block_walk *w, const s24i_block_step *step)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
+/* What a layer multiplies with: its inputs, or what a method leaves of them. */
+static const void *inputs_of(const s24i_block_walk *w, const s24i_layer *layer, const void *x,
+                             int back)
+{
+    s24i_machine *m = &w->t->machine;
+    const s24i_layer_rule *rule = layer->rule;
+    if (!rule || !rule->inputs) return x;
+    return m->ops->sparse_inputs(m, x, layer, w->t->step.tokens, back);
+}
+
 static void product(s24i_block_walk *w, const s24i_block_step *step)
 {
     s24i_machine *m = &w->t->machine;
     const s24i_layer *layer = layer_of(w, step->slot);
     void *to = step->adds ? w->t->at.z : written_at(w, step->to).x;
-    m->ops->linear(m, to, read_at(w, step->from).x, layer, w->t->step.tokens, adds_bias(step));
+    const void *x = inputs_of(w, layer, read_at(w, step->from).x, 0);
+    m->ops->linear(m, to, x, layer, w->t->step.tokens, adds_bias(step));
     if (step->adds) {
         w->sum++;
         s24i_sum_up(w, layer->bias);
@@ -152,8 +163,13 @@ static void product_back(s24i_block_walk *w, const s24i_block_step *step)
         }
     }
     const spot from = read_at(w, step->from);
-    m->ops->linear_dw(m, dy, from.x, layer, rows, adds_bias(step));
+    const void *x = inputs_of(w, layer, from.x, 1);
+    if (layer->rule && layer->rule->mvue)
+        m->ops->sparse_dw(m, dy, x, layer, rows, adds_bias(step));
+    else
+        m->ops->linear_dw(m, dy, x, layer, rows, adds_bias(step));
     m->ops->linear_dx(m, from.dx, dy, layer, rows);
+    if (layer->rule && layer->rule->outer) m->ops->sparse_dx(m, from.dx, from.x, layer, rows);
 }
 
 static void gate(s24i_block_walk *w, const s24i_block_step *step)

@@ -7,7 +7,7 @@
 
 #include "train/run.h"
 
-enum { VERSION = 2, STATE = 10 };
+enum { VERSION = 3, STATE = 10 };
 
 static s24_status write_arena(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
                               const char *name, const float *arena)
@@ -36,6 +36,16 @@ static s24_status write_latent(s24_writer *writer, s24_transformer *t, s24_ctx *
     return status;
 }
 
+/* What a method remembers, and what learns next to the weights, with its moments. */
+static s24_status declare_method(s24_writer *writer, const s24i_optimiser *o)
+{
+    s24_tensor tensor = {.name = "method", .dtype = S24_I64, .rank = 1, .shape = {o->memory_count}};
+    TRY(s24_writer_declare(writer, &tensor));
+    tensor =
+        (s24_tensor){.name = "extra", .dtype = S24_F32, .rank = 1, .shape = {3 * o->extra_count}};
+    return o->extra ? s24_writer_declare(writer, &tensor) : S24_OK;
+}
+
 static s24_status write_all(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
                             const s24i_optimiser *o, const s24i_train_state *state)
 {
@@ -58,11 +68,14 @@ static s24_status write_all(s24_writer *writer, s24_transformer *t, s24_ctx *ctx
     }
     tensor = (s24_tensor){.name = "mask", .dtype = S24_U8, .rank = 1, .shape = {t->elems / 8}};
     if (o->latent) TRY(s24_writer_declare(writer, &tensor));
+    TRY(declare_method(writer, o));
     TRY(s24_writer_write(writer, "state", numbers));
     TRY(write_arena(writer, t, ctx, "weights", t->weights));
     TRY(write_arena(writer, t, ctx, "m", o->m));
     TRY(write_arena(writer, t, ctx, "v", o->v));
     if (o->latent) TRY(write_latent(writer, t, ctx, o));
+    TRY(s24_writer_write(writer, "method", o->memory));
+    if (o->extra) TRY(s24_writer_write(writer, "extra", o->extra));
     return s24_writer_commit(writer);
 }
 
@@ -103,9 +116,9 @@ static s24_status find(const s24_tensor **out, s24_ctx *ctx, const s24_checkpoin
 }
 
 static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx *ctx,
-                           const s24i_optimiser *o, const s24_checkpoint *file, const char *path)
+                           s24i_optimiser *o, const s24_checkpoint *file, const char *path)
 {
-    const s24_tensor *tensor, *w, *m, *v, *latent = NULL, *mask = NULL;
+    const s24_tensor *tensor, *w, *m, *v, *latent = NULL, *mask = NULL, *method, *extra = NULL;
     int64_t numbers[STATE];
     s24i_machine *machine = &t->machine;
     const size_t bytes = (size_t)t->elems * sizeof(float);
@@ -122,6 +135,8 @@ static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx 
         TRY(find(&latent, ctx, file, path, "latent", S24_F32, t->elems));
         TRY(find(&mask, ctx, file, path, "mask", S24_U8, t->elems / 8));
     }
+    TRY(find(&method, ctx, file, path, "method", S24_I64, o->memory_count));
+    if (o->extra) TRY(find(&extra, ctx, file, path, "extra", S24_F32, 3 * o->extra_count));
     state->step = numbers[1];
     state->tokens = numbers[2];
     memcpy(&state->seconds, numbers + 3, sizeof state->seconds);
@@ -144,12 +159,14 @@ static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx 
         machine->ops->upload(machine, o->latent, latent->data, bytes);
         machine->ops->upload(machine, o->mask, mask->data, (size_t)t->elems / 8);
     }
+    memcpy(o->memory, method->data, (size_t)o->memory_count * sizeof *o->memory);
+    if (extra) memcpy(o->extra, extra->data, (size_t)o->extra_count * 3 * sizeof *o->extra);
     machine->ops->refresh(machine);
-    return machine->status;
+    return s24i_masks_read(o, t, ctx);
 }
 
 s24_status s24i_checkpoint_read(s24i_train_state *state, s24_transformer *t, s24_ctx *ctx,
-                                const s24i_optimiser *o, const char *path)
+                                s24i_optimiser *o, const char *path)
 {
     s24_checkpoint *file;
     TRY(s24_checkpoint_open(&file, ctx, path));

@@ -109,7 +109,7 @@ s24_status s24_transformer_write(s24_transformer *t, s24_ctx *ctx, int64_t index
     return move(t, ctx, p, t->weights + p->offset, NULL, weights);
 }
 
-/* ---- passes ------------------------------------------------------------------------------------ */
+/* ---- passes ---------------------------------------------------------------------------------- */
 
 /* Labels of the examples: the number that a mean is over. */
 static int64_t label_count(const s24_transformer *t, const s24_examples *e)
@@ -175,7 +175,7 @@ s24_status s24_transformer_forward(s24_transformer *t, s24_ctx *ctx, const s24_e
     return S24_OK;
 }
 
-/* ---- gradients --------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 static s24_status check_teacher(const s24_transformer *t, s24_ctx *ctx, const s24_objective *o)
 {

@@ -269,6 +269,32 @@ s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *
     GIVE(out, checkpoint, s24_checkpoint_close, open_path(checkpoint, path));
 }
 
+/* One file without tensors, as a writer is to make it. */
+static s24_status open_config(s24_checkpoint *checkpoint, const char *folder)
+{
+    s24_ctx *ctx = checkpoint->ctx;
+    s24i_config config;
+    TRY(s24i_config_load(&config, ctx, folder, "config.json", S24I_REQUIRED));
+    s24i_config_free(&config);
+    TRY(s24i_copy_string(&checkpoint->folder, ctx, folder));
+    TRY(s24i_zeroed(&checkpoint->shards, ctx, sizeof *checkpoint->shards));
+    checkpoint->shard_count = 1;
+    checkpoint->shards->name = S24I_SINGLE_FILE;
+    TRY(s24i_join_path(&checkpoint->shards->path, ctx, folder, S24I_SINGLE_FILE));
+    return read_model_type(checkpoint);
+}
+
+s24_status s24_checkpoint_open_config(s24_checkpoint **out, s24_ctx *ctx, const char *folder)
+{
+    s24_checkpoint *checkpoint;
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    REQUIRE(ctx, folder && *folder, S24_ERROR_ARGUMENT, "folder is empty");
+    TRY(s24i_zeroed(&checkpoint, ctx, sizeof *checkpoint));
+    checkpoint->ctx = ctx;
+    GIVE(out, checkpoint, s24_checkpoint_close, open_config(checkpoint, folder));
+}
+
 void s24_checkpoint_close(s24_checkpoint *checkpoint)
 {
     if (!checkpoint) return;

@@ -31,6 +31,7 @@ const s24i_architecture s24i_gpt2 = {
     .causal = 1,
     .joint = 1,
     .transposed = 1,
+    .narrow_sums = 1,
     .biases = 1,
     .state_normed = 1,
 };
