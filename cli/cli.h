@@ -87,6 +87,12 @@ typedef struct cli_example {
     const char *text;
 } cli_example;
 
+/* An entry of a table that a command's help has beside its options. */
+typedef struct cli_entry {
+    const char *name, *text;
+    const char *detail; /* or NULL */
+} cli_entry;
+
 typedef struct cli_command {
     const char *name;
     const char *summary;  /* a phrase, no full stop */
@@ -100,6 +106,8 @@ typedef struct cli_command {
     int writes;                /* 1: takes --force */
     int gpu;                   /* 1: takes --device cuda */
     int (*run)(cli_app *cli, const void *options);
+    const char *entries_title; /* of a table after the options; NULL: there is none */
+    int (*entry)(cli_entry *entry, int index); /* its entries; 0 past the end */
 } cli_command;
 
 /* Holds the commands in the order of commands.def, ended by NULL. Only main.c reads it here; all

@@ -50,6 +50,17 @@ static void option_lines(const cli_given *all, const cli_option *option)
     if (option->fallback) printf("      Default: %s\n", option->fallback);
 }
 
+static void entry_lines(const cli_command *command)
+{
+    cli_entry entry;
+    printf("\n%s:\n", command->entries_title);
+    for (int i = 0; command->entry(&entry, i); i++) {
+        printf("  %s\n", entry.name);
+        fill(entry.text, 6);
+        if (entry.detail) fill(entry.detail, 6);
+    }
+}
+
 static int own_options(const cli_command *command)
 {
     int count = 0;
@@ -89,6 +100,7 @@ void cli_help_command(const cli_command *command)
     if (own) printf("\nOptions:\n");
     for (int i = 0; i < own; i++)
         option_lines(&all, list[i]);
+    if (command->entry) entry_lines(command);
     printf("\nOptions of every command:\n");
     for (int i = own; i < count; i++)
         option_lines(&all, list[i]);

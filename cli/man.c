@@ -99,6 +99,20 @@ static void exit_section(void)
     }
 }
 
+static void entry_section(const cli_command *command)
+{
+    cli_entry entry;
+    printf(".SH ");
+    line(command->entries_title);
+    for (int i = 0; command->entry(&entry, i); i++) {
+        printf(".TP\n\\fB");
+        roff(entry.name);
+        printf("\\fR\n");
+        line(entry.text);
+        if (entry.detail) line(entry.detail);
+    }
+}
+
 static void example(const cli_example *e, int first)
 {
     if (!first) /* a paragraph of its own right after the heading would be an empty one */
@@ -128,6 +142,7 @@ void cli_man_command(const cli_command *command)
     printf(".SH OPTIONS\n");
     for (int i = 0; i < count; i++)
         option_entry(&all, list[i]);
+    if (command->entry) entry_section(command);
     exit_section();
     printf(".SH EXAMPLES\n");
     for (const cli_example *e = command->examples; e->line; e++)

@@ -67,13 +67,29 @@ static const cli_option options[] = {
            "By default cosine=20,hidden=1 for embeddings, labels=1,logits=1,hidden=1 for all else, "
            "and labels=1 without a teacher."),
     OPTION("temperature", CLI_POSITIVE, temperature, "X", "2", "The logits' temperature."),
+    {"method", 0, CLI_CHOICE, offsetof(struct train_options, method), "NAME", NULL,
+     "How the blocks' layers are made or kept 2:4, see Methods; by default fixed.",
+     s24_train_method_name},
+    OPTION("numbers", CLI_TEXT, numbers, "NAME=X,...", NULL,
+           "The method's numbers that are not to be its defaults."),
+    CLI_INCLUDE(struct train_options, NULL),
+    CLI_EXCLUDE(struct train_options),
+    OPTION(
+        "choose-masked-decay", CLI_FLAG, choose_masked_decay, NULL, NULL,
+        "Find the method's masked-decay by the run's first steps: the least one with which masks "
+        "change at most 0.95 times as often as those of dense training do."),
     OPTION("dense", CLI_FLAG, dense, NULL, NULL,
-           "Let zeros of 2:4 layers become weights. By default they stay zero."),
+           "As --method dense: let zeros of 2:4 layers become weights."),
     OPTION("refresh", CLI_COUNT, refresh, "N", NULL,
-           "Make the blocks' layers 2:4, MODEL's may be dense, and choose their zeros anew every N "
-           "steps, by magnitude; what counts as zero learns on behind."),
+           "As --method sr-ste --numbers refresh=N,until=0.5: make the blocks' layers 2:4, MODEL's "
+           "may be dense, and choose their zeros anew every N steps, by magnitude; what counts as "
+           "zero learns on behind."),
     OPTION("refresh-until", CLI_POSITIVE, refresh_until, "X", "0.5",
            "The share of the run in which --refresh does so; then they stay."),
+    OPTION(
+        "from-scratch", CLI_FLAG, from_scratch, NULL, NULL,
+        "MODEL is a folder of config.json and a tokenizer: weights are drawn from --seed, as the "
+        "model's paper says."),
     OPTION("max-tokens", CLI_COUNT, max_tokens, "N", NULL,
            "Cut texts to N tokens (by default to the model's own limit), or questions with their "
            "context to pieces of N (384, or the model's positions)."),
@@ -105,6 +121,8 @@ static const cli_option options[] = {
 static const cli_rule rules[] = {
     {CLI_ONE_OF, "epochs steps minutes", NULL, NULL},
     {CLI_NOT_WITH, "refresh", "dense", "lets layers be dense that this makes 2:4"},
+    {CLI_ONLY_WITH, "numbers choose-masked-decay", "method", NULL},
+    {CLI_NOT_WITH, "method", "dense refresh", "is a method too"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
@@ -116,6 +134,8 @@ static const cli_example examples[] = {
      "A dense model becomes a 2:4 one while it learns from itself, without calibration."},
     {"sparse24 train model qa --qa train-v1.1.json --epochs 3 --decay 0.01 --device cuda",
      "Fine-tune a dense encoder for answers on a GPU."},
+    {"sparse24 train config lm --from-scratch --stream text.txt --steps 2000 --method s-ste",
+     "Train a language model that is 2:4 from its first step on."},
     {NULL, NULL}};
 
 typedef struct job {
@@ -125,7 +145,7 @@ typedef struct job {
     s24_transformer *student, *teacher;
     s24_transformer_info info;
     s24_objective objective;
-    char checkpoint[4096];
+    char checkpoint[4096], numbers[256];
     FILE *metrics;
     s24_train_report report;
 } job;
@@ -143,6 +163,12 @@ static json_t *report_json(const s24_train_report *r)
     json_object_set_new(object, "seconds", cli_real(r->seconds));
     json_object_set_new(object, "held_out", cli_real(r->held_out));
     json_object_set_new(object, "sparse_layers", json_integer(r->sparse_layers));
+    json_object_set_new(object, "sparse", json_boolean(r->sparse));
+    json_object_set_new(object, "flips", cli_real(r->flips));
+    json_object_set_new(object, "mask_age",
+                        r->mask_age < 0 ? json_null() : json_integer(r->mask_age));
+    json_object_set_new(object, "kept", cli_real(r->kept));
+    json_object_set_new(object, "beta", cli_real(r->beta));
     return object;
 }
 
@@ -163,7 +189,7 @@ static int on_step(void *user, const s24_train_report *r)
     return 0;
 }
 
-/* ---- preparing ---------------------------------------------------------------------------------- */
+/* ---- preparing ------------------------------------------------------------------------------- */
 
 /* Said before the long work. */
 static int check_places(job *j)
@@ -228,7 +254,8 @@ static int load(job *j, s24_transformer **out, const s24_checkpoint *checkpoint,
                                        .device = j->cli->device,
                                        .dtype =
                                            o->dtype ? s24_dtype_parse(o->dtype) : S24_DTYPE_NONE,
-                                       .recompute = o->recompute};
+                                       .recompute = o->recompute,
+                                       .draw = o->from_scratch && train};
     return cli_status(j->cli, s24_transformer_load(out, j->cli->ctx, checkpoint, &opts));
 }
 
@@ -266,7 +293,11 @@ static s24_train_opts make_opts(job *j)
                            .warmup = o->warmup,
                            .decay = o->decay,
                            .clip = o->clip,
-                           .fixed = !o->dense,
+                           .fixed = !o->dense && !o->method,
+                           .method = o->method,
+                           .numbers = j->numbers,
+                           .include = o->include,
+                           .exclude = o->exclude,
                            .refresh = o->refresh,
                            .refresh_until = o->refresh_until,
                            .checkpoint = j->checkpoint,
@@ -285,7 +316,7 @@ static s24_train_opts make_opts(job *j)
     return opts;
 }
 
-/* ---- running ------------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static const char *summary(char *text, size_t bytes, const s24_train_report *r)
 {
@@ -318,7 +349,9 @@ static int write_report(job *j)
     } curves[] = {{"loss", "loss by step"},
                   {"held_out", "loss on the examples held out"},
                   {"rate", "learning rate"},
-                  {"norm", "norm of the gradients, before clipping"}};
+                  {"norm", "norm of the gradients, before clipping"},
+                  {"flips", "share of the masks that a step changed"},
+                  {"kept", "share of the weights' magnitudes that masks keep"}};
     cli_app *cli = j->cli;
     char text[160];
     cli_output output;
@@ -349,15 +382,37 @@ static int close_metrics(job *j)
                     j->cli->operands[1], j->o->metrics);
 }
 
+/* The model as it was, in place of the one that was trained a little. */
+typedef struct reload {
+    job *job;
+    const s24_checkpoint *model;
+} reload;
+
+static s24_transformer *load_again(void *user, int *code)
+{
+    const reload *r = user;
+    s24_transformer_destroy(r->job->student);
+    r->job->student = NULL;
+    *code = load(r->job, &r->job->student, r->model, 1);
+    return r->job->student;
+}
+
 static int train(job *j, const s24_checkpoint *model)
 {
     cli_app *cli = j->cli;
     s24_train_opts opts = make_opts(j);
+    const train_again again = {load_again, &(reload){j, model}};
+    if (j->o->choose_masked_decay) {
+        const int code =
+            train_masked_decay_choose(cli, j->numbers, j->o, &opts, &j->data.source, &again);
+        if (code != CLI_OK) return code;
+    }
     cli_note(cli, "%lld %s, %lld parameters", (long long)j->data.source.count,
              cli_plural(j->data.source.count, "example", "examples"),
              (long long)j->info.parameters);
     s24_status status = s24_train(&j->report, j->student, cli->ctx, &j->data.source, &opts);
-    if (status == S24_ERROR_NOT_TWO_FOUR && !opts.refresh) { /* said before the first step */
+    if (status == S24_ERROR_NOT_TWO_FOUR && opts.fixed &&
+        !opts.refresh) { /* said before the first step */
         cli_note(cli, "no layer is 2:4: every weight is trained");
         opts.fixed = 0;
         status = s24_train(&j->report, j->student, cli->ctx, &j->data.source, &opts);
@@ -397,19 +452,28 @@ static int prepare(job *j, const s24_checkpoint *model, const s24_checkpoint *te
     if (code != CLI_OK) return code;
     j->objective.teacher = j->teacher;
     code = train_loss_read(j->cli, &j->objective, j->o, j->info.head);
+    train_method_loss(&j->objective, j->o);
     if (code == CLI_OK) code = read_dropout(j);
     if (code == CLI_OK) code = open_metrics(j);
     return code;
+}
+
+static int open_model(const job *j, s24_checkpoint **model)
+{
+    cli_app *cli = j->cli;
+    if (!j->o->from_scratch) return cli_open(cli, model);
+    return cli_status(cli, s24_checkpoint_open_config(model, cli->ctx, cli->operands[0]));
 }
 
 static int run(cli_app *cli, const void *opaque)
 {
     job j = {.cli = cli, .o = opaque, .objective = {.size = sizeof j.objective}};
     s24_checkpoint *model = NULL, *teacher = NULL;
+    snprintf(j.numbers, sizeof j.numbers, "%s", j.o->numbers ? j.o->numbers : "");
     s24_device *device; /* the transformers are loaded to it */
     int code = check_places(&j);
     if (code == CLI_OK) code = cli_device(cli, &device);
-    if (code == CLI_OK) code = cli_open(cli, &model);
+    if (code == CLI_OK) code = open_model(&j, &model);
     if (code == CLI_OK && j.o->teacher)
         code = cli_status(cli, s24_checkpoint_open(&teacher, cli->ctx, j.o->teacher));
     if (code == CLI_OK) code = check_out(&j, model);
@@ -447,4 +511,6 @@ const cli_command cmd_train = {
     .writes = 1,
     .gpu = 1,
     .run = run,
+    .entries_title = "Methods, and after them their numbers",
+    .entry = train_method_entry,
 };

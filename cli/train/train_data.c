@@ -7,7 +7,7 @@
 
 #include "train/train_options.h"
 
-/* ---- texts --------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static int64_t longest(const int32_t *lengths, int64_t count)
 {
@@ -59,7 +59,7 @@ static int read_lines(cli_app *cli, train_data *data, const struct train_options
     return code;
 }
 
-/* ---- questions ----------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 static void write_feature(const train_data *data, const s24_example *example, int64_t index)
 {
@@ -118,7 +118,7 @@ void train_data_free(train_data *data)
     free(data->order);
 }
 
-/* ---- losses -------------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 static double *loss_term(s24_objective *objective, const char *name, size_t length)
 {

@@ -10,10 +10,10 @@
 struct train_options {
     cli_common common;
     const char *teacher, *text, *qa, *stream, *images, *loss, *schedule, *metrics, *report,
-        *dropout, *dtype;
+        *dropout, *dtype, *method, *numbers, *include, *exclude;
     double epochs, minutes, rate, warmup, decay, clip, temperature, refresh_until;
     int64_t steps, refresh, batch, tokens, max_tokens, seed, held_out, checkpoint_steps;
-    int resume, dense, recompute;
+    int resume, dense, recompute, from_scratch, choose_masked_decay;
 };
 
 typedef struct train_data train_data;
@@ -66,5 +66,20 @@ int train_images_read(cli_app *cli, train_data *data, const struct train_options
 /* Fills the weights of the objective from --loss, or with the defaults of the task. */
 int train_loss_read(cli_app *cli, s24_objective *objective, const struct train_options *o,
                     s24_head head);
+
+/* Methods and their numbers, as --help has them. */
+int train_method_entry(cli_entry *entry, int index);
+/* Loss terms of a method that has its own, where --loss is not given. */
+void train_method_loss(s24_objective *objective, const struct train_options *o);
+/* --choose-masked-decay: makes the run's first steps with a decay after another, until masks change
+   less often than those of dense training do, and puts --numbers with that one into `numbers`.
+   `again` loads the model anew. */
+typedef struct train_again {
+    s24_transformer *(*load)(void *user, int *code);
+    void *user;
+} train_again;
+int train_masked_decay_choose(cli_app *cli, char numbers[256], const struct train_options *o,
+                              const s24_train_opts *opts, const s24_train_source *source,
+                              const train_again *again);
 
 #endif
