@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sparse24/train.h"
 #include "tutorial/tutorial.h"
 
 #define OPTION(name, type, field, argument, fallback, help)                                        \
@@ -28,6 +29,10 @@ static const cli_option options[] = {
     OPTION("steps", CLI_COUNT, steps, "N", NULL, "Instead: N steps of each, for a quick look."),
     {"method", 0, CLI_CHOICE, offsetof(struct tutorial_options, method), NULL, "sparsegpt",
      "How to prune.", s24_criterion_name},
+    {"train-method", 0, CLI_CHOICE, offsetof(struct tutorial_options, train_method), "NAME",
+     "fixed", "How the pruned model stays 2:4 while it is trained, see train.",
+     s24_train_method_name},
+    OPTION("numbers", CLI_TEXT, numbers, "NAME=X,...", NULL, "The numbers of --train-method."),
     OPTION("calibration", CLI_TEXT, calibration, "FILE", NULL,
            "Passages for wanda and sparsegpt, one per line; by default 256 contexts of --train."),
     OPTION("max-tokens", CLI_COUNT, max_tokens, "N", NULL,
@@ -53,6 +58,7 @@ static const cli_example examples[] = {
 #define TRAIN(from, name, epochs)                                                                  \
     "train " from " {out}/" name " --qa={train} --metrics={out}/" name ".jsonl --steps={steps} "   \
     "--epochs={" epochs "} --max-tokens={max-tokens} --seed={seed} --decay=0.01 --resume --force"
+#define METHOD " --method={train-method} --numbers={numbers}"
 #define EVALUATE(name)                                                                             \
     "eval {out}/" name " --task=qa --data={dev} --predictions={out}/" name "-answers.json "        \
     "--max-tokens={max-tokens} --force"
@@ -66,10 +72,11 @@ static const tutorial_stage stages[] = {
      "prune {out}/dense {out}/pruned --method={method} --calibration={calibration} --force", 0,
      tutorial_passages},
     {"pruned-score", "measure that as it is", EVALUATE("pruned"), 1, NULL},
-    {"plain", "train the pruned model on", TRAIN("{out}/pruned", "plain", "plain-epochs"), 1, NULL},
+    {"plain", "train the pruned model on", TRAIN("{out}/pruned", "plain", "plain-epochs") METHOD, 1,
+     NULL},
     {"plain-score", "measure it", EVALUATE("plain"), 1, NULL},
     {"distilled", "train the pruned model towards the dense one",
-     TRAIN("{out}/pruned", "distilled", "distil-epochs") " --teacher={out}/dense", 1, NULL},
+     TRAIN("{out}/pruned", "distilled", "distil-epochs") METHOD " --teacher={out}/dense", 1, NULL},
     {"distilled-score", "measure it", EVALUATE("distilled"), 1, NULL},
     {"packed", "pack it", "pack {out}/distilled {out}/packed --force", 0, NULL},
     {"packed-score", "measure the packed one", EVALUATE("packed"), 1, NULL},

@@ -8,7 +8,7 @@
 
 struct tutorial_options {
     cli_common common;
-    const char *train, *dev, *method, *calibration, *batch, *seq, *dtype;
+    const char *train, *dev, *method, *calibration, *batch, *seq, *dtype, *train_method, *numbers;
     double epochs, plain_epochs, distil_epochs;
     int64_t steps, max_tokens, seed, rounds;
 };
