@@ -12,7 +12,7 @@
 
 struct prune_options {
     cli_common common;
-    const char *method, *include, *exclude, *dtype, *quantize;
+    const char *method, *refine, *include, *exclude, *dtype, *quantize;
     passages_options passages;
     int packed;
 };
@@ -26,6 +26,11 @@ static const char *prune_dtype(int index)
 static const cli_option options[] = {
     {"method", 0, CLI_CHOICE, offsetof(struct prune_options, method), NULL, "magnitude",
      "How to choose the two weights of four that stay.", s24_criterion_name},
+    {"refine", 0, CLI_LIST, offsetof(struct prune_options, refine), NULL, NULL,
+     "Better the choice once it is made, by what the layer sees: swaps chooses the two of four "
+     "once "
+     "more, least-squares puts what stays at its common optimum. Needs --calibration.",
+     s24_refinement_name},
     PASSAGES_OPTIONS(struct prune_options,
                      "Texts the model is run on to learn what its layers see: UTF-8, one passage a "
                      "line. Some methods need it, and a whole model; with the others it only adds "
@@ -44,6 +49,7 @@ static const cli_option options[] = {
 
 static const cli_rule rules[] = {
     {CLI_ONLY_WITH, "ids", "calibration", NULL},
+    {CLI_ONLY_WITH, "refine", "calibration", NULL},
     {CLI_ONLY_WITH, "quantize", "packed", NULL},
     {CLI_NOT_WITH, "quantize", "dtype=f32 dtype=f16 dtype=bf16", "is of floats"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
@@ -131,21 +137,24 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
     job j = {.cli = cli, .in = in};
     int code = passages_read(cli, &given, &o->passages, in);
     if (code == CLI_OK && cli->json) code = make_layers(&j);
-    s24_model_prune_opts opts = {
-        .size = sizeof opts,
-        .prune = {.size = sizeof opts.prune, .criterion = o->method, .device = device},
-        .texts = given.texts,
-        .text_count = given.count,
-        .max_tokens = o->passages.max_tokens,
-        .include = o->include,
-        .exclude = o->exclude,
-        .dtype = strcmp(o->dtype, "keep") == 0 ? S24_DTYPE_NONE : s24_dtype_parse(o->dtype),
-        .packed = o->packed,
-        .force = cli->common->force,
-        .report = on_layer,
-        .user = &j,
-        .ids = given.ids ? &given.batch : NULL,
-        .quantize = o->quantize};
+    s24_model_prune_opts opts = {.size = sizeof opts,
+                                 .prune = {.size = sizeof opts.prune,
+                                           .criterion = o->method,
+                                           .device = device,
+                                           .refine = o->refine},
+                                 .texts = given.texts,
+                                 .text_count = given.count,
+                                 .max_tokens = o->passages.max_tokens,
+                                 .include = o->include,
+                                 .exclude = o->exclude,
+                                 .dtype = strcmp(o->dtype, "keep") == 0 ? S24_DTYPE_NONE
+                                                                        : s24_dtype_parse(o->dtype),
+                                 .packed = o->packed,
+                                 .force = cli->common->force,
+                                 .report = on_layer,
+                                 .user = &j,
+                                 .ids = given.ids ? &given.batch : NULL,
+                                 .quantize = o->quantize};
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));
     if (code == CLI_OK) code = report(cli, &j);

@@ -417,7 +417,16 @@ typedef struct s24_prune_opts {
     double dampening;      /* sparsegpt: share of the mean diagonal added to it; default 0.01 */
     int block;             /* sparsegpt: columns updated at a time, a multiple of 4; default 128 */
     s24_device *device; /* magnitude and tile-…: chosen there, with the same result; NULL: here */
+    /* What is done after the criterion, names of s24_refinement_name separated by commas; NULL:
+       nothing. Needs stats; uses dampening and block. */
+    const char *refine;
 } s24_prune_opts;
+
+/* The refinements of this build, by index, in the order they run; the last name is "all"; NULL
+   past the end. "swaps": choose the two of each group once more, with their best values, until no
+   group is better chosen otherwise; "least-squares": what stays at its common optimum. Neither
+   makes the dampened output error larger. */
+S24_API const char *s24_refinement_name(int index);
 
 typedef struct s24_prune_report {
     double kept_l1; /* Σ|ŵ| / Σ|w| */

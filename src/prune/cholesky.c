@@ -41,8 +41,7 @@ static void reverse_lower(double *h, int64_t k)
         }
 }
 
-/* L in place of the lower triangle of a; the number of the failing pivot, or −1. */
-static int64_t factor_block(double *a, int64_t lda, int64_t count, const double *floors)
+int64_t s24i_factor_block(double *a, int64_t lda, int64_t count, const double *floors)
 {
     for (int64_t j = 0; j < count; j++) {
         double *row = a + j * lda, pivot = row[j];
@@ -60,15 +59,14 @@ static int64_t factor_block(double *a, int64_t lda, int64_t count, const double 
     return -1;
 }
 
-/* out [BLOCK, BLOCK] = L⁻¹ of the lower triangle l, zero above the diagonal. */
-static void invert_block(double *out, const double *l, int64_t ldl, int64_t count)
+void s24i_invert_block(double *out, int64_t ldo, const double *l, int64_t ldl, int64_t count)
 {
-    memset(out, 0, BLOCK * BLOCK * sizeof *out);
     for (int64_t i = 0; i < count; i++) {
-        double *row = out + i * BLOCK;
+        double *row = out + i * ldo;
+        memset(row, 0, (size_t)ldo * sizeof *row);
         for (int64_t p = 0; p < i; p++)
             for (int64_t j = 0; j <= p; j++)
-                row[j] -= l[i * ldl + p] * out[p * BLOCK + j];
+                row[j] -= l[i * ldl + p] * out[p * ldo + j];
         row[i] = 1.0;
         for (int64_t j = 0; j <= i; j++)
             row[j] /= l[i * ldl + i];
@@ -120,9 +118,9 @@ static int64_t factor_lower(const factor *f)
     for (int64_t begin = 0; begin < f->k; begin += BLOCK) {
         int64_t count = f->k - begin < BLOCK ? f->k - begin : BLOCK;
         double *block = f->a + begin * f->k + begin;
-        int64_t bad = factor_block(block, f->k, count, f->floors + begin);
+        int64_t bad = s24i_factor_block(block, f->k, count, f->floors + begin);
         if (bad >= 0) return begin + bad;
-        invert_block(f->inverses + begin * BLOCK, block, f->k, count);
+        s24i_invert_block(f->inverses + begin * BLOCK, BLOCK, block, f->k, count);
         eliminate(f, begin, count);
     }
     return -1;

@@ -75,7 +75,8 @@ static s24_status check_weight(s24_ctx *ctx, const s24_dense *w)
     return S24_OK;
 }
 
-static s24_status check_options(s24_ctx *ctx, s24_prune_opts *known, const s24_prune_opts *opts)
+static s24_status check_options(s24_ctx *ctx, s24_prune_opts *known, unsigned *refinements,
+                                const s24_prune_opts *opts)
 {
     TRY(s24i_opts_read(ctx, known, sizeof *known, opts, "s24_prune_opts"));
     if (!known->criterion) known->criterion = "magnitude";
@@ -87,14 +88,16 @@ static s24_status check_options(s24_ctx *ctx, s24_prune_opts *known, const s24_p
             "the dampening is %g; expected a positive number", known->dampening);
     REQUIRE(ctx, known->block > 0 && known->block % 4 == 0, S24_ERROR_ARGUMENT,
             "the block is %d columns; expected a multiple of 4", known->block);
-    return S24_OK;
+    return s24i_refinements_read(ctx, refinements, known->refine);
 }
 
 static s24_status check_stats(s24_ctx *ctx, const s24_stats *stats, const s24_dense *w,
-                              const s24i_criterion *criterion)
+                              const s24i_criterion *criterion, unsigned refinements)
 {
     REQUIRE(ctx, stats || !criterion->needs_stats, S24_ERROR_ARGUMENT,
             "the criterion \"%s\" needs statistics of the layer's inputs", criterion->name);
+    REQUIRE(ctx, stats || !refinements, S24_ERROR_ARGUMENT,
+            "to refine a weight needs statistics of the layer's inputs");
     if (!stats) return S24_OK;
     REQUIRE(ctx, stats->k == w->cols, S24_ERROR_SHAPE,
             "the statistics are of inputs of width %lld; expected the weight's %lld columns",
@@ -131,6 +134,7 @@ static s24_status prune_copies(s24_prune_report *report, s24_ctx *ctx, const s24
     TRY(copy_weight(ctx, job->w, w));
     memcpy(job->w + elements, job->w, elements * sizeof *job->w);
     TRY(job->device ? s24i_prune_on_device(ctx, job) : criterion->run(ctx, job));
+    if (job->refinements) TRY(s24i_prune_refine(ctx, job, before));
     s24_prune_report measured;
     if (report) TRY(s24i_prune_measure(&measured, ctx, before, job));
     if (report) *report = measured;
@@ -146,10 +150,11 @@ s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
     s24_prune_opts known;
     size_t bytes;
     REQUIRE(ctx, ctx && w, S24_ERROR_ARGUMENT, "s24_prune: ctx and w are required");
-    TRY(check_options(ctx, &known, opts));
+    unsigned refinements;
+    TRY(check_options(ctx, &known, &refinements, opts));
     TRY(check_weight(ctx, w));
     const s24i_criterion *criterion = find_criterion(known.criterion);
-    TRY(check_stats(ctx, stats, w, criterion));
+    TRY(check_stats(ctx, stats, w, criterion, refinements));
     REQUIRE(ctx, !known.device || criterion->select != S24_SELECT_STRICT, S24_ERROR_UNSUPPORTED,
             "the criterion \"%s\" runs on the CPU only", criterion->name);
     void *copies = NULL;
@@ -165,6 +170,7 @@ s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
                                 .dampening = known.dampening,
                                 .block = known.block,
                                 .select = criterion->select,
+                                .refinements = refinements,
                                 .device = known.device};
     s24_status status = prune_copies(report, ctx, w, criterion, &job);
     s24_ctx_free(ctx, copies);

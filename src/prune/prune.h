@@ -26,7 +26,8 @@ typedef struct s24i_prune_job {
     const s24_stats *stats; /* of width k and not empty, or NULL */
     double dampening;
     int64_t block;
-    s24_select select; /* of the criterion; S24_SELECT_STRICT where it is none */
+    s24_select select;    /* of the criterion; S24_SELECT_STRICT where it is none */
+    unsigned refinements; /* a bit a row of refinements.def */
     s24_device *device;
 } s24i_prune_job;
 
@@ -120,8 +121,33 @@ typedef struct s24i_refit {
     double *gradient;      /* [n, k] */
     void *work;            /* s24i_product_work_bytes(n, k, block) */
     int64_t begin, end;    /* the columns at hand */
+    uint8_t *moved;        /* [n]: s24i_refit_swaps notes which rows chose otherwise; else NULL */
 } s24i_refit;
 void s24i_refit_run(s24_ctx *ctx, s24i_refit *refit);
+
+/* The columns at hand of a row: steps [end − begin] starts as the gradient there and ends as how
+   far each weight of w has moved. */
+typedef void s24i_refit_row(const s24i_refit *refit, int64_t row, double *w, double *steps);
+/* Fills h's upper triangle and gradient; then one pass of such a rule through all columns, in which
+   gradient stays that of w. */
+void s24i_refit_begin(s24_ctx *ctx, s24i_refit *refit);
+void s24i_refit_sweep(s24_ctx *ctx, s24i_refit *refit, s24i_refit_row *rule);
+
+/*
+ * Refinements of a weight that is pruned already: the rows of refinements.def. Each begins and ends
+ * with refit->gradient = (w − target)·H, H dampened, and never raises (w − target)·H·(w − target)ᵀ
+ * of any row.
+ */
+typedef struct s24i_refinement {
+    const char *name;
+    s24_status (*run)(s24_ctx *ctx, s24i_refit *refit);
+} s24i_refinement;
+s24_status s24i_refine_swaps(s24_ctx *ctx, s24i_refit *refit);
+s24_status s24i_refine_least_squares(s24_ctx *ctx, s24i_refit *refit);
+/* The bits of the refinements that `names` has, separated by commas; NULL: none. */
+s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *names);
+/* Runs job->refinements on job->w, whose target is `before` [n, k]. */
+s24_status s24i_prune_refine(s24_ctx *ctx, const s24i_prune_job *job, const float *before);
 
 /*
  * From the lower triangle of H [k, k], symmetric and positive definite, to U, upper triangular
@@ -129,5 +155,10 @@ void s24i_refit_run(s24_ctx *ctx, s24i_refit *refit);
  * whose pivot is not positive beyond rounding. h is lost on error.
  */
 s24_status s24i_inverse_factor(s24_ctx *ctx, double *h, int64_t k);
+/* Of small blocks: L in place of the lower triangle of a; the number of the pivot that does not
+   exceed its floor, or −1. */
+int64_t s24i_factor_block(double *a, int64_t lda, int64_t count, const double *floors);
+/* out [count, ldo] = L⁻¹ of the lower triangle l, zero above the diagonal. */
+void s24i_invert_block(double *out, int64_t ldo, const double *l, int64_t ldl, int64_t count);
 
 #endif

@@ -62,8 +62,6 @@ static double step_on_grid(const s24i_grid *grid, int64_t at, float scale, doubl
     return (double)(float)(q * (double)scale) - w;
 }
 
-/* The columns at hand of a row. `steps` starts as the gradient there and ends as how far each
-   weight has moved. */
 static void refit_row(const s24i_refit *s, int64_t row, double *restrict w, double *restrict steps)
 {
     const int64_t count = s->end - s->begin;
@@ -85,15 +83,21 @@ static void refit_row(const s24i_refit *s, int64_t row, double *restrict w, doub
     }
 }
 
-static void refit_rows(void *arg, int64_t begin, int64_t end, int thread)
+typedef struct sweep {
+    const s24i_refit *refit;
+    s24i_refit_row *rule;
+} sweep;
+
+static void sweep_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const s24i_refit *s = arg;
+    const sweep *job = arg;
+    const s24i_refit *s = job->refit;
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
         double *steps = s->errors + r * s->block;
         const double *gradient = s->gradient + r * s->k + s->begin;
         memcpy(steps, gradient, (size_t)(s->end - s->begin) * sizeof *steps);
-        refit_row(s, r, s->w + r * s->k + s->begin, steps);
+        job->rule(s, r, s->w + r * s->k + s->begin, steps);
     }
 }
 
@@ -103,8 +107,11 @@ static void next_block(s24i_refit *s)
     s->end = s->k - s->begin < s->block ? s->k : s->begin + s->block;
 }
 
-static void first_gradient(s24_ctx *ctx, s24i_refit *s)
+void s24i_refit_begin(s24_ctx *ctx, s24i_refit *s)
 {
+    for (int64_t r = 0; r < s->k; r++)
+        for (int64_t c = 0; c < r; c++)
+            s->h[c * s->k + r] = s->h[r * s->k + c];
     memset(s->gradient, 0, (size_t)(s->n * s->k) * sizeof *s->gradient);
     for (s->end = 0; s->end < s->k;) {
         next_block(s);
@@ -116,16 +123,19 @@ static void first_gradient(s24_ctx *ctx, s24i_refit *s)
     }
 }
 
+void s24i_refit_sweep(s24_ctx *ctx, s24i_refit *s, s24i_refit_row *rule)
+{
+    const sweep job = {s, rule};
+    for (s->end = 0; s->end < s->k;) {
+        next_block(s);
+        s24_ctx_parallel_for(ctx, s->n, sweep_rows, (void *)&job);
+        add_to_gradient(ctx, s);
+    }
+}
+
 void s24i_refit_run(s24_ctx *ctx, s24i_refit *s)
 {
-    for (int64_t r = 0; r < s->k; r++)
-        for (int64_t c = 0; c < r; c++)
-            s->h[c * s->k + r] = s->h[r * s->k + c];
-    first_gradient(ctx, s);
-    for (int sweep = 0; sweep < SWEEPS; sweep++)
-        for (s->end = 0; s->end < s->k;) {
-            next_block(s);
-            s24_ctx_parallel_for(ctx, s->n, refit_rows, s);
-            add_to_gradient(ctx, s);
-        }
+    s24i_refit_begin(ctx, s);
+    for (int i = 0; i < SWEEPS; i++)
+        s24i_refit_sweep(ctx, s, refit_row);
 }
