@@ -396,7 +396,8 @@ S24_API int s24_kernel_bits(int index, s24_dtype *activations);
 typedef struct s24_stats s24_stats;
 /* The criteria of this build, by index; NULL past the end: "magnitude" (|w|), "wanda" (|w| times
    the norm of its input; Sun et al., ICLR 2024), "sparsegpt" (second order, what stays makes good
-   for what goes; Frantar and Alistarh, ICML 2023; then what stays is refitted by least squares);
+   for what goes; Frantar and Alistarh, ICML 2023; then what stays is refitted by least squares),
+   "alps" (choice and weights together, by alternating directions; Meng et al., NeurIPS 2024);
    "tile-best", "tile-greedy", "tile-signed", "tile-causal1122": 2:4 along k and along n at once, as
    S24_SELECT_TILE_* choose. */
 S24_API const char *s24_criterion_name(int index);

@@ -41,6 +41,7 @@ typedef struct s24i_criterion {
 s24_status s24i_prune_magnitude(s24_ctx *ctx, const s24i_prune_job *job);
 s24_status s24i_prune_wanda(s24_ctx *ctx, const s24i_prune_job *job);
 s24_status s24i_prune_sparsegpt(s24_ctx *ctx, const s24i_prune_job *job);
+s24_status s24i_prune_alps(s24_ctx *ctx, const s24i_prune_job *job);
 s24_status s24i_prune_tiles(s24_ctx *ctx, const s24i_prune_job *job);
 /* The same choice as a criterion's with a way to select, made on job->device. */
 s24_status s24i_prune_on_device(s24_ctx *ctx, const s24i_prune_job *job);
@@ -124,6 +125,11 @@ typedef struct s24i_refit {
     uint8_t *moved;        /* [n]: s24i_refit_swaps notes which rows chose otherwise; else NULL */
 } s24i_refit;
 void s24i_refit_run(s24_ctx *ctx, s24i_refit *refit);
+/* Memory of all that has a length there but `moved`; nothing is left where there is too little. */
+s24_status s24i_refit_create(s24i_refit *refit, s24_ctx *ctx, const s24i_prune_job *job);
+void s24i_refit_free(s24i_refit *refit, s24_ctx *ctx);
+/* job->w = refit->w, or NUMERIC where a weight is beyond f32. */
+s24_status s24i_refit_store(s24_ctx *ctx, const s24i_refit *refit, const s24i_prune_job *job);
 
 /* The columns at hand of a row: steps [end − begin] starts as the gradient there and ends as how
    far each weight of w has moved. */

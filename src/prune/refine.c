@@ -3,7 +3,6 @@
  * What is done to a pruned weight after the criterion: the table of refinements, and the state they
  * share. All of it is f64 until the result is stored.
  */
-#include <math.h>
 #include <string.h>
 
 #include "prune/prune.h"
@@ -61,45 +60,25 @@ static s24_status run(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *job
     s24i_refit_begin(ctx, refit);
     for (int i = 0; i < REFINEMENTS; i++)
         if (job->refinements >> i & 1u) TRY(refinements[i].run(ctx, refit));
-    for (int64_t i = 0; i < job->n * job->k; i++) {
-        job->w[i] = (float)refit->w[i];
-        REQUIRE(ctx, isfinite(job->w[i]), S24_ERROR_NUMERIC,
-                "the refined weight at row %lld, column %lld is beyond f32; expected more inputs "
-                "or a larger dampening",
-                (long long)(i / job->k), (long long)(i % job->k));
-    }
-    return S24_OK;
+    return s24i_refit_store(ctx, refit, job);
 }
 
 s24_status s24i_prune_refine(s24_ctx *ctx, const s24i_prune_job *job, const float *before)
 {
-    const int64_t n = job->n, k = job->k, block = job->block < k ? job->block : k;
-    const size_t one = sizeof(double), cells = (size_t)(n * k);
+    s24i_refit refit;
+    TRY(s24i_refit_create(&refit, ctx, job));
+    float *target = s24_ctx_alloc(ctx, (size_t)(job->n * job->k) * sizeof *target);
     s24_status status = S24_ERROR_MEMORY;
-    float *target = s24_ctx_alloc(ctx, cells * sizeof *target);
-    s24i_refit refit = {.n = n,
-                        .k = k,
-                        .block = block,
-                        .h = s24_ctx_alloc(ctx, (size_t)(k * k) * one),
-                        .w = s24_ctx_alloc(ctx, cells * one),
-                        .errors = s24_ctx_alloc(ctx, (size_t)(n * block) * one),
-                        .gradient = s24_ctx_alloc(ctx, cells * one),
-                        .work = s24_ctx_alloc(ctx, s24i_product_work_bytes(n, k, block)),
-                        .moved = s24_ctx_alloc(ctx, (size_t)n)};
-    if (target && refit.h && refit.w && refit.errors && refit.gradient && refit.work &&
-        refit.moved) {
+    refit.moved = s24_ctx_alloc(ctx, (size_t)job->n);
+    if (target && refit.moved) {
         fill(&refit, job, target, before);
         status = run(ctx, &refit, job);
     } else {
-        s24_ctx_fail(ctx, status, "out of memory to refine a weight of [%lld, %lld]", (long long)n,
-                     (long long)k);
+        s24_ctx_fail(ctx, status, "out of memory to refine a weight of [%lld, %lld]",
+                     (long long)job->n, (long long)job->k);
     }
     s24_ctx_free(ctx, refit.moved);
-    s24_ctx_free(ctx, refit.work);
-    s24_ctx_free(ctx, refit.gradient);
-    s24_ctx_free(ctx, refit.errors);
-    s24_ctx_free(ctx, refit.w);
-    s24_ctx_free(ctx, refit.h);
     s24_ctx_free(ctx, target);
+    s24i_refit_free(&refit, ctx);
     return status;
 }

@@ -35,6 +35,46 @@ void s24i_gram_dampen(double *h, const s24_stats *stats, double dampening)
     }
 }
 
+s24_status s24i_refit_create(s24i_refit *refit, s24_ctx *ctx, const s24i_prune_job *job)
+{
+    const int64_t n = job->n, k = job->k, block = job->block < k ? job->block : k;
+    const size_t one = sizeof(double), cells = (size_t)(n * k);
+    *refit = (s24i_refit){.n = n,
+                          .k = k,
+                          .block = block,
+                          .h = s24_ctx_alloc(ctx, (size_t)(k * k) * one),
+                          .w = s24_ctx_alloc(ctx, cells * one),
+                          .errors = s24_ctx_alloc(ctx, (size_t)(n * block) * one),
+                          .gradient = s24_ctx_alloc(ctx, cells * one),
+                          .work = s24_ctx_alloc(ctx, s24i_product_work_bytes(n, k, block))};
+    if (refit->h && refit->w && refit->errors && refit->gradient && refit->work) return S24_OK;
+    s24i_refit_free(refit, ctx);
+    return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "out of memory to prune a weight of [%lld, %lld]",
+                        (long long)n, (long long)k);
+}
+
+void s24i_refit_free(s24i_refit *refit, s24_ctx *ctx)
+{
+    s24_ctx_free(ctx, refit->work);
+    s24_ctx_free(ctx, refit->gradient);
+    s24_ctx_free(ctx, refit->errors);
+    s24_ctx_free(ctx, refit->w);
+    s24_ctx_free(ctx, refit->h);
+}
+
+s24_status s24i_refit_store(s24_ctx *ctx, const s24i_refit *refit, const s24i_prune_job *job)
+{
+    for (int64_t i = 0; i < job->n * job->k; i++) {
+        job->w[i] = (float)refit->w[i];
+        REQUIRE(
+            ctx, isfinite(job->w[i]), S24_ERROR_NUMERIC,
+            "the updated weight at row %lld, column %lld is beyond f32; expected more inputs or "
+            "a larger dampening",
+            (long long)(i / job->k), (long long)(i % job->k));
+    }
+    return S24_OK;
+}
+
 /* gradient += errors·H for the columns at hand. */
 static void add_to_gradient(s24_ctx *ctx, const s24i_refit *s)
 {

@@ -16,17 +16,13 @@
  * Reference: Frantar, Alistarh, "SparseGPT: massive language models can be accurately pruned in
  * one-shot", ICML 2023, algorithm 1 and section 3.4 (n:m).
  */
-#include <math.h>
-#include <string.h>
-
 #include "prune/prune.h"
 
 typedef struct solver {
     int64_t n, k, block;
-    double *u;        /* [k, k]: the dampened Gram matrix, then U */
-    double *w;        /* [n, k] */
-    double *errors;   /* [n, block] */
-    double *gradient; /* [n, k], for s24i_refit_run */
+    double *u;      /* [k, k]: the dampened Gram matrix, then U */
+    double *w;      /* [n, k] */
+    double *errors; /* [n, block] */
     void *work;
     int64_t begin, end; /* the columns of this block */
 } solver;
@@ -98,54 +94,31 @@ static void prune_blocks(s24_ctx *ctx, solver *s)
     }
 }
 
-static s24_status solve(s24_ctx *ctx, solver *s, const s24i_prune_job *job)
+static s24_status solve(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *job)
 {
-    int64_t count = s->n * s->k;
-    for (int64_t i = 0; i < count; i++)
-        s->w[i] = (double)job->w[i];
-    dampen(s, job);
-    TRY(s24i_inverse_factor(ctx, s->u, s->k));
-    prune_blocks(ctx, s);
-    s24i_gram_dampen(s->u, job->stats, job->dampening);
-    s24i_refit refit = {.n = s->n,
-                        .k = s->k,
-                        .block = s->block,
-                        .h = s->u,
-                        .w = s->w,
-                        .target = job->w,
-                        .errors = s->errors,
-                        .gradient = s->gradient,
-                        .work = s->work};
-    s24i_refit_run(ctx, &refit);
-    for (int64_t i = 0; i < count; i++) {
-        job->w[i] = (float)s->w[i];
-        REQUIRE(
-            ctx, isfinite(job->w[i]), S24_ERROR_NUMERIC,
-            "the updated weight at row %lld, column %lld is beyond f32; expected more inputs or "
-            "a larger dampening",
-            (long long)(i / s->k), (long long)(i % s->k));
-    }
-    return S24_OK;
+    solver s = {.n = refit->n,
+                .k = refit->k,
+                .block = refit->block,
+                .u = refit->h,
+                .w = refit->w,
+                .errors = refit->errors,
+                .work = refit->work};
+    for (int64_t i = 0; i < s.n * s.k; i++)
+        s.w[i] = (double)job->w[i];
+    dampen(&s, job);
+    TRY(s24i_inverse_factor(ctx, s.u, s.k));
+    prune_blocks(ctx, &s);
+    s24i_gram_dampen(refit->h, job->stats, job->dampening);
+    refit->target = job->w;
+    s24i_refit_run(ctx, refit);
+    return s24i_refit_store(ctx, refit, job);
 }
 
 s24_status s24i_prune_sparsegpt(s24_ctx *ctx, const s24i_prune_job *job)
 {
-    solver s = {.n = job->n, .k = job->k, .block = job->block < job->k ? job->block : job->k};
-    s24_status status = S24_ERROR_MEMORY;
-    s.u = s24_ctx_alloc(ctx, (size_t)(s.k * s.k) * sizeof(double));
-    s.w = s24_ctx_alloc(ctx, (size_t)(s.n * s.k) * sizeof(double));
-    s.errors = s24_ctx_alloc(ctx, (size_t)(s.n * s.block) * sizeof(double));
-    s.work = s24_ctx_alloc(ctx, s24i_product_work_bytes(s.n, s.k, s.block));
-    s.gradient = s24_ctx_alloc(ctx, (size_t)(s.n * s.k) * sizeof(double));
-    if (s.u && s.w && s.errors && s.gradient && s.work)
-        status = solve(ctx, &s, job);
-    else
-        s24_ctx_fail(ctx, status, "out of memory to prune a weight of [%lld, %lld] by sparsegpt",
-                     (long long)s.n, (long long)s.k);
-    s24_ctx_free(ctx, s.work);
-    s24_ctx_free(ctx, s.gradient);
-    s24_ctx_free(ctx, s.errors);
-    s24_ctx_free(ctx, s.w);
-    s24_ctx_free(ctx, s.u);
+    s24i_refit refit;
+    TRY(s24i_refit_create(&refit, ctx, job));
+    const s24_status status = solve(ctx, &refit, job);
+    s24i_refit_free(&refit, ctx);
     return status;
 }

@@ -164,14 +164,18 @@ static void reference_tiles(float *w, int64_t n, int64_t k, const char *criterio
         }
 }
 
-static void reference_prune(float *w, int64_t n, int64_t k, const double *h, const char *criterion)
+/* 0: there is no reference, the properties are all that is held against the criterion. */
+static int reference_prune(float *w, int64_t n, int64_t k, const double *h, const char *criterion)
 {
     if (!strncmp(criterion, "tile-", 5))
         reference_tiles(w, n, k, criterion);
     else if (!strcmp(criterion, "sparsegpt"))
         reference_sparsegpt(w, n, k, h, 0.01);
-    else
+    else if (!strcmp(criterion, "magnitude") || !strcmp(criterion, "wanda"))
         reference_by_score(w, n, k, strcmp(criterion, "wanda") ? NULL : h);
+    else
+        return 0;
+    return 1;
 }
 
 static void assert_two_four(const float *w, int64_t n, int64_t k)
@@ -213,9 +217,9 @@ static void check_shape(s24_ctx *ctx, const char *criterion, int64_t n, int64_t 
     s24_prune_opts opts = {.size = sizeof opts, .criterion = criterion};
     s24_prune_report report;
     assert_int_equal(s24_prune(&report, ctx, &weight, stats, &opts), S24_OK);
-    reference_prune(expected, n, k, h, criterion);
     assert_two_four(w, n, k);
-    assert_close(w, expected, n * k, strcmp(criterion, "sparsegpt") ? 0.0 : 2e-5);
+    if (reference_prune(expected, n, k, h, criterion))
+        assert_close(w, expected, n * k, strcmp(criterion, "sparsegpt") ? 0.0 : 2e-5);
 
     double kept = 0.0, whole = 0.0;
     for (int64_t i = 0; i < n * k; i++) {
@@ -257,9 +261,11 @@ static void the_table_names_its_criteria(void **state)
     assert_string_equal(s24_criterion_name(0), "magnitude");
     assert_string_equal(s24_criterion_name(1), "wanda");
     assert_string_equal(s24_criterion_name(2), "sparsegpt");
-    assert_string_equal(s24_criterion_name(3), "tile-best");
-    assert_string_equal(s24_criterion_name(6), "tile-causal1122");
-    assert_null(s24_criterion_name(7));
+    int count = 0;
+    for (const char *name; (name = s24_criterion_name(count)); count++)
+        for (int other = 0; other < count; other++)
+            assert_string_not_equal(name, s24_criterion_name(other));
+    assert_int_equal(s24_criterion_needs_stats(s24_criterion_name(count - 1)), 0);
     assert_null(s24_criterion_name(-1));
     assert_int_equal(s24_criterion_needs_stats("magnitude"), 0);
     assert_int_equal(s24_criterion_needs_stats("wanda"), 1);
@@ -318,7 +324,7 @@ static void dead_columns_are_dropped_first(void **state)
     }
     double *h = reference_gram(x, TOKENS, K);
     s24_stats *stats = stats_of(ctx, x, TOKENS, K);
-    for (int c = 1; s24_criterion_needs_stats(s24_criterion_name(c)) == 1; c++) {
+    for (int c = 1; c <= 2; c++) { /* wanda, sparsegpt */
         float *w = random_floats(N * K, 8), *expected = random_floats(N * K, 8);
         s24_dense weight = view(w, N, K);
         s24_prune_opts opts = {.size = sizeof opts, .criterion = s24_criterion_name(c)};
@@ -396,17 +402,16 @@ static void blocks_change_the_order_not_the_result(void **state)
     s24_ctx_destroy(ctx);
 }
 
-static void thread_counts_give_the_same_bits(void **state)
+static void thread_counts_give_the_same_bits_of(const char *criterion)
 {
-    enum { N = 40, K = 640, TOKENS = 700 };
-    (void)state;
+    enum { N = 40, K = 320, TOKENS = 400 };
     float *x = correlated_inputs(TOKENS, K, 31), *first = NULL;
     for (int threads = 1; threads <= 5; threads += 2) {
         s24_ctx *ctx = make_ctx(NULL, threads);
         s24_stats *stats = stats_of(ctx, x, TOKENS, K);
         float *w = random_floats(N * K, 32);
         s24_dense weight = view(w, N, K);
-        s24_prune_opts opts = {.size = sizeof opts, .criterion = "sparsegpt"};
+        s24_prune_opts opts = {.size = sizeof opts, .criterion = criterion};
         assert_int_equal(s24_prune(NULL, ctx, &weight, stats, &opts), S24_OK);
         if (first) assert_memory_equal(w, first, N * K * sizeof *w);
         if (first)
@@ -418,6 +423,13 @@ static void thread_counts_give_the_same_bits(void **state)
     }
     free(first);
     free(x);
+}
+
+static void thread_counts_give_the_same_bits(void **state)
+{
+    (void)state;
+    for (int c = 0; s24_criterion_name(c); c++)
+        thread_counts_give_the_same_bits_of(s24_criterion_name(c));
 }
 
 static void only_the_view_is_written(void **state)
