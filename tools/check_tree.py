@@ -36,8 +36,8 @@ ROOMS = {
     "task": {"io", "vec"},
     "model": {"io", "vec", "dense"},
     "run": {"io", "task", "vec", "dense", "model"},
-    "recipe": {"io", "task", "vec", "dense", "model", "run"},
     "train": {"io", "task", "vec", "dense", "model", "run"},
+    "recipe": {"io", "task", "vec", "dense", "model", "run", "train"},
 }
 CORE = {"base", "format", "kernel", "op", "device", "quant", "prune", "cuda"}
 EVERYWHERE = "src/base/try.h"  # the one header of a room that all see

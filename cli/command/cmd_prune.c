@@ -14,6 +14,7 @@ struct prune_options {
     cli_common common;
     const char *method, *refine, *include, *exclude, *dtype, *quantize;
     passages_options passages;
+    int64_t reconstruct;
     int packed;
 };
 
@@ -31,6 +32,10 @@ static const cli_option options[] = {
      "once "
      "more, least-squares puts what stays at its common optimum. Needs --calibration.",
      s24_refinement_name},
+    {"reconstruct", 0, CLI_COUNT, offsetof(struct prune_options, reconstruct), "STEPS", NULL,
+     "Then train what stays of each half of a block for so many steps to give what the dense "
+     "model gives, without labels. Needs --calibration.",
+     NULL},
     PASSAGES_OPTIONS(struct prune_options,
                      "Texts the model is run on to learn what its layers see: UTF-8, one passage a "
                      "line. Some methods need it, and a whole model; with the others it only adds "
@@ -50,6 +55,8 @@ static const cli_option options[] = {
 static const cli_rule rules[] = {
     {CLI_ONLY_WITH, "ids", "calibration", NULL},
     {CLI_ONLY_WITH, "refine", "calibration", NULL},
+    {CLI_ONLY_WITH, "reconstruct", "calibration", NULL},
+    {CLI_NOT_WITH, "reconstruct", "quantize", "trains floats"},
     {CLI_ONLY_WITH, "quantize", "packed", NULL},
     {CLI_NOT_WITH, "quantize", "dtype=f32 dtype=f16 dtype=bf16", "is of floats"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
@@ -154,7 +161,8 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                                  .report = on_layer,
                                  .user = &j,
                                  .ids = given.ids ? &given.batch : NULL,
-                                 .quantize = o->quantize};
+                                 .quantize = o->quantize,
+                                 .reconstruct = o->reconstruct};
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));
     if (code == CLI_OK) code = report(cli, &j);

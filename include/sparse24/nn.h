@@ -374,6 +374,11 @@ typedef struct s24_model_prune_opts {
     /* A scheme of s24_scheme_name: packed tensors are rounded to its integers, with calibration by
        s24_matrix_round, whose target is the weight before pruning. NULL: they stay floats. */
     const char *quantize;
+    /* Steps of training for each half of a block (attention; the feed-forward layers) after its
+       layers are pruned: the weights that stay learn to give the dense model's states from the
+       pruned one's, over the calibration passages, without labels. 0: none. On the CPU in f32; all
+       of the model and its gradients are in memory. Excludes quantize. */
+    int64_t reconstruct;
 } s24_model_prune_opts;
 
 /*

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The refinement "swaps": which two of four stay is chosen once more, group after group, with all
- * other weights as they are by then. A criterion chooses before it knows what the later groups lose;
+ * other weights as they are by then. A criterion chooses before it knows what later groups lose;
  * here each of the six choices is taken with its two weights at their optimum, a system of two
  * equations in the Gram matrix, and the best one stays. No step makes the row's error larger, so it
  * ends: after a sweep in which no group chooses otherwise, or after SWEEPS.

@@ -135,6 +135,14 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
             known->text_count ? "calibration passages were given as texts and as token ids"
                               : "the calibration passages' offsets or ids are NULL");
     TRY(read_scheme(pruner));
+    REQUIRE(pruner->ctx, known->reconstruct >= 0 && !(known->reconstruct && known->quantize),
+            S24_ERROR_ARGUMENT,
+            known->quantize ? "the option reconstruct of pruning excludes quantize"
+                            : "the option reconstruct of pruning is negative");
+    REQUIRE(pruner->ctx,
+            (!known->reconstruct && !known->prune.refine) || s24i_pruner_passages(pruner) > 0,
+            S24_ERROR_ARGUMENT, "to %s needs calibration texts",
+            known->reconstruct ? "reconstruct a model" : "refine its layers");
     REQUIRE(pruner->ctx, !needs_stats || s24i_pruner_passages(pruner) > 0, S24_ERROR_ARGUMENT,
             "the criterion %s needs calibration texts", criterion);
     REQUIRE(pruner->ctx,

@@ -41,11 +41,13 @@ s24_dtype s24i_pruner_dtype(const s24i_pruner *pruner, const s24_tensor *tensor)
 s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tensor *tensor);
 
 /*
- * Prunes w, rounds it to the dtype it is written in, writes it, reports it. stats may be NULL. On
- * return w is what a reader of the new checkpoint will see.
+ * Prunes w and reports it; then, but for opts.reconstruct with stats, writes it. stats may be NULL.
  */
 s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
                              const s24_stats *stats);
+/* Rounds w to the dtype it is written in and writes it. On return w is what a reader of the new
+   checkpoint will see. */
+s24_status s24i_pruner_write(const s24i_pruner *pruner, float *w, const s24_tensor *tensor);
 
 /* Loads a tensor and prunes it without statistics. */
 s24_status s24i_pruner_alone(const s24i_pruner *pruner, const s24_tensor *tensor);

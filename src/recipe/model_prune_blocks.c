@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "io/checkpoint/config.h"
+#include "recipe/reconstruct.h"
 #include "run/session.h"
 
 enum { BATCH_TOKENS = 4096 };
@@ -54,7 +55,8 @@ typedef struct calibration {
     s24_dense weights[S24I_ALL_SLOTS]; /* and its weights, pruned one after another */
     int observed;                      /* the slot whose input goes into stats */
     s24_stats *stats;
-    int64_t done, total; /* batches through blocks */
+    s24i_reconstruction *reconstruction; /* or NULL */
+    int64_t done, total;                 /* batches through blocks */
 } calibration;
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -251,6 +253,19 @@ static s24_status prune_stage(calibration *c, int64_t block, int stage)
     return s24i_model_set_block(c->model, c->ctx, block, c->weights);
 }
 
+/* The pruned weights learn, and only then are written. */
+static s24_status reconstruct(calibration *c, int64_t block)
+{
+    unsigned pruned = 0;
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)
+        if (c->block[slot] && s24i_pruner_takes(c->pruner, c->block[slot])) pruned |= 1u << slot;
+    TRY(s24i_reconstruct_block(c->reconstruction, c->ctx, block, c->hidden, c->weights, pruned));
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)
+        if (pruned >> slot & 1u)
+            TRY(s24i_pruner_write(c->pruner, c->weights[slot].data, c->block[slot]));
+    return s24i_model_set_block(c->model, c->ctx, block, c->weights);
+}
+
 static s24_status prune_block(calibration *c, int64_t block)
 {
     c->block = c->tensors + block * S24I_ALL_SLOTS;
@@ -258,6 +273,7 @@ static s24_status prune_block(calibration *c, int64_t block)
     TRY(s24i_model_set_block(c->model, c->ctx, block, c->weights));
     for (int stage = 0; stage < STAGES; stage++)
         if (takes_stage(c, block, stage)) TRY(prune_stage(c, block, stage));
+    if (c->reconstruction) TRY(reconstruct(c, block));
     if (block + 1 < c->model->shape.layers) TRY(run_block(c, block, NOTHING_OBSERVED));
     s24i_block_clear(&c->model->blocks[block], c->ctx);
     return S24_OK;
@@ -319,9 +335,19 @@ s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
     c.texts = s24i_pruner_passages(pruner);
     TRY_DONE(prepare(&c));
     TRY_DONE(embed(&c));
+    if (pruner->opts.reconstruct) {
+        const s24i_reconstruct_opts opts = {.dense = pruner->in,
+                                            .steps = pruner->opts.reconstruct,
+                                            .texts = c.texts,
+                                            .ends = c.ends,
+                                            .ids = c.ids,
+                                            .embeddings = c.hidden};
+        TRY_DONE(s24i_reconstruction_create(&c.reconstruction, c.ctx, &opts));
+    }
     for (int64_t b = 0; b < model->shape.layers; b++)
         TRY_DONE(prune_block(&c, b));
 done:
+    s24i_reconstruction_destroy(c.reconstruction);
     s24_stats_destroy(c.stats);
     s24_session_destroy(c.session);
     for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)

@@ -152,18 +152,30 @@ static s24_status prune_to_integers(s24_prune_report *report, const s24i_pruner 
     return status;
 }
 
-/* Prunes w and writes it in floats. */
-static s24_status prune_to_floats(s24_prune_report *report, const s24i_pruner *pruner,
-                                  const s24_dense *w, const s24_tensor *tensor,
-                                  const s24_stats *stats)
+static s24_status write_floats(const s24i_pruner *pruner, const s24_dense *w,
+                               const s24_tensor *tensor)
 {
     void *rounded;
-    TRY(s24_prune(report, pruner->ctx, w, stats, &pruner->opts.prune));
     TRY(s24i_alloc_elems(&rounded, pruner->ctx, w->rows * w->cols,
                          s24_dtype_bytes(s24i_pruner_dtype(pruner, tensor)), "a rounded weight"));
     const s24_status status = write_rounded(pruner, w, tensor, rounded);
     s24_ctx_free(pruner->ctx, rounded);
     return status;
+}
+
+s24_status s24i_pruner_write(const s24i_pruner *pruner, float *w, const s24_tensor *tensor)
+{
+    const s24_dense dense = s24i_pruner_matrix(w, tensor);
+    return s24i_name_tensor(pruner->ctx, write_floats(pruner, &dense, tensor), tensor);
+}
+
+/* Prunes w and, if it is final, writes it in floats. */
+static s24_status prune_to_floats(s24_prune_report *report, const s24i_pruner *pruner,
+                                  const s24_dense *w, const s24_tensor *tensor,
+                                  const s24_stats *stats)
+{
+    TRY(s24_prune(report, pruner->ctx, w, stats, &pruner->opts.prune));
+    return stats && pruner->opts.reconstruct ? S24_OK : write_floats(pruner, w, tensor);
 }
 
 static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,

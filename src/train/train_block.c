@@ -345,11 +345,43 @@ void s24i_block_again(s24i_block_walk *w, int64_t b)
     walk_forward(w, b, end);
 }
 
-void s24i_block_back(s24i_block_walk *w, int64_t b)
+static void walk_back(s24i_block_walk *w, int64_t b, int first, int end)
 {
     const s24i_steps *steps = &w->t->steps;
     w->block = b;
-    w->sum = 2 * b + 2;
-    for (int i = steps->count; i-- > 0;)
+    for (int i = end; i-- > first;)
         kinds[steps->step[i].kind].back(w, &steps->step[i]);
+}
+
+void s24i_block_back(s24i_block_walk *w, int64_t b)
+{
+    w->sum = 2 * b + 2;
+    walk_back(w, b, 0, w->t->steps.count);
+}
+
+/* The step after the block's first sum. */
+static int middle_of(const s24i_steps *steps)
+{
+    int i = 0;
+    while (!steps->step[i].adds)
+        i++;
+    return i + 1;
+}
+
+void s24i_half_forward(s24i_block_walk *w, int64_t b, int half)
+{
+    const s24i_steps *steps = &w->t->steps;
+    const int middle = middle_of(steps), end = half ? steps->count : middle;
+    w->block = b;
+    w->sum = 2 * b + half;
+    for (int i = half ? middle : 0; i < end; i++)
+        kinds[steps->step[i].kind].forward(w, &steps->step[i]);
+}
+
+void s24i_half_back(s24i_block_walk *w, int64_t b, int half)
+{
+    const s24i_steps *steps = &w->t->steps;
+    const int middle = middle_of(steps);
+    w->sum = 2 * b + half + 1;
+    walk_back(w, b, half ? middle : 0, half ? steps->count : middle);
 }

@@ -130,6 +130,10 @@ void s24i_block_forward(s24i_block_walk *walk, int64_t b);
 /* The same up to the block's last product, whose sum and norm were kept. */
 void s24i_block_again(s24i_block_walk *walk, int64_t b);
 void s24i_block_back(s24i_block_walk *walk, int64_t b);
+/* The same of one half, attention (0) or the feed-forward layers (1): from the norm of sum
+   2·b + half, which is there, to the next sum and its norm; and back. */
+void s24i_half_forward(s24i_block_walk *walk, int64_t b, int half);
+void s24i_half_back(s24i_block_walk *walk, int64_t b, int half);
 /* Which of all norms a norm of block b is: that of the sum before it, or of the block's input. */
 int64_t s24i_block_norm(const s24_transformer *t, int64_t b, int norm);
 /* The kinds of steps that both ways have, a bit (1 << kind) each. */

@@ -113,6 +113,15 @@ class Magnitude(Scratch):
             ("not a number", ["prune", "nan.safetensors", "new"], 4,
              r"blocks\.layer\.0\.fc\.weight.*row 3"),
             ("taken", ["prune", "w.safetensors", "taken.safetensors"], 3, r"taken\.safetensors"),
+            ("refined blindly", ["prune", "w.safetensors", "new", "--refine", "swaps"], 2,
+             r"--refine.*--calibration"),
+            ("no such refinement", ["prune", "w.safetensors", "new", "--refine", "swap"], 2,
+             r"--refine: 'swap' is not a list.*swaps\|least-squares\|all"),
+            ("trained blindly", ["prune", "w.safetensors", "new", "--reconstruct", "9"], 2,
+             r"--reconstruct.*--calibration"),
+            ("trained integers", ["prune", "w.safetensors", "new", "--reconstruct", "9", "--packed",
+                                  "--calibration", "texts", "--quantize", "int8"], 2,
+             r"--reconstruct.*--quantize|--quantize.*--reconstruct"),
             ("no samples", ["prune", "w.safetensors", "new", "--samples", "0"], 2,
              r"--samples: '0' is not a whole number"),
         ])
@@ -145,6 +154,19 @@ class Calibrated(Scratch):
             self.assertIs(self.json("check", method)["ok"], True)
         self.assertLess(worst["sparsegpt"], worst["wanda"])
         self.assertLess(worst["wanda"], worst["magnitude"])
+
+    def test_refinements_and_reconstruction_leave_less_error_and_two_of_four(self):
+        error = {}
+        for refine in ([], ["--refine", "swaps"], ["--refine", "least-squares,swaps"],
+                       ["--refine", "all", "--reconstruct", "5"]):
+            found = self.json("prune", "model", "refined", "--force", "--calibration", "texts",
+                              *refine)
+            first = next(layer for layer in found["layers"]
+                         if layer["name"].endswith("layer.0.attention.self.query.weight"))
+            error[" ".join(refine)] = first["output_error"]
+            self.assertIs(self.json("check", "refined")["ok"], True)
+        self.assertLess(error["--refine swaps"], error[""])
+        self.assertLessEqual(error["--refine least-squares,swaps"], error["--refine swaps"] + 1e-6)
 
     def test_samples_are_the_first_lines_that_are_not_empty(self):
         for texts, more, out in (("texts", ["--samples", "2"], "a"), ("two", [], "b")):

@@ -145,6 +145,44 @@ static void better_criteria_leave_less_error(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* Of a layer that is left out nothing changes; all others stay 2:4, twice with the same bits. */
+static void reconstruction_trains_what_was_pruned(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = make_ctx();
+    const char *in = write_folder("trained", S24_F32);
+    const char *out[3] = {"trained-not", "trained-once", "trained-twice"};
+    s24_checkpoint *from, *to[3];
+    OK(ctx, s24_checkpoint_open(&from, ctx, in));
+    for (int i = 0; i < 3; i++) {
+        reports r;
+        s24_model_prune_opts opts = options("wanda", &r);
+        opts.exclude = "*.layer.0.attention.self.key.*,*.layer.1.output.dense.*";
+        opts.reconstruct = i ? 20 : 0;
+        OK(ctx, prune_path(ctx, in, io_path(out[i]), &opts));
+        assert_int_equal(r.count, LAYERS - 2);
+        OK(ctx, s24_checkpoint_open(&to[i], ctx, io_path(out[i])));
+    }
+    for (int64_t i = 0; i < s24_checkpoint_count(from); i++) {
+        const s24_tensor *t = s24_checkpoint_tensor(from, i), *with[3];
+        for (int j = 0; j < 3; j++)
+            with[j] = s24_checkpoint_find(to[j], t->name);
+        assert_memory_equal(with[1]->data, with[2]->data, t->bytes);
+        const int learns = is_layer(t->name) && strcmp(t->name, layer_name(0, S24I_KEY)) &&
+                           strcmp(t->name, layer_name(1, S24I_OUTPUT));
+        assert_int_equal(learns, memcmp(with[0]->data, with[1]->data, t->bytes) != 0);
+        if (!learns) assert_memory_equal(t->data, with[1]->data, t->bytes);
+        const s24_dense trained = dense_of(with[1]);
+        int two_four = 1;
+        if (learns) OK(ctx, s24_check(&two_four, NULL, ctx, &trained));
+        assert_true(two_four);
+    }
+    for (int i = 0; i < 3; i++)
+        s24_checkpoint_close(to[i]);
+    s24_checkpoint_close(from);
+    s24_ctx_destroy(ctx);
+}
+
 /* ---- without a model ------------------------------------------------------------------------- */
 
 static void magnitude_needs_no_model(void **state)
@@ -341,6 +379,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layer_is_pruned_on_what_the_pruned_ones_give),
         cmocka_unit_test(better_criteria_leave_less_error),
+        cmocka_unit_test(reconstruction_trains_what_was_pruned),
         cmocka_unit_test(magnitude_needs_no_model),
         cmocka_unit_test(odd_columns_are_passed_through_by_name),
         cmocka_unit_test(packed_equals_pack_of_dense),

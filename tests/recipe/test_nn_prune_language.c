@@ -187,8 +187,75 @@ static void every_criterion(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* The last states of a model over the texts. */
+static void run_blocks(s24_ctx *ctx, float *hidden, const char *path)
+{
+    s24_checkpoint *checkpoint;
+    s24_model *model;
+    s24_session *session;
+    int64_t offsets[TEXTS + 1];
+    int32_t ids[TOKENS];
+    OK(ctx, s24_checkpoint_open(&checkpoint, ctx, path));
+    OK(ctx, s24_model_load(&model, ctx, checkpoint, NULL));
+    OK(ctx, s24_session_create(&session, ctx, model, TOKENS));
+    const s24_batch batch = tokenize(ctx, path, offsets, ids);
+    OK(ctx, s24i_session_embed(session, ctx, &batch, hidden));
+    for (int block = 0; block < LM_LAYERS; block++)
+        OK(ctx, s24i_session_block(session, ctx, &batch, block, hidden, NULL));
+    s24i_session_norm(session, ctx, hidden, offsets[TEXTS]);
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    s24_checkpoint_close(checkpoint);
+}
+
+static double distance(const float *x, const float *y)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < TOKENS * LM_WIDTH; i++)
+        sum += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+    return sum;
+}
+
+static void reconstruction_comes_nearer_to_the_dense_model(void **state)
+{
+    static const lm_spec specs[] = {{.llama = 0}, {.llama = 1, .biased = 1}, LM_KIN};
+    s24_ctx *ctx;
+    const s24_ctx_opts two = {.size = sizeof two, .threads = 2};
+    float *states[3];
+    (void)state;
+    assert_int_equal(s24_ctx_create(&ctx, &two), S24_OK);
+    for (int i = 0; i < 3; i++)
+        states[i] = calloc(TOKENS * LM_WIDTH, sizeof **states);
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        const char *in = folder_of(ctx, &specs[i]), *out = io_path("pruned");
+        s24_checkpoint *checkpoint;
+        OK(ctx, s24_checkpoint_open(&checkpoint, ctx, in));
+        run_blocks(ctx, states[2], in);
+        for (int trained = 0; trained < 2; trained++) {
+            const s24_model_prune_opts opts = {.size = sizeof opts,
+                                               .texts = make_texts(),
+                                               .text_count = TEXTS,
+                                               .packed = 1,
+                                               .force = 1,
+                                               .reconstruct = trained ? 60 : 0};
+            OK(ctx, s24_model_prune(ctx, checkpoint, out, &opts));
+            run_blocks(ctx, states[trained], out);
+        }
+        const double before = distance(states[0], states[2]);
+        const double after = distance(states[1], states[2]);
+        if (!(after < 0.7 * before))
+            fail_msg("model %d: reconstructed at %g, at %g without", (int)i, after, before);
+        s24_checkpoint_close(checkpoint);
+    }
+    for (int i = 0; i < 3; i++)
+        free(states[i]);
+    s24_ctx_destroy(ctx);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_criterion)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_criterion),
+        cmocka_unit_test(reconstruction_comes_nearer_to_the_dense_model)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

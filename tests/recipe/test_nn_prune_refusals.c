@@ -134,6 +134,20 @@ static void bad_options_are_refused(void **state)
     opts = options("sparsegpt", NULL);
     opts.prune.block = 6;
     expect_refusal(ctx, in, &opts, S24_ERROR_ARGUMENT, "6 columns", "layer.0.attention.self.query");
+    opts = options("magnitude", NULL);
+    opts.reconstruct = -1;
+    expect_refusal(ctx, in, &opts, S24_ERROR_ARGUMENT, "reconstruct", "is negative");
+    opts.reconstruct = 5;
+    opts.text_count = 0;
+    expect_refusal(ctx, in, &opts, S24_ERROR_ARGUMENT, "to reconstruct a model", "needs cal");
+    opts.reconstruct = 0;
+    opts.prune.refine = "all";
+    expect_refusal(ctx, in, &opts, S24_ERROR_ARGUMENT, "to refine its layers", "needs cal");
+    opts = options("magnitude", NULL);
+    opts.reconstruct = 5;
+    opts.packed = 1;
+    opts.quantize = "int8";
+    expect_refusal(ctx, in, &opts, S24_ERROR_ARGUMENT, "reconstruct", "excludes quantize");
     s24_ctx_destroy(ctx);
 }
 
