@@ -391,13 +391,15 @@ S24_API int s24_kernel_bits(int index, s24_dtype *activations);
 
 /*
  * Post-training pruning. A s24_stats gathers the Gram matrix Σ x·xᵀ of a layer's inputs from any
- * number of calls; s24_prune then makes W 2:4 in place.
+ * number of calls; s24_prune then makes W 2:4, or of another pattern, in place.
  */
 typedef struct s24_stats s24_stats;
 /* The criteria of this build, by index; NULL past the end: "magnitude" (|w|), "wanda" (|w| times
    the norm of its input; Sun et al., ICLR 2024), "sparsegpt" (second order, what stays makes good
    for what goes; Frantar and Alistarh, ICML 2023; then what stays is refitted by least squares),
-   "alps" (choice and weights together, by alternating directions; Meng et al., NeurIPS 2024);
+   "alps" (choice and weights together, by alternating directions; Meng et al., NeurIPS 2024), "ria"
+   (shares of row and column; Zhang et al., ICLR 2024), "nowag" (rows and columns of norm 1; Liu et
+   al., 2025), "activation-norm" (the input's norm), "block-norm" (w²), "random" (of the seed);
    "tile-best", "tile-greedy", "tile-signed", "tile-causal1122": 2:4 along k and along n at once, as
    S24_SELECT_TILE_* choose. */
 S24_API const char *s24_criterion_name(int index);
@@ -412,16 +414,46 @@ S24_API void s24_stats_destroy(s24_stats *stats);
    Errors: SHAPE, DTYPE, NOT_FINITE, MEMORY. */
 S24_API s24_status s24_stats_add(s24_stats *stats, s24_ctx *ctx, const s24_dense *x);
 
+/* What a score is made of. */
+typedef struct s24_score_inputs {
+    int64_t rows, cols;
+    const float *w;      /* [rows, cols], every element finite */
+    const double *norms; /* [cols]: of the layer's inputs, column by column; NULL without stats */
+    const double *gram;  /* [cols, cols]: the inputs' Gram matrix, its lower triangle; or NULL */
+    uint64_t seed;       /* s24_prune_opts.seed */
+} s24_score_inputs;
+/* scores [rows, cols]: what is larger stays. Called once for each weight, on the calling thread.
+   What it returns, if not OK, ends the call with the sentence that it left in the context. */
+typedef s24_status s24_score_fn(void *user, s24_ctx *ctx, double *scores,
+                                const s24_score_inputs *inputs);
+
 typedef struct s24_prune_opts {
     size_t size;           /* sizeof(s24_prune_opts) */
     const char *criterion; /* default "magnitude" */
     double dampening;      /* sparsegpt: share of the mean diagonal added to it; default 0.01 */
-    int block;             /* sparsegpt: columns updated at a time, a multiple of 4; default 128 */
+    int block; /* columns updated at a time, a multiple of 4 or of the pattern's M; default 128 */
     s24_device *device; /* magnitude and tile-…: chosen there, with the same result; NULL: here */
     /* What is done after the criterion, names of s24_refinement_name separated by commas; NULL:
        nothing. Needs stats; uses dampening and block. */
     const char *refine;
+    /* What stays, as s24_pattern_syntax says; NULL: "2:4". sparsegpt and alps make N:M, tile-…
+       makes 2:4, all others make every pattern. */
+    const char *pattern;
+    uint64_t seed;       /* random */
+    s24_score_fn *score; /* a criterion of the caller's in place of one by name; NULL: none */
+    void *score_user;    /* is handed to it */
 } s24_prune_opts;
+
+/*
+ * The patterns of this build, by index, as they are written; NULL past the end. "N:M": N of every M
+ * consecutive weights of a row stay, M at most 32. Others go by a share of zeros, 0 to 1:
+ * "unstructured:SHARE", "row:SHARE", "column:SHARE", "block:RxC:SHARE" (by the mean score of the
+ * row, column or block). "weight-norm:LEVEL:RxC:ZEROS": PyTorch's WeightNormSparsifier, of a share
+ * LEVEL of blocks the ZEROS least of each go. "diagonal:WIDTH": an odd number of diagonals stays.
+ */
+S24_API const char *s24_pattern_syntax(int index);
+/* Columns that a pattern takes together: M, or 1; 0 for a text that is none. NULL: 4. */
+S24_API int64_t s24_pattern_group(const char *pattern);
 
 /* The refinements of this build, by index, in the order they run; the last name is "all"; NULL
    past the end. "swaps": choose the two of each group once more, with their best values, until no
@@ -435,9 +467,11 @@ typedef struct s24_prune_report {
 } s24_prune_report;
 
 /*
- * Makes w [n, k] f32 2:4 in place; stats may be NULL for a criterion that needs none; report may be
- * NULL. Errors: ARGUMENT, SHAPE, DTYPE, NOT_FINITE, NUMERIC (the Gram matrix has no Cholesky factor
- * even when dampened), MEMORY. On error w is unchanged.
+ * Makes w [n, k] f32 2:4, or of opts' pattern, in place; stats may be NULL for a criterion that
+ * needs none; report may be NULL. Errors: ARGUMENT, SHAPE (the pattern does not fit), DTYPE,
+ * NOT_FINITE, UNSUPPORTED (the criterion does not make the pattern, or not on a device), NUMERIC
+ * (the Gram matrix has no Cholesky factor even when dampened; a score that is not finite), MEMORY,
+ * those of the caller's score. On error w is unchanged.
  */
 S24_API s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
                              const s24_stats *stats, const s24_prune_opts *opts);

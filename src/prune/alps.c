@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The criterion "alps": the choice and the weights together, by alternating directions. A dense w
- * and its nearest 2:4 neighbour d pull at each other, ever more strongly, until they agree:
+ * and d, the nearest to it that has the pattern, pull at each other, ever more strongly, until they
+ * agree:
  *
- *     w ← least of (w − target)·H·(w − target)ᵀ + ρ·‖w − d + u‖²,  d ← 2:4 of w + u,  u ← u + w − d
+ *     w ← least of (w − target)·H·(w − target)ᵀ + ρ·‖w − d + u‖²,  d ← N:M of w + u,  u ← u + w − d
  *
  * with lengths in units of the inputs' (the diagonal of H), so that one ρ fits all columns. The
  * paper's first step takes an inverse for each ρ; here it is one sweep of Gauss and Seidel from the
@@ -15,7 +16,7 @@
  */
 #include <string.h>
 
-#include "prune/prune.h"
+#include "prune/patterns.h"
 
 enum { ITERATIONS = 80 };
 static const double FIRST_RHO = 0.05, GROWTH = 1.08;
@@ -24,6 +25,7 @@ typedef struct admm {
     s24i_refit refit; /* the first member: rules of sweeps are given it */
     double *d, *u;    /* [n, k] */
     double rho;
+    int keep, group; /* weights that stay of so many */
 } admm;
 
 static void pull_row(const s24i_refit *s, int64_t row, double *restrict w, double *restrict steps)
@@ -47,13 +49,13 @@ static void project_rows(void *arg, int64_t begin, int64_t end, int thread)
     const admm *a = arg;
     const int64_t k = a->refit.k;
     (void)thread;
-    for (int64_t at = begin * k; at < end * k; at += 4) {
+    for (int64_t at = begin * k; at < end * k; at += a->group) {
         const double *w = a->refit.w + at, *h = a->refit.h + at % k * (k + 1);
-        double *d = a->d + at, *u = a->u + at, score[4];
-        for (int i = 0; i < 4; i++)
+        double *d = a->d + at, *u = a->u + at, score[32];
+        for (int i = 0; i < a->group; i++)
             score[i] = (w[i] + u[i]) * (w[i] + u[i]) * h[i * (k + 1)];
-        const unsigned keep = s24i_keep_two(score);
-        for (int i = 0; i < 4; i++) {
+        const uint32_t keep = s24i_keep_most(score, a->keep, a->group);
+        for (int i = 0; i < a->group; i++) {
             d[i] = keep >> i & 1u ? w[i] + u[i] : 0.0;
             u[i] += w[i] - d[i];
         }
@@ -78,6 +80,8 @@ static void begin(s24_ctx *ctx, admm *a, const s24i_prune_job *job)
 static s24_status alternate(s24_ctx *ctx, admm *a, const s24i_prune_job *job)
 {
     const int64_t count = job->n * job->k;
+    a->keep = (int)job->pattern->keep;
+    a->group = (int)job->pattern->group;
     begin(ctx, a, job);
     a->rho = FIRST_RHO;
     for (int i = 0; i < ITERATIONS; i++, a->rho *= GROWTH) {

@@ -6,11 +6,15 @@
 #include <math.h>
 #include <string.h>
 
-#include "prune/prune.h"
+#include "prune/patterns.h"
 
 static const s24i_criterion criteria[] = {
-#define CRITERION(name, needs_stats, select, run) {name, needs_stats, select, run},
+#define SCORE(name, needs_stats, select, score)                                                    \
+    {name, needs_stats, select, S24I_ALL_PATTERNS, s24i_prune_scored, score},
+#define CRITERION(name, needs_stats, select, patterns, run)                                        \
+    {name, needs_stats, select, patterns, run, NULL},
 #include "prune/criteria.def"
+#undef SCORE
 #undef CRITERION
 };
 enum { CRITERIA = sizeof criteria / sizeof *criteria };
@@ -33,41 +37,14 @@ int s24_criterion_needs_stats(const char *criterion)
     return found ? found->needs_stats : -1;
 }
 
-typedef struct score_job {
-    float *w;
-    int64_t k;
-    const double *scale; /* [k] or NULL */
-} score_job;
-
-static void prune_scored_rows(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const score_job *job = arg;
-    (void)thread;
-    for (int64_t r = begin; r < end; r++)
-        for (int64_t c = 0; c < job->k; c += 4) {
-            float *group = job->w + r * job->k + c;
-            double score[4];
-            for (int i = 0; i < 4; i++)
-                score[i] = fabs((double)group[i]) * (job->scale ? job->scale[c + i] : 1.0);
-            unsigned keep = s24i_keep_two(score);
-            for (int i = 0; i < 4; i++)
-                if (!(keep >> i & 1u)) group[i] = 0.0f;
-        }
-}
-
-void s24i_prune_by_score(s24_ctx *ctx, float *w, int64_t rows, int64_t k, const double *scale)
-{
-    score_job job = {w, k, scale};
-    s24_ctx_parallel_for(ctx, rows, prune_scored_rows, &job);
-}
-
-static s24_status check_weight(s24_ctx *ctx, const s24_dense *w)
+static s24_status check_weight(s24_ctx *ctx, const s24_dense *w, const s24i_pattern *pattern)
 {
     REQUIRE(ctx, w->dtype == S24_F32, S24_ERROR_DTYPE, "the weight is %s; expected f32",
             s24_dtype_name(w->dtype));
-    REQUIRE(ctx, w->rows >= 1 && w->cols >= 4 && w->cols % 4 == 0, S24_ERROR_SHAPE,
-            "the weight is [%lld, %lld]; expected columns in groups of 4 and at least one row",
-            (long long)w->rows, (long long)w->cols);
+    REQUIRE(ctx, w->rows >= 1 && w->cols >= pattern->group, S24_ERROR_SHAPE,
+            "the weight is [%lld, %lld]; expected columns in groups of %lld and at least one row",
+            (long long)w->rows, (long long)w->cols, (long long)pattern->group);
+    TRY(s24i_pattern_check(ctx, pattern, w->rows, w->cols));
     REQUIRE(ctx, w->ld == 0 || w->ld >= w->cols, S24_ERROR_SHAPE,
             "the weight's ld is %lld; expected at least its %lld columns", (long long)w->ld,
             (long long)w->cols);
@@ -75,20 +52,55 @@ static s24_status check_weight(s24_ctx *ctx, const s24_dense *w)
     return S24_OK;
 }
 
-static s24_status check_options(s24_ctx *ctx, s24_prune_opts *known, unsigned *refinements,
-                                const s24_prune_opts *opts)
+/* The caller's score stands where a criterion's would. */
+static const s24i_criterion of_caller = {
+    "the caller's score", 0, S24_SELECT_STRICT, S24I_ALL_PATTERNS, s24i_prune_scored, NULL};
+
+/* What the options say, with defaults. */
+typedef struct settings {
+    s24_prune_opts opts;
+    const s24i_criterion *criterion;
+    s24i_pattern pattern;
+    unsigned refinements;
+} settings;
+
+static s24_status read_criterion(s24_ctx *ctx, settings *s)
 {
+    const s24_prune_opts *o = &s->opts;
+    REQUIRE(ctx, !o->score || !o->criterion, S24_ERROR_ARGUMENT,
+            "the criterion \"%s\" and a score of the caller's were given; expected one of them",
+            o->criterion);
+    s->criterion =
+        o->score ? &of_caller : find_criterion(o->criterion ? o->criterion : "magnitude");
+    REQUIRE(ctx, s->criterion, S24_ERROR_ARGUMENT,
+            "no criterion is named \"%s\"; expected one of s24_criterion_name()", o->criterion);
+    TRY(s24i_pattern_read(ctx, &s->pattern, o->pattern));
+    const int group = s->pattern.group > 1, two_four = s24i_pattern_is_two_four(&s->pattern);
+    REQUIRE(ctx,
+            two_four || s->criterion->patterns >= (group ? S24I_GROUP_PATTERNS : S24I_ALL_PATTERNS),
+            S24_ERROR_UNSUPPORTED, "the criterion \"%s\" does not make the pattern \"%s\"",
+            s->criterion->name, o->pattern);
+    REQUIRE(ctx, !o->device || s->criterion->select != S24_SELECT_STRICT, S24_ERROR_UNSUPPORTED,
+            "the criterion \"%s\" runs on the CPU only", s->criterion->name);
+    REQUIRE(ctx, !o->device || two_four, S24_ERROR_UNSUPPORTED,
+            "the pattern \"%s\" is made on the CPU only", o->pattern);
+    TRY(s24i_refinements_read(ctx, &s->refinements, o->refine));
+    return s24i_refinements_check(ctx, s->refinements, two_four);
+}
+
+static s24_status read_options(s24_ctx *ctx, settings *s, const s24_prune_opts *opts)
+{
+    s24_prune_opts *known = &s->opts;
     TRY(s24i_opts_read(ctx, known, sizeof *known, opts, "s24_prune_opts"));
-    if (!known->criterion) known->criterion = "magnitude";
+    TRY(read_criterion(ctx, s));
+    const int group = (int)s->pattern.group, least = group > 1 ? group : 4;
     if (known->dampening == 0.0) known->dampening = 0.01;
-    if (known->block == 0) known->block = 128;
-    REQUIRE(ctx, find_criterion(known->criterion), S24_ERROR_ARGUMENT,
-            "no criterion is named \"%s\"; expected one of s24_criterion_name()", known->criterion);
+    if (known->block == 0) known->block = 128 / least * least;
     REQUIRE(ctx, known->dampening > 0.0 && isfinite(known->dampening), S24_ERROR_ARGUMENT,
             "the dampening is %g; expected a positive number", known->dampening);
-    REQUIRE(ctx, known->block > 0 && known->block % 4 == 0, S24_ERROR_ARGUMENT,
-            "the block is %d columns; expected a multiple of 4", known->block);
-    return s24i_refinements_read(ctx, refinements, known->refine);
+    REQUIRE(ctx, known->block > 0 && known->block % least == 0, S24_ERROR_ARGUMENT,
+            "the block is %d columns; expected a multiple of %d", known->block, least);
+    return S24_OK;
 }
 
 static s24_status check_stats(s24_ctx *ctx, const s24_stats *stats, const s24_dense *w,
@@ -147,16 +159,13 @@ static s24_status prune_copies(s24_prune_report *report, s24_ctx *ctx, const s24
 s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
                      const s24_stats *stats, const s24_prune_opts *opts)
 {
-    s24_prune_opts known;
+    settings known;
     size_t bytes;
     REQUIRE(ctx, ctx && w, S24_ERROR_ARGUMENT, "s24_prune: ctx and w are required");
-    unsigned refinements;
-    TRY(check_options(ctx, &known, &refinements, opts));
-    TRY(check_weight(ctx, w));
-    const s24i_criterion *criterion = find_criterion(known.criterion);
-    TRY(check_stats(ctx, stats, w, criterion, refinements));
-    REQUIRE(ctx, !known.device || criterion->select != S24_SELECT_STRICT, S24_ERROR_UNSUPPORTED,
-            "the criterion \"%s\" runs on the CPU only", criterion->name);
+    TRY(read_options(ctx, &known, opts));
+    TRY(check_weight(ctx, w, &known.pattern));
+    const s24i_criterion *criterion = known.criterion;
+    TRY(check_stats(ctx, stats, w, criterion, known.refinements));
     void *copies = NULL;
     if (!s24i_mul_overflow((size_t)w->rows, (size_t)w->cols, &bytes) &&
         !s24i_mul_overflow(bytes, 2 * sizeof(float), &bytes))
@@ -167,11 +176,15 @@ s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
                                 .k = w->cols,
                                 .w = copies,
                                 .stats = stats,
-                                .dampening = known.dampening,
-                                .block = known.block,
+                                .pattern = &known.pattern,
+                                .score = known.opts.score ? known.opts.score : criterion->score,
+                                .score_user = known.opts.score_user,
+                                .seed = known.opts.seed,
+                                .dampening = known.opts.dampening,
+                                .block = known.opts.block,
                                 .select = criterion->select,
-                                .refinements = refinements,
-                                .device = known.device};
+                                .refinements = known.refinements,
+                                .device = known.opts.device};
     s24_status status = prune_copies(report, ctx, w, criterion, &job);
     s24_ctx_free(ctx, copies);
     return status;

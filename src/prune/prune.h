@@ -20,10 +20,16 @@ struct s24_stats {
     double *gram; /* [k, k] */
 };
 
+typedef struct s24i_pattern s24i_pattern; /* prune/patterns.h */
+
 typedef struct s24i_prune_job {
     int64_t n, k;
     float *w;               /* [n, k] contiguous, finite; pruned in place */
     const s24_stats *stats; /* of width k and not empty, or NULL */
+    const s24i_pattern *pattern;
+    s24_score_fn *score; /* of the criterion, or the caller's; NULL: it has none */
+    void *score_user;
+    uint64_t seed;
     double dampening;
     int64_t block;
     s24_select select;    /* of the criterion; S24_SELECT_STRICT where it is none */
@@ -31,40 +37,50 @@ typedef struct s24i_prune_job {
     s24_device *device;
 } s24i_prune_job;
 
+/* What a criterion can make: the patterns that begin with those before them. */
+typedef enum s24i_patterns {
+    S24I_TWO_FOUR_PATTERN,
+    S24I_GROUP_PATTERNS, /* N:M */
+    S24I_ALL_PATTERNS
+} s24i_patterns;
+
 typedef struct s24i_criterion {
     const char *name;
     int needs_stats;
     s24_select select;
+    s24i_patterns patterns;
     s24_status (*run)(s24_ctx *ctx, const s24i_prune_job *job);
+    s24_score_fn *score;
 } s24i_criterion;
 
-s24_status s24i_prune_magnitude(s24_ctx *ctx, const s24i_prune_job *job);
-s24_status s24i_prune_wanda(s24_ctx *ctx, const s24i_prune_job *job);
+#define SCORE(name, needs_stats, select, score) s24_score_fn score;
+#define CRITERION(name, needs_stats, select, patterns, run)
+#include "prune/criteria.def"
+#undef SCORE
+#undef CRITERION
 s24_status s24i_prune_sparsegpt(s24_ctx *ctx, const s24i_prune_job *job);
 s24_status s24i_prune_alps(s24_ctx *ctx, const s24i_prune_job *job);
 s24_status s24i_prune_tiles(s24_ctx *ctx, const s24i_prune_job *job);
+/* Zeroes what job->pattern drops by job->score. */
+s24_status s24i_prune_scored(s24_ctx *ctx, const s24i_prune_job *job);
 /* The same choice as a criterion's with a way to select, made on job->device. */
 s24_status s24i_prune_on_device(s24_ctx *ctx, const s24i_prune_job *job);
 
 /*
- * The two of four with the largest scores, as bits; of equal scores the higher index is kept. An
- * element stays when at most one other beats it, and exactly two elements are in that place.
+ * The `keep` of `group` (32 at most) with the largest scores, as bits; of equal scores the higher
+ * index is kept. An element stays when fewer than `keep` others beat it.
  */
-static inline unsigned s24i_keep_two(const double score[4])
+static inline uint32_t s24i_keep_most(const double *score, int keep, int group)
 {
-    unsigned keep = 0;
-    for (int i = 0; i < 4; i++) {
+    uint32_t bits = 0;
+    for (int i = 0; i < group; i++) {
         int beaten = 0;
-        for (int j = 0; j < 4; j++)
+        for (int j = 0; j < group; j++)
             beaten += j > i ? score[j] >= score[i] : score[j] > score[i];
-        keep |= (unsigned)(beaten < 2) << i;
+        bits |= (uint32_t)(beaten < keep) << i;
     }
-    return keep;
+    return bits;
 }
-
-/* Zeroes all of w [rows, k] but the two of each group with the largest |w|·scale[column]; scale
-   may be NULL: 1. On all threads. */
-void s24i_prune_by_score(s24_ctx *ctx, float *w, int64_t rows, int64_t k, const double *scale);
 
 /* How much of `before` is left in `after`, both [n, k] contiguous; see s24_prune_report. */
 s24_status s24i_prune_measure(s24_prune_report *report, s24_ctx *ctx, const float *before,
@@ -146,12 +162,15 @@ void s24i_refit_sweep(s24_ctx *ctx, s24i_refit *refit, s24i_refit_row *rule);
  */
 typedef struct s24i_refinement {
     const char *name;
+    int two_four; /* 1: of that pattern alone */
     s24_status (*run)(s24_ctx *ctx, s24i_refit *refit);
 } s24i_refinement;
 s24_status s24i_refine_swaps(s24_ctx *ctx, s24i_refit *refit);
 s24_status s24i_refine_least_squares(s24_ctx *ctx, s24i_refit *refit);
 /* The bits of the refinements that `names` has, separated by commas; NULL: none. */
 s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *names);
+/* Those that are of 2:4 alone are refused of other patterns. */
+s24_status s24i_refinements_check(s24_ctx *ctx, unsigned chosen, int two_four);
 /* Runs job->refinements on job->w, whose target is `before` [n, k]. */
 s24_status s24i_prune_refine(s24_ctx *ctx, const s24i_prune_job *job, const float *before);
 

@@ -8,7 +8,7 @@
 #include "prune/prune.h"
 
 static const s24i_refinement refinements[] = {
-#define REFINEMENT(name, run) {name, run},
+#define REFINEMENT(name, two_four, run) {name, two_four, run},
 #include "prune/refinements.def"
 #undef REFINEMENT
 };
@@ -36,6 +36,15 @@ s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *nam
         *chosen |= found == REFINEMENTS ? (1u << REFINEMENTS) - 1 : 1u << found;
         name += length + (name[length] == ',');
     }
+    return S24_OK;
+}
+
+s24_status s24i_refinements_check(s24_ctx *ctx, unsigned chosen, int two_four)
+{
+    for (int i = 0; i < REFINEMENTS; i++)
+        REQUIRE(ctx, two_four || !refinements[i].two_four || !(chosen >> i & 1u),
+                S24_ERROR_UNSUPPORTED, "the refinement \"%s\" is of the pattern 2:4 alone",
+                refinements[i].name);
     return S24_OK;
 }
 

@@ -3,7 +3,7 @@
  * The criterion "sparsegpt": drop weights one column after another, and let the columns to the
  * right make good for each. With H the dampened Gram matrix and U upper triangular, UᵀU = H⁻¹:
  *
- *     at the first column of a group: keep the two with the largest w²/U_jj² of the weights as they
+ *     at the first column of a group: keep those with the largest w²/U_jj² of the weights as they
  *     are by then;  at each column j:  e = (w − kept)/U_jj,  w[j:] −= e·U[j, j:]
  *
  * Rows are independent, so a thread takes whole rows through a block of columns; what a block's
@@ -16,7 +16,7 @@
  * Reference: Frantar, Alistarh, "SparseGPT: massive language models can be accurately pruned in
  * one-shot", ICML 2023, algorithm 1 and section 3.4 (n:m).
  */
-#include "prune/prune.h"
+#include "prune/patterns.h"
 
 typedef struct solver {
     int64_t n, k, block;
@@ -24,6 +24,7 @@ typedef struct solver {
     double *w;      /* [n, k] */
     double *errors; /* [n, block] */
     void *work;
+    int keep, group;    /* weights that stay of so many */
     int64_t begin, end; /* the columns of this block */
 } solver;
 
@@ -39,14 +40,14 @@ static void dampen(const solver *s, const s24i_prune_job *job)
 /* One row through the columns of a block, group by group. */
 static void prune_row(const solver *s, double *restrict w, double *restrict errors)
 {
-    for (int64_t group = s->begin; group < s->end; group += 4) {
-        double score[4];
-        for (int64_t i = 0; i < 4; i++) {
+    for (int64_t group = s->begin; group < s->end; group += s->group) {
+        double score[32];
+        for (int64_t i = 0; i < s->group; i++) {
             double scaled = w[group + i] / s->u[(group + i) * s->k + group + i];
             score[i] = scaled * scaled;
         }
-        unsigned keep = s24i_keep_two(score);
-        for (int64_t j = group; j < group + 4; j++) {
+        const uint32_t keep = s24i_keep_most(score, s->keep, s->group);
+        for (int64_t j = group; j < group + s->group; j++) {
             const double *u = s->u + j * s->k;
             double error = keep >> (j - group) & 1u ? 0.0 : w[j] / u[j];
             errors[j - s->begin] = error;
@@ -99,6 +100,8 @@ static s24_status solve(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *j
     solver s = {.n = refit->n,
                 .k = refit->k,
                 .block = refit->block,
+                .keep = (int)job->pattern->keep,
+                .group = (int)job->pattern->group,
                 .u = refit->h,
                 .w = refit->w,
                 .errors = refit->errors,
