@@ -12,9 +12,9 @@
 
 struct prune_options {
     cli_common common;
-    const char *method, *refine, *include, *exclude, *dtype, *quantize;
+    const char *method, *pattern, *refine, *include, *exclude, *dtype, *quantize;
     passages_options passages;
-    int64_t reconstruct;
+    int64_t reconstruct, seed;
     int packed;
 };
 
@@ -27,6 +27,14 @@ static const char *prune_dtype(int index)
 static const cli_option options[] = {
     {"method", 0, CLI_CHOICE, offsetof(struct prune_options, method), NULL, "magnitude",
      "How to choose the two weights of four that stay.", s24_criterion_name},
+    {"pattern", 0, CLI_TEXT, offsetof(struct prune_options, pattern), "PATTERN", "2:4",
+     "What stays: N of every M weights along k (M at most 32), or all but a SHARE of 0 to 1 of the "
+     "layer's weights, rows, columns or blocks: unstructured:SHARE, row:SHARE, column:SHARE, "
+     "block:RxC:SHARE, weight-norm:LEVEL:RxC:ZEROS, diagonal:WIDTH. Only 2:4 is packed and run "
+     "as such; others are dense with zeros.",
+     NULL},
+    {"seed", 0, CLI_COUNT, offsetof(struct prune_options, seed), "N", NULL, "Of the method random.",
+     NULL},
     {"refine", 0, CLI_LIST, offsetof(struct prune_options, refine), NULL, NULL,
      "Better the choice once it is made, by what the layer sees: swaps chooses the two of four "
      "once "
@@ -74,6 +82,7 @@ typedef struct job {
     s24_layer_report *layers; /* room for every tensor; NULL: no --json */
     int64_t count;
     double kept_l1, output_error;
+    const char *pattern;
 } job;
 
 static void on_layer(void *user, const s24_layer_report *layer)
@@ -124,9 +133,9 @@ static int report(cli_app *cli, const job *j)
     char error[48] = "";
     if (j->output_error > 0)
         snprintf(error, sizeof error, ", mean output error %.4f", j->output_error / count);
-    cli_print(cli, "%lld %s 2:4 in %s: mean kept |w| %.4f%s", (long long)j->count,
-              cli_plural(j->count, "layer is", "layers are"), cli->operands[1], j->kept_l1 / count,
-              error);
+    cli_print(cli, "%lld %s %s in %s: mean kept |w| %.4f%s", (long long)j->count,
+              cli_plural(j->count, "layer is", "layers are"), j->pattern, cli->operands[1],
+              j->kept_l1 / count, error);
     return CLI_OK;
 }
 
@@ -141,14 +150,16 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                       const s24_checkpoint *in)
 {
     passages given = {.count = 0};
-    job j = {.cli = cli, .in = in};
+    job j = {.cli = cli, .in = in, .pattern = o->pattern};
     int code = passages_read(cli, &given, &o->passages, in);
     if (code == CLI_OK && cli->json) code = make_layers(&j);
     s24_model_prune_opts opts = {.size = sizeof opts,
                                  .prune = {.size = sizeof opts.prune,
                                            .criterion = o->method,
                                            .device = device,
-                                           .refine = o->refine},
+                                           .refine = o->refine,
+                                           .pattern = o->pattern,
+                                           .seed = (uint64_t)o->seed},
                                  .texts = given.texts,
                                  .text_count = given.count,
                                  .max_tokens = o->passages.max_tokens,
@@ -182,6 +193,11 @@ static int run(cli_app *cli, const void *opaque)
     if (s24_criterion_needs_stats(o->method) == 1 && !cli_on_cpu(cli))
         return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --method %s runs on the CPU only",
                         cli->common->device, o->method);
+    if (!s24_pattern_group(o->pattern))
+        return cli_fail(cli, CLI_USAGE, "--pattern: '%s' is no pattern; see 'sparse24 help prune'",
+                        o->pattern);
+    if (o->packed && strcmp(o->pattern, "2:4") != 0)
+        return cli_fail(cli, CLI_USAGE, "--packed is of --pattern 2:4, not of %s", o->pattern);
     s24_device *device = NULL;
     int code = cli_device(cli, &device);
     if (code == CLI_OK) code = cli_open(cli, &in);

@@ -354,6 +354,7 @@ typedef struct s24_layer_report {
     double kept_l1;
     double output_error; /* −1: not measured */
     double seconds;
+    const char *pattern; /* that it was pruned to, or was tried with */
 } s24_layer_report;
 
 typedef struct s24_model_prune_opts {
@@ -389,6 +390,17 @@ typedef struct s24_model_prune_opts {
  */
 S24_API s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *out_path,
                                    const s24_model_prune_opts *opts);
+
+/*
+ * What each pattern would cost each layer by itself: opts->report hears of every layer of the
+ * model's blocks, pruned to each of `count` patterns on the inputs that the dense model gives.
+ * Nothing is written. A pattern whose groups do not divide a layer's columns is left out there. Of
+ * opts, what is said of the output is not read. Errors: ARGUMENT (no patterns, one that is none, no
+ * calibration texts), those of s24_prune and of loading the model.
+ */
+S24_API s24_status s24_model_sensitivity(s24_ctx *ctx, const s24_checkpoint *in,
+                                         const s24_model_prune_opts *opts,
+                                         const char *const *patterns, int64_t count);
 
 /* ---- 4. text, evaluation --------------------------------------------------------------------- */
 

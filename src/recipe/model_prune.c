@@ -34,9 +34,10 @@ static s24_status declare(const s24i_pruner *pruner)
         } else if (selected) {
             s24_ctx_log(pruner->ctx, S24_LOG_WARNING,
                         "%s: tensor '%s' [%lld, %lld] is passed through: its %s do not come in "
-                        "groups of 4",
+                        "groups of %lld",
                         tensor.file, s24i_show(tensor.name).text, (long long)tensor.shape[0],
-                        (long long)tensor.shape[1], s24i_lies_turned(&tensor) ? "rows" : "columns");
+                        (long long)tensor.shape[1], s24i_lies_turned(&tensor) ? "rows" : "columns",
+                        (long long)s24_pattern_group(pruner->opts.prune.pattern));
         }
         TRY(s24_writer_declare(pruner->writer, &tensor));
     }
@@ -92,7 +93,7 @@ static s24_status prune_with_model(const s24i_pruner *pruner)
                               model->architecture->model_type);
     if (status == S24_OK) status = check_layers(pruner, model);
     if (status == S24_OK) status = s24i_pruner_blocks(pruner, model);
-    if (status == S24_OK) status = write_others(pruner, model);
+    if (status == S24_OK && pruner->writer) status = write_others(pruner, model);
     s24_model_destroy(model);
     return status;
 }
@@ -119,9 +120,9 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
     s24_model_prune_opts *known = &pruner->opts;
     TRY(s24i_opts_read(pruner->ctx, known, sizeof *known, opts, "s24_model_prune_opts"));
     if (known->prune.size == 0) known->prune.size = sizeof known->prune;
-    if (!known->prune.criterion) known->prune.criterion = "magnitude";
+    if (!known->prune.criterion && !known->prune.score) known->prune.criterion = "magnitude";
     const char *criterion = known->prune.criterion;
-    const int needs_stats = s24_criterion_needs_stats(criterion);
+    const int needs_stats = criterion ? s24_criterion_needs_stats(criterion) : 0;
     REQUIRE(pruner->ctx, needs_stats >= 0, S24_ERROR_ARGUMENT,
             "no criterion is named '%s'; expected one of s24_criterion_name()",
             s24i_show(criterion).text);
@@ -134,6 +135,13 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
             S24_ERROR_ARGUMENT,
             known->text_count ? "calibration passages were given as texts and as token ids"
                               : "the calibration passages' offsets or ids are NULL");
+    REQUIRE(pruner->ctx, s24_pattern_group(known->prune.pattern), S24_ERROR_ARGUMENT,
+            "\"%s\" is no pattern; s24_pattern_syntax lists them",
+            s24i_show(known->prune.pattern).text);
+    REQUIRE(pruner->ctx,
+            !known->packed || !known->prune.pattern || !strcmp(known->prune.pattern, "2:4"),
+            S24_ERROR_ARGUMENT, "the option packed of pruning is of the pattern 2:4, not %s",
+            known->prune.pattern);
     TRY(read_scheme(pruner));
     REQUIRE(pruner->ctx, known->reconstruct >= 0 && !(known->reconstruct && known->quantize),
             S24_ERROR_ARGUMENT,
@@ -170,4 +178,22 @@ s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *o
 done:
     s24_writer_destroy(pruner.writer);
     return status;
+}
+
+s24_status s24_model_sensitivity(s24_ctx *ctx, const s24_checkpoint *in,
+                                 const s24_model_prune_opts *opts, const char *const *patterns,
+                                 int64_t count)
+{
+    s24i_pruner pruner = {.ctx = ctx, .in = in, .tried = patterns, .tried_count = count};
+    REQUIRE(ctx, ctx && in && patterns && count > 0, S24_ERROR_ARGUMENT,
+            "s24_model_sensitivity: ctx, in and patterns are required");
+    for (int64_t i = 0; i < count; i++)
+        REQUIRE(ctx, patterns[i] && s24_pattern_group(patterns[i]), S24_ERROR_ARGUMENT,
+                "\"%s\" is no pattern; s24_pattern_syntax lists them",
+                s24i_show(patterns[i] ? patterns[i] : "NULL").text);
+    TRY(read_options(&pruner, opts));
+    REQUIRE(ctx, s24i_pruner_passages(&pruner) > 0, S24_ERROR_ARGUMENT,
+            "what layers lose is measured on calibration texts; none were given");
+    pruner.opts.reconstruct = 0;
+    return prune_with_model(&pruner);
 }

@@ -15,6 +15,8 @@ typedef struct s24i_pruner {
     s24_writer *writer;        /* with every tensor declared */
     int bits;                  /* of opts.quantize; 0: floats */
     int64_t group;             /* of it; 0: the row */
+    const char *const *tried;  /* patterns that are measured on the dense model; NULL: it prunes */
+    int64_t tried_count;
 } s24i_pruner;
 
 /* The number of calibration passages, texts or ids. */
@@ -23,7 +25,7 @@ static inline int64_t s24i_pruner_passages(const s24i_pruner *pruner)
     return pruner->opts.ids ? pruner->opts.ids->texts : pruner->opts.text_count;
 }
 
-/* 1 if the tensor is one to prune: selected, with columns in groups of four. */
+/* 1 if the tensor is one to prune: selected, with columns in the pattern's groups. */
 int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor);
 
 /* Is it dense and stored [k, n]? */
@@ -48,6 +50,10 @@ s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tens
 /* Rounds w to the dtype it is written in and writes it. On return w is what a reader of the new
    checkpoint will see. */
 s24_status s24i_pruner_write(const s24i_pruner *pruner, float *w, const s24_tensor *tensor);
+
+/* Reports w pruned to each of the patterns that are tried; w stays as it is. */
+s24_status s24i_pruner_try(const s24i_pruner *pruner, const float *w, const s24_tensor *tensor,
+                           const s24_stats *stats);
 
 /* Loads a tensor and prunes it without statistics. */
 s24_status s24i_pruner_alone(const s24i_pruner *pruner, const s24_tensor *tensor);

@@ -245,8 +245,11 @@ static s24_status prune_stage(calibration *c, int64_t block, int stage)
     TRY(run_block(c, block, (int)first));
     for (int i = 0; i < stages[stage].count; i++) {
         const s24i_slot slot = stages[stage].slots[i];
-        if (c->block[slot] && s24i_pruner_takes(c->pruner, c->block[slot]))
-            TRY(s24i_pruner_layer(c->pruner, c->weights[slot].data, c->block[slot], c->stats));
+        const s24_tensor *tensor = c->block[slot];
+        float *w = c->weights[slot].data;
+        if (tensor && s24i_pruner_takes(c->pruner, tensor))
+            TRY(c->pruner->tried ? s24i_pruner_try(c->pruner, w, tensor, c->stats)
+                                 : s24i_pruner_layer(c->pruner, w, tensor, c->stats));
     }
     s24_stats_destroy(c->stats);
     c->stats = NULL;

@@ -13,7 +13,8 @@ int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor)
 {
     return s24_tensor_is_selected(tensor, pruner->opts.include, pruner->opts.exclude) &&
            tensor->shape[0] > 0 && tensor->shape[1] > 0 &&
-           s24i_pruner_matrix(NULL, tensor).cols % 4 == 0;
+           s24i_pruner_matrix(NULL, tensor).cols % s24_pattern_group(pruner->opts.prune.pattern) ==
+               0;
 }
 
 s24_dtype s24i_pruner_dtype(const s24i_pruner *pruner, const s24_tensor *tensor)
@@ -178,25 +179,62 @@ static s24_status prune_to_floats(s24_prune_report *report, const s24i_pruner *p
     return stats && pruner->opts.reconstruct ? S24_OK : write_floats(pruner, w, tensor);
 }
 
+static void give_report(const s24i_pruner *pruner, const s24_tensor *tensor,
+                        const s24_prune_report *report, const s24_layer_report *how)
+{
+    s24_layer_report layer = *how;
+    layer.name = tensor->name;
+    layer.rows = s24i_stored_side(tensor, 0);
+    layer.cols = s24i_stored_side(tensor, 1);
+    layer.kept_l1 = report->kept_l1;
+    layer.output_error = report->output_error;
+    layer.seconds = s24i_seconds() - how->seconds;
+    if (pruner->opts.report) pruner->opts.report(pruner->opts.user, &layer);
+}
+
 static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
                               const s24_stats *stats)
 {
-    const double start = s24i_seconds();
+    const char *pattern = pruner->opts.prune.pattern;
+    const s24_layer_report how = {.seconds = s24i_seconds(), .pattern = pattern ? pattern : "2:4"};
     const s24_dense dense = s24i_pruner_matrix(w, tensor);
     s24_prune_report report;
     const s24_status status = pruner->bits
                                   ? prune_to_integers(&report, pruner, &dense, tensor->name, stats)
                                   : prune_to_floats(&report, pruner, &dense, tensor, stats);
-    if (status != S24_OK || !pruner->opts.report) return status;
-    const double end = s24i_seconds();
-    const s24_layer_report layer = {.name = tensor->name,
-                                    .rows = s24i_stored_side(tensor, 0),
-                                    .cols = s24i_stored_side(tensor, 1),
-                                    .kept_l1 = report.kept_l1,
-                                    .output_error = report.output_error,
-                                    .seconds = end - start};
-    pruner->opts.report(pruner->opts.user, &layer);
+    if (status == S24_OK) give_report(pruner, tensor, &report, &how);
+    return status;
+}
+
+static s24_status try_pattern(const s24i_pruner *pruner, const s24_dense *w,
+                              const s24_tensor *tensor, const s24_stats *stats,
+                              const char *pattern)
+{
+    const s24_layer_report how = {.seconds = s24i_seconds(), .pattern = pattern};
+    s24_prune_opts opts = pruner->opts.prune;
+    s24_prune_report report;
+    opts.pattern = pattern;
+    TRY(s24_prune(&report, pruner->ctx, w, stats, &opts));
+    give_report(pruner, tensor, &report, &how);
     return S24_OK;
+}
+
+s24_status s24i_pruner_try(const s24i_pruner *pruner, const float *w, const s24_tensor *tensor,
+                           const s24_stats *stats)
+{
+    s24_dense copy = s24i_pruner_matrix(NULL, tensor);
+    const int64_t count = copy.rows * copy.cols;
+    float *room;
+    s24_status status = S24_OK;
+    TRY(s24i_alloc_elems(&room, pruner->ctx, count, sizeof *room, "a weight"));
+    copy.data = room;
+    for (int64_t i = 0; i < pruner->tried_count && status == S24_OK; i++) {
+        if (copy.cols % s24_pattern_group(pruner->tried[i])) continue;
+        memcpy(room, w, (size_t)count * sizeof *room);
+        status = try_pattern(pruner, &copy, tensor, stats, pruner->tried[i]);
+    }
+    s24_ctx_free(pruner->ctx, room);
+    return s24i_name_tensor(pruner->ctx, status, tensor);
 }
 
 s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,

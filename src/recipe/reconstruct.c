@@ -114,7 +114,7 @@ s24_status s24i_reconstruction_create(s24i_reconstruction **out, s24_ctx *ctx,
     GIVE(out, r, s24i_reconstruction_destroy, fill(r, ctx));
 }
 
-/* ---- a half of a block over a batch ------------------------------------------------------------ */
+/* ---- a half of a block over a batch ---------------------------------------------------------- */
 
 static s24_status begin_batch(s24i_reconstruction *r, s24_ctx *ctx, int64_t batch, int64_t *at)
 {
@@ -202,7 +202,7 @@ static s24_status gradients(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum, i
     return S24_OK;
 }
 
-/* ---- learning ---------------------------------------------------------------------------------- */
+/* ---- learning -------------------------------------------------------------------------------- */
 
 /* Where the transformer has a slot's weights. */
 static void find_learner(s24i_reconstruction *r, int64_t block, s24i_slot slot)

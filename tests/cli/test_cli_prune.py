@@ -100,6 +100,22 @@ class Magnitude(Scratch):
         done = self.good("prune", "w.safetensors", "q.safetensors", "--quiet")
         self.assertEqual(done.stderr, "")
 
+    def test_patterns(self):
+        for pattern, group, zeros in (("6:8", 8, 2), ("1:4", 4, 3), ("unstructured:0.25", 512, 128),
+                                      ("block:4x8:0.5", 512, 256)):
+            done = self.good("prune", "w.safetensors", "p.safetensors", "--pattern", pattern,
+                             "--force")
+            self.assertIn(f"2 layers are {pattern} in p.safetensors", done.stdout)
+            kept = floats(read(self.folder / "p.safetensors")[0][name(0)][2])
+            for g in range(0, len(kept), group):
+                self.assertEqual(kept[g:g + group].count(0), zeros, pattern)
+        seeds = []
+        for seed in ("1", "2"):
+            self.good("prune", "w.safetensors", "p.safetensors", "--method", "random", "--seed",
+                      seed, "--force")
+            seeds.append(read(self.folder / "p.safetensors")[0][name(0)][2])
+        self.assertNotEqual(*seeds)
+
     def test_refusals(self):
         (self.folder / "texts").write_text("a text\n")
         self.refusals([
@@ -113,6 +129,13 @@ class Magnitude(Scratch):
             ("not a number", ["prune", "nan.safetensors", "new"], 4,
              r"blocks\.layer\.0\.fc\.weight.*row 3"),
             ("taken", ["prune", "w.safetensors", "taken.safetensors"], 3, r"taken\.safetensors"),
+            ("no pattern", ["prune", "w.safetensors", "new", "--pattern", "5"], 2,
+             r"--pattern: '5' is no pattern"),
+            ("a pattern that is not packed", ["prune", "w.safetensors", "new", "--pattern", "4:8",
+                                              "--packed"], 2, r"--packed is of --pattern 2:4"),
+            ("a pattern of another method", ["prune", "w.safetensors", "new", "--pattern", "4:8",
+                                             "--method", "tile-best"], 5,
+             r'"tile-best" does not make the pattern "4:8"'),
             ("refined blindly", ["prune", "w.safetensors", "new", "--refine", "swaps"], 2,
              r"--refine.*--calibration"),
             ("no such refinement", ["prune", "w.safetensors", "new", "--refine", "swap"], 2,

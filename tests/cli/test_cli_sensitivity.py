@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sensitivity: what it measures, what a budget proposes, what it refuses."""
+import shlex
+import unittest
+
+from cli_case import Scratch, listing
+import tiny_bert
+
+LAYERS = 6 * tiny_bert.LAYERS
+
+
+class Sensitivity(Scratch):
+    @staticmethod
+    def make(folder):
+        tiny_bert.write(folder / "model")
+        (folder / "texts").write_text("\n".join(tiny_bert.sentences(24)) + "\n")
+
+    def measured(self, *more):
+        return self.json("sensitivity", "model", "--calibration", "texts", *more)
+
+    def test_each_pattern_of_each_layer_on_the_dense_inputs(self):
+        before = listing(self.folder)
+        found = self.measured("--method", "magnitude", "--patterns", "2:4,3:8,unstructured:0.25")
+        self.assertEqual(listing(self.folder), before)
+        self.assertEqual((found["method"], found["proposal"]), ("magnitude", None))
+        self.assertEqual(len(found["layers"]), LAYERS)
+        for layer in found["layers"]:
+            kinds = [p["pattern"] for p in layer["patterns"]]
+            self.assertEqual(kinds, ["2:4", "3:8", "unstructured:0.25"])
+            half, three, most = [p["output_error"] for p in layer["patterns"]]
+            self.assertTrue(0 < most < half < three < 1, layer)
+        # The first block's inputs are the same whatever was pruned before it: nothing.
+        pruned = self.json("prune", "model", "out", "--calibration", "texts")["layers"]
+        alone = {layer["name"]: layer["patterns"][0] for layer in found["layers"]}
+        for layer in pruned:
+            if "layer.0.attention.self" in layer["name"]:
+                self.assertAlmostEqual(layer["output_error"],
+                                       alone[layer["name"]]["output_error"], places=6)
+
+    def test_groups_that_do_not_fit_are_left_out(self):
+        found = self.measured("--patterns", "2:4,5:24", "--include", "*.layer.0.*")
+        for layer in found["layers"]:
+            self.assertIsNone(layer["patterns"][1]["output_error"])
+        shown = self.good("sensitivity", "model", "--calibration", "texts", "--patterns",
+                          "2:4,5:24", "--include", "*.layer.0.*").stdout
+        self.assertRegex(shown, r"(?m)^ +0\.\d{4} +-  encoder\.layer\.0\.")
+        self.assertRegex(shown, r"(?m)^ +0\.\d{4} +-  mean$")
+
+    def test_a_budget_of_bytes_takes_the_layers_that_lose_least_for_each_byte(self):
+        plan = self.measured("--budget", "bytes=0.8")
+        proposal = plan["proposal"]
+        self.assertLessEqual(proposal["bytes"], 0.8)
+        self.assertEqual(len(proposal["two_four"]) + len(proposal["dense"]), LAYERS)
+        price = {layer["name"]: layer["patterns"][0]["output_error"] / layer["rows"] / layer["cols"]
+                 for layer in plan["layers"]}
+        self.assertLessEqual(max(price[name] for name in proposal["two_four"]),
+                             min(price[name] for name in proposal["dense"]))
+        all_of_them = self.measured("--budget", "bytes=0.54")["proposal"]
+        self.assertEqual(all_of_them["dense"], [])
+
+    def test_a_budget_of_error_keeps_the_mean(self):
+        whole = self.measured("--budget", "error=1")["proposal"]
+        self.assertEqual(whole["dense"], [])
+        part = self.measured("--budget", f"error={whole['output_error'] / 3}")["proposal"]
+        self.assertTrue(0 < part["output_error"] <= whole["output_error"] / 3)
+        self.assertTrue(part["dense"] and part["two_four"])
+
+    def test_the_proposal_is_a_line_that_runs(self):
+        shown = self.good("sensitivity", "model", "--calibration", "texts", "--budget",
+                          "bytes=0.8").stdout.splitlines()
+        self.assertRegex(shown[-2], r"^--budget bytes=0\.8: \d+ of 12 layers 2:4, 0\.\d+ of")
+        words = shlex.split(shown[-1])
+        self.assertEqual(words[:2], ["sparse24", "prune"])
+        proposal = self.measured("--budget", "bytes=0.8")["proposal"]
+        found = self.json(*["out" if word == "OUT" else word for word in words[1:]])
+        self.assertEqual([layer["name"] for layer in found["layers"]],
+                         [name for name in proposal["two_four"]])
+
+    def test_refusals(self):
+        self.refusals([
+            ("no texts", ["sensitivity", "model"], 2, r"--calibration"),
+            ("no pattern", ["sensitivity", "model", "--calibration", "texts", "--patterns", "2:4,5"],
+             2, r"--patterns: '5' is no pattern"),
+            ("no budget", ["sensitivity", "model", "--calibration", "texts", "--budget", "speed=2"],
+             2, r"--budget: 'speed=2' is not bytes=SHARE or error=MEAN"),
+            ("a budget without 2:4", ["sensitivity", "model", "--calibration", "texts",
+                                      "--patterns", "4:8", "--budget", "bytes=0.9"], 2,
+             r"--budget proposes 2:4, which is not among --patterns"),
+            ("too small", ["sensitivity", "model", "--calibration", "texts", "--budget",
+                           "bytes=0.3"], 2, r"bytes=0\.3 cannot be met.*0\.531 of their bytes"),
+            ("no model", ["sensitivity", "model/model.safetensors", "--calibration", "texts"], 2,
+             r"single file"),
+        ])
+
+
+if __name__ == "__main__":
+    unittest.main()
