@@ -44,8 +44,13 @@ static void option_lines(const cli_given *all, const cli_option *option)
     if (option->letter) printf("-%c, ", option->letter);
     printf("--%s%s%s\n", option->name, value ? " " : "", value ? value : "");
     fill(option->help, 6);
-    if (option->type == CLI_LIST)
-        printf("      Of: %s\n", cli_choices(choices, sizeof choices, option->choice));
+    if (option->choice && option->argument) {
+        memcpy(choices, "Of: ", 4);
+        cli_choices(choices + 4, sizeof choices - 4, option->choice);
+        for (char *bar; (bar = strchr(choices, '|'));)
+            *bar = ' ';
+        fill(choices, 6);
+    }
     if (*cli_rules_text(rules, sizeof rules, all, option)) fill(rules, 6);
     if (option->fallback) printf("      Default: %s\n", option->fallback);
 }
@@ -120,7 +125,7 @@ void cli_help_program(const cli_command *const *commands)
            "      How fast the products are here, compared with whose.\n\n"
            "Usage:\n  sparse24 COMMAND [options] [operands]\n  sparse24 --version\n\nCommands:\n");
     for (; *commands; commands++)
-        printf("  %-8s %s\n", (*commands)->name, (*commands)->summary);
+        printf("  %-11s %s\n", (*commands)->name, (*commands)->summary);
     printf("\n'sparse24 help COMMAND' and 'sparse24 COMMAND --help' say more.\n");
 }
 

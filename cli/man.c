@@ -79,7 +79,7 @@ static void option_entry(const cli_given *all, const cli_option *option)
     }
     putchar('\n');
     line(option->help);
-    if (option->type == CLI_LIST) {
+    if (option->choice && option->argument) {
         printf("Of: ");
         line(cli_choices(choices, sizeof choices, option->choice));
     }

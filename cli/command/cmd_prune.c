@@ -25,7 +25,7 @@ static const char *prune_dtype(int index)
 }
 
 static const cli_option options[] = {
-    {"method", 0, CLI_CHOICE, offsetof(struct prune_options, method), NULL, "magnitude",
+    {"method", 0, CLI_CHOICE, offsetof(struct prune_options, method), "METHOD", "magnitude",
      "How to choose the two weights of four that stay.", s24_criterion_name},
     {"pattern", 0, CLI_TEXT, offsetof(struct prune_options, pattern), "PATTERN", "2:4",
      "What stays: N of every M weights along k (M at most 32), or all but a SHARE of 0 to 1 of the "
@@ -35,14 +35,13 @@ static const cli_option options[] = {
      NULL},
     {"seed", 0, CLI_COUNT, offsetof(struct prune_options, seed), "N", NULL, "Of the method random.",
      NULL},
-    {"refine", 0, CLI_LIST, offsetof(struct prune_options, refine), NULL, NULL,
+    {"refine", 0, CLI_LIST, offsetof(struct prune_options, refine), "LIST", NULL,
      "Better the choice once it is made, by what the layer sees: swaps chooses the two of four "
-     "once "
-     "more, least-squares puts what stays at its common optimum. Needs --calibration.",
+     "once more, least-squares puts what stays at its common optimum.",
      s24_refinement_name},
     {"reconstruct", 0, CLI_COUNT, offsetof(struct prune_options, reconstruct), "STEPS", NULL,
      "Then train what stays of each half of a block for so many steps to give what the dense "
-     "model gives, without labels. Needs --calibration.",
+     "model gives, without labels.",
      NULL},
     PASSAGES_OPTIONS(struct prune_options,
                      "Texts the model is run on to learn what its layers see: UTF-8, one passage a "

@@ -22,9 +22,9 @@ struct sensitivity_options {
 static const cli_option options[] = {
     {"patterns", 0, CLI_TEXT, offsetof(struct sensitivity_options, patterns), "LIST", "2:4,4:8,6:8",
      "Patterns to try, as prune --pattern takes them, separated by commas.", NULL},
-    {"method", 0, CLI_CHOICE, offsetof(struct sensitivity_options, method), NULL, "sparsegpt",
+    {"method", 0, CLI_CHOICE, offsetof(struct sensitivity_options, method), "METHOD", "sparsegpt",
      "How to choose what stays.", s24_criterion_name},
-    {"refine", 0, CLI_LIST, offsetof(struct sensitivity_options, refine), NULL, NULL,
+    {"refine", 0, CLI_LIST, offsetof(struct sensitivity_options, refine), "LIST", NULL,
      "Better the choice once it is made, as prune does; swaps are of 2:4 alone.",
      s24_refinement_name},
     PASSAGES_OPTIONS(struct sensitivity_options,

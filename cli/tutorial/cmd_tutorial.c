@@ -27,7 +27,7 @@ static const cli_option options[] = {
     OPTION("distil-epochs", CLI_REAL, distil_epochs, "X", "3",
            "Epochs of training it towards the dense one."),
     OPTION("steps", CLI_COUNT, steps, "N", NULL, "Instead: N steps of each, for a quick look."),
-    {"method", 0, CLI_CHOICE, offsetof(struct tutorial_options, method), NULL, "sparsegpt",
+    {"method", 0, CLI_CHOICE, offsetof(struct tutorial_options, method), "METHOD", "sparsegpt",
      "How to prune.", s24_criterion_name},
     {"train-method", 0, CLI_CHOICE, offsetof(struct tutorial_options, train_method), "NAME",
      "fixed", "How the pruned model stays 2:4 while it is trained, see train.",

@@ -181,7 +181,7 @@ static s24_status gradients(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum, i
 {
     s24_transformer *t = r->t;
     s24i_machine *m = &t->machine;
-    s24i_block_walk walk = {.t = t, .mode = &plain_mode, .pull = &no_pull};
+    s24i_block_walk walk = {.t = t, .mode = &plain_mode, .pull = &no_pull, .ends = 1};
     const int normed = is_normed(t, sum + 1);
     int64_t at;
     TRY(begin_batch(r, ctx, batch, &at));

@@ -168,7 +168,7 @@ static void product_back(s24i_block_walk *w, const s24i_block_step *step)
         m->ops->sparse_dw(m, dy, x, layer, rows, adds_bias(step));
     else
         m->ops->linear_dw(m, dy, x, layer, rows, adds_bias(step));
-    m->ops->linear_dx(m, from.dx, dy, layer, rows);
+    if (!w->ends || from.dx != w->t->at.dn) m->ops->linear_dx(m, from.dx, dy, layer, rows);
     if (layer->rule && layer->rule->outer) m->ops->sparse_dx(m, from.dx, from.x, layer, rows);
 }
 

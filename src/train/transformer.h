@@ -125,6 +125,7 @@ typedef struct s24i_block_walk {
     const s24i_pull *pull; /* of the pass backward */
     int64_t block;
     int64_t sum; /* the number of the last sum, whose norm is what layers read */
+    int ends;    /* 1: nobody asks for the gradient of the norm that a half begins with */
 } s24i_block_walk;
 void s24i_block_forward(s24i_block_walk *walk, int64_t b);
 /* The same up to the block's last product, whose sum and norm were kept. */

@@ -17,7 +17,7 @@ BUILD = pathlib.Path(os.environ["S24_BUILD"])
 PROGRAM = BUILD / "sparse24"
 sys.path.insert(0, str(SOURCE / "tests" / "tools"))
 
-COMMANDS = ("tutorial prune train convert pack unpack check info embed search rerank classify eval "
+COMMANDS = ("tutorial prune sensitivity train convert pack unpack check info embed search rerank classify eval "
             "generate bench plan help").split()
 
 

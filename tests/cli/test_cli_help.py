@@ -96,9 +96,9 @@ class Help(unittest.TestCase):
             self.assertEqual(complete("sparse24", command, "--"),
                              {"--" + o for o in options_of(command)})
         self.assertEqual(complete("sparse24", "prune", "--method", ""),
-                         {"magnitude", "wanda", "sparsegpt", "tile-best", "tile-greedy",
-                          "tile-signed",
-                          "tile-causal1122"})
+                         {"magnitude", "wanda", "sparsegpt", "alps", "ria", "nowag",
+                          "activation-norm", "block-norm", "random", "tile-best", "tile-greedy",
+                          "tile-signed", "tile-causal1122"})
         self.assertEqual(complete("sparse24", "prune", "--method", "s"), {"sparsegpt"})
         self.assertEqual(complete("sparse24", "bench", "--set", "b"), {"bert-base"})
         self.assertEqual(complete("sparse24", "help", "unp"), {"unpack"})
@@ -114,7 +114,7 @@ class Help(unittest.TestCase):
                 offered = re.findall(r"^ +(?:'\(-\w --[a-z-]+\)'\{-\w\+?,|')--([a-z-]+)",
                                      cases[command], re.M)
                 self.assertEqual(sorted(offered), sorted(options_of(command)))
-        self.assertIn("'--method=[How to prune]:method:(magnitude wanda sparsegpt ",
+        self.assertIn("'--method=[How to prune]:METHOD:(magnitude wanda sparsegpt ",
                       cases["tutorial"])
         self.assertIn("'(-f --force)'{-f,--force}'[", cases["prune"])
         self.assertIn(":_sequence compadd - f32 bf16 ", cases["bench"])

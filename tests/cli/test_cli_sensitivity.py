@@ -79,8 +79,8 @@ class Sensitivity(Scratch):
     def test_refusals(self):
         self.refusals([
             ("no texts", ["sensitivity", "model"], 2, r"--calibration"),
-            ("no pattern", ["sensitivity", "model", "--calibration", "texts", "--patterns", "2:4,5"],
-             2, r"--patterns: '5' is no pattern"),
+            ("no pattern", ["sensitivity", "model", "--calibration", "texts", "--patterns",
+                            "2:4,5"], 2, r"--patterns: '5' is no pattern"),
             ("no budget", ["sensitivity", "model", "--calibration", "texts", "--budget", "speed=2"],
              2, r"--budget: 'speed=2' is not bytes=SHARE or error=MEAN"),
             ("a budget without 2:4", ["sensitivity", "model", "--calibration", "texts",
