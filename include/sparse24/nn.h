@@ -280,6 +280,9 @@ S24_API const s24_model *s24_encoder_model(const s24_encoder *encoder);
 S24_API int64_t s24_encoder_sparse_layers(const s24_encoder *encoder, int64_t tokens);
 /* Of a vector: the model's width, or what Dense modules and the option dimensions leave. */
 S24_API int64_t s24_encoder_width(const s24_encoder *encoder);
+/* The tokenizer of an encoder of texts, which lives as long as the encoder that was opened; NULL:
+   texts come as ids. */
+S24_API const s24_tokenizer *s24_encoder_tokenizer(const s24_encoder *encoder);
 /*
  * Prompts: a folder's config_sentence_transformers.json has some by name ("query", "document"), one
  * of which may be its default. Each encoder has a prompt of its own that stands before the texts of
@@ -304,9 +307,11 @@ S24_API const char *s24_encoder_prompt(const s24_encoder *encoder, const char **
    empty text is [CLS] [SEP]. */
 S24_API s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *encoder,
                                      s24_ctx *ctx, const s24_text *texts, int64_t count);
-/* The same for the `ids` of `texts` at `offsets` of an encoder that was opened for ids. Nothing
-   is put before or after a text; of a longer one than max_tokens the first are taken. Errors:
-   ARGUMENT (an id out of range, a text without one; an encoder of texts), those of a pass. */
+/* The same for the `ids` of `texts` at `offsets`, for which an encoder need not have a tokenizer
+   (s24_encoder_opts.ids). Nothing is put before or after a text; of a longer one than max_tokens
+   the first are taken. An encoder of texts takes ids as its tokenizer makes them of prompt and
+   text: what pooling leaves out of these it leaves out here. Errors: ARGUMENT (an id out of range,
+   a text without one, or with none behind a prompt that is left out), those of a pass. */
 S24_API s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder *encoder,
                                          s24_ctx *ctx, const s24_batch *ids);
 

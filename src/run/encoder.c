@@ -389,3 +389,8 @@ int64_t s24_encoder_width(const s24_encoder *encoder)
 {
     return encoder ? encoder->width : 0;
 }
+
+const s24_tokenizer *s24_encoder_tokenizer(const s24_encoder *encoder)
+{
+    return encoder ? encoder->tokenizer : NULL;
+}

@@ -149,8 +149,9 @@ static s24_status check_ids(const s24_encoder *encoder, s24_ctx *ctx, const s24_
 {
     const int64_t vocabulary = encoder->model->shape.vocabulary;
     for (int64_t b = 0; b < ids->texts; b++)
-        REQUIRE(ctx, ids->offsets[b + 1] > ids->offsets[b], S24_ERROR_ARGUMENT,
-                "text %lld has no token id", (long long)b);
+        REQUIRE(ctx, ids->offsets[b + 1] - ids->offsets[b] > encoder->prompt_tokens,
+                S24_ERROR_ARGUMENT, "text %lld has no token id%s", (long long)b,
+                encoder->prompt_tokens ? " behind those of the prompt" : "");
     for (int64_t i = ids->offsets[0]; i < ids->offsets[ids->texts]; i++)
         REQUIRE(ctx, ids->ids[i] >= 0 && ids->ids[i] < vocabulary, S24_ERROR_ARGUMENT,
                 "token %lld has id %d, 0 to %lld is expected", (long long)i, (int)ids->ids[i],
@@ -213,8 +214,6 @@ s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder
             : ids->texts < 0 ? "ids.texts is negative"
             : !embeddings    ? "embeddings is NULL"
                              : "ids has no offsets or no ids");
-    REQUIRE(ctx, !encoder->tokenizer, S24_ERROR_ARGUMENT,
-            "token ids were given to an encoder of texts; its options say which it is");
     if (ids->texts) TRY(check_ids(encoder, ctx, ids));
     const window all = {.encoder = encoder, .ids = ids, .count = ids->texts, .results = embeddings};
     return s24i_encoder_run(tokens, &all, ctx);

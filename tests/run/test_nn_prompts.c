@@ -143,11 +143,13 @@ static void test_shared(void **state)
 
 /* ---- include_prompt ---------------------------------------------------------------------------- */
 
-/* The vector of "[CLS] q : a b [SEP]" by hand, in f64, of the tokens from `first` on. */
+/* "[CLS] q : a b [SEP]" */
+static const int32_t ids[] = {2, 5, 6, 7, 8, 3};
+enum { TOKENS = sizeof ids / sizeof *ids };
+
+/* Its vector by hand, in f64, of the tokens from `first` on. */
 static void pool(float *out, s24_encoder *encoder, const char *mode, int64_t first)
 {
-    static const int32_t ids[] = {2, 5, 6, 7, 8, 3};
-    enum { TOKENS = sizeof ids / sizeof *ids };
     const int64_t offsets[] = {0, TOKENS};
     float hidden[TOKENS][TINY_WIDTH];
     s24_session *session;
@@ -169,6 +171,21 @@ static void pool(float *out, s24_encoder *encoder, const char *mode, int64_t fir
     }
 }
 
+/* Ids of prompt and text give the same vector, and those of the prompt alone none where they are
+   left out. */
+static void check_ids(s24_encoder *encoder, const vector *expected, int includes)
+{
+    const int64_t offsets[] = {0, TOKENS}, few[] = {0, UNPOOLED};
+    s24_batch batch = {.texts = 1, .offsets = offsets, .ids = ids};
+    float found[TINY_WIDTH];
+    assert_int_equal(s24_encoder_embed_ids(found, NULL, encoder, ctx, &batch), S24_OK);
+    assert_memory_equal(found, expected->of, sizeof found);
+    batch.offsets = few;
+    assert_int_equal(s24_encoder_embed_ids(found, NULL, encoder, ctx, &batch),
+                     includes ? S24_OK : S24_ERROR_ARGUMENT);
+    if (!includes) assert_sentence(ctx, "text 0 has no token id behind those of the prompt");
+}
+
 static void check_left_out(const char *mode, int includes)
 {
     char pooling[128];
@@ -183,6 +200,7 @@ static void check_left_out(const char *mode, int includes)
         pool(expected, encoder, mode, includes ? 0 : UNPOOLED);
         const vector got = embed(encoder, "a b");
         assert_int_equal(got.tokens, 6);
+        check_ids(encoder, &got, includes);
         for (int c = 0; c < TINY_WIDTH; c++)
             if (!(fabsf(got.of[c] - expected[c]) <= 1e-5f))
                 fail_msg("%s, %d, element %d: %g and %g", mode, includes, c, (double)got.of[c],
