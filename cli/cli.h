@@ -222,6 +222,9 @@ struct cli_app {
 
 /* Makes the context of the common options, with this program's log and progress. */
 int cli_context(cli_app *cli);
+/* Makes another one, the caller's, whose work no signal ends and which tells no progress; threads
+   0: as the options say. */
+int cli_context_whole(cli_app *cli, s24_ctx **out, int threads);
 /* Gives the device of --device, which the first call opens; NULL for the CPU. The program closes
    it. */
 int cli_device(cli_app *cli, s24_device **device);
@@ -266,6 +269,9 @@ int cli_json_is_whole(void);
 void cli_json_free(void *text);
 /* Reads JSON; NULL: it cannot be read, is none, or memory ended. */
 json_t *cli_json_read(const char *text);
+/* Reads JSON that may hold any text, U+0000 too; why, of JSON_ERROR_TEXT_LENGTH bytes, says what
+   was wrong. */
+json_t *cli_json_read_bytes(const char *text, size_t bytes, char *why);
 json_t *cli_json_read_file(const char *path);
 /* Begins an object, {"version": 1}, to be filled; what cannot be is seen when it is printed. */
 json_t *cli_json(void);

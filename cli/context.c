@@ -50,6 +50,17 @@ static void say_level(cli_app *cli, const char *asked)
         cli_note(cli, "--isa %s: this CPU does not have it; up to %s is used", asked, has);
 }
 
+int cli_context_whole(cli_app *cli, s24_ctx **out, int threads)
+{
+    const cli_common *common = cli->common;
+    const s24_ctx_opts opts = {.size = sizeof opts,
+                               .log = on_log,
+                               .user = cli,
+                               .threads = threads ? threads : (int)common->threads,
+                               .cpu_mask = common->isa ? s24_cpu_parse(common->isa) : 0};
+    return cli_status(cli, s24_ctx_create(out, &opts));
+}
+
 int cli_context(cli_app *cli)
 {
     const cli_common *common = cli->common;

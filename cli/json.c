@@ -68,9 +68,9 @@ static size_t read_some(void *buffer, size_t room, void *user)
     return bytes;
 }
 
-static json_t *read_source(source *from)
+static json_t *read_source(source *from, size_t flags, json_error_t *error)
 {
-    json_t *value = json_load_callback(read_some, from, 0, NULL);
+    json_t *value = json_load_callback(read_some, from, flags, error);
     if (!ended) return value;
     json_decref(value);
     return NULL;
@@ -79,14 +79,23 @@ static json_t *read_source(source *from)
 json_t *cli_json_read(const char *text)
 {
     source from = {NULL, text, strlen(text)};
-    return read_source(&from);
+    return read_source(&from, 0, NULL);
+}
+
+json_t *cli_json_read_bytes(const char *text, size_t bytes, char *why)
+{
+    source from = {NULL, text, bytes};
+    json_error_t error = {0};
+    json_t *value = read_source(&from, JSON_ALLOW_NUL, &error);
+    snprintf(why, JSON_ERROR_TEXT_LENGTH, "%s", error.text);
+    return value;
 }
 
 json_t *cli_json_read_file(const char *path)
 {
     source from = {.file = fopen(path, "r")};
     if (!from.file) return NULL;
-    json_t *value = read_source(&from);
+    json_t *value = read_source(&from, 0, NULL);
     fclose(from.file);
     return value;
 }

@@ -34,6 +34,9 @@ const cli_command *cli_command_find(const cli_app *cli, const char *name)
 
 int cli_command_unknown(cli_app *cli, const char *name)
 {
+    if (!S24_SERVE && !strcmp(name, "serve"))
+        return cli_fail(cli, CLI_UNSUPPORTED,
+                        "this build has no command 'serve': libmicrohttpd was not there");
     const char *nearest = NULL;
     int best = 3; /* a slip is at most two letters */
     for (const cli_command *const *command = cli->commands; *command; command++) {

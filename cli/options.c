@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <float.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,12 +250,14 @@ static int unknown_option(cli_app *cli, const cli_option *const *list, int count
                     cli->command->name, name, cli->command->name);
 }
 
-/* Counts the least and the most operands of "IN OUT" or "[COMMAND]". */
+/* Counts the least and the most operands of "IN OUT", "[COMMAND]" or "MODEL...". */
 static void operands_range(const char *operands, int *least, int *most)
 {
     *least = *most = 0;
     for (const char *p = operands; *p; p += strcspn(p, " "), p += strspn(p, " ")) {
-        ++*most;
+        const size_t length = strcspn(p, " ");
+        const int many = length > 3 && !strncmp(p + length - 3, "...", 3);
+        *most = many ? INT_MAX : *most + 1;
         *least += *p != '[';
     }
 }

@@ -64,6 +64,11 @@ if(TARGET sparse24_cli)
     install(FILES ${completion_dir}/${file}
       DESTINATION ${CMAKE_INSTALL_DATADIR}/${shell_dir_${shell}} COMPONENT tools)
   endforeach()
+  if(MICROHTTPD_FOUND)
+    set(unit ${CMAKE_CURRENT_BINARY_DIR}/sparse24@.service)
+    configure_file(cmake/sparse24@.service.in ${unit} @ONLY)
+    install(FILES ${unit} DESTINATION lib/systemd/system COMPONENT tools)
+  endif()
 endif()
 
 # pkg-config: the prefix is found from the file's own place, so that the tree can be moved.

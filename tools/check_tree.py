@@ -67,6 +67,7 @@ SUBJECT = re.compile(r"[a-z0-9_]+(, [a-z0-9_]+)*: (?!(?:an?|the) )[^ ].*[^ .]")
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 ATTRIBUTE = re.compile(r"\b__(?:attribute__|launch_bounds__)\s*\(")
 SCOPE = re.compile(r"(?:\bextern\s+|\bnamespace(?:\s+\w+)?\s*)\{")
+GIVEN = re.compile(r"\benum MHD_Result\b")  # a library calls it, and says with what
 CALLED = re.compile(r"([A-Za-z_]\w*)\s*\(")
 
 
@@ -198,7 +199,7 @@ def parameters(path, text):
         return
     code = code_of(text)
     for start, head in outermost(code):
-        if re.search(r"\btypedef\b|__global__|__device__", head):
+        if re.search(r"\btypedef\b|__global__|__device__", head) or GIVEN.search(head):
             continue
         for match in list(ATTRIBUTE.finditer(head)):
             end = closing(head, match.end() - 1)

@@ -21,6 +21,7 @@ pkg-config pkg-config
 libjansson-dev /usr/include/jansson.h
 libutf8proc-dev /usr/include/utf8proc.h
 libdnnl-dev /usr/include/dnnl.h
+libmicrohttpd-dev /usr/include/microhttpd.h
 libjpeg62-turbo-dev /usr/include/jpeglib.h
 libcmocka-dev /usr/include/cmocka.h
 python3 python3

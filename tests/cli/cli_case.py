@@ -19,6 +19,8 @@ sys.path.insert(0, str(SOURCE / "tests" / "tools"))
 
 COMMANDS = ("tutorial prune sensitivity train convert pack unpack check info embed search rerank classify eval "
             "generate bench plan help").split()
+if os.environ.get("S24_SERVE") != "0":  # builds without libmicrohttpd lack it
+    COMMANDS.insert(COMMANDS.index("bench"), "serve")
 
 
 CACHE = tempfile.mkdtemp()  # what is measured goes there, and with the tests

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Runs sparse24 serve: opens the models, listens, and answers until a signal comes. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/serve.h"
+
+enum { TOKENIZE_ROOM = 1 << 16, MOST_CONNECTIONS = 1 << 20, MOST_BODY = 1 << 30 };
+
+#define OPTION(name, type, field, argument, fallback, help)                                        \
+    {                                                                                              \
+        name, 0, type, offsetof(struct serve_options, field), argument, fallback, help, NULL       \
+    }
+static const cli_option options[] = {
+    OPTION("host", CLI_TEXT, host, "NAME", "127.0.0.1",
+           "Address to listen at. By default only this machine can ask."),
+    OPTION("port", CLI_TEXT, port, "N", "8080", "Its port; 0 takes a free one, and says which."),
+    OPTION("socket", CLI_TEXT, socket, "PATH", NULL,
+           "Listen at this path, a Unix socket, in place of a port."),
+    OPTION("key-file", CLI_TEXT, key_file, "FILE", NULL,
+           "Answer only requests with Authorization: Bearer and a line of FILE."),
+    OPTION("documents", CLI_TEXT, documents, "FILE", NULL,
+           "UTF-8; every line is a document that POST /search and the page find, by the first "
+           "MODEL."),
+    OPTION("max-batch-tokens", CLI_COUNT, max_batch_tokens, "N", NULL,
+           "Most tokens that a model runs at once. By default 4096, on a GPU 32768."),
+    OPTION("queue", CLI_COUNT, queue, "N", "2048",
+           "Most texts that wait for a model; a request that would be more is answered 429."),
+    OPTION("max-body", CLI_COUNT, max_body, "BYTES", "2097152",
+           "Longest body of a request; a longer one is answered 413."),
+    OPTION("connections", CLI_COUNT, connections, "N", "1024",
+           "Most connections at a time; others wait until one of these ends."),
+    OPTION("timeout", CLI_COUNT, timeout, "SECONDS", "60",
+           "Close a connection on which nothing moved for so long."),
+    ENCODE_PROMPT(struct serve_options, "prompt-name", prompt_name,
+                  "every text, by default the model's default"),
+    ENCODE_DOCUMENT_PROMPT(struct serve_options),
+    ENCODE_DTYPE(struct serve_options),
+    ENCODE_MAX_TOKENS(struct serve_options),
+    CLI_SPARSE,
+    CLI_DENSE,
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_rule rules[] = {{CLI_NOT_WITH, "socket", "host port", NULL},
+                                 {CLI_ONLY_WITH, "document-prompt", "documents", NULL},
+                                 {CLI_ONE_OF, NULL, NULL, NULL}};
+
+static const cli_example examples[] = {
+    {"sparse24 serve minilm-24 --dtype i8", "Vectors of texts at http://127.0.0.1:8080."},
+    {"sparse24 serve minilm-24 --documents manual.txt",
+     "With a page at / that finds the lines nearest to a text."},
+    {"sparse24 serve minilm-24 bge-24 --socket /run/sparse24/sock --key-file keys",
+     "Two models, for programs of this machine that have a key."},
+    {NULL, NULL}};
+
+static int check_options(cli_app *cli, const struct serve_options *o)
+{
+    const struct {
+        const char *name;
+        int64_t value, most;
+    } rows[] = {{"max-batch-tokens", o->max_batch_tokens, 1 << 20},
+                {"queue", o->queue, 1 << 20},
+                {"max-body", o->max_body, MOST_BODY},
+                {"connections", o->connections, MOST_CONNECTIONS},
+                {"timeout", o->timeout, 1 << 20}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].value > rows[i].most)
+            return cli_fail(cli, CLI_USAGE, "option --%s: %lld is more than %lld", rows[i].name,
+                            (long long)rows[i].value, (long long)rows[i].most);
+    return CLI_OK;
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+static int open_models(cli_app *cli, serve_server *s)
+{
+    s24_device *device;
+    int code = cli_device(cli, &device);
+    s->models = calloc((size_t)cli->operand_count, sizeof *s->models);
+    if (!s->models) return cli_fail(cli, CLI_IO, "out of memory");
+    for (int i = 0; i < cli->operand_count && code == CLI_OK; i++) {
+        serve_model *m = &s->models[s->model_count++];
+        code = serve_model_open(cli, m, cli->operands[i], s->o);
+        for (int64_t j = 0; j < i && code == CLI_OK; j++)
+            if (!strcmp(s->models[j].name, m->name))
+                code = cli_fail(cli, CLI_USAGE,
+                                "%s and %s are both named '%s'; requests could not tell them apart",
+                                s->models[j].path, m->path, m->name);
+        if (m->max_tokens >= s->token_room) s->token_room = m->max_tokens + 1;
+    }
+    if (code == CLI_OK && s->o->documents) code = serve_model_documents(s->models, s->o);
+    return code;
+}
+
+static int prepare(cli_app *cli, serve_server *s)
+{
+    s->token_room = TOKENIZE_ROOM;
+    int code = serve_read_keys(cli, s);
+    if (code == CLI_OK) code = serve_listen(cli, s);
+    if (code == CLI_OK) code = open_models(cli, s);
+    if (code == CLI_OK) code = cli_context_whole(cli, &s->ctx, 1);
+    s->tokens = malloc((size_t)s->token_room * sizeof *s->tokens);
+    if (code == CLI_OK && !s->tokens) code = cli_fail(cli, CLI_IO, "out of memory");
+    return code;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static int say_ready(cli_app *cli, const serve_server *s)
+{
+    cli_note(cli, "%lld %s at %s", (long long)s->model_count,
+             cli_plural(s->model_count, "model", "models"), s->url);
+    if (!cli->json) return CLI_OK;
+    json_t *object = cli_json(), *names = json_array();
+    for (int64_t i = 0; i < s->model_count; i++)
+        json_array_append_new(names, json_string(s->models[i].name));
+    json_object_set_new(object, "url", json_string(s->url));
+    json_object_set_new(object, "models", names);
+    const int code = cli_json_print(cli, object);
+    return fflush(stdout) ? cli_output_failed(cli, 0) : code;
+}
+
+/* Starts the threads and waits for a signal, which only the main thread takes. */
+static int serve(cli_app *cli, serve_server *s)
+{
+    sigset_t all, before;
+    int code = CLI_OK;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    s->started = cli_seconds();
+    for (int64_t i = 0; i < s->model_count && code == CLI_OK; i++)
+        code = serve_model_start(&s->models[i]);
+    if (code == CLI_OK) code = serve_http_start(s);
+    if (code == CLI_OK) code = say_ready(cli, s);
+    while (code == CLI_OK && !cli_interrupted())
+        sigsuspend(&before);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    serve_http_stop(s);
+    return code;
+}
+
+static int run(cli_app *cli, const void *opaque)
+{
+    const struct serve_options *o = opaque;
+    serve_server s = {.cli = cli, .o = o, .listener = -1};
+    pthread_mutex_init(&s.lock, NULL);
+    pthread_cond_init(&s.change, NULL);
+    int code = check_options(cli, o);
+    if (code == CLI_OK) code = prepare(cli, &s);
+    if (code == CLI_OK) code = serve(cli, &s);
+    for (int64_t i = 0; i < s.model_count; i++)
+        serve_model_close(&s.models[i]);
+    serve_unlisten(&s);
+    s24_ctx_destroy(s.ctx);
+    free(s.models);
+    free(s.tokens);
+    free(s.keys);
+    pthread_cond_destroy(&s.change);
+    pthread_mutex_destroy(&s.lock);
+    return code;
+}
+
+const cli_command cmd_serve = {
+    .name = "serve",
+    .summary = "answer programs over HTTP",
+    .operands = "MODEL...",
+    .text = "Answers OpenAI's /v1/embeddings and /v1/models, and /embed, /similarity, /tokenize, "
+            "/search, /health, /info and /metrics, with the encoders MODEL. Texts that wait "
+            "together run together. A signal (SIGTERM, SIGINT) ends the server when what it has "
+            "taken is answered.",
+    .examples = examples,
+    .options = options,
+    .rules = rules,
+    .options_bytes = sizeof(struct serve_options),
+    .gpu = 1,
+    .run = run,
+};

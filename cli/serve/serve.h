@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Declares what the files of serve share. Threads: the main one loads, waits for a signal and ends;
+ * libmicrohttpd's one takes requests, reads their JSON, tokenizes and writes answers; each model
+ * has a worker that runs batches on its context's threads. A request belongs to libmicrohttpd's
+ * thread but for its job, which is the worker's from the queue until its connection goes on.
+ */
+#ifndef SPARSE24_CLI_SERVE_SERVE_H
+#define SPARSE24_CLI_SERVE_SERVE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "encode.h"
+
+struct MHD_Connection;
+struct MHD_Daemon;
+
+struct serve_options {
+    cli_common common;
+    const char *host, *port, *socket, *key_file, *documents, *dtype;
+    const char *prompt_name, *document_prompt;
+    int64_t max_batch_tokens, queue, max_body, connections, timeout, max_tokens;
+};
+
+/* ---- serve_text.c: answers as they grow ----------------------------------------------------- */
+
+typedef struct serve_text {
+    char *data;
+    size_t bytes, room;
+    int failed; /* memory ended: what is there is not whole */
+} serve_text;
+
+void serve_put(serve_text *text, const char *bytes, size_t count);
+void serve_puts(serve_text *text, const char *words);
+void serve_printf(serve_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Adds a number that reads as the same float; null for what is none. */
+void serve_put_number(serve_text *text, float value);
+void serve_put_base64(serve_text *text, const void *bytes, size_t count);
+/* Adds a value of JSON and releases it. */
+void serve_put_json(serve_text *text, json_t *value);
+
+/* ---- serve_queue.c: what waits for a model, and its worker ----------------------------------- */
+
+/* Holds the texts of one request; of its maker until it is taken, then of the worker until ready
+   is called, which comes once, on the worker's thread. */
+typedef struct serve_job {
+    struct serve_job *next;
+    int64_t texts, taken, done;
+    int64_t *offsets; /* [texts + 1] into ids */
+    int32_t *ids;
+    float *vectors;  /* [texts, width] */
+    int64_t nearest; /* of the documents to find for each text; 0: none */
+    int64_t *lines;  /* [texts, nearest] */
+    float *scores;
+    char error[256]; /* "": none */
+    void (*ready)(struct serve_job *job);
+    void *user;
+} serve_job;
+
+typedef struct serve_counts {
+    int64_t texts, tokens, batches, truncated; /* since the start */
+    int64_t waiting_texts, waiting_tokens;
+    double busy; /* seconds */
+} serve_counts;
+
+typedef struct serve_model {
+    cli_app cli; /* with a context of its own */
+    const char *name;
+    char *path;
+    s24_encoder *encoder;
+    s24_model_info info;
+    int64_t width, max_tokens, batch_tokens, most_waiting;
+    embedded documents; /* of the first model, where there are any */
+    pthread_t worker;
+    int started;
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t change;
+    serve_job *first, **last;
+    serve_counts counts;
+    int ending;
+    /* A batch on its way, the worker's own. */
+    struct serve_batch *batch;
+} serve_model;
+
+/* Opens the model at `path`; 0 texts wait. Release with serve_model_close, after an error too. */
+int serve_model_open(cli_app *cli, serve_model *model, char *path, const struct serve_options *o);
+/* Embeds the file of documents, which are searched from then on. */
+int serve_model_documents(serve_model *model, const struct serve_options *o);
+int serve_model_start(serve_model *model);
+/* Lets the worker end what waits, and releases all. */
+void serve_model_close(serve_model *model);
+/* Hands a job over; 0: as many texts wait as may. */
+int serve_queue_add(serve_model *model, serve_job *job);
+void serve_queue_counts(serve_model *model, serve_counts *counts);
+/* Guesses when what waits will have been run, in whole seconds, at least 1. */
+int64_t serve_queue_seconds(serve_model *model);
+/* Runs the worker until the model ends and nothing waits. */
+void *serve_queue_work(void *model);
+struct serve_batch *serve_batch_create(const serve_model *model);
+void serve_batch_destroy(struct serve_batch *batch);
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+typedef struct serve_server serve_server;
+typedef struct serve_request serve_request;
+
+/* A route either answers at once (write is NULL), or reads a body, waits for its job and writes. */
+typedef struct serve_route {
+    const char *method, *path;
+    void (*read)(serve_request *request);
+    void (*write)(serve_request *request);
+    int open; /* 1: without a key, too */
+} serve_route;
+
+struct serve_request {
+    serve_server *server;
+    struct MHD_Connection *connection;
+    int64_t route; /* of serve_routes; SERVE_ROUTES: none */
+    char *body;
+    size_t bytes, room, dropped, held; /* held: what of the server's budget is in use */
+    json_t *json;                      /* while it is read */
+    serve_model *model;
+    serve_job job;
+    int code; /* 0: not decided yet */
+    const char *type;
+    int64_t retry; /* seconds to wait, said with 429 */
+    serve_text answer;
+    int single, base64, normalise; /* how vectors are asked for */
+    int64_t dimensions, tokens;
+    int queued, counted;
+    double began;
+};
+
+enum { SERVE_BUCKETS = 13, SERVE_CODES = 12 };
+typedef struct serve_tally {
+    int64_t codes[SERVE_CODES]; /* of serve_codes */
+    int64_t buckets[SERVE_BUCKETS + 1], count;
+    double seconds;
+} serve_tally;
+
+extern const int serve_codes[SERVE_CODES];
+extern const double serve_buckets[SERVE_BUCKETS];
+
+struct serve_server {
+    cli_app *cli;
+    const struct serve_options *o;
+    struct MHD_Daemon *daemon;
+    int listener;
+    char url[512];
+    serve_model *models;
+    int64_t model_count;
+    s24_ctx *ctx;      /* of libmicrohttpd's thread */
+    s24_token *tokens; /* [token_room] */
+    int64_t token_room;
+    char *keys; /* each ended by a zero, the last by two; NULL: no key is asked for */
+    double started;
+    int64_t held;       /* bytes of bodies and answers */
+    serve_tally *tally; /* [SERVE_ROUTES + 1] */
+    atomic_int draining;
+    pthread_mutex_t lock; /* of running */
+    pthread_cond_t change;
+    int64_t running; /* requests whose job was taken and that are not answered */
+};
+
+#define ROUTE(...) +1
+enum {
+    SERVE_ROUTES = 0
+#include "serve/serve_routes.def"
+};
+#undef ROUTE
+extern const serve_route serve_routes[SERVE_ROUTES];
+
+/* Decides that the request is refused, in the words of OpenAI's API; param: the key, or NULL. */
+void serve_refuse(serve_request *r, int code, const char *param, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* ---- serve_input.c: what bodies say ---------------------------------------------------------- */
+
+/* Parses the body into request->json; 0: it was refused. */
+int serve_read_json(serve_request *r);
+/* Finds the model that the body names, the first where it names none. */
+int serve_read_model(serve_request *r);
+/* Makes the job of the texts or token ids of a key: a text, a list of texts, ids, lists of ids. */
+int serve_read_texts(serve_request *r, const char *key, const json_t *value);
+/* Reads dimensions and how to encode vectors. */
+int serve_read_vectors(serve_request *r);
+/* Reads a whole number of a key within bounds; what is absent stays as it is. */
+int serve_read_count(serve_request *r, const char *key, int64_t *value, int64_t most);
+int serve_read_flag(serve_request *r, const char *key, int *value);
+
+/* ---- serve_http.c: the daemon ---------------------------------------------------------------- */
+
+int serve_http_start(serve_server *server);
+/* Takes no more, ends what was taken, and stops. */
+void serve_http_stop(serve_server *server);
+/* Makes the socket to listen at and the URL. */
+int serve_listen(cli_app *cli, serve_server *server);
+/* Closes it, and removes its path. */
+void serve_unlisten(serve_server *server);
+int serve_read_keys(cli_app *cli, serve_server *server);
+/* Tells whether the value of an Authorization header has one of the keys. */
+int serve_key_fits(const serve_server *server, const char *value);
+
+/* The page of GET /, of serve_page.html. */
+extern const char serve_page_html[];
+
+#define ROUTE(method, path, name, ...) void serve_##name(serve_request *r);
+#include "serve/serve_routes.def"
+#undef ROUTE
+void serve_write_openai(serve_request *r);
+void serve_write_embed(serve_request *r);
+void serve_write_similarity(serve_request *r);
+void serve_write_search(serve_request *r);
+
+#endif

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Speaks HTTP by libmicrohttpd, on one thread of its own. A body is kept until it is whole, within
+ * bounds for one and for all; a request that waits for a model sleeps (its connection is
+ * suspended), and the worker wakes it. What is refused is said after its body, of which nothing is
+ * kept, so that the client reads the answer; one that sends far more is cut off.
+ */
+#include <microhttpd.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/serve.h"
+
+enum {
+    MOST_HELD = 32 << 20,     /* bytes of all bodies and answers on their way */
+    DROPPED_BODIES = 8,       /* so many of the largest are read and dropped */
+    CONNECTION_BYTES = 16384, /* of a request's head, and read at a time */
+    NONE = SERVE_ROUTES       /* no route */
+};
+
+const int serve_codes[SERVE_CODES] = {200, 400, 401, 404, 405, 413, 422, 429, 500, 501, 503, 0};
+const double serve_buckets[SERVE_BUCKETS] = {.001, .0025, .005, .01, .025, .05, .1,
+                                             .25,  .5,    1,    2.5, 5,    10};
+
+#define ROUTE(method, path, name, write, open) {method, path, serve_##name, write, open},
+const serve_route serve_routes[SERVE_ROUTES] = {
+#include "serve/serve_routes.def"
+};
+#undef ROUTE
+
+/* ---- a request's life ------------------------------------------------------------------------ */
+
+/* Finds the route; the path of one with another method is told apart from none. */
+static int64_t find_route(const char *method, const char *path, int *other)
+{
+    *other = 0;
+    if (!strcmp(method, "HEAD")) method = "GET";
+    for (int64_t i = 0; i < SERVE_ROUTES; i++) {
+        if (strcmp(serve_routes[i].path, path) != 0) continue;
+        if (!strcmp(serve_routes[i].method, method)) return i;
+        *other = 1;
+    }
+    return NONE;
+}
+
+/* Refuses what need not be read. */
+static void look_at_head(serve_request *r, const char *method, const char *path)
+{
+    const serve_server *s = r->server;
+    int other;
+    const char *key = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Authorization");
+    r->route = find_route(method, path, &other);
+    if (atomic_load(&s->draining))
+        serve_refuse(r, 503, NULL, "the server is going away");
+    else if (s->keys && !(r->route < NONE && serve_routes[r->route].open) &&
+             !serve_key_fits(s, key))
+        serve_refuse(r, 401, NULL,
+                     "Authorization: Bearer with one of the server's keys is missing");
+    else if (r->route == NONE)
+        serve_refuse(r, other ? 405 : 404, NULL, "%s %s is no route of this server", method, path);
+}
+
+static enum MHD_Result begin(serve_server *s, serve_request **out,
+                             struct MHD_Connection *connection)
+{
+    serve_request *r = calloc(1, sizeof *r);
+    if (!r) return MHD_NO;
+    r->server = s;
+    r->connection = connection;
+    r->began = cli_seconds();
+    *out = r;
+    return MHD_YES;
+}
+
+/* Counts bytes that the request holds now; 0: all requests hold too many. */
+static int hold(serve_request *r, size_t bytes)
+{
+    if (r->server->held + (int64_t)bytes > MOST_HELD) return 0;
+    r->server->held += (int64_t)bytes;
+    r->held += bytes;
+    return 1;
+}
+
+static void let_go(serve_request *r)
+{
+    r->server->held -= (int64_t)r->held;
+    r->held = 0;
+}
+
+static int make_room(serve_request *r, size_t more)
+{
+    if (r->bytes + more <= r->room) return 1;
+    const size_t room = 2 * (r->bytes + more);
+    char *grown;
+    if (!hold(r, room - r->room)) {
+        r->retry = 1;
+        serve_refuse(r, 429, NULL, "the bodies of requests on their way fill the server's memory");
+        return 0;
+    }
+    if (!(grown = realloc(r->body, room))) {
+        serve_refuse(r, 503, NULL, "the server is out of memory");
+        return 0;
+    }
+    r->body = grown;
+    r->room = room;
+    return 1;
+}
+
+static void drop_body(serve_request *r)
+{
+    free(r->body);
+    r->body = NULL;
+    r->dropped += r->bytes;
+    r->bytes = r->room = 0;
+    let_go(r);
+}
+
+/* Takes a part of a body; 0: so much came that the connection is cut. */
+static int receive(serve_request *r, const char *data, size_t bytes)
+{
+    const size_t most = (size_t)r->server->o->max_body;
+    if (!r->code && r->bytes + bytes > most)
+        serve_refuse(r, 413, NULL, "the body has more than %zu bytes", most);
+    if (!r->code && make_room(r, bytes)) {
+        memcpy(r->body + r->bytes, data, bytes);
+        r->bytes += bytes;
+        return 1;
+    }
+    drop_body(r);
+    r->dropped += bytes;
+    return r->dropped <= DROPPED_BODIES * most;
+}
+
+static void wake(serve_job *job)
+{
+    const serve_request *r = job->user;
+    MHD_resume_connection(r->connection);
+}
+
+/* Hands the job over. The connection sleeps before the worker can wake it. */
+static void queue(serve_request *r)
+{
+    serve_server *s = r->server;
+    r->job.ready = wake;
+    r->job.user = r;
+    r->queued = 1;
+    pthread_mutex_lock(&s->lock);
+    s->running++;
+    pthread_mutex_unlock(&s->lock);
+    r->counted = 1;
+    MHD_suspend_connection(r->connection);
+    if (serve_queue_add(r->model, &r->job)) return;
+    r->retry = serve_queue_seconds(r->model);
+    serve_refuse(r, 429, NULL, "%lld texts wait already, as many as may; try again in %lld s",
+                 (long long)r->model->most_waiting, (long long)r->retry);
+    MHD_resume_connection(r->connection);
+}
+
+static void read_whole(serve_request *r)
+{
+    const serve_route *route = &serve_routes[r->route];
+    route->read(r);
+    json_decref(r->json);
+    r->json = NULL;
+    drop_body(r);
+    if (!r->code && !cli_json_is_whole()) serve_refuse(r, 503, NULL, "the server is out of memory");
+    if (!r->code) queue(r);
+}
+
+static void write_whole(serve_request *r)
+{
+    if (!r->code && *r->job.error) serve_refuse(r, 500, NULL, "%s", r->job.error);
+    if (!r->code) {
+        serve_routes[r->route].write(r);
+        r->code = 200;
+    }
+}
+
+/* Sends the answer, whose memory libmicrohttpd frees. */
+static enum MHD_Result answer(serve_request *r)
+{
+    char seconds[24];
+    serve_text *text = &r->answer;
+    if (text->failed) return MHD_NO;
+    (void)hold(r, text->bytes);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(text->bytes, text->data, MHD_RESPMEM_MUST_FREE);
+    if (!response) return MHD_NO;
+    *text = (serve_text){0};
+    MHD_add_response_header(response, "Content-Type", r->type ? r->type : "application/json");
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (r->type && !strncmp(r->type, "text/html", 9))
+        MHD_add_response_header(response, "Content-Security-Policy",
+                                "default-src 'none'; style-src 'unsafe-inline'; "
+                                "script-src 'unsafe-inline'; connect-src 'self'");
+    if (r->code == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+    if (r->code == 405) MHD_add_response_header(response, "Allow", "GET, POST");
+    if (atomic_load(&r->server->draining)) MHD_add_response_header(response, "Connection", "close");
+    snprintf(seconds, sizeof seconds, "%lld", (long long)r->retry);
+    if (r->retry) MHD_add_response_header(response, "Retry-After", seconds);
+    const enum MHD_Result done = MHD_queue_response(r->connection, (unsigned)r->code, response);
+    MHD_destroy_response(response);
+    return done;
+}
+
+static enum MHD_Result handle(void *server, struct MHD_Connection *connection, const char *url,
+                              const char *method, const char *version, const char *data,
+                              size_t *bytes, void **state)
+{
+    serve_request *r = *state;
+    (void)version;
+    if (!r) {
+        const enum MHD_Result begun = begin(server, &r, connection);
+        *state = r;
+        if (begun == MHD_YES) look_at_head(r, method, url);
+        return begun;
+    }
+    if (*bytes) {
+        const int goes_on = receive(r, data, *bytes);
+        *bytes = 0;
+        return goes_on ? MHD_YES : MHD_NO;
+    }
+    if (!r->code && !r->queued) {
+        read_whole(r);
+        if (r->queued) return MHD_YES;
+    }
+    write_whole(r);
+    return answer(r);
+}
+
+/* ---- the end of a request -------------------------------------------------------------------- */
+
+static void tally(const serve_request *r)
+{
+    serve_tally *t = &r->server->tally[r->route];
+    const double seconds = cli_seconds() - r->began;
+    int code = 0, bucket = 0;
+    while (code < SERVE_CODES - 1 && serve_codes[code] != r->code)
+        code++;
+    while (bucket < SERVE_BUCKETS && seconds > serve_buckets[bucket])
+        bucket++;
+    t->codes[code]++;
+    t->buckets[bucket]++;
+    t->count++;
+    t->seconds += seconds;
+}
+
+static void complete(void *server, struct MHD_Connection *connection, void **state,
+                     enum MHD_RequestTerminationCode why)
+{
+    serve_server *s = server;
+    serve_request *r = *state;
+    (void)connection;
+    (void)why;
+    if (!r) return;
+    tally(r);
+    drop_body(r);
+    json_decref(r->json);
+    free(r->answer.data);
+    free(r->job.offsets);
+    free(r->job.ids);
+    free(r->job.vectors);
+    free(r->job.lines);
+    free(r->job.scores);
+    if (r->counted) {
+        pthread_mutex_lock(&s->lock);
+        s->running--;
+        pthread_cond_signal(&s->change);
+        pthread_mutex_unlock(&s->lock);
+    }
+    free(r);
+    *state = NULL;
+}
+
+/* ---- the daemon ------------------------------------------------------------------------------ */
+
+/* What a client did wrong is no news of the server's. */
+static void say_nothing(void *user, const char *format, va_list arguments)
+{
+    (void)user;
+    (void)format;
+    (void)arguments;
+}
+
+int serve_http_start(serve_server *server)
+{
+    const struct serve_options *o = server->o;
+    server->tally = calloc(SERVE_ROUTES + 1, sizeof *server->tally);
+    if (server->tally)
+        server->daemon = MHD_start_daemon(
+            MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
+            NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER, say_nothing, NULL,
+            MHD_OPTION_LISTEN_SOCKET, server->listener, MHD_OPTION_NOTIFY_COMPLETED, complete,
+            server, MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->connections,
+            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+            (size_t)CONNECTION_BYTES, MHD_OPTION_END);
+    if (server->daemon) return CLI_OK;
+    return cli_fail(server->cli, CLI_IO, "%s: no server can be started there", server->url);
+}
+
+void serve_http_stop(serve_server *server)
+{
+    if (server->daemon) {
+        atomic_store(&server->draining, 1);
+        MHD_quiesce_daemon(server->daemon);
+        pthread_mutex_lock(&server->lock);
+        while (server->running > 0)
+            pthread_cond_wait(&server->change, &server->lock);
+        pthread_mutex_unlock(&server->lock);
+        MHD_stop_daemon(server->daemon);
+    }
+    free(server->tally);
+}

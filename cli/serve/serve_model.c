@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Opens the models that are served, each with a context and a worker of its own. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/serve.h"
+
+enum { CPU_TOKENS = 4096, DEVICE_TOKENS = 32768 /* of a batch, by default */ };
+
+/* Names a model by the last part of its path. */
+static const char *last_part(char *path)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        path[--length] = '\0';
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static int open_encoder(serve_model *m, const struct serve_options *o)
+{
+    cli_app *cli = &m->cli;
+    const encode_prompt prompt = {"texts", encode_no_names, o->prompt_name, NULL};
+    embedded said = {0};
+    s24_encoder_opts opts = {.size = sizeof opts, .max_tokens = o->max_tokens};
+    m->batch_tokens = o->max_batch_tokens ? o->max_batch_tokens
+                      : cli_on_cpu(cli)   ? CPU_TOKENS
+                                          : DEVICE_TOKENS;
+    opts.batch_tokens = m->batch_tokens;
+    int code = cli_model_opts(cli, &opts.model, o->dtype);
+    if (code == CLI_OK)
+        code = cli_status(cli, s24_encoder_open(&m->encoder, cli->ctx, m->path, &opts));
+    if (code == CLI_OK) code = encode_use_prompt(cli, m->encoder, &prompt, &said);
+    json_decref(said.prompt);
+    if (code != CLI_OK) return code;
+    s24_model_describe(&m->info, s24_encoder_model(m->encoder));
+    m->width = s24_encoder_width(m->encoder);
+    m->max_tokens = s24_encoder_max_tokens(m->encoder);
+    if (m->batch_tokens < m->max_tokens) m->batch_tokens = m->max_tokens;
+    return CLI_OK;
+}
+
+int serve_model_open(cli_app *cli, serve_model *model, char *path, const struct serve_options *o)
+{
+    *model = (serve_model){.cli = *cli, .path = path, .name = last_part(path)};
+    model->last = &model->first;
+    model->most_waiting = o->queue;
+    pthread_mutex_init(&model->lock, NULL);
+    pthread_cond_init(&model->change, NULL);
+    model->cli.json = 0; /* whose one object is the program's */
+    model->cli.operands = &model->path;
+    int code = cli_context_whole(cli, &model->cli.ctx, 0);
+    if (code == CLI_OK) code = open_encoder(model, o);
+    cli->device = model->cli.device; /* the next one's, too */
+    if (code == CLI_OK && !(model->batch = serve_batch_create(model)))
+        code = cli_fail(cli, CLI_IO, "out of memory for batches of %lld tokens",
+                        (long long)model->batch_tokens);
+    return code;
+}
+
+int serve_model_documents(serve_model *model, const struct serve_options *o)
+{
+    const encode_prompt of_documents = {"documents", encode_document_names, o->document_prompt,
+                                        NULL};
+    const encode_prompt of_texts = {"texts", encode_no_names, o->prompt_name, NULL};
+    embedded *documents = &model->documents;
+    int code = encode_use_prompt(&model->cli, model->encoder, &of_documents, documents);
+    if (code == CLI_OK) code = encode_file(&model->cli, model->encoder, o->documents, documents);
+    if (code == CLI_OK) code = encode_use_prompt(&model->cli, model->encoder, &of_texts, documents);
+    return code;
+}
+
+int serve_model_start(serve_model *model)
+{
+    model->started = !pthread_create(&model->worker, NULL, serve_queue_work, model);
+    if (model->started) return CLI_OK;
+    return cli_fail(&model->cli, CLI_IO, "no thread can be started for %s", model->path);
+}
+
+void serve_model_close(serve_model *model)
+{
+    pthread_mutex_lock(&model->lock);
+    model->ending = 1;
+    pthread_cond_signal(&model->change);
+    pthread_mutex_unlock(&model->lock);
+    if (model->started) pthread_join(model->worker, NULL);
+    if (model->cli.ctx) cli_choices_keep(&model->cli);
+    serve_batch_destroy(model->batch);
+    embedded_free(&model->documents);
+    s24_encoder_close(model->encoder);
+    s24_ctx_destroy(model->cli.ctx);
+    pthread_cond_destroy(&model->change);
+    pthread_mutex_destroy(&model->lock);
+}
