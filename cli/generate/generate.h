@@ -61,6 +61,8 @@ void generate_text_rate(generate_text *text, const s24_new_token *token);
 /* Prints what was not printed yet, as far as it can change no more; `line`: as a part of one line,
    with line ends as escapes. */
 void generate_text_print(generate_text *text, const char *stop, int ids, int line);
+/* Makes JSON's string of what would be printed now, which counts as shown. */
+json_t *generate_text_rest(generate_text *text, const char *stop);
 /* Makes JSON's string of the text, or list of its tokens. */
 json_t *generate_text_json(const generate_text *text, int ids);
 void generate_text_free(generate_text *text);

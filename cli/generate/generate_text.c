@@ -210,19 +210,29 @@ static void print_char(const char *character, size_t bytes, int line, int termin
         cli_escaped(stdout, character, bytes);
 }
 
-static void print_bytes(generate_text *t, const char *stop, int line)
+/* Finds the end of what can be shown: whole characters, before what may begin the stop. */
+static const char *shown_end(const generate_text *t, const char *stop)
 {
-    const int terminal = isatty(STDOUT_FILENO);
     const char *at = t->text + t->shown, *character;
     const char *end = t->text + t->bytes - (t->stopped ? 0 : maybe_stop(t, stop));
     while (at < end) {
         int cut;
         first_char(&cut, at, (size_t)(end - at));
         if (cut && !t->stopped) break;
+        next_char(&character, &at, end);
+    }
+    return at;
+}
+
+static void print_bytes(generate_text *t, const char *stop, int line)
+{
+    const int terminal = isatty(STDOUT_FILENO);
+    const char *at = t->text + t->shown, *end = shown_end(t, stop), *character;
+    t->shown = (size_t)(end - t->text);
+    while (at < end) {
         const size_t bytes = next_char(&character, &at, end);
         print_char(character, bytes, line, terminal);
     }
-    t->shown = (size_t)(at - t->text);
 }
 
 void generate_text_print(generate_text *text, const char *stop, int ids, int line)
@@ -235,10 +245,10 @@ void generate_text_print(generate_text *text, const char *stop, int ids, int lin
         printf("%s%d", text->shown ? " " : "", (int)text->ids[text->shown]);
 }
 
-static json_t *text_json(const generate_text *t)
+static json_t *text_json(const char *at, const char *end)
 {
-    char *clean = malloc(3 * t->bytes + 1); /* a byte may become U+FFFD */
-    const char *at = t->text, *end = t->text + t->bytes, *character;
+    char *clean = malloc(3 * (size_t)(end - at) + 1); /* a byte may become U+FFFD */
+    const char *character;
     size_t used = 0;
     while (clean && at < end) {
         const size_t bytes = next_char(&character, &at, end);
@@ -250,9 +260,17 @@ static json_t *text_json(const generate_text *t)
     return string;
 }
 
+json_t *generate_text_rest(generate_text *text, const char *stop)
+{
+    if (!text->text) return json_string("");
+    const char *at = text->text + text->shown, *end = shown_end(text, stop);
+    text->shown = (size_t)(end - text->text);
+    return text_json(at, end);
+}
+
 json_t *generate_text_json(const generate_text *text, int ids)
 {
-    if (!ids) return text->text ? text_json(text) : json_string("");
+    if (!ids) return text->text ? text_json(text->text, text->text + text->bytes) : json_string("");
     json_t *list = json_array();
     for (int64_t i = 0; i < text->count; i++)
         json_array_append_new(list, json_integer(text->ids[i]));

@@ -71,7 +71,7 @@ static int check_options(cli_app *cli, const struct serve_options *o)
     return CLI_OK;
 }
 
-/* ---- models ---------------------------------------------------------------------------------- */
+/* ---- models --------------------------------------------------------------------------------- */
 
 static int open_models(cli_app *cli, serve_server *s)
 {
@@ -89,8 +89,20 @@ static int open_models(cli_app *cli, serve_server *s)
                                 s->models[j].path, m->path, m->name);
         if (m->max_tokens >= s->token_room) s->token_room = m->max_tokens + 1;
     }
-    if (code == CLI_OK && s->o->documents) code = serve_model_documents(s->models, s->o);
     return code;
+}
+
+/* Embeds the documents with the first encoder. */
+static int open_documents(cli_app *cli, serve_server *s)
+{
+    serve_model *m = s->models;
+    if (!s->o->documents) return CLI_OK;
+    while (m < s->models + s->model_count && !m->encoder)
+        m++;
+    if (m == s->models + s->model_count)
+        return cli_fail(cli, CLI_USAGE, "--documents: none of the models is an encoder");
+    s->searched = m;
+    return serve_model_documents(m, s->o);
 }
 
 static int prepare(cli_app *cli, serve_server *s)
@@ -99,13 +111,14 @@ static int prepare(cli_app *cli, serve_server *s)
     int code = serve_read_keys(cli, s);
     if (code == CLI_OK) code = serve_listen(cli, s);
     if (code == CLI_OK) code = open_models(cli, s);
+    if (code == CLI_OK) code = open_documents(cli, s);
     if (code == CLI_OK) code = cli_context_whole(cli, &s->ctx, 1);
     s->tokens = malloc((size_t)s->token_room * sizeof *s->tokens);
     if (code == CLI_OK && !s->tokens) code = cli_fail(cli, CLI_IO, "out of memory");
     return code;
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* ---- running -------------------------------------------------------------------------------- */
 
 static int say_ready(cli_app *cli, const serve_server *s)
 {
@@ -166,7 +179,8 @@ const cli_command cmd_serve = {
     .summary = "answer programs over HTTP",
     .operands = "MODEL...",
     .text = "Answers OpenAI's /v1/embeddings and /v1/models, and /embed, /similarity, /tokenize, "
-            "/search, /health, /info and /metrics, with the encoders MODEL. Texts that wait "
+            "/search, /health, /info and /metrics, with the encoders among the MODELs, and "
+            "/v1/completions and /v1/chat/completions with the language models. Texts that wait "
             "together run together. A signal (SIGTERM, SIGINT) ends the server when what it has "
             "taken is answered.",
     .examples = examples,

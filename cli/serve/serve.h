@@ -12,9 +12,12 @@
 #include <stdatomic.h>
 
 #include "encode.h"
+#include "sparse24/language.h"
 
 struct MHD_Connection;
 struct MHD_Daemon;
+struct MHD_Response;
+struct serve_generation;
 
 struct serve_options {
     cli_common common;
@@ -64,14 +67,28 @@ typedef struct serve_counts {
     double busy; /* seconds */
 } serve_counts;
 
+enum { SERVE_ENDS = 64 /* ids that end a text */ };
+/* Holds what a language model needs; its queue has generations, which run one at a time. */
+typedef struct serve_language {
+    s24_model *model; /* NULL: it is an encoder */
+    s24_session *session;
+    s24_cache *cache;
+    s24_tokenizer *tokenizer;
+    s24_chat *chat; /* NULL: none is known */
+    int32_t ends[SERVE_ENDS];
+    int64_t end_count;
+} serve_language;
+
 typedef struct serve_model {
     cli_app cli; /* with a context of its own */
     const char *name;
     char *path;
-    s24_encoder *encoder;
+    s24_encoder *encoder; /* NULL: it is a language model */
+    serve_language language;
+    const s24_tokenizer *tokenizer; /* of either */
     s24_model_info info;
     int64_t width, max_tokens, batch_tokens, most_waiting;
-    embedded documents; /* of the first model, where there are any */
+    embedded documents; /* of the first encoder, where there are any */
     pthread_t worker;
     int started;
     pthread_mutex_t lock; /* of all below */
@@ -122,7 +139,8 @@ struct serve_request {
     json_t *json;                      /* while it is read */
     serve_model *model;
     serve_job job;
-    int code; /* 0: not decided yet */
+    struct serve_generation *generation; /* with a job of its own; NULL: of vectors */
+    int code;                            /* 0: not decided yet */
     const char *type;
     int64_t retry; /* seconds to wait, said with 429 */
     serve_text answer;
@@ -150,8 +168,9 @@ struct serve_server {
     char url[512];
     serve_model *models;
     int64_t model_count;
-    s24_ctx *ctx;      /* of libmicrohttpd's thread */
-    s24_token *tokens; /* [token_room] */
+    serve_model *searched; /* that has the documents; NULL: none */
+    s24_ctx *ctx;          /* of libmicrohttpd's thread */
+    s24_token *tokens;     /* [token_room] */
     int64_t token_room;
     char *keys; /* each ended by a zero, the last by two; NULL: no key is asked for */
     double started;
@@ -179,8 +198,10 @@ void serve_refuse(serve_request *r, int code, const char *param, const char *for
 
 /* Parses the body into request->json; 0: it was refused. */
 int serve_read_json(serve_request *r);
-/* Finds the model that the body names, the first where it names none. */
-int serve_read_model(serve_request *r);
+typedef enum serve_kind { SERVE_ANY, SERVE_ENCODER, SERVE_LANGUAGE } serve_kind;
+/* Finds the model that the body names, which is of that kind; the first such one where it names
+   none. */
+int serve_read_model(serve_request *r, serve_kind kind);
 /* Makes the job of the texts or token ids of a key: a text, a list of texts, ids, lists of ids. */
 int serve_read_texts(serve_request *r, const char *key, const json_t *value);
 /* Reads dimensions and how to encode vectors. */
@@ -212,5 +233,8 @@ void serve_write_openai(serve_request *r);
 void serve_write_embed(serve_request *r);
 void serve_write_similarity(serve_request *r);
 void serve_write_search(serve_request *r);
+void serve_write_completion(serve_request *r);
+/* The answer of a generation that is streamed. */
+struct MHD_Response *serve_stream_response(serve_request *r);
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/serve.h"
+#include "serve/serve_language.h"
 
 enum {
     MOST_HELD = 32 << 20,     /* bytes of all bodies and answers on their way */
@@ -30,7 +30,7 @@ const serve_route serve_routes[SERVE_ROUTES] = {
 };
 #undef ROUTE
 
-/* ---- a request's life ------------------------------------------------------------------------ */
+/* ---- a request's life ----------------------------------------------------------------------- */
 
 /* Finds the route; the path of one with another method is told apart from none. */
 static int64_t find_route(const char *method, const char *path, int *other)
@@ -139,23 +139,37 @@ static void wake(serve_job *job)
     MHD_resume_connection(r->connection);
 }
 
-/* Hands the job over. The connection sleeps before the worker can wake it. */
+static void end_stream(serve_job *job)
+{
+    serve_stream_end((serve_generation *)job);
+}
+
+static int is_streamed(const serve_request *r)
+{
+    return r->generation && r->generation->stream && !r->code;
+}
+
+/* Hands the job over. The connection sleeps before the worker can wake it, but for a stream, whose
+   answer begins at once. */
 static void queue(serve_request *r)
 {
     serve_server *s = r->server;
-    r->job.ready = wake;
-    r->job.user = r;
-    r->queued = 1;
+    serve_job *job = r->generation ? &r->generation->job : &r->job;
+    const int sleeps = !is_streamed(r);
+    job->ready = sleeps ? wake : end_stream;
+    job->user = r;
+    r->queued = sleeps;
     pthread_mutex_lock(&s->lock);
     s->running++;
     pthread_mutex_unlock(&s->lock);
     r->counted = 1;
-    MHD_suspend_connection(r->connection);
-    if (serve_queue_add(r->model, &r->job)) return;
+    if (sleeps) MHD_suspend_connection(r->connection);
+    if (serve_queue_add(r->model, job)) return;
+    if (r->generation) serve_generation_leave(r->generation); /* the worker's part */
     r->retry = serve_queue_seconds(r->model);
     serve_refuse(r, 429, NULL, "%lld texts wait already, as many as may; try again in %lld s",
                  (long long)r->model->most_waiting, (long long)r->retry);
-    MHD_resume_connection(r->connection);
+    if (sleeps) MHD_resume_connection(r->connection);
 }
 
 static void read_whole(serve_request *r)
@@ -166,29 +180,38 @@ static void read_whole(serve_request *r)
     r->json = NULL;
     drop_body(r);
     if (!r->code && !cli_json_is_whole()) serve_refuse(r, 503, NULL, "the server is out of memory");
-    if (!r->code) queue(r);
+    if (!r->code)
+        queue(r);
+    else if (r->generation)
+        serve_generation_leave(r->generation); /* the worker's part, which gets none */
 }
 
 static void write_whole(serve_request *r)
 {
-    if (!r->code && *r->job.error) serve_refuse(r, 500, NULL, "%s", r->job.error);
+    const serve_job *job = r->generation ? &r->generation->job : &r->job;
+    if (!r->code && *job->error) serve_refuse(r, 500, NULL, "%s", job->error);
     if (!r->code) {
         serve_routes[r->route].write(r);
         r->code = 200;
     }
 }
 
-/* Sends the answer, whose memory libmicrohttpd frees. */
-static enum MHD_Result answer(serve_request *r)
+/* Makes the response of a whole answer, whose memory libmicrohttpd frees. */
+static struct MHD_Response *make_response(serve_request *r)
 {
-    char seconds[24];
     serve_text *text = &r->answer;
-    if (text->failed) return MHD_NO;
+    if (text->failed) return NULL;
     (void)hold(r, text->bytes);
     struct MHD_Response *response =
         MHD_create_response_from_buffer(text->bytes, text->data, MHD_RESPMEM_MUST_FREE);
+    if (response) *text = (serve_text){0};
+    return response;
+}
+
+static enum MHD_Result send_response(serve_request *r, struct MHD_Response *response)
+{
+    char seconds[24];
     if (!response) return MHD_NO;
-    *text = (serve_text){0};
     MHD_add_response_header(response, "Content-Type", r->type ? r->type : "application/json");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     if (r->type && !strncmp(r->type, "text/html", 9))
@@ -203,6 +226,13 @@ static enum MHD_Result answer(serve_request *r)
     const enum MHD_Result done = MHD_queue_response(r->connection, (unsigned)r->code, response);
     MHD_destroy_response(response);
     return done;
+}
+
+static enum MHD_Result begin_stream(serve_request *r)
+{
+    r->code = 200;
+    r->type = "text/event-stream";
+    return send_response(r, serve_stream_response(r));
 }
 
 static enum MHD_Result handle(void *server, struct MHD_Connection *connection, const char *url,
@@ -225,12 +255,13 @@ static enum MHD_Result handle(void *server, struct MHD_Connection *connection, c
     if (!r->code && !r->queued) {
         read_whole(r);
         if (r->queued) return MHD_YES;
+        if (is_streamed(r)) return begin_stream(r);
     }
     write_whole(r);
-    return answer(r);
+    return send_response(r, make_response(r));
 }
 
-/* ---- the end of a request -------------------------------------------------------------------- */
+/* ---- the end of a request ------------------------------------------------------------------- */
 
 static void tally(const serve_request *r)
 {
@@ -259,6 +290,10 @@ static void complete(void *server, struct MHD_Connection *connection, void **sta
     drop_body(r);
     json_decref(r->json);
     free(r->answer.data);
+    if (r->generation) {
+        atomic_store(&r->generation->gone, 1);
+        serve_generation_leave(r->generation);
+    }
     free(r->job.offsets);
     free(r->job.ids);
     free(r->job.vectors);
@@ -274,7 +309,7 @@ static void complete(void *server, struct MHD_Connection *connection, void **sta
     *state = NULL;
 }
 
-/* ---- the daemon ------------------------------------------------------------------------------ */
+/* ---- the daemon ----------------------------------------------------------------------------- */
 
 /* What a client did wrong is no news of the server's. */
 static void say_nothing(void *user, const char *format, va_list arguments)

@@ -53,18 +53,30 @@ int serve_read_json(serve_request *r)
     return 0;
 }
 
-int serve_read_model(serve_request *r)
+static int is_kind(const serve_model *model, serve_kind kind)
+{
+    return kind == SERVE_ANY || (kind == SERVE_ENCODER) == (model->encoder != NULL);
+}
+
+int serve_read_model(serve_request *r, serve_kind kind)
 {
     const serve_server *s = r->server;
     const json_t *named = json_object_get(r->json, "model");
     const char *name = json_string_value(named);
-    r->model = s->models;
-    if (!named || json_is_null(named)) return 1;
-    for (int64_t i = 0; name && i < s->model_count; i++) {
+    const char *of = kind == SERVE_LANGUAGE ? "language model" : "encoder";
+    const int any = !named || json_is_null(named);
+    int found = 0;
+    for (int64_t i = 0; (any || name) && i < s->model_count; i++) {
         r->model = &s->models[i];
-        if (!strcmp(r->model->name, name)) return 1;
+        found |= !any && !strcmp(r->model->name, name);
+        if ((any || found) && is_kind(r->model, kind)) return 1;
+        if (found) break;
     }
-    if (name)
+    if (any)
+        serve_refuse(r, 404, "model", "there is no %s here; GET /v1/models lists what is", of);
+    else if (found)
+        serve_refuse(r, 422, "model", "%s is no %s", name, of);
+    else if (name)
         serve_refuse(r, 404, "model", "there is no model '%s' here; GET /v1/models lists them",
                      name);
     else
@@ -118,7 +130,7 @@ int serve_read_vectors(serve_request *r)
     return 0;
 }
 
-/* ---- texts ----------------------------------------------------------------------------------- */
+/* ---- texts ---------------------------------------------------------------------------------- */
 
 /* Holds the ids of a job as they grow. */
 typedef struct gathered {
@@ -179,7 +191,7 @@ static s24_status encode(gathered *g, const json_t *text, int64_t most, int64_t 
         memcpy(both + before, words, bytes);
     }
     const s24_status status =
-        s24_tokenizer_encode(s->tokens, count, most, s24_encoder_tokenizer(encoder), s->ctx,
+        s24_tokenizer_encode(s->tokens, count, most, g->r->model->tokenizer, s->ctx,
                              both ? both : words, before + bytes, NULL, 0);
     free(both);
     return status;

@@ -19,7 +19,7 @@ static int fail_errno(cli_app *cli, const char *where)
     return cli_fail(cli, CLI_IO, "%s: %s", where, strerror(errno));
 }
 
-/* ---- a port ---------------------------------------------------------------------------------- */
+/* ---- a port --------------------------------------------------------------------------------- */
 
 static int try_address(const struct addrinfo *a)
 {
@@ -65,7 +65,7 @@ static int listen_port(cli_app *cli, serve_server *s)
     return CLI_OK;
 }
 
-/* ---- a path ---------------------------------------------------------------------------------- */
+/* ---- a path --------------------------------------------------------------------------------- */
 
 /* Removes a socket that nobody answers at, as a server that was killed leaves one. */
 static void remove_stale(const struct sockaddr_un *address)
@@ -112,7 +112,7 @@ void serve_unlisten(serve_server *server)
     if (server->o->socket) unlink(server->o->socket);
 }
 
-/* ---- keys ------------------------------------------------------------------------------------ */
+/* ---- keys ----------------------------------------------------------------------------------- */
 
 int serve_read_keys(cli_app *cli, serve_server *server)
 {

@@ -2,8 +2,9 @@
 /* Opens the models that are served, each with a context and a worker of its own. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "serve/serve.h"
+#include "serve/serve_language.h"
 
 enum { CPU_TOKENS = 4096, DEVICE_TOKENS = 32768 /* of a batch, by default */ };
 
@@ -36,8 +37,25 @@ static int open_encoder(serve_model *m, const struct serve_options *o)
     s24_model_describe(&m->info, s24_encoder_model(m->encoder));
     m->width = s24_encoder_width(m->encoder);
     m->max_tokens = s24_encoder_max_tokens(m->encoder);
+    m->tokenizer = s24_encoder_tokenizer(m->encoder);
     if (m->batch_tokens < m->max_tokens) m->batch_tokens = m->max_tokens;
-    return CLI_OK;
+    if ((m->batch = serve_batch_create(m)) != NULL) return CLI_OK;
+    return cli_fail(cli, CLI_IO, "out of memory for batches of %lld tokens",
+                    (long long)m->batch_tokens);
+}
+
+/* A language model without modules.json, which makes an encoder of one, goes on with texts. */
+static int open_either(serve_model *m, const struct serve_options *o)
+{
+    char modules[4096];
+    s24_checkpoint *checkpoint = NULL;
+    int code = cli_status(&m->cli, s24_checkpoint_open(&checkpoint, m->cli.ctx, m->path));
+    snprintf(modules, sizeof modules, "%s/modules.json", m->path);
+    const int language =
+        code == CLI_OK && s24_language_head(checkpoint) && access(modules, F_OK) != 0;
+    if (language) code = serve_language_open(m, checkpoint, o);
+    s24_checkpoint_close(checkpoint);
+    return code == CLI_OK && !language ? open_encoder(m, o) : code;
 }
 
 int serve_model_open(cli_app *cli, serve_model *model, char *path, const struct serve_options *o)
@@ -50,12 +68,7 @@ int serve_model_open(cli_app *cli, serve_model *model, char *path, const struct 
     model->cli.json = 0; /* whose one object is the program's */
     model->cli.operands = &model->path;
     int code = cli_context_whole(cli, &model->cli.ctx, 0);
-    if (code == CLI_OK) code = open_encoder(model, o);
-    cli->device = model->cli.device; /* the next one's, too */
-    if (code == CLI_OK && !(model->batch = serve_batch_create(model)))
-        code = cli_fail(cli, CLI_IO, "out of memory for batches of %lld tokens",
-                        (long long)model->batch_tokens);
-    return code;
+    return code == CLI_OK ? open_either(model, o) : code;
 }
 
 int serve_model_documents(serve_model *model, const struct serve_options *o)
@@ -88,6 +101,7 @@ void serve_model_close(serve_model *model)
     serve_batch_destroy(model->batch);
     embedded_free(&model->documents);
     s24_encoder_close(model->encoder);
+    serve_language_close(model);
     s24_ctx_destroy(model->cli.ctx);
     pthread_cond_destroy(&model->change);
     pthread_mutex_destroy(&model->lock);

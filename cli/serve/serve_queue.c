@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/serve.h"
+#include "serve/serve_language.h"
 
 enum { MOST_TEXTS = 1024 /* of a batch */ };
 
@@ -45,7 +45,7 @@ void serve_batch_destroy(struct serve_batch *batch)
     free(batch);
 }
 
-/* ---- the queue ------------------------------------------------------------------------------- */
+/* ---- the queue ------------------------------------------------------------------------------ */
 
 int serve_queue_add(serve_model *model, serve_job *job)
 {
@@ -79,7 +79,7 @@ int64_t serve_queue_seconds(serve_model *model)
     return 1 + (int64_t)((double)c.waiting_tokens * c.busy / (double)c.tokens);
 }
 
-/* ---- batches --------------------------------------------------------------------------------- */
+/* ---- batches -------------------------------------------------------------------------------- */
 
 /* Takes what fits of the job at the front; 0: nothing more of anything does. */
 static int take_piece(serve_model *m, serve_job *job)
@@ -111,6 +111,17 @@ static void form(serve_model *m)
     }
     m->counts.waiting_texts -= b->texts;
     m->counts.waiting_tokens -= b->offsets[b->texts];
+}
+
+/* Takes the generation at the front, in the lock. */
+static serve_generation *take_generation(serve_model *m)
+{
+    serve_job *job = m->first;
+    m->first = job->next;
+    if (!m->first) m->last = &m->first;
+    m->counts.waiting_texts--;
+    m->counts.waiting_tokens -= job->offsets[1];
+    return (serve_generation *)job;
 }
 
 static void find_nearest(serve_model *m, serve_job *job)
@@ -172,9 +183,13 @@ void *serve_queue_work(void *model)
         while (!m->first && !m->ending)
             pthread_cond_wait(&m->change, &m->lock);
         const int ends = !m->first;
-        if (!ends) form(m);
+        serve_generation *next = !ends && m->language.model ? take_generation(m) : NULL;
+        if (!ends && !next) form(m);
         pthread_mutex_unlock(&m->lock);
         if (ends) return NULL;
-        run_batch(m);
+        if (next)
+            serve_generation_run(next);
+        else
+            run_batch(m);
     }
 }

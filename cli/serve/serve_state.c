@@ -73,7 +73,7 @@ void serve_info(serve_request *r)
     r->code = 200;
 }
 
-/* ---- Prometheus ------------------------------------------------------------------------------ */
+/* ---- Prometheus ----------------------------------------------------------------------------- */
 
 /* Reads the resident memory, 0 where the system does not tell. */
 static long long resident_bytes(void)

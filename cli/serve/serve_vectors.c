@@ -6,11 +6,11 @@
 
 #include "serve/serve.h"
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 static void read_vectors(serve_request *r, const char *key)
 {
-    if (serve_read_json(r) && serve_read_model(r) && serve_read_vectors(r))
+    if (serve_read_json(r) && serve_read_model(r, SERVE_ENCODER) && serve_read_vectors(r))
         serve_read_texts(r, key, json_object_get(r->json, key));
 }
 
@@ -26,7 +26,7 @@ void serve_embed(serve_request *r)
 
 void serve_similarity(serve_request *r)
 {
-    if (!serve_read_json(r) || !serve_read_model(r)) return;
+    if (!serve_read_json(r) || !serve_read_model(r, SERVE_ENCODER)) return;
     const json_t *inputs = json_object_get(r->json, "inputs");
     json_t *source = json_object_get(inputs, "source_sentence");
     json_t *sentences = json_object_get(inputs, "sentences");
@@ -46,14 +46,14 @@ void serve_search(serve_request *r)
 {
     int64_t count = 5;
     if (!serve_read_json(r)) return;
-    r->model = r->server->models;
-    const int64_t lines = r->model->documents.count;
-    if (!r->model->documents.lines) {
+    r->model = r->server->searched;
+    if (!r->model) {
         serve_refuse(r, 404, NULL, "the server was started without --documents");
         return;
     }
     if (!serve_read_count(r, "k", &count, 1000)) return;
     serve_job *job = &r->job;
+    const int64_t lines = r->model->documents.count;
     if (!serve_read_texts(r, "inputs", json_object_get(r->json, "inputs"))) return;
     job->nearest = count < lines ? count : lines;
     job->lines = calloc((size_t)(job->texts * job->nearest) + 1, sizeof *job->lines);
@@ -61,7 +61,7 @@ void serve_search(serve_request *r)
     if (!job->lines || !job->scores) serve_refuse(r, 503, NULL, "the server is out of memory");
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- writing -------------------------------------------------------------------------------- */
 
 /* Brings the first of a vector's elements to length one. */
 static void normalise(float *vector, int64_t count)
@@ -158,7 +158,7 @@ void serve_write_search(serve_request *r)
     json_decref(all);
 }
 
-/* ---- tokens ---------------------------------------------------------------------------------- */
+/* ---- tokens --------------------------------------------------------------------------------- */
 
 /* Moves to the place of a code point, from one before it. */
 static const char *forward(const char *at, const char *end, int32_t points)
@@ -200,7 +200,7 @@ static void put_tokens(serve_request *r, const json_t *text, int64_t count)
 /* Answers with the tokens of each text, whole, as the model's tokenizer has them; no prompt. */
 void serve_tokenize(serve_request *r)
 {
-    if (!serve_read_json(r) || !serve_read_model(r)) return;
+    if (!serve_read_json(r) || !serve_read_model(r, SERVE_ANY)) return;
     json_t *inputs = json_object_get(r->json, "inputs");
     const serve_server *s = r->server;
     const int single = json_is_string(inputs);
@@ -213,10 +213,9 @@ void serve_tokenize(serve_request *r)
         int64_t count = 0;
         if (!json_is_string(text)) {
             serve_refuse(r, 422, "inputs", "inputs: element %zu is no text", i);
-        } else if (s24_tokenizer_encode(s->tokens, &count, s->token_room,
-                                        s24_encoder_tokenizer(r->model->encoder), s->ctx,
-                                        json_string_value(text), json_string_length(text), NULL,
-                                        0) != S24_OK) {
+        } else if (s24_tokenizer_encode(s->tokens, &count, s->token_room, r->model->tokenizer,
+                                        s->ctx, json_string_value(text), json_string_length(text),
+                                        NULL, 0) != S24_OK) {
             serve_refuse(r, 503, "inputs", "%s", s24_ctx_error(s->ctx));
         } else if ((all += count) >= s->token_room) {
             serve_refuse(r, 413, "inputs", "inputs has more than %lld tokens in all",

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The routes of language models, in the shapes of OpenAI's completions and chat completions. */
+#include "serve/serve_language.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+/* Keys that are not carried out, but for the value that asks for nothing. */
+static const struct {
+    const char *key;
+    double nothing;
+} left_out[] = {{"n", 1},
+                {"best_of", 1},
+                {"presence_penalty", 0},
+                {"frequency_penalty", 0},
+                {"logprobs", 0},
+                {"top_logprobs", 0},
+                {"echo", 0},
+                {"suffix", 0},
+                {"tools", 0},
+                {"functions", 0},
+                {"response_format", 0},
+                {"logit_bias", 0}};
+
+static int check_left_out(serve_request *r)
+{
+    for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++) {
+        const json_t *found = json_object_get(r->json, left_out[i].key);
+        const int nothing =
+            !found || json_is_null(found) || json_is_false(found) ||
+            (json_is_number(found) && json_number_value(found) == left_out[i].nothing) ||
+            (json_is_object(found) && !json_object_size(found)) ||
+            (json_is_array(found) && !json_array_size(found));
+        if (nothing) continue;
+        serve_refuse(r, 422, left_out[i].key, "%s is not carried out here", left_out[i].key);
+        return 0;
+    }
+    return 1;
+}
+
+static int read_real(serve_request *r, const char *key, double *value, double most)
+{
+    const json_t *found = json_object_get(r->json, key);
+    if (!found || json_is_null(found)) return 1;
+    const double number = json_number_value(found);
+    if (!json_is_number(found) || !(number >= 0 && number <= most)) {
+        serve_refuse(r, 422, key, "%s is a number of 0 to %g", key, most);
+        return 0;
+    }
+    *value = number;
+    return 1;
+}
+
+static int read_stop(serve_request *r, serve_generation *g)
+{
+    const json_t *stop = json_object_get(r->json, "stop");
+    if (json_is_array(stop) && json_array_size(stop) == 1) stop = json_array_get(stop, 0);
+    if (!stop || json_is_null(stop) || (json_is_array(stop) && !json_array_size(stop))) return 1;
+    const char *text = json_string_value(stop);
+    if (!text || !*text || strlen(text) != json_string_length(stop)) {
+        serve_refuse(r, 422, "stop", "stop is one text that is not empty");
+        return 0;
+    }
+    g->stop = strdup(text);
+    if (!g->stop) serve_refuse(r, 503, NULL, "the server is out of memory");
+    return g->stop != NULL;
+}
+
+static int read_stream(serve_request *r, serve_generation *g)
+{
+    const json_t *options = json_object_get(r->json, "stream_options");
+    g->says_usage = json_is_true(json_object_get(options, "include_usage"));
+    return serve_read_flag(r, "stream", &g->stream);
+}
+
+static int read_options(serve_request *r, serve_generation *g)
+{
+    struct timespec now;
+    s24_generate_opts *o = &g->opts;
+    int64_t seed = 0, most = g->model->max_tokens;
+    clock_gettime(CLOCK_REALTIME, &now);
+    g->created = now.tv_sec;
+    *o = (s24_generate_opts){.max_new = 128, .temperature = 1, .top_p = 1, .repeat_penalty = 1};
+    const int good = check_left_out(r) && serve_read_count(r, "max_tokens", &o->max_new, most) &&
+                     serve_read_count(r, "max_completion_tokens", &o->max_new, most) &&
+                     serve_read_count(r, "top_k", &o->top_k, INT32_MAX) &&
+                     serve_read_count(r, "seed", &seed, INT64_MAX) &&
+                     read_real(r, "temperature", &o->temperature, 2) &&
+                     read_real(r, "top_p", &o->top_p, 1) && read_real(r, "min_p", &o->min_p, 1) &&
+                     read_real(r, "repetition_penalty", &o->repeat_penalty, 10) &&
+                     read_stop(r, g) && read_stream(r, g);
+    o->seed = seed ? (uint64_t)seed : (uint64_t)now.tv_nsec + (uint64_t)now.tv_sec;
+    return good;
+}
+
+/* ---- prompts --------------------------------------------------------------------------------- */
+
+/* Makes room for the prompt's ids, as many as the model takes and one. */
+static int32_t *make_ids(serve_request *r, serve_generation *g)
+{
+    g->job.ids = malloc((size_t)(g->model->max_tokens + 1) * sizeof *g->job.ids);
+    if (!g->job.ids) serve_refuse(r, 503, NULL, "the server is out of memory");
+    return g->job.ids;
+}
+
+/* Takes `count` ids as the prompt, which leaves room for a token. */
+static int set_prompt(serve_request *r, serve_generation *g, const char *key, int64_t count)
+{
+    g->offsets[1] = r->tokens = count;
+    if (count >= 1 && count <= g->model->max_tokens) return 1;
+    serve_refuse(r, 422, key, "%s has %s%lld tokens; 1 to %lld are taken", key,
+                 count > g->model->max_tokens ? "more than " : "",
+                 (long long)(count ? count - 1 : 0), (long long)g->model->max_tokens);
+    return 0;
+}
+
+static int read_text(serve_request *r, serve_generation *g, const json_t *text)
+{
+    const serve_server *s = r->server;
+    int64_t count = 0;
+    const s24_status status =
+        s24_tokenizer_encode(s->tokens, &count, g->model->max_tokens + 1, g->model->tokenizer,
+                             s->ctx, json_string_value(text), json_string_length(text), NULL, 0);
+    if (status != S24_OK) {
+        serve_refuse(r, 503, "prompt", "%s", s24_ctx_error(s->ctx));
+        return 0;
+    }
+    for (int64_t i = 0; i < count; i++)
+        g->job.ids[i] = s->tokens[i].id;
+    return set_prompt(r, g, "prompt", count);
+}
+
+static int read_ids(serve_request *r, serve_generation *g, const json_t *ids)
+{
+    const int64_t all = (int64_t)json_array_size(ids), most = g->model->max_tokens + 1;
+    const int64_t count = all < most ? all : most;
+    for (int64_t i = 0; i < count; i++) {
+        const json_t *id = json_array_get(ids, (size_t)i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) >= g->model->info.vocabulary) {
+            serve_refuse(r, 422, "prompt", "prompt is a text or a list of token ids");
+            return 0;
+        }
+        g->job.ids[i] = (int32_t)json_integer_value(id);
+    }
+    return set_prompt(r, g, "prompt", count);
+}
+
+static int read_prompt(serve_request *r, serve_generation *g)
+{
+    const json_t *prompt = json_object_get(r->json, "prompt");
+    const json_t *first = json_array_get(prompt, 0);
+    if (json_array_size(prompt) == 1 && !json_is_integer(first)) prompt = first;
+    if (json_is_string(prompt)) return read_text(r, g, prompt);
+    if (json_is_array(prompt)) return read_ids(r, g, prompt);
+    serve_refuse(r, 422, "prompt", "prompt is a text or a list of token ids, one of them");
+    return 0;
+}
+
+/* ---- conversations --------------------------------------------------------------------------- */
+
+/* The text of a message: a text, or a list with one part of type text. */
+static const json_t *content_of(const json_t *message)
+{
+    const json_t *content = json_object_get(message, "content");
+    const json_t *part = json_array_get(content, 0);
+    if (!json_is_array(content) || json_array_size(content) != 1) return content;
+    return json_object_get(part, "text");
+}
+
+static int role_of(s24_role *role, const json_t *message)
+{
+    static const struct {
+        const char *name;
+        s24_role role;
+    } roles[] = {{"system", S24_ROLE_SYSTEM},
+                 {"developer", S24_ROLE_SYSTEM},
+                 {"user", S24_ROLE_USER},
+                 {"assistant", S24_ROLE_ASSISTANT}};
+    const char *name = json_string_value(json_object_get(message, "role"));
+    for (size_t i = 0; name && i < sizeof roles / sizeof *roles; i++) {
+        *role = roles[i].role;
+        if (!strcmp(roles[i].name, name)) return 1;
+    }
+    return 0;
+}
+
+static int fill_messages(serve_request *r, s24_message *messages, const json_t *list)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *message = json_array_get(list, i), *content = content_of(message);
+        if (!role_of(&messages[i].role, message) || !json_is_string(content)) {
+            serve_refuse(r, 422, "messages",
+                         "message %zu: a role of system, user and assistant, and a text as content "
+                         "are expected",
+                         i);
+            return 0;
+        }
+        messages[i].text = (s24_text){json_string_value(content), json_string_length(content)};
+    }
+    return 1;
+}
+
+/* Lays messages out. The chat's template was made for one thread, and so is its context here. */
+static int encode_messages(serve_request *r, serve_generation *g, const s24_message *messages,
+                           int64_t count)
+{
+    const serve_server *s = r->server;
+    int64_t made = g->model->max_tokens + 1;
+    const s24_status status =
+        s24_chat_encode(g->job.ids, &made, g->model->language.chat, s->ctx, messages, count);
+    if (status == S24_OK) return set_prompt(r, g, "messages", made);
+    serve_refuse(r, status == S24_ERROR_MEMORY ? 503 : 422, "messages", "%s",
+                 s24_ctx_error(s->ctx));
+    return 0;
+}
+
+static int read_messages(serve_request *r, serve_generation *g)
+{
+    const json_t *list = json_object_get(r->json, "messages");
+    const size_t count = json_array_size(list);
+    if (!g->model->language.chat) {
+        serve_refuse(r, 422, "model", "%s has no chat template that is known", g->model->name);
+        return 0;
+    }
+    if (!count) {
+        serve_refuse(r, 422, "messages", "messages is a list of messages");
+        return 0;
+    }
+    s24_message *messages = calloc(count, sizeof *messages);
+    if (!messages) serve_refuse(r, 503, NULL, "the server is out of memory");
+    const int good = messages && fill_messages(r, messages, list) &&
+                     encode_messages(r, g, messages, (int64_t)count);
+    free(messages);
+    return good;
+}
+
+static void read_generation(serve_request *r, int chat)
+{
+    static atomic_llong number;
+    if (!serve_read_json(r) || !serve_read_model(r, SERVE_LANGUAGE)) return;
+    serve_generation *g = r->generation = serve_generation_create(r->model);
+    if (!g) {
+        serve_refuse(r, 503, NULL, "the server is out of memory");
+        return;
+    }
+    g->chat = chat;
+    g->connection = r->connection;
+    snprintf(g->id, sizeof g->id, "%scmpl-%lld", chat ? "chat" : "",
+             (long long)atomic_fetch_add(&number, 1));
+    if (read_options(r, g) && make_ids(r, g)) (void)(chat ? read_messages : read_prompt)(r, g);
+}
+
+void serve_completions(serve_request *r)
+{
+    read_generation(r, 0);
+}
+
+void serve_chat_completions(serve_request *r)
+{
+    read_generation(r, 1);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static json_t *choice_json(const serve_generation *g, json_t *text, const char *reason)
+{
+    json_t *choice = json_object(), *message = json_object();
+    json_object_set_new(choice, "index", json_integer(0));
+    json_object_set_new(choice, "logprobs", json_null());
+    json_object_set_new(choice, "finish_reason", reason ? json_string(reason) : json_null());
+    if (!g->chat) {
+        json_object_set_new(choice, "text", text);
+        json_decref(message);
+        return choice;
+    }
+    json_object_set_new(message, "role", json_string("assistant"));
+    json_object_set_new(message, "content", text);
+    json_object_set_new(choice, g->stream ? "delta" : "message", message);
+    return choice;
+}
+
+static json_t *usage_json(const serve_generation *g)
+{
+    json_t *usage = json_object();
+    const int64_t prompt = g->offsets[1], made = g->text.count;
+    json_object_set_new(usage, "prompt_tokens", json_integer(prompt));
+    json_object_set_new(usage, "completion_tokens", json_integer(made));
+    json_object_set_new(usage, "total_tokens", json_integer(prompt + made));
+    return usage;
+}
+
+json_t *serve_generation_json(serve_generation *generation, json_t *text, const char *reason)
+{
+    const serve_generation *g = generation;
+    json_t *object = json_object(), *choices = json_array();
+    const char *kind = !g->chat    ? "text_completion"
+                       : g->stream ? "chat.completion.chunk"
+                                   : "chat.completion";
+    json_object_set_new(object, "id", json_string(g->id));
+    json_object_set_new(object, "object", json_string(kind));
+    json_object_set_new(object, "created", json_integer(g->created));
+    json_object_set_new(object, "model", json_string(g->model->name));
+    json_array_append_new(choices, choice_json(g, text, reason));
+    json_object_set_new(object, "choices", choices);
+    if (reason && (!g->stream || g->says_usage))
+        json_object_set_new(object, "usage", usage_json(g));
+    return object;
+}
+
+void serve_write_completion(serve_request *r)
+{
+    serve_generation *g = r->generation;
+    serve_put_json(&r->answer,
+                   serve_generation_json(g, generate_text_json(&g->text, 0), g->text.stopped));
+}

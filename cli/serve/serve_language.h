@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Declares the texts that go on: what a request asks of a language model, and its answer as it
+   comes. A generation is of its request and of the worker, and goes with the last of them. */
+#ifndef SPARSE24_CLI_SERVE_SERVE_LANGUAGE_H
+#define SPARSE24_CLI_SERVE_SERVE_LANGUAGE_H
+
+#include "generate/generate.h"
+#include "serve/serve.h"
+
+typedef struct serve_generation {
+    serve_job job;    /* first: the queue knows it by this */
+    atomic_int users; /* of request and worker, who still have it */
+    atomic_int gone;  /* the client is: nothing more is needed */
+    int64_t offsets[2];
+    serve_model *model;
+    s24_generate_opts opts;
+    char *stop; /* NULL: none */
+    int chat, stream, says_usage;
+    char id[48];
+    int64_t created;
+    generate_text text;
+    /* A stream: events of the worker's, which libmicrohttpd's thread sends on. */
+    pthread_mutex_t lock; /* of all below */
+    serve_text events;
+    size_t sent;
+    int ended, asleep;
+    struct MHD_Connection *connection;
+} serve_generation;
+
+/* Makes one for two users; NULL: memory ended. */
+serve_generation *serve_generation_create(serve_model *model);
+void serve_generation_leave(serve_generation *generation);
+/* Runs it, on the model's worker. */
+void serve_generation_run(serve_generation *generation);
+/* The object of a whole answer, or of a part of one; reason: why it ended, or NULL. */
+json_t *serve_generation_json(serve_generation *generation, json_t *text, const char *reason);
+/* Adds a part to the stream. */
+void serve_stream_put(serve_generation *generation, json_t *event);
+void serve_stream_end(serve_generation *generation);
+
+/* A language model with what it needs; release with serve_language_close, after an error too. */
+int serve_language_open(serve_model *model, s24_checkpoint *checkpoint,
+                        const struct serve_options *o);
+void serve_language_close(serve_model *model);
+
+#endif

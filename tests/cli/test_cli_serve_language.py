@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""serve with language models of random weights, whose tokens are bytes: completions and
+conversations, whole and streamed, are those of generate."""
+import concurrent.futures
+import json
+import signal
+import unittest
+
+from cli_case import Scratch
+import test_cli_chat
+from test_cli_serve import Server
+import tiny_bert
+
+HI = [{"role": "user", "content": "Hi"}]
+
+
+def greedy(prompt=None, **more):
+    body = {"temperature": 0, "max_tokens": 6, **more}
+    return body if prompt is None else {"prompt": prompt, **body}
+
+
+class Language(Scratch):
+    @staticmethod
+    def make(folder):
+        tiny_bert.write(folder / "model")
+        test_cli_chat.write(folder, "chat", test_cli_chat.TEMPLATE)
+        test_cli_chat.write(folder, "ends", test_cli_chat.TEMPLATE, 257)
+        test_cli_chat.write(folder, "plain", None)
+
+    def serve(self, *arguments):
+        return Server(self, *arguments)
+
+    def generate(self, *arguments):
+        return self.json("generate", *arguments)["prompts"][0]
+
+    def events(self, server, path, body):
+        """The objects of a stream, [DONE] at its end."""
+        status, headers, text = server.ask(path, {**body, "stream": True})
+        self.assertEqual((status, headers["Content-Type"]), (200, "text/event-stream"), text)
+        lines = text.split("\n\n")
+        self.assertEqual(lines[-2:], ["data: [DONE]", ""])
+        return [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+
+    def test_completions_are_those_of_generate(self):
+        server = self.serve("chat", "model")
+        for prompt in ("Hello", "x", "\u00e9\U0001f600"):
+            expected = self.generate("chat", "--prompt", prompt, "--max-new", "6")
+            value = server.good("/v1/completions", greedy(prompt))
+            choice = value["choices"][0]
+            self.assertEqual((value["object"], value["model"]), ("text_completion", "chat"))
+            self.assertEqual((choice["text"], choice["finish_reason"]),
+                             (expected["text"], "length"))
+            self.assertEqual(value["usage"], {
+                "prompt_tokens": expected["prompt_tokens"], "completion_tokens": 6,
+                "total_tokens": expected["prompt_tokens"] + 6})
+            tokens = server.good("/tokenize", {"inputs": prompt, "model": "chat"})[0]
+            ids = [t["id"] for t in tokens]
+            for same in (ids, [ids], [prompt]):
+                again = server.good("/v1/completions", greedy(same))
+                self.assertEqual(again["choices"], value["choices"])
+        self.assertEqual(len(server.good("/embed", {"inputs": "a"})[0]), tiny_bert.WIDTH)
+
+    def test_conversations(self):
+        server = self.serve("chat", "ends")
+        for system in (None, "Be brief."):
+            more = ["--system", system] if system else []
+            expected = self.generate("chat", "--chat", "--prompt", "Hi", "--max-new", "6", *more)
+            said = [{"role": "system", "content": system}] * bool(system)
+            value = server.good("/v1/chat/completions", greedy(messages=said + HI))
+            self.assertEqual(value["object"], "chat.completion")
+            self.assertEqual(value["choices"][0]["message"],
+                             {"role": "assistant", "content": expected["text"]})
+            self.assertEqual(value["usage"]["prompt_tokens"], expected["prompt_tokens"])
+        parts = [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
+        self.assertEqual(server.good("/v1/chat/completions", greedy(messages=parts))["choices"],
+                         server.good("/v1/chat/completions", greedy(messages=HI))["choices"])
+        value = server.good("/v1/chat/completions", greedy(messages=HI, model="ends"))
+        self.assertEqual((value["choices"][0]["message"]["content"],
+                          value["choices"][0]["finish_reason"]), ("", "stop"))
+
+    def test_streams_are_the_same_texts(self):
+        server = self.serve("chat")
+        whole = server.good("/v1/completions", greedy("Hello", max_tokens=40))
+        events = self.events(server, "/v1/completions", greedy("Hello", max_tokens=40))
+        self.assertEqual("".join(e["choices"][0]["text"] for e in events),
+                         whole["choices"][0]["text"])
+        self.assertGreater(len(events), 3)
+        self.assertEqual([e["choices"][0]["finish_reason"] for e in events],
+                         [None] * (len(events) - 1) + ["length"])
+        self.assertTrue(all("usage" not in e for e in events))
+        whole = server.good("/v1/chat/completions", greedy(messages=HI))
+        events = self.events(server, "/v1/chat/completions",
+                             greedy(messages=HI, stream_options={"include_usage": True}))
+        self.assertEqual("".join(e["choices"][0]["delta"]["content"] for e in events),
+                         whole["choices"][0]["message"]["content"])
+        self.assertEqual({e["object"] for e in events}, {"chat.completion.chunk"})
+        self.assertEqual(events[-1]["usage"], whole["usage"])
+
+    def test_a_stop_and_a_seed(self):
+        server = self.serve("chat")
+        whole = server.good("/v1/completions", greedy("Hello", max_tokens=40))
+        text = whole["choices"][0]["text"]
+        stop = text[5:7]
+        expected = self.generate("chat", "--prompt", "Hello", "--max-new", "40", "--stop", stop)
+        for given in (stop, [stop]):
+            body = greedy("Hello", max_tokens=40, stop=given)
+            value = server.good("/v1/completions", body)["choices"][0]
+            self.assertEqual((value["text"], value["finish_reason"]), (expected["text"], "stop"))
+            events = self.events(server, "/v1/completions", body)
+            self.assertEqual("".join(e["choices"][0]["text"] for e in events), expected["text"])
+        drawn = [server.good("/v1/completions", {"prompt": "a", "max_tokens": 20, "seed": seed,
+                                                 "top_k": 50, "top_p": 0.9})["choices"]
+                 for seed in (1, 1, 2)]
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertNotEqual(drawn[0], drawn[2])
+
+    def test_refusals(self):
+        server = self.serve("plain", "model", "--max-tokens", "64")
+        for code, param, path, body in (
+                (422, "prompt", "/v1/completions", {}),
+                (422, "prompt", "/v1/completions", {"prompt": ["a", "b"]}),
+                (422, "prompt", "/v1/completions", {"prompt": [1, 258]}),
+                (422, "prompt", "/v1/completions", {"prompt": []}),
+                (422, "prompt", "/v1/completions", {"prompt": "a" * 65}),
+                (422, "max_tokens", "/v1/completions", {"prompt": "a", "max_tokens": 0}),
+                (422, "temperature", "/v1/completions", {"prompt": "a", "temperature": -1}),
+                (422, "top_p", "/v1/completions", {"prompt": "a", "top_p": "x"}),
+                (422, "n", "/v1/completions", {"prompt": "a", "n": 2}),
+                (422, "tools", "/v1/completions", {"prompt": "a", "tools": [{}]}),
+                (422, "stop", "/v1/completions", {"prompt": "a", "stop": ["a", "b"]}),
+                (422, "stream", "/v1/completions", {"prompt": "a", "stream": 1}),
+                (422, "model", "/v1/completions", {"prompt": "a", "model": "model"}),
+                (422, "model", "/embed", {"inputs": "a", "model": "plain"}),
+                (422, "model", "/v1/chat/completions", {"messages": HI})):
+            with self.subTest(path=path, body=str(body)[:50]):
+                status, _, value = server.ask(path, body)
+                self.assertEqual((status, value["error"]["param"]), (code, param), value)
+        server = self.serve("chat")
+        for messages in ([], "x", [{}], [{"role": "tool", "content": "x"}],
+                         [{"role": "user", "content": 3}], HI + HI[:0] + [{"role": "assistant"}],
+                         HI + [{"role": "assistant", "content": "x"}], [3]):
+            with self.subTest(messages=messages):
+                status, _, value = server.ask("/v1/chat/completions", {"messages": messages})
+                self.assertEqual((status, value["error"]["param"]), (422, "messages"), value)
+        self.assertEqual(server.ask("/embed", {"inputs": "a"})[0], 404)
+
+    def test_many_at_once_and_clients_that_leave(self):
+        server = self.serve("chat")
+        bodies = [greedy(prompt, max_tokens=30) for prompt in ("a", "bc", "def", "\u00e9")]
+        expected = [server.good("/v1/completions", body)["choices"] for body in bodies]
+        for body in bodies * 3:
+            with server.socket() as plain:
+                sent = json.dumps({**body, "stream": True, "max_tokens": 250}).encode()
+                plain.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d"
+                              b"\r\n\r\n%s" % (len(sent), sent))
+                plain.recv(100)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            whole = pool.map(lambda b: server.good("/v1/completions", b)["choices"], bodies * 4)
+            parts = pool.map(lambda b: self.events(server, "/v1/completions", b), bodies * 4)
+            self.assertEqual(list(whole), expected * 4)
+            texts = ["".join(e["choices"][0]["text"] for e in events) for events in parts]
+        self.assertEqual(texts, [e[0]["text"] for e in expected] * 4)
+
+    def test_sigterm_ends_a_stream_that_was_taken(self):
+        server = self.serve("chat", "--threads", "1")
+        with server.socket() as plain:
+            sent = json.dumps(greedy("a", max_tokens=250, stream=True)).encode()
+            plain.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d"
+                          b"\r\n\r\n%s" % (len(sent), sent))
+            text = plain.recv(100)
+            server.process.send_signal(signal.SIGTERM)
+            while more := plain.recv(1 << 16):
+                text += more
+        self.assertIn(b"data: [DONE]", text)
+        self.assertEqual(server.process.wait(60), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
