@@ -86,6 +86,7 @@ typedef struct serve_model {
     s24_encoder *encoder; /* NULL: it is a language model */
     serve_language language;
     const s24_tokenizer *tokenizer; /* of either */
+    const char *prompt;             /* before every text of an encoder */
     s24_model_info info;
     int64_t width, max_tokens, batch_tokens, most_waiting;
     embedded documents; /* of the first encoder, where there are any */

@@ -180,8 +180,7 @@ static int too_long(gathered *g, int64_t index)
 static s24_status encode(gathered *g, const json_t *text, int64_t most, int64_t *count)
 {
     const serve_server *s = g->r->server;
-    const s24_encoder *encoder = g->r->model->encoder;
-    const char *prompt = s24_encoder_prompt(encoder, NULL), *words = json_string_value(text);
+    const char *prompt = g->r->model->prompt, *words = json_string_value(text);
     const size_t before = strlen(prompt), bytes = json_string_length(text);
     char *both = NULL;
     if (before) {

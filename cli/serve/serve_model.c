@@ -38,6 +38,7 @@ static int open_encoder(serve_model *m, const struct serve_options *o)
     m->width = s24_encoder_width(m->encoder);
     m->max_tokens = s24_encoder_max_tokens(m->encoder);
     m->tokenizer = s24_encoder_tokenizer(m->encoder);
+    m->prompt = s24_encoder_prompt(m->encoder, NULL);
     if (m->batch_tokens < m->max_tokens) m->batch_tokens = m->max_tokens;
     if ((m->batch = serve_batch_create(m)) != NULL) return CLI_OK;
     return cli_fail(cli, CLI_IO, "out of memory for batches of %lld tokens",

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A request's body, after a byte that says to which route it goes. Whatever it is, it is refused
+ * with a sentence and a status, or makes a job of ids inside the vocabulary and no longer than the
+ * model takes, or an answer; what is answered is JSON. Models are a tokenizer and a chat template
+ * without weights: vectors are made up.
+ */
+#include "fuzz.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "serve/serve_language.h"
+
+enum { VOCABULARY = 8, WIDTH = 4, MOST_TOKENS = 12, ROOM = 64 };
+
+static const char tokenizer_json[] =
+    "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"added_tokens\":["
+    "{\"id\":5,\"content\":\"<|im_end|>\",\"special\":true},"
+    "{\"id\":6,\"content\":\"<|im_start|>\",\"special\":true}],\"model\":{\"type\":\"BPE\","
+    "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"\\u0120\":3,\"s\":4},\"merges\":[\"a b\"]}}";
+static const char config_json[] =
+    "{\"chat_template\":\"<|im_start|>assistant<|im_end|>\",\"eos_token\":\"<|im_end|>\"}";
+
+static const struct {
+    void (*read)(serve_request *r);
+    void (*write)(serve_request *r);
+} routes[] = {{serve_embeddings, serve_write_openai},
+              {serve_embed, serve_write_embed},
+              {serve_similarity, serve_write_similarity},
+              {serve_search, serve_write_search},
+              {serve_tokenize, NULL},
+              {serve_completions, serve_write_completion},
+              {serve_chat_completions, serve_write_completion}};
+
+/* ---- what the program has elsewhere ---------------------------------------------------------- */
+
+serve_generation *serve_generation_create(serve_model *model)
+{
+    serve_generation *g = calloc(1, sizeof *g);
+    CHECK(g);
+    g->model = model;
+    g->job.texts = 1;
+    g->job.offsets = g->offsets;
+    return g;
+}
+
+json_t *generate_text_json(const generate_text *text, int ids)
+{
+    (void)text;
+    (void)ids;
+    return json_string("");
+}
+
+/* ---- a server -------------------------------------------------------------------------------- */
+
+static void load(s24_ctx *ctx, s24_tokenizer **tokenizer, s24_chat **chat)
+{
+    char folder[] = "/tmp/s24-fuzz-XXXXXX", tokens[64], config[64];
+    CHECK(mkdtemp(folder));
+    snprintf(tokens, sizeof tokens, "%s/tokenizer.json", folder);
+    snprintf(config, sizeof config, "%s/tokenizer_config.json", folder);
+    fuzz_write(tokens, tokenizer_json, sizeof tokenizer_json - 1);
+    fuzz_write(config, config_json, sizeof config_json - 1);
+    CHECK(s24_tokenizer_load(tokenizer, ctx, tokens) == S24_OK);
+    CHECK(s24_chat_load(chat, ctx, folder, *tokenizer) == S24_OK);
+    CHECK(!remove(tokens) && !remove(config) && !rmdir(folder));
+}
+
+static void check_job(const serve_job *job, const serve_model *m)
+{
+    CHECK(job->texts >= 1 && job->texts <= m->most_waiting && job->offsets[0] == 0);
+    for (int64_t i = 0; i < job->texts; i++) {
+        const int64_t count = job->offsets[i + 1] - job->offsets[i];
+        CHECK(count >= 0 && count <= m->max_tokens);
+    }
+    for (int64_t i = 0; i < job->offsets[job->texts]; i++)
+        CHECK(job->ids[i] >= 0 && job->ids[i] < VOCABULARY);
+}
+
+/* Gives the job vectors, as a worker does. */
+static void run(serve_job *job)
+{
+    for (int64_t i = 0; job->vectors && i < job->texts * WIDTH; i++)
+        job->vectors[i] = (float)(i % 7) - 3 + (i % 5 ? 0 : 1e-7f);
+    for (int64_t i = 0; i < job->texts * job->nearest; i++)
+        job->lines[i] = i % job->nearest;
+}
+
+static void check_answer(const serve_request *r)
+{
+    json_t *value = json_loadb(r->answer.data, r->answer.bytes, JSON_ALLOW_NUL, NULL);
+    CHECK(value && !r->answer.failed);
+    CHECK(r->code == 200 ||
+          json_string_length(json_object_get(json_object_get(value, "error"), "message")) > 0);
+    json_decref(value);
+}
+
+static void free_request(serve_request *r)
+{
+    json_decref(r->json);
+    free(r->answer.data);
+    free(r->job.offsets);
+    free(r->job.ids);
+    free(r->job.vectors);
+    free(r->job.lines);
+    free(r->job.scores);
+    if (!r->generation) return;
+    free(r->generation->job.ids);
+    free(r->generation->stop);
+    free(r->generation);
+}
+
+static void ask(serve_server *s, const uint8_t *data, size_t bytes)
+{
+    const size_t route = *data % (sizeof routes / sizeof *routes);
+    serve_request r = {.server = s, .body = (char *)(uintptr_t)(data + 1), .bytes = bytes - 1};
+    routes[route].read(&r);
+    json_decref(r.json);
+    r.json = NULL;
+    if (!r.code) {
+        serve_job *job = r.generation ? &r.generation->job : &r.job;
+        check_job(job, r.model);
+        run(job);
+        routes[route].write(&r);
+        r.code = 200;
+    }
+    check_answer(&r);
+    free_request(&r);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    static s24_token tokens[ROOM];
+    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
+    char file[] = "/tmp/s24-fuzz-XXXXXX";
+    serve_model models[2] = {{.name = "encoder", .prompt = "a", .width = WIDTH},
+                             {.name = "language", .prompt = ""}};
+    serve_server s = {.models = models, .model_count = 2, .tokens = tokens, .token_room = ROOM};
+    s24_tokenizer *tokenizer;
+    s24_chat *chat;
+    if (!bytes || s24_ctx_create(&s.ctx, &opts) != S24_OK) return 0;
+    load(s.ctx, &tokenizer, &chat);
+    CHECK(close(mkstemp(file)) == 0);
+    fuzz_write(file, "one\ntwo\n", 8);
+    CHECK(s24_lines_read(&models[0].documents.lines, s.ctx, file) == S24_OK);
+    CHECK(remove(file) == 0);
+    models[0].documents.count = 2;
+    models[0].encoder = (s24_encoder *)(uintptr_t)&s; /* that there is one is all that is asked */
+    models[1].language.chat = chat;
+    s.searched = models;
+    for (int i = 0; i < 2; i++) {
+        models[i].tokenizer = tokenizer;
+        models[i].max_tokens = MOST_TOKENS;
+        models[i].most_waiting = 5;
+        models[i].info.vocabulary = VOCABULARY;
+        CHECK(pthread_mutex_init(&models[i].lock, NULL) == 0);
+    }
+    ask(&s, data, bytes);
+    s24_lines_destroy(models[0].documents.lines);
+    s24_chat_destroy(chat);
+    s24_tokenizer_destroy(tokenizer);
+    s24_ctx_destroy(s.ctx);
+    return 0;
+}
