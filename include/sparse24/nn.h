@@ -439,10 +439,28 @@ S24_API void s24_line_reader_close(s24_line_reader *reader);
 S24_API s24_status s24_line_reader_next(const s24_text **texts, int64_t *count,
                                         s24_line_reader *reader, int64_t most);
 
-/* The k documents with the largest dot product for each query, best first; ties: the lower index.
-   indices [queries, k], scores [queries, k]. */
+/* The k documents, f32 or f16, with the largest dot product for each query, f32, best first; ties:
+   the lower index. Sums are f32. indices [queries, k], scores [queries, k]. */
 S24_API s24_status s24_nearest(int64_t *indices, float *scores, s24_ctx *ctx,
                                const s24_dense *queries, const s24_dense *documents, int64_t k);
+
+/* Documents, f32 or f16, and the same rounded to i8 [documents, cols], each row with its scale. */
+typedef struct s24_rounded {
+    s24_dense exact, integers;
+    const float *scales; /* [documents] */
+} s24_rounded;
+
+/* Rounds rows of f32 to nearest integers of −127 … 127: a row's scale [rows] is its largest
+   magnitude / 127, and 0 where all of it is. integers [rows, cols] without gaps. Errors: ARGUMENT,
+   DTYPE, SHAPE, NOT_FINITE (a row with NaN or Inf, by its number). */
+S24_API s24_status s24_round_rows(int8_t *integers, float *scales, s24_ctx *ctx,
+                                  const s24_dense *rows);
+
+/* s24_nearest in `exact`, to the bit, in less time: all documents are scored by their integers, and
+   those exactly that may be among the best by how far integers can be off, half a scale each. */
+S24_API s24_status s24_nearest_rounded(int64_t *indices, float *scores, s24_ctx *ctx,
+                                       const s24_dense *queries, const s24_rounded *documents,
+                                       int64_t k);
 
 /* Share (0 … 1) of queries whose gold document is among the best k: its score is beaten by fewer
    than k documents. k is at least 1; where there are k documents or fewer, the share is 1. */

@@ -16,36 +16,57 @@ enum { BLOCK_QUERIES = 64, BLOCK_SCORES = 1 << 22 };
 typedef struct block {
     const s24_dense *queries, *documents;
     const s24i_vec *vec;
-    int64_t first, count; /* queries of the pass */
-    float *scores;        /* [count, documents] */
+    const s24_rounded *rounded; /* NULL: documents are scored as they are */
+    int64_t first, count;       /* queries of the pass */
+    float *scores;              /* [count, documents] */
     int64_t k;
     int64_t *indices; /* [queries, k] */
     float *best;      /* [queries, k] */
 } block;
+
+typedef struct scored {
+    int64_t index;
+    float score;
+} scored;
 
 static const float *row(const s24_dense *x, int64_t r)
 {
     return (const float *)x->data + r * s24i_ld(x);
 }
 
+static float score_of(const block *b, int64_t query, int64_t document)
+{
+    const s24_dense *d = b->documents;
+    const float *q = row(b->queries, query);
+    const float score =
+        d->dtype == S24_F32
+            ? b->vec->dot(q, row(d, document), d->cols)
+            : b->vec->dot_half(q, (const uint16_t *)d->data + document * s24i_ld(d), d->cols);
+    return isnan(score) ? -INFINITY : score;
+}
+
+/* By integers, which is off by margin_of at most. */
+static float rough_score(const block *b, int64_t query, int64_t document)
+{
+    const s24_dense *d = &b->rounded->integers;
+    return b->rounded->scales[document] *
+           b->vec->dot_bytes(row(b->queries, query),
+                             (const int8_t *)d->data + document * s24i_ld(d), d->cols);
+}
+
 static void score_documents(void *arg, int64_t begin, int64_t end, int thread)
 {
     const block *b = arg;
     (void)thread;
-    for (int64_t d = begin; d < end; d++) {
-        const float *document = row(b->documents, d);
-        for (int64_t q = 0; q < b->count; q++) {
-            float score = b->vec->dot(row(b->queries, b->first + q), document, b->queries->cols);
-            b->scores[q * b->documents->rows + d] = isnan(score) ? -INFINITY : score;
-        }
-    }
+    for (int64_t d = begin; d < end; d++)
+        for (int64_t q = 0; q < b->count; q++)
+            b->scores[q * b->documents->rows + d] =
+                b->rounded ? rough_score(b, b->first + q, d) : score_of(b, b->first + q, d);
 }
 
 static s24_status check_view(s24_ctx *ctx, const s24_dense *x, const char *name)
 {
     REQUIRE(ctx, x && x->data, S24_ERROR_ARGUMENT, "%s is NULL", name);
-    REQUIRE(ctx, x->dtype == S24_F32, S24_ERROR_DTYPE, "%s is %s, f32 is expected", name,
-            s24_dtype_name(x->dtype));
     REQUIRE(ctx, x->rows > 0 && x->cols > 0 && s24i_ld(x) >= x->cols, S24_ERROR_SHAPE,
             "%s is [%lld, %lld] with ld %lld; rows, columns and an ld of at least the columns are "
             "expected",
@@ -57,6 +78,10 @@ static s24_status check(s24_ctx *ctx, const s24_dense *queries, const s24_dense 
 {
     TRY(check_view(ctx, queries, "queries"));
     TRY(check_view(ctx, documents, "documents"));
+    REQUIRE(ctx, queries->dtype == S24_F32, S24_ERROR_DTYPE, "queries is %s, f32 is expected",
+            s24_dtype_name(queries->dtype));
+    REQUIRE(ctx, documents->dtype == S24_F32 || documents->dtype == S24_F16, S24_ERROR_DTYPE,
+            "documents is %s, f32 or f16 is expected", s24_dtype_name(documents->dtype));
     REQUIRE(ctx, queries->cols == documents->cols, S24_ERROR_SHAPE,
             "queries have %lld columns, documents %lld; the same number is expected",
             (long long)queries->cols, (long long)documents->cols);
@@ -80,27 +105,126 @@ static s24_status for_blocks(block *b, s24_ctx *ctx, void (*use)(void *, int64_t
     return S24_OK;
 }
 
-/* Documents come by rising index and go behind their equals, so ties keep the lower index first. */
+/* Puts a document at its place among those found before, *count and at most k. Those that come by
+   rising index go behind their equals, so ties keep the lower index first. */
+static void place(int64_t *indices, float *best, int64_t *count, int64_t k, const scored *document)
+{
+    int64_t at = *count;
+    if (at == k && document->score <= best[at - 1]) return;
+    at -= at == k;
+    for (; at > 0 && best[at - 1] < document->score; at--) {
+        best[at] = best[at - 1];
+        indices[at] = indices[at - 1];
+    }
+    best[at] = document->score;
+    indices[at] = document->index;
+    *count += *count < k;
+}
+
 static void keep_best(void *arg, int64_t begin, int64_t end, int thread)
 {
     const block *b = arg;
     (void)thread;
     for (int64_t q = begin; q < end; q++) {
         const float *scores = b->scores + q * b->documents->rows;
-        int64_t *indices = b->indices + (b->first + q) * b->k;
+        const int64_t at = (b->first + q) * b->k;
+        int64_t count = 0;
+        for (int64_t d = 0; d < b->documents->rows; d++)
+            place(b->indices + at, b->best + at, &count, b->k, &(scored){d, scores[d]});
+    }
+}
+
+/* How far integers of scale 1 can put a query's score off, with the rounding of both sums. */
+static float margin_of(const block *b, int64_t query)
+{
+    const float *q = row(b->queries, query);
+    const double slack = 127 * 0x1p-23 * (double)b->queries->cols;
+    double sum = 0;
+    for (int64_t c = 0; c < b->queries->cols; c++)
+        sum += fabs((double)q[c]);
+    return (float)((0.5 + slack) * 1.000001 * sum);
+}
+
+/* Finds the k-th best score that integers are sure of, then scores exactly what may reach it. */
+static void keep_rounded(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const block *b = arg;
+    (void)thread;
+    for (int64_t q = begin; q < end; q++) {
+        const float *rough = b->scores + q * b->documents->rows, *scales = b->rounded->scales;
+        const float margin = margin_of(b, b->first + q);
+        int64_t *indices = b->indices + (b->first + q) * b->k, count = 0;
         float *best = b->best + (b->first + q) * b->k;
         for (int64_t d = 0; d < b->documents->rows; d++) {
-            int64_t at = s24i_min(d, b->k);
-            if (at == b->k && scores[d] <= best[at - 1]) continue;
-            at -= at == b->k;
-            for (; at > 0 && best[at - 1] < scores[d]; at--) {
-                best[at] = best[at - 1];
-                indices[at] = indices[at - 1];
-            }
-            best[at] = scores[d];
-            indices[at] = d;
+            const float low = rough[d] - margin * scales[d];
+            place(indices, best, &count, b->k, &(scored){d, isnan(low) ? -INFINITY : low});
         }
+        const float least = best[b->k - 1];
+        count = 0;
+        for (int64_t d = 0; d < b->documents->rows; d++)
+            if (!(rough[d] + margin * scales[d] < least))
+                place(indices, best, &count, b->k, &(scored){d, score_of(b, b->first + q, d)});
     }
+}
+
+static s24_status check_k(s24_ctx *ctx, const s24_dense *documents, int64_t k)
+{
+    REQUIRE(ctx, k >= 1 && k <= documents->rows, S24_ERROR_ARGUMENT,
+            "k is %lld, 1 to the number of documents, %lld, is expected", (long long)k,
+            (long long)documents->rows);
+    return S24_OK;
+}
+
+s24_status s24_nearest_rounded(int64_t *indices, float *scores, s24_ctx *ctx,
+                               const s24_dense *queries, const s24_rounded *documents, int64_t k)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, indices && scores && documents && documents->scales, S24_ERROR_ARGUMENT,
+            "%s is NULL",
+            !indices     ? "indices"
+            : !scores    ? "scores"
+            : !documents ? "documents"
+                         : "scales");
+    const s24_dense *exact = &documents->exact, *integers = &documents->integers;
+    TRY(check(ctx, queries, exact));
+    TRY(check_view(ctx, integers, "integers"));
+    REQUIRE(ctx, integers->dtype == S24_I8, S24_ERROR_DTYPE, "integers is %s, i8 is expected",
+            s24_dtype_name(integers->dtype));
+    REQUIRE(ctx, integers->rows == exact->rows && integers->cols == exact->cols, S24_ERROR_SHAPE,
+            "integers is [%lld, %lld], documents are [%lld, %lld]; the same is expected",
+            (long long)integers->rows, (long long)integers->cols, (long long)exact->rows,
+            (long long)exact->cols);
+    TRY(check_k(ctx, exact, k));
+    block b = {.queries = queries,
+               .documents = exact,
+               .rounded = documents,
+               .k = k,
+               .indices = indices,
+               .best = scores};
+    return for_blocks(&b, ctx, keep_rounded);
+}
+
+s24_status s24_round_rows(int8_t *integers, float *scales, s24_ctx *ctx, const s24_dense *rows)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, integers && scales, S24_ERROR_ARGUMENT, "%s is NULL",
+            integers ? "scales" : "integers");
+    TRY(check_view(ctx, rows, "rows"));
+    REQUIRE(ctx, rows->dtype == S24_F32, S24_ERROR_DTYPE, "rows is %s, f32 is expected",
+            s24_dtype_name(rows->dtype));
+    for (int64_t r = 0; r < rows->rows; r++) {
+        const float *from = row(rows, r);
+        float most = 0;
+        for (int64_t c = 0; c < rows->cols; c++) {
+            REQUIRE(ctx, isfinite(from[c]), S24_ERROR_NOT_FINITE, "row %lld, column %lld: %g",
+                    (long long)r, (long long)c, (double)from[c]);
+            most = fmaxf(most, fabsf(from[c]));
+        }
+        scales[r] = most / 127;
+        for (int64_t c = 0; c < rows->cols; c++)
+            integers[r * rows->cols + c] = (int8_t)(most > 0 ? lrintf(from[c] / most * 127) : 0);
+    }
+    return S24_OK;
 }
 
 s24_status s24_nearest(int64_t *indices, float *scores, s24_ctx *ctx, const s24_dense *queries,
@@ -110,9 +234,7 @@ s24_status s24_nearest(int64_t *indices, float *scores, s24_ctx *ctx, const s24_
     REQUIRE(ctx, indices && scores, S24_ERROR_ARGUMENT, "%s is NULL",
             indices ? "scores" : "indices");
     TRY(check(ctx, queries, documents));
-    REQUIRE(ctx, k >= 1 && k <= documents->rows, S24_ERROR_ARGUMENT,
-            "k is %lld, 1 to the number of documents, %lld, is expected", (long long)k,
-            (long long)documents->rows);
+    TRY(check_k(ctx, documents, k));
     block b = {
         .queries = queries, .documents = documents, .k = k, .indices = indices, .best = scores};
     return for_blocks(&b, ctx, keep_best);

@@ -5,7 +5,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define TARGET     __attribute__((target("avx2,fma")))
+#define TARGET     __attribute__((target("avx2,fma,f16c")))
 #define TABLE      s24i_vec_avx2
 #define TABLE_NAME "avx2"
 #define TABLE_CPU  S24_CPU_AVX2
@@ -35,6 +35,8 @@ typedef __m256 vec;
 #define V_WIDEN(p)                                                                                 \
     _mm256_castsi256_ps(_mm256_slli_epi32(                                                         \
         _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))), 16))
+/* Neighbours of f16 as f32. */
+#define V_WIDEN_HALF(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 /* 1 in the lanes whose bit is set, else 0. */
 #define V_BITS(bits) bits8(bits)
 /* Integers of WIDTH bytes; of 4 bits the low ones and the high ones. */

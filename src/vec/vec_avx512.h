@@ -30,6 +30,8 @@ typedef __m512 vec;
 #define V_WIDEN(p)                                                                                 \
     _mm512_castsi512_ps(_mm512_slli_epi32(                                                         \
         _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p))), 16))
+/* Neighbours of f16 as f32. */
+#define V_WIDEN_HALF(p) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(p)))
 /* 1 in the lanes whose bit is set, else 0. */
 #define V_BITS(bits) _mm512_maskz_mov_ps((__mmask16)(bits), _mm512_set1_ps(1.0f))
 /* Integers of WIDTH bytes; of 4 bits the low ones and the high ones, by a table. */

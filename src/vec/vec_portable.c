@@ -36,6 +36,8 @@ typedef uint32_t uvec __attribute__((vector_size(16)));
 #define V_SCALE2(m, n) scale2(m, n)
 /* Neighbours of bf16 as f32. */
 #define V_WIDEN(p) widen4(p)
+/* Neighbours of f16 as f32. */
+#define V_WIDEN_HALF(p) halves4(p)
 /* Integers of WIDTH bytes; of 4 bits the low ones and the high ones. */
 #define V_LOAD_I8(p) bytes4(p)
 #define V_LOAD_I4(low, high, p)                                                                    \
@@ -66,6 +68,14 @@ static inline void store4(float *p, vec v)
 static inline vec widen4(const uint16_t *p)
 {
     return (vec)((uvec){p[0], p[1], p[2], p[3]} << 16);
+}
+/* The bits of f16 at f32's place mean 2^112 less; infinities and NaN take the largest exponent. */
+static inline vec halves4(const uint16_t *p)
+{
+    const uvec bits = {p[0], p[1], p[2], p[3]}, size = (bits & 0x7fff) << 13;
+    const vec value = (vec)size * 0x1p112f;
+    const uvec large = (uvec)(size >= 0x7c00u << 13) & 0x7f800000;
+    return (vec)((uvec)value | large | (bits & 0x8000) << 16);
 }
 static inline vec select4(ivec mask, vec a, vec b)
 {

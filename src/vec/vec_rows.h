@@ -53,6 +53,32 @@ TARGET static float dot(const float *a, const float *b, int64_t n)
     return sum;
 }
 
+/* A dot product with what is widened as it is read; what is left over is a part of a vector. */
+#define DOT_WIDENED(type, widen)                                                                   \
+    vec even = V_SET(0.0f), odd = V_SET(0.0f);                                                     \
+    int64_t i = 0;                                                                                 \
+    for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {                                                   \
+        even = V_FMA(V_LOAD(a + i), widen(b + i), even);                                           \
+        odd = V_FMA(V_LOAD(a + i + WIDTH), widen(b + i + WIDTH), odd);                             \
+    }                                                                                              \
+    for (; i < n; i += WIDTH) {                                                                    \
+        type rest[WIDTH] = {0};                                                                    \
+        const int64_t part = n - i < WIDTH ? n - i : WIDTH;                                        \
+        memcpy(rest, b + i, (size_t)part * sizeof *rest);                                          \
+        even = V_FMA(get(a + i, part, 0.0f), widen(rest), even);                                   \
+    }                                                                                              \
+    return V_SUM(V_ADD(even, odd))
+
+TARGET static float dot_half(const float *a, const uint16_t *b, int64_t n)
+{
+    DOT_WIDENED(uint16_t, V_WIDEN_HALF);
+}
+
+TARGET static float dot_bytes(const float *a, const int8_t *b, int64_t n)
+{
+    DOT_WIDENED(int8_t, V_LOAD_I8);
+}
+
 TARGET static void multiply(float *y, const float *a, const float *b, int64_t n)
 {
     EACH(i, n) put(y + i, V_MUL(get(a + i, part, 0.0f), get(b + i, part, 0.0f)), part);

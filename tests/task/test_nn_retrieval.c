@@ -29,7 +29,7 @@ static int64_t rank_of(const float *scores, int64_t count, int64_t d)
     return rank;
 }
 
-static void check_nearest(int64_t queries, int64_t documents, int64_t cols, int64_t k)
+static void check_nearest(int64_t queries, int64_t documents, int64_t cols, int64_t k, int as_half)
 {
     const int64_t ld = cols + 3;
     float *q = integers(queries * ld, 1), *d = integers(documents * ld, 2);
@@ -37,7 +37,11 @@ static void check_nearest(int64_t queries, int64_t documents, int64_t cols, int6
     int64_t *indices = malloc((size_t)(queries * k) * sizeof *indices);
     float *best = malloc((size_t)(queries * k) * sizeof *best);
     s24_dense qv = view(q, queries, cols, ld), dv = view(d, documents, cols, ld);
-    if (s24_nearest(indices, best, ctx, &qv, &dv, k) != S24_OK) fail_msg("%s", s24_ctx_error(ctx));
+    uint16_t *half = malloc((size_t)(documents * ld) * sizeof *half);
+    assert_int_equal(s24_convert(half, S24_F16, d, S24_F32, documents * ld), S24_OK);
+    const s24_dense hv = {half, S24_F16, documents, cols, ld};
+    if (s24_nearest(indices, best, ctx, &qv, as_half ? &hv : &dv, k) != S24_OK)
+        fail_msg("%s", s24_ctx_error(ctx));
     for (int64_t i = 0; i < queries; i++) {
         for (int64_t j = 0; j < documents; j++) {
             scores[j] = 0;
@@ -51,6 +55,7 @@ static void check_nearest(int64_t queries, int64_t documents, int64_t cols, int6
     }
     free(q);
     free(d);
+    free(half);
     free(scores);
     free(indices);
     free(best);
@@ -59,12 +64,13 @@ static void check_nearest(int64_t queries, int64_t documents, int64_t cols, int6
 static void test_nearest(void **state)
 {
     (void)state;
-    for (int threads = 1; threads <= 3; threads += 2) {
-        s24_ctx_set_threads(ctx, threads);
-        check_nearest(1, 1, 1, 1);
-        check_nearest(3, 7, 5, 7);     /* all of them, in order */
-        check_nearest(130, 50, 17, 5); /* more queries than go in one pass */
-        check_nearest(2, 1000, 384, 10);
+    for (int run = 0; run < 4; run++) {
+        const int half = run % 2;
+        s24_ctx_set_threads(ctx, run < 2 ? 1 : 3);
+        check_nearest(1, 1, 1, 1, half);
+        check_nearest(3, 7, 5, 7, half);     /* all of them, in order */
+        check_nearest(130, 50, 17, 5, half); /* more queries than go in one pass */
+        check_nearest(2, 1000, 384, 10, half);
     }
 }
 
@@ -84,6 +90,50 @@ static void test_accuracy(void **state)
     /* More than there are: every document is among them. */
     assert_int_equal(s24_retrieval_accuracy(&share, ctx, &qv, &dv, gold, 5), S24_OK);
     assert_true(share == 1.0);
+}
+
+/* What the best by integers may miss is scored exactly: the result is that of s24_nearest. */
+static void check_rounded(int64_t queries, int64_t documents, int64_t cols, int64_t k)
+{
+    float *q = integers(queries * cols, 3), *d = malloc((size_t)(documents * cols) * sizeof *d);
+    int8_t *rounded = malloc((size_t)(documents * cols));
+    float *scales = malloc((size_t)documents * sizeof *scales);
+    int64_t *expected = malloc((size_t)(queries * k) * sizeof *expected);
+    int64_t *found = malloc((size_t)(queries * k) * sizeof *found);
+    float *best = malloc((size_t)(queries * k) * sizeof *best);
+    float *scores = malloc((size_t)(queries * k) * sizeof *scores);
+    uint64_t seed = 4;
+    for (int64_t i = 0; i < documents * cols; i++)
+        d[i] = test_uniform(&seed);
+    const s24_dense qv = view(q, queries, cols, 0), dv = view(d, documents, cols, 0);
+    const s24_rounded all = {dv, {rounded, S24_I8, documents, cols, 0}, scales};
+    assert_int_equal(s24_round_rows(rounded, scales, ctx, &dv), S24_OK);
+    for (int64_t i = 0; i < documents * cols; i++)
+        assert_true(fabsf(d[i] - scales[i / cols] * rounded[i]) <= 0.501f * scales[i / cols]);
+    assert_int_equal(s24_nearest(expected, best, ctx, &qv, &dv, k), S24_OK);
+    assert_int_equal(s24_nearest_rounded(found, scores, ctx, &qv, &all, k), S24_OK);
+    assert_memory_equal(found, expected, (size_t)(queries * k) * sizeof *found);
+    assert_memory_equal(scores, best, (size_t)(queries * k) * sizeof *best);
+    free(q);
+    free(d);
+    free(rounded);
+    free(scales);
+    free(expected);
+    free(found);
+    free(best);
+    free(scores);
+}
+
+static void test_rounded(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 3; threads += 2) {
+        s24_ctx_set_threads(ctx, threads);
+        check_rounded(1, 1, 1, 1);
+        check_rounded(2, 9, 3, 9);
+        check_rounded(70, 300, 50, 7);
+        check_rounded(3, 5000, 384, 10);
+    }
 }
 
 /* A document whose score is not a number comes last and is found by nobody. */
@@ -128,6 +178,20 @@ static void test_refused(void **state)
     assert_sentence(ctx, "gold[1] is 3");
     assert_int_equal(s24_retrieval_accuracy(&share, ctx, &q, &d, gold, 0), S24_ERROR_ARGUMENT);
     assert_sentence(ctx, "k is 0, at least 1");
+    int8_t bytes[6];
+    s24_rounded rounded = {d, {bytes, S24_I8, 3, 2, 0}, NULL};
+    assert_int_equal(s24_nearest_rounded(indices, scores, ctx, &q, &rounded, 1),
+                     S24_ERROR_ARGUMENT);
+    assert_sentence(ctx, "scales is NULL");
+    rounded.scales = scores;
+    rounded.integers.rows = 2;
+    assert_int_equal(s24_nearest_rounded(indices, scores, ctx, &q, &rounded, 1), S24_ERROR_SHAPE);
+    rounded.integers = d;
+    assert_int_equal(s24_nearest_rounded(indices, scores, ctx, &q, &rounded, 1), S24_ERROR_DTYPE);
+    assert_sentence(ctx, "integers is f32, i8 is expected");
+    data[3] = NAN;
+    assert_int_equal(s24_round_rows(bytes, scores, ctx, &d), S24_ERROR_NOT_FINITE);
+    assert_sentence(ctx, "row 1");
 }
 
 static s24_status search(s24_ctx *failing_ctx)
@@ -152,9 +216,9 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nearest),      cmocka_unit_test(test_accuracy),
-        cmocka_unit_test(test_not_a_number), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_nearest),  cmocka_unit_test(test_rounded),
+        cmocka_unit_test(test_accuracy), cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, ctx_setup, ctx_teardown);
 }

@@ -269,6 +269,19 @@ static void rows_row(const s24i_vec *vec)
         for (int64_t i = 0; i < n; i++)
             dot += (double)a[i] * b[i];
         assert_close(dot, vec->dot(a, b, n), 1e-7 * (double)n, "dot", n);
+        uint16_t half[80];
+        int8_t bytes[80];
+        double of_half = 0, of_bytes = 0;
+        assert_int_equal(s24_convert(half, S24_F16, b, S24_F32, n), S24_OK);
+        assert_int_equal(s24_convert(z, S24_F32, half, S24_F16, n), S24_OK);
+        for (int64_t i = 0; i < n; i++) {
+            bytes[i] = (int8_t)(127 * b[i]);
+            of_half += (double)a[i] * z[i];
+            of_bytes += (double)a[i] * bytes[i];
+        }
+        assert_close(of_half, vec->dot_half(a, half, n), 1e-7 * (double)n, "dot_half", n);
+        assert_close(of_bytes, vec->dot_bytes(a, bytes, n), 2e-5 * (double)n, "dot_bytes", n);
+        memcpy(z, y, (size_t)n * sizeof *z);
         vec->axpy(y, 0.5f, a, n);
         for (int64_t i = 0; i < n; i++)
             assert_close((double)z[i] + 0.5 * a[i], y[i], 2e-7, "axpy", i);
