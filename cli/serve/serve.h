@@ -134,7 +134,7 @@ typedef struct serve_route {
 struct serve_request {
     serve_server *server;
     struct MHD_Connection *connection;
-    int64_t route; /* of serve_routes; SERVE_ROUTES: none */
+    int64_t route; /* of the server's; SERVE_ROUTES: none */
     char *body;
     size_t bytes, room, dropped, held; /* held: what of the server's budget is in use */
     json_t *json;                      /* while it is read */
@@ -152,14 +152,14 @@ struct serve_request {
 };
 
 enum { SERVE_BUCKETS = 13, SERVE_CODES = 12 };
+/* Counts the answers of a route, by their status and by how long they took. */
 typedef struct serve_tally {
-    int64_t codes[SERVE_CODES]; /* of serve_codes */
+    int64_t codes[SERVE_CODES];
     int64_t buckets[SERVE_BUCKETS + 1], count;
     double seconds;
 } serve_tally;
 
-extern const int serve_codes[SERVE_CODES];
-extern const double serve_buckets[SERVE_BUCKETS];
+void serve_tally_add(serve_tally *tally, int status, double seconds);
 
 struct serve_server {
     cli_app *cli;
@@ -175,8 +175,9 @@ struct serve_server {
     int64_t token_room;
     char *keys; /* each ended by a zero, the last by two; NULL: no key is asked for */
     double started;
-    int64_t held;       /* bytes of bodies and answers */
-    serve_tally *tally; /* [SERVE_ROUTES + 1] */
+    int64_t held;              /* bytes of bodies and answers */
+    const serve_route *routes; /* [SERVE_ROUTES] */
+    serve_tally *tally;        /* [SERVE_ROUTES + 1] */
     atomic_int draining;
     pthread_mutex_t lock; /* of running */
     pthread_cond_t change;
@@ -189,7 +190,6 @@ enum {
 #include "serve/serve_routes.def"
 };
 #undef ROUTE
-extern const serve_route serve_routes[SERVE_ROUTES];
 
 /* Decides that the request is refused, in the words of OpenAI's API; param: the key, or NULL. */
 void serve_refuse(serve_request *r, int code, const char *param, const char *format, ...)

@@ -20,12 +20,8 @@ enum {
     NONE = SERVE_ROUTES       /* no route */
 };
 
-const int serve_codes[SERVE_CODES] = {200, 400, 401, 404, 405, 413, 422, 429, 500, 501, 503, 0};
-const double serve_buckets[SERVE_BUCKETS] = {.001, .0025, .005, .01, .025, .05, .1,
-                                             .25,  .5,    1,    2.5, 5,    10};
-
 #define ROUTE(method, path, name, write, open) {method, path, serve_##name, write, open},
-const serve_route serve_routes[SERVE_ROUTES] = {
+static const serve_route serve_routes[SERVE_ROUTES] = {
 #include "serve/serve_routes.def"
 };
 #undef ROUTE
@@ -263,21 +259,6 @@ static enum MHD_Result handle(void *server, struct MHD_Connection *connection, c
 
 /* ---- the end of a request ------------------------------------------------------------------- */
 
-static void tally(const serve_request *r)
-{
-    serve_tally *t = &r->server->tally[r->route];
-    const double seconds = cli_seconds() - r->began;
-    int code = 0, bucket = 0;
-    while (code < SERVE_CODES - 1 && serve_codes[code] != r->code)
-        code++;
-    while (bucket < SERVE_BUCKETS && seconds > serve_buckets[bucket])
-        bucket++;
-    t->codes[code]++;
-    t->buckets[bucket]++;
-    t->count++;
-    t->seconds += seconds;
-}
-
 static void complete(void *server, struct MHD_Connection *connection, void **state,
                      enum MHD_RequestTerminationCode why)
 {
@@ -286,7 +267,7 @@ static void complete(void *server, struct MHD_Connection *connection, void **sta
     (void)connection;
     (void)why;
     if (!r) return;
-    tally(r);
+    serve_tally_add(&s->tally[r->route], r->code, cli_seconds() - r->began);
     drop_body(r);
     json_decref(r->json);
     free(r->answer.data);
@@ -322,6 +303,7 @@ static void say_nothing(void *user, const char *format, va_list arguments)
 int serve_http_start(serve_server *server)
 {
     const struct serve_options *o = server->o;
+    server->routes = serve_routes;
     server->tally = calloc(SERVE_ROUTES + 1, sizeof *server->tally);
     if (server->tally)
         server->daemon = MHD_start_daemon(

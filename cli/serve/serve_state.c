@@ -5,6 +5,23 @@
 
 #include "serve/serve.h"
 
+static const int codes[SERVE_CODES] = {200, 400, 401, 404, 405, 413, 422, 429, 500, 501, 503, 0};
+static const double limits[SERVE_BUCKETS] = {.001, .0025, .005, .01, .025, .05, .1,
+                                             .25,  .5,    1,    2.5, 5,    10};
+
+void serve_tally_add(serve_tally *t, int status, double seconds)
+{
+    int code = 0, bucket = 0;
+    while (code < SERVE_CODES - 1 && codes[code] != status)
+        code++;
+    while (bucket < SERVE_BUCKETS && seconds > limits[bucket])
+        bucket++;
+    t->codes[code]++;
+    t->buckets[bucket]++;
+    t->count++;
+    t->seconds += seconds;
+}
+
 void serve_page(serve_request *r)
 {
     serve_puts(&r->answer, serve_page_html);
@@ -93,7 +110,7 @@ static void put_requests(serve_text *to, const serve_server *s)
         for (int c = 0; c < SERVE_CODES; c++)
             if (s->tally[i].codes[c])
                 serve_printf(to, "sparse24_requests_total{route=\"%s\",code=\"%d\"} %lld\n",
-                             i < SERVE_ROUTES ? serve_routes[i].path : "other", serve_codes[c],
+                             i < SERVE_ROUTES ? s->routes[i].path : "other", codes[c],
                              (long long)s->tally[i].codes[c]);
 }
 
@@ -102,12 +119,12 @@ static void put_seconds(serve_text *to, const serve_server *s)
     serve_puts(to, "# TYPE sparse24_request_seconds histogram\n");
     for (int64_t i = 0; i < SERVE_ROUTES; i++) {
         const serve_tally *t = &s->tally[i];
-        const char *path = serve_routes[i].path;
+        const char *path = s->routes[i].path;
         int64_t below = 0;
         for (int b = 0; b < SERVE_BUCKETS && t->count; b++) {
             below += t->buckets[b];
             serve_printf(to, "sparse24_request_seconds_bucket{route=\"%s\",le=\"%g\"} %lld\n", path,
-                         serve_buckets[b], (long long)below);
+                         limits[b], (long long)below);
         }
         if (t->count)
             serve_printf(to,

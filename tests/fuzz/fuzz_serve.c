@@ -129,26 +129,21 @@ static void ask(serve_server *s, const uint8_t *data, size_t bytes)
     free_request(&r);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+/* What stays from one body to the next: nothing of it is written to. */
+static void begin(serve_server *s, serve_model models[2])
 {
-    static s24_token tokens[ROOM];
     const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
     char file[] = "/tmp/s24-fuzz-XXXXXX";
-    serve_model models[2] = {{.name = "encoder", .prompt = "a", .width = WIDTH},
-                             {.name = "language", .prompt = ""}};
-    serve_server s = {.models = models, .model_count = 2, .tokens = tokens, .token_room = ROOM};
     s24_tokenizer *tokenizer;
-    s24_chat *chat;
-    if (!bytes || s24_ctx_create(&s.ctx, &opts) != S24_OK) return 0;
-    load(s.ctx, &tokenizer, &chat);
+    CHECK(s24_ctx_create(&s->ctx, &opts) == S24_OK);
+    load(s->ctx, &tokenizer, &models[1].language.chat);
     CHECK(close(mkstemp(file)) == 0);
     fuzz_write(file, "one\ntwo\n", 8);
-    CHECK(s24_lines_read(&models[0].documents.lines, s.ctx, file) == S24_OK);
+    CHECK(s24_lines_read(&models[0].documents.lines, s->ctx, file) == S24_OK);
     CHECK(remove(file) == 0);
     models[0].documents.count = 2;
-    models[0].encoder = (s24_encoder *)(uintptr_t)&s; /* that there is one is all that is asked */
-    models[1].language.chat = chat;
-    s.searched = models;
+    models[0].encoder = (s24_encoder *)(uintptr_t)s; /* that there is one is all that is asked */
+    s->searched = models;
     for (int i = 0; i < 2; i++) {
         models[i].tokenizer = tokenizer;
         models[i].max_tokens = MOST_TOKENS;
@@ -156,10 +151,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         models[i].info.vocabulary = VOCABULARY;
         CHECK(pthread_mutex_init(&models[i].lock, NULL) == 0);
     }
-    ask(&s, data, bytes);
-    s24_lines_destroy(models[0].documents.lines);
-    s24_chat_destroy(chat);
-    s24_tokenizer_destroy(tokenizer);
-    s24_ctx_destroy(s.ctx);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    static s24_token tokens[ROOM];
+    static serve_model models[2] = {{.name = "encoder", .prompt = "a", .width = WIDTH},
+                                    {.name = "language", .prompt = ""}};
+    static serve_server s = {
+        .models = models, .model_count = 2, .tokens = tokens, .token_room = ROOM};
+    if (!s.ctx) begin(&s, models);
+    if (bytes) ask(&s, data, bytes);
     return 0;
 }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Writes what language models answer, in OpenAI's shapes: whole texts, and parts of a stream. */
+#include "serve/serve_language.h"
+
+static json_t *choice_json(const serve_generation *g, json_t *text, const char *reason)
+{
+    json_t *choice = json_object(), *message = json_object();
+    json_object_set_new(choice, "index", json_integer(0));
+    json_object_set_new(choice, "logprobs", json_null());
+    json_object_set_new(choice, "finish_reason", reason ? json_string(reason) : json_null());
+    if (!g->chat) {
+        json_object_set_new(choice, "text", text);
+        json_decref(message);
+        return choice;
+    }
+    json_object_set_new(message, "role", json_string("assistant"));
+    json_object_set_new(message, "content", text);
+    json_object_set_new(choice, g->stream ? "delta" : "message", message);
+    return choice;
+}
+
+static json_t *usage_json(const serve_generation *g)
+{
+    json_t *usage = json_object();
+    const int64_t prompt = g->offsets[1], made = g->text.count;
+    json_object_set_new(usage, "prompt_tokens", json_integer(prompt));
+    json_object_set_new(usage, "completion_tokens", json_integer(made));
+    json_object_set_new(usage, "total_tokens", json_integer(prompt + made));
+    return usage;
+}
+
+json_t *serve_generation_json(serve_generation *generation, json_t *text, const char *reason)
+{
+    const serve_generation *g = generation;
+    json_t *object = json_object(), *choices = json_array();
+    const char *kind = !g->chat    ? "text_completion"
+                       : g->stream ? "chat.completion.chunk"
+                                   : "chat.completion";
+    json_object_set_new(object, "id", json_string(g->id));
+    json_object_set_new(object, "object", json_string(kind));
+    json_object_set_new(object, "created", json_integer(g->created));
+    json_object_set_new(object, "model", json_string(g->model->name));
+    json_array_append_new(choices, choice_json(g, text, reason));
+    json_object_set_new(object, "choices", choices);
+    if (reason && (!g->stream || g->says_usage))
+        json_object_set_new(object, "usage", usage_json(g));
+    return object;
+}
+
+void serve_write_completion(serve_request *r)
+{
+    serve_generation *g = r->generation;
+    serve_put_json(&r->answer,
+                   serve_generation_json(g, generate_text_json(&g->text, 0), g->text.stopped));
+}
