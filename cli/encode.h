@@ -59,6 +59,18 @@ int embedded_may_save(cli_app *cli, const char *path);
 /* Writes the vectors to such a path: .safetensors (tensor "embeddings") or .npy. */
 int embedded_save(cli_app *cli, const char *path, const embedded *e);
 
+/* NumPy's format, version 1.0. */
+enum { NPY_HEADER = 128 };
+typedef struct npy_array {
+    const char *descr; /* "<f4" */
+    const void *data;  /* [rows, cols] */
+    int64_t rows, cols;
+    size_t element; /* bytes */
+} npy_array;
+void npy_header(char header[NPY_HEADER], const char *descr, int64_t rows, int64_t cols);
+/* Writes a file that is not there yet. */
+int npy_write(cli_app *cli, const char *path, const npy_array *array);
+
 #define ENCODE_DTYPE(type)                                                                         \
     {                                                                                              \
         "dtype", 0, CLI_CHOICE, offsetof(type, dtype), NULL, NULL,                                 \

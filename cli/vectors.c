@@ -25,22 +25,35 @@ static int save_safetensors(cli_app *cli, const char *path, const embedded *e)
  * data as 16 bits, and a Python dictionary. Blanks and a line end fill it up so that the data is
  * aligned to 64 bytes, for readers that map the file.
  */
-static int save_npy(cli_app *cli, const char *path, const embedded *e)
+void npy_header(char header[NPY_HEADER], const char *descr, int64_t rows, int64_t cols)
 {
-    enum { MAGIC = 10, HEADER = 128 };
-    char header[HEADER] = "\x93NUMPY\x01";
+    enum { MAGIC = 10 };
+    memset(header, 0, NPY_HEADER);
+    memcpy(header, "\x93NUMPY\x01", 7);
+    header[MAGIC - 2] = (NPY_HEADER - MAGIC) & 0xff;
+    const int used = snprintf(header + MAGIC, NPY_HEADER - MAGIC,
+                              "{'descr': '%s', 'fortran_order': False, 'shape': (%lld, %lld), }",
+                              descr, (long long)rows, (long long)cols);
+    memset(header + MAGIC + used, ' ', (size_t)(NPY_HEADER - MAGIC - used));
+    header[NPY_HEADER - 1] = '\n';
+}
+
+int npy_write(cli_app *cli, const char *path, const npy_array *array)
+{
+    char header[NPY_HEADER];
     cli_output output;
     int code = cli_output_open(cli, &output, path);
     if (code != CLI_OK) return code;
-    header[MAGIC - 2] = (HEADER - MAGIC) & 0xff;
-    const int used = snprintf(header + MAGIC, HEADER - MAGIC,
-                              "{'descr': '<f4', 'fortran_order': False, 'shape': (%lld, %lld), }",
-                              (long long)e->count, (long long)e->width);
-    memset(header + MAGIC + used, ' ', (size_t)(HEADER - MAGIC - used));
-    header[HEADER - 1] = '\n';
-    fwrite(header, 1, HEADER, output.file);
-    fwrite(e->vectors, sizeof *e->vectors, (size_t)(e->count * e->width), output.file);
+    npy_header(header, array->descr, array->rows, array->cols);
+    fwrite(header, 1, NPY_HEADER, output.file);
+    fwrite(array->data, array->element, (size_t)(array->rows * array->cols), output.file);
     return cli_output_commit(cli, &output);
+}
+
+static int save_npy(cli_app *cli, const char *path, const embedded *e)
+{
+    const npy_array array = {"<f4", e->vectors, e->count, e->width, sizeof *e->vectors};
+    return npy_write(cli, path, &array);
 }
 
 static const struct {

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Brings an index up to its texts: the vectors of lines that are there already are taken over,
+   those of new ones made. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "index/index.h"
+
+enum { CHUNK = 1024 /* texts that are embedded at a time */ };
+
+typedef struct text_key {
+    uint64_t bits[2];
+    int64_t line;
+} text_key;
+
+/* Two hashes by FNV-1a's rule that begin otherwise; lines of 10^9 do not meet by chance. */
+static void hash_text(uint64_t bits[2], const s24_text *text)
+{
+    uint64_t one = 14695981039346656037u, other = 0x9e3779b97f4a7c15u + text->bytes;
+    for (size_t i = 0; i < text->bytes; i++) {
+        const unsigned char byte = (unsigned char)text->data[i];
+        one = (one ^ byte) * 1099511628211u;
+        other = (other ^ byte) * 0xff51afd7ed558ccdu;
+        other ^= other >> 32;
+    }
+    bits[0] = one;
+    bits[1] = other;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const text_key *one = a, *other = b;
+    for (int i = 0; i < 2; i++)
+        if (one->bits[i] != other->bits[i]) return one->bits[i] < other->bits[i] ? -1 : 1;
+    return 0;
+}
+
+/* An index on its way. */
+typedef struct update {
+    cli_app *cli;
+    const index_source *source;
+    stored_index *old, next;
+    text_key *keys; /* of the old one, sorted */
+} update;
+
+static int no_memory(cli_app *cli, int64_t count)
+{
+    return cli_fail(cli, CLI_IO, "out of memory for an index of %lld lines", (long long)count);
+}
+
+static int make_arrays(update *u)
+{
+    stored_index *n = &u->next;
+    const size_t count = (size_t)n->count, width = (size_t)n->width;
+    const size_t bytes[INDEX_ARRAYS] = {16 * count, 2 * count * width, count * width, 4 * count};
+    for (int i = 0; i < INDEX_ARRAYS; i++)
+        if (!(n->arrays[i].data = malloc(bytes[i] + 1))) return no_memory(u->cli, n->count);
+    return CLI_OK;
+}
+
+/* Sorts what tells the old lines apart. */
+static int sort_keys(update *u)
+{
+    const int64_t count = u->old->count > 0 ? u->old->count : 0;
+    const uint64_t *texts = u->old->arrays[INDEX_TEXTS].data;
+    u->keys = malloc((size_t)count * sizeof *u->keys + 1);
+    if (!u->keys) return no_memory(u->cli, count);
+    for (int64_t i = 0; i < count; i++)
+        u->keys[i] = (text_key){{texts[2 * i], texts[2 * i + 1]}, i};
+    qsort(u->keys, (size_t)count, sizeof *u->keys, compare_keys);
+    return CLI_OK;
+}
+
+static const text_key *find_key(const update *u, const uint64_t bits[2])
+{
+    const text_key key = {{bits[0], bits[1]}, 0};
+    const size_t count = u->old->count > 0 ? (size_t)u->old->count : 0;
+    return bsearch(&key, u->keys, count, sizeof key, compare_keys);
+}
+
+static uint16_t *vector_at(const stored_index *index, int64_t line)
+{
+    return (uint16_t *)index->arrays[INDEX_VECTORS].data + line * index->width;
+}
+
+/* Embeds some lines that are new. */
+static int embed_lines(update *u, const int64_t *lines, int64_t count, float *vectors)
+{
+    s24_text texts[CHUNK];
+    cli_app *cli = u->cli;
+    const int64_t width = u->next.width;
+    for (int64_t i = 0; i < count; i++)
+        texts[i] = u->source->texts[lines[i]];
+    int code = cli_status(
+        cli, s24_encoder_embed(vectors, NULL, u->source->encoder, cli->ctx, texts, count));
+    for (int64_t i = 0; i < count && code == CLI_OK; i++)
+        code = cli_status(cli, s24_convert(vector_at(&u->next, lines[i]), S24_F16,
+                                           vectors + i * width, S24_F32, width));
+    return code;
+}
+
+/* Takes over the vectors that are there, and makes the others. */
+static int fill_vectors(update *u)
+{
+    const int64_t width = u->next.width;
+    const uint64_t *texts = u->next.arrays[INDEX_TEXTS].data;
+    float *vectors = malloc((size_t)(CHUNK * width) * sizeof *vectors);
+    int64_t lines[CHUNK], count = 0;
+    int code = vectors ? CLI_OK : no_memory(u->cli, CHUNK);
+    for (int64_t i = 0; i < u->next.count && code == CLI_OK; i++) {
+        const text_key *found = find_key(u, texts + 2 * i);
+        if (found)
+            memcpy(vector_at(&u->next, i), vector_at(u->old, found->line), 2 * (size_t)width);
+        else
+            lines[count++] = i;
+        u->next.embedded += !found;
+        if (count == CHUNK) {
+            code = embed_lines(u, lines, count, vectors);
+            count = 0;
+        }
+    }
+    if (code == CLI_OK) code = embed_lines(u, lines, count, vectors);
+    free(vectors);
+    return code;
+}
+
+static int fill_integers(update *u)
+{
+    const int64_t width = u->next.width;
+    float *row = malloc((size_t)width * sizeof *row);
+    int code = row ? CLI_OK : no_memory(u->cli, 1);
+    const s24_dense view = {.data = row, .dtype = S24_F32, .rows = 1, .cols = width};
+    for (int64_t i = 0; i < u->next.count && code == CLI_OK; i++) {
+        s24_status status = s24_convert(row, S24_F32, vector_at(&u->next, i), S24_F16, width);
+        if (status == S24_OK)
+            status =
+                s24_round_rows((int8_t *)u->next.arrays[INDEX_INTEGERS].data + i * width,
+                               (float *)u->next.arrays[INDEX_SCALES].data + i, u->cli->ctx, &view);
+        code = cli_status(u->cli, status);
+    }
+    free(row);
+    return code;
+}
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+static void free_arrays(stored_index *index)
+{
+    for (int i = 0; i < INDEX_ARRAYS; i++) {
+        index_array *a = &index->arrays[i];
+        if (a->pages)
+            munmap(a->pages, a->page_bytes);
+        else
+            free(a->data);
+        *a = (index_array){0};
+    }
+}
+
+/* Makes the folder if it is not there, and waits for whoever else works on it. */
+static int lock_folder(cli_app *cli, stored_index *index)
+{
+    if ((mkdir(index->folder, 0777) != 0 && errno != EEXIST) ||
+        (index->lock = open(index->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 ||
+        flock(index->lock, LOCK_EX) != 0)
+        return cli_fail(cli, CLI_IO, "%s: %s", index->folder, strerror(errno));
+    return CLI_OK;
+}
+
+static int is_up_to_date(const update *u)
+{
+    const stored_index *old = u->old, *next = &u->next;
+    return old->count == next->count && old->integers == next->integers &&
+           !memcmp(old->arrays[INDEX_TEXTS].data, next->arrays[INDEX_TEXTS].data,
+                   16 * (size_t)old->count);
+}
+
+static int run_update(update *u, const float *probe)
+{
+    const index_source *s = u->source;
+    int code = make_arrays(u);
+    for (int64_t i = 0; i < s->count && code == CLI_OK; i++)
+        hash_text((uint64_t *)u->next.arrays[INDEX_TEXTS].data + 2 * i, &s->texts[i]);
+    if (code != CLI_OK || is_up_to_date(u)) return code;
+    code = sort_keys(u);
+    if (code == CLI_OK) code = fill_vectors(u);
+    if (code == CLI_OK && u->next.integers) code = fill_integers(u);
+    if (code == CLI_OK) code = index_write(u->cli, &u->next, s, probe);
+    if (code != CLI_OK) return code;
+    free_arrays(u->old);
+    *u->old = u->next;
+    memset(u->next.arrays, 0, sizeof u->next.arrays);
+    return CLI_OK;
+}
+
+int index_open(cli_app *cli, stored_index *index, const char *folder, const index_source *source)
+{
+    static const s24_text probe_text = {INDEX_PROBE, sizeof INDEX_PROBE - 1};
+    *index =
+        (stored_index){.folder = folder, .lock = -1, .width = s24_encoder_width(source->encoder)};
+    float *probe = malloc((size_t)index->width * sizeof *probe);
+    int code = probe ? lock_folder(cli, index) : no_memory(cli, 1);
+    if (code == CLI_OK)
+        code = cli_status(
+            cli, s24_encoder_embed(probe, NULL, source->encoder, cli->ctx, &probe_text, 1));
+    if (code == CLI_OK) code = index_read(cli, index, source, probe);
+    update u = {.cli = cli, .source = source, .old = index, .next = *index};
+    memset(u.next.arrays, 0, sizeof u.next.arrays);
+    u.next.count = source->count;
+    if (source->dtype) u.next.integers = !strcmp(source->dtype, "i8");
+    if (code == CLI_OK) code = run_update(&u, probe);
+    free_arrays(&u.next);
+    free(u.keys);
+    free(probe);
+    return code;
+}
+
+void index_close(stored_index *index)
+{
+    if (!index->folder) return;
+    free_arrays(index);
+    if (index->lock >= 0) close(index->lock);
+}
+
+s24_status index_nearest(int64_t *lines, float *scores, s24_ctx *ctx, const stored_index *index,
+                         const s24_dense *queries, int64_t k)
+{
+    const s24_dense exact = {.data = index->arrays[INDEX_VECTORS].data,
+                             .dtype = S24_F16,
+                             .rows = index->count,
+                             .cols = index->width};
+    s24_rounded rounded = {exact, exact, index->arrays[INDEX_SCALES].data};
+    rounded.integers.data = index->arrays[INDEX_INTEGERS].data;
+    rounded.integers.dtype = S24_I8;
+    return index->integers ? s24_nearest_rounded(lines, scores, ctx, queries, &rounded, k)
+                           : s24_nearest(lines, scores, ctx, queries, &exact, k);
+}
