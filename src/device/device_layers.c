@@ -73,12 +73,32 @@ static s24_status contiguous(s24_ctx *ctx, const char *name, const s24_dense *d)
 
 /* ---- dense products -------------------------------------------------------------------------- */
 
+/* Of f32: logits, of any number of outputs, with nothing added. */
+static s24_status wide_check(s24_ctx *ctx, const s24_device_dense_args *a)
+{
+    TRY(s24i_dense_check(ctx, "y", a->y));
+    TRY(aligned(ctx, a->y->data, "y"));
+    REQUIRE(ctx,
+            a->y->rows == a->x->rows && a->y->cols == a->w->rows && s24i_dense_ld(a->y) % 4 == 0,
+            S24_ERROR_SHAPE,
+            "y is [%" PRId64 ", %" PRId64 "]; expected [%" PRId64 ", %" PRId64
+            "], rows a multiple of 4 apart",
+            a->y->rows, a->y->cols, a->x->rows, a->w->rows);
+    REQUIRE(ctx, !a->bias && !a->activation && !a->residual, S24_ERROR_UNSUPPORTED,
+            "a dense product with an f32 y has no bias, no activation and no residual");
+    return S24_OK;
+}
+
 static s24_status dense_check(s24_ctx *ctx, const s24_device_dense_args *a)
 {
     TRY(operand(ctx, "x", a->x, S24_DTYPE_NONE, 0, 0));
     TRY(operand(ctx, "w", a->w, a->x->dtype, 0, a->x->cols));
     TRY(contiguous(ctx, "w", a->w));
-    TRY(operand(ctx, "y", a->y, a->x->dtype, a->x->rows, a->w->rows));
+    TRY(not_null(ctx, a->y, "y"));
+    if (a->y->dtype == S24_F32)
+        TRY(wide_check(ctx, a));
+    else
+        TRY(operand(ctx, "y", a->y, a->x->dtype, a->x->rows, a->w->rows));
     if (a->residual)
         TRY(operand(ctx, "residual", a->residual, a->x->dtype, a->x->rows, a->w->rows));
     REQUIRE(ctx, (int)a->activation >= 0 && a->activation <= S24_ACTIVATION_SILU,

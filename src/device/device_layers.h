@@ -21,7 +21,7 @@ extern "C" {
 
 typedef struct s24_device_dense_args {
     size_t size;        /* sizeof(s24_device_dense_args) */
-    const s24_dense *y; /* [m, n] written */
+    const s24_dense *y; /* [m, n] written, of x's dtype, or of f32: then x·wᵀ alone */
     const s24_dense *x; /* [m, k] */
     const s24_dense *w; /* [n, k] without stride */
     const void *bias;   /* [n] of the dtype, or NULL */
@@ -32,8 +32,8 @@ typedef struct s24_device_dense_args {
     void *stream;
 } s24_device_dense_args;
 
-/* Computes y = activation(x·wᵀ + bias) + residual of a dense weight, through cuBLASLt. The sum
-   is rounded before an activation. UNSUPPORTED where libcublasLt is not. */
+/* Computes y = activation(x·wᵀ + bias) + residual of a dense weight, through cuBLASLt or, of up to
+   16 tokens, by our own kernel. UNSUPPORTED without libcublasLt where it is needed. */
 S24_API s24_status s24_device_dense(s24_ctx *ctx, s24_device *device,
                                     const s24_device_dense_args *args);
 /* Measures the algorithms that cuBLASLt proposes, on these operands, and keeps the fastest for
@@ -130,6 +130,63 @@ typedef enum s24i_pooling {
     S24I_POOL_WEIGHTED = S24I_POOLINGS, /* a mean in which token i counts i times, from 1 on */
     S24I_POOL_ROOT                      /* the sum divided by the tokens' square root */
 } s24i_pooling;
+
+/*
+ * Attention of a pass's tokens over a cache, which holds of a layer keys and values, [texts of the
+ * cache, kv_heads, room, d] each. Text b of the pass goes on with text places[b] of the cache after
+ * the before[b] tokens that are there.
+ */
+typedef struct s24_device_attention_cache_args {
+    size_t size; /* sizeof(s24_device_attention_cache_args) */
+    s24_dtype dtype;
+    int64_t texts, longest;           /* of the pass; longest: new tokens of a text, at most */
+    int64_t heads, kv_heads, d, room; /* d: up to 128, which 8 divides */
+    int64_t window;                   /* tokens that a query sees, itself with them; 0: all */
+    /* All of the host's making before the pass begins: no kernel of it writes them. */
+    const int32_t *offsets; /* [texts + 1] */
+    const int32_t *places;  /* [texts], each once */
+    const int32_t *before;  /* [texts] */
+    const void *qkv;        /* [tokens, (heads + 2·kv_heads)·d] */
+    void *keys, *values;
+    void *context; /* [tokens, heads·d] written */
+    /* Where each text has one token: what is done to queries and keys first. */
+    const float *angles;                  /* [room, d] cosines and sines, or NULL */
+    const float *query_gamma, *key_gamma; /* [d] of their norms, or NULL */
+    float eps;
+    void *work; /* s24_device_attention_cache_work_bytes, used by one stream */
+    /* [texts · kv_heads · ⌈heads/kv_heads/16⌉], zeros before the first use */
+    unsigned *counters;
+    void *stream;
+} s24_device_attention_cache_args;
+
+S24_API size_t s24_device_attention_cache_work_bytes(const s24_device *device, int64_t texts,
+                                                     int64_t heads, int64_t d);
+/* Puts the pass's keys and values in the cache. */
+S24_API s24_status s24_device_cache_put(s24_ctx *ctx, s24_device *device,
+                                        const s24_device_attention_cache_args *args);
+/* Computes context = softmax(q·kᵀ/√d)·v by head, of the tokens that are in the cache up to the
+   query's own. With longest 1 queries and keys are normed and rotated as said, and the new keys and
+   values put in the cache, all in one kernel; else that has been done before. */
+S24_API s24_status s24_device_attention_cache(s24_ctx *ctx, s24_device *device,
+                                              const s24_device_attention_cache_args *args);
+
+/* The likeliest token by a row of logits. */
+typedef struct s24_device_picked {
+    int32_t id;            /* of equal ones the lowest; −1: a NaN, or the largest is infinite */
+    float log_probability; /* of its softmax */
+} s24_device_picked;
+
+typedef struct s24_device_pick_args {
+    size_t size;          /* sizeof(s24_device_pick_args) */
+    const float *logits;  /* [rows, n], rows ld apart */
+    int64_t rows, n, ld;  /* 4 divides ld */
+    s24_device_picked *y; /* [rows] written */
+    void *work;           /* s24_device_pick_work_bytes, zeros before the first use */
+    void *stream;
+} s24_device_pick_args;
+S24_API size_t s24_device_pick_work_bytes(const s24_device *device, int64_t rows);
+S24_API s24_status s24_device_pick(s24_ctx *ctx, s24_device *device,
+                                   const s24_device_pick_args *args);
 
 typedef struct s24_device_pool_args {
     size_t size;            /* sizeof(s24_device_pool_args) */

@@ -190,12 +190,34 @@ KERNEL(fake_select, s24i_device_select)
 KERNEL(fake_mask, s24i_device_masking)
 KERNEL(fake_unfold, s24_device_unfold_args)
 KERNEL(fake_grid, s24_device_attention_grid_args)
+KERNEL(fake_attention_cache, s24_device_attention_cache_args)
+KERNEL(fake_cache_put, s24_device_attention_cache_args)
 KERNEL(fake_train_embed, s24_device_train_embed_args)
 KERNEL(fake_train_norm, s24_device_train_add_norm_args)
 KERNEL(fake_train_rotate, s24_device_train_rotate_args)
 KERNEL(fake_train_attention, s24_device_train_attention_args)
 KERNEL(fake_train_activate, s24_device_train_activate_args)
 KERNEL(fake_train_product, s24_device_train_product_args)
+
+/* The likeliest token is a row's number. */
+static s24_status fake_pick(s24i_device *d, const s24_device_pick_args *job, void *stream,
+                            s24i_device_error *error)
+{
+    (void)stream;
+    called(__func__);
+    for (int64_t r = 0; r < job->rows; r++)
+        job->y[r] = (s24_device_picked){(int32_t)r, -1};
+    return alive(d, error);
+}
+
+static size_t fake_cache_bytes(int64_t texts, int64_t heads, int64_t d)
+{
+    return (size_t)(texts * heads * d);
+}
+static size_t fake_pick_bytes(int64_t rows)
+{
+    return (size_t)rows;
+}
 
 static s24_status fake_train_loss(s24i_device *d, const s24_device_train_cross_entropy_args *job,
                                   void *stream, s24i_device_error *error)
@@ -386,6 +408,11 @@ const s24i_device_table *s24_device_table_cuda(void)
                                             .unfold = fake_unfold,
                                             .attention_grid_takes = fake_grid_takes,
                                             .attention_grid = fake_grid,
+                                            .attention_cache = fake_attention_cache,
+                                            .attention_cache_work_bytes = fake_cache_bytes,
+                                            .cache_put = fake_cache_put,
+                                            .pick = fake_pick,
+                                            .pick_work_bytes = fake_pick_bytes,
                                             .quantise = fake_quantise,
                                             .train = &train};
     return &table;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Dense products through cuBLASLt, which is opened when the first one is asked for; without it they
- * are UNSUPPORTED and nothing else is harmed. It counts by columns: Yᵀ[n, m] = (Wᵀ)ᵀ · Xᵀ. Bias and
- * residual are its own epilogue; an activation is a kernel of ours after it, because its GELU is
- * another one.
+ * are UNSUPPORTED, but of few tokens, and nothing else is harmed. It counts by columns: Yᵀ[n, m] =
+ * (Wᵀ)ᵀ · Xᵀ. Bias and residual are its own epilogue; an activation is a kernel of ours after it,
+ * because its GELU is another one. Few tokens have a kernel of ours (dense_few.cu), unless a search
+ * has found a faster one.
  */
 #include <dlfcn.h>
 
@@ -79,7 +80,10 @@ struct dense_product {
     }
     bool layout(cublasLtMatrixLayout_t *out, const s24_dense *d)
     {
-        return e->layout_create(out, d->dtype == S24_BF16 ? CUDA_R_16BF : CUDA_R_16F,
+        return e->layout_create(out,
+                                d->dtype == S24_F32    ? CUDA_R_32F
+                                : d->dtype == S24_BF16 ? CUDA_R_16BF
+                                                       : CUDA_R_16F,
                                 (uint64_t)d->cols, (uint64_t)d->rows,
                                 ld_of(d)) == CUBLAS_STATUS_SUCCESS;
     }
@@ -98,8 +102,11 @@ struct dense_product {
         for (cublasLtMatrixLayout_t l : {w, x, y, c})
             if (l) e->layout_destroy(l);
     }
+    /* No algorithm: ours. */
     bool run(const cublasLtMatmulAlgo_t *algorithm, void *stream)
     {
+        s24i_device_error error;
+        if (!algorithm) return dense_few_enqueue(job, stream, &error) == S24_OK;
         const float one = 1, beta = job->residual ? 1 : 0;
         return e->multiply(e->lt, desc, &one, job->w->data, w, job->x->data, x, &beta,
                            (job->residual ? job->residual : job->y)->data, c, job->y->data, y,
@@ -125,8 +132,8 @@ static dense_choice *find(dense_engine *e, const s24_device_dense_args *job)
 {
     for (int i = 0; i < e->count; i++) {
         dense_choice *c = &e->choices[i];
-        if (c->dtype == job->x->dtype && c->m == dense_class(job->x->rows) &&
-            c->n == job->w->rows && c->k == job->w->cols &&
+        if (c->dtype == job->x->dtype && c->y_dtype == job->y->dtype &&
+            c->m == dense_class(job->x->rows) && c->n == job->w->rows && c->k == job->w->cols &&
             c->residual == (job->residual != nullptr))
             return c;
     }
@@ -145,11 +152,13 @@ static s24_status refused(s24i_device_error *error, const s24_device_dense_args 
 s24_status dense_enqueue(s24i_device *device, const s24_device_dense_args *job, void *stream,
                          s24i_device_error *error)
 {
+    const dense_choice *choice = device->dense ? find(device->dense, job) : nullptr;
+    if (dense_few_takes(job) && (!choice || choice->few))
+        return dense_few_enqueue(job, stream, error);
     s24_status status = dense_open(device, error);
     if (status != S24_OK) return status;
     dense_product product(device->dense, job);
     if (!product.good) return refused(error, job);
-    const dense_choice *choice = find(device->dense, job);
     cublasLtMatmulHeuristicResult_t found;
     bool fits =
         choice &&
@@ -189,8 +198,9 @@ s24_status device_dense_search(s24i_device *device, const s24_device_dense_args 
     dense_engine *e = device->dense;
     dense_product product(e, job);
     const int count = product.good ? product.propose(found, PROPOSALS) : 0;
-    for (int i = 0; i < count; i++) {
-        const double time = time_of(device, product, &found[i].algo, stream);
+    for (int i = 0; i <= count; i++) {
+        if (i == count && !dense_few_takes(job)) continue;
+        const double time = time_of(device, product, i < count ? &found[i].algo : nullptr, stream);
         if (time < 0 || (best >= 0 && time >= *seconds)) continue;
         best = i;
         *seconds = time;
@@ -202,9 +212,16 @@ s24_status device_dense_search(s24i_device *device, const s24_device_dense_args 
         e->next = (e->next + 1) % DENSE_CACHED;
         if (e->count < DENSE_CACHED) e->count++;
     }
-    *choice = {job->x->dtype, dense_class(job->x->rows), job->w->rows,
-               job->w->cols,  job->residual != nullptr,  found[best].algo};
-    if (!job->activation) return S24_OK;
+    *choice = {job->x->dtype,
+               job->y->dtype,
+               dense_class(job->x->rows),
+               job->w->rows,
+               job->w->cols,
+               job->residual != nullptr,
+               best == count,
+               {}};
+    if (best < count) choice->algorithm = found[best].algo;
+    if (!job->activation || best == count) return S24_OK;
     double behind = 0;
     status = device_timer_start(device, stream, error);
     for (int i = 0; i < RUNS && status == S24_OK; i++)

@@ -20,9 +20,10 @@ static inline int64_t dense_class(int64_t m)
 
 /* Which algorithm products of a shape get; m rounded up to a sixteenth of its power of two. */
 struct dense_choice {
-    s24_dtype dtype;
+    s24_dtype dtype, y_dtype;
     int64_t m, n, k;
     bool residual;
+    bool few; /* ours (dense_few.cu), or */
     cublasLtMatmulAlgo_t algorithm;
 };
 
@@ -47,6 +48,10 @@ struct dense_engine {
     struct train_products *products; /* likewise, of training; NULL before the first */
 };
 
+/* Has it a kernel of our own? */
+bool dense_few_takes(const s24_device_dense_args *job);
+s24_status dense_few_enqueue(const s24_device_dense_args *job, void *stream,
+                             s24i_device_error *error);
 s24_status dense_open(s24i_device *device, s24i_device_error *error);
 
 #endif
