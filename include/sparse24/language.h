@@ -21,7 +21,8 @@
 extern "C" {
 #endif
 
-/* Keys and values of some texts, in memory of their own. Passes of one session at a time use it. */
+/* Keys and values of some texts, in memory of their own, on the model's device if it is on one.
+   Passes of one session at a time use it. */
 typedef struct s24_cache s24_cache;
 
 typedef struct s24_cache_opts {
@@ -32,8 +33,8 @@ typedef struct s24_cache_opts {
 
 /* A cache of no tokens for sessions like this one: of its model, with keys and values in the dtype
    in which its attention reads them. Everything is allocated here, s24_cache_bytes of it. The model
-   must outlive the cache. Errors: UNSUPPORTED (a model whose tokens attend to later ones, or one on
-   a device), ARGUMENT (no texts; tokens beyond the model's positions), MEMORY. */
+   must outlive the cache. Errors: UNSUPPORTED (a model whose tokens attend to later ones), ARGUMENT
+   (no texts; tokens beyond the model's positions), MEMORY. */
 S24_API s24_status s24_cache_create(s24_cache **out, s24_ctx *ctx, const s24_session *session,
                                     const s24_cache_opts *opts);
 S24_API void s24_cache_destroy(s24_cache *cache);
@@ -57,8 +58,9 @@ typedef struct s24_extension {
  * s24_session_forward of the tokens of a batch, each of which also attends to the tokens of its
  * text that are in the cache, and has its position after them. Afterwards these are in the cache
  * too; after an error the cache is as it was. outputs are of the tokens of the batch. The first
- * pass of a text has the bits of s24_session_forward; a text in several passes has those of one
- * pass as far as products and attention of those numbers of tokens round alike (docs/numerics.md).
+ * pass of a text has the bits of s24_session_forward (that of a single token on the CPU alone); a
+ * text in several passes has those of one pass as far as products and attention of those numbers of
+ * tokens round alike (docs/numerics.md).
  * Errors: those of s24_session_forward, ARGUMENT (a cache of another model or of another dtype, a
  * text that the cache has no room for, or twice, or with more tokens than the cache has room for, a
  * mask).
@@ -67,8 +69,8 @@ S24_API s24_status s24_session_extend(s24_session *session, s24_ctx *ctx, s24_ca
                                       const s24_extension *extension, const s24_outputs *outputs);
 
 /* Bytes of the weights that a pass of that many tokens reads, for the logits of which the head is
-   read too: with those of the keys and values in use what a step takes from memory at least. 0 of a
-   session on a device. */
+   read too: with those of the keys and values in use what a step takes from memory at least. On a
+   device as the session runs such passes, once it has run one. */
 S24_API int64_t s24_session_read_bytes(const s24_session *session, int64_t tokens);
 /* The tensor that is the head of a language model: its own weight, or without one the table of
    words. NULL: the checkpoint is no folder of a language model that has either. */
@@ -134,11 +136,13 @@ typedef struct s24_generate_opts {
  * many tokens as the session was made for, then one token of each at a time; a text that has ended
  * is in no pass any more. A text ends with a stop, after max_new tokens, when the cache has no more
  * room, or when `token` says so. Memory is taken once, a row of logits for each prompt, before the
- * first pass; steps allocate nothing. Progress is reported once a pass; an interruption leaves the
- * tokens that have come. Errors, before the first token: ARGUMENT (an option out of range, a prompt
- * that is empty, has an id out of the vocabulary or more tokens than the cache has room for, more
- * prompts than texts), UNSUPPORTED (a model that has no head for the next token), MEMORY. Later:
- * NOT_FINITE (the logits have a NaN, or their largest is infinite), INTERRUPTED.
+ * first pass; steps allocate nothing. A device finds the likeliest tokens itself where nothing else
+ * is asked for: temperature 0, no penalty, no others told. Progress is reported once a pass; an
+ * interruption leaves the tokens that have come. Errors, before the first token: ARGUMENT (an
+ * option out of range, a prompt that is empty, has an id out of the vocabulary or more tokens than
+ * the cache has room for, more prompts than texts), UNSUPPORTED (a model that has no head for the
+ * next token), MEMORY. Later: NOT_FINITE (the logits have a NaN, or their largest is infinite),
+ * INTERRUPTED.
  */
 S24_API s24_status s24_generate(s24_session *session, s24_ctx *ctx, s24_cache *cache,
                                 const s24_batch *prompts, const s24_generate_opts *opts);

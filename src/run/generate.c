@@ -39,7 +39,8 @@ typedef struct generation {
     int64_t made, live; /* tokens; texts that have not ended */
     growth pass;
     int64_t words, likely_count;
-    float *logits;              /* [rows, words] */
+    float *logits;              /* [rows, words], or */
+    s24i_pick *picks;           /* [rows] the likeliest tokens, where a device finds them */
     s24i_candidate *candidates; /* [threads, words] */
 } generation;
 
@@ -134,6 +135,23 @@ static s24_status lay_out_texts(generation *g)
     return s24i_alloc_elems(&g->ids, g->ctx, ids, sizeof *g->ids, "new tokens");
 }
 
+/* Does the device find the next tokens? Nothing but the likeliest ones is asked for then. */
+static int picks_there(const generation *g)
+{
+    return g->session->gpu && g->opts.temperature == 0 && g->opts.repeat_penalty == 1 &&
+           !g->likely_count;
+}
+
+/* Room for what decides about the next token of each text. */
+static s24_status lay_out_choice(generation *g, int64_t texts)
+{
+    if (picks_there(g))
+        return s24i_alloc_elems(&g->picks, g->ctx, texts, sizeof *g->picks, "new tokens");
+    TRY(s24i_alloc_elems(&g->logits, g->ctx, texts * g->words, sizeof(float), "logits"));
+    return s24i_alloc_elems(&g->candidates, g->ctx, s24_ctx_threads(g->ctx) * g->words,
+                            sizeof(s24i_candidate), "candidates");
+}
+
 static s24_status lay_out(generation *g)
 {
     const int64_t tokens = g->session->max_tokens, texts = s24i_min(g->prompts->texts, tokens);
@@ -148,9 +166,7 @@ static s24_status lay_out(generation *g)
     TRY(s24i_alloc_elems(&g->pass.next, g->ctx, texts, sizeof(s24_new_token), "new tokens"));
     TRY(s24i_alloc_elems(&g->pass.likely, g->ctx, texts * g->likely_count, sizeof(s24_likely_token),
                          "likely tokens"));
-    TRY(s24i_alloc_elems(&g->logits, g->ctx, texts * g->words, sizeof(float), "logits"));
-    return s24i_alloc_elems(&g->candidates, g->ctx, s24_ctx_threads(g->ctx) * g->words,
-                            sizeof(s24i_candidate), "candidates");
+    return lay_out_choice(g, texts);
 }
 
 static void give_back(generation *g)
@@ -165,6 +181,7 @@ static void give_back(generation *g)
     s24_ctx_free(g->ctx, g->pass.next);
     s24_ctx_free(g->ctx, g->pass.likely);
     s24_ctx_free(g->ctx, g->logits);
+    s24_ctx_free(g->ctx, g->picks);
     s24_ctx_free(g->ctx, g->candidates);
 }
 
@@ -207,7 +224,11 @@ static s24_status run_pass(generation *g)
     const s24_outputs outputs = {.logits = p->ready_count ? g->logits : NULL,
                                  .tokens = p->ends,
                                  .token_count = p->ready_count};
-    return s24_session_extend(g->session, g->ctx, g->cache, &extension, &outputs);
+    g->session->picks = g->picks;
+    const s24_status status =
+        s24_session_extend(g->session, g->ctx, g->cache, &extension, &outputs);
+    g->session->picks = NULL;
+    return status;
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */
@@ -217,6 +238,18 @@ static s24_end end_of(const generation *g, const growing *text, int32_t id)
     for (int64_t i = 0; i < g->opts.stop_count; i++)
         if (g->opts.stops[i] == id) return S24_END_STOP;
     return text->made + 1 == text->most ? S24_END_LENGTH : S24_END_NONE;
+}
+
+static void take_pick(const generation *g, int64_t row)
+{
+    const int64_t b = g->pass.ready[row];
+    const growing *text = &g->texts[b];
+    const s24i_pick *pick = &g->picks[row];
+    g->pass.next[row] = (s24_new_token){.prompt = b,
+                                        .index = text->made,
+                                        .id = pick->id,
+                                        .log_probability = pick->log_probability,
+                                        .end = end_of(g, text, pick->id)};
 }
 
 static void choose(const generation *g, int64_t row, s24i_candidate *candidates)
@@ -253,7 +286,10 @@ static void choose_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const generation *g = arg;
     for (int64_t row = begin; row < end; row++)
-        choose(g, row, g->candidates + thread * g->words);
+        if (g->picks)
+            take_pick(g, row);
+        else
+            choose(g, row, g->candidates + thread * g->words);
 }
 
 /* Adds the tokens to their texts and tells the caller. */

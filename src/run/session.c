@@ -288,7 +288,8 @@ int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens)
 
 int64_t s24_session_read_bytes(const s24_session *session, int64_t tokens)
 {
-    if (!session || session->gpu || tokens < 1) return 0;
+    if (!session || tokens < 1) return 0;
+    if (session->gpu) return s24i_gpu_read_bytes(session->gpu, tokens);
     const s24_model *model = session->model;
     int64_t bytes = s24i_linear_bytes(&model->lm_head);
     for (int64_t b = 0; b < model->shape.layers; b++)
@@ -408,7 +409,8 @@ s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_bat
     s24_batch whole;
     TRY(begin(session, ctx, &whole, batch));
     if (language) TRY(s24i_language_check(ctx, session->model, &whole, outputs));
-    if (session->gpu) return s24i_gpu_submit(session->gpu, ctx, &whole, outputs, session->unpooled);
+    const s24i_gpu_pass pass = {&whole, outputs, session->unpooled, session->cache, session->picks};
+    if (session->gpu) return s24i_gpu_submit(session->gpu, ctx, &pass);
     return forward(session, ctx, &whole, outputs);
 }
 

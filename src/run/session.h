@@ -34,6 +34,12 @@ typedef struct s24i_lane {
     s24_status status; /* of the lane's last work */
 } s24i_lane;
 
+/* The likeliest token after another; −1: the logits have a NaN, or the largest is infinite. */
+typedef struct s24i_pick {
+    int32_t id;
+    float log_probability;
+} s24i_pick;
+
 /* Rows of a language model's logits that are made at a time. */
 typedef struct s24i_head_rows {
     int64_t rows;
@@ -66,6 +72,8 @@ struct s24_session {
     s24i_head_rows head; /* of a language model */
     float *class_rows;   /* [threads, 2, width], of a classifier */
     s24_cache *cache;    /* of the pass at hand: what its tokens follow (cpu/kv_cache.h); or NULL */
+    s24i_pick *picks;    /* of the pass on a device: what comes after outputs->tokens, in the
+                            place of logits; or NULL */
     s24i_lane whole;     /* all threads; its ctx is each pass's own */
     s24i_lane *lanes;    /* [threads] */
     int64_t unpooled;    /* a prompt's tokens, the first of every text: attended to, but left

@@ -6,6 +6,7 @@
 #include "device/device_train.h"
 #include "fake_calls.h"
 #include "nn_language.h"
+#include "sparse24/language.h"
 
 #define GPT2        "dense train_attention dense norm dense dense norm "
 #define SPARSE_GPT2 "linear train_attention linear norm linear linear norm "
@@ -120,7 +121,7 @@ static void test_logits(void **state)
     record(path);
     assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
     take_record(calls, path);
-    assert_int_equal(count_of(calls, "train_product"), 2);
+    assert_non_null(strstr(calls, "train_norm dense dense ")); /* after the last norm */
     outputs = (s24_outputs){.targets = targets, .loss = &loss};
     record(path);
     assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
@@ -137,6 +138,97 @@ static void test_logits(void **state)
     outputs.targets = none;
     assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
     assert_true(loss != loss && losses[0] == 0);
+    language_close(&l);
+}
+
+/* ---- caches ---------------------------------------------------------------------------------- */
+
+#define PUT_LLAMA                                                                                  \
+    "train_norm dense train_rotate cache_put train_attention dense train_norm dense "              \
+    "train_activate dense "
+#define MORE_LLAMA                                                                                 \
+    "train_norm dense train_rotate cache_put attention_cache dense train_norm dense "              \
+    "train_activate dense "
+#define STEP_LLAMA "train_norm dense attention_cache dense train_norm dense train_activate dense "
+
+/* What a pass over the next tokens of both texts asks for, the second time it comes, when it is
+   captured. */
+static void test_cached(language *l, s24_cache *cache, const int64_t *offsets, const char *expected)
+{
+    static char calls[MOST_CALLS];
+    static float hidden[LM_TOKENS * LM_WIDTH];
+    char path[PATH_BYTES];
+    const s24_batch batch = {.texts = 2, .offsets = offsets, .ids = l->batch.ids};
+    const s24_outputs outputs = {.hidden = hidden};
+    const int64_t there[2] = {s24_cache_tokens(cache, 0), s24_cache_tokens(cache, 1)};
+    for (int turn = 0; turn < 2; turn++) {
+        for (int b = 0; b < 2; b++)
+            assert_ok(&l->env, s24_cache_truncate(cache, l->env.ctx, b, there[b]));
+        record(path);
+        assert_ok(&l->env, s24_session_extend(l->session, l->env.ctx, cache,
+                                              &(s24_extension){.batch = &batch}, &outputs));
+        take_record(calls, path);
+    }
+    assert_string_equal(calls, expected);
+    assert_int_equal(s24_cache_tokens(cache, 1), there[1] + offsets[2] - offsets[1]);
+}
+
+/* A text's first pass attends within itself; a step's attention does what comes before it. */
+static void test_cache(void **state)
+{
+    (void)state;
+    static const int64_t first[] = {0, 4, LM_TOKENS}, more[] = {0, 1, 4}, step[] = {0, 1, 2};
+    const s24_cache_opts opts = {.size = sizeof opts, .texts = 2, .tokens = 20};
+    s24_cache *cache;
+    language l;
+    language_open(&l, &(lm_spec){.llama = 1}, 0);
+    assert_ok(&l.env, s24_cache_create(&cache, l.env.ctx, l.session, &opts));
+    assert_int_equal(s24_cache_bytes(cache), 2 * LM_LAYERS * 2 * 20 * (LM_WIDTH / 2) * 2);
+    test_cached(&l, cache, first, "begin train_embed " PUT_LLAMA PUT_LLAMA "train_norm head end ");
+    test_cached(&l, cache, more, "begin train_embed " MORE_LLAMA MORE_LLAMA "train_norm head end ");
+    test_cached(&l, cache, step, "begin train_embed " STEP_LLAMA STEP_LLAMA "train_norm head end ");
+    s24_cache_destroy(cache);
+    language_close(&l);
+}
+
+static int take(void *user, const s24_new_token *token)
+{
+    int *counts = user;
+    assert_int_equal(token->id, token->prompt); /* of a step; the row of its text */
+    assert_true(token->log_probability == -1);
+    counts[token->prompt]++;
+    return 0;
+}
+
+/* Greedy texts have their tokens from the device, in the graph of a step; drawn ones ask for
+   logits. */
+static void test_generate(void **state)
+{
+    (void)state;
+    static char calls[MOST_CALLS];
+    char path[PATH_BYTES];
+    int counts[2] = {0};
+    const s24_cache_opts room = {.size = sizeof room, .texts = 2};
+    s24_generate_opts opts = {.size = sizeof opts, .max_new = 8, .token = take, .user = counts};
+    s24_cache *cache;
+    language l;
+    language_open(&l, &(lm_spec){.llama = 1}, 0);
+    assert_ok(&l.env, s24_cache_create(&cache, l.env.ctx, l.session, &room));
+    record(path);
+    assert_ok(&l.env, s24_generate(l.session, l.env.ctx, cache, &l.batch, &opts));
+    take_record(calls, path);
+    assert_true(counts[0] == 8 && counts[1] == 8);
+    assert_int_equal(count_of(calls, "train_norm dense pick end "), 1); /* one step's graph */
+    assert_int_equal(count_of(calls, "pick "), 3); /* the prompts', the first step's, the graph's */
+    for (int b = 0; b < 2; b++)
+        assert_ok(&l.env, s24_cache_truncate(cache, l.env.ctx, b, 0));
+    opts.temperature = 1;
+    opts.token = NULL;
+    record(path);
+    assert_ok(&l.env, s24_generate(l.session, l.env.ctx, cache, &l.batch, &opts));
+    take_record(calls, path);
+    assert_int_equal(count_of(calls, "pick "), 0);
+    s24_cache_destroy(cache);
     language_close(&l);
 }
 
@@ -207,6 +299,8 @@ int main(void)
         cmocka_unit_test(test_gpt2),
         cmocka_unit_test(test_packed_gpt2),
         cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_generate),
         cmocka_unit_test(test_places_of_losses),
         cmocka_unit_test(test_refusals),
     };

@@ -39,12 +39,17 @@ static inline int take(void *user, const s24_new_token *token)
     return t->enough && t->count[token->prompt] == t->enough;
 }
 
-static inline const char *folder_of(int llama)
+static inline const char *folder_of_spec(const lm_spec *spec)
 {
     const char *folder = io_path("model");
     io_remove(folder);
-    lm_write(&(lm_spec){.llama = llama}, folder);
+    lm_write(spec, folder);
     return folder;
+}
+
+static inline const char *folder_of(int llama)
+{
+    return folder_of_spec(&(lm_spec){.llama = llama});
 }
 
 static inline void open_cache(fixture *f, int64_t room)

@@ -5,6 +5,7 @@
 
 #include "model/rotary.h"
 #include "run/cpu/attention.h"
+#include "run/gpu/gpu_cache.h"
 
 static s24_status check(s24_ctx *ctx, const s24_session *session, const s24_cache_opts *o)
 {
@@ -12,8 +13,6 @@ static s24_status check(s24_ctx *ctx, const s24_session *session, const s24_cach
     REQUIRE(ctx, model->architecture->causal, S24_ERROR_UNSUPPORTED,
             "a %s model has no cache: its tokens attend to later ones",
             model->architecture->model_type);
-    REQUIRE(ctx, !model->device, S24_ERROR_UNSUPPORTED,
-            "a cache on a device is not carried out; a model on the CPU was expected");
     REQUIRE(ctx, o->texts > 0 && o->texts <= 1 << 20, S24_ERROR_ARGUMENT,
             "the option texts of a cache is %lld; 1 to %d was expected", (long long)o->texts,
             1 << 20);
@@ -28,24 +27,35 @@ static int64_t elems_of(const s24_cache *cache)
     return 2 * cache->model->shape.layers * cache->texts * cache->heads * cache->room * cache->d;
 }
 
-static s24_status fill(s24_cache *cache, s24_ctx *ctx)
+static s24_status fill_here(s24_cache *cache, s24_ctx *ctx)
 {
     const s24i_shape *shape = &cache->model->shape;
     const int64_t d = shape->head_width;
     cache->scratch_elems = s24i_attention_scratch(cache->room, d);
     TRY(s24i_alloc_elems(&cache->memory, ctx, elems_of(cache), s24_dtype_bytes(cache->dtype),
                          "keys and values"));
-    TRY(s24i_alloc_elems(&cache->counts, ctx, cache->texts, sizeof(int64_t), "counts of tokens"));
-    TRY(s24i_alloc_elems(&cache->places, ctx, cache->texts, sizeof(int64_t), "texts of a cache"));
-    TRY(s24i_alloc_elems(&cache->rows, ctx, cache->texts, sizeof(int64_t), "texts of a cache"));
-    TRY(s24i_alloc_elems(&cache->before, ctx, cache->texts, sizeof(int64_t), "texts of a cache"));
     TRY(s24i_alloc_elems(&cache->scratch, ctx, cache->scratch_elems * cache->threads, sizeof(float),
                          "attention's scratch"));
-    memset(cache->counts, 0, (size_t)cache->texts * sizeof(int64_t));
     if (!cache->model->architecture->rotary) return S24_OK;
     TRY(s24i_alloc_elems(&cache->angles, ctx, cache->room * d, sizeof(float), "rotary positions"));
     s24i_rotary_fill(cache->angles, &shape->rope, d, cache->room);
     return S24_OK;
+}
+
+static s24_status fill(s24_cache *cache, s24_ctx *ctx)
+{
+    TRY(s24i_alloc_elems(&cache->counts, ctx, cache->texts, sizeof(int64_t), "counts of tokens"));
+    TRY(s24i_alloc_elems(&cache->places, ctx, cache->texts, sizeof(int64_t), "texts of a cache"));
+    TRY(s24i_alloc_elems(&cache->rows, ctx, cache->texts, sizeof(int64_t), "texts of a cache"));
+    TRY(s24i_alloc_elems(&cache->before, ctx, cache->texts, sizeof(int64_t), "texts of a cache"));
+    memset(cache->counts, 0, (size_t)cache->texts * sizeof(int64_t));
+    return cache->model->device ? s24i_gpu_cache_fill(cache, ctx) : fill_here(cache, ctx);
+}
+
+/* The dtype in which a session's attention reads keys and values. */
+static s24_dtype dtype_of(const s24_session *session)
+{
+    return session->gpu ? session->model->dtype : session->between;
 }
 
 s24_status s24_cache_create(s24_cache **out, s24_ctx *ctx, const s24_session *session,
@@ -64,7 +74,7 @@ s24_status s24_cache_create(s24_cache **out, s24_ctx *ctx, const s24_session *se
     TRY(s24i_alloc_elems(&cache, ctx, 1, sizeof *cache, "a cache"));
     *cache = (s24_cache){.ctx = ctx,
                          .model = session->model,
-                         .dtype = session->between,
+                         .dtype = dtype_of(session),
                          .threads = session->threads,
                          .texts = known.texts,
                          .room = known.tokens,
@@ -83,13 +93,17 @@ void s24_cache_destroy(s24_cache *cache)
 {
     if (!cache) return;
     s24_ctx *ctx = cache->ctx;
-    s24_ctx_free(ctx, cache->memory);
+    if (cache->model->device) {
+        s24i_gpu_cache_clear(cache);
+    } else {
+        s24_ctx_free(ctx, cache->memory);
+        s24_ctx_free(ctx, cache->angles);
+        s24_ctx_free(ctx, cache->scratch);
+    }
     s24_ctx_free(ctx, cache->counts);
     s24_ctx_free(ctx, cache->places);
     s24_ctx_free(ctx, cache->rows);
     s24_ctx_free(ctx, cache->before);
-    s24_ctx_free(ctx, cache->angles);
-    s24_ctx_free(ctx, cache->scratch);
     s24_ctx_free(ctx, cache);
 }
 
@@ -160,9 +174,9 @@ static s24_status check_pass(const s24_cache *cache, s24_ctx *ctx, const s24_ses
 {
     REQUIRE(ctx, cache->model == session->model, S24_ERROR_ARGUMENT,
             "the cache was made for another model");
-    REQUIRE(ctx, cache->dtype == session->between, S24_ERROR_ARGUMENT,
+    REQUIRE(ctx, cache->dtype == dtype_of(session), S24_ERROR_ARGUMENT,
             "the cache holds %s; this session's attention reads %s", s24_dtype_name(cache->dtype),
-            s24_dtype_name(session->between));
+            s24_dtype_name(dtype_of(session)));
     REQUIRE(ctx, s24_ctx_threads(ctx) <= cache->threads, S24_ERROR_ARGUMENT,
             "the context has %d threads; the cache was made for %d", s24_ctx_threads(ctx),
             cache->threads);

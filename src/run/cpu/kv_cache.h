@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Keys and values that passes have left behind. A layer has its keys, then its values, each [texts,
- * kv_heads, room, head_width]: what one head of a text's queries reads stands in one piece.
+ * kv_heads, room, head_width]: what one head of a text's queries reads stands in one piece. Of a
+ * model on a device they, angles and scratch lie there (run/gpu/gpu_cache.c).
  */
 #ifndef S24_RUN_CPU_KV_CACHE_H
 #define S24_RUN_CPU_KV_CACHE_H
@@ -23,7 +24,7 @@ struct s24_cache {
     int64_t *places, *rows, *before;
     const int64_t *asked; /* the same as the caller has said them; NULL: each its own number */
     float *angles;        /* [room, head_width], of rotary positions; else NULL */
-    float *scratch;       /* of attention */
+    float *scratch;       /* of attention, a thread's; on a device all of its work memory */
     int64_t scratch_elems;
 };
 

@@ -142,6 +142,17 @@ static s24_status attend_grid(const walk *w, const s24_dense *context, const s24
     return s24_device_attention_grid(w->ctx, gpu->device, &args);
 }
 
+/* With a cache or without one. */
+static s24_status attend_language(const walk *w)
+{
+    const int64_t cached = w->shape->cached;
+    if (cached == S24I_GPU_FIRST || cached == S24I_GPU_MORE)
+        TRY(s24i_gpu_cache_put(w->gpu, w->ctx, w->shape, w->block));
+    if (cached == S24I_GPU_MORE || cached == S24I_GPU_STEP)
+        return s24i_gpu_attend_cache(w->gpu, w->ctx, w->shape, w->block);
+    return s24i_gpu_attend_causal(w->gpu, w->ctx, w->shape, w->block);
+}
+
 static s24_status attend_step(walk *w)
 {
     const s24i_gpu_session *gpu = w->gpu;
@@ -151,8 +162,7 @@ static s24_status attend_step(walk *w)
     const s24_dense qkv = s24i_gpu_view(gpu, gpu->qkv, tokens, 3 * s->width);
     const s24_dense context = s24i_gpu_view(gpu, gpu->context, tokens, s->width);
     if (s->grid) return attend_grid(w, &context, &qkv);
-    if (s24i_gpu_attends_as_language(gpu->model->architecture, s))
-        return s24i_gpu_attend_causal(gpu, w->ctx, w->shape, w->block);
+    if (s24i_gpu_attends_as_language(gpu->model->architecture, s)) return attend_language(w);
     const s24_device_attention_args args = {.size = sizeof args,
                                             .context = &context,
                                             .qkv = &qkv,
@@ -168,11 +178,13 @@ static s24_status attend_step(walk *w)
 
 static s24_status head_norm_step(walk *w)
 {
+    if (w->shape->cached == S24I_GPU_STEP) return S24_OK; /* attention does it */
     return s24i_gpu_norm_heads(w->gpu, w->ctx, w->shape->tokens, w->block);
 }
 
 static s24_status rotate_step(walk *w)
 {
+    if (w->shape->cached == S24I_GPU_STEP) return S24_OK;
     return s24i_gpu_rotate_heads(w->gpu, w->ctx, w->shape);
 }
 

@@ -9,6 +9,7 @@
 
 #include "device/device_train.h"
 #include "model/rotary.h"
+#include "run/cpu/kv_cache.h"
 
 s24_status s24i_gpu_language_check(s24_ctx *ctx, const s24i_architecture *architecture,
                                    const s24i_shape *shape)
@@ -39,7 +40,7 @@ static const float *gamma_at(const s24i_gpu_session *gpu, int64_t number)
 /* Norms that a block has with those two, of heads of queries and of keys. */
 enum { HEAD_NORMS = 2 };
 
-static float *head_gamma_at(const s24i_gpu_session *gpu, int64_t block, int of_keys)
+const float *s24i_gpu_head_gamma(const s24i_gpu_session *gpu, int64_t block, int of_keys)
 {
     const s24i_shape *s = &gpu->model->shape;
     return gpu->gammas + (2 * s->layers + 1) * s->width +
@@ -56,7 +57,8 @@ static s24_status upload_head_gammas(const s24i_gpu_session *gpu, s24_ctx *ctx)
 {
     const s24i_shape *s = &gpu->model->shape;
     for (int64_t i = 0; i < HEAD_NORMS * s->layers; i++)
-        TRY(s24_device_copy(ctx, gpu->device, head_gamma_at(gpu, i / 2, (int)(i % 2)),
+        TRY(s24_device_copy(ctx, gpu->device,
+                            (float *)(uintptr_t)s24i_gpu_head_gamma(gpu, i / 2, (int)(i % 2)),
                             head_norm_at(gpu, i / 2, (int)(i % 2))->gamma,
                             (size_t)s->head_width * sizeof(float), gpu->stream));
     return S24_OK;
@@ -168,7 +170,8 @@ s24_status s24i_gpu_norm_heads(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_
                                                      .y = first,
                                                      .s = first,
                                                      .stats = gpu->stats,
-                                                     .gamma = head_gamma_at(gpu, block, of_keys),
+                                                     .gamma =
+                                                         s24i_gpu_head_gamma(gpu, block, of_keys),
                                                      .eps = s->eps,
                                                      .rms = 1,
                                                      .heads = heads,
@@ -183,17 +186,17 @@ s24_status s24i_gpu_rotate_heads(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                  const s24i_gpu_shape *shape)
 {
     const s24i_shape *s = &gpu->model->shape;
-    const s24_device_train_rotate_args args = {.size = sizeof args,
-                                               .dtype = gpu->model->dtype,
-                                               .tokens = shape->tokens,
-                                               .heads = s->heads,
-                                               .kv_heads = s->kv_heads,
-                                               .d = s->head_width,
-                                               .qkv = gpu->qkv,
-                                               .angles = gpu->angles,
-                                               .position = gpu->inputs +
-                                                           s24i_gpu_places_of(shape).positions,
-                                               .stream = gpu->stream};
+    const s24_device_train_rotate_args args = {
+        .size = sizeof args,
+        .dtype = gpu->model->dtype,
+        .tokens = shape->tokens,
+        .heads = s->heads,
+        .kv_heads = s->kv_heads,
+        .d = s->head_width,
+        .qkv = gpu->qkv,
+        .angles = shape->cache ? shape->cache->angles : gpu->angles,
+        .position = gpu->inputs + s24i_gpu_places_of(shape).positions,
+        .stream = gpu->stream};
     return s24_device_train_rotate(ctx, gpu->device, &args);
 }
 

@@ -20,6 +20,19 @@ static int64_t row_of(const s24i_gpu_session *gpu)
     return (vocabulary_of(gpu) + 7) / 8 * 8;
 }
 
+static s24_status create_picks(s24i_gpu_session *gpu, s24_ctx *ctx)
+{
+    const size_t bytes = (size_t)gpu->max_tokens * sizeof(s24_device_picked),
+                 work = s24_device_pick_work_bytes(gpu->device, gpu->logit_rows);
+    void *memory;
+    TRY(s24_device_alloc(&memory, ctx, gpu->device, bytes, gpu->stream));
+    gpu->picked = memory;
+    TRY(s24_device_pinned_alloc(&memory, ctx, gpu->device, bytes));
+    gpu->picks = memory;
+    TRY(s24_device_alloc(&gpu->pick_work, ctx, gpu->device, work, gpu->stream));
+    return s24_device_clear(ctx, gpu->device, gpu->pick_work, work, gpu->stream);
+}
+
 s24_status s24i_gpu_logits_create(s24i_gpu_session *gpu, s24_ctx *ctx)
 {
     enum { LOGITS = 1 << 25 }; /* at a time */
@@ -37,6 +50,7 @@ s24_status s24i_gpu_logits_create(s24i_gpu_session *gpu, s24_ctx *ctx)
     TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)tokens * sizeof(double), gpu->stream));
     gpu->losses = memory;
     TRY(s24i_alloc_elems(&gpu->host_losses, ctx, tokens, sizeof(double), "losses"));
+    TRY(create_picks(gpu, ctx));
     if (!bias) return S24_OK;
     const size_t bytes = (size_t)vocabulary_of(gpu) * sizeof *bias;
     TRY(s24_device_alloc(&memory, ctx, gpu->device, bytes, gpu->stream));
@@ -44,16 +58,26 @@ s24_status s24i_gpu_logits_create(s24i_gpu_session *gpu, s24_ctx *ctx)
     return s24_device_copy(ctx, gpu->device, memory, bias, bytes, gpu->stream);
 }
 
-/* gpu->logits = those of `rows` tokens from `first` on. */
-static s24_status make_logits(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t first,
-                              int64_t rows)
+static char *state_at(const s24i_gpu_session *gpu, const void *states, int64_t token)
+{
+    return (char *)(uintptr_t)states + S24I_GPU_ELEMENT * token * gpu->model->lm_head.k;
+}
+
+/* gpu->logits = those of `rows` states from `first` on. */
+static s24_status make_logits(const s24i_gpu_session *gpu, s24_ctx *ctx, const void *states,
+                              int64_t first, int64_t rows)
 {
     const s24i_linear *head = &gpu->model->lm_head;
-    char *states = (char *)gpu->context + S24I_GPU_ELEMENT * first * head->k;
     const s24_dense y = {gpu->logits, S24_F32, rows, head->n, row_of(gpu)};
-    const s24_dense x = s24i_gpu_view(gpu, states, rows, head->k);
-    const s24_dense w = s24i_gpu_view(
-        gpu, s24i_weight_on_device(head->weight[S24I_WAY_DENSE])->dense, head->n, head->k);
+    const s24_dense x = s24i_gpu_view(gpu, state_at(gpu, states, first), rows, head->k);
+    const s24i_weight *weight = head->weight[S24I_WAY_DENSE];
+    const s24i_product_job product = {.y = &y,
+                                      .x = &x,
+                                      .work = gpu->train_work,
+                                      .work_bytes = S24_DEVICE_TRAIN_WORK,
+                                      .stream = gpu->stream};
+    if (!gpu->lm_bias) return s24i_weight_run(weight, ctx, &product);
+    const s24_dense w = s24i_gpu_view(gpu, s24i_weight_on_device(weight)->dense, head->n, head->k);
     const s24_device_train_product_args args = {.size = sizeof args,
                                                 .y = &y,
                                                 .a = &x,
@@ -91,13 +115,59 @@ static s24_status give_logits(const s24i_gpu_session *gpu, s24_ctx *ctx, const s
     const int64_t n = vocabulary_of(gpu);
     for (int64_t i = 0, rows; i < count; i += rows) {
         rows = run_length(gpu, o, i, count);
-        TRY(make_logits(gpu, ctx, token_at(o, i), rows));
+        TRY(make_logits(gpu, ctx, gpu->context, token_at(o, i), rows));
         for (int64_t r = 0; r < rows; r++)
             TRY(s24_device_copy(ctx, gpu->device, o->logits + (i + r) * n,
                                 gpu->logits + r * row_of(gpu), (size_t)n * sizeof(float),
                                 gpu->stream));
     }
     return s24_device_wait(ctx, gpu->device, gpu->stream);
+}
+
+/* ---- the likeliest tokens -------------------------------------------------------------------- */
+
+s24_status s24i_gpu_pick(const s24i_gpu_session *gpu, s24_ctx *ctx, const void *states,
+                         int64_t rows)
+{
+    for (int64_t first = 0; first < rows; first += gpu->logit_rows) {
+        const s24_device_pick_args args = {.size = sizeof args,
+                                           .logits = gpu->logits,
+                                           .rows = s24i_min(gpu->logit_rows, rows - first),
+                                           .n = vocabulary_of(gpu),
+                                           .ld = row_of(gpu),
+                                           .y = gpu->picked + first,
+                                           .work = gpu->pick_work,
+                                           .stream = gpu->stream};
+        TRY(make_logits(gpu, ctx, states, first, args.rows));
+        TRY(s24_device_pick(ctx, gpu->device, &args));
+    }
+    return S24_OK;
+}
+
+/* Of tokens here and there; their states are brought together in hidden, with which the pass is
+   done. */
+static s24_status pick_some(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24_outputs *o)
+{
+    const size_t bytes = (size_t)(S24I_GPU_ELEMENT * gpu->model->lm_head.k);
+    for (int64_t i = 0; i < o->token_count; i++)
+        TRY(s24_device_copy(ctx, gpu->device, state_at(gpu, gpu->hidden, i),
+                            state_at(gpu, gpu->context, o->tokens[i]), bytes, gpu->stream));
+    return s24i_gpu_pick(gpu, ctx, gpu->hidden, o->token_count);
+}
+
+s24_status s24i_gpu_picks_give(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                               const s24i_gpu_shape *shape)
+{
+    const s24_outputs *o = &gpu->outputs;
+    const int64_t count = shape->picks ? shape->tokens : o->token_count;
+    if (!count) return S24_OK;
+    if (!shape->picks) TRY(pick_some(gpu, ctx, o));
+    TRY(s24_device_copy(ctx, gpu->device, gpu->picks, gpu->picked,
+                        (size_t)count * sizeof *gpu->picks, gpu->stream));
+    TRY(s24_device_wait(ctx, gpu->device, gpu->stream));
+    for (int64_t i = 0; i < count; i++)
+        gpu->asked[i] = (s24i_pick){gpu->picks[i].id, gpu->picks[i].log_probability};
+    return S24_OK;
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -146,7 +216,7 @@ static s24_status run_losses(const s24i_gpu_session *gpu, s24_ctx *ctx, const s2
     for (int64_t first = 0, rows; first < tokens; first += rows) {
         rows = s24i_min(gpu->logit_rows, tokens - first);
         if (!has_target(o->targets + first, rows)) continue;
-        TRY(make_logits(gpu, ctx, first, rows));
+        TRY(make_logits(gpu, ctx, gpu->context, first, rows));
         TRY(fill_losses(gpu, ctx, first, rows));
     }
     return S24_OK;

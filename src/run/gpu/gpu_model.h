@@ -30,9 +30,17 @@ typedef struct s24i_gpu_session s24i_gpu_session;
 s24_status s24i_gpu_session_create(s24i_gpu_session **out, s24_ctx *ctx, const s24_model *model,
                                    int64_t max_tokens);
 void s24i_gpu_session_destroy(s24i_gpu_session *gpu);
-/* Enqueues the pass of a checked batch, which may change afterwards. */
-s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch *batch,
-                           const s24_outputs *outputs, int64_t unpooled);
+/* A pass of a checked batch; what else it has is as in s24_session. */
+typedef struct s24i_gpu_pass {
+    const s24_batch *batch;
+    const s24_outputs *outputs;
+    int64_t unpooled;
+    const struct s24_cache *cache;
+    struct s24i_pick *picks;
+} s24i_gpu_pass;
+
+/* Enqueues it; the batch may change afterwards. */
+s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_pass *pass);
 /* Waits for the submitted pass and writes its outputs. Without one it does nothing. */
 s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx);
 
@@ -40,5 +48,7 @@ s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx);
 int64_t s24i_gpu_sparse_layers(const s24i_gpu_session *gpu, int64_t tokens);
 /* And how many of them in 8 bits. */
 int64_t s24i_gpu_eight_layers(const s24i_gpu_session *gpu, int64_t tokens);
+/* Bytes of the weights that it reads, the head's among them. */
+int64_t s24i_gpu_read_bytes(const s24i_gpu_session *gpu, int64_t tokens);
 
 #endif

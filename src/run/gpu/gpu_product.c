@@ -179,3 +179,14 @@ int64_t s24i_gpu_eight_layers(const s24i_gpu_session *gpu, int64_t tokens)
 {
     return count_layers(gpu, tokens, 1u << S24I_WAY_EIGHT);
 }
+
+int64_t s24i_gpu_read_bytes(const s24i_gpu_session *gpu, int64_t tokens)
+{
+    int64_t bytes = s24i_linear_bytes(&gpu->model->lm_head);
+    for (int64_t b = 0; b < gpu->model->shape.layers; b++)
+        for (int i = 0; i < S24I_PRODUCTS; i++)
+            if (s24i_block_product(&gpu->model->blocks[b], i)->n)
+                bytes +=
+                    s24i_weight_bytes(s24i_gpu_weight(gpu, b, i, s24i_gpu_way(gpu, tokens, b, i)));
+    return bytes;
+}

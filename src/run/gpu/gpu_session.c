@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "run/session.h"
+#include "run/cpu/kv_cache.h"
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
@@ -58,7 +58,8 @@ static s24_status fill(s24i_gpu_session *gpu, s24_ctx *ctx)
                                  .tiles = tokens + tokens / 64 + 1,
                                  .types = 1,
                                  .mask = 1,
-                                 .unpooled = 1};
+                                 .unpooled = 1,
+                                 .cached = S24I_GPU_MORE};
     void *inputs;
     /* f32 hidden states fit too */
     gpu->wide = s24i_max(s->intermediate * (s->gated ? 2 : 1), 2 * s->width);
@@ -109,18 +110,19 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
     if (gpu->stream) (void)s24_device_wait(ctx, gpu->device, gpu->stream);
     for (int i = 0; i < S24I_GPU_GRAPHS; i++)
         s24_device_graph_destroy(gpu->device, gpu->graphs[i].graph);
-    void *const buffers[] = {gpu->hidden,      gpu->qkv,        gpu->context, gpu->outer,
-                             gpu->work,        gpu->inputs,     gpu->pixels,  gpu->class_logits,
-                             gpu->eight_scale, gpu->dense_work, gpu->eight,   gpu->moments[0],
-                             gpu->moments[1],  gpu->terms,      gpu->gammas,  gpu->stats,
-                             gpu->angles,      gpu->gated,      gpu->logits,  gpu->lm_bias,
-                             gpu->train_work,  gpu->targets,    gpu->losses};
+    void *const buffers[] = {
+        gpu->hidden,     gpu->qkv,        gpu->context,      gpu->outer,       gpu->work,
+        gpu->inputs,     gpu->pixels,     gpu->class_logits, gpu->eight_scale, gpu->dense_work,
+        gpu->eight,      gpu->moments[0], gpu->moments[1],   gpu->terms,       gpu->gammas,
+        gpu->stats,      gpu->angles,     gpu->gated,        gpu->logits,      gpu->lm_bias,
+        gpu->train_work, gpu->targets,    gpu->losses,       gpu->picked,      gpu->pick_work};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i]) (void)s24_device_free(ctx, gpu->device, buffers[i], gpu->stream);
     for (int i = 0; i < S24I_PRODUCTS; i++)
         s24i_gpu_drop_copies(gpu, ctx, i);
     s24_ctx_free(ctx, gpu->host_losses);
     s24_device_pinned_free(gpu->device, gpu->pinned);
+    s24_device_pinned_free(gpu->device, gpu->picks);
     s24_device_stream_destroy(gpu->device, gpu->stream);
     s24_ctx_free(ctx, gpu);
 }
@@ -197,6 +199,7 @@ static s24_status enqueue(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_
 {
     const s24_dense hidden = s24i_gpu_view(gpu, gpu->hidden, key->tokens, gpu->model->shape.width);
     TRY(s24i_gpu_encode(gpu, ctx, key));
+    if (key->picks) TRY(s24i_gpu_pick(gpu, ctx, gpu->context, key->tokens));
     return results(gpu, ctx, key, &hidden);
 }
 
@@ -249,6 +252,16 @@ static int64_t longest_of(const s24i_gpu_session *gpu, const s24_batch *batch)
     return longest;
 }
 
+/* Which texts of the cache the pass's go on with, and how many tokens these have. */
+static void write_places(s24i_gpu_session *gpu, const s24_batch *batch, const s24i_gpu_shape *key)
+{
+    const s24i_gpu_places p = s24i_gpu_places_of(key);
+    for (int64_t b = 0; key->cache && b < batch->texts; b++) {
+        gpu->pinned[p.places + b] = (int32_t)key->cache->places[b];
+        gpu->pinned[p.before + b] = (int32_t)key->cache->before[b];
+    }
+}
+
 static void write_inputs(s24i_gpu_session *gpu, const s24_batch *batch, const s24i_gpu_shape *key,
                          int queries)
 {
@@ -262,13 +275,14 @@ static void write_inputs(s24i_gpu_session *gpu, const s24_batch *batch, const s2
             *tiles++ = (int32_t)q;
         }
         for (int64_t t = 0; t < length; t++)
-            *positions++ = (int32_t)t;
+            *positions++ = (int32_t)(s24i_cache_before(key->cache, b) + t);
         for (int64_t t = 0; key->unpooled && t < length; t++)
             *pooled++ = (uint8_t)s24i_is_pooled(batch, batch->offsets[b] + t, t, key->unpooled);
     }
     for (int64_t b = 0; b <= batch->texts; b++)
         gpu->pinned[p.offsets + b] = (int32_t)batch->offsets[b];
     const size_t tokens = (size_t)key->tokens;
+    write_places(gpu, batch, key);
     if (!key->images) memcpy(gpu->pinned + p.ids, batch->ids, tokens * sizeof(int32_t));
     if (key->types) memcpy(gpu->pinned + p.types, batch->types, tokens * sizeof(int32_t));
     if (key->mask) memcpy(gpu->pinned + p.mask, batch->mask, tokens);
@@ -280,26 +294,54 @@ static size_t pixel_bytes(const s24i_gpu_session *gpu, const s24i_gpu_shape *key
     return (size_t)(key->texts * s->channels * s->image * s->image) * sizeof(float);
 }
 
-s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch *batch,
-                           const s24_outputs *outputs, int64_t unpooled)
+/* Are they all of the batch's tokens, in their order? */
+static int is_all(const s24_outputs *outputs, int64_t tokens)
 {
+    int64_t i = 0;
+    if (!outputs->tokens) return 1;
+    while (i < outputs->token_count && outputs->tokens[i] == i)
+        i++;
+    return i == tokens && i == outputs->token_count;
+}
+
+static s24i_gpu_shape shape_of(const s24i_gpu_session *gpu, const s24i_gpu_pass *pass)
+{
+    const s24_batch *batch = pass->batch;
+    const s24_outputs *outputs = pass->outputs;
+    const s24_cache *cache = pass->cache;
     s24i_gpu_shape key = {.tokens = batch->offsets[batch->texts],
                           .texts = batch->texts,
                           .types = batch->types && gpu->model->type_rows,
                           .mask = batch->mask != NULL,
-                          .unpooled = unpooled,
+                          .unpooled = pass->unpooled,
                           .embeddings = outputs->embeddings != NULL,
                           .logits = outputs->start_logits || outputs->end_logits,
                           .hidden = outputs->hidden != NULL,
                           .classes = outputs->logits && gpu->class_logits,
-                          .images = gpu->pixels != NULL};
-    const int queries = s24i_gpu_queries(gpu, key.tokens);
-    key.tiles = tile_count(batch, queries);
+                          .images = gpu->pixels != NULL,
+                          .cached = (int64_t)s24i_gpu_cached_of(cache, batch),
+                          .cache = cache};
+    key.tiles = tile_count(batch, s24i_gpu_queries(gpu, key.tokens));
     key.longest = longest_of(gpu, batch);
+    key.picks = pass->picks && is_all(outputs, key.tokens);
+    if (!cache) return key;
+    key.cache_memory = cache->memory;
+    key.cache_scratch = cache->scratch;
+    key.cache_angles = cache->angles;
+    key.cache_texts = cache->texts;
+    key.cache_room = cache->room;
+    return key;
+}
+
+s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_pass *pass)
+{
+    const s24_batch *batch = pass->batch;
+    const s24_outputs *outputs = pass->outputs;
+    const s24i_gpu_shape key = shape_of(gpu, pass);
     REQUIRE(ctx, !outputs->blocks, S24_ERROR_UNSUPPORTED,
             "the hidden states of every block are not given by a device");
     TRY(s24i_gpu_finish(gpu, ctx));
-    write_inputs(gpu, batch, &key, queries);
+    write_inputs(gpu, batch, &key, s24i_gpu_queries(gpu, key.tokens));
     TRY(s24_device_copy(ctx, gpu->device, gpu->inputs, gpu->pinned,
                         (size_t)s24i_gpu_places_of(&key).end * sizeof(int32_t), gpu->stream));
     if (key.images)
@@ -309,6 +351,7 @@ s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch 
     TRY(run(gpu, ctx, &key));
     TRY(s24i_gpu_logits_begin(gpu, ctx, outputs, key.tokens));
     gpu->outputs = *outputs;
+    gpu->asked = pass->picks;
     gpu->submitted = key;
     return S24_OK;
 }
@@ -338,5 +381,6 @@ s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx)
         TRY(fetch(gpu, ctx, o->logits, gpu->class_logits, 0,
                   key.texts * gpu->model->shape.classes));
     TRY(s24i_gpu_logits_give(gpu, ctx, o, key.tokens));
+    if (gpu->asked) TRY(s24i_gpu_picks_give(gpu, ctx, &key));
     return s24_device_wait(ctx, gpu->device, gpu->stream);
 }

@@ -11,6 +11,7 @@
 
 #include "model/steps.h"
 #include "run/gpu/gpu_model.h"
+#include "run/session.h"
 #include "run/weight/weight_device.h"
 
 enum {
@@ -20,16 +21,30 @@ enum {
     S24I_GPU_DENSE_WORK = 32 << 20
 };
 
+/* How a pass's texts go on with a cache (gpu_cache.c). */
+typedef enum s24i_gpu_cached {
+    S24I_GPU_ALONE, /* without one */
+    S24I_GPU_FIRST, /* none has tokens there */
+    S24I_GPU_MORE,
+    S24I_GPU_STEP /* each by one token */
+} s24i_gpu_cached;
+
 /* What decides about the kernels of a pass and their pointers. */
 typedef struct s24i_gpu_shape {
     int64_t tokens, texts, tiles, unpooled;
     int64_t longest; /* tokens of a text, where attention asks (gpu_language.c); else 0 */
     int64_t types, mask, embeddings, logits, hidden, classes, images; /* 0 or 1 */
+    int64_t picks;  /* 1: each token's likeliest next one is asked for */
+    int64_t cached; /* s24i_gpu_cached */
+    /* A cache may stand in the place of one that is gone. */
+    const s24_cache *cache;
+    const void *cache_memory, *cache_scratch, *cache_angles;
+    int64_t cache_texts, cache_room;
 } s24i_gpu_shape;
 
 /* Where the parts of a batch lie in inputs, in elements of 32 bits. */
 typedef struct s24i_gpu_places {
-    int64_t tiles, ids, positions, offsets, types, mask, pooled, end;
+    int64_t tiles, ids, positions, offsets, types, mask, pooled, places, before, end;
 } s24i_gpu_places;
 
 typedef struct s24i_gpu_graph {
@@ -66,7 +81,9 @@ struct s24i_gpu_session {
     void *gated, *train_work;
     double *losses, *host_losses;
     int32_t *targets;
-    int64_t logit_rows;       /* made at a time */
+    int64_t logit_rows;                /* made at a time */
+    s24_device_picked *picked, *picks; /* on the device, and where the host reads them */
+    void *pick_work;
     int32_t *inputs, *pinned; /* on the device, and where the host writes them */
     size_t input_bytes;
     s24i_gpu_graph graphs[S24I_GPU_GRAPHS];
@@ -78,7 +95,8 @@ struct s24i_gpu_session {
        shape of the first block's (a block may have query, key and value in one where another has
        them apart). */
     s24i_weight **dense_copies[S24I_PRODUCTS];
-    s24_outputs outputs;      /* of the submitted pass */
+    s24_outputs outputs;      /* of the submitted pass, */
+    s24i_pick *asked;         /* and likeliest tokens that were asked for; NULL: none */
     s24i_gpu_shape submitted; /* tokens 0: none */
 };
 
@@ -183,6 +201,19 @@ s24_status s24i_gpu_rotate_heads(const s24i_gpu_session *gpu, s24_ctx *ctx,
 s24_status s24i_gpu_attend_causal(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                   const s24i_gpu_shape *shape, int64_t block);
 s24_status s24i_gpu_gate(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens);
+/* [head_width], of the norm of a block's heads of queries or keys. */
+const float *s24i_gpu_head_gamma(const s24i_gpu_session *gpu, int64_t block, int of_keys);
+
+/* ---- a cache of keys and values (gpu_cache.c) ------------------------------------------------ */
+
+s24i_gpu_cached s24i_gpu_cached_of(const s24_cache *cache, const s24_batch *batch);
+/* The pass's keys and values, normed and rotated, to the cache. */
+s24_status s24i_gpu_cache_put(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                              const s24i_gpu_shape *shape, int64_t block);
+/* context = attention over the cache, which has the pass's keys and values or, of a step, gets
+   them. */
+s24_status s24i_gpu_attend_cache(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                 const s24i_gpu_shape *shape, int64_t block);
 
 /* ---- a pass through the blocks (gpu_block.c) ------------------------------------------------- */
 
@@ -206,6 +237,12 @@ s24_status s24i_gpu_logits_create(s24i_gpu_session *gpu, s24_ctx *ctx);
 /* Copies the targets that losses are of. */
 s24_status s24i_gpu_logits_begin(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                  const s24_outputs *outputs, int64_t tokens);
+/* Enqueues the choice of the likeliest token after each of some states. */
+s24_status s24i_gpu_pick(const s24i_gpu_session *gpu, s24_ctx *ctx, const void *states,
+                         int64_t rows);
+/* The likeliest tokens that were asked for, which the pass has chosen where its shape says so. */
+s24_status s24i_gpu_picks_give(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                               const s24i_gpu_shape *shape);
 /* logits, loss and losses of outputs, of the last norm's states in context. */
 s24_status s24i_gpu_logits_give(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                 const s24_outputs *outputs, int64_t tokens);

@@ -17,10 +17,29 @@ static s24_status reserve(s24i_device_weight *w, s24_ctx *ctx)
                             w->stream);
 }
 
+typedef struct range_check {
+    const s24_dense *dense;
+    float limit;
+    _Atomic int beyond;
+} range_check;
+
+static void check_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    range_check *c = arg;
+    const float *x = (const float *)c->dense->data;
+    int beyond = 0;
+    (void)thread;
+    for (int64_t i = begin * c->dense->cols; i < end * c->dense->cols; i++)
+        beyond |= !(fabsf(x[i]) <= c->limit);
+    if (beyond) c->beyond = 1;
+}
+
 static s24_status check_range(s24_ctx *ctx, const s24_dense *dense, s24_dtype dtype)
 {
     const float limit = dtype == S24_F16 ? 65504.0f : 3.38953139e38f;
-    for (int64_t i = 0; i < dense->rows * dense->cols; i++)
+    range_check check = {.dense = dense, .limit = limit};
+    s24_ctx_parallel_for(ctx, dense->rows, check_rows, &check);
+    for (int64_t i = 0; check.beyond && i < dense->rows * dense->cols; i++)
         REQUIRE(ctx, fabsf(((const float *)dense->data)[i]) <= limit, S24_ERROR_NOT_FINITE,
                 "a weight at row %lld, column %lld is %g, which %s cannot hold",
                 (long long)(i / dense->cols), (long long)(i % dense->cols),
