@@ -240,8 +240,9 @@ static const char *dtypes_of(const cli_app *cli, const struct bench_options *o)
 
 static int gpu_has(const struct bench_options *o, const char *item)
 {
-    if (o->model && (!strcmp(item, "i8") || !strcmp(item, "e4m3"))) return 1;
-    if (o->model || o->prune || o->attention) return !strcmp(item, "f16") || !strcmp(item, "bf16");
+    const int is_model = o->model || o->generate;
+    if (is_model && (!strcmp(item, "i8") || !strcmp(item, "e4m3"))) return 1;
+    if (is_model || o->prune || o->attention) return !strcmp(item, "f16") || !strcmp(item, "bf16");
     return strcmp(item, "f32") && !scheme_of(item);
 }
 
@@ -257,9 +258,8 @@ static int check_device(cli_app *cli, const struct bench_options *o)
     const char *device = cli->common->device, *list = dtypes_of(cli, o);
     char item[16];
     cli->backend = o->backend;
-    if (!cli_on_cpu(cli) && (o->prune || o->generate))
-        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --%s runs on the CPU only", device,
-                        o->prune ? "prune" : "generate");
+    if (!cli_on_cpu(cli) && o->prune)
+        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --prune runs on the CPU only", device);
     while (cli_list_next(item, sizeof item, &list)) {
         if (scheme_of(item) && o->model)
             return cli_fail(cli, CLI_USAGE,
@@ -329,6 +329,9 @@ static int run_generate(cli_app *cli, const struct bench_options *o)
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
     plan.source.threads = most_of(plan.threads, plan.thread_count);
     if (code == CLI_OK) code = read_model_peers(cli, o, LLAMACPP, &peer);
+    if (code == CLI_OK && peer && !cli_on_cpu(cli))
+        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --peers llama.cpp runs on the CPU only",
+                        cli->common->device);
     if (peer) plan.python = o->python;
     return code == CLI_OK ? bench_generate(cli, &plan) : code;
 }

@@ -22,7 +22,7 @@ enum {
 
 static const char *dtype_name(int index)
 {
-    static const s24_dtype list[] = {S24_F32, S24_BF16, S24_I8, S24_DTYPE_NONE};
+    static const s24_dtype list[] = {S24_F32, S24_F16, S24_BF16, S24_I8, S24_E4M3, S24_DTYPE_NONE};
     return cli_dtype_or_scheme(list, index);
 }
 
@@ -61,8 +61,9 @@ static const cli_option options[] = {
     OPTION("stop", CLI_TEXT, stop, "TEXT", NULL, "End a text before this one."),
     {"dtype", 0, CLI_CHOICE, offsetof(struct generate_options, dtype), NULL, NULL,
      "Use the linear layers' weights as this dtype; i8 quantises 2:4 ones, and each token as it is "
-     "multiplied; int8, int4 and their kin quantise weights alone, 2:4 and dense ones. By default "
-     "as they are stored.",
+     "multiplied; int8, int4 and their kin quantise weights alone, 2:4 and dense ones; f16 and "
+     "e4m3 "
+     "are for a GPU. By default as they are stored, on a GPU f16.",
      dtype_name},
     CLI_QUANTIZE_HEAD,
     CLI_SPARSE,
@@ -377,5 +378,6 @@ const cli_command cmd_generate = {
     .rules = rules,
     .options_bytes = sizeof(struct generate_options),
     .spare = "prompt",
+    .gpu = 1,
     .run = run,
 };
