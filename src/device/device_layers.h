@@ -30,10 +30,11 @@ typedef struct s24_device_dense_args {
     void *work; /* work_bytes of device memory, used by one stream; 32 MiB are best */
     size_t work_bytes;
     void *stream;
+    int few; /* 1: up to 16 tokens may have our own kernel, which rounds once */
 } s24_device_dense_args;
 
-/* Computes y = activation(x·wᵀ + bias) + residual of a dense weight, through cuBLASLt or, of up to
-   16 tokens, by our own kernel. UNSUPPORTED without libcublasLt where it is needed. */
+/* Computes y = activation(x·wᵀ + bias) + residual of a dense weight, through cuBLASLt, where sums
+   are rounded before an activation. UNSUPPORTED where libcublasLt is not and it is needed. */
 S24_API s24_status s24_device_dense(s24_ctx *ctx, s24_device *device,
                                     const s24_device_dense_args *args);
 /* Measures the algorithms that cuBLASLt proposes, on these operands, and keeps the fastest for

@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(32 * FEW_WARPS, 2)
 
 bool dense_few_takes(const s24_device_dense_args *job)
 {
-    return job->x->rows <= MOST_TOKENS && !job->residual;
+    return job->few && job->x->rows <= MOST_TOKENS && !job->residual;
 }
 
 s24_status dense_few_enqueue(const s24_device_dense_args *job, void *stream,

@@ -56,6 +56,7 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     w->dtype = model->dtype;
     w->n = dense->rows;
     w->k = dense->cols;
+    w->few = model->architecture->lm_head != NULL;
     REQUIRE(ctx, s24i_ld(dense) == dense->cols, S24_ERROR_SHAPE, "a dense weight with a stride");
     TRY(check_range(ctx, dense, model->dtype));
     TRY(reserve(w, ctx));
@@ -73,6 +74,7 @@ s24_status s24i_device_widen(s24i_weight **out, s24_ctx *ctx, const s24i_weight 
     w->dtype = from->dtype;
     w->n = from->n;
     w->k = from->k;
+    w->few = from->few;
     s24_status status = reserve(w, ctx);
     const s24_dense to = {w->dense, w->dtype, w->n, w->k, 0};
     if (status == S24_OK)
@@ -95,7 +97,8 @@ static s24_status run(const s24i_weight *weight, s24_ctx *ctx, const s24i_produc
                                         .activation = p->activation,
                                         .work = p->work,
                                         .work_bytes = p->work_bytes,
-                                        .stream = p->stream};
+                                        .stream = p->stream,
+                                        .few = w->few};
     if (p->search) return s24_device_dense_search(p->search, ctx, w->device, &args);
     return s24_device_dense(ctx, w->device, &args);
 }

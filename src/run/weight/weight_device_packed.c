@@ -33,6 +33,7 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     w->dtype = model->dtype;
     w->n = s24_matrix_rows(source->matrix);
     w->k = s24_matrix_cols(source->matrix);
+    w->few = model->architecture->lm_head != NULL;
     if (s24_matrix_bits(source->matrix)) return from_integers(w, model, ctx, source->matrix);
     return s24_device_weight_create(&w->packed, ctx, w->device, source->matrix, NULL);
 }
