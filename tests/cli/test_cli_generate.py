@@ -9,12 +9,13 @@ import signal
 import subprocess
 import unittest
 
-from cli_case import PROGRAM, Scratch, clean_environment, one_object, run
+from cli_case import BUILD, PROGRAM, Scratch, clean_environment, one_object, run
 import test_cli_eval
 from plain_language import Plain
 from test_cli_train_ends import write_llama
 from test_cli_train_sets import randomise
 
+FAKE = BUILD / "tests" / "fake"
 LETTERS = test_cli_eval.LETTERS
 PROMPTS = ("abca", "c", "b ab")
 
@@ -347,6 +348,24 @@ class Texts(Scratch):
         self.assertEqual(done.returncode, 5)
         self.assertIn("vit (vit) has no head for this task; a language model, whose head gives the "
                       "next token, is expected", done.stderr)
+
+
+@unittest.skipUnless((FAKE / "libsparse24-cuda.so.0").exists(), "no modules in this build")
+class Device(Scratch):
+    """On a device that is none (tests/support/fake_device.c), whose likeliest token after a text is
+    the text's number in the pass."""
+    make = staticmethod(make)
+
+    def test_texts(self):
+        environment = {"LD_LIBRARY_PATH": str(FAKE), "XDG_CACHE_HOME": str(self.folder / "cache"),
+                       "S24_FAKE_REPORT": str(self.folder / "report")}
+        for dtype in ("f16", "bf16", "i8", "e4m3"):
+            found = self.json("generate", "llama-24", "--input", "prompts", "--max-new", "6",
+                              "--device", "cuda", "--dtype", dtype, environment=environment)
+            self.assertEqual([p["text"] for p in found["prompts"]],
+                             [LETTERS[i] * 6 for i in range(len(PROMPTS))])
+            report = one_object('{"version": 1, ' + (self.folder / "report").read_text()[1:])
+            self.assertEqual(report["left"], 0)
 
 
 if __name__ == "__main__":

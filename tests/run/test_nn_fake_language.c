@@ -191,6 +191,64 @@ static void test_cache(void **state)
     language_close(&l);
 }
 
+/* One token after the cache's of text 0. */
+static void step(language *l, s24_cache *cache, char calls[MOST_CALLS])
+{
+    static const int64_t one[] = {0, 1};
+    static float hidden[LM_WIDTH];
+    char path[PATH_BYTES];
+    const s24_batch batch = {.texts = 1, .offsets = one, .ids = l->batch.ids};
+    record(path);
+    assert_ok(&l->env,
+              s24_session_extend(l->session, l->env.ctx, cache, &(s24_extension){.batch = &batch},
+                                 &(s24_outputs){.hidden = hidden}));
+    take_record(calls, path);
+}
+
+/* A step's graph is the same for any number of tokens before, and no other cache's, also where that
+   has taken the first one's place. */
+static void test_graphs_of_caches(void **state)
+{
+    (void)state;
+    static char calls[MOST_CALLS];
+    language l;
+    language_open(&l, &(lm_spec){.llama = 1}, 0);
+    for (int room = 12; room < 15; room++) {
+        const s24_cache_opts opts = {.size = sizeof opts, .tokens = room};
+        s24_cache *cache;
+        assert_ok(&l.env, s24_cache_create(&cache, l.env.ctx, l.session, &opts));
+        step(&l, cache, calls);
+        assert_int_equal(count_of(calls, "attention_cache "), LM_LAYERS);
+        step(&l, cache, calls);
+        assert_int_equal(count_of(calls, "begin "), 1);
+        for (int t = 2; t < room; t++) {
+            step(&l, cache, calls);
+            assert_string_equal(calls, "");
+        }
+        assert_int_equal(s24_cache_tokens(cache, 0), room);
+        s24_cache_destroy(cache);
+    }
+    language_close(&l);
+}
+
+/* What has no room on the device is said before the first token, and leaves nothing behind. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    const s24_cache_opts opts = {.size = sizeof opts, .texts = 1 << 20};
+    s24_cache *cache;
+    language l;
+    setenv("S24_FAKE_MEMORY", "200000000", 1);
+    language_open(&l, &(lm_spec){.llama = 1}, 0);
+    unsetenv("S24_FAKE_MEMORY");
+    assert_int_equal(s24_cache_create(&cache, l.env.ctx, l.session, &opts), S24_ERROR_MEMORY);
+    assert_null(cache);
+    assert_non_null(strstr(s24_ctx_error(l.env.ctx), "out of device memory"));
+    assert_ok(&l.env, s24_cache_create(&cache, l.env.ctx, l.session, NULL));
+    s24_cache_destroy(cache);
+    language_close(&l);
+}
+
 static int take(void *user, const s24_new_token *token)
 {
     int *counts = user;
@@ -229,6 +287,88 @@ static void test_generate(void **state)
     take_record(calls, path);
     assert_int_equal(count_of(calls, "pick "), 0);
     s24_cache_destroy(cache);
+    language_close(&l);
+}
+
+/* ---- refused operations ---------------------------------------------------------------------- */
+
+static void refuse_cache(const language *l, s24_device_attention_cache_args args, s24_status status,
+                         const char *sentence)
+{
+    assert_int_equal(s24_device_attention_cache(l->env.ctx, l->device, &args), status);
+    if (!strstr(s24_ctx_error(l->env.ctx), sentence))
+        fail_msg("'%s' has no '%s'", s24_ctx_error(l->env.ctx), sentence);
+}
+
+static void test_refused_caches(void **state)
+{
+    (void)state;
+    static _Alignas(16) uint8_t memory[64];
+    const int32_t *numbers = (const int32_t *)(const void *)memory;
+    language l;
+    const s24_device_attention_cache_args good = {.size = sizeof good,
+                                                  .dtype = S24_BF16,
+                                                  .texts = 1,
+                                                  .longest = 1,
+                                                  .heads = 4,
+                                                  .kv_heads = 2,
+                                                  .d = 64,
+                                                  .room = 8,
+                                                  .offsets = numbers,
+                                                  .places = numbers,
+                                                  .before = numbers,
+                                                  .qkv = memory,
+                                                  .keys = memory,
+                                                  .values = memory,
+                                                  .context = memory,
+                                                  .work = memory,
+                                                  .counters = (unsigned *)(void *)memory};
+    s24_device_attention_cache_args args = good;
+    language_open(&l, &(lm_spec){.llama = 1}, 0);
+    assert_ok(&l.env, s24_device_attention_cache(l.env.ctx, l.device, &good));
+    assert_ok(&l.env, s24_device_cache_put(l.env.ctx, l.device, &good));
+    args.dtype = S24_F32;
+    refuse_cache(&l, args, S24_ERROR_DTYPE, "the cache is f32; expected f16 or bf16");
+    args = good, args.kv_heads = 3;
+    refuse_cache(&l, args, S24_ERROR_SHAPE, "4 heads of queries, 3 of keys");
+    args = good, args.d = 136;
+    refuse_cache(&l, args, S24_ERROR_UNSUPPORTED, "heads have 136 elements; expected 8 to 128");
+    args = good, args.longest = 9;
+    refuse_cache(&l, args, S24_ERROR_SHAPE, "1 texts of up to 9 new tokens and 8 in all");
+    args = good, args.window = -1;
+    refuse_cache(&l, args, S24_ERROR_ARGUMENT, "window is -1");
+    args = good, args.before = NULL;
+    refuse_cache(&l, args, S24_ERROR_ARGUMENT, "before is NULL");
+    args = good, args.keys = memory + 8;
+    refuse_cache(&l, args, S24_ERROR_ARGUMENT, "at no multiple of 16 bytes");
+    args = good, args.counters = NULL;
+    refuse_cache(&l, args, S24_ERROR_ARGUMENT, "counters is NULL");
+    language_close(&l);
+}
+
+static void test_refused_picks(void **state)
+{
+    (void)state;
+    static _Alignas(16) float logits[16];
+    s24_device_picked picked[2];
+    language l;
+    s24_device_pick_args args = {.size = sizeof args,
+                                 .logits = logits,
+                                 .rows = 2,
+                                 .n = 7,
+                                 .ld = 8,
+                                 .y = picked,
+                                 .work = logits};
+    language_open(&l, &(lm_spec){.llama = 1}, 0);
+    assert_ok(&l.env, s24_device_pick(l.env.ctx, l.device, &args));
+    args.ld = 7;
+    assert_int_equal(s24_device_pick(l.env.ctx, l.device, &args), S24_ERROR_SHAPE);
+    assert_non_null(strstr(s24_ctx_error(l.env.ctx), "logits are [2, 7], rows 7 apart"));
+    args.logits = logits + 1;
+    assert_int_equal(s24_device_pick(l.env.ctx, l.device, &args), S24_ERROR_ARGUMENT);
+    args.work = NULL;
+    assert_int_equal(s24_device_pick(l.env.ctx, l.device, &args), S24_ERROR_ARGUMENT);
+    assert_string_equal(s24_ctx_error(l.env.ctx), "work is NULL");
     language_close(&l);
 }
 
@@ -300,7 +440,11 @@ int main(void)
         cmocka_unit_test(test_packed_gpt2),
         cmocka_unit_test(test_logits),
         cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_graphs_of_caches),
+        cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_generate),
+        cmocka_unit_test(test_refused_caches),
+        cmocka_unit_test(test_refused_picks),
         cmocka_unit_test(test_places_of_losses),
         cmocka_unit_test(test_refusals),
     };
