@@ -187,6 +187,17 @@ void bench_table_free(bench_table *table);
 /* Says how a row's weights are called: a dtype's name or a scheme's. */
 const char *bench_dtype_name(s24_dtype dtype, const char *scheme);
 
+/* ---- a layer's step of training -------------------------------------------------------------- */
+
+typedef struct bench_train_plan {
+    const char *shapes, *peers;
+    int64_t threads[BENCH_MAX_LIST];
+    int thread_count;
+    bench_effort effort;
+} bench_train_plan;
+
+int bench_train(cli_app *cli, const bench_train_plan *plan);
+
 /* ---- reports --------------------------------------------------------------------------------- */
 
 /* Puts machine, CPU, versions and date into an object. */

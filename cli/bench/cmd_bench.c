@@ -12,7 +12,7 @@
 struct bench_options {
     cli_common common;
     const char *set, *shapes, *model, *generate, *dtype, *activations, *output, *backend, *threads,
-        *peers, *python, *ways, *batch, *seq, *svg, *include, *exclude, *attention;
+        *peers, *python, *ways, *batch, *seq, *svg, *include, *exclude, *attention, *train_linear;
     int64_t prune, rounds, min_ms, busy, prompt_tokens, new_tokens;
     double dropout;
     int tune, causal;
@@ -86,6 +86,11 @@ static const cli_option options[] = {
     {"attention", 0, CLI_TEXT, offsetof(struct bench_options, attention),
      "'TEXTS,TOKENS,HEADS,D;...'", NULL,
      "Time attention for training, forward and back, in bf16 or f16 (--dtype).", NULL},
+    {"train-linear", 0, CLI_TEXT, offsetof(struct bench_options, train_linear), "'M,K,N;...'", NULL,
+     "Time one layer's step of training in f32: forward, dX and dW, dense and 2:4 along both "
+     "sides, "
+     "and choosing and packing W alone.",
+     NULL},
     {"causal", 0, CLI_FLAG, offsetof(struct bench_options, causal), NULL, NULL,
      "Let no token see a later one.", NULL},
     {"dropout", 0, CLI_REAL, offsetof(struct bench_options, dropout), "X", "0",
@@ -135,7 +140,7 @@ static const cli_option options[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule rules[] = {
-    {CLI_ONE_OF, "set shapes model generate attention prune", NULL, NULL},
+    {CLI_ONE_OF, "set shapes model generate attention prune train-linear", NULL, NULL},
     {CLI_ONLY_WITH, "batch include exclude sparse", "model generate", NULL},
     {CLI_ONLY_WITH, "seq peers=torch", "model", NULL},
     {CLI_ONLY_WITH, "prompt-tokens new quantize-head peers=llama.cpp", "generate", NULL},
@@ -144,7 +149,7 @@ static const cli_rule rules[] = {
     {CLI_ONLY_WITH, "causal dropout", "attention", NULL},
     {CLI_ONLY_WITH, "attention output tune backend", "device=cuda", NULL},
     {CLI_NOT_WITH, "backend", "model tune", NULL},
-    {CLI_NOT_WITH, "svg", "prune attention", "has no chart"},
+    {CLI_NOT_WITH, "svg", "prune attention train-linear", "has no chart"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
@@ -258,8 +263,9 @@ static int check_device(cli_app *cli, const struct bench_options *o)
     const char *device = cli->common->device, *list = dtypes_of(cli, o);
     char item[16];
     cli->backend = o->backend;
-    if (!cli_on_cpu(cli) && o->prune)
-        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --prune runs on the CPU only", device);
+    if (!cli_on_cpu(cli) && (o->prune || o->train_linear))
+        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --%s runs on the CPU only", device,
+                        o->prune ? "prune" : "train-linear");
     while (cli_list_next(item, sizeof item, &list)) {
         if (scheme_of(item) && o->model)
             return cli_fail(cli, CLI_USAGE,
@@ -345,6 +351,17 @@ static int run_prune(cli_app *cli, const struct bench_options *o)
     plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
     return code == CLI_OK ? bench_prune(cli, &plan) : code;
+}
+
+static int run_train(cli_app *cli, const struct bench_options *o)
+{
+    bench_train_plan plan = {
+        .shapes = o->train_linear, .peers = o->peers, .effort = read_effort(o)};
+    if (o->dtype && strcmp(o->dtype, "f32"))
+        return cli_fail(cli, CLI_USAGE,
+                        "option --dtype: %s is not for --train-linear; expected f32", o->dtype);
+    const int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
+    return code == CLI_OK ? bench_train(cli, &plan) : code;
 }
 
 static int run_attention(cli_app *cli, const struct bench_options *o)
@@ -433,6 +450,7 @@ static int measure(cli_app *cli, const struct bench_options *o)
 {
     if (o->prune) return run_prune(cli, o);
     if (o->attention) return run_attention(cli, o);
+    if (o->train_linear) return run_train(cli, o);
     if (o->generate) return run_generate(cli, o);
     return o->model ? run_model(cli, o) : run_products(cli, o);
 }

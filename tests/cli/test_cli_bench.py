@@ -216,7 +216,7 @@ class Products(Scratch):
             ("attention of two dtypes", ["bench", "--attention", "1,8,2,16", "--device", "cuda",
                                          "--dtype", "f16,bf16"], 2, r"takes one --dtype"),
             ("attention and a set", ["bench", "--attention", "1,8,2,16", "--set", "minilm"], 2,
-             r"--set, --shapes, --model, --generate, --attention and --prune exclude each other"),
+             r"--generate, --attention, --prune and --train-linear exclude each other"),
             ("causal products", ["bench", "--causal"], 2, r"option --causal is for --attention"),
             ("attention drawn",
              ["bench", "--attention", "1,8,2,16", "--device", "cuda", "--svg", "x"],
