@@ -22,8 +22,8 @@ TEXT = "tinyshakespeare.txt"
 # small: two cores in ten minutes; baby: nanoGPT's, for a GPU.
 SIZES = {"small": {"layers": 3, "heads": 4, "width": 96, "context": 64, "dropout": 0.0, "batch": 16,
                    "steps": 600, "rate": 3e-3, "held_out": 200, "every": 100},
-         "baby": {"layers": 6, "heads": 6, "width": 384, "context": 256, "dropout": 0.2, "batch": 64,
-                  "steps": 5000, "rate": 1e-3, "held_out": 400, "every": 250}}
+         "baby": {"layers": 6, "heads": 6, "width": 384, "context": 256, "dropout": 0.2,
+                  "batch": 64, "steps": 5000, "rate": 1e-3, "held_out": 400, "every": 250}}
 # Method, its numbers, how it begins: s from scratch, t so and with the dense model as teacher, d
 # from the dense model with a rate ten times as large, r from scratch with squared ReLU.
 RUNS = {"dense": ("dense", "", "s"), "dense-relu2": ("dense", "", "r"),
@@ -108,12 +108,13 @@ class Work:
         more = ["--from-scratch"] if begins != "d" else []
         more += ["--teacher", dense] if begins == "t" else []
         more += ["--numbers", numbers] if numbers else []
+        rate = size["rate"] * (10 if begins == "d" else 1)
         self.tool("train", start, folder, "--stream", self.out / "text.txt", "--method", method,
                   "--max-tokens", size["context"], "--batch", size["batch"], "--seed", seed,
                   "--steps", self.options.steps or size["steps"], "--decay", "0.1", "--warmup",
-                  "0.02", "--schedule", "cosine", "--rate", size["rate"] * (10 if begins == "d" else 1),
-                  "--held-out", size["held_out"], "--checkpoint-steps", size["every"], "--metrics",
-                  metrics, "--dropout", size["dropout"], "--force", *more, *self.common())
+                  "0.02", "--schedule", "cosine", "--rate", rate, "--held-out",
+                  size["held_out"], "--checkpoint-steps", size["every"], "--metrics", metrics,
+                  "--dropout", size["dropout"], "--force", *more, *self.common())
         return folder, [json.loads(line) for line in metrics.read_text().splitlines()]
 
     def score(self, folder):
@@ -127,16 +128,19 @@ class Work:
         (folder, lines), begins = self.train(name, seed), RUNS[name][2]
         curve = [(line["step"], line["held_out"]) for line in lines if line["held_out"] is not None]
         flips = [line["flips"] for line in lines if line["flips"] is not None]
+        # A teacher's losses have its own term.
+        best = None if begins == "t" else min(value for _, value in curve)
         return {"name": name, "seed": seed, "curve": curve, "loss": self.score(folder),
-                # A teacher's losses have its own term.
-                "best": None if begins == "t" else min(value for _, value in curve), "two_four": self.is_two_four(folder),
-                "seconds": lines[-1]["seconds"], "flips": statistics.fmean(flips) if flips else None,
-                "kept": lines[-1]["kept"], "beta": lines[-1]["beta"]}
+                "best": best, "two_four": self.is_two_four(folder),
+                "flips": statistics.fmean(flips) if flips else None,
+                "seconds": lines[-1]["seconds"], "kept": lines[-1]["kept"],
+                "beta": lines[-1]["beta"]}
 
     def prune(self, criterion, seed):
         folder = self.out / f"{criterion}-{seed}"
         more = ["--calibration", self.out / "lines.txt"] if criterion == "sparsegpt" else []
-        self.tool("prune", self.out / f"dense-{seed}", folder, "--method", criterion, "--force", *more)
+        self.tool("prune", self.out / f"dense-{seed}", folder, "--method", criterion, "--force",
+                  *more)
         return {"name": criterion, "seed": seed, "curve": [], "loss": self.score(folder),
                 "best": None, "two_four": self.is_two_four(folder), "seconds": None, "flips": None,
                 "kept": None, "beta": None}
@@ -158,7 +162,7 @@ def run(options, tool):
             "rows": rows}
 
 
-# ---- the table and the page -----------------------------------------------------------------------
+# ---- the table and the page ---------------------------------------------------------------------
 
 
 HEAD = ["", "loss", "next to dense", "lowest on the way", "2:4", "flips a choice", "kept", "s"]
@@ -223,7 +227,7 @@ def page(result):
             f"</p><table><tr>{head}</tr>{body}</table>{curves(result['rows'])}</html>\n")
 
 
-# ---- the command ----------------------------------------------------------------------------------
+# ---- the command --------------------------------------------------------------------------------
 
 
 def method_list(text):
