@@ -97,7 +97,7 @@ static int open_documents(cli_app *cli, serve_server *s)
 {
     serve_model *m = s->models;
     if (!s->o->documents) return CLI_OK;
-    while (m < s->models + s->model_count && !m->encoder)
+    while (m < s->models + s->model_count && !m->batch)
         m++;
     if (m == s->models + s->model_count)
         return cli_fail(cli, CLI_USAGE, "--documents: none of the models is an encoder");
@@ -180,7 +180,8 @@ const cli_command cmd_serve = {
     .operands = "MODEL...",
     .text = "Answers OpenAI's /v1/embeddings and /v1/models, and /embed, /similarity, /tokenize, "
             "/search, /health, /info and /metrics, with the encoders among the MODELs, and "
-            "/v1/completions and /v1/chat/completions with the language models. Texts that wait "
+            "/v1/completions and /v1/chat/completions with the language models, /rerank and "
+            "/predict with those that have a head. Texts that wait "
             "together run together. A signal (SIGTERM, SIGINT) ends the server when what it has "
             "taken is answered.",
     .examples = examples,

@@ -52,7 +52,9 @@ typedef struct serve_job {
     int64_t texts, taken, done;
     int64_t *offsets; /* [texts + 1] into ids */
     int32_t *ids;
-    float *vectors;  /* [texts, width] */
+    float *vectors; /* [texts, width]; of a head its logits */
+    s24_text *read; /* what a head reads, in the request's JSON: [2·texts] */
+    s24_text_pairs pairs;
     int64_t nearest; /* of the documents to find for each text; 0: none */
     int64_t *lines;  /* [texts, nearest] */
     float *scores;
@@ -84,6 +86,7 @@ typedef struct serve_model {
     const char *name;
     char *path;
     s24_encoder *encoder; /* NULL: it is a language model */
+    int classifies;       /* 1: the encoder has a head, whose classes are the width */
     serve_language language;
     const s24_tokenizer *tokenizer; /* of either */
     const char *prompt;             /* before every text of an encoder */
@@ -138,6 +141,7 @@ struct serve_request {
     char *body;
     size_t bytes, room, dropped, held; /* held: what of the server's budget is in use */
     json_t *json;                      /* while it is read */
+    int keeps_json;                    /* 1: until it is answered */
     serve_model *model;
     serve_job job;
     struct serve_generation *generation; /* with a job of its own; NULL: of vectors */
@@ -199,7 +203,7 @@ void serve_refuse(serve_request *r, int code, const char *param, const char *for
 
 /* Parses the body into request->json; 0: it was refused. */
 int serve_read_json(serve_request *r);
-typedef enum serve_kind { SERVE_ANY, SERVE_ENCODER, SERVE_LANGUAGE } serve_kind;
+typedef enum serve_kind { SERVE_ANY, SERVE_ENCODER, SERVE_LANGUAGE, SERVE_CLASSIFIER } serve_kind;
 /* Finds the model that the body names, which is of that kind; the first such one where it names
    none. */
 int serve_read_model(serve_request *r, serve_kind kind);
@@ -235,6 +239,8 @@ void serve_write_embed(serve_request *r);
 void serve_write_similarity(serve_request *r);
 void serve_write_search(serve_request *r);
 void serve_write_completion(serve_request *r);
+void serve_write_rerank(serve_request *r);
+void serve_write_predict(serve_request *r);
 /* The answer of a generation that is streamed. */
 struct MHD_Response *serve_stream_response(serve_request *r);
 

@@ -172,8 +172,10 @@ static void read_whole(serve_request *r)
 {
     const serve_route *route = &serve_routes[r->route];
     route->read(r);
-    json_decref(r->json);
-    r->json = NULL;
+    if (!r->keeps_json) {
+        json_decref(r->json);
+        r->json = NULL;
+    }
     drop_body(r);
     if (!r->code && !cli_json_is_whole()) serve_refuse(r, 503, NULL, "the server is out of memory");
     if (!r->code)
@@ -188,7 +190,7 @@ static void write_whole(serve_request *r)
     if (!r->code && *job->error) serve_refuse(r, 500, NULL, "%s", job->error);
     if (!r->code) {
         serve_routes[r->route].write(r);
-        r->code = 200;
+        if (!r->code) r->code = 200;
     }
 }
 
@@ -278,6 +280,7 @@ static void complete(void *server, struct MHD_Connection *connection, void **sta
     free(r->job.offsets);
     free(r->job.ids);
     free(r->job.vectors);
+    free(r->job.read);
     free(r->job.lines);
     free(r->job.scores);
     if (r->counted) {

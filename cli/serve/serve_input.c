@@ -53,9 +53,14 @@ int serve_read_json(serve_request *r)
     return 0;
 }
 
+static serve_kind kind_of_model(const serve_model *model)
+{
+    return !model->encoder ? SERVE_LANGUAGE : model->classifies ? SERVE_CLASSIFIER : SERVE_ENCODER;
+}
+
 static int is_kind(const serve_model *model, serve_kind kind)
 {
-    return kind == SERVE_ANY || (kind == SERVE_ENCODER) == (model->encoder != NULL);
+    return kind == SERVE_ANY || kind_of_model(model) == kind;
 }
 
 int serve_read_model(serve_request *r, serve_kind kind)
@@ -63,7 +68,9 @@ int serve_read_model(serve_request *r, serve_kind kind)
     const serve_server *s = r->server;
     const json_t *named = json_object_get(r->json, "model");
     const char *name = json_string_value(named);
-    const char *of = kind == SERVE_LANGUAGE ? "language model" : "encoder";
+    static const char *const kinds[] = {"model", "encoder", "language model",
+                                        "model with a head that classifies texts"};
+    const char *of = kinds[kind];
     const int any = !named || json_is_null(named);
     int found = 0;
     for (int64_t i = 0; (any || name) && i < s->model_count; i++) {

@@ -18,6 +18,23 @@ static const char *last_part(char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
+/* Opens an encoder for vectors; one that was trained for a head that classifies texts with it. */
+static int open_with_head(serve_model *m, s24_encoder_opts *opts)
+{
+    cli_app *cli = &m->cli;
+    char why[512];
+    const s24_status status = s24_encoder_open(&m->encoder, cli->ctx, m->path, opts);
+    if (status != S24_ERROR_UNSUPPORTED) return cli_status(cli, status);
+    snprintf(why, sizeof why, "%s", s24_ctx_error(cli->ctx));
+    opts->head = 1;
+    if (s24_encoder_open(&m->encoder, cli->ctx, m->path, opts) == S24_OK &&
+        !s24_encoder_classifies_tokens(m->encoder)) {
+        m->classifies = 1;
+        return CLI_OK;
+    }
+    return cli_fail(cli, CLI_UNSUPPORTED, "%s", why);
+}
+
 static int open_encoder(serve_model *m, const struct serve_options *o)
 {
     cli_app *cli = &m->cli;
@@ -29,8 +46,7 @@ static int open_encoder(serve_model *m, const struct serve_options *o)
                                           : DEVICE_TOKENS;
     opts.batch_tokens = m->batch_tokens;
     int code = cli_model_opts(cli, &opts.model, o->dtype);
-    if (code == CLI_OK)
-        code = cli_status(cli, s24_encoder_open(&m->encoder, cli->ctx, m->path, &opts));
+    if (code == CLI_OK) code = open_with_head(m, &opts);
     if (code == CLI_OK) code = encode_use_prompt(cli, m->encoder, &prompt, &said);
     json_decref(said.prompt);
     if (code != CLI_OK) return code;
@@ -39,6 +55,10 @@ static int open_encoder(serve_model *m, const struct serve_options *o)
     m->max_tokens = s24_encoder_max_tokens(m->encoder);
     m->tokenizer = s24_encoder_tokenizer(m->encoder);
     m->prompt = s24_encoder_prompt(m->encoder, NULL);
+    if (m->classifies) {
+        m->width = s24_encoder_classes(m->encoder);
+        return CLI_OK;
+    }
     if (m->batch_tokens < m->max_tokens) m->batch_tokens = m->max_tokens;
     if ((m->batch = serve_batch_create(m)) != NULL) return CLI_OK;
     return cli_fail(cli, CLI_IO, "out of memory for batches of %lld tokens",

@@ -2,7 +2,8 @@
 /*
  * Lets requests wait for a model in the order in which they came, and runs them: the worker takes
  * as many texts from the front as fit a batch's tokens, whosever they are, and waits for nothing
- * else. What must stay true: the queue is bounded, and every job that was taken becomes ready.
+ * else. Generations, and what a head reads, run a request at a time. What must stay true: the queue
+ * is bounded, and every job that was taken becomes ready.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -113,15 +114,31 @@ static void form(serve_model *m)
     m->counts.waiting_tokens -= b->offsets[b->texts];
 }
 
-/* Takes the generation at the front, in the lock. */
-static serve_generation *take_generation(serve_model *m)
+/* Takes the job at the front, which runs alone, in the lock. */
+static serve_job *take_job(serve_model *m)
 {
     serve_job *job = m->first;
     m->first = job->next;
     if (!m->first) m->last = &m->first;
-    m->counts.waiting_texts--;
-    m->counts.waiting_tokens -= job->offsets[1];
-    return (serve_generation *)job;
+    m->counts.waiting_texts -= job->texts;
+    m->counts.waiting_tokens -= job->offsets[job->texts];
+    return job;
+}
+
+/* Runs a job's texts through the model's head. */
+static void run_head(serve_model *m, serve_job *job)
+{
+    const double began = cli_seconds();
+    int64_t tokens = 0;
+    if (s24_encoder_classify(job->vectors, &tokens, m->encoder, m->cli.ctx, &job->pairs) != S24_OK)
+        snprintf(job->error, sizeof job->error, "%s", s24_ctx_error(m->cli.ctx));
+    pthread_mutex_lock(&m->lock);
+    m->counts.texts += job->texts;
+    m->counts.tokens += tokens;
+    m->counts.batches++;
+    m->counts.busy += cli_seconds() - began;
+    pthread_mutex_unlock(&m->lock);
+    job->ready(job);
 }
 
 static void find_nearest(serve_model *m, serve_job *job)
@@ -183,13 +200,15 @@ void *serve_queue_work(void *model)
         while (!m->first && !m->ending)
             pthread_cond_wait(&m->change, &m->lock);
         const int ends = !m->first;
-        serve_generation *next = !ends && m->language.model ? take_generation(m) : NULL;
+        serve_job *next = !ends && !m->batch ? take_job(m) : NULL;
         if (!ends && !next) form(m);
         pthread_mutex_unlock(&m->lock);
         if (ends) return NULL;
-        if (next)
-            serve_generation_run(next);
-        else
+        if (!next)
             run_batch(m);
+        else if (m->classifies)
+            run_head(m, next);
+        else
+            serve_generation_run((serve_generation *)next);
     }
 }

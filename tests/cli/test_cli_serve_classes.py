@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""serve with models that have a head: /rerank and /predict give what rerank and classify print."""
+import concurrent.futures
+import json
+import unittest
+
+from cli_case import Scratch, one_object, run
+import test_cli_classes
+from test_cli_classes import LINES
+from test_cli_serve import Server
+import tiny_bert
+
+
+class Heads(Scratch):
+    @staticmethod
+    def make(folder):
+        test_cli_classes.Classes.make(folder)
+        tiny_bert.write(folder / "model")
+
+    def rows(self, *arguments):
+        done = run(*arguments, "--json", cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return one_object(done.stdout)
+
+    def test_rerank(self):
+        server = Server(self, "model", "bert-reranker")
+        hits = self.rows("rerank", "bert-reranker", "--query", "alpha", "--documents",
+                         "lines.txt")["hits"]
+        body = {"query": "alpha", "texts": LINES}
+        found = server.good("/rerank", {**body, "return_text": True})
+        self.assertEqual([(r["index"], r["text"]) for r in found],
+                         [(h["line"], h["text"]) for h in hits])
+        raw = server.good("/rerank", {**body, "raw_scores": True})
+        for one, other, hit in zip(found, raw, hits, strict=True):
+            self.assertAlmostEqual(one["score"], hit["score"], places=4)
+            self.assertAlmostEqual(other["score"], hit["logit"], places=3)
+        self.assertNotIn("text", raw[0])
+        cohere = {"query": "alpha", "model": "bert-reranker", "top_n": 2,
+                  "documents": [LINES[0], *({"text": line} for line in LINES[1:])],
+                  "return_documents": True}
+        value = server.good("/v1/rerank", cohere)
+        self.assertEqual([(r["index"], r["document"]["text"]) for r in value["results"]],
+                         [(h["line"], h["text"]) for h in hits[:2]])
+        self.assertAlmostEqual(value["results"][0]["relevance_score"], hits[0]["score"], places=4)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for again in pool.map(lambda _: server.good("/rerank", body), range(40)):
+                self.assertEqual([r["index"] for r in again], [h["line"] for h in hits])
+
+    def test_predict(self):
+        server = Server(self, "bert-classes")
+        whole = server.good("/predict", {"inputs": LINES})
+        self.assertEqual(len(whole), len(LINES))
+        for classes in whole:
+            self.assertEqual({c["label"] for c in classes},
+                             {"joy", "fear", "rage", "calm", "none"})
+            scores = [c["score"] for c in classes]
+            self.assertEqual(scores, sorted(scores, reverse=True))
+            self.assertAlmostEqual(sum(scores), 1, places=5)
+        done = run("classify", "bert-classes", "--input", "lines.txt", "--json", cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for classes, line in zip(whole, LINES):
+            self.assertIn(json.dumps(classes[0]["label"]), done.stdout)
+            single = server.good("/predict", {"inputs": line})
+            self.assertEqual([c["label"] for c in single], [c["label"] for c in classes])
+        pairs = server.good("/predict", {"inputs": [["alpha", "beta"], ["gamma", "delta"]],
+                                         "raw_scores": True})
+        self.assertEqual([len(p) for p in pairs], [5, 5])
+
+    def test_refusals(self):
+        server = Server(self, "bert-classes", "model", "--queue", "3")
+        for code, param, path, body in (
+                (422, "model", "/rerank", {"query": "a", "texts": ["b"]}),
+                (422, "query", "/rerank", {"texts": ["b"]}),
+                (422, "model", "/predict", {"inputs": "a", "model": "model"}),
+                (422, "model", "/embed", {"inputs": "a", "model": "bert-classes"}),
+                (422, "inputs", "/predict", {}), (422, "inputs", "/predict", {"inputs": [3]}),
+                (422, "inputs", "/predict", {"inputs": [["a", "b", "c"]]}),
+                (422, "inputs", "/predict", {"inputs": ["a", ["b", "c"]]}),
+                (413, "inputs", "/predict", {"inputs": ["a"] * 4})):
+            with self.subTest(path=path, body=body):
+                status, _, value = server.ask(path, body)
+                self.assertEqual((status, value["error"]["param"]), (code, param), value)
+        server = Server(self, "bert-reranker")
+        for body, param in (({"query": "a", "texts": "b"}, "texts"),
+                            ({"query": "a", "texts": []}, "texts"),
+                            ({"query": "a", "texts": [1]}, "texts"),
+                            ({"query": "a", "documents": [{}]}, "documents"),
+                            ({"query": "a", "documents": ["b"], "top_n": 0}, "top_n")):
+            status, _, value = server.ask("/rerank", body)
+            self.assertEqual((status, value["error"]["param"]), (422, param), value)
+        done = run("serve", "tags", "--port", "0", cwd=self.folder)
+        self.assertEqual(done.returncode, 5, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
