@@ -31,6 +31,31 @@ static const struct {
       .activation = S24_ACTIVATION_GELU},                                                          \
      head,                                                                                         \
      0},
+#define S24I_KIN_PRESET(preset, type, words, rows, kinds, skip, wide, deep, many, inner, by, far)  \
+    {preset,                                                                                       \
+     type,                                                                                         \
+     {.vocabulary = words,                                                                         \
+      .positions = rows,                                                                           \
+      .skipped = skip,                                                                             \
+      .types = kinds,                                                                              \
+      .width = wide,                                                                               \
+      .layers = deep,                                                                              \
+      .heads = many,                                                                               \
+      .kv_heads = many,                                                                            \
+      .head_width = (wide) / (many),                                                               \
+      .intermediate = inner,                                                                       \
+      .near = by,                                                                                  \
+      .near_every = (by) ? 3 : 0,                                                                  \
+      .rope = {.theta = 160000.0f},                                                                \
+      .near_rope = {.theta = (by) ? 10000.0f : 0.0f},                                              \
+      .buckets = far,                                                                              \
+      .joint = (by) > 0,                                                                           \
+      .gated = (by) > 0,                                                                           \
+      .joint_gate = (by) > 0,                                                                      \
+      .eps = (by) ? 1e-5f : 1e-12f,                                                                \
+      .activation = S24_ACTIVATION_GELU},                                                          \
+     0,                                                                                            \
+     0},
 #define S24I_IMAGE_PRESET(preset, type, side, piece, kinds, wide, deep, many, inner, small, near,  \
                           far)                                                                     \
     {preset,                                                                                       \
@@ -75,6 +100,7 @@ static const struct {
      own},
 #include "run/load/presets.def"
 #undef S24I_LANGUAGE_PRESET
+#undef S24I_KIN_PRESET
 #undef S24I_PRESET
 #undef S24I_IMAGE_PRESET
 };
@@ -162,6 +188,8 @@ static void fill_floats(s24_model *model, random_numbers *random)
     if (model->position_rows)
         fill(s24i_writable(model->position_rows), shape->positions * shape->width, random);
     fill(s24i_writable(model->type_rows), shape->types * shape->width, random);
+    if (model->relative)
+        fill(s24i_writable(model->relative), shape->buckets * shape->heads, random);
     if (model->embedding_norm.gamma) fill_norm(&model->embedding_norm);
     if (model->final_norm.gamma) fill_norm(&model->final_norm);
     for (int64_t b = 0; b < shape->layers; b++)
