@@ -97,6 +97,9 @@ typedef struct s24i_architecture {
        the rows before them too. */
     const char *key_padding;
 
+    /* Keys that would make another model of it: not there, null, false or 0; ends with NULL. */
+    const char *const *off;
+
     int pre_norm;     /* x + f(norm(x)) instead of norm(x + f(x)) */
     int rms;          /* norms divide by the root mean square: no mean, no .bias */
     int causal;       /* no token attends to a later one */

@@ -25,6 +25,7 @@ static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
                  {"gelu_pytorch_tanh", S24_ACTIVATION_GELU_TANH, 1, 0},
                  {"relu", S24_ACTIVATION_RELU, 1, 0},
                  {"silu", S24_ACTIVATION_SILU, 0, 0},
+                 {"swiglu", S24_ACTIVATION_SILU, 0, 0}, /* of a gate, as its gate */
                  {"relu2", S24_ACTIVATION_RELU, 0, 1}};
     const int knows_all = arch->causal || s24i_is_gated(arch);
     const char *name = arch->activation ? arch->activation : "gelu";
@@ -156,10 +157,26 @@ static s24_status read_tables(s24i_shape *shape, const s24i_config *config,
     return S24_OK;
 }
 
+/* What a row's models have not. */
+static s24_status check_off(const s24i_config *config, const s24i_architecture *arch)
+{
+    for (const char *const *key = arch->off; key && *key; key++) {
+        const s24i_json *value = s24i_json_get(config->json, *key);
+        const s24i_json_type type = s24i_json_typeof(value);
+        const int on = type == S24I_JSON_BOOL
+                           ? s24i_json_is_true(value)
+                           : type > S24I_JSON_NULL && s24i_json_number(value) != 0;
+        REQUIRE(config->ctx, !on, S24_ERROR_UNSUPPORTED, "%s: %s is on, which is not supported",
+                config->file, *key);
+    }
+    return S24_OK;
+}
+
 static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
     const char *positions = "absolute";
+    TRY(check_off(config, arch));
     shape->types = arch->key_types ? 2 : 0;
     shape->joint = arch->joint;
     shape->gated = s24i_is_gated(arch);

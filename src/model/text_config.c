@@ -46,7 +46,8 @@ static s24_status read_llama3(s24i_rope *rope, const s24i_config *config)
 static s24_status check_whole(const s24i_config *config)
 {
     double share = 1;
-    TRY(s24i_config_double(&share, config, "partial_rotary_factor", S24I_OPTIONAL, 0, 1));
+    TRY(s24i_config_double(&share, config, "partial_rotary_factor|rotary_emb_fraction",
+                           S24I_OPTIONAL, 0, 1));
     REQUIRE(config->ctx, share == 1, S24_ERROR_UNSUPPORTED,
             "%s: partial_rotary_factor is %g; only 1, whole heads, is supported", config->file,
             share);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every text encoder of models.def goes through the commands: pruned with calibration, packed,
 checked, run dense, 2:4 and in integers, timed; and trained where training has its steps."""
+import json
 import os
 import pathlib
 import random
@@ -46,6 +47,27 @@ class Encoders(Scratch):
                              "--dtype", "int8", "--force")
             self.assertEqual(told["sparse_layers"], 0)
         self.good("bench", "--model", "out", "--batch", "1", "--seq", "16")
+
+    def test_nomic_keys(self):
+        """Folders from before transformers had the model spell their keys as GPT-2's."""
+        path = self.folder / "nomic_bert/config.json"
+        new = json.loads(path.read_text())
+        arguments = ("embed", "nomic_bert", "--ids", "--input", "ids.txt", "--force", "--output")
+        self.good(*arguments, "new.npy")
+        old = {"model_type": "nomic_bert", "vocab_size": new["vocab_size"], "n_positions": 128,
+               "n_embd": 64, "n_layer": 3, "n_head": 4, "n_inner": 160, "type_vocab_size": 2,
+               "activation_function": "swiglu", "layer_norm_epsilon": 1e-12, "prenorm": False,
+               "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0, "rotary_scaling_factor": None,
+               "rotary_emb_interleaved": False, "causal": False}
+        path.write_text(json.dumps(old))
+        self.good(*arguments, "old.npy")
+        self.assertEqual((self.folder / "old.npy").read_bytes(),
+                         (self.folder / "new.npy").read_bytes())
+        for key, value, sentence in (("prenorm", True, "prenorm is on"),
+                                     ("moe_every_n_layers", 2, "moe_every_n_layers is on"),
+                                     ("rotary_emb_fraction", 0.5, "partial_rotary_factor")):
+            path.write_text(json.dumps({**old, key: value}))
+            self.assertIn(sentence, self.json(*arguments, "bad.npy", exit=5)["error"])
 
     def test_trained(self):
         for name in MODELS:

@@ -66,6 +66,22 @@ static int is_of(const s24i_json *value, int types)
     return types >> s24i_json_typeof(value) & 1;
 }
 
+/* The value at the first spelling of a key that the object has. */
+static s24i_json *get(const s24i_json *object, const char *key)
+{
+    char one[64];
+    s24i_json *value = NULL;
+    for (size_t length; !value && *key; key += length + (key[length] == '|')) {
+        length = strcspn(key, "|");
+        if (length >= sizeof one) return s24i_json_get(object, key);
+        memcpy(one, key, length);
+        one[length] = '\0';
+        value = s24i_json_get(object, one);
+        if (s24i_json_typeof(value) == S24I_JSON_NULL) value = NULL;
+    }
+    return value;
+}
+
 /* The value at a key into *value, of one of the types; NULL when it is optional and absent. */
 static s24_status lookup(s24i_json **value, const s24i_config *config, const char *key,
                          s24i_need need, int types, const char *expected)
@@ -75,8 +91,7 @@ static s24_status lookup(s24i_json **value, const s24i_config *config, const cha
     REQUIRE(config->ctx, s24i_json_typeof(config->json) == S24I_JSON_OBJECT, S24_ERROR_FORMAT,
             "%s: an object with the key \"%s\" is expected", config->file ? config->file : "JSON",
             key);
-    *value = s24i_json_get(config->json, key);
-    if (s24i_json_typeof(*value) == S24I_JSON_NULL) *value = NULL;
+    *value = get(config->json, key);
     REQUIRE(config->ctx, *value || need == S24I_OPTIONAL, S24_ERROR_FORMAT,
             "%s: the key \"%s\" is missing", config->file, key);
     REQUIRE(config->ctx, !*value || is_of(*value, types), S24_ERROR_FORMAT, "%s: \"%s\" is not %s",

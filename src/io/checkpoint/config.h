@@ -36,7 +36,8 @@ s24_status s24i_config_parse(s24i_config *out, s24_ctx *ctx, const char *name, c
                              size_t bytes);
 void s24i_config_free(s24i_config *config);
 
-/* Reads of an object. All fail with FORMAT. A string is borrowed from the config. */
+/* Reads of an object. All fail with FORMAT. A string is borrowed from the config. A key may be
+   several spellings with | between them, of which the first that is there counts. */
 s24_status s24i_config_int(int64_t *out, const s24i_config *config, const char *key, s24i_need need,
                            int64_t min, int64_t max);
 s24_status s24i_config_double(double *out, const s24i_config *config, const char *key,
