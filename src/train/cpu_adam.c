@@ -38,7 +38,7 @@ static void move_one(const adam_job *j, int64_t i)
     if (!on && u->signs) m = faded(u, m, u->p[i]);
     const double square = u->signs ? m * m : g * g;
     if (!frozen) u->v[i] = (float)(u->beta2 * (double)u->v[i] + (1 - u->beta2) * square);
-    const double root = frozen ? sqrt((double)u->v[i]) + u->frozen_eps
+    const double root = frozen ? u->frozen_gain * sqrt((double)u->v[i]) + u->frozen_eps
                                : sqrt((double)u->v[i]) / j->second_order + u->eps;
     u->p[i] = (float)((double)u->p[i] * j->keep - j->first_order * m / root);
     if (u->masked) u->masked[i] = on ? u->p[i] : 0.0f;

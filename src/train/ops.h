@@ -207,10 +207,10 @@ typedef struct s24i_update {
     double pull;        /* towards 0, of what is masked: a gradient of pull·p */
     int64_t step;       /* 1, 2, … */
     /* What tells STEP and AdamS from AdamW, for ops->update_as. Variance stays where a bit is set,
-       with `frozen_eps` as it is; signs: of what is masked the moment is (1 − fade) of itself and
-       fade·pull·sign(p), and the variance is that of the moment. */
+       its root then times frozen_gain and plus frozen_eps; signs: of what is masked the moment is
+       (1 − fade) of itself and fade·pull·sign(p), and the variance is that of the moment. */
     const uint16_t *frozen;
-    double frozen_eps, fade;
+    double frozen_gain, frozen_eps, fade;
     int signs;
 } s24i_update;
 

@@ -82,7 +82,7 @@ void s24i_optimiser_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
 static s24i_update update_of(const s24i_optimiser *o, const s24_transformer *t,
                              const s24_train_opts *opts, const s24i_stride *stride)
 {
-    const int frozen = o->taken && o->memory[S24I_REMEMBERS_FROZEN] != 0;
+    const double frozen = o->taken ? o->memory[S24I_REMEMBERS_FROZEN] : 0;
     return (s24i_update){.p = o->latent ? o->latent : t->weights,
                          .masked = o->latent ? t->weights : NULL,
                          .pull = o->numbers.masked_decay,
@@ -101,7 +101,9 @@ static s24i_update update_of(const s24i_optimiser *o, const s24_transformer *t,
                          .rate = stride->rate,
                          .decay = opts->decay,
                          .step = stride->step,
-                         .frozen = frozen ? o->taken : NULL,
+                         .frozen = frozen > 0 ? o->taken : NULL,
+                         .frozen_gain =
+                             o->numbers.corrected > 0 ? 1 / sqrt(1 - pow(opts->beta2, frozen)) : 1,
                          .frozen_eps = pow(opts->eps, 0.75),
                          .fade = stride->at.progress,
                          .signs = o->method->adam == S24I_ADAM_ADAMS};
@@ -149,8 +151,8 @@ static s24_status step_of_step(s24i_optimiser *o, s24_transformer *t, const s24i
     m->ops->update(m, job);
     if (m->status != S24_OK || !isfinite(sums.loss) || !isfinite(sums.squares)) return m->status;
     const double mean = remember_change(o, t, &change);
-    o->memory[S24I_REMEMBERS_FROZEN] =
-        s24i_step_freezes(mean, job->eps, stride->after, &o->numbers);
+    if (s24i_step_freezes(mean, job->eps, stride->after, &o->numbers))
+        o->memory[S24I_REMEMBERS_FROZEN] = (double)job->step;
     return S24_OK;
 }
 

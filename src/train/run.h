@@ -37,7 +37,7 @@ enum {
     S24I_REMEMBERS_FLIPS,
     S24I_REMEMBERS_KEPT,
     S24I_REMEMBERS_BETA,
-    S24I_REMEMBERS_FROZEN, /* is the variance? */
+    S24I_REMEMBERS_FROZEN, /* the step after which the variance is; 0: it is not */
     S24I_REMEMBERS_COUNT,  /* of what came into the window */
     S24I_REMEMBERS_SCORES, /* of eight masks */
     S24I_REMEMBERS_FIXED = S24I_REMEMBERS_SCORES + 8
@@ -135,7 +135,7 @@ void s24i_extra_move(s24i_optimiser *o, const float *gradients, const s24_train_
 /* A scale for each half of a row: [rows, 2]. */
 void s24i_scales_apply(float *w, const float *scales, int64_t rows, int64_t cols);
 
-/* Patterns (patterns.c): six logits a group of four, near those of `keep` at the start. */
+/* Patterns (mask_patterns.c): six logits a group of four, near those of `keep` at the start. */
 enum { S24I_PATTERNS = 6 };
 void s24i_patterns_begin(const s24i_optimiser *o, float *logits, const uint8_t *keep, int64_t count,
                          int64_t place);

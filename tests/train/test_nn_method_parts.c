@@ -74,6 +74,7 @@ static void check_step(const mini_file *file, int option)
                            .decay = 0.1,
                            .step = step,
                            .frozen = frozen ? taken : NULL,
+                           .frozen_gain = 1,
                            .frozen_eps = 1e-6};
         memcpy(g, golden(file, option, "grad_p", step - 1), P * sizeof *g);
         memcpy(g + P, golden(file, option, "grad_q", step - 1), Q * sizeof *g);
@@ -404,7 +405,7 @@ static void tiles_of_inputs(void **state)
 enum { GROUPS = 6 };
 static const int pairs[6][2] = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}};
 
-/* Σ of what the soft choice of a group gives, by the noise that patterns.c documents. */
+/* Σ of what the soft choice of a group gives, by the noise that mask_patterns.c documents. */
 static double soft_objective(const float *logits, const float *g, const float *w, uint64_t seed,
                              double scale, double temperature)
 {
