@@ -12,10 +12,10 @@
 
 struct prune_options {
     cli_common common;
-    const char *method, *pattern, *refine, *include, *exclude, *dtype, *quantize;
+    const char *method, *pattern, *refine, *masks, *include, *exclude, *dtype, *quantize;
     passages_options passages;
     int64_t reconstruct, seed;
-    int packed;
+    int packed, masks_only;
 };
 
 static const char *prune_dtype(int index)
@@ -39,6 +39,13 @@ static const cli_option options[] = {
      "Better the choice once it is made, by what the layer sees: swaps chooses the two of four "
      "once more, least-squares puts what stays at its common optimum.",
      s24_refinement_name},
+    {"masks", 0, CLI_TEXT, offsetof(struct prune_options, masks), "FILE", NULL,
+     "Keep what a .safetensors file of masks keeps, in place of a method: u8 or bool tensors of "
+     "the "
+     "layers' names and shapes.",
+     NULL},
+    {"masks-only", 0, CLI_FLAG, offsetof(struct prune_options, masks_only), NULL, NULL,
+     "Write no model, but a .safetensors file of masks of the pruned tensors.", NULL},
     {"reconstruct", 0, CLI_COUNT, offsetof(struct prune_options, reconstruct), "STEPS", NULL,
      "Then train what stays of each half of a block for so many steps to give what the dense "
      "model gives, without labels.",
@@ -64,6 +71,8 @@ static const cli_rule rules[] = {
     {CLI_ONLY_WITH, "refine", "calibration", NULL},
     {CLI_ONLY_WITH, "reconstruct", "calibration", NULL},
     {CLI_NOT_WITH, "reconstruct", "quantize", "trains floats"},
+    {CLI_NOT_WITH, "masks-only", "packed quantize reconstruct dtype=f32 dtype=f16 dtype=bf16",
+     "is of weights"},
     {CLI_ONLY_WITH, "quantize", "packed", NULL},
     {CLI_NOT_WITH, "quantize", "dtype=f32 dtype=f16 dtype=bf16", "is of floats"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
@@ -150,7 +159,10 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
 {
     passages given = {.count = 0};
     job j = {.cli = cli, .in = in, .pattern = o->pattern};
+    s24_checkpoint *masks = NULL;
     int code = passages_read(cli, &given, &o->passages, in);
+    if (code == CLI_OK && o->masks)
+        code = cli_status(cli, s24_checkpoint_open(&masks, cli->ctx, o->masks));
     if (code == CLI_OK && cli->json) code = make_layers(&j);
     s24_model_prune_opts opts = {.size = sizeof opts,
                                  .prune = {.size = sizeof opts.prune,
@@ -172,10 +184,13 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                                  .user = &j,
                                  .ids = given.ids ? &given.batch : NULL,
                                  .quantize = o->quantize,
-                                 .reconstruct = o->reconstruct};
+                                 .reconstruct = o->reconstruct,
+                                 .masks = masks,
+                                 .masks_only = o->masks_only};
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));
     if (code == CLI_OK) code = report(cli, &j);
+    s24_checkpoint_close(masks);
     free(j.layers);
     passages_free(&given);
     return code;

@@ -385,6 +385,12 @@ typedef struct s24_model_prune_opts {
        pruned one's, over the calibration passages, without labels. 0: none. On the CPU in f32; all
        of the model and its gradients are in memory. Excludes quantize. */
     int64_t reconstruct;
+    /* A file of masks: for each layer a tensor of its name and stored shape, u8 or bool, not zero
+       where a weight stays, of an N:M pattern. It takes the place of a criterion. NULL: none. */
+    const s24_checkpoint *masks;
+    /* 1: out_path is a .safetensors file of such masks, u8, of the pruned tensors and nothing else.
+       Excludes packed, dtype, quantize and reconstruct. */
+    int masks_only;
 } s24_model_prune_opts;
 
 /*

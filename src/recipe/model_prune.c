@@ -21,7 +21,11 @@ static s24_status declare(const s24i_pruner *pruner)
             s24_tensor_is_selected(&tensor, pruner->opts.include, pruner->opts.exclude);
         if (selected)
             TRY(s24_tensor_check_sides(pruner->ctx, pruner->in, &tensor, pruner->opts.packed));
-        if (s24i_pruner_takes(pruner, &tensor)) {
+        const int taken = s24i_pruner_takes(pruner, &tensor);
+        if (pruner->opts.masks_only) {
+            if (!taken) continue;
+            tensor = s24i_pruner_mask_tensor(&tensor);
+        } else if (taken) {
             const s24_dense matrix = s24i_pruner_matrix(NULL, &tensor);
             tensor.dtype = s24i_pruner_dtype(pruner, &tensor);
             tensor.packed = pruner->opts.packed;
@@ -54,7 +58,7 @@ static s24_status write_others(const s24i_pruner *pruner, const s24_model *model
         s24i_slot slot;
         if (!model) TRY(s24_ctx_progress(pruner->ctx, "pruning", i, count));
         if (!s24i_pruner_takes(pruner, tensor)) {
-            TRY(s24_writer_copy(pruner->writer, tensor));
+            if (!pruner->opts.masks_only) TRY(s24_writer_copy(pruner->writer, tensor));
         } else if (!model || !s24i_model_find_linear(&block, &slot, model, tensor->name)) {
             TRY(s24i_pruner_alone(pruner, tensor));
         }
@@ -115,12 +119,32 @@ static s24_status read_scheme(s24i_pruner *pruner)
     return S24_OK;
 }
 
+/* A file of masks stands where a criterion would, and chooses as its pattern says. */
+static s24_status read_masks(const s24i_pruner *pruner)
+{
+    const s24_model_prune_opts *opts = &pruner->opts;
+    REQUIRE(pruner->ctx, !opts->masks || s24_pattern_group(opts->prune.pattern) > 1,
+            S24_ERROR_ARGUMENT, "masks from a file are of a pattern N:M, not of %s",
+            opts->prune.pattern);
+    REQUIRE(pruner->ctx, !opts->masks || !opts->prune.device, S24_ERROR_UNSUPPORTED,
+            "masks from a file are applied on the CPU only");
+    REQUIRE(pruner->ctx,
+            !opts->masks_only ||
+                !(opts->packed || opts->dtype || opts->quantize || opts->reconstruct),
+            S24_ERROR_ARGUMENT,
+            "the option masks_only of pruning excludes packed, dtype, quantize "
+            "and reconstruct");
+    return S24_OK;
+}
+
 static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *opts)
 {
     s24_model_prune_opts *known = &pruner->opts;
     TRY(s24i_opts_read(pruner->ctx, known, sizeof *known, opts, "s24_model_prune_opts"));
     if (known->prune.size == 0) known->prune.size = sizeof known->prune;
-    if (!known->prune.criterion && !known->prune.score) known->prune.criterion = "magnitude";
+    if (known->masks) known->prune.criterion = NULL;
+    if (!known->prune.criterion && !known->prune.score && !known->masks)
+        known->prune.criterion = "magnitude";
     const char *criterion = known->prune.criterion;
     const int needs_stats = criterion ? s24_criterion_needs_stats(criterion) : 0;
     REQUIRE(pruner->ctx, needs_stats >= 0, S24_ERROR_ARGUMENT,
@@ -142,6 +166,7 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
             !known->packed || !known->prune.pattern || !strcmp(known->prune.pattern, "2:4"),
             S24_ERROR_ARGUMENT, "the option packed of pruning is of the pattern 2:4, not %s",
             known->prune.pattern);
+    TRY(read_masks(pruner));
     TRY(read_scheme(pruner));
     REQUIRE(pruner->ctx, known->reconstruct >= 0 && !(known->reconstruct && known->quantize),
             S24_ERROR_ARGUMENT,
@@ -169,7 +194,9 @@ s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *o
     REQUIRE(ctx, ctx && in && out_path, S24_ERROR_ARGUMENT,
             "s24_model_prune: ctx, in and out_path are required");
     TRY(read_options(&pruner, opts));
-    const s24_writer_opts writer = {.size = sizeof writer, .force = pruner.opts.force, .model = in};
+    const s24_writer_opts writer = {.size = sizeof writer,
+                                    .force = pruner.opts.force,
+                                    .model = pruner.opts.masks_only ? NULL : in};
     TRY(s24_writer_create(&pruner.writer, ctx, out_path, &writer));
     TRY_DONE(declare(&pruner));
     TRY_DONE(s24i_pruner_passages(&pruner) > 0 ? prune_with_model(&pruner)

@@ -51,6 +51,9 @@ s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tens
    checkpoint will see. */
 s24_status s24i_pruner_write(const s24i_pruner *pruner, float *w, const s24_tensor *tensor);
 
+/* What a tensor's mask is declared as. */
+s24_tensor s24i_pruner_mask_tensor(const s24_tensor *tensor);
+
 /* Reports w pruned to each of the patterns that are tried; w stays as it is. */
 s24_status s24i_pruner_try(const s24i_pruner *pruner, const float *w, const s24_tensor *tensor,
                            const s24_stats *stats);

@@ -7,6 +7,7 @@
 #include "recipe/model_prune.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor)
@@ -115,6 +116,97 @@ static s24_status write_quantized(const s24i_pruner *pruner, const s24_matrix *m
     return status;
 }
 
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+s24_tensor s24i_pruner_mask_tensor(const s24_tensor *tensor)
+{
+    return (s24_tensor){.name = tensor->name,
+                        .dtype = S24_U8,
+                        .rank = 2,
+                        .shape = {s24i_stored_side(tensor, 0), s24i_stored_side(tensor, 1)}};
+}
+
+/* Where w is not zero, as the tensor is stored. */
+static s24_status write_mask(const s24i_pruner *pruner, const s24_dense *w,
+                             const s24_tensor *tensor)
+{
+    const int64_t count = w->rows * w->cols;
+    const float *values = w->data;
+    uint8_t *mask;
+    TRY(s24i_alloc_elems(&mask, pruner->ctx, count, sizeof *mask, "a mask"));
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t row = i / w->cols, col = i % w->cols;
+        mask[tensor->transposed ? col * w->rows + row : i] = values[i] != 0.0f;
+    }
+    const s24_status status = s24_writer_write(pruner->writer, tensor->name, mask);
+    s24_ctx_free(pruner->ctx, mask);
+    return status;
+}
+
+typedef struct masked {
+    const s24_tensor *mask;
+    int turned, keep, group;
+} masked;
+
+/* 1 where the mask keeps, if it keeps as many of each group as the pattern does. */
+static s24_status score_by_mask(void *user, s24_ctx *ctx, double *scores,
+                                const s24_score_inputs *in)
+{
+    const masked *m = user;
+    const uint8_t *bytes = m->mask->data;
+    for (int64_t i = 0; i < in->rows * in->cols; i++) {
+        const int64_t row = i / in->cols, col = i % in->cols;
+        scores[i] = bytes[m->turned ? col * in->rows + row : i] != 0;
+    }
+    for (int64_t g = 0; g < in->rows * in->cols; g += m->group) {
+        int kept = 0;
+        for (int i = 0; i < m->group; i++)
+            kept += scores[g + i] > 0.0;
+        REQUIRE(ctx, kept == m->keep, S24_ERROR_FORMAT,
+                "%s: the mask of '%s' keeps %d of row %lld's columns %lld to %lld; expected %d",
+                m->mask->file, m->mask->name, kept, (long long)(g / in->cols),
+                (long long)(g % in->cols), (long long)(g % in->cols + m->group - 1), m->keep);
+    }
+    return S24_OK;
+}
+
+static s24_status find_mask(masked *m, const s24i_pruner *pruner, const s24_tensor *tensor)
+{
+    const char *pattern = pruner->opts.prune.pattern;
+    const s24_tensor *mask = s24_checkpoint_find(pruner->opts.masks, tensor->name);
+    REQUIRE(pruner->ctx, mask, S24_ERROR_FORMAT, "the file of masks has none for this tensor");
+    REQUIRE(pruner->ctx, mask->dtype == S24_U8 || mask->dtype == S24_BOOL, S24_ERROR_DTYPE,
+            "%s: the mask of '%s' is %s; expected u8 or bool", mask->file,
+            s24i_show(mask->name).text, s24_dtype_name(mask->dtype));
+    REQUIRE(pruner->ctx,
+            mask->rank == 2 && mask->shape[0] == s24i_stored_side(tensor, 0) &&
+                mask->shape[1] == s24i_stored_side(tensor, 1),
+            S24_ERROR_SHAPE, "%s: the mask of '%s' is not [%lld, %lld], as the tensor", mask->file,
+            s24i_show(mask->name).text, (long long)s24i_stored_side(tensor, 0),
+            (long long)s24i_stored_side(tensor, 1));
+    *m = (masked){.mask = mask,
+                  .turned = tensor->transposed,
+                  .keep = pattern ? atoi(pattern) : 2,
+                  .group = (int)s24_pattern_group(pattern)};
+    return S24_OK;
+}
+
+/* s24_prune by the criterion, or by the tensor's mask. */
+static s24_status prune_weight(s24_prune_report *report, const s24i_pruner *pruner,
+                               const s24_dense *w, const s24_tensor *tensor, const s24_stats *stats)
+{
+    s24_prune_opts opts = pruner->opts.prune;
+    masked m;
+    if (pruner->opts.masks) {
+        TRY(find_mask(&m, pruner, tensor));
+        opts.score = score_by_mask;
+        opts.score_user = &m;
+    }
+    return s24_prune(report, pruner->ctx, w, stats, &opts);
+}
+
+/* ---- one tensor ------------------------------------------------------------------------------ */
+
 /* The pruned w becomes integers that are near `before`, which may be NULL, and then their
    numbers. */
 static s24_status write_integers(const s24i_pruner *pruner, const s24_dense *w, const char *name,
@@ -134,7 +226,8 @@ static s24_status write_integers(const s24i_pruner *pruner, const s24_dense *w, 
 
 /* Prunes w and writes it in integers. */
 static s24_status prune_to_integers(s24_prune_report *report, const s24i_pruner *pruner,
-                                    const s24_dense *w, const char *name, const s24_stats *stats)
+                                    const s24_dense *w, const s24_tensor *tensor,
+                                    const s24_stats *stats)
 {
     const size_t bytes = (size_t)(w->rows * w->cols) * sizeof(float);
     s24_dense before = *w;
@@ -147,8 +240,8 @@ static s24_status prune_to_integers(s24_prune_report *report, const s24i_pruner 
                                  .stats = stats,
                                  .target = &before,
                                  .dampening = pruner->opts.prune.dampening};
-    s24_status status = s24_prune(report, pruner->ctx, w, stats, &pruner->opts.prune);
-    if (status == S24_OK) status = write_integers(pruner, w, name, report, &opts);
+    s24_status status = prune_weight(report, pruner, w, tensor, stats);
+    if (status == S24_OK) status = write_integers(pruner, w, tensor->name, report, &opts);
     s24_ctx_free(pruner->ctx, copy);
     return status;
 }
@@ -175,7 +268,8 @@ static s24_status prune_to_floats(s24_prune_report *report, const s24i_pruner *p
                                   const s24_dense *w, const s24_tensor *tensor,
                                   const s24_stats *stats)
 {
-    TRY(s24_prune(report, pruner->ctx, w, stats, &pruner->opts.prune));
+    TRY(prune_weight(report, pruner, w, tensor, stats));
+    if (pruner->opts.masks_only) return write_mask(pruner, w, tensor);
     return stats && pruner->opts.reconstruct ? S24_OK : write_floats(pruner, w, tensor);
 }
 
@@ -200,15 +294,14 @@ static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_ten
     const s24_dense dense = s24i_pruner_matrix(w, tensor);
     s24_prune_report report;
     const s24_status status = pruner->bits
-                                  ? prune_to_integers(&report, pruner, &dense, tensor->name, stats)
+                                  ? prune_to_integers(&report, pruner, &dense, tensor, stats)
                                   : prune_to_floats(&report, pruner, &dense, tensor, stats);
     if (status == S24_OK) give_report(pruner, tensor, &report, &how);
     return status;
 }
 
 static s24_status try_pattern(const s24i_pruner *pruner, const s24_dense *w,
-                              const s24_tensor *tensor, const s24_stats *stats,
-                              const char *pattern)
+                              const s24_tensor *tensor, const s24_stats *stats, const char *pattern)
 {
     const s24_layer_report how = {.seconds = s24i_seconds(), .pattern = pattern};
     s24_prune_opts opts = pruner->opts.prune;

@@ -101,8 +101,8 @@ class Magnitude(Scratch):
         self.assertEqual(done.stderr, "")
 
     def test_patterns(self):
-        for pattern, group, zeros in (("6:8", 8, 2), ("1:4", 4, 3), ("unstructured:0.25", 512, 128),
-                                      ("block:4x8:0.5", 512, 256)):
+        for pattern, group, zeros in (("6:8", 8, 2), ("1:4", 4, 3), ("block:4x8:0.5", 512, 256),
+                                      ("unstructured:0.25", 512, 128)):
             done = self.good("prune", "w.safetensors", "p.safetensors", "--pattern", pattern,
                              "--force")
             self.assertIn(f"2 layers are {pattern} in p.safetensors", done.stdout)
@@ -136,6 +136,14 @@ class Magnitude(Scratch):
             ("a pattern of another method", ["prune", "w.safetensors", "new", "--pattern", "4:8",
                                              "--method", "tile-best"], 5,
              r'"tile-best" does not make the pattern "4:8"'),
+            ("masks that are packed", ["prune", "w.safetensors", "new", "--masks-only",
+                                       "--packed"], 2, r"--masks-only.*--packed"),
+            ("masks that are not there", ["prune", "w.safetensors", "new", "--masks", "none"], 3,
+             r"none"),
+            ("masks of shares", ["prune", "w.safetensors", "new", "--masks", "w.safetensors",
+                                 "--pattern", "row:0.5"], 2, r"N:M, not of row:0\.5"),
+            ("masks of floats", ["prune", "w.safetensors", "new", "--masks", "w.safetensors"], 4,
+             r"is f32; expected u8 or bool"),
             ("refined blindly", ["prune", "w.safetensors", "new", "--refine", "swaps"], 2,
              r"--refine.*--calibration"),
             ("no such refinement", ["prune", "w.safetensors", "new", "--refine", "swap"], 2,
@@ -190,6 +198,39 @@ class Calibrated(Scratch):
             self.assertIs(self.json("check", "refined")["ok"], True)
         self.assertLess(error["--refine swaps"], error[""])
         self.assertLessEqual(error["--refine least-squares,swaps"], error["--refine swaps"] + 1e-6)
+
+    def test_masks_go_to_a_file_and_come_from_it(self):
+        self.good("prune", "model", "by-wanda", "--method", "wanda", "--calibration", "texts")
+        found = self.json("prune", "model", "m.safetensors", "--method", "wanda", "--calibration",
+                          "texts", "--masks-only")["layers"]
+        masks = read(self.folder / "m.safetensors")[0]
+        self.assertEqual(set(masks), {layer["name"] for layer in found})
+        self.assertEqual({dtype for dtype, _, _ in masks.values()}, {"U8"})
+        self.good("prune", "model", "by-masks", "--masks", "m.safetensors")
+        self.assertEqual((self.folder / "by-masks/model.safetensors").read_bytes(),
+                         (self.folder / "by-wanda/model.safetensors").read_bytes())
+        refined = self.json("prune", "model", "refined", "--force", "--masks", "m.safetensors",
+                            "--refine", "least-squares", "--calibration", "texts")["layers"]
+        self.assertLess(sum(layer["output_error"] for layer in refined),
+                        sum(layer["output_error"] for layer in found))
+        first = next(iter(masks))
+        _, shape, data = masks[first]
+        entry = {"dtype": "U8", "shape": shape, "data": data}
+        other = dict(entry, data=bytes([not data[0]]) + data[1:])
+        turned = dict(entry, shape=[shape[1] * 2, shape[0] // 2])
+        for change, sentence in ((other, r"keeps [13] of row 0's columns 0 to 3; expected 2"),
+                                 (turned, r"is not \[\d+, \d+\], as the tensor"),
+                                 (None, r"the file of masks has none for this tensor")):
+            broken = {key: {"dtype": "U8", "shape": value[1], "data": value[2]}
+                      for key, value in masks.items() if key != first}
+            if change:
+                broken[first] = change
+            write(self.folder / "broken.safetensors", broken)
+            done = run("prune", "model", "new", "--masks", "broken.safetensors", cwd=self.folder)
+            self.assertIn(first, done.stderr)
+            self.assertRegex(done.stderr, sentence)
+            self.assertEqual(done.returncode, 4)
+            self.assertFalse((self.folder / "new").exists())
 
     def test_samples_are_the_first_lines_that_are_not_empty(self):
         for texts, more, out in (("texts", ["--samples", "2"], "a"), ("two", [], "b")):

@@ -252,10 +252,44 @@ static void reconstruction_comes_nearer_to_the_dense_model(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* GPT-2 stores its weights [in, out], and so are their masks. */
+static void masks_lie_as_their_weights_do(void **state)
+{
+    static const lm_spec spec = {.llama = 0};
+    s24_ctx *ctx;
+    s24_checkpoint *checkpoint, *masks, *made[2];
+    (void)state;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder_of(ctx, &spec)));
+    s24_model_prune_opts opts = {.size = sizeof opts, .force = 1};
+    OK(ctx, s24_model_prune(ctx, checkpoint, io_path("by-size"), &opts));
+    opts.masks_only = 1;
+    OK(ctx, s24_model_prune(ctx, checkpoint, io_path("masks.safetensors"), &opts));
+    OK(ctx, s24_checkpoint_open(&masks, ctx, io_path("masks.safetensors")));
+    assert_int_equal(s24_checkpoint_count(masks), LM_LAYERS * 4);
+    opts.masks_only = 0;
+    opts.masks = masks;
+    opts.prune.criterion = "random"; /* is not asked */
+    OK(ctx, s24_model_prune(ctx, checkpoint, io_path("by-masks"), &opts));
+    OK(ctx, s24_checkpoint_open(&made[0], ctx, io_path("by-size")));
+    OK(ctx, s24_checkpoint_open(&made[1], ctx, io_path("by-masks")));
+    for (int64_t i = 0; i < s24_checkpoint_count(made[0]); i++) {
+        const s24_tensor *t = s24_checkpoint_tensor(made[0], i);
+        const s24_tensor *u = s24_checkpoint_find(made[1], t->name);
+        assert_int_equal(t->bytes, u->bytes);
+        assert_memory_equal(t->data, u->data, t->bytes);
+    }
+    for (int i = 0; i < 2; i++)
+        s24_checkpoint_close(made[i]);
+    s24_checkpoint_close(masks);
+    s24_checkpoint_close(checkpoint);
+    s24_ctx_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_criterion),
+        cmocka_unit_test(every_criterion), cmocka_unit_test(masks_lie_as_their_weights_do),
         cmocka_unit_test(reconstruction_comes_nearer_to_the_dense_model)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

@@ -148,6 +148,15 @@ static void bad_options_are_refused(void **state)
     opts.packed = 1;
     opts.quantize = "int8";
     expect_refusal(ctx, in, &opts, S24_ERROR_ARGUMENT, "reconstruct", "excludes quantize");
+    opts = options("magnitude", NULL);
+    opts.packed = opts.masks_only = 1;
+    expect_refusal(ctx, in, &opts, S24_ERROR_ARGUMENT, "masks_only", "excludes packed");
+    opts = options("magnitude", NULL);
+    opts.prune.pattern = "4:8";
+    opts.packed = 1;
+    expect_refusal(ctx, in, &opts, S24_ERROR_ARGUMENT, "packed", "not 4:8");
+    opts.prune.pattern = "4;8";
+    expect_refusal(ctx, in, &opts, S24_ERROR_ARGUMENT, "\"4;8\"", "is no pattern");
     s24_ctx_destroy(ctx);
 }
 
