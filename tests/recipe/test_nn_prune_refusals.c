@@ -223,6 +223,7 @@ static void an_interruption_leaves_nothing(void **state)
             env.stop_at = ++steps;
             s24_model_prune_opts opts = options(with_texts ? "sparsegpt" : "magnitude", NULL);
             if (!with_texts) opts.text_count = 0;
+            opts.reconstruct = with_texts ? 2 : 0;
             status = prune_path(env.ctx, in, out, &opts);
             if (status != S24_OK) {
                 assert_int_equal(status, S24_ERROR_INTERRUPTED);
@@ -250,6 +251,7 @@ static void every_allocation_may_fail(void **state)
         env.memory.fail_at = env.memory.calls + ++failures;
         s24_model_prune_opts opts = options("sparsegpt", NULL);
         opts.packed = 1;
+        opts.reconstruct = 1;
         status = prune_path(env.ctx, in, out, &opts);
         if (status != S24_OK) {
             if (status != S24_ERROR_MEMORY) fail_msg("%s", s24_ctx_error(env.ctx));
