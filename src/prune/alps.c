@@ -16,7 +16,7 @@
  */
 #include <string.h>
 
-#include "prune/patterns.h"
+#include "prune/prune_patterns.h"
 
 enum { ITERATIONS = 80 };
 static const double FIRST_RHO = 0.05, GROWTH = 1.08;

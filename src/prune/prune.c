@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "prune/patterns.h"
+#include "prune/prune_patterns.h"
 
 static const s24i_criterion criteria[] = {
 #define SCORE(name, needs_stats, select, score)                                                    \

@@ -20,7 +20,7 @@ struct s24_stats {
     double *gram; /* [k, k] */
 };
 
-typedef struct s24i_pattern s24i_pattern; /* prune/patterns.h */
+typedef struct s24i_pattern s24i_pattern; /* prune/prune_patterns.h */
 
 typedef struct s24i_prune_job {
     int64_t n, k;

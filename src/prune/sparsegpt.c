@@ -16,7 +16,7 @@
  * Reference: Frantar, Alistarh, "SparseGPT: massive language models can be accurately pruned in
  * one-shot", ICML 2023, algorithm 1 and section 3.4 (n:m).
  */
-#include "prune/patterns.h"
+#include "prune/prune_patterns.h"
 
 typedef struct solver {
     int64_t n, k, block;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a pattern's text says, and the choice by scores. */
-#ifndef S24_PRUNE_PATTERNS_H
-#define S24_PRUNE_PATTERNS_H
+#ifndef S24_PRUNE_PRUNE_PATTERNS_H
+#define S24_PRUNE_PRUNE_PATTERNS_H
 
 #include "prune/prune.h"
 
 enum { S24I_WHOLE = -1 };
 
 struct s24i_pattern {
-    int kind;           /* its row in patterns.def */
+    int kind;           /* its row in prune_patterns.def */
     int64_t group;      /* columns that are chosen together along k; 1: no groups */
     int64_t keep;       /* of a group, of a block that goes, or the diagonal's width */
     int64_t rows, cols; /* of a block; S24I_WHOLE: all of the weight's */

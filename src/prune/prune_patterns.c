@@ -3,7 +3,7 @@
  * Patterns: which places may be other than zero together. Each reads its own text and chooses by
  * the weights' scores; of equal scores the higher place stays. Shares are of zeros.
  */
-#include "prune/patterns.h"
+#include "prune/prune_patterns.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -225,7 +225,7 @@ static const struct {
     s24_status (*keep)(s24_ctx *ctx, const choice *c);
 } kinds[] = {
 #define PATTERN(syntax, read, keep) {syntax, read, keep},
-#include "prune/patterns.def"
+#include "prune/prune_patterns.def"
 #undef PATTERN
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
