@@ -63,6 +63,18 @@ S24_API s24_sparse_parts s24_sparse_get(const s24_sparse *matrix);
 S24_API s24_status s24_sparse_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_sparse *src);
 S24_API void s24_sparse_destroy(s24_sparse *matrix);
 
+/*
+ * A plan as s24_plan_create makes of a 2:4 matrix, for s24_plan_run and all the rest: y = x · Wᵀ
+ * with bias, activation, gate and residual, in f32. BSR of square blocks is multiplied as it is,
+ * everything else as CSR. kernel: one of s24_sparse_kernel_name; NULL: the fastest here. Errors:
+ * ARGUMENT (no such kernel), UNSUPPORTED (one of another format, or that this CPU has not), MEMORY.
+ */
+S24_API s24_status s24_sparse_plan(s24_plan **out, s24_ctx *ctx, const s24_sparse *w,
+                                   const char *kernel);
+/* Kernels of sparse matrices by index, what they multiply and the S24_CPU_ bits that they need
+   (either may be NULL); NULL past the end. */
+S24_API const char *s24_sparse_kernel_name(int index, s24_format *format, uint32_t *cpu);
+
 #ifdef __cplusplus
 }
 #endif

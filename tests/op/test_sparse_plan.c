@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Products with sparse matrices: every row of the table that this CPU has against sums in double,
+ * for each format and block, few and many tokens, on operands between inaccessible pages, with
+ * every part of the epilogue.
+ */
+#include "support.h"
+
+#include <math.h>
+
+#include "activation.h"
+#include "core_support.h"
+#include "guarded.h"
+
+typedef struct sides {
+    int64_t m, n, k, block_rows, block_cols; /* blocks 0: CSR */
+    int every;                               /* one block in so many is there */
+} sides;
+
+static const sides shapes[] = {
+    {1, 5, 7, 0, 0, 3},      {3, 33, 40, 0, 0, 2},       {17, 64, 129, 0, 0, 10},
+    {64, 96, 200, 0, 0, 8},  {65, 31, 33, 0, 0, 1},      {50, 20, 24, 0, 0, 1000},
+    {1, 8, 8, 8, 8, 1},      {2, 64, 96, 16, 16, 3},     {5, 48, 64, 16, 16, 2},
+    {16, 32, 64, 32, 32, 2}, {33, 64, 128, 64, 64, 2},   {70, 128, 256, 128, 128, 2},
+    {49, 24, 40, 8, 8, 4},   {4, 128, 128, 128, 128, 1}, {20, 32, 48, 16, 16, 1000},
+    {18, 16, 32, 4, 1, 3},   {18, 16, 32, 1, 4, 3},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* A matrix of random blocks. */
+static float *blocks_of(const sides *s, uint64_t *seed)
+{
+    const int64_t r = s->block_rows ? s->block_rows : 1, c = s->block_cols ? s->block_cols : 1;
+    float *w = calloc((size_t)(s->n * s->k), sizeof *w);
+    for (int64_t i = 0; i < s->n / r; i++)
+        for (int64_t j = 0; j < s->k / c; j++)
+            for (int64_t a = 0; a < r * c && (test_random(seed) % (unsigned)s->every == 0 || a);
+                 a++)
+                w[(i * r + a / c) * s->k + j * c + a % c] = test_uniform(seed);
+    return w;
+}
+
+static s24_sparse *sparse_of(s24_ctx *ctx, const sides *s, const float *w)
+{
+    s24_sparse *sparse;
+    const s24_dense dense = {(void *)(uintptr_t)w, S24_F32, s->n, s->k, 0};
+    const s24_sparse_parts as = {.format = s->block_rows ? S24_FORMAT_BSR : S24_FORMAT_CSR,
+                                 .block_rows = s->block_rows,
+                                 .block_cols = s->block_cols};
+    assert_ok(ctx, s24_sparse_create(&sparse, ctx, &dense, &as));
+    return sparse;
+}
+
+/* Operands of a run; part: bits of bias, gate, residual, and above them the activation. */
+typedef struct operands {
+    guarded x, y, bias, work;
+    float *gate, *residual;
+    s24_linear_args args;
+    s24_dense dx, dy, dgate, dresidual;
+} operands;
+
+static guarded random_guarded(int64_t count, int at_end, uint64_t *seed)
+{
+    guarded g = guard((size_t)count * sizeof(float), sizeof(float), at_end);
+    for (int64_t i = 0; i < count; i++)
+        ((float *)g.data)[i] = test_uniform(seed);
+    return g;
+}
+
+static void make_operands(operands *o, const sides *s, const s24_plan *plan, s24_ctx *ctx, int part,
+                          uint64_t *seed)
+{
+    const int at_end = part & 1;
+    const size_t bytes = s24_plan_work_bytes(plan, ctx, s->m);
+    *o = (operands){.x = random_guarded(s->m * s->k, at_end, seed),
+                    .y = random_guarded(s->m * s->n, at_end, seed),
+                    .bias = random_guarded(s->n, 1, seed),
+                    .work = guard(bytes ? bytes : 64, 64, 1)};
+    o->gate = malloc((size_t)(s->m * s->n) * sizeof *o->gate);
+    o->residual = malloc((size_t)(s->m * s->n) * sizeof *o->residual);
+    for (int64_t i = 0; i < s->m * s->n; i++) {
+        o->gate[i] = test_uniform(seed);
+        o->residual[i] = test_uniform(seed);
+    }
+    o->dx = (s24_dense){o->x.data, S24_F32, s->m, s->k, 0};
+    o->dy = (s24_dense){o->y.data, S24_F32, s->m, s->n, 0};
+    o->dgate = (s24_dense){o->gate, S24_F32, s->m, s->n, 0};
+    o->dresidual = (s24_dense){o->residual, S24_F32, s->m, s->n, 0};
+    o->args = (s24_linear_args){.y = &o->dy,
+                                .x = &o->dx,
+                                .bias = part & 1 ? o->bias.data : NULL,
+                                .gate = part & 2 ? &o->dgate : NULL,
+                                .residual = part & 4 ? &o->dresidual : NULL,
+                                .activation = (s24_activation)(part >> 3),
+                                .work = bytes ? o->work.data : NULL,
+                                .work_bytes = bytes};
+}
+
+static void drop_operands(operands *o)
+{
+    unguard(o->x);
+    unguard(o->y);
+    unguard(o->bias);
+    unguard(o->work);
+    free(o->gate);
+    free(o->residual);
+}
+
+static void check_outputs(const operands *o, const sides *s, const float *w, const char *kernel)
+{
+    for (int64_t m = 0; m < s->m; m++)
+        for (int64_t n = 0; n < s->n; n++) {
+            double sum = 0, size = 1;
+            for (int64_t k = 0; k < s->k; k++) {
+                const double product = (double)((float *)o->x.data)[m * s->k + k] * w[n * s->k + k];
+                sum += product;
+                size += fabs(product);
+            }
+            if (o->args.bias) sum += o->args.bias[n];
+            sum = activation_of(sum, o->args.activation);
+            if (o->args.gate) sum *= o->gate[m * s->n + n];
+            if (o->args.residual) sum += o->residual[m * s->n + n];
+            const double got = ((float *)o->y.data)[m * s->n + n];
+            if (fabs(got - sum) > 1e-6 * size)
+                fail_msg("%s: [%d, %d] of %d tokens is %g, expected %g", kernel, (int)m, (int)n,
+                         (int)s->m, got, sum);
+        }
+}
+
+static void run_shape(s24_ctx *ctx, const sides *s, const char *kernel, uint64_t *seed)
+{
+    float *w = blocks_of(s, seed);
+    s24_sparse *sparse = sparse_of(ctx, s, w);
+    s24_plan *plan;
+    const s24_status status = s24_sparse_plan(&plan, ctx, sparse, kernel);
+    if (status == S24_ERROR_UNSUPPORTED) {
+        assert_null(plan);
+    } else {
+        assert_ok(ctx, status);
+        assert_string_equal(s24_plan_kernel(plan, s->m), kernel);
+        for (int part = 0; part < 40; part += 1 + (int)(test_random(seed) % 7)) {
+            operands o;
+            make_operands(&o, s, plan, ctx, part, seed);
+            assert_ok(ctx, s24_plan_run(ctx, plan, &o.args));
+            check_outputs(&o, s, w, kernel);
+            drop_operands(&o);
+        }
+    }
+    s24_plan_destroy(plan);
+    s24_sparse_destroy(sparse);
+    free(w);
+}
+
+static void test_every_row(void **state)
+{
+    heap h = {.fail_at = 0};
+    const char *kernel;
+    uint32_t cpu;
+    uint64_t seed = 3;
+    (void)state;
+    for (int threads = 1; threads <= 3; threads += 2) {
+        s24_ctx *ctx = ctx_on(&h, threads);
+        for (int i = 0; (kernel = s24_sparse_kernel_name(i, NULL, &cpu)); i++)
+            for (int j = 0; j < SHAPES && !(cpu & ~s24_ctx_cpu(ctx)); j++)
+                run_shape(ctx, &shapes[j], kernel, &seed);
+        ctx_off(&h, ctx);
+    }
+}
+
+/* Other dtypes are widened, and the best row is one of the table. */
+static void test_other_dtypes(void **state)
+{
+    heap h = {.fail_at = 0};
+    s24_ctx *ctx = ctx_on(&h, 1);
+    uint64_t seed = 5;
+    const sides s = {9, 32, 48, 16, 16, 2};
+    float *w = blocks_of(&s, &seed), *rounded = calloc(32 * 48, sizeof *rounded);
+    uint16_t halves[32 * 48];
+    (void)state;
+    assert_ok(ctx, s24_convert(halves, S24_BF16, w, S24_F32, 32 * 48));
+    assert_ok(ctx, s24_convert(rounded, S24_F32, halves, S24_BF16, 32 * 48));
+    const s24_dense dense = {halves, S24_BF16, 32, 48, 0};
+    const s24_sparse_parts as = {.format = S24_FORMAT_BSR, .block_rows = 16, .block_cols = 16};
+    s24_sparse *sparse;
+    s24_plan *plan;
+    operands o;
+    assert_ok(ctx, s24_sparse_create(&sparse, ctx, &dense, &as));
+    assert_ok(ctx, s24_sparse_plan(&plan, ctx, sparse, NULL));
+    make_operands(&o, &s, plan, ctx, 7, &seed);
+    assert_ok(ctx, s24_plan_run(ctx, plan, &o.args));
+    check_outputs(&o, &s, rounded, s24_plan_kernel(plan, 9));
+    drop_operands(&o);
+    s24_plan_destroy(plan);
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "no kernel of sparse matrices named \"none\"",
+                   s24_sparse_plan(&plan, ctx, sparse, "none"));
+    assert_refused(ctx, S24_ERROR_UNSUPPORTED, "multiplies csr; this matrix is multiplied as bsr",
+                   s24_sparse_plan(&plan, ctx, sparse, "sparse_csr_f32_ref"));
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "w is NULL", s24_sparse_plan(&plan, ctx, NULL, NULL));
+    s24_sparse_destroy(sparse);
+    free(rounded);
+    free(w);
+    ctx_off(&h, ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_row),
+        cmocka_unit_test(test_other_dtypes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
