@@ -41,12 +41,31 @@ static size_t counter_bytes(const s24_cache *cache)
     return (size_t)s24i_round_up(cache->texts * cache->model->shape.heads, 4) * sizeof(unsigned);
 }
 
+/* Says how many tokens would fit, up to a half of them. */
+static s24_status no_room(const s24_cache *cache, s24_ctx *ctx)
+{
+    const int64_t all = cache->texts * cache->room, bytes = s24_cache_bytes(cache);
+    s24_device *device = cache->model->device;
+    int64_t fit = all;
+    void *memory = NULL;
+    while (!memory && (fit /= 2) > 0)
+        (void)s24_device_alloc(&memory, ctx, device, (size_t)(bytes / all * fit), NULL);
+    if (memory) TRY(s24_device_free(ctx, device, memory, NULL));
+    return s24_ctx_fail(ctx, S24_ERROR_MEMORY,
+                        "keys and values of %lld texts of %lld tokens take %lld bytes, which the "
+                        "device has no room for; those of %lld tokens in all would fit",
+                        (long long)cache->texts, (long long)cache->room, (long long)bytes,
+                        (long long)fit);
+}
+
 s24_status s24i_gpu_cache_fill(s24_cache *cache, s24_ctx *ctx)
 {
     const s24i_shape *shape = &cache->model->shape;
     s24_device *device = cache->model->device;
     void *memory;
-    TRY(reserve(&cache->memory, cache, ctx, (size_t)s24_cache_bytes(cache)));
+    const s24_status status = reserve(&cache->memory, cache, ctx, (size_t)s24_cache_bytes(cache));
+    if (status == S24_ERROR_MEMORY) return no_room(cache, ctx);
+    TRY(status);
     TRY(reserve(&memory, cache, ctx,
                 counter_bytes(cache) + s24_device_attention_cache_work_bytes(
                                            device, cache->texts, shape->heads, cache->d)));
