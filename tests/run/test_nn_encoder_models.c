@@ -9,6 +9,7 @@
 
 #include "nn_language_pass.h"
 #include "nn_train_golden.h"
+#include "run/gpu/gpu_model.h"
 
 enum { TEXTS = 4, ROOM = 512 };
 
@@ -208,6 +209,34 @@ static void trained_models(void **state)
     }
 }
 
+/* A device takes what it has the steps for, and says what it lacks; none is asked. */
+static void device_models(void **state)
+{
+    static const struct {
+        const char *name, *refused;
+    } rows[] = {{"roberta", NULL},
+                {"xlm-roberta", NULL},
+                {"distilbert", NULL},
+                {"nomic_bert", "turns positions and has its norms after the sums"},
+                {"electra", "embeddings of 32 elements that a layer widens to 64"},
+                {"mpnet", "a device has no step 'attend by distance'"},
+                {"modernbert", "a device has no step 'attend near'"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        texts t;
+        s24i_shape shape;
+        if (!open_texts(&t, rows[i].name)) SKIP_WITHOUT(t.folder);
+        s24_ctx *ctx = new_ctx(NULL, 1);
+        const s24i_architecture *arch = s24i_architecture_find(rows[i].name);
+        OK(ctx, s24i_shape_read(&shape, ctx, arch, t.folder));
+        const s24_status status = s24i_gpu_check(ctx, NULL, arch, &shape);
+        assert_int_equal(status, rows[i].refused ? S24_ERROR_UNSUPPORTED : S24_OK);
+        if (rows[i].refused) assert_non_null(strstr(s24_ctx_error(ctx), rows[i].refused));
+        s24_ctx_destroy(ctx);
+        mini_close(&t.io);
+    }
+}
+
 /* Heads of sequence classification: BERT's pooler, RoBERTa's layer. */
 static void golden_heads(void **state)
 {
@@ -252,7 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_models), cmocka_unit_test(masked_tokens),
         cmocka_unit_test(pruned_models), cmocka_unit_test(trained_models),
-        cmocka_unit_test(golden_heads),
+        cmocka_unit_test(device_models), cmocka_unit_test(golden_heads),
     };
     return cmocka_run_group_tests_name("nn_encoder_models", tests, NULL, NULL);
 }

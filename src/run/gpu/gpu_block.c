@@ -325,6 +325,11 @@ s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device,
             "embeddings of %lld elements that a layer widens to %lld; a device takes those as wide "
             "as the blocks",
             (long long)shape->embedding, (long long)shape->width);
+    REQUIRE(
+        ctx, !architecture->rotary || architecture->pre_norm, S24_ERROR_UNSUPPORTED,
+        "a block of %s turns positions and has its norms after the sums, which a device has not "
+        "together",
+        architecture->model_type);
     REQUIRE(ctx, !shape->squared || shape->gated, S24_ERROR_UNSUPPORTED,
             "the layers of %s end in a squared activation, which a device has for gates alone",
             architecture->model_type);
