@@ -24,7 +24,7 @@ SIZES = {"small": {"layers": 3, "heads": 4, "width": 96, "context": 64, "dropout
                    "steps": 600, "rate": 3e-3, "held_out": 200, "every": 100},
          "baby": {"layers": 6, "heads": 6, "width": 384, "context": 256, "dropout": 0.2,
                   "batch": 64, "steps": 5000, "rate": 1e-3, "held_out": 400, "every": 250}}
-# Method, its numbers, how it begins: s from scratch, t so and with the dense model as teacher, d
+# Method, its numbers, how it begins: s from scratch, t from the dense model, which teaches it, d
 # from the dense model with a rate ten times as large, r from scratch with squared ReLU.
 RUNS = {"dense": ("dense", "", "s"), "dense-relu2": ("dense", "", "r"),
         "ste": ("ste", "", "s"), "sr-ste": ("sr-ste", "", "s"),
@@ -104,8 +104,8 @@ class Work:
         dense = self.out / f"dense-{seed}"
         metrics = self.out / f"{name}-{seed}.jsonl"
         metrics.unlink(missing_ok=True)
-        start = dense if begins == "d" else self.configs["r" if begins == "r" else "s"]
-        more = ["--from-scratch"] if begins != "d" else []
+        start = dense if begins in "dt" else self.configs[begins]
+        more = ["--from-scratch"] if begins not in "dt" else []
         more += ["--teacher", dense] if begins == "t" else []
         more += ["--numbers", numbers] if numbers else []
         rate = size["rate"] * (10 if begins == "d" else 1)

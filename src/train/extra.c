@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What learns next to the weights, on the host and by Adam: CAST's scales (every half of a weight's
- * row is multiplied by a number that is folded in at the end), and patterns' logits (mask_patterns.c).
+ * row is multiplied by a number that is folded in at the end), and the logits of mask_patterns.c.
  */
 #include <math.h>
 #include <string.h>
