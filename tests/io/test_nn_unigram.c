@@ -78,6 +78,29 @@ static void from_model(void **state)
     check_file("sentencepiece.bpe.model");
 }
 
+/* What becomes two characters before one that goes: the second stands for that one. */
+static void vanishing(void **state)
+{
+    static const char text[] = "a\xe3\x8e\xb8\x16 b\xe2\x92\x98\x0f c";
+    static const int32_t begins[] = {0, 0, 0, 2, 3, 4, 5, 5, 6, 7, 0},
+                         ends[] = {0, 1, 2, 3, 4, 5, 6, 6, 7, 9, 0};
+    s24_token tokens[32];
+    char folder[512];
+    int64_t count;
+    s24_ctx *ctx;
+    s24_tokenizer *t;
+    (void)state;
+    if (!golden_path(folder, sizeof folder, "encoders/unigram-tokenizer")) SKIP_WITHOUT(folder);
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    OK(ctx, s24_tokenizer_load(&t, ctx, folder));
+    OK(ctx, s24_tokenizer_encode(tokens, &count, 32, t, ctx, text, sizeof text - 1, NULL, 0));
+    assert_int_equal(count, sizeof begins / sizeof *begins);
+    for (int64_t i = 0; i < count; i++)
+        assert_true(tokens[i].begin == begins[i] && tokens[i].end == ends[i]);
+    s24_tokenizer_destroy(t);
+    s24_ctx_destroy(ctx);
+}
+
 /* A word far longer than what stands on the stack, cut short and whole; ill-formed bytes. */
 static void long_words(void **state)
 {
@@ -150,10 +173,8 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(from_json),
-        cmocka_unit_test(from_model),
-        cmocka_unit_test(long_words),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(from_json),  cmocka_unit_test(from_model), cmocka_unit_test(vanishing),
+        cmocka_unit_test(long_words), cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests_name("nn_unigram", tests, io_folder_setup, io_folder_teardown);
 }

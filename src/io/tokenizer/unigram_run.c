@@ -30,6 +30,7 @@ typedef struct reader {
     s24i_span blank; /* a blank that is held back; begin −1: none */
     int is_first;    /* no character of the piece was seen */
     int emitted;     /* one of the segment was */
+    int added;       /* and the last of them came next to one, in place of none */
     word word;
     char stack_text[SHORT];
     s24i_span stack_from[SHORT];
@@ -264,8 +265,23 @@ static s24i_span original(const reader *r)
     return (s24i_span){at, at + 1};
 }
 
+/* What was made last comes from there. */
+static void move_last(reader *r, s24i_span span)
+{
+    word *w = &r->word;
+    if (r->blank.begin >= 0) {
+        r->blank = span;
+        return;
+    }
+    for (size_t i = w->bytes; i-- > 0;) {
+        w->from[i] = span;
+        if ((w->text[i] & 0xc0) != 0x80) return;
+    }
+}
+
 /* `count` characters of the text become those of `to`: each takes the place of one, what is more
-   comes from the last of them, and what is left over is gone. */
+   comes from the last of them, and what is left over is gone. What was one more before such a one
+   that is gone takes its place, as it does in Hugging Face's tokenizers. */
 static void replace(reader *r, const char *to, size_t bytes, int32_t count)
 {
     uint32_t c;
@@ -279,6 +295,8 @@ static void replace(reader *r, const char *to, size_t bytes, int32_t count)
             span = (s24i_span){span.begin - 1, span.end - 1};
         emit(r, to + i, length, span);
     }
+    if (made == 0 && r->added) move_last(r, original(r));
+    r->added = made > count;
     if (made < count && !r->emitted) r->lag += count - made;
     if (made < count) r->index += count - made;
 }
@@ -346,7 +364,7 @@ static void read_segment(reader *r, size_t begin, size_t end)
     uint32_t c;
     r->end = end;
     r->is_first = 1;
-    r->emitted = r->lag = 0;
+    r->emitted = r->added = r->lag = 0;
     r->blank.begin = -1;
     for (size_t next; begin < end && r->count >= 0 && r->count < r->run->room; begin = next) {
         int32_t count = 1;
@@ -354,6 +372,7 @@ static void read_segment(reader *r, size_t begin, size_t end)
             next = begin + s24i_utf8_next(&c, (const unsigned char *)r->text + begin, end - begin);
             const s24i_span span = original(r);
             r->index++;
+            r->added = 0;
             if (c == S24I_UTF8_INVALID)
                 emit(r, "\xef\xbf\xbd", 3, span);
             else
