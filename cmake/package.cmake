@@ -86,6 +86,9 @@ This is the program that prunes, trains, packs, checks, runs and measures
 models.")
   set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "${libraries_depended}")
   set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS libsparse24-cuda0)
+  if(MICROHTTPD_FOUND) # opened by the command serve
+    set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS libmicrohttpd12)
+  endif()
 endif()
 foreach(component LIBRARY NN CUDA) # CPack calls ldconfig in scripts; the trigger is Debian's way
   set(CPACK_DEBIAN_${component}_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/triggers)

@@ -168,6 +168,7 @@ void serve_tally_add(serve_tally *tally, int status, double seconds);
 struct serve_server {
     cli_app *cli;
     const struct serve_options *o;
+    struct serve_mhd *mhd; /* NULL: it is not loaded yet */
     struct MHD_Daemon *daemon;
     int listener;
     char url[512];

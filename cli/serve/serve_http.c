@@ -5,13 +5,13 @@
  * suspended), and the worker wakes it. What is refused is said after its body, of which nothing is
  * kept, so that the client reads the answer; one that sends far more is cut off.
  */
-#include <microhttpd.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/serve_language.h"
+#include "serve/serve_mhd.h"
 
 enum {
     MOST_HELD = 32 << 20,     /* bytes of all bodies and answers on their way */
@@ -46,7 +46,8 @@ static void look_at_head(serve_request *r, const char *method, const char *path)
 {
     const serve_server *s = r->server;
     int other;
-    const char *key = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Authorization");
+    const char *key =
+        r->server->mhd->lookup_connection_value(r->connection, MHD_HEADER_KIND, "Authorization");
     r->route = find_route(method, path, &other);
     if (atomic_load(&s->draining))
         serve_refuse(r, 503, NULL, "the server is going away");
@@ -132,7 +133,7 @@ static int receive(serve_request *r, const char *data, size_t bytes)
 static void wake(serve_job *job)
 {
     const serve_request *r = job->user;
-    MHD_resume_connection(r->connection);
+    r->server->mhd->resume_connection(r->connection);
 }
 
 static void end_stream(serve_job *job)
@@ -159,13 +160,13 @@ static void queue(serve_request *r)
     s->running++;
     pthread_mutex_unlock(&s->lock);
     r->counted = 1;
-    if (sleeps) MHD_suspend_connection(r->connection);
+    if (sleeps) s->mhd->suspend_connection(r->connection);
     if (serve_queue_add(r->model, job)) return;
     if (r->generation) serve_generation_leave(r->generation); /* the worker's part */
     r->retry = serve_queue_seconds(r->model);
     serve_refuse(r, 429, NULL, "%lld texts wait already, as many as may; try again in %lld s",
                  (long long)r->model->most_waiting, (long long)r->retry);
-    if (sleeps) MHD_resume_connection(r->connection);
+    if (sleeps) s->mhd->resume_connection(r->connection);
 }
 
 static void read_whole(serve_request *r)
@@ -201,28 +202,30 @@ static struct MHD_Response *make_response(serve_request *r)
     if (text->failed) return NULL;
     (void)hold(r, text->bytes);
     struct MHD_Response *response =
-        MHD_create_response_from_buffer(text->bytes, text->data, MHD_RESPMEM_MUST_FREE);
+        r->server->mhd->create_response_from_buffer(text->bytes, text->data, MHD_RESPMEM_MUST_FREE);
     if (response) *text = (serve_text){0};
     return response;
 }
 
 static enum MHD_Result send_response(serve_request *r, struct MHD_Response *response)
 {
+    const serve_mhd *mhd = r->server->mhd;
     char seconds[24];
     if (!response) return MHD_NO;
-    MHD_add_response_header(response, "Content-Type", r->type ? r->type : "application/json");
-    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    mhd->add_response_header(response, "Content-Type", r->type ? r->type : "application/json");
+    mhd->add_response_header(response, "X-Content-Type-Options", "nosniff");
     if (r->type && !strncmp(r->type, "text/html", 9))
-        MHD_add_response_header(response, "Content-Security-Policy",
-                                "default-src 'none'; style-src 'unsafe-inline'; "
-                                "script-src 'unsafe-inline'; connect-src 'self'");
-    if (r->code == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
-    if (r->code == 405) MHD_add_response_header(response, "Allow", "GET, POST");
-    if (atomic_load(&r->server->draining)) MHD_add_response_header(response, "Connection", "close");
+        mhd->add_response_header(response, "Content-Security-Policy",
+                                 "default-src 'none'; style-src 'unsafe-inline'; "
+                                 "script-src 'unsafe-inline'; connect-src 'self'");
+    if (r->code == 401) mhd->add_response_header(response, "WWW-Authenticate", "Bearer");
+    if (r->code == 405) mhd->add_response_header(response, "Allow", "GET, POST");
+    if (atomic_load(&r->server->draining))
+        mhd->add_response_header(response, "Connection", "close");
     snprintf(seconds, sizeof seconds, "%lld", (long long)r->retry);
-    if (r->retry) MHD_add_response_header(response, "Retry-After", seconds);
-    const enum MHD_Result done = MHD_queue_response(r->connection, (unsigned)r->code, response);
-    MHD_destroy_response(response);
+    if (r->retry) mhd->add_response_header(response, "Retry-After", seconds);
+    const enum MHD_Result done = mhd->queue_response(r->connection, (unsigned)r->code, response);
+    mhd->destroy_response(response);
     return done;
 }
 
@@ -306,10 +309,15 @@ static void say_nothing(void *user, const char *format, va_list arguments)
 int serve_http_start(serve_server *server)
 {
     const struct serve_options *o = server->o;
+    serve_mhd *mhd = calloc(1, sizeof *mhd);
+    const char *why = mhd ? serve_mhd_load(mhd) : "out of memory";
+    server->mhd = mhd;
+    if (why)
+        return cli_fail(server->cli, CLI_UNSUPPORTED, "no server without libmicrohttpd: %s", why);
     server->routes = serve_routes;
     server->tally = calloc(SERVE_ROUTES + 1, sizeof *server->tally);
     if (server->tally)
-        server->daemon = MHD_start_daemon(
+        server->daemon = server->mhd->start_daemon(
             MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
             NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER, say_nothing, NULL,
             MHD_OPTION_LISTEN_SOCKET, server->listener, MHD_OPTION_NOTIFY_COMPLETED, complete,
@@ -324,12 +332,13 @@ void serve_http_stop(serve_server *server)
 {
     if (server->daemon) {
         atomic_store(&server->draining, 1);
-        MHD_quiesce_daemon(server->daemon);
+        server->mhd->quiesce_daemon(server->daemon);
         pthread_mutex_lock(&server->lock);
         while (server->running > 0)
             pthread_cond_wait(&server->change, &server->lock);
         pthread_mutex_unlock(&server->lock);
-        MHD_stop_daemon(server->daemon);
+        server->mhd->stop_daemon(server->daemon);
     }
     free(server->tally);
+    free(server->mhd);
 }

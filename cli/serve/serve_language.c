@@ -248,6 +248,7 @@ static void read_generation(serve_request *r, int chat)
         return;
     }
     g->chat = chat;
+    g->mhd = r->server->mhd;
     g->connection = r->connection;
     snprintf(g->id, sizeof g->id, "%scmpl-%lld", chat ? "chat" : "",
              (long long)atomic_fetch_add(&number, 1));

@@ -24,6 +24,7 @@ typedef struct serve_generation {
     serve_text events;
     size_t sent;
     int ended, asleep;
+    const struct serve_mhd *mhd;
     struct MHD_Connection *connection;
 } serve_generation;
 

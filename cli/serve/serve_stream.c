@@ -3,11 +3,11 @@
  * Sends a text as it comes, by server-sent events. The worker adds events, libmicrohttpd's thread
  * takes them; where there are none the connection sleeps, and the worker wakes it with the next.
  */
-#include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/serve_language.h"
+#include "serve/serve_mhd.h"
 
 enum { BLOCK = 4096 };
 
@@ -17,7 +17,7 @@ static void add(serve_generation *g, const char *bytes, size_t count)
     serve_put(&g->events, bytes, count);
     if (!g->asleep) return;
     g->asleep = 0;
-    MHD_resume_connection(g->connection);
+    g->mhd->resume_connection(g->connection);
 }
 
 void serve_stream_put(serve_generation *generation, json_t *event)
@@ -70,7 +70,7 @@ static ssize_t read_events(void *user, uint64_t place, char *to, size_t room)
         given = MHD_CONTENT_READER_END_OF_STREAM;
     } else {
         g->asleep = 1;
-        MHD_suspend_connection(g->connection);
+        g->mhd->suspend_connection(g->connection);
     }
     pthread_mutex_unlock(&g->lock);
     return given;
@@ -78,6 +78,6 @@ static ssize_t read_events(void *user, uint64_t place, char *to, size_t room)
 
 struct MHD_Response *serve_stream_response(serve_request *r)
 {
-    return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_events, r->generation,
-                                             NULL);
+    return r->server->mhd->create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_events,
+                                                         r->generation, NULL);
 }

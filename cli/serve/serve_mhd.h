@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * libmicrohttpd's functions, looked up when a server starts; the calls read mhd->start_daemon(…).
+ * Linked, the library and the one for TLS that it brings would begin and end with every command:
+ * 2 ms, and a read of an environment that other libraries may have changed and left.
+ */
+#ifndef SPARSE24_CLI_SERVE_SERVE_MHD_H
+#define SPARSE24_CLI_SERVE_SERVE_MHD_H
+
+#include <microhttpd.h>
+
+typedef struct serve_mhd {
+#define MHD_FUNCTION(name) __typeof__(MHD_##name) *name;
+#include "serve/serve_mhd.def"
+#undef MHD_FUNCTION
+} serve_mhd;
+
+/* Looks them all up in the library, which then stays. Returns NULL, or why not. */
+const char *serve_mhd_load(serve_mhd *mhd);
+
+#endif
