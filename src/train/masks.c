@@ -23,13 +23,17 @@ typedef struct maker {
     double kept, all, beta;
 } maker;
 
-int s24i_method_takes(const s24i_optimiser *o, const s24i_place *p)
+int s24i_mask_of_step(const s24i_optimiser *o, const s24i_moment *moment, int settles)
 {
-    s24_tensor tensor = {
-        .name = p->name, .dtype = S24_F32, .rank = p->rank, .transposed = p->transposed};
-    memcpy(tensor.shape, p->shape, sizeof tensor.shape);
-    return s24_tensor_is_selected(&tensor, NULL, o->exclude) &&
-           (!o->include || s24_tensor_is_selected(&tensor, o->include, NULL));
+    const double *scores = o->memory + S24I_REMEMBERS_SCORES;
+    const int masks = (int)o->numbers.masks;
+    uint32_t words[4];
+    int best = 0;
+    s24_random(words, o->seed, (uint64_t)moment->step);
+    if (!settles) return (int)(words[0] % (uint32_t)masks);
+    for (int i = 1; i < masks; i++)
+        if (scores[i] > 0 && (scores[best] <= 0 || scores[i] < scores[best])) best = i;
+    return best;
 }
 
 static s24_dense view(const s24i_place *p, float *w)

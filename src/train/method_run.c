@@ -290,19 +290,6 @@ s24_status s24i_method_settle(s24i_optimiser *o, s24_transformer *t, s24_ctx *ct
     return s24i_masks_make(o, t, ctx, &look);
 }
 
-int s24i_mask_of_step(const s24i_optimiser *o, const s24i_moment *moment, int settles)
-{
-    const double *scores = o->memory + S24I_REMEMBERS_SCORES;
-    const int masks = (int)o->numbers.masks;
-    uint32_t words[4];
-    int best = 0;
-    s24_random(words, o->seed, (uint64_t)moment->step);
-    if (!settles) return (int)(words[0] % (uint32_t)masks);
-    for (int i = 1; i < masks; i++)
-        if (scores[i] > 0 && (scores[best] <= 0 || scores[i] < scores[best])) best = i;
-    return best;
-}
-
 void s24i_method_end(s24i_optimiser *o, const s24i_moment *moment, double loss)
 {
     if (o->method->choice != S24I_CHOICE_SAMPLES) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The table of methods, and what options say of a method: its name and its numbers. */
+/* The table of methods, and what options say of a method: its name, its numbers, its layers. */
 #include "train/method.h"
 
 #include <math.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "io/file/io.h"
+#include "train/run.h"
 
 static const s24i_method methods[] = {
 #define METHOD(name, forward, choice, inputs, adam, numbers, summary)                              \
@@ -147,4 +148,13 @@ s24_status s24i_method_read(const s24i_method **row, s24i_numbers *to, s24_ctx *
         to->until = opts->refresh_until;
     }
     return check(*row, to, ctx);
+}
+
+int s24i_method_takes(const s24i_optimiser *o, const s24i_place *p)
+{
+    s24_tensor tensor = {
+        .name = p->name, .dtype = S24_F32, .rank = p->rank, .transposed = p->transposed};
+    memcpy(tensor.shape, p->shape, sizeof tensor.shape);
+    return s24_tensor_is_selected(&tensor, NULL, o->exclude) &&
+           (!o->include || s24_tensor_is_selected(&tensor, o->include, NULL));
 }

@@ -184,7 +184,7 @@ class Integers(Scratch):
         text = ("eval", "llama-w4", "--task", "lm", "--data", "text")
         self.refusals([
             ("scheme", ("generate", "llama", "--prompt", "a", "--dtype", "int4-g32"), 2,
-             "option --dtype: 'int4-g32' is not one of f32.bf16.i8.int8"),
+             r"option --dtype: 'int4-g32' is not one of f32\|.*int8\|.*int4-g128"),
             ("head", ("generate", "llama", "--prompt", "a", "--quantize-head", "i8"), 2,
              "option --quantize-head: 'i8' is not one of int8"),
             ("head and i8", ("generate", "llama", "--prompt", "a", "--quantize-head", "int8",

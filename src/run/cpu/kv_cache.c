@@ -22,18 +22,13 @@ static s24_status check(s24_ctx *ctx, const s24_session *session, const s24_cach
     return S24_OK;
 }
 
-static int64_t elems_of(const s24_cache *cache)
-{
-    return 2 * cache->model->shape.layers * cache->texts * cache->heads * cache->room * cache->d;
-}
-
 static s24_status fill_here(s24_cache *cache, s24_ctx *ctx)
 {
     const s24i_shape *shape = &cache->model->shape;
     const int64_t d = shape->head_width;
     cache->scratch_elems = s24i_attention_scratch(cache->room, d);
-    TRY(s24i_alloc_elems(&cache->memory, ctx, elems_of(cache), s24_dtype_bytes(cache->dtype),
-                         "keys and values"));
+    TRY(s24i_alloc_elems(&cache->memory, ctx, s24i_cache_elems(cache),
+                         s24_dtype_bytes(cache->dtype), "keys and values"));
     TRY(s24i_alloc_elems(&cache->scratch, ctx, cache->scratch_elems * cache->threads, sizeof(float),
                          "attention's scratch"));
     if (!cache->model->architecture->rotary) return S24_OK;
@@ -109,7 +104,7 @@ void s24_cache_destroy(s24_cache *cache)
 
 int64_t s24_cache_bytes(const s24_cache *cache)
 {
-    return cache ? elems_of(cache) * (int64_t)s24_dtype_bytes(cache->dtype) : 0;
+    return cache ? s24i_cache_elems(cache) * (int64_t)s24_dtype_bytes(cache->dtype) : 0;
 }
 
 int64_t s24_cache_tokens(const s24_cache *cache, int64_t text)

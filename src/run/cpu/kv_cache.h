@@ -28,6 +28,12 @@ struct s24_cache {
     int64_t scratch_elems;
 };
 
+/* Of all keys and values. */
+static inline int64_t s24i_cache_elems(const s24_cache *cache)
+{
+    return 2 * cache->model->shape.layers * cache->texts * cache->heads * cache->room * cache->d;
+}
+
 /* The first row of a layer's keys or values. */
 static inline void *s24i_cache_at(const s24_cache *cache, int64_t layer, int is_value)
 {

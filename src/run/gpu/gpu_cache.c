@@ -41,10 +41,15 @@ static size_t counter_bytes(const s24_cache *cache)
     return (size_t)s24i_round_up(cache->texts * cache->model->shape.heads, 4) * sizeof(unsigned);
 }
 
+static int64_t bytes_of(const s24_cache *cache)
+{
+    return s24i_cache_elems(cache) * (int64_t)s24_dtype_bytes(cache->dtype);
+}
+
 /* Says how many tokens would fit, up to a half of them. */
 static s24_status no_room(const s24_cache *cache, s24_ctx *ctx)
 {
-    const int64_t all = cache->texts * cache->room, bytes = s24_cache_bytes(cache);
+    const int64_t all = cache->texts * cache->room, bytes = bytes_of(cache);
     s24_device *device = cache->model->device;
     int64_t fit = all;
     void *memory = NULL;
@@ -63,7 +68,7 @@ s24_status s24i_gpu_cache_fill(s24_cache *cache, s24_ctx *ctx)
     const s24i_shape *shape = &cache->model->shape;
     s24_device *device = cache->model->device;
     void *memory;
-    const s24_status status = reserve(&cache->memory, cache, ctx, (size_t)s24_cache_bytes(cache));
+    const s24_status status = reserve(&cache->memory, cache, ctx, (size_t)bytes_of(cache));
     if (status == S24_ERROR_MEMORY) return no_room(cache, ctx);
     TRY(status);
     TRY(reserve(&memory, cache, ctx,
