@@ -238,7 +238,8 @@ S24_API s24_status s24_device_quantise(s24_ctx *ctx, s24_device *device,
  * Names the tiles of products by index: "256x192", outputs by tokens; NULL past the end. An ending
  * says which products have the tile:
  *   "/k", "/2", "/4"  the GPU's processors share it along k: all of them, two or four
- *   "/few/2" ...      up to 64 tokens, shared by so many processors, "/few/1" by none
+ *   "/few/2" ...      for few tiles: shared by two to four processors, "/few/1" by none; tokens are
+ *                     dealt out to the tiles evenly
  *   "/kept"           up to 8 tokens, "/kept/2" shared by two
  *   "/norm"           those that layer norms are taken into, "/norm/2" and "/norm/4" shared
  *   "/mma"            those of every GPU, not of Hopper alone

@@ -24,24 +24,28 @@ static s24_status make_map(const s24i_device *device, s24i_device_error *error, 
                          (long long)d->rows, (long long)d->cols, (long long)ld_of(d), (int)code);
 }
 
+struct linear_maps {
+    CUtensorMap x, y;
+};
+
 /* Describes X, and Y where the copy engine writes it. */
 static s24_status make_maps(const s24i_device *device, s24i_device_error *error,
-                            const s24i_device_linear *job, const linear_row *row, CUtensorMap *x,
-                            CUtensorMap *y)
+                            const s24i_device_linear *job, const linear_row *row, int tokens,
+                            linear_maps *maps)
 {
     const s24_dense *to = job->args->y;
     const CUtensorMapDataType type = linear_kind_of(job->weight->dtype)->type;
-    const int box_rows = job->columns ? 64 : row->tokens; /* of columns boxes are 64 by 64 */
-    s24_status status = make_map(device, error, x, type, job->args->x, box_rows);
+    const int box_rows = job->columns ? 64 : tokens; /* of columns boxes are 64 by 64 */
+    s24_status status = make_map(device, error, &maps->x, type, job->args->x, box_rows);
     if (status != S24_OK) return status;
-    if (job->columns) return make_map(device, error, y, type, to, 64);
+    if (job->columns) return make_map(device, error, &maps->y, type, to, 64);
     const linear_epilogue epilogue = linear_epilogue_of(job);
     if (epilogue == LINEAR_FULL || !row->chunk) return S24_OK;
     if (epilogue == LINEAR_BYTES || epilogue == LINEAR_SCALED_BYTES)
-        return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_UINT8, to, row->chunk, 64);
+        return make_map(device, error, &maps->y, CU_TENSOR_MAP_DATA_TYPE_UINT8, to, row->chunk, 64);
     if (epilogue != LINEAR_SUMS)
-        return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_UINT16, to, row->chunk);
-    return make_map(device, error, y, CU_TENSOR_MAP_DATA_TYPE_INT32, to, row->full_chunk);
+        return make_map(device, error, &maps->y, CU_TENSOR_MAP_DATA_TYPE_UINT16, to, row->chunk);
+    return make_map(device, error, &maps->y, CU_TENSOR_MAP_DATA_TYPE_INT32, to, row->full_chunk);
 }
 
 static s24_status give_memory(s24i_device_error *error, const linear_row *row)
@@ -146,7 +150,7 @@ s24_status linear_own_enqueue(s24i_device *device, const s24i_device_linear *job
                               s24i_device_error *error)
 {
     const linear_kind *kind = linear_kind_of(job->weight->dtype);
-    CUtensorMap x, y = {};
+    linear_maps maps = {};
     int grid, chosen = device_linear_choose(device, job);
     if (chosen < 0)
         return device_failed(
@@ -172,10 +176,10 @@ s24_status linear_own_enqueue(s24i_device *device, const s24i_device_linear *job
                                   work < EARLY_PRODUCT,
                                   linear_cluster_of(device, &p.shape, row, option, grid)};
     if (option->family == LINEAR_MMA) return mma_enqueue(job, &launch, &p, stream, error);
-    s24_status status = make_maps(device, error, job, row, &x, &y);
+    s24_status status = make_maps(device, error, job, row, p.shape.tokens, &maps);
     if (status != S24_OK) return status;
     if (option->family == LINEAR_BETWEEN)
-        return between_enqueue(device, job, &launch, row, &p, &x, &y, stream, error);
-    void *args[] = {&x, &y, &p};
+        return between_enqueue(device, job, &launch, row, &p, &maps.x, &maps.y, stream, error);
+    void *args[] = {&maps.x, &maps.y, &p};
     return device_launch_kernel(error, &launch, args, stream);
 }

@@ -103,8 +103,7 @@ enum {
 #include "cuda/linear/tiles.def"
 };
 enum {
-#define FEW_TILE(rows, tokens, weight_slots, token_slots, share, ...)                              \
-    FEW_ROW_##rows##x##tokens##x##share,
+#define FEW_TILE(rows, tokens, ...) FEW_ROW_##rows##x##tokens,
 #include "cuda/linear/tiles.def"
 };
 enum {
@@ -127,9 +126,11 @@ static const linear_option all_options[] = {
 #define KEPT_TILE(rows, tokens, ...)                                                               \
     {#rows "x" #tokens "/kept", LINEAR_KEPT, KEPT_ROW_##rows##x##tokens, false, 1},                \
         {#rows "x" #tokens "/kept/2", LINEAR_KEPT, KEPT_ROW_##rows##x##tokens, false, 2},
-#define FEW_TILE(rows, tokens, weight_slots, token_slots, share, ...)                              \
-    {#rows "x" #tokens "/few/" #share, LINEAR_FEW, FEW_ROW_##rows##x##tokens##x##share, false,     \
-     share},
+#define FEW_TILE(rows, tokens, ...)                                                                \
+    {#rows "x" #tokens "/few/1", LINEAR_FEW, FEW_ROW_##rows##x##tokens, false, 1},                 \
+        {#rows "x" #tokens "/few/2", LINEAR_FEW, FEW_ROW_##rows##x##tokens, false, 2},             \
+        {#rows "x" #tokens "/few/3", LINEAR_FEW, FEW_ROW_##rows##x##tokens, false, 3},             \
+        {#rows "x" #tokens "/few/4", LINEAR_FEW, FEW_ROW_##rows##x##tokens, false, 4},
 #define MMA_TILE(rows, tokens, ...)                                                                \
     {#rows "x" #tokens "/mma", LINEAR_MMA, MMA_ROW_##rows##x##tokens, false, 1},
 #include "cuda/linear/tiles.def"
@@ -189,10 +190,17 @@ int linear_group_of(const linear_shape *s, const linear_row *row, const linear_k
     return group;
 }
 
-/* Blocks that a processor has at a time: only small tiles leave room for a second one. */
-static int blocks_at_a_time(const linear_row *row)
+int linear_blocks_at_a_time(const linear_row *row)
 {
     return row->shared_bytes <= 112 * 1024 ? 2 : 1;
+}
+
+int linear_clusters(int processors, int size)
+{
+    const int room = size == 3   ? processors * 117 / 132
+                     : size == 4 ? processors * 120 / 132
+                                 : processors;
+    return room / size * size;
 }
 
 linear_shape linear_shape_of(const s24i_device *device, const s24i_device_linear *job,
@@ -206,10 +214,14 @@ linear_shape linear_shape_of(const s24i_device *device, const s24i_device_linear
     s.steps = (int)ceil_div(s.k_blocks, row->depth);
     s.m_tiles = (int)ceil_div(job->m, row->tokens);
     s.n_tiles = (int)ceil_div(job->weight->n, row->rows);
+    /* Tiles for few tokens share what there is evenly. */
+    s.tokens = option->family == LINEAR_FEW ? (int)ceil_div(ceil_div(job->m, s.m_tiles), 8) * 8
+                                            : row->tokens;
     s.share = option->share;
     const int64_t tiles = (int64_t)s.m_tiles * s.n_tiles, wave = device->processors;
     s.whole = (int)(option->cut ? tiles / wave * wave : tiles);
-    int64_t blocks = tiles < wave * blocks_at_a_time(row) ? tiles : wave * blocks_at_a_time(row);
+    int64_t blocks =
+        tiles < wave * linear_blocks_at_a_time(row) ? tiles : wave * linear_blocks_at_a_time(row);
     if (s.whole < tiles) {
         blocks = s.whole ? wave : tiles * s.steps;
         blocks = blocks < wave ? blocks : wave;
@@ -232,58 +244,6 @@ int linear_cluster_of(const s24i_device *device, const linear_shape *s, const li
     const bool few = waves <= 4 || (waves <= 16 && s->steps < LONG_K);
     const bool all = grid % 2 == 0 && grid >= device->processors * 9 / 10;
     return option->family <= LINEAR_BETWEEN && row->shares == 1 && few && all ? 2 : 1;
-}
-
-/*
- * What a product takes, in ns: a launch, then a wave of tiles after the other, but no less than
- * memory takes for the weight, or the processors for theirs: 36 bytes a ns, more for tokens beyond
- * a tile's, which find the weight in L2. A last wave that is partly filled costs less than a full
- * one, because the chip then clocks higher. Sharing has a price of its own, and pays where there
- * are fewer tiles than processors; clusters of four do not reach every processor.
- */
-static double cost(const s24i_device *device, const s24i_device_linear *job, const linear_row *row,
-                   const linear_option *option)
-{
-    const linear_kind *kind = linear_kind_of(job->weight->dtype);
-    const bool few = option->family == LINEAR_FEW;
-    /* Most of a launch passes while the one before still runs, if there is room for both. */
-    const double launch = few ? 1000 : option->family == LINEAR_KEPT ? 1300 : 2530;
-    const double filled = 0.17, memory = 4100, processor = 36; /* bytes a ns */
-    const double again = 0.36; /* of the first time a processor reads them */
-    /* Sums of i8 leave as fast as memory takes them. */
-    const double wide = job->args->y->dtype == S24_I32       ? 4.0
-                        : bytes_of(job->args->y->dtype) == 4 ? 1.6
-                                                             : 1.0;
-    const double end = row->end_ns * wide;
-    int grid;
-    linear_shape s = linear_shape_of(device, job, row, option, &grid);
-    const double tiles = (double)s.m_tiles * s.n_tiles, steps = s.steps;
-    const double bytes = (double)ceil_div(job->weight->n, 64) * s.k_blocks * kind->weight_block;
-    const double from_memory = bytes / memory;
-    /* Of few tokens in rings of their own that is what a step takes. */
-    const double inwards =
-        few ? 0
-            : bytes * (1 + again * (s.m_tiles - 1)) / (min(grid, device->processors) * processor);
-    /* Tokens that are not there are loaded too; sharing ends with a hand-over. */
-    const double weight = (from_memory > inwards ? from_memory : inwards) + 8 * row->tokens +
-                          (option->cut   ? 1500
-                           : s.share > 1 ? 400
-                                         : 0);
-    double time, further = 0; /* waves of blocks that do not go on to another tile */
-    if (s.whole < tiles) {
-        /* A block alone on its processor waits for its loads: 55 bytes a ns. */
-        const double loads =
-            row->depth / 55.0 * (row->rows / 64 * kind->weight_block + row->tokens * TOKEN_BYTES);
-        const double step = loads > row->step_ns ? loads : row->step_ns;
-        time = 3800 + 3 * end + tiles * steps / grid * step + end;
-    } else {
-        const double room = (s.share > 2 ? 0.91 : 1.0) * device->processors;
-        double exact = tiles * s.share / (room * blocks_at_a_time(row)), waves = ceil(exact);
-        if (exact > 1) waves -= filled * (waves - exact);
-        time = waves * (steps / s.share * row->step_ns + end) + (s.share > 1 ? 600 : 0);
-        if (few) further = 1600 * (waves - 1);
-    }
-    return launch + (time > weight ? time : weight) + further;
 }
 
 size_t device_linear_work_bytes(const s24i_device *device, s24_dtype dtype)
@@ -322,8 +282,7 @@ static bool can_be_used(const s24i_device *device, const s24i_device_linear *job
     const linear_row *row = row_of(kind, option);
     const bool runs = option->family == LINEAR_MMA ? device->capability >= kind->least
                                                    : device->capability == HOPPER;
-    const bool few = option->family == LINEAR_KEPT || option->family == LINEAR_FEW;
-    const bool fits = !few || job->m <= row->tokens;
+    const bool fits = option->family != LINEAR_KEPT || job->m <= row->tokens;
     return runs && fits && kind->rows[option->family] && linear_kernel_of(option, row, job) &&
            (!option->cut || job->args->work) &&
            option->share <= ceil_div(job->weight->k, kind->block_k * row->depth);
@@ -344,7 +303,7 @@ int device_linear_choose(const s24i_device *device, const s24i_device_linear *jo
         const bool shares = option->cut || option->share > 1;
         if (!can_be_used(device, job, option) || is_too_long(row, job->m) || (shares && !few))
             continue;
-        double time = cost(device, job, row, option);
+        double time = linear_cost(device, job, row, option);
         if (chosen >= 0 && time >= best) continue;
         best = time;
         chosen = i;

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Products of few tokens on Hopper whose tiles a cluster shares: every block of it has all tokens,
- * the tile's outputs and a part of k. What such a product takes is its weight's way from memory,
- * once, and its tokens' way from L2, once a tile; so there are rings for each, of different depth.
- * Weights do not depend on the kernels before this one in the stream and are on their way before
- * those are done; the tokens' ring is as deep as it is long until they come. Where all have
- * multiplied, each block adds up and stores a part of the tokens.
+ * Products on Hopper that have about as many tiles as the GPU has processors, or fewer: a block of
+ * threads computes one tile, or a cluster of two to four shares it, and every block has all tokens
+ * of the tile, its outputs and a part of k. What such a product takes is the way of its weights and
+ * its tokens, so there are rings for each, of different depth. Weights do not depend on the kernels
+ * before this one in the stream and are on their way before those are done; the tokens' ring is as
+ * deep as it is long until they come. Where all have multiplied, each block adds up and stores a
+ * part of the tokens.
  *
- * A block has 1 to 3 consumer warpgroups, 64 outputs each, and two producers, a thread each.
+ * The tokens of a product are dealt out evenly, in eights: tiles have as many as that needs, and no
+ * more are loaded, whatever the kernel multiplies.
+ *
+ * A block has 1 to 4 consumer warpgroups, 64 outputs each, and two producers, a thread each.
  */
 #ifndef S24_CUDA_LINEAR_LINEAR_FEW_CUH
 #define S24_CUDA_LINEAR_LINEAR_FEW_CUH
@@ -16,33 +20,38 @@
 #include "cuda/linear/linear_few_store.cuh"
 #include "cuda/linear/linear_row.cuh"
 
-/* SLOTS of weights, and of tokens; SHARE blocks a cluster. */
-template <class T, int ROWS, int TOKENS, int WEIGHT_SLOTS, int TOKEN_SLOTS, int SHARE>
-struct few_tile {
+/* SLOTS of weights, and of tokens. */
+template <class T, int ROWS, int TOKENS, int WEIGHT_SLOTS, int TOKEN_SLOTS> struct few_tile {
     using type = T;
     using element = element_of<T>;
     using sum = typename element::sum;
     static constexpr bool columns = false;
-    static constexpr int rows = ROWS, tokens = TOKENS, share = SHARE, warpgroups = ROWS / 64,
-                         weight_slots = WEIGHT_SLOTS, token_slots = TOKEN_SLOTS;
+    static constexpr int rows = ROWS, tokens = TOKENS, warpgroups = ROWS / 64,
+                         weight_slots = WEIGHT_SLOTS, token_slots = TOKEN_SLOTS, most_shares = 4;
     static constexpr int blocks = 1, depth = 1, sums = TOKENS / 2; /* a warpgroup's */
     static constexpr int threads = 128 * warpgroups + 64;
     static constexpr int block = element::weight_block, token_block = TOKENS * TOKEN_BYTES,
                          weight_block = warpgroups * block;
-    /* Tokens by eights, and how many of them a block of the cluster stores: the last one may have
-       fewer. A warpgroup's sums of one are 2048 bytes. */
-    static constexpr int eights = TOKENS / 8, own = (eights + SHARE - 1) / SHARE;
-    static constexpr int full_chunk = own * 8, full_bytes = full_chunk * 256;
-    static constexpr int parts = SHARE > 1 ? SHARE - 1 : 1;
+    /* A warpgroup's sums of eight tokens are 2048 bytes. Its inbox holds what the others of its
+       cluster send of the tokens that this block stores. */
+    static constexpr int eights = TOKENS / 8, inbox_bytes = (eights + most_shares - 1) * 2048;
+    static constexpr int full_bytes = eights * 2048; /* on their way to Y, as sum_place has it */
     /* Slots of weights that are filled before the tokens' first ones, which wait for them. */
-    static constexpr int early = ROWS == 64 ? 7 : WEIGHT_SLOTS;
+    static constexpr int early = ROWS == 64 ? (WEIGHT_SLOTS < 7 ? WEIGHT_SLOTS : 7) : WEIGHT_SLOTS;
     static constexpr int weight_at = TOKEN_SLOTS * token_block;
-    static constexpr int inbox_at = weight_at + WEIGHT_SLOTS * weight_block;
-    static constexpr int terms_at = inbox_at + warpgroups * parts * full_bytes;
+    static constexpr int rings_end = weight_at + WEIGHT_SLOTS * weight_block;
+    static constexpr int after = warpgroups * 512 + (WEIGHT_SLOTS + TOKEN_SLOTS) * 16 +
+                                 warpgroups * 8 + 1024; /* terms, barriers, alignment */
+    /* Where there is no room of its own for the inbox, it lies over the rings, and nothing is sent
+       before the whole cluster has multiplied. */
+    static constexpr bool over = rings_end + warpgroups * inbox_bytes + after > 227 * 1024;
+    static constexpr int inbox_at = over ? 0 : rings_end;
+    static constexpr int terms_at = over ? rings_end : rings_end + warpgroups * inbox_bytes;
     static constexpr int barriers_at = terms_at + warpgroups * 512;
     static constexpr int shared_bytes =
         1024 + barriers_at + (WEIGHT_SLOTS + TOKEN_SLOTS) * 16 + warpgroups * 8;
-    static_assert(ROWS % 64 == 0 && TOKENS % 8 == 0 && own * (SHARE - 1) < eights, "parts");
+    static_assert(ROWS % 64 == 0 && TOKENS % 8 == 0, "parts");
+    static_assert(warpgroups * inbox_bytes <= rings_end, "sums over the rings");
     static_assert(shared_bytes <= 227 * 1024, "shared memory");
 };
 
@@ -78,9 +87,9 @@ template <class TILE> struct few_ring {
         return tokens_full(TILE::token_slots) + warpgroup * 8;
     }
     /* A warpgroup's sums of another block; when they are added up, the first is the way to Y. */
-    __device__ uint32_t inbox(int warpgroup, int part) const
+    __device__ uint32_t inbox(int warpgroup, int eight) const
     {
-        return base + TILE::inbox_at + (warpgroup * TILE::parts + part) * TILE::full_bytes;
+        return base + TILE::inbox_at + warpgroup * TILE::inbox_bytes + eight * 2048;
     }
     __device__ uint32_t terms(int warpgroup) const
     {
@@ -88,20 +97,22 @@ template <class TILE> struct few_ring {
     }
 };
 
-/* Which blocks along k of which tile this block of threads has, and which tokens in the end. */
+/* Which blocks along k of which tile this block of threads has, and which of its tokens, in eights,
+   each block of the cluster stores: the last ones may have fewer, or none. */
 template <class TILE> struct few_part {
-    int tile, rank, begin, count;
+    int share, rank, n_tile, m, tokens, begin, count, own;
 
     __device__ explicit few_part(const linear_shape &s)
-        : tile(blockIdx.x / TILE::share), rank(blockIdx.x % TILE::share),
-          begin(s.k_blocks * rank / TILE::share),
-          count(s.k_blocks * (rank + 1) / TILE::share - begin)
+        : share(s.share), rank(blockIdx.x % s.share), n_tile(blockIdx.x / s.share / s.m_tiles),
+          m((int)(blockIdx.x / s.share % s.m_tiles) * s.tokens), tokens(min(s.tokens, s.m - m)),
+          begin(s.k_blocks * rank / s.share), count(s.k_blocks * (rank + 1) / s.share - begin),
+          own(s.share == 1 ? TILE::eights : (s.tokens / 8 + s.share - 1) / s.share)
     {
     }
-    /* Of the eights of tokens. */
-    __device__ int own() const
+    /* How many of the eights of tokens this block stores. */
+    __device__ int own_eights() const
     {
-        return min(TILE::own, TILE::eights - rank * TILE::own);
+        return max(0, min(own, (tokens + 7) / 8 - rank * own));
     }
 };
 
@@ -111,7 +122,7 @@ template <class TILE>
 static __device__ void few_load_weights(const few_ring<TILE> &ring, const linear_params &p,
                                         const few_part<TILE> &part)
 {
-    const int first = part.tile * TILE::warpgroups;
+    const int first = part.n_tile * TILE::warpgroups;
     const uint8_t *from = p.w + (size_t)first * p.slab_bytes + (size_t)part.begin * TILE::block;
     const int slabs = p.w_slabs - 1 - first; /* past the last one, that is loaded again */
     ring_place<TILE::weight_slots> at;
@@ -133,16 +144,17 @@ static __device__ void few_load_tokens(const few_ring<TILE> &ring, const linear_
                                        const CUtensorMap *x, const few_part<TILE> &part)
 {
     ring_place<TILE::token_slots> at;
+    const int bytes = s.tokens * TOKEN_BYTES;
     /* Into L2, which changes with what the kernels before still write: a box here and one there. */
 #pragma unroll 1
-    for (int i = blockIdx.x; i < s.k_blocks; i += gridDim.x)
-        tile_ask(x, i * TILE::element::block_k, 0);
+    for (int i = blockIdx.x; i < s.k_blocks * s.m_tiles; i += gridDim.x)
+        tile_ask(x, i / s.m_tiles * TILE::element::block_k, i % s.m_tiles * s.tokens);
     wait_for_predecessors();
 #pragma unroll 1
     for (int i = 0; i < part.count; i++, at.next()) {
         barrier_wait(ring.tokens_empty(at.stage), at.parity ^ 1);
-        barrier_expect(ring.tokens_full(at.stage), TILE::token_block);
-        tile_load(ring.tokens(at.stage), x, (part.begin + i) * TILE::element::block_k, 0,
+        barrier_expect(ring.tokens_full(at.stage), bytes);
+        tile_load(ring.tokens(at.stage), x, (part.begin + i) * TILE::element::block_k, part.m,
                   ring.tokens_full(at.stage));
     }
 }
@@ -220,11 +232,13 @@ static __device__ __forceinline__ void few_multiply(typename TILE::sum (&d)[TILE
 
 /* f(i, at) for each of the eights of tokens that the block of that rank stores; `at` counts
    them. */
-template <class TILE, class F> static __device__ __forceinline__ void few_each(int rank, F f)
+template <class TILE, class F>
+static __device__ __forceinline__ void few_each(const few_part<TILE> &part, int rank, F f)
 {
+    const int first = rank * part.own;
 #pragma unroll
     for (int i = 0; i < TILE::eights; i++)
-        if (i / TILE::own == rank) f(i, i % TILE::own);
+        if (i >= first && i < first + part.own && i * 8 < part.tokens) f(i, i - first);
 }
 
 /* To each of the other blocks the sums of its tokens. */
@@ -233,14 +247,13 @@ static __device__ __forceinline__ void
 few_send(const typename TILE::sum (&d)[TILE::sums], const few_ring<TILE> &ring,
          const few_part<TILE> &part, const thread_place &me, int zero)
 {
-#pragma unroll
-    for (int rank = 0; rank < TILE::share; rank++) {
+#pragma unroll 1
+    for (int rank = 0; rank < part.share; rank++) {
         const uint32_t bar = cluster_place(ring.inbox_full(me.warpgroup), rank);
-        const uint32_t to =
-            cluster_place(ring.inbox(me.warpgroup, part.rank - (part.rank > rank)), rank) +
-            me.thread * 16;
+        const int place = (part.rank - (part.rank > rank)) * part.own;
+        const uint32_t to = cluster_place(ring.inbox(me.warpgroup, place), rank) + me.thread * 16;
         if (rank == part.rank) continue;
-        few_each<TILE>(rank, [&](int i, int at) {
+        few_each<TILE>(part, rank, [&](int i, int at) {
             uint32_t bits[4];
 #pragma unroll
             for (int j = 0; j < 4; j++)
@@ -257,13 +270,13 @@ few_receive(typename TILE::sum (&d)[TILE::sums], const few_ring<TILE> &ring,
             const few_part<TILE> &part, const thread_place &me)
 {
     barrier_wait(ring.inbox_full(me.warpgroup), 0);
-#pragma unroll
-    for (int from = 0; from < TILE::share - 1; from++)
-        few_each<TILE>(part.rank, [&](int i, int at) {
+#pragma unroll 1
+    for (int from = 0; from < part.share - 1; from++)
+        few_each<TILE>(part, part.rank, [&](int i, int at) {
             uint32_t bits[4];
             asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                          : "=r"(bits[0]), "=r"(bits[1]), "=r"(bits[2]), "=r"(bits[3])
-                         : "r"(ring.inbox(me.warpgroup, from) + at * 2048 + me.thread * 16)
+                         : "r"(ring.inbox(me.warpgroup, from * part.own + at) + me.thread * 16)
                          : "memory");
 #pragma unroll
             for (int j = 0; j < 4; j++)
@@ -280,12 +293,12 @@ static __device__ __forceinline__ void few_store(const typename TILE::sum (&d)[T
 {
     const bool bare =
         p.y_dtype == S24_I32 && !p.x_scale && !p.w_scale && !p.bias && !p.residual && !p.activation;
-    const int first = part.rank * TILE::full_chunk;
-    const int tokens = min(part.own() * 8, p.shape.m - first);
+    const int first = part.rank * part.own * 8;
+    const int tokens = min(part.own * 8, part.tokens - first);
     const uint32_t out = ring.inbox(me.warpgroup, 0), terms = ring.terms(me.warpgroup);
     const int token = me.lane % 4 * 2, row = me.warp * 16 + me.lane / 4;
     named_barrier(BARRIER_STORE + me.warpgroup, 128); /* everybody has added what lay there */
-    few_each<TILE>(part.rank, [&](int i, int at) {
+    few_each<TILE>(part, part.rank, [&](int i, int at) {
 #pragma unroll
         for (int j = 0; j < 4; j++)
             asm volatile("st.shared.u32 [%0], %1;" ::"r"(
@@ -300,9 +313,22 @@ static __device__ __forceinline__ void few_store(const typename TILE::sum (&d)[T
         uint32_t bits[8];
         if (count <= 0) break;
         shared_read_8(bits, out + sum_place<TILE>(i, col), out + sum_place<TILE>(i, col + 4));
-        if (!bare) finish_outputs<TILE>(bits, p, terms + col * 4, first + i, n + col, count);
-        write_outputs(p.y, (size_t)(first + i) * p.y_ld + n + col, bits, count, p.y_dtype);
+        const int m = part.m + first + i;
+        if (!bare) finish_outputs<TILE>(bits, p, terms + col * 4, m, n + col, count);
+        write_outputs(p.y, (size_t)m * p.y_ld + n + col, bits, count, p.y_dtype);
     }
+}
+
+/* Until the others of the cluster may be sent sums: they have begun, or, where what is sent lies
+   over the rings, are done with those. */
+template <class TILE>
+static __device__ __forceinline__ void few_meet(const few_part<TILE> &part, bool quick)
+{
+    if (TILE::over && part.share > 1) cluster_arrive();
+    if (part.share > 1)
+        cluster_wait();
+    else if (TILE::over && !quick)
+        named_barrier(BARRIER_MET, 128 * TILE::warpgroups);
 }
 
 template <class TILE>
@@ -312,22 +338,20 @@ static __device__ __forceinline__ void few_consume(const few_ring<TILE> &ring,
 {
     const int thread = threadIdx.x;
     const thread_place me = {warp / 4, 0, warp / 4, warp % 4, thread % 128, thread % 32};
-    const int n = (part.tile * TILE::warpgroups + me.warpgroup) * 64, zero = p.shape.whole >> 31;
+    const int n = (part.n_tile * TILE::warpgroups + me.warpgroup) * 64, zero = p.shape.whole >> 31;
     typename TILE::sum d[TILE::sums];
     few_multiply<TILE>(d, ring, me, part.count);
-    if constexpr (TILE::share > 1) {
-        cluster_wait(); /* all blocks have begun */
-        few_send<TILE>(d, ring, part, me, zero);
-    }
-    const few_way<typename TILE::type> way(p, part.rank * TILE::full_chunk, n + me.warp * 16,
-                                           me.lane);
+    const few_way<typename TILE::type> way(p, part.m + part.rank * part.own * 8,
+                                           part.m + part.tokens, n + me.warp * 16, me.lane);
+    few_meet<TILE>(part, way.quick);
+    if (part.share > 1) few_send<TILE>(d, ring, part, me, zero);
     if (!way.quick) put_terms(ring.terms(me.warpgroup), p, me.thread, n);
-    if constexpr (TILE::share > 1) few_receive<TILE>(d, ring, part, me);
+    if (part.share > 1) few_receive<TILE>(d, ring, part, me);
     if (!way.quick) {
         few_store<TILE>(d, ring, p, part, me, n, zero);
         return;
     }
-    few_each<TILE>(part.rank, [&](int i, int at) {
+    few_each<TILE>(part, part.rank, [&](int i, int at) {
         const typename TILE::sum four[4] = {d[i * 4], d[i * 4 + 1], d[i * 4 + 2], d[i * 4 + 3]};
         way.store(four, at);
     });
@@ -352,10 +376,10 @@ __global__ void __launch_bounds__(TILE::threads, 1)
             barrier_init(ring.inbox_full(i), 1);
         barrier_init_done();
         for (int i = 0; i < TILE::warpgroups; i++)
-            barrier_expect(ring.inbox_full(i), (TILE::share - 1) * part.own() * 2048);
+            barrier_expect(ring.inbox_full(i), (part.share - 1) * part.own_eights() * 2048);
     }
     __syncthreads();
-    if (TILE::share > 1) cluster_arrive();
+    if (!TILE::over && part.share > 1) cluster_arrive();
     dependents_may_start();
     if (producer < 0)
         few_consume<TILE>(ring, p, part, warp);
@@ -365,13 +389,13 @@ __global__ void __launch_bounds__(TILE::threads, 1)
         few_load_tokens<TILE>(ring, p.shape, &x, part);
 }
 
-template <class T, int ROWS, int TOKENS, int WEIGHT_SLOTS, int TOKEN_SLOTS, int SHARE>
-constexpr linear_row few_row_of(const char *name, int step_ns, int end_ns)
+template <class T, int ROWS, int TOKENS, int WEIGHT_SLOTS, int TOKEN_SLOTS>
+constexpr linear_row few_row_of(const char *name)
 {
-    using TILE = few_tile<T, ROWS, TOKENS, WEIGHT_SLOTS, TOKEN_SLOTS, SHARE>;
-    linear_row row = {name,        TILE::rows,    TILE::tokens,       1,       0,      0,
-                      TILE::share, TILE::threads, TILE::shared_bytes, step_ns, end_ns, {},
-                      nullptr};
+    using TILE = few_tile<T, ROWS, TOKENS, WEIGHT_SLOTS, TOKEN_SLOTS>;
+    linear_row row = {
+        name,          TILE::rows,         TILE::tokens, 1,      0, 0, TILE::most_shares,
+        TILE::threads, TILE::shared_bytes, {},           nullptr};
     for (const void *&kernel : row.kernels)
         kernel = (const void *)few_kernel<TILE>;
     return row;

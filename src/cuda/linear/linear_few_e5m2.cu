@@ -4,14 +4,13 @@
 #include "cuda/linear/linear_kept.cuh"
 
 const linear_row few_rows_e5m2[] = {
-#define FEW_TILE(rows, tokens, weight_slots, token_slots, share, step, end)                        \
-    few_row_of<__nv_fp8_e5m2, rows, tokens, weight_slots, token_slots, share>(                     \
-        #rows "x" #tokens "/few/" #share, step, end),
+#define FEW_TILE(rows, tokens, weight_slots, token_slots)                                          \
+    few_row_of<__nv_fp8_e5m2, rows, tokens, weight_slots, token_slots>(#rows "x" #tokens "/few"),
 #include "cuda/linear/tiles.def"
 };
 
 const linear_row kept_rows_e5m2[] = {
-#define KEPT_TILE(rows, tokens, kept, slots, groups, step, end)                                    \
-    kept_row_of<__nv_fp8_e5m2, kept, slots, groups>(#rows "x" #tokens "/kept", step, end),
+#define KEPT_TILE(rows, tokens, kept, slots, groups)                                               \
+    kept_row_of<__nv_fp8_e5m2, kept, slots, groups>(#rows "x" #tokens "/kept"),
 #include "cuda/linear/tiles.def"
 };

@@ -27,10 +27,10 @@ template <class T> struct few_way {
     bool quick, low_here, high_here;
     float low, high; /* biases of outputs lane/4 and eight on */
 
-    /* 16 outputs from n on, tokens from m on. */
-    __device__ few_way(const linear_params &p, int m, int n, int lane)
+    /* 16 outputs from n on, tokens from m on, before `end`. */
+    __device__ few_way(const linear_params &p, int m, int end, int n, int lane)
         : y(static_cast<output *>(p.y) + (size_t)(m + lane / 4) * p.y_ld + n + lane % 4 * 2),
-          stride(8 * p.y_ld), tokens(p.shape.m - m - lane / 4),
+          stride(8 * p.y_ld), tokens(end - m - lane / 4),
           quick(p.y_dtype == output_dtype((output *)nullptr) && !p.activation && !p.residual &&
                 !p.x_scale && !p.w_scale && p.shape.n % 2 == 0),
           low_here(n + lane % 4 * 2 < p.shape.n), high_here(n + lane % 4 * 2 + 8 < p.shape.n),

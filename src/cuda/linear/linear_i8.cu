@@ -3,8 +3,8 @@
 #include "cuda/linear/linear_rows.cuh"
 
 const linear_row linear_rows_i8[] = {
-#define TILE(rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares, step, end)    \
+#define TILE(rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares)               \
     linear_row_of<int8_t, rows, tokens, warpgroups, teams, stages, depth, chunk, buffers, shares>( \
-        #rows "x" #tokens, step, end),
+        #rows "x" #tokens),
 #include "cuda/linear/tiles.def"
 };

@@ -357,7 +357,7 @@ __global__ void __launch_bounds__(TILE::threads, 2)
     } else {
         kept_consume<TILE>(d, kept, ring, part, me, p.shape.whole >> 31);
     }
-    const few_way<typename TILE::type> way(p, 0, part.slab * 64 + me.warp * 16, me.lane);
+    const few_way<typename TILE::type> way(p, 0, p.shape.m, part.slab * 64 + me.warp * 16, me.lane);
     if (me.group == 0 && !way.quick)
         put_terms(ring.base + TILE::terms_at, p, (int)threadIdx.x, part.slab * 64);
     if (consumer && me.group > 0) {
@@ -380,17 +380,16 @@ __global__ void __launch_bounds__(TILE::threads, 2)
 }
 
 template <class T, int KEPT, int SLOTS, int GROUPS>
-constexpr linear_row kept_row_of(const char *name, int step_ns, int end_ns)
+constexpr linear_row kept_row_of(const char *name)
 {
     /* A block of an 8-bit dtype has a word of metadata more, and floats' products, which are made
-       of those of 16 bits, want registers too, and ten times as long. */
+       of those of 16 bits, want registers too. */
     constexpr bool MADE = !element_of<T>::is_16_bit && !element_of<T>::is_integer;
     constexpr int LESS = element_of<T>::is_16_bit ? 0 : MADE ? 2 : 1;
     using TILE = kept_tile<T, KEPT - LESS, SLOTS, GROUPS>;
-    if (MADE) step_ns *= 10;
     linear_row row = {
-        name,          TILE::rows,         TILE::tokens, 1,      0,  0,      TILE::most_shares,
-        TILE::threads, TILE::shared_bytes, step_ns,      end_ns, {}, nullptr};
+        name,          TILE::rows,         TILE::tokens, 1,      0, 0, TILE::most_shares,
+        TILE::threads, TILE::shared_bytes, {},           nullptr};
     for (const void *&kernel : row.kernels)
         kernel = (const void *)kept_kernel<TILE>;
     return row;

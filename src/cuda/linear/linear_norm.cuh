@@ -298,13 +298,12 @@ __global__ void __launch_bounds__(TILE::threads, 1)
 
 template <class T, int ROWS, int TOKENS, int WARPGROUPS, int STAGES, int DEPTH, int CHUNK,
           int PIECES, int SHARES>
-constexpr linear_row norm_row_of(const char *name, int step_ns, int end_ns)
+constexpr linear_row norm_row_of(const char *name)
 {
     using TILE = norm_tile<T, ROWS, TOKENS, WARPGROUPS, STAGES, DEPTH, CHUNK, PIECES, SHARES>;
     linear_row row = {
         name,         TILE::rows,    TILE::tokens,       TILE::depth, TILE::chunk, TILE::full_chunk,
-        TILE::shares, TILE::threads, TILE::shared_bytes, step_ns,     end_ns,      {},
-        nullptr};
+        TILE::shares, TILE::threads, TILE::shared_bytes, {},          nullptr};
     row.kernels[LINEAR_NORMED] = (const void *)norm_linear_kernel<TILE, LINEAR_NORMED>;
     row.kernels[LINEAR_NORMED_GELU] = (const void *)norm_linear_kernel<TILE, LINEAR_NORMED_GELU>;
     row.kernels[LINEAR_ADDED] = (const void *)norm_linear_kernel<TILE, LINEAR_ADDED>;

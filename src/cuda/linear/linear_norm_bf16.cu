@@ -3,8 +3,8 @@
 #include "cuda/linear/linear_norm.cuh"
 
 const linear_row norm_rows_bf16[] = {
-#define NORM_TILE(rows, tokens, warpgroups, stages, depth, chunk, pieces, shares, step, end)       \
+#define NORM_TILE(rows, tokens, warpgroups, stages, depth, chunk, pieces, shares)                  \
     norm_row_of<__nv_bfloat16, rows, tokens, warpgroups, stages, depth, chunk, pieces, shares>(    \
-        #rows "x" #tokens "/norm", step, end),
+        #rows "x" #tokens "/norm"),
 #include "cuda/linear/tiles.def"
 };

@@ -8,7 +8,6 @@
 struct linear_row {
     const char *name; /* the kernels are NULL where the dtype has no such tile */
     int rows, tokens, depth, chunk, full_chunk, shares, threads, shared_bytes;
-    int step_ns, end_ns;
     const void *kernels[LINEAR_EPILOGUES];
     const void *columns; /* X [k, m] and Y [n, m], with whatever there is; or NULL */
 };

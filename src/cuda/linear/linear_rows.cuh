@@ -8,14 +8,13 @@
 
 template <class T, int ROWS, int TOKENS, int WARPGROUPS, int TEAMS, int STAGES, int DEPTH,
           int CHUNK, int BUFFERS, int SHARES>
-constexpr linear_row linear_row_of(const char *name, int step_ns, int end_ns)
+constexpr linear_row linear_row_of(const char *name)
 {
     using TILE =
         linear_tile<T, ROWS, TOKENS, WARPGROUPS, TEAMS, STAGES, DEPTH, CHUNK, BUFFERS, SHARES>;
     linear_row row = {
         name,         TILE::rows,    TILE::tokens,       TILE::depth, TILE::chunk, TILE::full_chunk,
-        TILE::shares, TILE::threads, TILE::shared_bytes, step_ns,     end_ns,      {},
-        nullptr};
+        TILE::shares, TILE::threads, TILE::shared_bytes, {},          nullptr};
     if constexpr (TILE::element::takes(TOKENS)) {
         row.kernels[LINEAR_BIAS] = (const void *)linear_kernel<TILE, LINEAR_BIAS>;
         row.kernels[LINEAR_FULL] = (const void *)linear_kernel<TILE, LINEAR_FULL>;

@@ -12,7 +12,8 @@
 enum {
     MAX_WARPS = 12,    /* of consumers */
     BARRIER_STORE = 1, /* and on: of a warpgroup */
-    BARRIER_TURN = 4,  /* and on: of a team */
+    BARRIER_TURN = 5,  /* and on: of a team */
+    BARRIER_MET = 7,   /* of all consumers */
     LONG_K = 32,       /* steps of weights that do not all stay in L2 */
 };
 

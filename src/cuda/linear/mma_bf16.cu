@@ -3,8 +3,7 @@
 #include "cuda/linear/mma_rows.cuh"
 
 const linear_row mma_rows_bf16[] = {
-#define MMA_TILE(rows, tokens, warps_n, warps_m, stages, step, end)                                \
-    mma_row_of<__nv_bfloat16, rows, tokens, warps_n, warps_m, stages>(#rows "x" #tokens "/mma",    \
-                                                                      step, end),
+#define MMA_TILE(rows, tokens, warps_n, warps_m, stages)                                           \
+    mma_row_of<__nv_bfloat16, rows, tokens, warps_n, warps_m, stages>(#rows "x" #tokens "/mma"),
 #include "cuda/linear/tiles.def"
 };

@@ -7,11 +7,11 @@
 #include "cuda/linear/mma_linear.cuh"
 
 template <class T, int ROWS, int TOKENS, int WARPS_N, int WARPS_M, int STAGES>
-constexpr linear_row mma_row_of(const char *name, int step_ns, int end_ns)
+constexpr linear_row mma_row_of(const char *name)
 {
     using TILE = mma_tile<T, ROWS, TOKENS, WARPS_N, WARPS_M, STAGES, false>;
-    linear_row row = {name,    ROWS,   TOKENS, 1,      0, 0, 1, TILE::threads, TILE::shared_bytes,
-                      step_ns, end_ns, {},     nullptr};
+    linear_row row = {name, ROWS,   TOKENS, 1, 0, 0, 1, TILE::threads, TILE::shared_bytes,
+                      {},   nullptr};
     for (const void *&kernel : row.kernels)
         kernel = (const void *)mma_kernel<TILE>;
     if constexpr (TILE::element::is_16_bit) {

@@ -20,9 +20,10 @@ struct linear_shape {
     int k_blocks; /* of the weight's order */
     int steps;    /* stages along k */
     int m_tiles, n_tiles;
-    int group; /* of n_tiles that are walked together, so that their weights stay in L2 */
-    int whole; /* tiles that are not cut */
-    int share; /* blocks of a cluster that share each tile, 1: none */
+    int tokens; /* of a tile, from its first one to the next tile's */
+    int group;  /* of n_tiles that are walked together, so that their weights stay in L2 */
+    int whole;  /* tiles that are not cut */
+    int share;  /* blocks of a cluster that share each tile, 1: none */
 };
 
 struct linear_part {

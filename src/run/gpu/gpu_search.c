@@ -68,7 +68,7 @@ static s24_status look_at_tile(double *seconds, const search *s, const char *til
     return time_tile(seconds, s, tile);
 }
 
-enum { TILES = 96 };
+enum { TILES = 192 }; /* more than there are */
 
 /* seconds[i] of tile i, 0 where the product cannot have it; the one that the device would choose by
    itself goes before. */
