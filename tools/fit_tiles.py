@@ -7,7 +7,8 @@
 
 prints the lines of linear_cost.def as they should be, and what choosing by them costs on each file:
 how far the chosen tile's time is from the best one's. With --keep nothing is fitted: the numbers
-that there are get checked. Needs numpy. The formula is src/cuda/linear/linear_cost.cu's, in vectors.
+that there are get checked. Needs numpy. The formula is src/cuda/linear/linear_cost.cu's, in
+vectors.
 """
 import argparse
 import json
@@ -270,9 +271,9 @@ def check(sweep, g, tiles, names):
     share = [x[0] for x in lost]
     near = numpy.abs(numpy.log(guess / true))[sweep.of["ns"] < 1.15 * sweep.best]
     mean, close = sum(share) / len(share), sum(x <= 0.05 for x in share) / len(share)
-    print(f"# {sweep.path}: {len(lost)} cells, chosen over best: mean {100 * mean:.1f} %, within 5 %"
-          f" {100 * close:.0f} %, worst {100 * share[0]:.0f} %; error of the times near the best:"
-          f" median {100 * numpy.median(near):.1f} %")
+    print(f"# {sweep.path}: {len(lost)} cells, chosen over best: mean {100 * mean:.1f} %,"
+          f" within 5 % {100 * close:.0f} %, worst {100 * share[0]:.0f} %;"
+          f" error of the times near the best: median {100 * numpy.median(near):.1f} %")
     for x in lost[:8]:
         print(f"#   {100 * x[0]:.0f} %: {x[1]} {x[2]} for {x[3]}, {x[4]:.1f} us, thought"
               f" {x[5]:.1f}")

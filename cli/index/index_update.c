@@ -92,7 +92,7 @@ static uint16_t *vector_at(const stored_index *index, int64_t line)
 /* Embeds some lines that are new. */
 static int embed_lines(update *u, const int64_t *lines, int64_t count, float *vectors)
 {
-    s24_text texts[CHUNK];
+    s24_text texts[CHUNK] = {{0}};
     cli_app *cli = u->cli;
     const int64_t width = u->next.width;
     for (int64_t i = 0; i < count; i++)

@@ -20,8 +20,8 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A millisecond's products of a tile in a graph, so that nobody's host is timed; in seconds, negative
-   when it failed. */
+/* A millisecond's products of a tile in a graph, so that nobody's host is timed; in seconds,
+   negative when it failed. */
 static double look(gpu_bench *b, gpu_cell *cell)
 {
     const double once = gpu_time(&b->driver, 3, gpu_run_ours, cell);
