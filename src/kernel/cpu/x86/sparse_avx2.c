@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Products with sparse weights in f32 with AVX2. */
+#include "kernel/sparse_kernel.h"
+
 #ifdef __x86_64__
 #include <immintrin.h>
-
-#include "kernel/sparse_kernel.h"
 
 #define LANES  8
 #define VECS   3
