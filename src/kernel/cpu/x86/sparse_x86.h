@@ -140,8 +140,8 @@ typedef void (*sum_tile)(const s24i_linear_job *job, const float *x, int64_t lin
 
 static void run_lines(void *arg, int64_t begin, int64_t end, int thread)
 {
-    static const sum_tile of_blocks[] = {blocks_1, blocks_2, blocks_3};
-    static const sum_tile of_entries[] = {entries_1, entries_2, entries_3};
+    static const sum_tile tables[2][VECS] = {{blocks_1, blocks_2, blocks_3},
+                                             {entries_1, entries_2, entries_3}};
     const s24i_linear_job *job = arg;
     const s24i_sparse_weight *w = job->w;
     const tiling t = tiling_of(job->m);
@@ -151,7 +151,7 @@ static void run_lines(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t tile = 0; tile < t.tiles; tile++) {
         const int64_t first = first_of(&t, tile), vectors = first_of(&t, tile + 1) - first;
         const float *x = (const float *)job->work + first * LANES * job->k;
-        const sum_tile sum = (outs == 1 ? of_entries : of_blocks)[vectors - 1];
+        const sum_tile sum = tables[outs == 1][vectors - 1];
         for (int64_t line = begin; line < end; line++)
             for (int64_t part = 0; part < w->block; part += outs) {
                 sum(job, x, line, part, sums);
