@@ -77,7 +77,8 @@ int rank_documents(cli_app *cli, s24_encoder *encoder, const char *query, const 
     return code;
 }
 
-void print_hit(cli_app *cli, int64_t rank, double score, int64_t number, const s24_text *text)
+static void print_hit(cli_app *cli, int64_t rank, double score, int64_t number,
+                      const s24_text *text)
 {
     cli_progress_clear(cli);
     printf("%lld  %.4f  line %lld  ", (long long)rank, score, (long long)number);
@@ -86,4 +87,15 @@ void print_hit(cli_app *cli, int64_t rank, double score, int64_t number, const s
     else
         fwrite(text->data, 1, text->bytes, stdout);
     putchar('\n');
+}
+
+json_t *show_hit(cli_app *cli, json_t *hits, double score, int64_t number, const s24_text *text)
+{
+    json_t *hit = json_object();
+    if (!cli->json) print_hit(cli, (int64_t)json_array_size(hits) + 1, score, number, text);
+    json_object_set_new(hit, "line", json_integer(number));
+    json_object_set_new(hit, "score", cli_real(score));
+    json_object_set_new(hit, "text", json_stringn(text->data, text->bytes));
+    json_array_append_new(hits, hit);
+    return hit;
 }

@@ -25,8 +25,8 @@ double sigmoid_of(double x);
 /* From the logits of a text to shares: of one class, or of several that exclude each other. */
 void shares_of(double *shares, const float *logits, int64_t classes, int together);
 
-/* Prints a line of a file that was found: its rank, score, number and text, which is escaped for a
-   terminal. */
-void print_hit(cli_app *cli, int64_t rank, double score, int64_t number, const s24_text *text);
+/* Adds a line of a file that was found to the hits of --json, and returns its object there; without
+   --json prints it, too: its rank, score, number and text, which is escaped for a terminal. */
+json_t *show_hit(cli_app *cli, json_t *hits, double score, int64_t number, const s24_text *text);
 
 #endif

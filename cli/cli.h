@@ -87,7 +87,7 @@ typedef struct cli_example {
     const char *text;
 } cli_example;
 
-/* An entry of a table that a command's help has beside its options. */
+/* An entry of a table that a command's help has next to its options. */
 typedef struct cli_entry {
     const char *name, *text;
     const char *detail; /* or NULL */
@@ -412,5 +412,8 @@ void cli_tiles_keep(cli_app *cli, struct s24_device *device,
    kept. */
 void cli_notes_load(cli_app *cli, struct s24_device *device);
 void cli_notes_keep(cli_app *cli, const struct s24_device *device);
+
+/* Stores the address of a library's function in *function, a function pointer; 0: there is none. */
+int cli_symbol(void *function, void *handle, const char *name);
 
 #endif

@@ -295,7 +295,4 @@ typedef struct bench_attention_plan {
 
 int bench_attention(cli_app *cli, const bench_attention_plan *plan);
 
-/* Stores the address of a library's function in *function, a function pointer; 0: there is none. */
-int bench_symbol(void *function, void *handle, const char *name);
-
 #endif

@@ -44,16 +44,8 @@ static int print_all(cli_app *cli, const struct rerank_options *o, const s24_tex
     for (int64_t i = 0; i < count; i++) {
         const s24_text *text = &texts[all[i].index];
         const double logit = (double)all[i].logit, score = o->raw ? logit : sigmoid_of(logit);
-        if (!cli->json) {
-            print_hit(cli, i + 1, score, all[i].index, text);
-            continue;
-        }
-        json_t *hit = json_object();
-        json_object_set_new(hit, "line", json_integer(all[i].index));
-        json_object_set_new(hit, "score", cli_real(score));
+        json_t *hit = show_hit(cli, hits, score, all[i].index, text);
         json_object_set_new(hit, "logit", cli_real(logit));
-        json_object_set_new(hit, "text", json_stringn(text->data, text->bytes));
-        json_array_append_new(hits, hit);
     }
     if (!cli->json) {
         json_decref(hits);

@@ -88,15 +88,7 @@ static int print_hits(cli_app *cli, const sides *s, const int64_t *lines, const 
     json_t *hits = json_array();
     for (int64_t i = 0; i < k; i++) {
         const s24_text *text = &s24_lines_texts(documents->lines)[lines[i]];
-        if (!cli->json) {
-            print_hit(cli, i + 1, (double)scores[i], lines[i], text);
-            continue;
-        }
-        json_t *hit = json_object();
-        json_object_set_new(hit, "line", json_integer(lines[i]));
-        json_object_set_new(hit, "score", cli_real((double)scores[i]));
-        json_object_set_new(hit, "text", json_stringn(text->data, text->bytes));
-        json_array_append_new(hits, hit);
+        show_hit(cli, hits, (double)scores[i], lines[i], text);
     }
     if (!cli->json) {
         json_decref(hits);

@@ -83,7 +83,7 @@ static const cli_option options[] = {
     OPTION("refresh", CLI_COUNT, refresh, "N", NULL,
            "As --method sr-ste --numbers refresh=N,until=0.5: make the blocks' layers 2:4, MODEL's "
            "may be dense, and choose their zeros anew every N steps, by magnitude; what counts as "
-           "zero learns on behind."),
+           "zero learns on."),
     OPTION("refresh-until", CLI_POSITIVE, refresh_until, "X", "0.5",
            "The share of the run in which --refresh does so; then they stay."),
     OPTION(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What sparse24 train knows of methods beside their names: their table, their losses, and how a
+/* What sparse24 train knows of methods next to their names: their table, their losses, and how a
    masked decay is found. */
 #include <math.h>
 #include <stdio.h>

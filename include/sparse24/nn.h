@@ -311,7 +311,7 @@ S24_API s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_enc
    (s24_encoder_opts.ids). Nothing is put before or after a text; of a longer one than max_tokens
    the first are taken. An encoder of texts takes ids as its tokenizer makes them of prompt and
    text: what pooling leaves out of these it leaves out here. Errors: ARGUMENT (an id out of range,
-   a text without one, or with none behind a prompt that is left out), those of a pass. */
+   a text without one, or with none after a prompt that is left out), those of a pass. */
 S24_API s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder *encoder,
                                          s24_ctx *ctx, const s24_batch *ids);
 

@@ -151,7 +151,7 @@ static s24_status check_ids(const s24_encoder *encoder, s24_ctx *ctx, const s24_
     for (int64_t b = 0; b < ids->texts; b++)
         REQUIRE(ctx, ids->offsets[b + 1] - ids->offsets[b] > encoder->prompt_tokens,
                 S24_ERROR_ARGUMENT, "text %lld has no token id%s", (long long)b,
-                encoder->prompt_tokens ? " behind those of the prompt" : "");
+                encoder->prompt_tokens ? " after those of the prompt" : "");
     for (int64_t i = ids->offsets[0]; i < ids->offsets[ids->texts]; i++)
         REQUIRE(ctx, ids->ids[i] >= 0 && ids->ids[i] < vocabulary, S24_ERROR_ARGUMENT,
                 "token %lld has id %d, 0 to %lld is expected", (long long)i, (int)ids->ids[i],

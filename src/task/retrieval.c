@@ -106,7 +106,7 @@ static s24_status for_blocks(block *b, s24_ctx *ctx, void (*use)(void *, int64_t
 }
 
 /* Puts a document at its place among those found before, *count and at most k. Those that come by
-   rising index go behind their equals, so ties keep the lower index first. */
+   rising index go after their equals, so ties keep the lower index first. */
 static void place(int64_t *indices, float *best, int64_t *count, int64_t k, const scored *document)
 {
     int64_t at = *count;

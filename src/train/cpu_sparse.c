@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What of a layer's products is 2:4 beside its weights, on the CPU: inputs, and gradients of
+ * What of a layer's products is 2:4 next to its weights, on the CPU: inputs, and gradients of
  * outputs in dW, which a 2:4 product multiplies.
  */
 #include <math.h>

@@ -18,7 +18,7 @@
 typedef struct s24i_machine s24i_machine;
 typedef struct s24i_gpu s24i_gpu; /* train/gpu.h */
 
-/* What of a layer's products is 2:4 beside its weights, while a method of sparse training runs. */
+/* What of a layer's products is 2:4 next to its weights, while a method of sparse training runs. */
 typedef struct s24i_layer_rule {
     int inputs;            /* 2:4 along features, */
     int tiles;             /* along tokens too, */

@@ -231,7 +231,7 @@ static void test_graphs_of_caches(void **state)
     language_close(&l);
 }
 
-/* What has no room on the device is said before the first token, and leaves nothing behind. */
+/* What has no room on the device is said before the first token, and nothing is left. */
 static void test_no_memory(void **state)
 {
     (void)state;

@@ -183,7 +183,7 @@ static void check_ids(s24_encoder *encoder, const vector *expected, int includes
     batch.offsets = few;
     assert_int_equal(s24_encoder_embed_ids(found, NULL, encoder, ctx, &batch),
                      includes ? S24_OK : S24_ERROR_ARGUMENT);
-    if (!includes) assert_sentence(ctx, "text 0 has no token id behind those of the prompt");
+    if (!includes) assert_sentence(ctx, "text 0 has no token id after those of the prompt");
 }
 
 static void check_left_out(const char *mode, int includes)

@@ -71,7 +71,7 @@ static s24_train_source source(void)
 
 /* ---- every row ------------------------------------------------------------------------------- */
 
-/* What a row's run is told beside its name, and how it ends. */
+/* What a row's run is told next to its name, and how it ends. */
 static const struct {
     const char *name, *numbers;
     int ends; /* 2:4: 0 no, 1 along k, 2 along n too */

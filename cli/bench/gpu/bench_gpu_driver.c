@@ -39,7 +39,7 @@ int gpu_driver_open(gpu_driver *d, int device)
     };
     int missing = !d->handle;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted && !missing; i++)
-        missing = !bench_symbol(wanted[i].function, d->handle, wanted[i].name);
+        missing = !cli_symbol(wanted[i].function, d->handle, wanted[i].name);
     if (missing || init(0) || retain(&d->context, device) || current(d->context) ||
         stream(&d->stream, 1 /* does not wait for the default stream */) ||
         event(&d->events[0], 0) || event(&d->events[1], 0)) {

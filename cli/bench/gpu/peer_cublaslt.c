@@ -86,7 +86,7 @@ static void *open_library(const gpu_bench *bench, char *version, size_t bytes)
     };
     int missing = !l->handle;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted && !missing; i++)
-        missing = !bench_symbol(wanted[i].function, l->handle, wanted[i].name);
+        missing = !cli_symbol(wanted[i].function, l->handle, wanted[i].name);
     if (missing || l->create(&l->lt)) {
         close_library(l);
         return NULL;

@@ -48,8 +48,8 @@ static void *open_library(char *version, size_t bytes)
     for (int i = 0; i < 2 && !l->handle; i++)
         l->handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     void (*init)(void) = NULL;
-    if (!l->handle || !bench_symbol(&l->dispatch, l->handle, "libxsmm_smmdispatch") ||
-        !bench_symbol(&init, l->handle, "libxsmm_init")) {
+    if (!l->handle || !cli_symbol(&l->dispatch, l->handle, "libxsmm_smmdispatch") ||
+        !cli_symbol(&init, l->handle, "libxsmm_init")) {
         close_library(l);
         return NULL;
     }

@@ -39,10 +39,10 @@ static int load(library *l)
        turns. */
     setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0);
     l->handle = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
-    return l->handle && bench_symbol(&l->sgemm, l->handle, "cblas_sgemm") &&
-           bench_symbol(&l->set_threads, l->handle, "openblas_set_num_threads") &&
-           bench_symbol(&l->config, l->handle, "openblas_get_config") &&
-           bench_symbol(&l->core, l->handle, "openblas_get_corename");
+    return l->handle && cli_symbol(&l->sgemm, l->handle, "cblas_sgemm") &&
+           cli_symbol(&l->set_threads, l->handle, "openblas_set_num_threads") &&
+           cli_symbol(&l->config, l->handle, "openblas_get_config") &&
+           cli_symbol(&l->core, l->handle, "openblas_get_corename");
 }
 
 /* Opens it: older than its CPU, OpenBLAS takes the kernels of a CPU without AVX. Then it is loaded

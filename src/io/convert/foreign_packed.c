@@ -114,7 +114,7 @@ const s24i_foreign_scheme s24i_scheme_pack_quantized = {
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* What says the weight's shape beside its elements agrees with theirs. */
+/* What says the weight's shape next to its elements agrees with theirs. */
 static s24_status check_shape(const s24i_foreign *w)
 {
     int64_t shape[2];

@@ -3,11 +3,11 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "bench/bench.h"
+#include "cli.h"
 
 /* Copies the pointer's bytes, as ISO C has no cast from an object's to a function's; they are the
    same here. */
-int bench_symbol(void *function, void *handle, const char *name)
+int cli_symbol(void *function, void *handle, const char *name)
 {
     void *symbol = dlsym(handle, name);
     memcpy(function, &symbol, sizeof symbol);
