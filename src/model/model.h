@@ -99,6 +99,7 @@ typedef struct s24i_architecture {
 
     /* Keys that would make another model of it: not there, null, false or 0; ends with NULL. */
     const char *const *off;
+    const char *key_on; /* one whose false or 0 would */
 
     int pre_norm;     /* x + f(norm(x)) instead of norm(x + f(x)) */
     int rms;          /* norms divide by the root mean square: no mean, no .bias */

@@ -140,10 +140,16 @@ static s24_status read_heads(s24i_shape *shape, const s24i_config *config,
 static s24_status read_tables(s24i_shape *shape, const s24i_config *config,
                               const s24i_architecture *arch)
 {
-    enum { USUAL_BUCKETS = 32, MOST_BUCKETS = 1 << 12 };
-    int64_t padding = 1;
-    if (arch->relative) shape->buckets = USUAL_BUCKETS;
-    TRY(read_int(&shape->buckets, config, arch->key_buckets, S24I_OPTIONAL, 4, MOST_BUCKETS));
+    enum {
+        BUCKETS = 32,
+        MOST_BUCKETS = 1 << 12
+    }; /* transformers counts 32, whatever a table has */
+    int64_t padding = 1, buckets = BUCKETS;
+    TRY(read_int(&buckets, config, arch->key_buckets, S24I_OPTIONAL, 1, MOST_BUCKETS));
+    REQUIRE(config->ctx, buckets == BUCKETS, S24_ERROR_UNSUPPORTED,
+            "%s: %s is %lld; only %d is supported", config->file, arch->key_buckets,
+            (long long)buckets, BUCKETS);
+    if (arch->relative) shape->buckets = BUCKETS;
     shape->embedding = shape->width;
     TRY(read_int(&shape->embedding, config, arch->key_embedding, S24I_OPTIONAL, 1, MOST_WIDTH));
     if (!arch->key_padding) return S24_OK;
@@ -157,18 +163,23 @@ static s24_status read_tables(s24i_shape *shape, const s24i_config *config,
     return S24_OK;
 }
 
-/* What a row's models have not. */
-static s24_status check_off(const s24i_config *config, const s24i_architecture *arch)
+/* Is a key there, and on (1) or off (0)? */
+static int is_set(const s24i_config *config, const char *key, int on)
 {
-    for (const char *const *key = arch->off; key && *key; key++) {
-        const s24i_json *value = s24i_json_get(config->json, *key);
-        const s24i_json_type type = s24i_json_typeof(value);
-        const int on = type == S24I_JSON_BOOL
-                           ? s24i_json_is_true(value)
-                           : type > S24I_JSON_NULL && s24i_json_number(value) != 0;
-        REQUIRE(config->ctx, !on, S24_ERROR_UNSUPPORTED, "%s: %s is on, which is not supported",
-                config->file, *key);
-    }
+    const s24i_json *value = s24i_json_get(config->json, key);
+    const s24i_json_type type = s24i_json_typeof(value);
+    if (type <= S24I_JSON_NULL) return 0;
+    return on == (type == S24I_JSON_BOOL ? s24i_json_is_true(value) : s24i_json_number(value) != 0);
+}
+
+/* What a row's models have not, or always have. */
+static s24_status check_switches(const s24i_config *config, const s24i_architecture *arch)
+{
+    for (const char *const *key = arch->off; key && *key; key++)
+        REQUIRE(config->ctx, !is_set(config, *key, 1), S24_ERROR_UNSUPPORTED,
+                "%s: %s is on, which is not supported", config->file, *key);
+    REQUIRE(config->ctx, !arch->key_on || !is_set(config, arch->key_on, 0), S24_ERROR_UNSUPPORTED,
+            "%s: %s is off, which is not supported", config->file, arch->key_on);
     return S24_OK;
 }
 
@@ -176,7 +187,7 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
     const char *positions = "absolute";
-    TRY(check_off(config, arch));
+    TRY(check_switches(config, arch));
     shape->types = arch->key_types ? 2 : 0;
     shape->joint = arch->joint;
     shape->gated = s24i_is_gated(arch);

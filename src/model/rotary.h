@@ -10,11 +10,34 @@
 /* How fast angles grow: theta^(−2i/d) a position, divided by `factor` so that texts may be longer
    than those of training. `original` 0: all of them (linear), else only those that turn seldom
    while the text has that many positions: below `low` turns all of it, above `high` none, between
-   them by share (Llama 3.1). */
+   them by share: of turns (Llama 3.1), or of pairs (YaRN, Peng et al., 2023). */
 typedef struct s24i_rope {
     float theta, factor; /* factor 0: none */
     float original, low, high;
+    int by_pairs; /* YaRN; */
+    int between;  /* and where its range begins and ends is not rounded to pairs */
+    float louder; /* what cosines and sines are multiplied by; 0: nothing */
 } s24i_rope;
+
+/* The pair of d/2 that turns so many times in a text of the original length. */
+static inline float s24i_rope_pair(const s24i_rope *rope, float turns, int64_t d)
+{
+    return (float)d * logf(rope->original / (turns * 6.283185307f)) / (2.0f * logf(rope->theta));
+}
+
+/* The share of pair i's turn that stays as it was, by its place between the two pairs. */
+static inline float s24i_rope_kept(const s24i_rope *rope, int64_t i, int64_t d)
+{
+    float first = s24i_rope_pair(rope, rope->high, d), last = s24i_rope_pair(rope, rope->low, d);
+    if (!rope->between) {
+        first = floorf(first);
+        last = ceilf(last);
+    }
+    first = fmaxf(first, 0.0f);
+    last = fminf(last, (float)(d - 1));
+    if (first == last) last += 0.001f;
+    return 1.0f - fminf(fmaxf(((float)i - first) / (last - first), 0.0f), 1.0f);
+}
 
 /* The angle that position 1 turns pair i of d/2 by. */
 static inline float s24i_rope_turn(const s24i_rope *rope, int64_t i, int64_t d)
@@ -24,21 +47,24 @@ static inline float s24i_rope_turn(const s24i_rope *rope, int64_t i, int64_t d)
     const float slow = turn / rope->factor;
     if (rope->original == 0.0f) return slow;
     const float turns = rope->original * turn / 6.283185307f;
-    const float share = (turns - rope->low) / (rope->high - rope->low);
+    const float share = rope->by_pairs ? s24i_rope_kept(rope, i, d)
+                                       : (turns - rope->low) / (rope->high - rope->low);
     if (share <= 0.0f) return slow;
     return share >= 1.0f ? turn : (1.0f - share) * slow + share * turn;
 }
 
-/* angles[position] = cos and sin of position times the turn of pair i, i below d/2. */
+/* angles[position] = cos and sin of position times the turn of pair i, i below d/2, times `louder`
+   where there is one. */
 static inline void s24i_rotary_fill(float *angles, const s24i_rope *rope, int64_t d,
                                     int64_t positions)
 {
     const int64_t half = d / 2;
+    const float times = rope->louder == 0.0f ? 1.0f : rope->louder;
     for (int64_t p = 0; p < positions; p++)
         for (int64_t i = 0; i < half; i++) {
             const float turn = s24i_rope_turn(rope, i, d);
-            angles[p * d + i] = cosf((float)p * turn);
-            angles[p * d + half + i] = sinf((float)p * turn);
+            angles[p * d + i] = times * cosf((float)p * turn);
+            angles[p * d + half + i] = times * sinf((float)p * turn);
         }
 }
 

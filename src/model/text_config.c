@@ -5,6 +5,7 @@
  */
 #include "model/text_config.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- rotary positions ------------------------------------------------------------------------ */
@@ -42,6 +43,41 @@ static s24_status read_llama3(s24i_rope *rope, const s24i_config *config)
                       1 << 24);
 }
 
+/* What YaRN makes scores larger by where the folder does not say. */
+static double yarn_louder(double factor, double times)
+{
+    return factor > 1 ? 0.1 * times * log(factor) + 1 : 1;
+}
+
+/* Factor and original length may be left out: fill_yarn knows the positions. */
+static s24_status read_yarn(s24i_rope *rope, const s24i_config *config)
+{
+    double one = 0, all = 0;
+    int truncate = 1;
+    rope->by_pairs = 1;
+    rope->low = 1.0f, rope->high = 32.0f;
+    TRY(read_float(&rope->factor, config, "factor", S24I_OPTIONAL, 1e6));
+    TRY(read_float(&rope->low, config, "beta_slow", S24I_OPTIONAL, 1e6));
+    TRY(read_float(&rope->high, config, "beta_fast", S24I_OPTIONAL, 1e6));
+    TRY(read_float(&rope->original, config, "original_max_position_embeddings", S24I_OPTIONAL,
+                   1 << 24));
+    TRY(s24i_config_double(&one, config, "mscale", S24I_OPTIONAL, 0, 1e6));
+    TRY(s24i_config_double(&all, config, "mscale_all_dim", S24I_OPTIONAL, 0, 1e6));
+    TRY(s24i_config_bool(&truncate, config, "truncate", S24I_OPTIONAL));
+    rope->between = !truncate;
+    if (one > 0 && all > 0)
+        rope->louder = (float)(yarn_louder(rope->factor, one) / yarn_louder(rope->factor, all));
+    return read_float(&rope->louder, config, "attention_factor", S24I_OPTIONAL, 1e6);
+}
+
+static void fill_yarn(s24i_rope *rope, int64_t positions)
+{
+    if (!rope->by_pairs) return;
+    if (rope->original == 0.0f) rope->original = (float)positions;
+    if (rope->factor == 0.0f) rope->factor = (float)positions / rope->original;
+    if (rope->louder == 0.0f) rope->louder = (float)yarn_louder(rope->factor, 1);
+}
+
 /* A part of a head alone that turns would be another model. */
 static s24_status check_whole(const s24i_config *config)
 {
@@ -60,7 +96,11 @@ static s24_status read_scaling(s24i_rope *out, const s24i_config *rope)
     static const struct {
         const char *name;
         s24_status (*read)(s24i_rope *rope, const s24i_config *config);
-    } types[] = {{"default", read_default}, {"linear", read_linear}, {"llama3", read_llama3}};
+    } types[] = {{"default", read_default},
+                 {"dynamic", read_default}, /* differs beyond the model's positions alone */
+                 {"linear", read_linear},
+                 {"llama3", read_llama3},
+                 {"yarn", read_yarn}};
     const char *type = "default";
     TRY(read_float(&out->theta, rope, "rope_theta", S24I_OPTIONAL, 1e12));
     TRY(check_whole(rope));
@@ -69,7 +109,8 @@ static s24_status read_scaling(s24i_rope *out, const s24i_config *rope)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i].name, type) == 0) return types[i].read(out, rope);
     return s24_ctx_fail(rope->ctx, S24_ERROR_UNSUPPORTED,
-                        "%s: rope_type is '%s'; only default, linear and llama3 are supported",
+                        "%s: rope_type is '%s'; only default, dynamic, linear, llama3 and yarn are "
+                        "supported",
                         rope->file, s24i_show(type).text);
 }
 
@@ -104,6 +145,8 @@ s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
         TRY(s24i_config_child(&rope, config, places[i], S24I_OPTIONAL));
         if (rope.json) TRY(read_kinds(shape, &rope, arch));
     }
+    fill_yarn(&shape->rope, shape->positions);
+    fill_yarn(&shape->near_rope, shape->positions);
     return S24_OK;
 }
 

@@ -69,6 +69,21 @@ class Encoders(Scratch):
             path.write_text(json.dumps({**old, key: value}))
             self.assertIn(sentence, self.json(*arguments, "bad.npy", exit=5)["error"])
 
+    def test_other_functions(self):
+        """Keys that make another function of the same weights."""
+        for name, key, value, sentence in (
+                ("roberta", "is_decoder", True, "is_decoder is on, which is not supported"),
+                ("electra", "add_cross_attention", True, "add_cross_attention is on"),
+                ("mpnet", "relative_attention_num_buckets", 64,
+                 "relative_attention_num_buckets is 64; only 32 is supported")):
+            path = self.folder / name / "config.json"
+            text = path.read_text()
+            path.write_text(json.dumps({**json.loads(text), key: value}))
+            told = self.json("embed", name, "--ids", "--input", "ids.txt", "--output", "bad.npy",
+                             exit=5)
+            self.assertIn(sentence, told["error"])
+            path.write_text(text)
+
     def test_trained(self):
         for name in MODELS:
             with self.subTest(name):

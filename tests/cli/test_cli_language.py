@@ -3,6 +3,7 @@
 every dtype of the CPU, and on a device that is none (tests/support/fake_device.c), where a token's
 loss is 1."""
 import collections
+import json
 import math
 import random
 import re
@@ -31,8 +32,8 @@ class Strides(Scratch):
     make = staticmethod(make)
     CASES = ((16, 1), (16, 5), (16, 15), (16, 16), (7, 3), (7, 7), (2, 1), (1, 1))
 
-    def lm(self, model, data, *more):
-        return self.json("eval", model, "--task", "lm", "--data", data, *more)
+    def lm(self, model, data, *more, **how):
+        return self.json("eval", model, "--task", "lm", "--data", data, *more, **how)
 
     def test_losses_are_the_plain_ones(self):
         for name in ("gpt2", "llama"):
@@ -78,6 +79,19 @@ class Strides(Scratch):
             *((way, [*base, "--stride", way], 2, f"--stride: '{way}' is not a")
               for way in ("0", "-1", "1.5", "x")),
         ])
+
+    def test_other_functions(self):
+        """Keys that make another function of the same weights."""
+        path = self.folder / "gpt2/config.json"
+        text = path.read_text()
+        for key, value, sentence in (
+                ("scale_attn_weights", False, "scale_attn_weights is off, which is not supported"),
+                ("scale_attn_by_inverse_layer_idx", True, "scale_attn_by_inverse_layer_idx is on")):
+            path.write_text(json.dumps({**json.loads(text), key: value}))
+            self.assertIn(sentence, self.lm("gpt2", "text", exit=5)["error"])
+        path.write_text(json.dumps({**json.loads(text), "scale_attn_weights": True}))
+        self.lm("gpt2", "text")
+        path.write_text(text)
 
     def test_help_tells_the_strides_apart(self):
         said = " ".join(self.good("help", "eval").stdout.split())

@@ -72,6 +72,50 @@ static void turns(void **state)
     assert_int_equal(usual.sliding, 0);
 }
 
+/* Numbers that transformers' modeling_rope_utils gives for heads of 16. */
+static void yarn(void **state)
+{
+    static const struct {
+        const char *text;
+        float turns[HEAD / 2], louder;
+    } cases[] = {
+        {"{\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 5000, \"factor\": 4, "
+         "\"original_max_position_embeddings\": 64}}",
+         {1, 0.258636624f, 0.0594603568f, 0.0102524171f, 0.00353553402f, 0.00121922465f,
+          0.000420448196f, 0.000144991063f},
+         1.13862944f},
+        {"{\"rope_theta\": 5000, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, "
+         "\"original_max_position_embeddings\": 64, \"beta_fast\": 8, \"beta_slow\": 2, "
+         "\"truncate\": false, \"mscale\": 0.7, \"mscale_all_dim\": 0.5}}",
+         {1, 0.191288486f, 0.0297301784f, 0.0102524171f, 0.00353553402f, 0.00121922465f,
+          0.000420448196f, 0.000144991063f},
+         1.02592865f}};
+    float angles[2 * HEAD];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const s24i_shape shape = shape_of("llama", cases[i].text);
+        for (int p = 0; p < HEAD / 2; p++) {
+            const float want = cases[i].turns[p];
+            assert_true(fabsf(s24i_rope_turn(&shape.rope, p, HEAD) - want) < 2e-6f * want);
+        }
+        s24i_rotary_fill(angles, &shape.rope, HEAD, 1);
+        assert_true(fabsf(angles[0] - cases[i].louder) < 1e-6f);
+    }
+    /* Left out: the model's positions, their ratio, and what follows from it. */
+    const s24i_shape usual = shape_of("qwen3", "{\"rope_scaling\": {\"type\": \"yarn\", "
+                                               "\"original_max_position_embeddings\": 32}}");
+    assert_true(usual.rope.factor == 4.0f);
+    assert_true(fabsf(usual.rope.louder - 1.13862944f) < 1e-6f);
+    const s24i_shape said =
+        shape_of("qwen3", "{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, "
+                          "\"attention_factor\": 1.5}}");
+    assert_true(said.rope.original == POSITIONS && said.rope.louder == 1.5f);
+    /* Beyond the model's positions alone, where no text is, it would differ. */
+    const s24i_shape dynamic =
+        shape_of("llama", "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}");
+    assert_true(dynamic.rope.factor == 0.0f && dynamic.rope.theta == 10000.0f);
+}
+
 /* ---- windows --------------------------------------------------------------------------------- */
 
 static void windows(void **state)
@@ -116,12 +160,9 @@ static void refusals(void **state)
     static const struct {
         const char *model_type, *text, *sentence;
     } cases[] = {
-        {"llama", "{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}",
-         "config.json: rope_type is 'yarn'; only default, linear and llama3 are supported"},
         {"qwen2", "{\"rope_parameters\": {\"rope_type\": \"longrope\"}}",
-         "rope_type is 'longrope'"},
-        {"llama", "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}",
-         "rope_type is 'dynamic'"},
+         "config.json: rope_type is 'longrope'; only default, dynamic, linear, llama3 and yarn are "
+         "supported"},
         {"llama", "{\"rope_scaling\": {\"type\": \"linear\"}}", "the key \"factor\" is missing"},
         {"llama", "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}",
          "\"factor\" is 0, expected"},
@@ -170,7 +211,7 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(turns), cmocka_unit_test(windows),
-                                       cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(turns), cmocka_unit_test(yarn),
+                                       cmocka_unit_test(windows), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

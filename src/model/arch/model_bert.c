@@ -7,6 +7,8 @@
  */
 #include "model/model.h"
 
+static const char *const off[] = {"is_decoder", "add_cross_attention", NULL};
+
 // clang-format off
 #define BERT_SHAPED                                                                                \
     .key_vocabulary = "vocab_size",                                                                \
@@ -34,6 +36,7 @@
     .attention_norm = "encoder.layer.%d.attention.output.LayerNorm",                               \
     .output_norm = "encoder.layer.%d.output.LayerNorm",                                            \
     .qa_head = "qa_outputs",                                                                       \
+    .off = off,                                                                                    \
     .biases = 1
 
 #define ROBERTA_SHAPED BERT_SHAPED, .prefix = "roberta.", .key_padding = "pad_token_id",           \

@@ -3,6 +3,8 @@
    n]; the words' embeddings are the head too. */
 #include "model/model.h"
 
+static const char *const off[] = {"scale_attn_by_inverse_layer_idx", "add_cross_attention", NULL};
+
 const s24i_architecture s24i_gpt2 = {
     .model_type = "gpt2",
     .prefix = "transformer.",
@@ -27,6 +29,8 @@ const s24i_architecture s24i_gpt2 = {
     .output_norm = "h.%d.ln_2",
     .final_norm = "ln_f",
     .lm_head = "lm_head",
+    .off = off,
+    .key_on = "scale_attn_weights",
     .pre_norm = 1,
     .causal = 1,
     .joint = 1,
