@@ -30,14 +30,23 @@ s24_status s24i_drawing_read(s24i_drawing *d, s24_head *head, s24_transformer *t
 }
 
 /* Normal by Box and Muller; `first` tells tensors apart. */
-static void draw(float *x, int64_t count, uint64_t seed, int64_t first, double deviation)
+typedef struct normal_job {
+    float *x;
+    uint64_t seed;
+    int64_t first;
+    double deviation;
+} normal_job;
+
+static void draw_range(void *arg, int64_t begin, int64_t end, int thread)
 {
+    const normal_job *j = arg;
     uint32_t words[4];
-    for (int64_t i = 0; i < count; i++) {
-        s24_random(words, seed, (uint64_t)(first + i));
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        s24_random(words, j->seed, (uint64_t)(j->first + i));
         const double u = ((double)words[0] + 1.0) / 4294967296.0;
         const double angle = (double)words[1] / 4294967296.0 * 6.283185307179586;
-        x[i] = (float)(deviation * sqrt(-2.0 * log(u)) * cos(angle));
+        j->x[i] = (float)(j->deviation * sqrt(-2.0 * log(u)) * cos(angle));
     }
 }
 
@@ -47,15 +56,16 @@ static int adds(const s24i_wanted *w)
     return w->role == S24I_ROLE_LAYER && (w->slot == S24I_ATTENTION || w->slot == S24I_OUTPUT);
 }
 
-void s24i_draw(float *x, const s24_transformer *t, const s24i_drawing *d, const s24i_wanted *w,
-               int64_t at)
+void s24i_draw(float *x, s24_ctx *ctx, const s24_transformer *t, const s24i_drawing *d,
+               const s24i_wanted *w, int64_t at)
 {
     const int64_t count = w->rows * s24i_max(w->cols, 1);
     double deviation = t->opts.draw ? d->deviation : DEVIATION;
     if (t->opts.draw && adds(w) && t->arch->narrow_sums)
         deviation /= sqrt(2.0 * (double)t->shape.layers);
     if (w->cols) {
-        draw(x, count, t->opts.seed, t->opts.draw ? at : 0, deviation);
+        normal_job job = {x, t->opts.seed, t->opts.draw ? at : 0, deviation};
+        s24_ctx_parallel_for(ctx, count, draw_range, &job);
         return;
     }
     for (int64_t i = 0; i < count; i++)

@@ -16,7 +16,7 @@ typedef struct s24i_drawing {
 s24_status s24i_drawing_read(s24i_drawing *d, s24_head *head, s24_transformer *t, s24_ctx *ctx,
                              const s24_checkpoint *config);
 /* Fills a tensor that begins at element `at` of the weights. */
-void s24i_draw(float *x, const s24_transformer *t, const s24i_drawing *d, const s24i_wanted *w,
-               int64_t at);
+void s24i_draw(float *x, s24_ctx *ctx, const s24_transformer *t, const s24i_drawing *d,
+               const s24i_wanted *w, int64_t at);
 
 #endif

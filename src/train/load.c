@@ -156,7 +156,7 @@ static s24_status make(const maker *k, const s24i_wanted *w)
     const int64_t count = w->rows * s24i_max(w->cols, 1);
     float *x;
     TRY(s24i_alloc_elems(&x, k->ctx, count, sizeof *x, "a tensor"));
-    s24i_draw(x, t, &k->drawing, w, k->at);
+    s24i_draw(x, k->ctx, t, &k->drawing, w, k->at);
     t->machine.ops->upload(&t->machine, t->weights + k->at, x, (size_t)count * sizeof *x);
     s24_ctx_free(k->ctx, x);
     return S24_OK;
