@@ -389,9 +389,9 @@ typedef struct s24_device_train_adamw_args {
     s24_dtype dtype; /* of narrow */
     int64_t count;   /* 16 divides it */
     float *p, *g, *m, *v;
-    void *narrow;             /* [count] */
+    void *narrow;             /* [count] or NULL */
     const uint16_t *mask;     /* a bit an element, or NULL */
-    const uint16_t *matrices; /* likewise: 1 where weight decay is */
+    const uint16_t *matrices; /* likewise: 1 where weight decay is; NULL: nowhere, decay is 0 */
     const double *squares, *loss;
     double gradient_scale, clip;
     double beta1, beta2, eps, decay; /* decay: rate times weight decay */
@@ -400,10 +400,129 @@ typedef struct s24_device_train_adamw_args {
        goes on learning where the mask is 0, its gradient there greater by pull · p (SR-STE). */
     float *masked;
     double pull;
+    /* STEP: variance stays where a bit of `frozen` is set, and its root is √v·frozen_gain +
+       frozen_eps there. AdamS (`signs`): where the mask is 0, m counts as (1 − fade)·m +
+       fade·pull·sign(p), and the variance is that of the moment; both need `masked`. */
+    const uint16_t *frozen; /* or NULL */
+    double frozen_gain, frozen_eps, fade;
+    int signs;
     void *stream;
 } s24_device_train_adamw_args;
 S24_API s24_status s24_device_train_adamw(s24_ctx *ctx, s24_device *device,
                                           const s24_device_train_adamw_args *args);
+
+/* ---- methods of sparse training -------------------------------------------------------------- */
+
+/* Which of a matrix's numbers stay. */
+typedef enum s24_device_train_stays {
+    S24_DEVICE_TRAIN_ALL,
+    S24_DEVICE_TRAIN_BEFORE,  /* the bits say */
+    S24_DEVICE_TRAIN_GROUPS,  /* of four along k two, by magnitude */
+    S24_DEVICE_TRAIN_TILES,   /* as S24_SELECT_TILE_BEST */
+    S24_DEVICE_TRAIN_GREEDY,  /* as S24_SELECT_TILE_GREEDY */
+    S24_DEVICE_TRAIN_SAMPLED, /* groups, by magnitudes times noise */
+    S24_DEVICE_TRAIN_DRAWN    /* groups, by logits of their six patterns */
+} s24_device_train_stays;
+
+/* Patterns by Gumbel's noise: the largest of (scale·logit + noise) / temperature, or, where
+   temperature is 0, of the logits. */
+typedef struct s24_device_train_chance {
+    uint64_t seed, place;
+    double scale, temperature;
+} s24_device_train_chance;
+
+/* How many parts sums of masks have: they are added on the host, in this order. */
+enum { S24_DEVICE_TRAIN_PARTS = 512, S24_DEVICE_TRAIN_MASK_SUMS = 3, S24_DEVICE_TRAIN_CHANGES = 4 };
+
+/*
+ * A matrix [rows, cols] of an arena, in which it begins at element `first`: what stays of it, and
+ * what runs. to[i] = from[i] where it stays, else 0; soft: scale·S(from) as s24_soft_threshold has
+ * it; all_run: from[i] in any case. What runs is multiplied by `scales`, two a row, of its halves.
+ * The choices are the CPU's, ties included. 4 divides cols and first.
+ */
+typedef struct s24_device_train_mask_args {
+    size_t size;     /* sizeof(s24_device_train_mask_args) */
+    s24_dtype dtype; /* of narrow */
+    int64_t rows, cols, first;
+    s24_device_train_stays stays;
+    int notes;   /* 1: bits are written, and changes of them counted */
+    int all_run; /* 1: what does not stay runs too */
+    float beta;  /* 0: no soft threshold */
+    const float *from;
+    float *to;    /* [rows, cols] or NULL: bits alone are made */
+    void *narrow; /* the same in dtype */
+    uint32_t *bits;
+    const float *scales; /* [rows, 2] or NULL */
+    const float *logits; /* [rows·cols/4, 6], of DRAWN */
+    s24_device_train_chance chance;
+    uint64_t noise_seed; /* of SAMPLED: as tests/train has it; */
+    double noise;        /* 0: none */
+    /* [PARTS, MASK_SUMS] += bits that changed, |from| that stay, |from|. */
+    double *sums;
+    void *stream;
+} s24_device_train_mask_args;
+S24_API s24_status s24_device_train_mask(s24_ctx *ctx, s24_device *device,
+                                         const s24_device_train_mask_args *args);
+
+/* Gradients of what lies next to the weights w. Without patterns: gradients[r, h] += Σ g·w of half h
+   of row r, g *= extra[r, h]. With them: gradients[group, 6] = those of the soft choice. */
+typedef struct s24_device_train_extra_args {
+    size_t size; /* sizeof(s24_device_train_extra_args) */
+    int64_t rows, cols;
+    int patterns;
+    float *gradients, *g;
+    const float *w, *extra;
+    s24_device_train_chance chance;
+    void *stream;
+} s24_device_train_extra_args;
+S24_API s24_status s24_device_train_extra(s24_ctx *ctx, s24_device *device,
+                                          const s24_device_train_extra_args *args);
+
+/* Of each four rows of a column two stay, as a sum unbiased: MVUE24, nearly or exactly of the least
+   variance. The last rows % 4 are copied. Chance is the CPU's; numbers are f32. */
+typedef struct s24_device_train_mvue_args {
+    size_t size; /* sizeof(s24_device_train_mvue_args) */
+    s24_dtype dtype;
+    int64_t rows, cols, ld;
+    int exact;
+    uint64_t seed, first; /* the exact one's chance is counted from `first` */
+    void *to;
+    const void *from;
+    void *stream;
+} s24_device_train_mvue_args;
+S24_API s24_status s24_device_train_mvue(s24_ctx *ctx, s24_device *device,
+                                         const s24_device_train_mvue_args *args);
+
+/* Of each four rows of an order, row i of which is (first + i·step) % rows, at most two stay in
+   every column, the largest, but in the `whole` columns that have the most numbers; these are 1
+   afterwards in counts. x is changed in place. */
+typedef struct s24_device_train_tokens_args {
+    size_t size; /* sizeof(s24_device_train_tokens_args) */
+    s24_dtype dtype;
+    int64_t rows, cols;
+    int64_t first, step;
+    int64_t whole;
+    void *x;
+    int32_t *counts; /* [2, cols] */
+    void *stream;
+} s24_device_train_tokens_args;
+S24_API s24_status s24_device_train_tokens(s24_ctx *ctx, s24_device *device,
+                                           const s24_device_train_tokens_args *args);
+
+/* By how much the next update would change the variance v where bits are set: changes[PARTS,
+   CHANGES] = Σ |d|, Σ ln |d| where it is not 0, how many are set, in how many d is not 0. */
+typedef struct s24_device_train_variance_args {
+    size_t size;   /* sizeof(s24_device_train_variance_args) */
+    int64_t count; /* 16 divides it */
+    const float *g, *v;
+    const uint16_t *bits;
+    const double *squares;
+    double gradient_scale, clip, beta2;
+    double *changes;
+    void *stream;
+} s24_device_train_variance_args;
+S24_API s24_status s24_device_train_variance(s24_ctx *ctx, s24_device *device,
+                                             const s24_device_train_variance_args *args);
 
 #ifdef __cplusplus
 }

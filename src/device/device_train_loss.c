@@ -4,8 +4,6 @@
 
 #include "device/device_train_room.h"
 
-#define COUNT(array) (int)(sizeof(array) / sizeof *(array))
-
 typedef struct loss_terms {
     double label_weight, teacher_weight;
     float temperature, gradient_scale;
@@ -155,7 +153,8 @@ s24_status s24_device_train_adamw(s24_ctx *ctx, s24_device *device,
         ctx,
         a.gradient_scale > 0 && isfinite(a.gradient_scale) && a.clip >= 0 && a.beta1 >= 0 &&
             a.beta1 < 1 && a.beta2 >= 0 && a.beta2 < 1 && a.eps >= 0 && isfinite(a.eps) &&
-            isfinite(a.decay) && isfinite(a.step) && isfinite(a.inverse2) && isfinite(a.pull),
+            isfinite(a.decay) && isfinite(a.step) && isfinite(a.inverse2) && isfinite(a.pull) &&
+            isfinite(a.frozen_gain) && isfinite(a.frozen_eps) && isfinite(a.fade),
         S24_ERROR_ARGUMENT,
         "gradient_scale %g, clip %g, beta1 %g, beta2 %g, eps %g, decay %g, step %g, inverse2 %g, "
         "pull %g; expected finite ones, the scale over 0, clip and eps 0 or more, betas 0 to less "
@@ -166,10 +165,11 @@ s24_status s24_device_train_adamw(s24_ctx *ctx, s24_device *device,
         {"g", a.g, 0},
         {"m", a.m, 0},
         {"v", a.v, 0},
-        {"narrow", a.narrow, 0},
+        {"narrow", a.narrow, 1},
         {"mask", a.mask, 1},
-        {"matrices", a.matrices, 0},
-        {"masked", a.masked, 1},
+        {"matrices", a.matrices, a.decay == 0},
+        {"masked", a.masked, !a.frozen && !a.signs},
+        {"frozen", a.frozen, 1},
     };
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
     TRY(check_sum(ctx, "squares", a.squares));

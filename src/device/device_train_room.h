@@ -11,6 +11,8 @@
     s24i_device_status(ctx, device->table->train->entry(device->gpu, job, (job)->stream, &error),  \
                        &error)
 
+#define COUNT(array) (int)(sizeof(array) / sizeof *(array))
+
 /* One pointer of a job: where it must lead. */
 typedef struct s24i_train_pointer {
     const char *name;

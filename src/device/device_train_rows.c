@@ -2,8 +2,6 @@
 /* Training on a device, row by row: norms, activations, embeddings. */
 #include "device/device_train_room.h"
 
-#define COUNT(array) (int)(sizeof(array) / sizeof *(array))
-
 /* Refuses a rate that is none; the comparison is such that a NaN fails too. */
 static s24_status check_rate(s24_ctx *ctx, const s24_device_dropout *drop)
 {

@@ -384,4 +384,5 @@ const s24i_ops s24i_ops_cpu = {
     .sparse_dw = s24i_cpu_sparse_dw,
     .update_as = s24i_cpu_update_as,
     .variance = s24i_cpu_variance,
+    .extra_back = s24i_cpu_extra_back,
 };

@@ -38,19 +38,34 @@ static void apply(s24i_machine *m, void *to, const void *x, const s24i_layer *l,
     if (m->status == S24_OK) fail(m, s24_mask_apply(m->ctx, &dst, &src, l->rule->keep));
 }
 
-/* A seeded order of the tokens: neighbours are alike, and groups should not be. */
-static void shuffle(int32_t *order, const s24i_layer *l, int64_t rows)
+static int64_t divisor(int64_t a, int64_t b)
 {
-    for (int64_t i = 0; i < rows; i++)
-        order[i] = (int32_t)i;
-    for (int64_t i = rows - 1; i > 0; i--) {
-        uint32_t words[4];
-        s24_random(words, l->rule->seed, (uint64_t)l->site << 40 | (uint64_t)i);
-        const int64_t j = (int64_t)((uint64_t)words[0] * (uint64_t)(i + 1) >> 32);
-        const int32_t t = order[i];
-        order[i] = order[j];
-        order[j] = t;
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
     }
+    return a;
+}
+
+/* Neighbours are alike, and groups should not be: steps that have no divisor with the rows reach
+   them all. */
+s24i_token_order s24i_tokens_permuted(const s24i_layer *l, int64_t rows)
+{
+    uint32_t words[4];
+    s24_random(words, l->rule->seed, (uint64_t)l->site << 40);
+    s24i_token_order order = {(int64_t)(words[0] % (uint64_t)rows),
+                              1 + (int64_t)(words[1] % (uint64_t)rows)};
+    while (divisor(order.step, rows) != 1)
+        order.step = order.step % rows + 1;
+    return order;
+}
+
+static void permute(int32_t *order, const s24i_layer *l, int64_t rows)
+{
+    const s24i_token_order by = s24i_tokens_permuted(l, rows);
+    for (int64_t i = 0; i < rows; i++)
+        order[i] = (int32_t)((by.first + i * by.step) % rows);
 }
 
 /* 1 in whole[k] for the share of features with the most numbers that are not 0. `counts` has room
@@ -109,7 +124,7 @@ const void *s24i_cpu_sparse_inputs(s24i_machine *m, const void *x, const s24i_la
     choose(m, x, l, rows);
     apply(m, r->x, x, l, rows);
     if (!back || !r->outer || m->status != S24_OK) return r->x;
-    shuffle(r->order, l, rows);
+    permute(r->order, l, rows);
     find_whole(whole, whole + l->k, r->x, l, rows);
     const tokens_job job = {r->x, r->order, whole, rows, l->k};
     s24i_cpu_run(m, (rows + 3) / 4, tokens_range, &job);
@@ -201,22 +216,40 @@ static void exact_range(void *arg, int64_t begin, int64_t end, int thread)
         }
 }
 
-/* dW += of the first `rows` tokens, a multiple of four, by a 2:4 product. */
+/* dW += of the first `rows` tokens, a multiple of four, by a 2:4 product. dy are the gradients times
+   `gain`. */
 static s24_status multiply(s24i_machine *m, const s24_dense *dy, const s24_dense *x,
-                           const s24i_layer *l)
+                           const s24i_layer *l, float gain)
 {
     const s24i_layer_rule *r = l->rule;
     const s24_matrix_opts opts = {.size = sizeof opts,
                                   .select = r->mvue == 1 ? S24_SELECT_MVUE24 : S24_SELECT_STRICT,
-                                  .seed = r->seed ^
-                                          (uint64_t)(l->site + 1) * UINT64_C(0x9e3779b97f4a7c15),
+                                  .seed = s24i_mvue_seed(l),
                                   .transpose = 1};
     const s24_dense dw = view(l->dw, l->n, l->k);
     s24_matrix *matrix;
     TRY(s24_matrix_create(&matrix, m->ctx, dy, &opts));
-    const s24_status status = s24_addmm_sparse_dense(m->ctx, &dw, matrix, x, 1.0f, 1.0f);
+    const s24_status status = s24_addmm_sparse_dense(m->ctx, &dw, matrix, x, 1.0f / gain, 1.0f);
     s24_matrix_destroy(matrix);
     return status;
+}
+
+uint64_t s24i_mvue_seed(const s24i_layer *l)
+{
+    return l->rule->seed ^ (uint64_t)(l->site + 1) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* The power of two that makes the largest of the numbers about 1: MVUE24 adds 2^-23 to each, and
+   gradients of a mean over many tokens are smaller than that. */
+static float gain_of(const float *x, int64_t count)
+{
+    float most = 0;
+    int exponent;
+    for (int64_t i = 0; i < count; i++)
+        most = fmaxf(most, fabsf(x[i]));
+    if (!(most > 0) || !isfinite(most)) return 1;
+    (void)frexpf(most, &exponent);
+    return ldexpf(1, exponent < -100 ? 100 : -exponent);
 }
 
 /* Tokens that four does not divide are few and stay dense, as do gradients that are not finite,
@@ -228,10 +261,15 @@ void s24i_cpu_sparse_dw(s24i_machine *m, const void *dy, const void *x, const s2
     const float *rest = (const float *)dy + whole * l->n;
     const exact_job job = {l->rule->dy, dy, l, whole, l->n};
     const s24_dense inputs = view(x, whole, l->k);
+    const float *from = dy;
+    float *to = l->rule->dy;
+    const float gain = l->rule->mvue == 1 ? gain_of(from, whole * l->n) : 1;
     s24_status status = m->status;
     if (l->rule->mvue == 2) s24i_cpu_run(m, whole / 4, exact_range, &job);
-    const s24_dense outputs = view(l->rule->mvue == 2 ? l->rule->dy : dy, whole, l->n);
-    if (status == S24_OK && whole) status = multiply(m, &outputs, &inputs, l);
+    for (int64_t i = 0; l->rule->mvue == 1 && i < whole * l->n; i++)
+        to[i] = gain * from[i];
+    const s24_dense outputs = view(to, whole, l->n);
+    if (status == S24_OK && whole) status = multiply(m, &outputs, &inputs, l, gain);
     if (status == S24_ERROR_NOT_FINITE) {
         s24i_cpu_linear_dw(m, dy, x, l, whole, 0);
         status = S24_OK;

@@ -110,7 +110,7 @@ static void gpu_refresh(s24i_machine *m)
 {
     GPU_RUN(m, convert, .to = m->gpu->narrow, .to_dtype = m->gpu->dtype,
             .from = m->gpu->arena.weights, .from_dtype = S24_F32, .count = m->gpu->arena.elems);
-    s24i_gpu_pack(m);
+    m->gpu->packed = 0;
 }
 
 static s24_status upload_matrices(s24i_machine *m)
@@ -202,6 +202,13 @@ static const s24i_ops gpu_ops = {
     .cosine_loss = s24i_gpu_cosine_loss,
     .squares = s24i_gpu_squares,
     .update = s24i_gpu_update,
+    .sparse_inputs = s24i_gpu_sparse_inputs,
+    .sparse_dx = s24i_gpu_sparse_inputs_dx,
+    .sparse_dw = s24i_gpu_sparse_dw,
+    .update_as = s24i_gpu_update,
+    .variance = s24i_gpu_variance,
+    .extra_back = s24i_gpu_extra_back,
+    .mask = s24i_gpu_choose,
 };
 
 s24_status s24i_machine_gpu(s24i_machine *machine, s24_ctx *ctx, s24_device *device,

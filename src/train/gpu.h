@@ -26,6 +26,7 @@ struct s24i_gpu {
     size_t pinned_used; /* bytes that copies may still read */
     s24i_gpu_pair *pairs;
     int64_t pair_count;
+    int packed;        /* are pairs those of the weights as they are? */
     void *sparse_work; /* of 2:4 products */
     size_t sparse_work_bytes;
 };
@@ -63,8 +64,6 @@ int s24i_gpu_sparse_linear(s24i_machine *m, const s24_dense *y, const s24_dense 
                            const s24i_layer *layer, const void *bias);
 int s24i_gpu_sparse_dx(s24i_machine *m, const s24_dense *dx, const s24_dense *dy,
                        const s24i_layer *layer);
-/* Packs the layers that are used so once more, after the weights have changed. */
-void s24i_gpu_pack(s24i_machine *m);
 s24_status s24i_gpu_fix(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan);
 void s24i_gpu_unfix(s24i_machine *m);
 void s24i_gpu_unfold(s24i_machine *m, void *rows, const s24i_train_batch *step, int64_t image,
@@ -94,5 +93,15 @@ void s24i_gpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_po
 void s24i_gpu_squares(s24i_machine *m, double *sum, const float *g, const uint16_t *mask,
                       int64_t n);
 void s24i_gpu_update(s24i_machine *m, const s24i_update *job);
+const void *s24i_gpu_sparse_inputs(s24i_machine *m, const void *x, const s24i_layer *layer,
+                                   int64_t rows, int back);
+void s24i_gpu_sparse_inputs_dx(s24i_machine *m, void *dx, const void *x, const s24i_layer *layer,
+                               int64_t rows);
+void s24i_gpu_sparse_dw(s24i_machine *m, const void *dy, const void *x, const s24i_layer *layer,
+                        int64_t rows, int with_bias);
+void s24i_gpu_variance(s24i_machine *m, s24i_variance *out, const s24i_update *job,
+                       const uint16_t *bits);
+void s24i_gpu_extra_back(s24i_machine *m, const s24i_extra_place *job);
+void s24i_gpu_choose(s24i_machine *m, const s24_device_train_mask_args *job);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * 2:4 layers whose zeros stay, on a device: forward products read a packed copy of the weights, and
- * where these are 2:4 along n too, dX reads a packed transpose. Both are made anew after every
- * step of the optimiser. Of a block's four layers each is measured once, packing counted, and what
+ * where these are 2:4 along n too, dX reads a packed transpose. Both are made anew before the first
+ * product after the weights have changed. Of a block's four layers each is measured once, packing counted, and what
  * is not faster 2:4 stays dense; the choice is part of a checkpoint, because it decides about bits.
  */
 #include "train/gpu.h"
@@ -35,11 +35,30 @@ static s24_status multiply(const s24i_machine *m, const s24_device_weight *w, co
     return s24_device_linear(m->ctx, m->gpu->device, w, &args);
 }
 
+static s24_status pack(const s24i_machine *m, const s24i_gpu_pair *pair, int both)
+{
+    const s24_dense src = weight_view(m, pair->layer);
+    return s24_device_weight_update(m->ctx, pair->weight, both ? pair->transposed : NULL, &src,
+                                    NULL, NULL);
+}
+
+/* All layers that are used so, once more, if the weights have changed. */
+static void pack_all(s24i_machine *m)
+{
+    if (m->gpu->packed) return;
+    m->gpu->packed = 1;
+    for (int64_t i = 0; i < m->gpu->pair_count; i++) {
+        const s24i_gpu_pair *pair = &m->gpu->pairs[i];
+        if (pair->forward && m->status == S24_OK) s24i_gpu_did(m, pack(m, pair, pair->backward));
+    }
+}
+
 int s24i_gpu_sparse_linear(s24i_machine *m, const s24_dense *y, const s24_dense *x,
                            const s24i_layer *l, const void *bias)
 {
     const s24i_gpu_pair *pair = l->device;
     if (!pair || !pair->forward) return 0;
+    pack_all(m);
     if (m->status == S24_OK) s24i_gpu_did(m, multiply(m, pair->weight, y, x, bias));
     return 1;
 }
@@ -49,23 +68,9 @@ int s24i_gpu_sparse_dx(s24i_machine *m, const s24_dense *dx, const s24_dense *dy
 {
     const s24i_gpu_pair *pair = l->device;
     if (!pair || !pair->backward) return 0;
+    pack_all(m);
     if (m->status == S24_OK) s24i_gpu_did(m, multiply(m, pair->transposed, dx, dy, NULL));
     return 1;
-}
-
-static s24_status pack(const s24i_machine *m, const s24i_gpu_pair *pair, int both)
-{
-    const s24_dense src = weight_view(m, pair->layer);
-    return s24_device_weight_update(m->ctx, pair->weight, both ? pair->transposed : NULL, &src,
-                                    NULL, NULL);
-}
-
-void s24i_gpu_pack(s24i_machine *m)
-{
-    for (int64_t i = 0; i < m->gpu->pair_count; i++) {
-        const s24i_gpu_pair *pair = &m->gpu->pairs[i];
-        if (pair->forward && m->status == S24_OK) s24i_gpu_did(m, pack(m, pair, pair->backward));
-    }
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */
@@ -227,7 +232,9 @@ s24_status s24i_gpu_fix(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan)
         TRY(make_pair(&gpu->pairs[i], m));
     }
     TRY(make_work(m));
-    if (*plan == S24I_NO_PLAN) {
+    gpu->packed = 0;
+    /* While a run is dense there is nothing to measure. */
+    if (*plan == S24I_NO_PLAN && gpu->sparse_work_bytes) {
         *plan = 0;
         for (int kind = 0; kind < S24I_LAYERS_A_BLOCK; kind++)
             TRY(plan_kind(plan, m, kind, fixed->tokens));

@@ -21,9 +21,9 @@ static double uniform(uint32_t word)
 }
 
 /* Words of chance for a group: eight. */
-static void group_words(uint32_t words[8], uint64_t seed, int64_t place, int64_t group)
+static void group_words(uint32_t words[8], uint64_t seed, uint64_t place, int64_t group)
 {
-    const uint64_t at = (uint64_t)place << 40 | (uint64_t)group << 1;
+    const uint64_t at = place << 40 | (uint64_t)group << 1;
     s24_random(words, seed, at);
     s24_random(words + 4, seed, at + 1);
 }
@@ -33,7 +33,7 @@ void s24i_patterns_begin(const s24i_optimiser *o, float *logits, const uint8_t *
 {
     for (int64_t g = 0; g < count / 4; g++) {
         uint32_t words[8];
-        group_words(words, ~o->seed, place, g);
+        group_words(words, ~o->seed, (uint64_t)place, g);
         for (int p = 0; p < S24I_PATTERNS; p++) {
             const int alike = keep[4 * g + patterns[p][0]] + keep[4 * g + patterns[p][1]] - 1;
             const double u = uniform(words[p]), logistic = log(u / (1 - u)) / 1.8137993642342178;
@@ -48,17 +48,27 @@ static double between(double first, double last, double progress)
     return first + (last - first) * progress;
 }
 
-/* The soft choice of a group at a moment. */
-static void soft_choice(double soft[S24I_PATTERNS], const s24i_optimiser *o, const float *logits,
-                        const s24i_moment *moment, const uint32_t words[8])
+s24i_pattern_draw s24i_patterns_draw(const s24i_optimiser *o, const s24i_look *look, int64_t place)
 {
     const s24i_numbers *n = &o->numbers;
-    const double scale = between(n->scale, n->scale_end, moment->progress);
-    const double temperature = between(n->temperature, n->temperature_end, moment->progress);
+    const double progress = look->moment.progress;
+    const uint64_t step = (uint64_t)(look->moment.step + 1);
+    if (look->settles) return (s24i_pattern_draw){.place = (uint64_t)place};
+    return (s24i_pattern_draw){o->seed ^ step * UINT64_C(0x9e3779b97f4a7c15), (uint64_t)place,
+                               between(n->scale, n->scale_end, progress),
+                               between(n->temperature, n->temperature_end, progress)};
+}
+
+/* The soft choice of a group. */
+static void soft_choice(double soft[S24I_PATTERNS], const s24i_pattern_draw *draw,
+                        const float *logits, int64_t group)
+{
     double most = -INFINITY, sum = 0;
+    uint32_t words[8];
+    group_words(words, draw->seed, draw->place, group);
     for (int p = 0; p < S24I_PATTERNS; p++) {
         const double noise = -log(-log(uniform(words[p])));
-        soft[p] = (scale * (double)logits[p] + noise) / temperature;
+        soft[p] = (draw->scale * (double)logits[p] + noise) / draw->temperature;
         most = fmax(most, soft[p]);
     }
     for (int p = 0; p < S24I_PATTERNS; p++)
@@ -67,43 +77,32 @@ static void soft_choice(double soft[S24I_PATTERNS], const s24i_optimiser *o, con
         soft[p] /= sum;
 }
 
-static uint64_t seed_of(const s24i_optimiser *o, const s24i_moment *moment)
-{
-    return o->seed ^ (uint64_t)(moment->step + 1) * UINT64_C(0x9e3779b97f4a7c15);
-}
-
-void s24i_patterns_keep(uint8_t *keep, const s24i_optimiser *o, const float *logits, int64_t count,
-                        const s24i_look *look, int64_t place)
+void s24i_patterns_keep(uint8_t *keep, const s24i_pattern_draw *draw, const float *logits,
+                        int64_t count)
 {
     memset(keep, 0, (size_t)count);
     for (int64_t g = 0; g < count / 4; g++) {
+        const float *of = logits + S24I_PATTERNS * g;
         double soft[S24I_PATTERNS];
-        uint32_t words[8];
         int best = 0;
-        if (look->settles) {
+        if (draw->temperature > 0)
+            soft_choice(soft, draw, of, g);
+        else
             for (int p = 0; p < S24I_PATTERNS; p++)
-                soft[p] = (double)logits[S24I_PATTERNS * g + p];
-        } else {
-            group_words(words, seed_of(o, &look->moment), place, g);
-            soft_choice(soft, o, logits + S24I_PATTERNS * g, &look->moment, words);
-        }
+                soft[p] = (double)of[p];
         for (int p = 1; p < S24I_PATTERNS; p++)
             if (soft[p] > soft[best]) best = p;
         keep[4 * g + patterns[best][0]] = keep[4 * g + patterns[best][1]] = 1;
     }
 }
 
-void s24i_patterns_back(const s24i_optimiser *o, const s24i_extra_place *at, const s24i_look *look)
+void s24i_patterns_back(const s24i_extra_place *at)
 {
-    const double scale = between(o->numbers.scale, o->numbers.scale_end, look->moment.progress);
-    const double temperature =
-        between(o->numbers.temperature, o->numbers.temperature_end, look->moment.progress);
-    for (int64_t i = 0; i < at->count / 4; i++) {
+    const s24i_pattern_draw *draw = &at->draw;
+    for (int64_t i = 0; i < at->rows * at->cols / 4; i++) {
         const float *g = at->g + 4 * i, *w = at->w + 4 * i;
         double soft[S24I_PATTERNS], slope[S24I_PATTERNS], mean = 0;
-        uint32_t words[8];
-        group_words(words, seed_of(o, &look->moment), at->index, i);
-        soft_choice(soft, o, at->extra + S24I_PATTERNS * i, &look->moment, words);
+        soft_choice(soft, draw, at->extra + S24I_PATTERNS * i, i);
         for (int p = 0; p < S24I_PATTERNS; p++) {
             const int a = patterns[p][0], b = patterns[p][1];
             slope[p] = (double)g[a] * (double)w[a] + (double)g[b] * (double)w[b];
@@ -111,6 +110,6 @@ void s24i_patterns_back(const s24i_optimiser *o, const s24i_extra_place *at, con
         }
         for (int p = 0; p < S24I_PATTERNS; p++)
             at->gradients[S24I_PATTERNS * i + p] =
-                (float)(scale / temperature * soft[p] * (slope[p] - mean));
+                (float)(draw->scale / draw->temperature * soft[p] * (slope[p] - mean));
     }
 }

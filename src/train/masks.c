@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/device_train.h"
 #include "train/run.h"
 
 /* Masks on the host while they are made. */
@@ -18,7 +19,8 @@ typedef struct maker {
     const s24i_look *look;
     float *w, *other; /* room for the largest tensor, twice, */
     uint8_t *keep;    /* and for a byte a weight of it */
-    float *extra;     /* of the place at work */
+    uint16_t *bits;   /* the masks', where the host reaches them */
+    int64_t extra;    /* numbers next to the weights before the place at work */
     int64_t found, flips, layers;
     double kept, all, beta;
 } maker;
@@ -58,9 +60,9 @@ static void note(maker *k, const s24i_place *p)
         n = s24i_min(16 - shift, end - at);
         for (int i = 0; i < n; i++)
             bits |= (uint32_t)(keep[i] != 0) << i;
-        const uint32_t span = ((1u << n) - 1) << shift, old = k->o->bits[at / 16] & span;
+        const uint32_t span = ((1u << n) - 1) << shift, old = k->bits[at / 16] & span;
         k->flips += __builtin_popcount(old ^ bits << shift);
-        k->o->bits[at / 16] = (uint16_t)((k->o->bits[at / 16] & ~span) | bits << shift);
+        k->bits[at / 16] = (uint16_t)((k->bits[at / 16] & ~span) | bits << shift);
     }
 }
 
@@ -69,7 +71,7 @@ static void recall(const maker *k, const s24i_place *p)
 {
     for (int64_t i = 0; i < p->rows * p->cols; i++) {
         const int64_t at = p->offset + i;
-        k->keep[i] = k->o->bits[at / 16] >> at % 16 & 1;
+        k->keep[i] = k->bits[at / 16] >> at % 16 & 1;
     }
 }
 
@@ -91,15 +93,23 @@ static s24_status find_zeros(maker *k, const s24i_place *p)
     return S24_OK;
 }
 
-/* Is the layer that runs now 2:4 along both sides, for the sake of dX? Then it stays so. */
-static s24_status is_both(int *both, const maker *k, const s24i_place *p)
+/* Was the layer 2:4 along both sides, for the sake of dX, when its zeros were first chosen? Then it
+   stays so. */
+static s24_status is_both(int *both, const maker *k, const s24i_place *p, int64_t index)
 {
+    enum { UNKNOWN, NO, YES };
+    double *known = &k->o->memory[S24I_REMEMBERS_FIXED + index];
     const s24_dense dense = view(p, k->other);
     *both = 0;
     if (k->o->method->forward != S24I_FORWARD_KEPT) return S24_OK;
-    download(k, k->other, k->t->weights, p);
-    TRY(s24_check(both, NULL, k->ctx, &dense));
-    return *both ? s24_check_along_n(both, NULL, k->ctx, &dense) : S24_OK;
+    if (*known == UNKNOWN) {
+        download(k, k->other, k->t->weights, p);
+        TRY(s24_check(both, NULL, k->ctx, &dense));
+        if (*both) TRY(s24_check_along_n(both, NULL, k->ctx, &dense));
+        *known = *both ? YES : NO;
+    }
+    *both = *known == YES;
+    return S24_OK;
 }
 
 /* Magnitudes times factors that tell the masks apart: which of them, chance or, at the end, the
@@ -120,6 +130,12 @@ static s24_status sample(const maker *k, const s24i_place *p)
     return s24_magnitude_mask(k->keep, k->ctx, &noisy, 0);
 }
 
+static s24_status chooses_tiles(int *yes, const maker *k, const s24i_place *p, int64_t index)
+{
+    *yes = k->o->numbers.watch_tiles > 0;
+    return *yes ? S24_OK : is_both(yes, k, p, index);
+}
+
 /* k->keep for the weights k->w. */
 static s24_status choose(maker *k, const s24i_place *p, int64_t index)
 {
@@ -132,14 +148,13 @@ static s24_status choose(maker *k, const s24i_place *p, int64_t index)
         return s24_tile_mask(k->keep, k->ctx, &dense, S24_SELECT_TILE_GREEDY, 0);
     case S24I_CHOICE_SAMPLES:
         return sample(k, p);
-    case S24I_CHOICE_PATTERNS:
-        s24i_patterns_keep(k->keep, k->o, k->extra, p->rows * p->cols, k->look, index);
+    case S24I_CHOICE_PATTERNS: {
+        const s24i_pattern_draw draw = s24i_patterns_draw(k->o, k->look, index);
+        s24i_patterns_keep(k->keep, &draw, k->o->extra + k->extra, p->rows * p->cols);
         return S24_OK;
+    }
     default:
-        if (k->o->numbers.watch_tiles > 0)
-            both = 1;
-        else
-            TRY(is_both(&both, k, p));
+        TRY(chooses_tiles(&both, k, p, index));
         return both ? s24_tile_mask(k->keep, k->ctx, &dense, S24_SELECT_TILE_BEST, 0)
                     : s24_magnitude_mask(k->keep, k->ctx, &dense, 0);
     }
@@ -158,19 +173,31 @@ static void keep_kept(maker *k, int64_t count)
     }
 }
 
-/* The scale is taken where the layer is first thresholded. */
+/* The scale, which is taken where the layer, k->w, is first thresholded. */
+static s24_status beta_of(double *beta, maker *k, const s24i_place *p, int64_t index)
+{
+    double *known = &k->o->memory[S24I_REMEMBERS_FIXED + index];
+    const s24_dense dense = view(p, k->w);
+    if (*known == 0) {
+        download(k, k->w, k->o->latent, p);
+        TRY(s24_soft_threshold_scale(known, k->ctx, &dense));
+    }
+    *beta = *known;
+    k->beta += *beta;
+    return S24_OK;
+}
+
 static s24_status soften(maker *k, const s24i_place *p, int64_t index)
 {
-    double *beta = &k->o->memory[S24I_REMEMBERS_FIXED + index];
+    double beta;
     const s24_dense dense = view(p, k->w), copy = view(p, k->other);
+    TRY(beta_of(&beta, k, p, index));
     memcpy(k->other, k->w, (size_t)(p->rows * p->cols) * sizeof *k->w);
-    if (*beta == 0) TRY(s24_soft_threshold_scale(beta, k->ctx, &dense));
-    TRY(s24_soft_threshold(k->ctx, &dense, k->keep, &copy, (float)*beta));
+    TRY(s24_soft_threshold(k->ctx, &dense, k->keep, &copy, (float)beta));
     for (int64_t i = 0; i < p->rows * p->cols; i++) {
         k->all += fabs((double)k->other[i]);
         k->kept += k->keep[i] ? fabs((double)k->other[i]) : 0;
     }
-    k->beta += *beta;
     return S24_OK;
 }
 
@@ -182,7 +209,7 @@ static s24_status make_forward(maker *k, const s24i_place *p, int64_t index)
     case S24I_FORWARD_SOFT:
         return soften(k, p, index);
     case S24I_FORWARD_SCALED:
-        s24i_scales_apply(k->w, k->extra, p->rows, p->cols);
+        s24i_scales_apply(k->w, k->o->extra + k->extra, p->rows, p->cols);
         if (k->look->settles) keep_kept(k, count);
         return S24_OK;
     default:
@@ -197,11 +224,10 @@ static int looks_only(const maker *k)
     return k->o->method->choice == S24I_CHOICE_NOBODY;
 }
 
-static s24_status make_place(maker *k, const s24i_place *p, int64_t index)
+static s24_status make_here(maker *k, const s24i_place *p, int64_t index)
 {
     s24i_machine *m = &k->t->machine;
     const int64_t count = p->rows * p->cols;
-    if (k->o->method->choice == S24I_CHOICE_ZEROS) return find_zeros(k, p);
     download(k, k->w, k->o->latent ? k->o->latent : k->t->weights, p);
     TRY(m->status);
     if (!k->look->sparse) {
@@ -213,47 +239,176 @@ static s24_status make_place(maker *k, const s24i_place *p, int64_t index)
     }
     if (k->look->sparse && !looks_only(k)) TRY(make_forward(k, p, index));
     if (!k->look->settles) note(k, p);
-    k->found += count;
-    k->layers++;
     if (!looks_only(k))
         m->ops->upload(m, k->t->weights + p->offset, k->w, (size_t)count * sizeof *k->w);
     return S24_OK;
 }
 
+/* ---- where the host does not reach the weights ----------------------------------------------- */
+
+static s24_status stays_of(s24_device_train_stays *stays, const maker *k, const s24i_place *p,
+                           int64_t index)
+{
+    int tiles = 0;
+    switch (k->o->method->choice) {
+    case S24I_CHOICE_TILES:
+        *stays = S24_DEVICE_TRAIN_TILES;
+        return S24_OK;
+    case S24I_CHOICE_GREEDY:
+        *stays = S24_DEVICE_TRAIN_GREEDY;
+        return S24_OK;
+    case S24I_CHOICE_SAMPLES:
+        *stays = S24_DEVICE_TRAIN_SAMPLED;
+        return S24_OK;
+    case S24I_CHOICE_PATTERNS:
+        *stays = S24_DEVICE_TRAIN_DRAWN;
+        return S24_OK;
+    default:
+        TRY(chooses_tiles(&tiles, k, p, index));
+        *stays = tiles ? S24_DEVICE_TRAIN_TILES : S24_DEVICE_TRAIN_GROUPS;
+        return S24_OK;
+    }
+}
+
+/* What chance has a part in. */
+static void add_chance(s24_device_train_mask_args *job, const maker *k, int64_t index)
+{
+    const s24i_optimiser *o = k->o;
+    if (o->method->choice == S24I_CHOICE_SAMPLES) {
+        const int which = s24i_mask_of_step(o, &k->look->moment, k->look->settles);
+        job->noise_seed = o->seed ^ (uint64_t)(which + 1) << 56;
+        job->noise = which ? o->numbers.noise : 0;
+    }
+    if (o->method->choice == S24I_CHOICE_PATTERNS) {
+        const s24i_pattern_draw draw = s24i_patterns_draw(o, k->look, index);
+        job->logits = o->extra + k->extra;
+        job->chance =
+            (s24_device_train_chance){draw.seed, draw.place, draw.scale, draw.temperature};
+    }
+}
+
+static s24_status make_there(maker *k, const s24i_place *p, int64_t index)
+{
+    const s24i_optimiser *o = k->o;
+    s24i_machine *m = &k->t->machine;
+    const s24i_forward forward = o->method->forward;
+    double beta = 0;
+    s24_device_train_mask_args job = {.rows = p->rows,
+                                      .cols = p->cols,
+                                      .first = p->offset,
+                                      .stays = k->look->sparse ? S24_DEVICE_TRAIN_BEFORE
+                                                               : S24_DEVICE_TRAIN_ALL,
+                                      .notes = !k->look->settles,
+                                      .from = (o->latent ? o->latent : k->t->weights) + p->offset,
+                                      .to = looks_only(k) ? NULL : k->t->weights + p->offset,
+                                      .bits = (uint32_t *)(void *)o->bits,
+                                      .sums = o->sums};
+    if (k->look->sparse && k->look->chooses) {
+        TRY(stays_of(&job.stays, k, p, index));
+        add_chance(&job, k, index);
+    }
+    if (k->look->sparse && forward == S24I_FORWARD_SOFT) TRY(beta_of(&beta, k, p, index));
+    if (k->look->sparse && forward == S24I_FORWARD_SCALED) {
+        job.scales = o->extra + k->extra;
+        job.all_run = !k->look->settles;
+    }
+    job.beta = (float)beta;
+    m->ops->mask(m, &job);
+    return m->status;
+}
+
+static s24_status make_place(maker *k, const s24i_place *p, int64_t index)
+{
+    if (k->o->method->choice == S24I_CHOICE_ZEROS) return find_zeros(k, p);
+    TRY(k->t->machine.ops->mask ? make_there(k, p, index) : make_here(k, p, index));
+    k->found += p->rows * p->cols;
+    k->layers++;
+    return S24_OK;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static s24_status make_all(maker *k)
+/* Zeros are found on the host, whatever the machine. */
+static s24_status make_rooms(maker *k)
 {
     const s24_transformer *t = k->t;
+    s24i_machine *m = &k->t->machine;
     int64_t most = 0;
     for (int64_t i = 0; i < t->place_count; i++)
         most = s24i_max(most, t->places[i].rows * t->places[i].cols);
     TRY(s24i_alloc_elems(&k->w, k->ctx, most, 2 * sizeof *k->w + sizeof *k->keep, "a weight"));
     k->other = k->w + most;
     k->keep = (uint8_t *)(k->other + most);
-    k->extra = k->o->extra;
+    k->bits = k->o->bits;
+    if (m->ops->mask)
+        m->ops->clear(m, k->o->sums,
+                      S24_DEVICE_TRAIN_PARTS * S24_DEVICE_TRAIN_MASK_SUMS * sizeof *k->o->sums);
+    if (!m->ops->mask || k->o->method->choice != S24I_CHOICE_ZEROS) return S24_OK;
+    TRY(s24i_alloc_elems(&k->bits, k->ctx, t->elems / 16, sizeof *k->bits, "masks"));
+    memset(k->bits, 0xff, (size_t)(t->elems / 8));
+    return S24_OK;
+}
+
+static s24_status make_all(maker *k)
+{
+    const s24_transformer *t = k->t;
+    TRY(make_rooms(k));
     for (int64_t i = 0; i < t->place_count; i++) {
         if (!s24i_method_takes(k->o, &t->places[i])) continue;
         TRY(make_place(k, &t->places[i], i));
-        if (k->extra) k->extra += s24i_extra_of(k->o, &t->places[i]);
+        k->extra += s24i_extra_of(k->o, &t->places[i]);
     }
     REQUIRE(k->ctx, k->found, S24_ERROR_NOT_TWO_FOUR, "%s",
             "no linear layer of the blocks is 2:4: there is nothing to keep zero");
     return S24_OK;
 }
 
+static void free_rooms(maker *k)
+{
+    s24i_machine *m = &k->t->machine;
+    s24_ctx_free(k->ctx, k->w);
+    if (k->bits == k->o->bits) return;
+    if (k->bits) m->ops->upload(m, k->o->bits, k->bits, (size_t)(k->t->elems / 8));
+    s24_ctx_free(k->ctx, k->bits);
+}
+
+/* What is counted on a device is told after the step. */
 static void remember(const maker *k)
 {
-    double *memory = k->o->memory;
+    s24i_optimiser *o = k->o;
+    double *memory = o->memory;
     const s24i_look *look = k->look;
     const int first = memory[S24I_REMEMBERS_SPARSE] != look->sparse;
+    const int changes = look->chooses && !first;
     if (look->settles) return;
-    memory[S24I_REMEMBERS_FLIPS] =
-        look->chooses && !first ? (double)k->flips / (double)k->found : 0;
+    memory[S24I_REMEMBERS_FLIPS] = changes ? (double)k->flips / (double)k->found : 0;
     if (look->chooses || first) memory[S24I_REMEMBERS_CHOSEN] = (double)look->moment.step;
     if (k->all > 0) memory[S24I_REMEMBERS_KEPT] = k->kept / k->all;
     if (k->layers) memory[S24I_REMEMBERS_BETA] = k->beta / (double)k->layers;
     memory[S24I_REMEMBERS_SPARSE] = look->sparse;
+    o->pending = o->sums != NULL;
+    o->pending_bits = changes ? k->found : 0;
+}
+
+s24_status s24i_masks_told(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
+{
+    s24i_machine *m = &t->machine;
+    double each[S24_DEVICE_TRAIN_PARTS][S24_DEVICE_TRAIN_MASK_SUMS];
+    double sums[S24_DEVICE_TRAIN_MASK_SUMS] = {0}; /* flips, kept, all */
+    if (!o->pending) return S24_OK;
+    m->ctx = ctx;
+    m->ops->download(m, each, o->sums, sizeof each);
+    for (int part = 0; part < S24_DEVICE_TRAIN_PARTS; part++)
+        for (int i = 0; i < S24_DEVICE_TRAIN_MASK_SUMS; i++)
+            sums[i] += each[part][i];
+    o->pending = 0;
+    if (m->status != S24_OK) return m->status;
+    if (o->pending_bits) o->memory[S24I_REMEMBERS_FLIPS] = sums[0] / (double)o->pending_bits;
+    const int counts = o->memory[S24I_REMEMBERS_SPARSE] == 1 &&
+                       o->method->forward != S24I_FORWARD_SCALED &&
+                       o->method->choice != S24I_CHOICE_NOBODY;
+    if (counts && sums[2] > 0) o->memory[S24I_REMEMBERS_KEPT] = sums[1] / sums[2];
+    return S24_OK;
 }
 
 s24_status s24i_masks_make(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
@@ -263,19 +418,9 @@ s24_status s24i_masks_make(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
     s24i_machine *m = &t->machine;
     m->ctx = ctx;
     const s24_status status = make_all(&k);
-    s24_ctx_free(ctx, k.w);
+    free_rooms(&k);
     TRY(status);
     remember(&k);
-    if (o->mask && !look->settles)
-        m->ops->upload(m, o->mask, o->bits, (size_t)(t->elems / 16) * sizeof *o->bits);
-    if (o->latent) m->ops->refresh(m);
-    return m->status;
-}
-
-s24_status s24i_masks_read(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
-{
-    s24i_machine *m = &t->machine;
-    m->ctx = ctx;
-    if (o->mask) m->ops->download(m, o->bits, o->mask, (size_t)(t->elems / 16) * sizeof *o->bits);
+    if (o->latent && !m->ops->mask) m->ops->refresh(m);
     return m->status;
 }

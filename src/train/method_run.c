@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/device_train.h"
 #include "train/run.h"
 
 /* ---- before the first step ------------------------------------------------------------------- */
@@ -26,19 +27,11 @@ static s24_status refuse(const s24i_optimiser *o, s24_ctx *ctx, const char *what
 static s24_status check_needs(const s24i_optimiser *o, const s24_transformer *t, s24_ctx *ctx,
                               const s24_train_opts *opts)
 {
-    const s24i_ops *ops = t->machine.ops;
     const s24i_method *row = o->method;
     if (row->adam == S24I_ADAM_ADAMS && !opts->objective.teacher)
         return refuse(o, ctx, "needs a teacher, whose logits the model keeps to");
     if (row->inputs == S24I_INPUTS_OUTER && !t->shape.squared)
         return refuse(o, ctx, "needs a model whose activation is squared ReLU (relu2)");
-    if (row->inputs != S24I_INPUTS_DENSE && !ops->sparse_inputs)
-        return refuse(o, ctx, "is not there on a GPU: 2:4 activations are trained on the CPU");
-    if (o->numbers.mvue > 0 && !ops->sparse_dw)
-        return refuse(o, ctx,
-                      "has no 2:4 gradients on a GPU: mvue=0 takes dense ones, or on the CPU");
-    if ((row->adam == S24I_ADAM_STEP || row->adam == S24I_ADAM_ADAMS) && !ops->update_as)
-        return refuse(o, ctx, "is not there on a GPU: its optimiser runs on the CPU");
     return S24_OK;
 }
 
@@ -81,52 +74,92 @@ static int64_t window_of(const s24_train_opts *opts)
 }
 
 /* Scales are 1; patterns begin near those of the largest magnitudes. */
+static s24_status begin_place(float *extra, const s24i_optimiser *o, s24_transformer *t,
+                              s24_ctx *ctx, int64_t index)
+{
+    s24i_machine *m = &t->machine;
+    const s24i_place *p = &t->places[index];
+    const int64_t count = p->rows * p->cols;
+    float *w;
+    for (int64_t k = 0; k < s24i_extra_of(o, p); k++)
+        extra[k] = 1.0f;
+    if (o->method->forward == S24I_FORWARD_SCALED) return S24_OK;
+    TRY(s24i_alloc_elems(&w, ctx, count, sizeof *w + 1, "a weight"));
+    uint8_t *keep = (uint8_t *)(w + count);
+    const s24_dense dense = {w, S24_F32, p->rows, p->cols, 0};
+    m->ops->download(m, w, t->weights + p->offset, (size_t)count * sizeof *w);
+    const s24_status status = s24_magnitude_mask(keep, ctx, &dense, 0);
+    if (status == S24_OK) s24i_patterns_begin(o, extra, keep, count, index);
+    s24_ctx_free(ctx, w);
+    return status;
+}
+
 static s24_status begin_extra(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
 {
     s24i_machine *m = &t->machine;
-    float *extra = o->extra;
-    for (int64_t i = 0; i < t->place_count; i++) {
-        const s24i_place *p = &t->places[i];
-        const int64_t count = p->rows * p->cols, has = s24i_extra_of(o, p);
-        float *w;
-        if (!s24i_method_takes(o, p)) continue;
-        if (o->method->forward == S24I_FORWARD_SCALED) {
-            for (int64_t k = 0; k < has; k++)
-                extra[k] = 1.0f;
-        } else {
-            TRY(s24i_alloc_elems(&w, ctx, count, sizeof *w + 1, "a weight"));
-            uint8_t *keep = (uint8_t *)(w + count);
-            const s24_dense dense = {w, S24_F32, p->rows, p->cols, 0};
-            m->ops->download(m, w, t->weights + p->offset, (size_t)count * sizeof *w);
-            const s24_status status = s24_magnitude_mask(keep, ctx, &dense, 0);
-            if (status == S24_OK) s24i_patterns_begin(o, extra, keep, count, i);
-            s24_ctx_free(ctx, w);
-            TRY(status);
-        }
-        extra += has;
+    const size_t bytes = (size_t)o->extra_count * sizeof(float);
+    s24_status status = S24_OK;
+    float *extra;
+    int64_t at = 0;
+    TRY(s24i_alloc_elems(&extra, ctx, o->extra_count, sizeof *extra, "a method"));
+    memset(extra, 0, bytes);
+    for (int64_t i = 0; i < t->place_count && status == S24_OK; i++) {
+        if (!s24i_method_takes(o, &t->places[i])) continue;
+        status = begin_place(extra + at, o, t, ctx, i);
+        at += s24i_extra_of(o, &t->places[i]);
     }
-    return S24_OK;
+    m->ops->upload(m, o->extra, extra, bytes);
+    s24_ctx_free(ctx, extra);
+    return status == S24_OK ? m->status : status;
+}
+
+/* Numbers, their moments and their gradients. */
+static s24_status make_extra(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
+{
+    s24i_machine *m = &t->machine;
+    for (int64_t i = 0; i < t->place_count; i++)
+        if (s24i_method_takes(o, &t->places[i])) o->extra_count += s24i_extra_of(o, &t->places[i]);
+    if (!o->extra_count) return S24_OK;
+    o->extra_count = s24i_round_up(o->extra_count, 16);
+    const size_t bytes = (size_t)o->extra_count * 4 * sizeof *o->extra;
+    o->extra = m->ops->alloc(m, bytes);
+    o->extra_squares = m->ops->alloc(m, sizeof *o->extra_squares);
+    REQUIRE(ctx, o->extra && o->extra_squares, S24_ERROR_MEMORY,
+            "out of memory: what a method learns, %lld numbers", (long long)o->extra_count);
+    m->ops->clear(m, o->extra, bytes);
+    return begin_extra(o, t, ctx);
+}
+
+/* All ones; and, where the machine makes masks itself, room for its sums. */
+static s24_status make_bits(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
+{
+    s24i_machine *m = &t->machine;
+    const size_t bytes = (size_t)s24i_round_up(t->elems / 8, 16);
+    uint8_t *ones;
+    if (!has_masks(o)) return S24_OK;
+    o->bits = m->ops->alloc(m, bytes);
+    if (m->ops->mask)
+        o->sums =
+            m->ops->alloc(m, S24_DEVICE_TRAIN_PARTS * S24_DEVICE_TRAIN_MASK_SUMS * sizeof *o->sums);
+    REQUIRE(ctx, o->bits && (o->sums || !m->ops->mask), S24_ERROR_MEMORY,
+            "out of memory: masks of %lld weights", (long long)t->elems);
+    TRY(s24i_alloc_elems(&ones, ctx, (int64_t)bytes, 1, "masks"));
+    memset(ones, 0xff, bytes);
+    m->ops->upload(m, o->bits, ones, bytes);
+    s24_ctx_free(ctx, ones);
+    return m->status;
 }
 
 static s24_status make_memory(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                               const s24_train_opts *opts)
 {
-    const int64_t words = t->elems / 16;
     o->memory_count = S24I_REMEMBERS_FIXED + t->place_count;
     if (o->method->adam == S24I_ADAM_STEP) o->memory_count += window_of(opts);
     TRY(s24i_alloc_elems(&o->memory, ctx, o->memory_count, sizeof *o->memory, "a method"));
     memset(o->memory, 0, (size_t)o->memory_count * sizeof *o->memory);
     o->memory[S24I_REMEMBERS_SPARSE] = -1;
-    if (has_masks(o)) {
-        TRY(s24i_alloc_elems(&o->bits, ctx, words, sizeof *o->bits, "masks"));
-        memset(o->bits, 0xff, (size_t)words * sizeof *o->bits);
-    }
-    for (int64_t i = 0; i < t->place_count; i++)
-        if (s24i_method_takes(o, &t->places[i])) o->extra_count += s24i_extra_of(o, &t->places[i]);
-    if (!o->extra_count) return S24_OK;
-    TRY(s24i_alloc_elems(&o->extra, ctx, o->extra_count, 3 * sizeof *o->extra, "a method"));
-    memset(o->extra, 0, (size_t)o->extra_count * 3 * sizeof *o->extra);
-    return begin_extra(o, t, ctx);
+    TRY(make_bits(o, t, ctx));
+    return make_extra(o, t, ctx);
 }
 
 /* ---- the layers ------------------------------------------------------------------------------ */
@@ -233,9 +266,11 @@ void s24i_method_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
     m->ops->free(m, o->rule.keep);
     m->ops->free(m, o->rule.order);
     m->ops->free(m, o->taken);
-    s24_ctx_free(ctx, o->bits);
+    m->ops->free(m, o->bits);
+    m->ops->free(m, o->sums);
+    m->ops->free(m, o->extra);
+    m->ops->free(m, o->extra_squares);
     s24_ctx_free(ctx, o->memory);
-    s24_ctx_free(ctx, o->extra);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -264,21 +299,19 @@ static void set_rule(s24i_optimiser *o, const s24i_moment *moment, int sparse)
 }
 
 s24_status s24i_method_begin(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
-                             const s24i_moment *moment, int *chosen)
+                             const s24i_moment *moment, int *changed)
 {
     const int sparse = is_sparse(o, moment);
-    const int changed = o->memory[S24I_REMEMBERS_SPARSE] != sparse;
+    *changed = o->memory[S24I_REMEMBERS_SPARSE] != sparse;
     const s24i_look look = {
-        .moment = *moment, .sparse = sparse, .chooses = sparse && (changed || is_due(o, moment))};
+        .moment = *moment, .sparse = sparse, .chooses = sparse && (*changed || is_due(o, moment))};
     set_rule(o, moment, sparse);
-    *chosen = 0;
     o->memory[S24I_REMEMBERS_FLIPS] = 0;
     if (!o->bits) {
         o->memory[S24I_REMEMBERS_SPARSE] = sparse;
         return S24_OK;
     }
-    if (!changed && !look.chooses && !(sparse && makes_anew(o))) return S24_OK;
-    *chosen = changed || look.chooses;
+    if (!*changed && !look.chooses && !(sparse && makes_anew(o))) return S24_OK;
     return s24i_masks_make(o, t, ctx, &look);
 }
 
@@ -290,11 +323,14 @@ s24_status s24i_method_settle(s24i_optimiser *o, s24_transformer *t, s24_ctx *ct
     return s24i_masks_make(o, t, ctx, &look);
 }
 
-void s24i_method_end(s24i_optimiser *o, const s24i_moment *moment, double loss)
+s24_status s24i_method_end(s24i_optimiser *o, s24_transformer *t, const s24i_moment *moment,
+                           double loss)
 {
-    if (o->method->choice != S24I_CHOICE_SAMPLES) return;
+    TRY(s24i_masks_told(o, t, t->machine.ctx));
+    if (o->method->choice != S24I_CHOICE_SAMPLES) return S24_OK;
     double *score = o->memory + S24I_REMEMBERS_SCORES + s24i_mask_of_step(o, moment, 0);
     *score = *score > 0 ? 0.9 * *score + 0.1 * loss : loss;
+    return S24_OK;
 }
 
 void s24i_method_report(s24_train_report *r, const s24i_optimiser *o)

@@ -15,8 +15,17 @@
 #include "device/device_layers.h"
 #include "vec/vec.h"
 
+struct s24_device_train_mask_args; /* device/device_train.h */
+
 typedef struct s24i_machine s24i_machine;
 typedef struct s24i_gpu s24i_gpu; /* train/gpu.h */
+
+/* How the patterns of a matrix's groups are drawn: by Gumbel's noise of a seed, whose logits are
+   multiplied by scale / temperature; temperature 0: the likeliest stays. */
+typedef struct s24i_pattern_draw {
+    uint64_t seed, place; /* place: which matrix it is */
+    double scale, temperature;
+} s24i_pattern_draw;
 
 /* What of a layer's products is 2:4 next to its weights, while a method of sparse training runs. */
 typedef struct s24i_layer_rule {
@@ -212,6 +221,7 @@ typedef struct s24i_update {
     const uint16_t *frozen;
     double frozen_gain, frozen_eps, fade;
     int signs;
+    int aside; /* of an arena that is not the weights': nothing else is made of it */
 } s24i_update;
 
 /* Of the elements whose bits are set, of how the next update would change the variance: the sum of
@@ -220,6 +230,21 @@ typedef struct s24i_variance {
     double sum, logs;
     int64_t count, changed;
 } s24i_variance;
+
+/* What lies next to a matrix: its gradients are made from those of what ran, g, which become those
+   of the weights w. */
+typedef struct s24i_extra_place {
+    float *gradients, *g;
+    const float *w, *extra;
+    int64_t rows, cols;
+    int patterns; /* six logits a group, else a scale for each half of a row */
+    s24i_pattern_draw draw;
+} s24i_extra_place;
+
+/* How the tokens of a batch are permuted: token i of the order is (first + i·step) % tokens. */
+typedef struct s24i_token_order {
+    int64_t first, step;
+} s24i_token_order;
 
 typedef struct s24i_ops {
     const char *name;
@@ -311,6 +336,10 @@ typedef struct s24i_ops {
     void (*update_as)(s24i_machine *m, const s24i_update *job);
     void (*variance)(s24i_machine *m, s24i_variance *out, const s24i_update *job,
                      const uint16_t *bits);
+    void (*extra_back)(s24i_machine *m, const s24i_extra_place *job);
+    /* Masks of a matrix and what runs of it, where the host does not reach the weights; else NULL.
+       The machine says its dtype and where narrow is. */
+    void (*mask)(s24i_machine *m, const struct s24_device_train_mask_args *job);
 } s24i_ops;
 
 /* The most that a context has, by s24_ctx_opts. */
@@ -395,5 +424,11 @@ void s24i_cpu_sparse_dw(s24i_machine *m, const void *dy, const void *x, const s2
 void s24i_cpu_update_as(s24i_machine *m, const s24i_update *job);
 void s24i_cpu_variance(s24i_machine *m, s24i_variance *out, const s24i_update *job,
                        const uint16_t *bits);
+void s24i_cpu_extra_back(s24i_machine *m, const s24i_extra_place *job);
+
+/* The seed of a layer's MVUE24. */
+uint64_t s24i_mvue_seed(const s24i_layer *l);
+/* The seeded order in which a layer's tokens are grouped. */
+s24i_token_order s24i_tokens_permuted(const s24i_layer *l, int64_t rows);
 
 #endif

@@ -8,15 +8,12 @@
 
 #include "train/run.h"
 
-/* Steps that masks stay for at least where it pays to pack what they leave, on a device. */
-enum { LASTING = 2 };
-
 /* The masks of the first step. */
 static s24_status begin(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
 {
     const s24i_moment start = {0, 0};
-    int chosen;
-    return s24i_method_begin(o, t, ctx, &start, &chosen);
+    int changed;
+    return s24i_method_begin(o, t, ctx, &start, &changed);
 }
 
 s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
@@ -36,10 +33,10 @@ s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx 
     TRY(s24i_method_create(o, t, ctx, opts));
     if (o->method->choice == S24I_CHOICE_NOBODY) return begin(o, t, ctx);
     const int learns_on = o->method->choice != S24I_CHOICE_ZEROS;
-    o->mask = m->ops->alloc(m, (size_t)t->elems / 8);
+    o->mask = o->bits;
     if (learns_on) o->latent = m->ops->alloc(m, bytes);
-    REQUIRE(ctx, o->mask && (o->latent || !learns_on), S24_ERROR_MEMORY,
-            "out of memory: masks of %lld weights", (long long)t->elems);
+    REQUIRE(ctx, o->latent || !learns_on, S24_ERROR_MEMORY,
+            "out of memory: what masks leave of %lld weights", (long long)t->elems);
     if (o->latent) m->ops->copy(m, o->latent, t->weights, bytes);
     return begin(o, t, ctx);
 }
@@ -51,8 +48,7 @@ s24_status s24i_optimiser_fix(const s24i_optimiser *o, s24_transformer *t, s24_c
     s24i_layer **layers;
     s24i_fixed fixed = {.count = S24I_LAYERS_A_BLOCK * t->shape.layers,
                         .tokens = t->opts.max_tokens};
-    if (!o->mask || (o->method->choice != S24I_CHOICE_ZEROS && o->numbers.refresh < LASTING))
-        return S24_OK;
+    if (!o->mask) return S24_OK;
     TRY(s24i_alloc_elems(&layers, ctx, fixed.count, sizeof *layers, "a list of layers"));
     for (int64_t b = 0; b < t->shape.layers; b++) {
         s24i_train_block *block = &t->blocks[b];
@@ -75,7 +71,6 @@ void s24i_optimiser_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
     s24i_method_free(o, t, ctx);
     m->ops->free(m, o->m);
     m->ops->free(m, o->v);
-    m->ops->free(m, o->mask);
     m->ops->free(m, o->latent);
 }
 
@@ -158,36 +153,44 @@ static s24_status step_of_step(s24i_optimiser *o, s24_transformer *t, const s24i
 
 /* ---- what learns next to the weights --------------------------------------------------------- */
 
-static double square_sum(const float *x, int64_t count)
+/* Adam for o->extra, by the same norm. */
+static void move_extra(s24i_optimiser *o, s24i_machine *m, const s24i_update *of_weights)
 {
-    double sum = 0;
-    for (int64_t i = 0; i < count; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sum;
+    const s24i_segment all = {0, o->extra_count, 0};
+    s24i_update job = *of_weights;
+    job.p = o->extra;
+    job.m = o->extra + o->extra_count;
+    job.v = o->extra + 2 * o->extra_count;
+    job.g = o->extra + 3 * o->extra_count;
+    job.masked = NULL;
+    job.mask = job.frozen = NULL;
+    job.segments = &all;
+    job.segment_count = job.aside = 1;
+    job.count = o->extra_count;
+    job.decay = 0;
+    job.signs = 0;
+    m->ops->update(m, &job);
 }
 
 /* Gradients of extras, their norm with that of the weights', then both move. */
-static s24_status step_with_extra(s24i_optimiser *o, s24_transformer *t, float *gradients,
-                                  const s24_train_opts *opts, const s24i_stride *stride)
+static s24_status step_with_extra(s24i_optimiser *o, s24_transformer *t, const s24i_update *job,
+                                  const s24i_stride *stride)
 {
     s24i_machine *m = &t->machine;
     const s24i_look look = {.moment = stride->at, .sparse = 1};
-    const s24i_update job = update_of(o, t, opts, stride);
     s24i_sums sums;
-    memset(gradients, 0, (size_t)o->extra_count * sizeof *gradients);
-    TRY(s24i_extra_back(gradients, o, t, m->ctx, &look));
+    double more;
+    TRY(s24i_extra_back(o, t, &look));
     if (o->method->adam == S24I_ADAM_PATTERNS)
-        m->ops->clear(m, t->gradients, (size_t)t->elems * sizeof *gradients);
+        m->ops->clear(m, t->gradients, (size_t)t->elems * sizeof *t->gradients);
     squares(o, t);
+    m->ops->squares(m, o->extra_squares, o->extra + 3 * o->extra_count, NULL, o->extra_count);
     m->ops->download(m, &sums, t->at.sums, sizeof sums);
-    const double scale = (double)m->scale;
-    sums.squares += square_sum(gradients, o->extra_count);
+    m->ops->download(m, &more, o->extra_squares, sizeof more);
+    sums.squares += more;
     m->ops->upload(m, t->at.sums, &sums, sizeof sums);
-    const double norm = sqrt(sums.squares) / scale;
-    if (o->method->adam != S24I_ADAM_PATTERNS) m->ops->update_as(m, &job);
-    if (m->status == S24_OK && isfinite(sums.loss) && isfinite(norm))
-        s24i_extra_move(o, gradients, opts, stride,
-                        (opts->clip > 0 && norm > opts->clip ? opts->clip / norm : 1) / scale);
+    if (o->method->adam != S24I_ADAM_PATTERNS) m->ops->update_as(m, job);
+    move_extra(o, m, job);
     return m->status;
 }
 
@@ -196,14 +199,8 @@ s24_status s24i_optimiser_step(s24i_optimiser *o, s24_transformer *t, s24_ctx *c
 {
     s24i_machine *m = &t->machine;
     const s24i_update job = update_of(o, t, opts, stride);
-    float *gradients;
     m->ctx = ctx;
-    if (o->extra) {
-        TRY(s24i_alloc_elems(&gradients, ctx, o->extra_count, sizeof *gradients, "a method"));
-        const s24_status status = step_with_extra(o, t, gradients, opts, stride);
-        s24_ctx_free(ctx, gradients);
-        return status;
-    }
+    if (o->extra) return step_with_extra(o, t, &job, stride);
     squares(o, t);
     if (o->method->adam == S24I_ADAM_STEP) return step_of_step(o, t, &job, stride);
     m->ops->update(m, &job);

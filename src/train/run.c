@@ -267,10 +267,11 @@ static void rescale(s24i_train_state *state, double norm)
 
 static s24_status begin_method(runner *r, const s24i_moment *moment)
 {
-    int chosen;
-    TRY(s24i_method_begin(&r->optimiser, r->t, r->ctx, moment, &chosen));
-    return chosen && r->state.step ? s24i_optimiser_fix(&r->optimiser, r->t, r->ctx, &r->state.plan)
-                                   : S24_OK;
+    int changed;
+    TRY(s24i_method_begin(&r->optimiser, r->t, r->ctx, moment, &changed));
+    return changed && r->state.step
+               ? s24i_optimiser_fix(&r->optimiser, r->t, r->ctx, &r->state.plan)
+               : S24_OK;
 }
 
 static s24_status step(runner *r)
@@ -298,7 +299,7 @@ static s24_status step(runner *r)
     if (!isfinite(norm) && (!scaled || r->state.scale <= SCALE_LEAST))
         return refuse(r, "the gradients' norm", norm);
     if (scaled) rescale(&r->state, norm);
-    s24i_method_end(&r->optimiser, &stride.at, sums.loss);
+    TRY(s24i_method_end(&r->optimiser, r->t, &stride.at, sums.loss));
     r->state.step++;
     r->state.tokens += r->examples.tokens;
     r->state.seconds = s24i_seconds() - r->started;

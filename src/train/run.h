@@ -29,8 +29,8 @@ s24_status s24i_examples_read(s24i_examples *e, s24_transformer *t, s24_ctx *ctx
 s24_status s24i_examples_gradients(const s24i_examples *e, s24_transformer *t, s24_ctx *ctx,
                                    const s24_objective *objective);
 
-/* Numbers that a run of a method remembers, on the host: these, then a scale for each place of the
-   transformer, then a window of STEP's. */
+/* Numbers that a run of a method remembers, on the host: these, then a number for each place of
+   the transformer (a scale, or whether it stays 2:4 along both sides), then a window of STEP's. */
 enum {
     S24I_REMEMBERS_SPARSE, /* was the last step in 2:4? −1: there was none */
     S24I_REMEMBERS_CHOSEN, /* the step that chose the masks */
@@ -51,13 +51,19 @@ typedef struct s24i_optimiser {
     s24i_numbers numbers;
     const char *include, *exclude;
     uint64_t seed;
-    /* On the host: the mask as it was chosen last, or looked at; what a run remembers; what of a
-       method learns next to the weights, with its two moments. NULL: the method has none. */
+    /* In the machine: the mask as it was chosen last, or looked at, which `mask` is where it is
+       applied; and the sums that a device leaves while it makes masks (NULL: they come at once). */
     uint16_t *bits;
-    double *memory;
+    double *sums;
+    int pending;          /* are there sums that memory has not yet? */
+    int64_t pending_bits; /* of how many bits changes were counted; 0: they were not */
+    double *memory;       /* what a run remembers, on the host */
     int64_t memory_count;
+    /* In the machine: what of a method learns next to the weights, with its two moments and its
+       gradients, and the sum of their squares. NULL: the method has none. */
     float *extra;
     int64_t extra_count;
+    double *extra_squares;
     s24i_layer_rule rule; /* of the layers that the method is for */
     uint16_t *taken;      /* STEP's: in the machine, the bits of those layers */
 } s24i_optimiser;
@@ -85,52 +91,47 @@ typedef struct s24i_stride {
 s24_status s24i_optimiser_step(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                                const s24_train_opts *opts, const s24i_stride *stride);
 
+/* Masks of a moment (masks.c): chosen anew where `chooses`, all ones where the step is dense. */
+typedef struct s24i_look {
+    s24i_moment moment;
+    int sparse, chooses, settles;
+} s24i_look;
+
 /* Does the method choose zeros of that tensor? */
 int s24i_method_takes(const s24i_optimiser *o, const s24i_place *place);
 /* Refuses what the transformer, its machine or the objective has not; room for what the method
    learns and remembers. */
 s24_status s24i_method_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                               const s24_train_opts *opts);
-/* Weights and masks as the step at a moment runs with them; *chosen: are the masks new? */
+/* Weights and masks as the step at a moment runs with them; *changed: was the step before it
+   dense and this is not, or the other way round? */
 s24_status s24i_method_begin(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
-                             const s24i_moment *moment, int *chosen);
+                             const s24i_moment *moment, int *changed);
 /* Weights as the method leaves them at its end; the next begin takes that back. */
 s24_status s24i_method_settle(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                               const s24i_moment *moment);
 /* After the step of that loss, which was applied. */
-void s24i_method_end(s24i_optimiser *o, const s24i_moment *moment, double loss);
+s24_status s24i_method_end(s24i_optimiser *o, s24_transformer *t, const s24i_moment *moment,
+                           double loss);
 /* Ends what the transformer's layers know of the method. */
 void s24i_method_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
 /* Fills the fields of the report. */
 void s24i_method_report(s24_train_report *report, const s24i_optimiser *o);
 
-/* Masks of a moment (masks.c): chosen anew where `chooses`, all ones where the step is dense. */
-typedef struct s24i_look {
-    s24i_moment moment;
-    int sparse, chooses, settles;
-} s24i_look;
 s24_status s24i_masks_make(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                            const s24i_look *look);
-/* After a checkpoint was read: o->bits as o->mask. */
-s24_status s24i_masks_read(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
+/* What a device has summed up while it made masks, among what the run remembers. */
+s24_status s24i_masks_told(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
 
 /* Which of several masks a step trains; at the end that of the least loss. */
 int s24i_mask_of_step(const s24i_optimiser *o, const s24i_moment *moment, int settles);
 
-/* What lies next to a place's weights: its gradients are made from those of what ran, g, which
-   become those of the weights w. */
-typedef struct s24i_extra_place {
-    float *gradients, *g;
-    const float *w, *extra;
-    int64_t count, index; /* of w; of the place */
-} s24i_extra_place;
 /* How much of o->extra a place has. */
 int64_t s24i_extra_of(const s24i_optimiser *o, const s24i_place *place);
-s24_status s24i_extra_back(float *gradients, const s24i_optimiser *o, s24_transformer *t,
-                           s24_ctx *ctx, const s24i_look *look);
-/* One step of Adam for o->extra by gradients times `gain`. */
-void s24i_extra_move(s24i_optimiser *o, const float *gradients, const s24_train_opts *opts,
-                     const s24i_stride *stride, double gain);
+/* Gradients of o->extra, after its moments, from those of the weights. */
+s24_status s24i_extra_back(const s24i_optimiser *o, s24_transformer *t, const s24i_look *look);
+/* How the patterns of a place are drawn at a moment. */
+s24i_pattern_draw s24i_patterns_draw(const s24i_optimiser *o, const s24i_look *look, int64_t place);
 
 /* A scale for each half of a row: [rows, 2]. */
 void s24i_scales_apply(float *w, const float *scales, int64_t rows, int64_t cols);
@@ -139,10 +140,10 @@ void s24i_scales_apply(float *w, const float *scales, int64_t rows, int64_t cols
 enum { S24I_PATTERNS = 6 };
 void s24i_patterns_begin(const s24i_optimiser *o, float *logits, const uint8_t *keep, int64_t count,
                          int64_t place);
-/* A pattern for each of the groups of `count` weights: drawn at a moment, or the likeliest. */
-void s24i_patterns_keep(uint8_t *keep, const s24i_optimiser *o, const float *logits, int64_t count,
-                        const s24i_look *look, int64_t place);
-void s24i_patterns_back(const s24i_optimiser *o, const s24i_extra_place *at, const s24i_look *look);
+/* A pattern for each of the groups of `count` weights. */
+void s24i_patterns_keep(uint8_t *keep, const s24i_pattern_draw *draw, const float *logits,
+                        int64_t count);
+void s24i_patterns_back(const s24i_extra_place *at);
 
 /* Whether STEP's dense phase ends with a step at `progress`: as soon as the mean of the last
    changes is below eps, not before `least` and at the latest after `most`. */

@@ -9,17 +9,23 @@
 
 enum { VERSION = 3, STATE = 10 };
 
-static s24_status write_arena(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
-                              const char *name, const float *arena)
+static s24_status write_floats(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
+                               const char *name, const float *from, int64_t count)
 {
     s24i_machine *m = &t->machine;
     float *host;
-    TRY(s24i_alloc_elems(&host, ctx, t->elems, sizeof *host, "a checkpoint"));
+    TRY(s24i_alloc_elems(&host, ctx, count, sizeof *host, "a checkpoint"));
     m->ctx = ctx;
-    m->ops->download(m, host, arena, (size_t)t->elems * sizeof *host);
+    m->ops->download(m, host, from, (size_t)count * sizeof *host);
     const s24_status status = s24_writer_write(writer, name, host);
     s24_ctx_free(ctx, host);
     return status;
+}
+
+static s24_status write_arena(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
+                              const char *name, const float *arena)
+{
+    return write_floats(writer, t, ctx, name, arena, t->elems);
 }
 
 /* Masks are of weights as they were when these were last looked at. */
@@ -75,7 +81,7 @@ static s24_status write_all(s24_writer *writer, s24_transformer *t, s24_ctx *ctx
     TRY(write_arena(writer, t, ctx, "v", o->v));
     if (o->latent) TRY(write_latent(writer, t, ctx, o));
     TRY(s24_writer_write(writer, "method", o->memory));
-    if (o->extra) TRY(s24_writer_write(writer, "extra", o->extra));
+    if (o->extra) TRY(write_floats(writer, t, ctx, "extra", o->extra, 3 * o->extra_count));
     return s24_writer_commit(writer);
 }
 
@@ -160,9 +166,11 @@ static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx 
         machine->ops->upload(machine, o->mask, mask->data, (size_t)t->elems / 8);
     }
     memcpy(o->memory, method->data, (size_t)o->memory_count * sizeof *o->memory);
-    if (extra) memcpy(o->extra, extra->data, (size_t)o->extra_count * 3 * sizeof *o->extra);
+    if (extra)
+        machine->ops->upload(machine, o->extra, extra->data,
+                             (size_t)o->extra_count * 3 * sizeof *o->extra);
     machine->ops->refresh(machine);
-    return s24i_masks_read(o, t, ctx);
+    return machine->status;
 }
 
 s24_status s24i_checkpoint_read(s24i_train_state *state, s24_transformer *t, s24_ctx *ctx,

@@ -292,6 +292,7 @@ static void test_refusals(void **state)
     REFUSED(&g, S24_ERROR_ARGUMENT, "sum is at", squares, .count = 16, .g = a.g.there,
             .sum = (double *)(void *)((char *)a.sums + 4), .work = work);
     s24_device_train_adamw_args args = step_of(&g, &a, 1, 1e-2, 0.999);
+    args.decay = 1e-3;
     assert_refused(g.ctx, S24_ERROR_ARGUMENT, "matrices is NULL",
                    s24_device_train_adamw(g.ctx, g.device, &args));
     args.gradient_scale = 0;

@@ -446,8 +446,16 @@ static void pattern_slopes(void **state)
         g[i] = draw(&random);
         w[i] = draw(&random);
     }
-    const s24i_extra_place at = {slopes, g, w, logits, 4 * GROUPS, 2};
-    s24i_patterns_back(&o, &at, &look);
+    const s24i_pattern_draw drawn = s24i_patterns_draw(&o, &look, 2);
+    const s24i_extra_place at = {.gradients = slopes,
+                                 .g = g,
+                                 .w = w,
+                                 .extra = logits,
+                                 .rows = GROUPS,
+                                 .cols = 4,
+                                 .patterns = 1,
+                                 .draw = drawn};
+    s24i_patterns_back(&at);
     for (int i = 0; i < 6 * GROUPS; i++) {
         const float was = logits[i];
         logits[i] = was + 1e-3f;
@@ -457,7 +465,7 @@ static void pattern_slopes(void **state)
         logits[i] = was;
         assert_true(fabs(slope - (double)slopes[i]) < 1e-3 * (1 + fabs(slope)));
     }
-    s24i_patterns_keep(keep, &o, logits, 4 * GROUPS, &look, 2);
+    s24i_patterns_keep(keep, &drawn, logits, 4 * GROUPS);
     for (int i = 0; i < GROUPS; i++)
         assert_int_equal(keep[4 * i] + keep[4 * i + 1] + keep[4 * i + 2] + keep[4 * i + 3], 2);
 }
@@ -472,7 +480,8 @@ static void patterns_begin(void **state)
     uint8_t keep[8];
     (void)state;
     s24i_patterns_begin(&o, logits, wanted, 8, 0);
-    s24i_patterns_keep(keep, &o, logits, 8, &end, 0);
+    const s24i_pattern_draw likeliest = s24i_patterns_draw(&o, &end, 0);
+    s24i_patterns_keep(keep, &likeliest, logits, 8);
     assert_memory_equal(keep, wanted, sizeof keep);
 }
 

@@ -59,6 +59,7 @@ TRAIN_ENQUEUE(squares, s24_device_train_squares_args)
 struct adamw_factors {
     float beta1, new1, beta2, new2; /* new: 1 − beta */
     float eps, keep_matrix, step, inverse2, pull;
+    float frozen_gain, frozen_eps, fade; /* of STEP and of AdamS */
 };
 
 /* What g is multiplied by; NaN: nothing of this step is applied. */
@@ -69,11 +70,27 @@ static __device__ float gradient_factor(const s24_device_train_adamw_args &job)
     return (float)((job.clip > 0 && norm > job.clip ? job.clip / norm : 1.0) / job.gradient_scale);
 }
 
-template <class T>
+/* What p moves by where AdamS and STEP differ from AdamW, and what the variance becomes. */
+static __device__ inline float move_as(float &v, float g, float m, bool frozen, bool fades, float p,
+                                       const s24_device_train_adamw_args &job,
+                                       const adamw_factors &f)
+{
+    const float sign = p > 0 ? 1.0f : p < 0 ? -1.0f : 0.0f;
+    if (fades) m = (1 - f.fade) * m + f.fade * f.pull * sign;
+    const float slope = job.signs ? m : g;
+    if (!frozen) v = fmaf(f.beta2, v, f.new2 * (slope * slope));
+    const float root =
+        frozen ? fmaf(sqrtf(v), f.frozen_gain, f.frozen_eps) : fmaf(sqrtf(v), f.inverse2, f.eps);
+    return f.step * __fdividef(m, root);
+}
+
+template <class T, bool AS>
 static __device__ void adamw_8(const s24_device_train_adamw_args &job, const adamw_factors &f,
                                float factor, int64_t i)
 {
-    const uint32_t on = bits_8(job.mask, i), matrix = bits_8(job.matrices, i);
+    const uint32_t on = bits_8(job.mask, i);
+    const uint32_t matrix = job.matrices ? bits_8(job.matrices, i) : 0;
+    const uint32_t frozen = AS && job.frozen ? bits_8(job.frozen, i) : 0;
     float p[8], g[8], m[8], v[8];
     load_wide(p, job.p + i);
     load_wide(g, job.g + i);
@@ -82,9 +99,14 @@ static __device__ void adamw_8(const s24_device_train_adamw_args &job, const ada
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         const bool allowed = on >> k & 1, learns = allowed || job.masked;
-        g[k] = learns ? fmaf(g[k], factor, allowed ? 0.0f : f.pull * p[k]) : g[k] * 0.0f;
+        const float pull = allowed || (AS && job.signs) ? 0.0f : f.pull * p[k], was = p[k];
+        g[k] = learns ? fmaf(g[k], factor, pull) : g[k] * 0.0f;
         p[k] *= learns ? (matrix >> k & 1 ? f.keep_matrix : 1.0f) : 0.0f;
         m[k] = fmaf(f.beta1, m[k], f.new1 * g[k]);
+        if (AS) {
+            p[k] -= move_as(v[k], g[k], m[k], frozen >> k & 1, job.signs && !allowed, was, job, f);
+            continue;
+        }
         v[k] = fmaf(f.beta2, v[k], f.new2 * (g[k] * g[k]));
         p[k] -= f.step * __fdividef(m[k], fmaf(sqrtf(v[k]), f.inverse2, f.eps));
     }
@@ -97,33 +119,40 @@ static __device__ void adamw_8(const s24_device_train_adamw_args &job, const ada
             p[k] = on >> k & 1 ? p[k] : 0.0f;
         store_wide(job.masked + i, p);
     }
-    store_narrow<T>(static_cast<T *>(job.narrow) + i, p);
+    if (job.narrow) store_narrow<T>(static_cast<T *>(job.narrow) + i, p);
 }
 
-template <class T>
+template <class T, bool AS>
 __global__ void __launch_bounds__(THREADS)
     adamw_kernel(const __grid_constant__ s24_device_train_adamw_args job)
 {
     const adamw_factors f = {(float)job.beta1,       (float)(1 - job.beta1), (float)job.beta2,
                              (float)(1 - job.beta2), (float)job.eps,         (float)(1 - job.decay),
-                             (float)job.step,        (float)job.inverse2,    (float)job.pull};
+                             (float)job.step,        (float)job.inverse2,    (float)job.pull,
+                             (float)job.frozen_gain, (float)job.frozen_eps,  (float)job.fade};
     const float none[8] = {};
     const int64_t step = (int64_t)gridDim.x * THREADS * 8;
     dependents_may_start();
     wait_for_predecessors();
     const float factor = gradient_factor(job);
     for (int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 8; i < job.count; i += step) {
-        if (factor == factor) adamw_8<T>(job, f, factor, i);
+        if (factor == factor) adamw_8<T, AS>(job, f, factor, i);
         store_wide(job.g + i, none);
     }
+}
+
+template <bool AS> static const void *adamw_of(s24_dtype dtype)
+{
+    return dtype == S24_BF16 ? (const void *)adamw_kernel<__nv_bfloat16, AS>
+                             : (const void *)adamw_kernel<__half, AS>;
 }
 
 TRAIN_ENQUEUE(adamw, s24_device_train_adamw_args)
 {
     s24_device_train_adamw_args args_of = *job;
+    const bool as = job->frozen || job->signs;
     const device_launch launch = {"launching AdamW",
-                                  job->dtype == S24_BF16 ? (const void *)adamw_kernel<__nv_bfloat16>
-                                                         : (const void *)adamw_kernel<__half>,
+                                  as ? adamw_of<true>(job->dtype) : adamw_of<false>(job->dtype),
                                   dim3(train_blocks(device, job->count / 8, THREADS, 8)),
                                   THREADS,
                                   0,

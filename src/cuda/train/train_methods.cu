@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Gradients of outputs and activations that a method leaves two of four tokens of, and the changes
+ * of the variance that STEP watches. Sums are of integers or left in parts, so that their order
+ * is no matter.
+ */
+#include "base/random.h"
+#include "cuda/plugin/train.cuh"
+#include "cuda/row/rows.cuh"
+#include "cuda/train/train_sums.cuh"
+
+enum { WARPS = 8, THREADS = 32 * WARPS };
+
+template <class T> struct pair_in;
+template <> struct pair_in<__nv_bfloat16> {
+    static __device__ float2 widen(uint32_t bits)
+    {
+        return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u));
+    }
+};
+template <> struct pair_in<__half> {
+    static __device__ float2 widen(uint32_t bits)
+    {
+        return __half22float2(*reinterpret_cast<const __half2 *>(&bits));
+    }
+};
+
+/* ---- MVUE24 ---------------------------------------------------------------------------------- */
+
+/* The first place at which the running sum reaches u. */
+static __device__ inline int draw_place(const float a[4], float u)
+{
+    float sum = 0;
+    int last = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const bool before = a[i] > 0 && (i == 0 || sum < u);
+        last = before ? i : last;
+        sum += a[i];
+    }
+    return last;
+}
+
+/* Nearly of the least variance: two are drawn one after the other and divided by the probability
+   that they are kept (kernel/mvue24.h, in f32). What keeps zeros possible is small next to the
+   largest: gradients are of any size. */
+static __device__ void mvue_group(float x[4], uint64_t seed, uint64_t number)
+{
+    float a[4], ratio[4], most = 0;
+    uint32_t words[4];
+    for (int i = 0; i < 4; i++)
+        most = fmaxf(most, fabsf(x[i]));
+    if (!(most > 0)) return;
+    s24i_philox(words, seed, number);
+    for (int i = 0; i < 4; i++)
+        a[i] = fmaf(most, 0x1p-23f, fabsf(x[i]));
+    const float total = a[0] + a[1] + a[2] + a[3];
+    const int first = draw_place(a, s24i_uniform(words[0]) * total);
+    float rest[4], left = 0;
+    for (int i = 0; i < 4; i++) {
+        rest[i] = i == first ? 0.0f : a[i];
+        left += rest[i];
+        const float others = (i < 1 ? 0.0f : a[0]) + (i == 1 ? 0.0f : a[1]);
+        ratio[i] = __fdividef(a[i], (i == 0 ? a[1] : others) +
+                                        ((i == 2 ? 0.0f : a[2]) + (i == 3 ? 0.0f : a[3])));
+    }
+    const int second = draw_place(rest, s24i_uniform(words[1]) * left);
+    for (int i = 0; i < 4; i++) {
+        float sum = 1;
+        for (int j = 0; j < 4; j++)
+            sum += j == i ? 0.0f : ratio[j];
+        const bool kept = i == first || i == second;
+        x[i] = kept ? __fdividef(x[i] * total, a[i] * sum) : 0.0f;
+    }
+}
+
+/* The probabilities of pairs as src/train/cpu_sparse.c has them; value 0: the largest stays
+   itself, a smaller one becomes the sum of all three. */
+static __device__ void exact_pairs(float p[5], float &value, const float a[4])
+{
+    const float sum = a[0] + a[1] + a[2] + a[3], three = a[0] + a[1] + a[2];
+    value = sum / 2;
+    if (2 * a[0] + a[2] - a[3] > 0) {
+        p[0] = (2 * a[0] + a[2] - a[3]) / (2 * sum);
+        p[1] = (2 * a[0] - a[2] + a[3]) / (2 * sum);
+        p[2] = (2 * a[1] + a[2] - a[3]) / (2 * sum);
+        p[3] = (2 * a[1] - a[2] + a[3]) / (2 * sum);
+        p[4] = (a[2] + a[3] - a[0] - a[1]) / sum;
+        return;
+    }
+    const bool spread = three > a[3];
+    p[0] = 0;
+    p[1] = spread ? 2 * a[0] / sum : a[0] / three;
+    p[2] = spread ? (three - a[3]) / sum : 0;
+    p[3] = spread ? (a[1] + a[3] - a[0] - a[2]) / sum : a[1] / three;
+    p[4] = spread ? (a[2] + a[3] - a[0] - a[1]) / sum : a[2] / three;
+    if (!spread) value = 0;
+}
+
+/* How many magnitudes are below that of place i, of equal ones those before it. */
+static __device__ inline int rank_of(const float x[4], int i)
+{
+    int rank = 0;
+    for (int j = 0; j < 4; j++)
+        rank += fabsf(x[j]) < fabsf(x[i]) || (fabsf(x[j]) == fabsf(x[i]) && j < i);
+    return rank;
+}
+
+static __device__ void exact_group(float x[4], float u)
+{
+    float a[4] = {}, p[5], value;
+    int rank[4], pair = 0;
+    for (int i = 0; i < 4; i++) {
+        rank[i] = rank_of(x, i);
+        for (int r = 0; r < 4; r++)
+            a[r] = rank[i] == r ? fabsf(x[i]) : a[r];
+    }
+    if (a[1] == 0) return; /* two of four already */
+    exact_pairs(p, value, a);
+    for (; pair < 4 && u > p[pair]; pair++)
+        u -= p[pair];
+    const int low = pair < 2 ? 0 : pair < 4 ? 1 : 2, high = pair == 0 || pair == 2 ? 2 : 3;
+    for (int i = 0; i < 4; i++) {
+        const float to = value > 0 ? value : rank[i] == 3 ? a[3] : a[0] + a[1] + a[2];
+        x[i] = rank[i] == low || rank[i] == high ? copysignf(to, x[i]) : 0.0f;
+    }
+}
+
+template <bool EXACT>
+static __device__ inline void estimate(float x[4], const s24_device_train_mvue_args &job,
+                                       int64_t group, int64_t col)
+{
+    if (EXACT) {
+        uint32_t words[4];
+        s24i_philox(words, job.seed, job.first + (uint64_t)(group * job.cols + col));
+        exact_group(x, ((float)(words[0] >> 8) + 0.5f) / 16777216.0f);
+    } else {
+        mvue_group(x, job.seed, (uint64_t)(col * (job.rows / 4) + group));
+    }
+}
+
+/* A thread has two columns of four rows. */
+template <class T, bool EXACT>
+__global__ void __launch_bounds__(THREADS)
+    mvue_kernel(const __grid_constant__ s24_device_train_mvue_args job)
+{
+    const int64_t across = job.cols / 2, groups = job.rows / 4;
+    dependents_may_start();
+    wait_for_predecessors();
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < (groups + 1) * across;
+         i += (int64_t)gridDim.x * THREADS) {
+        const int64_t group = i / across, col = i % across * 2;
+        const int there = group < groups ? 4 : (int)(job.rows % 4);
+        float x[2][4] = {};
+        for (int r = 0; r < there; r++) {
+            const float2 v = pair_in<T>::widen(*reinterpret_cast<const uint32_t *>(
+                static_cast<const T *>(job.from) + (4 * group + r) * job.ld + col));
+            x[0][r] = v.x;
+            x[1][r] = v.y;
+        }
+        for (int c = 0; c < 2 && there == 4; c++)
+            estimate<EXACT>(x[c], job, group, col + c);
+        for (int r = 0; r < there; r++)
+            *reinterpret_cast<uint32_t *>(static_cast<T *>(job.to) + (4 * group + r) * job.ld +
+                                          col) = pair_of<T>::pack(x[0][r], x[1][r]);
+    }
+}
+
+template <class T> static const void *mvue_of(int exact)
+{
+    return exact ? (const void *)mvue_kernel<T, true> : (const void *)mvue_kernel<T, false>;
+}
+
+TRAIN_ENQUEUE(mvue, s24_device_train_mvue_args)
+{
+    s24_device_train_mvue_args args_of = *job;
+    const device_launch launch = {
+        "launching MVUE24",
+        job->dtype == S24_BF16 ? mvue_of<__nv_bfloat16>(job->exact) : mvue_of<__half>(job->exact),
+        dim3(train_blocks(device, (job->rows / 4 + 1) * (job->cols / 2), THREADS, 16)),
+        THREADS,
+        0,
+        true};
+    void *args[] = {&args_of};
+    return device_launch_kernel(error, &launch, args, stream);
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+enum { COUNTED_ROWS = 128 };
+
+/* counts[c] += the numbers in column c that are not 0. */
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    counts_kernel(const __grid_constant__ s24_device_train_tokens_args job)
+{
+    const int64_t c = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int64_t first = (int64_t)blockIdx.y * COUNTED_ROWS;
+    int count = 0;
+    if (c >= job.cols) return;
+    for (int64_t r = first; r < first + COUNTED_ROWS && r < job.rows; r++)
+        count += (float)static_cast<const T *>(job.x)[r * job.cols + c] != 0.0f;
+    if (count) atomicAdd(&job.counts[c], count);
+}
+
+/* Is a column one of the fullest, of equal ones the first? */
+__global__ void __launch_bounds__(THREADS)
+    whole_kernel(const __grid_constant__ s24_device_train_tokens_args job)
+{
+    const int64_t c = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    int64_t before = 0;
+    if (c >= job.cols) return;
+    const int count = job.counts[c];
+    for (int64_t i = 0; i < job.cols; i++)
+        before += job.counts[i] > count || (job.counts[i] == count && i < c);
+    job.counts[job.cols + c] = count > 0 && before < job.whole;
+}
+
+/* Of four numbers of a column the smallest go until two are left. */
+static __device__ inline void leave_two(float x[4])
+{
+    for (int drop = 0; drop < 2; drop++) {
+        int there = 0, least = -1;
+        for (int i = 0; i < 4; i++) {
+            there += x[i] != 0.0f;
+            if (x[i] != 0.0f && (least < 0 || fabsf(x[i]) < fabsf(x[least]))) least = i;
+        }
+        for (int i = 0; i < 4 && there > 2; i++)
+            x[i] = i == least ? 0.0f : x[i];
+    }
+}
+
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    tokens_kernel(const __grid_constant__ s24_device_train_tokens_args job)
+{
+    const int64_t groups = (job.rows + 3) / 4;
+    T *x = static_cast<T *>(job.x);
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < groups * job.cols;
+         i += (int64_t)gridDim.x * THREADS) {
+        const int64_t group = i / job.cols, c = i % job.cols;
+        int64_t at[4];
+        float four[4] = {};
+        const int there = job.rows - 4 * group < 4 ? (int)(job.rows - 4 * group) : 4;
+        if (job.counts[job.cols + c]) continue;
+        for (int r = 0; r < there; r++) {
+            at[r] = (job.first + (4 * group + r) * job.step) % job.rows * job.cols + c;
+            four[r] = (float)x[at[r]];
+        }
+        leave_two(four);
+        for (int r = 0; r < there; r++)
+            if (four[r] == 0.0f) x[at[r]] = (T)0.0f;
+    }
+}
+
+template <class T>
+static s24_status tokens(s24i_device *device, const s24_device_train_tokens_args *job, void *stream,
+                         s24i_device_error *error)
+{
+    s24_device_train_tokens_args args_of = *job;
+    const unsigned columns = (unsigned)((job->cols + THREADS - 1) / THREADS);
+    const unsigned parts = (unsigned)((job->rows + COUNTED_ROWS - 1) / COUNTED_ROWS);
+    const int64_t all = (job->rows + 3) / 4 * job->cols;
+    const device_launch each[] = {
+        {"counting numbers", (const void *)counts_kernel<T>, dim3(columns, parts), THREADS, 0,
+         false},
+        {"choosing columns", (const void *)whole_kernel, dim3(columns), THREADS, 0, false},
+        {"choosing tokens", (const void *)tokens_kernel<T>,
+         dim3(train_blocks(device, all, THREADS, 16)), THREADS, 0, false}};
+    void *args[] = {&args_of};
+    CUDA_TRY(error, "clearing counts",
+             cudaMemsetAsync(job->counts, 0, (size_t)job->cols * sizeof *job->counts,
+                             static_cast<cudaStream_t>(stream)));
+    for (const device_launch &launch : each) {
+        const s24_status status = device_launch_kernel(error, &launch, args, stream);
+        if (status != S24_OK) return status;
+    }
+    return S24_OK;
+}
+
+TRAIN_ENQUEUE(tokens, s24_device_train_tokens_args)
+{
+    return job->dtype == S24_BF16 ? tokens<__nv_bfloat16>(device, job, stream, error)
+                                  : tokens<__half>(device, job, stream, error);
+}
+
+/* ---- STEP's variance ------------------------------------------------------------------------- */
+
+__global__ void __launch_bounds__(THREADS)
+    variance_kernel(const __grid_constant__ s24_device_train_variance_args job)
+{
+    double each[S24_DEVICE_TRAIN_CHANGES] = {};
+    dependents_may_start();
+    wait_for_predecessors();
+    const double norm = sqrt(*job.squares) / job.gradient_scale;
+    const double gain =
+        (job.clip > 0 && norm > job.clip ? job.clip / norm : 1.0) / job.gradient_scale;
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < job.count;
+         i += (int64_t)gridDim.x * THREADS) {
+        if (!(job.bits[i / 16] >> (i % 16) & 1)) continue;
+        const double g = gain * (double)job.g[i];
+        const double change = fabs((1 - job.beta2) * (g * g - (double)job.v[i]));
+        each[0] += change;
+        each[2] += 1;
+        if (change == 0) continue;
+        each[1] += log(change);
+        each[3] += 1;
+    }
+    for (int i = 0; i < S24_DEVICE_TRAIN_CHANGES; i++) {
+        const double sum = block_total<WARPS>(each[i]);
+        if (threadIdx.x == 0) job.changes[S24_DEVICE_TRAIN_CHANGES * blockIdx.x + i] = sum;
+        __syncthreads();
+    }
+}
+
+TRAIN_ENQUEUE(variance, s24_device_train_variance_args)
+{
+    s24_device_train_variance_args args_of = *job;
+    const device_launch launch = {"launching changes of the variance",
+                                  (const void *)variance_kernel,
+                                  dim3(S24_DEVICE_TRAIN_PARTS),
+                                  THREADS,
+                                  0,
+                                  true};
+    void *args[] = {&args_of};
+    (void)device;
+    return device_launch_kernel(error, &launch, args, stream);
+}
