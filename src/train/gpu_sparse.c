@@ -227,10 +227,10 @@ s24_status s24i_gpu_fix(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan)
     s24i_gpu_unfix(m);
     TRY(s24i_zeroed(&gpu->pairs, m->ctx, (size_t)fixed->count * sizeof *gpu->pairs));
     gpu->pair_count = fixed->count;
-    for (int64_t i = 0; i < fixed->count; i++) {
+    for (int64_t i = 0; i < fixed->count; i++)
         gpu->pairs[i].layer = fixed->layers[i];
+    for (int64_t i = 0; i < fixed->count; i++)
         TRY(make_pair(&gpu->pairs[i], m));
-    }
     TRY(make_work(m));
     gpu->packed = 0;
     /* While a run is dense there is nothing to measure. */

@@ -97,8 +97,9 @@ static s24i_update update_of(const s24i_optimiser *o, const s24_transformer *t,
                          .decay = opts->decay,
                          .step = stride->step,
                          .frozen = frozen > 0 ? o->taken : NULL,
-                         .frozen_gain =
-                             o->numbers.corrected > 0 ? 1 / sqrt(1 - pow(opts->beta2, frozen)) : 1,
+                         .frozen_gain = frozen > 0 && o->numbers.corrected > 0
+                                            ? 1 / sqrt(1 - pow(opts->beta2, frozen))
+                                            : 1,
                          .frozen_eps = pow(opts->eps, 0.75),
                          .fade = stride->at.progress,
                          .signs = o->method->adam == S24I_ADAM_ADAMS};

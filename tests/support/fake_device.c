@@ -181,7 +181,6 @@ static void fake_linear_release(s24i_device *d, void *vendor)
         return alive(d, error);                                                                    \
     }
 KERNEL(fake_linear, s24i_device_linear)
-KERNEL(fake_weight, s24i_device_weight)
 KERNEL(fake_dense, s24_device_dense_args)
 KERNEL(fake_norm, s24_device_norm_args)
 KERNEL(fake_quantise, s24_device_quantise_args)
@@ -198,6 +197,29 @@ KERNEL(fake_train_rotate, s24_device_train_rotate_args)
 KERNEL(fake_train_attention, s24_device_train_attention_args)
 KERNEL(fake_train_activate, s24_device_train_activate_args)
 KERNEL(fake_train_product, s24_device_train_product_args)
+KERNEL(fake_train_convert, s24_device_train_convert_args)
+KERNEL(fake_train_dropout, s24_device_train_dropout_args)
+KERNEL(fake_train_sums, s24_device_train_sums_args)
+KERNEL(fake_train_norm_back, s24_device_train_norm_back_args)
+KERNEL(fake_train_activate_back, s24_device_train_activate_back_args)
+KERNEL(fake_train_embed_back, s24_device_train_embed_back_args)
+KERNEL(fake_train_squares, s24_device_train_squares_args)
+KERNEL(fake_train_adamw, s24_device_train_adamw_args)
+KERNEL(fake_train_mask, s24_device_train_mask_args)
+KERNEL(fake_train_extra, s24_device_train_extra_args)
+KERNEL(fake_train_mvue, s24_device_train_mvue_args)
+KERNEL(fake_train_tokens, s24_device_train_tokens_args)
+KERNEL(fake_train_variance, s24_device_train_variance_args)
+
+/* Every weight is 2:4. */
+static s24_status fake_weight(s24i_device *d, const s24i_device_weight *job, void *stream,
+                              s24i_device_error *error)
+{
+    (void)stream;
+    called(__func__);
+    if (job->report) memset(job->report, 0xff, sizeof *job->report);
+    return alive(d, error);
+}
 
 /* The likeliest token is a row's number. */
 static s24_status fake_pick(s24i_device *d, const s24_device_pick_args *job, void *stream,
@@ -369,7 +391,22 @@ const s24i_device_table *s24_device_table_cuda(void)
                                                   .attention = fake_train_attention,
                                                   .activate = fake_train_activate,
                                                   .product = fake_train_product,
-                                                  .cross_entropy = fake_train_loss};
+                                                  .cross_entropy = fake_train_loss,
+                                                  .convert = fake_train_convert,
+                                                  .dropout = fake_train_dropout,
+                                                  .sums = fake_train_sums,
+                                                  .norm_back = fake_train_norm_back,
+                                                  .activate_back = fake_train_activate_back,
+                                                  .embed_back = fake_train_embed_back,
+                                                  .attention_work_bytes = fake_cache_bytes,
+                                                  .attention_back = fake_train_attention,
+                                                  .squares = fake_train_squares,
+                                                  .adamw = fake_train_adamw,
+                                                  .mask = fake_train_mask,
+                                                  .extra = fake_train_extra,
+                                                  .mvue = fake_train_mvue,
+                                                  .tokens = fake_train_tokens,
+                                                  .variance = fake_train_variance};
     static const s24i_device_table table = {.abi = S24I_DEVICE_ABI,
                                             .open = fake_open,
                                             .close = fake_close,
