@@ -191,12 +191,16 @@ const char *bench_dtype_name(s24_dtype dtype, const char *scheme);
 
 typedef struct bench_train_plan {
     const char *shapes, *peers;
+    s24_dtype dtype; /* on a GPU */
     int64_t threads[BENCH_MAX_LIST];
     int thread_count;
     bench_effort effort;
 } bench_train_plan;
 
 int bench_train(cli_app *cli, const bench_train_plan *plan);
+/* The same on a GPU (cli/bench/gpu), where the vendor's library is what is dense. */
+int bench_train_gpu(cli_app *cli, const bench_train_plan *plan, const bench_shape *shapes,
+                    int count);
 
 /* ---- reports --------------------------------------------------------------------------------- */
 

@@ -257,14 +257,17 @@ static int measure(layer *l, const bench_train_plan *plan, json_t *rows)
     return code;
 }
 
+/* A GPU's rows are a multiple of 16 bytes. */
 static int check_shapes(cli_app *cli, const bench_shape *shapes, int count)
 {
+    const int by = cli_on_cpu(cli) ? 4 : 8;
     for (int i = 0; i < count; i++)
-        if (shapes[i].m % 4 || shapes[i].n % 4)
+        if (shapes[i].m % by || shapes[i].n % by || shapes[i].k % by)
             return cli_fail(cli, CLI_USAGE,
                             "option --train-linear: %lld,%lld,%lld; tokens, inputs and outputs "
-                            "that 4 divides are expected",
-                            (long long)shapes[i].m, (long long)shapes[i].k, (long long)shapes[i].n);
+                            "that %d divides are expected",
+                            (long long)shapes[i].m, (long long)shapes[i].k, (long long)shapes[i].n,
+                            by);
     return CLI_OK;
 }
 
@@ -276,16 +279,14 @@ static int report(cli_app *cli, json_t *rows)
     return cli_json_print(cli, object);
 }
 
-int bench_train(cli_app *cli, const bench_train_plan *plan)
+static int measure_all(cli_app *cli, const bench_train_plan *plan, const bench_shape *shapes,
+                       int count)
 {
-    bench_shape shapes[BENCH_MAX_SHAPES];
     bench_library libraries[BENCH_MAX_PEERS];
-    int count, peers = 0;
+    int peers = 0, code = CLI_OK;
     json_t *rows = json_array();
-    int code = bench_shapes_parse(cli, shapes, &count, BENCH_MAX_SHAPES, plan->shapes);
-    if (code == CLI_OK) code = check_shapes(cli, shapes, count);
-    if (code == CLI_OK) bench_peers_open(cli, libraries, &peers, plan->peers);
-    if (code == CLI_OK && !peers)
+    bench_peers_open(cli, libraries, &peers, plan->peers);
+    if (!peers)
         code = cli_fail(cli, CLI_UNSUPPORTED,
                         "--train-linear needs a peer for what is dense, and none of --peers %s is "
                         "here",
@@ -300,4 +301,15 @@ int bench_train(cli_app *cli, const bench_train_plan *plan)
     bench_peers_close(libraries, peers);
     json_decref(rows);
     return code;
+}
+
+int bench_train(cli_app *cli, const bench_train_plan *plan)
+{
+    bench_shape shapes[BENCH_MAX_SHAPES];
+    int count;
+    int code = bench_shapes_parse(cli, shapes, &count, BENCH_MAX_SHAPES, plan->shapes);
+    if (code == CLI_OK) code = check_shapes(cli, shapes, count);
+    if (code != CLI_OK) return code;
+    return cli_on_cpu(cli) ? measure_all(cli, plan, shapes, count)
+                           : bench_train_gpu(cli, plan, shapes, count);
 }

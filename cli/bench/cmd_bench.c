@@ -87,8 +87,7 @@ static const cli_option options[] = {
      "'TEXTS,TOKENS,HEADS,D;...'", NULL,
      "Time attention for training, forward and back, in bf16 or f16 (--dtype).", NULL},
     {"train-linear", 0, CLI_TEXT, offsetof(struct bench_options, train_linear), "'M,K,N;...'", NULL,
-     "Time one layer's step of training in f32: forward, dX and dW, dense and 2:4 along both "
-     "sides, "
+     "Time one layer's step of training: forward, dX and dW, dense and 2:4 along both sides, "
      "and choosing and packing W alone.",
      NULL},
     {"causal", 0, CLI_FLAG, offsetof(struct bench_options, causal), NULL, NULL,
@@ -247,7 +246,8 @@ static int gpu_has(const struct bench_options *o, const char *item)
 {
     const int is_model = o->model || o->generate;
     if (is_model && (!strcmp(item, "i8") || !strcmp(item, "e4m3"))) return 1;
-    if (is_model || o->prune || o->attention) return !strcmp(item, "f16") || !strcmp(item, "bf16");
+    if (is_model || o->prune || o->attention || o->train_linear)
+        return !strcmp(item, "f16") || !strcmp(item, "bf16");
     return strcmp(item, "f32") && !scheme_of(item);
 }
 
@@ -263,9 +263,8 @@ static int check_device(cli_app *cli, const struct bench_options *o)
     const char *device = cli->common->device, *list = dtypes_of(cli, o);
     char item[16];
     cli->backend = o->backend;
-    if (!cli_on_cpu(cli) && (o->prune || o->train_linear))
-        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --%s runs on the CPU only", device,
-                        o->prune ? "prune" : "train-linear");
+    if (!cli_on_cpu(cli) && o->prune)
+        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --prune runs on the CPU only", device);
     while (cli_list_next(item, sizeof item, &list)) {
         if (scheme_of(item) && o->model)
             return cli_fail(cli, CLI_USAGE,
@@ -357,9 +356,13 @@ static int run_train(cli_app *cli, const struct bench_options *o)
 {
     bench_train_plan plan = {
         .shapes = o->train_linear, .peers = o->peers, .effort = read_effort(o)};
-    if (o->dtype && strcmp(o->dtype, "f32"))
+    s24_dtype dtypes[BENCH_MAX_DTYPES];
+    if (cli_on_cpu(cli) && o->dtype && strcmp(o->dtype, "f32"))
         return cli_fail(cli, CLI_USAGE,
                         "option --dtype: %s is not for --train-linear; expected f32", o->dtype);
+    if (read_dtypes(dtypes, dtypes_of(cli, o)) != 1)
+        return cli_fail(cli, CLI_USAGE, "--train-linear takes one --dtype, on a GPU f16 or bf16");
+    plan.dtype = dtypes[0];
     const int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
     return code == CLI_OK ? bench_train(cli, &plan) : code;
 }

@@ -455,8 +455,8 @@ typedef struct s24_device_train_mask_args {
     const float *scales; /* [rows, 2] or NULL */
     const float *logits; /* [rows·cols/4, 6], of DRAWN */
     s24_device_train_chance chance;
-    uint64_t noise_seed; /* of SAMPLED: as tests/train has it; */
-    double noise;        /* 0: none */
+    uint64_t noise_seed; /* of SAMPLED: */
+    double noise;        /* the deviation of its logarithm; 0: none */
     /* [PARTS, MASK_SUMS] += bits that changed, |from| that stay, |from|. */
     double *sums;
     void *stream;
@@ -464,8 +464,8 @@ typedef struct s24_device_train_mask_args {
 S24_API s24_status s24_device_train_mask(s24_ctx *ctx, s24_device *device,
                                          const s24_device_train_mask_args *args);
 
-/* Gradients of what lies next to the weights w. Without patterns: gradients[r, h] += Σ g·w of half h
-   of row r, g *= extra[r, h]. With them: gradients[group, 6] = those of the soft choice. */
+/* Gradients of what lies next to the weights w. Without patterns: gradients[r, h] += Σ g·w of half
+   h of row r, g *= extra[r, h]. With them: gradients[group, 6] = those of the soft choice. */
 typedef struct s24_device_train_extra_args {
     size_t size; /* sizeof(s24_device_train_extra_args) */
     int64_t rows, cols;

@@ -216,8 +216,8 @@ static void exact_range(void *arg, int64_t begin, int64_t end, int thread)
         }
 }
 
-/* dW += of the first `rows` tokens, a multiple of four, by a 2:4 product. dy are the gradients times
-   `gain`. */
+/* dW += of the first `rows` tokens, a multiple of four, by a 2:4 product. dy are the gradients
+   times `gain`. */
 static s24_status multiply(s24i_machine *m, const s24_dense *dy, const s24_dense *x,
                            const s24i_layer *l, float gain)
 {

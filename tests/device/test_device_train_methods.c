@@ -368,14 +368,18 @@ static void test_variance(void **state)
 
 /* One step of STEP (frozen where a bit is set) or of AdamS in double. */
 
-static void move_in_double(double *p, double *m, double *v, double g, int on, int frozen, int signs)
+typedef struct element {
+    int on, frozen, signs;
+} element;
+
+static void move_in_double(double *p, double *m, double *v, double g, element e)
 {
-    const double slope = on || signs ? g : g + 0.3 * *p, sign = (*p > 0) - (*p < 0);
+    const double slope = e.on || e.signs ? g : g + 0.3 * *p, sign = (*p > 0) - (*p < 0);
     *m = 0.9 * *m + 0.1 * slope;
-    const double moment = on || !signs ? *m : 0.75 * *m + 0.25 * 0.3 * sign;
-    const double of = signs ? moment : slope;
-    if (!frozen) *v = 0.95 * *v + 0.05 * of * of;
-    const double root = frozen ? 1.5 * sqrt(*v) + 1e-3 : sqrt(*v) * 2 + 1e-8;
+    const double moment = e.on || !e.signs ? *m : 0.75 * *m + 0.25 * 0.3 * sign;
+    const double of = e.signs ? moment : slope;
+    if (!e.frozen) *v = 0.95 * *v + 0.05 * of * of;
+    const double root = e.frozen ? 1.5 * sqrt(*v) + 1e-3 : sqrt(*v) * 2 + 1e-8;
     *p -= 1e-2 * moment / root;
 }
 
@@ -401,8 +405,8 @@ static void test_other_adams(void **state)
             expected[i] = (double)p.host[i];
             variance[i] = (double)v.host[i];
             const int on = bits[i / 16] >> i % 16 & 1;
-            move_in_double(&expected[i], &moment, &variance[i], (double)slope.host[i], on,
-                           !signs && frozen[i / 16] & 1, signs);
+            move_in_double(&expected[i], &moment, &variance[i], (double)slope.host[i],
+                           (element){on, !signs && frozen[i / 16] & 1, signs});
             masked[i] = on ? expected[i] : 0;
         }
         void *mask = upload(&g, bits, sizeof bits), *stays = upload(&g, frozen, sizeof frozen);

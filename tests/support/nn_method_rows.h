@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Every method of sparse training as a run of a tiny model, on the CPU or where `there` is a device:
-   what the tests of both share. Include after support.h. */
+/* Every method of sparse training as a run of a tiny model, on the CPU or, where `there` is one, on
+   a device: what the tests of both share. Include after support.h. */
 #ifndef S24_TEST_NN_METHOD_ROWS_H
 #define S24_TEST_NN_METHOD_ROWS_H
 
