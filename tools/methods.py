@@ -251,7 +251,7 @@ def arguments(argv):
     parser.add_argument("--text", type=pathlib.Path, metavar="FILE",
                         help=f"ASCII (default: text/{TEXT} of the folder SPARSE24_DATA or "
                              "../shared/data)")
-    parser.add_argument("--device", help="cuda, for methods that run there")
+    parser.add_argument("--device", help="cuda: on a GPU (default: cpu)")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "demo-out/methods",
                         help="default: demo-out/methods")
