@@ -17,11 +17,11 @@
 #include "cuda/ptx/mma.cuh"
 #include "cuda/row/rows.cuh"
 
-enum { PIECES = 16 /* of a text, at most */, LEAST_PIECE = 64, ROWS = 16 };
+enum { PIECES = 16 /* of a text, at most */, LEAST_PIECE = 256, ROWS = 16 };
 
 template <int D> struct cache_tile {
     static constexpr int d = D, row = 2 * D, chunks = D / 8; /* of 16 bytes */
-    static constexpr int warps = 4, threads = 32 * warps, keys = 16, stages = 2;
+    static constexpr int warps = 8, threads = 32 * warps, keys = 16, stages = 2;
     static constexpr int tile = keys * row;
     static constexpr int new_at = ROWS * row; /* after the queries: the new key, the new value */
     static constexpr int ring_at = new_at + 2 * row, ring = stages * 2 * tile; /* a warp's */
@@ -90,11 +90,28 @@ struct cache_part {
 
 /* ---- rows of queries and the new key --------------------------------------------------------- */
 
-/* A warp brings a head of d elements to shared memory: normed and rotated where there is a gamma
-   and where there are angles, and rounded as it would be between two kernels. */
+/* By how much a lane turns its pairs of elements, half a head apart; NULL: not at all. No kernel
+   before this one writes that, so it is asked for early. */
+template <class TILE> struct head_turn {
+    static constexpr int pairs = TILE::d < 64 ? 1 : TILE::d / 64;
+    float cosine[pairs], sine[pairs];
+
+    __device__ head_turn(const float *angles, int half)
+    {
+#pragma unroll
+        for (int i = 0; i < pairs; i++) {
+            const int at = threadIdx.x % 32 + 32 * i;
+            cosine[i] = angles && at < half ? angles[at] : 1;
+            sine[i] = angles && at < half ? angles[half + at] : 0;
+        }
+    }
+};
+
+/* A warp brings a head of d elements to shared memory: normed where there is a gamma, turned, and
+   rounded as it would be between two kernels. */
 template <class T, class TILE>
-static __device__ void head_in(uint8_t *to, int r, const T *from, int d, const float *gamma,
-                               float eps, const float *angles)
+static __device__ void head_in(uint8_t *to, const T *from, int d, const float *gamma, float eps,
+                               const head_turn<TILE> &turn, int r = 0)
 {
     constexpr int pairs = TILE::d < 64 ? 1 : TILE::d / 64;
     const int lane = threadIdx.x % 32, half = d / 2;
@@ -116,7 +133,7 @@ static __device__ void head_in(uint8_t *to, int r, const T *from, int d, const f
             x = (float)(T)(x * inverse * gamma[at]);
             y = (float)(T)(y * inverse * gamma[half + at]);
         }
-        const float c = angles ? angles[at] : 1, s = angles ? angles[half + at] : 0;
+        const float c = turn.cosine[i], s = turn.sine[i];
         T *const places[2] = {reinterpret_cast<T *>(to + chunk_at<TILE>(r, at / 8)) + at % 8,
                               reinterpret_cast<T *>(to + chunk_at<TILE>(r, (half + at) / 8)) +
                                   (half + at) % 8};
@@ -128,22 +145,20 @@ static __device__ void head_in(uint8_t *to, int r, const T *from, int d, const f
 /* The queries, and of a step the new key and value, which go to the cache as well. */
 template <class T, class TILE>
 static __device__ void rows_in(uint8_t *memory, const s24_device_attention_cache_args &job,
-                               const cache_part &at)
+                               const cache_part &at, const head_turn<TILE> &turn)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, d = (int)job.d;
     const long long ld = (job.heads + 2 * job.kv_heads) * d;
     const T *qkv = static_cast<const T *>(job.qkv) + at.first * ld;
-    const float *angles = job.angles ? job.angles + (long long)at.before * d : nullptr;
     for (int r = warp; r < at.rows; r += TILE::warps)
-        head_in<T, TILE>(memory, r, qkv + at.token(r) * ld + at.head(r) * d, d,
-                         at.is_step ? job.query_gamma : nullptr, job.eps,
-                         at.is_step ? angles : nullptr);
+        head_in<T, TILE>(memory, qkv + at.token(r) * ld + at.head(r) * d, d,
+                         at.is_step ? job.query_gamma : nullptr, job.eps, turn, r);
     if (!at.has_new()) return;
     uint8_t *fresh = memory + TILE::new_at;
     const long long place = at.keys + (long long)at.before * d;
     if (warp == TILE::warps - 1) {
-        head_in<T, TILE>(fresh, 0, qkv + (job.heads + at.kv_head) * d, d, job.key_gamma, job.eps,
-                         angles);
+        head_in<T, TILE>(fresh, qkv + (job.heads + at.kv_head) * d, d, job.key_gamma, job.eps,
+                         turn);
         __syncwarp();
         if (lane * 8 < d && at.row == 0)
             reinterpret_cast<uint4 *>(static_cast<T *>(job.keys) + place)[lane] =
@@ -384,12 +399,14 @@ __global__ void __launch_bounds__(TILE::threads)
             keys_in<T, TILE>(place + stage * 2 * TILE::tile, job, at, key + stage * step, stop);
         copies_commit();
     }
+    const head_turn<TILE> turn(at.is_step && job.angles ? job.angles + at.before * job.d : nullptr,
+                               (int)job.d / 2);
     if (job.d < TILE::d)
         for (int i = threadIdx.x; i < TILE::ring_at / 16; i += TILE::threads)
             reinterpret_cast<uint4 *>(memory)[i] = make_uint4(0, 0, 0, 0);
     if (at.is_step) wait_for_predecessors();
     if (job.d < TILE::d) __syncthreads();
-    rows_in<T, TILE>(memory, job, at);
+    rows_in<T, TILE>(memory, job, at, turn);
     __syncthreads();
     uint32_t q[TILE::d / 16][4];
 #pragma unroll
