@@ -192,6 +192,28 @@ s24_status s24_device_quantise(s24_ctx *ctx, s24_device *device,
     return RUN(quantise, &a);
 }
 
+s24_status s24_device_rms_norm(s24_ctx *ctx, s24_device *device,
+                               const s24_device_rms_norm_args *args)
+{
+    enum { MOST_WIDTH = 8192 };
+    s24i_device_error error = {""};
+    s24_device_rms_norm_args a;
+    READ_ARGS(a, args, "s24_device_rms_norm_args");
+    REQUIRE(ctx, a.rows > 0 && a.rows < INT32_MAX / 2 && a.width > 0 && a.width <= MOST_WIDTH,
+            S24_ERROR_UNSUPPORTED,
+            "a norm of [%" PRId64 ", %" PRId64 "]; a device has it up to %d elements a row", a.rows,
+            a.width, MOST_WIDTH);
+    const s24_dense y = {a.y, a.dtype, a.rows, a.width, 0},
+                    sum = {a.sum, a.dtype, a.rows, a.width, 0},
+                    x = {(void *)(uintptr_t)a.x, a.dtype, a.rows, a.width, 0};
+    TRY(operand(ctx, "y", &y, S24_DTYPE_NONE, 0, 0));
+    TRY(operand(ctx, "sum", &sum, S24_DTYPE_NONE, 0, 0));
+    if (a.x) TRY(operand(ctx, "x", &x, S24_DTYPE_NONE, 0, 0));
+    TRY(aligned(ctx, a.gamma, "gamma"));
+    if (a.narrow) TRY(narrow_rows(ctx, "narrow", a.narrow, a.narrow_scale, &y));
+    return RUN(rms_norm, &a);
+}
+
 s24_status s24_device_pool(s24_ctx *ctx, s24_device *device, const s24_device_pool_args *args)
 {
     s24i_device_error error = {""};

@@ -70,6 +70,24 @@ typedef struct s24_device_norm_args {
 S24_API s24_status s24_device_norm(s24_ctx *ctx, s24_device *device,
                                    const s24_device_norm_args *args);
 
+typedef struct s24_device_rms_norm_args {
+    size_t size; /* sizeof(s24_device_rms_norm_args) */
+    s24_dtype dtype;
+    int64_t rows, width; /* up to 8192 elements a row */
+    void *y;             /* [rows, width] written */
+    void *sum;           /* [rows, width], to which x is added before, rounded */
+    const void *x;       /* [rows, width], or NULL */
+    const float *gamma;  /* [width] */
+    float eps;
+    /* y once more for an 8-bit product, from f32, as s24_device_quantise: or NULL. */
+    const s24_dense *narrow; /* [rows, width] of i8 or e4m3 written */
+    float *narrow_scale;     /* [rows] written */
+    void *stream;
+} s24_device_rms_norm_args;
+/* Computes y = s / √(mean(s²) + eps) · gamma by rows, s = sum + x, which becomes sum. */
+S24_API s24_status s24_device_rms_norm(s24_ctx *ctx, s24_device *device,
+                                       const s24_device_rms_norm_args *args);
+
 typedef struct s24_device_attention_args {
     size_t size;              /* sizeof(s24_device_attention_args) */
     const s24_dense *context; /* [tokens, width] written */

@@ -213,8 +213,8 @@ static void calls_of(char first[MOST_CALLS], char second[MOST_CALLS], const pass
     "linear attention linear norm linear linear norm "
 #define FOLDED "linear attention linear linear linear linear attention linear linear linear norm "
 #define LLAMA(qkv)                                                                                 \
-    "train_norm " qkv "train_rotate train_attention linear "                                       \
-    "train_norm linear train_activate linear "
+    "rms_norm " qkv "train_rotate train_attention linear "                                         \
+    "rms_norm linear train_activate linear "
 #define DENSE "dense attention dense norm dense dense norm "
 
 static void test_steps(void **state)
@@ -235,12 +235,11 @@ static void test_steps(void **state)
         {{"bert-tiny", S24_I8, 1, eight},
          "begin norm linear attention quantise linear norm linear quantise linear norm "
          "linear attention quantise linear norm linear quantise linear norm pool end "},
-        /* 2:4 products of language models, and a norm that leaves 8 bits to the product. */
+        /* 2:4 products of language models, and a norm that writes 8 bits for them. */
         {{"llama-tiny", S24_F16, 1, NULL},
-         "begin train_embed " LLAMA("linear ") LLAMA("linear ") "train_norm pool end "},
+         "begin train_embed " LLAMA("linear ") LLAMA("linear ") "rms_norm pool end "},
         {{"llama-tiny", S24_I8, 1, queries},
-         "begin train_embed " LLAMA("quantise linear ")
-             LLAMA("quantise linear ") "train_norm pool end "},
+         "begin train_embed " LLAMA("linear ") LLAMA("linear ") "rms_norm pool end "},
         /* A norm before each layer: the first is the embeddings', the last the final one. */
         {{"vit-tiny", S24_F16, 0, NULL},
          "begin unfold dense norm " DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE

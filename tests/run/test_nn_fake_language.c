@@ -11,7 +11,7 @@
 #define GPT2        "dense train_attention dense norm dense dense norm "
 #define SPARSE_GPT2 "linear train_attention linear norm linear linear norm "
 #define LLAMA                                                                                      \
-    "train_norm dense train_rotate train_attention dense train_norm dense train_activate dense "
+    "rms_norm dense train_rotate train_attention dense rms_norm dense train_activate dense "
 
 /* A model of a io_path("lm") with a session for LM_TOKENS tokens, and a batch of two texts. */
 enum { LM_TOKENS = 9 };
@@ -78,7 +78,7 @@ static void test_llama(void **state)
 {
     (void)state;
     test_steps(&(lm_spec){.llama = 1}, 0,
-               "begin train_embed " LLAMA LLAMA "train_norm head pool end ");
+               "begin train_embed " LLAMA LLAMA "rms_norm head pool end ");
 }
 
 /* Encoders' kernels but for the attention; the embeddings come with the first norm. */
@@ -121,7 +121,7 @@ static void test_logits(void **state)
     record(path);
     assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
     take_record(calls, path);
-    assert_non_null(strstr(calls, "train_norm dense dense ")); /* after the last norm */
+    assert_non_null(strstr(calls, "rms_norm dense dense ")); /* after the last norm */
     outputs = (s24_outputs){.targets = targets, .loss = &loss};
     record(path);
     assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
@@ -144,12 +144,12 @@ static void test_logits(void **state)
 /* ---- caches ---------------------------------------------------------------------------------- */
 
 #define PUT_LLAMA                                                                                  \
-    "train_norm dense train_rotate cache_put train_attention dense train_norm dense "              \
+    "rms_norm dense train_rotate cache_put train_attention dense rms_norm dense "                  \
     "train_activate dense "
 #define MORE_LLAMA                                                                                 \
-    "train_norm dense train_rotate cache_put attention_cache dense train_norm dense "              \
+    "rms_norm dense train_rotate cache_put attention_cache dense rms_norm dense "                  \
     "train_activate dense "
-#define STEP_LLAMA "train_norm dense attention_cache dense train_norm dense train_activate dense "
+#define STEP_LLAMA "rms_norm dense attention_cache dense rms_norm dense train_activate dense "
 
 /* What a pass over the next tokens of both texts asks for, the second time it comes, when it is
    captured. */
@@ -184,9 +184,9 @@ static void test_cache(void **state)
     language_open(&l, &(lm_spec){.llama = 1}, 0);
     assert_ok(&l.env, s24_cache_create(&cache, l.env.ctx, l.session, &opts));
     assert_int_equal(s24_cache_bytes(cache), 2 * LM_LAYERS * 2 * 20 * (LM_WIDTH / 2) * 2);
-    test_cached(&l, cache, first, "begin train_embed " PUT_LLAMA PUT_LLAMA "train_norm head end ");
-    test_cached(&l, cache, more, "begin train_embed " MORE_LLAMA MORE_LLAMA "train_norm head end ");
-    test_cached(&l, cache, step, "begin train_embed " STEP_LLAMA STEP_LLAMA "train_norm head end ");
+    test_cached(&l, cache, first, "begin train_embed " PUT_LLAMA PUT_LLAMA "rms_norm head end ");
+    test_cached(&l, cache, more, "begin train_embed " MORE_LLAMA MORE_LLAMA "rms_norm head end ");
+    test_cached(&l, cache, step, "begin train_embed " STEP_LLAMA STEP_LLAMA "rms_norm head end ");
     s24_cache_destroy(cache);
     language_close(&l);
 }
@@ -279,7 +279,7 @@ static void test_generate(void **state)
     assert_ok(&l.env, s24_generate(l.session, l.env.ctx, cache, &l.batch, &opts));
     take_record(calls, path);
     assert_true(counts[0] == 8 && counts[1] == 8);
-    assert_int_equal(count_of(calls, "train_norm dense pick end "), 1); /* one step's graph */
+    assert_int_equal(count_of(calls, "rms_norm dense pick end "), 1); /* one step's graph */
     assert_int_equal(count_of(calls, "pick "), 3); /* the prompts', the first step's, the graph's */
     for (int b = 0; b < 2; b++)
         assert_ok(&l.env, s24_cache_truncate(cache, l.env.ctx, b, 0));

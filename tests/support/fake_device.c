@@ -184,6 +184,7 @@ KERNEL(fake_linear, s24i_device_linear)
 KERNEL(fake_dense, s24_device_dense_args)
 KERNEL(fake_norm, s24_device_norm_args)
 KERNEL(fake_quantise, s24_device_quantise_args)
+KERNEL(fake_rms_norm, s24_device_rms_norm_args)
 KERNEL(fake_attention, s24_device_attention_args)
 KERNEL(fake_select, s24i_device_select)
 KERNEL(fake_mask, s24i_device_masking)
@@ -451,6 +452,7 @@ const s24i_device_table *s24_device_table_cuda(void)
                                             .pick = fake_pick,
                                             .pick_work_bytes = fake_pick_bytes,
                                             .quantise = fake_quantise,
+                                            .rms_norm = fake_rms_norm,
                                             .train = &train};
     return &table;
 }

@@ -85,10 +85,10 @@ static s24_status run_norm(walk *w, int64_t number, int before)
     const s24_dense normed = s24i_gpu_view(gpu, gpu->context, tokens, width);
     const s24_dense sum = s24i_gpu_view(gpu, gpu->qkv, tokens, width);
     const s24_dense eight = s24i_gpu_eight_view(gpu, tokens, width);
-    const int pending = w->pending;
+    const int pending = w->pending, reads = reads_eight(w, reader_of(w));
     w->pending = 0;
     if (gpu->model->architecture->rms)
-        return s24i_gpu_rms_norm(gpu, w->ctx, tokens, number, pending);
+        return s24i_gpu_rms_norm(gpu, w->ctx, tokens, number, &(s24i_gpu_norming){pending, reads});
     s24_device_norm_args args = norm_args(w, norm);
     if (!before)
         args.y = &hidden;
@@ -97,7 +97,7 @@ static s24_status run_norm(walk *w, int64_t number, int before)
     if (before) args.sum = &hidden;
     args.x = pending ? &sum : &hidden;
     if (pending) args.residual = &hidden;
-    if (reads_eight(w, reader_of(w))) args.narrow = &eight;
+    if (reads) args.narrow = &eight;
     return s24_device_norm(w->ctx, gpu->device, &args);
 }
 

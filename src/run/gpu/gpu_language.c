@@ -137,22 +137,23 @@ s24_status s24i_gpu_embed_words(const s24i_gpu_session *gpu, s24_ctx *ctx,
 }
 
 s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
-                             int64_t number, int pending)
+                             int64_t number, const s24i_gpu_norming *how)
 {
-    const s24_device_train_add_norm_args args = {.size = sizeof args,
-                                                 .dtype = gpu->model->dtype,
-                                                 .rows = tokens,
-                                                 .width = gpu->model->shape.width,
-                                                 .y = gpu->context,
-                                                 .s = gpu->hidden,
-                                                 .stats = gpu->stats,
-                                                 .z = pending ? gpu->qkv : NULL,
-                                                 .residual = pending ? gpu->hidden : NULL,
-                                                 .gamma = gamma_at(gpu, number),
-                                                 .eps = s24i_gpu_norm_at(gpu, number)->eps,
-                                                 .rms = 1,
-                                                 .stream = gpu->stream};
-    return s24_device_train_add_norm(ctx, gpu->device, &args);
+    const int64_t width = gpu->model->shape.width;
+    const s24_dense eight = s24i_gpu_eight_view(gpu, tokens, width);
+    const s24_device_rms_norm_args args = {.size = sizeof args,
+                                           .dtype = gpu->model->dtype,
+                                           .rows = tokens,
+                                           .width = width,
+                                           .y = gpu->context,
+                                           .sum = gpu->hidden,
+                                           .x = how->pending ? gpu->qkv : NULL,
+                                           .gamma = gamma_at(gpu, number),
+                                           .eps = s24i_gpu_norm_at(gpu, number)->eps,
+                                           .narrow = how->eight ? &eight : NULL,
+                                           .narrow_scale = gpu->eight_scale,
+                                           .stream = gpu->stream};
+    return s24_device_rms_norm(ctx, gpu->device, &args);
 }
 
 s24_status s24i_gpu_norm_heads(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,

@@ -95,8 +95,7 @@ s24i_product_job s24i_gpu_product_of(const s24i_gpu_session *gpu, const s24i_lin
 int s24i_gpu_quantises(const s24i_gpu_session *gpu, int index)
 {
     const s24i_step_place from = s24i_gpu_step_of(gpu, index)->from;
-    const int normed = from == S24I_AT_SUMS || from == S24I_AT_NORMED;
-    return !normed || gpu->model->architecture->rms; /* whose kernel writes 16 bits alone */
+    return from != S24I_AT_SUMS && from != S24I_AT_NORMED;
 }
 
 const s24i_weight *s24i_gpu_weight(const s24i_gpu_session *gpu, int64_t block, int index,

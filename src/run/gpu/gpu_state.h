@@ -190,9 +190,14 @@ s24_status s24i_gpu_language_create(s24i_gpu_session *gpu, s24_ctx *ctx);
 /* hidden = the words' embeddings. */
 s24_status s24i_gpu_embed_words(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                 const s24i_gpu_shape *shape);
-/* context = norm `number` of hidden, to which qkv is added before where that is pending. */
+/* What a norm does next to dividing. */
+typedef struct s24i_gpu_norming {
+    int pending; /* qkv is added to hidden before */
+    int eight;   /* the tokens of an 8-bit product are written, too */
+} s24i_gpu_norming;
+/* context = norm `number` of hidden. */
 s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
-                             int64_t number, int pending);
+                             int64_t number, const s24i_gpu_norming *how);
 /* The heads of queries and keys in qkv, each by its norm. */
 s24_status s24i_gpu_norm_heads(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                                int64_t block);
