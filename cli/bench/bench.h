@@ -264,8 +264,8 @@ typedef struct bench_generate_plan {
     int dtype_count;
     bench_effort effort;
     const char *svg;
-    const char *python;          /* interpreter whose llama.cpp takes turns with ours; or NULL */
-    struct bench_llamacpp *peer; /* it, when it has been started */
+    const char *python;         /* interpreter of an engine that takes turns with ours; or NULL */
+    struct bench_decoder *peer; /* it, when it has been started */
 } bench_generate_plan;
 
 int bench_generate(cli_app *cli, const bench_generate_plan *plan);

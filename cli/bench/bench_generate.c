@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Times texts that go on: prompts, then token by token, of one set of 2:4 weights run dense and run
- * 2:4, and of llama.cpp with a file of the same shape, in turns. A turn is whole texts, the first
+ * 2:4, and of another engine on the same shape, in turns. A turn is whole texts, the first
  * new token of each from its prompt's pass; reads of memory take turns with them, and say what a
  * step could take at least. The logits after the prompts are compared before a figure is kept.
  */
@@ -26,8 +26,8 @@ typedef struct player {
     s24_session *session; /* ours, with its cache and batch */
     s24_cache *cache;
     s24_batch batch;
-    bench_llamacpp *peer; /* or llama.cpp */
-    bench_llamacpp_shape shape;
+    bench_decoder *peer; /* or another engine */
+    bench_decoder_shape shape;
     double began, filled, ended; /* of a turn; filled: all prompts have their first token */
     double *prefills;            /* [rounds] */
     int64_t turns;
@@ -84,7 +84,7 @@ static int peer_turn(cli_app *cli, void *state, double min_seconds, double *seco
     int64_t runs = 0;
     int code;
     do {
-        code = bench_llamacpp_turn(cli, p->peer, &p->shape, &prefill, &step);
+        code = bench_decoder_turn(cli, p->peer, &p->shape, &prefill, &step);
         if (runs++ == 0) keep_prefill(p, prefill);
         sum += step;
     } while (code == CLI_OK && cli_seconds() - start < min_seconds);
@@ -209,7 +209,7 @@ static int measure(cli_app *cli, player players[PLAYERS], generate_row *row, mem
 
 /* Makes the players; what it makes is freed in any case. */
 static int make_players(cli_app *cli, player players[PLAYERS], const bench_pair *m,
-                        generate_row *row, bench_llamacpp *peer)
+                        generate_row *row, bench_decoder *peer)
 {
     const bench_generate_plan *plan = players[DENSE].plan;
     const s24_model *models[] = {m->dense, m->sparse};
@@ -234,15 +234,15 @@ static int make_players(cli_app *cli, player players[PLAYERS], const bench_pair 
     if (code == CLI_OK)
         code = check_agree(cli, &players[DENSE], &players[SPARSE], &m->info, row->dtype);
     if (code != CLI_OK || !peer) return code;
-    players[PEER].shape = (bench_llamacpp_shape){.info = &m->info,
-                                                 .kv_heads = s24_model_kv_heads(m->sparse),
-                                                 .form = row->form,
-                                                 .batch = row->batch,
-                                                 .threads = row->threads,
-                                                 .prompt = plan->prompt_tokens,
-                                                 .new_tokens = plan->new_tokens};
-    code = bench_llamacpp_prepare(cli, peer, &players[PEER].shape, row->peer_type,
-                                  &row->peer.resident_bytes);
+    players[PEER].shape = (bench_decoder_shape){.info = &m->info,
+                                                .kv_heads = s24_model_kv_heads(m->sparse),
+                                                .form = row->form,
+                                                .batch = row->batch,
+                                                .threads = row->threads,
+                                                .prompt = plan->prompt_tokens,
+                                                .new_tokens = plan->new_tokens};
+    code = bench_decoder_prepare(cli, peer, &players[PEER].shape, row->peer_type,
+                                 &row->peer.resident_bytes);
     row->has_peer = row->peer_type[0] != 0;
     return code;
 }
@@ -359,15 +359,15 @@ static int bench_folder(cli_app *cli, const void *opaque, const char *folder)
 int bench_generate(cli_app *cli, const bench_generate_plan *asked)
 {
     bench_generate_plan plan = *asked;
-    bench_llamacpp peer = {.version = ""};
+    bench_decoder peer = {.version = ""};
     s24_device *device; /* models are loaded to it */
     int code = cli_device(cli, &device);
     if (code == CLI_OK && !device && !cli->common->all_sparse) cli_choices_load(cli);
     if (code == CLI_OK && plan.python) {
         plan.peer = &peer;
-        code = bench_llamacpp_open(cli, &peer, plan.python);
+        code = bench_decoder_open(cli, &peer, plan.python);
     }
     if (code == CLI_OK) code = bench_source_open(cli, &plan.source, bench_folder, &plan);
-    bench_llamacpp_close(&peer);
+    bench_decoder_close(&peer);
     return code;
 }

@@ -4,7 +4,7 @@
 #ifndef SPARSE24_CLI_BENCH_BENCH_GENERATE_H
 #define SPARSE24_CLI_BENCH_BENCH_GENERATE_H
 
-#include "bench/bench_llamacpp.h"
+#include "bench/bench_decoder.h"
 #include "bench/bench_pair.h"
 
 typedef struct generate_side {
@@ -26,11 +26,11 @@ typedef struct generate_row {
     char peer_type[16]; /* of its matrices */
 } generate_row;
 
-void generate_print_head(const bench_generate_plan *plan, const bench_llamacpp *peer);
-void generate_print_row(const generate_row *row, const bench_llamacpp *peer);
+void generate_print_head(const bench_generate_plan *plan, const bench_decoder *peer);
+void generate_print_row(const generate_row *row, const bench_decoder *peer);
 int generate_write_chart(cli_app *cli, const bench_generate_plan *plan, const generate_row *rows,
                          int count);
-int generate_print_json(cli_app *cli, const bench_generate_plan *plan, const bench_llamacpp *peer,
+int generate_print_json(cli_app *cli, const bench_generate_plan *plan, const bench_decoder *peer,
                         const generate_row *rows, int count);
 
 #endif

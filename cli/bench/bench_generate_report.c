@@ -12,18 +12,18 @@ static double tokens_per_second(const generate_row *row, const generate_side *si
 
 /* ---- a table --------------------------------------------------------------------------------- */
 
-void generate_print_head(const bench_generate_plan *plan, const bench_llamacpp *peer)
+void generate_print_head(const bench_generate_plan *plan, const bench_decoder *peer)
 {
     printf("prompts of %lld tokens, %lld new ones; tok/s of all texts, prompts in ms",
            (long long)plan->prompt_tokens, (long long)plan->new_tokens);
-    if (peer) printf("; llama.cpp %s in the same turns", peer->version);
+    if (peer) printf("; %s %s in the same turns", peer->child.peer, peer->version);
     printf("\n%6s %-9s %2s %9s %9s %7s %6s %10s %10s %7s", "batch", "dtype", "T", "dense", "2:4",
            "ratio", "limit", "prompts", "2:4", "ratio");
-    if (peer) printf(" %-6s %9s %7s %10s %7s", "of", "llama.cpp", "ratio", "prompts", "ratio");
+    if (peer) printf(" %-6s %9s %7s %10s %7s", "of", peer->child.peer, "ratio", "prompts", "ratio");
     printf("  2:4 layers\n");
 }
 
-void generate_print_row(const generate_row *row, const bench_llamacpp *peer)
+void generate_print_row(const generate_row *row, const bench_decoder *peer)
 {
     const generate_side *dense = &row->dense, *sparse = &row->sparse;
     printf("%6lld %-9s %2lld %9.2f %9.2f %6.2fx %5.0f%% %10.1f %10.1f %6.2fx",
@@ -57,12 +57,12 @@ static json_t *side_json(const generate_row *row, const generate_side *side)
     return object;
 }
 
-static json_t *peers_json(const generate_row *row, const bench_llamacpp *peer)
+static json_t *peers_json(const generate_row *row, const bench_decoder *peer)
 {
     json_t *list = json_array();
     if (!row->has_peer) return list;
     json_t *object = side_json(row, &row->peer);
-    json_object_set_new(object, "name", json_string("llama.cpp"));
+    json_object_set_new(object, "name", json_string(peer->child.peer));
     json_object_set_new(object, "version", json_string(peer->version));
     json_object_set_new(object, "type", json_string(row->peer_type));
     json_object_set_new(object, "ratio", cli_real(row->peer.step / row->sparse.step));
@@ -71,7 +71,7 @@ static json_t *peers_json(const generate_row *row, const bench_llamacpp *peer)
     return list;
 }
 
-static json_t *row_json(const generate_row *row, const bench_llamacpp *peer)
+static json_t *row_json(const generate_row *row, const bench_decoder *peer)
 {
     json_t *object = json_object();
     json_object_set_new(object, "batch", json_integer(row->batch));
@@ -89,7 +89,7 @@ static json_t *row_json(const generate_row *row, const bench_llamacpp *peer)
     return object;
 }
 
-int generate_print_json(cli_app *cli, const bench_generate_plan *plan, const bench_llamacpp *peer,
+int generate_print_json(cli_app *cli, const bench_generate_plan *plan, const bench_decoder *peer,
                         const generate_row *rows, int count)
 {
     json_t *object = cli_json(), *list = json_array();
@@ -128,7 +128,8 @@ int generate_write_chart(cli_app *cli, const bench_generate_plan *plan, const ge
     if (!bars) return cli_fail(cli, CLI_IO, "out of memory for the chart");
     for (int i = 0; i < count; i++) {
         char name[40];
-        snprintf(name, sizeof name, "llama.cpp %s", rows[i].peer_type);
+        snprintf(name, sizeof name, "%s %s", plan->peer ? plan->peer->child.peer : "",
+                 rows[i].peer_type);
         bars[used++] = bar_of(&rows[i], "2:4", &rows[i].sparse);
         bars[used++] = bar_of(&rows[i], "dense", &rows[i].dense);
         if (rows[i].has_peer) bars[used++] = bar_of(&rows[i], name, &rows[i].peer);

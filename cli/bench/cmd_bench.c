@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/bench_decoder.h"
 #include "bench/bench_torch.h"
 #include "bench/gpu/bench_gpu.h"
 
@@ -116,7 +117,9 @@ static const cli_option options[] = {
      "Numbers of threads. By default every core.", NULL},
     {"peers", 0, CLI_LIST, offsetof(struct bench_options, peers), "LIST", "all",
      "Libraries to compare with, if they are installed. Of whole models there is torch, PyTorch's "
-     "passes of the same shapes, and with --generate llama.cpp, in turns with ours.",
+     "passes of the same shapes, and with --generate llama.cpp on the CPU, torch on a GPU, in "
+     "turns "
+     "with ours.",
      peer_name},
     {"python", 0, CLI_TEXT, offsetof(struct bench_options, python), "PROGRAM", "python3",
      "The interpreter to start, which has torch and transformers, or llama_cpp.", NULL},
@@ -141,10 +144,12 @@ static const cli_option options[] = {
 static const cli_rule rules[] = {
     {CLI_ONE_OF, "set shapes model generate attention prune train-linear", NULL, NULL},
     {CLI_ONLY_WITH, "batch include exclude sparse", "model generate", NULL},
-    {CLI_ONLY_WITH, "seq peers=torch", "model", NULL},
+    {CLI_ONLY_WITH, "seq", "model", NULL},
+    {CLI_ONLY_WITH, "peers=torch", "model generate", NULL},
     {CLI_ONLY_WITH, "prompt-tokens new quantize-head peers=llama.cpp", "generate", NULL},
     {CLI_ONLY_WITH, "python", "peers=torch peers=llama.cpp", NULL},
     {CLI_ONLY_WITH, "ways", "peers=torch", NULL},
+    {CLI_ONLY_WITH, "ways", "model", NULL},
     {CLI_ONLY_WITH, "causal dropout", "attention", NULL},
     {CLI_ONLY_WITH, "attention output tune backend", "device=cuda", NULL},
     {CLI_NOT_WITH, "backend", "model tune", NULL},
@@ -166,6 +171,8 @@ static const cli_example examples[] = {
      "A language model, in turns with PyTorch compiled."},
     {"sparse24 bench --generate llama-3.2-1b --dtype bf16 --peers llama.cpp",
      "Token by token, in turns with llama.cpp."},
+    {"sparse24 bench --generate llama-3-8b --device cuda --dtype bf16 --new 128 --peers torch",
+     "The same on a GPU, in turns with PyTorch's static cache."},
     {"sparse24 bench --generate llama-3.2-1b --dtype int8,int4-g64 --quantize-head int4-g64",
      "The same with weights of integers, the head's too."},
     {"sparse24 bench --model vit-l --batch 256 --device cuda", "Images instead of texts."},
@@ -313,6 +320,20 @@ static int run_model(cli_app *cli, const struct bench_options *o)
     return code == CLI_OK ? bench_models(cli, &plan) : code;
 }
 
+/* The peer of texts that go on is another one on a GPU. */
+static int read_decoder(cli_app *cli, const struct bench_options *o, int *asked)
+{
+    const int on_gpu = !cli_on_cpu(cli);
+    const char *list = o->peers, *other = bench_decoder_name(!on_gpu);
+    char item[32];
+    while (cli_list_next(item, sizeof item, &list))
+        if (!strcmp(item, other))
+            return cli_fail(
+                cli, CLI_UNSUPPORTED, "--device %s: --peers %s goes on with texts on %s only",
+                on_gpu ? cli->common->device : "cpu", other, on_gpu ? "the CPU" : "a GPU");
+    return read_model_peers(cli, o, bench_decoder_name(on_gpu), asked);
+}
+
 static int run_generate(cli_app *cli, const struct bench_options *o)
 {
     enum { MOST_BATCH = 1 << 12 };
@@ -333,10 +354,7 @@ static int run_generate(cli_app *cli, const struct bench_options *o)
     read_schemes(plan.schemes, dtypes_of(cli, o));
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
     plan.source.threads = most_of(plan.threads, plan.thread_count);
-    if (code == CLI_OK) code = read_model_peers(cli, o, LLAMACPP, &peer);
-    if (code == CLI_OK && peer && !cli_on_cpu(cli))
-        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --peers llama.cpp runs on the CPU only",
-                        cli->common->device);
+    if (code == CLI_OK) code = read_decoder(cli, o, &peer);
     if (peer) plan.python = o->python;
     return code == CLI_OK ? bench_generate(cli, &plan) : code;
 }

@@ -139,7 +139,10 @@ for line in sys.stdin:
             ("lengths", [*generate, "--seq", "16"], 2, r"option --seq is for --model"),
             ("prompts of passes", ["bench", "--model", "minilm", "--new", "3"], 2,
              r"option --new is for --generate"),
-            ("PyTorch", [*generate, "--peers", "torch"], 2, r"--peers=torch|--peers: torch"),
+            ("PyTorch", [*generate, "--peers", "torch"], 5,
+             r"--device cpu: --peers torch goes on with texts on a GPU only"),
+            ("ways of passes", [*generate, "--device", "cuda", "--peers", "torch", "--ways",
+                                "eager"], 2, r"option --ways is for --model"),
             ("a library", [*generate, "--peers", "onednn"], 2,
              r"--peers: onednn is for products; with --generate there is llama\.cpp"),
             ("a head of i8", [*generate, "--dtype", "i8", "--quantize-head", "int8"], 2,
@@ -149,7 +152,7 @@ for line in sys.stdin:
             ("a dtype of the CPU", [*generate, "--device", "cuda", "--dtype", "f32"], 5,
              r"--dtype f32: bench has none with --device cuda"),
             ("a peer of the CPU", [*generate, "--device", "cuda", "--peers", "llama.cpp"], 5,
-             r"--device cuda: --peers llama\.cpp runs on the CPU only"),
+             r"--device cuda: --peers llama\.cpp goes on with texts on the CPU only"),
         ])
 
 

@@ -1,22 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Runs llama.cpp on the same shape and numbers of tokens, in turns with ours. */
-#include "bench/bench_llamacpp.h"
+/* Runs another engine on the same shape and numbers of tokens, in turns with ours: llama.cpp on the
+   CPU, PyTorch on a GPU. */
+#include "bench/bench_decoder.h"
 
-extern const char bench_llamacpp_script[];
+extern const char bench_llamacpp_script[], bench_static_script[];
 
-void bench_llamacpp_close(bench_llamacpp *peer)
+static const struct {
+    const char *name, *needs, *script;
+} decoders[] = {{"llama.cpp", "llama_cpp and numpy", bench_llamacpp_script},
+                {"torch", "torch and transformers", bench_static_script}};
+
+const char *bench_decoder_name(int on_gpu)
 {
-    bench_child_end(&peer->child);
-    *peer = (bench_llamacpp){.version = ""};
+    return decoders[on_gpu].name;
 }
 
-int bench_llamacpp_open(cli_app *cli, bench_llamacpp *peer, const char *python)
+void bench_decoder_close(bench_decoder *peer)
+{
+    bench_child_end(&peer->child);
+    *peer = (bench_decoder){.version = ""};
+}
+
+int bench_decoder_open(cli_app *cli, bench_decoder *peer, const char *python)
 {
     json_t *answer = NULL;
-    *peer = (bench_llamacpp){.child = {.peer = "llama.cpp",
-                                       .needs = "llama_cpp and numpy",
-                                       .python = python,
-                                       .script = bench_llamacpp_script}};
+    const int on_gpu = !cli_on_cpu(cli);
+    *peer = (bench_decoder){.child = {.peer = decoders[on_gpu].name,
+                                      .needs = decoders[on_gpu].needs,
+                                      .python = python,
+                                      .script = decoders[on_gpu].script}};
     int code = bench_child_start(cli, &peer->child);
     if (code == CLI_OK)
         code = bench_child_ask(cli, &peer->child, json_pack("{s:s}", "do", "version"), &answer);
@@ -26,7 +38,7 @@ int bench_llamacpp_open(cli_app *cli, bench_llamacpp *peer, const char *python)
     return code;
 }
 
-static json_t *shape_json(const bench_llamacpp_shape *shape)
+static json_t *shape_json(const bench_decoder_shape *shape)
 {
     const s24_model_info *info = shape->info;
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "type", info->model_type,
@@ -36,28 +48,29 @@ static json_t *shape_json(const bench_llamacpp_shape *shape)
                      (json_int_t)shape->kv_heads, "intermediate", (json_int_t)info->intermediate);
 }
 
-int bench_llamacpp_prepare(cli_app *cli, bench_llamacpp *peer, const bench_llamacpp_shape *shape,
-                           char type[16], int64_t *resident_bytes)
+int bench_decoder_prepare(cli_app *cli, bench_decoder *peer, const bench_decoder_shape *shape,
+                          char type[16], int64_t *resident_bytes)
 {
     json_t *answer;
-    json_t *order = json_pack("{s:s, s:o, s:s, s:I, s:I, s:I}", "do", "prepare", "shape",
-                              shape_json(shape), "dtype", shape->form, "threads",
-                              (json_int_t)shape->threads, "batch", (json_int_t)shape->batch,
-                              "tokens", (json_int_t)(shape->prompt + shape->new_tokens));
+    json_t *order =
+        json_pack("{s:s, s:o, s:s, s:I, s:I, s:I, s:I}", "do", "prepare", "shape",
+                  shape_json(shape), "dtype", shape->form, "threads", (json_int_t)shape->threads,
+                  "batch", (json_int_t)shape->batch, "prompt", (json_int_t)shape->prompt, "tokens",
+                  (json_int_t)(shape->prompt + shape->new_tokens));
     const int code = bench_child_ask(cli, &peer->child, order, &answer);
     type[0] = 0;
     if (code != CLI_OK) return code;
     const char *refused = json_string_value(json_object_get(answer, "refused"));
     const char *name = json_string_value(json_object_get(answer, "type"));
-    if (refused) cli_note(cli, "llama.cpp is left out: %s", refused);
+    if (refused) cli_note(cli, "%s is left out: %s", peer->child.peer, refused);
     if (name) snprintf(type, 16, "%s", name);
     *resident_bytes = json_integer_value(json_object_get(answer, "private_bytes"));
     json_decref(answer);
     return CLI_OK;
 }
 
-int bench_llamacpp_turn(cli_app *cli, bench_llamacpp *peer, const bench_llamacpp_shape *shape,
-                        double *prefill, double *step)
+int bench_decoder_turn(cli_app *cli, bench_decoder *peer, const bench_decoder_shape *shape,
+                       double *prefill, double *step)
 {
     json_t *answer;
     json_t *order = json_pack("{s:s, s:I, s:I}", "do", "turn", "prompt", (json_int_t)shape->prompt,
