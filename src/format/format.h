@@ -78,6 +78,23 @@ void s24i_hopper_unpack_slab(void *values, uint8_t *indices, s24_dtype dtype, co
                              int64_t rows, int64_t k);
 
 /*
+ * The order in which GPUs multiply f16 and bf16 tokens with integers of 8 or 4 bits, 2:4 or dense:
+ * slabs of 64 rows one after the other, each of blocks of 128 columns, then, where a whole row
+ * shares a scale, the rows' scales. Missing rows and columns are zeros.
+ */
+enum { S24I_STRIPS_SLAB = 64, S24I_STRIPS_COLUMNS = 128 };
+typedef struct s24i_strips {
+    int stored;                           /* columns of a block that are stored */
+    int group, scales;                    /* 0: a scale per row; per row of a block */
+    int codes_at, scales_at, strip_bytes; /* in and of 16 rows of a block */
+    int64_t blocks, slabs;                /* along k, along n */
+    size_t slab_bytes, bytes;             /* all of k; in all */
+} s24i_strips;
+/* Of a matrix whose indices, if any, say that it is 2:4. */
+s24i_strips s24i_strips_of(const s24_quantized *matrix);
+void s24i_strips_pack_slab(void *packed, const s24_quantized *src, int64_t slab);
+
+/*
  * Orders of weights that CPU kernels read: one sequential stream, values and codes together.
  *
  *   W [n, k]  ->  row blocks of 16 rows, each a run of k blocks of 32 columns:
