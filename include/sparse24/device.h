@@ -270,6 +270,40 @@ S24_API const char *s24_device_note_key(const s24_device *device, int64_t index)
 S24_API const char *s24_device_linear_tile(const s24_device *device,
                                            const s24_device_weight *weight, int64_t m);
 
+/* ---- integers -------------------------------------------------------------------------------- */
+
+/* A matrix [n, k] of integers of 8 or 4 bits and their scales, 2:4 or dense, in the GPU's own order
+   (docs/format.md, section 4). Nothing changes it. */
+typedef struct s24_device_integers s24_device_integers;
+
+/*
+ * From the host's memory as files hold it: s24_matrix_quantize and s24_matrix_to_quantized,
+ * s24_dense_quantize, or a checkpoint's tensor. Copies and waits. Errors: ARGUMENT (NULL), DTYPE
+ * (bits), SHAPE (columns that 4 does not divide, a group that is none of 64, 128 and the row, a
+ * matrix too large for a device), FORMAT (a code that is none; a scale that is negative or not
+ * finite; named by row and column), MEMORY.
+ */
+S24_API s24_status s24_device_integers_create(s24_device_integers **out, s24_ctx *ctx,
+                                              s24_device *device, const s24_quantized *src,
+                                              void *stream);
+/* Waits for the stream that it was made on. */
+S24_API void s24_device_integers_destroy(s24_device_integers *weight);
+S24_API size_t s24_device_integers_bytes(const s24_device_integers *weight);
+/*
+ * Computes y = activation(x·wᵀ + bias) + residual, w = scale·integer, of x [m, k] and y [m, n] in
+ * device memory: x is f16 or bf16, y of x's dtype or f32, bias and residual as for
+ * s24_device_linear. Integers become elements of x's dtype exactly; a group's columns are summed in
+ * f32, times its scale in f32, and these sums in one order, so that every run gives the same bits;
+ * one rounding to y. Made for up to 64 tokens: of more the weight is read again for each 64, and
+ * from some 128 on s24_device_linear with a 16-bit weight is faster. Enqueues one kernel and
+ * allocates nothing; it may be captured into a graph. tile is NULL or "mma", the kernel of every
+ * GPU; work, x_scale, w_scale and norm are NULL. Alignment: as for s24_device_linear. Errors:
+ * ARGUMENT (alignment, an unknown tile), UNSUPPORTED (work, scales or a norm), SHAPE, DTYPE.
+ */
+S24_API s24_status s24_device_integers_linear(s24_ctx *ctx, s24_device *device,
+                                              const s24_device_integers *weight,
+                                              const s24_device_linear_args *args);
+
 /* ---- streams, graphs, time ------------------------------------------------------------------- */
 
 /* A stream of its own, which waits for no other. */

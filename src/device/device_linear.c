@@ -5,9 +5,8 @@
 
 #include "device/device_room.h"
 
-/* The copy engine moves 16 bytes at least. */
-static s24_status check_operand(s24_ctx *ctx, const char *name, const s24_dense *d, s24_dtype dtype,
-                                int64_t rows, int64_t cols)
+s24_status s24i_device_operand(s24_ctx *ctx, const char *name, const s24_dense *d, s24_dtype dtype,
+                               int64_t rows, int64_t cols)
 {
     TRY(s24i_dense_check(ctx, name, d));
     REQUIRE(ctx, d->dtype == dtype, S24_ERROR_DTYPE, "%s is %s; expected %s", name,
@@ -40,8 +39,11 @@ static s24_status check_y_dtype(s24_ctx *ctx, s24_dtype w, s24_dtype y)
     return S24_OK;
 }
 
-static s24_status check_vectors(s24_ctx *ctx, const s24_device_linear_args *a)
+s24_status s24i_device_terms(s24_ctx *ctx, const s24_device_linear_args *a)
 {
+    REQUIRE(ctx, (int)a->activation >= 0 && a->activation <= S24_ACTIVATION_SILU,
+            S24_ERROR_ARGUMENT, "activation is %d; expected 0 to %d", (int)a->activation,
+            (int)S24_ACTIVATION_SILU);
     const size_t bytes = s24_dtype_bytes(a->y->dtype) == 2 ? 2 : 4;
     REQUIRE(ctx, (uintptr_t)a->bias % bytes == 0, S24_ERROR_ARGUMENT,
             "bias is at %p; expected a multiple of %zu bytes", a->bias, bytes);
@@ -98,10 +100,11 @@ static s24_status check_operands(s24_ctx *ctx, const s24_device_weight *w,
             s24_dtype_name(w->dtype));
     const int64_t m = columns ? a->x->cols : a->x->rows;
     const int64_t rows = columns ? w->n : m, cols = columns ? m : w->n;
-    TRY(check_operand(ctx, "x", a->x, w->dtype, columns ? w->k : m, columns ? m : w->k));
+    TRY(s24i_device_operand(ctx, "x", a->x, w->dtype, columns ? w->k : m, columns ? m : w->k));
     TRY(check_y_dtype(ctx, w->dtype, a->y->dtype));
-    TRY(check_operand(ctx, "y", a->y, a->y->dtype, rows, cols));
-    if (a->residual) TRY(check_operand(ctx, "residual", a->residual, a->y->dtype, rows, cols));
+    TRY(s24i_device_operand(ctx, "y", a->y, a->y->dtype, rows, cols));
+    if (a->residual)
+        TRY(s24i_device_operand(ctx, "residual", a->residual, a->y->dtype, rows, cols));
     return S24_OK;
 }
 
@@ -135,10 +138,7 @@ static s24_status check_args(s24_ctx *ctx, const s24_device *device, const s24_d
                              const s24_device_linear_args *a, int columns)
 {
     TRY(check_operands(ctx, w, a, columns));
-    REQUIRE(ctx, (int)a->activation >= 0 && a->activation <= S24_ACTIVATION_SILU,
-            S24_ERROR_ARGUMENT, "activation is %d; expected 0 to %d", (int)a->activation,
-            (int)S24_ACTIVATION_SILU);
-    TRY(check_vectors(ctx, a));
+    TRY(s24i_device_terms(ctx, a));
     size_t need = device->table->linear_work_bytes(device->gpu, w->dtype);
     REQUIRE(ctx, !a->work || (a->work_bytes >= need && (uintptr_t)a->work % 256 == 0),
             S24_ERROR_ARGUMENT,

@@ -42,6 +42,12 @@ s24_status s24i_device_alloc(void **out, s24_ctx *ctx, s24_device *device, size_
                              void *stream, const char *purpose);
 void s24i_device_release(s24_device *device, void *memory, void *stream);
 
+/* An operand of a product; the copy engine moves 16 bytes at least. */
+s24_status s24i_device_operand(s24_ctx *ctx, const char *name, const s24_dense *d, s24_dtype dtype,
+                               int64_t rows, int64_t cols);
+/* What a product does to its sums: the activation, and where bias and scales are. */
+s24_status s24i_device_terms(s24_ctx *ctx, const s24_device_linear_args *args);
+
 /* The caller's struct in this version's shape; inside a function that has ctx and device. */
 #define READ_ARGS(known, args, name)                                                               \
     do {                                                                                           \

@@ -59,6 +59,24 @@ typedef struct s24i_device_linear {
     int columns; /* x is [k, m], y and residual [n, m]; 16-bit dtypes */
 } s24i_device_linear;
 
+/* Integers [n, k] in the order of s24i_strips (format/format.h), the rows' scales after them. */
+struct s24_device_integers {
+    s24_allocator allocator;
+    s24_device *device;
+    void *stream;
+    int bits, sparse;
+    int group; /* 64, 128, or 0: a scale per row */
+    int64_t n, k;
+    size_t slab_bytes, bytes; /* of 64 rows, in all */
+    void *packed;
+};
+
+/* Their product: the caller's arguments, checked. */
+typedef struct s24i_device_integers {
+    const s24_device_linear_args *args;
+    const s24_device_integers *weight;
+} s24i_device_integers;
+
 /* dense [n, k] of `dtype` to or from the device's order. */
 typedef struct s24i_device_weight {
     s24_dtype dtype;

@@ -45,6 +45,7 @@ typedef struct problem {
     void *gpu[6];       /* x, y, bias, residual, x_scale, w_scale */
     double *sum, *size; /* [m, n]: x·wᵀ, and the sum of its terms' magnitudes */
     s24_device_weight *weight;
+    s24_device_integers *integers; /* instead of it */
     void *work;
 } problem;
 
@@ -167,6 +168,19 @@ static inline void make_operands(problem *p)
     memset(p->y, 0xff, (size_t)y_count(p) * y_bytes);
 }
 
+/* Sums, and what the device needs next to the weight. */
+static inline void problem_upload(problem *p)
+{
+    const size_t y_bytes = s24_dtype_bytes(p->y_dtype);
+    sum_up(p);
+    p->gpu[0] = upload(p, p->x, (size_t)x_count(p) * s24_dtype_bytes(p->dtype));
+    p->gpu[1] = upload(p, p->y, (size_t)y_count(p) * y_bytes);
+    p->gpu[2] = upload(p, p->bias, (size_t)p->n * s24_dtype_bytes(p->bias_dtype));
+    p->gpu[3] = upload(p, p->residual, (size_t)y_count(p) * y_bytes);
+    p->gpu[4] = upload(p, p->x_scale, (size_t)p->m * 4);
+    p->gpu[5] = upload(p, p->w_scale, (size_t)p->n * 4);
+}
+
 static inline void problem_make(problem *p)
 {
     make_operands(p);
@@ -177,25 +191,18 @@ static inline void problem_make(problem *p)
     assert_ok(p->ctx, s24_matrix_to_dense(p->ctx, &w, matrix));
     assert_ok(p->ctx, s24_device_weight_create(&p->weight, p->ctx, p->device, matrix, NULL));
     s24_matrix_destroy(matrix);
-    sum_up(p);
-    const size_t y_bytes = s24_dtype_bytes(p->y_dtype);
-    p->gpu[0] = upload(p, p->x, (size_t)x_count(p) * s24_dtype_bytes(p->dtype));
-    p->gpu[1] = upload(p, p->y, (size_t)y_count(p) * y_bytes);
-    p->gpu[2] = upload(p, p->bias, (size_t)p->n * s24_dtype_bytes(p->bias_dtype));
-    p->gpu[3] = upload(p, p->residual, (size_t)y_count(p) * y_bytes);
-    p->gpu[4] = upload(p, p->x_scale, (size_t)p->m * 4);
-    p->gpu[5] = upload(p, p->w_scale, (size_t)p->n * 4);
+    problem_upload(p);
     size_t bytes = s24_device_linear_work_bytes(p->device, p->weight);
     assert_ok(p->ctx, s24_device_alloc(&p->work, p->ctx, p->device, bytes, NULL));
     assert_ok(p->ctx, s24_device_clear(p->ctx, p->device, p->work, bytes, NULL));
 }
-
 static inline void problem_free(problem *p)
 {
     for (int i = 0; i < 6; i++)
         assert_ok(p->ctx, s24_device_free(p->ctx, p->device, p->gpu[i], NULL));
-    assert_ok(p->ctx, s24_device_free(p->ctx, p->device, p->work, NULL));
+    if (p->work) assert_ok(p->ctx, s24_device_free(p->ctx, p->device, p->work, NULL));
     s24_device_weight_destroy(p->weight);
+    s24_device_integers_destroy(p->integers);
     void *const host[] = {p->x,       p->w,       p->y,   p->bias, p->residual,
                           p->x_scale, p->w_scale, p->sum, p->size};
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)
@@ -306,9 +313,10 @@ static inline void run_twice(problem *p, const char *tile, s24_activation activa
     for (int turn = 0; turn < 2; turn++) {
         memset(p->y, 0xff, bytes);
         assert_ok(p->ctx, s24_device_copy(p->ctx, p->device, p->gpu[1], p->y, bytes, NULL));
-        s24_status status = p->columns
-                                ? s24_device_mm_sparse_dense(p->ctx, p->device, p->weight, &args)
-                                : s24_device_linear(p->ctx, p->device, p->weight, &args);
+        s24_status status =
+            p->integers  ? s24_device_integers_linear(p->ctx, p->device, p->integers, &args)
+            : p->columns ? s24_device_mm_sparse_dense(p->ctx, p->device, p->weight, &args)
+                         : s24_device_linear(p->ctx, p->device, p->weight, &args);
         /* 8-bit dtypes, columns, many tokens and other GPUs have not every tile, and a short k
            nothing to share; the number of products that were run says that it is not all. */
         if (tile && status == S24_ERROR_UNSUPPORTED &&

@@ -187,6 +187,7 @@ KERNEL(fake_quantise, s24_device_quantise_args)
 KERNEL(fake_rms_norm, s24_device_rms_norm_args)
 KERNEL(fake_attention, s24_device_attention_args)
 KERNEL(fake_select, s24i_device_select)
+KERNEL(fake_integers, s24i_device_integers)
 KERNEL(fake_mask, s24i_device_masking)
 KERNEL(fake_unfold, s24_device_unfold_args)
 KERNEL(fake_grid, s24_device_attention_grid_args)
@@ -442,6 +443,7 @@ const s24i_device_table *s24_device_table_cuda(void)
                                             .timer_start = fake_timer_start,
                                             .timer_stop = fake_timer_stop,
                                             .select = fake_select,
+                                            .integers = fake_integers,
                                             .mask_apply = fake_mask,
                                             .unfold = fake_unfold,
                                             .attention_grid_takes = fake_grid_takes,

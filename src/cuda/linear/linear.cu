@@ -24,6 +24,12 @@ static s24_status make_map(const s24i_device *device, s24i_device_error *error, 
                          (long long)d->rows, (long long)d->cols, (long long)ld_of(d), (int)code);
 }
 
+s24_status linear_map(const s24i_device *device, s24i_device_error *error, CUtensorMap *map,
+                      CUtensorMapDataType type, const s24_dense *d, int box_rows)
+{
+    return make_map(device, error, map, type, d, box_rows);
+}
+
 struct linear_maps {
     CUtensorMap x, y;
 };

@@ -24,6 +24,7 @@ struct s24i_device {
     struct vendor_engine *vendor; /* cuSPARSELt where it is the backend, else NULL */
     cudaEvent_t timer[2];         /* made when they are first used */
     char text[384];
+    bool integers; /* their kernels have their shared memory: by the first product */
 };
 
 /* The status of a failed CUDA call; the sentence says what was tried. */
@@ -110,6 +111,9 @@ static inline void *data_of(const s24_dense *d)
 s24_status linear_prepare(s24i_device *device, s24i_device_error *error);
 s24_status linear_own_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,
                               s24i_device_error *error);
+/* Describes a dense operand to the copy engine: a box is 128 bytes wide. */
+s24_status linear_map(const s24i_device *device, s24i_device_error *error, CUtensorMap *map,
+                      CUtensorMapDataType type, const s24_dense *d, int box_rows);
 s24_status vendor_open(s24i_device *device, s24i_device_error *error);
 void vendor_close(s24i_device *device);
 s24_status vendor_enqueue(s24i_device *device, const s24i_device_linear *job, void *stream,

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Products with integers on Hopper. Their weight is so few bytes that a processor's share of it
+ * nearly fits its shared memory; what counts is that it is on its way while the kernel before still
+ * runs, and that little is left to do after its last byte. So two blocks fit a processor, each with
+ * rings of weights and of tokens filled by a thread each, and warpgroups widen integers in their
+ * registers and multiply from there.
+ *
+ * A block has PARTS of k, and in each of them WIDE warpgroups side by side that share the part's
+ * rings; a cluster's blocks have parts of k again, and each stores a part of the outputs. A group's
+ * columns are summed alone; while the next ones are multiplied, their sums are scaled and added.
+ */
+#ifndef S24_CUDA_LINEAR_LINEAR_STRIPS_CUH
+#define S24_CUDA_LINEAR_LINEAR_STRIPS_CUH
+
+#include "cuda/linear/linear_strips_row.cuh"
+#include "cuda/linear/strips_share.cuh"
+#include "cuda/ptx/wgmma_held.cuh"
+
+template <class ORDER, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS, int BLOCKS>
+struct strips_tile {
+    using order = ORDER;
+    using type = typename ORDER::type;
+    static constexpr int tokens = TOKENS, wide = WIDE, parts = PARTS, token_slots = TOKEN_SLOTS;
+    static constexpr int blocks = BLOCKS; /* of a processor */
+    static constexpr int warpgroups = WIDE * PARTS, threads = 128 * warpgroups + 64,
+                         rows = 64 * WIDE, sums = TOKENS / 2;
+    static constexpr int weight_stage = WIDE * ORDER::block, token_stage = TOKENS * 256;
+    /* Few sums have a place of their own, many take the rings' when those are done with. */
+    static constexpr int sum_bytes = rows * TOKENS * 4 * PARTS, barrier_bytes = 1024;
+    static constexpr bool apart = sum_bytes <= 16 * 1024;
+    static constexpr int most_bytes = (BLOCKS == 2 ? 113 : 226) * 1024;
+    static constexpr int weight_at = PARTS * TOKEN_SLOTS * token_stage;
+    static constexpr int left = most_bytes - 1024 - barrier_bytes - weight_at - apart * sum_bytes;
+    static constexpr int fit = left / (PARTS * weight_stage), weight_slots = fit < 12 ? fit : 12;
+    static constexpr int ring_bytes = weight_at + PARTS * weight_slots * weight_stage;
+    static constexpr int sums_at = apart ? ring_bytes : 0;
+    static constexpr int barriers_at = apart                    ? ring_bytes + sum_bytes
+                                       : ring_bytes > sum_bytes ? ring_bytes
+                                                                : sum_bytes;
+    static constexpr int shared_bytes = 1024 + barriers_at + barrier_bytes; /* 1024: alignment */
+    /* What is widened and multiplied at a time, and how often a block of the weight has it. */
+    static constexpr int unit_steps = ORDER::sparse && ORDER::scales == 2 ? 2 : 4,
+                         units = ORDER::steps / unit_steps;
+    static_assert(shared_bytes <= most_bytes && weight_slots > 1, "shared memory");
+    static_assert(PARTS * (weight_slots + TOKEN_SLOTS) * 16 <= barrier_bytes, "barriers");
+};
+
+template <class TILE> struct strips_ring {
+    uint32_t base; /* in shared memory, a multiple of 1024 */
+
+    __device__ uint32_t tokens(int part, int slot) const
+    {
+        return base + (part * TILE::token_slots + slot) * TILE::token_stage;
+    }
+    __device__ uint32_t weight(int part, int slot) const
+    {
+        return base + TILE::weight_at + (part * TILE::weight_slots + slot) * TILE::weight_stage;
+    }
+    __device__ uint32_t weight_full(int part, int slot) const
+    {
+        return base + TILE::barriers_at +
+               (part * (TILE::weight_slots + TILE::token_slots) + slot) * 16;
+    }
+    __device__ uint32_t tokens_full(int part, int slot) const
+    {
+        return weight_full(part, TILE::weight_slots + slot);
+    }
+    static __device__ uint32_t empty(uint32_t full)
+    {
+        return full + 8;
+    }
+};
+
+/* ---- the producers: a thread each ------------------------------------------------------------ */
+
+template <class TILE>
+static __device__ void strips_load_weight(const strips_ring<TILE> &ring, const strips_params &p,
+                                          const strips_part &part)
+{
+    const size_t slab = (size_t)p.k_blocks * TILE::order::block;
+    const int first = part.tile * TILE::wide, last = p.slabs - 1 - first;
+    const uint8_t *from = p.w + (size_t)first * slab + (size_t)part.begin * TILE::order::block;
+    ring_place<TILE::weight_slots> at;
+#pragma unroll 1
+    for (int i = 0; i < part.count; i += TILE::parts, at.next())
+        for (int g = 0; g < TILE::parts && i + g < part.count; g++) {
+            const uint32_t full = ring.weight_full(g, at.stage);
+            barrier_wait(ring.empty(full), at.parity ^ 1);
+            barrier_expect(full, TILE::weight_stage);
+#pragma unroll
+            for (int j = 0; j < TILE::wide; j++) /* past the last slab, that is loaded again */
+                bulk_load(ring.weight(g, at.stage) + j * TILE::order::block,
+                          from + (size_t)min(j, last) * slab + (size_t)(i + g) * TILE::order::block,
+                          TILE::order::block, full);
+        }
+}
+
+template <class TILE>
+static __device__ void strips_load_tokens(const strips_ring<TILE> &ring, const strips_params &p,
+                                          const CUtensorMap *x, const strips_part &part)
+{
+    const int token = blockIdx.y * TILE::tokens;
+    ring_place<TILE::token_slots> at;
+    /* Into L2, which changes with what the kernels before still write: a box here and one there. */
+#pragma unroll 1
+    for (int i = blockIdx.x; i < 2 * p.k_blocks; i += gridDim.x)
+        tile_ask(x, i * 64, token);
+    wait_for_predecessors();
+#pragma unroll 1
+    for (int i = 0; i < part.count; i += TILE::parts, at.next())
+        for (int g = 0; g < TILE::parts && i + g < part.count; g++) {
+            const uint32_t full = ring.tokens_full(g, at.stage), to = ring.tokens(g, at.stage);
+            const int k = (part.begin + i + g) * 128;
+            barrier_wait(ring.empty(full), at.parity ^ 1);
+            barrier_expect(full, TILE::token_stage);
+            tile_load(to, x, k, token, full);
+            tile_load(to + TILE::token_stage / 2, x, k + 64, token, full);
+        }
+}
+
+/* ---- consumers: a warpgroup ------------------------------------------------------------------ */
+
+/* What a thread has of the product. Registers that the tensor cores read take turns: those of units
+   or, where a block of the weight is one unit, of blocks. */
+template <class TILE> struct strips_sums {
+    using order = typename TILE::order;
+    static constexpr int turns = order::scales ? 2 : 1;
+    uint32_t a[2][TILE::unit_steps][4], codes[2][2];
+    float scales[2][2] = {};
+    float d[turns][TILE::sums]; /* of the groups being multiplied, or of all */
+    float total[order::scales ? TILE::sums : 1] = {}; /* of all, scaled */
+
+    /* The sums of a turn, which are done, times their scale. */
+    template <int TURN> __device__ __forceinline__ void add()
+    {
+        if constexpr (order::scales > 0) {
+            products_pin(d[TURN]);
+#pragma unroll
+            for (int i = 0; i < TILE::sums; i++)
+                total[i] = fmaf(scales[TURN][i % 4 / 2], d[TURN][i], total[i]);
+        }
+    }
+    __device__ __forceinline__ float sum(int i) const
+    {
+        if constexpr (order::scales > 0)
+            return total[i];
+        else
+            return d[0][i];
+    }
+};
+
+template <class TILE> struct strips_place {
+    ring_place<TILE::weight_slots> weight;
+    ring_place<TILE::token_slots> tokens;
+};
+
+/* A strip of the weight's block as it lies in memory. */
+template <class TILE> struct strips_read {
+    using order = typename TILE::order;
+    uint32_t words[order::words], scales[order::scales ? order::scales : 1][2];
+
+    __device__ __forceinline__ void load(uint32_t (&codes)[2], uint32_t strip, int lane)
+    {
+#pragma unroll
+        for (int i = 0; i < order::words; i += 4)
+            shared_words_4(words + i, strip + i * 128 + lane * 16);
+        if (order::sparse) shared_words_2(codes, strip + order::codes_at + lane * 8);
+#pragma unroll
+        for (int i = 0; i < order::scales; i++)
+            shared_words_2(scales[i], strip + order::scales_at + i * 64 + lane / 4 * 8);
+    }
+};
+
+/* Widens unit UNIT of a block and begins to multiply with it; `start`: all sums begin here. */
+template <class TILE, int TURN, int UNIT>
+static __device__ __forceinline__ void
+strips_multiply(strips_sums<TILE> &s, const strips_read<TILE> &read, uint32_t tokens, bool start)
+{
+    using order = typename TILE::order;
+    constexpr int A = TILE::units == 1 ? TURN : UNIT, D = order::scales == 2   ? UNIT
+                                                          : order::scales == 1 ? TURN
+                                                                               : 0;
+    constexpr bool begins = order::scales == 2 || (order::scales == 1 && UNIT == 0);
+#pragma unroll
+    for (int i = 0; i < TILE::unit_steps; i++) {
+        widen<typename TILE::type, order::bits>::run(
+            s.a[A][i], read.words + (UNIT * TILE::unit_steps + i) * (order::bits / 4));
+#pragma unroll
+        for (int j = 0; j < 4; j++) /* here, not after products_begin */
+            asm volatile("" : "+r"(s.a[A][i][j])::"memory");
+    }
+    products_begin();
+    strips_steps<TILE::unit_steps>::run([&](auto index) {
+        constexpr int I = decltype(index)::value, STEP = UNIT * TILE::unit_steps + I;
+        constexpr int at = STEP * (order::sparse ? 64 : 32); /* bytes of a token */
+        const int add = order::scales ? I > 0 || !begins : STEP > 0 || !start;
+        wgmma_held<typename TILE::type, order::sparse, TILE::tokens, STEP % 2>::run(
+            s.d[D], s.a[A][I],
+            tokens_place(tokens + at / TOKEN_BYTES * (TILE::token_stage / 2) + at % TOKEN_BYTES),
+            s.codes[TURN][STEP / 2 % 2], add);
+    });
+    products_commit();
+}
+
+/* Gives places of both rings back to the producers. */
+template <class TILE>
+static __device__ __forceinline__ void strips_give_back(const strips_ring<TILE> &ring, int part,
+                                                        const strips_place<TILE> &at, int lane)
+{
+    __syncwarp();
+    if (lane != 0) return;
+    barrier_arrive(ring.empty(ring.weight_full(part, at.weight.stage)));
+    barrier_arrive(ring.empty(ring.tokens_full(part, at.tokens.stage)));
+}
+
+/* Multiplies with a block of the weight; what the one before left is added meanwhile, and its
+   places are given back. */
+template <class TILE, int TURN>
+static __device__ __forceinline__ void
+strips_block(strips_sums<TILE> &s, const strips_ring<TILE> &ring, int part, int strip, int lane,
+             strips_place<TILE> &at, strips_place<TILE> &before, bool first)
+{
+    using order = typename TILE::order;
+    strips_read<TILE> read;
+    barrier_wait(ring.weight_full(part, at.weight.stage), at.weight.parity);
+    read.load(s.codes[TURN], ring.weight(part, at.weight.stage) + strip * order::strip, lane);
+    strips_steps<TILE::units>::run([&](auto index) {
+        constexpr int UNIT = decltype(index)::value;
+        constexpr bool begins = order::scales == 2 || (order::scales == 1 && UNIT == 0);
+        constexpr int D = order::scales == 2 ? UNIT : TURN;
+        if (UNIT == 0) barrier_wait(ring.tokens_full(part, at.tokens.stage), at.tokens.parity);
+        strips_multiply<TILE, TURN, UNIT>(s, read, ring.tokens(part, at.tokens.stage), first);
+        products_wait<1>(); /* the unit before is done */
+        if constexpr (begins) {
+            if (order::scales == 2 || !first) s.template add<1 - D>(); /* at first of zeros */
+            s.scales[D][0] = __uint_as_float(read.scales[order::scales == 2 ? UNIT : 0][0]);
+            s.scales[D][1] = __uint_as_float(read.scales[order::scales == 2 ? UNIT : 0][1]);
+        }
+        if (UNIT == 0 && !first) {
+            asm volatile("" : "+r"(s.codes[1 - TURN][0]), "+r"(s.codes[1 - TURN][1])::"memory");
+            strips_give_back(ring, part, before, lane);
+        }
+    });
+    before = at;
+    at.weight.next();
+    at.tokens.next();
+}
+
+/* The sums of this warpgroup's part of k, of its 64 rows. Two sets of registers take turns. */
+template <class TILE>
+static __device__ __forceinline__ void strips_multiply_all(strips_sums<TILE> &s,
+                                                           const strips_ring<TILE> &ring, int part,
+                                                           int strip, int lane, int count)
+{
+    using order = typename TILE::order;
+    strips_place<TILE> at, before;
+    int i = 0;
+#pragma unroll
+    for (int j = 0; j < strips_sums<TILE>::turns * TILE::sums; j++)
+        s.d[j / TILE::sums][j % TILE::sums] = 0;
+#pragma unroll 1
+    for (; i + 2 <= count; i += 2) {
+        strips_block<TILE, 0>(s, ring, part, strip, lane, at, before, i == 0);
+        strips_block<TILE, 1>(s, ring, part, strip, lane, at, before, false);
+    }
+    if (i < count) {
+        strips_block<TILE, 0>(s, ring, part, strip, lane, at, before, i == 0);
+        products_wait<0>();
+        s.template add<order::scales == 2 ? 1 : 0>();
+    } else {
+        products_wait<0>();
+        if (count > 0) s.template add<order::scales ? 1 : 0>();
+    }
+    products_pin(s.d[0]);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+template <class TILE>
+static __device__ __forceinline__ void strips_begin(const strips_ring<TILE> &ring,
+                                                    const CUtensorMap *x)
+{
+    map_prefetch(x);
+    for (int g = 0; g < TILE::parts; g++)
+        for (int i = 0; i < TILE::weight_slots + TILE::token_slots; i++) {
+            barrier_init(ring.weight_full(g, i), 1);
+            barrier_init(ring.empty(ring.weight_full(g, i)), 4 * TILE::wide);
+        }
+    barrier_init_done();
+}
+
+template <class TILE>
+__global__ void __launch_bounds__(TILE::threads, TILE::blocks)
+    strips_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ strips_params p)
+{
+    extern __shared__ uint8_t memory[];
+    const strips_ring<TILE> ring = {(shared_address(memory) + 1023) / 1024 * 1024};
+    const strips_part part(p);
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    const int producer = warp - 4 * TILE::warpgroups, slice = warp / 4 / TILE::wide;
+    const int strip = warp / 4 % TILE::wide * 4 + warp % 4;
+    strips_sums<TILE> s;
+    if (producer == 0 && one_lane()) strips_begin<TILE>(ring, &x);
+    __syncthreads();
+    if (p.share > 1) cluster_arrive();
+    dependents_may_start();
+    if (producer < 0)
+        strips_multiply_all<TILE>(s, ring, slice, strip, lane,
+                                  (part.count - slice + TILE::parts - 1) / TILE::parts);
+    else if (producer == 0 && one_lane())
+        strips_load_weight<TILE>(ring, p, part);
+    else if (producer == 1 && one_lane())
+        strips_load_tokens<TILE>(ring, p, &x, part);
+    __syncwarp();
+    if (p.share > 1) cluster_wait();        /* all blocks have begun */
+    if (!TILE::apart) strips_meet(p.share); /* and are done with their rings */
+    if (producer < 0)
+        strips_send<TILE::tokens>([&](int i) { return s.sum(i); }, ring.base + TILE::sums_at,
+                                  TILE::rows / p.share, part.rank * TILE::parts + slice,
+                                  strip * 16);
+    strips_meet(p.share);
+    const int rows = TILE::rows / p.share;
+    strips_store<TILE::tokens>(p,
+                               reinterpret_cast<const float *>(
+                                   memory + (ring.base - shared_address(memory)) + TILE::sums_at),
+                               p.share * TILE::parts, rows,
+                               part.tile * TILE::rows + part.rank * rows, blockIdx.y * TILE::tokens,
+                               TILE::threads);
+}
+
+template <class T, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS, int BLOCKS>
+constexpr strips_row strips_row_of()
+{
+    strips_row row = {TOKENS, 64 * WIDE, PARTS, 128 * WIDE * PARTS + 64, {}};
+#define STRIPS(bits, sparse, group, at)                                                            \
+    {                                                                                              \
+        using TILE = strips_tile<strips_order<T, bits, sparse, group>, TOKENS, WIDE, PARTS,        \
+                                 TOKEN_SLOTS, BLOCKS>;                                             \
+        row.kernels[at] = {(const void *)strips_kernel<TILE>, TILE::shared_bytes};                 \
+    }
+#include "cuda/linear/strips_orders.def"
+#undef STRIPS
+    return row;
+}
+
+#endif

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Kernels of products with integers as the host sees them. */
+#ifndef S24_CUDA_LINEAR_LINEAR_STRIPS_ROW_CUH
+#define S24_CUDA_LINEAR_LINEAR_STRIPS_ROW_CUH
+
+#include "cuda/linear/strips.cuh"
+
+enum { STRIPS_ORDERS = 12, STRIPS_TILES = 3 };
+
+struct strips_kernel_of {
+    const void *kernel;
+    int shared_bytes;
+};
+
+/* Tokens by outputs of a tile, parts of k in a block; kernels by strips_orders.def. */
+struct strips_row {
+    int tokens, rows, parts, threads;
+    strips_kernel_of kernels[STRIPS_ORDERS];
+};
+
+/* By tokens: the first that has as many. The last one is for all above, too. */
+extern const strips_row strips_rows_bf16[STRIPS_TILES], strips_rows_f16[STRIPS_TILES];
+/* Those of every GPU, of one tile each. */
+extern const strips_row strips_mma_bf16, strips_mma_f16;
+
+#endif
