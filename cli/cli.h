@@ -189,8 +189,8 @@ const char *cli_scheme_name(int index);
 #define CLI_QUANTIZE_HEAD                                                                          \
     {                                                                                              \
         "quantize-head", 0, CLI_CHOICE, offsetof(cli_common, head), NULL, NULL,                    \
-            "Multiply a language model's head as integers of this scheme, on the CPU. By default " \
-            "as it is stored.",                                                                    \
+            "Multiply a language model's head as integers of this scheme. By default as it is "    \
+            "stored.",                                                                             \
             cli_scheme_name                                                                        \
     }
 

@@ -76,7 +76,7 @@ int npy_write(cli_app *cli, const char *path, const npy_array *array);
         "dtype", 0, CLI_CHOICE, offsetof(type, dtype), NULL, NULL,                                 \
             "Use the linear layers' weights as this dtype; i8 quantises 2:4 ones, and each token " \
             "as it is multiplied, on a GPU where that is faster; int8, int4 and their kin "        \
-            "quantise weights alone, on the CPU; f16 and e4m3 are for a GPU, "                     \
+            "quantise weights alone, of an encoder on the CPU; f16 and e4m3 are for a GPU, "       \
             "which has no f32. By default as they are stored, f16 on a GPU for what is not bf16.", \
             cli_weight_dtype                                                                       \
     }

@@ -252,6 +252,7 @@ static const char *dtypes_of(const cli_app *cli, const struct bench_options *o)
 static int gpu_has(const struct bench_options *o, const char *item)
 {
     const int is_model = o->model || o->generate;
+    if (o->generate && scheme_of(item)) return 1;
     if (is_model && (!strcmp(item, "i8") || !strcmp(item, "e4m3"))) return 1;
     if (is_model || o->prune || o->attention || o->train_linear)
         return !strcmp(item, "f16") || !strcmp(item, "bf16");

@@ -108,10 +108,11 @@ typedef struct s24_model_opts {
     /* 1: every 2:4 layer runs 2:4, even where dense is faster: the least memory, and nothing is
        measured. 0: the faster of both, as below. Not with dense. */
     int all_sparse;
-    /* Schemes of s24_scheme_name, on the CPU and not with i8: the blocks' weights, 2:4 and dense
-       ones, and the head of a language model are rounded to integers as they are loaded (a tied
-       table's rows are looked up as floats all the same). Tokens stay floats. NULL: they are as
-       the checkpoint has them; what it has in integers of another scheme is UNSUPPORTED. */
+    /* Schemes of s24_scheme_name, not with i8 or e4m3, and on a device for language models alone:
+       the blocks' weights, 2:4 and dense ones, and the head of a language model are rounded to
+       integers as they are loaded (a tied table's rows are looked up as floats all the same).
+       Tokens stay floats. NULL: they are as the checkpoint has them; what it has in integers of
+       another scheme is UNSUPPORTED. */
     const char *quantize, *quantize_head;
 } s24_model_opts;
 

@@ -186,7 +186,8 @@ static inline int64_t s24i_slot_count(const s24i_shape *shape)
 typedef enum s24i_way {
     S24I_WAY_SPARSE, /* 2:4 */
     S24I_WAY_DENSE,
-    S24I_WAY_EIGHT, /* 2:4 in 8 bits, next to 16 */
+    S24I_WAY_EIGHT,    /* 2:4 in 8 bits, next to 16 */
+    S24I_WAY_INTEGERS, /* on a device: 16-bit tokens next to integers, 2:4 or dense */
     S24I_WAYS
 } s24i_way;
 typedef struct s24i_weight s24i_weight;

@@ -8,8 +8,9 @@
 #include "nn_language.h"
 #include "sparse24/language.h"
 
-#define GPT2        "dense train_attention dense norm dense dense norm "
-#define SPARSE_GPT2 "linear train_attention linear norm linear linear norm "
+#define GPT2         "dense train_attention dense norm dense dense norm "
+#define SPARSE_GPT2  "linear train_attention linear norm linear linear norm "
+#define INTEGER_GPT2 "integers train_attention integers norm integers integers norm "
 #define LLAMA                                                                                      \
     "rms_norm dense train_rotate train_attention dense rms_norm dense train_activate dense "
 
@@ -24,7 +25,7 @@ typedef struct language {
     s24_batch batch;
 } language;
 
-static void language_open(language *l, const lm_spec *spec, int packed)
+static void language_open(language *l, const lm_spec *spec, int packed, const char *scheme)
 {
     static const int32_t ids[LM_TOKENS] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     static const int64_t offsets[] = {0, 4, LM_TOKENS};
@@ -33,7 +34,8 @@ static void language_open(language *l, const lm_spec *spec, int packed)
     io_begin(&l->env);
     assert_ok(&l->env, s24_device_create(&l->device, l->env.ctx, &opts));
     lm_write(spec, io_path("lm"));
-    const s24_model_opts model_opts = {.size = sizeof model_opts, .device = l->device};
+    const s24_model_opts model_opts = {
+        .size = sizeof model_opts, .device = l->device, .quantize = scheme};
     const s24_model_prune_opts prune = {.size = sizeof prune, .packed = 1, .force = 1};
     assert_ok(&l->env, s24_checkpoint_open(&checkpoint, l->env.ctx, io_path("lm")));
     if (packed) {
@@ -56,13 +58,13 @@ static void language_close(language *l)
 }
 
 /* The kernels of a pass that is captured. */
-static void test_steps(const lm_spec *spec, int packed, const char *expected)
+static void test_steps(const lm_spec *spec, int packed, const char *scheme, const char *expected)
 {
     static char calls[MOST_CALLS];
     static float vectors[2 * LM_WIDTH], hidden[LM_TOKENS * LM_WIDTH];
     char path[PATH_BYTES];
     language l;
-    language_open(&l, spec, packed);
+    language_open(&l, spec, packed, scheme);
     const s24_outputs outputs = {.embeddings = vectors, .hidden = hidden};
     assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
     record(path);
@@ -77,7 +79,7 @@ static void test_steps(const lm_spec *spec, int packed, const char *expected)
 static void test_llama(void **state)
 {
     (void)state;
-    test_steps(&(lm_spec){.llama = 1}, 0,
+    test_steps(&(lm_spec){.llama = 1}, 0, NULL,
                "begin train_embed " LLAMA LLAMA "rms_norm head pool end ");
 }
 
@@ -85,7 +87,7 @@ static void test_llama(void **state)
 static void test_gpt2(void **state)
 {
     (void)state;
-    test_steps(&(lm_spec){.heads = 6}, 0, "begin norm " GPT2 GPT2 "head pool end ");
+    test_steps(&(lm_spec){.heads = 6}, 0, NULL, "begin norm " GPT2 GPT2 "head pool end ");
 }
 
 /* Weights that were packed [out, in] and stand for [in, out] are the device's 2:4 ones as they
@@ -95,12 +97,30 @@ static void test_packed_gpt2(void **state)
     (void)state;
     s24_model_info info;
     language l;
-    language_open(&l, &(lm_spec){.heads = 6}, 1);
+    language_open(&l, &(lm_spec){.heads = 6}, 1, NULL);
     s24_model_describe(&info, l.model);
     assert_int_equal(info.linear_layers, 4 * LM_LAYERS);
     assert_int_equal(info.sparse_layers, 4 * LM_LAYERS);
     language_close(&l);
-    test_steps(&(lm_spec){.heads = 6}, 1, "begin norm " SPARSE_GPT2 SPARSE_GPT2 "head pool end ");
+    test_steps(&(lm_spec){.heads = 6}, 1, NULL,
+               "begin norm " SPARSE_GPT2 SPARSE_GPT2 "head pool end ");
+}
+
+/* Integers, dense and 2:4, are one kernel. */
+static void test_integers(void **state)
+{
+    (void)state;
+    s24_model_info info;
+    language l;
+    test_steps(&(lm_spec){.heads = 6}, 0, "int4-g64",
+               "begin norm " INTEGER_GPT2 INTEGER_GPT2 "head pool end ");
+    test_steps(&(lm_spec){.heads = 6}, 1, "int8",
+               "begin norm " INTEGER_GPT2 INTEGER_GPT2 "head pool end ");
+    language_open(&l, &(lm_spec){.heads = 6}, 1, "int8");
+    s24_model_describe(&info, l.model);
+    assert_int_equal(info.sparse_layers, 4 * LM_LAYERS);
+    assert_int_equal(s24_session_sparse_layers(l.session, 1), 4 * LM_LAYERS);
+    language_close(&l);
 }
 
 /* Logits of tokens that follow one another are one product; a loss is the mean of those with
@@ -116,7 +136,7 @@ static void test_logits(void **state)
     char path[PATH_BYTES];
     double loss;
     language l;
-    language_open(&l, &(lm_spec){.llama = 1}, 0);
+    language_open(&l, &(lm_spec){.llama = 1}, 0, NULL);
     s24_outputs outputs = {.logits = logits, .tokens = tokens, .token_count = 4};
     record(path);
     assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
@@ -181,7 +201,7 @@ static void test_cache(void **state)
     const s24_cache_opts opts = {.size = sizeof opts, .texts = 2, .tokens = 20};
     s24_cache *cache;
     language l;
-    language_open(&l, &(lm_spec){.llama = 1}, 0);
+    language_open(&l, &(lm_spec){.llama = 1}, 0, NULL);
     assert_ok(&l.env, s24_cache_create(&cache, l.env.ctx, l.session, &opts));
     assert_int_equal(s24_cache_bytes(cache), 2 * LM_LAYERS * 2 * 20 * (LM_WIDTH / 2) * 2);
     test_cached(&l, cache, first, "begin train_embed " PUT_LLAMA PUT_LLAMA "rms_norm head end ");
@@ -212,7 +232,7 @@ static void test_graphs_of_caches(void **state)
     (void)state;
     static char calls[MOST_CALLS];
     language l;
-    language_open(&l, &(lm_spec){.llama = 1}, 0);
+    language_open(&l, &(lm_spec){.llama = 1}, 0, NULL);
     for (int room = 12; room < 15; room++) {
         const s24_cache_opts opts = {.size = sizeof opts, .tokens = room};
         s24_cache *cache;
@@ -239,7 +259,7 @@ static void test_no_memory(void **state)
     s24_cache *cache;
     language l;
     setenv("S24_FAKE_MEMORY", "200000000", 1);
-    language_open(&l, &(lm_spec){.llama = 1}, 0);
+    language_open(&l, &(lm_spec){.llama = 1}, 0, NULL);
     unsetenv("S24_FAKE_MEMORY");
     assert_int_equal(s24_cache_create(&cache, l.env.ctx, l.session, &opts), S24_ERROR_MEMORY);
     assert_null(cache);
@@ -273,7 +293,7 @@ static void test_generate(void **state)
     s24_generate_opts opts = {.size = sizeof opts, .max_new = 8, .token = take, .user = counts};
     s24_cache *cache;
     language l;
-    language_open(&l, &(lm_spec){.llama = 1}, 0);
+    language_open(&l, &(lm_spec){.llama = 1}, 0, NULL);
     assert_ok(&l.env, s24_cache_create(&cache, l.env.ctx, l.session, &room));
     record(path);
     assert_ok(&l.env, s24_generate(l.session, l.env.ctx, cache, &l.batch, &opts));
@@ -327,7 +347,7 @@ static void test_refused_caches(void **state)
                                                   .work = memory,
                                                   .counters = (unsigned *)(void *)memory};
     s24_device_attention_cache_args args = good;
-    language_open(&l, &(lm_spec){.llama = 1}, 0);
+    language_open(&l, &(lm_spec){.llama = 1}, 0, NULL);
     assert_ok(&l.env, s24_device_attention_cache(l.env.ctx, l.device, &good));
     assert_ok(&l.env, s24_device_cache_put(l.env.ctx, l.device, &good));
     args.dtype = S24_F32;
@@ -362,7 +382,7 @@ static void test_refused_picks(void **state)
                                  .ld = 8,
                                  .y = picked,
                                  .work = logits};
-    language_open(&l, &(lm_spec){.llama = 1}, 0);
+    language_open(&l, &(lm_spec){.llama = 1}, 0, NULL);
     assert_ok(&l.env, s24_device_pick(l.env.ctx, l.device, &args));
     args.ld = 7;
     assert_int_equal(s24_device_pick(l.env.ctx, l.device, &args), S24_ERROR_SHAPE);
@@ -441,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_llama),
         cmocka_unit_test(test_gpt2),
         cmocka_unit_test(test_packed_gpt2),
+        cmocka_unit_test(test_integers),
         cmocka_unit_test(test_logits),
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_graphs_of_caches),

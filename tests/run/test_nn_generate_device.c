@@ -34,13 +34,20 @@ static s24_device *open_device(s24_ctx *ctx)
 }
 
 static void open_pair(pair *p, s24_ctx *ctx, s24_device *device, const char *folder,
-                      s24_dtype dtype)
+                      s24_dtype dtype, const char *scheme)
 {
-    const s24_model_opts opts = {
-        .size = sizeof opts, .dtype = dtype, .device = device, .sparse = 1, .all_sparse = 1};
+    const s24_model_opts opts = {.size = sizeof opts,
+                                 .dtype = dtype,
+                                 .device = device,
+                                 .sparse = 1,
+                                 .all_sparse = 1,
+                                 .quantize = scheme,
+                                 .quantize_head = scheme};
+    const s24_model_opts plain = {
+        .size = sizeof plain, .dense = 1, .quantize = scheme, .quantize_head = scheme};
     s24_model_info info;
     *p = (pair){.ctx = ctx, .bound = dtype == S24_BF16 ? 6e-2 : 8e-3};
-    OK(ctx, load(&p->here, ctx, folder, &(s24_model_opts){.size = sizeof opts, .dense = 1}));
+    OK(ctx, load(&p->here, ctx, folder, &plain));
     OK(ctx, load(&p->there, ctx, folder, &opts));
     OK(ctx, s24_session_create(&p->session, ctx, p->there, 100));
     s24_model_describe(&info, p->here);
@@ -229,11 +236,11 @@ static void check_generated(const pair *p)
     s24_cache_destroy(f.cache);
 }
 
-static void check_folder(s24_ctx *ctx, s24_device *device, const char *folder)
+static void check_folder(s24_ctx *ctx, s24_device *device, const char *folder, const char *scheme)
 {
     for (int bf16 = 0; bf16 < 2; bf16++) {
         pair p;
-        open_pair(&p, ctx, device, folder, bf16 ? S24_BF16 : S24_F16);
+        open_pair(&p, ctx, device, folder, bf16 ? S24_BF16 : S24_F16, scheme);
         check_pieces(&p);
         check_together(&p);
         check_generated(&p);
@@ -247,7 +254,7 @@ static void every_model(void **state)
     s24_device *device = open_device(ctx);
     (void)state;
     for (size_t i = 0; device && i < sizeof specs / sizeof *specs; i++)
-        check_folder(ctx, device, folder_of_spec(&specs[i]));
+        check_folder(ctx, device, folder_of_spec(&specs[i]), NULL);
     s24_device_destroy(device);
     s24_ctx_destroy(ctx);
 }
@@ -258,7 +265,23 @@ static void two_four(void **state)
     s24_device *device = open_device(ctx);
     (void)state;
     for (int llama = 0; device && llama < 2; llama++)
-        check_folder(ctx, device, prune(ctx, folder_of_spec(&specs[llama]), llama, NULL));
+        check_folder(ctx, device, prune(ctx, folder_of_spec(&specs[llama]), llama, NULL), NULL);
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
+/* Weights and the head in integers, of every scheme, dense and 2:4. */
+static void integers(void **state)
+{
+    s24_ctx *ctx = new_ctx(NULL, 2);
+    s24_device *device = open_device(ctx);
+    const char *scheme;
+    (void)state;
+    for (int i = 0; device && (scheme = s24_scheme_name(i, NULL, NULL)); i++) {
+        const lm_spec *spec = &specs[1 + i % 2];
+        check_folder(ctx, device, folder_of_spec(spec), scheme);
+        check_folder(ctx, device, prune(ctx, folder_of_spec(spec), 1, NULL), scheme);
+    }
     s24_device_destroy(device);
     s24_ctx_destroy(ctx);
 }
@@ -309,7 +332,7 @@ static void golden_texts(void **state)
         snprintf(path, sizeof path, "%s/io.safetensors", folder);
         mini_file io = mini_open(path);
         pair p;
-        open_pair(&p, ctx, device, folder, S24_F16);
+        open_pair(&p, ctx, device, folder, S24_F16, NULL);
         check_golden(&p, &io, &same, &all);
         print_message("%s: %lld of %lld tokens are transformers' own\n", lm_golden[i],
                       (long long)same, (long long)all);
@@ -324,6 +347,6 @@ static void golden_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_model), cmocka_unit_test(two_four),
-                                       cmocka_unit_test(golden_texts)};
+                                       cmocka_unit_test(integers), cmocka_unit_test(golden_texts)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

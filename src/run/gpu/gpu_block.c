@@ -314,10 +314,13 @@ static s24_status check_encoder(s24_ctx *ctx, const s24_device *device, const s2
     return S24_OK;
 }
 
-s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device,
+s24_status s24i_gpu_check(s24_ctx *ctx, const s24_model_opts *opts,
                           const s24i_architecture *architecture, const s24i_shape *shape)
 {
     unsigned has = 0;
+    REQUIRE(ctx, !opts->quantize || architecture->lm_head, S24_ERROR_UNSUPPORTED,
+            "weights of %s of %s run on the CPU only; on a GPU f16, bf16, i8 or e4m3 is expected",
+            opts->quantize, architecture->model_type);
     for (int kind = 0; kind < S24I_STEP_KINDS; kind++)
         has |= kernels[kind] ? 1u << kind : 0;
     TRY(s24i_steps_require(ctx, architecture, has, "a device"));
@@ -335,5 +338,5 @@ s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device,
             architecture->model_type);
     if (s24i_gpu_attends_as_language(architecture, shape) || architecture->rms)
         return s24i_gpu_language_check(ctx, architecture, shape);
-    return check_encoder(ctx, device, shape);
+    return check_encoder(ctx, opts->device, shape);
 }

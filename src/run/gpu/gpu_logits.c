@@ -70,13 +70,15 @@ static s24_status make_logits(const s24i_gpu_session *gpu, s24_ctx *ctx, const v
     const s24i_linear *head = &gpu->model->lm_head;
     const s24_dense y = {gpu->logits, S24_F32, rows, head->n, row_of(gpu)};
     const s24_dense x = s24i_gpu_view(gpu, state_at(gpu, states, first), rows, head->k);
-    const s24i_weight *weight = head->weight[S24I_WAY_DENSE];
+    const s24i_weight *integers = head->weight[S24I_WAY_INTEGERS];
+    const s24i_weight *weight = integers ? integers : head->weight[S24I_WAY_DENSE];
     const s24i_product_job product = {.y = &y,
                                       .x = &x,
+                                      .bias = integers ? gpu->lm_bias : NULL,
                                       .work = gpu->train_work,
                                       .work_bytes = S24_DEVICE_TRAIN_WORK,
                                       .stream = gpu->stream};
-    if (!gpu->lm_bias) return s24i_weight_run(weight, ctx, &product);
+    if (integers || !gpu->lm_bias) return s24i_weight_run(weight, ctx, &product);
     const s24_dense w = s24i_gpu_view(gpu, s24i_weight_on_device(weight)->dense, head->n, head->k);
     const s24_device_train_product_args args = {.size = sizeof args,
                                                 .y = &y,

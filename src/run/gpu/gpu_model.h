@@ -12,7 +12,7 @@
 enum { S24I_GPU_ELEMENT = 2 }; /* bytes of a number of f16 or bf16 */
 
 /* Refuses what a device has no kernels for: UNSUPPORTED. */
-s24_status s24i_gpu_check(s24_ctx *ctx, const s24_device *device,
+s24_status s24i_gpu_check(s24_ctx *ctx, const s24_model_opts *opts,
                           const s24i_architecture *architecture, const s24i_shape *shape);
 /* The model's floats to its device, when all of them are there. */
 s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx);

@@ -110,6 +110,7 @@ s24i_way s24i_gpu_way(const s24i_gpu_session *gpu, int64_t tokens, int64_t block
 {
     const s24i_way way = gpu->choices[s24i_gpu_octave(tokens)][index].way;
     if (s24i_gpu_weight(gpu, block, index, way)) return way;
+    if (s24i_gpu_weight(gpu, block, index, S24I_WAY_INTEGERS)) return S24I_WAY_INTEGERS;
     return s24i_gpu_weight(gpu, block, index, S24I_WAY_SPARSE) ? S24I_WAY_SPARSE : S24I_WAY_DENSE;
 }
 
@@ -162,8 +163,10 @@ static int64_t count_layers(const s24i_gpu_session *gpu, int64_t tokens, unsigne
     int64_t count = 0;
     for (int64_t b = 0; b < gpu->model->shape.layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {
-            const int is_there = s24i_block_product(&gpu->model->blocks[b], i)->n > 0;
-            if (is_there && ways >> s24i_gpu_way(gpu, tokens, b, i) & 1)
+            const s24i_linear *l = s24i_block_product(&gpu->model->blocks[b], i);
+            const s24i_way way = l->n ? s24i_gpu_way(gpu, tokens, b, i) : S24I_WAY_DENSE;
+            const int is_sparse = way != S24I_WAY_INTEGERS || l->sparse;
+            if (l->n && is_sparse && ways >> way & 1)
                 count += s24i_product_layers(gpu->model, b, i);
         }
     return count;
@@ -171,7 +174,8 @@ static int64_t count_layers(const s24i_gpu_session *gpu, int64_t tokens, unsigne
 
 int64_t s24i_gpu_sparse_layers(const s24i_gpu_session *gpu, int64_t tokens)
 {
-    return count_layers(gpu, tokens, 1u << S24I_WAY_SPARSE | 1u << S24I_WAY_EIGHT);
+    return count_layers(gpu, tokens,
+                        1u << S24I_WAY_SPARSE | 1u << S24I_WAY_EIGHT | 1u << S24I_WAY_INTEGERS);
 }
 
 int64_t s24i_gpu_eight_layers(const s24i_gpu_session *gpu, int64_t tokens)

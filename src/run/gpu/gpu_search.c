@@ -244,6 +244,10 @@ static s24_status take_note(const search *s)
 static s24_status plan_product(search *s)
 {
     const s24i_weight *dense = s->linear->weight[S24I_WAY_DENSE];
+    if (s->linear->weight[S24I_WAY_INTEGERS]) { /* one kernel, by the tokens */
+        s->choice->way = S24I_WAY_INTEGERS;
+        return S24_OK;
+    }
     if (dense) {
         s24i_product_job p = s24i_gpu_product_of(s->gpu, s->linear, &s->o, S24I_WAY_DENSE);
         p.search = &s->seconds;

@@ -23,7 +23,8 @@ typedef struct s24i_loader {
     const s24_tensor *lm_head; /* likewise; NULL: it is the words */
     s24_model *model;          /* NULL in the walk that only checks */
     const void *mapped; /* data of the tensor that is used where the file is mapped, or NULL */
-    int widens;         /* dense integers become floats: only a CPU multiplies with them */
+    int widens;         /* words of integers become floats: only a CPU looks such rows up */
+    int widens_layers;  /* and dense layers, which encoders on a device have no integers for */
     int joined;         /* a block's query, key and value are one source, the query's */
     void *buffers[S24I_ALL_SLOTS];
     s24i_source sources[S24I_ALL_SLOTS];

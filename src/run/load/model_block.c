@@ -43,19 +43,21 @@ static int is_kept_small(const s24_model *model, const s24i_source *source)
 static s24_status linear_make(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
                               const s24i_source *from)
 {
-    const unsigned sparse = 1u << S24I_WAY_SPARSE | 1u << S24I_WAY_EIGHT;
+    const unsigned integers = 1u << S24I_WAY_INTEGERS, dense = 1u << S24I_WAY_DENSE | integers,
+                   sparse = 1u << S24I_WAY_SPARSE | 1u << S24I_WAY_EIGHT | integers;
     s24i_source source = *from;
     if (!source.exact) source.scheme = model->scheme;
     const int is_sparse = s24i_source_is_sparse(&source);
     if (is_sparse && model->chooser && !is_kept_small(model, &source))
         return make_chosen(linear, model, ctx, &source);
-    return s24i_linear_make(linear, model, ctx, &source, is_sparse ? sparse : 1u << S24I_WAY_DENSE);
+    return s24i_linear_make(linear, model, ctx, &source, is_sparse ? sparse : dense);
 }
 
 s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const s24i_source *source)
 {
     model->lm_head.bias = model->lm_bias;
-    return s24i_linear_make(&model->lm_head, model, ctx, source, 1u << S24I_WAY_DENSE);
+    return s24i_linear_make(&model->lm_head, model, ctx, source,
+                            1u << S24I_WAY_DENSE | 1u << S24I_WAY_INTEGERS);
 }
 
 /* The bias is every patch's, the first token has one position only. */

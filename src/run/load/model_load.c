@@ -206,13 +206,15 @@ static s24_status prepare(s24i_loader *l)
         TRY(s24i_text_head_read(&l->classifies, &l->class_mean, l->ctx, l->arch, l->checkpoint));
     read_classes(l);
     find_heads(l);
-    if (l->opts.device) TRY(s24i_gpu_check(l->ctx, l->opts.device, l->arch, &l->shape));
+    if (l->opts.device) TRY(s24i_gpu_check(l->ctx, &l->opts, l->arch, &l->shape));
     TRY(s24i_walk_tensors(&l->walk));
     char name[S24I_NAME_BYTES];
     const s24_tensor *first = s24i_loader_find(name, l, l->arch->slots[S24I_QUERY], 0, ".weight");
     const s24_dtype wide = l->opts.device ? S24_F16 : S24_F32;
     l->dtype = l->opts.dtype ? l->opts.dtype : first->dtype == S24_BF16 ? S24_BF16 : wide;
     l->widens = l->opts.device || l->without_weights;
+    const int narrow = l->opts.dtype == S24_I8 || l->opts.dtype == S24_E4M3;
+    l->widens_layers = l->widens && (l->without_weights || !l->arch->lm_head || narrow);
     return S24_OK;
 }
 
@@ -259,7 +261,7 @@ static s24_status build_head(s24i_loader *l)
         .scheme = l->model->head_scheme,
         .in_rows = 1};
     float *wide = NULL;
-    const int integers = tensor->packed == S24_PACKED_DENSE && !l->widens;
+    const int integers = tensor->packed == S24_PACKED_DENSE && !l->widens_layers;
     if (integers) source.integers = s24i_tensor_quantized(tensor);
     if (integers || is_usable(l, tensor)) return s24i_lm_head_build(l->model, l->ctx, &source);
     s24_status status = take_later(l, &wide, tensor, s->vocabulary * s->width);

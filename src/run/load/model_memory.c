@@ -25,11 +25,9 @@ static s24_status check_scheme(s24_ctx *ctx, const char *option, const char **sc
             "the option %s of a model is \"%s\"; int8, int4, or either with -g64 or -g128 was "
             "expected",
             option, *scheme);
-    REQUIRE(ctx, !opts->device, S24_ERROR_UNSUPPORTED,
-            "weights of %s run on the CPU only; on a GPU f16, bf16, i8 or e4m3 is expected", name);
-    REQUIRE(ctx, opts->dtype != S24_I8, S24_ERROR_ARGUMENT,
-            "the option %s of a model excludes the dtype i8, which quantises weights itself",
-            option);
+    REQUIRE(ctx, opts->dtype != S24_I8 && opts->dtype != S24_E4M3, S24_ERROR_ARGUMENT,
+            "the option %s of a model excludes the dtype %s, which quantises weights itself",
+            option, s24_dtype_name(opts->dtype));
     *scheme = name;
     return S24_OK;
 }

@@ -312,7 +312,7 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
             s24i_show(name).text);
     const s24i_shape *shape = &presets[index].shape;
     const s24i_architecture *arch = s24i_architecture_find(presets[index].model_type);
-    if (o.device) TRY(s24i_gpu_check(ctx, o.device, arch, shape));
+    if (o.device) TRY(s24i_gpu_check(ctx, &o, arch, shape));
     const s24i_rooms rooms = {
         .words = 1, .qa_head = presets[index].answers, .class_head = shape->classes > 0};
     TRY(s24i_model_create(&model, ctx, arch, shape, rooms));

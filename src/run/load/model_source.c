@@ -17,11 +17,17 @@ static s24_status buffer(s24i_loader *l, int slot, s24_dense *dense, const s24_t
     return S24_OK;
 }
 
+/* Those of a device are rounded from the numbers that the file has. */
+static s24_dtype values_of(const s24i_loader *l, s24_dtype stored)
+{
+    return l->opts.device && l->opts.quantize ? stored : s24i_model_values(l->dtype);
+}
+
 /* Integers are multiplied as they are stored, but i8 activations want a scale a row. */
 static int runs_as_stored(const s24i_loader *l, const s24_tensor *tensor)
 {
     if (l->opts.dense) return 0;
-    if (!tensor->bits) return tensor->dtype == s24i_model_values(l->dtype);
+    if (!tensor->bits) return tensor->dtype == values_of(l, tensor->dtype);
     return l->dtype != S24_I8 || (tensor->bits == 8 && tensor->group == tensor->shape[1]);
 }
 
@@ -129,7 +135,7 @@ static s24_status source_dense(s24i_loader *l, int slot, const s24_tensor *tenso
         source->dense = dense;
         return S24_OK;
     }
-    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = s24i_model_values(l->dtype)};
+    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = values_of(l, S24_F32)};
     return s24_matrix_create(&source->matrix, l->ctx, &dense, &opts);
 }
 
@@ -153,7 +159,7 @@ static s24_status check_scheme(const s24i_loader *l, const s24_tensor *tensor)
 static s24_status source_integers(s24i_loader *l, int slot, const s24_tensor *tensor)
 {
     s24i_source *source = &l->sources[slot];
-    if (l->widens) {
+    if (l->widens_layers) {
         TRY(buffer(l, slot, &source->dense, tensor));
         return s24i_tensor_widen(l->ctx, source->dense.data, tensor);
     }

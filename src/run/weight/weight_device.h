@@ -12,9 +12,10 @@ typedef struct s24i_device_weight {
     s24_dtype dtype;
     int64_t n, k;
     s24_device_weight *packed; /* 2:4, or */
-    void *dense;               /* [n, k] in the model's dtype */
-    float *scale;              /* [n] there, of 8 bits: a factor a row */
-    int few; /* of a language model: dense products of few tokens stream the weight */
+    void *dense;               /* [n, k] in the model's dtype, or */
+    s24_device_integers *integers;
+    float *scale; /* [n] there, of 8 bits: a factor a row */
+    int few;      /* of a language model: dense products of few tokens stream the weight */
 } s24i_device_weight;
 
 static inline const s24i_device_weight *s24i_weight_on_device(const s24i_weight *weight)
@@ -22,6 +23,8 @@ static inline const s24i_device_weight *s24i_weight_on_device(const s24i_weight 
     return (const s24i_device_weight *)weight;
 }
 
+/* Is a source's weight, of a language model there, one of integers? No other kind takes it. */
+int s24i_device_takes_integers(const s24_model *model, const s24i_source *source);
 /* count floats, narrowed to dtype, to a device's memory of at least 256-byte alignment. */
 s24_status s24i_device_upload(void *to, s24_ctx *ctx, s24_device *device, s24_dtype dtype,
                               const float *floats, int64_t count);

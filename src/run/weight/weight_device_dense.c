@@ -8,7 +8,8 @@
 
 static int takes(const s24_model *model, const s24i_source *source)
 {
-    return model->device && !s24i_source_is_sparse(source);
+    return model->device && !s24i_source_is_sparse(source) &&
+           !s24i_device_takes_integers(model, source);
 }
 
 static s24_status reserve(s24i_device_weight *w, s24_ctx *ctx)

@@ -4,7 +4,7 @@
 
 static int takes(const s24_model *model, const s24i_source *source)
 {
-    return model->device && source->matrix;
+    return model->device && source->matrix && !s24i_device_takes_integers(model, source);
 }
 
 /* The values of integers, which device weights of 16 bits have not. */
