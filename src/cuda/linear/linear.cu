@@ -71,6 +71,29 @@ static s24_status give_memory(s24i_device_error *error, const linear_row *row)
     return S24_OK;
 }
 
+/* How many blocks run at a time in clusters of each size, of a kernel that fills a processor. */
+static s24_status count_clusters(s24i_device *device, s24i_device_error *error)
+{
+    const linear_row *row = &linear_kinds[0].rows[LINEAR_FEW][0];
+    for (int size = 2; size <= MOST_CLUSTER; size++) {
+        cudaLaunchAttribute attribute = {};
+        cudaLaunchConfig_t config = {};
+        int clusters = 0;
+        attribute.id = cudaLaunchAttributeClusterDimension;
+        attribute.val.clusterDim.x = (unsigned)size;
+        attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+        config.gridDim = dim3((unsigned)size);
+        config.blockDim = dim3((unsigned)row->threads);
+        config.dynamicSmemBytes = (size_t)row->shared_bytes;
+        config.attrs = &attribute;
+        config.numAttrs = 1;
+        CUDA_TRY(error, "counting a kernel's clusters",
+                 cudaOccupancyMaxActiveClusters(&clusters, row->kernels[LINEAR_BIAS], &config));
+        device->cluster_blocks[size] = clusters * size;
+    }
+    return S24_OK;
+}
+
 s24_status linear_prepare(s24i_device *device, s24i_device_error *error)
 {
     s24_status status = S24_OK;
@@ -82,6 +105,7 @@ s24_status linear_prepare(s24i_device *device, s24i_device_error *error)
                 status = give_memory(error, &kind.rows[f][i]);
         }
     }
+    if (status == S24_OK && device->capability == HOPPER) status = count_clusters(device, error);
     return status;
 }
 

@@ -195,14 +195,6 @@ int linear_blocks_at_a_time(const linear_row *row)
     return row->shared_bytes <= 112 * 1024 ? 2 : 1;
 }
 
-int linear_clusters(int processors, int size)
-{
-    const int room = size == 3   ? processors * 117 / 132
-                     : size == 4 ? processors * 120 / 132
-                                 : processors;
-    return room / size * size;
-}
-
 linear_shape linear_shape_of(const s24i_device *device, const s24i_device_linear *job,
                              const linear_row *row, const linear_option *option, int *grid)
 {
@@ -284,7 +276,7 @@ static bool can_be_used(const s24i_device *device, const s24i_device_linear *job
                                                    : device->capability == HOPPER;
     const bool fits = option->family != LINEAR_KEPT || job->m <= row->tokens;
     return runs && fits && kind->rows[option->family] && linear_kernel_of(option, row, job) &&
-           (!option->cut || job->args->work) &&
+           (!option->cut || job->args->work) && device->cluster_blocks[option->share] > 0 &&
            option->share <= ceil_div(job->weight->k, kind->block_k * row->depth);
 }
 

@@ -70,9 +70,6 @@ int linear_group_of(const linear_shape *s, const linear_row *row, const linear_k
                     int64_t wave);
 /* Blocks that a processor has at a time: only small tiles leave room for a second one. */
 int linear_blocks_at_a_time(const linear_row *row);
-/* Blocks of a processor each that run at a time in clusters of a size, as an H200 has them: not
-   every processor is near enough to two or three others. */
-int linear_clusters(int processors, int size);
 /* What a product takes in a tile, in ns (linear_cost.cu). */
 double linear_cost(const s24i_device *device, const s24i_device_linear *job, const linear_row *row,
                    const linear_option *option);

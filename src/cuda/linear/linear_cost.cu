@@ -66,7 +66,7 @@ static linear_work work_of(const s24i_device *device, const s24i_device_linear *
     w.shape = linear_shape_of(device, job, row, option, &w.grid);
     w.tiles = (double)w.shape.m_tiles * w.shape.n_tiles;
     w.blocks = w.tiles * option->share;
-    const double clusters = linear_clusters(device->processors, option->share);
+    const double clusters = device->cluster_blocks[option->share];
     w.busy = fmin(w.blocks, clusters);
     w.room = clusters * linear_blocks_at_a_time(row);
     w.length = ceil((double)w.shape.steps / option->share);

@@ -15,10 +15,16 @@
 
 enum { HOPPER = 90 }; /* compute capability 9.0 */
 
+enum { MOST_CLUSTER = 4 }; /* of a product */
+
 struct s24i_device {
     int index;
     int processors;
-    int capability; /* HOPPER: its own code runs here; else what every GPU since 8.0 has */
+    /* Blocks in clusters of so many, with a processor each, that run at a time: chips differ in
+       which processors they have. */
+    int cluster_blocks[MOST_CLUSTER + 1];
+    int memory_speed; /* bytes a ns, as its clock and width say */
+    int capability;   /* HOPPER: its own code runs here; else what every GPU since 8.0 has */
     PFN_cuTensorMapEncodeTiled_v12000 encode;
     struct dense_engine *dense;   /* cuBLASLt, opened by the first dense product */
     struct vendor_engine *vendor; /* cuSPARSELt where it is the backend, else NULL */

@@ -77,6 +77,18 @@ s24_status device_launch_kernel(s24i_device_error *error, const device_launch *l
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
+/* What its memory moves at most; 0 where the driver does not say. */
+static s24_status ask_memory(s24i_device *device, s24i_device_error *error)
+{
+    int clock = 0, bits = 0; /* kHz, two transfers each */
+    CUDA_TRY(error, "asking for the memory's clock",
+             cudaDeviceGetAttribute(&clock, cudaDevAttrMemoryClockRate, device->index));
+    CUDA_TRY(error, "asking for the memory's width",
+             cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device->index));
+    device->memory_speed = (int)(2.0 * clock * (bits / 8) / 1e6);
+    return S24_OK;
+}
+
 static s24_status describe(s24i_device *device, s24i_device_error *error)
 {
     cudaDeviceProp prop;
@@ -85,13 +97,13 @@ static s24_status describe(s24i_device *device, s24i_device_error *error)
              cudaGetDeviceProperties(&prop, device->index));
     CUDA_TRY(error, "asking for the runtime's version", cudaRuntimeGetVersion(&runtime));
     CUDA_TRY(error, "asking for the driver's version", cudaDriverGetVersion(&driver));
-    device->processors = prop.multiProcessorCount;
+    device->processors = device->cluster_blocks[1] = prop.multiProcessorCount;
     snprintf(device->text, sizeof device->text,
              "%s, compute capability %d.%d, %d multiprocessors, CUDA %d.%d, driver for CUDA %d.%d",
              prop.name, prop.major, prop.minor, prop.multiProcessorCount, runtime / 1000,
              runtime % 1000 / 10, driver / 1000, driver % 1000 / 10);
     device->capability = prop.major * 10 + prop.minor;
-    if (device->capability >= 80) return S24_OK;
+    if (device->capability >= 80) return ask_memory(device, error);
     return device_failed(error, S24_ERROR_UNSUPPORTED,
                          "CUDA device %d is %s with compute capability %d.%d; 2:4 products begin "
                          "with 8.0 (Ampere)",
