@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fits what a GPU's tiles cost (src/cuda/linear/linear_cost.def) to measured sweeps.
+"""Fits what a GPU's tiles cost (src/cuda/linear/linear_cost_GPU.def) to measured sweeps.
 
     sparse24 bench --device cuda --tune --dtype bf16 --shapes '...' --json > sweep.json
-    tools/fit_tiles.py sweep.json ... [--check other.json ...] [--keep]
+    tools/fit_tiles.py --gpu h200 sweep.json ... [--check other.json ...] [--keep]
 
-prints the lines of linear_cost.def as they should be, and what choosing by them costs on each file:
-how far the chosen tile's time is from the best one's. With --keep nothing is fitted: the numbers
-that there are get checked. Needs numpy. The formula is src/cuda/linear/linear_cost.cu's, in
+writes the file anew, and prints what choosing by it costs on each sweep: how far the chosen tile's
+time is from the best one's; the files of --check have no part in the fit. With --keep nothing is
+fitted: the numbers that there are get checked. A further GPU begins with another one's numbers:
+--like h200 --gpu NAME, with its --title, --memory-speed and --clusters; the file that this writes
+is one more line of linear_cost.cu's `gpus`. Needs numpy. The formula is linear_cost.cu's, in
 vectors.
 """
 import argparse
@@ -19,30 +21,49 @@ import re
 import numpy
 
 ROOM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../src/cuda/linear")
-FAMILIES = {"TILE": 0, "KEPT_TILE": 1, "FEW_TILE": 2}
-PROCESSORS, CLUSTERS = 132, {1: 132, 2: 132, 3: 117, 4: 120}
-CONVINCING = 0.22  # a tile that is slower than the best by so much must only not look better
-STEPS, TURNS, LIKELY = 12, 60, 0.03
+FAMILIES = {"TILE": "", "NORM_TILE": "/norm", "KEPT_TILE": "/kept", "FEW_TILE": "/few",
+            "MMA_TILE": "/mma"}
+FITTED = ("TILE", "KEPT_TILE", "FEW_TILE")
+GLOBALS = {
+    "memory_speed": "bytes a ns that the clock and the width of its memory allow",
+    "launch": "ns until the first step, of tiles that stay",
+    "launch_kept": "of kept ones",
+    "launch_few": "of those for few tokens",
+    "early": "ns of that saved where all of the next product's blocks start early",
+    "ahead": "by how much more of a product's weights then come at a time",
+    "l2": "bytes a ns to all processors",
+    "last": "of an empty place in the last wave, what it saves",
+    "last_few": "the same where blocks do not stay",
+    "further": "ns between waves where blocks do not stay",
+    "cut": "ns, of tiles cut by steps",
+    "cut_steps": "times their steps",
+    "memory": "bytes of weights a ns",
+    "tokens": "what a byte of tokens costs of that",
+    "outputs": "and one of outputs",
+    "again": "of what a block loads from memory, for each further tile of tokens",
+    "meet": "ns until a cluster of two has met",
+    "meet_more": "for each further block",
+    "send": "bytes a ns of sums to another processor",
+    "ends": "times what comes once a tile, where blocks share it",
+}
+COLUMNS = ("products", "narrow", "rate", "alone", "end")
+NEAR, CONVINCING, LIKELY = 3, 0.22, 0.03  # a tile slower by much must only not look better
+TURNS, CHOICE, HOLD, STEP = 450, 10, 0.1, 1e-4
 
 
 def read_tiles():
-    """The rows of tiles.def and linear_cost.def: by name what a tile has, and its three costs."""
-    tiles, endings = {}, {"TILE": "", "KEPT_TILE": "/kept", "FEW_TILE": "/few"}
+    """The rows of tiles.def in their order: by name what a tile has."""
+    tiles, counts = {}, dict.fromkeys(FAMILIES, 0)
     for line in open(os.path.join(ROOM, "tiles.def")):
-        match = re.match(r"(TILE|KEPT_TILE|FEW_TILE)\(([\d, ]+)\)", line)
+        match = re.match(r"(\w*TILE)\(([\d, ]+)\)$", line)
         if not match:
             continue
         family, v = match[1], [int(x) for x in match[2].split(",")]
-        name = f"{v[0]}x{v[1]}" + endings[family]
-        depth = v[5] if family == "TILE" else 1
-        tiles[name] = {"family": FAMILIES[family], "rows": v[0], "tokens": v[1], "depth": depth,
-                       "two": family == "KEPT_TILE" or (family == "TILE" and small(v))}
-    for line in open(os.path.join(ROOM, "linear_cost.def")):
-        match = re.match(r"(\w+)_COST\(\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+)\)", line)
-        if match:
-            family = match[1] if match[1] == "TILE" else match[1] + "_TILE"
-            name = f"{match[2]}x{match[3]}" + endings[family]
-            tiles[name] |= {"costs": [int(x) for x in match.groups()[3:]], "macro": match[1]}
+        counts[family] += 1
+        tiles[f"{v[0]}x{v[1]}" + FAMILIES[family]] = {
+            "family": family, "rows": v[0], "tokens": v[1],
+            "depth": v[5] if family == "TILE" else 1,
+            "two": family == "KEPT_TILE" or (family == "TILE" and small(v))}
     return tiles
 
 
@@ -57,13 +78,42 @@ def small(v):
     return used <= 112 * 1024
 
 
-def read_globals():
-    values = {}
-    for line in open(os.path.join(ROOM, "linear_cost.def")):
-        match = re.match(r"COST\((\w+), ([-\d.]+)", line)
-        if match:
-            values[match[1]] = float(match[2])
-    return values
+def def_path(gpu):
+    return os.path.join(ROOM, f"linear_cost_{gpu}.def")
+
+
+def read_costs(gpu, tiles):
+    """A GPU's numbers: its title, the general ones by name, COLUMNS of each tile."""
+    text = open(def_path(gpu)).read()
+    title = re.search(r"What tiles cost an? (.*?)[,:]", text)[1]
+    found = {m[2]: float(m[1]) for m in re.finditer(r"^ +([-\d.e+]+), /\* (\w+):", text, re.M)}
+    costs = {m[2]: [float(x) for x in m[1].split(",")]
+             for m in re.finditer(r"\{([-\d., ]+)\}, +/\* (\S+) \*/", text)}
+    missing = [x for x in GLOBALS if x not in found] + [x for x in tiles if x not in costs]
+    if missing:
+        raise SystemExit(f"{def_path(gpu)}: no number for {', '.join(missing)}")
+    return title, {name: found[name] for name in GLOBALS}, costs
+
+
+def write_costs(gpu, title, g, costs, tiles):
+    """The file of a GPU, an initialiser of linear_cost.cu's gpu_cost."""
+    lines = ["// SPDX-License-Identifier: Apache-2.0", "/*",
+             f" * What tiles cost an {title}, for linear_cost.cu: by tools/fit_tiles.py from",
+             " * measured sweeps, docs/designs/037-gpu-any-number-of-tokens.md. Of a tile: ns",
+             " * of a step's products, of 16 bits and of 8; bytes a ns that a block alone loads,",
+             " * and of weights from memory; ns once a tile. Those of norms and of mma are of",
+             " * single products, by hand: ns of a step and once a tile.",
+             " */", "// clang-format off", "{"]
+    lines += [f"    {round(g[name], 4) if g[name] < 100 else round(g[name], 1):g}, /* {name}: "
+              f"{what} */" for name, what in GLOBALS.items()]
+    lines.append("    {")
+    for family in FAMILIES:
+        lines.append(f"        {{ /* {family} */")
+        lines += [f"            {{{', '.join(f'{x:.0f}' for x in costs[name])}}}, /* {name} */"
+                  for name, tile in tiles.items() if tile["family"] == family]
+        lines.append("        },")
+    lines += ["    },", "},", "// clang-format on", ""]
+    open(def_path(gpu), "w").write("\n".join(lines))
 
 
 def split(name):
@@ -79,234 +129,204 @@ def split(name):
 class Sweep:
     """The measured cells of a file, an array for each property of a sample."""
 
-    def __init__(self, path, tiles, names):
-        self.path, self.cells = path, []
-        samples = []
+    def __init__(self, path, tiles, names, clusters):
+        self.path, self.cells, samples = path, [], []
         for row in json.load(open(path))["rows"]:
             cell = []
             for entry in row.get("tiles", []):
                 name, share, cut = split(entry["tile"])
-                if name in tiles:
+                if name in names:
                     cell.append(len(samples))
-                    samples.append(sample(row, tiles[name], names.index(name), share, cut) +
-                                   [1e6 * entry["ms"]])
+                    samples.append(sample(row, tiles[name], share, cut, clusters) +
+                                   [names.index(name), 1e6 * entry["ms"]])
             if cell:
                 self.cells.append(((row["dtype"], row["m"], row["k"], row["n"]), cell))
-        columns = numpy.array(samples, dtype=float).T
-        keys = ("tile family share cut tiles m_tiles steps tokens rows most depth two weight "
-                "bytes_x bytes_y block narrow absent made ns").split()
-        self.of = dict(zip(keys, columns))
-        best = numpy.empty(len(samples))
-        for _, cell in self.cells:
-            best[cell] = self.of["ns"][cell].min()
-        self.best = best
-        self.order = numpy.concatenate([cell for _, cell in self.cells])
-        self.lengths = [len(cell) for _, cell in self.cells]
-        self.starts = numpy.concatenate([[0], numpy.cumsum(self.lengths)[:-1]])
+        self.of = dict(zip(SAMPLE, numpy.array(samples, dtype=float).T))
+        self.tile = self.of["tile"].astype(int)
+        self.best = numpy.empty(len(samples))
+        self.cell = numpy.empty(len(samples), dtype=int)
+        for i, (_, cell) in enumerate(self.cells):
+            self.best[cell] = self.of["ns"][cell].min()
+            self.cell[cell] = i
+        self.starts = numpy.array([cell[0] for _, cell in self.cells])
 
 
-def sample(row, tile, index, share, cut):
-    wide = row["dtype"] in ("bf16", "f16")
-    block, columns, size = (4608, 64, 2) if wide else (5120, 128, 1)
-    m, k, n = row["m"], row["k"], row["n"]
+SAMPLE = ("family share cut tiles m_tiles steps rows most loaded room at_once weight bytes_x "
+          "bytes_y narrow made tile ns").split()
+
+
+def sample(row, tile, share, cut, clusters):
+    """What the formula asks of a product in a tile, in SAMPLE's order."""
+    block, columns, size = (4608, 64, 2) if row["dtype"] in ("bf16", "f16") else (5120, 128, 1)
+    m, k, n, family = row["m"], row["k"], row["n"], FITTED.index(tile["family"])
     k_blocks, m_tiles = -(-k // columns), -(-m // tile["tokens"])
-    tokens = -(-(-(-m // m_tiles)) // 8) * 8 if tile["family"] == 2 else tile["tokens"]
-    return [index, tile["family"], share, cut, m_tiles * -(-n // tile["rows"]), m_tiles,
-            -(-k_blocks // tile["depth"]), tokens, tile["rows"], tile["tokens"], tile["depth"],
-            tile["two"], -(-n // 64) * k_blocks * block, m * k * size, m * n * 2, block, not wide,
-            m_tiles * tokens - m, row["dtype"] in ("e4m3", "e5m2") and tile["family"] == 1]
+    tokens = -(-(-(-m // m_tiles)) // 8) * 8 if family == 2 else tile["tokens"]
+    loaded = tile["depth"] * (tile["rows"] / 64 * block + tokens * 128)
+    made = row["dtype"] in ("e4m3", "e5m2") and family == 1
+    return [family, share, cut, m_tiles * -(-n // tile["rows"]), m_tiles,
+            -(-k_blocks // tile["depth"]), tile["rows"], tile["tokens"], loaded,
+            clusters[share - 1], 1 + tile["two"], -(-n // 64) * k_blocks * block, m * k * size,
+            m * n * 2, size == 1, made]
 
 
-def norm4(a, b):
+def longer(a, b):
     return (a**4 + b**4)**0.25
 
 
-def cost(s, g, tiles):
-    """What linear_cost.cu says, in ns: s samples, g the constants, tiles [3, rows] of the table."""
-    index = s["tile"].astype(int)
-    products, rate, end = tiles[:, index]
-    products = products * numpy.where(s["narrow"] > 0, g["NARROW"], 1)
+def cost(s, g, products, narrow, rate, alone, end):
+    """What linear_cost.cu says, in ns: s samples, g the general numbers, the others by sample."""
+    products = numpy.where(s["narrow"] > 0, narrow, products)
     products = products * numpy.where(s["made"] > 0, 10, 1)  # of 16-bit products
-    clusters = numpy.vectorize(CLUSTERS.get)(s["share"].astype(int)).astype(float)
-    at_once = numpy.where(s["two"] > 0, 2.0, 1.0)
+    end = end * numpy.where(s["share"] > 1, g["ends"], 1)
     blocks = s["tiles"] * s["share"]
-    busy = numpy.minimum(blocks, clusters)
-    crowd = numpy.clip(blocks / clusters, 1, at_once)
-    loaded = s["depth"] * (s["rows"] / 64 * s["block"] + s["tokens"] * 128)
-    load = loaded / numpy.minimum(rate, g["L2"] / busy) * crowd
-    last = load + g["ABSENT"] * s["depth"] * s["absent"] * crowd
-    step = norm4(load, products * crowd)
-    longest = norm4(last, products * crowd)
-    waves = blocks / (clusters * at_once)
+    busy = numpy.minimum(blocks, s["room"])
+    crowd = numpy.clip(blocks / s["room"], 1, s["at_once"])
+    load = s["loaded"] / numpy.minimum(rate, g["l2"] / busy)
+    step = longer(load, products) * crowd
+    waves = blocks / (s["room"] * s["at_once"])
     empty = numpy.ceil(waves) - waves
     stays = s["family"] == 0
-    filled = numpy.where(stays, g["LAST"], g["LAST_FEW"])
-    turns = numpy.where(waves > 1, numpy.ceil(waves) - filled * empty, 1)
-    length = numpy.ceil(s["steps"] / s["share"])
-    part, more = length * step, length * (longest - step)
-    time = numpy.where(stays, turns * (part + end) + more,
-                       turns * part + more + end + g["FURTHER"] * (numpy.ceil(waves) - 1))
-    by_steps = g["CUT"] + g["CUT_STEPS"] * s["tiles"] * s["steps"] / PROCESSORS * step + 4 * end
-    time = numpy.where(s["cut"] > 0, by_steps, time)
-    memory = (s["weight"] + g["TOKENS"] * s["bytes_x"] + g["OUTPUTS"] * s["bytes_y"]) / g["MEMORY"]
-    alone = s["weight"] * (1 + g["AGAIN"] * (s["m_tiles"] - 1)) / (busy * g["ALONE"])
-    launch = numpy.choose(s["family"].astype(int), [g["LAUNCH"], g["LAUNCH_KEPT"], g["LAUNCH_FEW"]])
-    sent = s["rows"] * s["tokens"] * 4 * (s["share"] - 1) / s["share"]
-    exchange = numpy.where(s["share"] > 1, g["MEET"] + g["MEET_MORE"] * (s["share"] - 2) +
-                           sent / g["SEND"], 0)
-    return launch + norm4(time, norm4(memory, alone)) + exchange
+    turns = numpy.where(waves > 1, numpy.ceil(waves) - empty *
+                        numpy.where(stays, g["last"], g["last_few"]), 1)
+    part = numpy.ceil(s["steps"] / s["share"]) * step
+    further = g["further"] * numpy.maximum(numpy.ceil(waves) - 1, 0)
+    time = numpy.where(stays, turns * (part + end), turns * part + end + further)
+    by_steps = g["cut_steps"] * s["tiles"] * s["steps"] / s["room"] * step
+    time = numpy.where(s["cut"] > 0, g["cut"] + by_steps + 4 * end, time)
+    memory = (s["weight"] + g["tokens"] * s["bytes_x"] + g["outputs"] * s["bytes_y"]) / g["memory"]
+    spare = numpy.clip(s["room"] * s["at_once"] / blocks - 1, 0, 1)
+    alone = s["weight"] * (1 + g["again"] * (s["m_tiles"] - 1)) / (
+        busy * alone * (1 + g["ahead"] * spare))
+    launch = numpy.choose(s["family"].astype(int),
+                          [g["launch"], g["launch_kept"], g["launch_few"]])
+    sums = s["rows"] * s["most"] * 4 * (s["share"] - 1) / s["share"]
+    exchange = numpy.where(s["share"] > 1, g["meet"] + g["meet_more"] * (s["share"] - 2) +
+                           sums / g["send"], 0)
+    return launch - g["early"] * spare + longer(time, longer(memory, alone)) + exchange
 
 
-def errors(sweep, g, tiles):
-    """What is to be small: near the best tile the error itself, elsewhere only to look better."""
-    guess = numpy.log(numpy.maximum(cost(sweep.of, g, tiles), 1))
-    true, best = numpy.log(sweep.of["ns"]), numpy.log(sweep.best)
-    weight = numpy.exp(-3 * (numpy.exp(true - best) - 1))
-    under = numpy.maximum(numpy.minimum(true, best + CONVINCING) - guess, 0)
-    return numpy.concatenate([weight * (guess - true), numpy.sqrt(1 - weight**2) * under])
+class Fit:
+    """The logarithms of the fitted numbers: the general ones, then COLUMNS of each tile."""
 
+    def __init__(self, g, costs, names):
+        self.names, self.fixed = names, {"memory_speed": g["memory_speed"]}
+        self.general = [name for name in g if name not in self.fixed]
+        self.v = numpy.log(numpy.concatenate(
+            [[g[name] for name in self.general],
+             numpy.array([costs[name] for name in names]).T.ravel()]))
 
-def fit(sweeps, g, tiles):
-    """Levenberg and Marquardt's steps on the logarithms of everything."""
-    names = list(g)
-    shape = tiles.shape
-
-    def unpack(v):
+    def unpack(self, v):
         v = numpy.exp(v)
-        return dict(zip(names, v[:len(names)])), v[len(names):].reshape(shape)
+        at = len(self.general)
+        return dict(zip(self.general, v)), v[at:].reshape(len(COLUMNS), len(self.names))
 
-    def residuals(v):
-        parts = [errors(s, *unpack(v)) for s in sweeps]
-        return numpy.concatenate(parts + [held * (v - start)])
+    def guess(self, sweep, v, moved=None):
+        """The logarithms of the times; `moved` is increased by STEP, of all tiles at once."""
+        g, tiles = self.unpack(v)
+        tiles = tiles[:, sweep.tile]
+        if moved is not None and moved < len(self.general):
+            g[self.general[moved]] *= math.exp(STEP)
+        elif moved is not None:
+            tiles[moved - len(self.general)] *= math.exp(STEP)
+        return numpy.log(numpy.maximum(cost(sweep.of, g, *tiles), 1))
 
-    start = numpy.log(numpy.concatenate([list(g.values()), tiles.ravel()]))
-    v, damp = start.copy(), 1.0
-    held = numpy.where(numpy.arange(len(v)) == names.index("ABSENT"), 1e3, 0.3)  # seen alone
-    now = residuals(v)
-    for step in range(STEPS):
-        columns = []
-        for i in range(len(v)):
-            moved = v.copy()
-            moved[i] += 1e-4
-            columns.append((residuals(moved) - now) / 1e-4)
-        jacobian = numpy.array(columns).T
-        square, slope = jacobian.T @ jacobian, jacobian.T @ now
-        for _ in range(8):
-            move = numpy.linalg.solve(square + damp * numpy.diag(numpy.diag(square) + 1e-6), slope)
-            after = residuals(v - move)
-            if after @ after < now @ now:
-                break
-            damp *= 4
-        else:
-            break
-        gain = 1 - (after @ after) / (now @ now)
-        v, now, damp = v - move, after, damp / 3
-        print(f"# step {step}: {math.sqrt(now @ now):.3f}", flush=True)
-        if gain < 1e-4:
-            break
-    return unpack(v)
-
-
-def sharpen(sweeps, g, tiles):
-    """Then for the choice itself: lowers the mean of what is lost where tiles are chosen with the
-    probability that their costs differ by no more than LIKELY."""
-    names, shape = list(g), tiles.shape
-
-    def unpack(v):
-        v = numpy.exp(v)
-        return dict(zip(names, v[:len(names)])), v[len(names):].reshape(shape)
-
-    def lost(v, slopes):
-        total, out = 0, []
-        for sweep in sweeps:
-            guess = numpy.log(numpy.maximum(cost(sweep.of, *unpack(v)), 1))
-            loss = numpy.minimum(sweep.of["ns"] / sweep.best - 1, 1)
-            order, starts = sweep.order, sweep.starts
-            z = -guess[order] / LIKELY
-            z -= numpy.repeat(numpy.maximum.reduceat(z, starts), sweep.lengths)
-            p = numpy.exp(z)
-            p /= numpy.repeat(numpy.add.reduceat(p, starts), sweep.lengths)
-            mean = numpy.add.reduceat(p * loss[order], starts)
-            total += mean.sum()
-            if slopes:
-                d = numpy.empty_like(p)
-                d[order] = -p * (loss[order] - numpy.repeat(mean, sweep.lengths)) / LIKELY
-                out.append((d, guess))
+    def slope(self, sweep, v, choice):
+        """The loss of a sweep and what it has for slopes. A sample moves only its own tile."""
+        guess = self.guess(sweep, v)
+        total, by_guess = loss(sweep, guess, choice)
+        out, at, count = numpy.zeros(len(v)), len(self.general), len(self.names)
+        for i in range(at + len(COLUMNS)):
+            by_sample = by_guess * (self.guess(sweep, v, i) - guess) / STEP
+            if i < at:
+                out[i] = by_sample.sum()
+            else:
+                first = at + (i - at) * count
+                out[first:first + count] = numpy.bincount(sweep.tile, by_sample, count)
         return total, out
 
-    start = numpy.log(numpy.concatenate([list(g.values()), tiles.ravel()]))
-    v, speed, kept = start.copy(), numpy.zeros(len(start)), (1e9, start)
-    cells = sum(len(s.cells) for s in sweeps)
-    for step in range(TURNS):
-        total, slopes = lost(v, True)
-        total += 20 * ((v - start)**2).sum()
-        if total < kept[0]:
-            kept = (total, v.copy())
-        slope = 40 * (v - start)
-        for i in range(len(v)):
-            moved = v.copy()
-            moved[i] += 1e-4
-            for sweep, (d, guess) in zip(sweeps, slopes):
-                there = numpy.log(numpy.maximum(cost(sweep.of, *unpack(moved)), 1))
-                slope[i] += d @ (there - guess) / 1e-4
-        slope[names.index("ABSENT")] = 0
-        speed = 0.8 * speed + slope
-        v = v - 0.004 * (1 - step / TURNS) * speed / (numpy.abs(speed).mean() + 1e-9)
-        if step % 10 == 0:
-            print(f"# turn {step}: {100 * total / cells:.2f} %", flush=True)
-    return unpack(kept[1])
+    def run(self, sweeps):
+        """Adam's steps, first on the times alone, then on the choice, too."""
+        start, v = self.v.copy(), self.v
+        mean, square = numpy.zeros(len(v)), numpy.zeros(len(v))
+        for turn in range(TURNS):
+            late = turn >= TURNS // 2
+            parts = [self.slope(sweep, v, CHOICE if late else 0) for sweep in sweeps]
+            slope = sum(p[1] for p in parts) + 2 * HOLD * (v - start)
+            mean, square = 0.9 * mean + 0.1 * slope, 0.98 * square + 0.02 * slope**2
+            left = 1 - (2 * turn / TURNS - late)
+            speed = (0.008 if late else 0.04) * left + 0.001
+            v = v - speed * mean / (1 - 0.9**(turn + 1)) / (
+                numpy.sqrt(square / (1 - 0.98**(turn + 1))) + 1e-9)
+            if turn % 50 == 0:
+                print(f"# turn {turn}: {sum(p[0] for p in parts):.2f}", flush=True)
+        self.v = v
 
 
-def check(sweep, g, tiles, names):
+def loss(sweep, guess, choice):
+    """Near the best tile the error of the time itself, elsewhere that a tile looks better than it
+    is; and `choice` times what is lost where tiles are chosen with the probability that their times
+    differ by no more than LIKELY. With the slopes by each sample's guess."""
+    true, best = numpy.log(sweep.of["ns"]), numpy.log(sweep.best)
+    near = numpy.exp(-NEAR * (numpy.exp(true - best) - 1))
+    error, under = guess - true, numpy.maximum(numpy.minimum(true, best + CONVINCING) - guess, 0)
+    total = (near**2 * error**2 + (1 - near**2) * under**2).sum()
+    slope = 2 * near**2 * error - 2 * (1 - near**2) * under
+    if not choice:
+        return total, slope
+    lost = numpy.minimum(sweep.of["ns"] / sweep.best - 1, 1)
+    z = -guess / LIKELY
+    p = numpy.exp(z - numpy.maximum.reduceat(z, sweep.starts)[sweep.cell])
+    p /= numpy.add.reduceat(p, sweep.starts)[sweep.cell]
+    mean = numpy.add.reduceat(p * lost, sweep.starts)
+    return (total + choice * mean.sum(),
+            slope - choice * p * (lost - mean[sweep.cell]) / LIKELY)
+
+
+def check(sweep, fit):
     """How far the tile that the costs choose is from the best one, over a sweep's cells."""
-    guess, true = cost(sweep.of, g, tiles), sweep.of["ns"]
-    lost = []
+    guess, true, lost = numpy.exp(fit.guess(sweep, fit.v)), sweep.of["ns"], []
     for key, cell in sweep.cells:
-        chosen = min(cell, key=lambda i: guess[i])
-        best = min(cell, key=lambda i: true[i])
-        label = lambda i: f"{names[int(sweep.of['tile'][i])]}/{int(sweep.of['share'][i])}"
+        chosen, best = min(cell, key=lambda i: guess[i]), min(cell, key=lambda i: true[i])
+        label = lambda i: f"{fit.names[sweep.tile[i]]}/{int(sweep.of['share'][i])}"
         lost.append((true[chosen] / true[best] - 1, key, label(chosen), label(best),
                      true[chosen] / 1e3, guess[chosen] / 1e3))
     lost.sort(reverse=True, key=lambda x: x[0])
-    share = [x[0] for x in lost]
-    near = numpy.abs(numpy.log(guess / true))[sweep.of["ns"] < 1.15 * sweep.best]
-    mean, close = sum(share) / len(share), sum(x <= 0.05 for x in share) / len(share)
-    print(f"# {sweep.path}: {len(lost)} cells, chosen over best: mean {100 * mean:.1f} %,"
-          f" within 5 % {100 * close:.0f} %, worst {100 * share[0]:.0f} %;"
+    share = numpy.array([x[0] for x in lost])
+    near = numpy.abs(numpy.log(guess / true))[true < 1.15 * sweep.best]
+    print(f"# {sweep.path}: {len(lost)} cells, chosen over best: mean {100 * share.mean():.1f} %,"
+          f" within 5 % {100 * (share <= 0.05).mean():.0f} %, worst {100 * share[0]:.0f} %;"
           f" error of the times near the best: median {100 * numpy.median(near):.1f} %")
     for x in lost[:8]:
         print(f"#   {100 * x[0]:.0f} %: {x[1]} {x[2]} for {x[3]}, {x[4]:.1f} us, thought"
               f" {x[5]:.1f}")
 
 
-def show(g, tiles, table, names):
-    """The lines of linear_cost.def."""
-    for name, value in g.items():
-        print(f"COST({name}, {value:.4g})")
-    for name, row in table.items():
-        costs = ", ".join(f"{round(x):4d}" for x in tiles[:, names.index(name)])
-        print(f"{row['macro']}_COST({row['rows']:3d}, {row['tokens']:3d}, {costs})")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("sweeps", nargs="+")
+    parser.add_argument("--gpu", default="h200", help="linear_cost_GPU.def is read and written")
+    parser.add_argument("--like", help="the GPU whose numbers are the first guess")
+    parser.add_argument("--title", help="the GPU's name for people")
+    parser.add_argument("--memory-speed", type=float, help="bytes a ns")
+    parser.add_argument("--clusters", default="132,132,117,120",
+                        help="blocks at a time in clusters of 1 to 4, as CUDA counts them")
     parser.add_argument("--check", nargs="*", default=[])
     parser.add_argument("--keep", action="store_true")
-    parser.add_argument("--memory", type=float, help="bytes a ns that the GPU's memory moves")
     args = parser.parse_args()
-    table = read_tiles()
-    names = sorted(table)
-    g = read_globals()
-    if args.memory:
-        g["MEMORY"] = args.memory
-    tiles = numpy.array([table[name]["costs"] for name in names], dtype=float).T
-    sweeps = [Sweep(path, table, names) for path in args.sweeps]
+    tiles = read_tiles()
+    names = [name for name, tile in tiles.items() if tile["family"] in FITTED]
+    title, g, costs = read_costs(args.like or args.gpu, tiles)
+    g["memory_speed"] = args.memory_speed or g["memory_speed"]
+    clusters = [float(x) for x in args.clusters.split(",")]
+    fit = Fit(g, costs, names)
+    sweeps = [Sweep(path, tiles, names, clusters) for path in args.sweeps]
     if not args.keep:
-        g, tiles = sharpen(sweeps, *fit(sweeps, g, tiles))
-        show(g, tiles, table, names)
-    for sweep in sweeps + [Sweep(path, table, names) for path in args.check]:
-        check(sweep, g, tiles, names)
+        fit.run(sweeps)
+        general, rows = fit.unpack(fit.v)
+        costs.update({name: rows[:, i] for i, name in enumerate(names)})
+        write_costs(args.gpu, args.title or title, fit.fixed | general, costs, tiles)
+    for sweep in sweeps + [Sweep(path, tiles, names, clusters) for path in args.check]:
+        check(sweep, fit)
 
 
 if __name__ == "__main__":
