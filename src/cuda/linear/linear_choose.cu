@@ -249,10 +249,12 @@ size_t device_linear_work_bytes(const s24i_device *device, s24_dtype dtype)
     return (size_t)device->processors * (MAX_WARPS * sizeof(unsigned) + most);
 }
 
-/* A tile more than twice as long as there are tokens only loads what is not there. */
-static bool is_too_long(const linear_row *row, int64_t m)
+/* A tile more than twice as long as there are tokens only loads what is not there. Those for few
+   tokens load what there is: where n suits a wide one best, it is taken for less than its tokens,
+   and fewer tokens never take longer than more. */
+static bool is_too_long(const linear_option *option, const linear_row *row, int64_t m)
 {
-    return row->tokens > 2 * ceil_div(m, 8) * 8;
+    return option->family != LINEAR_FEW && row->tokens > 2 * ceil_div(m, 8) * 8;
 }
 
 /* Hopper's own tiles take columns of tokens the quick way alone. */
@@ -293,7 +295,8 @@ int device_linear_choose(const s24i_device *device, const s24i_device_linear *jo
         const bool few = ceil_div(job->m, row->tokens) * ceil_div(job->weight->n, row->rows) <
                          device->processors;
         const bool shares = option->cut || option->share > 1;
-        if (!can_be_used(device, job, option) || is_too_long(row, job->m) || (shares && !few))
+        if (!can_be_used(device, job, option) || is_too_long(option, row, job->m) ||
+            (shares && !few))
             continue;
         double time = linear_cost(device, job, row, option);
         if (chosen >= 0 && time >= best) continue;
