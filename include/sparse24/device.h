@@ -171,12 +171,13 @@ typedef struct s24_device_linear_norm {
 typedef struct s24_device_linear_args {
     size_t size; /* sizeof(s24_device_linear_args) */
     /* [m, n] device memory, written: of the weight's dtype or f32 where that has 16 bits, else of
-       f16, bf16 or f32, and from i8 also i32 and i8 (to nearest, saturated). */
+       f16, bf16 or f32, from i8 also i32 and i8, from e4m3 also e4m3 (to nearest, saturated). */
     const s24_dense *y;
     const s24_dense *x; /* [m, k] of the weight's dtype */
-    const void *bias;   /* [n] of y's dtype, f32 where that is an integer; or NULL */
+    const void *bias;   /* [n] of y's dtype, f32 where that is an integer or e4m3; or NULL */
     s24_activation activation;
-    const s24_dense *residual; /* [m, n] as y or NULL, added after the activation; may be y */
+    /* [m, n] as y or NULL, added after the activation; may be y; not of e4m3 */
+    const s24_dense *residual;
     /* Device memory that lets the GPU's processors share a tile: NULL, or
        s24_device_linear_work_bytes bytes, zeros before its first use and used by one stream. */
     void *work;
@@ -186,20 +187,23 @@ typedef struct s24_device_linear_args {
     const float *x_scale;               /* [m] device memory, a factor per token, or NULL */
     const float *w_scale;               /* [n] device memory, a factor per output, or NULL */
     const s24_device_linear_norm *norm; /* or NULL */
+    float alpha;   /* with w_scale: a factor of all tokens, next to x_scale or alone; 0: 1 */
+    float y_scale; /* of a y of i8 or e4m3: what is in it is the result divided by this; 0: 1 */
 } s24_device_linear_args;
 
 S24_API size_t s24_device_linear_work_bytes(const s24_device *device,
                                             const s24_device_weight *weight);
 /*
- * Computes y = activation(x·wᵀ·x_scale·w_scale + bias) + residual, sums in f32 (of i8 in i32,
+ * Computes y = activation(x·wᵀ·alpha·x_scale·w_scale + bias) + residual, sums in f32 (of i8 in i32,
  * exact, and as they are into a y of i32 where nothing else is asked), rounded once. e4m3 and e5m2
  * are summed as the tensor cores do it, with 14 bits or so: docs/numerics.md. Enqueues one kernel
  * and allocates nothing; it may be captured into a graph. x, y and residual start at multiples of
  * 16 bytes and so do their rows. The weight and the bias must be complete before. With norms y is
  * of the weight's dtype, f16 or bf16, 8 divides n, and there are no scales; with x_moments no bias,
  * no residual and at most a GELU, with y_moments a residual and no activation. Errors: ARGUMENT
- * (alignment, an unknown tile), UNSUPPORTED (a tile that this product cannot have; norms without
- * compute capability 9.0), SHAPE, DTYPE.
+ * (alignment, an unknown tile, alpha or y_scale that is not finite, below 0 or without what it is
+ * for), UNSUPPORTED (a tile that this product cannot have; norms without compute capability 9.0),
+ * SHAPE, DTYPE.
  */
 S24_API s24_status s24_device_linear(s24_ctx *ctx, s24_device *device,
                                      const s24_device_weight *weight,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Products on a device: the checks before one kernel. */
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,17 +26,35 @@ s24_status s24i_device_operand(s24_ctx *ctx, const char *name, const s24_dense *
 }
 
 /* Y of a 16-bit weight has its dtype or f32, of an 8-bit one any floating point dtype, of i8
-   also i8 and i32. */
+   also i8 and i32, of e4m3 also e4m3. */
 static s24_status check_y_dtype(s24_ctx *ctx, s24_dtype w, s24_dtype y)
 {
     const int narrow = s24_dtype_bytes(w) == 1;
     const int known = y == S24_F32 || (narrow ? y == S24_F16 || y == S24_BF16 : y == w) ||
-                      (w == S24_I8 && (y == S24_I8 || y == S24_I32));
+                      (w == S24_I8 && (y == S24_I8 || y == S24_I32)) ||
+                      (w == S24_E4M3 && y == S24_E4M3);
     REQUIRE(ctx, known, S24_ERROR_DTYPE, "y is %s of a weight of %s; expected %s",
             s24_dtype_name(y), s24_dtype_name(w),
-            w == S24_I8 ? "f32, f16, bf16, i32 or i8"
-            : narrow    ? "f32, f16 or bf16"
-                        : "the weight's dtype or f32");
+            w == S24_I8     ? "f32, f16, bf16, i32 or i8"
+            : w == S24_E4M3 ? "f32, f16, bf16 or e4m3"
+            : narrow        ? "f32, f16 or bf16"
+                            : "the weight's dtype or f32");
+    return S24_OK;
+}
+
+/* The factors that are no vectors. */
+static s24_status check_factors(s24_ctx *ctx, const s24_device_linear_args *a)
+{
+    const int small = a->y->dtype == S24_I8 || a->y->dtype == S24_E4M3;
+    REQUIRE(ctx, a->alpha >= 0 && a->alpha <= FLT_MAX && (!(a->alpha > 0) || a->w_scale),
+            S24_ERROR_ARGUMENT, "alpha is %g%s; expected a finite number from 0 on, with w_scale",
+            (double)a->alpha, a->w_scale ? "" : " without w_scale");
+    REQUIRE(ctx, a->y_scale >= 0 && a->y_scale <= FLT_MAX && (!(a->y_scale > 0) || small),
+            S24_ERROR_ARGUMENT,
+            "y_scale is %g of a y of %s; expected a finite number from 0 on, and i8 or e4m3",
+            (double)a->y_scale, s24_dtype_name(a->y->dtype));
+    REQUIRE(ctx, a->y->dtype != S24_E4M3 || !a->residual, S24_ERROR_ARGUMENT,
+            "a residual of a y of e4m3; expected none, or a y of more bits");
     return S24_OK;
 }
 
@@ -139,6 +158,7 @@ static s24_status check_args(s24_ctx *ctx, const s24_device *device, const s24_d
 {
     TRY(check_operands(ctx, w, a, columns));
     TRY(s24i_device_terms(ctx, a));
+    TRY(check_factors(ctx, a));
     size_t need = device->table->linear_work_bytes(device->gpu, w->dtype);
     REQUIRE(ctx, !a->work || (a->work_bytes >= need && (uintptr_t)a->work % 256 == 0),
             S24_ERROR_ARGUMENT,

@@ -72,6 +72,14 @@ static void test_refusals(void **state)
         assert_refused(ctx, S24_ERROR_ARGUMENT, "x_scale is at",
                        s24_device_linear(ctx, device, p.weight, &args));
         args.x_scale = NULL;
+        args.alpha = 2;
+        assert_refused(ctx, S24_ERROR_ARGUMENT, "alpha is 2 without w_scale",
+                       s24_device_linear(ctx, device, p.weight, &args));
+        args.alpha = 0;
+        args.y_scale = NAN;
+        assert_refused(ctx, S24_ERROR_ARGUMENT, "y_scale is nan of a y of bf16",
+                       s24_device_linear(ctx, device, p.weight, &args));
+        args.y_scale = 0;
         args.tile = "1x1";
         assert_refused(ctx, S24_ERROR_ARGUMENT, "no tile named",
                        s24_device_linear(ctx, device, p.weight, &args));

@@ -53,6 +53,49 @@ static void test_products(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* From 8 bits to 8 bits, as encoders go from product to product: one scale for all tokens or one
+   each, GELU and none, every tile. */
+static void test_eight_to_eight(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {
+        {1, 64, 64}, {17, 130, 192}, {129, 72, 320}, {200, 264, 256}, {300, 328, 128}};
+    static const s24_dtype dtypes[] = {S24_E4M3, S24_I8};
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    const char *tile;
+    for (int64_t s = 0; device && s < 10; s++) {
+        const int64_t *shape = shapes[s / 2];
+        problem p = {.ctx = ctx,
+                     .device = device,
+                     .dtype = dtypes[s % 2],
+                     .y_dtype = dtypes[s % 2],
+                     .m = shape[0],
+                     .n = shape[1],
+                     .k = shape[2]};
+        problem_make(&p);
+        const int there = s24_device_linear_tile(device, p.weight, p.m) != NULL;
+        for (int i = -1; there; i++) {
+            tile = i < 0 ? NULL : s24_device_tile_name(device, i);
+            if (i >= 0 && !tile) break;
+            run_twice(&p, tile, S24_ACTIVATION_GELU, WITH_FACTORS | WITH_BIAS);
+            run_twice(&p, tile, S24_ACTIVATION_GELU, i % 2 ? WITH_SCALES : WITH_FACTORS);
+            run_twice(&p, tile, i % 2 ? S24_ACTIVATION_NONE : S24_ACTIVATION_RELU,
+                      WITH_FACTORS | WITH_BIAS);
+        }
+        problem_free(&p);
+        p.y_dtype = S24_BF16;
+        problem_make(&p);
+        for (int i = 0; there && (tile = s24_device_tile_name(device, i)) != NULL; i++)
+            run_twice(&p, tile, i % 2 ? S24_ACTIVATION_GELU : S24_ACTIVATION_NONE,
+                      WITH_FACTORS | WITH_BIAS);
+        problem_free(&p);
+    }
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
 /* Each number of tokens from 1 to 17, where tiles begin and end, in every tile. */
 static void test_few_tokens(void **state)
 {
@@ -307,10 +350,11 @@ static void test_gelu_of_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),        cmocka_unit_test(test_few_tokens),
-        cmocka_unit_test(test_many_tiles),      cmocka_unit_test(test_columns),
-        cmocka_unit_test(test_columns_refused), cmocka_unit_test(test_dense_sparse),
-        cmocka_unit_test(test_gelu_of_large),   cmocka_unit_test(test_in_a_row),
+        cmocka_unit_test(test_products),     cmocka_unit_test(test_eight_to_eight),
+        cmocka_unit_test(test_few_tokens),   cmocka_unit_test(test_many_tiles),
+        cmocka_unit_test(test_columns),      cmocka_unit_test(test_columns_refused),
+        cmocka_unit_test(test_dense_sparse), cmocka_unit_test(test_gelu_of_large),
+        cmocka_unit_test(test_in_a_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

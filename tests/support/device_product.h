@@ -142,10 +142,10 @@ static inline void sum_up(problem *p)
 static inline void make_operands(problem *p)
 {
     const size_t bytes = s24_dtype_bytes(p->dtype), y_bytes = s24_dtype_bytes(p->y_dtype);
-    const int integers = p->y_dtype == S24_I8 || p->y_dtype == S24_I32;
+    const int wide_bias = s24_dtype_bytes(p->y_dtype) == 1 || p->y_dtype == S24_I32;
     p->ldx = ((p->columns ? p->m : p->k) + 31) / 16 * 16;
     p->ldy = ((p->columns ? p->m : p->n) + 31) / 16 * 16;
-    p->bias_dtype = integers ? S24_F32 : p->y_dtype;
+    p->bias_dtype = wide_bias ? S24_F32 : p->y_dtype;
     p->x = malloc((size_t)x_count(p) * bytes);
     p->w = malloc((size_t)(p->n * p->k) * bytes);
     p->y = malloc((size_t)y_count(p) * y_bytes);
@@ -209,6 +209,12 @@ static inline void problem_free(problem *p)
         free(host[i]);
 }
 
+/* The largest number of a dtype of 8 bits, as which larger ones are stored. */
+static inline double most_of(s24_dtype dtype, int below)
+{
+    return dtype == S24_E4M3 ? 448 : below ? 128 : 127;
+}
+
 /* What rounding to Y's dtype may make of a value, and the sums' own error, which sums up as the
    hardware's: i8 exactly, of 8-bit floats 14 bits of the largest, else f32. */
 static inline double slack(const problem *p, const s24_device_linear_args *args, double v,
@@ -224,6 +230,8 @@ static inline double slack(const problem *p, const s24_device_linear_args *args,
         return fabs(v) / 256 + sums * size + 2e-4;
     case S24_F16:
         return fabs(v) / 2048 + sums * size + 3e-5;
+    case S24_E4M3:
+        return 1.001 * fmax(fabs(v) / 16, 0x1p-10) + sums * size + 1e-5;
     case S24_I8:
     case S24_I32:
         return plain ? 0 : 0.51 + 1e-6 * fabs(v) + sums * size;
@@ -244,7 +252,8 @@ static inline void expect(problem *p, const s24_device_linear_args *args)
     for (int64_t r = 0; r < p->m; r++)
         for (int64_t c = 0; c < p->n; c++) {
             double scale = (args->x_scale ? (double)p->x_scale[r] : 1) *
-                           (args->w_scale ? (double)p->w_scale[c] : 1);
+                           (args->w_scale ? (double)p->w_scale[c] : 1) *
+                           (args->alpha > 0 ? (double)args->alpha : 1);
             double sum = p->sum[r * p->n + c] * scale, size = p->size[r * p->n + c] * scale;
             if (args->bias) sum += value(p, p->bias, p->bias_dtype, c);
             /* The hardware's tanh is all that GELU needs in 16 bits; f16 computes around it in
@@ -254,9 +263,12 @@ static inline void expect(problem *p, const s24_device_linear_args *args)
             const double rough = args->activation == S24_ACTIVATION_GELU ? share * fabs(sum) : 0;
             sum = activation_of(sum, args->activation);
             if (args->residual) sum += value(p, p->residual, p->y_dtype, y_place(p, r, c));
-            if (p->y_dtype == S24_I8) sum = sum < -128 ? -128 : sum > 127 ? 127 : sum;
+            const double share_of = args->y_scale > 0 ? (double)args->y_scale : 1;
+            sum /= share_of;
+            if (s24_dtype_bytes(p->y_dtype) == 1)
+                sum = fmax(-most_of(p->y_dtype, 1), fmin(sum, most_of(p->y_dtype, 0)));
             double got = value(p, p->y, p->y_dtype, y_place(p, r, c));
-            if (!(fabs(got - sum) <= slack(p, args, sum, size) + rough))
+            if (!(fabs(got - sum) <= slack(p, args, sum, size / share_of) + rough / share_of))
                 fail_msg("tile %s, columns %d, %s to %s, m %d n %d k %d, activation %d, bias %d, "
                          "residual %d, "
                          "scales %d: row %d column %d is %g, expected %g",
@@ -287,7 +299,8 @@ static inline void run_in_a_row(problem *p, const char *tile, int times)
 
 static int products_run;
 
-enum { WITH_BIAS = 1, WITH_RESIDUAL = 2, WITH_SCALES = 4 };
+/* WITH_FACTORS: one for all tokens, in place of one each, and what Y is divided by. */
+enum { WITH_BIAS = 1, WITH_RESIDUAL = 2, WITH_SCALES = 4, WITH_FACTORS = 8 };
 
 /* Twice: the second run must give the same bits, whatever the first left in the work memory. */
 static inline void run_twice(problem *p, const char *tile, s24_activation activation, int with)
@@ -299,17 +312,20 @@ static inline void run_twice(problem *p, const char *tile, s24_activation activa
     s24_dense x = {p->gpu[0], p->dtype, x_rows, x_cols, p->ldx};
     s24_dense y = {p->gpu[1], p->y_dtype, y_rows, y_cols, p->ldy};
     s24_dense r = {p->gpu[3], p->y_dtype, y_rows, y_cols, p->ldy};
-    s24_device_linear_args args = {.size = sizeof args,
-                                   .x = &x,
-                                   .y = &y,
-                                   .bias = with & WITH_BIAS ? p->gpu[2] : NULL,
-                                   .activation = activation,
-                                   .residual = with & WITH_RESIDUAL ? &r : NULL,
-                                   .x_scale = with & WITH_SCALES ? p->gpu[4] : NULL,
-                                   .w_scale = with & WITH_SCALES ? p->gpu[5] : NULL,
-                                   .work = p->work,
-                                   .work_bytes = s24_device_linear_work_bytes(p->device, p->weight),
-                                   .tile = tile};
+    s24_device_linear_args args = {
+        .size = sizeof args,
+        .x = &x,
+        .y = &y,
+        .bias = with & WITH_BIAS ? p->gpu[2] : NULL,
+        .activation = activation,
+        .residual = with & WITH_RESIDUAL ? &r : NULL,
+        .x_scale = with & WITH_SCALES ? p->gpu[4] : NULL,
+        .w_scale = with & (WITH_SCALES | WITH_FACTORS) ? p->gpu[5] : NULL,
+        .alpha = with & WITH_FACTORS ? p->x_scale[0] : 0,
+        .y_scale = with & WITH_FACTORS && y.dtype == p->dtype ? 0.37f : 0,
+        .work = p->work,
+        .work_bytes = s24_device_linear_work_bytes(p->device, p->weight),
+        .tile = tile};
     for (int turn = 0; turn < 2; turn++) {
         memset(p->y, 0xff, bytes);
         assert_ok(p->ctx, s24_device_copy(p->ctx, p->device, p->gpu[1], p->y, bytes, NULL));

@@ -47,7 +47,7 @@ static s24_status make_maps(const s24i_device *device, s24i_device_error *error,
     if (job->columns) return make_map(device, error, &maps->y, type, to, 64);
     const linear_epilogue epilogue = linear_epilogue_of(job);
     if (epilogue == LINEAR_FULL || !row->chunk) return S24_OK;
-    if (epilogue == LINEAR_BYTES || epilogue == LINEAR_SCALED_BYTES)
+    if (epilogue >= LINEAR_BYTES && epilogue <= LINEAR_SCALED_GELU_BYTES)
         return make_map(device, error, &maps->y, CU_TENSOR_MAP_DATA_TYPE_UINT8, to, row->chunk, 64);
     if (epilogue != LINEAR_SUMS)
         return make_map(device, error, &maps->y, CU_TENSOR_MAP_DATA_TYPE_UINT16, to, row->chunk);
@@ -121,12 +121,14 @@ static linear_params params_of(const s24i_device *device, const s24i_device_line
     p.residual = data_of(a->residual);
     p.x_scale = a->x_scale;
     p.w_scale = a->w_scale;
+    p.alpha = a->alpha > 0 ? a->alpha : 1.0f;
+    p.y_factor = a->y_scale > 0 ? 1.0f / a->y_scale : 1.0f;
     p.residual_ld = a->residual ? ld_of(a->residual) : 0;
     p.y = a->y->data;
     p.y_ld = ld_of(a->y);
     p.activation = a->activation;
     p.y_dtype = y_dtype;
-    p.bias_dtype = y_dtype == S24_I32 || y_dtype == S24_I8 ? S24_F32 : y_dtype;
+    p.bias_dtype = y_dtype == S24_I32 || bytes_of(y_dtype) == 1 ? S24_F32 : y_dtype;
     p.ready = static_cast<unsigned *>(a->work);
     p.partial =
         static_cast<char *>(a->work) + (size_t)device->processors * MAX_WARPS * sizeof(unsigned);

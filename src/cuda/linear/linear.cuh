@@ -376,9 +376,8 @@ store_tile(const typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear
                 store_columns<TILE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
             else if constexpr (EPILOGUE == LINEAR_SUMS)
                 store_sums<TILE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
-            else if constexpr (EPILOGUE == LINEAR_BYTES || EPILOGUE == LINEAR_SCALED_BYTES)
-                store_bytes<TILE, EPILOGUE == LINEAR_SCALED_BYTES>(d[b], ring, p, y, me, m,
-                                                                   n + b * 64, buffer);
+            else if constexpr (EPILOGUE >= LINEAR_BYTES && EPILOGUE <= LINEAR_SCALED_GELU_BYTES)
+                store_bytes<TILE, EPILOGUE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
             else
                 store_quick<TILE, EPILOGUE>(d[b], ring, p, y, me, m, n + b * 64, buffer);
         }

@@ -73,12 +73,15 @@ linear_epilogue linear_epilogue_of(const s24i_device_linear *job)
     const s24_dtype dtype = job->weight->dtype, y_dtype = bytes_of(dtype) == 1 ? S24_BF16 : dtype;
     const bool bare = !a->residual && !a->x_scale && !a->w_scale;
     const bool narrow = dtype == S24_I8 || dtype == S24_E4M3;
-    if (narrow && !a->residual && a->x_scale && a->w_scale && a->y->dtype == y_dtype) {
+    if (narrow && !a->residual && a->w_scale && a->y->dtype == y_dtype) {
         if (a->activation == S24_ACTIVATION_NONE) return LINEAR_SCALED;
         if (a->activation == S24_ACTIVATION_GELU) return LINEAR_SCALED_GELU;
     }
+    if (narrow && !a->residual && a->w_scale && a->y->dtype == dtype &&
+        a->activation == S24_ACTIVATION_GELU)
+        return LINEAR_SCALED_GELU_BYTES;
     if (dtype == S24_I8 && a->y->dtype == S24_I8 && !a->residual && !a->activation)
-        return bare && !a->bias ? LINEAR_BYTES : LINEAR_SCALED_BYTES;
+        return bare && !a->bias && !(a->y_scale > 0) ? LINEAR_BYTES : LINEAR_SCALED_BYTES;
     if (a->norm && a->norm->x_moments) return a->activation ? LINEAR_NORMED_GELU : LINEAR_NORMED;
     if (a->norm) return LINEAR_ADDED;
     if (bare && a->y->dtype == y_dtype) {

@@ -29,6 +29,8 @@ constexpr linear_row linear_row_of(const char *name)
     if constexpr (TILE::element::takes(TOKENS) && TILE::element::has_scales) {
         row.kernels[LINEAR_SCALED] = (const void *)linear_kernel<TILE, LINEAR_SCALED>;
         row.kernels[LINEAR_SCALED_GELU] = (const void *)linear_kernel<TILE, LINEAR_SCALED_GELU>;
+        row.kernels[LINEAR_SCALED_GELU_BYTES] =
+            (const void *)linear_kernel<TILE, LINEAR_SCALED_GELU_BYTES>;
     }
     if constexpr (TILE::element::takes(TOKENS) && TILE::element::is_integer) {
         row.kernels[LINEAR_SUMS] = (const void *)linear_kernel<TILE, LINEAR_SUMS>;

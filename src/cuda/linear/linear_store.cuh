@@ -115,8 +115,8 @@ scale_sums(float (&s)[N], const linear_params &p, const thread_place &me,
            const token_scales<TOKENS> &scales, int first, int row, float share, float bias_low,
            float bias_high)
 {
-    const float low = row < p.shape.n ? share * p.w_scale[row] : 0.0f;
-    const float high = row + 8 < p.shape.n ? share * p.w_scale[row + 8] : 0.0f;
+    const float low = row < p.shape.n ? share * p.alpha * p.w_scale[row] : 0.0f;
+    const float high = row + 8 < p.shape.n ? share * p.alpha * p.w_scale[row + 8] : 0.0f;
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
 #pragma unroll

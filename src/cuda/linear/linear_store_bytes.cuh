@@ -1,19 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The end of a tile of i8 whose Y is i8 too: sums, through scales and a bias where there are some,
-   saturated, and out through shared memory by the copy engine, as in linear_store.cuh. */
+/* The end of a tile of i8 or e4m3 whose Y is of that dtype, too: sums, through scales, a bias and a
+   GELU where there are some, saturated, and out through shared memory by the copy engine, as in
+   linear_store.cuh. */
 #ifndef S24_CUDA_LINEAR_LINEAR_STORE_BYTES_CUH
 #define S24_CUDA_LINEAR_LINEAR_STORE_BYTES_CUH
 
 #include "cuda/linear/linear_store.cuh"
 
-/* Four integers as the bytes of a word, saturated; `a` is the lowest. */
-static __device__ __forceinline__ uint32_t pack_bytes(int a, int b, int c, int d)
-{
-    uint32_t high, word;
-    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(high) : "r"(d), "r"(c), "r"(0));
-    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(b), "r"(a), "r"(high));
-    return word;
-}
+/* Four numbers as the bytes of a word, to nearest and saturated; `a` is the lowest. */
+template <class T> struct bytes_of_word;
+template <> struct bytes_of_word<int8_t> {
+    static __device__ __forceinline__ uint32_t pack(int a, int b, int c, int d)
+    {
+        uint32_t high, word;
+        asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(high) : "r"(d), "r"(c), "r"(0));
+        asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(b), "r"(a), "r"(high));
+        return word;
+    }
+    static __device__ __forceinline__ uint32_t pack(float a, float b, float c, float d)
+    {
+        return pack(__float2int_rn(a), __float2int_rn(b), __float2int_rn(c), __float2int_rn(d));
+    }
+};
+template <> struct bytes_of_word<__nv_fp8_e4m3> {
+    static __device__ __forceinline__ uint32_t pack(float a, float b, float c, float d)
+    {
+        uint16_t low, high;
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(d), "f"(c));
+        return (uint32_t)high << 16 | low;
+    }
+};
 
 /* Where in a place of 64 bytes per token the 16 outputs of a warp are: mixed as the copy engine's
    64-byte swizzle does. */
@@ -26,14 +43,14 @@ static __device__ __forceinline__ uint32_t bytes_place(int token, int warp)
  * 16 sums, or 8 at last, as matrices of eight tokens by eight pairs of bytes, from the place of
  * their first token on. A thread's pair is what it has of a token, outputs `row` and row + 8.
  */
-template <int N>
-static __device__ __forceinline__ void put_byte_pairs(const int (&v)[N], uint32_t out,
+template <class T, class NUMBER, int N>
+static __device__ __forceinline__ void put_byte_pairs(const NUMBER (&v)[N], uint32_t out,
                                                       const thread_place &me)
 {
     uint32_t words[4] = {};
 #pragma unroll
     for (int i = 0; i < N; i += 4)
-        words[i / 4] = pack_bytes(v[i], v[i + 2], v[i + 1], v[i + 3]);
+        words[i / 4] = bytes_of_word<T>::pack(v[i], v[i + 2], v[i + 1], v[i + 3]);
     if (N > 8)
         matrices_store_4(out + bytes_place(me.lane, me.warp), words);
     else /* of eight tokens the second matrix is none; a place has room for the double */
@@ -81,29 +98,42 @@ static __device__ void store_bytes_edge(uint32_t out, const linear_params &p,
 }
 
 /* What a thread's sums of one output are multiplied with, and what is added. */
-struct output_terms {
-    float scale, bias;
+template <bool GELU> struct output_terms {
+    float scale, bias, factor;
     __device__ output_terms(const linear_params &p, int row)
-        : scale(p.w_scale && row < p.shape.n ? p.w_scale[row] : 1.0f),
-          bias(p.bias && row < p.shape.n ? static_cast<const float *>(p.bias)[row] : 0.0f)
+        : scale(p.w_scale && row < p.shape.n ? p.alpha * p.w_scale[row] : 1.0f),
+          bias(p.bias && row < p.shape.n ? static_cast<const float *>(p.bias)[row] : 0.0f),
+          factor(p.y_factor)
     {
+        const float share = GELU ? 0.5f : factor; /* that activation wants halves */
+        scale *= share;
+        bias *= share;
     }
-    __device__ int apply(int sum, float token_scale) const
+    template <class SUM> __device__ float apply(SUM sum, float token_scale) const
     {
-        return __float2int_rn(fmaf((float)sum * token_scale, scale, bias));
+        const float v = fmaf((float)sum * token_scale, scale, bias);
+        return GELU ? factor * gelu_of_half(v) : v;
     }
 };
 
-/* As store_quick. SCALED: through whatever scales and bias there are. */
-template <class TILE, bool SCALED>
+template <class SUM, bool SCALED> struct stored_number {
+    using type = float;
+};
+template <class SUM> struct stored_number<SUM, false> {
+    using type = SUM;
+};
+
+/* As store_quick: sums as they are, or through whatever scales and bias there are. */
+template <class TILE, linear_epilogue EPILOGUE>
 static __device__ void store_bytes(const typename TILE::sum (&d)[TILE::sums],
                                    const linear_ring<TILE> &ring, const linear_params &p,
                                    const CUtensorMap *y, const thread_place &me, int m, int n,
                                    int &buffer)
 {
     constexpr int PART = TILE::chunk % 32 == 0 ? 16 : TILE::chunk % 16 == 0 ? 8 : 4; /* sums */
+    constexpr bool SCALED = EPILOGUE != LINEAR_BYTES;
     const int row = n + me.warp * 16 + me.lane / 4;
-    const output_terms low(p, row), high(p, row + 8);
+    const output_terms<EPILOGUE == LINEAR_SCALED_GELU_BYTES> low(p, row), high(p, row + 8);
     const token_scales<SCALED ? TILE::tokens : 0> scales(p, me, m);
 #pragma unroll
     for (int c = 0; c < TILE::tokens; c += TILE::chunk) {
@@ -112,7 +142,7 @@ static __device__ void store_bytes(const typename TILE::sum (&d)[TILE::sums],
         chunk_begin<TILE>(me);
 #pragma unroll
         for (int i = 0; i < TILE::chunk / 2; i += PART) {
-            int v[PART];
+            typename stored_number<typename TILE::sum, SCALED>::type v[PART];
 #pragma unroll
             for (int j = 0; j < PART; j += 4)
 #pragma unroll
@@ -127,7 +157,7 @@ static __device__ void store_bytes(const typename TILE::sum (&d)[TILE::sums],
                         v[t + 2] = d[at + 2];
                     }
                 }
-            put_byte_pairs(v, out + i * 128, me);
+            put_byte_pairs<typename TILE::type>(v, out + i * 128, me);
         }
         order_bytes<TILE::chunk>(out, me);
         chunk_end<TILE>(me);

@@ -71,6 +71,8 @@ static __device__ inline uint32_t bits_of(float v, s24_dtype dtype)
         return __float_as_uint(v);
     case S24_I8:
         return (uint8_t)max(-128, min(__float2int_rn(v), 127)); /* NaN: 0 */
+    case S24_E4M3:
+        return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E4M3);
     default:
         return (uint32_t)__float2int_rn(v);
     }
@@ -110,6 +112,8 @@ static __device__ __forceinline__ void round_outputs(uint32_t (&bits)[8], const 
         round_to<S24_F32>(bits, v);
     else if (dtype == S24_I8)
         round_to<S24_I8>(bits, v);
+    else if (dtype == S24_E4M3)
+        round_to<S24_E4M3>(bits, v);
     else
         round_to<S24_I32>(bits, v);
 }
@@ -191,7 +195,7 @@ static __device__ __forceinline__ void write_outputs(void *to, size_t at, const 
 {
     if (dtype == S24_BF16 || dtype == S24_F16)
         write_bits<uint16_t>(to, at, v, count);
-    else if (dtype == S24_I8)
+    else if (dtype == S24_I8 || dtype == S24_E4M3)
         write_bits<uint8_t>(to, at, v, count);
     else
         write_bits<uint32_t>(to, at, v, count);
@@ -227,7 +231,7 @@ static __device__ __forceinline__ void finish_outputs(uint32_t (&bits)[8], const
     for (int i = 0; i < 8; i++)
         v[i] = (float)sum_of_bits(bits[i], typename TILE::sum());
     if (p.x_scale || p.w_scale) {
-        const float scale = p.x_scale ? p.x_scale[m] : 1.0f;
+        const float scale = p.x_scale ? p.alpha * p.x_scale[m] : p.alpha;
         shared_read_8(t, terms, terms + 16);
 #pragma unroll
         for (int i = 0; i < 8; i++)
@@ -243,6 +247,11 @@ static __device__ __forceinline__ void finish_outputs(uint32_t (&bits)[8], const
     if (p.residual) {
         read_outputs(t, p.residual, (size_t)m * p.residual_ld + n, count, p.y_dtype);
         add_outputs(v, t, p.y_dtype);
+    }
+    if (p.y_factor != 1.0f) {
+#pragma unroll
+        for (float &x : v)
+            x *= p.y_factor;
     }
     round_outputs(bits, v, p.y_dtype);
 }

@@ -20,7 +20,8 @@ enum {
 /* What happens to the sums. BIAS is quick: a bias, and Y of X's 16-bit dtype or, of an 8-bit one,
    of bf16; GELU is the same and that activation, for 16-bit dtypes; SCALED and SCALED_GELU are
    those of i8 and e4m3 with both scales. SUMS of i8 go into a Y of i32 as they are, BYTES into one
-   of i8, saturated; SCALED_BYTES go through scales and a bias first. FULL does whatever there is.
+   of i8, saturated; SCALED_BYTES go through scales and a bias first, and SCALED_GELU_BYTES, of i8
+   and e4m3 into the same, through that activation, too. FULL does whatever there is.
    Those of linear_norm.cuh: X is to be NORMED, or ADDED is what the next norm is of. */
 enum linear_epilogue {
     LINEAR_BIAS,
@@ -31,6 +32,7 @@ enum linear_epilogue {
     LINEAR_SCALED_GELU,
     LINEAR_BYTES,
     LINEAR_SCALED_BYTES,
+    LINEAR_SCALED_GELU_BYTES,
     LINEAR_NORMED,
     LINEAR_NORMED_GELU,
     LINEAR_ADDED,
@@ -44,6 +46,7 @@ struct linear_params {
     unsigned slab_bytes; /* of one, all of k */
     const void *bias, *residual;
     const float *x_scale, *w_scale; /* [m], [n], or NULL */
+    float alpha, y_factor;          /* of all sums that have scales; of a Y of 8 bits */
     void *y;
     long long residual_ld, y_ld;
     int activation;

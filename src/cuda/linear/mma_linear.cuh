@@ -271,7 +271,7 @@ template <class TILE>
 static __device__ __forceinline__ void finish_tokens(uint32_t (&bits)[8], const linear_params &l,
                                                      int m, int n, int count)
 {
-    const float scale = l.w_scale ? l.w_scale[n] : 1.0f;
+    const float scale = l.w_scale ? l.alpha * l.w_scale[n] : 1.0f;
     const float bias = l.bias ? read_float(l.bias, l.bias_dtype, n) : 0.0f;
     float v[8];
 #pragma unroll

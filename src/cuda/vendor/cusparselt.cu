@@ -414,7 +414,7 @@ s24_status vendor_enqueue(s24i_device *device, const s24i_device_linear *job, vo
                                 ld_of(a->y),   job->columns, a->residual != nullptr};
     const float one = 1, beta = a->residual ? 1.0f : 0.0f;
     cudaStream_t streams[1] = {static_cast<cudaStream_t>(stream)};
-    if (a->bias || a->activation || a->x_scale || a->w_scale || a->norm ||
+    if (a->bias || a->activation || a->x_scale || a->w_scale || a->y_scale > 0 || a->norm ||
         (a->residual && ld_of(a->residual) != ld_of(a->y)))
         return device_failed(error, S24_ERROR_UNSUPPORTED,
                              "the backend cusparselt computes products alone, or with a residual "
