@@ -4,6 +4,8 @@
  */
 #include "device/device_room.h"
 
+#include <float.h>
+
 /* Runs an entry of the device's table on a job. */
 #define RUN(entry, job)                                                                            \
     s24i_device_status(ctx, device->table->entry(device->gpu, job, (job)->stream, &error), &error)
@@ -45,14 +47,13 @@ static s24_status operand(s24_ctx *ctx, const char *name, const s24_dense *d, s2
     return S24_OK;
 }
 
-/* Checks rows of 8 bits that x, [rows, cols], is quantised to, and their scales. */
+/* Checks rows of 8 bits that x, [rows, cols], is quantised to. */
 static s24_status narrow_rows(s24_ctx *ctx, const char *name, const s24_dense *d,
-                              const float *scales, const s24_dense *x)
+                              const s24_dense *x)
 {
     TRY(not_null(ctx, d, name));
     TRY(s24i_dense_check(ctx, name, d));
     TRY(aligned(ctx, d->data, name));
-    TRY(aligned(ctx, scales, "the scale"));
     REQUIRE(ctx, d->dtype == S24_I8 || d->dtype == S24_E4M3, S24_ERROR_DTYPE,
             "%s is %s; expected i8 or e4m3", name, s24_dtype_name(d->dtype));
     REQUIRE(ctx, d->rows == x->rows && d->cols == x->cols && s24i_dense_ld(d) == d->cols,
@@ -168,7 +169,8 @@ s24_status s24_device_norm(s24_ctx *ctx, s24_device *device, const s24_device_no
         TRY(operand(ctx, "sum", a.sum, a.y->dtype, a.y->rows, a.y->cols));
         TRY(contiguous(ctx, "sum", a.sum));
     }
-    if (a.narrow) TRY(narrow_rows(ctx, "narrow", a.narrow, a.narrow_scale, a.y));
+    if (a.narrow) TRY(narrow_rows(ctx, "narrow", a.narrow, a.y));
+    if (a.narrow) TRY(aligned(ctx, a.narrow_scale, "the scale"));
     if (!only_sum) TRY(aligned(ctx, a.gamma, "gamma"));
     if (!only_sum) TRY(aligned(ctx, a.beta, "beta"));
     /* The device takes the caller's struct: what does not count here is not there. */
@@ -186,7 +188,8 @@ s24_status s24_device_quantise(s24_ctx *ctx, s24_device *device,
     s24_device_quantise_args a;
     READ_ARGS(a, args, "s24_device_quantise_args");
     TRY(operand(ctx, "x", a.x, S24_DTYPE_NONE, 0, 0));
-    TRY(narrow_rows(ctx, "y", a.y, a.scale, a.x));
+    TRY(narrow_rows(ctx, "y", a.y, a.x));
+    TRY(aligned(ctx, a.scale, "the scale"));
     REQUIRE(ctx, a.x->cols <= 8192, S24_ERROR_UNSUPPORTED,
             "rows of %" PRId64 " elements; a device quantises up to 8192", a.x->cols);
     return RUN(quantise, &a);
@@ -278,6 +281,20 @@ int s24_device_attention_queries(const s24_device *device, int64_t tokens, int64
     return device->table->attention_queries(width / heads, tokens, heads);
 }
 
+/* Of qkv's dtype, or of 8 bits with a scale. */
+static s24_status context_check(s24_ctx *ctx, const s24_device_attention_args *a)
+{
+    const s24_dense of_qkv = {NULL, a->qkv->dtype, a->qkv->rows, a->qkv->cols / 3, 0};
+    TRY(not_null(ctx, a->context, "context"));
+    if (a->context->dtype != S24_I8 && a->context->dtype != S24_E4M3)
+        return operand(ctx, "context", a->context, of_qkv.dtype, of_qkv.rows, of_qkv.cols);
+    TRY(narrow_rows(ctx, "context", a->context, &of_qkv));
+    REQUIRE(ctx, a->context_scale > 0 && a->context_scale <= FLT_MAX, S24_ERROR_ARGUMENT,
+            "context_scale is %g of a context of %s; expected a finite number above 0",
+            (double)a->context_scale, s24_dtype_name(a->context->dtype));
+    return S24_OK;
+}
+
 s24_status s24_device_attention(s24_ctx *ctx, s24_device *device,
                                 const s24_device_attention_args *args)
 {
@@ -289,7 +306,7 @@ s24_status s24_device_attention(s24_ctx *ctx, s24_device *device,
             S24_ERROR_SHAPE,
             "qkv has %" PRId64 " columns; expected a multiple of three times the heads, %" PRId64,
             a.qkv->cols, a.heads);
-    TRY(operand(ctx, "context", a.context, a.qkv->dtype, a.qkv->rows, a.qkv->cols / 3));
+    TRY(context_check(ctx, &a));
     TRY(not_null(ctx, a.offsets, "offsets"));
     TRY(not_null(ctx, a.tiles, "tiles"));
     REQUIRE(ctx, (uintptr_t)a.tiles % 8 == 0, S24_ERROR_ARGUMENT,

@@ -90,7 +90,7 @@ S24_API s24_status s24_device_rms_norm(s24_ctx *ctx, s24_device *device,
 
 typedef struct s24_device_attention_args {
     size_t size;              /* sizeof(s24_device_attention_args) */
-    const s24_dense *context; /* [tokens, width] written */
+    const s24_dense *context; /* [tokens, width] written, of qkv's dtype, or of i8 or e4m3 */
     const s24_dense *qkv;     /* [tokens, 3·width]: queries, keys, values side by side */
     int64_t heads;            /* of width/heads elements: 16, 32 or 64 */
     /* [texts + 1]: text b is tokens offsets[b] … offsets[b + 1], not empty */
@@ -101,6 +101,7 @@ typedef struct s24_device_attention_args {
     int queries;         /* s24_device_attention_queries */
     const uint8_t *mask; /* [tokens], or NULL: 1 */
     void *stream;
+    float context_scale; /* of a context of 8 bits: it holds the result divided by this */
 } s24_device_attention_args;
 
 /* Says how many queries a tile of attention has for that many tokens in all; 0: heads of

@@ -197,6 +197,38 @@ static void attention_of(double *context, const array *qkv, const uint8_t *mask,
     free(scores);
 }
 
+/* The context once more in 8 bits, each within half a step of what it stands for. */
+static void check_eight(gpu *g, s24_device_attention_args *args, s24_dtype dtype,
+                        const double *expected)
+{
+    const s24_dense *wide = args->context;
+    const size_t count = (size_t)(wide->rows * wide->cols);
+    void *there = poisoned(g, count + 1);
+    uint8_t *bytes = malloc(count + 1);
+    float *got = malloc(count * sizeof *got);
+    const s24_dense narrow = {there, dtype, wide->rows, wide->cols, 0};
+    const double scale = dtype == S24_I8 ? 0.01 : 0.002, most = dtype == S24_I8 ? 127 : 448;
+    args->context = &narrow;
+    args->context_scale = (float)scale;
+    assert_ok(g->ctx, s24_device_attention(g->ctx, g->device, args));
+    assert_ok(g->ctx, s24_device_copy(g->ctx, g->device, bytes, there, count + 1, NULL));
+    assert_ok(g->ctx, s24_device_wait(g->ctx, g->device, NULL));
+    assert_int_equal(bytes[count], 0xff);
+    assert_ok(g->ctx, s24_convert(got, S24_F32, bytes, dtype, (int64_t)count));
+    for (size_t i = 0; i < count; i++) {
+        const double v = fmax(-most - (dtype == S24_I8), fmin(expected[i] / scale, most));
+        const double step = dtype == S24_I8 ? 0.5 : fmax(fabs(v) / 16, 0x1p-10);
+        /* Weights of softmax are rounded to 16 bits before they are summed. */
+        if (!(fabs((double)got[i] - v) <= 1.001 * step + 8e-3 / scale))
+            fail_msg("%s, element %zu: %g, expected %g", s24_dtype_name(dtype), i, (double)got[i],
+                     v);
+    }
+    args->context = wide;
+    release(g, there);
+    free(got);
+    free(bytes);
+}
+
 static void check_attention(gpu *g, int64_t heads, int64_t d, int64_t asked)
 {
     const int64_t tokens = offsets[TEXTS], width = heads * d;
@@ -231,6 +263,7 @@ static void check_attention(gpu *g, int64_t heads, int64_t d, int64_t asked)
         assert_ok(g->ctx, s24_device_attention(g->ctx, g->device, &args));
         expect(g, masked ? "attention, masked" : "attention", there[3], 0, expected, tokens * width,
                g->dtype == S24_BF16 ? 8e-3 : 1e-3);
+        check_eight(g, &args, masked ? S24_I8 : S24_E4M3, expected);
     }
     for (size_t i = 0; i < sizeof there / sizeof *there; i++)
         release(g, there[i]);
@@ -285,6 +318,14 @@ static void test_refusals(void **state)
                    s24_device_attention(g.ctx, g.device, &attention));
     attention.heads = 5;
     assert_refused(g.ctx, S24_ERROR_SHAPE, "three times the heads, 5",
+                   s24_device_attention(g.ctx, g.device, &attention));
+    s24_dense narrow = {x.there, S24_I8, 8, 32, 0};
+    attention.heads = 2;
+    attention.context = &narrow;
+    assert_refused(g.ctx, S24_ERROR_ARGUMENT, "context_scale is 0 of a context of i8",
+                   s24_device_attention(g.ctx, g.device, &attention));
+    narrow.cols = 16;
+    assert_refused(g.ctx, S24_ERROR_SHAPE, "expected [8, 32]",
                    s24_device_attention(g.ctx, g.device, &attention));
     s24_device_dense_args dense = {.size = sizeof dense,
                                    .y = &b,

@@ -13,20 +13,9 @@
 #ifndef S24_CUDA_ATTENTION_ATTENTION_CUH
 #define S24_CUDA_ATTENTION_ATTENTION_CUH
 
-#include "cuda/linear/linear_tile.cuh"
+#include "cuda/attention/attention_store.cuh"
 #include "cuda/ptx/hopper.cuh"
 #include "cuda/ptx/wgmma_dense.cuh"
-
-struct attention_params {
-    const int32_t *offsets; /* [texts + 1] tokens */
-    const int2 *tiles;      /* text, first query of it */
-    const uint8_t *mask;    /* [tokens] or NULL */
-    void *context;
-    long long ld;                 /* of context */
-    int tile_count, heads, items; /* an item is a tile of a head */
-    int width;                    /* heads · d */
-    float log2_scale;             /* log₂e / √d */
-};
 
 /* A tile of which BLOCKS run per multiprocessor. */
 template <int D, int GROUPS, int KEYS, int STAGES, int BLOCKS> struct attention_tile {
@@ -155,11 +144,6 @@ static __device__ void attention_mask(float (&s)[SUMS], const uint8_t *mask, int
     }
 }
 
-/* What a warpgroup's thread knows of its two queries (rows lane/4 and lane/4 + 8 of its warp). */
-struct attention_rows {
-    float most[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
-};
-
 static __device__ __forceinline__ float exp2_of(float x)
 {
     float y;
@@ -208,50 +192,6 @@ static __device__ void attention_clear(uint32_t values, int left, int thread, in
                      : "memory");
     publish_shared();
     named_barrier(1 + group, 128);
-}
-
-/* The result of 64 queries, by way of the queries' place in shared memory. */
-template <class T, class TILE>
-static __device__ void attention_store(const float (&o)[TILE::d / 2], const attention_rows &rows,
-                                       uint32_t place, T *to, long long ld, int left, int group)
-{
-    constexpr int pieces = TILE::row / 16;
-    const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-    float inverse[2];
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float sum = rows.sum[r];
-        sum += __shfl_xor_sync(~0u, sum, 1);
-        sum += __shfl_xor_sync(~0u, sum, 2);
-        inverse[r] = 1.0f / sum;
-    }
-    named_barrier(1 + group, 128); /* nobody multiplies with the queries any more */
-    const uint32_t mine = place + warp * 16 * TILE::row;
-    const int row = lane % 16; /* of the matrices that this lane holds the address of */
-#pragma unroll
-    for (int i = 0; i < TILE::d / 2; i += 8) {
-        uint32_t v[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            v[j] =
-                pair_of<T>::pack(o[i + 2 * j] * inverse[j % 2], o[i + 2 * j + 1] * inverse[j % 2]);
-        const int piece = (i / 4 + lane / 16) ^ (row % pieces);
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                         mine + row * TILE::row + piece * 16),
-                     "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
-                     : "memory");
-    }
-    __syncwarp();
-    for (int i = lane; i < 16 * pieces; i += 32) {
-        const int r = i / pieces, piece = i % pieces;
-        if (warp * 16 + r >= left) break;
-        uint4 v;
-        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                     : "r"(mine + r * TILE::row + (piece ^ (r % pieces)) * 16)
-                     : "memory");
-        *reinterpret_cast<uint4 *>(to + (warp * 16 + r) * ld + piece * 8) = v;
-    }
 }
 
 /*
@@ -382,10 +322,13 @@ attention_group(const attention_ring<TILE> &ring, const attention_params &p,
                            item.length - (blocks - 1) * TILE::keys, group);
     attention_summed<TILE>(o, weights, ring, at.stage);
     at.next();
-    attention_store<T, TILE>(o, rows, query,
-                             static_cast<T *>(p.context) +
-                                 (long long)(item.text + item.query) * p.ld + item.column,
-                             p.ld, item.length - item.query, group);
+    const long long first = (long long)(item.text + item.query) * p.ld + item.column;
+    if (p.factor > 0)
+        attention_store_eight<TILE>(o, rows, p, query, static_cast<char *>(p.context) + first,
+                                    item.length - item.query, group);
+    else
+        attention_store<T, TILE>(o, rows, query, static_cast<T *>(p.context) + first, p.ld,
+                                 item.length - item.query, group);
 }
 
 template <class T, class TILE>
