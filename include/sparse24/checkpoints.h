@@ -151,6 +151,10 @@ S24_API s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char 
    Errors: ARGUMENT (a name that is taken, reserved or not UTF-8, an unknown file, a call after the
    first write), DTYPE, SHAPE, MEMORY. */
 S24_API s24_status s24_writer_declare(s24_writer *writer, const s24_tensor *tensor);
+/* Sets a key of the metadata of every file, in place of the model's; the value is copied. One key
+   at most. Errors: ARGUMENT (NULL, a key of the writer's own, another key than before, a call
+   after the first write), MEMORY. */
+S24_API s24_status s24_writer_set_metadata(s24_writer *writer, const char *key, const char *value);
 /* Gives the data of a declared dense tensor: exactly its bytes, once. Errors: ARGUMENT, IO, MEMORY,
    INTERRUPTED. */
 S24_API s24_status s24_writer_write(s24_writer *writer, const char *name, const void *data);

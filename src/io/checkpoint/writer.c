@@ -395,6 +395,8 @@ void s24_writer_destroy(s24_writer *writer)
     s24i_temporary_end(&writer->temporary);
     s24i_names_free(&writer->names);
     s24_ctx_free(ctx, writer->metadata);
+    s24_ctx_free(ctx, writer->key);
+    s24_ctx_free(ctx, writer->value);
     s24_ctx_free(ctx, writer->config);
     s24_ctx_free(ctx, writer->order);
     s24_ctx_free(ctx, writer->files);

@@ -32,6 +32,7 @@ typedef struct s24i_part {
 typedef struct s24i_out_file {
     const char *name;          /* the model's, or the base name of a single output */
     const s24i_json *metadata; /* the model's, or NULL */
+    const char *key, *value;   /* one more, or NULL */
     size_t packed;             /* how many packed tensors it has */
     int version;               /* 1; 2: some are quantised; 3: have a layout; 4: are transposed;
                                   5: are dense */
@@ -49,6 +50,7 @@ struct s24_writer {
     const s24_checkpoint *folder; /* the same, if its folder goes along; else NULL */
     const char *source;           /* what a folder is made of, which it may not replace */
     s24i_json *metadata;          /* of a folder of no model's */
+    char *key, *value;            /* one more of the metadata of every file; or NULL */
     char *config;                 /* the text of config.json in place of folder's, NULL: that */
     s24i_out_file *files;
     size_t file_count;

@@ -169,6 +169,30 @@ static s24_status add_packed(s24_writer *writer, const s24_tensor *tensor)
     return S24_OK;
 }
 
+s24_status s24_writer_set_metadata(s24_writer *writer, const char *key, const char *value)
+{
+    char *copy;
+    if (!writer) return S24_ERROR_ARGUMENT;
+    s24_ctx *ctx = writer->ctx;
+    REQUIRE(ctx, key && value, S24_ERROR_ARGUMENT, "%s is NULL", key ? "value" : "key");
+    REQUIRE(ctx, !writer->temporary.path, S24_ERROR_ARGUMENT,
+            "the metadata's \"%s\" is set after the first write", s24i_show(key).text);
+    REQUIRE(ctx,
+            strcmp(key, S24I_VERSION_KEY) != 0 && strcmp(key, S24I_PACKED_KEY) != 0 &&
+                (!writer->key || strcmp(writer->key, key) == 0),
+            S24_ERROR_ARGUMENT, "the metadata's \"%s\" cannot be set%s%s", s24i_show(key).text,
+            writer->key ? " next to " : ", it is the writer's own", writer->key ? writer->key : "");
+    TRY(s24i_copy_string(&copy, ctx, value));
+    s24_ctx_free(ctx, writer->value);
+    writer->value = copy;
+    if (!writer->key) TRY(s24i_copy_string(&writer->key, ctx, key));
+    for (size_t i = 0; i < writer->file_count; i++) {
+        writer->files[i].key = writer->key;
+        writer->files[i].value = writer->value;
+    }
+    return S24_OK;
+}
+
 s24_status s24_writer_declare(s24_writer *writer, const s24_tensor *tensor)
 {
     if (!writer) return S24_ERROR_ARGUMENT;

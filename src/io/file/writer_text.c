@@ -63,7 +63,8 @@ static void write_member(s24i_json_text *text, int *count, const char *key, cons
     s24i_json_put_string(text, value, strlen(value));
 }
 
-/* The model's metadata, with our two keys made anew; returns how many members there are. */
+/* The model's metadata, with our two keys and the writer's made anew; returns how many members
+   there are. */
 static int write_metadata(s24i_json_text *text, const header *h)
 {
     static const char *const versions[] = {S24I_PACKED_VERSION,     S24I_PACKED_VERSION,
@@ -73,8 +74,10 @@ static int write_metadata(s24i_json_text *text, const header *h)
     const char *key;
     s24i_json_walk walk = s24i_json_begin(h->file->metadata);
     for (const s24i_json *value; (value = s24i_json_next(&walk, &key)) != NULL;)
-        if (strcmp(key, S24I_VERSION_KEY) != 0 && strcmp(key, S24I_PACKED_KEY) != 0)
+        if (strcmp(key, S24I_VERSION_KEY) != 0 && strcmp(key, S24I_PACKED_KEY) != 0 &&
+            !(h->file->key && strcmp(key, h->file->key) == 0))
             write_member(text, &count, key, s24i_json_string(value));
+    if (h->file->key) write_member(text, &count, h->file->key, h->file->value);
     if (!h->packed) return count;
     write_member(text, &count, S24I_VERSION_KEY, versions[h->file->version]);
     write_member(text, &count, S24I_PACKED_KEY, h->packed);
