@@ -28,8 +28,9 @@ static const cli_option pack_table[] = {
      "Store integers with a scale per row, or per 64 or 128 columns, instead of the values.",
      cli_scheme_name},
     PASSAGES_OPTIONS(struct pack_options,
-                     "Texts the model is run on, so that integers are rounded where its layers' "
-                     "outputs change least: UTF-8, one passage a line."),
+                     "Texts the model is run on: what its layers' inputs reach is stored with it, "
+                     "by which a GPU makes them in 8 bits, or with --quantize integers are rounded "
+                     "where the layers' outputs change least. UTF-8, one passage a line."),
     {"dense", 0, CLI_FLAG, offsetof(struct pack_options, dense), NULL, NULL,
      "Of the selected tensors, make those that are not 2:4 dense integers instead of refusing "
      "them.",
@@ -41,8 +42,9 @@ static const cli_option pack_table[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule pack_rules[] = {
-    {CLI_ONLY_WITH, "dense calibration", "quantize", NULL},
+    {CLI_ONLY_WITH, "dense", "quantize", NULL},
     {CLI_ONLY_WITH, "ids", "calibration", NULL},
+    {CLI_ONLY_WITH, "ids", "quantize", NULL},
     {CLI_NOT_WITH, "calibration", "dense quantize-head",
      "rounds to nearest; pack once more for it"},
     {CLI_NOT_WITH, "quantize", "layout=cpu", "is of floats; integers are stored canonically"},
@@ -60,6 +62,8 @@ static const cli_example pack_examples[] = {
      "Chosen tensors of a single file."},
     {"sparse24 pack model-24 model-w4 --quantize int4-g128",
      "Weights of 4 bits: layers take a tenth of their dense bytes in f32."},
+    {"sparse24 pack model-24 model-packed --calibration passages.txt",
+     "With what its layers' inputs reach, for --dtype i8 on a GPU."},
     {"sparse24 pack llama-24 llama-w4 --quantize int4-g64 --quantize-head int8",
      "A language model's head too, which each new token reads whole."},
     {"sparse24 pack model-packed model-here --layout cpu",
@@ -93,12 +97,44 @@ static s24_status copy_tensor(pack_job *j, const s24_tensor *tensor, pack_fate t
     return S24_OK;
 }
 
+/* The text of what the layers' inputs reach, NULL: nobody asked. */
+static int find_inputs(pack_job *j, char **text)
+{
+    const passages_options *o = &j->options->passages;
+    passages given = {.count = 0};
+    *text = NULL;
+    if (!o->path) return CLI_OK;
+    int code = passages_check(j->cli, j->checkpoint);
+    if (code == CLI_OK) code = cli_may_make(j->cli, j->cli->operands[1]);
+    if (code == CLI_OK) code = passages_read(j->cli, &given, o, j->checkpoint);
+    const s24_model_inputs_opts opts = {.size = sizeof opts,
+                                        .texts = given.texts,
+                                        .text_count = given.count,
+                                        .max_tokens = o->max_tokens};
+    if (code == CLI_OK)
+        code = cli_status(j->cli, s24_model_inputs(text, j->cli->ctx, j->checkpoint, &opts));
+    passages_free(&given);
+    return code;
+}
+
+/* A writer that knows of every tensor, and of the inputs. */
+static int make_writer(pack_job *j)
+{
+    char *inputs;
+    int code = find_inputs(j, &inputs);
+    if (code == CLI_OK)
+        code = cli_writer(j->cli, &j->writer, j->checkpoint, j->cli->operands[1], pack_declare, j);
+    if (code == CLI_OK && inputs)
+        code = cli_status(j->cli, s24_writer_set_metadata(j->writer, S24_INPUTS_KEY, inputs));
+    s24_ctx_free(j->cli->ctx, inputs);
+    return code;
+}
+
 static int copy_all(pack_job *j)
 {
     int64_t count = s24_checkpoint_count(j->checkpoint);
     s24_status status = S24_OK;
-    const int code =
-        cli_writer(j->cli, &j->writer, j->checkpoint, j->cli->operands[1], pack_declare, j);
+    const int code = make_writer(j);
     if (code != CLI_OK) return code;
     for (int64_t i = 0; i < count && status == S24_OK; i++) {
         status = s24_ctx_progress(j->cli->ctx, j->packing ? "packing" : "unpacking", i, count);
@@ -171,7 +207,8 @@ static int convert(cli_app *cli, const struct pack_options *options, int packing
         code = cli_selected(cli, checkpoint, options->include, options->exclude, packing);
     if (code == CLI_OK) code = pack_settle(&j);
     if (code == CLI_OK && cli->json) code = make_layers(&j);
-    if (code == CLI_OK) code = options->passages.path ? pack_rounded(&j) : copy_all(&j);
+    const int rounds = options->passages.path && j.scheme.name;
+    if (code == CLI_OK) code = rounds ? pack_rounded(&j) : copy_all(&j);
     if (code == CLI_OK) code = report(&j);
     free(j.layers);
     free(j.fates);
@@ -203,6 +240,9 @@ const cli_command cmd_pack = {
         "With --layout cpu they are stored in the order in which this CPU's kernels read them: "
         "loading a model then copies and packs nothing, and processes share one copy of the "
         "weights.\n"
+        "With --calibration the model is run on texts, and the largest magnitude of each layer's "
+        "inputs is stored with it: products of 8 bits on a GPU then hand tokens to each other in 8 "
+        "bits. Weights stay as they are.\n"
         "With --quantize the kept values become integers of 8 or 4 bits times a scale, which is "
         "not exact; every command that takes a packed model takes these. With --dense selected "
         "tensors that are not 2:4 become integers too, and with --quantize-head so does the head "

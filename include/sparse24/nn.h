@@ -403,6 +403,24 @@ typedef struct s24_model_prune_opts {
 S24_API s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *out_path,
                                    const s24_model_prune_opts *opts);
 
+typedef struct s24_model_inputs_opts {
+    size_t size; /* sizeof(s24_model_inputs_opts) */
+    const s24_text *texts;
+    int64_t text_count;
+    int64_t max_tokens; /* of a text; 0: all of the model's positions */
+} s24_model_inputs_opts;
+/* The key of a checkpoint's metadata that *out of s24_model_inputs is for. */
+#define S24_INPUTS_KEY "sparse24.inputs"
+/*
+ * Runs texts through a folder's model on the CPU, in f32, and notes the largest magnitude of each
+ * linear layer's inputs: *out is the text that docs/format.md describes, to be freed with
+ * s24_ctx_free. A model that is loaded with it on a GPU in i8 or e4m3 has scales for whole layers,
+ * so that tokens are made in 8 bits. Errors: ARGUMENT (no texts, a single file, max_tokens),
+ * UNSUPPORTED (a model of images), NOT_FINITE, those of loading the model and its tokenizer.
+ */
+S24_API s24_status s24_model_inputs(char **out, s24_ctx *ctx, const s24_checkpoint *in,
+                                    const s24_model_inputs_opts *opts);
+
 /*
  * What each pattern would cost each layer by itself: opts->report hears of every layer of the
  * model's blocks, pruned to each of `count` patterns on the inputs that the dense model gives.

@@ -219,6 +219,7 @@ typedef struct s24i_block {
     s24i_layer_norm attention_norm, output_norm;
     s24i_layer_norm query_norm, key_norm; /* of a head; no gamma: there is none */
     const float *rel_h, *rel_w;           /* [2·side − 1, head], NULL: none */
+    float input_most[S24I_ALL_SLOTS];     /* of a layer's inputs in calibration; 0: unknown */
 } s24i_block;
 
 struct s24_model {

@@ -152,8 +152,6 @@ class Integers(Scratch):
 
     def test_calibration_refused(self):
         self.refusals([
-            ("floats", ("pack", "llama-24", "new", "--calibration", "cal"), 2,
-             "--calibration.*--quantize"),
             ("not 2:4", ("pack", "llama", "new", "--quantize", "int8", "--calibration", "cal"), 4,
              "src is not 2:4"),
             ("integers", ("pack", "llama-w4", "new", "--quantize", "int4-g64", "--calibration",

@@ -11,6 +11,7 @@
 #include "run/gpu/gpu_model.h"
 #include "run/load/choice.h"
 #include "run/load/loader.h"
+#include "run/load/model_inputs.h"
 
 /* ---- the sink -------------------------------------------------------------------------------- */
 
@@ -358,6 +359,7 @@ static s24_status fill(s24i_loader *l)
     TRY(read_tensors(l));
     if (model->chooser) TRY(s24i_choose_end(model, l->ctx));
     say_engine(l);
+    TRY(s24i_inputs_read(model, l->ctx, l->checkpoint));
     return model->device ? s24i_gpu_upload(model, l->ctx) : S24_OK;
 }
 
