@@ -168,6 +168,8 @@ typedef struct pass_case {
     s24_dtype dtype;
     int sparse;
     const char *const *notes; /* key, value, …, NULL: what was measured before */
+    int seen;                 /* inputs of layers were calibrated */
+    int narrow;               /* layers that then run in 8 bits */
 } pass_case;
 
 /* The names of the kernels of a session's first pass, with its plan, and of its second, a graph. */
@@ -189,6 +191,8 @@ static void calls_of(char first[MOST_CALLS], char second[MOST_CALLS], const pass
     const s24_model_opts model_opts = {
         .size = sizeof model_opts, .sparse = c->sparse, .dtype = c->dtype, .device = device};
     assert_ok(ctx, s24_model_preset(&model, ctx, c->preset, &model_opts));
+    for (int64_t i = 0; i < c->seen * model->shape.layers * S24I_ALL_SLOTS; i++)
+        model->blocks[i / S24I_ALL_SLOTS].input_most[i % S24I_ALL_SLOTS] = 3;
     assert_ok(ctx, s24_session_create(&session, ctx, model, TOKENS));
     const int image = strncmp(c->preset, "vit", 3) == 0;
     const s24_batch batch = {.texts = 1,
@@ -202,6 +206,7 @@ static void calls_of(char first[MOST_CALLS], char second[MOST_CALLS], const pass
         assert_ok(ctx, s24_session_forward(session, ctx, &batch, &outputs));
         take_record(turn ? second : first, path);
     }
+    assert_int_equal(s24_session_narrow_layers(session, TOKENS), c->narrow);
     s24_session_destroy(session);
     s24_model_destroy(model);
     s24_device_destroy(device);
@@ -223,25 +228,44 @@ static void test_steps(void **state)
     static const char *const folded[] = {"f16 256x128x512 norms", "in products", NULL};
     static const char *const eight[] = {"bf16/i8 256x128x128", "8-bit 64x64", "bf16/i8 256x512x128",
                                         "8-bit 64x64", NULL};
+    static const char *const fixed[] = {"bf16/i8 256x128x128 fixed",
+                                        "8-bit 64x64",
+                                        "bf16/i8 256x128x512 gelu fixed",
+                                        "8-bit 64x64",
+                                        "bf16/i8 256x512x128 fixed",
+                                        "8-bit 64x64",
+                                        "bf16/e4m3 256x128x128 fixed",
+                                        "8-bit 64x64",
+                                        "bf16/e4m3 256x128x512 gelu fixed",
+                                        "8-bit 64x64",
+                                        "bf16/e4m3 256x512x128 fixed",
+                                        "8-bit 64x64",
+                                        NULL};
     static const char *const queries[] = {"bf16/i8 256x128x256", "8-bit 64x64", NULL};
     const struct {
         pass_case pass;
         const char *calls; /* of the second pass */
     } cases[] = {
-        {{"bert-tiny", S24_F16, 1, NULL}, "begin norm " AFTER_SUMS "pool end "},
-        {{"bert-tiny", S24_F16, 1, folded}, "begin norm " FOLDED "pool end "},
+        {{"bert-tiny", S24_F16, 1, NULL, 0, 0}, "begin norm " AFTER_SUMS "pool end "},
+        {{"bert-tiny", S24_F16, 1, folded, 0, 0}, "begin norm " FOLDED "pool end "},
         /* The norms write 8 bits, where the attention's and the activation's results need a
            kernel. */
-        {{"bert-tiny", S24_I8, 1, eight},
+        {{"bert-tiny", S24_I8, 1, eight, 0, 4},
          "begin norm linear attention quantise linear norm linear quantise linear norm "
          "linear attention quantise linear norm linear quantise linear norm pool end "},
+        /* With a scale for all tokens they write 8 bits too: calibrated, or in e4m3 by a bound;
+           without one, notes of models that have it say nothing. */
+        {{"bert-tiny", S24_I8, 1, fixed, 0, 0}, "begin norm " AFTER_SUMS "pool end "},
+        {{"bert-tiny", S24_I8, 1, fixed, 1, 6}, "begin norm " AFTER_SUMS "pool end "},
+        {{"bert-tiny", S24_E4M3, 1, fixed, 0, 6}, "begin norm " AFTER_SUMS "pool end "},
+        {{"bert-tiny", S24_E4M3, 1, fixed, 1, 6}, "begin norm " AFTER_SUMS "pool end "},
         /* 2:4 products of language models, and a norm that writes 8 bits for them. */
-        {{"llama-tiny", S24_F16, 1, NULL},
+        {{"llama-tiny", S24_F16, 1, NULL, 0, 0},
          "begin train_embed " LLAMA("linear ") LLAMA("linear ") "rms_norm pool end "},
-        {{"llama-tiny", S24_I8, 1, queries},
+        {{"llama-tiny", S24_I8, 1, queries, 0, 6},
          "begin train_embed " LLAMA("linear ") LLAMA("linear ") "rms_norm pool end "},
         /* A norm before each layer: the first is the embeddings', the last the final one. */
-        {{"vit-tiny", S24_F16, 0, NULL},
+        {{"vit-tiny", S24_F16, 0, NULL, 0, 0},
          "begin unfold dense norm " DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE
              DENSE DENSE "pool end "},
     };
@@ -262,7 +286,7 @@ static void test_planned(void **state)
 {
     (void)state;
     static char first[MOST_CALLS], second[MOST_CALLS];
-    calls_of(first, second, &(pass_case){"bert-tiny", S24_F16, 1, NULL});
+    calls_of(first, second, &(pass_case){"bert-tiny", S24_F16, 1, NULL, 0, 0});
     assert_int_equal(count_of(first, "begin norm " AFTER_SUMS "end "), 1);
     assert_int_equal(count_of(first, "begin norm " FOLDED "end "), 1);
     assert_int_equal(count_of(first, "begin "), 2);

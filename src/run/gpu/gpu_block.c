@@ -7,7 +7,8 @@
  *  - a product that adds to the sums leaves what it adds in qkv, and the norm that follows adds it,
  *    which is the last one of all where the next block's first would be;
  *  - the embeddings' kernel runs the norm that the first block starts with;
- *  - a norm whose readers run in 8 bits writes these too;
+ *  - a norm whose readers run in 8 bits writes these too, attention and the intermediate product
+ *    write them alone (gpu_eight.c);
  *  - where norms are folded into products (gpu_fold.c) only a norm that no product reads is run.
  */
 #include "run/gpu/gpu_state.h"
@@ -160,7 +161,9 @@ static s24_status attend_step(walk *w)
     const int64_t tokens = w->shape->tokens;
     const s24i_gpu_places p = s24i_gpu_places_of(w->shape);
     const s24_dense qkv = s24i_gpu_view(gpu, gpu->qkv, tokens, 3 * s->width);
-    const s24_dense context = s24i_gpu_view(gpu, gpu->context, tokens, s->width);
+    s24_dense context = s24i_gpu_view(gpu, gpu->context, tokens, s->width);
+    const float scale = s24i_gpu_fixed_scale(gpu, tokens, w->block, S24I_PRODUCT_ATTENTION);
+    if (scale > 0) context = s24i_gpu_eight_view(gpu, tokens, s->width);
     if (s->grid) return attend_grid(w, &context, &qkv);
     if (s24i_gpu_attends_as_language(gpu->model->architecture, s)) return attend_language(w);
     const s24_device_attention_args args = {.size = sizeof args,
@@ -172,7 +175,8 @@ static s24_status attend_step(walk *w)
                                             .tile_count = w->shape->tiles,
                                             .queries = s24i_gpu_queries(gpu, tokens),
                                             .mask = s24i_gpu_mask(gpu, w->shape),
-                                            .stream = gpu->stream};
+                                            .stream = gpu->stream,
+                                            .context_scale = scale};
     return s24_device_attention(w->ctx, gpu->device, &args);
 }
 

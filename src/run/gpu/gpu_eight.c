@@ -1,10 +1,143 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tokens in 8 bits on a device, for weights that are (weight_device_eight.c): each gets a scale
- * when it is multiplied. Where a norm makes them, it writes them in 8 bits too; elsewhere a kernel
- * of its own does. The plan measures where that is faster (gpu_search.c).
+ * Tokens in 8 bits on a device, for weights that are (weight_device_eight.c). Where a norm makes
+ * them, it writes them in 8 bits too, each with a scale of its own. What attention and the
+ * intermediate product make is known to nobody as a whole token, so they write 8 bits where all
+ * tokens can have one scale: by the largest number that calibration saw there, else, in e4m3 whose
+ * numbers reach far down, by a bound that no input exceeds. Elsewhere a kernel of its own does it.
+ * The plan measures where that is faster (gpu_search.c).
+ *
+ * The bound: a token after a norm is no longer than R = √width · max|gamma| + |beta|, an output of
+ * a product of it no larger than R · |row| + |bias|, an activation of that no larger than itself,
+ * and attention gives means of values.
  */
 #include "run/gpu/gpu_state.h"
+
+#include <math.h>
+
+/* ---- one scale for all tokens ---------------------------------------------------------------- */
+
+static double length_after(const s24i_layer_norm *norm, int64_t width)
+{
+    double most = 0, squares = 0;
+    for (int64_t i = 0; i < width; i++) {
+        most = fmax(most, fabs((double)norm->gamma[i]));
+        squares += norm->beta ? (double)norm->beta[i] * (double)norm->beta[i] : 0;
+    }
+    return sqrt((double)width) * most + sqrt(squares);
+}
+
+/* What `count` outputs of a product from `first` on cannot exceed after that norm; 0: unknown. */
+static double most_of(const s24_model *model, const s24i_linear *l, const s24i_layer_norm *norm,
+                      int64_t first, int64_t count)
+{
+    double most = 0;
+    const s24i_device_weight *w = s24i_weight_on_device(l->weight[S24I_WAY_EIGHT]);
+    if (!w || !norm || !norm->gamma) return 0;
+    const double length = length_after(norm, model->shape.width);
+    for (int64_t r = first; r < first + count; r++) {
+        const double bias = l->bias ? fabs((double)l->bias[r]) : 0;
+        most = fmax(most, length * (double)w->lengths[r] + bias);
+    }
+    return most;
+}
+
+static double most_values(const s24_model *model, int64_t block)
+{
+    const s24i_block *b = &model->blocks[block];
+    const int64_t count = model->shape.width;
+    const s24i_layer_norm *norm = model->architecture->pre_norm ? &b->attention_norm
+                                  : block                       ? &b[-1].output_norm
+                                                                : &model->embedding_norm;
+    return b->qkv_count == 1 ? most_of(model, &b->qkv[0], norm, b->place[S24I_VALUE] * count, count)
+                             : most_of(model, &b->qkv[S24I_VALUE], norm, 0, count);
+}
+
+static double most_inner(const s24_model *model, int64_t block)
+{
+    const s24i_block *b = &model->blocks[block];
+    return most_of(model, &b->intermediate,
+                   model->architecture->pre_norm ? &b->output_norm : &b->attention_norm, 0,
+                   b->intermediate.n);
+}
+
+/* Of what a product reads, in a block of a model whose kernels can write 8 bits there. */
+static float scale_of(const s24_model *model, int64_t block, int index)
+{
+    const int inner = index == S24I_PRODUCT_OUTPUT;
+    const s24i_block *b = &model->blocks[block];
+    const double seen = (double)b->input_most[index];
+    if (!s24i_block_product(b, index)->weight[S24I_WAY_EIGHT]) return 0;
+    if (inner && !b->intermediate.weight[S24I_WAY_EIGHT]) return 0;
+    if (model->narrow == S24_I8) return (float)(seen / 127);
+    /* A number of e4m3 is as exact at half its size: there is room for what was not seen. */
+    if (seen > 0) return (float)(2 * seen / 448);
+    return (float)((inner ? most_inner(model, block) : most_values(model, block)) / 448);
+}
+
+static s24_status fix_scales(s24i_gpu_session *gpu, s24_ctx *ctx)
+{
+    const s24_model *model = gpu->model;
+    const s24i_shape *s = &model->shape;
+    if (model->architecture->rms || s->gated || s->grid || s->squared) return S24_OK;
+    TRY(s24i_alloc_elems(&gpu->fixed_scales, ctx, s->layers, S24I_PRODUCTS * sizeof(float),
+                         "scales"));
+    for (int64_t b = 0; b < s->layers; b++)
+        for (int i = 0; i < S24I_PRODUCTS; i++) {
+            const int fixed = i == S24I_PRODUCT_ATTENTION || i == S24I_PRODUCT_OUTPUT;
+            gpu->fixed_scales[b * S24I_PRODUCTS + i] = fixed ? scale_of(model, b, i) : 0;
+        }
+    return S24_OK;
+}
+
+/* Biases of intermediate layers in f32, as a product with a y of 8 bits adds them. */
+static s24_status upload_biases(s24i_gpu_session *gpu, s24_ctx *ctx)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    const size_t bytes = (size_t)s->intermediate * sizeof(float);
+    void *memory;
+    TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)s->layers * bytes, gpu->stream));
+    gpu->eight_bias = memory;
+    TRY(s24_device_clear(ctx, gpu->device, memory, (size_t)s->layers * bytes, gpu->stream));
+    for (int64_t b = 0; b < s->layers; b++) {
+        const s24i_linear *l = &gpu->model->blocks[b].intermediate;
+        if (l->bias && l->n == s->intermediate)
+            TRY(s24_device_copy(ctx, gpu->device, gpu->eight_bias + b * s->intermediate, l->bias,
+                                bytes, gpu->stream));
+    }
+    return S24_OK;
+}
+
+int s24i_gpu_has_fixed(const s24i_gpu_session *gpu, int index)
+{
+    const int read = index == S24I_PRODUCT_INTERMEDIATE ? S24I_PRODUCT_OUTPUT : index;
+    return gpu->fixed_scales && gpu->fixed_scales[read] > 0;
+}
+
+float s24i_gpu_fixed_scale(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int index)
+{
+    const float scale = gpu->fixed_scales ? gpu->fixed_scales[block * S24I_PRODUCTS + index] : 0;
+    const int inner = index == S24I_PRODUCT_OUTPUT;
+    const int eight =
+        scale > 0 && s24i_gpu_way(gpu, tokens, block, index) == S24I_WAY_EIGHT &&
+        (!inner || s24i_gpu_way(gpu, tokens, block, S24I_PRODUCT_INTERMEDIATE) == S24I_WAY_EIGHT);
+    return eight ? scale : 0;
+}
+
+void s24i_gpu_eight_operands(s24i_gpu_operands *o, const s24i_gpu_session *gpu, int64_t tokens,
+                             int64_t block, int index)
+{
+    o->eight = s24i_gpu_eight_view(gpu, tokens, o->x.cols);
+    o->eight_scale = s24i_gpu_fixed_scale(gpu, tokens, block, index);
+    if (index == S24I_PRODUCT_OUTPUT && o->eight_scale > 0) o->eight.data = gpu->outer;
+    if (index != S24I_PRODUCT_INTERMEDIATE) return;
+    o->eight_y_scale = s24i_gpu_fixed_scale(gpu, tokens, block, S24I_PRODUCT_OUTPUT);
+    if (!(o->eight_y_scale > 0)) return;
+    o->eight_y = (s24_dense){gpu->outer, gpu->model->narrow, tokens, o->y.cols, 0};
+    o->eight_bias = gpu->eight_bias + block * gpu->model->shape.intermediate;
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 s24_status s24i_gpu_eight_reserve(s24i_gpu_session *gpu, s24_ctx *ctx)
 {
@@ -17,7 +150,8 @@ s24_status s24i_gpu_eight_reserve(s24i_gpu_session *gpu, s24_ctx *ctx)
     TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)gpu->max_tokens * sizeof(float),
                          gpu->stream));
     gpu->eight_scale = memory;
-    return S24_OK;
+    TRY(upload_biases(gpu, ctx));
+    return fix_scales(gpu, ctx);
 }
 
 s24_dense s24i_gpu_eight_view(const s24i_gpu_session *gpu, int64_t rows, int64_t cols)

@@ -56,8 +56,12 @@ static void drop(s24_device_graph *const *graphs, const s24i_gpu_session *gpu)
 static s24_status plan_products(int *found, s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                                 int folded, s24i_gpu_rivals *rivals)
 {
+    s24i_gpu_choice *choices = gpu->choices[s24i_gpu_octave(tokens)];
     gpu->folded[s24i_gpu_octave(tokens)] = folded;
     *found = 1;
+    /* A product in 8 bits is measured as if those after it were, too: it writes for them. */
+    for (int i = 0; i < S24I_PRODUCTS; i++)
+        choices[i] = (s24i_gpu_choice){.way = gpu->eight ? S24I_WAY_EIGHT : S24I_WAY_SPARSE};
     for (int i = 0; i < S24I_PRODUCTS && *found; i++)
         TRY(s24i_gpu_search(found, gpu, ctx, tokens, i, rivals));
     return S24_OK;

@@ -60,7 +60,7 @@ s24i_gpu_operands s24i_gpu_operands_of(const s24i_gpu_session *gpu, int64_t toke
     s24i_gpu_operands o = {.y = s24i_gpu_view(gpu, to + S24I_GPU_ELEMENT * first, tokens, l->n),
                            .x = s24i_gpu_view(gpu, from, tokens, l->k)};
     o.y.ld = columns;
-    if (gpu->eight) o.eight = s24i_gpu_eight_view(gpu, tokens, l->k);
+    if (gpu->eight) s24i_gpu_eight_operands(&o, gpu, tokens, block, index);
     if (s24i_gpu_folds(gpu, tokens)) s24i_gpu_fold_operands(&o, gpu, block, index);
     return o;
 }
@@ -83,7 +83,12 @@ s24i_product_job s24i_gpu_product_of(const s24i_gpu_session *gpu, const s24i_lin
         break;
     case S24I_WAY_EIGHT:
         p.x = &o->eight;
-        p.x_scale = gpu->eight_scale;
+        p.alpha = o->eight_scale;
+        if (!(p.alpha > 0)) p.x_scale = gpu->eight_scale;
+        if (!o->eight_y.data) break;
+        p.y = &o->eight_y;
+        p.y_scale = o->eight_y_scale;
+        p.bias = o->eight_bias;
         break;
     default:
         p.work = gpu->dense_work;
@@ -148,7 +153,7 @@ s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t t
     const s24i_way way = s24i_gpu_way(gpu, tokens, block, index);
     const s24i_gpu_operands o = s24i_gpu_operands_of(gpu, tokens, block, index);
     s24i_product_job p = s24i_gpu_product_of(gpu, l, &o, way);
-    if (way == S24I_WAY_EIGHT && s24i_gpu_quantises(gpu, index))
+    if (way == S24I_WAY_EIGHT && !(o.eight_scale > 0) && s24i_gpu_quantises(gpu, index))
         TRY(s24i_gpu_quantise(gpu, ctx, &o.x));
     /* The first block's input is no sum: it takes a tile without norms. */
     if (!s24i_gpu_folds(gpu, tokens) || o.norm.size)

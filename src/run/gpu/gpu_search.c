@@ -158,6 +158,8 @@ static s24_status time_quantiser(double *seconds, const search *s)
 {
     enum { RUNS = 8 };
     const s24i_gpu_session *gpu = s->gpu;
+    *seconds = 0;
+    if (s->o.eight_scale > 0) return S24_OK; /* what makes the tokens writes them so */
     TRY(s24i_gpu_quantise(gpu, s->ctx, &s->o.x));
     TRY(s24_device_timer_start(s->ctx, gpu->device, gpu->stream));
     for (int i = 0; i < RUNS; i++)
@@ -202,13 +204,14 @@ static note_key key_of(const search *s)
     const s24_device_linear_norm *norm = &s->o.norm;
     note_key key;
     const s24_model *model = s->gpu->model;
-    snprintf(key.text, sizeof key.text, "%s%s%s %lldx%lldx%lld%s%s", s24_dtype_name(model->dtype),
+    snprintf(key.text, sizeof key.text, "%s%s%s %lldx%lldx%lld%s%s%s", s24_dtype_name(model->dtype),
              model->narrow ? "/" : "", model->narrow ? s24_dtype_name(model->narrow) : "",
              1ll << s24i_gpu_octave(s->tokens), (long long)s->linear->k, (long long)s->linear->n,
              activations[s->linear->activation],
              norm->x_moments   ? " normed"
              : norm->y_moments ? " added"
-                               : "");
+                               : "",
+             s24i_gpu_has_fixed(s->gpu, s->index) ? " fixed" : "");
     return key;
 }
 

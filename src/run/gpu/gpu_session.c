@@ -110,17 +110,19 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
     if (gpu->stream) (void)s24_device_wait(ctx, gpu->device, gpu->stream);
     for (int i = 0; i < S24I_GPU_GRAPHS; i++)
         s24_device_graph_destroy(gpu->device, gpu->graphs[i].graph);
-    void *const buffers[] = {
-        gpu->hidden,     gpu->qkv,        gpu->context,      gpu->outer,       gpu->work,
-        gpu->inputs,     gpu->pixels,     gpu->class_logits, gpu->eight_scale, gpu->dense_work,
-        gpu->eight,      gpu->moments[0], gpu->moments[1],   gpu->terms,       gpu->gammas,
-        gpu->stats,      gpu->angles,     gpu->gated,        gpu->logits,      gpu->lm_bias,
-        gpu->train_work, gpu->targets,    gpu->losses,       gpu->picked,      gpu->pick_work};
+    void *const buffers[] = {gpu->hidden,      gpu->qkv,        gpu->context, gpu->outer,
+                             gpu->work,        gpu->inputs,     gpu->pixels,  gpu->class_logits,
+                             gpu->eight_scale, gpu->dense_work, gpu->eight,   gpu->moments[0],
+                             gpu->moments[1],  gpu->terms,      gpu->gammas,  gpu->stats,
+                             gpu->angles,      gpu->gated,      gpu->logits,  gpu->lm_bias,
+                             gpu->train_work,  gpu->targets,    gpu->losses,  gpu->picked,
+                             gpu->pick_work,   gpu->eight_bias};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i]) (void)s24_device_free(ctx, gpu->device, buffers[i], gpu->stream);
     for (int i = 0; i < S24I_PRODUCTS; i++)
         s24i_gpu_drop_copies(gpu, ctx, i);
     s24_ctx_free(ctx, gpu->host_losses);
+    s24_ctx_free(ctx, gpu->fixed_scales);
     s24_device_pinned_free(gpu->device, gpu->pinned);
     s24_device_pinned_free(gpu->device, gpu->picks);
     s24_device_stream_destroy(gpu->device, gpu->stream);

@@ -70,6 +70,8 @@ struct s24i_gpu_session {
     void *pixels, *class_logits; /* f32, of a model of images; else NULL */
     void *eight;                 /* tokens of an 8-bit product, */
     float *eight_scale;          /* and their scales; NULL: the model has no such products */
+    float *fixed_scales; /* [layers, S24I_PRODUCTS]: of all tokens of a product, 0: none; or NULL */
+    float *eight_bias;   /* there, [layers, intermediate]: of an intermediate y in 8 bits */
     size_t work_bytes;
     /* Of blocks that gpu_fold.c is for, else NULL: moments of what the norms after the attention
        and after the output are of, and terms of the products that read those norms. */
@@ -103,7 +105,11 @@ struct s24i_gpu_session {
 /* What a product reads and writes next to its weight and bias. */
 typedef struct s24i_gpu_operands {
     s24_dense y, x, residual;
-    s24_dense eight;             /* x in 8 bits, of models that have it */
+    s24_dense eight;   /* x in 8 bits, of models that have it, */
+    float eight_scale; /* and its scale, where all tokens have one; else 0 */
+    s24_dense eight_y; /* y in 8 bits, where its reader wants it so, with that scale */
+    const float *eight_bias;
+    float eight_y_scale;
     s24_device_linear_norm norm; /* size 0: no norm and no residual */
 } s24i_gpu_operands;
 
@@ -149,6 +155,15 @@ void s24i_gpu_fold_operands(s24i_gpu_operands *o, const s24i_gpu_session *gpu, i
 s24_status s24i_gpu_eight_reserve(s24i_gpu_session *gpu, s24_ctx *ctx);
 /* Where the tokens of a product in 8 bits stand: [rows, cols]. */
 s24_dense s24i_gpu_eight_view(const s24i_gpu_session *gpu, int64_t rows, int64_t cols);
+/* Can tokens of one scale be what product `index` of the first block reads, or what the
+   intermediate one writes? */
+int s24i_gpu_has_fixed(const s24i_gpu_session *gpu, int index);
+/* The scale with which what product `index` of a block reads is written in 8 bits by what makes
+   it, as planned; 0: it is not. */
+float s24i_gpu_fixed_scale(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int index);
+/* What a product in 8 bits needs next to its other operands. */
+void s24i_gpu_eight_operands(s24i_gpu_operands *o, const s24i_gpu_session *gpu, int64_t tokens,
+                             int64_t block, int index);
 /* x into that place. */
 s24_status s24i_gpu_quantise(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24_dense *x);
 

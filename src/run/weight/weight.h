@@ -22,7 +22,9 @@ typedef struct s24i_product_job {
     void *stream;
     const char *tile;                   /* of a 2:4 product; NULL: the device's own choice */
     const s24_device_linear_norm *norm; /* taken into a 2:4 product; or NULL */
-    const float *x_scale;               /* of tokens in 8 bits */
+    const float *x_scale;               /* of tokens in 8 bits; or, of all of them, */
+    float alpha;                        /* one; 0: each has its own */
+    float y_scale;                      /* of a y in 8 bits */
     double *search; /* of a dense product: the best algorithm is searched for, its seconds go here;
                        or NULL */
 } s24i_product_job;

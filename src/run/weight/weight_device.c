@@ -50,6 +50,7 @@ void s24i_device_weight_clear(s24i_weight *weight, s24_ctx *ctx)
     s24_device_integers_destroy(w->integers);
     if (w->dense) (void)s24_device_free(ctx, w->device, w->dense, w->stream);
     if (w->scale) (void)s24_device_free(ctx, w->device, w->scale, w->stream);
+    s24_ctx_free(weight->ctx, w->lengths);
 }
 
 int64_t s24i_device_weight_bytes(const s24i_weight *weight)
@@ -82,6 +83,8 @@ s24_status s24i_device_weight_run(const s24i_weight *weight, s24_ctx *ctx,
                                          .tile = p->tile,
                                          .x_scale = p->x_scale,
                                          .w_scale = w->scale,
+                                         .alpha = p->alpha,
+                                         .y_scale = p->y_scale,
                                          .stream = p->stream,
                                          .norm = p->norm};
     return s24_device_linear(ctx, w->device, w->packed, &args);

@@ -14,8 +14,9 @@ typedef struct s24i_device_weight {
     s24_device_weight *packed; /* 2:4, or */
     void *dense;               /* [n, k] in the model's dtype, or */
     s24_device_integers *integers;
-    float *scale; /* [n] there, of 8 bits: a factor a row */
-    int few;      /* of a language model: dense products of few tokens stream the weight */
+    float *scale;   /* [n] there, of 8 bits: a factor a row; */
+    float *lengths; /* [n] here: a row's length, which bounds what it gives */
+    int few;        /* of a language model: dense products of few tokens stream the weight */
 } s24i_device_weight;
 
 static inline const s24i_device_weight *s24i_weight_on_device(const s24i_weight *weight)

@@ -20,12 +20,16 @@ static double largest_number(s24_dtype dtype)
 }
 
 /* Rows divided by their scales: the largest magnitude becomes the dtype's largest number. */
-static void scale_rows(float *scales, const s24_dense *floats, s24_dtype dtype)
+static void scale_rows(float *scales, float *lengths, const s24_dense *floats, s24_dtype dtype)
 {
     for (int64_t r = 0; r < floats->rows; r++) {
         float *row = (float *)floats->data + r * floats->cols, most = 0;
-        for (int64_t c = 0; c < floats->cols; c++)
+        double squares = 0;
+        for (int64_t c = 0; c < floats->cols; c++) {
             most = fmaxf(most, fabsf(row[c]));
+            squares += (double)row[c] * (double)row[c];
+        }
+        lengths[r] = (float)sqrt(squares);
         scales[r] = (float)((double)most / largest_number(dtype));
         const float factor = most > 0 ? (float)(largest_number(dtype) / (double)most) : 0;
         for (int64_t c = 0; c < floats->cols; c++)
@@ -63,8 +67,9 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     w->k = floats.cols = s24_matrix_cols(source->matrix);
     TRY_DONE(s24i_alloc_elems(&floats.data, ctx, w->n * w->k, sizeof(float), "a weight"));
     TRY_DONE(s24i_alloc_elems(&scales, ctx, w->n, sizeof *scales, "scales"));
+    TRY_DONE(s24i_alloc_elems(&w->lengths, weight->ctx, w->n, sizeof *w->lengths, "lengths"));
     TRY_DONE(s24_matrix_to_dense(ctx, &floats, source->matrix));
-    scale_rows(scales, &floats, w->dtype);
+    scale_rows(scales, w->lengths, &floats, w->dtype);
     status = upload(w, ctx, &floats, scales);
 done:
     s24_ctx_free(ctx, scales);
