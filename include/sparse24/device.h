@@ -113,6 +113,18 @@ S24_API s24_status s24_device_weight_update(s24_ctx *ctx, s24_device_weight *wei
    NOT_FINITE, and what failed in the stream. */
 S24_API s24_status s24_device_weight_verify(s24_ctx *ctx, const s24_device_weight *weight,
                                             void *stream);
+/*
+ * A weight over device memory of the caller's, for weights that a framework holds: place says where
+ * (place->data at a multiple of 256 bytes) and of which dtype and shape. The memory must outlive
+ * the weight and have s24_hopper_bytes(dtype, rows, cols) bytes for it, zeros before its first
+ * packing where rows is no multiple of 64, and S24_DEVICE_REPORT_BYTES after these for what packing
+ * finds. Reads and copies nothing and allocates no device memory, so that one may be made for each
+ * call; destroying it waits for nothing, unless a backend has made something of it. Errors:
+ * ARGUMENT, DTYPE, SHAPE, MEMORY (of the handle).
+ */
+#define S24_DEVICE_REPORT_BYTES 64
+S24_API s24_status s24_device_weight_create_in_place(s24_device_weight **out, s24_ctx *ctx,
+                                                     s24_device *device, const s24_dense *place);
 /* Back to a matrix on the host. Waits. */
 S24_API s24_status s24_device_weight_to_matrix(s24_matrix **out, s24_ctx *ctx, s24_device *device,
                                                const s24_device_weight *weight, void *stream);

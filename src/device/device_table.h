@@ -47,6 +47,7 @@ struct s24_device_weight {
     s24i_device_report *report; /* device memory: what the last packing there found */
     int allow_nonfinite;        /* of that packing */
     void *vendor;               /* what another backend made of it, NULL at first: the plugin's */
+    int in_place;               /* 1: packed is the caller's */
 };
 
 /* A product: the caller's arguments, checked, and the weight. args->norm is complete, and its

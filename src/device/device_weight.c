@@ -5,8 +5,9 @@
  */
 #include "device/device_room.h"
 
-static s24_status weight_new(s24_device_weight **out, s24_ctx *ctx, s24_device *device,
-                             s24_dtype dtype, int64_t n, int64_t k, void *stream)
+/* A weight's handle, without memory for it. */
+static s24_status handle_new(s24_device_weight **out, s24_ctx *ctx, s24_device *device,
+                             s24_dtype dtype, int64_t n, int64_t k)
 {
     REQUIRE(ctx, s24_dtype_can_be_two_four(dtype) && s24_dtype_bytes(dtype) <= 2, S24_ERROR_DTYPE,
             "a weight of %s on a device; expected f16, bf16, i8, e4m3 or e5m2",
@@ -19,12 +20,27 @@ static s24_status weight_new(s24_device_weight **out, s24_ctx *ctx, s24_device *
     REQUIRE(ctx, w, S24_ERROR_MEMORY, "out of memory for a weight's handle");
     *w = (s24_device_weight){.allocator = ctx->allocator,
                              .device = device,
-                             .stream = stream,
                              .dtype = dtype,
                              .n = n,
                              .k = k,
                              .bytes = s24_hopper_bytes(dtype, n, k)};
-    /* The report lies after the weight, which is a multiple of 512 bytes. */
+    *out = w;
+    return S24_OK;
+}
+
+/* The report lies after the weight, which is a multiple of 512 bytes. */
+static void place_in(s24_device_weight *w, void *memory)
+{
+    w->packed = memory;
+    w->report = (s24i_device_report *)((char *)memory + w->bytes);
+}
+
+static s24_status weight_new(s24_device_weight **out, s24_ctx *ctx, s24_device *device,
+                             s24_dtype dtype, int64_t n, int64_t k, void *stream)
+{
+    s24_device_weight *w = NULL;
+    TRY(handle_new(&w, ctx, device, dtype, n, k));
+    w->stream = stream;
     s24_status status = s24i_device_alloc(&w->packed, ctx, device, w->bytes + sizeof *w->report,
                                           stream, "a weight");
     /* The rows that pad the last slab are loaded and copied like any other. */
@@ -34,8 +50,23 @@ static s24_status weight_new(s24_device_weight **out, s24_ctx *ctx, s24_device *
         s24i_free(&ctx->allocator, w);
         return status;
     }
-    w->report = (s24i_device_report *)((char *)w->packed + w->bytes);
+    place_in(w, w->packed);
     *out = w;
+    return S24_OK;
+}
+
+s24_status s24_device_weight_create_in_place(s24_device_weight **out, s24_ctx *ctx,
+                                             s24_device *device, const s24_dense *place)
+{
+    _Static_assert(sizeof(s24i_device_report) <= S24_DEVICE_REPORT_BYTES, "the report has room");
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    REQUIRE(ctx, device && place, S24_ERROR_ARGUMENT, "%s is NULL", device ? "place" : "device");
+    REQUIRE(ctx, place->data && (uintptr_t)place->data % 256 == 0, S24_ERROR_ARGUMENT,
+            "place is at %p; expected device memory at a multiple of 256 bytes", place->data);
+    TRY(handle_new(out, ctx, device, place->dtype, place->rows, place->cols));
+    (*out)->in_place = 1;
+    place_in(*out, place->data);
     return S24_OK;
 }
 
@@ -43,9 +74,10 @@ void s24_device_weight_destroy(s24_device_weight *weight)
 {
     s24i_device_error error;
     if (!weight) return;
-    (void)weight->device->table->wait(weight->device->gpu, weight->stream, &error);
+    if (!weight->in_place || weight->vendor)
+        (void)weight->device->table->wait(weight->device->gpu, weight->stream, &error);
     weight->device->table->linear_release(weight->device->gpu, weight->vendor);
-    s24i_device_release(weight->device, weight->packed, weight->stream);
+    if (!weight->in_place) s24i_device_release(weight->device, weight->packed, weight->stream);
     s24_allocator allocator = weight->allocator;
     s24i_free(&allocator, weight);
 }

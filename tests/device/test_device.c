@@ -106,6 +106,40 @@ static void test_refusals(void **state)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
+/* The same weight packed into the caller's memory, with the bytes that `weight` has. */
+static void same_in_place(const problem *p, const s24_dense *view, const s24_matrix_opts *opts,
+                          const s24_device_weight *weight)
+{
+    s24_ctx *ctx = p->ctx;
+    const size_t bytes = s24_device_weight_bytes(weight);
+    s24_dense place = {NULL, view->dtype, view->rows, view->cols, 0};
+    s24_device_weight *other;
+    s24_matrix *one, *two;
+    assert_ok(ctx,
+              s24_device_alloc(&place.data, ctx, p->device, bytes + S24_DEVICE_REPORT_BYTES, NULL));
+    assert_ok(ctx, s24_device_clear(ctx, p->device, place.data, bytes, NULL));
+    for (int call = 0; call < 2; call++) { /* a handle of its own for packing and for reading */
+        assert_ok(ctx, s24_device_weight_create_in_place(&other, ctx, p->device, &place));
+        if (call == 0) {
+            assert_ok(ctx, s24_device_weight_update(ctx, other, NULL, view, opts, NULL));
+            assert_ok(ctx, s24_device_weight_verify(ctx, other, NULL));
+            s24_device_weight_destroy(other);
+        }
+    }
+    assert_ok(ctx, s24_device_weight_to_matrix(&one, ctx, p->device, other, NULL));
+    assert_ok(ctx, s24_device_weight_to_matrix(&two, ctx, p->device, weight, NULL));
+    assert_memory_equal(s24_matrix_values(one), s24_matrix_values(two),
+                        (size_t)(view->rows * view->cols / 2) * s24_dtype_bytes(view->dtype));
+    s24_device_weight_destroy(other);
+    s24_matrix_destroy(one);
+    s24_matrix_destroy(two);
+    place.data = (char *)place.data + 64;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "a multiple of 256 bytes",
+                   s24_device_weight_create_in_place(&other, ctx, p->device, &place));
+    place.data = (char *)place.data - 64;
+    assert_ok(ctx, s24_device_free(ctx, p->device, place.data, NULL));
+}
+
 static void same_as_host(s24_ctx *ctx, s24_device *device, s24_dtype dtype, int64_t n, int64_t k,
                          int magnitude)
 {
@@ -130,6 +164,7 @@ static void same_as_host(s24_ctx *ctx, s24_device *device, s24_dtype dtype, int6
     void *memory = upload(&p, dense, bytes);
     view.data = memory;
     assert_ok(ctx, s24_device_weight_from_dense(&weight, ctx, device, &view, &opts, NULL));
+    same_in_place(&p, &view, &opts, weight);
     assert_ok(ctx, s24_device_weight_to_matrix(&matrix, ctx, device, weight, NULL));
     assert_memory_equal(s24_matrix_values(matrix), s24_matrix_values(host), bytes / 2);
     assert_memory_equal(s24_matrix_indices(matrix), s24_matrix_indices(host),
