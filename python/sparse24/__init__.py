@@ -20,34 +20,42 @@ from ._core import version as _version
 
 if _typing.TYPE_CHECKING:
     from .checkpoint import Checkpoint, Tensor, save_checkpoint
+    from .classifier import Classifier, Tag
+    from .conversion import Converted, convert, convert_gguf, forms, scheme_of
     from .encoder import Encoder, nearest, retrieval_accuracy
     from .evaluation import (Answers, Questions, evaluate_lm, evaluate_qa, evaluate_retrieval,
                              plan)
-    from .language_model import Token, generate
+    from .language_model import Chat, Token, generate
     from .masks import (BadGroup, apply_mask, check, magnitude_mask, mask_flips, masked_decay,
                         mvue24, soft_threshold, soft_threshold_scale, tile_mask)
     from .matrix import Matrix, Plan, addmm, linear, mm
     from .model import Model
-    from .pruning import Pruned, Stats, criteria, prune, prune_model
+    from .pruning import (Layer, Pruned, ScoreInputs, Stats, criteria, patterns, prune, prune_model,
+                          refinements, round_matrix, sensitivity)
+    from .sparse import SparseMatrix
     from .tokenizer import Encoding, Tokenizer
-    from .training import Step, distil, train
+    from .training import Method, Step, distil, method, methods, train
 
 __version__ = _version()
 
 # Where each name is made; the module is imported when the name is first asked for.
 _HOMES = {
     "checkpoint": ("Checkpoint", "Tensor", "save_checkpoint"),
+    "classifier": ("Classifier", "Tag"),
+    "conversion": ("Converted", "convert", "convert_gguf", "forms", "scheme_of"),
     "encoder": ("Encoder", "nearest", "retrieval_accuracy"),
     "evaluation": ("Answers", "Questions", "evaluate_lm", "evaluate_qa", "evaluate_retrieval",
                    "plan"),
-    "language_model": ("Token", "generate"),
+    "language_model": ("Chat", "Token", "generate"),
     "masks": ("BadGroup", "apply_mask", "check", "magnitude_mask", "mask_flips", "masked_decay",
               "mvue24", "soft_threshold", "soft_threshold_scale", "tile_mask"),
     "matrix": ("Matrix", "Plan", "addmm", "linear", "mm"),
     "model": ("Model",),
-    "pruning": ("Pruned", "Stats", "criteria", "prune", "prune_model"),
+    "pruning": ("Layer", "Pruned", "ScoreInputs", "Stats", "criteria", "patterns", "prune",
+                "prune_model", "refinements", "round_matrix", "sensitivity"),
+    "sparse": ("SparseMatrix",),
     "tokenizer": ("Encoding", "Tokenizer"),
-    "training": ("Step", "distil", "train"),
+    "training": ("Method", "Step", "distil", "method", "methods", "train"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -37,17 +37,18 @@ def tagged(x: np.ndarray, dtype: str | None = None) -> tuple:
 class _Memory:
     """Memory of the library for numpy: the array that is made of it keeps this, so the owner."""
 
-    def __init__(self, address: int, shape: tuple, dtype: np.dtype, owner: object):
+    def __init__(self, address: int, shape: tuple, dtype: np.dtype, owner: object, writable: bool):
         self.owner = owner
-        self.__array_interface__ = {"data": (address, True), "shape": shape, "version": 3,
+        self.__array_interface__ = {"data": (address, not writable), "shape": shape, "version": 3,
                                     "typestr": dtype.str}
 
 
-def view(address: int, shape: tuple, dtype: typing.Any, owner: object) -> np.ndarray:
+def view(address: int, shape: tuple, dtype: typing.Any, owner: object,
+         writable: bool = False) -> np.ndarray:
     """A read-only array of the library's memory, which `owner` keeps."""
     if not address or 0 in shape:
         return np.empty(shape, dtype)
-    return np.asarray(_Memory(address, shape, np.dtype(dtype), owner))
+    return np.asarray(_Memory(address, shape, np.dtype(dtype), owner, writable))
 
 
 def bits_of(dtype: str) -> typing.Any:

@@ -33,7 +33,17 @@ class Checkpoint(collections.abc.Mapping):
 
     def __init__(self, path: str | os.PathLike):
         """Raises OSError, Error (a malformed file, with file, tensor and expectation)."""
-        self._handle = _core.checkpoint_open(path)
+        self._take(_core.checkpoint_open(path))
+
+    @classmethod
+    def of_config(cls, folder: str | os.PathLike) -> Checkpoint:
+        """A folder with config.json whose weights are still to be made: without tensors."""
+        checkpoint = cls.__new__(cls)
+        checkpoint._take(_core.checkpoint_open_config(folder))
+        return checkpoint
+
+    def _take(self, handle: typing.Any):
+        self._handle = handle
         self._names = _core.checkpoint_names(self._handle)
         self.folder, self.model_type = _core.checkpoint_info(self._handle)
 

@@ -21,14 +21,19 @@ class Encoder:
     def __init__(self, folder: str | os.PathLike, *, dtype: str | None = None, dense: bool = False,
                  sparse: bool = False, all_sparse: bool = False, max_tokens: int = 0,
                  batch_tokens: int = 0, prompt_name: str | None = None,
+                 device: str | None = None, pooling: str | None = None, dimensions: int = 0,
                  progress: Progress | None = None):
-        """dtype: "f32", "bf16" or "i8". dense: multiply packed weights as dense ones. sparse: pack
+        """dtype: "f32", "bf16" or "i8"; on a GPU (device="cuda") "f16", "bf16", "i8" or "e4m3".
+        dense: multiply packed weights as dense ones. sparse: pack
         what is 2:4 already. all_sparse: run 2:4 even where dense is faster. max_tokens: of a text;
-        by default the model's. batch_tokens: the most of one pass, default 4096.
+        by default the model's. batch_tokens: the most of one pass, default 4096. pooling: "mean",
+        "cls", "max", "lasttoken", "weightedmean", "mean_sqrt_len" in place of what the folder says.
+        dimensions: so many numbers of each embedding, its first (Matryoshka); 0: all.
         Raises OSError, ValueError, Error (what the model has that is not carried out)."""
-        options = (dtype, dense, sparse, None, None, all_sparse)
+        from .model import open_device  # pylint: disable=import-outside-toplevel,cyclic-import
+        options = (dtype, dense, sparse, None, None, all_sparse, None, None, open_device(device))
         self._open(_core.encoder_open(folder, options, prompt_name, max_tokens, batch_tokens, False,
-                                      progress))
+                                      False, pooling, dimensions, progress))
 
     def _open(self, handle: typing.Any):
         self._handle = handle

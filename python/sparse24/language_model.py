@@ -2,6 +2,7 @@
 """Texts that go on, token by token."""
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import typing
@@ -10,6 +11,7 @@ import numpy as np
 
 from . import _core
 from .model import Model, lay
+from .tokenizer import Tokenizer
 
 ENDS = (None, "stop", "length")
 
@@ -22,6 +24,31 @@ class Token(typing.NamedTuple):
     log_probability: float
     end: str | None  # why the text ends with it: "stop", "length"
     text: str        # what it adds to the text; "" while a character is not complete
+    likeliest: tuple[tuple[int, float], ...] = ()  # (id, log probability), as many as asked for
+
+
+Message = typing.Union[typing.Mapping[str, str], typing.Tuple[str, str]]
+
+
+class Chat:
+    """How a model was trained on conversations: the chat template of its folder."""
+
+    def __init__(self, folder: str | os.PathLike, tokenizer: Tokenizer | None = None):
+        """Raises Error (no template, or one that is not known, by its file), OSError."""
+        self.tokenizer = tokenizer or Tokenizer(folder)
+        self._handle = _core.chat_load(folder, self.tokenizer._handle)
+        self.name, end = _core.chat_info(self._handle)
+        self.end: int | None = None if end < 0 else end  #: the id that ends an answer
+
+    def encode(self, messages: str | typing.Sequence[Message]) -> list[int]:
+        """The ids of a conversation up to where the answer begins. messages: a user's text, or
+        dicts of "role" and "content" as transformers has them, or pairs (role, text): roles are
+        "system" (first alone), "user" (also the last) and "assistant". What looks like a special
+        token in a text is text. Raises ValueError, Error (no place for a system message)."""
+        rows = [("user", messages)] if isinstance(messages, str) else messages
+        return _core.chat_encode(self._handle, tuple(
+            (row["role"], row["content"]) if isinstance(row, typing.Mapping) else tuple(row)
+            for row in rows))
 
 
 class _Decoder:
@@ -43,12 +70,15 @@ class _Decoder:
 def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_new: int = 128,
              temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
              repeat_penalty: float = 1.0, seed: int = 0,
-             stops: typing.Sequence[int] | None = None) -> typing.Iterator[Token]:
+             stops: typing.Sequence[int] | None = None,
+             likeliest: int = 0) -> typing.Iterator[Token]:
     """Goes on with a prompt, or with several at once; an iterator of Token, as they come.
 
-    prompts: texts, or ids. The next token is the likeliest with temperature 0, else drawn by seed,
-    prompt and index. stops: ids that end a text; by default the folder's. Leaving the loop ends the
-    work. Raises ValueError (an option out of range, a prompt that is too long), Error.
+    prompts: texts, or ids (Chat.encode gives those of a conversation). The next token is the
+    likeliest with temperature 0, else drawn by seed, prompt and index. stops: ids that end a text;
+    by default the folder's. likeliest: so many of the likeliest tokens are told with each, at most
+    1000. Leaving the loop ends the work. Raises ValueError (an option out of range, a prompt that
+    is too long), Error.
     """
     rows = [prompts] if isinstance(prompts, str) else list(prompts)
     words = any(isinstance(row, str) for row in rows)
@@ -56,14 +86,14 @@ def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_ne
     offsets, flat = lay(ids)
     if stops is None:
         stops = model.end_ids
-    options = (max_new, repeat_penalty, temperature, top_k, top_p, min_p, seed)
+    options = (max_new, repeat_penalty, temperature, top_k, top_p, min_p, seed, likeliest)
     room = int(min(np.diff(offsets).max(initial=1) + max_new, model.info["positions"]))
     decoders = [_Decoder(model.tokenizer) if words else None for _ in rows]
     for row in _stream(model, (offsets, flat, np.asarray(stops, np.int32), options), room):
-        prompt, index, token, log_probability, end = row
+        prompt, index, token, log_probability, end, others = row
         decoder = decoders[prompt]
         piece = decoder.add(token, bool(end)) if decoder and end != 1 else ""
-        yield Token(prompt, index, token, log_probability, ENDS[end], piece)
+        yield Token(prompt, index, token, log_probability, ENDS[end], piece, others)
 
 
 def _stream(model: Model, work: tuple, room: int) -> typing.Iterator[tuple]:

@@ -281,6 +281,13 @@ class Plan:
         self._handle = _core.plan_create(w._handle, kernel, activations)
         self.shape = w.shape
 
+    @classmethod
+    def of(cls, handle: typing.Any, shape: tuple[int, int]) -> Plan:
+        """A plan that was made otherwise."""
+        plan = cls.__new__(cls)
+        plan._handle, plan.shape = handle, shape
+        return plan
+
     def kernel(self, m: int = 1) -> str:
         """The name of the kernel that runs for m rows of x."""
         return _core.plan_info(self._handle, m)[0]

@@ -15,6 +15,18 @@ from .encoder import Progress
 from .tokenizer import Tokenizer
 
 
+PLUGIN = "SPARSE24_CUDA_PLUGIN"
+OUTPUTS = ("hidden", "blocks", "embeddings", "start", "end", "logits")
+
+
+def open_device(name: str | None) -> typing.Any:
+    """The library's handle of a GPU, "cuda" or "cuda:1"; None for None and "cpu". Its plugin lies
+    next to the library, or where SPARSE24_CUDA_PLUGIN says. Raises Error where there is none."""
+    if name in (None, "cpu"):
+        return None
+    return _core.device_open(name, os.environ.get(PLUGIN))
+
+
 def lay(texts: typing.Sequence[typing.Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Texts of ids laid end to end: offsets [texts + 1], ids."""
     rows = [np.asarray(text, np.int32).reshape(-1) for text in texts]
@@ -29,14 +41,19 @@ class Model:
 
     def __init__(self, folder: str | os.PathLike, *, dtype: str | None = None, dense: bool = False,
                  sparse: bool = False, include: str | None = None, exclude: str | None = None,
-                 all_sparse: bool = False, max_tokens: int = 4096,
+                 all_sparse: bool = False, max_tokens: int = 4096, quantize: str | None = None,
+                 quantize_head: str | None = None, device: str | None = None,
                  progress: Progress | None = None):
-        """dtype: "f32", "bf16" or "i8". sparse: pack dense weights that are 2:4 already, of the
-        layers that include and exclude (globs) leave. max_tokens: the most of one pass.
+        """dtype: "f32", "bf16" or "i8"; on a GPU "f16", "bf16", "i8" or "e4m3". sparse: pack dense
+        weights that are 2:4 already, of the layers that include and exclude (globs) leave.
+        max_tokens: the most of one pass. quantize, quantize_head: a scheme of Matrix.quantize, to
+        which the blocks' weights and a language model's head are rounded as they are loaded (on the
+        CPU). device: "cuda", "cuda:1"; the CPU by default.
         Raises OSError, ValueError, TypeError, Error (a model type or a part that is not carried
         out, by its name)."""
         checkpoint = Checkpoint(folder)
-        options = (dtype, dense, sparse, include, exclude, all_sparse)
+        options = (dtype, dense, sparse, include, exclude, all_sparse, quantize, quantize_head,
+                   open_device(device))
         self._handle = _core.model_load(checkpoint._handle, options, progress)
         self._checkpoint = checkpoint
         self._lock = threading.Lock()
@@ -78,10 +95,16 @@ class Model:
             raise ValueError(f"outputs {sorted(unknown)}: expected some of {list(shapes)}")
         arrays = {name: np.empty(shapes[name], np.float32) for name in outputs}
         flat_types = None if types is None else lay(types)[1]
-        with self._lock:
-            _core.session_forward(*self._session, self._handle, offsets, ids, flat_types, None,
-                                  tuple(arrays.get(name) for name in shapes))
+        self.forward_into(offsets, ids, flat_types, arrays)
         return arrays
+
+    def forward_into(self, offsets: np.ndarray, ids: np.ndarray, types: np.ndarray | None,
+                     outputs: dict[str, typing.Any]) -> None:
+        """`forward` of texts that are laid end to end, into memory that is there (of the model's
+        device, too), by the names of its outputs."""
+        with self._lock:
+            _core.session_forward(*self._session, self._handle, offsets, ids, types, None,
+                                  tuple(outputs.get(name) for name in OUTPUTS))
 
     def perplexity(self, ids: typing.Sequence[int], *, window: int = 0,
                    stride: int = 0) -> float:

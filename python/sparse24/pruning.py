@@ -9,13 +9,23 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import operand
-from .matrix import Array
+from .arrays import operand, view
+from .matrix import Array, Matrix
 
 
 def criteria() -> list[str]:
     """The criteria of this build: "magnitude", "wanda", "sparsegpt", "tile-best" …"""
     return _core.names("criteria")
+
+
+def patterns() -> list[str]:
+    """The patterns of this build, as they are written: "N:M", "unstructured:SHARE" …"""
+    return _core.names("patterns")
+
+
+def refinements() -> list[str]:
+    """What can follow a criterion: "swaps", "least-squares", "all"."""
+    return _core.names("refinements")
 
 
 class Stats:
@@ -34,18 +44,55 @@ class Stats:
 
 class Pruned(typing.NamedTuple):
     """What `prune` gives."""
-    weight: np.ndarray   # f32, 2:4
+    weight: np.ndarray   # f32, of the pattern
     kept_l1: float       # Σ|ŵ| / Σ|w|
     output_error: float | None  # ‖X(W−Ŵ)ᵀ‖² / ‖XWᵀ‖² over the inputs; None without stats
 
 
-def prune(w: Array, criterion: str = "magnitude", inputs: Stats | Array | None = None, *,
-          dampening: float = 0.0, block: int = 0, out: np.ndarray | None = None) -> Pruned:
-    """Makes w [n, k] of f32 2:4 by a criterion; w stays as it is unless it is out.
+class ScoreInputs(typing.NamedTuple):
+    """What a criterion of your own sees; read-only, and gone when it returns."""
+    w: np.ndarray             # [n, k] f32
+    norms: np.ndarray | None  # [k] f64: of the layer's inputs, column by column
+    gram: np.ndarray | None   # [k, k] f64: the inputs' Gram matrix, its lower triangle
+    seed: int
 
-    inputs: Stats of the layer, or one array [tokens, k] of f32; `wanda` and `sparsegpt` need them.
-    dampening (0.01) and block (128 columns) are sparsegpt's.
-    Raises ValueError, TypeError, and Error: not finite, or the Gram matrix has no factor.
+
+#: Scores [n, k] of what it is shown; of each group what is larger stays.
+Score = typing.Callable[[ScoreInputs], Array]
+Criterion = typing.Union[str, Score]
+
+
+def _scoring(score: Score) -> typing.Callable[..., None]:
+    """A function of addresses of one that works on arrays."""
+    def call(rows, cols, w, norms, gram, seed, scores):
+        seen = ScoreInputs(view(w, (rows, cols), np.float32, None),
+                           view(norms, (cols,), np.float64, None) if norms else None,
+                           view(gram, (cols, cols), np.float64, None) if gram else None, seed)
+        given = np.asarray(score(seen), np.float64)
+        if given.shape != (rows, cols):
+            raise ValueError(f"the criterion gave {list(given.shape)}, expected [{rows}, {cols}]")
+        view(scores, (rows, cols), np.float64, None, writable=True)[:] = given
+    return call
+
+
+def _how(criterion: Criterion, dampening: float, block: int, refine: str | None,
+         pattern: str | None, seed: int) -> tuple:
+    own = _scoring(criterion) if callable(criterion) else None
+    return (None if own else criterion, dampening, block, refine, pattern, seed, own)
+
+
+def prune(w: Array, criterion: Criterion = "magnitude", inputs: Stats | Array | None = None, *,
+          pattern: str | None = None, refine: str | None = None, dampening: float = 0.0,
+          block: int = 0, seed: int = 0, out: np.ndarray | None = None) -> Pruned:
+    """Makes w [n, k] of f32 2:4, or of another of `patterns`, by a criterion; w stays as it is
+    unless it is out.
+
+    criterion: one of `criteria`, or a function of ScoreInputs that gives scores [n, k]. inputs:
+    Stats of the layer, or one array [tokens, k] of f32; `wanda`, `sparsegpt` and others need them,
+    and so does refine, which names `refinements` separated by commas. dampening (0.01) and block
+    (128 columns) are of those that use the Gram matrix, seed is of "random".
+    Raises ValueError (what does not go together, by name), TypeError, and Error: not finite, or the
+    Gram matrix has no factor. On an error out is unchanged.
     """
     if out is None:
         out = np.array(w, np.float32)
@@ -54,40 +101,97 @@ def prune(w: Array, criterion: str = "magnitude", inputs: Stats | Array | None =
     if inputs is not None and not isinstance(inputs, Stats):
         inputs = Stats(out.shape[1]).add(inputs)
     handle = None if inputs is None else inputs._handle
-    kept, error = _core.prune(out, handle, criterion, dampening, block)
+    kept, error = _core.prune(out, handle, _how(criterion, dampening, block, refine, pattern, seed))
     return Pruned(out, kept, None if error < 0 else error)
 
 
+def round_matrix(matrix: Matrix, inputs: Stats | Array, scheme: str = "int8", *,
+                 target: Array | None = None,
+                 dampening: float = 0.0) -> tuple[Matrix, float]:
+    """Matrix.quantize by a layer's inputs: (a matrix of the scheme's integers, its output error).
+    The integers move to where the outputs over the inputs differ least from those of target [n, k]
+    of f32, which is the matrix itself by default. Raises ValueError, TypeError, Error."""
+    if not isinstance(inputs, Stats):
+        inputs = Stats(matrix.shape[1]).add(inputs)
+    handle, _, error = _core.matrix_round(matrix._handle, scheme, inputs._handle, target, dampening)
+    return Matrix(handle), error
+
+
 class Layer(typing.NamedTuple):
-    """A layer that `prune_model` has done."""
+    """A layer that `prune_model` has done, or `sensitivity` has tried."""
     name: str
     rows: int
     cols: int
     kept_l1: float
     output_error: float  # −1: not measured
     seconds: float
+    pattern: str
 
 
-def prune_model(model: str | os.PathLike, out: str | os.PathLike, criterion: str = "magnitude", *,
-                texts: typing.Iterable[str] = (), include: str | None = None,
-                exclude: str | None = None, dtype: str | None = None, packed: bool = False,
-                force: bool = False, max_tokens: int = 0, dampening: float = 0.0, block: int = 0,
-                report: typing.Callable[[Layer], object] | None = None,
-                progress: typing.Callable[[str, int, int], object] | None = None) -> list[Layer]:
-    """Prunes a Hugging Face folder into a new one at `out`; returns its layers.
+Path = typing.Union[str, os.PathLike]
+Passages = typing.Iterable[typing.Any]  # of str, or each a sequence of token ids
+Report = typing.Callable[[Layer], object]
+Progress = typing.Callable[[str, int, int], object]
 
-    texts: passages to calibrate with, for `wanda` and `sparsegpt`. include, exclude: globs over
-    names; by default the linear layers inside the blocks. packed: write the 2:4 weights packed.
-    report is called with each layer, progress with (stage, done, total); if that returns something
-    true, or Ctrl-C is pressed, KeyboardInterrupt is raised and nothing is left.
-    """
+
+def _passages(texts: Passages) -> tuple:
+    rows = tuple(texts)
+    if not rows or isinstance(rows[0], str):
+        return rows
+    from .model import lay  # pylint: disable=import-outside-toplevel
+    return lay(rows)
+
+
+def _collecting(report: Report | None) -> tuple[list[Layer], typing.Callable[..., None]]:
     layers: list[Layer] = []
 
     def on_layer(*row):
         layers.append(Layer(*row))
         if report:
             report(layers[-1])
+    return layers, on_layer
 
-    options = (criterion, dampening, block, include, exclude, dtype, packed, force, max_tokens)
-    _core.model_prune(_core.checkpoint_open(model), out, tuple(texts), on_layer, progress, options)
+
+def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
+                texts: Passages = (), pattern: str | None = None, refine: str | None = None,
+                reconstruct: int = 0, include: str | None = None, exclude: str | None = None,
+                dtype: str | None = None, packed: bool = False, quantize: str | None = None,
+                masks: Path | None = None, masks_only: bool = False, force: bool = False,
+                max_tokens: int = 0, dampening: float = 0.0, block: int = 0, seed: int = 0,
+                report: Report | None = None, progress: Progress | None = None) -> list[Layer]:
+    """Prunes a Hugging Face folder into a new one at `out`; returns its layers.
+
+    criterion, pattern, refine, dampening, block, seed: as `prune` has them. texts: passages to
+    calibrate with, str or token ids, for `wanda`, `sparsegpt` and others. reconstruct: steps of
+    training for each half of a block after its layers are pruned, towards the dense model's states,
+    without labels. include, exclude: globs over names; by default the linear layers inside the
+    blocks. packed: write the 2:4 weights packed; quantize: and as integers of a scheme. masks: a
+    file of masks in place of a criterion; masks_only: `out` is such a file and nothing else.
+    report is called with each layer, progress with (stage, done, total); if that returns something
+    true, or Ctrl-C is pressed, KeyboardInterrupt is raised and nothing is left.
+    Raises ValueError, OSError, Error.
+    """
+    layers, on_layer = _collecting(report)
+    how = _how(criterion, dampening, block, refine, pattern, seed)
+    chosen = None if masks is None else _core.checkpoint_open(masks)
+    written = (include, exclude, dtype, packed, force, max_tokens, quantize, reconstruct, chosen,
+               masks_only)
+    _core.model_prune(_core.checkpoint_open(model), out, _passages(texts), on_layer, progress, how,
+                      written)
+    return layers
+
+
+def sensitivity(model: Path, texts: Passages, patterns: typing.Sequence[str] = ("2:4",),
+                criterion: Criterion = "sparsegpt", *, refine: str | None = None,
+                include: str | None = None, exclude: str | None = None, max_tokens: int = 0,
+                dampening: float = 0.0, block: int = 0, seed: int = 0,
+                report: Report | None = None, progress: Progress | None = None) -> list[Layer]:
+    """What each pattern would cost each linear layer of a model's blocks by itself, on the inputs
+    that the dense model gives for texts (str or token ids): a Layer for each of both, with its
+    output_error. Nothing is written. A pattern that does not fit a layer is left out there.
+    Raises ValueError (no texts, an unknown pattern), OSError, Error, KeyboardInterrupt."""
+    layers, on_layer = _collecting(report)
+    _core.model_sensitivity(_core.checkpoint_open(model), _passages(texts), on_layer, progress,
+                            _how(criterion, dampening, block, refine, None, seed), tuple(patterns),
+                            include, exclude, max_tokens)
     return layers

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training of whole models on the CPU, in f32, alone or towards a teacher; what is 2:4 stays so."""
+"""Training of whole models, alone or towards a teacher, on the CPU in f32 or on a GPU; what is 2:4
+stays so, or becomes so by a method."""
 from __future__ import annotations
 
 import os
@@ -11,7 +12,7 @@ from . import _core
 from .checkpoint import Checkpoint
 from .encoder import Progress
 from .evaluation import Questions
-from .model import lay
+from .model import lay, open_device
 from .tokenizer import Tokenizer
 
 HEADS = ("none", "qa", "lm", "classes")
@@ -30,6 +31,29 @@ class Step(typing.NamedTuple):
     seconds: float
     held_out: float  # NaN where it was not measured now
     sparse_layers: int
+    flips: float = 0.0   # the share of its masks that the method changed in this step
+    kept: float = 1.0    # the share of Σ|w| that the masks keep
+    beta: float = 1.0    # the mean scale of soft thresholds; NaN without
+    mask_age: int = -1   # steps since masks were chosen; −1: there are none
+    sparse: bool = False  # did this step run in 2:4?
+
+
+class Method(typing.NamedTuple):
+    """What `method` says of a method."""
+    summary: str
+    numbers: dict[str, float]  # those that it has, and their defaults
+
+
+def methods() -> list[str]:
+    """The methods of sparse training: "dense", "fixed", "ste", "sr-ste", "s-ste" …"""
+    return _core.names("train methods")
+
+
+def method(name: str) -> Method:
+    """What a method is, and its numbers. Raises ValueError."""
+    summary, numbers = _core.train_method(name)
+    pairs = (pair.split("=") for pair in numbers.split(",") if pair)
+    return Method(summary, {key: float(value) for key, value in pairs})
 
 
 def _examples(ids: typing.Sequence[typing.Sequence[int]], info: dict) -> tuple:
@@ -84,25 +108,32 @@ def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
           batch: int = 0, rate: float = 0.0, warmup: float = 0.06, schedule: str = "linear",
           decay: float = 0.0, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
           clip: float = 1.0, fixed: bool = True, refresh: int = 0, refresh_until: float = 0.5,
-          max_tokens: int = 0, tokens: int = 4096, seed: int = 1, recompute: bool = False,
+          method: str | None = None,  # pylint: disable=redefined-outer-name
+          numbers: typing.Mapping[str, float] | None = None, include: str | None = None,
+          exclude: str | None = None, from_scratch: bool = False, device: str | None = None,
+          dtype: str | None = None, max_tokens: int = 0, tokens: int = 4096, seed: int = 1,
+          recompute: bool = False,
           checkpoint: Path | None = None, resume: bool = False, force: bool = False,
           report: typing.Callable[[Step], object] | None = None,
           progress: Progress | None = None) -> Step:
-    """Trains the model of a folder and writes it to `out`; returns the last step.
-
-    One of texts, questions (a file in the JSON of SQuAD v1.1; an encoder without a head gets one)
-    and ids (texts of token ids) is what it learns from. teacher: the folder of the dense model that
-    `model` was pruned from, whose outputs it learns to give. loss: weights of "labels", "logits",
-    "hidden", "cosine"; by default cosine=20, hidden=1 for embeddings with a teacher, labels=1,
-    logits=1, hidden=1 for all else, labels=1 without a teacher. How long: epochs (1), or steps, or
-    seconds. fixed: zeros of 2:4 layers stay zeros, if there are such layers; refresh: new masks
-    every so many steps. checkpoint: a file to go on from, with resume. report is called with each
-    Step, progress with (stage, done, total); something true that they return, or Ctrl-C, stops the
-    run with KeyboardInterrupt. Raises ValueError, OSError, Error.
+    """Trains the model of a folder and writes it to `out`; returns the last step.  One of texts,
+    questions (a file in the JSON of SQuAD v1.1; an encoder without a head gets one) and ids (texts
+    of token ids) is what it learns from. teacher: the folder of the dense model that `model` was
+    pruned from, whose outputs it learns to give. loss: weights of "labels", "logits", "hidden",
+    "cosine"; by default cosine=20, hidden=1 for embeddings with a teacher, labels=1, logits=1,
+    hidden=1 for all else, labels=1 without a teacher. How long: epochs (1), or steps, or seconds.
+    method: one of `methods`, with `numbers` in place of its defaults, for the layers that include
+    and exclude (globs) leave; without one, fixed: zeros of 2:4 layers stay zeros, if there are such
+    layers; refresh: new masks every so many steps. from_scratch: weights are drawn anew from seed.
+    device: "cuda", with dtype "bf16" or "f16" between layers. checkpoint: a file to go on from,
+    with resume. report is called with each Step, progress with (stage, done, total); something true
+    that they return, or Ctrl-C, stops the run with KeyboardInterrupt. Raises ValueError, OSError,
+    Error.
     """
     if not force and os.path.lexists(out):
         raise FileExistsError(f"{os.fspath(out)} exists and may not be replaced without force")
-    source = Checkpoint(model)
+    source = Checkpoint.of_config(model) if from_scratch else Checkpoint(model)
+    where = open_device(device)
     info = _core.transformer_peek(source._handle)
     if sum(given is not None for given in (texts, questions, ids)) != 1:
         raise ValueError("train needs texts, questions or ids: one of them")
@@ -118,9 +149,10 @@ def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
     terms = _objective(loss, info, teacher)
     room = max(tokens, *(int(np.diff(e[0]).max(initial=1)) for e in (examples, held) if e))
     head = HEADS[info["head"]] if questions is not None else "none"
-    student = _core.transformer_load(source._handle, room, True, head, seed, recompute)
+    student = _core.transformer_load(source._handle, room, True, head, seed, recompute,
+                                     from_scratch, where, dtype)
     master = None if teacher is None else _core.transformer_load(
-        Checkpoint(teacher)._handle, room, False, head, seed, False)
+        Checkpoint(teacher)._handle, room, False, head, seed, False, False, where, dtype)
     drop = (0.0, 0.0) if master else (info["dropout"], info["attention_dropout"])
     if dropout is not None:
         drop = (dropout, dropout)
@@ -129,14 +161,20 @@ def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
     path = None if checkpoint is None else os.fspath(checkpoint)
     run = (0.0 if steps or seconds else epochs or 1.0, steps, seconds,
            batch or (64 if embeds else 32), 0, seed, rate, warmup, schedule, decay, *betas, eps,
-           clip, fixed and (refresh > 0 or _has_two_four(source)), refresh, refresh_until, path, 0,
-           30.0, resume, 200)
+           clip, not method and fixed and (refresh > 0 or _has_two_four(source)), refresh,
+           refresh_until, path, 0, 30.0, resume, 200, method,
+           ",".join(f"{key}={value!r}" for key, value in (numbers or {}).items()) or None, include,
+           exclude)
     objective = (terms["labels"], terms["logits"], temperature, terms["hidden"], terms["cosine"],
                  *drop, master)
     last = _core.train(student, examples, held, objective, run,
-                       (lambda row: report(Step(*row))) if report else None, progress)
+                       (lambda row: report(_step(row))) if report else None, progress)
     _core.transformer_save(student, source._handle, out, force)
-    return Step(*last)
+    return _step(last)
+
+
+def _step(row: tuple) -> Step:
+    return Step(*row[:-1], bool(row[-1]))
 
 
 def _has_two_four(source: Checkpoint) -> bool:

@@ -105,7 +105,7 @@ int py_begin(py_call *call)
     c->checked = now();
     call->context = c;
     call->ctx = c->ctx;
-    call->thread = PyEval_SaveThread();
+    call->thread = call->holds ? NULL : PyEval_SaveThread();
     return 1;
 }
 
@@ -183,7 +183,7 @@ static void raise_status(py_call *call, s24_status status)
 
 int py_end(py_call *call, s24_status status)
 {
-    PyEval_RestoreThread(call->thread);
+    if (call->thread) PyEval_RestoreThread(call->thread);
     /* A callback's own exception, or that of a signal, says more than "interrupted". */
     if (status != S24_OK && !PyErr_Occurred()) raise_status(call, status);
     call->context->next = pool;

@@ -9,6 +9,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "sparse24/device.h"
 #include "sparse24/language.h"
 #include "sparse24/nn.h"
 #include "sparse24/sparse24.h"
@@ -18,15 +19,17 @@
 /* A context of the pool with what its callbacks need. */
 typedef struct py_context py_context;
 
-/* One call: begins as {module}; ctx is there between py_begin and py_end. */
+/* One call: begins as {module} or {module, holds}; ctx is there between py_begin and py_end. */
 typedef struct py_call {
     PyObject *module;
+    int holds; /* 1: the GIL stays held, which guards what one thread at a time may use */
     s24_ctx *ctx;
     py_context *context;
     PyThreadState *thread;
 } py_call;
 
-/* Takes a context and releases the GIL; 0 with an exception if there is none. */
+/* Takes a context and releases the GIL, unless it holds that; 0 with an exception if there is no
+   context. */
 int py_begin(py_call *call);
 /* Takes the GIL back, gives the context back; 1, or 0 with the exception of the status. */
 int py_end(py_call *call, s24_status status);

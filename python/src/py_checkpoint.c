@@ -12,6 +12,16 @@ PyObject *pyf_checkpoint_open(PyObject *module, PyObject *args)
     return py_handle_new(checkpoint, "checkpoint", NULL);
 }
 
+PyObject *pyf_checkpoint_open_config(PyObject *module, PyObject *args)
+{
+    REFERENCE *path = NULL;
+    py_call c = {.module = module};
+    s24_checkpoint *checkpoint = NULL;
+    if (!PyArg_ParseTuple(args, "O&", PyUnicode_FSConverter, &path)) return NULL;
+    if (!PY_RUN(c, s24_checkpoint_open_config(&checkpoint, c.ctx, py_path_text(path)))) return NULL;
+    return py_handle_new(checkpoint, "checkpoint", NULL);
+}
+
 PyObject *pyf_checkpoint_names(PyObject *module, PyObject *args)
 {
     (void)module;

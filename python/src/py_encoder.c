@@ -6,21 +6,22 @@ PyObject *pyf_encoder_open(PyObject *module, PyObject *args)
 {
     REFERENCE *folder = NULL;
     py_call c = {.module = module};
-    PyObject *options, *progress;
-    long long max_tokens, batch_tokens;
+    PyObject *options, *progress, *owner;
+    long long max_tokens, batch_tokens, dimensions;
     s24_encoder_opts opts = {.size = sizeof opts};
     s24_encoder *encoder = NULL;
-    if (!PyArg_ParseTuple(args, "O&O!zLLpO", PyUnicode_FSConverter, &folder, &PyTuple_Type,
-                          &options, &opts.prompt, &max_tokens, &batch_tokens, &opts.ids,
-                          &progress) ||
-        !py_model_options(&opts.model, options))
+    if (!PyArg_ParseTuple(args, "O&O!zLLppzLO", PyUnicode_FSConverter, &folder, &PyTuple_Type,
+                          &options, &opts.prompt, &max_tokens, &batch_tokens, &opts.ids, &opts.head,
+                          &opts.pooling, &dimensions, &progress) ||
+        !py_model_options(&opts.model, &owner, options))
         return NULL;
     opts.max_tokens = max_tokens;
     opts.batch_tokens = batch_tokens;
+    opts.dimensions = dimensions;
     if (!py_begin(&c)) return NULL;
     py_call_progress(&c, py_callable(progress));
     if (!py_end(&c, s24_encoder_open(&encoder, c.ctx, py_path_text(folder), &opts))) return NULL;
-    return py_handle_new(encoder, "encoder", NULL);
+    return py_handle_new(encoder, "encoder", owner);
 }
 
 PyObject *pyf_encoder_share(PyObject *module, PyObject *args)
@@ -38,7 +39,88 @@ PyObject *pyf_encoder_info(PyObject *module, PyObject *args)
     (void)module;
     s24_encoder *encoder;
     if (!PyArg_ParseTuple(args, "O&", py_encoder, &encoder)) return NULL;
-    return py_model_dict(s24_encoder_model(encoder));
+    PyObject *info = py_model_dict(s24_encoder_model(encoder));
+    REFERENCE *width = PyLong_FromLongLong(s24_encoder_width(encoder));
+    if (info && (!width || PyDict_SetItemString(info, "width", width))) Py_CLEAR(info);
+    return info;
+}
+
+PyObject *pyf_encoder_head(PyObject *module, PyObject *args)
+{
+    (void)module;
+    s24_encoder *encoder;
+    if (!PyArg_ParseTuple(args, "O&", py_encoder, &encoder)) return NULL;
+    PyObject *labels = PyList_New(0);
+    const char *name;
+    for (int64_t i = 0; labels && i < s24_encoder_classes(encoder) &&
+                        (name = s24_encoder_label(encoder, i)) != NULL;
+         i++) {
+        REFERENCE *label = PyUnicode_FromString(name);
+        if (!label || PyList_Append(labels, label)) Py_CLEAR(labels);
+    }
+    if (!labels) return NULL;
+    return Py_BuildValue("(NOOL)", labels,
+                         s24_encoder_classifies_tokens(encoder) ? Py_True : Py_False,
+                         s24_encoder_multi_label(encoder) ? Py_True : Py_False,
+                         (long long)s24_encoder_max_tokens(encoder));
+}
+
+PyObject *pyf_encoder_classify(PyObject *module, PyObject *args)
+{
+    OPERAND out = {.name = "out", .writable = 1};
+    py_call c = {.module = module};
+    s24_encoder *encoder;
+    PyObject *texts, *others;
+    int threads;
+    s24_text_pairs pairs = {0};
+    int64_t count = 0, other_count = 0, tokens = 0;
+    if (!PyArg_ParseTuple(args, "O&iO&O!Op", py_encoder, &encoder, &threads, py_operand_take, &out,
+                          &PyTuple_Type, &texts, &others, &pairs.same_text))
+        return NULL;
+    s24_text *one = py_texts(texts, &count);
+    s24_text *two = one && others != Py_None ? py_texts(others, &other_count) : NULL;
+    pairs.texts = one;
+    pairs.pairs = two;
+    pairs.count = two ? other_count : count;
+    int ok = one && (two || others == Py_None) &&
+             py_operand_expect(&out, S24_F32, pairs.count * s24_encoder_classes(encoder));
+    if (ok && two && count != (pairs.same_text ? 1 : other_count)) {
+        PyErr_Format(PyExc_ValueError, "%lld texts and %lld to go with them", (long long)count,
+                     (long long)other_count);
+        ok = 0;
+    }
+    if (ok && (ok = py_begin(&c))) {
+        py_call_threads(&c, threads);
+        ok = py_end(&c, s24_encoder_classify(out.dense.data, &tokens, encoder, c.ctx, &pairs));
+    }
+    PyMem_Free(one);
+    PyMem_Free(two);
+    return ok ? PyLong_FromLongLong(tokens) : NULL;
+}
+
+PyObject *pyf_encoder_tag(PyObject *module, PyObject *args)
+{
+    OPERAND tokens = {.name = "tokens", .writable = 1}, out = {.name = "out", .writable = 1};
+    py_call c = {.module = module};
+    s24_encoder *encoder;
+    s24_text text;
+    Py_ssize_t bytes;
+    int threads;
+    int64_t count = 0;
+    if (!PyArg_ParseTuple(args, "O&iO&O&s#", py_encoder, &encoder, &threads, py_operand_take,
+                          &tokens, py_operand_take, &out, &text.data, &bytes))
+        return NULL;
+    const int64_t most = s24_encoder_max_tokens(encoder);
+    _Static_assert(sizeof(s24_token) == 4 * sizeof(int32_t), "tokens are rows of an array");
+    if (!py_operand_expect(&tokens, S24_I32, most * 4) ||
+        !py_operand_expect(&out, S24_F32, most * s24_encoder_classes(encoder)) || !py_begin(&c))
+        return NULL;
+    text.bytes = (size_t)bytes;
+    py_call_threads(&c, threads);
+    if (!py_end(&c,
+                s24_encoder_tag(tokens.dense.data, out.dense.data, &count, encoder, c.ctx, &text)))
+        return NULL;
+    return PyLong_FromLongLong(count);
 }
 
 PyObject *pyf_encoder_prompts(PyObject *module, PyObject *args)

@@ -35,10 +35,29 @@ PyObject *pyf_end_ids(PyObject *module, PyObject *args)
     return list;
 }
 
+/* The likeliest tokens, as pairs of id and log probability: the GIL is taken for them. */
+static PyObject *likeliest_of(const s24_new_token *t)
+{
+    PyObject *list = PyTuple_New((Py_ssize_t)t->likeliest_count);
+    for (int64_t i = 0; list && i < t->likeliest_count; i++) {
+        PyObject *pair =
+            Py_BuildValue("(if)", t->likeliest[i].id, (double)t->likeliest[i].log_probability);
+        if (!pair)
+            Py_CLEAR(list);
+        else
+            PyTuple_SetItem(list, (Py_ssize_t)i, pair);
+    }
+    return list;
+}
+
 static int on_token(void *user, const s24_new_token *t)
 {
-    return py_call_back(user, "(LLifi)", (long long)t->prompt, (long long)t->index, t->id,
-                        (double)t->log_probability, (int)t->end) != 0;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *likeliest = PyErr_Occurred() ? NULL : likeliest_of(t);
+    PyGILState_Release(gil);
+    if (!likeliest) return 1;
+    return py_call_back(user, "(LLifiN)", (long long)t->prompt, (long long)t->index, t->id,
+                        (double)t->log_probability, (int)t->end, likeliest) != 0;
 }
 
 PyObject *pyf_generate(PyObject *module, PyObject *args)
@@ -50,16 +69,17 @@ PyObject *pyf_generate(PyObject *module, PyObject *args)
     PyObject *token, *progress;
     s24_generate_opts o = {.size = sizeof o, .token = on_token};
     s24_batch prompts = {0};
-    long long max_new, top_k;
+    long long max_new, top_k, likeliest;
     unsigned long long seed;
     int threads;
-    if (!PyArg_ParseTuple(args, "O&iO&O&O&O&(LddLddK)OO", py_session, &session, &threads, py_cache,
+    if (!PyArg_ParseTuple(args, "O&iO&O&O&O&(LddLddKL)OO", py_session, &session, &threads, py_cache,
                           &cache, py_operand_take, &offsets, py_operand_take, &ids, py_operand_take,
                           &stops, &max_new, &o.repeat_penalty, &o.temperature, &top_k, &o.top_p,
-                          &o.min_p, &seed, &token, &progress))
+                          &o.min_p, &seed, &likeliest, &token, &progress))
         return NULL;
     o.max_new = max_new;
     o.top_k = top_k;
+    o.likeliest = likeliest;
     o.seed = seed;
     o.stops = stops.dense.data;
     o.stop_count = stops.dense.rows * stops.dense.cols;

@@ -7,10 +7,17 @@ static const char *const selects[] = {
     "tile-signed", "tile-causal1122", NULL,
 };
 
+int py_select(PyObject *object, void *select)
+{
+    py_choice choice = {"select", selects, 0};
+    if (!py_choose(object, &choice)) return 0;
+    *(s24_select *)select = (s24_select)choice.value;
+    return 1;
+}
+
 /* What matrices are made from and how. */
 typedef struct making {
     py_operand src, mask;
-    py_choice select;
     s24_matrix_opts opts;
 } making;
 
@@ -23,16 +30,15 @@ static void making_release(making *m)
 
 static int making_take(making *m, PyObject *args)
 {
-    *m = (making){.src = {.name = "w"}, .mask = {.name = "mask"}, .select = {"select", selects, 0}};
+    *m = (making){.src = {.name = "w"}, .mask = {.name = "mask"}};
     m->opts.size = sizeof m->opts;
     unsigned long long seed;
-    if (!PyArg_ParseTuple(args, "O&O&O&O&K|pp", py_operand_take, &m->src, py_choose, &m->select,
-                          py_dtype, &m->opts.dtype, py_operand_take_or_none, &m->mask, &seed,
-                          &m->opts.allow_nonfinite, &m->opts.transpose))
+    if (!PyArg_ParseTuple(args, "O&O&O&O&K|pp", py_operand_take, &m->src, py_select,
+                          &m->opts.select, py_dtype, &m->opts.dtype, py_operand_take_or_none,
+                          &m->mask, &seed, &m->opts.allow_nonfinite, &m->opts.transpose))
         return 0;
     const s24_dense *src = &m->src.dense, *mask = &m->mask.dense;
     if (!py_operand_expect(&m->mask, S24_U8, src->rows * src->cols)) return 0;
-    m->opts.select = (s24_select)m->select.value;
     m->opts.seed = seed;
     m->opts.mask = mask->data;
     return 1;

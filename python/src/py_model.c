@@ -2,11 +2,15 @@
 // Models and passes through them.
 #include "py_model.h"
 
-int py_model_options(s24_model_opts *opts, PyObject *tuple)
+int py_model_options(s24_model_opts *opts, PyObject **owner, PyObject *tuple)
 {
     *opts = (s24_model_opts){.size = sizeof *opts};
-    return PyArg_ParseTuple(tuple, "O&ppzzp;model options", py_dtype, &opts->dtype, &opts->dense,
-                            &opts->sparse, &opts->include, &opts->exclude, &opts->all_sparse);
+    if (!PyArg_ParseTuple(tuple, "O&ppzzpzzO;model options", py_dtype, &opts->dtype, &opts->dense,
+                          &opts->sparse, &opts->include, &opts->exclude, &opts->all_sparse,
+                          &opts->quantize, &opts->quantize_head, owner))
+        return 0;
+    *owner = py_callable(*owner);
+    return !*owner || py_device(*owner, &opts->device);
 }
 
 PyObject *py_callable(PyObject *object)
@@ -33,30 +37,30 @@ PyObject *pyf_model_load(PyObject *module, PyObject *args)
 {
     py_call c = {.module = module};
     s24_checkpoint *checkpoint;
-    PyObject *options, *progress;
+    PyObject *options, *progress, *owner;
     s24_model_opts opts;
     s24_model *model = NULL;
     if (!PyArg_ParseTuple(args, "O&O!O", py_checkpoint, &checkpoint, &PyTuple_Type, &options,
                           &progress) ||
-        !py_model_options(&opts, options) || !py_begin(&c))
+        !py_model_options(&opts, &owner, options) || !py_begin(&c))
         return NULL;
     py_call_progress(&c, py_callable(progress));
     if (!py_end(&c, s24_model_load(&model, c.ctx, checkpoint, &opts))) return NULL;
-    return py_handle_new(model, "model", NULL);
+    return py_handle_new(model, "model", owner);
 }
 
 PyObject *pyf_model_preset(PyObject *module, PyObject *args)
 {
     py_call c = {.module = module};
     const char *name;
-    PyObject *options;
+    PyObject *options, *owner;
     s24_model_opts opts;
     s24_model *model = NULL;
     if (!PyArg_ParseTuple(args, "sO!", &name, &PyTuple_Type, &options) ||
-        !py_model_options(&opts, options))
+        !py_model_options(&opts, &owner, options))
         return NULL;
     if (!PY_RUN(c, s24_model_preset(&model, c.ctx, name, &opts))) return NULL;
-    return py_handle_new(model, "model", NULL);
+    return py_handle_new(model, "model", owner);
 }
 
 PyObject *pyf_model_info(PyObject *module, PyObject *args)

@@ -51,10 +51,19 @@ static const char *kernel(int index)
 
 PyObject *pyf_names(PyObject *module, PyObject *args)
 {
-    static const char *const lists[] = {"criteria", "schemes", "layouts",
-                                        "kernels",  "presets", NULL};
-    static const char *(*const name_of[])(int) = {s24_criterion_name, scheme, layout, kernel,
-                                                  s24_model_preset_name};
+    static const char *const lists[] = {"criteria", "schemes",  "layouts",     "kernels",
+                                        "presets",  "patterns", "refinements", "train methods",
+                                        "poolings", "forms",    NULL};
+    static const char *(*const name_of[])(int) = {s24_criterion_name,
+                                                  scheme,
+                                                  layout,
+                                                  kernel,
+                                                  s24_model_preset_name,
+                                                  s24_pattern_syntax,
+                                                  s24_refinement_name,
+                                                  s24_train_method_name,
+                                                  s24_encoder_pooling_name,
+                                                  s24_convert_target};
     (void)module;
     py_choice list = {"list", lists, 0};
     if (!PyArg_ParseTuple(args, "O&", py_choose, &list)) return NULL;

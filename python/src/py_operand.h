@@ -38,6 +38,9 @@ typedef struct py_choice {
 } py_choice;
 int py_choose(PyObject *object, void *choice);
 
+/* The converter of a way to choose what stays in a 2:4 matrix, for an s24_select. */
+int py_select(PyObject *object, void *select);
+
 /* Declares a reference that is let go where it goes out of scope; NULL is fine. */
 #define REFERENCE __attribute__((cleanup(py_reference_release))) PyObject
 void py_reference_release(PyObject **reference);

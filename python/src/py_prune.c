@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pruning: of a matrix with the statistics of its inputs, and of a whole model.
-#include "py_operand.h"
+#include "py_model.h"
 
 PyObject *pyf_criterion_needs_stats(PyObject *module, PyObject *args)
 {
@@ -10,6 +10,16 @@ PyObject *pyf_criterion_needs_stats(PyObject *module, PyObject *args)
     int needs = s24_criterion_needs_stats(criterion);
     if (needs < 0) return PyErr_Format(PyExc_ValueError, "there is no criterion %s", criterion);
     return PyBool_FromLong(needs);
+}
+
+PyObject *pyf_pattern_group(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *pattern;
+    if (!PyArg_ParseTuple(args, "z", &pattern)) return NULL;
+    const int64_t group = s24_pattern_group(pattern);
+    if (!group) return PyErr_Format(PyExc_ValueError, "there is no pattern %s", pattern);
+    return PyLong_FromLongLong(group);
 }
 
 PyObject *pyf_stats_create(PyObject *module, PyObject *args)
@@ -32,52 +42,165 @@ PyObject *pyf_stats_add(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* A criterion of the caller's: addresses of what it sees and writes, for a function that makes
+   arrays of them. */
+static s24_status on_score(void *user, s24_ctx *ctx, double *scores, const s24_score_inputs *in)
+{
+    int failed =
+        py_call_back(user, "(LLKKKKK)", (long long)in->rows, (long long)in->cols,
+                     (unsigned long long)(uintptr_t)in->w, (unsigned long long)(uintptr_t)in->norms,
+                     (unsigned long long)(uintptr_t)in->gram, (unsigned long long)in->seed,
+                     (unsigned long long)(uintptr_t)scores);
+    return failed ? s24_ctx_fail(ctx, S24_ERROR_INTERRUPTED, "the criterion has failed") : S24_OK;
+}
+
+/* From the tuple (criterion, dampening, block, refine, pattern, seed, score), whose strings and
+   function are borrowed; 0 with an exception. */
+static int take_how(s24_prune_opts *o, PyObject *tuple)
+{
+    PyObject *score;
+    unsigned long long seed;
+    o->size = sizeof *o;
+    if (!PyArg_ParseTuple(tuple, "zdizzKO;how to prune", &o->criterion, &o->dampening, &o->block,
+                          &o->refine, &o->pattern, &seed, &score))
+        return 0;
+    o->seed = seed;
+    o->score = score == Py_None ? NULL : on_score;
+    o->score_user = score;
+    return 1;
+}
+
 PyObject *pyf_prune(PyObject *module, PyObject *args)
 {
     OPERAND w = {.name = "w", .writable = 1};
     py_call c = {.module = module};
     s24_stats *stats;
-    s24_prune_opts opts = {.size = sizeof opts};
+    PyObject *how;
+    s24_prune_opts opts = {0};
     s24_prune_report report = {0};
-    if (!PyArg_ParseTuple(args, "O&O&zdi", py_operand_take, &w, py_stats_or_none, &stats,
-                          &opts.criterion, &opts.dampening, &opts.block))
+    if (!PyArg_ParseTuple(args, "O&O&O!", py_operand_take, &w, py_stats_or_none, &stats,
+                          &PyTuple_Type, &how) ||
+        !take_how(&opts, how))
         return NULL;
     if (!PY_RUN(c, s24_prune(&report, c.ctx, &w.dense, stats, &opts))) return NULL;
     return Py_BuildValue("(dd)", report.kept_l1, report.output_error);
 }
 
+PyObject *pyf_matrix_round(PyObject *module, PyObject *args)
+{
+    OPERAND target = {.name = "target"};
+    py_call c = {.module = module};
+    s24_matrix *src, *matrix = NULL;
+    s24_stats *stats;
+    s24_round_opts opts = {.size = sizeof opts};
+    s24_prune_report report = {0};
+    if (!PyArg_ParseTuple(args, "O&sO&O&d", py_matrix, &src, &opts.scheme, py_stats, &stats,
+                          py_operand_take_or_none, &target, &opts.dampening))
+        return NULL;
+    opts.stats = stats;
+    opts.target = target.dense.data ? &target.dense : NULL;
+    if (!PY_RUN(c, s24_matrix_round(&matrix, &report, c.ctx, src, &opts))) return NULL;
+    return Py_BuildValue("(Ndd)", py_handle_new(matrix, "matrix", NULL), report.kept_l1,
+                         report.output_error);
+}
+
+/* ---- whole models ---------------------------------------------------------------------------- */
+
 /* A layer's report for Python; an exception of it is raised once the call is over. */
 static void on_layer(void *user, const s24_layer_report *r)
 {
-    (void)py_call_back(user, "(sLLddd)", r->name, (long long)r->rows, (long long)r->cols,
-                       r->kept_l1, r->output_error, r->seconds);
+    (void)py_call_back(user, "(sLLdddz)", r->name, (long long)r->rows, (long long)r->cols,
+                       r->kept_l1, r->output_error, r->seconds, r->pattern);
+}
+
+/* What a model is shown while it is pruned: passages as texts, or as ids. */
+typedef struct passages {
+    py_operand offsets, ids;
+    s24_batch batch;
+    s24_text *texts;
+} passages;
+
+static void passages_release(passages *p)
+{
+    py_operand_release(&p->offsets);
+    py_operand_release(&p->ids);
+    PyMem_Free(p->texts);
+}
+#define PASSAGES __attribute__((cleanup(passages_release))) passages
+
+/* A tuple of str, or of two arrays (offsets, ids); 0 with an exception. */
+static int take_passages(s24_model_prune_opts *o, passages *p, PyObject *tuple)
+{
+    *p = (passages){.offsets = {.name = "offsets"}, .ids = {.name = "ids"}};
+    PyObject *first = PyTuple_Size(tuple) ? PyTuple_GetItem(tuple, 0) : NULL;
+    if (first && !PyUnicode_Check(first)) {
+        o->ids = &p->batch;
+        return PyArg_ParseTuple(tuple, "O&O&;passages", py_operand_take, &p->offsets,
+                                py_operand_take, &p->ids) &&
+               py_batch(&p->batch, &p->offsets, &p->ids);
+    }
+    p->texts = py_texts(tuple, &o->text_count);
+    o->texts = o->text_count ? p->texts : NULL;
+    return p->texts != NULL;
+}
+
+static int take_written(s24_model_prune_opts *o, PyObject *tuple)
+{
+    long long max_tokens, reconstruct;
+    s24_checkpoint *masks;
+    if (!PyArg_ParseTuple(tuple, "zzO&ppLzLO&p;what to write", &o->include, &o->exclude, py_dtype,
+                          &o->dtype, &o->packed, &o->force, &max_tokens, &o->quantize, &reconstruct,
+                          py_checkpoint_or_none, &masks, &o->masks_only))
+        return 0;
+    o->max_tokens = max_tokens;
+    o->reconstruct = reconstruct;
+    o->masks = masks;
+    return 1;
 }
 
 PyObject *pyf_model_prune(PyObject *module, PyObject *args)
 {
+    PASSAGES seen = {0};
     REFERENCE *out = NULL;
     py_call c = {.module = module};
     s24_checkpoint *in;
-    PyObject *texts, *report, *progress;
-    s24_model_prune_opts o = {.size = sizeof o};
-    long long max_tokens;
-    if (!PyArg_ParseTuple(args, "O&O&O!OO(zdizzO&ppL)", py_checkpoint, &in, py_path, &out,
-                          &PyTuple_Type, &texts, &report, &progress, &o.prune.criterion,
-                          &o.prune.dampening, &o.prune.block, &o.include, &o.exclude, py_dtype,
-                          &o.dtype, &o.packed, &o.force, &max_tokens))
+    PyObject *texts, *report, *progress, *how, *written;
+    s24_model_prune_opts o = {.size = sizeof o, .report = on_layer};
+    if (!PyArg_ParseTuple(args, "O&O&O!OOO!O!", py_checkpoint, &in, py_path, &out, &PyTuple_Type,
+                          &texts, &report, &progress, &PyTuple_Type, &how, &PyTuple_Type,
+                          &written) ||
+        !take_how(&o.prune, how) || !take_written(&o, written) ||
+        !take_passages(&o, &seen, texts) || !py_begin(&c))
         return NULL;
-    s24_text *passages = py_texts(texts, &o.text_count);
-    if (!passages) return NULL;
-    o.texts = o.text_count ? passages : NULL;
-    o.max_tokens = max_tokens;
-    o.report = report == Py_None ? NULL : on_layer;
     o.user = report;
-    int ok = py_begin(&c);
-    if (ok) {
-        py_call_progress(&c, progress == Py_None ? NULL : progress);
-        ok = py_end(&c, s24_model_prune(c.ctx, in, py_path_text(out), &o));
-    }
-    PyMem_Free(passages);
-    if (!ok) return NULL;
+    py_call_progress(&c, py_callable(progress));
+    if (!py_end(&c, s24_model_prune(c.ctx, in, py_path_text(out), &o))) return NULL;
+    Py_RETURN_NONE;
+}
+
+PyObject *pyf_model_sensitivity(PyObject *module, PyObject *args)
+{
+    enum { MOST = 64 };
+    PASSAGES seen = {0};
+    py_call c = {.module = module};
+    s24_checkpoint *in;
+    PyObject *texts, *report, *progress, *how, *names;
+    const char *patterns[MOST];
+    long long max_tokens;
+    s24_model_prune_opts o = {.size = sizeof o, .report = on_layer};
+    if (!PyArg_ParseTuple(args, "O&O!OOO!O!zzL", py_checkpoint, &in, &PyTuple_Type, &texts, &report,
+                          &progress, &PyTuple_Type, &how, &PyTuple_Type, &names, &o.include,
+                          &o.exclude, &max_tokens) ||
+        !take_how(&o.prune, how) || !take_passages(&o, &seen, texts))
+        return NULL;
+    Py_ssize_t count = PyTuple_Size(names);
+    if (count > MOST) return PyErr_Format(PyExc_ValueError, "more than %d patterns", (int)MOST);
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!(patterns[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), NULL))) return NULL;
+    o.max_tokens = max_tokens;
+    o.user = report;
+    if (!py_begin(&c)) return NULL;
+    py_call_progress(&c, py_callable(progress));
+    if (!py_end(&c, s24_model_sensitivity(c.ctx, in, &o, patterns, count))) return NULL;
     Py_RETURN_NONE;
 }

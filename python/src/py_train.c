@@ -8,18 +8,21 @@ PyObject *pyf_transformer_load(PyObject *module, PyObject *args)
     py_call c = {.module = module};
     s24_checkpoint *checkpoint;
     py_choice head = {"head", heads, 0};
+    PyObject *owner;
     s24_transformer_opts opts = {.size = sizeof opts};
     s24_transformer *transformer = NULL;
     long long max_tokens;
     unsigned long long seed;
-    if (!PyArg_ParseTuple(args, "O&LpO&Kp", py_checkpoint, &checkpoint, &max_tokens, &opts.train,
-                          py_choose, &head, &seed, &opts.recompute))
+    if (!PyArg_ParseTuple(args, "O&LpO&KppOO&", py_checkpoint, &checkpoint, &max_tokens,
+                          &opts.train, py_choose, &head, &seed, &opts.recompute, &opts.draw, &owner,
+                          py_dtype, &opts.dtype) ||
+        !py_device_or_none(owner, &opts.device))
         return NULL;
     opts.max_tokens = max_tokens;
     opts.head = (s24_head)head.value;
     opts.seed = seed;
     if (!PY_RUN(c, s24_transformer_load(&transformer, c.ctx, checkpoint, &opts))) return NULL;
-    return py_handle_new(transformer, "transformer", NULL);
+    return py_handle_new(transformer, "transformer", py_callable(owner));
 }
 
 PyObject *pyf_transformer_peek(PyObject *module, PyObject *args)
@@ -120,10 +123,11 @@ static int examples_take(examples *e, PyObject *tuple)
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 /* A report's fields as Py_BuildValue takes them. */
-#define REPORT_FORMAT "(LLLddddddL)"
+#define REPORT_FORMAT "(LLLddddddLdddLi)"
 #define REPORT_OF(r)                                                                               \
     (long long)(r)->step, (long long)(r)->steps, (long long)(r)->tokens, (r)->epoch, (r)->loss,    \
-        (r)->rate, (r)->norm, (r)->seconds, (r)->held_out, (long long)(r)->sparse_layers
+        (r)->rate, (r)->norm, (r)->seconds, (r)->held_out, (long long)(r)->sparse_layers,          \
+        (r)->flips, (r)->kept, (r)->beta, (long long)(r)->mask_age, (r)->sparse
 
 static int on_step(void *user, const s24_train_report *r)
 {
@@ -144,11 +148,12 @@ static int take_run(s24_train_opts *o, PyObject *tuple)
     py_choice schedule = {"schedule", schedules, 0};
     long long steps, batch, bucket, refresh, checkpoint_steps, held_out_steps;
     unsigned long long seed;
-    if (!PyArg_ParseTuple(tuple, "dLdLLKddO&dddddpLdzLdpL;run", &o->epochs, &steps, &o->seconds,
+    if (!PyArg_ParseTuple(tuple, "dLdLLKddO&dddddpLdzLdpLzzzz;run", &o->epochs, &steps, &o->seconds,
                           &batch, &bucket, &seed, &o->rate, &o->warmup, py_choose, &schedule,
                           &o->decay, &o->beta1, &o->beta2, &o->eps, &o->clip, &o->fixed, &refresh,
                           &o->refresh_until, &o->checkpoint, &checkpoint_steps,
-                          &o->checkpoint_seconds, &o->resume, &held_out_steps))
+                          &o->checkpoint_seconds, &o->resume, &held_out_steps, &o->method,
+                          &o->numbers, &o->include, &o->exclude))
         return 0;
     o->steps = steps;
     o->batch = batch;
@@ -159,6 +164,17 @@ static int take_run(s24_train_opts *o, PyObject *tuple)
     o->checkpoint_steps = checkpoint_steps;
     o->held_out_steps = held_out_steps;
     return 1;
+}
+
+PyObject *pyf_train_method(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *name;
+    s24_train_method_info info;
+    if (!PyArg_ParseTuple(args, "s", &name)) return NULL;
+    if (!s24_train_method_describe(&info, name))
+        return PyErr_Format(PyExc_ValueError, "there is no method %s", name);
+    return Py_BuildValue("(ss)", info.summary, info.numbers);
 }
 
 PyObject *pyf_train(PyObject *module, PyObject *args)

@@ -24,6 +24,38 @@ class Training(unittest.TestCase):
     def tearDownClass(cls):
         cls.place.cleanup()
 
+    def test_methods(self):
+        self.assertIn("sr-ste", sparse24.methods())
+        told = sparse24.method("sr-ste")
+        self.assertTrue(told.summary)
+        name, number = next(iter(told.numbers.items()))
+        self.assertIsInstance(number, float)
+        steps, out = [], self.root / "sr-ste"
+        sparse24.train(self.dense, out, texts=self.texts, teacher=self.dense, method="sr-ste",
+                       numbers={name: number}, exclude="*attention*", steps=4, batch=8,
+                       report=steps.append)
+        self.assertTrue(all(step.sparse for step in steps))
+        self.assertLess(steps[-1].kept, 1)
+        w = sparse24.Checkpoint(out)
+        self.assertIsNone(sparse24.check(w["encoder.layer.0.intermediate.dense.weight"]))
+        self.assertIsNotNone(sparse24.check(w["encoder.layer.0.attention.self.query.weight"]))
+        for options, error in (({"method": "sometimes"}, "sometimes"),
+                               ({"method": "sr-ste", "numbers": {"speed": 1}}, "speed")):
+            with self.assertRaisesRegex(ValueError, error):
+                sparse24.train(self.dense, self.root / "no", texts=self.texts, steps=1,
+                               teacher=self.dense, **options)
+        with self.assertRaisesRegex(ValueError, "sometimes"):
+            sparse24.method("sometimes")
+
+    def test_from_scratch(self):
+        model, out = golden("language/gpt2"), self.root / "scratch"
+        ids = [[(i * 7 + j) % 50 for j in range(12)] for i in range(16)]
+        last = sparse24.train(model, out, ids=ids, from_scratch=True, steps=3, batch=4)
+        self.assertEqual(last.steps, 3)
+        one, two = sparse24.Checkpoint(model), sparse24.Checkpoint(out)
+        self.assertFalse(any(np.array_equal(one[name], two[name]) for name in two
+                             if "attn.c_attn.weight" in name))
+
     def far(self, folder):
         """How far a model's vectors are from the dense one's."""
         one, two = (sparse24.Encoder(each).encode(self.texts) for each in (self.dense, folder))

@@ -8,10 +8,8 @@ import typing
 import torch
 import torch.nn.functional as F
 
-from sparse24 import _core
-
-from .torch_models import linear_layers
-from .torch_ops import DTYPES, operand
+from .torch_models import is_two_four, linear_layers
+from .torch_ops import DTYPES
 
 
 def _rows(outputs) -> list[torch.Tensor]:
@@ -83,7 +81,7 @@ def keep_zeros_(model: torch.nn.Module) -> list[torch.utils.hooks.RemovableHandl
         w = layer.weight
         if w.dtype not in DTYPES or w.shape[1] % 4:
             continue
-        if _core.check(operand(w.detach().cpu().contiguous()), False) is None:
+        if is_two_four(w):
             kept = (w != 0).to(w.dtype)
             handles.append(w.register_hook(lambda grad, kept=kept: grad * kept))
     return handles

@@ -9,7 +9,7 @@ import typing
 import torch
 
 from sparse24 import _core
-from sparse24.pruning import Stats
+from sparse24.pruning import Criterion, Stats, _how
 
 from .torch_modules import SparseLinear
 from .torch_ops import DTYPES, operand
@@ -37,31 +37,39 @@ def linear_layers(model: torch.nn.Module, wanted: Filter | None = None):
                 yield parent, child_name, name, child
 
 
+def _host(x: torch.Tensor) -> torch.Tensor:
+    """x as f32 without gaps in host memory."""
+    return x.detach().to("cpu", torch.float32).contiguous()
+
+
 def _watch(layers, stats):
     """Hooks that show each layer's inputs to its statistics."""
     def hook(name):
         def see(_, inputs):
-            x = inputs[0].detach()
-            stats[name].add(x.reshape(-1, x.shape[-1]).float().contiguous().numpy())
+            stats[name].add(_host(inputs[0].reshape(-1, inputs[0].shape[-1])).numpy())
         return see
     return [layer.register_forward_pre_hook(hook(name)) for _, _, name, layer in layers]
 
 
 @torch.no_grad()
-def prune_(model: torch.nn.Module, method: str = "magnitude", *,
+def prune_(model: torch.nn.Module, method: Criterion = "magnitude", *,
            calibration: typing.Iterable[typing.Any] = (), filter_fn: Filter | None = None,
-           dampening: float = 0.0, block: int = 0) -> dict[str, float]:
+           pattern: str | None = None, refine: str | None = None, dampening: float = 0.0,
+           block: int = 0, seed: int = 0) -> dict[str, float]:
     """Makes the weights of a model's nn.Linear layers 2:4, in place; returns the share of Σ|w| that
     each keeps, by name.
 
-    method: a criterion of sparse24.criteria(). calibration: batches for `wanda` and `sparsegpt`,
-    which see every layer's inputs: a tensor, a tuple of arguments or a dict of them, each a call of
-    the model. filter_fn(layer, name) says which layers; layers whose in_features 4 does not divide
-    are left alone. Raises ValueError (no calibration, an unknown method), sparse24.Error.
+    method: a criterion of sparse24.criteria(), or a function as sparse24.prune takes. pattern,
+    refine, dampening, block, seed: as there. calibration: batches for what needs every layer's
+    inputs (`wanda`, `sparsegpt`, refine …): a tensor, a tuple of arguments or a dict of them, each
+    a call of the model. filter_fn(layer, name) says which layers; layers whose in_features the
+    pattern's group does not divide are left alone. Raises ValueError (no calibration, an unknown
+    method), sparse24.Error.
     """
-    layers = [row for row in linear_layers(model, filter_fn) if row[3].in_features % 4 == 0]
+    group = _core.pattern_group(pattern)
+    layers = [row for row in linear_layers(model, filter_fn) if row[3].in_features % group == 0]
     stats: dict[str, Stats] = {}
-    if _core.criterion_needs_stats(method):
+    if refine or (calibration if callable(method) else _core.criterion_needs_stats(method)):
         stats = {name: Stats(layer.in_features) for _, _, name, layer in layers}
         hooks = _watch(layers, stats)
         try:
@@ -75,15 +83,48 @@ def prune_(model: torch.nn.Module, method: str = "magnitude", *,
                 hook.remove()
     kept = {}
     for _, _, name, layer in layers:
-        w = layer.weight.detach().float().contiguous().clone()
+        w = _host(layer.weight).clone()
         handle = stats[name]._handle if stats else None
-        kept[name], _ = _core.prune(operand(w), handle, method, dampening, block)
+        how = _how(method, dampening, block, refine, pattern, seed)
+        kept[name], _ = _core.prune(operand(w), handle, how)
         layer.weight.copy_(w)
     return kept
 
 
+def is_two_four(w: torch.Tensor) -> bool:
+    """Has every group of four at most two that are not 0?"""
+    w = w.detach().contiguous()
+    if w.is_cuda:
+        return bool((torch.count_nonzero(w.view(w.shape[0], -1, 4), -1) <= 2).all())
+    return _core.check(operand(w), False) is None
+
+
+def _graph_seconds(layer, x) -> float:
+    """The best of some launches of a graph of calls, so that the host's own time is not in it."""
+    graph, calls, best = torch.cuda.CUDAGraph(), 10, float("inf")
+    side = torch.cuda.Stream(x.device)
+    side.wait_stream(torch.cuda.current_stream(x.device))
+    with torch.cuda.stream(side):
+        layer(x)
+    torch.cuda.current_stream(x.device).wait_stream(side)
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            layer(x)
+    for _ in range(5):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        best = min(best, begin.elapsed_time(end) / calls)
+    return best
+
+
 def _seconds(layer, x) -> float:
     """The best of some calls, after one that prepares what it needs."""
+    if x.is_cuda:
+        with torch.cuda.device(x.device):
+            return _graph_seconds(layer, x)
     best = float("inf")
     layer(x)
     for _ in range(5):
@@ -94,27 +135,34 @@ def _seconds(layer, x) -> float:
     return best
 
 
+def _runs(w: torch.Tensor) -> bool:
+    """Are there 2:4 products of such a weight?"""
+    kinds = {"cpu": tuple(DTYPES), "cuda": (torch.float16, torch.bfloat16)}
+    return w.dtype in kinds.get(w.device.type, ()) and w.shape[1] % 4 == 0
+
+
 @torch.no_grad()
 def accelerate_(model: torch.nn.Module, *, tokens: int = 128, measure: bool = True,
                 filter_fn: Filter | None = None) -> list[Choice]:
     """Puts a SparseLinear in the place of each nn.Linear whose weight is 2:4 already, where it is
-    faster on this machine with so many tokens a call (measured once for each shape; measure=False:
-    everywhere). Returns what was done with each layer and why; the logger sparse24 has it too."""
+    faster on this machine with so many tokens a call (measured once for each shape, on CUDA inside
+    graphs; measure=False: everywhere). Returns what was done with each layer and why; the logger
+    sparse24 has it too."""
     choices, measured = [], {}
     for parent, child_name, name, layer in linear_layers(model, filter_fn):
         kind, why = "dense", None
         w = layer.weight
         if parent is None:
             why = "it is the whole model: SparseLinear.from_dense makes a layer of it"
-        elif w.device.type != "cpu" or w.dtype not in DTYPES or layer.in_features % 4:
+        elif not _runs(w):
             why = f"{w.dtype} [{layer.out_features}, {layer.in_features}] on {w.device}"
-        elif _core.check(operand(w.detach().contiguous()), False) is not None:
+        elif not is_two_four(w):
             why = "its weight is not 2:4"
         else:
             sparse = SparseLinear.from_dense(layer)
             shape = (*w.shape, w.dtype, layer.bias is not None)
             if measure and shape not in measured:
-                x = torch.randn(tokens, layer.in_features, dtype=w.dtype)
+                x = torch.randn(tokens, layer.in_features, dtype=w.dtype, device=w.device)
                 measured[shape] = _seconds(layer, x) / _seconds(sparse, x)
             ratio = measured.get(shape)
             why = "not measured" if ratio is None else f"{ratio:.2f}x dense at {tokens} tokens"

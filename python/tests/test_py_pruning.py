@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Criteria, patterns, refinements and masks; a criterion of one's own; what layers can bear."""
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+import sparse24
+from py_support import group_counts, tiny_bert
+
+RNG = np.random.default_rng(1)
+
+
+def problem(n=32, k=64, tokens=400):
+    mix = RNG.standard_normal((k, k)).astype("f4")
+    x = RNG.standard_normal((tokens, k)).astype("f4") @ mix
+    return RNG.standard_normal((n, k)).astype("f4"), x
+
+
+class Layers(unittest.TestCase):
+    def test_every_criterion(self):
+        w, x = problem()
+        for name in sparse24.criteria():
+            result = sparse24.prune(w, name, x)
+            self.assertTrue((group_counts(result.weight) <= 2).all(), name)
+            self.assertLess(result.output_error, 1, name)
+        self.assertIn("alps", sparse24.criteria())
+
+    def test_patterns(self):
+        w, x = problem()
+        one = sparse24.prune(w, pattern="1:4")
+        self.assertEqual(group_counts(one.weight).max(), 1)
+        share = sparse24.prune(w, "wanda", x, pattern="unstructured:0.75").weight
+        self.assertEqual(int((share == 0).sum()), w.size * 3 // 4)
+        self.assertTrue({"N:M", "row:SHARE"} <= set(sparse24.patterns()))
+        for pattern, error in (("5:4", "5:4"), ("3:7", "7"), ("spiral", "spiral")):
+            with self.assertRaisesRegex(ValueError, error):
+                sparse24.prune(w, pattern=pattern)
+
+    def test_refinements(self):
+        w, x = problem()
+        plain = sparse24.prune(w, "wanda", x)
+        errors = [plain.output_error]
+        for refine in ("swaps", "all"):
+            errors.append(sparse24.prune(w, "wanda", x, refine=refine).output_error)
+        self.assertEqual(errors, sorted(errors, reverse=True))
+        self.assertIn("least-squares", sparse24.refinements())
+        with self.assertRaisesRegex(ValueError, "refine"):
+            sparse24.prune(w, refine="swaps")
+
+    def test_a_criterion_of_one_s_own(self):
+        w, x = problem()
+        seen = []
+
+        def wanda(inputs):
+            seen.append((inputs.w.shape, inputs.norms.shape, inputs.gram.shape, inputs.seed))
+            self.assertFalse(inputs.w.flags.writeable)
+            return np.abs(inputs.w) * inputs.norms
+
+        mine, theirs = sparse24.prune(w, wanda, x, seed=7), sparse24.prune(w, "wanda", x)
+        np.testing.assert_array_equal(mine.weight != 0, theirs.weight != 0)
+        self.assertEqual(seen, [((32, 64), (64,), (64, 64), 7)])
+        bare = sparse24.prune(w, lambda inputs: -np.abs(inputs.w))
+        self.assertLess(bare.kept_l1, 0.5)
+        before = w.copy()
+        with self.assertRaisesRegex(ValueError, r"\[3\]"):
+            sparse24.prune(w, lambda inputs: np.ones(3), out=w)
+        with self.assertRaises(ZeroDivisionError):
+            sparse24.prune(w, lambda inputs: 1 / 0, out=w)
+        with self.assertRaisesRegex(sparse24.Error, "finite"):
+            sparse24.prune(w, lambda inputs: np.full(inputs.w.shape, np.nan), out=w)
+        np.testing.assert_array_equal(w, before)
+
+    def test_rounding_by_inputs(self):
+        w, x = problem()
+        pruned = sparse24.prune(w, "sparsegpt", x)
+        matrix = sparse24.Matrix.strict(pruned.weight)
+        near, stats = matrix.quantize("int4-g64"), sparse24.Stats(64).add(x)
+        rounded, error = sparse24.round_matrix(matrix, stats, "int4-g64", target=w)
+        self.assertEqual((rounded.bits, rounded.group), (4, 64))
+
+        def far(q):
+            return float((((w - q.to_dense("f32")) @ x.T) ** 2).sum() / ((w @ x.T) ** 2).sum())
+        self.assertLess(far(rounded), far(near))
+        self.assertAlmostEqual(error, far(rounded), 3)
+
+
+class Models(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.place.name)
+        cls.model = tiny_bert.write(cls.root / "model")
+        cls.texts = tiny_bert.sentences(40)
+        cls.name = "encoder.layer.0.intermediate.dense.weight"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.place.cleanup()
+
+    def weight(self, folder):
+        return sparse24.Checkpoint(self.root / folder)[self.name]
+
+    def test_masks(self):
+        sparse24.prune_model(self.model, self.root / "masks.safetensors", "wanda",
+                             texts=self.texts, masks_only=True)
+        mask = sparse24.Checkpoint(self.root / "masks.safetensors")[self.name]
+        sparse24.prune_model(self.model, self.root / "masked",
+                             masks=self.root / "masks.safetensors")
+        np.testing.assert_array_equal(self.weight("masked"), self.weight("model") * mask)
+        with self.assertRaisesRegex(ValueError, "packed"):
+            sparse24.prune_model(self.model, self.root / "no.safetensors", masks_only=True,
+                                 packed=True)
+
+    def test_reconstruction_of_ids(self):
+        tokenizer = sparse24.Tokenizer(self.model)
+        ids = [tokenizer.encode(text).ids for text in self.texts]
+        layers = sparse24.prune_model(self.model, self.root / "rebuilt", "sparsegpt", texts=ids,
+                                      refine="all", reconstruct=5, pattern="2:4")
+        self.assertEqual({layer.pattern for layer in layers}, {"2:4"})
+        self.assertTrue((group_counts(self.weight("rebuilt")) <= 2).all())
+
+    def test_own_criterion_and_integers(self):
+        calls = []
+
+        def keep_even(inputs):
+            calls.append(inputs.w.shape)
+            return np.broadcast_to(np.arange(inputs.w.shape[1]) % 2 == 0, inputs.w.shape)
+
+        sparse24.prune_model(self.model, self.root / "even", keep_even, packed=True,
+                             quantize="int8")
+        self.assertEqual(len(calls), 12)
+        matrix = sparse24.Checkpoint(self.root / "even")[self.name]
+        self.assertEqual(matrix.bits, 8)
+        self.assertTrue((matrix.to_dense()[:, 1::2] == 0).all())
+
+    def test_sensitivity(self):
+        layers = sparse24.sensitivity(self.model, self.texts, ("2:4", "4:8"), "wanda")
+        self.assertEqual(len(layers), 24)
+        errors = {(layer.name, layer.pattern): layer.output_error for layer in layers}
+        self.assertLess(errors[self.name, "4:8"], errors[self.name, "2:4"])
+        with self.assertRaisesRegex(ValueError, "spiral"):
+            sparse24.sensitivity(self.model, self.texts, ("spiral",))
+        with self.assertRaises(ValueError):
+            sparse24.sensitivity(self.model, ())
+
+
+class Sparse(unittest.TestCase):
+    def test_every_format(self):
+        w = np.where(RNG.random((64, 96)) < 0.1, RNG.standard_normal((64, 96)), 0).astype("f4")
+        x = RNG.standard_normal((5, 96)).astype("f4")
+        csr = sparse24.SparseMatrix.from_dense(w)
+        for name, block in (("coo", (0, 0)), ("csr", (0, 0)), ("csc", (0, 0)), ("bsr", (16, 16)),
+                            ("bsr", (1, 4))):
+            matrix = csr.to(name, block)
+            np.testing.assert_array_equal(matrix.to_dense(), w)
+            np.testing.assert_allclose(matrix.plan()(x), x @ w.T, atol=1e-4)
+            parts = {"starts": matrix.starts, "rows": matrix.rows, "block": block}
+            same = sparse24.SparseMatrix.from_parts(name, w.shape, matrix.index, matrix.values,
+                                                    **parts)
+            np.testing.assert_array_equal(same.to_dense(), w)
+            self.assertEqual((same.format, same.dtype, same.stored),
+                             (name, "f32", matrix.stored))
+        self.assertEqual(csr.values.shape, (csr.stored,))
+        self.assertFalse(csr.values.flags.writeable)
+        self.assertIn("csr", repr(csr))
+
+    def test_refusals(self):
+        w = np.eye(8, dtype="f4")
+        with self.assertRaisesRegex(ValueError, "format 'dia'"):
+            sparse24.SparseMatrix.from_dense(w, "dia")
+        with self.assertRaises(ValueError):
+            sparse24.SparseMatrix.from_dense(w, "bsr", (3, 5))
+        with self.assertRaises(sparse24.Error):
+            sparse24.SparseMatrix.from_parts("csr", (2, 8), [9, 1], w[0, :2], starts=[0, 1, 2])
+        with self.assertRaisesRegex(ValueError, "starts"):
+            sparse24.SparseMatrix.from_parts("csr", (2, 8), [0, 1], w[0, :2], starts=[0, 2])
+        with self.assertRaisesRegex(TypeError, "sums along n"):
+            _ = w @ sparse24.SparseMatrix.from_dense(w)
+
+
+if __name__ == "__main__":
+    unittest.main()
