@@ -54,10 +54,12 @@ static int on_token(void *user, const s24_new_token *t)
 {
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *likeliest = PyErr_Occurred() ? NULL : likeliest_of(t);
+    int stop =
+        !likeliest || py_call_back(user, "(LLifiO)", (long long)t->prompt, (long long)t->index,
+                                   t->id, (double)t->log_probability, (int)t->end, likeliest) != 0;
+    Py_XDECREF(likeliest);
     PyGILState_Release(gil);
-    if (!likeliest) return 1;
-    return py_call_back(user, "(LLifiN)", (long long)t->prompt, (long long)t->index, t->id,
-                        (double)t->log_probability, (int)t->end, likeliest) != 0;
+    return stop;
 }
 
 PyObject *pyf_generate(PyObject *module, PyObject *args)

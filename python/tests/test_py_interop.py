@@ -129,7 +129,10 @@ class References(unittest.TestCase):
             lambda: refused(lambda: Matrix.strict(w)), lambda: refused(lambda: m.quantize("no")),
             lambda: refused(lambda: sparse24.linear(w, m, w, out=out)),
             lambda: refused(lambda: Matrix.magnitude(w, dtype="no")),
-            lambda: _core.names("criteria"),
+            lambda: _core.names("criteria"), lambda: sparse24.prune(w, lambda seen: seen.w),
+            lambda: refused(lambda: sparse24.prune(w, lambda seen: seen.w[0])),
+            lambda: sparse24.SparseMatrix.from_dense(w).plan()(x),
+            lambda: sparse24.SparseMatrix.from_dense(w, "coo").to("csc").starts,
         ]
         for call in calls:
             for _ in range(300):

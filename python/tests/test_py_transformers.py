@@ -47,6 +47,29 @@ class Encoders(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "at the right"):
             native(ids, mask.flip(1))
 
+    def test_in_sentence_transformers(self):
+        class Part(torch.nn.Module):
+            """As sentence-transformers has it; before 6 auto_model was no property."""
+
+            def __init__(self, model):
+                super().__init__()
+                self.model = model
+
+            auto_model = property(lambda self: self.model)
+
+        class Before(torch.nn.Module):
+            """And so before."""
+
+            def __init__(self, model):
+                super().__init__()
+                self.auto_model = model
+
+        for part in (Part, Before):
+            sentences = torch.nn.Sequential(part(bert()))
+            self.assertIs(st.compile_encoder(sentences), sentences)
+            self.assertIsInstance(sentences[0].auto_model, st.NativeEncoder)
+            self.assertEqual(len(list(sentences[0].children())), 1)
+
     @torch.inference_mode()
     def test_answers(self):
         model, (ids, mask) = bert(transformers.BertForQuestionAnswering), padded([9, 30])

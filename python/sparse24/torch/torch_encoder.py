@@ -3,6 +3,7 @@
 and padding is not computed."""
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import types
 
@@ -10,6 +11,8 @@ import numpy as np
 import torch
 
 from sparse24.model import Model
+
+from .torch_ops import operand
 
 
 class Output(types.SimpleNamespace):
@@ -20,13 +23,12 @@ class Output(types.SimpleNamespace):
 
 
 class NativeEncoder(torch.nn.Module):
-    """Stands in the place of a model of transformers, for inference on the CPU. Made by
+    """Stands in the place of a model of transformers, for inference where that model was. Made by
     compile_encoder."""
 
-    def __init__(self, native: Model, config, dtype: torch.dtype):
+    def __init__(self, native: Model, config, dtype: torch.dtype, device: torch.device):
         super().__init__()
-        self.native, self.config, self.dtype = native, config, dtype
-        self.device = torch.device("cpu")
+        self.native, self.config, self.dtype, self.device = native, config, dtype, device
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None,
                 token_type_ids: torch.Tensor | None = None, **_) -> Output:
@@ -37,27 +39,45 @@ class NativeEncoder(torch.nn.Module):
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         mask = mask.bool()
         lengths = mask.sum(1)
-        if not torch.equal(mask, torch.arange(longest)[None, :] < lengths[:, None]):
+        places = torch.arange(longest, device=mask.device)
+        if not torch.equal(mask, places[None, :] < lengths[:, None]):
             raise ValueError("attention_mask: expected padding at the right alone")
-        ids = [row[:n].numpy() for row, n in zip(input_ids.int(), lengths.tolist())]
-        kinds = None
-        if token_type_ids is not None:
-            kinds = [row[:n].numpy() for row, n in zip(token_type_ids.int(), lengths.tolist())]
-        answers = self.native.info["has_qa_head"]
-        names = {"start": "start_logits", "end": "end_logits"} if answers else {
-            "hidden": "last_hidden_state"}
-        parts: dict[str, list] = {name: [] for name in names}
-        for first, last in self._passes(lengths.tolist()):
-            result = self.native.forward(ids[first:last], outputs=tuple(names),
-                                         types=kinds and kinds[first:last])
-            for name, values in result.items():
-                parts[name].append(values)
+        lengths = lengths.tolist()
+        full = min(lengths) == longest
+        ids, kinds = (None if x is None else
+                      (x.flatten() if full else x[mask]).to("cpu", torch.int32).numpy()
+                      for x in (input_ids, token_type_ids))
+        results = self._run(ids, kinds, lengths)
         given = {}
-        for name, field in names.items():
-            flat = torch.from_numpy(np.concatenate(parts[name])).to(self.dtype)
-            given[field] = flat.new_zeros(texts, longest, *flat.shape[1:])
-            given[field][mask] = flat
+        for field, parts in results.items():
+            flat = (torch.cat(parts) if len(parts) > 1 else parts[0]).to(self.dtype)
+            if full:
+                given[field] = flat.view(texts, longest, *flat.shape[1:])
+            else:
+                given[field] = flat.new_zeros(texts, longest, *flat.shape[1:])
+                given[field][mask] = flat
         return Output(**given)
+
+    def _run(self, ids, kinds, lengths) -> dict[str, list[torch.Tensor]]:
+        """What passes give, by transformers' names, a tensor of f32 for each pass. The ids came to
+        the host after all that was enqueued, and a pass waits for itself."""
+        width = self.native.info["width"]
+        names = {"hidden": ("last_hidden_state", (width,))}
+        if self.native.info["has_qa_head"]:
+            names = {"start": ("start_logits", ()), "end": ("end_logits", ())}
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        parts: dict[str, list] = {field: [] for field, _ in names.values()}
+        for first, last in self._passes(lengths):
+            begin, end = offsets[first], offsets[last]
+            outputs = {}
+            for name, (field, shape) in names.items():
+                room = torch.empty(end - begin, *shape, device=self.device)
+                parts[field].append(room)
+                outputs[name] = operand(room)
+            self.native.forward_into(offsets[first:last + 1] - begin, ids[begin:end],
+                                     None if kinds is None else kinds[begin:end], outputs)
+        return parts
 
     def _passes(self, lengths):
         """Ranges of texts whose tokens fit into one pass."""
@@ -70,16 +90,37 @@ class NativeEncoder(torch.nn.Module):
         yield first, len(lengths)
 
 
-def compile_encoder(model: torch.nn.Module, *, dtype: str | None = None,
-                    max_tokens: int = 4096) -> NativeEncoder:
-    """A native session of a model of transformers (one of docs/guide/models.md), whose weights are
-    copied; layers that are 2:4 run so where that is faster. dtype: "f32", "bf16" or "i8".
+def _part_of_sentences(model: torch.nn.Module) -> tuple[torch.nn.Module, str] | None:
+    """The part of a SentenceTransformer that holds a model of transformers, and as what."""
+    part = model[0] if isinstance(model, torch.nn.Sequential) and len(model) else None
+    if not hasattr(part, "auto_model"):
+        return None
+    return part, "auto_model" if "auto_model" in part._modules else "model"
 
-        sentences[0].auto_model = compile_encoder(sentences[0].auto_model)
+
+def compile_encoder(model: torch.nn.Module, *, dtype: str | None = None,
+                    max_tokens: int = 4096) -> torch.nn.Module:
+    """A native session of a model of transformers (one of docs/guide/models.md), whose weights are
+    copied, on the CPU or the GPU where it is; layers that are 2:4 run so where that is faster.
+    dtype: "f32", "bf16" or "i8", on a GPU "f16", "bf16", "i8" or "e4m3"; max_tokens: of one pass.
+
+        model.auto_model = compile_encoder(model.auto_model)
+        sentences = compile_encoder(SentenceTransformer(…))     # in place, its encoder alone
 
     Raises sparse24.Error for a model type that is not carried out, by its name.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    sentences = _part_of_sentences(model)
+    if sentences:
+        part, name = sentences
+        setattr(part, name, compile_encoder(getattr(part, name), dtype=dtype,
+                                            max_tokens=max_tokens))
+        return model
+    first = next(model.parameters())
+    device = str(first.device) if first.is_cuda else None
+    if device and dtype is None and first.dtype is not torch.bfloat16:
+        dtype = "f16"
+    current = torch.cuda.device(first.device) if device else contextlib.nullcontext()
+    with tempfile.TemporaryDirectory() as folder, current:
         model.save_pretrained(folder)
-        native = Model(folder, dtype=dtype, sparse=True, max_tokens=max_tokens)
-    return NativeEncoder(native, model.config, next(model.parameters()).dtype)
+        native = Model(folder, dtype=dtype, sparse=True, max_tokens=max_tokens, device=device)
+    return NativeEncoder(native, model.config, first.dtype, first.device)

@@ -26,7 +26,7 @@ class SparseLinear(torch.nn.Module):
         """Of an nn.Linear whose weight is 2:4, or made so by `select`. Raises sparse24.Error."""
         w = linear.weight.detach()
         packed = torch.ops.sparse24.prune_pack(w, select)
-        return cls(packed, *w.shape, linear.bias, layout_of(w.dtype))
+        return cls(packed, *w.shape, linear.bias, layout_of(w.dtype, w.device.type))
 
     def dense_weight(self) -> torch.Tensor:
         """The weight with its zeros."""
@@ -36,7 +36,7 @@ class SparseLinear(torch.nn.Module):
     def to_dense(self) -> torch.nn.Linear:
         """The same layer as nn.Linear."""
         dense = torch.nn.Linear(self.in_features, self.out_features, self.bias is not None,
-                                dtype=dtype_of(self.layout))
+                                dtype=dtype_of(self.layout), device="meta")
         dense.weight = torch.nn.Parameter(self.dense_weight())
         dense.bias = self.bias
         return dense
@@ -50,10 +50,24 @@ class SparseLinear(torch.nn.Module):
         return (f"in_features={self.in_features}, out_features={self.out_features}, "
                 f"bias={self.bias is not None}, layout={self.layout}")
 
+    def _apply(self, fn, recurse=True):
+        before = self.packed
+        super()._apply(fn, recurse)
+        if self.packed.device.type != before.device.type and self.packed.device.type != "meta":
+            self._repack(before, self.packed.device)
+        return self
+
+    def _repack(self, packed, device):
+        """Each type of device has an order of its own."""
+        weight = torch.ops.sparse24.to_dense(packed, self.out_features, self.in_features,
+                                             self.layout).to(device)
+        self.layout = layout_of(weight.dtype, device.type)
+        self.packed = torch.ops.sparse24.prune_pack(weight, "strict")
+
     def _take_dense(self, state, prefix, *_):
         weight = state.pop(prefix + "weight", None)
         if weight is not None:
-            weight = weight.to(dtype_of(self.layout))
+            weight = weight.to(self.packed.device, dtype_of(self.layout))
             self.packed = torch.ops.sparse24.prune_pack(weight, "strict")
 
 

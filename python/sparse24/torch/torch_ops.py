@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operators torch.ops.sparse24.*: pure functions of tensors.
 
-A packed weight is a tensor of bytes in the order that this machine's kernels read (a layout of
+A packed weight is a tensor of bytes in the order that its device's kernels read (a layout of
 docs/format.md, section 4), which a product uses where it lies: nothing is made or kept between
 calls. What it stands for, [n, k] of a dtype, goes along as numbers and the layout's name.
 """
@@ -13,9 +13,11 @@ import torch
 
 from sparse24 import _core
 
+from . import torch_cuda
+
 DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
-# A layout's name holds its dtype: "rows16-bf16-pairs".
-_DTYPE_OF = {name: dtype for dtype, name in DTYPES.items()}
+# A layout's name holds its dtype: "rows16-bf16-pairs", "hopper-e4m3".
+_DTYPE_OF = {name: dtype for dtype, name in {**DTYPES, **torch_cuda.NAMES}.items()}
 
 _library = torch.library.Library("sparse24", "DEF")
 _library.define("prune_pack(Tensor w, str select, int seed=0) -> Tensor")
@@ -26,6 +28,9 @@ _library.define("to_dense(Tensor packed, int n, int k, str layout) -> Tensor")
 for _name in ("linear", "linear_forward"):
     _library.define(f"{_name}(Tensor x, Tensor packed, Tensor? bias, int n, int k, str layout) "
                     "-> Tensor")
+_library.define("columns(Tensor packed, Tensor x, int n, int k, str layout) -> Tensor")
+_library.define("scaled_linear(Tensor x, Tensor packed, Tensor scale, Tensor? bias, int n, int k, "
+                "str layout) -> Tensor")
 _library.define("mm(Tensor packed, Tensor x, int n, int k, str layout) -> Tensor")
 _library.define("addmm(Tensor input, Tensor packed, Tensor x, int n, int k, str layout, *, "
                 "Scalar beta=1, Scalar alpha=1) -> Tensor")
@@ -35,8 +40,13 @@ _ops = torch.ops.sparse24
 
 
 @functools.cache
-def layout_of(dtype: torch.dtype) -> str:
-    """The layout of this machine's kernels for weights of a dtype. Raises TypeError."""
+def layout_of(dtype: torch.dtype, device: str = "cpu") -> str:
+    """The layout of this machine's kernels for weights of a dtype on a type of device. Raises
+    TypeError (a dtype that it has not), NotImplementedError (another device)."""
+    if device == "cuda":
+        return torch_cuda.layout_of(dtype)
+    if device != "cpu":
+        raise NotImplementedError(f"2:4 weights on {device}")
     if dtype not in DTYPES:
         raise TypeError(f"{dtype}: expected {', '.join(map(str, DTYPES))}")
     layout = _core.layout_of(DTYPES[dtype])
@@ -45,6 +55,7 @@ def layout_of(dtype: torch.dtype) -> str:
     return layout
 
 
+@functools.cache
 def dtype_of(layout: str) -> torch.dtype:
     """The dtype of a layout's weights."""
     return _DTYPE_OF[layout.split("-")[1]]
@@ -53,6 +64,8 @@ def dtype_of(layout: str) -> torch.dtype:
 @functools.cache
 def bytes_of(layout: str, n: int, k: int) -> int:
     """Bytes of [n, k] in a layout; 0 if there is none."""
+    if layout.startswith("hopper"):
+        return torch_cuda.bytes_of(layout, n, k)
     return _core.order_bytes(layout, "f32", n, k)
 
 
@@ -136,8 +149,25 @@ def _linear(x, packed, bias, n, k, layout):
     return out if same else out.to(dtype)
 
 
+def _columns(packed, x, n, k, layout):
+    return _linear(x.t(), packed, None, n, k, layout).t().contiguous()
+
+
+def select_mask(w: torch.Tensor, select: str) -> torch.Tensor:
+    """What "magnitude" or a rule of tiles ("tile-best" …) keeps of w [n, k], bool."""
+    w = w.detach().contiguous()
+    if w.is_cuda:
+        return torch_cuda.mask(w, select)
+    kept = torch.empty(w.shape, dtype=torch.bool)
+    if select == "magnitude":
+        _core.magnitude_mask(operand(kept), operand(w), False)
+    else:
+        _core.tile_mask(operand(kept), operand(w), select.removeprefix("tile-"), False)
+    return kept
+
+
 def _mm(packed, x, n, k, layout):
-    return _ops.linear(x.t(), packed, None, n, k, layout).t()
+    return _ops.columns(packed, x, n, k, layout)
 
 
 def _addmm(input, packed, x, n, k, layout, *, beta=1, alpha=1):  # pylint: disable=redefined-builtin
@@ -149,10 +179,32 @@ def _training_linear(x, w, bias, select):
     return _linear(x, packed, bias, *w.shape, layout_of(x.dtype)), transposed
 
 
-for _name, _function in (("prune_pack", _prune_pack), ("prune_pack_pair", _prune_pack_pair),
-                         ("to_dense", _to_dense), ("linear", _linear), ("linear_forward", _linear),
-                         ("training_linear", _training_linear)):
-    _library.impl(_name, _function, "CPU")
+def _cuda_training_linear(x, w, bias, select):
+    packed, transposed = torch_cuda.prune_pack_pair(w.to(x.dtype), select)
+    n, k = w.shape
+    y = torch_cuda.linear(x, packed, bias, n, k, layout_of(x.dtype, "cuda"), x.dtype)
+    return y, transposed
+
+
+def _cuda(function):
+    """An operator of torch_cuda that is told the weight's dtype as well."""
+    def run(*args):
+        return function(*args, dtype_of(args[-1]))
+    return run
+
+
+def _cuda_linear(x, packed, bias, n, k, layout):
+    return torch_cuda.linear(x, packed, bias, n, k, layout, dtype_of(layout))
+for _name, _cpu, _there in (
+        ("prune_pack", _prune_pack, torch_cuda.prune_pack),
+        ("prune_pack_pair", _prune_pack_pair, torch_cuda.prune_pack_pair),
+        ("to_dense", _to_dense, _cuda(torch_cuda.to_dense)), ("linear", _linear, _cuda_linear),
+        ("linear_forward", _linear, _cuda_linear),
+        ("columns", _columns, _cuda(torch_cuda.columns)),
+        ("training_linear", _training_linear, _cuda_training_linear)):
+    _library.impl(_name, _cpu, "CPU")
+    _library.impl(_name, _there, "CUDA")
+_library.impl("scaled_linear", _cuda(torch_cuda.scaled_linear), "CUDA")
 for _name, _function in (("mm", _mm), ("addmm", _addmm)):
     _library.impl(_name, _function, "CompositeImplicitAutograd")
 
@@ -161,7 +213,8 @@ for _name, _function in (("mm", _mm), ("addmm", _addmm)):
 
 def _packed_like(w, n, k):
     # int: a weight's shape is a constant to the compiler.
-    return w.new_empty(bytes_of(layout_of(w.dtype), int(n), int(k)), dtype=torch.uint8)
+    layout = layout_of(w.dtype, w.device.type)
+    return w.new_empty(bytes_of(layout, int(n), int(k)), dtype=torch.uint8)
 
 
 @torch.library.register_fake("sparse24::prune_pack", lib=_library)
@@ -183,6 +236,16 @@ def _(packed, n, k, layout):
 @torch.library.register_fake("sparse24::linear", lib=_library)
 @torch.library.register_fake("sparse24::linear_forward", lib=_library)
 def _(x, packed, bias, n, k, layout):
+    return x.new_empty(*x.shape[:-1], n, dtype=torch_cuda.result_of(x.dtype))
+
+
+@torch.library.register_fake("sparse24::columns", lib=_library)
+def _(packed, x, n, k, layout):
+    return x.new_empty(n, x.shape[1], dtype=torch_cuda.result_of(x.dtype))
+
+
+@torch.library.register_fake("sparse24::scaled_linear", lib=_library)
+def _(x, packed, scale, bias, n, k, layout):
     return x.new_empty(*x.shape[:-1], n)
 
 
@@ -216,6 +279,17 @@ def _linear_backward(ctx, grad):
     return grad_x, None, _bias_gradient(grad, ctx.bias), None, None, None
 
 
+def _keep_columns(ctx, inputs, output):
+    packed, _, n, k, layout = inputs
+    ctx.save_for_backward(packed)
+    ctx.shape = (n, k, layout)
+
+
+def _columns_backward(ctx, grad):
+    packed, = ctx.saved_tensors
+    return None, _ops.to_dense(packed, *ctx.shape).to(grad.dtype).t() @ grad, None, None, None
+
+
 def _keep_training(ctx, inputs, output):
     x, w, bias, _ = inputs
     ctx.save_for_backward(x, output[1])
@@ -228,7 +302,8 @@ def _training_backward(ctx, grad, _):
     n, k = ctx.shape
     grad_x = grad_w = None
     if ctx.needs_input_grad[0]:
-        grad_x = _ops.linear(grad, transposed, None, k, n, layout_of(x.dtype))
+        layout = layout_of(x.dtype, x.device.type)
+        grad_x = _ops.linear(grad, transposed, None, k, n, layout)
     if ctx.needs_input_grad[1]:
         grad_w = (_rows(grad).t() @ _rows(x)).to(ctx.dtype)
     return grad_x, grad_w, _bias_gradient(grad, ctx.bias), None
@@ -236,8 +311,27 @@ def _training_backward(ctx, grad, _):
 
 torch.library.register_autograd("sparse24::linear", _linear_backward, setup_context=_keep_linear,
                                 lib=_library)
+torch.library.register_autograd("sparse24::columns", _columns_backward,
+                                setup_context=_keep_columns, lib=_library)
 torch.library.register_autograd("sparse24::training_linear", _training_backward,
                                 setup_context=_keep_training, lib=_library)
+
+
+# ---- under autocast tokens, weights that are not packed and biases have its dtype, as F.linear's
+
+def _under_autocast(name):
+    op = getattr(_ops, name).default
+
+    def run(x, *args):
+        with torch.amp.autocast("cuda", enabled=False):
+            dtype = torch.get_autocast_dtype("cuda")
+            return op(*(a.to(dtype) if isinstance(a, torch.Tensor) and a.is_floating_point()
+                        else a for a in (x, *args)))
+    _library.impl(name, run, "AutocastCUDA")
+
+
+for _name in ("linear", "linear_forward", "training_linear"):
+    _under_autocast(_name)
 
 
 # ---- for people
@@ -251,7 +345,8 @@ def product(x, packed, bias, n, k, layout):
 
 
 def prune_pack(w: torch.Tensor, select: str = "magnitude", seed: int = 0) -> torch.Tensor:
-    """The packed bytes of w [n, k] of f32, bf16 or f16, chosen as Matrix.from_dense says."""
+    """The packed bytes of w [n, k], chosen as Matrix.from_dense says: of f32, bf16 or f16 on the
+    CPU, on CUDA of bf16 or f16, or of int8 or float8_e4m3fn strictly or by magnitude."""
     return _ops.prune_pack(w, select, seed)
 
 
@@ -265,7 +360,7 @@ def linear(x: torch.Tensor, packed: torch.Tensor, n: int, k: int,
            bias: torch.Tensor | None = None, *, dtype: torch.dtype | None = None) -> torch.Tensor:
     """y [..., n] = x [..., k] times the packed w transposed, plus bias; of x's dtype. dtype: the
     weight's, if it is not x's. Gradients flow to x and bias."""
-    return product(x, packed, bias, n, k, layout_of(dtype or x.dtype))
+    return product(x, packed, bias, n, k, layout_of(dtype or x.dtype, x.device.type))
 
 
 def training_linear(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None = None,

@@ -12,7 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from sparse24 import _core
 from sparse24.matrix import Matrix
 
-from .torch_ops import operand, _create, _library, _rows
+from .torch_ops import layout_of, operand, prune_pack, _create, _library, _rows
 
 _plans = WeakTensorKeyDictionary()
 
@@ -55,7 +55,41 @@ def _quantized_linear(x, values, indices, scales, bias, k, bits, integers):
     return out.to(x.dtype)
 
 
+def _unpacked(values, indices, scales, k, bits):
+    return torch.from_numpy(Matrix(_matrix(*(t.cpu() for t in (values, indices, scales)), k,
+                                           bits)).to_dense())
+
+
+def _cuda_weight(values, indices, scales, k, bits, dtype):
+    """(packed, layout): integers of 8 bits as they are where `dtype` is int8, else what they stand
+    for. Made in the first call and kept as plans are."""
+    key = (0 if values.is_inference() else values._version, dtype)
+    known = _plans.get(values)
+    if known is None or known[0] != key:
+        dense = _unpacked(values, indices, scales, k, bits)
+        if dtype is torch.int8:
+            dense = (dense / scales.cpu()).round()
+        packed = prune_pack(dense.to(values.device, dtype), "strict")
+        known = (key, packed)
+        _plans[values] = known
+    return known[1], layout_of(dtype, "cuda")
+
+
+def _cuda_quantized_linear(x, values, indices, scales, bias, k, bits, integers):
+    """Integers with integers where a row has one scale of 8 bits; anything else in 16 bits."""
+    if x.shape[-1] != k:
+        raise ValueError(f"x is {list(x.shape)}; expected [..., {k}]")
+    n, narrow = values.shape[0], integers and bits == 8 and scales.shape[1] == 1 and k % 16 == 0
+    dtype = torch.int8 if narrow else torch.float16 if x.dtype is torch.float16 else torch.bfloat16
+    packed, layout = _cuda_weight(values, indices, scales, k, bits, dtype)
+    if narrow:
+        factors = scales.float().view(-1)
+        return torch.ops.sparse24.scaled_linear(x, packed, factors, bias, n, k, layout)
+    return torch.ops.sparse24.linear_forward(x, packed, bias, n, k, layout)
+
+
 _library.impl("quantized_linear", _quantized_linear, "CPU")
+_library.impl("quantized_linear", _cuda_quantized_linear, "CUDA")
 
 
 @torch.library.register_fake("sparse24::quantized_linear", lib=_library)
@@ -72,8 +106,7 @@ def _keep(ctx, inputs, output):
 def _backward(ctx, grad):
     grad_x = None
     if ctx.needs_input_grad[0]:
-        dense = Matrix(_matrix(*ctx.saved_tensors, ctx.k, ctx.bits)).to_dense()
-        grad_x = grad @ torch.from_numpy(dense).to(grad.dtype)
+        grad_x = grad @ _unpacked(*ctx.saved_tensors, ctx.k, ctx.bits).to(grad)
     grad_bias = None if ctx.bias is None else _rows(grad).sum(0).to(ctx.bias)
     return grad_x, None, None, None, grad_bias, None, None, None
 
@@ -84,7 +117,8 @@ torch.library.register_autograd("sparse24::quantized_linear", _backward, setup_c
 
 class QuantizedSparseLinear(torch.nn.Module):
     """y = x·wᵀ + bias with a 2:4 w of 8- or 4-bit integers. `integers`: tokens are quantised too,
-    each by its largest magnitude, and products are of integers."""
+    each by its largest magnitude, and products are of integers; on CUDA so with 8 bits and a scale
+    a row, where other integers are multiplied as 16-bit floats, which are made of them once."""
 
     def __init__(self, weight: Matrix, bias: torch.nn.Parameter | None, integers: bool = False):
         super().__init__()
@@ -97,13 +131,13 @@ class QuantizedSparseLinear(torch.nn.Module):
     def from_dense(cls, linear: torch.nn.Linear, scheme: str = "int8", select: str = "magnitude",
                    *, integers: bool = False) -> QuantizedSparseLinear:
         """Of an nn.Linear, made 2:4 by `select` and quantised by a scheme of Matrix.quantize."""
-        handle = _create(linear.weight.detach(), select)
-        return cls(Matrix(_core.matrix_quantize(handle, scheme)), linear.bias, integers)
+        weight = linear.weight.detach()
+        matrix = Matrix(_core.matrix_quantize(_create(weight.cpu(), select), scheme))
+        return cls(matrix, linear.bias, integers).to(weight.device)
 
     def dense_weight(self) -> torch.Tensor:
         """scale times integer, with the zeros, f32."""
-        handle = _matrix(self.values, self.indices, self.scales, self.in_features, self.bits)
-        return torch.from_numpy(Matrix(handle).to_dense())
+        return _unpacked(self.values, self.indices, self.scales, self.in_features, self.bits)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[..., in_features] to [..., out_features], of x's dtype."""
@@ -115,3 +149,39 @@ class QuantizedSparseLinear(torch.nn.Module):
         """Shapes, for print(model)."""
         return (f"in_features={self.in_features}, out_features={self.out_features}, "
                 f"bias={self.bias is not None}, bits={self.bits}, integers={self.integers}")
+
+
+class ScaledSparseLinear(torch.nn.Module):
+    """y = x·wᵀ + bias on CUDA with a 2:4 w of 8-bit floats (e4m3) and a scale an output; tokens
+    are quantised as they come, each by its largest magnitude."""
+
+    def __init__(self, packed: torch.Tensor, scale: torch.Tensor, in_features: int,
+                 bias: torch.nn.Parameter | None):
+        super().__init__()
+        self.in_features, self.out_features, self.bias = in_features, scale.shape[0], bias
+        self.register_buffer("packed", packed)
+        self.register_buffer("scale", scale)
+
+    @classmethod
+    def from_dense(cls, linear: torch.nn.Linear, select: str = "magnitude") -> ScaledSparseLinear:
+        """Of an nn.Linear on CUDA of f16 or bf16, made 2:4 by `select`. Raises TypeError,
+        ValueError (inputs that 16 does not divide), sparse24.Error."""
+        w = linear.weight.detach()
+        if w.shape[1] % 16:
+            raise ValueError(f"{w.shape[1]} inputs of 8 bits: expected a multiple of 16")
+        kept = torch.ops.sparse24.to_dense(prune_pack(w, select), *w.shape,
+                                           layout_of(w.dtype, w.device.type)).float()
+        scale = kept.abs().amax(1).clamp(min=1e-12) / 448
+        narrow = (kept / scale[:, None]).to(torch.float8_e4m3fn)
+        return cls(prune_pack(narrow, "strict"), scale, w.shape[1], linear.bias)
+
+    def dense_weight(self) -> torch.Tensor:
+        """scale times what is stored, with the zeros, f32."""
+        stored = torch.ops.sparse24.to_dense(self.packed, self.out_features, self.in_features,
+                                             "hopper-e4m3")
+        return stored.float() * self.scale[:, None]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[..., in_features] to [..., out_features], of x's dtype."""
+        return torch.ops.sparse24.scaled_linear(x, self.packed, self.scale.float(), self.bias,
+                                                self.out_features, self.in_features, "hopper-e4m3")

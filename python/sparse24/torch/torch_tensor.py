@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import torch
 
-from .torch_ops import DTYPES, dtype_of, layout_of
+from .torch_cuda import NAMES, REPORT
+from .torch_ops import dtype_of, layout_of
 
 aten = torch.ops.aten
 
@@ -27,11 +28,10 @@ class SparseTensor(torch.Tensor):
 
     @classmethod
     def from_dense(cls, w: torch.Tensor, select: str = "strict", seed: int = 0) -> SparseTensor:
-        """Of a dense w [n, k] of f32, bf16 or f16; select as Matrix.from_dense says."""
-        if w.device.type != "cpu":
-            raise NotImplementedError(f"2:4 tensors on {w.device.type}")
+        """Of a dense w [n, k] of bf16, f16 or, on the CPU, f32; select as Matrix.from_dense."""
+        layout = layout_of(w.dtype, w.device.type)
         packed = torch.ops.sparse24.prune_pack(w.detach(), select, seed)
-        return cls(packed, w.shape, layout_of(w.dtype), requires_grad=w.requires_grad)
+        return cls(packed, w.shape, layout, requires_grad=w.requires_grad)
 
     def __tensor_flatten__(self):
         return ["packed"], (self.stored, self.layout_name, self.is_transposed, self.requires_grad)
@@ -51,8 +51,10 @@ class SparseTensor(torch.Tensor):
     def matrix(self):
         """The same weight as a sparse24.Matrix (of a transpose: of what is stored)."""
         from sparse24 import Matrix  # pylint: disable=import-outside-toplevel
-        return Matrix.from_order(self.layout_name, self.packed.numpy(),
-                                 dtype=DTYPES[self.dtype], shape=self.stored)
+        order, data = self.layout_name, self.packed.cpu().numpy()
+        if self.is_cuda:
+            order, data = "hopper", data[:-REPORT]
+        return Matrix.from_order(order, data, dtype=NAMES[self.dtype], shape=self.stored)
 
     def __reduce_ex__(self, protocol):
         return (type(self), (self.packed, self.stored, self.layout_name, self.is_transposed,
@@ -85,11 +87,10 @@ def _view(w, shape):
 
 
 def _to_copy(w, *, dtype=None, device=None, **_):
-    if device is not None and torch.device(device).type != "cpu":
-        raise NotImplementedError(f"2:4 tensors on {device}")
-    if dtype is None or dtype is w.dtype:
-        return _same(w, w.packed.clone())
-    stored = torch.ops.sparse24.to_dense(w.packed, *w.stored, w.layout_name).to(dtype)
+    device = w.device if device is None else torch.device(device)
+    if device.type == w.device.type and (dtype is None or dtype is w.dtype):
+        return _same(w, w.packed.to(device, copy=True))
+    stored = torch.ops.sparse24.to_dense(w.packed, *w.stored, w.layout_name).to(device, dtype)
     copy = type(w).from_dense(stored)
     return _transpose(copy) if w.is_transposed else copy
 
@@ -99,7 +100,9 @@ def _mm(a, b):
         raise ValueError("a product of two 2:4 tensors; one of them must be dense")
     if isinstance(b, SparseTensor):
         return b._product(a) if b.is_transposed else a @ b.to_dense()
-    return a.to_dense() @ b if a.is_transposed else a._product(b.t()).t()
+    if a.is_transposed:
+        return a.to_dense() @ b
+    return torch.ops.sparse24.columns(a.packed, b, *a.stored, a.layout_name)
 
 
 def _addmm(bias, a, b, *, beta=1, alpha=1):

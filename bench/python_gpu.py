@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Times sparse24.torch on a GPU beside dense PyTorch. Prints JSON. Needs the wheel with its plugin,
+PyTorch with CUDA, and for BERT transformers.
+
+    python3 bench/python_gpu.py call bert mlp > bench/results/python/gpu.json
+
+call: an operator's own cost on the host. bert: a BERT-base of random f16 weights, 2:4 by magnitude,
+384 tokens; layers compiled, the pass one CUDA graph; dense, with accelerate_, and compile_encoder.
+mlp: the MLP of a ViT-L, forward and backward, compiled, with weights pruned and packed in each
+step, beside the dense one.
+"""
+import argparse
+import copy
+import json
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+import sparse24
+import sparse24.torch as st
+from sparse24.torch import compat, torch_cuda
+
+ROUNDS = 15
+
+
+def microseconds(call, calls=500):
+    """Of the host, the least of some rounds."""
+    times = []
+    for _ in range(ROUNDS):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        times.append((time.perf_counter() - begin) / calls * 1e6)
+    return round(min(times), 2)
+
+
+def milliseconds(calls, repeat=10):
+    """Of the GPU, the median of some rounds for each call, the calls in turn."""
+    times = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            for _ in range(repeat):
+                call()
+            end.record()
+            end.synchronize()
+            times[name].append(begin.elapsed_time(end) / repeat)
+    return {name: round(statistics.median(t), 4) for name, t in times.items()}
+
+
+@torch.inference_mode()
+def own_cost(_):
+    dense = torch.nn.Linear(384, 384).half().cuda()
+    st.prune_(dense)
+    layer, x = st.SparseLinear.from_dense(dense), torch.randn(1, 384).half().cuda()
+    op, out = torch.ops.sparse24.linear_forward.default, {}
+    out["operator"] = microseconds(lambda: op(x, layer.packed, None, 384, 384, layer.layout))
+    out["SparseLinear"] = microseconds(lambda: layer(x))
+    out["nn.Linear"] = microseconds(lambda: dense(x))
+    # Launches go to a queue: what is measured is the host's time as long as the GPU keeps up.
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(100):
+            layer(x)
+    out["on the GPU, in a graph"] = milliseconds({"x": graph.replay})["x"] * 10
+    return out
+
+
+def encoded(model):
+    """A pass through a BERT without what makes its mask, which has none here: that asks whether it
+    is captured, and then does otherwise."""
+    return lambda ids: model.encoder(model.embeddings(ids))
+
+
+def captured(model, inputs):
+    """A graph of a pass, warmed up."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            model(*inputs)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = model(*inputs)
+    return graph, out
+
+
+@torch.inference_mode()
+def bert(options):
+    import transformers  # pylint: disable=import-outside-toplevel
+    torch.manual_seed(1)
+    dense = transformers.BertModel(transformers.BertConfig(), add_pooling_layer=False)
+    dense = dense.eval().half().cuda()
+    st.prune_(dense.encoder)
+    rows = []
+    native = None if options.no_native else st.compile_encoder(dense, max_tokens=256 * 384)
+    for batch in options.batch:
+        tokens = batch * 384
+        sparse = copy.deepcopy(dense)
+        choices = st.accelerate_(sparse.encoder, tokens=tokens)
+        if options.why:
+            print(*sorted({(c.kind, c.why) for c in choices}), sep="\n", file=options.why)
+        ids = torch.randint(1000, 30000, (batch, 384), device="cuda")
+        graphs, outputs = {}, {}
+        for name, model in (("dense", dense), ("accelerate_", sparse)):
+            for layer in model.encoder.layer:
+                layer.compile(mode=options.mode)
+            graphs[name], outputs[name] = captured(encoded(model), (ids,))
+        row = {"batch": batch, "layers 2:4": sum(c.kind == "2:4" for c in choices),
+               **milliseconds({name: graph.replay for name, graph in graphs.items()},
+                              max(1, 64 // batch))}
+        row["ratio"] = round(row["dense"] / row["accelerate_"], 3)
+        one, two = (o.last_hidden_state.float() for o in outputs.values())
+        row["cosine"] = round(float(F.cosine_similarity(one, two, -1).mean()), 5)
+        if native:
+            native(ids)
+            row["compile_encoder"] = milliseconds({"x": lambda: native(ids)}, 3)["x"]
+        rows.append(row)
+        print(row, file=sys.stderr, flush=True)
+        del graphs, outputs
+    return rows
+
+
+def profile(calls, file):
+    """Each call's kernels, to a file."""
+    for name, call in calls.items():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+            for _ in range(10):
+                call()
+            torch.cuda.synchronize()
+        table = seen.key_averages().table(sort_by="self_device_time_total", row_limit=20,
+                                          max_name_column_width=70)
+        print(name, table, sep="\n", file=file)
+
+
+def mlp(options):
+    rows = []
+    for tokens in options.tokens:
+        torch.manual_seed(1)
+        dense = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.GELU(),
+                                    torch.nn.Linear(4096, 1024)).bfloat16().cuda()
+        sparse = copy.deepcopy(dense)
+        compat.swap_linear_with_semi_sparse_linear(sparse, {"0": compat.SemiSparseLinear,
+                                                            "2": compat.SemiSparseLinear})
+        x = torch.randn(tokens, 1024, dtype=torch.bfloat16, device="cuda", requires_grad=True)
+        grad, calls = torch.randn_like(x), {}
+
+        def step(model):
+            run = torch.compile(model, dynamic=False, mode=options.mode)
+
+            def call():
+                run(x).backward(grad)
+                x.grad = None
+                for p in model.parameters():
+                    p.grad = None
+            for _ in range(3):
+                call()
+            return call
+        calls = {"dense": step(dense), "SemiSparseLinear": step(sparse)}
+        if options.profile:
+            profile(calls, options.profile)
+        row = {"tokens": tokens, **milliseconds(calls)}
+        row["ratio"] = round(row["dense"] / row["SemiSparseLinear"], 3)
+        rows.append(row)
+    return rows
+
+
+PARTS = {"call": own_cost, "bert": bert, "mlp": mlp}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="+", choices=PARTS)
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 4, 16, 64, 256])
+    parser.add_argument("--tokens", type=int, nargs="+", default=[8224, 16448])
+    parser.add_argument("--mode", help="torch.compile's", default=None)
+    parser.add_argument("--no-native", action="store_true", help="without compile_encoder")
+    parser.add_argument("--profile", type=argparse.FileType("a"), help="of mlp, a file")
+    parser.add_argument("--why", type=argparse.FileType("a"), help="accelerate_'s reasons, a file")
+    options = parser.parse_args()
+    versions = {"sparse24": sparse24.__version__, "torch": torch.__version__,
+                "device": sparse24._core.device_text(torch_cuda.device(0))}
+    print(json.dumps({"versions": versions,
+                      **{part: PARTS[part](options) for part in options.parts}}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

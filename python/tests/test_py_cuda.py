@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sparse24.torch on a GPU: everything of it that runs there, in one file. Skips where there is
+none, or no plugin for it."""
+import copy
+import threading
+import unittest
+
+import numpy as np
+import sparse24
+
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError as missing:
+    raise unittest.SkipTest("no PyTorch here") from missing
+
+if not torch.cuda.is_available():
+    raise unittest.SkipTest("no GPU here")
+
+import sparse24.torch as st
+from sparse24.torch import compat, torch_cuda
+
+try:
+    torch_cuda.device(0)
+except sparse24.Error as refused:
+    raise unittest.SkipTest(str(refused)) from refused
+
+DTYPES = (torch.float16, torch.bfloat16)
+EPSILON = {torch.float16: 2.0 ** -10, torch.bfloat16: 2.0 ** -7}
+SHAPES = ((1, 64, 64), (7, 72, 136), (33, 100, 60), (128, 768, 768), (300, 1000, 1004),
+          (512, 3072, 768))
+
+
+def dense(n, k, dtype=torch.float16, scale=1.0):
+    return (torch.randn(n, k, device="cuda") * scale).to(dtype)
+
+
+def two_four(n, k, dtype=torch.float16):
+    w = dense(n, k, dtype, k ** -0.5)
+    return w * torch.from_numpy(sparse24.magnitude_mask(w.float().cpu().numpy())).cuda()
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(1)
+
+    def near(self, one, two, dtype, scale=4.0):
+        self.assertEqual(one.shape, two.shape)
+        if one.numel():
+            one, two = one.detach().double(), two.detach().double()
+            most = max(1.0, float(two.abs().max()))
+            self.assertLess(float((one - two).abs().max()), scale * EPSILON[dtype] * most)
+
+
+class Operators(Case):
+    def test_linear(self):
+        for dtype in DTYPES:
+            for m, n, k in SHAPES:
+                with self.subTest(dtype=dtype, shape=(m, n, k)):
+                    w, x, b = two_four(n, k, dtype), dense(m, k, dtype), dense(1, n, dtype)[0]
+                    packed = st.prune_pack(w, "strict")
+                    y = st.linear(x, packed, n, k, b)
+                    self.assertIs(y.dtype, dtype)
+                    self.near(y, F.linear(x.double(), w.double(), b.double()), dtype)
+                    self.assertTrue(torch.equal(
+                        torch.ops.sparse24.to_dense(packed, n, k, torch_cuda.layout_of(dtype)), w))
+
+    def test_inputs_of_every_layout(self):
+        w = two_four(96, 64)
+        packed, wide = st.prune_pack(w), dense(40, 200)
+        for x in (wide[:, :64], wide[:, 8:72], wide[:, 3:67], wide[::2, :64], dense(64, 9).t(),
+                  dense(6, 64).view(2, 3, 64), dense(1, 64).expand(5, 64), dense(0, 64),
+                  dense(1, 64)[0]):
+            self.near(st.linear(x, packed, 96, 64), F.linear(x.double(), w.double()),
+                      torch.float16)
+        x = torch.randn(5, 64, device="cuda")
+        y = st.linear(x, packed, 96, 64, dtype=torch.float16)
+        self.assertIs(y.dtype, torch.float32)
+        self.near(y, F.linear(x.double(), w.double()), torch.float16)
+
+    def test_opcheck(self):
+        w, layout = dense(64, 96), torch_cuda.layout_of(torch.float16)
+        packed, x = st.prune_pack(w), dense(5, 96).requires_grad_()
+        bias, columns = dense(1, 64)[0].requires_grad_(), dense(96, 8).requires_grad_()
+        shape, ops = (64, 96, layout), torch.ops.sparse24
+        narrow = (dense(64, 96) * 20).to(torch.int8)
+        eight = ops.prune_pack(narrow, "magnitude")
+        scale = torch.rand(64, device="cuda")
+        for op, args in ((ops.linear, (x, packed, bias, *shape)),
+                         (ops.linear_forward, (x.detach(), packed, None, *shape)),
+                         (ops.prune_pack, (w, "magnitude")),
+                         (ops.prune_pack_pair, (w, "tile-signed")),
+                         (ops.to_dense, (packed, *shape)),
+                         (ops.training_linear, (x, w.clone().requires_grad_(), bias, "tile-best")),
+                         (ops.columns, (packed, columns, *shape)),
+                         (ops.mm, (packed, columns, *shape)),
+                         (ops.addmm, (dense(64, 8), packed, columns, *shape)),
+                         (ops.scaled_linear,
+                          (x.detach(), eight, scale, None, 64, 96, "hopper-i8"))):
+            with self.subTest(op=str(op)):
+                result = torch.library.opcheck(op.default, args)
+                self.assertEqual(set(result.values()), {"SUCCESS"})
+
+    def test_choices_are_the_library_s(self):
+        for dtype in DTYPES:
+            w = dense(64, 96, dtype)
+            host = w.float().cpu().numpy()
+            for select in ("magnitude", "tile-best", "tile-greedy", "tile-signed"):
+                kept = (sparse24.magnitude_mask(host) if select == "magnitude"
+                        else sparse24.tile_mask(host, select[5:]))
+                expected = w * torch.from_numpy(kept).cuda()
+                packed = st.prune_pack(w, select)
+                layout = torch_cuda.layout_of(dtype)
+                self.assertTrue(torch.equal(
+                    torch.ops.sparse24.to_dense(packed, 64, 96, layout), expected), select)
+            one, two = st.prune_pack_pair(w, "tile-signed")
+            back = torch.ops.sparse24.to_dense(two, 96, 64, layout)
+            self.assertTrue(torch.equal(back.t(), expected))
+            same = sparse24.Matrix.from_order("hopper", one[:-64].cpu().numpy(),
+                                              dtype=torch_cuda.NAMES[dtype], shape=(64, 96))
+            np.testing.assert_array_equal(same.to_dense("f32"), expected.float().cpu().numpy())
+
+    def test_gradients(self):
+        w, x, b = two_four(64, 128), dense(24, 128), dense(1, 64)[0]
+        mine = [x.clone().requires_grad_(), b.clone().requires_grad_()]
+        theirs = [x.double().requires_grad_(), b.double().requires_grad_()]
+        st.linear(mine[0], st.prune_pack(w), 64, 128, mine[1]).square().sum().backward()
+        F.linear(theirs[0], w.double(), theirs[1]).square().sum().backward()
+        for one, two in zip(mine, theirs):
+            self.near(one.grad, two.grad, torch.float16, 16)
+
+    def test_training_linear(self):
+        for dtype in DTYPES:
+            w, x = dense(64, 128, dtype), dense(24, 128, dtype)
+            mask = torch.from_numpy(sparse24.tile_mask(w.float().cpu().numpy(), "signed")).cuda()
+            mine = [x.clone().requires_grad_(), w.clone().requires_grad_()]
+            theirs = [x.double().requires_grad_(), (w * mask).double().requires_grad_()]
+            st.training_linear(*mine).square().sum().backward()
+            F.linear(*theirs).square().sum().backward()
+            for one, two in zip(mine, theirs):
+                self.near(one.grad, two.grad, dtype, 32)
+
+    def test_columns(self):
+        w = two_four(32, 64)
+        packed, layout = st.prune_pack(w), torch_cuda.layout_of(torch.float16)
+        for m in (8, 9, 64, 200):
+            x, c = dense(64, m), dense(32, m)
+            ops = torch.ops.sparse24
+            self.near(ops.mm(packed, x, 32, 64, layout), w.double() @ x.double(), torch.float16)
+            self.near(ops.addmm(c, packed, x, 32, 64, layout, beta=2, alpha=0.5),
+                      2 * c.double() + 0.5 * (w.double() @ x.double()), torch.float16)
+
+    def test_eight_bits(self):
+        w, x, b = two_four(96, 64, torch.float32), dense(33, 64), dense(1, 96)[0]
+        for dtype, most in ((torch.int8, 127.0), (torch.float8_e4m3fn, 448.0)):
+            scale = w.abs().amax(1) / most
+            narrow = w / scale[:, None]
+            narrow = narrow.round().to(dtype) if dtype is torch.int8 else narrow.to(dtype)
+            packed = torch.ops.sparse24.prune_pack(narrow, "strict")
+            y = torch.ops.sparse24.scaled_linear(x, packed, scale, b, 96, 64,
+                                                 torch_cuda.layout_of(dtype))
+            self.near(y, F.linear(x.double(), w.double(), b.double()), torch.bfloat16,
+                      2 if dtype is torch.int8 else 8)
+
+    def test_refusals(self):
+        with self.assertRaisesRegex(TypeError, "float32 on cuda"):
+            st.prune_pack(dense(8, 8, torch.float32))
+        with self.assertRaisesRegex(sparse24.Error, "not 2:4: row 0, columns 0 to 3"):
+            st.prune_pack(torch.ones(8, 8, device="cuda", dtype=torch.float16), "strict")
+        packed = st.prune_pack(dense(64, 64))
+        for x in (dense(5, 60), torch.randn(5, 64).half()):
+            with self.assertRaises((ValueError, RuntimeError, NotImplementedError)):
+                st.linear(x, packed, 64, 64)
+        with self.assertRaisesRegex(ValueError, "3 dimensions"):
+            st.prune_pack(dense(64, 64).view(2, 32, 64))
+        with self.assertRaisesRegex(ValueError, "there is no|expected one of"):
+            st.prune_pack(dense(64, 64), "nearly")
+
+    def test_autocast(self):
+        layer = compat.SemiSparseLinear(64, 32, device="cuda")
+        with torch.autocast("cuda", torch.bfloat16):
+            y = layer(torch.randn(8, 64, device="cuda"))
+        self.assertIs(y.dtype, torch.bfloat16)
+        y.float().sum().backward()
+        self.assertIs(layer.weight.grad.dtype, torch.float32)
+
+
+class Streams(Case):
+    def test_graphs(self):
+        w, x = two_four(256, 128), dense(32, 128)
+        packed = st.prune_pack(w)
+        st.linear(x, packed, 256, 128)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = st.linear(x, packed, 256, 128)
+            trained = st.training_linear(x, w)
+        for _ in range(3):
+            x.copy_(dense(32, 128))
+            graph.replay()
+            self.near(y, F.linear(x.double(), w.double()), torch.float16)
+            self.near(trained, st.training_linear(x, w), torch.float16)
+
+    def test_every_stream(self):
+        w = two_four(512, 256)
+        packed, streams = st.prune_pack(w), [torch.cuda.Stream() for _ in range(4)]
+        inputs = [dense(64, 256) for _ in streams]
+        torch.cuda.synchronize()
+        results = []
+        for _ in range(50):
+            for x, stream in zip(inputs, streams):
+                with torch.cuda.stream(stream):
+                    results.append((x, st.linear(x, packed, 512, 256)))
+        torch.cuda.synchronize()
+        for x, y in results:
+            self.near(y, F.linear(x.double(), w.double()), torch.float16)
+
+    def test_a_call_takes_only_its_result(self):
+        packed, x = st.prune_pack(dense(256, 128)), dense(32, 128)
+        with torch.inference_mode():
+            st.linear(x, packed, 256, 128)
+            torch.cuda.synchronize()
+            before = torch.cuda.memory_stats()["allocation.all.allocated"]
+            free = torch.cuda.mem_get_info()[0]
+            for _ in range(1000):
+                st.linear(x, packed, 256, 128)
+            after = torch.cuda.memory_stats()["allocation.all.allocated"]
+        self.assertEqual(after - before, 1000)
+        self.assertEqual(torch.cuda.mem_get_info()[0], free)
+
+    def test_threads(self):
+        w, faults = two_four(128, 256), []
+        packed = st.prune_pack(w)
+
+        def work():
+            with torch.cuda.stream(torch.cuda.Stream()):
+                for i in range(100):
+                    x = dense(1 + i, 256)
+                    y = st.linear(x, packed, 128, 256)
+                    if not torch.allclose(y.float(), F.linear(x.float(), w.float()), atol=0.05):
+                        faults.append(i)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(faults, [])
+
+    def test_compiled(self):
+        model = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.GELU(),
+                                    torch.nn.Linear(256, 128)).half().cuda().eval()
+        st.prune_(model)
+        expected, x = copy.deepcopy(model), dense(32, 128)
+        st.accelerate_(model, measure=False)
+        compiled = torch.compile(model, mode="reduce-overhead", fullgraph=True)
+        with torch.inference_mode():
+            for _ in range(4):
+                x = dense(32, 128)
+                self.near(compiled(x).clone(), expected(x), torch.float16, 8)
+
+    def test_compiled_training(self):
+        layer = compat.SemiSparseLinear(128, 64, device="cuda", dtype=torch.bfloat16)
+        same, x = copy.deepcopy(layer), dense(32, 128, torch.bfloat16)
+        torch.compile(layer, fullgraph=True)(x).float().square().mean().backward()
+        same(x).float().square().mean().backward()
+        self.near(layer.weight.grad, same.weight.grad, torch.bfloat16)
+
+
+class Modules(Case):
+    def test_tensors(self):
+        w, x = two_four(64, 128), dense(9, 128)
+        sparse = compat.to_sparse_semi_structured(w)
+        self.assertTrue(sparse.is_cuda)
+        self.assertTrue(torch.equal(sparse.to_dense(), w))
+        self.near(F.linear(x, sparse), F.linear(x, w), torch.float16)
+        self.near(x @ sparse.t(), x @ w.t(), torch.float16)
+        self.near(sparse @ x.t(), w @ x.t(), torch.float16)
+        host = sparse.cpu()
+        self.assertTrue(torch.equal(host.to_dense(), w.cpu()))
+        self.assertTrue(torch.equal(host.cuda().to_dense(), w))
+        self.assertTrue(torch.equal(sparse.to(torch.bfloat16).to_dense(), w.bfloat16()))
+        np.testing.assert_array_equal(sparse.matrix().to_dense(), w.cpu().numpy())
+        masked = compat.to_sparse_semi_structured(w, mask=(w != 0).int(), dtype=torch.bfloat16)
+        self.assertTrue(torch.equal(masked.to_dense(), w.bfloat16()))
+        unbiased = compat.to_sparse_semi_structured(dense(64, 128), MVUE24=True)
+        self.assertTrue(bool(((unbiased.to_dense().view(-1, 4) != 0).sum(1) <= 2).all()))
+        self.assertTrue(torch.equal(compat.to_sparse_semi_structured(
+            dense(64, 128), dtype=torch.float16).to_dense().view(-1, 4).ne(0).sum(1),
+            torch.full((2048,), 2, device="cuda")))
+
+    def test_tensors_of_integers(self):
+        w = torch.randint(-9, 9, (64, 128), device="cuda", dtype=torch.int8)
+        w = w * st.torch_ops.select_mask(w, "magnitude")
+        x = torch.randint(-9, 9, (33, 128), device="cuda", dtype=torch.int8)
+        sparse = compat.to_sparse_semi_structured(w)
+        expected = (x.cpu().int() @ w.cpu().int().t()).cuda()
+        self.assertTrue(torch.equal(F.linear(x, sparse), expected))
+        self.assertTrue(torch.equal(sparse @ x.t(), expected.t()))
+        half = compat.to_sparse_semi_structured(w.half())
+        self.assertEqual(half.values().shape, (64, 64))
+        self.assertEqual((half.indices().shape, half.indices().dtype), ((64, 8), torch.int16))
+        self.assertEqual((sparse.indices().shape, sparse.indices().dtype), ((64, 4), torch.int32))
+
+    def test_layers_move(self):
+        linear = torch.nn.Linear(128, 64).half()
+        st.prune_(linear)
+        host = st.SparseLinear.from_dense(linear)
+        layer, x = copy.deepcopy(host).cuda(), dense(9, 128)
+        self.near(layer(x), copy.deepcopy(linear).cuda()(x), torch.float16)
+        self.assertTrue(torch.equal(layer.dense_weight().cpu(), linear.weight))
+        self.assertTrue(torch.equal(layer.cpu().packed, host.packed))
+        layer.cuda().load_state_dict(linear.state_dict())
+        self.assertTrue(torch.equal(layer.to_dense().weight.cpu(), linear.weight))
+
+    def test_quantised(self):
+        linear = torch.nn.Linear(128, 64, dtype=torch.float16, device="cuda")
+        st.prune_(linear)
+        x = dense(33, 128)
+        for scheme, integers, scale in (("int8", True, 4), ("int8", False, 4),
+                                        ("int4-g64", False, 32)):
+            layer = st.QuantizedSparseLinear.from_dense(linear, scheme, integers=integers)
+            self.near(layer(x), linear(x), torch.bfloat16, scale)
+        model = torch.nn.Sequential(linear)
+        compat.quantize_(model, compat.int8_dynamic_activation_int8_semi_sparse_weight())
+        self.near(model(x), linear(x), torch.bfloat16)
+        eight = compat.FP8SparseLinear.from_dense(linear)
+        self.near(eight(x), linear(x), torch.bfloat16, 16)
+        self.near(eight.dense_weight(), linear.weight, torch.bfloat16, 8)
+
+    def test_torchao_s_training(self):
+        model = torch.nn.Sequential(torch.nn.Linear(128, 64)).half().cuda()
+        weight, x = model[0].weight, dense(32, 128)
+        compat.swap_linear_with_semi_sparse_linear(model, {"0": compat.SemiSparseLinear})
+        kept = weight * st.torch_ops.select_mask(weight, "tile-signed")
+        self.near(model(x), F.linear(x, kept, model[0].bias), torch.float16)
+        compat.swap_semi_sparse_linear_with_linear(model)
+        self.assertIs(type(model[0]), torch.nn.Linear)
+        compat.swap_linear_with_semi_sparse_linear(model, {"0": compat.SemiSparseActivationLinear})
+        model(x).sum().backward()
+        sparse = compat.sparsify_(torch.nn.Sequential(torch.nn.Linear(64, 64)).half().cuda(),
+                                  compat.semi_sparse_weight(), lambda *_: False)
+        self.assertIs(type(sparse[0].weight), torch.nn.Parameter)
+
+    def test_pretrain_s_functions(self):
+        x = dense(32, 64)
+        host = x.float().cpu()
+        for one, two in ((compat.sparse24(x), compat.sparse24(host)),
+                         (compat.TransposableSparse()(x), compat.TransposableSparse()(host)),
+                         (compat.soft_threshold24(x), compat.soft_threshold24(host))):
+            self.assertTrue(torch.equal(one[1].cpu(), two[1]))
+            self.near(one[0].cpu(), two[0], torch.float16)
+        grad, p, mask = dense(4, 8, torch.float32), dense(4, 8), (dense(4, 8) > 0)
+        expected = grad + 0.5 * p.float() * ~mask
+        self.near(compat.masked_add_(grad, p, mask, 0.5), expected, torch.float16)
+
+
+class Models(Case):
+    def test_accelerate(self):
+        model = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.Linear(1024, 1024),
+                                    torch.nn.Linear(1024, 1024)).half().cuda()
+        st.prune_(model, filter_fn=lambda _, name: name != "1")
+        expected, x = copy.deepcopy(model), dense(2048, 1024)
+        choices = st.accelerate_(model, tokens=2048)
+        self.assertEqual(choices[1].why, "its weight is not 2:4")
+        self.assertRegex(choices[0].why, r"[0-9.]+x dense at 2048 tokens")
+        self.near(model(x), expected(x), torch.float16, 8)
+        self.assertEqual(st.accelerate_(torch.nn.Sequential(torch.nn.Linear(8, 8).cuda()))[0].kind,
+                         "dense")
+
+    def test_encoders(self):
+        try:
+            import transformers  # pylint: disable=import-outside-toplevel
+        except ImportError:
+            self.skipTest("no transformers here")
+        config = transformers.BertConfig(vocab_size=100, hidden_size=128, num_hidden_layers=2,
+                                         num_attention_heads=2, intermediate_size=256,
+                                         max_position_embeddings=64)
+        model = transformers.BertModel(config).eval().half().cuda()
+        st.prune_(model.encoder)
+        native = st.compile_encoder(model)
+        for lengths in ((5, 17, 1, 40), (16, 16)):
+            mask = torch.arange(max(lengths))[None, :] < torch.tensor(lengths)[:, None]
+            mask, ids = mask.long().cuda(), torch.randint(1, 100, mask.shape).cuda()
+            with torch.inference_mode():
+                expected = model(ids, attention_mask=mask).last_hidden_state
+                result = native(ids, mask).last_hidden_state
+            self.assertTrue(result.is_cuda)
+            self.near(result[mask.bool()], expected[mask.bool()], torch.float16, 16)
+
+
+if __name__ == "__main__":
+    unittest.main()
