@@ -64,6 +64,28 @@ class Sparsifiers(unittest.TestCase):
             layer.weight = torch.nn.Parameter(compat.to_sparse_semi_structured(layer.weight))
         torch.testing.assert_close(model(x), y, atol=1e-4, rtol=1e-4)
 
+    def test_wanda(self):
+        layer, x = torch.nn.Linear(64, 32, bias=False), torch.randn(3, 40, 64) * torch.rand(64) * 4
+        w = layer.weight.detach().clone()
+        scores = w.abs() * x.reshape(-1, 64).norm(dim=0)
+        for options, expected in (
+                ({"semi_structured_block_size": 4},
+                 scores.view(-1, 4).argsort(dim=1).argsort(dim=1).view(32, 64) >= 2),
+                ({"sparsity_level": 0.75},
+                 scores.view(-1).argsort().argsort().view(32, 64) >= 32 * 64 * 3 // 4)):
+            sparsifier = compat.WandaSparsifier(**options)
+            model = torch.nn.Sequential(torch.nn.Linear(64, 32, bias=False))
+            model[0].weight.data.copy_(w)
+            sparsifier.prepare(model)
+            with self.assertRaisesRegex(RuntimeError, "0.weight: its layer has seen no input"):
+                sparsifier.step()
+            for part in x:
+                model(part)
+            sparsifier.step()
+            sparsifier.squash_mask()
+            self.assertTrue(torch.equal(model[0].weight, w * expected))
+            self.assertEqual(len(model[0]._forward_pre_hooks), 0)
+
     def test_refusals(self):
         with self.assertRaises(NotImplementedError):
             compat.WeightNormSparsifier(norm=3)
@@ -116,9 +138,31 @@ class Ao(unittest.TestCase):
             self.assertLess(float((model[0](x) - expected).detach().abs().max()),
                             0.05 if model[0].bits == 8 else 0.5)
 
+    def test_blocks(self):
+        model = torch.nn.Sequential(torch.nn.Linear(128, 64), torch.nn.Linear(64, 10))
+        model[0].weight.data.mul_((torch.rand(4, 8) > 0.6).float().repeat_interleave(16, 0)
+                                  .repeat_interleave(16, 1))
+        x, dense = torch.randn(2, 5, 128, requires_grad=True), model[0]
+        compat.sparsify_(model, compat.block_sparse_weight(blocksize=16))
+        self.assertIs(type(model[1]), torch.nn.Linear)
+        torch.testing.assert_close(model[0](x), dense(x), atol=1e-4, rtol=1e-4)
+        one, two = (torch.autograd.grad(layer(x).square().sum(), (x, layer.bias))
+                    for layer in (model[0], dense))
+        torch.testing.assert_close(one, two, atol=1e-3, rtol=1e-3)
+        layer = model[0]
+        result = torch.library.opcheck(
+            torch.ops.sparse24.block_linear.default,
+            (x.detach().requires_grad_(), layer.values, layer.starts, layer.index, layer.bias, 128))
+        self.assertEqual(set(result.values()), {"SUCCESS"})
+        with self.assertRaisesRegex(ValueError, r"expected \[..., 128\]"):
+            layer(torch.randn(5, 64))
+        with self.assertRaises(ValueError):
+            compat.sparsify_(torch.nn.Sequential(torch.nn.Linear(24, 24)),
+                             compat.block_sparse_weight(12))
+
     def test_what_comes_later_says_its_name(self):
-        with self.assertRaisesRegex(NotImplementedError, "compat.block_sparse_weight"):
-            compat.block_sparse_weight()
+        with self.assertRaisesRegex(NotImplementedError, "compat.SupermaskLinear"):
+            compat.SupermaskLinear()
         with self.assertRaisesRegex(NotImplementedError, "group_size=32"):
             compat.int4_weight_only(32, layout=compat.MarlinSparseLayout())
         for name in compat.__all__:

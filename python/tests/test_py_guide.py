@@ -19,7 +19,7 @@ class Pages(unittest.TestCase):
         with tempfile.TemporaryDirectory() as place:
             os.chdir(place)
             try:
-                exec(blocks("docs/guide/python.md")[0], {"print": lambda *_: None})
+                exec("".join(blocks("docs/guide/python.md")[:2]), {"print": lambda *_: None})
                 quick = blocks("README.md")[0].split("encoder =", maxsplit=1)[0]
                 exec(quick, {})
             finally:

@@ -11,10 +11,12 @@ each become `from sparse24.torch.compat import …`.
 What is not made yet raises NotImplementedError with its name when it is called.
 """
 from .adamw_step import AdamW_STEP
-from .compat_layers import (MarlinSparseLayout, SemiSparseActivationLinear, SemiSparseLayout,
+from .compat_layers import (BlockSparseWeightConfig, MarlinSparseLayout,
+                            SemiSparseActivationLinear, SemiSparseLayout,
                             SemiSparseLinear, SemiSparseWeightConfig, SparseSemiStructuredTensor,
                             SparseSemiStructuredTensorCUSPARSELT, SparseSemiStructuredTensorCUTLASS,
-                            TransposableSparse, apply_fake_sparsity, int4_weight_only,
+                            TransposableSparse, apply_fake_sparsity, block_sparse_weight,
+                            int4_weight_only,
                             int8_dynamic_activation_int8_semi_sparse_weight,
                             int8_dynamic_activation_int8_weight, masked_add_, quantize_,
                             semi_sparse_sparsify, semi_sparse_weight, semi_structured_sparsify,
@@ -22,11 +24,11 @@ from .compat_layers import (MarlinSparseLayout, SemiSparseActivationLinear, Semi
                             sparse24, sparse24_torch, sparse24_triton, sparsify_,
                             swap_linear_with_semi_sparse_linear,
                             swap_semi_sparse_linear_with_linear, to_sparse_semi_structured)
+from .torch_quantized import ScaledSparseLinear as FP8SparseLinear
 from .weight_norm import (BaseSparsifier, FakeSparsity, NearlyDiagonalSparsifier,
-                          WeightNormSparsifier)
+                          WandaSparsifier, WeightNormSparsifier)
 
-_LATER = ("block_sparse_weight", "BlockSparseWeightConfig", "FP8SparseLinear",
-          "FP8SemiSparseActivationLinear", "WandaSparsifier", "semi_structured_sparsify_like",
+_LATER = ("FP8SemiSparseActivationLinear", "semi_structured_sparsify_like",
           "SupermaskLinear")
 
 
@@ -39,11 +41,13 @@ def _later(name):
 
 globals().update({name: _later(name) for name in _LATER})
 
-__all__ = ["AdamW_STEP", "BaseSparsifier", "FakeSparsity", "MarlinSparseLayout",
-           "NearlyDiagonalSparsifier", "SemiSparseActivationLinear", "SemiSparseLayout",
-           "SemiSparseLinear", "SemiSparseWeightConfig", "SparseSemiStructuredTensor",
+__all__ = ["AdamW_STEP", "BaseSparsifier", "BlockSparseWeightConfig", "FP8SparseLinear",
+           "FakeSparsity", "MarlinSparseLayout", "NearlyDiagonalSparsifier",
+           "SemiSparseActivationLinear", "SemiSparseLayout", "SemiSparseLinear",
+           "SemiSparseWeightConfig", "SparseSemiStructuredTensor",
            "SparseSemiStructuredTensorCUSPARSELT", "SparseSemiStructuredTensorCUTLASS",
-           "TransposableSparse", "WeightNormSparsifier", "apply_fake_sparsity", "int4_weight_only",
+           "TransposableSparse", "WandaSparsifier", "WeightNormSparsifier", "apply_fake_sparsity",
+           "block_sparse_weight", "int4_weight_only",
            "int8_dynamic_activation_int8_semi_sparse_weight",
            "int8_dynamic_activation_int8_weight", "masked_add_", "quantize_",
            "semi_sparse_sparsify", "semi_sparse_weight", "semi_structured_sparsify",

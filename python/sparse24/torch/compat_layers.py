@@ -8,8 +8,9 @@ import torch
 
 from sparse24 import _core
 
+from .torch_blocks import BlockSparseLinear
 from .torch_models import linear_layers
-from .torch_ops import operand, training_linear
+from .torch_ops import operand, select_mask, training_linear
 from .torch_quantized import QuantizedSparseLinear
 from .torch_tensor import SparseTensor
 from .weight_norm import WeightNormSparsifier
@@ -22,6 +23,16 @@ class SparseSemiStructuredTensor(SparseTensor):
     """SparseTensor by PyTorch's name. _FORCE_CUTLASS chooses among backends of a GPU; on the CPU
     there is one."""
     _FORCE_CUTLASS = False
+
+    def values(self) -> torch.Tensor:  # pylint: disable=invalid-overridden-method
+        """The stored values [n, k/2] in the order of columns."""
+        values = torch.from_numpy(self.matrix().values.copy())
+        return values.view(self.dtype).to(self.device)
+
+    def indices(self) -> torch.Tensor:  # pylint: disable=invalid-overridden-method
+        """CUTLASS's metadata: int16 [n, k/16], of 8 bits int32 [n, k/32]. Raises ValueError for a
+        shape that it does not take."""
+        return torch.from_numpy(self.matrix().to_order("cutlass")[1]).to(self.device)
 
 
 SparseSemiStructuredTensorCUTLASS = SparseSemiStructuredTensor
@@ -41,7 +52,7 @@ def to_sparse_semi_structured(original_tensor: torch.Tensor, transposed: bool = 
     del transposed, alg_id
     w = original_tensor
     if w.dim() != 2:
-        raise RuntimeError(f"a 2:4 tensor has 2 dimensions, got {w.dim()}")
+        raise RuntimeError(f"Error original_tensor.dim = {w.dim()}: a 2:4 tensor has 2")
     if mask is not None and MVUE24:
         raise RuntimeError("mask and MVUE24 exclude each other")
     if mask is None and not MVUE24 and dtype is None:
@@ -116,10 +127,7 @@ def semi_sparse_sparsify(x: torch.Tensor, algo: str = "",
         raise ValueError(f"algo {algo!r}: expected one of {sorted(_RULES)}")
 
     def choose(dense):
-        dense = dense.contiguous()
-        mask = torch.empty(dense.shape, dtype=torch.bool)
-        _core.tile_mask(operand(mask), operand(dense), rule.removeprefix("tile-"), False)
-        return dense * mask
+        return dense * select_mask(dense, rule)
     return _StraightThrough.apply(x, choose)
 
 
@@ -161,6 +169,19 @@ def semi_sparse_weight(**config) -> typing.Callable[[torch.nn.Linear], None]:
 
 
 SemiSparseWeightConfig = semi_sparse_weight
+
+
+def block_sparse_weight(blocksize: int = 64) -> typing.Callable:
+    """For sparsify_: of the weight only the square blocks that are not zero stay, in f32, on the
+    CPU. Layers whose sides the blocks do not divide are left alone."""
+    def turn(layer):
+        if layer.in_features % blocksize or layer.out_features % blocksize:
+            return None
+        return BlockSparseLinear.from_dense(layer, blocksize)
+    return turn
+
+
+BlockSparseWeightConfig = block_sparse_weight
 
 
 def sparsify_(model: torch.nn.Module,
@@ -235,22 +256,23 @@ class TransposableSparse:
             raise NotImplementedError("TransposableSparse(abs=False)")
 
     def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        dense, mask = x.detach().contiguous(), torch.empty(x.shape, dtype=torch.bool)
-        _core.tile_mask(operand(mask), operand(dense), "best", False)
-        return dense * mask, mask
+        mask = select_mask(x, "tile-best")
+        return x.detach() * mask, mask
 
 
 def sparse24(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """(sparse, mask): the two largest of each four."""
-    dense, mask = x.detach().contiguous(), torch.empty(x.shape, dtype=torch.bool)
-    _core.magnitude_mask(operand(mask), operand(dense), False)
-    return dense * mask, mask
+    mask = select_mask(x, "magnitude")
+    return x.detach() * mask, mask
 
 
 def soft_threshold24(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """(S(x), mask): the two largest of each four less the third, and which two these are."""
     _, mask = sparse24(x)
     dense = x.detach().contiguous()
+    if dense.is_cuda:
+        third = dense.abs().view(-1, 4).sort(-1).values[:, 1:2].expand(-1, 4).reshape(dense.shape)
+        return (dense - dense.sign() * third) * mask, mask
     out = torch.empty_like(dense)
     _core.soft_threshold(operand(out), None, operand(dense), 1.0)
     return out, mask
@@ -265,6 +287,8 @@ def masked_add_(grad: torch.Tensor, p: torch.Tensor, mask: torch.Tensor,
     """grad += alpha·p where mask drops the weight; grad is f32 without gaps."""
     if grad.dtype is not torch.float32 or not grad.is_contiguous():
         raise ValueError("grad: expected f32 without gaps")
+    if grad.is_cuda:
+        return grad.add_(p.detach() * (mask == 0), alpha=alpha)
     kept, w = (mask != 0).contiguous(), p.detach().contiguous()
     shape = (-1, w.shape[-1])
     _core.masked_decay(operand(grad.view(shape)), operand(w.view(shape)),

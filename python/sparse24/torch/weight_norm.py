@@ -196,6 +196,51 @@ def _block_mask(norms, block, zeros):
     return mask.reshape(n, k)
 
 
+class WandaSparsifier(BaseSparsifier):
+    """Masks the weights of the smallest |w| times the norm of its input, which the model is shown
+    between prepare and step: the share sparsity_level of a weight, or with
+    semi_structured_block_size half of each run of so many (4: 2:4)."""
+
+    def __init__(self, sparsity_level: float = 0.5, semi_structured_block_size: int | None = None):
+        super().__init__({"sparsity_level": sparsity_level,
+                          "semi_structured_block_size": semi_structured_block_size})
+        self._squares: dict[torch.nn.Module, torch.Tensor] = {}
+        self._hooks: list[torch.utils.hooks.RemovableHandle] = []
+
+    def prepare(self, model: torch.nn.Module, config: list[dict] | None = None) -> None:
+        """As the others', and from now on the layers' inputs are seen."""
+        super().prepare(model, config)
+        self._hooks += [group["module"].register_forward_pre_hook(self._see)
+                        for group in self.groups]
+
+    def _see(self, module, inputs):
+        x = inputs[0].detach().reshape(-1, inputs[0].shape[-1]).float()
+        self._squares[module] = self._squares.get(module, 0) + x.square().sum(0)
+
+    def update_mask(self, module, tensor_name, sparsity_level, semi_structured_block_size,
+                    **group):  # pylint: disable=arguments-differ
+        """The mask of one weight; RuntimeError if its layer has seen nothing."""
+        if module not in self._squares:
+            raise RuntimeError(f"{group.get('tensor_fqn', tensor_name)}: its layer has seen no "
+                               "input: run the model between prepare and step")
+        mask = self.mask_of({"module": module, "tensor_name": tensor_name,
+                             "tensor_fqn": tensor_name})
+        w = getattr(module.parametrizations, tensor_name).original.detach()
+        scores = w.abs().float() * self._squares[module].sqrt()
+        run = semi_structured_block_size or scores.numel()
+        zeros = run // 2 if semi_structured_block_size else int(run * sparsity_level)
+        least = scores.view(-1, run).argsort(dim=1)[:, :zeros]
+        mask.data = torch.ones_like(scores).view(-1, run).scatter_(1, least, 0).view(
+            mask.shape).to(mask.dtype)
+
+    def squash_mask(self, *args, **kwargs) -> None:
+        """As the others', and inputs are seen no more."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        super().squash_mask(*args, **kwargs)
+
+
 class NearlyDiagonalSparsifier(BaseSparsifier):
     """Keeps a band about the diagonal, `nearliness` elements wide, an odd number."""
 
@@ -209,5 +254,6 @@ class NearlyDiagonalSparsifier(BaseSparsifier):
         n, k = mask.shape
         if nearliness % 2 == 0 or nearliness // 2 >= min(n, k):
             raise ValueError(f"nearliness {nearliness}: expected an odd number within the weight")
-        distance = torch.arange(n)[:, None] - torch.arange(k)[None, :]
+        rows, columns = (torch.arange(size, device=mask.device) for size in (n, k))
+        distance = rows[:, None] - columns[None, :]
         mask.data = (distance.abs() <= nearliness // 2).to(mask.dtype)
