@@ -131,3 +131,35 @@ int page_curve(cli_app *cli, FILE *file, const char *metrics, const char *key, c
     free(c.values);
     return code;
 }
+
+/* ---- times ----------------------------------------------------------------------------------- */
+
+void page_times_print(const json_t *rows)
+{
+    size_t i;
+    const json_t *row;
+    printf("%-16s  %10s  %10s  %10s\n", "batch x tokens", "dense, ms", "2:4, ms", "speedup");
+    json_array_foreach (rows, i, row) {
+        char shape[48];
+        snprintf(shape, sizeof shape, "%.0f x %.0f", page_number(row, "batch"),
+                 page_number(row, "seq"));
+        printf("%-16s  %10.2f  %10.2f  %10.2f\n", shape, page_number(row, "dense_ms"),
+               page_number(row, "sparse_ms"), page_number(row, "ratio"));
+    }
+}
+
+void page_times(FILE *file, const json_t *rows)
+{
+    size_t i;
+    const json_t *row;
+    fprintf(file, "<table><tr><th>batch &#215; tokens</th><th>threads</th><th>dense, ms</th>"
+                  "<th>2:4, ms</th><th>speedup</th></tr>\n");
+    json_array_foreach (rows, i, row)
+        fprintf(file,
+                "<tr><td>%.0f &#215; %.0f</td><td>%.0f</td><td>%.2f</td><td>%.2f</td>"
+                "<td>%.2f</td></tr>\n",
+                page_number(row, "batch"), page_number(row, "seq"), page_number(row, "threads"),
+                page_number(row, "dense_ms"), page_number(row, "sparse_ms"),
+                page_number(row, "ratio"));
+    fprintf(file, "</table>\n");
+}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Declares pages with curves of a training run's metrics (train --report, tutorial). */
+/* Declares pages with curves of a training run's metrics (train --report, tutorial, run). */
 #ifndef SPARSE24_CLI_PAGE_H
 #define SPARSE24_CLI_PAGE_H
 
@@ -16,5 +16,9 @@ void page_end(FILE *file);
 /* Draws the numbers of a key in a file of train's --metrics by step; of a step that stands there
    twice the later run counts. Nothing is drawn where there is no such number. */
 int page_curve(cli_app *cli, FILE *file, const char *metrics, const char *key, const char *title);
+
+/* Write bench's rows of a model, dense beside 2:4: on a page, and on stdout. */
+void page_times(FILE *file, const json_t *rows);
+void page_times_print(const json_t *rows);
 
 #endif

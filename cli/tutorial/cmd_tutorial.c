@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sparse24/train.h"
@@ -109,7 +108,7 @@ static void value_of(char *text, size_t bytes, const tutorial *t, const char *na
 }
 
 /* Adds a word with the values of the names in it, unless one of them is not given. */
-static void add_word(tutorial_words *w, const tutorial *t, const char *from, const char *end)
+static void add_word(stage_words *w, const tutorial *t, const char *from, const char *end)
 {
     char word[MOST_WORD + 1];
     size_t used = 0;
@@ -126,35 +125,24 @@ static void add_word(tutorial_words *w, const tutorial *t, const char *from, con
     }
     word[used] = '\0';
     w->overflows |= used >= MOST_WORD;
-    tutorial_add(w, "%s", word);
+    stage_add(w, "%s", word);
 }
 
-static void stage_words(tutorial_words *w, const tutorial *t, const tutorial_stage *stage)
+static void words_of(stage_words *w, const tutorial *t, const tutorial_stage *stage)
 {
     const cli_common *common = t->cli->common;
-    tutorial_add(w, "sparse24");
+    stage_add(w, "sparse24");
     for (const char *word = stage->line; *word; word += strspn(word, " ")) {
         const char *end = word + strcspn(word, " ");
         add_word(w, t, word, end);
         word = end;
     }
-    if (common->threads) tutorial_add(w, "--threads=%lld", (long long)common->threads);
-    if (common->isa) tutorial_add(w, "--isa=%s", common->isa);
-    if (stage->gpu && !cli_on_cpu(t->cli)) tutorial_add(w, "--device=%s", common->device);
+    if (common->threads) stage_add(w, "--threads=%lld", (long long)common->threads);
+    if (common->isa) stage_add(w, "--isa=%s", common->isa);
+    if (stage->gpu && !cli_on_cpu(t->cli)) stage_add(w, "--device=%s", common->device);
 }
 
 /* ---- the folder ------------------------------------------------------------------------------ */
-
-static int write_json(cli_app *cli, const char *path, const json_t *object)
-{
-    cli_output output;
-    if (!cli_json_is_whole()) return cli_fail(cli, CLI_IO, "out of memory for %s", path);
-    int code = cli_output_open(cli, &output, path);
-    if (code != CLI_OK) return code;
-    json_dumpf(object, output.file, JSON_INDENT(1));
-    fputc('\n', output.file);
-    return cli_output_commit(cli, &output);
-}
 
 /* Lists what must be the same when a tutorial goes on. */
 static json_t *settings(const tutorial *t)
@@ -174,77 +162,29 @@ static json_t *settings(const tutorial *t)
     return object;
 }
 
-static int compare(const tutorial *t, const char *path, json_t *now)
+static int open_folder(const tutorial *t, const stage_folder *folder)
 {
-    json_t *before = cli_json_read_file(path), *value;
-    const char *key;
-    int code = before ? CLI_OK : cli_fail(t->cli, CLI_FORMAT, "%s is not JSON", path);
-    json_object_foreach (now, key, value) {
-        if (code == CLI_OK && !json_equal(value, json_object_get(before, key)))
-            code = cli_fail(t->cli, CLI_USAGE,
-                            "%s is a tutorial of another %s%s; choose another OUT, or --force to "
-                            "start anew",
-                            t->out, strcmp(key, "model") ? "--" : "", key);
-    }
-    json_decref(before);
-    return code;
-}
-
-/* Forgets the stages of before, with --force, and what a broken-off training left. */
-static void forget(const tutorial *t)
-{
-    char path[4200];
-    for (int i = 0; i < STAGES; i++) {
-        snprintf(path, sizeof path, "%s/%s.json", t->out, stages[i].name);
-        unlink(path);
-        snprintf(path, sizeof path, "%s/%s.training", t->out, stages[i].name);
-        unlink(path);
-    }
-}
-
-static int open_folder(const tutorial *t)
-{
-    char path[4200];
-    const int is_new = mkdir(t->out, 0777) == 0;
-    if (!is_new && errno != EEXIST)
-        return cli_fail(t->cli, CLI_IO, "%s: %s", t->out, strerror(errno));
-    snprintf(path, sizeof path, "%s/tutorial.json", t->out);
-    const int is_ours = access(path, F_OK) == 0;
-    if (!is_new && !is_ours && rmdir(t->out) != 0)
-        return cli_fail(t->cli, CLI_IO, "%s exists and is no tutorial's folder", t->out);
-    if (!is_ours && !is_new && mkdir(t->out, 0777) != 0)
-        return cli_fail(t->cli, CLI_IO, "%s: %s", t->out, strerror(errno));
     json_t *now = settings(t);
-    int code = CLI_OK;
-    if (is_ours && !t->cli->common->force)
-        code = compare(t, path, now);
-    else
-        code = write_json(t->cli, path, now);
-    if (code == CLI_OK && t->cli->common->force) forget(t);
+    const int code = stage_folder_open(folder, now);
+    for (int i = 0; i < STAGES && code == CLI_OK && t->cli->common->force; i++)
+        stage_forget(folder, stages[i].name);
     json_decref(now);
     return code;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static int run_stage(tutorial *t, int number)
+static int run_stage(tutorial *t, const stage_folder *folder, int number)
 {
     const tutorial_stage *stage = &stages[number];
-    tutorial_words words = {.count = 0};
-    char path[4200];
-    json_t *result;
-    snprintf(path, sizeof path, "%s/%s.json", t->out, stage->name);
-    result = access(path, F_OK) == 0 ? cli_json_read_file(path) : NULL;
-    cli_note(t->cli, "%d/%d %s%s", number + 1, STAGES, stage->text, result ? ": done before" : "");
+    const stage_place place = {stage->name, stage->text, number + 1, STAGES};
+    stage_words words = {.count = 0};
+    json_t *result = stage_done(folder, &place);
     if (!result) {
         int code = stage->before ? stage->before(t) : CLI_OK;
-        stage_words(&words, t, stage);
-        if (code == CLI_OK) code = tutorial_child(t->cli, &result, &words);
-        if (code == CLI_OK) code = write_json(t->cli, path, result);
-        if (code != CLI_OK) {
-            json_decref(result);
-            return code;
-        }
+        words_of(&words, t, stage);
+        if (code == CLI_OK) code = stage_run(folder, &result, &place, &words);
+        if (code != CLI_OK) return code;
     }
     json_object_set_new(t->results, stage->name, result);
     return CLI_OK;
@@ -259,7 +199,6 @@ static int check(const tutorial *t)
     for (int i = 0; i < 3; i++)
         if (files[i] && access(files[i], R_OK) != 0)
             return cli_fail(cli, CLI_IO, "--%s %s: %s", names[i], files[i], strerror(errno));
-    if (strlen(t->out) > 4000) return cli_fail(cli, CLI_IO, "%s: the name is too long", t->out);
     const int code = cli_status(cli, s24_checkpoint_open(&model, cli->ctx, t->model));
     s24_checkpoint_close(model);
     return code;
@@ -285,11 +224,12 @@ static int finish(const tutorial *t)
 static int run(cli_app *cli, const void *opaque)
 {
     tutorial t = {cli, opaque, cli->operands[0], cli->operands[1], NULL};
+    const stage_folder folder = {cli, t.out};
     int code = check(&t);
-    if (code == CLI_OK) code = open_folder(&t);
+    if (code == CLI_OK) code = open_folder(&t, &folder);
     t.results = json_object();
     for (int i = 0; i < STAGES && code == CLI_OK; i++)
-        code = run_stage(&t, i);
+        code = run_stage(&t, &folder, i);
     if (code == CLI_OK) code = finish(&t);
     json_decref(t.results);
     return code;

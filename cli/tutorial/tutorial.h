@@ -4,7 +4,7 @@
 #ifndef SPARSE24_CLI_TUTORIAL_TUTORIAL_H
 #define SPARSE24_CLI_TUTORIAL_TUTORIAL_H
 
-#include "cli.h"
+#include "stage.h"
 
 struct tutorial_options {
     cli_common common;
@@ -20,19 +20,6 @@ typedef struct tutorial {
     json_t *results; /* of the stages that are done, by name */
 } tutorial;
 
-/* Holds the words of a child's command line. */
-enum { TUTORIAL_WORDS = 64 };
-typedef struct tutorial_words {
-    char *list[TUTORIAL_WORDS + 1]; /* ended by NULL */
-    int count;
-    size_t used;
-    char text[16384];
-    int overflows; /* 1: they did not fit */
-} tutorial_words;
-
-void tutorial_add(tutorial_words *words, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
 typedef struct tutorial_stage {
     const char *name; /* of OUT/NAME.json; what it makes is OUT/NAME, if it makes something */
     const char *text; /* said when it begins */
@@ -44,10 +31,6 @@ typedef struct tutorial_stage {
 
 /* Writes OUT/passages.txt, where pruning is calibrated and --calibration names nothing. */
 int tutorial_passages(const tutorial *t);
-
-/* Runs this program with the words and --json; *object is what it printed. Fails with its exit code
-   after it has said why. */
-int tutorial_child(cli_app *cli, json_t **object, tutorial_words *words);
 
 /* Write the table on stdout, and the page with table, loss curves and times in OUT/report.html. */
 void tutorial_print(const tutorial *t);

@@ -48,8 +48,6 @@ static const json_t *times(const tutorial *t)
 
 void tutorial_print(const tutorial *t)
 {
-    size_t i;
-    const json_t *row;
     cli_progress_clear(t->cli);
     printf("%-16s", "");
     for (int m = 0; m < MODELS; m++)
@@ -59,14 +57,8 @@ void tutorial_print(const tutorial *t)
         for (int m = 0; m < MODELS; m++)
             printf("  %15.2f", cell(t, r, m));
     }
-    printf("\n\n%-16s  %10s  %10s  %10s\n", "batch x tokens", "dense, ms", "2:4, ms", "speedup");
-    json_array_foreach (times(t), i, row) {
-        char shape[48];
-        snprintf(shape, sizeof shape, "%.0f x %.0f", page_number(row, "batch"),
-                 page_number(row, "seq"));
-        printf("%-16s  %10.2f  %10.2f  %10.2f\n", shape, page_number(row, "dense_ms"),
-               page_number(row, "sparse_ms"), page_number(row, "ratio"));
-    }
+    printf("\n\n");
+    page_times_print(times(t));
 }
 
 /* ---- the page -------------------------------------------------------------------------------- */
@@ -101,22 +93,6 @@ static void write_scores(const tutorial *t, FILE *file)
     fprintf(file, "</tr></table>\n");
 }
 
-static void write_times(const tutorial *t, FILE *file)
-{
-    size_t i;
-    const json_t *row;
-    fprintf(file, "<table><tr><th>batch &#215; tokens</th><th>threads</th><th>dense, ms</th>"
-                  "<th>2:4, ms</th><th>speedup</th></tr>\n");
-    json_array_foreach (times(t), i, row)
-        fprintf(file,
-                "<tr><td>%.0f &#215; %.0f</td><td>%.0f</td><td>%.2f</td><td>%.2f</td>"
-                "<td>%.2f</td></tr>\n",
-                page_number(row, "batch"), page_number(row, "seq"), page_number(row, "threads"),
-                page_number(row, "dense_ms"), page_number(row, "sparse_ms"),
-                page_number(row, "ratio"));
-    fprintf(file, "</table>\n");
-}
-
 static int write_page(const tutorial *t, FILE *file)
 {
     page_begin(file, "2:4 question answering");
@@ -129,7 +105,7 @@ static int write_page(const tutorial *t, FILE *file)
     fprintf(file, " (%.0f questions). sparse24 %s.</p>\n", score(t, "dense", "examples"),
             s24_version());
     write_scores(t, file);
-    write_times(t, file);
+    page_times(file, times(t));
     const int code = write_curves(t, file);
     page_end(file);
     return code;
