@@ -124,6 +124,9 @@ enum { CLI_MAX_OPTIONS = 48, CLI_MAX_THREADS = 1024 /* of a context */ };
 int cli_option_collect(const cli_option **list, const cli_command *command);
 /* Fills options (zeroed) from the words after the command; operands are left in cli. */
 int cli_options_parse(cli_app *cli, void *options, int argc, char **argv);
+/* Refuses the same words of another command, which does not run. whole 0: they are some of its
+   options, and nothing is asked of what is not there. */
+int cli_options_try(cli_app *cli, const cli_command *command, int argc, char **argv, int whole);
 /* Says what was given to a command: of all its options, which were typed, and their values. */
 typedef struct cli_given {
     const cli_command *command;
@@ -215,8 +218,9 @@ struct cli_app {
     int64_t busy;        /* processes that bench keeps the cores busy with */
     char **operands;
     int operand_count;
-    int json, quiet; /* known before the options are read, so that usage errors obey them */
-    int coloured;    /* stderr takes colours */
+    int json, quiet;   /* known before the options are read, so that usage errors obey them */
+    int coloured;      /* stderr takes colours */
+    const char *where; /* said before errors: "recipe.yaml:3"; or NULL */
     cli_progress progress;
 };
 

@@ -37,6 +37,9 @@ int cli_command_unknown(cli_app *cli, const char *name)
     if (!S24_SERVE && !strcmp(name, "serve"))
         return cli_fail(cli, CLI_UNSUPPORTED,
                         "this build has no command 'serve': libmicrohttpd was not there");
+    if (!S24_RECIPES && !strcmp(name, "run"))
+        return cli_fail(cli, CLI_UNSUPPORTED,
+                        "this build has no command 'run': libyaml was not there");
     const char *nearest = NULL;
     int best = 3; /* a slip is at most two letters */
     for (const cli_command *const *command = cli->commands; *command; command++) {

@@ -367,3 +367,18 @@ int cli_options_parse(cli_app *cli, void *options, int argc, char **argv)
     code = check_operands(cli);
     return code == CLI_OK && !cli->common->help ? cli_rules_check(cli, &given) : code;
 }
+
+int cli_options_try(cli_app *cli, const cli_command *command, int argc, char **argv, int whole)
+{
+    parser p = {0};
+    cli_app trial = *cli;
+    void *options = calloc(1, command->options_bytes);
+    if (!options) return cli_fail(cli, CLI_IO, "out of memory");
+    trial.command = command;
+    trial.common = options;
+    parser_prepare(&p, command);
+    const int code = whole ? cli_options_parse(&trial, options, argc, argv)
+                           : read_words(&trial, &p, options, argc, argv);
+    free(options);
+    return code;
+}

@@ -67,8 +67,9 @@ int cli_fail(cli_app *cli, int exit_code, const char *format, ...)
 {
     char text[2048];
     va_list arguments;
+    const int begun = cli->where ? snprintf(text, sizeof text, "%.1000s: ", cli->where) : 0;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    vsnprintf(text + begun, sizeof text - (size_t)begun, format, arguments);
     va_end(arguments);
     return fail_text(cli, exit_code, text);
 }

@@ -22,6 +22,7 @@ libjansson-dev /usr/include/jansson.h
 libutf8proc-dev /usr/include/utf8proc.h
 libdnnl-dev /usr/include/dnnl.h
 libmicrohttpd-dev /usr/include/microhttpd.h
+libyaml-dev /usr/include/yaml.h
 libjpeg62-turbo-dev /usr/include/jpeglib.h
 libcmocka-dev /usr/include/cmocka.h
 python3 python3

@@ -21,6 +21,8 @@ COMMANDS = ("tutorial prune sensitivity train convert pack unpack check info emb
             "classify eval generate bench plan help").split()
 if os.environ.get("S24_SERVE") != "0":  # builds without libmicrohttpd lack it
     COMMANDS.insert(COMMANDS.index("bench"), "serve")
+if os.environ.get("S24_RECIPES") != "0":  # and those without libyaml this one
+    COMMANDS.insert(COMMANDS.index("convert"), "run")
 
 
 CACHE = tempfile.mkdtemp()  # what is measured goes there, and with the tests

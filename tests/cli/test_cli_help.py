@@ -9,7 +9,8 @@ import unittest
 from cli_case import BUILD, COMMANDS, SOURCE, Scratch, one_object, run
 
 COMMON = {"threads", "isa", "device", "json", "quiet", "help"}
-WRITERS = {"tutorial", "prune", "train", "convert", "pack", "unpack", "embed", "eval", "bench"}
+WRITERS = {"tutorial", "prune", "train", "convert", "pack", "unpack", "embed", "eval", "bench",
+           "run"}
 
 
 def options_of(command):
