@@ -8,12 +8,14 @@
 #include <string.h>
 
 #include "passages.h"
+#include "prune_examples.h"
 #include "sparse24/device.h"
 
 struct prune_options {
     cli_common common;
     const char *method, *pattern, *refine, *masks, *include, *exclude, *dtype, *quantize;
     passages_options passages;
+    struct train_options examples;
     int64_t reconstruct, seed;
     int packed, masks_only;
 };
@@ -54,6 +56,7 @@ static const cli_option options[] = {
                      "Texts the model is run on to learn what its layers see: UTF-8, one passage a "
                      "line. Some methods need it, and a whole model; with the others it only adds "
                      "the output error to the report."),
+    PRUNE_EXAMPLES_OPTIONS(struct prune_options),
     CLI_INCLUDE(struct prune_options, NULL),
     CLI_EXCLUDE(struct prune_options),
     {"dtype", 0, CLI_CHOICE, offsetof(struct prune_options, dtype), NULL, "keep",
@@ -67,6 +70,9 @@ static const cli_option options[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule rules[] = {
+    {CLI_ONE_OF, "text qa images", NULL, NULL},
+    {CLI_ONLY_WITH, "text qa images",
+     "method=movement method=snip method=taylor-first method=taylor-second", NULL},
     {CLI_ONLY_WITH, "ids", "calibration", NULL},
     {CLI_ONLY_WITH, "refine", "calibration", NULL},
     {CLI_ONLY_WITH, "reconstruct", "calibration", NULL},
@@ -81,6 +87,8 @@ static const cli_example examples[] = {
     {"sparse24 prune model model-24", "By magnitude: seconds, and needs nothing but the weights."},
     {"sparse24 prune model model-24 --packed --method sparsegpt --calibration passages.txt",
      "With a few hundred texts of the kind the model will read: far better quality."},
+    {"sparse24 prune qa qa-24 --method taylor-first --qa train-v1.1.json",
+     "By what a task's loss says of each weight."},
     {"sparse24 prune model model-24 --exclude '*.layer.0.*'", "Leave the first block as it is."},
     {NULL, NULL}};
 
@@ -160,14 +168,20 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
     passages given = {.count = 0};
     job j = {.cli = cli, .in = in, .pattern = o->pattern};
     s24_checkpoint *masks = NULL;
-    int code = passages_read(cli, &given, &o->passages, in);
+    s24_model_gradients *gradients = NULL;
+    struct train_options task = o->examples;
+    task.include = o->include;
+    task.exclude = o->exclude;
+    task.max_tokens = o->passages.max_tokens;
+    int code = prune_gradients(cli, &gradients, &task, o->passages.samples, in);
+    if (code == CLI_OK) code = passages_read(cli, &given, &o->passages, in);
     if (code == CLI_OK && o->masks)
         code = cli_status(cli, s24_checkpoint_open(&masks, cli->ctx, o->masks));
     if (code == CLI_OK && cli->json) code = make_layers(&j);
     s24_model_prune_opts opts = {.size = sizeof opts,
                                  .prune = {.size = sizeof opts.prune,
                                            .criterion = o->method,
-                                           .device = device,
+                                           .device = gradients ? NULL : device,
                                            .refine = o->refine,
                                            .pattern = o->pattern,
                                            .seed = (uint64_t)o->seed},
@@ -186,10 +200,12 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                                  .quantize = o->quantize,
                                  .reconstruct = o->reconstruct,
                                  .masks = masks,
+                                 .gradients = gradients,
                                  .masks_only = o->masks_only};
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));
     if (code == CLI_OK) code = report(cli, &j);
+    s24_model_gradients_destroy(gradients);
     s24_checkpoint_close(masks);
     free(j.layers);
     passages_free(&given);
@@ -207,6 +223,11 @@ static int run(cli_app *cli, const void *opaque)
     if (s24_criterion_needs_stats(o->method) == 1 && !cli_on_cpu(cli))
         return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --method %s runs on the CPU only",
                         cli->common->device, o->method);
+    if (s24_criterion_needs_gradients(o->method) == 1 &&
+        !(o->examples.text || o->examples.qa || o->examples.images))
+        return cli_fail(cli, CLI_USAGE,
+                        "--method %s needs examples of a task: --text, --qa or --images",
+                        o->method);
     if (!s24_pattern_group(o->pattern))
         return cli_fail(cli, CLI_USAGE, "--pattern: '%s' is no pattern; see 'sparse24 help prune'",
                         o->pattern);

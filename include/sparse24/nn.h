@@ -363,6 +363,8 @@ typedef struct s24_layer_report {
     const char *pattern; /* that it was pruned to, or was tried with */
 } s24_layer_report;
 
+struct s24_model_gradients; /* train.h */
+
 typedef struct s24_model_prune_opts {
     size_t size;           /* sizeof(s24_model_prune_opts) */
     s24_prune_opts prune;  /* criterion and its parameters; its size may be 0 here */
@@ -392,6 +394,9 @@ typedef struct s24_model_prune_opts {
     /* 1: out_path is a .safetensors file of such masks, u8, of the pruned tensors and nothing else.
        Excludes packed, dtype, quantize and reconstruct. */
     int masks_only;
+    /* What examples say of the same model's weights, for criteria that need gradients and for a
+       score of the caller's. NULL: none. */
+    const struct s24_model_gradients *gradients;
 } s24_model_prune_opts;
 
 /*

@@ -399,13 +399,18 @@ typedef struct s24_stats s24_stats;
    for what goes; Frantar and Alistarh, ICML 2023; then what stays is refitted by least squares),
    "alps" (choice and weights together, by alternating directions; Meng et al., NeurIPS 2024), "ria"
    (shares of row and column; Zhang et al., ICLR 2024), "nowag" (rows and columns of norm 1; Liu et
-   al., 2025), "activation-norm" (the input's norm), "block-norm" (w²), "random" (of the seed);
+   al., 2025), "activation-norm" (the input's norm), "block-norm" (w²), "random" (of the seed); of a
+   loss on examples, whose gradient is g, "movement" (−w·E g; Sanh et al., 2020, of one look),
+   "snip" (|w·E g|; Lee et al., 2019), "taylor-first" (|w|·E|g|; Molchanov et al., 2017),
+   "taylor-second" (|w²·E g²/2 − w·E g|, the second order by Fisher's diagonal; LeCun et al., 1990);
    "tile-best", "tile-greedy", "tile-signed", "tile-causal1122": 2:4 along k and along n at once, as
    S24_SELECT_TILE_* choose. */
 S24_API const char *s24_criterion_name(int index);
 /* 1 if the criterion needs s24_stats of its layer's input, 0 if not, -1 if there is none of that
    name. */
 S24_API int s24_criterion_needs_stats(const char *criterion);
+/* The same of s24_prune_opts.gradients. */
+S24_API int s24_criterion_needs_gradients(const char *criterion);
 
 /* An empty k×k Gram matrix for inputs of width k. Errors: SHAPE, MEMORY. */
 S24_API s24_status s24_stats_create(s24_stats **out, s24_ctx *ctx, int64_t k);
@@ -414,6 +419,12 @@ S24_API void s24_stats_destroy(s24_stats *stats);
    Errors: SHAPE, DTYPE, NOT_FINITE, MEMORY. */
 S24_API s24_status s24_stats_add(s24_stats *stats, s24_ctx *ctx, const s24_dense *x);
 
+/* What examples say of a weight: means over them of its loss's gradient, of that one's size and of
+   its square, each [rows, cols], finite. */
+typedef struct s24_weight_gradients {
+    const float *mean, *size, *square;
+} s24_weight_gradients;
+
 /* What a score is made of. */
 typedef struct s24_score_inputs {
     int64_t rows, cols;
@@ -421,6 +432,7 @@ typedef struct s24_score_inputs {
     const double *norms; /* [cols]: of the layer's inputs, column by column; NULL without stats */
     const double *gram;  /* [cols, cols]: the inputs' Gram matrix, its lower triangle; or NULL */
     uint64_t seed;       /* s24_prune_opts.seed */
+    const s24_weight_gradients *gradients; /* s24_prune_opts.gradients; or NULL */
 } s24_score_inputs;
 /* scores [rows, cols]: what is larger stays. Called once for each weight, on the calling thread.
    What it returns, if not OK, ends the call with the sentence that it left in the context. */
@@ -442,6 +454,9 @@ typedef struct s24_prune_opts {
     uint64_t seed;       /* random */
     s24_score_fn *score; /* a criterion of the caller's in place of one by name; NULL: none */
     void *score_user;    /* is handed to it */
+    /* Of the weight, [n, k] as it is: movement, snip, taylor-…; a score of the caller's may read
+       them, too. NULL: none. */
+    const s24_weight_gradients *gradients;
 } s24_prune_opts;
 
 /*

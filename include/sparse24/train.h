@@ -3,7 +3,7 @@
  * sparse24/train: transformers forward and backward, and the loop that trains them. Part of
  * libsparse24-nn; the rules of nn.h hold here too.
  *
- *   1  transformers     2  gradients     3  training
+ *   1  transformers     2  gradients     3  training     4  gradients to prune by
  */
 #ifndef SPARSE24_TRAIN_H
 #define SPARSE24_TRAIN_H
@@ -285,6 +285,31 @@ S24_API s24_status s24_text_source_create(s24_text_source **out, s24_ctx *ctx, c
                                           int next_token);
 S24_API void s24_text_source_destroy(s24_text_source *source);
 S24_API const s24_train_source *s24_text_source_get(const s24_text_source *source);
+
+/* ---- 4. gradients to prune by ---------------------------------------------------------------- */
+
+/* The means, over examples, of the gradients of a model's matrices, of their sizes and of their
+   squares: what s24_model_prune hands to criteria as s24_weight_gradients. */
+typedef struct s24_model_gradients s24_model_gradients;
+
+typedef struct s24_model_gradients_opts {
+    size_t size;                   /* sizeof(s24_model_gradients_opts) */
+    s24_objective objective;       /* its size may be 0 here; its counts are not read */
+    int64_t examples;              /* the first so many of the source; default: all */
+    const char *include, *exclude; /* of which matrices, as s24_tensor_is_selected */
+} s24_model_gradients_opts;
+
+/*
+ * Passes over the examples one by one, with a transformer that was made to train and whose
+ * gradients are lost; it may lie on a device. The result has three f32 for each weight of the
+ * matrices, in host memory. Errors: ARGUMENT (no examples, no matrix), NUMERIC (a gradient that is
+ * not finite), INTERRUPTED, MEMORY, those of s24_transformer_gradients and of the source.
+ */
+S24_API s24_status s24_model_gradients_create(s24_model_gradients **out, s24_ctx *ctx,
+                                              s24_transformer *transformer,
+                                              const s24_train_source *source,
+                                              const s24_model_gradients_opts *opts);
+S24_API void s24_model_gradients_destroy(s24_model_gradients *gradients);
 
 #ifdef __cplusplus
 }

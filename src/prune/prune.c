@@ -9,10 +9,9 @@
 #include "prune/prune_patterns.h"
 
 static const s24i_criterion criteria[] = {
-#define SCORE(name, needs_stats, select, score)                                                    \
-    {name, needs_stats, select, S24I_ALL_PATTERNS, s24i_prune_scored, score},
-#define CRITERION(name, needs_stats, select, patterns, run)                                        \
-    {name, needs_stats, select, patterns, run, NULL},
+#define SCORE(name, needs, select, score)                                                          \
+    {name, needs, select, S24I_ALL_PATTERNS, s24i_prune_scored, score},
+#define CRITERION(name, needs, select, patterns, run) {name, needs, select, patterns, run, NULL},
 #include "prune/criteria.def"
 #undef SCORE
 #undef CRITERION
@@ -34,7 +33,13 @@ const char *s24_criterion_name(int index)
 int s24_criterion_needs_stats(const char *criterion)
 {
     const s24i_criterion *found = find_criterion(criterion);
-    return found ? found->needs_stats : -1;
+    return found ? (found->needs & S24I_NEEDS_STATS) != 0 : -1;
+}
+
+int s24_criterion_needs_gradients(const char *criterion)
+{
+    const s24i_criterion *found = find_criterion(criterion);
+    return found ? (found->needs & S24I_NEEDS_GRADIENTS) != 0 : -1;
 }
 
 static s24_status check_weight(s24_ctx *ctx, const s24_dense *w, const s24i_pattern *pattern)
@@ -84,6 +89,11 @@ static s24_status read_criterion(s24_ctx *ctx, settings *s)
             "the criterion \"%s\" runs on the CPU only", s->criterion->name);
     REQUIRE(ctx, !o->device || two_four, S24_ERROR_UNSUPPORTED,
             "the pattern \"%s\" is made on the CPU only", o->pattern);
+    const s24_weight_gradients *g = o->gradients;
+    REQUIRE(ctx,
+            !(s->criterion->needs & S24I_NEEDS_GRADIENTS) || (g && g->mean && g->size && g->square),
+            S24_ERROR_ARGUMENT, "the criterion \"%s\" needs gradients of the weight",
+            s->criterion->name);
     TRY(s24i_refinements_read(ctx, &s->refinements, o->refine));
     return s24i_refinements_check(ctx, s->refinements, two_four);
 }
@@ -106,7 +116,7 @@ static s24_status read_options(s24_ctx *ctx, settings *s, const s24_prune_opts *
 static s24_status check_stats(s24_ctx *ctx, const s24_stats *stats, const s24_dense *w,
                               const s24i_criterion *criterion, unsigned refinements)
 {
-    REQUIRE(ctx, stats || !criterion->needs_stats, S24_ERROR_ARGUMENT,
+    REQUIRE(ctx, stats || !(criterion->needs & S24I_NEEDS_STATS), S24_ERROR_ARGUMENT,
             "the criterion \"%s\" needs statistics of the layer's inputs", criterion->name);
     REQUIRE(ctx, stats || !refinements, S24_ERROR_ARGUMENT,
             "to refine a weight needs statistics of the layer's inputs");
@@ -179,6 +189,7 @@ s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
                                 .pattern = &known.pattern,
                                 .score = known.opts.score ? known.opts.score : criterion->score,
                                 .score_user = known.opts.score_user,
+                                .gradients = known.opts.gradients,
                                 .seed = known.opts.seed,
                                 .dampening = known.opts.dampening,
                                 .block = known.opts.block,

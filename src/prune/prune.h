@@ -29,6 +29,7 @@ typedef struct s24i_prune_job {
     const s24i_pattern *pattern;
     s24_score_fn *score; /* of the criterion, or the caller's; NULL: it has none */
     void *score_user;
+    const s24_weight_gradients *gradients; /* or NULL */
     uint64_t seed;
     double dampening;
     int64_t block;
@@ -44,17 +45,18 @@ typedef enum s24i_patterns {
     S24I_ALL_PATTERNS
 } s24i_patterns;
 
+enum { S24I_NEEDS_STATS = 1, S24I_NEEDS_GRADIENTS = 2 };
 typedef struct s24i_criterion {
     const char *name;
-    int needs_stats;
+    int needs; /* bits: S24I_NEEDS_… */
     s24_select select;
     s24i_patterns patterns;
     s24_status (*run)(s24_ctx *ctx, const s24i_prune_job *job);
     s24_score_fn *score;
 } s24i_criterion;
 
-#define SCORE(name, needs_stats, select, score) s24_score_fn score;
-#define CRITERION(name, needs_stats, select, patterns, run)
+#define SCORE(name, needs, select, score) s24_score_fn score;
+#define CRITERION(name, needs, select, patterns, run)
 #include "prune/criteria.def"
 #undef SCORE
 #undef CRITERION

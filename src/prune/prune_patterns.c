@@ -292,6 +292,7 @@ s24_status s24i_prune_scored(s24_ctx *ctx, const s24i_prune_job *job)
                                      .w = job->w,
                                      .norms = job->stats ? norms : NULL,
                                      .gram = job->stats ? job->stats->gram : NULL,
+                                     .gradients = job->gradients,
                                      .seed = job->seed};
     const choice c = {job->pattern, scores, keep, job->n, job->k};
     s24_status status = job->score(job->score_user, ctx, scores, &inputs);

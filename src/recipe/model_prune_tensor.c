@@ -4,6 +4,7 @@
  * rounded to the dtype it is written in, written and reported.
  */
 #include "io/checkpoint/checkpoint.h"
+#include "recipe/model_gradients.h"
 #include "recipe/model_prune.h"
 
 #include <math.h>
@@ -191,18 +192,45 @@ static s24_status find_mask(masked *m, const s24i_pruner *pruner, const s24_tens
     return S24_OK;
 }
 
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* A tensor's gradients as rows of [n, k], in *turned where the model has them the other way. */
+static s24_status find_gradients(s24_weight_gradients *found, float **turned,
+                                 const s24i_pruner *pruner, const s24_tensor *tensor)
+{
+    const s24_model_gradients *all = pruner->opts.gradients;
+    const int64_t rows = s24i_stored_side(tensor, 0), cols = s24i_stored_side(tensor, 1);
+    REQUIRE(pruner->ctx, s24i_model_gradients_find(found, all, tensor->name), S24_ERROR_ARGUMENT,
+            "no gradients were taken of this tensor");
+    if (!tensor->transposed) return S24_OK;
+    const float *planes[] = {found->mean, found->size, found->square};
+    TRY(s24i_alloc_elems(turned, pruner->ctx, 3 * rows * cols, sizeof **turned, "gradients"));
+    for (int i = 0; i < 3; i++)
+        s24i_transpose(*turned + i * rows * cols, planes[i], rows, cols);
+    *found = (s24_weight_gradients){*turned, *turned + rows * cols, *turned + 2 * rows * cols};
+    return S24_OK;
+}
+
 /* s24_prune by the criterion, or by the tensor's mask. */
 static s24_status prune_weight(s24_prune_report *report, const s24i_pruner *pruner,
                                const s24_dense *w, const s24_tensor *tensor, const s24_stats *stats)
 {
     s24_prune_opts opts = pruner->opts.prune;
+    s24_weight_gradients gradients;
+    float *turned = NULL;
     masked m;
     if (pruner->opts.masks) {
         TRY(find_mask(&m, pruner, tensor));
         opts.score = score_by_mask;
         opts.score_user = &m;
     }
-    return s24_prune(report, pruner->ctx, w, stats, &opts);
+    if (pruner->opts.gradients) {
+        TRY(find_gradients(&gradients, &turned, pruner, tensor));
+        opts.gradients = &gradients;
+    }
+    const s24_status status = s24_prune(report, pruner->ctx, w, stats, &opts);
+    s24_ctx_free(pruner->ctx, turned);
+    return status;
 }
 
 /* ---- one tensor ------------------------------------------------------------------------------ */

@@ -98,9 +98,10 @@ class Help(unittest.TestCase):
                              {"--" + o for o in options_of(command)})
         self.assertEqual(complete("sparse24", "prune", "--method", ""),
                          {"magnitude", "wanda", "sparsegpt", "alps", "ria", "nowag",
-                          "activation-norm", "block-norm", "random", "tile-best", "tile-greedy",
-                          "tile-signed", "tile-causal1122"})
-        self.assertEqual(complete("sparse24", "prune", "--method", "s"), {"sparsegpt"})
+                          "activation-norm", "block-norm", "movement", "snip", "taylor-first",
+                          "taylor-second", "random", "tile-best", "tile-greedy", "tile-signed",
+                          "tile-causal1122"})
+        self.assertEqual(complete("sparse24", "prune", "--method", "sp"), {"sparsegpt"})
         self.assertEqual(complete("sparse24", "bench", "--set", "b"), {"bert-base"})
         self.assertEqual(complete("sparse24", "help", "unp"), {"unpack"})
         self.assertEqual(complete("sparse24", "check", "f"), set(), "then files complete")
@@ -150,7 +151,7 @@ class Help(unittest.TestCase):
         self.assertEqual(complete("sparse24 unp"), {"unpack"})
         self.assertGreaterEqual(complete("sparse24 prune --"),
                                 {"--" + o for o in options_of("prune")})
-        self.assertEqual(complete("sparse24 prune --method s"), {"sparsegpt"})
+        self.assertEqual(complete("sparse24 prune --method sp"), {"sparsegpt"})
         self.assertEqual(complete("sparse24 prune --dtype=b"), {"--dtype=bf16"})
         self.assertIn("f32,bf16", complete("sparse24 bench --dtype f32,"))
         self.assertEqual(complete("sparse24 help unp"), {"unpack"})

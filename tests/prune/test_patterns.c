@@ -70,6 +70,7 @@ static void every_criterion_makes_the_patterns_it_can(void **state)
             const s24_prune_opts opts = {.size = sizeof opts,
                                          .criterion = s24_criterion_name(c),
                                          .pattern = samples[p].text,
+                                         .gradients = made_gradients(),
                                          .seed = 3};
             const s24_status status = prune(&f, &opts);
             if (status == S24_ERROR_UNSUPPORTED) {
@@ -83,7 +84,7 @@ static void every_criterion_makes_the_patterns_it_can(void **state)
     }
     assert_null(s24_pattern_syntax(sizeof samples / sizeof *samples));
     assert_null(s24_pattern_syntax(-1));
-    assert_true(made >= 7 * 7 + 2); /* seven scores, and N:M of sparsegpt and alps */
+    assert_true(made >= 11 * 7 + 2); /* eleven scores, and N:M of sparsegpt and alps */
     destroy(&f);
 }
 
@@ -201,6 +202,43 @@ static void a_score_of_the_callers_takes_a_rows_place(void **state)
     destroy(&f);
 }
 
+/* What the rows of gradients say, each by its place in `names`. */
+static s24_status by_gradients(void *user, s24_ctx *ctx, double *scores, const s24_score_inputs *in)
+{
+    const int rule = *(int *)user;
+    (void)ctx;
+    for (int64_t i = 0; i < in->rows * in->cols; i++) {
+        const double w = in->w[i], first = w * in->gradients->mean[i];
+        const double rules[] = {-first, fabs(first), fabs(w) * in->gradients->size[i],
+                                fabs(w * w / 2 * in->gradients->square[i] - first)};
+        scores[i] = rules[rule];
+    }
+    return S24_OK;
+}
+
+static void scores_of_gradients_are_what_they_say(void **state)
+{
+    static const char *const names[] = {"movement", "snip", "taylor-first", "taylor-second"};
+    (void)state;
+    fixture f = make();
+    float theirs[N * K];
+    for (int i = 0; i < 4; i++) {
+        s24_prune_opts opts = {
+            .size = sizeof opts, .criterion = names[i], .pattern = "unstructured:0.6"};
+        assert_int_equal(prune(&f, &opts), S24_ERROR_ARGUMENT);
+        assert_non_null(strstr(s24_ctx_error(f.ctx), "needs gradients of the weight"));
+        opts.gradients = made_gradients();
+        assert_int_equal(prune(&f, &opts), S24_OK);
+        memcpy(theirs, f.w, sizeof theirs);
+        opts.criterion = NULL;
+        opts.score = by_gradients;
+        opts.score_user = &i;
+        assert_int_equal(prune(&f, &opts), S24_OK);
+        assert_memory_equal(theirs, f.w, sizeof theirs);
+    }
+    destroy(&f);
+}
+
 static void what_is_no_pattern_is_refused(void **state)
 {
     static const struct {
@@ -242,6 +280,7 @@ int main(void)
         cmocka_unit_test(least_squares_refine_any_pattern),
         cmocka_unit_test(seeds_change_what_is_random),
         cmocka_unit_test(a_score_of_the_callers_takes_a_rows_place),
+        cmocka_unit_test(scores_of_gradients_are_what_they_say),
         cmocka_unit_test(what_is_no_pattern_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

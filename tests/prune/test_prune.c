@@ -214,7 +214,8 @@ static void check_shape(s24_ctx *ctx, const char *criterion, int64_t n, int64_t 
     memcpy(w, before, (size_t)(n * k) * sizeof *w);
     memcpy(expected, before, (size_t)(n * k) * sizeof *w);
     s24_dense weight = view(w, n, k);
-    s24_prune_opts opts = {.size = sizeof opts, .criterion = criterion};
+    s24_prune_opts opts = {
+        .size = sizeof opts, .criterion = criterion, .gradients = made_gradients()};
     s24_prune_report report;
     assert_int_equal(s24_prune(&report, ctx, &weight, stats, &opts), S24_OK);
     assert_two_four(w, n, k);
@@ -272,6 +273,10 @@ static void the_table_names_its_criteria(void **state)
     assert_int_equal(s24_criterion_needs_stats("sparsegpt"), 1);
     assert_int_equal(s24_criterion_needs_stats("obs"), -1);
     assert_int_equal(s24_criterion_needs_stats(NULL), -1);
+    assert_int_equal(s24_criterion_needs_stats("snip"), 0);
+    assert_int_equal(s24_criterion_needs_gradients("snip"), 1);
+    assert_int_equal(s24_criterion_needs_gradients("wanda"), 0);
+    assert_int_equal(s24_criterion_needs_gradients("obs"), -1);
 }
 
 static void ties_keep_the_higher_columns(void **state)
@@ -299,7 +304,8 @@ static void a_zero_weight_stays_zero(void **state)
     for (int c = 0; s24_criterion_name(c); c++) {
         float w[16] = {0};
         s24_dense weight = view(w, 2, 8);
-        s24_prune_opts opts = {.size = sizeof opts, .criterion = s24_criterion_name(c)};
+        s24_prune_opts opts = {
+            .size = sizeof opts, .criterion = s24_criterion_name(c), .gradients = made_gradients()};
         s24_prune_report report;
         assert_int_equal(s24_prune(&report, ctx, &weight, stats, &opts), S24_OK);
         for (int i = 0; i < 16; i++)
@@ -411,7 +417,8 @@ static void thread_counts_give_the_same_bits_of(const char *criterion)
         s24_stats *stats = stats_of(ctx, x, TOKENS, K);
         float *w = random_floats(N * K, 32);
         s24_dense weight = view(w, N, K);
-        s24_prune_opts opts = {.size = sizeof opts, .criterion = criterion};
+        s24_prune_opts opts = {
+            .size = sizeof opts, .criterion = criterion, .gradients = made_gradients()};
         assert_int_equal(s24_prune(NULL, ctx, &weight, stats, &opts), S24_OK);
         if (first) assert_memory_equal(w, first, N * K * sizeof *w);
         if (first)

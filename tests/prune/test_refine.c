@@ -45,7 +45,10 @@ static void free_layer(layer *l)
 static void prune(const layer *l, s24_ctx *ctx, const char *criterion, const char *refine)
 {
     s24_dense weight = view(l->w, l->n, l->k);
-    const s24_prune_opts opts = {.size = sizeof opts, .criterion = criterion, .refine = refine};
+    const s24_prune_opts opts = {.size = sizeof opts,
+                                 .criterion = criterion,
+                                 .refine = refine,
+                                 .gradients = made_gradients()};
     memcpy(l->w, l->before, (size_t)(l->n * l->k) * sizeof *l->w);
     assert_int_equal(s24_prune(NULL, ctx, &weight, l->stats, &opts), S24_OK);
 }

@@ -74,6 +74,21 @@ static inline s24_dense view(float *data, int64_t rows, int64_t cols)
     return (s24_dense){data, S24_F32, rows, cols, 0};
 }
 
+/* Made up gradients of a weight of at most 16384 elements, for the criteria that need some. */
+static inline const s24_weight_gradients *made_gradients(void)
+{
+    enum { MOST = 16384 };
+    static float mean[MOST], size[MOST], square[MOST];
+    static const s24_weight_gradients all = {mean, size, square};
+    uint64_t seed = 77;
+    for (int i = 0; i < MOST; i++) {
+        mean[i] = test_uniform(&seed);
+        size[i] = 1.5f * fabsf(mean[i]);
+        square[i] = 2.5f * mean[i] * mean[i];
+    }
+    return &all;
+}
+
 static inline s24_stats *stats_of(s24_ctx *ctx, float *x, int64_t tokens, int64_t k)
 {
     s24_stats *stats;
