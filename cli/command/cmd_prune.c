@@ -13,7 +13,8 @@
 
 struct prune_options {
     cli_common common;
-    const char *method, *pattern, *refine, *masks, *include, *exclude, *dtype, *quantize;
+    const char *method, *pattern, *refine, *masks, *include, *exclude, *dtype, *quantize, *scope,
+        *normalize;
     passages_options passages;
     struct train_options examples;
     int64_t reconstruct, seed;
@@ -26,6 +27,18 @@ static const char *prune_dtype(int index)
     return index == 0 ? "keep" : cli_dtype_at(list, index - 1);
 }
 
+static const char *prune_scope(int index)
+{
+    static const char *const names[] = {"local", "global", NULL};
+    return names[index];
+}
+
+static const char *prune_normalize(int index)
+{
+    static const char *const names[] = {"none", "layer", NULL};
+    return names[index];
+}
+
 static const cli_option options[] = {
     {"method", 0, CLI_CHOICE, offsetof(struct prune_options, method), "METHOD", "magnitude",
      "How to choose the two weights of four that stay.", s24_criterion_name},
@@ -35,6 +48,14 @@ static const cli_option options[] = {
      "block:RxC:SHARE, weight-norm:LEVEL:RxC:ZEROS, diagonal:WIDTH. Only 2:4 is packed and run "
      "as such; others are dense with zeros.",
      NULL},
+    {"scope", 0, CLI_CHOICE, offsetof(struct prune_options, scope), NULL, "local",
+     "Of a pattern unstructured:SHARE: the share is of each layer (local), or of all together, so "
+     "that some layers lose more (global).",
+     prune_scope},
+    {"normalize", 0, CLI_CHOICE, offsetof(struct prune_options, normalize), NULL, "none",
+     "Compare scores of a global scope as they are (none), or divided by their layer's mean "
+     "(layer).",
+     prune_normalize},
     {"seed", 0, CLI_COUNT, offsetof(struct prune_options, seed), "N", NULL, "Of the method random.",
      NULL},
     {"refine", 0, CLI_LIST, offsetof(struct prune_options, refine), "LIST", NULL,
@@ -73,6 +94,7 @@ static const cli_rule rules[] = {
     {CLI_ONE_OF, "text qa images", NULL, NULL},
     {CLI_ONLY_WITH, "text qa images",
      "method=movement method=snip method=taylor-first method=taylor-second", NULL},
+    {CLI_ONLY_WITH, "normalize=layer", "scope=global", NULL},
     {CLI_ONLY_WITH, "ids", "calibration", NULL},
     {CLI_ONLY_WITH, "refine", "calibration", NULL},
     {CLI_ONLY_WITH, "reconstruct", "calibration", NULL},
@@ -201,6 +223,8 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                                  .reconstruct = o->reconstruct,
                                  .masks = masks,
                                  .gradients = gradients,
+                                 .global = !strcmp(o->scope, "global"),
+                                 .normalize = !strcmp(o->normalize, "layer"),
                                  .masks_only = o->masks_only};
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));

@@ -490,6 +490,11 @@ typedef struct s24_prune_report {
  */
 S24_API s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
                              const s24_stats *stats, const s24_prune_opts *opts);
+/* scores [n, k] contiguous: what the criterion, or opts' score, gives each weight, of which the
+   largest would stay. w stays as it is. Errors: those of s24_prune, UNSUPPORTED (a criterion that
+   chooses weights together: sparsegpt, alps, tile-…). */
+S24_API s24_status s24_prune_scores(double *scores, s24_ctx *ctx, const s24_dense *w,
+                                    const s24_stats *stats, const s24_prune_opts *opts);
 
 typedef struct s24_round_opts {
     size_t size;             /* sizeof(s24_round_opts) */

@@ -166,37 +166,62 @@ static s24_status prune_copies(s24_prune_report *report, s24_ctx *ctx, const s24
     return S24_OK;
 }
 
+/* What both calls begin with: options, checks, and room for `copies` of the weight. */
+static s24_status begin(s24_ctx *ctx, settings *known, s24i_prune_job *job, const s24_dense *w,
+                        const s24_stats *stats, const s24_prune_opts *opts)
+{
+    TRY(read_options(ctx, known, opts));
+    TRY(check_weight(ctx, w, &known->pattern));
+    TRY(check_stats(ctx, stats, w, known->criterion, known->refinements));
+    *job =
+        (s24i_prune_job){.n = w->rows,
+                         .k = w->cols,
+                         .stats = stats,
+                         .pattern = &known->pattern,
+                         .score = known->opts.score ? known->opts.score : known->criterion->score,
+                         .score_user = known->opts.score_user,
+                         .gradients = known->opts.gradients,
+                         .seed = known->opts.seed,
+                         .dampening = known->opts.dampening,
+                         .block = known->opts.block,
+                         .select = known->criterion->select,
+                         .refinements = known->refinements,
+                         .device = known->opts.device};
+    size_t bytes;
+    if (!s24i_mul_overflow((size_t)w->rows, (size_t)w->cols, &bytes) &&
+        !s24i_mul_overflow(bytes, 2 * sizeof(float), &bytes))
+        job->w = s24_ctx_alloc(ctx, bytes);
+    REQUIRE(ctx, job->w, S24_ERROR_MEMORY, "out of memory to prune a weight of [%lld, %lld]",
+            (long long)w->rows, (long long)w->cols);
+    return S24_OK;
+}
+
 s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
                      const s24_stats *stats, const s24_prune_opts *opts)
 {
     settings known;
-    size_t bytes;
+    s24i_prune_job job;
     REQUIRE(ctx, ctx && w, S24_ERROR_ARGUMENT, "s24_prune: ctx and w are required");
-    TRY(read_options(ctx, &known, opts));
-    TRY(check_weight(ctx, w, &known.pattern));
-    const s24i_criterion *criterion = known.criterion;
-    TRY(check_stats(ctx, stats, w, criterion, known.refinements));
-    void *copies = NULL;
-    if (!s24i_mul_overflow((size_t)w->rows, (size_t)w->cols, &bytes) &&
-        !s24i_mul_overflow(bytes, 2 * sizeof(float), &bytes))
-        copies = s24_ctx_alloc(ctx, bytes);
-    REQUIRE(ctx, copies, S24_ERROR_MEMORY, "out of memory to prune a weight of [%lld, %lld]",
-            (long long)w->rows, (long long)w->cols);
-    const s24i_prune_job job = {.n = w->rows,
-                                .k = w->cols,
-                                .w = copies,
-                                .stats = stats,
-                                .pattern = &known.pattern,
-                                .score = known.opts.score ? known.opts.score : criterion->score,
-                                .score_user = known.opts.score_user,
-                                .gradients = known.opts.gradients,
-                                .seed = known.opts.seed,
-                                .dampening = known.opts.dampening,
-                                .block = known.opts.block,
-                                .select = criterion->select,
-                                .refinements = known.refinements,
-                                .device = known.opts.device};
-    s24_status status = prune_copies(report, ctx, w, criterion, &job);
-    s24_ctx_free(ctx, copies);
+    TRY(begin(ctx, &known, &job, w, stats, opts));
+    const s24_status status = prune_copies(report, ctx, w, known.criterion, &job);
+    s24_ctx_free(ctx, job.w);
+    return status;
+}
+
+s24_status s24_prune_scores(double *scores, s24_ctx *ctx, const s24_dense *w,
+                            const s24_stats *stats, const s24_prune_opts *opts)
+{
+    settings known;
+    s24i_prune_job job;
+    REQUIRE(ctx, ctx && w && scores, S24_ERROR_ARGUMENT,
+            "s24_prune_scores: scores, ctx and w are required");
+    TRY(begin(ctx, &known, &job, w, stats, opts));
+    s24_status status = copy_weight(ctx, job.w, w);
+    if (status == S24_OK && !job.score)
+        status = s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED,
+                              "the criterion \"%s\" chooses weights together and scores none",
+                              known.criterion->name);
+    if (status == S24_OK) status = s24i_prune_scores(ctx, &job, scores);
+    s24_ctx_free(ctx, job.w);
     return status;
 }

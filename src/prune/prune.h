@@ -63,6 +63,8 @@ typedef struct s24i_criterion {
 s24_status s24i_prune_sparsegpt(s24_ctx *ctx, const s24i_prune_job *job);
 s24_status s24i_prune_alps(s24_ctx *ctx, const s24i_prune_job *job);
 s24_status s24i_prune_tiles(s24_ctx *ctx, const s24i_prune_job *job);
+/* scores [n, k]: what job->score gives, finite. */
+s24_status s24i_prune_scores(s24_ctx *ctx, const s24i_prune_job *job, double *scores);
 /* Zeroes what job->pattern drops by job->score. */
 s24_status s24i_prune_scored(s24_ctx *ctx, const s24i_prune_job *job);
 /* The same choice as a criterion's with a way to select, made on job->device. */

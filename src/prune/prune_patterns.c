@@ -276,31 +276,40 @@ int64_t s24_pattern_group(const char *text)
     return 0;
 }
 
-s24_status s24i_prune_scored(s24_ctx *ctx, const s24i_prune_job *job)
+s24_status s24i_prune_scores(s24_ctx *ctx, const s24i_prune_job *job, double *scores)
 {
-    const int64_t count = job->n * job->k;
-    const size_t one = sizeof(double);
-    double *scores = s24_ctx_alloc(ctx, (size_t)count * (one + 1) + (size_t)job->k * one);
-    REQUIRE(ctx, scores, S24_ERROR_MEMORY, "out of memory for the scores of [%lld, %lld]",
-            (long long)job->n, (long long)job->k);
-    double *norms = scores + count;
-    uint8_t *keep = (uint8_t *)(norms + job->k);
+    double *norms = NULL;
+    if (job->stats) norms = s24_ctx_alloc(ctx, (size_t)job->k * sizeof *norms);
+    REQUIRE(ctx, norms || !job->stats, S24_ERROR_MEMORY, "out of memory for %lld norms",
+            (long long)job->k);
     for (int64_t j = 0; j < job->k && job->stats; j++)
         norms[j] = sqrt(job->stats->gram[j * (job->k + 1)]);
     const s24_score_inputs inputs = {.rows = job->n,
                                      .cols = job->k,
                                      .w = job->w,
-                                     .norms = job->stats ? norms : NULL,
+                                     .norms = norms,
                                      .gram = job->stats ? job->stats->gram : NULL,
                                      .gradients = job->gradients,
                                      .seed = job->seed};
+    const s24_status status = job->score(job->score_user, ctx, scores, &inputs);
+    s24_ctx_free(ctx, norms);
+    TRY(status);
+    for (int64_t i = 0; i < job->n * job->k; i++)
+        REQUIRE(ctx, isfinite(scores[i]), S24_ERROR_NUMERIC,
+                "the score at row %lld, column %lld is %g; expected finite ones",
+                (long long)(i / job->k), (long long)(i % job->k), scores[i]);
+    return S24_OK;
+}
+
+s24_status s24i_prune_scored(s24_ctx *ctx, const s24i_prune_job *job)
+{
+    const int64_t count = job->n * job->k;
+    double *scores = s24_ctx_alloc(ctx, (size_t)count * (sizeof *scores + 1));
+    REQUIRE(ctx, scores, S24_ERROR_MEMORY, "out of memory for the scores of [%lld, %lld]",
+            (long long)job->n, (long long)job->k);
+    uint8_t *keep = (uint8_t *)(scores + count);
     const choice c = {job->pattern, scores, keep, job->n, job->k};
-    s24_status status = job->score(job->score_user, ctx, scores, &inputs);
-    for (int64_t i = 0; i < count && status == S24_OK; i++)
-        if (!isfinite(scores[i]))
-            status = s24_ctx_fail(ctx, S24_ERROR_NUMERIC,
-                                  "the score at row %lld, column %lld is %g; expected finite ones",
-                                  (long long)(i / job->k), (long long)(i % job->k), scores[i]);
+    s24_status status = s24i_prune_scores(ctx, job, scores);
     if (status == S24_OK) status = kinds[job->pattern->kind].keep(ctx, &c);
     for (int64_t i = 0; i < count && status == S24_OK; i++)
         if (!keep[i]) job->w[i] = 0.0f;

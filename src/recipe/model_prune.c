@@ -11,6 +11,8 @@
 #include "recipe/model_prune.h"
 #include "io/checkpoint/checkpoint.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static s24_status declare(const s24i_pruner *pruner)
@@ -58,7 +60,8 @@ static s24_status write_others(const s24i_pruner *pruner, const s24_model *model
         s24i_slot slot;
         if (!model) TRY(s24_ctx_progress(pruner->ctx, "pruning", i, count));
         if (!s24i_pruner_takes(pruner, tensor)) {
-            if (!pruner->opts.masks_only) TRY(s24_writer_copy(pruner->writer, tensor));
+            if (pruner->writer && !pruner->opts.masks_only)
+                TRY(s24_writer_copy(pruner->writer, tensor));
         } else if (!model || !s24i_model_find_linear(&block, &slot, model, tensor->name)) {
             TRY(s24i_pruner_alone(pruner, tensor));
         }
@@ -97,7 +100,7 @@ static s24_status prune_with_model(const s24i_pruner *pruner)
                               model->architecture->model_type);
     if (status == S24_OK) status = check_layers(pruner, model);
     if (status == S24_OK) status = s24i_pruner_blocks(pruner, model);
-    if (status == S24_OK && pruner->writer) status = write_others(pruner, model);
+    if (status == S24_OK && !pruner->tried) status = write_others(pruner, model);
     s24_model_destroy(model);
     return status;
 }
@@ -137,6 +140,19 @@ static s24_status read_masks(const s24i_pruner *pruner)
     return S24_OK;
 }
 
+static s24_status check_scope(const s24i_pruner *pruner)
+{
+    const s24_model_prune_opts *opts = &pruner->opts;
+    static const char kind[] = "unstructured:";
+    const char *pattern = opts->prune.pattern ? opts->prune.pattern : "2:4";
+    REQUIRE(pruner->ctx, opts->global || !opts->normalize, S24_ERROR_ARGUMENT,
+            "the option normalize of pruning needs the option global");
+    REQUIRE(pruner->ctx, !opts->global || !strncmp(pattern, kind, sizeof kind - 1),
+            S24_ERROR_ARGUMENT, "global scope is of a pattern unstructured:SHARE, not of %s",
+            pattern);
+    return S24_OK;
+}
+
 static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *opts)
 {
     s24_model_prune_opts *known = &pruner->opts;
@@ -166,6 +182,7 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
             !known->packed || !known->prune.pattern || !strcmp(known->prune.pattern, "2:4"),
             S24_ERROR_ARGUMENT, "the option packed of pruning is of the pattern 2:4, not %s",
             known->prune.pattern);
+    TRY(check_scope(pruner));
     TRY(read_masks(pruner));
     TRY(read_scheme(pruner));
     REQUIRE(pruner->ctx, known->reconstruct >= 0 && !(known->reconstruct && known->quantize),
@@ -186,10 +203,38 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
     return S24_OK;
 }
 
+static s24_status walk(const s24i_pruner *pruner)
+{
+    return s24i_pruner_passages(pruner) > 0 ? prune_with_model(pruner) : write_others(pruner, NULL);
+}
+
+/* The first walk of a global scope, which writes and reports nothing. */
+static s24_status gather_scores(s24i_pruner *pruner, s24i_scope *scope)
+{
+    int64_t weights = 0, tensors = 0;
+    for (int64_t i = 0; i < s24_checkpoint_count(pruner->in); i++) {
+        const s24_tensor *tensor = s24_checkpoint_tensor(pruner->in, i);
+        if (!s24i_pruner_takes(pruner, tensor)) continue;
+        const s24_dense matrix = s24i_pruner_matrix(NULL, tensor);
+        weights += matrix.rows * matrix.cols;
+        tensors++;
+    }
+    TRY(s24i_scope_create(scope, pruner->ctx, weights, tensors));
+    s24i_pruner first = *pruner;
+    first.writer = NULL;
+    first.scope = pruner->scope = scope;
+    first.opts.reconstruct = 0;
+    TRY(walk(&first));
+    const double share = strtod(strchr(pruner->opts.prune.pattern, ':') + 1, NULL);
+    s24i_scope_divide(scope, (int64_t)nearbyint(share * (double)weights));
+    return S24_OK;
+}
+
 s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *out_path,
                            const s24_model_prune_opts *opts)
 {
     s24i_pruner pruner = {.ctx = ctx, .in = in};
+    s24i_scope scope = {.gathering = 0};
     s24_status status;
     REQUIRE(ctx, ctx && in && out_path, S24_ERROR_ARGUMENT,
             "s24_model_prune: ctx, in and out_path are required");
@@ -199,10 +244,11 @@ s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *o
                                     .model = pruner.opts.masks_only ? NULL : in};
     TRY(s24_writer_create(&pruner.writer, ctx, out_path, &writer));
     TRY_DONE(declare(&pruner));
-    TRY_DONE(s24i_pruner_passages(&pruner) > 0 ? prune_with_model(&pruner)
-                                               : write_others(&pruner, NULL));
+    if (pruner.opts.global) TRY_DONE(gather_scores(&pruner, &scope));
+    TRY_DONE(walk(&pruner));
     status = s24_writer_commit(pruner.writer);
 done:
+    s24i_scope_free(&scope, ctx);
     s24_writer_destroy(pruner.writer);
     return status;
 }

@@ -7,6 +7,7 @@
 #define S24_RECIPE_MODEL_PRUNE_H
 
 #include "model/model.h"
+#include "recipe/global_scope.h"
 
 typedef struct s24i_pruner {
     s24_ctx *ctx;
@@ -17,6 +18,7 @@ typedef struct s24i_pruner {
     int64_t group;             /* of it; 0: the row */
     const char *const *tried;  /* patterns that are measured on the dense model; NULL: it prunes */
     int64_t tried_count;
+    s24i_scope *scope; /* of opts.global; else NULL */
 } s24i_pruner;
 
 /* The number of calibration passages, texts or ids. */

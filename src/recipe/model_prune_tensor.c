@@ -8,6 +8,7 @@
 #include "recipe/model_prune.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,6 +212,28 @@ static s24_status find_gradients(s24_weight_gradients *found, float **turned,
     return S24_OK;
 }
 
+/* ---- global scope ---------------------------------------------------------------------------- */
+
+static const char *own_share(char *pattern, size_t bytes, const s24i_pruner *pruner,
+                             const s24_tensor *tensor)
+{
+    snprintf(pattern, bytes, "unstructured:%.17g", s24i_scope_share(pruner->scope, tensor));
+    return pattern;
+}
+
+static s24_status gather(const s24i_pruner *pruner, const s24_dense *w, const s24_tensor *tensor,
+                         const s24_stats *stats, const s24_prune_opts *opts)
+{
+    const int64_t count = w->rows * w->cols;
+    double *scores;
+    TRY(s24i_alloc_elems(&scores, pruner->ctx, count, sizeof *scores, "scores"));
+    const s24_status status = s24_prune_scores(scores, pruner->ctx, w, stats, opts);
+    if (status == S24_OK)
+        s24i_scope_add(pruner->scope, tensor, scores, count, pruner->opts.normalize);
+    s24_ctx_free(pruner->ctx, scores);
+    return status;
+}
+
 /* s24_prune by the criterion, or by the tensor's mask. */
 static s24_status prune_weight(s24_prune_report *report, const s24i_pruner *pruner,
                                const s24_dense *w, const s24_tensor *tensor, const s24_stats *stats)
@@ -218,6 +241,7 @@ static s24_status prune_weight(s24_prune_report *report, const s24i_pruner *prun
     s24_prune_opts opts = pruner->opts.prune;
     s24_weight_gradients gradients;
     float *turned = NULL;
+    char pattern[48];
     masked m;
     if (pruner->opts.masks) {
         TRY(find_mask(&m, pruner, tensor));
@@ -228,7 +252,11 @@ static s24_status prune_weight(s24_prune_report *report, const s24i_pruner *prun
         TRY(find_gradients(&gradients, &turned, pruner, tensor));
         opts.gradients = &gradients;
     }
-    const s24_status status = s24_prune(report, pruner->ctx, w, stats, &opts);
+    if (pruner->scope && !pruner->scope->gathering)
+        opts.pattern = own_share(pattern, sizeof pattern, pruner, tensor);
+    const s24_status status = pruner->scope && pruner->scope->gathering
+                                  ? gather(pruner, w, tensor, stats, &opts)
+                                  : s24_prune(report, pruner->ctx, w, stats, &opts);
     s24_ctx_free(pruner->ctx, turned);
     return status;
 }
@@ -297,6 +325,7 @@ static s24_status prune_to_floats(s24_prune_report *report, const s24i_pruner *p
                                   const s24_stats *stats)
 {
     TRY(prune_weight(report, pruner, w, tensor, stats));
+    if (pruner->scope && pruner->scope->gathering) return S24_OK;
     if (pruner->opts.masks_only) return write_mask(pruner, w, tensor);
     return stats && pruner->opts.reconstruct ? S24_OK : write_floats(pruner, w, tensor);
 }
@@ -324,7 +353,8 @@ static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_ten
     const s24_status status = pruner->bits
                                   ? prune_to_integers(&report, pruner, &dense, tensor, stats)
                                   : prune_to_floats(&report, pruner, &dense, tensor, stats);
-    if (status == S24_OK) give_report(pruner, tensor, &report, &how);
+    if (status == S24_OK && !(pruner->scope && pruner->scope->gathering))
+        give_report(pruner, tensor, &report, &how);
     return status;
 }
 

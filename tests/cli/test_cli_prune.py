@@ -41,6 +41,38 @@ def make_files(folder):
     (folder / "taken.safetensors").write_bytes(b"precious")
 
 
+class Scope(Scratch):
+    make = staticmethod(make_files)
+
+    def prune(self, *more):
+        self.good("prune", "many.safetensors", "p.safetensors", "--force", "--pattern",
+                  "unstructured:0.613", "--scope", "global", *more)
+        return {n: (floats(t[2]), floats(read(self.folder / "p.safetensors")[0][n][2]))
+                for n, t in read(self.folder / "many.safetensors")[0].items()}
+
+    def test_exactly_the_share_of_all_layers_goes_and_the_least_of_them(self):
+        for normalize in "none", "layer":
+            found = self.prune("--normalize", normalize)
+            kept, gone = [], []
+            for before, after in found.values():
+                mean = sum(map(abs, before)) / len(before) if normalize == "layer" else 1
+                for b, a in zip(before, after):
+                    self.assertIn(a, (0, b))
+                    (kept if a else gone).append(abs(b) / mean)
+            self.assertEqual(len(gone), round(0.613 * LAYERS * ROWS * COLS))
+            self.assertLessEqual(max(gone), min(kept) * (1 + 1e-6))
+            shares = {sum(a == 0 for a in after) for _, after in found.values()}
+            self.assertGreater(len(shares), 1)
+
+    def test_refusals(self):
+        self.refusals([
+            ("2:4", ["prune", "w.safetensors", "p", "--scope", "global"], 2,
+             "global scope is of a pattern unstructured:SHARE, not of 2:4"),
+            ("normalize", ["prune", "w.safetensors", "p", "--normalize", "layer"], 2,
+             "--normalize: layer is for --scope global"),
+        ])
+
+
 class Magnitude(Scratch):
     make = staticmethod(make_files)
 

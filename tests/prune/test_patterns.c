@@ -228,6 +228,14 @@ static void scores_of_gradients_are_what_they_say(void **state)
         assert_int_equal(prune(&f, &opts), S24_ERROR_ARGUMENT);
         assert_non_null(strstr(s24_ctx_error(f.ctx), "needs gradients of the weight"));
         opts.gradients = made_gradients();
+        const s24_dense weight = view(f.before, N, K);
+        const s24_score_inputs inputs = {
+            .rows = N, .cols = K, .w = f.before, .gradients = opts.gradients};
+        double scores[N * K], expected[N * K];
+        assert_int_equal(s24_prune_scores(scores, f.ctx, &weight, NULL, &opts), S24_OK);
+        by_gradients(&i, f.ctx, expected, &inputs);
+        for (int e = 0; e < N * K; e++)
+            assert_true(scores[e] == expected[e]);
         assert_int_equal(prune(&f, &opts), S24_OK);
         memcpy(theirs, f.w, sizeof theirs);
         opts.criterion = NULL;
@@ -236,6 +244,12 @@ static void scores_of_gradients_are_what_they_say(void **state)
         assert_int_equal(prune(&f, &opts), S24_OK);
         assert_memory_equal(theirs, f.w, sizeof theirs);
     }
+    const s24_prune_opts whole = {.size = sizeof whole, .criterion = "sparsegpt"};
+    const s24_dense weight = view(f.w, N, K);
+    double scores[N * K];
+    assert_int_equal(s24_prune_scores(scores, f.ctx, &weight, f.stats, &whole),
+                     S24_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(s24_ctx_error(f.ctx), "chooses weights together and scores none"));
     destroy(&f);
 }
 
