@@ -36,7 +36,8 @@ typedef struct s24_sparse_parts {
     int64_t rows, cols;
     int64_t block_rows, block_cols; /* of BSR: 1x4, 4x1, or a square of 8 16 32 64 128; else 0 */
     int64_t stored;
-    const int64_t *starts, *index, *rows_of;
+    const int64_t *starts;
+    const int32_t *index, *rows_of;
     const void *values;
 } s24_sparse_parts;
 
@@ -48,6 +49,8 @@ S24_API s24_format s24_format_parse(const char *name);
    be), MEMORY. */
 S24_API s24_status s24_sparse_from_parts(s24_sparse **out, s24_ctx *ctx,
                                          const s24_sparse_parts *parts);
+/* What s24_sparse_from_parts refuses, with its errors but MEMORY; nothing is copied. */
+S24_API s24_status s24_sparse_check(s24_ctx *ctx, const s24_sparse_parts *parts);
 /* What of a dense matrix is not zero, −0 being zero; of BSR every block that has such an element.
    `as` gives format and block sides alone. Errors: as above. */
 S24_API s24_status s24_sparse_create(s24_sparse **out, s24_ctx *ctx, const s24_dense *src,

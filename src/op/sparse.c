@@ -69,11 +69,10 @@ static s24_status check_line(s24_ctx *ctx, const s24_sparse_parts *p, int64_t li
 {
     for (int64_t i = p->starts[line]; i < p->starts[line + 1]; i++) {
         REQUIRE(ctx, p->index[i] >= 0 && p->index[i] < limit, S24_ERROR_FORMAT,
-                "line %" PRId64 ", index[%" PRId64 "] is %" PRId64 ", expected 0 to %" PRId64, line,
-                i, p->index[i], limit - 1);
+                "line %" PRId64 ", index[%" PRId64 "] is %d, expected 0 to %" PRId64, line, i,
+                p->index[i], limit - 1);
         REQUIRE(ctx, i == p->starts[line] || p->index[i - 1] < p->index[i], S24_ERROR_FORMAT,
-                "line %" PRId64 ", index[%" PRId64 "] is %" PRId64 " after %" PRId64
-                ", ascending ones are expected",
+                "line %" PRId64 ", index[%" PRId64 "] is %d after %d, ascending ones are expected",
                 line, i, p->index[i], p->index[i - 1]);
     }
     return S24_OK;
@@ -82,23 +81,21 @@ static s24_status check_line(s24_ctx *ctx, const s24_sparse_parts *p, int64_t li
 static s24_status check_coordinates(s24_ctx *ctx, const s24_sparse_parts *p)
 {
     for (int64_t i = 0; i < p->stored; i++) {
-        const int64_t row = p->rows_of[i], col = p->index[i];
+        const int32_t row = p->rows_of[i], col = p->index[i];
         REQUIRE(ctx, row >= 0 && row < p->rows && col >= 0 && col < p->cols, S24_ERROR_FORMAT,
-                "entry %" PRId64 " is at (%" PRId64 ", %" PRId64 "), outside [%" PRId64 ", %" PRId64
-                "]",
-                i, row, col, p->rows, p->cols);
+                "entry %" PRId64 " is at (%d, %d), outside [%" PRId64 ", %" PRId64 "]", i, row, col,
+                p->rows, p->cols);
         REQUIRE(ctx,
                 i == 0 || p->rows_of[i - 1] < row ||
                     (p->rows_of[i - 1] == row && p->index[i - 1] < col),
                 S24_ERROR_FORMAT,
-                "entry %" PRId64 " at (%" PRId64 ", %" PRId64 ") follows (%" PRId64 ", %" PRId64
-                "), each once and by rows is expected",
+                "entry %" PRId64 " at (%d, %d) follows (%d, %d), each once and by rows is expected",
                 i, row, col, p->rows_of[i - 1], p->index[i - 1]);
     }
     return S24_OK;
 }
 
-s24_status s24i_sparse_check_places(s24_ctx *ctx, const s24_sparse_parts *p)
+static s24_status check_places(s24_ctx *ctx, const s24_sparse_parts *p)
 {
     const int is_coo = p->format == S24_FORMAT_COO;
     const int64_t limit = p->format == S24_FORMAT_CSC   ? p->rows
@@ -117,27 +114,37 @@ s24_status s24i_sparse_check_places(s24_ctx *ctx, const s24_sparse_parts *p)
     return S24_OK;
 }
 
+s24_status s24_sparse_check(s24_ctx *ctx, const s24_sparse_parts *parts)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, parts, S24_ERROR_ARGUMENT, "parts is NULL");
+    TRY(s24i_sparse_check_kind(ctx, parts));
+    return check_places(ctx, parts);
+}
+
 /* ---- making ---------------------------------------------------------------------------------- */
 
 s24_status s24i_sparse_new(s24_sparse **out, s24_ctx *ctx, const s24_sparse_parts *as,
                            int64_t stored)
 {
-    const size_t piece = s24i_sparse_piece(as), number = sizeof(int64_t);
-    const size_t lines =
-        as->format == S24_FORMAT_COO ? (size_t)stored : (size_t)s24i_sparse_lines(as) + 1;
-    const size_t numbers = (lines + (size_t)stored) * number, head = (sizeof **out + 63) / 64 * 64;
+    const int is_coo = as->format == S24_FORMAT_COO;
+    const size_t piece = s24i_sparse_piece(as), number = sizeof(int32_t);
+    const size_t starts = is_coo ? 0 : (size_t)s24i_sparse_lines(as) + 1;
+    const size_t numbers =
+        starts * sizeof(int64_t) + (size_t)(1 + is_coo) * (size_t)stored * number;
+    const size_t head = (sizeof **out + 63) / 64 * 64, before = head + (numbers + 63) / 64 * 64;
     s24_sparse *matrix = NULL;
-    if ((size_t)stored < SIZE_MAX / 4 / (piece + number))
-        matrix =
-            s24i_alloc(&ctx->allocator, head + (numbers + 63) / 64 * 64 + (size_t)stored * piece);
+    if ((size_t)stored < SIZE_MAX / 4 / (piece + 2 * number))
+        matrix = s24i_alloc(&ctx->allocator, before + (size_t)stored * piece);
     REQUIRE(ctx, matrix, S24_ERROR_MEMORY,
             "out of memory for a sparse matrix of %" PRId64 " values", stored);
-    memset(matrix, 0, head + (numbers + 63) / 64 * 64 + (size_t)stored * piece);
+    memset(matrix, 0, before + (size_t)stored * piece);
     int64_t *at = (int64_t *)(void *)((char *)matrix + head);
     matrix->allocator = ctx->allocator;
-    matrix->index = at + lines;
-    *(as->format == S24_FORMAT_COO ? &matrix->rows_of : &matrix->starts) = at;
-    matrix->values = (char *)at + (numbers + 63) / 64 * 64;
+    matrix->starts = is_coo ? NULL : at;
+    matrix->index = (int32_t *)(void *)(at + starts);
+    matrix->rows_of = is_coo ? matrix->index + stored : NULL;
+    matrix->values = (char *)matrix + before;
     matrix->parts = *as;
     matrix->parts.stored = stored;
     matrix->parts.starts = matrix->starts;
@@ -166,9 +173,7 @@ s24_status s24_sparse_from_parts(s24_sparse **out, s24_ctx *ctx, const s24_spars
     s24_sparse *matrix;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
-    REQUIRE(ctx, parts, S24_ERROR_ARGUMENT, "parts is NULL");
-    TRY(s24i_sparse_check_kind(ctx, parts));
-    TRY(s24i_sparse_check_places(ctx, parts));
+    TRY(s24_sparse_check(ctx, parts));
     TRY(s24i_sparse_new(&matrix, ctx, parts, parts->stored));
     const size_t stored = (size_t)parts->stored;
     if (matrix->starts)

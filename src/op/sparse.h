@@ -8,7 +8,8 @@
 struct s24_sparse {
     s24_allocator allocator;
     s24_sparse_parts parts;
-    int64_t *starts, *index, *rows_of; /* parts', to be filled */
+    int64_t *starts; /* these are parts', to be filled */
+    int32_t *index, *rows_of;
     char *values;
 };
 
@@ -27,8 +28,6 @@ static inline int64_t s24i_sparse_lines(const s24_sparse_parts *p)
 }
 /* Checks format, dtype, sides and block. ARGUMENT, DTYPE, SHAPE. */
 s24_status s24i_sparse_check_kind(s24_ctx *ctx, const s24_sparse_parts *as);
-/* Checks indices: order and range. FORMAT. */
-s24_status s24i_sparse_check_places(s24_ctx *ctx, const s24_sparse_parts *parts);
 /* A matrix whose memory is zeros. MEMORY. */
 s24_status s24i_sparse_new(s24_sparse **out, s24_ctx *ctx, const s24_sparse_parts *as,
                            int64_t stored);

@@ -94,7 +94,7 @@ static void place(void *user, int64_t row, int64_t col, const char *value)
 {
     const filling *f = user;
     const int64_t at = f->next[row]++;
-    f->to->index[at] = col;
+    f->to->index[at] = (int32_t)col;
     memcpy(f->to->values + (size_t)at * f->size, value, f->size);
 }
 
@@ -127,7 +127,7 @@ static s24_status rows_to_coordinates(s24_sparse **out, s24_ctx *ctx, const s24_
     TRY(s24i_sparse_new(out, ctx, as, p->stored));
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t i = p->starts[r]; i < p->starts[r + 1]; i++)
-            (*out)->rows_of[i] = r;
+            (*out)->rows_of[i] = (int32_t)r;
     if (!p->stored) return S24_OK;
     memcpy((*out)->index, p->index, (size_t)p->stored * sizeof *p->index);
     memcpy((*out)->values, p->values, (size_t)p->stored * s24_dtype_bytes(p->dtype));
@@ -179,7 +179,7 @@ static void fill_blocks(s24_sparse *to, int64_t *marks, const s24_sparse_parts *
     for (int64_t c = 0; c < as->cols / as->block_cols; c++) {
         if (marks[c] != line + 1) continue;
         marks[c] = at; /* from now on its place */
-        to->index[at++] = c;
+        to->index[at++] = (int32_t)c;
     }
     for (int64_t r = 0; r < as->block_rows; r++) {
         const int64_t row = line * as->block_rows + r;

@@ -72,7 +72,7 @@ void s24i_sparse_weight_pack(void *w, const s24_sparse_parts *p)
     memcpy(starts, p->starts, (size_t)(lines + 1) * sizeof *starts);
     for (int64_t i = 0; i < p->stored; i++) {
         const char *from = (const char *)p->values + (size_t)(i * cells) * size;
-        index[i] = (int32_t)(p->index[i] * block);
+        index[i] = p->index[i] * (int32_t)block;
         for (int64_t c = 0; c < cells; c++)
             values[i * cells + c % block * block + c / block] = s24i_load_f32(from, p->dtype, c);
     }
