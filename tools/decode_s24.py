@@ -16,7 +16,11 @@ BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1}
 POSITIONS = {0x4: (0, 1), 0x8: (0, 2), 0x9: (1, 2), 0xC: (0, 3), 0xD: (1, 3), 0xE: (2, 3)}
 VERSION, PACKED = "sparse24.version", "sparse24.packed"
 VALUES, INDICES, SCALES, STREAM = ".s24_values", ".s24_indices", ".s24_scales", ".s24_stream"
+STARTS, INDEX, ROWS = ".s24_starts", ".s24_index", ".s24_rows"
 TRANSPOSED, DENSE = "transposed", "dense"
+SPARSE = {"coo": (VALUES, INDEX, ROWS), "csr": (VALUES, INDEX, STARTS),
+          "csc": (VALUES, INDEX, STARTS), "bsr": (VALUES, INDEX, STARTS)}
+BLOCKS = [[1, 4], [4, 1]] + [[side, side] for side in (8, 16, 32, 64, 128)]
 # Layout: dtype, values in an item
 LAYOUTS = {"rows16-f32": ("F32", 1), "rows16-f16": ("F16", 1), "rows16-bf16": ("BF16", 1),
            "rows16-bf16-pairs": ("BF16", 2)}
@@ -56,13 +60,14 @@ def read(path):
 
 
 def described(metadata):
-    """The packed matrices {name: [n, k], [n, k, bits, group], [n, k, bits, group, "dense"] or
-    [n, k, layout]} of the metadata, and the names of those that stand for their transpose."""
+    """The packed matrices {name: [n, k], [n, k, bits, group], [n, k, bits, group, "dense"],
+    [n, k, layout], [n, k, format] or [n, k, "bsr", rows, columns]} of the
+    metadata, and the names of those that stand for their transpose."""
     require((VERSION in metadata) == (PACKED in metadata), f"one of {VERSION} and {PACKED} alone")
     if VERSION not in metadata:
         return {}, set()
     version = metadata[VERSION]
-    require(version in ("1", "2", "3", "4", "5"), f"{VERSION} is {version!r}; expected 1 to 5")
+    require(version in ("1", "2", "3", "4", "5", "6"), f"{VERSION} is {version!r}; expected 1 to 6")
     sizes = (2,) if version == "1" else (2, 4)
     packed = json.loads(metadata[PACKED], object_pairs_hook=once)
     require(isinstance(packed, dict), f"{PACKED} is not an object")
@@ -73,6 +78,9 @@ def described(metadata):
     for name, described in packed.items():
         shape = described
         require(isinstance(shape, list), f"{PACKED} says {described} of {name!r}")
+        if version > "5" and is_sparse(shape):
+            check_sparse(name, shape)
+            continue
         if version > "2" and len(shape) == 3 and isinstance(shape[2], str):
             require(shape[2] in LAYOUTS,
                     f"{PACKED} says an unknown layout {shape[2]!r} of {name!r}")
@@ -86,6 +94,54 @@ def described(metadata):
                 and (len(shape) == 2 or shape[2] in (8, 4) and shape[3] in (64, 128, shape[1])))
         require(name and fits, f"{PACKED} says {described} of {name!r}")
     return packed, turned
+
+
+def is_sparse(shape):
+    return len(shape) > 2 and isinstance(shape[2], str) and shape[2] in SPARSE
+
+
+def check_sparse(name, shape):
+    """That a format's description has sides, and blocks that divide them."""
+    numbers, block = shape[:2] + shape[3:], shape[3:] if shape[2] == "bsr" else [1, 1]
+    require(name and len(shape) == (5 if shape[2] == "bsr" else 3)
+            and all(type(size) is int for size in numbers)
+            and all(1 <= size < 2**31 for size in shape[:2])
+            and block in [*BLOCKS, [1, 1]][:None if shape[2] != "bsr" else -1]
+            and shape[0] % block[0] == 0 and shape[1] % block[1] == 0,
+            f"{PACKED} says {shape} of {name!r}")
+
+
+def scattered(name, n, k, form, *more):
+    """The dense bytes of one matrix in a sparse format."""
+    (rows, cols), (values, index, others) = (more[:2] if form == "bsr" else (1, 1)), more[-3:]
+    dtype, shape, stored = values
+    require(dtype in BYTES and len(shape) == (3 if form == "bsr" else 1)
+            and shape[1:] == ([rows, cols] if form == "bsr" else []),
+            f"{name}{VALUES} is {values[:2]}")
+    count, size = shape[0], BYTES[dtype]
+    lines = {"coo": 0, "csr": n, "csc": k, "bsr": n // rows}[form]
+    expected = ("I32", [count]) if form == "coo" else ("I64", [lines + 1])
+    require(index[:2] == ("I32", [count]), f"{name}{INDEX} is {index[:2]}")
+    require(others[:2] == expected, f"{name}{SPARSE[form][2]} is {others[:2]}")
+    across = struct.unpack(f"<{count}i", index[2])
+    if form == "coo":
+        places = list(zip(struct.unpack(f"<{count}i", others[2]), across))
+    else:
+        starts = struct.unpack(f"<{lines + 1}q", others[2])
+        require(starts[0] == 0 and starts[-1] == count and list(starts) == sorted(starts),
+                f"{name}{STARTS} does not rise from 0 to {count}")
+        places = [(line, across[i]) for line in range(lines)
+                  for i in range(starts[line], starts[line + 1])]
+    sides = (k, n) if form == "csc" else (n // rows, k // cols)
+    require(all(0 <= at < side for place in places for at, side in zip(place, sides))
+            and all(a < b for a, b in zip(places, places[1:])), f"{name}: places are not in order")
+    dense = bytearray(n * k * size)
+    for i, (line, at) in enumerate(places):
+        row, col = (at, line) if form == "csc" else (line * rows, at * cols)
+        for r in range(rows):
+            source, target = (i * rows + r) * cols * size, ((row + r) * k + col) * size
+            dense[target:target + cols * size] = stored[source:source + cols * size]
+    return dtype, [n, k], bytes(dense)
 
 
 def decode(name, n, k, values, indices):
@@ -196,6 +252,8 @@ def transpose(dtype, shape, data):
 
 
 def suffixes_of(described):
+    if is_sparse(described):
+        return SPARSE[described[2]]
     if len(described) == 3:
         return (STREAM,)
     if len(described) == 5:
@@ -213,13 +271,15 @@ def unpack(tensors, metadata):
         for suffix in suffixes:
             require(name + suffix in tensors, f"{name}{suffix} is missing")
         require(name not in tensors, f"{name} is there packed and plain")
-        dense[name] = {2: decode, 3: laid_out, 4: multiplied, 5: widened}[len(shape)](
+        kinds = {2: decode, 3: laid_out, 4: multiplied, 5: widened}
+        dense[name] = (scattered if is_sparse(shape) else kinds[len(shape)])(
             name, *shape, *(tensors[name + suffix] for suffix in suffixes))
         if name in turned:
             dense[name] = transpose(*dense[name])
     for name, tensor in tensors.items():
         version = metadata.get(VERSION, "1")
-        for suffix in (VALUES, INDICES) + (SCALES,) * (version > "1") + (STREAM,) * (version > "2"):
+        for suffix in ((VALUES, INDICES) + (SCALES,) * (version > "1") + (STREAM,) * (version > "2")
+                       + (STARTS, INDEX, ROWS) * (version > "5")):
             if name.endswith(suffix):
                 described_as = packed.get(name[:-len(suffix)])
                 require(described_as and suffix in suffixes_of(described_as),

@@ -17,13 +17,16 @@ extern "C" {
 #define S24_MAX_RANK 8
 /* s24_tensor.packed of a dense matrix of integers. */
 #define S24_PACKED_DENSE 2
+/* And of a matrix in a sparse format that is not 2:4. */
+#define S24_PACKED_SPARSE 3
 
 /*
  * One logical tensor of a checkpoint. A packed 2:4 weight (docs/format.md) appears as one tensor
  * with its own name, its logical shape [n, k] and packed = 1; then data is NULL and values and
  * indices are its canonical form. A quantised one has dtype i8, bits 8 or 4, and scales, as in
  * s24_quantized; a dense one of integers is packed, too, but as S24_PACKED_DENSE and without
- * indices. All pointers live as long as the checkpoint does and are aligned
+ * indices; one in rows, columns, blocks or coordinates is S24_PACKED_SPARSE, and `sparse` has its
+ * parts. All pointers live as long as the checkpoint does and are aligned
  * for the dtype; they lead into the mapped file (a tensor that the file does not align is copied).
  */
 typedef struct s24_tensor {
@@ -51,6 +54,8 @@ typedef struct s24_tensor {
        the tensor that it stands for is [k, n]. A packed one that its file does not call transposed,
        where the model type wants it so, is −1. */
     int transposed;
+    /* Of one in a sparse format: a matrix [n, k] of this dtype; else NULL. */
+    const s24_sparse_parts *sparse;
 } s24_tensor;
 
 typedef struct s24_checkpoint s24_checkpoint;
@@ -84,12 +89,12 @@ S24_API int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint);
 S24_API const s24_tensor *s24_checkpoint_tensor(const s24_checkpoint *checkpoint, int64_t index);
 S24_API const s24_tensor *s24_checkpoint_find(const s24_checkpoint *checkpoint, const char *name);
 /* The 2:4 matrix of a packed tensor, quantised or not, in a layout or not. Errors: ARGUMENT (it
-   is not packed, or dense), and those of s24_matrix_from_packed, _from_quantized and _from_layout.
-   Of a transposed one too it is [n, k]; s24_matrix_transpose makes of it the tensor that it stands
-   for. */
+   is not packed, or dense, or in a sparse format), and those of s24_matrix_from_packed,
+   _from_quantized and _from_layout. Of a transposed one too it is [n, k]; s24_matrix_transpose
+   makes of it the tensor that it stands for. */
 S24_API s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor);
-/* dst [n, k] = the numbers of a packed tensor, of a dense one of integers too, in dst's dtype.
-   Errors: those of the former, SHAPE, DTYPE. */
+/* dst [n, k] = the numbers of a packed tensor, of whatever kind, in dst's dtype. Errors: those of
+   the former, SHAPE, DTYPE. */
 S24_API s24_status s24_tensor_to_dense(s24_ctx *ctx, const s24_dense *dst,
                                        const s24_tensor *tensor);
 /* The folder's path, or NULL when a single file was opened. */
@@ -145,7 +150,8 @@ typedef struct s24_writer_opts {
 S24_API s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
                                      const s24_writer_opts *opts);
 /* Only name, dtype, rank, shape, packed, bits, group, layout, transposed of a packed one, and file
-   (NULL: the first file) of the tensor are used; packed is 1, or S24_PACKED_DENSE of integers; bits
+   (NULL: the first file) of the tensor are used; packed is 1, or S24_PACKED_DENSE of integers, or
+   S24_PACKED_SPARSE, and then `sparse` says format, block sides and how much is stored; bits
    makes a packed tensor a quantised one, layout (of its dtype) one that is stored in that,
    transposed = 1 one that stands for [k, n], where shape is [n, k].
    Errors: ARGUMENT (a name that is taken, reserved or not UTF-8, an unknown file, a call after the
@@ -167,6 +173,9 @@ S24_API s24_status s24_writer_write_packed(s24_writer *writer, const char *name,
 S24_API s24_status s24_writer_write_quantized(s24_writer *writer, const char *name,
                                               const void *values, const uint8_t *indices,
                                               const float *scales);
+/* The same for one in a sparse format: parts as declared. Also what s24_sparse_check refuses. */
+S24_API s24_status s24_writer_write_sparse(s24_writer *writer, const char *name,
+                                           const s24_sparse_parts *parts);
 /* Gives the data of a tensor that was declared as it stands in a checkpoint, packed or not. Errors:
    as above. */
 S24_API s24_status s24_writer_copy(s24_writer *writer, const s24_tensor *tensor);

@@ -49,7 +49,8 @@ S24_API s24_format s24_format_parse(const char *name);
    be), MEMORY. */
 S24_API s24_status s24_sparse_from_parts(s24_sparse **out, s24_ctx *ctx,
                                          const s24_sparse_parts *parts);
-/* What s24_sparse_from_parts refuses, with its errors but MEMORY; nothing is copied. */
+/* What s24_sparse_from_parts refuses, with its errors but MEMORY; nothing is copied. Where starts,
+   index and rows_of are NULL alike: format, dtype, sides and blocks alone. */
 S24_API s24_status s24_sparse_check(s24_ctx *ctx, const s24_sparse_parts *parts);
 /* What of a dense matrix is not zero, −0 being zero; of BSR every block that has such an element.
    `as` gives format and block sides alone. Errors: as above. */

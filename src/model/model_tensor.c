@@ -150,6 +150,20 @@ static s24_status check_stream(s24_ctx *ctx, const s24_tensor *tensor)
     return status;
 }
 
+static s24_status check_sparse(s24_ctx *ctx, const s24_tensor *tensor)
+{
+    const s24_sparse_parts *p = tensor->sparse;
+    const int64_t piece = p->format == S24_FORMAT_BSR ? p->block_rows * p->block_cols : 1;
+    scan s = {.from = p->values, .dtype = p->dtype, .count = p->stored * piece};
+    atomic_init(&s.first, s.count);
+    s24_ctx_parallel_for(ctx, (s.count + SCAN - 1) / SCAN, scan_range, &s);
+    const int64_t first = atomic_load(&s.first);
+    REQUIRE(ctx, first == s.count, S24_ERROR_NOT_FINITE,
+            "%s: tensor '%s' has NaN or Inf in its stored %s %lld; finite weights were expected",
+            tensor->file, tensor->name, piece > 1 ? "block" : "value", (long long)(first / piece));
+    return S24_OK;
+}
+
 /* NaN and Inf would go through every product and come out as vectors. Of a packed tensor the stored
    values are looked at; two of them are a group. */
 s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor)
@@ -161,6 +175,7 @@ s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor)
     float bad;
     if (tensor->bits) return S24_OK; /* integers, whose scales the reader has checked */
     if (tensor->layout) return check_stream(ctx, tensor);
+    if (tensor->packed == S24_PACKED_SPARSE) return check_sparse(ctx, tensor);
     for (int d = 0; d < tensor->rank - 1; d++)
         s.count *= tensor->shape[d];
     atomic_init(&s.first, s.count);

@@ -119,6 +119,7 @@ s24_status s24_sparse_check(s24_ctx *ctx, const s24_sparse_parts *parts)
     if (!ctx) return S24_ERROR_ARGUMENT;
     REQUIRE(ctx, parts, S24_ERROR_ARGUMENT, "parts is NULL");
     TRY(s24i_sparse_check_kind(ctx, parts));
+    if (!parts->starts && !parts->index && !parts->rows_of) return S24_OK;
     return check_places(ctx, parts);
 }
 
@@ -173,7 +174,9 @@ s24_status s24_sparse_from_parts(s24_sparse **out, s24_ctx *ctx, const s24_spars
     s24_sparse *matrix;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
-    TRY(s24_sparse_check(ctx, parts));
+    REQUIRE(ctx, parts, S24_ERROR_ARGUMENT, "parts is NULL");
+    TRY(s24i_sparse_check_kind(ctx, parts));
+    TRY(check_places(ctx, parts));
     TRY(s24i_sparse_new(&matrix, ctx, parts, parts->stored));
     const size_t stored = (size_t)parts->stored;
     if (matrix->starts)

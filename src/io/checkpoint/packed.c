@@ -4,33 +4,23 @@
  * refuse is refused here, in the order of its list, before anyone sees the tensor. Nothing is
  * copied; values, indices and scales stay where they lie in the file.
  */
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/packed.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One matrix that the metadata describe. */
-typedef struct described {
-    const char *name;
-    int64_t rows, cols;
-    int bits; /* 0: not quantised */
-    int64_t group;
-    const char *layout; /* NULL: canonical */
-    int dense;          /* of integers, all of them: there are no indices */
-    int transposed;     /* the tensor that it stands for is its transpose */
-} described;
-
 /* The description of every packed matrix, or *out = NULL when the file has none. From version 2 on
    there may be quantised ones, from version 3 on ones in a layout, from version 4 on transposed
-   ones, from version 5 on dense ones of integers. */
+   ones, from version 5 on dense ones of integers, from version 6 on ones in sparse formats. */
 static s24_status read_description(s24i_json **out, int *number, const s24i_header *header,
                                    s24_ctx *ctx, const char *path)
 {
     static const char *const versions[] = {S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION,
                                            S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION,
-                                           S24I_DENSE_VERSION};
+                                           S24I_DENSE_VERSION,  S24I_SPARSE_VERSION};
+    enum { VERSIONS = sizeof versions / sizeof *versions };
     const char *version = s24i_json_string(s24i_json_get(header->metadata, S24I_VERSION_KEY));
     const char *packed = s24i_json_string(s24i_json_get(header->metadata, S24I_PACKED_KEY));
     *out = NULL;
@@ -39,12 +29,11 @@ static s24_status read_description(s24i_json **out, int *number, const s24i_head
     REQUIRE(ctx, version && packed, S24_ERROR_FORMAT, "%s: the metadata have \"%s\" without \"%s\"",
             path, version ? S24I_VERSION_KEY : S24I_PACKED_KEY,
             version ? S24I_PACKED_KEY : S24I_VERSION_KEY);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < VERSIONS; i++)
         if (!strcmp(version, versions[i])) *number = i + 1;
     REQUIRE(ctx, *number, S24_ERROR_FORMAT,
-            "%s: \"%s\" is \"%s\", this build reads \"%s\", \"%s\", \"%s\", \"%s\" and \"%s\"",
-            path, S24I_VERSION_KEY, s24i_show(version).text, versions[0], versions[1], versions[2],
-            versions[3], versions[4]);
+            "%s: \"%s\" is \"%s\", this build reads \"%s\" to \"%s\"", path, S24I_VERSION_KEY,
+            s24i_show(version).text, versions[0], versions[VERSIONS - 1]);
     const s24_status status = s24i_json_parse(out, ctx, path, packed, strlen(packed));
     if (status == S24_ERROR_MEMORY) return status;
     if (s24i_json_typeof(*out) == S24I_JSON_OBJECT) return S24_OK;
@@ -56,7 +45,7 @@ static s24_status read_description(s24i_json **out, int *number, const s24i_head
 }
 
 /* bits and group, the third and fourth number of a quantised matrix. */
-static s24_status read_scheme(described *matrix, const s24i_json *shape, s24_ctx *ctx,
+static s24_status read_scheme(s24i_described *matrix, const s24i_json *shape, s24_ctx *ctx,
                               const char *path)
 {
     const int64_t bits = s24i_json_integer(s24i_json_at(shape, 2));
@@ -85,7 +74,7 @@ s24_dtype s24i_layout_dtype(const char **name)
     return S24_DTYPE_NONE;
 }
 
-static s24_status check_layout(const described *matrix, s24_ctx *ctx, const char *path)
+static s24_status check_layout(const s24i_described *matrix, s24_ctx *ctx, const char *path)
 {
     const char *layout = matrix->layout;
     REQUIRE(ctx, s24i_layout_dtype(&layout), S24_ERROR_UNSUPPORTED,
@@ -95,7 +84,7 @@ static s24_status check_layout(const described *matrix, s24_ctx *ctx, const char
 }
 
 /* The words that a description ends with. Returns how many members come before them. */
-static size_t read_words(described *matrix, const s24i_json *shape, int version)
+static size_t read_words(s24i_described *matrix, const s24i_json *shape, int version)
 {
     size_t count = s24i_json_typeof(shape) == S24I_JSON_ARRAY ? s24i_json_count(shape) : 0;
     const char *last = count ? s24i_json_string(s24i_json_at(shape, count - 1)) : NULL;
@@ -108,24 +97,35 @@ static size_t read_words(described *matrix, const s24i_json *shape, int version)
         matrix->dense = 1;
         count--;
     }
+    const char *third = count > 2 ? s24i_json_string(s24i_json_at(shape, 2)) : NULL;
+    if (version > 5 && third) matrix->format = s24_format_parse(third);
+    if (matrix->format) return count;
     if (version > 2 && count == 3) matrix->layout = s24i_json_string(s24i_json_at(shape, 2));
     return count - (matrix->layout != NULL);
 }
 
 /* All of a description but what bits and group are. */
-static s24_status read_members(size_t *count, described *matrix, const s24i_json *shape,
+static s24_status read_members(size_t *count, s24i_described *matrix, const s24i_json *shape,
                                int version, s24_ctx *ctx, const char *path)
 {
     static const char *const others[] = {
-        "", ", or these, bits and group", ", or these and bits and group or a layout's name",
+        "",
+        ", or these, bits and group",
+        ", or these and bits and group or a layout's name",
         ", or these and bits and group or a layout's name, with or without \"" S24I_TRANSPOSED
         "\" after them",
         ", or these and bits and group, with or without \"" S24I_DENSE
-        "\", or a layout's name, with or without \"" S24I_TRANSPOSED "\" after them"};
+        "\", or a layout's name, with or without \"" S24I_TRANSPOSED "\" after them",
+        ", or these and bits and group, with or without \"" S24I_DENSE
+        "\", or a layout's or a format's name, bsr with two integers, with or without "
+        "\"" S24I_TRANSPOSED "\" after them"};
     const size_t numbers = read_words(matrix, shape, version);
+    const size_t sparse = matrix->format == S24_FORMAT_BSR ? 5 : 3;
     int fits = numbers == 2 || (version > 1 && numbers == 4);
+    if (matrix->format) fits = numbers == sparse;
     for (size_t i = 0; i < numbers && fits; i++)
-        fits = s24i_json_typeof(s24i_json_at(shape, i)) == S24I_JSON_INTEGER;
+        fits = (matrix->format && i == 2) ||
+               s24i_json_typeof(s24i_json_at(shape, i)) == S24I_JSON_INTEGER;
     REQUIRE(ctx, fits, S24_ERROR_FORMAT,
             "%s: \"%s\" does not give tensor \"%s\" a shape of two integers%s", path,
             S24I_PACKED_KEY, s24i_show(matrix->name).text, others[version - 1]);
@@ -133,7 +133,7 @@ static s24_status read_members(size_t *count, described *matrix, const s24i_json
     return S24_OK;
 }
 
-static s24_status read_logical_shape(described *matrix, const s24i_json *shape, int version,
+static s24_status read_logical_shape(s24i_described *matrix, const s24i_json *shape, int version,
                                      s24_ctx *ctx, const char *path)
 {
     size_t numbers = 0;
@@ -143,6 +143,9 @@ static s24_status read_logical_shape(described *matrix, const s24i_json *shape, 
     TRY(read_members(&numbers, matrix, shape, version, ctx, path));
     matrix->rows = s24i_json_integer(s24i_json_at(shape, 0));
     matrix->cols = s24i_json_integer(s24i_json_at(shape, 1));
+    matrix->block_rows = numbers == 5 ? s24i_json_integer(s24i_json_at(shape, 3)) : 0;
+    matrix->block_cols = numbers == 5 ? s24i_json_integer(s24i_json_at(shape, 4)) : 0;
+    if (matrix->format) return S24_OK; /* s24_sparse_check knows what its sides may be */
     REQUIRE(ctx,
             matrix->rows >= 1 && matrix->cols >= 4 && matrix->cols % 4 == 0 &&
                 !__builtin_mul_overflow(matrix->rows, matrix->cols, &elements),
@@ -154,9 +157,44 @@ static s24_status read_logical_shape(described *matrix, const s24i_json *shape, 
     return numbers == 4 ? read_scheme(matrix, shape, ctx, path) : S24_OK;
 }
 
-/* Finds a stored part and checks its shape. dtype NONE: any that can be 2:4. */
-static s24_status find_part(s24_tensor **out, const s24i_header *header, s24_ctx *ctx,
-                            const char *path, const s24_tensor *expected)
+/* "[3, 64, 64]"; a side below zero is "any". */
+typedef struct shape_text {
+    char text[24 * S24_MAX_RANK];
+} shape_text;
+
+static shape_text show_shape(const int64_t *shape, int rank)
+{
+    shape_text out = {"["};
+    for (int d = 0; d < rank; d++) {
+        char side[24] = "any";
+        if (shape[d] >= 0) snprintf(side, sizeof side, "%lld", (long long)shape[d]);
+        strcat(strcat(out.text, d ? ", " : ""), side);
+    }
+    strcat(out.text, "]");
+    return out;
+}
+
+static s24_status check_part_shape(s24_ctx *ctx, const char *path, const s24_tensor *part,
+                                   const s24_tensor *expected)
+{
+    const int rank = expected->rank ? expected->rank : 2;
+    int fits = 1;
+    REQUIRE(ctx, part->rank == rank, S24_ERROR_FORMAT, "%s: tensor \"%s\" has rank %d, expected %d",
+            path, s24i_show(part->name).text, part->rank, rank);
+    for (int d = 0; d < rank; d++)
+        fits &= part->shape[d] == expected->shape[d] || expected->shape[d] < 0;
+    if (rank == 1 && part->dtype == S24_U8)
+        REQUIRE(ctx, fits, S24_ERROR_FORMAT, "%s: tensor \"%s\" has %lld bytes, expected %lld",
+                path, s24i_show(part->name).text, (long long)part->shape[0],
+                (long long)expected->shape[0]);
+    REQUIRE(ctx, fits, S24_ERROR_FORMAT, "%s: tensor \"%s\" has shape %s, expected %s", path,
+            s24i_show(part->name).text, show_shape(part->shape, rank).text,
+            show_shape(expected->shape, rank).text);
+    return S24_OK;
+}
+
+s24_status s24i_find_part(s24_tensor **out, const s24i_header *header, s24_ctx *ctx,
+                          const char *path, const s24_tensor *expected)
 {
     s24_tensor *part = s24i_find_name(header->tensors, header->count, expected->name);
     *out = part;
@@ -170,20 +208,7 @@ static s24_status find_part(s24_tensor **out, const s24i_header *header, s24_ctx
         REQUIRE(ctx, s24_dtype_can_be_two_four(part->dtype), S24_ERROR_FORMAT,
                 "%s: tensor \"%s\" is %s, expected F32, F16, BF16, I8, F8_E4M3 or F8_E5M2", path,
                 s24i_show(part->name).text, s24i_dtype_label(part->dtype));
-    const int rank = expected->rank ? expected->rank : 2;
-    REQUIRE(ctx, part->rank == rank, S24_ERROR_FORMAT, "%s: tensor \"%s\" has rank %d, expected %d",
-            path, s24i_show(part->name).text, part->rank, rank);
-    if (rank == 1)
-        REQUIRE(ctx, part->shape[0] == expected->shape[0], S24_ERROR_FORMAT,
-                "%s: tensor \"%s\" has %lld bytes, expected %lld", path, s24i_show(part->name).text,
-                (long long)part->shape[0], (long long)expected->shape[0]);
-    else
-        REQUIRE(ctx, part->shape[0] == expected->shape[0] && part->shape[1] == expected->shape[1],
-                S24_ERROR_FORMAT, "%s: tensor \"%s\" has shape [%lld, %lld], expected [%lld, %lld]",
-                path, s24i_show(part->name).text, (long long)part->shape[0],
-                (long long)part->shape[1], (long long)expected->shape[0],
-                (long long)expected->shape[1]);
-    return S24_OK;
+    return check_part_shape(ctx, path, part, expected);
 }
 
 /* 1 if the low half of a byte is one of the six codes 4 8 9 C D E: the first position is below
@@ -243,13 +268,13 @@ s24_status s24i_check_scales(s24_ctx *ctx, const char *path, const char *name, c
 
 /* The third part of a quantised matrix. `name` has room for its name. */
 static s24_status join_scales(s24_tensor *values, s24i_header *header, s24_ctx *ctx,
-                              const char *path, const described *matrix, char *name)
+                              const char *path, const s24i_described *matrix, char *name)
 {
     s24_tensor *scales;
     const int64_t groups = (matrix->cols + matrix->group - 1) / matrix->group;
     const s24_tensor expected = {.name = name, .shape = {matrix->rows, groups}, .dtype = S24_F32};
     strcpy(name + strlen(matrix->name), S24I_SCALES_SUFFIX);
-    TRY(find_part(&scales, header, ctx, path, &expected));
+    TRY(s24i_find_part(&scales, header, ctx, path, &expected));
     TRY(s24i_check_scales(ctx, path, matrix->name, scales->data, matrix->rows, matrix->cols,
                           matrix->group));
     values->dtype = S24_I8;
@@ -273,8 +298,8 @@ s24_status s24i_check_stream(s24_ctx *ctx, const char *path, const char *name,
                         sentence);
 }
 
-static s24_status check_not_plain(const s24i_header *header, s24_ctx *ctx, const char *path,
-                                  const char *name)
+s24_status s24i_check_not_plain(const s24i_header *header, s24_ctx *ctx, const char *path,
+                                const char *name)
 {
     REQUIRE(ctx, !s24i_find_name(header->tensors, header->count, name), S24_ERROR_FORMAT,
             "%s: tensor \"%s\" is there packed and dense", path, s24i_show(name).text);
@@ -283,7 +308,7 @@ static s24_status check_not_plain(const s24i_header *header, s24_ctx *ctx, const
 
 /* The one part of a matrix in a layout. `name` has room for its name. */
 static s24_status join_stream(s24i_header *header, s24_ctx *ctx, const char *path,
-                              const described *matrix, char *name)
+                              const s24i_described *matrix, char *name)
 {
     s24_tensor *stream;
     const size_t bytes = s24_layout_bytes(matrix->layout, matrix->rows, matrix->cols);
@@ -293,10 +318,10 @@ static s24_status join_stream(s24i_header *header, s24_ctx *ctx, const char *pat
             path, s24i_show(matrix->name).text);
     strcpy(name, matrix->name);
     strcat(name, S24I_STREAM_SUFFIX);
-    TRY(find_part(&stream, header, ctx, path, &expected));
+    TRY(s24i_find_part(&stream, header, ctx, path, &expected));
     const s24_laid_out weight = {matrix->layout, matrix->rows, matrix->cols, stream->data};
     TRY(s24i_check_stream(ctx, path, matrix->name, &weight));
-    TRY(check_not_plain(header, ctx, path, matrix->name));
+    TRY(s24i_check_not_plain(header, ctx, path, matrix->name));
     stream->layout = matrix->layout;
     stream->dtype = s24i_layout_dtype(&stream->layout);
     stream->packed = 1;
@@ -311,13 +336,13 @@ static s24_status join_stream(s24i_header *header, s24_ctx *ctx, const char *pat
 
 /* The second part of a 2:4 matrix. `name` has room for its name. */
 static s24_status join_indices(s24_tensor *values, s24i_header *header, s24_ctx *ctx,
-                               const char *path, const described *matrix, char *name)
+                               const char *path, const s24i_described *matrix, char *name)
 {
     s24_tensor *indices;
     const s24_tensor expected = {
         .name = name, .shape = {matrix->rows, (matrix->cols + 7) / 8}, .dtype = S24_U8};
     strcpy(name + strlen(matrix->name), S24I_INDICES_SUFFIX);
-    TRY(find_part(&indices, header, ctx, path, &expected));
+    TRY(s24i_find_part(&indices, header, ctx, path, &expected));
     TRY(s24i_check_codes(ctx, path, matrix->name, indices->data, matrix->rows, matrix->cols));
     values->indices = indices->data;
     values->bytes += indices->bytes;
@@ -328,7 +353,7 @@ static s24_status join_indices(s24_tensor *values, s24i_header *header, s24_ctx 
 /* Makes the logical tensor out of the values' entry; the others are marked with packed = −1.
    Names change later, since the search needs them sorted as they are. */
 static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path,
-                             const described *matrix, char *name)
+                             const s24i_described *matrix, char *name)
 {
     s24_tensor *values;
     s24_tensor expected = {.name = name,
@@ -338,9 +363,9 @@ static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path
     if (matrix->bits == 4) expected.shape[1] /= 2;
     strcpy(name, matrix->name);
     strcat(name, S24I_VALUES_SUFFIX);
-    TRY(find_part(&values, header, ctx, path, &expected));
+    TRY(s24i_find_part(&values, header, ctx, path, &expected));
     if (!matrix->dense) TRY(join_indices(values, header, ctx, path, matrix, name));
-    TRY(check_not_plain(header, ctx, path, matrix->name));
+    TRY(s24i_check_not_plain(header, ctx, path, matrix->name));
     if (matrix->bits) TRY(join_scales(values, header, ctx, path, matrix, name));
     values->packed = matrix->dense ? S24_PACKED_DENSE : 1;
     values->transposed = matrix->transposed;
@@ -363,11 +388,16 @@ static s24_status join_all(s24i_header *header, s24_ctx *ctx, const char *path,
     while (s24i_json_next(&walk, &key))
         if (strlen(key) > longest) longest = strlen(key);
     TRY(s24i_zeroed(&name, ctx, longest + sizeof S24I_INDICES_SUFFIX));
+    if (version > 5)
+        TRY_DONE(s24i_alloc_elems(&header->sparse, ctx, (int64_t)count, sizeof *header->sparse,
+                                  "sparse matrices"));
     walk = s24i_json_begin(description);
     while ((shape = s24i_json_next(&walk, &key)) != NULL) {
-        described matrix = {.name = key};
+        s24i_described matrix = {.name = key};
         TRY_DONE(read_logical_shape(&matrix, shape, version, ctx, path));
-        TRY_DONE((matrix.layout ? join_stream : join_parts)(header, ctx, path, &matrix, name));
+        TRY_DONE((matrix.format   ? s24i_join_sparse
+                  : matrix.layout ? join_stream
+                                  : join_parts)(header, ctx, path, &matrix, name));
         TRY_DONE(s24_ctx_progress(ctx, "opening", (int64_t)++done, (int64_t)count));
     }
 done:
@@ -392,7 +422,8 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
                     !(s24i_ends_with(tensor->name, S24I_VALUES_SUFFIX) ||
                       s24i_ends_with(tensor->name, S24I_INDICES_SUFFIX) ||
                       (version > 1 && s24i_ends_with(tensor->name, S24I_SCALES_SUFFIX)) ||
-                      (version > 2 && s24i_ends_with(tensor->name, S24I_STREAM_SUFFIX))),
+                      (version > 2 && s24i_ends_with(tensor->name, S24I_STREAM_SUFFIX)) ||
+                      (version > 5 && s24i_is_sparse_part(tensor->name))),
                 S24_ERROR_FORMAT,
                 "%s: tensor \"%s\" is part of a packed tensor that \"%s\" in the metadata does not "
                 "describe",
@@ -427,6 +458,9 @@ s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *t
     REQUIRE(ctx, tensor && tensor->packed, S24_ERROR_ARGUMENT, "the tensor is not packed");
     REQUIRE(ctx, tensor->packed != S24_PACKED_DENSE, S24_ERROR_ARGUMENT,
             "the tensor is dense, of integers; s24_tensor_to_dense makes floats of it");
+    REQUIRE(ctx, tensor->packed != S24_PACKED_SPARSE, S24_ERROR_ARGUMENT,
+            "the tensor is stored as %s; s24_sparse_from_parts makes a matrix of it",
+            s24_format_name(tensor->sparse->format));
     if (tensor->layout) {
         const s24_laid_out weight = {tensor->layout, tensor->shape[0], tensor->shape[1],
                                      tensor->stream};
@@ -446,6 +480,13 @@ s24_status s24_tensor_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_ten
     if (tensor && tensor->packed == S24_PACKED_DENSE) {
         const s24_quantized from = s24i_tensor_quantized(tensor);
         return s24_dense_from_quantized(ctx, dst, &from);
+    }
+    if (tensor && tensor->packed == S24_PACKED_SPARSE) {
+        s24_sparse *sparse;
+        TRY(s24_sparse_from_parts(&sparse, ctx, tensor->sparse));
+        const s24_status done = s24_sparse_to_dense(ctx, dst, sparse);
+        s24_sparse_destroy(sparse);
+        return done;
     }
     TRY(s24_tensor_matrix(&matrix, ctx, tensor));
     const s24_status status = s24_matrix_to_dense(ctx, dst, matrix);

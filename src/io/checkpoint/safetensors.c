@@ -364,5 +364,6 @@ void s24i_header_free(s24i_header *header, s24_ctx *ctx)
     s24_ctx_free(ctx, header->tensors);
     s24_ctx_free(ctx, header->names);
     s24_ctx_free(ctx, header->metadata);
+    s24_ctx_free(ctx, header->sparse);
     *header = (s24i_header){0};
 }

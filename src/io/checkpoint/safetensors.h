@@ -19,6 +19,9 @@ enum { S24I_MAX_MEMBERS = 1 << 20 };
 #define S24I_INDICES_SUFFIX    ".s24_indices"
 #define S24I_SCALES_SUFFIX     ".s24_scales"
 #define S24I_STREAM_SUFFIX     ".s24_stream"
+#define S24I_STARTS_SUFFIX     ".s24_starts"
+#define S24I_INDEX_SUFFIX      ".s24_index"
+#define S24I_ROWS_SUFFIX       ".s24_rows"
 #define S24I_VERSION_KEY       "sparse24.version"
 #define S24I_PACKED_KEY        "sparse24.packed"
 #define S24I_PACKED_VERSION    "1"
@@ -28,15 +31,18 @@ enum { S24I_MAX_MEMBERS = 1 << 20 };
 #define S24I_TRANSPOSED_VERSION "4"
 #define S24I_TRANSPOSED         "transposed"
 /* Of one that has a dense matrix of integers, and how it says so. */
-#define S24I_DENSE_VERSION "5"
-#define S24I_DENSE         "dense"
+#define S24I_DENSE_VERSION  "5"
+#define S24I_DENSE          "dense"
+#define S24I_SPARSE_VERSION "6" /* of one that has a matrix in a sparse format */
 
 /* What a header says. Everything in it has been checked against the file's size. */
 typedef struct s24i_header {
     s24_tensor *tensors; /* data points into the file's bytes; sorted by name; file is NULL */
     size_t count;
-    char *names;         /* owns the tensors' names */
-    s24i_json *metadata; /* an object of strings, or NULL */
+    char *names;              /* owns the tensors' names */
+    s24i_json *metadata;      /* an object of strings, or NULL */
+    s24_sparse_parts *sparse; /* of matrices in sparse formats; NULL: there are none */
+    size_t sparse_count;
 } s24i_header;
 
 /*

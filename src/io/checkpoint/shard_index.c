@@ -97,6 +97,12 @@ static const char *part_suffix(const s24_tensor *tensor, int p)
     static const char *const parts[] = {S24I_VALUES_SUFFIX, S24I_INDICES_SUFFIX,
                                         S24I_SCALES_SUFFIX};
     if (tensor->layout) return p ? NULL : S24I_STREAM_SUFFIX;
+    if (tensor->packed == S24_PACKED_SPARSE) {
+        const int is_coo = tensor->sparse->format == S24_FORMAT_COO;
+        const char *sparse[] = {S24I_VALUES_SUFFIX, S24I_INDEX_SUFFIX,
+                                is_coo ? S24I_ROWS_SUFFIX : S24I_STARTS_SUFFIX};
+        return p < 3 ? sparse[p] : NULL;
+    }
     return p < (tensor->bits ? 3 : 2) ? parts[p] : NULL;
 }
 
@@ -106,11 +112,13 @@ static const s24_tensor *find_stored(const s24_checkpoint *checkpoint, const cha
 {
     const s24_tensor *tensor = s24i_find_name(checkpoint->tensors, checkpoint->count, stored);
     if (tensor && !tensor->packed) return tensor;
-    const char *suffix = S24I_INDICES_SUFFIX;
-    if (s24i_ends_with(stored, S24I_VALUES_SUFFIX)) suffix = S24I_VALUES_SUFFIX;
-    if (s24i_ends_with(stored, S24I_SCALES_SUFFIX)) suffix = S24I_SCALES_SUFFIX;
-    if (s24i_ends_with(stored, S24I_STREAM_SUFFIX)) suffix = S24I_STREAM_SUFFIX;
-    if (!s24i_ends_with(stored, suffix)) return NULL;
+    static const char *const suffixes[] = {
+        S24I_VALUES_SUFFIX, S24I_INDICES_SUFFIX, S24I_SCALES_SUFFIX, S24I_STREAM_SUFFIX,
+        S24I_STARTS_SUFFIX, S24I_INDEX_SUFFIX,   S24I_ROWS_SUFFIX};
+    const char *suffix = NULL;
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+        if (s24i_ends_with(stored, suffixes[i])) suffix = suffixes[i];
+    if (!suffix) return NULL;
     strcpy(scratch, stored);
     scratch[strlen(stored) - strlen(suffix)] = '\0';
     tensor = s24i_find_name(checkpoint->tensors, checkpoint->count, scratch);

@@ -5,6 +5,7 @@
  * Whatever fails in between, destroying the writer removes what it made.
  */
 #include "io/checkpoint/writer.h"
+#include "io/checkpoint/packed.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -315,10 +316,38 @@ s24_status s24_writer_write_quantized(s24_writer *writer, const char *name, cons
     return write_part(writer, name, S24I_SCALES_SUFFIX, scales);
 }
 
+/* Is that what was declared? */
+static int is_declared(const s24i_part *part, const s24_sparse_parts *p)
+{
+    return part && part->format == p->format && part->dtype == p->dtype && part->rows == p->rows &&
+           part->cols == p->cols && part->shape[0] == p->stored &&
+           (p->format != S24_FORMAT_BSR ||
+            (part->block_rows == p->block_rows && part->block_cols == p->block_cols));
+}
+
+s24_status s24_writer_write_sparse(s24_writer *writer, const char *name,
+                                   const s24_sparse_parts *parts)
+{
+    TRY(check_usable(writer, name, parts != NULL));
+    REQUIRE(writer->ctx,
+            is_declared(s24i_writer_find_part(writer, name, S24I_VALUES_SUFFIX), parts),
+            S24_ERROR_ARGUMENT, "tensor \"%s\" was not declared as such a sparse one",
+            s24i_show(name).text);
+    TRY(s24i_check_sparse(writer->ctx, writer->path, name, parts));
+    TRY(s24i_writer_lay_out(writer));
+    TRY(write_part(writer, name, S24I_VALUES_SUFFIX, parts->values));
+    TRY(write_part(writer, name, S24I_INDEX_SUFFIX, parts->index));
+    if (parts->format == S24_FORMAT_COO)
+        return write_part(writer, name, S24I_ROWS_SUFFIX, parts->rows_of);
+    return write_part(writer, name, S24I_STARTS_SUFFIX, parts->starts);
+}
+
 s24_status s24_writer_copy(s24_writer *writer, const s24_tensor *tensor)
 {
     if (!writer) return S24_ERROR_ARGUMENT;
     REQUIRE(writer->ctx, tensor, S24_ERROR_ARGUMENT, "tensor is NULL");
+    if (tensor->packed == S24_PACKED_SPARSE)
+        return s24_writer_write_sparse(writer, tensor->name, tensor->sparse);
     if (tensor->layout) {
         const s24_laid_out weight = {tensor->layout, tensor->shape[0], tensor->shape[1],
                                      tensor->stream};

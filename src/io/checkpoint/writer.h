@@ -23,9 +23,11 @@ typedef struct s24i_part {
     /* Of a packed tensor's first part what the metadata say of it; else cols is 0. */
     int bits;
     int64_t rows, cols, group;
-    int dense;            /* all of a dense matrix, of integers */
-    int transposed;       /* it stands for the transpose */
-    const char *layout;   /* NULL: none, else the part is its stream */
+    int dense;          /* all of a dense matrix, of integers */
+    int transposed;     /* it stands for the transpose */
+    const char *layout; /* NULL: none, else the part is its stream */
+    s24_format format;  /* of one in a sparse format, whose first part are the values; else 0 */
+    int64_t block_rows, block_cols;
     size_t logical_bytes; /* of name, without its suffix */
 } s24i_part;
 
@@ -35,7 +37,7 @@ typedef struct s24i_out_file {
     const char *key, *value;   /* one more, or NULL */
     size_t packed;             /* how many packed tensors it has */
     int version;               /* 1; 2: some are quantised; 3: have a layout; 4: are transposed;
-                                  5: are dense */
+                                  5: are dense; 6: are in a sparse format */
     int has_streams;           /* some have a layout */
     int fd;                    /* −1: not open */
     int is_used;               /* has a tensor, or is the only file */

@@ -2,6 +2,7 @@
 /* What a writer is told before it writes: which tensors there will be, and in what form. */
 #include <string.h>
 
+#include "io/checkpoint/packed.h"
 #include "io/checkpoint/writer.h"
 #include "io/tokenizer/utf8.h"
 
@@ -20,6 +21,29 @@ static s24_status check_layout(s24_ctx *ctx, const s24_tensor *tensor)
     return S24_OK;
 }
 
+/* What is stored where is not there yet. */
+static s24_sparse_parts kind_of(const s24_tensor *tensor)
+{
+    return (s24_sparse_parts){.format = tensor->sparse->format,
+                              .dtype = tensor->dtype,
+                              .rows = tensor->shape[0],
+                              .cols = tensor->shape[1],
+                              .block_rows = tensor->sparse->block_rows,
+                              .block_cols = tensor->sparse->block_cols,
+                              .stored = tensor->sparse->stored};
+}
+
+static s24_status check_sparse(const s24_writer *writer, const s24_tensor *tensor)
+{
+    s24_ctx *ctx = writer->ctx;
+    REQUIRE(ctx, tensor->sparse && tensor->rank == 2 && !tensor->bits && !tensor->layout,
+            S24_ERROR_ARGUMENT,
+            "packed tensor \"%s\" is no matrix of floats in a format that `sparse` names",
+            s24i_show(tensor->name).text);
+    const s24_sparse_parts kind = kind_of(tensor);
+    return s24i_check_sparse(ctx, writer->path, tensor->name, &kind);
+}
+
 static s24_status check_declared(const s24_writer *writer, const s24_tensor *tensor)
 {
     s24_ctx *ctx = writer->ctx;
@@ -31,7 +55,8 @@ static s24_status check_declared(const s24_writer *writer, const s24_tensor *ten
                 !s24i_ends_with(tensor->name, S24I_VALUES_SUFFIX) &&
                 !s24i_ends_with(tensor->name, S24I_INDICES_SUFFIX) &&
                 !s24i_ends_with(tensor->name, S24I_SCALES_SUFFIX) &&
-                !s24i_ends_with(tensor->name, S24I_STREAM_SUFFIX),
+                !s24i_ends_with(tensor->name, S24I_STREAM_SUFFIX) &&
+                !s24i_is_sparse_part(tensor->name),
             S24_ERROR_ARGUMENT, "a tensor may not be named \"%s\"", s24i_show(tensor->name).text);
     REQUIRE(ctx, s24i_dtype_label(tensor->dtype), S24_ERROR_DTYPE,
             "tensor \"%s\" has a dtype (%s) that a file cannot hold", s24i_show(tensor->name).text,
@@ -43,6 +68,7 @@ static s24_status check_declared(const s24_writer *writer, const s24_tensor *ten
             "tensor \"%s\" has rank %d, expected 0 to %d", s24i_show(tensor->name).text,
             tensor->rank, S24_MAX_RANK);
     if (!tensor->packed) return S24_OK;
+    if (tensor->packed == S24_PACKED_SPARSE) return check_sparse(writer, tensor);
     REQUIRE(ctx, s24_dtype_can_be_two_four(tensor->dtype), S24_ERROR_DTYPE,
             "packed tensor \"%s\" is %s, expected f32, f16, bf16, i8, e4m3 or e5m2",
             s24i_show(tensor->name).text, s24_dtype_name(tensor->dtype));
@@ -124,7 +150,13 @@ static void describe_packed(s24_writer *writer, const s24_tensor *tensor, int64_
     s24i_out_file *file = &writer->files[part->file];
     const int transposed = tensor->transposed == 1;
     const int dense = tensor->packed == S24_PACKED_DENSE;
-    const int version = dense ? 5 : transposed ? 4 : tensor->layout ? 3 : tensor->bits ? 2 : 1;
+    const int sparse = tensor->packed == S24_PACKED_SPARSE;
+    const int version = sparse           ? 6
+                        : dense          ? 5
+                        : transposed     ? 4
+                        : tensor->layout ? 3
+                        : tensor->bits   ? 2
+                                         : 1;
     part->rows = tensor->shape[0];
     part->cols = tensor->shape[1];
     part->bits = tensor->bits;
@@ -132,6 +164,11 @@ static void describe_packed(s24_writer *writer, const s24_tensor *tensor, int64_
     part->dense = dense;
     part->transposed = transposed;
     part->layout = tensor->layout;
+    if (sparse) {
+        part->format = tensor->sparse->format;
+        part->block_rows = tensor->sparse->block_rows;
+        part->block_cols = tensor->sparse->block_cols;
+    }
     if (part->layout) s24i_layout_dtype(&part->layout);
     part->logical_bytes = strlen(tensor->name);
     file->packed++;
@@ -161,10 +198,26 @@ static s24_status add_canonical(s24_writer *writer, const s24_tensor *tensor)
                     (k + tensor->group - 1) / tensor->group);
 }
 
+static s24_status add_sparse(s24_writer *writer, const s24_tensor *tensor)
+{
+    const s24_sparse_parts p = kind_of(tensor);
+    const int blocks = p.format == S24_FORMAT_BSR, is_coo = p.format == S24_FORMAT_COO;
+    s24_tensor part = *tensor;
+    part.rank = blocks ? 3 : 1;
+    part.shape[0] = p.stored;
+    part.shape[1] = p.block_rows;
+    TRY(add_part(writer, &part, S24I_VALUES_SUFFIX, p.dtype, blocks ? p.block_cols : p.stored));
+    part.rank = 1;
+    TRY(add_part(writer, &part, S24I_INDEX_SUFFIX, S24_I32, p.stored));
+    if (is_coo) return add_part(writer, &part, S24I_ROWS_SUFFIX, S24_I32, p.stored);
+    return add_part(writer, &part, S24I_STARTS_SUFFIX, S24_I64, s24i_sparse_starts(&p));
+}
+
 static s24_status add_packed(s24_writer *writer, const s24_tensor *tensor)
 {
     const int64_t first = writer->count;
-    TRY((tensor->layout ? add_stream : add_canonical)(writer, tensor));
+    const int sparse = tensor->packed == S24_PACKED_SPARSE;
+    TRY((sparse ? add_sparse : tensor->layout ? add_stream : add_canonical)(writer, tensor));
     describe_packed(writer, tensor, first);
     return S24_OK;
 }

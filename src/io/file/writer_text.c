@@ -22,6 +22,18 @@ static int compare_logical_names(const void *a, const void *b)
                  : (x->logical_bytes > y->logical_bytes) - (x->logical_bytes < y->logical_bytes);
 }
 
+static void write_format(s24i_json_text *text, const s24i_part *part)
+{
+    const char *name = s24_format_name(part->format);
+    s24i_json_put(text, ",");
+    s24i_json_put_string(text, name, strlen(name));
+    if (part->format != S24_FORMAT_BSR) return;
+    s24i_json_put(text, ",");
+    s24i_json_put_integer(text, part->block_rows);
+    s24i_json_put(text, ",");
+    s24i_json_put_integer(text, part->block_cols);
+}
+
 static void write_packed(s24i_json_text *text, const void *user)
 {
     const packed_parts *packed = user;
@@ -33,6 +45,7 @@ static void write_packed(s24i_json_text *text, const void *user)
         s24i_json_put_integer(text, part->rows);
         s24i_json_put(text, ",");
         s24i_json_put_integer(text, part->cols);
+        if (part->format) write_format(text, part);
         if (part->bits || part->layout) s24i_json_put(text, ",");
         if (part->layout) s24i_json_put_string(text, part->layout, strlen(part->layout));
         if (part->bits) {
@@ -67,9 +80,9 @@ static void write_member(s24i_json_text *text, int *count, const char *key, cons
    there are. */
 static int write_metadata(s24i_json_text *text, const header *h)
 {
-    static const char *const versions[] = {S24I_PACKED_VERSION,     S24I_PACKED_VERSION,
-                                           S24I_QUANTIZED_VERSION,  S24I_LAYOUT_VERSION,
-                                           S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION};
+    static const char *const versions[] = {
+        S24I_PACKED_VERSION,     S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION,
+        S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION,  S24I_SPARSE_VERSION};
     int count = 0;
     const char *key;
     s24i_json_walk walk = s24i_json_begin(h->file->metadata);
