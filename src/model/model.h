@@ -402,10 +402,12 @@ static inline s24_dtype s24i_model_values(s24_dtype dtype)
 
 /* One linear layer's weight on its way into a block: dense f32, a 2:4 matrix, a weight in the
    layout of its plan, which is used where the file has it (then query's may be all three's, and the
-   others are empty), or a dense one of integers, which is used there too. */
+   others are empty), one in a sparse format, or a dense one of integers, which is used
+   there too. */
 typedef struct s24i_source {
     s24_dense dense; /* data NULL when another one is set */
     s24_matrix *matrix;
+    s24_sparse *sparse;
     s24_laid_out laid_out;
     s24_quantized integers;           /* values NULL: none */
     const s24_checkpoint *checkpoint; /* of laid_out or integers, or in whose file dense lies */

@@ -32,12 +32,13 @@ static s24_status make_chosen(s24i_linear *linear, s24_model *model, s24_ctx *ct
     return ways & sparse ? s24i_linear_make(linear, model, ctx, source, sparse) : S24_OK;
 }
 
-/* Integers without activations of 8 bits are there for the memory that they save: they run as they
-   are, and no dense copy of them is made. */
+/* Integers without activations of 8 bits are there for the memory that they save, and so is what a
+   checkpoint has in a sparse format: they run as they are, and no dense copy of them is made. */
 static int is_kept_small(const s24_model *model, const s24i_source *source)
 {
     const s24_matrix *matrix = source->matrix;
-    return source->scheme || (matrix && s24_matrix_bits(matrix) && model->dtype != S24_I8);
+    return source->scheme || source->sparse ||
+           (matrix && s24_matrix_bits(matrix) && model->dtype != S24_I8);
 }
 
 static s24_status linear_make(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
@@ -197,7 +198,9 @@ static int can_be_joined(const s24i_source *sources, int count)
     const s24_matrix *first = sources[0].matrix;
     for (int i = 0; i < count; i++) {
         const s24_matrix *other = sources[i].matrix;
-        if (sources[i].laid_out.data || sources[i].integers.values || !first != !other) return 0;
+        if (sources[i].laid_out.data || sources[i].integers.values || sources[i].sparse ||
+            !first != !other)
+            return 0;
         if (first && (s24_matrix_dtype(first) != s24_matrix_dtype(other) ||
                       s24_matrix_bits(first) != s24_matrix_bits(other) ||
                       s24_matrix_group(first) != s24_matrix_group(other)))
@@ -214,7 +217,7 @@ static s24_status join(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
 
 static int is_empty(const s24i_source *source)
 {
-    return !(source->laid_out.data || source->matrix || source->integers.values ||
+    return !(source->laid_out.data || source->matrix || source->sparse || source->integers.values ||
              source->dense.data);
 }
 

@@ -168,13 +168,24 @@ static s24_status source_integers(s24i_loader *l, int slot, const s24_tensor *te
     return S24_OK;
 }
 
+/* A weight in a sparse format: as it is, or dense where no product is there for it. */
+static s24_status source_sparse(s24i_loader *l, int slot, const s24_tensor *tensor)
+{
+    s24i_source *source = &l->sources[slot];
+    if (!l->opts.device && !l->opts.dense && !l->opts.quantize)
+        return s24_sparse_from_parts(&source->sparse, l->ctx, tensor->sparse);
+    TRY(buffer(l, slot, &source->dense, tensor));
+    return s24i_tensor_widen(l->ctx, source->dense.data, tensor);
+}
+
 s24_status s24i_source_slot(s24i_loader *l, int slot, const s24_tensor *tensor)
 {
     s24_status status = check_scheme(l, tensor);
     if (status == S24_OK)
-        status = (tensor->packed == S24_PACKED_DENSE ? source_integers
-                  : tensor->packed                   ? source_packed
-                                                     : source_dense)(l, slot, tensor);
+        status = (tensor->packed == S24_PACKED_DENSE    ? source_integers
+                  : tensor->packed == S24_PACKED_SPARSE ? source_sparse
+                  : tensor->packed                      ? source_packed
+                                                        : source_dense)(l, slot, tensor);
     return s24i_name_tensor(l->ctx, status, tensor);
 }
 
@@ -182,6 +193,7 @@ void s24i_release_sources(s24i_loader *l)
 {
     for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
         s24_matrix_destroy(l->sources[slot].matrix);
+        s24_sparse_destroy(l->sources[slot].sparse);
         s24_ctx_free(l->ctx, l->buffers[slot]);
         l->sources[slot] = (s24i_source){.matrix = NULL};
         l->buffers[slot] = NULL;

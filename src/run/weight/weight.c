@@ -61,10 +61,12 @@ void s24i_linear_shape(s24i_linear *linear, const s24i_source *source)
     linear->sparse = s24i_source_is_sparse(source);
     linear->n = laid_out->data            ? laid_out->rows
                 : source->matrix          ? s24_matrix_rows(source->matrix)
+                : source->sparse          ? s24_sparse_get(source->sparse).rows
                 : source->integers.values ? source->integers.rows
                                           : source->dense.rows;
     linear->k = laid_out->data            ? laid_out->cols
                 : source->matrix          ? s24_matrix_cols(source->matrix)
+                : source->sparse          ? s24_sparse_get(source->sparse).cols
                 : source->integers.values ? source->integers.cols
                                           : source->dense.cols;
 }

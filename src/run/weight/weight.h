@@ -98,10 +98,10 @@ static inline int64_t s24i_weight_bytes(const s24i_weight *weight)
     return weight ? weight->kind->bytes(weight) : 0;
 }
 
-/* Is the layer of a source 2:4? */
+/* Is the layer of a source 2:4, or in a sparse format? */
 static inline int s24i_source_is_sparse(const s24i_source *source)
 {
-    return source->laid_out.data || source->matrix;
+    return source->laid_out.data || source->matrix || source->sparse;
 }
 
 #endif

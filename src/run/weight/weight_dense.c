@@ -28,7 +28,7 @@ static s24_status hold(dense_weight *w, const s24_model *model, s24_ctx *ctx,
     return s24_ctx_fail(ctx, status, "%s", s24_ctx_error(model->ctx));
 }
 
-/* A 2:4 weight made dense. */
+/* A 2:4 or sparse weight made dense. */
 static s24_status hold_widened(dense_weight *w, const s24_model *model, s24_ctx *ctx,
                                const s24i_source *source, s24_dtype dtype)
 {
@@ -36,15 +36,16 @@ static s24_status hold_widened(dense_weight *w, const s24_model *model, s24_ctx 
     const s24_matrix *matrix = source->matrix;
     s24_dense wide = {.dtype = S24_F32};
     s24_status status = S24_OK;
-    if (!matrix) {
+    if (!matrix && !source->sparse) {
         TRY(s24_matrix_from_layout(&own, ctx, &source->laid_out));
         matrix = own;
     }
-    wide.rows = s24_matrix_rows(matrix);
-    wide.cols = s24_matrix_cols(matrix);
+    wide.rows = matrix ? s24_matrix_rows(matrix) : s24_sparse_get(source->sparse).rows;
+    wide.cols = matrix ? s24_matrix_cols(matrix) : s24_sparse_get(source->sparse).cols;
     TRY_DONE(
         s24i_alloc_elems(&wide.data, ctx, wide.rows * wide.cols, sizeof(float), "a dense weight"));
-    TRY_DONE(s24_matrix_to_dense(ctx, &wide, matrix));
+    TRY_DONE(matrix ? s24_matrix_to_dense(ctx, &wide, matrix)
+                    : s24_sparse_to_dense(ctx, &wide, source->sparse));
     status = hold(w, model, ctx, &wide, dtype);
 done:
     s24_ctx_free(ctx, wide.data);
