@@ -2,6 +2,7 @@
 /* Does what several commands do with a checkpoint: select tensors, declare an output like the
    input. */
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,6 +127,24 @@ const char *cli_scheme(const s24_tensor *tensor)
     for (int i = 0; tensor->bits && (name = s24_scheme_name(i, &bits, &group)); i++)
         if (bits == tensor->bits && (group ? group : tensor->shape[1]) == tensor->group) break;
     return name;
+}
+
+const char *cli_format(char text[CLI_FORMAT_BYTES], const s24_tensor *tensor)
+{
+    const s24_sparse_parts *p = tensor->sparse;
+    if (!p) return NULL;
+    const char *name = s24_format_name(p->format);
+    snprintf(text, CLI_FORMAT_BYTES, "%s", name);
+    if (p->format == S24_FORMAT_BSR)
+        snprintf(text, CLI_FORMAT_BYTES, "%s:%dx%d", name, (int)p->block_rows, (int)p->block_cols);
+    return text;
+}
+
+double cli_stored_share(const s24_tensor *tensor)
+{
+    const s24_sparse_parts *p = tensor->sparse;
+    const int64_t cells = p->format == S24_FORMAT_BSR ? p->block_rows * p->block_cols : 1;
+    return (double)(p->stored * cells) / ((double)p->rows * (double)p->cols);
 }
 
 void cli_transposed_json(json_t *object, const s24_tensor *tensor)

@@ -175,13 +175,14 @@ static void finding_line(cli_app *cli, const s24_tensor *tensor, const finding *
 {
     const int transposed = tensor->transposed == 1;
     const s24_dense stored = cli_tensor_view(tensor);
-    char reason[160] = "", matrix[64] = "";
+    char reason[160] = "", matrix[64] = "", format[CLI_FORMAT_BYTES + 1] = " ";
     if (f->has_bad)
         bad_reason(reason, sizeof reason, &f->bad, transposed);
     else if (!f->two_four)
         snprintf(reason, sizeof reason, ": k must be a multiple of 4, and neither side empty");
     else if (f->has_bad_n)
         bad_reason(reason, sizeof reason, &f->bad_n, !transposed);
+    cli_format(format + 1, tensor);
     if (cli_tensor_is_turned(tensor))
         snprintf(matrix, sizeof matrix, " as [%lld, %lld]", (long long)tensor->shape[0],
                  (long long)tensor->shape[1]);
@@ -190,6 +191,7 @@ static void finding_line(cli_app *cli, const s24_tensor *tensor, const finding *
               s24_dtype_name(tensor->dtype),
               tensor->packed == 1 ? " packed"
               : tensor->bits      ? " integers"
+              : tensor->sparse    ? format
                                   : "",
               matrix, transposed ? " transposed" : "", reason);
 }

@@ -49,8 +49,23 @@ static json_t *tensor_json(const void *checkpoint, int64_t index)
     json_object_set_new(object, "quantized", scheme ? json_string(scheme) : json_null());
     json_object_set_new(object, "layout",
                         tensor->layout ? json_string(tensor->layout) : json_null());
+    char format[CLI_FORMAT_BYTES];
+    if (cli_format(format, tensor)) {
+        json_object_set_new(object, "format", json_string(format));
+        json_object_set_new(object, "stored", cli_real(cli_stored_share(tensor)));
+    }
     cli_transposed_json(object, tensor);
     return object;
+}
+
+/* Writes the block of one in a sparse format, and the share that is stored. */
+static void sparse_form(char text[FORM_BYTES / 2], const s24_tensor *tensor)
+{
+    char format[CLI_FORMAT_BYTES];
+    if (!cli_format(format, tensor)) return;
+    const char *block = strchr(format, ':');
+    snprintf(text, FORM_BYTES / 2, "%s%s%.4g %%", block ? block + 1 : "", block ? " " : "",
+             100 * cli_stored_share(tensor));
 }
 
 /* Writes what a packed tensor is stored in, unless it is canonical floats, and the shape of what a
@@ -58,7 +73,9 @@ static json_t *tensor_json(const void *checkpoint, int64_t index)
 static const char *form_of(char text[FORM_BYTES], const s24_tensor *tensor)
 {
     const char *scheme = cli_scheme(tensor);
-    const char *form = scheme ? scheme : tensor->layout ? tensor->layout : "";
+    char sparse[FORM_BYTES / 2] = "";
+    sparse_form(sparse, tensor);
+    const char *form = scheme ? scheme : tensor->layout ? tensor->layout : sparse;
     snprintf(text, FORM_BYTES, "%s", form);
     if (cli_tensor_is_turned(tensor))
         snprintf(text, FORM_BYTES, "%s%sas [%lld, %lld]", form, *form ? " " : "",
@@ -77,8 +94,10 @@ static void tensor_line(cli_app *cli, const s24_tensor *tensor, int width)
                                  (long long)stored_side(tensor, d));
     snprintf(shape + used, sizeof shape - used, "]");
     cli_print(cli, "%-5s %-18s %-5s %-*s %12zu  %s", s24_dtype_name(tensor->dtype), shape,
-              tensor->packed == 1 ? "2:4" : "dense", width, form_of(form, tensor), tensor->bytes,
-              tensor->name);
+              tensor->packed == 1 ? "2:4"
+              : tensor->sparse    ? s24_format_name(tensor->sparse->format)
+                                  : "dense",
+              width, form_of(form, tensor), tensor->bytes, tensor->name);
 }
 
 static void totals_lines(cli_app *cli, const totals *sum, const char *model_type)
@@ -224,7 +243,8 @@ const cli_command cmd_info = {
     .text =
         "Prints dtype, shape, storage, bytes and name of every tensor of IN, then the totals. "
         "Shapes are logical: a packed weight [n, k] says k, not k/2, and one that the model stores "
-        "[in, out] says that, and as what it is packed. Weights that "
+        "[in, out] says that, and as what it is packed. Of one in a sparse format that stands next "
+        "to the share that is stored. Weights that "
         "another library stored in parts are listed by part, with that library's name after the "
         "totals. Then it says for which numbers of tokens "
         "whole models run layers of these shapes dense on this CPU, if "

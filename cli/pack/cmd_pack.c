@@ -24,6 +24,10 @@ static const cli_option pack_table[] = {
      "The order of the bytes: canonical, or as this CPU's kernels (or --isa's) read them, which a "
      "model then does where the file is mapped. Every command on every machine takes either.",
      layout_name},
+    {"format", 0, CLI_TEXT, offsetof(struct pack_options, format), "FORMAT", NULL,
+     "Store what is not zero, of any tensor, in place of 2:4: bsr:64x64 (or another block: whole "
+     "blocks), csr, csc or coo. Models run such weights on the CPU.",
+     NULL},
     {"quantize", 0, CLI_CHOICE, offsetof(struct pack_options, quantize), NULL, NULL,
      "Store integers with a scale per row, or per 64 or 128 columns, instead of the values.",
      cli_scheme_name},
@@ -47,6 +51,7 @@ static const cli_rule pack_rules[] = {
     {CLI_ONLY_WITH, "ids", "quantize", NULL},
     {CLI_NOT_WITH, "calibration", "dense quantize-head",
      "rounds to nearest; pack once more for it"},
+    {CLI_NOT_WITH, "format", "quantize layout=cpu", "is of floats as they are"},
     {CLI_NOT_WITH, "quantize", "layout=cpu", "is of floats; integers are stored canonically"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
 
@@ -66,6 +71,8 @@ static const cli_example pack_examples[] = {
      "With what its layers' inputs reach, for --dtype i8 on a GPU."},
     {"sparse24 pack llama-24 llama-w4 --quantize int4-g64 --quantize-head int8",
      "A language model's head too, which each new token reads whole."},
+    {"sparse24 pack model-blocks model-bsr --format bsr:64x64",
+     "What 'prune --pattern block:64x64:0.8' left, at a fifth of its size."},
     {"sparse24 pack model-packed model-here --layout cpu",
      "A copy that loads faster on this kind of CPU, and whose weights processes share."},
     {NULL, NULL}};
@@ -205,6 +212,7 @@ static int convert(cli_app *cli, const struct pack_options *options, int packing
        take, and a head alone may be meant. */
     if (code == CLI_OK && !j.head && (packing || strcmp(options->include, "*") != 0))
         code = cli_selected(cli, checkpoint, options->include, options->exclude, packing);
+    if (code == CLI_OK && packing) code = pack_read_format(&j);
     if (code == CLI_OK) code = pack_settle(&j);
     if (code == CLI_OK && cli->json) code = make_layers(&j);
     const int rounds = options->passages.path && j.scheme.name;
@@ -212,6 +220,7 @@ static int convert(cli_app *cli, const struct pack_options *options, int packing
     if (code == CLI_OK) code = report(&j);
     free(j.layers);
     free(j.fates);
+    free(j.sparse);
     s24_writer_destroy(j.writer);
     s24_checkpoint_close(checkpoint);
     return code;
@@ -246,7 +255,10 @@ const cli_command cmd_pack = {
         "With --quantize the kept values become integers of 8 or 4 bits times a scale, which is "
         "not exact; every command that takes a packed model takes these. With --dense selected "
         "tensors that are not 2:4 become integers too, and with --quantize-head so does the head "
-        "of a language model.",
+        "of a language model.\n"
+        "With --format any tensor is stored as what of it is not zero, in rows, columns, "
+        "coordinates or blocks, and one that would not be smaller so stays as it is. Models run "
+        "with such weights; 'plan --formats' says from which share of zeros that is faster.",
     .examples = pack_examples,
     .options = pack_table,
     .rules = pack_rules,

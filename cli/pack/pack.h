@@ -7,7 +7,7 @@
 
 struct pack_options {
     cli_common common;
-    const char *include, *exclude, *quantize, *head, *layout;
+    const char *include, *exclude, *quantize, *head, *layout, *format;
     int dense;
     passages_options passages;
 };
@@ -25,7 +25,7 @@ typedef struct pack_scheme {
 } pack_scheme;
 
 /* What becomes of a tensor. */
-typedef enum pack_fate { STAYS, PACKED, INTEGERS /* dense ones */, UNPACKED } pack_fate;
+typedef enum pack_fate { STAYS, PACKED, INTEGERS /* dense ones */, SPARSE, UNPACKED } pack_fate;
 
 typedef struct pack_job {
     cli_app *cli;
@@ -33,12 +33,14 @@ typedef struct pack_job {
     int packing;                 /* 1: pack, 0: unpack */
     pack_scheme scheme, head_by; /* of the selected, and of the head */
     const s24_tensor *head;      /* a language model's, where it is quantised */
+    s24_sparse_parts format;     /* --format's, sides alone; format 0: 2:4 */
     s24_device *device;          /* NULL: the CPU */
     const s24_checkpoint *checkpoint;
     s24_writer *writer;
-    pack_fate *fates;   /* of every tensor, in their order */
-    int64_t declared;   /* tensors */
-    pack_layer *layers; /* room for every tensor; NULL: no --json */
+    pack_fate *fates;         /* of every tensor, in their order */
+    s24_sparse_parts *sparse; /* of every tensor that becomes sparse, but for its memory */
+    int64_t declared;         /* tensors */
+    pack_layer *layers;       /* room for every tensor; NULL: no --json */
     int64_t changed, bytes_in, bytes_out;
 } pack_job;
 
@@ -46,6 +48,19 @@ typedef struct pack_job {
 pack_scheme pack_scheme_named(const char *name);
 int pack_wants_layout(const pack_job *j);
 int pack_is_selected(const pack_job *j, const s24_tensor *tensor);
+/* Reads --format. */
+int pack_read_format(pack_job *j);
+/* Makes a tensor [n, k] of the job's format. */
+s24_status pack_make_sparse(s24_sparse **out, pack_job *j, const s24_tensor *tensor);
+/* Writes a tensor in it. */
+s24_status pack_write_sparse(pack_job *j, const s24_tensor *tensor, size_t *bytes);
+/* Gives the bytes that such parts take in a file. */
+size_t pack_sparse_bytes(const s24_sparse_parts *parts);
+/* Gives n and k of the matrix that the tensor is packed into, or is. */
+s24_dense pack_shape(const s24_tensor *tensor);
+/* Adds the tensor's name to a failure's sentence: the library speaks of a matrix, and which one is
+   known here only. */
+s24_status pack_of_tensor(pack_job *j, const s24_tensor *tensor, s24_status status);
 /* Settles what becomes of every tensor, and refuses what no packing can do before anything is
    written. */
 int pack_settle(pack_job *j);

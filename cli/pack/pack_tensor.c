@@ -35,8 +35,7 @@ static int has_other_layout(const pack_job *j, const s24_tensor *tensor)
     return strcmp(layout, tensor->layout) != 0;
 }
 
-/* Gives n and k of the matrix that the tensor is packed into, or is. */
-static s24_dense packed_shape(const s24_tensor *tensor)
+s24_dense pack_shape(const s24_tensor *tensor)
 {
     const int turned = tensor->transposed == 1 && !tensor->packed;
     return (s24_dense){.rows = tensor->shape[turned], .cols = tensor->shape[!turned]};
@@ -58,13 +57,23 @@ static pack_scheme scheme_of(const pack_job *j, const s24_tensor *tensor)
     return is_head(j, tensor) ? j->head_by : j->scheme;
 }
 
+static int has_other_format(const pack_job *j, const s24_tensor *tensor)
+{
+    const s24_sparse_parts *to = &j->format, *p = tensor->sparse;
+    return !p || p->format != to->format || p->block_rows != to->block_rows ||
+           p->block_cols != to->block_cols;
+}
+
 /* Asks whether the tensor changes its form. */
 static int changes(const pack_job *j, const s24_tensor *tensor)
 {
+    int is_left = tensor->packed;
     if (is_head(j, tensor)) return !tensor->bits;
-    const int is_left = j->packing ? !tensor->packed || (j->scheme.name && !tensor->bits) ||
-                                         has_other_layout(j, tensor)
-                                   : tensor->packed;
+    if (j->packing && j->format.format)
+        is_left = has_other_format(j, tensor);
+    else if (j->packing)
+        is_left =
+            !tensor->packed || (j->scheme.name && !tensor->bits) || has_other_layout(j, tensor);
     return is_left && pack_is_selected(j, tensor);
 }
 
@@ -72,16 +81,20 @@ static int changes(const pack_job *j, const s24_tensor *tensor)
 void pack_declare(void *user, s24_tensor *tensor)
 {
     pack_job *j = user;
-    const pack_fate to = j->fates[j->declared++];
+    const int64_t index = j->declared++;
+    const pack_fate to = j->fates[index];
     const pack_scheme by = scheme_of(j, tensor);
     if (to == STAYS) return;
-    const s24_dense matrix = packed_shape(tensor), stored = cli_tensor_view(tensor);
+    const s24_dense matrix = pack_shape(tensor), stored = cli_tensor_view(tensor);
     tensor->shape[0] = j->packing ? matrix.rows : stored.rows;
     tensor->shape[1] = j->packing ? matrix.cols : stored.cols;
-    tensor->packed = to == INTEGERS ? S24_PACKED_DENSE : to == PACKED;
+    tensor->packed = to == INTEGERS ? S24_PACKED_DENSE
+                     : to == SPARSE ? S24_PACKED_SPARSE
+                                    : to == PACKED;
+    if (to == SPARSE) tensor->sparse = &j->sparse[index];
     tensor->dtype = stored.dtype;
     tensor->bits = by.bits;
-    tensor->layout = j->packing && !by.bits ? layout_of(j, tensor) : NULL;
+    tensor->layout = to == PACKED && !by.bits ? layout_of(j, tensor) : NULL;
     if (!by.bits) return;
     tensor->dtype = S24_I8;
     tensor->group = by.group ? by.group : tensor->shape[1];
@@ -108,10 +121,15 @@ static int check_shape(const pack_job *j, const s24_tensor *tensor)
                         scheme_of(j, tensor).name,
                         is_head(j, tensor) ? "that option out" : "it out with --exclude");
     if (!changes(j, tensor)) return CLI_OK;
+    if (tensor->sparse && !j->format.format)
+        return cli_fail(j->cli, CLI_FORMAT,
+                        "tensor %s is stored as %s, which is neither 2:4 nor integers; unpack it "
+                        "first, or leave it out with --exclude",
+                        tensor->name, s24_format_name(tensor->sparse->format));
     s24_status status = s24_tensor_check_sides(j->cli->ctx, j->checkpoint, tensor, 1);
     if (status != S24_OK) return cli_status(j->cli, status);
-    const s24_dense matrix = packed_shape(tensor);
-    if (matrix.cols % 4 != 0)
+    const s24_dense matrix = pack_shape(tensor);
+    if (!j->format.format && matrix.cols % 4 != 0)
         return cli_fail(j->cli, CLI_FORMAT,
                         "tensor %s: k = %lld is no multiple of 4; leave it out with --exclude",
                         tensor->name, (long long)matrix.cols);
@@ -134,26 +152,47 @@ static int is_dense(pack_job *j, const s24_tensor *tensor)
     return status == S24_ERROR_NOT_TWO_FOUR;
 }
 
+/* Settles what becomes of a tensor with --format: one that would not be smaller stays. */
+static int settle_sparse(pack_job *j, int64_t index)
+{
+    const s24_tensor *tensor = s24_checkpoint_tensor(j->checkpoint, index);
+    s24_sparse *matrix;
+    const s24_status status = pack_make_sparse(&matrix, j, tensor);
+    if (status != S24_OK) return cli_status(j->cli, status);
+    j->sparse[index] = s24_sparse_get(matrix);
+    j->fates[index] = SPARSE;
+    const size_t bytes = pack_sparse_bytes(&j->sparse[index]);
+    s24_sparse_destroy(matrix);
+    if (bytes < tensor->bytes) return CLI_OK;
+    cli_note(j->cli, "%s stays as it is: %zu bytes, and as %s %zu", tensor->name, tensor->bytes,
+             j->options->format, bytes);
+    j->fates[index] = STAYS;
+    return CLI_OK;
+}
+
 /* Settles what becomes of every tensor. */
 int pack_settle(pack_job *j)
 {
     const int64_t count = s24_checkpoint_count(j->checkpoint);
     j->fates = calloc((size_t)count + 1, sizeof *j->fates);
-    if (!j->fates)
+    if (j->format.format) j->sparse = calloc((size_t)count + 1, sizeof *j->sparse);
+    if (!j->fates || (j->format.format && !j->sparse))
         return cli_fail(j->cli, CLI_IO, "out of memory for %lld tensors", (long long)count);
     for (int64_t i = 0; i < count; i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(j->checkpoint, i);
-        const int code = j->packing ? check_shape(j, tensor) : CLI_OK;
+        int code = j->packing ? check_shape(j, tensor) : CLI_OK;
+        const int changing = code == CLI_OK && changes(j, tensor);
+        const int sparse = changing && j->format.format && !is_head(j, tensor);
+        if (sparse) code = settle_sparse(j, i);
         if (code != CLI_OK) return code;
-        if (!changes(j, tensor)) continue;
+        if (!changing || sparse) continue;
         const int integers = is_head(j, tensor) || is_dense(j, tensor);
         j->fates[i] = !j->packing ? UNPACKED : integers ? INTEGERS : PACKED;
     }
     return CLI_OK;
 }
 
-/* Adds the tensor's name: the library speaks of a matrix, and which one is known here only. */
-static s24_status of_tensor(pack_job *j, const s24_tensor *tensor, s24_status status)
+s24_status pack_of_tensor(pack_job *j, const s24_tensor *tensor, s24_status status)
 {
     char sentence[512];
     if (status == S24_OK) return S24_OK;
@@ -185,7 +224,7 @@ static s24_status write_quantized(pack_job *j, const s24_tensor *tensor, const s
 static s24_status floats_of(s24_dense *floats, pack_job *j, const s24_tensor *tensor)
 {
     s24_ctx *ctx = j->cli->ctx;
-    *floats = packed_shape(tensor);
+    *floats = pack_shape(tensor);
     const int64_t n = floats->rows, k = floats->cols;
     const int turned = tensor->transposed == 1 && !tensor->packed;
     float *to = calloc((size_t)n * (size_t)k * (size_t)(1 + turned), sizeof *to);
@@ -217,7 +256,7 @@ static s24_status write_integers(pack_job *j, const s24_tensor *tensor, size_t *
         status = s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for %zu values", values);
     if (status == S24_OK)
         status = s24_dense_quantize(memory + scales, memory, ctx, &floats, by.name);
-    status = of_tensor(j, tensor, status);
+    status = pack_of_tensor(j, tensor, status);
     if (status == S24_OK)
         status = s24_writer_write_quantized(j->writer, tensor->name, memory + scales, NULL, memory);
     free(memory);
@@ -242,7 +281,7 @@ s24_status pack_check_two_four(pack_job *j, const s24_tensor *tensor)
     s24_matrix *matrix = NULL;
     const s24_status status = matrix_of(&matrix, j, tensor);
     s24_matrix_destroy(matrix);
-    return of_tensor(j, tensor, status);
+    return pack_of_tensor(j, tensor, status);
 }
 
 static s24_status pack_tensor(pack_job *j, const s24_tensor *tensor, size_t *bytes)
@@ -252,7 +291,7 @@ static s24_status pack_tensor(pack_job *j, const s24_tensor *tensor, size_t *byt
     s24_status status = matrix_of(&matrix, j, tensor);
     if (status == S24_OK && j->scheme.name)
         status = s24_matrix_quantize(&integers, ctx, matrix, j->scheme.name);
-    status = of_tensor(j, tensor, status);
+    status = pack_of_tensor(j, tensor, status);
     if (status == S24_OK && j->scheme.name) {
         status = write_quantized(j, tensor, integers, bytes);
     } else if (status == S24_OK) {
@@ -281,6 +320,7 @@ static s24_status unpack_tensor(pack_job *j, const s24_tensor *tensor, size_t *b
 s24_status pack_write(pack_job *j, const s24_tensor *tensor, pack_fate to, size_t *bytes)
 {
     return (to == UNPACKED   ? unpack_tensor
+            : to == SPARSE   ? pack_write_sparse
             : to == INTEGERS ? write_integers
                              : pack_tensor)(j, tensor, bytes);
 }

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Packs with --format: tensors become matrices in rows, columns, coordinates or blocks, whatever
+   they were, and lose nothing. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pack/pack.h"
+
+int pack_read_format(pack_job *j)
+{
+    const char *text = j->options->format;
+    char name[8] = "", extra;
+    int rows = 0, cols = 0;
+    if (!text) return CLI_OK;
+    const int found = sscanf(text, "%7[a-z]:%dx%d%c", name, &rows, &cols, &extra);
+    j->format.format = s24_format_parse(name);
+    j->format.block_rows = rows;
+    j->format.block_cols = cols;
+    const int blocks = j->format.format == S24_FORMAT_BSR;
+    const int fits = blocks ? found == 3 : j->format.format && strlen(text) == strlen(name);
+    /* Asks the library which blocks there are, of a matrix that all of them divide. */
+    s24_sparse_parts kind = j->format;
+    kind.dtype = S24_F32;
+    kind.rows = kind.cols = (int64_t)(rows > 0 ? rows : 1) * (cols > 0 ? cols : 1);
+    if (fits && s24_sparse_check(j->cli->ctx, &kind) == S24_OK) return CLI_OK;
+    return cli_fail(j->cli, CLI_USAGE,
+                    "--format: '%s' is none; expected coo, csr, csc, or bsr with a block: bsr:1x4, "
+                    "bsr:4x1, or a square of 8, 16, 32, 64 or 128 as bsr:64x64",
+                    text);
+}
+
+/* Makes the numbers [n, k] of a tensor in its own dtype: where they lie, or in memory of their own,
+   which is the caller's. */
+static s24_status numbers_of(s24_dense *out, void **own, pack_job *j, const s24_tensor *tensor)
+{
+    s24_ctx *ctx = j->cli->ctx;
+    const int turned = tensor->transposed == 1 && !tensor->packed;
+    *out = pack_shape(tensor);
+    out->dtype = cli_tensor_view(tensor).dtype;
+    out->data = (void *)tensor->data;
+    *own = NULL;
+    if (!turned && !tensor->packed) return S24_OK;
+    const size_t size = s24_dtype_bytes(out->dtype);
+    *own = malloc((size_t)out->rows * (size_t)out->cols * size);
+    if (!*own) return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for its numbers");
+    out->data = *own;
+    if (tensor->packed) return s24_tensor_to_dense(ctx, out, tensor);
+    for (int64_t r = 0; r < out->rows; r++)
+        for (int64_t c = 0; c < out->cols; c++)
+            memcpy((char *)*own + (size_t)(r * out->cols + c) * size,
+                   (const char *)tensor->data + (size_t)(c * out->rows + r) * size, size);
+    return S24_OK;
+}
+
+s24_status pack_make_sparse(s24_sparse **out, pack_job *j, const s24_tensor *tensor)
+{
+    s24_ctx *ctx = j->cli->ctx;
+    s24_dense numbers;
+    void *own;
+    *out = NULL;
+    s24_status status = numbers_of(&numbers, &own, j, tensor);
+    if (status == S24_OK) status = s24_sparse_create(out, ctx, &numbers, &j->format);
+    free(own);
+    return pack_of_tensor(j, tensor, status);
+}
+
+s24_status pack_write_sparse(pack_job *j, const s24_tensor *tensor, size_t *bytes)
+{
+    s24_sparse *matrix;
+    s24_status status = pack_make_sparse(&matrix, j, tensor);
+    if (status != S24_OK) return status;
+    const s24_sparse_parts parts = s24_sparse_get(matrix);
+    *bytes = pack_sparse_bytes(&parts);
+    status = s24_writer_write_sparse(j->writer, tensor->name, &parts);
+    s24_sparse_destroy(matrix);
+    return status;
+}
+
+size_t pack_sparse_bytes(const s24_sparse_parts *p)
+{
+    const int64_t cells = p->format == S24_FORMAT_BSR ? p->block_rows * p->block_cols : 1;
+    const int64_t lines = p->format == S24_FORMAT_BSR   ? p->rows / p->block_rows
+                          : p->format == S24_FORMAT_CSC ? p->cols
+                                                        : p->rows;
+    const size_t stored = (size_t)p->stored;
+    const size_t values = stored * (size_t)cells * s24_dtype_bytes(p->dtype);
+    if (p->format == S24_FORMAT_COO) return values + 2 * stored * sizeof *p->index;
+    return values + stored * sizeof *p->index + (size_t)(lines + 1) * sizeof *p->starts;
+}

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights in rows, columns, coordinates and blocks: pack --format, what info, check, unpack and
+convert make of such folders, and models that run on them."""
+import json
+import subprocess
+import sys
+import unittest
+
+from cli_case import SOURCE, Scratch, run
+import test_cli_eval
+import tiny_bert
+from cli_data import read
+from test_cli_train_ends import write_llama
+from test_cli_train_sets import randomise
+
+FORMATS = ("csr", "csc", "coo", "bsr:8x8", "bsr:16x16", "bsr:4x1", "bsr:1x4")
+
+
+def make(folder):
+    test_cli_eval.write_gpt2(folder / "gpt2", width=32)
+    write_llama(folder / "llama", width=32)
+    test_cli_eval.write_vit(folder / "vit", width=32)
+    for name in ("gpt2", "llama"):
+        randomise(folder / name, 3)
+    tiny_bert.write(folder / "bert")
+    (folder / "text").write_text("abcab bca abba c" * 8)
+    (folder / "lines").write_text("a b\nb a c\n")
+    for name in ("gpt2", "llama", "bert"):
+        # Tiny BERT's width is no multiple of more than 8.
+        block = "8x8" if name == "bert" else "16x16"
+        assert run("prune", name, name + "-blocks", "--pattern", f"block:{block}:0.75",
+                   cwd=folder).returncode == 0
+
+
+class Sparse(Scratch):
+    make = staticmethod(make)
+
+    def loss(self, model, *options):
+        return self.json("eval", model, "--task", "lm", "--data", "text", *options)["loss"]
+
+    def test_every_format_comes_back(self):
+        for name in ("gpt2", "llama"):
+            for form in FORMATS:
+                with self.subTest(name + form):
+                    out = self.scratch() / "packed"
+                    floats, decoded = out.with_name("floats"), out.with_name("decoded")
+                    found = self.json("pack", name + "-blocks", str(out), "--format", form)
+                    self.assertLess(found["bytes_out"], found["bytes_in"])
+                    told = [t for t in self.json("info", str(out))["tensors"] if "format" in t]
+                    self.assertEqual(len(told), len(found["layers"]))
+                    self.assertEqual({t["format"] for t in told}, {form})
+                    self.assertTrue(all(0 <= t["stored"] <= 0.5 for t in told))
+                    metadata = read(out / "model.safetensors")[1]
+                    self.assertEqual(metadata["sparse24.version"], "6")
+                    described = json.loads(metadata["sparse24.packed"])
+                    self.assertEqual({d[2] for d in described.values()}, {form.split(":")[0]})
+                    self.good("unpack", str(out), str(floats))
+                    self.assertEqual((floats / "model.safetensors").read_bytes(),
+                                     (self.folder / (name + "-blocks") /
+                                      "model.safetensors").read_bytes())
+                    subprocess.run([sys.executable, SOURCE / "tools/decode_s24.py",
+                                    out / "model.safetensors", decoded], check=True)
+                    self.assertEqual(read(decoded)[0], read(floats / "model.safetensors")[0])
+                    self.assertAlmostEqual(self.loss(str(out)), self.loss(str(floats)), places=5)
+
+    def test_text_and_vectors(self):
+        self.good("pack", "llama-blocks", "llama-bsr", "--format", "bsr:16x16")
+        words = ("--prompt", "ab", "--max-new", "8")
+        self.assertEqual(self.good("generate", "llama-bsr", *words).stdout,
+                         self.good("generate", "llama-blocks", *words).stdout)
+        self.good("pack", "bert-blocks", "bert-bsr", "--format", "bsr:8x8")
+        rows = [[json.loads(line)["embedding"] for line in self.good(
+            "embed", model, "--input", "lines", "--stream").stdout.splitlines()]
+            for model in ("bert-bsr", "bert-blocks")]
+        for a, b in zip(*(sum(r, []) for r in rows)):
+            self.assertAlmostEqual(a, b, places=5)
+        for dtype in ("bf16", "int8"):
+            self.assertLess(abs(self.loss("llama-bsr", "--dtype", dtype) /
+                                self.loss("llama-blocks") - 1), 0.05)
+
+    def test_formats_become_one_another(self):
+        self.good("pack", "llama-blocks", "a", "--format", "csr")
+        self.good("pack", "a", "b", "--format", "bsr:16x16")
+        self.good("pack", "llama-blocks", "c", "--format", "bsr:16x16")
+        self.assertEqual((self.folder / "b/model.safetensors").read_bytes(),
+                         (self.folder / "c/model.safetensors").read_bytes())
+        self.good("convert", "c", "d", "--to", "dense")
+        self.assertEqual(read(self.folder / "d/model.safetensors")[0],
+                         read(self.folder / "llama-blocks/model.safetensors")[0])
+
+    def test_what_is_not_smaller_stays(self):
+        found = self.json("pack", "llama", "out", "--format", "csr")
+        self.assertEqual(found["layers"], [])
+        self.assertFalse(any("format" in t for t in self.json("info", "out")["tensors"]))
+
+    def test_texts_of_info_and_check(self):
+        self.good("pack", "gpt2-blocks", "out", "--format", "bsr:16x16")
+        self.assertRegex(self.good("info", "out").stdout,
+                         r"f32 +\[32, 96\] +bsr +16x16 25 % as \[96, 32\]")
+        done = run("check", "out", cwd=self.folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"no +.* f32 bsr:16x16 as \[96, 32\] transposed: ")
+
+    def test_refused(self):
+        self.good("pack", "llama-blocks", "bsr", "--format", "bsr:16x16")
+        layer = r"tensor model\.layers\.0\.\S+"
+        self.refusals((
+            ("no format", ("pack", "llama", "x", "--format", "ell"), 2, "'ell' is none; expected"),
+            ("no block", ("pack", "llama", "x", "--format", "bsr"), 2, "'bsr' is none"),
+            ("odd block", ("pack", "llama", "x", "--format", "bsr:3x3"), 2, "'bsr:3x3' is none"),
+            ("a block", ("pack", "llama", "x", "--format", "csr:8x8"), 2, "'csr:8x8' is none"),
+            ("a rest", ("pack", "llama", "x", "--format", "bsr:8x8x"), 2, "'bsr:8x8x' is none"),
+            ("zero", ("pack", "llama", "x", "--format", "bsr:0x0"), 2, "'bsr:0x0' is none"),
+            ("large block", ("pack", "llama", "x", "--format", "bsr:128x128"), 4,
+             layer + ": blocks of 128x128 do not divide"),
+            ("integers", ("pack", "llama", "x", "--format", "csr", "--quantize", "int8"), 2,
+             "is of floats as they are"),
+        ))
+
+    def test_sparse_ones_are_refused(self):
+        self.good("pack", "llama-blocks", "bsr", "--format", "bsr:16x16")
+        for words, code, sentence in (
+                (("pack", "bsr", "x", "--quantize", "int8"), 4,
+                 "is stored as bsr, which is neither 2:4 nor integers; unpack it first"),
+                (("train", "bsr", "x", "--stream", "text", "--max-tokens", "8", "--steps", "1"), 5,
+                 "is stored as bsr; 'sparse24 unpack' writes what can be trained")):
+            done = run(*words, cwd=self.folder)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertRegex(done.stderr, sentence)
+
+
+if __name__ == "__main__":
+    unittest.main()
