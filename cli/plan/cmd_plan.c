@@ -12,7 +12,7 @@
 struct plan_options {
     cli_common common;
     const char *dtype;
-    int measure, rows;
+    int measure, rows, formats;
     int64_t largest;
 };
 
@@ -25,6 +25,10 @@ static const cli_option options[] = {
      "Measure again, though there is a model of this machine.", NULL},
     {"rows", 0, CLI_FLAG, offsetof(struct plan_options, rows), NULL, NULL,
      "Also time for this shape each row of kernels that could be taken.", NULL},
+    {"formats", 0, CLI_FLAG, offsetof(struct plan_options, formats), NULL, NULL,
+     "Also time weights in rows and in blocks, as pack --format stores them, with more and more "
+     "zeros: from which share on they are faster than dense and than 2:4.",
+     NULL},
     {"largest", 0, CLI_COUNT, offsetof(struct plan_options, largest), "N", "8192",
      "Measure no K or N beyond this (at least 128); larger ones are extrapolated.", NULL},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
@@ -49,6 +53,8 @@ typedef struct advice {
     int best;
     plan_row rows[PLAN_ROWS]; /* the kernels', where they were asked for */
     int row_count;
+    plan_format formats[PLAN_FORMATS]; /* likewise */
+    int format_count;
 } advice;
 
 static int read_operand(cli_app *cli, int64_t *value, int index, const char *name)
@@ -276,6 +282,36 @@ static json_t *kernels_json(const advice *a)
     return list;
 }
 
+/* Gives a share, or null for none. */
+static json_t *share_json(int share)
+{
+    return share ? cli_real(0.01 * share) : json_null();
+}
+
+static json_t *formats_json(const advice *a)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < a->format_count; i++) {
+        const plan_format *f = &a->formats[i];
+        json_t *format = json_object(), *times = json_array();
+        for (int s = 0; s < PLAN_SHARES; s++) {
+            json_t *one = json_object();
+            json_object_set_new(one, "zeros", cli_real(0.01 * plan_share(s)));
+            json_object_set_new(one, "ms", cli_real(1e3 * f->seconds[s]));
+            json_array_append_new(times, one);
+        }
+        json_object_set_new(format, "format", json_string(f->name));
+        json_object_set_new(format, "beats_dense_from", share_json(plan_format_from(f, f->dense)));
+        json_object_set_new(format, "beats_two_four_from",
+                            share_json(plan_format_from(f, f->two_four)));
+        json_object_set_new(format, "dense_ms", cli_real(1e3 * f->dense));
+        json_object_set_new(format, "sparse_ms", cli_real(1e3 * f->two_four));
+        json_object_set_new(format, "times", times);
+        json_array_append_new(list, format);
+    }
+    return list;
+}
+
 static int print_json(cli_app *cli, const advice *a)
 {
     json_t *object = cli_json(), *rows = json_array();
@@ -294,6 +330,7 @@ static int print_json(cli_app *cli, const advice *a)
     json_object_set_new(object, "rows", rows);
     json_object_set_new(object, "dense_faster", ranges_json(a));
     if (a->row_count) json_object_set_new(object, "kernels", kernels_json(a));
+    if (a->format_count) json_object_set_new(object, "formats", formats_json(a));
     return cli_json_print(cli, object);
 }
 
@@ -327,6 +364,30 @@ static void print_kernels(const advice *a)
                a->rows[best].kernel);
 }
 
+/* Writes "70 %", or "no share". */
+static const char *share_text(char text[16], int share)
+{
+    snprintf(text, 16, share ? "%d %%" : "no share", share);
+    return text;
+}
+
+static void print_formats(const advice *a)
+{
+    if (a->format_count) printf("%-13s", "zeros");
+    for (int s = 0; s < PLAN_SHARES && a->format_count; s++)
+        printf(" %6d %% ", plan_share(s));
+    if (a->format_count) printf("  faster than dense from, than 2:4 from\n");
+    for (int i = 0; i < a->format_count; i++) {
+        const plan_format *f = &a->formats[i];
+        char dense[16], two_four[16];
+        printf("%-10s ms", f->name);
+        for (int s = 0; s < PLAN_SHARES; s++)
+            printf(" %9.4f", 1e3 * f->seconds[s]);
+        printf("  %s, %s\n", share_text(dense, plan_format_from(f, f->dense)),
+               share_text(two_four, plan_format_from(f, f->two_four)));
+    }
+}
+
 static void print_text(cli_app *cli, const advice *a)
 {
     const char *word = chosen(cli, a);
@@ -356,6 +417,7 @@ static void print_text(cli_app *cli, const advice *a)
            model->date, s24_dense_engine(), model->check_count, 100 * model->error_median,
            100 * model->error_worst);
     print_kernels(a);
+    print_formats(a);
 }
 
 static int run(cli_app *cli, const void *opaque)
@@ -378,10 +440,11 @@ static int run(cli_app *cli, const void *opaque)
             if (is_better(a, i)) a->best = i;
         }
     }
-    if (code == CLI_OK && o->rows) {
+    if (code == CLI_OK && (o->rows || o->formats))
         s24_ctx_set_threads(cli->ctx, (int)a->threads[a->best]);
-        code = plan_rows(cli, a->rows, &a->row_count, shape, a->dtype);
-    }
+    if (code == CLI_OK && o->rows) code = plan_rows(cli, a->rows, &a->row_count, shape, a->dtype);
+    if (code == CLI_OK && o->formats)
+        code = plan_formats(cli, a->formats, &a->format_count, shape, a->dtype);
     if (code == CLI_OK && cli->json)
         code = print_json(cli, a);
     else if (code == CLI_OK)

@@ -80,6 +80,24 @@ typedef struct plan_row {
 int plan_rows(cli_app *cli, plan_row rows[PLAN_ROWS], int *count, bench_shape shape,
               s24_dtype dtype);
 
+/* ---- plan_formats.c -------------------------------------------------------------------------- */
+
+enum { PLAN_FORMATS = 5, PLAN_SHARES = 6 };
+
+/* Holds least times, of the rivals' those that were taken in turns with the format's. */
+typedef struct plan_format {
+    char name[16]; /* as pack's --format has it */
+    double dense, two_four, seconds[PLAN_SHARES];
+} plan_format;
+
+/* Gives the share of zeros, in percent, of an index below PLAN_SHARES. */
+int plan_share(int index);
+/* Times each format that divides the shape, in f32, on the context's threads. */
+int plan_formats(cli_app *cli, plan_format formats[PLAN_FORMATS], int *count, bench_shape shape,
+                 s24_dtype dtype);
+/* Gives the share from which on the format takes less time than that; 0: from none on. */
+int plan_format_from(const plan_format *f, double rival);
+
 /* ---- plan_cache.c ---------------------------------------------------------------------------- */
 
 /* Reads the model of this machine, build, dtype and number of threads; 0: there is none, or none

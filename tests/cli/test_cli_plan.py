@@ -120,6 +120,24 @@ class Plan(Scratch):
             self.assertLess(row["error_worst"], 1e-9)
         self.assertEqual(listing(self.folder), before)
 
+    def test_formats(self):
+        """Those whose blocks divide the layer, at every share, and from which one on they win."""
+        options = (5, 96, 160, *SMALL, "--formats")
+        found = self.plan(*options)
+        self.assertEqual(set(found), KEYS | {"formats"})
+        formats = found["formats"]
+        self.assertEqual([f["format"] for f in formats], ["csr", "bsr:16x16", "bsr:32x32"])
+        for f in formats:
+            self.assertEqual([t["zeros"] for t in f["times"]], [0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
+            for key, rival in (("beats_dense_from", "dense_ms"), ("beats_two_four_from",
+                                                                 "sparse_ms")):
+                first = 1 if f[key] is None else f[key]
+                wins = [t for t in f["times"] if t["zeros"] >= first]
+                self.assertTrue(all(t["ms"] <= f[rival] for t in wins))
+                self.assertTrue(not wins or wins[0]["zeros"] == first)
+        words = self.good("plan", *options, environment=self.here).stdout
+        self.assertRegex(words, r"bsr:32x32 +ms( +[\d.]+){6}  (\d\d %|no share), ")
+
     def test_rows_of_kernels(self):
         """Each that this CPU could take is timed, the one that is taken first."""
         for dtype in ("f32", "bf16"):

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * From which share of zeros on do rows and blocks that are not 2:4 beat dense and 2:4? Times them
+ * for one shape at rising shares, each in turns with the dense engine and the 2:4 product; least
+ * times, since other work that runs as well delays one or the other.
+ */
+#include <stdio.h>
+
+#include "plan/plan.h"
+
+static const int shares[PLAN_SHARES] = {50, 60, 70, 80, 90, 95};
+static const int blocks[PLAN_FORMATS] = {1, 16, 32, 64, 128}; /* 1: in rows */
+
+int plan_share(int index)
+{
+    return shares[index];
+}
+
+/* One product that is timed: one of the two is set. */
+typedef struct runner {
+    s24_ctx *ctx;
+    s24_plan *plan;
+    s24_dense_linear *dense;
+    const s24_dense *x, *y;
+    void *work;
+    size_t work_bytes;
+} runner;
+
+typedef struct measuring {
+    cli_app *cli;
+    s24_ctx *ctx;
+    bench_shape shape;
+    s24_dtype dtype;
+    float *numbers; /* as many as the largest operand has, all 1 */
+    s24_dense x, y;
+    runner dense, two_four;
+} measuring;
+
+static s24_status make_room(runner *r, const measuring *m)
+{
+    r->ctx = m->ctx;
+    r->x = &m->x;
+    r->y = &m->y;
+    if (!r->plan) return S24_OK;
+    r->work_bytes = s24_plan_work_bytes(r->plan, m->ctx, m->shape.m);
+    r->work = s24_ctx_alloc(m->ctx, r->work_bytes);
+    if (r->work || !r->work_bytes) return S24_OK;
+    return s24_ctx_fail(m->ctx, S24_ERROR_MEMORY, "no memory for %zu bytes", r->work_bytes);
+}
+
+static void free_runner(runner *r)
+{
+    s24_plan_destroy(r->plan);
+    s24_dense_linear_destroy(r->dense);
+    if (r->ctx) s24_ctx_free(r->ctx, r->work);
+    *r = (runner){0};
+}
+
+static int run(void *state)
+{
+    const runner *r = state;
+    if (r->dense) return s24_dense_linear_run(r->dense, r->ctx, r->y, r->x, NULL) != S24_OK;
+    const s24_linear_args args = {
+        .y = r->y, .x = r->x, .work = r->work, .work_bytes = r->work_bytes};
+    return s24_plan_run(r->ctx, r->plan, &args) != S24_OK;
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static s24_status make_operands(measuring *m)
+{
+    const bench_shape s = m->shape;
+    const int64_t count = most(most(s.n * s.k, s.m * s.k), s.m * s.n);
+    m->numbers = s24_ctx_alloc(m->ctx, (size_t)count * sizeof *m->numbers);
+    float *y = s24_ctx_alloc(m->ctx, (size_t)(s.m * s.n) * sizeof *y);
+    m->y = (s24_dense){y, S24_F32, s.m, s.n, 0};
+    if (!m->numbers || !y)
+        return s24_ctx_fail(m->ctx, S24_ERROR_MEMORY, "no memory for the shape %lld,%lld,%lld",
+                            (long long)s.m, (long long)s.k, (long long)s.n);
+    for (int64_t i = 0; i < count; i++)
+        m->numbers[i] = 1;
+    m->x = (s24_dense){m->numbers, S24_F32, s.m, s.k, 0};
+    return S24_OK;
+}
+
+static s24_status make_rivals(measuring *m)
+{
+    const s24_dense w = {m->numbers, S24_F32, m->shape.n, m->shape.k, 0};
+    const s24_matrix_opts opts = {
+        .size = sizeof opts, .select = S24_SELECT_MAGNITUDE, .dtype = m->dtype};
+    s24_matrix *matrix = NULL;
+    s24_dense narrow = w;
+    narrow.dtype = m->dtype;
+    narrow.data = s24_ctx_alloc(m->ctx, (size_t)(w.rows * w.cols) * s24_dtype_bytes(m->dtype));
+    s24_status status = narrow.data ? S24_OK : S24_ERROR_MEMORY;
+    if (status == S24_OK)
+        status = s24_convert(narrow.data, m->dtype, w.data, S24_F32, w.rows * w.cols);
+    if (status == S24_OK)
+        status = s24_dense_linear_create(&m->dense.dense, m->ctx, &narrow, NULL, 0);
+    s24_ctx_free(m->ctx, narrow.data);
+    if (status == S24_OK) status = s24_matrix_create(&matrix, m->ctx, &w, &opts);
+    if (status == S24_OK) status = s24_plan_create(&m->two_four.plan, m->ctx, matrix, NULL);
+    s24_matrix_destroy(matrix);
+    if (status == S24_OK) status = make_room(&m->dense, m);
+    return status == S24_OK ? make_room(&m->two_four, m) : status;
+}
+
+/* Makes a weight of which each line of blocks (or row) has the same share, in other places. */
+static s24_status make_weight(s24_sparse **out, const measuring *m, int block, int share)
+{
+    const int64_t lines = m->shape.n / block, across = m->shape.k / block;
+    const int64_t kept = most(1, (across * (100 - share) + 50) / 100);
+    int64_t *starts = s24_ctx_alloc(m->ctx, (size_t)(lines + 1) * sizeof *starts);
+    int32_t *index = s24_ctx_alloc(m->ctx, (size_t)(lines * kept) * sizeof *index);
+    s24_status status = starts && index ? S24_OK : S24_ERROR_MEMORY;
+    for (int64_t l = 0; l <= lines && status == S24_OK; l++) {
+        starts[l] = l * kept;
+        for (int64_t i = 0; i < kept && l < lines; i++) /* one of each piece, by turns */
+            index[l * kept + i] = (int32_t)((i * across + l % across) / kept);
+    }
+    const s24_sparse_parts parts = {.format = block > 1 ? S24_FORMAT_BSR : S24_FORMAT_CSR,
+                                    .dtype = S24_F32,
+                                    .rows = m->shape.n,
+                                    .cols = m->shape.k,
+                                    .block_rows = block,
+                                    .block_cols = block,
+                                    .stored = lines * kept,
+                                    .starts = starts,
+                                    .index = index,
+                                    .values = m->numbers};
+    if (status == S24_OK) status = s24_sparse_from_parts(out, m->ctx, &parts);
+    s24_ctx_free(m->ctx, starts);
+    s24_ctx_free(m->ctx, index);
+    return status;
+}
+
+/* ---- times ----------------------------------------------------------------------------------- */
+
+/* Times the format at every share, next to both rivals. */
+static int time_runners(measuring *m, plan_format *f, runner *runners)
+{
+    enum { RIVALS = 2 };
+    const bench_effort effort = {.rounds = 7, .min_seconds = 2e-3};
+    bench_turn turns[RIVALS + PLAN_SHARES];
+    for (int i = 0; i < RIVALS + PLAN_SHARES; i++) {
+        runner *r = !i ? &m->dense : i == 1 ? &m->two_four : &runners[i - RIVALS];
+        turns[i] = (bench_turn){.run = run, .state = r};
+        if (run(r)) return cli_fail(m->cli, CLI_IO, "our product: %s", s24_ctx_error(m->ctx));
+    }
+    const int code = bench_interleave(m->cli, turns, RIVALS + PLAN_SHARES, &effort);
+    if (code != CLI_OK) return code;
+    f->dense = turns[0].times.min;
+    f->two_four = turns[1].times.min;
+    for (int i = 0; i < PLAN_SHARES; i++)
+        f->seconds[i] = turns[RIVALS + i].times.min;
+    return CLI_OK;
+}
+
+static int time_format(measuring *m, plan_format *f, int block)
+{
+    runner runners[PLAN_SHARES] = {{0}};
+    s24_status status = S24_OK;
+    int code = CLI_OK;
+    snprintf(f->name, sizeof f->name, block > 1 ? "bsr:%dx%d" : "csr", block, block);
+    for (int i = 0; i < PLAN_SHARES && status == S24_OK; i++) {
+        s24_sparse *w = NULL;
+        status = make_weight(&w, m, block, shares[i]);
+        if (status == S24_OK) status = s24_sparse_plan(&runners[i].plan, m->ctx, w, NULL);
+        if (status == S24_OK) status = make_room(&runners[i], m);
+        s24_sparse_destroy(w);
+    }
+    code = status == S24_OK ? time_runners(m, f, runners) : cli_status(m->cli, status);
+    for (int i = 0; i < PLAN_SHARES; i++)
+        free_runner(&runners[i]);
+    return code;
+}
+
+int plan_formats(cli_app *cli, plan_format formats[PLAN_FORMATS], int *count, bench_shape shape,
+                 s24_dtype dtype)
+{
+    measuring m = {.cli = cli, .ctx = cli->ctx, .shape = shape, .dtype = dtype};
+    s24_status status = make_operands(&m);
+    if (status == S24_OK) status = make_rivals(&m);
+    int code = cli_status(cli, status);
+    *count = 0;
+    for (int i = 0; i < PLAN_FORMATS && code == CLI_OK; i++) {
+        if (shape.n % blocks[i] || shape.k % blocks[i]) continue;
+        code = time_format(&m, &formats[(*count)++], blocks[i]);
+    }
+    free_runner(&m.dense);
+    free_runner(&m.two_four);
+    s24_ctx_free(cli->ctx, m.numbers);
+    s24_ctx_free(cli->ctx, m.y.data);
+    return code;
+}
+
+int plan_format_from(const plan_format *f, double rival)
+{
+    int from = PLAN_SHARES;
+    while (from && f->seconds[from - 1] < rival)
+        from--;
+    return from == PLAN_SHARES ? 0 : shares[from];
+}
