@@ -67,6 +67,52 @@ static void check_packed(s24_ctx *ctx, const s24_tensor *tensor)
     s24_matrix_destroy(matrix);
 }
 
+/* Of a matrix that fits memory: the numbers [n, k] that its tensor stands for. */
+static void *widened(s24_ctx *ctx, const s24_tensor *tensor, s24_dense *dense)
+{
+    enum { MOST = 4096 };
+    if (tensor->shape[0] > MOST || tensor->shape[1] > MOST) return NULL;
+    *dense = (s24_dense){.dtype = tensor->bits ? S24_F32 : tensor->dtype,
+                         .rows = tensor->shape[0],
+                         .cols = tensor->shape[1]};
+    const size_t bytes = (size_t)(dense->rows * dense->cols) * s24_dtype_bytes(dense->dtype);
+    dense->data = malloc(bytes);
+    CHECK(dense->data && s24_tensor_to_dense(ctx, dense, tensor) == S24_OK);
+    return dense->data;
+}
+
+static void check_integers(s24_ctx *ctx, const s24_tensor *tensor)
+{
+    s24_dense dense;
+    CHECK(tensor->bits && tensor->values && tensor->scales && !tensor->indices);
+    free(widened(ctx, tensor, &dense));
+}
+
+/* What is not zero makes a matrix in rows and in columns of the same numbers. */
+static void check_sparse(s24_ctx *ctx, const s24_tensor *tensor)
+{
+    static const s24_sparse_parts ways[] = {{.format = S24_FORMAT_CSR}, {.format = S24_FORMAT_CSC}};
+    s24_sparse *one, *other;
+    s24_dense dense, again;
+    CHECK(tensor->rank == 2 && !tensor->data && !tensor->indices && !tensor->bits);
+    CHECK(s24_sparse_check(ctx, tensor->sparse) == S24_OK);
+    char *numbers = widened(ctx, tensor, &dense);
+    for (int i = 0; numbers && i < 2; i++) {
+        const size_t bytes = (size_t)(dense.rows * dense.cols) * s24_dtype_bytes(dense.dtype);
+        again = dense;
+        again.data = malloc(bytes);
+        CHECK(again.data && s24_sparse_from_parts(&one, ctx, tensor->sparse) == S24_OK);
+        CHECK(s24_sparse_convert(&other, ctx, one, &ways[i]) == S24_OK);
+        CHECK(s24_sparse_to_dense(ctx, &again, other) == S24_OK);
+        s24_sparse_destroy(one);
+        s24_sparse_destroy(other);
+        /* A stored −0 of a block is no entry, so that only numbers must be equal. */
+        CHECK(tensor->sparse->format == S24_FORMAT_BSR || memcmp(again.data, numbers, bytes) == 0);
+        free(again.data);
+    }
+    free(numbers);
+}
+
 static void check_tensors(s24_ctx *ctx, const s24_checkpoint *checkpoint)
 {
     const s24_tensor *previous = NULL;
@@ -76,6 +122,10 @@ static void check_tensors(s24_ctx *ctx, const s24_checkpoint *checkpoint)
         CHECK(s24_checkpoint_find(checkpoint, tensor->name) == tensor);
         if (tensor->layout)
             check_stream(ctx, tensor);
+        else if (tensor->packed == S24_PACKED_SPARSE)
+            check_sparse(ctx, tensor);
+        else if (tensor->packed == S24_PACKED_DENSE)
+            check_integers(ctx, tensor);
         else if (tensor->packed)
             check_packed(ctx, tensor);
         else
