@@ -20,6 +20,7 @@ typedef struct s24i_sparse_weight {
     const int64_t *starts; /* [lines + 1] */
     const int32_t *index;
     const float *values;
+    const uint32_t *pairs; /* of bf16 rows in place of values: a block's columns two by two */
 } s24i_sparse_weight;
 
 typedef struct s24i_sparse_kernel {
@@ -27,12 +28,14 @@ typedef struct s24i_sparse_kernel {
     s24_format format;         /* CSR or BSR; of BSR blocks of a multiple of 8 rows, square ones */
 } s24i_sparse_kernel;
 
-/* Bytes of such a weight, and its making: parts are CSR, or BSR of square blocks. */
-size_t s24i_sparse_weight_bytes(const s24_sparse_parts *parts);
-void s24i_sparse_weight_pack(void *w, const s24_sparse_parts *parts);
+/* Bytes of such a weight for a row, and its making: parts are CSR, or BSR of square blocks. */
+size_t s24i_sparse_weight_bytes(const s24_sparse_parts *parts, const s24i_sparse_kernel *kernel);
+void s24i_sparse_weight_pack(void *w, const s24_sparse_parts *parts,
+                             const s24i_sparse_kernel *kernel);
 
-/* The best row for a format; NULL past the end of the table, by its index. */
-const s24i_sparse_kernel *s24i_sparse_kernel_find(s24_format format, uint32_t cpu);
+/* The best row for a format and values of that dtype, which rows of f32 widen; NULL past the end of
+   the table, by its index. */
+const s24i_sparse_kernel *s24i_sparse_kernel_find(s24_format format, s24_dtype dtype, uint32_t cpu);
 const s24i_sparse_kernel *s24i_sparse_kernel_at(int index);
 
 #endif

@@ -15,7 +15,7 @@ const char *s24_sparse_kernel_name(int index, s24_format *format, uint32_t *cpu)
 }
 
 static s24_status named_kernel(const s24i_sparse_kernel **out, s24_ctx *ctx, const char *name,
-                               s24_format format)
+                               s24_format format, s24_dtype dtype)
 {
     *out = NULL;
     for (int i = 0; s24i_sparse_kernel_at(i); i++)
@@ -29,13 +29,16 @@ static s24_status named_kernel(const s24i_sparse_kernel **out, s24_ctx *ctx, con
     REQUIRE(ctx, (*out)->format == format, S24_ERROR_UNSUPPORTED,
             "kernel %s multiplies %s; this matrix is multiplied as %s", name,
             s24_format_name((*out)->format), s24_format_name(format));
+    REQUIRE(ctx, (*out)->linear.dtype == S24_F32 || (*out)->linear.dtype == dtype,
+            S24_ERROR_UNSUPPORTED, "kernel %s multiplies %s; this matrix is %s", name,
+            s24_dtype_name((*out)->linear.dtype), s24_dtype_name(dtype));
     return S24_OK;
 }
 
 static s24_status plan_new(s24_plan **out, s24_ctx *ctx, const s24_sparse_parts *parts,
                            const s24i_sparse_kernel *kernel)
 {
-    const size_t bytes = s24i_sparse_weight_bytes(parts);
+    const size_t bytes = s24i_sparse_weight_bytes(parts, kernel);
     s24_plan *plan = s24i_alloc(&ctx->allocator, sizeof *plan);
     void *own = s24i_alloc(&ctx->allocator, bytes);
     if (!plan || !own) {
@@ -52,7 +55,7 @@ static s24_status plan_new(s24_plan **out, s24_ctx *ctx, const s24_sparse_parts 
                        .bytes = bytes,
                        .own = own,
                        .w = own};
-    s24i_sparse_weight_pack(own, parts);
+    s24i_sparse_weight_pack(own, parts, kernel);
     *out = plan;
     return S24_OK;
 }
@@ -67,8 +70,8 @@ s24_status s24_sparse_plan(s24_plan **out, s24_ctx *ctx, const s24_sparse *w, co
     const int is_square =
         w->parts.format == S24_FORMAT_BSR && w->parts.block_rows == w->parts.block_cols;
     const s24_format format = is_square ? S24_FORMAT_BSR : S24_FORMAT_CSR;
-    row = s24i_sparse_kernel_find(format, ctx->cpu);
-    if (kernel) TRY(named_kernel(&row, ctx, kernel, format));
+    row = s24i_sparse_kernel_find(format, w->parts.dtype, ctx->cpu);
+    if (kernel) TRY(named_kernel(&row, ctx, kernel, format, w->parts.dtype));
     if (w->parts.format != format) {
         const s24_sparse_parts as = {.format = format};
         TRY(s24_sparse_convert(&rows, ctx, w, &as));
