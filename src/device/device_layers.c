@@ -213,7 +213,8 @@ s24_status s24_device_rms_norm(s24_ctx *ctx, s24_device *device,
     TRY(operand(ctx, "sum", &sum, S24_DTYPE_NONE, 0, 0));
     if (a.x) TRY(operand(ctx, "x", &x, S24_DTYPE_NONE, 0, 0));
     TRY(aligned(ctx, a.gamma, "gamma"));
-    if (a.narrow) TRY(narrow_rows(ctx, "narrow", a.narrow, a.narrow_scale, &y));
+    if (a.narrow) TRY(narrow_rows(ctx, "narrow", a.narrow, &y));
+    if (a.narrow) TRY(aligned(ctx, a.narrow_scale, "the scale"));
     return RUN(rms_norm, &a);
 }
 
