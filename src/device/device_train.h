@@ -425,10 +425,11 @@ typedef enum s24_device_train_stays {
 } s24_device_train_stays;
 
 /* Patterns by Gumbel's noise: the largest of (scale·logit + noise) / temperature, or, where
-   temperature is 0, of the logits. */
+   temperature is 0, of the logits. The loss has a term of −norm times the squares that a draw is
+   expected to keep. */
 typedef struct s24_device_train_chance {
     uint64_t seed, place;
-    double scale, temperature;
+    double scale, temperature, norm;
 } s24_device_train_chance;
 
 /* How many parts sums of masks have: they are added on the host, in this order. */

@@ -14,10 +14,12 @@ static s24_status check_matrix(s24_ctx *ctx, int64_t rows, int64_t cols)
 
 static s24_status check_chance(s24_ctx *ctx, const s24_device_train_chance *chance)
 {
-    REQUIRE(
-        ctx, isfinite(chance->scale) && isfinite(chance->temperature) && chance->temperature >= 0,
-        S24_ERROR_ARGUMENT, "scale %g, temperature %g; expected finite ones, the latter 0 or more",
-        chance->scale, chance->temperature);
+    REQUIRE(ctx,
+            isfinite(chance->scale) && isfinite(chance->temperature) && isfinite(chance->norm) &&
+                chance->temperature >= 0,
+            S24_ERROR_ARGUMENT,
+            "scale %g, temperature %g, norm %g; expected finite ones, temperature 0 or more",
+            chance->scale, chance->temperature, chance->norm);
     return S24_OK;
 }
 

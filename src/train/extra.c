@@ -42,14 +42,15 @@ s24_status s24i_extra_back(const s24i_optimiser *o, s24_transformer *t, const s2
     for (int64_t i = 0; i < t->place_count && m->status == S24_OK; i++) {
         const s24i_place *p = &t->places[i];
         if (!s24i_method_takes(o, p)) continue;
-        const s24i_extra_place job = {.gradients = gradients + at,
-                                      .g = t->gradients + p->offset,
-                                      .w = o->latent + p->offset,
-                                      .extra = o->extra + at,
-                                      .rows = p->rows,
-                                      .cols = p->cols,
-                                      .patterns = o->method->forward == S24I_FORWARD_DRAWN,
-                                      .draw = s24i_patterns_draw(o, look, i)};
+        s24i_extra_place job = {.gradients = gradients + at,
+                                .g = t->gradients + p->offset,
+                                .w = o->latent + p->offset,
+                                .extra = o->extra + at,
+                                .rows = p->rows,
+                                .cols = p->cols,
+                                .patterns = o->method->forward == S24I_FORWARD_DRAWN,
+                                .draw = s24i_patterns_draw(o, look, i)};
+        job.draw.norm *= (double)m->scale;
         m->ops->extra_back(m, &job);
         at += s24i_extra_of(o, p);
     }

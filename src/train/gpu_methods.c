@@ -79,7 +79,8 @@ void s24i_gpu_extra_back(s24i_machine *m, const s24i_extra_place *at)
 {
     GPU_RUN(m, extra, .rows = at->rows, .cols = at->cols, .patterns = at->patterns,
             .gradients = at->gradients, .g = at->g, .w = at->w, .extra = at->extra,
-            .chance = {at->draw.seed, at->draw.place, at->draw.scale, at->draw.temperature});
+            .chance = {at->draw.seed, at->draw.place, at->draw.scale, at->draw.temperature,
+                       at->draw.norm});
 }
 
 void s24i_gpu_variance(s24i_machine *m, s24i_variance *out, const s24i_update *u,

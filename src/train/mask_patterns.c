@@ -54,9 +54,11 @@ s24i_pattern_draw s24i_patterns_draw(const s24i_optimiser *o, const s24i_look *l
     const double progress = look->moment.progress;
     const uint64_t step = (uint64_t)(look->moment.step + 1);
     if (look->settles) return (s24i_pattern_draw){.place = (uint64_t)place};
-    return (s24i_pattern_draw){o->seed ^ step * UINT64_C(0x9e3779b97f4a7c15), (uint64_t)place,
-                               between(n->scale, n->scale_end, progress),
-                               between(n->temperature, n->temperature_end, progress)};
+    return (s24i_pattern_draw){.seed = o->seed ^ step * UINT64_C(0x9e3779b97f4a7c15),
+                               .place = (uint64_t)place,
+                               .scale = between(n->scale, n->scale_end, progress),
+                               .temperature = between(n->temperature, n->temperature_end, progress),
+                               .norm = n->norm};
 }
 
 /* The soft choice of a group. */
@@ -104,8 +106,11 @@ void s24i_patterns_back(const s24i_extra_place *at)
         double soft[S24I_PATTERNS], slope[S24I_PATTERNS], mean = 0;
         soft_choice(soft, draw, at->extra + S24I_PATTERNS * i, i);
         for (int p = 0; p < S24I_PATTERNS; p++) {
-            const int a = patterns[p][0], b = patterns[p][1];
-            slope[p] = (double)g[a] * (double)w[a] + (double)g[b] * (double)w[b];
+            slope[p] = 0;
+            for (int k = 0; k < KEPT_A_PATTERN; k++) {
+                const double at_k = (double)w[patterns[p][k]];
+                slope[p] += (double)g[patterns[p][k]] * at_k - draw->norm * at_k * at_k;
+            }
             mean += soft[p] * slope[p];
         }
         for (int p = 0; p < S24I_PATTERNS; p++)

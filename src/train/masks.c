@@ -283,7 +283,7 @@ static void add_chance(s24_device_train_mask_args *job, const maker *k, int64_t 
         const s24i_pattern_draw draw = s24i_patterns_draw(o, k->look, index);
         job->logits = o->extra + k->extra;
         job->chance =
-            (s24_device_train_chance){draw.seed, draw.place, draw.scale, draw.temperature};
+            (s24_device_train_chance){draw.seed, draw.place, draw.scale, draw.temperature, 0};
     }
 }
 

@@ -21,10 +21,11 @@ typedef struct s24i_machine s24i_machine;
 typedef struct s24i_gpu s24i_gpu; /* train/gpu.h */
 
 /* How the patterns of a matrix's groups are drawn: by Gumbel's noise of a seed, whose logits are
-   multiplied by scale / temperature; temperature 0: the likeliest stays. */
+   multiplied by scale / temperature; temperature 0: the likeliest stays. The loss has a term of
+   −norm times the squares that a draw is expected to keep. */
 typedef struct s24i_pattern_draw {
     uint64_t seed, place; /* place: which matrix it is */
-    double scale, temperature;
+    double scale, temperature, norm;
 } s24i_pattern_draw;
 
 /* What of a layer's products is 2:4 next to its weights, while a method of sparse training runs. */

@@ -403,6 +403,7 @@ static void tiles_of_inputs(void **state)
 /* ---- what learns next to the weights --------------------------------------------------------- */
 
 enum { GROUPS = 6 };
+static const double NORM = 0.25; /* of the share that squares have */
 static const int pairs[6][2] = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}};
 
 /* Σ of what the soft choice of a group gives, by the noise that mask_patterns.c documents. */
@@ -422,8 +423,8 @@ static double soft_objective(const float *logits, const float *g, const float *w
         }
         for (int p = 0; p < 6; p++)
             for (int k = 0; k < 2; k++)
-                part += weight[p] / sum * (double)g[4 * i + pairs[p][k]] *
-                        (double)w[4 * i + pairs[p][k]];
+                part += weight[p] / sum * (double)w[4 * i + pairs[p][k]] *
+                        ((double)g[4 * i + pairs[p][k]] - NORM * (double)w[4 * i + pairs[p][k]]);
         total += part;
     }
     return total;
@@ -434,7 +435,8 @@ static void pattern_slopes(void **state)
     float logits[6 * GROUPS], g[4 * GROUPS], w[4 * GROUPS], slopes[6 * GROUPS];
     const s24i_optimiser o = {
         .seed = 11,
-        .numbers = {.scale = 10, .scale_end = 30, .temperature = 2, .temperature_end = 1}};
+        .numbers = {
+            .scale = 10, .scale_end = 30, .temperature = 2, .temperature_end = 1, .norm = NORM}};
     const s24i_look look = {.moment = {.step = 4, .progress = 0.5}, .sparse = 1};
     const uint64_t seed = 11 ^ 5 * UINT64_C(0x9e3779b97f4a7c15);
     uint64_t random = 8;

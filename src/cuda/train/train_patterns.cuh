@@ -59,9 +59,12 @@ static __device__ inline void pattern_slopes(float *slopes, const s24_device_tra
     for (int p = 0; p < PATTERNS; p++)
         sum += soft[p] = exp(soft[p] - most);
     for (int p = 0; p < PATTERNS; p++) {
-        const int a = pattern_place(p, 0), b = pattern_place(p, 1);
         soft[p] /= sum;
-        slope[p] = (double)g[a] * (double)w[a] + (double)g[b] * (double)w[b];
+        slope[p] = 0;
+        for (int k = 0; k < 2; k++) {
+            const double at = (double)w[pattern_place(p, k)];
+            slope[p] += (double)g[pattern_place(p, k)] * at - chance.norm * at * at;
+        }
         mean += soft[p] * slope[p];
     }
     for (int p = 0; p < PATTERNS; p++)
