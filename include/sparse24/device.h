@@ -320,6 +320,15 @@ S24_API s24_status s24_device_integers_linear(s24_ctx *ctx, s24_device *device,
                                               const s24_device_integers *weight,
                                               const s24_device_linear_args *args);
 
+/*
+ * dst [n, k] = scale·integer in f16 or bf16, rounded once; dst is device memory whose rows are at
+ * multiples of 8 bytes. With many tokens a dense product of it is faster. Enqueues one kernel.
+ * Errors: ARGUMENT (NULL, alignment), DTYPE, SHAPE.
+ */
+S24_API s24_status s24_device_integers_to_dense(s24_ctx *ctx, s24_device *device,
+                                                const s24_dense *dst,
+                                                const s24_device_integers *weight, void *stream);
+
 /* ---- streams, graphs, time ------------------------------------------------------------------- */
 
 /* A stream of its own, which waits for no other. */

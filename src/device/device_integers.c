@@ -162,3 +162,23 @@ s24_status s24_device_integers_linear(s24_ctx *ctx, s24_device *device,
     return s24i_device_status(ctx, device->table->integers(device->gpu, &job, known.stream, &error),
                               &error);
 }
+
+s24_status s24_device_integers_to_dense(s24_ctx *ctx, s24_device *device, const s24_dense *dst,
+                                        const s24_device_integers *weight, void *stream)
+{
+    s24i_device_error error = {""};
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, device && weight, S24_ERROR_ARGUMENT, "%s is NULL", device ? "weight" : "device");
+    TRY(s24i_dense_check(ctx, "dst", dst));
+    REQUIRE(ctx, dst->dtype == S24_F16 || dst->dtype == S24_BF16, S24_ERROR_DTYPE,
+            "dst is %s; expected f16 or bf16", s24_dtype_name(dst->dtype));
+    REQUIRE(ctx, dst->rows == weight->n && dst->cols == weight->k, S24_ERROR_SHAPE,
+            "dst is [%" PRId64 ", %" PRId64 "]; expected [%" PRId64 ", %" PRId64 "]", dst->rows,
+            dst->cols, weight->n, weight->k);
+    REQUIRE(ctx, (uintptr_t)dst->data % 8 == 0 && s24i_dense_ld(dst) % 4 == 0, S24_ERROR_ARGUMENT,
+            "dst is at %p with a leading dimension of %" PRId64 "; expected multiples of 8 bytes",
+            dst->data, s24i_dense_ld(dst));
+    const s24i_device_integers_widen job = {dst, weight};
+    return s24i_device_status(ctx, device->table->integers_widen(device->gpu, &job, stream, &error),
+                              &error);
+}

@@ -17,7 +17,7 @@
 
 #include "device/device_layers.h"
 
-#define S24I_DEVICE_ABI    14
+#define S24I_DEVICE_ABI    15
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"
 
 typedef struct s24i_device s24i_device;
@@ -77,6 +77,12 @@ typedef struct s24i_device_integers {
     const s24_device_linear_args *args;
     const s24_device_integers *weight;
 } s24i_device_integers;
+
+/* Them as a dense matrix [n, k] of f16 or bf16. */
+typedef struct s24i_device_integers_widen {
+    const s24_dense *to;
+    const s24_device_integers *weight;
+} s24i_device_integers_widen;
 
 /* dense [n, k] of `dtype` to or from the device's order. */
 typedef struct s24i_device_weight {

@@ -67,6 +67,35 @@ static void free_integers(integers *q)
     free(q->scales);
 }
 
+/* Scales are powers of two, so that nothing is rounded; what is not the matrix stays. */
+static void check_dense(const problem *p)
+{
+    const int64_t ld = p->k + 12;
+    const size_t bytes = (size_t)(p->n * ld) * 2;
+    uint16_t *got = malloc(bytes);
+    void *gpu;
+    memset(got, 0xff, bytes);
+    assert_ok(p->ctx, s24_device_alloc(&gpu, p->ctx, p->device, bytes, NULL));
+    assert_ok(p->ctx, s24_device_copy(p->ctx, p->device, gpu, got, bytes, NULL));
+    const s24_dense dense = {gpu, p->dtype, p->n, p->k, ld};
+    assert_ok(p->ctx, s24_device_integers_to_dense(p->ctx, p->device, &dense, p->integers, NULL));
+    assert_ok(p->ctx, s24_device_copy(p->ctx, p->device, got, gpu, bytes, NULL));
+    assert_ok(p->ctx, s24_device_wait(p->ctx, p->device, NULL));
+    float *row = malloc((size_t)p->k * 2 * sizeof *row);
+    for (int64_t r = 0; r < p->n; r++) {
+        assert_ok(p->ctx, s24_convert(row, S24_F32, got + r * ld, p->dtype, p->k));
+        assert_ok(p->ctx,
+                  s24_convert(row + p->k, S24_F32, (char *)p->w + r * p->k * 2, p->dtype, p->k));
+        for (int64_t c = 0; c < p->k; c++)
+            assert_true(row[c] == row[p->k + c]);
+        for (int64_t c = p->k; c < ld; c++)
+            assert_int_equal(got[r * ld + c], 0xffff);
+    }
+    free(row);
+    free(got);
+    assert_ok(p->ctx, s24_device_free(p->ctx, p->device, gpu, NULL));
+}
+
 static void check_product(s24_ctx *ctx, s24_device *device, const int64_t *shape, int turn)
 {
     static const s24_dtype dtypes[] = {S24_BF16, S24_F16};
@@ -85,6 +114,7 @@ static void check_product(s24_ctx *ctx, s24_device *device, const int64_t *shape
     assert_ok(ctx, s24_device_integers_create(&p.integers, ctx, device, &src, NULL));
     assert_true(s24_device_integers_bytes(p.integers) > 0);
     problem_upload(&p);
+    check_dense(&p);
     run_twice(&p, NULL, S24_ACTIVATION_NONE, 0);
     run_twice(&p, NULL, (s24_activation)(turn % 5), turn % 4);
     run_twice(&p, "mma", (s24_activation)(turn / 3 % 5), turn / 5 % 4);
@@ -226,6 +256,21 @@ static void test_refused_products(void **state)
             "activation is 99");
 #undef REFUSED
     assert_int_equal(s24_device_integers_linear(ctx, device, NULL, &args), S24_ERROR_ARGUMENT);
+    s24_dense dense = {memory, S24_BF16, 64, 128, 0};
+    assert_ok(ctx, s24_device_integers_to_dense(ctx, device, &dense, w, NULL));
+#define REFUSED(field, wrong, right, status, what)                                                 \
+    do {                                                                                           \
+        dense.field = wrong;                                                                       \
+        assert_int_equal(s24_device_integers_to_dense(ctx, device, &dense, w, NULL), status);      \
+        assert_non_null(strstr(s24_ctx_error(ctx), what));                                         \
+        dense.field = right;                                                                       \
+    } while (0)
+    REFUSED(dtype, S24_F32, S24_BF16, S24_ERROR_DTYPE, "dst is f32");
+    REFUSED(rows, 63, 64, S24_ERROR_SHAPE, "dst is [63, 128]; expected [64, 128]");
+    REFUSED(ld, 130, 0, S24_ERROR_ARGUMENT, "leading dimension of 130");
+#undef REFUSED
+    assert_int_equal(s24_device_integers_to_dense(ctx, device, &dense, NULL, NULL),
+                     S24_ERROR_ARGUMENT);
     s24_device_integers_destroy(w);
     s24_device_destroy(device);
     s24_ctx_destroy(ctx);

@@ -188,6 +188,7 @@ KERNEL(fake_rms_norm, s24_device_rms_norm_args)
 KERNEL(fake_attention, s24_device_attention_args)
 KERNEL(fake_select, s24i_device_select)
 KERNEL(fake_integers, s24i_device_integers)
+KERNEL(fake_integers_widen, s24i_device_integers_widen)
 KERNEL(fake_mask, s24i_device_masking)
 KERNEL(fake_unfold, s24_device_unfold_args)
 KERNEL(fake_grid, s24_device_attention_grid_args)
@@ -444,6 +445,7 @@ const s24i_device_table *s24_device_table_cuda(void)
                                             .timer_stop = fake_timer_stop,
                                             .select = fake_select,
                                             .integers = fake_integers,
+                                            .integers_widen = fake_integers_widen,
                                             .mask_apply = fake_mask,
                                             .unfold = fake_unfold,
                                             .attention_grid_takes = fake_grid_takes,
