@@ -100,7 +100,7 @@ template <class TILE>
 static __device__ void strips_load_tokens(const strips_ring<TILE> &ring, const strips_params &p,
                                           const CUtensorMap *x, const strips_part &part)
 {
-    const int token = blockIdx.y * TILE::tokens;
+    const int token = blockIdx.y * p.turn;
     ring_place<TILE::token_slots> at;
     /* Into L2, which changes with what the kernels before still write: a box here and one there. */
 #pragma unroll 1
@@ -113,7 +113,7 @@ static __device__ void strips_load_tokens(const strips_ring<TILE> &ring, const s
             const uint32_t full = ring.tokens_full(g, at.stage), to = ring.tokens(g, at.stage);
             const int k = (part.begin + i + g) * 128;
             barrier_wait(ring.empty(full), at.parity ^ 1);
-            barrier_expect(full, TILE::token_stage);
+            barrier_expect(full, p.turn * 256);
             tile_load(to, x, k, token, full);
             tile_load(to + TILE::token_stage / 2, x, k + 64, token, full);
         }
@@ -325,14 +325,14 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
                                reinterpret_cast<const float *>(
                                    memory + (ring.base - shared_address(memory)) + TILE::sums_at),
                                p.share * TILE::parts, rows,
-                               part.tile * TILE::rows + part.rank * rows, blockIdx.y * TILE::tokens,
+                               part.tile * TILE::rows + part.rank * rows, blockIdx.y * p.turn,
                                TILE::threads);
 }
 
 template <class T, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS, int BLOCKS>
 constexpr strips_row strips_row_of()
 {
-    strips_row row = {TOKENS, 64 * WIDE, PARTS, 128 * WIDE * PARTS + 64, {}};
+    strips_row row = {TOKENS, 64 * WIDE, PARTS, 128 * WIDE * PARTS + 64, BLOCKS, {}};
 #define STRIPS(bits, sparse, group, at)                                                            \
     {                                                                                              \
         using TILE = strips_tile<strips_order<T, bits, sparse, group>, TOKENS, WIDE, PARTS,        \

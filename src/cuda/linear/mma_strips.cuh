@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(32 * STRIPS_MMA_WARPS)
 {
     __shared__ float shared[STRIPS_MMA_WARPS * STRIPS_MMA_ROWS * STRIPS_MMA_TOKENS];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int token = blockIdx.y * STRIPS_MMA_TOKENS, slab = blockIdx.x / 4;
+    const int token = blockIdx.y * p.turn, slab = blockIdx.x / 4;
     float sums[2][4] = {};
     dependents_may_start();
     wait_for_predecessors();
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(32 * STRIPS_MMA_WARPS)
 template <class T> constexpr strips_row strips_mma_row_of()
 {
     strips_row row = {
-        STRIPS_MMA_TOKENS, STRIPS_MMA_ROWS, STRIPS_MMA_WARPS, 32 * STRIPS_MMA_WARPS, {}};
+        STRIPS_MMA_TOKENS, STRIPS_MMA_ROWS, STRIPS_MMA_WARPS, 32 * STRIPS_MMA_WARPS, 1, {}};
 #define STRIPS(bits, sparse, group, at)                                                            \
     row.kernels[at] = {(const void *)strips_mma_kernel<strips_order<T, bits, sparse, group>>, 0};
 #include "cuda/linear/strips_orders.def"

@@ -33,10 +33,13 @@ const strips_row *row_of(const s24i_device *device, const s24i_device_integers *
     if (device->capability != HOPPER || job->args->tile)
         return wide ? &strips_mma_bf16 : &strips_mma_f16;
     const strips_row *row = wide ? strips_rows_bf16 : strips_rows_f16;
-    const strips_row *last = row + STRIPS_TILES - 1;
-    while (row < last && job->args->x->rows > row->tokens)
-        row++;
-    return row;
+    const strips_row *last = row + STRIPS_TILES - 2;
+    const int64_t m = job->args->x->rows;
+    while (row < last && m > row->tokens)
+        row += 2;
+    const int64_t tiles = (job->weight->n + row->rows - 1) / row->rows,
+                  turns = (m + row->tokens - 1) / row->tokens;
+    return row + (tiles * turns > device->processors);
 }
 
 /* As many blocks share a tile's k as leave no processor without one, and each a few steps. */
@@ -100,6 +103,9 @@ s24_status integers_enqueue(s24i_device *device, const s24i_device_integers *job
     strips_params p = params_of(job);
     const int64_t tiles = (p.n + row->rows - 1) / row->rows;
     const int64_t turns = (p.m + row->tokens - 1) / row->tokens;
+    /* Tokens are dealt out evenly, in eights: the copy engine takes its time for lines of a box
+       after the last token. */
+    p.turn = turns == 1 ? p.m : (int)((p.m + 8 * turns - 1) / (8 * turns) * 8);
     CUtensorMap x;
     void *args[2] = {&x, &p};
     device_launch launch = {"launching a product with integers",
@@ -112,8 +118,8 @@ s24_status integers_enqueue(s24i_device *device, const s24i_device_integers *job
     if (!kernel->shared_bytes) return device_launch_kernel(error, &launch, args + 1, stream);
     s24_status status = prepare(device, error);
     if (status == S24_OK)
-        status = linear_map(device, error, &x, CU_TENSOR_MAP_DATA_TYPE_UINT16, job->args->x,
-                            row->tokens);
+        status =
+            linear_map(device, error, &x, CU_TENSOR_MAP_DATA_TYPE_UINT16, job->args->x, p.turn);
     if (status != S24_OK) return status;
     launch.cluster = p.share = share_of(device, row, p, tiles * turns);
     launch.grid.x *= (unsigned)p.share;

@@ -19,6 +19,7 @@ struct strips_params {
     void *y;
     long long x_ld, residual_ld, y_ld; /* x_ld: for kernels without a tensor map */
     int m, n, k, k_blocks, slabs;
+    int turn;  /* tokens of a tile, of whose columns the others are not used */
     int share; /* blocks of a cluster that share an output's k */
     int activation;
     s24_dtype y_dtype;
@@ -81,7 +82,7 @@ static __device__ void strips_store(const strips_params &p, const float *sums, i
     for (int i = threadIdx.x; i < rows * TOKENS; i += threads) {
         const int r = i % rows, t = i / rows, at = strips_sum_at(r, t, TOKENS / 8);
         float sum = 0;
-        if (token + t >= p.m) break;
+        if (t >= p.turn || token + t >= p.m) break;
         for (int part = 0; part < parts; part++)
             sum += sums[part * rows * TOKENS + at];
         if (row + r < p.n) strips_finish(p, sum, token + t, row + r);
