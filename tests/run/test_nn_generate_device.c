@@ -49,7 +49,7 @@ static void open_pair(pair *p, s24_ctx *ctx, s24_device *device, const char *fol
     *p = (pair){.ctx = ctx, .bound = dtype == S24_BF16 ? 6e-2 : 8e-3};
     OK(ctx, load(&p->here, ctx, folder, &plain));
     OK(ctx, load(&p->there, ctx, folder, &opts));
-    OK(ctx, s24_session_create(&p->session, ctx, p->there, 100));
+    OK(ctx, s24_session_create(&p->session, ctx, p->there, 2 * LENGTH));
     s24_model_describe(&info, p->here);
     p->words = info.vocabulary;
 }
@@ -171,6 +171,23 @@ static void check_together(const pair *p)
     s24_cache_destroy(cache);
 }
 
+/* So many that integers may be widened first. */
+static void check_many(const pair *p)
+{
+    static const int64_t ends[3] = {0, LENGTH, 2 * LENGTH};
+    int32_t ids[2 * LENGTH];
+    float *got = malloc((size_t)(2 * LENGTH * p->words) * sizeof *got);
+    const s24_batch batch = {.texts = 2, .offsets = ends, .ids = ids};
+    fill_ids(ids, 2 * LENGTH);
+    OK(p->ctx, s24_session_forward(p->session, p->ctx, &batch, &(s24_outputs){.logits = got}));
+    for (int b = 0; b < 2; b++) {
+        float *want = whole(p, ids + b * LENGTH, LENGTH);
+        near(want, got + b * LENGTH * p->words, LENGTH * p->words, p->bound, "many");
+        free(want);
+    }
+    free(got);
+}
+
 /* ---- generated ------------------------------------------------------------------------------- */
 
 /* How far a text's tokens stand below the largest logits of the CPU, which has read it. */
@@ -243,6 +260,7 @@ static void check_folder(s24_ctx *ctx, s24_device *device, const char *folder, c
         open_pair(&p, ctx, device, folder, bf16 ? S24_BF16 : S24_F16, scheme);
         check_pieces(&p);
         check_together(&p);
+        check_many(&p);
         check_generated(&p);
         close_pair(&p);
     }

@@ -153,6 +153,9 @@ s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t t
     const s24i_way way = s24i_gpu_way(gpu, tokens, block, index);
     const s24i_gpu_operands o = s24i_gpu_operands_of(gpu, tokens, block, index);
     s24i_product_job p = s24i_gpu_product_of(gpu, l, &o, way);
+    if (way == S24I_WAY_INTEGERS &&
+        gpu->choices[s24i_gpu_octave(tokens)][index].way == S24I_WAY_DENSE)
+        p.widened = gpu->widened;
     if (way == S24I_WAY_EIGHT && !(o.eight_scale > 0) && s24i_gpu_quantises(gpu, index))
         TRY(s24i_gpu_quantise(gpu, ctx, &o.x));
     /* The first block's input is no sum: it takes a tile without norms. */

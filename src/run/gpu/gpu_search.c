@@ -27,6 +27,7 @@ typedef struct search {
     s24i_way way;   /* 2:4, in 16 or in 8 bits */
     double seconds; /* of that; 0: none was measured */
     int folded;     /* it takes norms in */
+    void *widened;  /* integers go there first */
     s24i_gpu_rivals *rivals;
 } search;
 
@@ -34,6 +35,7 @@ static s24_status run_tile(const search *s, const s24i_linear *l, const char *ti
 {
     s24i_product_job p = s24i_gpu_product_of(s->gpu, l, &s->o, s->way);
     p.tile = tile;
+    p.widened = s->widened;
     return s24i_weight_run(l->weight[s->way], s->ctx, &p);
 }
 
@@ -244,13 +246,49 @@ static s24_status take_note(const search *s)
     return s24_device_note(s->ctx, s->gpu->device, key_of(s).text, value);
 }
 
+/* ---- integers -------------------------------------------------------------------------------- */
+
+/* Room for the largest of them; without memory there is none. */
+static void reserve_widened(s24i_gpu_session *gpu, s24_ctx *ctx)
+{
+    int64_t most = 0;
+    for (int64_t b = 0; b < gpu->model->shape.layers; b++)
+        for (int i = 0; i < S24I_PRODUCTS; i++) {
+            const s24i_linear *l = s24i_block_product(&gpu->model->blocks[b], i);
+            if (l->weight[S24I_WAY_INTEGERS] && l->n * l->k > most) most = l->n * l->k;
+        }
+    if (!gpu->widened)
+        (void)s24_device_alloc(&gpu->widened, ctx, gpu->device, (size_t)(S24I_GPU_ELEMENT * most),
+                               gpu->stream);
+}
+
+/* Few tokens are multiplied with integers; many are in less time with the weight widened before. */
+static s24_status plan_integers(search *s)
+{
+    enum { MANY = 128 };
+    double seconds, widened;
+    s->way = s->choice->way = S24I_WAY_INTEGERS;
+    if (s->tokens < MANY) return S24_OK;
+    reserve_widened(s->gpu, s->ctx);
+    if (!s->gpu->widened) return S24_OK;
+    TRY(run_tile(s, s->linear, NULL));
+    TRY(time_tile(&seconds, s, NULL));
+    s->widened = s->gpu->widened;
+    s24i_product_job p = s24i_gpu_product_of(s->gpu, s->linear, &s->o, S24I_WAY_DENSE);
+    p.widened = s->widened;
+    p.search = &widened;
+    const s24_status status = s24i_weight_run(s->linear->weight[s->way], s->ctx, &p);
+    if (status == S24_ERROR_UNSUPPORTED) return S24_OK; /* there is no dense engine */
+    TRY(status);
+    TRY(time_tile(&widened, s, NULL));
+    if (widened < DENSE_MARGIN * seconds) s->choice->way = S24I_WAY_DENSE;
+    return S24_OK;
+}
+
 static s24_status plan_product(search *s)
 {
     const s24i_weight *dense = s->linear->weight[S24I_WAY_DENSE];
-    if (s->linear->weight[S24I_WAY_INTEGERS]) { /* one kernel, by the tokens */
-        s->choice->way = S24I_WAY_INTEGERS;
-        return S24_OK;
-    }
+    if (s->linear->weight[S24I_WAY_INTEGERS]) return plan_integers(s);
     if (dense) {
         s24i_product_job p = s24i_gpu_product_of(s->gpu, s->linear, &s->o, S24I_WAY_DENSE);
         p.search = &s->seconds;

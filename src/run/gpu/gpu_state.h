@@ -56,7 +56,7 @@ typedef struct s24i_gpu_graph {
 /* How one of a block's products runs, in all blocks alike. */
 typedef struct s24i_gpu_choice {
     const char *tile; /* of a 2:4 product; NULL: the device's own choice */
-    s24i_way way;     /* of layers that have it */
+    s24i_way way;     /* of layers that have it; dense of one of integers: widened first */
 } s24i_gpu_choice;
 
 struct s24i_gpu_session {
@@ -73,6 +73,7 @@ struct s24i_gpu_session {
     float *fixed_scales; /* [layers, S24I_PRODUCTS]: of all tokens of a product, 0: none; or NULL */
     float *eight_bias;   /* there, [layers, intermediate]: of an intermediate y in 8 bits */
     size_t work_bytes;
+    void *widened; /* room for a weight of integers in 16 bits; NULL: no pass had use for it */
     /* Of blocks that gpu_fold.c is for, else NULL: moments of what the norms after the attention
        and after the output are of, and terms of the products that read those norms. */
     void *moments[2], *terms;

@@ -39,6 +39,9 @@ size_t s24i_device_weight_work_bytes(const s24i_weight *weight, const s24_ctx *c
 /* A 2:4 product. */
 s24_status s24i_device_weight_run(const s24i_weight *weight, s24_ctx *ctx,
                                   const s24i_product_job *product);
+/* A dense product of a matrix there. */
+s24_status s24i_device_dense_run(const s24i_device_weight *weight, s24_ctx *ctx,
+                                 const s24_dense *matrix, const s24i_product_job *product);
 /* What all of their kinds are filled with; a row adds its name, way, takes, make and run. */
 #define S24I_DEVICE_WEIGHT                                                                         \
     .size = sizeof(s24i_device_weight), .clear = s24i_device_weight_clear,                         \

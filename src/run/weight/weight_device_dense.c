@@ -86,14 +86,13 @@ s24_status s24i_device_widen(s24i_weight **out, s24_ctx *ctx, const s24i_weight 
     return status;
 }
 
-static s24_status run(const s24i_weight *weight, s24_ctx *ctx, const s24i_product_job *p)
+s24_status s24i_device_dense_run(const s24i_device_weight *w, s24_ctx *ctx, const s24_dense *dense,
+                                 const s24i_product_job *p)
 {
-    const s24i_device_weight *w = s24i_weight_on_device(weight);
-    const s24_dense dense = {w->dense, w->dtype, w->n, w->k, 0};
     const s24_device_dense_args args = {.size = sizeof args,
                                         .y = p->y,
                                         .x = p->x,
-                                        .w = &dense,
+                                        .w = dense,
                                         .bias = p->bias,
                                         .activation = p->activation,
                                         .work = p->work,
@@ -102,6 +101,13 @@ static s24_status run(const s24i_weight *weight, s24_ctx *ctx, const s24i_produc
                                         .few = w->few};
     if (p->search) return s24_device_dense_search(p->search, ctx, w->device, &args);
     return s24_device_dense(ctx, w->device, &args);
+}
+
+static s24_status run(const s24i_weight *weight, s24_ctx *ctx, const s24i_product_job *p)
+{
+    const s24i_device_weight *w = s24i_weight_on_device(weight);
+    const s24_dense dense = {w->dense, w->dtype, w->n, w->k, 0};
+    return s24i_device_dense_run(w, ctx, &dense, p);
 }
 
 const s24i_weight_kind s24i_weight_device_dense = {

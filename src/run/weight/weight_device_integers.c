@@ -72,6 +72,13 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     return (source->matrix ? make_sparse : make_dense)(w, ctx, source);
 }
 
+static s24_status run_widened(const s24i_device_weight *w, s24_ctx *ctx, const s24i_product_job *p)
+{
+    const s24_dense dense = {p->widened, w->dtype, w->n, w->k, 0};
+    TRY(s24_device_integers_to_dense(ctx, w->device, &dense, w->integers, p->stream));
+    return s24i_device_dense_run(w, ctx, &dense, p);
+}
+
 static s24_status run(const s24i_weight *weight, s24_ctx *ctx, const s24i_product_job *p)
 {
     const s24i_device_weight *w = s24i_weight_on_device(weight);
@@ -82,6 +89,7 @@ static s24_status run(const s24i_weight *weight, s24_ctx *ctx, const s24i_produc
                                          .activation = p->activation,
                                          .residual = p->residual,
                                          .stream = p->stream};
+    if (p->widened) return run_widened(w, ctx, p);
     return s24_device_integers_linear(ctx, w->device, w->integers, &args);
 }
 
