@@ -256,7 +256,7 @@ static int gpu_has(const struct bench_options *o, const char *item)
     if (is_model && (!strcmp(item, "i8") || !strcmp(item, "e4m3"))) return 1;
     if (is_model || o->prune || o->attention || o->train_linear)
         return !strcmp(item, "f16") || !strcmp(item, "bf16");
-    return strcmp(item, "f32") && !scheme_of(item);
+    return strcmp(item, "f32") != 0; /* of integers bf16 tokens */
 }
 
 static int has_dtype(const cli_app *cli, const struct bench_options *o, const char *item)

@@ -35,13 +35,15 @@ static void row_fill(bench_row *row, const gpu_cell *c, const gpu_contestant *ou
     const int64_t rounds = c->bench->plan->effort.rounds;
     row->shape = s;
     row->dtype = c->problem.dtype;
+    row->scheme = c->scheme;
     row->activations = c->problem.y_dtype;
     snprintf(row->kernel, sizeof row->kernel, "cuda %s",
-             s24_device_linear_tile(c->bench->device, c->weights[0], s.m));
+             c->scheme ? "integers" : s24_device_linear_tile(c->bench->device, c->weights[0], s.m));
     row->ours =
         (bench_times){gpu_median(ours, rounds), ours->samples[0], ours->samples[rounds - 1]};
     row->flops = 2.0 * (double)s.m * (double)s.n * (double)s.k;
-    row->bytes = (double)s24_device_weight_bytes(c->weights[0]) +
+    row->bytes = (double)(c->scheme ? s24_device_integers_bytes(c->integers[0])
+                                    : s24_device_weight_bytes(c->weights[0])) +
                  (double)s24_dtype_bytes(row->dtype) * (double)s.m * (double)s.k +
                  (double)s24_dtype_bytes(row->activations) * (double)s.m * (double)s.n;
 }
@@ -94,8 +96,8 @@ static int measure(gpu_cell *c, bench_row *row)
 static void print_row(const bench_row *row)
 {
     double seconds = row->ours.median;
-    char dtypes[16];
-    snprintf(dtypes, sizeof dtypes, "%s>%s", s24_dtype_name(row->dtype),
+    char dtypes[24];
+    snprintf(dtypes, sizeof dtypes, "%s>%s", bench_dtype_name(row->dtype, row->scheme),
              s24_dtype_name(row->activations));
     printf("%6lld %6lld %6lld %-9s %9.4f %8.1f %7.1f", (long long)row->shape.m,
            (long long)row->shape.k, (long long)row->shape.n, dtypes, 1e3 * seconds,
@@ -123,12 +125,13 @@ static int run_cells(gpu_bench *b, bench_table *table)
                "K", "N", "dtype", "ms", "TFLOP/s", "GB/s");
     for (int64_t i = 0; i < total && code == CLI_OK; i++) {
         bench_row *row = &table->rows[table->count];
-        *c = (gpu_cell){.bench = b};
+        const int d = (int)(i / plan->shape_count);
+        *c = (gpu_cell){.bench = b, .scheme = plan->schemes[d]};
         code = cli_status(b->cli, s24_ctx_progress(b->cli->ctx, "measuring", i, total));
         if (code == CLI_OK)
             code = cli_status(b->cli, gpu_cell_fill(c, plan->shapes[i % plan->shape_count],
-                                                    plan->dtypes[i / plan->shape_count]));
-        if (code == CLI_OK && plan->tune) code = gpu_tune(c, row);
+                                                    c->scheme ? S24_BF16 : plan->dtypes[d]));
+        if (code == CLI_OK && plan->tune && !c->scheme) code = gpu_tune(c, row);
         if (code == CLI_OK) code = measure(c, row);
         gpu_cell_free(c);
         if (code != CLI_OK) break;

@@ -95,7 +95,9 @@ typedef struct gpu_cell {
     gpu_bench *bench;
     gpu_problem problem;
     void *x[GPU_MAX_SETS], *w[GPU_MAX_SETS], *y[GPU_MAX_SETS];
+    const char *scheme; /* of weights in integers, or NULL; w is then what they stand for */
     s24_device_weight *weights[GPU_MAX_SETS];
+    s24_device_integers *integers[GPU_MAX_SETS];
     void *share; /* s24_device_linear's work memory */
     size_t share_bytes;
     const char *tile; /* NULL: the library's choice */
@@ -127,6 +129,9 @@ void gpu_release(gpu_bench *b);
 s24_status gpu_fill(gpu_bench *b, void *to, int64_t count, s24_dtype dtype, uint64_t seed);
 
 /* ---- a shape's operands and the check of its outputs: bench_gpu_cell.c ----------------------- */
+
+/* Rounds a set's 2:4 W to the cell's scheme: bench_gpu_integers.c. */
+s24_status gpu_cell_round(gpu_cell *c, int set);
 
 s24_status gpu_cell_fill(gpu_cell *c, bench_shape shape, s24_dtype dtype);
 void gpu_cell_free(gpu_cell *c);

@@ -29,8 +29,10 @@ void gpu_release(gpu_bench *b)
 
 void gpu_cell_free(gpu_cell *c)
 {
-    for (int i = 0; i < GPU_MAX_SETS; i++)
+    for (int i = 0; i < GPU_MAX_SETS; i++) {
         s24_device_weight_destroy(c->weights[i]);
+        s24_device_integers_destroy(c->integers[i]);
+    }
     gpu_release(c->bench);
 }
 
@@ -82,6 +84,7 @@ static s24_status fill_set(gpu_cell *c, int i)
         status = s24_device_weight_from_dense(&c->weights[i], ctx, b->device, &w, &opts, stream);
     if (status == S24_OK)
         status = s24_device_weight_to_dense(ctx, b->device, &w, c->weights[i], stream);
+    if (status == S24_OK && c->scheme) status = gpu_cell_round(c, i);
     return status;
 }
 
@@ -150,10 +153,13 @@ int gpu_run_ours(void *cell, int set)
     s24_device_linear_args args = {.size = sizeof args,
                                    .x = &x,
                                    .y = &y,
-                                   .work = c->share,
+                                   .work = c->scheme ? NULL : c->share,
                                    .work_bytes = c->share_bytes,
                                    .tile = c->tile,
                                    .stream = p->driver->stream};
+    if (c->scheme)
+        return s24_device_integers_linear(c->bench->cli->ctx, c->bench->device, c->integers[i],
+                                          &args) != S24_OK;
     return s24_device_linear(c->bench->cli->ctx, c->bench->device, c->weights[i], &args) != S24_OK;
 }
 
@@ -181,14 +187,15 @@ typedef struct output {
 } output;
 
 /* Returns 1 with a sentence when an output is beyond one rounding to Y's dtype, and sums that add
-   up like a random walk: of f32, of 8-bit floats with the 14 bits of the tensor cores. */
+   up like a random walk: of f32, of 8-bit floats with the 14 bits of the tensor cores, of
+   integers with W rounded to bf16. */
 static int differs(const gpu_cell *c, const output *o, char *wrong, size_t bytes)
 {
     const gpu_problem *p = &c->problem;
     const bench_shape s = p->shape;
     const int narrow = p->dtype == S24_E4M3 || p->dtype == S24_E5M2;
     const double ulp = p->y_dtype == S24_BF16 ? 0x1p-8 : p->y_dtype == S24_F16 ? 0x1p-11 : 0x1p-22;
-    const double walk = narrow ? 3e-3 : p->dtype == S24_I8 ? 1e-3 : 1e-5;
+    const double walk = narrow ? 3e-3 : p->dtype == S24_I8 || c->scheme ? 1e-3 : 1e-5;
     const double sum = p->y_dtype == S24_I8 ? fmin(fmax(o->sum, -128), 127) : o->sum;
     if (fabs(o->got - sum) <= 1.05 * ulp * fabs(sum) + walk * sqrt((double)s.k)) return 0;
     snprintf(wrong, bytes,
