@@ -101,6 +101,21 @@ s24_status s24i_project_build(s24_model *model, s24_ctx *ctx, float *weight)
 
 enum { MOST_JOINED = 3 };
 
+typedef struct joining {
+    float *to;
+    const s24_dense *from;
+} joining;
+
+static void join_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const joining *job = arg;
+    const int64_t k = job->from->cols;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        memcpy(job->to + r * k, (const float *)job->from->data + r * s24i_ld(job->from),
+               (size_t)k * sizeof(float));
+}
+
 static s24_status join_dense(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
                              const s24i_source *sources, int count)
 {
@@ -110,12 +125,11 @@ static s24_status join_dense(s24i_linear *linear, s24_model *model, s24_ctx *ctx
     for (int i = 0; i < count; i++)
         n += sources[i].dense.rows;
     TRY(s24i_alloc_elems(&rows, ctx, n * k, sizeof(float), "a joined weight"));
-    for (int i = 0; i < count; i++)
-        for (int64_t r = 0; r < sources[i].dense.rows; r++, at++) {
-            const s24_dense *from = &sources[i].dense;
-            memcpy(rows + at * k, (const float *)from->data + r * s24i_ld(from),
-                   (size_t)k * sizeof(float));
-        }
+    for (int i = 0; i < count; i++) {
+        joining job = {rows + at * k, &sources[i].dense};
+        s24_ctx_parallel_for(ctx, job.from->rows, join_rows, &job);
+        at += job.from->rows;
+    }
     const s24i_source joined = {.dense = {rows, S24_F32, n, k, k}};
     const s24_status status = linear_make(linear, model, ctx, &joined);
     s24_ctx_free(ctx, rows);
