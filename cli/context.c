@@ -88,10 +88,12 @@ int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype)
     s24_device *device;
     const int code = cli_device(cli, &device);
     if (code != CLI_OK) return code;
-    const s24_dtype known = dtype ? s24_dtype_parse(dtype) : S24_DTYPE_NONE;
+    const char *by_layer = dtype && strchr(dtype, '=') ? dtype : NULL;
+    const s24_dtype known = dtype && !by_layer ? s24_dtype_parse(dtype) : S24_DTYPE_NONE;
     *opts = (s24_model_opts){.size = sizeof *opts,
                              .dtype = known,
-                             .quantize = known ? NULL : dtype,
+                             .layer_dtypes = by_layer,
+                             .quantize = known || by_layer ? NULL : dtype,
                              .sparse = 1,
                              .dense = common->all_dense,
                              .device = device,

@@ -73,11 +73,12 @@ int npy_write(cli_app *cli, const char *path, const npy_array *array);
 
 #define ENCODE_DTYPE(type)                                                                         \
     {                                                                                              \
-        "dtype", 0, CLI_CHOICE, offsetof(type, dtype), NULL, NULL,                                 \
+        "dtype", 0, CLI_CHOICE, offsetof(type, dtype), "NAME|GLOB=NAME,...", NULL,                 \
             "Use the linear layers' weights as this dtype; i8 quantises 2:4 ones, and each token " \
             "as it is multiplied, on a GPU where that is faster; int8, int4 and their kin "        \
             "quantise weights alone, of an encoder on the CPU; f16 and e4m3 are for a GPU, "       \
-            "which has no f32. By default as they are stored, f16 on a GPU for what is not bf16.", \
+            "which has no f32. By default as they are stored, f16 on a GPU for what is not bf16. " \
+            "GLOB=i8 or e4m3 names the layers that run so, and GLOB=bf16 takes some out again.",   \
             cli_weight_dtype                                                                       \
     }
 #define ENCODE_PROMPT(type, option, field, of)                                                     \

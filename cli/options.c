@@ -142,6 +142,8 @@ int cli_counts(int64_t *counts, int max, const char *list)
 
 static int is_choice(const cli_option *option, const char *text)
 {
+    const char *by_layer = option->argument ? strstr(option->argument, "GLOB=") : NULL;
+    if (by_layer && strchr(text, '=')) return 1; /* whoever loads the model reads it */
     for (int i = 0; option->choice(i); i++)
         if (strcmp(option->choice(i), text) == 0) return 1;
     return 0;
@@ -149,7 +151,7 @@ static int is_choice(const cli_option *option, const char *text)
 
 static int items_valid(const cli_option *option, const char *value)
 {
-    char item[64];
+    char item[256];
     size_t length = strlen(value);
     if (length == 0 || value[length - 1] == ',') return 0;
     const char *rest = value;

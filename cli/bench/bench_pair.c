@@ -79,8 +79,10 @@ s24_status bench_pair_load(bench_pair *m, cli_app *cli, const bench_source *sour
                            const char *folder, s24_dtype dtype, const char *scheme)
 {
     const char *name = source->model;
+    const char *by_layer = source->layer_dtypes;
     s24_model_opts opts = {.size = sizeof opts,
-                           .dtype = scheme ? S24_DTYPE_NONE : dtype,
+                           .dtype = scheme || by_layer ? S24_DTYPE_NONE : dtype,
+                           .layer_dtypes = by_layer,
                            .quantize = scheme,
                            .quantize_head = cli->common->head,
                            .sparse = 1,
@@ -92,6 +94,8 @@ s24_status bench_pair_load(bench_pair *m, cli_app *cli, const bench_source *sour
     s24_status status = load(&m->sparse, &m->sparse_residence, cli, name, folder, &opts);
     opts.dense = 1;
     opts.all_sparse = 0;
+    if (by_layer) opts.dtype = S24_BF16; /* what some layers are faster than */
+    opts.layer_dtypes = NULL;
     if (status == S24_OK) status = load(&m->dense, &m->dense_residence, cli, name, folder, &opts);
     if (status == S24_OK) s24_model_describe(&m->info, m->sparse);
     return status;

@@ -95,10 +95,11 @@ static const cli_option options[] = {
      "Let no token see a later one.", NULL},
     {"dropout", 0, CLI_REAL, offsetof(struct bench_options, dropout), "X", "0",
      "Drop this share of attention's weights.", NULL},
-    {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST", NULL,
+    {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST|GLOB=NAME,...", NULL,
      "Dtypes of the weights, by default f32, on a GPU f16; i8 quantises X as it comes, int8 and "
      "the others take it as f32. With --model dense layers run in bf16 then. f16 is for --prune "
-     "and for a GPU, as are e4m3 and e5m2; a GPU has no f32 and takes X in the weights' dtype.",
+     "and for a GPU, as are e4m3 and e5m2; a GPU has no f32 and takes X in the weights' dtype. "
+     "With --model GLOB=i8 or e4m3 names the layers that run so, next to all in bf16 and dense.",
      bench_dtype},
     {"activations", 0, CLI_CHOICE, offsetof(struct bench_options, activations), NULL, "f32",
      "Dtype of X and Y of bf16 weights; a peer without f32 there gets X in bf16 for free.",
@@ -244,8 +245,15 @@ static bench_effort read_effort(const struct bench_options *o)
     return (bench_effort){.rounds = o->rounds, .min_seconds = 1e-3 * (double)o->min_ms};
 }
 
+/* The text of --dtype where it says dtypes by layer; else NULL. */
+static const char *by_layer(const struct bench_options *o)
+{
+    return o->dtype && strchr(o->dtype, '=') ? o->dtype : NULL;
+}
+
 static const char *dtypes_of(const cli_app *cli, const struct bench_options *o)
 {
+    if (by_layer(o)) return strstr(o->dtype, "=e4m3") ? "e4m3" : "i8";
     return o->dtype ? o->dtype : cli_on_cpu(cli) ? "f32" : "f16";
 }
 
@@ -308,8 +316,9 @@ static int read_model_peers(cli_app *cli, const struct bench_options *o, const c
 static int run_model(cli_app *cli, const struct bench_options *o)
 {
     int torch = 0;
-    bench_model_plan plan = {
-        .source = {o->model, o->include, o->exclude, 0}, .effort = read_effort(o), .svg = o->svg};
+    bench_model_plan plan = {.source = {o->model, o->include, o->exclude, 0, by_layer(o)},
+                             .effort = read_effort(o),
+                             .svg = o->svg};
     plan.batch_count = cli_counts(plan.batches, BENCH_MAX_LIST, o->batch ? o->batch : "1,32");
     plan.length_count = o->seq ? cli_counts(plan.lengths, BENCH_MAX_LIST, o->seq) : 0;
     plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
@@ -339,7 +348,7 @@ static int run_generate(cli_app *cli, const struct bench_options *o)
 {
     enum { MOST_BATCH = 1 << 12 };
     int peer = 0;
-    bench_generate_plan plan = {.source = {o->generate, o->include, o->exclude, 0},
+    bench_generate_plan plan = {.source = {o->generate, o->include, o->exclude, 0, NULL},
                                 .prompt_tokens = o->prompt_tokens,
                                 .new_tokens = o->new_tokens,
                                 .effort = read_effort(o),
@@ -455,6 +464,9 @@ static int run_products(cli_app *cli, const struct bench_options *o)
 static int check_values(cli_app *cli, const struct bench_options *o)
 {
     char item[16];
+    if (by_layer(o) && !o->model)
+        return cli_fail(cli, CLI_USAGE, "option --dtype: %s is for --model; expected dtypes alone",
+                        o->dtype);
     if (o->prune && has_integers(item, dtypes_of(cli, o)))
         return cli_fail(cli, CLI_USAGE,
                         "option --dtype: %s is not for --prune; expected f32, bf16 or f16", item);

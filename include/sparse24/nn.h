@@ -114,6 +114,13 @@ typedef struct s24_model_opts {
        Tokens stay floats. NULL: they are as the checkpoint has them; what it has in integers of
        another scheme is UNSUPPORTED. */
     const char *quantize, *quantize_head;
+    /* "GLOB=NAME,GLOB=NAME": which of the blocks' layers run in 8 bits, NAME i8 or e4m3, one for a
+       model, or bf16 for those that a glob before took in too; the last glob that fits a weight's
+       name (as s24_tensor_is_selected's) counts, the rest does not run so. What is named runs so
+       whatever is faster: 2:4 layers as with dtype, dense ones on a device in e4m3; on the
+       CPU they run as with dtype i8, and 2:4 layers that are not named in the dtype that their
+       weights have. Not with dtype and quantize. NULL: by dtype. */
+    const char *layer_dtypes;
 } s24_model_opts;
 
 typedef struct s24_model_info {

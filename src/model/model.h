@@ -230,6 +230,7 @@ struct s24_model {
     const char *scheme;      /* of the blocks' weights, which are quantised as they come; or NULL */
     const char *head_scheme; /* of a language model's head */
     s24_dtype narrow; /* on a device: i8 or e4m3, which 2:4 products may run in too; else NONE */
+    int narrow_asked; /* layers that are not wide run so, dense ones too, whatever is faster */
     float *floats;    /* everything below that is a float */
     int64_t float_count;
     /* words may lie in words_map, the checkpoint's file, in bf16 on the CPU; words and narrow_words
@@ -414,6 +415,7 @@ typedef struct s24i_source {
     const char *scheme;               /* what floats are quantised by on the CPU, or NULL */
     int exact;                        /* on the CPU a dense weight stays f32 */
     int in_rows;                      /* likewise: it is multiplied in rows, and may be bf16 */
+    int wide;                         /* not in 8 bits, where the model is */
 } s24i_source;
 
 /* Makes the products of a block from a source for each of its slots, which stay the caller's.

@@ -86,6 +86,28 @@ class NotedInputs(Scratch):
             told = self.json("embed", "noted", "--input", "texts", "--output", "x.npy", exit=4)
             self.assertIn(words or name, told["error"])
 
+    def test_dtypes_by_layer(self):
+        """On the CPU: what is named runs in i8, the rest as it is stored."""
+        made = {}
+        for name, words in (("f32", ()), ("i8", ("--dtype", "i8")), ("all", ("--dtype", "*=i8")),
+                            ("some", ("--dtype", "*.output.dense*=i8")),
+                            ("none", ("--dtype", "*=i8,*=bf16"))):
+            told = self.json("embed", "half", "--input", "texts", "--output", f"{name}.npy",
+                             "--sparse", "--force", *words)
+            self.assertEqual(told["sparse_layers"], told["layers"])
+            made[name] = (self.folder / f"{name}.npy").read_bytes()
+        self.assertEqual(made["all"], made["i8"])
+        self.assertEqual(made["none"], made["f32"])
+        self.assertNotIn(made["some"], (made["i8"], made["f32"]))
+        embed = ("embed", "half", "--input", "texts", "--output", "x.npy", "--dtype")
+        self.refusals([
+            ("a name", (*embed, "*=f32"), 2, "'\\*=f32' is no GLOB=NAME"),
+            ("two", (*embed, "a=i8,b=e4m3"), 5, "'b' is e4m3 after i8"),
+            ("a GPU's", (*embed, "*=e4m3"), 5, "e4m3 on a GPU only"),
+            ("no model", ("bench", "--shapes", "8,8,8", "--dtype", "*=i8"), 2, "is for --model")])
+        self.good("bench", "--model", "half", "--batch", "1", "--seq", "8", "--dtype",
+                  "*.output.dense*=i8", "--rounds", "1", "--min-ms", "1")
+
 
 if __name__ == "__main__":
     unittest.main()

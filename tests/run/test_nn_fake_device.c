@@ -170,6 +170,7 @@ typedef struct pass_case {
     const char *const *notes; /* key, value, …, NULL: what was measured before */
     int seen;                 /* inputs of layers were calibrated */
     int narrow;               /* layers that then run in 8 bits */
+    const char *layers;       /* dtypes by layer, dtype is NONE then; or NULL */
 } pass_case;
 
 /* The names of the kernels of a session's first pass, with its plan, and of its second, a graph. */
@@ -188,8 +189,11 @@ static void calls_of(char first[MOST_CALLS], char second[MOST_CALLS], const pass
     assert_ok(ctx, s24_device_create(&device, ctx, &opts));
     for (int i = 0; c->notes && c->notes[i]; i += 2)
         assert_ok(ctx, s24_device_note(ctx, device, c->notes[i], c->notes[i + 1]));
-    const s24_model_opts model_opts = {
-        .size = sizeof model_opts, .sparse = c->sparse, .dtype = c->dtype, .device = device};
+    const s24_model_opts model_opts = {.size = sizeof model_opts,
+                                       .sparse = c->sparse,
+                                       .dtype = c->dtype,
+                                       .device = device,
+                                       .layer_dtypes = c->layers};
     assert_ok(ctx, s24_model_preset(&model, ctx, c->preset, &model_opts));
     for (int64_t i = 0; i < c->seen * model->shape.layers * S24I_ALL_SLOTS; i++)
         model->blocks[i / S24I_ALL_SLOTS].input_most[i % S24I_ALL_SLOTS] = 3;
@@ -246,26 +250,26 @@ static void test_steps(void **state)
         pass_case pass;
         const char *calls; /* of the second pass */
     } cases[] = {
-        {{"bert-tiny", S24_F16, 1, NULL, 0, 0}, "begin norm " AFTER_SUMS "pool end "},
-        {{"bert-tiny", S24_F16, 1, folded, 0, 0}, "begin norm " FOLDED "pool end "},
+        {{"bert-tiny", S24_F16, 1, NULL, 0, 0, NULL}, "begin norm " AFTER_SUMS "pool end "},
+        {{"bert-tiny", S24_F16, 1, folded, 0, 0, NULL}, "begin norm " FOLDED "pool end "},
         /* The norms write 8 bits, where the attention's and the activation's results need a
            kernel. */
-        {{"bert-tiny", S24_I8, 1, eight, 0, 4},
+        {{"bert-tiny", S24_I8, 1, eight, 0, 4, NULL},
          "begin norm linear attention quantise linear norm linear quantise linear norm "
          "linear attention quantise linear norm linear quantise linear norm pool end "},
         /* With a scale for all tokens they write 8 bits too: calibrated, or in e4m3 by a bound;
            without one, notes of models that have it say nothing. */
-        {{"bert-tiny", S24_I8, 1, fixed, 0, 0}, "begin norm " AFTER_SUMS "pool end "},
-        {{"bert-tiny", S24_I8, 1, fixed, 1, 6}, "begin norm " AFTER_SUMS "pool end "},
-        {{"bert-tiny", S24_E4M3, 1, fixed, 0, 6}, "begin norm " AFTER_SUMS "pool end "},
-        {{"bert-tiny", S24_E4M3, 1, fixed, 1, 6}, "begin norm " AFTER_SUMS "pool end "},
+        {{"bert-tiny", S24_I8, 1, fixed, 0, 0, NULL}, "begin norm " AFTER_SUMS "pool end "},
+        {{"bert-tiny", S24_I8, 1, fixed, 1, 6, NULL}, "begin norm " AFTER_SUMS "pool end "},
+        {{"bert-tiny", S24_E4M3, 1, fixed, 0, 6, NULL}, "begin norm " AFTER_SUMS "pool end "},
+        {{"bert-tiny", S24_E4M3, 1, fixed, 1, 6, NULL}, "begin norm " AFTER_SUMS "pool end "},
         /* 2:4 products of language models, and a norm that writes 8 bits for them. */
-        {{"llama-tiny", S24_F16, 1, NULL, 0, 0},
+        {{"llama-tiny", S24_F16, 1, NULL, 0, 0, NULL},
          "begin train_embed " LLAMA("linear ") LLAMA("linear ") "rms_norm pool end "},
-        {{"llama-tiny", S24_I8, 1, queries, 0, 6},
+        {{"llama-tiny", S24_I8, 1, queries, 0, 6, NULL},
          "begin train_embed " LLAMA("linear ") LLAMA("linear ") "rms_norm pool end "},
         /* A norm before each layer: the first is the embeddings', the last the final one. */
-        {{"vit-tiny", S24_F16, 0, NULL, 0, 0},
+        {{"vit-tiny", S24_F16, 0, NULL, 0, 0, NULL},
          "begin unfold dense norm " DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE
              DENSE DENSE "pool end "},
     };
@@ -281,12 +285,75 @@ static void test_steps(void **state)
     }
 }
 
+/* Layers that are named run in 8 bits whatever is faster, the others do not. */
+static void test_by_layer(void **state)
+{
+    (void)state;
+    const struct {
+        pass_case pass;
+        const char *calls;
+    } cases[] = {
+        {{"bert-tiny", S24_DTYPE_NONE, 1, NULL, 0, 12, "*=e4m3"},
+         "begin norm " AFTER_SUMS "pool end "},
+        {{"bert-tiny", S24_DTYPE_NONE, 1, NULL, 0, 10, "*=i8,*attention.output*=bf16"},
+         "begin norm linear attention linear norm linear quantise linear norm "
+         "linear attention linear norm linear quantise linear norm pool end "},
+        {{"bert-tiny", S24_DTYPE_NONE, 1, NULL, 1, 2, "*intermediate*=i8"},
+         "begin norm " AFTER_SUMS "pool end "},
+        /* Dense ones: norms write their tokens, attention's need a kernel. */
+        {{"bert-tiny", S24_DTYPE_NONE, 0, NULL, 0, 8, "*attention*=e4m3"},
+         "begin norm dense attention quantise dense norm dense dense norm "
+         "dense attention quantise dense norm dense dense norm pool end "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static char first[MOST_CALLS], second[MOST_CALLS];
+        calls_of(first, second, &cases[i].pass);
+        assert_string_equal(second, cases[i].calls);
+    }
+}
+
+static void test_by_layer_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *layers, *sentence;
+        s24_status status;
+        s24_dtype dtype;
+        int sparse;
+    } cases[] = {
+        {"*=f16", "'*=f16' is no GLOB=NAME", S24_ERROR_ARGUMENT, S24_DTYPE_NONE, 1},
+        {"=i8", "'=i8' is no GLOB=NAME", S24_ERROR_ARGUMENT, S24_DTYPE_NONE, 1},
+        {"a=i8,b", "'b' is no GLOB=NAME", S24_ERROR_ARGUMENT, S24_DTYPE_NONE, 1},
+        {"a=i8,b=e4m3", "'b' is e4m3 after i8", S24_ERROR_UNSUPPORTED, S24_DTYPE_NONE, 1},
+        {"a=bf16", "names no layer for i8 or e4m3", S24_ERROR_ARGUMENT, S24_DTYPE_NONE, 1},
+        {"a=i8", "layer_dtypes and dtype", S24_ERROR_ARGUMENT, S24_BF16, 1},
+        {"*=i8", "a dense layer was asked for in i8", S24_ERROR_UNSUPPORTED, S24_DTYPE_NONE, 0},
+    };
+    s24_ctx *ctx;
+    s24_device *device;
+    s24_model *model;
+    const s24_device_opts opts = {.size = sizeof opts, .library = S24_FAKE_PLUGIN};
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    assert_ok(ctx, s24_device_create(&device, ctx, &opts));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const s24_model_opts model_opts = {.size = sizeof model_opts,
+                                           .sparse = cases[i].sparse,
+                                           .dtype = cases[i].dtype,
+                                           .device = device,
+                                           .layer_dtypes = cases[i].layers};
+        assert_refused(ctx, cases[i].status, cases[i].sentence,
+                       s24_model_preset(&model, ctx, "bert-tiny", &model_opts));
+    }
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
 /* What is timed to compare plans is the pass itself, with its embeddings and attention. */
 static void test_planned(void **state)
 {
     (void)state;
     static char first[MOST_CALLS], second[MOST_CALLS];
-    calls_of(first, second, &(pass_case){"bert-tiny", S24_F16, 1, NULL, 0, 0});
+    calls_of(first, second, &(pass_case){"bert-tiny", S24_F16, 1, NULL, 0, 0, NULL});
     assert_int_equal(count_of(first, "begin norm " AFTER_SUMS "end "), 1);
     assert_int_equal(count_of(first, "begin norm " FOLDED "end "), 1);
     assert_int_equal(count_of(first, "begin "), 2);
@@ -295,9 +362,10 @@ static void test_planned(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_graphs),   cmocka_unit_test(test_unpooled),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_planned),
+        cmocka_unit_test(test_graphs),           cmocka_unit_test(test_unpooled),
+        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_planned),          cmocka_unit_test(test_by_layer),
+        cmocka_unit_test(test_by_layer_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

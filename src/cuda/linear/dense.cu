@@ -83,15 +83,28 @@ struct dense_product {
         return e->layout_create(out,
                                 d->dtype == S24_F32    ? CUDA_R_32F
                                 : d->dtype == S24_BF16 ? CUDA_R_16BF
+                                : d->dtype == S24_E4M3 ? CUDA_R_8F_E4M3
                                                        : CUDA_R_16F,
                                 (uint64_t)d->cols, (uint64_t)d->rows,
                                 ld_of(d)) == CUBLAS_STATUS_SUCCESS;
+    }
+    /* Each token's scale and each output's; sums as the tensor cores keep them. */
+    bool scale()
+    {
+        const int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+        const int8_t fast = 1;
+        return set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode) &&
+               set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode) &&
+               set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, job->w_scale) &&
+               set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, job->x_scale) &&
+               set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
     }
     dense_product(const dense_engine *engine, const s24_device_dense_args *j) : e(engine), job(j)
     {
         good = e->desc_create(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
                set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T) && layout(&w, j->w) &&
                layout(&x, j->x) && layout(&y, j->y) && layout(&c, j->residual ? j->residual : j->y);
+        if (good && j->x_scale) good = scale();
         if (good && j->bias)
             good = set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS) &&
                    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, j->bias);

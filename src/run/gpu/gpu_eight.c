@@ -33,7 +33,7 @@ static double most_of(const s24_model *model, const s24i_linear *l, const s24i_l
 {
     double most = 0;
     const s24i_device_weight *w = s24i_weight_on_device(l->weight[S24I_WAY_EIGHT]);
-    if (!w || !norm || !norm->gamma) return 0;
+    if (!w || !w->lengths || !norm || !norm->gamma) return 0; /* a dense one has none */
     const double length = length_after(norm, model->shape.width);
     for (int64_t r = first; r < first + count; r++) {
         const double bias = l->bias ? fabs((double)l->bias[r]) : 0;
@@ -61,14 +61,20 @@ static double most_inner(const s24_model *model, int64_t block)
                    b->intermediate.n);
 }
 
+/* Has the product one in 8 bits that takes one scale for all tokens, and writes so? */
+static int has_kernel(const s24i_linear *l)
+{
+    return l->sparse && l->weight[S24I_WAY_EIGHT];
+}
+
 /* Of what a product reads, in a block of a model whose kernels can write 8 bits there. */
 static float scale_of(const s24_model *model, int64_t block, int index)
 {
     const int inner = index == S24I_PRODUCT_OUTPUT;
     const s24i_block *b = &model->blocks[block];
     const double seen = (double)b->input_most[index];
-    if (!s24i_block_product(b, index)->weight[S24I_WAY_EIGHT]) return 0;
-    if (inner && !b->intermediate.weight[S24I_WAY_EIGHT]) return 0;
+    if (!has_kernel(s24i_block_product(b, index))) return 0;
+    if (inner && !has_kernel(&b->intermediate)) return 0;
     if (model->narrow == S24_I8) return (float)(seen / 127);
     /* A number of e4m3 is as exact at half its size: there is room for what was not seen. */
     if (seen > 0) return (float)(2 * seen / 448);

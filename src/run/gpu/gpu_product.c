@@ -83,6 +83,10 @@ s24i_product_job s24i_gpu_product_of(const s24i_gpu_session *gpu, const s24i_lin
         break;
     case S24I_WAY_EIGHT:
         p.x = &o->eight;
+        if (!l->sparse) {
+            p.work = gpu->dense_work;
+            p.work_bytes = S24I_GPU_DENSE_WORK;
+        }
         p.alpha = o->eight_scale;
         if (!(p.alpha > 0)) p.x_scale = gpu->eight_scale;
         if (!o->eight_y.data) break;
@@ -166,15 +170,14 @@ s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t t
 
 /* ---- how many linear layers run so ----------------------------------------------------------- */
 
-static int64_t count_layers(const s24i_gpu_session *gpu, int64_t tokens, unsigned ways)
+static int64_t count_layers(const s24i_gpu_session *gpu, int64_t tokens, unsigned ways, int sparse)
 {
     int64_t count = 0;
     for (int64_t b = 0; b < gpu->model->shape.layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             const s24i_linear *l = s24i_block_product(&gpu->model->blocks[b], i);
             const s24i_way way = l->n ? s24i_gpu_way(gpu, tokens, b, i) : S24I_WAY_DENSE;
-            const int is_sparse = way != S24I_WAY_INTEGERS || l->sparse;
-            if (l->n && is_sparse && ways >> way & 1)
+            if (l->n && (l->sparse || !sparse) && ways >> way & 1)
                 count += s24i_product_layers(gpu->model, b, i);
         }
     return count;
@@ -183,12 +186,12 @@ static int64_t count_layers(const s24i_gpu_session *gpu, int64_t tokens, unsigne
 int64_t s24i_gpu_sparse_layers(const s24i_gpu_session *gpu, int64_t tokens)
 {
     return count_layers(gpu, tokens,
-                        1u << S24I_WAY_SPARSE | 1u << S24I_WAY_EIGHT | 1u << S24I_WAY_INTEGERS);
+                        1u << S24I_WAY_SPARSE | 1u << S24I_WAY_EIGHT | 1u << S24I_WAY_INTEGERS, 1);
 }
 
 int64_t s24i_gpu_eight_layers(const s24i_gpu_session *gpu, int64_t tokens)
 {
-    return count_layers(gpu, tokens, 1u << S24I_WAY_EIGHT);
+    return count_layers(gpu, tokens, 1u << S24I_WAY_EIGHT, 0);
 }
 
 int64_t s24i_gpu_read_bytes(const s24i_gpu_session *gpu, int64_t tokens)

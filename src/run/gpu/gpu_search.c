@@ -285,10 +285,26 @@ static s24_status plan_integers(search *s)
     return S24_OK;
 }
 
+/* ---- 8 bits ---------------------------------------------------------------------------------- */
+
+/* In 8 bits, as was asked for by name: only its tile or algorithm is to be found. */
+static s24_status plan_asked(search *s)
+{
+    const s24i_weight *weight = s->linear->weight[S24I_WAY_EIGHT];
+    double more;
+    s->way = s->choice->way = S24I_WAY_EIGHT;
+    TRY(time_quantiser(&more, s)); /* tokens to multiply with */
+    if (s->linear->sparse) return best_tile(s);
+    s24i_product_job p = s24i_gpu_product_of(s->gpu, s->linear, &s->o, S24I_WAY_EIGHT);
+    p.search = &s->seconds;
+    return s24i_weight_run(weight, s->ctx, &p);
+}
+
 static s24_status plan_product(search *s)
 {
     const s24i_weight *dense = s->linear->weight[S24I_WAY_DENSE];
     if (s->linear->weight[S24I_WAY_INTEGERS]) return plan_integers(s);
+    if (s->gpu->model->narrow_asked && s->linear->weight[S24I_WAY_EIGHT]) return plan_asked(s);
     if (dense) {
         s24i_product_job p = s24i_gpu_product_of(s->gpu, s->linear, &s->o, S24I_WAY_DENSE);
         p.search = &s->seconds;

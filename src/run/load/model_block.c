@@ -44,13 +44,15 @@ static int is_kept_small(const s24_model *model, const s24i_source *source)
 static s24_status linear_make(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
                               const s24i_source *from)
 {
-    const unsigned integers = 1u << S24I_WAY_INTEGERS, dense = 1u << S24I_WAY_DENSE | integers,
-                   sparse = 1u << S24I_WAY_SPARSE | 1u << S24I_WAY_EIGHT | integers;
+    const unsigned integers = 1u << S24I_WAY_INTEGERS, eight = 1u << S24I_WAY_EIGHT,
+                   dense = 1u << S24I_WAY_DENSE | integers | eight,
+                   sparse = 1u << S24I_WAY_SPARSE | integers | eight;
     s24i_source source = *from;
     if (!source.exact) source.scheme = model->scheme;
     const int is_sparse = s24i_source_is_sparse(&source);
     if (is_sparse && model->chooser && !is_kept_small(model, &source))
         return make_chosen(linear, model, ctx, &source);
+    if (source.exact || source.in_rows) source.wide = 1;
     return s24i_linear_make(linear, model, ctx, &source, is_sparse ? sparse : dense);
 }
 
@@ -130,7 +132,7 @@ static s24_status join_dense(s24i_linear *linear, s24_model *model, s24_ctx *ctx
         s24_ctx_parallel_for(ctx, job.from->rows, join_rows, &job);
         at += job.from->rows;
     }
-    const s24i_source joined = {.dense = {rows, S24_F32, n, k, k}};
+    const s24i_source joined = {.dense = {rows, S24_F32, n, k, k}, .wide = sources[0].wide};
     const s24_status status = linear_make(linear, model, ctx, &joined);
     s24_ctx_free(ctx, rows);
     return status;
@@ -187,7 +189,7 @@ static s24_status join_matrices(s24i_linear *linear, s24_model *model, s24_ctx *
     TRY(s24i_alloc_elems(&bytes, ctx, n, row.scales + row.values + row.indices, "a joined weight"));
     uint8_t *values = bytes + (size_t)n * row.scales, *indices = values + (size_t)n * row.values;
     s24_status status = copy_rows(bytes, values, indices, ctx, sources, count);
-    s24i_source joined = {.matrix = NULL};
+    s24i_source joined = {.wide = sources[0].wide};
     const s24_quantized from = {.rows = n,
                                 .cols = s24_matrix_cols(first),
                                 .bits = s24_matrix_bits(first),
@@ -213,7 +215,7 @@ static int can_be_joined(const s24i_source *sources, int count)
     for (int i = 0; i < count; i++) {
         const s24_matrix *other = sources[i].matrix;
         if (sources[i].laid_out.data || sources[i].integers.values || sources[i].sparse ||
-            !first != !other)
+            !first != !other || sources[i].wide != sources[0].wide)
             return 0;
         if (first && (s24_matrix_dtype(first) != s24_matrix_dtype(other) ||
                       s24_matrix_bits(first) != s24_matrix_bits(other) ||

@@ -331,6 +331,7 @@ static s24_status create(s24_model **out, s24i_loader *l)
     model->classifies = l->classifies;
     model->class_mean = l->class_mean;
     model->all_sparse = l->opts.all_sparse;
+    model->narrow_asked = l->opts.layer_dtypes != NULL;
     model->scheme = l->opts.quantize;
     model->head_scheme = l->opts.quantize_head;
     s24i_model_set_dtype(model, l->dtype, S24_F32);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "run/gpu/gpu_model.h"
+#include "run/load/layer_dtypes.h"
 #include "run/weight/weight.h"
 
 int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *model,
@@ -35,6 +36,7 @@ static s24_status check_scheme(s24_ctx *ctx, const char *option, const char **sc
 s24_status s24i_model_opts_read(s24_model_opts *out, s24_ctx *ctx, const s24_model_opts *opts)
 {
     TRY(s24i_opts_read(ctx, out, sizeof *out, opts, "s24_model_opts"));
+    TRY(s24i_layer_dtypes_read(out, ctx));
     const s24_dtype dtype = out->dtype;
     const int anywhere = !dtype || dtype == S24_BF16 || dtype == S24_I8;
     const int on_device = anywhere || dtype == S24_F16 || dtype == S24_E4M3;

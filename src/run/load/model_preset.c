@@ -8,6 +8,7 @@
 
 #include "run/gpu/gpu_model.h"
 #include "run/load/choice.h"
+#include "run/load/layer_dtypes.h"
 
 static const struct {
     const char *name, *model_type;
@@ -227,14 +228,17 @@ static s24_status make_dense(s24i_source *source, s24_ctx *ctx)
     return status;
 }
 
-/* Do the options let this layer be 2:4? As of a tensor of a checkpoint. */
-static int packs(const s24_model *model, const s24_model_opts *opts, s24i_slot slot, int64_t block)
+/* What the options say of a layer, as of a tensor of a checkpoint: may it be 2:4, is it not in 8
+   bits? */
+static void asked_of(int *packs, int *wide, const s24_model *model, const s24_model_opts *opts,
+                     s24i_slot slot, int64_t block)
 {
     char name[S24I_NAME_BYTES];
     const s24_tensor tensor = {
         .name = name, .dtype = S24_F32, .rank = 2, .transposed = model->architecture->transposed};
     s24i_tensor_name(name, model->architecture->slots[slot], block, ".weight");
-    return s24i_model_packs(opts, &tensor);
+    *packs = s24i_model_packs(opts, &tensor);
+    *wide = s24i_layer_is_wide(opts, &tensor);
 }
 
 static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, float *weights,
@@ -252,8 +256,10 @@ static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, floa
         weights += count;
         const int64_t bytes = count * (int64_t)s24_dtype_bytes(s24i_model_values(model->dtype));
         model->weight_bytes += bytes;
+        int packs;
+        asked_of(&packs, &sources[slot].wide, model, opts, (s24i_slot)slot, block);
         sources[slot].dense = dense;
-        if (!opts->sparse || !packs(model, opts, (s24i_slot)slot, block)) continue;
+        if (!opts->sparse || !packs) continue;
         const s24_matrix_opts magnitude = {.size = sizeof magnitude,
                                            .select = S24_SELECT_MAGNITUDE,
                                            .dtype = s24i_model_values(model->dtype)};
@@ -319,6 +325,7 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
     if (model->first_token) model->pooled.pooling = S24I_POOL_CLS;
     model->device = o.device;
     model->all_sparse = o.all_sparse;
+    model->narrow_asked = o.layer_dtypes != NULL;
     model->scheme = o.quantize;
     model->head_scheme = o.quantize_head;
     s24i_model_set_dtype(model, o.dtype, o.device ? S24_F16 : S24_F32);

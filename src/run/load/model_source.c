@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "io/checkpoint/checkpoint.h"
+#include "run/load/layer_dtypes.h"
 #include "run/load/loader.h"
 
 static s24_status buffer(s24i_loader *l, int slot, s24_dense *dense, const s24_tensor *tensor)
@@ -181,6 +182,7 @@ static s24_status source_sparse(s24i_loader *l, int slot, const s24_tensor *tens
 s24_status s24i_source_slot(s24i_loader *l, int slot, const s24_tensor *tensor)
 {
     s24_status status = check_scheme(l, tensor);
+    l->sources[slot].wide = s24i_layer_is_wide(&l->opts, tensor);
     if (status == S24_OK)
         status = (tensor->packed == S24_PACKED_DENSE    ? source_integers
                   : tensor->packed == S24_PACKED_SPARSE ? source_sparse

@@ -57,7 +57,7 @@ int64_t s24i_device_weight_bytes(const s24i_weight *weight)
 {
     const s24i_device_weight *w = s24i_weight_on_device(weight);
     return (int64_t)(s24_device_weight_bytes(w->packed) + s24_device_integers_bytes(w->integers)) +
-           (w->dense ? S24I_GPU_ELEMENT * w->n * w->k : 0) +
+           (w->dense ? (int64_t)s24_dtype_bytes(w->dtype) * w->n * w->k : 0) +
            (w->scale ? w->n * (int64_t)sizeof *w->scale : 0);
 }
 

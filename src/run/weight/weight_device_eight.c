@@ -7,7 +7,7 @@
 static int takes(const s24_model *model, const s24i_source *source)
 {
     enum { MOST_WIDTH = 8192 };
-    if (!model->device || !model->narrow || !source->matrix) return 0;
+    if (!model->device || !model->narrow || !source->matrix || source->wide) return 0;
     /* Its tokens must be at multiples of 16 bytes, and none longer than what quantises them
        takes. */
     const int64_t k = s24_matrix_cols(source->matrix);

@@ -25,7 +25,8 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
 {
     s24_plan **plan = &((s24i_planned_weight *)weight)->plan;
     /* A scale a row, and each token quantised as it comes. */
-    if (model->dtype == S24_I8) return plan_integers(plan, ctx, source->matrix, "int8", S24_I8);
+    if (model->dtype == S24_I8 && !source->wide)
+        return plan_integers(plan, ctx, source->matrix, "int8", S24_I8);
     if (source->scheme)
         return plan_integers(plan, ctx, source->matrix, source->scheme, S24_DTYPE_NONE);
     return s24_plan_create(plan, ctx, source->matrix, NULL);

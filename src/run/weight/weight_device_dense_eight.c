@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A dense weight on a device in 8 bits, with a scale per row, next to the one in 16 bits: of layers
+   that were asked for in e4m3 by name, through cuBLASLt. */
+#include "run/weight/weight_device.h"
+
+#include <math.h>
+
+static int takes(const s24_model *model, const s24i_source *source)
+{
+    return model->device && model->narrow_asked && !source->wide && !s24i_source_is_sparse(source);
+}
+
+/* Rows divided by their scales, in e4m3. */
+static s24_status narrow_rows(uint8_t *to, float *scales, s24_ctx *ctx, const s24_dense *from)
+{
+    const int64_t k = from->cols;
+    float *row;
+    s24_status status = S24_OK;
+    TRY(s24i_alloc_elems(&row, ctx, k, sizeof *row, "a row"));
+    for (int64_t r = 0; r < from->rows && status == S24_OK; r++) {
+        const float *x = (const float *)from->data + r * s24i_ld(from);
+        float most = 0;
+        for (int64_t c = 0; c < k; c++)
+            most = fmaxf(most, fabsf(x[c]));
+        scales[r] = most / 448;
+        for (int64_t c = 0; c < k; c++)
+            row[c] = most > 0 ? x[c] * (448 / most) : 0;
+        status = s24_convert(to + r * k, S24_E4M3, row, S24_F32, k);
+    }
+    s24_ctx_free(ctx, row);
+    return status;
+}
+
+static s24_status upload(void **to, s24_ctx *ctx, s24_device *device, const void *from,
+                         size_t bytes)
+{
+    TRY(s24_device_alloc(to, ctx, device, bytes, NULL));
+    TRY(s24_device_copy(ctx, device, *to, from, bytes, NULL));
+    return s24_device_wait(ctx, device, NULL);
+}
+
+static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx,
+                       const s24i_source *source)
+{
+    s24i_device_weight *w = (s24i_device_weight *)weight;
+    const s24_dense *dense = &source->dense;
+    const size_t count = (size_t)(dense->rows * dense->cols);
+    uint8_t *bytes = NULL;
+    float *scales = NULL;
+    void *memory = NULL;
+    s24_status status;
+    REQUIRE(ctx, model->narrow == S24_E4M3, S24_ERROR_UNSUPPORTED,
+            "a dense layer was asked for in %s; a device runs dense layers in e4m3 or 16 bits",
+            s24_dtype_name(model->narrow));
+    REQUIRE(ctx, dense->rows % 16 == 0 && dense->cols % 16 == 0, S24_ERROR_UNSUPPORTED,
+            "a dense layer [%lld, %lld] was asked for in e4m3; a device takes multiples of 16",
+            (long long)dense->rows, (long long)dense->cols);
+    w->device = model->device;
+    w->dtype = model->narrow;
+    w->n = dense->rows;
+    w->k = dense->cols;
+    TRY_DONE(s24i_alloc_elems(&bytes, ctx, (int64_t)count, 1, "a weight"));
+    TRY_DONE(s24i_alloc_elems(&scales, ctx, w->n, sizeof *scales, "scales"));
+    TRY_DONE(narrow_rows(bytes, scales, ctx, dense));
+    TRY_DONE(upload(&w->dense, ctx, w->device, bytes, count));
+    status = upload(&memory, ctx, w->device, scales, (size_t)w->n * sizeof *scales);
+    w->scale = memory;
+done:
+    s24_ctx_free(ctx, scales);
+    s24_ctx_free(ctx, bytes);
+    return status;
+}
+
+static s24_status run(const s24i_weight *weight, s24_ctx *ctx, const s24i_product_job *p)
+{
+    const s24i_device_weight *w = s24i_weight_on_device(weight);
+    const s24_dense dense = {w->dense, w->dtype, w->n, w->k, 0};
+    const s24_device_dense_args args = {.size = sizeof args,
+                                        .y = p->y,
+                                        .x = p->x,
+                                        .w = &dense,
+                                        .bias = p->bias,
+                                        .activation = p->activation,
+                                        .work = p->work,
+                                        .work_bytes = p->work_bytes,
+                                        .stream = p->stream,
+                                        .x_scale = p->x_scale,
+                                        .w_scale = w->scale};
+    if (p->search) return s24_device_dense_search(p->search, ctx, w->device, &args);
+    return s24_device_dense(ctx, w->device, &args);
+}
+
+const s24i_weight_kind s24i_weight_device_dense_eight = {
+    S24I_DEVICE_WEIGHT,    .name = "dense in 8 bits on a device",
+    .way = S24I_WAY_EIGHT, .takes = takes,
+    .make = make,          .run = run};
