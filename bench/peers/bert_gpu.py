@@ -43,7 +43,9 @@ class Batch(ctypes.Structure):
 
 class Outputs(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in
-                ("hidden", "blocks", "embeddings", "start_logits", "end_logits", "logits")]
+                ("hidden", "blocks", "embeddings", "start_logits", "end_logits", "logits",
+                 "tokens")] + [("token_count", ctypes.c_int64)] + [
+                     (name, ctypes.c_void_p) for name in ("targets", "loss", "losses")]
 
 
 class Ours:
