@@ -22,17 +22,18 @@ class Encoder:
                  sparse: bool = False, all_sparse: bool = False, max_tokens: int = 0,
                  batch_tokens: int = 0, prompt_name: str | None = None,
                  device: str | None = None, pooling: str | None = None, dimensions: int = 0,
-                 progress: Progress | None = None):
+                 ids: bool = False, progress: Progress | None = None):
         """dtype: "f32", "bf16" or "i8"; on a GPU (device="cuda") "f16", "bf16", "i8" or "e4m3".
         dense: multiply packed weights as dense ones. sparse: pack
         what is 2:4 already. all_sparse: run 2:4 even where dense is faster. max_tokens: of a text;
         by default the model's. batch_tokens: the most of one pass, default 4096. pooling: "mean",
         "cls", "max", "lasttoken", "weightedmean", "mean_sqrt_len" in place of what the folder says.
-        dimensions: so many numbers of each embedding, its first (Matryoshka); 0: all.
+        dimensions: so many numbers of each embedding, its first (Matryoshka); 0: all. ids: texts
+        come by encode_ids alone, and the folder needs no tokenizer.
         Raises OSError, ValueError, Error (what the model has that is not carried out)."""
         from .model import open_device  # pylint: disable=import-outside-toplevel,cyclic-import
         options = (dtype, dense, sparse, None, None, all_sparse, None, None, open_device(device))
-        self._open(_core.encoder_open(folder, options, prompt_name, max_tokens, batch_tokens, False,
+        self._open(_core.encoder_open(folder, options, prompt_name, max_tokens, batch_tokens, ids,
                                       False, pooling, dimensions, progress))
 
     def _open(self, handle: typing.Any):
@@ -93,6 +94,19 @@ class Encoder:
             return out
         import torch  # pylint: disable=import-outside-toplevel
         return torch.from_numpy(out)
+
+    def encode_ids(self, texts: typing.Sequence[typing.Sequence[int]], *,
+                   progress: Progress | None = None) -> np.ndarray:
+        """Embeddings [n, width] of f32 of texts of token ids as they are: nothing is put around
+        them, and of a longer one than max_tokens the first are taken. Raises ValueError (an id out
+        of range, a text without one)."""
+        from .model import lay  # pylint: disable=import-outside-toplevel,cyclic-import
+        offsets, ids = lay(texts)
+        out = np.empty((len(offsets) - 1, self.width), np.float32)
+        if len(out):
+            with self._lock:
+                _core.encoder_embed_ids(self._handle, self._threads, out, offsets, ids, progress)
+        return out
 
     def encode_query(self, sentences: str | typing.Sequence[str], **options) -> np.ndarray:
         """encode with the folder's prompt "query", where it has one."""

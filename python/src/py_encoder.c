@@ -45,6 +45,29 @@ PyObject *pyf_encoder_info(PyObject *module, PyObject *args)
     return info;
 }
 
+PyObject *pyf_encoder_embed_ids(PyObject *module, PyObject *args)
+{
+    OPERAND out = {.name = "out", .writable = 1}, offsets = {.name = "offsets"},
+            ids = {.name = "ids"};
+    py_call c = {.module = module};
+    s24_encoder *encoder;
+    PyObject *progress;
+    s24_batch batch = {0};
+    int threads;
+    int64_t tokens = 0;
+    if (!PyArg_ParseTuple(args, "O&iO&O&O&O", py_encoder, &encoder, &threads, py_operand_take, &out,
+                          py_operand_take, &offsets, py_operand_take, &ids, &progress) ||
+        !py_batch(&batch, &offsets, &ids) ||
+        !py_operand_expect(&out, S24_F32, batch.texts * s24_encoder_width(encoder)) ||
+        !py_begin(&c))
+        return NULL;
+    py_call_threads(&c, threads);
+    py_call_progress(&c, py_callable(progress));
+    if (!py_end(&c, s24_encoder_embed_ids(out.dense.data, &tokens, encoder, c.ctx, &batch)))
+        return NULL;
+    return PyLong_FromLongLong(tokens);
+}
+
 PyObject *pyf_encoder_head(PyObject *module, PyObject *args)
 {
     (void)module;

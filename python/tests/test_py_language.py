@@ -158,6 +158,22 @@ class Heads(Place):
             sparse24.Classifier(tiny_bert.write(self.root / "plain"))
 
 
+class Ids(Place):
+    def test_texts_of_ids(self):
+        folder = tiny_bert.write(self.root / "model")
+        texts, whole = tiny_bert.sentences(5), sparse24.Encoder(folder)
+        ids = [sparse24.Tokenizer(folder).encode(text).ids for text in texts]
+        (pathlib.Path(folder) / "vocab.txt").unlink()
+        bare = sparse24.Encoder(folder, ids=True)
+        for encoder in (whole, bare):
+            np.testing.assert_allclose(encoder.encode_ids(ids), whole.encode(texts), atol=1e-5)
+        self.assertEqual(bare.encode_ids([]).shape, (0, 32))
+        with self.assertRaises(ValueError):
+            bare.encode_ids([[1, 10 ** 6]])
+        with self.assertRaises(ValueError):
+            bare.encode_ids([[1], []])
+
+
 class Pooling(Place):
     def test_ways_and_dimensions(self):
         folder = tiny_bert.write(self.root / "model")
