@@ -98,6 +98,29 @@ class Model:
         self.forward_into(offsets, ids, flat_types, arrays)
         return arrays
 
+    def forward_images(self, pixels: np.ndarray, *, outputs: typing.Sequence[str] = ("logits",)
+                       ) -> dict[str, np.ndarray]:
+        """A pass over images [n, channels, side, side] of f32, normalised: a dict of f32 arrays.
+
+        outputs: "logits" [n, classes], "hidden" [n, positions, width]. Raises ValueError (pixels
+        that are no whole images; a model of texts), TypeError.
+        """
+        count = len(pixels)
+        shapes = {"hidden": (count, self.info["positions"], self.info["width"]),
+                  "logits": (count, self.info["classes"])}
+        unknown = set(outputs) - set(shapes)
+        if unknown:
+            raise ValueError(f"outputs {sorted(unknown)}: expected some of {list(shapes)}")
+        arrays = {name: np.empty(shapes[name], np.float32) for name in outputs}
+        self.forward_images_into(pixels, arrays)
+        return arrays
+
+    def forward_images_into(self, pixels: typing.Any, outputs: dict[str, typing.Any]) -> None:
+        """`forward_images` from and into memory that is there (of the model's device, too)."""
+        with self._lock:
+            _core.session_images(*self._session, self._handle, pixels, outputs.get("hidden"),
+                                 outputs.get("logits"))
+
     def forward_into(self, offsets: np.ndarray, ids: np.ndarray, types: np.ndarray | None,
                      outputs: dict[str, typing.Any]) -> None:
         """`forward` of texts that are laid end to end, into memory that is there (of the model's

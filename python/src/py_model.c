@@ -166,3 +166,31 @@ PyObject *pyf_session_forward(PyObject *module, PyObject *args)
     if (!py_end(&c, s24_session_forward(session, c.ctx, &batch, &outputs))) return NULL;
     Py_RETURN_NONE;
 }
+
+PyObject *pyf_session_images(PyObject *module, PyObject *args)
+{
+    OPERAND pixels = {.name = "pixels"}, hidden = {.name = "hidden", .writable = 1},
+            logits = {.name = "logits", .writable = 1};
+    py_call c = {.module = module};
+    s24_session *session;
+    s24_model *model;
+    int threads;
+    if (!PyArg_ParseTuple(args, "O&iO&O&O&O&", py_session, &session, &threads, py_model, &model,
+                          py_operand_take, &pixels, py_operand_take_or_none, &hidden,
+                          py_operand_take_or_none, &logits))
+        return NULL;
+    s24_model_info i;
+    s24_outputs outputs = {0};
+    s24_model_describe(&i, model);
+    const int64_t each = i.channels * i.image * i.image;
+    const int64_t numbers = pixels.dense.rows * pixels.dense.cols;
+    if (!each) return PyErr_Format(PyExc_ValueError, "a model of texts has no use for pixels");
+    const s24_batch batch = {.texts = numbers / each, .pixels = pixels.dense.data};
+    if (!py_operand_expect(&pixels, S24_F32, batch.texts * each) ||
+        !written(&hidden, batch.texts * i.positions * i.width, &outputs.hidden) ||
+        !written(&logits, batch.texts * i.classes, &outputs.logits) || !py_begin(&c))
+        return NULL;
+    py_call_threads(&c, threads);
+    if (!py_end(&c, s24_session_forward(session, c.ctx, &batch, &outputs))) return NULL;
+    Py_RETURN_NONE;
+}

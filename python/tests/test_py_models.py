@@ -219,5 +219,18 @@ class LanguageModels(unittest.TestCase):
         self.assertAlmostEqual(mine / float(self.io["stride.ppl"].reshape(-1)[0]), 1, places=4)
 
 
+class Images(unittest.TestCase):
+    def test_golden(self):
+        folder = golden("models/vit")
+        data, model = sparse24.Checkpoint(folder / "io.safetensors"), sparse24.Model(folder)
+        result = model.forward_images(data["input.pixel_values"], outputs=("logits", "hidden"))
+        np.testing.assert_allclose(result["logits"], data["output.logits"], atol=1e-4)
+        self.assertEqual(result["hidden"].shape, (2, 65, 64))
+        with self.assertRaisesRegex(ValueError, "pixels"):
+            model.forward_images(np.zeros((1, 3, 32, 31), np.float32))
+        with self.assertRaisesRegex(ValueError, "masks"):
+            model.forward_images(data["input.pixel_values"], outputs=("masks",))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -80,6 +80,20 @@ class Encoders(unittest.TestCase):
         self.same(result.end_logits, expected.end_logits, mask)
 
     @torch.inference_mode()
+    def test_images(self):
+        config = transformers.ViTConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+                                        intermediate_size=128, image_size=32, patch_size=8,
+                                        num_labels=5)
+        model = transformers.ViTForImageClassification(config).eval()
+        st.prune_(model.vit)
+        native, pixels = st.compile_encoder(model, max_tokens=40), torch.randn(5, 3, 32, 32)
+        expected = model(pixels).logits
+        torch.testing.assert_close(native(pixels).logits, expected, atol=2e-4, rtol=2e-4)
+        torch.testing.assert_close(native(pixels[:1])[0], expected[:1], atol=2e-4, rtol=2e-4)
+        with self.assertRaisesRegex(ValueError, "pixels"):
+            native(pixels[:, :2])
+
+    @torch.inference_mode()
     def test_layers_in_place(self):
         model, (ids, mask) = bert(), padded([5, 17])
         st.prune_(model.encoder)

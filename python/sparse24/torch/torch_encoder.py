@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An encoder of transformers as one native session: its 2:4 layers run 2:4 where that is faster,
-and padding is not computed."""
+"""An encoder of transformers, of texts or images, as one native session: its 2:4 layers run 2:4
+where that is faster, and padding is not computed."""
 from __future__ import annotations
 
 import contextlib
@@ -90,6 +90,26 @@ class NativeEncoder(torch.nn.Module):
         yield first, len(lengths)
 
 
+class NativeClassifier(torch.nn.Module):
+    """Stands in the place of a classifier of images of transformers. Made by compile_encoder."""
+
+    def __init__(self, native: Model, config, dtype: torch.dtype, device: torch.device):
+        super().__init__()
+        self.native, self.config, self.dtype, self.device = native, config, dtype, device
+
+    def forward(self, pixel_values: torch.Tensor, **_) -> Output:
+        """pixel_values [n, channels, side, side], normalised; logits [n, classes]."""
+        pixels = pixel_values.to(self.device, torch.float32).contiguous()
+        logits = torch.empty(len(pixels), self.native.info["classes"], device=self.device)
+        most = max(1, self.native.max_tokens // self.native.info["positions"])
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
+        for one, two in zip(pixels.split(most), logits.split(most)):
+            if len(one):
+                self.native.forward_images_into(operand(one), {"logits": operand(two)})
+        return Output(logits=logits.to(self.dtype))
+
+
 def _part_of_sentences(model: torch.nn.Module) -> tuple[torch.nn.Module, str] | None:
     """The part of a SentenceTransformer that holds a model of transformers, and as what."""
     part = model[0] if isinstance(model, torch.nn.Sequential) and len(model) else None
@@ -100,8 +120,10 @@ def _part_of_sentences(model: torch.nn.Module) -> tuple[torch.nn.Module, str] | 
 
 def compile_encoder(model: torch.nn.Module, *, dtype: str | None = None,
                     max_tokens: int = 4096) -> torch.nn.Module:
-    """A native session of a model of transformers (one of docs/guide/models.md), whose weights are
-    copied, on the CPU or the GPU where it is; layers that are 2:4 run so where that is faster.
+    """A native session of a model of transformers (of docs/guide/models.md an encoder of texts, one
+    with a head for answers, or a classifier of images), whose weights are copied, on the CPU or the
+    GPU where it is; layers that are 2:4 run so where that is faster.
+
     dtype: "f32", "bf16" or "i8", on a GPU "f16", "bf16", "i8" or "e4m3"; max_tokens: of one pass.
 
         model.auto_model = compile_encoder(model.auto_model)
@@ -123,4 +145,5 @@ def compile_encoder(model: torch.nn.Module, *, dtype: str | None = None,
     with tempfile.TemporaryDirectory() as folder, current:
         model.save_pretrained(folder)
         native = Model(folder, dtype=dtype, sparse=True, max_tokens=max_tokens, device=device)
-    return NativeEncoder(native, model.config, first.dtype, first.device)
+    kind = NativeClassifier if native.info["classes"] else NativeEncoder
+    return kind(native, model.config, first.dtype, first.device)
