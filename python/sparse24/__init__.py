@@ -30,11 +30,11 @@ if _typing.TYPE_CHECKING:
                         mvue24, soft_threshold, soft_threshold_scale, tile_mask)
     from .matrix import Matrix, Plan, addmm, linear, mm
     from .model import Model
-    from .pruning import (Layer, Pruned, ScoreInputs, Stats, criteria, patterns, prune, prune_model,
-                          refinements, round_matrix, sensitivity)
+    from .pruning import (Layer, Pruned, ScoreInputs, Stats, WeightGradients, criteria, patterns,
+                          prune, prune_model, prune_scores, refinements, round_matrix, sensitivity)
     from .sparse import SparseMatrix
     from .tokenizer import Encoding, Tokenizer
-    from .training import Method, Step, distil, method, methods, train
+    from .training import Method, Step, distil, gradients, method, methods, train
 
 __version__ = _version()
 
@@ -51,11 +51,12 @@ _HOMES = {
               "mvue24", "soft_threshold", "soft_threshold_scale", "tile_mask"),
     "matrix": ("Matrix", "Plan", "addmm", "linear", "mm"),
     "model": ("Model",),
-    "pruning": ("Layer", "Pruned", "ScoreInputs", "Stats", "criteria", "patterns", "prune",
-                "prune_model", "refinements", "round_matrix", "sensitivity"),
+    "pruning": ("Layer", "Pruned", "ScoreInputs", "Stats", "WeightGradients", "criteria",
+                "patterns", "prune", "prune_model", "prune_scores", "refinements",
+                "round_matrix", "sensitivity"),
     "sparse": ("SparseMatrix",),
     "tokenizer": ("Encoding", "Tokenizer"),
-    "training": ("Method", "Step", "distil", "method", "methods", "train"),
+    "training": ("Method", "Step", "distil", "gradients", "method", "methods", "train"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

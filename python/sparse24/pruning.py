@@ -49,12 +49,20 @@ class Pruned(typing.NamedTuple):
     output_error: float | None  # ‖X(W−Ŵ)ᵀ‖² / ‖XWᵀ‖² over the inputs; None without stats
 
 
+class WeightGradients(typing.NamedTuple):
+    """What examples say of a weight [n, k]: means over them, f32."""
+    mean: np.ndarray    # of its loss's gradient
+    size: np.ndarray    # of that one's magnitude
+    square: np.ndarray  # of its square
+
+
 class ScoreInputs(typing.NamedTuple):
     """What a criterion of your own sees; read-only, and gone when it returns."""
     w: np.ndarray             # [n, k] f32
     norms: np.ndarray | None  # [k] f64: of the layer's inputs, column by column
     gram: np.ndarray | None   # [k, k] f64: the inputs' Gram matrix, its lower triangle
     seed: int
+    gradients: WeightGradients | None = None
 
 
 #: Scores [n, k] of what it is shown; of each group what is larger stays.
@@ -64,10 +72,13 @@ Criterion = typing.Union[str, Score]
 
 def _scoring(score: Score) -> typing.Callable[..., None]:
     """A function of addresses of one that works on arrays."""
-    def call(rows, cols, w, norms, gram, seed, scores):
+    def call(rows, cols, w, norms, gram, slopes, seed, scores):
+        slopes = WeightGradients(*(view(each, (rows, cols), np.float32, None)
+                                   for each in slopes)) if slopes[0] else None
         seen = ScoreInputs(view(w, (rows, cols), np.float32, None),
                            view(norms, (cols,), np.float64, None) if norms else None,
-                           view(gram, (cols, cols), np.float64, None) if gram else None, seed)
+                           view(gram, (cols, cols), np.float64, None) if gram else None, seed,
+                           slopes)
         given = np.asarray(score(seen), np.float64)
         if given.shape != (rows, cols):
             raise ValueError(f"the criterion gave {list(given.shape)}, expected [{rows}, {cols}]")
@@ -83,14 +94,16 @@ def _how(criterion: Criterion, dampening: float, block: int, refine: str | None,
 
 def prune(w: Array, criterion: Criterion = "magnitude", inputs: Stats | Array | None = None, *,
           pattern: str | None = None, refine: str | None = None, dampening: float = 0.0,
-          block: int = 0, seed: int = 0, out: np.ndarray | None = None) -> Pruned:
+          block: int = 0, seed: int = 0, gradients: WeightGradients | None = None,
+          out: np.ndarray | None = None) -> Pruned:
     """Makes w [n, k] of f32 2:4, or of another of `patterns`, by a criterion; w stays as it is
     unless it is out.
 
     criterion: one of `criteria`, or a function of ScoreInputs that gives scores [n, k]. inputs:
     Stats of the layer, or one array [tokens, k] of f32; `wanda`, `sparsegpt` and others need them,
     and so does refine, which names `refinements` separated by commas. dampening (0.01) and block
-    (128 columns) are of those that use the Gram matrix, seed is of "random".
+    (128 columns) are of those that use the Gram matrix, seed is of "random"; gradients [n, k] are
+    needed by "movement", "snip", "taylor-first" and "taylor-second".
     Raises ValueError (what does not go together, by name), TypeError, and Error: not finite, or the
     Gram matrix has no factor. On an error out is unchanged.
     """
@@ -101,8 +114,23 @@ def prune(w: Array, criterion: Criterion = "magnitude", inputs: Stats | Array | 
     if inputs is not None and not isinstance(inputs, Stats):
         inputs = Stats(out.shape[1]).add(inputs)
     handle = None if inputs is None else inputs._handle
-    kept, error = _core.prune(out, handle, _how(criterion, dampening, block, refine, pattern, seed))
+    kept, error = _core.prune(out, handle, _how(criterion, dampening, block, refine, pattern, seed),
+                              gradients)
     return Pruned(out, kept, None if error < 0 else error)
+
+
+def prune_scores(w: Array, criterion: Criterion = "magnitude",
+                 inputs: Stats | Array | None = None, *, seed: int = 0,
+                 gradients: WeightGradients | None = None) -> np.ndarray:
+    """What a criterion gives each weight, [n, k] of f64, of which the largest would stay. Raises
+    what `prune` does, and Error for one that chooses weights together."""
+    w = np.ascontiguousarray(w, np.float32)
+    scores = np.empty(w.shape, np.float64)
+    if inputs is not None and not isinstance(inputs, Stats):
+        inputs = Stats(w.shape[1]).add(inputs)
+    _core.prune_scores(scores, w, None if inputs is None else inputs._handle,
+                       _how(criterion, 0.0, 0, None, None, seed), gradients)
+    return scores
 
 
 def round_matrix(matrix: Matrix, inputs: Stats | Array, scheme: str = "int8", *,
@@ -156,9 +184,11 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
                 texts: Passages = (), pattern: str | None = None, refine: str | None = None,
                 reconstruct: int = 0, include: str | None = None, exclude: str | None = None,
                 dtype: str | None = None, packed: bool = False, quantize: str | None = None,
-                masks: Path | None = None, masks_only: bool = False, force: bool = False,
-                max_tokens: int = 0, dampening: float = 0.0, block: int = 0, seed: int = 0,
-                report: Report | None = None, progress: Progress | None = None) -> list[Layer]:
+                masks: Path | None = None, masks_only: bool = False,
+                gradients: typing.Any = None, scope: str = "local", normalize: bool = False,
+                force: bool = False, max_tokens: int = 0, dampening: float = 0.0, block: int = 0,
+                seed: int = 0, report: Report | None = None,
+                progress: Progress | None = None) -> list[Layer]:
     """Prunes a Hugging Face folder into a new one at `out`; returns its layers.
 
     criterion, pattern, refine, dampening, block, seed: as `prune` has them. texts: passages to
@@ -167,15 +197,20 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     without labels. include, exclude: globs over names; by default the linear layers inside the
     blocks. packed: write the 2:4 weights packed; quantize: and as integers of a scheme. masks: a
     file of masks in place of a criterion; masks_only: `out` is such a file and nothing else.
+    gradients: of training.gradients, for criteria that need them. scope="global": the share of a
+    pattern unstructured:SHARE is of all layers together, each layer's scores divided by their mean
+    with normalize.
     report is called with each layer, progress with (stage, done, total); if that returns something
     true, or Ctrl-C is pressed, KeyboardInterrupt is raised and nothing is left.
     Raises ValueError, OSError, Error.
     """
+    if scope not in ("local", "global"):
+        raise ValueError(f"scope {scope!r}: expected local or global")
     layers, on_layer = _collecting(report)
     how = _how(criterion, dampening, block, refine, pattern, seed)
     chosen = None if masks is None else _core.checkpoint_open(masks)
     written = (include, exclude, dtype, packed, force, max_tokens, quantize, reconstruct, chosen,
-               masks_only)
+               masks_only, gradients, scope == "global", normalize)
     _core.model_prune(_core.checkpoint_open(model), out, _passages(texts), on_layer, progress, how,
                       written)
     return layers

@@ -47,8 +47,9 @@ class SparseMatrix:
         Raises Error (the first place that is not as it must be), ValueError, TypeError."""
         source = np.asarray(values)
         dtype = next((name for name, kind in NUMPY.items() if source.dtype == kind), None)
-        starts, index, rows = (None if part is None else np.ascontiguousarray(part, np.int64)
-                               for part in (starts, index, rows))
+        starts, index, rows = (
+            None if part is None else np.ascontiguousarray(part, kind)
+            for part, kind in ((starts, np.int64), (index, np.int32), (rows, np.int32)))
         return cls(_core.sparse_from_parts(format, dtype, (*shape, *block), starts, index, rows,
                                            np.ascontiguousarray(source)))
 
@@ -76,12 +77,12 @@ class SparseMatrix:
     @property
     def index(self) -> np.ndarray:
         """Columns, rows or columns of blocks [stored], read-only."""
-        return self._part(1, (self.stored,), np.int64)
+        return self._part(1, (self.stored,), np.int32)
 
     @property
     def rows(self) -> np.ndarray | None:
         """Rows [stored] of "coo"; else None."""
-        return self._part(2, (self.stored,), np.int64)
+        return self._part(2, (self.stored,), np.int32)
 
     @property
     def values(self) -> np.ndarray:

@@ -99,6 +99,39 @@ def _objective(loss: typing.Mapping[str, float] | None, info: dict, teacher) -> 
     return {**terms, **loss}
 
 
+def gradients(model: Path, *, texts: typing.Iterable[str] | None = None,
+              questions: Path | None = None,
+              ids: typing.Sequence[typing.Sequence[int]] | None = None, examples: int = 0,
+              include: str | None = None, exclude: str | None = None, max_tokens: int = 0,
+              seed: int = 1, device: str | None = None, dtype: str | None = None,
+              progress: Progress | None = None) -> typing.Any:
+    """What examples say of a model's weights, for prune_model with "movement", "snip",
+    "taylor-first" or "taylor-second": means over the first `examples` (0: all) of gradients of the
+    loss on texts of a language model, questions, or ids. Raises ValueError, OSError, Error."""
+    source, where = Checkpoint(model), open_device(device)
+    info = _core.transformer_peek(source._handle)
+    info, rows = _source(model, info, texts, questions, ids, max_tokens)
+    head = HEADS[info["head"]] if questions is not None else "none"
+    room = int(np.diff(rows[0]).max(initial=1))
+    student = _core.transformer_load(source._handle, room, True, head, seed, False, False, where,
+                                     dtype)
+    objective = (1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, None)
+    return _core.model_gradients(student, rows, objective, examples, include, exclude, progress)
+
+
+def _source(model: Path, info: dict, texts, questions, ids, max_tokens: int) -> tuple[dict, tuple]:
+    """What there is to learn from, as examples, and the model's description with its head."""
+    if sum(given is not None for given in (texts, questions, ids)) != 1:
+        raise ValueError("expected texts, questions or ids: one of them")
+    if questions is not None:
+        info = {**info, "head": HEADS.index("qa")}
+        asked = Questions(questions, Tokenizer(model), max_tokens or min(384, info["positions"]))
+        return info, asked.examples()
+    if texts is not None:
+        return info, _texts(model, texts, info, max_tokens)
+    return info, _examples(ids, info)
+
+
 def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
           questions: Path | None = None,
           ids: typing.Sequence[typing.Sequence[int]] | None = None,
@@ -135,16 +168,7 @@ def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
     source = Checkpoint.of_config(model) if from_scratch else Checkpoint(model)
     where = open_device(device)
     info = _core.transformer_peek(source._handle)
-    if sum(given is not None for given in (texts, questions, ids)) != 1:
-        raise ValueError("train needs texts, questions or ids: one of them")
-    if questions is not None:
-        info = {**info, "head": HEADS.index("qa")}
-        asked = Questions(questions, Tokenizer(model), max_tokens or min(384, info["positions"]))
-        examples = asked.examples()
-    elif texts is not None:
-        examples = _texts(model, texts, info, max_tokens)
-    else:
-        examples = _examples(ids, info)
+    info, examples = _source(model, info, texts, questions, ids, max_tokens)
     held = None if held_out is None else _texts(model, held_out, info, max_tokens)
     terms = _objective(loss, info, teacher)
     room = max(tokens, *(int(np.diff(e[0]).max(initial=1)) for e in (examples, held) if e))

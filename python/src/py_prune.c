@@ -22,6 +22,16 @@ PyObject *pyf_pattern_group(PyObject *module, PyObject *args)
     return PyLong_FromLongLong(group);
 }
 
+PyObject *pyf_criterion_needs_gradients(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *criterion;
+    if (!PyArg_ParseTuple(args, "s", &criterion)) return NULL;
+    int needs = s24_criterion_needs_gradients(criterion);
+    if (needs < 0) return PyErr_Format(PyExc_ValueError, "there is no criterion %s", criterion);
+    return PyBool_FromLong(needs);
+}
+
 PyObject *pyf_stats_create(PyObject *module, PyObject *args)
 {
     py_call c = {.module = module};
@@ -46,11 +56,14 @@ PyObject *pyf_stats_add(PyObject *module, PyObject *args)
    arrays of them. */
 static s24_status on_score(void *user, s24_ctx *ctx, double *scores, const s24_score_inputs *in)
 {
-    int failed =
-        py_call_back(user, "(LLKKKKK)", (long long)in->rows, (long long)in->cols,
-                     (unsigned long long)(uintptr_t)in->w, (unsigned long long)(uintptr_t)in->norms,
-                     (unsigned long long)(uintptr_t)in->gram, (unsigned long long)in->seed,
-                     (unsigned long long)(uintptr_t)scores);
+    static const s24_weight_gradients none;
+    const s24_weight_gradients *g = in->gradients ? in->gradients : &none;
+    int failed = py_call_back(
+        user, "(LLKKK(KKK)KK)", (long long)in->rows, (long long)in->cols,
+        (unsigned long long)(uintptr_t)in->w, (unsigned long long)(uintptr_t)in->norms,
+        (unsigned long long)(uintptr_t)in->gram, (unsigned long long)(uintptr_t)g->mean,
+        (unsigned long long)(uintptr_t)g->size, (unsigned long long)(uintptr_t)g->square,
+        (unsigned long long)in->seed, (unsigned long long)(uintptr_t)scores);
     return failed ? s24_ctx_fail(ctx, S24_ERROR_INTERRUPTED, "the criterion has failed") : S24_OK;
 }
 
@@ -70,20 +83,68 @@ static int take_how(s24_prune_opts *o, PyObject *tuple)
     return 1;
 }
 
+/* Gradients of a weight: a tuple of three arrays of its shape, or None. */
+typedef struct gradients {
+    py_operand mean, size, square;
+    s24_weight_gradients of;
+} gradients;
+
+static void gradients_release(gradients *g)
+{
+    py_operand_release(&g->mean);
+    py_operand_release(&g->size);
+    py_operand_release(&g->square);
+}
+#define GRADIENTS __attribute__((cleanup(gradients_release))) gradients
+
+static int take_gradients(s24_prune_opts *o, gradients *g, PyObject *tuple, const s24_dense *w)
+{
+    const int64_t count = w->rows * w->cols;
+    *g = (gradients){.mean = {.name = "mean"}, .size = {.name = "size"}, .square = {"square"}};
+    if (tuple == Py_None) return 1;
+    if (!PyArg_ParseTuple(tuple, "O&O&O&;gradients", py_operand_take, &g->mean, py_operand_take,
+                          &g->size, py_operand_take, &g->square) ||
+        !py_operand_expect(&g->mean, S24_F32, count) ||
+        !py_operand_expect(&g->size, S24_F32, count) ||
+        !py_operand_expect(&g->square, S24_F32, count))
+        return 0;
+    g->of = (s24_weight_gradients){g->mean.dense.data, g->size.dense.data, g->square.dense.data};
+    o->gradients = &g->of;
+    return 1;
+}
+
 PyObject *pyf_prune(PyObject *module, PyObject *args)
 {
     OPERAND w = {.name = "w", .writable = 1};
+    GRADIENTS g = {0};
     py_call c = {.module = module};
     s24_stats *stats;
-    PyObject *how;
+    PyObject *how, *slopes;
     s24_prune_opts opts = {0};
     s24_prune_report report = {0};
-    if (!PyArg_ParseTuple(args, "O&O&O!", py_operand_take, &w, py_stats_or_none, &stats,
-                          &PyTuple_Type, &how) ||
-        !take_how(&opts, how))
+    if (!PyArg_ParseTuple(args, "O&O&O!O", py_operand_take, &w, py_stats_or_none, &stats,
+                          &PyTuple_Type, &how, &slopes) ||
+        !take_how(&opts, how) || !take_gradients(&opts, &g, slopes, &w.dense))
         return NULL;
     if (!PY_RUN(c, s24_prune(&report, c.ctx, &w.dense, stats, &opts))) return NULL;
     return Py_BuildValue("(dd)", report.kept_l1, report.output_error);
+}
+
+PyObject *pyf_prune_scores(PyObject *module, PyObject *args)
+{
+    OPERAND scores = {.name = "scores", .writable = 1}, w = {.name = "w"};
+    GRADIENTS g = {0};
+    py_call c = {.module = module};
+    s24_stats *stats;
+    PyObject *how, *slopes;
+    s24_prune_opts opts = {0};
+    if (!PyArg_ParseTuple(args, "O&O&O&O!O", py_operand_take, &scores, py_operand_take, &w,
+                          py_stats_or_none, &stats, &PyTuple_Type, &how, &slopes) ||
+        !take_how(&opts, how) || !take_gradients(&opts, &g, slopes, &w.dense) ||
+        !py_operand_expect(&scores, S24_F64, w.dense.rows * w.dense.cols))
+        return NULL;
+    if (!PY_RUN(c, s24_prune_scores(scores.dense.data, c.ctx, &w.dense, stats, &opts))) return NULL;
+    Py_RETURN_NONE;
 }
 
 PyObject *pyf_matrix_round(PyObject *module, PyObject *args)
@@ -148,13 +209,16 @@ static int take_written(s24_model_prune_opts *o, PyObject *tuple)
 {
     long long max_tokens, reconstruct;
     s24_checkpoint *masks;
-    if (!PyArg_ParseTuple(tuple, "zzO&ppLzLO&p;what to write", &o->include, &o->exclude, py_dtype,
-                          &o->dtype, &o->packed, &o->force, &max_tokens, &o->quantize, &reconstruct,
-                          py_checkpoint_or_none, &masks, &o->masks_only))
+    s24_model_gradients *slopes;
+    if (!PyArg_ParseTuple(tuple, "zzO&ppLzLO&pO&pp;what to write", &o->include, &o->exclude,
+                          py_dtype, &o->dtype, &o->packed, &o->force, &max_tokens, &o->quantize,
+                          &reconstruct, py_checkpoint_or_none, &masks, &o->masks_only,
+                          py_model_gradients_or_none, &slopes, &o->global, &o->normalize))
         return 0;
     o->max_tokens = max_tokens;
     o->reconstruct = reconstruct;
     o->masks = masks;
+    o->gradients = slopes;
     return 1;
 }
 

@@ -69,8 +69,8 @@ PyObject *pyf_sparse_from_parts(PyObject *module, PyObject *args)
                            rows_of.dense.data,
                            values.dense.data};
     if (!py_operand_expect(&starts, S24_I64, starts_of(&p)) ||
-        !py_operand_expect(&index, S24_I64, stored) ||
-        !py_operand_expect(&rows_of, S24_I64, stored) ||
+        !py_operand_expect(&index, S24_I32, stored) ||
+        !py_operand_expect(&rows_of, S24_I32, stored) ||
         !py_operand_expect(&values, p.dtype, stored * block))
         return NULL;
     if (!PY_RUN(c, s24_sparse_from_parts(&sparse, c.ctx, &p))) return NULL;

@@ -201,3 +201,26 @@ PyObject *pyf_train(PyObject *module, PyObject *args)
     if (!py_end(&c, s24_train(&last, transformer, c.ctx, &source.source, &opts))) return NULL;
     return Py_BuildValue(REPORT_FORMAT, REPORT_OF(&last));
 }
+
+PyObject *pyf_model_gradients(PyObject *module, PyObject *args)
+{
+    EXAMPLES source = {0};
+    py_call c = {.module = module};
+    s24_transformer *transformer;
+    PyObject *on, *objective, *progress;
+    long long count;
+    s24_model_gradients_opts opts = {.size = sizeof opts};
+    s24_model_gradients *gradients = NULL;
+    if (!PyArg_ParseTuple(args, "O&O!O!LzzO", py_transformer, &transformer, &PyTuple_Type, &on,
+                          &PyTuple_Type, &objective, &count, &opts.include, &opts.exclude,
+                          &progress) ||
+        !take_objective(&opts.objective, objective) || !examples_take(&source, on))
+        return NULL;
+    opts.examples = count;
+    if (!py_begin(&c)) return NULL;
+    py_call_progress(&c, py_callable(progress));
+    if (!py_end(&c,
+                s24_model_gradients_create(&gradients, c.ctx, transformer, &source.source, &opts)))
+        return NULL;
+    return py_handle_new(gradients, "model_gradients", NULL);
+}

@@ -6,7 +6,7 @@ import unittest
 
 import numpy as np
 import sparse24
-from py_support import group_counts, tiny_bert
+from py_support import golden, group_counts, tiny_bert
 
 RNG = np.random.default_rng(1)
 
@@ -20,8 +20,10 @@ def problem(n=32, k=64, tokens=400):
 class Layers(unittest.TestCase):
     def test_every_criterion(self):
         w, x = problem()
+        slopes = sparse24.WeightGradients(*(np.abs(RNG.standard_normal(w.shape)).astype("f4")
+                                            for _ in range(3)))
         for name in sparse24.criteria():
-            result = sparse24.prune(w, name, x)
+            result = sparse24.prune(w, name, x, gradients=slopes)
             self.assertTrue((group_counts(result.weight) <= 2).all(), name)
             self.assertLess(result.output_error, 1, name)
         self.assertIn("alps", sparse24.criteria())
@@ -70,6 +72,23 @@ class Layers(unittest.TestCase):
         with self.assertRaisesRegex(sparse24.Error, "finite"):
             sparse24.prune(w, lambda inputs: np.full(inputs.w.shape, np.nan), out=w)
         np.testing.assert_array_equal(w, before)
+
+    def test_gradients_and_scores(self):
+        w, x = problem()
+        slopes = sparse24.WeightGradients(w + 1, np.abs(w) + 1, w * w + 1)
+        np.testing.assert_allclose(sparse24.prune_scores(w, "snip", gradients=slopes),
+                                   np.abs(w * slopes.mean), rtol=1e-5)
+        own = sparse24.prune(w, lambda seen: np.abs(seen.w * seen.gradients.mean),
+                             gradients=slopes)
+        np.testing.assert_array_equal(
+            own.weight, sparse24.prune(w, "snip", gradients=slopes).weight)
+        np.testing.assert_array_equal(sparse24.prune_scores(w, lambda seen: seen.w), w)
+        with self.assertRaisesRegex(ValueError, "gradient"):
+            sparse24.prune(w, "snip")
+        with self.assertRaisesRegex(ValueError, "size"):
+            sparse24.prune(w, "snip", gradients=(w, w[:2], w))
+        with self.assertRaises(sparse24.Error):
+            sparse24.prune_scores(w, "sparsegpt", x)
 
     def test_rounding_by_inputs(self):
         w, x = problem()
@@ -133,6 +152,25 @@ class Models(unittest.TestCase):
         matrix = sparse24.Checkpoint(self.root / "even")[self.name]
         self.assertEqual(matrix.bits, 8)
         self.assertTrue((matrix.to_dense()[:, 1::2] == 0).all())
+
+    def test_gradients_of_a_model(self):
+        model = golden("language/gpt2")
+        ids = [[(i * 7 + j) % 50 for j in range(12)] for i in range(8)]
+        slopes = sparse24.gradients(model, ids=ids, examples=4)
+        layers = sparse24.prune_model(model, self.root / "snip", "snip", gradients=slopes)
+        self.assertGreater(len(layers), 4)
+        with self.assertRaisesRegex(ValueError, "one of them"):
+            sparse24.gradients(model)
+
+    def test_scope(self):
+        sparse24.prune_model(self.model, self.root / "global", pattern="unstructured:0.5",
+                             scope="global", normalize=True)
+        checkpoint = sparse24.Checkpoint(self.root / "global")
+        picked = [checkpoint[name] for name in checkpoint if checkpoint.selects(name)]
+        zeros = sum(int((w == 0).sum()) for w in picked)
+        self.assertEqual(zeros, sum(w.size for w in picked) // 2)
+        with self.assertRaisesRegex(ValueError, "scope 'wide'"):
+            sparse24.prune_model(self.model, self.root / "no", scope="wide")
 
     def test_sensitivity(self):
         layers = sparse24.sensitivity(self.model, self.texts, ("2:4", "4:8"), "wanda")

@@ -86,7 +86,7 @@ def prune_(model: torch.nn.Module, method: Criterion = "magnitude", *,
         w = _host(layer.weight).clone()
         handle = stats[name]._handle if stats else None
         how = _how(method, dampening, block, refine, pattern, seed)
-        kept[name], _ = _core.prune(operand(w), handle, how)
+        kept[name], _ = _core.prune(operand(w), handle, how, None)
         layer.weight.copy_(w)
     return kept
 
