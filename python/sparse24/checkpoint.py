@@ -11,6 +11,7 @@ import numpy as np
 from . import _core
 from .arrays import BITS, NUMPY, bits_of, operand, tagged, view
 from .matrix import Array, Matrix
+from .sparse import SparseMatrix
 
 
 class Tensor(typing.NamedTuple):
@@ -18,13 +19,14 @@ class Tensor(typing.NamedTuple):
     name: str
     dtype: str
     shape: tuple[int, ...]
-    packed: bool
+    packed: bool  # a 2:4 matrix
     bits: int    # of a quantised one's integers; else 0
     group: int   # columns that share a scale
     layout: str | None  # of a packed one that is stored in a kernel's order
     transposed: int     # 1: the weight of a linear layer that is stored [k, n]
     bytes: int
     file: str
+    kind: str = "dense"  # or "2:4", "integers" (dense ones), "sparse" (rows, columns, blocks)
 
 
 class Checkpoint(collections.abc.Mapping):
@@ -76,12 +78,19 @@ class Checkpoint(collections.abc.Mapping):
     def bits(self, name: str) -> np.ndarray:
         """A dense tensor as it is stored, read-only; bf16 and 8-bit floats as integers."""
         row = self._row(name)
-        if row["packed"]:
-            raise TypeError(f"{name} is packed: matrix() gives it")
+        if row["kind"] != "dense":
+            raise TypeError(f"{name} is packed ({row['kind']}): matrix(), sparse() or array() "
+                            "gives it")
         return view(row["data"], row["shape"], bits_of(row["dtype"]), self._handle)
 
     def array(self, name: str) -> np.ndarray:
-        """A dense tensor; f32 where numpy has no such dtype."""
+        """A dense tensor; f32 where numpy has no such dtype, and of what is packed: with its
+        zeros, scale times integer."""
+        row = self._row(name)
+        if row["kind"] != "dense":
+            out = np.empty(row["shape"], np.float32)
+            _core.checkpoint_dense(self._handle, name, out)
+            return out
         stored, dtype = self.bits(name), self._row(name)["dtype"]
         if dtype not in BITS or not stored.size:
             return stored
@@ -93,6 +102,11 @@ class Checkpoint(collections.abc.Mapping):
         """The 2:4 matrix of a packed tensor. Raises KeyError, ValueError (it is not packed)."""
         matrix = Matrix(_core.checkpoint_matrix(self._handle, name))
         return matrix.T if self.info(name).transposed == 1 else matrix
+
+    def sparse(self, name: str) -> SparseMatrix:
+        """A copy of a tensor that is stored in rows, columns, coordinates or blocks. Raises
+        KeyError, ValueError (it is not)."""
+        return SparseMatrix(_core.checkpoint_sparse(self._handle, name))
 
     def metadata(self, key: str) -> str | None:
         """The value of a key in the first file's __metadata__."""

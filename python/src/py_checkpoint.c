@@ -46,16 +46,18 @@ PyObject *pyf_checkpoint_tensor(PyObject *module, PyObject *args)
     s24_checkpoint *checkpoint;
     const char *name;
     if (!PyArg_ParseTuple(args, "O&s", py_checkpoint, &checkpoint, &name)) return NULL;
+    static const char *const kinds[] = {
+        "dense", "2:4", [S24_PACKED_DENSE] = "integers", [S24_PACKED_SPARSE] = "sparse"};
     const s24_tensor *t = s24_checkpoint_find(checkpoint, name);
     if (!t) Py_RETURN_NONE;
     PyObject *shape = PyTuple_New(t->rank);
     for (int d = 0; shape && d < t->rank; d++)
         PyTuple_SetItem(shape, d, PyLong_FromLongLong(t->shape[d]));
-    return Py_BuildValue("{sssNsNsOsisLszsisnss}", "dtype", s24_dtype_name(t->dtype), "shape",
-                         shape, "data", address(t->data), "packed", t->packed ? Py_True : Py_False,
-                         "bits", t->bits, "group", (long long)t->group, "layout", t->layout,
-                         "transposed", t->transposed, "bytes", (Py_ssize_t)t->bytes, "file",
-                         t->file);
+    return Py_BuildValue("{sssNsNsOsisLszsisnssss}", "dtype", s24_dtype_name(t->dtype), "shape",
+                         shape, "data", address(t->data), "packed",
+                         t->packed == 1 ? Py_True : Py_False, "bits", t->bits, "group",
+                         (long long)t->group, "layout", t->layout, "transposed", t->transposed,
+                         "bytes", (Py_ssize_t)t->bytes, "file", t->file, "kind", kinds[t->packed]);
 }
 
 PyObject *pyf_checkpoint_info(PyObject *module, PyObject *args)
@@ -82,6 +84,34 @@ static const s24_tensor *find(const s24_checkpoint *checkpoint, const char *name
     const s24_tensor *tensor = s24_checkpoint_find(checkpoint, name);
     if (!tensor) PyErr_SetString(PyExc_KeyError, name);
     return tensor;
+}
+
+PyObject *pyf_checkpoint_dense(PyObject *module, PyObject *args)
+{
+    OPERAND dst = {.name = "out", .writable = 1};
+    py_call c = {.module = module};
+    s24_checkpoint *checkpoint;
+    const char *name;
+    if (!PyArg_ParseTuple(args, "O&sO&", py_checkpoint, &checkpoint, &name, py_operand_take, &dst))
+        return NULL;
+    const s24_tensor *tensor = find(checkpoint, name);
+    if (!tensor || !PY_RUN(c, s24_tensor_to_dense(c.ctx, &dst.dense, tensor))) return NULL;
+    Py_RETURN_NONE;
+}
+
+PyObject *pyf_checkpoint_sparse(PyObject *module, PyObject *args)
+{
+    py_call c = {.module = module};
+    s24_checkpoint *checkpoint;
+    const char *name;
+    s24_sparse *sparse = NULL;
+    if (!PyArg_ParseTuple(args, "O&s", py_checkpoint, &checkpoint, &name)) return NULL;
+    const s24_tensor *tensor = find(checkpoint, name);
+    if (!tensor) return NULL;
+    if (!tensor->sparse)
+        return PyErr_Format(PyExc_ValueError, "%s is not in a sparse format", name);
+    if (!PY_RUN(c, s24_sparse_from_parts(&sparse, c.ctx, tensor->sparse))) return NULL;
+    return py_handle_new(sparse, "sparse", NULL);
 }
 
 PyObject *pyf_checkpoint_matrix(PyObject *module, PyObject *args)

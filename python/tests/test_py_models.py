@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints, tokenizers, encoders, models and texts that go on."""
 import pathlib
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -35,6 +37,27 @@ class Checkpoints(Folder):
             _ = checkpoint["nothing"]
         with self.assertRaisesRegex(ValueError, "packed"):
             checkpoint.matrix(name)
+
+    def test_every_kind(self):
+        name = "encoder.layer.0.intermediate.dense.weight"
+        with tempfile.TemporaryDirectory() as place:
+            root = pathlib.Path(place)
+            sparse24.prune_model(self.folder, root / "blocks", pattern="block:16x16:0.5")
+            sparse24.prune_model(self.folder, root / "pruned", packed=True, quantize="int8")
+            subprocess.run([sys.executable, "-m", "sparse24", "pack", "blocks", "out", "--format",
+                            "bsr:16x16"], cwd=root, check=True, capture_output=True)
+            for folder, kind in (("blocks", "dense"), ("pruned", "2:4"), ("out", "sparse")):
+                checkpoint = sparse24.Checkpoint(root / folder)
+                self.assertEqual(checkpoint.info(name).kind, kind)
+                self.assertEqual(checkpoint.array(name).shape, (64, 32))
+            w = sparse24.Checkpoint(root / "blocks")[name]
+            blocks = sparse24.Checkpoint(root / "out")
+            np.testing.assert_array_equal(blocks[name], w)
+            np.testing.assert_array_equal(blocks.sparse(name).to_dense(), w)
+            with self.assertRaisesRegex(TypeError, "sparse"):
+                blocks.bits(name)
+            with self.assertRaisesRegex(ValueError, "not in a sparse"):
+                blocks.sparse("embeddings.LayerNorm.weight")
 
     def test_arrays_outlive_their_checkpoint(self):
         array = sparse24.Checkpoint(self.folder)["embeddings.LayerNorm.weight"]
