@@ -439,6 +439,27 @@ typedef struct s24_model_inputs_opts {
 S24_API s24_status s24_model_inputs(char **out, s24_ctx *ctx, const s24_checkpoint *in,
                                     const s24_model_inputs_opts *opts);
 
+typedef struct s24_model_permute_opts {
+    size_t size; /* sizeof(s24_model_permute_opts) */
+    /* Passages as in s24_model_prune_opts: |w| counts times the norm of its input. None: |w|. */
+    const s24_text *texts;
+    int64_t text_count, max_tokens;
+    const s24_batch *ids;
+    const char *include, *exclude; /* of which layers the columns move, as s24_tensor_is_selected */
+    int force;                     /* 1: replace an existing output */
+} s24_model_permute_opts;
+
+/*
+ * Writes the model with channels in another order, one in which 2:4 keeps more: the columns of the
+ * feed-forward output and, head by head, of the attention output, with the rows and biases of the
+ * layers before them. The model gives the same, but for the order of sums: nothing is left of it at
+ * run time. By assignments of one channel of each group after another (Zhang et al., ICLR 2024).
+ * Blocks whose layers are packed stay as they are. Errors: those of loading a model and of a
+ * writer, MEMORY, INTERRUPTED.
+ */
+S24_API s24_status s24_model_permute(s24_ctx *ctx, const s24_checkpoint *in, const char *out_path,
+                                     const s24_model_permute_opts *opts);
+
 /*
  * What each pattern would cost each layer by itself: opts->report hears of every layer of the
  * model's blocks, pruned to each of `count` patterns on the inputs that the dense model gives.
