@@ -73,7 +73,7 @@ static int start(cli_app *cli, pid_t *child, int *in, stage_words *words)
     return cli_fail(cli, CLI_IO, "cannot start a process: %s", strerror(errno));
 }
 
-static int run_words(cli_app *cli, json_t **object, stage_words *words)
+int stage_child(cli_app *cli, json_t **object, stage_words *words)
 {
     pid_t child = -1;
     int in = -1;
@@ -179,7 +179,7 @@ int stage_run(const stage_folder *f, json_t **result, const stage_place *place, 
 {
     char path[STAGE_PATH];
     snprintf(path, sizeof path, "%s/%s.json", f->path, place->name);
-    int code = run_words(f->cli, result, words);
+    int code = stage_child(f->cli, result, words);
     if (code == CLI_OK) code = write_json(f->cli, path, *result);
     if (code == CLI_OK) return code;
     json_decref(*result);

@@ -18,6 +18,9 @@ typedef struct stage_words {
     int overflows; /* 1: they did not fit */
 } stage_words;
 
+/* Runs this program with the words and --json; *object is what it printed. Fails with its exit code
+   after it has said why. */
+int stage_child(cli_app *cli, json_t **object, stage_words *words);
 void stage_add(stage_words *words, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 typedef struct stage_folder {
@@ -39,8 +42,7 @@ typedef struct stage_place {
 
 /* Says which stage begins; gives what it printed before, a new reference, or NULL. */
 json_t *stage_done(const stage_folder *folder, const stage_place *place);
-/* Runs this program with the words and --json and keeps what it printed, *result. Fails with its
-   exit code after it has said why. */
+/* Runs the words so and keeps what they printed. */
 int stage_run(const stage_folder *folder, json_t **result, const stage_place *place,
               stage_words *words);
 

@@ -3,7 +3,8 @@
 import shlex
 import unittest
 
-from cli_case import Scratch, listing
+from cli_case import Scratch, listing, run
+import test_cli_plan
 import tiny_bert
 
 LAYERS = 6 * tiny_bert.LAYERS
@@ -76,21 +77,76 @@ class Sensitivity(Scratch):
         self.assertEqual([layer["name"] for layer in found["layers"]],
                          [name for name in proposal["two_four"]])
 
+    def test_the_proposal_is_a_recipe_that_runs(self):
+        found = self.measured("--budget", "bytes=0.8", "--exclude", "*layer.1.output*", "--recipe",
+                              "r.yaml", "--report", "r.html")
+        self.good("run", "r.yaml", "model", "out")
+        packed = {t["name"] for t in self.json("info", "out/model")["tensors"] if t["packed"]}
+        self.assertEqual(packed, set(found["proposal"]["two_four"]))
+        page = (self.folder / "r.html").read_text(encoding="utf-8")
+        self.assertEqual(page.count("<tr>"), LAYERS + 1)  # one less, a head and the mean
+        self.assertEqual(page.count("<td>2:4</td>"), len(packed))
+        done = self.json("sensitivity", "model", "--calibration", "texts", "--budget", "error=1",
+                         "--recipe", "r.yaml", exit=3)
+        self.assertIn("r.yaml exists; --force replaces it", done["error"])
+
     def test_refusals(self):
         self.refusals([
             ("no texts", ["sensitivity", "model"], 2, r"--calibration"),
             ("no pattern", ["sensitivity", "model", "--calibration", "texts", "--patterns",
                             "2:4,5"], 2, r"--patterns: '5' is no pattern"),
-            ("no budget", ["sensitivity", "model", "--calibration", "texts", "--budget", "speed=2"],
-             2, r"--budget: 'speed=2' is not bytes=SHARE or error=MEAN"),
+            ("no budget", ["sensitivity", "model", "--calibration", "texts", "--budget", "fast=2"],
+             2, r"--budget: 'fast=2' is not bytes=SHARE, error=MEAN or speed=X"),
             ("a budget without 2:4", ["sensitivity", "model", "--calibration", "texts",
                                       "--patterns", "4:8", "--budget", "bytes=0.9"], 2,
              r"--budget proposes 2:4, which is not among --patterns"),
             ("too small", ["sensitivity", "model", "--calibration", "texts", "--budget",
                            "bytes=0.3"], 2, r"bytes=0\.3 cannot be met.*0\.531 of their bytes"),
+            ("no budget to write", ["sensitivity", "model", "--calibration", "texts", "--recipe",
+                                    "r.yaml"], 2, "--recipe is for --budget"),
             ("no model", ["sensitivity", "model/model.safetensors", "--calibration", "texts"], 2,
              r"single file"),
         ])
+
+
+class Speed(Scratch):
+    """On a machine whose times are known exactly."""
+    kept = test_cli_plan.Plan.kept
+    craft = test_cli_plan.Plan.craft
+
+    @staticmethod
+    def make(folder):
+        Sensitivity.make(folder)
+        done = run("plan", 8, 128, 128, *test_cli_plan.SMALL,
+                   environment={**test_cli_plan.clock(folder, "1"),
+                                "XDG_CACHE_HOME": str(folder / "cache")})
+        assert done.returncode == 0, done.stderr
+
+    def measured(self, *more, **how):
+        return self.json("sensitivity", "model", "--calibration", "texts", "--threads", "1",
+                         *more, environment={"XDG_CACHE_HOME": str(self.folder / "cache")}, **how)
+
+    def test_layers_are_taken_until_they_run_as_fast(self):
+        def dense(m, k, n):
+            return 2e-6 * m * k * n
+
+        self.craft(lambda m, k, n: dense(m, k, n) / 2, dense)
+        whole = self.measured("--budget", "speed=1.9", "--tokens", "16")["proposal"]
+        self.assertEqual(whole["dense"], [])
+        part = self.measured("--budget", "speed=1.3", "--tokens", "16")
+        proposal = part["proposal"]
+        self.assertTrue(1.3 <= proposal["speed"] < 1.6 and proposal["dense"], proposal)
+        price = {layer["name"]: layer["patterns"][0]["output_error"] / layer["rows"] / layer["cols"]
+                 for layer in part["layers"]}
+        self.assertLessEqual(max(price[name] for name in proposal["two_four"]),
+                             min(price[name] for name in proposal["dense"]))
+        done = self.measured("--budget", "speed=3", "--tokens", "16", exit=2)
+        self.assertRegex(done["error"], r"speed=3 cannot be met: .* run 2\.00 times as fast")
+
+    def test_what_is_slower_2_to_4_stays_dense(self):
+        self.craft(lambda m, k, n: 2e-6 * m * k * n, lambda m, k, n: 1e-6 * m * k * n)
+        done = self.measured("--budget", "speed=1.1", exit=2)
+        self.assertRegex(done["error"], r"cannot be met: .* run 1\.00 times as fast")
 
 
 if __name__ == "__main__":
