@@ -22,13 +22,24 @@ static const cli_option options[] = {
                      "Texts the model is run on to learn what its layers see: UTF-8, one passage a "
                      "line."),
     {"budget", 0, CLI_TEXT, offsetof(struct sensitivity_options, budget),
-     "bytes=SHARE|error=MEAN|speed=X", NULL,
+     "bytes=SHARE|error=MEAN|speed=X|score=-X", NULL,
      "Propose which layers are 2:4 and which stay dense: the least error within a share of the "
-     "layers' bytes, the fewest bytes within a mean output error, or the least error with layers "
-     "that run X times as fast here, as plan predicts.",
+     "layers' bytes, the fewest bytes within a mean output error, the least error with layers "
+     "that run X times as fast here, as plan predicts, or as many as cost at most X of --task's "
+     "score.",
      NULL},
     {"tokens", 0, CLI_COUNT, offsetof(struct sensitivity_options, tokens), "N", "128",
      "Of a speed: tokens of a pass.", NULL},
+    {"task", 0, CLI_CHOICE, offsetof(struct sensitivity_options, task), NULL, NULL,
+     "Of a score: what to measure with eval: top-1, F1, perplexity or top-1.", sensitivity_task},
+    {"data", 0, CLI_TEXT, offsetof(struct sensitivity_options, data), "FILE", NULL,
+     "--task: as eval's.", NULL},
+    {"queries", 0, CLI_TEXT, offsetof(struct sensitivity_options, queries), "FILE", NULL,
+     "--task retrieval: as eval's.", NULL},
+    {"documents", 0, CLI_TEXT, offsetof(struct sensitivity_options, documents), "FILE", NULL,
+     "--task retrieval: as eval's.", NULL},
+    {"gold", 0, CLI_TEXT, offsetof(struct sensitivity_options, gold), "FILE", NULL,
+     "--task retrieval: as eval's.", NULL},
     {"recipe", 0, CLI_TEXT, offsetof(struct sensitivity_options, recipe), "FILE", NULL,
      "Write the proposal as a recipe of run.", NULL},
     {"report", 0, CLI_TEXT, offsetof(struct sensitivity_options, report), "FILE", NULL,
@@ -38,7 +49,8 @@ static const cli_option options[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule rules[] = {{CLI_NEEDED, "calibration", NULL, NULL},
-                                 {CLI_ONLY_WITH, "recipe", "budget", NULL},
+                                 {CLI_ONLY_WITH, "recipe task", "budget", NULL},
+                                 {CLI_ONLY_WITH, "data queries documents gold", "task", NULL},
                                  {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {

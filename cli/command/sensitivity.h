@@ -11,6 +11,7 @@ enum { MOST_PATTERNS = 16, PATTERN_BYTES = 64 };
 struct sensitivity_options {
     cli_common common;
     const char *method, *patterns, *refine, *include, *exclude, *budget, *recipe, *report;
+    const char *task, *data, *queries, *documents, *gold; /* of a score */
     int64_t tokens;
     passages_options passages;
 };
@@ -35,8 +36,10 @@ typedef struct sensitivity_job {
     int pattern_count, two_four; /* the latter's place among them; −1: none */
     sensitivity_layer *layers;
     int64_t count;
-    int by_speed;
-    double share, mean;        /* that the budget allows */
+    int by_speed, by_score;
+    double share, mean, loss;  /* that the budget allows; the last of a score */
+    int64_t most;              /* layers that may be taken */
+    double dense_score, score; /* of a budget of a score */
     double bytes, cost, error; /* of the proposal: shares of the dense layers', and the mean */
 } sensitivity_job;
 
@@ -44,6 +47,11 @@ typedef struct sensitivity_job {
 int sensitivity_read_budget(sensitivity_job *job);
 /* Chooses the layers that are 2:4; of a speed by what plan predicts. */
 int sensitivity_propose(sensitivity_job *job);
+
+/* Measures the model with the layers that are 2:4 so far; by --task, larger is better. */
+int sensitivity_score(sensitivity_job *job, double *score);
+/* The tasks that have one, by index; NULL past the end. */
+const char *sensitivity_task(int index);
 
 /* Prints what was found and what is proposed, and writes --recipe and --report. */
 int sensitivity_tell(const sensitivity_job *job);

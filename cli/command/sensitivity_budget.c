@@ -24,13 +24,19 @@ int sensitivity_read_budget(sensitivity_job *j)
     j->share = 0;
     j->mean = HUGE_VAL;
     if (!budget) return CLI_OK;
+    j->most = INT64_MAX;
     const int bytes = sscanf(budget, "bytes=%lf%n", &j->share, &end) == 1 && !budget[end];
     j->by_speed = sscanf(budget, "speed=%lf%n", &speed, &end) == 1 && !budget[end] && speed > 0;
     if (j->by_speed) j->share = 1 / speed;
-    if (!bytes && !j->by_speed &&
+    j->by_score = sscanf(budget, "score=%lf%n", &j->loss, &end) == 1 && !budget[end];
+    j->loss = fabs(j->loss);
+    if (!bytes && !j->by_speed && !j->by_score &&
         (sscanf(budget, "error=%lf%n", &j->mean, &end) != 1 || budget[end]))
         return cli_fail(j->cli, CLI_USAGE,
-                        "--budget: '%s' is not bytes=SHARE, error=MEAN or speed=X", budget);
+                        "--budget: '%s' is not bytes=SHARE, error=MEAN, speed=X or score=-X",
+                        budget);
+    if (j->by_score != (j->options->task != NULL))
+        return cli_fail(j->cli, CLI_USAGE, "--budget score=-X and --task need one another");
     if (j->two_four < 0)
         return cli_fail(j->cli, CLI_USAGE, "--budget proposes 2:4, which is not among --patterns");
     return CLI_OK;
@@ -83,8 +89,11 @@ static int find_costs(sensitivity_job *j)
 static void take(sensitivity_job *j, sensitivity_layer **order, const double whole[2])
 {
     double cost = whole[1], bytes = whole[0];
+    j->error = 0;
     for (int64_t i = 0; i < j->count; i++) {
         sensitivity_layer *l = order[i];
+        l->two_four = 0;
+        if (i >= j->most) continue;
         const double more = l->error[j->two_four] / (double)j->count;
         if (l->cost[1] >= l->cost[0] || cost <= j->share * whole[1] || j->error + more > j->mean)
             continue;
@@ -110,11 +119,39 @@ static int too_small(const sensitivity_job *j, double least)
                     j->options->budget, least);
 }
 
+/* The most layers whose loss of score stays within the budget, halving what is not known: that a
+   layer more costs no less is taken for granted. */
+static int fit_score(sensitivity_job *j, sensitivity_layer **order, const double whole[2])
+{
+    int64_t good = 0, bad = j->count + 1;
+    j->most = 0;
+    take(j, order, whole);
+    int code = sensitivity_score(j, &j->dense_score);
+    j->score = j->dense_score;
+    while (code == CLI_OK && bad - good > 1) {
+        double score;
+        j->most = bad > j->count ? j->count : good + (bad - good) / 2;
+        take(j, order, whole);
+        code = sensitivity_score(j, &score);
+        cli_note(j->cli, "%lld layers 2:4: score %.2f", (long long)j->most, fabs(score));
+        if (score >= j->dense_score - j->loss) {
+            good = j->most;
+            j->score = score;
+            if (good == j->count) break;
+        } else {
+            bad = j->most;
+        }
+    }
+    j->most = good;
+    take(j, order, whole);
+    return code;
+}
+
 int sensitivity_propose(sensitivity_job *j)
 {
     double whole[2] = {0, 0}, least = 0; /* bytes, and what is counted */
     if (!j->options->budget) return CLI_OK;
-    const int code = find_costs(j);
+    int code = find_costs(j);
     if (code != CLI_OK) return code;
     sensitivity_layer **order = malloc(((size_t)j->count + 1) * sizeof *order);
     if (!order) return cli_fail(j->cli, CLI_IO, "out of memory for layers");
@@ -128,6 +165,8 @@ int sensitivity_propose(sensitivity_job *j)
     }
     qsort(order, (size_t)j->count, sizeof *order, by_price);
     take(j, order, whole);
+    if (j->by_score) code = fit_score(j, order, whole);
     free(order);
+    if (code != CLI_OK) return code;
     return j->cost <= j->share || j->share == 0 ? CLI_OK : too_small(j, least / whole[1]);
 }

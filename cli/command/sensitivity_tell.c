@@ -22,6 +22,9 @@ static json_t *proposal_json(const sensitivity_job *j)
     json_object_set_new(object, "bytes", cli_real(j->bytes));
     json_object_set_new(object, "output_error", cli_real(j->error));
     json_object_set_new(object, "speed", j->by_speed ? cli_real(1 / j->cost) : json_null());
+    json_object_set_new(object, "score", j->by_score ? cli_real(fabs(j->score)) : json_null());
+    json_object_set_new(object, "dense_score",
+                        j->by_score ? cli_real(fabs(j->dense_score)) : json_null());
     json_object_set_new(object, "two_four", names_json(j, 1));
     json_object_set_new(object, "dense", names_json(j, 0));
     return object;
@@ -73,6 +76,9 @@ static void print_proposal(const sensitivity_job *j)
     if (j->by_speed)
         cli_print(j->cli, "predicted: the layers run %.2f times as fast on %lld tokens",
                   1 / j->cost, (long long)j->options->tokens);
+    if (j->by_score)
+        cli_print(j->cli, "measured: %s score %.2f, dense %.2f", j->options->task, fabs(j->score),
+                  fabs(j->dense_score));
     const char *comma = "";
     if (!taken) return;
     printf("sparse24 prune %s OUT --method %s --calibration %s", j->cli->operands[0],

@@ -4,6 +4,7 @@ import shlex
 import unittest
 
 from cli_case import Scratch, listing, run
+import test_cli_eval
 import test_cli_plan
 import tiny_bert
 
@@ -96,12 +97,16 @@ class Sensitivity(Scratch):
             ("no pattern", ["sensitivity", "model", "--calibration", "texts", "--patterns",
                             "2:4,5"], 2, r"--patterns: '5' is no pattern"),
             ("no budget", ["sensitivity", "model", "--calibration", "texts", "--budget", "fast=2"],
-             2, r"--budget: 'fast=2' is not bytes=SHARE, error=MEAN or speed=X"),
+             2, r"--budget: 'fast=2' is not bytes=SHARE, error=MEAN, speed=X or score=-X"),
             ("a budget without 2:4", ["sensitivity", "model", "--calibration", "texts",
                                       "--patterns", "4:8", "--budget", "bytes=0.9"], 2,
              r"--budget proposes 2:4, which is not among --patterns"),
             ("too small", ["sensitivity", "model", "--calibration", "texts", "--budget",
                            "bytes=0.3"], 2, r"bytes=0\.3 cannot be met.*0\.531 of their bytes"),
+            ("a score of nothing", ["sensitivity", "model", "--calibration", "texts", "--budget",
+                                    "score=-1"], 2, "score=-X and --task need one another"),
+            ("a task for nothing", ["sensitivity", "model", "--calibration", "texts", "--budget",
+                                    "bytes=1", "--task", "qa"], 2, "need one another"),
             ("no budget to write", ["sensitivity", "model", "--calibration", "texts", "--recipe",
                                     "r.yaml"], 2, "--recipe is for --budget"),
             ("no model", ["sensitivity", "model/model.safetensors", "--calibration", "texts"], 2,
@@ -147,6 +152,34 @@ class Speed(Scratch):
         self.craft(lambda m, k, n: 2e-6 * m * k * n, lambda m, k, n: 1e-6 * m * k * n)
         done = self.measured("--budget", "speed=1.1", exit=2)
         self.assertRegex(done["error"], r"cannot be met: .* run 1\.00 times as fast")
+
+
+class Score(Scratch):
+    @staticmethod
+    def make(folder):
+        test_cli_eval.make(folder)
+        (folder / "texts").write_text("the cat sat\nwhat is here\n")
+
+    def proposal(self, budget, exit=0):
+        return self.json("sensitivity", "model", "--calibration", "texts", "--method",
+                         "magnitude", "--budget", budget, "--task", "qa", "--data", "dev.json",
+                         "--recipe", "r.yaml", "--force", exit=exit)["proposal"]
+
+    def test_as_many_layers_as_the_score_allows(self):
+        whole = self.proposal("score=-100")
+        self.assertEqual(whole["dense"], [])
+        allowed = abs(whole["dense_score"] - whole["score"]) / 2
+        part = self.proposal(f"score=-{allowed}")
+        self.assertGreaterEqual(part["score"], part["dense_score"] - allowed)
+        # What was measured is what the recipe makes.
+        self.good("run", "r.yaml", "model", "out")
+        found = self.json("eval", "out/model", "--task", "qa", "--data", "dev.json", "--dense")
+        self.assertAlmostEqual(found["f1"], part["score"], places=4)
+
+    def test_a_score_that_cannot_be_measured_is_said(self):
+        done = self.json("sensitivity", "encoder", "--calibration", "texts", "--budget",
+                         "score=-1", "--task", "qa", "--data", "dev.json", exit=5)
+        self.assertIn("eval: encoder has no question-answering head", done["error"])
 
 
 if __name__ == "__main__":
