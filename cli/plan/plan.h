@@ -92,7 +92,7 @@ typedef struct plan_format {
 
 /* Gives the share of zeros, in percent, of an index below PLAN_SHARES. */
 int plan_share(int index);
-/* Times each format that divides the shape, in f32, on the context's threads. */
+/* Times each format that divides the shape, on the context's threads. */
 int plan_formats(cli_app *cli, plan_format formats[PLAN_FORMATS], int *count, bench_shape shape,
                  s24_dtype dtype);
 /* Gives the share from which on the format takes less time than that; 0: from none on. */

@@ -32,6 +32,7 @@ typedef struct measuring {
     bench_shape shape;
     s24_dtype dtype;
     float *numbers; /* as many as the largest operand has, all 1 */
+    void *narrow;   /* [n, k] of them in the weights' dtype */
     s24_dense x, y;
     runner dense, two_four;
 } measuring;
@@ -77,9 +78,10 @@ static s24_status make_operands(measuring *m)
     const bench_shape s = m->shape;
     const int64_t count = most(most(s.n * s.k, s.m * s.k), s.m * s.n);
     m->numbers = s24_ctx_alloc(m->ctx, (size_t)count * sizeof *m->numbers);
+    m->narrow = s24_ctx_alloc(m->ctx, (size_t)(s.n * s.k) * s24_dtype_bytes(m->dtype));
     float *y = s24_ctx_alloc(m->ctx, (size_t)(s.m * s.n) * sizeof *y);
     m->y = (s24_dense){y, S24_F32, s.m, s.n, 0};
-    if (!m->numbers || !y)
+    if (!m->numbers || !m->narrow || !y)
         return s24_ctx_fail(m->ctx, S24_ERROR_MEMORY, "no memory for the shape %lld,%lld,%lld",
                             (long long)s.m, (long long)s.k, (long long)s.n);
     for (int64_t i = 0; i < count; i++)
@@ -94,15 +96,10 @@ static s24_status make_rivals(measuring *m)
     const s24_matrix_opts opts = {
         .size = sizeof opts, .select = S24_SELECT_MAGNITUDE, .dtype = m->dtype};
     s24_matrix *matrix = NULL;
-    s24_dense narrow = w;
-    narrow.dtype = m->dtype;
-    narrow.data = s24_ctx_alloc(m->ctx, (size_t)(w.rows * w.cols) * s24_dtype_bytes(m->dtype));
-    s24_status status = narrow.data ? S24_OK : S24_ERROR_MEMORY;
-    if (status == S24_OK)
-        status = s24_convert(narrow.data, m->dtype, w.data, S24_F32, w.rows * w.cols);
+    const s24_dense narrow = {m->narrow, m->dtype, w.rows, w.cols, 0};
+    s24_status status = s24_convert(m->narrow, m->dtype, w.data, S24_F32, w.rows * w.cols);
     if (status == S24_OK)
         status = s24_dense_linear_create(&m->dense.dense, m->ctx, &narrow, NULL, 0);
-    s24_ctx_free(m->ctx, narrow.data);
     if (status == S24_OK) status = s24_matrix_create(&matrix, m->ctx, &w, &opts);
     if (status == S24_OK) status = s24_plan_create(&m->two_four.plan, m->ctx, matrix, NULL);
     s24_matrix_destroy(matrix);
@@ -119,12 +116,14 @@ static s24_status make_weight(s24_sparse **out, const measuring *m, int block, i
     int32_t *index = s24_ctx_alloc(m->ctx, (size_t)(lines * kept) * sizeof *index);
     s24_status status = starts && index ? S24_OK : S24_ERROR_MEMORY;
     for (int64_t l = 0; l <= lines && status == S24_OK; l++) {
+        /* One of each piece of a line, another one in the next line: real ones share few. */
+        const int64_t shift = (int64_t)((uint64_t)l * 0x9e3779b97f4a7c15u >> 33) % across;
         starts[l] = l * kept;
-        for (int64_t i = 0; i < kept && l < lines; i++) /* one of each piece, by turns */
-            index[l * kept + i] = (int32_t)((i * across + l % across) / kept);
+        for (int64_t i = 0; i < kept && l < lines; i++)
+            index[l * kept + i] = (int32_t)((i * across + shift) / kept);
     }
     const s24_sparse_parts parts = {.format = block > 1 ? S24_FORMAT_BSR : S24_FORMAT_CSR,
-                                    .dtype = S24_F32,
+                                    .dtype = m->dtype,
                                     .rows = m->shape.n,
                                     .cols = m->shape.k,
                                     .block_rows = block,
@@ -132,7 +131,7 @@ static s24_status make_weight(s24_sparse **out, const measuring *m, int block, i
                                     .stored = lines * kept,
                                     .starts = starts,
                                     .index = index,
-                                    .values = m->numbers};
+                                    .values = m->narrow};
     if (status == S24_OK) status = s24_sparse_from_parts(out, m->ctx, &parts);
     s24_ctx_free(m->ctx, starts);
     s24_ctx_free(m->ctx, index);
@@ -195,6 +194,7 @@ int plan_formats(cli_app *cli, plan_format formats[PLAN_FORMATS], int *count, be
     free_runner(&m.dense);
     free_runner(&m.two_four);
     s24_ctx_free(cli->ctx, m.numbers);
+    s24_ctx_free(cli->ctx, m.narrow);
     s24_ctx_free(cli->ctx, m.y.data);
     return code;
 }

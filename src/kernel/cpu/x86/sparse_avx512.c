@@ -9,6 +9,9 @@
 #define VECS   3
 #define CPU    S24_CPU_AVX512
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
+#define SQUARES
+
+#include "kernel/cpu/x86/sparse_squares.h"
 
 /* The products of whole vectors of a row's entries from *i on, which moves past them. */
 TARGET static inline float gather_sum(const s24i_sparse_weight *w, const float *x, int64_t *i,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Products with sparse weights in f32, for an instruction set that the including file names: LANES
- * floats in a vector, VECS vectors of tokens in a tile, TARGET.
+ * floats in a vector, VECS vectors of tokens in a tile, TARGET; with SQUARES also square_in and
+ * square_out, which turn x and the sums sixteen by sixteen.
  *
  * Tokens lie in the lanes: x is turned once into tiles [k][tokens of the tile], so that an entry's
  * column is a few whole vectors and its values are broadcast. Eight outputs of a block, or one of
- * CSR, are summed in registers over all of a line's entries. For few tokens the lanes are a block's
- * rows instead, or a row's entries, whose x are gathered.
+ * CSR, are summed in registers over all of a line's entries, sixteen before they go to y. For few
+ * tokens the lanes are a block's rows instead, or a row's entries, whose x are gathered.
  */
 #include <string.h>
 
@@ -15,7 +16,7 @@
 #include "kernel/sparse_kernel.h"
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-enum { OUTS = 8, FEW = LANES / 4 }; /* FEW: tokens up to which the lanes are not tokens */
+enum { OUTS = 8, ROWS = 16, FEW = LANES / 4 }; /* FEW: so many tokens are not in the lanes */
 
 /* Tokens in tiles of vectors as equal as can be. */
 typedef struct tiling {
@@ -43,6 +44,21 @@ static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 
 /* ---- x in tiles ------------------------------------------------------------------------------ */
 
+/* Columns begin … end of a vector of tokens. */
+TARGET static void turn_lanes(float *to, const s24i_linear_job *job, int64_t m, int64_t width,
+                              int64_t begin, int64_t end)
+{
+#ifdef SQUARES
+    for (; job->x_stride_k == 1 && m + LANES <= job->m && begin + LANES <= end; begin += LANES)
+        square_in(to + begin * width, width, job, m, begin);
+#endif
+    for (int64_t lane = 0; lane < LANES; lane++) {
+        const float *x = (const float *)job->x + (m + lane) * job->x_stride_m;
+        for (int64_t c = begin; c < end; c++)
+            to[c * width + lane] = m + lane < job->m ? x[c * job->x_stride_k] : 0;
+    }
+}
+
 /* Columns begin … end of all tiles. */
 static void turn_columns(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -52,22 +68,23 @@ static void turn_columns(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t tile = 0; tile < t.tiles; tile++) {
         const int64_t first = first_of(&t, tile), width = (first_of(&t, tile + 1) - first) * LANES;
         float *to = (float *)job->work + first * LANES * job->k;
-        for (int64_t lane = 0; lane < width; lane++) {
-            const int64_t m = first * LANES + lane;
-            const float *x = (const float *)job->x + m * job->x_stride_m;
-            for (int64_t c = begin; c < end; c++)
-                to[c * width + lane] = m < job->m ? x[c * job->x_stride_k] : 0;
-        }
+        for (int64_t lane = 0; lane < width; lane += LANES)
+            turn_lanes(to + lane, job, first * LANES + lane, width, begin, end);
     }
 }
 
 /* ---- many tokens ----------------------------------------------------------------------------- */
 
 /* Takes sums [outs][tokens] of a tile to y. */
-TARGET static void finish(const s24i_linear_job *job, const float *sums, int64_t n, int outs,
-                          int64_t m, int64_t width)
+TARGET static void finish_sums(const s24i_linear_job *job, const float *sums, int64_t n, int outs,
+                               int64_t m, int64_t width)
 {
     const int64_t tokens = job->m - m < width ? job->m - m : width;
+#ifdef SQUARES
+    for (int64_t t = 0; t < tokens && width >= LANES; t += LANES)
+        square_out(job, m + t, n, outs, sums + t, width);
+    if (width >= LANES) return;
+#endif
     float *y = (float *)job->y + m * job->y_stride_m + n * job->y_stride_n;
     const int is_plain = !job->activation && !job->gate && !job->residual && job->alpha == 1;
     for (int64_t t = 0; t < tokens; t++)
@@ -145,44 +162,52 @@ static void run_lines(void *arg, int64_t begin, int64_t end, int thread)
     const s24i_linear_job *job = arg;
     const s24i_sparse_weight *w = job->w;
     const tiling t = tiling_of(job->m);
-    const int outs = w->block == 1 ? 1 : OUTS;
-    float sums[OUTS * VECS * LANES];
+    const int64_t block = w->block, step = block == 1 ? 1 : OUTS;
+    _Alignas(64) float sums[ROWS * VECS * LANES] = {0};
     (void)thread;
     for (int64_t tile = 0; tile < t.tiles; tile++) {
         const int64_t first = first_of(&t, tile), vectors = first_of(&t, tile + 1) - first;
         const float *x = (const float *)job->work + first * LANES * job->k;
-        const sum_tile sum = tables[outs == 1][vectors - 1];
-        for (int64_t line = begin; line < end; line++)
-            for (int64_t part = 0; part < w->block; part += outs) {
-                sum(job, x, line, part, sums);
-                finish(job, sums, line * w->block + part, outs, first * LANES, vectors * LANES);
-            }
+        const int64_t width = vectors * LANES;
+        const sum_tile sum = tables[block == 1][vectors - 1];
+        for (int64_t n = begin * block; n < end * block; n += ROWS) {
+            const int64_t outs = end * block - n < ROWS ? end * block - n : ROWS;
+            for (int64_t o = 0; o < outs; o += step)
+                sum(job, x, (n + o) / block, (n + o) % block, sums + o * width);
+            finish_sums(job, sums, n, (int)outs, first * LANES, width);
+        }
     }
 }
 
 /* ---- few tokens ------------------------------------------------------------------------------ */
 
-/* `rows` outputs of a line of blocks, LANES or OUTS, from row `part` on, for one token. */
-TARGET static void few_blocks(const s24i_linear_job *job, int64_t m, int64_t line, int64_t part)
-{
-    const s24i_sparse_weight *w = job->w;
-    const int64_t block = w->block;
-    const float *x = (const float *)job->x + m * job->x_stride_m;
-    float sums[2][OUTS] = {{0}};
-    for (int64_t i = w->starts[line]; i < w->starts[line + 1]; i++) {
-        const float *values = w->values + i * block * block + part;
-        const float *from = x + (int64_t)w->index[i] * job->x_stride_k;
-        for (int64_t c = 0; c < block; c += 2)
-            UNROLL for (int o = 0; o < OUTS; o++)
-            {
-                sums[0][o] += values[c * block + o] * from[c * job->x_stride_k];
-                sums[1][o] += values[(c + 1) * block + o] * from[(c + 1) * job->x_stride_k];
-            }
+/* 8·P outputs of a line of blocks, from row `part` on, for one token. */
+typedef float eight __attribute__((vector_size(4 * OUTS), aligned(4), may_alias));
+#define FEW_BLOCKS(P)                                                                              \
+    TARGET static void few_blocks_##P(const s24i_linear_job *job, int64_t m, int64_t line,         \
+                                      int64_t part)                                                \
+    {                                                                                              \
+        const s24i_sparse_weight *w = job->w;                                                      \
+        const int64_t block = w->block, step = job->x_stride_k;                                    \
+        const float *x = (const float *)job->x + m * job->x_stride_m;                              \
+        eight sums[4][P];                                                                          \
+        memset(sums, 0, sizeof sums);                                                              \
+        for (int64_t i = w->starts[line]; i < w->starts[line + 1]; i++) {                          \
+            const float *values = w->values + i * block * block + part;                            \
+            const float *from = x + (int64_t)w->index[i] * step;                                   \
+            for (int64_t c = 0; c < block; c += 4, values += 4 * block, from += 4 * step)          \
+                UNROLL for (int j = 0; j < 4; j++)                                                 \
+                {                                                                                  \
+                    UNROLL for (int p = 0; p < P; p++) sums[j][p] +=                               \
+                        ((const eight *)(values + j * block))[p] * from[j * step];                 \
+                }                                                                                  \
+        }                                                                                          \
+        UNROLL for (int p = 0; p < P; p++) sums[0][p] =                                            \
+            (sums[0][p] + sums[1][p]) + (sums[2][p] + sums[3][p]);                                 \
+        finish_sums(job, (const float *)sums, line *block + part, OUTS * P, m, 1);                 \
     }
-    for (int o = 0; o < OUTS; o++)
-        sums[0][o] += sums[1][o];
-    finish(job, sums[0], line * block + part, OUTS, m, 1);
-}
+FEW_BLOCKS(1)
+FEW_BLOCKS(2)
 
 TARGET static void few_entries(const s24i_linear_job *job, int64_t m, int64_t line)
 {
@@ -193,7 +218,7 @@ TARGET static void few_entries(const s24i_linear_job *job, int64_t m, int64_t li
     float sum = job->x_stride_k == 1 ? gather_sum(w, x, &i, end) : 0;
     for (; i < end; i++)
         sum += w->values[i] * x[(int64_t)w->index[i] * job->x_stride_k];
-    finish(job, &sum, line, 1, m, 1);
+    finish_sums(job, &sum, line, 1, m, 1);
 }
 
 static void run_few(void *arg, int64_t begin, int64_t end, int thread)
@@ -204,8 +229,9 @@ static void run_few(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t line = begin; line < end; line++)
         for (int64_t m = 0; m < job->m; m++) {
             if (w->block == 1) few_entries(job, m, line);
-            for (int64_t part = 0; w->block > 1 && part < w->block; part += OUTS)
-                few_blocks(job, m, line, part);
+            if (w->block == OUTS) few_blocks_1(job, m, line, 0);
+            for (int64_t part = 0; w->block > OUTS && part < w->block; part += 2 * OUTS)
+                few_blocks_2(job, m, line, part);
         }
 }
 
