@@ -169,12 +169,22 @@ static s24_status source_integers(s24i_loader *l, int slot, const s24_tensor *te
     return S24_OK;
 }
 
-/* A weight in a sparse format: as it is, or dense where no product is there for it. */
+/* A weight in a sparse format: with values as the model has them, or dense where no product is
+   there for it. */
 static s24_status source_sparse(s24i_loader *l, int slot, const s24_tensor *tensor)
 {
     s24i_source *source = &l->sources[slot];
-    if (!l->opts.device && !l->opts.dense && !l->opts.quantize)
-        return s24_sparse_from_parts(&source->sparse, l->ctx, tensor->sparse);
+    s24_sparse_parts parts = *tensor->sparse;
+    const int64_t block = parts.format == S24_FORMAT_BSR ? parts.block_rows * parts.block_cols : 1;
+    const int64_t count = parts.stored * block;
+    if (!l->opts.device && !l->opts.dense && !l->opts.quantize) {
+        parts.dtype = s24i_model_values(l->dtype);
+        TRY(s24i_alloc_elems(&l->buffers[slot], l->ctx, count, s24_dtype_bytes(parts.dtype),
+                             "a weight"));
+        TRY(s24_convert(l->buffers[slot], parts.dtype, parts.values, tensor->dtype, count));
+        parts.values = l->buffers[slot];
+        return s24_sparse_from_parts(&source->sparse, l->ctx, &parts);
+    }
     TRY(buffer(l, slot, &source->dense, tensor));
     return s24i_tensor_widen(l->ctx, source->dense.data, tensor);
 }
