@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's decoding of a language model of a given shape on a GPU: transformers with a static cache.
+"""PyTorch's decoding of a language model of a given shape on a GPU: transformers, a static cache.
 
 `sparse24 bench --generate --device cuda --peers torch` carries it along, starts it (python -c) and
 tells it what to do: a JSON object a line on standard input, one a line back. prepare (shape, dtype,

@@ -16,11 +16,6 @@ pack_scheme pack_scheme_named(const char *name)
     return found;
 }
 
-int pack_wants_layout(const pack_job *j)
-{
-    return j->options->layout && strcmp(j->options->layout, "cpu") == 0;
-}
-
 /* Names the layout that a tensor of floats is packed into; NULL: the canonical one. */
 static const char *layout_of(const pack_job *j, const s24_tensor *tensor)
 {
@@ -33,17 +28,6 @@ static int has_other_layout(const pack_job *j, const s24_tensor *tensor)
     const char *layout = layout_of(j, tensor);
     if (!layout || !tensor->layout) return layout != tensor->layout;
     return strcmp(layout, tensor->layout) != 0;
-}
-
-s24_dense pack_shape(const s24_tensor *tensor)
-{
-    const int turned = tensor->transposed == 1 && !tensor->packed;
-    return (s24_dense){.rows = tensor->shape[turned], .cols = tensor->shape[!turned]};
-}
-
-int pack_is_selected(const pack_job *j, const s24_tensor *tensor)
-{
-    return s24_tensor_is_selected(tensor, j->options->include, j->options->exclude);
 }
 
 static int is_head(const pack_job *j, const s24_tensor *tensor)
@@ -190,17 +174,6 @@ int pack_settle(pack_job *j)
         j->fates[i] = !j->packing ? UNPACKED : integers ? INTEGERS : PACKED;
     }
     return CLI_OK;
-}
-
-s24_status pack_of_tensor(pack_job *j, const s24_tensor *tensor, s24_status status)
-{
-    char sentence[512];
-    if (status == S24_OK) return S24_OK;
-    snprintf(sentence, sizeof sentence, "%s", s24_ctx_error(j->cli->ctx));
-    return s24_ctx_fail(j->cli->ctx, status, "tensor %s: %s%s", tensor->name, sentence,
-                        status == S24_ERROR_NOT_TWO_FOUR
-                            ? "; 'sparse24 prune' makes it so, --exclude leaves it out"
-                            : "");
 }
 
 static s24_status write_quantized(pack_job *j, const s24_tensor *tensor, const s24_matrix *matrix,

@@ -207,6 +207,7 @@ static void every_allocation_may_fail(void **state)
     enum { N = 5, K = 132, TOKENS = 40 };
     (void)state;
     float *x = correlated_inputs(TOKENS, K, 71), *before = random_floats(N * K, 72);
+    const s24_weight_gradients gradients = {before, before, before};
     failing f = {.left = -1};
     s24_ctx *ctx;
     s24_ctx_opts opts = {
@@ -224,6 +225,7 @@ static void every_allocation_may_fail(void **state)
             s24_prune_opts prune = {.size = sizeof prune, .criterion = s24_criterion_name(c)};
             s24_prune_report report;
             s24_stats *stats = NULL;
+            prune.gradients = s24_criterion_needs_gradients(prune.criterion) ? &gradients : NULL;
             f.left = allowed, f.once = once;
             status = s24_stats_create(&stats, ctx, K);
             if (status == S24_OK) {

@@ -229,7 +229,8 @@ static void device_models(void **state)
         s24_ctx *ctx = new_ctx(NULL, 1);
         const s24i_architecture *arch = s24i_architecture_find(rows[i].name);
         OK(ctx, s24i_shape_read(&shape, ctx, arch, t.folder));
-        const s24_status status = s24i_gpu_check(ctx, NULL, arch, &shape);
+        const s24_model_opts opts = {.size = sizeof opts};
+        const s24_status status = s24i_gpu_check(ctx, &opts, arch, &shape);
         assert_int_equal(status, rows[i].refused ? S24_ERROR_UNSUPPORTED : S24_OK);
         if (rows[i].refused) assert_non_null(strstr(s24_ctx_error(ctx), rows[i].refused));
         s24_ctx_destroy(ctx);
