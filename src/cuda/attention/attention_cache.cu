@@ -17,7 +17,7 @@
 #include "cuda/ptx/mma.cuh"
 #include "cuda/row/rows.cuh"
 
-enum { PIECES = 16 /* of a text, at most */, LEAST_PIECE = 256, ROWS = 16 };
+enum { PIECES = 16 /* of a text, at most */, LEAST_PIECE = 512, ROWS = 16 };
 
 template <int D> struct cache_tile {
     static constexpr int d = D, row = 2 * D, chunks = D / 8; /* of 16 bytes */
@@ -283,21 +283,32 @@ static __device__ inline void add_keys(cache_sums<TILE> &sums, float (&s)[2][4],
 
 /* ---- adding up ------------------------------------------------------------------------------- */
 
-/* Results of `count` parts of a row, in their order: the largest scores and the sums, `step` apart,
-   and an element of the values, `o_step` apart. Volatile, since other blocks may have left them. */
-struct cache_result {
+/* Results of `count` parts of a row, in their order: the largest scores and the sums, `step` apart in
+   shared memory, and an element of the values, `o_step` apart: there, or THERE what other blocks
+   have left, several on their way together. */
+template <bool THERE> struct cache_result {
     float most = -INFINITY, sum = 0, o = 0;
 
-    __device__ cache_result(const volatile float *ends, int step, const volatile float *from,
-                            int o_step, int count)
+    __device__ cache_result(const float *ends, int step, const float *from, int o_step, int count)
     {
+        constexpr int together = 4;
         for (int i = 0; i < count; i++)
             most = fmaxf(most, ends[i * step]);
         const float base = most == -INFINITY ? 0 : most;
-        for (int i = 0; i < count; i++) {
-            const float factor = exp2f(ends[i * step] - base);
-            sum += factor * ends[i * step + 1];
-            o += factor * from[i * o_step];
+        for (int first = 0; first < count; first += together) {
+            float v[together];
+#pragma unroll
+            for (int i = 0; i < together; i++) {
+                const float *at = from + min(first + i, count - 1) * o_step;
+                v[i] = THERE ? __ldcg(at) : *at;
+            }
+#pragma unroll
+            for (int i = 0; i < together; i++) {
+                if (first + i >= count) break;
+                const float factor = exp2f(ends[(first + i) * step] - base);
+                sum += factor * ends[(first + i) * step + 1];
+                o += factor * v[i];
+            }
         }
     }
 };
@@ -324,16 +335,16 @@ static __device__ inline bool is_last(unsigned *counter, int pieces)
 /* What all warps have of the block's keys; of a text in several pieces that is left in the work
    memory, and the block that comes last adds them up. */
 template <class T, class TILE>
-static __device__ void results_out(const uint8_t *ring, const s24_device_attention_cache_args &job,
+static __device__ void results_out(uint8_t *ring, const s24_device_attention_cache_args &job,
                                    const cache_part &at)
 {
-    const float *results = reinterpret_cast<const float *>(ring);
+    float *results = reinterpret_cast<float *>(ring);
     const int d = (int)job.d;
     T *context = static_cast<T *>(job.context) + (long long)at.first * job.heads * d;
     for (int i = threadIdx.x; i < at.rows * d; i += TILE::threads) {
         const int r = i / d, e = i % d;
-        const cache_result all(results + ROWS * TILE::d + 2 * r, TILE::ring / 4,
-                               results + r * TILE::d + e, TILE::ring / 4, TILE::warps);
+        const cache_result<false> all(results + ROWS * TILE::d + 2 * r, TILE::ring / 4,
+                                      results + r * TILE::d + e, TILE::ring / 4, TILE::warps);
         if (at.pieces == 1) {
             context[(at.token(r) * job.heads + at.head(r)) * d + e] = (T)(all.o / all.sum);
             continue;
@@ -346,10 +357,15 @@ static __device__ void results_out(const uint8_t *ring, const s24_device_attenti
     }
     if (at.pieces == 1) return;
     if (!is_last(job.counters + blockIdx.z * gridDim.y + blockIdx.y, at.pieces)) return;
+    for (int i = threadIdx.x; i < at.rows * 2 * PIECES; i += TILE::threads) {
+        const float *ends = head_work(job, at.head(i / (2 * PIECES))) + PIECES * d;
+        if (i % (2 * PIECES) < 2 * at.pieces) results[i] = __ldcg(ends + i % (2 * PIECES));
+    }
+    __syncthreads();
     for (int i = threadIdx.x; i < at.rows * d; i += TILE::threads) {
         const int r = i / d, e = i % d;
         const float *work = head_work(job, at.head(r));
-        const cache_result all(work + PIECES * d, 2, work + e, d, at.pieces);
+        const cache_result<true> all(results + r * 2 * PIECES, 2, work + e, d, at.pieces);
         context[(at.token(r) * job.heads + at.head(r)) * d + e] = (T)(all.o / all.sum);
     }
 }
