@@ -67,6 +67,12 @@ const linear_kind *linear_kind_of(s24_dtype dtype)
     return kind;
 }
 
+/* Is a factor one that f16 multiplies with well? */
+static bool in_f16(float scale)
+{
+    return !(scale > 0) || (scale > 0x1p-14f && scale < 0x1p12f);
+}
+
 linear_epilogue linear_epilogue_of(const s24i_device_linear *job)
 {
     const s24_device_linear_args *a = job->args;
@@ -78,7 +84,7 @@ linear_epilogue linear_epilogue_of(const s24i_device_linear *job)
         if (a->activation == S24_ACTIVATION_GELU) return LINEAR_SCALED_GELU;
     }
     if (narrow && !a->residual && a->w_scale && a->y->dtype == dtype &&
-        a->activation == S24_ACTIVATION_GELU)
+        a->activation == S24_ACTIVATION_GELU && in_f16(a->y_scale))
         return LINEAR_SCALED_GELU_BYTES;
     if (dtype == S24_I8 && a->y->dtype == S24_I8 && !a->residual && !a->activation)
         return bare && !a->bias && !(a->y_scale > 0) ? LINEAR_BYTES : LINEAR_SCALED_BYTES;

@@ -36,7 +36,7 @@ template <class OUT> static __device__ __forceinline__ uint32_t gelu_pair(float 
 }
 /* In f16 both at a time. What f16 does not hold becomes its largest number first: twice that is the
    Inf it should be, and below it nothing is left. */
-template <> __device__ __forceinline__ uint32_t gelu_pair<__half>(float low, float high)
+static __device__ __forceinline__ __half2 gelu_halves(float low, float high)
 {
     uint32_t bits, tanh;
     asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
@@ -44,7 +44,11 @@ template <> __device__ __forceinline__ uint32_t gelu_pair<__half>(float low, flo
     const __half2 u =
         __hmul2(h, __hfma2(__hmul2(h, h), __float2half2_rn(GELU_CUBE), __float2half2_rn(GELU_U)));
     asm("tanh.approx.f16x2 %0, %1;" : "=r"(tanh) : "r"(*reinterpret_cast<const uint32_t *>(&u)));
-    const __half2 y = __hfma2(h, *reinterpret_cast<__half2 *>(&tanh), h);
+    return __hfma2(h, *reinterpret_cast<__half2 *>(&tanh), h);
+}
+template <> __device__ __forceinline__ uint32_t gelu_pair<__half>(float low, float high)
+{
+    const __half2 y = gelu_halves(low, high);
     return *reinterpret_cast<const uint32_t *>(&y);
 }
 
@@ -117,6 +121,12 @@ scale_sums(float (&s)[N], const linear_params &p, const thread_place &me,
 {
     const float low = row < p.shape.n ? share * p.alpha * p.w_scale[row] : 0.0f;
     const float high = row + 8 < p.shape.n ? share * p.alpha * p.w_scale[row + 8] : 0.0f;
+    if (!p.x_scale) { /* all tokens have one */
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            s[i] = i / 2 % 2 ? fmaf(s[i], high, bias_high) : fmaf(s[i], low, bias_low);
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
 #pragma unroll

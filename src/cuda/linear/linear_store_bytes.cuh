@@ -21,8 +21,30 @@ template <> struct bytes_of_word<int8_t> {
     {
         return pack(__float2int_rn(a), __float2int_rn(b), __float2int_rn(c), __float2int_rn(d));
     }
+    /* Of halves of what a GELU is of, times a factor. */
+    static __device__ __forceinline__ uint32_t gelu(float a, float b, float c, float d,
+                                                    float factor)
+    {
+        return pack(factor * gelu_of_half(a), factor * gelu_of_half(b), factor * gelu_of_half(c),
+                    factor * gelu_of_half(d));
+    }
 };
 template <> struct bytes_of_word<__nv_fp8_e4m3> {
+    /* Halves of numbers before a GELU, which f16 holds better than these bytes what it gives. */
+    static __device__ __forceinline__ uint16_t gelu(float low, float high, float factor)
+    {
+        const __half2 y = __hmul2(gelu_halves(low, high), __float2half2_rn(factor));
+        uint16_t pair;
+        asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;"
+            : "=h"(pair)
+            : "r"(*reinterpret_cast<const uint32_t *>(&y)));
+        return pair;
+    }
+    static __device__ __forceinline__ uint32_t gelu(float a, float b, float c, float d,
+                                                    float factor)
+    {
+        return (uint32_t)gelu(c, d, factor) << 16 | gelu(a, b, factor);
+    }
     static __device__ __forceinline__ uint32_t pack(float a, float b, float c, float d)
     {
         uint16_t low, high;
@@ -43,14 +65,15 @@ static __device__ __forceinline__ uint32_t bytes_place(int token, int warp)
  * 16 sums, or 8 at last, as matrices of eight tokens by eight pairs of bytes, from the place of
  * their first token on. A thread's pair is what it has of a token, outputs `row` and row + 8.
  */
-template <class T, class NUMBER, int N>
-static __device__ __forceinline__ void put_byte_pairs(const NUMBER (&v)[N], uint32_t out,
-                                                      const thread_place &me)
+template <class T, bool GELU, class NUMBER, int N>
+static __device__ __forceinline__ void put_byte_pairs(const NUMBER (&v)[N], float factor,
+                                                      uint32_t out, const thread_place &me)
 {
     uint32_t words[4] = {};
 #pragma unroll
     for (int i = 0; i < N; i += 4)
-        words[i / 4] = bytes_of_word<T>::pack(v[i], v[i + 2], v[i + 1], v[i + 3]);
+        words[i / 4] = GELU ? bytes_of_word<T>::gelu(v[i], v[i + 2], v[i + 1], v[i + 3], factor)
+                            : bytes_of_word<T>::pack(v[i], v[i + 2], v[i + 1], v[i + 3]);
     if (N > 8)
         matrices_store_4(out + bytes_place(me.lane, me.warp), words);
     else /* of eight tokens the second matrix is none; a place has room for the double */
@@ -98,21 +121,16 @@ static __device__ void store_bytes_edge(uint32_t out, const linear_params &p,
 }
 
 /* What a thread's sums of one output are multiplied with, and what is added. */
-template <bool GELU> struct output_terms {
-    float scale, bias, factor;
-    __device__ output_terms(const linear_params &p, int row)
-        : scale(p.w_scale && row < p.shape.n ? p.alpha * p.w_scale[row] : 1.0f),
-          bias(p.bias && row < p.shape.n ? static_cast<const float *>(p.bias)[row] : 0.0f),
-          factor(p.y_factor)
+struct output_terms {
+    float scale, bias;
+    __device__ output_terms(const linear_params &p, int row, float share)
+        : scale(share * (p.w_scale && row < p.shape.n ? p.alpha * p.w_scale[row] : 1.0f)),
+          bias(share * (p.bias && row < p.shape.n ? static_cast<const float *>(p.bias)[row] : 0.0f))
     {
-        const float share = GELU ? 0.5f : factor; /* that activation wants halves */
-        scale *= share;
-        bias *= share;
     }
-    template <class SUM> __device__ float apply(SUM sum, float token_scale) const
+    template <class SUM> __device__ float apply(SUM sum) const
     {
-        const float v = fmaf((float)sum * token_scale, scale, bias);
-        return GELU ? factor * gelu_of_half(v) : v;
+        return fmaf((float)sum, scale, bias);
     }
 };
 
@@ -131,9 +149,10 @@ static __device__ void store_bytes(const typename TILE::sum (&d)[TILE::sums],
                                    int &buffer)
 {
     constexpr int PART = TILE::chunk % 32 == 0 ? 16 : TILE::chunk % 16 == 0 ? 8 : 4; /* sums */
-    constexpr bool SCALED = EPILOGUE != LINEAR_BYTES;
+    constexpr bool SCALED = EPILOGUE != LINEAR_BYTES, GELU = EPILOGUE == LINEAR_SCALED_GELU_BYTES;
     const int row = n + me.warp * 16 + me.lane / 4;
-    const output_terms<EPILOGUE == LINEAR_SCALED_GELU_BYTES> low(p, row), high(p, row + 8);
+    const float share = GELU ? 0.5f : p.y_factor; /* that activation wants halves */
+    const output_terms low(p, row, share), high(p, row + 8, share);
     const token_scales<SCALED ? TILE::tokens : 0> scales(p, me, m);
 #pragma unroll
     for (int c = 0; c < TILE::tokens; c += TILE::chunk) {
@@ -149,15 +168,21 @@ static __device__ void store_bytes(const typename TILE::sum (&d)[TILE::sums],
                 for (int t = j; t < j + 2; t++) { /* of two tokens outputs `row` and row + 8 */
                     const int at = c / 2 + i + t;
                     if constexpr (SCALED) {
-                        const float scale = scales.of(c + (i + j) * 2, t - j, me);
-                        v[t] = low.apply(d[at], scale);
-                        v[t + 2] = high.apply(d[at + 2], scale);
+                        v[t] = (float)d[at];
+                        v[t + 2] = (float)d[at + 2];
+                        if (p.x_scale) {
+                            const float scale = scales.of(c + (i + j) * 2, t - j, me);
+                            v[t] *= scale;
+                            v[t + 2] *= scale;
+                        }
+                        v[t] = low.apply(v[t]);
+                        v[t + 2] = high.apply(v[t + 2]);
                     } else {
                         v[t] = d[at];
                         v[t + 2] = d[at + 2];
                     }
                 }
-            put_byte_pairs<typename TILE::type>(v, out + i * 128, me);
+            put_byte_pairs<typename TILE::type, GELU>(v, p.y_factor, out + i * 128, me);
         }
         order_bytes<TILE::chunk>(out, me);
         chunk_end<TILE>(me);
