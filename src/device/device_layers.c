@@ -194,6 +194,8 @@ s24_status s24_device_norm(s24_ctx *ctx, s24_device *device, const s24_device_no
     }
     if (a.narrow) TRY(narrow_rows(ctx, "narrow", a.narrow, a.y));
     if (a.narrow) TRY(aligned(ctx, a.narrow_scale, "the scale"));
+    REQUIRE(ctx, a.narrow_fixed >= 0 && a.narrow_fixed <= FLT_MAX, S24_ERROR_ARGUMENT,
+            "narrow_fixed is %g; expected a finite number from 0 on", (double)a.narrow_fixed);
     if (!only_sum) TRY(aligned(ctx, a.gamma, "gamma"));
     if (!only_sum) TRY(aligned(ctx, a.beta, "beta"));
     /* The device takes the caller's struct: what does not count here is not there. */

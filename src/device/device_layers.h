@@ -64,6 +64,7 @@ typedef struct s24_device_norm_args {
     /* y once more for an 8-bit product, from f32, as s24_device_quantise: or NULL. */
     const s24_dense *narrow; /* [rows, width] of i8 or e4m3 written */
     float *narrow_scale;     /* [rows] written */
+    float narrow_fixed;      /* the scale of all rows; 0: each has its own */
 } s24_device_norm_args;
 
 /* Computes y = (s − mean(s)) / √(var(s) + eps) · gamma + beta by rows of up to 2048 elements, s =

@@ -143,6 +143,26 @@ static void test_odd_rows(void **state)
     gpu_end(&g);
 }
 
+/* The same with one scale for all rows, which some numbers are beyond. */
+static void check_fixed(gpu *g, const s24_device_norm_args *of_rows, eight *e,
+                        const double *expected, double slack)
+{
+    const double fixed = e->dtype == S24_I8 ? 0.02 : 0.004;
+    s24_device_norm_args args = *of_rows;
+    args.narrow_fixed = (float)fixed;
+    assert_ok(g->ctx, s24_device_norm(g->ctx, g->device, &args));
+    eight_fetch(g, e);
+    for (int64_t i = 0; i < e->rows * e->width; i++) {
+        const double most = range_of(e->dtype) + (e->dtype == S24_I8);
+        const double v = fmax(-most, fmin(expected[i] / fixed, range_of(e->dtype)));
+        const double q = (double)e->values[i];
+        assert_true(e->scale[i / e->width] == args.narrow_fixed);
+        if (!(fabs(q - v) <= 1.001 * half_step(e->dtype, v) + 2 * slack / fixed))
+            fail_msg("%s of one scale, element %d: %g stands for %g", s24_dtype_name(e->dtype),
+                     (int)i, q, v);
+    }
+}
+
 static void check_norm(gpu *g, s24_dtype to, int64_t rows, int64_t width)
 {
     array x = array_make(g, rows * width, 3), gamma = array_make(g, width, 1);
@@ -174,6 +194,7 @@ static void check_norm(gpu *g, s24_dtype to, int64_t rows, int64_t width)
     }
     /* y is what it was made from, rounded to 16 bits. */
     expect_rows(&e, expected, most * (g->dtype == S24_BF16 ? 0x1p-8 : 0x1p-11));
+    check_fixed(g, &args, &e, expected, most * (g->dtype == S24_BF16 ? 0x1p-8 : 0x1p-11));
     free(expected);
     free(normed);
     free(bits);

@@ -43,6 +43,11 @@ struct quantiser {
         /* The reciprocal of a subnormal is beyond f32. */
         if (factor > 3e38f) scale = factor = 0;
     }
+    /* One for all rows, above 0; what is beyond it saturates. */
+    __device__ quantiser(s24_dtype dtype, float fixed)
+        : scale(fixed), factor(1.0f / fixed), is_integer(dtype == S24_I8)
+    {
+    }
     __device__ uint32_t four(float a, float b, float c, float d) const
     {
         if (!is_integer) {
@@ -52,10 +57,14 @@ struct quantiser {
                 __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E4M3);
             return (uint32_t)high << 16 | low;
         }
-        const int v[4] = {__float2int_rn(a), __float2int_rn(b), __float2int_rn(c),
-                          __float2int_rn(d)};
-        return (uint32_t)(v[0] & 255) | (uint32_t)(v[1] & 255) << 8 | (uint32_t)(v[2] & 255) << 16 |
-               (uint32_t)v[3] << 24;
+        uint32_t high, word; /* saturated: one scale for all rows may be too small for some */
+        asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;"
+            : "=r"(high)
+            : "r"(__float2int_rn(d)), "r"(__float2int_rn(c)), "r"(0));
+        asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;"
+            : "=r"(word)
+            : "r"(__float2int_rn(b)), "r"(__float2int_rn(a)), "r"(high));
+        return word;
     }
     __device__ void store_8(void *to, const float (&v)[8]) const
     {

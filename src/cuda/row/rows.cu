@@ -144,11 +144,14 @@ __global__ void __launch_bounds__(32 * WARPS, CHUNKS <= 4 ? BLOCKS : BLOCKS / 2)
     }
     store_parts<T>(static_cast<T *>(job.y) + r * job.width, v, lane, width);
     if (!job.narrow) return;
-    float most = 0;
+    quantiser q(job.narrow_dtype, job.narrow_fixed);
+    if (!(job.narrow_fixed > 0)) {
+        float most = 0;
 #pragma unroll
-    for (int c = 0; c < CHUNKS; c++)
-        if (c * 256 + lane * 8 < width) most = largest_of(most, v[c]);
-    const quantiser q(warp_largest(most), job.narrow_dtype);
+        for (int c = 0; c < CHUNKS; c++)
+            if (c * 256 + lane * 8 < width) most = largest_of(most, v[c]);
+        q = quantiser(warp_largest(most), job.narrow_dtype);
+    }
     if (lane == 0) job.narrow_scale[r] = q.scale;
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++)

@@ -76,6 +76,17 @@ static s24_device_norm_args norm_args(const walk *w, const s24i_layer_norm *norm
                                   .stream = w->gpu->stream};
 }
 
+/* The norm writes 8 bits too, if what reads it wants them. */
+static void narrow_norm(const walk *w, s24_device_norm_args *args, const s24_dense *eight)
+{
+    const reader r = reader_of(w);
+    if (!reads_eight(w, r)) return;
+    args->narrow = eight;
+    for (int i = 0; i < S24I_PRODUCTS; i++)
+        if (s24i_gpu_is_of(w->gpu, r.block, (s24i_slot)r.index, i) && !(args->narrow_fixed > 0))
+            args->narrow_fixed = s24i_gpu_fixed_scale(w->gpu, w->shape->tokens, r.block, i);
+}
+
 /* Norm `number` of the sums, before layers or, where norms follow the sums, in their place. */
 static s24_status run_norm(walk *w, int64_t number, int before)
 {
@@ -98,7 +109,7 @@ static s24_status run_norm(walk *w, int64_t number, int before)
     if (before) args.sum = &hidden;
     args.x = pending ? &sum : &hidden;
     if (pending) args.residual = &hidden;
-    if (reads) args.narrow = &eight;
+    narrow_norm(w, &args, &eight);
     return s24_device_norm(w->ctx, gpu->device, &args);
 }
 
@@ -240,7 +251,7 @@ static s24_status embed(const walk *w)
     if (before) args.sum = &hidden;
     args.positions = gpu->inputs + p.positions;
     args.position_rows = s24i_on_device(model, model->position_rows);
-    if (reads_eight(w, reader_of(w))) args.narrow = &eight;
+    narrow_norm(w, &args, &eight);
     if (w->shape->images) {
         TRY(embed_patches(w, &patches));
         args.x = &patches;

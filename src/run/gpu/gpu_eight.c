@@ -42,13 +42,21 @@ static double most_of(const s24_model *model, const s24i_linear *l, const s24i_l
     return most;
 }
 
+/* The norm that a block's queries, keys and values, or its intermediate layer are of. */
+static const s24i_layer_norm *norm_before(const s24_model *model, int64_t block, int inner)
+{
+    const s24i_block *b = &model->blocks[block];
+    if (inner) return model->architecture->pre_norm ? &b->output_norm : &b->attention_norm;
+    return model->architecture->pre_norm ? &b->attention_norm
+           : block                       ? &b[-1].output_norm
+                                         : &model->embedding_norm;
+}
+
 static double most_values(const s24_model *model, int64_t block)
 {
     const s24i_block *b = &model->blocks[block];
     const int64_t count = model->shape.width;
-    const s24i_layer_norm *norm = model->architecture->pre_norm ? &b->attention_norm
-                                  : block                       ? &b[-1].output_norm
-                                                                : &model->embedding_norm;
+    const s24i_layer_norm *norm = norm_before(model, block, 0);
     return b->qkv_count == 1 ? most_of(model, &b->qkv[0], norm, b->place[S24I_VALUE] * count, count)
                              : most_of(model, &b->qkv[S24I_VALUE], norm, 0, count);
 }
@@ -56,9 +64,7 @@ static double most_values(const s24_model *model, int64_t block)
 static double most_inner(const s24_model *model, int64_t block)
 {
     const s24i_block *b = &model->blocks[block];
-    return most_of(model, &b->intermediate,
-                   model->architecture->pre_norm ? &b->output_norm : &b->attention_norm, 0,
-                   b->intermediate.n);
+    return most_of(model, &b->intermediate, norm_before(model, block, 1), 0, b->intermediate.n);
 }
 
 /* Has the product one in 8 bits that takes one scale for all tokens, and writes so? */
@@ -72,13 +78,17 @@ static float scale_of(const s24_model *model, int64_t block, int index)
 {
     const int inner = index == S24I_PRODUCT_OUTPUT;
     const s24i_block *b = &model->blocks[block];
+    const int normed = index < S24I_PRODUCT_ATTENTION || index == S24I_PRODUCT_INTERMEDIATE;
     const double seen = (double)b->input_most[index];
     if (!has_kernel(s24i_block_product(b, index))) return 0;
     if (inner && !has_kernel(&b->intermediate)) return 0;
+    /* A norm's kernel knows each token's, which a bound would be worse than. */
+    if (normed && (model->narrow == S24_I8 || !(seen > 0))) return 0;
     if (model->narrow == S24_I8) return (float)(seen / 127);
     /* A number of e4m3 is as exact at half its size: there is room for what was not seen. */
     if (seen > 0) return (float)(2 * seen / 448);
-    return (float)((inner ? most_inner(model, block) : most_values(model, block)) / 448);
+    const double most = inner ? most_inner(model, block) : most_values(model, block);
+    return (float)(most / 448);
 }
 
 static s24_status fix_scales(s24i_gpu_session *gpu, s24_ctx *ctx)
@@ -89,10 +99,8 @@ static s24_status fix_scales(s24i_gpu_session *gpu, s24_ctx *ctx)
     TRY(s24i_alloc_elems(&gpu->fixed_scales, ctx, s->layers, S24I_PRODUCTS * sizeof(float),
                          "scales"));
     for (int64_t b = 0; b < s->layers; b++)
-        for (int i = 0; i < S24I_PRODUCTS; i++) {
-            const int fixed = i == S24I_PRODUCT_ATTENTION || i == S24I_PRODUCT_OUTPUT;
-            gpu->fixed_scales[b * S24I_PRODUCTS + i] = fixed ? scale_of(model, b, i) : 0;
-        }
+        for (int i = 0; i < S24I_PRODUCTS; i++)
+            gpu->fixed_scales[b * S24I_PRODUCTS + i] = scale_of(model, b, i);
     return S24_OK;
 }
 
@@ -116,8 +124,9 @@ static s24_status upload_biases(s24i_gpu_session *gpu, s24_ctx *ctx)
 
 int s24i_gpu_has_fixed(const s24i_gpu_session *gpu, int index)
 {
-    const int read = index == S24I_PRODUCT_INTERMEDIATE ? S24I_PRODUCT_OUTPUT : index;
-    return gpu->fixed_scales && gpu->fixed_scales[read] > 0;
+    const int inner = index == S24I_PRODUCT_INTERMEDIATE;
+    const float *scales = gpu->fixed_scales;
+    return scales && (scales[index] > 0 || (inner && scales[S24I_PRODUCT_OUTPUT] > 0));
 }
 
 float s24i_gpu_fixed_scale(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int index)

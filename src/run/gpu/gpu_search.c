@@ -161,8 +161,8 @@ static s24_status time_quantiser(double *seconds, const search *s)
     enum { RUNS = 8 };
     const s24i_gpu_session *gpu = s->gpu;
     *seconds = 0;
-    if (s->o.eight_scale > 0) return S24_OK; /* what makes the tokens writes them so */
     TRY(s24i_gpu_quantise(gpu, s->ctx, &s->o.x));
+    if (s->o.eight_scale > 0) return S24_OK; /* what makes the tokens writes them so */
     TRY(s24_device_timer_start(s->ctx, gpu->device, gpu->stream));
     for (int i = 0; i < RUNS; i++)
         TRY(s24i_gpu_quantise(gpu, s->ctx, &s->o.x));
@@ -187,6 +187,7 @@ static s24_status compare_eight(search *s)
     const s24_status status = best_tile(&eight);
     if (status == S24_ERROR_UNSUPPORTED) return S24_OK; /* this GPU has no products of the dtype */
     TRY(status);
+    s->gpu->eight_tiles[s->index] = choice.tile;
     if (eight.seconds + more >= EIGHT_MARGIN * s->seconds) return S24_OK;
     *s->choice = choice;
     return S24_OK;
@@ -339,6 +340,7 @@ s24_status s24i_gpu_search(int *found, s24i_gpu_session *gpu, s24_ctx *ctx, int6
 {
     search s = search_of(gpu, ctx, tokens, index);
     s.rivals = rivals;
+    gpu->eight_tiles[index] = NULL;
     *s.choice = (s24i_gpu_choice){0};
     TRY(plan_product(&s));
     *found = !s.folded || !s.linear->weight[S24I_WAY_SPARSE] || s.choice->tile;
