@@ -1,21 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sparse24.torch on a GPU: everything of it that runs there, in one file. Skips where there is
-none, or no plugin for it."""
+"""sparse24.torch on a GPU: everything of it that runs there, in one file. Skips with a line where
+there is none, or no plugin for it.
+
+    python3 test_py_cuda.py
+"""
 import copy
+import sys
 import threading
 import unittest
 
 import numpy as np
 import sparse24
 
+
+def skip(why):
+    if __name__ == "__main__":
+        print(f"skipped: {why}")
+        sys.exit(0)
+    raise unittest.SkipTest(why)
+
+
 try:
     import torch
     import torch.nn.functional as F
-except ImportError as missing:
-    raise unittest.SkipTest("no PyTorch here") from missing
+except ImportError:
+    skip("no PyTorch here")
 
 if not torch.cuda.is_available():
-    raise unittest.SkipTest("no GPU here")
+    skip("no GPU here")
 
 import sparse24.torch as st
 from sparse24.torch import compat, torch_cuda
@@ -23,7 +35,7 @@ from sparse24.torch import compat, torch_cuda
 try:
     torch_cuda.device(0)
 except sparse24.Error as refused:
-    raise unittest.SkipTest(str(refused)) from refused
+    skip(str(refused))
 
 DTYPES = (torch.float16, torch.bfloat16)
 EPSILON = {torch.float16: 2.0 ** -10, torch.bfloat16: 2.0 ** -7}
