@@ -36,16 +36,15 @@ class NativeEncoder(torch.nn.Module):
         [texts, tokens, width] with zeros in the padding, or start_logits and end_logits [texts,
         tokens] of a model with a head for answers."""
         texts, longest = input_ids.shape
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        mask = mask.bool()
-        lengths = mask.sum(1)
-        places = torch.arange(longest, device=mask.device)
-        if not torch.equal(mask, places[None, :] < lengths[:, None]):
-            raise ValueError("attention_mask: expected padding at the right alone")
-        lengths = lengths.tolist()
+        lengths, seen = [longest] * texts, None
+        if attention_mask is not None:
+            seen = attention_mask.bool().cpu().numpy()
+            lengths = seen.sum(1).tolist()
+            if not np.array_equal(seen, np.arange(longest) < np.array(lengths)[:, None]):
+                raise ValueError("attention_mask: expected padding at the right alone")
         full = min(lengths) == longest
         ids, kinds = (None if x is None else
-                      (x.flatten() if full else x[mask]).to("cpu", torch.int32).numpy()
+                      (x.cpu().numpy().ravel() if full else x.cpu().numpy()[seen]).astype(np.int32)
                       for x in (input_ids, token_type_ids))
         results = self._run(ids, kinds, lengths)
         given = {}
@@ -55,7 +54,7 @@ class NativeEncoder(torch.nn.Module):
                 given[field] = flat.view(texts, longest, *flat.shape[1:])
             else:
                 given[field] = flat.new_zeros(texts, longest, *flat.shape[1:])
-                given[field][mask] = flat
+                given[field][attention_mask.bool()] = flat
         return Output(**given)
 
     def _run(self, ids, kinds, lengths) -> dict[str, list[torch.Tensor]]:
