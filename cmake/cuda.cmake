@@ -22,6 +22,7 @@ endif()
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu)
 file(GLOB cuda_hopper CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/linear/linear*.cu
   ${PROJECT_SOURCE_DIR}/src/cuda/attention/attention*.cu
+  ${PROJECT_SOURCE_DIR}/src/cuda/blocks/blocks*.cu
   ${PROJECT_SOURCE_DIR}/src/cuda/train/train_attention_*.cu)
 list(REMOVE_ITEM cuda_sources ${cuda_hopper})
 add_library(sparse24_cuda_hopper OBJECT ${cuda_hopper})

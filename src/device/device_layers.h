@@ -251,6 +251,38 @@ typedef struct s24_device_unfold_args {
 S24_API s24_status s24_device_unfold(s24_ctx *ctx, s24_device *device,
                                      const s24_device_unfold_args *args);
 
+/* A weight in rows of square blocks, of f16 or bf16, on a Hopper GPU. */
+typedef struct s24_device_blocks s24_device_blocks;
+/* Puts BSR of square blocks of 16, 32, 64 or 128 on the device; waits until it is there. Also
+   FORMAT, as s24_sparse_check, and MEMORY. */
+S24_API s24_status s24_device_blocks_create(s24_device_blocks **out, s24_ctx *ctx,
+                                            s24_device *device, const s24_sparse_parts *parts,
+                                            void *stream);
+/* Bytes that it takes on the device. */
+S24_API size_t s24_device_blocks_bytes(const s24_device_blocks *blocks);
+S24_API void s24_device_blocks_destroy(s24_device_blocks *blocks);
+
+/* Which kernel multiplies: the choice of the number of tokens, or by name for tests and timing. */
+typedef enum s24_device_blocks_way {
+    S24_BLOCKS_CHOICE,
+    S24_BLOCKS_FEW, /* up to 16 tokens: mma, the blocks stream in */
+    S24_BLOCKS_MANY /* wgmma, tiles of 256 tokens */
+} s24_device_blocks_way;
+
+typedef struct s24_device_blocks_args {
+    size_t size;        /* sizeof(s24_device_blocks_args) */
+    const s24_dense *y; /* [m, n] written, of x's dtype */
+    const s24_dense *x; /* [m, k] of the blocks' dtype */
+    const s24_device_blocks *w;
+    const void *bias; /* [n] of the dtype, or NULL */
+    s24_activation activation;
+    s24_device_blocks_way way; /* UNSUPPORTED: few, of more than 16 tokens */
+    void *stream;
+} s24_device_blocks_args;
+/* Computes y = activation(x·wᵀ + bias). */
+S24_API s24_status s24_device_blocks_linear(s24_ctx *ctx, s24_device *device,
+                                            const s24_device_blocks_args *args);
+
 #ifdef __cplusplus
 }
 #endif

@@ -17,7 +17,7 @@
 
 #include "device/device_layers.h"
 
-#define S24I_DEVICE_ABI    15
+#define S24I_DEVICE_ABI    16
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"
 
 typedef struct s24i_device s24i_device;
@@ -49,6 +49,28 @@ struct s24_device_weight {
     void *vendor;               /* what another backend made of it, NULL at first: the plugin's */
     int in_place;               /* 1: packed is the caller's */
 };
+
+/*
+ * A weight [n, k] in rows of square blocks. A block lies as shared memory wants it, in slices of
+ * S24I_BLOCKS_SLICE columns, whose rows of 32, 64 or 128 bytes have their 16 bytes in the order
+ * that the copy engine's swizzle would give them.
+ */
+struct s24_device_blocks {
+    s24_allocator allocator;
+    s24_device *device;
+    void *stream;
+    s24_dtype dtype;
+    int64_t n, k, block, stored;
+    size_t bytes;
+    void *values;                    /* the memory; the others lie in it */
+    int32_t *starts, *index, *order; /* order: lines of blocks, the longest first */
+};
+#define S24I_BLOCKS_SLICE(block) ((block) < 64 ? (block) : 64)
+/* Where 16 bytes of a row of a slice lie. */
+#define S24I_BLOCKS_CHUNK(row_bytes, row, chunk)                                                   \
+    ((row_bytes) == 128  ? (chunk) ^ (row) % 8                                                     \
+     : (row_bytes) == 64 ? (chunk) ^ (row) / 2 % 4                                                 \
+                         : (chunk) ^ (row) / 4 % 2)
 
 /* A product: the caller's arguments, checked, and the weight. args->norm is complete, and its
    residual_gamma and residual_beta are NULL where it has no residual_moments. */

@@ -182,6 +182,7 @@ static void fake_linear_release(s24i_device *d, void *vendor)
     }
 KERNEL(fake_linear, s24i_device_linear)
 KERNEL(fake_dense, s24_device_dense_args)
+KERNEL(fake_blocks, s24_device_blocks_args)
 KERNEL(fake_norm, s24_device_norm_args)
 KERNEL(fake_quantise, s24_device_quantise_args)
 KERNEL(fake_rms_norm, s24_device_rms_norm_args)
@@ -428,6 +429,7 @@ const s24i_device_table *s24_device_table_cuda(void)
                                             .weight_unpack = fake_weight,
                                             .dense = fake_dense,
                                             .dense_search = fake_search,
+                                            .blocks = fake_blocks,
                                             .norm = fake_norm,
                                             .attention_queries = fake_queries,
                                             .attention = fake_attention,

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Up to 16 tokens: all that counts is how the blocks stream in. A block of threads has a row of
+ * blocks, whose blocks its warps take by turns, straight to registers; the products are mma's,
+ * tokens by outputs, a thread's 16 bytes of a row being four of its operands in an order of k that
+ * weight and tokens share. Sums are added up in the order of warps.
+ */
+#ifndef S24_CUDA_BLOCKS_FEW_CUH
+#define S24_CUDA_BLOCKS_FEW_CUH
+
+#include "cuda/blocks/blocks.cuh"
+#include "cuda/linear/linear_store_full.cuh"
+#include "cuda/ptx/hopper.cuh"
+#include "cuda/ptx/mma.cuh"
+
+enum { BLOCKS_FEW_TOKENS = 16 };
+
+template <class T_, int BLOCK, int TOKENS, int WARPS> struct blocks_few_tile {
+    using T = T_;
+    static constexpr int block = BLOCK, tokens = TOKENS, warps = WARPS;
+    static constexpr int slice = S24I_BLOCKS_SLICE(BLOCK), row = 2 * slice;
+    static constexpr int rows = BLOCK < 64 ? BLOCK : 64; /* of a block that a warp has */
+    static constexpr int parts = BLOCK / rows;           /* warps that share a block */
+    static constexpr int eights = rows / 8;              /* outputs that are multiplied at once */
+    static constexpr int pair = BLOCK == 16 ? 2 : 1;     /* blocks that a load reads */
+    static constexpr int steps = pair * BLOCK / 32;      /* of 32 columns, of a load's blocks */
+    static constexpr int held = steps < 2 ? steps : 2;   /* that are loaded together */
+    static constexpr int wide = eights >= 8 ? 1 : 8 / eights; /* loads' blocks at once */
+    static constexpr int shared_bytes = warps * TOKENS * rows * 4;
+};
+
+static __device__ __forceinline__ uint4 blocks_read(const uint16_t *at)
+{
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at));
+    return v;
+}
+
+/* 32 columns of a row of tokens and of the rows that a warp has. i: this thread's block, or one
+   past the end. */
+template <class TILE>
+static __device__ __forceinline__ void blocks_read_step(uint4 (&w)[TILE::eights], uint4 (&x)[2],
+                                                        const blocks_params &p, int i, int end,
+                                                        int step)
+{
+    const int lane = threadIdx.x % 32, quad = lane / 4, part = threadIdx.x / 32 % TILE::parts;
+    const int chunk = TILE::pair == 2 ? lane % 2 : step * 4 + lane % 4;
+    const int slice = chunk * 8 / TILE::slice, inside = chunk % (TILE::slice / 8);
+    const uint16_t *from = p.values + (int64_t)i * TILE::block * TILE::block +
+                           (slice * TILE::block + part * TILE::rows) * TILE::slice;
+    x[0] = x[1] = make_uint4(0, 0, 0, 0);
+    const int column = i < end ? p.index[i] * TILE::block + chunk * 8 : 0;
+#pragma unroll
+    for (int e = 0; e < TILE::eights; e++) {
+        const int row = 8 * e + quad;
+        w[e] = make_uint4(0, 0, 0, 0);
+        if (i < end)
+            w[e] = blocks_read(from + row * TILE::slice +
+                               8 * S24I_BLOCKS_CHUNK(TILE::row, row, inside));
+    }
+#pragma unroll
+    for (int h = 0; h < TILE::tokens / 8; h++)
+        if (i < end && quad + 8 * h < p.m)
+            x[h] = *reinterpret_cast<const uint4 *>(p.x + (quad + 8 * h) * p.x_ld + column);
+}
+
+template <class TILE>
+static __device__ __forceinline__ void
+blocks_add_step(float (&sums)[TILE::eights][4], const uint4 (&w)[TILE::eights], const uint4 (&x)[2])
+{
+#pragma unroll
+    for (int e = 0; e < TILE::eights; e++) {
+        mma<typename TILE::T>::add(sums[e], {x[0].x, x[1].x, x[0].y, x[1].y}, w[e].x, w[e].y);
+        mma<typename TILE::T>::add(sums[e], {x[0].z, x[1].z, x[0].w, x[1].w}, w[e].z, w[e].w);
+    }
+}
+
+/* Adds up the warps' sums of eight outputs of a token, and stores them. */
+template <class TILE>
+static __device__ __forceinline__ void blocks_few_out(const float *parts, const blocks_params &p,
+                                                      int line)
+{
+    using T = typename TILE::T;
+    constexpr int eights = TILE::block / 8;
+    for (int i = threadIdx.x; i < p.m * eights; i += 32 * TILE::warps) {
+        const int token = i / eights, output = i % eights * 8, part = output / TILE::rows;
+        float v[8] = {};
+        for (int warp = part; warp < TILE::warps; warp += TILE::parts)
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                v[j] += parts[(warp * TILE::tokens + token) * TILE::rows + output % TILE::rows + j];
+        const int first = line * TILE::block + output;
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            if (p.bias) v[j] += (float)static_cast<const T *>(p.bias)[first + j];
+        if (p.activation) activate(v, p.activation);
+        *reinterpret_cast<uint4 *>(p.y + token * p.y_ld + first) =
+            make_uint4(two_of<T>(v[0], v[1]), two_of<T>(v[2], v[3]), two_of<T>(v[4], v[5]),
+                       two_of<T>(v[6], v[7]));
+    }
+}
+
+template <class TILE>
+__global__ void __launch_bounds__(32 * TILE::warps, 16 / TILE::warps)
+    blocks_few_kernel(const __grid_constant__ blocks_params p)
+{
+    extern __shared__ float parts[]; /* [warps][tokens][rows] */
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int line = p.order[blockIdx.x], end = p.starts[line + 1];
+    constexpr int ranks = TILE::warps / TILE::parts, each = TILE::pair * TILE::wide;
+    float sums[TILE::eights][4] = {};
+    dependents_may_start();
+    wait_for_predecessors();
+    for (int i = p.starts[line] + warp / TILE::parts * each; i < end; i += ranks * each)
+        for (int first = 0; first < TILE::steps; first += TILE::held) {
+            uint4 w[TILE::wide * TILE::held][TILE::eights], x[TILE::wide * TILE::held][2];
+#pragma unroll
+            for (int u = 0; u < TILE::wide * TILE::held; u++)
+                blocks_read_step<TILE>(w[u], x[u], p,
+                                       i + TILE::pair * (u / TILE::held) +
+                                           (TILE::pair == 2 ? lane % 4 / 2 : 0),
+                                       end, first + u % TILE::held);
+#pragma unroll
+            for (int u = 0; u < TILE::wide * TILE::held; u++)
+                blocks_add_step<TILE>(sums, w[u], x[u]);
+        }
+#pragma unroll
+    for (int e = 0; e < TILE::eights; e++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (lane / 4 + j / 2 * 8 < TILE::tokens)
+                parts[(warp * TILE::tokens + lane / 4 + j / 2 * 8) * TILE::rows + 8 * e +
+                      lane % 4 * 2 + j % 2] = sums[e][j];
+    __syncthreads();
+    blocks_few_out<TILE>(parts, p, line);
+}
+
+#endif
