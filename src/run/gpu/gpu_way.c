@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which of its weights a product on a device runs with, and copies of those that are stored packed. */
+/* Which of its weights a product on a device runs with, and copies of packed ones. */
 #include "run/gpu/gpu_state.h"
 
 #include <string.h>
