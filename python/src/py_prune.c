@@ -100,7 +100,8 @@ static void gradients_release(gradients *g)
 static int take_gradients(s24_prune_opts *o, gradients *g, PyObject *tuple, const s24_dense *w)
 {
     const int64_t count = w->rows * w->cols;
-    *g = (gradients){.mean = {.name = "mean"}, .size = {.name = "size"}, .square = {"square"}};
+    *g = (gradients){
+        .mean = {.name = "mean"}, .size = {.name = "size"}, .square = {.name = "square"}};
     if (tuple == Py_None) return 1;
     if (!PyArg_ParseTuple(tuple, "O&O&O&;gradients", py_operand_take, &g->mean, py_operand_take,
                           &g->size, py_operand_take, &g->square) ||
