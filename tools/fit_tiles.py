@@ -31,6 +31,8 @@ GLOBALS = {
     "launch_few": "of those for few tokens",
     "early": "ns of that saved where all of the next product's blocks start early",
     "ahead": "by how much more of a product's weights then come at a time",
+    "askew": "of a load of tokens, what more where rows of X are askew",
+    "askew_end": "of a tile's end, the same for rows of Y, where blocks stay",
     "l2": "bytes a ns to all processors",
     "last": "of an empty place in the last wave, what it saves",
     "last_few": "the same where blocks do not stay",
@@ -151,8 +153,8 @@ class Sweep:
         self.starts = numpy.array([cell[0] for _, cell in self.cells])
 
 
-SAMPLE = ("family share cut tiles m_tiles steps rows most loaded room at_once weight bytes_x "
-          "bytes_y narrow made tile ns").split()
+SAMPLE = ("family share cut tiles m_tiles steps rows most loaded askew askew_y room at_once "
+          "weight bytes_x bytes_y narrow made tile ns").split()
 
 
 def sample(row, tile, share, cut, clusters):
@@ -162,9 +164,11 @@ def sample(row, tile, share, cut, clusters):
     k_blocks, m_tiles = -(-k // columns), -(-m // tile["tokens"])
     tokens = -(-(-(-m // m_tiles)) // 8) * 8 if family == 2 else tile["tokens"]
     loaded = tile["depth"] * (tile["rows"] / 64 * block + tokens * 128)
+    askew = tile["depth"] * tokens * 128 if k * size % 128 else 0
+    askew_y = family == 0 and n * 2 % 128 != 0
     made = row["dtype"] in ("e4m3", "e5m2") and family == 1
     return [family, share, cut, m_tiles * -(-n // tile["rows"]), m_tiles,
-            -(-k_blocks // tile["depth"]), tile["rows"], tile["tokens"], loaded,
+            -(-k_blocks // tile["depth"]), tile["rows"], tile["tokens"], loaded, askew, askew_y,
             clusters[share - 1], 1 + tile["two"], -(-n // 64) * k_blocks * block, m * k * size,
             m * n * 2, size == 1, made]
 
@@ -178,10 +182,11 @@ def cost(s, g, products, narrow, rate, alone, end):
     products = numpy.where(s["narrow"] > 0, narrow, products)
     products = products * numpy.where(s["made"] > 0, 10, 1)  # of 16-bit products
     end = end * numpy.where(s["share"] > 1, g["ends"], 1)
+    end = end * (1 + g["askew_end"] * s["askew_y"])
     blocks = s["tiles"] * s["share"]
     busy = numpy.minimum(blocks, s["room"])
     crowd = numpy.clip(blocks / s["room"], 1, s["at_once"])
-    load = s["loaded"] / numpy.minimum(rate, g["l2"] / busy)
+    load = (s["loaded"] + g["askew"] * s["askew"]) / numpy.minimum(rate, g["l2"] / busy)
     step = longer(load, products) * crowd
     waves = blocks / (s["room"] * s["at_once"])
     empty = numpy.ceil(waves) - waves

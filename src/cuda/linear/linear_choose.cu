@@ -258,12 +258,12 @@ size_t device_linear_work_bytes(const s24i_device *device, s24_dtype dtype)
     return (size_t)device->processors * (MAX_WARPS * sizeof(unsigned) + most);
 }
 
-/* A tile more than twice as long as there are tokens only loads what is not there. Those for few
-   tokens load what there is: where n suits a wide one best, it is taken for less than its tokens,
-   and fewer tokens never take longer than more. */
+/* A tile more than twice as long as there are tokens only loads what is not there. But those for
+   few tokens load what there is, and where n suits a wide one best, it is taken for fewer, too. */
 static bool is_too_long(const linear_option *option, const linear_row *row, int64_t m)
 {
-    return option->family != LINEAR_FEW && row->tokens > 2 * ceil_div(m, 8) * 8;
+    const int64_t most = 2 * ceil_div(m, 8) * 8;
+    return row->tokens > (option->family == LINEAR_FEW && m > 8 && most < 64 ? 64 : most);
 }
 
 /* Hopper's own tiles take columns of tokens the quick way alone. */

@@ -23,13 +23,14 @@ enum { MOST_TILES = 24 }; /* of a family */
 struct gpu_cost {
     double memory_speed;
     double launch, launch_kept, launch_few, early, ahead;
-    double l2, last, last_few, further, cut, cut_steps;
+    double askew, askew_end, l2, last, last_few, further, cut, cut_steps;
     double memory, tokens, outputs, again;
     double meet, meet_more, send, ends;
     tile_cost tiles[LINEAR_FAMILIES][MOST_TILES];
 };
 
 static constexpr gpu_cost gpus[] = {
+#include "cuda/linear/linear_cost_h100.def"
 #include "cuda/linear/linear_cost_h200.def"
 };
 
@@ -74,6 +75,12 @@ static double longer(double a, double b)
     return sqrt(sqrt(a2 * a2 + b2 * b2));
 }
 
+/* Rows that begin within a line of the memory cost more lines than they have. */
+static bool is_askew(const s24_dense *d)
+{
+    return ld_of(d) * bytes_of(d->dtype) % TOKEN_BYTES != 0;
+}
+
 /* Of a product in a tile: what the formula is made of. */
 struct linear_work {
     const gpu_cost *gpu;
@@ -88,11 +95,21 @@ struct linear_work {
     bool stays;           /* blocks go on to further tiles */
 };
 
+/* What comes once a tile. Sums of i8 leave as fast as memory takes them; of a shared tile each
+   block stores a part. */
+static double end_of(const s24i_device_linear *job, const linear_option *option,
+                     const linear_work *w)
+{
+    const s24_dense *y = job->args->y;
+    const double wide = y->dtype == S24_I32 ? 4.0 : bytes_of(y->dtype) == 4 ? 1.6 : 1.0;
+    const double askew = w->stays && is_askew(y) ? w->gpu->askew_end : 0;
+    return w->tile->end * wide * (option->share > 1 ? w->gpu->ends : 1) * (1 + askew);
+}
+
 static linear_work work_of(const s24i_device *device, const s24i_device_linear *job,
                            const linear_row *row, const linear_option *option)
 {
     const linear_kind *kind = linear_kind_of(job->weight->dtype);
-    const s24_dtype y = job->args->y->dtype;
     const double clusters = device->cluster_blocks[option->share];
     int grid;
     linear_work w = {};
@@ -106,13 +123,8 @@ static linear_work work_of(const s24i_device *device, const s24i_device_linear *
     w.spare = fmax(0, fmin(w.room / w.blocks - 1, 1));
     w.length = ceil((double)w.shape.steps / option->share);
     w.weight = (double)ceil_div(job->weight->n, 64) * w.shape.k_blocks * kind->weight_block;
-    /* Sums of i8 leave as fast as memory takes them. Of a shared tile each block stores a part. */
-    w.end = w.tile->end *
-            (y == S24_I32       ? 4.0
-             : bytes_of(y) == 4 ? 1.6
-                                : 1.0) *
-            (option->share > 1 ? w.gpu->ends : 1);
     w.stays = option->family <= LINEAR_BETWEEN || option->family == LINEAR_MMA;
+    w.end = end_of(job, option, &w);
     return w;
 }
 
@@ -133,8 +145,9 @@ static double tiles_time(const s24i_device *device, const s24i_device_linear *jo
     const gpu_cost *g = w->gpu;
     const linear_kind *kind = linear_kind_of(job->weight->dtype);
     const double crowd = fmax(1, fmin(w->blocks / w->busy, w->room / w->busy));
-    const double bytes =
-        row->depth * (row->rows / 64.0 * kind->weight_block + w->shape.tokens * TOKEN_BYTES);
+    const double askew = is_askew(job->args->x) ? g->askew : 0;
+    const double bytes = row->depth * (row->rows / 64.0 * kind->weight_block +
+                                       w->shape.tokens * TOKEN_BYTES * (1 + askew));
     const double load = bytes / fmin(w->tile->rate, g->l2 / w->busy);
     const double step = longer(load, products_of(job, option, w)) * crowd;
     if (option->cut)
