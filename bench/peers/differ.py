@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""sparse24 and transformers on random models: the same hidden states and logits, or a refusal.
+Not needed by anything else: what it found has become tests.
+
+    python bench/peers/differ.py [--rows bert,llama…] [--models 200] [--seed 0]
+
+Run by a Python that has torch, transformers and sparse24. For every model row it draws
+configurations (sizes, heads, activations, windows, positions, ties, biases), makes the model with
+random weights, saves it as transformers does, and runs both on texts of several lengths: dense in
+f32, and pruned to 2:4 and packed in f32, bf16 and i8, next to transformers with the pruned weights
+in f32. A model that sparse24 refuses is counted by its sentence, and is no fault. One that it takes
+must agree, as a share of the largest value, in f32 to 1e-4 everywhere, in bf16 to 0.02 and in i8 to
+0.05 in the median. Exits with 1 where one does not; --seed and the model's number make it again.
+"""
+import argparse
+import collections
+import pathlib
+import sys
+import tempfile
+
+import numpy
+import torch
+import transformers
+
+import sparse24
+
+ACTIVATIONS = ["gelu", "relu", "silu", "gelu_new"]
+LIMITS = {"dense": 1e-4, "f32": 1e-4, "bf16": 0.02, "i8": 0.05}
+
+
+def wide(width):
+    """Weights with which a layer of such a width neither shrinks nor grows what it is given much."""
+    return 1.2 / width ** 0.5
+
+
+def common(draw):
+    """What BERT's kin call their sizes."""
+    heads = draw.choice([1, 2, 3, 4, 6, 12])
+    width = heads * draw.choice([8, 16, 20, 32, 64])
+    return {"vocab_size": draw.integer(40, 400), "num_hidden_layers": draw.integer(1, 4),
+            "hidden_size": width, "num_attention_heads": heads,
+            "intermediate_size": draw.integer(1, 60) * 4, "hidden_act": draw.choice(ACTIVATIONS),
+            "max_position_embeddings": draw.integer(70, 200), "type_vocab_size": draw.integer(1, 3),
+            "layer_norm_eps": draw.choice([1e-12, 1e-5, 1e-2]), "initializer_range": wide(width)}
+
+
+def bert(draw):
+    return transformers.BertConfig(**common(draw)), transformers.BertModel
+
+
+def roberta(draw):
+    return transformers.RobertaConfig(**common(draw), pad_token_id=draw.choice([0, 1, 2])), \
+        transformers.RobertaModel
+
+
+def xlm_roberta(draw):
+    return transformers.XLMRobertaConfig(**common(draw)), transformers.XLMRobertaModel
+
+
+def camembert(draw):
+    return transformers.CamembertConfig(**common(draw)), transformers.CamembertModel
+
+
+def electra(draw):
+    sizes = common(draw)
+    sizes["embedding_size"] = draw.choice([sizes["hidden_size"], 8, 24, 100])
+    return transformers.ElectraConfig(**sizes), transformers.ElectraModel
+
+
+def distilbert(draw):
+    sizes = common(draw)
+    return transformers.DistilBertConfig(
+        vocab_size=sizes["vocab_size"], dim=sizes["hidden_size"],
+        n_layers=sizes["num_hidden_layers"], n_heads=sizes["num_attention_heads"],
+        hidden_dim=sizes["intermediate_size"], activation=draw.choice(["gelu", "relu"]),
+        max_position_embeddings=sizes["max_position_embeddings"],
+        initializer_range=wide(sizes["hidden_size"]),
+        sinusoidal_pos_embds=draw.choice([False, False, True])), transformers.DistilBertModel
+
+
+def mpnet(draw):
+    sizes = common(draw)
+    del sizes["type_vocab_size"]
+    return transformers.MPNetConfig(
+        **sizes, relative_attention_num_buckets=draw.choice([32, 32, 64]),
+        pad_token_id=1), transformers.MPNetModel
+
+
+def modernbert(draw):
+    sizes = common(draw)
+    del sizes["type_vocab_size"], sizes["layer_norm_eps"]
+    sizes["hidden_activation"] = sizes.pop("hidden_act")
+    return transformers.ModernBertConfig(
+        **sizes, norm_eps=draw.choice([1e-5, 1e-3]), global_attn_every_n_layers=draw.integer(1, 4),
+        local_attention=draw.choice([4, 16, 128]), attention_bias=draw.flag(), mlp_bias=draw.flag(),
+        norm_bias=draw.flag(), reference_compile=False, bos_token_id=1, eos_token_id=2,
+        pad_token_id=0, cls_token_id=1, sep_token_id=2), transformers.ModernBertModel
+
+
+def gpt2(draw):
+    sizes = common(draw)
+    return transformers.GPT2Config(
+        vocab_size=sizes["vocab_size"], n_embd=sizes["hidden_size"],
+        n_layer=sizes["num_hidden_layers"], n_head=sizes["num_attention_heads"],
+        n_inner=draw.choice([None, sizes["intermediate_size"]]),
+        n_positions=sizes["max_position_embeddings"],
+        activation_function=draw.choice(["gelu_new", "relu", "gelu", "silu", "gelu_pytorch_tanh"]),
+        layer_norm_epsilon=sizes["layer_norm_eps"],
+        initializer_range=wide(sizes["hidden_size"]),
+        scale_attn_weights=draw.choice([True, True, True, False]),
+        scale_attn_by_inverse_layer_idx=draw.choice([False, False, False, True]),
+        tie_word_embeddings=draw.flag(), bos_token_id=0, eos_token_id=0), \
+        transformers.GPT2LMHeadModel
+
+
+def rope(draw, positions):
+    """rope_parameters of the kinds that published models have."""
+    theta = draw.choice([10000.0, 500000.0, 1e6])
+    kind = draw.choice(["default", "default", "linear", "llama3", "yarn", "dynamic"])
+    found = {"rope_type": kind, "rope_theta": theta}
+    if kind != "default":
+        found["factor"] = draw.choice([2.0, 8.0, 1.5])
+    if kind == "llama3":
+        found.update(low_freq_factor=1.0, high_freq_factor=4.0,
+                     original_max_position_embeddings=positions // 2)
+    if kind == "yarn":
+        found["original_max_position_embeddings"] = positions // 2
+    return found
+
+
+def decoder(draw):
+    heads = draw.choice([1, 2, 4, 6, 8])
+    kv = draw.choice([h for h in range(1, heads + 1) if heads % h == 0])
+    head = draw.choice([8, 16, 32, 64])
+    width = draw.choice([heads * head, 4 * draw.integer(2, 40)])
+    positions = draw.integer(70, 300)
+    sizes = {"vocab_size": draw.integer(40, 400),
+             "hidden_size": width, "num_attention_heads": heads,
+             "num_key_value_heads": kv, "head_dim": head, "num_hidden_layers": draw.integer(1, 4),
+             "intermediate_size": 4 * draw.integer(1, 60), "max_position_embeddings": positions,
+             "rms_norm_eps": draw.choice([1e-6, 1e-5, 1e-2]), "initializer_range": wide(width),
+             "hidden_act": draw.choice(["silu", "silu", "gelu", "relu", "gelu_pytorch_tanh"]),
+             "tie_word_embeddings": draw.flag(), "bos_token_id": 1, "eos_token_id": 2,
+             "rope_parameters": rope(draw, positions)}
+    return sizes
+
+
+def llama(draw):
+    return transformers.LlamaConfig(**decoder(draw), attention_bias=draw.choice([False, True]),
+                                    mlp_bias=draw.choice([False, False, True])), \
+        transformers.LlamaForCausalLM
+
+
+def mistral(draw):
+    return transformers.MistralConfig(**decoder(draw), sliding_window=draw.choice(
+        [None, 4, 17, 64])), transformers.MistralForCausalLM
+
+
+def slides(draw, sizes):
+    return {"use_sliding_window": draw.flag(), "sliding_window": draw.choice([5, 16, 64]),
+            "max_window_layers": draw.integer(0, sizes["num_hidden_layers"])}
+
+
+def qwen2(draw):
+    sizes = decoder(draw)
+    sizes["hidden_size"] = sizes["num_attention_heads"] * sizes.pop("head_dim")
+    return transformers.Qwen2Config(**sizes, **slides(draw, sizes)), transformers.Qwen2ForCausalLM
+
+
+def qwen3(draw):
+    sizes = decoder(draw)
+    return transformers.Qwen3Config(**sizes, **slides(draw, sizes), attention_bias=draw.flag()), \
+        transformers.Qwen3ForCausalLM
+
+
+ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
+        mistral, qwen2, qwen3]
+
+
+class Draw:
+    def __init__(self, seed):
+        self.random = numpy.random.default_rng(seed)
+
+    def integer(self, low, high):
+        return int(self.random.integers(low, high + 1))
+
+    def choice(self, values):
+        return values[self.integer(0, len(values) - 1)]
+
+    def flag(self):
+        return bool(self.integer(0, 1))
+
+
+def stir(model, draw):
+    """Biases and norms that are not the zeros and ones that they begin as."""
+    torch.manual_seed(draw.integer(0, 1 << 30))
+    for value in model.parameters():
+        if value.dim() == 1:
+            with torch.no_grad():
+                value.add_(torch.randn_like(value) * 0.1)
+
+
+def expected_of(model, texts):
+    """Hidden states and logits of each text alone."""
+    rows = []
+    for text in texts:
+        with torch.no_grad():
+            out = model(input_ids=torch.tensor([text]), output_hidden_states=True)
+        rows.append((out.hidden_states[-1][0], out.logits[0] if "logits" in out else None))
+    return rows
+
+
+def distance(ours, theirs, middle):
+    """The largest difference, or the median one, as a share of the largest value."""
+    theirs = numpy.concatenate([row.float().numpy() for row in theirs])
+    far = numpy.abs(ours - theirs)
+    return float((numpy.median(far) if middle else far.max()) / max(numpy.abs(theirs).max(), 1e-6))
+
+
+def texts_for(config, positions, draw):
+    longest = min(positions, 260)
+    lengths = [draw.integer(1, longest) for _ in range(draw.integer(1, 4))] + [longest]
+    return [[draw.integer(3, config.vocab_size - 1) for _ in range(n)] for n in lengths]
+
+
+def compare(config, kind, draw, folder):
+    """Returns the distance of each way to run."""
+    model = kind._from_config(config, attn_implementation="eager").eval()
+    stir(model, draw)
+    model.save_pretrained(folder / "dense")
+    ours = sparse24.Model(folder / "dense", dtype="f32", dense=True)
+    texts, far = texts_for(config, ours.info["positions"], draw), {}
+    expected = expected_of(model, texts)
+    is_language = expected[0][1] is not None
+    name = "logits" if is_language else "hidden"
+    rows = [row[is_language] for row in expected]
+    far["dense"] = distance(ours.forward(texts, outputs=(name,))[name], rows, False)
+    if draw.flag():
+        return far
+    sparse24.prune_model(folder / "dense", folder / "pruned")
+    sparse24.prune_model(folder / "dense", folder / "packed", packed=True)
+    pruned = kind.from_pretrained(folder / "pruned", attn_implementation="eager").eval()
+    rows = [row[is_language] for row in expected_of(pruned, texts)]
+    for dtype in ("f32", "bf16", "i8"):
+        sparse = sparse24.Model(folder / "packed", dtype=dtype, all_sparse=True)
+        found = sparse.forward(texts, outputs=(name,))[name]
+        far[dtype] = distance(found, rows, dtype != "f32")
+    return far
+
+
+def run_row(row, options):
+    refused, worst, faults = collections.Counter(), {}, 0
+    for number in range(options.first, options.first + options.models):
+        draw = Draw((options.seed, ROWS.index(row), number))
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                config, kind = row(draw)
+                far = compare(config, kind, draw, pathlib.Path(folder))
+            except Exception as error:  # of either; what Python says is not ours
+                refused[f"{type(error).__name__}: {error}".replace(folder, "…")[:150]] += 1
+                continue
+            for way, distance_of_way in far.items():
+                worst[way] = max(worst.get(way, 0), distance_of_way)
+            if any(not of < LIMITS[way] for way, of in far.items()):
+                faults += 1
+                print(f"{row.__name__} {number}: {far}\n{config.to_diff_dict()}", flush=True)
+    count = options.models - sum(refused.values())
+    told = ", ".join(f"{way} {of:.2g}" for way, of in worst.items())
+    print(f"{row.__name__}: {count} ran, farthest {told}; {faults} differ", flush=True)
+    for sentence, times in refused.most_common():
+        print(f"    {times} refused: {sentence}")
+    return faults
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", default=",".join(row.__name__ for row in ROWS))
+    parser.add_argument("--models", type=int, default=200, help="of each row")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first one")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    wanted = options.rows.split(",")
+    sys.exit(any([run_row(row, options) for row in ROWS if row.__name__ in wanted]))
+
+
+if __name__ == "__main__":
+    main()
