@@ -283,9 +283,9 @@ static __device__ inline void add_keys(cache_sums<TILE> &sums, float (&s)[2][4],
 
 /* ---- adding up ------------------------------------------------------------------------------- */
 
-/* Results of `count` parts of a row, in their order: the largest scores and the sums, `step` apart in
-   shared memory, and an element of the values, `o_step` apart: there, or THERE what other blocks
-   have left, several on their way together. */
+/* Results of `count` parts of a row, in their order: the largest scores and the sums, `step` apart
+   in shared memory, and an element of the values, `o_step` apart: in shared memory, or THERE, where
+   other blocks have left it, several on their way together. */
 template <bool THERE> struct cache_result {
     float most = -INFINITY, sum = 0, o = 0;
 
