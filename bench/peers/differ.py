@@ -30,7 +30,7 @@ LIMITS = {"dense": 1e-4, "f32": 1e-4, "bf16": 0.02, "i8": 0.05}
 
 
 def wide(width):
-    """Weights with which a layer of such a width neither shrinks nor grows what it is given much."""
+    """The size of weights that leave what a layer of such a width is given about as large."""
     return 1.2 / width ** 0.5
 
 
