@@ -41,6 +41,11 @@ static int64_t find_route(const char *method, const char *path, int *other)
     return NONE;
 }
 
+static void refuse_late(serve_request *r)
+{
+    serve_refuse(r, 503, NULL, "the server is going away");
+}
+
 /* Refuses what need not be read. */
 static void look_at_head(serve_request *r, const char *method, const char *path)
 {
@@ -50,7 +55,7 @@ static void look_at_head(serve_request *r, const char *method, const char *path)
         r->server->mhd->lookup_connection_value(r->connection, MHD_HEADER_KIND, "Authorization");
     r->route = find_route(method, path, &other);
     if (atomic_load(&s->draining))
-        serve_refuse(r, 503, NULL, "the server is going away");
+        refuse_late(r);
     else if (s->keys && !(r->route < NONE && serve_routes[r->route].open) &&
              !serve_key_fits(s, key))
         serve_refuse(r, 401, NULL,
@@ -146,6 +151,18 @@ static int is_streamed(const serve_request *r)
     return r->generation && r->generation->stream && !r->code;
 }
 
+/* Counts a request among those that the server's end waits for; 0: it ends already. A connection
+   that went to sleep later would be one that nobody wakes. */
+static int enter(serve_request *r)
+{
+    serve_server *s = r->server;
+    pthread_mutex_lock(&s->lock);
+    r->counted = !atomic_load(&s->draining);
+    s->running += r->counted;
+    pthread_mutex_unlock(&s->lock);
+    return r->counted;
+}
+
 /* Hands the job over. The connection sleeps before the worker can wake it, but for a stream, whose
    answer begins at once. */
 static void queue(serve_request *r)
@@ -156,10 +173,6 @@ static void queue(serve_request *r)
     job->ready = sleeps ? wake : end_stream;
     job->user = r;
     r->queued = sleeps;
-    pthread_mutex_lock(&s->lock);
-    s->running++;
-    pthread_mutex_unlock(&s->lock);
-    r->counted = 1;
     if (sleeps) s->mhd->suspend_connection(r->connection);
     if (serve_queue_add(r->model, job)) return;
     if (r->generation) serve_generation_leave(r->generation); /* the worker's part */
@@ -179,6 +192,7 @@ static void read_whole(serve_request *r)
     }
     drop_body(r);
     if (!r->code && !cli_json_is_whole()) serve_refuse(r, 503, NULL, "the server is out of memory");
+    if (!r->code && !enter(r)) refuse_late(r);
     if (!r->code)
         queue(r);
     else if (r->generation)
@@ -331,7 +345,9 @@ int serve_http_start(serve_server *server)
 void serve_http_stop(serve_server *server)
 {
     if (server->daemon) {
+        pthread_mutex_lock(&server->lock);
         atomic_store(&server->draining, 1);
+        pthread_mutex_unlock(&server->lock);
         server->mhd->quiesce_daemon(server->daemon);
         pthread_mutex_lock(&server->lock);
         while (server->running > 0)
