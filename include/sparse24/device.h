@@ -313,8 +313,9 @@ S24_API size_t s24_device_integers_bytes(const s24_device_integers *weight);
  * one rounding to y. Made for up to 64 tokens: of more the weight is read again for each 64, and
  * from some 128 on s24_device_linear with a 16-bit weight is faster. Enqueues one kernel and
  * allocates nothing; it may be captured into a graph. tile is NULL or "mma", the kernel of every
- * GPU; work, x_scale, w_scale and norm are NULL. Alignment: as for s24_device_linear. Errors:
- * ARGUMENT (alignment, an unknown tile), UNSUPPORTED (work, scales or a norm), SHAPE, DTYPE.
+ * GPU; work, x_scale, w_scale and norm are NULL, alpha and y_scale 0. Alignment: as for
+ * s24_device_linear. Errors: ARGUMENT (alignment, tile), UNSUPPORTED (what is to be NULL or 0),
+ * SHAPE, DTYPE.
  */
 S24_API s24_status s24_device_integers_linear(s24_ctx *ctx, s24_device *device,
                                               const s24_device_integers *weight,

@@ -133,6 +133,8 @@ static s24_status check_args(s24_ctx *ctx, const s24_device_integers *w,
             : a->x_scale ? "x_scale"
             : a->w_scale ? "w_scale"
                          : "norm");
+    REQUIRE(ctx, a->alpha == 0 && a->y_scale == 0, S24_ERROR_UNSUPPORTED,
+            "%s of a product with integers; expected 0", a->alpha == 0 ? "y_scale" : "alpha");
     REQUIRE(ctx, !a->tile || !strcmp(a->tile, "mma"), S24_ERROR_ARGUMENT,
             "there is no tile named \"%s\" of products with integers; expected NULL or \"mma\"",
             a->tile);

@@ -252,6 +252,8 @@ static void test_refused_products(void **state)
     REFUSED(args.tile, "64x8", NULL, S24_ERROR_ARGUMENT, "tile named \"64x8\"");
     REFUSED(args.work, memory, NULL, S24_ERROR_UNSUPPORTED, "work of a product with integers");
     REFUSED(args.w_scale, scales, NULL, S24_ERROR_UNSUPPORTED, "w_scale");
+    REFUSED(args.alpha, 2, 0, S24_ERROR_UNSUPPORTED, "alpha of a product with integers");
+    REFUSED(args.y_scale, 2, 0, S24_ERROR_UNSUPPORTED, "y_scale of a product with integers");
     REFUSED(args.activation, (s24_activation)99, S24_ACTIVATION_NONE, S24_ERROR_ARGUMENT,
             "activation is 99");
 #undef REFUSED
