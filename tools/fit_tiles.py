@@ -114,7 +114,7 @@ def write_costs(gpu, title, g, costs, tiles):
         lines += [f"            {{{', '.join(f'{x:.0f}' for x in costs[name])}}}, /* {name} */"
                   for name, tile in tiles.items() if tile["family"] == family]
         lines.append("        },")
-    lines += ["    },", "},", "// clang-format on", ""]
+    lines += ["    },", "},", ""]
     open(def_path(gpu), "w").write("\n".join(lines))
 
 
