@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times sparse24.torch on a GPU beside dense PyTorch. Prints JSON. Needs the wheel with its plugin,
+"""Times sparse24.torch on a GPU next to dense PyTorch. Prints JSON. Needs the wheel with plugin,
 PyTorch with CUDA, and for BERT transformers.
 
     python3 bench/python_gpu.py call bert mlp > bench/results/python/gpu.json
@@ -8,7 +8,7 @@ PyTorch with CUDA, and for BERT transformers.
 call: an operator's own cost on the host. bert: a BERT-base of random f16 weights, 2:4 by magnitude,
 384 tokens; layers compiled, the pass one CUDA graph; dense, with accelerate_, and compile_encoder.
 mlp: the MLP of a ViT-L, forward and backward, compiled, with weights pruned and packed in each
-step, beside the dense one.
+step, next to the dense one.
 """
 import argparse
 import copy

@@ -17,7 +17,7 @@ void page_end(FILE *file);
    twice the later run counts. Nothing is drawn where there is no such number. */
 int page_curve(cli_app *cli, FILE *file, const char *metrics, const char *key, const char *title);
 
-/* Write bench's rows of a model, dense beside 2:4: on a page, and on stdout. */
+/* Write bench's rows of a model, dense next to 2:4: on a page, and on stdout. */
 void page_times(FILE *file, const json_t *rows);
 void page_times_print(const json_t *rows);
 

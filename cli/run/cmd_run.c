@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Runs sparse24 run: carries out a recipe's stages one after another, each a command of this
- * program on the model that the one before left, and measures the result beside the dense model.
+ * program on the model that the one before left, and measures the result next to the dense model.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -216,7 +216,7 @@ static int tell(cli_app *cli, const recipe *r)
     for (int i = 0; i < r->count; i++) {
         char text[STAGE_PATH];
         size_t used = (size_t)snprintf(text, sizeof text, "%s%s", r->stages[i].command->name,
-                                       r->stages[i].beside ? " (measured beside dense)" : "");
+                                       r->stages[i].beside ? " (measured next to dense)" : "");
         for (int k = 0; k < r->stages[i].options.count && used < sizeof text; k++)
             used += (size_t)snprintf(text + used, sizeof text - used, " %s",
                                      r->stages[i].options.list[k]);
@@ -252,7 +252,7 @@ const cli_command cmd_run = {
     .text =
         "Carries out the stages of RECIPE, a YAML file, each a command of this program with its "
         "options as keys, on the model that the stage before left. OUT/model is the last one; "
-        "OUT/report.html tells accuracy, size and speed beside the dense MODEL, as `measure` "
+        "OUT/report.html tells accuracy, size and speed next to the dense MODEL, as `measure` "
         "asks.\nIn values $MODEL and $OUT stand for these operands, $CALIBRATION for "
         "--calibration. `iterate` repeats its stages for a number of rounds, in which $SHARE "
         "grows to its share by a cubic schedule.\nRecipes of llm-compressor are read, too: "

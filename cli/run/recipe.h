@@ -44,7 +44,7 @@ typedef struct recipe_report {
     const recipe *recipe;
     const json_t *results; /* of the stages, by name; of info as "size" and "size-dense" */
 } recipe_report;
-/* Write the table of accuracy, size and speed beside dense on stdout, and in OUT/report.html with
+/* Write the table of accuracy, size and speed next to dense on stdout, and in OUT/report.html with
    the loss curves of trainings. */
 void recipe_print(const recipe_report *report);
 int recipe_page(const recipe_report *report);

@@ -37,7 +37,7 @@ int recipe_option(recipe_reader *reader, recipe_stage *stage, const char *name, 
                   const yaml_node_t *at);
 int recipe_end(recipe_reader *reader, recipe_stage *stage, const yaml_node_t *at);
 
-/* Reads stages, and what is measured beside the dense model. */
+/* Reads stages, and what is measured next to the dense model. */
 int recipe_read_own(recipe_reader *reader, const yaml_node_t *root);
 /* Reads llm-compressor's recipe: stages of modifiers. */
 int recipe_read_foreign(recipe_reader *reader, const yaml_node_t *root);

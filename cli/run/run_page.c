@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tells what a recipe came to: accuracy, size and speed beside the dense model. */
+/* Tells what a recipe came to: accuracy, size and speed next to the dense model. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

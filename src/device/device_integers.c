@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Integers on a device, and their products with 16-bit tokens: the checks before one kernel. */
-#include <math.h>
 #include <string.h>
 
 #include "device/device_room.h"
@@ -23,23 +22,6 @@ static s24_status check_shape(s24_ctx *ctx, const s24_quantized *src)
     REQUIRE(ctx, src->group == 64 || src->group == 128 || src->group == src->cols, S24_ERROR_SHAPE,
             "src has a scale for %" PRId64 " columns; expected 64, 128 or the whole row, %" PRId64,
             src->group, src->cols);
-    return S24_OK;
-}
-
-static s24_status check_contents(s24_ctx *ctx, const s24_quantized *src)
-{
-    const int64_t stride = (src->cols + src->group - 1) / src->group;
-    s24i_find find;
-    REQUIRE(ctx, !src->indices || s24i_codes_are_legal(src->indices, src->rows, src->cols, &find),
-            S24_ERROR_FORMAT,
-            "the indices of row %" PRId64 ", column %" PRId64 " (group %" PRId64
-            ") are not a legal 2:4 code",
-            find.row, find.col, find.col / 4);
-    for (int64_t i = 0; i < src->rows * stride; i++)
-        REQUIRE(ctx, isfinite(src->scales[i]) && src->scales[i] >= 0, S24_ERROR_FORMAT,
-                "the scale of row %" PRId64 ", column %" PRId64
-                " is %g; expected a finite number that is not negative",
-                i / stride, i % stride * src->group, (double)src->scales[i]);
     return S24_OK;
 }
 
@@ -101,7 +83,7 @@ s24_status s24_device_integers_create(s24_device_integers **out, s24_ctx *ctx, s
     *out = NULL;
     REQUIRE(ctx, device && src, S24_ERROR_ARGUMENT, "%s is NULL", device ? "src" : "device");
     TRY(check_shape(ctx, src));
-    TRY(check_contents(ctx, src));
+    TRY(s24i_check_integers(ctx, src));
     TRY(weight_new(&w, ctx, device, src, stream));
     GIVE(out, w, s24_device_integers_destroy, upload(w, ctx, src));
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The 4-bit codes: which one stands for a set of non-zeros, and which ones are legal. */
+#include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "format/format.h"
 
 /* By the mask of non-zeros; sets of three and four, which no caller passes, keep the first two. */
@@ -43,4 +46,21 @@ int s24i_codes_are_legal(const uint8_t *indices, int64_t rows, int64_t k, s24i_f
         }
     }
     return 1;
+}
+
+s24_status s24i_check_integers(s24_ctx *ctx, const s24_quantized *q)
+{
+    const int64_t stride = (q->cols + q->group - 1) / q->group;
+    s24i_find find;
+    REQUIRE(ctx, !q->indices || s24i_codes_are_legal(q->indices, q->rows, q->cols, &find),
+            S24_ERROR_FORMAT,
+            "the indices of row %" PRId64 ", column %" PRId64 " (group %" PRId64
+            ") are not a legal 2:4 code",
+            find.row, find.col, find.col / 4);
+    for (int64_t i = 0; i < q->rows * stride; i++)
+        REQUIRE(ctx, isfinite(q->scales[i]) && q->scales[i] >= 0, S24_ERROR_FORMAT,
+                "the scale of row %" PRId64 ", column %" PRId64
+                " is %g; expected a finite number that is not negative",
+                i / stride, i % stride * q->group, (double)q->scales[i]);
+    return S24_OK;
 }

@@ -51,6 +51,9 @@ void s24i_unpack_row(void *dst, s24_dtype dst_dtype, const void *values, s24_dty
                      const uint8_t *indices, int64_t k);
 /* 1 if every code of the matrix is legal and unused bits are zero; else 0 and the place. */
 int s24i_codes_are_legal(const uint8_t *indices, int64_t rows, int64_t k, s24i_find *find);
+/* Codes (NULL: of a dense matrix) must be legal, scales of `group` columns finite and not negative.
+   FORMAT names row and column. */
+s24_status s24i_check_integers(s24_ctx *ctx, const s24_quantized *q);
 
 /*
  * PyTorch's CUTLASS metadata, row by row of a matrix [rows, k] of a 16-bit or 8-bit dtype. Words

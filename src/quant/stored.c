@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Quantised matrices from and to the form of docs/format.md, section 3: integers of 4 bits two a
    byte. */
-#include <math.h>
 #include <string.h>
 
 #include "op/op.h"
@@ -42,18 +41,11 @@ static s24_status check(s24_ctx *ctx, const s24_quantized *from, int dense)
 /* The copies are checked, not the source: the caller's memory may be a file that changes. */
 static s24_status check_copies(s24_ctx *ctx, const s24i_storage *s)
 {
-    const int64_t stride = s24i_scales_stride(s);
-    s24i_find find;
-    REQUIRE(ctx, s24i_codes_are_legal(s->indices, s->rows, s->cols, &find), S24_ERROR_FORMAT,
-            "the indices of row %" PRId64 ", column %" PRId64 " (group %" PRId64
-            ") are not a legal 2:4 code",
-            find.row, find.col, find.col / 4);
-    for (int64_t i = 0; i < s->rows * stride; i++)
-        REQUIRE(ctx, isfinite(s->scales[i]) && s->scales[i] >= 0, S24_ERROR_FORMAT,
-                "the scale of row %" PRId64 ", column %" PRId64
-                " is %g; expected a finite number that is not negative",
-                i / stride, i % stride * s->group, (double)s->scales[i]);
-    return S24_OK;
+    return s24i_check_integers(ctx, &(s24_quantized){.rows = s->rows,
+                                                     .cols = s->cols,
+                                                     .group = s->group,
+                                                     .indices = s->indices,
+                                                     .scales = s->scales});
 }
 
 s24_status s24_matrix_from_quantized(s24_matrix **out, s24_ctx *ctx, const s24_quantized *from)

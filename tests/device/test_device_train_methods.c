@@ -116,7 +116,7 @@ static void test_scales(void **state)
         DO(&g, extra, .rows = m.rows, .cols = m.cols, .gradients = gradients, .g = slope.there,
            .w = m.from.there, .extra = scales.there);
         expect(&g, "gradients of scales", gradients, 1, sums, 2 * m.rows, 1e-5);
-        expect(&g, "gradients behind scales", slope.there, 1, slopes, m.count, 1e-7);
+        expect(&g, "gradients after scales", slope.there, 1, slopes, m.count, 1e-7);
         free(keep);
         free(runs);
         free(slopes);
