@@ -277,14 +277,5 @@ int bench_attention(cli_app *cli, const bench_attention_plan *plan)
     int code = parse_shapes(cli, shapes, &count, plan->shapes);
     if (code == CLI_OK) code = gpu_open(&b);
     if (code == CLI_OK) code = run_shapes(&b, plan, shapes, count, rows);
-    if (b.driver.handle) gpu_driver_close(&b.driver);
-    if (code != CLI_OK || !cli->json) {
-        json_decref(rows);
-        return code;
-    }
-    json_t *object = cli_json();
-    bench_json_machine(cli, object);
-    json_object_set_new(object, "gpu", json_string(s24_device_text(b.device)));
-    json_object_set_new(object, "rows", rows);
-    return cli_json_print(cli, object);
+    return gpu_close(&b, rows, code);
 }

@@ -170,6 +170,20 @@ int gpu_open(gpu_bench *b)
     return cli_fail(b->cli, CLI_UNSUPPORTED, "CUDA's driver cannot be used for timing");
 }
 
+int gpu_close(gpu_bench *b, json_t *rows, int code)
+{
+    if (b->driver.handle) gpu_driver_close(&b->driver);
+    if (code != CLI_OK || !b->cli->json) {
+        json_decref(rows);
+        return code;
+    }
+    json_t *object = cli_json();
+    bench_json_machine(b->cli, object);
+    json_object_set_new(object, "gpu", json_string(s24_device_text(b->device)));
+    json_object_set_new(object, "rows", rows);
+    return cli_json_print(b->cli, object);
+}
+
 int bench_gpu_products(cli_app *cli, bench_table *table, const bench_plan *plan, const char *list)
 {
     gpu_bench *b = calloc(1, sizeof *b);

@@ -118,6 +118,9 @@ double gpu_median(const gpu_contestant *who, int64_t rounds);
 /* Opens the device, and the driver that times it; the latter is the caller's to close where it has
    a handle. */
 int gpu_open(gpu_bench *b);
+/* Closes the driver and takes the rows: prints them for --json where `code` is CLI_OK. Returns
+   `code`, or why they cannot be printed. */
+int gpu_close(gpu_bench *b, json_t *rows, int code);
 
 /* ---- device memory of what is timed: bench_gpu_cell.c ---------------------------------------- */
 

@@ -273,14 +273,5 @@ int bench_train_gpu(cli_app *cli, const bench_train_plan *plan, const bench_shap
         if (code == CLI_OK) code = measure(&l, plan, rows);
         free_layer(&l);
     }
-    if (b.driver.handle) gpu_driver_close(&b.driver);
-    if (code != CLI_OK || !cli->json) {
-        json_decref(rows);
-        return code;
-    }
-    json_t *object = cli_json();
-    bench_json_machine(cli, object);
-    json_object_set_new(object, "gpu", json_string(s24_device_text(b.device)));
-    json_object_set_new(object, "rows", rows);
-    return cli_json_print(cli, object);
+    return gpu_close(&b, rows, code);
 }
