@@ -16,6 +16,8 @@
 
 /* Columns of a packed right operand are padded to this many floats: the widest vector. */
 #define S24I_VEC_PAD 16
+/* Columns of tokens that meet integers of 4 bits are padded to a multiple of this many. */
+#define S24I_VEC_SPLIT 128
 
 /* Two bf16, the one of the lower address first: a word that is only moved and multiplied. */
 typedef int32_t __attribute__((may_alias)) s24i_pair;
@@ -38,7 +40,7 @@ typedef struct s24i_product {
 typedef struct s24i_integer_product {
     float *y;
     int64_t ldy;
-    const float *x; /* of 4 bits a row's even columns first, then its odd ones */
+    const float *x; /* of 4 bits as integer_split leaves it */
     int64_t ldx;
     const s24_quantized *w;
     int64_t first, rows, m;

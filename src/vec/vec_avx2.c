@@ -39,16 +39,14 @@ typedef __m256 vec;
 #define V_WIDEN_HALF(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 /* 1 in the lanes whose bit is set, else 0. */
 #define V_BITS(bits) bits8(bits)
-/* Integers of WIDTH bytes; of 4 bits the low ones and the high ones. */
+/* Integers of WIDTH bytes. */
 #define V_LOAD_I8(p)                                                                               \
     _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p))))
-#define V_LOAD_I4(low, high, p)                                                                    \
-    do {                                                                                           \
-        const __m256i bytes_ =                                                                     \
-            _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p)));             \
-        (low) = _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(bytes_, 28), 28));          \
-        (high) = _mm256_cvtepi32_ps(_mm256_srai_epi32(bytes_, 4));                                 \
-    } while (0)
+/* Words, and the n-th 4 bits of each as an integer. */
+typedef __m256i word_vec;
+#define V_WORDS(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define V_NIBBLES(w, n)                                                                            \
+    _mm256_cvtepi32_ps(_mm256_srai_epi32((n) == 7 ? w : _mm256_slli_epi32(w, 28 - 4 * (n)), 28))
 #define TILE_ROWS_WIDE 6 /* 6 rows × 2 vectors = 12 sums, 2 columns of b, one broadcast */
 #define TILE_VECS_WIDE 2
 #define TILE_ROWS_SLIM 12 /* 12 × 1 */

@@ -37,15 +37,13 @@ typedef __m512 vec;
 /* Integers of WIDTH bytes; of 4 bits the low ones and the high ones, by a table. */
 #define V_LOAD_I8(p)                                                                               \
     _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))))
-#define V_LOAD_I4(low, high, p)                                                                    \
-    do {                                                                                           \
-        const __m512 table_ =                                                                      \
-            _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);                \
-        const __m512i bytes_ =                                                                     \
-            _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p)));             \
-        (low) = _mm512_permutexvar_ps(bytes_, table_);                                             \
-        (high) = _mm512_permutexvar_ps(_mm512_srli_epi32(bytes_, 4), table_);                      \
-    } while (0)
+/* Words, and the n-th 4 bits of each as an integer. */
+typedef __m512i word_vec;
+#define V_WORDS(p) _mm512_loadu_si512((const void *)(p))
+#define V_NIBBLES(w, n)                                                                            \
+    _mm512_permutexvar_ps(_mm512_srli_epi32(w, 4 * (n)),                                           \
+                          _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1))
+#define V_SET_HALVES(low, high) _mm512_mask_blend_ps(0xff00, V_SET(low), V_SET(high))
 /* m·2^n for whole n; 0 below −126. */
 #define V_SCALE2(m, n)                                                                             \
     _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ), m, n)

@@ -38,15 +38,12 @@ typedef uint32_t uvec __attribute__((vector_size(16)));
 #define V_WIDEN(p) widen4(p)
 /* Neighbours of f16 as f32. */
 #define V_WIDEN_HALF(p) halves4(p)
-/* Integers of WIDTH bytes; of 4 bits the low ones and the high ones. */
+/* Integers of WIDTH bytes. */
 #define V_LOAD_I8(p) bytes4(p)
-#define V_LOAD_I4(low, high, p)                                                                    \
-    do {                                                                                           \
-        (low) = (vec){(float)low_of((p)[0]), (float)low_of((p)[1]), (float)low_of((p)[2]),         \
-                      (float)low_of((p)[3])};                                                      \
-        (high) = (vec){(float)high_of((p)[0]), (float)high_of((p)[1]), (float)high_of((p)[2]),     \
-                       (float)high_of((p)[3])};                                                    \
-    } while (0)
+/* Words, and the n-th 4 bits of each as an integer. */
+typedef uvec word_vec;
+#define V_WORDS(p)      words4(p)
+#define V_NIBBLES(w, n) __builtin_convertvector((ivec)((w) << (28 - 4 * (n))) >> 28, vec)
 /* 1 in the lanes whose bit is set, else 0. */
 #define V_BITS(bits)   bits4(bits)
 #define TILE_ROWS_WIDE 4 /* 4 rows × 2 vectors = 8 sums of the 16 registers a baseline has */
@@ -54,6 +51,13 @@ typedef uint32_t uvec __attribute__((vector_size(16)));
 #define TILE_ROWS_SLIM 8
 #define TILE_VECS_SLIM 1
 #define HAVE_AVX2      0
+
+static inline uvec words4(const void *p)
+{
+    uvec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
 
 static inline vec load4(const float *p)
 {

@@ -14,7 +14,8 @@ typedef struct sample {
     uint8_t values[N * MOST_K];
     float scales[N * MOST_GROUPS];
     float x[M * MOST_K];     /* in the order of columns */
-    float given[M * MOST_K]; /* as the product wants it */
+    float given[M * MOST_K]; /* as the product wants it, rows of `ldx` */
+    int64_t ldx;
 } sample;
 
 static int integer_of(const s24_quantized *w, int64_t row, int64_t col)
@@ -31,13 +32,7 @@ static float scale_of(const s24_quantized *w, int64_t row, int64_t col)
     return w->scales[row * ((w->cols + w->group - 1) / w->group) + col / w->group];
 }
 
-/* Where the functions have a column. */
-static int64_t place(const s24_quantized *w, int64_t col)
-{
-    return w->bits == 8 ? col : col / 2 + (col % 2 ? w->cols / 2 : 0);
-}
-
-static void fill(sample *s, int bits, int64_t group, int64_t k)
+static void fill(const s24i_vec *vec, sample *s, int bits, int64_t group, int64_t k)
 {
     uint64_t seed = (uint64_t)(k + bits);
     s->w = (s24_quantized){N, k, bits, group, s->values, NULL, s->scales};
@@ -45,10 +40,14 @@ static void fill(sample *s, int bits, int64_t group, int64_t k)
         s->values[i] = (uint8_t)test_random(&seed);
     for (int i = 0; i < N * MOST_GROUPS; i++)
         s->scales[i] = i % 7 ? test_uniform(&seed) + 1.5f : 0;
-    for (int64_t i = 0; i < M * k; i++) {
+    s->ldx = bits == 4 ? (k + S24I_VEC_SPLIT - 1) / S24I_VEC_SPLIT * S24I_VEC_SPLIT : k;
+    for (int64_t i = 0; i < M * k; i++)
         s->x[i] = test_uniform(&seed);
-        s->given[i / k * k + place(&s->w, i % k)] = s->x[i];
-    }
+    for (int64_t t = 0; t < M; t++)
+        if (bits == 4)
+            vec->integer_split(s->given + t * s->ldx, s->x + t * k, k);
+        else
+            memcpy(s->given + t * k, s->x + t * k, (size_t)k * sizeof *s->x);
 }
 
 static void check_product(const s24i_vec *vec, const sample *s, int64_t first, int64_t rows,
@@ -58,7 +57,7 @@ static void check_product(const s24i_vec *vec, const sample *s, int64_t first, i
     const s24i_integer_product job = {.y = y,
                                       .ldy = N,
                                       .x = s->given,
-                                      .ldx = s->w.cols,
+                                      .ldx = s->ldx,
                                       .w = &s->w,
                                       .first = first,
                                       .rows = rows,
@@ -78,14 +77,17 @@ static void check_product(const s24i_vec *vec, const sample *s, int64_t first, i
         }
 }
 
+/* A widened row, put in the order that tokens are split in; zeros after it. */
 static void check_rows(const s24i_vec *vec, const sample *s)
 {
-    float row[MOST_K];
+    float row[MOST_K], want[MOST_K], split[MOST_K];
     for (int64_t r = 0; r < N; r++) {
         vec->integer_widen(row, &s->w, r);
         for (int64_t c = 0; c < s->w.cols; c++)
-            assert_true(row[place(&s->w, c)] ==
-                        scale_of(&s->w, r, c) * (float)integer_of(&s->w, r, c));
+            want[c] = scale_of(&s->w, r, c) * (float)integer_of(&s->w, r, c);
+        if (s->w.bits == 4) vec->integer_split(split, want, s->w.cols);
+        for (int64_t c = 0; c < s->ldx; c++)
+            assert_true(row[c] == (s->w.bits == 4 ? split : want)[c]);
     }
 }
 
@@ -100,7 +102,7 @@ static void integers(void **state)
         for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
             for (int bits = 4; bits <= 8; bits += 4)
                 for (int g = 0; g < 3; g++) {
-                    fill(s, bits, g ? 64 * g : widths[i], widths[i]);
+                    fill(vec, s, bits, g ? 64 * g : widths[i], widths[i]);
                     for (int64_t m = 1; m <= M; m++)
                         check_product(vec, s, 0, N, m);
                     check_product(vec, s, 3, 9, 5);

@@ -67,16 +67,24 @@ typedef struct job {
     const s24i_vec *vec;
     const float *x; /* as integer_product and integer_widen have columns */
     int64_t ldx;
+    int64_t k;     /* of x and of widened rows: of 4 bits padded */
     float *split;  /* [m, k] of 4 bits: x in that order */
     float *panels; /* of each thread two: rows, and their transpose */
 } job;
+
+/* Columns of x as the product has them. */
+static int64_t columns_of(const s24_quantized *w)
+{
+    return w->bits == 4 ? (w->cols + S24I_VEC_SPLIT - 1) / S24I_VEC_SPLIT * S24I_VEC_SPLIT
+                        : w->cols;
+}
 
 /* Of x in 4 bits first, then the panels of each thread. */
 static size_t work_bytes(const s24i_weight *weight, const s24_ctx *ctx, int64_t rows)
 {
     const s24_quantized *w = matrix_of(weight);
-    const int64_t split = w->bits == 4 ? rows * w->cols : 0;
-    const int64_t panels = rows > FEW ? 2 * PANEL * w->cols * s24_ctx_threads(ctx) : 0;
+    const int64_t k = columns_of(w), split = w->bits == 4 ? rows * k : 0;
+    const int64_t panels = rows > FEW ? 2 * PANEL * k * s24_ctx_threads(ctx) : 0;
     return (size_t)(split + panels) * sizeof(float);
 }
 
@@ -84,16 +92,10 @@ static void split_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const job *j = arg;
     const s24_dense *x = j->product->x;
-    const int64_t k = x->cols;
     (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        const float *from = (const float *)x->data + r * s24i_ld(x);
-        float *to = j->split + r * k;
-        for (int64_t i = 0; i < k / 2; i++) {
-            to[i] = from[2 * i];
-            to[i + k / 2] = from[2 * i + 1];
-        }
-    }
+    for (int64_t r = begin; r < end; r++)
+        j->vec->integer_split(j->split + r * j->k, (const float *)x->data + r * s24i_ld(x),
+                              x->cols);
 }
 
 /* Sums of tokens from `token` on and of rows of the weight from `row` on become outputs. */
@@ -132,7 +134,7 @@ static void few_range(void *arg, int64_t begin, int64_t end, int thread)
 static void many_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const job *j = arg;
-    const int64_t k = j->w->cols, m = j->product->x->rows;
+    const int64_t k = j->k, m = j->product->x->rows;
     float *wide = j->panels + 2 * thread * PANEL * k, *panel = wide + PANEL * k;
     for (int64_t p = begin; p < end; p++) {
         const int64_t first = p * PANEL, rows = s24i_min(PANEL, j->w->rows - first);
@@ -159,12 +161,13 @@ static void many_range(void *arg, int64_t begin, int64_t end, int thread)
 static s24_status run(const s24i_weight *weight, s24_ctx *ctx, const s24i_product_job *p)
 {
     const s24_quantized *w = matrix_of(weight);
-    const int64_t m = p->x->rows, split = w->bits == 4 ? m * w->cols : 0;
+    const int64_t m = p->x->rows, k = columns_of(w), split = w->bits == 4 ? m * k : 0;
     job j = {.product = p,
              .w = w,
              .vec = s24i_vec_find(s24_ctx_cpu(ctx)),
              .x = p->x->data,
              .ldx = s24i_ld(p->x),
+             .k = k,
              .split = p->work,
              .panels = (float *)p->work + split};
     REQUIRE(ctx, p->work_bytes >= work_bytes(weight, ctx, m), S24_ERROR_ARGUMENT,
@@ -173,7 +176,7 @@ static s24_status run(const s24i_weight *weight, s24_ctx *ctx, const s24i_produc
     if (split) {
         s24_ctx_parallel_for(ctx, m, split_range, &j);
         j.x = j.split;
-        j.ldx = w->cols;
+        j.ldx = k;
     }
     if (m <= FEW)
         s24_ctx_parallel_for(ctx, (w->rows + STEP - 1) / STEP, few_range, &j);
