@@ -11,6 +11,12 @@
  * Or all of it at once, a call back for each token:
  *
  *     s24_generate(session, ctx, cache, &prompts, &opts);
+ *
+ * Or texts that join and leave a running batch, as a server has them:
+ *
+ *     s24_generator_create(&generator, ctx, session, cache, &opts);
+ *     s24_generator_join(generator, ctx, text, ids, count, &how);
+ *     while (s24_generator_live(generator)) s24_generator_step(generator, ctx);
  */
 #ifndef SPARSE24_LANGUAGE_H
 #define SPARSE24_LANGUAGE_H
@@ -45,6 +51,11 @@ S24_API int64_t s24_cache_tokens(const s24_cache *cache, int64_t text);
 /* Forgets a text's tokens from `tokens` on; 0: all of them. Errors: ARGUMENT (there is no such
    text, or it has fewer tokens). */
 S24_API s24_status s24_cache_truncate(s24_cache *cache, s24_ctx *ctx, int64_t text, int64_t tokens);
+/* Text `to` becomes the first `tokens` of text `from`: what it had is forgotten, and their keys and
+   values are copied. Of itself a text keeps them. Errors: ARGUMENT (there is no such text, or
+   `from` has fewer tokens), those of the device. */
+S24_API s24_status s24_cache_copy(s24_cache *cache, s24_ctx *ctx, int64_t to, int64_t from,
+                                  int64_t tokens);
 
 /* Tokens that follow those of a cache. */
 typedef struct s24_extension {
@@ -146,6 +157,49 @@ typedef struct s24_generate_opts {
  */
 S24_API s24_status s24_generate(s24_session *session, s24_ctx *ctx, s24_cache *cache,
                                 const s24_batch *prompts, const s24_generate_opts *opts);
+
+/* Texts of a cache that go on together, a token of each in a pass, whoever came first. They join
+   and leave between passes. One thread at a time uses it. */
+typedef struct s24_generator s24_generator;
+
+typedef struct s24_generator_opts {
+    size_t size; /* sizeof(s24_generator_opts) */
+    /* Most tokens of prompts in a pass that also goes on with texts, so that these do not wait for
+       a long one; fewer than the session was made for. 0: texts wait until all prompts are seen. A
+       pass of prompts alone takes as many tokens as the session was made for. */
+    int64_t prompt_tokens;
+    int64_t likeliest; /* most that a text may ask to be told with each token; at most 1000 */
+} s24_generator_opts;
+
+/* A generator of a session and a cache, both of which must outlive it and which nobody else uses
+   meanwhile. What its texts need is allocated here: a row of logits and the ids of each text that
+   the cache has room for. Errors: UNSUPPORTED (a model that has no head for the next token),
+   ARGUMENT (an option out of range), MEMORY. */
+S24_API s24_status s24_generator_create(s24_generator **out, s24_ctx *ctx, s24_session *session,
+                                        s24_cache *cache, const s24_generator_opts *opts);
+S24_API void s24_generator_destroy(s24_generator *generator);
+/*
+ * A text of `count` ids (copied) goes on as text `text` of the cache, which has its beginning, as
+ * many tokens as s24_cache_tokens tells; at least one more is there. By options of its own, of
+ * which the first of `numbers` is its number, NULL: 0. Its tokens are told by opts->token, whose
+ * `prompt` is the text; what the options point to must stay until it has ended. A text's tokens are
+ * those of s24_generate for it alone: a choice depends on its logits, seed, number and index, and
+ * logits on what else is in a pass only by rounding (docs/numerics.md). Not to be called by
+ * `token`. Errors: ARGUMENT (an option out of range; a text that goes on already or is not the
+ * cache's; no id beyond the cache's, one out of the vocabulary, more than there is room for).
+ */
+S24_API s24_status s24_generator_join(s24_generator *generator, s24_ctx *ctx, int64_t text,
+                                      const int32_t *ids, int64_t count,
+                                      const s24_generate_opts *opts);
+/* Ends a text, which is in no further pass; the cache keeps its tokens. */
+S24_API void s24_generator_leave(s24_generator *generator, int64_t text);
+/* How many texts go on. */
+S24_API int64_t s24_generator_live(const s24_generator *generator);
+/* One pass, without an allocation: the newest token of each text that goes on, as far as the
+   session has room by turns, and tokens of prompts, the first to come first. Nothing where no text
+   goes on. Errors: NOT_FINITE, as s24_generate, and those of s24_session_extend, all of which end
+   every text; INTERRUPTED, which ends none. */
+S24_API s24_status s24_generator_step(s24_generator *generator, s24_ctx *ctx);
 
 /*
  * The ids with which the texts of a folder's model end: eos_token_id of generation_config.json,

@@ -301,6 +301,9 @@ static void test_generate(void **state)
     assert_true(counts[0] == 8 && counts[1] == 8);
     assert_int_equal(count_of(calls, "rms_norm dense pick end "), 1); /* one step's graph */
     assert_int_equal(count_of(calls, "pick "), 3); /* the prompts', the first step's, the graph's */
+    const int64_t there = s24_cache_tokens(cache, 0);
+    assert_ok(&l.env, s24_cache_copy(cache, l.env.ctx, 1, 0, there));
+    assert_int_equal(s24_cache_tokens(cache, 1), there);
     for (int b = 0; b < 2; b++)
         assert_ok(&l.env, s24_cache_truncate(cache, l.env.ctx, b, 0));
     opts.temperature = 1;

@@ -6,6 +6,7 @@
 #include "model/rotary.h"
 #include "run/cpu/attention.h"
 #include "run/gpu/gpu_cache.h"
+#include "sparse24/device.h"
 
 static s24_status check(s24_ctx *ctx, const s24_session *session, const s24_cache_opts *o)
 {
@@ -112,17 +113,63 @@ int64_t s24_cache_tokens(const s24_cache *cache, int64_t text)
     return cache && text >= 0 && text < cache->texts ? cache->counts[text] : 0;
 }
 
-s24_status s24_cache_truncate(s24_cache *cache, s24_ctx *ctx, int64_t text, int64_t tokens)
+static s24_status check_text(const s24_cache *cache, s24_ctx *ctx, int64_t text)
 {
     if (!ctx) return S24_ERROR_ARGUMENT;
     REQUIRE(ctx, cache, S24_ERROR_ARGUMENT, "cache is NULL");
     REQUIRE(ctx, text >= 0 && text < cache->texts, S24_ERROR_ARGUMENT,
             "the cache has no text %lld; 0 to %lld was expected", (long long)text,
             (long long)cache->texts - 1);
+    return S24_OK;
+}
+
+s24_status s24_cache_truncate(s24_cache *cache, s24_ctx *ctx, int64_t text, int64_t tokens)
+{
+    TRY(check_text(cache, ctx, text));
     REQUIRE(ctx, tokens >= 0 && tokens <= cache->counts[text], S24_ERROR_ARGUMENT,
             "text %lld of the cache has %lld tokens; it cannot be cut to %lld", (long long)text,
             (long long)cache->counts[text], (long long)tokens);
     cache->counts[text] = tokens;
+    return S24_OK;
+}
+
+/* Copies bytes within the keys and values. */
+static s24_status copy_bytes(const s24_cache *cache, s24_ctx *ctx, char *to, const char *from,
+                             size_t bytes)
+{
+    if (cache->model->device)
+        return s24_device_copy(ctx, cache->model->device, to, from, bytes, NULL);
+    memcpy(to, from, bytes);
+    return S24_OK;
+}
+
+/* The first tokens of a text take the place of another's, head by head. */
+static s24_status copy_rows(const s24_cache *cache, s24_ctx *ctx, int64_t to, int64_t from,
+                            int64_t tokens)
+{
+    const size_t row = (size_t)cache->d * s24_dtype_bytes(cache->dtype);
+    const size_t head = (size_t)cache->room * row, text = (size_t)cache->heads * head;
+    for (int64_t i = 0; i < 2 * cache->model->shape.layers; i++) {
+        char *first = s24i_cache_at(cache, i / 2, (int)(i % 2));
+        for (size_t h = 0; h < (size_t)cache->heads; h++)
+            TRY(copy_bytes(cache, ctx, first + (size_t)to * text + h * head,
+                           first + (size_t)from * text + h * head, (size_t)tokens * row));
+    }
+    return cache->model->device ? s24_device_wait(ctx, cache->model->device, NULL) : S24_OK;
+}
+
+s24_status s24_cache_copy(s24_cache *cache, s24_ctx *ctx, int64_t to, int64_t from, int64_t tokens)
+{
+    TRY(check_text(cache, ctx, to));
+    TRY(check_text(cache, ctx, from));
+    REQUIRE(ctx, tokens >= 0 && tokens <= cache->counts[from], S24_ERROR_ARGUMENT,
+            "text %lld of the cache has %lld tokens; its first %lld cannot be copied",
+            (long long)from, (long long)cache->counts[from], (long long)tokens);
+    if (to != from) {
+        cache->counts[to] = 0;
+        TRY(copy_rows(cache, ctx, to, from, tokens));
+    }
+    cache->counts[to] = tokens;
     return S24_OK;
 }
 
