@@ -6,7 +6,12 @@
 
 #include "serve/serve.h"
 
-enum { TOKENIZE_ROOM = 1 << 16, MOST_CONNECTIONS = 1 << 20, MOST_BODY = 1 << 30 };
+enum {
+    TOKENIZE_ROOM = 1 << 16,
+    MOST_CONNECTIONS = 1 << 20,
+    MOST_BODY = 1 << 30,
+    MOST_TEXTS = 4096
+};
 
 #define OPTION(name, type, field, argument, fallback, help)                                        \
     {                                                                                              \
@@ -25,6 +30,8 @@ static const cli_option options[] = {
            "MODEL."),
     OPTION("max-batch-tokens", CLI_COUNT, max_batch_tokens, "N", NULL,
            "Most tokens that a model runs at once. By default 4096, on a GPU 32768."),
+    OPTION("texts", CLI_COUNT, texts, "N", "8",
+           "Most texts that a language model goes on with at a time; others wait."),
     OPTION("queue", CLI_COUNT, queue, "N", "2048",
            "Most texts that wait for a model; a request that would be more is answered 429."),
     OPTION("max-body", CLI_COUNT, max_body, "BYTES", "2097152",
@@ -60,6 +67,7 @@ static int check_options(cli_app *cli, const struct serve_options *o)
         const char *name;
         int64_t value, most;
     } rows[] = {{"max-batch-tokens", o->max_batch_tokens, 1 << 20},
+                {"texts", o->texts, MOST_TEXTS},
                 {"queue", o->queue, 1 << 20},
                 {"max-body", o->max_body, MOST_BODY},
                 {"connections", o->connections, MOST_CONNECTIONS},

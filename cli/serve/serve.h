@@ -23,7 +23,7 @@ struct serve_options {
     cli_common common;
     const char *host, *port, *socket, *key_file, *documents, *dtype;
     const char *prompt_name, *document_prompt;
-    int64_t max_batch_tokens, queue, max_body, connections, timeout, max_tokens;
+    int64_t max_batch_tokens, queue, max_body, connections, timeout, max_tokens, texts;
 };
 
 /* ---- serve_text.c: answers as they grow ----------------------------------------------------- */
@@ -65,16 +65,19 @@ typedef struct serve_job {
 
 typedef struct serve_counts {
     int64_t texts, tokens, batches, truncated; /* since the start */
-    int64_t waiting_texts, waiting_tokens;
+    int64_t waiting_texts, waiting_tokens, running_texts;
     double busy; /* seconds */
 } serve_counts;
 
 enum { SERVE_ENDS = 64 /* ids that end a text */ };
-/* Holds what a language model needs; its queue has generations, which run one at a time. */
+/* Holds what a language model needs; its queue has generations, which join a running batch. */
 typedef struct serve_language {
     s24_model *model; /* NULL: it is an encoder */
     s24_session *session;
     s24_cache *cache;
+    s24_generator *generator;
+    struct serve_generation **slots; /* [slot_count] whose a text of the cache is; NULL: nobody's */
+    int64_t slot_count, running;     /* the worker's own */
     s24_tokenizer *tokenizer;
     s24_chat *chat; /* NULL: none is known */
     int32_t ends[SERVE_ENDS];
@@ -116,7 +119,9 @@ int serve_queue_add(serve_model *model, serve_job *job);
 void serve_queue_counts(serve_model *model, serve_counts *counts);
 /* Guesses when what waits will have been run, in whole seconds, at least 1. */
 int64_t serve_queue_seconds(serve_model *model);
-/* Runs the worker until the model ends and nothing waits. */
+/* Takes the job at the front. NULL: there is none; where the caller waits, the model ends, too. */
+serve_job *serve_queue_take(serve_model *model, int waits);
+/* Runs the worker of an encoder until the model ends and nothing waits. */
 void *serve_queue_work(void *model);
 struct serve_batch *serve_batch_create(const serve_model *model);
 void serve_batch_destroy(struct serve_batch *batch);

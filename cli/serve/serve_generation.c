@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Goes on with one prompt at a time, on a language model's worker: tokens become text as they come,
-   and of a stream events. */
+/* Goes on with prompts on a language model's worker: tokens become text as they come, and of a
+   stream events. */
 #include "serve/serve_language.h"
 
 #include <stdlib.h>
@@ -8,7 +8,11 @@
 
 #include "model_checks.h"
 
-enum { PASS_TOKENS = 2048 /* of a prompt's pass */, USUAL_TOKENS = 4096 /* of a text, at most */ };
+enum {
+    PASS_TOKENS = 512,  /* of prompts alone */
+    BESIDE_TOKENS = 64, /* of prompts next to texts that go on, which wait so long */
+    USUAL_TOKENS = 4096 /* of a text, at most */
+};
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
@@ -30,15 +34,36 @@ static void open_chat(serve_model *m)
         cli_note(&m->cli, "%s: no chat: %s", m->name, s24_ctx_error(m->cli.ctx));
 }
 
-static s24_status make_session(serve_model *m)
+/* Makes what runs `texts` at a time. */
+static s24_status make_session(serve_model *m, int64_t texts)
 {
-    const s24_cache_opts opts = {.size = sizeof opts, .texts = 1, .tokens = m->max_tokens};
+    const int64_t pass = m->max_tokens < PASS_TOKENS ? m->max_tokens : PASS_TOKENS;
+    const s24_cache_opts opts = {.size = sizeof opts, .texts = texts, .tokens = m->max_tokens};
+    const s24_generator_opts beside = {
+        .size = sizeof beside, .prompt_tokens = pass < BESIDE_TOKENS ? pass : BESIDE_TOKENS};
     serve_language *l = &m->language;
-    s24_status status =
-        s24_session_create(&l->session, m->cli.ctx, l->model,
-                           m->max_tokens < PASS_TOKENS ? m->max_tokens : PASS_TOKENS);
-    if (status == S24_OK) status = s24_cache_create(&l->cache, m->cli.ctx, l->session, &opts);
+    s24_ctx *ctx = m->cli.ctx;
+    s24_status status = s24_session_create(&l->session, ctx, l->model, pass + texts);
+    if (status == S24_OK) status = s24_cache_create(&l->cache, ctx, l->session, &opts);
+    if (status == S24_OK)
+        status = s24_generator_create(&l->generator, ctx, l->session, l->cache, &beside);
     return status;
+}
+
+static int open_slots(serve_model *m, const struct serve_options *o)
+{
+    serve_language *l = &m->language;
+    char bytes[32];
+    const int code = cli_status(&m->cli, make_session(m, o->texts));
+    if (code != CLI_OK) return code;
+    l->slots = calloc((size_t)o->texts, sizeof *l->slots);
+    if (!l->slots) return cli_fail(&m->cli, CLI_IO, "out of memory");
+    l->slot_count = o->texts;
+    cli_note(&m->cli, "%s: %lld %s of up to %lld tokens at a time, whose keys and values take %s",
+             m->name, (long long)o->texts, cli_plural(o->texts, "text", "texts"),
+             (long long)m->max_tokens,
+             cli_bytes(bytes, sizeof bytes, (double)s24_cache_bytes(l->cache)));
+    return CLI_OK;
 }
 
 int serve_language_open(serve_model *model, s24_checkpoint *checkpoint,
@@ -62,12 +87,14 @@ int serve_language_open(serve_model *model, s24_checkpoint *checkpoint,
     const int64_t most = o->max_tokens ? o->max_tokens : USUAL_TOKENS;
     model->max_tokens = most < model->info.positions ? most : model->info.positions;
     model->tokenizer = l->tokenizer;
-    return code == CLI_OK ? cli_status(cli, make_session(model)) : code;
+    return code == CLI_OK ? open_slots(model, o) : code;
 }
 
 void serve_language_close(serve_model *model)
 {
     serve_language *l = &model->language;
+    free(l->slots);
+    s24_generator_destroy(l->generator);
     s24_cache_destroy(l->cache);
     s24_session_destroy(l->session);
     s24_model_destroy(l->model);
@@ -82,6 +109,7 @@ serve_generation *serve_generation_create(serve_model *model)
     serve_generation *g = calloc(1, sizeof *g);
     if (!g) return NULL;
     g->model = model;
+    g->watched = -1;
     g->job.texts = 1;
     g->job.offsets = g->offsets;
     atomic_init(&g->users, 2);
@@ -100,6 +128,7 @@ void serve_generation_leave(serve_generation *generation)
     free(generation);
 }
 
+/* Adds a token to the text. Non-zero: it is the last. */
 static int take(void *user, const s24_new_token *token)
 {
     static const char *const ends[] = {
@@ -107,7 +136,6 @@ static int take(void *user, const s24_new_token *token)
     serve_generation *g = user;
     const s24_tokenizer *tokenizer = token->end == S24_END_STOP ? NULL : g->model->tokenizer;
     const int code = generate_text_add(&g->model->cli, &g->text, tokenizer, token->id, g->stop);
-    if (code != CLI_OK) snprintf(g->job.error, sizeof g->job.error, "the server is out of memory");
     if (!g->text.stopped) g->text.stopped = ends[token->end];
     if (g->stream && code == CLI_OK) {
         json_t *rest = generate_text_rest(&g->text, g->stop);
@@ -116,41 +144,61 @@ static int take(void *user, const s24_new_token *token)
         else
             json_decref(rest);
     }
-    return code != CLI_OK || g->text.stopped || atomic_load(&g->gone);
+    const int last = code != CLI_OK || g->text.stopped;
+    if (last) serve_generation_end(g, code == CLI_OK ? NULL : "the server is out of memory");
+    return last;
 }
 
-static s24_status go_on(serve_generation *g)
+static s24_status join(serve_generation *g)
 {
     serve_model *m = g->model;
     serve_language *l = &m->language;
-    const s24_batch batch = {.texts = 1, .offsets = g->offsets, .ids = g->job.ids};
     g->opts.size = sizeof g->opts;
     g->opts.stops = l->ends;
     g->opts.stop_count = l->end_count;
     g->opts.token = take;
     g->opts.user = g;
-    s24_status status = s24_cache_truncate(l->cache, m->cli.ctx, 0, 0);
-    if (status == S24_OK) status = s24_generate(l->session, m->cli.ctx, l->cache, &batch, &g->opts);
+    s24_status status = s24_cache_truncate(l->cache, m->cli.ctx, g->slot, 0);
+    if (status == S24_OK)
+        status = s24_generator_join(l->generator, m->cli.ctx, g->slot, g->job.ids, g->offsets[1],
+                                    &g->opts);
     return status;
 }
 
-void serve_generation_run(serve_generation *generation)
+static void count_running(serve_model *m, int64_t more)
+{
+    m->language.running += more;
+    pthread_mutex_lock(&m->lock);
+    m->counts.running_texts += more;
+    pthread_mutex_unlock(&m->lock);
+}
+
+void serve_generation_join(serve_generation *generation)
 {
     serve_generation *g = generation;
     serve_model *m = g->model;
+    serve_language *l = &m->language;
     const generate_prompts prompt = {
-        .tokenizer = m->language.tokenizer,
-        .batch = {.texts = 1, .offsets = g->offsets, .ids = g->job.ids}};
-    const double began = cli_seconds();
+        .tokenizer = l->tokenizer, .batch = {.texts = 1, .offsets = g->offsets, .ids = g->job.ids}};
+    for (g->slot = 0; l->slots[g->slot];)
+        g->slot++;
+    l->slots[g->slot] = g;
+    count_running(m, 1);
     const int code = generate_text_begin(&m->cli, &g->text, &prompt, 0);
-    if ((code != CLI_OK || go_on(g) != S24_OK) && !*g->job.error)
-        snprintf(g->job.error, sizeof g->job.error, "%s", s24_ctx_error(m->cli.ctx));
+    if (code != CLI_OK || join(g) != S24_OK) serve_generation_end(g, s24_ctx_error(m->cli.ctx));
+}
+
+void serve_generation_end(serve_generation *generation, const char *error)
+{
+    serve_generation *g = generation;
+    serve_model *m = g->model;
+    if (error) snprintf(g->job.error, sizeof g->job.error, "%s", error);
     if (!g->text.stopped) g->text.stopped = "stop";
+    m->language.slots[g->slot] = NULL;
+    count_running(m, -1);
     pthread_mutex_lock(&m->lock);
     m->counts.texts++;
     m->counts.tokens += g->offsets[1] + g->text.count;
-    m->counts.batches++;
-    m->counts.busy += cli_seconds() - began;
     pthread_mutex_unlock(&m->lock);
     g->job.ready(&g->job);
     serve_generation_leave(g);

@@ -163,6 +163,14 @@ static int enter(serve_request *r)
     return r->counted;
 }
 
+/* Lets the worker see whether the client of a whole text goes away while its connection sleeps. */
+static void watch(serve_request *r)
+{
+    const union MHD_ConnectionInfo *info =
+        r->server->mhd->get_connection_info(r->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (r->generation && info) r->generation->watched = (int)info->connect_fd;
+}
+
 /* Hands the job over. The connection sleeps before the worker can wake it, but for a stream, whose
    answer begins at once. */
 static void queue(serve_request *r)
@@ -173,6 +181,7 @@ static void queue(serve_request *r)
     job->ready = sleeps ? wake : end_stream;
     job->user = r;
     r->queued = sleeps;
+    if (sleeps) watch(r);
     if (sleeps) s->mhd->suspend_connection(r->connection);
     if (serve_queue_add(r->model, job)) return;
     if (r->generation) serve_generation_leave(r->generation); /* the worker's part */

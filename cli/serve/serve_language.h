@@ -12,6 +12,8 @@ typedef struct serve_generation {
     atomic_int users; /* of request and worker, who still have it */
     atomic_int gone;  /* the client is: nothing more is needed */
     int64_t offsets[2];
+    int64_t slot; /* its text of the model's cache */
+    int watched;  /* the descriptor of a client who says nothing until the answer is there; −1 */
     serve_model *model;
     s24_generate_opts opts;
     char *stop; /* NULL: none */
@@ -31,8 +33,12 @@ typedef struct serve_generation {
 /* Makes one for two users; NULL: memory ended. */
 serve_generation *serve_generation_create(serve_model *model);
 void serve_generation_leave(serve_generation *generation);
-/* Runs it, on the model's worker. */
-void serve_generation_run(serve_generation *generation);
+/* Joins the model's batch, or ends at once, on the model's worker. */
+void serve_generation_join(serve_generation *generation);
+/* Ends one that has no slot or gives it up: its text is what there is, or `error` (NULL: none). */
+void serve_generation_end(serve_generation *generation, const char *error);
+/* Runs the worker of a language model until it ends and nothing waits. */
+void *serve_generations_work(void *model);
 /* The object of a whole answer, or of a part of one; reason: why it ended, or NULL. */
 json_t *serve_generation_json(serve_generation *generation, json_t *text, const char *reason);
 /* Adds a part to the stream. */

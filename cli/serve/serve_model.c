@@ -106,7 +106,8 @@ int serve_model_documents(serve_model *model, const struct serve_options *o)
 
 int serve_model_start(serve_model *model)
 {
-    model->started = !pthread_create(&model->worker, NULL, serve_queue_work, model);
+    void *(*work)(void *) = model->language.model ? serve_generations_work : serve_queue_work;
+    model->started = !pthread_create(&model->worker, NULL, work, model);
     if (model->started) return CLI_OK;
     return cli_fail(&model->cli, CLI_IO, "no thread can be started for %s", model->path);
 }

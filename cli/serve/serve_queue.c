@@ -2,13 +2,13 @@
 /*
  * Lets requests wait for a model in the order in which they came, and runs them: the worker takes
  * as many texts from the front as fit a batch's tokens, whosever they are, and waits for nothing
- * else. Generations, and what a head reads, run a request at a time. What must stay true: the queue
- * is bounded, and every job that was taken becomes ready.
+ * else. What a head reads runs a request at a time. What must stay true: the queue is bounded, and
+ * every job that was taken becomes ready.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/serve_language.h"
+#include "serve/serve.h"
 
 enum { MOST_TEXTS = 1024 /* of a batch */ };
 
@@ -100,28 +100,48 @@ static int take_piece(serve_model *m, serve_job *job)
     return job->taken == job->texts;
 }
 
-/* Fills the batch from the front of the queue, in the lock. */
-static void form(serve_model *m)
+/* Waits until there is a job or the model ends, in the lock. 0: it ends, and nothing waits. */
+static int await(serve_model *m)
+{
+    while (!m->first && !m->ending)
+        pthread_cond_wait(&m->change, &m->lock);
+    return m->first != NULL;
+}
+
+static void drop_first(serve_model *m)
+{
+    m->first = m->first->next;
+    if (!m->first) m->last = &m->first;
+}
+
+/* Fills the batch from the front of the queue, once there is something. 0: the model ends. */
+static int form(serve_model *m)
 {
     struct serve_batch *b = m->batch;
     b->piece_count = b->texts = 0;
     b->offsets[0] = 0;
-    while (m->first && take_piece(m, m->first)) {
-        m->first = m->first->next;
-        if (!m->first) m->last = &m->first;
-    }
+    pthread_mutex_lock(&m->lock);
+    const int goes_on = await(m);
+    while (m->first && take_piece(m, m->first))
+        drop_first(m);
     m->counts.waiting_texts -= b->texts;
     m->counts.waiting_tokens -= b->offsets[b->texts];
+    pthread_mutex_unlock(&m->lock);
+    return goes_on;
 }
 
-/* Takes the job at the front, which runs alone, in the lock. */
-static serve_job *take_job(serve_model *m)
+serve_job *serve_queue_take(serve_model *model, int waits)
 {
+    serve_model *m = model;
+    pthread_mutex_lock(&m->lock);
+    if (waits) (void)await(m);
     serve_job *job = m->first;
-    m->first = job->next;
-    if (!m->first) m->last = &m->first;
-    m->counts.waiting_texts -= job->texts;
-    m->counts.waiting_tokens -= job->offsets[job->texts];
+    if (job) {
+        drop_first(m);
+        m->counts.waiting_texts -= job->texts;
+        m->counts.waiting_tokens -= job->offsets[job->texts];
+    }
+    pthread_mutex_unlock(&m->lock);
     return job;
 }
 
@@ -195,20 +215,12 @@ static void run_batch(serve_model *m)
 void *serve_queue_work(void *model)
 {
     serve_model *m = model;
-    for (;;) {
-        pthread_mutex_lock(&m->lock);
-        while (!m->first && !m->ending)
-            pthread_cond_wait(&m->change, &m->lock);
-        const int ends = !m->first;
-        serve_job *next = !ends && !m->batch ? take_job(m) : NULL;
-        if (!ends && !next) form(m);
-        pthread_mutex_unlock(&m->lock);
-        if (ends) return NULL;
-        if (!next)
+    serve_job *job;
+    if (m->classifies)
+        while ((job = serve_queue_take(m, 1)))
+            run_head(m, job);
+    else
+        while (form(m))
             run_batch(m);
-        else if (m->classifies)
-            run_head(m, next);
-        else
-            serve_generation_run((serve_generation *)next);
-    }
+    return NULL;
 }

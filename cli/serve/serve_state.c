@@ -68,6 +68,8 @@ static json_t *model_json(serve_model *m)
     json_object_set_new(object, "max_batch_tokens", json_integer(m->batch_tokens));
     json_object_set_new(object, "queue", json_integer(m->most_waiting));
     json_object_set_new(object, "waiting_texts", json_integer(c.waiting_texts));
+    json_object_set_new(object, "running_texts", json_integer(c.running_texts));
+    json_object_set_new(object, "cache_bytes", json_integer(s24_cache_bytes(m->language.cache)));
     json_object_set_new(object, "texts", json_integer(c.texts));
     json_object_set_new(object, "tokens", json_integer(c.tokens));
     json_object_set_new(object, "busy_seconds", cli_real(c.busy));
@@ -148,22 +150,19 @@ static void put_counts(serve_text *to, const serve_server *s)
 {
     static const struct {
         const char *name, *type;
-    } rows[] = {{"texts_total", "counter"},       {"tokens_total", "counter"},
-                {"batches_total", "counter"},     {"truncated_total", "counter"},
-                {"waiting_texts", "gauge"},       {"waiting_tokens", "gauge"},
-                {"busy_seconds_total", "counter"}};
+    } rows[] = {{"texts_total", "counter"},   {"tokens_total", "counter"},
+                {"batches_total", "counter"}, {"truncated_total", "counter"},
+                {"waiting_texts", "gauge"},   {"waiting_tokens", "gauge"},
+                {"running_texts", "gauge"},   {"busy_seconds_total", "counter"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         serve_printf(to, "# TYPE sparse24_%s %s\n", rows[i].name, rows[i].type);
         for (int64_t m = 0; m < s->model_count; m++) {
             serve_counts c;
             serve_queue_counts(&s->models[m], &c);
-            const double values[] = {(double)c.texts,
-                                     (double)c.tokens,
-                                     (double)c.batches,
-                                     (double)c.truncated,
-                                     (double)c.waiting_texts,
-                                     (double)c.waiting_tokens,
-                                     c.busy};
+            const double values[] = {(double)c.texts,         (double)c.tokens,
+                                     (double)c.batches,       (double)c.truncated,
+                                     (double)c.waiting_texts, (double)c.waiting_tokens,
+                                     (double)c.running_texts, c.busy};
             serve_printf(to, "sparse24_%s{model=\"", rows[i].name);
             put_label(to, s->models[m].name);
             serve_printf(to, "\"} %.15g\n", values[i]);

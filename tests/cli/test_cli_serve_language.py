@@ -14,6 +14,40 @@ import tiny_bert
 HI = [{"role": "user", "content": "Hi"}]
 
 
+LONG = "The quick brown fox jumps over the lazy dog, " * 4
+
+
+def request(body, path="/v1/completions"):
+    """The bytes of a request."""
+    sent = json.dumps(body).encode()
+    return (b"POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+            % (path.encode(), len(sent), sent))
+
+
+def metric(server, name, model="chat"):
+    line = next(line for line in server.good("/metrics").splitlines()
+                if line.startswith(f'sparse24_{name}{{model="{model}"}} '))
+    return float(line.split()[-1])
+
+
+def at_once(server, requests):
+    """What is read of connections whose requests all are there before the server looks."""
+    plain = [server.socket() for _ in requests]
+    server.process.send_signal(signal.SIGSTOP)
+    for one, sent in zip(plain, requests):
+        one.sendall(sent)
+    server.process.send_signal(signal.SIGCONT)
+    found = []
+    for one in plain:
+        with one:
+            text = b""
+            while more := one.recv(1 << 16):
+                text += more
+        head, _, body = text.partition(b"\r\n\r\n")
+        found.append((int(head.split()[1]), head, json.loads(body)))
+    return found
+
+
 def greedy(prompt=None, **more):
     body = {"temperature": 0, "max_tokens": 6, **more}
     return body if prompt is None else {"prompt": prompt, **body}
@@ -160,6 +194,69 @@ class Language(Scratch):
             self.assertEqual(list(whole), expected * 4)
             texts = ["".join(e["choices"][0]["text"] for e in events) for events in parts]
         self.assertEqual(texts, [e[0]["text"] for e in expected] * 4)
+
+    # ---- a running batch ---------------------------------------------------------------------
+
+    def test_texts_run_together_and_stay_their_own(self):
+        server = self.serve("chat", "--texts", "3")
+        bodies = [{"prompt": prompt, "max_tokens": 40, "seed": seed, **how}
+                  for seed, prompt in enumerate(("a", LONG, "bc", LONG[7:150]), 1)
+                  for how in ({"temperature": 0}, {"top_k": 40, "repetition_penalty": 1.2})]
+        alone = [server.good("/v1/completions", body) for body in bodies]
+        for _ in range(20):
+            batches, tokens = metric(server, "batches_total"), metric(server, "tokens_total")
+            found = at_once(server, [request(body) for body in bodies])
+            for (status, _, value), expected in zip(found, alone):
+                self.assertEqual((status, value["choices"], value["usage"]),
+                                 (200, expected["choices"], expected["usage"]))
+            batches = metric(server, "batches_total") - batches
+            self.assertEqual(metric(server, "tokens_total") - tokens,
+                             sum(value["usage"]["total_tokens"] for value in alone))
+            if batches < 40 * len(bodies):
+                break
+        self.assertLess(batches, 40 * len(bodies))  # of texts one after the other
+        self.assertEqual(metric(server, "running_texts"), 0)
+        self.assertEqual(metric(server, "waiting_texts"), 0)
+
+    def test_a_client_who_went_away_is_not_answered(self):
+        server = self.serve("chat", "--texts", "1")
+        whole = server.good("/v1/completions", greedy("a"))
+        for stream in (False, True):
+            plain, tokens = server.socket(), metric(server, "tokens_total")
+            server.process.send_signal(signal.SIGSTOP)
+            plain.sendall(request(greedy(LONG, max_tokens=40, stream=stream)))
+            plain.close()
+            server.process.send_signal(signal.SIGCONT)
+            self.assertEqual(server.good("/v1/completions", greedy("a"))["choices"],
+                             whole["choices"])
+            if not stream:  # whose first events find nobody
+                self.assertLess(metric(server, "tokens_total") - tokens, len(LONG) + 40)
+            self.assertEqual(metric(server, "running_texts"), 0)
+
+    def test_what_does_not_fit(self):
+        server = self.serve("chat", "--texts", "1", "--queue", "2", "--max-tokens", "200")
+        self.assertIn("chat: 1 text of up to 200 tokens at a time, whose keys and values take",
+                      (self.folder / "log").read_text())
+        cache = server.good("/info")["models"][0]["cache_bytes"]
+        other = self.serve("chat", "--texts", "3", "--max-tokens", "200")
+        self.assertEqual(other.good("/info")["models"][0]["cache_bytes"], 3 * cache)
+        status, _, value = server.ask("/v1/completions", greedy("a" * 201))
+        self.assertEqual((status, value["error"]["param"]), (422, "prompt"))
+        # The text ends where the cache does.
+        whole = server.good("/v1/completions", greedy("a" * 190, max_tokens=100))
+        self.assertEqual(whole["usage"]["completion_tokens"], 11)
+        body = greedy("a", max_tokens=150)
+        expected = server.good("/v1/completions", body)["choices"]
+        for _ in range(20):
+            found = at_once(server, [request(body)] * 12)
+            for status, head, value in found:
+                self.assertEqual(value.get("choices", expected), expected)
+                self.assertEqual(status == 429, b"Retry-After" in head)
+            codes = {status for status, _, _ in found}
+            self.assertLessEqual(codes, {200, 429})
+            if 429 in codes:
+                break
+        self.assertEqual(codes, {200, 429})
 
     def test_sigterm_ends_a_stream_that_was_taken(self):
         server = self.serve("chat", "--threads", "1")
