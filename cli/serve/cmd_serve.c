@@ -32,6 +32,11 @@ static const cli_option options[] = {
            "Most tokens that a model runs at once. By default 4096, on a GPU 32768."),
     OPTION("texts", CLI_COUNT, texts, "N", "8",
            "Most texts that a language model goes on with at a time; others wait."),
+    OPTION("prefixes", CLI_COUNT, prefixes, "N", "4",
+           "Texts that stay in a language model's cache when they have ended, beyond those that go "
+           "on: a prompt that begins as one of them does takes that over."),
+    OPTION("no-prefixes", CLI_FLAG, no_prefixes, NULL, NULL,
+           "Keep none, and compute every prompt from its beginning."),
     OPTION("queue", CLI_COUNT, queue, "N", "2048",
            "Most texts that wait for a model; a request that would be more is answered 429."),
     OPTION("max-body", CLI_COUNT, max_body, "BYTES", "2097152",
@@ -50,6 +55,7 @@ static const cli_option options[] = {
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule rules[] = {{CLI_NOT_WITH, "socket", "host port", NULL},
+                                 {CLI_NOT_WITH, "no-prefixes", "prefixes", NULL},
                                  {CLI_ONLY_WITH, "document-prompt", "documents", NULL},
                                  {CLI_ONE_OF, NULL, NULL, NULL}};
 
@@ -68,6 +74,7 @@ static int check_options(cli_app *cli, const struct serve_options *o)
         int64_t value, most;
     } rows[] = {{"max-batch-tokens", o->max_batch_tokens, 1 << 20},
                 {"texts", o->texts, MOST_TEXTS},
+                {"prefixes", o->prefixes, MOST_TEXTS},
                 {"queue", o->queue, 1 << 20},
                 {"max-body", o->max_body, MOST_BODY},
                 {"connections", o->connections, MOST_CONNECTIONS},

@@ -24,6 +24,8 @@ struct serve_options {
     const char *host, *port, *socket, *key_file, *documents, *dtype;
     const char *prompt_name, *document_prompt;
     int64_t max_batch_tokens, queue, max_body, connections, timeout, max_tokens, texts;
+    int64_t prefixes;
+    int no_prefixes;
 };
 
 /* ---- serve_text.c: answers as they grow ----------------------------------------------------- */
@@ -66,18 +68,29 @@ typedef struct serve_job {
 typedef struct serve_counts {
     int64_t texts, tokens, batches, truncated; /* since the start */
     int64_t waiting_texts, waiting_tokens, running_texts;
-    double busy; /* seconds */
+    int64_t prefix_texts, prefix_tokens; /* that a prompt found in the cache, since the start */
+    double busy;                         /* seconds */
 } serve_counts;
 
 enum { SERVE_ENDS = 64 /* ids that end a text */ };
+
+/* A text of a language model's cache, which stays when it has ended for prompts that begin so. */
+typedef struct serve_slot {
+    struct serve_generation *generation; /* whose it is; NULL: nobody's */
+    int32_t *ids;                        /* [max_tokens + 1], of which the cache has the first */
+    int64_t count;
+    uint64_t used; /* when last, by the model's clock; 0: never */
+} serve_slot;
+
 /* Holds what a language model needs; its queue has generations, which join a running batch. */
 typedef struct serve_language {
     s24_model *model; /* NULL: it is an encoder */
     s24_session *session;
     s24_cache *cache;
     s24_generator *generator;
-    struct serve_generation **slots; /* [slot_count] whose a text of the cache is; NULL: nobody's */
-    int64_t slot_count, running;     /* the worker's own */
+    serve_slot *slots; /* [slot_count], the worker's own as what follows */
+    int64_t slot_count, most_running, running;
+    uint64_t clock;
     s24_tokenizer *tokenizer;
     s24_chat *chat; /* NULL: none is known */
     int32_t ends[SERVE_ENDS];

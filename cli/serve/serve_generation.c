@@ -50,19 +50,17 @@ static s24_status make_session(serve_model *m, int64_t texts)
     return status;
 }
 
-static int open_slots(serve_model *m, const struct serve_options *o)
+static int open_batch(serve_model *m, const struct serve_options *o)
 {
-    serve_language *l = &m->language;
     char bytes[32];
-    const int code = cli_status(&m->cli, make_session(m, o->texts));
+    int code = serve_slots_create(m, o);
+    if (code == CLI_OK) code = cli_status(&m->cli, make_session(m, m->language.slot_count));
     if (code != CLI_OK) return code;
-    l->slots = calloc((size_t)o->texts, sizeof *l->slots);
-    if (!l->slots) return cli_fail(&m->cli, CLI_IO, "out of memory");
-    l->slot_count = o->texts;
-    cli_note(&m->cli, "%s: %lld %s of up to %lld tokens at a time, whose keys and values take %s",
+    cli_note(&m->cli,
+             "%s: %lld %s of up to %lld tokens at a time, %lld kept; keys and values take up to %s",
              m->name, (long long)o->texts, cli_plural(o->texts, "text", "texts"),
-             (long long)m->max_tokens,
-             cli_bytes(bytes, sizeof bytes, (double)s24_cache_bytes(l->cache)));
+             (long long)m->max_tokens, (long long)(m->language.slot_count - o->texts),
+             cli_bytes(bytes, sizeof bytes, (double)s24_cache_bytes(m->language.cache)));
     return CLI_OK;
 }
 
@@ -87,13 +85,13 @@ int serve_language_open(serve_model *model, s24_checkpoint *checkpoint,
     const int64_t most = o->max_tokens ? o->max_tokens : USUAL_TOKENS;
     model->max_tokens = most < model->info.positions ? most : model->info.positions;
     model->tokenizer = l->tokenizer;
-    return code == CLI_OK ? open_slots(model, o) : code;
+    return code == CLI_OK ? open_batch(model, o) : code;
 }
 
 void serve_language_close(serve_model *model)
 {
     serve_language *l = &model->language;
-    free(l->slots);
+    serve_slots_free(model);
     s24_generator_destroy(l->generator);
     s24_cache_destroy(l->cache);
     s24_session_destroy(l->session);
@@ -136,6 +134,7 @@ static int take(void *user, const s24_new_token *token)
     serve_generation *g = user;
     const s24_tokenizer *tokenizer = token->end == S24_END_STOP ? NULL : g->model->tokenizer;
     const int code = generate_text_add(&g->model->cli, &g->text, tokenizer, token->id, g->stop);
+    serve_slots_add(g->model, g->slot, token->id);
     if (!g->text.stopped) g->text.stopped = ends[token->end];
     if (g->stream && code == CLI_OK) {
         json_t *rest = generate_text_rest(&g->text, g->stop);
@@ -158,11 +157,8 @@ static s24_status join(serve_generation *g)
     g->opts.stop_count = l->end_count;
     g->opts.token = take;
     g->opts.user = g;
-    s24_status status = s24_cache_truncate(l->cache, m->cli.ctx, g->slot, 0);
-    if (status == S24_OK)
-        status = s24_generator_join(l->generator, m->cli.ctx, g->slot, g->job.ids, g->offsets[1],
-                                    &g->opts);
-    return status;
+    return s24_generator_join(l->generator, m->cli.ctx, g->slot, g->job.ids, g->offsets[1],
+                              &g->opts);
 }
 
 static void count_running(serve_model *m, int64_t more)
@@ -180,12 +176,11 @@ void serve_generation_join(serve_generation *generation)
     serve_language *l = &m->language;
     const generate_prompts prompt = {
         .tokenizer = l->tokenizer, .batch = {.texts = 1, .offsets = g->offsets, .ids = g->job.ids}};
-    for (g->slot = 0; l->slots[g->slot];)
-        g->slot++;
-    l->slots[g->slot] = g;
+    s24_status status = serve_slots_take(m, g);
     count_running(m, 1);
     const int code = generate_text_begin(&m->cli, &g->text, &prompt, 0);
-    if (code != CLI_OK || join(g) != S24_OK) serve_generation_end(g, s24_ctx_error(m->cli.ctx));
+    if (status == S24_OK) status = join(g);
+    if (code != CLI_OK || status != S24_OK) serve_generation_end(g, s24_ctx_error(m->cli.ctx));
 }
 
 void serve_generation_end(serve_generation *generation, const char *error)
@@ -194,7 +189,7 @@ void serve_generation_end(serve_generation *generation, const char *error)
     serve_model *m = g->model;
     if (error) snprintf(g->job.error, sizeof g->job.error, "%s", error);
     if (!g->text.stopped) g->text.stopped = "stop";
-    m->language.slots[g->slot] = NULL;
+    serve_slots_give(m, g->slot);
     count_running(m, -1);
     pthread_mutex_lock(&m->lock);
     m->counts.texts++;

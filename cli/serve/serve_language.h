@@ -45,6 +45,18 @@ json_t *serve_generation_json(serve_generation *generation, json_t *text, const 
 void serve_stream_put(serve_generation *generation, json_t *event);
 void serve_stream_end(serve_generation *generation);
 
+/* ---- serve_slots.c: texts of the cache, and beginnings in common ----------------------------- */
+
+int serve_slots_create(serve_model *model, const struct serve_options *o);
+void serve_slots_free(serve_model *model);
+/* Gives the generation a slot that nobody has, the longest unused one, whose text of the cache is
+   then the longest beginning of its prompt that any text has, or empty. */
+s24_status serve_slots_take(serve_model *model, serve_generation *generation);
+/* Adds a new token to the text of a slot. */
+void serve_slots_add(serve_model *model, int64_t slot, int32_t id);
+/* Lets another have the slot. */
+void serve_slots_give(serve_model *model, int64_t slot);
+
 /* A language model with what it needs; release with serve_language_close, after an error too. */
 int serve_language_open(serve_model *model, s24_checkpoint *checkpoint,
                         const struct serve_options *o);

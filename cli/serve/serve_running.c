@@ -22,7 +22,7 @@ static void drop_gone(serve_model *m)
 {
     serve_language *l = &m->language;
     for (int64_t i = 0; i < l->slot_count; i++) {
-        serve_generation *g = l->slots[i];
+        serve_generation *g = l->slots[i].generation;
         if (!g || !is_gone(g)) continue;
         s24_generator_leave(l->generator, i);
         serve_generation_end(g, NULL);
@@ -34,7 +34,8 @@ static void end_all(serve_model *m)
 {
     serve_language *l = &m->language;
     for (int64_t i = 0; i < l->slot_count; i++)
-        if (l->slots[i]) serve_generation_end(l->slots[i], s24_ctx_error(m->cli.ctx));
+        if (l->slots[i].generation)
+            serve_generation_end(l->slots[i].generation, s24_ctx_error(m->cli.ctx));
 }
 
 static void step(serve_model *m)
@@ -52,7 +53,7 @@ void *serve_generations_work(void *model)
     const serve_language *l = &((serve_model *)model)->language;
     for (;;) {
         serve_job *job = NULL;
-        while (l->running < l->slot_count && (job = serve_queue_take(model, !l->running)))
+        while (l->running < l->most_running && (job = serve_queue_take(model, !l->running)))
             serve_generation_join((serve_generation *)job);
         if (!l->running) return NULL;
         drop_gone(model);

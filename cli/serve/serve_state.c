@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The routes that tell how the server does, and the page. */
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "serve/serve.h"
@@ -146,27 +148,50 @@ static void put_label(serve_text *to, const char *value)
     }
 }
 
+static void put_name(serve_text *to, const char *name, const serve_model *model)
+{
+    serve_printf(to, "sparse24_%s{model=\"", name);
+    put_label(to, model->name);
+    serve_puts(to, "\"} ");
+}
+
+#define COUNT(name)                                                                                \
+    {                                                                                              \
+#name "_total", "counter", offsetof(serve_counts, name)                                    \
+    }
+#define GAUGE(name)                                                                                \
+    {                                                                                              \
+#name, "gauge", offsetof(serve_counts, name)                                               \
+    }
 static void put_counts(serve_text *to, const serve_server *s)
 {
     static const struct {
         const char *name, *type;
-    } rows[] = {{"texts_total", "counter"},   {"tokens_total", "counter"},
-                {"batches_total", "counter"}, {"truncated_total", "counter"},
-                {"waiting_texts", "gauge"},   {"waiting_tokens", "gauge"},
-                {"running_texts", "gauge"},   {"busy_seconds_total", "counter"}};
+        size_t place; /* of an int64_t of serve_counts */
+    } rows[] = {COUNT(texts),         COUNT(tokens),        COUNT(batches),
+                COUNT(truncated),     GAUGE(waiting_texts), GAUGE(waiting_tokens),
+                GAUGE(running_texts), COUNT(prefix_texts),  COUNT(prefix_tokens)};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         serve_printf(to, "# TYPE sparse24_%s %s\n", rows[i].name, rows[i].type);
         for (int64_t m = 0; m < s->model_count; m++) {
             serve_counts c;
             serve_queue_counts(&s->models[m], &c);
-            const double values[] = {(double)c.texts,         (double)c.tokens,
-                                     (double)c.batches,       (double)c.truncated,
-                                     (double)c.waiting_texts, (double)c.waiting_tokens,
-                                     (double)c.running_texts, c.busy};
-            serve_printf(to, "sparse24_%s{model=\"", rows[i].name);
-            put_label(to, s->models[m].name);
-            serve_printf(to, "\"} %.15g\n", values[i]);
+            put_name(to, rows[i].name, &s->models[m]);
+            int64_t value;
+            memcpy(&value, (const char *)&c + rows[i].place, sizeof value);
+            serve_printf(to, "%lld\n", (long long)value);
         }
+    }
+}
+
+static void put_busy(serve_text *to, const serve_server *s)
+{
+    serve_puts(to, "# TYPE sparse24_busy_seconds_total counter\n");
+    for (int64_t m = 0; m < s->model_count; m++) {
+        serve_counts c;
+        serve_queue_counts(&s->models[m], &c);
+        put_name(to, "busy_seconds_total", &s->models[m]);
+        serve_printf(to, "%.15g\n", c.busy);
     }
 }
 
@@ -175,6 +200,7 @@ void serve_metrics(serve_request *r)
     put_requests(&r->answer, r->server);
     put_seconds(&r->answer, r->server);
     put_counts(&r->answer, r->server);
+    put_busy(&r->answer, r->server);
     serve_printf(&r->answer,
                  "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes %lld\n",
                  resident_bytes());

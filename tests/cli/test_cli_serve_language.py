@@ -235,11 +235,12 @@ class Language(Scratch):
 
     def test_what_does_not_fit(self):
         server = self.serve("chat", "--texts", "1", "--queue", "2", "--max-tokens", "200")
-        self.assertIn("chat: 1 text of up to 200 tokens at a time, whose keys and values take",
+        self.assertIn("chat: 1 text of up to 200 tokens at a time, 4 kept; keys and values take up "
+                      "to",
                       (self.folder / "log").read_text())
         cache = server.good("/info")["models"][0]["cache_bytes"]
-        other = self.serve("chat", "--texts", "3", "--max-tokens", "200")
-        self.assertEqual(other.good("/info")["models"][0]["cache_bytes"], 3 * cache)
+        other = self.serve("chat", "--texts", "2", "--no-prefixes", "--max-tokens", "200")
+        self.assertEqual(other.good("/info")["models"][0]["cache_bytes"] * 5, cache * 2)
         status, _, value = server.ask("/v1/completions", greedy("a" * 201))
         self.assertEqual((status, value["error"]["param"]), (422, "prompt"))
         # The text ends where the cache does.
@@ -257,6 +258,49 @@ class Language(Scratch):
             if 429 in codes:
                 break
         self.assertEqual(codes, {200, 429})
+
+    # ---- beginnings in common ----------------------------------------------------------------
+
+    def test_a_beginning_is_computed_once_and_answers_stay_the_same(self):
+        bodies = [greedy(LONG[:count] + tail, **how)
+                  for count in (100, 180, 15) for tail in ("a", "bc", "d" * 30)
+                  for how in ({}, {"temperature": 1, "seed": 3, "repetition_penalty": 1.3})]
+        without = self.serve("chat", "--no-prefixes")
+        expected = [without.good("/v1/completions", body) for body in bodies]
+        self.assertEqual(metric(without, "prefix_texts_total"), 0)
+        server = self.serve("chat", "--prefixes", "2", "--texts", "2")
+        for turn in range(2):
+            for body, value in zip(bodies, expected):
+                found = server.good("/v1/completions", body)
+                self.assertEqual((found["choices"], found["usage"]),
+                                 (value["choices"], value["usage"]))
+        self.assertGreaterEqual(metric(server, "prefix_texts_total"), 20)
+        self.assertGreaterEqual(metric(server, "prefix_tokens_total"), 20 * 100)
+        found = at_once(server, [request(body) for body in bodies])
+        self.assertEqual([value["choices"] for _, _, value in found],
+                         [value["choices"] for value in expected])
+
+    def test_the_longest_unused_beginning_leaves_first(self):
+        server = self.serve("chat", "--prefixes", "2", "--texts", "1")
+
+        def hits(letter):
+            before = metric(server, "prefix_tokens_total")
+            server.good("/v1/completions", greedy(letter * 50, max_tokens=1))
+            return metric(server, "prefix_tokens_total") - before
+
+        self.assertEqual([hits(letter) for letter in "abc"], [0, 0, 0])
+        self.assertEqual(hits("a"), 49)  # all but the last token, whose logits are asked for
+        self.assertEqual(hits("d"), 0)   # in the place of b
+        self.assertEqual([hits(letter) for letter in "acd"], [49, 49, 49])
+        self.assertEqual(hits("b"), 0)   # in the place of a
+        self.assertEqual([hits(letter) for letter in "cdb"], [49, 49, 49])
+        # A conversation goes on from what was said.
+        said = server.good("/v1/completions", greedy("e" * 50, max_tokens=20))
+        ids = [t["id"] for t in server.good("/tokenize", {"inputs": "e" * 50})[0]]
+        before = metric(server, "prefix_tokens_total")
+        server.good("/v1/completions", greedy(ids[:20] + [70] + ids, max_tokens=1))
+        self.assertEqual(metric(server, "prefix_tokens_total") - before, 20)
+        self.assertEqual(said["usage"]["completion_tokens"], 20)
 
     def test_sigterm_ends_a_stream_that_was_taken(self):
         server = self.serve("chat", "--threads", "1")
