@@ -6,6 +6,7 @@
 #   tools/setup.sh build             compiler, CMake, the libraries, Python for the tests
 #   tools/setup.sh demo              the same and mandoc
 #   tools/setup.sh checks            the same, clang and clang-format (for .ci/run)
+#   tools/setup.sh browser           Chromium, for the test of serve's page
 #   tools/setup.sh neon              the build's, a cross compiler and an emulator of 64-bit ARM
 #   tools/setup.sh install NAME…     the named packages
 #   tools/setup.sh update            the package lists, for apt-get download
@@ -47,6 +48,10 @@ libc6-dev-arm64-cross /usr/aarch64-linux-gnu/include/stdio.h
 qemu-user qemu-aarch64
 libcmocka-dev:arm64 /usr/lib/aarch64-linux-gnu/pkgconfig/cmocka.pc
 "
+
+browser_rows='
+chromium chromium
+'
 
 is_here() {
     case $1 in
@@ -114,11 +119,13 @@ case ${1:-} in
     build) install_packages $(printf '%s' "$build_rows" | missing) ;;
     demo) install_packages $(printf '%s' "$demo_rows" | missing) ;;
     checks) install_packages $(printf '%s' "$checks_rows" | missing) ;;
+    browser) install_packages $(printf '%s' "$browser_rows" | missing) ;;
     neon) install_foreign $(printf '%s' "$neon_rows" | missing) ;;
     install) shift && install_packages "$@" ;;
     update) apt update ;;
     *)
-        echo "usage: tools/setup.sh build | demo | checks | neon | install NAME… | update" >&2
+        echo "usage: tools/setup.sh build | demo | checks | browser | neon | update" >&2
+        echo "       tools/setup.sh install NAME…" >&2
         exit 2
         ;;
 esac
