@@ -86,83 +86,97 @@ static int check_options(cli_app *cli, const struct serve_options *o)
     return CLI_OK;
 }
 
-/* ---- models --------------------------------------------------------------------------------- */
-
-static int open_models(cli_app *cli, serve_server *s)
-{
-    s24_device *device;
-    int code = cli_device(cli, &device);
-    s->models = calloc((size_t)cli->operand_count, sizeof *s->models);
-    if (!s->models) return cli_fail(cli, CLI_IO, "out of memory");
-    for (int i = 0; i < cli->operand_count && code == CLI_OK; i++) {
-        serve_model *m = &s->models[s->model_count++];
-        code = serve_model_open(cli, m, cli->operands[i], s->o);
-        for (int64_t j = 0; j < i && code == CLI_OK; j++)
-            if (!strcmp(s->models[j].name, m->name))
-                code = cli_fail(cli, CLI_USAGE,
-                                "%s and %s are both named '%s'; requests could not tell them apart",
-                                s->models[j].path, m->path, m->name);
-        if (m->max_tokens >= s->token_room) s->token_room = m->max_tokens + 1;
-    }
-    return code;
-}
-
-/* Embeds the documents with the first encoder. */
-static int open_documents(cli_app *cli, serve_server *s)
-{
-    serve_model *m = s->models;
-    if (!s->o->documents) return CLI_OK;
-    while (m < s->models + s->model_count && !m->batch)
-        m++;
-    if (m == s->models + s->model_count)
-        return cli_fail(cli, CLI_USAGE, "--documents: none of the models is an encoder");
-    s->searched = m;
-    return serve_model_documents(m, s->o);
-}
+/* ---- running -------------------------------------------------------------------------------- */
 
 static int prepare(cli_app *cli, serve_server *s)
 {
-    s->token_room = TOKENIZE_ROOM;
     int code = serve_read_keys(cli, s);
     if (code == CLI_OK) code = serve_listen(cli, s);
-    if (code == CLI_OK) code = open_models(cli, s);
-    if (code == CLI_OK) code = open_documents(cli, s);
+    if (code == CLI_OK) code = serve_set_open(&s->set, cli, s->o);
     if (code == CLI_OK) code = cli_context_whole(cli, &s->ctx, 1);
-    s->tokens = malloc((size_t)s->token_room * sizeof *s->tokens);
-    if (code == CLI_OK && !s->tokens) code = cli_fail(cli, CLI_IO, "out of memory");
     return code;
 }
 
-/* ---- running -------------------------------------------------------------------------------- */
-
 static int say_ready(cli_app *cli, const serve_server *s)
 {
-    cli_note(cli, "%lld %s at %s", (long long)s->model_count,
-             cli_plural(s->model_count, "model", "models"), s->url);
+    const serve_set *set = s->set;
+    cli_note(cli, "%lld %s at %s", (long long)set->model_count,
+             cli_plural(set->model_count, "model", "models"), s->url);
     if (!cli->json) return CLI_OK;
     json_t *object = cli_json(), *names = json_array();
-    for (int64_t i = 0; i < s->model_count; i++)
-        json_array_append_new(names, json_string(s->models[i].name));
+    for (int64_t i = 0; i < set->model_count; i++)
+        json_array_append_new(names, json_string(set->models[i].name));
     json_object_set_new(object, "url", json_string(s->url));
     json_object_set_new(object, "models", names);
     const int code = cli_json_print(cli, object);
     return fflush(stdout) ? cli_output_failed(cli, 0) : code;
 }
 
+/* Counts the signals that ask for the models anew. */
+static volatile sig_atomic_t hangups;
+
+static void on_hangup(int number)
+{
+    (void)number;
+    hangups++;
+}
+
+static void catch_hangups(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_hangup;
+    action.sa_flags = SA_ONSTACK; /* as cli_signals says */
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGHUP, &action, NULL);
+}
+
+/* Reads the models anew while the old ones answer, and lets these end what began with them; stays
+   with them where that fails. Signals are taken meanwhile, as `taken` says, but not by workers. */
+static void reload(cli_app *cli, serve_server *s, const sigset_t *taken)
+{
+    cli_app plain = *cli;
+    sigset_t all;
+    serve_set *set = NULL;
+    plain.json = 0; /* the one object was printed */
+    pthread_sigmask(SIG_SETMASK, taken, &all);
+    int code = serve_set_open(&set, &plain, s->o);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    if (code == CLI_OK) code = serve_set_start(set);
+    if (code != CLI_OK) {
+        cli_note(cli, "the models stay as they were");
+        serve_set_close(set);
+        return;
+    }
+    serve_set *old = serve_set_exchange(s, set);
+    cli_note(cli, "the models were read anew");
+    pthread_sigmask(SIG_SETMASK, taken, NULL);
+    if (serve_set_wait(s, old))
+        serve_set_close(old);
+    else
+        s->old = old;
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+}
+
 /* Starts the threads and waits for a signal, which only the main thread takes. */
 static int serve(cli_app *cli, serve_server *s)
 {
     sigset_t all, before;
-    int code = CLI_OK;
     sigfillset(&all);
+    catch_hangups();
     pthread_sigmask(SIG_SETMASK, &all, &before);
     s->started = cli_seconds();
-    for (int64_t i = 0; i < s->model_count && code == CLI_OK; i++)
-        code = serve_model_start(&s->models[i]);
+    int code = serve_set_start(s->set);
     if (code == CLI_OK) code = serve_http_start(s);
     if (code == CLI_OK) code = say_ready(cli, s);
-    while (code == CLI_OK && !cli_interrupted())
-        sigsuspend(&before);
+    for (sig_atomic_t seen = 0; code == CLI_OK && !cli_interrupted();) {
+        if (seen == hangups) {
+            sigsuspend(&before);
+            continue;
+        }
+        seen = hangups;
+        reload(cli, s, &before);
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     serve_http_stop(s);
     return code;
@@ -177,12 +191,10 @@ static int run(cli_app *cli, const void *opaque)
     int code = check_options(cli, o);
     if (code == CLI_OK) code = prepare(cli, &s);
     if (code == CLI_OK) code = serve(cli, &s);
-    for (int64_t i = 0; i < s.model_count; i++)
-        serve_model_close(&s.models[i]);
+    serve_set_close(s.old);
+    serve_set_close(s.set);
     serve_unlisten(&s);
     s24_ctx_destroy(s.ctx);
-    free(s.models);
-    free(s.tokens);
     free(s.keys);
     pthread_cond_destroy(&s.change);
     pthread_mutex_destroy(&s.lock);
@@ -198,7 +210,7 @@ const cli_command cmd_serve = {
             "/v1/completions and /v1/chat/completions with the language models, /rerank and "
             "/predict with those that have a head. Texts that wait "
             "together run together. A signal (SIGTERM, SIGINT) ends the server when what it has "
-            "taken is answered.",
+            "taken is answered; SIGHUP reads the MODELs and --documents anew.",
     .examples = examples,
     .options = options,
     .rules = rules,

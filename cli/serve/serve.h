@@ -139,9 +139,36 @@ void *serve_queue_work(void *model);
 struct serve_batch *serve_batch_create(const serve_model *model);
 void serve_batch_destroy(struct serve_batch *batch);
 
-/* ---- requests -------------------------------------------------------------------------------- */
+/* ---- serve_set.c: the models, which a signal reads anew -------------------------------------- */
 
 typedef struct serve_server serve_server;
+
+/* Holds the models as their folders were once, and what HTTP's thread needs of them. */
+typedef struct serve_set {
+    serve_model *models;
+    int64_t model_count;
+    serve_model *searched; /* that has the documents; NULL: none */
+    s24_token *tokens;     /* [token_room] */
+    int64_t token_room;
+    int64_t users; /* requests that began with it, in the server's lock */
+} serve_set;
+
+/* Opens all models; release with serve_set_close, after an error too, where *out is not NULL. */
+int serve_set_open(serve_set **out, cli_app *cli, const struct serve_options *o);
+/* Starts the workers, in a thread that takes no signals. */
+int serve_set_start(serve_set *set);
+/* Lets the workers end what waits, and releases all. */
+void serve_set_close(serve_set *set);
+/* Takes the server's set for a request, until it is left. */
+serve_set *serve_set_enter(serve_server *server);
+void serve_set_leave(serve_server *server, serve_set *set);
+/* Puts another in the place of the server's, which has its counts, and gives that back. */
+serve_set *serve_set_exchange(serve_server *server, serve_set *set);
+/* Waits until no request has the set that was. 0: a signal came to end the program. */
+int serve_set_wait(serve_server *server, serve_set *set);
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
 typedef struct serve_request serve_request;
 
 /* A route either answers at once (write is NULL), or reads a body, waits for its job and writes. */
@@ -160,6 +187,7 @@ struct serve_request {
     size_t bytes, room, dropped, held; /* held: what of the server's budget is in use */
     json_t *json;                      /* while it is read */
     int keeps_json;                    /* 1: until it is answered */
+    serve_set *set;                    /* whose the model is; NULL: the request is not read yet */
     serve_model *model;
     serve_job job;
     struct serve_generation *generation; /* with a job of its own; NULL: of vectors */
@@ -190,19 +218,17 @@ struct serve_server {
     struct MHD_Daemon *daemon;
     int listener;
     char url[512];
-    serve_model *models;
-    int64_t model_count;
-    serve_model *searched; /* that has the documents; NULL: none */
-    s24_ctx *ctx;          /* of libmicrohttpd's thread */
-    s24_token *tokens;     /* [token_room] */
-    int64_t token_room;
-    char *keys; /* each ended by a zero, the last by two; NULL: no key is asked for */
+    serve_set *set; /* in the lock */
+    serve_set *old; /* that was when the program's end came; or NULL */
+    s24_ctx *ctx;   /* of libmicrohttpd's thread */
+    char *keys;     /* each ended by a zero, the last by two; NULL: no key is asked for */
     double started;
+    int64_t reloads;           /* in the lock */
     int64_t held;              /* bytes of bodies and answers */
     const serve_route *routes; /* [SERVE_ROUTES] */
     serve_tally *tally;        /* [SERVE_ROUTES + 1] */
     atomic_int draining;
-    pthread_mutex_t lock; /* of running */
+    pthread_mutex_t lock; /* of set, its users, and running */
     pthread_cond_t change;
     int64_t running; /* requests whose job was taken and that are not answered */
 };

@@ -194,6 +194,7 @@ static void queue(serve_request *r)
 static void read_whole(serve_request *r)
 {
     const serve_route *route = &serve_routes[r->route];
+    r->set = serve_set_enter(r->server);
     route->read(r);
     if (!r->keeps_json) {
         json_decref(r->json);
@@ -309,6 +310,7 @@ static void complete(void *server, struct MHD_Connection *connection, void **sta
     free(r->job.read);
     free(r->job.lines);
     free(r->job.scores);
+    serve_set_leave(s, r->set);
     if (r->counted) {
         pthread_mutex_lock(&s->lock);
         s->running--;

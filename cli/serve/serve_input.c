@@ -65,7 +65,7 @@ static int is_kind(const serve_model *model, serve_kind kind)
 
 int serve_read_model(serve_request *r, serve_kind kind)
 {
-    const serve_server *s = r->server;
+    const serve_set *set = r->set;
     const json_t *named = json_object_get(r->json, "model");
     const char *name = json_string_value(named);
     static const char *const kinds[] = {"model", "encoder", "language model",
@@ -73,8 +73,8 @@ int serve_read_model(serve_request *r, serve_kind kind)
     const char *of = kinds[kind];
     const int any = !named || json_is_null(named);
     int found = 0;
-    for (int64_t i = 0; (any || name) && i < s->model_count; i++) {
-        r->model = &s->models[i];
+    for (int64_t i = 0; (any || name) && i < set->model_count; i++) {
+        r->model = &set->models[i];
         found |= !any && !strcmp(r->model->name, name);
         if ((any || found) && is_kind(r->model, kind)) return 1;
         if (found) break;
@@ -197,7 +197,7 @@ static s24_status encode(gathered *g, const json_t *text, int64_t most, int64_t 
         memcpy(both + before, words, bytes);
     }
     const s24_status status =
-        s24_tokenizer_encode(s->tokens, count, most, g->r->model->tokenizer, s->ctx,
+        s24_tokenizer_encode(g->r->set->tokens, count, most, g->r->model->tokenizer, s->ctx,
                              both ? both : words, before + bytes, NULL, 0);
     free(both);
     return status;
@@ -212,7 +212,7 @@ static int add_text(gathered *g, const json_t *text, int64_t index)
         if (!too_long(g, index)) return 0;
         status = encode(g, text, most, &count);
     }
-    if (status == S24_OK) return add_ids(g, g->r->server->tokens, NULL, count);
+    if (status == S24_OK) return add_ids(g, g->r->set->tokens, NULL, count);
     serve_refuse(g->r, 503, g->key, "text %lld: %s", (long long)index,
                  s24_ctx_error(g->r->server->ctx));
     return 0;

@@ -88,7 +88,8 @@ int serve_model_open(cli_app *cli, serve_model *model, char *path, const struct 
     pthread_cond_init(&model->change, NULL);
     model->cli.json = 0; /* whose one object is the program's */
     model->cli.operands = &model->path;
-    int code = cli_context_whole(cli, &model->cli.ctx, 0);
+    model->cli.ctx = NULL;
+    int code = cli_context_whole(&model->cli, &model->cli.ctx, 0);
     return code == CLI_OK ? open_either(model, o) : code;
 }
 

@@ -39,11 +39,10 @@ void serve_health(serve_request *r)
 
 void serve_models(serve_request *r)
 {
-    const serve_server *s = r->server;
     json_t *list = json_array(), *object = json_object();
-    for (int64_t i = 0; i < s->model_count; i++) {
+    for (int64_t i = 0; i < r->set->model_count; i++) {
         json_t *model = json_object();
-        json_object_set_new(model, "id", json_string(s->models[i].name));
+        json_object_set_new(model, "id", json_string(r->set->models[i].name));
         json_object_set_new(model, "object", json_string("model"));
         json_object_set_new(model, "created", json_integer(0));
         json_object_set_new(model, "owned_by", json_string("sparse24"));
@@ -82,12 +81,13 @@ static json_t *model_json(serve_model *m)
 void serve_info(serve_request *r)
 {
     const serve_server *s = r->server;
+    const serve_set *set = r->set;
     json_t *list = json_array(), *object = cli_json();
-    for (int64_t i = 0; i < s->model_count; i++)
-        json_array_append_new(list, model_json(&s->models[i]));
+    for (int64_t i = 0; i < set->model_count; i++)
+        json_array_append_new(list, model_json(&set->models[i]));
     json_object_set_new(object, "sparse24", json_string(s24_version()));
     json_object_set_new(object, "device", json_string(s->o->common.device));
-    json_object_set_new(object, "threads", json_integer(s24_ctx_threads(s->models[0].cli.ctx)));
+    json_object_set_new(object, "threads", json_integer(s24_ctx_threads(set->models[0].cli.ctx)));
     json_object_set_new(object, "uptime_seconds", cli_real(cli_seconds() - s->started));
     json_object_set_new(object, "models", list);
     serve_put_json(&r->answer, object);
@@ -155,28 +155,22 @@ static void put_name(serve_text *to, const char *name, const serve_model *model)
     serve_puts(to, "\"} ");
 }
 
-#define COUNT(name)                                                                                \
-    {                                                                                              \
-#name "_total", "counter", offsetof(serve_counts, name)                                    \
-    }
-#define GAUGE(name)                                                                                \
-    {                                                                                              \
-#name, "gauge", offsetof(serve_counts, name)                                               \
-    }
-static void put_counts(serve_text *to, const serve_server *s)
+#define COUNT(name) #name "_total", "counter", offsetof(serve_counts, name)
+#define GAUGE(name) #name, "gauge", offsetof(serve_counts, name)
+static void put_counts(serve_text *to, const serve_set *set)
 {
     static const struct {
         const char *name, *type;
         size_t place; /* of an int64_t of serve_counts */
-    } rows[] = {COUNT(texts),         COUNT(tokens),        COUNT(batches),
-                COUNT(truncated),     GAUGE(waiting_texts), GAUGE(waiting_tokens),
-                GAUGE(running_texts), COUNT(prefix_texts),  COUNT(prefix_tokens)};
+    } rows[] = {{COUNT(texts)},         {COUNT(tokens)},        {COUNT(batches)},
+                {COUNT(truncated)},     {GAUGE(waiting_texts)}, {GAUGE(waiting_tokens)},
+                {GAUGE(running_texts)}, {COUNT(prefix_texts)},  {COUNT(prefix_tokens)}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         serve_printf(to, "# TYPE sparse24_%s %s\n", rows[i].name, rows[i].type);
-        for (int64_t m = 0; m < s->model_count; m++) {
+        for (int64_t m = 0; m < set->model_count; m++) {
             serve_counts c;
-            serve_queue_counts(&s->models[m], &c);
-            put_name(to, rows[i].name, &s->models[m]);
+            serve_queue_counts(&set->models[m], &c);
+            put_name(to, rows[i].name, &set->models[m]);
             int64_t value;
             memcpy(&value, (const char *)&c + rows[i].place, sizeof value);
             serve_printf(to, "%lld\n", (long long)value);
@@ -184,13 +178,13 @@ static void put_counts(serve_text *to, const serve_server *s)
     }
 }
 
-static void put_busy(serve_text *to, const serve_server *s)
+static void put_busy(serve_text *to, const serve_set *set)
 {
     serve_puts(to, "# TYPE sparse24_busy_seconds_total counter\n");
-    for (int64_t m = 0; m < s->model_count; m++) {
+    for (int64_t m = 0; m < set->model_count; m++) {
         serve_counts c;
-        serve_queue_counts(&s->models[m], &c);
-        put_name(to, "busy_seconds_total", &s->models[m]);
+        serve_queue_counts(&set->models[m], &c);
+        put_name(to, "busy_seconds_total", &set->models[m]);
         serve_printf(to, "%.15g\n", c.busy);
     }
 }
@@ -199,8 +193,13 @@ void serve_metrics(serve_request *r)
 {
     put_requests(&r->answer, r->server);
     put_seconds(&r->answer, r->server);
-    put_counts(&r->answer, r->server);
-    put_busy(&r->answer, r->server);
+    put_counts(&r->answer, r->set);
+    put_busy(&r->answer, r->set);
+    pthread_mutex_lock(&r->server->lock);
+    const long long reloads = (long long)r->server->reloads;
+    pthread_mutex_unlock(&r->server->lock);
+    serve_printf(&r->answer, "# TYPE sparse24_reloads_total counter\nsparse24_reloads_total %lld\n",
+                 reloads);
     serve_printf(&r->answer,
                  "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes %lld\n",
                  resident_bytes());

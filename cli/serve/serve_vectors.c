@@ -46,7 +46,7 @@ void serve_search(serve_request *r)
 {
     int64_t count = 5;
     if (!serve_read_json(r)) return;
-    r->model = r->server->searched;
+    r->model = r->set->searched;
     if (!r->model) {
         serve_refuse(r, 404, NULL, "the server was started without --documents");
         return;
@@ -175,7 +175,7 @@ static void put_tokens(serve_request *r, const json_t *text, int64_t count)
     int32_t point = 0;
     serve_puts(&r->answer, "[");
     for (int64_t i = 0; i < count; i++) {
-        const s24_token *t = &r->server->tokens[i];
+        const s24_token *t = &r->set->tokens[i];
         const int special = t->begin == t->end;
         serve_printf(&r->answer, "%s{\"id\":%d,\"special\":%s,\"start\":", i ? "," : "", (int)t->id,
                      special ? "true" : "false");
@@ -213,13 +213,13 @@ void serve_tokenize(serve_request *r)
         int64_t count = 0;
         if (!json_is_string(text)) {
             serve_refuse(r, 422, "inputs", "inputs: element %zu is no text", i);
-        } else if (s24_tokenizer_encode(s->tokens, &count, s->token_room, r->model->tokenizer,
-                                        s->ctx, json_string_value(text), json_string_length(text),
-                                        NULL, 0) != S24_OK) {
+        } else if (s24_tokenizer_encode(r->set->tokens, &count, r->set->token_room,
+                                        r->model->tokenizer, s->ctx, json_string_value(text),
+                                        json_string_length(text), NULL, 0) != S24_OK) {
             serve_refuse(r, 503, "inputs", "%s", s24_ctx_error(s->ctx));
-        } else if ((all += count) >= s->token_room) {
+        } else if ((all += count) >= r->set->token_room) {
             serve_refuse(r, 413, "inputs", "inputs has more than %lld tokens in all",
-                         (long long)s->token_room - 1);
+                         (long long)r->set->token_room - 1);
         } else {
             serve_puts(&r->answer, i ? "," : "");
             put_tokens(r, text, count);

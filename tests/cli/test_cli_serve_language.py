@@ -25,8 +25,10 @@ def request(body, path="/v1/completions"):
 
 
 def metric(server, name, model="chat"):
+    """A number of /metrics, of a model or (None) of the server."""
+    label = f'{{model="{model}"}}' if model else ""
     line = next(line for line in server.good("/metrics").splitlines()
-                if line.startswith(f'sparse24_{name}{{model="{model}"}} '))
+                if line.startswith(f"sparse24_{name}{label} "))
     return float(line.split()[-1])
 
 
