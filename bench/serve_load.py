@@ -8,6 +8,11 @@ that lengths are exact, and compares with `bench --model` of the same model and 
 Every answer is checked to be the vector of its own request: the text's number is in its ids, and
 the first answer of each number is kept. The clients' own time on the CPU is told, since they share
 the cores with the server. Standard library only.
+
+With --soak REQUESTS so many are answered while clients are killed (--kill, the share of requests
+whose client goes away before, while or after it is sent) and models are reloaded (--reload, after
+so many answers); with --language MODEL a third are of its completions, half of them streamed. The
+server's memory and threads are told as they were on the way.
 """
 import argparse
 import base64
@@ -16,7 +21,9 @@ import pathlib
 import random
 import resource
 import select
+import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -47,29 +54,48 @@ class Client:
     """One connection that always has one request on its way."""
 
     def __init__(self, address, made, chance):
-        self.made, self.chance = made, chance
-        self.socket = socket.create_connection(address)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.address, self.made, self.chance = address, made, chance
+        self.connect()
         self.ask()
 
+    def connect(self):
+        self.socket = socket.create_connection(self.address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
     def ask(self):
-        self.number = self.chance.randrange(BODIES)
-        self.read, self.whole = b"", 0
+        self.number = self.chance.randrange(len(self.made))
+        self.read = b""
         self.began = time.perf_counter()
         self.socket.sendall(self.made[self.number][1])
 
+    def kill(self):
+        """Sends a part or all of a request and goes away, by a reset or politely."""
+        sent = self.made[self.chance.randrange(len(self.made))][1]
+        self.socket.sendall(sent[:self.chance.choice((0, len(sent) // 2, len(sent)))])
+        if self.chance.random() < 0.5:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
     def take(self):
         """The answer's body when it is whole, else None."""
-        self.read += self.socket.recv(1 << 16)
-        if not self.whole:
-            head = self.read.find(b"\r\n\r\n")
-            if head < 0:
-                return None
-            if not self.read.startswith(b"HTTP/1.1 200"):
-                raise SystemExit(self.read.decode())
-            length = self.read[:head].split(b"Content-Length: ")[1].split(b"\r\n")[0]
-            self.whole = head + 4 + int(length)
-        return self.read if len(self.read) >= self.whole else None
+        more = self.socket.recv(1 << 16)
+        self.read += more
+        head, _, body = self.read.partition(b"\r\n\r\n")
+        if not more or (body and not head.startswith(b"HTTP/1.1 200")):
+            raise SystemExit(f"text {self.number}: {self.read.decode(errors='replace')}")
+        if b"Transfer-Encoding: chunked" in head:
+            return unchunked(body) if body.endswith(b"\r\n0\r\n\r\n") else None
+        _, _, length = head.partition(b"Content-Length: ")
+        return body if length and len(body) >= int(length.split(b"\r\n")[0]) else None
+
+
+def unchunked(body):
+    whole = b""
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        whole += body[:int(size, 16)]
+        body = body[int(size, 16) + 2:]
+    return whole
 
 
 def vector_of(answer):
@@ -83,6 +109,78 @@ def near(one, other):
         return True
     a, b = (memoryview(base64.b64decode(v)).cast("f") for v in (one, other))
     return sum(x * y for x, y in zip(a, b)) > 0.99
+
+
+def completions(tokens, seed):
+    """(tokens, the request's bytes) of prompts, many of which begin alike; every other streams."""
+    chance, made = random.Random(seed), []
+    system = [chance.randrange(100) for _ in range(40)]
+    for number in range(BODIES // 2):
+        ids = [number % 100, number // 100] + [chance.randrange(100) for _ in range(8)]
+        body = json.dumps({"prompt": (system if number % 3 else []) + ids, "temperature": 0,
+                           "max_tokens": tokens, "stream": number % 2 == 1}).encode()
+        made.append((tokens, b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d"
+                     b"\r\n\r\n" % len(body) + body))
+    return made
+
+
+def completion_of(answer):
+    """The text of a completion, whole or in events."""
+    if answer.startswith(b"{"):
+        return json.loads(answer)["choices"][0]["text"]
+    lines = answer.decode().split("\n\n")
+    assert lines[-2:] == ["data: [DONE]", ""], lines[-2:]
+    events = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+    return "".join(event["choices"][0]["text"] for event in events)
+
+
+def is_its_own(first, number, answer):
+    """Is it the answer that this text had before?"""
+    if b'"choices":' in answer:
+        found = completion_of(answer)
+        return first.setdefault(number, found) == found
+    found = vector_of(answer)
+    return near(first.setdefault(number, found), found)
+
+
+def soak(options, address, made, server):
+    """Answers until there are enough, with what befell clients and models on the way."""
+    chance, first, poll, clients = random.Random(7), {}, select.epoll(), {}
+    counts = {"answered": 0, "killed": 0, "reloads": 0}
+    memory, began = [], time.perf_counter()
+
+    def add():
+        client = Client(address, made, chance)
+        clients[client.socket.fileno()] = client
+        poll.register(client.socket, select.EPOLLIN)
+
+    for _ in range(options.clients):
+        add()
+    while counts["answered"] < options.soak:
+        for number, _ in poll.poll(60) or [(None, None)]:
+            answer = clients[number].take()  # nothing within a minute: no client is found
+            if answer is None:
+                continue
+            client = clients[number]
+            if not is_its_own(first, client.number, answer):
+                raise SystemExit(f"text {client.number} got another text's answer")
+            counts["answered"] += 1
+            if counts["answered"] % max(1, options.soak // 20) == 0:
+                memory.append(resident(server.pid))
+            if options.reload and counts["answered"] % options.reload == 0:
+                server.send_signal(signal.SIGHUP)
+                counts["reloads"] += 1
+            if chance.random() >= options.kill:
+                client.ask()
+                continue
+            poll.unregister(client.socket)
+            del clients[number]
+            client.kill()
+            counts["killed"] += 1
+            add()
+    threads = len(list(pathlib.Path(f"/proc/{server.pid}/task").iterdir()))
+    return {**counts, "seconds": time.perf_counter() - began,
+            "texts_checked": len(first), "resident_bytes": memory, "threads": threads}
 
 
 def load(address, made, count, seconds, seed):
@@ -103,8 +201,7 @@ def load(address, made, count, seconds, seed):
                 continue
             latencies.append(time.perf_counter() - client.began)
             tokens += made[client.number][0]
-            found = vector_of(answer)
-            if not near(first.setdefault(client.number, found), found):
+            if not is_its_own(first, client.number, answer):
                 raise SystemExit(f"text {client.number} got another text's answer")
             client.ask()
     took = time.perf_counter() - began
@@ -177,9 +274,9 @@ def turn(options, address, made, server, number):
             "share": tokens / took / bench, "batch": batch, "mean_tokens": mean}
 
 
-def main():
+def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("model")
+    parser.add_argument("model", nargs="?", help="an encoder; none: --language alone")
     parser.add_argument("--program", default="build/release/sparse24")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--tokens", default="8-256", metavar="LEAST-MOST")
@@ -188,31 +285,53 @@ def main():
     parser.add_argument("--dtype", default="i8")
     parser.add_argument("--threads", default=None)
     parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--sparse", action="store_true", help="2:4 layers alone")
+    parser.add_argument("--soak", type=int, metavar="REQUESTS")
+    parser.add_argument("--language", metavar="MODEL")
+    parser.add_argument("--texts", metavar="N", help="that the language model has at a time")
+    parser.add_argument("--max-new", type=int, default=16)
+    parser.add_argument("--kill", type=float, default=0.02, metavar="SHARE")
+    parser.add_argument("--reload", type=int, default=0, metavar="ANSWERS")
     options = parser.parse_args()
-    shortest, longest = map(int, options.tokens.split("-"))
-    made = requests(shortest, longest, 1)
-    options.more = ["--dtype", options.dtype]
+    options.more = ["--dtype", options.dtype] + ["--sparse"] * options.sparse
     if options.threads:
         options.more += ["--threads", options.threads]
-    starts = sorted(first_answer(options) for _ in range(9))
-    server = subprocess.Popen([options.program, "serve", options.model, "--port", "0", "--json",
+    if not options.model and not (options.soak and options.language):
+        parser.error("without MODEL --soak and --language are needed")
+    return options
+
+
+def measure(options, address, server):
+    """Turns of load next to passes, or the soak that was asked for."""
+    shortest, longest = map(int, options.tokens.split("-"))
+    made = requests(shortest, longest, 1) if options.model else []
+    if options.soak:
+        made += completions(options.max_new, 2) if options.language else []
+        return {"soak": soak(options, address, made, server)}
+    rows = [turn(options, address, made, server, number) for number in range(options.turns)]
+    return {"share": sorted(r["share"] for r in rows)[len(rows) // 2], "rows": rows}
+
+
+def main():
+    options = parse()
+    starts = sorted(first_answer(options) for _ in range(9)) if options.model else [None] * 9
+    models = [model for model in (options.model, options.language) if model]
+    more = ["--texts", options.texts] if options.texts else []
+    server = subprocess.Popen([options.program, "serve", *models, "--port", "0", "--json",
                                "--max-batch-tokens", str(options.batch_tokens), "-q",
-                               *options.more],
+                               *options.more, *more],
                               stdout=subprocess.PIPE, text=True)
     try:
         text = ""
         while not text.endswith("}\n"):
             text += server.stdout.readline()
         host, port = json.loads(text)["url"].removeprefix("http://").split(":")
-        rows = [turn(options, (host, int(port)), made, server, number)
-                for number in range(options.turns)]
+        found = measure(options, (host, int(port)), server)
     finally:
         server.terminate()
         server.wait()
     print(json.dumps({"clients": options.clients, "tokens": options.tokens, "dtype": options.dtype,
-                      "first_answer_ms": [starts[0], starts[4]],
-                      "share": sorted(r["share"] for r in rows)[len(rows) // 2], "rows": rows},
-                     indent=2))
+                      "first_answer_ms": [starts[0], starts[4]], **found}, indent=2))
 
 
 if __name__ == "__main__":
