@@ -201,7 +201,7 @@ struct serve_request {
     double began;
 };
 
-enum { SERVE_BUCKETS = 13, SERVE_CODES = 12 };
+enum { SERVE_BUCKETS = 13, SERVE_CODES = 13 };
 /* Counts the answers of a route, by their status and by how long they took. */
 typedef struct serve_tally {
     int64_t codes[SERVE_CODES];

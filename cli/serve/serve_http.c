@@ -212,7 +212,8 @@ static void read_whole(serve_request *r)
 static void write_whole(serve_request *r)
 {
     const serve_job *job = r->generation ? &r->generation->job : &r->job;
-    if (!r->code && *job->error) serve_refuse(r, 500, NULL, "%s", job->error);
+    const int gone = r->generation && atomic_load(&r->generation->gone);
+    if (!r->code && *job->error) serve_refuse(r, gone ? 499 : 500, NULL, "%s", job->error);
     if (!r->code) {
         serve_routes[r->route].write(r);
         if (!r->code) r->code = 200;

@@ -25,7 +25,8 @@ static void drop_gone(serve_model *m)
         serve_generation *g = l->slots[i].generation;
         if (!g || !is_gone(g)) continue;
         s24_generator_leave(l->generator, i);
-        serve_generation_end(g, NULL);
+        atomic_store(&g->gone, 1);
+        serve_generation_end(g, "the client closed its side before the text was whole");
     }
 }
 

@@ -4,6 +4,7 @@ conversations, whole and streamed, are those of generate."""
 import concurrent.futures
 import json
 import signal
+import socket
 import unittest
 
 from cli_case import Scratch
@@ -234,6 +235,20 @@ class Language(Scratch):
             if not stream:  # whose first events find nobody
                 self.assertLess(metric(server, "tokens_total") - tokens, len(LONG) + 40)
             self.assertEqual(metric(server, "running_texts"), 0)
+
+    def test_a_client_who_closes_one_side_is_told(self):
+        """No part of a text passes for the whole."""
+        server = self.serve("chat")
+        with server.socket() as plain:
+            server.process.send_signal(signal.SIGSTOP)
+            plain.sendall(request(greedy(LONG, max_tokens=60)))
+            plain.shutdown(socket.SHUT_WR)
+            server.process.send_signal(signal.SIGCONT)
+            text = b""
+            while more := plain.recv(1 << 16):
+                text += more
+        self.assertTrue(text.startswith(b"HTTP/1.1 499 ") and b"closed its side" in text, text)
+        self.assertIn('{route="/v1/completions",code="499"} 1\n', server.good("/metrics"))
 
     def test_what_does_not_fit(self):
         server = self.serve("chat", "--texts", "1", "--queue", "2", "--max-tokens", "200")
