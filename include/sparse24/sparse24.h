@@ -344,6 +344,9 @@ typedef struct s24_plan_opts {
     /* S24_I8: each row of x is quantised when the plan runs, symmetrically to its largest
        magnitude, and products are integers; w must be quantised. Default: floats */
     s24_dtype activations;
+    /* M of a lifted matrix (s24_matrix_lift): x has the columns of the matrix before, and they are
+       lifted as the plan runs. 0: it is none */
+    int lift;
 } s24_plan_opts;
 
 typedef struct s24_linear_args {
@@ -543,6 +546,7 @@ S24_API s24_status s24_matrix_to_hopper(void *packed, s24_ctx *ctx, const s24_ma
 #include "sparse24/formats.h"  /* matrices that are not 2:4 */
 #include "sparse24/integers.h" /* quantised matrices */
 #include "sparse24/layouts.h"  /* weights in the kernels' orders */
+#include "sparse24/lifted.h"   /* 6:8 and its kin as 2:4 */
 #include "sparse24/masks.h"    /* masks and checks */
 #include "sparse24/notes.h"    /* what a context was told of its CPU */
 #endif

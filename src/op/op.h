@@ -73,6 +73,7 @@ struct s24_plan {
     void *own;      /* the weight's memory, NULL: the caller's */
     const void *w;  /* where it lies */
     s24_plan *next; /* in a storage's list */
+    int lift;       /* of tokens, which have fewer columns than k; 0: none */
 };
 
 /* The layout of that name, or NULL. */
@@ -81,6 +82,10 @@ const s24i_layout *s24i_layout_find(const char *name);
 /* The plan that the products use with this context, made on first use; the storage owns it. */
 s24_status s24i_storage_plan(const s24_plan **out, s24_ctx *ctx, s24i_storage *storage);
 s24i_parallel s24i_parallel_of(s24_ctx *ctx);
+/* Columns before s24_lifted_cols. */
+int64_t s24i_lowered_cols(int64_t cols, int lift);
+/* to [rows, lifted columns] = x's columns, repeated as a lifted matrix wants them. */
+void s24i_lift_tokens(void *to, s24_ctx *ctx, const s24_dense *x, int lift);
 
 /* Refuses, naming the argument, what is not a dense matrix with elements: NULL, sizes under one, a
    leading dimension under the columns, more bytes than memory can have. */
@@ -101,6 +106,17 @@ static inline void *s24i_dense_at(const s24_dense *dense, int64_t row, int64_t c
 {
     return (char *)dense->data +
            (size_t)(row * s24i_dense_ld(dense) + col) * s24_dtype_bytes(dense->dtype);
+}
+
+/* Is an element zero? −0 is. */
+static inline int s24i_is_zero(const void *value, s24_dtype dtype)
+{
+    const unsigned char *bytes = value;
+    const size_t size = s24_dtype_bytes(dtype);
+    unsigned any = bytes[size - 1] & (dtype == S24_I8 ? 0xffu : 0x7fu);
+    for (size_t i = 0; i + 1 < size; i++)
+        any |= bytes[i];
+    return !any;
 }
 
 /* s24i_find_bad_group or s24i_find_nonfinite over all rows on the context's threads. */

@@ -167,8 +167,14 @@ static s24_status plan_new(s24_plan **out, s24_ctx *ctx, const s24_allocator *al
                             "] in the layout of %s",
                             bytes, from->rows, from->cols, kernel->name);
     }
-    *plan =
-        (s24_plan){*allocator, kernel, from->rows, from->cols, weight.group, bytes, own, own, NULL};
+    *plan = (s24_plan){.allocator = *allocator,
+                       .kernel = kernel,
+                       .n = from->rows,
+                       .k = from->cols,
+                       .group = weight.group,
+                       .bytes = bytes,
+                       .own = own,
+                       .w = own};
     GIVE(out, plan, s24_plan_destroy, pack_weight(plan, ctx, from));
 }
 
@@ -191,7 +197,10 @@ s24_status s24_plan_create(s24_plan **out, s24_ctx *ctx, const s24_matrix *w,
     else if (known.activations)
         TRY(integer_kernel(&kernel, ctx, w->storage));
     if (known.activations) TRY(check_integers(ctx, w->storage));
-    return plan_new(out, ctx, &ctx->allocator, w->storage, kernel);
+    if (known.lift) TRY(s24_lifted_check(ctx, w, known.lift));
+    TRY(plan_new(out, ctx, &ctx->allocator, w->storage, kernel));
+    (*out)->lift = known.lift;
+    return S24_OK;
 }
 
 /* ---- in place -------------------------------------------------------------------------------- */
@@ -232,8 +241,13 @@ s24_status s24_plan_create_in_place(s24_plan **out, s24_ctx *ctx, const s24_laid
             s24_dtype_name(layout->dtype), layout->name);
     s24_plan *plan = s24i_alloc(&ctx->allocator, sizeof *plan);
     REQUIRE(ctx, plan, S24_ERROR_MEMORY, "out of memory for a plan");
-    *plan =
-        (s24_plan){ctx->allocator, kernel, w->rows, w->cols, w->cols, bytes, NULL, w->data, NULL};
+    *plan = (s24_plan){.allocator = ctx->allocator,
+                       .kernel = kernel,
+                       .n = w->rows,
+                       .k = w->cols,
+                       .group = w->cols,
+                       .bytes = bytes,
+                       .w = w->data};
     *out = plan;
     return S24_OK;
 }
@@ -275,11 +289,22 @@ static int64_t most_tokens(const s24_plan *plan)
     return INT64_MAX / 16 / (plan->n + plan->k + 64) - 64;
 }
 
+/* Tokens are lifted so many at a time, at the head of the work memory. */
+enum { LIFTED_TOKENS = 512 };
+
+static size_t lifted_bytes(const s24_plan *plan, int64_t m)
+{
+    const size_t tokens = (size_t)(m < LIFTED_TOKENS ? m : LIFTED_TOKENS);
+    return plan->lift ? (tokens * (size_t)plan->k * sizeof(float) + 63) / 64 * 64 : 0;
+}
+
 size_t s24_plan_work_bytes(const s24_plan *plan, const s24_ctx *ctx, int64_t m)
 {
     if (!plan || m < 1) return 0;
     if (m > most_tokens(plan)) return SIZE_MAX;
-    return plan->kernel->work_bytes(m, plan->n, plan->k, s24_ctx_threads(ctx));
+    const int64_t tokens = plan->lift && m > LIFTED_TOKENS ? LIFTED_TOKENS : m;
+    return lifted_bytes(plan, m) +
+           plan->kernel->work_bytes(tokens, plan->n, plan->k, s24_ctx_threads(ctx));
 }
 
 size_t s24_plan_bytes(const s24_plan *plan)
@@ -319,7 +344,8 @@ static s24_status check_operands(s24_ctx *ctx, const s24_plan *plan, const s24_l
     TRY(s24i_dense_check(ctx, "x", args->x));
     const int64_t m = args->x->rows;
     const uint32_t dtypes = plan->kernel->x_dtypes;
-    TRY(s24i_dense_check_operand(ctx, "x", args->x, m, plan->k, dtypes));
+    const int64_t k = plan->lift ? s24i_lowered_cols(plan->k, plan->lift) : plan->k;
+    TRY(s24i_dense_check_operand(ctx, "x", args->x, m, k, dtypes));
     TRY(s24i_dense_check_operand(ctx, "y", args->y, m, plan->n, dtypes));
     REQUIRE(ctx, !s24i_dense_overlap(args->x, args->y), S24_ERROR_ARGUMENT,
             "y overlaps x; expected memory of its own");
@@ -376,6 +402,27 @@ static s24_status check_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear
     return check_work(ctx, plan, args);
 }
 
+/* job's operands from a token on, and what is lifted of x. */
+static void run_lifted(s24_ctx *ctx, const s24_plan *plan, const s24_linear_args *args,
+                       s24i_linear_job job)
+{
+    const int64_t m = job.m;
+    job.x = args->work;
+    job.x_stride_m = plan->k;
+    job.work = (char *)args->work + lifted_bytes(plan, m);
+    for (int64_t first = 0; first < m; first += LIFTED_TOKENS) {
+        s24_dense x = *args->x;
+        x.data = s24i_dense_at(args->x, first, 0);
+        x.rows = m - first < LIFTED_TOKENS ? m - first : LIFTED_TOKENS;
+        s24i_lift_tokens(args->work, ctx, &x, plan->lift);
+        job.m = x.rows;
+        job.y = s24i_dense_at(args->y, first, 0);
+        if (args->gate) job.gate = s24i_dense_at(args->gate, first, 0);
+        if (args->residual) job.residual = s24i_dense_at(args->residual, first, 0);
+        plan->kernel->run(&job);
+    }
+}
+
 s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_args *args)
 {
     if (!ctx) return S24_ERROR_ARGUMENT;
@@ -411,6 +458,9 @@ s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_arg
         job.residual_stride_n = 1;
         job.beta = 1;
     }
-    plan->kernel->run(&job);
+    if (plan->lift)
+        run_lifted(ctx, plan, args, job);
+    else
+        plan->kernel->run(&job);
     return S24_OK;
 }

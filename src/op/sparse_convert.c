@@ -13,23 +13,13 @@ typedef void (*visit)(void *user, int64_t row, int64_t col, const char *value);
 
 /* ---- walks ----------------------------------------------------------------------------------- */
 
-static int is_zero(const char *value, s24_dtype dtype)
-{
-    const size_t size = s24_dtype_bytes(dtype);
-    const unsigned mask = dtype == S24_I8 ? 0xff : 0x7f; /* −0 is zero */
-    unsigned any = (unsigned char)value[size - 1] & mask;
-    for (size_t i = 0; i + 1 < size; i++)
-        any |= (unsigned char)value[i];
-    return !any;
-}
-
 static void walk_block(const s24_sparse_parts *p, int64_t line, int64_t at, visit fn, void *user)
 {
     const size_t size = s24_dtype_bytes(p->dtype);
     const char *value = (const char *)p->values + (size_t)at * s24i_sparse_piece(p);
     for (int64_t r = 0; r < p->block_rows; r++)
         for (int64_t c = 0; c < p->block_cols; c++, value += size)
-            if (!is_zero(value, p->dtype))
+            if (!s24i_is_zero(value, p->dtype))
                 fn(user, line * p->block_rows + r, p->index[at] * p->block_cols + c, value);
 }
 
@@ -68,7 +58,7 @@ static void walk(const source *from, visit fn, void *user)
     for (int64_t r = 0; r < d->rows; r++)
         for (int64_t c = 0; c < d->cols; c++) {
             const char *value = s24i_dense_at(d, r, c);
-            if (!is_zero(value, d->dtype)) fn(user, r, c, value);
+            if (!s24i_is_zero(value, d->dtype)) fn(user, r, c, value);
         }
 }
 

@@ -10,7 +10,8 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ["S24_SOURCE"])
 BUILD = pathlib.Path(os.environ["S24_BUILD"])
-LIBRARIES = {"libsparse24.so": ("sparse24.h", "formats.h", "integers.h", "layouts.h", "masks.h",
+LIBRARIES = {"libsparse24.so": ("sparse24.h", "formats.h", "integers.h", "layouts.h", "lifted.h",
+                                 "masks.h",
                                  "notes.h", "device.h"),
              "libsparse24-nn.so": ("nn.h", "checkpoints.h", "language.h", "task.h", "train.h")}
 # Names have one of two versions (cmake/sparse24.map); headers of the latter are not installed.
